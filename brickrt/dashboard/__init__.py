@@ -1,0 +1,1 @@
+"""Live dashboard, trace and report."""

@@ -1,0 +1,1 @@
+"""The layer graph: import from ONNX, specialization to concrete shapes, folding and fusing."""

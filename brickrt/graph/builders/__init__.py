@@ -1,0 +1,1 @@
+"""ONNX operators to brick operators: one small builder each, by family."""

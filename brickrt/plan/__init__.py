@@ -1,0 +1,1 @@
+"""Partition, strategies, bricks and cost model."""

@@ -1,0 +1,1 @@
+"""Operators: what each one is (shapes, regions, NumPy definition) and, per device, its kernels."""

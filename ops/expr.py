@@ -1,0 +1,90 @@
+"""Scalar expressions: the language of elementwise chains, epilogues and reductions.
+
+An expression is a tree of frozen nodes; every node knows its dtype. `Arg(k)` is operand k at the current index. The
+same tree is printed to NumPy here and to LLVM IR in `ops/cpu`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+BOOL = np.dtype(bool)
+
+
+@dataclass(frozen=True)
+class Expr:
+    dtype: np.dtype
+
+
+@dataclass(frozen=True)
+class Arg(Expr):
+    """Operand `index` at the current element."""
+
+    index: int
+
+
+@dataclass(frozen=True)
+class Const(Expr):
+    value: float | int | bool
+
+
+@dataclass(frozen=True)
+class Apply(Expr):
+    """`fn` applied to `args`; `dtype` is the type of the result."""
+
+    fn: str
+    args: tuple[Expr, ...]
+
+
+# Functions by name: unary and binary keep the type of their operands; comparisons and tests give bool.
+UNARY = frozenset(
+    "neg abs sign sqrt exp log sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf sigmoid "
+    "floor ceil round reciprocal not bitnot".split()
+)
+BINARY = frozenset("add sub mul div mod fmod pow max min and or xor bitand bitor bitxor shl shr".split())
+COMPARE = frozenset("eq ne lt le gt ge".split())
+TEST = frozenset("isnan isinf isposinf isneginf".split())
+# where(condition, a, b); cast(a) to the node's dtype.
+
+
+def arg(index: int, dtype: np.dtype | str | type) -> Arg:
+    return Arg(np.dtype(dtype), index)
+
+
+def const(value: float | int | bool, dtype: np.dtype | str | type) -> Const:
+    return Const(np.dtype(dtype), np.dtype(dtype).type(value).item())
+
+
+def cast(value: Expr, dtype: np.dtype | str | type) -> Expr:
+    return value if value.dtype == np.dtype(dtype) else Apply(np.dtype(dtype), "cast", (value,))
+
+
+def apply(fn: str, *args: Expr) -> Apply:
+    """`fn` of `args`, the result's dtype inferred. Raises ValueError for operands of different types."""
+    operands = args[1:] if fn == "where" else args
+    if any(a.dtype != operands[0].dtype for a in operands) and fn != "pow":
+        raise ValueError(f"{fn}: operands of types {', '.join(a.dtype.name for a in operands)}")
+    return Apply(BOOL if fn in COMPARE or fn in TEST else operands[0].dtype, fn, tuple(args))
+
+
+def walk(expr: Expr) -> Iterator[Expr]:
+    """All nodes, children first."""
+    if isinstance(expr, Apply):
+        for a in expr.args:
+            yield from walk(a)
+    yield expr
+
+
+def transform(expr: Expr, leaf: Callable[[Expr], Expr]) -> Expr:
+    """The expression with every leaf replaced by `leaf(it)`."""
+    if isinstance(expr, Apply):
+        return Apply(expr.dtype, expr.fn, tuple(transform(a, leaf) for a in expr.args))
+    return leaf(expr)
+
+
+def substitute(expr: Expr, operands: Mapping[int, Expr]) -> Expr:
+    """The expression with `Arg(k)` replaced by `operands[k]` where that is given."""
+    return transform(expr, lambda e: operands.get(e.index, e) if isinstance(e, Arg) else e)

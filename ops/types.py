@@ -1,0 +1,108 @@
+"""Tensor types and boxes: the words every stage speaks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class TensorType:
+    """Shape and element type of a tensor whose shape is known."""
+
+    shape: Shape
+    dtype: np.dtype
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "shape", tuple(int(d) for d in self.shape))
+        object.__setattr__(self, "dtype", np.dtype(self.dtype))
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.dtype.itemsize
+
+    def __str__(self) -> str:
+        return f"{self.dtype.name}[{','.join(map(str, self.shape))}]"
+
+
+@dataclass(frozen=True)
+class Boxes:
+    """`n` boxes of a `d`-dimensional tensor: half-open index ranges, int64 arrays of shape [n, d].
+
+    One box is the case n = 1. Regions map many boxes at once, so that lowering stays in NumPy.
+    """
+
+    lo: np.ndarray
+    hi: np.ndarray
+
+    @staticmethod
+    def whole(shape: Sequence[int], n: int = 1) -> Boxes:
+        """`n` copies of the box that covers all of `shape`."""
+        hi = np.tile(np.asarray(shape, np.int64).reshape(1, -1), (n, 1))
+        return Boxes(np.zeros_like(hi), hi)
+
+    @staticmethod
+    def one(lo: Sequence[int], hi: Sequence[int]) -> Boxes:
+        return Boxes(np.asarray([lo], np.int64).reshape(1, -1), np.asarray([hi], np.int64).reshape(1, -1))
+
+    def __len__(self) -> int:
+        return self.lo.shape[0]
+
+    def __getitem__(self, k: int) -> Boxes:
+        return Boxes(self.lo[k : k + 1], self.hi[k : k + 1])
+
+    @property
+    def rank(self) -> int:
+        return self.lo.shape[1]
+
+    @property
+    def extents(self) -> np.ndarray:
+        """[n, d]; never negative."""
+        return np.maximum(self.hi - self.lo, 0)
+
+    @property
+    def volumes(self) -> np.ndarray:
+        """Elements per box, [n]."""
+        return self.extents.prod(axis=1)
+
+    def clip(self, shape: Sequence[int]) -> Boxes:
+        """The parts inside a tensor of `shape`; an empty part has lo == hi inside the tensor."""
+        top = np.asarray(shape, np.int64).reshape(1, -1)
+        lo = np.clip(self.lo, 0, top)
+        return Boxes(lo, np.maximum(np.clip(self.hi, 0, top), lo))
+
+    def union(self, other: Boxes) -> Boxes:
+        """The smallest boxes around both, pairwise; an empty box adds nothing."""
+        empty, other_empty = (self.volumes == 0)[:, None], (other.volumes == 0)[:, None]
+        lo = np.where(empty, other.lo, np.where(other_empty, self.lo, np.minimum(self.lo, other.lo)))
+        hi = np.where(empty, other.hi, np.where(other_empty, self.hi, np.maximum(self.hi, other.hi)))
+        return Boxes(lo, hi)
+
+    def slices(self, k: int = 0, origin: Sequence[int] | None = None) -> tuple[slice, ...]:
+        """Box `k` as slices of an array whose first element lies at `origin` of the tensor."""
+        base = origin if origin is not None else [0] * self.rank
+        return tuple(slice(int(a - o), int(b - o)) for a, b, o in zip(self.lo[k], self.hi[k], base, strict=True))
+
+
+def broadcast_region(boxes: Boxes, shape: Shape) -> Boxes:
+    """The boxes of an operand of `shape` that NumPy broadcasting reads to produce `boxes` of the result."""
+    rank = len(shape)
+    lo, hi = boxes.lo[:, boxes.rank - rank :].copy(), boxes.hi[:, boxes.rank - rank :].copy()
+    for axis, extent in enumerate(shape):
+        if extent == 1:
+            lo[:, axis], hi[:, axis] = 0, 1
+    return Boxes(lo, hi)

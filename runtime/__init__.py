@@ -1,0 +1,1 @@
+"""Task graph, order, states and engines."""
