@@ -1,0 +1,135 @@
+"""From ONNX nodes to brick operators: the registry of builders, and what a builder works with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from brickrt.graph.errors import NeedValue, Unsupported
+from brickrt.graph.ir import Node
+from brickrt.ops.base import Op
+from brickrt.ops.types import TensorType
+
+if TYPE_CHECKING:
+    import onnx
+
+KERNEL_TYPES = frozenset(
+    np.dtype(t) for t in "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64".split()
+)
+
+
+@dataclass(frozen=True, eq=False)
+class OnnxNode:
+    """A node of the imported model; `name` is unique in it, `version` the opset version of `domain`.
+
+    `inputs` has '' for an omitted optional input, `outputs` for one the model does not name. Attributes are Python
+    values: tensors as arrays, subgraphs as `GraphProto`, strings decoded.
+    """
+
+    name: str
+    op_type: str
+    domain: str
+    version: int
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attrs: dict[str, Any]
+    proto: onnx.NodeProto
+
+
+BuilderFunction = Callable[["Builder", OnnxNode], "str | tuple[str, ...]"]
+
+_BUILDERS: dict[tuple[str, str], BuilderFunction] = {}
+
+
+def builds(*op_types: str, domain: str = "") -> Callable[[BuilderFunction], BuilderFunction]:
+    """Registers a builder: `f(b, node)` emits operators and returns the tensor names of the node's outputs.
+
+    It returns '' for an output nobody uses. It raises `Unsupported` to have the node run on the host.
+    """
+
+    def register(function: BuilderFunction) -> BuilderFunction:
+        for op_type in op_types:
+            _BUILDERS[domain, op_type] = function
+        return function
+
+    return register
+
+
+def builder_for(node: OnnxNode) -> BuilderFunction | None:
+    return _BUILDERS.get((node.domain, node.op_type))
+
+
+class Builder:
+    """Collects brick nodes. Tensors go by ONNX name, or by the name that `emit` and `constant` return."""
+
+    def __init__(self, reserved: Iterable[str] = (), used: Iterable[str] = ()) -> None:
+        """`reserved` names are not given to new tensors; `used` are the ONNX tensors that anybody reads."""
+        self.types: dict[str, TensorType] = {}
+        self.constants: dict[str, np.ndarray] = {}
+        self.aliases: dict[str, str] = {}
+        self.nodes: list[Node] = []
+        self.current: OnnxNode | None = None
+        self._taken = set(reserved)
+        self._used = frozenset(used)
+
+    def type(self, name: str) -> TensorType:
+        return self.types[self.resolve(name)]
+
+    def value(self, name: str) -> np.ndarray:
+        """The value of a constant. Raises NeedValue where the tensor is not known to be one."""
+        array = self.known(name)
+        if array is None:
+            raise NeedValue([name])
+        return array
+
+    def known(self, name: str) -> np.ndarray | None:
+        """The value of a constant, None for any other tensor and for an omitted input."""
+        return self.constants.get(self.resolve(name))
+
+    def constant(self, array: np.ndarray, hint: str = "c") -> str:
+        """Adds a constant and returns its tensor name."""
+        array = np.asarray(array)
+        name = self.fresh(hint)
+        self.bind(name, array)
+        return name
+
+    def emit(self, op: Op, *inputs: str, hint: str = "") -> str:
+        """Appends a node that stands for the current ONNX node; returns its output's name.
+
+        Raises ValueError where the inputs do not fit, Unsupported where an element type has no kernels.
+        """
+        names = tuple(self.resolve(name) for name in inputs)
+        ins = [self.types[name] for name in names]
+        out = op.infer(ins)
+        for t in (*ins, out):
+            if t.dtype not in KERNEL_TYPES:
+                raise Unsupported(f"no kernels for elements of type {t.dtype.name}")
+        name = self.fresh(hint or op.name)
+        self.types[name] = out
+        origin = (self.current.name,) if self.current else ()
+        self.nodes.append(Node(name, op, names, name, origin))
+        return name
+
+    def used(self, name: str) -> bool:
+        """Whether anybody reads this output of the model's node, or it is an output of the model."""
+        return name in self._used
+
+    def resolve(self, name: str) -> str:
+        """The tensor that an ONNX name stands for."""
+        return self.aliases.get(name, name)
+
+    def bind(self, name: str, array: np.ndarray) -> None:
+        """Makes `name` a constant."""
+        self.constants[name] = array
+        self.types[name] = TensorType(array.shape, array.dtype)
+
+    def fresh(self, hint: str) -> str:
+        """A new tensor name."""
+        stem = f"{self.current.name}/{hint}" if self.current else hint
+        name, k = stem, 1
+        while name in self._taken or name in self.types:
+            name, k = f"{stem}_{k}", k + 1
+        return name

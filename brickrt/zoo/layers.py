@@ -1,0 +1,154 @@
+"""The layers that networks are made of. Each takes and gives a `Tensor`, and names its nodes after its `name`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import onnx
+
+from brickrt.zoo import weights
+from brickrt.zoo.sizes import check_size
+from brickrt.zoo.writer import Writer
+
+Extents = int | tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """An activation [batch, channels, *spatial]; spatial is () after `flatten`."""
+
+    name: str
+    channels: int
+    spatial: tuple[int, ...]
+
+    def per_dim(self, extents: Extents) -> tuple[int, ...]:
+        """One number per spatial dimension."""
+        return (extents,) * len(self.spatial) if isinstance(extents, int) else extents
+
+    def like(self, name: str) -> Tensor:
+        """A tensor of this shape called `name`."""
+        return replace(self, name=name)
+
+
+class Net(Writer):
+    """A network being written, layer by layer."""
+
+    def input(self, batch: int | str, channels: int, spatial: tuple[int, ...]) -> Tensor:
+        """The model's only input, `x`."""
+        self._batch = batch
+        self._input = Tensor("x", channels, spatial)
+        return self._input
+
+    @property
+    def batch(self) -> int | str:
+        """The batch extent, or the name of a symbolic one."""
+        return self._batch
+
+    def require(self, minimum: Extents = 1, multiple: int = 1, maximum: int | None = None) -> None:
+        """ValueError unless each spatial extent of the input is within these bounds and such a multiple."""
+        check_size(self.name, self._input.spatial, self._input.per_dim(minimum), multiple, maximum)
+
+    def model(self, y: Tensor) -> onnx.ModelProto:
+        """The finished model, with `y` as its only output."""
+        x = self._input
+        return self.finish(y.name, [self.batch, x.channels, *x.spatial], [self.batch, y.channels, *y.spatial])
+
+    def conv(
+        self, x: Tensor, name: str, channels: int, kernel: Extents, stride: Extents = 1, pad: Extents | None = None,
+        dilation: int = 1, groups: int = 1, gain: float = 2.0, bias: bool = True, bias_mean: float = 0.0,
+    ) -> Tensor:
+        """Convolution. `pad` is symmetric; None keeps the extents at stride 1. `gain`: see `weights.he_normal`."""
+        kernel, stride = x.per_dim(kernel), x.per_dim(stride)
+        pad = tuple(dilation * (k - 1) // 2 for k in kernel) if pad is None else x.per_dim(pad)
+        taps = (channels, x.channels // groups, *kernel)
+        inputs = [x.name, self.weight(f"{name}.weight", weights.he_normal(self.rng, taps, math.prod(taps[1:]), gain))]
+        if bias:
+            inputs.append(self.parameter(f"{name}.bias", (channels,), 0.05, bias_mean))
+        self.node(
+            "Conv", name, *inputs, kernel_shape=kernel, strides=stride, pads=pad * 2,
+            dilations=x.per_dim(dilation), group=groups,
+        )
+        extents = zip(x.spatial, kernel, stride, pad)
+        return Tensor(name, channels, tuple((n + 2 * p - dilation * (k - 1) - 1) // s + 1 for n, k, s, p in extents))
+
+    def conv_transpose(
+        self, x: Tensor, name: str, channels: int, kernel: int, pad: int = 0, gain: float = 2.0, bias: bool = True
+    ) -> Tensor:
+        """Transposed convolution of stride 2 that doubles each extent."""
+        taps = (x.channels, channels, *x.per_dim(kernel))
+        # An output element meets, in each dimension, kernel / 2 taps on average.
+        fan_in = x.channels * (kernel / 2) ** len(x.spatial)
+        inputs = [x.name, self.weight(f"{name}.weight", weights.he_normal(self.rng, taps, fan_in, gain))]
+        if bias:
+            inputs.append(self.parameter(f"{name}.bias", (channels,), 0.05))
+        self.node(
+            "ConvTranspose", name, *inputs, kernel_shape=taps[2:], strides=x.per_dim(2), pads=x.per_dim(pad) * 2,
+            output_padding=x.per_dim(2 + 2 * pad - kernel), dilations=x.per_dim(1), group=1,
+        )
+        return Tensor(name, channels, tuple(2 * n for n in x.spatial))
+
+    def parameter(self, name: str, shape: tuple[int, ...], std: float, mean: float = 0.0) -> str:
+        """A random float32 parameter, such as a bias."""
+        return self.weight(name, weights.normal(self.rng, shape, std, mean))
+
+    def batch_norm(self, x: Tensor, name: str, scale: float = 1.0, epsilon: float = 1e-5) -> Tensor:
+        """Inference-mode batch normalization; a small `scale` keeps a residual branch from growing its sum."""
+        parameters = weights.batch_norm(self.rng, x.channels, scale)
+        inputs = [self.weight(f"{name}.{key}", values) for key, values in parameters._asdict().items()]
+        return x.like(self.node("BatchNormalization", name, x.name, *inputs, epsilon=epsilon))
+
+    def relu(self, x: Tensor, name: str) -> Tensor:
+        """max(x, 0)."""
+        return x.like(self.node("Relu", name, x.name))
+
+    def relu6(self, x: Tensor, name: str) -> Tensor:
+        """min(max(x, 0), 6), as PyTorch exports it."""
+        return x.like(self.node("Clip", name, x.name, self.scalar(0.0), self.scalar(6.0)))
+
+    def leaky_relu(self, x: Tensor, name: str) -> Tensor:
+        """x, or 0.1 x where negative."""
+        return x.like(self.node("LeakyRelu", name, x.name, alpha=0.1))
+
+    def add(self, a: Tensor, b: Tensor, name: str) -> Tensor:
+        """Elementwise sum of tensors of one shape."""
+        return a.like(self.node("Add", name, a.name, b.name))
+
+    def concat(self, parts: Sequence[Tensor], name: str) -> Tensor:
+        """Concatenation along channels."""
+        self.node("Concat", name, *(part.name for part in parts), axis=1)
+        return Tensor(name, sum(part.channels for part in parts), parts[0].spatial)
+
+    def max_pool(self, x: Tensor, name: str, kernel: int, stride: int, pad: int = 0) -> Tensor:
+        """Maximum over windows, with symmetric padding."""
+        self.node(
+            "MaxPool", name, x.name, kernel_shape=x.per_dim(kernel), strides=x.per_dim(stride), pads=x.per_dim(pad) * 2
+        )
+        return Tensor(name, x.channels, tuple((n + 2 * pad - kernel) // stride + 1 for n in x.spatial))
+
+    def mean_pool(self, x: Tensor, name: str, kernel: int) -> Tensor:
+        """Mean over windows of stride 1 that keeps the extents; padding is not counted."""
+        pads = x.per_dim(kernel // 2) * 2
+        self.node(
+            "AveragePool", name, x.name, kernel_shape=x.per_dim(kernel), strides=x.per_dim(1), pads=pads,
+            count_include_pad=0,
+        )
+        return x.like(name)
+
+    def global_mean(self, x: Tensor, name: str) -> Tensor:
+        """Mean over all of space; extents become 1."""
+        return Tensor(self.node("GlobalAveragePool", name, x.name), x.channels, x.per_dim(1))
+
+    def flatten(self, x: Tensor, name: str) -> Tensor:
+        """[batch, channels, *spatial] to [batch, features]."""
+        return Tensor(self.node("Flatten", name, x.name, axis=1), x.channels * math.prod(x.spatial), ())
+
+    def linear(self, x: Tensor, name: str, features: int, gain: float = 2.0) -> Tensor:
+        """Fully connected layer with bias on a flattened tensor."""
+        taps = weights.he_normal(self.rng, (features, x.channels), x.channels, gain)
+        self.node(
+            "Gemm", name, x.name, self.weight(f"{name}.weight", taps), self.parameter(f"{name}.bias", (features,), 0.05),
+            transB=1,
+        )
+        return Tensor(name, features, ())

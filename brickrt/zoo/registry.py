@@ -1,0 +1,54 @@
+"""The list of networks: what each is called, where it comes from, and the function that writes it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A network of the zoo: `default_size` holds the spatial extents of its input, `channels` the channel count."""
+
+    name: str
+    title: str
+    source: str
+    default_size: tuple[int, ...]
+    channels: int
+
+
+_NETWORKS: dict[str, tuple[Entry, Callable[..., Any]]] = {}
+
+
+def network(
+    name: str, title: str, source: str, default_size: tuple[int, ...], channels: int = 3
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register `write(net, x, **options) -> Tensor` under `name`."""
+
+    def register(write: Callable[..., Any]) -> Callable[..., Any]:
+        _NETWORKS[name] = Entry(name, title, source, default_size, channels), write
+        return write
+
+    return register
+
+
+def names() -> list[str]:
+    """Names of all networks, in the order of their registration."""
+    return list(_NETWORKS)
+
+
+def lookup(name: str) -> tuple[Entry, Callable[..., Any]]:
+    """Entry and writer of a network; ValueError lists the known names."""
+    if name not in _NETWORKS:
+        raise ValueError(f"no network is called {name!r}; known: {', '.join(_NETWORKS)}")
+    return _NETWORKS[name]
+
+
+def check_options(name: str, options: dict[str, Any]) -> None:
+    """ValueError unless the writer of `name` takes every one of `options`."""
+    taken = list(inspect.signature(lookup(name)[1]).parameters)[2:]
+    for key in options:
+        if key not in taken:
+            raise ValueError(f"{name}: no option is called {key!r}; it takes {', '.join(taken) or 'none'}")

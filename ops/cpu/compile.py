@@ -1,0 +1,58 @@
+"""From LLVM IR to machine code, and into this process."""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+
+from llvmlite import binding as llvm
+from llvmlite import ir
+
+from brickrt.ops.cpu.isa import Isa
+
+
+@cache
+def _initialize() -> None:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+
+
+def target_machine(isa: Isa) -> llvm.TargetMachine:
+    _initialize()
+    cpu = isa.cpu or llvm.get_host_cpu_name()
+    features = isa.features or llvm.get_host_cpu_features().flatten()
+    target = llvm.Target.from_default_triple()
+    return target.create_target_machine(cpu=cpu, features=features, opt=3, reloc="pic", jit=True)
+
+
+def to_object(module: ir.Module | str, isa: Isa) -> bytes:
+    """Compiles a module to an object file. The emitter unrolls and vectorizes; LLVM's own passes for that stay off."""
+    machine = target_machine(isa)
+    parsed = llvm.parse_assembly(str(module))
+    tuning = llvm.create_pipeline_tuning_options(speed_level=3)
+    tuning.loop_unrolling = tuning.slp_vectorization = tuning.loop_vectorization = False
+    builder = llvm.create_pass_builder(machine, tuning)
+    builder.getModulePassManager().run(parsed, builder)
+    return machine.emit_object(parsed)
+
+
+class Library:
+    """Object files loaded into the process; their functions live as long as this object."""
+
+    def __init__(self, isa: Isa) -> None:
+        machine = target_machine(isa)
+        self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
+
+    def add(self, image: bytes) -> None:
+        self._engine.add_object_file(llvm.ObjectFileRef.from_data(image))
+
+    def address(self, name: str) -> int:
+        """Address of a function. Raises KeyError where no object has it."""
+        self._engine.finalize_object()
+        address = self._engine.get_function_address(name)
+        if not address:
+            raise KeyError(name)
+        return address
+
+    def function(self, name: str, *args: type, ret: type | None = None):
+        return ctypes.CFUNCTYPE(ret, *args)(self.address(name))

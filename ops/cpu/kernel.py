@@ -1,0 +1,79 @@
+"""A kernel: an operator on operands that lie in a given way, for one class of boxes; and who emits which operator."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from llvmlite import ir
+
+from brickrt.ops.base import Op
+from brickrt.ops.cpu.emit import Fn
+from brickrt.ops.cpu.isa import Isa
+from brickrt.ops.cpu.operand import Operand
+from brickrt.ops.types import Boxes
+
+
+@dataclass(frozen=True)
+class Kernel(ABC):
+    """Everything that decides the machine code, hence also its identity in caches.
+
+    `packed[i]` tells that input i is a constant which `pack` brings into the kernel's own layout. `shape_class` is what
+    the code assumes of its boxes (see `classify`).
+    """
+
+    op: Op
+    ins: tuple[Operand, ...]
+    out: Operand
+    isa: Isa
+    packed: tuple[bool, ...]
+    shape_class: tuple[int, ...] = ()
+
+    @classmethod
+    def classify(
+        cls, op: Op, ins: Sequence[Operand], out: Operand, boxes: Boxes, isa: Isa
+    ) -> tuple[np.ndarray, list[tuple[int, ...]]]:
+        """Per box the number of its class, and the classes. One class for all boxes unless a kernel wants more."""
+        return np.zeros(len(boxes), np.int64), [()]
+
+    def pack(self, i: int, array: np.ndarray) -> np.ndarray:
+        """Constant input `i` as the kernel reads it; the same bytes for all shape classes of an operator."""
+        return np.ascontiguousarray(array)
+
+    @abstractmethod
+    def emit(self, f: Fn) -> None:
+        """Writes the kernel's body; the caller adds the return."""
+
+
+_KERNELS: dict[type[Op], Callable[..., type[Kernel]]] = {}
+
+
+def kernel_for(*ops: type[Op]) -> Callable:
+    """Registers a chooser: `choose(op, ins, out, isa) -> type[Kernel]`, for the given operator classes."""
+
+    def register(choose: Callable[..., type[Kernel]]) -> Callable:
+        for op in ops:
+            _KERNELS[op] = choose
+        return choose
+
+    return register
+
+
+def choose_kernel(op: Op, ins: Sequence[Operand], out: Operand, isa: Isa) -> type[Kernel]:
+    """The kernel class for an operator. Raises LookupError where none takes these operands."""
+    try:
+        choose = _KERNELS[type(op)]
+    except KeyError:
+        raise LookupError(f"no CPU kernel for {op.name}") from None
+    return choose(op, ins, out, isa)
+
+
+def emit_module(kernel: Kernel, name: str) -> ir.Module:
+    """The kernel alone in a module, under `name`."""
+    module = ir.Module(name)
+    f = Fn(module, name)
+    kernel.emit(f)
+    f.finish()
+    return module
