@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from brickrt.ops.base import Op
+import numpy as np
+
+from brickrt.ops.base import Op, Slab, crop
+from brickrt.ops.regions import box_shape, settle, table_range
+from brickrt.ops.types import Boxes, TensorType
+from brickrt.ops.view import view_elements, view_region
+
+
+class _Move(Op):
+    """No arithmetic."""
+
+    def flops(self, ins: Sequence[TensorType], out: TensorType) -> int:
+        return 0
 
 
 @dataclass(frozen=True)
-class Take(Op):
+class Take(_Move):
     """Per axis a table: output index i reads input index table[i]; -1 reads `fill`; no table keeps the axis.
 
     Slice, Split, Pad in all modes, nearest Resize, Expand, Tile and Gather with constant indices are all this.
@@ -19,34 +32,144 @@ class Take(Op):
     tables: tuple[tuple[int, ...] | None, ...]
     fill: float | int | bool = 0
 
+    def infer(self, ins: Sequence[TensorType]) -> TensorType:
+        (x,) = ins
+        if len(self.tables) != x.rank:
+            raise ValueError(f"Take: tables for {len(self.tables)} axes, input {x}")
+        for axis, table in enumerate(self.tables):
+            if table and (min(table) < -1 or max(table) >= x.shape[axis]):
+                raise ValueError(f"Take: axis {axis} reads outside of input {x}")
+        shape = tuple(e if t is None else len(t) for e, t in zip(x.shape, self.tables, strict=True))
+        return TensorType(shape, x.dtype)
+
+    def region(self, i: int, boxes: Boxes, ins: Sequence[TensorType], out: TensorType) -> Boxes:
+        lo, hi = boxes.lo.copy(), boxes.hi.copy()
+        for axis, table in enumerate(self.tables):
+            if table is not None:
+                entries = np.asarray(table, np.int64)
+                extent = ins[0].shape[axis]
+                # An entry of -1 reads nothing: its least is above its most.
+                least = np.where(entries < 0, extent, entries)
+                lo[:, axis], hi[:, axis] = table_range(least, entries, boxes.lo[:, axis], boxes.hi[:, axis], extent)
+        # Where one axis reads nothing, no element is read at all.
+        return settle(Boxes(lo, hi), lo, hi, ins[0].shape)
+
+    def evaluate(self, box: Boxes, slabs: Sequence[Slab], ins: Sequence[TensorType], out: TensorType) -> np.ndarray:
+        shape = box_shape(box)
+        region = self.region(0, box, ins, out)
+        if 0 in shape or region.volumes[0] == 0:
+            return np.full(shape, self.fill, out.dtype)
+        x = crop(slabs[0], region)
+        for axis, table in enumerate(self.tables):
+            if table is not None:
+                part = table[int(box.lo[0, axis]) : int(box.hi[0, axis])]
+                x = _look_up(x, axis, np.asarray(part, np.int64), int(region.lo[0, axis]), self.fill)
+        return np.array(x)
+
+
+def _look_up(x: np.ndarray, axis: int, entries: np.ndarray, origin: int, fill: float | int | bool) -> np.ndarray:
+    """`x`, whose index 0 along `axis` is `origin` of the tensor, at the entries of a table."""
+    result = np.take(x, np.where(entries < 0, 0, entries - origin), axis)
+    if (entries < 0).any():
+        index: list[slice | np.ndarray] = [slice(None)] * x.ndim
+        index[axis] = entries < 0
+        result[tuple(index)] = fill
+    return result
+
 
 @dataclass(frozen=True)
-class Concat(Op):
+class Concat(_Move):
     """Inputs one after the other along `axis` (non-negative)."""
 
     name: ClassVar[str] = "Concat"
     axis: int
 
+    def infer(self, ins: Sequence[TensorType]) -> TensorType:
+        first = ins[0]
+        if not 0 <= self.axis < first.rank:
+            raise ValueError(f"Concat: axis {self.axis} of inputs {', '.join(map(str, ins))}")
+        shape = list(first.shape)
+        shape[self.axis] = sum(t.shape[self.axis] for t in ins if t.rank == first.rank)
+        for t in ins:
+            others = (*t.shape[: self.axis], shape[self.axis], *t.shape[self.axis + 1 :])
+            if t.rank != first.rank or t.dtype != first.dtype or list(others) != shape:
+                raise ValueError(f"Concat: {t} does not go with {first} along axis {self.axis}")
+        return TensorType(tuple(shape), first.dtype)
+
+    def region(self, i: int, boxes: Boxes, ins: Sequence[TensorType], out: TensorType) -> Boxes:
+        offset = np.zeros(out.rank, np.int64)
+        offset[self.axis] = sum(t.shape[self.axis] for t in ins[:i])
+        return settle(boxes, boxes.lo - offset, boxes.hi - offset, ins[i].shape)
+
+    def evaluate(self, box: Boxes, slabs: Sequence[Slab], ins: Sequence[TensorType], out: TensorType) -> np.ndarray:
+        shape = box_shape(box)
+        if 0 in shape:
+            return np.empty(shape, out.dtype)
+        return np.concatenate([crop(s, self.region(i, box, ins, out)) for i, s in enumerate(slabs)], axis=self.axis)
+
 
 @dataclass(frozen=True)
-class Transpose(Op):
+class Transpose(_Move):
     """Output axis k is input axis perm[k]."""
 
     name: ClassVar[str] = "Transpose"
     perm: tuple[int, ...]
 
+    def infer(self, ins: Sequence[TensorType]) -> TensorType:
+        (x,) = ins
+        if sorted(self.perm) != list(range(x.rank)):
+            raise ValueError(f"Transpose: {list(self.perm)} is no permutation of the axes of {x}")
+        return TensorType(tuple(x.shape[axis] for axis in self.perm), x.dtype)
+
+    def region(self, i: int, boxes: Boxes, ins: Sequence[TensorType], out: TensorType) -> Boxes:
+        inverse = np.argsort(self.perm)
+        return settle(boxes, boxes.lo[:, inverse], boxes.hi[:, inverse], ins[0].shape)
+
+    def evaluate(self, box: Boxes, slabs: Sequence[Slab], ins: Sequence[TensorType], out: TensorType) -> np.ndarray:
+        shape = box_shape(box)
+        if 0 in shape:
+            return np.empty(shape, out.dtype)
+        return np.array(np.transpose(crop(slabs[0], self.region(0, box, ins, out)), self.perm), order="C")
+
 
 @dataclass(frozen=True)
-class View(Op):
+class View(_Move):
     """The same elements in row-major order under another shape."""
 
     name: ClassVar[str] = "View"
     shape: tuple[int, ...]
 
+    def infer(self, ins: Sequence[TensorType]) -> TensorType:
+        (x,) = ins
+        out = TensorType(self.shape, x.dtype)
+        if out.size != x.size or any(e < 0 for e in out.shape):
+            raise ValueError(f"View: {x} has {x.size} elements, shape {list(self.shape)} has {out.size}")
+        return out
+
+    def region(self, i: int, boxes: Boxes, ins: Sequence[TensorType], out: TensorType) -> Boxes:
+        return view_region(boxes, ins[0].shape, out.shape)
+
+    def evaluate(self, box: Boxes, slabs: Sequence[Slab], ins: Sequence[TensorType], out: TensorType) -> np.ndarray:
+        shape = box_shape(box)
+        if 0 in shape:
+            return np.empty(shape, out.dtype)
+        region = self.region(0, box, ins, out)
+        return view_elements(crop(slabs[0], region), region, box, ins[0].shape, out.shape)
+
 
 @dataclass(frozen=True)
-class Reorder(Op):
+class Reorder(_Move):
     """The same tensor in another memory layout: identity as far as values go."""
 
     name: ClassVar[str] = "Reorder"
     layout: Literal["plain", "blocked"]
+
+    def infer(self, ins: Sequence[TensorType]) -> TensorType:
+        (x,) = ins
+        return x
+
+    def region(self, i: int, boxes: Boxes, ins: Sequence[TensorType], out: TensorType) -> Boxes:
+        return settle(boxes, boxes.lo, boxes.hi, ins[0].shape)
+
+    def evaluate(self, box: Boxes, slabs: Sequence[Slab], ins: Sequence[TensorType], out: TensorType) -> np.ndarray:
+        return np.array(crop(slabs[0], box))

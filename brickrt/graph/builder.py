@@ -17,7 +17,11 @@ if TYPE_CHECKING:
     import onnx
 
 KERNEL_TYPES = frozenset(
-    np.dtype(t) for t in "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64".split()
+    np.dtype(t)
+    for t in (
+        *(np.bool_, np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64),
+        *(np.float16, np.float32, np.float64),
+    )
 )
 
 
@@ -73,7 +77,7 @@ class Builder:
         self.nodes: list[Node] = []
         self.current: OnnxNode | None = None
         self._taken = set(reserved)
-        self._used = frozenset(used)
+        self._used = set(used)
 
     def type(self, name: str) -> TensorType:
         return self.types[self.resolve(name)]
@@ -116,6 +120,11 @@ class Builder:
     def used(self, name: str) -> bool:
         """Whether anybody reads this output of the model's node, or it is an output of the model."""
         return name in self._used
+
+    def reserve(self, names: Iterable[str], used: Iterable[str]) -> None:
+        """Adds tensors of the model that turn up while it is built, as in the branches of an If."""
+        self._taken.update(names)
+        self._used.update(used)
 
     def resolve(self, name: str) -> str:
         """The tensor that an ONNX name stands for."""

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from brickrt.zoo import (  # noqa: F401  (importing a module registers its networks, in this order)
-    vgg16,
-    resnet50,
+from brickrt.zoo import (  # noqa: F401  (importing a module registers its networks)
     darknet53,
-    resnet34_3d,
-    drn_c_26,
     deepcam,
+    drn_c_26,
     inception_v4,
     mobilenetv2,
-    unet,
     nafnet,
+    resnet34_3d,
+    resnet50,
+    unet,
+    vgg16,
     vit_s16,
 )
 from brickrt.zoo.registry import Entry, check_options, lookup, names
@@ -51,9 +51,8 @@ def build(
 
     entry, write = lookup(name)
     check_options(name, options)
-    net = Net(name, seed)
-    x = net.input(_batch(name, batch), entry.channels, _spatial(entry, size))
-    return net.model(write(net, x, **options))
+    net = Net(name, seed, _batch(name, batch), entry.channels, _spatial(entry, size))
+    return net.model(write(net, net.x, **options))
 
 
 def _batch(name: str, batch: int | str) -> int | str:

@@ -12,17 +12,21 @@ BRANCH_SCALE = 0.3
 
 
 def conv_bn(
-    net: Net, x: Tensor, name: str, channels: int, kernel: int | tuple[int, ...],
-    scale: float = 1.0, epsilon: float = 1e-5, **conv: Any,
+    net: Net,
+    x: Tensor,
+    name: str,
+    channels: int,
+    kernel: int | tuple[int, ...],
+    scale: float = 1.0,
+    epsilon: float = 1e-5,
+    **conv: Any,
 ) -> Tensor:
     """Convolution without bias, then batch normalization; `conv` goes to `Net.conv`."""
     x = net.conv(x, name, channels, kernel, bias=False, **conv)
     return net.batch_norm(x, f"{name}.bn", scale, epsilon)
 
 
-def conv_bn_relu(
-    net: Net, x: Tensor, name: str, channels: int, kernel: int | tuple[int, ...], **conv: Any
-) -> Tensor:
+def conv_bn_relu(net: Net, x: Tensor, name: str, channels: int, kernel: int | tuple[int, ...], **conv: Any) -> Tensor:
     """`conv_bn`, then ReLU."""
     return net.relu(conv_bn(net, x, name, channels, kernel, **conv), f"{name}.relu")
 

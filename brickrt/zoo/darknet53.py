@@ -33,8 +33,6 @@ def darknet53(net: Net, x: Tensor) -> Tensor:
     return classifier(net, x, "fc", 1000)
 
 
-def _unit(
-    net: Net, x: Tensor, name: str, channels: int, kernel: int, stride: int = 1, scale: float = 1.0
-) -> Tensor:
+def _unit(net: Net, x: Tensor, name: str, channels: int, kernel: int, stride: int = 1, scale: float = 1.0) -> Tensor:
     x = conv_bn(net, x, name, channels, kernel, stride=stride, scale=scale)
     return net.leaky_relu(x, f"{name}.leaky")

@@ -43,33 +43,31 @@ def _encoder(net: Net, x: Tensor) -> tuple[Tensor, Tensor]:
     for i in range(4, 4 + MIDDLE_BLOCKS):
         x = _middle_block(net, x, f"block{i}")
     x = _exit_block(net, x, f"block{4 + MIDDLE_BLOCKS}", 1024)
-    x = _separable_bn_relu(net, x, "conv3", 1536, gain=1.0, dilation=2)
+    x = _separable_bn_relu(net, x, "conv3", 1536, rectified=False, dilation=2)
     x = _separable_bn_relu(net, x, "conv4", 1536, dilation=2)
     return _separable_bn_relu(net, x, "conv5", 2048, dilation=2), low_level
 
 
 def _separable(
-    net: Net, x: Tensor, name: str, channels: int, stride: int = 1, dilation: int = 1, gain: float = 2.0
+    net: Net, x: Tensor, name: str, channels: int, stride: int = 1, dilation: int = 1, rectified: bool = True
 ) -> Tensor:
     """Depthwise 3x3 and pointwise convolution with nothing between them."""
-    x = net.conv(
-        x, f"{name}.depthwise", x.channels, 3, stride=stride, dilation=dilation, groups=x.channels, gain=gain,
-        bias=False,
-    )
-    return net.conv(x, f"{name}.pointwise", channels, 1, gain=1.0, bias=False)
+    window = {"stride": stride, "dilation": dilation, "groups": x.channels}
+    x = net.conv(x, f"{name}.depthwise", x.channels, 3, rectified=rectified, bias=False, **window)
+    return net.conv(x, f"{name}.pointwise", channels, 1, rectified=False, bias=False)
 
 
 def _separable_bn_relu(
-    net: Net, x: Tensor, name: str, channels: int, dilation: int = 1, gain: float = 2.0
+    net: Net, x: Tensor, name: str, channels: int, dilation: int = 1, rectified: bool = True
 ) -> Tensor:
-    x = _separable(net, x, name, channels, dilation=dilation, gain=gain)
+    x = _separable(net, x, name, channels, dilation=dilation, rectified=rectified)
     return net.relu(net.batch_norm(x, f"{name}.bn"), f"{name}.relu")
 
 
 def _down_block(net: Net, x: Tensor, name: str, channels: int) -> Tensor:
     y = _separable_bn_relu(net, x, f"{name}.sep1", channels)
     y = net.batch_norm(_separable(net, y, f"{name}.sep2", channels), f"{name}.sep2.bn", SUM_SCALE)
-    y = _separable(net, y, f"{name}.sep3", channels, stride=2, gain=1.0)
+    y = _separable(net, y, f"{name}.sep3", channels, stride=2, rectified=False)
     skip = conv_bn(net, x, f"{name}.skip", channels, 1, stride=2, scale=SUM_SCALE)
     return net.add(y, skip, f"{name}.add")
 
@@ -84,7 +82,7 @@ def _middle_block(net: Net, x: Tensor, name: str) -> Tensor:
 def _exit_block(net: Net, x: Tensor, name: str, channels: int) -> Tensor:
     y = _separable_bn_relu(net, x, f"{name}.sep1", x.channels)
     y = net.batch_norm(_separable(net, y, f"{name}.sep2", channels), f"{name}.sep2.bn", SUM_SCALE)
-    y = _separable(net, y, f"{name}.sep3", channels, gain=1.0)
+    y = _separable(net, y, f"{name}.sep3", channels, rectified=False)
     return net.add(y, conv_bn(net, x, f"{name}.skip", channels, 1, scale=SUM_SCALE), f"{name}.add")
 
 
@@ -105,10 +103,10 @@ def _decoder(net: Net, x: Tensor, low_level: Tensor) -> Tensor:
     x = net.concat([x, low_level], "concat")
     x = conv_bn_relu(net, x, "decode1", 256, 3)
     x = conv_bn_relu(net, x, "decode2", 256, 3)
-    x = _up_bn_relu(net, net.conv(x, "decode3", 256, 1), "up3", gain=1.0)
+    x = _up_bn_relu(net, net.conv(x, "decode3", 256, 1), "up3", rectified=False)
     return net.conv_transpose(x, "up4", 3, 3, pad=1, bias=False)
 
 
-def _up_bn_relu(net: Net, x: Tensor, name: str, gain: float = 2.0) -> Tensor:
-    x = net.conv_transpose(x, name, x.channels, 3, pad=1, gain=gain, bias=False)
+def _up_bn_relu(net: Net, x: Tensor, name: str, rectified: bool = True) -> Tensor:
+    x = net.conv_transpose(x, name, x.channels, 3, pad=1, rectified=rectified, bias=False)
     return net.relu(net.batch_norm(x, f"{name}.bn"), f"{name}.relu")

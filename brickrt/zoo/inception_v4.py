@@ -109,8 +109,7 @@ def _chain(net: Net, x: Tensor, name: str, steps: tuple[Step, ...]) -> Tensor:
     return x
 
 
-def _unit(
-    net: Net, x: Tensor, name: str, channels: int, kernel: int | tuple[int, int], stride: int = 1,
-    pad: int | None = None,
-) -> Tensor:
-    return conv_bn_relu(net, x, name, channels, kernel, stride=stride, pad=pad, epsilon=1e-3)
+def _unit(net: Net, x: Tensor, name: str, channels: int, kernel: int | tuple[int, int], *window: int) -> Tensor:
+    """`window` is empty, or stride and pad."""
+    stride_pad = dict(zip(("stride", "pad"), window))
+    return conv_bn_relu(net, x, name, channels, kernel, epsilon=1e-3, **stride_pad)

@@ -33,60 +33,66 @@ class Tensor:
 
 
 class Net(Writer):
-    """A network being written, layer by layer."""
+    """A network being written, layer by layer.
 
-    def input(self, batch: int | str, channels: int, spatial: tuple[int, ...]) -> Tensor:
-        """The model's only input, `x`."""
-        self._batch = batch
-        self._input = Tensor("x", channels, spatial)
-        return self._input
+    `x` is its input; `batch` an extent, or the name of a symbolic one. Layers with weights take `rectified`: whether
+    their input comes from a rectifier, which `weights.filters` makes up for.
+    """
 
-    @property
-    def batch(self) -> int | str:
-        """The batch extent, or the name of a symbolic one."""
-        return self._batch
+    def __init__(self, name: str, seed: int, batch: int | str, channels: int, spatial: tuple[int, ...]) -> None:
+        super().__init__(name, seed)
+        self.batch = batch
+        self.x = Tensor("x", channels, spatial)
 
     def require(self, minimum: Extents = 1, multiple: int = 1, maximum: int | None = None) -> None:
         """ValueError unless each spatial extent of the input is within these bounds and such a multiple."""
-        check_size(self.name, self._input.spatial, self._input.per_dim(minimum), multiple, maximum)
+        check_size(self.name, self.x.spatial, self.x.per_dim(minimum), multiple, maximum)
 
     def model(self, y: Tensor) -> onnx.ModelProto:
         """The finished model, with `y` as its only output."""
-        x = self._input
+        x = self.x
         return self.finish(y.name, [self.batch, x.channels, *x.spatial], [self.batch, y.channels, *y.spatial])
 
     def conv(
-        self, x: Tensor, name: str, channels: int, kernel: Extents, stride: Extents = 1, pad: Extents | None = None,
-        dilation: int = 1, groups: int = 1, gain: float = 2.0, bias: bool = True, bias_mean: float = 0.0,
+        self,
+        x: Tensor,
+        name: str,
+        channels: int,
+        kernel: Extents,
+        stride: Extents = 1,
+        pad: Extents | None = None,
+        dilation: int = 1,
+        groups: int = 1,
+        rectified: bool = True,
+        bias: bool = True,
+        bias_mean: float = 0.0,
     ) -> Tensor:
-        """Convolution. `pad` is symmetric; None keeps the extents at stride 1. `gain`: see `weights.he_normal`."""
+        """Convolution. `pad` is symmetric; None keeps the extents at stride 1."""
         kernel, stride = x.per_dim(kernel), x.per_dim(stride)
         pad = tuple(dilation * (k - 1) // 2 for k in kernel) if pad is None else x.per_dim(pad)
         taps = (channels, x.channels // groups, *kernel)
-        inputs = [x.name, self.weight(f"{name}.weight", weights.he_normal(self.rng, taps, math.prod(taps[1:]), gain))]
+        # A filter on a single channel would lose its response to constants by being centred.
+        axes = tuple(range(1, len(taps))) if taps[1] > 1 else ()
+        inputs = [x.name, self._filters(name, taps, math.prod(taps[1:]), rectified, axes)]
         if bias:
             inputs.append(self.parameter(f"{name}.bias", (channels,), 0.05, bias_mean))
-        self.node(
-            "Conv", name, *inputs, kernel_shape=kernel, strides=stride, pads=pad * 2,
-            dilations=x.per_dim(dilation), group=groups,
-        )
+        window = _window(x, kernel, stride, pad)
+        self.node("Conv", name, *inputs, dilations=x.per_dim(dilation), group=groups, **window)
         extents = zip(x.spatial, kernel, stride, pad)
         return Tensor(name, channels, tuple((n + 2 * p - dilation * (k - 1) - 1) // s + 1 for n, k, s, p in extents))
 
     def conv_transpose(
-        self, x: Tensor, name: str, channels: int, kernel: int, pad: int = 0, gain: float = 2.0, bias: bool = True
+        self, x: Tensor, name: str, channels: int, kernel: int, pad: int = 0, rectified: bool = True, bias: bool = True
     ) -> Tensor:
         """Transposed convolution of stride 2 that doubles each extent."""
         taps = (x.channels, channels, *x.per_dim(kernel))
         # An output element meets, in each dimension, kernel / 2 taps on average.
         fan_in = x.channels * (kernel / 2) ** len(x.spatial)
-        inputs = [x.name, self.weight(f"{name}.weight", weights.he_normal(self.rng, taps, fan_in, gain))]
+        inputs = [x.name, self._filters(name, taps, fan_in, rectified, (0,))]
         if bias:
             inputs.append(self.parameter(f"{name}.bias", (channels,), 0.05))
-        self.node(
-            "ConvTranspose", name, *inputs, kernel_shape=taps[2:], strides=x.per_dim(2), pads=x.per_dim(pad) * 2,
-            output_padding=x.per_dim(2 + 2 * pad - kernel), dilations=x.per_dim(1), group=1,
-        )
+        extra = x.per_dim(2 + 2 * pad - kernel)
+        self.node("ConvTranspose", name, *inputs, output_padding=extra, **_window(x, kernel, 2, pad))
         return Tensor(name, channels, tuple(2 * n for n in x.spatial))
 
     def parameter(self, name: str, shape: tuple[int, ...], std: float, mean: float = 0.0) -> str:
@@ -122,19 +128,13 @@ class Net(Writer):
 
     def max_pool(self, x: Tensor, name: str, kernel: int, stride: int, pad: int = 0) -> Tensor:
         """Maximum over windows, with symmetric padding."""
-        self.node(
-            "MaxPool", name, x.name, kernel_shape=x.per_dim(kernel), strides=x.per_dim(stride), pads=x.per_dim(pad) * 2
-        )
+        self.node("MaxPool", name, x.name, **_window(x, kernel, stride, pad))
         return Tensor(name, x.channels, tuple((n + 2 * pad - kernel) // stride + 1 for n in x.spatial))
 
     def mean_pool(self, x: Tensor, name: str, kernel: int) -> Tensor:
         """Mean over windows of stride 1 that keeps the extents; padding is not counted."""
-        pads = x.per_dim(kernel // 2) * 2
-        self.node(
-            "AveragePool", name, x.name, kernel_shape=x.per_dim(kernel), strides=x.per_dim(1), pads=pads,
-            count_include_pad=0,
-        )
-        return x.like(name)
+        window = _window(x, kernel, 1, kernel // 2)
+        return x.like(self.node("AveragePool", name, x.name, count_include_pad=0, **window))
 
     def global_mean(self, x: Tensor, name: str) -> Tensor:
         """Mean over all of space; extents become 1."""
@@ -144,11 +144,16 @@ class Net(Writer):
         """[batch, channels, *spatial] to [batch, features]."""
         return Tensor(self.node("Flatten", name, x.name, axis=1), x.channels * math.prod(x.spatial), ())
 
-    def linear(self, x: Tensor, name: str, features: int, gain: float = 2.0) -> Tensor:
+    def linear(self, x: Tensor, name: str, features: int, rectified: bool = True) -> Tensor:
         """Fully connected layer with bias on a flattened tensor."""
-        taps = weights.he_normal(self.rng, (features, x.channels), x.channels, gain)
-        self.node(
-            "Gemm", name, x.name, self.weight(f"{name}.weight", taps), self.parameter(f"{name}.bias", (features,), 0.05),
-            transB=1,
-        )
-        return Tensor(name, features, ())
+        taps = self._filters(name, (features, x.channels), x.channels, rectified, (1,))
+        bias = self.parameter(f"{name}.bias", (features,), 0.05)
+        return Tensor(self.node("Gemm", name, x.name, taps, bias, transB=1), features, ())
+
+    def _filters(self, name: str, shape: tuple[int, ...], fan_in: float, rectified: bool, axes: tuple[int, ...]) -> str:
+        return self.weight(f"{name}.weight", weights.filters(self.rng, shape, fan_in, rectified, axes))
+
+
+def _window(x: Tensor, kernel: Extents, stride: Extents, pad: Extents) -> dict[str, tuple[int, ...]]:
+    """The attributes that convolutions and poolings share."""
+    return {"kernel_shape": x.per_dim(kernel), "strides": x.per_dim(stride), "pads": x.per_dim(pad) * 2}

@@ -29,7 +29,7 @@ def mobilenetv2(net: Net, x: Tensor) -> Tensor:
         for j in range(blocks):
             x = _block(net, x, f"features.{index}", expansion, channels, stride if j == 0 else 1)
             index += 1
-    x = _unit(net, x, f"features.{index}", 1280, 1, gain=1.0)
+    x = _unit(net, x, f"features.{index}", 1280, 1, rectified=False)
     return classifier(net, x, "classifier", 1000)
 
 
@@ -42,7 +42,7 @@ def _block(net: Net, x: Tensor, name: str, expansion: int, channels: int, stride
     wide = x.channels * expansion
     y = x
     if expansion > 1:
-        y = _unit(net, x, f"{name}.expand", wide, 1, gain=1.0)
+        y = _unit(net, x, f"{name}.expand", wide, 1, rectified=False)
     y = _unit(net, y, f"{name}.depthwise", wide, 3, stride=stride, groups=wide)
     y = conv_bn(net, y, f"{name}.project", channels, 1, scale=BRANCH_SCALE if keeps_shape else 1.0)
     return net.add(x, y, f"{name}.add") if keeps_shape else y

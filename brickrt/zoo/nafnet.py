@@ -37,23 +37,23 @@ def nafnet(
     if len(encoder) != len(decoder):
         raise ValueError(f"nafnet: encoder has {len(encoder)} levels and decoder {len(decoder)}; they must match")
     net.require(minimum=max(8, 2 ** len(encoder)), multiple=2 ** len(encoder))
-    y = net.conv(x, "intro", width, 3, gain=1.0)
+    y = net.conv(x, "intro", width, 3, rectified=False)
     skips = []
     for i, count in enumerate(encoder):
         y = _blocks(net, y, f"encoders.{i}", count)
         skips.append(y)
-        y = net.conv(y, f"downs.{i}", 2 * y.channels, 2, stride=2, pad=0, gain=1.0)
+        y = net.conv(y, f"downs.{i}", 2 * y.channels, 2, stride=2, pad=0, rectified=False)
     y = _blocks(net, y, "middle", blocks)
     for i, count in enumerate(decoder):
         y = net.add(_double(net, y, f"ups.{i}"), skips.pop(), f"ups.{i}.add")
         y = _blocks(net, y, f"decoders.{i}", count)
-    y = net.conv(y, "ending", x.channels, 3, gain=1.0)
+    y = net.conv(y, "ending", x.channels, 3, rectified=False)
     return net.add(y, x, "add")
 
 
 def _double(net: Net, x: Tensor, name: str) -> Tensor:
     """Twice the resolution and half the channels, by moving channels into space."""
-    y = net.conv(x, name, 2 * x.channels, 1, gain=1.0, bias=False)
+    y = net.conv(x, name, 2 * x.channels, 1, rectified=False, bias=False)
     shuffled = net.node("DepthToSpace", f"{name}.shuffle", y.name, blocksize=2, mode="CRD")
     return replace(x, name=shuffled, channels=x.channels // 2, spatial=tuple(2 * n for n in x.spatial))
 
@@ -67,18 +67,18 @@ def _blocks(net: Net, x: Tensor, name: str, count: int) -> Tensor:
 
 def _spatial_branch(net: Net, x: Tensor, name: str) -> Tensor:
     y = _layer_norm(net, x, f"{name}.norm1")
-    y = net.conv(y, f"{name}.conv1", 2 * x.channels, 1, gain=1.0)
-    y = net.conv(y, f"{name}.conv2", y.channels, 3, groups=y.channels, gain=1.0)
+    y = net.conv(y, f"{name}.conv1", 2 * x.channels, 1, rectified=False)
+    y = net.conv(y, f"{name}.conv2", y.channels, 3, groups=y.channels, rectified=False)
     y = _attention(net, _simple_gate(net, y, f"{name}.gate1"), f"{name}.sca")
-    y = net.conv(y, f"{name}.conv3", x.channels, 1, gain=1.0)
+    y = net.conv(y, f"{name}.conv3", x.channels, 1, rectified=False)
     return net.add(x, _scaled(net, y, f"{name}.beta"), f"{name}.add1")
 
 
 def _channel_branch(net: Net, x: Tensor, name: str) -> Tensor:
     y = _layer_norm(net, x, f"{name}.norm2")
-    y = net.conv(y, f"{name}.conv4", 2 * x.channels, 1, gain=1.0)
+    y = net.conv(y, f"{name}.conv4", 2 * x.channels, 1, rectified=False)
     y = _simple_gate(net, y, f"{name}.gate2")
-    y = net.conv(y, f"{name}.conv5", x.channels, 1, gain=1.0)
+    y = net.conv(y, f"{name}.conv5", x.channels, 1, rectified=False)
     return net.add(x, _scaled(net, y, f"{name}.gamma"), f"{name}.add2")
 
 
@@ -104,7 +104,8 @@ def _simple_gate(net: Net, x: Tensor, name: str) -> Tensor:
 def _attention(net: Net, x: Tensor, name: str) -> Tensor:
     """Simplified channel attention: a factor per channel, from the means over space."""
     # Means of a zero-mean signal are small: a bias around 1 lets the signal through.
-    factors = net.conv(net.global_mean(x, f"{name}.pool"), f"{name}.conv", x.channels, 1, gain=1.0, bias_mean=1.0)
+    means = net.global_mean(x, f"{name}.pool")
+    factors = net.conv(means, f"{name}.conv", x.channels, 1, rectified=False, bias_mean=1.0)
     return x.like(net.node("Mul", f"{name}.mul", x.name, factors.name))
 
 

@@ -35,14 +35,14 @@ def network(
 
 
 def names() -> list[str]:
-    """Names of all networks, in the order of their registration."""
-    return list(_NETWORKS)
+    """Names of all networks, in alphabetical order."""
+    return sorted(_NETWORKS)
 
 
 def lookup(name: str) -> tuple[Entry, Callable[..., Any]]:
     """Entry and writer of a network; ValueError lists the known names."""
     if name not in _NETWORKS:
-        raise ValueError(f"no network is called {name!r}; known: {', '.join(_NETWORKS)}")
+        raise ValueError(f"no network is called {name!r}; known: {', '.join(names())}")
     return _NETWORKS[name]
 
 

@@ -43,7 +43,7 @@ def _u_shape(net: Net, x: Tensor, width: int, levels: int) -> Tensor:
         x = net.max_pool(x, f"pool{i + 1}", 2, stride=2)
     x = _double_conv(net, x, "bottleneck", width << levels)
     for i in reversed(range(levels)):
-        x = net.conv_transpose(x, f"upconv{i + 1}", width << i, 2, gain=1.0)
+        x = net.conv_transpose(x, f"upconv{i + 1}", width << i, 2, rectified=False)
         x = net.concat([x, skips[i]], f"concat{i + 1}")
         x = _double_conv(net, x, f"decoder{i + 1}", width << i)
     return net.conv(x, "conv", 1, 1)

@@ -39,12 +39,12 @@ def vit_s16(net: Net, x: Tensor) -> Tensor:
         tokens = net.node("Add", f"{name}.add2", tokens, y)
     tokens = _layer_norm(net, tokens, "norm")
     first = net.node("Gather", "class", tokens, net.ints("class.index", 0), axis=1)
-    return net.linear(replace(x, name=first, channels=WIDTH, spatial=()), "head", 1000, gain=1.0)
+    return net.linear(replace(x, name=first, channels=WIDTH, spatial=()), "head", 1000, rectified=False)
 
 
 def _embed(net: Net, x: Tensor) -> str:
     """The class token, then one token per patch, plus position embeddings."""
-    patches = net.conv(x, "patch_embed", WIDTH, PATCH, stride=PATCH, pad=0, gain=1.0)
+    patches = net.conv(x, "patch_embed", WIDTH, PATCH, stride=PATCH, pad=0, rectified=False)
     rows = net.node("Reshape", "patch_embed.rows", patches.name, net.ints("patch_embed.shape", (0, WIDTH, -1)))
     tokens = net.node("Transpose", "patch_embed.tokens", rows, perm=[0, 2, 1])
     token = net.parameter("cls_token", (1, 1, WIDTH), 1.0)
@@ -69,6 +69,7 @@ def _layer_norm(net: Net, x: str, name: str) -> str:
 
 
 def _dense(net: Net, x: str, name: str, fan_in: int, features: int, gain: float = 1.0) -> str:
+    """Fully connected layer on each token; its weights have variance gain / fan_in."""
     weight = net.parameter(f"{name}.weight", (fan_in, features), math.sqrt(gain / fan_in))
     y = net.node("MatMul", f"{name}.matmul", x, weight)
     return net.node("Add", name, y, net.parameter(f"{name}.bias", (features,), 0.05))

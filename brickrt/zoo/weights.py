@@ -23,17 +23,27 @@ def normal(rng: np.random.Generator, shape: tuple[int, ...], std: float, mean: f
     """float32 normal deviates."""
     draw = rng.standard_normal(shape, dtype=np.float32)
     draw *= np.float32(std)
-    draw += np.float32(mean)
+    if mean:
+        draw += np.float32(mean)
     return draw
 
 
-def he_normal(rng: np.random.Generator, shape: tuple[int, ...], fan_in: float, gain: float) -> Array:
-    """Weights of variance gain / fan_in (He et al. 2015): gain 2 follows a rectifier, 1 a linear layer."""
-    w = normal(rng, shape, math.sqrt(gain / fan_in))
-    if gain == 2.0 and math.prod(shape[1:]) >= 16:
-        w -= w.reshape(shape[0], -1).mean(1).reshape((-1,) + (1,) * (len(shape) - 1))
-        w *= np.float32((1 - 1/math.pi)**-0.5)
-    return w
+def filters(
+    rng: np.random.Generator, shape: tuple[int, ...], fan_in: float, rectified: bool, axes: tuple[int, ...]
+) -> Array:
+    """Normal weights that turn an input of unit variance, before any rectifier, into an output of unit variance.
+
+    Without a rectifier the variance is 1 / fan_in, after one it is 2 / fan_in (He et al. 2015). A rectified input
+    also has a positive mean, which in a deep random network soon outweighs what depends on the input: so there the
+    weights are centred over `axes`, and scaled up for what that takes away (Brock et al. 2021).
+    """
+    if not rectified:
+        return normal(rng, shape, math.sqrt(1 / fan_in))
+    if not axes:
+        return normal(rng, shape, math.sqrt(2 / fan_in))
+    taps = normal(rng, shape, math.sqrt(2 / (1 - 1 / math.pi) / fan_in))
+    taps -= taps.mean(axis=axes, keepdims=True)
+    return taps
 
 
 def batch_norm(rng: np.random.Generator, channels: int, scale: float) -> BatchNorm:

@@ -1,4 +1,4 @@
-"""Collects nodes and initializers, and makes an ONNX model of them."""
+"""Writes the nodes and initializers of an ONNX model."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
 
 OPSET = 17
 IR_VERSION = 8
@@ -19,8 +19,14 @@ class Writer:
     def __init__(self, name: str, seed: int) -> None:
         self.name = name
         self.rng = np.random.default_rng(seed)
-        self._nodes: list[onnx.NodeProto] = []
-        self._initializers: dict[str, onnx.TensorProto] = {}
+        # Filled in place: making it at the end would copy all weights once more.
+        self._model = helper.make_model(
+            helper.make_graph([], name, [], []),
+            producer_name="brickrt zoo",
+            ir_version=IR_VERSION,
+            opset_imports=[helper.make_opsetid("", OPSET)],
+        )
+        self._initializers: set[str] = set()
 
     def node(self, op: str, name: str, *inputs: str, **attributes: Any) -> str:
         """Append a node with one output; returns the output's name."""
@@ -30,13 +36,18 @@ class Writer:
         self, op: str, name: str, inputs: Sequence[str], outputs: Sequence[str], **attributes: Any
     ) -> Sequence[str]:
         """Append a node with outputs of the given names, and return them."""
-        self._nodes.append(helper.make_node(op, list(inputs), list(outputs), name=name, **attributes))
+        self._model.graph.node.append(helper.make_node(op, inputs, outputs, name=name, **attributes))
         return outputs
 
     def weight(self, name: str, values: np.ndarray) -> str:
         """Add an initializer; one already there under that name is taken to be the same constant."""
         if name not in self._initializers:
-            self._initializers[name] = numpy_helper.from_array(values, name)
+            self._initializers.add(name)
+            data_type = helper.np_dtype_to_tensor_dtype(values.dtype)
+            little_endian = values.astype(values.dtype.newbyteorder("<"), copy=False)
+            self._model.graph.initializer.add(
+                name=name, data_type=data_type, dims=values.shape, raw_data=little_endian.tobytes()
+            )
         return name
 
     def scalar(self, value: float) -> str:
@@ -49,17 +60,9 @@ class Writer:
 
     def finish(self, output: str, x_shape: Sequence[int | str], y_shape: Sequence[int | str]) -> onnx.ModelProto:
         """The model from `x` to `output`, which must be the last node's and becomes `y`. Both are float32."""
-        last = self._nodes[-1]
-        assert list(last.output) == [output]
-        last.output[0] = "y"
-        graph = helper.make_graph(
-            self._nodes,
-            self.name,
-            [helper.make_tensor_value_info("x", TensorProto.FLOAT, x_shape)],
-            [helper.make_tensor_value_info("y", TensorProto.FLOAT, y_shape)],
-            list(self._initializers.values()),
-        )
-        opset = helper.make_opsetid("", OPSET)
-        return helper.make_model(
-            graph, producer_name="brickrt zoo", ir_version=IR_VERSION, opset_imports=[opset]
-        )
+        graph = self._model.graph
+        assert list(graph.node[-1].output) == [output]
+        graph.node[-1].output[0] = "y"
+        graph.input.append(helper.make_tensor_value_info("x", TensorProto.FLOAT, x_shape))
+        graph.output.append(helper.make_tensor_value_info("y", TensorProto.FLOAT, y_shape))
+        return self._model

@@ -206,7 +206,13 @@ class Fn:
         return self.widen(self.intrinsic(name, kind, at, I32(dtype.itemsize), mask, zero), dtype, lanes)
 
     def store(
-        self, value: ir.Value, base: ir.Value, offset: Index, dtype: np.dtype, lanes: int = 1, mask: ir.Value | None = None
+        self,
+        value: ir.Value,
+        base: ir.Value,
+        offset: Index,
+        dtype: np.dtype,
+        lanes: int = 1,
+        mask: ir.Value | None = None,
     ) -> None:
         value = self.narrow(value, dtype, lanes)
         at = self.address(base, offset, dtype)
@@ -215,11 +221,13 @@ class Fn:
             return
         self.intrinsic(f"llvm.masked.store.{type_suffix(value.type)}.p0", VOID, value, at, I32(dtype.itemsize), mask)
 
-    def gather(self, base: ir.Value, offset: Index, stride: Index, dtype: np.dtype, lanes: int, count: int | None = None):
+    def gather(
+        self, base: ir.Value, offset: Index, stride: Index, dtype: np.dtype, lanes: int, count: int | None = None
+    ):
         """`count` (all by default) elements `stride` apart, as a vector; one splatted load where the stride is 0."""
         if isinstance(stride, int) and stride == 1 and count in (None, lanes):
             return self.load(base, offset, dtype, lanes)
-        if isinstance(stride, int) and stride == 0 or lanes == 1:
+        if (isinstance(stride, int) and stride == 0) or lanes == 1:
             return self.splat(self.load(base, offset, dtype), lanes)
         acc = ir.Constant(vector(register_type(dtype), lanes), None)
         for k in range(lanes if count is None else count):
@@ -227,7 +235,9 @@ class Fn:
             acc = self.b.insert_element(acc, one, I32(k))
         return acc
 
-    def scatter(self, value: ir.Value, base: ir.Value, offset: Index, stride: Index, dtype: np.dtype, lanes: int, count: int):
+    def scatter(
+        self, value: ir.Value, base: ir.Value, offset: Index, stride: Index, dtype: np.dtype, lanes: int, count: int
+    ):
         """Stores the first `count` lanes `stride` apart."""
         for k in range(count):
             one = self.b.extract_element(value, I32(k)) if lanes > 1 else value

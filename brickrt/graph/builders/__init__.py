@@ -1,1 +1,47 @@
-"""ONNX operators to brick operators: one small builder each, by family."""
+"""One small builder per ONNX operator, by family. Importing this package fills the registry."""
+
+from brickrt.graph.builders import (
+    activation,
+    batch_norm,
+    cast,
+    constants,
+    convolution,
+    einsum,
+    elementwise,
+    indexing,
+    local_norm,
+    matrix,
+    movement,
+    normalization,
+    padding,
+    pooling,
+    quantization,
+    reduction,
+    resize,
+    selection,
+    shape,
+    softmax,
+)
+
+__all__ = [
+    "activation",
+    "batch_norm",
+    "cast",
+    "constants",
+    "convolution",
+    "einsum",
+    "elementwise",
+    "indexing",
+    "local_norm",
+    "matrix",
+    "movement",
+    "normalization",
+    "padding",
+    "pooling",
+    "quantization",
+    "reduction",
+    "resize",
+    "selection",
+    "shape",
+    "softmax",
+]

@@ -1,0 +1,139 @@
+"""Activation functions: each formula takes the ONNX attributes as keywords, with their ONNX defaults."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+
+from brickrt.graph.builder import Builder, OnnxNode, builds
+from brickrt.graph.builders.common import elementwise
+from brickrt.graph.builders.scalar import (
+    F64,
+    absolute,
+    add,
+    div,
+    erf,
+    exp,
+    greater,
+    in_float32,
+    less,
+    like,
+    log,
+    maximum,
+    minimum,
+    mul,
+    sigmoid,
+    sub,
+    tanh,
+    where,
+)
+from brickrt.ops.expr import Expr, apply, cast
+
+
+def relu(x: Expr) -> Expr:
+    return maximum(x, like(x, 0))
+
+
+def leaky_relu(x: Expr, alpha: float = 0.01) -> Expr:
+    return where(less(x, like(x, 0)), mul(x, like(x, alpha)), x)
+
+
+def elu(x: Expr, alpha: float = 1.0) -> Expr:
+    return where(less(x, like(x, 0)), mul(like(x, alpha), _decay(x)), x)
+
+
+def _decay(x: Expr) -> Expr:
+    """exp(x) - 1 for negative x; it does not overflow elsewhere."""
+    return sub(exp(minimum(x, like(x, 0))), like(x, 1))
+
+
+def selu(x: Expr, alpha: float = 1.67326319217681884765625, gamma: float = 1.05070102214813232421875) -> Expr:
+    return mul(like(x, gamma), elu(x, alpha))
+
+
+def celu(x: Expr, alpha: float = 1.0) -> Expr:
+    falling = mul(like(x, alpha), sub(exp(div(x, like(x, alpha))), like(x, 1)))
+    return add(maximum(x, like(x, 0)), minimum(falling, like(x, 0)))
+
+
+def thresholded_relu(x: Expr, alpha: float = 1.0) -> Expr:
+    return where(greater(x, like(x, alpha)), x, like(x, 0))
+
+
+def hard_sigmoid(x: Expr, alpha: float = 0.2, beta: float = 0.5) -> Expr:
+    line = add(mul(x, like(x, alpha)), like(x, beta))
+    return maximum(minimum(line, like(x, 1)), like(x, 0))
+
+
+def hard_swish(x: Expr) -> Expr:
+    return mul(x, hard_sigmoid(x, 1 / 6, 0.5))
+
+
+def softplus(x: Expr) -> Expr:
+    """log(1 + exp(x)), which does not overflow in this form."""
+    rest = log(add(exp(apply("neg", absolute(x))), like(x, 1)))
+    return add(maximum(x, like(x, 0)), rest)
+
+
+def softsign(x: Expr) -> Expr:
+    return div(x, add(absolute(x), like(x, 1)))
+
+
+def gelu(x: Expr, approximate: str = "none") -> Expr:
+    if approximate == "tanh":
+        cubic = mul(mul(x, like(x, 0.044715)), mul(x, x))
+        gate = tanh(mul(add(x, cubic), like(x, math.sqrt(2 / math.pi))))
+    else:
+        gate = erf(mul(x, like(x, math.sqrt(0.5))))
+    return mul(mul(x, like(x, 0.5)), add(gate, like(x, 1)))
+
+
+def mish(x: Expr) -> Expr:
+    return mul(x, tanh(softplus(x)))
+
+
+def swish(x: Expr, alpha: float = 1.0) -> Expr:
+    return mul(x, sigmoid(x if alpha == 1 else mul(x, like(x, alpha))))
+
+
+def shrink(x: Expr, bias: float = 0.0, lambd: float = 0.5) -> Expr:
+    """Integers are shrunk in float64 and truncated."""
+    if x.dtype.kind != "f":
+        return cast(shrink(cast(x, F64), bias, lambd), x.dtype)
+    inner = where(greater(x, like(x, lambd)), sub(x, like(x, bias)), like(x, 0))
+    return where(less(x, like(x, -lambd)), add(x, like(x, bias)), inner)
+
+
+def prelu(x: Expr, slope: Expr) -> Expr:
+    return where(less(x, like(x, 0)), mul(x, slope), x)
+
+
+def swiglu(x: Expr, linear: Expr, alpha: float = 1.0) -> Expr:
+    return mul(swish(x, alpha), linear)
+
+
+FORMULAS: dict[str, Callable[..., Expr]] = {
+    "Relu": relu,
+    "LeakyRelu": leaky_relu,
+    "Elu": elu,
+    "Selu": selu,
+    "Celu": celu,
+    "ThresholdedRelu": thresholded_relu,
+    "HardSigmoid": hard_sigmoid,
+    "HardSwish": hard_swish,
+    "Softplus": softplus,
+    "Softsign": softsign,
+    "Gelu": gelu,
+    "Mish": mish,
+    "Swish": swish,
+    "Shrink": shrink,
+    "PRelu": prelu,
+    "SwiGLU": swiglu,
+}
+
+
+@builds(*FORMULAS)
+def activation(b: Builder, node: OnnxNode) -> str:
+    formula = partial(FORMULAS[node.op_type], **node.attrs)
+    return elementwise(b, in_float32(formula), *node.inputs)

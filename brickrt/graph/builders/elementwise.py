@@ -1,0 +1,126 @@
+"""Arithmetic, logic and comparisons, element by element."""
+
+from __future__ import annotations
+
+from functools import partial, reduce
+
+import numpy as np
+
+from brickrt.graph.builder import Builder, OnnxNode, builds
+from brickrt.graph.builders.common import elementwise, optional
+from brickrt.graph.builders.scalar import (
+    F64,
+    add,
+    div,
+    either,
+    greater_equal,
+    in_float32,
+    less,
+    like,
+    maximum,
+    minimum,
+    square,
+    where,
+)
+from brickrt.ops.expr import Const, Expr, apply, cast, const
+
+_UNARY = {
+    "Abs": "abs", "Neg": "neg", "Sign": "sign", "Floor": "floor", "Ceil": "ceil", "Round": "round",
+    "Not": "not", "BitwiseNot": "bitnot", "IsNaN": "isnan",
+    "Sqrt": "sqrt", "Exp": "exp", "Log": "log", "Reciprocal": "reciprocal", "Erf": "erf", "Sigmoid": "sigmoid",
+    "Sin": "sin", "Cos": "cos", "Tan": "tan", "Asin": "asin", "Acos": "acos", "Atan": "atan",
+    "Sinh": "sinh", "Cosh": "cosh", "Tanh": "tanh", "Asinh": "asinh", "Acosh": "acosh", "Atanh": "atanh",
+}  # fmt: skip
+
+_BINARY = {
+    "Add": "add", "Sub": "sub", "Mul": "mul", "Div": "div",
+    "And": "and", "Or": "or", "BitwiseAnd": "bitand", "BitwiseOr": "bitor", "BitwiseXor": "bitxor", "Xor": "xor",
+    "Equal": "eq", "Less": "lt", "LessOrEqual": "le", "Greater": "gt", "GreaterOrEqual": "ge",
+}  # fmt: skip
+
+_FOLDS = {"Max": maximum, "Min": minimum, "Sum": add, "Mean": add}
+
+
+@builds(*_UNARY)
+def unary(b: Builder, node: OnnxNode) -> str:
+    return elementwise(b, in_float32(partial(apply, _UNARY[node.op_type])), node.inputs[0])
+
+
+@builds(*_BINARY)
+def binary(b: Builder, node: OnnxNode) -> str:
+    return elementwise(b, partial(apply, _BINARY[node.op_type]), *node.inputs)
+
+
+@builds(*_FOLDS)
+def variadic(b: Builder, node: OnnxNode) -> str:
+    def fold(*operands: Expr) -> Expr:
+        total = reduce(_FOLDS[node.op_type], operands)
+        return div(total, like(total, len(operands))) if node.op_type == "Mean" else total
+
+    return node.inputs[0] if len(node.inputs) == 1 else elementwise(b, in_float32(fold), *node.inputs)
+
+
+@builds("Mod")
+def modulo(b: Builder, node: OnnxNode) -> str:
+    return elementwise(b, partial(apply, "fmod" if node.attrs.get("fmod") else "mod"), *node.inputs)
+
+
+@builds("Where")
+def choose(b: Builder, node: OnnxNode) -> str:
+    return elementwise(b, where, *node.inputs)
+
+
+@builds("IsInf")
+def is_infinite(b: Builder, node: OnnxNode) -> str:
+    signs = bool(node.attrs.get("detect_positive", 1)), bool(node.attrs.get("detect_negative", 1))
+    tests = {(True, True): "isinf", (True, False): "isposinf", (False, True): "isneginf"}
+    if signs not in tests:
+        return b.constant(np.zeros(b.type(node.inputs[0]).shape, bool))
+    return elementwise(b, partial(apply, tests[signs]), node.inputs[0])
+
+
+@builds("Clip")
+def clip(b: Builder, node: OnnxNode) -> str:
+    """The upper bound wins where the bounds cross."""
+    x = node.inputs[0]
+    for index, bound, function in ((1, "min", maximum), (2, "max", minimum)):
+        if name := optional(node, index):
+            x = elementwise(b, function, x, name)
+        elif bound in node.attrs:
+            limit = const(node.attrs[bound], b.type(x).dtype)
+            x = elementwise(b, lambda value, f=function, c=limit: f(value, c), x)
+    return x
+
+
+@builds("Pow")
+def power(b: Builder, node: OnnxNode) -> str:
+    return elementwise(b, _power, *node.inputs)
+
+
+def _power(x: Expr, y: Expr) -> Expr:
+    """x to the y in the type of x; an integer to a fractional power goes through float64."""
+    if isinstance(y, Const) and y.value == 2:
+        return square(x)
+    if x.dtype.kind != "f" and y.dtype.kind == "f":
+        return cast(apply("pow", cast(x, F64), cast(y, F64)), x.dtype)
+    return in_float32(partial(apply, "pow"))(x, cast(y, x.dtype))
+
+
+@builds("BitShift")
+def shift(b: Builder, node: OnnxNode) -> str:
+    return elementwise(b, _shift_right if node.attrs["direction"] == "RIGHT" else _shift_left, *node.inputs)
+
+
+def _shift_left(x: Expr, y: Expr) -> Expr:
+    return where(_beyond(x, y), like(x, 0), apply("shl", x, y))
+
+
+def _shift_right(x: Expr, y: Expr) -> Expr:
+    signed = x.dtype.kind == "i"
+    filled = where(less(x, like(x, 0)), like(x, -1), like(x, 0)) if signed else like(x, 0)
+    return where(_beyond(x, y), filled, apply("shr", x, y))
+
+
+def _beyond(x: Expr, y: Expr) -> Expr:
+    """Whether a shift by `y` leaves nothing of `x` but its sign."""
+    return either(less(y, like(y, 0)), greater_equal(y, like(y, 8 * x.dtype.itemsize)))

@@ -1,0 +1,40 @@
+"""Reading at constant positions."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from brickrt.graph.builder import Builder, OnnxNode, builds
+from brickrt.graph.builders.common import elementwise, normal_axis, optional, take, view
+from brickrt.graph.builders.scalar import like, where
+from brickrt.graph.errors import Unsupported
+
+# A table is part of the plan, so it must stay small beside the tensors.
+_MOST_INDICES = 1 << 16
+
+
+@builds("Gather")
+def gather(b: Builder, node: OnnxNode) -> str:
+    x, indices = node.inputs[0], b.known(node.inputs[1])
+    if indices is None:
+        raise Unsupported("Gather at positions known only when it runs")
+    if indices.size > _MOST_INDICES:
+        raise Unsupported(f"Gather at {indices.size} positions")
+    shape = b.type(x).shape
+    axis = normal_axis(node.attrs.get("axis", 0), len(shape))
+    table = [int(k) + shape[axis] * (k < 0) for k in indices.reshape(-1)]
+    if any(not 0 <= k < shape[axis] for k in table):
+        raise ValueError(f"an index is outside axis {axis} of {shape[axis]} elements")
+    return view(b, take(b, x, {axis: table}), (*shape[:axis], *indices.shape, *shape[axis + 1 :]))
+
+
+@builds("Trilu")
+def triangle(b: Builder, node: OnnxNode) -> str:
+    x = node.inputs[0]
+    name = optional(node, 1)
+    offset = int(b.value(name).reshape(-1)[0]) if name else 0
+    upper = node.attrs.get("upper", 1)
+    rows, columns = b.type(x).shape[-2:]
+    distance = np.arange(columns)[None, :] - np.arange(rows)[:, None]
+    mask = b.constant(distance >= offset if upper else distance <= offset)
+    return elementwise(b, lambda m, x: where(m, x, like(x, 0)), mask, x)

@@ -1,0 +1,70 @@
+"""The same elements under another shape, and operators that do nothing at inference."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from brickrt.graph.builder import Builder, OnnxNode, builds
+from brickrt.graph.builders.common import integers, normal_axes, normal_axis, optional, uses, view
+from brickrt.graph.errors import Unsupported
+
+
+@builds("Identity")
+def identity(b: Builder, node: OnnxNode) -> str:
+    return node.inputs[0]
+
+
+@builds("Dropout")
+def dropout(b: Builder, node: OnnxNode) -> str | tuple[str, ...]:
+    x, training = node.inputs[0], optional(node, 2)
+    if training:
+        known = b.known(training)
+        if known is None or known.any():
+            raise Unsupported("Dropout in training")
+    if len(node.outputs) == 1:
+        return x
+    dtype = np.dtype(bool) if node.version >= 10 else b.type(x).dtype
+    return x, b.constant(np.ones(b.type(x).shape, dtype)) if uses(b, node, 1) else ""
+
+
+@builds("Reshape")
+def reshape(b: Builder, node: OnnxNode) -> str:
+    """0 keeps a dimension unless `allowzero`; -1 takes what is left."""
+    shape = b.type(node.inputs[0]).shape
+    wanted = integers(b, node, 1, "shape") or []
+    if not node.attrs.get("allowzero", 0):
+        wanted = [shape[k] if d == 0 else d for k, d in enumerate(wanted)]
+    if -1 in wanted:
+        rest = math.prod(d for d in wanted if d != -1)
+        wanted[wanted.index(-1)] = math.prod(shape) // rest if rest else 0
+    return view(b, node.inputs[0], wanted)
+
+
+@builds("Flatten")
+def flatten(b: Builder, node: OnnxNode) -> str:
+    shape = b.type(node.inputs[0]).shape
+    axis = node.attrs.get("axis", 1)
+    axis += len(shape) if axis < 0 else 0
+    return view(b, node.inputs[0], (math.prod(shape[:axis]), math.prod(shape[axis:])))
+
+
+@builds("Squeeze")
+def squeeze(b: Builder, node: OnnxNode) -> str:
+    shape = b.type(node.inputs[0]).shape
+    axes = integers(b, node, 1, "axes")
+    dropped = [k for k, d in enumerate(shape) if d == 1] if axes is None else normal_axes(axes, len(shape))
+    if any(shape[k] != 1 for k in dropped):
+        raise ValueError(f"cannot squeeze axes {list(dropped)} of shape {list(shape)}")
+    return view(b, node.inputs[0], [d for k, d in enumerate(shape) if k not in dropped])
+
+
+@builds("Unsqueeze")
+def unsqueeze(b: Builder, node: OnnxNode) -> str:
+    shape = b.type(node.inputs[0]).shape
+    axes = integers(b, node, 1, "axes") or []
+    rank = len(shape) + len(axes)
+    added = {normal_axis(axis, rank) for axis in axes}
+    extents = iter(shape)
+    return view(b, node.inputs[0], [1 if k in added else next(extents) for k in range(rank)])

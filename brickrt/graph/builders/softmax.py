@@ -1,0 +1,42 @@
+"""Softmax and its logarithm, shifted by the greatest element so that nothing overflows."""
+
+from __future__ import annotations
+
+from brickrt.graph.builder import Builder, OnnxNode, builds
+from brickrt.graph.builders.common import elementwise, normal_axis, reduce, require_float
+from brickrt.graph.builders.scalar import div, exp, log, sub, wide_type, widened
+from brickrt.ops.expr import Expr, cast
+
+
+@builds("Softmax")
+def softmax(b: Builder, node: OnnxNode) -> str:
+    return softmax_over(b, node.inputs[0], _axes(b, node))
+
+
+def softmax_over(b: Builder, x: str, axes: tuple[int, ...]) -> str:
+    require_float(b, x)
+    dtype = b.type(x).dtype
+    powers = elementwise(b, lambda x, m: exp(sub(widened(x), widened(m))), x, reduce(b, "max", axes, x))
+    return elementwise(b, lambda e, s: cast(div(e, s), dtype), powers, reduce(b, "sum", axes, powers))
+
+
+@builds("LogSoftmax")
+def log_softmax(b: Builder, node: OnnxNode) -> str:
+    x, axes = node.inputs[0], _axes(b, node)
+    require_float(b, x)
+    dtype = b.type(x).dtype
+    top = reduce(b, "max", axes, x)
+    total = reduce(b, "sum", axes, x, top, pre=lambda x, m: exp(sub(x, m)), post=log, dtype=wide_type(dtype))
+
+    def difference(x: Expr, m: Expr, t: Expr) -> Expr:
+        return cast(sub(sub(widened(x), widened(m)), widened(t)), dtype)
+
+    return elementwise(b, difference, x, top, total)
+
+
+def _axes(b: Builder, node: OnnxNode) -> tuple[int, ...]:
+    """One axis since opset 13, all from `axis` on before."""
+    rank = b.type(node.inputs[0]).rank
+    if node.version >= 13:
+        return (normal_axis(node.attrs.get("axis", -1), rank),)
+    return tuple(range(normal_axis(node.attrs.get("axis", 1), rank), rank))

@@ -1,0 +1,58 @@
+"""Windows of convolutions and pools: the attributes both have, with automatic padding worked out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from brickrt.graph.builder import OnnxNode
+from brickrt.graph.errors import Unsupported
+
+Ints = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Window:
+    kernel: Ints
+    strides: Ints
+    dilations: Ints
+    pads: Ints
+    pads_end: Ints
+
+
+def auto_pad(node: OnnxNode) -> str:
+    return node.attrs.get("auto_pad") or "NOTSET"
+
+
+def per_dimension(node: OnnxNode, attribute: str, rank: int, default: int) -> Ints:
+    return tuple(int(v) for v in node.attrs.get(attribute) or (default,) * rank)
+
+
+def window_of(node: OnnxNode, spatial: Ints, kernel: Ints) -> Window:
+    """The window of a Conv or a pool over `spatial` dimensions. Raises Unsupported for negative pads."""
+    rank = len(spatial)
+    if rank == 0 or len(kernel) != rank:
+        raise Unsupported(f"a {len(kernel)}-dimensional window over {rank} spatial dimensions")
+    strides, dilations = (per_dimension(node, name, rank, 1) for name in ("strides", "dilations"))
+    if auto_pad(node).startswith("SAME"):
+        begin, end = _same(auto_pad(node), spatial, kernel, strides, dilations)
+    else:
+        explicit = auto_pad(node) == "NOTSET"
+        pads = per_dimension(node, "pads", 2 * rank, 0) if explicit else (0,) * (2 * rank)
+        begin, end = pads[:rank], pads[rank:]
+    if min(begin + end) < 0:
+        raise Unsupported("negative pads")
+    return Window(kernel, strides, dilations, begin, end)
+
+
+def _same(mode: str, spatial: Ints, kernel: Ints, strides: Ints, dilations: Ints) -> tuple[Ints, Ints]:
+    """Pads that give ceil(extent / stride) outputs; the odd element goes to the end for SAME_UPPER."""
+    totals = [
+        max((-(-d // s) - 1) * s + (k - 1) * dilation + 1 - d, 0)
+        for d, k, s, dilation in zip(spatial, kernel, strides, dilations, strict=True)
+    ]
+    return split_pads(mode, totals)
+
+
+def split_pads(mode: str, totals: list[int]) -> tuple[Ints, Ints]:
+    smaller, larger = tuple(t // 2 for t in totals), tuple(t - t // 2 for t in totals)
+    return (smaller, larger) if mode == "SAME_UPPER" else (larger, smaller)

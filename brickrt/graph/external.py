@@ -1,0 +1,97 @@
+"""Tensor data kept in files beside the model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath, PureWindowsPath
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+from brickrt.graph.errors import ModelError
+
+
+def tensor_array(tensor: onnx.TensorProto, folder: Path | None) -> np.ndarray:
+    """The values of a tensor; `folder` is where the model lies, None for a model that came without a path.
+
+    Data in files is mapped, not read: it stays on disk until used.
+    """
+    if tensor.data_location == onnx.TensorProto.EXTERNAL:
+        return _external_array(tensor, folder)
+    try:
+        return numpy_helper.to_array(tensor)
+    except (ValueError, TypeError, KeyError) as e:
+        raise ModelError(f"tensor '{tensor.name}' is damaged ({e}): export the model again") from e
+
+
+def sparse_array(sparse: onnx.SparseTensorProto, folder: Path | None) -> np.ndarray:
+    """The dense form of a sparse tensor."""
+    values, indices = tensor_array(sparse.values, folder), tensor_array(sparse.indices, folder)
+    shape = tuple(sparse.dims)
+    dense = np.zeros(shape, values.dtype)
+    where = indices if indices.ndim == 1 else np.ravel_multi_index(tuple(indices.T), shape)
+    dense.reshape(-1)[where] = values
+    return dense
+
+
+def bring_inside(graph: onnx.GraphProto, folder: Path | None) -> None:
+    """Reads the external data of attributes and subgraphs into the model, which then stands for itself."""
+    for tensor in _inner_tensors(graph):
+        if tensor.data_location == onnx.TensorProto.EXTERNAL:
+            tensor.raw_data = np.ascontiguousarray(_external_array(tensor, folder)).tobytes()
+            tensor.data_location = onnx.TensorProto.DEFAULT
+            del tensor.external_data[:]
+
+
+def _inner_tensors(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.HasField("t"):
+                yield attribute.t
+            yield from attribute.tensors
+            for sub in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
+                yield from sub.initializer
+                yield from _inner_tensors(sub)
+
+
+def _external_array(tensor: onnx.TensorProto, folder: Path | None) -> np.ndarray:
+    info = {entry.key: entry.value for entry in tensor.external_data}
+    path = _inside(info.get("location", ""), tensor.name, folder)
+    dtype = helper.tensor_dtype_to_np_dtype(tensor.data_type)
+    shape = tuple(tensor.dims)
+    count = int(np.prod(shape, dtype=np.int64))
+    offset = int(info.get("offset", 0))
+    packed = _bits(dtype) < 8
+    nbytes = -(-count * _bits(dtype) // 8)
+    if not path.is_file():
+        raise ModelError(f"tensor '{tensor.name}': file '{path}' is missing: put it beside the model")
+    if path.stat().st_size < offset + nbytes:
+        raise ModelError(f"tensor '{tensor.name}': file '{path}' is too short: copy it again")
+    if count == 0:
+        return np.zeros(shape, dtype)
+    if packed:
+        copy = onnx.TensorProto(name=tensor.name, data_type=tensor.data_type, dims=shape)
+        copy.raw_data = np.fromfile(path, np.uint8, nbytes, offset=offset).tobytes()
+        return numpy_helper.to_array(copy)
+    mapped = np.memmap(path, dtype, "r", offset, shape)
+    return mapped if mapped.flags.aligned else np.array(mapped)
+
+
+def _bits(dtype: np.dtype) -> int:
+    """Bits per element in a file: the small integer and float types are packed."""
+    if "4" in dtype.name and dtype.name.startswith(("int4", "uint4", "float4")):
+        return 4
+    return 2 if dtype.name in ("int2", "uint2") else dtype.itemsize * 8
+
+
+def _inside(location: str, name: str, folder: Path | None) -> Path:
+    """The data file, which must lie in the model's folder."""
+    if folder is None:
+        raise ModelError(f"tensor '{name}' lies in file '{location}': load the model by its path")
+    path = folder / location
+    absolute = PurePosixPath(location).is_absolute() or PureWindowsPath(location).is_absolute()
+    root = folder.resolve()
+    if not location or absolute or ".." in Path(location).parts or not path.resolve().is_relative_to(root):
+        raise ModelError(f"tensor '{name}': file '{location}' is outside the model's folder: move it beside the model")
+    return path

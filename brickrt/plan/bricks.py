@@ -1,0 +1,145 @@
+"""Bricks of a tensor: the grid they form, where each lies in storage, and which ones a box touches."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from brickrt.ops.types import Boxes, Shape
+
+
+def ramps(counts: np.ndarray) -> np.ndarray:
+    """0..c-1 for every c of `counts`, one after the other: the positions inside the rows of a CSR list."""
+    ends = np.cumsum(counts)
+    return np.arange(ends[-1] if len(ends) else 0, dtype=np.int64) - np.repeat(ends - counts, counts)
+
+
+def row_offsets(counts: np.ndarray) -> np.ndarray:
+    """CSR offsets, int64 [n + 1], of rows with these lengths."""
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)])
+
+
+@dataclass(frozen=True)
+class BrickGrid:
+    """A tensor of `shape` cut into bricks of shape `brick`, numbered row-major.
+
+    A dimension of extent 0 has no bricks; a tensor of rank 0 is one brick.
+    """
+
+    shape: Shape
+    brick: Shape
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "shape", tuple(int(extent) for extent in self.shape))
+        object.__setattr__(self, "brick", tuple(int(edge) for edge in self.brick))
+        if len(self.shape) != len(self.brick):
+            raise ValueError(f"brick {self.brick} and tensor shape {self.shape} differ in rank: give one edge per axis")
+        if min(self.brick, default=1) < 1:
+            raise ValueError(f"brick {self.brick} has an edge below 1: every edge must be at least 1")
+
+    @cached_property
+    def grid(self) -> Shape:
+        """Bricks along each axis."""
+        return tuple(-(-extent // edge) for extent, edge in zip(self.shape, self.brick))
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
+
+    def __len__(self) -> int:
+        return math.prod(self.grid)
+
+    def boxes(self) -> Boxes:
+        """The boxes of all bricks, in brick order; the last brick of an uneven axis ends with the tensor."""
+        lo = np.indices(self.grid, np.int64).reshape(self.rank, len(self)).T * np.asarray(self.brick, np.int64)
+        return Boxes(lo, np.minimum(lo + np.asarray(self.brick, np.int64), np.asarray(self.shape, np.int64)))
+
+    def index(self, coords: np.ndarray | Sequence[int]) -> np.ndarray:
+        """Brick numbers of grid coordinates [..., d]. Raises ValueError for coordinates outside the grid."""
+        at = np.asarray(coords, np.int64)
+        if at.shape[-1:] != (self.rank,) or ((at < 0) | (at >= np.asarray(self.grid, np.int64))).any():
+            raise ValueError(f"brick coordinates {at.tolist()} are outside the grid {self.grid}")
+        number = np.zeros(at.shape[:-1], np.int64)
+        for axis, count in enumerate(self.grid):
+            number = number * count + at[..., axis]
+        return number
+
+    def covering(self, boxes: Boxes) -> tuple[np.ndarray, np.ndarray]:
+        """The bricks that share elements with each of n boxes, as CSR lists (offsets [n + 1], brick numbers).
+
+        Numbers ascend within a list. Parts of a box outside the tensor touch nothing, an empty box neither.
+        """
+        inside = boxes.clip(self.shape)
+        edges = np.asarray(self.brick, np.int64)
+        first = inside.lo // edges
+        spans = np.where(inside.volumes[:, None] > 0, -(-inside.hi // edges) - first, 0)
+        counts = spans.prod(axis=1)
+        owner = np.flatnonzero(counts)
+        bricks = np.zeros(len(owner), np.int64)
+        for axis, count in enumerate(self.grid):
+            span = spans[owner, axis]
+            bricks = bricks * count + first[owner, axis]
+            if (span > 1).any():
+                bricks = np.repeat(bricks, span) + ramps(span)
+                owner = np.repeat(owner, span)
+        return row_offsets(counts), bricks
+
+    def neighbours(self) -> BrickInfo:
+        """Adjacency where brick k lies in slot k."""
+        return BrickMap.identity(self).neighbours()
+
+
+@dataclass(frozen=True, eq=False)
+class BrickInfo:
+    """Who lies next to whom: int32 `adjacency` [n_slots, 3**d], rows by slot, neighbour slots by direction.
+
+    Directions are numbered row-major over steps -1, 0, +1 per axis, so column `centre` is the brick itself. Where
+    the tensor ends, the neighbour is slot `zero`, one brick of zeros stored after all others.
+    """
+
+    adjacency: np.ndarray
+    zero: int
+
+    @property
+    def centre(self) -> int:
+        return self.adjacency.shape[1] // 2
+
+
+@dataclass(frozen=True, eq=False)
+class BrickMap:
+    """Where bricks lie in storage: `slots` [n_bricks] gives each logical brick its physical slot."""
+
+    grid: BrickGrid
+    slots: np.ndarray
+
+    def __post_init__(self) -> None:
+        slots = np.asarray(self.slots, np.int64)
+        object.__setattr__(self, "slots", slots)
+        if not np.array_equal(np.sort(slots, axis=None), np.arange(len(self.grid))) or slots.ndim != 1:
+            raise ValueError(f"slots of {len(self.grid)} bricks must be a permutation of 0..{len(self.grid) - 1}")
+
+    @staticmethod
+    def identity(grid: BrickGrid) -> BrickMap:
+        return BrickMap(grid, np.arange(len(grid)))
+
+    @staticmethod
+    def along(grid: BrickGrid, order: np.ndarray) -> BrickMap:
+        """Bricks stored in the order in which a curve visits them."""
+        return BrickMap(grid, np.argsort(order))
+
+    @cached_property
+    def bricks(self) -> np.ndarray:
+        """The logical brick in each slot: the inverse of `slots`."""
+        return np.argsort(self.slots)
+
+    def neighbours(self) -> BrickInfo:
+        n, rank = len(self.grid), self.grid.rank
+        if n == 0 or rank == 0:
+            return BrickInfo(np.zeros((n, 3**rank), np.int32), n)
+        padded = np.pad(self.slots.astype(np.int32).reshape(self.grid.grid), 1, constant_values=n)
+        windows = np.lib.stride_tricks.sliding_window_view(padded, (3,) * rank)
+        return BrickInfo(windows.reshape(n, 3**rank)[self.bricks], n)

@@ -1,0 +1,132 @@
+"""What a plan must know of a device: sizes, speeds, and the constants of the planning rules."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from typing import Any, Literal
+
+from brickrt.plan import host
+
+# float32 vector lanes and vector registers of each instruction set.
+ISAS = {"avx512": (16, 32), "avx2": (8, 16), "neon": (4, 32), "generic": (4, 16)}
+
+
+@dataclass(frozen=True)
+class DeviceSpec:
+    """Sizes in bytes, `bandwidth` in GB/s of all cores together by level ("l2", "l3", "memory").
+
+    A core of a GPU is a streaming multiprocessor: `l1` is its shared memory, `l2` its share of the chip's cache.
+    """
+
+    name: str
+    kind: Literal["cpu", "cuda"]
+    isa: str
+    cores: int
+    lanes: int
+    registers: int
+    l1: int
+    l2: int
+    l3: int
+    memory: int
+    peak_gflops_per_core: float
+    bandwidth: Mapping[str, float] = field(hash=False)
+    task_overhead_us: float = 1.0  # taking a task, checking what it waits for, publishing it
+    call_overhead_us: float = 0.3  # one kernel call inside a task
+    min_task_us: float = 30.0  # a layer is not cut in smaller tasks
+    tasks_per_core: int = 4  # tasks a layer is cut in, so that uneven ones even out
+    tau: int = 2**12  # most bricks that the edge rule asks for (BrickDL §3.3)
+    edges: tuple[int, ...] = (4, 8, 16, 32)
+    row_edges: tuple[int, ...] = (32, 64, 128, 256)  # of matrices: fewer rows would stream the other operand too often
+    delta_limit: float = 0.15  # growth by halos above which bricks are memoized
+    max_layers: int = 3  # convolutions and products in one subgraph
+    margin: float = 0.05  # share of time that a merge must save
+    cache_share: float = 0.7  # share of l2 that the working set of a brick may take
+
+    @property
+    def peak_gflops(self) -> float:
+        return self.peak_gflops_per_core * self.cores
+
+    @property
+    def fast_bytes(self) -> int:
+        """Fast memory that one core has to itself."""
+        return self.l2 + self.l3 // self.cores
+
+    @property
+    def shared(self) -> tuple[str, int]:
+        """The level that all cores share next to memory, and its bytes."""
+        return ("l3", self.l3) if self.l3 else ("l2", self.l2 * self.cores)
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self) | {"bandwidth": dict(self.bandwidth)}
+
+
+@cache
+def host_device(isa: str | None = None) -> DeviceSpec:
+    """The CPU this runs on; `isa` plans for another instruction set of it. ValueError for an unknown one."""
+    if isa is not None and isa not in ISAS:
+        raise ValueError(f"instruction set '{isa}' is unknown: use one of {', '.join(ISAS)}")
+    isa = isa or host.instruction_set()
+    lanes, registers = ISAS[isa]
+    cpus = host.usable_cpus()
+    cores, cached, ghz = host.core_count(cpus), host.caches(cpus), host.clock_ghz()
+    return DeviceSpec(
+        name=host.cpu_name(),
+        kind="cpu",
+        isa=isa,
+        cores=cores,
+        lanes=lanes,
+        registers=registers,
+        l1=cached.l1,
+        l2=cached.l2,
+        l3=cached.l3,
+        memory=host.memory_bytes(),
+        peak_gflops_per_core=lanes * 2 * 2 * ghz,  # two units, each a multiplication and an addition per lane
+        bandwidth=_cpu_bandwidth(cores, lanes, ghz),
+        tau=max(64, 16 * cores),
+    )
+
+
+def _cpu_bandwidth(cores: int, lanes: int, ghz: float) -> dict[str, float]:
+    """Rules of thumb: 0.4 vectors and 10 bytes per cycle and core; memory is shared, so it grows slower than cores."""
+    return {"l2": 0.4 * 4 * lanes * ghz * cores, "l3": 10 * ghz * cores, "memory": 12 * cores**0.75}
+
+
+def _gpu(name: str, multiprocessors: int, shared_kib: int, l2_mib: int, memory_gib: int, **speeds: Any) -> DeviceSpec:
+    return DeviceSpec(
+        name=name,
+        kind="cuda",
+        cores=multiprocessors,
+        lanes=32,
+        registers=256,
+        l1=shared_kib * host.KIB,
+        l2=l2_mib * host.MIB // multiprocessors,
+        l3=0,
+        memory=memory_gib * host.GIB,
+        task_overhead_us=2.0,
+        min_task_us=5.0,
+        tasks_per_core=1,
+        **speeds,
+    )
+
+
+PRESETS = {
+    "h200": _gpu(
+        "NVIDIA H200", 132, 227, 60, 141, isa="sm_90",
+        peak_gflops_per_core=500.0, bandwidth={"l2": 8000.0, "l3": 8000.0, "memory": 4300.0},
+    ),
+    "a100": _gpu(
+        "NVIDIA A100", 108, 163, 40, 40, isa="sm_80",
+        peak_gflops_per_core=180.0, bandwidth={"l2": 4500.0, "l3": 4500.0, "memory": 1400.0},
+    ),
+}  # fmt: skip
+
+
+def device_named(name: str) -> DeviceSpec:
+    """"cpu" for this machine, else a preset. ValueError for an unknown name."""
+    if name == "cpu":
+        return host_device()
+    if name not in PRESETS:
+        raise ValueError(f"device '{name}' is unknown: use one of cpu, {', '.join(PRESETS)}")
+    return PRESETS[name]

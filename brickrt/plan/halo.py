@@ -1,0 +1,74 @@
+"""What bricks of a subgraph's output need of every tensor before it: halos, and what recomputing them costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from brickrt.graph.ir import Graph
+from brickrt.ops.types import Boxes, Shape
+
+
+class Demand:
+    """The boxes that n bricks need, per tensor, while nodes join a subgraph from its output backwards.
+
+    A node may join once all its readers that belong to the subgraph have. Constants are left out.
+    """
+
+    def __init__(self, graph: Graph, output: str, boxes: Boxes) -> None:
+        self.graph = graph
+        self.needed: dict[str, Boxes] = {output: boxes.clip(graph.types[output].shape)}
+
+    def join(self, k: int) -> None:
+        """Adds what node `k` reads to what is needed."""
+        node = self.graph.nodes[k]
+        ins, out = self.graph.ins(node), self.graph.out(node)
+        for i, name in enumerate(node.inputs):
+            if name not in self.graph.constants:
+                region = node.op.region(i, self.needed[node.output], ins, out)
+                self.needed[name] = region.union(self.needed[name]) if name in self.needed else region
+
+
+def needed_boxes(graph: Graph, nodes: Iterable[int], boxes: Boxes) -> dict[str, Boxes]:
+    """Per tensor, the box of it that each of `boxes` of the subgraph's output needs, clipped to the tensor.
+
+    `nodes` are the indices of the subgraph; the output is what the last of them writes. A tensor read by several
+    nodes has the smallest box around all they read. The output itself is included, constants are not.
+    """
+    backwards = sorted(nodes, reverse=True)
+    demand = Demand(graph, graph.nodes[backwards[0]].output, boxes)
+    for k in backwards:
+        demand.join(k)
+    return demand.needed
+
+
+def recompute_ratios(graph: Graph, nodes: Sequence[int], needed: dict[str, Boxes]) -> np.ndarray:
+    """Per node, elements of its output that all bricks compute together over elements that it has."""
+    written = [graph.nodes[k].output for k in nodes]
+    return np.array([needed[name].volumes.sum() / max(1, graph.types[name].size) for name in written], float)
+
+
+def growth(graph: Graph, nodes: Sequence[int], needed: dict[str, Boxes], flops: Sequence[float]) -> float:
+    """Δ of BrickDL: operations on recomputed halos over operations without, for bricks that cover the output.
+
+    Never negative: bricks that need less than a whole layer have no growth.
+    """
+    weights = np.asarray(flops, float)
+    if not weights.sum():
+        return 0.0
+    return max(0.0, float(weights @ recompute_ratios(graph, nodes, needed) / weights.sum()) - 1.0)
+
+
+def working_set(graph: Graph, needed: dict[str, Boxes]) -> np.ndarray:
+    """Bytes of all tensors of a brick together, per brick."""
+    sizes = [boxes.volumes * graph.types[name].dtype.itemsize for name, boxes in needed.items()]
+    return np.sum(sizes, axis=0)
+
+
+def receptive_field(graph: Graph, nodes: Iterable[int]) -> dict[str, Shape]:
+    """Per tensor, the extents of what the middle element of the subgraph's output depends on, clipped to the tensor."""
+    nodes = tuple(nodes)
+    middle = np.asarray([graph.types[graph.nodes[max(nodes)].output].shape], np.int64) // 2
+    needed = needed_boxes(graph, nodes, Boxes(middle, middle + 1))
+    return {name: tuple(int(e) for e in boxes.extents[0]) for name, boxes in needed.items()}

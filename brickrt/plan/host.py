@@ -1,0 +1,127 @@
+"""What the operating system says of the machine: cores, caches, memory, clock, instruction set.
+
+Linux files below /sys and /proc first, `sysctl` on macOS, and cautious constants for whatever is not told.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import subprocess
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+CPUS = Path("/sys/devices/system/cpu")
+KIB, MIB, GIB = 2**10, 2**20, 2**30
+_UNITS = {"": 1, "K": KIB, "M": MIB, "G": GIB}
+
+
+@dataclass(frozen=True)
+class Caches:
+    """Bytes: `l1` and `l2` are one core's share, `l3` is what all cores have together (0: none)."""
+
+    l1: int = 32 * KIB
+    l2: int = 512 * KIB
+    l3: int = 0
+
+
+def usable_cpus() -> tuple[int, ...]:
+    """Logical CPUs this process may run on, one per physical core (kernels fill a core's arithmetic units alone)."""
+    if not hasattr(os, "sched_getaffinity"):
+        return tuple(range(_sysctl("hw.perflevel0.physicalcpu") or os.cpu_count() or 1))
+    seen: dict[str, int] = {}
+    for cpu in sorted(os.sched_getaffinity(0)):
+        seen.setdefault(_read(CPUS / f"cpu{cpu}/topology/thread_siblings_list") or str(cpu), cpu)
+    return tuple(seen.values())
+
+
+def core_count(cpus: Iterable[int]) -> int:
+    """Cores to plan for: those usable, or fewer where a container's quota allows fewer."""
+    usable = len(tuple(cpus))
+    quota, _, period = _read(Path("/sys/fs/cgroup/cpu.max")).partition(" ")
+    if quota.isdigit() and period.isdigit():
+        usable = min(usable, -(-int(quota) // int(period)))
+    return max(1, usable)
+
+
+def caches(cpus: tuple[int, ...]) -> Caches:
+    """Data caches of `cpus`, each shared cache counted once."""
+    found: dict[tuple[int, str], int] = {}
+    for cpu in cpus:
+        for index in (CPUS / f"cpu{cpu}/cache").glob("index*"):
+            level, size = _read(index / "level"), _bytes(_read(index / "size"))
+            if level.isdigit() and size and _read(index / "type") != "Instruction":
+                found[int(level), _read(index / "shared_cpu_list") or str(cpu)] = size
+    total = {level: sum(size for (at, _), size in found.items() if at == level) for level in (1, 2, 3)}
+    if not total[1]:
+        return _caches_elsewhere(len(cpus))
+    share = [total[level] // len(cpus) for level in (1, 2)]
+    return Caches(share[0], share[1] or Caches.l2, total[3])
+
+
+def _caches_elsewhere(cores: int) -> Caches:
+    l1, l2 = (_sysctl(f"hw.perflevel0.{name}") or _sysctl(f"hw.{name}") for name in ("l1dcachesize", "l2cachesize"))
+    sharers = _sysctl("hw.perflevel0.cpusperl2") or 1
+    return Caches(l1 or Caches.l1, (l2 or Caches.l2) // min(sharers, cores), _sysctl("hw.l3cachesize"))
+
+
+def memory_bytes() -> int:
+    """Physical memory, or less where a container's limit is lower."""
+    if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
+        total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    else:
+        total = _sysctl("hw.memsize") or 8 * GIB
+    return min(total, _bytes(_read(Path("/sys/fs/cgroup/memory.max"))) or total)
+
+
+def clock_ghz() -> float:
+    """Highest clock of the first core."""
+    khz = _read(CPUS / "cpu0/cpufreq/cpuinfo_max_freq")
+    if khz.isdigit():
+        return int(khz) / 1e6
+    mhz = re.search(r"^cpu MHz\s*:\s*([\d.]+)", _read(Path("/proc/cpuinfo")), re.MULTILINE)
+    if mhz:
+        return float(mhz[1]) / 1e3
+    return _sysctl("hw.cpufrequency_max") / 1e9 or 2.5
+
+
+def instruction_set() -> str:
+    """The widest of "avx512", "avx2", "neon" that the host runs, else "generic"."""
+    from llvmlite import binding
+
+    if platform.machine().lower() in ("arm64", "aarch64"):
+        return "neon"
+    features = binding.get_host_cpu_features()
+    if all(features.get(f) for f in ("avx512f", "avx512dq", "avx512bw", "avx512vl")):
+        return "avx512"
+    return "avx2" if features.get("avx2") and features.get("fma") else "generic"
+
+
+def cpu_name() -> str:
+    """Marketing name where the system has one, else the architecture's."""
+    model = re.search(r"^model name\s*:\s*(.+)$", _read(Path("/proc/cpuinfo")), re.MULTILINE)
+    return model[1].strip() if model else platform.processor() or platform.machine()
+
+
+def _read(path: Path) -> str:
+    """A system file's text; "" where the system has no such file or does not let it be read."""
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""
+
+
+def _bytes(text: str) -> int:
+    match = re.fullmatch(r"(\d+)([KMG]?)", text)
+    return int(match[1]) * _UNITS[match[2]] if match else 0
+
+
+def _sysctl(name: str) -> int:
+    """A number from macOS `sysctl`; 0 where there is none."""
+    if sys.platform != "darwin":
+        return 0
+    done = subprocess.run(["/usr/sbin/sysctl", "-n", name], capture_output=True, text=True, check=False)
+    return int(done.stdout) if done.stdout.strip().isdigit() else 0

@@ -1,0 +1,34 @@
+"""What a user may ask of the planner."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+STRATEGIES = ("auto", "layerwise", "padded", "memoized")
+
+
+@dataclass(frozen=True)
+class PlanOptions:
+    """`brick` is the edge of spatial bricks, `max_layers` the most heavy layers of a subgraph; None: the planner's.
+
+    ValueError, in one line, for an unknown strategy or an impossible number.
+    """
+
+    strategy: str = "auto"
+    brick: int | None = None
+    max_layers: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.strategy not in STRATEGIES:
+            raise ValueError(f"strategy '{self.strategy}' is unknown: use one of {', '.join(STRATEGIES)}")
+        _check_positive("brick", self.brick)
+        _check_positive("max_layers", self.max_layers)
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def _check_positive(name: str, value: int | None) -> None:
+    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
+        raise ValueError(f"{name} {value!r} is impossible: give a whole number of at least 1")

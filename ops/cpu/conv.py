@@ -1,0 +1,172 @@
+"""Direct convolution and transposed convolution, 1 to 3 dimensions: what identifies a kernel, and its weights.
+
+Per tile of OB blocks of output channels and T pixels of a row, all accumulators stay in registers while input channels
+and taps are swept. Packed weights are one contiguous stream per OB blocks. Pixels that read padding are left out when the
+kernel is built (tiles.py), rows that do so at run time (conv_body.py).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from brickrt.ops.base import Op
+from brickrt.ops.conv import Conv, ConvTranspose
+from brickrt.ops.cpu.conv_body import ConvBody
+from brickrt.ops.cpu.emit import Fn
+from brickrt.ops.cpu.epilogue import Epilogue, rows_join
+from brickrt.ops.cpu.isa import Isa
+from brickrt.ops.cpu.kernel import Kernel
+from brickrt.ops.cpu.operand import Operand
+from brickrt.ops.cpu.tiles import Window, choose_tile
+from brickrt.ops.types import Boxes
+
+POINT = Window(1, 1, 1, 1, 0)
+
+
+def windows(op: Conv | ConvTranspose, spatial: Sequence[int]) -> list[Window]:
+    """One window per spatial dimension."""
+    transposed = isinstance(op, ConvTranspose)
+    parts = zip(spatial, op.kernel, op.strides, op.dilations, op.pads, strict=True)
+    return [Window(*part, transposed) for part in parts]
+
+
+def is_pointwise(op: Op) -> bool:
+    """Whether each output pixel reads the input pixel of the same index alone."""
+    return isinstance(op, Conv) and set(op.kernel) == {1} and set(op.strides) == {1} and not any(op.pads + op.pads_end)
+
+
+def joins_rows(op: Conv | ConvTranspose, ins: Sequence[Operand], out: Operand, boxes: Boxes) -> bool:
+    """Whether a box of a pointwise convolution is one long row, in every operand.
+
+    Rows are joined when all boxes cover all dimensions but the outermost spatial one.
+    """
+    if not is_pointwise(op) or out.type.rank < 4:
+        return False
+    shape = np.asarray(out.shape[3:])
+    whole = bool(np.all(boxes.lo[:, 3:] == 0) and np.all(boxes.hi[:, 3:] == shape))
+    return whole and all(rows_join(o) for o in (ins[0], out, *ins[2 + op.bias :]))
+
+
+@dataclass(frozen=True)
+class ConvKernel(Kernel):
+    """`shape_class` is (align, flat, width, phase, first, last): `align` as in `choose_tile`; with `flat` a box is one row
+    of `width` pixels (`joins_rows`); the last four are of the innermost dimension (`Window.shape_class`)."""
+
+    op: Conv | ConvTranspose
+
+    @classmethod
+    def classify(
+        cls, op: Op, ins: Sequence[Operand], out: Operand, boxes: Boxes, isa: Isa
+    ) -> tuple[np.ndarray, list[tuple[int, ...]]]:
+        assert isinstance(op, Conv | ConvTranspose)
+        align = math.gcd(*(boxes.lo[:, 1] // isa.lanes).tolist(), 0)
+        flat = joins_rows(op, ins, out, boxes)
+        spans = np.stack([boxes.lo[:, -1], boxes.hi[:, -1]], axis=1)
+        if flat:
+            pixels = boxes.extents[:, 2:].prod(axis=1)
+            spans = np.stack([np.zeros_like(pixels), pixels], axis=1)
+        window = replace(POINT, extent=int(spans.max(initial=1))) if flat else windows(op, ins[0].shape[2:])[-1]
+        spans, which = np.unique(spans, axis=0, return_inverse=True)
+        keys = [(align, int(flat), *window.shape_class(int(lo), int(hi))) for lo, hi in spans]
+        classes = list(dict.fromkeys(keys))
+        return np.array([classes.index(k) for k in keys])[which.reshape(-1)], classes
+
+    @property
+    def flat(self) -> bool:
+        return bool(self.shape_class[1])
+
+    @property
+    def row_class(self) -> tuple[int, int, int, int]:
+        _, _, width, phase, first, last = self.shape_class
+        return width, phase, first, last
+
+    @property
+    def lanes(self) -> int:
+        return self.isa.lanes
+
+    @property
+    def group_in(self) -> int:
+        """Input channels of a group."""
+        return self.ins[0].shape[1] // self.op.groups
+
+    @property
+    def group_out(self) -> int:
+        """Output channels of a group."""
+        return self.out.shape[1] // self.op.groups
+
+    @property
+    def group_blocks(self) -> int:
+        """Blocks of output channels of a group."""
+        return -(-self.group_out // self.lanes)
+
+    @property
+    def unit(self) -> int:
+        """Input channels that lie at a constant stride whatever the group: the innermost sweep."""
+        block = self.ins[0].block
+        if block == 1:
+            return self.group_in
+        return block if self.op.groups == 1 else math.gcd(self.group_in, block)
+
+    @property
+    def taps(self) -> int:
+        return math.prod(self.op.kernel)
+
+    @cached_property
+    def row_window(self) -> Window:
+        return POINT if self.flat else windows(self.op, self.ins[0].shape[2:])[-1]
+
+    @cached_property
+    def tile(self) -> tuple[int, int]:
+        """(OB, T) of `choose_tile`; equal for all shape classes, since they share the packed weights."""
+        double = self.out.dtype.itemsize == 8
+        isa = Isa(self.lanes, self.isa.registers // 2) if double else self.isa
+        step = self.op.strides[-1] if isinstance(self.op, ConvTranspose) else 1
+        pixels = math.prod(self.out.shape[2:]) if is_pointwise(self.op) else -(-self.out.shape[-1] // step)
+        return choose_tile(max(min(pixels, 512), 1), self.group_blocks, self.shape_class[0], isa)
+
+    @property
+    def padded_blocks(self) -> int:
+        """Blocks of output channels of a group, up to whole tiles."""
+        ob, _ = self.tile
+        return -(-self.group_blocks // ob) * ob
+
+    @cached_property
+    def epilogue(self) -> Epilogue:
+        first = 2 + self.op.bias
+        return Epilogue(self.op.epilogue, first, self.ins[first:], self.out, self.lanes)
+
+    def pack(self, i: int, array: np.ndarray) -> np.ndarray:
+        """Weights as one stream per tile, bias up to whole tiles per group, epilogue constants as their operands say."""
+        if i == 1:
+            return self._pack_weights(array)
+        if i == 2 and self.op.bias:
+            split = array.reshape(self.op.groups, -1)
+            return np.pad(split, [(0, 0), (0, self.padded_blocks * self.lanes - split.shape[1])])
+        return self.epilogue.pack(i, array)
+
+    def _pack_weights(self, w: np.ndarray) -> np.ndarray:
+        """[M, C/g, k…] (transposed: [C, M/g, k…]) → [group, tile, channel unit, taps, channel, OB*lanes]."""
+        g, c, u, width = self.op.groups, self.group_in, self.unit, self.tile[0] * self.lanes
+        if isinstance(self.op, ConvTranspose):
+            w = np.moveaxis(w.reshape(g, c, self.group_out, self.taps), 2, 1)
+        rows = w.reshape(g, self.group_out, c, self.taps)
+        tiles = self.padded_blocks * self.lanes // width
+        out = np.zeros((g, tiles, c * self.taps * width), w.dtype)
+        edges = [(start, min(start + u, c)) for start in range(0, c, u)]
+        whole = c - c % u
+        for tile in range(tiles):
+            part = rows[:, tile * width : (tile + 1) * width]
+            many = out[:, tile, : whole * self.taps * width].reshape(g, whole // u, self.taps, u, width)
+            many[..., : part.shape[1]] = part[:, :, :whole].reshape(g, part.shape[1], whole // u, u, self.taps).transpose(0, 2, 4, 3, 1)
+            if c % u:
+                tail = out[:, tile, whole * self.taps * width :].reshape(g, self.taps, edges[-1][1] - whole, width)
+                tail[..., : part.shape[1]] = part[:, :, whole:].transpose(0, 3, 2, 1)
+        return out
+
+    def emit(self, f: Fn) -> None:
+        ConvBody(self, f).emit()

@@ -1,0 +1,240 @@
+"""The code of a direct convolution: loops over images, groups, tiles of channels, rows, tiles of pixels, and the sweep."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from llvmlite import ir
+
+from brickrt.ops.cpu.emit import Fn, Index, register_type, vector
+from brickrt.ops.cpu.epilogue import offset_of
+from brickrt.ops.cpu.operand import Operand
+from brickrt.ops.cpu.products import Accumulators
+from brickrt.ops.cpu.tiles import Tile, Window, tile_runs
+
+if TYPE_CHECKING:
+    from brickrt.ops.cpu.conv import ConvKernel
+
+LONG_ROW = 8  # taps along the row from which a loop replaces straight code
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the emitter is: image, group, first block of channels of the tile and how many, outer spatial indices."""
+
+    n: Index
+    group: Index
+    block: Index
+    count: int
+    at: list[Index]
+
+
+def first_input(f: Fn, window: Window, x: Index) -> Index:
+    """Input index that relative index 0 of a row of tiles stands for (`Window.base` at run time)."""
+    if window.transposed:
+        return f.div(f.add(x, window.pad), window.stride)
+    return f.sub(f.mul(x, window.stride), window.pad)
+
+
+@contextmanager
+def live_taps(f: Fn, window: Window, extent_out: int, y: Index) -> Iterator[tuple[Index, Index]]:
+    """Loop over the taps of an outer dimension that fall on the tensor: yields (tap, input index)."""
+    k, s, d, pad = window.kernel, window.stride, window.dilation, window.pad
+    if window.transposed:
+        with f.loop(0, k) as tap:
+            spread = f.sub(f.add(y, pad), f.mul(tap, d))
+            index = f.div(spread, s)
+            with f.when(inside(f, index, window.extent, f.rem(spread, s))):
+                yield tap, index
+        return
+    start = f.sub(f.mul(y, s), pad)
+    if pad == 0 and (extent_out - 1) * s + (k - 1) * d < window.extent:
+        lo, hi = 0, k
+    else:
+        lo = f.maximum(0, f.div(f.sub(d - 1, start), d))
+        hi = f.minimum(k, f.add(f.div(f.sub(window.extent - 1, start), d), 1))
+    with f.loop(lo, hi) as tap:
+        yield tap, f.add(start, f.mul(tap, d))
+
+
+def inside(f: Fn, index: Index, extent: int, rest: Index) -> ir.Value:
+    """0 ≤ index < extent and rest == 0."""
+    ok = f.b.icmp_unsigned("<", f.value(index), ir.IntType(64)(extent))
+    return f.b.and_(ok, f.b.icmp_signed("==", f.value(rest), ir.IntType(64)(0)))
+
+
+class ConvBody:
+    def __init__(self, kernel: ConvKernel, f: Fn) -> None:
+        self.k, self.f = kernel, f
+        self.out, self.x, self.w = (f.pointer(i) for i in range(3))
+        self.bias = f.pointer(3) if kernel.op.bias else None
+        self.dtype = kernel.out.dtype
+        self.epilogue = kernel.epilogue.bind(f)
+        self.boxes = [f.box(d) for d in range(2, kernel.out.type.rank)]
+        self.windows = windows_of(kernel)
+
+    def emit(self) -> None:
+        f, k = self.f, self.k
+        lo, hi = f.box(1)
+        first, last = f.div(lo, k.lanes), f.div(f.add(hi, k.lanes - 1), k.lanes)
+        gb, grouped = k.group_blocks, k.op.groups > 1
+        groups = (f.div(first, gb), f.div(f.add(last, gb - 1), gb)) if grouped else (0, 1)
+        with f.loop(*f.box(0)) as n, f.loop(*groups) as g:
+            start = f.mul(g, gb)
+            bounds = (f.maximum(first, start), f.minimum(last, f.add(start, gb))) if grouped else (first, last)
+            self.group(n, g, *bounds)
+
+    def group(self, n: Index, g: Index, first: Index, last: Index) -> None:
+        """All blocks [first, last) of output channels, which belong to group `g`."""
+        f, (ob, _), gb = self.f, self.k.tile, self.k.group_blocks
+        start, rest = f.mul(g, gb), gb % ob
+        with f.loop(first, f.minimum(last, f.add(start, gb - rest)), ob) as block:
+            self.blocks(n, g, block, ob)
+        if rest:
+            with f.loop(f.maximum(first, f.add(start, gb - rest)), last, rest) as block:
+                self.blocks(n, g, block, rest)
+
+    def blocks(self, n: Index, g: Index, block: Index, count: int) -> None:
+        """`count` blocks of channels from `block` on, for all pixels of the box."""
+        f, k = self.f, self.k
+        if k.flat:
+            *at, x = [lo for lo, _ in self.boxes]
+            self.row(Place(n, g, block, count, at), x)
+            return
+        with f.loops(self.boxes[:-1]) as at:
+            self.row(Place(n, g, block, count, at), self.boxes[-1][0])
+
+    def row(self, place: Place, x: Index) -> None:
+        """One row of output pixels, from `x` on: runs of tiles."""
+        f, k = self.f, self.k
+        first = first_input(f, k.row_window, x)
+        for run in tile_runs(k.row_window, k.row_class, k.tile[1]):
+            with f.loop(0, run.repeat) as r:
+                self.tile(place, f.add(x, f.mul(r, run.out_step)), f.add(first, f.mul(r, run.in_step)), run.tile)
+
+    def tile(self, place: Place, out_x: Index, in_x: Index, tile: Tile) -> None:
+        f, k = self.f, self.k
+        acc = Accumulators.create(f, self.initial(place), tile.count, self.dtype, k.lanes)
+        self.sweep(acc, place, in_x, tile)
+        for j in range(place.count):
+            for t in range(tile.count):
+                channel = f.mul(f.add(place.block, j), k.lanes)
+                index = [place.n, channel, *place.at, f.add(out_x, tile.start + t * tile.step)]
+                value = self.epilogue.apply(acc.value(j, t), index)
+                f.store(value, self.out, offset_of(f, k.out, index), self.dtype, k.lanes)
+
+    def padded_block(self, place: Place) -> Index:
+        """Index of the tile's first block where every group takes whole tiles (packed weights and bias)."""
+        skipped = self.k.padded_blocks - self.k.group_blocks
+        return self.f.add(place.block, self.f.mul(place.group, skipped))
+
+    def initial(self, place: Place) -> list[ir.Value]:
+        """The bias of each block, or zero."""
+        f, k = self.f, self.k
+        if self.bias is None:
+            return [ir.Constant(vector(register_type(self.dtype), k.lanes), None)] * place.count
+        first = self.padded_block(place)
+        return [f.load(self.bias, f.mul(f.add(first, j), k.lanes), self.dtype, k.lanes) for j in range(place.count)]
+
+    def sweep(self, acc: Accumulators, place: Place, in_x: Index, tile: Tile) -> None:
+        """Adds all input channels of the group and all taps to a tile's accumulators."""
+        f, k = self.f, self.k
+        whole, tail = divmod(k.group_in, k.unit)
+        with f.loop(0, whole) as q:
+            self.taps(acc, place, in_x, tile, q, k.unit)
+        if tail:
+            self.taps(acc, place, in_x, tile, whole, tail)
+
+    def taps(self, acc: Accumulators, place: Place, in_x: Index, tile: Tile, q: Index, channels: int) -> None:
+        """All taps for the `channels` channels of unit `q` of the group."""
+        f, k = self.f, self.k
+        x = k.ins[0]
+        channel = f.add(f.mul(place.group, k.group_in), f.mul(q, k.unit))
+        start = f.add(f.mul(place.n, x.strides[0]), channel_offset(f, x, channel, k.unit))
+        at = [] if k.flat else place.at
+        with self.outer_taps(at, 0, start, 0) as (offset, tap):
+            if k.flat:
+                offset = f.add(offset, f.dot(place.at, x.strides[2:-1]))
+            pixels = f.address(self.x, f.add(offset, f.mul(in_x, x.strides[-1])), self.dtype)
+            self.row_taps(acc, place, pixels, tile, q, channels, tap)
+
+    @contextmanager
+    def outer_taps(self, at: Sequence[Index], axis: int, offset: Index, tap: Index) -> Iterator[tuple[Index, Index]]:
+        """Loops over the taps of all dimensions but the innermost: yields input offset and number of the tap's row."""
+        if axis == len(at):
+            yield offset, tap
+            return
+        f, window = self.f, self.windows[axis]
+        with live_taps(f, window, self.k.out.shape[2 + axis], at[axis]) as (k, index):
+            further = f.add(offset, f.mul(index, self.k.ins[0].strides[2 + axis]))
+            with self.outer_taps(at, axis + 1, further, f.add(f.mul(tap, window.kernel), k)) as found:
+                yield found
+
+    def row_taps(
+        self, acc: Accumulators, place: Place, pixels: ir.Value, tile: Tile, q: Index, channels: int, row: Index
+    ) -> None:
+        """The taps along the row, and for each of them the channels."""
+        f, k = self.f, self.k
+        stride, size = k.ins[0].strides[-1], k.row_window.kernel
+        step = 1 if k.ins[0].block > 1 else k.ins[0].strides[1]
+
+        def one(tap: Index, base: ir.Value, rels: Sequence[int | None]) -> None:
+            offsets = [None if r is None else r * stride for r in rels]
+            weight = self.weights(place, q, channels, f.add(f.mul(row, size), tap))
+            acc.multiply_add(base, offsets, step, channels, weight)
+
+        if size > LONG_ROW and all(r is not None for rels in tile.taps for r in rels):
+            advance = (tile.taps[1][0] or 0) - (tile.taps[0][0] or 0)
+            with f.loop(0, size) as tap:
+                one(tap, f.address(pixels, f.mul(tap, advance * stride), self.dtype), tile.taps[0])
+            return
+        for tap, rels in enumerate(tile.taps):
+            one(tap, pixels, rels)
+
+    def weights(self, place: Place, q: Index, channels: int, tap: Index):
+        """The function that loads the weights of one channel of unit `q` at a tap, for a block of the tile."""
+        f, k = self.f, self.k
+        if not k.packed[1]:
+            return self.loose_weights(place, q, tap)
+        width = k.tile[0] * k.lanes
+        stream = f.mul(f.mul(self.padded_block(place), k.lanes), k.group_in * k.taps)
+        start = f.add(stream, f.mul(f.add(f.mul(q, k.taps * k.unit), f.mul(tap, channels)), width))
+        base = f.address(self.w, start, self.dtype)
+        return lambda c, j: f.load(base, f.add(f.mul(c, width), j * k.lanes), self.dtype, k.lanes)
+
+    def loose_weights(self, place: Place, q: Index, tap: Index):
+        """Weights that are no constants, read where they lie, one lane at a time."""
+        f, k = self.f, self.k
+        transposed = k.row_window.transposed or any(w.transposed for w in self.windows)
+        per_out, per_in = (k.taps, k.group_out * k.taps) if transposed else (k.group_in * k.taps, k.taps)
+        group = f.mul(place.group, k.group_in * k.group_out * k.taps)
+
+        def load(c: Index, j: int) -> ir.Value:
+            first = f.sub(f.mul(f.add(place.block, j), k.lanes), f.mul(place.group, k.group_blocks * k.lanes))
+            start = f.add(group, tap, f.mul(f.add(f.mul(q, k.unit), c), per_in))
+            value = ir.Constant(vector(register_type(self.dtype), k.lanes), None)
+            for lane in range(k.lanes):
+                channel = f.minimum(f.add(first, lane), k.group_out - 1)
+                one = f.load(self.w, f.add(start, f.mul(channel, per_out)), self.dtype)
+                value = f.b.insert_element(value, one, ir.IntType(32)(lane))
+            return value
+
+        return load
+
+
+def windows_of(kernel: ConvKernel) -> list[Window]:
+    """Windows of all dimensions but the innermost."""
+    op, spatial = kernel.op, kernel.ins[0].shape[2:]
+    parts = zip(spatial, op.kernel, op.strides, op.dilations, op.pads, strict=True)
+    return [Window(*part, op.name == "ConvTranspose") for part in parts][:-1]
+
+
+def channel_offset(f: Fn, operand: Operand, channel: Index, unit: int) -> Index:
+    """Offset of a channel that is a multiple of `unit`, which divides the block."""
+    if operand.block == 1:
+        return f.mul(channel, operand.strides[1])
+    inner = 0 if unit % operand.block == 0 else f.rem(channel, operand.block)
+    return f.add(f.mul(f.div(channel, operand.block), operand.strides[1]), inner)

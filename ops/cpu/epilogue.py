@@ -1,0 +1,67 @@
+"""What happens to a product before it is stored: an expression of the accumulator and of other operands."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from llvmlite import ir
+
+from brickrt.ops.cpu.emit import Fn, Index
+from brickrt.ops.cpu.expr_ir import emit_expr
+from brickrt.ops.cpu.map import load_operand
+from brickrt.ops.cpu.operand import Operand, to_blocked
+from brickrt.ops.expr import Expr
+
+
+def offset_of(f: Fn, operand: Operand, index: Sequence[Index]) -> Index:
+    """Offset of an element; of a blocked operand, index[1] is a multiple of its block."""
+    if operand.block == 1:
+        return f.dot(index, operand.strides)
+    return f.dot([index[0], f.div(index[1], operand.block), *index[2:]], operand.strides)
+
+
+def rows_join(operand: Operand) -> bool:
+    """Whether the spatial dimensions of an operand lie so that they can be walked as one, or do not move at all."""
+    spatial = list(zip(operand.shape[2:], operand.strides[2:], strict=True))
+    if all(extent == 1 for extent, _ in spatial):
+        return True
+    return all(s == extent * inner for (_, s), (extent, inner) in zip(spatial, spatial[1:], strict=False))
+
+
+@dataclass(frozen=True)
+class Epilogue:
+    """`expr` with `Arg(0)` the accumulator and `Arg(k)` operand k-1 of `ins`, which are the kernel's inputs from `first` on."""
+
+    expr: Expr | None
+    first: int
+    ins: tuple[Operand, ...]
+    out: Operand
+    lanes: int
+
+    def pack(self, i: int, array: np.ndarray) -> np.ndarray:
+        """Constant input `i` of the kernel, laid out as its operand says."""
+        block = self.ins[i - self.first].block
+        return to_blocked(array, block) if block > 1 else np.ascontiguousarray(array)
+
+    def bind(self, f: Fn) -> BoundEpilogue:
+        return BoundEpilogue(self, f, [f.pointer(1 + self.first + k) for k in range(len(self.ins))])
+
+
+@dataclass(frozen=True)
+class BoundEpilogue:
+    """An epilogue inside the function that uses it."""
+
+    epilogue: Epilogue
+    f: Fn
+    pointers: list[ir.Value]
+
+    def apply(self, value: ir.Value, index: Sequence[Index], mask: ir.Value | None = None) -> ir.Value:
+        """The value to store at `index`: first of `lanes` channels (blocked) or of `lanes` columns (plain)."""
+        e = self.epilogue
+        if e.expr is None:
+            return value
+        pairs = zip(self.pointers, e.ins, strict=True)
+        extras = [load_operand(self.f, p, o, e.out, index, e.lanes, mask) for p, o in pairs]
+        return emit_expr(self.f, e.expr, [value, *extras], e.lanes)

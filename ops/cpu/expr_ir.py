@@ -1,0 +1,256 @@
+"""Prints expressions as LLVM IR on register values: scalars or vectors, of the types that `register_type` gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from llvmlite import ir
+
+from brickrt.ops.cpu import integer_ir, vecmath
+from brickrt.ops.cpu.emit import FLOAT, HALF, I1, Fn, register_type, type_suffix, vector
+from brickrt.ops.cpu.scalarmath import LIBM, libm
+from brickrt.ops.cpu.vecmath import fill, lanes_of
+from brickrt.ops.expr import BOOL, COMPARE, TEST, Apply, Arg, Const, Expr
+
+VECTORIZED = {
+    "exp": vecmath.exp,
+    "log": vecmath.log,
+    "tanh": vecmath.tanh,
+    "erf": vecmath.erf,
+    "sigmoid": vecmath.sigmoid,
+}
+INTRINSIC = {"sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "round": "roundeven", "abs": "fabs"}
+RELATION = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+
+
+def emit_expr(f: Fn, expr: Expr, operands: Sequence[ir.Value], lanes: int) -> ir.Value:
+    """The expression's value; `Arg(k)` is `operands[k]`, of the register type of its dtype with `lanes` lanes.
+
+    Division by zero and shifts by any count are safe in every lane. Equal subexpressions are computed once.
+    """
+    return _Printer(f, operands, lanes).value(expr)
+
+
+class _Printer:
+    """One expression under way: values by node, and by function and argument values, so that equal ones are shared."""
+
+    def __init__(self, f: Fn, operands: Sequence[ir.Value], lanes: int) -> None:
+        self.f, self.operands, self.lanes = f, operands, lanes
+        self.by_node: dict[int, ir.Value] = {}
+        self.by_content: dict[tuple, ir.Value] = {}
+
+    def value(self, expr: Expr) -> ir.Value:
+        if id(expr) not in self.by_node:
+            self.by_node[id(expr)] = self._compute(expr)
+        return self.by_node[id(expr)]
+
+    def _compute(self, expr: Expr) -> ir.Value:
+        if isinstance(expr, Arg):
+            return self.operands[expr.index]
+        if isinstance(expr, Const):
+            return self._shared(("const", expr.dtype, repr(expr.value)), lambda: constant(expr, self.lanes))
+        if not isinstance(expr, Apply):
+            raise ValueError(f"expression node {type(expr).__name__} has no LLVM IR")
+        args = [self.value(a) for a in expr.args]
+        return self._shared((expr.fn, expr.dtype, *map(id, args)), lambda: apply(self.f, expr, args))
+
+    def _shared(self, key: tuple, make: Callable[[], ir.Value]) -> ir.Value:
+        if key not in self.by_content:
+            self.by_content[key] = make()
+        return self.by_content[key]
+
+
+def constant(expr: Const, lanes: int) -> ir.Constant:
+    value = float(expr.value) if expr.dtype.kind == "f" else int(expr.value)
+    return fill(vector(register_type(expr.dtype), lanes), value)
+
+
+def apply(f: Fn, expr: Apply, args: Sequence[ir.Value]) -> ir.Value:
+    """One function applied to register values; `expr.args` tell their dtypes."""
+    dtype = expr.args[0].dtype
+    if expr.fn == "cast":
+        return convert(f, args[0], dtype, expr.dtype)
+    if expr.fn == "where":
+        return f.b.select(*args)
+    if expr.fn == "pow":
+        return _power(f, expr, args)
+    if expr.fn in COMPARE:
+        return compare(f, RELATION[expr.fn], dtype, *args)
+    if expr.fn in TEST:
+        return _test(f, expr.fn, dtype, args[0])
+    if expr.fn in ("max", "min"):
+        return extreme(f, expr.fn, dtype, args[0], args[1], expr.args)
+    if dtype.kind == "f":
+        return _float(f, expr.fn, args)
+    return integer_ir.apply(f, expr.fn, dtype, args)
+
+
+def compare(f: Fn, relation: str, dtype: np.dtype, x: ir.Value, y: ir.Value) -> ir.Value:
+    """i1 lanes; a comparison with NaN is false, except !=."""
+    if dtype.kind == "f":
+        return f.b.fcmp_unordered("!=", x, y) if relation == "!=" else f.b.fcmp_ordered(relation, x, y)
+    return f.b.icmp_signed(relation, x, y) if dtype.kind == "i" else f.b.icmp_unsigned(relation, x, y)
+
+
+def extreme(
+    f: Fn, which: str, dtype: np.dtype, x: ir.Value, y: ir.Value, nodes: Sequence[Expr | None] = (None, None)
+) -> ir.Value:
+    """max or min; of floats, NaN where either is. `nodes` may show an operand to be a constant other than NaN."""
+    relation = ">" if which == "max" else "<"
+    if dtype.kind == "f" and isinstance(nodes[1], Const):
+        x, y, nodes = y, x, (nodes[1], nodes[0])
+    # A false comparison gives y, so that a NaN in y comes through; this is one machine instruction.
+    result = f.b.select(compare(f, relation, dtype, x, y), x, y)
+    known = nodes[0]
+    if dtype.kind != "f" or (isinstance(known, Const) and known.value == known.value):
+        return result
+    return f.b.select(f.b.fcmp_unordered("uno", x, x), x, result)
+
+
+def _test(f: Fn, fn: str, dtype: np.dtype, x: ir.Value) -> ir.Value:
+    if dtype.kind != "f":
+        return fill(vector(I1, lanes_of(x)), 0)
+    if fn == "isnan":
+        return f.b.fcmp_unordered("uno", x, x)
+    size = _intrinsic(f, "fabs", x) if fn == "isinf" else x
+    return f.b.fcmp_ordered("==", size, fill(x.type, float("-inf" if fn == "isneginf" else "inf")))
+
+
+def _intrinsic(f: Fn, name: str, x: ir.Value) -> ir.Value:
+    return f.intrinsic(f"llvm.{name}.{type_suffix(x.type)}", x.type, x)
+
+
+# ---- floating point
+
+
+def _float(f: Fn, fn: str, args: Sequence[ir.Value]) -> ir.Value:
+    x = args[0]
+    if fn in ARITHMETIC:
+        return getattr(f.b, ARITHMETIC[fn])(*args)
+    if fn in INTRINSIC:
+        return _intrinsic(f, INTRINSIC[fn], x)
+    if fn in SPECIAL:
+        return SPECIAL[fn](f, *args)
+    single = (x.type.element if lanes_of(x) > 1 else x.type) == FLOAT
+    if fn in VECTORIZED and single:
+        return VECTORIZED[fn](f, x)
+    if fn in LIBM:
+        return libm(f, fn, *args)
+    raise ValueError(f"{fn} is not defined for floating point")
+
+
+def _reciprocal(f: Fn, x: ir.Value) -> ir.Value:
+    return f.b.fdiv(fill(x.type, 1.0), x)
+
+
+def _sign(f: Fn, x: ir.Value) -> ir.Value:
+    zero = fill(x.type, 0.0)
+    negative = f.b.select(f.b.fcmp_ordered("<", x, zero), fill(x.type, -1.0), x)
+    return f.b.select(f.b.fcmp_ordered(">", x, zero), fill(x.type, 1.0), negative)
+
+
+def _modulo(f: Fn, x: ir.Value, y: ir.Value) -> ir.Value:
+    """The remainder with the sign of the divisor (Python's %)."""
+    rest, zero = libm(f, "fmod", x, y), fill(x.type, 0.0)
+    opposite = f.b.fcmp_ordered("<", f.b.fmul(_sign(f, rest), _sign(f, y)), zero)
+    return f.b.select(opposite, f.b.fadd(rest, y), rest)
+
+
+def _sigmoid(f: Fn, x: ir.Value) -> ir.Value:
+    if (x.type.element if lanes_of(x) > 1 else x.type) == FLOAT:
+        return vecmath.sigmoid(f, x)
+    return _reciprocal(f, f.b.fadd(fill(x.type, 1.0), libm(f, "exp", f.b.fneg(x))))
+
+
+ARITHMETIC = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv", "neg": "fneg"}
+SPECIAL = {"reciprocal": _reciprocal, "sign": _sign, "mod": _modulo, "sigmoid": _sigmoid}
+
+
+# ---- powers
+
+
+def _power(f: Fn, expr: Apply, args: Sequence[ir.Value]) -> ir.Value:
+    """The result has the base's type."""
+    base, exponent = expr.args
+    known = exponent.value if isinstance(exponent, Const) else None
+    if known in (1, 2, 3):
+        return _small_power(f, base.dtype, args[0], int(known))
+    if known == 0.5 and base.dtype.kind == "f":
+        return _square_root(f, args[0])
+    if base.dtype.kind != "f" and exponent.dtype.kind != "f":
+        return integer_ir.power(f, base.dtype, exponent.dtype, *args)
+    single = base.dtype.kind == "f" and base.dtype.itemsize < 8 and exponent.dtype.itemsize <= 4
+    work = np.dtype(np.float32 if single else np.float64)
+    x, y = convert(f, args[0], base.dtype, work), convert(f, args[1], exponent.dtype, work)
+    return _resize(f, libm(f, "pow", x, y), base.dtype, work)
+
+
+def _resize(f: Fn, value: ir.Value, dtype: np.dtype, work: np.dtype) -> ir.Value:
+    """From the type of the computation to the register type of `dtype`, without rounding to float16."""
+    return convert(f, value, work, np.dtype(np.float32) if dtype == np.float16 else dtype)
+
+
+def _small_power(f: Fn, dtype: np.dtype, x: ir.Value, exponent: int) -> ir.Value:
+    times = f.b.fmul if dtype.kind == "f" else f.b.mul
+    result = x
+    for _ in range(exponent - 1):
+        result = times(result, x)
+    return result
+
+
+def _square_root(f: Fn, x: ir.Value) -> ir.Value:
+    """x^0.5, which differs from sqrt at -0 and -inf."""
+    infinity = fill(x.type, float("inf"))
+    root = f.b.fadd(_intrinsic(f, "sqrt", x), fill(x.type, 0.0))
+    return f.b.select(f.b.fcmp_ordered("==", x, f.b.fneg(infinity)), infinity, root)
+
+
+# ---- conversions
+
+
+def convert(f: Fn, x: ir.Value, source: np.dtype, target: np.dtype) -> ir.Value:
+    """A cast between register types: floats to integers truncate and saturate, integers wrap, not 0 is true."""
+    if source == target:
+        return x
+    if target == BOOL:
+        return compare(f, "!=", source, x, ir.Constant(x.type, None))
+    if source.kind == "f" and target.kind == "f":
+        return _float_to_float(f, x, target)
+    if source.kind == "f":
+        return _float_to_int(f, x, target)
+    kind = vector(register_type(target), lanes_of(x))
+    if target.kind == "f":
+        number = (f.b.sitofp if source.kind == "i" else f.b.uitofp)(x, kind)
+        return _round_half(f, number) if target == np.float16 else number
+    if target.itemsize == source.itemsize and source != BOOL:
+        return x
+    if target.itemsize < source.itemsize:
+        return f.b.trunc(x, kind)
+    return (f.b.sext if source.kind == "i" else f.b.zext)(x, kind)
+
+
+def _float_to_float(f: Fn, x: ir.Value, target: np.dtype) -> ir.Value:
+    kind = vector(register_type(target), lanes_of(x))
+    if kind != x.type:
+        x = f.b.fpext(x, kind) if target.itemsize == 8 else f.b.fptrunc(x, kind)
+    return _round_half(f, x) if target == np.float16 else x
+
+
+def _round_half(f: Fn, x: ir.Value) -> ir.Value:
+    return f.b.fpext(f.b.fptrunc(x, vector(HALF, lanes_of(x))), x.type)
+
+
+def _float_to_int(f: Fn, x: ir.Value, target: np.dtype) -> ir.Value:
+    """Narrow types and uint32 go through a wider signed type and wrap, as NumPy does."""
+    if target == np.uint64:
+        below = f.b.fcmp_ordered("<", x, ir.Constant(x.type, None))
+        return f.b.select(below, _saturate(f, "fptosi", x, 64), _saturate(f, "fptoui", x, 64))
+    width = 64 if target.itemsize == 8 or target == np.uint32 else 32
+    whole = _saturate(f, "fptosi", x, width)
+    return f.b.trunc(whole, vector(register_type(target), lanes_of(x))) if 8 * target.itemsize < width else whole
+
+
+def _saturate(f: Fn, name: str, x: ir.Value, width: int) -> ir.Value:
+    kind = vector(ir.IntType(width), lanes_of(x))
+    return f.intrinsic(f"llvm.{name}.sat.{type_suffix(kind)}.{type_suffix(x.type)}", kind, x)

@@ -1,0 +1,194 @@
+"""Convolutions whose groups share a vector of channels: depthwise ones, and groups that are no multiple of the lanes.
+
+A lane is an output channel, and reads input channels of its own group: for member j of the group, lane l reads channel
+group(l)*C/g + j. Where output and input blocks hold the same groups (depthwise; 2, 4, 8… channels in and out) that is a
+fixed permutation of the input's vector; otherwise the lanes are gathered one by one.
+Weights are packed [block][taps][member][lanes].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from llvmlite import ir
+
+from brickrt.ops.conv import Conv, ConvTranspose
+from brickrt.ops.cpu.conv import ConvKernel
+from brickrt.ops.cpu.conv_body import first_input, live_taps
+from brickrt.ops.cpu.emit import I32, I64, Fn, Index, register_type, vector
+from brickrt.ops.cpu.epilogue import offset_of
+from brickrt.ops.cpu.isa import Isa
+from brickrt.ops.cpu.kernel import Kernel, kernel_for
+from brickrt.ops.cpu.operand import Operand
+from brickrt.ops.cpu.tiles import Tile, Window, tile_runs
+
+PIXELS = 8  # accumulators of a tile: enough to hide the latency of the additions
+
+
+@dataclass(frozen=True)
+class LaneConvKernel(ConvKernel):
+    """`shape_class` as ConvKernel's; the tile is one block of channels by PIXELS pixels."""
+
+    @cached_property
+    def tile(self) -> tuple[int, int]:
+        return 1, PIXELS if self.isa.registers >= 32 else PIXELS // 2
+
+    @property
+    def permutes(self) -> bool:
+        """Whether an output block reads only the input block of the same number."""
+        same = self.group_in == self.group_out and self.lanes % self.group_out == 0
+        return same and self.ins[0].block == self.lanes
+
+    @property
+    def members(self) -> np.ndarray:
+        """First input channel of the group of each output channel (up to whole blocks)."""
+        blocks = self.out.channel_blocks
+        channels = np.minimum(np.arange(blocks * self.lanes), self.out.shape[1] - 1)
+        return channels // self.group_out * self.group_in
+
+    def pack(self, i: int, array: np.ndarray) -> np.ndarray:
+        """Weights as [block][taps][member][lanes], the bias up to whole blocks."""
+        blocks = self.out.channel_blocks
+        padding = blocks * self.lanes - self.out.shape[1]
+        if i == 1:
+            w = array
+            if isinstance(self.op, ConvTranspose):
+                w = np.moveaxis(w.reshape(self.op.groups, self.group_in, self.group_out, self.taps), 2, 1)
+            rows = w.reshape(self.out.shape[1], self.group_in, self.taps)
+            rows = np.pad(rows, [(0, padding), (0, 0), (0, 0)]).reshape(blocks, self.lanes, self.group_in, self.taps)
+            return np.ascontiguousarray(rows.transpose(0, 3, 2, 1))
+        if i == 2 and self.op.bias:
+            return np.pad(array, (0, padding))
+        return self.epilogue.pack(i, array)
+
+    def emit(self, f: Fn) -> None:
+        LaneConvBody(self, f).emit()
+
+
+class LaneConvBody:
+    def __init__(self, kernel: LaneConvKernel, f: Fn) -> None:
+        self.k, self.f = kernel, f
+        self.out, self.x, self.w = (f.pointer(i) for i in range(3))
+        self.bias = f.pointer(3) if kernel.op.bias else None
+        self.dtype = kernel.out.dtype
+        self.kind = vector(register_type(self.dtype), kernel.lanes)
+        self.epilogue = kernel.epilogue.bind(f)
+        self.windows = kernel_windows(kernel)
+        self.table = None if kernel.permutes else self.channel_table()
+
+    def channel_table(self) -> ir.Value:
+        """Input offsets [member of the group, output channel up to whole blocks], as a constant of the module."""
+        k = self.k
+        values = [self.element(int(c) + member) for member in range(k.group_in) for c in k.members]
+        kind = ir.ArrayType(I64, len(values))
+        table = ir.GlobalVariable(self.f.module, kind, f"{self.f.fn.name}.channels")
+        table.linkage, table.global_constant, table.initializer = "private", True, ir.Constant(kind, values)
+        return table
+
+    def element(self, channel: int) -> int:
+        """Offset of a channel of the input."""
+        x = self.k.ins[0]
+        return channel // x.block * x.strides[1] + channel % x.block
+
+    def emit(self) -> None:
+        f, k = self.f, self.k
+        lo, hi = f.box(1)
+        blocks = f.div(lo, k.lanes), f.div(f.add(hi, k.lanes - 1), k.lanes)
+        spatial = [f.box(d) for d in range(2, k.out.type.rank)]
+        with f.loop(*f.box(0)) as n, f.loop(*blocks) as block, f.loops(spatial[:-1]) as at:
+            self.row([n, block, *at], spatial[-1][0])
+
+    def row(self, at: list[Index], x: Index) -> None:
+        f, k = self.f, self.k
+        first = first_input(f, k.row_window, x)
+        for run in tile_runs(k.row_window, k.row_class, k.tile[1]):
+            with f.loop(0, run.repeat) as r:
+                self.tile(at, f.add(x, f.mul(r, run.out_step)), f.add(first, f.mul(r, run.in_step)), run.tile)
+
+    def tile(self, at: list[Index], out_x: Index, in_x: Index, tile: Tile) -> None:
+        f, k = self.f, self.k
+        n, block, *rows = at
+        zero = ir.Constant(self.kind, None)
+        start = zero if self.bias is None else f.load(self.bias, f.mul(block, k.lanes), self.dtype, k.lanes)
+        acc = [f.local(self.kind, start) for _ in range(tile.count)]
+        with ExitStack() as loops:
+            base, tap = f.mul(n, k.ins[0].strides[0]), 0
+            for axis, (window, y) in enumerate(zip(self.windows, rows, strict=True)):
+                key, index = loops.enter_context(live_taps(f, window, k.out.shape[2 + axis], y))
+                base = f.add(base, f.mul(index, k.ins[0].strides[2 + axis]))
+                tap = f.add(f.mul(tap, window.kernel), key)
+            base = f.add(base, f.mul(in_x, k.ins[0].strides[-1]))
+            self.row_taps(acc, block, base, f.mul(tap, k.row_window.kernel), tile)
+        for t, place in enumerate(acc):
+            index = [n, f.mul(block, k.lanes), *rows, f.add(out_x, tile.start + t * tile.step)]
+            value = self.epilogue.apply(f.get(place, self.kind), index)
+            f.store(value, self.out, offset_of(f, k.out, index), self.dtype, k.lanes)
+
+    def row_taps(self, acc: list[ir.Value], block: Index, base: Index, first_tap: Index, tile: Tile) -> None:
+        """The taps along the row, and for each of them the members of the group."""
+        f, k = self.f, self.k
+        for kx, rels in enumerate(tile.taps):
+            with f.loop(0, k.group_in) as member:
+                weight = self.weight(block, f.add(first_tap, kx), member)
+                for place, rel in zip(acc, rels, strict=True):
+                    if rel is not None:
+                        pixel = self.pixel(block, f.add(base, rel * k.ins[0].strides[-1]), member)
+                        f.set(place, f.fma(pixel, weight, f.get(place, self.kind)))
+
+    def weight(self, block: Index, tap: Index, member: Index) -> ir.Value:
+        f, k = self.f, self.k
+        if k.packed[1]:
+            at = f.add(f.mul(f.add(f.mul(block, k.taps), tap), k.group_in), member)
+            return f.load(self.w, f.mul(at, k.lanes), self.dtype, k.lanes)
+        per_out, per_in = k.group_in * k.taps, k.taps
+        acc = ir.Constant(self.kind, None)
+        for lane in range(k.lanes):
+            channel = f.minimum(f.add(f.mul(block, k.lanes), lane), k.out.shape[1] - 1)
+            at = f.add(f.mul(channel, per_out), f.mul(member, per_in), tap)
+            if isinstance(k.op, ConvTranspose):
+                group, inner = f.div(channel, k.group_out), f.rem(channel, k.group_out)
+                row = f.add(f.mul(group, k.group_in), member)
+                at = f.add(f.mul(f.add(f.mul(row, k.group_out), inner), k.taps), tap)
+            acc = f.b.insert_element(acc, f.load(self.w, at, self.dtype), I32(lane))
+        return acc
+
+    def pixel(self, block: Index, base: Index, member: Index) -> ir.Value:
+        """Each lane's input channel at a pixel."""
+        f, k = self.f, self.k
+        if k.permutes:
+            whole = f.load(self.x, f.add(base, f.mul(block, k.ins[0].strides[1])), self.dtype, k.lanes)
+            return whole if k.group_in == 1 else self.shuffle(whole, member)
+        assert self.table is not None
+        acc = ir.Constant(self.kind, None)
+        for lane in range(k.lanes):
+            entry = f.add(f.mul(member, len(k.members)), f.mul(block, k.lanes), lane)
+            at = f.b.gep(self.table, [f.value(entry)], source_etype=I64)
+            one = f.load(self.x, f.add(base, f.b.load(at, typ=I64)), self.dtype)
+            acc = f.b.insert_element(acc, one, I32(lane))
+        return acc
+
+    def shuffle(self, whole: ir.Value, member: Index) -> ir.Value:
+        """Lane l takes the lane of member `member` of its own group."""
+        f, size = self.f, self.k.group_in
+        acc = ir.Constant(self.kind, None)
+        for m in range(size):
+            picks = [lane // size * size + m for lane in range(self.k.lanes)]
+            picked = f.b.shuffle_vector(whole, whole, ir.Constant(ir.VectorType(I32, self.k.lanes), picks))
+            acc = f.b.select(f.b.icmp_signed("==", f.value(member), I64(m)), picked, acc)
+        return acc
+
+
+def kernel_windows(kernel: LaneConvKernel) -> list[Window]:
+    op, spatial = kernel.op, kernel.ins[0].shape[2:]
+    parts = zip(spatial, op.kernel, op.strides, op.dilations, op.pads, strict=True)
+    return [Window(*part, isinstance(op, ConvTranspose)) for part in parts][:-1]
+
+
+@kernel_for(Conv, ConvTranspose)
+def _choose(op: Conv | ConvTranspose, ins: Sequence[Operand], out: Operand, isa: Isa) -> type[Kernel]:
+    whole = op.groups == 1 or (out.shape[1] // op.groups) % isa.lanes == 0
+    return ConvKernel if whole else LaneConvKernel

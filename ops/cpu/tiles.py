@@ -1,0 +1,155 @@
+"""Register tiles along the innermost dimension, computed before any code is emitted.
+
+A convolution keeps OB blocks of output channels for T output pixels of one row in registers. Which taps of the window
+fall on the tensor depends on the pixel; since a kernel knows its boxes' width and how they meet the tensor's edges, that
+is decided here, and the machine code has no test for it.
+
+            x = 0                          width
+    tiles   |--edge--|--inner--|--inner--|-edge-|      one `Run` each; the two inner ones are one run of two
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from brickrt.ops.cpu.isa import Isa
+
+L2_BYTES_PER_CYCLE = 20  # what streaming weights out of L2 reaches
+
+
+@dataclass(frozen=True)
+class Window:
+    """A window along one dimension. Transposed: the input is spread by `stride`, the output is dense."""
+
+    extent: int
+    kernel: int
+    stride: int
+    dilation: int
+    pad: int
+    transposed: bool = False
+
+    def shape_class(self, lo: int, hi: int) -> tuple[int, int, int, int]:
+        """(width, phase, first, last): output pixel p reads tap k where first ≤ rel(p, k) ≤ last."""
+        width = hi - lo
+        phase = (lo + self.pad) % self.stride if self.transposed else 0
+        rels = [
+            self.relative(p, k, phase)
+            for p in {0, *range(max(0, width - self.stride), width)}
+            for k in (0, self.kernel - 1)
+        ]
+        rels += [self.relative(p, k, phase) for p in range(min(width, self.stride)) for k in range(self.kernel)]
+        known = [r for r in rels if r is not None] or [0]
+        base = self.base(lo)
+        return (
+            width,
+            phase,
+            max(min(known), min(-base, max(known) + 1)),
+            min(max(known), max(self.extent - 1 - base, min(known) - 1)),
+        )
+
+    def base(self, lo: int) -> int:
+        """Input index that relative index 0 stands for, in a box that begins at `lo`."""
+        return (lo + self.pad) // self.stride if self.transposed else lo * self.stride - self.pad
+
+    def relative(self, p: int, k: int, phase: int = 0) -> int | None:
+        """Input index of tap `k` of output pixel `p` of a box, relative to `base`; None where it falls between pixels."""
+        if not self.transposed:
+            return p * self.stride + k * self.dilation
+        quotient, rest = divmod(phase + p - k * self.dilation, self.stride)
+        return quotient if rest == 0 else None
+
+
+@dataclass(frozen=True)
+class Tile:
+    """`count` output pixels, `step` apart; taps[k][t] is the relative input index of tap k of pixel t, None to skip."""
+
+    start: int
+    step: int
+    count: int
+    taps: tuple[tuple[int | None, ...], ...]
+
+    @property
+    def anchor(self) -> int:
+        """The smallest input index, from which the others are counted when tiles are compared."""
+        return min((r for row in self.taps for r in row if r is not None), default=0)
+
+    def shifted(self) -> tuple:
+        base = self.anchor
+        return self.step, self.count, tuple(tuple(None if r is None else r - base for r in row) for row in self.taps)
+
+
+@dataclass(frozen=True)
+class Run:
+    """`repeat` equal tiles, each `out_step` output and `in_step` input pixels after the one before."""
+
+    tile: Tile
+    repeat: int
+    out_step: int
+    in_step: int
+
+
+def tile_runs(window: Window, shape_class: tuple[int, int, int, int], most: int) -> list[Run]:
+    """The tiles of at most `most` pixels that cover a box's width, equal neighbours gathered into runs."""
+    width, phase, first, last = shape_class
+    step = window.stride if window.transposed else 1
+    runs: list[Run] = []
+    for residue in range(min(step, width)):
+        pixels = list(range(residue, width, step))
+        for part in split_evenly(pixels, most):
+            _append(runs, _tile(window, part, step, phase, first, last))
+    return runs
+
+
+def split_evenly(pixels: list[int], most: int) -> list[list[int]]:
+    """Parts of at most `most`, as equal as they can be, the short one last."""
+    size = -(-len(pixels) // -(-len(pixels) // most))
+    return [pixels[k : k + size] for k in range(0, len(pixels), size)]
+
+
+def _tile(window: Window, pixels: list[int], step: int, phase: int, first: int, last: int) -> Tile:
+    def tap(p: int, k: int) -> int | None:
+        r = window.relative(p, k, phase)
+        return r if r is not None and first <= r <= last else None
+
+    return Tile(pixels[0], step, len(pixels), tuple(tuple(tap(p, k) for p in pixels) for k in range(window.kernel)))
+
+
+def _append(runs: list[Run], tile: Tile) -> None:
+    if runs and runs[-1].tile.shifted() == tile.shifted():
+        run = runs[-1]
+        out_step = (tile.start - run.tile.start) // run.repeat
+        in_step, rest = divmod(tile.anchor - run.tile.anchor, run.repeat)
+        even = rest == 0 and (run.repeat == 1 or (out_step, in_step) == (run.out_step, run.in_step))
+        if even:
+            runs[-1] = Run(run.tile, run.repeat + 1, out_step, in_step)
+            return
+    runs.append(Run(tile, 1, 0, 0))
+
+
+def choose_tile(width: int, blocks: int, align: int, isa: Isa, vector_bytes: int = 64) -> tuple[int, int]:
+    """(OB, T): blocks of output channels and most pixels of a register tile, for rows of `width` pixels.
+
+    Cycles per input channel: a multiply-add unit does two vectors a cycle, and so do the load ports, which bring OB
+    weights and T pixels; the weights come from L2. Under eight accumulators the latency of the additions shows.
+    `align` is what the first block of every box is a multiple of; OB must divide it (0: boxes never cut channels).
+    """
+    best = None
+    for ob in (1, 2, 3, 4, 6, 8):
+        most = (isa.registers - ob - 1) // ob if isa.registers >= 32 else (isa.registers - 1 - min(ob, 2)) // ob
+        if most < 1 or ob > max(blocks, 1) or (align and align % ob):
+            continue
+        tiles = [len(part) for part in split_evenly(list(range(width)), most)]
+        cost = sum(_cycles(o, t, vector_bytes) for o in _parts(blocks, ob) for t in tiles)
+        if best is None or cost < best[0] - 1e-9:
+            best = cost, ob, most
+    assert best is not None
+    return best[1], best[2]
+
+
+def _parts(blocks: int, ob: int) -> list[int]:
+    return [ob] * (blocks // ob) + ([blocks % ob] if blocks % ob else [])
+
+
+def _cycles(ob: int, t: int, vector_bytes: int) -> float:
+    work = max(ob * t / 2, (ob + t) / 2, ob * vector_bytes / L2_BYTES_PER_CYCLE)
+    return max(work, 4.0) + 0.05 * (ob + t)

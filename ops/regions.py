@@ -1,0 +1,73 @@
+"""What the region maps of the operators share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from brickrt.ops.types import Boxes, Shape, broadcast_region
+
+
+def box_shape(box: Boxes) -> Shape:
+    """Extents of box 0."""
+    return tuple(int(e) for e in box.extents[0])
+
+
+def settle(boxes: Boxes, lo: np.ndarray, hi: np.ndarray, shape: Sequence[int]) -> Boxes:
+    """Ranges of an operand of `shape`, clipped to it, and empty where the box of the output is empty."""
+    idle = (boxes.volumes == 0)[:, None]
+    return Boxes(lo, np.where(idle, lo, hi)).clip(shape)
+
+
+def operand_region(boxes: Boxes, shape: Shape) -> Boxes:
+    """The region of an operand that broadcasts to the output; nothing where the box is empty."""
+    region = broadcast_region(boxes, shape)
+    return settle(boxes, region.lo, region.hi, shape)
+
+
+def columns(n: int, *parts: np.ndarray | Sequence[int]) -> np.ndarray:
+    """[n, d] from columns: arrays [n] or [n, k], or constants repeated for all n boxes."""
+    blocks = []
+    for part in parts:
+        array = np.asarray(part, np.int64)
+        if isinstance(part, np.ndarray):
+            blocks.append(array.reshape(n, -1))
+        else:
+            blocks.append(np.broadcast_to(array.reshape(1, -1), (n, array.size)))
+    return np.concatenate(blocks, axis=1)
+
+
+class RangeMin:
+    """Minimum over any index range of a fixed array, answered for many ranges at once (a sparse table)."""
+
+    def __init__(self, values: np.ndarray) -> None:
+        levels, width = [values], 1
+        while 2 * width <= len(values):
+            below = levels[-1]
+            levels.append(np.concatenate([np.minimum(below[:-width], below[width:]), below[-width:]]))
+            width *= 2
+        self.levels = np.stack(levels)
+
+    def __call__(self, lo: np.ndarray, hi: np.ndarray) -> np.ndarray:
+        """Minima over [lo, hi), all of them non-empty and in range."""
+        level = np.frexp((hi - lo).astype(np.float64))[1] - 1
+        return np.minimum(self.levels[level, lo], self.levels[level, hi - (1 << level.astype(np.int64))])
+
+
+def table_range(
+    least: np.ndarray, most: np.ndarray, lo: np.ndarray, hi: np.ndarray, extent: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Smallest range around [least[i], most[i]] for all i in [lo, hi), per range; least > most marks "reads nothing".
+
+    `extent` is the size of the axis that is read; a range that reads nothing comes back empty.
+    """
+    if len(least) == 0:
+        return np.zeros_like(lo), np.zeros_like(lo)
+    start = np.minimum(lo, len(least) - 1)
+    stop = np.maximum(hi, start + 1)
+    reads = least <= most
+    first = RangeMin(np.where(reads, least, extent))(start, stop)
+    last = -RangeMin(np.where(reads, -most, 1))(start, stop)
+    nothing = (hi <= lo) | (last < first)
+    return np.where(nothing, 0, first), np.where(nothing, 0, last + 1)

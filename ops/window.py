@@ -1,0 +1,64 @@
+"""Sliding windows: the arithmetic convolution and pooling share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from brickrt.ops.base import Slab
+
+Ints = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Window:
+    """Tap j of output index o reads input index o·stride - pad + j·dilation, per spatial dimension."""
+
+    kernel: Ints
+    strides: Ints
+    dilations: Ints
+    pads: Ints
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.kernel)
+
+    @property
+    def spans(self) -> Ints:
+        """Input indices from the first to the last tap."""
+        return tuple(d * (k - 1) + 1 for k, d in zip(self.kernel, self.dilations, strict=True))
+
+    def reach(self, lo: np.ndarray, hi: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Input ranges of output ranges [n, spatial], padding included (not clipped)."""
+        strides, pads = np.asarray(self.strides), np.asarray(self.pads)
+        return lo * strides - pads, (hi - 1) * strides - pads + np.asarray(self.spans)
+
+    def taps(self, array: np.ndarray, extents: Sequence[int]) -> Iterator[np.ndarray]:
+        """Per tap, row-major over the kernel, its view [N, C, *extents] of an array that starts at output 0."""
+        for tap in np.ndindex(*self.kernel):
+            starts = [t * d for t, d in zip(tap, self.dilations, strict=True)]
+            ranges = zip(starts, extents, self.strides, strict=True)
+            yield array[(slice(None), slice(None), *(slice(a, a + (e - 1) * s + 1, s) for a, e, s in ranges))]
+
+
+def check_window(name: str, rank: int, **settings: Ints) -> None:
+    """Raises ValueError where a per-dimension setting does not have `rank` entries."""
+    for what, values in settings.items():
+        if len(values) != rank:
+            raise ValueError(f"{name}: {what} has {len(values)} entries, the input has {rank} spatial dimensions")
+
+
+def read_padded(slab: Slab, lo: np.ndarray, hi: np.ndarray, fill: float | int, dtype: np.dtype) -> np.ndarray:
+    """The elements [lo, hi) as a new array of `dtype`, with `fill` for what the slab does not hold."""
+    result = np.full(np.maximum(hi - lo, 0), fill, dtype)
+    origin = np.asarray(slab.origin, np.int64)
+    first = np.maximum(lo, origin)
+    last = np.maximum(np.minimum(hi, origin + np.asarray(slab.array.shape)), first)
+    here = tuple(slice(a, b) for a, b in zip(first - lo, last - lo, strict=True))
+    there = tuple(slice(a, b) for a, b in zip(first - origin, last - origin, strict=True))
+    if (last > first).all():
+        result[here] = slab.array[there]
+    return result

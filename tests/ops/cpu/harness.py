@@ -1,0 +1,209 @@
+"""Compiles CPU kernels, calls them on boxes of tensors that lie in many ways, and compares with `Op.evaluate`.
+
+Buffers end at a page that nobody may touch, so that a read or write past the end stops the test run. Tail lanes of
+blocked tensors and everything around the output's box hold values that must neither leak nor change.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from brickrt.ops.base import Op, evaluate_whole
+from brickrt.ops.cpu.compile import Library, to_object
+from brickrt.ops.cpu.isa import Isa
+from brickrt.ops.cpu.kernel import Kernel, choose_kernel, emit_module
+from brickrt.ops.cpu.operand import Operand, dense, from_blocked, to_blocked
+from brickrt.ops.types import Boxes, TensorType
+
+HOST = Isa(16, 32)
+AVX2 = Isa(8, 16, "haswell", "+avx2,+fma,+f16c")
+PAGE = mmap.PAGESIZE
+
+
+class Memory:
+    """A copy of `array`, in its own pages, followed by a page without access."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        pages = -(-max(array.nbytes, 1) // PAGE) * PAGE
+        self._map = mmap.mmap(-1, pages + PAGE)
+        start = ctypes.addressof(ctypes.c_char.from_buffer(self._map))
+        offset = pages - array.nbytes
+        self.address = start + offset
+        self.array = np.frombuffer(self._map, array.dtype, array.size, offset).reshape(array.shape)
+        self.array[...] = array
+        if ctypes.CDLL(None, use_errno=True).mprotect(ctypes.c_void_p(start + pages), PAGE, 0):
+            raise OSError(ctypes.get_errno(), "mprotect")
+
+
+@dataclass(frozen=True)
+class Stored:
+    """Part of a tensor in memory: `origin` is the address that element 0,0,… would have."""
+
+    operand: Operand
+    memory: Memory
+    origin: int
+
+
+def poison(dtype: np.dtype) -> float | int:
+    """What fills storage that nobody may read."""
+    return np.nan if dtype.kind == "f" else 0
+
+
+def stored(array: np.ndarray, block: int, box: Boxes | None = None) -> Stored:
+    """The part of a whole tensor that `box` covers (all by default), alone in memory, plain or blocked."""
+    lo, hi = ([0] * array.ndim, list(array.shape)) if box is None else (box.lo[0].tolist(), box.hi[0].tolist())
+    if block > 1:
+        lo[1] -= lo[1] % block
+        hi[1] = min(-(-hi[1] // block) * block, array.shape[1])
+    part = array[tuple(slice(a, b) for a, b in zip(lo, hi, strict=True))]
+    extents = part.shape
+    if block > 1:
+        channels = extents[1]
+        part = to_blocked(part, block)
+        if channels % block:
+            part[:, -1, ..., channels % block :] = poison(array.dtype)
+    operand = dense(TensorType(array.shape, array.dtype), block, extents)
+    memory = Memory(part)
+    return Stored(operand, memory, memory.address - element_offset(operand, lo) * array.itemsize)
+
+
+def element_offset(operand: Operand, index: Sequence[int]) -> int:
+    """Elements from the virtual origin to `index`, whose channel is the first of a block."""
+    scaled = [i // operand.block if axis == 1 else i for axis, i in enumerate(index)]
+    return sum(i * s for i, s in zip(scaled, operand.strides, strict=True))
+
+
+@lru_cache(maxsize=256)
+def compiled(kernel: Kernel) -> tuple[Library, int]:
+    """The library that keeps the code alive, and the kernel's address."""
+    library = Library(kernel.isa)
+    library.add(to_object(emit_module(kernel, "k"), kernel.isa))
+    return library, library.address("k")
+
+
+def call(kernel: Kernel, origins: Sequence[int], box: Boxes) -> None:
+    """Runs a kernel; `origins[0]` is the output's."""
+    _, address = compiled(kernel)
+    pointers = (ctypes.c_void_p * len(origins))(*origins)
+    bounds = (ctypes.c_int64 * max(2 * box.rank, 1))(*np.stack([box.lo[0], box.hi[0]], 1).ravel().tolist())
+    ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(address)(pointers, bounds)
+
+
+def run_kernel(
+    op: Op,
+    arrays: Sequence[np.ndarray],
+    box: Boxes,
+    isa: Isa = HOST,
+    *,
+    blocks: Sequence[int] | None = None,
+    out_block: int = 1,
+    packed: Sequence[bool] | None = None,
+    scratch: bool = False,
+    kernel_cls: type[Kernel] | None = None,
+) -> np.ndarray:
+    """The output on one box, after checking that nothing outside the box was written.
+
+    `blocks[i]` is the block of input i (1: plain). With `scratch`, inputs and output are stored only where the box
+    needs them, each at a virtual origin. `packed[i]`: input i is a constant that goes through `Kernel.pack`.
+    """
+    blocks = [1] * len(arrays) if blocks is None else blocks
+    packed = [False] * len(arrays) if packed is None else packed
+    types = [TensorType(a.shape, a.dtype) for a in arrays]
+    kind = op.infer(types)
+    regions = [op.region(i, box, types, kind) if scratch else None for i in range(len(arrays))]
+    ins = [
+        stored(a, b, None if constant else r) for a, b, r, constant in zip(arrays, blocks, regions, packed, strict=True)
+    ]
+    before = np.random.default_rng(0).integers(0, 2, kind.shape).astype(kind.dtype)
+    out = stored(before, out_block, box if scratch else None)
+    operands = tuple(i.operand for i in ins)
+    cls = kernel_cls or choose_kernel(op, operands, out.operand, isa)
+    _, classes = cls.classify(op, operands, out.operand, box, isa)
+    kernel = cls(op, operands, out.operand, isa, tuple(packed), classes[0])
+    memories = [
+        Memory(kernel.pack(i, a)) if constant else s.memory
+        for i, (a, s, constant) in enumerate(zip(arrays, ins, packed, strict=True))
+    ]
+    origins = [m.address if constant else s.origin for m, s, constant in zip(memories, ins, packed, strict=True)]
+    call(kernel, [out.origin, *origins], box)
+    return _result(out, before, out_block, box, scratch)
+
+
+def _result(out: Stored, before: np.ndarray, block: int, box: Boxes, scratch: bool) -> np.ndarray:
+    """The box's elements; everything else stored must still be as `before`."""
+    array = out.memory.array
+    if scratch:
+        return from_blocked(array, int(box.extents[0, 1])) if block > 1 else array.copy()
+    after = from_blocked(array, before.shape[1]) if block > 1 else array
+    inside = np.zeros(before.shape, bool)
+    inside[box.slices()] = True
+    np.testing.assert_array_equal(after[~inside], before[~inside], "written outside the box")
+    return after[box.slices()].copy()
+
+
+def random_boxes(shape: Sequence[int], n: int, block: int = 1, seed: int = 0) -> list[Boxes]:
+    """The whole, an empty box, and `n` random ones; channels are cut at multiples of `block`."""
+    rng = np.random.default_rng(seed)
+    result = [Boxes.whole(shape)]
+    if shape:
+        result.append(Boxes.one([0] * len(shape), [0] * len(shape)))
+    for _ in range(n):
+        lo, hi = [], []
+        for axis, extent in enumerate(shape):
+            step = block if axis == 1 else 1
+            a, b = sorted(rng.integers(0, -(-extent // step) + 1, 2).tolist())
+            b = max(b, a + 1)
+            lo.append(min(a * step, extent))
+            hi.append(min(b * step, extent))
+        result.append(Boxes.one(lo, hi))
+    return result
+
+
+def check(
+    op: Op,
+    arrays: Sequence[np.ndarray],
+    isa: Isa = HOST,
+    *,
+    blocks: Sequence[int] | None = None,
+    out_block: int = 1,
+    packed: Sequence[bool] | None = None,
+    boxes: Sequence[Boxes] | None = None,
+    expected: np.ndarray | None = None,
+    rtol: float = 1e-5,
+    atol: float = 1e-6,
+    kernel_cls: type[Kernel] | None = None,
+) -> None:
+    """Compares the kernel with `expected` (by default the NumPy definition), with whole tensors and as scratch.
+
+    Integers and booleans must be equal. By default `boxes` are `random_boxes`; the compile per scratch shape makes
+    those the slow part, so only the last two boxes run as scratch.
+    """
+    types = [TensorType(a.shape, a.dtype) for a in arrays]
+    shape = op.infer(types).shape
+    whole = evaluate_whole(op, arrays) if expected is None else expected
+    boxes = random_boxes(shape, 4, out_block) if boxes is None else list(boxes)
+    for scratch, some in ((False, boxes), (True, boxes[-2:])):
+        for box in some:
+            got = run_kernel(
+                op,
+                arrays,
+                box,
+                isa,
+                blocks=blocks,
+                out_block=out_block,
+                packed=packed,
+                scratch=scratch,
+                kernel_cls=kernel_cls,
+            )
+            want = whole[box.slices()]
+            where = f"box {box.lo[0].tolist()}..{box.hi[0].tolist()}, scratch={scratch}"
+            if want.dtype.kind in "fc":
+                np.testing.assert_allclose(got, want, rtol=rtol, atol=atol, err_msg=where)
+            else:
+                np.testing.assert_array_equal(got, want, err_msg=where)

@@ -1,0 +1,206 @@
+"""Every network of the zoo is valid ONNX with sane numbers, whatever the batch, and refuses what it cannot take."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pytest
+
+from brickrt import zoo
+
+# The smallest sizes that the networks take.
+SIZES: dict[str, int | tuple[int, ...]] = {
+    "darknet53": 32,
+    "deepcam": (32, 48),
+    "drn-c-26": 32,
+    "inception-v4": 75,
+    "mobilenetv2": 32,
+    "nafnet": 8,
+    "resnet34-3d": (8, 32, 32),
+    "resnet50": 32,
+    "unet": 16,
+    "unet3d": 16,
+    "vgg16": 32,
+    "vit-s16": 16,
+}
+# Output channels of those that give an image, at the input's size.
+IMAGES = {"deepcam": 3, "nafnet": 3, "unet": 1, "unet3d": 1}
+# Scores that the others give, where not 1000.
+CLASSES = {"resnet34-3d": 400}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A network with a way to run it, an input and the output for it."""
+
+    model: onnx.ModelProto
+    run: Callable[[np.ndarray], np.ndarray]
+    x: np.ndarray
+    y: np.ndarray
+
+
+@pytest.fixture(scope="module", params=SIZES)
+def case(request: pytest.FixtureRequest) -> Case:
+    """Each network in turn, at its smallest size; pytest runs all tests of one before it makes the next."""
+    model = zoo.build(request.param, size=SIZES[request.param])
+    run = _runner(model)
+    x = _input(model)
+    return Case(model, run, x, run(x))
+
+
+def test_the_list_is_complete() -> None:
+    assert zoo.names() == sorted(SIZES)
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_description(name: str) -> None:
+    entry = zoo.describe(name)
+    assert entry.name == name
+    assert entry.title and entry.source
+    assert len(entry.default_size) in (2, 3)
+    assert entry.channels == {"deepcam": 16, "unet3d": 1}.get(name, 3)
+
+
+def test_listing_loads_neither_numpy_nor_onnx() -> None:
+    """The parent package is stood in for, since what it loads is not the zoo's concern."""
+    code = (
+        "import sys, types; parent = types.ModuleType('brickrt'); parent.__path__ = [sys.argv[1]];"
+        "sys.modules['brickrt'] = parent; import brickrt.zoo as zoo; zoo.describe(zoo.names()[0]);"
+        "sys.exit('numpy' in sys.modules or 'onnx' in sys.modules)"
+    )
+    package = Path(zoo.__file__).parents[1]
+    assert subprocess.run([sys.executable, "-c", code, str(package)], timeout=60).returncode == 0
+
+
+def test_model_is_valid(case: Case) -> None:
+    model = case.model
+    onnx.checker.check_model(model, full_check=True)
+    assert (model.ir_version, model.producer_name) == (8, "brickrt zoo")
+    assert [opset.version for opset in model.opset_import] == [17]
+    assert [info.name for info in (*model.graph.input, *model.graph.output)] == ["x", "y"]
+    node_names = [node.name for node in model.graph.node]
+    assert all(node_names) and len(set(node_names)) == len(node_names)
+
+
+def test_output_is_of_unit_scale_and_shows_a_change_of_one_corner(case: Case) -> None:
+    """An error in one brick must not hide below rounding, so the corner has to count."""
+    assert case.y.shape == _shape(case.model.graph.output[0]) == _output_shape(case.model.graph.name, case.x)
+    assert np.isfinite(case.y).all()
+    assert 0.1 < case.y.std() < 10
+    corner = case.x.copy()
+    corner[..., :3, :3] += 1
+    assert np.std(case.run(corner) - case.y) > 1e-2 * case.y.std()
+
+
+def test_symbolic_batch_has_the_same_weights_and_results(case: Case) -> None:
+    """The weights of both are drawn from the seed, each on its own: so this holds every network to determinism."""
+    name = case.model.graph.name
+    symbolic = zoo.build(name, batch=0, size=SIZES[name])
+    assert _shape(symbolic.graph.input[0])[0] == _shape(symbolic.graph.output[0])[0] == "N"
+    assert _weight_digests(symbolic) == _weight_digests(case.model)
+    pair = _run(symbolic, np.concatenate([-case.x, case.x]))
+    np.testing.assert_allclose(pair[1:], case.y, atol=1e-3 * case.y.std())
+
+
+@pytest.mark.parametrize("name", ["mobilenetv2", "nafnet", "unet", "unet3d", "vit-s16"])
+def test_equal_seeds_give_equal_bytes(name: str) -> None:
+    first, again, other = (zoo.build(name, size=SIZES[name], seed=seed).SerializeToString() for seed in (7, 7, 8))
+    assert first == again != other
+
+
+def test_batch_may_be_fixed_or_named() -> None:
+    fixed = zoo.build("vit-s16", batch=3, size=32)
+    onnx.checker.check_model(fixed, full_check=True)
+    assert _run(fixed, _input(fixed)).shape == (3, 1000)
+    named = zoo.build("vit-s16", batch="images", size=32)
+    onnx.checker.check_model(named, full_check=True)
+    assert _shape(named.graph.input[0]) == ("images", 3, 32, 32)
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "options"),
+    [
+        ("nafnet", 16, {"width": 8, "blocks": 1, "encoder": (1, 2), "decoder": (2, 1)}),
+        ("unet", (8, 12), {"width": 4, "levels": 2}),
+        ("unet3d", 4, {"width": 2, "levels": 1}),
+    ],
+)
+def test_options(name: str, size: int | tuple[int, ...], options: dict[str, Any]) -> None:
+    model = zoo.build(name, size=size, **options)
+    onnx.checker.check_model(model, full_check=True)
+    x = _input(model)
+    assert _run(model, x).shape[2:] == x.shape[2:]
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "message"),
+    [
+        ("unet", 100, "unet: size 100x100 does not fit.* multiple of 16.* try 96x96$"),
+        ("unet3d", (96, 96, 90), "unet3d: size 96x96x90 .* try 96x96x96$"),
+        ("deepcam", (768, 1150), "deepcam: size 768x1150 .* multiple of 16; try 768x1152$"),
+        ("vit-s16", 8, "vit-s16: size 8x8 .* at least 16x16.* try 16x16$"),
+        ("vgg16", 1024, "vgg16: size 1024x1024 .* none above 480; try 480x480$"),
+        ("inception-v4", 64, "inception-v4: size 64x64 .* at least 75x75; try 75x75$"),
+        ("resnet34-3d", (4, 112, 112), "resnet34-3d: size 4x112x112 .* try 8x112x112$"),
+        ("resnet50", (224, 224, 3), "resnet50: size .* is not 2 positive integers, such as 224x224$"),
+        ("resnet50", -224, "resnet50: size .* is not 2 positive integers"),
+    ],
+)
+def test_unsuitable_size_is_refused(name: str, size: int | tuple[int, ...], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        zoo.build(name, size=size)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "message"),
+    [
+        ("alexnet", {}, "no network is called 'alexnet'; known: darknet53, "),
+        ("unet", {"batch": -1}, "unet: batch -1 is neither"),
+        ("unet", {"batch": ""}, "unet: batch '' is neither"),
+        ("unet", {"depth": 3}, "unet: no option is called 'depth'; it takes width, levels$"),
+        ("vgg16", {"width": 3}, "vgg16: no option is called 'width'; it takes none$"),
+        ("nafnet", {"encoder": (1,)}, "nafnet: encoder has 1 levels and decoder 0"),
+    ],
+)
+def test_unsuitable_argument_is_refused(name: str, arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        zoo.build(name, **arguments)
+
+
+def _runner(model: onnx.ModelProto) -> Callable[[np.ndarray], np.ndarray]:
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL  # it takes longer than the run
+    session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return lambda x: session.run(None, {"x": x})[0]
+
+
+def _run(model: onnx.ModelProto, x: np.ndarray) -> np.ndarray:
+    return _runner(model)(x)
+
+
+def _input(model: onnx.ModelProto) -> np.ndarray:
+    return np.random.default_rng(1).standard_normal(_shape(model.graph.input[0]), dtype=np.float32)
+
+
+def _shape(info: onnx.ValueInfoProto) -> tuple[Any, ...]:
+    return tuple(dim.dim_param or dim.dim_value for dim in info.type.tensor_type.shape.dim)
+
+
+def _output_shape(name: str, x: np.ndarray) -> tuple[int, ...]:
+    if name in IMAGES:
+        return (len(x), IMAGES[name], *x.shape[2:])
+    return len(x), CLASSES.get(name, 1000)
+
+
+def _weight_digests(model: onnx.ModelProto) -> dict[str, bytes]:
+    weights = (tensor for tensor in model.graph.initializer if tensor.data_type == onnx.TensorProto.FLOAT)
+    return {tensor.name: hashlib.sha1(tensor.raw_data).digest() for tensor in weights}
