@@ -106,7 +106,8 @@ def depth_first(offsets: np.ndarray, deps: np.ndarray, roots: np.ndarray) -> np.
             raise ValueError(f"a {what} is not a task: numbers go from 0 to {n - 1}")
     order, mark = np.empty(n, np.int64), np.zeros(n, np.int8)
     stack, cursor = np.empty((2, n + 1), np.int64)
-    height = _walk()(*map(_address, (offsets, deps, demand)), len(demand), *map(_address, (mark, stack, cursor, order)))
+    given, kept = [[array.ctypes.data for array in g] for g in ((offsets, deps, demand), (mark, stack, cursor, order))]
+    height = _walk()(*given, len(demand), *kept)
     if height:
         path = stack[:height].tolist()
         cycle = " → ".join(map(str, path[path.index(path[-1]) :]))
@@ -122,10 +123,6 @@ def is_topological(offsets: np.ndarray, deps: np.ndarray, order: np.ndarray) -> 
     place = np.empty(n, np.int64)
     place[order] = np.arange(n)
     return bool((place[deps] < np.repeat(place, np.diff(offsets))).all())
-
-
-def _address(array: np.ndarray) -> int:
-    return array.ctypes.data
 
 
 @cache

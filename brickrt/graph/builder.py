@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -66,6 +66,15 @@ def builder_for(node: OnnxNode) -> BuilderFunction | None:
     return _BUILDERS.get((node.domain, node.op_type))
 
 
+@dataclass(frozen=True)
+class Mark:
+    """How much a builder had collected."""
+
+    nodes: int
+    types: int
+    constants: int
+
+
 class Builder:
     """Collects brick nodes. Tensors go by ONNX name, or by the name that `emit` and `constant` return."""
 
@@ -78,6 +87,7 @@ class Builder:
         self.current: OnnxNode | None = None
         self._taken = set(reserved)
         self._used = set(used)
+        self._named: set[str] = set()
 
     def type(self, name: str) -> TensorType:
         return self.types[self.resolve(name)]
@@ -121,10 +131,32 @@ class Builder:
         """Whether anybody reads this output of the model's node, or it is an output of the model."""
         return name in self._used
 
-    def reserve(self, names: Iterable[str], used: Iterable[str]) -> None:
-        """Adds tensors of the model that turn up while it is built, as in the branches of an If."""
-        self._taken.update(names)
-        self._used.update(used)
+    def use(self, names: Iterable[str]) -> None:
+        """Adds readers that turn up while the model is built, as in the branches of an If."""
+        self._used.update(names)
+
+    def mark(self) -> Mark:
+        """Where `rollback` returns to."""
+        return Mark(len(self.nodes), len(self.types), len(self.constants))
+
+    def rollback(self, mark: Mark) -> None:
+        """Forgets the nodes and tensors added since."""
+        del self.nodes[mark.nodes :]
+        for table, size in ((self.types, mark.types), (self.constants, mark.constants)):
+            while len(table) > size:
+                table.popitem()
+
+    def name_output(self, name: str, tensor: str, start: int) -> None:
+        """Gives `tensor` an ONNX name: its own if a node from number `start` on writes it, else as an alias."""
+        tensor, added = self.resolve(tensor), self.nodes[start:]
+        if tensor in self._named or all(node.output != tensor for node in added):
+            self.aliases[name] = tensor
+            return
+        self._named.add(name)
+        self.types[name] = self.types.pop(tensor)
+        for k, node in enumerate(added):
+            inputs = tuple(name if i == tensor else i for i in node.inputs)
+            self.nodes[start + k] = replace(node, inputs=inputs, output=name if node.output == tensor else node.output)
 
     def resolve(self, name: str) -> str:
         """The tensor that an ONNX name stands for."""
@@ -139,6 +171,7 @@ class Builder:
         """A new tensor name."""
         stem = f"{self.current.name}/{hint}" if self.current else hint
         name, k = stem, 1
-        while name in self._taken or name in self.types:
+        while name in self._taken:
             name, k = f"{stem}_{k}", k + 1
+        self._taken.add(name)
         return name

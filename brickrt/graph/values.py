@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
 from brickrt.graph.builder import OnnxNode
 from brickrt.graph.host import deterministic, reads, run_node
-from brickrt.graph.ir import Node
-from brickrt.graph.interpret import run_nodes
 from brickrt.ops.types import TensorType
 
 GROWTH = 1 << 24
@@ -25,15 +23,9 @@ def static_value(node: OnnxNode, type: TensorType) -> np.ndarray | None:
     return np.asarray(type.shape[slice(node.attrs.get("start", 0), node.attrs.get("end"))], np.int64)
 
 
-def small_enough(results: Mapping[str, TensorType], operands: Mapping[str, np.ndarray]) -> bool:
+def small_enough(results: Iterable[TensorType], operands: Iterable[np.ndarray]) -> bool:
     """Whether constants of these types may take the place of the operands they are computed from."""
-    return sum(t.nbytes for t in results.values()) <= sum(a.nbytes for a in operands.values()) + GROWTH
-
-
-def fold_nodes(nodes: list[Node], outputs: list[str], constants: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The outputs of brick nodes all of whose inputs are constants."""
-    values = run_nodes(nodes, constants)
-    return {name: values[name] for name in outputs}
+    return sum(t.nbytes for t in results) <= sum(a.nbytes for a in operands) + GROWTH
 
 
 def fold_on_host(

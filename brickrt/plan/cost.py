@@ -27,8 +27,9 @@ from brickrt.plan.device import DeviceSpec
 
 HEAVY = (Conv, ConvTranspose, MatMul)
 SPATIAL = (Conv, ConvTranspose, Pool, Interp)
-_SLOW = frozenset("exp log sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf sigmoid pow mod fmod".split())
-_DIVISIONS = frozenset("div sqrt reciprocal".split())
+_TRIGONOMETRIC = frozenset({"sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh"})
+_SLOW = _TRIGONOMETRIC | {"exp", "log", "tanh", "erf", "sigmoid", "pow", "mod", "fmod"}
+_DIVISIONS = frozenset({"div", "sqrt", "reciprocal"})
 _ELEMENTWISE = 0.25  # one vector operation a cycle, where the peak counts two units of two
 _MOVES = 4.0  # vector operations per element of operators that only move
 NARROW = 1.1  # bricks cut across rows lose that much to short rows and gathered halos
@@ -176,7 +177,9 @@ def expr_cost(expr: Expr | None) -> float:
     """Vector operations per element."""
     if expr is None:
         return 0.0
-    return sum(15.0 if e.fn in _SLOW else 4.0 if e.fn in _DIVISIONS else 1.0 for e in walk(expr) if isinstance(e, Apply))
+    return sum(
+        15.0 if e.fn in _SLOW else 4.0 if e.fn in _DIVISIONS else 1.0 for e in walk(expr) if isinstance(e, Apply)
+    )
 
 
 def _efficiency(op: Op, weights: Sequence[int], lanes: int) -> float:

@@ -124,7 +124,7 @@ PRESETS = {
 
 
 def device_named(name: str) -> DeviceSpec:
-    """"cpu" for this machine, else a preset. ValueError for an unknown name."""
+    """ "cpu" for this machine, else a preset. ValueError for an unknown name."""
     if name == "cpu":
         return host_device()
     if name not in PRESETS:

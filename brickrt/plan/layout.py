@@ -155,7 +155,11 @@ class _Writer:
 
 
 def _all_plain(site: Site) -> Choice:
-    return Choice(("plain",) * len(site.ins), "plain")
+    return Choice(_each("plain", site), "plain")
+
+
+def _each(layout: Layout, site: Site) -> tuple[Layout, ...]:
+    return (layout,) * len(site.ins)
 
 
 def _blockable(kind: TensorType) -> bool:
@@ -214,7 +218,7 @@ def _concat(site: Site) -> Choice:
     aligned = op.axis != 1 or all(kind.shape[1] % site.lanes == 0 for kind in site.ins[:-1])
     if "blocked" not in site.layouts or not aligned or site.out.shape[1] == 1:
         return _all_plain(site)
-    return Choice(("blocked",) * len(site.ins), "blocked")
+    return Choice(_each("blocked", site), "blocked")
 
 
 def _aligned(table: tuple[int, ...] | None, lanes: int) -> bool:

@@ -22,6 +22,7 @@ VECTORIZED = {
 }
 INTRINSIC = {"sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "round": "roundeven", "abs": "fabs"}
 RELATION = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+COSTLY = dict.fromkeys(LIBM, 40) | {"exp": 16, "sigmoid": 20, "log": 24, "tanh": 20, "erf": 32}
 
 
 def emit_expr(f: Fn, expr: Expr, operands: Sequence[ir.Value], lanes: int) -> ir.Value:
@@ -30,6 +31,28 @@ def emit_expr(f: Fn, expr: Expr, operands: Sequence[ir.Value], lanes: int) -> ir
     Division by zero and shifts by any count are safe in every lane. Equal subexpressions are computed once.
     """
     return _Printer(f, operands, lanes).value(expr)
+
+
+def arguments(expr: Expr) -> list[int]:
+    """The operands that an expression uses, ascending."""
+    return sorted({e.index for e in _nodes(expr) if isinstance(e, Arg)})
+
+
+def effort(expr: Expr) -> int:
+    """Roughly the machine operations per vector, to decide how far to unroll."""
+    return sum(COSTLY.get(e.fn, 1) for e in _nodes(expr) if isinstance(e, Apply))
+
+
+def _nodes(expr: Expr) -> list[Expr]:
+    """All nodes, each once even where subtrees are shared."""
+    found: dict[int, Expr] = {}
+    left = [expr]
+    while left:
+        e = left.pop()
+        if id(e) not in found:
+            found[id(e)] = e
+            left.extend(e.args if isinstance(e, Apply) else ())
+    return list(found.values())
 
 
 class _Printer:

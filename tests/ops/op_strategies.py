@@ -80,12 +80,13 @@ def fitted(op: Op, shapes: list[Shape]) -> Shape | None:
 
 @st.composite
 def convolutions(draw: Draw, transposed: bool, plain: bool = False) -> Case:
-    """With `plain`, no epilogue."""
+    """With `plain`, no epilogue, and no padding where clipping it could leave a gap of a dilated window at the edge."""
     rank, groups = draw(integers(1, 3)), draw(integers(1, 3))
     top = 9 if rank < 3 else 5
     c, m = groups * draw(integers(1, 3)), groups * draw(integers(1, 3))
     kernel, strides, dilations = ints(draw, rank, 1, 3), ints(draw, rank, 1, 3), ints(draw, rank, 1, 2)
-    pads, pads_end = ints(draw, rank, 0, 4), ints(draw, rank, 0, 4)
+    top_pad = 0 if plain and not transposed else 4
+    pads, pads_end = ints(draw, rank, 0, top_pad), ints(draw, rank, 0, top_pad)
     x = (draw(integers(1, 2)), c, *ints(draw, rank, 1, top))
     bias = draw(st.booleans()) and not plain
     settings = (kernel, strides, dilations, pads, pads_end)

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from brickrt.runtime.curve import hilbert, morton, snake
@@ -18,11 +18,13 @@ def steps(order: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
 
 
 @pytest.mark.parametrize("curve", CURVES)
+@settings(deadline=None)
 @given(shape=st.lists(st.integers(0, 9), max_size=4))
 def test_every_brick_is_visited_once(curve, shape):
     assert np.sort(curve(shape)).tolist() == list(range(math.prod(shape)))
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=3))
 def test_snake_steps_are_adjacent(shape):
     assert (steps(snake(shape), tuple(shape)) == 1).all()
@@ -58,13 +60,12 @@ def test_snake_3x3():
 
 
 @pytest.mark.parametrize("curve", [hilbert, morton])
-@pytest.mark.parametrize("shape", [(30, 41), (11, 12, 13)])
+@pytest.mark.parametrize("shape", [(30, 41), (31, 12, 13)])
 def test_any_stretch_of_a_curve_is_compact(curve, shape):
-    """A stretch of n bricks spans a box of few times n bricks; a stretch of rows spans the whole width."""
+    """32 bricks visited one after the other span far less than the 30 or more that a stretch of rows does."""
     at = np.stack(np.unravel_index(curve(shape), shape), axis=1)
-    stretches = [at[k : k + 32] for k in range(0, len(at) - 32, 32)]
-    surfaces = [np.ptp(stretch, axis=0).max() + 1 for stretch in stretches]
-    assert np.mean(surfaces) < 0.6 * 32 ** (1 / len(shape)) * 4
+    widths = [(np.ptp(at[k : k + 32], axis=0) + 1).max() for k in range(0, len(at) - 32, 32)]
+    assert np.mean(widths) < 2.5 * 32 ** (1 / len(shape))
 
 
 @pytest.mark.parametrize("curve", CURVES)

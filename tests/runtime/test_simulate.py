@@ -1,10 +1,11 @@
 """Figures of an order, against a simulation access by access; and what they say of orders."""
 
 import time
+from itertools import chain
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from brickrt.ops.types import Boxes
@@ -15,7 +16,7 @@ from brickrt.runtime.simulate import Level, Pieces, simulate
 
 
 def pieces(rows):
-    return Pieces(row_offsets(np.array([len(row) for row in rows], np.int64)), np.array(sum(rows, []), np.int64))
+    return Pieces(row_offsets(np.array([len(row) for row in rows], np.int64)), np.array(list(chain(*rows)), np.int64))
 
 
 @st.composite
@@ -60,6 +61,7 @@ def live_bytes(order, reads, writes, nbytes):
     return peak
 
 
+@settings(deadline=None)
 @given(programs())
 def test_figures_equal_those_of_a_simulation_access_by_access(program):
     order, reads, writes, nbytes, capacity = program
@@ -105,7 +107,7 @@ def halo_chain(layers: int, *shape: int):
     return deps, reads, Pieces(np.arange(tasks + 1), np.arange(tasks)), np.full(tasks + n, 1024)
 
 
-@pytest.mark.parametrize("shape", [(64,), (24, 24), (10, 10, 10)])
+@pytest.mark.parametrize("shape", [(64,), (24, 24), (32, 8, 8)])
 @pytest.mark.parametrize("layers", [2, 3, 4])
 def test_depth_first_beats_layer_by_layer(shape, layers):
     deps, reads, writes, nbytes = halo_chain(layers, *shape)

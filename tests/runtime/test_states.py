@@ -99,19 +99,6 @@ class DropsDeferredTasks(Protocol):
 
 
 @dataclass(frozen=True)
-class AcquiresBeforeItsDependencies(Protocol):
-    """Marks a task in progress when its ticket is taken, and so keeps others waiting for work that has not begun."""
-
-    def take(self, shared, me):
-        after, mine = super().take(shared, me)
-        started = after if mine.task < 0 or mine.drained else self.store(after, mine.task, IN_PROGRESS)
-        return started, mine
-
-    def look(self, shared, me):
-        return shared, me._replace(step="begin")
-
-
-@dataclass(frozen=True)
 class TicketsAreReadThenWritten(Protocol):
     """Two workers can read the same ticket before either counts on."""
 
@@ -119,8 +106,7 @@ class TicketsAreReadThenWritten(Protocol):
         return shared, me._replace(step="count", seen=shared.ticket)
 
     def count(self, shared, me):
-        after, mine = super().take(shared._replace(ticket=me.seen), me)
-        return after, mine
+        return super().take(shared._replace(ticket=me.seen), me)
 
 
 @pytest.mark.parametrize(
@@ -131,14 +117,12 @@ class TicketsAreReadThenWritten(Protocol):
         (ReadsWhatIsInProgress(CHAIN, (0, 1, 2, 3)), "begins before its dependencies have ended"),
         (ForgetsTheEpoch(CHAIN, (0, 1, 2, 3), epoch=2), "not complete"),
         (DropsDeferredTasks(CHAIN, (0, 1, 2, 3)), "not complete"),
-        (AcquiresBeforeItsDependencies(CHAIN, (3, 2, 1, 0)), "no worker can ever go on"),
         (TicketsAreReadThenWritten(CHAIN, (0, 1, 2, 3)), "takes shared memory back"),
         (Protocol(CHAIN, (3, 2, 1, 0), capacity=1), "no worker can ever go on"),
         (Protocol(HALO, (3, 4, 5, 0, 1, 2), capacity=0), "no worker can ever go on"),
         (Protocol(CHAIN, (0, 1, 3)), "no worker can ever go on"),
         (Protocol(CHAIN, (0, 1, 2)), r"tasks \[3\] not complete"),
     ],
-    ids=lambda value: type(value).__name__ if isinstance(value, Protocol) else "",
 )
 def test_broken_protocols_are_caught(broken, message):
     with pytest.raises(ProtocolError, match=message):
@@ -151,8 +135,8 @@ def test_the_error_tells_the_way_there():
 
 
 def test_deferral_lets_a_long_enough_list_forgive_a_bad_order():
-    """Tickets 2 1 0 of the chain 0 ← 1 ← 2: two deferred tasks are enough, one is not."""
-    backwards = Protocol(CHAIN[:3], (2, 1, 0), capacity=2)
+    """Tickets 2 1 0 of the chain 0 ← 1 ← 2: room for both others and the ticket in hand is enough."""
+    backwards = Protocol(CHAIN[:3], (2, 1, 0), capacity=3)
     assert explore(backwards, 1).words == complete(CHAIN[:3])
     with pytest.raises(ProtocolError, match="no worker can ever go on"):
-        explore(replace(backwards, capacity=1), 1)
+        explore(replace(backwards, capacity=2), 1)

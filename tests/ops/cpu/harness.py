@@ -157,9 +157,10 @@ def random_boxes(shape: Sequence[int], n: int, block: int = 1, seed: int = 0) ->
         lo, hi = [], []
         for axis, extent in enumerate(shape):
             step = block if axis == 1 else 1
-            a, b = sorted(rng.integers(0, -(-extent // step) + 1, 2).tolist())
-            b = max(b, a + 1)
-            lo.append(min(a * step, extent))
+            steps = -(-extent // step)
+            a = int(rng.integers(0, max(steps, 1)))
+            b = int(rng.integers(a, steps)) + 1 if steps else 0
+            lo.append(a * step)
             hi.append(min(b * step, extent))
         result.append(Boxes.one(lo, hi))
     return result

@@ -1,0 +1,173 @@
+"""Whether a candidate subgraph should run merged, how much of it, and in which bricks: by the cost model.
+
+All candidate bricks are tried at once, on the brick in the middle of the output; the winner is then checked exactly.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from brickrt.ops.types import Shape
+from brickrt.plan.bricks import BrickGrid
+from brickrt.plan.cost import NARROW, Merge, Model
+from brickrt.plan.edges import candidates, cut_of, edge_by_rule, parallelism, why_whole
+from brickrt.plan.halo import Demand, middle_boxes, needed_boxes, working_set
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """Run the first `nodes` nodes of a candidate with this strategy and brick; `why` in words and numbers."""
+
+    strategy: str
+    brick: Shape
+    nodes: int
+    why: str = ""
+    modelled_us: float = 0.0
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A subgraph, output first, in each of several brick shapes; arrays have one entry per shape.
+
+    `elements` are those of each tensor that all bricks touch together, `held` the bytes that one brick touches.
+    """
+
+    nodes: Sequence[int]
+    bricks: Sequence[Shape]
+    elements: dict[str, np.ndarray]
+    held: np.ndarray
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Modelled time per brick shape, the growth Δ, and whether that asks for memoized bricks."""
+
+    us: np.ndarray
+    delta: np.ndarray
+    memoized: np.ndarray
+    fits: np.ndarray
+
+
+def propose(model: Model, order: Sequence[int], edge: int | None) -> Proposal | str:
+    """The merge that saves most time against layerwise, or in words why there is none.
+
+    `order` is a candidate subgraph, output first; `edge` fixes the brick's edge, None leaves it to the model.
+    """
+    whole = why_whole(model, order[0])
+    if whole:
+        return whole
+    hopeless = _hopeless(model, order)
+    if hopeless:
+        return hopeless
+    bricks = _bricks_to_try(model, order[0], edge)
+    if not bricks:
+        return "too few bricks for the device"
+    best = _search(model, order, bricks)
+    if best is None:
+        return f"no brick of {len(order)} layers fits the core's cache"
+    return _confirm(model, order, best)
+
+
+def _bricks_to_try(model: Model, root: int, edge: int | None) -> list[Shape]:
+    """On a GPU the edge rule decides, and too little parallelism (ρ < Bⁿ) rules merging out."""
+    shape, cut = model.graph.out(model.graph.nodes[root]).shape, cut_of(model, root)
+    if edge is not None:
+        return [cut.brick(shape, edge)]
+    if model.device.kind == "cuda":
+        ruled = edge_by_rule(model, root)
+        enough = parallelism(model, root, ruled) >= ruled ** len(cut.axes)
+        return [cut.brick(shape, ruled)] if enough else []
+    return candidates(model, root)
+
+
+def _layerwise_us(model: Model, nodes: Sequence[int]) -> float:
+    return sum(model.layerwise_us(k) for k in nodes)
+
+
+def _hopeless(model: Model, order: Sequence[int]) -> str | None:
+    """Why no merge can pay even without halos: arithmetic takes as long as layers do."""
+    compute = alone = 0.0
+    for n, k in enumerate(order, 1):
+        compute += model.facts[k].core_us / model.device.cores
+        alone += model.layerwise_us(k) - model.constants_us([k])
+        if n > 1 and compute < (1 - model.device.margin) * alone:
+            return None
+    return f"bound by arithmetic ({compute:.0f} of {alone:.0f} µs for {len(order)} layers), merging saves nothing"
+
+
+def _search(model: Model, order: Sequence[int], bricks: list[Shape]) -> Proposal | None:
+    """The best of all first nodes and bricks, by what it saves; on a tie the smaller subgraph."""
+    root = model.graph.nodes[order[0]]
+    shape = model.graph.out(root).shape
+    demand = Demand(model.graph, root.output, middle_boxes(shape, bricks))
+    counts = np.array([math.prod(shape) / math.prod(brick) for brick in bricks])
+    demand.join(order[0])
+    best, saved = None, -math.inf
+    for n in range(2, len(order) + 1):
+        demand.join(order[n - 1])
+        elements = {name: boxes.volumes * counts for name, boxes in demand.needed.items()}
+        timing = _time(model, Trial(order[:n], bricks, elements, working_set(model.graph, demand.needed)))
+        gain = np.where(timing.fits, _layerwise_us(model, order[:n]) - timing.us, -math.inf)
+        at = int(np.argmax(gain))
+        if gain[at] > saved:
+            best, saved = Proposal("memoized" if timing.memoized[at] else "padded", bricks[at], n), float(gain[at])
+    return best
+
+
+def _confirm(model: Model, order: Sequence[int], found: Proposal) -> Proposal | str:
+    """The proposal with its exact figures, or why it does not save enough."""
+    nodes, graph = order[: found.nodes], model.graph
+    shape = graph.out(graph.nodes[order[0]]).shape
+    needed = needed_boxes(graph, nodes, BrickGrid(shape, found.brick).boxes())
+    elements = {name: boxes.volumes.sum(keepdims=True) for name, boxes in needed.items()}
+    held = working_set(graph, needed).max(keepdims=True)
+    timing = _time(model, Trial(nodes, [found.brick], elements, held))
+    alone, us = _layerwise_us(model, nodes), float(timing.us[0])
+    brick = "×".join(map(str, found.brick))
+    figures = f"{len(nodes)} nodes in bricks {brick} at {us:.0f} µs, layerwise {alone:.0f} µs (Δ={timing.delta[0]:.1%})"
+    if us > (1 - model.device.margin) * alone:
+        return f"merging is not modelled faster: {figures}"
+    return Proposal("memoized" if timing.memoized[0] else "padded", found.brick, len(nodes), figures, us)
+
+
+def _time(model: Model, trial: Trial) -> Timing:
+    device, graph = model.device, model.graph
+    output = graph.out(graph.nodes[trial.nodes[0]])
+    bricks = np.array([math.prod(output.shape) / math.prod(brick) for brick in trial.bricks])
+    merge = _merge(model, trial, bricks)
+    delta = np.maximum(merge.core_us / max(sum(model.facts[k].core_us for k in trial.nodes), 1e-9) - 1, 0)
+    memoized = delta > device.delta_limit
+    narrow = np.array([NARROW if _cuts_rows(model, trial.nodes[0], brick) else 1.0 for brick in trial.bricks])
+    nodes = trial.nodes[::-1]
+    us = np.where(memoized, model.memoized_us(nodes, merge), model.padded_us(nodes, merge)) * narrow
+    held, room = trial.held, device.fast_bytes
+    if device.kind == "cpu":  # constants stay in the core's cache from brick to brick
+        held, room = held + sum(model.facts[k].const_bytes for k in nodes), int(device.cache_share * device.l2)
+    return Timing(us, delta, memoized, held <= room)
+
+
+def _merge(model: Model, trial: Trial, bricks: np.ndarray) -> Merge:
+    graph = model.graph
+    written = {graph.nodes[k].output: model.facts[k] for k in trial.nodes}
+    output = graph.nodes[trial.nodes[0]].output
+    core_us, inner, read = np.zeros_like(bricks), np.zeros_like(bricks), np.zeros_like(bricks)
+    outer = 0.0
+    for name, elements in trial.elements.items():
+        kind = graph.types[name]
+        if name in written:
+            core_us = core_us + written[name].core_us * elements / max(1, kind.size)
+        if name in written and name != output:
+            inner = inner + 2.0 * elements * kind.dtype.itemsize
+        else:
+            read, outer = read + elements * kind.dtype.itemsize, outer + kind.nbytes
+    return Merge(core_us, inner, read, outer, bricks)
+
+
+def _cuts_rows(model: Model, root: int, brick: Shape) -> bool:
+    """Whether bricks end inside a row of an image."""
+    out = model.graph.out(model.graph.nodes[root])
+    return model.facts[root].image and out.rank > 3 and brick[-1] < out.shape[-1]

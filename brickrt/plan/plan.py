@@ -1,0 +1,106 @@
+"""A plan: the graph with its layouts, cut into subgraphs, each with its strategy, bricks and the reason."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from brickrt.graph.ir import Graph
+from brickrt.plan.cost import Model
+from brickrt.plan.device import DeviceSpec
+from brickrt.plan.layout import Layout, assign_layouts, plain_layouts
+from brickrt.plan.options import PlanOptions
+from brickrt.plan.strategy import choose_subgraphs
+from brickrt.plan.subgraph import Subgraph
+
+__all__ = ["Plan", "Subgraph", "make_plan"]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """`subgraphs` hold every node of `graph` once, in an order in which they can run."""
+
+    graph: Graph
+    layouts: dict[str, Layout]
+    device: DeviceSpec
+    options: PlanOptions = field(default_factory=PlanOptions)
+    subgraphs: tuple[Subgraph, ...] = ()
+
+    def verify(self) -> Plan:
+        """Checks the graph, layouts, cover, order and brick shapes; returns the plan. ValueError names what is off."""
+        self.graph.verify()
+        missing = set(self.graph.types) - set(self.layouts)
+        if missing:
+            raise ValueError(f"tensor '{min(missing)}' has no layout")
+        written = set(self.graph.inputs) | set(self.graph.constants)
+        for number, subgraph in enumerate(self.subgraphs):
+            self._verify_subgraph(number, subgraph, written)
+        if sum(len(s.nodes) for s in self.subgraphs) != len(self.graph.nodes):
+            raise ValueError("the subgraphs do not hold every node once")
+        return self
+
+    def _verify_subgraph(self, number: int, subgraph: Subgraph, written: set[str]) -> None:
+        inside = [self.graph.nodes[k] for k in subgraph.nodes]
+        own: set[str] = set()
+        for k, node, brick in zip(subgraph.nodes, inside, subgraph.node_bricks, strict=True):
+            unwritten = [name for name in node.inputs if name not in written and name not in own]
+            if unwritten:
+                raise ValueError(f"subgraph {number}: node '{node.name}' reads '{unwritten[0]}' before it is written")
+            readers = set(self.graph.consumers.get(node.output, ()))
+            leaves = not readers <= set(subgraph.nodes) or node.output in self.graph.outputs
+            if leaves and k != subgraph.nodes[-1]:
+                raise ValueError(f"subgraph {number}: '{node.output}' leaves it beside its output")
+            if node.output in written or len(brick) != self.graph.out(node).rank:
+                raise ValueError(f"subgraph {number}: node '{node.name}' runs twice, or brick {brick} has another rank")
+            own.add(node.output)
+        written.add(inside[-1].output)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The plan without its tensors' values, as JSON has it."""
+        return {
+            "device": self.device.to_dict(),
+            "options": self.options.to_dict(),
+            "flops": sum(s.flops for s in self.subgraphs),
+            "tasks": sum(s.tasks for s in self.subgraphs),
+            "subgraphs": [{"ops": self.ops(s)} | s.to_dict() for s in self.subgraphs],
+        }
+
+    def ops(self, subgraph: Subgraph) -> list[str]:
+        """Names of the ONNX nodes it stands for; a node the planner added goes by its own name."""
+        nodes = [self.graph.nodes[k] for k in subgraph.nodes]
+        return list(dict.fromkeys(name for node in nodes for name in node.origin or (node.name,)))
+
+    def __str__(self) -> str:
+        rows = [
+            (
+                str(number),
+                s.strategy,
+                "+".join(self.graph.nodes[k].op.name for k in s.nodes),
+                "×".join(map(str, self.graph.out(self.graph.nodes[s.nodes[-1]]).shape)) or "scalar",
+                "×".join(map(str, s.brick)) or "-",
+                str(s.tasks),
+                f"{s.flops / 1e6:.1f}",
+                f"{s.footprint_bytes / 2**10:.0f}",
+                s.why,
+            )
+            for number, s in enumerate(self.subgraphs)
+        ]
+        heads = ("#", "strategy", "ops", "output", "brick", "tasks", "Mflop", "KiB", "why")
+        return _table([heads, *rows])
+
+
+def _table(rows: list[tuple[str, ...]]) -> str:
+    """Columns aligned to the left, the last one as it is."""
+    widths = [max(map(len, column)) for column in zip(*rows)][:-1]
+    return "\n".join("  ".join([*(cell.ljust(w) for cell, w in zip(row, widths)), row[-1]]) for row in rows)
+
+
+def make_plan(graph: Graph, device: DeviceSpec, options: PlanOptions | None = None) -> Plan:
+    """The plan of a graph on a device. Layouts are the planner's on a CPU; on a GPU all tensors are "plain"."""
+    options = options or PlanOptions()
+    if device.kind == "cpu":
+        graph, layouts = assign_layouts(graph, device.lanes)
+    else:
+        layouts = plain_layouts(graph)
+    subgraphs = choose_subgraphs(Model(graph, layouts, device), options)
+    return Plan(graph, layouts, device, options, tuple(subgraphs))
