@@ -99,7 +99,8 @@ class _Writer:
         read = tuple(self.read(name, layout, out.rank) for name, layout in zip(inputs, choice.ins))
         output = node.output
         if output in self.graph.outputs and choice.out == "blocked":
-            output = self.renamed[output] = f"{node.output}:blocked"
+            output = f"{node.output}:blocked"
+            self.renamed[node.output] = output
             self.types[output] = out
         self.layouts[output] = choice.out
         self.nodes.append(Node(node.name, node.op, read, output, node.origin))

@@ -1,0 +1,121 @@
+"""The argument table of a program: for every step, which kernel, where its operands begin, and its box.
+
+Operands are found through a table of bases: a worker's scratch, the arena, then constants, inputs and outputs. An operand
+is written as (base, byte offset) such that adding the strides of any index gives the element: the virtual origin.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from brickrt.graph.ir import Node
+from brickrt.ops.cpu.isa import Isa
+from brickrt.ops.cpu.kernel import Kernel, choose_kernel
+from brickrt.ops.cpu.operand import Operand, dense
+from brickrt.runtime.task_graph import Steps, TaskGraph
+
+SCRATCH, ARENA, FIRST = 0, 1, 2
+
+
+@dataclass
+class Records:
+    """Grows step by step; `finish` orders the records as the workers want them."""
+
+    tasks: TaskGraph
+    isa: Isa
+    kernels: dict[Kernel, int] = field(default_factory=dict)
+    constants: dict[tuple, np.ndarray] = field(default_factory=dict)  # identity → packed array
+    rows: list[tuple[np.ndarray, int, np.ndarray]] = field(default_factory=list)  # tasks, rank, records
+
+    # ---- bases
+
+    def base_of_end(self, kind: str, slot: int) -> int:
+        """Bases of inputs, then outputs, follow scratch and arena; constants come last."""
+        return FIRST + slot + (len(self.tasks.plan.graph.inputs) if kind == "output" else 0)
+
+    @property
+    def first_constant(self) -> int:
+        graph = self.tasks.plan.graph
+        return FIRST + len(graph.inputs) + len(graph.outputs)
+
+    # ---- operands
+
+    def operand(self, name: str) -> Operand:
+        """How a tensor lies in memory."""
+        graph, plan = self.tasks.plan.graph, self.tasks.plan
+        kind = graph.types[name]
+        if name in graph.constants:
+            return dense(kind, plan.device.lanes if plan.layouts[name] == "blocked" else 1)
+        root = self.tasks.root(name)
+        if root != name:
+            return dense(kind)
+        place = self.tasks.places[name]
+        return dense(kind, place.block, place.extents)
+
+    def origin(self, name: str, operand: Operand, steps: Steps) -> tuple[int, np.ndarray]:
+        """Base and byte offsets, one per step, of a tensor that is no constant."""
+        place = self.tasks.places[self.tasks.root(name)]
+        n = len(steps.boxes)
+        if place.kind in ("input", "output"):
+            return self.base_of_end(place.kind, place.slot), np.zeros(n, np.int64)
+        offsets = np.full(n, place.offset, np.int64)
+        if place.kind == "arena":
+            return ARENA, offsets
+        lo = steps.origins[name].copy()
+        if operand.block > 1:
+            lo[:, 1] //= operand.block
+        return SCRATCH, offsets - lo @ np.asarray(operand.strides, np.int64) * operand.dtype.itemsize
+
+    # ---- steps
+
+    def add(self, steps: Steps) -> None:
+        """Chooses kernels for one node's steps and writes their records."""
+        graph = self.tasks.plan.graph
+        node = graph.nodes[steps.node]
+        if not len(steps.boxes):
+            return
+        ins, out = tuple(self.operand(n) for n in node.inputs), self.operand(node.output)
+        packed = tuple(n in graph.constants for n in node.inputs)
+        family = choose_kernel(node.op, ins, out, self.isa)
+        which, classes = family.classify(node.op, ins, out, steps.boxes, self.isa)
+        variants = [family(node.op, ins, out, self.isa, packed, c) for c in classes]
+        numbers = np.array([self.kernels.setdefault(v, len(self.kernels)) for v in variants], np.int64)
+        self.rows.append((steps.tasks, steps.rank, self.table(node, steps, [out, *ins], variants[0], numbers[which])))
+
+    def table(self, node: Node, steps: Steps, operands: list[Operand], kernel: Kernel, numbers: np.ndarray) -> np.ndarray:
+        """Records of one node's steps, [n, words]."""
+        n, rank = len(steps.boxes), steps.boxes.rank
+        records = np.empty((n, 2 + 2 * len(operands) + 2 * rank), np.int64)
+        records[:, 0], records[:, 1] = numbers, len(operands)
+        for k, (name, operand) in enumerate(zip((node.output, *node.inputs), operands, strict=True)):
+            if k and kernel.packed[k - 1]:
+                base, offsets = self.constant(name, kernel, k - 1), np.zeros(n, np.int64)
+            else:
+                base, offsets = self.origin(name, operand, steps)
+            records[:, 2 + 2 * k], records[:, 3 + 2 * k] = base, offsets
+        box = records[:, 2 + 2 * len(operands) :]
+        box[:, 0::2], box[:, 1::2] = steps.boxes.lo, steps.boxes.hi
+        return records
+
+    def constant(self, name: str, kernel: Kernel, i: int) -> int:
+        """Base of a constant as this kernel wants it; the number counts from `first_constant`."""
+        array = kernel.pack(i, self.tasks.plan.graph.constants[name])
+        key = (name, array.shape, array.dtype.str)
+        packed = self.constants.setdefault(key, array)
+        if packed is not array and not np.array_equal(packed, array):
+            key = (*key, kernel)
+            self.constants[key] = array
+        return self.first_constant + list(self.constants).index(key)
+
+    def finish(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(first step of each task [T + 1], offset of each step's record [S], records)."""
+        tasks = np.concatenate([np.zeros(0, np.int64), *(t for t, _, _ in self.rows)])
+        ranks = np.concatenate([np.zeros(0, np.int64), *(np.full(len(t), r) for t, r, _ in self.rows)])
+        sizes = np.concatenate([np.zeros(0, np.int64), *(np.full(len(t), r.shape[1]) for t, _, r in self.rows)])
+        starts = np.cumsum(sizes) - sizes
+        order = np.lexsort((ranks, tasks))
+        first = np.searchsorted(tasks[order], np.arange(len(self.tasks) + 1)).astype(np.int64)
+        flat = np.concatenate([np.zeros(0, np.int64), *(r.reshape(-1) for _, _, r in self.rows)])
+        return first, starts[order].astype(np.int64), flat.astype(np.int64)
