@@ -11,7 +11,7 @@ from brickrt.ops.move import Take
 
 
 def fold_pads(edit: Edit) -> None:
-    """Merges zero padding of spatial axes into the convolutions that read it; others read the padded tensor as before."""
+    """Merges zero padding of spatial axes into the convolutions that read it; others still read the padded tensor."""
     for node in list(edit.nodes.values()):
         pad = edit.nodes.get(node.inputs[0]) if node.inputs else None
         if not isinstance(node.op, Conv) or pad is None:

@@ -9,11 +9,10 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import onnx
 from onnx import helper
-from onnx.reference import ReferenceEvaluator
 
 from brickrt.graph.builder import OnnxNode
 from brickrt.graph.errors import BrickError
-from brickrt.graph.host_ops import missing_ops
+from brickrt.graph.host_ops import HostEvaluator
 
 Value = Any
 """An array, a list of values (an ONNX sequence), a dict (a map), or None (an absent optional)."""
@@ -22,7 +21,7 @@ RANDOM = frozenset(
     ("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli")
 )
 
-_evaluators: WeakKeyDictionary[OnnxNode, dict[tuple, ReferenceEvaluator]] = WeakKeyDictionary()
+_evaluators: WeakKeyDictionary[OnnxNode, dict[tuple, HostEvaluator]] = WeakKeyDictionary()
 
 
 def run_node(node: OnnxNode, opsets: Mapping[str, int], arrays: Mapping[str, Value]) -> list[Value]:
@@ -77,12 +76,12 @@ def deterministic(node: OnnxNode) -> bool:
     return node.op_type not in RANDOM and not training and not inner
 
 
-def _evaluator(node: OnnxNode, opsets: Mapping[str, int], types: Mapping[str, Any]) -> ReferenceEvaluator:
+def _evaluator(node: OnnxNode, opsets: Mapping[str, int], types: Mapping[str, Any]) -> HostEvaluator:
     inputs = [_value_info(name, kind) for name, kind in types.items()]
     outputs = [onnx.ValueInfoProto(name=name) for name in node.outputs if name]
     graph = helper.make_graph([node.proto], "host", inputs, outputs)
     versions = {**opsets, node.domain: node.version}
-    return ReferenceEvaluator(graph, opsets=versions, new_ops=missing_ops(versions))
+    return HostEvaluator(graph, opsets=versions)
 
 
 def _value_info(name: str, kind: Any) -> onnx.ValueInfoProto:

@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 from onnx import helper
+from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun
 from onnx.reference.ops.op_scatter_elements import ScatterElements
 
-from brickrt.graph.host_scan import Scan
+from brickrt.graph.host_control import If, Loop, Optional, Scan
 
 
 class DequantizeLinear(OpRun):
@@ -138,11 +139,18 @@ class ZipMap(OpRun):
         return ([dict(zip(labels, row.tolist(), strict=True)) for row in np.atleast_2d(x)],)
 
 
-_ALWAYS = (Scan, Scatter, GlobalLpPool, MaxRoiPool, Multinomial, CategoryMapper, CastMap, ZipMap)
+_ALWAYS = (If, Loop, Optional, Scan, Scatter, GlobalLpPool, MaxRoiPool, Multinomial, CategoryMapper, CastMap, ZipMap)
 
 
-def missing_ops(opsets: Mapping[str, int]) -> list[type[OpRun]]:
-    """The classes that the reference needs for these opsets."""
-    version = opsets.get("", 0)
+class HostEvaluator(ReferenceEvaluator):
+    """The reference with these operators, also in function bodies, which it evaluates by its own class."""
+
+    def __init__(self, proto: Any, opsets: Mapping[str, int] | None = None, **options: Any) -> None:
+        imports = opsets or {o.domain: o.version for o in getattr(proto, "opset_import", ())}
+        options["new_ops"] = _missing_ops(imports.get("", 0))
+        super().__init__(proto, opsets, **options)
+
+
+def _missing_ops(version: int) -> list[type[OpRun]]:
     older = [DequantizeLinear] if version < 19 else []
     return [*_ALWAYS, *older, *([Softmax, LogSoftmax, Hardmax] if version < 13 else [])]

@@ -1,13 +1,13 @@
 """What running nodes costs on a device, as modelled: the figures that choose between strategies.
 
-A layer takes as long as the slower of its arithmetic and its traffic. Efficiencies are shares of the multiply-add peak
-that kernels reach; only ratios between strategies depend on them.
+Arithmetic and traffic overlap, though not fully: whatever is longest counts whole, the rest in part. Efficiencies are
+shares of the multiply-add peak that kernels reach.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -23,6 +23,7 @@ from brickrt.ops.matmul import MatMul
 from brickrt.ops.move import Concat, Reorder, Take, Transpose, View
 from brickrt.ops.pool import Pool
 from brickrt.ops.reduce import Reduce
+from brickrt.ops.types import Shape
 from brickrt.plan.device import DeviceSpec
 
 HEAVY = (Conv, ConvTranspose, MatMul)
@@ -32,7 +33,8 @@ _SLOW = _TRIGONOMETRIC | {"exp", "log", "tanh", "erf", "sigmoid", "pow", "mod", 
 _DIVISIONS = frozenset({"div", "sqrt", "reciprocal"})
 _ELEMENTWISE = 0.25  # one vector operation a cycle, where the peak counts two units of two
 _MOVES = 4.0  # vector operations per element of operators that only move
-NARROW = 1.1  # bricks cut across rows lose that much to short rows and gathered halos
+_HIDDEN = 0.3  # share of shorter work that the longer does not hide; 0.3 fits measured layers at 512²
+_ROW_END = 12.0  # elements' worth of time that a row cut short costs: tails of register tiles, gathered halos
 
 
 @dataclass(frozen=True)
@@ -52,14 +54,16 @@ class Facts:
 
 
 @dataclass(frozen=True)
-class Merge:
-    """A merged subgraph to be costed; arrays have one entry per candidate brick."""
+class Trial:
+    """A subgraph in several brick shapes of its output; arrays have one entry per shape.
 
-    core_us: np.ndarray  # arithmetic on one core, recomputation included
-    inner_bytes: np.ndarray  # written and read between its nodes, recomputation included
-    read_bytes: np.ndarray  # of tensors from outside, halos included
-    outer_bytes: float  # tensors from outside and the output, once
-    bricks: np.ndarray
+    `elements` are those of each tensor that all bricks touch together, `held` the bytes that one brick touches.
+    """
+
+    nodes: Sequence[int]  # ascending
+    bricks: Sequence[Shape]
+    elements: dict[str, np.ndarray]
+    held: np.ndarray
 
 
 class Model:
@@ -75,6 +79,28 @@ class Model:
         for node in self.graph.nodes:
             facts.append(self._facts(node, facts))
         return facts
+
+    @cached_property
+    def kinds(self) -> list[int]:
+        """Per node a number; equal numbers for equal operators on equal tensors."""
+        known: dict[Hashable, int] = {}
+        return [known.setdefault(self._kind(node), len(known)) for node in self.graph.nodes]
+
+    def _kind(self, node: Node) -> Hashable:
+        graph = self.graph
+        names = (*node.inputs, node.output)
+        tensors = tuple((graph.types[n], self.layouts[n], n in graph.constants, n in graph.outputs) for n in names)
+        return node.op, tensors
+
+    def structure(self, nodes: Sequence[int]) -> Hashable:
+        """Equal for subgraphs that are the same but for names: repeated blocks of a network."""
+        numbers: dict[str, int] = {}
+        wires = []
+        for k in nodes:
+            node = self.graph.nodes[k]
+            names = (*node.inputs, node.output)
+            wires.append((self.kinds[k], *(numbers.setdefault(name, len(numbers)) for name in names)))
+        return tuple(wires)
 
     def _facts(self, node: Node, before: Sequence[Facts]) -> Facts:
         graph = self.graph
@@ -136,41 +162,80 @@ class Model:
         """Node `k` on its own, on all cores."""
         device, fact = self.device, self.facts[k]
         tasks = min(device.tasks_per_core * device.cores, max(1.0, fact.core_us / device.min_task_us))
-        compute = fact.core_us / min(device.cores, tasks)
+        compute, traffic = fact.core_us / min(device.cores, tasks), self.traffic_us(k)
         overhead = math.ceil(tasks / device.cores) * device.task_overhead_us
-        return max(compute, self.traffic_us(k)) + overhead + self.constants_us([k])
+        return max(compute, traffic) + _HIDDEN * min(compute, traffic) + overhead + self.constants_us([k])
 
-    def padded_us(self, nodes: Sequence[int], merge: Merge) -> np.ndarray:
-        """`nodes` as padded bricks whose intermediate results stay in the core's own cache."""
+    def padded_us(self, trial: Trial) -> np.ndarray:
+        """Padded bricks: intermediate results that do not fit the core's own cache go through the shared one."""
         device = self.device
-        compute = np.maximum(merge.core_us / device.cores, merge.inner_bytes / device.bandwidth["l2"] / 1e3)
-        task_us = device.task_overhead_us + len(nodes) * device.call_overhead_us
-        return self._bricks_us(nodes, merge, compute, self._outer_us(merge), merge.bricks * task_us)
+        held = trial.held + (sum(self.facts[k].const_bytes for k in trial.nodes) if device.kind == "cpu" else 0)
+        spilt = np.clip(1 - device.cache_share * device.l2 / np.maximum(held, 1), 0, 1)
+        inner = spilt / device.bandwidth[device.shared[0]] + (1 - spilt) / device.bandwidth["l2"]
+        core_us = [self.recomputed_us(k, trial) for k in trial.nodes]
+        task_us = device.task_overhead_us + len(trial.nodes) * device.call_overhead_us
+        return self._bricks_us(trial, core_us, trial.elements, inner, task_us)
 
-    def memoized_us(self, nodes: Sequence[int], merge: Merge) -> np.ndarray:
-        """`nodes` as memoized bricks: nothing twice, intermediate results through shared cache, and kept."""
-        device = self.device
-        core_us = sum(self.facts[k].core_us for k in nodes)
-        inner = sum(self.facts[k].out_bytes for k in nodes[:-1])
+    def memoized_us(self, trial: Trial) -> np.ndarray:
+        """Memoized bricks: nothing twice, intermediate results through shared cache, and kept."""
+        device, ones = self.device, np.ones(len(trial.bricks))
+        inner_bytes = sum(self.facts[k].out_bytes for k in trial.nodes[:-1])
         level, size = device.shared
-        kept = inner / device.bandwidth["memory"] if inner > device.cache_share * size else 0.0
-        traffic = self._outer_us(merge) + (2 * inner / device.bandwidth[level] + kept) / 1e3
-        task_us = len(nodes) * (device.task_overhead_us + device.call_overhead_us)
-        compute = np.full_like(merge.core_us, core_us / device.cores)
-        return self._bricks_us(nodes, merge, compute, traffic, merge.bricks * task_us)
+        kept = 0.5 / device.bandwidth["memory"] if inner_bytes > device.cache_share * size else 0.0
+        core_us = [self.facts[k].core_us * ones for k in trial.nodes]
+        once = {name: np.minimum(elements, self.graph.types[name].size) for name, elements in trial.elements.items()}
+        task_us = len(trial.nodes) * (device.task_overhead_us + device.call_overhead_us)
+        return self._bricks_us(trial, core_us, once, (1 / device.bandwidth[level] + kept) * ones, task_us)
 
-    def _outer_us(self, merge: Merge) -> np.ndarray:
-        """Tensors from outside once, and halos again from shared cache."""
-        again = np.maximum(merge.read_bytes - merge.outer_bytes, 0)
-        once = merge.outer_bytes / self.resident_gbps(merge.outer_bytes)
-        return (once + again / self.device.bandwidth[self.device.shared[0]]) / 1e3
+    def recomputed_us(self, k: int, trial: Trial) -> np.ndarray:
+        """Arithmetic of node `k` on one core when every brick computes all it needs."""
+        output = self.graph.nodes[k].output
+        return self.facts[k].core_us * trial.elements[output] / max(1, self.graph.types[output].size)
 
     def _bricks_us(
-        self, nodes: Sequence[int], merge: Merge, compute: np.ndarray, traffic: np.ndarray, overhead: np.ndarray
+        self,
+        trial: Trial,
+        core_us: Sequence[np.ndarray],
+        elements: Mapping[str, np.ndarray],
+        inner: np.ndarray,
+        task_us: float,
     ) -> np.ndarray:
-        cores = self.device.cores
-        rounds = np.ceil(merge.bricks / cores) * cores / merge.bricks
-        return (np.maximum(compute, traffic) + overhead / cores) * rounds + self.constants_us(nodes)
+        """`inner` is the time per kB of what stays between the nodes."""
+        graph, cores = self.graph, self.device.cores
+        shape = graph.out(graph.nodes[trial.nodes[-1]]).shape
+        bricks = np.array([math.prod(shape) / math.prod(brick) for brick in trial.bricks])
+        rounds = np.ceil(bricks / cores) * cores / bricks
+        total = bricks * task_us / cores
+        for core, traffic in zip(core_us, self._traffic(trial, elements, inner)):
+            compute = core * self._row_ends(trial, shape) / cores
+            total = total + np.maximum(compute, traffic) + _HIDDEN * np.minimum(compute, traffic)
+        return total * rounds + self.constants_us(trial.nodes)
+
+    def _traffic(self, trial: Trial, elements: Mapping[str, np.ndarray], inner: np.ndarray) -> list[np.ndarray]:
+        """Per node. Tensors from outside come once from where they lie, and their halos from shared cache."""
+        graph = self.graph
+        root = graph.nodes[trial.nodes[-1]].output
+        near = {graph.nodes[k].output for k in trial.nodes} - {root}
+        outer = 1 / self.resident_gbps(sum(graph.types[name].nbytes for name in elements if name not in near))
+        again = 1 / self.device.bandwidth[self.device.shared[0]]
+        times = []
+        for k in trial.nodes:
+            us = np.zeros(len(trial.bricks))
+            for name in dict.fromkeys((*graph.nodes[k].inputs, graph.nodes[k].output)):
+                if name in elements:
+                    kind = graph.types[name]
+                    moved = elements[name] * (kind.dtype.itemsize / 1e3)
+                    once = np.minimum(moved, kind.nbytes / 1e3)
+                    us += moved * inner if name in near else once * outer + (moved - once) * again
+                    near.add(name)
+            times.append(us)
+        return times
+
+    def _row_ends(self, trial: Trial, shape: Shape) -> np.ndarray:
+        """What cutting rows of an image slows its arithmetic down by."""
+        if not self.facts[trial.nodes[-1]].image or len(shape) < 4:
+            return np.ones(len(trial.bricks))
+        return np.array([1 + _ROW_END / brick[-1] if brick[-1] < shape[-1] else 1.0 for brick in trial.bricks])
 
 
 def expr_cost(expr: Expr | None) -> float:

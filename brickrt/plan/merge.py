@@ -13,7 +13,7 @@ import numpy as np
 
 from brickrt.ops.types import Shape
 from brickrt.plan.bricks import BrickGrid
-from brickrt.plan.cost import NARROW, Merge, Model
+from brickrt.plan.cost import Model, Trial
 from brickrt.plan.edges import candidates, cut_of, edge_by_rule, parallelism, why_whole
 from brickrt.plan.halo import Demand, middle_boxes, needed_boxes, working_set
 
@@ -27,19 +27,6 @@ class Proposal:
     nodes: int
     why: str = ""
     modelled_us: float = 0.0
-
-
-@dataclass(frozen=True)
-class Trial:
-    """A subgraph, output first, in each of several brick shapes; arrays have one entry per shape.
-
-    `elements` are those of each tensor that all bricks touch together, `held` the bytes that one brick touches.
-    """
-
-    nodes: Sequence[int]
-    bricks: Sequence[Shape]
-    elements: dict[str, np.ndarray]
-    held: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -110,7 +97,7 @@ def _search(model: Model, order: Sequence[int], bricks: list[Shape]) -> Proposal
     for n in range(2, len(order) + 1):
         demand.join(order[n - 1])
         elements = {name: boxes.volumes * counts for name, boxes in demand.needed.items()}
-        timing = _time(model, Trial(order[:n], bricks, elements, working_set(model.graph, demand.needed)))
+        timing = _time(model, Trial(sorted(order[:n]), bricks, elements, working_set(model.graph, demand.needed)))
         gain = np.where(timing.fits, _layerwise_us(model, order[:n]) - timing.us, -math.inf)
         at = int(np.argmax(gain))
         if gain[at] > saved:
@@ -125,7 +112,7 @@ def _confirm(model: Model, order: Sequence[int], found: Proposal) -> Proposal | 
     needed = needed_boxes(graph, nodes, BrickGrid(shape, found.brick).boxes())
     elements = {name: boxes.volumes.sum(keepdims=True) for name, boxes in needed.items()}
     held = working_set(graph, needed).max(keepdims=True)
-    timing = _time(model, Trial(nodes, [found.brick], elements, held))
+    timing = _time(model, Trial(sorted(nodes), [found.brick], elements, held))
     alone, us = _layerwise_us(model, nodes), float(timing.us[0])
     brick = "×".join(map(str, found.brick))
     figures = f"{len(nodes)} nodes in bricks {brick} at {us:.0f} µs, layerwise {alone:.0f} µs (Δ={timing.delta[0]:.1%})"
@@ -135,39 +122,9 @@ def _confirm(model: Model, order: Sequence[int], found: Proposal) -> Proposal | 
 
 
 def _time(model: Model, trial: Trial) -> Timing:
-    device, graph = model.device, model.graph
-    output = graph.out(graph.nodes[trial.nodes[0]])
-    bricks = np.array([math.prod(output.shape) / math.prod(brick) for brick in trial.bricks])
-    merge = _merge(model, trial, bricks)
-    delta = np.maximum(merge.core_us / max(sum(model.facts[k].core_us for k in trial.nodes), 1e-9) - 1, 0)
+    device = model.device
+    once = sum(model.facts[k].core_us for k in trial.nodes)
+    delta = np.maximum(sum(model.recomputed_us(k, trial) for k in trial.nodes) / max(once, 1e-9) - 1, 0)
     memoized = delta > device.delta_limit
-    narrow = np.array([NARROW if _cuts_rows(model, trial.nodes[0], brick) else 1.0 for brick in trial.bricks])
-    nodes = trial.nodes[::-1]
-    us = np.where(memoized, model.memoized_us(nodes, merge), model.padded_us(nodes, merge)) * narrow
-    held, room = trial.held, device.fast_bytes
-    if device.kind == "cpu":  # constants stay in the core's cache from brick to brick
-        held, room = held + sum(model.facts[k].const_bytes for k in nodes), int(device.cache_share * device.l2)
-    return Timing(us, delta, memoized, held <= room)
-
-
-def _merge(model: Model, trial: Trial, bricks: np.ndarray) -> Merge:
-    graph = model.graph
-    written = {graph.nodes[k].output: model.facts[k] for k in trial.nodes}
-    output = graph.nodes[trial.nodes[0]].output
-    core_us, inner, read = np.zeros_like(bricks), np.zeros_like(bricks), np.zeros_like(bricks)
-    outer = 0.0
-    for name, elements in trial.elements.items():
-        kind = graph.types[name]
-        if name in written:
-            core_us = core_us + written[name].core_us * elements / max(1, kind.size)
-        if name in written and name != output:
-            inner = inner + 2.0 * elements * kind.dtype.itemsize
-        else:
-            read, outer = read + elements * kind.dtype.itemsize, outer + kind.nbytes
-    return Merge(core_us, inner, read, outer, bricks)
-
-
-def _cuts_rows(model: Model, root: int, brick: Shape) -> bool:
-    """Whether bricks end inside a row of an image."""
-    out = model.graph.out(model.graph.nodes[root])
-    return model.facts[root].image and out.rank > 3 and brick[-1] < out.shape[-1]
+    us = np.where(memoized, model.memoized_us(trial), model.padded_us(trial))
+    return Timing(us, delta, memoized, trial.held <= device.cache_share * device.fast_bytes)

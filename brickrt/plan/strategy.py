@@ -7,7 +7,7 @@ says that it saves time.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 from brickrt.plan.assemble import brick_subgraph, layerwise_subgraph
 from brickrt.plan.cost import Model
@@ -92,6 +92,7 @@ class _Auto:
 
     def __init__(self, model: Model, options: PlanOptions) -> None:
         self.model, self.options = model, options
+        self.known: dict[Hashable, Proposal | str] = {}
         self.found: dict[int, Proposal] = {}
         self.reasons: dict[int, str] = {}
 
@@ -103,7 +104,10 @@ class _Auto:
         if len(order) == 1:
             self.reasons[root] = "layerwise: nothing before it can join"
             return 1
-        answer = propose(self.model, order, self.options.brick)
+        structure = self.model.structure(order)
+        if structure not in self.known:
+            self.known[structure] = propose(self.model, order, self.options.brick)
+        answer = self.known[structure]
         if isinstance(answer, str):
             self.reasons[root] = f"layerwise: {answer}"
             return 1

@@ -65,15 +65,15 @@ class Access:
 def access(operand: Operand, out: Operand, lane_dim: int = -1) -> Access:
     """How vectors along dimension `lane_dim` of a plain output, or along the channels of a blocked one, read `operand`.
 
-    Raises ValueError for a blocked operand of lower rank than the output, whose channels have no place.
+    A blocked operand of lower rank than the output can only be a constant that lies as `pack_constant` puts it.
     """
+    if operand.block > 1 and len(operand.shape) < len(out.shape):
+        operand = constant_operand(operand.type, out)
     missing = len(out.shape) - len(operand.shape)
     extents = (1,) * missing + operand.shape
     strides = tuple(
         0 if extent == 1 else stride for extent, stride in zip(extents, (0,) * missing + operand.strides, strict=True)
     )
-    if operand.block > 1 and missing:
-        raise ValueError(f"a blocked operand of shape {operand.shape} for an output of shape {out.shape}")
     if out.block > 1:
         return _channel_access(operand, extents, strides, out)
     if operand.block > 1 and len(extents) == 2 and lane_dim in (-1, 1):

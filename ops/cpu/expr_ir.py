@@ -200,7 +200,7 @@ def _power(f: Fn, expr: Apply, args: Sequence[ir.Value]) -> ir.Value:
     if known in (1, 2, 3):
         return _small_power(f, base.dtype, args[0], int(known))
     if known == 0.5 and base.dtype.kind == "f":
-        return _square_root(f, args[0])
+        return _intrinsic(f, "sqrt", args[0])
     if base.dtype.kind != "f" and exponent.dtype.kind != "f":
         return integer_ir.power(f, base.dtype, exponent.dtype, *args)
     single = base.dtype.kind == "f" and base.dtype.itemsize < 8 and exponent.dtype.itemsize <= 4
@@ -220,13 +220,6 @@ def _small_power(f: Fn, dtype: np.dtype, x: ir.Value, exponent: int) -> ir.Value
     for _ in range(exponent - 1):
         result = times(result, x)
     return result
-
-
-def _square_root(f: Fn, x: ir.Value) -> ir.Value:
-    """x^0.5, which differs from sqrt at -0 and -inf."""
-    infinity = fill(x.type, float("inf"))
-    root = f.b.fadd(_intrinsic(f, "sqrt", x), fill(x.type, 0.0))
-    return f.b.select(f.b.fcmp_ordered("==", x, f.b.fneg(infinity)), infinity, root)
 
 
 # ---- conversions

@@ -95,7 +95,7 @@ def merge(f: Fn, spans: Sequence[Span]) -> list[Span]:
         outer = merged[-1] if merged else None
         if outer and span.whole and (outer.src, outer.dst) == (span.size * span.src, span.size * span.dst):
             lo, hi = f.mul(outer.lo, span.size), f.mul(outer.hi, span.size)
-            merged[-1] = replace(span, lo=lo, hi=hi, size=outer.size * span.size)
+            merged[-1] = replace(span, lo=lo, hi=hi, size=outer.size * span.size, src_room=0, dst_room=0)
         else:
             merged.append(span)
     return merged

@@ -33,10 +33,10 @@ LOG1P = (
     0.1288158893585205,
     -0.07859456539154053,
 )
-# erf(x)/x in x² below ERF_SPLIT, ln(1 - erf(x)) in x above.
+# erf(x)/x - 1 in x² below ERF_SPLIT, ln(1 - erf(x)) in x above.
 ERF_SPLIT = 0.921875
 ERF_SMALL = (
-    1.1283791670955126,
+    0.1283791670955126,
     -0.37612634897232056,
     0.11283715814352036,
     -0.026860278099775314,
@@ -89,7 +89,7 @@ def tanh(f: Fn, x: ir.Value) -> ir.Value:
 
 def erf(f: Fn, x: ir.Value) -> ir.Value:
     size = _at_most(f, _abs(f, x), 4.0)
-    small = f.b.fmul(size, polynomial(f, f.b.fmul(size, size), ERF_SMALL))
+    small = f.fma(size, polynomial(f, f.b.fmul(size, size), ERF_SMALL), size)
     whole, fraction = _reduce_exponent(f, polynomial(f, size, ERF_LARGE))
     power = _power_of_two(f, whole)
     complement = f.fma(_expm1_reduced(f, fraction), power, power)

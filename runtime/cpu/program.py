@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
@@ -14,21 +13,11 @@ from brickrt.ops.cpu.isa import Isa
 from brickrt.runtime.cpu import worker as loop
 from brickrt.runtime.cpu.kernels import Progress, load_kernels
 from brickrt.runtime.cpu.records import ARENA, SCRATCH, Records
+from brickrt.runtime.engine import Counts
 from brickrt.runtime.states import word
 from brickrt.runtime.task_graph import TaskGraph
 
 ALIGNMENT = 64
-
-
-@dataclass(frozen=True)
-class Counts:
-    """What the workers counted in one run: tasks run; of these, found ready at once; dependencies met in progress, and
-    not started."""
-
-    tasks: int
-    complete_first: int
-    waits: int
-    revisits: int
 
 
 def aligned_empty(nbytes: int) -> np.ndarray:

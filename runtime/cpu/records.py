@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+import brickrt.ops.cpu.families  # noqa: F401  (registers the kernels)
+
 from brickrt.graph.ir import Node
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel, choose_kernel

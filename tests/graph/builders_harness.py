@@ -81,7 +81,7 @@ def one_node(
     op_type: str, version: int, inputs: list[np.ndarray | None], outputs: int = 1, **attrs: object
 ) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
     """A model of one node, and what to feed it."""
-    feeds = {f"in{k}": a for k, a in enumerate(inputs) if a is not None}
+    feeds = {f"in{k}": np.asarray(a) for k, a in enumerate(inputs) if a is not None}
     names = [f"in{k}" if a is not None else "" for k, a in enumerate(inputs)]
     node = helper.make_node(op_type, names, [f"out{k}" for k in range(outputs)], **attrs)
     infos = [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape) for n, a in feeds.items()]

@@ -215,7 +215,7 @@ def test_generated_constants() -> None:
 def test_dropout_does_nothing() -> None:
     x = data(3, 4)
     check("Dropout", 7, [x], ratio=0.3)
-    check("Dropout", 10, [x], outputs=2)
+    check("Dropout", 10, [x])
     check("Dropout", 12, [x, np.float32(0.4)], outputs=2)
     check("Dropout", 13, [x, np.float32(0.4), np.array(False)])
 
@@ -230,4 +230,4 @@ def test_one_hot() -> None:
     values = np.array([-1, 5], np.float32)
     for axis in (-1, 0, 1):
         check("OneHot", 11, [indices, np.array(4, np.int64), values], axis=axis)
-    check("OneHot", 9, [indices.astype(np.int32), np.array([4], np.int64), values.astype(np.int64)], oracle="reference")
+    check("OneHot", 9, [indices, np.array([4], np.int64), values.astype(np.int64)])

@@ -11,7 +11,7 @@ import numpy as np
 from brickrt.graph.builder import Builder, OnnxNode, builds
 from brickrt.graph.builders.common import convert, elementwise, normal_axis, optional, take, wide
 from brickrt.graph.builders.resize_taps import AxisResize, axis_taps, nearest_table, outside
-from brickrt.graph.builders.scalar import F32, FLOATS, like, maximum, minimum, rounded
+from brickrt.graph.builders.scalar import F32, F64, FLOATS, like, maximum, minimum, rounded
 from brickrt.graph.errors import Unsupported
 from brickrt.ops.expr import Expr, cast
 from brickrt.ops.interp import AxisTaps, Interp
@@ -68,17 +68,18 @@ def _interpolated(b: Builder, x: str, taps: dict[int, AxisTaps]) -> str:
     t = b.type(x)
     if not taps:
         return x
-    source = wide(b, x) if t.dtype in FLOATS else convert(b, x, F32)
+    real = F32 if t.dtype.itemsize < 4 else F64
+    source = wide(b, x) if t.dtype in FLOATS else convert(b, x, real)
     y = b.emit(Interp(tuple(taps.get(k) for k in range(t.rank))), source)
     if t.dtype in FLOATS:
         return convert(b, y, t.dtype)
-    return elementwise(b, lambda v: saturated(v, t.dtype), y)
+    return elementwise(b, lambda v: saturated(rounded(v), t.dtype), y)
 
 
 def saturated(x: Expr, dtype: np.dtype) -> Expr:
-    """Rounded to an integer type, within its range."""
+    """Within the range of an integer type, and of that type."""
     limits = np.iinfo(dtype)
-    return cast(minimum(maximum(rounded(x), like(x, limits.min)), like(x, limits.max)), dtype)
+    return cast(minimum(maximum(x, like(x, limits.min)), like(x, limits.max)), dtype)
 
 
 def _axes(b: Builder, node: OnnxNode) -> list[AxisResize]:
@@ -93,7 +94,7 @@ def _axes(b: Builder, node: OnnxNode) -> list[AxisResize]:
         return resized
     roi = _list(b, optional(node, 1))
     spans = zip(roi[: len(axes)], roi[len(axes) :], strict=True)
-    return [_cropped(a, span, bool(sizes)) for a, span in zip(resized, spans, strict=True)]
+    return [replace(a, roi=span) for a, span in zip(resized, spans, strict=True)]
 
 
 def _list(b: Builder, name: str) -> list:
@@ -111,9 +112,3 @@ def _sized(axes: list[int], shape: tuple[int, ...], sizes: list[int], policy: st
         return [AxisResize(k, shape[k], size, ratio) for k, size, ratio in zip(axes, sizes, ratios, strict=True)]
     ratio = min(ratios) if policy == "not_larger" else max(ratios)
     return [AxisResize(k, shape[k], int(ratio * shape[k] + 0.5), ratio) for k in axes]
-
-
-def _cropped(a: AxisResize, span: tuple[float, float], sized: bool) -> AxisResize:
-    start, end = span
-    size = a.size if sized else math.floor(a.extent * (end - start) * a.scale)
-    return replace(a, size=size, roi=(start, end))

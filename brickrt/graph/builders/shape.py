@@ -19,10 +19,8 @@ def identity(b: Builder, node: OnnxNode) -> str:
 @builds("Dropout")
 def dropout(b: Builder, node: OnnxNode) -> str | tuple[str, ...]:
     x, training = node.inputs[0], optional(node, 2)
-    if training:
-        known = b.known(training)
-        if known is None or known.any():
-            raise Unsupported("Dropout in training")
+    if training and b.value(training).any():
+        raise Unsupported("Dropout in training")
     if len(node.outputs) == 1:
         return x
     dtype = np.dtype(bool) if node.version >= 10 else b.type(x).dtype

@@ -178,18 +178,19 @@ def check(
     expected: np.ndarray | None = None,
     rtol: float = 1e-5,
     atol: float = 1e-6,
+    scratch: bool = True,
     kernel_cls: type[Kernel] | None = None,
 ) -> None:
-    """Compares the kernel with `expected` (by default the NumPy definition), with whole tensors and as scratch.
+    """Compares the kernel with `expected` (by default the NumPy definition), in whole tensors and as scratch.
 
-    Integers and booleans must be equal. By default `boxes` are `random_boxes`; the compile per scratch shape makes
-    those the slow part, so only the last two boxes run as scratch.
+    Integers and booleans must be equal. By default `boxes` are `random_boxes`. Every shape of scratch is another kernel
+    to compile, so only the last two boxes run as scratch, or none if `scratch` is off.
     """
     types = [TensorType(a.shape, a.dtype) for a in arrays]
     shape = op.infer(types).shape
     whole = evaluate_whole(op, arrays) if expected is None else expected
     boxes = random_boxes(shape, 4, out_block) if boxes is None else list(boxes)
-    for scratch, some in ((False, boxes), (True, boxes[-2:])):
+    for alone, some in ((False, boxes), (True, boxes[-2:] if scratch else [])):
         for box in some:
             got = run_kernel(
                 op,
@@ -199,11 +200,11 @@ def check(
                 blocks=blocks,
                 out_block=out_block,
                 packed=packed,
-                scratch=scratch,
+                scratch=alone,
                 kernel_cls=kernel_cls,
             )
             want = whole[box.slices()]
-            where = f"box {box.lo[0].tolist()}..{box.hi[0].tolist()}, scratch={scratch}"
+            where = f"box {box.lo[0].tolist()}..{box.hi[0].tolist()}, scratch={alone}"
             if want.dtype.kind in "fc":
                 np.testing.assert_allclose(got, want, rtol=rtol, atol=atol, err_msg=where)
             else:

@@ -1,4 +1,7 @@
-"""ONNX Scan in full: any axis and direction, and the batched form of opset 8."""
+"""If, Loop, Scan and Optional in full, where ONNX's reference does only part of what they may be.
+
+An absent optional is None.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,61 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import onnx
+from onnx import helper
 from onnx.reference.op_run import OpRun
+
+
+class _AnyValue(OpRun):
+    """An operator whose outputs may be absent."""
+
+    op_domain = ""
+
+    def _check_and_fix_outputs(self, res: tuple[Any, ...]) -> tuple[Any, ...]:
+        return res
+
+
+class Optional(_AnyValue):
+    """The reference wraps the value in a list, which OptionalGetElement then does not unwrap."""
+
+    def _run(self, x=None, **_: Any):
+        return (x,)
+
+
+class If(_AnyValue):
+    def need_context(self) -> bool:
+        return True
+
+    def _run(self, cond, context=None, then_branch=None, else_branch=None, attributes=None, **_: Any):
+        chosen = then_branch if bool(np.asarray(cond).reshape(-1)[0]) else else_branch
+        return tuple(chosen.run(None, context or {}, attributes=attributes))
+
+
+class Loop(_AnyValue):
+    """The reference stacks what the iterations give wrongly unless it is of rank 1, and needs the condition."""
+
+    def need_context(self) -> bool:
+        return True
+
+    def _run(self, trips=None, cond=None, *states: Any, context=None, body=None, attributes=None, **_: Any):
+        names, scanned = body.input_names, len(body.output_names) - 1 - len(states)
+        limit = np.inf if trips is None else int(np.asarray(trips).reshape(-1)[0])
+        going, count = cond is None or bool(np.asarray(cond).reshape(-1)[0]), 0
+        collected: list[list[np.ndarray]] = [[] for _ in range(scanned)]
+        while going and count < limit:
+            feeds = {**(context or {}), **dict(zip(names, [np.asarray(count, np.int64), np.asarray(going), *states]))}
+            proceed, *results = body.run(None, feeds, attributes=attributes)
+            states, going, count = tuple(results[: len(states)]), bool(np.asarray(proceed).reshape(-1)[0]), count + 1
+            for part, value in zip(collected, results[len(states) :], strict=True):
+                part.append(value)
+        types = body.output_types[len(body.output_types) - scanned :]
+        return (*states, *(np.stack(part) if part else _none_of(t) for part, t in zip(collected, types)))
+
+
+def _none_of(kind: onnx.TypeProto) -> np.ndarray:
+    """What no iterations give, by what the body declares; an open dimension is 0."""
+    tensor = kind.tensor_type
+    return np.empty((0, *(d.dim_value for d in tensor.shape.dim)), helper.tensor_dtype_to_np_dtype(tensor.elem_type))
 
 
 class Scan(OpRun):

@@ -1,0 +1,113 @@
+"""Stages of a model, compiled per set of input shapes, least recently used out first."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from brickrt.graph.specialize import Specialized, Stage, specialize
+from brickrt.ops.types import TensorType
+from brickrt.plan.options import PlanOptions
+from brickrt.plan.plan import Plan, make_plan
+from brickrt.runtime.devices import Engine
+from brickrt.runtime.engine import Program
+from brickrt.runtime.lower import lower
+
+Progress = Callable[[str, int, int], None]  # (what, done, of how many)
+KEPT = 8  # programs per stage
+
+
+@dataclass(frozen=True, eq=False)
+class Compiled:
+    """A stage for given shapes: its program (None where nothing is left to compute), host nodes, and what follows."""
+
+    specialized: Specialized
+    plan: Plan
+    program: Program | None
+    rest: StageCache | None
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """How stages become programs."""
+
+    engine: Engine
+    options: PlanOptions
+    threads: int
+    progress: Progress | None = None
+
+    def compile(self, stage: Stage, types: Mapping[str, TensorType], values: Mapping[str, np.ndarray]) -> Specialized | Compiled:
+        """The compiled stage, or, where values of its inputs are needed first, the request for them."""
+        self._say("specialize", 0, 1)
+        special = specialize(stage, types, values)
+        if special.need_values:
+            return special
+        self._say("plan", 0, 1)
+        plan = make_plan(special.graph, self.engine.spec, self.options)
+        program = None
+        if plan.graph.nodes:
+            program = self.engine.build(lower(plan), self.threads, lambda k, n: self._say("compile kernels", k, n))
+        rest = StageCache(special.rest) if special.rest is not None else None
+        return Compiled(special, plan, program, rest)
+
+    def _say(self, what: str, done: int, total: int) -> None:
+        if self.progress:
+            self.progress(what, done, total)
+
+
+class StageCache:
+    """Programs of one stage. `value_names` are the inputs whose values, not only shapes, decide the program."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.stage = stage
+        self.value_names = set(stage.value_inputs)
+        self._compiled: OrderedDict[tuple, Compiled] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, compiler: Compiler, values: Mapping[str, Any]) -> tuple[Compiled, float]:
+        """The program for these inputs and the milliseconds spent on compiling, 0 where it was there."""
+        with self._lock:
+            started = time.perf_counter()
+            found = self._compiled.get(self._key(values))
+            if found is not None:
+                self._compiled.move_to_end(self._key(values))
+                return found, 0.0
+            made = self._compile(compiler, values)
+            self._compiled[self._key(values)] = made
+            while len(self._compiled) > KEPT:
+                self._compiled.popitem(last=False)
+            return made, (time.perf_counter() - started) * 1e3
+
+    def _compile(self, compiler: Compiler, values: Mapping[str, Any]) -> Compiled:
+        types = {n: TensorType(values[n].shape, values[n].dtype) for n in self.stage.inputs if _is_tensor(values.get(n))}
+        while True:
+            bound = {name: values[name] for name in self.value_names if name in values}
+            made = compiler.compile(self.stage, types, bound)
+            if isinstance(made, Compiled):
+                return made
+            self.value_names |= made.need_values
+
+    def _key(self, values: Mapping[str, Any]) -> tuple:
+        return tuple(_identity(values.get(name), name in self.value_names) for name in self.stage.inputs)
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, np.ndarray) and value.dtype.kind not in "OUS"
+
+
+def _identity(value: Any, with_content: bool) -> Any:
+    if not isinstance(value, np.ndarray):
+        return type(value).__name__
+    content = value.tobytes() if with_content and _is_tensor(value) else b""
+    return value.shape, value.dtype.str, content
+
+
+def without_weights(plan: Plan) -> Plan:
+    """The plan for reporting, its constants dropped."""
+    return replace(plan, graph=replace(plan.graph, constants={}))

@@ -1,0 +1,56 @@
+"""The engines by name: what each plans for, and how it makes a program of a task graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from brickrt.graph.errors import BrickError
+from brickrt.plan.device import DeviceSpec, host_device
+from brickrt.runtime.engine import Program
+from brickrt.runtime.task_graph import TaskGraph
+
+KernelProgress = Callable[[int, int], None]
+NAMES = ("auto", "cpu", "cuda", "reference", "null")
+
+
+@dataclass(frozen=True)
+class Engine:
+    """`build(tasks, threads, progress)` makes the program; `threads` is 1 where the engine has no use for more."""
+
+    name: str
+    spec: DeviceSpec
+    build: Callable[[TaskGraph, int, KernelProgress | None], Program]
+
+
+def choose_engine(device: str = "auto", isa: str | None = None) -> Engine:
+    """The engine for a device name; `isa` restricts the CPU's instruction set. Raises BrickError for what is not there."""
+    if device not in NAMES:
+        raise BrickError(f"device '{device}' is unknown: use one of {', '.join(NAMES)}")
+    if device == "cuda":
+        raise BrickError("device 'cuda': this version has no CUDA engine yet; use --device cpu")
+    try:
+        spec = host_device(isa)
+    except ValueError as e:
+        raise BrickError(str(e)) from None
+    if device == "reference":
+        return Engine(device, spec, _reference)
+    return Engine("null" if device == "null" else "cpu", spec, _cpu(spec, arithmetic=device != "null"))
+
+
+def _reference(tasks: TaskGraph, threads: int, progress: KernelProgress | None) -> Program:
+    from brickrt.runtime.reference import ReferenceProgram
+
+    return ReferenceProgram(tasks)
+
+
+def _cpu(spec: DeviceSpec, arithmetic: bool) -> Callable[[TaskGraph, int, KernelProgress | None], Program]:
+    """The CPU engine; without arithmetic it is the null engine: the same schedule and states, no kernels."""
+
+    def build(tasks: TaskGraph, threads: int, progress: KernelProgress | None) -> Program:
+        from brickrt.runtime.cpu.host_isa import host_isa
+        from brickrt.runtime.cpu.program import CpuProgram
+
+        return CpuProgram(tasks, host_isa(spec), threads, arithmetic, progress)
+
+    return build

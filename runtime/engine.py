@@ -1,0 +1,48 @@
+"""What an engine gives: programs that run one task graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from brickrt.runtime.task_graph import TaskGraph
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What the workers counted in one run: tasks run; of these, found ready at once; tasks that found a dependency in
+    progress, and tasks that found one not started."""
+
+    tasks: int
+    complete_first: int
+    waits: int
+    revisits: int
+
+
+class Program(Protocol):
+    """One task graph, ready to run; `run` may be called from any thread."""
+
+    tasks: TaskGraph
+    threads: int
+
+    @property
+    def constant_bytes(self) -> int:
+        """Memory of the constants, as the engine keeps them."""
+        ...
+
+    @property
+    def working_bytes(self) -> int:
+        """Memory that the program holds besides constants, inputs and outputs."""
+        ...
+
+    def run(
+        self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray], events: list[np.ndarray] | None = None
+    ) -> Counts:
+        """Computes `outputs`, written in place, from `inputs`: C-contiguous arrays of the graph's types, in its order.
+
+        `events` are buffers of `events.buffers` to fill in.
+        """
+        ...

@@ -1,0 +1,51 @@
+"""Figures of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Stats:
+    """Sums over the task graphs of one `execute`.
+
+    `tasks` that ran; of these `complete_first` found all dependencies complete; `waits` found one in progress,
+    `revisits` one not started. `recomputed` counts elements of intermediates computed more than once (padded bricks
+    only). `peak_bytes` is the memory held while it ran: constants as the engine keeps them, arena, scratch, tables,
+    inputs and outputs. `run_ms` is the time inside the engine, `host_ms` that of nodes on the host, `compile_ms` that
+    of specializing, planning and compiling, 0 where all of it was cached. `level_bytes` are the modelled bytes that
+    move below each memory level, by its name.
+    """
+
+    tasks: int = 0
+    complete_first: int = 0
+    waits: int = 0
+    revisits: int = 0
+    recomputed: int = 0
+    peak_bytes: int = 0
+    run_ms: float = 0.0
+    host_ms: float = 0.0
+    compile_ms: float = 0.0
+    level_bytes: dict[str, int] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The figures as JSON has them."""
+        return asdict(self)
+
+    def __add__(self, other: Stats) -> Stats:
+        """Figures of two parts that ran one after the other; memory is held by both."""
+        mine, theirs = asdict(self), asdict(other)
+        levels, more = mine.pop("level_bytes"), theirs.pop("level_bytes")
+        names = dict.fromkeys([*levels, *more])
+        return Stats(
+            **{k: mine[k] + theirs[k] for k in mine}, level_bytes={n: levels.get(n, 0) + more.get(n, 0) for n in names}
+        )
+
+    @staticmethod
+    def total(parts: Iterable[Stats]) -> Stats:
+        acc = Stats()
+        for part in parts:
+            acc = acc + part
+        return acc

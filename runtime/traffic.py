@@ -1,0 +1,78 @@
+"""Modelled bytes per memory level of a task graph: its accesses, brick by brick, through caches of the device's sizes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from brickrt.ops.types import Boxes
+from brickrt.plan.bricks import BrickGrid, row_offsets
+from brickrt.runtime.simulate import Locality, Pieces, simulate
+from brickrt.runtime.task_graph import Steps, TaskGraph
+
+MOST_TASKS = 50_000  # of larger graphs, the first so many
+
+
+def locality(tasks: TaskGraph) -> Locality:
+    """Figures of the tasks in their order. A piece is a brick of a stored tensor, or a whole constant."""
+    model = _Pieces(tasks)
+    n = min(len(tasks), MOST_TASKS)
+    reads, writes = model.csr(model.reads, n), model.csr(model.writes, n)
+    device = tasks.plan.device
+    levels = {"l2": device.l2, device.shared[0]: device.shared[1]}
+    return simulate(np.arange(n), reads, writes, np.asarray(model.sizes, np.int64), levels)
+
+
+class _Pieces:
+    """Numbers the bricks of all stored tensors, and lists who reads and writes them."""
+
+    def __init__(self, tasks: TaskGraph) -> None:
+        self.tasks, self.graph = tasks, tasks.plan.graph
+        self.first: dict[str, int] = {}
+        self.grids: dict[str, BrickGrid] = {}
+        self.sizes: list[int] = []
+        self.reads: list[tuple[np.ndarray, np.ndarray]] = []
+        self.writes: list[tuple[np.ndarray, np.ndarray]] = []
+        for steps in tasks.steps:
+            self._write(steps)
+            self._read(steps)
+
+    def _write(self, steps: Steps) -> None:
+        name = self.graph.nodes[steps.node].output
+        if self._stored(name) and len(steps.boxes):
+            self._number(name, tuple(int(e) for e in np.maximum(steps.boxes.extents.max(axis=0), 1)))
+            self._touch(self.writes, name, steps.boxes, steps.tasks)
+
+    def _read(self, steps: Steps) -> None:
+        node = self.graph.nodes[steps.node]
+        for i, name in enumerate(node.inputs):
+            if not self._stored(name):
+                continue
+            root = self.tasks.root(name)
+            boxes = node.op.region(i, steps.boxes, self.graph.ins(node), self.graph.out(node))
+            if root != name:
+                boxes = Boxes.whole(self.graph.types[root].shape, len(boxes))
+            if root not in self.first:
+                self._number(root, tuple(max(1, e) for e in self.graph.types[root].shape))
+            self._touch(self.reads, root, boxes, steps.tasks)
+
+    def _stored(self, name: str) -> bool:
+        place = self.tasks.places.get(self.tasks.root(name))
+        return place is None or place.kind != "scratch"
+
+    def _number(self, name: str, brick: tuple[int, ...]) -> None:
+        grid = BrickGrid(self.graph.types[name].shape, brick)
+        self.first[name], self.grids[name] = len(self.sizes), grid
+        self.sizes.extend((grid.boxes().volumes * self.graph.types[name].dtype.itemsize).tolist())
+
+    def _touch(self, log: list[tuple[np.ndarray, np.ndarray]], name: str, boxes: Boxes, tasks: np.ndarray) -> None:
+        offsets, bricks = self.grids[name].covering(boxes)
+        log.append((np.repeat(tasks, np.diff(offsets)), self.first[name] + bricks))
+
+    def csr(self, log: list[tuple[np.ndarray, np.ndarray]], n: int) -> Pieces:
+        """The log by task, for the first `n` tasks."""
+        empty = np.zeros(0, np.int64)
+        tasks, pieces = (np.concatenate([empty, *(part[k] for part in log)]).astype(np.int64) for k in (0, 1))
+        order = np.argsort(tasks, kind="stable")
+        tasks, pieces = tasks[order], pieces[order]
+        inside = tasks < n
+        return Pieces(row_offsets(np.bincount(tasks[inside], minlength=n)), pieces[inside])
