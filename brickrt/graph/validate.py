@@ -44,9 +44,21 @@ def check_graph(light: onnx.ModelProto, opsets: dict[str, int], label: str) -> N
     for node in _all_nodes(light.graph):
         _check_node(node, opsets, label)
     try:
-        checker.check_model(light)
+        checker.check_model(_typed(light))
     except checker.ValidationError as e:
         raise ModelError(f"{label}: invalid model: {_first_line(e)}: export it again") from e
+
+
+def _typed(light: onnx.ModelProto) -> onnx.ModelProto:
+    """The model with a type for every input and output: the checker insists, though nothing needs them."""
+    model = onnx.ModelProto()
+    model.CopyFrom(light)
+    for value in (*model.graph.input, *model.graph.output):
+        if value.type.WhichOneof("value") in (None, "tensor_type"):
+            tensor = value.type.tensor_type
+            tensor.elem_type = tensor.elem_type or onnx.TensorProto.FLOAT
+            tensor.shape.SetInParent()
+    return model
 
 
 def _check_node(node: onnx.NodeProto, opsets: dict[str, int], label: str) -> None:

@@ -39,7 +39,7 @@ def layer_brick(model: Model, k: int) -> Shape:
 def _wanted_tasks(model: Model, k: int) -> int:
     """Enough to even out cores, none too short."""
     device, fact = model.device, model.facts[k]
-    busy_us = max(fact.core_us, model.traffic_us(k) * device.cores)
+    busy_us = max(fact.core_us, (model.traffic_us(k) + model.constants_us([k])) * device.cores)
     return max(1, min(device.tasks_per_core * device.cores, int(busy_us / device.min_task_us)))
 
 

@@ -155,11 +155,11 @@ class Fn:
 
     # ---- values
 
-    def local(self, kind: ir.Type, initial: ir.Value | None = None) -> ir.Value:
-        """A stack variable, allocated once in the entry block; LLVM keeps it in registers where it can."""
+    def local(self, kind: ir.Type, initial: ir.Value | None = None, count: int | None = None) -> ir.Value:
+        """A stack variable, or `count` of them, allocated once in the entry block; LLVM keeps one in a register."""
         slot = ir.IRBuilder(self.entry)
         slot.position_before(self.entry.terminator)
-        place = slot.alloca(kind)
+        place = slot.alloca(kind, count)
         if initial is not None:
             self.b.store(initial, place)
         return place

@@ -20,8 +20,9 @@ class Taps:
     count: Index
 
     @property
-    def fixed(self) -> bool:
-        return isinstance(self.lo, int) and isinstance(self.hi, int)
+    def fixed(self) -> range | None:
+        """The taps, where they are known when the kernel is compiled."""
+        return range(self.lo, self.hi) if isinstance(self.lo, int) and isinstance(self.hi, int) else None
 
 
 @dataclass(frozen=True)
@@ -33,15 +34,15 @@ class AxisWindow:
     dilation: int
     pad: int
     extent: int
-    counted: int
-    """Inputs and padding that an average counts, from the first input on."""
+    counted: int | None
+    """Where the padding ends that an average counts; None: it counts inputs only."""
 
     def taps(self, f: Fn, o: Index) -> Taps:
         """At output `o`, wherever it is."""
         start = f.sub(f.mul(o, self.stride), self.pad)
         lo = f.maximum(self._reach(f, start, 0), 0)
         hi = self._below(f, start, self.extent)
-        counted = f.sub(hi, lo) if self.counted == self.extent else self._below(f, start, self.counted)
+        counted = f.sub(hi, lo) if self.counted is None else self._below(f, start, self.counted)
         return Taps(start, lo, hi, counted)
 
     def inner_taps(self, f: Fn, o: Index) -> Taps:
@@ -71,6 +72,6 @@ class AxisWindow:
 
 
 def axis_windows(op: Pool, extents: tuple[int, ...]) -> list[AxisWindow]:
-    after = op.pads_end if op.count_include_pad else (0,) * len(extents)
-    before = zip(op.kernel, op.strides, op.dilations, op.pads, extents, after, strict=True)
-    return [AxisWindow(k, s, d, p, e, e + a) for k, s, d, p, e, a in before]
+    ends = [e + a if op.count_include_pad else None for e, a in zip(extents, op.pads_end, strict=True)]
+    axes = zip(op.kernel, op.strides, op.dilations, op.pads, extents, ends, strict=True)
+    return [AxisWindow(*axis) for axis in axes]

@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
 
-from brickrt.ops.cpu.compile import Library, to_object
-from brickrt.ops.cpu.kernel import Kernel, emit_module
+from brickrt.ops.cpu.compile import Library
+from brickrt.ops.cpu.kernel import Kernel
 from brickrt.runtime.cpu.cache import DiskCache, kernel_digest
+from brickrt.runtime.cpu.helpers import compile_all, symbol
 
 Progress = Callable[[int, int], None]  # (compiled, to compile)
-MANY = 6  # kernels from which starting processes pays
-
-
-def symbol(digest: str) -> str:
-    return f"brick_{digest}"
-
-
-def build(kernel: Kernel) -> bytes:
-    """Machine code of one kernel, as an object file."""
-    return to_object(emit_module(kernel, symbol(kernel_digest(kernel))), kernel.isa)
 
 
 def load_kernels(kernels: Sequence[Kernel], progress: Progress | None = None) -> tuple[Library, list[int]]:
@@ -30,7 +18,7 @@ def load_kernels(kernels: Sequence[Kernel], progress: Progress | None = None) ->
     digests = [kernel_digest(k) for k in kernels]
     images = {d: store.get(d) for d in dict.fromkeys(digests)}
     missing = {d: k for d, k in zip(digests, kernels, strict=True) if images[d] is None}
-    for done, (digest, image) in enumerate(zip(missing, _compile(list(missing.values())), strict=True)):
+    for done, (digest, image) in enumerate(compile_all(missing)):
         images[digest] = image
         store.put(digest, image)
         if progress:
@@ -42,13 +30,3 @@ def load_kernels(kernels: Sequence[Kernel], progress: Progress | None = None) ->
         assert image is not None
         library.add(image)
     return library, [library.address(symbol(d)) for d in digests]
-
-
-def _compile(kernels: list[Kernel]):
-    """Object files, in order, as they are ready. LLVM holds a lock while it compiles, hence processes."""
-    workers = min(os.cpu_count() or 1, len(kernels) // MANY + 1)
-    if workers == 1 or multiprocessing.current_process().daemon:
-        yield from map(build, kernels)
-        return
-    with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
-        yield from pool.map(build, kernels)

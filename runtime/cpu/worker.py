@@ -41,15 +41,15 @@ class _Worker:
         self.context, self.bases, self.stats, self.events = f.fn.args
         fields = [self.word(self.context, k) for k in range(CONTEXT_WORDS)]
         self.tasks, self.epoch = fields[TASKS], fields[EPOCH]
-        pointers = {k: f.b.inttoptr(fields[k], PTR) for k in range(CONTEXT_WORDS) if k not in (TASKS, EPOCH)}
+        pointers = {k: f.b.inttoptr(fields[k], I64.as_pointer()) for k in range(CONTEXT_WORDS) if k not in (TASKS, EPOCH)}
         self.ticket, self.words, self.dep_offsets, self.deps = (pointers[k] for k in (TICKET, WORDS, DEP_OFFSETS, DEPS))
         self.task_steps, self.step_at, self.records, self.kernels = (
             pointers[k] for k in (TASK_STEPS, STEP_AT, RECORDS, KERNELS)
         )
-        self.deferred = f.local(ir.ArrayType(I64, DEFERRED + 1))
+        self.deferred = f.local(I64, count=DEFERRED + 1)
         self.waiting = f.local(I64, I64(0))  # entries of `deferred`
         self.exhausted = f.local(I64, I64(0))
-        self.operands = f.local(ir.ArrayType(PTR, MOST_OPERANDS))
+        self.operands = f.local(PTR, count=MOST_OPERANDS)
         self.idle = f.local(I64, I64(0))
         self.event = f.local(PTR, self.events)
 
@@ -121,7 +121,7 @@ class _Worker:
         now = f.local(I64)
         f.set(now, I64(0))
         with f.when(self.watched()):
-            time = f.local(ir.ArrayType(I64, 2))
+            time = f.local(I64, count=2)
             f.intrinsic("clock_gettime", I32, I32(1), time)
             seconds, rest = self.word(time, 0), self.word(time, 1)
             f.set(now, f.b.add(f.b.mul(seconds, I64(10**9)), rest))

@@ -84,7 +84,9 @@ def one_node(
     feeds = {f"in{k}": np.asarray(a) for k, a in enumerate(inputs) if a is not None}
     names = [f"in{k}" if a is not None else "" for k, a in enumerate(inputs)]
     node = helper.make_node(op_type, names, [f"out{k}" for k in range(outputs)], **attrs)
-    infos = [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape) for n, a in feeds.items()]
+    infos = [
+        helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape) for n, a in feeds.items()
+    ]
     results = [onnx.ValueInfoProto(name=name) for name in node.output]
     graph = helper.make_graph([node], op_type, infos, results)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", version)], ir_version=8), feeds
@@ -121,7 +123,7 @@ def _visit(b: Builder, node: OnnxNode) -> None:
 
 
 def _fold(b: Builder, first: int) -> None:
-    """Replaces the nodes from `first` on that read constants only by their results, as shapes are computed in models."""
+    """Replaces the nodes from `first` on that read only constants by their results: models compute shapes so."""
     live = []
     for node in b.nodes[first:]:
         if all(name in b.constants for name in node.inputs):

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 from builders_harness import build, check, one_node, run_model
+from onnx import helper
 
 from brickrt.graph.errors import Unsupported
 
@@ -164,10 +165,19 @@ KINDS = [np.bool_, np.int8, np.uint8, np.int32, np.int64, np.float16, np.float32
 @pytest.mark.parametrize("target", KINDS)
 @pytest.mark.parametrize("source", KINDS)
 def test_cast(source: type, target: type) -> None:
-    code = {np.bool_: 9, np.int8: 3, np.uint8: 2, np.int32: 6, np.int64: 7, np.float16: 10, np.float32: 1, np.float64: 11}
+    code = {
+        np.bool_: 9,
+        np.int8: 3,
+        np.uint8: 2,
+        np.int32: 6,
+        np.int64: 7,
+        np.float16: 10,
+        np.float32: 1,
+        np.float64: 11,
+    }
     x = np.array([0, 1, 2.5, 99.9, 3], np.float64).astype(source)
     for version in (9, 13, 19):
-        check("Cast", version, [x], to=code[target])
+        check("Cast", version, [x], to=helper.np_dtype_to_tensor_dtype(np.dtype(target)))
     check("CastLike", 19, [x, np.zeros(1, target)], oracle="reference")
 
 
@@ -273,7 +283,8 @@ def test_gemm(c: tuple | None, transposed: tuple[int, int], constants: list[str]
 EQUATIONS = {
     "ij,jk->ik": [(2, 3), (3, 4)], "bij,bjk": [(2, 3, 4), (2, 4, 5)], "...ij,...jk->...ik": [(2, 3, 4), (2, 4, 5)],
     "bhid,bhjd->bhij": [(2, 3, 4, 5), (2, 3, 6, 5)], "ij->ji": [(2, 3)], "ij->": [(2, 3)], "bij->bj": [(2, 3, 4)],
-    "i,j->ij": [(3,), (4,)], "i,i->": [(3,), (3,)], "ij,jk,kl->il": [(2, 3), (3, 4), (4, 5)], "ij,kl->i": [(2, 3), (4, 5)],
+    "i,j->ij": [(3,), (4,)], "i,i->": [(3,), (3,)], "ij,jk,kl->il": [(2, 3), (3, 4), (4, 5)],
+    "ij,kl->i": [(2, 3), (4, 5)],
     "bi, bi -> ib": [(2, 3), (2, 3)], "ba": [(2, 3)], "...a,a->...": [(2, 3, 4), (4,)],
 }  # fmt: skip
 
@@ -306,3 +317,36 @@ def test_quantization() -> None:
     check("DequantizeLinear", 13, [whole(np.int32, 2, 3), np.float32(0.1)])
     blocks = np.abs(data(2, 3, 2)) + 0.1
     check("DequantizeLinear", 21, [q, blocks], oracle="reference", axis=2, block_size=2)
+
+
+@pytest.mark.parametrize("rows", [False, True])
+@pytest.mark.parametrize("columns", [False, True])
+def test_integer_matmul(rows: bool, columns: bool) -> None:
+    a, b = whole(np.uint8, 3, 7), whole(np.int8, 7, 5)
+    zeros = [whole(np.uint8, 3) if rows else np.uint8(3), whole(np.int8, 5) if columns else np.int8(-4)]
+    check("MatMulInteger", 10, [a, b])
+    (y,) = run_model(*one_node("MatMulInteger", 10, [a, b, *zeros]))
+    column = zeros[0].astype(int).reshape(-1, 1)
+    np.testing.assert_array_equal(y, (a - column) @ (b.astype(int) - zeros[1]))
+
+
+def test_integer_conv() -> None:
+    x, w = whole(np.uint8, 2, 4, 7, 6), whole(np.uint8, 6, 2, 3, 3)
+    attrs = {"group": 2, "pads": [1, 0, 2, 1], "strides": [2, 1]}
+    check("ConvInteger", 10, [x, w, np.uint8(7), np.uint8(9)], **attrs)
+    check("ConvInteger", 10, [x, w], **attrs)
+
+
+def test_quantized_products() -> None:
+    x, w = whole(np.uint8, 2, 4, 7, 6), whole(np.int8, 6, 4, 3, 3)
+    scales = RNG.uniform(0.01, 0.02, 6).astype(np.float32)
+    known = [np.float32(0.02), np.uint8(10), w, scales, np.zeros(6, np.int8), np.float32(0.9), np.uint8(120)]
+    check("QLinearConv", 10, [x, *known, whole(np.int32, 6)], pads=[1, 1, 1, 1])
+    a, b = whole(np.uint8, 5, 7), whole(np.uint8, 7, 4)
+    left, right = [np.float32(0.02), np.uint8(40)], [np.float32(0.03), np.uint8(50)]
+    check("QLinearMatMul", 10, [a, *left, b, *right, np.float32(0.05), np.uint8(127)])
+
+
+def test_dynamic_quantization() -> None:
+    for x in (data(3, 4), np.abs(data(5)), np.zeros(3, np.float32)):
+        check("DynamicQuantizeLinear", 11, [x], outputs=3)

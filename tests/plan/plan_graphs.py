@@ -46,7 +46,9 @@ class Sketch:
         self.nodes.append(node)
         return name
 
-    def conv(self, x: str, channels: int, kernel: int = 3, stride: int = 1, groups: int = 1, pad: int | None = None) -> str:
+    def conv(
+        self, x: str, channels: int, kernel: int = 3, stride: int = 1, groups: int = 1, pad: int | None = None
+    ) -> str:
         kind = self.types[x]
         n = kind.rank - 2
         pads = ((kernel - 1) // 2 if pad is None else pad,) * n

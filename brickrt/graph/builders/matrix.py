@@ -17,7 +17,7 @@ def matmul(b: Builder, node: OnnxNode) -> str:
 
 
 def product(b: Builder, x: str, y: str) -> str:
-    """The NumPy matrix product: a vector is a row on the left and a column on the right, and drops out of the result."""
+    """The NumPy matrix product: a vector is a row on the left, a column on the right, and drops out of the result."""
     left, right = b.type(x), b.type(y)
     row = view(b, x, (1, *left.shape)) if left.rank == 1 else x
     column = view(b, y, (*right.shape, 1)) if right.rank == 1 else y

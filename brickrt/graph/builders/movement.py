@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -27,7 +28,7 @@ def split(b: Builder, node: OnnxNode) -> tuple[str, ...]:
     extent = b.type(x).shape[axis]
     sizes = integers(b, node, 1, "split") or [-(-extent // count)] * count
     bounds = np.minimum(np.cumsum([0, *sizes]), extent).tolist()
-    tables = [range(lo, hi) for lo, hi in zip(bounds, bounds[1:])]
+    tables = [range(lo, hi) for lo, hi in pairwise(bounds)]
     return tuple(take(b, x, {axis: t}) if uses(b, node, k) else "" for k, t in enumerate(tables))
 
 

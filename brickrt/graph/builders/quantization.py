@@ -76,7 +76,9 @@ def dynamic_quantize(b: Builder, node: OnnxNode) -> tuple[str, ...]:
     low = reduce(b, "min", axes, x, keepdims=False, post=lambda v: minimum(v, like(v, 0)))
     high = reduce(b, "max", axes, x, keepdims=False, post=lambda v: maximum(v, like(v, 0)))
     scale = elementwise(b, lambda h, m: div(sub(h, m), like(h, 255)), high, low, hint="scale")
-    zero = elementwise(b, lambda m, s: saturated(rounded(sub(like(m, 0), div(m, _nonzero(s)))), UINT8), low, scale, hint="zero")
+    zero = elementwise(
+        b, lambda m, s: saturated(rounded(sub(like(m, 0), div(m, _nonzero(s)))), UINT8), low, scale, hint="zero"
+    )
 
     def compute(x: Expr, s: Expr, z: Expr) -> Expr:
         return saturated(add(rounded(div(x, _nonzero(s))), cast(z, x.dtype)), UINT8)

@@ -1,0 +1,58 @@
+"""Small ONNX models for tests, and what they should give."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnx import helper, numpy_helper
+
+Dims = Sequence[int | str | None]
+
+
+def node(op_type: str, inputs: str, outputs: str, **attrs: object) -> onnx.NodeProto:
+    """A node from names separated by blanks; `_` is an omitted input or output."""
+    names = [["" if name == "_" else name for name in text.split()] for text in (inputs, outputs)]
+    return helper.make_node(op_type, *names, **attrs)
+
+
+def tensor(name: str, dims: Dims | None, dtype: type = np.float32) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), dims)
+
+
+def unknown(*names: str) -> list[onnx.ValueInfoProto]:
+    """Outputs of which nothing but the name is told."""
+    return [onnx.ValueInfoProto(name=name) for name in names]
+
+
+def graph(
+    nodes: Sequence[onnx.NodeProto],
+    inputs: Sequence[onnx.ValueInfoProto] = (),
+    outputs: Sequence[onnx.ValueInfoProto] | str = "y",
+    name: str = "g",
+    **initializers: np.ndarray,
+) -> onnx.GraphProto:
+    infos = [tensor(n, None) for n in outputs.split()] if isinstance(outputs, str) else outputs
+    tensors = [numpy_helper.from_array(np.asarray(a), n) for n, a in initializers.items()]
+    return helper.make_graph(nodes, name, inputs, infos, tensors)
+
+
+def model(
+    nodes: Sequence[onnx.NodeProto],
+    inputs: Sequence[onnx.ValueInfoProto] = (),
+    outputs: Sequence[onnx.ValueInfoProto] | str = "y",
+    opset: int = 17,
+    **initializers: np.ndarray,
+) -> onnx.ModelProto:
+    imports = [helper.make_opsetid("", opset), helper.make_opsetid("ai.onnx.ml", 3)]
+    return helper.make_model(graph(nodes, inputs, outputs, **initializers), opset_imports=imports, ir_version=8)
+
+
+def by_onnxruntime(proto: onnx.ModelProto, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    session = onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    names = [output.name for output in session.get_outputs()]
+    return dict(zip(names, session.run(None, dict(inputs)), strict=True))
