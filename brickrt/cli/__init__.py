@@ -1,5 +1,5 @@
-"""Command line."""
+"""The command line: `brickrt`."""
 
+from brickrt.cli.entry import main
 
-def main() -> None:
-    raise SystemExit(0)
+__all__ = ["main"]

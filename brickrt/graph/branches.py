@@ -4,6 +4,7 @@ defines as a function of others."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import onnx
@@ -36,9 +37,15 @@ def branch(node: OnnxNode, taken: bool, opsets: Mapping[str, int], fresh: Fresh)
     return _splice(protos, names, constants, opsets, fresh)
 
 
+def is_function(node: OnnxNode) -> bool:
+    """Whether ONNX defines the operator by others."""
+    schema: Any = defs.get_schema(node.op_type, node.version, node.domain)
+    return schema.has_function or schema.has_context_dependent_function
+
+
 def function_body(node: OnnxNode, types: Sequence[TensorType | None]) -> onnx.FunctionProto | None:
     """The function that ONNX defines a node as, if all of its nodes have builders; `types` are those of its inputs."""
-    schema = defs.get_schema(node.op_type, node.version, node.domain)
+    schema: Any = defs.get_schema(node.op_type, node.version, node.domain)
     if schema.has_context_dependent_function:
         protos = [
             helper.make_tensor_type_proto(helper.np_dtype_to_tensor_dtype(t.dtype), t.shape) if t else onnx.TypeProto()

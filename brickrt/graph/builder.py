@@ -66,6 +66,11 @@ def builder_for(node: OnnxNode) -> BuilderFunction | None:
     return _BUILDERS.get((node.domain, node.op_type))
 
 
+def no_kernels(dtype: np.dtype) -> str:
+    """Why a node with such elements runs on the host."""
+    return f"no kernels for elements of type {'string' if dtype.kind in 'OUS' else dtype.name}"
+
+
 @dataclass(frozen=True)
 class Mark:
     """How much a builder had collected."""
@@ -120,7 +125,7 @@ class Builder:
         out = op.infer(ins)
         for t in (*ins, out):
             if t.dtype not in KERNEL_TYPES:
-                raise Unsupported(f"no kernels for elements of type {t.dtype.name}")
+                raise Unsupported(no_kernels(t.dtype))
         name = self.fresh(hint or op.name)
         self.types[name] = out
         origin = (self.current.name,) if self.current else ()

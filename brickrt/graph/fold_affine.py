@@ -11,12 +11,12 @@ import numpy as np
 
 from brickrt.graph.edit import Edit, origins
 from brickrt.graph.ir import Node
+from brickrt.ops.base import Op
 from brickrt.ops.conv import Conv, ConvTranspose
 from brickrt.ops.expr import Apply, Arg, Const, Expr
 from brickrt.ops.map import Map
 from brickrt.ops.matmul import MatMul
 
-Linear = Conv | ConvTranspose | MatMul
 Affine = tuple[np.ndarray, np.ndarray]
 """Scale and shift in float64, each [channels]."""
 
@@ -25,14 +25,14 @@ def fold_affine(edit: Edit) -> None:
     """Folds chains of affine Maps into the node they follow, as long as nobody else reads what lies between."""
     for output in list(edit.nodes):
         node = edit.nodes.get(output)
-        while node is not None and isinstance(node.op, Linear):
+        while node is not None and isinstance(node.op, Conv | ConvTranspose | MatMul):
             node = _folded(edit, node)
 
 
 def _folded(edit: Edit, node: Node) -> Node | None:
     """The node with its only reader folded in, None if that is impossible."""
     reader, dtype = edit.only_reader(node.output), edit.types[node.output].dtype
-    if reader is None or not isinstance(reader.op, Map) or node.op.epilogue is not None:
+    if reader is None or not isinstance(reader.op, Map) or getattr(node.op, "epilogue", None) is not None:
         return None
     if dtype not in (np.float32, np.float64) or edit.types[reader.output] != edit.types[node.output]:
         return None
@@ -91,29 +91,31 @@ def _per_channel(edit: Edit, reader: Node, operand: Expr, node: Node) -> np.ndar
 def _operands(edit: Edit, node: Node, affine: Affine) -> tuple[str, ...] | None:
     """The node's inputs with new weights and bias; None where what must change is no constant."""
     scale, shift = affine
-    x, weights, *bias = node.inputs
-    w, old = edit.constants.get(weights), edit.constants.get(bias[0]) if bias else np.zeros(len(scale))
-    dtype = edit.types[node.output].dtype
-    scales, shifts = bool(np.any(scale != 1)), bool(np.any(shift != 0)) or bool(bias)
-    if (scales and w is None) or (shifts and old is None):
-        return None
-    if scales:
-        scaled = (w.astype(np.float64) * _along_channels(node.op, scale, w.shape)).reshape(w.shape)
+    x, weights, *biases = node.inputs
+    bias = edit.constants.get(biases[0]) if biases else np.zeros(len(scale))
+    if np.any(scale != 1):
+        w = edit.constants.get(weights)
+        if w is None or bias is None:
+            return None
+        scaled = w.astype(np.float64) * _along_channels(node.op, scale, w.shape)
         weights = edit.constant(scaled.astype(w.dtype), f"{node.name}/weights")
-    if not shifts:
+    if not biases and not np.any(shift):
         return (x, weights)
-    return (x, weights, edit.constant((old.astype(np.float64) * scale + shift).astype(dtype), f"{node.name}/bias"))
+    if bias is None:
+        return None
+    moved = (bias.astype(np.float64) * scale + shift).astype(edit.types[node.output].dtype)
+    return (x, weights, edit.constant(moved, f"{node.name}/bias"))
 
 
-def _along_channels(op: Linear, scale: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+def _along_channels(op: Op, scale: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     """The scale of the output channels in the shape of weights of this operator."""
     if isinstance(op, MatMul):
         return scale
-    if isinstance(op, Conv):
-        return scale.reshape(-1, *(1,) * (len(shape) - 1))
-    per_group = scale.reshape(op.groups, 1, shape[1])
-    rows = np.broadcast_to(per_group, (op.groups, shape[0] // op.groups, shape[1])).reshape(shape[0], shape[1])
-    return rows.reshape(shape[0], shape[1], *(1,) * (len(shape) - 2))
+    ones = (1,) * (len(shape) - 2)
+    if not isinstance(op, ConvTranspose):
+        return scale.reshape(-1, 1, *ones)
+    rows = np.repeat(scale.reshape(op.groups, shape[1]), shape[0] // op.groups, axis=0)
+    return rows.reshape(*shape[:2], *ones)
 
 
 def _channels(edit: Edit, node: Node) -> int:

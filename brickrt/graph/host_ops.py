@@ -5,7 +5,6 @@ The reference passes attributes as keywords, with the defaults of the newest ops
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -121,7 +120,7 @@ class CastMap(OpRun):
     op_domain = "ai.onnx.ml"
 
     def _run(self, x, cast_to="TO_FLOAT", map_form="DENSE", max_map=1, **_: Any):
-        dtype = {"TO_FLOAT": np.float32, "TO_INT64": np.int64, "TO_STRING": object}[cast_to]
+        dtype: Any = {"TO_FLOAT": np.float32, "TO_INT64": np.int64, "TO_STRING": object}[cast_to]
         cast = str if cast_to == "TO_STRING" else dtype
         keys = sorted(x)
         if map_form == "DENSE":
@@ -145,7 +144,7 @@ _ALWAYS = (If, Loop, Optional, Scan, Scatter, GlobalLpPool, MaxRoiPool, Multinom
 class HostEvaluator(ReferenceEvaluator):
     """The reference with these operators, also in function bodies, which it evaluates by its own class."""
 
-    def __init__(self, proto: Any, opsets: Mapping[str, int] | None = None, **options: Any) -> None:
+    def __init__(self, proto: Any, opsets: dict[str, int] | None = None, **options: Any) -> None:
         imports = opsets or {o.domain: o.version for o in getattr(proto, "opset_import", ())}
         options["new_ops"] = _missing_ops(imports.get("", 0))
         super().__init__(proto, opsets, **options)

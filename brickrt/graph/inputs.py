@@ -47,18 +47,18 @@ def _checked(name: str, info: TensorInfo, value: Any, bound: Bound) -> Any:
     if value is None or isinstance(value, (dict, str, bytes)):
         raise InputError(f"input '{name}' is a {type(value).__name__}: give an array {describe(info)}")
     array = np.asarray(value)
-    _check_type(name, info, array)
+    _check_type(name, info, info.dtype, array)
     if info.shape is not None:
         _check_shape(name, info, array, bound)
     return np.require(array, requirements="C")
 
 
-def _check_type(name: str, info: TensorInfo, array: np.ndarray) -> None:
-    text = info.dtype == np.dtype(object) and array.dtype.kind in "OUS"
-    if array.dtype != info.dtype and not text:
+def _check_type(name: str, info: TensorInfo, dtype: np.dtype, array: np.ndarray) -> None:
+    text = dtype == np.dtype(object) and array.dtype.kind in "OUS"
+    if array.dtype != dtype and not text:
         raise InputError(
             f"input '{name}' is {_type_name(array.dtype)}, the model takes {describe(info)}: "
-            f"convert it with {name if name.isidentifier() else 'x'}.astype('{_type_name(info.dtype)}')"
+            f"convert it with {name if name.isidentifier() else 'x'}.astype('{_type_name(dtype)}')"
         )
 
 

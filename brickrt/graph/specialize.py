@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 import numpy as np
 
 import brickrt.graph.builders  # noqa: F401  (registers the builders)
-from brickrt.graph.branches import Splice, branch, expand, function_body
-from brickrt.graph.builder import KERNEL_TYPES, Builder, Mark, OnnxNode, builder_for
+from brickrt.graph.branches import SPECIAL, Splice, branch, expand, function_body, is_function
+from brickrt.graph.builder import KERNEL_TYPES, Builder, Mark, OnnxNode, builder_for, no_kernels
 from brickrt.graph.edit import prune, rename
 from brickrt.graph.errors import BrickError, NeedValue, Unsupported
 from brickrt.graph.fold import fold
@@ -26,10 +27,13 @@ from brickrt.graph.stages import Specialized, Stage, first_stage, only
 from brickrt.graph.values import fold_on_host, small_enough, static_value
 from brickrt.ops.types import TensorType
 
-__all__ = ["Specialized", "Stage", "check_inputs", "first_stage", "specialize"]
+__all__ = ["Specialized", "Stage", "certain_host_nodes", "check_inputs", "first_stage", "specialize"]
 
 BOUND_ELEMENTS = 4096
 """Tensors with more elements are never bound as constants of a later stage: the node that asks runs on the host."""
+
+
+NO_FORM = "it has no form in brick operators"
 
 
 def specialize(stage: Stage, types: Mapping[str, TensorType], values: Mapping[str, np.ndarray]) -> Specialized:
@@ -43,6 +47,17 @@ def specialize(stage: Stage, types: Mapping[str, TensorType], values: Mapping[st
     if walk.need:
         return Specialized(Graph((), {}), need_values=frozenset(walk.need))
     return walk.result()
+
+
+def certain_host_nodes(stage: Stage) -> dict[str, str]:
+    """Nodes that run on the host whatever the shapes, and why: more may turn out to when their shapes are known."""
+    found = {}
+    for node in stage.nodes:
+        odd = [stage.source.element_types.get(name) for name in node.inputs]
+        reason = next((no_kernels(t) for t in odd if t is not None and t not in KERNEL_TYPES), None)
+        if reason or not (builder_for(node) or (not node.domain and node.op_type in SPECIAL) or is_function(node)):
+            found[node.name] = reason or NO_FORM
+    return found
 
 
 class _Walk:
@@ -85,9 +100,15 @@ class _Walk:
             self.translate(node, names)
 
     def after_host(self, node: OnnxNode) -> None:
-        """A node that reads what the host computes in this stage: its types are not known yet."""
-        may_build = builder_for(node) is not None or (not node.domain and node.op_type in ("If", "Shape", "Size"))
-        self.wait(node) if may_build else self.to_host(node, "it has no form in brick operators")
+        """A node that reads what the host computes in this stage: its shapes are not known yet."""
+        given = {name: self.stage.source.element_types.get(name) for name in self.pending.intersection(reads(node))}
+        odd = next((dtype for dtype in given.values() if dtype is not None and dtype not in KERNEL_TYPES), None)
+        if odd is not None:
+            self.to_host(node, no_kernels(odd))
+        elif builder_for(node) is not None or (not node.domain and node.op_type in ("If", "Shape", "Size")):
+            self.wait(node)
+        else:
+            self.to_host(node, NO_FORM)
 
     def wait(self, node: OnnxNode) -> None:
         self.waiting.append(node)
@@ -149,7 +170,7 @@ class _Walk:
         b, builder = self.b, builder_for(node)
         odd = next((t.dtype for t in map(b.type, names) if t.dtype not in KERNEL_TYPES), None)
         if odd is not None:
-            raise Unsupported(f"no kernels for elements of type {odd.name}")
+            raise Unsupported(no_kernels(odd))
         if builder is None:
             self.build_function(node)
             return
@@ -160,7 +181,7 @@ class _Walk:
         b = self.b
         body = function_body(node, [b.type(name) if name else None for name in node.inputs])
         if body is None:
-            raise Unsupported("it has no form in brick operators")
+            raise Unsupported(NO_FORM)
         self.splice(expand(node, body, self.opsets, b.fresh))
 
     def build_constant(self, node: OnnxNode, names: tuple[str, ...]) -> None:
@@ -202,6 +223,8 @@ class _Walk:
         for name, tensor in zip(node.outputs, outputs):
             if name and tensor:
                 b.name_output(name, tensor, start)
+        if len(b.nodes) == start + 1:
+            b.nodes[start] = replace(b.nodes[start], name=node.name)
 
     def splice(self, parts: Splice) -> None:
         """Puts nodes in front of those still to visit."""

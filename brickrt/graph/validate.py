@@ -18,7 +18,7 @@ def check_header(model: onnx.ModelProto, label: str) -> dict[str, int]:
     """The opset version of each domain, or a ModelError."""
     if not model.ir_version and not model.graph.node:
         raise ModelError(f"{label}: not an ONNX model: give the .onnx file that the exporter wrote")
-    opsets = {}
+    opsets: dict[str, int] = {}
     for entry in model.opset_import:
         domain = standard_domain(entry.domain)
         opsets[domain] = max(entry.version, opsets.get(domain, 0))

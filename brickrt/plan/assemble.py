@@ -9,8 +9,8 @@ from brickrt.ops.types import Boxes, Shape
 from brickrt.plan.bricks import BrickGrid
 from brickrt.plan.cost import Model
 from brickrt.plan.edges import Cut, cut_of
-from brickrt.plan.halo import growth, middle_boxes, needed_boxes, working_set
-from brickrt.plan.merge import Proposal
+from brickrt.plan.halo import middle_boxes, needed_boxes, working_set
+from brickrt.plan.merge import Proposal, exact_timing
 from brickrt.plan.slabs import layer_brick
 from brickrt.plan.subgraph import Subgraph
 
@@ -48,7 +48,8 @@ def brick_subgraph(model: Model, nodes: tuple[int, ...], proposal: Proposal) -> 
     node_bricks = _own_bricks(model, nodes, brick) if memoized else _largest_boxes(model, nodes, needed)
     own = [_count(graph.out(graph.nodes[k]).shape, edges) for k, edges in zip(nodes, node_bricks)]
     flops = [model.facts[k].flops for k in nodes]
-    delta = growth(graph, nodes, needed, flops)
+    timing = exact_timing(model, nodes, brick, needed)
+    delta = float(timing.delta[0])
     return Subgraph(
         nodes=nodes,
         strategy=proposal.strategy,
@@ -61,7 +62,7 @@ def brick_subgraph(model: Model, nodes: tuple[int, ...], proposal: Proposal) -> 
         flops=sum(flops),
         footprint_bytes=int(working_set(graph, needed).max()),
         why=proposal.why if "Δ" in proposal.why else f"{proposal.why}, Δ={delta:.1%}",
-        modelled_us=proposal.modelled_us,
+        modelled_us=float((timing.memoized_us if memoized else timing.padded_us)[0]),
         layerwise_us=sum(model.layerwise_us(k) for k in nodes),
     )
 

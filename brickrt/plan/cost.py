@@ -34,7 +34,7 @@ _DIVISIONS = frozenset({"div", "sqrt", "reciprocal"})
 _ELEMENTWISE = 0.25  # one vector operation a cycle, where the peak counts two units of two
 _MOVES = 4.0  # vector operations per element of operators that only move
 _HIDDEN = 0.3  # share of shorter work that the longer does not hide; 0.3 fits measured layers at 512²
-_ROW_END = 12.0  # elements' worth of time that a row cut short costs: tails of register tiles, gathered halos
+_ROW_END = 8.0  # cutting rows to so many elements costs half as much again: tile tails, gathered halos
 
 
 @dataclass(frozen=True)
@@ -207,8 +207,8 @@ class Model:
         rounds = np.ceil(bricks / cores) * cores / bricks
         total = bricks * task_us / cores
         for core, traffic in zip(core_us, self._traffic(trial, elements, inner)):
-            compute = core * self._row_ends(trial, shape) / cores
-            total = total + np.maximum(compute, traffic) + _HIDDEN * np.minimum(compute, traffic)
+            busy = np.maximum(core / cores, traffic) + _HIDDEN * np.minimum(core / cores, traffic)
+            total = total + busy * self._row_ends(trial, shape)
         return total * rounds + self.constants_us(trial.nodes)
 
     def _traffic(self, trial: Trial, elements: Mapping[str, np.ndarray], inner: np.ndarray) -> list[np.ndarray]:
@@ -232,10 +232,11 @@ class Model:
         return times
 
     def _row_ends(self, trial: Trial, shape: Shape) -> np.ndarray:
-        """What cutting rows of an image slows its arithmetic down by."""
+        """What cutting rows of an image slows work on it down by."""
         if not self.facts[trial.nodes[-1]].image or len(shape) < 4:
             return np.ones(len(trial.bricks))
-        return np.array([1 + _ROW_END / brick[-1] if brick[-1] < shape[-1] else 1.0 for brick in trial.bricks])
+        widths = (brick[-1] if brick[-1] < shape[-1] else math.inf for brick in trial.bricks)
+        return np.array([1 + _ROW_END / (width + _ROW_END) for width in widths])
 
 
 def expr_cost(expr: Expr | None) -> float:

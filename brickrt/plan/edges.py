@@ -12,6 +12,7 @@ from brickrt.plan.partition import is_global
 
 CANDIDATE_ROWS = (1, 2, 4, 8, 16, 32, 64, 128)
 CANDIDATE_EDGES = (16, 32, 64, 128)
+CANDIDATE_WIDTHS = (64, 128)  # of shorter bricks whose rows are cut
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,10 @@ def candidates(model: Model, k: int) -> list[Shape]:
         plane = cut.axes[:2]
         rows = _below(max(shape[axis] for axis in plane))
         bricks |= dict.fromkeys(cut.brick_along(shape, dict.fromkeys(plane, edge)) for edge in rows)
+    if len(cut.axes) == 2:
+        y, x = cut.axes
+        pairs = ((rows, width) for width in CANDIDATE_WIDTHS for rows in CANDIDATE_ROWS if rows < width < shape[x])
+        bricks |= dict.fromkeys(cut.brick_along(shape, {y: rows, x: width}) for rows, width in pairs)
     if len(cut.axes) > 1:
         bricks |= dict.fromkeys(cut.brick(shape, edge) for edge in CANDIDATE_EDGES)
     return list(bricks)

@@ -43,21 +43,20 @@ def needed_boxes(graph: Graph, nodes: Iterable[int], boxes: Boxes) -> dict[str, 
     return demand.needed
 
 
-def recompute_ratios(graph: Graph, nodes: Sequence[int], needed: dict[str, Boxes]) -> np.ndarray:
-    """Per node, elements of its output that all bricks compute together over elements that it has."""
-    written = [graph.nodes[k].output for k in nodes]
-    return np.array([needed[name].volumes.sum() / max(1, graph.types[name].size) for name in written], float)
+def totals(needed: dict[str, Boxes]) -> dict[str, np.ndarray]:
+    """Elements of each tensor that all bricks touch together, arrays of one entry."""
+    return {name: boxes.volumes.sum(keepdims=True) for name, boxes in needed.items()}
 
 
-def growth(graph: Graph, nodes: Sequence[int], needed: dict[str, Boxes], flops: Sequence[float]) -> float:
-    """Δ of BrickDL: operations on recomputed halos over operations without, for bricks that cover the output.
+def growth(graph: Graph, nodes: Sequence[int], elements: dict[str, np.ndarray], flops: Sequence[float]) -> np.ndarray:
+    """Δ of BrickDL: operations when every brick computes all it needs, over operations without, less one.
 
-    Never negative: bricks that need less than a whole layer have no growth.
+    `elements` are those that all bricks touch together, `flops` those of each node. Never negative: bricks that need
+    less than a whole layer have no growth.
     """
-    weights = np.asarray(flops, float)
-    if not weights.sum():
-        return 0.0
-    return max(0.0, float(weights @ recompute_ratios(graph, nodes, needed) / weights.sum()) - 1.0)
+    outputs = [graph.nodes[k].output for k in nodes]
+    again = sum(f * elements[name] / max(1, graph.types[name].size) for f, name in zip(flops, outputs))
+    return np.maximum(again / max(1, sum(flops)) - 1, 0)
 
 
 def working_set(graph: Graph, needed: dict[str, Boxes]) -> np.ndarray:

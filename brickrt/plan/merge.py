@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from brickrt.ops.types import Shape
+from brickrt.ops.types import Boxes, Shape
 from brickrt.plan.bricks import BrickGrid
 from brickrt.plan.cost import Model, Trial
 from brickrt.plan.edges import candidates, cut_of, edge_by_rule, parallelism, why_whole
-from brickrt.plan.halo import Demand, middle_boxes, needed_boxes, working_set
+from brickrt.plan.halo import Demand, growth, middle_boxes, needed_boxes, totals, working_set
 
 
 @dataclass(frozen=True)
@@ -26,17 +26,20 @@ class Proposal:
     brick: Shape
     nodes: int
     why: str = ""
-    modelled_us: float = 0.0
 
 
 @dataclass(frozen=True)
 class Timing:
-    """Modelled time per brick shape, the growth Δ, and whether that asks for memoized bricks."""
+    """Modelled times per brick shape, the growth Δ, and whether fast memory holds a brick."""
 
-    us: np.ndarray
+    padded_us: np.ndarray
+    memoized_us: np.ndarray
     delta: np.ndarray
-    memoized: np.ndarray
     fits: np.ndarray
+
+    def chosen_us(self, delta_limit: float) -> np.ndarray:
+        """Of padded bricks where Δ allows them, else of memoized ones."""
+        return np.where(self.delta > delta_limit, self.memoized_us, self.padded_us)
 
 
 def propose(model: Model, order: Sequence[int], edge: int | None) -> Proposal | str:
@@ -88,7 +91,7 @@ def _hopeless(model: Model, order: Sequence[int]) -> str | None:
 
 def _search(model: Model, order: Sequence[int], bricks: list[Shape]) -> Proposal | None:
     """The best of all first nodes and bricks, by what it saves; on a tie the smaller subgraph."""
-    root = model.graph.nodes[order[0]]
+    root, limit = model.graph.nodes[order[0]], model.device.delta_limit
     shape = model.graph.out(root).shape
     demand = Demand(model.graph, root.output, middle_boxes(shape, bricks))
     counts = np.array([math.prod(shape) / math.prod(brick) for brick in bricks])
@@ -98,33 +101,35 @@ def _search(model: Model, order: Sequence[int], bricks: list[Shape]) -> Proposal
         demand.join(order[n - 1])
         elements = {name: boxes.volumes * counts for name, boxes in demand.needed.items()}
         timing = _time(model, Trial(sorted(order[:n]), bricks, elements, working_set(model.graph, demand.needed)))
-        gain = np.where(timing.fits, _layerwise_us(model, order[:n]) - timing.us, -math.inf)
+        gain = np.where(timing.fits, _layerwise_us(model, order[:n]) - timing.chosen_us(limit), -math.inf)
         at = int(np.argmax(gain))
         if gain[at] > saved:
-            best, saved = Proposal("memoized" if timing.memoized[at] else "padded", bricks[at], n), float(gain[at])
+            best, saved = Proposal("memoized" if timing.delta[at] > limit else "padded", bricks[at], n), float(gain[at])
     return best
 
 
 def _confirm(model: Model, order: Sequence[int], found: Proposal) -> Proposal | str:
     """The proposal with its exact figures, or why it does not save enough."""
-    nodes, graph = order[: found.nodes], model.graph
-    shape = graph.out(graph.nodes[order[0]]).shape
-    needed = needed_boxes(graph, nodes, BrickGrid(shape, found.brick).boxes())
-    elements = {name: boxes.volumes.sum(keepdims=True) for name, boxes in needed.items()}
-    held = working_set(graph, needed).max(keepdims=True)
-    timing = _time(model, Trial(sorted(nodes), [found.brick], elements, held))
-    alone, us = _layerwise_us(model, nodes), float(timing.us[0])
+    nodes, limit = order[: found.nodes], model.device.delta_limit
+    shape = model.graph.out(model.graph.nodes[order[0]]).shape
+    needed = needed_boxes(model.graph, nodes, BrickGrid(shape, found.brick).boxes())
+    timing = exact_timing(model, nodes, found.brick, needed)
+    alone, us, delta = _layerwise_us(model, nodes), float(timing.chosen_us(limit)[0]), float(timing.delta[0])
     brick = "×".join(map(str, found.brick))
-    figures = f"{len(nodes)} nodes in bricks {brick} at {us:.0f} µs, layerwise {alone:.0f} µs (Δ={timing.delta[0]:.1%})"
+    figures = f"{len(nodes)} nodes in bricks {brick} at {us:.0f} µs, layerwise {alone:.0f} µs (Δ={delta:.1%})"
     if us > (1 - model.device.margin) * alone:
         return f"merging is not modelled faster: {figures}"
-    return Proposal("memoized" if timing.memoized[0] else "padded", found.brick, len(nodes), figures, us)
+    return Proposal("memoized" if delta > limit else "padded", found.brick, len(nodes), figures)
+
+
+def exact_timing(model: Model, nodes: Sequence[int], brick: Shape, needed: dict[str, Boxes]) -> Timing:
+    """Modelled times of a subgraph in one brick shape; `needed` holds the boxes of all its bricks."""
+    held = working_set(model.graph, needed).max(keepdims=True)
+    return _time(model, Trial(sorted(nodes), [brick], totals(needed), held))
 
 
 def _time(model: Model, trial: Trial) -> Timing:
     device = model.device
-    once = sum(model.facts[k].core_us for k in trial.nodes)
-    delta = np.maximum(sum(model.recomputed_us(k, trial) for k in trial.nodes) / max(once, 1e-9) - 1, 0)
-    memoized = delta > device.delta_limit
-    us = np.where(memoized, model.memoized_us(trial), model.padded_us(trial))
-    return Timing(us, delta, memoized, trial.held <= device.cache_share * device.fast_bytes)
+    delta = growth(model.graph, trial.nodes, trial.elements, [model.facts[k].flops for k in trial.nodes])
+    fits = trial.held <= device.cache_share * device.fast_bytes
+    return Timing(model.padded_us(trial), model.memoized_us(trial), delta, fits)

@@ -18,7 +18,7 @@ from brickrt.plan.cost import Model
 
 COLUMNS = 64  # columns of a product are cut in multiples of this
 CHUNK = 2**14  # elements of a row that is cut because nothing else can be
-ROW_TILE = 4  # kernels prefer this many rows
+ROW_TILE = 4  # rows of a Winograd tile
 
 
 def layer_brick(model: Model, k: int) -> Shape:
@@ -54,10 +54,12 @@ def _image_brick(model: Model, k: int, brick: list[int], want: int) -> Shape:
         brick[1] = _edge(channels, want, device.cores, unit)
         want = _left(want, channels, brick[1])
     slabs = max(want, _slabs_for_cache(model, k)) if alone else want
-    rows = 1
-    for axis in range(2, min(len(brick), max(3, len(brick) - 1))):
+    rows, tile = 1, ROW_TILE if _tiles_rows(model, k) else 1
+    axes = range(2, min(len(brick), max(3, len(brick) - 1)))
+    for axis in axes:
         extent = brick[axis]
-        brick[axis] = _edge(extent, slabs, device.cores)
+        parts = slabs if axis == axes[-1] else min(slabs, -(-extent // ROW_TILE))  # thin planes would be all halo
+        brick[axis] = _edge(extent, parts, device.cores, tile=tile)
         slabs, rows = _left(slabs, extent, brick[axis]), rows * extent
     if unit and rows < want and brick[1] == channels:
         brick[1] = _edge(channels, -(-want // rows), device.cores, unit)
@@ -89,20 +91,31 @@ def _slabs_for_cache(model: Model, k: int) -> int:
     return math.ceil(model.facts[k].in_bytes / batch / (model.device.l2 / 2))
 
 
+def _tiles_rows(model: Model, k: int) -> bool:
+    """Whether Winograd kernels take the layer, in square tiles of the output."""
+    op = model.graph.nodes[k].op
+    if not isinstance(op, Conv) or op.groups > 1 or len(op.kernel) != 2:
+        return False
+    return op.kernel == (3, 3) and op.strides == op.dilations == (1, 1)
+
+
 def _left(parts: int, extent: int, edge: int) -> int:
     """Parts still wanted of each piece once an axis of `extent` is cut at `edge`."""
     return -(-parts // -(-extent // edge))
 
 
-def _edge(extent: int, parts: int, cores: int, unit: int = 1) -> int:
-    """An edge in multiples of `unit` for `parts` pieces or some more: the one that keeps the cores evenly busy."""
+def _edge(extent: int, parts: int, cores: int, unit: int = 1, tile: int = 1) -> int:
+    """An edge in multiples of `unit` for `parts` pieces or some more: the one that keeps the cores evenly busy.
+
+    A piece costs as much as the next multiple of `tile`.
+    """
     if parts <= 1:
         return extent
     units = -(-extent // unit)
 
     def idle(edge: int) -> tuple[float, bool, int]:
         rounds = math.ceil(math.ceil(units / edge) / cores)
-        return round(rounds * cores * edge / units, 1), unit == 1 and edge % ROW_TILE != 0, -edge
+        return round(rounds * cores * -(-edge // tile) * tile / units, 1), unit == 1 and edge % ROW_TILE != 0, -edge
 
     edges = {max(1, edge) for n in range(parts, 2 * parts + 1) for edge in (units // n, -(-units // n))}
     return min(extent, min(edges, key=idle) * unit)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit import I32, I64, PTR, Fn, Index, memory_type, type_suffix, vector
+from brickrt.ops.cpu.emit import I32, I64, PTR, Fn, Index, memory_type, register_type, type_suffix, vector
 from brickrt.ops.cpu.operand import Operand, dense, to_blocked
 from brickrt.ops.cpu.vecmath import fill
 from brickrt.ops.types import TensorType
@@ -20,8 +20,7 @@ class Access:
 
     The lanes of an output vector are adjacent channels where the output is blocked, else adjacent elements of its last
     dimension. `strides` are per output dimension, 0 where the operand broadcasts; `strides[1]` counts blocks of
-    `block` channels. Adjacent lanes are `lane` elements apart. Of a plain operand of a blocked output, `channels`
-    exist: lanes beyond repeat the last one.
+    `block` channels. Adjacent lanes are `lane` elements apart. A plain operand whose channels are lanes has `channels`.
     """
 
     dtype: np.dtype
@@ -39,25 +38,37 @@ class Access:
         return parts if channel_is_lane else f.add(parts, f.rem(index[1], self.block))
 
     def load(
-        self, f: Fn, base: ir.Value, offset: Index, lanes: int, mask: ir.Value | None = None, channel: Index = 0
+        self,
+        f: Fn,
+        base: ir.Value,
+        offset: Index,
+        lanes: int,
+        mask: ir.Value | None = None,
+        channel: Index = 0,
+        stored: tuple[Index, Index] | None = None,
     ) -> ir.Value:
-        """`lanes` values, those of `mask` only; `channel` is that of the first lane where the output is blocked."""
+        """`lanes` values, those of `mask` only.
+
+        Where lanes are channels, `channel` is the first lane's, and a plain operand is read within the channels
+        `stored` (all by default): lanes beyond repeat the nearest.
+        """
         if self.lane == 0 or lanes == 1:
             return f.splat(f.load(base, offset, self.dtype), lanes)
-        if self.lane == 1 and self.channels is None:
+        if self.channels is not None and (stored is not None or self.channels % lanes):
+            lo, hi = stored or (0, self.channels)
+            return self._load_channels(f, base, offset, lanes, f.sub(lo, channel), f.sub(hi, channel))
+        if self.lane == 1:
             return f.load(base, offset, self.dtype, lanes, mask)
-        if self.channels is not None and self.channels % lanes:
-            return self._load_channels(f, base, offset, lanes, channel)
-        if mask is None:
+        if mask is None or self.channels is not None:
             return f.gather(base, offset, self.lane, self.dtype, lanes)
         return _masked_gather(f, base, offset, self.lane, self.dtype, lanes, mask)
 
-    def _load_channels(self, f: Fn, base: ir.Value, offset: Index, lanes: int, channel: Index) -> ir.Value:
-        assert self.channels is not None
-        left = f.sub(self.channels - 1, channel)
-        values = [f.load(base, f.add(offset, f.mul(f.minimum(k, left), self.lane)), self.dtype) for k in range(lanes)]
-        acc: ir.Value = ir.Constant(vector(values[0].type, lanes), None)
-        for k, value in enumerate(values):
+    def _load_channels(self, f: Fn, base: ir.Value, offset: Index, lanes: int, lo: Index, hi: Index) -> ir.Value:
+        """Lane k reads element k where lo ≤ k < hi, else the nearest of these."""
+        acc: ir.Value = ir.Constant(vector(register_type(self.dtype), lanes), None)
+        for k in range(lanes):
+            at = f.maximum(f.minimum(k, f.sub(hi, 1)), lo)
+            value = f.load(base, f.add(offset, f.mul(at, self.lane)), self.dtype)
             acc = f.b.insert_element(acc, value, I32(k))
         return acc
 

@@ -43,5 +43,7 @@ def choose_concat(op: Concat, ins: Sequence[Operand], out: Operand, isa: Isa) ->
     if any(i.block != out.block for i in ins):
         raise LookupError("Concat: the operands' layouts differ; reorder first")
     if out.block > 1 and op.axis == 1 and any(i.shape[1] % out.block for i in ins[:-1]):
-        raise LookupError(f"Concat: channels of blocked inputs must be multiples of {out.block}; reorder to plain first")
+        raise LookupError(
+            f"Concat: channels of blocked inputs must be multiples of {out.block}; reorder to plain first"
+        )
     return ConcatKernel

@@ -55,7 +55,7 @@ def row_classes(boxes: Boxes, out: Operand, lowest: int) -> tuple[np.ndarray, li
 
 @dataclass(frozen=True)
 class RowShape:
-    """`dim`: the innermost dimension that moves; `first`: where the row begins. One vector covers `step` row elements."""
+    """`dim`: the innermost dimension that moves; `first`: where the row begins."""
 
     out: Operand
     first: int
@@ -71,6 +71,7 @@ class RowShape:
 
     @property
     def step(self) -> int:
+        """Row elements per vector."""
         return 1 if self.out.block > 1 else self.lanes
 
     def channel(self, index: Sequence[Index]) -> Index:

@@ -135,7 +135,7 @@ def choose_tile(width: int, blocks: int, align: int, isa: Isa, vector_bytes: int
     """
     best = None
     for ob in (1, 2, 3, 4, 6, 8):
-        most = (isa.registers - ob - 1) // ob if isa.registers >= 32 else (isa.registers - 1 - min(ob, 2)) // ob
+        most = min((isa.registers - ob - 2) // ob, 24)
         if most < 1 or ob > max(blocks, 1) or (align and align % ob):
             continue
         tiles = [len(part) for part in split_evenly(list(range(width)), most)]

@@ -121,7 +121,9 @@ class ViewKernel(MoveKernel):
             copy_spans(mover, spans, here, there)
             return
         with f.loops([(s.lo, s.hi) for s in spans]) as at:
-            inner = [f.rem(f.div(f.dot(at, flat), step), extent) for step, extent in zip(row_major(src.shape), src.shape)]
+            inner = [
+                f.rem(f.div(f.dot(at, flat), step), extent) for step, extent in zip(row_major(src.shape), src.shape)
+            ]
             mover.one(here.moved(f, f.dot(inner, src.strides)), there.moved(f, f.dot(at, self.out.strides)))
 
 

@@ -103,10 +103,7 @@ def merge(f: Fn, spans: Sequence[Span]) -> list[Span]:
 
 def strips(f: Fn, lo: Index, hi: Index, step: int, body: Callable[[Index, Index], None]) -> None:
     """Calls body(first, count) for strips of `step` indices, then once more, with its own code, for what is left."""
-    if isinstance(lo, int) and isinstance(hi, int):
-        hi = max(lo, hi)
-    else:
-        hi = f.maximum(lo, hi)
+    hi = f.maximum(lo, hi)
     left = f.rem(f.sub(hi, lo), step)
     full = f.sub(hi, left)
     if not (isinstance(lo, int) and isinstance(full, int) and lo == full):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from hypothesis import strategies as st
 
 from brickrt.graph.ir import Graph, Node
 from brickrt.ops.base import Op
@@ -89,3 +90,21 @@ def gated_depthwise(size: int = 512, channels: int = 32) -> Graph:
     y = s.conv(s.conv(x, 2 * channels, 1), 2 * channels, 3, groups=2 * channels)
     y = s.conv(s.map("mul", y, y), channels, 1)
     return s.graph(s.map("add", y, x))
+
+
+@st.composite
+def networks(draw: st.DrawFn) -> Graph:
+    """Random graphs of 1×1 and 3×3 convolutions, unary and binary maps on tensors of one shape; any may be outputs."""
+    s = Sketch()
+    tensors = [s.input(1, 8, 6, 6)]
+    for _ in range(draw(st.integers(1, 14))):
+        a, b = (draw(st.sampled_from(tensors)) for _ in range(2))
+        kind = draw(st.sampled_from(["conv", "map", "add", "reduce"]))
+        if kind == "conv":
+            tensors.append(s.conv(a, 8, draw(st.sampled_from([1, 3]))))
+        elif kind == "reduce":
+            tensors.append(s.map("add", a, s.reduce(b, *draw(st.sampled_from([(1,), (2, 3)])))))
+        else:
+            tensors.append(s.map("add", a, b) if kind == "add" else s.map("abs", a))
+    unread = [t for t in tensors[1:] if not any(t in n.inputs for n in s.nodes)]
+    return s.graph(*dict.fromkeys([*unread, draw(st.sampled_from(tensors[1:]))]))

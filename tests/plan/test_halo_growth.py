@@ -7,7 +7,7 @@ from plan_graphs import Sketch
 from brickrt.graph.ir import Graph
 from brickrt.ops.types import Boxes
 from brickrt.plan.bricks import BrickGrid
-from brickrt.plan.halo import growth, middle_boxes, needed_boxes, receptive_field, recompute_ratios, working_set
+from brickrt.plan.halo import growth, middle_boxes, needed_boxes, receptive_field, totals, working_set
 
 
 def chain(layers: int, size: int) -> Graph:
@@ -32,13 +32,13 @@ def test_growth_of_two_and_three_layers():
     for layers, expected in ((1, 0.0), (2, (81 / 64 + 1) / 2 - 1), (3, (100 / 64 + 81 / 64 + 1) / 3 - 1)):
         graph = chain(layers, 16)
         needed = needed_boxes(graph, range(layers), BrickGrid((1, 4, 16, 16), (1, 4, 8, 8)).boxes())
-        assert growth(graph, range(layers), needed, [1.0] * layers) == pytest.approx(expected)
+        assert growth(graph, range(layers), totals(needed), [1.0] * layers) == pytest.approx(expected)
 
 
-def test_ratios_and_working_set():
+def test_totals_and_working_set():
     graph = chain(2, 16)
     needed = needed_boxes(graph, [0, 1], BrickGrid((1, 4, 16, 16), (1, 4, 4, 16)).boxes())
-    assert recompute_ratios(graph, [0, 1], needed).tolist() == [(5 + 6 + 6 + 5) / 16, 1.0]
+    assert totals(needed)["t0"] == 4 * 16 * (5 + 6 + 6 + 5) and totals(needed)["t1"] == 4 * 16 * 16
     assert working_set(graph, needed).tolist() == [4 * 4 * 16 * rows for rows in (4 + 5 + 6, 4 + 6 + 8, 4 + 6 + 8, 15)]
 
 

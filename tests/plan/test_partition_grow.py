@@ -4,37 +4,21 @@ import networkx as nx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from plan_graphs import Sketch, bottlenecks
+from plan_graphs import Sketch, bottlenecks, networks
 
 from brickrt.graph.ir import Graph
 from brickrt.ops.move import Transpose, View
 from brickrt.plan.cost import Model
 from brickrt.plan.device import host_device
 from brickrt.plan.layout import assign_layouts, plain_layouts
+from brickrt.plan.options import PlanOptions
 from brickrt.plan.partition import partition
+from brickrt.plan.plan import make_plan
 
 
 def model(graph: Graph) -> Model:
     device = host_device()
     return Model(*assign_layouts(graph, device.lanes), device)
-
-
-@st.composite
-def networks(draw: st.DrawFn) -> Graph:
-    """Random graphs of 1×1 and 3×3 convolutions, unary and binary maps on tensors of one shape; any may be outputs."""
-    s = Sketch()
-    tensors = [s.input(1, 8, 6, 6)]
-    for _ in range(draw(st.integers(1, 14))):
-        a, b = (draw(st.sampled_from(tensors)) for _ in range(2))
-        kind = draw(st.sampled_from(["conv", "map", "add", "reduce"]))
-        if kind == "conv":
-            tensors.append(s.conv(a, 8, draw(st.sampled_from([1, 3]))))
-        elif kind == "reduce":
-            tensors.append(s.map("add", a, s.reduce(b, *draw(st.sampled_from([(1,), (2, 3)])))))
-        else:
-            tensors.append(s.map("add", a, b) if kind == "add" else s.map("abs", a))
-    unread = [t for t in tensors[1:] if not any(t in n.inputs for n in s.nodes)]
-    return s.graph(*dict.fromkeys([*unread, draw(st.sampled_from(tensors[1:]))]))
 
 
 @settings(max_examples=60, deadline=None)
@@ -55,6 +39,14 @@ def test_subgraphs_are_convex_and_have_one_output(graph: Graph, max_layers: int,
             assert set(m.graph.nodes[k].inputs) <= written | {m.graph.nodes[j].output for j in part if j < k}
             assert nx.ancestors(dag, k) & nx.descendants(dag, part[0]) <= inside
         written.add(m.graph.nodes[part[-1]].output)
+
+
+@settings(max_examples=40, deadline=None)
+@given(networks(), st.sampled_from(["auto", "padded", "memoized", "layerwise"]), st.sampled_from([None, 2, 4]))
+def test_plans_of_any_network_hold_together(graph: Graph, strategy: str, brick: int | None):
+    made = make_plan(graph, host_device(), PlanOptions(strategy, brick)).verify()
+    assert sum(sub.flops for sub in made.subgraphs) == made.graph.flops()
+    assert all(sub.modelled_us <= sub.layerwise_us for sub in made.subgraphs) or strategy in ("padded", "memoized")
 
 
 def kinds(graph: Graph, max_layers: int = 3) -> list[str]:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 
 from brickrt.graph.builder import Builder, OnnxNode, builds
-from brickrt.graph.builders.common import elementwise
+from brickrt.graph.builders.common import channel_view, elementwise
 from brickrt.graph.builders.scalar import (
     F64,
     absolute,
@@ -128,9 +128,18 @@ FORMULAS: dict[str, Callable[..., Expr]] = {
     "Mish": mish,
     "Swish": swish,
     "Shrink": shrink,
-    "PRelu": prelu,
     "SwiGLU": swiglu,
 }
+
+
+@builds("PRelu")
+def parametric_relu(b: Builder, node: OnnxNode) -> str:
+    """A slope per channel is also taken as a vector, as models converted from opset 6 have it."""
+    x, slope = node.inputs
+    shape, t = b.type(x).shape, b.type(slope)
+    if t.rank == 1 and len(shape) > 2 and t.size == shape[1] and t.size not in (1, shape[-1]):
+        slope = channel_view(b, slope, len(shape))
+    return elementwise(b, in_float32(prelu), x, slope)
 
 
 @builds(*FORMULAS)

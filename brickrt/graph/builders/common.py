@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from brickrt.graph.builder import KERNEL_TYPES, Builder, OnnxNode
-from brickrt.graph.builders.scalar import FLOATS, wide_type, widened
+from brickrt.graph.builders.scalar import FLOATS, Unary, wide_type, widened
 from brickrt.graph.errors import Unsupported
 from brickrt.ops.expr import Expr, arg, cast, const
 from brickrt.ops.map import Map
@@ -131,7 +131,7 @@ def reduce(
     *names: str,
     keepdims: bool = True,
     pre: Callable[..., Expr] | None = None,
-    post: Callable[[Expr], Expr] | None = None,
+    post: Unary | None = None,
     dtype: np.dtype | None = None,
 ) -> str:
     """post(combine of pre(operands…)) over `axes`, in `dtype` (that of the first operand if not given).

@@ -36,4 +36,5 @@ def count_up(b: Builder, node: OnnxNode) -> str:
 def eye_like(b: Builder, node: OnnxNode) -> str:
     t = b.type(node.inputs[0])
     dtype = element_type(node.attrs["dtype"]) if "dtype" in node.attrs else t.dtype
-    return b.constant(np.eye(*t.shape, k=node.attrs.get("k", 0), dtype=dtype))
+    rows, columns = t.shape
+    return b.constant(np.eye(rows, columns, node.attrs.get("k", 0), dtype=dtype))

@@ -10,11 +10,14 @@ from brickrt.ops.conv import Conv, ConvTranspose
 
 @builds("Conv")
 def conv(b: Builder, node: OnnxNode) -> str:
-    operands = _operands(b, node)
-    w = window_of(node, b.type(operands[0]).shape[2:], b.type(operands[1]).shape[2:])
-    groups, bias = node.attrs.get("group", 1), len(operands) == 3
-    op = Conv(w.kernel, w.strides, w.dilations, w.pads, w.pads_end, groups, bias)
-    return convert(b, b.emit(op, *operands), b.type(node.inputs[0]).dtype)
+    return convert(b, convolved(b, node, *_operands(b, node)), b.type(node.inputs[0]).dtype)
+
+
+def convolved(b: Builder, node: OnnxNode, x: str, weights: str, *bias: str) -> str:
+    """The convolution that a node's attributes describe, of other operands than the node's."""
+    w = window_of(node, b.type(x).shape[2:], b.type(weights).shape[2:])
+    op = Conv(w.kernel, w.strides, w.dilations, w.pads, w.pads_end, node.attrs.get("group", 1), bool(bias))
+    return b.emit(op, x, weights, *bias)
 
 
 @builds("ConvTranspose")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from brickrt.graph.builder import Builder, OnnxNode, builds
 from brickrt.graph.builders.common import (
@@ -18,7 +19,7 @@ from brickrt.graph.builders.common import (
     uses,
     view,
 )
-from brickrt.graph.builders.scalar import F32, add, div, like, mul, reciprocal, sqrt, square, sub, wide_type
+from brickrt.graph.builders.scalar import F32, Unary, add, div, like, mul, reciprocal, sqrt, square, sub, wide_type
 from brickrt.ops.expr import Expr, cast
 
 Axes = tuple[int, ...]
@@ -83,7 +84,7 @@ def _group_moments(b: Builder, x: str, groups: int, epsilon: float) -> tuple[str
     total = channel * math.prod(shape[2:])
     dtype = wide_type(b.type(x).dtype)
 
-    def combine(name: str, post) -> str:
+    def combine(name: str, post: Unary) -> str:
         grouped = reduce(b, "sum", (2,), view(b, name, (shape[0], groups, channel)), post=post)
         spread = take(b, grouped, {2: (0,) * channel})
         return view(b, spread, (*shape[:2], *(1,) * len(spatial)))
@@ -117,7 +118,7 @@ def moments(b: Builder, x: str, axes: Axes, epsilon: float) -> tuple[str, str]:
     return mean, reduce(b, "sum", axes, x, mean, pre=lambda x, m: square(sub(x, m)), post=finish, dtype=dtype)
 
 
-def _inverse_root(count: int, epsilon: float):
+def _inverse_root(count: int, epsilon: float) -> Unary:
     return lambda s: reciprocal(sqrt(add(div(s, like(s, count)), like(s, epsilon))))
 
 
@@ -126,7 +127,9 @@ def standardized(b: Builder, x: str, mean: str, spread: str, scale: str, bias: s
     return _affine(b, lambda x, m, r: mul(sub(x, m), r), x, mean, spread, weight=scale, bias=bias)
 
 
-def _affine(b: Builder, function, x: str, *statistics: str, weight: str = "", bias: str = "") -> str:
+def _affine(
+    b: Builder, function: Callable[..., Expr], x: str, *statistics: str, weight: str = "", bias: str = ""
+) -> str:
     """function(x, statistics…) * weight + bias in the type of the statistics, and then in that of x."""
     dtype, inner = b.type(x).dtype, wide_type(b.type(x).dtype)
     extra = [(name, op) for name, op in ((weight, mul), (bias, add)) if name]

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Literal
 
 from brickrt.graph.builder import Builder, OnnxNode, builds
 from brickrt.graph.builders.common import convert, reduce, require_float, uses, wide
-from brickrt.graph.builders.scalar import absolute, div, like, sqrt, square
+from brickrt.graph.builders.scalar import Unary, absolute, div, like, sqrt, square
 from brickrt.graph.builders.window import auto_pad, window_of
 from brickrt.graph.errors import Unsupported
-from brickrt.ops.expr import Expr, apply
+from brickrt.ops.expr import apply
 from brickrt.ops.pool import Pool
 
 Kind = Literal["max", "average", "lp"]
@@ -71,7 +70,7 @@ def _spatial(b: Builder, node: OnnxNode) -> tuple[int, ...]:
     return tuple(range(2, b.type(node.inputs[0]).rank))
 
 
-def norm(p: int) -> tuple[Callable[[Expr], Expr], Callable[[Expr], Expr]]:
+def norm(p: int) -> tuple[Unary, Unary]:
     """What is summed for an Lp norm, and what makes the norm of the sum."""
     if p == 1:
         return absolute, lambda s: s

@@ -24,7 +24,7 @@ from brickrt.graph.builders.scalar import (
     wide_type,
 )
 from brickrt.graph.errors import Unsupported
-from brickrt.ops.expr import Expr, cast
+from brickrt.ops.expr import Expr, apply, cast
 
 UINT8 = np.dtype(np.uint8)
 
@@ -70,24 +70,23 @@ def quantize(b: Builder, node: OnnxNode) -> str:
 
 @builds("DynamicQuantizeLinear")
 def dynamic_quantize(b: Builder, node: OnnxNode) -> tuple[str, ...]:
-    """Scale and zero point from the range of the data, which always includes 0."""
+    """Scale and zero point from the range of the data, which always includes 0; zeros alone have scale 1."""
     x = node.inputs[0]
     axes = tuple(range(b.type(x).rank))
     low = reduce(b, "min", axes, x, keepdims=False, post=lambda v: minimum(v, like(v, 0)))
     high = reduce(b, "max", axes, x, keepdims=False, post=lambda v: maximum(v, like(v, 0)))
-    scale = elementwise(b, lambda h, m: div(sub(h, m), like(h, 255)), high, low, hint="scale")
-    zero = elementwise(
-        b, lambda m, s: saturated(rounded(sub(like(m, 0), div(m, _nonzero(s)))), UINT8), low, scale, hint="zero"
-    )
+    scale = elementwise(b, _dynamic_scale, low, high, hint="scale")
+    zero = elementwise(b, lambda m, s: saturated(rounded(apply("neg", div(m, s))), UINT8), low, scale, hint="zero")
 
     def compute(x: Expr, s: Expr, z: Expr) -> Expr:
-        return saturated(add(rounded(div(x, _nonzero(s))), cast(z, x.dtype)), UINT8)
+        return saturated(add(rounded(div(x, s)), cast(z, x.dtype)), UINT8)
 
     return elementwise(b, compute, x, scale, zero), scale, zero
 
 
-def _nonzero(s: Expr) -> Expr:
-    return where(equal(s, like(s, 0)), like(s, 1), s)
+def _dynamic_scale(low: Expr, high: Expr) -> Expr:
+    step = div(sub(high, low), like(high, 255))
+    return where(equal(step, like(step, 0)), like(step, 1), step)
 
 
 def _require_kernels(b: Builder, *names: str) -> None:

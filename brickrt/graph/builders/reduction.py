@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +11,7 @@ from brickrt.graph.builder import Builder, OnnxNode, builds
 from brickrt.graph.builders.common import Combine, elementwise, integers, normal_axes, reduce, view
 from brickrt.graph.builders.scalar import (
     F64,
+    Unary,
     absolute,
     add,
     div,
@@ -26,8 +26,6 @@ from brickrt.graph.builders.scalar import (
     wide_type,
 )
 from brickrt.ops.expr import Expr, apply, cast
-
-Unary = Callable[[Expr], Expr]
 
 
 @dataclass(frozen=True)

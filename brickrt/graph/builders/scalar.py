@@ -9,6 +9,8 @@ import numpy as np
 
 from brickrt.ops.expr import Const, Expr, apply, cast, const
 
+Unary = Callable[[Expr], Expr]
+
 F16, F32, F64 = (np.dtype(t) for t in (np.float16, np.float32, np.float64))
 FLOATS = frozenset((F16, F32, F64))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from brickrt.graph.builder import Builder, OnnxNode, builds
-from brickrt.graph.builders.common import convert, elementwise, normal_axis, reduce, view
+from brickrt.graph.builders.common import Combine, convert, elementwise, normal_axis, reduce, view
 from brickrt.graph.builders.scalar import either, equal, like, where
 from brickrt.ops.expr import Expr, apply, cast, const
 
@@ -63,7 +63,7 @@ def _position(b: Builder, x: str, axis: int, greatest: bool, last: bool, keepdim
         return where(hit, index, like(index, nothing))
 
     operands = (x, extreme, _counter(b, x, axis))
-    combine = "max" if last else "min"
+    combine: Combine = "max" if last else "min"
     return reduce(b, combine, (axis,), *operands, keepdims=keepdims, pre=candidate, dtype=INT64)
 
 

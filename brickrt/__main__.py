@@ -1,0 +1,7 @@
+"""`python -m brickrt`."""
+
+import sys
+
+from brickrt.cli import main
+
+sys.exit(main())

@@ -1,0 +1,135 @@
+"""The commands and their options. What they do is imported when they run, so that help is there at once."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from brickrt import __version__
+from brickrt.cli import parse
+from brickrt.cli.requests import (
+    Device,
+    EngineRequest,
+    ImageLayout,
+    ImageRequest,
+    InputRequest,
+    PlanRequest,
+    RunRequest,
+    Strategy,
+)
+
+PROGRAM = "brickrt"
+DEBUG = "--debug"
+EPILOG = f"With {DEBUG}, any command shows where an error comes from."
+
+app = typer.Typer(add_completion=False, help="Runs ONNX networks brick by brick, across layers.", epilog=EPILOG)
+zoo = typer.Typer(add_completion=False, help="The networks that come with brickrt, with seeded random weights.")
+app.add_typer(zoo, name="zoo")
+
+Model = Annotated[Path, typer.Argument(help="The .onnx file.", show_default=False)]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+StrategyOption = Annotated[Strategy, typer.Option(help="How layers run; auto decides for each part.")]
+Brick = Annotated[int | None, typer.Option(metavar="N", help="Edge of the bricks.")]
+MaxLayers = Annotated[int | None, typer.Option(metavar="N", help="Most convolutions and products that are merged.")]
+Shapes = Annotated[
+    list[str], typer.Option("--shape", metavar="NAME=1,3,224,224", help="Shape of an input; open dimensions are 1.")
+]
+Numbers = Annotated[str | None, typer.Option(metavar="A,B,C", help="Of images: per channel, after --scale.")]
+
+
+def _show_version(value: bool) -> None:
+    if value:
+        typer.echo(f"{PROGRAM} {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def common(
+    version: Annotated[bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print it.")] = False,
+) -> None:
+    """Runs ONNX networks brick by brick, across layers."""
+
+
+@app.command(epilog=EPILOG)
+def run(
+    model: Model,
+    input: Annotated[
+        list[str],
+        typer.Option(metavar="[NAME=]FILE", help="A .npy, .npz, .png or .jpg file; the name where there are several."),
+    ] = [],  # noqa: B006  (typer copies it)
+    output: Annotated[Path | None, typer.Option(metavar="FILE", help="A .npy or .npz file to write.")] = None,
+    device: Annotated[Device, typer.Option(help="What computes.")] = Device.auto,
+    strategy: StrategyOption = Strategy.auto,
+    brick: Brick = None,
+    threads: Annotated[int | None, typer.Option(metavar="N", help="Threads; one per core by default.")] = None,
+    max_layers: MaxLayers = None,
+    repeat: Annotated[int, typer.Option(min=1, metavar="N", help="How often to run.")] = 1,
+    random: Annotated[bool, typer.Option("--random", help="Make up the inputs.")] = False,
+    seed: Annotated[int | None, typer.Option(min=0, metavar="N", help="Of --random; 0 by default.")] = None,
+    shape: Shapes = [],  # noqa: B006
+    mean: Numbers = None,
+    std: Numbers = None,
+    scale: Annotated[
+        float | None, typer.Option(help="Of images: 1/255 for inputs of floats by default, none for uint8.")
+    ] = None,
+    layout: Annotated[ImageLayout | None, typer.Option(help="Of images: where the model has the channels.")] = None,
+    resize: Annotated[str | None, typer.Option(metavar="HxW", help="Of images: bilinear, only when asked.")] = None,
+    verify: Annotated[bool, typer.Option("--verify", help="Compare with the reference engine (slow).")] = False,
+    json: Json = False,
+) -> str:
+    """Run a model on files or on random input; print outputs, latency and plan."""
+    image = ImageRequest(
+        parse.numbers("--mean", mean), parse.numbers("--std", std), scale, layout, parse.height_width(resize)
+    )
+    inputs = InputRequest(tuple(input), random, seed, tuple(shape), image)
+    engine = EngineRequest(device.value, strategy.value, brick, threads, max_layers)
+    return _work("run", RunRequest(model, inputs, engine, output, repeat, verify, json))
+
+
+@app.command(epilog=EPILOG)
+def plan(
+    model: Model,
+    shape: Shapes = [],  # noqa: B006
+    strategy: StrategyOption = Strategy.auto,
+    brick: Brick = None,
+    max_layers: MaxLayers = None,
+    device_spec: Annotated[
+        str, typer.Option(metavar="NAME", help="The device to plan for: cpu is this machine, or h200, a100.")
+    ] = "cpu",
+    json: Json = False,
+) -> str:
+    """Print what would run, where, why, and how many bytes. Nothing is compiled or run."""
+    return _work("planning", PlanRequest(model, tuple(shape), strategy.value, brick, max_layers, device_spec, json))
+
+
+@app.command(epilog=EPILOG)
+def doctor(json: Json = False) -> str:
+    """Print devices, caches and libraries; what is missing, and how to get it."""
+    return _work("doctor", json)
+
+
+@zoo.command("list", epilog=EPILOG)
+def zoo_list(json: Json = False) -> str:
+    """Print the networks."""
+    return _work("zoo_list", json)
+
+
+@zoo.command("export", epilog=EPILOG)
+def zoo_export(
+    name: Annotated[str, typer.Argument(help="One of `brickrt zoo list`.", show_default=False)],
+    out: Annotated[Path, typer.Argument(metavar="OUT.onnx", help="The file to write.", show_default=False)],
+    batch: Annotated[int, typer.Option(min=0, help="Batch size; 0 leaves it open.")] = 1,
+    size: Annotated[str | None, typer.Option(metavar="N or DxHxW", help="Spatial size of the input.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of the weights.")] = 0,
+) -> str:
+    """Write a network as an ONNX file."""
+    spatial = None if size is None else parse.extents("--size", size, "224, or 16x112x112")
+    return _work("zoo_export", name, out, batch, spatial, seed)
+
+
+def _work(module: str, *args: Any) -> str:
+    """Calls `command` of brickrt.cli.<module>."""
+    return import_module(f"brickrt.cli.{module}").command(*args)

@@ -1,0 +1,74 @@
+"""Runs a command: its result to standard output, whatever goes wrong in one line to standard error."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+
+import typer
+from typer.main import get_command
+
+from brickrt.cli.app import DEBUG, PROGRAM, app
+from brickrt.cli.terminal import note
+from brickrt.graph.errors import BrickError
+
+FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
+_UsageError = typer.BadParameter.__mro__[1]  # typer does not export it, and where it lives differs between versions
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Runs the command that `args` (default: the process's) name. Gives the exit code: 0, 1 for a failure that is not
+    the user's, 2 for bad input, 130 after Ctrl-C."""
+    words = list(sys.argv[1:] if args is None else args)
+    try:
+        return _command([word for word in words if word != DEBUG])
+    except (BrokenPipeError, SystemExit):  # typer exits by itself where it meets a broken pipe
+        _drop_output()
+        return FAILED
+    except (KeyboardInterrupt, typer.Abort):
+        note("interrupted")
+        return INTERRUPTED
+    except Exception as e:
+        if DEBUG in words:
+            traceback.print_exc()
+        message, code = _explain(e)
+        note(message)
+        return code
+
+
+def _command(words: list[str]) -> int:
+    """Commands return the text to print; typer returns a number where it has ended the program itself."""
+    result = get_command(app).main(words or ["--help"], prog_name=PROGRAM, standalone_mode=False)
+    if isinstance(result, str):
+        sys.stdout.write(result + "\n")
+    sys.stdout.flush()
+    if result == INTERRUPTED:
+        note("interrupted")
+    return result if isinstance(result, int) else 0
+
+
+def _explain(error: Exception) -> tuple[str, int]:
+    """The line to print, and the exit code."""
+    if isinstance(error, _UsageError):
+        return f"{error.format_message().rstrip('.')}: see {_help_of(error)}", BAD_INPUT
+    if isinstance(error, BrickError):
+        return str(error), BAD_INPUT
+    if isinstance(error, MemoryError):
+        return f"not enough memory: {error or 'use smaller inputs'}", FAILED
+    if isinstance(error, OSError) and error.filename:
+        return f"{error.filename}: {error.strerror}: check the path and its permissions", BAD_INPUT
+    return f"internal error: {type(error).__name__}: {error}: run again with {DEBUG}, and report what it says", FAILED
+
+
+def _help_of(error: Exception) -> str:
+    context = getattr(error, "ctx", None)
+    return f"{context.command_path if context else PROGRAM} --help"
+
+
+def _drop_output() -> None:
+    """Standard output leads nowhere from here on, so that flushing it at the end is silent."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, sys.__stdout__.fileno() if sys.__stdout__ else 1)
+    os.close(null)

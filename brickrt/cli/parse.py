@@ -1,0 +1,56 @@
+"""Values of options from their text."""
+
+from __future__ import annotations
+
+import math
+
+from brickrt.graph.errors import BrickError
+
+
+def numbers(option: str, text: str | None) -> tuple[float, ...] | None:
+    """`0.5,0.5,0.5` as numbers."""
+    if text is None:
+        return None
+    try:
+        values = tuple(float(part) for part in text.split(","))
+    except ValueError:
+        values = (math.nan,)
+    if not all(map(math.isfinite, values)):
+        raise BrickError(f"{option} '{text}' is not a list of numbers: write it as {option} 0.5,0.5,0.5")
+    return values
+
+
+def extents(option: str, text: str, example: str, least: int = 1) -> tuple[int, ...]:
+    """`16x112x112` or `16` as whole numbers of at least `least`."""
+    parts = text.lower().replace("×", "x").split("x")
+    if not all(part.isascii() and part.isdigit() and int(part) >= least for part in parts):
+        raise BrickError(f"{option} '{text}' is impossible: write it as {option} {example}")
+    return tuple(int(part) for part in parts)
+
+
+def height_width(text: str | None) -> tuple[int, int] | None:
+    """`480x640` as height and width."""
+    if text is None:
+        return None
+    found = extents("--resize", text, "480x640 (height x width)")
+    if len(found) != 2:
+        raise BrickError(f"--resize '{text}' is impossible: write it as --resize 480x640 (height x width)")
+    return found[0], found[1]
+
+
+def named_shape(text: str) -> tuple[str, tuple[int, ...]]:
+    """`x=1,3,224,224` as a name and a shape; `x=` is a scalar."""
+    name, separator, dims = text.rpartition("=")
+    parts = [part.strip() for part in dims.split(",")] if dims.strip() else []
+    if not separator or not name or not all(part.isascii() and part.isdigit() for part in parts):
+        raise BrickError(f"--shape '{text}' is impossible: write it as --shape x=1,3,224,224")
+    return name, tuple(int(part) for part in parts)
+
+
+def named_shapes(texts: list[str]) -> dict[str, tuple[int, ...]]:
+    shapes: dict[str, tuple[int, ...]] = {}
+    for name, shape in map(named_shape, texts):
+        if name in shapes:
+            raise BrickError(f"--shape names input '{name}' twice: give it once")
+        shapes[name] = shape
+    return shapes

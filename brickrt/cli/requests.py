@@ -1,0 +1,89 @@
+"""What a command is asked for, as its options say it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+
+class Device(StrEnum):
+    auto = "auto"
+    cpu = "cpu"
+    cuda = "cuda"
+    reference = "reference"
+
+
+class Strategy(StrEnum):
+    auto = "auto"
+    layerwise = "layerwise"
+    padded = "padded"
+    memoized = "memoized"
+
+
+class ImageLayout(StrEnum):
+    nchw = "nchw"
+    nhwc = "nhwc"
+
+
+@dataclass(frozen=True)
+class ImageRequest:
+    """How images become tensors; None: what the model's input suggests."""
+
+    mean: tuple[float, ...] | None = None
+    std: tuple[float, ...] | None = None
+    scale: float | None = None
+    layout: ImageLayout | None = None
+    resize: tuple[int, int] | None = None
+
+    def given(self) -> list[str]:
+        """The options that were set."""
+        return [f"--{name}" for name, value in vars(self).items() if value is not None]
+
+
+@dataclass(frozen=True)
+class InputRequest:
+    """Where inputs come from: `files` are `file` or `name=file`."""
+
+    files: tuple[str, ...] = ()
+    random: bool = False
+    seed: int | None = None
+    shapes: tuple[str, ...] = ()
+    image: ImageRequest = ImageRequest()
+
+
+@dataclass(frozen=True)
+class EngineRequest:
+    """Arguments of the runtime."""
+
+    device: str = "auto"
+    strategy: str = "auto"
+    brick: int | None = None
+    threads: int | None = None
+    max_layers: int | None = None
+
+    def arguments(self) -> dict[str, Any]:
+        return dict(vars(self))
+
+
+@dataclass(frozen=True)
+class RunRequest:
+    model: Path
+    inputs: InputRequest
+    engine: EngineRequest
+    output: Path | None = None
+    repeat: int = 1
+    verify: bool = False
+    json: bool = False
+
+
+@dataclass(frozen=True)
+class PlanRequest:
+    model: Path
+    shapes: tuple[str, ...] = ()
+    strategy: str = "auto"
+    brick: int | None = None
+    max_layers: int | None = None
+    device_spec: str = "cpu"
+    json: bool = False

@@ -1,0 +1,51 @@
+"""Text for people: lines on standard error, tables for standard output."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from io import StringIO
+
+WIDE = 100_000  # columns where nobody looks at a screen: nothing is wrapped or cut
+
+
+def note(message: str) -> None:
+    """One line on standard error, whatever the message holds."""
+    sys.stderr.write(f"brickrt: {printable(' '.join(message.split()))}\n")
+    sys.stderr.flush()
+
+
+def printable(text: str) -> str:
+    """Names come from files: control characters in them are shown, not obeyed."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[str] = ()) -> str:
+    """Rows under heads, as wide as the screen; columns called in `right` are aligned to the right."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    on_screen = sys.stdout.isatty()
+    grid = Table(box=None, pad_edge=False, header_style="bold")
+    for head in heads:
+        grid.add_column(Text(head), justify="right" if head in right else "left", overflow="fold")
+    for row in rows:
+        grid.add_row(*(Text(printable(cell)) for cell in row))
+    console = Console(file=StringIO(), force_terminal=on_screen, width=None if on_screen else WIDE)
+    with console.capture() as captured:
+        console.print(grid)
+    return "\n".join(line.rstrip() for line in captured.get().splitlines())
+
+
+def size_text(nbytes: float) -> str:
+    """Bytes with a unit, as 12.3 MiB."""
+    for unit in ("B", "KiB", "MiB"):
+        if nbytes < 1024:
+            return f"{nbytes:.0f} B" if unit == "B" else f"{nbytes:.1f} {unit}"
+        nbytes /= 1024
+    return f"{nbytes:.1f} GiB"
+
+
+def extents_text(extents: Sequence[object]) -> str:
+    return "×".join("?" if e is None else str(e) for e in extents) or "scalar"
