@@ -25,8 +25,9 @@ PROGRAM = "brickrt"
 DEBUG = "--debug"
 EPILOG = f"With {DEBUG}, any command shows where an error comes from."
 
-app = typer.Typer(add_completion=False, help="Runs ONNX networks brick by brick, across layers.", epilog=EPILOG)
-zoo = typer.Typer(add_completion=False, help="The networks that come with brickrt, with seeded random weights.")
+# Without markup, help needs no rich, which takes longer to import than everything else here.
+app = typer.Typer(add_completion=False, rich_markup_mode=None, epilog=EPILOG)
+zoo = typer.Typer(rich_markup_mode=None, help="The networks that come with brickrt, with seeded random weights.")
 app.add_typer(zoo, name="zoo")
 
 Model = Annotated[Path, typer.Argument(help="The .onnx file.", show_default=False)]
@@ -48,7 +49,9 @@ def _show_version(value: bool) -> None:
 
 @app.callback()
 def common(
-    version: Annotated[bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print it.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
+    ] = False,
 ) -> None:
     """Runs ONNX networks brick by brick, across layers."""
 
@@ -119,7 +122,7 @@ def zoo_list(json: Json = False) -> str:
 
 @zoo.command("export", epilog=EPILOG)
 def zoo_export(
-    name: Annotated[str, typer.Argument(help="One of `brickrt zoo list`.", show_default=False)],
+    name: Annotated[str, typer.Argument(help="One of brickrt zoo list.", show_default=False)],
     out: Annotated[Path, typer.Argument(metavar="OUT.onnx", help="The file to write.", show_default=False)],
     batch: Annotated[int, typer.Option(min=0, help="Batch size; 0 leaves it open.")] = 1,
     size: Annotated[str | None, typer.Option(metavar="N or DxHxW", help="Spatial size of the input.")] = None,

@@ -6,6 +6,7 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from typing import Any
 
 import typer
 from typer.main import get_command
@@ -15,7 +16,7 @@ from brickrt.cli.terminal import note
 from brickrt.graph.errors import BrickError
 
 FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
-_UsageError = typer.BadParameter.__mro__[1]  # typer does not export it, and where it lives differs between versions
+_UsageError: Any = typer.BadParameter.__mro__[1]  # its module differs between versions of typer
 
 
 def main(args: Sequence[str] | None = None) -> int:

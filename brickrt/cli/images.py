@@ -37,7 +37,7 @@ def _check_taken(path: Path, name: str, info: TensorInfo, request: ImageRequest)
         raise InputError(f"{path}: input '{name}' {describe(info)} takes no image: give a .npy file")
     unfit = [option for option in request.given() if option in ("--mean", "--std", "--scale")]
     if info.dtype == np.uint8 and unfit:
-        raise InputError(f"{unfit[0]}: input '{name}' {describe(info)} takes the image's bytes as they are: leave it out")
+        raise InputError(f"{unfit[0]}: input '{name}' {describe(info)} takes bytes as they are: leave it out")
 
 
 def _is_float(dtype: np.dtype) -> bool:

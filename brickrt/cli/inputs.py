@@ -30,7 +30,7 @@ def check_request(request: InputRequest) -> None:
         raise InputError("--shape is of use with --random only: add --random or leave it out")
     pictures = any(file.lower().endswith(images.SUFFIXES) for file in request.files)
     if request.image.given() and not pictures:
-        raise InputError(f"{request.image.given()[0]} is of use with images only: give one with --input, or leave it out")
+        raise InputError(f"{request.image.given()[0]} is of use with images only: leave it out")
 
 
 def gather(source: SourceGraph, request: InputRequest) -> Arrays:
@@ -126,12 +126,12 @@ def _random(source: SourceGraph, request: InputRequest) -> Arrays:
 def _made_up(name: str, info: TensorInfo, shapes: dict[str, tuple[int, ...]], rng: np.random.Generator) -> np.ndarray:
     """Normal floats, whole numbers from 0 to 9, coins."""
     if info.dtype is None or info.dtype.kind in "OUS":
-        raise InputError(f"--random cannot make up input '{name}' {describe(info)}: give it with --input or from Python")
+        raise InputError(f"--random cannot make up input '{name}' {describe(info)}: give it with --input")
     shape, kind = shapes[name], info.dtype.kind
     if kind == "b":
-        return rng.integers(0, 2, shape).astype(bool)
+        return np.asarray(rng.integers(0, 2, shape)).astype(bool)
     if kind in "iu":
-        return rng.integers(0, 10, shape).astype(info.dtype)
+        return np.asarray(rng.integers(0, 10, shape)).astype(info.dtype)
     if kind == "c":
-        return (rng.standard_normal(shape) + 1j * rng.standard_normal(shape)).astype(info.dtype)
+        return np.asarray(rng.standard_normal(shape) + 1j * rng.standard_normal(shape)).astype(info.dtype)
     return np.asarray(rng.standard_normal(shape, np.float32)).astype(info.dtype)

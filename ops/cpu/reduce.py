@@ -27,7 +27,7 @@ from brickrt.ops.reduce import Reduce
 from brickrt.ops.types import Boxes
 
 # Vectors of outputs that are swept together where lanes are outputs of a plain tensor.
-COLUMNS = 2
+COLUMNS, BUSY_COLUMNS = 8, 2
 
 
 @dataclass(frozen=True)
@@ -135,9 +135,10 @@ class _Outputs:
 
     def _columns(self, place: Place, row: Span) -> None:
         f, (lo, hi) = self.f, self._range(row)
-        wide = COLUMNS * self.lanes
+        columns = BUSY_COLUMNS if self.sweep.busy else COLUMNS
+        wide = columns * self.lanes
         with f.loop(lo, f.sub(hi, wide - 1), wide) as i:
-            self._column_vectors(place, row, [f.add(i, k * self.lanes) for k in range(COLUMNS)])
+            self._column_vectors(place, row, [f.add(i, k * self.lanes) for k in range(columns)])
         done = f.sub(hi, f.rem(f.sub(hi, lo), wide))
         with f.loop(done, f.sub(hi, self.lanes - 1), self.lanes) as i:
             self._column_vectors(place, row, [i])

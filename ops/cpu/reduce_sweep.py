@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from llvmlite import ir
 
 from brickrt.ops.cpu.combine import Combine
 from brickrt.ops.cpu.emit import Fn, Index
-from brickrt.ops.cpu.expr_ir import arguments, emit_expr
+from brickrt.ops.cpu.expr_ir import arguments, effort, emit_expr
 from brickrt.ops.cpu.reduce_plan import ReducePlan, Span
 
-# Independent accumulators per output, which also shorten the chains of roundings.
+# Independent accumulators per output, where one output is swept at a time.
 PARTIALS = 4
+# Operations of an expression that need no help to overlap.
+LONG = 12
 # Longest chain of roundings in a float sum: beyond, sums of sums.
 CHAIN = 64
 
@@ -48,11 +51,20 @@ class Sweep:
         return [self.combine.all(self.f, [self.f.get(s, kind) for s in row]) for row in slots]
 
     @property
+    def busy(self) -> bool:
+        """Whether the expression alone keeps the machine busy, so that more of it at a time gains nothing."""
+        return self.plan.op.pre is not None and effort(self.plan.op.pre) >= LONG
+
+    @cached_property
     def partials(self) -> int:
-        """Accumulators per place: one where the only reduced span is the channels', so that many places fit."""
-        if not self.spans or (self.plan.blocked and self.spans[-1].dim == self.plan.lane_dim):
+        """Accumulators per place; one where many places are swept at a time."""
+        if not self.spans or self.busy:
             return 1
-        return max(1, min(PARTIALS, self.spans[-1].extent // self._step(self.spans[-1])))
+        innermost = self.spans[-1]
+        columns = not (self.plan.blocked or self.plan.lanes_reduced)
+        if columns or (self.plan.blocked and innermost.dim == self.plan.lane_dim):
+            return 1
+        return max(1, min(PARTIALS, innermost.extent // self._step(innermost)))
 
     def _fresh(self, places: int) -> Slots:
         start = self.combine.identity(self.lanes)

@@ -10,6 +10,7 @@ is decided here, and the machine code has no test for it.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 from brickrt.ops.cpu.isa import Isa
@@ -100,9 +101,15 @@ def tile_runs(window: Window, shape_class: tuple[int, int, int, int], most: int)
     return runs
 
 
+def sizes(pixels: int, most: int) -> list[int]:
+    """Tile sizes of at most `most`, as equal as they can be, the short one last."""
+    size = -(-pixels // -(-pixels // most))
+    return [size] * (pixels // size) + ([pixels % size] if pixels % size else [])
+
+
 def split_evenly(pixels: list[int], most: int) -> list[list[int]]:
-    """Parts of at most `most`, as equal as they can be, the short one last."""
-    size = -(-len(pixels) // -(-len(pixels) // most))
+    """The pixels in parts of these sizes."""
+    size = sizes(len(pixels), most)[0]
     return [pixels[k : k + size] for k in range(0, len(pixels), size)]
 
 
@@ -138,8 +145,8 @@ def choose_tile(width: int, blocks: int, align: int, isa: Isa, vector_bytes: int
         most = min((isa.registers - ob - 2) // ob, 24)
         if most < 1 or ob > max(blocks, 1) or (align and align % ob):
             continue
-        tiles = [len(part) for part in split_evenly(list(range(width)), most)]
-        cost = sum(_cycles(o, t, vector_bytes) for o in _parts(blocks, ob) for t in tiles)
+        widths = Counter(sizes(width, most))
+        cost = sum(m * n * _cycles(o, t, vector_bytes) for o, m in Counter(_parts(blocks, ob)).items() for t, n in widths.items())
         if best is None or cost < best[0] - 1e-9:
             best = cost, ob, most
     assert best is not None
@@ -147,6 +154,7 @@ def choose_tile(width: int, blocks: int, align: int, isa: Isa, vector_bytes: int
 
 
 def _parts(blocks: int, ob: int) -> list[int]:
+    """Blocks of each tile of channels."""
     return [ob] * (blocks // ob) + ([blocks % ob] if blocks % ob else [])
 
 

@@ -45,10 +45,11 @@ class Tiles:
     def emit(self, src: Memory, dst: Memory) -> None:
         f, a, b = self.mover.f, self.across, self.along
 
-        def column(i: Index, rows: Index) -> None:
-            strips(f, b.lo, b.hi, self.side, lambda j, columns: self._tile(src, dst, i, rows, j, columns))
+        # Inner tiles follow one another in the destination, which is faster than in the source.
+        def line(j: Index, columns: Index) -> None:
+            strips(f, a.lo, a.hi, self.side, lambda i, rows: self._tile(src, dst, i, rows, j, columns))
 
-        strips(f, a.lo, a.hi, self.side, column)
+        strips(f, b.lo, b.hi, self.side, line)
 
     def _tile(self, src: Memory, dst: Memory, i: Index, rows: Index, j: Index, columns: Index) -> None:
         """Rows [i, i + rows) of `across`, columns [j, j + columns) of `along`."""

@@ -40,9 +40,14 @@ def code_digest() -> str:
     return digest.hexdigest()
 
 
+def digest_of(*parts: str) -> str:
+    """Identity of machine code that these parts and the sources decide, 32 hexadecimal digits."""
+    return hashlib.sha256("\n".join([code_digest(), *parts]).encode()).hexdigest()[:32]
+
+
 def kernel_digest(kernel: Kernel) -> str:
-    """Identity of a kernel's machine code, 32 hexadecimal digits."""
-    return hashlib.sha256(f"{code_digest()}{type(kernel).__name__}{kernel!r}".encode()).hexdigest()[:32]
+    """Identity of a kernel's machine code."""
+    return digest_of(type(kernel).__name__, repr(kernel))
 
 
 @dataclass(frozen=True)

@@ -14,15 +14,17 @@ A worker's own: stats = [tasks, complete_first, waits, revisits], events (0 for 
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 
-import ctypes
 from llvmlite import ir
 
 from brickrt.ops.cpu.compile import Library, to_object
 from brickrt.ops.cpu.emit import I32, I64, PTR, VOID, Fn
 from brickrt.ops.cpu.isa import Isa
+from brickrt.runtime.cpu.cache import DiskCache, digest_of
 from brickrt.runtime.states import COMPLETE, IN_PROGRESS
 
 DEFERRED = 8
@@ -213,8 +215,13 @@ class _Worker:
 @cache
 def worker_function(isa: Isa) -> tuple[Callable[..., None], Library]:
     """The compiled loop; calling it releases the GIL. The library must outlive it."""
-    module = ir.Module("worker")
-    _Worker(module).emit()
+    store, name = DiskCache.open("kernels"), digest_of(repr(isa), Path(__file__).read_text())
+    image = store.get(name)
+    if image is None:
+        module = ir.Module("worker")
+        _Worker(module).emit()
+        image = to_object(module, isa)
+        store.put(name, image)
     library = Library(isa)
-    library.add(to_object(module, isa))
+    library.add(image)
     return library.function("worker", *[ctypes.c_void_p] * 4), library

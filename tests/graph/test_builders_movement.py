@@ -129,6 +129,11 @@ def test_reshape(shape: list[int]) -> None:
         check("Reshape", version, [x, ints(*shape)])
 
 
+def test_reshape_refuses_to_keep_what_is_not_there() -> None:
+    with pytest.raises(ValueError, match="keeps a dimension"):
+        run_model(*one_node("Reshape", 14, [data(2, 3), ints(6, 1, 0)]))
+
+
 def test_reshape_allows_zero() -> None:
     check("Reshape", 14, [data(0, 3, 4), ints(3, 4, 0)], allowzero=1)
     check("Reshape", 14, [data(0, 3), ints(0, 3)])
@@ -210,6 +215,11 @@ def test_generated_constants() -> None:
     check("Range", 11, [np.int64(3), np.int64(3), np.int64(1)])
     check("EyeLike", 9, [data(3, 5)], k=-1)
     check("EyeLike", 9, [data(3, 5)], k=2, dtype=7)
+
+
+def test_range_refuses_to_stand_still() -> None:
+    with pytest.raises(ValueError, match="step"):
+        run_model(*one_node("Range", 11, [np.int64(1), np.int64(2), np.int64(0)]))
 
 
 def test_dropout_does_nothing() -> None:

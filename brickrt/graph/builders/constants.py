@@ -28,6 +28,8 @@ def constant_of_shape(b: Builder, node: OnnxNode) -> str:
 @builds("Range")
 def count_up(b: Builder, node: OnnxNode) -> str:
     start, limit, delta = (b.value(name).reshape(-1)[0] for name in node.inputs[:3])
+    if delta == 0:
+        raise ValueError("a step of 0 never reaches the limit")
     count = max(int(np.ceil((np.float64(limit) - np.float64(start)) / np.float64(delta))), 0)
     return b.constant((start + np.arange(count) * delta).astype(start.dtype))
 

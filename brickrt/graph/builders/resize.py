@@ -48,8 +48,6 @@ def _simple(b: Builder, node: OnnxNode, scales: Sequence[float]) -> str:
 def _resized(b: Builder, x: str, axes: list[AxisResize], attrs: dict) -> str:
     mode, transform = attrs.get("mode", "nearest"), attrs["coordinate_transformation_mode"]
     axes = [a for a in axes if not a.trivial(transform)]
-    if any(a.extent == 0 or a.size < 0 for a in axes):
-        raise Unsupported("resizing an empty tensor")
     fill = attrs.get("extrapolation_value", 0.0)
     holes = {a.axis: outside(a) for a in axes} if transform == "tf_crop_and_resize" else {}
     if mode == "nearest":
@@ -84,6 +82,8 @@ def saturated(x: Expr, dtype: np.dtype) -> Expr:
 
 def _axes(b: Builder, node: OnnxNode) -> list[AxisResize]:
     shape = b.type(node.inputs[0]).shape
+    if 0 in shape:
+        raise Unsupported("Resize of an empty tensor")
     axes = [normal_axis(axis, len(shape)) for axis in node.attrs.get("axes") or range(len(shape))]
     scales, sizes = (_list(b, optional(node, k)) for k in (2, 3))
     if not sizes:

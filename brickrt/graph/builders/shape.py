@@ -33,6 +33,8 @@ def reshape(b: Builder, node: OnnxNode) -> str:
     shape = b.type(node.inputs[0]).shape
     wanted = integers(b, node, 1, "shape") or []
     if not node.attrs.get("allowzero", 0):
+        if 0 in wanted[len(shape) :]:
+            raise ValueError(f"shape {wanted} keeps a dimension that {list(shape)} does not have")
         wanted = [shape[k] if d == 0 else d for k, d in enumerate(wanted)]
     if -1 in wanted:
         rest = math.prod(d for d in wanted if d != -1)

@@ -144,10 +144,10 @@ def test_packed_constants(block):
 
 @pytest.mark.parametrize("shape", [(3_000_001,), (30_000, 20), (1500, 16, 100)])
 def test_long_sums_stay_accurate(shape):
-    """A plain float32 loop over ones tenths would be off by 1e-3 and more."""
+    """A plain float32 loop over tenths would be off by 1e-3 and more."""
     x = np.full(shape, 0.1, np.float32)
     axes = (0,) if len(shape) < 3 else (0, 2)
-    check(Reduce("sum", axes, True), [x], rtol=3e-7, scratch=False)
+    check(Reduce("sum", axes, True), [x], rtol=1e-6, scratch=False)
 
 
 @pytest.mark.parametrize(("axes", "block"), [((1,), 1), ((3,), 1), ((1,), 16), ((2,), 16), ((1, 2, 3), 16)])

@@ -1,0 +1,54 @@
+"""Files that are there whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import IO
+
+from brickrt.graph.errors import BrickError
+
+
+def check_writable(path: Path) -> None:
+    """Refuses, before any work is done, a path that could not be written in the end."""
+    folder = path.resolve().parent
+    if path.is_dir():
+        raise BrickError(f"{path}: is a folder: give a file's name")
+    if not folder.is_dir():
+        raise BrickError(f"{path}: there is no folder {folder}: create it, or give another path")
+    if not os.access(folder, os.W_OK | os.X_OK) or (path.exists() and not os.access(path, os.W_OK)):
+        raise BrickError(f"{path}: cannot be written: check the permissions, or give another path")
+
+
+def write_whole(path: Path, write: Callable[[IO[bytes]], object]) -> None:
+    """Calls `write` with a file that takes the place of `path` once all of it is written."""
+    target = path.resolve()
+    temporary = None
+    try:
+        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+        with os.fdopen(handle, "wb") as file:
+            write(file)
+        os.chmod(temporary, target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask())
+        os.replace(temporary, target)
+    except OSError as e:
+        _remove(temporary)
+        raise BrickError(f"{path}: cannot be written ({e.strerror or e}): give another path") from e
+    except BaseException:
+        _remove(temporary)
+        raise
+
+
+def _remove(path: str | None) -> None:
+    if path is not None:
+        with suppress(FileNotFoundError):
+            os.unlink(path)
+
+
+def _umask() -> int:
+    """The process's mask for new files; it can only be read by setting it."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

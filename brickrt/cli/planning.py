@@ -1,0 +1,124 @@
+"""`brickrt plan`: the plan of a model, from shapes alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from brickrt.cli import parse
+from brickrt.cli.as_json import to_json
+from brickrt.cli.plan_report import fallback_lines, plan_entries, plan_table
+from brickrt.cli.requests import PlanRequest
+from brickrt.cli.shapes import Shape, concrete_shapes
+from brickrt.cli.terminal import extents_text, note, printable, size_text
+from brickrt.graph.builder import OnnxNode
+from brickrt.graph.errors import BrickError
+from brickrt.graph.source import SourceGraph, load
+from brickrt.graph.specialize import Specialized, first_stage, specialize
+from brickrt.ops.types import TensorType
+from brickrt.plan.device import device_named
+from brickrt.plan.options import PlanOptions
+from brickrt.plan.plan import Plan, make_plan
+from brickrt.runtime.lower import lower
+from brickrt.runtime.task_graph import TaskGraph
+
+
+@dataclass(frozen=True)
+class Planned:
+    """What is known before anything runs: the first stage. `later` are nodes that are planned once values are known."""
+
+    source: SourceGraph
+    shapes: dict[str, Shape]
+    plan: Plan
+    tasks: TaskGraph | None
+    fallback: dict[str, str]
+    later: tuple[OnnxNode, ...]
+
+
+def command(request: PlanRequest) -> str:
+    try:
+        options = PlanOptions(request.strategy, request.brick, request.max_layers)
+        device = device_named(request.device_spec)
+    except ValueError as e:
+        raise BrickError(str(e)) from None
+    source = load(request.model)
+    shapes, assumed = concrete_shapes(source, parse.named_shapes(list(request.shapes)))
+    if assumed:
+        note(f"open dimensions are 1: {', '.join(assumed)}: give --shape for others")
+    special = _specialized(source, shapes)
+    plan = make_plan(special.graph, device, options)
+    tasks = lower(plan) if plan.subgraphs else None
+    later = special.rest.nodes if special.rest else ()
+    report = _report(Planned(source, shapes, plan, tasks, dict(special.host_reasons), later))
+    return to_json(report) if request.json else _text(report)
+
+
+def _specialized(source: SourceGraph, shapes: dict[str, Shape]) -> Specialized:
+    types = {name: TensorType(shape, dtype) for name, shape in shapes.items() if (dtype := source.inputs[name].dtype)}
+    tensors = {name: kind for name, kind in types.items() if kind.dtype.kind not in "OUS"}
+    special = specialize(first_stage(source), tensors, {})
+    if special.need_values:
+        names = ", ".join(f"'{name}'" for name in sorted(special.need_values))
+        raise BrickError(f"the values of input {names} decide shapes inside the model: use brickrt run with --input")
+    return special
+
+
+def _report(planned: Planned) -> dict[str, Any]:
+    plan, tasks = planned.plan, planned.tasks
+    return {
+        "model": planned.source.name,
+        "inputs": {name: list(shape) for name, shape in planned.shapes.items()},
+        "device": plan.device.to_dict(),
+        "options": plan.options.to_dict(),
+        "plan": plan_entries([plan]),
+        "fallback": planned.fallback,
+        "later": [{"node": node.name, "operator": node.op_type} for node in planned.later],
+        "flops": sum(s.flops for s in plan.subgraphs),
+        "tasks": len(tasks) if tasks else 0,
+        "modelled_us": sum(s.modelled_us for s in plan.subgraphs),
+        "layerwise_us": sum(s.layerwise_us for s in plan.subgraphs),
+        "bytes": _memory(plan, tasks),
+    }
+
+
+def _memory(plan: Plan, tasks: TaskGraph | None) -> dict[str, int]:
+    """`arena` holds what is computed between subgraphs; `scratch` is what each thread has besides."""
+    graph = plan.graph
+
+    def total(names: Sequence[str]) -> int:
+        return sum(graph.types[name].nbytes for name in names)
+
+    return {
+        "inputs": total(graph.inputs),
+        "outputs": total(graph.outputs),
+        "constants": total(tuple(graph.constants)),
+        "arena": tasks.arena_bytes if tasks else 0,
+        "scratch": tasks.scratch_bytes if tasks else 0,
+    }
+
+
+def _text(report: dict[str, Any]) -> str:
+    device = report["device"]
+    inputs = ", ".join(f"{name} {extents_text(shape)}" for name, shape in report["inputs"].items())
+    lines = [
+        f"model    {printable(report['model'])} ({printable(inputs) or 'no inputs'})",
+        f"device   {device['name']}, {device['cores']} cores, {device['isa']}",
+        "memory   " + ", ".join(f"{name} {size_text(n)}" for name, n in report["bytes"].items()) + " (per thread)",
+        f"work     {report['flops'] / 1e9:.3g} Gflop in {report['tasks']} tasks; {_times(report)}",
+    ]
+    if report["plan"]:
+        lines += ["", plan_table(report["plan"])]
+    else:
+        lines += ["", "no brick operators in the first stage"]
+    lines += map(printable, fallback_lines(report["fallback"]))
+    if report["later"]:
+        nodes = ", ".join(f"{entry['node']} ({entry['operator']})" for entry in report["later"])
+        lines.append(printable(f"planned when the values before them are known: {nodes}"))
+    return "\n".join(lines)
+
+
+def _times(report: dict[str, Any]) -> str:
+    modelled, layerwise = report["modelled_us"], report["layerwise_us"]
+    return f"modelled {modelled / 1e3:.3g} ms, layerwise {layerwise / 1e3:.3g} ms" if math.isfinite(modelled) else ""

@@ -1,0 +1,77 @@
+"""`brickrt run`."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from brickrt.cli.inputs import check_request, gather
+from brickrt.cli.output import check_output, write_output
+from brickrt.cli.progress import shown_progress
+from brickrt.cli.requests import RunRequest
+from brickrt.cli.run_report import run_dict, run_json, run_text
+from brickrt.cli.values import difference
+from brickrt.graph.source import load
+from brickrt.runtime.runtime import Runtime
+
+
+@dataclass(frozen=True)
+class Timed:
+    """What repeated runs gave: the last one's outputs, wall times, and what compiling took before and in the first."""
+
+    outputs: dict[str, Any]
+    run_ms: list[float]
+    compile_ms: float
+
+    def latency(self) -> dict[str, float]:
+        """Of all runs, the first one too."""
+        times = self.run_ms
+        return {"first": times[0], "median": statistics.median(times), "min": min(times), "max": max(times)}
+
+
+def command(request: RunRequest) -> str:
+    check_request(request.inputs)
+    source = load(request.model)
+    if request.output is not None:
+        check_output(request.output, source.outputs)
+    arrays = gather(source, request.inputs)
+    with shown_progress() as progress:
+        runtime = Runtime(source, progress=progress, **request.engine.arguments())
+        timed = _timed(runtime, arrays, request.repeat)
+        errors = _errors(Runtime(source, **_as_reference(request)), arrays, timed.outputs) if request.verify else None
+    if request.output is not None:
+        write_output(request.output, timed.outputs)
+    report = run_dict(runtime, timed.outputs, timed.latency(), timed.compile_ms, errors, _written(request.output))
+    return run_json(report) if request.json else run_text(report)
+
+
+def _timed(runtime: Runtime, arrays: dict[str, np.ndarray], repeat: int) -> Timed:
+    """Later stages of a model compile while it runs first; that is not counted as running."""
+    compile_ms = runtime.prepare(arrays).measured.compile_ms
+    run_ms, outputs = [], {}
+    for _ in range(repeat):
+        started = time.perf_counter()
+        outputs = runtime.execute(arrays)
+        elapsed = (time.perf_counter() - started) * 1e3
+        late = runtime.plan.measured.compile_ms
+        compile_ms += late
+        run_ms.append(max(0.0, elapsed - late))
+    return Timed(outputs, run_ms, compile_ms)
+
+
+def _as_reference(request: RunRequest) -> dict[str, Any]:
+    return request.engine.arguments() | {"device": "reference"}
+
+
+def _errors(reference: Runtime, arrays: dict[str, np.ndarray], outputs: dict[str, Any]) -> dict[str, dict[str, float]]:
+    expected = reference.execute(arrays)
+    return {name: difference(value, expected[name]) for name, value in outputs.items()}
+
+
+def _written(path: Path | None) -> str | None:
+    return None if path is None else str(path)

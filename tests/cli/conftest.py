@@ -1,0 +1,26 @@
+from pathlib import Path
+
+import pytest
+from cli_models import Call, caller, conv_model, sum_model
+
+
+@pytest.fixture(scope="session", autouse=True)
+def kernels(tmp_path_factory):
+    """Kernels are compiled once for all tests here, and none are taken from the user's cache."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BRICKRT_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture
+def call(capsys) -> Call:
+    return caller(capsys)
+
+
+@pytest.fixture(scope="session")
+def models(tmp_path_factory) -> Path:
+    """A folder with conv.onnx (x [N,3,8,8]) and sum.onnx (a and b [N,4])."""
+    folder = tmp_path_factory.mktemp("models")
+    conv_model(folder / "conv.onnx")
+    sum_model(folder / "sum.onnx")
+    return folder
