@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from brickrt.graph.ir import Graph
 from brickrt.graph.specialize import Specialized, Stage, specialize
 from brickrt.ops.types import TensorType
 from brickrt.plan.options import PlanOptions
@@ -50,6 +51,7 @@ class Compiler:
             return special
         self._say("plan", 0, 1)
         plan = make_plan(special.graph, self.engine.spec, self.options)
+        special = replace(special, graph=Graph((), {}))  # the plan has its own, whose weights the engine may release
         program = None
         if plan.graph.nodes:
             program = self.engine.build(lower(plan), self.threads, lambda k, n: self._say("compile kernels", k, n))
@@ -106,8 +108,3 @@ def _identity(value: Any, with_content: bool) -> Any:
         return type(value).__name__
     content = value.tobytes() if with_content and _is_tensor(value) else b""
     return value.shape, value.dtype.str, content
-
-
-def without_weights(plan: Plan) -> Plan:
-    """The plan for reporting, its constants dropped."""
-    return replace(plan, graph=replace(plan.graph, constants={}))

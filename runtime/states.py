@@ -52,10 +52,9 @@ class Worker(NamedTuple):
 class Protocol:
     """Runs `tickets`, tasks in topological order; a task listed twice is run by whoever acquires it first.
 
-    `deps[t]` are the tasks that t reads. A worker whose task reads one that is not started defers it and takes the
-    next ticket. It revisits its deferred tasks after each run, and does nothing else while it holds `capacity` of them
-    (0: never defers, waits in place) or no ticket is left. A task in progress is waited for: it needs nobody else to
-    finish. No deadlock: of the tasks not complete, the earliest in ticket order reads only complete ones, so that
+    `deps[t]` are the tasks that t reads. A worker whose task reads one that is not complete puts it aside and takes the
+    next ticket; before each ticket it goes through the tasks it has put aside. It does nothing else while it holds
+    `capacity` of them (0: never puts aside, waits in place) or no ticket is left. No deadlock: of the tasks not complete, the earliest in ticket order reads only complete ones, so that
     whoever holds it can run it.
     """
 
@@ -80,8 +79,8 @@ class Protocol:
             return shared, me._replace(step="look" if last else "check", dep=me.dep + 1)
         if not fresh:
             return shared, self.next(me._replace(slot=me.slot + 1))
-        if state == NOT_STARTED and len(me.deferred) < self.capacity:
-            return shared, self.next(me._replace(deferred=(*me.deferred, me.task), slot=me.slot + 1))
+        if len(me.deferred) < self.capacity:
+            return shared, self.next(me._replace(deferred=(*me.deferred, me.task), slot=0))
         return shared, me
 
     def look(self, shared: Shared, me: Worker) -> tuple[Shared, Worker]:
@@ -119,9 +118,10 @@ class Protocol:
         return me._replace(step="check" if self.deps[task] else "look", task=task, slot=slot, dep=0, seen=0)
 
     def leave(self, me: Worker) -> Worker:
-        """The task is run, or somebody else's: revisit from the first deferred task."""
+        """The task is run, or somebody else's: go on in the list, after a ticket from its start."""
+        fresh = me.slot == len(me.deferred)
         kept = me.deferred[: me.slot] + me.deferred[me.slot + 1 :]
-        return self.next(me._replace(deferred=kept, slot=0))
+        return self.next(me._replace(deferred=kept, slot=0 if fresh else me.slot))
 
     def next(self, me: Worker) -> Worker:
         """What to do when done with the list up to `slot`: revisit, take a ticket, or stop."""

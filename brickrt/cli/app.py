@@ -30,7 +30,7 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None, epilog=EPILOG)
 zoo = typer.Typer(rich_markup_mode=None, help="The networks that come with brickrt, with seeded random weights.")
 app.add_typer(zoo, name="zoo")
 
-Model = Annotated[Path, typer.Argument(help="The .onnx file.", show_default=False)]
+Model = Annotated[Path, typer.Argument(metavar="MODEL", help="The .onnx file.", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 StrategyOption = Annotated[Strategy, typer.Option(help="How layers run; auto decides for each part.")]
 Brick = Annotated[int | None, typer.Option(metavar="N", help="Edge of the bricks.")]
@@ -122,7 +122,7 @@ def zoo_list(json: Json = False) -> str:
 
 @zoo.command("export", epilog=EPILOG)
 def zoo_export(
-    name: Annotated[str, typer.Argument(help="One of brickrt zoo list.", show_default=False)],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="One of brickrt zoo list.", show_default=False)],
     out: Annotated[Path, typer.Argument(metavar="OUT.onnx", help="The file to write.", show_default=False)],
     batch: Annotated[int, typer.Option(min=0, help="Batch size; 0 leaves it open.")] = 1,
     size: Annotated[str | None, typer.Option(metavar="N or DxHxW", help="Spatial size of the input.")] = None,

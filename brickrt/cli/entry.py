@@ -43,7 +43,8 @@ def _command(words: list[str]) -> int:
     """Commands return the text to print; typer returns a number where it has ended the program itself."""
     result = get_command(app).main(words or ["--help"], prog_name=PROGRAM, standalone_mode=False)
     if isinstance(result, str):
-        sys.stdout.write(result + "\n")
+        encoding = sys.stdout.encoding or "utf-8"
+        sys.stdout.write(result.encode(encoding, "replace").decode(encoding) + "\n")
     sys.stdout.flush()
     if result == INTERRUPTED:
         note("interrupted")

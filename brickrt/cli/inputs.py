@@ -10,7 +10,6 @@ from brickrt.cli import images, parse
 from brickrt.cli.arrays import read_npy, read_npz
 from brickrt.cli.requests import ImageRequest, InputRequest
 from brickrt.cli.shapes import concrete_shapes
-from brickrt.cli.terminal import note
 from brickrt.graph.errors import InputError
 from brickrt.graph.inputs import describe
 from brickrt.graph.proto import TensorInfo
@@ -33,8 +32,8 @@ def check_request(request: InputRequest) -> None:
         raise InputError(f"{request.image.given()[0]} is of use with images only: leave it out")
 
 
-def gather(source: SourceGraph, request: InputRequest) -> Arrays:
-    """Arrays by input name; whether they fit is checked when they are run."""
+def gather(source: SourceGraph, request: InputRequest) -> tuple[Arrays, list[str]]:
+    """Arrays by input name, and the open dimensions for which 1 was taken. Whether they fit is for the runtime."""
     if request.random:
         return _random(source, request)
     if not request.files and source.inputs:
@@ -46,7 +45,7 @@ def gather(source: SourceGraph, request: InputRequest) -> Arrays:
             if name in arrays:
                 raise InputError(f"input '{name}' is given twice: give it once")
             arrays[name] = array
-    return arrays
+    return arrays, []
 
 
 def _from_file(source: SourceGraph, text: str, image: ImageRequest) -> Arrays:
@@ -115,12 +114,10 @@ def _as_small_float(array: np.ndarray, info: TensorInfo) -> np.ndarray:
     return array
 
 
-def _random(source: SourceGraph, request: InputRequest) -> Arrays:
+def _random(source: SourceGraph, request: InputRequest) -> tuple[Arrays, list[str]]:
     shapes, assumed = concrete_shapes(source, parse.named_shapes(list(request.shapes)))
-    if assumed:
-        note(f"open dimensions are 1: {', '.join(assumed)}: give --shape for others")
     rng = np.random.default_rng(request.seed or 0)
-    return {name: _made_up(name, info, shapes, rng) for name, info in source.inputs.items()}
+    return {name: _made_up(name, info, shapes, rng) for name, info in source.inputs.items()}, assumed
 
 
 def _made_up(name: str, info: TensorInfo, shapes: dict[str, tuple[int, ...]], rng: np.random.Generator) -> np.ndarray:

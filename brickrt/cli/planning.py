@@ -11,8 +11,8 @@ from brickrt.cli import parse
 from brickrt.cli.as_json import to_json
 from brickrt.cli.plan_report import fallback_lines, plan_entries, plan_table
 from brickrt.cli.requests import PlanRequest
-from brickrt.cli.shapes import Shape, concrete_shapes
-from brickrt.cli.terminal import extents_text, note, printable, size_text
+from brickrt.cli.shapes import Shape, concrete_shapes, note_assumed
+from brickrt.cli.terminal import extents_text, printable, size_text
 from brickrt.graph.builder import OnnxNode
 from brickrt.graph.errors import BrickError
 from brickrt.graph.source import SourceGraph, load
@@ -45,13 +45,12 @@ def command(request: PlanRequest) -> str:
         raise BrickError(str(e)) from None
     source = load(request.model)
     shapes, assumed = concrete_shapes(source, parse.named_shapes(list(request.shapes)))
-    if assumed:
-        note(f"open dimensions are 1: {', '.join(assumed)}: give --shape for others")
     special = _specialized(source, shapes)
     plan = make_plan(special.graph, device, options)
     tasks = lower(plan) if plan.subgraphs else None
     later = special.rest.nodes if special.rest else ()
     report = _report(Planned(source, shapes, plan, tasks, dict(special.host_reasons), later))
+    note_assumed(assumed)
     return to_json(report) if request.json else _text(report)
 
 

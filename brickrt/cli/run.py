@@ -15,6 +15,7 @@ from brickrt.cli.output import check_output, write_output
 from brickrt.cli.progress import shown_progress
 from brickrt.cli.requests import RunRequest
 from brickrt.cli.run_report import run_dict, run_json, run_text
+from brickrt.cli.shapes import note_assumed
 from brickrt.cli.values import difference
 from brickrt.graph.source import load
 from brickrt.runtime.runtime import Runtime
@@ -39,13 +40,14 @@ def command(request: RunRequest) -> str:
     source = load(request.model)
     if request.output is not None:
         check_output(request.output, source.outputs)
-    arrays = gather(source, request.inputs)
+    arrays, assumed = gather(source, request.inputs)
     with shown_progress() as progress:
         runtime = Runtime(source, progress=progress, **request.engine.arguments())
         timed = _timed(runtime, arrays, request.repeat)
         errors = _errors(Runtime(source, **_as_reference(request)), arrays, timed.outputs) if request.verify else None
     if request.output is not None:
         write_output(request.output, timed.outputs)
+    note_assumed(assumed)
     report = run_dict(runtime, timed.outputs, timed.latency(), timed.compile_ms, errors, _written(request.output))
     return run_json(report) if request.json else run_text(report)
 

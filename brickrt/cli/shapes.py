@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from brickrt.cli.terminal import note
 from brickrt.graph.errors import InputError
 from brickrt.graph.inputs import describe
 from brickrt.graph.proto import TensorInfo
@@ -29,6 +30,12 @@ def concrete_shapes(source: SourceGraph, asked: Mapping[str, Shape]) -> tuple[di
         if info.dtype is not None:
             shapes[name] = asked[name] if name in asked else _filled(name, info, symbols, assumed)
     return shapes, assumed
+
+
+def note_assumed(assumed: list[str]) -> None:
+    """Says for which dimensions 1 was taken. To be called once nothing can fail, as errors are one line."""
+    if assumed:
+        note(f"open dimensions are 1: {', '.join(assumed)}: give --shape for others")
 
 
 def _bind(name: str, info: TensorInfo, shape: Shape, symbols: dict[str, tuple[int, str]]) -> None:

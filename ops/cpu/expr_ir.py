@@ -8,10 +8,11 @@ import numpy as np
 from llvmlite import ir
 
 from brickrt.ops.cpu import integer_ir, vecmath
-from brickrt.ops.cpu.emit import FLOAT, HALF, I1, Fn, register_type, type_suffix, vector
+from brickrt.ops.cpu.convert_ir import compare, convert
+from brickrt.ops.cpu.emit import FLOAT, I1, Fn, register_type, type_suffix, vector
 from brickrt.ops.cpu.scalarmath import LIBM, libm
 from brickrt.ops.cpu.vecmath import fill, lanes_of
-from brickrt.ops.expr import BOOL, COMPARE, TEST, Apply, Arg, Const, Expr
+from brickrt.ops.expr import COMPARE, TEST, Apply, Arg, Const, Expr
 
 VECTORIZED = {
     "exp": vecmath.exp,
@@ -109,13 +110,6 @@ def apply(f: Fn, expr: Apply, args: Sequence[ir.Value]) -> ir.Value:
     return integer_ir.apply(f, expr.fn, dtype, args)
 
 
-def compare(f: Fn, relation: str, dtype: np.dtype, x: ir.Value, y: ir.Value) -> ir.Value:
-    """i1 lanes; a comparison with NaN is false, except !=."""
-    if dtype.kind == "f":
-        return f.b.fcmp_unordered("!=", x, y) if relation == "!=" else f.b.fcmp_ordered(relation, x, y)
-    return f.b.icmp_signed(relation, x, y) if dtype.kind == "i" else f.b.icmp_unsigned(relation, x, y)
-
-
 def extreme(
     f: Fn, which: str, dtype: np.dtype, x: ir.Value, y: ir.Value, nodes: Sequence[Expr | None] = (None, None)
 ) -> ir.Value:
@@ -153,11 +147,11 @@ def _float(f: Fn, fn: str, args: Sequence[ir.Value]) -> ir.Value:
         return getattr(f.b, ARITHMETIC[fn])(*args)
     if fn in INTRINSIC:
         return _intrinsic(f, INTRINSIC[fn], x)
-    if fn in SPECIAL:
-        return SPECIAL[fn](f, *args)
     single = (x.type.element if lanes_of(x) > 1 else x.type) == FLOAT
     if fn in VECTORIZED and single:
         return VECTORIZED[fn](f, x)
+    if fn in SPECIAL:
+        return SPECIAL[fn](f, *args)
     if fn in LIBM:
         return libm(f, fn, *args)
     raise ValueError(f"{fn} is not defined for floating point")
@@ -181,8 +175,6 @@ def _modulo(f: Fn, x: ir.Value, y: ir.Value) -> ir.Value:
 
 
 def _sigmoid(f: Fn, x: ir.Value) -> ir.Value:
-    if (x.type.element if lanes_of(x) > 1 else x.type) == FLOAT:
-        return vecmath.sigmoid(f, x)
     return _reciprocal(f, f.b.fadd(fill(x.type, 1.0), libm(f, "exp", f.b.fneg(x))))
 
 
@@ -220,53 +212,3 @@ def _small_power(f: Fn, dtype: np.dtype, x: ir.Value, exponent: int) -> ir.Value
     for _ in range(exponent - 1):
         result = times(result, x)
     return result
-
-
-# ---- conversions
-
-
-def convert(f: Fn, x: ir.Value, source: np.dtype, target: np.dtype) -> ir.Value:
-    """A cast between register types: floats to integers truncate and saturate, integers wrap, not 0 is true."""
-    if source == target:
-        return x
-    if target == BOOL:
-        return compare(f, "!=", source, x, ir.Constant(x.type, None))
-    if source.kind == "f" and target.kind == "f":
-        return _float_to_float(f, x, target)
-    if source.kind == "f":
-        return _float_to_int(f, x, target)
-    kind = vector(register_type(target), lanes_of(x))
-    if target.kind == "f":
-        number = (f.b.sitofp if source.kind == "i" else f.b.uitofp)(x, kind)
-        return _round_half(f, number) if target == np.float16 else number
-    if target.itemsize == source.itemsize and source != BOOL:
-        return x
-    if target.itemsize < source.itemsize:
-        return f.b.trunc(x, kind)
-    return (f.b.sext if source.kind == "i" else f.b.zext)(x, kind)
-
-
-def _float_to_float(f: Fn, x: ir.Value, target: np.dtype) -> ir.Value:
-    kind = vector(register_type(target), lanes_of(x))
-    if kind != x.type:
-        x = f.b.fpext(x, kind) if target.itemsize == 8 else f.b.fptrunc(x, kind)
-    return _round_half(f, x) if target == np.float16 else x
-
-
-def _round_half(f: Fn, x: ir.Value) -> ir.Value:
-    return f.b.fpext(f.b.fptrunc(x, vector(HALF, lanes_of(x))), x.type)
-
-
-def _float_to_int(f: Fn, x: ir.Value, target: np.dtype) -> ir.Value:
-    """Narrow types and uint32 go through a wider signed type and wrap, as NumPy does."""
-    if target == np.uint64:
-        below = f.b.fcmp_ordered("<", x, ir.Constant(x.type, None))
-        return f.b.select(below, _saturate(f, "fptosi", x, 64), _saturate(f, "fptoui", x, 64))
-    width = 64 if target.itemsize == 8 or target == np.uint32 else 32
-    whole = _saturate(f, "fptosi", x, width)
-    return f.b.trunc(whole, vector(register_type(target), lanes_of(x))) if 8 * target.itemsize < width else whole
-
-
-def _saturate(f: Fn, name: str, x: ir.Value, width: int) -> ir.Value:
-    kind = vector(ir.IntType(width), lanes_of(x))
-    return f.intrinsic(f"llvm.{name}.sat.{type_suffix(kind)}.{type_suffix(x.type)}", kind, x)

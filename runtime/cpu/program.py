@@ -12,20 +12,11 @@ import numpy as np
 from brickrt.ops.cpu.isa import Isa
 from brickrt.runtime.cpu import worker as loop
 from brickrt.runtime.cpu.kernels import Progress, load_kernels
+from brickrt.runtime.cpu.memory import aligned_empty
 from brickrt.runtime.cpu.records import ARENA, SCRATCH, Records
 from brickrt.runtime.engine import Counts
 from brickrt.runtime.states import word
 from brickrt.runtime.task_graph import TaskGraph
-
-ALIGNMENT = 64
-
-
-def aligned_empty(nbytes: int) -> np.ndarray:
-    """Bytes that begin at a multiple of the widest vector."""
-    raw = np.empty(nbytes + ALIGNMENT, np.uint8)
-    start = -raw.ctypes.data % ALIGNMENT
-    return raw[start : start + nbytes]
-
 
 @cache
 def _pool() -> ThreadPoolExecutor:
@@ -34,7 +25,10 @@ def _pool() -> ThreadPoolExecutor:
 
 
 class CpuProgram:
-    """Kernels, argument table and memory of one task graph. `run` may be called from any thread; runs take turns."""
+    """Kernels, argument table and memory of one task graph. `run` may be called from any thread; runs take turns.
+
+    The constants of the plan's graph are packed and then released: afterwards only their types are known there.
+    """
 
     def __init__(self, tasks: TaskGraph, isa: Isa, threads: int, arithmetic: bool = True, progress: Progress | None = None):
         self.tasks, self.threads = tasks, threads
@@ -42,7 +36,7 @@ class CpuProgram:
         for steps in tasks.steps if arithmetic else ():
             records.add(steps)
         self._first_step, self._step_at, self._records = records.finish()
-        self._constants = [aligned_copy(a) for a in records.constants.values()]
+        self._constants = list(records.constants.values())
         self._library, addresses = load_kernels(list(records.kernels), progress) if records.kernels else (None, [])
         self._kernels = np.array(addresses, np.int64)
         self._worker, self._worker_library = loop.worker_function(isa)
@@ -106,10 +100,3 @@ class CpuProgram:
         ):
             context[k] = array.ctypes.data
         return context
-
-
-def aligned_copy(array: np.ndarray) -> np.ndarray:
-    """The array's elements in aligned memory, in order."""
-    out = aligned_empty(array.nbytes)
-    out.view(array.dtype)[:] = np.ascontiguousarray(array).reshape(-1)
-    return out

@@ -6,6 +6,8 @@ is written as (base, byte offset) such that adding the strides of any index give
 
 from __future__ import annotations
 
+import hashlib
+from collections import Counter
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -16,6 +18,7 @@ from brickrt.graph.ir import Node
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel, choose_kernel
 from brickrt.ops.cpu.operand import Operand, dense
+from brickrt.runtime.cpu.memory import aligned_copy
 from brickrt.runtime.task_graph import Steps, TaskGraph
 
 SCRATCH, ARENA, FIRST = 0, 1, 2
@@ -28,8 +31,13 @@ class Records:
     tasks: TaskGraph
     isa: Isa
     kernels: dict[Kernel, int] = field(default_factory=dict)
-    constants: dict[tuple, np.ndarray] = field(default_factory=dict)  # identity → packed array
+    constants: dict[bytes, np.ndarray] = field(default_factory=dict)  # name, or digest where shared → packed bytes
     rows: list[tuple[np.ndarray, int, np.ndarray]] = field(default_factory=list)  # tasks, rank, records
+
+    def __post_init__(self) -> None:
+        nodes = self.tasks.plan.graph.nodes
+        self.readers = Counter(name for steps in self.tasks.steps for name in nodes[steps.node].inputs)
+        self.left = self.readers.copy()
 
     # ---- bases
 
@@ -93,23 +101,27 @@ class Records:
         records[:, 0], records[:, 1] = numbers, len(operands)
         for k, (name, operand) in enumerate(zip((node.output, *node.inputs), operands, strict=True)):
             if k and kernel.packed[k - 1]:
-                base, offsets = self.constant(name, kernel, k - 1), np.zeros(n, np.int64)
+                records[:, 2 + 2 * k], records[:, 3 + 2 * k] = self.constant(name, kernel, k - 1), 0
             else:
-                base, offsets = self.origin(name, operand, steps)
-            records[:, 2 + 2 * k], records[:, 3 + 2 * k] = base, offsets
+                records[:, 2 + 2 * k], records[:, 3 + 2 * k] = self.origin(name, operand, steps)
         box = records[:, 2 + 2 * len(operands) :]
         box[:, 0::2], box[:, 1::2] = steps.boxes.lo, steps.boxes.hi
         return records
 
     def constant(self, name: str, kernel: Kernel, i: int) -> int:
-        """Base of a constant as this kernel wants it; the number counts from `first_constant`."""
-        array = kernel.pack(i, self.tasks.plan.graph.constants[name])
-        key = (name, array.shape, array.dtype.str)
-        packed = self.constants.setdefault(key, array)
-        if packed is not array and not np.array_equal(packed, array):
-            key = (*key, kernel)
-            self.constants[key] = array
+        """Base of a constant as this kernel wants it."""
+        packed = aligned_copy(kernel.pack(i, self.tasks.plan.graph.constants[name]))
+        key = hashlib.sha256(packed).digest() if self.readers[name] > 1 else name.encode()
+        self.constants.setdefault(key, packed)
+        self.release(name)
         return self.first_constant + list(self.constants).index(key)
+
+    def release(self, name: str) -> None:
+        """Gives up a constant that no step is still to read: a packed copy is what stays. Its type remains known."""
+        self.left[name] -= 1
+        if not self.left[name]:
+            constants = self.tasks.plan.graph.constants
+            constants[name] = np.broadcast_to(np.zeros((), constants[name].dtype), constants[name].shape)
 
     def finish(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(first step of each task [T + 1], offset of each step's record [S], records)."""

@@ -1,0 +1,115 @@
+"""What is not arithmetic: import, start from a warm cache, lowering many tasks, time per task, memory against the plan.
+
+    python bench/overheads.py [--out bench/results/FILE.json]
+
+Each figure is the median of several fresh processes, or of several runs where a process can repeat it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+import onnx
+from networks import machine
+
+from brickrt import zoo
+from brickrt.graph.source import load
+from brickrt.graph.specialize import first_stage, specialize
+from brickrt.ops.types import TensorType
+from brickrt.plan.device import host_device
+from brickrt.plan.options import PlanOptions
+from brickrt.plan.plan import make_plan
+from brickrt.runtime.lower import lower
+from brickrt.runtime.runtime import Runtime
+
+IMPORT = "import time; t = time.perf_counter(); import brickrt; print(time.perf_counter() - t)"
+START = """
+import sys, time
+t = time.perf_counter()
+import brickrt
+import numpy as np
+graph = brickrt.load(sys.argv[1])
+runtime = brickrt.Runtime(graph)
+x = np.zeros((1, 3, 224, 224), np.float32)
+loaded = time.perf_counter()
+runtime.prepare({"x": x})
+print(time.perf_counter() - loaded, time.perf_counter() - t)
+"""
+MEMORY = """
+import resource, sys
+import numpy as np
+import brickrt, brickrt.runtime.runtime, brickrt.runtime.cpu.program
+def resident():
+    with open("/proc/self/status") as f:
+        return next(int(line.split()[1]) * 1024 for line in f if line.startswith("VmRSS"))
+graph = brickrt.load(sys.argv[1])
+shape = list(graph.inputs["x"].shape)
+x = np.zeros(shape, np.float32)
+before = resident()
+runtime = brickrt.Runtime(graph)
+runtime.execute({"x": x})
+print(resident() - before, runtime.stats.peak_bytes, runtime.plan.projected_bytes)
+"""
+
+
+def fresh(code: str, *args: str) -> list[float]:
+    """The numbers that a fresh interpreter prints."""
+    done = subprocess.run([sys.executable, "-c", code, *args], capture_output=True, text=True, check=True)
+    return [float(word) for word in done.stdout.split()]
+
+
+def task_graph(bricks: int = 4):
+    """Seconds to lower and order a graph of several 100,000 brick tasks, and how many there are."""
+    kind = TensorType((1, 3, 1024, 1024), np.dtype(np.float32))
+    graph = specialize(first_stage(load(zoo.build("unet", size=1024, levels=2, width=16))), {"x": kind}, {}).graph
+    plan = make_plan(graph, host_device(), PlanOptions("memoized", bricks))
+    started = time.perf_counter()
+    tasks = lower(plan)
+    return time.perf_counter() - started, len(tasks)
+
+
+def task_overhead() -> float:
+    """Microseconds per task of the null engine on one thread."""
+    runtime = Runtime(zoo.build("unet", size=256), device="null", strategy="memoized", brick=4, threads=1)
+    x = np.zeros((1, 3, 256, 256), np.float32)
+    runs = [runtime.execute({"x": x}) and runtime.stats for _ in range(6)]
+    return min(1e3 * s.run_ms / s.tasks for s in runs)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path)
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        models = {}
+        for name, size in (("resnet50", 224), ("unet", 512)):
+            models[name] = str(Path(folder) / f"{name}.onnx")
+            onnx.save(zoo.build(name, size=size), models[name])
+        fresh(START, models["resnet50"])  # fills the cache of kernels
+        starts = [fresh(START, models["resnet50"]) for _ in range(5)]
+        figures = {
+            "import_s": median(fresh(IMPORT)[0] for _ in range(7)),
+            "resnet50_warm_plan_and_ready_s": median(s[0] for s in starts),
+            "resnet50_warm_from_import_s": median(s[1] for s in starts),
+            "memory": {
+                name: dict(zip(("resident_growth", "peak_bytes", "projected_bytes"), fresh(MEMORY, path), strict=True))
+                for name, path in models.items()
+            },
+        }
+    seconds, tasks = task_graph()
+    figures |= {"lowering_s": seconds, "lowered_tasks": tasks, "task_overhead_us": task_overhead()}
+    print(json.dumps(figures, indent=1))
+    if asked.out:
+        asked.out.write_text(json.dumps({"machine": machine(), "figures": figures}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

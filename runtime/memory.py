@@ -1,0 +1,38 @@
+"""The memory that a task graph needs, known before it runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from brickrt.runtime.task_graph import TaskGraph
+
+RECORD_WORDS = 24  # of a step's record, about
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes: constants as the kernels read them, tensors in the arena, scratch of all workers, argument tables and
+    dependencies, inputs and outputs."""
+
+    constants: int = 0
+    arena: int = 0
+    scratch: int = 0
+    tables: int = 0
+    ends: int = 0
+
+    @property
+    def total(self) -> int:
+        return self.constants + self.arena + self.scratch + self.tables + self.ends
+
+
+def project(tasks: TaskGraph, threads: int) -> Memory:
+    """What a run will hold; constants without the padding of their packed form."""
+    graph = tasks.plan.graph
+    steps = sum(len(s.boxes) for s in tasks.steps)
+    return Memory(
+        constants=sum(graph.types[name].nbytes for name in graph.constants),
+        arena=tasks.arena_bytes,
+        scratch=tasks.scratch_bytes * threads,
+        tables=8 * (RECORD_WORDS * steps + 3 * len(tasks) + len(tasks.deps)),
+        ends=sum(graph.types[name].nbytes for name in (*graph.inputs, *graph.outputs)),
+    )
