@@ -73,9 +73,8 @@ def test_plan_needs_no_values_unless_they_are_shapes(call, tmp_path):
     called = call("plan", tmp_path / "reshape.onnx")
     assert called.code == 2 and "'s'" in called.err
     np.savez(tmp_path / "in.npz", x=np.zeros(4, np.float32), s=np.array([2, 2]))
-    assert _json(call("run", tmp_path / "reshape.onnx", "--input", tmp_path / "in.npz", "--json"))["outputs"][0][
-        "shape"
-    ] == [2, 2]
+    report = _json(call("run", tmp_path / "reshape.onnx", "--input", tmp_path / "in.npz", "--json"))
+    assert report["outputs"][0]["shape"] == [2, 2]
 
 
 # ---- zoo
@@ -94,7 +93,7 @@ def test_zoo_export(call, tmp_path):
     onnx.checker.check_model(str(out))
     report = _json(call("plan", out, "--json"))
     assert report["inputs"] == {"x": [1, 3, 32, 64]}
-    assert "head" in str(report["plan"]) or report["plan"]
+    assert len(report["plan"]) > 10
 
 
 # ---- doctor
@@ -138,11 +137,9 @@ def test_doctor_asks_the_driver(call, tmp_path, monkeypatch):
 # ---- help, progress, and the process
 
 
-@pytest.mark.parametrize(
-    "words", [[], ["--help"], ["run", "--help"], ["plan", "--help"], ["zoo", "--help"], ["--version"]]
-)
+@pytest.mark.parametrize("words", ["", "--help", "run --help", "plan --help", "zoo --help", "--version"])
 def test_help(call, words):
-    called = call(*words)
+    called = call(*words.split())
     assert called.code == 0 and "brickrt" in called.out and called.err == ""
 
 
@@ -170,11 +167,15 @@ def test_bad_input_as_a_process(tmp_path):
 
 def test_json_alone_is_on_standard_output(models):
     words = [*PROGRAM, "run", models / "sum.onnx", "--random", "--json", "--device", "reference"]
-    done = subprocess.run(
-        words, capture_output=True, text=True, check=True, env=os.environ | {"PYTHONIOENCODING": "ascii"}
-    )
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
     assert json.loads(done.stdout)["model"] == "small"
     assert done.stderr.startswith("brickrt: open dimensions are 1")
+
+
+def test_screens_that_know_only_ascii():
+    env = os.environ | {"PYTHONIOENCODING": "ascii"}
+    done = subprocess.run([*PROGRAM, "zoo", "list"], capture_output=True, text=True, check=True, env=env)
+    assert "3?224?224" in done.stdout
 
 
 def test_a_closed_pipe_is_silent():
@@ -191,18 +192,8 @@ def test_interrupt_leaves_no_file(tmp_path):
     weights = [("w", np.ones((16, 16, 3, 3), np.float32))]
     nodes = [helper.make_node("Conv", ["x", "w"], ["y"], pads=[1] * 4)]
     save(tmp_path / "slow.onnx", nodes, x, [value("y", (1, 16, 256, 256))], weights)
-    words = [
-        *PROGRAM,
-        "run",
-        "slow.onnx",
-        "--random",
-        "--device",
-        "reference",
-        "--repeat",
-        "100000",
-        "--output",
-        "y.npy",
-    ]
+    options = ["--random", "--device", "reference", "--repeat", "9999", "--output", "y.npy"]
+    words = [*PROGRAM, "run", "slow.onnx", *options]
     process = subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     time.sleep(4)
     process.send_signal(signal.SIGINT)
