@@ -43,8 +43,9 @@ def command(request: RunRequest) -> str:
     arrays, assumed = gather(source, request.inputs)
     with shown_progress() as progress:
         runtime = Runtime(source, progress=progress, **request.engine.arguments())
-        timed = _timed(runtime, arrays, request.repeat)
-        errors = _errors(Runtime(source, **_as_reference(request)), arrays, timed.outputs) if request.verify else None
+        compile_ms = runtime.prepare(arrays).measured.compile_ms
+    timed = _timed(runtime, arrays, request.repeat, compile_ms)
+    errors = _errors(Runtime(source, **_as_reference(request)), arrays, timed.outputs) if request.verify else None
     if request.output is not None:
         write_output(request.output, timed.outputs)
     note_assumed(assumed)
@@ -52,9 +53,8 @@ def command(request: RunRequest) -> str:
     return run_json(report) if request.json else run_text(report)
 
 
-def _timed(runtime: Runtime, arrays: dict[str, np.ndarray], repeat: int) -> Timed:
+def _timed(runtime: Runtime, arrays: dict[str, np.ndarray], repeat: int, compile_ms: float) -> Timed:
     """Later stages of a model compile while it runs first; that is not counted as running."""
-    compile_ms = runtime.prepare(arrays).measured.compile_ms
     run_ms, outputs = [], {}
     for _ in range(repeat):
         started = time.perf_counter()

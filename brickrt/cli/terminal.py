@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from io import StringIO
 
-WIDE = 100_000  # columns where nobody looks at a screen: nothing is wrapped or cut
+WIDE = 100_000  # columns of a table at most: a row stays a line, and screens wrap it themselves
 
 
 def note(message: str) -> None:
@@ -21,18 +21,17 @@ def printable(text: str) -> str:
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[str] = ()) -> str:
-    """Rows under heads, as wide as the screen; columns called in `right` are aligned to the right."""
+    """Rows under heads, one line each; columns called in `right` are aligned to the right."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    on_screen = sys.stdout.isatty()
     grid = Table(box=None, pad_edge=False, header_style="bold")
     for head in heads:
-        grid.add_column(Text(head), justify="right" if head in right else "left", overflow="fold")
+        grid.add_column(Text(head), justify="right" if head in right else "left", no_wrap=True)
     for row in rows:
         grid.add_row(*(Text(printable(cell)) for cell in row))
-    console = Console(file=StringIO(), force_terminal=on_screen, width=None if on_screen else WIDE)
+    console = Console(file=StringIO(), force_terminal=sys.stdout.isatty(), width=WIDE)
     with console.capture() as captured:
         console.print(grid)
     return "\n".join(line.rstrip() for line in captured.get().splitlines())

@@ -13,6 +13,9 @@ from onnx import AttributeProto, helper
 from brickrt.graph.builder import OnnxNode
 from brickrt.graph.external import sparse_array, tensor_array
 
+OPEN = ("", "?", "-1", "None")
+"""What exporters write for a dimension without a name; one model may have several, of different extents."""
+
 
 class TensorInfo(NamedTuple):
     """What a model says about one of its tensors.
@@ -42,7 +45,7 @@ def tensor_info(value: onnx.ValueInfoProto) -> TensorInfo:
 def _dim(dim: onnx.TensorShapeProto.Dimension) -> int | str | None:
     if dim.HasField("dim_value"):
         return dim.dim_value if dim.dim_value >= 0 else None  # -1 is how some exporters write an open dimension
-    return dim.dim_param or None
+    return dim.dim_param if dim.dim_param not in OPEN else None
 
 
 def attribute_value(attribute: AttributeProto) -> Any:

@@ -34,6 +34,7 @@ _DIVISIONS = frozenset({"div", "sqrt", "reciprocal"})
 _ELEMENTWISE = 0.25  # one vector operation a cycle, where the peak counts two units of two
 _MOVES = 4.0  # vector operations per element of operators that only move
 _HIDDEN = 0.3  # share of shorter work that the longer does not hide; 0.3 fits measured layers at 512²
+_SPILT = 1.5  # a spilt line moves three times (fetched to be written, evicted, read), not twice
 _ROW_END = 8.0  # cutting rows to so many elements costs half as much again: tile tails, gathered halos
 
 
@@ -171,7 +172,7 @@ class Model:
         device = self.device
         held = trial.held + (sum(self.facts[k].const_bytes for k in trial.nodes) if device.kind == "cpu" else 0)
         spilt = np.clip(1 - device.cache_share * device.l2 / np.maximum(held, 1), 0, 1)
-        inner = spilt / device.bandwidth[device.shared[0]] + (1 - spilt) / device.bandwidth["l2"]
+        inner = _SPILT * spilt / device.bandwidth[device.shared[0]] + (1 - spilt) / device.bandwidth["l2"]
         core_us = [self.recomputed_us(k, trial) for k in trial.nodes]
         task_us = device.task_overhead_us + len(trial.nodes) * device.call_overhead_us
         return self._bricks_us(trial, core_us, trial.elements, inner, task_us)

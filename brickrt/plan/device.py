@@ -43,6 +43,7 @@ class DeviceSpec:
     max_layers: int = 3  # convolutions and products in one subgraph
     margin: float = 0.05  # share of time that a merge must save
     cache_share: float = 0.7  # share of l2 that the working set of a brick may take
+    spill_limit: float = 3.0  # multiples of l2 that a brick may touch: measured, larger ones run at the speed of layers
 
     @property
     def peak_gflops(self) -> float:
@@ -52,6 +53,11 @@ class DeviceSpec:
     def fast_bytes(self) -> int:
         """Fast memory that one core has to itself."""
         return self.l2 + self.l3 // self.cores
+
+    @property
+    def brick_bytes(self) -> int:
+        """The most that a brick of a merge may touch."""
+        return int(min(self.cache_share * self.fast_bytes, self.spill_limit * self.l2))
 
     @property
     def shared(self) -> tuple[str, int]:

@@ -131,5 +131,5 @@ def exact_timing(model: Model, nodes: Sequence[int], brick: Shape, needed: dict[
 def _time(model: Model, trial: Trial) -> Timing:
     device = model.device
     delta = growth(model.graph, trial.nodes, trial.elements, [model.facts[k].flops for k in trial.nodes])
-    fits = trial.held <= device.cache_share * device.fast_bytes
+    fits = trial.held <= device.brick_bytes
     return Timing(model.padded_us(trial), model.memoized_us(trial), delta, fits)

@@ -49,7 +49,14 @@ def joins_rows(op: Conv | ConvTranspose, ins: Sequence[Operand], out: Operand, b
         return False
     shape = np.asarray(out.shape[3:])
     whole = bool(np.all(boxes.lo[:, 3:] == 0) and np.all(boxes.hi[:, 3:] == shape))
-    return whole and all(rows_join(o) for o in (ins[0], out, *ins[2 + op.bias :]))
+    return whole and all(rows_join(o, out.shape[2:]) for o in (ins[0], out, *ins[2 + op.bias :]))
+
+
+def channel_align(boxes: Boxes, channels: int, group: int, lanes: int) -> int:
+    """What the blocks at which boxes begin and end, counted in their group, are multiples of; 0: groups are not cut."""
+    ends = boxes.hi[:, 1][boxes.hi[:, 1] < channels]
+    cuts = np.concatenate([boxes.lo[:, 1], ends]) % group // lanes
+    return math.gcd(*np.unique(cuts).tolist())
 
 
 @dataclass(frozen=True)
@@ -64,7 +71,7 @@ class ConvKernel(Kernel):
         cls, op: Op, ins: Sequence[Operand], out: Operand, boxes: Boxes, isa: Isa
     ) -> tuple[np.ndarray, list[tuple[int, ...]]]:
         assert isinstance(op, Conv | ConvTranspose)
-        align = math.gcd(*(boxes.lo[:, 1] // isa.lanes).tolist(), 0)
+        align = channel_align(boxes, out.shape[1], out.shape[1] // op.groups, isa.lanes)
         flat = joins_rows(op, ins, out, boxes)
         spans = np.stack([boxes.lo[:, -1], boxes.hi[:, -1]], axis=1)
         if flat:

@@ -7,9 +7,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit import Fn, Index, register_type, vector
+from brickrt.ops.cpu.emit import I32, Fn, Index, register_type, vector
 from brickrt.ops.cpu.epilogue import offset_of
 from brickrt.ops.cpu.operand import Operand
 from brickrt.ops.cpu.products import Accumulators
@@ -37,6 +38,14 @@ def first_input(f: Fn, window: Window, x: Index) -> Index:
     if window.transposed:
         return f.div(f.add(x, window.pad), window.stride)
     return f.sub(f.mul(x, window.stride), window.pad)
+
+
+def collect(f: Fn, base: ir.Value, offsets: Sequence[Index], dtype: np.dtype) -> ir.Value:
+    """A vector of elements that lie anywhere."""
+    acc = ir.Constant(vector(register_type(dtype), len(offsets)), None)
+    for lane, offset in enumerate(offsets):
+        acc = f.b.insert_element(acc, f.load(base, offset, dtype), I32(lane))
+    return acc
 
 
 @contextmanager
@@ -136,8 +145,17 @@ class ConvBody:
         f, k = self.f, self.k
         if self.bias is None:
             return [ir.Constant(vector(register_type(self.dtype), k.lanes), None)] * place.count
+        if not k.packed[2]:
+            base = f.address(self.bias, f.mul(place.group, k.group_out), self.dtype)
+            return [collect(f, base, self.members(place, j), self.dtype) for j in range(place.count)]
         first = self.padded_block(place)
         return [f.load(self.bias, f.mul(f.add(first, j), k.lanes), self.dtype, k.lanes) for j in range(place.count)]
+
+    def members(self, place: Place, j: int) -> list[Index]:
+        """Numbers in their group of the output channels of block `j` of a tile; lanes past the last one repeat it."""
+        f, k = self.f, self.k
+        first = f.sub(f.mul(f.add(place.block, j), k.lanes), f.mul(place.group, k.group_blocks * k.lanes))
+        return [f.minimum(f.add(first, lane), k.group_out - 1) for lane in range(k.lanes)]
 
     def sweep(self, acc: Accumulators, place: Place, in_x: Index, tile: Tile) -> None:
         """Adds all input channels of the group and all taps to a tile's accumulators."""
@@ -213,14 +231,9 @@ class ConvBody:
         group = f.mul(place.group, k.group_in * k.group_out * k.taps)
 
         def load(c: Index, j: int) -> ir.Value:
-            first = f.sub(f.mul(f.add(place.block, j), k.lanes), f.mul(place.group, k.group_blocks * k.lanes))
             start = f.add(group, tap, f.mul(f.add(f.mul(q, k.unit), c), per_in))
-            value = ir.Constant(vector(register_type(self.dtype), k.lanes), None)
-            for lane in range(k.lanes):
-                channel = f.minimum(f.add(first, lane), k.group_out - 1)
-                one = f.load(self.w, f.add(start, f.mul(channel, per_out)), self.dtype)
-                value = f.b.insert_element(value, one, ir.IntType(32)(lane))
-            return value
+            offsets = [f.add(start, f.mul(member, per_out)) for member in self.members(place, j)]
+            return collect(f, self.w, offsets, self.dtype)
 
         return load
 

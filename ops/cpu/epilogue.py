@@ -22,12 +22,17 @@ def offset_of(f: Fn, operand: Operand, index: Sequence[Index]) -> Index:
     return f.dot([index[0], f.div(index[1], operand.block), *index[2:]], operand.strides)
 
 
-def rows_join(operand: Operand) -> bool:
-    """Whether the spatial dimensions of an operand lie so that they can be walked as one, or do not move at all."""
-    spatial = list(zip(operand.shape[2:], operand.strides[2:], strict=True))
-    if all(extent == 1 for extent, _ in spatial):
+def rows_join(operand: Operand, spatial: Sequence[int]) -> bool:
+    """Whether an operand can be walked along all `spatial` dimensions of the output as along one.
+
+    Either it has them all and they lie without gaps, or it is the same everywhere in them.
+    """
+    first = max(0, len(operand.shape) - len(spatial))
+    extents, strides = operand.shape[first:], operand.strides[first:]
+    if all(extent == 1 for extent in extents):
         return True
-    return all(s == extent * inner for (_, s), (extent, inner) in zip(spatial, spatial[1:], strict=False))
+    gapless = all(s == extent * inner for s, extent, inner in zip(strides, extents[1:], strides[1:], strict=False))
+    return gapless and extents == tuple(spatial)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from brickrt.ops.cpu.scalarmath import LIBM, libm
 from brickrt.ops.cpu.vecmath import fill, lanes_of
 from brickrt.ops.expr import COMPARE, TEST, Apply, Arg, Const, Expr
 
-VECTORIZED = {
+VECTORIZED: dict[str, Callable[..., ir.Value]] = {
     "exp": vecmath.exp,
     "log": vecmath.log,
     "tanh": vecmath.tanh,
@@ -179,7 +179,12 @@ def _sigmoid(f: Fn, x: ir.Value) -> ir.Value:
 
 
 ARITHMETIC = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv", "neg": "fneg"}
-SPECIAL = {"reciprocal": _reciprocal, "sign": _sign, "mod": _modulo, "sigmoid": _sigmoid}
+SPECIAL: dict[str, Callable[..., ir.Value]] = {
+    "reciprocal": _reciprocal,
+    "sign": _sign,
+    "mod": _modulo,
+    "sigmoid": _sigmoid,
+}
 
 
 # ---- powers

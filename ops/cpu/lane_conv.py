@@ -18,7 +18,7 @@ from llvmlite import ir
 
 from brickrt.ops.conv import Conv, ConvTranspose
 from brickrt.ops.cpu.conv import ConvKernel
-from brickrt.ops.cpu.conv_body import first_input, live_taps
+from brickrt.ops.cpu.conv_body import collect, first_input, live_taps
 from brickrt.ops.cpu.emit import I32, I64, Fn, Index, register_type, vector
 from brickrt.ops.cpu.epilogue import offset_of
 from brickrt.ops.cpu.isa import Isa
@@ -112,8 +112,7 @@ class LaneConvBody:
     def tile(self, at: list[Index], out_x: Index, in_x: Index, tile: Tile) -> None:
         f, k = self.f, self.k
         n, block, *rows = at
-        zero = ir.Constant(self.kind, None)
-        start = zero if self.bias is None else f.load(self.bias, f.mul(block, k.lanes), self.dtype, k.lanes)
+        start = self.initial(block)
         acc = [f.local(self.kind, start) for _ in range(tile.count)]
         with ExitStack() as loops:
             base, tap = f.mul(n, k.ins[0].strides[0]), 0
@@ -127,6 +126,20 @@ class LaneConvBody:
             index = [n, f.mul(block, k.lanes), *rows, f.add(out_x, tile.start + t * tile.step)]
             value = self.epilogue.apply(f.get(place, self.kind), index)
             f.store(value, self.out, offset_of(f, k.out, index), self.dtype, k.lanes)
+
+    def initial(self, block: Index) -> ir.Value:
+        """The bias of a block, or zero."""
+        f, k = self.f, self.k
+        if self.bias is None:
+            return ir.Constant(self.kind, None)
+        if not k.packed[2]:
+            return collect(f, self.bias, self.channels(block), self.dtype)
+        return f.load(self.bias, f.mul(block, k.lanes), self.dtype, k.lanes)
+
+    def channels(self, block: Index) -> list[Index]:
+        """The output channels of a block; lanes past the last one repeat it."""
+        f, k = self.f, self.k
+        return [f.minimum(f.add(f.mul(block, k.lanes), lane), k.out.shape[1] - 1) for lane in range(k.lanes)]
 
     def row_taps(self, acc: list[ir.Value], block: Index, base: Index, first_tap: Index, tile: Tile) -> None:
         """The taps along the row, and for each of them the members of the group."""
@@ -144,17 +157,16 @@ class LaneConvBody:
         if k.packed[1]:
             at = f.add(f.mul(f.add(f.mul(block, k.taps), tap), k.group_in), member)
             return f.load(self.w, f.mul(at, k.lanes), self.dtype, k.lanes)
-        per_out, per_in = k.group_in * k.taps, k.taps
-        acc = ir.Constant(self.kind, None)
-        for lane in range(k.lanes):
-            channel = f.minimum(f.add(f.mul(block, k.lanes), lane), k.out.shape[1] - 1)
-            at = f.add(f.mul(channel, per_out), f.mul(member, per_in), tap)
-            if isinstance(k.op, ConvTranspose):
-                group, inner = f.div(channel, k.group_out), f.rem(channel, k.group_out)
-                row = f.add(f.mul(group, k.group_in), member)
-                at = f.add(f.mul(f.add(f.mul(row, k.group_out), inner), k.taps), tap)
-            acc = f.b.insert_element(acc, f.load(self.w, at, self.dtype), I32(lane))
-        return acc
+        return collect(f, self.w, [self.weight_at(c, tap, member) for c in self.channels(block)], self.dtype)
+
+    def weight_at(self, channel: Index, tap: Index, member: Index) -> Index:
+        """Offset of a weight that lies as the operator has it."""
+        f, k = self.f, self.k
+        if isinstance(k.op, Conv):
+            return f.add(f.mul(channel, k.group_in * k.taps), f.mul(member, k.taps), tap)
+        group, inner = f.div(channel, k.group_out), f.rem(channel, k.group_out)
+        row = f.add(f.mul(group, k.group_in), member)
+        return f.add(f.mul(f.add(f.mul(row, k.group_out), inner), k.taps), tap)
 
     def pixel(self, block: Index, base: Index, member: Index) -> ir.Value:
         """Each lane's input channel at a pixel."""
@@ -163,13 +175,9 @@ class LaneConvBody:
             whole = f.load(self.x, f.add(base, f.mul(block, k.ins[0].strides[1])), self.dtype, k.lanes)
             return whole if k.group_in == 1 else self.shuffle(whole, member)
         assert self.table is not None
-        acc = ir.Constant(self.kind, None)
-        for lane in range(k.lanes):
-            entry = f.add(f.mul(member, len(k.members)), f.mul(block, k.lanes), lane)
-            at = f.b.gep(self.table, [f.value(entry)], source_etype=I64)
-            one = f.load(self.x, f.add(base, f.b.load(at, typ=I64)), self.dtype)
-            acc = f.b.insert_element(acc, one, I32(lane))
-        return acc
+        first = f.add(f.mul(member, len(k.members)), f.mul(block, k.lanes))
+        table = [f.b.gep(self.table, [f.value(f.add(first, lane))], source_etype=I64) for lane in range(k.lanes)]
+        return collect(f, self.x, [f.add(base, f.b.load(at, typ=I64)) for at in table], self.dtype)
 
     def shuffle(self, whole: ir.Value, member: Index) -> ir.Value:
         """Lane l takes the lane of member `member` of its own group."""

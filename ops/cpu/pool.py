@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
+from brickrt.ops.base import Op
 from brickrt.ops.cpu.emit import Fn
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel, kernel_for
@@ -13,18 +16,32 @@ from brickrt.ops.cpu.pool_plain import PlainRow
 from brickrt.ops.cpu.pool_row import Row
 from brickrt.ops.cpu.transpose_spans import stored_ranges
 from brickrt.ops.pool import Pool
+from brickrt.ops.types import Boxes
+
+LONG_ROW = 16
 
 
 class PoolKernel(Kernel):
-    """One row of output pixels at a time. Padding is never read."""
+    """One row of output pixels at a time. Padding is never read.
+
+    `shape_class` is the length of the rows up to `LONG_ROW`, from where on it does not matter.
+    """
+
+    @classmethod
+    def classify(
+        cls, op: Op, ins: Sequence[Operand], out: Operand, boxes: Boxes, isa: Isa
+    ) -> tuple[np.ndarray, list[tuple[int, ...]]]:
+        lengths, index = np.unique(np.minimum(boxes.extents[:, -1], LONG_ROW), return_inverse=True)
+        return index.reshape(-1), [(length,) for length in lengths.tolist()]
 
     def emit(self, f: Fn) -> None:
         assert isinstance(self.op, Pool)
+        length = self.shape_class[0] if self.shape_class else self.out.shape[-1]
         kind: type[Row] = BlockedRow if self.out.block > 1 else PlainRow
         ranges = stored_ranges(f, self.out)
         src, dst = f.pointer(1), f.pointer(0)
         with f.loops(ranges[:-1]) as at:
-            row = kind.at(f, self.op, self.ins[0], self.out, self.isa, (src, dst), at)
+            row = kind.at(f, self.op, self.ins[0], self.out, self.isa, length, (src, dst), at)
             row.emit(*ranges[-1])
 
 

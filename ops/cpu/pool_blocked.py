@@ -41,14 +41,14 @@ class BlockedRow(Row):
 
     def strip_width(self) -> int:
         """Pixels per strip; 0 where columns do not fit in registers, or a whole window may lie in the padding."""
-        extent, last = self.out.shape[-1], self.last
+        last = self.last
         reach = (last.kernel - 1) * last.dilation + 1
-        widths = [w for w in range(1, 9) if w <= extent and len(self.columns(w)) <= self.isa.registers // 2]
-        overhang = (extent - 1) * last.stride - last.pad
+        widths = [w for w in range(1, 9) if w <= self.length and len(self.columns(w)) <= self.isa.registers // 2]
+        overhang = (self.out.shape[-1] - 1) * last.stride - last.pad
         if not widths or last.pad >= reach or overhang >= last.extent:
             return 0
-        strips = -(-extent // widths[-1])
-        return -(-extent // strips)
+        strips = -(-self.length // widths[-1])
+        return -(-self.length // strips)
 
     def columns(self, width: int) -> list[int]:
         """The inputs a strip reads, counted from the first tap of its first pixel."""

@@ -24,12 +24,14 @@ UNROLLED_TAPS = 25
 class Row(ABC):
     """`src` is the address of input (n, c, 0, …), `dst` that of the row's output pixel 0.
 
-    `outer` are the taps along all spatial axes but the row's own, `place` where they are: output indices.
+    `outer` are the taps along all spatial axes but the row's own, `place` where they are: output indices. `length` is
+    about how many pixels are asked for at once.
     """
 
     f: Fn
     math: PoolMath
     isa: Isa
+    length: int
     windows: list[AxisWindow]
     source: Operand
     out: Operand
@@ -40,14 +42,22 @@ class Row(ABC):
 
     @classmethod
     def at(
-        cls, f: Fn, op: Pool, source: Operand, out: Operand, isa: Isa, bases: Sequence[ir.Value], at: Sequence[Index]
+        cls,
+        f: Fn,
+        op: Pool,
+        source: Operand,
+        out: Operand,
+        isa: Isa,
+        length: int,
+        bases: Sequence[ir.Value],
+        at: Sequence[Index],
     ) -> Row:
         """The row at [n, c, spatial but the last…]; `bases` are the origins of input and output."""
         windows = axis_windows(op, source.shape[2:])
         src = f.address(bases[0], f.dot(at[:2], source.strides[:2]), source.dtype)
         dst = f.address(bases[1], f.dot(at, out.strides[:-1]), out.dtype)
         outer = [w.taps(f, o) for w, o in zip(windows[:-1], at[2:], strict=True)]
-        return cls(f, PoolMath(f, op, out.dtype), isa, windows, source, out, src, dst, outer, at[2:])
+        return cls(f, PoolMath(f, op, out.dtype), isa, length, windows, source, out, src, dst, outer, at[2:])
 
     @abstractmethod
     def emit(self, lo: Index, hi: Index) -> None:

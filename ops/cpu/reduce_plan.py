@@ -114,7 +114,7 @@ class ReducePlan:
         dims = self.kept_joins()
         if not dims:
             return np.zeros(len(boxes), np.int64), [()]
-        at = [self.out_dims[d] for d in dims]
+        at = [to for to in (self.out_dims[d] for d in dims) if to is not None]
         covered = (boxes.lo[:, at] == 0) & (boxes.hi[:, at] == np.array([self.domain.shape[d] for d in dims]))
         rows, which = np.unique(covered, axis=0, return_inverse=True)
         return which.ravel(), [tuple(d for d, yes in zip(dims, row, strict=True) if yes) for row in rows]
