@@ -22,7 +22,7 @@ from brickrt.ops.cpu.epilogue import Epilogue, rows_join
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel
 from brickrt.ops.cpu.operand import Operand
-from brickrt.ops.cpu.tiles import Window, choose_tile
+from brickrt.ops.cpu.tiles import Window, choose_tile, common_cut
 from brickrt.ops.types import Boxes
 
 POINT = Window(1, 1, 1, 1, 0)
@@ -52,13 +52,6 @@ def joins_rows(op: Conv | ConvTranspose, ins: Sequence[Operand], out: Operand, b
     return whole and all(rows_join(o, out.shape[2:]) for o in (ins[0], out, *ins[2 + op.bias :]))
 
 
-def channel_align(boxes: Boxes, channels: int, group: int, lanes: int) -> int:
-    """What the blocks at which boxes begin and end, counted in their group, are multiples of; 0: groups are not cut."""
-    ends = boxes.hi[:, 1][boxes.hi[:, 1] < channels]
-    cuts = np.concatenate([boxes.lo[:, 1], ends]) % group // lanes
-    return math.gcd(*np.unique(cuts).tolist())
-
-
 @dataclass(frozen=True)
 class ConvKernel(Kernel):
     """`shape_class` is (align, flat, width, phase, first, last): `align` as in `choose_tile`; with `flat` a box is one row
@@ -71,7 +64,7 @@ class ConvKernel(Kernel):
         cls, op: Op, ins: Sequence[Operand], out: Operand, boxes: Boxes, isa: Isa
     ) -> tuple[np.ndarray, list[tuple[int, ...]]]:
         assert isinstance(op, Conv | ConvTranspose)
-        align = channel_align(boxes, out.shape[1], out.shape[1] // op.groups, isa.lanes)
+        align = common_cut(boxes, 1, out.shape[1] // op.groups, isa.lanes)
         flat = joins_rows(op, ins, out, boxes)
         spans = np.stack([boxes.lo[:, -1], boxes.hi[:, -1]], axis=1)
         if flat:

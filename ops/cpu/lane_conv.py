@@ -99,7 +99,8 @@ class LaneConvBody:
         lo, hi = f.box(1)
         blocks = f.div(lo, k.lanes), f.div(f.add(hi, k.lanes - 1), k.lanes)
         spatial = [f.box(d) for d in range(2, k.out.type.rank)]
-        with f.loop(*f.box(0)) as n, f.loop(*blocks) as block, f.loops(spatial[:-1]) as at:
+        outer = [(lo, f.add(lo, 1)) for lo, _ in spatial[:-1]] if k.flat else spatial[:-1]
+        with f.loop(*f.box(0)) as n, f.loop(*blocks) as block, f.loops(outer) as at:
             self.row([n, block, *at], spatial[-1][0])
 
     def row(self, at: list[Index], x: Index) -> None:

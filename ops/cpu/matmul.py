@@ -20,7 +20,7 @@ from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel, kernel_for
 from brickrt.ops.cpu.operand import Operand
 from brickrt.ops.cpu.products import Accumulators
-from brickrt.ops.cpu.tiles import Window, choose_tile, tile_runs
+from brickrt.ops.cpu.tiles import Window, choose_tile, common_cut, tile_runs
 from brickrt.ops.matmul import MatMul
 from brickrt.ops.types import Boxes
 
@@ -37,7 +37,7 @@ class MatMulKernel(Kernel):
     def classify(
         cls, op: Op, ins: Sequence[Operand], out: Operand, boxes: Boxes, isa: Isa
     ) -> tuple[np.ndarray, list[tuple[int, ...]]]:
-        align = math.gcd(*(boxes.lo[:, -1] // isa.lanes).tolist(), 0)
+        align = common_cut(boxes, -1, out.shape[-1], isa.lanes)
         rows, which = np.unique(boxes.extents[:, -2], return_inverse=True)
         return which.reshape(-1), [(align, int(r)) for r in rows]
 

@@ -24,13 +24,15 @@ LONG_ROW = 16
 class PoolKernel(Kernel):
     """One row of output pixels at a time. Padding is never read.
 
-    `shape_class` is the length of the rows up to `LONG_ROW`, from where on it does not matter.
+    `shape_class` is the length of blocked rows up to `LONG_ROW`, from where on it does not matter.
     """
 
     @classmethod
     def classify(
         cls, op: Op, ins: Sequence[Operand], out: Operand, boxes: Boxes, isa: Isa
     ) -> tuple[np.ndarray, list[tuple[int, ...]]]:
+        if out.block == 1:
+            return super().classify(op, ins, out, boxes, isa)
         lengths, index = np.unique(np.minimum(boxes.extents[:, -1], LONG_ROW), return_inverse=True)
         return index.reshape(-1), [(length,) for length in lengths.tolist()]
 

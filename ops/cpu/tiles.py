@@ -10,10 +10,14 @@ is decided here, and the machine code has no test for it.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import dataclass
 
+import numpy as np
+
 from brickrt.ops.cpu.isa import Isa
+from brickrt.ops.types import Boxes
 
 L2_BYTES_PER_CYCLE = 20  # what streaming weights out of L2 reaches
 
@@ -133,12 +137,21 @@ def _append(runs: list[Run], tile: Tile) -> None:
     runs.append(Run(tile, 1, 0, 0))
 
 
+def common_cut(boxes: Boxes, dim: int, group: int, lanes: int) -> int:
+    """What the blocks of `lanes` channels at which boxes begin and end are multiples of, counted from their group's first.
+
+    0 where `dim` is cut between groups of `group` channels alone.
+    """
+    cuts = np.unique(np.concatenate([boxes.lo[:, dim], boxes.hi[:, dim]]) % max(group, 1))
+    return math.gcd(*(cuts // lanes).tolist())
+
+
 def choose_tile(width: int, blocks: int, align: int, isa: Isa, vector_bytes: int = 64) -> tuple[int, int]:
     """(OB, T): blocks of output channels and most pixels of a register tile, for rows of `width` pixels.
 
     Cycles per input channel: a multiply-add unit does two vectors a cycle, and so do the load ports, which bring OB
     weights and T pixels; the weights come from L2. Under eight accumulators the latency of the additions shows.
-    `align` is what the first block of every box is a multiple of; OB must divide it (0: boxes never cut channels).
+    `align` is that of `common_cut`; OB must divide it.
     """
     best = None
     for ob in (1, 2, 3, 4, 6, 8):

@@ -105,7 +105,8 @@ def by_bricks(
     family = choose_kernel(op, operands, out.operand, isa)
     which, classes = family.classify(op, operands, out.operand, boxes, isa)
     kernels = [family(op, operands, out.operand, isa, tuple(packed), c) for c in classes]
-    constants = [Memory(kernels[0].pack(i, a)) if p else None for i, (a, p) in enumerate(zip(arrays, packed, strict=True))]
+    pairs = list(enumerate(zip(arrays, packed, strict=True)))
+    constants = [Memory(kernels[0].pack(i, a)) if p else None for i, (a, p) in pairs]
     origins = [out.origin, *(c.address if c else i.origin for c, i in zip(constants, ins, strict=True))]
     for k, number in enumerate(which):
         call(kernels[number], origins, boxes[k])
@@ -121,4 +122,3 @@ def check_bricks(case: ConvCase, brick: Ints, isa: Isa, classes: int | None = No
     got, found = by_bricks(case.op, arrays, edges, isa, case.blocks(lanes), lanes, packed)
     np.testing.assert_allclose(got, evaluate_whole(case.op, arrays), rtol=3e-5, atol=3e-5)
     assert classes in (None, found)
-

@@ -110,12 +110,18 @@ def test_a_box_of_the_first_channels_leaves_the_others_alone():
     """The harness looks at what lies around the box: a tile of blocks must not reach past its end."""
     case, v = ConvCase(conv((1, 1)), (4, 2, 3), 8 * 16), HOST.lanes
     boxes = [Boxes.one((0, a * v, 0, 0), (1, b * v, 2, 3)) for a, b in [(0, 1), (0, 3), (2, 7), (4, 8)]]
-    check(case.op, case.arrays(), HOST, blocks=case.blocks(v), out_block=v, packed=[False, True], boxes=boxes, rtol=1e-4)
+    check(
+        case.op, case.arrays(), HOST, blocks=case.blocks(v), out_block=v, packed=[False, True], boxes=boxes, rtol=1e-4
+    )
 
 
 def test_an_empty_box_writes_nothing():
     case = CASES["2d"]
-    empty = [Boxes.one((0, 0, 1, 2), (1, 20, 1, 4)), Boxes.one((0, 0, 2, 3), (1, 20, 4, 3)), Boxes.one((0,) * 4, (0,) * 4)]
+    empty = [
+        Boxes.one((0, 0, 1, 2), (1, 20, 1, 4)),
+        Boxes.one((0, 0, 2, 3), (1, 20, 4, 3)),
+        Boxes.one((0,) * 4, (0,) * 4),
+    ]
     check(case.op, case.arrays(), HOST, blocks=[16, 1], out_block=16, packed=[False, True], boxes=empty)
 
 
@@ -131,7 +137,7 @@ def test_bricks_along_a_row_share_their_inner_kernel():
     x, w, out = (TensorType(s, "float32") for s in [(1, 16, 8, 64), (16, 16, 3, 3), (1, 16, 8, 64)])
     boxes = Boxes.one((0, 0, 0, 0), (1, 16, 8, 8))
     lo = np.repeat(boxes.lo, 8, 0) + np.arange(8)[:, None] * [0, 0, 0, 8]
-    boxes = Boxes(lo, lo + [1, 16, 8, 8])
+    boxes = Boxes(lo, lo + np.array([1, 16, 8, 8]))
     ins, result = (dense(x, 16), dense(w)), dense(out, 16)
     which, classes = ConvKernel.classify(op, ins, result, boxes, HOST)
     assert choose_kernel(op, ins, result, HOST) is ConvKernel
