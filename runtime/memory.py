@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from brickrt.plan.algorithm import weight_growth
 from brickrt.runtime.task_graph import TaskGraph
 
 RECORD_WORDS = 24  # of a step's record, about
@@ -25,12 +26,19 @@ class Memory:
         return self.constants + self.arena + self.scratch + self.tables + self.ends
 
 
+def _transformed(tasks: TaskGraph) -> int:
+    """What algorithms add to the weights they transform."""
+    plan = tasks.plan
+    weights = {k: plan.graph.types[plan.graph.nodes[k].inputs[1]].nbytes for k in plan.algorithms}
+    return int(sum(nbytes * (weight_growth(plan.algorithms[k]) - 1) for k, nbytes in weights.items()))
+
+
 def project(tasks: TaskGraph, threads: int) -> Memory:
     """What a run will hold; constants without the padding of their packed form."""
     graph = tasks.plan.graph
     steps = sum(len(s.boxes) for s in tasks.steps)
     return Memory(
-        constants=sum(graph.types[name].nbytes for name in graph.constants),
+        constants=sum(graph.types[name].nbytes for name in graph.constants) + _transformed(tasks),
         arena=tasks.arena_bytes,
         scratch=tasks.scratch_bytes * threads,
         tables=8 * (RECORD_WORDS * steps + 3 * len(tasks) + len(tasks.deps)),

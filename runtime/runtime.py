@@ -63,7 +63,7 @@ class Runtime:
     `graph` is what `brickrt.load` gives, or what it takes. `device` is auto, cpu, reference (NumPy, slow) or null (the
     schedule without arithmetic); `strategy` auto, layerwise, padded or memoized; `brick` the edge of spatial bricks;
     `threads` one per core by default; `max_layers` the most convolutions and products merged; `isa` a lesser
-    instruction set of this CPU. `progress(what, done, total)` is told of long steps, `watch(TaskEvents)` of every run.
+    instruction set of this CPU; `exact` rules out Winograd convolutions, whose rounding is a few 1e-6 larger. `progress(what, done, total)` is told of long steps, `watch(TaskEvents)` of every run.
     Raises BrickError, one line, for models, options and inputs that make no sense.
     """
 
@@ -76,12 +76,13 @@ class Runtime:
         brick: int | None = None,
         threads: int | None = None,
         max_layers: int | None = None,
+        exact: bool = False,
         isa: str | None = None,
         progress: Progress | None = None,
         watch: events.Watcher | None = None,
     ) -> None:
         try:
-            options = PlanOptions(strategy, brick, max_layers)
+            options = PlanOptions(strategy, brick, max_layers, exact)
         except ValueError as e:
             raise BrickError(str(e)) from None
         self.threads = thread_count(threads)

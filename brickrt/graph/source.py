@@ -15,6 +15,7 @@ from onnx import helper, inliner, shape_inference
 from brickrt.graph.builder import OnnxNode
 from brickrt.graph.errors import ModelError
 from brickrt.graph.external import bring_inside
+from brickrt.graph.older import brought_up
 from brickrt.graph.proto import TensorInfo, graph_parts, initializer_arrays, standard_domain, tensor_info
 from brickrt.graph.validate import check_graph, check_header
 
@@ -59,9 +60,10 @@ class SourceGraph:
 def load(model: str | Path | bytes | onnx.ModelProto) -> SourceGraph:
     """Imports a model from its path, its bytes, or as a message (which stays as it is).
 
-    Raises ModelError, one line, for what is no valid ONNX model of opset 7 or later with known operators.
+    Raises ModelError, one line, for what is no valid ONNX model with known operators.
     """
     proto, folder, label = _read(model)
+    proto = brought_up(proto, check_header(proto, label), label)
     opsets = check_header(proto, label)
     try:
         bring_inside(proto.graph, folder)

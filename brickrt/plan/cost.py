@@ -24,6 +24,7 @@ from brickrt.ops.move import Concat, Reorder, Take, Transpose, View
 from brickrt.ops.pool import Pool
 from brickrt.ops.reduce import Reduce
 from brickrt.ops.types import Shape
+from brickrt.plan.algorithm import conv_cycles, weight_growth
 from brickrt.plan.device import DeviceSpec
 
 HEAVY = (Conv, ConvTranspose, MatMul)
@@ -70,15 +71,22 @@ class Trial:
 class Model:
     """Costs of the nodes of one graph on one device."""
 
-    def __init__(self, graph: Graph, layouts: Mapping[str, str], device: DeviceSpec) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        layouts: Mapping[str, str],
+        device: DeviceSpec,
+        algorithms: Mapping[int, str] | None = None,
+    ) -> None:
         self.graph, self.layouts, self.device = graph, layouts, device
+        self.algorithms = algorithms or {}
 
     @cached_property
     def facts(self) -> list[Facts]:
         """Per node, in order."""
         facts: list[Facts] = []
         for node in self.graph.nodes:
-            facts.append(self._facts(node, facts))
+            facts.append(self._facts(node, facts, self.algorithms.get(len(facts))))
         return facts
 
     @cached_property
@@ -103,7 +111,7 @@ class Model:
             wires.append((self.kinds[k], *(numbers.setdefault(name, len(numbers)) for name in names)))
         return tuple(wires)
 
-    def _facts(self, node: Node, before: Sequence[Facts]) -> Facts:
+    def _facts(self, node: Node, before: Sequence[Facts], algorithm: str | None) -> Facts:
         graph = self.graph
         ins, out = graph.ins(node), graph.out(node)
         names = dict.fromkeys(node.inputs)
@@ -114,13 +122,20 @@ class Model:
             image = any(before[p].image and graph.out(graph.nodes[p]).rank == out.rank for p in producers)
         return Facts(
             flops=node.op.flops(ins, out),
-            core_us=self._core_us(node),
+            core_us=self._core_us(node) * self._saved(node, algorithm),
             in_bytes=sum(graph.types[name].nbytes for name in names) - constant,
             out_bytes=out.nbytes,
-            const_bytes=constant,
+            const_bytes=int(constant * weight_growth(algorithm)),
             image=image,
             heavy=isinstance(node.op, HEAVY),
         )
+
+    def _saved(self, node: Node, algorithm: str | None) -> float:
+        """Time of an algorithm over that of a direct convolution."""
+        if algorithm is None:
+            return 1.0
+        direct = conv_cycles(self.graph, node, self.device, None)
+        return conv_cycles(self.graph, node, self.device, algorithm) / direct
 
     def _core_us(self, node: Node) -> float:
         ins, out = self.graph.ins(node), self.graph.out(node)

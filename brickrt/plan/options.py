@@ -11,6 +11,7 @@ STRATEGIES = ("auto", "layerwise", "padded", "memoized")
 @dataclass(frozen=True)
 class PlanOptions:
     """`brick` is the edge of spatial bricks, `max_layers` the most heavy layers of a subgraph; None: the planner's.
+    `exact` rules out algorithms that trade accuracy for speed (Winograd).
 
     ValueError, in one line, for an unknown strategy or an impossible number.
     """
@@ -18,6 +19,7 @@ class PlanOptions:
     strategy: str = "auto"
     brick: int | None = None
     max_layers: int | None = None
+    exact: bool = False
 
     def __post_init__(self) -> None:
         if self.strategy not in STRATEGIES:

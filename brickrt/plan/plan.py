@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from brickrt.graph.ir import Graph
+from brickrt.plan.algorithm import choose_algorithms
 from brickrt.plan.cost import Model
 from brickrt.plan.device import DeviceSpec
 from brickrt.plan.layout import Layout, assign_layouts, plain_layouts
@@ -18,13 +19,15 @@ __all__ = ["Plan", "Subgraph", "make_plan"]
 
 @dataclass(frozen=True)
 class Plan:
-    """`subgraphs` hold every node of `graph` once, in an order in which they can run."""
+    """`subgraphs` hold every node of `graph` once, in an order in which they can run; `algorithms` names those of
+    convolutions that are not computed directly, by node index."""
 
     graph: Graph
     layouts: dict[str, Layout]
     device: DeviceSpec
     options: PlanOptions = field(default_factory=PlanOptions)
     subgraphs: tuple[Subgraph, ...] = ()
+    algorithms: dict[int, str] = field(default_factory=dict)
 
     def verify(self) -> Plan:
         """Checks the graph, layouts, cover, order and brick shapes; returns the plan. ValueError names what is off."""
@@ -75,7 +78,7 @@ class Plan:
             (
                 str(number),
                 s.strategy,
-                "+".join(self.graph.nodes[k].op.name for k in s.nodes),
+                "+".join(self.algorithms.get(k, self.graph.nodes[k].op.name) for k in s.nodes),
                 "×".join(map(str, self.graph.out(self.graph.nodes[s.nodes[-1]]).shape)) or "scalar",
                 "×".join(map(str, s.brick)) or "-",
                 str(s.tasks),
@@ -102,5 +105,6 @@ def make_plan(graph: Graph, device: DeviceSpec, options: PlanOptions | None = No
         graph, layouts = assign_layouts(graph, device.lanes)
     else:
         layouts = plain_layouts(graph)
-    subgraphs = choose_subgraphs(Model(graph, layouts, device), options)
-    return Plan(graph, layouts, device, options, tuple(subgraphs))
+    algorithms = choose_algorithms(graph, layouts, device, options.exact)
+    subgraphs = choose_subgraphs(Model(graph, layouts, device, algorithms), options)
+    return Plan(graph, layouts, device, options, tuple(subgraphs), algorithms)

@@ -92,11 +92,8 @@ def _slabs_for_cache(model: Model, k: int) -> int:
 
 
 def _tiles_rows(model: Model, k: int) -> bool:
-    """Whether Winograd kernels take the layer, in square tiles of the output."""
-    op = model.graph.nodes[k].op
-    if not isinstance(op, Conv) or op.groups > 1 or len(op.kernel) != 2:
-        return False
-    return op.kernel == (3, 3) and op.strides == op.dilations == (1, 1)
+    """Whether a Winograd kernel computes the layer, in square tiles of the output."""
+    return k in model.algorithms
 
 
 def _left(parts: int, extent: int, edge: int) -> int:

@@ -22,6 +22,7 @@ def target_machine(isa: Isa) -> llvm.TargetMachine:
     cpu = isa.cpu or llvm.get_host_cpu_name()
     features = isa.features or llvm.get_host_cpu_features().flatten()
     target = llvm.Target.from_default_triple()
+    # Not "pic": the loader confuses the offset tables of several objects in one library, and constants are read astray.
     return target.create_target_machine(cpu=cpu, features=features, opt=3, reloc="default", jit=True)
 
 

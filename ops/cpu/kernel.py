@@ -38,6 +38,11 @@ class Kernel(ABC):
         """Per box the number of its class, and the classes. One class for all boxes unless a kernel wants more."""
         return np.zeros(len(boxes), np.int64), [()]
 
+    @property
+    def workspace(self) -> int:
+        """Bytes of a worker's scratch that the kernel overwrites: one more pointer, after the inputs, where not 0."""
+        return 0
+
     def pack(self, i: int, array: np.ndarray) -> np.ndarray:
         """Constant input `i` as the kernel reads it; the same bytes for all shape classes of an operator."""
         return np.ascontiguousarray(array)

@@ -94,7 +94,7 @@ class WinogradKernel(Kernel):
     def t(self) -> int:
         """Tiles of a register tile: as many as registers allow, but not much padding."""
         most, tiles = min((self.isa.registers - self.ob - 2) // self.ob, 24), self.shape_class[1]
-        padded = {t: -(-tiles // t) * t for t in range(most, max(most * 2 // 3, 1) - 1, -1)}
+        padded = {t: -(-tiles // t) * t for t in range(most, 3, -1)}
         return next(t for t in padded if padded[t] <= 1.05 * min(padded.values()))
 
     @property

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-import brickrt.ops.cpu.families  # noqa: F401  (registers the kernels)
 
 from brickrt.graph.ir import Node
+from brickrt.ops.cpu.families import ALGORITHMS
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel, choose_kernel
 from brickrt.ops.cpu.operand import Operand, dense
@@ -33,6 +33,7 @@ class Records:
     kernels: dict[Kernel, int] = field(default_factory=dict)
     constants: dict[bytes, np.ndarray] = field(default_factory=dict)  # name, or digest where shared → packed bytes
     rows: list[tuple[np.ndarray, int, np.ndarray]] = field(default_factory=list)  # tasks, rank, records
+    workspace: int = 0  # bytes that kernels need behind the scratch of padded bricks
 
     def __post_init__(self) -> None:
         nodes = self.tasks.plan.graph.nodes
@@ -88,7 +89,8 @@ class Records:
             return
         ins, out = tuple(self.operand(n) for n in node.inputs), self.operand(node.output)
         packed = tuple(n in graph.constants for n in node.inputs)
-        family = choose_kernel(node.op, ins, out, self.isa)
+        algorithm = self.tasks.plan.algorithms.get(steps.node)
+        family = ALGORITHMS[algorithm] if algorithm else choose_kernel(node.op, ins, out, self.isa)
         which, classes = family.classify(node.op, ins, out, steps.boxes, self.isa)
         variants = [family(node.op, ins, out, self.isa, packed, c) for c in classes]
         numbers = np.array([self.kernels.setdefault(v, len(self.kernels)) for v in variants], np.int64)
@@ -97,14 +99,19 @@ class Records:
     def table(self, node: Node, steps: Steps, operands: list[Operand], kernel: Kernel, numbers: np.ndarray) -> np.ndarray:
         """Records of one node's steps, [n, words]."""
         n, rank = len(steps.boxes), steps.boxes.rank
-        records = np.empty((n, 2 + 2 * len(operands) + 2 * rank), np.int64)
-        records[:, 0], records[:, 1] = numbers, len(operands)
+        extra = int(kernel.workspace > 0)
+        end = 2 + 2 * (len(operands) + extra)
+        records = np.empty((n, end + 2 * rank), np.int64)
+        records[:, 0], records[:, 1] = numbers, len(operands) + extra
+        if extra:
+            self.workspace = max(self.workspace, kernel.workspace)
+            records[:, end - 2], records[:, end - 1] = SCRATCH, self.tasks.scratch_bytes
         for k, (name, operand) in enumerate(zip((node.output, *node.inputs), operands, strict=True)):
             if k and kernel.packed[k - 1]:
                 records[:, 2 + 2 * k], records[:, 3 + 2 * k] = self.constant(name, kernel, k - 1), 0
             else:
                 records[:, 2 + 2 * k], records[:, 3 + 2 * k] = self.origin(name, operand, steps)
-        box = records[:, 2 + 2 * len(operands) :]
+        box = records[:, end:]
         box[:, 0::2], box[:, 1::2] = steps.boxes.lo, steps.boxes.hi
         return records
 

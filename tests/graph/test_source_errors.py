@@ -45,7 +45,7 @@ def in_a_branch() -> onnx.ModelProto:
         (model([node("Relu", "x", "y")], X, w=np.zeros(1000)).SerializeToString()[:-500], ["cut off"]),
         (onnx.ModelProto(), ["not an ONNX model"]),
         (without_opsets(), ["opset"]),
-        (relu(6), ["opset 6", "version_converter"]),
+        (model([node("GRU", "x x x", "y")], X, opset=6), ["opset 6", "cannot be converted", "GRU"]),
         (relu(999), ["opset 999", "upgrade onnx"]),
         (foreign("com.microsoft"), ["FusedConv", "com.microsoft", "'f'"]),
         (model([node("Rellu", "x", "y", name="r")], X), ["Rellu", "'r'", "opset 17"]),

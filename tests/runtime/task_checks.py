@@ -1,0 +1,187 @@
+"""What must hold of every task graph, whatever the order in which workers get to its tasks."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from brickrt.graph.ir import Graph
+from brickrt.ops.base import Slab
+from brickrt.ops.types import Boxes
+from brickrt.plan.device import DeviceSpec
+from brickrt.plan.options import PlanOptions
+from brickrt.plan.plan import make_plan
+from brickrt.runtime.lower import lower
+from brickrt.runtime.task_graph import Steps, TaskGraph
+
+SERVER = DeviceSpec(
+    "two cores of a server", "cpu", "avx512", 2, 16, 32, 2**15, 2**20, 36 * 2**20, 2**34, 160.0,
+    {"l2": 128.0, "l3": 50.0, "memory": 20.0}, tau=64,
+)  # fmt: skip
+
+
+def lowered(graph: Graph, strategy: str = "auto", device: DeviceSpec = SERVER, **options: int) -> TaskGraph:
+    return lower(make_plan(graph, device, PlanOptions(strategy, **options)).verify())
+
+
+def with_values(graph: Graph, seed: int = 0) -> tuple[Graph, dict[str, np.ndarray]]:
+    """The graph with small whole numbers as constants, and inputs for it: sums are exact in any order."""
+    rng = np.random.default_rng(seed)
+
+    def values(name: str) -> np.ndarray:
+        return rng.integers(-2, 3, graph.types[name].shape).astype(graph.types[name].dtype)
+
+    return replace(graph, constants={n: values(n) for n in graph.constants}), {n: values(n) for n in graph.inputs}
+
+
+def needs(tasks: TaskGraph) -> list[list[int]]:
+    """What each task waits for."""
+    return [tasks.deps[a:b].tolist() for a, b in zip(tasks.dep_offsets, tasks.dep_offsets[1:], strict=False)]
+
+
+def ancestors(tasks: TaskGraph) -> list[int]:
+    """Per task, the set of tasks that are complete when it runs, as bits."""
+    found: list[int] = []
+    for waits in needs(tasks):
+        mine = 0
+        for d in waits:
+            mine |= found[d] | 1 << d
+        found.append(mine)
+    return found
+
+
+@dataclass(frozen=True)
+class Touch:
+    """One task reads or writes a box of a stored tensor."""
+
+    task: int
+    rank: int
+    tensor: str
+    box: Boxes
+
+
+def touches(tasks: TaskGraph) -> tuple[list[Touch], list[Touch]]:
+    """All reads and writes of tensors outside scratch and constants, views by what they show."""
+    graph = tasks.plan.graph
+    reads, writes = [], []
+
+    def note(found: list[Touch], steps: Steps, name: str, boxes: Boxes) -> None:
+        root = tasks.root(name)
+        if name in graph.constants or tasks.places[root].kind == "scratch":
+            return
+        if root != name:
+            boxes = Boxes.whole(graph.types[root].shape, len(boxes))
+        for k, task in enumerate(steps.tasks.tolist()):
+            found.append(Touch(task, steps.rank, root, boxes[k]))
+
+    for steps in tasks.steps:
+        node = graph.nodes[steps.node]
+        note(writes, steps, node.output, steps.boxes)
+        for i, name in enumerate(node.inputs):
+            note(reads, steps, name, node.op.region(i, steps.boxes, graph.ins(node), graph.out(node)))
+    return reads, writes
+
+
+def overlap(a: Boxes, b: Boxes) -> bool:
+    return bool((np.minimum(a.hi[0], b.hi[0]) > np.maximum(a.lo[0], b.lo[0])).all())
+
+
+def check_reads(tasks: TaskGraph) -> None:
+    """Whatever a task reads was written by tasks that are complete when it runs."""
+    before, by_tensor = ancestors(tasks), defaultdict(list)
+    reads, writes = touches(tasks)
+    for w in writes:
+        by_tensor[w.tensor].append(w)
+    for r in reads:
+        for w in by_tensor[r.tensor]:
+            if overlap(r.box, w.box):
+                assert before[r.task] >> w.task & 1, f"task {r.task} reads '{r.tensor}' before task {w.task} writes it"
+
+
+def check_arena(tasks: TaskGraph) -> None:
+    """Of two tensors that share memory, every task of one is complete before any task writes the other."""
+    before = ancestors(tasks)
+    reads, writes = touches(tasks)
+    writers, users = defaultdict(set), defaultdict(set)
+    for w in writes:
+        writers[w.tensor].add(w.task)
+        users[w.tensor].add(w.task)
+    for r in reads:
+        users[r.tensor].add(r.task)
+    arena = [(p.offset, p.offset + p.nbytes, name) for name, p in tasks.places.items() if p.kind == "arena"]
+    assert all(end <= tasks.arena_bytes for _, end, _ in arena)
+
+    def done_before(old: str, new: str) -> bool:
+        everyone = sum(1 << t for t in users[old])
+        return all(before[w] & everyone == everyone for w in writers[new])
+
+    for k, (start, end, name) in enumerate(arena):
+        for other_start, other_end, other in arena[:k]:
+            if start < other_end and other_start < end:
+                assert done_before(name, other) or done_before(other, name), f"'{name}' and '{other}' collide"
+
+
+def any_order(tasks: TaskGraph, rng: np.random.Generator) -> list[int]:
+    """An order that dependencies allow, at random."""
+    waits = needs(tasks)
+    left, readers = [len(w) for w in waits], defaultdict(list)
+    for t, w in enumerate(waits):
+        for d in w:
+            readers[d].append(t)
+    ready, order = [t for t, n in enumerate(left) if not n], []
+    while ready:
+        t = ready.pop(int(rng.integers(len(ready))))
+        order.append(t)
+        for r in readers[t]:
+            left[r] -= 1
+            if not left[r]:
+                ready.append(r)
+    return order
+
+
+class ArenaMachine:
+    """Runs tasks one by one, in a given order, on one piece of memory laid out as the task graph says.
+
+    Freed memory is not cleared: what comes too early overwrites what is still needed, and results are wrong.
+    """
+
+    def __init__(self, tasks: TaskGraph, inputs: Mapping[str, np.ndarray]) -> None:
+        self.tasks, self.graph = tasks, tasks.plan.graph
+        self.arena = np.full(tasks.arena_bytes + 8, 255, np.uint8)
+        self.tensors = dict(self.graph.constants) | dict(inputs)
+        for name, place in tasks.places.items():
+            if place.kind in ("arena", "output"):
+                self.tensors[name] = self.room(name, place.kind, place.offset)
+        self.steps = defaultdict(list)
+        for steps in sorted(tasks.steps, key=lambda s: s.rank):
+            for k, task in enumerate(steps.tasks.tolist()):
+                self.steps[task].append((steps, k))
+
+    def room(self, name: str, kind: str, offset: int) -> np.ndarray:
+        t = self.graph.types[name]
+        if kind == "output":
+            return np.zeros(t.shape, t.dtype)
+        return self.arena[offset : offset + t.nbytes].view(t.dtype).reshape(t.shape)
+
+    def run(self, order: list[int]) -> dict[str, np.ndarray]:
+        for task in order:
+            local: dict[str, Slab] = {}
+            for steps, k in self.steps[task]:
+                self.step(steps, k, local)
+        return {name: self.tensors[name] for name in self.graph.outputs}
+
+    def step(self, steps: Steps, k: int, local: dict[str, Slab]) -> None:
+        node, box = self.graph.nodes[steps.node], steps.boxes[k]
+        slabs = [local[n] if n in local else self.whole(n) for n in node.inputs]
+        value = node.op.evaluate(box, slabs, self.graph.ins(node), self.graph.out(node))
+        if node.output in steps.origins:
+            local[node.output] = Slab(value, tuple(box.lo[0].tolist()))
+        else:
+            self.tensors[node.output][box.slices()] = value
+
+    def whole(self, name: str) -> Slab:
+        array = self.tensors[name] if name in self.tensors else self.tensors[self.tasks.root(name)]
+        return Slab(array.reshape(self.graph.types[name].shape), (0,) * self.graph.types[name].rank)
