@@ -15,10 +15,11 @@ from brickrt.graph.ir import Graph
 from brickrt.graph.specialize import Specialized, Stage, specialize
 from brickrt.ops.types import TensorType
 from brickrt.plan.options import PlanOptions
-from brickrt.plan.plan import Plan, make_plan
+from brickrt.plan.plan import Plan
 from brickrt.runtime.devices import Engine
 from brickrt.runtime.engine import Program
 from brickrt.runtime.lower import lower
+from brickrt.runtime.plan_cache import remembered_plan
 
 Progress = Callable[[str, int, int], None]  # (what, done, of how many)
 KEPT = 8  # programs per stage
@@ -50,7 +51,7 @@ class Compiler:
         if special.need_values:
             return special
         self._say("plan", 0, 1)
-        plan = make_plan(special.graph, self.engine.spec, self.options)
+        plan = remembered_plan(special.graph, self.engine.spec, self.options)
         special = replace(special, graph=Graph((), {}))  # the plan has its own, whose weights the engine may release
         program = None
         if plan.graph.nodes:

@@ -118,7 +118,7 @@ class Lowering:
             local = {n: origins[n] for n in (*node.inputs, node.output) if n in origins}
             self.steps.append(Steps(k, needed[node.output], tasks, rank, local))
             if node.output in origins:
-                self.recomputed += int(needed[node.output].volumes.sum() - graph.out(node).size)
+                self.recomputed += recomputed(needed[node.output])
         for name in needed.keys() - set(inner) - {graph.nodes[subgraph.nodes[-1]].output}:
             self.wait_for(s, name, needed[name], tasks)
         self.store(s, graph.nodes[subgraph.nodes[-1]], grid, int(tasks[0]) if len(tasks) else self.tasks)
@@ -229,6 +229,17 @@ class Lowering:
     def numbered(self, tasks: np.ndarray) -> np.ndarray:
         """Joins follow all other tasks."""
         return np.where(tasks < 0, self.tasks - 1 - tasks, tasks)
+
+
+def recomputed(boxes: Boxes) -> int:
+    """Elements computed more than once, where the boxes are what the bricks of a grid need: axes are independent."""
+    boxes = Boxes(*(ends[boxes.volumes > 0] for ends in (boxes.lo, boxes.hi)))
+    once = 1
+    for lo, hi in zip(boxes.lo.T, boxes.hi.T, strict=True):
+        lo, hi = np.unique(np.stack([lo, hi]), axis=1)
+        reached = np.maximum.accumulate(np.concatenate([lo[:1], hi[:-1]]))
+        once *= int(np.maximum(hi - np.maximum(lo, reached), 0).sum())
+    return int(boxes.volumes.sum()) - once
 
 
 def along_curve(grid: BrickGrid) -> np.ndarray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from brickrt.ops.types import Boxes
+from brickrt.ops.types import Boxes, Shape
 from brickrt.plan.bricks import BrickGrid, row_offsets
 from brickrt.runtime.simulate import Locality, Pieces, simulate
 from brickrt.runtime.task_graph import Steps, TaskGraph
@@ -13,7 +13,7 @@ MOST_TASKS = 50_000  # of larger graphs, the first so many
 
 
 def locality(tasks: TaskGraph) -> Locality:
-    """Figures of the tasks in their order. A piece is a brick of a stored tensor, or a whole constant."""
+    """Figures of the tasks in their order. A piece is a brick of a stored tensor, or what a brick reads of an input."""
     model = _Pieces(tasks)
     n = min(len(tasks), MOST_TASKS)
     reads, writes = model.csr(model.reads, n), model.csr(model.writes, n)
@@ -52,7 +52,7 @@ class _Pieces:
             if root != name:
                 boxes = Boxes.whole(self.graph.types[root].shape, len(boxes))
             if root not in self.first:
-                self._number(root, tuple(max(1, e) for e in self.graph.types[root].shape))
+                self._number(root, _pieces_read(self.graph.types[root].shape, boxes))
             self._touch(self.reads, root, boxes, steps.tasks)
 
     def _stored(self, name: str) -> bool:
@@ -76,3 +76,9 @@ class _Pieces:
         tasks, pieces = tasks[order], pieces[order]
         inside = tasks < n
         return Pieces(row_offsets(np.bincount(tasks[inside], minlength=n)), pieces[inside])
+
+
+def _pieces_read(shape: Shape, boxes: Boxes) -> Shape:
+    """Along each axis as many pieces as there are places where the boxes that are read begin."""
+    starts = [max(1, len(np.unique(lo))) for lo in boxes.lo.T]
+    return tuple(max(1, -(-extent // n)) for extent, n in zip(shape, starts, strict=True))

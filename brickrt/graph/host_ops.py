@@ -11,8 +11,8 @@ import numpy as np
 from onnx import helper
 from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun
-from onnx.reference.ops.op_scatter_elements import ScatterElements
 
+from brickrt.graph import host_indexing, host_recurrent
 from brickrt.graph.host_control import If, Loop, Optional, Scan
 
 
@@ -56,12 +56,6 @@ class LogSoftmax(_Flattened):
 class Hardmax(_Flattened):
     def of_rows(self, x: np.ndarray) -> np.ndarray:
         return np.arange(x.shape[1]) == x.argmax(1)[:, None]
-
-
-class Scatter(ScatterElements):
-    """The older name of ScatterElements."""
-
-    op_domain = ""
 
 
 class GlobalLpPool(OpRun):
@@ -138,7 +132,12 @@ class ZipMap(OpRun):
         return ([dict(zip(labels, row.tolist(), strict=True)) for row in np.atleast_2d(x)],)
 
 
-_ALWAYS = (If, Loop, Optional, Scan, Scatter, GlobalLpPool, MaxRoiPool, Multinomial, CategoryMapper, CastMap, ZipMap)
+_ALWAYS = (
+    *(If, Loop, Optional, Scan, GlobalLpPool, MaxRoiPool, Multinomial, CategoryMapper, CastMap, ZipMap),
+    *(host_indexing.GatherElements, host_indexing.ScatterElements, host_indexing.Scatter, host_indexing.GatherND),
+    *(host_indexing.ScatterND, host_indexing.OneHot, host_indexing.NonMaxSuppression),
+    *(host_recurrent.LSTM, host_recurrent.GRU, host_recurrent.RNN),
+)
 
 
 class HostEvaluator(ReferenceEvaluator):

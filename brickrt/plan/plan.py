@@ -98,13 +98,22 @@ def _table(rows: list[tuple[str, ...]]) -> str:
     return "\n".join("  ".join([*(cell.ljust(w) for cell, w in zip(row, widths)), row[-1]]) for row in rows)
 
 
-def make_plan(graph: Graph, device: DeviceSpec, options: PlanOptions | None = None) -> Plan:
-    """The plan of a graph on a device. Layouts are the planner's on a CPU; on a GPU all tensors are "plain"."""
+def make_plan(
+    graph: Graph,
+    device: DeviceSpec,
+    options: PlanOptions | None = None,
+    decided: tuple[Subgraph, ...] | None = None,
+) -> Plan:
+    """The plan of a graph on a device. Layouts are the planner's on a CPU; on a GPU all tensors are "plain".
+
+    `decided` are the subgraphs of an earlier plan of the same graph, device and options, taken as they are.
+    """
     options = options or PlanOptions()
     if device.kind == "cpu":
         graph, layouts = assign_layouts(graph, device.lanes)
     else:
         layouts = plain_layouts(graph)
     algorithms = choose_algorithms(graph, layouts, device, options.exact)
-    subgraphs = choose_subgraphs(Model(graph, layouts, device, algorithms), options)
-    return Plan(graph, layouts, device, options, tuple(subgraphs), algorithms)
+    if decided is None:
+        decided = tuple(choose_subgraphs(Model(graph, layouts, device, algorithms), options))
+    return Plan(graph, layouts, device, options, decided, algorithms)

@@ -11,7 +11,6 @@ The products take m²·9/n² of a direct convolution's multiplications: a quarte
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -25,6 +24,7 @@ from brickrt.ops.cpu.epilogue import Epilogue
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel
 from brickrt.ops.cpu.operand import Operand
+from brickrt.ops.cpu.tiles import common_cut
 from brickrt.ops.cpu.winograd_body import WinogradBody
 from brickrt.ops.cpu.winograd_math import transform_weights
 from brickrt.ops.types import Boxes
@@ -59,7 +59,7 @@ class WinogradKernel(Kernel):
     def classify(
         cls, op: Op, ins: Sequence[Operand], out: Operand, boxes: Boxes, isa: Isa
     ) -> tuple[np.ndarray, list[tuple[int, ...]]]:
-        align = math.gcd(*(boxes.lo[:, 1] // isa.lanes).tolist(), 0)
+        align = common_cut(boxes, 1, out.shape[1], isa.lanes)
         tiles = (-(-boxes.extents[:, 2:] // cls.tile_edge())).prod(axis=1)
         blocks = -(-boxes.extents[:, 1] // isa.lanes)
         return np.zeros(len(boxes), np.int64), [(align, int(tiles.max(initial=1)), int(blocks.max(initial=1)))]

@@ -1,43 +1,25 @@
-"""Compiled kernels on disk: one object file per kernel, named by a digest of all that decides its code.
-
-The folder belongs to the user alone and is used only while that holds; a file carries the digest of its content and is
-dropped where that does not match. The least recently used files go when the folder grows past its bound.
-"""
+"""Identity of compiled kernels: what all decides their machine code."""
 
 from __future__ import annotations
 
 import hashlib
-import os
-import stat
-import tempfile
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 import llvmlite
-import platformdirs
 
 from brickrt.ops import cpu as kernels
-from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel
+from brickrt.runtime.disk_cache import DiskCache, cache_root, sources_digest
 
-BOUND_BYTES = 512 << 20
-DIGEST_BYTES = 32
-
-
-def cache_root() -> Path:
-    """The folder of all of brickrt's caches: BRICKRT_CACHE_DIR, or the user's cache directory."""
-    return Path(os.environ.get("BRICKRT_CACHE_DIR") or platformdirs.user_cache_dir("brickrt"))
+__all__ = ["DiskCache", "cache_root", "code_digest", "digest_of", "kernel_digest"]
 
 
 @cache
 def code_digest() -> str:
-    """Digest of the sources that print kernels and of the compiler's version: other code, other kernels."""
-    digest = hashlib.sha256(llvmlite.__version__.encode())
+    """Digest of the sources that print kernels and of the compiler's version."""
     folder = Path(kernels.__file__).parent
-    for path in sorted([*folder.glob("*.py"), *folder.parent.glob("*.py")]):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()
+    return llvmlite.__version__ + sources_digest(folder, folder.parent)
 
 
 def digest_of(*parts: str) -> str:
@@ -48,75 +30,3 @@ def digest_of(*parts: str) -> str:
 def kernel_digest(kernel: Kernel) -> str:
     """Identity of a kernel's machine code."""
     return digest_of(type(kernel).__name__, repr(kernel))
-
-
-@dataclass(frozen=True)
-class DiskCache:
-    """Named blobs in one folder; a folder that cannot be trusted or written holds nothing and keeps nothing."""
-
-    folder: Path
-    bound: int = BOUND_BYTES
-
-    @staticmethod
-    def open(name: str) -> DiskCache:
-        return DiskCache(cache_root() / name)
-
-    @property
-    def trusted(self) -> bool:
-        """Whether the folder is ours and nobody else can write into it."""
-        try:
-            info = self.folder.lstat()
-        except OSError:
-            return False
-        if not stat.S_ISDIR(info.st_mode):
-            return False
-        return not hasattr(os, "getuid") or (info.st_uid == os.getuid() and not info.st_mode & 0o022)
-
-    def get(self, name: str) -> bytes | None:
-        """The blob, or None where there is none that can be trusted."""
-        if not self.trusted:
-            return None
-        path = self.folder / name
-        try:
-            content = path.read_bytes()
-            os.utime(path)
-        except OSError:
-            return None
-        digest, blob = content[:DIGEST_BYTES], content[DIGEST_BYTES:]
-        if hashlib.sha256(blob).digest() != digest:
-            path.unlink(missing_ok=True)
-            return None
-        return blob
-
-    def put(self, name: str, blob: bytes) -> None:
-        """Keeps a blob, atomically; where the folder cannot be written, the work is only not remembered."""
-        try:
-            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if not self.trusted:
-                return
-            handle, temporary = tempfile.mkstemp(dir=self.folder, prefix=".new-")
-            with os.fdopen(handle, "wb") as f:
-                f.write(hashlib.sha256(blob).digest() + blob)
-            os.replace(temporary, self.folder / name)
-        except OSError:
-            return
-
-    def trim(self) -> None:
-        """Drops the least recently used blobs beyond the bound."""
-        if not self.trusted:
-            return
-        entries = []
-        for entry in os.scandir(self.folder):
-            try:
-                info = entry.stat(follow_symlinks=False)
-            except FileNotFoundError:
-                continue
-            entries.append((info.st_mtime, info.st_size, entry.path))
-        excess = sum(size for _, size, _ in entries) - self.bound
-        for _, size, path in sorted(entries):
-            if excess <= 0:
-                return
-            Path(path).unlink(missing_ok=True)
-            excess -= size
-
-

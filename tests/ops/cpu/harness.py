@@ -131,7 +131,8 @@ def run_kernel(
         for i, (a, s, constant) in enumerate(zip(arrays, ins, packed, strict=True))
     ]
     origins = [m.address if constant else s.origin for m, s, constant in zip(memories, ins, packed, strict=True)]
-    call(kernel, [out.origin, *origins], box)
+    work = Memory(np.full(max(kernel.workspace // 4, 1), np.nan, np.float32))
+    call(kernel, [out.origin, *origins, work.address], box)
     return _result(out, before, out_block, box, scratch)
 
 

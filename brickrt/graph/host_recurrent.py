@@ -1,0 +1,129 @@
+"""LSTM, GRU and RNN in full, where ONNX's reference ignores lengths, activations, clipping and coupled gates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from onnx.reference.op_run import OpRun
+
+Activation = Callable[[np.ndarray], np.ndarray]
+State = tuple[np.ndarray, ...]
+
+_ACTIVATIONS: dict[str, tuple[tuple[float, ...], Callable[..., np.ndarray]]] = {
+    "sigmoid": ((), lambda x: 0.5 * np.tanh(0.5 * x) + 0.5),
+    "tanh": ((), np.tanh),
+    "relu": ((), lambda x: np.maximum(x, 0)),
+    "softsign": ((), lambda x: x / (1 + np.abs(x))),
+    "softplus": ((), lambda x: np.logaddexp(x, 0).astype(x.dtype)),
+    "leakyrelu": ((0.01,), lambda x, a: np.where(x < 0, a * x, x)),
+    "thresholdedrelu": ((1.0,), lambda x, a: np.where(x > a, x, 0)),
+    "elu": ((1.0,), lambda x, a: np.where(x < 0, a * np.expm1(np.minimum(x, 0)), x)),
+    "affine": ((1.0, 0.0), lambda x, a, b: a * x + b),
+    "scaledtanh": ((1.0, 1.0), lambda x, a, b: a * np.tanh(b * x)),
+    "hardsigmoid": ((0.2, 0.5), lambda x, a, b: np.clip(a * x + b, 0, 1)),
+}
+"""Default alpha and beta, and the function."""
+
+
+class _Recurrent(OpRun):
+    """Both directions over all steps; a subclass has the step.
+
+    `_run` keeps weights, biases and options of the direction under way in attributes for `step`.
+    """
+
+    op_domain = ""
+    defaults: tuple[str, ...] = ("tanh",)
+    states = 1
+
+    def _run(self, x, w, r, bias=None, lengths=None, h=None, c=None, peepholes=None, **options: Any):
+        self._options, self._clip, zero = options, options.get("clip"), np.zeros((), x.dtype)
+        swapped = [None if a is None else a.swapaxes(0, 1) if options.get("layout") else a for a in (x, h, c)]
+        x, initial = swapped[0], swapped[1 : 1 + self.states]
+        lengths = np.full(x.shape[1], x.shape[0]) if lengths is None else lengths
+        functions, each = _functions(options, self.defaults * len(w)), len(self.defaults)
+        parts = []
+        for d in range(len(w)):
+            self._functions, self._weights = functions[each * d : each * (d + 1)], np.ascontiguousarray(r[d].T)
+            self._input_bias, self._state_bias = np.split(np.zeros(2 * w.shape[1], x.dtype) if bias is None else bias[d], 2)
+            self._peepholes = [zero] * 3 if peepholes is None else np.split(peepholes[d], 3)
+            state = tuple(np.zeros((x.shape[1], r.shape[2]), x.dtype) if s is None else s[d] for s in initial)
+            parts.append(self._direction(x, w[d], lengths, state, d == 1 or options.get("direction") == "reverse"))
+        y = np.stack([part[0] for part in parts], 1)
+        last = [np.stack(s) for s in zip(*(part[1] for part in parts), strict=True)]
+        if options.get("layout"):
+            y, last = y.transpose(2, 0, 1, 3), [s.swapaxes(0, 1) for s in last]
+        return tuple(a.astype(x.dtype, copy=False) for a in (y, *last))[: len(self.onnx_node.output)]
+
+    def _direction(
+        self, x: np.ndarray, w: np.ndarray, lengths: np.ndarray, state: State, backward: bool
+    ) -> tuple[np.ndarray, State]:
+        steps = np.arange(x.shape[0])[:, None]
+        order = np.where(backward & (steps < lengths), lengths - 1 - steps, steps)[:, :, None]
+        products = np.take_along_axis(x, order, 0) @ w.T + self._input_bias
+        y = np.zeros((*x.shape[:2], state[0].shape[1]), state[0].dtype)
+        for t, product in enumerate(products):
+            live = (t < lengths)[:, None]
+            state = tuple(np.where(live, new, old) for new, old in zip(self.step(product, state), state, strict=True))
+            y[t] = np.where(live, state[0], 0)
+        return np.take_along_axis(y, order, 0), state
+
+    def step(self, product: np.ndarray, state: State) -> State:
+        """The state after a step; `product` is the input times its weights, with its bias, for all gates."""
+        raise NotImplementedError
+
+    def activate(self, k: int, x: np.ndarray) -> np.ndarray:
+        return self._functions[k](np.clip(x, -self._clip, self._clip) if self._clip else x)
+
+
+class LSTM(_Recurrent):
+    """Gates in the order input, output, forget, cell; peepholes input, output, forget."""
+
+    defaults = ("sigmoid", "tanh", "tanh")
+    states = 2
+
+    def step(self, product: np.ndarray, state: State) -> State:
+        h, c = state
+        i, o, f, g = np.split(product + h @ self._weights + self._state_bias, 4, axis=1)
+        of_input, of_output, of_forget = self._peepholes
+        i = self.activate(0, i + of_input * c)
+        f = 1 - i if self._options.get("input_forget") else self.activate(0, f + of_forget * c)
+        c = f * c + i * self.activate(1, g)
+        return self.activate(0, o + of_output * c) * self.activate(2, c), c
+
+
+class GRU(_Recurrent):
+    """Gates in the order update, reset, hidden."""
+
+    defaults = ("sigmoid", "tanh")
+
+    def step(self, product: np.ndarray, state: State) -> State:
+        (h,) = state
+        split = 2 * h.shape[1]
+        gates = product[:, :split] + h @ self._weights[:, :split] + self._state_bias[:split]
+        z, r = np.split(self.activate(0, gates), 2, axis=1)
+        weights, bias = self._weights[:, split:], self._state_bias[split:]
+        reset = r * (h @ weights + bias) if self._options.get("linear_before_reset") else (r * h) @ weights + bias
+        return ((1 - z) * self.activate(1, product[:, split:] + reset) + z * h,)
+
+
+class RNN(_Recurrent):
+    def step(self, product: np.ndarray, state: State) -> State:
+        (h,) = state
+        return (self.activate(0, product + h @ self._weights + self._state_bias),)
+
+
+def _functions(options: dict[str, Any], defaults: Sequence[str]) -> list[Activation]:
+    """The activations; each that has parameters takes its own from the lists of the node, as far as they reach."""
+    lists = [iter(options.get(name) or ()) for name in ("activation_alpha", "activation_beta")]
+    functions = []
+    for name in options.get("activations") or defaults:
+        parameters, function = _ACTIVATIONS[name.lower()]
+        values = [np.float32(next(given, default)) for given, default in zip(lists, parameters)]
+        functions.append(_bound(function, values))
+    return functions
+
+
+def _bound(function: Callable[..., np.ndarray], values: Sequence[np.floating]) -> Activation:
+    return lambda x: function(x, *values)

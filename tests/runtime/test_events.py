@@ -1,0 +1,45 @@
+"""What a watcher of a run is given."""
+
+from __future__ import annotations
+
+import numpy as np
+from plan_graphs import bottlenecks
+from task_checks import lowered, with_values
+
+from brickrt.plan.device import host_device
+from brickrt.runtime import events
+from brickrt.runtime.cpu.host_isa import host_isa
+from brickrt.runtime.cpu.program import CpuProgram
+
+
+def test_rows_are_gathered_by_time():
+    first, second = events.buffers(3, 2)
+    first[0] = [2, 50, 60, 1, 4]
+    second[0] = [0, 10, 20, 0, 0]
+    second[1] = [1, 70, 80, 2, 5]
+    seen = events.collect([first, second])
+    assert len(seen) == 3
+    assert seen.task.tolist() == [0, 2, 1]
+    assert seen.worker.tolist() == [1, 0, 1]
+    assert seen.start.tolist() == [10, 50, 70]
+    assert seen.end.tolist() == [20, 60, 80]
+    assert (seen.waits.tolist(), seen.revisits.tolist()) == ([0, 1, 2], [0, 4, 5])
+
+
+def test_nothing_ran():
+    assert len(events.collect(events.buffers(4, 2))) == 0
+    assert len(events.collect(events.buffers(0, 1))) == 0
+
+
+def test_every_task_of_a_plan_is_reported_once_whoever_runs_it():
+    graph, _ = with_values(bottlenecks(1, size=8, channels=4))
+    tasks = lowered(graph, "memoized", host_device(), brick=4)
+    program = CpuProgram(tasks, host_isa(host_device()), 3, arithmetic=False)
+    ends = [[np.zeros(graph.types[n].shape, np.float32) for n in names] for names in (graph.inputs, graph.outputs)]
+    for _ in range(2):
+        filled = events.buffers(len(tasks), 3)
+        program.run(*ends, filled)
+        seen = events.collect(filled)
+        assert sorted(seen.task.tolist()) == list(range(len(tasks)))
+        assert set(seen.worker.tolist()) <= {0, 1, 2}
+        assert (seen.end >= seen.start).all()
