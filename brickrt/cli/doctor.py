@@ -15,7 +15,7 @@ from brickrt import __version__
 from brickrt.cli.as_json import to_json
 from brickrt.cli.terminal import printable, size_text, table
 from brickrt.plan.device import host_device
-from brickrt.runtime.cpu.cache import cache_root
+from brickrt.runtime.disk_cache import cache_root
 from brickrt.runtime.host_threads import thread_count
 
 NEEDED = ("numpy", "onnx", "networkx", "rich", "llvmlite", "typer", "platformdirs")

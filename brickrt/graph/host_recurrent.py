@@ -78,7 +78,7 @@ class _Recurrent(OpRun):
 
 
 class LSTM(_Recurrent):
-    """Gates in the order input, output, forget, cell; peepholes input, output, forget."""
+    """Gates in the order input, output, forget, cell; peepholes input, output, forget. The cell itself is not clipped."""
 
     defaults = ("sigmoid", "tanh", "tanh")
     states = 2
@@ -90,7 +90,7 @@ class LSTM(_Recurrent):
         i = self.activate(0, i + of_input * c)
         f = 1 - i if self._options.get("input_forget") else self.activate(0, f + of_forget * c)
         c = f * c + i * self.activate(1, g)
-        return self.activate(0, o + of_output * c) * self.activate(2, c), c
+        return self.activate(0, o + of_output * c) * self._functions[2](c), c
 
 
 class GRU(_Recurrent):

@@ -10,9 +10,7 @@ import llvmlite
 
 from brickrt.ops import cpu as kernels
 from brickrt.ops.cpu.kernel import Kernel
-from brickrt.runtime.disk_cache import DiskCache, cache_root, sources_digest
-
-__all__ = ["DiskCache", "cache_root", "code_digest", "digest_of", "kernel_digest"]
+from brickrt.runtime.disk_cache import sources_digest
 
 
 @cache

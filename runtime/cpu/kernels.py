@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 
 from brickrt.ops.cpu.compile import Library
 from brickrt.ops.cpu.kernel import Kernel
-from brickrt.runtime.cpu.cache import DiskCache, kernel_digest
+from brickrt.runtime.cpu.cache import kernel_digest
 from brickrt.runtime.cpu.helpers import compile_all, symbol
+from brickrt.runtime.disk_cache import DiskCache
 
 Progress = Callable[[int, int], None]  # (compiled, to compile)
 

@@ -18,6 +18,7 @@ from brickrt.runtime.engine import Counts
 from brickrt.runtime.states import word
 from brickrt.runtime.task_graph import TaskGraph
 
+
 @cache
 def _pool() -> ThreadPoolExecutor:
     """Threads for all programs of the process; they sleep between runs."""

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-
 from brickrt.graph.ir import Node
 from brickrt.ops.cpu.families import ALGORITHMS
 from brickrt.ops.cpu.isa import Isa

@@ -24,7 +24,8 @@ from llvmlite import ir
 from brickrt.ops.cpu.compile import Library, to_object
 from brickrt.ops.cpu.emit import I32, I64, PTR, VOID, Fn
 from brickrt.ops.cpu.isa import Isa
-from brickrt.runtime.cpu.cache import DiskCache, digest_of
+from brickrt.runtime.cpu.cache import digest_of
+from brickrt.runtime.disk_cache import DiskCache
 from brickrt.runtime.states import COMPLETE, IN_PROGRESS
 
 DEFERRED = 8

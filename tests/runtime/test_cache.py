@@ -20,9 +20,11 @@ from brickrt.ops.cpu.operand import dense
 from brickrt.ops.expr import apply, arg
 from brickrt.ops.map import Map
 from brickrt.ops.types import TensorType
-from brickrt.runtime.cpu import cache, helpers
-from brickrt.runtime.cpu.cache import DiskCache, cache_root, kernel_digest
+from brickrt.runtime import disk_cache
+from brickrt.runtime.cpu import helpers
+from brickrt.runtime.cpu.cache import kernel_digest
 from brickrt.runtime.cpu.kernels import load_kernels
+from brickrt.runtime.disk_cache import DiskCache, cache_root
 
 ISA = Isa(4, 16, "x86-64" if os.uname().machine == "x86_64" else "")
 
@@ -121,7 +123,7 @@ def test_damaged_kernels_are_compiled_again(folder):
 
 
 def test_the_least_recently_used_go_first(folder):
-    store = DiskCache(folder, bound=5 * (1000 + cache.DIGEST_BYTES))
+    store = DiskCache(folder, bound=5 * (1000 + disk_cache.DIGEST_BYTES))
     for k in range(8):
         store.put(f"k{k}", bytes(1000))
         os.utime(folder / f"k{k}", (k, k))
