@@ -14,6 +14,7 @@ from brickrt.plan.plan import Plan
 from brickrt.plan.subgraph import Subgraph
 from brickrt.runtime.curve import hilbert
 from brickrt.runtime.order import depth_first
+from brickrt.runtime.parts import Part, find_parts, resolve, root_of
 from brickrt.runtime.storage import lifetimes, pack_arena, part_place, view_aliases, whole_place, with_offsets
 from brickrt.runtime.task_graph import Place, Steps, TaskGraph
 
@@ -37,6 +38,7 @@ class Lowering:
     steps: list[Steps] = field(default_factory=list)
     places: dict[str, Place] = field(default_factory=dict)
     aliases: dict[str, str] = field(default_factory=dict)
+    parts: dict[str, Part] = field(default_factory=dict)
     produced: dict[str, Produced] = field(default_factory=dict)
     waits: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)  # (task, what it waits for)
     owned: list[np.ndarray] = field(default_factory=list)  # provisional tasks of each subgraph, in order
@@ -62,7 +64,8 @@ class Lowering:
     def place_ends(self) -> None:
         """Inputs and outputs lie in the caller's arrays."""
         graph = self.plan.graph
-        self.aliases = view_aliases(self.plan)
+        self.parts = find_parts(self.plan)
+        self.aliases = view_aliases(self.plan) | {name: part.source for name, part in self.parts.items()}
         for kind, names in (("input", graph.inputs), ("output", graph.outputs)):
             for slot, name in enumerate(names):
                 if name not in graph.constants and name not in self.places:
@@ -85,6 +88,8 @@ class Lowering:
         graph = self.plan.graph
         for k, brick in zip(subgraph.nodes, subgraph.node_bricks, strict=True):
             node = graph.nodes[k]
+            if node.output in self.parts:
+                continue
             if node.output in self.aliases:
                 self.alias(s, node)
                 continue
@@ -111,11 +116,15 @@ class Lowering:
         tasks = self.new_tasks(len(grid))
         needed = needed_boxes(graph, subgraph.nodes, grid.boxes())
         inner = [graph.nodes[k].output for k in subgraph.nodes[:-1]]
-        origins = {name: self.scratch_place(name, needed[name]) for name in inner}
-        self.pack_scratch(inner)
+        stored = [name for name in inner if name not in self.parts]
+        origins = {name: self.scratch_place(name, needed[name]) for name in stored}
+        self.pack_scratch(stored)
         for rank, k in enumerate(subgraph.nodes):
             node = graph.nodes[k]
-            local = {n: origins[n] for n in (*node.inputs, node.output) if n in origins}
+            if node.output in self.parts:
+                continue
+            roots = [root_of(self.parts, name) for name in (*node.inputs, node.output)]
+            local = {name: origins[name] for name in roots if name in origins}
             self.steps.append(Steps(k, needed[node.output], tasks, rank, local))
             if node.output in origins:
                 self.recomputed += recomputed(needed[node.output])
@@ -146,6 +155,7 @@ class Lowering:
 
     def wait_for(self, s: int, tensor: str, boxes: Boxes, tasks: np.ndarray) -> None:
         """`tasks` of subgraph `s` read `boxes` of a tensor."""
+        tensor, boxes = resolve(self.parts, tensor, boxes)
         made = self.produced.get(tensor)
         if made is None:
             return
@@ -180,10 +190,9 @@ class Lowering:
     def order(self, subgraph: Subgraph, first: int) -> np.ndarray:
         """The subgraph's tasks in the order in which they run: demand of the output's bricks along a curve."""
         tasks = np.arange(first, self.tasks)
-        last = self.plan.graph.nodes[subgraph.nodes[-1]].output
-        made = self.produced[last]
         if subgraph.strategy == "layerwise" or len(tasks) < 3:
             return tasks
+        made = self.produced[self.plan.graph.nodes[subgraph.nodes[-1]].output]
         roots = made.first - first + along_curve(made.grid)
         inside = [(t, d) for t, d in self.waits if len(d) and t[0] >= first and d[0] >= first]
         if not inside:
@@ -216,6 +225,7 @@ class Lowering:
             task_subgraph=np.concatenate([*owner, np.zeros(0, np.int64)]).astype(np.int64),
             places=self.places,
             aliases=self.aliases,
+            parts=self.parts,
             arena_bytes=arena,
             scratch_bytes=self.scratch,
             recomputed=self.recomputed,

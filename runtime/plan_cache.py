@@ -26,7 +26,6 @@ def remembered_plan(graph: Graph, device: DeviceSpec, options: PlanOptions) -> P
         return make_plan(graph, device, options, decided=tuple(_subgraph(entry) for entry in json.loads(known)))
     plan = make_plan(graph, device, options)
     store.put(name, json.dumps([s.to_dict() for s in plan.subgraphs]).encode())
-    store.trim()
     return plan
 
 

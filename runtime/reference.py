@@ -54,16 +54,22 @@ class ReferenceProgram:
         graph = self.tasks.plan.graph
         node, box = graph.nodes[steps.node], steps.boxes[k]
         ins, out = graph.ins(node), graph.out(node)
-        slabs = [local[n] if n in local else self._part(n, node.op.region(i, box, ins, out), tensors)
-                 for i, n in enumerate(node.inputs)]
+        regions = [node.op.region(i, box, ins, out) for i in range(len(node.inputs))]
+        slabs = [self._slab(name, region, tensors, local) for name, region in zip(node.inputs, regions, strict=True)]
         value = node.op.evaluate(box, slabs, ins, out)
         if node.output in steps.origins:
             local[node.output] = Slab(value, tuple(int(v) for v in box.lo[0]))
         else:
             tensors[node.output][box.slices()] = value
 
-    def _part(self, name: str, region: Boxes, tensors: dict[str, np.ndarray]) -> Slab:
-        """Just the region, so that a wrong region map shows."""
+    def _slab(self, name: str, region: Boxes, tensors: dict[str, np.ndarray], local: dict[str, Slab]) -> Slab:
+        """Just the region, so that a wrong region map shows; of a padded brick's own tensors all there is."""
+        if name in self.tasks.parts:
+            part = self.tasks.parts[name]
+            slab = self._slab(part.source, part.in_source(region), tensors, local)
+            return Slab(slab.array, tuple(o - s for o, s in zip(slab.origin, part.start, strict=True)))
+        if name in local:
+            return local[name]
         if name not in tensors:
             root = tensors[self.tasks.root(name)]
             tensors[name] = root.reshape(self.tasks.plan.graph.types[name].shape)

@@ -10,6 +10,7 @@ import numpy as np
 
 from brickrt.ops.types import Boxes
 from brickrt.plan.plan import Plan
+from brickrt.runtime.parts import Part
 
 Kind = Literal["arena", "scratch", "input", "output"]
 
@@ -50,7 +51,8 @@ class TaskGraph:
 
     A task runs its steps in order of rank; one without steps joins others: it is complete when they are.
     `task_subgraph` is −1 for joins. `recomputed` counts elements computed more than once, `places` has every tensor
-    that is written or read, constants aside, views under the name of what they show.
+    that is written or read, constants aside; `aliases` names the tensor that views and parts are stored in, and
+    `parts` says which part.
     """
 
     plan: Plan
@@ -60,6 +62,7 @@ class TaskGraph:
     task_subgraph: np.ndarray
     places: dict[str, Place]
     aliases: dict[str, str]
+    parts: dict[str, Part]
     arena_bytes: int
     scratch_bytes: int
     recomputed: int
@@ -72,7 +75,7 @@ class TaskGraph:
         return int((self.task_subgraph < 0).sum())
 
     def root(self, tensor: str) -> str:
-        """The tensor whose storage a view shows."""
+        """The tensor in whose storage this one lies."""
         while tensor in self.aliases:
             tensor = self.aliases[tensor]
         return tensor

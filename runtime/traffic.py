@@ -6,6 +6,7 @@ import numpy as np
 
 from brickrt.ops.types import Boxes, Shape
 from brickrt.plan.bricks import BrickGrid, row_offsets
+from brickrt.runtime.parts import resolve
 from brickrt.runtime.simulate import Locality, Pieces, simulate
 from brickrt.runtime.task_graph import Steps, TaskGraph
 
@@ -47,8 +48,9 @@ class _Pieces:
         for i, name in enumerate(node.inputs):
             if not self._stored(name):
                 continue
-            root = self.tasks.root(name)
             boxes = node.op.region(i, steps.boxes, self.graph.ins(node), self.graph.out(node))
+            name, boxes = resolve(self.tasks.parts, name, boxes)
+            root = self.tasks.root(name)
             if root != name:
                 boxes = Boxes.whole(self.graph.types[root].shape, len(boxes))
             if root not in self.first:

@@ -29,7 +29,8 @@ ROWS = Window(1, 1, 1, 1, 0)
 
 @dataclass(frozen=True)
 class MatMulKernel(Kernel):
-    """`shape_class` is (align, rows): `align` as in `choose_tile`, `rows` the rows of a box."""
+    """`shape_class` is (align, rows, ragged): `align` as in `choose_tile`, `rows` the rows of a box; `ragged` where
+    columns are cut inside blocks of lanes."""
 
     op: MatMul
 
@@ -39,11 +40,17 @@ class MatMulKernel(Kernel):
     ) -> tuple[np.ndarray, list[tuple[int, ...]]]:
         align = common_cut(boxes, -1, out.shape[-1], isa.lanes)
         rows, which = np.unique(boxes.extents[:, -2], return_inverse=True)
-        return which.reshape(-1), [(align, int(r)) for r in rows]
+        inner_ends = boxes.hi[:, -1][boxes.hi[:, -1] < out.shape[-1]]
+        ragged = bool(np.any(boxes.lo[:, -1] % isa.lanes) or np.any(inner_ends % isa.lanes))
+        return which.reshape(-1), [(align, int(r), int(ragged)) for r in rows]
 
     @property
     def lanes(self) -> int:
         return self.isa.lanes
+
+    @property
+    def ragged(self) -> bool:
+        return bool(self.shape_class[2])
 
     @property
     def columns(self) -> int:
@@ -113,10 +120,11 @@ class MatMulBody:
         rest = k.blocks - whole * ob
         runs = tile_runs(ROWS, (k.shape_class[1], 0, 0, k.shape_class[1]), most)
         with f.loops([f.box(d) for d in range(rank - 2)]) as batch:
-            with f.loop(f.div(first, ob * k.lanes), f.minimum(whole, f.div(f.add(last, ob * k.lanes - 1), ob * k.lanes))) as t:
+            width = ob * k.lanes
+            with f.loop(f.div(first, width), f.minimum(whole, f.div(f.add(last, width - 1), width))) as t:
                 self.rows(batch, row, runs, t, ob, masked=False)
             if rest:
-                with f.when(f.b.icmp_signed(">", last, ir.IntType(64)(whole * ob * k.lanes))):
+                with f.when(f.b.icmp_signed(">", last, ir.IntType(64)(whole * width))):
                     self.rows(batch, row, runs, whole, rest, masked=k.columns % k.lanes != 0)
 
     def rows(self, batch: list[Index], row: Index, runs: list, tile: Index, blocks: int, masked: bool) -> None:
@@ -126,16 +134,25 @@ class MatMulBody:
                 start = f.add(row, run.tile.start, f.mul(r, run.out_step))
                 self.tile(batch, start, run.tile.count, tile, blocks, masked)
 
-    def masks(self, blocks: int, masked: bool) -> list[ir.Value | None]:
-        """One mask per block of columns: only the matrix's last one may be partial."""
-        k = self.k
-        tail = self.f.tail_mask(k.columns % k.lanes, k.lanes) if masked else None
+    def masks(self, column: Index, blocks: int, masked: bool) -> list[ir.Value | None]:
+        """One mask per block of columns: unless boxes are ragged, only the matrix's last one may be partial."""
+        f, k = self.f, self.k
+        if k.ragged:
+            return [self.inside(f.add(column, j * k.lanes)) for j in range(blocks)]
+        tail = f.tail_mask(k.columns % k.lanes, k.lanes) if masked else None
         return [None] * (blocks - 1) + [tail]
+
+    def inside(self, column: Index) -> ir.Value:
+        """The lanes of a block from `column` on that belong to the box."""
+        f, k = self.f, self.k
+        lo, hi = f.box(k.out.type.rank - 1)
+        before = f.tail_mask(f.sub(lo, column), k.lanes)
+        return f.b.and_(f.tail_mask(f.sub(hi, column), k.lanes), f.b.not_(before))
 
     def tile(self, batch: list[Index], row: Index, count: int, tile: Index, blocks: int, masked: bool) -> None:
         f, k = self.f, self.k
-        masks = self.masks(blocks, masked)
         column = f.mul(tile, k.tile[0] * k.lanes)
+        masks = self.masks(column, blocks, masked)
         acc = Accumulators.create(f, self.initial(column, masks), count, self.dtype, k.lanes)
         a = k.ins[0]
         start = f.add(f.dot(batch, k.batch_strides(0)), f.mul(row, a.strides[-2]))

@@ -138,12 +138,12 @@ def _append(runs: list[Run], tile: Tile) -> None:
 
 
 def common_cut(boxes: Boxes, dim: int, group: int, lanes: int) -> int:
-    """What the blocks of `lanes` channels at which boxes begin and end are multiples of, counted from their group's first.
+    """What the blocks of `lanes` channels at which boxes begin and end, counted from their group's, are multiples of.
 
-    0 where `dim` is cut between groups of `group` channels alone.
+    0 where `dim` is cut between groups of `group` channels alone. Boxes reach over blocks that they hold part of.
     """
-    cuts = np.unique(np.concatenate([boxes.lo[:, dim], boxes.hi[:, dim]]) % max(group, 1))
-    return math.gcd(*(cuts // lanes).tolist())
+    lo, hi = (np.unique(ends[:, dim] % max(group, 1)) for ends in (boxes.lo, boxes.hi))
+    return math.gcd(*(lo // lanes).tolist(), *(-(-hi // lanes)).tolist())
 
 
 def choose_tile(width: int, blocks: int, align: int, isa: Isa, vector_bytes: int = 64) -> tuple[int, int]:

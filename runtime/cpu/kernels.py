@@ -24,8 +24,6 @@ def load_kernels(kernels: Sequence[Kernel], progress: Progress | None = None) ->
         store.put(digest, image)
         if progress:
             progress(done + 1, len(missing))
-    if missing:
-        store.trim()
     library = Library(kernels[0].isa)
     for image in images.values():
         assert image is not None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -58,25 +58,33 @@ class Records:
         kind = graph.types[name]
         if name in graph.constants:
             return dense(kind, plan.device.lanes if plan.layouts[name] == "blocked" else 1)
-        root = self.tasks.root(name)
-        if root != name:
+        if name in self.tasks.parts:
+            return replace(self.operand(self.tasks.parts[name].source), type=kind)
+        if self.tasks.root(name) != name:
             return dense(kind)
         place = self.tasks.places[name]
         return dense(kind, place.block, place.extents)
 
     def origin(self, name: str, operand: Operand, steps: Steps) -> tuple[int, np.ndarray]:
         """Base and byte offsets, one per step, of a tensor that is no constant."""
-        place = self.tasks.places[self.tasks.root(name)]
+        root = self.tasks.root(name)
+        place = self.tasks.places[root]
         n = len(steps.boxes)
+        offsets = np.full(n, place.offset + self.shift(name, operand), np.int64)
         if place.kind in ("input", "output"):
-            return self.base_of_end(place.kind, place.slot), np.zeros(n, np.int64)
-        offsets = np.full(n, place.offset, np.int64)
+            return self.base_of_end(place.kind, place.slot), offsets
         if place.kind == "arena":
             return ARENA, offsets
-        lo = steps.origins[name].copy()
-        if operand.block > 1:
-            lo[:, 1] //= operand.block
-        return SCRATCH, offsets - lo @ np.asarray(operand.strides, np.int64) * operand.dtype.itemsize
+        return SCRATCH, offsets - byte_offsets(operand, steps.origins[root])
+
+    def shift(self, name: str, operand: Operand) -> int:
+        """Bytes from the origin of the stored tensor to that of a part of it."""
+        total = 0
+        while name in self.tasks.parts:
+            part = self.tasks.parts[name]
+            total += int(byte_offsets(operand, np.asarray([part.start], np.int64).reshape(1, -1))[0])
+            name = part.source
+        return total
 
     # ---- steps
 
@@ -139,3 +147,11 @@ class Records:
         first = np.searchsorted(tasks[order], np.arange(len(self.tasks) + 1)).astype(np.int64)
         flat = np.concatenate([np.zeros(0, np.int64), *(r.reshape(-1) for _, _, r in self.rows)])
         return first, starts[order].astype(np.int64), flat.astype(np.int64)
+
+
+def byte_offsets(operand: Operand, indices: np.ndarray) -> np.ndarray:
+    """Bytes from the virtual origin to elements [n, d], whose channels are the first of a block."""
+    scaled = indices.copy()
+    if operand.block > 1:
+        scaled[:, 1] //= operand.block
+    return scaled @ np.asarray(operand.strides, np.int64) * operand.dtype.itemsize

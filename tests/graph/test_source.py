@@ -102,6 +102,13 @@ def test_functions_are_inlined():
     assert [n.op_type for n in load(proto).nodes] == ["Relu", "Add"]
 
 
+def test_older_opsets_are_converted():
+    """Dropout has an attribute of its own for testing in opset 6, and none later."""
+    source = load(model([node("Dropout", "x", "y", is_test=1)], [tensor("x", [2])], [tensor("y", [2])], opset=6))
+    assert source.opsets[""] == 7
+    assert [(n.op_type, n.version, "is_test" in n.attrs) for n in source.nodes] == [("Dropout", 7, False)]
+
+
 def test_dimensions_may_be_open():
     source = load(model([node("Relu", "x", "y")], [tensor("x", [1, "H", None, -1])]))
     assert source.inputs["x"].shape == (1, "H", None, None)

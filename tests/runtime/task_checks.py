@@ -15,6 +15,7 @@ from brickrt.plan.device import DeviceSpec
 from brickrt.plan.options import PlanOptions
 from brickrt.plan.plan import make_plan
 from brickrt.runtime.lower import lower
+from brickrt.runtime.parts import resolve
 from brickrt.runtime.task_graph import Steps, TaskGraph
 
 SERVER = DeviceSpec(
@@ -64,11 +65,12 @@ class Touch:
 
 
 def touches(tasks: TaskGraph) -> tuple[list[Touch], list[Touch]]:
-    """All reads and writes of tensors outside scratch and constants, views by what they show."""
+    """All reads and writes of tensors outside scratch and constants, views and parts by what they lie in."""
     graph = tasks.plan.graph
     reads, writes = [], []
 
     def note(found: list[Touch], steps: Steps, name: str, boxes: Boxes) -> None:
+        name, boxes = resolve(tasks.parts, name, boxes)
         root = tasks.root(name)
         if name in graph.constants or tasks.places[root].kind == "scratch":
             return
@@ -175,12 +177,19 @@ class ArenaMachine:
 
     def step(self, steps: Steps, k: int, local: dict[str, Slab]) -> None:
         node, box = self.graph.nodes[steps.node], steps.boxes[k]
-        slabs = [local[n] if n in local else self.whole(n) for n in node.inputs]
+        slabs = [self.slab(n, local) for n in node.inputs]
         value = node.op.evaluate(box, slabs, self.graph.ins(node), self.graph.out(node))
         if node.output in steps.origins:
             local[node.output] = Slab(value, tuple(box.lo[0].tolist()))
         else:
             self.tensors[node.output][box.slices()] = value
+
+    def slab(self, name: str, local: dict[str, Slab]) -> Slab:
+        if name in self.tasks.parts:
+            part = self.tasks.parts[name]
+            inner = self.slab(part.source, local)
+            return Slab(inner.array, tuple(o - s for o, s in zip(inner.origin, part.start, strict=True)))
+        return local[name] if name in local else self.whole(name)
 
     def whole(self, name: str) -> Slab:
         array = self.tensors[name] if name in self.tensors else self.tensors[self.tasks.root(name)]

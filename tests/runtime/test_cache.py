@@ -132,6 +132,14 @@ def test_the_least_recently_used_go_first(folder):
     assert sorted(p.name for p in folder.iterdir()) == ["k1", "k4", "k5", "k6", "k7"]
 
 
+def test_some_writes_trim(folder):
+    store = DiskCache(folder, bound=2 * (1000 + disk_cache.DIGEST_BYTES))
+    for name in ("1a", "2a", "3a", f"{disk_cache.TRIMMING}a"):
+        store.put(name, bytes(1000))
+        assert len(list(folder.iterdir())) <= 3
+    assert len(list(folder.iterdir())) == 2
+
+
 def test_within_the_bound_nothing_goes(folder):
     store = DiskCache.open("kernels")
     store.put("a", b"code")

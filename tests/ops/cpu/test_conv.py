@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from conv_cases import ConvCase, check_bricks, check_conv, conv
-from harness import AVX2, HOST, check
+from harness import AVX2, HOST, check, run_kernel
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from brickrt.ops.base import evaluate_whole
 from brickrt.ops.conv import Conv
 from brickrt.ops.cpu.conv import ConvKernel
 from brickrt.ops.cpu.kernel import choose_kernel
@@ -113,6 +114,15 @@ def test_a_box_of_the_first_channels_leaves_the_others_alone():
     check(
         case.op, case.arrays(), HOST, blocks=case.blocks(v), out_block=v, packed=[False, True], boxes=boxes, rtol=1e-4
     )
+
+
+def test_boxes_that_hold_part_of_a_block_reach_over_all_of_it():
+    """They may write its other channels, and no other block: the scratch holds three blocks, the guard page follows."""
+    op, arrays = conv((1, 1)), ConvCase(conv((1, 1)), (4, 2, 3), 64).arrays()
+    box = Boxes.one((0, 3, 0, 0), (1, 37, 2, 3))
+    got = run_kernel(op, arrays, box, HOST, blocks=[16, 1], out_block=16, packed=[False, True], scratch=True)
+    whole = evaluate_whole(op, arrays)
+    np.testing.assert_allclose(got[:, 3:34], whole[:, 3:34], rtol=1e-4, atol=1e-5)
 
 
 def test_an_empty_box_writes_nothing():

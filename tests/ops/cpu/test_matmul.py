@@ -95,7 +95,15 @@ def test_a_box_of_the_first_columns_leaves_the_others_alone():
 
 
 @pytest.mark.parametrize("packed", [False, True])
-@pytest.mark.parametrize("brick", [(1, 3, 500), (2, 2, 16), (1, 7, 24), (2, 4, 8)])
+def test_columns_cut_inside_blocks(packed):
+    """As where only part of a product is read."""
+    arrays = sample((3, 4), (4, 61), (61,), (3, 61))
+    boxes = [Boxes.one((0, a), (3, b)) for a, b in [(0, 61), (60, 61), (3, 5), (5, 45), (7, 33), (16, 19)]]
+    check_product(MatMul(True, SUM), arrays, AVX2, packed, boxes=boxes)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("brick", [(1, 3, 500), (2, 2, 16), (1, 7, 24), (2, 4, 8), (1, 4, 11)])
 def test_bricks_make_the_whole(brick, packed):
     arrays = sample((2, 7, 5), (5, 61), (61,))
     got, _ = by_bricks(MatMul(True), arrays, brick, AVX2, [1, 1, 1], 1, [False, packed, packed])
