@@ -35,6 +35,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and no
 StrategyOption = Annotated[Strategy, typer.Option(help="How layers run; auto decides for each part.")]
 Brick = Annotated[int | None, typer.Option(metavar="N", help="Edge of the bricks.")]
 MaxLayers = Annotated[int | None, typer.Option(metavar="N", help="Most convolutions and products that are merged.")]
+Exact = Annotated[bool, typer.Option("--exact", help="No Winograd convolutions: they round a little more.")]
 Shapes = Annotated[
     list[str], typer.Option("--shape", metavar="NAME=1,3,224,224", help="Shape of an input; open dimensions are 1.")
 ]
@@ -69,6 +70,7 @@ def run(
     brick: Brick = None,
     threads: Annotated[int | None, typer.Option(metavar="N", help="Threads; one per core by default.")] = None,
     max_layers: MaxLayers = None,
+    exact: Exact = False,
     repeat: Annotated[int, typer.Option(min=1, metavar="N", help="How often to run.")] = 1,
     random: Annotated[bool, typer.Option("--random", help="Make up the inputs.")] = False,
     seed: Annotated[int | None, typer.Option(min=0, metavar="N", help="Of --random; 0 by default.")] = None,
@@ -88,7 +90,7 @@ def run(
         parse.numbers("--mean", mean), parse.numbers("--std", std), scale, layout, parse.height_width(resize)
     )
     inputs = InputRequest(tuple(input), random, seed, tuple(shape), image)
-    engine = EngineRequest(device.value, strategy.value, brick, threads, max_layers)
+    engine = EngineRequest(device.value, strategy.value, brick, threads, max_layers, exact)
     return _work("run", RunRequest(model, inputs, engine, output, repeat, verify, json))
 
 
@@ -99,13 +101,15 @@ def plan(
     strategy: StrategyOption = Strategy.auto,
     brick: Brick = None,
     max_layers: MaxLayers = None,
+    exact: Exact = False,
     device_spec: Annotated[
         str, typer.Option(metavar="NAME", help="The device to plan for: cpu is this machine, or h200, a100.")
     ] = "cpu",
     json: Json = False,
 ) -> str:
     """Print what would run, where, why, and how many bytes. Nothing is compiled or run."""
-    return _work("planning", PlanRequest(model, tuple(shape), strategy.value, brick, max_layers, device_spec, json))
+    request = PlanRequest(model, tuple(shape), strategy.value, brick, max_layers, exact, device_spec, json)
+    return _work("planning", request)
 
 
 @app.command(epilog=EPILOG)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from brickrt.cli import parse
@@ -21,7 +20,9 @@ from brickrt.ops.types import TensorType
 from brickrt.plan.device import device_named
 from brickrt.plan.options import PlanOptions
 from brickrt.plan.plan import Plan, make_plan
+from brickrt.runtime.host_threads import thread_count
 from brickrt.runtime.lower import lower
+from brickrt.runtime.memory import Memory, project
 from brickrt.runtime.task_graph import TaskGraph
 
 
@@ -39,7 +40,7 @@ class Planned:
 
 def command(request: PlanRequest) -> str:
     try:
-        options = PlanOptions(request.strategy, request.brick, request.max_layers)
+        options = PlanOptions(request.strategy, request.brick, request.max_layers, request.exact)
         device = device_named(request.device_spec)
     except ValueError as e:
         raise BrickError(str(e)) from None
@@ -78,24 +79,14 @@ def _report(planned: Planned) -> dict[str, Any]:
         "tasks": len(tasks) if tasks else 0,
         "modelled_us": sum(s.modelled_us for s in plan.subgraphs),
         "layerwise_us": sum(s.layerwise_us for s in plan.subgraphs),
-        "bytes": _memory(plan, tasks),
+        "bytes": _memory(tasks),
+        "projected_bytes": project(tasks, thread_count(None)).total if tasks else 0,
     }
 
 
-def _memory(plan: Plan, tasks: TaskGraph | None) -> dict[str, int]:
-    """`arena` holds what is computed between subgraphs; `scratch` is what each thread has besides."""
-    graph = plan.graph
-
-    def total(names: Sequence[str]) -> int:
-        return sum(graph.types[name].nbytes for name in names)
-
-    return {
-        "inputs": total(graph.inputs),
-        "outputs": total(graph.outputs),
-        "constants": total(tuple(graph.constants)),
-        "arena": tasks.arena_bytes if tasks else 0,
-        "scratch": tasks.scratch_bytes if tasks else 0,
-    }
+def _memory(tasks: TaskGraph | None) -> dict[str, int]:
+    """By use, for one thread: `scratch` is what each thread has, `ends` are inputs and outputs."""
+    return asdict(project(tasks, 1) if tasks else Memory())
 
 
 def _text(report: dict[str, Any]) -> str:
@@ -104,7 +95,8 @@ def _text(report: dict[str, Any]) -> str:
     lines = [
         f"model    {printable(report['model'])} ({printable(inputs) or 'no inputs'})",
         f"device   {device['name']}, {device['cores']} cores, {device['isa']}",
-        "memory   " + ", ".join(f"{name} {size_text(n)}" for name, n in report["bytes"].items()) + " (per thread)",
+        f"memory   {size_text(report['projected_bytes'])}: "
+        + ", ".join(f"{name} {size_text(n)}" for name, n in report["bytes"].items()),
         f"work     {report['flops'] / 1e9:.3g} Gflop in {report['tasks']} tasks; {_times(report)}",
     ]
     if report["plan"]:

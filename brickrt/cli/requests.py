@@ -62,6 +62,7 @@ class EngineRequest:
     brick: int | None = None
     threads: int | None = None
     max_layers: int | None = None
+    exact: bool = False
 
     def arguments(self) -> dict[str, Any]:
         return dict(vars(self))
@@ -85,5 +86,6 @@ class PlanRequest:
     strategy: str = "auto"
     brick: int | None = None
     max_layers: int | None = None
+    exact: bool = False
     device_spec: str = "cpu"
     json: bool = False

@@ -35,6 +35,7 @@ def run_dict(
         "plan": plan_entries(runtime.plans),
         "fallback": runtime.fallback,
         "peak_bytes": stats.peak_bytes,
+        "projected_bytes": runtime.plan.projected_bytes,
         "stats": stats.to_dict(),
     }
     if errors is not None:

@@ -9,18 +9,18 @@ from onnx import version_converter
 
 from brickrt.graph.errors import ModelError
 
-OLDEST_OPSET = 7
+BUILT_OPSET = 7
 
 
 def brought_up(model: onnx.ModelProto, opsets: Mapping[str, int], label: str) -> onnx.ModelProto:
     """The model in opset 7 or later. Raises ModelError where the converter cannot."""
-    version = opsets.get("", OLDEST_OPSET)
-    if version >= OLDEST_OPSET:
+    version = opsets.get("", BUILT_OPSET)
+    if version >= BUILT_OPSET:
         return model
     try:
-        return version_converter.convert_version(model, OLDEST_OPSET)
+        return version_converter.convert_version(model, BUILT_OPSET)
     except (RuntimeError, ValueError) as e:
         reason = " ".join(str(e).rpartition(" failed: ")[2].split())
         raise ModelError(
-            f"{label}: opset {version} is older than {OLDEST_OPSET} and cannot be converted ({reason}): export it again"
+            f"{label}: opset {version} is older than {BUILT_OPSET} and cannot be converted ({reason}): export it again"
         ) from e

@@ -10,6 +10,7 @@ from onnx import checker, defs
 from brickrt.graph.errors import ModelError
 from brickrt.graph.proto import standard_domain
 
+OLDEST_OPSET = 6
 DOMAINS = ("", "ai.onnx.ml", "ai.onnx.preview.training", "ai.onnx.preview")
 
 
@@ -22,7 +23,12 @@ def check_header(model: onnx.ModelProto, label: str) -> dict[str, int]:
         domain = standard_domain(entry.domain)
         opsets[domain] = max(entry.version, opsets.get(domain, 0))
     if not opsets:
-        raise ModelError(f"{label}: the model names no opset: export it again")
+        raise ModelError(f"{label}: the model names no opset: export it again with an opset of {OLDEST_OPSET} or later")
+    if opsets.get("", OLDEST_OPSET) < OLDEST_OPSET:
+        raise ModelError(
+            f"{label}: opset {opsets['']} is older than {OLDEST_OPSET}: "
+            "convert the model with onnx.version_converter, or export it again"
+        )
     for domain, version in opsets.items():
         newest = _newest(domain)
         if newest and version > newest:

@@ -61,7 +61,7 @@ class WinogradKernel(Kernel):
     ) -> tuple[np.ndarray, list[tuple[int, ...]]]:
         align = common_cut(boxes, 1, out.shape[1], isa.lanes)
         tiles = (-(-boxes.extents[:, 2:] // cls.tile_edge())).prod(axis=1)
-        blocks = -(-boxes.extents[:, 1] // isa.lanes)
+        blocks = -(-boxes.hi[:, 1] // isa.lanes) - boxes.lo[:, 1] // isa.lanes
         return np.zeros(len(boxes), np.int64), [(align, int(tiles.max(initial=1)), int(blocks.max(initial=1)))]
 
     @property

@@ -1,0 +1,153 @@
+"""Networks of the zoo on every engine: right results under every strategy, the same ones for every number of threads."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from task_checks import check_arena, check_reads
+
+from brickrt import zoo
+from brickrt.runtime.runtime import Runtime
+
+SIZES = {
+    "darknet53": 32,
+    "deepcam": (64, 96),
+    "drn-c-26": 64,
+    "inception-v4": 75,
+    "mobilenetv2": 32,
+    "nafnet": 16,
+    "resnet34-3d": (8, 32, 32),
+    "resnet50": 32,
+    "unet": 16,
+    "unet3d": 16,
+    "vgg16": 32,
+    "vit-s16": 32,
+}
+STRATEGIES = ["layerwise", "padded", "memoized", "auto"]
+
+
+@cache
+def network(name: str) -> tuple[onnx.ModelProto, np.ndarray]:
+    model = zoo.build(name, size=SIZES[name])
+    shape = [dim.dim_value for dim in model.graph.input[0].type.tensor_type.shape.dim]
+    return model, np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+
+
+@cache
+def expected(name: str) -> np.ndarray:
+    """What ONNX Runtime computes."""
+    model, x = network(name)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return session.run(None, {"x": x})[0]
+
+
+def run(name: str, **options) -> tuple[np.ndarray, Runtime]:
+    model, x = network(name)
+    runtime = Runtime(model, **options)
+    return runtime.execute({"x": x})["y"], runtime
+
+
+def check_close(name: str, result: np.ndarray) -> None:
+    want = expected(name)
+    assert result.shape == want.shape
+    assert result.dtype == want.dtype
+    np.testing.assert_allclose(result, want, rtol=0, atol=1e-4 * np.abs(want).max())
+
+
+def check_stats(runtime: Runtime) -> None:
+    plans, stats = runtime.plans, runtime.stats
+    strategies = {s.strategy for plan in plans for s in plan.subgraphs}
+    assert stats.tasks >= sum(s.tasks for plan in plans for s in plan.subgraphs)
+    assert stats.complete_first + stats.waits + stats.revisits == stats.tasks
+    assert stats.recomputed >= 0
+    assert stats.recomputed == 0 or "padded" in strategies
+    assert stats.peak_bytes > 0
+    assert stats.level_bytes
+    assert all(moved > 0 for moved in stats.level_bytes.values())
+
+
+# ---- cpu
+
+ONCE = [
+    ("darknet53", "auto", None),
+    ("drn-c-26", "memoized", 8),
+    ("inception-v4", "auto", None),
+    ("resnet50", "memoized", 4),
+    ("vgg16", "padded", 8),
+]
+OFTEN = [(name, strategy, brick) for name in ("mobilenetv2", "nafnet", "resnet34-3d", "unet", "unet3d", "vit-s16")
+         for strategy, brick in [("layerwise", None), ("padded", 4), ("memoized", 4)]]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "strategy", "brick"), [*ONCE, *OFTEN])
+def test_cpu(name, strategy, brick):
+    result, runtime = run(name, device="cpu", strategy=strategy, brick=brick, threads=1)
+    check_close(name, result)
+    check_stats(runtime)
+    assert runtime.stats.revisits == 0
+    for threads in (2, 3):
+        again, other = run(name, device="cpu", strategy=strategy, brick=brick, threads=threads)
+        np.testing.assert_array_equal(again, result, f"{threads} threads")
+        assert other.stats.tasks == runtime.stats.tasks
+        assert other.stats.recomputed == runtime.stats.recomputed
+
+
+@pytest.mark.parametrize("name", ["mobilenetv2", "nafnet"])
+def test_bricks_do_not_change_a_bit(name):
+    """Without Winograd, each output adds the same products in the same order, whatever box it is computed in."""
+    first, _ = run(name, device="cpu", strategy="layerwise", exact=True)
+    for strategy, brick in [("padded", 4), ("memoized", 4), ("memoized", 3)]:
+        again, _ = run(name, device="cpu", strategy=strategy, brick=brick, exact=True)
+        np.testing.assert_array_equal(again, first, f"{strategy} {brick}")
+
+
+def test_recomputed_bricks_are_told():
+    for strategy, some in [("layerwise", False), ("padded", True), ("memoized", False)]:
+        _, runtime = run("nafnet", device="null", strategy=strategy, brick=4)
+        assert (runtime.stats.recomputed > 0) == some, strategy
+
+
+def test_a_program_runs_again_and_again():
+    model, x = network("nafnet")
+    runtime = Runtime(model, device="cpu", strategy="memoized", brick=4, threads=3)
+    first = runtime.execute({"x": x})["y"]
+    for _ in range(20):
+        np.testing.assert_array_equal(runtime.execute({"x": x})["y"], first)
+    assert runtime.stats.compile_ms == 0
+
+
+def test_a_lesser_instruction_set():
+    for isa in ("avx2", "generic"):
+        result, runtime = run("nafnet", device="cpu", isa=isa, strategy="padded", brick=8)
+        check_close("nafnet", result)
+        assert runtime.plans[0].device.isa == isa
+
+
+# ---- reference and null
+
+
+@pytest.mark.parametrize(("name", "strategy"), [("nafnet", "padded"), ("vit-s16", "memoized"), ("mobilenetv2", "auto")])
+def test_reference(name, strategy):
+    result, runtime = run(name, device="reference", strategy=strategy, brick=8)
+    check_close(name, result)
+    check_stats(runtime)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("name", SIZES)
+def test_null_runs_every_task_of_a_safe_schedule(name, strategy):
+    model, x = network(name)
+    runtime = Runtime(model, device="null", strategy=strategy, brick=None if strategy == "auto" else 8, threads=2)
+    assert runtime.execute({"x": x})["y"].shape == expected(name).shape
+    check_stats(runtime)
+    programs = runtime.plan.programs
+    assert runtime.stats.tasks == sum(len(program.tasks) for program in programs)
+    for program in programs:
+        check_reads(program.tasks)
+        check_arena(program.tasks)
