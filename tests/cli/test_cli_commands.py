@@ -194,9 +194,18 @@ def test_interrupt_leaves_no_file(tmp_path):
     save(tmp_path / "slow.onnx", nodes, x, [value("y", (1, 16, 256, 256))], weights)
     options = ["--random", "--device", "reference", "--repeat", "9999", "--output", "y.npy"]
     words = [*PROGRAM, "run", "slow.onnx", *options]
-    process = subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    time.sleep(4)
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=30)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    process = subprocess.Popen(words, cwd=tmp_path, preexec_fn=_listen_to_interrupts, **pipes)
+    try:
+        time.sleep(4)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+    finally:
+        process.kill()
     assert (process.returncode, out, err) == (130, "", "brickrt: interrupted\n")
     assert [path.name for path in tmp_path.iterdir()] == ["slow.onnx"]
+
+
+def _listen_to_interrupts():
+    """A test run in the background ignores Ctrl-C, and so would its children."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)

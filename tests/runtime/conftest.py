@@ -1,6 +1,7 @@
-"""Lets the tests of this folder import the graphs that the planner's tests draw."""
+"""Lets the tests of this folder import the graphs and models that other tests draw."""
 
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "plan"))
+for folder in ("plan", "graph"):
+    sys.path.insert(0, str(Path(__file__).parent.parent / folder))
