@@ -43,14 +43,18 @@ def measure(name: str, threads: int, rounds: int, batch: int, size: int | None) 
 
 def machine() -> dict:
     """Where and what was measured."""
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=Path(__file__).parent)
-    cpu = next((s.split(":")[1].strip() for s in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in s), "")
-    return {"commit": commit.stdout.strip(), "cpu": cpu, "python": platform.python_version(), "system": platform.platform()}
+    here = Path(__file__).parent
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=here)
+    about = Path("/proc/cpuinfo").read_text().splitlines()
+    cpu = next((line.split(":")[1].strip() for line in about if "model name" in line), "")
+    system = {"python": platform.python_version(), "system": platform.platform()}
+    return {"commit": commit.stdout.strip(), "cpu": cpu, **system}
 
 
 def show(row: dict) -> str:
     peers = "  ".join(
-        f"{name} {row['ms'][name]:8.1f} ms, ×{r['median']:.2f} ({r['min']:.2f}–{r['max']:.2f})" for name, r in row["ratios"].items()
+        f"{name} {row['ms'][name]:8.1f} ms, ×{r['median']:.2f} ({r['min']:.2f}–{r['max']:.2f})"
+        for name, r in row["ratios"].items()
     )
     return f"{row['network']:14} brickrt {row['ms']['brickrt']:8.1f} ms  {peers}  error {row['error']:.1e}"
 

@@ -32,7 +32,7 @@ def columns(n: int, *parts: np.ndarray | Sequence[int]) -> np.ndarray:
     for part in parts:
         array = np.asarray(part, np.int64)
         if isinstance(part, np.ndarray):
-            blocks.append(array.reshape(n, -1))
+            blocks.append(array if array.ndim == 2 else array[:, None])
         else:
             blocks.append(np.broadcast_to(array.reshape(1, -1), (n, array.size)))
     return np.concatenate(blocks, axis=1)

@@ -44,7 +44,9 @@ class Compiler:
     threads: int
     progress: Progress | None = None
 
-    def compile(self, stage: Stage, types: Mapping[str, TensorType], values: Mapping[str, np.ndarray]) -> Specialized | Compiled:
+    def compile(
+        self, stage: Stage, types: Mapping[str, TensorType], values: Mapping[str, np.ndarray]
+    ) -> Specialized | Compiled:
         """The compiled stage, or, where values of its inputs are needed first, the request for them."""
         self._say("specialize", 0, 1)
         special = specialize(stage, types, values)
@@ -88,7 +90,8 @@ class StageCache:
             return made, (time.perf_counter() - started) * 1e3
 
     def _compile(self, compiler: Compiler, values: Mapping[str, Any]) -> Compiled:
-        types = {n: TensorType(values[n].shape, values[n].dtype) for n in self.stage.inputs if _is_tensor(values.get(n))}
+        arrays = {name: values[name] for name in self.stage.inputs if _is_tensor(values.get(name))}
+        types = {name: TensorType(array.shape, array.dtype) for name, array in arrays.items()}
         while True:
             bound = {name: values[name] for name in self.value_names if name in values}
             made = compiler.compile(self.stage, types, bound)

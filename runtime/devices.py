@@ -24,7 +24,7 @@ class Engine:
 
 
 def choose_engine(device: str = "auto", isa: str | None = None) -> Engine:
-    """The engine for a device name; `isa` restricts the CPU's instruction set. Raises BrickError for what is not there."""
+    """The engine for a device name; `isa` restricts the CPU's instruction set. Raises BrickError if it is missing."""
     if device not in NAMES:
         raise BrickError(f"device '{device}' is unknown: use one of {', '.join(NAMES)}")
     if device == "cuda":

@@ -28,7 +28,7 @@ Watcher = Callable[[TaskEvents], None]
 
 
 def buffers(tasks: int, workers: int) -> list[np.ndarray]:
-    """One buffer per worker, large enough for all tasks: rows of task, start, end, waits, revisits; task −1 is unused."""
+    """One buffer per worker, each for all tasks: rows of task, start, end, waits, revisits; task −1 is unused."""
     return [np.full((tasks, 5), -1, np.int64) for _ in range(workers)]
 
 

@@ -32,7 +32,7 @@ class Produced:
 
 @dataclass
 class Lowering:
-    """State of lowering one plan. Tasks have provisional numbers until the order is known; those of joins are negative."""
+    """One plan while it is lowered. Task numbers are provisional until the order is known; those of joins negative."""
 
     plan: Plan
     steps: list[Steps] = field(default_factory=list)

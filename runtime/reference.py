@@ -1,6 +1,7 @@
 """The reference engine: every brick in NumPy, from the operators' definitions, in the order of the task graph.
 
-Tensors are plain here whatever their layout, since layouts do not change values. It is slow, and the oracle of the others.
+Tensors are plain here whatever their layout, since layouts do not change values. It is slow, and the oracle of the
+others.
 """
 
 from __future__ import annotations

@@ -63,7 +63,8 @@ class Runtime:
     `graph` is what `brickrt.load` gives, or what it takes. `device` is auto, cpu, reference (NumPy, slow) or null (the
     schedule without arithmetic); `strategy` auto, layerwise, padded or memoized; `brick` the edge of spatial bricks;
     `threads` one per core by default; `max_layers` the most convolutions and products merged; `isa` a lesser
-    instruction set of this CPU; `exact` rules out Winograd convolutions, whose rounding is a few 1e-6 larger. `progress(what, done, total)` is told of long steps, `watch(TaskEvents)` of every run.
+    instruction set of this CPU; `exact` rules out Winograd convolutions, whose rounding is a few 1e-6 larger.
+    `progress(what, done, total)` is told of long steps, `watch(TaskEvents)` of every run.
     Raises BrickError, one line, for models, options and inputs that make no sense.
     """
 

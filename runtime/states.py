@@ -54,8 +54,8 @@ class Protocol:
 
     `deps[t]` are the tasks that t reads. A worker whose task reads one that is not complete puts it aside and takes the
     next ticket; before each ticket it goes through the tasks it has put aside. It does nothing else while it holds
-    `capacity` of them (0: never puts aside, waits in place) or no ticket is left. No deadlock: of the tasks not complete, the earliest in ticket order reads only complete ones, so that
-    whoever holds it can run it.
+    `capacity` of them (0: never puts aside, waits in place) or no ticket is left. No deadlock: of the tasks not
+    complete, the earliest in ticket order reads only complete ones, so that whoever holds it can run it.
     """
 
     deps: tuple[tuple[int, ...], ...]

@@ -1,4 +1,4 @@
-"""Modelled bytes per memory level of a task graph: its accesses, brick by brick, through caches of the device's sizes."""
+"""Modelled bytes per memory level of a task graph: its accesses, brick by brick, through the device's caches."""
 
 from __future__ import annotations
 

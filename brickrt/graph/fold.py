@@ -11,7 +11,7 @@ from brickrt.graph.fold_affine import fold_affine
 from brickrt.graph.fold_pads import fold_pads
 from brickrt.graph.ir import Graph, Node
 from brickrt.graph.values import small_enough
-from brickrt.ops.base import evaluate_whole
+from brickrt.ops.base import Op, evaluate_whole
 from brickrt.ops.expr import Apply, Arg, Const, Expr, const, substitute
 from brickrt.ops.map import Map
 from brickrt.ops.move import Concat, Take, Transpose, View
@@ -44,9 +44,10 @@ def _fold_constant(edit: Edit, node: Node) -> bool:
 
 def _inline_scalars(edit: Edit, node: Node) -> None:
     """One-element constants of a Map become part of its expression, where that leaves the shape as it is."""
-    if not isinstance(node.op, Map):
+    op = node.op
+    if not isinstance(op, Map):
         return
-    expr = node.op.expr
+    expr = op.expr
     for name in _scalars(edit, node):
         others = tuple(n for n in node.inputs if n != name)
         if (
@@ -66,7 +67,7 @@ def _inline_scalars(edit: Edit, node: Node) -> None:
         )
         node = replace(node, op=Map(expr), inputs=others)
     simple = _without_neutral(expr)
-    if simple is not node.op.expr or node is not edit.nodes[node.output]:
+    if simple is not op.expr or node is not edit.nodes[node.output]:
         edit.put(replace(node, op=Map(simple)))
 
 
@@ -90,6 +91,7 @@ def _without_neutral(expr: Expr) -> Expr:
 def _join_moves(edit: Edit, node: Node) -> None:
     """A View of a View and a Transpose of a Transpose are one; a Transpose that keeps the order of memory is a View."""
     producer = edit.nodes.get(node.inputs[0]) if node.inputs else None
+    op: Op
     match node.op, producer:
         case View(), Node(op=View()):
             op, inputs = node.op, producer.inputs

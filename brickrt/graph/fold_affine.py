@@ -25,16 +25,16 @@ def fold_affine(edit: Edit) -> None:
     """Folds chains of affine Maps into the node they follow, as long as nobody else reads what lies between."""
     for output in list(edit.nodes):
         node = edit.nodes.get(output)
-        while node is not None and isinstance(node.op, Conv | ConvTranspose | MatMul):
+        while node is not None:
             node = _folded(edit, node)
 
 
 def _folded(edit: Edit, node: Node) -> Node | None:
     """The node with its only reader folded in, None if that is impossible."""
-    reader, dtype = edit.only_reader(node.output), edit.types[node.output].dtype
-    if reader is None or not isinstance(reader.op, Map) or getattr(node.op, "epilogue", None) is not None:
+    if not isinstance(node.op, Conv | ConvTranspose | MatMul) or node.op.epilogue is not None:
         return None
-    if dtype not in (np.float32, np.float64) or edit.types[reader.output] != edit.types[node.output]:
+    reader, dtype = edit.only_reader(node.output), edit.types[node.output].dtype
+    if reader is None or dtype not in (np.float32, np.float64) or edit.types[reader.output] != edit.types[node.output]:
         return None
     affine = _affine(edit, reader, node)
     operands = None if affine is None else _operands(edit, node, affine)
@@ -48,7 +48,9 @@ def _folded(edit: Edit, node: Node) -> Node | None:
 
 
 def _affine(edit: Edit, reader: Node, node: Node) -> Affine | None:
-    """What a Map does to the channels of the node's output, if that is one multiplication or addition of constants."""
+    """What the reader does to the channels of the node's output, if that is one product or sum with constants."""
+    if not isinstance(reader.op, Map):
+        return None
     expr, channels = reader.op.expr, _channels(edit, node)
     if not isinstance(expr, Apply) or expr.fn not in ("add", "sub", "mul", "div") or len(expr.args) != 2:
         return None

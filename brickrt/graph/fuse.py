@@ -91,7 +91,7 @@ def _absorb_maps(edit: Edit, output: str) -> None:
             if producer is None or not isinstance(producer.op, Map) or not _joins(edit, producer, node):
                 continue
             merged = _merged(producer, node)
-            if len(merged.inputs) <= OPERANDS and _operations(merged.op.expr) <= OPERATIONS:
+            if len(merged.inputs) <= OPERANDS and _operations(_expr(merged)) <= OPERATIONS:
                 edit.put(merged)
                 edit.remove(producer.output)
                 found = True
@@ -108,8 +108,8 @@ def _merged(producer: Node, node: Node) -> Node:
     """One Map that does what two do."""
     inputs = [n for name in node.inputs for n in (producer.inputs if name == producer.output else [name])]
     names = list(dict.fromkeys(inputs))
-    inner = _renumbered(producer.op.expr, producer.inputs, names)
-    expr = _renumbered(node.op.expr, node.inputs, names, {producer.output: inner})
+    inner = _renumbered(_expr(producer), producer.inputs, names)
+    expr = _renumbered(_expr(node), node.inputs, names, {producer.output: inner})
     return replace(node, op=Map(expr), inputs=tuple(names), origin=origins([producer, node]))
 
 
@@ -134,21 +134,25 @@ def _into_product(edit: Edit, node: Node, order: dict[str, int]) -> None:
         return
     before = [edit.nodes[name] for name in node.inputs if name in edit.nodes]
     for producer in sorted(before, key=lambda p: order[p.output], reverse=True):
-        if isinstance(producer.op, Conv | ConvTranspose | MatMul) and _joins(edit, producer, node):
-            merged = _with_epilogue(producer, node)
-            if merged is not None and _all_float32(edit.types[producer.output].dtype, merged.op.epilogue):
-                edit.put(merged)
-                edit.remove(producer.output)
-                return
+        merged = _with_epilogue(edit, producer, node) if _joins(edit, producer, node) else None
+        if merged is not None:
+            edit.put(merged)
+            edit.remove(producer.output)
+            return
 
 
-def _with_epilogue(producer: Node, node: Node) -> Node | None:
+def _with_epilogue(edit: Edit, producer: Node, node: Node) -> Node | None:
+    """A product that does a Map too; None if the producer is no product or the Map is more than an epilogue can be."""
+    if not isinstance(producer.op, Conv | ConvTranspose | MatMul):
+        return None
     main = 3 if producer.op.bias else 2
     extras = list(producer.inputs[main:])
     extras += [name for name in node.inputs if name != producer.output and name not in extras]
     product = producer.op.epilogue or Arg(np.dtype(np.float32), 0)
-    expr = _renumbered(node.op.expr, node.inputs, extras, {producer.output: product}, 1)
+    expr = _renumbered(_expr(node), node.inputs, extras, {producer.output: product}, 1)
     if len(extras) > OPERANDS or _operations(expr) > OPERATIONS:
+        return None
+    if not _all_float32(edit.types[producer.output].dtype, expr):
         return None
     op = replace(producer.op, epilogue=expr)
     inputs = (*producer.inputs[:main], *extras)
@@ -162,7 +166,9 @@ def _all_float32(product: np.dtype, expr: Expr) -> bool:
 
 def _into_reduce(edit: Edit, node: Node) -> None:
     """Computes a Map inside the reduction that reads it."""
-    producer = edit.nodes.get(node.inputs[0]) if isinstance(node.op, Reduce) and node.op.pre is None else None
+    if not isinstance(node.op, Reduce) or node.op.pre is not None:
+        return
+    producer = edit.nodes.get(node.inputs[0])
     if producer is None or not isinstance(producer.op, Map) or edit.only_reader(producer.output) is not node:
         return
     shape = edit.types[producer.output].shape
@@ -178,7 +184,9 @@ def _into_reduce(edit: Edit, node: Node) -> None:
 
 def _after_reduce(edit: Edit, node: Node) -> None:
     """Applies a Map of one operand to what a reduction gives."""
-    producer = edit.nodes.get(node.inputs[0]) if isinstance(node.op, Map) and len(node.inputs) == 1 else None
+    if not isinstance(node.op, Map) or len(node.inputs) != 1:
+        return
+    producer = edit.nodes.get(node.inputs[0])
     if producer is None or not isinstance(producer.op, Reduce) or not _joins(edit, producer, node):
         return
     combined = producer.op.post or Arg(edit.types[producer.output].dtype, 0)
@@ -189,6 +197,12 @@ def _after_reduce(edit: Edit, node: Node) -> None:
 
 def _reading(node: Node, names: dict[str, str]) -> Node:
     return replace(node, inputs=tuple(names.get(name, name) for name in node.inputs))
+
+
+def _expr(node: Node) -> Expr:
+    """The expression of a Map."""
+    assert isinstance(node.op, Map)
+    return node.op.expr
 
 
 def _operations(expr: Expr) -> int:

@@ -46,7 +46,8 @@ class _Recurrent(OpRun):
         parts = []
         for d in range(len(w)):
             self._functions, self._weights = functions[each * d : each * (d + 1)], np.ascontiguousarray(r[d].T)
-            self._input_bias, self._state_bias = np.split(np.zeros(2 * w.shape[1], x.dtype) if bias is None else bias[d], 2)
+            biases = np.zeros(2 * w.shape[1], x.dtype) if bias is None else bias[d]
+            self._input_bias, self._state_bias = np.split(biases, 2)
             self._peepholes = [zero] * 3 if peepholes is None else np.split(peepholes[d], 3)
             state = tuple(np.zeros((x.shape[1], r.shape[2]), x.dtype) if s is None else s[d] for s in initial)
             parts.append(self._direction(x, w[d], lengths, state, d == 1 or options.get("direction") == "reverse"))
@@ -78,7 +79,7 @@ class _Recurrent(OpRun):
 
 
 class LSTM(_Recurrent):
-    """Gates in the order input, output, forget, cell; peepholes input, output, forget. The cell itself is not clipped."""
+    """Gates in the order input, output, forget, cell; peepholes input, output, forget. The cell is not clipped."""
 
     defaults = ("sigmoid", "tanh", "tanh")
     states = 2

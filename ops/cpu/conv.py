@@ -1,8 +1,8 @@
 """Direct convolution and transposed convolution, 1 to 3 dimensions: what identifies a kernel, and its weights.
 
 Per tile of OB blocks of output channels and T pixels of a row, all accumulators stay in registers while input channels
-and taps are swept. Packed weights are one contiguous stream per OB blocks. Pixels that read padding are left out when the
-kernel is built (tiles.py), rows that do so at run time (conv_body.py).
+and taps are swept. Packed weights are one contiguous stream per OB blocks. Pixels that read padding are left out when
+the kernel is built (tiles.py), rows that do so at run time (conv_body.py).
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ def joins_rows(op: Conv | ConvTranspose, ins: Sequence[Operand], out: Operand, b
 
 @dataclass(frozen=True)
 class ConvKernel(Kernel):
-    """`shape_class` is (align, flat, width, phase, first, last): `align` as in `choose_tile`; with `flat` a box is one row
-    of `width` pixels (`joins_rows`); the last four are of the innermost dimension (`Window.shape_class`)."""
+    """`shape_class` is (align, flat, width, phase, first, last): `align` as in `choose_tile`; with `flat` a box is one
+    row of `width` pixels (`joins_rows`); the last four are of the innermost dimension (`Window.shape_class`)."""
 
     op: Conv | ConvTranspose
 
@@ -72,7 +72,7 @@ class ConvKernel(Kernel):
             spans = np.stack([np.zeros_like(pixels), pixels], axis=1)
         window = replace(POINT, extent=int(spans.max(initial=1))) if flat else windows(op, ins[0].shape[2:])[-1]
         spans, which = np.unique(spans, axis=0, return_inverse=True)
-        keys = [(align, int(flat), *window.shape_class(int(lo), int(hi))) for lo, hi in spans]
+        keys: list[tuple[int, ...]] = [(align, int(flat), *window.shape_class(int(lo), int(hi))) for lo, hi in spans]
         classes = list(dict.fromkeys(keys))
         return np.array([classes.index(k) for k in keys])[which.reshape(-1)], classes
 
@@ -141,7 +141,7 @@ class ConvKernel(Kernel):
         return Epilogue(self.op.epilogue, first, self.ins[first:], self.out, self.lanes)
 
     def pack(self, i: int, array: np.ndarray) -> np.ndarray:
-        """Weights as one stream per tile, bias up to whole tiles per group, epilogue constants as their operands say."""
+        """Weights as one stream per tile, bias up to whole tiles per group, epilogue constants as the operands say."""
         if i == 1:
             return self._pack_weights(array)
         if i == 2 and self.op.bias:
@@ -162,7 +162,8 @@ class ConvKernel(Kernel):
         for tile in range(tiles):
             part = rows[:, tile * width : (tile + 1) * width]
             many = out[:, tile, : whole * self.taps * width].reshape(g, whole // u, self.taps, u, width)
-            many[..., : part.shape[1]] = part[:, :, :whole].reshape(g, part.shape[1], whole // u, u, self.taps).transpose(0, 2, 4, 3, 1)
+            units = part[:, :, :whole].reshape(g, part.shape[1], whole // u, u, self.taps)
+            many[..., : part.shape[1]] = units.transpose(0, 2, 4, 3, 1)
             if c % u:
                 tail = out[:, tile, whole * self.taps * width :].reshape(g, self.taps, edges[-1][1] - whole, width)
                 tail[..., : part.shape[1]] = part[:, :, whole:].transpose(0, 3, 2, 1)

@@ -1,4 +1,4 @@
-"""The code of a direct convolution: loops over images, groups, tiles of channels, rows, tiles of pixels, and the sweep."""
+"""The code of a direct convolution: loops over images, groups, tiles of channels, rows, tiles of pixels; the sweep."""
 
 from __future__ import annotations
 

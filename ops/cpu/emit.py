@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import TypeAlias
 
 import numpy as np
 from llvmlite import ir
 
 I1, I8, I32, I64 = ir.IntType(1), ir.IntType(8), ir.IntType(32), ir.IntType(64)
 HALF, FLOAT, DOUBLE, VOID, PTR = ir.HalfType(), ir.FloatType(), ir.DoubleType(), ir.VoidType(), ir.PointerType()
-Index = int | ir.Value
+Index: TypeAlias = int | ir.Value
 
 
 def memory_type(dtype: np.dtype) -> ir.Type:
@@ -121,7 +122,7 @@ class Fn:
 
     @contextmanager
     def loop(self, lo: Index, hi: Index, step: int = 1) -> Iterator[Index]:
-        """for i in range(lo, hi, step); a loop of constant bounds that runs once costs nothing, an empty one is skipped."""
+        """for i in range(lo, hi, step); one of constant bounds that runs once is free, an empty one is skipped."""
         if isinstance(lo, int) and isinstance(hi, int) and 0 < hi - lo <= step:
             yield lo
             return

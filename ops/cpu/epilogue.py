@@ -37,7 +37,7 @@ def rows_join(operand: Operand, spatial: Sequence[int]) -> bool:
 
 @dataclass(frozen=True)
 class Epilogue:
-    """`expr` with `Arg(0)` the accumulator and `Arg(k)` operand k-1 of `ins`, which are the kernel's inputs from `first` on."""
+    """`expr` with `Arg(0)` the accumulator and `Arg(k)` operand k-1 of `ins`, the kernel's inputs from `first` on."""
 
     expr: Expr | None
     first: int

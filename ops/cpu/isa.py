@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Isa:
-    """`lanes` float32 elements in a vector register, `registers` such registers; `cpu` and `features` as LLVM names them."""
+    """`registers` vector registers of `lanes` float32 elements; `cpu` and `features` as LLVM names them."""
 
     lanes: int
     registers: int

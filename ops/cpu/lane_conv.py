@@ -59,8 +59,8 @@ class LaneConvKernel(ConvKernel):
             if isinstance(self.op, ConvTranspose):
                 w = np.moveaxis(w.reshape(self.op.groups, self.group_in, self.group_out, self.taps), 2, 1)
             rows = w.reshape(self.out.shape[1], self.group_in, self.taps)
-            rows = np.pad(rows, [(0, padding), (0, 0), (0, 0)]).reshape(blocks, self.lanes, self.group_in, self.taps)
-            return np.ascontiguousarray(rows.transpose(0, 3, 2, 1))
+            whole = np.pad(rows, [(0, padding), (0, 0), (0, 0)]).reshape(blocks, self.lanes, self.group_in, self.taps)
+            return np.ascontiguousarray(whole.transpose(0, 3, 2, 1))
         if i == 2 and self.op.bias:
             return np.pad(array, (0, padding))
         return self.epilogue.pack(i, array)

@@ -1,8 +1,8 @@
 """Register tiles along the innermost dimension, computed before any code is emitted.
 
 A convolution keeps OB blocks of output channels for T output pixels of one row in registers. Which taps of the window
-fall on the tensor depends on the pixel; since a kernel knows its boxes' width and how they meet the tensor's edges, that
-is decided here, and the machine code has no test for it.
+fall on the tensor depends on the pixel; since a kernel knows its boxes' width and how they meet the tensor's edges,
+that is decided here, and the machine code has no test for it.
 
             x = 0                          width
     tiles   |--edge--|--inner--|--inner--|-edge-|      one `Run` each; the two inner ones are one run of two
@@ -57,7 +57,7 @@ class Window:
         return (lo + self.pad) // self.stride if self.transposed else lo * self.stride - self.pad
 
     def relative(self, p: int, k: int, phase: int = 0) -> int | None:
-        """Input index of tap `k` of output pixel `p` of a box, relative to `base`; None where it falls between pixels."""
+        """Input index of tap `k` of output pixel `p` of a box, relative to `base`; None where it is between pixels."""
         if not self.transposed:
             return p * self.stride + k * self.dilation
         quotient, rest = divmod(phase + p - k * self.dilation, self.stride)
@@ -159,7 +159,8 @@ def choose_tile(width: int, blocks: int, align: int, isa: Isa, vector_bytes: int
         if most < 1 or ob > max(blocks, 1) or (align and align % ob):
             continue
         widths = Counter(sizes(width, most))
-        cost = sum(m * n * _cycles(o, t, vector_bytes) for o, m in Counter(_parts(blocks, ob)).items() for t, n in widths.items())
+        heights = Counter(_parts(blocks, ob))
+        cost = sum(m * n * _cycles(o, t, vector_bytes) for o, m in heights.items() for t, n in widths.items())
         if best is None or cost < best[0] - 1e-9:
             best = cost, ob, most
     assert best is not None

@@ -111,7 +111,7 @@ class WinogradKernel(Kernel):
 
     @property
     def plane_in(self) -> int:
-        """Floats from one of the n² planes of V to the next: an odd number of vectors, so that they spread over the cache."""
+        """Floats from one of the n² planes of V to the next: an odd number of vectors, to spread over the cache."""
         return (self.blocks_in * self.group + 1) * self.lanes
 
     @property

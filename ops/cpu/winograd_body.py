@@ -62,7 +62,7 @@ class WinogradBody:
 
     @contextmanager
     def tiles(self, first: Index, count: Index) -> Iterator[tuple[Index, Index, Index, Index]]:
-        """Loop over a group's tiles: yields block of T tiles, place in it, row and column of the tile's first output."""
+        """Loop over a group's tiles: block of T tiles, place in it, row and column of the tile's first output."""
         f, k = self.f, self.k
         with f.loop(0, count) as t:
             index = f.value(f.add(first, t))
@@ -103,7 +103,8 @@ class WinogradBody:
         """Zero where an input is not read by the box: on padding, and beyond what the box needs."""
         f, k = self.f, self.k
         zero = ir.Constant(self.kind, None)
-        axes = [[self.clamped(f.add(at, i), span) for i in range(k.n)] for at, span in zip(corner, self.spans, strict=True)]
+        sides = zip(corner, self.spans, strict=True)
+        axes = [[self.clamped(f.add(at, i), span) for i in range(k.n)] for at, span in sides]
 
         def pixel(r: int, c: int) -> ir.Value:
             (y, y_ok), (x, x_ok) = axes[0][r], axes[1][c]
@@ -190,8 +191,8 @@ class WinogradBody:
         with self.tiles(first, count) as (group, place, oy, ox), f.loop(0, own) as b:
             at = f.add(f.mul(f.add(f.mul(group, own), b), k.t * k.lanes), f.mul(place, k.lanes))
             start = f.address(self.m_, at, self.dtype)
-            s = [[f.load(start, (r * k.n + c) * k.plane_out, self.dtype, k.lanes) for c in range(k.n)] for r in range(k.n)]
-            columns = [output_rows(f, [row[c] for row in s], k.m) for c in range(k.n)]
+            planes = [f.load(start, p * k.plane_out, self.dtype, k.lanes) for p in range(k.n**2)]
+            columns = [output_rows(f, planes[c :: k.n], k.m) for c in range(k.n)]
             channel = f.mul(f.add(self.first_block, b), k.lanes)
             bias = None if self.bias is None else f.load(self.bias, channel, self.dtype, k.lanes)
             rows = [output_rows(f, [column[r] for column in columns], k.m) for r in range(k.m)]
@@ -222,5 +223,3 @@ class WinogradBody:
     def store_pixel(self, value: ir.Value, index: list[Index]) -> None:
         f, k = self.f, self.k
         f.store(self.epilogue.apply(value, index), self.out, offset_of(f, k.out, index), self.dtype, k.lanes)
-
-

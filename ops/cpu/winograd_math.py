@@ -1,7 +1,7 @@
 """Winograd's minimal filtering F(m×m, 3×3): the matrices, and the transforms as straight code on vectors.
 
-Interpolation points 0, ±√½, ±√2 and ∞ for m = 4 keep the error at a few 1e-6 of the largest output, a quarter of what the
-textbook's ±1, ±2 give; m = 2 uses 0, ±1, ∞. Points ±p share the even and odd halves of their polynomials.
+Interpolation points 0, ±√½, ±√2 and ∞ for m = 4 keep the error at a few 1e-6 of the largest output, a quarter of what
+the textbook's ±1, ±2 give; m = 2 uses 0, ±1, ∞. Points ±p share the even and odd halves of their polynomials.
 (A. Lavin, S. Gray, "Fast algorithms for convolutional neural networks", CVPR 2016.)
 """
 

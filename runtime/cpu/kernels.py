@@ -1,4 +1,4 @@
-"""From kernels to functions of this process: looked up on disk, compiled where missing, by several processes at once."""
+"""From kernels to functions of this process: looked up on disk, compiled where missing, by several processes."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def load_kernels(kernels: Sequence[Kernel], progress: Progress | None = None) ->
     digests = [kernel_digest(k) for k in kernels]
     images = {d: store.get(d) for d in dict.fromkeys(digests)}
     missing = {d: k for d, k in zip(digests, kernels, strict=True) if images[d] is None}
-    for done, (digest, image) in enumerate(compile_all(missing)):
-        images[digest] = image
-        store.put(digest, image)
+    for done, (digest, compiled) in enumerate(compile_all(missing)):
+        images[digest] = compiled
+        store.put(digest, compiled)
         if progress:
             progress(done + 1, len(missing))
     library = Library(kernels[0].isa)

@@ -9,6 +9,7 @@ from functools import cache
 
 import numpy as np
 
+from brickrt.ops.cpu.compile import Library
 from brickrt.ops.cpu.isa import Isa
 from brickrt.runtime.cpu import worker as loop
 from brickrt.runtime.cpu.kernels import Progress, load_kernels
@@ -31,14 +32,19 @@ class CpuProgram:
     The constants of the plan's graph are packed and then released: afterwards only their types are known there.
     """
 
-    def __init__(self, tasks: TaskGraph, isa: Isa, threads: int, arithmetic: bool = True, progress: Progress | None = None):
+    def __init__(
+        self, tasks: TaskGraph, isa: Isa, threads: int, arithmetic: bool = True, progress: Progress | None = None
+    ):
         self.tasks, self.threads = tasks, threads
         records = Records(tasks, isa)
         for steps in tasks.steps if arithmetic else ():
             records.add(steps)
         self._first_step, self._step_at, self._records = records.finish()
         self._constants = list(records.constants.values())
-        self._library, addresses = load_kernels(list(records.kernels), progress) if records.kernels else (None, [])
+        self._library: Library | None = None  # held, since the kernels' addresses are good for as long as it lives
+        addresses: list[int] = []
+        if records.kernels:
+            self._library, addresses = load_kernels(list(records.kernels), progress)
         self._kernels = np.array(addresses, np.int64)
         self._worker, self._worker_library = loop.worker_function(isa)
         self._dep_offsets, self._deps = tasks.dep_offsets.astype(np.int64), tasks.deps.astype(np.int64)
@@ -56,9 +62,12 @@ class CpuProgram:
     def working_bytes(self) -> int:
         """Memory that the program holds between runs, constants aside."""
         own = self._records.nbytes + self._step_at.nbytes + self._first_step.nbytes + self._words.nbytes
-        return self._arena.nbytes + sum(s.nbytes for s in self._scratch) + own + self._deps.nbytes + self._dep_offsets.nbytes
+        own += self._deps.nbytes + self._dep_offsets.nbytes
+        return self._arena.nbytes + sum(s.nbytes for s in self._scratch) + own
 
-    def run(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray], events: list[np.ndarray] | None = None) -> Counts:
+    def run(
+        self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray], events: list[np.ndarray] | None = None
+    ) -> Counts:
         """Computes `outputs` (written in place) from `inputs`: C-contiguous arrays of the graph's types, in its order.
 
         `events` are int64 arrays [tasks, EVENT_WORDS], one per worker, for the workers to fill in; unused rows stay.
@@ -66,7 +75,9 @@ class CpuProgram:
         with self._lock:
             return self._run(inputs, outputs, events)
 
-    def _run(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray], events: list[np.ndarray] | None) -> Counts:
+    def _run(
+        self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray], events: list[np.ndarray] | None
+    ) -> Counts:
         self._epoch += 1
         ticket = np.zeros(1, np.int64)
         context = self._context(ticket)

@@ -1,7 +1,8 @@
 """The argument table of a program: for every step, which kernel, where its operands begin, and its box.
 
-Operands are found through a table of bases: a worker's scratch, the arena, then constants, inputs and outputs. An operand
-is written as (base, byte offset) such that adding the strides of any index gives the element: the virtual origin.
+Operands are found through a table of bases: a worker's scratch, the arena, then constants, inputs and outputs. An
+operand is written as (base, byte offset) such that adding the strides of any index gives the element: the virtual
+origin.
 """
 
 from __future__ import annotations
@@ -103,7 +104,9 @@ class Records:
         numbers = np.array([self.kernels.setdefault(v, len(self.kernels)) for v in variants], np.int64)
         self.rows.append((steps.tasks, steps.rank, self.table(node, steps, [out, *ins], variants[0], numbers[which])))
 
-    def table(self, node: Node, steps: Steps, operands: list[Operand], kernel: Kernel, numbers: np.ndarray) -> np.ndarray:
+    def table(
+        self, node: Node, steps: Steps, operands: list[Operand], kernel: Kernel, numbers: np.ndarray
+    ) -> np.ndarray:
         """Records of one node's steps, [n, words]."""
         n, rank = len(steps.boxes), steps.boxes.rank
         extra = int(kernel.workspace > 0)
@@ -125,7 +128,7 @@ class Records:
     def constant(self, name: str, kernel: Kernel, i: int) -> int:
         """Base of a constant as this kernel wants it."""
         packed = aligned_copy(kernel.pack(i, self.tasks.plan.graph.constants[name]))
-        key = hashlib.sha256(packed).digest() if self.readers[name] > 1 else name.encode()
+        key = hashlib.sha256(packed.data).digest() if self.readers[name] > 1 else name.encode()
         self.constants.setdefault(key, packed)
         self.release(name)
         return self.first_constant + list(self.constants).index(key)

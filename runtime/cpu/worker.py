@@ -1,8 +1,8 @@
 """The workers' loop, compiled: take a ticket, wait for dependencies, call the kernels, publish. No Python inside.
 
 It is the protocol of `states.py` (model-checked there) on atomic words. A ticket whose dependencies are not complete is
-put aside, at most DEFERRED of them, while the worker computes other tasks, and looked at again. Since tickets are taken in
-topological order, the oldest ticket that is not complete can always run: nobody waits for ever.
+put aside, at most DEFERRED of them, while the worker computes other tasks, and looked at again. Since tickets are taken
+in topological order, the oldest ticket that is not complete can always run: nobody waits for ever.
 
 Records are int64 arrays. The context, shared by all workers of a run:
     0 tasks      1 address of the ticket counter   2 address of the state words    3 word of the epoch (state 0)
@@ -44,7 +44,8 @@ class _Worker:
         self.context, self.bases, self.stats, self.events = f.fn.args
         fields = [self.word(self.context, k) for k in range(CONTEXT_WORDS)]
         self.tasks, self.epoch = fields[TASKS], fields[EPOCH]
-        pointers = {k: f.b.inttoptr(fields[k], I64.as_pointer()) for k in range(CONTEXT_WORDS) if k not in (TASKS, EPOCH)}
+        addresses = [k for k in range(CONTEXT_WORDS) if k not in (TASKS, EPOCH)]
+        pointers = {k: f.b.inttoptr(fields[k], I64.as_pointer()) for k in addresses}
         self.ticket, self.words, self.dep_offsets, self.deps = (pointers[k] for k in (TICKET, WORDS, DEP_OFFSETS, DEPS))
         self.task_steps, self.step_at, self.records, self.kernels = (
             pointers[k] for k in (TASK_STEPS, STEP_AT, RECORDS, KERNELS)
@@ -99,9 +100,10 @@ class _Worker:
             steps = self.word(self.task_steps, task), self.word(self.task_steps, f.b.add(task, I64(1)))
             with f.loop(*steps) as step:
                 self.call(self.at(self.records, self.word(self.step_at, step)))
+            ended = self.clock()  # before others can see that it has
             f.b.store_atomic(f.b.add(self.epoch, I64(COMPLETE)), place, "release", 8)
             self.count(0)
-            self.note(task, started)
+            self.note(task, started, ended)
 
     def call(self, record: ir.Value) -> None:
         """One kernel on one box."""
@@ -133,11 +135,11 @@ class _Worker:
     def watched(self) -> ir.Value:
         return self.f.b.icmp_unsigned("!=", self.f.b.ptrtoint(self.events, I64), I64(0))
 
-    def note(self, task: ir.Value, started: ir.Value) -> None:
+    def note(self, task: ir.Value, started: ir.Value, ended: ir.Value) -> None:
         f = self.f
         with f.when(self.watched()):
             place = f.get(self.event, PTR)
-            values = task, started, self.clock(), self.word(self.stats, 2), self.word(self.stats, 3)
+            values = task, started, ended, self.word(self.stats, 2), self.word(self.stats, 3)
             for k, value in enumerate(values):
                 f.b.store(value, self.at(place, k))
             f.set(self.event, self.at(place, EVENT_WORDS))

@@ -36,6 +36,8 @@ WITHOUT_CASES = {"GlobalLpPool"}
 TOLERANCES = {np.dtype(np.float16): (3e-3, 1e-3)}
 # Values halfway between two integers in float32 are not in float64, in which definitions are evaluated.
 OFF_BY_ONE = re.compile("test_dynamicquantizelinear.*")
+# Expects the rounding error of a float32 transform, 1.9e-7, where the exact result is 0.
+NEXT_TO_ZERO = re.compile("test_dft_inverse.*")
 RANDOM = re.compile("test_bernoulli.*")
 TOO_OLD = re.compile("test_not_[234]d")
 BUILT = sorted(op for domain, op in _BUILDERS if domain == "")
@@ -135,6 +137,7 @@ def near(case: TestCase, actual: np.ndarray, expected: np.ndarray) -> bool:
     rounded = expected.dtype.kind in "fV"
     rtol, atol = TOLERANCES.get(expected.dtype, (case.rtol, case.atol)) if rounded else (0, 0)
     atol = 1 if OFF_BY_ONE.match(case.name) and expected.dtype == np.uint8 else atol
+    atol = 1e-6 if NEXT_TO_ZERO.match(case.name) else atol
     return np.allclose(actual.astype(np.float64), expected.astype(np.float64), rtol, atol, equal_nan=True)
 
 

@@ -29,7 +29,13 @@ def test_elements_along_an_axis_of_fewer_others(axis):
     indices = RANDOM.integers(-3, 3, (2, 3, 2))
     compare("GatherElements", X, indices, axis=axis)
     unique = np.broadcast_to(np.arange(2).reshape([2 if k == axis % 3 else 1 for k in range(3)]), (2, 2, 2))
-    compare("ScatterElements", X, np.ascontiguousarray(unique), RANDOM.standard_normal((2, 2, 2)).astype(np.float32), axis=axis)
+    compare(
+        "ScatterElements",
+        X,
+        np.ascontiguousarray(unique),
+        RANDOM.standard_normal((2, 2, 2)).astype(np.float32),
+        axis=axis,
+    )
 
 
 def test_more_elements_than_numpy_chooses_from():

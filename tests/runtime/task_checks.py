@@ -71,9 +71,10 @@ def touches(tasks: TaskGraph) -> tuple[list[Touch], list[Touch]]:
 
     def note(found: list[Touch], steps: Steps, name: str, boxes: Boxes) -> None:
         name, boxes = resolve(tasks.parts, name, boxes)
-        root = tasks.root(name)
-        if name in graph.constants or tasks.places[root].kind == "scratch":
+        if name in graph.constants or tasks.places[tasks.root(name)].kind == "scratch":
             return
+        name, boxes = resolve(tasks.parts, name, boxes)
+        root = tasks.root(name)
         if root != name:
             boxes = Boxes.whole(graph.types[root].shape, len(boxes))
         for k, task in enumerate(steps.tasks.tolist()):
@@ -184,13 +185,15 @@ class ArenaMachine:
         else:
             self.tensors[node.output][box.slices()] = value
 
-    def slab(self, name: str, local: dict[str, Slab]) -> Slab:
+    def slab(self, name: str, local: Mapping[str, Slab]) -> Slab:
+        """All that there is of a tensor."""
         if name in self.tasks.parts:
             part = self.tasks.parts[name]
-            inner = self.slab(part.source, local)
-            return Slab(inner.array, tuple(o - s for o, s in zip(inner.origin, part.start, strict=True)))
-        return local[name] if name in local else self.whole(name)
-
-    def whole(self, name: str) -> Slab:
+            source, shape = self.slab(part.source, local), self.graph.types[name].shape
+            origin = np.asarray(source.origin) - part.start
+            inside = Boxes(origin[None], (origin + source.array.shape)[None]).clip(shape)
+            return Slab(source.array[inside.slices(0, origin)], tuple(inside.lo[0].tolist()))
+        if name in local:
+            return local[name]
         array = self.tensors[name] if name in self.tensors else self.tensors[self.tasks.root(name)]
         return Slab(array.reshape(self.graph.types[name].shape), (0,) * self.graph.types[name].rank)

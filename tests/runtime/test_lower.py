@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from piece_graphs import pieces
 from plan_graphs import Sketch, bottlenecks, networks
 from task_checks import SERVER, ArenaMachine, any_order, check_arena, check_reads, lowered, needs, with_values
 
@@ -142,7 +143,7 @@ def test_readers_of_most_of_a_tensor_wait_for_one_join():
 
 @st.composite
 def any_task_graph(draw):
-    graph, inputs = with_values(draw(networks()))
+    graph, inputs = with_values(draw(st.one_of(networks(), pieces())))
     strategy = draw(st.sampled_from([*STRATEGIES, "auto"]))
     cores = draw(st.sampled_from([1, 4]))
     device = replace(SERVER, cores=cores, min_task_us=draw(st.sampled_from([1e-3, 30.0])))

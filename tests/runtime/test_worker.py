@@ -32,6 +32,7 @@ def graph_of(rows: list[list[int]]) -> TaskGraph:
         task_subgraph=np.zeros(len(rows), np.int64),
         places={},
         aliases={},
+        parts={},
         arena_bytes=0,
         scratch_bytes=0,
         recomputed=0,
