@@ -16,7 +16,7 @@ from brickrt.runtime.curve import hilbert
 from brickrt.runtime.order import depth_first
 from brickrt.runtime.parts import Part, find_parts, resolve, root_of
 from brickrt.runtime.storage import lifetimes, pack_arena, part_place, view_aliases, whole_place, with_offsets
-from brickrt.runtime.task_graph import Place, Steps, TaskGraph
+from brickrt.runtime.task_graph import Kind, Place, Steps, TaskGraph
 
 MANY = 32  # bricks from which readers of most of a tensor wait for one join instead of for each brick
 
@@ -66,11 +66,12 @@ class Lowering:
         graph = self.plan.graph
         self.parts = find_parts(self.plan)
         self.aliases = view_aliases(self.plan) | {name: part.source for name, part in self.parts.items()}
-        for kind, names in (("input", graph.inputs), ("output", graph.outputs)):
+        ends: tuple[tuple[Kind, tuple[str, ...]], ...] = (("input", graph.inputs), ("output", graph.outputs))
+        for kind, names in ends:
             for slot, name in enumerate(names):
                 if name not in graph.constants and name not in self.places:
                     t = graph.types[name]
-                    self.places[name] = Place(kind, t.shape, 1, t.nbytes, slot=slot)  # type: ignore[arg-type]
+                    self.places[name] = Place(kind, t.shape, 1, t.nbytes, slot=slot)
 
     def new_tasks(self, n: int) -> np.ndarray:
         self.tasks += n

@@ -8,8 +8,12 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 from functools import cache
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from llvmlite.binding import ExecutionEngine
 
 # Walks with an explicit stack. mark: 0 not seen, 1 on the stack, 2 in the order. Returns 0, or for a cycle the
 # height of the stack, whose top is the task met a second time.
@@ -126,8 +130,8 @@ def is_topological(offsets: np.ndarray, deps: np.ndarray, order: np.ndarray) -> 
 
 
 @cache
-def _walk() -> Callable[..., int]:
-    """The compiled walk; it holds on to the engine that owns its code."""
+def _engine() -> ExecutionEngine:
+    """The owner of the compiled walk's code, which is there for as long as this is: for good."""
     import llvmlite.binding as llvm
 
     llvm.initialize_native_target()
@@ -135,7 +139,11 @@ def _walk() -> Callable[..., int]:
     machine = llvm.Target.from_default_triple().create_target_machine(opt=2)
     engine = llvm.create_mcjit_compiler(llvm.parse_assembly(_WALK), machine)
     engine.finalize_object()
+    return engine
+
+
+@cache
+def _walk() -> Callable[..., int]:
+    """The compiled walk."""
     p, i64 = ctypes.c_void_p, ctypes.c_int64
-    function = ctypes.CFUNCTYPE(i64, p, p, p, i64, p, p, p, p)(engine.get_function_address("walk"))
-    function.engine = engine  # type: ignore[attr-defined]
-    return function
+    return ctypes.CFUNCTYPE(i64, p, p, p, i64, p, p, p, p)(_engine().get_function_address("walk"))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from brickrt.ops.move import View
 from brickrt.ops.types import TensorType
 from brickrt.plan.plan import Plan
-from brickrt.runtime.task_graph import Place
+from brickrt.runtime.task_graph import Kind, Place
 
 ALIGNMENT = 64
 SLACK = 1  # subgraphs that a range rests before it is written again, so that nobody has to wait for its readers
@@ -46,7 +46,7 @@ def whole_place(kind: TensorType, layout: str, lanes: int) -> Place:
     return part_place(kind, kind.shape, layout, lanes, "arena")
 
 
-def part_place(kind: TensorType, extents: Iterable[int], layout: str, lanes: int, where: str) -> Place:
+def part_place(kind: TensorType, extents: Iterable[int], layout: str, lanes: int, where: Kind) -> Place:
     extents = tuple(int(e) for e in extents)
     block = lanes if layout == "blocked" else 1
     stored = list(extents)
@@ -55,7 +55,7 @@ def part_place(kind: TensorType, extents: Iterable[int], layout: str, lanes: int
     size = 1
     for e in stored:
         size *= e
-    return Place(where, extents, block, size * kind.dtype.itemsize)  # type: ignore[arg-type]
+    return Place(where, extents, block, size * kind.dtype.itemsize)
 
 
 def view_aliases(plan: Plan) -> dict[str, str]:

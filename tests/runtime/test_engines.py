@@ -82,7 +82,6 @@ def check_stats(runtime: Runtime) -> None:
 # ---- cpu
 
 RUNS = [
-    ("darknet53", "auto", None),
     ("inception-v4", "auto", None),
     ("mobilenetv2", "layerwise", None),
     ("mobilenetv2", "padded", 4),
@@ -108,7 +107,7 @@ def test_cpu(name, strategy, brick):
     check_close(name, result)
     check_stats(runtime)
     assert runtime.stats.revisits == 0
-    for threads in (2, 3):
+    for threads in (2, 3) if name in ("nafnet", "mobilenetv2") else (3,):
         again, other = run(name, device="cpu", strategy=strategy, brick=brick, threads=threads)
         np.testing.assert_array_equal(again, result, f"{threads} threads")
         assert other.stats.tasks == runtime.stats.tasks
