@@ -5,13 +5,17 @@ An absent optional is None.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 import onnx
 from onnx import helper
 from onnx.reference.op_run import OpRun
+
+Step = Callable[..., list[np.ndarray]]
+"""The body of a scan: states and slices to new states and slices."""
 
 
 class _AnyValue(OpRun):
@@ -75,9 +79,13 @@ class Scan(OpRun):
         return True
 
     def _run(self, *args, context=None, body=None, num_scan_inputs=None, attributes=None, **options: Any):
-        self._body, self._context, self._attributes = body, context or {}, attributes
+        def step(*values: np.ndarray) -> list[np.ndarray]:
+            feeds = {**(context or {}), **dict(zip(body.input_names, values, strict=True))}
+            return body.run(None, feeds, attributes=attributes)
+
+        scan = partial(self._scan, step, len(body.output_names), scanned=num_scan_inputs)
         if self.run_params["opsets"][""] >= 9:
-            return self._scan(args, num_scan_inputs, options)
+            return scan(args, options)
         lengths, batched = args[0], args[1:]
         directions = next((list(a.ints) for a in self.onnx_node.attribute if a.name == "directions"), None)
         options["scan_input_directions"] = directions
@@ -85,13 +93,14 @@ class Scan(OpRun):
         for b in range(batched[0].shape[0]):
             row, length = [a[b] for a in batched], None if lengths is None else int(lengths[b])
             split = len(row) - num_scan_inputs
-            rows.append(self._scan([*row[:split], *(x[:length] for x in row[split:])], num_scan_inputs, options))
+            rows.append(scan([*row[:split], *(x[:length] for x in row[split:])], options))
         return tuple(np.stack(parts) for parts in zip(*rows, strict=True))
 
-    def _scan(self, args: Sequence[np.ndarray], scanned: int, options: dict[str, Any]) -> tuple[np.ndarray, ...]:
+    def _scan(
+        self, step: Step, results: int, args: Sequence[np.ndarray], options: dict[str, Any], scanned: int
+    ) -> tuple[np.ndarray, ...]:
         split = len(args) - scanned
-        states, inputs = list(args[:split]), args[split:]
-        names, n_outputs = self._body.input_names, len(self._body.output_names) - split
+        states, inputs, n_outputs = list(args[:split]), args[split:], results - split
         axes, backward = _per(options, "scan_input_axes", scanned), _per(options, "scan_input_directions", scanned)
         sequences = [
             list(np.moveaxis(x, axis, 0)[:: -1 if back else 1])
@@ -99,10 +108,9 @@ class Scan(OpRun):
         ]
         collected: list[list[np.ndarray]] = [[] for _ in range(n_outputs)]
         for slices in zip(*sequences, strict=True):
-            feeds = {**self._context, **dict(zip(names, [*states, *slices], strict=True))}
-            results = self._body.run(None, feeds, attributes=self._attributes)
-            states = results[:split]
-            for part, value in zip(collected, results[split:], strict=True):
+            given = step(*states, *slices)
+            states = given[:split]
+            for part, value in zip(collected, given[split:], strict=True):
                 part.append(value)
         if any(not part for part in collected):
             raise ValueError("a scan over no elements has outputs of unknown shape")

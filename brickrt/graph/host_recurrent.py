@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -27,55 +28,71 @@ _ACTIVATIONS: dict[str, tuple[tuple[float, ...], Callable[..., np.ndarray]]] = {
 """Default alpha and beta, and the function."""
 
 
-class _Recurrent(OpRun):
-    """Both directions over all steps; a subclass has the step.
+@dataclass(frozen=True)
+class _Direction:
+    """Weights and options of one direction; the recurrent weights are transposed."""
 
-    `_run` keeps weights, biases and options of the direction under way in attributes for `step`.
-    """
+    weights: np.ndarray
+    input_bias: np.ndarray
+    state_bias: np.ndarray
+    peepholes: Sequence[np.ndarray]
+    functions: Sequence[Activation]
+    options: dict[str, Any]
+
+    def activate(self, k: int, x: np.ndarray) -> np.ndarray:
+        clip = self.options.get("clip")
+        return self.functions[k](np.clip(x, -clip, clip) if clip else x)
+
+
+class _Recurrent(OpRun):
+    """All directions over all steps; a subclass has the step."""
 
     op_domain = ""
     defaults: tuple[str, ...] = ("tanh",)
     states = 1
 
     def _run(self, x, w, r, bias=None, lengths=None, h=None, c=None, peepholes=None, **options: Any):
-        self._options, self._clip, zero = options, options.get("clip"), np.zeros((), x.dtype)
         swapped = [None if a is None else a.swapaxes(0, 1) if options.get("layout") else a for a in (x, h, c)]
         x, initial = swapped[0], swapped[1 : 1 + self.states]
         lengths = np.full(x.shape[1], x.shape[0]) if lengths is None else lengths
-        functions, each = _functions(options, self.defaults * len(w)), len(self.defaults)
         parts = []
-        for d in range(len(w)):
-            self._functions, self._weights = functions[each * d : each * (d + 1)], np.ascontiguousarray(r[d].T)
-            biases = np.zeros(2 * w.shape[1], x.dtype) if bias is None else bias[d]
-            self._input_bias, self._state_bias = np.split(biases, 2)
-            self._peepholes = [zero] * 3 if peepholes is None else np.split(peepholes[d], 3)
+        for d, direction in enumerate(self._directions(w, r, bias, peepholes, options)):
             state = tuple(np.zeros((x.shape[1], r.shape[2]), x.dtype) if s is None else s[d] for s in initial)
-            parts.append(self._direction(x, w[d], lengths, state, d == 1 or options.get("direction") == "reverse"))
+            backward = d == 1 or options.get("direction") == "reverse"
+            parts.append(self._sweep(direction, x, w[d], lengths, state, backward))
         y = np.stack([part[0] for part in parts], 1)
         last = [np.stack(s) for s in zip(*(part[1] for part in parts), strict=True)]
         if options.get("layout"):
             y, last = y.transpose(2, 0, 1, 3), [s.swapaxes(0, 1) for s in last]
         return tuple(a.astype(x.dtype, copy=False) for a in (y, *last))[: len(self.onnx_node.output)]
 
-    def _direction(
-        self, x: np.ndarray, w: np.ndarray, lengths: np.ndarray, state: State, backward: bool
+    def _directions(self, w, r, bias, peepholes, options: dict[str, Any]) -> list[_Direction]:
+        functions, each = _functions(options, self.defaults * len(w)), len(self.defaults)
+        found = []
+        for d in range(len(w)):
+            of_input, of_state = np.split(np.zeros(2 * w.shape[1], w.dtype) if bias is None else bias[d], 2)
+            holes = [np.zeros((), w.dtype)] * 3 if peepholes is None else np.split(peepholes[d], 3)
+            chosen = functions[each * d : each * (d + 1)]
+            found.append(_Direction(np.ascontiguousarray(r[d].T), of_input, of_state, holes, chosen, options))
+        return found
+
+    def _sweep(
+        self, d: _Direction, x: np.ndarray, w: np.ndarray, lengths: np.ndarray, state: State, backward: bool
     ) -> tuple[np.ndarray, State]:
         steps = np.arange(x.shape[0])[:, None]
         order = np.where(backward & (steps < lengths), lengths - 1 - steps, steps)[:, :, None]
-        products = np.take_along_axis(x, order, 0) @ w.T + self._input_bias
+        products = np.take_along_axis(x, order, 0) @ w.T + d.input_bias
         y = np.zeros((*x.shape[:2], state[0].shape[1]), state[0].dtype)
         for t, product in enumerate(products):
             live = (t < lengths)[:, None]
-            state = tuple(np.where(live, new, old) for new, old in zip(self.step(product, state), state, strict=True))
+            stepped = self.step(d, product, state)
+            state = tuple(np.where(live, new, old) for new, old in zip(stepped, state, strict=True))
             y[t] = np.where(live, state[0], 0)
         return np.take_along_axis(y, order, 0), state
 
-    def step(self, product: np.ndarray, state: State) -> State:
+    def step(self, d: _Direction, product: np.ndarray, state: State) -> State:
         """The state after a step; `product` is the input times its weights, with its bias, for all gates."""
         raise NotImplementedError
-
-    def activate(self, k: int, x: np.ndarray) -> np.ndarray:
-        return self._functions[k](np.clip(x, -self._clip, self._clip) if self._clip else x)
 
 
 class LSTM(_Recurrent):
@@ -84,14 +101,14 @@ class LSTM(_Recurrent):
     defaults = ("sigmoid", "tanh", "tanh")
     states = 2
 
-    def step(self, product: np.ndarray, state: State) -> State:
+    def step(self, d: _Direction, product: np.ndarray, state: State) -> State:
         h, c = state
-        i, o, f, g = np.split(product + h @ self._weights + self._state_bias, 4, axis=1)
-        of_input, of_output, of_forget = self._peepholes
-        i = self.activate(0, i + of_input * c)
-        f = 1 - i if self._options.get("input_forget") else self.activate(0, f + of_forget * c)
-        c = f * c + i * self.activate(1, g)
-        return self.activate(0, o + of_output * c) * self._functions[2](c), c
+        i, o, f, g = np.split(product + h @ d.weights + d.state_bias, 4, axis=1)
+        of_input, of_output, of_forget = d.peepholes
+        i = d.activate(0, i + of_input * c)
+        f = 1 - i if d.options.get("input_forget") else d.activate(0, f + of_forget * c)
+        c = f * c + i * d.activate(1, g)
+        return d.activate(0, o + of_output * c) * d.functions[2](c), c
 
 
 class GRU(_Recurrent):
@@ -99,20 +116,20 @@ class GRU(_Recurrent):
 
     defaults = ("sigmoid", "tanh")
 
-    def step(self, product: np.ndarray, state: State) -> State:
+    def step(self, d: _Direction, product: np.ndarray, state: State) -> State:
         (h,) = state
         split = 2 * h.shape[1]
-        gates = product[:, :split] + h @ self._weights[:, :split] + self._state_bias[:split]
-        z, r = np.split(self.activate(0, gates), 2, axis=1)
-        weights, bias = self._weights[:, split:], self._state_bias[split:]
-        reset = r * (h @ weights + bias) if self._options.get("linear_before_reset") else (r * h) @ weights + bias
-        return ((1 - z) * self.activate(1, product[:, split:] + reset) + z * h,)
+        gates = product[:, :split] + h @ d.weights[:, :split] + d.state_bias[:split]
+        z, r = np.split(d.activate(0, gates), 2, axis=1)
+        weights, bias = d.weights[:, split:], d.state_bias[split:]
+        reset = r * (h @ weights + bias) if d.options.get("linear_before_reset") else (r * h) @ weights + bias
+        return ((1 - z) * d.activate(1, product[:, split:] + reset) + z * h,)
 
 
 class RNN(_Recurrent):
-    def step(self, product: np.ndarray, state: State) -> State:
+    def step(self, d: _Direction, product: np.ndarray, state: State) -> State:
         (h,) = state
-        return (self.activate(0, product + h @ self._weights + self._state_bias),)
+        return (d.activate(0, product + h @ d.weights + d.state_bias),)
 
 
 def _functions(options: dict[str, Any], defaults: Sequence[str]) -> list[Activation]:

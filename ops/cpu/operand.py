@@ -53,13 +53,6 @@ def dense(kind: TensorType, block: int = 1, extents: Sequence[int] | None = None
     return Operand(kind, row_major([*extents, block])[:-1], block)
 
 
-def storage_size(extents: Sequence[int], block: int) -> int:
-    """Elements of a dense buffer of `extents`."""
-    if block == 1:
-        return math.prod(extents)
-    return math.prod(extents) // max(extents[1], 1) * (-(-extents[1] // block)) * block
-
-
 def to_blocked(array: np.ndarray, block: int) -> np.ndarray:
     """[N, C, spatial…] as [N, ceil(C/block), spatial…, block]; the tail lanes are zero."""
     n, c, *spatial = array.shape

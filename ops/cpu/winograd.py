@@ -32,17 +32,6 @@ from brickrt.ops.types import Boxes
 L2 = 1 << 20  # bytes that transformed weights may take to stay close to a core
 
 
-def winograd_fits(op: Op, ins: Sequence[Operand], out: Operand) -> bool:
-    """Whether F(m×m, 3×3) computes this convolution at all."""
-    return (
-        isinstance(op, Conv)
-        and op.kernel == (3, 3)
-        and {*op.strides, *op.dilations, op.groups} == {1}
-        and out.dtype == np.float32
-        and min(ins[0].block, out.block) > 1
-    )
-
-
 @dataclass(frozen=True)
 class WinogradKernel(Kernel):
     """`shape_class` is (align, tiles, blocks): `align` as in `choose_tile`, then the most tiles and the most blocks of

@@ -31,7 +31,11 @@ def compare(op_type: str, *, directions: int = 1, optional: tuple[str, ...] = ()
         "P": floats(directions, 3 * HIDDEN),
     }
     order = ["B", "lengths", "h", *(["c", "P"] if op_type == "LSTM" else [])]
-    inputs = [floats(STEPS, BATCH, INPUT), floats(directions, gates, INPUT), floats(directions, gates, HIDDEN)]
+    inputs: list[np.ndarray | None] = [
+        floats(STEPS, BATCH, INPUT),
+        floats(directions, gates, INPUT),
+        floats(directions, gates, HIDDEN),
+    ]
     inputs += [given[name] if name in optional else None for name in order]
     model, feeds = one_node(op_type, 14, inputs, OUTPUTS[op_type], hidden_size=HIDDEN, **attrs)
     opsets = {"": 14}

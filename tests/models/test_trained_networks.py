@@ -43,7 +43,9 @@ def drawn(text: str) -> Image.Image:
 
 def channels_first(image: Image.Image, mean: tuple[float, ...], deviation: tuple[float, ...]) -> np.ndarray:
     pixels = np.asarray(image, np.float32) / 255
-    return np.ascontiguousarray(((pixels - np.float32(mean)) / np.float32(deviation)).transpose(2, 0, 1)[None])
+    return np.ascontiguousarray(
+        ((pixels - np.array(mean, np.float32)) / np.array(deviation, np.float32)).transpose(2, 0, 1)[None]
+    )
 
 
 @cache

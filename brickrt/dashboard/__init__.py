@@ -1,1 +1,0 @@
-"""Live dashboard, trace and report."""
