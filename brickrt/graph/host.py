@@ -38,7 +38,8 @@ def run_node(node: OnnxNode, opsets: Mapping[str, int], arrays: Mapping[str, Val
             made[types] = _evaluator(node, opsets, dict(zip(feeds, types, strict=True)))
         results = dict(zip(wanted, made[types].run(wanted, feeds), strict=True))
     except Exception as e:  # the reference raises whatever NumPy does: all are faults of this node and these values
-        given = ", ".join(f"'{name}' {_describe(value)}" for name, value in feeds.items())
+        described = [f"'{name}' {_describe(value)}" for name, value in feeds.items()]
+        given = ", ".join(described[:6]) + (f" and {len(described) - 6} more" if len(described) > 6 else "")
         raise BrickError(f"{node.op_type} node '{node.name}' fails on the host for {given}: {_cause(e)}") from e
     return [_array(results[name]) if name else None for name in node.outputs]
 

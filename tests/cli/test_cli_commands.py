@@ -32,8 +32,8 @@ def _json(called):
 def test_plan_says_where_and_why(call, models):
     report = _json(call("plan", models / "conv.onnx", "--shape", "x=1,3,8,8", "--json"))
     assert report["inputs"] == {"x": [1, 3, 8, 8]}
-    assert report["bytes"]["inputs"] == 4 * 3 * 64 and report["bytes"]["outputs"] == 4 * 4 * 64
-    assert report["bytes"]["constants"] > 0
+    assert report["bytes"]["ends"] == 4 * 3 * 64 + 4 * 4 * 64
+    assert report["bytes"]["constants"] > 0 and report["projected_bytes"] >= sum(report["bytes"].values())
     assert report["flops"] >= 2 * 4 * 64 * 27 and report["tasks"] > 0
     assert all(entry["why"] and entry["ops"] for entry in report["plan"])
     assert report["fallback"] == {} and report["later"] == []

@@ -98,11 +98,10 @@ def test_text_is_found_and_read():
     assert decoded(scores[0], [*metadata["character"].split("\n"), " "]) == TEXT
 
 
-@pytest.mark.parametrize(("strategy", "brick"), [("layerwise", None), ("padded", 8), ("memoized", 16)])
-def test_strategies_and_threads_agree(strategy, brick):
+def test_threads_agree_on_shared_bricks():
     finder = network("ch_PP-OCRv4_det_infer.onnx")
     alone, together = (
-        only_output(brickrt.Runtime(finder, device="cpu", strategy=strategy, brick=brick, threads=n), to_find())
+        only_output(brickrt.Runtime(finder, device="cpu", strategy="memoized", brick=16, threads=n), to_find())
         for n in (1, 2)
     )
     np.testing.assert_array_equal(alone, together)
