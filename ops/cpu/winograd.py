@@ -122,8 +122,9 @@ class WinogradKernel(Kernel):
         tiles = -(-self.out.shape[1] // width)
         missing = tiles * width - self.out.shape[1]
         if i == 1:
-            u = np.pad(transform_weights(array, self.m).astype(np.float32), [(0, 0), (0, missing), (0, 0)])
-            return np.ascontiguousarray(u.reshape(self.n**2, tiles, width, -1).swapaxes(2, 3))
+            u = transform_weights(array, self.m, np.float32)
+            u = np.pad(u, [(0, 0), (0, missing), (0, 0)]) if missing else u
+            return u.reshape(self.n**2, tiles, width, -1).swapaxes(2, 3)
         if i == 2 and self.op.bias:
             return np.pad(array, (0, missing))
         return self.epilogue.pack(i, array)

@@ -18,6 +18,9 @@ from brickrt.ops.cpu.emit import Fn
 POINTS: dict[int, tuple[float, ...]] = {2: (1.0,), 4: (math.sqrt(0.5), math.sqrt(2.0))}
 
 
+CHUNK = 4096  # filters transformed at a time
+
+
 def weight_matrix(m: int) -> np.ndarray:
     """G, [m + 2, 3]: a filter's values at the points, scaled; float64."""
     nodes = [0.0, *(sign * p for p in POINTS[m] for sign in (1, -1))]
@@ -25,13 +28,14 @@ def weight_matrix(m: int) -> np.ndarray:
     return np.array([*rows, [0, 0, 1]])
 
 
-def transform_weights(w: np.ndarray, m: int) -> np.ndarray:
-    """[M, C, 3, 3] → [(m + 2)², M, C], computed in float64."""
-    g = weight_matrix(m)
-    columns = np.tensordot(w.astype(np.float64), g, axes=(3, 1))  # [M, C, 3, n]
-    both = np.tensordot(columns, g, axes=(2, 1))  # [M, C, n (columns), n (rows)]
-    n = m + 2
-    return both.transpose(3, 2, 0, 1).reshape(n * n, *w.shape[:2])
+def transform_weights(w: np.ndarray, m: int, dtype: type = np.float64) -> np.ndarray:
+    """[M, C, 3, 3] → [(m + 2)², M, C] of `dtype`; computed in float64, a cache's worth of filters at a time."""
+    both = np.kron(weight_matrix(m), weight_matrix(m))
+    filters = w.reshape(-1, 9)
+    out = np.empty((len(both), len(filters)), dtype)
+    for start in range(0, len(filters), CHUNK):
+        out[:, start : start + CHUNK] = both @ filters[start : start + CHUNK].T.astype(np.float64)
+    return out.reshape(len(both), *w.shape[:2])
 
 
 def monic(points: Sequence[float]) -> list[float]:
