@@ -13,7 +13,7 @@ from brickrt.ops.cpu.compile import Library
 from brickrt.ops.cpu.isa import Isa
 from brickrt.runtime.cpu import worker as loop
 from brickrt.runtime.cpu.kernels import Progress, load_kernels
-from brickrt.runtime.cpu.memory import aligned_empty
+from brickrt.runtime.cpu.memory import aligned_empty, give_back_freed
 from brickrt.runtime.cpu.records import ARENA, SCRATCH, Records
 from brickrt.runtime.engine import Counts
 from brickrt.runtime.states import word
@@ -53,6 +53,7 @@ class CpuProgram:
         self._scratch = [aligned_empty(tasks.scratch_bytes + records.workspace) for _ in range(threads)]
         self._epoch = 0
         self._lock = threading.Lock()
+        give_back_freed()
 
     @property
     def constant_bytes(self) -> int:
