@@ -32,7 +32,7 @@ def transform_weights(w: np.ndarray, m: int, dtype: type = np.float64) -> np.nda
     """[M, C, 3, 3] → [(m + 2)², M, C] of `dtype`; computed in float64, a cache's worth of filters at a time."""
     both = np.kron(weight_matrix(m), weight_matrix(m))
     filters = w.reshape(-1, 9)
-    out = np.empty((len(both), len(filters)), dtype)
+    out: np.ndarray = np.empty((len(both), len(filters)), dtype)
     for start in range(0, len(filters), CHUNK):
         out[:, start : start + CHUNK] = both @ filters[start : start + CHUNK].T.astype(np.float64)
     return out.reshape(len(both), *w.shape[:2])
