@@ -1,0 +1,52 @@
+"""What tasks are called: the ONNX nodes they compute, and the brick of the output."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from brickrt.runtime.task_graph import TaskGraph
+
+SHOWN = 3  # node names in a label; the rest is counted
+
+
+@dataclass(frozen=True, eq=False)
+class Labels:
+    """Names of the tasks of one graph."""
+
+    tasks: TaskGraph
+
+    @cached_property
+    def nodes(self) -> list[list[str]]:
+        """Per subgraph the ONNX nodes it stands for."""
+        plan = self.tasks.plan
+        return [plan.ops(subgraph) for subgraph in plan.subgraphs]
+
+    @cached_property
+    def subgraphs(self) -> list[str]:
+        """Per subgraph a short name: its first ONNX nodes."""
+        return [shorten(names) for names in self.nodes]
+
+    @cached_property
+    def _last_step(self) -> tuple[np.ndarray, np.ndarray]:
+        """Per task, which of the graph's steps computes what leaves it, and the row there; −1 for joins."""
+        which, row = (np.full(len(self.tasks), -1, np.int64) for _ in range(2))
+        for number, steps in enumerate(self.tasks.steps):  # ascending ranks: the last one stays
+            which[steps.tasks], row[steps.tasks] = number, np.arange(len(steps.tasks))
+        return which, row
+
+    def brick(self, task: int) -> list[list[int]]:
+        """[lo, hi] of the box of the task's output, one index per dimension."""
+        which, row = (part[task] for part in self._last_step)
+        if which < 0:
+            return [[], []]
+        boxes = self.tasks.steps[which].boxes
+        return [boxes.lo[row].tolist(), boxes.hi[row].tolist()]
+
+
+def shorten(names: list[str]) -> str:
+    """The first names, and how many more there are."""
+    more = len(names) - SHOWN
+    return " + ".join(names[:SHOWN]) + (f" + {more} more" if more > 0 else "")

@@ -1,0 +1,106 @@
+"""Traces: valid trace-event JSON whose slices are the tasks that ran, named by the model's own nodes."""
+
+from __future__ import annotations
+
+import io
+import json
+from itertools import pairwise
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from brickrt import Runtime
+from brickrt.dashboard.recording import GraphRun, HostRun, Recording, live_bytes
+from brickrt.dashboard.trace import HOST_TRACK, trace_events, write_trace
+
+
+def chain() -> onnx.ModelProto:
+    """x → 3×3 → relu → 3×3"""
+    rng = np.random.default_rng(0)
+    weights = {
+        name: rng.standard_normal(shape).astype(np.float32)
+        for name, shape in (("w", (8, 3, 3, 3)), ("v", (8, 8, 3, 3)))
+    }
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["a"], "first", pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["a"], ["b"], "bend"),
+        helper.make_node("Conv", ["b", "v"], ["y"], "second", pads=[1, 1, 1, 1]),
+    ]
+    ends = [helper.make_tensor_value_info(n, TensorProto.FLOAT, (1, c, 96, 96)) for n, c in (("x", 3), ("y", 8))]
+    constants = [numpy_helper.from_array(array, name) for name, array in weights.items()]
+    graph = helper.make_graph(nodes, "chain", ends[:1], ends[1:], constants)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+@pytest.fixture(scope="module", params=["layerwise", "padded", "memoized"])
+def run(request) -> GraphRun:
+    seen = []
+    runtime = Runtime(chain(), threads=2, strategy=request.param, brick=16, watch=seen.append)
+    runtime.execute({"x": np.ones((1, 3, 96, 96), np.float32)})
+    return GraphRun(runtime.plan.programs[0].tasks, seen[0])
+
+
+def slices(events, category=None) -> list[dict]:
+    return [e for e in events if e["ph"] == "X" and (e["cat"] != "idle" if category is None else e["cat"] == category)]
+
+
+def test_a_slice_per_task_and_no_time_unaccounted_for(run):
+    events = list(trace_events(Recording([run])))
+    tasks = slices(events)
+    assert sorted(e["args"]["task"] for e in tasks) == sorted(np.flatnonzero(run.tasks.task_subgraph >= 0).tolist())
+    for worker in {e["tid"] for e in tasks}:
+        row = sorted((e for e in events if e["ph"] == "X" and e["tid"] == worker), key=lambda e: e["ts"])
+        covered = sum(e["dur"] for e in row)
+        assert covered == pytest.approx(row[-1]["ts"] + row[-1]["dur"], rel=1e-6)
+        assert all(a["ts"] + a["dur"] <= b["ts"] + 1e-6 for a, b in pairwise(row))
+
+
+def test_slices_name_the_nodes_and_the_brick(run):
+    tasks = slices(trace_events(Recording([run])))
+    assert {name for e in tasks for name in e["args"]["nodes"]} >= {"first", "bend", "second"}
+    for e in tasks:
+        lo, hi = e["args"]["brick"]
+        assert len(lo) == 4 and all(a < b for a, b in zip(lo, hi))
+
+
+def test_above_the_limit_neighbours_are_one_slice(run):
+    events = list(trace_events(Recording([run]), limit=1))
+    few = slices(events)
+    assert sum(e["args"].get("tasks", 1) for e in few) == int((run.tasks.task_subgraph >= 0).sum())
+    assert len(few) < int((run.tasks.task_subgraph >= 0).sum())
+
+
+def test_arrows_run_forward_in_time(run):
+    ends: dict[str, dict[str, float]] = {}
+    for e in trace_events(Recording([run]), arrows=True):
+        if e["ph"] in "sf":
+            ends.setdefault(e["id"], {})[e["ph"]] = e["ts"]
+    layered = len(run.tasks.plan.subgraphs) > 1 or run.tasks.plan.subgraphs[0].strategy == "memoized"
+    assert bool(ends) == layered
+    assert all(set(e) == {"s", "f"} and e["s"] < e["f"] for e in ends.values())
+
+
+def test_counters_end_where_they_should(run):
+    counts = [e["args"] for e in trace_events(Recording([run])) if e["ph"] == "C" and e["name"] == "tasks"]
+    assert counts[-1] == {"in progress": 0, "complete": len(run.events)}
+    when, held = live_bytes(run)
+    assert (np.diff(when) >= 0).all()
+    assert held[-1:].sum() == 0
+    assert (held >= 0).all() and held.max(initial=0) <= max(1, run.tasks.arena_bytes)
+
+
+def test_the_file_is_json_with_every_node_and_the_host_on_a_track_of_its_own(run):
+    recording = Recording([run], [HostRun("loop", recording_end(run), recording_end(run) + 1000)])
+    text = io.StringIO()
+    write_trace(text, recording, {"first": "subgraph 0", "gone": "folded"})
+    trace = json.loads(text.getvalue())
+    assert trace["otherData"]["nodes"] == {"first": "subgraph 0", "gone": "folded"}
+    (host,) = slices(trace["traceEvents"], "host")
+    assert host["tid"] == HOST_TRACK and host["name"] == "loop" and host["dur"] == pytest.approx(1.0)
+    assert all(e.get("ts", 0) >= 0 for e in trace["traceEvents"])
+
+
+def recording_end(run: GraphRun) -> int:
+    return int(run.events.end.max())
