@@ -19,8 +19,6 @@ from brickrt.ops.cpu.tiles import Tile, Window, tile_runs
 if TYPE_CHECKING:
     from brickrt.ops.cpu.conv import ConvKernel
 
-LONG_ROW = 8  # taps along the row from which a loop replaces straight code
-
 
 @dataclass(frozen=True)
 class Place:
@@ -199,18 +197,12 @@ class ConvBody:
         stride, size = k.ins[0].strides[-1], k.row_window.kernel
         step = 1 if k.ins[0].block > 1 else k.ins[0].strides[1]
 
-        def one(tap: Index, base: ir.Value, rels: Sequence[int | None]) -> None:
-            offsets = [None if r is None else r * stride for r in rels]
-            weight = self.weights(place, q, channels, f.add(f.mul(row, size), tap))
-            acc.multiply_add(base, offsets, step, channels, weight)
-
-        if size > LONG_ROW and all(r is not None for rels in tile.taps for r in rels):
-            advance = (tile.taps[1][0] or 0) - (tile.taps[0][0] or 0)
-            with f.loop(0, size) as tap:
-                one(tap, f.address(pixels, f.mul(tap, advance * stride), self.dtype), tile.taps[0])
-            return
-        for tap, rels in enumerate(tile.taps):
-            one(tap, pixels, rels)
+        for run in tile.tap_runs():
+            offsets = [None if r is None else r * stride for r in run.rels]
+            with f.loop(0, run.count) as i:
+                tap = f.add(f.mul(row, size), run.first, f.mul(i, run.step))
+                base = f.address(pixels, f.mul(i, run.advance * stride), self.dtype)
+                acc.multiply_add(base, offsets, step, channels, self.weights(place, q, channels, tap))
 
     def weights(self, place: Place, q: Index, channels: int, tap: Index):
         """The function that loads the weights of one channel of unit `q` at a tap, for a block of the tile."""

@@ -44,31 +44,14 @@ class Accumulators:
         """acc[j][t] += pixels[offsets[t] + channel*stride] * weight(channel, j), for all channels.
 
         `offsets` are constants; None leaves a pixel out. A channel of a tile is work enough for one step of the loop:
-        unrolled, it is no faster, spills accumulators and compiles three times as long.
+        unrolled, even three of them, it spills accumulators and compiles several times as long.
         """
-        live = [t for t, offset in enumerate(offsets) if offset is not None]
-        if not live:
-            return
-        unroll = channels if channels <= 4 else 1
-        with self.f.loop(0, channels, unroll) as c:
-            for s in range(unroll):
-                self._step(pixels, offsets, live, stride, self.f.add(c, s), weight)
-
-    def _step(
-        self,
-        pixels: ir.Value,
-        offsets: Sequence[int | None],
-        live: list[int],
-        stride: Index,
-        c: Index,
-        weight: LoadWeight,
-    ) -> None:
         f = self.f
-        row = f.address(pixels, f.mul(c, stride), self.dtype)
-        weights = [weight(c, j) for j in range(self.blocks)]
-        for t in live:
-            offset = offsets[t]
-            assert offset is not None
-            pixel = f.splat(f.load(row, offset, self.dtype), self.lanes)
-            for j, w in enumerate(weights):
-                f.set(self.places[j][t], f.fma(pixel, w, self.value(j, t)))
+        live = [(t, offset) for t, offset in enumerate(offsets) if offset is not None]
+        with f.loop(0, channels) as c:
+            row = f.address(pixels, f.mul(c, stride), self.dtype)
+            weights = [weight(c, j) for j in range(self.blocks)]
+            for t, offset in live:
+                pixel = f.splat(f.load(row, offset, self.dtype), self.lanes)
+                for j, w in enumerate(weights):
+                    f.set(self.places[j][t], f.fma(pixel, w, self.value(j, t)))

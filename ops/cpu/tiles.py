@@ -78,9 +78,40 @@ class Tile:
         """The smallest input index, from which the others are counted when tiles are compared."""
         return min((r for row in self.taps for r in row if r is not None), default=0)
 
+    def tap_runs(self) -> list[TapRun]:
+        """The taps that fall on the tensor anywhere, equal ones gathered."""
+        runs: list[TapRun] = []
+        for k, rels in enumerate(self.taps):
+            if any(r is not None for r in rels) and not (runs and runs[-1].extend(k, rels)):
+                runs.append(TapRun(k, rels))
+        return runs
+
     def shifted(self) -> tuple:
         base = self.anchor
         return self.step, self.count, tuple(tuple(None if r is None else r - base for r in row) for row in self.taps)
+
+
+@dataclass
+class TapRun:
+    """`count` taps, `step` apart, of the same pixels; each reads `advance` input pixels after the one before."""
+
+    first: int
+    rels: tuple[int | None, ...]
+    count: int = 1
+    step: int = 0
+    advance: int = 0
+
+    def extend(self, k: int, rels: tuple[int | None, ...]) -> bool:
+        """Adds tap `k` if it continues the run."""
+        if [r is None for r in rels] != [r is None for r in self.rels]:
+            return False
+        last = self.first + (self.count - 1) * self.step
+        moves = {b - a for a, b in zip(self.rels, rels, strict=True) if a is not None and b is not None}
+        step, advance = k - last, moves.pop() - (self.count - 1) * self.advance
+        if moves or (self.count > 1 and (step, advance) != (self.step, self.advance)):
+            return False
+        self.count, self.step, self.advance = self.count + 1, step, advance
+        return True
 
 
 @dataclass(frozen=True)

@@ -65,6 +65,27 @@ def test_every_pixel_once_with_all_its_taps(row, most):
 
 
 @settings(max_examples=200, deadline=None)
+@given(rows(), st.integers(1, 24))
+def test_runs_of_taps_are_the_taps(row, most):
+    w, lo, hi = row
+    for run in tile_runs(w, w.shape_class(lo, hi), most):
+        found = {
+            part.first + i * part.step: tuple(None if r is None else r + i * part.advance for r in part.rels)
+            for part in run.tile.tap_runs()
+            for i in range(part.count)
+        }
+        assert found == {k: rels for k, rels in enumerate(run.tile.taps) if set(rels) != {None}}
+
+
+def test_taps_gather_into_runs():
+    """Seven taps, three pixels of padding: pixel 0 lacks taps 0 to 2, pixel 1 tap 0; inside they are one run."""
+    w = Window(64, 7, 2, 1, 3)
+    edge, inner = (run.tile.tap_runs() for run in tile_runs(w, w.shape_class(0, 24), 8)[:2])
+    assert [(part.first, part.count, part.advance) for part in edge] == [(0, 1, 0), (1, 2, 1), (3, 4, 1)]
+    assert [(part.first, part.count, part.advance) for part in inner] == [(0, 7, 1)]
+
+
+@settings(max_examples=200, deadline=None)
 @given(rows(), st.data())
 def test_relative_counts_from_base(row, data):
     w, lo, hi = row
