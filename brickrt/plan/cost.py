@@ -23,6 +23,7 @@ from brickrt.ops.matmul import MatMul
 from brickrt.ops.move import Concat, Reorder, Take, Transpose, View
 from brickrt.ops.pool import Pool
 from brickrt.ops.reduce import Reduce
+from brickrt.ops.rowwise import Rowwise
 from brickrt.ops.types import Shape
 from brickrt.plan.algorithm import conv_cycles, weight_growth
 from brickrt.plan.device import DeviceSpec
@@ -150,6 +151,9 @@ class Model:
             return out.size * expr_cost(op.expr) / elementwise
         if isinstance(op, Reduce):
             return (ins[0].size * (1 + expr_cost(op.pre)) + out.size * expr_cost(op.post)) / elementwise
+        if isinstance(op, Rowwise):
+            sweeps = sum(1 + expr_cost(step.pre) for step in op.steps)
+            return out.size * (sweeps + expr_cost(op.kept) + expr_cost(op.expr)) / elementwise
         if isinstance(op, View):
             return 0.0
         if isinstance(op, Take | Concat | Transpose | Reorder):

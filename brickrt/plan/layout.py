@@ -22,6 +22,7 @@ from brickrt.ops.map import Map
 from brickrt.ops.move import Concat, Reorder, Take, View
 from brickrt.ops.pool import Pool
 from brickrt.ops.reduce import Reduce
+from brickrt.ops.rowwise import Rowwise
 from brickrt.ops.types import Shape, TensorType
 
 Layout = Literal["plain", "blocked"]
@@ -210,6 +211,14 @@ def _reduce(site: Site) -> Choice:
         return _all_plain(site)
     rest = tuple(_operand(kind.shape, x.rank) for kind in site.ins[1:])
     return Choice(("blocked", *rest), "blocked" if along_space else "plain")
+
+
+@_rule(Rowwise)
+def _rowwise(site: Site) -> Choice:
+    blocked = site.layouts[0] == "blocked" and site.out.shape[1] > 1 and _blockable(site.out)
+    if not blocked:
+        return _all_plain(site)
+    return Choice(("blocked", *(_operand(kind.shape, site.out.rank) for kind in site.ins[1:])), "blocked")
 
 
 @_rule(Concat)

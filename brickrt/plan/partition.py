@@ -13,6 +13,7 @@ from brickrt.ops.map import Map
 from brickrt.ops.matmul import MatMul
 from brickrt.ops.move import Transpose, View
 from brickrt.ops.reduce import Reduce
+from brickrt.ops.rowwise import Rowwise
 from brickrt.plan.cost import Model
 
 NODES_PER_LAYER = 8  # bound on light nodes per heavy one, so that planning stays linear
@@ -58,7 +59,7 @@ def grow(model: Model, root: int, taken: set[int], max_layers: int) -> list[int]
 def is_global(model: Model, k: int) -> bool:
     """Whether node `k` reduces over a dimension that bricks cut."""
     op = model.graph.nodes[k].op
-    if not isinstance(op, Reduce):
+    if not isinstance(op, Reduce | Rowwise):
         return False
     rank = model.graph.ins(model.graph.nodes[k])[0].rank
     return op.axes != ((1,) if model.facts[k].image else (rank - 1,))
@@ -89,9 +90,9 @@ def _may_join(model: Model, root: int, k: int, inside: set[int], elementwise: bo
     readers = graph.consumers[out]
     if not inside.issuperset(readers) or graph.types[out].rank != graph.out(graph.nodes[root]).rank:
         return False
-    if elementwise and not isinstance(node.op, Map | Reduce):
+    if elementwise and not isinstance(node.op, Map | Reduce | Rowwise):
         return False
-    same_cuts = not isinstance(node.op, Reduce) or model.facts[k].image == model.facts[root].image
+    same_cuts = not isinstance(node.op, Reduce | Rowwise) or model.facts[k].image == model.facts[root].image
     return same_cuts and not any(_spreads(model, k, reader) for reader in readers)
 
 

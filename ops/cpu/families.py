@@ -1,10 +1,22 @@
 """Importing this module makes all CPU kernels known to `choose_kernel`."""
 
-from brickrt.ops.cpu import concat, interp, lane_conv, map, matmul, pool, reduce, take, transpose
+from brickrt.ops.cpu import concat, interp, lane_conv, map, matmul, pool, reduce, rowwise, take, transpose
 from brickrt.ops.cpu.kernel import Kernel
 from brickrt.ops.cpu.winograd import Winograd2Kernel, Winograd4Kernel
 
 ALGORITHMS: dict[str, type[Kernel]] = {"winograd2": Winograd2Kernel, "winograd4": Winograd4Kernel}
 """Kernels that a plan asks for by name; other operators are computed by what `choose_kernel` gives."""
 
-__all__ = ["ALGORITHMS", "concat", "interp", "lane_conv", "map", "matmul", "pool", "reduce", "take", "transpose"]
+__all__ = [
+    "ALGORITHMS",
+    "concat",
+    "interp",
+    "lane_conv",
+    "map",
+    "matmul",
+    "pool",
+    "reduce",
+    "rowwise",
+    "take",
+    "transpose",
+]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -12,6 +12,7 @@ from brickrt.ops.cpu.combine import Combine
 from brickrt.ops.cpu.emit import Fn, Index
 from brickrt.ops.cpu.expr_ir import arguments, effort, emit_expr
 from brickrt.ops.cpu.reduce_plan import ReducePlan, Span
+from brickrt.ops.expr import Expr
 
 # Independent accumulators per output, where one output is swept at a time.
 PARTIALS = 4
@@ -22,6 +23,7 @@ CHAIN = 64
 
 Place = list[Index]
 Slots = list[list[ir.Value]]
+More = Callable[[int, Place, ir.Value | None], list[ir.Value | None]]
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,7 @@ class Sweep:
     """Everything that stays the same over one kernel.
 
     `pointers` are those of the inputs. `channels` is the range that the box needs where it may cut a block of lanes.
+    `more` gives the operands of the expression that follow the inputs: of which place of a run, where, for which mask.
     """
 
     f: Fn
@@ -37,7 +40,8 @@ class Sweep:
     spans: list[Span]
     lanes: int
     pointers: Sequence[ir.Value]
-    channels: tuple[Index, Index] | None
+    channels: tuple[Index, Index] | None = None
+    more: More | None = None
 
     def run(self, places: Sequence[Place], mask: ir.Value | None = None) -> list[ir.Value]:
         """Per place (an index of the domain, 0 where reduced) a vector: its output, or partial results of it per lane.
@@ -88,9 +92,9 @@ class Sweep:
             self._walk(level, places, slots, mask, 0, main, main // wide)
         # Only the innermost span has steps left that do not fill all partial accumulators.
         for k, i in enumerate(range(main, whole, step)):
-            self._step_once(_moved(places, span.dim, i), slots, k, mask)
+            self._step_once(moved(places, span.dim, i), slots, k, mask)
         if whole < span.extent:
-            self._level(level + 1, _moved(places, span.dim, whole), slots, self._tail(span))
+            self._level(level + 1, moved(places, span.dim, whole), slots, self._tail(span))
 
     def _walk(
         self, level: int, places: list[Place], slots: Slots, mask: ir.Value | None, lo: Index, hi: Index, count: int
@@ -113,11 +117,11 @@ class Sweep:
     def _body(self, level: int, places: list[Place], slots: Slots, mask: ir.Value | None, i: Index) -> None:
         span = self.spans[level]
         if level < len(self.spans) - 1:
-            self._level(level + 1, _moved(places, span.dim, i), slots, mask)
+            self._level(level + 1, moved(places, span.dim, i), slots, mask)
             return
         for k in range(self.partials):
             at = self.f.add(i, k * self._step(span))
-            self._step_once(_moved(places, span.dim, at), slots, k, mask)
+            self._step_once(moved(places, span.dim, at), slots, k, mask)
 
     def _stride(self, level: int) -> int:
         """Elements of a span per iteration of its loop."""
@@ -142,8 +146,8 @@ class Sweep:
         return group
 
     def _step_once(self, places: list[Place], slots: Slots, partial: int, mask: ir.Value | None) -> None:
-        for place, row in zip(places, slots, strict=True):
-            value = self._value(place, mask)
+        for number, (place, row) in enumerate(zip(places, slots, strict=True)):
+            value = self._value(number, place, mask)
             before = self.f.get(row[partial], value.type)
             self.f.set(row[partial], self.combine.apply(self.f, before, value))
 
@@ -157,16 +161,22 @@ class Sweep:
     def _tail(self, span: Span) -> ir.Value:
         return self.f.tail_mask(span.extent % self.lanes, self.lanes)
 
-    def _value(self, place: Place, mask: ir.Value | None) -> ir.Value:
+    def _value(self, number: int, place: Place, mask: ir.Value | None) -> ir.Value:
         """What is combined at a place; the identity where lanes are reduced and the mask is off."""
         f, pre = self.f, self.plan.op.pre
-        used = [0] if pre is None else arguments(pre)
-        loaded = {k: self._load(k, place, mask) for k in used}
-        operands = [loaded.get(k) for k in range(len(self.plan.ins))]
-        value = operands[0] if pre is None else emit_expr(f, pre, operands, self.lanes)
+        more = self.more(number, place, mask) if self.more else []
+        value = self._load(0, place, mask) if pre is None else self.evaluate(pre, place, mask, more)
         if mask is None or not self.plan.lanes_reduced:
             return value
         return f.b.select(mask, value, self.combine.identity(self.lanes))
+
+    def evaluate(
+        self, expr: Expr, place: Place, mask: ir.Value | None, more: Sequence[ir.Value | None] = ()
+    ) -> ir.Value:
+        """The vector that an expression over the inputs, and `more` operands, has at a place."""
+        inputs = len(self.plan.ins)
+        loaded = {k: self._load(k, place, mask) for k in arguments(expr) if k < inputs}
+        return emit_expr(self.f, expr, [*(loaded.get(k) for k in range(inputs)), *more], self.lanes)
 
     def _load(self, k: int, place: Place, mask: ir.Value | None) -> ir.Value:
         how = self.plan.accesses[k]
@@ -174,5 +184,5 @@ class Sweep:
         return how.load(self.f, self.pointers[k], how.offset(self.f, place), self.lanes, mask, channel, self.channels)
 
 
-def _moved(places: Sequence[Place], dim: int, i: Index) -> list[Place]:
+def moved(places: Sequence[Place], dim: int, i: Index) -> list[Place]:
     return [[*p[:dim], i, *p[dim + 1 :]] for p in places]

@@ -17,6 +17,7 @@ from brickrt.ops.matmul import MatMul
 from brickrt.ops.move import Concat, Reorder, Take, Transpose, View
 from brickrt.ops.pool import Pool
 from brickrt.ops.reduce import Reduce
+from brickrt.ops.rowwise import Rowwise, Step
 from brickrt.ops.types import Boxes, TensorType
 
 F32 = np.dtype(np.float32)
@@ -149,6 +150,21 @@ def reductions(draw: Draw) -> Case:
 
 
 @st.composite
+def rowwises(draw: Draw) -> Case:
+    """max, then a sum of differences from it, which may be kept, times an operand."""
+    shape = ints(draw, draw(integers(1, 4)), 1, 5)
+    axes = draw(st.sets(integers(0, len(shape) - 1), min_size=1))
+    x, weight, top, total, kept = (arg(k, F32) for k in range(5))
+    difference = apply("sub", x, top)
+    keeps = draw(st.booleans())
+    pre, value = (kept, kept) if keeps else (difference, difference)
+    steps = (Step("max", x), Step("sum", pre, apply("mul", arg(0, F32), const(2, F32))))
+    expr = apply("add", apply("mul", value, weight), total)
+    op = Rowwise(tuple(sorted(axes)), steps, expr, difference if keeps else None)
+    return Case(op, make_arrays(draw, [shape, operand_shape(draw, shape)]))
+
+
+@st.composite
 def takes(draw: Draw) -> Case:
     shape = ints(draw, draw(integers(0, 4)), 1, 6)
     tables = []
@@ -239,6 +255,7 @@ FAMILIES: dict[str, st.SearchStrategy[Case]] = {
     "pool": pools(),
     "map": maps(),
     "reduce": reductions(),
+    "rowwise": rowwises(),
     "take": takes(),
     "concat": concats(),
     "transpose": transposes(),
