@@ -18,9 +18,9 @@ from statistics import median
 
 import numpy as np
 import onnx
-from networks import machine
 
 from brickrt import zoo
+from brickrt.bench.machine import machine
 from brickrt.graph.source import load
 from brickrt.graph.specialize import first_stage, specialize
 from brickrt.ops.types import TensorType
@@ -110,7 +110,7 @@ def main() -> None:
     figures |= {"lowering_s": seconds, "lowered_tasks": tasks, "task_overhead_us": task_overhead()}
     print(json.dumps(figures, indent=1))
     if asked.out:
-        asked.out.write_text(json.dumps({"machine": machine(), "figures": figures}, indent=1) + "\n")
+        asked.out.write_text(json.dumps({"machine": machine(host_device()), "figures": figures}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import typer
 from brickrt import __version__
 from brickrt.cli import parse
 from brickrt.cli.requests import (
+    BenchRequest,
     Device,
     EngineRequest,
     ImageLayout,
@@ -39,6 +40,11 @@ Exact = Annotated[bool, typer.Option("--exact", help="No Winograd convolutions: 
 Shapes = Annotated[
     list[str], typer.Option("--shape", metavar="NAME=1,3,224,224", help="Shape of an input; open dimensions are 1.")
 ]
+Inputs = Annotated[
+    list[str],
+    typer.Option(metavar="[NAME=]FILE", help="A .npy, .npz, .png or .jpg file; the name where there are several."),
+]
+Threads = Annotated[int | None, typer.Option(metavar="N", help="Threads; one per core by default.")]
 Numbers = Annotated[str | None, typer.Option(metavar="A,B,C", help="Of images: per channel, after --scale.")]
 
 
@@ -60,15 +66,12 @@ def common(
 @app.command(epilog=EPILOG)
 def run(
     model: Model,
-    input: Annotated[
-        list[str],
-        typer.Option(metavar="[NAME=]FILE", help="A .npy, .npz, .png or .jpg file; the name where there are several."),
-    ] = [],  # noqa: B006  (typer copies it)
+    input: Inputs = [],  # noqa: B006  (typer copies it)
     output: Annotated[Path | None, typer.Option(metavar="FILE", help="A .npy or .npz file to write.")] = None,
     device: Annotated[Device, typer.Option(help="What computes.")] = Device.auto,
     strategy: StrategyOption = Strategy.auto,
     brick: Brick = None,
-    threads: Annotated[int | None, typer.Option(metavar="N", help="Threads; one per core by default.")] = None,
+    threads: Threads = None,
     max_layers: MaxLayers = None,
     exact: Exact = False,
     repeat: Annotated[int, typer.Option(min=1, metavar="N", help="How often to run.")] = 1,
@@ -110,6 +113,40 @@ def plan(
     """Print what would run, where, why, and how many bytes. Nothing is compiled or run."""
     request = PlanRequest(model, tuple(shape), strategy.value, brick, max_layers, exact, device_spec, json)
     return _work("planning", request)
+
+
+@app.command(epilog=EPILOG)
+def bench(
+    model: Annotated[
+        str | None, typer.Argument(metavar="MODEL", help="The .onnx file, or a name of zoo list.", show_default=False)
+    ] = None,
+    zoo: Annotated[bool, typer.Option("--zoo", help="Measure every network of the zoo.")] = False,
+    peers: Annotated[
+        str | None,
+        typer.Option("--peers", "--against", metavar="A,B", help="Of onnxruntime, openvino, torch; all by default."),
+    ] = None,
+    threads: Threads = None,
+    rounds: Annotated[int, typer.Option(min=1, metavar="N", help="Timed runs of each engine.")] = 11,
+    input: Inputs = [],  # noqa: B006
+    seed: Annotated[int | None, typer.Option(min=0, metavar="N", help="Of made up inputs; 0 by default.")] = None,
+    shape: Shapes = [],  # noqa: B006
+    batch: Annotated[int | None, typer.Option(min=1, metavar="N", help="Batch size, where it is open.")] = None,
+    size: Annotated[str | None, typer.Option(metavar="N or DxHxW", help="Spatial size, of zoo networks.")] = None,
+    strategy: StrategyOption = Strategy.auto,
+    brick: Brick = None,
+    max_layers: MaxLayers = None,
+    exact: Exact = False,
+    output: Annotated[Path | None, typer.Option(metavar="FILE.json", help="Write the figures to a file too.")] = None,
+    json: Json = False,
+) -> str:
+    """Time a model beside other runtimes, in turns, with equal threads; print ratios: above 1 brickrt is faster."""
+    if (model is None) != zoo:
+        raise typer.BadParameter("give a MODEL, or --zoo alone")
+    inputs = InputRequest(tuple(input), not input, seed, tuple(shape))
+    engine = EngineRequest("cpu", strategy.value, brick, threads, max_layers, exact)
+    spatial = None if size is None else parse.extents("--size", size, "224, or 16x112x112")
+    request = BenchRequest(model, inputs, engine, parse.names(peers), batch, spatial, rounds, output, json)
+    return _work("bench", request)
 
 
 @app.command(epilog=EPILOG)

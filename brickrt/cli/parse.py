@@ -20,6 +20,11 @@ def numbers(option: str, text: str | None) -> tuple[float, ...] | None:
     return values
 
 
+def names(text: str | None) -> tuple[str, ...] | None:
+    """`a,b` as names, each once; None of None."""
+    return None if text is None else tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+
+
 def extents(option: str, text: str, example: str, least: int = 1) -> tuple[int, ...]:
     """`16x112x112` or `16` as whole numbers of at least `least`."""
     parts = text.lower().replace("×", "x").split("x")

@@ -89,3 +89,18 @@ class PlanRequest:
     exact: bool = False
     device_spec: str = "cpu"
     json: bool = False
+
+
+@dataclass(frozen=True)
+class BenchRequest:
+    """`model` is a file or a network of the zoo; None: all of the zoo. `batch` and `size` None: the model's own."""
+
+    model: str | None
+    inputs: InputRequest
+    engine: EngineRequest
+    peers: tuple[str, ...] | None = None
+    batch: int | None = None
+    size: tuple[int, ...] | None = None
+    rounds: int = 11
+    output: Path | None = None
+    json: bool = False

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from brickrt.bench.difference import difference
 from brickrt.cli.inputs import check_request, gather
 from brickrt.cli.output import check_output, write_output
 from brickrt.cli.progress import shown_progress
 from brickrt.cli.requests import RunRequest
 from brickrt.cli.run_report import run_dict, run_json, run_text
 from brickrt.cli.shapes import note_assumed
-from brickrt.cli.values import difference
 from brickrt.graph.source import load
 from brickrt.runtime.runtime import Runtime
 

@@ -1,10 +1,12 @@
-"""What values look like from outside: type, shape and range, and how far two of them are apart."""
+"""What values look like from outside: type, shape and range."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
+
+from brickrt.bench.difference import real_numbers
 
 
 def described(name: str, value: Any) -> dict[str, Any]:
@@ -16,54 +18,11 @@ def described(name: str, value: Any) -> dict[str, Any]:
         return entry
     array = np.asarray(value)
     entry["shape"] = list(array.shape)
-    real = _real(array)
+    real = real_numbers(array)
     if real is None or not real.size:
         return entry
     nonfinite = int(real.size - np.isfinite(real).sum())
     return entry | {"min": real.min().item(), "max": real.max().item(), "nonfinite": nonfinite}
-
-
-def difference(mine: Any, reference: Any) -> dict[str, float]:
-    """Largest absolute error, and that error by the largest reference value; infinite where they cannot be compared."""
-    if isinstance(mine, list) and isinstance(reference, list) and len(mine) == len(reference):
-        errors = [difference(a, b) for a, b in zip(mine, reference)]
-        return max(errors, key=lambda e: e["max_abs_error"], default=_error(0.0, 1.0))
-    a, b = (_comparable(v) for v in (mine, reference))
-    if a is None or b is None or a.shape != b.shape:
-        return _error(0.0 if _same(mine, reference) else np.inf, 1.0)
-    equal = (a == b) | (np.isnan(a) & np.isnan(b))
-    with np.errstate(invalid="ignore"):
-        apart = np.where(equal, 0.0, np.abs(a - b))
-    apart[np.isnan(apart)] = np.inf
-    return _error(float(apart.max(initial=0.0)), float(np.abs(b[np.isfinite(b)]).max(initial=0.0)))
-
-
-def _error(largest: float, scale: float) -> dict[str, float]:
-    return {"max_abs_error": largest, "max_rel_error": largest / scale if scale else largest}
-
-
-def _same(mine: Any, reference: Any) -> bool:
-    if isinstance(mine, np.ndarray) and isinstance(reference, np.ndarray):
-        return np.array_equal(mine, reference)
-    return type(mine) is type(reference) and mine == reference
-
-
-def _comparable(value: Any) -> np.ndarray | None:
-    """Numbers of at least double precision."""
-    if not isinstance(value, np.ndarray | np.generic):
-        return None
-    array = np.asarray(value)
-    if array.dtype.kind == "c":
-        return array.astype(np.complex128)
-    real = _real(array)
-    return None if real is None else real.astype(np.float64)
-
-
-def _real(array: np.ndarray) -> np.ndarray | None:
-    """The array as numbers that NumPy itself knows; None where they have no order."""
-    if array.dtype.kind in "biuf":
-        return array
-    return array.astype(np.float32) if array.dtype.kind == "V" and array.dtype.names is None else None
 
 
 def _kind(value: Any) -> str:

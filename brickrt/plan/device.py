@@ -15,7 +15,8 @@ ISAS = {"avx512": (16, 32), "avx2": (8, 16), "neon": (4, 32), "generic": (4, 16)
 
 @dataclass(frozen=True)
 class DeviceSpec:
-    """Sizes in bytes, `bandwidth` in GB/s of all cores together by level ("l2", "l3", "memory").
+    """Sizes in bytes, `bandwidth` in GB/s of all cores together by level ("l2", "l3", "memory"), `core_bandwidth` of
+    one core that runs alone (an equal share of all where it is not known).
 
     A core of a GPU is a streaming multiprocessor: `l1` is its shared memory, `l2` its share of the chip's cache.
     """
@@ -32,6 +33,7 @@ class DeviceSpec:
     memory: int
     peak_gflops_per_core: float
     bandwidth: Mapping[str, float] = field(hash=False)
+    core_bandwidth: Mapping[str, float] = field(default_factory=dict, hash=False)
     task_overhead_us: float = 1.0  # taking a task, checking what it waits for, publishing it
     call_overhead_us: float = 0.3  # one kernel call inside a task
     min_task_us: float = 30.0  # a layer is not cut in smaller tasks
@@ -64,8 +66,13 @@ class DeviceSpec:
         """The level that all cores share next to memory, and its bytes."""
         return ("l3", self.l3) if self.l3 else ("l2", self.l2 * self.cores)
 
+    def bandwidth_at(self, level: str, cores: int) -> float:
+        """GB/s that so many busy cores draw from a level together."""
+        alone = self.core_bandwidth.get(level, self.bandwidth[level] / self.cores)
+        return min(self.bandwidth[level], alone * cores)
+
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self) | {"bandwidth": dict(self.bandwidth)}
+        return asdict(self) | {"bandwidth": dict(self.bandwidth), "core_bandwidth": dict(self.core_bandwidth)}
 
 
 @cache

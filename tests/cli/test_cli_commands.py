@@ -137,7 +137,9 @@ def test_doctor_asks_the_driver(call, tmp_path, monkeypatch):
 # ---- help, progress, and the process
 
 
-@pytest.mark.parametrize("words", ["", "--help", "run --help", "plan --help", "zoo --help", "--version"])
+@pytest.mark.parametrize(
+    "words", ["", "--help", "run --help", "plan --help", "bench --help", "zoo --help", "--version"]
+)
 def test_help(call, words):
     called = call(*words.split())
     assert called.code == 0 and "brickrt" in called.out and called.err == ""

@@ -1,0 +1,1 @@
+"""Measuring beside other engines: contenders, turns, differences, rooflines. `brickrt bench` and `bench/` share it."""

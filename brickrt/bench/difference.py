@@ -1,0 +1,50 @@
+"""How far two values are apart."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+
+def difference(mine: Any, reference: Any) -> dict[str, float]:
+    """Largest absolute error, and that error by the largest reference value; infinite where they cannot be compared."""
+    if isinstance(mine, list) and isinstance(reference, list) and len(mine) == len(reference):
+        errors = [difference(a, b) for a, b in zip(mine, reference)]
+        return max(errors, key=lambda e: e["max_abs_error"], default=_error(0.0, 1.0))
+    a, b = (_comparable(v) for v in (mine, reference))
+    if a is None or b is None or a.shape != b.shape:
+        return _error(0.0 if _same(mine, reference) else np.inf, 1.0)
+    equal = (a == b) | (np.isnan(a) & np.isnan(b))
+    with np.errstate(invalid="ignore"):
+        apart = np.where(equal, 0.0, np.abs(a - b))
+    apart[np.isnan(apart)] = np.inf
+    return _error(float(apart.max(initial=0.0)), float(np.abs(b[np.isfinite(b)]).max(initial=0.0)))
+
+
+def _error(largest: float, scale: float) -> dict[str, float]:
+    return {"max_abs_error": largest, "max_rel_error": largest / scale if scale else largest}
+
+
+def _same(mine: Any, reference: Any) -> bool:
+    if isinstance(mine, np.ndarray) and isinstance(reference, np.ndarray):
+        return np.array_equal(mine, reference)
+    return type(mine) is type(reference) and mine == reference
+
+
+def _comparable(value: Any) -> np.ndarray | None:
+    """Numbers of at least double precision."""
+    if not isinstance(value, np.ndarray | np.generic):
+        return None
+    array = np.asarray(value)
+    if array.dtype.kind == "c":
+        return array.astype(np.complex128)
+    real = real_numbers(array)
+    return None if real is None else real.astype(np.float64)
+
+
+def real_numbers(array: np.ndarray) -> np.ndarray | None:
+    """The array as numbers that NumPy itself knows; None where they have no order."""
+    if array.dtype.kind in "biuf":
+        return array
+    return array.astype(np.float32) if array.dtype.kind == "V" and array.dtype.names is None else None
