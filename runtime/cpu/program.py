@@ -12,7 +12,7 @@ import numpy as np
 from brickrt.ops.cpu.compile import Library
 from brickrt.ops.cpu.isa import Isa
 from brickrt.runtime.cpu import worker as loop
-from brickrt.runtime.cpu.kernels import Progress, load_kernels
+from brickrt.runtime.cpu.kernels import KernelLoader, Progress
 from brickrt.runtime.cpu.memory import aligned_empty, give_back_freed
 from brickrt.runtime.cpu.records import ARENA, SCRATCH, Records
 from brickrt.runtime.engine import Counts
@@ -36,15 +36,16 @@ class CpuProgram:
         self, tasks: TaskGraph, isa: Isa, threads: int, arithmetic: bool = True, progress: Progress | None = None
     ):
         self.tasks, self.threads = tasks, threads
-        records = Records(tasks, isa)
-        for steps in tasks.steps if arithmetic else ():
-            records.add(steps)
-        self._first_step, self._step_at, self._records = records.finish()
-        self._constants = list(records.constants.values())
         self._library: Library | None = None  # held, since the kernels' addresses are good for as long as it lives
         addresses: list[int] = []
-        if records.kernels:
-            self._library, addresses = load_kernels(list(records.kernels), progress)
+        with KernelLoader(isa) as loader, ThreadPoolExecutor(threads) as packers:
+            records = Records(tasks, isa, loader.want, packers)
+            for steps in tasks.steps if arithmetic else ():
+                records.add(steps)
+            if records.kernels:
+                self._library, addresses = loader.load(progress)
+            self._constants = [packed.result() for packed in records.constants.values()]
+        self._first_step, self._step_at, self._records = records.finish()
         self._kernels = np.array(addresses, np.int64)
         self._worker, self._worker_library = loop.worker_function(isa)
         self._dep_offsets, self._deps = tasks.dep_offsets.astype(np.int64), tasks.deps.astype(np.int64)

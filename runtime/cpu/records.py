@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -30,8 +32,10 @@ class Records:
 
     tasks: TaskGraph
     isa: Isa
+    want: Callable[[Kernel], None]  # told of every kernel, once, in the order of their numbers
+    packers: Executor  # constants are packed by its threads meanwhile
     kernels: dict[Kernel, int] = field(default_factory=dict)
-    constants: dict[bytes, np.ndarray] = field(default_factory=dict)  # name, or digest where shared → packed bytes
+    constants: dict[bytes, Future[np.ndarray]] = field(default_factory=dict)  # name, or digest where shared → packed
     rows: list[tuple[np.ndarray, int, np.ndarray]] = field(default_factory=list)  # tasks, rank, records
     workspace: int = 0  # bytes that kernels need behind the scratch of padded bricks
 
@@ -101,8 +105,15 @@ class Records:
         family = ALGORITHMS[algorithm] if algorithm else choose_kernel(node.op, ins, out, self.isa)
         which, classes = family.classify(node.op, ins, out, steps.boxes, self.isa)
         variants = [family(node.op, ins, out, self.isa, packed, c) for c in classes]
-        numbers = np.array([self.kernels.setdefault(v, len(self.kernels)) for v in variants], np.int64)
+        numbers = np.array([self.number(v) for v in variants], np.int64)
         self.rows.append((steps.tasks, steps.rank, self.table(node, steps, [out, *ins], variants[0], numbers[which])))
+
+    def number(self, kernel: Kernel) -> int:
+        """A kernel's place in the table of kernels."""
+        if kernel not in self.kernels:
+            self.kernels[kernel] = len(self.kernels)
+            self.want(kernel)
+        return self.kernels[kernel]
 
     def table(
         self, node: Node, steps: Steps, operands: list[Operand], kernel: Kernel, numbers: np.ndarray
@@ -127,8 +138,9 @@ class Records:
 
     def constant(self, name: str, kernel: Kernel, i: int) -> int:
         """Base of a constant as this kernel wants it."""
-        packed = aligned_copy(kernel.pack(i, self.tasks.plan.graph.constants[name]))
-        key = hashlib.sha256(packed.data).digest() if self.readers[name] > 1 else name.encode()
+        packed = self.packers.submit(_packed, kernel, i, self.tasks.plan.graph.constants[name])
+        shared = self.readers[name] > 1
+        key = hashlib.sha256(packed.result().data).digest() if shared else name.encode()
         self.constants.setdefault(key, packed)
         self.release(name)
         return self.first_constant + list(self.constants).index(key)
@@ -150,6 +162,10 @@ class Records:
         first = np.searchsorted(tasks[order], np.arange(len(self.tasks) + 1)).astype(np.int64)
         flat = np.concatenate([np.zeros(0, np.int64), *(r.reshape(-1) for _, _, r in self.rows)])
         return first, starts[order].astype(np.int64), flat.astype(np.int64)
+
+
+def _packed(kernel: Kernel, i: int, array: np.ndarray) -> np.ndarray:
+    return aligned_copy(kernel.pack(i, array))
 
 
 def byte_offsets(operand: Operand, indices: np.ndarray) -> np.ndarray:

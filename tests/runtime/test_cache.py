@@ -7,6 +7,7 @@ import pickle
 import stat
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -23,10 +24,18 @@ from brickrt.ops.types import TensorType
 from brickrt.runtime import disk_cache
 from brickrt.runtime.cpu import helpers
 from brickrt.runtime.cpu.cache import kernel_digest
-from brickrt.runtime.cpu.kernels import load_kernels
+from brickrt.runtime.cpu.kernels import KernelLoader, Progress
 from brickrt.runtime.disk_cache import DiskCache, cache_root
 
 ISA = Isa(4, 16, "x86-64" if os.uname().machine == "x86_64" else "")
+
+
+def load(made: list[Kernel], progress: Progress | None = None) -> list[int]:
+    """Addresses of kernels, none of which is called here."""
+    with KernelLoader(ISA) as loader:
+        for kernel in made:
+            loader.want(kernel)
+        return loader.load(progress)[1]
 
 
 @pytest.fixture
@@ -110,16 +119,16 @@ def test_damaged_files_are_dropped(folder, damage):
 
 def test_damaged_kernels_are_compiled_again(folder):
     made = kernels(2)
-    load_kernels(made, None)
+    load(made)
     names = [kernel_digest(k) for k in made]
     (folder / names[0]).write_bytes(b"broken")
-    compiled: list[tuple[int, int]] = []
-    _, addresses = load_kernels(made, lambda *progress: compiled.append(progress))
-    assert compiled == [(1, 1)]
+    told: list[tuple[int, int]] = []
+    addresses = load(made, lambda *progress: told.append(progress))
+    assert told == [(1, 1)]
     assert all(addresses)
-    compiled.clear()
-    load_kernels(made, lambda *progress: compiled.append(progress))
-    assert compiled == []
+    told.clear()
+    load(made, lambda *progress: told.append(progress))
+    assert told == []
 
 
 def test_the_least_recently_used_go_first(folder):
@@ -187,45 +196,102 @@ def test_digests_do_not_depend_on_the_process():
     assert done.stdout.decode().strip() == str([kernel_digest(k) for k in made])
 
 
+def test_equal_kernels_are_compiled_once(folder):
+    told: list[tuple[int, int]] = []
+    first, second, again = load([*kernels(2), *kernels(1)], lambda *progress: told.append(progress))
+    assert told == [(1, 2), (2, 2)]
+    assert first == again != second
+
+
 # ---- helpers
 
 
-def test_helpers_give_what_this_process_compiles(monkeypatch):
-    monkeypatch.setattr(os, "cpu_count", lambda: 2)
-    made = {kernel_digest(k): k for k in kernels(2 * helpers.WORTH)}
-    started = []
-    start = helpers._start
-    monkeypatch.setattr(helpers, "_start", lambda share: started.append(start(share)) or started[-1])
-    images = dict(helpers.compile_all(made))
+@pytest.fixture
+def made(monkeypatch) -> dict[str, Kernel]:
+    """Kernels enough for one helper."""
+    monkeypatch.setattr(helpers, "usable_cores", lambda: 2)
+    return {kernel_digest(k): k for k in kernels(2 * helpers.WORTH)}
+
+
+def compiled(made: dict[str, Kernel], started: list[subprocess.Popen] | None = None) -> dict[str, bytes]:
+    with helpers.Compilation() as compilation:
+        for digest, kernel in made.items():
+            compilation.ask(digest, kernel)
+        images = dict(compilation.images())
+        if started is not None:
+            started += compilation._helpers
+    return images
+
+
+def test_helpers_give_what_this_process_compiles(made):
+    started: list[subprocess.Popen] = []
+    images = compiled(made, started)
     assert len(started) == 1
     assert images == {digest: helpers.build(digest, kernel) for digest, kernel in made.items()}
     assert all(helper.poll() is not None for helper in started)
 
 
-def test_what_a_helper_fails_to_give_is_compiled_here(monkeypatch):
-    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+def test_a_helper_compiles_all_when_nobody_else_does(made, monkeypatch):
+    expected = {digest: helpers.build(digest, kernel) for digest, kernel in made.items()}
+    monkeypatch.setattr(helpers, "build", lambda *_: pytest.fail("compiled here"))
+    with helpers.Compilation() as compilation:
+        for digest, kernel in made.items():
+            compilation.ask(digest, kernel)
+        while not compilation._todo.empty():
+            time.sleep(0.01)
+        assert dict(compilation.images()) == expected
+
+
+def test_long_kernels_come_first(made, monkeypatch):
+    monkeypatch.setattr(helpers, "usable_cores", lambda: 1)
+    monkeypatch.setattr(helpers, "effort", lambda kernel: kernel.out.shape[0])
+    sizes = [made[digest].out.shape[0] for digest in compiled(made)]
+    assert sizes == sorted(sizes, reverse=True)
+
+
+def test_more_may_be_asked_for(made):
+    first, *others = made.items()
+    with helpers.Compilation() as compilation:
+        compilation.ask(*first)
+        assert dict(compilation.images()).keys() == {first[0]}
+        for item in others:
+            compilation.ask(*item)
+        assert dict(compilation.images()).keys() == dict(others).keys()
+
+
+def test_what_a_helper_fails_to_give_is_compiled_here(made, monkeypatch):
     monkeypatch.setattr(sys, "executable", "/bin/false")
-    made = {kernel_digest(k): k for k in kernels(2 * helpers.WORTH)}
-    images = dict(helpers.compile_all(made))
-    assert images.keys() == made.keys()
+    assert compiled(made).keys() == made.keys()
 
 
-def test_a_helper_that_dies_half_way(monkeypatch):
-    monkeypatch.setattr(os, "cpu_count", lambda: 2)
-    made = {kernel_digest(k): k for k in kernels(2 * helpers.WORTH)}
+def test_a_helper_that_dies_half_way(made, monkeypatch):
     dying = (
         f"import sys; sys.path[:] = {sys.path!r}; from brickrt.runtime.cpu import helpers; import pickle, os;"
-        "share = pickle.load(sys.stdin.buffer); d, k = next(iter(share.items()));"
-        "pickle.dump((d, helpers.build(d, k)), sys.stdout.buffer); sys.stdout.buffer.write(b'half of a pic');"
+        "load = lambda: pickle.load(sys.stdin.buffer); pickle.dump(helpers.build(*load()), sys.stdout.buffer);"
+        "sys.stdout.buffer.flush(); load(); sys.stdout.buffer.write(b'half of a pic');"
         "sys.stdout.buffer.flush(); os._exit(1)"
     )
     popen = subprocess.Popen
     monkeypatch.setattr(subprocess, "Popen", lambda cmd, **how: popen([cmd[0], "-c", dying], **how))
-    images = dict(helpers.compile_all(made))
-    assert images == {digest: helpers.build(digest, kernel) for digest, kernel in made.items()}
+    assert compiled(made) == {digest: helpers.build(digest, kernel) for digest, kernel in made.items()}
+
+
+def test_an_error_leaves_no_helper(made, monkeypatch):
+    """As it is with Ctrl-C."""
+    monkeypatch.setattr(helpers, "build", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    started: list[subprocess.Popen] = []
+    with pytest.raises(KeyboardInterrupt), helpers.Compilation() as compilation:
+        for digest, kernel in made.items():
+            compilation.ask(digest, kernel)
+        started += compilation._helpers
+        list(compilation.images())
+    assert len(started) == 1
+    assert all(helper.poll() is not None for helper in started)
+    assert not any(thread.is_alive() for thread in compilation._threads)
 
 
 def test_few_kernels_need_no_helper(monkeypatch):
-    monkeypatch.setattr(helpers, "_start", lambda share: pytest.fail("a helper for few kernels"))
+    monkeypatch.setattr(helpers, "usable_cores", lambda: 2)
+    monkeypatch.setattr(helpers.Compilation, "_help", lambda _: pytest.fail("a helper for few kernels"))
     made = {kernel_digest(k): k for k in kernels(3)}
-    assert dict(helpers.compile_all(made)).keys() == made.keys()
+    assert compiled(made).keys() == made.keys()
