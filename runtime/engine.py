@@ -13,8 +13,8 @@ from brickrt.runtime.task_graph import TaskGraph
 
 @dataclass(frozen=True)
 class Counts:
-    """What the workers counted in one run: tasks run; of these, found ready at once; tasks that found a dependency in
-    progress, and tasks that found one not started."""
+    """What the workers counted in one run: tasks run; of these the first that the worker looked at; tasks before which
+    it found none ready, and waited; and tasks for which it passed over others that were not ready."""
 
     tasks: int
     complete_first: int

@@ -11,7 +11,7 @@ import numpy as np
 @dataclass(frozen=True, eq=False)
 class TaskEvents:
     """All tasks of one run, one row each, by start time. Times are nanoseconds of a monotonic clock; `waits` and
-    `revisits` count the dependencies that the worker had found in progress and not started until then."""
+    `revisits` count the tasks until then that the worker waited for, and those for which it passed over others."""
 
     task: np.ndarray
     worker: np.ndarray

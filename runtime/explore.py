@@ -62,7 +62,7 @@ class _Numbers(Generic[T]):
 
 
 class _Search:
-    """States are the number of the shared memory, then of each worker, ascending because workers are alike.
+    """States are the number of the shared memory, then of each worker, ascending: its memory tells which it is.
 
     What a step does depends on the shared memory and one worker only, and so do all checks but that of the end.
     """
@@ -76,7 +76,8 @@ class _Search:
 
     def start(self, workers: int, words: tuple[int, ...]) -> State:
         zeros = (0,) * len(words)
-        return (self.shared.of(Shared(0, words, zeros, zeros)), *[self.workers.of(Worker())] * workers)
+        ready = sorted(self.workers.of(self.protocol.start(k)) for k in range(workers))
+        return (self.shared.of(Shared(words, zeros, zeros)), *ready)
 
     def following(self, state: State) -> list[tuple[int, State]]:
         """(worker that steps, state after) for each worker not stopped; checks that something can still happen."""
@@ -115,12 +116,13 @@ class _Search:
         return self.moves[shared, worker]
 
     def check_step(self, before: Shared, me: Worker, after: Shared) -> None:
-        if me.step == "begin" and not all(before.ended[dep] for dep in self.protocol.deps[me.task]):
-            raise ProtocolError(f"task {me.task} begins before its dependencies have ended")
-        if me.step == "begin" and after.begun[me.task] > 1:
-            raise ProtocolError(f"task {me.task} begins twice")
-        if after.ticket < before.ticket or any(new < old for old, new in zip(before.words, after.words)):
-            raise ProtocolError(f"step '{me.step}' of task {me.task} takes shared memory back")
+        task = self.protocol.task(me)
+        if me.step == "begin" and not all(before.ended[dep] for dep in self.protocol.deps[task]):
+            raise ProtocolError(f"task {task} begins before its dependencies have ended")
+        if me.step == "begin" and after.begun[task] > 1:
+            raise ProtocolError(f"task {task} begins twice")
+        if any(new < old for old, new in zip(before.words, after.words)):
+            raise ProtocolError(f"step '{me.step}' of task {task} takes shared memory back")
 
     def check_end(self, end: Shared) -> None:
         complete = word(self.protocol.epoch, COMPLETE)
@@ -134,5 +136,5 @@ class _Search:
         while (origin := came_from[state]) is not None:
             state, worker = origin
             me = self.workers.values[worker]
-            names.append(me.step if me.task < 0 else f"{me.step} {me.task}")
+            names.append(f"{me.step} {self.protocol.task(me)}")
         return ", ".join(reversed(names)) or "no step"

@@ -25,7 +25,7 @@ from brickrt.runtime.compiled import Compiled, Compiler, Progress, StageCache
 from brickrt.runtime.devices import choose_engine
 from brickrt.runtime.engine import Counts, Program
 from brickrt.runtime.host_threads import thread_count
-from brickrt.runtime.memory import Memory, project
+from brickrt.runtime.memory import project
 from brickrt.runtime.stats import Stats
 from brickrt.runtime.traffic import locality
 
@@ -38,12 +38,11 @@ class Report:
     fallback: dict[str, str]
     measured: Stats
     programs: tuple[Program, ...] = ()
-    projected: tuple[Memory, ...] = ()
 
     @property
     def projected_bytes(self) -> int:
         """Memory that the plans of all stages need, as known before they ran."""
-        return sum(memory.total for memory in self.projected)
+        return sum(project(program.tasks, program.threads).total for program in self.programs)
 
     @cached_property
     def stats(self) -> Stats:
@@ -222,5 +221,4 @@ def _stats(counts: Counts, program: Program, ends: Sequence[np.ndarray]) -> Stat
 def _report(stages: Sequence[Compiled], parts: Sequence[Stats]) -> Report:
     fallback = {name: why for stage in stages for name, why in stage.specialized.host_reasons.items()}
     programs = tuple(stage.program for stage in stages if stage.program is not None)
-    projected = tuple(project(program.tasks, program.threads) for program in programs)
-    return Report(tuple(stage.plan for stage in stages), fallback, Stats.total(parts), programs, projected)
+    return Report(tuple(stage.plan for stage in stages), fallback, Stats.total(parts), programs)

@@ -3,8 +3,9 @@
 One word per task holds `epoch * 4 + state`. Words only grow; a word of an older epoch counts as not started, so a run
 takes the next epoch instead of clearing words. Memory of zeros is epoch 0: runs start at epoch 1.
 
-Workers take tasks by ticket in topological order. `Protocol` is the definition that engines implement, one method per
-atomic step; `explore.py` runs it in every interleaving.
+Tasks are in queues, one per worker, each in topological order. A worker takes the first task that is ready from its own
+queue, or else from another's. `Protocol` is the definition that engines implement, one method per atomic step;
+`explore.py` runs it in every interleaving.
 """
 
 from __future__ import annotations
@@ -27,7 +28,6 @@ def state_of(value: int, epoch: int) -> int:
 class Shared(NamedTuple):
     """Memory that all workers see. `begun` and `ended` count runs of each task: the observer's, not the protocol's."""
 
-    ticket: int
     words: tuple[int, ...]
     begun: tuple[int, ...]
     ended: tuple[int, ...]
@@ -36,76 +36,73 @@ class Shared(NamedTuple):
 class Worker(NamedTuple):
     """One worker's own memory. `step` names the method of `Protocol` it executes next, or "stop".
 
-    `slot` is the place of `task` in the list of deferred tasks; a task just taken has the place after the last.
+    It looks at place `slot` of the queue `distance` after its own; `heads` are the first tasks of each queue that it
+    has not seen started.
     """
 
-    step: str = "take"
-    task: int = -1
+    home: int = 0
+    heads: tuple[int, ...] = ()
+    step: str = "look"
+    distance: int = 0
     slot: int = 0
     dep: int = 0
     seen: int = 0
-    deferred: tuple[int, ...] = ()
-    drained: bool = False
 
 
 @dataclass(frozen=True)
 class Protocol:
-    """Runs `tickets`, tasks in topological order; a task listed twice is run by whoever acquires it first.
+    """Runs the tasks of `queues`; a task listed twice is run by whoever acquires it first.
 
-    `deps[t]` are the tasks that t reads. A worker whose task reads one that is not complete puts it aside and takes the
-    next ticket; before each ticket it goes through the tasks it has put aside. It does nothing else while it holds
-    `capacity` of them (0: never puts aside, waits in place) or no ticket is left. No deadlock: of the tasks not
-    complete, the earliest in ticket order reads only complete ones, so that whoever holds it can run it.
+    `deps[t]` are the tasks that t reads. A worker goes through its own queue, then the others, each from its head on
+    and at most `window` tasks beyond, until it finds a task that is not started and reads only complete ones; after
+    that it begins anew. It stops when all heads are at the end. No deadlock: of the tasks not complete, the earliest
+    in topological order reads only complete ones, and all before it in its queue are started: a worker that is not
+    busy comes to it.
     """
 
     deps: tuple[tuple[int, ...], ...]
-    tickets: tuple[int, ...]
+    queues: tuple[tuple[int, ...], ...]
     epoch: int = 1
-    capacity: int = 4
+    window: int = 4
 
-    def take(self, shared: Shared, me: Worker) -> tuple[Shared, Worker]:
-        """Fetch-add on the ticket counter."""
-        after = shared._replace(ticket=shared.ticket + 1)
-        if shared.ticket >= len(self.tickets):
-            return after, self.next(me._replace(drained=True, slot=len(me.deferred)))
-        return after, self.consider(me, self.tickets[shared.ticket], len(me.deferred))
-
-    def check(self, shared: Shared, me: Worker) -> tuple[Shared, Worker]:
-        """Acquire-load of the word of one dependency."""
-        state = self.state(shared, self.deps[me.task][me.dep])
-        fresh = me.slot == len(me.deferred)
-        if state == COMPLETE:
-            last = me.dep + 1 == len(self.deps[me.task])
-            return shared, me._replace(step="look" if last else "check", dep=me.dep + 1)
-        if not fresh:
-            return shared, self.next(me._replace(slot=me.slot + 1))
-        if len(me.deferred) < self.capacity:
-            return shared, self.next(me._replace(deferred=(*me.deferred, me.task), slot=0))
-        return shared, me
+    def start(self, worker: int) -> Worker:
+        """A worker before its first step."""
+        return self.anew(Worker(worker % len(self.queues), (0,) * len(self.queues)))
 
     def look(self, shared: Shared, me: Worker) -> tuple[Shared, Worker]:
-        """Load of the task's own word, for the compare-and-swap."""
-        if self.state(shared, me.task) != NOT_STARTED:
-            return shared, self.leave(me)
-        return shared, me._replace(step="acquire", seen=shared.words[me.task])
+        """Acquire-load of a task's word."""
+        task, queue = self.task(me), self.queue(me)
+        if self.state(shared, task) == NOT_STARTED:
+            ready = me._replace(step="acquire", seen=shared.words[task])
+            return shared, ready._replace(step="check", dep=len(self.deps[task]) - 1) if self.deps[task] else ready
+        if me.slot == me.heads[queue]:
+            me = me._replace(heads=(*me.heads[:queue], me.slot + 1, *me.heads[queue + 1 :]))
+        return shared, self.go_on(me)
+
+    def check(self, shared: Shared, me: Worker) -> tuple[Shared, Worker]:
+        """Acquire-load of the word of one dependency, the latest first."""
+        if self.state(shared, self.deps[self.task(me)][me.dep]) != COMPLETE:
+            return shared, self.go_on(me)
+        return shared, me._replace(step="check", dep=me.dep - 1) if me.dep else me._replace(step="acquire")
 
     def acquire(self, shared: Shared, me: Worker) -> tuple[Shared, Worker]:
         """Compare-and-swap of the task's own word to in progress."""
-        if shared.words[me.task] != me.seen:
-            return shared, self.leave(me)
-        return self.store(shared, me.task, IN_PROGRESS), me._replace(step="begin")
+        task = self.task(me)
+        if shared.words[task] != me.seen:
+            return shared, self.go_on(me)
+        return self.store(shared, task, IN_PROGRESS), me._replace(step="begin")
 
     def begin(self, shared: Shared, me: Worker) -> tuple[Shared, Worker]:
         """The kernel starts to read its inputs."""
-        return shared._replace(begun=_count(shared.begun, me.task)), me._replace(step="end")
+        return shared._replace(begun=_count(shared.begun, self.task(me))), me._replace(step="end")
 
     def end(self, shared: Shared, me: Worker) -> tuple[Shared, Worker]:
         """The kernel has written its output."""
-        return shared._replace(ended=_count(shared.ended, me.task)), me._replace(step="publish")
+        return shared._replace(ended=_count(shared.ended, self.task(me))), me._replace(step="publish")
 
     def publish(self, shared: Shared, me: Worker) -> tuple[Shared, Worker]:
         """Release-store of complete."""
-        return self.store(shared, me.task, COMPLETE), self.leave(me)
+        return self.store(shared, self.task(me), COMPLETE), self.anew(me)
 
     def state(self, shared: Shared, task: int) -> int:
         return state_of(shared.words[task], self.epoch)
@@ -114,24 +111,30 @@ class Protocol:
         words = (*shared.words[:task], word(self.epoch, state), *shared.words[task + 1 :])
         return shared._replace(words=words)
 
-    def consider(self, me: Worker, task: int, slot: int) -> Worker:
-        return me._replace(step="check" if self.deps[task] else "look", task=task, slot=slot, dep=0, seen=0)
+    def queue(self, me: Worker) -> int:
+        return (me.home + me.distance) % len(self.queues)
 
-    def leave(self, me: Worker) -> Worker:
-        """The task is run, or somebody else's: go on in the list, after a ticket from its start."""
-        fresh = me.slot == len(me.deferred)
-        kept = me.deferred[: me.slot] + me.deferred[me.slot + 1 :]
-        return self.next(me._replace(deferred=kept, slot=0 if fresh else me.slot))
+    def task(self, me: Worker) -> int:
+        return self.queues[self.queue(me)][me.slot]
 
-    def next(self, me: Worker) -> Worker:
-        """What to do when done with the list up to `slot`: revisit, take a ticket, or stop."""
-        if me.slot < len(me.deferred):
-            return self.consider(me, me.deferred[me.slot], me.slot)
-        if me.drained and not me.deferred:
-            return Worker("stop")
-        if me.drained or len(me.deferred) >= max(self.capacity, 1):
-            return self.consider(me, me.deferred[0], 0)
-        return me._replace(step="take", task=-1, dep=0, seen=0)
+    def go_on(self, me: Worker) -> Worker:
+        """To the next place of the queue, or to the next queue."""
+        queue, slot = self.queue(me), me.slot + 1
+        if slot < len(self.queues[queue]) and slot - me.heads[queue] <= self.window:
+            return me._replace(step="look", slot=slot, dep=0, seen=0)
+        return self.enter(me, me.distance + 1)
+
+    def enter(self, me: Worker, distance: int) -> Worker:
+        """To the head of the first queue from `distance` on that has tasks left; after the last one from the start."""
+        for further in range(distance, len(self.queues)):
+            queue = (me.home + further) % len(self.queues)
+            if me.heads[queue] < len(self.queues[queue]):
+                return Worker(me.home, me.heads, distance=further, slot=me.heads[queue])
+        ended = all(head == len(queue) for head, queue in zip(me.heads, self.queues, strict=True))
+        return Worker(me.home, me.heads, "stop") if ended else self.anew(me)
+
+    def anew(self, me: Worker) -> Worker:
+        return self.enter(me, 0)
 
 
 def _count(counts: tuple[int, ...], task: int) -> tuple[int, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 
@@ -11,12 +11,12 @@ from typing import Any
 class Stats:
     """Sums over the task graphs of one `execute`.
 
-    `tasks` that ran; of these `complete_first` found all dependencies complete; `waits` found one in progress,
-    `revisits` one not started. `recomputed` counts elements of intermediates computed more than once (padded bricks
-    only). `peak_bytes` is the memory held while it ran: constants as the engine keeps them, arena, scratch, tables,
-    inputs and outputs. `run_ms` is the time inside the engine, `host_ms` that of nodes on the host, `compile_ms` that
-    of specializing, planning and compiling, 0 where all of it was cached. `level_bytes` are the modelled bytes that
-    move below each memory level, by its name.
+    `tasks` that ran; of these `complete_first` were the first that their worker looked at; for `revisits` it passed
+    over tasks that were not ready, and before `waits` it found none that was. `recomputed` counts elements of
+    intermediates computed more than once (padded bricks only). `peak_bytes` is the memory held while it ran: constants
+    as the engine keeps them, arena, scratch, tables, inputs and outputs. `run_ms` is the time inside the engine,
+    `host_ms` that of nodes on the host, `compile_ms` that of specializing, planning and compiling, 0 where all of it
+    was cached. `level_bytes` are the modelled bytes that move below each memory level, by its name.
     """
 
     tasks: int = 0
@@ -36,12 +36,9 @@ class Stats:
 
     def __add__(self, other: Stats) -> Stats:
         """Figures of two parts that ran one after the other; memory is held by both."""
-        mine, theirs = asdict(self), asdict(other)
-        levels, more = mine.pop("level_bytes"), theirs.pop("level_bytes")
-        names = dict.fromkeys([*levels, *more])
-        return Stats(
-            **{k: mine[k] + theirs[k] for k in mine}, level_bytes={n: levels.get(n, 0) + more.get(n, 0) for n in names}
-        )
+        sums = {k: getattr(self, k) + getattr(other, k) for k in _NUMBERS}
+        levels, more = self.level_bytes, other.level_bytes
+        return Stats(**sums, level_bytes={n: levels.get(n, 0) + more.get(n, 0) for n in (*levels, *more)})
 
     @staticmethod
     def total(parts: Iterable[Stats]) -> Stats:
@@ -49,3 +46,6 @@ class Stats:
         for part in parts:
             acc = acc + part
         return acc
+
+
+_NUMBERS = tuple(f.name for f in fields(Stats) if f.name != "level_bytes")

@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
+import ctypes
 import threading
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache
+from collections.abc import Callable, Sequence
+from functools import cache, cached_property
+from typing import Any
 
 import numpy as np
 
 from brickrt.ops.cpu.compile import Library
 from brickrt.ops.cpu.isa import Isa
 from brickrt.runtime.cpu import worker as loop
+from brickrt.runtime.cpu.crew import crew
 from brickrt.runtime.cpu.kernels import KernelLoader, Progress
 from brickrt.runtime.cpu.memory import aligned_empty, give_back_freed
-from brickrt.runtime.cpu.records import ARENA, SCRATCH, Records
+from brickrt.runtime.cpu.native import load_functions
+from brickrt.runtime.cpu.queues import queues
+from brickrt.runtime.cpu.records import FIRST, Records
 from brickrt.runtime.engine import Counts
 from brickrt.runtime.states import word
 from brickrt.runtime.task_graph import TaskGraph
-
-
-@cache
-def _pool() -> ThreadPoolExecutor:
-    """Threads for all programs of the process; they sleep between runs."""
-    return ThreadPoolExecutor(max_workers=256, thread_name_prefix="brickrt")
 
 
 class CpuProgram:
@@ -47,25 +45,28 @@ class CpuProgram:
             self._constants = [packed.result() for packed in records.constants.values()]
         self._first_step, self._step_at, self._records = records.finish()
         self._kernels = np.array(addresses, np.int64)
-        self._worker, self._worker_library = loop.worker_function(isa)
         self._dep_offsets, self._deps = tasks.dep_offsets.astype(np.int64), tasks.deps.astype(np.int64)
+        self._queue_at, self._queue = queues(tasks, threads)
         self._words = np.zeros(max(len(tasks), 1), np.int64)
         self._arena = aligned_empty(tasks.arena_bytes)
         self._scratch = [aligned_empty(tasks.scratch_bytes + records.workspace) for _ in range(threads)]
         self._epoch = 0
         self._lock = threading.Lock()
+        self._context = self._shared()
+        self._bases = self._tables_of_bases()
+        self._own = self._workers()
+        self._jobs = self._work(isa)
         give_back_freed()
 
-    @property
+    @cached_property
     def constant_bytes(self) -> int:
         return sum(a.nbytes for a in self._constants)
 
-    @property
+    @cached_property
     def working_bytes(self) -> int:
         """Memory that the program holds between runs, constants aside."""
-        own = self._records.nbytes + self._step_at.nbytes + self._first_step.nbytes + self._words.nbytes
-        own += self._deps.nbytes + self._dep_offsets.nbytes
-        return self._arena.nbytes + sum(s.nbytes for s in self._scratch) + own
+        tables = self._records, self._step_at, self._first_step, self._words, self._deps, self._dep_offsets, self._queue
+        return sum(array.nbytes for array in (self._arena, *self._scratch, *tables))
 
     def run(
         self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray], events: list[np.ndarray] | None = None
@@ -81,30 +82,25 @@ class CpuProgram:
         self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray], events: list[np.ndarray] | None
     ) -> Counts:
         self._epoch += 1
-        ticket = np.zeros(1, np.int64)
-        context = self._context(ticket)
-        ends = [a.ctypes.data for a in (*inputs, *outputs, *self._constants)]
-        bases = np.array([[0, 0, *ends]] * self.threads, np.int64)
-        bases[:, SCRATCH] = [s.ctypes.data for s in self._scratch]
-        bases[:, ARENA] = self._arena.ctypes.data
-        stats = np.zeros((self.threads, 8), np.int64)
+        self._context[loop.EPOCH] = word(self._epoch, 0)
+        ends = [array.ctypes.data for array in (*inputs, *outputs)]
+        self._bases[:, FIRST : FIRST + len(ends)] = ends
+        self._own[:, loop.EVENTS : loop.PASSED] = 0
+        if events:
+            self._own[:, loop.EVENTS] = [rows.ctypes.data for rows in events]
+        crew().lead(self._jobs)
+        return Counts(*self._own[:, loop.TASKS : loop.REVISITS + 1].sum(axis=0).tolist())
 
-        def work(k: int) -> None:
-            watched = events[k].ctypes.data if events else 0
-            self._worker(context.ctypes.data, bases[k].ctypes.data, stats[k].ctypes.data, watched)
+    # ---- what the workers read
 
-        others = [_pool().submit(work, k) for k in range(1, self.threads)]
-        work(0)
-        for other in others:
-            other.result()
-        return Counts(*stats[:, :4].sum(axis=0).tolist())
-
-    def _context(self, ticket: np.ndarray) -> np.ndarray:
+    def _shared(self) -> np.ndarray:
+        """The context; the epoch is set by each run."""
         context = np.zeros(loop.CONTEXT_WORDS, np.int64)
-        context[loop.TASKS], context[loop.EPOCH] = len(self.tasks), word(self._epoch, 0)
+        context[loop.QUEUES] = self.threads
         for k, array in (
-            (loop.TICKET, ticket),
             (loop.WORDS, self._words),
+            (loop.QUEUE_AT, self._queue_at),
+            (loop.QUEUE, self._queue),
             (loop.DEP_OFFSETS, self._dep_offsets),
             (loop.DEPS, self._deps),
             (loop.TASK_STEPS, self._first_step),
@@ -114,3 +110,32 @@ class CpuProgram:
         ):
             context[k] = array.ctypes.data
         return context
+
+    def _tables_of_bases(self) -> np.ndarray:
+        """Per worker scratch, arena, inputs and outputs (set by each run), constants."""
+        graph = self.tasks.plan.graph
+        ends = [0] * (len(graph.inputs) + len(graph.outputs))
+        constants = [a.ctypes.data for a in self._constants]
+        return np.array([[s.ctypes.data, self._arena.ctypes.data, *ends, *constants] for s in self._scratch], np.int64)
+
+    def _workers(self) -> np.ndarray:
+        """What each worker has to itself, in cache lines of its own."""
+        words = -(-(loop.HEADS + self.threads) // 8) * 8
+        own = aligned_empty(8 * words * self.threads).view(np.int64).reshape(self.threads, words)
+        own[:] = 0
+        own[:, loop.HOME] = np.arange(self.threads)
+        own[:, loop.BASES] = [row.ctypes.data for row in self._bases]
+        return own
+
+    def _work(self, isa: Isa) -> np.ndarray:
+        """The workers as jobs of a crew."""
+        context, function = self._context.ctypes.data, worker_address(isa)
+        return np.array([[function, context, row.ctypes.data] for row in self._own], np.int64)
+
+
+@cache
+def worker_address(isa: Isa) -> int:
+    """The workers' loop."""
+    types = {"worker": (ctypes.c_void_p, ctypes.c_void_p)}
+    function: Callable[..., Any] = load_functions("worker", isa, loop.worker_module, types)["worker"]
+    return ctypes.cast(function, ctypes.c_void_p).value or 0

@@ -1,109 +1,140 @@
-"""The workers' loop, compiled: take a ticket, wait for dependencies, call the kernels, publish. No Python inside.
+"""The workers' loop, compiled: find a task that is ready, acquire it, call its kernels, publish. No Python inside.
 
-It is the protocol of `states.py` (model-checked there) on atomic words. A ticket whose dependencies are not complete is
-put aside, at most DEFERRED of them, while the worker computes other tasks, and looked at again. Since tickets are taken
-in topological order, the oldest ticket that is not complete can always run: nobody waits for ever.
+It is the protocol of `states.py` (model-checked there) on atomic words. Every task has a home: the worker whose share
+of a tensor it writes, so that rows stay with the core that has them in its cache. A worker looks through its own queue,
+then through the others', each from its first task not started, WINDOW tasks on, and takes the first that is ready.
 
 Records are int64 arrays. The context, shared by all workers of a run:
-    0 tasks      1 address of the ticket counter   2 address of the state words    3 word of the epoch (state 0)
-    4 dep_offsets   5 deps   6 first step of each task   7 offset of each step's record   8 records   9 kernels
+    0 number of queues   1 address of the state words   2 word of the epoch (state 0)   3 where each queue begins, and
+    the last ends   4 tasks of all queues   5 dep_offsets   6 deps   7 first step of each task
+    8 offset of each step's record   9 records   10 kernels
 A step's record: kernel, n operands, n × (base, byte offset), then lo, hi of each dimension of its box.
-A worker's own: stats = [tasks, complete_first, waits, revisits], events (0 for none) of 5 words a task:
-    task, start ns, end ns, times found waiting, worker's revisits so far; and its copy of the table of bases.
+A worker's own: 0 its queue   1 address of its table of bases   2 address of its events (0 for none)   3 tasks run
+    4 of these, the first looked at   5 tasks it waited for   6 tasks for which it passed over others, not ready
+    7 how many it passed over   8… first task not started of each queue. Counts begin at what the caller puts there.
+Events have 5 words a task: task, start ns, end ns, waits so far, revisits so far.
 """
 
 from __future__ import annotations
 
-import ctypes
-from collections.abc import Callable
-from functools import cache
-from pathlib import Path
-
 from llvmlite import ir
 
-from brickrt.ops.cpu.compile import Library, to_object
 from brickrt.ops.cpu.emit import I32, I64, PTR, VOID, Fn
-from brickrt.ops.cpu.isa import Isa
-from brickrt.runtime.cpu.cache import digest_of
-from brickrt.runtime.disk_cache import DiskCache
+from brickrt.runtime.cpu.waiting import rest
 from brickrt.runtime.states import COMPLETE, IN_PROGRESS
 
-DEFERRED = 8
+WINDOW = 32  # tasks of a queue that are looked at
 MOST_OPERANDS = 64
 EVENT_WORDS = 5
-TASKS, TICKET, WORDS, EPOCH, DEP_OFFSETS, DEPS, TASK_STEPS, STEP_AT, RECORDS, KERNELS = range(10)
-CONTEXT_WORDS = 10
-SPINS = 64  # looks before a worker without work gives its core away
+QUEUES, WORDS, EPOCH, QUEUE_AT, QUEUE, DEP_OFFSETS, DEPS, TASK_STEPS, STEP_AT, RECORDS, KERNELS = range(11)
+CONTEXT_WORDS = 11
+HOME, BASES, EVENTS, TASKS, FIRST_SEEN, WAITS, REVISITS, PASSED, HEADS = range(9)
+NOTHING, ENDED = -1, -2  # of a queue: no task is ready; all are started
 
 
-class _Worker:
-    """Emits `void worker(context, bases, stats, events)`."""
+class _Function:
+    """A function of the worker's module. Its first argument is the context."""
 
-    def __init__(self, module: ir.Module) -> None:
-        self.f = f = Fn(module, "worker", (PTR, PTR, PTR, PTR))
-        self.context, self.bases, self.stats, self.events = f.fn.args
-        fields = [self.word(self.context, k) for k in range(CONTEXT_WORDS)]
-        self.tasks, self.epoch = fields[TASKS], fields[EPOCH]
-        addresses = [k for k in range(CONTEXT_WORDS) if k not in (TASKS, EPOCH)]
-        pointers = {k: f.b.inttoptr(fields[k], I64.as_pointer()) for k in addresses}
-        self.ticket, self.words, self.dep_offsets, self.deps = (pointers[k] for k in (TICKET, WORDS, DEP_OFFSETS, DEPS))
-        self.task_steps, self.step_at, self.records, self.kernels = (
-            pointers[k] for k in (TASK_STEPS, STEP_AT, RECORDS, KERNELS)
-        )
-        self.deferred = f.local(I64, count=DEFERRED + 1)
-        self.waiting = f.local(I64, I64(0))  # entries of `deferred`
-        self.exhausted = f.local(I64, I64(0))
-        self.operands = f.local(PTR, count=MOST_OPERANDS)
-        self.idle = f.local(I64, I64(0))
-        self.event = f.local(PTR, self.events)
-
-    # ---- memory
-
-    def word(self, base: ir.Value, k) -> ir.Value:
-        return self.f.b.load(self.at(base, k), typ=I64)
+    def __init__(self, module: ir.Module, name: str, args: tuple[ir.Type, ...], ret: ir.Type = I64) -> None:
+        self.f = Fn(module, name, (PTR, *args), ret)
+        self.context = self.f.fn.args[0]
 
     def at(self, base: ir.Value, k) -> ir.Value:
         return self.f.b.gep(base, [self.f.value(k)], source_etype=I64)
 
-    def count(self, k: int, by=1) -> None:
-        place = self.at(self.stats, k)
-        self.f.b.store(self.f.b.add(self.f.b.load(place, typ=I64), self.f.value(by)), place)
+    def word(self, base: ir.Value, k) -> ir.Value:
+        return self.f.b.load(self.at(base, k), typ=I64)
 
-    def state(self, task: ir.Value) -> ir.Value:
-        """The task's state in this epoch, read with acquire."""
+    def field(self, k: int) -> ir.Value:
+        return self.word(self.context, k)
+
+    def array(self, k: int) -> ir.Value:
+        return self.f.b.inttoptr(self.field(k), I64.as_pointer())
+
+    def row(self, offsets: ir.Value, k: ir.Value) -> tuple[ir.Value, ir.Value]:
+        """Where entry k of CSR offsets begins and ends."""
+        return self.word(offsets, k), self.word(offsets, self.f.b.add(k, I64(1)))
+
+    def put(self, value, base: ir.Value, k) -> None:
+        self.f.b.store(self.f.value(value), self.at(base, k))
+
+    def increase(self, base: ir.Value, k: int, by=1) -> None:
+        self.put(self.f.b.add(self.word(base, k), self.f.value(by)), base, k)
+
+    def value_of(self, task: ir.Value) -> ir.Value:
+        """The task's word, read with acquire."""
+        return self.f.b.load_atomic(self.at(self.array(WORDS), task), "acquire", 8, typ=I64)
+
+    def is_in(self, value: ir.Value, state: int) -> ir.Value:
+        """Whether a word says that its task has come to `state` in this epoch."""
+        return self.f.b.icmp_signed(">=", value, self.f.b.add(self.field(EPOCH), I64(state)))
+
+
+class _Ready(_Function):
+    """`i64 ready(context, task)`: 1 where all that the task waits for is complete. The latest are looked at first."""
+
+    def emit(self) -> None:
         f = self.f
-        value = f.b.load_atomic(self.at(self.words, task), "acquire", 8, typ=I64)
-        current = f.b.icmp_signed(">=", value, self.epoch)
-        return f.b.select(current, f.b.sub(value, self.epoch), I64(0))
+        first, last = self.row(self.array(DEP_OFFSETS), f.fn.args[1])
+        with f.loop(0, f.b.sub(last, first)) as k:
+            value = self.value_of(self.word(self.array(DEPS), f.b.sub(f.b.sub(last, I64(1)), f.value(k))))
+            with f.when(f.b.not_(self.is_in(value, COMPLETE))):
+                f.b.ret(I64(0))
+        f.b.ret(I64(1))
 
-    # ---- protocol
 
-    def blocked_by(self, task: ir.Value) -> ir.Value:
-        """Smallest state among the task's dependencies: COMPLETE where it can run."""
+class _Search(_Function):
+    """`i64 search(context, own, queue)`: a task of the queue, acquired; or NOTHING, or ENDED."""
+
+    def emit(self, ready: ir.Function) -> None:
         f = self.f
-        least = f.local(I64)
-        f.set(least, I64(COMPLETE))
-        first, last = self.word(self.dep_offsets, task), self.word(self.dep_offsets, f.b.add(task, I64(1)))
-        with f.loop(first, last) as k:
-            state = self.state(self.word(self.deps, k))
-            f.set(least, f.minimum(f.get(least, I64), state))
-        return f.get(least, I64)
+        own, queue = f.fn.args[1:]
+        head = f.b.add(queue, I64(HEADS))
+        end = self.word(self.array(QUEUE_AT), f.b.add(queue, I64(1)))
+        with f.loop(self.word(own, head), end) as k:
+            task = self.word(self.array(QUEUE), k)
+            value = self.value_of(task)
+            passed = f.b.sub(f.value(k), self.word(own, head))
+            with f.b.if_else(self.is_in(value, IN_PROGRESS)) as (started, new):
+                with started, f.when(f.b.icmp_signed("==", passed, I64(0))):
+                    self.put(f.b.add(f.value(k), I64(1)), own, head)
+                with new:
+                    self.acquire(ready, own, task, value, passed)
+            with f.when(f.b.icmp_signed(">=", passed, I64(WINDOW))):
+                f.b.ret(I64(NOTHING))
+        f.b.ret(f.b.select(f.b.icmp_signed("<", self.word(own, head), end), I64(NOTHING), I64(ENDED)))
 
-    def run(self, task: ir.Value) -> None:
-        """Acquires the task, runs its steps, publishes it."""
+    def acquire(self, ready: ir.Function, own: ir.Value, task: ir.Value, value: ir.Value, passed: ir.Value) -> None:
+        """Returns the task where it is ready and nobody else was faster."""
         f = self.f
-        place = self.at(self.words, task)
-        old = f.b.load_atomic(place, "monotonic", 8, typ=I64)
-        claimed = f.b.cmpxchg(place, old, f.b.add(self.epoch, I64(IN_PROGRESS)), "acq_rel", "monotonic")
-        with f.when(f.b.extract_value(claimed, 1)):
-            started = self.clock()
-            steps = self.word(self.task_steps, task), self.word(self.task_steps, f.b.add(task, I64(1)))
-            with f.loop(*steps) as step:
-                self.call(self.at(self.records, self.word(self.step_at, step)))
-            ended = self.clock()  # before others can see that it has
-            f.b.store_atomic(f.b.add(self.epoch, I64(COMPLETE)), place, "release", 8)
-            self.count(0)
-            self.note(task, started, ended)
+        with f.when(f.b.icmp_signed("==", f.b.call(ready, [self.context, task]), I64(1))):
+            wanted = f.b.add(self.field(EPOCH), I64(IN_PROGRESS))
+            claimed = f.b.cmpxchg(self.at(self.array(WORDS), task), value, wanted, "acq_rel", "monotonic")
+            with f.when(f.b.extract_value(claimed, 1)):
+                self.put(passed, own, PASSED)
+                f.b.ret(task)
+
+
+class _Run(_Function):
+    """`void run(context, own, task, event)`: the steps of a task; publishes it. `event` is 0, or where to note."""
+
+    def emit(self) -> None:
+        f = self.f
+        own, task, event = f.fn.args[1:]
+        self.bases = f.b.inttoptr(self.word(own, BASES), PTR)
+        self.operands = f.local(PTR, count=MOST_OPERANDS)
+        started = self.clock(event)
+        with f.loop(*self.row(self.array(TASK_STEPS), task)) as step:
+            self.call(self.at(self.array(RECORDS), self.word(self.array(STEP_AT), step)))
+        ended = self.clock(event)  # before others can see that it has
+        done = f.b.add(self.field(EPOCH), I64(COMPLETE))
+        f.b.store_atomic(done, self.at(self.array(WORDS), task), "release", 8)
+        self.increase(own, TASKS)
+        with f.when(_given(f, event)):
+            values = task, started, ended, self.word(own, WAITS), self.word(own, REVISITS)
+            for k, value in enumerate(values):
+                self.put(value, event, k)
+        f.b.ret_void()
 
     def call(self, record: ir.Value) -> None:
         """One kernel on one box."""
@@ -112,119 +143,79 @@ class _Worker:
         with f.loop(0, operands) as k:
             pair = self.at(record, f.add(2, f.mul(k, 2)))
             address = f.b.add(self.word(self.bases, self.word(pair, 0)), self.word(pair, 1))
-            place = f.b.gep(self.operands, [k], source_etype=PTR)
-            f.b.store(f.b.inttoptr(address, PTR), place)
+            f.b.store(f.b.inttoptr(address, PTR), f.b.gep(self.operands, [k], source_etype=PTR))
         box = self.at(record, f.add(2, f.mul(operands, 2)))
-        function = f.b.inttoptr(self.word(self.kernels, kernel), ir.FunctionType(VOID, [PTR, PTR]).as_pointer())
-        f.b.call(function, [self.operands, box])
+        kind = ir.FunctionType(VOID, [PTR, PTR]).as_pointer()
+        f.b.call(f.b.inttoptr(self.word(self.array(KERNELS), kernel), kind), [self.operands, box])
 
-    # ---- events
-
-    def clock(self) -> ir.Value:
+    def clock(self, event: ir.Value) -> ir.Value:
         """Nanoseconds, or 0 where nobody watches."""
         f = self.f
-        now = f.local(I64)
-        f.set(now, I64(0))
-        with f.when(self.watched()):
-            time = f.local(I64, count=2)
+        now = f.local(I64, I64(0))
+        time = f.local(I64, count=2)
+        with f.when(_given(f, event)):
             f.intrinsic("clock_gettime", I32, I32(1), time)
-            seconds, rest = self.word(time, 0), self.word(time, 1)
-            f.set(now, f.b.add(f.b.mul(seconds, I64(10**9)), rest))
+            f.set(now, f.b.add(f.b.mul(self.word(time, 0), I64(10**9)), self.word(time, 1)))
         return f.get(now, I64)
 
-    def watched(self) -> ir.Value:
-        return self.f.b.icmp_unsigned("!=", self.f.b.ptrtoint(self.events, I64), I64(0))
 
-    def note(self, task: ir.Value, started: ir.Value, ended: ir.Value) -> None:
+class _Worker(_Function):
+    """`void worker(context, own)`: runs tasks until all are started."""
+
+    def emit(self, search: ir.Function, run: ir.Function) -> None:
         f = self.f
-        with f.when(self.watched()):
-            place = f.get(self.event, PTR)
-            values = task, started, ended, self.word(self.stats, 2), self.word(self.stats, 3)
-            for k, value in enumerate(values):
-                f.b.store(value, self.at(place, k))
-            f.set(self.event, self.at(place, EVENT_WORDS))
-
-    # ---- the loop
-
-    def emit(self) -> None:
-        f = self.f
-        turn, after = f.fn.append_basic_block("turn"), f.fn.append_basic_block("after")
+        self.own = f.fn.args[1]
+        self.idle, self.ended = f.local(I64, I64(0)), f.local(I64)
+        self.event = f.local(PTR, f.b.inttoptr(self.word(self.own, EVENTS), PTR))
+        with f.loop(0, self.field(QUEUES)) as q:
+            self.put(self.word(self.array(QUEUE_AT), q), self.own, f.add(q, HEADS))
+        turn = f.fn.append_basic_block("turn")
         f.b.branch(turn)
         f.b.position_at_end(turn)
+        f.set(self.ended, I64(1))
+        with f.loop(0, self.field(QUEUES)) as distance:
+            queue = f.b.urem(f.b.add(self.word(self.own, HOME), f.value(distance)), self.field(QUEUES))
+            found = f.b.call(search, [self.context, self.own, queue])
+            with f.when(f.b.icmp_signed(">=", found, I64(0))):
+                self.found(run, found, distance)
+                f.b.branch(turn)
+            with f.when(f.b.icmp_signed("==", found, I64(NOTHING))):
+                f.set(self.ended, I64(0))
+        with f.when(f.b.icmp_signed("==", f.get(self.ended, I64), I64(1))):
+            f.b.ret_void()
         f.set(self.idle, f.b.add(f.get(self.idle, I64), I64(1)))
-        self.revisit()
-        self.take()
-        self.rest()
-        nothing = f.b.icmp_signed("==", f.get(self.waiting, I64), I64(0))
-        ended = f.b.icmp_signed("==", f.get(self.exhausted, I64), I64(1))
-        f.b.cbranch(f.b.and_(nothing, ended), after, turn)
-        f.b.position_at_end(after)
-        f.finish()
+        rest(f, f.get(self.idle, I64))
+        f.b.branch(turn)
 
-    def revisit(self) -> None:
-        """Runs the deferred tickets that have become ready, and keeps the others in order."""
+    def found(self, run: ir.Function, task: ir.Value, distance: ir.Value) -> None:
         f = self.f
-        kept = f.local(I64)
-        f.set(kept, I64(0))
-        with f.loop(0, f.get(self.waiting, I64)) as k:
-            task = self.word(self.deferred, k)
-            ready = f.b.icmp_signed("==", self.blocked_by(task), I64(COMPLETE))
-            with f.b.if_else(ready) as (yes, no):
-                with yes:
-                    f.set(self.idle, I64(0))
-                    self.run(task)
-                with no:
-                    f.b.store(task, self.at(self.deferred, f.get(kept, I64)))
-                    f.set(kept, f.b.add(f.get(kept, I64), I64(1)))
-        f.set(self.waiting, f.get(kept, I64))
-
-    def take(self) -> None:
-        """Takes a ticket where there is room to put one aside; runs it, or puts it aside."""
-        f = self.f
-        room = f.b.icmp_signed("<", f.get(self.waiting, I64), I64(DEFERRED))
-        more = f.b.icmp_signed("==", f.get(self.exhausted, I64), I64(0))
-        with f.when(f.b.and_(room, more)):
-            task = f.b.atomic_rmw("add", self.ticket, I64(1), "monotonic")
-            real = f.b.icmp_signed("<", task, self.tasks)
-            with f.b.if_else(real) as (yes, no):
-                with yes:
-                    f.set(self.idle, I64(0))
-                    self.consider(task)
-                with no:
-                    f.set(self.exhausted, I64(1))
-
-    def consider(self, task: ir.Value) -> None:
-        f = self.f
-        least = self.blocked_by(task)
-        with f.b.if_else(f.b.icmp_signed("==", least, I64(COMPLETE))) as (ready, blocked):
-            with ready:
-                self.count(1)
-                self.run(task)
-            with blocked:
-                running = f.b.icmp_signed("==", least, I64(IN_PROGRESS))
-                self.count(2, f.b.zext(running, I64))
-                self.count(3, f.b.zext(f.b.not_(running), I64))
-                f.b.store(task, self.at(self.deferred, f.get(self.waiting, I64)))
-                f.set(self.waiting, f.b.add(f.get(self.waiting, I64), I64(1)))
-
-    def rest(self) -> None:
-        """A worker that found nothing to do for a while gives its core to others."""
-        f = self.f
-        tired = f.b.icmp_signed(">", f.get(self.idle, I64), I64(SPINS))
-        with f.when(tired):
-            f.intrinsic("sched_yield", I32)
+        waited = f.b.icmp_signed(">", f.get(self.idle, I64), I64(0))
+        over = f.b.icmp_signed(">", f.b.add(f.value(distance), self.word(self.own, PASSED)), I64(0))
+        kinds = {FIRST_SEEN: f.b.or_(waited, over), WAITS: f.b.not_(waited), REVISITS: f.b.or_(waited, f.b.not_(over))}
+        for k, other in kinds.items():
+            self.increase(self.own, k, f.b.zext(f.b.not_(other), I64))
+        f.set(self.idle, I64(0))
+        event = f.get(self.event, PTR)
+        f.b.call(run, [self.context, self.own, task, event])
+        with f.when(_given(f, event)):
+            f.set(self.event, self.at(event, EVENT_WORDS))
 
 
-@cache
-def worker_function(isa: Isa) -> tuple[Callable[..., None], Library]:
-    """The compiled loop; calling it releases the GIL. The library must outlive it."""
-    store, name = DiskCache.open("kernels"), digest_of(repr(isa), Path(__file__).read_text())
-    image = store.get(name)
-    if image is None:
-        module = ir.Module("worker")
-        _Worker(module).emit()
-        image = to_object(module, isa)
-        store.put(name, image)
-    library = Library(isa)
-    library.add(image)
-    return library.function("worker", *[ctypes.c_void_p] * 4), library
+def _given(f: Fn, place: ir.Value) -> ir.Value:
+    return f.b.icmp_unsigned("!=", f.b.ptrtoint(place, I64), I64(0))
+
+
+def worker_module() -> ir.Module:
+    """The module with `worker` and what it calls."""
+    module = ir.Module("worker")
+    ready = _Ready(module, "ready", (I64,))
+    search = _Search(module, "search", (PTR, I64))
+    run = _Run(module, "run", (PTR, I64, PTR), VOID)
+    worker = _Worker(module, "worker", (PTR,), VOID)
+    ready.emit()
+    search.emit(ready.f.fn)
+    run.emit()
+    worker.emit(search.f.fn, run.f.fn)
+    for one in (ready, search, run):
+        one.f.fn.linkage = "internal"
+    return module
