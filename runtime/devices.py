@@ -30,12 +30,19 @@ def choose_engine(device: str = "auto", isa: str | None = None) -> Engine:
     if device == "cuda":
         raise BrickError("device 'cuda': this version has no CUDA engine yet; use --device cpu")
     try:
-        spec = host_device(isa)
+        spec = _host(isa)
     except ValueError as e:
         raise BrickError(str(e)) from None
     if device == "reference":
         return Engine(device, spec, _reference)
     return Engine("null" if device == "null" else "cpu", spec, _cpu(spec, arithmetic=device != "null"))
+
+
+def _host(isa: str | None) -> DeviceSpec:
+    """All engines plan for the host as the CPU engine does, so that they run the same tasks."""
+    from brickrt.runtime.cpu.calibrate import calibrated
+
+    return calibrated(host_device(isa))
 
 
 def _reference(tasks: TaskGraph, threads: int, progress: KernelProgress | None) -> Program:

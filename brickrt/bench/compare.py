@@ -11,6 +11,7 @@ from brickrt.bench.difference import difference
 from brickrt.bench.interleave import PAUSE, Spread, geometric_mean, ratios, turns
 from brickrt.bench.roofline import Roofline, roofline
 from brickrt.plan.device import DeviceSpec
+from brickrt.runtime.cpu.calibrate import measured
 from brickrt.runtime.runtime import Runtime
 
 
@@ -66,7 +67,8 @@ def compare(
     contenders, left_out = make_peers(model, feeds, runtime.threads, peers)
     mine = ours(runtime, feeds)
     outputs = mine.run()
-    bound = roofline(runtime.plan, runtime.threads)
+    device = runtime.plan.plans[0].device
+    bound = roofline(runtime.plan, measured(device), runtime.threads)
     differences = {c.name: difference(outputs, c.run())["max_rel_error"] for c in contenders}
     times = turns([mine, *contenders], rounds, pause)
     return Comparison(
@@ -74,7 +76,7 @@ def compare(
         shapes={key: list(array.shape) for key, array in feeds.items()},
         threads=runtime.threads,
         strategy=runtime.strategy,
-        device=runtime.plan.plans[0].device,
+        device=device,
         ms={key: Spread.of(each) for key, each in times.items()},
         ratios=ratios(times, OURS),
         differences=differences,

@@ -33,9 +33,8 @@ class Roofline:
         return vars(self) | {"bound_ms": self.bound_ms, "over": took_ms / self.bound_ms if self.bound_ms else None}
 
 
-def roofline(report: Report, threads: int) -> Roofline:
-    """The bound of what a runtime ran last, with a core for each thread as far as there are any."""
-    spec = report.plans[0].device
+def roofline(report: Report, spec: DeviceSpec, threads: int) -> Roofline:
+    """The bound of what a runtime ran last on this device, a core for each thread as far as there are any."""
     cores = min(threads, spec.cores)
     flops = sum(s.flops for plan in report.plans for s in plan.subgraphs)
     below = bytes_from(report.stats.level_bytes, spec)

@@ -150,9 +150,12 @@ def bench(
 
 
 @app.command(epilog=EPILOG)
-def doctor(json: Json = False) -> str:
-    """Print devices, caches and libraries; what is missing, and how to get it."""
-    return _work("doctor", json)
+def doctor(
+    calibrate: Annotated[bool, typer.Option("--calibrate", help="Measure this machine's speeds again.")] = False,
+    json: Json = False,
+) -> str:
+    """Print devices and their speeds, caches and libraries; what is missing, and how to get it."""
+    return _work("doctor", json, calibrate)
 
 
 @zoo.command("list", epilog=EPILOG)

@@ -15,6 +15,7 @@ from brickrt import __version__
 from brickrt.cli.as_json import to_json
 from brickrt.cli.terminal import printable, size_text, table
 from brickrt.plan.device import host_device
+from brickrt.runtime.cpu.calibrate import calibration
 from brickrt.runtime.disk_cache import cache_root
 from brickrt.runtime.host_threads import thread_count
 
@@ -25,22 +26,23 @@ EXTRAS = {
     "cuda12": (("cupy-cuda12x", "cuda-python", "nvidia-cudnn-frontend"), "NVIDIA GPUs with CUDA 12"),
     "cuda13": (("cupy-cuda13x", "cuda-python", "nvidia-cudnn-frontend"), "NVIDIA GPUs with CUDA 13"),
 }
+SPEEDS = ("peak_gflops_per_core", "bandwidth", "core_bandwidth", "task_overhead_us")
 GPU_FIELDS = ("name", "memory.total", "driver_version", "compute_cap")
 
 
-def command(json: bool) -> str:
-    report = _report()
+def command(json: bool, calibrate: bool) -> str:
+    report = _report(calibrate)
     return to_json(report) if json else _text(report)
 
 
-def _report() -> dict[str, Any]:
+def _report(calibrate: bool) -> dict[str, Any]:
     packages = dict.fromkeys([*NEEDED, *(package for packages, _ in EXTRAS.values() for package in packages)])
     libraries = {package: _version(package) for package in packages}
     return {
         "brickrt": __version__,
         "python": platform.python_version(),
         "system": platform.platform(),
-        "devices": [_cpu(), *_gpus()],
+        "devices": [_cpu(calibrate), *_gpus()],
         "caches": _caches(),
         "libraries": {name: found for name, found in libraries.items() if found is not None},
         "missing": list(_missing(libraries)),
@@ -54,10 +56,15 @@ def _version(package: str) -> str | None:
         return None
 
 
-def _cpu() -> dict[str, Any]:
+def _cpu(again: bool) -> dict[str, Any]:
+    """With the speeds that plans are made with, measured `again` if asked."""
     spec = host_device()
+    found = calibration(spec, again)
     known = {key: value for key, value in spec.to_dict().items() if key in ("name", "cores", "isa", "l1", "l2", "l3")}
-    return {"kind": "cpu", **known, "memory": spec.memory, "threads": thread_count(None)}
+    speeds = {"measured": found.refused is None, "why_not": found.refused}
+    figures = found.applied(spec, rounded=False).to_dict()
+    speeds |= {key: figures[key] for key in SPEEDS}
+    return {"kind": "cpu", **known, "memory": spec.memory, "threads": thread_count(None), "speeds": speeds}
 
 
 def _gpus() -> Iterator[dict[str, Any]]:
@@ -103,7 +110,11 @@ def _missing(libraries: dict[str, str | None]) -> Iterator[dict[str, Any]]:
 
 def _text(report: dict[str, Any]) -> str:
     lines = [f"brickrt {report['brickrt']}, Python {report['python']}, {report['system']}", "", "devices"]
-    lines += [f"  {_device_text(device)}" for device in report["devices"]]
+    for device in report["devices"]:
+        lines += [
+            f"  {_device_text(device)}",
+            *([f"        {_speeds_text(device['speeds'])}"] if "speeds" in device else []),
+        ]
     lines += ["", "caches"]
     lines += [f"  {printable(c['folder'])}: {c['files']} files, {size_text(c['bytes'])}" for c in report["caches"]]
     lines += ["", table(("library", "version"), [(n, v) for n, v in report["libraries"].items()])]
@@ -119,3 +130,14 @@ def _device_text(device: dict[str, Any]) -> str:
         return f"cuda  {device['name']}{memory}, driver {device['driver']}, capability {device['compute_capability']}"
     sizes = ", ".join(f"{level} {size_text(device[level])}" for level in ("l1", "l2", "l3") if device[level])
     return f"cpu   {device['name']}, {device['cores']} cores, {device['isa']}, {sizes}{memory}"
+
+
+def _speeds_text(speeds: dict[str, Any]) -> str:
+    alone = speeds["core_bandwidth"]
+    levels = (
+        f"{k} {v:.3g} GB/s" + (f" ({alone[k]:.3g} one core)" if k in alone else "")
+        for k, v in speeds["bandwidth"].items()
+    )
+    source = "measured" if speeds["measured"] else f"not measured ({speeds['why_not']}), taken to be"
+    figures = f"{speeds['peak_gflops_per_core']:.3g} GFLOP/s a core, {', '.join(levels)}"
+    return f"{source} {figures}, {speeds['task_overhead_us']:.2g} µs a task"

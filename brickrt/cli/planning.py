@@ -20,6 +20,7 @@ from brickrt.ops.types import TensorType
 from brickrt.plan.device import device_named
 from brickrt.plan.options import PlanOptions
 from brickrt.plan.plan import Plan, make_plan
+from brickrt.runtime.cpu.calibrate import calibrated
 from brickrt.runtime.host_threads import thread_count
 from brickrt.runtime.lower import lower
 from brickrt.runtime.memory import Memory, project
@@ -44,6 +45,8 @@ def command(request: PlanRequest) -> str:
         device = device_named(request.device_spec)
     except ValueError as e:
         raise BrickError(str(e)) from None
+    if device.kind == "cpu":
+        device = calibrated(device)
     source = load(request.model)
     shapes, assumed = concrete_shapes(source, parse.named_shapes(list(request.shapes)))
     special = _specialized(source, shapes)

@@ -80,8 +80,8 @@ def test_missing_peers_say_how_to_get_them(monkeypatch):
 def test_the_roofline_is_the_longest_of_its_parts(model):
     runtime = Runtime(model, threads=1)
     runtime.execute(FEEDS)
-    bound = roofline(runtime.plan, 1)
     spec = runtime.plan.plans[0].device
+    bound = roofline(runtime.plan, spec, 1)
     assert bound.flops >= 2 * 8 * 36 * 4 * 9 * 0.5
     assert bound.compute_ms == pytest.approx(bound.flops / spec.peak_gflops_per_core / 1e6)
     assert bound.bound_ms == max(bound.compute_ms, *bound.traffic_ms.values())

@@ -108,6 +108,15 @@ def test_doctor(call):
     assert "devices" in call("doctor").out
 
 
+def test_doctor_measures_the_machine(call, monkeypatch):
+    assert "BRICKRT_CALIBRATE=0" in call("doctor").out
+    monkeypatch.setenv("BRICKRT_CALIBRATE", "1")
+    speeds = _json(call("doctor", "--calibrate", "--json"))["devices"][0]["speeds"]
+    assert speeds["peak_gflops_per_core"] > 0 and speeds["bandwidth"]["l2"] > 0
+    assert speeds == _json(call("doctor", "--json"))["devices"][0]["speeds"]
+    assert "GFLOP/s a core" in call("doctor").out
+
+
 def test_doctor_says_how_to_get_what_is_missing(call, monkeypatch):
     found = {"numpy": "2.0", "cupy-cuda13x": "14", "cuda-python": "13", "nvidia-cudnn-frontend": "1"}
     monkeypatch.setattr(doctor, "_version", found.get)

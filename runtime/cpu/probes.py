@@ -1,0 +1,86 @@
+"""Two loops that measure the machine: multiply-adds in registers, and streams through memory."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+from llvmlite import ir
+
+from brickrt.ops.cpu.compile import Library, to_object
+from brickrt.ops.cpu.emit import FLOAT, I64, PTR, Fn, vector
+from brickrt.ops.cpu.isa import Isa
+from brickrt.runtime.cpu.cache import digest_of
+from brickrt.runtime.disk_cache import DiskCache
+
+CHAINS = 12  # independent multiply-adds: enough for two units of latency 4 to 6
+UNROLLED = 4  # vectors of each stream per turn
+_F32 = np.dtype(np.float32)
+
+
+@dataclass(frozen=True)
+class Probes:
+    """`multiply_add(turns, buffer)` does `flops_per_turn` a turn, on a buffer of three vectors. `stream(buffer, third,
+    sweeps)` adds the first and the second `third` elements into the third; `third` is a multiple of `chunk`."""
+
+    multiply_add: Callable[[int, int], None]
+    stream: Callable[[int, int, int], None]
+    flops_per_turn: int
+    chunk: int
+    library: Library  # held, since the functions live as long as it
+
+
+@cache
+def probes(isa: Isa) -> Probes:
+    """The compiled loops, kept on disk."""
+    store, name = DiskCache.open("kernels"), digest_of(repr(isa), Path(__file__).read_text())
+    image = store.get(name)
+    if image is None:
+        image = to_object(_module(isa.lanes), isa)
+        store.put(name, image)
+    library = Library(isa)
+    library.add(image)
+    return Probes(
+        library.function("multiply_add", ctypes.c_int64, ctypes.c_void_p),
+        library.function("stream", ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64),
+        CHAINS * isa.lanes * 2,
+        UNROLLED * isa.lanes,
+        library,
+    )
+
+
+def _module(lanes: int) -> ir.Module:
+    module = ir.Module("probes")
+    _multiply_add(Fn(module, "multiply_add", (I64, PTR)), lanes)
+    _stream(Fn(module, "stream", (PTR, I64, I64)), lanes)
+    return module
+
+
+def _multiply_add(f: Fn, lanes: int) -> None:
+    """Every turn sums[k] = sums[k] · x + y for each chain; in the end the sums go into memory, and so are kept."""
+    turns, buffer = f.fn.args
+    kind = vector(FLOAT, lanes)
+    x, y = (f.load(buffer, k * lanes, _F32, lanes) for k in (0, 1))
+    sums = [f.local(kind, y) for _ in range(CHAINS)]
+    with f.loop(0, turns):
+        for place in sums:
+            f.set(place, f.fma(f.get(place, kind), x, y))
+    total = f.get(sums[0], kind)
+    for place in sums[1:]:
+        total = f.b.fadd(total, f.get(place, kind))
+    f.store(total, buffer, 2 * lanes, _F32, lanes)
+    f.finish()
+
+
+def _stream(f: Fn, lanes: int) -> None:
+    buffer, third, sweeps = f.fn.args
+    with f.loop(0, sweeps), f.loop(0, third, UNROLLED * lanes) as i:
+        for k in range(UNROLLED):
+            at = f.add(i, k * lanes)
+            total = f.b.fadd(f.load(buffer, at, _F32, lanes), f.load(buffer, f.add(at, third), _F32, lanes))
+            f.store(total, buffer, f.add(at, third, third), _F32, lanes)
+    f.finish()
