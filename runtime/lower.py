@@ -115,7 +115,8 @@ class Lowering:
         graph = self.plan.graph
         grid = BrickGrid(graph.out(graph.nodes[subgraph.nodes[-1]]).shape, subgraph.brick)
         tasks = self.new_tasks(len(grid))
-        needed = needed_boxes(graph, subgraph.nodes, grid.boxes())
+        blocks = {name: self.plan.device.lanes for name, at in self.plan.layouts.items() if at == "blocked"}
+        needed = needed_boxes(graph, subgraph.nodes, grid.boxes(), blocks)
         inner = [graph.nodes[k].output for k in subgraph.nodes[:-1]]
         stored = [name for name in inner if name not in self.parts]
         origins = {name: self.scratch_place(name, needed[name]) for name in stored}
@@ -136,12 +137,9 @@ class Lowering:
     def scratch_place(self, name: str, boxes: Boxes) -> np.ndarray:
         """Gives a tensor scratch for the largest of its boxes; returns where each box's storage begins."""
         lanes, layout = self.plan.device.lanes, self.plan.layouts[name]
-        lo, hi = boxes.lo.copy(), boxes.hi
-        if layout == "blocked":
-            lo[:, 1] -= lo[:, 1] % lanes
-        extents = np.maximum(hi - lo, 0).max(axis=0, initial=0)
+        extents = boxes.extents.max(axis=0, initial=0)
         self.places[name] = part_place(self.plan.graph.types[name], extents, layout, lanes, "scratch")
-        return lo
+        return boxes.lo
 
     def pack_scratch(self, names: list[str]) -> None:
         at = 0

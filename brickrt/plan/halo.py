@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 import numpy as np
 
 from brickrt.graph.ir import Graph
 from brickrt.ops.types import Boxes, Shape
 
+NO_BLOCKS: Mapping[str, int] = MappingProxyType({})
+
 
 class Demand:
     """The boxes that n bricks need, per tensor, while nodes join a subgraph from its output backwards.
 
-    A node may join once all its readers that belong to the subgraph have. Constants are left out.
+    A node may join once all its readers that belong to the subgraph have. Constants are left out. Of the tensors in
+    `blocks`, kernels write channels only in whole blocks of so many: their boxes are rounded out to them.
     """
 
-    def __init__(self, graph: Graph, output: str, boxes: Boxes) -> None:
-        self.graph = graph
+    def __init__(self, graph: Graph, output: str, boxes: Boxes, blocks: Mapping[str, int] = NO_BLOCKS) -> None:
+        self.graph, self.blocks = graph, blocks
         self.needed: dict[str, Boxes] = {output: boxes.clip(graph.types[output].shape)}
 
     def join(self, k: int) -> None:
@@ -27,17 +31,30 @@ class Demand:
         for i, name in enumerate(node.inputs):
             if name not in self.graph.constants:
                 region = node.op.region(i, self.needed[node.output], ins, out)
+                if name in self.blocks:
+                    region = _whole_blocks(region, self.blocks[name], ins[i].shape)
                 self.needed[name] = region.union(self.needed[name]) if name in self.needed else region
 
 
-def needed_boxes(graph: Graph, nodes: Iterable[int], boxes: Boxes) -> dict[str, Boxes]:
+def _whole_blocks(boxes: Boxes, block: int, shape: Shape) -> Boxes:
+    lo, hi = boxes.lo.copy(), boxes.hi.copy()
+    lo[:, 1] -= lo[:, 1] % block
+    hi[:, 1] = np.minimum(-(-hi[:, 1] // block) * block, shape[1])
+    idle = (boxes.volumes == 0)[:, None]
+    return Boxes(np.where(idle, boxes.lo, lo), np.where(idle, boxes.hi, hi))
+
+
+def needed_boxes(
+    graph: Graph, nodes: Iterable[int], boxes: Boxes, blocks: Mapping[str, int] = NO_BLOCKS
+) -> dict[str, Boxes]:
     """Per tensor, the box of it that each of `boxes` of the subgraph's output needs, clipped to the tensor.
 
     `nodes` are the indices of the subgraph; the output is what the last of them writes. A tensor read by several
-    nodes has the smallest box around all they read. The output itself is included, constants are not.
+    nodes has the smallest box around all they read; `blocks` as in `Demand`. The output itself is included, constants
+    are not.
     """
     backwards = sorted(nodes, reverse=True)
-    demand = Demand(graph, graph.nodes[backwards[0]].output, boxes)
+    demand = Demand(graph, graph.nodes[backwards[0]].output, boxes, blocks)
     for k in backwards:
         demand.join(k)
     return demand.needed

@@ -226,6 +226,16 @@ def test_part_of_the_channels_of_a_padded_brick(channels, isa):
     check(proto, {"x": sample(1, 6, 12, 12)}, strategy="padded", brick=4, isa=isa)
 
 
+@pytest.mark.parametrize("channels", [(2, 25, 3), (3, 25, 1), (16, 20, 1)], ids=str)
+def test_part_of_the_channels_of_a_moved_tensor(channels):
+    """x → 1×1 → pad → slice: blocks of channels are moved whole, from their first channel on."""
+    constants = {name: np.array([k]) for name, k in zip(("s", "e", "t"), channels)}
+    nodes = [node("Conv", "x w", "a"), node("Pad", "a p", "b"), node("Slice", "b s e ax t", "y")]
+    pads = np.array([0] * 6 + [1, 1])
+    proto = model(nodes, [tensor("x", [1, 4, 7, 13])], w=sample(25, 4, 1, 1), p=pads, ax=np.array([1]), **constants)
+    check(proto, {"x": sample(1, 4, 7, 13)}, strategy="padded", brick=4)
+
+
 def test_part_of_the_columns_of_a_padded_brick():
     slice_ = {"s": np.array([11]), "e": np.array([41]), "ax": np.array([1])}
     nodes = [node("MatMul", "x w", "a"), node("Slice", "a s e ax", "b"), node("MatMul", "b v", "y")]
