@@ -29,8 +29,9 @@ class Memory:
 def _transformed(tasks: TaskGraph) -> int:
     """What algorithms add to the weights they transform."""
     plan = tasks.plan
-    weights = {k: plan.graph.types[plan.graph.nodes[k].inputs[1]].nbytes for k in plan.algorithms}
-    return int(sum(nbytes * (weight_growth(plan.algorithms[k]) - 1) for k, nbytes in weights.items()))
+    nodes = {k: (plan.graph.nodes[k], name) for k, name in plan.algorithms.items()}
+    weights = ((node, name, plan.graph.types[node.inputs[1]].nbytes) for node, name in nodes.values())
+    return int(sum(nbytes * (weight_growth(node.op, name) - 1) for node, name, nbytes in weights))
 
 
 def project(tasks: TaskGraph, threads: int) -> Memory:

@@ -1,7 +1,8 @@
-"""Which algorithm computes a convolution: direct, or Winograd's F(4×4, 3×3) or F(2×2, 3×3).
+"""Which algorithm computes a convolution: direct, or Winograd's in tiles of 2, 4 or 6 outputs an edge.
 
-Winograd multiplies 4 or 2.25 times less often, but transforms, rounds a little more (a few 1e-6 of the largest output)
-and streams 4 or 1.8 times the weights: it needs enough tiles to pay for that.
+F(4×4, 3×3) multiplies 4 times less often and F(4, 7) 2.8 times, but they transform, round a little more (a few 1e-6 of
+the largest output) and stream up to 4 times the weights: they need enough tiles to pay for that. A direct convolution
+leaves out the taps that fall on padding, which small images have many of.
 """
 
 from __future__ import annotations
@@ -12,48 +13,83 @@ from collections.abc import Mapping
 import numpy as np
 
 from brickrt.graph.ir import Graph, Node
+from brickrt.ops.base import Op
 from brickrt.ops.conv import Conv
+from brickrt.ops.cpu.winograd_axes import Axes, axes_of, fits
+from brickrt.ops.cpu.winograd_sizes import choose_sizes
 from brickrt.plan.device import DeviceSpec
+
+EDGES = {"winograd6": 6, "winograd4": 4, "winograd2": 2}  # outputs of a tile along each dimension that is tiled
 
 DIRECT_SHARE, PRODUCT_SHARE = 0.75, 0.85  # of the multiply-add peak
 TRANSFORM_CYCLES = 2.2  # per vector of V and of M
 MARGIN = 0.85  # of the direct time that another algorithm may take
-MOST_TILES = 14  # of a register tile
 
 
 def choose_algorithms(graph: Graph, layouts: Mapping[str, str], device: DeviceSpec, exact: bool) -> dict[int, str]:
-    """Node index → "winograd4" or "winograd2", for convolutions that are not computed directly."""
+    """Node index → a name of `EDGES`, for convolutions that are not computed directly."""
     if exact or device.kind != "cpu":
         return {}
     chosen = {}
     for k, node in enumerate(graph.nodes):
-        if _winograd_fits(graph, layouts, node):
+        if _may_transform(graph, layouts, node):
             name = _fastest(graph, node, device)
             if name != "direct":
                 chosen[k] = name
     return chosen
 
 
-def weight_growth(algorithm: str | None) -> float:
+def weight_growth(op: Op, algorithm: str | None) -> float:
     """Transformed weights over weights."""
-    return {"winograd4": 36 / 9, "winograd2": 16 / 9}.get(algorithm or "", 1.0)
+    if algorithm is None or not isinstance(op, Conv):
+        return 1.0
+    return axes_of(op, (1,) * len(op.kernel), EDGES[algorithm]).growth
+
+
+def tile_outputs(op: Op, algorithm: str | None, dim: int) -> int:
+    """Outputs along a dimension that are computed together."""
+    if algorithm is None or not isinstance(op, Conv):
+        return 1
+    return next(a.m * a.phases for a in axes_of(op, (1,) * len(op.kernel), EDGES[algorithm]) if a.dim == dim)
 
 
 def conv_cycles(graph: Graph, node: Node, device: DeviceSpec, algorithm: str | None) -> float:
-    """Modelled cycles of one core for a convolution with 3×3 windows."""
-    (n, c, *_), (_, k, h, w) = graph.ins(node)[0].shape, graph.out(node).shape
-    lanes = device.lanes
-    blocks = -(-k // lanes)
+    """Modelled cycles of one core for an ungrouped convolution."""
+    op, x, out = node.op, graph.ins(node)[0].shape, graph.out(node).shape
+    assert isinstance(op, Conv)
     if algorithm in (None, "direct"):
-        return n * h * w * c * 9 * blocks / (2 * DIRECT_SHARE)
-    m = int(str(algorithm)[-1])
-    planes, tiles = (m + 2) ** 2, n * -(-h // m) * -(-w // m)
-    size = min(range(MOST_TILES, 3, -1), key=lambda t: (-(-tiles // t) * t, -t))
-    products = -(-tiles // size) * size * planes * c * blocks / (2 * PRODUCT_SHARE)
-    weights = planes * c * k * 4
-    sweeps = -(-tiles // (size * (1 if weights <= device.l2 else 3)))
+        return _direct_cycles(op, x, out, device)
+    return _winograd_cycles(axes_of(op, x[2:], EDGES[str(algorithm)]), x, out, device)
+
+
+def _direct_cycles(op: Conv, x: tuple[int, ...], out: tuple[int, ...], device: DeviceSpec) -> float:
+    sides = zip(out[2:], x[2:], op.kernel, op.strides, op.dilations, op.pads, strict=True)
+    reads = out[0] * math.prod(_live_taps(*side) for side in sides)
+    products = reads * x[1] * -(-out[1] // device.lanes) / (2 * DIRECT_SHARE)
+    weights = math.prod(op.kernel) * x[1] * out[1] * 4
+    return max(products, weights / _bytes_per_cycle(weights, device))
+
+
+def _winograd_cycles(axes: Axes, x: tuple[int, ...], out: tuple[int, ...], device: DeviceSpec) -> float:
+    swept = axes.swept
+    depth, *sides = (1 if axis.dim is None else out[axis.dim] for axis in axes)
+    blocks_in, blocks = (-(-channels // device.lanes) for channels in (x[1], out[1]))
+    tiles = out[0] * math.prod(int(axis.tiles(np.int64(e))) for axis, e in zip(axes[1:], sides, strict=True))
+    weights = axes.planes * swept.r * x[1] * out[1] * 4
+    sizes = choose_sizes(tiles, depth, min(2, blocks), device.registers, weights)
+    padded = -(-tiles // sizes.t) * sizes.t
+    taps = _live_taps(depth, swept.extent, swept.r, swept.stride, swept.dilation, swept.pad)
+    products = padded * taps * axes.planes * x[1] * blocks / (2 * PRODUCT_SHARE)
+    sweeps = -(-tiles // sizes.group) * -(-depth // sizes.run) * taps / (depth * swept.r)
     stream = weights * sweeps / _bytes_per_cycle(weights, device)
-    return max(products, stream) + tiles * planes * TRANSFORM_CYCLES * (-(-c // lanes) + blocks)
+    moved = tiles * axes.planes * (swept.extent * blocks_in + depth * blocks)
+    return max(products, stream) + TRANSFORM_CYCLES * moved
+
+
+def _live_taps(outputs: int, extent: int, kernel: int, stride: int, dilation: int, pad: int) -> int:
+    """Taps along a dimension that fall on the tensor, of all outputs together."""
+    at = np.arange(outputs)[:, None] * stride - pad + np.arange(kernel) * dilation
+    return int(((at >= 0) & (at < extent)).sum())
 
 
 def _bytes_per_cycle(nbytes: int, device: DeviceSpec) -> float:
@@ -63,21 +99,22 @@ def _bytes_per_cycle(nbytes: int, device: DeviceSpec) -> float:
     return 8.0 if nbytes <= device.l3 // 2 else 4.0
 
 
-def _winograd_fits(graph: Graph, layouts: Mapping[str, str], node: Node) -> bool:
+def _may_transform(graph: Graph, layouts: Mapping[str, str], node: Node) -> bool:
     op = node.op
     return (
         isinstance(op, Conv)
-        and op.kernel == (3, 3)
-        and {*op.strides, *op.dilations, op.groups} == {1}
+        and any(fits(op, edge) for edge in EDGES.values())
         and graph.out(node).dtype == np.float32
         and layouts[node.inputs[0]] == layouts[node.output] == "blocked"
-        and node.inputs[1] in graph.constants
+        and all(name in graph.constants for name in node.inputs[1 : 2 + op.bias])
         and math.prod(graph.out(node).shape) > 0
     )
 
 
 def _fastest(graph: Graph, node: Node, device: DeviceSpec) -> str:
+    op = node.op
+    assert isinstance(op, Conv)
     direct = conv_cycles(graph, node, device, "direct")
-    times = {name: conv_cycles(graph, node, device, name) for name in ("winograd4", "winograd2")}
+    times = {name: conv_cycles(graph, node, device, name) for name, edge in EDGES.items() if fits(op, edge)}
     best = min(times, key=times.__getitem__)
     return best if times[best] < MARGIN * direct else "direct"

@@ -126,7 +126,7 @@ class Model:
             core_us=self._core_us(node) * self._saved(node, algorithm),
             in_bytes=sum(graph.types[name].nbytes for name in names) - constant,
             out_bytes=out.nbytes,
-            const_bytes=int(constant * weight_growth(algorithm)),
+            const_bytes=int(constant * weight_growth(node.op, algorithm)),
             image=image,
             heavy=isinstance(node.op, HEAVY),
         )

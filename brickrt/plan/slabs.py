@@ -14,11 +14,12 @@ from brickrt.ops.matmul import MatMul
 from brickrt.ops.move import View
 from brickrt.ops.reduce import Reduce
 from brickrt.ops.types import Shape
+from brickrt.plan.algorithm import tile_outputs
 from brickrt.plan.cost import Model
 
 COLUMNS = 64  # columns of a product are cut in multiples of this
 CHUNK = 2**14  # elements of a row that is cut because nothing else can be
-ROW_TILE = 4  # rows of a Winograd tile
+ROW_TILE = 4  # rows of most register or Winograd tiles
 
 
 def layer_brick(model: Model, k: int) -> Shape:
@@ -54,10 +55,10 @@ def _image_brick(model: Model, k: int, brick: list[int], want: int) -> Shape:
         brick[1] = _edge(channels, want, device.cores, unit)
         want = _left(want, channels, brick[1])
     slabs = max(want, _slabs_for_cache(model, k)) if alone else want
-    rows, tile = 1, ROW_TILE if _tiles_rows(model, k) else 1
+    rows = 1
     axes = range(2, min(len(brick), max(3, len(brick) - 1)))
     for axis in axes:
-        extent = brick[axis]
+        extent, tile = brick[axis], tile_outputs(model.graph.nodes[k].op, model.algorithms.get(k), axis)
         parts = slabs if axis == axes[-1] else min(slabs, -(-extent // ROW_TILE))  # thin planes would be all halo
         brick[axis] = _edge(extent, parts, device.cores, tile=tile)
         slabs, rows = _left(slabs, extent, brick[axis]), rows * extent
@@ -89,11 +90,6 @@ def _slabs_for_cache(model: Model, k: int) -> int:
     """Slabs of one image so that what each reads stays in half of L2."""
     batch = max(1, model.graph.out(model.graph.nodes[k]).shape[0])
     return math.ceil(model.facts[k].in_bytes / batch / (model.device.l2 / 2))
-
-
-def _tiles_rows(model: Model, k: int) -> bool:
-    """Whether a Winograd kernel computes the layer, in square tiles of the output."""
-    return k in model.algorithms
 
 
 def _left(parts: int, extent: int, edge: int) -> int:

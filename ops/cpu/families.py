@@ -2,9 +2,13 @@
 
 from brickrt.ops.cpu import concat, interp, lane_conv, map, matmul, pool, reduce, rowwise, take, transpose
 from brickrt.ops.cpu.kernel import Kernel
-from brickrt.ops.cpu.winograd import Winograd2Kernel, Winograd4Kernel
+from brickrt.ops.cpu.winograd import Winograd2Kernel, Winograd4Kernel, Winograd6Kernel
 
-ALGORITHMS: dict[str, type[Kernel]] = {"winograd2": Winograd2Kernel, "winograd4": Winograd4Kernel}
+ALGORITHMS: dict[str, type[Kernel]] = {
+    "winograd2": Winograd2Kernel,
+    "winograd4": Winograd4Kernel,
+    "winograd6": Winograd6Kernel,
+}
 """Kernels that a plan asks for by name; other operators are computed by what `choose_kernel` gives."""
 
 __all__ = [

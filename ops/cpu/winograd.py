@@ -1,12 +1,14 @@
-"""Winograd convolution F(m×m, 3×3), stride 1, two spatial dimensions, in groups of tiles that stay in cache.
+"""Winograd convolution in groups of tiles that stay in cache: F(m×m, r×r), F(m, r) along one dimension, and either in
+three dimensions, where the taps of the outermost are swept (`winograd_axes.py` tells which dimension is what).
 
-A tile is m×m output pixels; n = m + 2. For G tiles at a time, in the worker's scratch:
+A tile is m×m output pixels from n×n inputs; n = m + r - 1. For G tiles at a time, in the worker's scratch:
 
-    V[n²][G/T][C/v][T][v]  =  Bᵀ d B of every tile d of the input
-    M[n²][G/T][M/v][T][v]  =  n² matrix products with the transformed weights
-    output                 =  Aᵀ M A, bias, epilogue
+    V[n²][z][G/T][C/v][T][v]  =  Bᵀ d B of every tile d of the input, for the planes z that Z output planes read
+    M[n²][Z][G/T][M/v][T][v]  =  n² matrix products with the transformed weights, added up over the swept taps
+    output                    =  Aᵀ M A, bias, epilogue
 
-The products take m²·9/n² of a direct convolution's multiplications: a quarter for m = 4.
+F(4×4, 3×3) takes a quarter of a direct convolution's multiplications. V is a ring: planes that the next Z outputs read
+again are transformed once.
 """
 
 from __future__ import annotations
@@ -25,17 +27,17 @@ from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel
 from brickrt.ops.cpu.operand import Operand
 from brickrt.ops.cpu.tiles import common_cut
+from brickrt.ops.cpu.winograd_axes import Axes, axes_of
 from brickrt.ops.cpu.winograd_body import WinogradBody
 from brickrt.ops.cpu.winograd_math import transform_weights
+from brickrt.ops.cpu.winograd_sizes import Sizes, choose_sizes
 from brickrt.ops.types import Boxes
-
-L2 = 1 << 20  # bytes that transformed weights may take to stay close to a core
 
 
 @dataclass(frozen=True)
 class WinogradKernel(Kernel):
-    """`shape_class` is (align, tiles, blocks): `align` as in `choose_tile`, then the most tiles and the most blocks of
-    output channels in a box."""
+    """`shape_class` is (align, tiles, depth, blocks): `align` as in `choose_tile`, then the most that a box has of
+    tiles in a plane (of all its images), of planes, and of blocks of output channels."""
 
     op: Conv
 
@@ -48,18 +50,17 @@ class WinogradKernel(Kernel):
     def classify(
         cls, op: Op, ins: Sequence[Operand], out: Operand, boxes: Boxes, isa: Isa
     ) -> tuple[np.ndarray, list[tuple[int, ...]]]:
+        assert isinstance(op, Conv)
+        axes = axes_of(op, ins[0].shape[2:], cls.tile_edge())
+        depth, *tiles = (axis.tiles(np.ones(1) if axis.dim is None else boxes.extents[:, axis.dim]) for axis in axes)
         align = common_cut(boxes, 1, out.shape[1], isa.lanes)
-        tiles = (-(-boxes.extents[:, 2:] // cls.tile_edge())).prod(axis=1)
         blocks = -(-boxes.hi[:, 1] // isa.lanes) - boxes.lo[:, 1] // isa.lanes
-        return np.zeros(len(boxes), np.int64), [(align, int(tiles.max(initial=1)), int(blocks.max(initial=1)))]
+        most = (int(each.max(initial=1)) for each in (boxes.extents[:, 0] * tiles[0] * tiles[1], depth, blocks))
+        return np.zeros(len(boxes), np.int64), [(align, *most)]
 
-    @property
-    def m(self) -> int:
-        return self.tile_edge()
-
-    @property
-    def n(self) -> int:
-        return self.m + 2
+    @cached_property
+    def axes(self) -> Axes:
+        return axes_of(self.op, self.ins[0].shape[2:], self.tile_edge())
 
     @property
     def lanes(self) -> int:
@@ -71,7 +72,7 @@ class WinogradKernel(Kernel):
 
     @property
     def most_blocks(self) -> int:
-        return self.shape_class[2]
+        return self.shape_class[3]
 
     @property
     def ob(self) -> int:
@@ -79,37 +80,48 @@ class WinogradKernel(Kernel):
         align, blocks = self.shape_class[0], self.out.channel_blocks
         return 2 if blocks >= 2 and align % 2 == 0 else 1
 
+    @cached_property
+    def sizes(self) -> Sizes:
+        _, tiles, depth, _ = self.shape_class
+        return choose_sizes(tiles, depth, self.ob, self.isa.registers, self.weight_bytes)
+
     @property
     def t(self) -> int:
-        """Tiles of a register tile: as many as registers allow, but not much padding."""
-        most, tiles = min((self.isa.registers - self.ob - 2) // self.ob, 24), self.shape_class[1]
-        padded = {t: -(-tiles // t) * t for t in range(most, 3, -1)}
-        return next(t for t in padded if padded[t] <= 1.05 * min(padded.values()))
+        """Tiles of a register tile."""
+        return self.sizes.t
 
     @property
     def group(self) -> int:
-        """Tiles transformed at a time: one register tile while the weights stay in L2 beside it, else a few."""
-        blocks, weights = -(-self.shape_class[1] // self.t), self.weight_floats * 4
-        if weights <= L2:
-            return self.t
-        return self.t * (blocks if blocks <= 4 else 2 if weights <= 4 * L2 else 3)
+        """G, tiles of a plane transformed at a time."""
+        return self.sizes.group
 
     @property
-    def weight_floats(self) -> int:
-        return self.ins[0].shape[1] * self.out.shape[1] * self.n**2
+    def run(self) -> int:
+        """Z, output planes computed at a time."""
+        return self.sizes.run
+
+    @property
+    def ring(self) -> int:
+        """Planes of the input that are held."""
+        swept = self.axes.swept
+        return min((self.run - 1) * swept.stride + swept.reach, swept.extent)
+
+    @property
+    def weight_bytes(self) -> int:
+        return 4 * self.ins[0].shape[1] * self.out.shape[1] * self.axes.planes * self.axes.swept.r
 
     @property
     def plane_in(self) -> int:
         """Floats from one of the n² planes of V to the next: an odd number of vectors, to spread over the cache."""
-        return (self.blocks_in * self.group + 1) * self.lanes
+        return (self.ring * self.blocks_in * self.group + 1) * self.lanes
 
     @property
     def plane_out(self) -> int:
-        return (self.most_blocks * self.group + 1) * self.lanes
+        return (self.run * self.most_blocks * self.group + 1) * self.lanes
 
     @property
     def workspace(self) -> int:
-        return 4 * self.n**2 * (self.plane_in + self.plane_out)
+        return 4 * self.axes.planes * (self.plane_in + self.plane_out)
 
     @cached_property
     def epilogue(self) -> Epilogue:
@@ -117,20 +129,34 @@ class WinogradKernel(Kernel):
         return Epilogue(self.op.epilogue, first, self.ins[first:], self.out, self.lanes)
 
     def pack(self, i: int, array: np.ndarray) -> np.ndarray:
-        """Weights as [n²][tile of OB blocks][C][OB*lanes], the bias up to whole tiles."""
+        """Weights as [n²][tile of OB blocks][swept tap][C][OB*lanes], the bias up to whole tiles."""
         width = self.ob * self.lanes
         tiles = -(-self.out.shape[1] // width)
         missing = tiles * width - self.out.shape[1]
         if i == 1:
-            u = transform_weights(array, self.m, np.float32)
-            u = np.pad(u, [(0, 0), (0, missing), (0, 0)]) if missing else u
-            return u.reshape(self.n**2, tiles, width, -1).swapaxes(2, 3)
+            u = self._transformed(array)
+            u = np.pad(u, [(0, 0), (0, missing), (0, 0), (0, 0)]) if missing else u
+            return u.reshape(self.axes.planes, tiles, width, *u.shape[2:]).transpose(0, 1, 4, 3, 2)
         if i == 2 and self.op.bias:
             return np.pad(array, (0, missing))
         return self.epilogue.pack(i, array)
 
+    def _transformed(self, w: np.ndarray) -> np.ndarray:
+        """[M, C, k…] → [n², M, C, swept taps]"""
+        swept, down, across = self.axes
+        dim = 2 if swept.dim is None else swept.dim
+        w = np.moveaxis(w.reshape(*w.shape[:2], *(1,) * (5 - w.ndim), *w.shape[2:]), dim, 2)
+        return transform_weights(w, down, across, np.float32)
+
     def emit(self, f: Fn) -> None:
         WinogradBody(self, f).emit()
+
+
+@dataclass(frozen=True)
+class Winograd6Kernel(WinogradKernel):
+    @classmethod
+    def tile_edge(cls) -> int:
+        return 6
 
 
 @dataclass(frozen=True)

@@ -1,45 +1,44 @@
-"""Winograd's minimal filtering F(m×m, 3×3): the matrices, and the transforms as straight code on vectors.
+"""Winograd's minimal filtering F(m, r): the matrices, and the transforms as straight code on vectors.
 
-Interpolation points 0, ±√½, ±√2 and ∞ for m = 4 keep the error at a few 1e-6 of the largest output, a quarter of what
-the textbook's ±1, ±2 give; m = 2 uses 0, ±1, ∞. Points ±p share the even and odd halves of their polynomials.
-(A. Lavin, S. Gray, "Fast algorithms for convolutional neural networks", CVPR 2016.)
+Points are 0, pairs ±p and ∞, so n = m + r - 1 is even; a pair shares the even and odd halves of its polynomials. Those
+of F(4, 3), ±√½ and ±√2, keep the error at a few 1e-6 of the largest output, a quarter of what the textbook's ±1, ±2
+give. F(1, 1) is the identity. (A. Lavin, S. Gray, "Fast algorithms for convolutional neural networks", CVPR 2016.)
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
 from llvmlite import ir
 
 from brickrt.ops.cpu.emit import Fn
-
-POINTS: dict[int, tuple[float, ...]] = {2: (1.0,), 4: (math.sqrt(0.5), math.sqrt(2.0))}
-
+from brickrt.ops.cpu.winograd_axes import Axis
 
 CHUNK = 4096  # filters transformed at a time
 
 
-def weight_matrix(m: int) -> np.ndarray:
-    """G, [m + 2, 3]: a filter's values at the points, scaled; float64."""
-    nodes = [0.0, *(sign * p for p in POINTS[m] for sign in (1, -1))]
-    rows = [np.array([1, a, a * a]) / np.prod([a - b for b in nodes if b != a]) for a in nodes]
-    return np.array([*rows, [0, 0, 1]])
+def weight_matrix(axis: Axis) -> np.ndarray:
+    """G, [n, r]: a filter's values at the points, scaled; float64."""
+    if axis.n == 1:
+        return np.ones((1, 1))
+    nodes = [0.0, *(sign * p for p in axis.points for sign in (1, -1))]
+    rows = [np.array([a**k for k in range(axis.r)]) / np.prod([a - b for b in nodes if b != a]) for a in nodes]
+    return np.array([*rows, [0] * (axis.r - 1) + [1]])
 
 
-def transform_weights(w: np.ndarray, m: int, dtype: type = np.float64) -> np.ndarray:
-    """[M, C, 3, 3] → [(m + 2)², M, C] of `dtype`; computed in float64, a cache's worth of filters at a time."""
-    both = np.kron(weight_matrix(m), weight_matrix(m))
-    filters = w.reshape(-1, 9)
+def transform_weights(w: np.ndarray, down: Axis, across: Axis, dtype: type = np.float64) -> np.ndarray:
+    """[…, r down, r across] → [n down * n across, …] of `dtype`; in float64, a cache's worth of filters at a time."""
+    both = np.kron(weight_matrix(down), weight_matrix(across))
+    filters = w.reshape(-1, both.shape[1])
     out: np.ndarray = np.empty((len(both), len(filters)), dtype)
     for start in range(0, len(filters), CHUNK):
         out[:, start : start + CHUNK] = both @ filters[start : start + CHUNK].T.astype(np.float64)
-    return out.reshape(len(both), *w.shape[:2])
+    return out.reshape(len(both), *w.shape[:-2])
 
 
 def monic(points: Sequence[float]) -> list[float]:
-    """Coefficients of ∏(z − p²), ascending."""
+    """Coefficients of ∏(z - p²), ascending."""
     return [float(c) for c in np.poly([p * p for p in points])[::-1]] if points else [1.0]
 
 
@@ -56,25 +55,31 @@ def scalar(kind: ir.Type, value: float) -> ir.Constant:
     return ir.Constant(kind, [value] * kind.count)
 
 
-def input_rows(f: Fn, d: Sequence[ir.Value], m: int) -> list[ir.Value]:
-    """Bᵀ d for m + 2 vectors."""
-    points = POINTS[m]
+def input_rows(f: Fn, d: Sequence[ir.Value], axis: Axis) -> list[ir.Value]:
+    """Bᵀ d for n vectors."""
+    if axis.n == 1:
+        return list(d)
+    points = axis.points
     out = [combine(f, monic(points), d[0::2])]
     for p in points:
         others = monic([q for q in points if q != p])
         even, odd = combine(f, others, d[2::2]), combine(f, others, d[1:-1:2])
-        out += [f.fma(scalar(odd.type, p), odd, even), f.fma(scalar(odd.type, -p), odd, even)]
+        if p == 1:
+            out += [f.b.fadd(even, odd), f.b.fsub(even, odd)]
+        else:
+            out += [f.fma(scalar(odd.type, p), odd, even), f.fma(scalar(odd.type, -p), odd, even)]
     return [*out, combine(f, monic(points), d[1::2])]
 
 
-def output_rows(f: Fn, s: Sequence[ir.Value], m: int) -> list[ir.Value]:
-    """Aᵀ s: m vectors from m + 2."""
-    points = POINTS[m]
+def output_rows(f: Fn, s: Sequence[ir.Value], axis: Axis) -> list[ir.Value]:
+    """Aᵀ s: m vectors from n."""
+    if axis.n == 1:
+        return list(s)
     pairs = [(f.b.fadd(a, c), f.b.fsub(a, c)) for a, c in zip(s[1:-1:2], s[2:-1:2], strict=True)]
-    ends = {0: [s[0]], m - 1: [s[-1]]}
+    ends = {0: [s[0]], axis.m - 1: [s[-1]]}
     rows = []
-    for k in range(m):
+    for k in range(axis.m):
         alone = ends.get(k, [])
-        factors = [1.0] * len(alone) + [p**k for p in points]
+        factors = [1.0] * len(alone) + [p**k for p in axis.points]
         rows.append(combine(f, factors, [*alone, *(pair[k % 2] for pair in pairs)]))
     return rows

@@ -2,26 +2,28 @@
 
 import numpy as np
 import pytest
-from harness import AVX2, HOST, check
+from harness import AVX2, HOST, check, random_boxes
 
 from brickrt.ops.base import evaluate_whole
 from brickrt.ops.conv import Conv
-from brickrt.ops.cpu.winograd import Winograd2Kernel, Winograd4Kernel
+from brickrt.ops.cpu.winograd import Winograd2Kernel, Winograd4Kernel, Winograd6Kernel
+from brickrt.ops.cpu.winograd_axes import POINTS, Axis, fits
 from brickrt.ops.cpu.winograd_math import transform_weights, weight_matrix
 from brickrt.ops.expr import apply, arg, const
-from brickrt.ops.types import Boxes
+from brickrt.ops.types import Boxes, TensorType
 
 FAMILIES = [Winograd2Kernel, Winograd4Kernel]
 TOLERANCE = 2e-5
 
 
-def conv(pads=(1, 1), pads_end=(1, 1), bias=True, epilogue=None):
-    return Conv((3, 3), (1, 1), (1, 1), pads, pads_end, 1, bias, epilogue)
+def conv(pads=(1, 1), pads_end=(1, 1), bias=True, epilogue=None, kernel=(3, 3), dilations=None, strides=None):
+    ones = (1,) * len(kernel)
+    return Conv(kernel, strides or ones, dilations or ones, pads, pads_end, 1, bias, epilogue)
 
 
-def arrays(n, c, k, h, w, bias=True, seed=0):
+def arrays(n, c, k, *spatial, bias=True, kernel=(3, 3), seed=0):
     rng = np.random.default_rng(seed)
-    shapes = [(n, c, h, w), (k, c, 3, 3), (k,)][: 2 + bias]
+    shapes = [(n, c, *spatial), (k, c, *kernel), (k,)][: 2 + bias]
     return [rng.standard_normal(s).astype(np.float32) for s in shapes]
 
 
@@ -79,9 +81,82 @@ def test_what_a_box_does_not_need_does_not_matter(family):
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("m", [2, 4])
-def test_transformed_weights_of_a_constant_filter(m):
+# shape, kernel, dilations, pads, pads_end, edge of the tiles
+KINDS = {
+    "3d": ((1, 20, 40, 5, 9, 7), (3, 3, 3), (1, 1, 1), (1, 1, 1), (1, 1, 1), 4),
+    "3d-batch": ((2, 5, 7, 3, 6, 6), (3, 3, 3), (1, 1, 1), (2, 1, 0), (0, 2, 1), 2),
+    "3d-one-plane": ((1, 16, 33, 1, 7, 7), (3, 3, 3), (1, 1, 1), (1, 1, 1), (1, 1, 1), 4),
+    "3d-one-voxel": ((1, 17, 16, 1, 1, 1), (3, 3, 3), (1, 1, 1), (1, 1, 1), (1, 1, 1), 4),
+    "3d-deep": ((1, 16, 16, 9, 5, 6), (5, 3, 3), (2, 1, 1), (4, 1, 1), (3, 1, 1), 4),
+    "3d-dilated": ((1, 16, 16, 7, 11, 9), (3, 3, 3), (2, 2, 3), (2, 2, 3), (2, 2, 3), 4),
+    "3d-1x3x3": ((1, 16, 16, 4, 9, 7), (1, 3, 3), (1, 1, 1), (0, 1, 1), (0, 1, 1), 4),
+    "3d-3x1x1": ((1, 16, 16, 9, 4, 5), (3, 1, 1), (1, 1, 1), (1, 0, 0), (1, 0, 0), 6),
+    "3d-3x1x3": ((1, 16, 16, 6, 4, 5), (3, 1, 3), (1, 1, 1), (1, 0, 1), (1, 0, 1), 4),
+    "2d-d2": ((1, 40, 33, 13, 10), (3, 3), (2, 2), (2, 2), (2, 2), 4),
+    "2d-d4": ((2, 16, 16, 14, 9), (3, 3), (4, 4), (4, 4), (4, 4), 4),
+    "2d-d3x2": ((1, 16, 16, 8, 9), (3, 3), (3, 2), (1, 2), (3, 0), 2),
+    "2d-d5-small": ((1, 16, 16, 3, 2), (3, 3), (5, 5), (5, 5), (5, 5), 2),
+    "2d-5x5": ((1, 16, 16, 9, 10), (5, 5), (1, 1), (2, 2), (2, 2), 2),
+    "2d-3x5": ((1, 16, 16, 9, 10), (3, 5), (1, 1), (1, 2), (1, 2), 2),
+    "2d-1x3": ((1, 20, 40, 5, 13), (1, 3), (1, 1), (0, 1), (0, 1), 6),
+    "2d-3x1": ((2, 1, 3, 13, 5), (3, 1), (1, 1), (1, 0), (1, 0), 4),
+    "2d-1x7": ((1, 40, 20, 9, 17), (1, 7), (1, 1), (0, 3), (0, 3), 4),
+    "2d-7x1": ((1, 16, 16, 17, 9), (7, 1), (1, 1), (3, 0), (3, 0), 2),
+    "2d-1x5": ((1, 16, 16, 9, 11), (1, 5), (1, 1), (0, 2), (0, 2), 4),
+    "2d-5x1-d2": ((1, 16, 16, 11, 6), (5, 1), (2, 1), (4, 0), (3, 0), 4),
+    "1d-3": ((3, 16, 16, 29), (3,), (1,), (1,), (1,), 6),
+    "1d-5": ((1, 30, 16, 19), (5,), (3,), (6,), (6,), 4),
+    "1d-7": ((1, 16, 35, 2), (7,), (1,), (3,), (3,), 4),
+}  # fmt: skip
+BY_EDGE = {2: Winograd2Kernel, 4: Winograd4Kernel, 6: Winograd6Kernel}
+
+
+ON_AVX2 = ("3d", "2d-d2", "2d-7x1", "1d-5")  # the other code that narrow vectors and few registers give
+
+
+@pytest.mark.parametrize(("kind", "isa"), [*((k, HOST) for k in KINDS), *((k, AVX2) for k in ON_AVX2)])
+def test_kernels_of_any_dimension(kind, isa):
+    shape, kernel, dilations, pads, pads_end, edge = KINDS[kind]
+    op = conv(pads, pads_end, kernel=kernel, dilations=dilations)
+    assert fits(op, edge)
+    given = arrays(*shape, kernel=kernel)
+    whole, _, part = random_boxes(types_of(op, given)[1].shape, 1, isa.lanes)
+    compare(BY_EDGE[edge], op, given, isa, boxes=[whole, part])
+
+
+def test_strides_where_nothing_is_transformed():
+    """The swept dimension of a 3-D kernel, and the dimension in which a 1×3 kernel reads points."""
+    given = arrays(1, 16, 16, 9, 6, 7, kernel=(3, 3, 3))
+    compare(Winograd4Kernel, conv((1, 1, 1), (1, 1, 1), kernel=(3, 3, 3), strides=(2, 1, 1)), given)
+    given = arrays(1, 16, 16, 9, 11, kernel=(1, 3))
+    compare(Winograd4Kernel, conv((0, 1), (0, 1), kernel=(1, 3), strides=(2, 1)), given)
+
+
+def test_what_a_box_does_not_need_does_not_matter_in_three_dimensions():
+    """As above, with boxes cut along every dimension, and a dilation."""
+    op = conv((1, 2, 1), (1, 2, 1), kernel=(3, 3, 3), dilations=(1, 2, 1))
+    given = arrays(1, 16, 16, 9, 14, 11, kernel=(3, 3, 3))
+    want = evaluate_whole(op, given)
+    box = Boxes.one([0, 0, 3, 5, 2], [1, 16, 6, 10, 9])
+    region = op.region(0, box, *types_of(op, given)).slices()
+    inside = given[0][region].copy()
+    given[0][...] = np.nan
+    given[0][region] = inside
+    check(
+        op, given, HOST, blocks=[16, 1, 1], out_block=16, packed=[False, True, True], rtol=0,
+        atol=TOLERANCE * float(np.abs(want).max()), kernel_cls=Winograd4Kernel, boxes=[box], expected=want,
+    )  # fmt: skip
+
+
+def types_of(op, given):
+    kinds = [TensorType(a.shape, a.dtype) for a in given]
+    return kinds, op.infer(kinds)
+
+
+@pytest.mark.parametrize(("m", "r"), [k for k in POINTS if k != (1, 1)])
+def test_transformed_weights_of_a_constant_filter(m, r):
     """A filter of ones has the same transform along both axes."""
-    u = transform_weights(np.ones((1, 1, 3, 3)), m).reshape(m + 2, m + 2)
-    row = weight_matrix(m).sum(axis=1)
+    axis = Axis(2, m, r, 1, 1, 0, 9)
+    u = transform_weights(np.ones((1, 1, r, r)), axis, axis).reshape(axis.n, axis.n)
+    row = weight_matrix(axis).sum(axis=1)
     np.testing.assert_allclose(u, np.outer(row, row), atol=1e-12)

@@ -1,0 +1,38 @@
+"""How many tiles a Winograd kernel works on at a time: pure figures, which the planner's cost model shares."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+NEAR = 1 << 20  # bytes that transformed weights may take to stay close to a core
+SHARED_TILES = 24  # tiles in all planes together that make a sweep over weights further away worth while
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """`t` tiles of a register tile, `group` tiles of a plane and `run` planes of the output between two sweeps of the
+    weights."""
+
+    t: int
+    group: int
+    run: int
+
+
+def choose_sizes(tiles: int, planes: int, ob: int, registers: int, weight_bytes: int) -> Sizes:
+    """For boxes of so many tiles in so many planes, in register tiles of `ob` blocks of channels.
+
+    One register tile while the weights stay in L2 beside it, else a few.
+    """
+    t = register_tile(tiles, ob, registers)
+    blocks = -(-tiles // t)
+    if weight_bytes <= NEAR:
+        return Sizes(t, t, 1)
+    group = t * (blocks if blocks <= 4 else 2 if weight_bytes <= 4 * NEAR else 3)
+    return Sizes(t, group, min(planes, max(1, SHARED_TILES // group)))
+
+
+def register_tile(tiles: int, ob: int, registers: int) -> int:
+    """As many tiles as registers allow, but not much padding."""
+    most = min((registers - ob - 2) // ob, 24)
+    padded = {t: -(-tiles // t) * t for t in range(most, 3, -1)}
+    return next(t for t in padded if padded[t] <= 1.05 * min(padded.values()))
