@@ -5,8 +5,8 @@
 
 The network works at half the resolution: 2×2 pixels become channels (SpaceToDepth), then come blocks after NAFNet
 (Chen et al., ECCV 2022) without norms and channel attention, then channels become pixels again; what it finds is the
-noise, which is subtracted. It learns from photographs that scikit-image, scikit-learn and matplotlib carry, at several scales,
-all but the astronaut, on whom it is judged.
+noise, which is subtracted. It learns from photographs that scikit-image, scikit-learn and matplotlib carry, at several
+scales, all but the astronaut, on whom it is judged.
 """
 
 from __future__ import annotations
