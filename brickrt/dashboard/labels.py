@@ -37,6 +37,15 @@ class Labels:
             which[steps.tasks], row[steps.tasks] = number, np.arange(len(steps.tasks))
         return which, row
 
+    def output_boxes(self, number: int) -> tuple[np.ndarray, np.ndarray]:
+        """Where the boxes of a subgraph's output begin [n, d], and their tasks [n]; none for a join."""
+        last = self.tasks.plan.subgraphs[number].nodes[-1]
+        parts = [(s.boxes.lo, s.tasks) for s in self.tasks.steps if s.node == last and len(s.tasks)]
+        if not parts:
+            return np.zeros((0, 1), np.int64), np.zeros(0, np.int64)
+        lo, owner = (np.concatenate(part) for part in zip(*parts, strict=True))
+        return lo, owner
+
     def brick(self, task: int) -> list[list[int]]:
         """[lo, hi] of the box of the task's output, one index per dimension."""
         which, row = (part[task] for part in self._last_step)

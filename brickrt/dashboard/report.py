@@ -11,8 +11,8 @@ import numpy as np
 
 from brickrt.dashboard.drawing import draw_layers
 from brickrt.dashboard.figures import subgraph_figures
+from brickrt.dashboard.labels import Labels
 from brickrt.dashboard.recording import GraphRun, live_bytes
-from brickrt.runtime.task_graph import TaskGraph
 
 MOST_BARS = 8000  # of the timeline; neighbours of one subgraph are drawn as one above that
 MOST_CELLS = 64 * 64  # of a heat map
@@ -83,8 +83,8 @@ def brick_order(run: GraphRun, number: int) -> Json | None:
     Cells are the grid along the last two cut dimensions, of the first brick along the others. None for one brick.
     """
     tasks = run.tasks
-    boxes, owner = _output_boxes(tasks, number)
-    if boxes is None or len(owner) < 2:
+    boxes, owner = Labels(tasks).output_boxes(number)
+    if len(owner) < 2:
         return None
     rank = np.empty(len(tasks))
     rank[run.events.task] = np.arange(len(run.events))
@@ -99,16 +99,6 @@ def brick_order(run: GraphRun, number: int) -> Json | None:
     cells[at[0], at[1]] = when / max(1, len(when) - 1)
     step = max(1, int(np.ceil(np.sqrt(cells.size / MOST_CELLS))))
     return {"subgraph": number, "cells": np.round(cells[::step, ::step], 3).tolist()}
-
-
-def _output_boxes(tasks: TaskGraph, number: int) -> tuple[np.ndarray | None, np.ndarray]:
-    """Where the boxes of a subgraph's output begin, and their tasks; joined tasks have none."""
-    last = tasks.plan.subgraphs[number].nodes[-1]
-    parts = [(s.boxes.lo, s.tasks) for s in tasks.steps if s.node == last and len(s.tasks)]
-    if not parts:
-        return None, np.zeros(0, np.int64)
-    lo, owner = (np.concatenate(part) for part in zip(*parts, strict=True))
-    return lo, owner
 
 
 def _escaped(text: str) -> str:
