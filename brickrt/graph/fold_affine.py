@@ -99,14 +99,18 @@ def _operands(edit: Edit, node: Node, affine: Affine) -> tuple[str, ...] | None:
         w = edit.constants.get(weights)
         if w is None or bias is None:
             return None
-        scaled = w.astype(np.float64) * _along_channels(node.op, scale, w.shape)
-        weights = edit.constant(scaled.astype(w.dtype), f"{node.name}/weights")
+        weights = edit.constant(_scaled(w, _along_channels(node.op, scale, w.shape)), f"{node.name}/weights")
     if not biases and not np.any(shift):
         return (x, weights)
     if bias is None:
         return None
     moved = (bias.astype(np.float64) * scale + shift).astype(edit.types[node.output].dtype)
     return (x, weights, edit.constant(moved, f"{node.name}/bias"))
+
+
+def _scaled(w: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    """w times scale, in float64 a piece at a time, of w's type."""
+    return np.multiply(w, scale, out=np.empty_like(w), dtype=np.float64, casting="same_kind")
 
 
 def _along_channels(op: Op, scale: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
