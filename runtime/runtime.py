@@ -3,57 +3,25 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import onnx
 
 from brickrt.graph.errors import BrickError
-from brickrt.graph.host import run_node
 from brickrt.graph.inputs import check_inputs
 from brickrt.graph.source import SourceGraph, load
 from brickrt.graph.specialize import first_stage
 from brickrt.plan.options import PlanOptions
 from brickrt.plan.plan import Plan
 from brickrt.runtime import events
+from brickrt.runtime.call import Call, Signature, signature_of
 from brickrt.runtime.compiled import Compiled, Compiler, Progress, StageCache
 from brickrt.runtime.devices import choose_engine
-from brickrt.runtime.engine import Counts, Program
 from brickrt.runtime.host_threads import thread_count
-from brickrt.runtime.memory import project
+from brickrt.runtime.report import Ran, Report, report_of
 from brickrt.runtime.stats import Stats
-from brickrt.runtime.traffic import locality
-
-
-@dataclass(frozen=True, eq=False)
-class Report:
-    """What one call ran: plans of its stages in order, nodes that ran on the host and why, and what was measured."""
-
-    plans: tuple[Plan, ...]
-    fallback: dict[str, str]
-    measured: Stats
-    programs: tuple[Program, ...] = ()
-
-    @property
-    def projected_bytes(self) -> int:
-        """Memory that the plans of all stages need, as known before they ran."""
-        return sum(project(program.tasks, program.threads).total for program in self.programs)
-
-    @cached_property
-    def stats(self) -> Stats:
-        """The measured figures, with the modelled bytes per memory level."""
-        levels = [Stats(level_bytes={k: v.moved for k, v in locality(p.tasks).levels.items()}) for p in self.programs]
-        return Stats.total([self.measured, *levels])
-
-    def __str__(self) -> str:
-        lines = [str(plan) for plan in self.plans if plan.subgraphs]
-        lines += [f"host: {name} ({why})" for name, why in self.fallback.items()]
-        return "\n".join(lines) or "nothing to compute: the outputs are known"
 
 
 class Runtime:
@@ -91,7 +59,8 @@ class Runtime:
         self._watch = watch
         self._roots: dict[frozenset[str], StageCache] = {}
         self._lock = threading.Lock()
-        self._report: Report | None = None
+        self._last: Sequence[Ran] | Report | None = None
+        self._known: tuple[Signature, StageCache, Compiled] | None = None
 
     # ---- what it is
 
@@ -106,9 +75,12 @@ class Runtime:
     @property
     def plan(self) -> Report:
         """What the last call ran. Raises BrickError before the first one."""
-        if self._report is None:
+        last = self._last
+        if last is None:
             raise BrickError("nothing is planned yet: call execute or prepare with inputs first")
-        return self._report
+        if not isinstance(last, Report):
+            self._last = last = report_of(last)
+        return last
 
     @property
     def plans(self) -> list[Plan]:
@@ -130,6 +102,7 @@ class Runtime:
 
     def __exit__(self, *exc: object) -> None:
         self._roots.clear()
+        self._known = None
 
     # ---- running
 
@@ -138,13 +111,26 @@ class Runtime:
 
         May be called from several threads.
         """
-        values: dict[str, Any] = dict(check_inputs(self.source, inputs))
-        call = _Call(self, values)
-        cache: StageCache | None = self._root(frozenset(values))
+        signature, known = signature_of(inputs), self._known
+        if signature is not None and known is not None and known[0] == signature:
+            call = Call(self._watch, dict(inputs))
+            call.run_stage(known[1].stage, known[2])
+        else:
+            call = self._checked_call(signature, inputs)
+        self._last = call.ran
+        return {name: call.values[name] for name in self.source.outputs}
+
+    def _checked_call(self, signature: Signature | None, inputs: Mapping[str, Any]) -> Call:
+        """A call whose inputs are looked at; remembers the program where their types alone decide it."""
+        call = Call(self._watch, dict(check_inputs(self.source, inputs)))
+        root = cache = self._root(frozenset(call.values))
         while cache is not None:
-            cache = call.run_stage(cache)
-        self._report = call.report()
-        return {name: values[name] for name in self.source.outputs}
+            compiled, compile_ms = cache.get(self._compiler, call.values)
+            call.run_stage(cache.stage, compiled, compile_ms)
+            if signature is not None and cache is root and compiled.rest is None and not cache.value_names:
+                self._known = signature, cache, compiled
+            cache = compiled.rest
+        return call
 
     def prepare(self, inputs: Mapping[str, Any]) -> Report:
         """Compiles for inputs like these what can be without running: the stages before the first host node.
@@ -153,8 +139,8 @@ class Runtime:
         """
         values = dict(check_inputs(self.source, inputs))
         compiled, spent = self._root(frozenset(values)).get(self._compiler, values)
-        self._report = _report([compiled], [Stats(compile_ms=spent)])
-        return self._report
+        self._last = report = report_of([Ran(compiled, compile_ms=spent)])
+        return report
 
     def _root(self, given: frozenset[str]) -> StageCache:
         """The first stage; which optional inputs are given decides what it is."""
@@ -162,63 +148,3 @@ class Runtime:
             if given not in self._roots:
                 self._roots[given] = StageCache(first_stage(self.source, given))
             return self._roots[given]
-
-
-class _Call:
-    """One `execute` under way; `values` grows stage by stage."""
-
-    def __init__(self, runtime: Runtime, values: dict[str, Any]) -> None:
-        self.runtime, self.values = runtime, values
-        self.stages: list[Compiled] = []
-        self.parts: list[Stats] = []
-
-    def run_stage(self, cache: StageCache) -> StageCache | None:
-        """Runs one stage with its host nodes; returns the next."""
-        compiled, compile_ms = cache.get(self.runtime._compiler, self.values)
-        self.stages.append(compiled)
-        special = compiled.specialized
-        started = time.perf_counter()
-        part = self._run_program(compiled) if compiled.program else Stats()
-        between = time.perf_counter()
-        self.values |= special.known
-        self.values |= {name: self.values[other] for name, other in special.same.items()}
-        for node in special.host_nodes:
-            results = run_node(node, cache.stage.source.opsets, self.values)
-            self.values |= {n: value for n, value in zip(node.outputs, results) if n}
-        ended = time.perf_counter()
-        times = Stats(compile_ms=compile_ms, run_ms=(between - started) * 1e3, host_ms=(ended - between) * 1e3)
-        self.parts.append(part + times)
-        return compiled.rest
-
-    def _run_program(self, compiled: Compiled) -> Stats:
-        program, graph = compiled.program, compiled.plan.graph
-        assert program is not None
-        inputs = [np.require(self.values[name], requirements="C") for name in graph.inputs]
-        outputs = [np.empty(graph.types[name].shape, graph.types[name].dtype) for name in graph.outputs]
-        watch = self.runtime._watch
-        filled = events.buffers(len(program.tasks), program.threads) if watch else None
-        counts = program.run(inputs, outputs, filled)
-        if watch and filled:
-            watch(events.collect(filled))
-        self.values |= dict(zip(graph.outputs, outputs, strict=True))
-        return _stats(counts, program, [*inputs, *outputs])
-
-    def report(self) -> Report:
-        return _report(self.stages, self.parts)
-
-
-def _stats(counts: Counts, program: Program, ends: Sequence[np.ndarray]) -> Stats:
-    return Stats(
-        tasks=counts.tasks,
-        complete_first=counts.complete_first,
-        waits=counts.waits,
-        revisits=counts.revisits,
-        recomputed=program.tasks.recomputed,
-        peak_bytes=program.constant_bytes + program.working_bytes + sum(a.nbytes for a in ends),
-    )
-
-
-def _report(stages: Sequence[Compiled], parts: Sequence[Stats]) -> Report:
-    fallback = {name: why for stage in stages for name, why in stage.specialized.host_reasons.items()}
-    programs = tuple(stage.program for stage in stages if stage.program is not None)
-    return Report(tuple(stage.plan for stage in stages), fallback, Stats.total(parts), programs)

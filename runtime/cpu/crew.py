@@ -6,12 +6,13 @@ import atexit
 import ctypes
 import os
 import threading
+from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
 
 from brickrt.ops.cpu.isa import Isa
-from brickrt.runtime.cpu.mailbox import CLOSED, MAILBOX_WORDS, mailbox_module
+from brickrt.runtime.cpu.mailbox import CLOSED, JOB_WORDS, MAILBOX_WORDS, mailbox_module
 from brickrt.runtime.cpu.memory import aligned_empty
 from brickrt.runtime.cpu.native import load_functions
 
@@ -37,6 +38,16 @@ class Helper:
         self._thread.join()
 
 
+class Jobs:
+    """Calls of compiled functions of two arguments, made at once: (function, argument, argument) each."""
+
+    def __init__(self, calls: Sequence[tuple[int, int, int]]) -> None:
+        table = np.array([(0, *call) for call in calls], np.int64).reshape(-1)
+        assert len(table) == JOB_WORDS * len(calls)
+        self.n, self.words, self.address = len(calls), memoryview(table), table.ctypes.data
+        self.lead = _native()["lead"]
+
+
 class Crew:
     """Helpers that are free, and how programs get them."""
 
@@ -46,21 +57,26 @@ class Crew:
             os.register_at_fork(after_in_child=self._forget)
         atexit.register(self._close)
 
-    def lead(self, jobs: np.ndarray) -> None:
-        """Does jobs [n, JOB_WORDS], the first on this thread. Those that no helper comes to in time are left undone."""
-        helpers = self._take(len(jobs) - 1)
-        addresses = (ctypes.c_int64 * len(helpers))(*(helper.address for helper in helpers))
+    def lead(self, jobs: Jobs) -> None:
+        """Does all jobs, the first on this thread. Those that no helper comes to in time are left undone."""
+        helpers = self._take(jobs.n - 1)
+        for k, helper in enumerate(helpers):
+            jobs.words[(k + 1) * JOB_WORDS] = helper.address
         try:
-            _native()["lead"](addresses, len(helpers), jobs.ctypes.data)
+            jobs.lead(jobs.address, jobs.n)
         finally:
-            self._free.extend(reversed(helpers))
+            self._free += helpers
 
     def _take(self, n: int) -> list[Helper]:
-        """The helpers that were busy last, who may still be awake; new ones where there are too few."""
+        """The helpers that were busy last, who may still be awake; new ones join where there are too few."""
         with self._lock:
-            taken = [self._free.pop() for _ in range(min(n, len(self._free)))]
-            self._hired += n - len(taken)
-            return taken + [Helper(self._hired - k) for k in range(n - len(taken))]
+            while len(self._free) < n:
+                self._hired += 1
+                self._free.append(Helper(self._hired))
+            first = len(self._free) - n
+            taken = self._free[first:]
+            del self._free[first:]
+            return taken
 
     def _forget(self) -> None:
         """A process has no threads but its first; a fork begins with that."""
@@ -77,7 +93,7 @@ class Crew:
 @cache
 def _native() -> dict:
     pointer, word = ctypes.c_void_p, ctypes.c_int64
-    arguments = {"prepare": [pointer], "serve": [pointer], "tell": [pointer, word], "lead": [pointer, word, pointer]}
+    arguments = {"prepare": [pointer], "serve": [pointer], "tell": [pointer, word], "lead": [pointer, word]}
     return load_functions("mailbox", _ANY, mailbox_module, arguments)
 
 

@@ -16,7 +16,7 @@ from brickrt.runtime.cpu.waiting import pause, rest
 EMPTY, POSTED, TAKEN, CLOSED = range(4)
 STATE, JOB, MUTEX, CONDITION = 0, 8, 16, 24
 MAILBOX_WORDS = 32
-JOB_WORDS = 3  # function, and its two arguments
+JOB_WORDS = 4  # mailbox (of the first job none), function, and its two arguments
 SPIN_NS = 100_000  # a helper without work looks for more so long before it sleeps: about what waking it up costs twice
 LOOKS = 32  # between two looks at the clock
 
@@ -50,8 +50,12 @@ class _Function:
         self.f.intrinsic(f"pthread_mutex_{name}", I32, self.at(box, MUTEX))
 
     def run(self, job: ir.Value) -> None:
+        """Calls a function with its two arguments."""
         function = self.f.b.inttoptr(self.word(job, 0), ir.FunctionType(VOID, [PTR, PTR]).as_pointer())
         self.f.b.call(function, [self.f.b.inttoptr(self.word(job, k), PTR) for k in (1, 2)])
+
+    def mailbox(self, jobs: ir.Value, k) -> ir.Value:
+        return self.f.b.inttoptr(self.word(jobs, self.f.mul(k, JOB_WORDS)), PTR)
 
     def now(self) -> ir.Value:
         """Nanoseconds."""
@@ -129,23 +133,19 @@ def _tell(module: ir.Module) -> ir.Function:
 
 
 def _lead(module: ir.Module, tell: ir.Function) -> None:
-    """`void lead(boxes, n, jobs)`: jobs 1…n to `n` mailboxes, job 0 here; returns when all are done.
-
-    `boxes` are addresses, `jobs` [n + 1, JOB_WORDS].
-    """
-    s = _Function(module, "lead", PTR, I64, PTR)
+    """`void lead(jobs, n)`: `n` jobs [n, JOB_WORDS], the first here; returns when all are done or taken back."""
+    s = _Function(module, "lead", PTR, I64)
     f = s.f
-    boxes, n, jobs = f.fn.args
-    with f.loop(0, n) as k:
-        box = f.b.inttoptr(s.word(boxes, k), PTR)
-        job = s.at(jobs, f.mul(f.add(k, 1), JOB_WORDS))
-        for word in range(JOB_WORDS):
-            f.b.store(s.word(job, word), s.at(box, JOB + word))
+    jobs, n = f.fn.args
+    with f.loop(1, n) as k:
+        box = s.mailbox(jobs, k)
+        for word in range(1, JOB_WORDS):
+            f.b.store(s.word(jobs, f.add(f.mul(k, JOB_WORDS), word)), s.at(box, JOB + word - 1))
         f.b.call(tell, [box, I64(POSTED)])
-    s.run(jobs)
+    s.run(s.at(jobs, 1))
     looks = f.local(I64)
-    with f.loop(0, n) as k:
-        box = f.b.inttoptr(s.word(boxes, k), PTR)
+    with f.loop(1, n) as k:
+        box = s.mailbox(jobs, k)
         with f.when(f.b.not_(s.exchange(box, POSTED, EMPTY))):
             done = f.fn.append_basic_block("done")
             f.set(looks, I64(0))

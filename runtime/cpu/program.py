@@ -14,12 +14,12 @@ import numpy as np
 from brickrt.ops.cpu.compile import Library
 from brickrt.ops.cpu.isa import Isa
 from brickrt.runtime.cpu import worker as loop
-from brickrt.runtime.cpu.crew import crew
+from brickrt.runtime.cpu.crew import Jobs, crew
 from brickrt.runtime.cpu.kernels import KernelLoader, Progress
 from brickrt.runtime.cpu.memory import aligned_empty, give_back_freed
 from brickrt.runtime.cpu.native import load_functions
 from brickrt.runtime.cpu.queues import queues
-from brickrt.runtime.cpu.records import FIRST, Records
+from brickrt.runtime.cpu.records import Records
 from brickrt.runtime.engine import Counts
 from brickrt.runtime.states import word
 from brickrt.runtime.task_graph import TaskGraph
@@ -53,10 +53,13 @@ class CpuProgram:
         self._scratch = [aligned_empty(tasks.scratch_bytes + records.workspace) for _ in range(threads)]
         self._epoch = 0
         self._lock = threading.Lock()
-        self._context = self._shared()
+        graph = tasks.plan.graph
+        self._ends = memoryview(np.zeros(len(graph.inputs) + len(graph.outputs), np.int64))
+        shared = self._shared()
+        self._context = memoryview(shared)  # of which Python sets single words, fast
         self._bases = self._tables_of_bases()
         self._own = self._workers()
-        self._jobs = self._work(isa)
+        self._jobs = self._work(shared, isa)
         give_back_freed()
 
     @cached_property
@@ -83,21 +86,25 @@ class CpuProgram:
         self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray], events: list[np.ndarray] | None
     ) -> Counts:
         self._epoch += 1
-        self._context[loop.EPOCH] = word(self._epoch, 0)
-        ends = [array.ctypes.data for array in (*inputs, *outputs)]
-        self._bases[:, FIRST : FIRST + len(ends)] = ends
-        self._own[:, loop.EVENTS : loop.PASSED] = 0
-        if events:
-            self._own[:, loop.EVENTS] = [rows.ctypes.data for rows in events]
+        context = self._context
+        context[loop.EPOCH] = word(self._epoch, 0)
+        for k in loop.SUMS:
+            context[k] = 0
+        for k, array in enumerate((*inputs, *outputs)):
+            self._ends[k] = array.__array_interface__["data"][0]
+        for k, rows in enumerate(events or ()):
+            self._own[k, loop.EVENTS] = rows.ctypes.data
         crew().lead(self._jobs)
-        return Counts(*self._own[:, loop.TASKS : loop.REVISITS + 1].sum(axis=0).tolist())
+        if events:
+            self._own[:, loop.EVENTS] = 0
+        return Counts(*context[loop.SUMS.start : loop.SUMS.stop].tolist())
 
     # ---- what the workers read
 
     def _shared(self) -> np.ndarray:
-        """The context; the epoch is set by each run."""
+        """The context; epoch, sums and ends are set by each run."""
         context = np.zeros(loop.CONTEXT_WORDS, np.int64)
-        context[loop.QUEUES] = self.threads
+        context[loop.QUEUES], context[loop.N_ENDS] = self.threads, len(self._ends)
         for k, array in (
             (loop.WORDS, self._words),
             (loop.QUEUE_AT, self._queue_at),
@@ -108,14 +115,14 @@ class CpuProgram:
             (loop.STEP_AT, self._step_at),
             (loop.RECORDS, self._records),
             (loop.KERNELS, self._kernels),
+            (loop.ENDS, np.asarray(self._ends)),
         ):
             context[k] = array.ctypes.data
         return context
 
     def _tables_of_bases(self) -> np.ndarray:
-        """Per worker scratch, arena, inputs and outputs (set by each run), constants."""
-        graph = self.tasks.plan.graph
-        ends = [0] * (len(graph.inputs) + len(graph.outputs))
+        """Per worker scratch, arena, inputs and outputs (the worker gets them in each run), constants."""
+        ends = [0] * len(self._ends)
         constants = [a.ctypes.data for a in self._constants]
         return np.array([[s.ctypes.data, self._arena.ctypes.data, *ends, *constants] for s in self._scratch], np.int64)
 
@@ -128,10 +135,10 @@ class CpuProgram:
         own[:, loop.BASES] = [row.ctypes.data for row in self._bases]
         return own
 
-    def _work(self, isa: Isa) -> np.ndarray:
+    def _work(self, shared: np.ndarray, isa: Isa) -> Jobs:
         """The workers as jobs of a crew."""
-        context, function = self._context.ctypes.data, worker_address(isa)
-        return np.array([[function, context, row.ctypes.data] for row in self._own], np.int64)
+        context, function = shared.ctypes.data, worker_address(isa)
+        return Jobs([(function, context, row.ctypes.data) for row in self._own])
 
 
 @cache

@@ -5,13 +5,14 @@ of a tensor it writes, so that rows stay with the core that has them in its cach
 then through the others', each from its first task not started, WINDOW tasks on, and takes the first that is ready.
 
 Records are int64 arrays. The context, shared by all workers of a run:
-    0 number of queues   1 address of the state words   2 word of the epoch (state 0)   3 where each queue begins, and
-    the last ends   4 tasks of all queues   5 dep_offsets   6 deps   7 first step of each task
-    8 offset of each step's record   9 records   10 kernels
+    0 word of the epoch (state 0)   1…4 sums of what workers count: tasks run; of these, the first looked at; tasks
+    waited for; tasks for which others were passed over, not ready
+    5 number of queues   6 address of the state words   7 where each queue begins, and the last ends   8 tasks of all
+    queues   9 dep_offsets   10 deps   11 first step of each task   12 offset of each step's record   13 records
+    14 kernels   15 bases of inputs and outputs, to be copied   16 how many
 A step's record: kernel, n operands, n × (base, byte offset), then lo, hi of each dimension of its box.
-A worker's own: 0 its queue   1 address of its table of bases   2 address of its events (0 for none)   3 tasks run
-    4 of these, the first looked at   5 tasks it waited for   6 tasks for which it passed over others, not ready
-    7 how many it passed over   8… first task not started of each queue. Counts begin at what the caller puts there.
+A worker's own: 0 its queue   1 address of its table of bases   2 address of its events (0 for none)   3…6 its counts
+    7 how many tasks it passed over last   8… first task not started of each queue.
 Events have 5 words a task: task, start ns, end ns, waits so far, revisits so far.
 """
 
@@ -20,15 +21,18 @@ from __future__ import annotations
 from llvmlite import ir
 
 from brickrt.ops.cpu.emit import I32, I64, PTR, VOID, Fn
+from brickrt.runtime.cpu.records import FIRST
 from brickrt.runtime.cpu.waiting import rest
 from brickrt.runtime.states import COMPLETE, IN_PROGRESS
 
 WINDOW = 32  # tasks of a queue that are looked at
 MOST_OPERANDS = 64
 EVENT_WORDS = 5
-QUEUES, WORDS, EPOCH, QUEUE_AT, QUEUE, DEP_OFFSETS, DEPS, TASK_STEPS, STEP_AT, RECORDS, KERNELS = range(11)
-CONTEXT_WORDS = 11
+EPOCH, SUMS = 0, range(1, 5)
+QUEUES, WORDS, QUEUE_AT, QUEUE, DEP_OFFSETS, DEPS, TASK_STEPS, STEP_AT, RECORDS, KERNELS, ENDS, N_ENDS = range(5, 17)
+CONTEXT_WORDS = 17
 HOME, BASES, EVENTS, TASKS, FIRST_SEEN, WAITS, REVISITS, PASSED, HEADS = range(9)
+COUNTS = TASKS, FIRST_SEEN, WAITS, REVISITS
 NOTHING, ENDED = -1, -2  # of a queue: no task is ready; all are started
 
 
@@ -165,13 +169,35 @@ class _Worker(_Function):
     def emit(self, search: ir.Function, run: ir.Function) -> None:
         f = self.f
         self.own = f.fn.args[1]
+        self.shared = f.b.inttoptr(f.b.ptrtoint(self.context, I64), I64.as_pointer())
         self.idle, self.ended = f.local(I64, I64(0)), f.local(I64)
         self.event = f.local(PTR, f.b.inttoptr(self.word(self.own, EVENTS), PTR))
-        with f.loop(0, self.field(QUEUES)) as q:
-            self.put(self.word(self.array(QUEUE_AT), q), self.own, f.add(q, HEADS))
+        self.begin()
         turn = f.fn.append_basic_block("turn")
         f.b.branch(turn)
         f.b.position_at_end(turn)
+        self.look_through(search, run, turn)
+        with f.when(f.b.icmp_signed("==", f.get(self.ended, I64), I64(1))):
+            for k, total in zip(COUNTS, SUMS, strict=True):
+                f.b.atomic_rmw("add", self.at(self.shared, total), self.word(self.own, k), "monotonic")
+            f.b.ret_void()
+        f.set(self.idle, f.b.add(f.get(self.idle, I64), I64(1)))
+        rest(f, f.get(self.idle, I64))
+        f.b.branch(turn)
+
+    def begin(self) -> None:
+        """The worker's own memory at the beginning of a run."""
+        f = self.f
+        for k in COUNTS:
+            self.put(0, self.own, k)
+        with f.loop(0, self.field(N_ENDS)) as k:
+            self.put(self.word(self.array(ENDS), k), f.b.inttoptr(self.word(self.own, BASES), PTR), f.add(k, FIRST))
+        with f.loop(0, self.field(QUEUES)) as q:
+            self.put(self.word(self.array(QUEUE_AT), q), self.own, f.add(q, HEADS))
+
+    def look_through(self, search: ir.Function, run: ir.Function, turn: ir.Block) -> None:
+        """Runs a task of the nearest queue that has one ready, and takes a new turn; else notes whether all ended."""
+        f = self.f
         f.set(self.ended, I64(1))
         with f.loop(0, self.field(QUEUES)) as distance:
             queue = f.b.urem(f.b.add(self.word(self.own, HOME), f.value(distance)), self.field(QUEUES))
@@ -181,11 +207,6 @@ class _Worker(_Function):
                 f.b.branch(turn)
             with f.when(f.b.icmp_signed("==", found, I64(NOTHING))):
                 f.set(self.ended, I64(0))
-        with f.when(f.b.icmp_signed("==", f.get(self.ended, I64), I64(1))):
-            f.b.ret_void()
-        f.set(self.idle, f.b.add(f.get(self.idle, I64), I64(1)))
-        rest(f, f.get(self.idle, I64))
-        f.b.branch(turn)
 
     def found(self, run: ir.Function, task: ir.Value, distance: ir.Value) -> None:
         f = self.f

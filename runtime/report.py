@@ -1,0 +1,78 @@
+"""What one call ran and measured."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from brickrt.plan.plan import Plan
+from brickrt.runtime.compiled import Compiled
+from brickrt.runtime.engine import Counts, Program
+from brickrt.runtime.memory import project
+from brickrt.runtime.stats import Stats
+from brickrt.runtime.traffic import locality
+
+NO_COUNTS = Counts(0, 0, 0, 0)
+
+
+@dataclass(frozen=True, eq=False)
+class Report:
+    """What one call ran: plans of its stages in order, nodes that ran on the host and why, and what was measured."""
+
+    plans: tuple[Plan, ...]
+    fallback: dict[str, str]
+    measured: Stats
+    programs: tuple[Program, ...] = ()
+
+    @property
+    def projected_bytes(self) -> int:
+        """Memory that the plans of all stages need, as known before they ran."""
+        return sum(project(program.tasks, program.threads).total for program in self.programs)
+
+    @cached_property
+    def stats(self) -> Stats:
+        """The measured figures, with the modelled bytes per memory level."""
+        levels = [Stats(level_bytes={k: v.moved for k, v in locality(p.tasks).levels.items()}) for p in self.programs]
+        return Stats.total([self.measured, *levels])
+
+    def __str__(self) -> str:
+        lines = [str(plan) for plan in self.plans if plan.subgraphs]
+        lines += [f"host: {name} ({why})" for name, why in self.fallback.items()]
+        return "\n".join(lines) or "nothing to compute: the outputs are known"
+
+
+@dataclass(eq=False)
+class Ran:
+    """One stage of a call, as noted while it ran: what its workers counted, and times."""
+
+    stage: Compiled
+    counts: Counts = NO_COUNTS
+    run_ms: float = 0.0
+    host_ms: float = 0.0
+    compile_ms: float = 0.0
+
+    @property
+    def stats(self) -> Stats:
+        program, counts = self.stage.program, self.counts
+        times = Stats(compile_ms=self.compile_ms, run_ms=self.run_ms, host_ms=self.host_ms)
+        if program is None or counts is NO_COUNTS:
+            return times
+        graph = program.tasks.plan.graph
+        ends_bytes = sum(graph.types[name].nbytes for name in (*graph.inputs, *graph.outputs))
+        return times + Stats(
+            tasks=counts.tasks,
+            complete_first=counts.complete_first,
+            waits=counts.waits,
+            revisits=counts.revisits,
+            recomputed=program.tasks.recomputed,
+            peak_bytes=program.constant_bytes + program.working_bytes + ends_bytes,
+        )
+
+
+def report_of(call: Sequence[Ran]) -> Report:
+    """The report on a call's stages."""
+    stages = [ran.stage for ran in call]
+    fallback = {name: why for stage in stages for name, why in stage.specialized.host_reasons.items()}
+    programs = tuple(stage.program for stage in stages if stage.program is not None)
+    return Report(tuple(stage.plan for stage in stages), fallback, Stats.total(ran.stats for ran in call), programs)
