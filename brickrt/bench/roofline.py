@@ -1,7 +1,8 @@
 """The least time that a network could take as it was planned: the longer of its arithmetic at the multiply-add peak
 and its modelled traffic at the bandwidth of each memory level.
 
-Arithmetic is that of direct convolutions: Winograd needs less, and may stay under the bound.
+Arithmetic is that of direct convolutions: Winograd needs less, and may stay under the bound. A network that fits the
+shared cache as a whole stays there between runs, and needs nothing from memory.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ def roofline(report: Report, spec: DeviceSpec, threads: int) -> Roofline:
     cores = min(threads, spec.cores)
     flops = sum(s.flops for plan in report.plans for s in plan.subgraphs)
     below = bytes_from(report.stats.level_bytes, spec)
+    if report.projected_bytes <= spec.shared[1]:
+        below["memory"] = 0
     return Roofline(
         flops=flops,
         level_bytes=below,

@@ -85,6 +85,9 @@ def test_the_roofline_is_the_longest_of_its_parts(model):
     assert bound.flops >= 2 * 8 * 36 * 4 * 9 * 0.5
     assert bound.compute_ms == pytest.approx(bound.flops / spec.peak_gflops_per_core / 1e6)
     assert bound.bound_ms == max(bound.compute_ms, *bound.traffic_ms.values())
+    assert bound.level_bytes["memory"] == 0  # all of it fits the shared cache
+    small = dataclasses.replace(spec, l2=2048, l3=4096)
+    assert roofline(runtime.plan, small, 1).traffic_ms["memory"] > 0
     assert bound.to_dict(2 * bound.bound_ms)["over"] == pytest.approx(2)
 
 

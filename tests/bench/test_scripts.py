@@ -1,0 +1,63 @@
+"""The parts of the scripts in bench/ that need no long runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from brickrt import zoo
+
+SCRIPTS = Path(__file__).parents[2] / "bench"
+
+
+@pytest.fixture
+def script(monkeypatch):
+    monkeypatch.syspath_prepend(str(SCRIPTS))
+
+    def load(name: str) -> ModuleType:
+        return __import__(name)
+
+    return load
+
+
+def test_the_eleven_networks_have_the_sizes_of_the_comparison(script):
+    eleven = script("networks").ELEVEN
+    assert len(eleven) == 11 and set(eleven) < set(zoo.names())
+    model = zoo.build("mobilenetv2", size=32)
+    assert script("networks").random_feeds(model)["x"].shape == (1, 3, 32, 32)
+
+
+def test_variants_are_those_of_the_paper(script):
+    ablations = script("ablations")
+    names = [v.name for v in ablations.variants(("layers", "bricks"))]
+    assert names[:4] == ["auto", "layerwise", "padded", "memoized"] and len(set(names)) == len(names) == 20
+    assert len(list(ablations.variants(()))) == 4
+    assert ablations.named("nafnet:64") == ("nafnet", 64)
+    assert ablations.named("resnet34-3d:8x16x24") == ("resnet34-3d", (8, 16, 24))
+    assert ablations.named("unet3d") == ("unet3d", 96)
+
+
+def test_slower_than_forced_is_named(script):
+    row = {
+        "network": "net",
+        "ms": {"auto": 2.0, "padded": 1.0},
+        "auto_over_best": {"median": 2.0, "min": 1.9, "max": 3},
+    }
+    assert script("ablations").show_check(row).startswith("slower")
+    row["auto_over_best"]["median"] = 1.04
+    assert script("ablations").show_check(row).startswith("ok")
+
+
+def test_counts_of_perf_are_read(script):
+    text = "# started\n\n1500,,cache-misses:u,1000,100.00,,\n<not supported>,,LLC-load-misses,0,100.00,,\n"
+    assert script("traffic").parsed(text) == {"cache-misses": 1500}
+
+
+def test_traffic_is_measured_or_the_reason_is_told(script, monkeypatch):
+    traffic = script("traffic")
+    traffic.why_not.cache_clear()
+    monkeypatch.setenv("PATH", "")
+    assert traffic.why_not() == "there is no perf" and traffic.measured_bytes(list, 1) == {}
+    traffic.why_not.cache_clear()
