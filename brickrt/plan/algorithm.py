@@ -15,14 +15,15 @@ import numpy as np
 from brickrt.graph.ir import Graph, Node
 from brickrt.ops.base import Op
 from brickrt.ops.conv import Conv
-from brickrt.ops.cpu.winograd_axes import Axes, axes_of, fits
+from brickrt.ops.cpu.winograd_axes import Axes, Axis, axes_of, fits
 from brickrt.ops.cpu.winograd_sizes import choose_sizes
+from brickrt.ops.types import Shape
 from brickrt.plan.device import DeviceSpec
 
 EDGES = {"winograd6": 6, "winograd4": 4, "winograd2": 2}  # outputs of a tile along each dimension that is tiled
 
 DIRECT_SHARE, PRODUCT_SHARE = 0.75, 0.85  # of the multiply-add peak
-TRANSFORM_CYCLES = 2.2  # per vector of V and of M
+TRANSFORM_CYCLES = 8.0  # per vector of V and of M, which mostly lie in L2
 MARGIN = 0.85  # of the direct time that another algorithm may take
 
 
@@ -30,10 +31,10 @@ def choose_algorithms(graph: Graph, layouts: Mapping[str, str], device: DeviceSp
     """Node index → a name of `EDGES`, for convolutions that are not computed directly."""
     if exact or device.kind != "cpu":
         return {}
-    chosen = {}
+    chosen, constants = {}, constant_bytes(graph)
     for k, node in enumerate(graph.nodes):
         if _may_transform(graph, layouts, node):
-            name = _fastest(graph, node, device)
+            name = _fastest(graph, node, device, constants)
             if name != "direct":
                 chosen[k] = name
     return chosen
@@ -53,46 +54,63 @@ def tile_outputs(op: Op, algorithm: str | None, dim: int) -> int:
     return next(a.m * a.phases for a in axes_of(op, (1,) * len(op.kernel), EDGES[algorithm]) if a.dim == dim)
 
 
-def conv_cycles(graph: Graph, node: Node, device: DeviceSpec, algorithm: str | None) -> float:
-    """Modelled cycles of one core for an ungrouped convolution."""
+def constant_bytes(graph: Graph) -> int:
+    """Of all weights: what does not fit the shared cache comes from memory in every run."""
+    return sum(graph.types[name].nbytes for name in graph.constants)
+
+
+def conv_cycles(graph: Graph, node: Node, device: DeviceSpec, algorithm: str | None, constants: int = 0) -> float:
+    """Modelled cycles of one core for an ungrouped convolution, in a graph with so many bytes of constants."""
     op, x, out = node.op, graph.ins(node)[0].shape, graph.out(node).shape
     assert isinstance(op, Conv)
     if algorithm in (None, "direct"):
-        return _direct_cycles(op, x, out, device)
-    return _winograd_cycles(axes_of(op, x[2:], EDGES[str(algorithm)]), x, out, device)
+        return _direct_cycles(op, x, out, device, constants)
+    return winograd_cycles(axes_of(op, x[2:], EDGES[str(algorithm)]), x[1], out, device, constants)
 
 
-def _direct_cycles(op: Conv, x: tuple[int, ...], out: tuple[int, ...], device: DeviceSpec) -> float:
+def _direct_cycles(op: Conv, x: Shape, out: Shape, device: DeviceSpec, constants: int) -> float:
     sides = zip(out[2:], x[2:], op.kernel, op.strides, op.dilations, op.pads, strict=True)
-    reads = out[0] * math.prod(_live_taps(*side) for side in sides)
-    products = reads * x[1] * -(-out[1] // device.lanes) / (2 * DIRECT_SHARE)
-    weights = math.prod(op.kernel) * x[1] * out[1] * 4
-    return max(products, weights / _bytes_per_cycle(weights, device))
+    taps = [_live_taps(*side) for side in sides]
+    products = out[0] * math.prod(int(t.sum()) for t in taps) * x[1] * -(-out[1] // device.lanes) / (2 * DIRECT_SHARE)
+    weights = math.prod(int(np.count_nonzero(t)) for t in taps) * x[1] * out[1] * 4
+    return max(products, weights / _bytes_per_cycle(max(weights, constants), device))
 
 
-def _winograd_cycles(axes: Axes, x: tuple[int, ...], out: tuple[int, ...], device: DeviceSpec) -> float:
+def winograd_cycles(axes: Axes, channels: int, box: Shape, device: DeviceSpec, shared: int = 0) -> float:
+    """Modelled cycles of one core for a box of the output, from `channels` channels of the input.
+
+    The weights come once from where all constants lie (`shared` bytes), then from where those of the box do.
+    """
     swept = axes.swept
-    depth, *sides = (1 if axis.dim is None else out[axis.dim] for axis in axes)
-    blocks_in, blocks = (-(-channels // device.lanes) for channels in (x[1], out[1]))
-    tiles = out[0] * math.prod(int(axis.tiles(np.int64(e))) for axis, e in zip(axes[1:], sides, strict=True))
-    weights = axes.planes * swept.r * x[1] * out[1] * 4
+    depth, *sides = (1 if axis.dim is None else box[axis.dim] for axis in axes)
+    blocks_in, blocks = (-(-count // device.lanes) for count in (channels, box[1]))
+    tiles = box[0] * math.prod(int(axis.tiles(np.int64(e))) for axis, e in zip(axes[1:], sides, strict=True))
+    weights = axes.planes * swept.r * channels * blocks * device.lanes * 4
     sizes = choose_sizes(tiles, depth, min(2, blocks), device.registers, weights)
     padded = -(-tiles // sizes.t) * sizes.t
-    taps = _live_taps(depth, swept.extent, swept.r, swept.stride, swept.dilation, swept.pad)
-    products = padded * taps * axes.planes * x[1] * blocks / (2 * PRODUCT_SHARE)
-    sweeps = -(-tiles // sizes.group) * -(-depth // sizes.run) * taps / (depth * swept.r)
-    stream = weights * sweeps / _bytes_per_cycle(weights, device)
-    moved = tiles * axes.planes * (swept.extent * blocks_in + depth * blocks)
-    return max(products, stream) + TRANSFORM_CYCLES * moved
+    taps = _taps_per_output(swept)
+    products = padded * depth * taps * axes.planes * channels * blocks / (2 * PRODUCT_SHARE)
+    sweeps = -(-tiles // sizes.group) * -(-depth // sizes.run)
+    live = weights * taps / swept.r
+    first, again = (live / _bytes_per_cycle(nbytes, device) for nbytes in (max(live, shared), live))
+    planes_in = min(swept.extent, (depth - 1) * swept.stride + swept.reach)
+    moved = tiles * axes.planes * (planes_in * blocks_in + depth * blocks)
+    return max(products, first + (sweeps - 1) * again) + TRANSFORM_CYCLES * moved
 
 
-def _live_taps(outputs: int, extent: int, kernel: int, stride: int, dilation: int, pad: int) -> int:
-    """Taps along a dimension that fall on the tensor, of all outputs together."""
+def _taps_per_output(axis: Axis) -> float:
+    """Of a swept axis, those that fall on the tensor; as if it were padded to its own extent."""
+    outputs = (axis.extent - 1) // axis.stride + 1
+    return _live_taps(outputs, axis.extent, axis.r, axis.stride, axis.dilation, axis.pad).sum() / outputs
+
+
+def _live_taps(outputs: int, extent: int, kernel: int, stride: int, dilation: int, pad: int) -> np.ndarray:
+    """Per tap of a dimension, how many outputs find it on the tensor."""
     at = np.arange(outputs)[:, None] * stride - pad + np.arange(kernel) * dilation
-    return int(((at >= 0) & (at < extent)).sum())
+    return ((at >= 0) & (at < extent)).sum(axis=0)
 
 
-def _bytes_per_cycle(nbytes: int, device: DeviceSpec) -> float:
+def _bytes_per_cycle(nbytes: float, device: DeviceSpec) -> float:
     """What one core streams from the level that holds so many bytes."""
     if nbytes <= device.l2:
         return 20.0
@@ -111,10 +129,11 @@ def _may_transform(graph: Graph, layouts: Mapping[str, str], node: Node) -> bool
     )
 
 
-def _fastest(graph: Graph, node: Node, device: DeviceSpec) -> str:
+def _fastest(graph: Graph, node: Node, device: DeviceSpec, constants: int) -> str:
     op = node.op
     assert isinstance(op, Conv)
-    direct = conv_cycles(graph, node, device, "direct")
-    times = {name: conv_cycles(graph, node, device, name) for name, edge in EDGES.items() if fits(op, edge)}
+    direct = conv_cycles(graph, node, device, "direct", constants)
+    names = [name for name, edge in EDGES.items() if fits(op, edge)]
+    times = {name: conv_cycles(graph, node, device, name, constants) for name in names}
     best = min(times, key=times.__getitem__)
     return best if times[best] < MARGIN * direct else "direct"

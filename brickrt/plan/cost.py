@@ -25,7 +25,7 @@ from brickrt.ops.pool import Pool
 from brickrt.ops.reduce import Reduce
 from brickrt.ops.rowwise import Rowwise
 from brickrt.ops.types import Shape
-from brickrt.plan.algorithm import conv_cycles, weight_growth
+from brickrt.plan.algorithm import constant_bytes, conv_cycles, weight_growth
 from brickrt.plan.device import DeviceSpec
 
 HEAVY = (Conv, ConvTranspose, MatMul)
@@ -81,6 +81,7 @@ class Model:
     ) -> None:
         self.graph, self.layouts, self.device = graph, layouts, device
         self.algorithms = algorithms or {}
+        self.constant_bytes = constant_bytes(graph)
 
     @cached_property
     def facts(self) -> list[Facts]:
@@ -135,8 +136,8 @@ class Model:
         """Time of an algorithm over that of a direct convolution."""
         if algorithm is None:
             return 1.0
-        direct = conv_cycles(self.graph, node, self.device, None)
-        return conv_cycles(self.graph, node, self.device, algorithm) / direct
+        direct, other = (conv_cycles(self.graph, node, self.device, a, self.constant_bytes) for a in (None, algorithm))
+        return other / direct
 
     def _core_us(self, node: Node) -> float:
         ins, out = self.graph.ins(node), self.graph.out(node)

@@ -14,12 +14,12 @@ from brickrt.ops.matmul import MatMul
 from brickrt.ops.move import View
 from brickrt.ops.reduce import Reduce
 from brickrt.ops.types import Shape
-from brickrt.plan.algorithm import tile_outputs
 from brickrt.plan.cost import Model
+from brickrt.plan.winograd_slabs import winograd_brick
 
 COLUMNS = 64  # columns of a product are cut in multiples of this
 CHUNK = 2**14  # elements of a row that is cut because nothing else can be
-ROW_TILE = 4  # rows of most register or Winograd tiles
+ROW_TILE = 4  # rows that a piece has a multiple of, where it can
 
 
 def layer_brick(model: Model, k: int) -> Shape:
@@ -30,6 +30,8 @@ def layer_brick(model: Model, k: int) -> Shape:
     if isinstance(node.op, View) or not shape:
         return whole
     want = _wanted_tasks(model, k)
+    if k in model.algorithms:
+        return winograd_brick(model, k, want)
     if model.facts[k].image and len(shape) >= 2:
         return _image_brick(model, k, list(whole), want)
     if isinstance(node.op, MatMul):
@@ -58,9 +60,9 @@ def _image_brick(model: Model, k: int, brick: list[int], want: int) -> Shape:
     rows = 1
     axes = range(2, min(len(brick), max(3, len(brick) - 1)))
     for axis in axes:
-        extent, tile = brick[axis], tile_outputs(model.graph.nodes[k].op, model.algorithms.get(k), axis)
+        extent = brick[axis]
         parts = slabs if axis == axes[-1] else min(slabs, -(-extent // ROW_TILE))  # thin planes would be all halo
-        brick[axis] = _edge(extent, parts, device.cores, tile=tile)
+        brick[axis] = _edge(extent, parts, device.cores)
         slabs, rows = _left(slabs, extent, brick[axis]), rows * extent
     if unit and rows < want and brick[1] == channels:
         brick[1] = _edge(channels, -(-want // rows), device.cores, unit)
@@ -97,18 +99,15 @@ def _left(parts: int, extent: int, edge: int) -> int:
     return -(-parts // -(-extent // edge))
 
 
-def _edge(extent: int, parts: int, cores: int, unit: int = 1, tile: int = 1) -> int:
-    """An edge in multiples of `unit` for `parts` pieces or some more: the one that keeps the cores evenly busy.
-
-    A piece costs as much as the next multiple of `tile`.
-    """
+def _edge(extent: int, parts: int, cores: int, unit: int = 1) -> int:
+    """An edge in multiples of `unit` for `parts` pieces or some more: the one that keeps the cores evenly busy."""
     if parts <= 1:
         return extent
     units = -(-extent // unit)
 
     def idle(edge: int) -> tuple[float, bool, int]:
         rounds = math.ceil(math.ceil(units / edge) / cores)
-        return round(rounds * cores * -(-edge // tile) * tile / units, 1), unit == 1 and edge % ROW_TILE != 0, -edge
+        return round(rounds * cores * edge / units, 1), unit == 1 and edge % ROW_TILE != 0, -edge
 
     edges = {max(1, edge) for n in range(parts, 2 * parts + 1) for edge in (units // n, -(-units // n))}
     return min(extent, min(edges, key=idle) * unit)

@@ -128,7 +128,8 @@ def test_layers_are_cut_in_even_tasks(size: int, channels: int, isa: str):
         if isinstance(node.op, Conv):
             saved = {"winograd4": 4.0, "winograd2": 2.25}.get(made.algorithms.get(sub.nodes[0], ""), 1.0)
             busy_us = made.graph.flops([node]) / saved / device.peak_gflops_per_core / 1e3
-            assert sub.tasks >= 0.8 * min(4 * device.cores, busy_us // device.min_task_us)
+            per_core = 1 if sub.nodes[0] in made.algorithms else 4  # a Winograd layer pays for every cut
+            assert sub.tasks >= 0.8 * min(per_core * device.cores, busy_us // device.min_task_us)
             assert sub.brick[3] == shape[3] and sub.brick[1] % device.lanes == 0
             rounds = math.ceil(sub.tasks / device.cores) * device.cores
             assert rounds * math.prod(sub.brick) <= 1.7 * math.prod(shape)

@@ -1,0 +1,52 @@
+"""How a Winograd layer is cut into tasks.
+
+Cutting channels transforms the input once per piece; cutting rows streams all weights once per piece, and both leave
+tiles of either kind that are not full. So the cut is the one that is modelled fastest.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from itertools import product
+
+from brickrt.ops.conv import Conv
+from brickrt.ops.cpu.winograd_axes import Axes, axes_of
+from brickrt.ops.types import Shape
+from brickrt.plan.algorithm import EDGES, winograd_cycles
+from brickrt.plan.cost import Model
+from brickrt.plan.device import DeviceSpec
+
+UNEVEN = 0.25  # of a task's time that cores wait for the last one
+
+
+def winograd_brick(model: Model, k: int, most: int) -> Shape:
+    """The brick of the output of node `k` that gives up to `most` tasks, or few more."""
+    graph, node, device = model.graph, model.graph.nodes[k], model.device
+    op, x, out = node.op, graph.ins(node)[0].shape, graph.out(node).shape
+    assert isinstance(op, Conv)
+    axes = axes_of(op, x[2:], EDGES[model.algorithms[k]])
+    shared = max(model.constant_bytes, model.facts[k].const_bytes)
+
+    def cost(brick: Shape) -> tuple[float, int]:
+        tasks = math.prod(-(-e // b) for e, b in zip(out, brick, strict=True))
+        rounds = -(-tasks // device.cores) + UNEVEN * (device.cores > 1)
+        return rounds * winograd_cycles(axes, x[1], brick, device, shared), tasks
+
+    costs = {tuple(brick): cost(tuple(brick)) for brick in product(*_edges(axes, out, device, most))}
+    return min((brick for brick in costs if costs[brick][1] < 2 * most), key=costs.__getitem__)
+
+
+def _edges(axes: Axes, out: Sequence[int], device: DeviceSpec, most: int) -> Iterator[list[int]]:
+    """Per dimension of the output the edges to try: images, pairs of blocks, planes, whole tiles of rows."""
+    units = [1, 2 * device.lanes, *out[2:]]
+    for axis in axes[:2]:
+        if axis.dim is not None:
+            units[axis.dim] = axis.m * axis.phases
+    return (_even(extent, unit, most) for extent, unit in zip(out, units, strict=True))
+
+
+def _even(extent: int, unit: int, most: int) -> list[int]:
+    """Edges in multiples of `unit` for 1, 2, … `most` pieces."""
+    units = -(-extent // unit)
+    return sorted({min(extent, -(-units // pieces) * unit) for pieces in range(1, most + 1)})
