@@ -26,7 +26,7 @@ from brickrt.ops.rowwise import Rowwise
 from brickrt.ops.types import Shape, TensorType
 
 Layout = Literal["plain", "blocked"]
-MAX_PLAIN_CHANNELS = 4  # a convolution reads so few channels from a plain tensor: blocks would be mostly padding
+MAX_PLAIN_CHANNELS = 4  # a convolution reads and writes so few channels plain: blocks would be mostly padding
 
 
 @dataclass(frozen=True)
@@ -180,11 +180,13 @@ def _conv(site: Site) -> Choice:
         return _all_plain(site)
     op = site.op
     assert isinstance(op, Conv | ConvTranspose)
-    few = isinstance(op, Conv) and op.groups == 1 and site.ins[0].shape[1] <= MAX_PLAIN_CHANNELS
-    x: Layout = site.layouts[0] if few else "blocked"
+    whole = isinstance(op, Conv) and op.groups == 1
+    x: Layout = site.layouts[0] if whole and site.ins[0].shape[1] <= MAX_PLAIN_CHANNELS else "blocked"
     fixed: tuple[Layout, ...] = (x, "plain", "plain") if op.bias else (x, "plain")
-    extras = tuple(_operand(kind.shape, site.out.rank) for kind in site.ins[len(fixed) :])
-    return Choice(fixed + extras, "blocked")
+    extras = site.ins[len(fixed) :]
+    if whole and site.out.shape[1] <= MAX_PLAIN_CHANNELS:
+        return Choice((*fixed, *["plain"] * len(extras)), "plain")
+    return Choice(fixed + tuple(_operand(kind.shape, site.out.rank) for kind in extras), "blocked")
 
 
 @_rule(Pool)

@@ -19,6 +19,7 @@ from brickrt.ops.conv import Conv, ConvTranspose
 from brickrt.ops.cpu.conv_body import ConvBody
 from brickrt.ops.cpu.emit import Fn
 from brickrt.ops.cpu.epilogue import Epilogue, rows_join
+from brickrt.ops.cpu.folded import FoldedBody, fold_ways, pack_fold
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel
 from brickrt.ops.cpu.operand import Operand
@@ -104,6 +105,16 @@ class ConvKernel(Kernel):
         """Blocks of output channels of a group."""
         return -(-self.group_out // self.lanes)
 
+    @cached_property
+    def fold(self) -> int:
+        """`fold_ways`; where it is not 0 the last block of output channels has code and weights of its own."""
+        return fold_ways(self)
+
+    @property
+    def whole_blocks(self) -> int:
+        """Blocks of output channels of a group, without a folded one."""
+        return self.group_blocks - bool(self.fold)
+
     @property
     def unit(self) -> int:
         """Input channels that lie at a constant stride whatever the group: the innermost sweep."""
@@ -127,13 +138,18 @@ class ConvKernel(Kernel):
         isa = Isa(self.lanes, self.isa.registers // 2) if double else self.isa
         step = self.op.strides[-1] if isinstance(self.op, ConvTranspose) else 1
         pixels = math.prod(self.out.shape[2:]) if is_pointwise(self.op) else -(-self.out.shape[-1] // step)
-        return choose_tile(max(min(pixels, 512), 1), self.group_blocks, self.shape_class[0], isa)
+        return choose_tile(max(min(pixels, 512), 1), self.whole_blocks, self.shape_class[0], isa)
+
+    @property
+    def tiled_blocks(self) -> int:
+        """`whole_blocks` up to whole tiles."""
+        ob, _ = self.tile
+        return -(-self.whole_blocks // ob) * ob
 
     @property
     def padded_blocks(self) -> int:
-        """Blocks of output channels of a group, up to whole tiles."""
-        ob, _ = self.tile
-        return -(-self.group_blocks // ob) * ob
+        """Blocks of output channels of a group as its packed constants have them."""
+        return self.tiled_blocks + bool(self.fold)
 
     @cached_property
     def epilogue(self) -> Epilogue:
@@ -150,13 +166,25 @@ class ConvKernel(Kernel):
         return self.epilogue.pack(i, array)
 
     def _pack_weights(self, w: np.ndarray) -> np.ndarray:
-        """[M, C/g, k…] (transposed: [C, M/g, k…]) → [group, tile, channel unit, taps, channel, OB*lanes]."""
-        g, c, u, width = self.op.groups, self.group_in, self.unit, self.tile[0] * self.lanes
+        """[M, C/g, k…] (transposed: [C, M/g, k…]) → [group, tile, channel unit, taps, channel, OB*lanes], flat.
+
+        A folded block's follow.
+        """
+        g, c = self.op.groups, self.group_in
         if isinstance(self.op, ConvTranspose):
             w = np.moveaxis(w.reshape(g, c, self.group_out, self.taps), 2, 1)
         rows = w.reshape(g, self.group_out, c, self.taps)
-        tiles = self.padded_blocks * self.lanes // width
-        out = np.zeros((g, tiles, c * self.taps * width), w.dtype)
+        if not self.fold:
+            return self._pack_tiles(rows)
+        whole = self.whole_blocks * self.lanes
+        tiles = self._pack_tiles(rows[:, :whole])
+        return np.concatenate([tiles.ravel(), pack_fold(rows[0, whole:], self.unit, self.fold, self.lanes)])
+
+    def _pack_tiles(self, rows: np.ndarray) -> np.ndarray:
+        """[group, M, C, taps] → [group, tile, channel unit, taps, channel, OB*lanes]."""
+        g, c, u, width = self.op.groups, self.group_in, self.unit, self.tile[0] * self.lanes
+        tiles = self.tiled_blocks * self.lanes // width
+        out = np.zeros((g, tiles, c * self.taps * width), rows.dtype)
         edges = [(start, min(start + u, c)) for start in range(0, c, u)]
         whole = c - c % u
         for tile in range(tiles):
@@ -170,4 +198,4 @@ class ConvKernel(Kernel):
         return out
 
     def emit(self, f: Fn) -> None:
-        ConvBody(self, f).emit()
+        ConvBody(self, f, FoldedBody(self, f) if self.fold else None).emit()

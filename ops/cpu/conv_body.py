@@ -74,8 +74,9 @@ def inside(f: Fn, index: Index, extent: int, rest: Index) -> ir.Value:
 
 
 class ConvBody:
-    def __init__(self, kernel: ConvKernel, f: Fn) -> None:
-        self.k, self.f = kernel, f
+    def __init__(self, kernel: ConvKernel, f: Fn, folded: ConvBody | None = None) -> None:
+        """`folded` emits the last block of output channels where the kernel folds it."""
+        self.k, self.f, self.folded = kernel, f, folded
         self.out, self.x, self.w = (f.pointer(i) for i in range(3))
         self.bias = f.pointer(3) if kernel.op.bias else None
         self.dtype = kernel.out.dtype
@@ -83,7 +84,13 @@ class ConvBody:
         self.boxes = [f.box(d) for d in range(2, kernel.out.type.rank)]
         self.windows = windows_of(kernel)
 
+    @property
+    def most(self) -> int:
+        """Most pixels of a tile."""
+        return self.k.tile[1]
+
     def emit(self) -> None:
+        """All images and groups of the box; `group` is called for the blocks that it has of each."""
         f, k = self.f, self.k
         lo, hi = f.box(1)
         first, last = f.div(lo, k.lanes), f.div(f.add(hi, k.lanes - 1), k.lanes)
@@ -96,13 +103,18 @@ class ConvBody:
 
     def group(self, n: Index, g: Index, first: Index, last: Index) -> None:
         """All blocks [first, last) of output channels, which belong to group `g`."""
-        f, (ob, _), gb = self.f, self.k.tile, self.k.group_blocks
-        start, rest = f.mul(g, gb), gb % ob
-        with f.loop(first, f.minimum(last, f.add(start, gb - rest)), ob) as block:
-            self.blocks(n, g, block, ob)
+        f, k, (ob, _) = self.f, self.k, self.k.tile
+        start, rest = f.mul(g, k.group_blocks), k.whole_blocks % ob
+        end = f.add(start, k.whole_blocks)
+        if k.whole_blocks >= ob:
+            with f.loop(first, f.minimum(last, f.sub(end, rest)), ob) as block:
+                self.blocks(n, g, block, ob)
         if rest:
-            with f.loop(f.maximum(first, f.add(start, gb - rest)), last, rest) as block:
+            with f.loop(f.maximum(first, f.sub(end, rest)), f.minimum(last, end), rest) as block:
                 self.blocks(n, g, block, rest)
+        if self.folded:
+            with f.loop(f.maximum(first, end), last) as block:
+                self.folded.blocks(n, g, block, 1)
 
     def blocks(self, n: Index, g: Index, block: Index, count: int) -> None:
         """`count` blocks of channels from `block` on, for all pixels of the box."""
@@ -118,14 +130,22 @@ class ConvBody:
         """One row of output pixels, from `x` on: runs of tiles."""
         f, k = self.f, self.k
         first = first_input(f, k.row_window, x)
-        for run in tile_runs(k.row_window, k.row_class, k.tile[1]):
+        for run in tile_runs(k.row_window, k.row_class, self.most):
             with f.loop(0, run.repeat) as r:
                 self.tile(place, f.add(x, f.mul(r, run.out_step)), f.add(first, f.mul(r, run.in_step)), run.tile)
 
     def tile(self, place: Place, out_x: Index, in_x: Index, tile: Tile) -> None:
-        f, k = self.f, self.k
-        acc = Accumulators.create(f, self.initial(place), tile.count, self.dtype, k.lanes)
+        acc = self.accumulators(place, tile.count)
         self.sweep(acc, place, in_x, tile)
+        self.finish(acc, place, out_x, tile)
+
+    def accumulators(self, place: Place, count: int) -> Accumulators:
+        """The sums of `count` pixels, begun with the bias."""
+        return Accumulators.create(self.f, self.initial(place), count, self.dtype, self.k.lanes)
+
+    def finish(self, acc: Accumulators, place: Place, out_x: Index, tile: Tile) -> None:
+        """Applies the epilogue to a tile's sums and stores them."""
+        f, k = self.f, self.k
         for j in range(place.count):
             for t in range(tile.count):
                 channel = f.mul(f.add(place.block, j), k.lanes)

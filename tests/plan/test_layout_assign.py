@@ -107,12 +107,15 @@ def test_reductions(axes: tuple[int, ...], keepdims: bool, read: str, written: s
     assert layouts[f"{y}:blocked" if written == "blocked" else y] == written
 
 
-def test_one_channel_is_blocked_only_by_convolutions():
+def test_few_channels_are_written_plain():
+    """conv to 3 channels → abs, then a convolution that reads them as they are; a blocked sum reads a plane plain."""
     s = Sketch()
-    y = s.conv(s.input(1, 3, 8, 8), 1)
-    s.map("abs", y)
+    x = s.input(1, 16, 8, 8)
+    few = s.map("abs", s.conv(x, 3))
+    s.map("mul", s.conv(few, 32), s.conv(x, 1))
     graph, layouts = assigned(s)
-    assert layouts[y] == "blocked" and layouts["t1"] == "plain" and reader(graph, "n1") == (f"{y}→plain",)
+    assert [layouts[f"t{k}"] for k in range(4)] == ["plain", "plain", "blocked", "plain"]
+    assert reorders(graph) == [("x0", "x0→blocked"), ("t4:blocked", "t4")]
 
 
 @pytest.mark.parametrize(("channels", "blocked"), [((32, 20), True), ((20, 32), False)])

@@ -22,13 +22,15 @@ Ints = tuple[int, ...]
 
 @dataclass(frozen=True)
 class ConvCase:
-    """A convolution of `x` [C, spatial…] to `m` channels; with `plain`, `x` is read from a plain tensor."""
+    """A convolution of `x` [C, spatial…] to `m` channels; with `plain`, `x` is read from a plain tensor, with
+    `plain_out` the result written to one."""
 
     op: Conv | ConvTranspose
     x: Ints
     m: int
     n: int = 1
     plain: bool = False
+    plain_out: bool = False
 
     def arrays(self, dtype: str = "float32", seed: int = 0) -> list[np.ndarray]:
         rng = np.random.default_rng(seed)
@@ -39,6 +41,9 @@ class ConvCase:
 
     def blocks(self, lanes: int) -> list[int]:
         return [1 if self.plain else lanes, 1, 1][: 2 + self.op.bias]
+
+    def out_block(self, lanes: int) -> int:
+        return 1 if self.plain_out else lanes
 
 
 def conv(
@@ -82,7 +87,13 @@ def check_conv(case: ConvCase, isa: Isa, *, packed: bool = True, dtype: str = "f
     shape = case.op.infer([TensorType(a.shape, a.dtype) for a in arrays]).shape
     constant = [False, *[packed] * (1 + case.op.bias)]
     tolerance = 1e-12 if dtype == "float64" else 3e-5
-    how = {"blocks": case.blocks(lanes), "out_block": lanes, "packed": constant, "rtol": tolerance, "atol": tolerance}
+    how = {
+        "blocks": case.blocks(lanes),
+        "out_block": case.out_block(lanes),
+        "packed": constant,
+        "rtol": tolerance,
+        "atol": tolerance,
+    }
     check(case.op, arrays, isa, boxes=[Boxes.whole(shape), middle(shape, lanes)], scratch=scratch, **how)
 
 
@@ -119,6 +130,6 @@ def check_bricks(case: ConvCase, brick: Ints, isa: Isa, classes: int | None = No
     arrays, lanes = case.arrays(), isa.lanes
     edges = (brick[0], brick[1] * lanes, *brick[2:])
     packed = [False, *[True] * (1 + case.op.bias)]
-    got, found = by_bricks(case.op, arrays, edges, isa, case.blocks(lanes), lanes, packed)
+    got, found = by_bricks(case.op, arrays, edges, isa, case.blocks(lanes), case.out_block(lanes), packed)
     np.testing.assert_allclose(got, evaluate_whole(case.op, arrays), rtol=3e-5, atol=3e-5)
     assert classes in (None, found)

@@ -1,0 +1,196 @@
+"""The last block of output channels of a convolution where few of its lanes are outputs: input channels share them.
+
+With 2 outputs in 16 lanes, eight input channels are multiplied at once. Lane o·ways + s sums output o over the input
+channels s, s + ways, s + 2·ways…; sums of adjacent lanes finish the outputs of `ways` pixels in one vector:
+
+    pixel   x0 x1 x2 x3 x0 x1 x2 x3 …      `ways` = 4 adjacent channels of a blocked tensor, repeated
+    weight  o0 o0 o0 o0 o1 o1 o1 o1 …
+
+The outputs are stored blocked, or as rows of a plain tensor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from llvmlite import ir
+
+from brickrt.ops.cpu.conv_body import ConvBody, Place
+from brickrt.ops.cpu.emit import I32, I64, Fn, Index, register_type, vector
+from brickrt.ops.cpu.epilogue import offset_of
+from brickrt.ops.cpu.products import Accumulators
+from brickrt.ops.cpu.tiles import Tile
+
+if TYPE_CHECKING:
+    from brickrt.ops.cpu.conv import ConvKernel
+
+FEWEST_PIXELS = 8  # that pay for sweeping the last block apart from the others
+
+
+def fold_ways(kernel: ConvKernel) -> int:
+    """Input channels that share a vector in the last block of output channels; 0 where it is like the others."""
+    plain, pixels = kernel.out.block == 1, int(np.prod(kernel.out.shape[2:]))
+    last = kernel.group_out - (kernel.group_blocks - 1) * kernel.lanes
+    foldable = kernel.op.groups == 1 and kernel.ins[0].block > 1 and kernel.packed[1]
+    ways = min(kernel.lanes // power_of_two(last), power_of_two(kernel.group_in)) if foldable else 1
+    worth = ways > 1 and (kernel.group_blocks == 1 or pixels >= FEWEST_PIXELS)
+    return ways if plain or worth else 0
+
+
+def power_of_two(n: int) -> int:
+    """The smallest power of two that is no less than `n` > 0."""
+    return 1 << (n - 1).bit_length()
+
+
+def pack_fold(rows: np.ndarray, unit: int, ways: int, lanes: int) -> np.ndarray:
+    """Weights [M, C, taps] of the last block → [channel unit, taps, channels / ways, lanes], flat."""
+    m, c, taps = rows.shape
+    parts = []
+    for start in range(0, c, unit):
+        part = rows[:, start : start + unit]
+        chunks = -(-part.shape[1] // ways)
+        padded = np.zeros((lanes // ways, chunks * ways, taps), rows.dtype)
+        padded[:m, : part.shape[1]] = part
+        parts.append(padded.reshape(-1, chunks, ways, taps).transpose(3, 1, 0, 2).ravel())
+    return np.concatenate(parts) if parts else np.zeros(0, rows.dtype)
+
+
+@dataclass(frozen=True)
+class FoldedAccumulators(Accumulators):
+    """One vector per pixel, whose lanes are `lanes / ways` outputs by `ways` input channels."""
+
+    ways: int = 1
+
+    def multiply_add(
+        self,
+        pixels: ir.Value,
+        offsets: Sequence[int | None],
+        stride: Index,
+        channels: int,
+        weight: Callable[[Index, int], ir.Value],
+    ) -> None:
+        """As `Accumulators.multiply_add`, of `ways` adjacent channels a step; `weight` counts steps."""
+        f, (steps, rest) = self.f, divmod(channels, self.ways)
+        live = [(t, offset) for t, offset in enumerate(offsets) if offset is not None]
+        with f.loop(0, steps) as c:
+            self.step(f.address(pixels, f.mul(c, f.mul(stride, self.ways)), self.dtype), live, weight(c, 0), self.ways)
+        if rest:
+            self.step(f.address(pixels, f.mul(stride, steps * self.ways), self.dtype), live, weight(steps, 0), rest)
+
+    def step(self, row: ir.Value, live: Sequence[tuple[int, int]], weight: ir.Value, count: int) -> None:
+        """Adds the products of `count` channels, which may be fewer than `ways`."""
+        f = self.f
+        for t, offset in live:
+            place = self.places[0][t]
+            f.set(place, f.fma(self.spread(row, offset, count), weight, f.get(place, self.kind)))
+
+    def spread(self, row: ir.Value, offset: int, count: int) -> ir.Value:
+        """`count` channels of a pixel, zeros up to `ways`, repeated over the lanes."""
+        f = self.f
+        part = f.load(row, offset, self.dtype, count)
+        if self.ways == 1:
+            return f.splat(part, self.lanes)
+        if count == 1:
+            whole = ir.VectorType(register_type(self.dtype), 2)
+            part, count = f.b.insert_element(ir.Constant(whole, None), part, I32(0)), 2
+        picks = [min(lane % self.ways, count) for lane in range(self.lanes)]  # element `count` is a zero
+        return shuffle(f, part, ir.Constant(part.type, None), picks)
+
+    def outputs(self) -> list[ir.Value]:
+        """Finished sums: vectors of `ways` pixels by `lanes / ways` outputs."""
+        values = [self.value(0, t) for t in range(self.pixels)]
+        ways = self.ways
+        while ways > 1:
+            values = [self.add_adjacent(*values[k : k + 2]) for k in range(0, len(values), 2)]
+            ways //= 2
+        return values
+
+    def add_adjacent(self, a: ir.Value, b: ir.Value | None = None) -> ir.Value:
+        """The sums of adjacent lanes of `a`, then those of `b`."""
+        f, b = self.f, a if b is None else b
+        even, odd = (shuffle(f, a, b, list(range(k, 2 * self.lanes, 2))) for k in (0, 1))
+        return f.b.fadd(even, odd)
+
+
+class FoldedBody(ConvBody):
+    """A convolution's last block of output channels: loops and taps are those of the other blocks."""
+
+    @property
+    def most(self) -> int:
+        """Pixels of a tile: their finished sums fill whole vectors where lanes are half as many as registers."""
+        return self.k.isa.registers // (4 if self.dtype.itemsize == 8 else 2)
+
+    def accumulators(self, place: Place, count: int) -> FoldedAccumulators:
+        f, k = self.f, self.k
+        kind = vector(register_type(self.dtype), k.lanes)
+        places = tuple(f.local(kind, ir.Constant(kind, None)) for _ in range(count))
+        return FoldedAccumulators(f, 1, count, self.dtype, k.lanes, (places,), k.fold)
+
+    def weights(self, place: Place, q: Index, channels: int, tap: Index):
+        """The function that loads the weights of one step of channels of unit `q` at a tap."""
+        f, k = self.f, self.k
+        if not k.packed[1]:
+            return self.loose_weights(place, q, tap)
+        unit, steps = (-(-count // k.fold) for count in (k.unit, channels))
+        first = k.tiled_blocks * k.group_in * k.taps
+        start = f.add(f.mul(q, k.taps * unit), f.mul(tap, steps), first)
+        base = f.address(self.w, f.mul(start, k.lanes), self.dtype)
+        return lambda c, j: f.load(base, f.mul(c, k.lanes), self.dtype, k.lanes)
+
+    def finish(self, acc: Accumulators, place: Place, out_x: Index, tile: Tile) -> None:
+        assert isinstance(acc, FoldedAccumulators)
+        bias = self.initial(place)[0]
+        if self.k.out.block == 1:
+            self.store_rows(acc.outputs(), bias, place, out_x, tile)
+        else:
+            self.store_blocks(acc.outputs(), bias, place, out_x, tile)
+
+    def store_blocks(self, sums: list[ir.Value], bias: ir.Value, place: Place, out_x: Index, tile: Tile) -> None:
+        """A vector per pixel; the lanes beyond the outputs repeat them."""
+        f, k = self.f, self.k
+        outputs = k.lanes // k.fold
+        for t in range(tile.count):
+            value = sums[t // k.fold]
+            picks = [t % k.fold * outputs + lane % outputs for lane in range(k.lanes)]
+            value = f.b.fadd(shuffle(f, value, value, picks), bias)
+            index = [place.n, f.mul(place.block, k.lanes), *place.at, f.add(out_x, tile.start + t * tile.step)]
+            value = self.epilogue.apply(value, index)
+            f.store(value, self.out, offset_of(f, k.out, index), self.dtype, k.lanes)
+
+    def store_rows(self, sums: list[ir.Value], bias: ir.Value, place: Place, out_x: Index, tile: Tile) -> None:
+        """A row of pixels per output channel of the box."""
+        f, k = self.f, self.k
+        lo, hi = f.box(1)
+        for m in range(k.group_out):
+            wanted = f.b.and_(f.b.icmp_signed("<=", lo, I64(m)), f.b.icmp_signed("<", I64(m), hi))
+            with f.when(wanted):
+                one = f.splat(f.b.extract_element(bias, I32(m)), k.lanes)
+                for first in range(0, tile.count, k.lanes):
+                    count = min(k.lanes, tile.count - first)
+                    mask = None if count == k.lanes else f.tail_mask(count, k.lanes)
+                    index = [place.n, m, *place.at, f.add(out_x, tile.start + first)]
+                    value = f.b.fadd(self.output_row(sums, m, first, count), one)
+                    value = self.epilogue.apply(value, index, mask)
+                    f.store(value, self.out, offset_of(f, k.out, index), self.dtype, k.lanes, mask)
+
+    def output_row(self, sums: list[ir.Value], m: int, first: int, count: int) -> ir.Value:
+        """Output `m` of `count` pixels from `first` on; the lanes beyond repeat the last."""
+        f, k = self.f, self.k
+        outputs = k.lanes // k.fold
+        pixels = [first + min(lane, count - 1) for lane in range(k.lanes)]
+        sources = [(p // k.fold, p % k.fold * outputs + m) for p in pixels]
+        numbers = sorted({number for number, _ in sources})
+        value = sums[numbers[0]]
+        value = shuffle(f, value, value, [lane if number == numbers[0] else 0 for number, lane in sources])
+        for wanted in numbers[1:]:
+            picks = [k.lanes + at if number == wanted else lane for lane, (number, at) in enumerate(sources)]
+            value = shuffle(f, value, sums[wanted], picks)
+        return value
+
+
+def shuffle(f: Fn, a: ir.Value, b: ir.Value, picks: Sequence[int]) -> ir.Value:
+    """The elements of `a` and `b`, counted as one sequence, that `picks` names."""
+    return f.b.shuffle_vector(a, b, ir.Constant(ir.VectorType(I32, len(picks)), list(picks)))
