@@ -44,17 +44,17 @@ class Scene:
     peak_bytes: int = 0
     projected_bytes: int = 0
     locality: Locality | None = None
-    note: str = ""
     host: str = ""
-    paused: bool = False
     latency_ms: Sequence[float] = field(default_factory=tuple)
 
 
-def frame(scene: Scene, width: int, height: int, view: str = "overview") -> list[Text]:
-    """`height` lines, none wider than `width` cells."""
+def frame(
+    scene: Scene, width: int, height: int, view: str = "overview", paused: bool = False, note: str = ""
+) -> list[Text]:
+    """`height` lines, none wider than `width` cells. `note` is said in the last one."""
     lines = [*_head(scene, width), *_body(scene, width, max(1, height - 5), view)]
     lines = lines[: height - 1] + [Text()] * (height - 1 - len(lines))
-    return [fit(line, width) for line in (*lines, _keys(scene, view))]
+    return [fit(line, width) for line in (*lines, _keys(view, paused, note))]
 
 
 def fit(line: Text, width: int) -> Text:
@@ -90,11 +90,11 @@ def _progress(name: str, share: float, told: str, width: int) -> Text:
     return Text.assemble(f"{name} ", ("━" * full, "green"), ("─" * (cells - full), "bright_black"), tail)
 
 
-def _keys(scene: Scene, view: str) -> Text:
+def _keys(view: str, paused: bool, note: str) -> Text:
     names = [(f" {name} ", "reverse") if name == view else (f" {name} ", "") for name in VIEWS]
-    told = "paused " if scene.paused else ""
+    keys = " tab view  p go on" if paused else " tab view  p pause"
     return Text.assemble(
-        (told, "yellow"), *names, (f" tab view  p pause  s save  q quit  {scene.note}", "bright_black")
+        *names, (keys, "yellow" if paused else "bright_black"), ("  s save  q quit  ", "bright_black"), note
     )
 
 
