@@ -24,9 +24,11 @@ from brickrt.runtime.disk_cache import DiskCache, cache_root
 
 SWITCH = "BRICKRT_CALIBRATE"
 STEP = 1.25
-ATTEMPTS = 2  # a busy machine may make sense a moment later
-CYCLES = (0.4e9, 7e9)  # per second, between which a clock is plausible
+ATTEMPTS = 3  # a busy machine may make sense a moment later
+CYCLES = (0.4e9, 6e9)  # per second, between which a clock is plausible
 PER_CORE = {"l2": (4.0, 800.0), "l3": (2.0, 400.0), "memory": (0.5, 400.0)}  # GB/s of one core that are plausible
+SCALING = {"l2": 0.7, "l3": 0.5, "memory": 0.0}  # least share of so many times one core's speed that cores reach
+LINEAR_CORES = 4  # up to which a shared cache is expected to scale
 OVERHEAD_US = (0.001, 50.0)
 COLD_US = 0.25  # of a task's overhead: unlike those measured, it finds its records and states in other caches
 
@@ -107,7 +109,8 @@ def implausible(found: Measured, spec: DeviceSpec) -> str | None:
     for level in found.bandwidth:
         alone, together = found.core_bandwidth[level], found.bandwidth[level]
         low, high = PER_CORE[level]
-        if not low <= alone <= high or not 0.7 * alone <= together <= 1.5 * spec.cores * alone:
+        least = max(0.7, SCALING[level] * min(spec.cores, LINEAR_CORES)) * alone
+        if not low <= alone <= high or not least <= together <= 1.5 * spec.cores * alone:
             return f"{alone:.3g} GB/s of one core and {together:.3g} of all from {level}"
     speeds = [found.bandwidth[level] for level in LEVELS if level in found.bandwidth]
     if any(near < 0.9 * far for near, far in pairwise(speeds)):

@@ -101,7 +101,7 @@ class _Team:
 
 def _peak(isa: Isa, team: _Team) -> _Rate:
     loops = probes(isa)
-    buffers = [np.full(3 * isa.lanes, 0.5, np.float32) for _ in range(team.size)]
+    buffers = [np.full(loops.vectors * isa.lanes, 0.5, np.float32) for _ in range(team.size)]
     return team.rate(lambda k: loops.multiply_add(TURNS, buffers[k].ctypes.data), TURNS * loops.flops_per_turn)
 
 

@@ -24,12 +24,13 @@ _F32 = np.dtype(np.float32)
 
 @dataclass(frozen=True)
 class Probes:
-    """`multiply_add(turns, buffer)` does `flops_per_turn` a turn, on a buffer of three vectors. `stream(buffer, third,
+    """`multiply_add(turns, buffer)` does `flops_per_turn` a turn, on a buffer of `vectors`. `stream(buffer, third,
     sweeps)` adds the first and the second `third` elements into the third; `third` is a multiple of `chunk`."""
 
     multiply_add: Callable[[int, int], None]
     stream: Callable[[int, int, int], None]
     flops_per_turn: int
+    vectors: int
     chunk: int
     library: Library  # held, since the functions live as long as it
 
@@ -48,6 +49,7 @@ def probes(isa: Isa) -> Probes:
         library.function("multiply_add", ctypes.c_int64, ctypes.c_void_p),
         library.function("stream", ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64),
         CHAINS * isa.lanes * 2,
+        CHAINS + 2,
         UNROLLED * isa.lanes,
         library,
     )
@@ -61,18 +63,17 @@ def _module(lanes: int) -> ir.Module:
 
 
 def _multiply_add(f: Fn, lanes: int) -> None:
-    """Every turn sums[k] = sums[k] · x + y for each chain; in the end the sums go into memory, and so are kept."""
+    """Every turn sums[k] = sums[k] · x + y for each chain. The buffer holds x, y and the sums: were they known to be
+    equal, LLVM would keep one."""
     turns, buffer = f.fn.args
     kind = vector(FLOAT, lanes)
-    x, y = (f.load(buffer, k * lanes, _F32, lanes) for k in (0, 1))
-    sums = [f.local(kind, y) for _ in range(CHAINS)]
+    x, y, *first = (f.load(buffer, k * lanes, _F32, lanes) for k in range(2 + CHAINS))
+    sums = [f.local(kind, value) for value in first]
     with f.loop(0, turns):
         for place in sums:
             f.set(place, f.fma(f.get(place, kind), x, y))
-    total = f.get(sums[0], kind)
-    for place in sums[1:]:
-        total = f.b.fadd(total, f.get(place, kind))
-    f.store(total, buffer, 2 * lanes, _F32, lanes)
+    for k, place in enumerate(sums):
+        f.store(f.get(place, kind), buffer, (2 + k) * lanes, _F32, lanes)
     f.finish()
 
 

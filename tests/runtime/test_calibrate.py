@@ -65,9 +65,10 @@ def test_it_is_measured_once(measuring, tmp_path):
         ({"steady": False}, "busy"),
         ({"peak_gflops_per_core": 3.0}, "peak"),
         ({"peak_gflops_per_core": 900.0}, "peak"),
-        ({"bandwidth": {"l2": 60.0, "l3": 120.0, "memory": 40.0}}, "l2"),
-        ({"bandwidth": {"l2": 130.0, "l3": 60.0, "memory": 95.0}}, "memory"),
-        ({"bandwidth": {"l2": 75.0, "l3": 119.0}, "core_bandwidth": {"l2": 75.0, "l3": 80.0}}, "slower"),
+        ({"bandwidth": {"l2": 130.0, "l3": 120.0, "memory": 40.0}}, "from l2"),
+        ({"bandwidth": {"l2": 200.0, "l3": 75.0, "memory": 40.0}}, "from l3"),
+        ({"bandwidth": {"l2": 150.0, "l3": 90.0, "memory": 95.0}}, "memory"),
+        ({"bandwidth": {"l2": 100.0, "l3": 119.0}, "core_bandwidth": {"l2": 60.0, "l3": 80.0}}, "slower"),
         ({"task_overhead_us": 100.0}, "µs"),
     ],
 )
@@ -120,10 +121,11 @@ def test_the_probes_compute_what_they_say(isa):
     want = np.concatenate([a[: 2 * third], a[:third] + a[third : 2 * third], a[3 * third :]])
     loops.stream(a.ctypes.data, third, 2)
     np.testing.assert_array_equal(a, want)
-    b = np.full(3 * 16, 0.5, np.float32)
-    loops.multiply_add(2, b.ctypes.data)  # 0.5 → 0.75 → 0.875, in every chain
     lanes = host_device(isa).lanes
-    np.testing.assert_array_equal(b[2 * lanes : 3 * lanes], 0.875 * loops.flops_per_turn / (2 * lanes))
+    b = np.arange(loops.vectors * lanes, dtype=np.float32)
+    b[: 2 * lanes] = 0.5
+    loops.multiply_add(2, b.ctypes.data)  # s → s/2 + 0.5 → s/4 + 0.75, in every chain
+    np.testing.assert_array_equal(b[2 * lanes :], np.arange(2 * lanes, len(b)) / 4 + 0.75)
 
 
 @pytest.mark.parametrize("isa", [None, "avx2"])
