@@ -13,7 +13,7 @@ from llvmlite import ir
 from brickrt.ops.cpu.emit import I32, Fn, Index, register_type, vector
 from brickrt.ops.cpu.epilogue import offset_of
 from brickrt.ops.cpu.operand import Operand
-from brickrt.ops.cpu.products import Accumulators
+from brickrt.ops.cpu.products import Accumulators, PackedStream
 from brickrt.ops.cpu.tiles import Tile, Window, tile_runs
 
 if TYPE_CHECKING:
@@ -233,7 +233,7 @@ class ConvBody:
         stream = f.mul(f.mul(self.padded_block(place), k.lanes), k.group_in * k.taps)
         start = f.add(stream, f.mul(f.add(f.mul(q, k.taps * k.unit), f.mul(tap, channels)), width))
         base = f.address(self.w, start, self.dtype)
-        return lambda c, j: f.load(base, f.add(f.mul(c, width), j * k.lanes), self.dtype, k.lanes)
+        return PackedStream(f, base, k.tile[0], k.group_in * k.taps, self.dtype, k.lanes)
 
     def loose_weights(self, place: Place, q: Index, tap: Index):
         """Weights that are no constants, read where they lie, one lane at a time."""

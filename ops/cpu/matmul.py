@@ -19,7 +19,7 @@ from brickrt.ops.cpu.epilogue import Epilogue
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel, kernel_for
 from brickrt.ops.cpu.operand import Operand
-from brickrt.ops.cpu.products import Accumulators
+from brickrt.ops.cpu.products import Accumulators, PackedStream
 from brickrt.ops.cpu.tiles import Window, choose_tile, common_cut, tile_runs
 from brickrt.ops.matmul import MatMul
 from brickrt.ops.types import Boxes
@@ -181,7 +181,7 @@ class MatMulBody:
         if k.packed[1]:
             width = k.tile[0] * k.lanes
             base = f.address(self.b, f.add(start, f.mul(tile, width * k.depth)), self.dtype)
-            return lambda c, j: f.load(base, f.add(f.mul(c, width), j * k.lanes), self.dtype, k.lanes)
+            return PackedStream(f, base, k.tile[0], k.depth, self.dtype, k.lanes)
         depth_stride, column_stride = k.ins[1].strides[-2:]
         base = f.address(self.b, f.add(start, f.mul(column, column_stride)), self.dtype)
         assert column_stride == 1

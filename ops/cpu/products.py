@@ -8,9 +8,44 @@ from dataclasses import dataclass
 import numpy as np
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit import Fn, Index, register_type, vector
+from brickrt.ops.cpu.emit import I32, VOID, Fn, Index, register_type, vector
 
 LoadWeight = Callable[[Index, int], ir.Value]  # (channel, block of the tile) → vector of output channels
+
+LINE = 64  # bytes of a cache line
+L1_BYTES = 2**15  # a stream of weights above this comes from L2 for every register tile
+NEAR = 16  # channels between the weights in use and those asked for
+FEWEST_PIXELS = 4  # of a tile that has loads to spare for asking
+
+
+@dataclass(frozen=True)
+class PackedStream:
+    """Weights [channel, blocks*lanes] from `base` on, in a stream that counts `channels` for the whole tile."""
+
+    f: Fn
+    base: ir.Value
+    blocks: int
+    channels: int
+    dtype: np.dtype
+    lanes: int
+
+    def __call__(self, c: Index, j: int) -> ir.Value:
+        return self.f.load(self.base, self.offset(c, j), self.dtype, self.lanes)
+
+    def offset(self, c: Index, j: int) -> Index:
+        return self.f.add(self.f.mul(c, self.blocks * self.lanes), j * self.lanes)
+
+    @property
+    def exceeds_l1(self) -> bool:
+        return self.channels * self.blocks * self.lanes * self.dtype.itemsize > L1_BYTES
+
+    def fetch(self, c: Index, blocks: int) -> None:
+        """Asks for what the first `blocks` blocks need NEAR channels after `c`; past the end that harms nobody."""
+        f = self.f
+        for j in range(blocks):
+            if j * self.lanes * self.dtype.itemsize % LINE == 0:
+                at = f.address(self.base, self.offset(f.add(c, NEAR), j), self.dtype)
+                f.intrinsic("llvm.prefetch.p0", VOID, at, I32(0), I32(3), I32(1))
 
 
 @dataclass(frozen=True)
@@ -48,7 +83,10 @@ class Accumulators:
         """
         f = self.f
         live = [(t, offset) for t, offset in enumerate(offsets) if offset is not None]
+        stream = weight if isinstance(weight, PackedStream) and len(live) >= FEWEST_PIXELS else None
         with f.loop(0, channels) as c:
+            if stream and stream.exceeds_l1:
+                stream.fetch(c, self.blocks)
             row = f.address(pixels, f.mul(c, stride), self.dtype)
             weights = [weight(c, j) for j in range(self.blocks)]
             for t, offset in live:
