@@ -29,8 +29,10 @@ ROW_BYTES = 1 << 18
 """A longer row does not stay in the cache of a core: each of its sweeps is better shared by all cores."""
 LANES = 16
 """Rows that are swept together where they lie across the lanes of vectors."""
-COSTLY = frozenset("exp log tanh erf sigmoid pow sin cos".split())
-"""Functions whose values are worth keeping between two sweeps."""
+CHEAP = 4
+"""Operations that every sweep may repeat."""
+COSTLY = frozenset("exp log tanh erf sigmoid sin cos".split())
+"""Functions that no sweep should repeat."""
 
 
 def stitch(graph: Graph) -> Graph:
@@ -71,7 +73,7 @@ def _members(edit: Edit, last: Node, axes: tuple[int, ...]) -> list[Node]:
             return False
         if isinstance(node.op, Reduce):
             return node.op.keepdims and node.op.axes == axes and edit.types[node.inputs[0]].shape == shape
-        return isinstance(node.op, Map) and edit.types[node.output].shape == shape
+        return isinstance(node.op, Map) and edit.types[node.output].shape == shape and _pays(edit, node, last)
 
     grown = True
     while grown:
@@ -80,6 +82,24 @@ def _members(edit: Edit, last: Node, axes: tuple[int, ...]) -> list[Node]:
         inside |= {node.output: node for node in found}
         grown = bool(found)
     return [node for output, node in edit.nodes.items() if output in inside and output != last.output]
+
+
+def _pays(edit: Edit, node: Node, last: Node) -> bool:
+    """Whether a Map is computed once in the chain, or kept, or so cheap that each sweep may compute it."""
+    return len(edit.readers[node.output]) == 1 or _is_cheap(node) or _may_be_kept(edit, node, last)
+
+
+def _may_be_kept(edit: Edit, node: Node, last: Node) -> bool:
+    """Whether the values may wait where the result will be, from the last reduction to the Map that gives it."""
+    kind = edit.types[node.output]
+    others = [edit.nodes[name] for name in edit.readers[node.output] if name != last.output]
+    only = len(others) == 1 and isinstance(others[0].op, Reduce) and last.output in edit.readers[node.output]
+    return only and kind == edit.types[last.output] and kind.dtype in (np.float32, np.float64)
+
+
+def _is_cheap(node: Node) -> bool:
+    functions = [e.fn for e in walk(_expr(node)) if isinstance(e, Apply)]
+    return len(functions) <= CHEAP and not COSTLY.intersection(functions)
 
 
 @dataclass
@@ -127,8 +147,7 @@ class _Chain:
                 steps.append(Step(node.op.combine, pre, node.op.post))
                 known[node.output] = results[node.output]
                 continue
-            assert isinstance(node.op, Map)
-            known[node.output] = substitute(node.op.expr, operands)
+            known[node.output] = substitute(_expr(node), operands)
             if node is kept:
                 kept_expr = known[node.output]
                 known[node.output] = Arg(kept_expr.dtype, count + len(reductions))
@@ -136,23 +155,18 @@ class _Chain:
         return Rowwise(self.axes, tuple(steps), expr, kept_expr)
 
     def _kept(self, reduction: Node) -> Node | None:
-        """The costly Map that the last reduction and the result are made of, where only they read it."""
+        """The Map that the last reduction and the result are made of, if computing it again costs more than storing."""
         last = self.members[-1]
         for node in self.members[:-1]:
-            readers = self.edit.readers[node.output].keys()
-            same = self.edit.types[node.output] == self.edit.types[last.output] and isinstance(node.op, Map)
-            if same and readers == {reduction.output, last.output} and _is_costly(node) and self._wide(node):
-                return node
+            if isinstance(node.op, Map) and not _is_cheap(node) and _may_be_kept(self.edit, node, last):
+                return node if reduction.output in self.edit.readers[node.output] else None
         return None
 
-    def _wide(self, node: Node) -> bool:
-        """Whether values are stored as they are computed."""
-        return self.edit.types[node.output].dtype in (np.float32, np.float64)
 
-
-def _is_costly(node: Node) -> bool:
+def _expr(node: Node) -> Expr:
+    """The expression of a Map."""
     assert isinstance(node.op, Map)
-    return any(isinstance(e, Apply) and e.fn in COSTLY for e in walk(node.op.expr))
+    return node.op.expr
 
 
 def _expressions(op: Rowwise) -> Iterator[Expr]:
