@@ -136,6 +136,8 @@ class ConvBody:
 
     def tile(self, place: Place, out_x: Index, in_x: Index, tile: Tile) -> None:
         acc = self.accumulators(place, tile.count)
+        for _, _, index in self.places(place, out_x, tile):
+            self.epilogue.prefetch(self.out, index)
         self.sweep(acc, place, in_x, tile)
         self.finish(acc, place, out_x, tile)
 
@@ -143,15 +145,19 @@ class ConvBody:
         """The sums of `count` pixels, begun with the bias."""
         return Accumulators.create(self.f, self.initial(place), count, self.dtype, self.k.lanes)
 
+    def places(self, place: Place, out_x: Index, tile: Tile) -> list[tuple[int, int, list[Index]]]:
+        """Per accumulator of a tile its block, its pixel, and the index of the output."""
+        f, lanes = self.f, self.k.lanes
+        channels = [f.mul(f.add(place.block, j), lanes) for j in range(place.count)]
+        columns = [f.add(out_x, tile.start + t * tile.step) for t in range(tile.count)]
+        return [(j, t, [place.n, c, *place.at, x]) for j, c in enumerate(channels) for t, x in enumerate(columns)]
+
     def finish(self, acc: Accumulators, place: Place, out_x: Index, tile: Tile) -> None:
         """Applies the epilogue to a tile's sums and stores them."""
         f, k = self.f, self.k
-        for j in range(place.count):
-            for t in range(tile.count):
-                channel = f.mul(f.add(place.block, j), k.lanes)
-                index = [place.n, channel, *place.at, f.add(out_x, tile.start + t * tile.step)]
-                value = self.epilogue.apply(acc.value(j, t), index)
-                f.store(value, self.out, offset_of(f, k.out, index), self.dtype, k.lanes)
+        for j, t, index in self.places(place, out_x, tile):
+            value = self.epilogue.apply(acc.value(j, t), index)
+            f.store(value, self.out, offset_of(f, k.out, index), self.dtype, k.lanes)
 
     def padded_block(self, place: Place) -> Index:
         """Index of the tile's first block where every group takes whole tiles (packed weights and bias)."""

@@ -222,6 +222,11 @@ class Fn:
             return
         self.intrinsic(f"llvm.masked.store.{type_suffix(value.type)}.p0", VOID, value, at, I32(dtype.itemsize), mask)
 
+    def prefetch(self, base: ir.Value, offset: Index, dtype: np.dtype, write: bool = False) -> None:
+        """Asks for the cache line of an element, to be read or written later; any address is safe."""
+        hints = [I32(int(write)), I32(3), I32(1)]
+        self.intrinsic("llvm.prefetch.p0", VOID, self.address(base, offset, dtype), *hints)
+
     def gather(
         self, base: ir.Value, offset: Index, stride: Index, dtype: np.dtype, lanes: int, count: int | None = None
     ):

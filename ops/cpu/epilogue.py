@@ -70,3 +70,11 @@ class BoundEpilogue:
         pairs = zip(self.pointers, e.ins, strict=True)
         extras = [load_operand(self.f, p, o, e.out, index, e.lanes, mask) for p, o in pairs]
         return emit_expr(self.f, e.expr, [value, *extras], e.lanes)
+
+    def prefetch(self, target: ir.Value, index: Sequence[Index]) -> None:
+        """Asks for the lines that `apply` reads and the store to `target` writes at `index`, a sweep ahead of them."""
+        f, e = self.f, self.epilogue
+        for pointer, operand in zip(self.pointers, e.ins, strict=True):
+            if operand.shape == e.out.shape and operand.block == e.out.block:
+                f.prefetch(pointer, offset_of(f, operand, index), operand.dtype)
+        f.prefetch(target, offset_of(f, e.out, index), e.out.dtype, write=True)
