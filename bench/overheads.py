@@ -1,4 +1,4 @@
-"""What is not arithmetic: import, start from a warm cache, lowering many tasks, time per task, memory against the plan.
+"""What is not arithmetic: import, cold and warm start, calibration, lowering many tasks, time per task, memory.
 
     python bench/overheads.py [--out bench/results/FILE.json]
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -43,6 +44,19 @@ loaded = time.perf_counter()
 runtime.prepare({"x": x})
 print(time.perf_counter() - loaded, time.perf_counter() - t)
 """
+CALIBRATION = """
+import os, time
+import numpy as np
+from brickrt import Runtime, zoo
+from brickrt.plan.device import host_device
+from brickrt.runtime.cpu.calibrate import calibration
+os.environ["BRICKRT_CALIBRATE"] = "0"
+Runtime(zoo.build("unet", size=16, levels=1)).execute({"x": np.zeros((1, 3, 16, 16), np.float32)})
+os.environ["BRICKRT_CALIBRATE"] = "1"
+t = time.perf_counter()
+calibration(host_device())
+print(time.perf_counter() - t)
+"""
 MEMORY = """
 import resource, sys
 import numpy as np
@@ -62,10 +76,20 @@ print(resident() - before, runtime.stats.peak_bytes, runtime.plan.projected_byte
 """
 
 
-def fresh(code: str, *args: str) -> list[float]:
-    """The numbers that a fresh interpreter prints."""
-    done = subprocess.run([sys.executable, "-c", code, *args], capture_output=True, text=True, check=True)
+def fresh(code: str, *args: str, cache: str | None = None) -> list[float]:
+    """The numbers that a fresh interpreter prints; `cache` is a folder for its caches instead of the user's."""
+    env = os.environ | ({"BRICKRT_CACHE_DIR": cache} if cache else {})
+    done = subprocess.run([sys.executable, "-c", code, *args], capture_output=True, text=True, check=True, env=env)
     return [float(word) for word in done.stdout.split()]
+
+
+def from_nothing(code: str, *args: str, times: int = 3) -> list[float]:
+    """Medians of the numbers, with empty caches."""
+    found = []
+    for _ in range(times):
+        with tempfile.TemporaryDirectory() as cache:
+            found.append(fresh(code, *args, cache=cache))
+    return [median(column) for column in zip(*found)]
 
 
 def task_graph(bricks: int = 4):
@@ -99,6 +123,8 @@ def main() -> None:
         starts = [fresh(START, models["resnet50"]) for _ in range(5)]
         figures = {
             "import_s": median(fresh(IMPORT)[0] for _ in range(7)),
+            "resnet50_cold_plan_and_ready_s": from_nothing(START, models["resnet50"])[0],
+            "calibration_s": from_nothing(CALIBRATION)[0],
             "resnet50_warm_plan_and_ready_s": median(s[0] for s in starts),
             "resnet50_warm_from_import_s": median(s[1] for s in starts),
             "memory": {

@@ -6,16 +6,13 @@ import ctypes
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 from llvmlite import ir
 
-from brickrt.ops.cpu.compile import Library, to_object
 from brickrt.ops.cpu.emit import FLOAT, I64, PTR, Fn, vector
 from brickrt.ops.cpu.isa import Isa
-from brickrt.runtime.cpu.cache import digest_of
-from brickrt.runtime.disk_cache import DiskCache
+from brickrt.runtime.cpu.native import load_functions
 
 CHAINS = 12  # independent multiply-adds: enough for two units of latency 4 to 6
 UNROLLED = 4  # vectors of each stream per turn
@@ -32,27 +29,18 @@ class Probes:
     flops_per_turn: int
     vectors: int
     chunk: int
-    library: Library  # held, since the functions live as long as it
 
 
 @cache
 def probes(isa: Isa) -> Probes:
     """The compiled loops, kept on disk."""
-    store, name = DiskCache.open("kernels"), digest_of(repr(isa), Path(__file__).read_text())
-    image = store.get(name)
-    if image is None:
-        image = to_object(_module(isa.lanes), isa)
-        store.put(name, image)
-    library = Library(isa)
-    library.add(image)
-    return Probes(
-        library.function("multiply_add", ctypes.c_int64, ctypes.c_void_p),
-        library.function("stream", ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64),
-        CHAINS * isa.lanes * 2,
-        CHAINS + 2,
-        UNROLLED * isa.lanes,
-        library,
-    )
+    types = {
+        "multiply_add": (ctypes.c_int64, ctypes.c_void_p),
+        "stream": (ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64),
+    }
+    found = load_functions("probes", isa, lambda: _module(isa.lanes), types)
+    flops, chunk = CHAINS * isa.lanes * 2, UNROLLED * isa.lanes
+    return Probes(found["multiply_add"], found["stream"], flops, CHAINS + 2, chunk)
 
 
 def _module(lanes: int) -> ir.Module:
