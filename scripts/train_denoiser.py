@@ -28,6 +28,7 @@ from torch.nn import functional as fn
 WIDTH, BLOCKS = 32, 10
 SIGMA = 25 / 255
 PATCH, BATCH = 64, 8
+RATE = 1e-3
 TRAINED = {
     "skimage": "camera coffee chelsea motorcycle_left ihc brick grass gravel hubble_deep_field retina rocket".split(),
     "sklearn": ["china", "flower"],
@@ -130,18 +131,20 @@ def judged() -> torch.Tensor:
 def train(network: Denoiser, minutes: float, seed: int) -> None:
     rng, photos = random.Random(seed), photographs()
     torch.manual_seed(seed)
-    optimizer = torch.optim.Adam(network.parameters(), lr=2e-3)
+    optimizer = torch.optim.Adam(network.parameters(), lr=RATE)
     started, step, shown = time.monotonic(), 0, 0.0
     while (spent := (time.monotonic() - started) / 60 / minutes) < 1:
         for group in optimizer.param_groups:
-            group["lr"] = 2e-3 * min(1, (step + 1) / 100) * (0.5 + 0.5 * np.cos(np.pi * spent)) + 1e-6
+            group["lr"] = RATE * min(1, (step + 1) / 100) * (0.5 + 0.5 * np.cos(np.pi * spent)) + 1e-6
         clean = torch.from_numpy(np.stack([patch(photos, rng) for _ in range(BATCH)]))
         loss = fn.mse_loss(network(noisy(clean)), clean).add(1e-6).log()
         optimizer.zero_grad()
         loss.backward()
-        nn.utils.clip_grad_norm_(network.parameters(), 1.0)
+        nn.utils.clip_grad_norm_(network.parameters(), 0.2)
         optimizer.step()
         step += 1
+        if not torch.isfinite(loss):
+            raise SystemExit("the training has diverged: try another seed or a lower rate")
         if spent - shown > 0.05:
             shown = spent
             report(network, f"{100 * spent:3.0f} %, step {step}")
