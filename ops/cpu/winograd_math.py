@@ -15,7 +15,7 @@ from llvmlite import ir
 from brickrt.ops.cpu.emit import Fn
 from brickrt.ops.cpu.winograd_axes import Axis
 
-CHUNK = 4096  # filters transformed at a time
+CHUNK = 512  # filters transformed at a time: so few that a BLAS does not wake its threads, which then spin
 
 
 def weight_matrix(axis: Axis) -> np.ndarray:
