@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache, lru_cache
 from typing import TypeAlias
 
 import numpy as np
@@ -62,7 +63,7 @@ class Fn:
 
     @staticmethod
     def value(x: Index) -> ir.Value:
-        return I64(x) if isinstance(x, int | np.integer) else x
+        return _index(int(x)) if isinstance(x, int | np.integer) else x
 
     def add(self, *terms: Index) -> Index:
         fixed = sum(t for t in terms if isinstance(t, int))
@@ -184,9 +185,9 @@ class Fn:
             return scalar
         if isinstance(scalar, ir.Constant):
             return ir.Constant(ir.VectorType(scalar.type, lanes), [scalar.constant] * lanes)
-        undefined = ir.Constant(ir.VectorType(scalar.type, lanes), ir.Undefined)
+        undefined, zeros = _splat_operands(scalar.type, lanes)
         first = self.b.insert_element(undefined, scalar, I32(0))
-        return self.b.shuffle_vector(first, undefined, ir.Constant(ir.VectorType(I32, lanes), [0] * lanes))
+        return self.b.shuffle_vector(first, undefined, zeros)
 
     def fma(self, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Value:
         return self.intrinsic(f"llvm.fma.{type_suffix(x.type)}", x.type, x, y, z)
@@ -270,6 +271,20 @@ class Fn:
         self.b.ret_void()
 
 
+@lru_cache(maxsize=1 << 12)
+def _index(value: int) -> ir.Constant:
+    """An index as a constant: made once, since a constant remembers how it is printed."""
+    return I64(value)
+
+
+@cache
+def _splat_operands(kind: ir.Type, lanes: int) -> tuple[ir.Constant, ir.Constant]:
+    """An undefined vector, and the shuffle that takes its first lane everywhere."""
+    whole = ir.VectorType(kind, lanes)
+    return ir.Constant(whole, ir.Undefined), ir.Constant(ir.VectorType(I32, lanes), [0] * lanes)
+
+
+@cache
 def vector(kind: ir.Type, lanes: int) -> ir.Type:
     """<lanes x kind>; one lane is the scalar."""
     return kind if lanes == 1 else ir.VectorType(kind, lanes)
