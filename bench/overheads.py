@@ -1,4 +1,4 @@
-"""What is not arithmetic: import, cold and warm start, calibration, lowering many tasks, time per task, memory.
+"""What is not arithmetic: import, cold and warm start, calibration, lowering, time per call and per task, memory.
 
     python bench/overheads.py [--out bench/results/FILE.json]
 
@@ -14,11 +14,13 @@ import subprocess
 import sys
 import tempfile
 import time
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
 import numpy as np
 import onnx
+from onnx import helper
 
 from brickrt import zoo
 from brickrt.bench.machine import machine
@@ -123,12 +125,46 @@ def task_graph(bricks: int = 4):
     return time.perf_counter() - started, len(tasks)
 
 
-def task_overhead() -> float:
-    """Microseconds per task of the null engine on one thread."""
-    runtime = Runtime(zoo.build("unet", size=256), device="null", strategy="memoized", brick=4, threads=1)
-    x = np.zeros((1, 3, 256, 256), np.float32)
+def task_overhead(device: str, threads: int) -> float:
+    """Microseconds per task: of the null engine, or of the CPU engine with kernels that move 16 numbers."""
+    if device == "null":
+        model, shape, options = zoo.build("unet", size=256), (1, 3, 256, 256), {"brick": 4}
+    else:
+        model, shape, options = tiny_kernels(), (1, 1, 256, 256), {"brick": 4}
+    runtime = Runtime(model, device=device, strategy="memoized", threads=threads, **options)
+    x = np.zeros(shape, np.float32)
     runs = [runtime.execute({"x": x}) and runtime.stats for _ in range(6)]
     return min(1e3 * s.run_ms / s.tasks for s in runs)
+
+
+def tiny_kernels(layers: int = 6) -> onnx.ModelProto:
+    """Poolings 3×3 of one channel, whose small bricks have 16 elements each and wait for nine others."""
+    names = ["x", *(f"h{k}" for k in range(layers - 1)), "y"]
+    pool = {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}
+    nodes = [helper.make_node("MaxPool", [a], [b], **pool) for a, b in pairwise(names)]
+    ends = [helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, [1, 1, 256, 256]) for n in ("x", "y")]
+    graph = helper.make_graph(nodes, "tiny kernels", ends[:1], ends[1:])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+
+
+def call_overhead() -> float:
+    """Microseconds of a call beyond its tasks: from `execute` to the first, and from the last to its return.
+
+    Calls that are watched allocate, so that calls and spans are taken in turns, and the least of each.
+    """
+    calls: list[float] = []
+    spans: list[float] = []
+    watched = Runtime(zoo.build("mobilenetv2"), watch=lambda e: spans.append((e.end.max() - e.start.min()) / 1e3))
+    plain = Runtime(zoo.build("mobilenetv2"))
+    x = np.zeros((1, 3, 224, 224), np.float32)
+    for _ in range(60):
+        watched.execute({"x": x})
+        plain.execute({"x": x})  # brings its own constants into the cache
+        started = time.perf_counter()
+        plain.execute({"x": x})
+        calls.append((time.perf_counter() - started) * 1e6)
+        watched.execute({"x": x})
+    return min(calls[5:]) - min(spans[10:])
 
 
 def main() -> None:
@@ -150,7 +186,9 @@ def main() -> None:
             },
         }
     seconds, tasks = task_graph()
-    figures |= {"lowering_s": seconds, "lowered_tasks": tasks, "task_overhead_us": task_overhead()}
+    figures |= {"lowering_s": seconds, "lowered_tasks": tasks, "call_overhead_us": call_overhead()}
+    for device, threads in (("null", 1), ("cpu", 1), ("cpu", 2)):
+        figures[f"{device}_task_us_{threads}_threads"] = task_overhead(device, threads)
     print(json.dumps(figures, indent=1))
     if asked.out:
         asked.out.write_text(json.dumps({"machine": machine(host_device()), "figures": figures}, indent=1) + "\n")

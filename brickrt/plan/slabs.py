@@ -20,6 +20,8 @@ from brickrt.plan.winograd_slabs import winograd_brick
 COLUMNS = 64  # columns of a product are cut in multiples of this
 CHUNK = 2**14  # elements of a row that is cut because nothing else can be
 ROW_TILE = 4  # rows that a piece has a multiple of, where it can
+SHARED_US = 4.0  # tasks of a layer that is too short for more than one a core: what another core saves by sharing it
+UNEVEN = 1.04  # cores that wait for the last tasks of a layer for longer, relative to it, get smaller ones
 
 
 def layer_brick(model: Model, k: int) -> Shape:
@@ -43,7 +45,8 @@ def _wanted_tasks(model: Model, k: int) -> int:
     """Enough to even out cores, none too short."""
     device, fact = model.device, model.facts[k]
     busy_us = max(fact.core_us, (model.traffic_us(k) + model.constants_us([k])) * device.cores)
-    return max(1, min(device.tasks_per_core * device.cores, int(busy_us / device.min_task_us)))
+    at_once = min(device.cores, int(busy_us / SHARED_US))
+    return max(1, at_once, min(device.tasks_per_core * device.cores, int(busy_us / device.min_task_us)))
 
 
 def _image_brick(model: Model, k: int, brick: list[int], want: int) -> Shape:
@@ -57,6 +60,9 @@ def _image_brick(model: Model, k: int, brick: list[int], want: int) -> Shape:
         brick[1] = _edge(channels, want, device.cores, unit)
         want = _left(want, channels, brick[1])
     slabs = max(want, _slabs_for_cache(model, k)) if alone else want
+    pieces = math.prod(-(-extent // edge) for extent, edge in zip((batch, channels), brick, strict=False))
+    if slabs == 1 and pieces > 1 and _rounds(pieces, device.cores) > UNEVEN:
+        slabs = device.cores
     rows = 1
     axes = range(2, min(len(brick), max(3, len(brick) - 1)))
     for axis in axes:
@@ -106,11 +112,18 @@ def _edge(extent: int, parts: int, cores: int, unit: int = 1) -> int:
     units = -(-extent // unit)
 
     def idle(edge: int) -> tuple[float, bool, int]:
-        rounds = math.ceil(math.ceil(units / edge) / cores)
-        return round(rounds * cores * edge / units, 1), unit == 1 and edge % ROW_TILE != 0, -edge
+        pieces = math.ceil(units / edge)
+        busy = _rounds(pieces, cores) * pieces * edge / units
+        return round(busy, 1), unit == 1 and edge % ROW_TILE != 0, -edge
 
-    edges = {max(1, edge) for n in range(parts, 2 * parts + 1) for edge in (units // n, -(-units // n))}
+    fewest = max(cores, parts - cores + 1) if parts >= cores else parts
+    edges = {max(1, edge) for n in range(fewest, 2 * parts + 1) for edge in (units // n, -(-units // n))}
     return min(extent, min(edges, key=idle) * unit)
+
+
+def _rounds(pieces: int, cores: int) -> float:
+    """How much longer equal pieces take than if all cores were busy to the end."""
+    return math.ceil(pieces / cores) * cores / pieces
 
 
 def _product_brick(model: Model, k: int, brick: list[int], want: int) -> Shape:
