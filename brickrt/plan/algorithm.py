@@ -114,7 +114,7 @@ def _bytes_per_cycle(nbytes: float, device: DeviceSpec) -> float:
     """What one core streams from the level that holds so many bytes."""
     if nbytes <= device.l2:
         return 20.0
-    return 8.0 if nbytes <= device.l3 // 2 else 4.0
+    return 8.0 if nbytes <= device.l3 // 2 else 5.0
 
 
 def _may_transform(graph: Graph, layouts: Mapping[str, str], node: Node) -> bool:

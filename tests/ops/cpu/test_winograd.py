@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
-from harness import AVX2, HOST, check, random_boxes
+from harness import AVX2, HOST, check, random_boxes, run_kernel
 
 from brickrt.ops.base import evaluate_whole
 from brickrt.ops.conv import Conv
 from brickrt.ops.cpu.winograd import Winograd2Kernel, Winograd4Kernel, Winograd6Kernel
-from brickrt.ops.cpu.winograd_axes import POINTS, Axis, fits
+from brickrt.ops.cpu.winograd_axes import PLANAR, POINTS, Axis, fits
 from brickrt.ops.cpu.winograd_math import transform_weights, weight_matrix
 from brickrt.ops.expr import apply, arg, const
 from brickrt.ops.types import Boxes, TensorType
@@ -146,6 +146,19 @@ def test_what_a_box_does_not_need_does_not_matter_in_three_dimensions():
         op, given, HOST, blocks=[16, 1, 1], out_block=16, packed=[False, True, True], rtol=0,
         atol=TOLERANCE * float(np.abs(want).max()), kernel_cls=Winograd4Kernel, boxes=[box], expected=want,
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(("m", "r", "rank"), [*((*k, 1) for k in POINTS if k != (1, 1)), *((*k, 2) for k in PLANAR)])
+def test_rounding_stays_far_below_the_limit(m, r, rank):
+    """A plan may choose what errs by 1e-4 of the largest output; no transform that is offered errs by a tenth of it."""
+    kernel, pads = (r,) * rank, (r // 2,) * rank
+    op = conv(pads, pads, kernel=kernel, bias=False)
+    assert fits(op, m)
+    given = arrays(1, 256, 16, *(24,) * rank, bias=False, kernel=kernel)
+    want = evaluate_whole(op, [a.astype(np.float64) for a in given])
+    box = Boxes.whole(want.shape)
+    got = run_kernel(op, given, box, blocks=[16, 1], out_block=16, packed=[False, True], kernel_cls=BY_EDGE[m])
+    assert np.abs(got - want).max() < 1e-5 * np.abs(want).max()
 
 
 def types_of(op, given):
