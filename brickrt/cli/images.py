@@ -79,7 +79,7 @@ def _pixels(path: Path, name: str, channels: int | None, resize: tuple[int, int]
 
 
 def _opened(path: Path) -> Image:
-    from PIL import Image, UnidentifiedImageError
+    from PIL import Image, ImageOps, UnidentifiedImageError
 
     Image.MAX_IMAGE_PIXELS = None  # the file is the user's own, and large images are what brickrt is for
     try:
@@ -91,7 +91,7 @@ def _opened(path: Path) -> Image:
         raise InputError(f"{path}: is damaged ({e}): save it again") from e
     if image.mode.startswith(("I", "F")):
         raise InputError(f"{path}: has more than 8 bits per channel: convert it, or give a .npy file")
-    return image
+    return ImageOps.exif_transpose(image)  # the right way up, as cameras note it
 
 
 def _resized(image: Image, size: tuple[int, int]) -> Image:
@@ -116,6 +116,8 @@ def _scaled(pixels: np.ndarray, info: TensorInfo, request: ImageRequest) -> np.n
     if info.dtype == np.uint8:
         return pixels
     scale = 1 / 255 if request.scale is None else request.scale
+    if not np.isfinite(scale) or scale == 0:
+        raise InputError(f"--scale {scale} is impossible: give a number such as 1, or 0.00392 for 1/255")
     values = pixels.astype(np.float32) * np.float32(scale)
     if request.mean is not None:
         values -= _per_channel("--mean", request.mean, pixels.shape[2])

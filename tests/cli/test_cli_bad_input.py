@@ -139,6 +139,8 @@ IMAGES = [
     (["conv.onnx", "--input", "fits.png", "--resize", "0x8"], "--resize"),
     (["conv.onnx", "--input", "fits.png", "--layout", "chwn"], "--layout"),
     (["conv.onnx", "--input", "good.npy", "--scale", "2"], "--scale"),
+    (["conv.onnx", "--input", "fits.png", "--scale", "nan"], "--scale"),
+    (["conv.onnx", "--input", "fits.png", "--scale", "0"], "--scale"),
 ]
 
 OPTIONS = [

@@ -15,8 +15,10 @@ PIXELS = np.random.default_rng(0).integers(0, 256, (6, 5, 4), np.uint8)
 def tensor(call, tmp_path):
     """The tensor that a model with an input of these dimensions gets from an image."""
 
-    def get(dims, *options, kind=TensorProto.FLOAT, pixels=PIXELS[:, :, :3], suffix="png"):
-        Image.fromarray(pixels).save(tmp_path / f"image.{suffix}")
+    def get(dims, *options, kind=TensorProto.FLOAT, pixels=PIXELS[:, :, :3], suffix="png", exif=1):
+        turned = Image.Exif()
+        turned[274] = exif  # orientation
+        Image.fromarray(pixels).save(tmp_path / f"image.{suffix}", exif=turned)
         same_model(tmp_path / "same.onnx", dims, kind)
         image, out = tmp_path / f"image.{suffix}", tmp_path / "x.npy"
         words = ("run", tmp_path / "same.onnx", "--input", image, "--output", out, "--device", "reference")
@@ -39,6 +41,11 @@ def test_scale_mean_std(tensor):
     made = tensor(("N", 3, "H", "W"), "--scale", "0.5", "--mean", "1,2,3", "--std", "2,4,8")
     per_channel = np.array([1, 2, 3]).reshape(3, 1, 1), np.array([2, 4, 8]).reshape(3, 1, 1)
     np.testing.assert_allclose(made, (NCHW * 0.5 - per_channel[0]) / per_channel[1], rtol=1e-6, atol=1e-6)
+
+
+def test_turned_pictures_stand_upright(tensor):
+    made = tensor(("N", 3, "H", "W"), exif=6)
+    np.testing.assert_allclose(made, np.rot90(NCHW, -1, (2, 3)) / 255, rtol=1e-6)
 
 
 def test_one_number_is_for_all_channels(tensor):

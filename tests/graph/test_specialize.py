@@ -108,6 +108,38 @@ def test_error_names_the_node():
         first(proto, x=X)
 
 
+@pytest.mark.parametrize(
+    ("kind", "attributes", "about"),
+    [
+        ("Conv", {"strides": [0, 1]}, r"strides \[0, 1\]"),
+        ("Conv", {"dilations": [0, 1]}, "dilations"),
+        ("Conv", {"strides": [0, 1], "auto_pad": "SAME_UPPER"}, "strides"),
+        ("Conv", {"kernel_shape": [5, 5]}, r"kernel_shape \[5, 5\] is not that of the weights, \[3, 3\]"),
+        ("Conv", {"auto_pad": "ALL"}, "auto_pad 'ALL'"),
+        ("ConvTranspose", {"strides": [0, 1]}, "strides"),
+        ("MaxPool", {"kernel_shape": [0, 2]}, r"kernel of \[0, 2\]"),
+        ("MaxPool", {"kernel_shape": [2, 2, 2]}, "2 spatial dimensions"),
+        ("AveragePool", {"kernel_shape": [2, 2], "strides": [-1, 1]}, "strides"),
+        ("SpaceToDepth", {"blocksize": 0}, "blocksize 0"),
+        ("DepthToSpace", {"blocksize": 0}, "blocksize 0"),
+        ("GroupNormalization", {"num_groups": 0}, "num_groups 0"),
+        ("LRN", {"size": 0}, "size 0"),
+        ("Transpose", {"perm": [0, 1]}, r"perm \[0, 1\]"),
+        ("Split", {"s": [1, 1], "axis": 1}, r"split \[1, 1\] does not add up to the 4"),
+        ("Resize", {"f": [1, 1, 0, 2]}, "scale of 0.0"),
+    ],
+)
+def test_attributes_that_make_no_sense_are_named(kind, attributes, about):
+    constants = {"w": np.zeros((4, 4, 3, 3), np.float32), "c": np.zeros(4, np.float32)}
+    constants |= {"s": np.array(attributes.get("s", [0])), "f": np.array(attributes.get("f", [0]), np.float32)}
+    attributes = {name: value for name, value in attributes.items() if name not in "sf"}
+    operands = {"Conv": "x w", "ConvTranspose": "x w", "GroupNormalization": "x c c", "Split": "x s", "Resize": "x _ f"}
+    made = node(kind, operands.get(kind, "x"), "y z" if kind == "Split" else "y", **attributes)
+    proto = model([made], [tensor("x", [1, 4, 6, 6])], "y", opset=21, **constants)
+    with pytest.raises(BrickError, match=about):
+        first(proto, x=np.zeros((1, 4, 6, 6), np.float32))
+
+
 def test_types_without_kernels_run_on_the_host_in_one_stage():
     bf16, f32 = onnx.TensorProto.BFLOAT16, onnx.TensorProto.FLOAT
     nodes = [

@@ -25,6 +25,14 @@ def optional(node: OnnxNode, index: int) -> str:
     return node.inputs[index] if index < len(node.inputs) else ""
 
 
+def positive(node: OnnxNode, attribute: str) -> int:
+    """An attribute that counts or divides."""
+    value = int(node.attrs[attribute])
+    if value < 1:
+        raise ValueError(f"{attribute} {value} must be at least 1")
+    return value
+
+
 def uses(b: Builder, node: OnnxNode, index: int) -> bool:
     """Whether anybody reads this output of the node."""
     return index < len(node.outputs) and bool(node.outputs[index]) and b.used(node.outputs[index])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from brickrt.graph.builder import Builder, OnnxNode, builds
 from brickrt.graph.builders.common import convert, optional, wide
-from brickrt.graph.builders.window import Window, auto_pad, per_dimension, split_pads, window_of
+from brickrt.graph.builders.window import Window, auto_pad, of_weights, per_dimension, split_pads, steps, window_of
 from brickrt.ops.conv import Conv, ConvTranspose
 
 
@@ -15,7 +15,7 @@ def conv(b: Builder, node: OnnxNode) -> str:
 
 def convolved(b: Builder, node: OnnxNode, x: str, weights: str, *bias: str) -> str:
     """The convolution that a node's attributes describe, of other operands than the node's."""
-    w = window_of(node, b.type(x).shape[2:], b.type(weights).shape[2:])
+    w = window_of(node, b.type(x).shape[2:], of_weights(node, b.type(weights).shape[2:]))
     op = Conv(w.kernel, w.strides, w.dilations, w.pads, w.pads_end, node.attrs.get("group", 1), bool(bias))
     return b.emit(op, x, weights, *bias)
 
@@ -23,7 +23,8 @@ def convolved(b: Builder, node: OnnxNode, x: str, weights: str, *bias: str) -> s
 @builds("ConvTranspose")
 def conv_transpose(b: Builder, node: OnnxNode) -> str:
     operands = _operands(b, node)
-    w, extra = _transposed_window(node, b.type(operands[0]).shape[2:], b.type(operands[1]).shape[2:])
+    kernel = of_weights(node, b.type(operands[1]).shape[2:])
+    w, extra = _transposed_window(node, b.type(operands[0]).shape[2:], kernel)
     groups, bias = node.attrs.get("group", 1), len(operands) == 3
     op = ConvTranspose(w.kernel, w.strides, w.dilations, w.pads, w.pads_end, extra, groups, bias)
     return convert(b, b.emit(op, *operands), b.type(node.inputs[0]).dtype)
@@ -40,7 +41,7 @@ def _transposed_window(
 ) -> tuple[Window, tuple[int, ...]]:
     """The window and the output padding: pads follow from the output's shape where that is asked for."""
     rank = len(spatial)
-    strides, dilations = (per_dimension(node, name, rank, 1) for name in ("strides", "dilations"))
+    strides, dilations = steps(node, rank)
     extra = per_dimension(node, "output_padding", rank, 0)[:rank]
     mode, shape = auto_pad(node), node.attrs.get("output_shape")
     if not shape and not mode.startswith("SAME"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from brickrt.graph.builder import Builder, OnnxNode, builds
-from brickrt.graph.builders.common import convert, elementwise, normal_axis, reduce, require_float, wide
+from brickrt.graph.builders.common import convert, elementwise, normal_axis, positive, reduce, require_float, wide
 from brickrt.graph.builders.pooling import norm
 from brickrt.graph.builders.scalar import add, div, equal, like, mul, square, where, wide_type, widened
 from brickrt.ops.expr import Expr, apply, cast
@@ -14,7 +14,7 @@ from brickrt.ops.interp import AxisTaps, Interp
 def local_response_norm(b: Builder, node: OnnxNode) -> str:
     """x / (bias + alpha / size * (sum of squares of `size` channels around))^beta."""
     x = wide(b, node.inputs[0])
-    size, alpha = int(node.attrs["size"]), node.attrs.get("alpha", 1e-4)
+    size, alpha = positive(node, "size"), node.attrs.get("alpha", 1e-4)
     beta, bias = node.attrs.get("beta", 0.75), node.attrs.get("bias", 1.0)
     t = b.type(x)
     squares = elementwise(b, square, x)

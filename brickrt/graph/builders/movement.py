@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 
 from brickrt.graph.builder import Builder, OnnxNode, builds
-from brickrt.graph.builders.common import integers, normal_axis, take, transpose, uses, view
+from brickrt.graph.builders.common import integers, normal_axis, positive, take, transpose, uses, view
 from brickrt.ops.move import Concat
 
 
@@ -26,7 +26,10 @@ def split(b: Builder, node: OnnxNode) -> tuple[str, ...]:
     x, count = node.inputs[0], len(node.outputs)
     axis = normal_axis(node.attrs.get("axis", 0), b.type(x).rank)
     extent = b.type(x).shape[axis]
-    sizes = integers(b, node, 1, "split") or [-(-extent // count)] * count
+    asked = integers(b, node, 1, "split")
+    if asked and sum(asked) != extent:
+        raise ValueError(f"split {asked} does not add up to the {extent} of axis {axis}")
+    sizes = asked or [-(-extent // count)] * count
     bounds = np.minimum(np.cumsum([0, *sizes]), extent).tolist()
     tables = [range(lo, hi) for lo, hi in pairwise(bounds)]
     return tuple(take(b, x, {axis: t}) if uses(b, node, k) else "" for k, t in enumerate(tables))
@@ -50,7 +53,10 @@ def cut(b: Builder, node: OnnxNode) -> str:
 @builds("Transpose")
 def permute(b: Builder, node: OnnxNode) -> str:
     rank = b.type(node.inputs[0]).rank
-    return transpose(b, node.inputs[0], node.attrs.get("perm") or range(rank)[::-1])
+    perm = node.attrs.get("perm") or range(rank)[::-1]
+    if len(perm) != rank:
+        raise ValueError(f"perm {list(perm)} does not suit a tensor of rank {rank}")
+    return transpose(b, node.inputs[0], perm)
 
 
 @builds("Tile")
@@ -77,7 +83,7 @@ def expanded(b: Builder, x: str, shape: Sequence[int]) -> str:
 @builds("DepthToSpace")
 def depth_to_space(b: Builder, node: OnnxNode) -> str:
     n, c, h, w = b.type(node.inputs[0]).shape
-    size = int(node.attrs["blocksize"])
+    size = positive(node, "blocksize")
     depth = c // size**2
     if node.attrs.get("mode", "DCR") == "DCR":
         blocks = view(b, node.inputs[0], (n, size, size, depth, h, w))
@@ -91,7 +97,7 @@ def depth_to_space(b: Builder, node: OnnxNode) -> str:
 @builds("SpaceToDepth")
 def space_to_depth(b: Builder, node: OnnxNode) -> str:
     n, c, h, w = b.type(node.inputs[0]).shape
-    size = int(node.attrs["blocksize"])
+    size = positive(node, "blocksize")
     blocks = view(b, node.inputs[0], (n, c, h // size, size, w // size, size))
     perm = (0, 3, 5, 1, 2, 4) if node.attrs.get("mode", "DCR") == "DCR" else (0, 1, 3, 5, 2, 4)
     return view(b, transpose(b, blocks, perm), (n, c * size**2, h // size, w // size))

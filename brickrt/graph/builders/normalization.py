@@ -13,6 +13,7 @@ from brickrt.graph.builders.common import (
     normal_axes,
     normal_axis,
     optional,
+    positive,
     reduce,
     require_float,
     take,
@@ -59,7 +60,7 @@ def instance_norm(b: Builder, node: OnnxNode) -> str:
 @builds("GroupNormalization")
 def group_norm(b: Builder, node: OnnxNode) -> str:
     """Scale and bias are per channel since opset 21, per group before."""
-    x, groups = node.inputs[0], int(node.attrs["num_groups"])
+    x, groups = node.inputs[0], positive(node, "num_groups")
     require_float(b, x)
     mean, spread = _group_moments(b, x, groups, node.attrs.get("epsilon", 1e-5))
     shape = b.type(x).shape

@@ -103,6 +103,8 @@ def _list(b: Builder, name: str) -> list:
 
 def _scaled(axis: int, extent: int, scale: float) -> AxisResize:
     """In float32, as the shapes of ONNX models are inferred."""
+    if not 0 < scale < math.inf:
+        raise ValueError(f"a scale of {scale} along axis {axis}")
     return AxisResize(axis, extent, math.floor(np.float32(extent) * np.float32(scale)), float(scale))
 
 

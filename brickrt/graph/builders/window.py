@@ -8,6 +8,7 @@ from brickrt.graph.builder import OnnxNode
 from brickrt.graph.errors import Unsupported
 
 Ints = tuple[int, ...]
+AUTO_PADS = ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
 
 
 @dataclass(frozen=True)
@@ -20,19 +21,41 @@ class Window:
 
 
 def auto_pad(node: OnnxNode) -> str:
-    return node.attrs.get("auto_pad") or "NOTSET"
+    mode = node.attrs.get("auto_pad") or "NOTSET"
+    if mode not in AUTO_PADS:
+        raise ValueError(f"auto_pad '{mode}' is none of {', '.join(AUTO_PADS)}")
+    return mode
 
 
 def per_dimension(node: OnnxNode, attribute: str, rank: int, default: int) -> Ints:
     return tuple(int(v) for v in node.attrs.get(attribute) or (default,) * rank)
 
 
+def steps(node: OnnxNode, rank: int) -> tuple[Ints, Ints]:
+    """Strides and dilations."""
+    strides, dilations = (per_dimension(node, name, rank, 1) for name in ("strides", "dilations"))
+    for name, values in (("strides", strides), ("dilations", dilations)):
+        if min(values, default=1) < 1:
+            raise ValueError(f"{name} {list(values)} must be at least 1")
+    return strides, dilations
+
+
+def of_weights(node: OnnxNode, kernel: Ints) -> Ints:
+    """The kernel as the weights have it, which the attribute may only repeat."""
+    stated = per_dimension(node, "kernel_shape", len(kernel), 1)
+    if "kernel_shape" in node.attrs and stated != kernel:
+        raise ValueError(f"kernel_shape {list(stated)} is not that of the weights, {list(kernel)}")
+    return kernel
+
+
 def window_of(node: OnnxNode, spatial: Ints, kernel: Ints) -> Window:
     """The window of a Conv or a pool over `spatial` dimensions. Raises Unsupported for negative pads."""
     rank = len(spatial)
-    if rank == 0 or len(kernel) != rank:
-        raise Unsupported(f"a {len(kernel)}-dimensional window over {rank} spatial dimensions")
-    strides, dilations = (per_dimension(node, name, rank, 1) for name in ("strides", "dilations"))
+    if rank == 0:
+        raise Unsupported("a window without spatial dimensions")
+    if len(kernel) != rank or min(kernel) < 1:
+        raise ValueError(f"a kernel of {list(kernel)} does not suit {rank} spatial dimensions")
+    strides, dilations = steps(node, rank)
     if auto_pad(node).startswith("SAME"):
         begin, end = _same(auto_pad(node), spatial, kernel, strides, dilations)
     else:
