@@ -65,6 +65,10 @@ class Boxes:
     def __getitem__(self, k: int) -> Boxes:
         return Boxes(self.lo[k : k + 1], self.hi[k : k + 1])
 
+    def take(self, which: np.ndarray) -> Boxes:
+        """The boxes with these numbers."""
+        return Boxes(self.lo[which], self.hi[which])
+
     @property
     def rank(self) -> int:
         return self.lo.shape[1]

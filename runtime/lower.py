@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from brickrt.graph.ir import Node
 from brickrt.ops.types import Boxes
 from brickrt.plan.bricks import BrickGrid, row_offsets
-from brickrt.plan.halo import needed_boxes
 from brickrt.plan.plan import Plan
 from brickrt.plan.subgraph import Subgraph
+from brickrt.plan.sweep import Sweep, sweep, swept_axis
 from brickrt.runtime.curve import hilbert
 from brickrt.runtime.order import depth_first
 from brickrt.runtime.parts import Part, find_parts, resolve, root_of
+from brickrt.runtime.scratch import Ring, ring
 from brickrt.runtime.storage import lifetimes, pack_arena, part_place, view_aliases, whole_place, with_offsets
-from brickrt.runtime.task_graph import Kind, Place, Steps, TaskGraph
+from brickrt.runtime.task_graph import Carries, Kind, Place, Steps, TaskGraph
 
 MANY = 32  # bricks from which readers of most of a tensor wait for one join instead of for each brick
 
@@ -36,6 +37,7 @@ class Lowering:
 
     plan: Plan
     steps: list[Steps] = field(default_factory=list)
+    carries: list[Carries] = field(default_factory=list)
     places: dict[str, Place] = field(default_factory=dict)
     aliases: dict[str, str] = field(default_factory=dict)
     parts: dict[str, Part] = field(default_factory=dict)
@@ -96,7 +98,7 @@ class Lowering:
                 continue
             grid = BrickGrid(graph.out(node).shape, brick)
             boxes, tasks = grid.boxes(), self.new_tasks(len(grid))
-            self.steps.append(Steps(k, boxes, tasks, 0, {}))
+            self.steps.append(Steps(k, boxes, tasks, np.zeros(len(tasks), np.int64), {}))
             for i, name in enumerate(node.inputs):
                 region = node.op.region(i, boxes, graph.ins(node), graph.out(node))
                 self.wait_for(s, name, region, tasks)
@@ -112,34 +114,45 @@ class Lowering:
 
     def padded(self, s: int, subgraph: Subgraph) -> None:
         """A task per brick of the last output; whatever comes before is computed again, into the worker's scratch."""
-        graph = self.plan.graph
-        grid = BrickGrid(graph.out(graph.nodes[subgraph.nodes[-1]]).shape, subgraph.brick)
+        graph, root = self.plan.graph, self.plan.graph.nodes[subgraph.nodes[-1]].output
+        grid = BrickGrid(graph.types[root].shape, subgraph.brick)
         tasks = self.new_tasks(len(grid))
         blocks = {name: self.plan.device.lanes for name, at in self.plan.layouts.items() if at == "blocked"}
-        needed = needed_boxes(graph, subgraph.nodes, grid.boxes(), blocks)
+        axis = swept_axis(subgraph.brick, subgraph.band)
+        swept = sweep(graph, subgraph.nodes, grid.boxes(), subgraph.band[axis], axis, self.parts, blocks)
         inner = [graph.nodes[k].output for k in subgraph.nodes[:-1]]
-        stored = [name for name in inner if name not in self.parts]
-        origins = {name: self.scratch_place(name, needed[name]) for name in stored}
-        self.pack_scratch(stored)
+        rings = {name: self.ring(swept, name) for name in inner if name not in self.parts}
+        self.pack_scratch(list(rings))
         for rank, k in enumerate(subgraph.nodes):
-            node = graph.nodes[k]
-            if node.output in self.parts:
-                continue
-            roots = [root_of(self.parts, name) for name in (*node.inputs, node.output)]
-            local = {name: origins[name] for name in roots if name in origins}
-            self.steps.append(Steps(k, needed[node.output], tasks, rank, local))
-            if node.output in origins:
-                self.recomputed += recomputed(needed[node.output])
-        for name in needed.keys() - set(inner) - {graph.nodes[subgraph.nodes[-1]].output}:
-            self.wait_for(s, name, needed[name], tasks)
+            if graph.nodes[k].output not in self.parts:
+                ranks = np.tile(np.arange(swept.bands) * len(subgraph.nodes) + rank, len(grid))
+                self.band_steps(k, swept, rings, np.repeat(tasks, swept.bands), 2 * ranks + 1)
+        for name in swept.needed.keys() - set(inner) - {root}:
+            self.wait_for(s, name, swept.brick_boxes(name), tasks)
         self.store(s, graph.nodes[subgraph.nodes[-1]], grid, int(tasks[0]) if len(tasks) else self.tasks)
 
-    def scratch_place(self, name: str, boxes: Boxes) -> np.ndarray:
-        """Gives a tensor scratch for the largest of its boxes; returns where each box's storage begins."""
+    def ring(self, swept: Sweep, name: str) -> Ring:
+        """Gives a tensor scratch for all that a band of a brick holds of it."""
         lanes, layout = self.plan.device.lanes, self.plan.layouts[name]
-        extents = boxes.extents.max(axis=0, initial=0)
-        self.places[name] = part_place(self.plan.graph.types[name], extents, layout, lanes, "scratch")
-        return boxes.lo
+        found = ring(swept, name)
+        self.places[name] = part_place(self.plan.graph.types[name], found.extents, layout, lanes, "scratch")
+        self.recomputed += recomputed(swept.brick_boxes(name))
+        return found
+
+    def band_steps(self, k: int, swept: Sweep, rings: dict[str, Ring], tasks: np.ndarray, ranks: np.ndarray) -> None:
+        """Calls of node `k` in all bands of all bricks, each after what it keeps of its output has moved."""
+        node = self.plan.graph.nodes[k]
+        boxes = swept.computed(node.output)
+        at = np.flatnonzero(boxes.volumes)
+        roots = [root_of(self.parts, name) for name in (*node.inputs, node.output)]
+        local = {name: rings[name].origins[at] for name in roots if name in rings}
+        self.steps.append(Steps(k, boxes.take(at), tasks[at], ranks[at], local))
+        if node.output in rings:
+            own = rings[node.output]
+            at = np.flatnonzero(own.moves)
+            if len(at):
+                moved, places = own.moved.take(at), (own.before[at], own.origins[at])
+                self.carries.append(Carries(node.output, moved, tasks[at], ranks[at] - 1, *places))
 
     def pack_scratch(self, names: list[str]) -> None:
         at = 0
@@ -218,7 +231,8 @@ class Lowering:
         by_reader = np.argsort(place[readers], kind="stable")
         return TaskGraph(
             plan=self.plan,
-            steps=tuple(Steps(s.node, s.boxes, place[s.tasks], s.rank, s.origins) for s in self.steps),
+            steps=tuple(replace(s, tasks=place[s.tasks]) for s in self.steps),
+            carries=tuple(replace(c, tasks=place[c.tasks]) for c in self.carries),
             dep_offsets=row_offsets(np.bincount(place[readers], minlength=len(order))),
             deps=place[needs][by_reader],
             task_subgraph=np.concatenate([*owner, np.zeros(0, np.int64)]).astype(np.int64),

@@ -59,7 +59,8 @@ class ReferenceProgram:
         slabs = [self._slab(name, region, tensors, local) for name, region in zip(node.inputs, regions, strict=True)]
         value = node.op.evaluate(box, slabs, ins, out)
         if node.output in steps.origins:
-            local[node.output] = Slab(value, tuple(int(v) for v in box.lo[0]))
+            band = Slab(value, tuple(int(v) for v in box.lo[0]))
+            local[node.output] = _joined(local.get(node.output), band, steps.origins[node.output][k])
         else:
             tensors[node.output][box.slices()] = value
 
@@ -77,10 +78,30 @@ class ReferenceProgram:
         return Slab(tensors[name][region.slices()], tuple(int(v) for v in region.lo[0]))
 
 
+def _joined(before: Slab | None, band: Slab, origin: np.ndarray) -> Slab:
+    """The next band of a tensor behind what its storage, from `origin` on, still holds of the bands before."""
+    if before is None:
+        return band
+    axis = next(d for d, (a, b) in enumerate(zip(before.origin, band.origin, strict=True)) if a != b)
+    start = max(before.origin[axis], int(origin[axis]))
+    shape = list(band.array.shape)
+    shape[axis] += band.origin[axis] - start
+    unread = np.nan if band.array.dtype.kind == "f" else 0
+    joined = np.full(shape, unread, band.array.dtype)
+    for slab in (before, band):
+        rows = range(max(start, slab.origin[axis]), slab.origin[axis] + slab.array.shape[axis])
+        if rows:
+            to = (slice(None),) * axis + (slice(rows.start - start, rows.stop - start),)
+            joined[to] = slab.array[(slice(None),) * axis + (slice(rows.start - slab.origin[axis], None),)]
+    return Slab(joined, (*before.origin[:axis], start, *before.origin[axis + 1 :]))
+
+
 def _calls(tasks: TaskGraph) -> list[list[tuple[Steps, int]]]:
     """Per task, in order: its steps and which of their boxes."""
     calls: list[list[tuple[Steps, int]]] = [[] for _ in range(len(tasks))]
-    for steps in sorted(tasks.steps, key=lambda s: s.rank):
+    ranks: list[list[int]] = [[] for _ in range(len(tasks))]
+    for steps in tasks.steps:
         for k, task in enumerate(steps.tasks.tolist()):
             calls[task].append((steps, k))
-    return calls
+            ranks[task].append(int(steps.ranks[k]))
+    return [[mine[i] for i in np.argsort(order)] for mine, order in zip(calls, ranks, strict=True)]

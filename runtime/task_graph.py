@@ -33,7 +33,7 @@ class Place:
 
 @dataclass(frozen=True, eq=False)
 class Steps:
-    """Calls of one node: `boxes` of its output, the `tasks` they belong to, and their `rank` inside a task.
+    """Calls of one node: `boxes` of its output, the `tasks` they belong to, and their `ranks` inside a task, [n].
 
     `origins` are, per tensor of the node that lies in scratch, the index of its storage's first element, [n, d].
     """
@@ -41,15 +41,30 @@ class Steps:
     node: int
     boxes: Boxes
     tasks: np.ndarray
-    rank: int
+    ranks: np.ndarray
     origins: dict[str, np.ndarray]
+
+
+@dataclass(frozen=True, eq=False)
+class Carries:
+    """Moves inside the scratch of one tensor: `boxes` of it stay while its storage begins elsewhere from then on.
+
+    `before` and `after` are the index of the storage's first element, [n, d]; what moves and where to never overlap.
+    """
+
+    tensor: str
+    boxes: Boxes
+    tasks: np.ndarray
+    ranks: np.ndarray
+    before: np.ndarray
+    after: np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
 class TaskGraph:
     """All tasks of a plan. Task t waits for `deps[dep_offsets[t]:dep_offsets[t + 1]]`, all smaller than t.
 
-    A task runs its steps in order of rank; one without steps joins others: it is complete when they are.
+    A task runs its steps and carries in order of rank; one without steps joins others: it is complete when they are.
     `task_subgraph` is −1 for joins. `recomputed` counts elements computed more than once, `places` has every tensor
     that is written or read, constants aside; `aliases` names the tensor that views and parts are stored in, and
     `parts` says which part.
@@ -57,6 +72,7 @@ class TaskGraph:
 
     plan: Plan
     steps: tuple[Steps, ...]
+    carries: tuple[Carries, ...]
     dep_offsets: np.ndarray
     deps: np.ndarray
     task_subgraph: np.ndarray

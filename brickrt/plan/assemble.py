@@ -10,7 +10,7 @@ from brickrt.plan.bricks import BrickGrid
 from brickrt.plan.cost import Model
 from brickrt.plan.edges import Cut, cut_of
 from brickrt.plan.halo import middle_boxes, needed_boxes, working_set
-from brickrt.plan.merge import Proposal, exact_timing
+from brickrt.plan.merge import Proposal, exact_timing, held_bytes
 from brickrt.plan.slabs import layer_brick
 from brickrt.plan.subgraph import Subgraph
 
@@ -25,6 +25,7 @@ def layerwise_subgraph(model: Model, k: int, why: str) -> Subgraph:
         nodes=(k,),
         strategy="layerwise",
         brick=brick,
+        band=brick,
         node_bricks=(brick,),
         delta=0.0,
         rho=float(tasks),
@@ -48,19 +49,20 @@ def brick_subgraph(model: Model, nodes: tuple[int, ...], proposal: Proposal) -> 
     node_bricks = _own_bricks(model, nodes, brick) if memoized else _largest_boxes(model, nodes, needed)
     own = [_count(graph.out(graph.nodes[k]).shape, edges) for k, edges in zip(nodes, node_bricks)]
     flops = [model.facts[k].flops for k in nodes]
-    timing = exact_timing(model, nodes, brick, needed)
+    timing = exact_timing(model, nodes, (brick, proposal.band), needed)
     delta = float(timing.delta[0])
     return Subgraph(
         nodes=nodes,
         strategy=proposal.strategy,
         brick=brick,
+        band=proposal.band,
         node_bricks=node_bricks,
         delta=delta,
         rho=math.prod(shape) / math.prod(brick),
         bricks=bricks,
         tasks=sum(own) if memoized else bricks,
         flops=sum(flops),
-        footprint_bytes=int(working_set(graph, needed).max()),
+        footprint_bytes=int(held_bytes(model, nodes, (brick, proposal.band))[0]),
         why=proposal.why if "Δ" in proposal.why else f"{proposal.why}, Δ={delta:.1%}",
         modelled_us=float((timing.memoized_us if memoized else timing.padded_us)[0]),
         layerwise_us=sum(model.layerwise_us(k) for k in nodes),

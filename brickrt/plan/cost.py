@@ -25,7 +25,7 @@ from brickrt.ops.pool import Pool
 from brickrt.ops.reduce import Reduce
 from brickrt.ops.rowwise import Rowwise
 from brickrt.ops.types import Shape
-from brickrt.plan.algorithm import constant_bytes, conv_cycles, weight_growth
+from brickrt.plan.algorithm import constant_bytes, conv_cycles, tile_outputs, weight_growth
 from brickrt.plan.device import DeviceSpec
 
 HEAVY = (Conv, ConvTranspose, MatMul)
@@ -60,11 +60,14 @@ class Facts:
 class Trial:
     """A subgraph in several brick shapes of its output; arrays have one entry per shape.
 
-    `elements` are those of each tensor that all bricks touch together, `held` the bytes that one brick touches.
+    `bands` is in how many bands a brick is computed, `rows` how many each has, `elements` are those of each tensor
+    that all bricks touch together, `held` the bytes that one band touches.
     """
 
     nodes: Sequence[int]  # ascending
     bricks: Sequence[Shape]
+    bands: np.ndarray
+    rows: np.ndarray
     elements: dict[str, np.ndarray]
     held: np.ndarray
 
@@ -190,12 +193,15 @@ class Model:
     def padded_us(self, trial: Trial) -> np.ndarray:
         """Padded bricks: intermediate results that do not fit the core's own cache go through the shared one."""
         device = self.device
-        held = trial.held + (sum(self.facts[k].const_bytes for k in trial.nodes) if device.kind == "cpu" else 0)
+        constants = sum(self.facts[k].const_bytes for k in trial.nodes) if device.kind == "cpu" else 0
+        held = trial.held + constants
         spilt = np.clip(1 - device.cache_share * device.l2 / np.maximum(held, 1), 0, 1)
         inner = _SPILT * spilt / device.bandwidth[device.shared[0]] + (1 - spilt) / device.bandwidth["l2"]
         core_us = [self.recomputed_us(k, trial) for k in trial.nodes]
-        task_us = device.task_overhead_us + len(trial.nodes) * device.call_overhead_us
-        return self._bricks_us(trial, core_us, trial.elements, inner, task_us)
+        near = "l2" if constants <= device.cache_share * device.l2 else device.shared[0]
+        again = constants * device.cores / device.bandwidth[near] / 1e3  # every band reads them
+        band_us = len(trial.nodes) * device.call_overhead_us + _HIDDEN * again
+        return self._bricks_us(trial, core_us, trial.elements, inner, device.task_overhead_us + trial.bands * band_us)
 
     def memoized_us(self, trial: Trial) -> np.ndarray:
         """Memoized bricks: nothing twice, intermediate results through shared cache, and kept."""
@@ -205,13 +211,21 @@ class Model:
         kept = 0.5 / device.bandwidth["memory"] if inner_bytes > device.cache_share * size else 0.0
         core_us = [self.facts[k].core_us * ones for k in trial.nodes]
         once = {name: np.minimum(elements, self.graph.types[name].size) for name, elements in trial.elements.items()}
-        task_us = len(trial.nodes) * (device.task_overhead_us + device.call_overhead_us)
+        task_us = len(trial.nodes) * (device.task_overhead_us + device.call_overhead_us) * ones
         return self._bricks_us(trial, core_us, once, (1 / device.bandwidth[level] + kept) * ones, task_us)
 
     def recomputed_us(self, k: int, trial: Trial) -> np.ndarray:
         """Arithmetic of node `k` on one core when every brick computes all it needs."""
         output = self.graph.nodes[k].output
-        return self.facts[k].core_us * trial.elements[output] / max(1, self.graph.types[output].size)
+        once = self.facts[k].core_us * trial.elements[output] / max(1, self.graph.types[output].size)
+        return once * self._tiled(k, trial) if k in self.algorithms else once
+
+    def _tiled(self, k: int, trial: Trial) -> np.ndarray:
+        """What rows that do not fill a Winograd kernel's tiles slow it down by."""
+        own, root = (self.graph.out(self.graph.nodes[n]).shape[2] for n in (k, trial.nodes[-1]))
+        rows = np.maximum(1, trial.rows * own / root)
+        tile = tile_outputs(self.graph.nodes[k].op, self.algorithms[k], 2)
+        return np.ceil(rows / tile) * tile / rows
 
     def _bricks_us(
         self,
@@ -219,7 +233,7 @@ class Model:
         core_us: Sequence[np.ndarray],
         elements: Mapping[str, np.ndarray],
         inner: np.ndarray,
-        task_us: float,
+        task_us: np.ndarray,
     ) -> np.ndarray:
         """`inner` is the time per kB of what stays between the nodes."""
         graph, cores = self.graph, self.device.cores
@@ -275,5 +289,5 @@ def _efficiency(op: Op, weights: Sequence[int], lanes: int) -> float:
     if isinstance(op, ConvTranspose):
         return 0.4
     if isinstance(op, Conv) and op.groups > 1:
-        return 0.2 if weights[1] < lanes else 0.6
+        return 0.5 if weights[1] < lanes else 0.6
     return 0.75 if weights[1] > 4 else 0.4

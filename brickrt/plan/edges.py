@@ -13,6 +13,8 @@ from brickrt.plan.partition import is_global
 CANDIDATE_ROWS = (1, 2, 4, 8, 16, 32, 64, 128)
 CANDIDATE_EDGES = (16, 32, 64, 128)
 CANDIDATE_WIDTHS = (64, 128)  # of shorter bricks whose rows are cut
+CANDIDATE_BANDS = (1, 2, 4, 8)
+SWEEPS_PER_CORE = (1, 2, 4)
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,8 @@ def edge_by_rule(model: Model, k: int) -> int:
 def candidates(model: Model, k: int) -> list[Shape]:
     """Bricks to try for the output of node `k`: whole rows first (their halos are read in place), then squares."""
     cut, shape = cut_of(model, k), model.graph.out(model.graph.nodes[k]).shape
-    bricks = dict.fromkeys(cut.brick_along(shape, {cut.axes[0]: rows}) for rows in _below(shape[cut.axes[0]]))
+    heights = [*_below(shape[cut.axes[0]]), *_even(model, shape, cut)]
+    bricks = dict.fromkeys(cut.brick_along(shape, {cut.axes[0]: rows}) for rows in heights)
     if len(cut.axes) == 3:
         plane = cut.axes[:2]
         rows = _below(max(shape[axis] for axis in plane))
@@ -82,6 +85,30 @@ def candidates(model: Model, k: int) -> list[Shape]:
     if len(cut.axes) > 1:
         bricks |= dict.fromkeys(cut.brick(shape, edge) for edge in CANDIDATE_EDGES)
     return list(bricks)
+
+
+def swept_candidates(model: Model, k: int) -> list[tuple[Shape, Shape]]:
+    """Tall bricks of an image to try, one to a few per core, with the bands that they are swept in."""
+    cut, shape = cut_of(model, k), model.graph.out(model.graph.nodes[k]).shape
+    if not model.facts[k].image or not cut.axes:
+        return []
+    y, x = cut.axes[0], cut.axes[-1]
+    widths = (shape[x], *(w for w in CANDIDATE_WIDTHS if w < shape[x] and x != y))
+    heights = dict.fromkeys(-(-shape[y] // (n * model.device.cores)) for n in SWEEPS_PER_CORE)
+    return [
+        (cut.brick_along(shape, {y: rows, x: width}), cut.brick_along(shape, {y: band, x: width}))
+        for width in widths
+        for rows in heights
+        for band in CANDIDATE_BANDS
+        if band < rows
+    ]
+
+
+def _even(model: Model, shape: Shape, cut: Cut) -> list[int]:
+    """Rows of whole tensors where batches make bricks enough, else so that cores get equally many."""
+    extent, cores = shape[cut.axes[0]], model.device.cores
+    outer = math.prod(shape[axis] for axis in cut.single)
+    return [extent] * (outer >= cores) + [-(-extent // (n * cores)) for n in SWEEPS_PER_CORE]
 
 
 def _below(extent: int) -> list[int]:

@@ -32,11 +32,12 @@ class Demand:
             if name not in self.graph.constants:
                 region = node.op.region(i, self.needed[node.output], ins, out)
                 if name in self.blocks:
-                    region = _whole_blocks(region, self.blocks[name], ins[i].shape)
+                    region = whole_blocks(region, self.blocks[name], ins[i].shape)
                 self.needed[name] = region.union(self.needed[name]) if name in self.needed else region
 
 
-def _whole_blocks(boxes: Boxes, block: int, shape: Shape) -> Boxes:
+def whole_blocks(boxes: Boxes, block: int, shape: Shape) -> Boxes:
+    """The boxes with their channels rounded out to blocks of a tensor of `shape`; empty ones as they are."""
     lo, hi = boxes.lo.copy(), boxes.hi.copy()
     lo[:, 1] -= lo[:, 1] % block
     hi[:, 1] = np.minimum(-(-hi[:, 1] // block) * block, shape[1])

@@ -11,19 +11,25 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from brickrt.ops.move import Take
 from brickrt.ops.types import Boxes, Shape
 from brickrt.plan.bricks import BrickGrid
 from brickrt.plan.cost import Model, Trial
-from brickrt.plan.edges import candidates, cut_of, edge_by_rule, parallelism, why_whole
-from brickrt.plan.halo import Demand, growth, middle_boxes, needed_boxes, totals, working_set
+from brickrt.plan.edges import candidates, cut_of, edge_by_rule, parallelism, swept_candidates, why_whole
+from brickrt.plan.halo import Demand, growth, middle_boxes, needed_boxes, totals
+from brickrt.plan.sweep import Sweep, band_bytes, middle_bands
+
+Cutting = tuple[Shape, Shape]  # bricks of an output, and the band of them that is computed at a time
 
 
 @dataclass(frozen=True)
 class Proposal:
-    """Run the first `nodes` nodes of a candidate with this strategy and brick; `why` in words and numbers."""
+    """Run the first `nodes` nodes of a candidate with this strategy and brick, a `band` of it at a time; `why` in
+    words and numbers."""
 
     strategy: str
     brick: Shape
+    band: Shape
     nodes: int
     why: str = ""
 
@@ -53,25 +59,27 @@ def propose(model: Model, order: Sequence[int], edge: int | None) -> Proposal | 
     hopeless = _hopeless(model, order)
     if hopeless:
         return hopeless
-    bricks = _bricks_to_try(model, order[0], edge)
-    if not bricks:
+    tries = _bricks_to_try(model, order[0], edge)
+    if not tries:
         return "too few bricks for the device"
-    best = _search(model, order, bricks)
+    best = _search(model, order, tries)
     if best is None:
         return f"no brick of {len(order)} layers fits the core's cache"
     return _confirm(model, order, best)
 
 
-def _bricks_to_try(model: Model, root: int, edge: int | None) -> list[Shape]:
+def _bricks_to_try(model: Model, root: int, edge: int | None) -> list[Cutting]:
     """On a GPU the edge rule decides, and too little parallelism (ρ < Bⁿ) rules merging out."""
     shape, cut = model.graph.out(model.graph.nodes[root]).shape, cut_of(model, root)
     if edge is not None:
-        return [cut.brick(shape, edge)]
-    if model.device.kind == "cuda":
+        bricks = [cut.brick(shape, edge)]
+    elif model.device.kind == "cuda":
         ruled = edge_by_rule(model, root)
         enough = parallelism(model, root, ruled) >= ruled ** len(cut.axes)
-        return [cut.brick(shape, ruled)] if enough else []
-    return candidates(model, root)
+        bricks = [cut.brick(shape, ruled)] if enough else []
+    else:
+        return [*((brick, brick) for brick in candidates(model, root)), *swept_candidates(model, root)]
+    return [(brick, brick) for brick in bricks]
 
 
 def _layerwise_us(model: Model, nodes: Sequence[int]) -> float:
@@ -89,23 +97,50 @@ def _hopeless(model: Model, order: Sequence[int]) -> str | None:
     return f"bound by arithmetic ({compute:.0f} of {alone:.0f} µs for {len(order)} layers), merging saves nothing"
 
 
-def _search(model: Model, order: Sequence[int], bricks: list[Shape]) -> Proposal | None:
+def _search(model: Model, order: Sequence[int], tries: list[Cutting]) -> Proposal | None:
     """The best of all first nodes and bricks, by what it saves; on a tie the smaller subgraph."""
     root, limit = model.graph.nodes[order[0]], model.device.delta_limit
-    shape = model.graph.out(root).shape
+    shape, bricks = model.graph.out(root).shape, [brick for brick, _ in tries]
     demand = Demand(model.graph, root.output, middle_boxes(shape, bricks))
+    swept = _middle_sweep(model, order[0], tries)
+    rows = _rows(model, order[0], tries)
     counts = np.array([math.prod(shape) / math.prod(brick) for brick in bricks])
     demand.join(order[0])
+    swept.join(order[0])
     best, saved = None, -math.inf
     for n in range(2, len(order) + 1):
         demand.join(order[n - 1])
+        swept.join(order[n - 1])
         elements = {name: boxes.volumes * counts for name, boxes in demand.needed.items()}
-        timing = _time(model, Trial(sorted(order[:n]), bricks, elements, working_set(model.graph, demand.needed)))
+        trial = Trial(sorted(order[:n]), bricks, _bands(tries), rows, elements, band_bytes(swept))
+        timing = _time(model, trial)
         gain = np.where(timing.fits, _layerwise_us(model, order[:n]) - timing.chosen_us(limit), -math.inf)
         at = int(np.argmax(gain))
         if gain[at] > saved:
-            best, saved = Proposal("memoized" if timing.delta[at] > limit else "padded", bricks[at], n), float(gain[at])
+            strategy = "memoized" if timing.delta[at] > limit else "padded"
+            best, saved = Proposal(strategy, *tries[at], n), float(gain[at])
     return best
+
+
+def _middle_sweep(model: Model, root: int, tries: Sequence[Cutting]) -> Sweep:
+    """The sweep of the middle of the middle brick, for each cutting of the output of node `root`."""
+    graph, output = model.graph, model.graph.nodes[root].output
+    cut = cut_of(model, root)
+    boxes = middle_boxes(graph.types[output].shape, [brick for brick, _ in tries]).clip(graph.types[output].shape)
+    bands = _rows(model, root, tries)
+    parts = {node.output for node in graph.nodes if isinstance(node.op, Take)}
+    return Sweep(graph, output, middle_bands(boxes, bands, cut.axes[0]), 2, cut.axes[0], parts)
+
+
+def _rows(model: Model, root: int, tries: Sequence[Cutting]) -> np.ndarray:
+    """Rows of each band."""
+    axis = cut_of(model, root).axes[0]
+    return np.array([band[axis] for _, band in tries], np.int64)
+
+
+def _bands(tries: Sequence[Cutting]) -> np.ndarray:
+    """Bands per brick."""
+    return np.array([math.prod(-(-a // b) for a, b in zip(brick, band, strict=True)) for brick, band in tries])
 
 
 def _confirm(model: Model, order: Sequence[int], found: Proposal) -> Proposal | str:
@@ -113,19 +148,32 @@ def _confirm(model: Model, order: Sequence[int], found: Proposal) -> Proposal | 
     nodes, limit = order[: found.nodes], model.device.delta_limit
     shape = model.graph.out(model.graph.nodes[order[0]]).shape
     needed = needed_boxes(model.graph, nodes, BrickGrid(shape, found.brick).boxes())
-    timing = exact_timing(model, nodes, found.brick, needed)
+    timing = exact_timing(model, nodes, (found.brick, found.band), needed)
     alone, us, delta = _layerwise_us(model, nodes), float(timing.chosen_us(limit)[0]), float(timing.delta[0])
     brick = "×".join(map(str, found.brick))
-    figures = f"{len(nodes)} nodes in bricks {brick} at {us:.0f} µs, layerwise {alone:.0f} µs (Δ={delta:.1%})"
+    swept = f" by {'×'.join(map(str, found.band))}" if found.band != found.brick else ""
+    figures = f"{len(nodes)} nodes in bricks {brick}{swept} at {us:.0f} µs, layerwise {alone:.0f} µs (Δ={delta:.1%})"
     if us > (1 - model.device.margin) * alone:
         return f"merging is not modelled faster: {figures}"
-    return Proposal("memoized" if delta > limit else "padded", found.brick, len(nodes), figures)
+    if delta > limit:
+        return Proposal("memoized", found.brick, found.brick, len(nodes), figures)
+    return Proposal("padded", found.brick, found.band, len(nodes), figures)
 
 
-def exact_timing(model: Model, nodes: Sequence[int], brick: Shape, needed: dict[str, Boxes]) -> Timing:
+def exact_timing(model: Model, nodes: Sequence[int], cutting: Cutting, needed: dict[str, Boxes]) -> Timing:
     """Modelled times of a subgraph in one brick shape; `needed` holds the boxes of all its bricks."""
-    held = working_set(model.graph, needed).max(keepdims=True)
-    return _time(model, Trial(sorted(nodes), [brick], totals(needed), held))
+    held = held_bytes(model, nodes, cutting)
+    rows = _rows(model, max(nodes), [cutting])
+    return _time(model, Trial(sorted(nodes), [cutting[0]], _bands([cutting]), rows, totals(needed), held))
+
+
+def held_bytes(model: Model, nodes: Sequence[int], cutting: Cutting) -> np.ndarray:
+    """Bytes that a band of a brick touches, [1]."""
+    backwards = sorted(nodes, reverse=True)
+    swept = _middle_sweep(model, backwards[0], [cutting])
+    for k in backwards:
+        swept.join(k)
+    return band_bytes(swept)
 
 
 def _time(model: Model, trial: Trial) -> Timing:

@@ -83,7 +83,7 @@ class _Forced:
         )
         brick = cut_of(self.model, root).brick(shape, edge)
         return brick_subgraph(
-            self.model, nodes, Proposal(asked, brick, len(nodes), f"{asked} as asked: edge {edge} ({how})")
+            self.model, nodes, Proposal(asked, brick, brick, len(nodes), f"{asked} as asked: edge {edge} ({how})")
         )
 
 

@@ -20,6 +20,7 @@ class Subgraph:
     nodes: tuple[int, ...]
     strategy: str  # "layerwise", "padded" or "memoized"
     brick: Shape
+    band: Shape
     node_bricks: tuple[Shape, ...]
     delta: float  # growth of the arithmetic by recomputed halos, were it padded
     rho: float  # bricks of the output, uneven ones counted by their share

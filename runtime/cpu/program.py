@@ -41,6 +41,8 @@ class CpuProgram:
             records = Records(tasks, isa, loader.want, packers)
             for steps in tasks.steps if arithmetic else ():
                 records.add(steps)
+            for carries in tasks.carries if arithmetic else ():
+                records.carry(carries)
             if records.kernels:
                 self._library, addresses = loader.load(progress)
             self._constants = [packed.result() for packed in records.constants.values()]

@@ -19,9 +19,12 @@ from brickrt.graph.ir import Node
 from brickrt.ops.cpu.families import ALGORITHMS
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel, choose_kernel
+from brickrt.ops.cpu.map import MapKernel
 from brickrt.ops.cpu.operand import Operand, dense
+from brickrt.ops.expr import arg
+from brickrt.ops.map import Map
 from brickrt.runtime.cpu.memory import aligned_copy
-from brickrt.runtime.task_graph import Steps, TaskGraph
+from brickrt.runtime.task_graph import Carries, Steps, TaskGraph
 
 SCRATCH, ARENA, FIRST = 0, 1, 2
 
@@ -36,7 +39,7 @@ class Records:
     packers: Executor  # constants are packed by its threads meanwhile
     kernels: dict[Kernel, int] = field(default_factory=dict)
     constants: dict[bytes, Future[np.ndarray]] = field(default_factory=dict)  # name, or digest where shared → packed
-    rows: list[tuple[np.ndarray, int, np.ndarray]] = field(default_factory=list)  # tasks, rank, records
+    rows: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = field(default_factory=list)  # tasks, ranks, records
     workspace: int = 0  # bytes that kernels need behind the scratch of padded bricks
 
     def __post_init__(self) -> None:
@@ -106,7 +109,21 @@ class Records:
         which, classes = family.classify(node.op, ins, out, steps.boxes, self.isa)
         variants = [family(node.op, ins, out, self.isa, packed, c) for c in classes]
         numbers = np.array([self.number(v) for v in variants], np.int64)
-        self.rows.append((steps.tasks, steps.rank, self.table(node, steps, [out, *ins], variants[0], numbers[which])))
+        self.rows.append((steps.tasks, steps.ranks, self.table(node, steps, [out, *ins], variants[0], numbers[which])))
+
+    def carry(self, carries: Carries) -> None:
+        """Writes the records that move rows inside the scratch of a tensor."""
+        operand = self.operand(carries.tensor)
+        op = Map(arg(0, operand.dtype))
+        which, classes = MapKernel.classify(op, (operand,), operand, carries.boxes, self.isa)
+        variants = [MapKernel(op, (operand,), operand, self.isa, (False,), c) for c in classes]
+        numbers = np.array([self.number(v) for v in variants], np.int64)
+        base = self.tasks.places[carries.tensor].offset
+        places = [base - byte_offsets(operand, origins) for origins in (carries.after, carries.before)]
+        n = len(carries.boxes)
+        heads = [numbers[which], np.full(n, 2), *(w for at in places for w in (np.full(n, SCRATCH), at))]
+        ends = [end for axis in zip(carries.boxes.lo.T, carries.boxes.hi.T, strict=True) for end in axis]
+        self.rows.append((carries.tasks, carries.ranks, np.stack([*heads, *ends], axis=1)))
 
     def number(self, kernel: Kernel) -> int:
         """A kernel's place in the table of kernels."""
@@ -155,7 +172,7 @@ class Records:
     def finish(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(first step of each task [T + 1], offset of each step's record [S], records)."""
         tasks = np.concatenate([np.zeros(0, np.int64), *(t for t, _, _ in self.rows)])
-        ranks = np.concatenate([np.zeros(0, np.int64), *(np.full(len(t), r) for t, r, _ in self.rows)])
+        ranks = np.concatenate([np.zeros(0, np.int64), *(r for _, r, _ in self.rows)])
         sizes = np.concatenate([np.zeros(0, np.int64), *(np.full(len(t), r.shape[1]) for t, _, r in self.rows)])
         starts = np.cumsum(sizes) - sizes
         order = np.lexsort((ranks, tasks))

@@ -94,17 +94,18 @@ def test_memoized_bricks_are_of_each_nodes_own_output():
 def test_a_chain_bound_by_memory_is_merged_in_bricks_near_the_core():
     made = plan(gated_depthwise())
     merged = made.subgraphs[-1]
-    assert merged.strategy == "padded" and merged.bricks >= 32 and merged.footprint_bytes < 2 * SERVER.l2
+    assert merged.strategy == "padded" and merged.bricks >= SERVER.cores and merged.footprint_bytes < SERVER.l2
     assert merged.modelled_us < 0.95 * merged.layerwise_us and merged.delta <= SERVER.delta_limit
 
 
-def test_a_dense_chain_is_not_merged():
+def test_a_dense_chain_is_merged_only_where_sweeps_recompute_next_to_nothing():
     s = Sketch()
     y = s.input(1, 32, 512, 512)
     for _ in range(3):
         y = s.conv(y, 32)
     made = plan(s.graph())
-    assert all(sum(made.graph.nodes[k].op.name == "Conv" for k in sub.nodes) <= 1 for sub in made.subgraphs)
+    merged = [sub for sub in made.subgraphs if sum(made.graph.nodes[k].op.name == "Conv" for k in sub.nodes) > 1]
+    assert merged and all(sub.delta < 0.02 and sub.band[2] < sub.brick[2] for sub in merged)
 
 
 @pytest.mark.parametrize("device", [SERVER, host_device(), host_device("avx2"), *PRESETS.values()], ids=lambda d: d.isa)

@@ -13,10 +13,10 @@ from brickrt.ops.base import Slab
 from brickrt.ops.types import Boxes
 from brickrt.plan.device import DeviceSpec
 from brickrt.plan.options import PlanOptions
-from brickrt.plan.plan import make_plan
+from brickrt.plan.plan import Plan, make_plan
 from brickrt.runtime.lower import lower
 from brickrt.runtime.parts import resolve
-from brickrt.runtime.task_graph import Steps, TaskGraph
+from brickrt.runtime.task_graph import Carries, Place, Steps, TaskGraph
 
 SERVER = DeviceSpec(
     "two cores of a server", "cpu", "avx512", 2, 16, 32, 2**15, 2**20, 36 * 2**20, 2**34, 160.0,
@@ -24,8 +24,25 @@ SERVER = DeviceSpec(
 )  # fmt: skip
 
 
-def lowered(graph: Graph, strategy: str = "auto", device: DeviceSpec = SERVER, **options: int) -> TaskGraph:
-    return lower(make_plan(graph, device, PlanOptions(strategy, **options)).verify())
+def lowered(
+    graph: Graph, strategy: str = "auto", device: DeviceSpec = SERVER, band: int | None = None, **options: int
+) -> TaskGraph:
+    """The task graph; with `band` padded bricks are swept in bands of so many rows, whatever the planner wants."""
+    plan = make_plan(graph, device, PlanOptions(strategy, **options))
+    return lower((in_bands(plan, band) if band else plan).verify())
+
+
+def in_bands(plan: Plan, rows: int) -> Plan:
+    """The plan with its padded bricks swept in bands of so many rows."""
+    subgraphs = []
+    for s in plan.subgraphs:
+        band = list(s.brick)
+        if s.strategy == "padded":
+            shape = plan.graph.out(plan.graph.nodes[s.nodes[-1]]).shape
+            axis = next(a for a in (2, len(shape) - 2, 0) if a < len(shape) and (a == 2 or s.brick[a] < shape[a]))
+            band[axis] = min(rows, band[axis])
+        subgraphs.append(replace(s, band=tuple(band)))
+    return replace(plan, subgraphs=tuple(subgraphs))
 
 
 def with_values(graph: Graph, seed: int = 0) -> tuple[Graph, dict[str, np.ndarray]]:
@@ -78,7 +95,7 @@ def touches(tasks: TaskGraph) -> tuple[list[Touch], list[Touch]]:
         if root != name:
             boxes = Boxes.whole(graph.types[root].shape, len(boxes))
         for k, task in enumerate(steps.tasks.tolist()):
-            found.append(Touch(task, steps.rank, root, boxes[k]))
+            found.append(Touch(task, int(steps.ranks[k]), root, boxes[k]))
 
     for steps in tasks.steps:
         node = graph.nodes[steps.node]
@@ -159,9 +176,9 @@ class ArenaMachine:
             if place.kind in ("arena", "output"):
                 self.tensors[name] = self.room(name, place.kind, place.offset)
         self.steps = defaultdict(list)
-        for steps in sorted(tasks.steps, key=lambda s: s.rank):
-            for k, task in enumerate(steps.tasks.tolist()):
-                self.steps[task].append((steps, k))
+        calls = [(s, k) for s in (*tasks.steps, *tasks.carries) for k in range(len(s.tasks))]
+        for steps, k in sorted(calls, key=lambda call: call[0].ranks[call[1]]):
+            self.steps[int(steps.tasks[k])].append((steps, k))
 
     def room(self, name: str, kind: str, offset: int) -> np.ndarray:
         t = self.graph.types[name]
@@ -171,17 +188,31 @@ class ArenaMachine:
 
     def run(self, order: list[int]) -> dict[str, np.ndarray]:
         for task in order:
-            local: dict[str, Slab] = {}
+            scratch = {n: self.junk(n, p) for n, p in self.tasks.places.items() if p.kind == "scratch"}
             for steps, k in self.steps[task]:
-                self.step(steps, k, local)
+                if isinstance(steps, Carries):
+                    self.carry(steps, k, scratch[steps.tensor])
+                else:
+                    self.step(steps, k, {n: Slab(scratch[n], tuple(o[k].tolist())) for n, o in steps.origins.items()})
         return {name: self.tensors[name] for name in self.graph.outputs}
+
+    def junk(self, name: str, place: Place) -> np.ndarray:
+        return np.full(place.extents, 77, self.graph.types[name].dtype)
+
+    def carry(self, carries: Carries, k: int, array: np.ndarray) -> None:
+        """Moves rows of a ring, and spoils those they came from."""
+        source, target = (carries.boxes.slices(k, origins[k]) for origins in (carries.before, carries.after))
+        moved = array[source].copy()
+        assert moved.size
+        array[source] = 78
+        array[target] = moved
 
     def step(self, steps: Steps, k: int, local: dict[str, Slab]) -> None:
         node, box = self.graph.nodes[steps.node], steps.boxes[k]
         slabs = [self.slab(n, local) for n in node.inputs]
         value = node.op.evaluate(box, slabs, self.graph.ins(node), self.graph.out(node))
         if node.output in steps.origins:
-            local[node.output] = Slab(value, tuple(box.lo[0].tolist()))
+            local[node.output].array[box.slices(0, local[node.output].origin)] = value
         else:
             self.tensors[node.output][box.slices()] = value
 
@@ -194,6 +225,8 @@ class ArenaMachine:
             inside = Boxes(origin[None], (origin + source.array.shape)[None]).clip(shape)
             return Slab(source.array[inside.slices(0, origin)], tuple(inside.lo[0].tolist()))
         if name in local:
-            return local[name]
+            origin = np.asarray(local[name].origin)
+            inside = Boxes(origin[None], (origin + local[name].array.shape)[None]).clip(self.graph.types[name].shape)
+            return Slab(local[name].array[inside.slices(0, origin)], tuple(inside.lo[0].tolist()))
         array = self.tensors[name] if name in self.tensors else self.tensors[self.tasks.root(name)]
         return Slab(array.reshape(self.graph.types[name].shape), (0,) * self.graph.types[name].rank)

@@ -13,11 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from piece_graphs import pieces
 from plan_graphs import networks
-from task_checks import check_arena, check_reads, lowered, with_values
+from task_checks import check_arena, check_reads, in_bands, lowered, with_values
 
 from brickrt import zoo
 from brickrt.graph.interpret import interpret
 from brickrt.plan.device import host_device
+from brickrt.plan.plan import make_plan
+from brickrt.runtime import compiled
 from brickrt.runtime.cpu.host_isa import host_isa
 from brickrt.runtime.cpu.program import CpuProgram
 from brickrt.runtime.runtime import Runtime
@@ -123,17 +125,36 @@ def test_bricks_do_not_change_a_bit(name):
         np.testing.assert_array_equal(again, first, f"{strategy} {brick}")
 
 
+@pytest.mark.parametrize("band", [1, 3])
+@pytest.mark.parametrize("name", ["mobilenetv2", "nafnet", "unet3d"])
+def test_sweeping_a_brick_does_not_change_a_bit(name, band, monkeypatch):
+    """Bricks of 16 in bands of a few rows: rows are kept and moved between bands, none is computed twice in a brick."""
+    first, _ = run(name, device="cpu", strategy="layerwise", exact=True)
+    whole, once = run(name, device="cpu", strategy="padded", brick=16, exact=True)
+    monkeypatch.setattr(compiled, "remembered_plan", lambda *given: in_bands(make_plan(*given), band))
+    for device in ("cpu", "reference"):
+        again, swept = run(name, device=device, strategy="padded", brick=16, exact=True)
+        assert swept.stats.recomputed == once.stats.recomputed
+        if device == "cpu":
+            np.testing.assert_array_equal(again, first)
+            np.testing.assert_array_equal(again, whole)
+            assert any(program.tasks.carries for program in swept.plan.programs)
+        else:
+            check_close(name, again)
+
+
 @settings(max_examples=8, deadline=None)
 @given(
     st.one_of(networks(), pieces()),
     st.sampled_from(STRATEGIES),
-    st.sampled_from([1, 2, 3, 4]),
+    st.sampled_from([1, 2, 3, 4, 8]),
+    st.sampled_from([None, 1, 2, 3]),
     st.sampled_from([None, "avx2", "generic"]),
 )
-def test_random_graphs(graph, strategy, brick, isa):
+def test_random_graphs(graph, strategy, brick, band, isa):
     graph, inputs = with_values(graph)
     want, spec = interpret(graph, inputs), replace(host_device(isa), cores=4, min_task_us=1e-3)
-    program = CpuProgram(lowered(graph, strategy, spec, brick=brick), host_isa(host_device(isa)), threads=2)
+    program = CpuProgram(lowered(graph, strategy, spec, band, brick=brick), host_isa(host_device(isa)), threads=2)
     outputs = [np.full(graph.types[name].shape, np.nan, np.float32) for name in graph.outputs]
     for _ in range(2):
         program.run([inputs[name] for name in graph.inputs], outputs)

@@ -27,6 +27,7 @@ def graph_of(rows: list[list[int]]) -> TaskGraph:
     return TaskGraph(
         plan=Plan(Graph((), {}), {}, SERVER),
         steps=(),
+        carries=(),
         dep_offsets=row_offsets(np.array([len(row) for row in rows], np.int64)),
         deps=np.array([d for row in rows for d in row], np.int64),
         task_subgraph=np.zeros(len(rows), np.int64),
