@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -22,8 +23,8 @@ from brickrt.plan.device import DeviceSpec
 
 EDGES = {"winograd6": 6, "winograd4": 4, "winograd2": 2}  # outputs of a tile along each dimension that is tiled
 
-DIRECT_SHARE, PRODUCT_SHARE = 0.75, 0.85  # of the multiply-add peak
-TRANSFORM_CYCLES = 8.0  # per vector of V and of M, which mostly lie in L2
+DIRECT_SHARE, PRODUCT_SHARE = 0.8, 0.9  # of the multiply-add peak
+TRANSFORM_FLOPS, TRANSFORM_BYTES = 10.0, 6.0  # per element of V and of M: additions at half the peak, traffic in L2
 MARGIN = 0.85  # of the direct time that another algorithm may take
 
 
@@ -59,27 +60,38 @@ def constant_bytes(graph: Graph) -> int:
     return sum(graph.types[name].nbytes for name in graph.constants)
 
 
-def conv_cycles(graph: Graph, node: Node, device: DeviceSpec, algorithm: str | None, constants: int = 0) -> float:
-    """Modelled cycles of one core for an ungrouped convolution, in a graph with so many bytes of constants."""
+def conv_us(graph: Graph, node: Node, device: DeviceSpec, algorithm: str | None, constants: int = 0) -> float:
+    """Modelled microseconds of one core for an ungrouped convolution, in a graph with so many bytes of constants."""
     op, x, out = node.op, graph.ins(node)[0].shape, graph.out(node).shape
     assert isinstance(op, Conv)
     if algorithm in (None, "direct"):
-        return _direct_cycles(op, x, out, device, constants)
-    return winograd_cycles(axes_of(op, x[2:], EDGES[str(algorithm)]), x[1], out, device, constants)
+        return _direct_us(op, x, out, device, constants)
+    axes = axes_of(op, x[2:], EDGES[str(algorithm)])
+    return winograd_us(axes, x[1], out, device, Share(1, 1, constants))
 
 
-def _direct_cycles(op: Conv, x: Shape, out: Shape, device: DeviceSpec, constants: int) -> float:
+def _direct_us(op: Conv, x: Shape, out: Shape, device: DeviceSpec, constants: int) -> float:
     sides = zip(out[2:], x[2:], op.kernel, op.strides, op.dilations, op.pads, strict=True)
     taps = [_live_taps(*side) for side in sides]
-    products = out[0] * math.prod(int(t.sum()) for t in taps) * x[1] * -(-out[1] // device.lanes) / (2 * DIRECT_SHARE)
+    products = out[0] * math.prod(int(t.sum()) for t in taps) * x[1] * -(-out[1] // device.lanes)
     weights = math.prod(int(np.count_nonzero(t)) for t in taps) * x[1] * out[1] * 4
-    return max(products, weights / _bytes_per_cycle(max(weights, constants), device))
+    return max(_products_us(products, device, DIRECT_SHARE), _stream_us(weights, max(weights, constants), device))
 
 
-def winograd_cycles(axes: Axes, channels: int, box: Shape, device: DeviceSpec, shared: int = 0) -> float:
-    """Modelled cycles of one core for a box of the output, from `channels` channels of the input.
+@dataclass(frozen=True)
+class Share:
+    """What a core has of a layer: so many equal boxes, in so many different pieces of the output's channels, of a
+    graph with `constants` bytes of constants."""
 
-    The weights come once from where all constants lie (`shared` bytes), then from where those of the box do.
+    boxes: int
+    pieces: int
+    constants: int
+
+
+def winograd_us(axes: Axes, channels: int, box: Shape, device: DeviceSpec, share: Share) -> float:
+    """Modelled microseconds of one core for its boxes of the output, from `channels` channels of the input.
+
+    The weights of each piece of channels come once from where all constants lie, then from where those of a box do.
     """
     swept = axes.swept
     depth, *sides = (1 if axis.dim is None else box[axis.dim] for axis in axes)
@@ -89,13 +101,32 @@ def winograd_cycles(axes: Axes, channels: int, box: Shape, device: DeviceSpec, s
     sizes = choose_sizes(tiles, depth, min(2, blocks), device.registers, weights)
     padded = -(-tiles // sizes.t) * sizes.t
     taps = _taps_per_output(swept)
-    products = padded * depth * taps * axes.planes * channels * blocks / (2 * PRODUCT_SHARE)
-    sweeps = -(-tiles // sizes.group) * -(-depth // sizes.run)
+    products = padded * depth * taps * axes.planes * channels * blocks
+    sweeps = share.boxes * -(-tiles // sizes.group) * -(-depth // sizes.run)
     live = weights * taps / swept.r
-    first, again = (live / _bytes_per_cycle(nbytes, device) for nbytes in (max(live, shared), live))
+    again, first = (_stream_us(live, nbytes, device) for nbytes in (live, max(live, share.constants)))
     planes_in = min(swept.extent, (depth - 1) * swept.stride + swept.reach)
-    moved = tiles * axes.planes * (planes_in * blocks_in + depth * blocks)
-    return max(products, first + (sweeps - 1) * again) + TRANSFORM_CYCLES * moved
+    moved = tiles * axes.planes * (planes_in * blocks_in + depth * blocks) * device.lanes
+    arithmetic = share.boxes * _products_us(products, device, PRODUCT_SHARE)
+    streamed = share.pieces * first + (sweeps - share.pieces) * again
+    return max(arithmetic, streamed) + share.boxes * _transform_us(moved, device)
+
+
+def _products_us(vectors: float, device: DeviceSpec, share: float) -> float:
+    """Multiply-adds of whole vectors, at a share of the peak."""
+    return vectors * device.lanes * 2 / (device.peak_gflops_per_core * share * 1e3)
+
+
+def _transform_us(elements: float, device: DeviceSpec) -> float:
+    l2 = device.bandwidth_at("l2", device.cores) / device.cores
+    return elements * (TRANSFORM_FLOPS / device.peak_gflops_per_core + TRANSFORM_BYTES / l2) / 1e3
+
+
+def _stream_us(nbytes: float, held: float, device: DeviceSpec) -> float:
+    """Reading so many bytes, where `held` bytes stay together, while all cores do."""
+    level, size = device.shared
+    where = "l2" if held <= device.l2 else level if held <= size // 2 else "memory"
+    return nbytes / (device.bandwidth_at(where, device.cores) / device.cores) / 1e3
 
 
 def _taps_per_output(axis: Axis) -> float:
@@ -108,13 +139,6 @@ def _live_taps(outputs: int, extent: int, kernel: int, stride: int, dilation: in
     """Per tap of a dimension, how many outputs find it on the tensor."""
     at = np.arange(outputs)[:, None] * stride - pad + np.arange(kernel) * dilation
     return ((at >= 0) & (at < extent)).sum(axis=0)
-
-
-def _bytes_per_cycle(nbytes: float, device: DeviceSpec) -> float:
-    """What one core streams from the level that holds so many bytes."""
-    if nbytes <= device.l2:
-        return 20.0
-    return 8.0 if nbytes <= device.l3 // 2 else 5.0
 
 
 def _may_transform(graph: Graph, layouts: Mapping[str, str], node: Node) -> bool:
@@ -132,8 +156,8 @@ def _may_transform(graph: Graph, layouts: Mapping[str, str], node: Node) -> bool
 def _fastest(graph: Graph, node: Node, device: DeviceSpec, constants: int) -> str:
     op = node.op
     assert isinstance(op, Conv)
-    direct = conv_cycles(graph, node, device, "direct", constants)
+    direct = conv_us(graph, node, device, "direct", constants)
     names = [name for name, edge in EDGES.items() if fits(op, edge)]
-    times = {name: conv_cycles(graph, node, device, name, constants) for name in names}
+    times = {name: conv_us(graph, node, device, name, constants) for name in names}
     best = min(times, key=times.__getitem__)
     return best if times[best] < MARGIN * direct else "direct"

@@ -25,7 +25,7 @@ from brickrt.ops.pool import Pool
 from brickrt.ops.reduce import Reduce
 from brickrt.ops.rowwise import Rowwise
 from brickrt.ops.types import Shape
-from brickrt.plan.algorithm import constant_bytes, conv_cycles, tile_outputs, weight_growth
+from brickrt.plan.algorithm import constant_bytes, conv_us, tile_outputs, weight_growth
 from brickrt.plan.device import DeviceSpec
 
 HEAVY = (Conv, ConvTranspose, MatMul)
@@ -139,7 +139,7 @@ class Model:
         """Time of an algorithm over that of a direct convolution."""
         if algorithm is None:
             return 1.0
-        direct, other = (conv_cycles(self.graph, node, self.device, a, self.constant_bytes) for a in (None, algorithm))
+        direct, other = (conv_us(self.graph, node, self.device, a, self.constant_bytes) for a in (None, algorithm))
         return other / direct
 
     def _core_us(self, node: Node) -> float:

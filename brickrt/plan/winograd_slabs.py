@@ -13,7 +13,7 @@ from itertools import product
 from brickrt.ops.conv import Conv
 from brickrt.ops.cpu.winograd_axes import Axes, axes_of
 from brickrt.ops.types import Shape
-from brickrt.plan.algorithm import EDGES, winograd_cycles
+from brickrt.plan.algorithm import EDGES, Share, winograd_us
 from brickrt.plan.cost import Model
 from brickrt.plan.device import DeviceSpec
 
@@ -26,12 +26,15 @@ def winograd_brick(model: Model, k: int, most: int) -> Shape:
     op, x, out = node.op, graph.ins(node)[0].shape, graph.out(node).shape
     assert isinstance(op, Conv)
     axes = axes_of(op, x[2:], EDGES[model.algorithms[k]])
-    shared = max(model.constant_bytes, model.facts[k].const_bytes)
+    constants = max(model.constant_bytes, model.facts[k].const_bytes)
 
     def cost(brick: Shape) -> tuple[float, int]:
-        tasks = math.prod(-(-e // b) for e, b in zip(out, brick, strict=True))
-        rounds = -(-tasks // device.cores) + UNEVEN * (device.cores > 1)
-        return rounds * winograd_cycles(axes, x[1], brick, device, shared), tasks
+        counts = [-(-e // b) for e, b in zip(out, brick, strict=True)]
+        tasks = math.prod(counts)
+        rounds = -(-tasks // device.cores)
+        pieces = min(rounds, -(-counts[1] // device.cores))  # cores have channels of their own, as far as there are
+        us = winograd_us(axes, x[1], brick, device, Share(rounds, pieces, constants))
+        return us * (1 + UNEVEN / rounds * (device.cores > 1)), tasks
 
     costs = {tuple(brick): cost(tuple(brick)) for brick in product(*_edges(axes, out, device, most))}
     return min((brick for brick in costs if costs[brick][1] < 2 * most), key=costs.__getitem__)

@@ -9,7 +9,7 @@ from plan_graphs import Sketch
 
 from brickrt.graph.ir import Graph
 from brickrt.ops.conv import Conv
-from brickrt.plan.algorithm import EDGES, choose_algorithms, conv_cycles, tile_outputs, weight_growth
+from brickrt.plan.algorithm import EDGES, choose_algorithms, conv_us, tile_outputs, weight_growth
 from brickrt.plan.device import PRESETS, DeviceSpec
 
 SERVER = DeviceSpec(
@@ -78,7 +78,7 @@ def test_what_is_computed_directly(graph):
 def test_a_direct_convolution_costs_the_taps_that_fall_on_the_tensor():
     """Of 3 taps, the two outputs of a dimension of two elements read 2 each; a single one reads 1."""
     flat, deep, full = (layer(64, (d, 28, 28), (k, 3, 3)) for d, k in ((1, 3), (2, 3), (1, 1)))
-    flat_cost, deep_cost, full_cost = (conv_cycles(g, g.nodes[0], SERVER, "direct") for g in (flat, deep, full))
+    flat_cost, deep_cost, full_cost = (conv_us(g, g.nodes[0], SERVER, "direct") for g in (flat, deep, full))
     assert flat_cost == pytest.approx(full_cost)
     assert deep_cost == pytest.approx(4 * full_cost)
 
@@ -100,5 +100,5 @@ def test_costs_are_finite_for_any_shape():
         kernel = tuple(int(k) for k in rng.choice([1, 3], int(rng.integers(1, 4))))
         spatial = tuple(int(e) for e in rng.integers(1, 40, len(kernel)))
         graph = layer(int(rng.integers(1, 600)), spatial, (*kernel[:-1], 3), int(rng.integers(1, 6)))
-        costs = [conv_cycles(graph, graph.nodes[0], SERVER, name) for name in ("direct", "winograd2", "winograd4")]
+        costs = [conv_us(graph, graph.nodes[0], SERVER, name) for name in ("direct", "winograd2", "winograd4")]
         assert all(math.isfinite(c) and c > 0 for c in costs)
