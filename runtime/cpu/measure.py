@@ -138,6 +138,7 @@ def _task_overhead(isa: Isa, spec: DeviceSpec) -> float:
     tasks = TaskGraph(
         plan=Plan(Graph((), {}), {}, spec),
         steps=(),
+        carries=(),
         dep_offsets=np.maximum(first, 0).astype(np.int64),
         deps=np.arange(TASKS - WINDOW, dtype=np.int64),
         task_subgraph=np.zeros(TASKS, np.int64),
