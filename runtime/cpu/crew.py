@@ -6,6 +6,7 @@ import atexit
 import ctypes
 import os
 import threading
+from collections import defaultdict
 from collections.abc import Sequence
 from functools import cache
 
@@ -15,22 +16,29 @@ from brickrt.ops.cpu.isa import Isa
 from brickrt.runtime.cpu.mailbox import CLOSED, JOB_WORDS, MAILBOX_WORDS, mailbox_module
 from brickrt.runtime.cpu.memory import aligned_empty
 from brickrt.runtime.cpu.native import load_functions
+from brickrt.runtime.cpu.pinning import cores, here, pin
 
 _ANY = Isa(1, 16)  # no vectors in it
 
 
 class Helper:
-    """A thread that serves one mailbox."""
+    """A thread that serves one mailbox, on the given logical CPU or anywhere."""
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, cpu: int | None) -> None:
+        self.cpu = cpu
         self._box = aligned_empty(8 * MAILBOX_WORDS)
         self._box[:] = 0
         self.address: int = self._box.ctypes.data
         native = _native()
         native["prepare"](self.address)
-        name = f"brickrt-{number}"
-        self._thread = threading.Thread(target=native["serve"], args=(self.address,), name=name, daemon=True)
+        name = "brickrt" if cpu is None else f"brickrt-{cpu}"
+        self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
         self._thread.start()
+
+    def _serve(self) -> None:
+        if self.cpu is not None:
+            pin(self.cpu)
+        _native()["serve"](self.address)
 
     def close(self) -> None:
         """Ends the thread, which must be idle."""
@@ -65,29 +73,39 @@ class Crew:
         try:
             jobs.lead(jobs.address, jobs.n)
         finally:
-            self._free += helpers
+            self._give_back(helpers)
 
     def _take(self, n: int) -> list[Helper]:
-        """The helpers that were busy last, who may still be awake; new ones join where there are too few."""
+        """Helpers that are free; new ones where there are too few."""
         with self._lock:
-            while len(self._free) < n:
-                self._hired += 1
-                self._free.append(Helper(self._hired))
-            first = len(self._free) - n
-            taken = self._free[first:]
-            del self._free[first:]
-            return taken
+            self._runs += 1
+            return [self._free[cpu].pop() if self._free[cpu] else Helper(cpu) for cpu in self._places(n)]
+
+    def _give_back(self, helpers: list[Helper]) -> None:
+        with self._lock:
+            self._runs -= 1
+            for helper in reversed(helpers):  # those that were busy last may still be awake
+                self._free[helper.cpu].append(helper)
+
+    def _places(self, n: int) -> list[int | None]:
+        """A core for each of `n` helpers, none the caller's; anywhere if cores are too few or others run as well."""
+        mine = self._cores.get(here())
+        apart = [core for core in self._apart if core != mine]
+        return [None] * n if mine is None or n > len(apart) or self._runs > 1 else list(apart[:n])
 
     def _forget(self) -> None:
         """A process has no threads but its first; a fork begins with that."""
-        self._free: list[Helper] = []
-        self._hired = 0
+        self._free: defaultdict[int | None, list[Helper]] = defaultdict(list)
+        self._runs = 0
         self._lock = threading.Lock()
+        self._cores = cores()
+        self._apart = sorted(set(self._cores.values()))
 
     def _close(self) -> None:
         with self._lock:
-            while self._free:
-                self._free.pop().close()
+            for free in self._free.values():
+                while free:
+                    free.pop().close()
 
 
 @cache

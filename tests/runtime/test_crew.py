@@ -15,6 +15,7 @@ import pytest
 from test_worker import check_run, graph_of, program_of
 
 from brickrt.runtime.cpu.crew import Crew, Jobs, crew
+from brickrt.runtime.cpu.pinning import cores
 from brickrt.runtime.cpu.queues import homes, queues
 
 pytestmark = pytest.mark.timeout(120, method="thread")
@@ -63,6 +64,25 @@ def test_helpers_that_slept_wake_up():
     for _ in range(4):
         check_run(program, rows)
         threading.Event().wait(0.02)
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="this system does not pin threads")
+def test_helpers_have_a_core_each_where_there_are_enough():
+    """The caller stays where it may be; a second run at once, and more threads than cores, go anywhere."""
+    before, usable = os.sched_getaffinity(0), set(cores().values())
+    seen: list[set[int]] = []
+    meeting = threading.Barrier(len(usable))
+
+    def work(k, seven):
+        meeting.wait()
+        seen.append(os.sched_getaffinity(0))
+
+    jobs, _held = jobs_of(work, len(usable))
+    Crew().lead(jobs)
+    assert os.sched_getaffinity(0) == before
+    pinned = [next(iter(cpus)) for cpus in seen if len(cpus) == 1 and cpus != before]
+    assert len(pinned) == len(set(pinned)) == (len(usable) - 1)
+    assert set(pinned) <= usable
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
