@@ -11,6 +11,10 @@ import numpy as np
 from brickrt.runtime.task_graph import TaskGraph
 
 
+class Cancelled(Exception):
+    """A run was ended before its end; what it has written is not complete."""
+
+
 @dataclass(frozen=True)
 class Counts:
     """What the workers counted in one run: tasks run; of these the first that the worker looked at; tasks before which
@@ -43,6 +47,10 @@ class Program(Protocol):
     ) -> Counts:
         """Computes `outputs`, written in place, from `inputs`: C-contiguous arrays of the graph's types, in its order.
 
-        `events` are buffers of `events.buffers` to fill in.
+        `events` are buffers of `events.buffers` to fill in. Raises Cancelled after `cancel`.
         """
+        ...
+
+    def cancel(self) -> None:
+        """Ends the run under way, or else the next one, after the tasks that are in progress. From any thread."""
         ...

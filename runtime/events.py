@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
+
+from brickrt.runtime.task_graph import TaskGraph
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,19 +28,61 @@ class TaskEvents:
         return len(self.task)
 
 
+class Observer(Protocol):
+    """What is told of runs while they go on. Times are nanoseconds of the clock of `time.monotonic_ns`."""
+
+    def began(self, tasks: TaskGraph, rows: Sequence[np.ndarray]) -> None:
+        """A task graph begins to run; workers will fill in `rows`, which are those of `buffers`."""
+
+    def ended(self, tasks: TaskGraph, events: TaskEvents) -> None:
+        """It has run. Not told of runs that fail or are cancelled."""
+
+    def hosted(self, name: str, start: int, end: int) -> None:
+        """The host computes an ONNX node whole: told when it begins, with `end` 0, and when it has ended."""
+
+
 Watcher = Callable[[TaskEvents], None]
 
 
+class Afterwards:
+    """An observer that tells a function of every run once it has ended."""
+
+    def __init__(self, watcher: Watcher) -> None:
+        self._watcher = watcher
+
+    def began(self, tasks: TaskGraph, rows: Sequence[np.ndarray]) -> None:
+        pass
+
+    def ended(self, tasks: TaskGraph, events: TaskEvents) -> None:
+        self._watcher(events)
+
+    def hosted(self, name: str, start: int, end: int) -> None:
+        pass
+
+
+def observer_of(watch: Watcher | Observer | None) -> Observer | None:
+    """An observer as it is, a function as an observer."""
+    return Afterwards(watch) if callable(watch) else watch
+
+
 def buffers(tasks: int, workers: int) -> list[np.ndarray]:
-    """One buffer per worker, each for all tasks: rows of task, start, end, waits, revisits; task −1 is unused."""
-    return [np.full((tasks, 5), -1, np.int64) for _ in range(workers)]
+    """One buffer per worker, each for all tasks: rows of task, start, end, waits, revisits, from the first on.
+
+    A start of 0 says that a row is not used yet, an end of 0 that the task runs. Memory is taken as rows are used.
+    """
+    return [np.zeros((tasks, 5), np.int64) for _ in range(workers)]
+
+
+def used(rows: np.ndarray, first: int = 0) -> int:
+    """How many rows of a worker's buffer are used, of which `first` are known to be."""
+    return bisect_left(range(len(rows)), True, first, key=lambda k: bool(rows[k, 1] == 0))
 
 
 def collect(filled: list[np.ndarray]) -> TaskEvents:
     """The rows that workers filled in."""
-    used = [rows[rows[:, 0] >= 0] for rows in filled]
-    worker = np.repeat(np.arange(len(used)), [len(rows) for rows in used])
-    rows = np.concatenate(used)
+    parts = [rows[: used(rows)] for rows in filled]
+    worker = np.repeat(np.arange(len(parts)), [len(rows) for rows in parts])
+    rows = np.concatenate(parts)
     order = np.argsort(rows[:, 1], kind="stable")
     rows = rows[order]
     return TaskEvents(rows[:, 0], worker[order], *(rows[:, k] for k in range(1, 5)))

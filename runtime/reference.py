@@ -6,13 +6,14 @@ others.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 import numpy as np
 
 from brickrt.ops.base import Slab
 from brickrt.ops.types import Boxes
-from brickrt.runtime.engine import Counts
+from brickrt.runtime.engine import Cancelled, Counts
 from brickrt.runtime.task_graph import Steps, TaskGraph
 
 
@@ -24,6 +25,7 @@ class ReferenceProgram:
     def __init__(self, tasks: TaskGraph) -> None:
         self.tasks = tasks
         self._calls = _calls(tasks)
+        self._cancelled = False
 
     @property
     def constant_bytes(self) -> int:
@@ -37,19 +39,33 @@ class ReferenceProgram:
     def run(
         self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray], events: list[np.ndarray] | None = None
     ) -> Counts:
-        """See `engine.Program`; events are not recorded."""
+        """See `engine.Program`."""
         graph = self.tasks.plan.graph
         tensors = dict(graph.constants) | dict(zip(graph.inputs, inputs, strict=True))
         tensors |= dict(zip(graph.outputs, outputs, strict=True))
         for name, place in self.tasks.places.items():
             if place.kind == "arena":
                 tensors[name] = np.empty(graph.types[name].shape, graph.types[name].dtype)
-        for calls in self._calls:
-            local: dict[str, Slab] = {}
-            for steps, k in calls:
-                self._step(steps, k, tensors, local)
+        for task in range(len(self._calls)):
+            if self._cancelled:
+                self._cancelled = False
+                raise Cancelled
+            if events:
+                events[0][task, :2] = task, time.monotonic_ns()
+            self._task(task, tensors)
+            if events:
+                events[0][task, 2] = time.monotonic_ns()
         n = len(self._calls)
         return Counts(n, n, 0, 0)
+
+    def cancel(self) -> None:
+        """See `engine.Program`."""
+        self._cancelled = True
+
+    def _task(self, task: int, tensors: dict[str, np.ndarray]) -> None:
+        local: dict[str, Slab] = {}
+        for steps, k in self._calls[task]:
+            self._step(steps, k, tensors, local)
 
     def _step(self, steps: Steps, k: int, tensors: dict[str, np.ndarray], local: dict[str, Slab]) -> None:
         graph = self.tasks.plan.graph

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from brickrt.plan.plan import Plan
@@ -51,11 +51,14 @@ class Ran:
     run_ms: float = 0.0
     host_ms: float = 0.0
     compile_ms: float = 0.0
+    host_nodes: dict[str, float] = field(default_factory=dict)
 
     @property
     def stats(self) -> Stats:
         program, counts = self.stage.program, self.counts
-        times = Stats(compile_ms=self.compile_ms, run_ms=self.run_ms, host_ms=self.host_ms)
+        times = Stats(
+            compile_ms=self.compile_ms, run_ms=self.run_ms, host_ms=self.host_ms, host_nodes=dict(self.host_nodes)
+        )
         if program is None or counts is NO_COUNTS:
             return times
         graph = program.tasks.plan.graph

@@ -19,6 +19,7 @@ from brickrt.runtime import events
 from brickrt.runtime.call import Call, Signature, signature_of
 from brickrt.runtime.compiled import Compiled, Compiler, Progress, StageCache
 from brickrt.runtime.devices import choose_engine
+from brickrt.runtime.engine import Program
 from brickrt.runtime.host_threads import thread_count
 from brickrt.runtime.report import Ran, Report, report_of
 from brickrt.runtime.stats import Stats
@@ -31,7 +32,8 @@ class Runtime:
     schedule without arithmetic); `strategy` auto, layerwise, padded or memoized; `brick` the edge of spatial bricks;
     `threads` one per core by default; `max_layers` the most convolutions and products merged; `isa` a lesser
     instruction set of this CPU; `exact` rules out Winograd convolutions, whose rounding is a few 1e-6 larger.
-    `progress(what, done, total)` is told of long steps, `watch(TaskEvents)` of every run.
+    `progress(what, done, total)` is told of long steps, `watch` of every run: a function is given its TaskEvents
+    afterwards, an `events.Observer` is told while it goes on.
     Raises BrickError, one line, for models, options and inputs that make no sense.
     """
 
@@ -47,7 +49,7 @@ class Runtime:
         exact: bool = False,
         isa: str | None = None,
         progress: Progress | None = None,
-        watch: events.Watcher | None = None,
+        watch: events.Watcher | events.Observer | None = None,
     ) -> None:
         try:
             options = PlanOptions(strategy, brick, max_layers, exact)
@@ -56,7 +58,8 @@ class Runtime:
         self.threads = thread_count(threads)
         self.source = graph if isinstance(graph, SourceGraph) else load(graph)
         self._compiler = Compiler(choose_engine(device, isa), options, self.threads, progress)
-        self._watch = watch
+        self._observer = events.observer_of(watch)
+        self._running: list[Program] = []
         self._roots: dict[frozenset[str], StageCache] = {}
         self._lock = threading.Lock()
         self._last: Sequence[Ran] | Report | None = None
@@ -113,16 +116,21 @@ class Runtime:
         """
         signature, known = signature_of(inputs), self._known
         if signature is not None and known is not None and known[0] == signature:
-            call = Call(self._watch, dict(inputs))
+            call = Call(self._observer, self._running, dict(inputs))
             call.run_stage(known[1].stage, known[2])
         else:
             call = self._checked_call(signature, inputs)
         self._last = call.ran
         return {name: call.values[name] for name in self.source.outputs}
 
+    def cancel(self) -> None:
+        """Ends the task graphs under way, in all threads: their `execute` raises `engine.Cancelled`."""
+        for program in tuple(self._running):
+            program.cancel()
+
     def _checked_call(self, signature: Signature | None, inputs: Mapping[str, Any]) -> Call:
         """A call whose inputs are looked at; remembers the program where their types alone decide it."""
-        call = Call(self._watch, dict(check_inputs(self.source, inputs)))
+        call = Call(self._observer, self._running, dict(check_inputs(self.source, inputs)))
         root = cache = self._root(frozenset(call.values))
         while cache is not None:
             compiled, compile_ms = cache.get(self._compiler, call.values)

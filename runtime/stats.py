@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any
+from typing import Any, TypeVar
 
 
 @dataclass(frozen=True)
@@ -16,7 +16,8 @@ class Stats:
     intermediates computed more than once (padded bricks only). `peak_bytes` is the memory held while it ran: constants
     as the engine keeps them, arena, scratch, tables, inputs and outputs. `run_ms` is the time inside the engine,
     `host_ms` that of nodes on the host, `compile_ms` that of specializing, planning and compiling, 0 where all of it
-    was cached. `level_bytes` are the modelled bytes that move below each memory level, by its name.
+    was cached. `level_bytes` are the modelled bytes that move below each memory level, by its name; `host_nodes` the
+    milliseconds of each ONNX node that ran whole on the host.
     """
 
     tasks: int = 0
@@ -29,6 +30,7 @@ class Stats:
     host_ms: float = 0.0
     compile_ms: float = 0.0
     level_bytes: dict[str, int] = field(default_factory=dict)
+    host_nodes: dict[str, float] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """The figures as JSON has them."""
@@ -37,8 +39,11 @@ class Stats:
     def __add__(self, other: Stats) -> Stats:
         """Figures of two parts that ran one after the other; memory is held by both."""
         sums = {k: getattr(self, k) + getattr(other, k) for k in _NUMBERS}
-        levels, more = self.level_bytes, other.level_bytes
-        return Stats(**sums, level_bytes={n: levels.get(n, 0) + more.get(n, 0) for n in (*levels, *more)})
+        return Stats(
+            **sums,
+            level_bytes=_merged(self.level_bytes, other.level_bytes),
+            host_nodes=_merged(self.host_nodes, other.host_nodes),
+        )
 
     @staticmethod
     def total(parts: Iterable[Stats]) -> Stats:
@@ -48,4 +53,11 @@ class Stats:
         return acc
 
 
-_NUMBERS = tuple(f.name for f in fields(Stats) if f.name != "level_bytes")
+Number = TypeVar("Number", int, float)
+
+
+def _merged(some: Mapping[str, Number], more: Mapping[str, Number]) -> dict[str, Number]:
+    return {name: some.get(name, 0) + more.get(name, 0) for name in (*some, *more)}
+
+
+_NUMBERS = tuple(f.name for f in fields(Stats) if f.name not in ("level_bytes", "host_nodes"))

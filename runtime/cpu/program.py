@@ -20,7 +20,7 @@ from brickrt.runtime.cpu.memory import aligned_empty, give_back_freed
 from brickrt.runtime.cpu.native import load_functions
 from brickrt.runtime.cpu.queues import queues
 from brickrt.runtime.cpu.records import Records
-from brickrt.runtime.engine import Counts
+from brickrt.runtime.engine import Cancelled, Counts
 from brickrt.runtime.states import word
 from brickrt.runtime.task_graph import TaskGraph
 
@@ -99,7 +99,14 @@ class CpuProgram:
         crew().lead(self._jobs)
         if events:
             self._own[:, loop.EVENTS] = 0
+        if context[loop.CANCEL]:
+            context[loop.CANCEL] = 0
+            raise Cancelled
         return Counts(*context[loop.SUMS.start : loop.SUMS.stop].tolist())
+
+    def cancel(self) -> None:
+        """See `engine.Program`."""
+        self._context[loop.CANCEL] = 1
 
     # ---- what the workers read
 

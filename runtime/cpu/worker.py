@@ -9,11 +9,11 @@ Records are int64 arrays. The context, shared by all workers of a run:
     waited for; tasks for which others were passed over, not ready
     5 number of queues   6 address of the state words   7 where each queue begins, and the last ends   8 tasks of all
     queues   9 dep_offsets   10 deps   11 first step of each task   12 offset of each step's record   13 records
-    14 kernels   15 bases of inputs and outputs, to be copied   16 how many
+    14 kernels   15 bases of inputs and outputs, to be copied   16 how many   17 not 0: begin no more tasks
 A step's record: kernel, n operands, n × (base, byte offset), then lo, hi of each dimension of its box.
 A worker's own: 0 its queue   1 address of its table of bases   2 address of its events (0 for none)   3…6 its counts
     7 how many tasks it passed over last   8… first task not started of each queue.
-Events have 5 words a task: task, start ns, end ns, waits so far, revisits so far.
+Events have 5 words a task: task, start ns, end ns (0 while it runs), waits so far, revisits so far.
 """
 
 from __future__ import annotations
@@ -29,8 +29,10 @@ WINDOW = 32  # tasks of a queue that are looked at
 MOST_OPERANDS = 64
 EVENT_WORDS = 5
 EPOCH, SUMS = 0, range(1, 5)
-QUEUES, WORDS, QUEUE_AT, QUEUE, DEP_OFFSETS, DEPS, TASK_STEPS, STEP_AT, RECORDS, KERNELS, ENDS, N_ENDS = range(5, 17)
-CONTEXT_WORDS = 17
+QUEUES, WORDS, QUEUE_AT, QUEUE, DEP_OFFSETS, DEPS, TASK_STEPS, STEP_AT, RECORDS, KERNELS, ENDS, N_ENDS, CANCEL = range(
+    5, 18
+)
+CONTEXT_WORDS = 18
 HOME, BASES, EVENTS, TASKS, FIRST_SEEN, WAITS, REVISITS, PASSED, HEADS = range(9)
 COUNTS = TASKS, FIRST_SEEN, WAITS, REVISITS
 NOTHING, ENDED = -1, -2  # of a queue: no task is ready; all are started
@@ -128,6 +130,9 @@ class _Run(_Function):
         self.bases = f.b.inttoptr(self.word(own, BASES), PTR)
         self.operands = f.local(PTR, count=MOST_OPERANDS)
         started = self.clock(event)
+        with f.when(_given(f, event)):
+            self.put(task, event, 0)
+            self.put(started, event, 1)  # last: it says that the row is used
         with f.loop(*self.row(self.array(TASK_STEPS), task)) as step:
             self.call(self.at(self.array(RECORDS), self.word(self.array(STEP_AT), step)))
         ended = self.clock(event)  # before others can see that it has
@@ -135,9 +140,9 @@ class _Run(_Function):
         f.b.store_atomic(done, self.at(self.array(WORDS), task), "release", 8)
         self.increase(own, TASKS)
         with f.when(_given(f, event)):
-            values = task, started, ended, self.word(own, WAITS), self.word(own, REVISITS)
-            for k, value in enumerate(values):
-                self.put(value, event, k)
+            self.put(self.word(own, WAITS), event, 3)
+            self.put(self.word(own, REVISITS), event, 4)
+            self.put(ended, event, 2)
         f.b.ret_void()
 
     def call(self, record: ir.Value) -> None:
@@ -164,7 +169,7 @@ class _Run(_Function):
 
 
 class _Worker(_Function):
-    """`void worker(context, own)`: runs tasks until all are started."""
+    """`void worker(context, own)`: runs tasks until all are started, or the run is cancelled."""
 
     def emit(self, search: ir.Function, run: ir.Function) -> None:
         f = self.f
@@ -176,14 +181,21 @@ class _Worker(_Function):
         turn = f.fn.append_basic_block("turn")
         f.b.branch(turn)
         f.b.position_at_end(turn)
+        cancelled = f.b.load_atomic(self.at(self.shared, CANCEL), "monotonic", 8, typ=I64)
+        with f.when(f.b.icmp_signed("!=", cancelled, I64(0))):
+            self.leave()
         self.look_through(search, run, turn)
         with f.when(f.b.icmp_signed("==", f.get(self.ended, I64), I64(1))):
-            for k, total in zip(COUNTS, SUMS, strict=True):
-                f.b.atomic_rmw("add", self.at(self.shared, total), self.word(self.own, k), "monotonic")
-            f.b.ret_void()
+            self.leave()
         f.set(self.idle, f.b.add(f.get(self.idle, I64), I64(1)))
         rest(f, f.get(self.idle, I64))
         f.b.branch(turn)
+
+    def leave(self) -> None:
+        """Adds up what the worker counted, and returns."""
+        for k, total in zip(COUNTS, SUMS, strict=True):
+            self.f.b.atomic_rmw("add", self.at(self.shared, total), self.word(self.own, k), "monotonic")
+        self.f.b.ret_void()
 
     def begin(self) -> None:
         """The worker's own memory at the beginning of a run."""
