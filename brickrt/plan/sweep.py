@@ -154,7 +154,8 @@ def band_bytes(swept: Sweep) -> np.ndarray:
         if name in swept.through:
             continue
         extents = boxes.extents.reshape(-1, 2, boxes.rank).max(axis=1)
-        extents[:, swept.axis] = boxes.extents[1::2, swept.axis]
+        if swept.axis < boxes.rank:
+            extents[:, swept.axis] = boxes.extents[1::2, swept.axis]
         if name in swept.rows:
             held = swept.rows[name]
             kept = np.maximum(held.before - held.keep, 0)[:, 1]
