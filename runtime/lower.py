@@ -12,12 +12,13 @@ from brickrt.plan.bricks import BrickGrid, row_offsets
 from brickrt.plan.plan import Plan
 from brickrt.plan.subgraph import Subgraph
 from brickrt.plan.sweep import Sweep, sweep, swept_axis
+from brickrt.runtime.ahead import streams_ahead
 from brickrt.runtime.curve import hilbert
 from brickrt.runtime.order import depth_first
 from brickrt.runtime.parts import Part, find_parts, resolve, root_of
 from brickrt.runtime.scratch import Ring, ring
 from brickrt.runtime.storage import lifetimes, pack_arena, part_place, view_aliases, whole_place, with_offsets
-from brickrt.runtime.task_graph import Carries, Kind, Place, Steps, TaskGraph
+from brickrt.runtime.task_graph import Carries, Kind, Place, Steps, Stream, TaskGraph
 
 MANY = 32  # bricks from which readers of most of a tensor wait for one join instead of for each brick
 
@@ -123,10 +124,11 @@ class Lowering:
         inner = [graph.nodes[k].output for k in subgraph.nodes[:-1]]
         rings = {name: self.ring(swept, name) for name in inner if name not in self.parts}
         self.pack_scratch(list(rings))
+        fetched = streams_ahead(self.plan, subgraph, axis) if swept.bands > 1 else {}
         for rank, k in enumerate(subgraph.nodes):
             if graph.nodes[k].output not in self.parts:
                 ranks = np.tile(np.arange(swept.bands) * len(subgraph.nodes) + rank, len(grid))
-                self.band_steps(k, swept, rings, np.repeat(tasks, swept.bands), 2 * ranks + 1)
+                self.band_steps(k, swept, rings, np.repeat(tasks, swept.bands), 2 * ranks + 1, fetched.get(k, {}))
         for name in swept.needed.keys() - set(inner) - {root}:
             self.wait_for(s, name, swept.brick_boxes(name), tasks)
         self.store(s, graph.nodes[subgraph.nodes[-1]], grid, int(tasks[0]) if len(tasks) else self.tasks)
@@ -139,14 +141,22 @@ class Lowering:
         self.recomputed += recomputed(swept.brick_boxes(name))
         return found
 
-    def band_steps(self, k: int, swept: Sweep, rings: dict[str, Ring], tasks: np.ndarray, ranks: np.ndarray) -> None:
+    def band_steps(
+        self,
+        k: int,
+        swept: Sweep,
+        rings: dict[str, Ring],
+        tasks: np.ndarray,
+        ranks: np.ndarray,
+        fetched: dict[str, Stream],
+    ) -> None:
         """Calls of node `k` in all bands of all bricks, each after what it keeps of its output has moved."""
         node = self.plan.graph.nodes[k]
         boxes = swept.computed(node.output)
         at = np.flatnonzero(boxes.volumes)
         roots = [root_of(self.parts, name) for name in (*node.inputs, node.output)]
         local = {name: rings[name].origins[at] for name in roots if name in rings}
-        self.steps.append(Steps(k, boxes.take(at), tasks[at], ranks[at], local))
+        self.steps.append(Steps(k, boxes.take(at), tasks[at], ranks[at], local, fetched))
         if node.output in rings:
             own = rings[node.output]
             at = np.flatnonzero(own.moves)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
@@ -31,11 +31,20 @@ class Place:
     slot: int = -1
 
 
+@dataclass(frozen=True)
+class Stream:
+    """What a later step reads or writes of a tensor: `shift` [d] from the indices that this one computes."""
+
+    shift: tuple[int, ...]
+    write: bool
+
+
 @dataclass(frozen=True, eq=False)
 class Steps:
     """Calls of one node: `boxes` of its output, the `tasks` they belong to, and their `ranks` inside a task, [n].
 
     `origins` are, per tensor of the node that lies in scratch, the index of its storage's first element, [n, d].
+    `ahead` names stored tensors that later steps stream: an engine may fetch them meanwhile.
     """
 
     node: int
@@ -43,6 +52,7 @@ class Steps:
     tasks: np.ndarray
     ranks: np.ndarray
     origins: dict[str, np.ndarray]
+    ahead: dict[str, Stream] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)

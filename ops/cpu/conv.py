@@ -11,6 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 
@@ -59,6 +60,8 @@ class ConvKernel(Kernel):
     row of `width` pixels (`joins_rows`); the last four are of the innermost dimension (`Window.shape_class`)."""
 
     op: Conv | ConvTranspose
+
+    fetches: ClassVar[bool] = True
 
     @classmethod
     def classify(

@@ -79,6 +79,7 @@ class ConvBody:
         self.k, self.f, self.folded = kernel, f, folded
         self.out, self.x, self.w = (f.pointer(i) for i in range(3))
         self.bias = f.pointer(3) if kernel.op.bias else None
+        self.ahead = [f.pointer(1 + len(kernel.ins) + k) for k in range(len(kernel.ahead))]
         self.dtype = kernel.out.dtype
         self.epilogue = kernel.epilogue.bind(f)
         self.boxes = [f.box(d) for d in range(2, kernel.out.type.rank)]
@@ -138,8 +139,22 @@ class ConvBody:
         acc = self.accumulators(place, tile.count)
         for _, _, index in self.places(place, out_x, tile):
             self.epilogue.prefetch(self.out, index)
+        self.fetch_ahead(place, out_x, tile)
         self.sweep(acc, place, in_x, tile)
         self.finish(acc, place, out_x, tile)
+
+    def fetch_ahead(self, place: Place, out_x: Index, tile: Tile) -> None:
+        """Asks for what comes later at a tile's pixels; tiles of channels share the blocks of channels there."""
+        f, (ob, _) = self.f, self.k.tile
+        for pointer, ahead in zip(self.ahead, self.k.ahead, strict=True):
+            operand, blocks = ahead.operand, ahead.operand.channel_blocks
+            each = -(-blocks // -(-self.k.group_blocks // ob))
+            for j in range(each):
+                block = f.minimum(f.add(f.mul(f.div(place.block, ob), each), j), blocks - 1)
+                for t in range(tile.count):
+                    x = f.add(out_x, tile.start + t * tile.step)
+                    index = [place.n, f.mul(block, operand.block), *place.at, x]
+                    f.prefetch(pointer, offset_of(f, operand, index), operand.dtype, ahead.write, near=False)
 
     def accumulators(self, place: Place, count: int) -> Accumulators:
         """The sums of `count` pixels, begun with the bias."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from llvmlite import ir
@@ -17,11 +18,20 @@ from brickrt.ops.types import Boxes
 
 
 @dataclass(frozen=True)
+class Ahead:
+    """A tensor that a later kernel reads or writes."""
+
+    operand: Operand
+    write: bool
+
+
+@dataclass(frozen=True)
 class Kernel(ABC):
     """Everything that decides the machine code, hence also its identity in caches.
 
     `packed[i]` tells that input i is a constant which `pack` brings into the kernel's own layout. `shape_class` is what
-    the code assumes of its boxes (see `classify`).
+    the code assumes of its boxes (see `classify`). `ahead` are tensors that later kernels stream: one that `fetches`
+    asks for their lines at the index it computes, and has their pointers after those of its inputs.
     """
 
     op: Op
@@ -30,6 +40,9 @@ class Kernel(ABC):
     isa: Isa
     packed: tuple[bool, ...]
     shape_class: tuple[int, ...] = ()
+    ahead: tuple[Ahead, ...] = ()
+
+    fetches: ClassVar[bool] = False  # whether `ahead` is heeded
 
     @classmethod
     def classify(

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 from llvmlite import ir
@@ -32,6 +33,8 @@ PIXELS = 8  # accumulators of a tile: enough to hide the latency of the addition
 @dataclass(frozen=True)
 class LaneConvKernel(ConvKernel):
     """`shape_class` as ConvKernel's; the tile is one block of channels by PIXELS pixels."""
+
+    fetches: ClassVar[bool] = False
 
     @cached_property
     def tile(self) -> tuple[int, int]:

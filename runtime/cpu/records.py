@@ -18,7 +18,7 @@ import numpy as np
 from brickrt.graph.ir import Node
 from brickrt.ops.cpu.families import ALGORITHMS
 from brickrt.ops.cpu.isa import Isa
-from brickrt.ops.cpu.kernel import Kernel, choose_kernel
+from brickrt.ops.cpu.kernel import Ahead, Kernel, choose_kernel
 from brickrt.ops.cpu.map import MapKernel
 from brickrt.ops.cpu.operand import Operand, dense
 from brickrt.ops.expr import arg
@@ -107,7 +107,9 @@ class Records:
         algorithm = self.tasks.plan.algorithms.get(steps.node)
         family = ALGORITHMS[algorithm] if algorithm else choose_kernel(node.op, ins, out, self.isa)
         which, classes = family.classify(node.op, ins, out, steps.boxes, self.isa)
-        variants = [family(node.op, ins, out, self.isa, packed, c) for c in classes]
+        streams = steps.ahead.items() if family.fetches else ()
+        ahead = tuple(Ahead(self.operand(name), stream.write) for name, stream in streams)
+        variants = [family(node.op, ins, out, self.isa, packed, c, ahead) for c in classes]
         numbers = np.array([self.number(v) for v in variants], np.int64)
         self.rows.append((steps.tasks, steps.ranks, self.table(node, steps, [out, *ins], variants[0], numbers[which])))
 
@@ -137,11 +139,11 @@ class Records:
     ) -> np.ndarray:
         """Records of one node's steps, [n, words]."""
         n, rank = len(steps.boxes), steps.boxes.rank
-        extra = int(kernel.workspace > 0)
+        extra = int(kernel.workspace > 0) + len(kernel.ahead)
         end = 2 + 2 * (len(operands) + extra)
         records = np.empty((n, end + 2 * rank), np.int64)
         records[:, 0], records[:, 1] = numbers, len(operands) + extra
-        if extra:
+        if kernel.workspace:
             self.workspace = max(self.workspace, kernel.workspace)
             records[:, end - 2], records[:, end - 1] = SCRATCH, self.tasks.scratch_bytes
         for k, (name, operand) in enumerate(zip((node.output, *node.inputs), operands, strict=True)):
@@ -149,6 +151,12 @@ class Records:
                 records[:, 2 + 2 * k], records[:, 3 + 2 * k] = self.constant(name, kernel, k - 1), 0
             else:
                 records[:, 2 + 2 * k], records[:, 3 + 2 * k] = self.origin(name, operand, steps)
+        for k, (ahead, (name, stream)) in enumerate(
+            zip(kernel.ahead, steps.ahead.items(), strict=False), len(operands)
+        ):
+            base, offsets = self.origin(name, ahead.operand, steps)
+            further = byte_offsets(ahead.operand, np.array([stream.shift], np.int64))
+            records[:, 2 + 2 * k], records[:, 3 + 2 * k] = base, offsets + further
         box = records[:, end:]
         box[:, 0::2], box[:, 1::2] = steps.boxes.lo, steps.boxes.hi
         return records
