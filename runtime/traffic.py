@@ -11,12 +11,14 @@ from brickrt.runtime.simulate import Locality, Pieces, simulate
 from brickrt.runtime.task_graph import Steps, TaskGraph
 
 MOST_TASKS = 50_000  # of larger graphs, the first so many
+MOST_ACCESSES = 1_000_000  # and of those, the first that touch so many pieces: what reads a view touches all of it
+Log = list[tuple[str, Boxes, np.ndarray]]  # tensor, boxes of it, and the task that touches each
 
 
 def locality(tasks: TaskGraph) -> Locality:
     """Figures of the tasks in their order. A piece is a brick of a stored tensor, or what a brick reads of an input."""
     model = _Pieces(tasks)
-    n = min(len(tasks), MOST_TASKS)
+    n = model.affordable(min(len(tasks), MOST_TASKS))
     reads, writes = model.csr(model.reads, n), model.csr(model.writes, n)
     device = tasks.plan.device
     levels = {"l2": device.l2, device.shared[0]: device.shared[1]}
@@ -31,8 +33,8 @@ class _Pieces:
         self.first: dict[str, int] = {}
         self.grids: dict[str, BrickGrid] = {}
         self.sizes: list[int] = []
-        self.reads: list[tuple[np.ndarray, np.ndarray]] = []
-        self.writes: list[tuple[np.ndarray, np.ndarray]] = []
+        self.reads: Log = []
+        self.writes: Log = []
         for steps in tasks.steps:
             self._write(steps)
             self._read(steps)
@@ -41,7 +43,7 @@ class _Pieces:
         name = self.graph.nodes[steps.node].output
         if self._stored(name) and len(steps.boxes):
             self._number(name, tuple(int(e) for e in np.maximum(steps.boxes.extents.max(axis=0), 1)))
-            self._touch(self.writes, name, steps.boxes, steps.tasks)
+            self.writes.append((name, steps.boxes, steps.tasks))
 
     def _read(self, steps: Steps) -> None:
         node = self.graph.nodes[steps.node]
@@ -55,7 +57,7 @@ class _Pieces:
                 boxes = Boxes.whole(self.graph.types[root].shape, len(boxes))
             if root not in self.first:
                 self._number(root, _pieces_read(self.graph.types[root].shape, boxes))
-            self._touch(self.reads, root, boxes, steps.tasks)
+            self.reads.append((root, boxes, steps.tasks))
 
     def _stored(self, name: str) -> bool:
         place = self.tasks.places.get(self.tasks.root(name))
@@ -66,18 +68,27 @@ class _Pieces:
         self.first[name], self.grids[name] = len(self.sizes), grid
         self.sizes.extend((grid.boxes().volumes * self.graph.types[name].dtype.itemsize).tolist())
 
-    def _touch(self, log: list[tuple[np.ndarray, np.ndarray]], name: str, boxes: Boxes, tasks: np.ndarray) -> None:
-        offsets, bricks = self.grids[name].covering(boxes)
-        log.append((np.repeat(tasks, np.diff(offsets)), self.first[name] + bricks))
+    def affordable(self, n: int) -> int:
+        """How many of the first `n` tasks, one at least, touch no more than `MOST_ACCESSES` pieces together."""
+        accesses = np.zeros(len(self.tasks), np.int64)
+        for name, boxes, tasks in (*self.reads, *self.writes):
+            np.add.at(accesses, tasks, self.grids[name].touched(boxes))
+        within = int(np.searchsorted(np.cumsum(accesses[:n]), MOST_ACCESSES, side="right"))
+        return min(n, max(1, within))
 
-    def csr(self, log: list[tuple[np.ndarray, np.ndarray]], n: int) -> Pieces:
+    def csr(self, log: Log, n: int) -> Pieces:
         """The log by task, for the first `n` tasks."""
+        touched = [self._touched(name, boxes, tasks, n) for name, boxes, tasks in log]
         empty = np.zeros(0, np.int64)
-        tasks, pieces = (np.concatenate([empty, *(part[k] for part in log)]).astype(np.int64) for k in (0, 1))
+        tasks, pieces = (np.concatenate([empty, *(part[k] for part in touched)]).astype(np.int64) for k in (0, 1))
         order = np.argsort(tasks, kind="stable")
-        tasks, pieces = tasks[order], pieces[order]
+        return Pieces(row_offsets(np.bincount(tasks, minlength=n)), pieces[order])
+
+    def _touched(self, name: str, boxes: Boxes, tasks: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+        """(task, piece) for the tasks below `n`."""
         inside = tasks < n
-        return Pieces(row_offsets(np.bincount(tasks[inside], minlength=n)), pieces[inside])
+        offsets, bricks = self.grids[name].covering(Boxes(boxes.lo[inside], boxes.hi[inside]))
+        return np.repeat(tasks[inside], np.diff(offsets)), self.first[name] + bricks
 
 
 def _pieces_read(shape: Shape, boxes: Boxes) -> Shape:

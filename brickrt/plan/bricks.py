@@ -73,10 +73,7 @@ class BrickGrid:
 
         Numbers ascend within a list. Parts of a box outside the tensor touch nothing, an empty box neither.
         """
-        inside = boxes.clip(self.shape)
-        edges = np.asarray(self.brick, np.int64)
-        first = inside.lo // edges
-        spans = np.where(inside.volumes[:, None] > 0, -(-inside.hi // edges) - first, 0)
+        first, spans = self._spans(boxes)
         counts = spans.prod(axis=1)
         owner = np.flatnonzero(counts)
         bricks = np.zeros(len(owner), np.int64)
@@ -87,6 +84,17 @@ class BrickGrid:
                 bricks = np.repeat(bricks, span) + ramps(span)
                 owner = np.repeat(owner, span)
         return row_offsets(counts), bricks
+
+    def touched(self, boxes: Boxes) -> np.ndarray:
+        """How many bricks share elements with each of n boxes, [n]."""
+        return self._spans(boxes)[1].prod(axis=1)
+
+    def _spans(self, boxes: Boxes) -> tuple[np.ndarray, np.ndarray]:
+        """Per box and axis the first brick that it meets, and how many, [n, d] each."""
+        inside = boxes.clip(self.shape)
+        edges = np.asarray(self.brick, np.int64)
+        first = inside.lo // edges
+        return first, np.where(inside.volumes[:, None] > 0, -(-inside.hi // edges) - first, 0)
 
     def neighbours(self) -> BrickInfo:
         """Adjacency where brick k lies in slot k."""

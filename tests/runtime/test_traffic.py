@@ -91,3 +91,21 @@ def test_levels_are_those_of_the_device():
     tasks = lowered(s.graph(), "layerwise")
     assert list(locality(tasks).levels) == ["l2", "l3"]
     assert locality(tasks).levels["l3"].capacity == SERVER.l3
+
+
+def test_only_as_many_tasks_as_touch_few_pieces(monkeypatch):
+    """abs → view → abs: each of 64 bricks reads the view as a whole, 64 bricks of the first."""
+    s = Sketch()
+    flat = s.add(View((1, 4, 4096)), s.map("abs", s.input(1, 4, 64, 64)))
+    s.map("abs", flat)
+    tasks = lowered(s.graph(), "memoized", SERVER, brick=8)
+    pieces = traffic._Pieces(tasks)
+    n = len(tasks)
+    everything = len(pieces.csr(pieces.reads, n).ids) + len(pieces.csr(pieces.writes, n).ids)
+    assert pieces.affordable(n) == n
+    monkeypatch.setattr(traffic, "MOST_ACCESSES", everything // 2)
+    fewer = pieces.affordable(n)
+    kept = len(pieces.csr(pieces.reads, fewer).ids) + len(pieces.csr(pieces.writes, fewer).ids)
+    assert 1 < fewer < n
+    assert kept <= everything // 2
+    assert locality(tasks).levels["l2"].moved > 0
