@@ -149,19 +149,19 @@ def middle_bands(boxes: Boxes, rows: np.ndarray, axis: int) -> Boxes:
 
 def band_bytes(swept: Sweep) -> np.ndarray:
     """Bytes that the second of two bands touches, of inner tensors what their rings hold, [bricks]."""
-    sizes = []
+    total = np.zeros(len(next(iter(swept.needed.values()))) // 2, np.int64)
     for name, boxes in swept.needed.items():
         if name in swept.through:
             continue
-        extents = boxes.extents.reshape(-1, 2, boxes.rank).max(axis=1)
+        extents = boxes.extents.reshape(len(boxes) // 2, 2, boxes.rank).max(axis=1)
         if swept.axis < boxes.rank:
             extents[:, swept.axis] = boxes.extents[1::2, swept.axis]
         if name in swept.rows:
             held = swept.rows[name]
             kept = np.maximum(held.before - held.keep, 0)[:, 1]
             extents[:, swept.axis] = (held.hi - held.keep)[:, 1] + CARRIED * kept
-        sizes.append(extents.prod(axis=1) * swept.graph.types[name].dtype.itemsize)
-    return np.sum(sizes, axis=0)
+        total += extents.prod(axis=1) * swept.graph.types[name].dtype.itemsize
+    return total
 
 
 def bands_of(boxes: Boxes, band: int, count: int, axis: int) -> Boxes:

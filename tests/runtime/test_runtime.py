@@ -243,6 +243,24 @@ def test_part_of_the_columns_of_a_padded_brick():
     check(proto, {"x": sample(24, 6)}, strategy="padded", brick=4)
 
 
+@pytest.mark.parametrize("strategy", ["auto", "padded", "memoized"])
+def test_operands_without_dimensions_beside_a_product(strategy):
+    """x in bytes of a scale and zero point that are found from it, times bytes."""
+    nodes = [node("DynamicQuantizeLinear", "x", "q s z"), node("MatMulInteger", "q w z", "i")]
+    nodes += [node("Cast", "i", "f", to=1), node("Mul", "f s", "y")]
+    proto = model(nodes, [tensor("x", [5, 24])], w=np.arange(-108, 108, dtype=np.int8).reshape(24, 9))
+    check(proto, {"x": sample(5, 24)}, strategy=strategy)
+
+
+@pytest.mark.parametrize("strategy", ["padded", "memoized"])
+def test_channels_split_off_backwards_rows(strategy):
+    """Every second row, from the end, of some channels and of the others: one part is read by nobody."""
+    ends = {"s": np.array([27]), "e": np.array([-36]), "ax": np.array([2]), "t": np.array([-2]), "n": np.array([2, 1])}
+    nodes = [node("Slice", "x s e ax t", "a"), node("Split", "a n", "b y", axis=1), node("Conv", "b w", "z")]
+    proto = model(nodes, [tensor("x", [3, 3, 35, 20])], "y z", w=sample(17, 2, 3, 3), **ends)
+    check(proto, {"x": sample(3, 3, 35, 20)}, strategy=strategy, brick=5)
+
+
 def test_grouped_pointwise_convolution():
     nodes = [node("Conv", "x w", "y", group=2)]
     check(model(nodes, [tensor("x", [1, 2, 3, 4])], w=sample(38, 1, 1, 1)), {"x": sample(1, 2, 3, 4)})
