@@ -12,6 +12,7 @@ from brickrt import __version__
 from brickrt.cli import parse
 from brickrt.cli.requests import (
     BenchRequest,
+    DemoRequest,
     Device,
     EngineRequest,
     ImageLayout,
@@ -147,6 +148,19 @@ def bench(
     spatial = None if size is None else parse.extents("--size", size, "224, or 16x112x112")
     request = BenchRequest(model, inputs, engine, parse.names(peers), batch, spatial, rounds, output, json)
     return _work("bench", request)
+
+
+@app.command(epilog=EPILOG)
+def demo(
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Where pictures and report go.")] = Path("brickrt-demo"),
+    size: Annotated[int, typer.Option(metavar="N", help="Edge of the photograph in pixels, even.")] = 2048,
+    threads: Threads = None,
+    seed: Annotated[int, typer.Option(min=0, metavar="N", help="Of the noise.")] = 0,
+    runs: Annotated[int, typer.Option(min=1, metavar="N", help="Timed runs of each engine.")] = 3,
+    json: Json = False,
+) -> str:
+    """Take the noise out of a large photograph; compare with layerwise execution and ONNX Runtime."""
+    return _work("demo", DemoRequest(out, size, threads, seed, runs, json))
 
 
 @app.command(epilog=EPILOG)

@@ -104,3 +104,15 @@ class BenchRequest:
     rounds: int = 11
     output: Path | None = None
     json: bool = False
+
+
+@dataclass(frozen=True)
+class DemoRequest:
+    """`size` is the edge of the photograph in pixels."""
+
+    out: Path
+    size: int = 2048
+    threads: int | None = None
+    seed: int = 0
+    runs: int = 3
+    json: bool = False

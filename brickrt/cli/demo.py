@@ -1,0 +1,122 @@
+"""`brickrt demo`."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from brickrt.cli.as_json import to_json
+from brickrt.cli.demo_report import demo_about, demo_dict, demo_text
+from brickrt.cli.files import check_writable, write_whole
+from brickrt.cli.progress import shown_progress
+from brickrt.cli.requests import DemoRequest
+from brickrt.dashboard.recording import GraphRun
+from brickrt.dashboard.report import write_report
+from brickrt.graph.errors import BrickError
+from brickrt.runtime.events import TaskEvents
+from brickrt.runtime.host_threads import thread_count
+from brickrt.runtime.runtime import Runtime
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from brickrt.demo.engines import Subject
+
+SIZES = 64, 16384  # pixels along an edge: the noise must show, and memory hold it
+WATCHED = 3  # runs that the report is about
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True)
+class Denoised:
+    """The result as bytes [height, width, 3], and the runs that gave it."""
+
+    picture: np.ndarray
+    runtime: Runtime
+    runs: list[GraphRun]
+
+
+def command(request: DemoRequest) -> str:
+    _check(request)
+    from brickrt.demo import photo  # needs Pillow
+    from brickrt.demo.engines import ENGINES, Subject, measure
+
+    clean = photo.photograph(request.size)
+    subject = Subject(clean, photo.noisy(clean, request.seed), thread_count(request.threads), request.runs)
+    with shown_progress() as shown:
+        progress = shown or _unseen
+        denoised = _denoise(subject, progress)
+        found = {}
+        for number, engine in enumerate(ENGINES):
+            progress(f"measuring {engine}", number, len(ENGINES))
+            found[engine] = measure(engine, subject)
+    quality = {name: photo.psnr(p, clean) for name, p in (("before", subject.noisy), ("after", denoised.picture))}
+    report = demo_dict(request, subject.threads, quality, found)
+    report["written"] = _write(request.out, subject, denoised, demo_about(report))
+    return to_json(report) if request.json else demo_text(report)
+
+
+def _unseen(what: str, done: int, total: int) -> None:
+    """Progress where nobody looks."""
+
+
+def _check(request: DemoRequest) -> None:
+    """Refuses what cannot end well, before any work."""
+    thread_count(request.threads)
+    least, most = SIZES
+    if not least <= request.size <= most or request.size % 2:
+        raise BrickError(f"--size {request.size} is impossible: give an even number from {least} to {most}")
+    if find_spec("PIL") is None:
+        raise BrickError('the demo needs Pillow for its pictures: pip install "brickrt[images]"')
+    if request.out.exists() and not request.out.is_dir():
+        raise BrickError(f"--out {request.out}: is a file: give a folder's name")
+    if not request.out.exists():
+        check_writable(request.out)
+    elif not os.access(request.out, os.W_OK | os.X_OK):
+        raise BrickError(f"--out {request.out}: cannot be written: check the permissions, or give another folder")
+
+
+def _denoise(subject: Subject, progress: Progress) -> Denoised:
+    from brickrt.demo.network import INPUT, OUTPUT, network
+    from brickrt.demo.photo import as_input, as_picture
+
+    events: list[TaskEvents] = []
+    runtime = Runtime(network(), threads=subject.threads, progress=progress, watch=events.append)
+    feeds = {INPUT: as_input(subject.noisy)}
+    for number in range(1 + WATCHED):
+        progress("taking out the noise", number, 1 + WATCHED)
+        output = runtime.execute(feeds)[OUTPUT]
+    tasks = runtime.plan.programs[0].tasks
+    return Denoised(as_picture(output), runtime, [GraphRun(tasks, e) for e in events[1:]])
+
+
+def _write(folder: Path, subject: Subject, denoised: Denoised, about: dict[str, object]) -> list[str]:
+    """Writes pictures and report, each whole; gives their paths."""
+    from brickrt.demo.photo import png, side_by_side
+
+    crops = side_by_side({"before": subject.noisy, "after": denoised.picture})
+    page = io.StringIO()
+    write_report(page, denoised.runs, about)
+    files = {
+        "before.png": png(subject.noisy),
+        "after.png": png(denoised.picture),
+        "side-by-side.png": png(crops),
+        "report.html": page.getvalue().encode(),
+    }
+    try:
+        folder.mkdir(exist_ok=True)
+    except OSError as e:
+        raise BrickError(f"--out {folder}: cannot be created ({e.strerror}): give another folder") from e
+    for name, data in files.items():
+        write_whole(folder / name, partial(_put, data))
+    return [str(folder / name) for name in files]
+
+
+def _put(data: bytes, file: IO[bytes]) -> None:
+    file.write(data)

@@ -1,0 +1,1 @@
+"""What `brickrt demo` does: a noisy photograph goes through a small denoiser, on several engines."""

@@ -1,0 +1,77 @@
+"""A process of its own for one engine, so that its memory is nobody else's.
+
+    python -m brickrt.demo.child ENGINE FOLDER THREADS RUNS
+
+`FOLDER` holds noisy.npy and clean.npy, bytes [height, width, 3]. Prints one JSON object, what `measured` gives.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from brickrt.bench import contenders
+from brickrt.bench.contenders import Contender, Feeds
+from brickrt.demo.memory import peak_bytes, resident_bytes
+from brickrt.demo.network import INPUT, network
+from brickrt.demo.photo import as_input, as_picture, psnr
+from brickrt.runtime.runtime import Runtime
+
+PAUSE = 0.1  # seconds: an engine's threads may spin on after a run
+SMALL = 64  # edge of the picture that brings an engine's libraries into memory
+
+
+def _bricks(feeds: Feeds, threads: int) -> Contender:
+    return contenders.ours(Runtime(network(), threads=threads), feeds)
+
+
+def _layerwise(feeds: Feeds, threads: int) -> Contender:
+    return contenders.ours(Runtime(network(), threads=threads, strategy="layerwise"), feeds)
+
+
+def _onnxruntime(feeds: Feeds, threads: int) -> Contender:
+    return contenders.onnxruntime(network(), feeds, threads)
+
+
+MAKERS: dict[str, Callable[[Feeds, int], Contender]] = {
+    "bricks": _bricks,
+    "layerwise": _layerwise,
+    "onnxruntime": _onnxruntime,
+}
+
+
+def measured(engine: str, folder: Path, threads: int, runs: int) -> dict[str, Any]:
+    """`ms` of the runs after one that is not counted; `peak_bytes`, by how much memory grew in all, libraries aside;
+    `psnr` of the result."""
+    make = MAKERS[engine]
+    make({INPUT: np.zeros((1, 3, SMALL, SMALL), np.float32)}, threads).run()
+    feeds = {INPUT: as_input(np.load(folder / "noisy.npy"))}
+    before = resident_bytes()
+    ms, output = _timed(make(feeds, threads).run, runs)
+    peak = peak_bytes()
+    grown = None if before is None or peak is None else peak - before
+    return {"ms": ms, "peak_bytes": grown, "psnr": psnr(as_picture(output), np.load(folder / "clean.npy"))}
+
+
+def _timed(run: Callable[[], list[Any]], runs: int) -> tuple[list[float], np.ndarray]:
+    """Milliseconds of each run after one that is not counted, and the last one's output."""
+    ms = []
+    outputs = run()
+    for _ in range(runs):
+        del outputs
+        time.sleep(PAUSE)
+        started = time.perf_counter()
+        outputs = run()
+        ms.append((time.perf_counter() - started) * 1e3)
+    return ms, outputs[0]
+
+
+if __name__ == "__main__":
+    engine, folder, threads, runs = sys.argv[1:]
+    print(json.dumps(measured(engine, Path(folder), int(threads), int(runs))))

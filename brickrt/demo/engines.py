@@ -1,0 +1,63 @@
+"""The demo's engines, each measured in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+
+from brickrt.bench.contenders import lacking
+
+ENGINES = ("bricks", "layerwise", "onnxruntime")
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Of one engine: milliseconds (median, smallest, largest), growth of resident memory in bytes (None where the
+    system does not tell), PSNR of its result in dB."""
+
+    ms: dict[str, float]
+    peak_bytes: int | None
+    psnr: float
+
+
+@dataclass(frozen=True)
+class Subject:
+    """The pictures that all engines get, as bytes [height, width, 3], and how they are run."""
+
+    clean: np.ndarray
+    noisy: np.ndarray
+    threads: int
+    runs: int
+
+
+def measure(engine: str, subject: Subject) -> Figures | str:
+    """The engine's figures, or why there are none."""
+    reason = lacking(engine) if engine == "onnxruntime" else None
+    if reason is not None:
+        return reason
+    with tempfile.TemporaryDirectory(prefix="brickrt-demo-") as folder:
+        np.save(Path(folder, "clean.npy"), subject.clean)
+        np.save(Path(folder, "noisy.npy"), subject.noisy)
+        words = [engine, folder, str(subject.threads), str(subject.runs)]
+        # -P: what lies in the current folder is not imported
+        child = [sys.executable, "-P", "-m", "brickrt.demo.child", *words]
+        ended = subprocess.run(child, capture_output=True, text=True)
+    if ended.returncode:
+        return _failure(ended)
+    found = json.loads(ended.stdout)
+    ms = found["ms"]
+    return Figures({"median": median(ms), "min": min(ms), "max": max(ms)}, found["peak_bytes"], found["psnr"])
+
+
+def _failure(ended: subprocess.CompletedProcess[str]) -> str:
+    """The last line that the process wrote, or the signal that ended it."""
+    if ended.returncode < 0:
+        return f"ended by signal {-ended.returncode}: there may not be memory enough: use a smaller --size"
+    return "failed: " + (ended.stderr.strip().splitlines() or [f"exit code {ended.returncode}"])[-1]

@@ -1,0 +1,23 @@
+"""Resident memory of this process."""
+
+from __future__ import annotations
+
+import sys
+
+
+def resident_bytes() -> int | None:
+    """What is resident now; None where the system does not tell."""
+    return _of_status("VmRSS")
+
+
+def peak_bytes() -> int | None:
+    """The most that was resident since the program began."""
+    return _of_status("VmHWM")
+
+
+def _of_status(field: str) -> int | None:
+    """A field of Linux's /proc/self/status; getrusage's peak includes that of the process this one was forked from."""
+    if not sys.platform.startswith("linux"):
+        return None
+    with open("/proc/self/status") as file:
+        return next((int(line.split()[1]) * 1024 for line in file if line.startswith(field)), None)
