@@ -118,7 +118,7 @@ class Sweep:
         """What all bands of a brick need of a tensor, [bricks]."""
         boxes = self.needed[name]
         empty = (boxes.volumes == 0)[:, None]
-        shape = -1, self.bands, boxes.rank
+        shape = len(boxes) // self.bands, self.bands, boxes.rank
         lo = np.where(empty, _FAR, boxes.lo).reshape(shape).min(axis=1)
         hi = np.where(empty, 0, boxes.hi).reshape(shape).max(axis=1)
         return Boxes(np.minimum(lo, hi), hi)
