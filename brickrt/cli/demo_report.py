@@ -77,17 +77,17 @@ def _memory(entry: Report) -> str:
 
 
 def _table(engines: Mapping[str, Report]) -> str:
-    """Medians; `times` is the engine's time over that of bricks."""
+    """Medians, and what multiple of that of bricks the time is."""
     ours = engines["bricks"]["ms"]["median"] if "bricks" in engines else None
     rows = [
         (
             TITLES[name],
             f"{entry['ms']['median']:.0f} ms",
-            f"{entry['ms']['median'] / ours:.2f}" if ours else "-",
+            f"{entry['ms']['median'] / ours:.2f}×" if ours else "-",
             _memory(entry),
             f"{entry['psnr']:.2f} dB",
         )
         for name, entry in engines.items()
     ]
-    heads = ("engine", "time", "times", "peak memory", "PSNR")
+    heads = ("engine", "time", "of bricks'", "peak memory", "PSNR")
     return table(heads, rows, right=heads[1:])
