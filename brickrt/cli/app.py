@@ -156,7 +156,9 @@ def demo(
     size: Annotated[int, typer.Option(metavar="N", help="Edge of the photograph in pixels, even.")] = 2048,
     threads: Threads = None,
     seed: Annotated[int, typer.Option(min=0, metavar="N", help="Of the noise.")] = 0,
-    runs: Annotated[int, typer.Option(min=1, metavar="N", help="Timed runs of each engine.")] = 3,
+    runs: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Timed runs of each engine; fewer if they are long.")
+    ] = 3,
     json: Json = False,
 ) -> str:
     """Take the noise out of a large photograph; compare with layerwise execution and ONNX Runtime."""

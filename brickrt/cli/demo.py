@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from brickrt.demo.engines import Subject
 
 SIZES = 64, 16384  # pixels along an edge: the noise must show, and memory hold it
-WATCHED = 3  # runs that the report is about
+WATCHED = 2  # runs that the report is about
 Progress = Callable[[str, int, int], None]
 
 

@@ -26,7 +26,6 @@ def demo_dict(
         "size": request.size,
         "seed": request.seed,
         "threads": threads,
-        "runs": request.runs,
         "psnr": dict(quality),
         "engines": {name: asdict(figures) for name, figures in found.items() if not isinstance(figures, str)},
         "missing": {name: reason for name, reason in found.items() if isinstance(reason, str)},
@@ -89,5 +88,5 @@ def _table(engines: Mapping[str, Report]) -> str:
         )
         for name, entry in engines.items()
     ]
-    heads = ("engine", "time", "of bricks'", "peak memory", "PSNR")
+    heads = ("engine", "time", "beside bricks", "peak memory", "PSNR")
     return table(heads, rows, right=heads[1:])

@@ -24,6 +24,7 @@ from brickrt.demo.photo import as_input, as_picture, psnr
 from brickrt.runtime.runtime import Runtime
 
 PAUSE = 0.1  # seconds: an engine's threads may spin on after a run
+LONG = 4.0  # seconds of timed runs after which no more begin
 SMALL = 64  # edge of the picture that brings an engine's libraries into memory
 
 
@@ -47,8 +48,8 @@ MAKERS: dict[str, Callable[[Feeds, int], Contender]] = {
 
 
 def measured(engine: str, folder: Path, threads: int, runs: int) -> dict[str, Any]:
-    """`ms` of the runs after one that is not counted; `peak_bytes`, by how much memory grew in all, libraries aside;
-    `psnr` of the result."""
+    """`ms` of at most `runs` runs after one that is not counted; `peak_bytes`, by how much memory grew in all,
+    libraries aside; `psnr` of the result."""
     make = MAKERS[engine]
     make({INPUT: np.zeros((1, 3, SMALL, SMALL), np.float32)}, threads).run()
     feeds = {INPUT: as_input(np.load(folder / "noisy.npy"))}
@@ -60,10 +61,10 @@ def measured(engine: str, folder: Path, threads: int, runs: int) -> dict[str, An
 
 
 def _timed(run: Callable[[], list[Any]], runs: int) -> tuple[list[float], np.ndarray]:
-    """Milliseconds of each run after one that is not counted, and the last one's output."""
-    ms = []
+    """Milliseconds of each run after one that is not counted, fewer where they are long; and the last one's output."""
+    ms: list[float] = []
     outputs = run()
-    for _ in range(runs):
+    while len(ms) < runs and sum(ms) < LONG * 1e3:
         del outputs
         time.sleep(PAUSE)
         started = time.perf_counter()

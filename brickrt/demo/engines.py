@@ -19,17 +19,18 @@ ENGINES = ("bricks", "layerwise", "onnxruntime")
 
 @dataclass(frozen=True)
 class Figures:
-    """Of one engine: milliseconds (median, smallest, largest), growth of resident memory in bytes (None where the
-    system does not tell), PSNR of its result in dB."""
+    """Of one engine: milliseconds (median, smallest, largest) of its timed runs, growth of resident memory in bytes
+    (None where the system does not tell), PSNR of its result in dB."""
 
     ms: dict[str, float]
+    runs: int
     peak_bytes: int | None
     psnr: float
 
 
 @dataclass(frozen=True)
 class Subject:
-    """The pictures that all engines get, as bytes [height, width, 3], and how they are run."""
+    """The pictures that all engines get, as bytes [height, width, 3], and how they are run: at most `runs` times."""
 
     clean: np.ndarray
     noisy: np.ndarray
@@ -53,7 +54,7 @@ def measure(engine: str, subject: Subject) -> Figures | str:
         return _failure(ended)
     found = json.loads(ended.stdout)
     ms = found["ms"]
-    return Figures({"median": median(ms), "min": min(ms), "max": max(ms)}, found["peak_bytes"], found["psnr"])
+    return Figures({"median": median(ms), "min": min(ms), "max": max(ms)}, len(ms), found["peak_bytes"], found["psnr"])
 
 
 def _failure(ended: subprocess.CompletedProcess[str]) -> str:
