@@ -131,7 +131,8 @@ class Runtime:
     def _checked_call(self, signature: Signature | None, inputs: Mapping[str, Any]) -> Call:
         """A call whose inputs are looked at; remembers the program where their types alone decide it."""
         call = Call(self._observer, self._running, dict(check_inputs(self.source, inputs)))
-        root = cache = self._root(frozenset(call.values))
+        root = self._root(frozenset(call.values))
+        cache: StageCache | None = root
         while cache is not None:
             compiled, compile_ms = cache.get(self._compiler, call.values)
             call.run_stage(cache.stage, compiled, compile_ms)

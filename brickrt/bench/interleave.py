@@ -32,7 +32,8 @@ class Spread:
 
 def turns(contenders: Sequence[Contender], rounds: int, pause: float = PAUSE, seed: int = 0) -> dict[str, list[float]]:
     """Milliseconds per turn and engine. Before each timed run a pause, and a run that does not count."""
-    order, times = random.Random(seed), {c.name: [] for c in contenders}
+    order = random.Random(seed)
+    times: dict[str, list[float]] = {c.name: [] for c in contenders}
     for _ in range(rounds):
         for c in order.sample(list(contenders), len(contenders)):
             time.sleep(pause)

@@ -96,7 +96,8 @@ def winograd_us(axes: Axes, channels: int, box: Shape, device: DeviceSpec, share
     swept = axes.swept
     depth, *sides = (1 if axis.dim is None else box[axis.dim] for axis in axes)
     blocks_in, blocks = (-(-count // device.lanes) for count in (channels, box[1]))
-    tiles = box[0] * math.prod(int(axis.tiles(np.int64(e))) for axis, e in zip(axes[1:], sides, strict=True))
+    extents = zip(axes[1:], sides, strict=True)
+    tiles = box[0] * math.prod(int(axis.tiles(np.array(extent))) for axis, extent in extents)
     weights = axes.planes * swept.r * channels * blocks * device.lanes * 4
     sizes = choose_sizes(tiles, depth, min(2, blocks), device.registers, weights)
     padded = -(-tiles // sizes.t) * sizes.t

@@ -52,7 +52,7 @@ class Jobs:
     def __init__(self, calls: Sequence[tuple[int, int, int]]) -> None:
         table = np.array([(0, *call) for call in calls], np.int64).reshape(-1)
         assert len(table) == JOB_WORDS * len(calls)
-        self.n, self.words, self.address = len(calls), memoryview(table), table.ctypes.data
+        self.n, self.words, self.address = len(calls), table.data, table.ctypes.data
         self.lead = _native()["lead"]
 
 
@@ -111,7 +111,12 @@ class Crew:
 @cache
 def _native() -> dict:
     pointer, word = ctypes.c_void_p, ctypes.c_int64
-    arguments = {"prepare": [pointer], "serve": [pointer], "tell": [pointer, word], "lead": [pointer, word]}
+    arguments: dict[str, list[type]] = {
+        "prepare": [pointer],
+        "serve": [pointer],
+        "tell": [pointer, word],
+        "lead": [pointer, word],
+    }
     return load_functions("mailbox", _ANY, mailbox_module, arguments)
 
 

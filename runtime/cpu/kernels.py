@@ -45,9 +45,9 @@ class KernelLoader:
             if progress:
                 progress(done + 1, missing)
         library = Library(self._isa)
-        for image in self._images.values():
-            assert image is not None
-            library.add(image)
+        for compiled in self._images.values():
+            assert compiled is not None
+            library.add(compiled)
         return library, [library.address(symbol(d)) for d in self._digests]
 
     def __enter__(self) -> KernelLoader:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, cached_property
 from typing import Any
@@ -56,9 +56,9 @@ class CpuProgram:
         self._epoch = 0
         self._lock = threading.Lock()
         graph = tasks.plan.graph
-        self._ends = memoryview(np.zeros(len(graph.inputs) + len(graph.outputs), np.int64))
+        self._ends = np.zeros(len(graph.inputs) + len(graph.outputs), np.int64).data
         shared = self._shared()
-        self._context = memoryview(shared)  # of which Python sets single words, fast
+        self._context = shared.data  # of which Python sets single words, fast
         self._bases = self._tables_of_bases()
         self._own = self._workers()
         self._jobs = self._work(shared, isa)
@@ -154,5 +154,5 @@ class CpuProgram:
 def worker_address(isa: Isa) -> int:
     """The workers' loop."""
     types = {"worker": (ctypes.c_void_p, ctypes.c_void_p)}
-    function: Callable[..., Any] = load_functions("worker", isa, loop.worker_module, types)["worker"]
+    function: Any = load_functions("worker", isa, loop.worker_module, types)["worker"]
     return ctypes.cast(function, ctypes.c_void_p).value or 0

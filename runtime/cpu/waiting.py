@@ -11,7 +11,10 @@ from brickrt.ops.cpu.emit import I32, I64, PTR, VOID, Fn
 PAUSES = 200  # looks with a pause in between: some microseconds, about what giving the core away costs
 YIELDS = 2000  # looks after which others have had the core; a wait of a millisecond is worth sleeping
 NAP_NS = 30_000
-_PAUSE = {"x86_64": ("llvm.x86.sse2.pause", ()), "amd64": ("llvm.x86.sse2.pause", ())}
+_PAUSE: dict[str, tuple[str, tuple[ir.Constant, ...]]] = {
+    "x86_64": ("llvm.x86.sse2.pause", ()),
+    "amd64": ("llvm.x86.sse2.pause", ()),
+}
 _PAUSE |= dict.fromkeys(("aarch64", "arm64"), ("llvm.aarch64.hint", (I32(1),)))
 
 
