@@ -185,7 +185,7 @@ def _conv(site: Site) -> Choice:
     fixed: tuple[Layout, ...] = (x, "plain", "plain") if op.bias else (x, "plain")
     extras = site.ins[len(fixed) :]
     if whole and site.out.shape[1] <= MAX_PLAIN_CHANNELS:
-        plain: tuple[Layout, ...] = ("plain",) * len(extras)
+        plain: list[Layout] = ["plain" for _ in extras]
         return Choice((*fixed, *plain), "plain")
     return Choice(fixed + tuple(_operand(kind.shape, site.out.rank) for kind in extras), "blocked")
 
