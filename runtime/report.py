@@ -30,6 +30,11 @@ class Report:
         """Memory that the plans of all stages need, as known before they ran."""
         return sum(project(program.tasks, program.threads).total for program in self.programs)
 
+    @property
+    def held_bytes(self) -> int:
+        """Memory that the programs of all stages hold while they run, with inputs and outputs."""
+        return sum(map(_held, self.programs))
+
     @cached_property
     def stats(self) -> Stats:
         """The measured figures, with the modelled bytes per memory level."""
@@ -61,16 +66,20 @@ class Ran:
         )
         if program is None or counts is NO_COUNTS:
             return times
-        graph = program.tasks.plan.graph
-        ends_bytes = sum(graph.types[name].nbytes for name in (*graph.inputs, *graph.outputs))
         return times + Stats(
             tasks=counts.tasks,
             complete_first=counts.complete_first,
             waits=counts.waits,
             revisits=counts.revisits,
             recomputed=program.tasks.recomputed,
-            peak_bytes=program.constant_bytes + program.working_bytes + ends_bytes,
+            peak_bytes=_held(program),
         )
+
+
+def _held(program: Program) -> int:
+    graph = program.tasks.plan.graph
+    ends_bytes = sum(graph.types[name].nbytes for name in (*graph.inputs, *graph.outputs))
+    return program.constant_bytes + program.working_bytes + ends_bytes
 
 
 def report_of(call: Sequence[Ran]) -> Report:

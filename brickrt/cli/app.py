@@ -21,6 +21,7 @@ from brickrt.cli.requests import (
     PlanRequest,
     RunRequest,
     Strategy,
+    WatchRequest,
 )
 
 PROGRAM = "brickrt"
@@ -87,6 +88,10 @@ def run(
     layout: Annotated[ImageLayout | None, typer.Option(help="Of images: where the model has the channels.")] = None,
     resize: Annotated[str | None, typer.Option(metavar="HxW", help="Of images: bilinear, only when asked.")] = None,
     verify: Annotated[bool, typer.Option("--verify", help="Compare with the reference engine (slow).")] = False,
+    dashboard: Annotated[bool, typer.Option("--dashboard", help="Watch it run.")] = False,
+    trace: Annotated[Path | None, typer.Option(metavar="FILE.json", help="Write what ran when, for Perfetto.")] = None,
+    trace_arrows: Annotated[bool, typer.Option("--trace-arrows", help="Dependencies too.")] = False,
+    report: Annotated[Path | None, typer.Option(metavar="FILE.html", help="Write a page of plan and times.")] = None,
     json: Json = False,
 ) -> str:
     """Run a model on files or on random input; print outputs, latency and plan."""
@@ -95,7 +100,8 @@ def run(
     )
     inputs = InputRequest(tuple(input), random, seed, tuple(shape), image)
     engine = EngineRequest(device.value, strategy.value, brick, threads, max_layers, exact)
-    return _work("run", RunRequest(model, inputs, engine, output, repeat, verify, json))
+    watch = WatchRequest(trace, trace_arrows, report, dashboard)
+    return _work("run", RunRequest(model, inputs, engine, output, repeat, verify, json, watch))
 
 
 @app.command(epilog=EPILOG)

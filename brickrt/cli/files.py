@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import os
 import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, TextIO
 
 from brickrt.graph.errors import BrickError
 
@@ -39,6 +40,17 @@ def write_whole(path: Path, write: Callable[[IO[bytes]], object]) -> None:
     except BaseException:
         _remove(temporary)
         raise
+
+
+def write_text(path: Path, write: Callable[[TextIO], object]) -> None:
+    """The same for text, as UTF-8."""
+
+    def encoded(file: IO[bytes]) -> None:
+        text = io.TextIOWrapper(file, "utf-8", newline="\n")
+        write(text)
+        text.detach()  # flushes, and leaves the file open
+
+    write_whole(path, encoded)
 
 
 def _remove(path: str | None) -> None:

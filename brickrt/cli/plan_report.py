@@ -48,5 +48,7 @@ def plan_table(entries: Sequence[Entry]) -> str:
     return table(heads, rows, right=("#", "tasks", "Mflop", "KiB", "Δ", "ρ"))
 
 
-def fallback_lines(fallback: Mapping[str, str]) -> list[str]:
-    return [f"on the host: {name} ({why})" for name, why in fallback.items()]
+def fallback_lines(fallback: Mapping[str, str], took_ms: Mapping[str, float] | None = None) -> list[str]:
+    """Nodes that run whole on the host, why, and the milliseconds that took where they are known."""
+    took = {name: f", {ms:.3f} ms" for name, ms in (took_ms or {}).items()}
+    return [f"on the host: {name} ({why}){took.get(name, '')}" for name, why in fallback.items()]

@@ -10,15 +10,15 @@ Progress = Callable[[str, int, int], None]
 
 
 @contextmanager
-def shown_progress() -> Iterator[Progress | None]:
-    """What a runtime reports to; None where nobody looks."""
+def shown_progress() -> Iterator[Progress]:
+    """What long steps are reported to; it does nothing where nobody looks."""
     if not sys.stderr.isatty():
-        yield None
+        yield lambda what, done, total: None
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+    with Progress(*columns, console=Console(stderr=True), transient=True, refresh_per_second=4) as bars:
         task = bars.add_task("", total=None)
         yield lambda what, done, total: bars.update(task, description=what, completed=done, total=total)

@@ -69,6 +69,16 @@ class EngineRequest:
 
 
 @dataclass(frozen=True)
+class WatchRequest:
+    """How runs are watched: files to write, and whether the dashboard is shown."""
+
+    trace: Path | None = None
+    trace_arrows: bool = False
+    report: Path | None = None
+    dashboard: bool = False
+
+
+@dataclass(frozen=True)
 class RunRequest:
     model: Path
     inputs: InputRequest
@@ -77,6 +87,12 @@ class RunRequest:
     repeat: int = 1
     verify: bool = False
     json: bool = False
+    watch: WatchRequest = WatchRequest()
+
+    def files(self) -> dict[str, Path]:
+        """The files to write, by option."""
+        given = {"--output": self.output, "--trace": self.watch.trace, "--report": self.watch.report}
+        return {option: path for option, path in given.items() if path is not None}
 
 
 @dataclass(frozen=True)

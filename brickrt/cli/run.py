@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import statistics
 import time
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from brickrt.bench.difference import difference
 from brickrt.cli.inputs import check_request, gather
+from brickrt.cli.interrupts import interruptible
 from brickrt.cli.output import check_output, write_output
-from brickrt.cli.progress import shown_progress
+from brickrt.cli.progress import Progress, shown_progress
 from brickrt.cli.requests import RunRequest
 from brickrt.cli.run_report import run_dict, run_json, run_text
 from brickrt.cli.shapes import note_assumed
+from brickrt.cli.watch import Watch, check_files
+from brickrt.dashboard.session import Session
 from brickrt.graph.source import load
 from brickrt.runtime.runtime import Runtime
 
@@ -37,33 +40,50 @@ class Timed:
 
 def command(request: RunRequest) -> str:
     check_request(request.inputs)
-    source = load(request.model)
-    if request.output is not None:
-        check_output(request.output, source.outputs)
-    arrays, assumed = gather(source, request.inputs)
+    check_files(request)
     with shown_progress() as progress:
-        runtime = Runtime(source, progress=progress, **request.engine.arguments())
-        compile_ms = runtime.prepare(arrays).measured.compile_ms
-    timed = _timed(runtime, arrays, request.repeat, compile_ms)
+        progress("import", 0, 1)
+        source = load(request.model)
+        if request.output is not None:
+            check_output(request.output, source.outputs)
+        arrays, assumed = gather(source, request.inputs)
+        watch = Watch(request, source)
+        runtime = Runtime(source, progress=progress, watch=watch.observer, **request.engine.arguments())
+        prepared = runtime.prepare(arrays)
+        progress("model", 0, 1)
+        watch.planned(prepared)
+    with interruptible(runtime.cancel), watch.shown() as session, _progress_of(request) as progress:
+        timed = _timed(runtime, arrays, session, prepared.measured.compile_ms, progress)
     errors = _errors(Runtime(source, **_as_reference(request)), arrays, timed.outputs) if request.verify else None
     if request.output is not None:
         write_output(request.output, timed.outputs)
     note_assumed(assumed)
-    report = run_dict(runtime, timed.outputs, timed.latency(), timed.compile_ms, errors, _written(request.output))
+    report = run_dict(runtime, timed.outputs, timed.latency(), timed.compile_ms, errors, request.files())
+    report["runs"] = len(timed.run_ms)
+    watch.write(runtime, report)
     return run_json(report) if request.json else run_text(report)
 
 
-def _timed(runtime: Runtime, arrays: dict[str, np.ndarray], repeat: int, compile_ms: float) -> Timed:
+def _progress_of(request: RunRequest) -> AbstractContextManager[Progress]:
+    """Of the repeats; the dashboard shows it itself, and drawing would add to the time of a single run."""
+    quiet = request.watch.dashboard or request.repeat == 1
+    return nullcontext(lambda what, done, total: None) if quiet else shown_progress()
+
+
+def _timed(
+    runtime: Runtime, arrays: dict[str, np.ndarray], session: Session, compile_ms: float, progress: Progress
+) -> Timed:
     """Later stages of a model compile while it runs first; that is not counted as running."""
-    run_ms, outputs = [], {}
-    for _ in range(repeat):
+    run_ms, outputs = session.latency_ms, {}
+    while len(run_ms) < session.runs and not (session.quit and run_ms):
+        progress("run", len(run_ms), session.runs)
         started = time.perf_counter()
         outputs = runtime.execute(arrays)
         elapsed = (time.perf_counter() - started) * 1e3
         late = runtime.plan.measured.compile_ms
         compile_ms += late
         run_ms.append(max(0.0, elapsed - late))
-    return Timed(outputs, run_ms, compile_ms)
+    return Timed(outputs, list(run_ms), compile_ms)
 
 
 def _as_reference(request: RunRequest) -> dict[str, Any]:
@@ -73,7 +93,3 @@ def _as_reference(request: RunRequest) -> dict[str, Any]:
 def _errors(reference: Runtime, arrays: dict[str, np.ndarray], outputs: dict[str, Any]) -> dict[str, dict[str, float]]:
     expected = reference.execute(arrays)
     return {name: difference(value, expected[name]) for name, value in outputs.items()}
-
-
-def _written(path: Path | None) -> str | None:
-    return None if path is None else str(path)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from brickrt.cli.as_json import to_json
@@ -20,9 +21,12 @@ def run_dict(
     latency: dict[str, float],
     compile_ms: float,
     errors: dict[str, dict[str, float]] | None,
-    written: str | None,
+    files: Mapping[str, Path],
 ) -> Report:
-    """Times in milliseconds, memory in bytes. `verify` and `written` are there only if that was asked for."""
+    """Times in milliseconds, memory in bytes. `verify` and `written` are there only if that was asked for.
+
+    `files` are those that are written, by option.
+    """
     stats = runtime.stats
     report = {
         "model": runtime.source.name,
@@ -42,8 +46,8 @@ def run_dict(
         worst = max(errors, key=lambda name: errors[name]["max_abs_error"], default=None)
         largest = errors[worst] if worst is not None else {"max_abs_error": 0.0, "max_rel_error": 0.0}
         report["verify"] = {"worst_output": worst, **largest, "outputs": errors}
-    if written is not None:
-        report["written"] = written
+    if files:
+        report["written"] = {option.lstrip("-"): str(path) for option, path in files.items()}
     return report
 
 
@@ -66,7 +70,7 @@ def run_text(report: Report) -> str:
     ]
     if report["plan"]:
         lines += ["", plan_table(report["plan"])]
-    lines += fallback_lines(report["fallback"])
+    lines += fallback_lines(report["fallback"], stats["host_nodes"])
     return "\n".join([*lines, *_closing(report)])
 
 
@@ -78,7 +82,7 @@ def _closing(report: Report) -> Iterator[str]:
             f"in output '{printable(str(check['worst_output']))}'"
         )
     if "written" in report:
-        yield f"written  {printable(report['written'])}"
+        yield f"written  {printable(', '.join(report['written'].values()))}"
 
 
 def _levels(level_bytes: dict[str, int]) -> str:

@@ -3,42 +3,57 @@
 from __future__ import annotations
 
 import os
+import re
 import select
 import sys
+import threading
 import time
 from collections.abc import Iterator
 
+SEQUENCE = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|O.|.?)", re.DOTALL)  # arrows and the like, of several characters
+LOOK = 0.05  # seconds between two looks at whether to stop
+
 
 class Keys:
-    """Keys typed on standard input; none where that is no terminal, or the system has no termios."""
+    """Keys typed on standard input; none where not `wanted`, or it is no terminal of this process's, or the system has
+    no termios."""
 
-    def __init__(self) -> None:
+    def __init__(self, wanted: bool = True) -> None:
         self._fd, self._before = -1, None
         try:
             import termios
             import tty
         except ImportError:  # Windows: the dashboard works, without keys
             return
-        if sys.stdin is not None and sys.stdin.isatty():
+        if wanted and sys.stdin is not None and sys.stdin.isatty() and _in_foreground(sys.stdin.fileno()):
             self._fd = sys.stdin.fileno()
             self._before = termios.tcgetattr(self._fd)
             tty.setcbreak(self._fd)
 
-    def read(self, seconds: float) -> Iterator[str]:
-        """Waits so long; yields the keys typed meanwhile."""
-        if self._fd < 0:
-            time.sleep(seconds)
-            return
+    def read(self, seconds: float, stop: threading.Event) -> Iterator[str]:
+        """Waits so long, or until `stop` is set; yields the keys typed meanwhile."""
         end = time.monotonic() + seconds
-        while (left := end - time.monotonic()) > 0:
-            ready, _, _ = select.select([self._fd], [], [], left)
-            if ready:
-                yield from os.read(self._fd, 64).decode(errors="ignore")
+        while (left := min(LOOK, end - time.monotonic())) > 0 and not stop.is_set():
+            if self._fd < 0:
+                stop.wait(left)
+            elif select.select([self._fd], [], [], left)[0]:
+                typed = os.read(self._fd, 64)
+                if not typed:  # the terminal is gone
+                    self._fd = -1
+                yield from SEQUENCE.sub("", typed.decode(errors="ignore"))
 
     def close(self) -> None:
         """The terminal as it was."""
         if self._before is not None:
             import termios
 
-            termios.tcsetattr(self._fd, termios.TCSADRAIN, self._before)
+            termios.tcsetattr(sys.stdin.fileno(), termios.TCSADRAIN, self._before)
             self._fd, self._before = -1, None
+
+
+def _in_foreground(fd: int) -> bool:
+    """A process in the background would be stopped for touching the terminal."""
+    try:
+        return os.tcgetpgrp(fd) == os.getpgrp()
+    except OSError:
+        return False

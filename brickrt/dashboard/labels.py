@@ -46,6 +46,21 @@ class Labels:
         lo, owner = (np.concatenate(part) for part in zip(*parts, strict=True))
         return lo, owner
 
+    @cached_property
+    def _grids(self) -> dict[int, tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        return {}
+
+    def grid(self, number: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Tasks of the bricks of a subgraph's output [n], and their row and column [n]: places along the last two
+        dimensions that are cut. Bricks that differ in others share a place."""
+        if number not in self._grids:
+            boxes, owner = self.output_boxes(number)
+            places = [np.unique(column, return_inverse=True)[1].reshape(-1) for column in boxes.T]
+            cut = [at for at in places if at.max(initial=0) > 0][-2:]
+            y, x = [np.zeros(len(owner), np.int64)] * (2 - len(cut)) + cut
+            self._grids[number] = owner, y, x
+        return self._grids[number]
+
     def brick(self, task: int) -> list[list[int]]:
         """[lo, hi] of the box of the task's output, one index per dimension."""
         which, row = (part[task] for part in self._last_step)

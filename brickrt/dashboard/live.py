@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import redirect_stderr
+from io import StringIO
 from pathlib import Path
 
 from rich.console import Console
-from rich.live import Live
-from rich.text import Text
 
 from brickrt.dashboard.keys import Keys
-from brickrt.dashboard.view import VIEWS, Scene, frame
+from brickrt.dashboard.lines import plain
+from brickrt.dashboard.parts import Lines
+from brickrt.dashboard.scene import Scene
+from brickrt.dashboard.screen import Screen
+from brickrt.dashboard.view import VIEWS, frame, one_line
 
 PERIOD = 0.1  # seconds from frame to frame
 
@@ -20,48 +25,67 @@ PERIOD = 0.1  # seconds from frame to frame
 class Dashboard:
     """Draws what `scene()` gives, on the whole screen; `on_quit` is called when q is pressed.
 
-    A context manager: the terminal is afterwards as it was, whatever happens inside. `folder` is where snapshots go.
+    A context manager: the terminal is afterwards as it was, whatever happens inside, and what was written to standard
+    error meanwhile follows. Where that is no terminal, one line of progress is left; a terminal that cannot place its
+    cursor gets that line over and over. `folder` is where snapshots go.
     """
 
-    def __init__(
-        self, scene: Callable[[], Scene], on_quit: Callable[[], None], folder: Path, console: Console | None = None
-    ) -> None:
+    def __init__(self, scene: Callable[[], Scene], on_quit: Callable[[], None], folder: Path) -> None:
         self.scene, self.on_quit, self.folder = scene, on_quit, folder
-        self.console = console or Console(stderr=True)
+        self.console = Console(stderr=True)
         self.view, self.paused, self.note = VIEWS[0], False, ""
-        self._shown = scene()
+        self._stream = sys.stderr
+        self._is_screen = self._stream.isatty() and not self.console.is_dumb_terminal
+        self._screen = Screen(Console(file=self._stream))
+        self._held, self._shown = StringIO(), scene()
         self._stop = threading.Event()
 
     def __enter__(self) -> Dashboard:
-        self._keys = Keys()
-        self._live = Live(console=self.console, screen=True, auto_refresh=False, redirect_stdout=False)
-        try:
-            self._live.start()
-        except BaseException:
-            self._keys.close()
-            raise
+        self._keys = Keys(self._is_screen)
+        self._redirected = redirect_stderr(self._held)
         self._thread = threading.Thread(target=self._work, name="brickrt-dashboard", daemon=True)
+        if self._is_screen:
+            self._screen.open()
+            self._redirected.__enter__()
         self._thread.start()
         return self
 
     def __exit__(self, *error: object) -> None:
         self._stop.set()
-        self._thread.join()
-        self._live.stop()
+        try:
+            self._thread.join()
+        finally:
+            self._restore()
+
+    def _restore(self) -> None:
         self._keys.close()
+        if self._is_screen:
+            self._redirected.__exit__(None, None, None)
+            self._screen.close()
+        else:
+            ends = ("\r", "\n") if self._stream.isatty() else ("", "\n")
+            self._stream.write(one_line(self.scene()).join(ends))
+        self._stream.write(self._held.getvalue())
+        self._stream.flush()
 
     def _work(self) -> None:
         while not self._stop.is_set():
             started = time.monotonic()
             self.draw()
-            for key in self._keys.read(max(0.01, PERIOD - (time.monotonic() - started))):
+            for key in self._keys.read(max(0.01, PERIOD - (time.monotonic() - started)), self._stop):
                 self.press(key)
+                self.draw()
 
     def draw(self) -> None:
         """One frame."""
-        self._live.update(Text("\n", no_wrap=True, end="").join(self.lines(*self.console.size)), refresh=True)
+        if self._is_screen:
+            width, height = self._screen.console.size
+            self._screen.draw(self.lines(width, height), width, height)
+        elif self._stream.isatty():
+            self._stream.write("\r" + one_line(self.scene()))
+            self._stream.flush()
 
-    def lines(self, width: int, height: int) -> list[Text]:
+    def lines(self, width: int, height: int) -> Lines:
         if not self.paused:
             self._shown = self.scene()
         return frame(self._shown, width, height, self.view, self.paused, self.note)
@@ -84,7 +108,7 @@ class Dashboard:
         file = self.folder / time.strftime("brickrt-%Y%m%d-%H%M%S.txt")
         try:
             with open(file, "x", encoding="utf-8") as out:
-                out.writelines(line.plain.rstrip() + "\n" for line in self.lines(*self.console.size))
+                out.writelines(plain(spans).rstrip() + "\n" for spans in self.lines(*self._screen.console.size))
         except OSError as e:
             return f"not saved: {e.strerror}"
         return f"saved {file.name}"
