@@ -69,10 +69,12 @@ class Runtime:
 
     @property
     def device(self) -> str:
+        """The engine's name: cpu, reference or null."""
         return self._compiler.engine.name
 
     @property
     def strategy(self) -> str:
+        """The strategy that was asked for."""
         return self._compiler.options.strategy
 
     @property
