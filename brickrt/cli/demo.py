@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Callable
+import sys
+import time
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
@@ -14,12 +16,15 @@ from typing import IO, TYPE_CHECKING
 from brickrt.cli.as_json import to_json
 from brickrt.cli.demo_report import demo_about, demo_dict, demo_text
 from brickrt.cli.files import check_writable, write_whole
+from brickrt.cli.interrupts import interruptible
 from brickrt.cli.progress import shown_progress
 from brickrt.cli.requests import DemoRequest
-from brickrt.dashboard.recording import GraphRun
+from brickrt.dashboard.live import Dashboard
+from brickrt.dashboard.recording import GraphRun, Recorder, Together
 from brickrt.dashboard.report import write_report
+from brickrt.dashboard.session import Session
 from brickrt.graph.errors import BrickError
-from brickrt.runtime.events import TaskEvents
+from brickrt.runtime.events import Observer
 from brickrt.runtime.host_threads import thread_count
 from brickrt.runtime.runtime import Runtime
 
@@ -30,7 +35,6 @@ if TYPE_CHECKING:
 
 SIZES = 64, 16384  # pixels along an edge: the noise must show, and memory hold it
 WATCHED = 2  # runs that the report is about
-Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
@@ -38,7 +42,6 @@ class Denoised:
     """The result as bytes [height, width, 3], and the runs that gave it."""
 
     picture: np.ndarray
-    runtime: Runtime
     runs: list[GraphRun]
 
 
@@ -49,10 +52,9 @@ def command(request: DemoRequest) -> str:
 
     clean = photo.photograph(request.size)
     subject = Subject(clean, photo.noisy(clean, request.seed), thread_count(request.threads), request.runs)
-    with shown_progress() as shown:
-        progress = shown or _unseen
-        denoised = _denoise(subject, progress)
-        found = {}
+    denoised = _denoise(subject, sys.stderr.isatty())
+    found = {}
+    with shown_progress() as progress:
         for number, engine in enumerate(ENGINES):
             progress(f"measuring {engine}", number, len(ENGINES))
             found[engine] = measure(engine, subject)
@@ -60,10 +62,6 @@ def command(request: DemoRequest) -> str:
     report = demo_dict(request, subject.threads, quality, found)
     report["written"] = _write(request.out, subject, denoised, demo_about(report))
     return to_json(report) if request.json else demo_text(report)
-
-
-def _unseen(what: str, done: int, total: int) -> None:
-    """Progress where nobody looks."""
 
 
 def _check(request: DemoRequest) -> None:
@@ -82,18 +80,35 @@ def _check(request: DemoRequest) -> None:
         raise BrickError(f"--out {request.out}: cannot be written: check the permissions, or give another folder")
 
 
-def _denoise(subject: Subject, progress: Progress) -> Denoised:
-    from brickrt.demo.network import INPUT, OUTPUT, network
+def _denoise(subject: Subject, dashboard: bool) -> Denoised:
+    """Several watched runs, the first of which is not in the report."""
+    from brickrt.demo.network import INPUT, network
     from brickrt.demo.photo import as_input, as_picture
 
-    events: list[TaskEvents] = []
-    runtime = Runtime(network(), threads=subject.threads, progress=progress, watch=events.append)
+    recorder, session = Recorder(), Session("taking out the noise", 1 + WATCHED)
+    observers: list[Observer] = [recorder, session.watching] if dashboard else [recorder]
     feeds = {INPUT: as_input(subject.noisy)}
-    for number in range(1 + WATCHED):
-        progress("taking out the noise", number, 1 + WATCHED)
+    with shown_progress() as progress:
+        runtime = Runtime(network(), threads=subject.threads, progress=progress, watch=Together(observers))
+        prepared = runtime.prepare(feeds)
+        if dashboard:
+            session.planned(prepared)
+    shown = Dashboard(session.scene, session.stop, Path.cwd()) if dashboard else nullcontext()
+    with interruptible(runtime.cancel), shown:
+        output = _repeated(runtime, feeds, session)
+    return Denoised(as_picture(output), recorder.recording.graphs[1:] or recorder.recording.graphs)
+
+
+def _repeated(runtime: Runtime, feeds: dict[str, np.ndarray], session: Session) -> np.ndarray:
+    """The last run's output; q ends after the run under way."""
+    from brickrt.demo.network import OUTPUT
+
+    times = session.latency_ms
+    while not times or (len(times) < session.runs and not session.quit):
+        started = time.perf_counter()
         output = runtime.execute(feeds)[OUTPUT]
-    tasks = runtime.plan.programs[0].tasks
-    return Denoised(as_picture(output), runtime, [GraphRun(tasks, e) for e in events[1:]])
+        times.append((time.perf_counter() - started) * 1e3)
+    return output
 
 
 def _write(folder: Path, subject: Subject, denoised: Denoised, about: dict[str, object]) -> list[str]:
