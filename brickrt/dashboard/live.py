@@ -44,16 +44,21 @@ class Dashboard:
         self._keys = Keys(self._is_screen)
         self._redirected = redirect_stderr(self._held)
         self._thread = threading.Thread(target=self._work, name="brickrt-dashboard", daemon=True)
-        if self._is_screen:
-            self._screen.open()
-            self._redirected.__enter__()
-        self._thread.start()
+        try:
+            if self._is_screen:
+                self._redirected.__enter__()
+                self._screen.open()
+            self._thread.start()
+        except BaseException:  # Ctrl-C may come before the first frame
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *error: object) -> None:
         self._stop.set()
         try:
-            self._thread.join()
+            if self._thread.ident is not None:
+                self._thread.join()
         finally:
             self._restore()
 
