@@ -62,7 +62,7 @@ def _cpu(again: bool) -> dict[str, Any]:
     found = calibration(spec, again)
     known = {key: value for key, value in spec.to_dict().items() if key in ("name", "cores", "isa", "l1", "l2", "l3")}
     speeds = {"measured": found.refused is None, "why_not": found.refused}
-    figures = found.applied(spec, rounded=False).to_dict()
+    figures = found.applied(spec).to_dict()
     speeds |= {key: figures[key] for key in SPEEDS}
     return {"kind": "cpu", **known, "memory": spec.memory, "threads": thread_count(None), "speeds": speeds}
 

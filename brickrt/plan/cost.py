@@ -37,6 +37,7 @@ _ELEMENTWISE = 0.25  # one vector operation a cycle, where the peak counts two u
 _MOVES = 4.0  # vector operations per element of operators that only move
 _HIDDEN = 0.3  # share of shorter work that the longer does not hide; 0.3 fits measured layers at 512²
 _SPILT = 1.5  # a spilt line moves three times (fetched to be written, evicted, read), not twice
+_UNEVEN = 0.06  # of a brick's time that cores wait for the last one, though all bricks are equal
 _ROW_END = 8.0  # cutting rows to so many elements costs half as much again: tile tails, gathered halos
 
 
@@ -240,6 +241,8 @@ class Model:
         shape = graph.out(graph.nodes[trial.nodes[-1]]).shape
         bricks = np.array([math.prod(shape) / math.prod(brick) for brick in trial.bricks])
         rounds = np.ceil(bricks / cores) * cores / bricks
+        if cores > 1:
+            rounds = rounds * (1 + _UNEVEN * cores / bricks)
         total = bricks * task_us / cores
         for core, traffic in zip(core_us, self._traffic(trial, elements, inner)):
             busy = np.maximum(core / cores, traffic) + _HIDDEN * np.minimum(core / cores, traffic)

@@ -10,6 +10,7 @@ import hashlib
 import json
 import math
 import os
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from itertools import pairwise
@@ -30,6 +31,7 @@ PER_CORE = {"l2": (4.0, 800.0), "l3": (2.0, 400.0), "memory": (0.5, 400.0)}  # G
 SCALING = {"l2": 0.7, "l3": 0.5, "memory": 0.0}  # least share of so many times one core's speed that cores reach
 LINEAR_CORES = 4  # up to which a shared cache is expected to scale
 OVERHEAD_US = (0.001, 50.0)
+REACHED = 0.5  # of the bandwidth below L2: kernels wait for lines, and fetch those that they only write
 COLD_US = 0.25  # of a task's overhead: unlike those measured, it finds its records and states in other caches
 
 
@@ -40,29 +42,39 @@ class Calibration:
     measured: Measured | None
     refused: str | None = None
 
-    def applied(self, spec: DeviceSpec, rounded: bool = True) -> DeviceSpec:
-        """The device with what was measured in place of the table's figures; rounded, as plans are made with it."""
+    def applied(self, spec: DeviceSpec) -> DeviceSpec:
+        """The device with what was measured in place of the table's figures."""
+        return self._with(spec, float, 1.0)
+
+    def planned(self, spec: DeviceSpec) -> DeviceSpec:
+        """The device as plans are made for it: figures in coarse steps, and of streaming what kernels reach."""
+        return self._with(spec, _coarse, REACHED)
+
+    def _with(self, spec: DeviceSpec, about: Callable[[float], float], reached: float) -> DeviceSpec:
         found = self.measured
         if found is None or self.refused is not None:
             return spec
-        about = _coarse if rounded else float
+
+        def speeds(measured: Mapping[str, float]) -> dict[str, float]:
+            return {level: about(v * (1.0 if level == "l2" else reached)) for level, v in measured.items()}
+
         return replace(
             spec,
             peak_gflops_per_core=about(found.peak_gflops_per_core),
-            bandwidth={**spec.bandwidth, **{level: about(v) for level, v in found.bandwidth.items()}},
-            core_bandwidth={level: about(v) for level, v in found.core_bandwidth.items()},
+            bandwidth={**spec.bandwidth, **speeds(found.bandwidth)},
+            core_bandwidth=speeds(found.core_bandwidth),
             task_overhead_us=about(COLD_US + found.task_overhead_us),
         )
 
 
 def calibrated(spec: DeviceSpec) -> DeviceSpec:
     """The host's device to plan for."""
-    return calibration(spec).applied(spec)
+    return calibration(spec).planned(spec)
 
 
 def measured(spec: DeviceSpec) -> DeviceSpec:
     """The host's device with the figures as they were measured."""
-    return calibration(spec).applied(spec, rounded=False)
+    return calibration(spec).applied(spec)
 
 
 def calibration(spec: DeviceSpec, again: bool = False) -> Calibration:
