@@ -28,23 +28,31 @@ PROGRAM = "brickrt"
 DEBUG = "--debug"
 EPILOG = f"With {DEBUG}, any command shows where an error comes from."
 
+
+def _examples(*lines: str) -> str:
+    """The end of a command's help, its lines kept as they are."""
+    return "\b\nExamples:\n" + "\n".join(f"  {PROGRAM} {line}" for line in lines)
+
+
 # Without markup, help needs no rich, which takes longer to import than everything else here.
-app = typer.Typer(add_completion=False, rich_markup_mode=None, epilog=EPILOG)
+app = typer.Typer(rich_markup_mode=None, epilog=EPILOG)
 zoo = typer.Typer(rich_markup_mode=None, help="The networks that come with brickrt, with seeded random weights.")
 app.add_typer(zoo, name="zoo")
 
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="The .onnx file.", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
-StrategyOption = Annotated[Strategy, typer.Option(help="How layers run; auto decides for each part.")]
+StrategyOption = Annotated[
+    Strategy, typer.Option(metavar="HOW", show_default=False, help="auto, layerwise, padded or memoized.")
+]
 Brick = Annotated[int | None, typer.Option(metavar="N", help="Edge of the bricks.")]
-MaxLayers = Annotated[int | None, typer.Option(metavar="N", help="Most convolutions and products that are merged.")]
-Exact = Annotated[bool, typer.Option("--exact", help="No Winograd convolutions: they round a little more.")]
+MaxLayers = Annotated[int | None, typer.Option(metavar="N", help="Most layers with weights that are merged.")]
+Exact = Annotated[bool, typer.Option("--exact", help="No Winograd convolutions (they round more).")]
 Shapes = Annotated[
-    list[str], typer.Option("--shape", metavar="NAME=1,3,224,224", help="Shape of an input; open dimensions are 1.")
+    list[str], typer.Option("--shape", metavar="NAME=1,3,224,224", help="Of an input; open dimensions are 1.")
 ]
 Inputs = Annotated[
     list[str],
-    typer.Option(metavar="[NAME=]FILE", help="A .npy, .npz, .png or .jpg file; the name where there are several."),
+    typer.Option(metavar="[NAME=]FILE", help="A .npy, .npz, .png or .jpg; several: name them."),
 ]
 Threads = Annotated[int | None, typer.Option(metavar="N", help="Threads; one per core by default.")]
 Numbers = Annotated[str | None, typer.Option(metavar="A,B,C", help="Of images: per channel, after --scale.")]
@@ -65,27 +73,33 @@ def common(
     """Runs ONNX networks brick by brick, across layers."""
 
 
-@app.command(epilog=EPILOG)
+@app.command(
+    epilog=_examples(
+        "run model.onnx --input photo.png --output out.npz",
+        "run model.onnx --random --shape x=1,3,512,512 --repeat 20 --dashboard",
+        "run model.onnx --input a=1.npy --input b=2.npy --report report.html",
+    )
+)
 def run(
     model: Model,
     input: Inputs = [],  # noqa: B006  (typer copies it)
     output: Annotated[Path | None, typer.Option(metavar="FILE", help="A .npy or .npz file to write.")] = None,
-    device: Annotated[Device, typer.Option(help="What computes.")] = Device.auto,
+    device: Annotated[
+        Device, typer.Option(metavar="NAME", show_default=False, help="auto, cpu, cuda or reference.")
+    ] = Device.auto,
     strategy: StrategyOption = Strategy.auto,
     brick: Brick = None,
     threads: Threads = None,
     max_layers: MaxLayers = None,
     exact: Exact = False,
-    repeat: Annotated[int, typer.Option(min=1, metavar="N", help="How often to run.")] = 1,
+    repeat: Annotated[int, typer.Option(min=1, metavar="N", show_default=False, help="How often to run.")] = 1,
     random: Annotated[bool, typer.Option("--random", help="Make up the inputs.")] = False,
     seed: Annotated[int | None, typer.Option(min=0, metavar="N", help="Of --random; 0 by default.")] = None,
     shape: Shapes = [],  # noqa: B006
     mean: Numbers = None,
     std: Numbers = None,
-    scale: Annotated[
-        float | None, typer.Option(help="Of images: 1/255 for inputs of floats by default, none for uint8.")
-    ] = None,
-    layout: Annotated[ImageLayout | None, typer.Option(help="Of images: where the model has the channels.")] = None,
+    scale: Annotated[float | None, typer.Option(metavar="X", help="Of images; 1/255 by default, for floats.")] = None,
+    layout: Annotated[ImageLayout | None, typer.Option(metavar="NAME", help="Of images: nchw or nhwc.")] = None,
     resize: Annotated[str | None, typer.Option(metavar="HxW", help="Of images: bilinear, only when asked.")] = None,
     verify: Annotated[bool, typer.Option("--verify", help="Compare with the reference engine (slow).")] = False,
     dashboard: Annotated[bool, typer.Option("--dashboard", help="Watch it run.")] = False,
@@ -104,7 +118,13 @@ def run(
     return _work("run", RunRequest(model, inputs, engine, output, repeat, verify, json, watch))
 
 
-@app.command(epilog=EPILOG)
+@app.command(
+    epilog=_examples(
+        "plan model.onnx --shape x=1,3,512,512",
+        "plan model.onnx --compare",
+        "plan model.onnx --html plan.html",
+    )
+)
 def plan(
     model: Model,
     shape: Shapes = [],  # noqa: B006
@@ -113,16 +133,24 @@ def plan(
     max_layers: MaxLayers = None,
     exact: Exact = False,
     device_spec: Annotated[
-        str, typer.Option(metavar="NAME", help="The device to plan for: cpu is this machine, or h200, a100.")
+        str, typer.Option(metavar="NAME", show_default=False, help="Plan for h200 or a100, not this machine.")
     ] = "cpu",
+    compare: Annotated[bool, typer.Option("--compare", help="All strategies side by side.")] = False,
+    html: Annotated[Path | None, typer.Option(metavar="FILE.html", help="Write the plan as a page.")] = None,
     json: Json = False,
 ) -> str:
     """Print what would run, where, why, and how many bytes. Nothing is compiled or run."""
-    request = PlanRequest(model, tuple(shape), strategy.value, brick, max_layers, exact, device_spec, json)
+    options = strategy.value, brick, max_layers, exact, device_spec
+    request = PlanRequest(model, tuple(shape), *options, compare, html, json)
     return _work("planning", request)
 
 
-@app.command(epilog=EPILOG)
+@app.command(
+    epilog=_examples(
+        "bench model.onnx --threads 1",
+        "bench resnet50 --size 320 --peers onnxruntime",
+    )
+)
 def bench(
     model: Annotated[
         str | None, typer.Argument(metavar="MODEL", help="The .onnx file, or a name of zoo list.", show_default=False)

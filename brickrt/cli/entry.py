@@ -25,7 +25,9 @@ def main(args: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if args is None else args)
     try:
         return _command([word for word in words if word != DEBUG])
-    except (BrokenPipeError, SystemExit):  # typer exits by itself where it meets a broken pipe
+    except (BrokenPipeError, SystemExit) as e:  # typer exits by itself at a broken pipe, and after completing words
+        if isinstance(e, SystemExit) and not e.code:
+            return 0
         _drop_output()
         return FAILED
     except (KeyboardInterrupt, typer.Abort):

@@ -8,10 +8,15 @@ from typing import Any
 
 from brickrt.cli import parse
 from brickrt.cli.as_json import to_json
-from brickrt.cli.plan_report import fallback_lines, plan_entries, plan_table
+from brickrt.cli.files import check_writable, write_text
+from brickrt.cli.plan_compare import Compared, compare, compare_table
+from brickrt.cli.plan_report import fallback_lines, plan_entries
+from brickrt.cli.plan_tree import plan_tree
+from brickrt.cli.progress import shown_progress
 from brickrt.cli.requests import PlanRequest
 from brickrt.cli.shapes import Shape, concrete_shapes, note_assumed
 from brickrt.cli.terminal import extents_text, printable, size_text
+from brickrt.dashboard.report import write_report
 from brickrt.graph.builder import OnnxNode
 from brickrt.graph.errors import BrickError
 from brickrt.graph.source import SourceGraph, load
@@ -37,6 +42,7 @@ class Planned:
     tasks: TaskGraph | None
     fallback: dict[str, str]
     later: tuple[OnnxNode, ...]
+    compared: list[Compared]
 
 
 def command(request: PlanRequest) -> str:
@@ -47,15 +53,24 @@ def command(request: PlanRequest) -> str:
         raise BrickError(str(e)) from None
     if device.kind == "cpu":
         device = calibrated(device)
-    source = load(request.model)
-    shapes, assumed = concrete_shapes(source, parse.named_shapes(list(request.shapes)))
-    special = _specialized(source, shapes)
-    plan = make_plan(special.graph, device, options)
-    tasks = lower(plan) if plan.subgraphs else None
+    if request.html is not None:
+        check_writable(request.html)
+    with shown_progress() as progress:
+        progress("import", 0, 1)
+        source = load(request.model)
+        shapes, assumed = concrete_shapes(source, parse.named_shapes(list(request.shapes)))
+        special = _specialized(source, shapes)
+        progress("plan", 0, 1)
+        plan = make_plan(special.graph, device, options)
+        tasks = lower(plan) if plan.subgraphs else None
+        compared = compare(special.graph, device, options, progress) if request.compare and tasks else []
     later = special.rest.nodes if special.rest else ()
-    report = _report(Planned(source, shapes, plan, tasks, dict(special.host_reasons), later))
+    planned = Planned(source, shapes, plan, tasks, dict(special.host_reasons), later, compared)
+    report = _report(planned)
+    if request.html is not None:
+        write_text(request.html, lambda out: write_report(out, [], _about(report), [tasks] if tasks else []))
     note_assumed(assumed)
-    return to_json(report) if request.json else _text(report)
+    return to_json(report) if request.json else _text(report, plan)
 
 
 def _specialized(source: SourceGraph, shapes: dict[str, Shape]) -> Specialized:
@@ -84,7 +99,7 @@ def _report(planned: Planned) -> dict[str, Any]:
         "layerwise_us": sum(s.layerwise_us for s in plan.subgraphs),
         "bytes": _memory(tasks),
         "projected_bytes": project(tasks, thread_count(None)).total if tasks else 0,
-    }
+    } | ({"compare": planned.compared} if planned.compared else {})
 
 
 def _memory(tasks: TaskGraph | None) -> dict[str, int]:
@@ -92,7 +107,27 @@ def _memory(tasks: TaskGraph | None) -> dict[str, int]:
     return asdict(project(tasks, 1) if tasks else Memory())
 
 
-def _text(report: dict[str, Any]) -> str:
+def _about(report: dict[str, Any]) -> dict[str, Any]:
+    """Title and figures of the page."""
+    device = report["device"]
+    shapes = ", ".join(f"{name} {extents_text(shape)}" for name, shape in report["inputs"].items())
+    return {
+        "title": f"{report['model']}, planned for {device['name']}: {shapes}",
+        "summary": {
+            "projected memory": size_text(report["projected_bytes"]),
+            "Gflop": f"{report['flops'] / 1e9:.3g}",
+            "tasks": str(report["tasks"]),
+            "subgraphs": str(len(report["plan"])),
+            "modelled": f"{report['modelled_us'] / 1e3:.3g} ms",
+            "modelled, layerwise": f"{report['layerwise_us'] / 1e3:.3g} ms",
+            "nodes on the host": str(len(report["fallback"])),
+        },
+        "environment": {name: str(device[name]) for name in ("name", "kind", "cores", "isa")}
+        | {f"on the host: {name}": why for name, why in report["fallback"].items()},
+    }
+
+
+def _text(report: dict[str, Any], plan: Plan) -> str:
     device = report["device"]
     inputs = ", ".join(f"{name} {extents_text(shape)}" for name, shape in report["inputs"].items())
     lines = [
@@ -103,13 +138,15 @@ def _text(report: dict[str, Any]) -> str:
         f"work     {report['flops'] / 1e9:.3g} Gflop in {report['tasks']} tasks; {_times(report)}",
     ]
     if report["plan"]:
-        lines += ["", plan_table(report["plan"])]
+        lines += ["", *plan_tree(plan)]
     else:
         lines += ["", "no brick operators in the first stage"]
     lines += map(printable, fallback_lines(report["fallback"]))
     if report["later"]:
         nodes = ", ".join(f"{entry['node']} ({entry['operator']})" for entry in report["later"])
         lines.append(printable(f"planned when the values before them are known: {nodes}"))
+    if "compare" in report:
+        lines += ["", compare_table(report["compare"])]
     return "\n".join(lines)
 
 

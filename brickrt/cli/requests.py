@@ -104,6 +104,8 @@ class PlanRequest:
     max_layers: int | None = None
     exact: bool = False
     device_spec: str = "cpu"
+    compare: bool = False
+    html: Path | None = None
     json: bool = False
 
 

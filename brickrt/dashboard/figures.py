@@ -12,6 +12,7 @@ from brickrt.dashboard.labels import Labels
 from brickrt.dashboard.recording import GraphRun
 from brickrt.plan.plan import Plan
 from brickrt.plan.subgraph import Subgraph
+from brickrt.runtime.task_graph import TaskGraph
 
 
 @dataclass(frozen=True)
@@ -55,10 +56,17 @@ class SubgraphFigures:
 
 def subgraph_figures(runs: Sequence[GraphRun]) -> list[SubgraphFigures]:
     """Figures of the subgraphs of one task graph, times as the median over its runs."""
-    tasks = runs[0].tasks
+    return _figures(runs[0].tasks, np.median([busy_us(run) for run in runs], axis=0))
+
+
+def planned_figures(tasks: TaskGraph) -> list[SubgraphFigures]:
+    """Figures of a task graph that has not run: its times are 0."""
+    return _figures(tasks, np.zeros(len(tasks.plan.subgraphs)))
+
+
+def _figures(tasks: TaskGraph, busy: np.ndarray) -> list[SubgraphFigures]:
     plan, names = tasks.plan, Labels(tasks)
     count = len(plan.subgraphs)
-    busy = np.median([busy_us(run) for run in runs], axis=0)
     ran = np.bincount(tasks.task_subgraph[tasks.task_subgraph >= 0], minlength=count)
     total = float(busy.sum()) or 1.0
     return [

@@ -10,32 +10,46 @@ from typing import Any, TextIO
 import numpy as np
 
 from brickrt.dashboard.drawing import draw_layers
-from brickrt.dashboard.figures import subgraph_figures
+from brickrt.dashboard.figures import planned_figures, subgraph_figures
 from brickrt.dashboard.labels import Labels
 from brickrt.dashboard.recording import GraphRun, live_bytes
+from brickrt.runtime.task_graph import TaskGraph
 
 MOST_BARS = 8000  # of the timeline; neighbours of one subgraph are drawn as one above that
 MOST_CELLS = 64 * 64  # of a heat map
 Json = dict[str, Any]
 
 
-def write_report(out: TextIO, runs: Sequence[GraphRun], about: Json) -> None:
-    """Writes the page for the watched `runs`, the last of each task graph in full.
+def write_report(out: TextIO, runs: Sequence[GraphRun], about: Json, planned: Sequence[TaskGraph] = ()) -> None:
+    """Writes the page for the watched `runs`, the last of each task graph in full, and for graphs only `planned`.
 
     `about` has `title` and, each a mapping of names to text, `summary` and `environment`.
     """
     page = files(__package__).joinpath("report.html").read_text("utf-8")
     # "<" would end the element that holds the data
-    data = json.dumps(report_data(runs, about), separators=(",", ":")).replace("<", "\\u003c")
+    data = json.dumps(report_data(runs, about, planned), separators=(",", ":")).replace("<", "\\u003c")
     out.write(page.replace("{{title}}", _escaped(str(about["title"]))).replace("{{data}}", data))
 
 
-def report_data(runs: Sequence[GraphRun], about: Json) -> Json:
+def report_data(runs: Sequence[GraphRun], about: Json, planned: Sequence[TaskGraph] = ()) -> Json:
     """What the page shows; times in microseconds from the start of a graph's run."""
     graphs: dict[int, list[GraphRun]] = {}
     for run in runs:
         graphs.setdefault(id(run.tasks), []).append(run)
-    return {**about, "graphs": [_graph(of_one) for of_one in graphs.values()]}
+    return {**about, "graphs": [*(_graph(of_one) for of_one in graphs.values()), *map(_planned, planned)]}
+
+
+def _planned(tasks: TaskGraph) -> Json:
+    """A task graph that has not run: no times."""
+    return {
+        "runs": 0,
+        "workers": 0,
+        "subgraphs": [figures.to_dict() for figures in planned_figures(tasks)],
+        "drawing": draw_layers(tasks.plan),
+        "timeline": [],
+        "memory": {"live": [], "arena": tasks.arena_bytes, "scratch": tasks.scratch_bytes},
+        "order": [],
+    }
 
 
 def _graph(runs: Sequence[GraphRun]) -> Json:
