@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
+from html import escape
 from typing import Any, TypeVar
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Stats:
     """Sums over the task graphs of one `execute`.
 
@@ -31,6 +32,27 @@ class Stats:
     compile_ms: float = 0.0
     level_bytes: dict[str, int] = field(default_factory=dict)
     host_nodes: dict[str, float] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return "\n".join(f"{name:18} {value}" for name, value in self._told())
+
+    def _repr_html_(self) -> str:
+        """The figures as a table, in notebooks."""
+        rows = "".join(f"<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>" for name, value in self._told())
+        return f"<table>{rows}</table>"
+
+    def _told(self) -> Iterator[tuple[str, str]]:
+        """What people read."""
+        yield "time", f"{self.run_ms:.3f} ms in the engine, {self.host_ms:.3f} ms on the host"
+        yield "compiling", f"{self.compile_ms:.1f} ms"
+        yield "tasks", f"{self.tasks}: {self.complete_first} ready at once"
+        yield "waits, revisits", f"{self.waits}, {self.revisits}"
+        yield "recomputed", f"{self.recomputed} elements"
+        yield "memory", f"{self.peak_bytes / 2**20:.1f} MiB at most"
+        for level, nbytes in self.level_bytes.items():
+            yield f"beyond {level}", f"{nbytes / 2**20:.1f} MiB, modelled"
+        for name, ms in self.host_nodes.items():
+            yield "on the host", f"{name}, {ms:.3f} ms"
 
     def to_dict(self) -> dict[str, Any]:
         """The figures as JSON has them."""

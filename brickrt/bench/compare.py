@@ -11,6 +11,7 @@ from brickrt.bench.difference import difference
 from brickrt.bench.interleave import PAUSE, Spread, geometric_mean, ratios, turns
 from brickrt.bench.roofline import Roofline, roofline
 from brickrt.plan.device import DeviceSpec
+from brickrt.runtime.compiled import Progress
 from brickrt.runtime.cpu.calibrate import measured
 from brickrt.runtime.runtime import Runtime
 
@@ -62,6 +63,7 @@ def compare(
     peers: Sequence[str] = tuple(PEERS),
     rounds: int = 11,
     pause: float = PAUSE,
+    progress: Progress | None = None,
 ) -> Comparison:
     """Runs `runtime`, which has `model` loaded, and the peers in turns; with as many threads as the runtime has."""
     contenders, left_out = make_peers(model, feeds, runtime.threads, peers)
@@ -70,7 +72,7 @@ def compare(
     device = runtime.plan.plans[0].device
     bound = roofline(runtime.plan, measured(device), runtime.threads)
     differences = {c.name: difference(outputs, c.run())["max_rel_error"] for c in contenders}
-    times = turns([mine, *contenders], rounds, pause)
+    times = turns([mine, *contenders], rounds, pause, progress=progress)
     return Comparison(
         network=name,
         shapes={key: list(array.shape) for key, array in feeds.items()},

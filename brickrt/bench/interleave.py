@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from statistics import median
 
@@ -30,11 +30,22 @@ class Spread:
         return asdict(self)
 
 
-def turns(contenders: Sequence[Contender], rounds: int, pause: float = PAUSE, seed: int = 0) -> dict[str, list[float]]:
-    """Milliseconds per turn and engine. Before each timed run a pause, and a run that does not count."""
+def turns(
+    contenders: Sequence[Contender],
+    rounds: int,
+    pause: float = PAUSE,
+    seed: int = 0,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> dict[str, list[float]]:
+    """Milliseconds per turn and engine. Before each timed run a pause, and a run that does not count.
+
+    `progress(what, done, total)` is told of every round, between runs.
+    """
     order = random.Random(seed)
     times: dict[str, list[float]] = {c.name: [] for c in contenders}
-    for _ in range(rounds):
+    for number in range(rounds):
+        if progress:
+            progress("round", number, rounds)
         for c in order.sample(list(contenders), len(contenders)):
             time.sleep(pause)
             c.run()

@@ -127,11 +127,11 @@ def _in_batch(source: SourceGraph, inputs: InputRequest, batch: int) -> InputReq
     return replace(inputs, shapes=tuple(f"{name}={','.join(map(str, shape))}" for name, shape in bound.items()))
 
 
-def _measure(subject: Subject, request: BenchRequest, progress: Progress | None) -> Comparison:
+def _measure(subject: Subject, request: BenchRequest, progress: Progress) -> Comparison:
     runtime = Runtime(subject.source, progress=progress, **request.engine.arguments())
     runtime.prepare(subject.arrays)
     peers: Sequence[str] = tuple(PEERS) if request.peers is None else request.peers
-    return compare(subject.name, subject.model, subject.arrays, runtime, peers, request.rounds)
+    return compare(subject.name, subject.model, subject.arrays, runtime, peers, request.rounds, progress=progress)
 
 
 def _note_left_out(row: Comparison) -> None:
