@@ -98,11 +98,12 @@ def test_a_chain_bound_by_memory_is_merged_in_bricks_near_the_core():
     assert merged.modelled_us < 0.95 * merged.layerwise_us and merged.delta <= SERVER.delta_limit
 
 
-def test_a_dense_chain_is_merged_only_where_sweeps_recompute_next_to_nothing():
+@pytest.mark.parametrize(("channels", "layers"), [(16, 3), (24, 3), (32, 2)])
+def test_a_dense_chain_is_merged_only_where_sweeps_recompute_next_to_nothing(channels: int, layers: int):
     s = Sketch()
-    y = s.input(1, 32, 512, 512)
-    for _ in range(3):
-        y = s.conv(y, 32)
+    y = s.input(1, channels, 512, 512)
+    for _ in range(layers):
+        y = s.conv(y, channels)
     made = plan(s.graph())
     merged = [sub for sub in made.subgraphs if sum(made.graph.nodes[k].op.name == "Conv" for k in sub.nodes) > 1]
     assert merged and all(sub.delta < 0.02 and sub.band[2] < sub.brick[2] for sub in merged)
