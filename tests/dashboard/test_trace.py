@@ -41,7 +41,7 @@ def test_above_the_limit_neighbours_are_one_slice(run):
     few = slices(events)
     assert sum(e["args"].get("tasks", 1) for e in few) == int((run.tasks.task_subgraph >= 0).sum())
     subgraph = run.tasks.task_subgraph[run.events.task]
-    rows = [row for w in np.unique(run.events.worker) for row in subgraph[run.events.worker == w].tolist() + [-1]]
+    rows = [row for w in np.unique(run.events.worker) for row in [*subgraph[run.events.worker == w].tolist(), -1]]
     assert len(few) == sum(row >= 0 and row != after for row, after in pairwise(rows))
 
 

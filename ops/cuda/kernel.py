@@ -1,0 +1,83 @@
+"""A CUDA kernel: the device function that computes a box of a node's output, on operands that lie in a given way."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from brickrt.ops.base import Op
+from brickrt.ops.cuda.operand import Operand
+
+Precision = Literal["fp32", "tf32"]
+
+
+@dataclass(frozen=True)
+class Kernel(ABC):
+    """Everything that decides the device function, hence also its identity in caches.
+
+    `packed[i]` tells that input i is a constant, which lies as `pack` returns it. `precision` says how products of
+    float32 are computed; of half types the sums are float32. `largest` are the extents of the largest box that is asked
+    for: a hint for the sizes of tiles.
+    """
+
+    op: Op
+    ins: tuple[Operand, ...]
+    out: Operand
+    packed: tuple[bool, ...]
+    precision: Precision = "fp32"
+    largest: tuple[int, ...] = ()
+
+    headers: ClassVar[tuple[str, ...]] = ()  # of ops/cuda, that the function needs beside portable.cuh
+
+    @property
+    def shared(self) -> int:
+        """Bytes of dynamic shared memory."""
+        return 0
+
+    def pack(self, i: int, array: np.ndarray) -> np.ndarray:
+        """Constant input `i` as the kernel reads it."""
+        return np.ascontiguousarray(array)
+
+    @abstractmethod
+    def emit(self, name: str) -> str:
+        """C++ of the device function
+
+            BRICK_DEVICE void NAME(const brick::Step& s, char* const* at, char* shared)
+
+        which all threads of a block call together: `s` is the box of the output, `at[0]` the virtual origin of the
+        output, `at[1 + i]` that of input i, and `shared` as many bytes as the kernel asks for. Boxes may be empty, and
+        of any size. The caller synchronizes the block before and after.
+        """
+
+
+_KERNELS: dict[type[Op], Callable[..., type[Kernel]]] = {}
+
+
+def kernel_for(*ops: type[Op]) -> Callable:
+    """Registers a chooser: `choose(op, ins, out) -> type[Kernel]`, for the given operator classes."""
+
+    def register(choose: Callable[..., type[Kernel]]) -> Callable:
+        for op in ops:
+            _KERNELS[op] = choose
+        return choose
+
+    return register
+
+
+def make_kernel(
+    op: Op,
+    ins: Sequence[Operand],
+    out: Operand,
+    packed: Sequence[bool],
+    precision: Precision = "fp32",
+    largest: Sequence[int] = (),
+) -> Kernel:
+    """The kernel of an operator. Raises LookupError where none takes these operands."""
+    if type(op) not in _KERNELS:
+        raise LookupError(f"no CUDA kernel for {op.name}")
+    family = _KERNELS[type(op)](op, tuple(ins), out)
+    return family(op, tuple(ins), out, tuple(packed), precision, tuple(largest))

@@ -1,0 +1,69 @@
+"""How a tensor lies in a GPU's memory: the part of a kernel's identity that is not the operator."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from brickrt.ops.types import TensorType
+
+VECTOR = 16  # bytes of the widest load
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A tensor in memory: element i lies at virtual origin + i · strides, in elements, channels included.
+
+    `align` is a power of two, at most 16, that divides the virtual origin's address and all strides in bytes but those
+    of 1 element: what a vector load along the dimension of stride 1 may assume of the beginning of a row.
+    """
+
+    type: TensorType
+    strides: tuple[int, ...]
+    align: int = VECTOR
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.type.shape
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.type.dtype
+
+    @property
+    def rank(self) -> int:
+        return self.type.rank
+
+    @property
+    def vector(self) -> int:
+        """Elements of the widest load that rows along the dimension of stride 1 allow, wherever a multiple begins."""
+        return max(1, self.align // self.dtype.itemsize)
+
+
+def row_major(extents: Sequence[int]) -> tuple[int, ...]:
+    return tuple(math.prod(extents[k + 1 :]) for k in range(len(extents)))
+
+
+def dense(
+    kind: TensorType, layout: str = "plain", extents: Sequence[int] | None = None, align: int = VECTOR
+) -> Operand:
+    """A tensor without gaps: "plain" is row-major, "last" has the channels (axis 1) innermost.
+
+    `extents` are those of the storage where it holds only part of the tensor (a padded brick's scratch); `align` is of
+    the virtual origin's address, in bytes.
+    """
+    extents = tuple(kind.shape if extents is None else extents)
+    strides = row_major(extents)
+    if layout == "last" and len(extents) >= 2:
+        outer = row_major((extents[0], *extents[2:], extents[1]))
+        strides = (outer[0], 1, *outer[1:-1])
+    return Operand(kind, strides, alignment(kind, extents, strides, align))
+
+
+def alignment(kind: TensorType, extents: Sequence[int], strides: Sequence[int], align: int) -> int:
+    """The largest power of two ≤ `align` that divides all strides in bytes, but those of axes of one element."""
+    steps = [s * kind.dtype.itemsize for s, e in zip(strides, extents) if s != 1 and e > 1]
+    return math.gcd(VECTOR, align, *steps)
