@@ -84,7 +84,7 @@ class Dashboard:
     def draw(self) -> None:
         """One frame."""
         if self._is_screen:
-            width, height = self._screen.console.size
+            width, height = self._screen.size()
             self._screen.draw(self.lines(width, height), width, height)
         elif self._stream.isatty():
             self._stream.write("\r" + one_line(self.scene()))
@@ -113,7 +113,7 @@ class Dashboard:
         file = self.folder / time.strftime("brickrt-%Y%m%d-%H%M%S.txt")
         try:
             with open(file, "x", encoding="utf-8") as out:
-                out.writelines(plain(spans).rstrip() + "\n" for spans in self.lines(*self._screen.console.size))
+                out.writelines(plain(spans).rstrip() + "\n" for spans in self.lines(*self._screen.size()))
         except OSError as e:
             return f"not saved: {e.strerror}"
         return f"saved {file.name}"

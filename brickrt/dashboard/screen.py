@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 
 from rich.console import Console
@@ -24,6 +25,14 @@ class Screen:
     def close(self) -> None:
         self.console.show_cursor(True)
         self.console.set_alt_screen(False)
+
+    def size(self) -> tuple[int, int]:
+        """Columns and rows: those of the terminal, whatever COLUMNS and LINES say that a shell set long ago."""
+        try:
+            columns, rows = os.get_terminal_size(self.console.file.fileno())
+        except (OSError, ValueError):  # no terminal: its size is a matter of agreement
+            columns, rows = self.console.size
+        return columns, rows
 
     def draw(self, lines: Sequence[Line], width: int, height: int) -> None:
         """Shows lines that fit a screen of this size."""
