@@ -162,7 +162,7 @@ class Reorder(_Move):
     """The same tensor in another memory layout: identity as far as values go."""
 
     name: ClassVar[str] = "Reorder"
-    layout: Literal["plain", "blocked"]
+    layout: Literal["plain", "blocked", "last"]
 
     def infer(self, ins: Sequence[TensorType]) -> TensorType:
         (x,) = ins

@@ -122,7 +122,7 @@ class Model:
         ins, out = graph.ins(node), graph.out(node)
         names = dict.fromkeys(node.inputs)
         constant = sum(graph.types[name].nbytes for name in names if name in graph.constants)
-        image = isinstance(node.op, SPATIAL) or any(self.layouts[n] == "blocked" for n in (*names, node.output))
+        image = isinstance(node.op, SPATIAL) or any(self.layouts[n] != "plain" for n in (*names, node.output))
         if not image and out.rank >= 3 and not isinstance(node.op, (MatMul, View, Transpose)):
             producers = [graph.producers[n] for n in names if n in graph.producers]
             image = any(before[p].image and graph.out(graph.nodes[p]).rank == out.rank for p in producers)
@@ -270,8 +270,8 @@ class Model:
         return times
 
     def _row_ends(self, trial: Trial, shape: Shape) -> np.ndarray:
-        """What cutting rows of an image slows work on it down by."""
-        if not self.facts[trial.nodes[-1]].image or len(shape) < 4:
+        """What cutting rows of an image slows work on it down by; a GPU walks channels, not rows."""
+        if self.device.kind == "cuda" or not self.facts[trial.nodes[-1]].image or len(shape) < 4:
             return np.ones(len(trial.bricks))
         widths = (brick[-1] if brick[-1] < shape[-1] else math.inf for brick in trial.bricks)
         return np.array([1 + _ROW_END / (width + _ROW_END) for width in widths])

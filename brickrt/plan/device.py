@@ -106,10 +106,14 @@ def _cpu_bandwidth(cores: int, lanes: int, ghz: float) -> dict[str, float]:
     return {"l2": 0.4 * 4 * lanes * ghz * cores, "l3": 10 * ghz * cores, "memory": 12 * cores**0.75}
 
 
-def _gpu(name: str, multiprocessors: int, shared_kib: int, l2_mib: int, memory_gib: int, **speeds: Any) -> DeviceSpec:
+def _gpu(
+    name: str, isa: str, multiprocessors: int, shared_kib: int, l2_mib: int, memory_gib: int, **speeds: Any
+) -> DeviceSpec:
+    """Sizes and peaks are the makers' own figures; what is reached of them was not measured."""
     return DeviceSpec(
         name=name,
         kind="cuda",
+        isa=isa,
         cores=multiprocessors,
         lanes=32,
         registers=256,
@@ -119,19 +123,31 @@ def _gpu(name: str, multiprocessors: int, shared_kib: int, l2_mib: int, memory_g
         memory=memory_gib * host.GIB,
         task_overhead_us=2.0,
         min_task_us=5.0,
-        tasks_per_core=1,
+        tasks_per_core=2,
         **speeds,
     )
 
 
+def _bandwidth(l2: float, memory: float) -> dict[str, float]:
+    return {"l2": l2, "l3": l2, "memory": memory}
+
+
 PRESETS = {
     "h200": _gpu(
-        "NVIDIA H200", 132, 227, 60, 141, isa="sm_90",
-        peak_gflops_per_core=500.0, bandwidth={"l2": 8000.0, "l3": 8000.0, "memory": 4300.0},
+        "NVIDIA H200", "sm_90", 132, 227, 60, 141, peak_gflops_per_core=500.0, bandwidth=_bandwidth(8000.0, 4300.0)
+    ),
+    "h100": _gpu(
+        "NVIDIA H100", "sm_90", 132, 227, 50, 80, peak_gflops_per_core=500.0, bandwidth=_bandwidth(8000.0, 3000.0)
     ),
     "a100": _gpu(
-        "NVIDIA A100", 108, 163, 40, 40, isa="sm_80",
-        peak_gflops_per_core=180.0, bandwidth={"l2": 4500.0, "l3": 4500.0, "memory": 1400.0},
+        "NVIDIA A100", "sm_80", 108, 163, 40, 40, peak_gflops_per_core=180.0, bandwidth=_bandwidth(4500.0, 1400.0)
+    ),
+    "l40s": _gpu(
+        "NVIDIA L40S", "sm_89", 142, 99, 96, 48, peak_gflops_per_core=640.0, bandwidth=_bandwidth(5000.0, 780.0)
+    ),
+    "rtx4090": _gpu(
+        "NVIDIA GeForce RTX 4090", "sm_89", 128, 99, 72, 24, peak_gflops_per_core=640.0,
+        bandwidth=_bandwidth(5000.0, 920.0),
     ),
 }  # fmt: skip
 

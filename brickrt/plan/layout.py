@@ -1,9 +1,11 @@
-"""Which memory layout each tensor has on the CPU, and the Reorder nodes where a reader needs the other one.
+"""Which memory layout each tensor has, and the Reorder nodes where a reader needs the other one.
 
-"plain" is row-major in ONNX order. "blocked" keeps channels (axis 1) in blocks of `lanes` innermost; only tensors of
-rank ≥ 3 are blocked, and an operand that is blocked always has the rank of the tensor it broadcasts to. Inputs and
-outputs of the graph are plain. Constants are never reordered at run time: the planner gives them the layout that is
-read, under a second name where both are, and the engine stores them so.
+"plain" is row-major in ONNX order. Images have channels (axis 1) innermost: on a CPU "blocked", in blocks of `lanes`,
+on a GPU "last", all of them. Only tensors of rank ≥ 3 are images, and an operand that is one always has the rank of
+the tensor it broadcasts to. Inputs and outputs of the graph are plain. Constants are never reordered at run time: the
+planner gives them the layout that is read, under a second name where both are, and the engine stores them so.
+
+The rules speak of "blocked" where they mean the layout of images, whichever that is on the device.
 """
 
 from __future__ import annotations
@@ -24,9 +26,26 @@ from brickrt.ops.pool import Pool
 from brickrt.ops.reduce import Reduce
 from brickrt.ops.rowwise import Rowwise
 from brickrt.ops.types import Shape, TensorType
+from brickrt.plan.device import DeviceSpec
 
-Layout = Literal["plain", "blocked"]
-MAX_PLAIN_CHANNELS = 4  # a convolution reads and writes so few channels plain: blocks would be mostly padding
+Layout = Literal["plain", "blocked", "last"]
+
+
+@dataclass(frozen=True)
+class Style:
+    """The layout of images on a device: channels in blocks of `lanes`; a convolution reads and writes up to `few`
+    channels plain, since blocks would be mostly padding; `dtypes` are the kinds of elements that kernels take in it."""
+
+    layout: Layout
+    lanes: int
+    few: int
+    dtypes: str
+
+
+def style_of(device: DeviceSpec) -> Style:
+    if device.kind == "cpu":
+        return Style("blocked", device.lanes, few=4, dtypes="float32 float64")
+    return Style("last", 1, few=0, dtypes="float16 bfloat16 float32 float64")
 
 
 @dataclass(frozen=True)
@@ -38,7 +57,7 @@ class Site:
     out: TensorType
     layouts: Sequence[Layout]
     constant: Sequence[bool]
-    lanes: int
+    style: Style
 
 
 @dataclass(frozen=True)
@@ -62,28 +81,23 @@ def _rule(*ops: type[Op]) -> Callable[[R], R]:
     return register
 
 
-def assign_layouts(graph: Graph, lanes: int) -> tuple[Graph, dict[str, Layout]]:
+def assign_layouts(graph: Graph, style: Style) -> tuple[Graph, dict[str, Layout]]:
     """The graph with Reorder nodes, and the layout of every tensor of it.
 
     A tensor is reordered at most once per layout. A graph output that its node writes blocked keeps its name for the
     plain result; the blocked tensor becomes "NAME:blocked".
     """
-    writer = _Writer(graph, lanes)
+    writer = _Writer(graph, style)
     for node in graph.nodes:
         writer.place(node)
     return writer.finish()
 
 
-def plain_layouts(graph: Graph) -> dict[str, Layout]:
-    """Every tensor plain: for devices whose engine arranges channels itself."""
-    return dict.fromkeys(graph.types, "plain")
-
-
 class _Writer:
     """Builds the new graph, node by node in order."""
 
-    def __init__(self, graph: Graph, lanes: int) -> None:
-        self.graph, self.lanes = graph, lanes
+    def __init__(self, graph: Graph, style: Style) -> None:
+        self.graph, self.style = graph, style
         self.nodes: list[Node] = []
         self.types, self.constants = dict(graph.types), dict(graph.constants)
         self.layouts: dict[str, Layout] = dict.fromkeys([*graph.inputs, *graph.constants], "plain")
@@ -95,20 +109,24 @@ class _Writer:
         inputs = [self.renamed.get(name, name) for name in node.inputs]
         ins, out = [self.types[name] for name in inputs], self.types[node.output]
         constant = [name in self.constants for name in inputs]
-        site = Site(node.op, ins, out, [self.layouts[name] for name in inputs], constant, self.lanes)
-        choice = _RULES.get(type(node.op), _all_plain)(site)
-        read = tuple(self.read(name, layout, out.rank) for name, layout in zip(inputs, choice.ins))
+        layouts: list[Layout] = ["plain" if self.layouts[name] == "plain" else "blocked" for name in inputs]
+        choice = _RULES.get(type(node.op), _all_plain)(Site(node.op, ins, out, layouts, constant, self.style))
+        read = tuple(self.read(name, self.named(layout), out.rank) for name, layout in zip(inputs, choice.ins))
         output = node.output
         if output in self.graph.outputs and choice.out == "blocked":
-            output = f"{node.output}:blocked"
+            output = f"{node.output}:{self.style.layout}"
             self.renamed[node.output] = output
             self.types[output] = out
-        self.layouts[output] = choice.out
+        self.layouts[output] = self.named(choice.out)
         self.nodes.append(Node(node.name, node.op, read, output, node.origin))
 
+    def named(self, layout: Layout) -> Layout:
+        """What the rules call "blocked" by its name on the device."""
+        return self.style.layout if layout == "blocked" else layout
+
     def read(self, name: str, layout: Layout, rank: int) -> str:
-        """A name under which the tensor has this layout, and if blocked this rank."""
-        key = (name, layout, rank if layout == "blocked" else self.types[name].rank)
+        """A name under which the tensor has this layout, and if not plain this rank."""
+        key = (name, layout, self.types[name].rank if layout == "plain" else rank)
         if key not in self.names:
             self.names[key] = self._constant(name, layout, rank) if name in self.constants else self._tensor(*key)
         return self.names[key]
@@ -135,12 +153,12 @@ class _Writer:
         if layout == "plain" and self.layouts[name] == "plain":
             self.fixed.add(name)
             return name
-        if layout == "blocked" and array.ndim == rank and name not in self.fixed:
+        if layout != "plain" and array.ndim == rank and name not in self.fixed:
             self.layouts[name] = layout
             self.fixed.add(name)
             return name
         new = f"{name}→{layout}" if array.ndim == rank or layout == "plain" else f"{name}→{layout}{rank}"
-        lifted: np.ndarray = array.reshape((1,) * (rank - array.ndim) + array.shape) if layout == "blocked" else array
+        lifted: np.ndarray = array if layout == "plain" else array.reshape((1,) * (rank - array.ndim) + array.shape)
         self.constants[new], self.types[new] = lifted, TensorType(lifted.shape, lifted.dtype)
         self.layouts[new] = layout
         return new
@@ -164,8 +182,8 @@ def _each(layout: Layout, site: Site) -> tuple[Layout, ...]:
     return (layout,) * len(site.ins)
 
 
-def _blockable(kind: TensorType) -> bool:
-    return kind.rank >= 3 and kind.dtype in (np.dtype(np.float32), np.dtype(np.float64))
+def _blockable(kind: TensorType, style: Style) -> bool:
+    return kind.rank >= 3 and kind.dtype.name in style.dtypes.split()
 
 
 def _operand(shape: Shape, rank: int) -> Layout:
@@ -176,15 +194,15 @@ def _operand(shape: Shape, rank: int) -> Layout:
 
 @_rule(Conv, ConvTranspose)
 def _conv(site: Site) -> Choice:
-    if not _blockable(site.out):
+    if not _blockable(site.out, site.style):
         return _all_plain(site)
     op = site.op
     assert isinstance(op, Conv | ConvTranspose)
     whole = isinstance(op, Conv) and op.groups == 1
-    x: Layout = site.layouts[0] if whole and site.ins[0].shape[1] <= MAX_PLAIN_CHANNELS else "blocked"
+    x: Layout = site.layouts[0] if whole and site.ins[0].shape[1] <= site.style.few else "blocked"
     fixed: tuple[Layout, ...] = (x, "plain", "plain") if op.bias else (x, "plain")
     extras = site.ins[len(fixed) :]
-    if whole and site.out.shape[1] <= MAX_PLAIN_CHANNELS:
+    if whole and site.out.shape[1] <= site.style.few:
         plain: list[Layout] = ["plain" for _ in extras]
         return Choice((*fixed, *plain), "plain")
     return Choice(fixed + tuple(_operand(kind.shape, site.out.rank) for kind in extras), "blocked")
@@ -192,7 +210,7 @@ def _conv(site: Site) -> Choice:
 
 @_rule(Pool)
 def _pool(site: Site) -> Choice:
-    return Choice(("blocked",), "blocked") if _blockable(site.out) else _all_plain(site)
+    return Choice(("blocked",), "blocked") if _blockable(site.out, site.style) else _all_plain(site)
 
 
 @_rule(Map)
@@ -209,7 +227,7 @@ def _reduce(site: Site) -> Choice:
     op, x = site.op, site.ins[0]
     assert isinstance(op, Reduce)
     along_space, along_channels = min(op.axes) >= 2, op.axes == (1,)
-    blocked = site.layouts[0] == "blocked" and x.shape[1] > 1 and _blockable(x)
+    blocked = site.layouts[0] == "blocked" and x.shape[1] > 1 and _blockable(x, site.style)
     if not (blocked and op.keepdims and (along_space or along_channels)):
         return _all_plain(site)
     rest = tuple(_operand(kind.shape, x.rank) for kind in site.ins[1:])
@@ -218,7 +236,7 @@ def _reduce(site: Site) -> Choice:
 
 @_rule(Rowwise)
 def _rowwise(site: Site) -> Choice:
-    blocked = site.layouts[0] == "blocked" and site.out.shape[1] > 1 and _blockable(site.out)
+    blocked = site.layouts[0] == "blocked" and site.out.shape[1] > 1 and _blockable(site.out, site.style)
     if not blocked:
         return _all_plain(site)
     return Choice(("blocked", *(_operand(kind.shape, site.out.rank) for kind in site.ins[1:])), "blocked")
@@ -228,7 +246,7 @@ def _rowwise(site: Site) -> Choice:
 def _concat(site: Site) -> Choice:
     op = site.op
     assert isinstance(op, Concat)
-    aligned = op.axis != 1 or all(kind.shape[1] % site.lanes == 0 for kind in site.ins[:-1])
+    aligned = op.axis != 1 or all(kind.shape[1] % site.style.lanes == 0 for kind in site.ins[:-1])
     if "blocked" not in site.layouts or not aligned or site.out.shape[1] == 1:
         return _all_plain(site)
     return Choice(_each("blocked", site), "blocked")
@@ -246,7 +264,7 @@ def _aligned(table: tuple[int, ...] | None, lanes: int) -> bool:
 def _take(site: Site) -> Choice:
     op = site.op
     assert isinstance(op, Take)
-    aligned = _aligned(op.tables[1] if len(op.tables) > 1 else None, site.lanes)
+    aligned = _aligned(op.tables[1] if len(op.tables) > 1 else None, site.style.lanes)
     if site.layouts[0] == "plain" or not aligned or site.out.shape[1] == 1:
         return _all_plain(site)
     return Choice(("blocked",), "blocked")

@@ -15,7 +15,7 @@ from brickrt.ops.move import Take
 from brickrt.ops.types import Boxes, Shape
 from brickrt.plan.bricks import BrickGrid
 from brickrt.plan.cost import Model, Trial
-from brickrt.plan.edges import candidates, cut_of, edge_by_rule, parallelism, swept_candidates, why_whole
+from brickrt.plan.edges import candidates, cut_of, parallelism, swept_candidates, why_whole
 from brickrt.plan.halo import Demand, growth, middle_boxes, needed_boxes, totals
 from brickrt.plan.sweep import Sweep, band_bytes, middle_bands
 
@@ -69,14 +69,15 @@ def propose(model: Model, order: Sequence[int], edge: int | None) -> Proposal | 
 
 
 def _bricks_to_try(model: Model, root: int, edge: int | None) -> list[Cutting]:
-    """On a GPU the edge rule decides, and too little parallelism (ρ < Bⁿ) rules merging out."""
+    """On a GPU edges that leave enough parallelism: ρ ≥ Bⁿ (BrickDL §3.3). Of images too large for ρ ≤ τ in bricks that
+    fit its cache, that rule would merge nothing: the model, which counts tasks, decides."""
     shape, cut = model.graph.out(model.graph.nodes[root]).shape, cut_of(model, root)
     if edge is not None:
         bricks = [cut.brick(shape, edge)]
     elif model.device.kind == "cuda":
-        ruled = edge_by_rule(model, root)
-        enough = parallelism(model, root, ruled) >= ruled ** len(cut.axes)
-        bricks = [cut.brick(shape, ruled)] if enough else []
+        edges = model.device.edges if model.facts[root].image else model.device.row_edges
+        enough = (e for e in edges if parallelism(model, root, e) >= e ** len(cut.axes))
+        bricks = [cut.brick(shape, e) for e in enough]
     else:
         return [*((brick, brick) for brick in candidates(model, root)), *swept_candidates(model, root)]
     return [(brick, brick) for brick in bricks]

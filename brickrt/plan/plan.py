@@ -9,7 +9,7 @@ from brickrt.graph.ir import Graph
 from brickrt.plan.algorithm import choose_algorithms
 from brickrt.plan.cost import Model
 from brickrt.plan.device import DeviceSpec
-from brickrt.plan.layout import Layout, assign_layouts, plain_layouts
+from brickrt.plan.layout import Layout, assign_layouts, style_of
 from brickrt.plan.options import PlanOptions
 from brickrt.plan.strategy import choose_subgraphs
 from brickrt.plan.subgraph import Subgraph
@@ -104,15 +104,12 @@ def make_plan(
     options: PlanOptions | None = None,
     decided: tuple[Subgraph, ...] | None = None,
 ) -> Plan:
-    """The plan of a graph on a device. Layouts are the planner's on a CPU; on a GPU all tensors are "plain".
+    """The plan of a graph on a device.
 
     `decided` are the subgraphs of an earlier plan of the same graph, device and options, taken as they are.
     """
     options = options or PlanOptions()
-    if device.kind == "cpu":
-        graph, layouts = assign_layouts(graph, device.lanes)
-    else:
-        layouts = plain_layouts(graph)
+    graph, layouts = assign_layouts(graph, style_of(device))
     algorithms = choose_algorithms(graph, layouts, device, options.exact)
     if decided is None:
         decided = tuple(choose_subgraphs(Model(graph, layouts, device, algorithms), options))

@@ -15,6 +15,7 @@ from brickrt.ops.move import View
 from brickrt.ops.reduce import Reduce
 from brickrt.ops.types import Shape
 from brickrt.plan.cost import Model
+from brickrt.plan.gpu_slabs import gpu_brick
 from brickrt.plan.winograd_slabs import winograd_brick
 
 COLUMNS = 64  # columns of a product are cut in multiples of this
@@ -31,6 +32,8 @@ def layer_brick(model: Model, k: int) -> Shape:
     whole = tuple(max(1, extent) for extent in shape)
     if isinstance(node.op, View) or not shape:
         return whole
+    if model.device.kind == "cuda":
+        return gpu_brick(model, k)
     want = _wanted_tasks(model, k)
     if k in model.algorithms:
         return winograd_brick(model, k, want)

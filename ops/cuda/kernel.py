@@ -39,8 +39,9 @@ class Kernel(ABC):
         return 0
 
     def pack(self, i: int, array: np.ndarray) -> np.ndarray:
-        """Constant input `i` as the kernel reads it."""
-        return np.ascontiguousarray(array)
+        """Constant input `i` as the kernel reads it: laid out as its operand says, unless a kernel wants it otherwise."""
+        outer_first = sorted(range(array.ndim), key=lambda axis: -self.ins[i].strides[axis])
+        return np.ascontiguousarray(array.transpose(outer_first))
 
     @abstractmethod
     def emit(self, name: str) -> str:

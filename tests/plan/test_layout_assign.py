@@ -9,13 +9,14 @@ from brickrt.graph.ir import Graph
 from brickrt.ops.conv import Conv
 from brickrt.ops.move import Concat, Reorder, Take, View
 from brickrt.ops.pool import Pool
-from brickrt.plan.layout import assign_layouts
+from brickrt.plan.device import PRESETS
+from brickrt.plan.layout import Style, assign_layouts, style_of
 
-LANES = 16
+STYLE = Style("blocked", 16, 4, "float32 float64")
 
 
 def assigned(sketch: Sketch, *outputs: str) -> tuple[Graph, dict[str, str]]:
-    graph, layouts = assign_layouts(sketch.graph(*outputs), LANES)
+    graph, layouts = assign_layouts(sketch.graph(*outputs), STYLE)
     graph.verify()
     assert set(layouts) == set(graph.types)
     assert all(layouts[name] == "plain" for name in graph.inputs + graph.outputs)
@@ -155,13 +156,14 @@ def test_flat_networks_stay_plain():
     assert not reorders(graph) and set(layouts.values()) == {"plain"}
 
 
+@pytest.mark.parametrize("style", [STYLE, style_of(PRESETS["h200"])], ids=lambda s: s.layout)
 @pytest.mark.parametrize("graph", [bottlenecks(1, 6, 8), gated_depthwise(6, 8)], ids=["bottleneck", "gated"])
-def test_values_are_those_of_the_graph_before(graph: Graph):
+def test_values_are_those_of_the_graph_before(graph: Graph, style: Style):
     rng = np.random.default_rng(0)
     weights = {name: rng.standard_normal(c.shape).astype(F32) for name, c in graph.constants.items()}
     graph = Graph(graph.nodes, graph.types, weights, graph.inputs, graph.outputs)
     x = {name: rng.standard_normal(graph.types[name].shape).astype(F32) for name in graph.inputs}
-    before, after = interpret(graph, x), interpret(assign_layouts(graph, LANES)[0].verify(), x)
+    before, after = interpret(graph, x), interpret(assign_layouts(graph, style)[0].verify(), x)
     for name in graph.outputs:
         np.testing.assert_array_equal(after[name], before[name])
 
@@ -175,3 +177,12 @@ def test_other_types_are_never_blocked():
     s.add(Conv((1, 1), (1, 1), (1, 1), (0, 0), (0, 0)), x, w)
     graph, layouts = assigned(s)
     assert not reorders(graph) and set(layouts.values()) == {"plain"}
+
+
+def test_on_a_gpu_even_few_channels_are_innermost():
+    """Three channels in, two out: both are images of the convolution, and only the graph's ends are plain."""
+    s = Sketch()
+    y = s.conv(s.input(1, 3, 8, 8), 2)
+    graph, layouts = assign_layouts(s.graph(), style_of(PRESETS["h200"]))
+    assert reorders(graph) == [("x0", "x0→last"), (f"{y}:last", y)]
+    assert layouts[f"{y}:last"] == layouts["x0→last"] == "last"

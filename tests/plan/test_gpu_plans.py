@@ -1,0 +1,68 @@
+"""Plans for GPUs, made without one: layouts, pieces of layers, and the rules of BrickDL §3.3."""
+
+import math
+
+import pytest
+from plan_graphs import Sketch, bottlenecks, gated_depthwise
+
+from brickrt.graph.ir import Graph
+from brickrt.plan.device import PRESETS, DeviceSpec
+from brickrt.plan.options import PlanOptions
+from brickrt.plan.plan import Plan, make_plan
+from brickrt.runtime.lower import lower
+
+GPUS = pytest.mark.parametrize("gpu", PRESETS.values(), ids=lambda d: d.name)
+
+
+def plan(graph: Graph, gpu: DeviceSpec, strategy: str = "auto") -> Plan:
+    return make_plan(graph, gpu, PlanOptions(strategy)).verify()
+
+
+@GPUS
+@pytest.mark.parametrize("strategy", ["auto", "layerwise", "padded", "memoized"])
+def test_every_strategy_plans_and_lowers(gpu: DeviceSpec, strategy: str):
+    for graph in (bottlenecks(2), gated_depthwise(64)):
+        made = plan(graph, gpu, strategy)
+        tasks = lower(made)
+        assert strategy in ("auto", "layerwise") or any(s.strategy == strategy for s in made.subgraphs)
+        assert (tasks.recomputed > 0) <= any(s.strategy == "padded" for s in made.subgraphs)
+
+
+@GPUS
+@pytest.mark.parametrize(("size", "channels"), [(112, 64), (56, 256), (14, 512), (7, 2048)])
+def test_layers_fill_the_gpu(gpu: DeviceSpec, size: int, channels: int):
+    """At least two pieces per multiprocessor, where tiles of 16 by 32 allow it."""
+    s = Sketch()
+    s.conv(s.input(1, channels, size, size), channels, 1)
+    made = plan(s.graph(), gpu, "layerwise")
+    conv = next(sub for sub in made.subgraphs if made.graph.nodes[sub.nodes[0]].op.name == "Conv")
+    most = math.ceil(size * size / 16) * channels // 32
+    assert conv.tasks >= min(most // 2, 2 * gpu.cores)
+    assert all(edge in (16, 32, 64, 128) or edge == channels for edge in conv.brick[1:2])
+
+
+@pytest.mark.parametrize("gpu", [PRESETS[name] for name in ("a100", "l40s", "rtx4090")], ids=lambda d: d.name)
+def test_a_chain_bound_by_memory_is_merged_and_keeps_enough_bricks(gpu: DeviceSpec):
+    made = plan(gated_depthwise(1024), gpu)
+    merged = [sub for sub in made.subgraphs if len(sub.nodes) > 1]
+    assert merged
+    for sub in merged:
+        assert sub.footprint_bytes <= gpu.l2 and sub.modelled_us < sub.layerwise_us
+        assert sub.strategy == ("memoized" if sub.delta > gpu.delta_limit else "padded")
+        cut = len(
+            [axis for axis in (2, 3) if sub.brick[axis] < made.graph.out(made.graph.nodes[sub.nodes[-1]]).shape[axis]]
+        )
+        assert sub.rho >= max(sub.brick[2:]) ** cut
+
+
+@GPUS
+def test_few_bricks_stay_layerwise(gpu: DeviceSpec):
+    """7×7: even the smallest bricks leave ρ < Bⁿ."""
+    made = plan(bottlenecks(2, 7, 512), gpu)
+    assert all(sub.strategy == "layerwise" for sub in made.subgraphs)
+
+
+def test_images_are_channels_last_and_ends_plain():
+    made = plan(bottlenecks(1), PRESETS["h200"])
+    assert set(made.layouts.values()) == {"plain", "last"}
+    assert all(made.layouts[name] == "plain" for name in made.graph.inputs + made.graph.outputs)
