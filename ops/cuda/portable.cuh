@@ -12,13 +12,17 @@
 #define BRICK_DEVICE __device__ __forceinline__
 #define BRICK_FUNCTION __device__ __noinline__
 #define BRICK_CONST __device__ const
+// A kernel of blocks of `THREADS` threads, `BLOCKS` of them on a multiprocessor. Its arguments: what `Context` is, tasks
+// `first` … `first + count` − 1, which ticket counter the launch has, and the scratch of its first block.
 #define BRICK_KERNEL(name, Context, THREADS, BLOCKS)                                                           \
-    extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) name(const Context* c, int first, int count)
+    extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)                                              \
+        name(const Context* c, int first, int count, int launch, int slot)
 // The dynamic shared memory of the block.
 #define BRICK_SHARED(name) extern __shared__ __align__(16) char name[]
 
 namespace brick {
 
+constexpr int WARP = 32;
 BRICK_DEVICE int thread() { return threadIdx.x; }
 BRICK_DEVICE int threads() { return blockDim.x; }
 BRICK_DEVICE int block() { return blockIdx.x; }
@@ -27,6 +31,39 @@ BRICK_DEVICE void sync() { __syncthreads(); }
 BRICK_DEVICE void warp_sync() { __syncwarp(); }
 template <class T> BRICK_DEVICE T shuffle(T v, int lane) { return __shfl_sync(~0u, v, lane); }
 template <class T> BRICK_DEVICE T shuffle_xor(T v, int mask) { return __shfl_xor_sync(~0u, v, mask); }
+BRICK_DEVICE unsigned ballot(bool v) { return __ballot_sync(~0u, v); }
+BRICK_DEVICE int first_bit(unsigned v) { return __ffs(v) - 1; }  // of a number that is not 0
+
+// Words that several blocks read and write, at device scope.
+BRICK_DEVICE unsigned load_relaxed(const unsigned* p) {
+    unsigned v;
+    asm volatile("ld.relaxed.gpu.u32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
+    return v;
+}
+BRICK_DEVICE unsigned long long load_relaxed(const unsigned long long* p) {
+    unsigned long long v;
+    asm volatile("ld.relaxed.gpu.u64 %0, [%1];" : "=l"(v) : "l"(p) : "memory");
+    return v;
+}
+BRICK_DEVICE unsigned load_acquire(const unsigned* p) {
+    unsigned v;
+    asm volatile("ld.acquire.gpu.u32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
+    return v;
+}
+BRICK_DEVICE void store_release(unsigned* p, unsigned v) {
+    asm volatile("st.release.gpu.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
+}
+template <class T> BRICK_DEVICE bool compare_and_swap(T* p, T expected, T wanted) {
+    return atomicCAS(p, expected, wanted) == expected;
+}
+BRICK_DEVICE unsigned long long fetch_add(unsigned long long* p, unsigned long long v) { return atomicAdd(p, v); }
+BRICK_DEVICE unsigned long long fetch_max(unsigned long long* p, unsigned long long v) { return atomicMax(p, v); }
+BRICK_DEVICE void nanosleep(unsigned ns) { __nanosleep(ns); }
+BRICK_DEVICE long long globaltimer() {  // ns
+    long long ns;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(ns)::"memory");
+    return ns;
+}
 
 struct half {
     __half bits;
@@ -46,9 +83,9 @@ struct bfloat {
 
 namespace brick {
 
-BRICK_DEVICE int lane() { return thread() % 32; }
-BRICK_DEVICE int warp() { return thread() / 32; }
-BRICK_DEVICE int warps() { return threads() / 32; }
+BRICK_DEVICE int lane() { return thread() % WARP; }
+BRICK_DEVICE int warp() { return thread() / WARP; }
+BRICK_DEVICE int warps() { return threads() / WARP; }
 
 // A box of a node's output, one entry per dimension, half open.
 struct Step {

@@ -31,6 +31,7 @@ FLAGS = (
     "-fPIC",
     "-w",
     "-ffp-contract=off",
+    "-pthread",
     "-DBRICK_HOST",
     f"-I{HEADERS}",
     f"-I{HOST}",
@@ -109,7 +110,7 @@ def run_on_host(
     ends = np.ascontiguousarray(np.concatenate([boxes.lo, boxes.hi], axis=1).astype(np.int32))
     context = (ctypes.c_int64 * 3)(ends.ctypes.data, ctypes.addressof(at), boxes.rank)
     library = compiled(source_of(kernel))
-    library.run(blocks, threads, ctypes.c_longlong(kernel.shared), ctypes.byref(context), 0, len(boxes))
+    library.run(blocks, threads, ctypes.c_longlong(kernel.shared), ctypes.byref(context), 0, len(boxes), 0, 0, 1)
     shape = stored(np.empty(out.shape, np.int8), layouts[-1]).shape
     array = memory[0].view(out.dtype).reshape(shape) if out.size else result
     return np.moveaxis(array, -1, 1) if layouts[-1] == "last" and len(out.shape) >= 2 else array

@@ -1,0 +1,81 @@
+"""What a kernel gets to know: one block of words in device memory, defined here and nowhere else.
+
+`header.py` generates the C++ struct from the fields below, `schedule.cuh` reads it. All fields are words of 8 bytes.
+
+Words of a step's record: kernel; operands | rank << 32; then one word per operand (the output first), base << 56 |
+offset in bytes mod 2^56 (offsets may be negative); then one per dimension of the box, lo | hi << 32. The records of a
+task's steps follow each other in the order in which they run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+
+import numpy as np
+
+SCRATCH, ARENA, CONSTANTS, FIRST_END = range(4)
+"""Bases: scratch of the block's slot, arena, constants, then the graph's inputs and outputs."""
+BASE_SHIFT = 56
+MOST_BASES = 1 << 64 - BASE_SHIFT
+MOST_OPERANDS = 64
+MOST_RANK = 16
+MOST_TASKS = 1 << 30  # a number fits in the word that says why blocks stopped
+HEAD_WORDS = 2  # of a record, before its operands
+LAST_EPOCH = (1 << 30) - 1
+"""State words have 32 bits: after the run of this epoch, clear `words` and `tickets`, and begin again at 1."""
+EVENT_WORDS = 5
+"""Of a task's row: block, start and end in ns of the device's clock, waits and revisits of the block until then."""
+COUNTS = 4
+"""Sums over all runs: tasks run; of these, complete at first sight; waited for; run before older ones (`Counts`)."""
+SHARED_BYTES = 1536
+"""Dynamic shared memory that a block keeps for itself; what kernels ask for comes on top."""
+
+RUNNING, CANCELLED, HUNG, STARTED_TWICE, OLD_EPOCH = range(5)
+
+
+def _word(ctype: str, text: str) -> int:
+    return field(default=0, metadata={"ctype": ctype, "text": text})  # type: ignore[no-any-return]
+
+
+@dataclass
+class Context:
+    """Addresses are of device memory. T tasks."""
+
+    bases: int = _word("char* const*", "where each base begins; scratch: that of slot 0")
+    task_at: int = _word("const int*", "[T + 1] where the records of a task's steps begin, in words")
+    records: int = _word("const long long*", "of all steps, see context.py")
+    dep_offsets: int = _word("const int*", "[T + 1] task t waits for deps[dep_offsets[t]] … before dep_offsets[t + 1]")
+    deps: int = _word("const int*", "tasks of the same launch, each smaller than the one that waits")
+    order: int = _word("const int*", "tasks as launches run them in turn; null: by number")
+    words: int = _word("unsigned int*", "[T] epoch · 4 + state")
+    tickets: int = _word("unsigned long long*", "per launch, epoch << 32 | tickets taken")
+    counts: int = _word("unsigned long long*", "[4] tasks, complete at first sight, waited for, revisited; of all runs")
+    stop: int = _word("unsigned long long*", "not 0: begin no more tasks; reason | task << 4 | dependency << 34")
+    events: int = _word("long long*", "[T, 5] block, start, end, waits, revisits; or null")
+    scratch_stride: int = _word("long long", "bytes from a slot's scratch to the next one's")
+    epoch: int = _word("long long", "of this run: at least 1, greater than all before")
+    spin_limit: int = _word("long long", "looks in vain after which a block gives up; 0: never")
+
+    def pack(self) -> np.ndarray:
+        """The words, int64 [fields]."""
+        return np.array([getattr(self, f.name) for f in fields(self)], np.uint64).view(np.int64)
+
+    @staticmethod
+    def position(name: str) -> int:
+        """Index of a field's word."""
+        return [f.name for f in fields(Context)].index(name)
+
+
+CONTEXT_WORDS = len(fields(Context))
+
+
+def why_stopped(word: int) -> str | None:
+    """What the word at `Context.stop` says, in one line; None while nothing stopped."""
+    reason, task, dep = word & 15, word >> 4 & MOST_TASKS - 1, word >> 34 & MOST_TASKS - 1
+    return {
+        RUNNING: None,
+        CANCELLED: "cancelled",
+        HUNG: f"task {task} waited in vain for task {dep}",
+        STARTED_TWICE: f"task {task} was started twice in one run",
+        OLD_EPOCH: f"task {task}: the epoch of the run is not greater than those before",
+    }[reason]

@@ -1,0 +1,37 @@
+"""The C++ side of `context.py`, printed: a program's text has it between portable.cuh and schedule.cuh."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+from brickrt.runtime import states
+from brickrt.runtime.cuda import context
+from brickrt.runtime.cuda.context import Context
+
+_NUMBERS = (
+    *("SCRATCH", "BASE_SHIFT", "MOST_OPERANDS", "MOST_RANK", "HEAD_WORDS", "EVENT_WORDS", "COUNTS", "SHARED_BYTES"),
+    *("CANCELLED", "HUNG", "STARTED_TWICE", "OLD_EPOCH"),
+)
+_STATES = ("NOT_STARTED", "IN_PROGRESS", "COMPLETE")
+
+
+def header() -> str:
+    """The struct `brick::Context` and the numbers that both languages share."""
+    words = [(f.name, f.metadata["ctype"], f.metadata["text"]) for f in fields(Context)]
+    return "\n".join(
+        [
+            "namespace brick {",
+            *(f"constexpr int {name} = {getattr(context, name)};" for name in _NUMBERS),
+            *(f"constexpr unsigned {name} = {getattr(states, name)};" for name in _STATES),
+            "struct Context {",
+            *(f"    {ctype} {name};  // {text}" for name, ctype, text in words),
+            "};",
+            f'static_assert(sizeof(Context) == {8 * len(words)}, "Context");',
+            *(
+                f'static_assert(__builtin_offsetof(Context, {n}) == {8 * k}, "{n}");'
+                for k, (n, _, _) in enumerate(words)
+            ),
+            "}  // namespace brick",
+            "",
+        ]
+    )
