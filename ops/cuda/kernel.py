@@ -43,6 +43,10 @@ class Kernel(ABC):
         outer_first = sorted(range(array.ndim), key=lambda axis: -self.ins[i].strides[axis])
         return np.ascontiguousarray(array.transpose(outer_first))
 
+    def tables(self) -> tuple[np.ndarray, ...]:
+        """Constant arrays of the kernel's own, 16-byte aligned in memory; `at[1 + inputs + k]` is the address of table k."""
+        return ()
+
     @abstractmethod
     def emit(self, name: str) -> str:
         """C++ of the device function
@@ -50,7 +54,7 @@ class Kernel(ABC):
             BRICK_DEVICE void NAME(const brick::Step& s, char* const* at, char* shared)
 
         which all threads of a block call together: `s` is the box of the output, `at[0]` the virtual origin of the
-        output, `at[1 + i]` that of input i, and `shared` as many bytes as the kernel asks for. Boxes may be empty, and
+        output, `at[1 + i]` that of input i, after which come the tables, and `shared` as many bytes as the kernel asks for. Boxes may be empty, and
         of any size. The caller synchronizes the block before and after.
         """
 

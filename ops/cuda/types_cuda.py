@@ -36,6 +36,11 @@ def is_half(dtype: np.dtype) -> bool:
     return np.dtype(dtype).name in ("float16", "bfloat16")
 
 
+def is_float(dtype: np.dtype) -> bool:
+    """Floating point; NumPy's `kind` does not tell it of bfloat16."""
+    return np.dtype(dtype).kind == "f" or np.dtype(dtype) == BFLOAT16
+
+
 def compute_ctype(dtype: np.dtype) -> str:
     """The C++ type that arithmetic on the type is done in."""
     return "float" if is_half(dtype) else ctype(dtype)

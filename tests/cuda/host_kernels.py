@@ -105,7 +105,7 @@ def run_on_host(
     kernel = make_kernel(op, ins, target, constant, precision, largest)  # type: ignore[arg-type]
     held = [kernel.pack(k, a) if c else stored(a, at) for k, (a, c, at) in enumerate(zip(arrays, constant, layouts))]
     result = stored(np.full(out.shape, _pattern(out.dtype), out.dtype), layouts[-1])
-    memory = [_aligned(result), *(_aligned(a) for a in held)]
+    memory = [_aligned(result), *(_aligned(a) for a in (*held, *kernel.tables()))]
     at = (ctypes.c_void_p * len(memory))(*(m.ctypes.data for m in memory))
     ends = np.ascontiguousarray(np.concatenate([boxes.lo, boxes.hi], axis=1).astype(np.int32))
     context = (ctypes.c_int64 * 3)(ends.ctypes.data, ctypes.addressof(at), boxes.rank)
