@@ -65,6 +65,15 @@ BRICK_DEVICE long long globaltimer() {  // ns
     return ns;
 }
 
+// Copies 16 bytes to shared memory behind the back of the thread: the first `bytes` of them from `from`, then zeros.
+BRICK_DEVICE void copy_async16(void* to, const void* from, int bytes) {
+    const unsigned shared = static_cast<unsigned>(__cvta_generic_to_shared(to));
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(from), "r"(bytes) : "memory");
+}
+// Ends a group of copies; `copy_wait<N>` waits until no more than the last N groups of this thread are under way.
+BRICK_DEVICE void copy_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int N> BRICK_DEVICE void copy_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory"); }
+
 struct half {
     __half bits;
     half() = default;
