@@ -8,6 +8,7 @@ import numpy as np
 
 from brickrt.ops.erf import erf
 from brickrt.ops.expr import Apply, Arg, Const, Expr
+from brickrt.ops.types import is_floating
 
 FLOAT64 = np.dtype(np.float64)
 INT64 = np.dtype(np.int64)
@@ -15,7 +16,7 @@ INT64 = np.dtype(np.int64)
 
 def compute_type(dtype: np.dtype) -> np.dtype:
     """The type arithmetic on `dtype` is done in: float64 for floating point, `dtype` itself for the rest."""
-    return FLOAT64 if dtype.kind == "f" else dtype
+    return FLOAT64 if is_floating(dtype) else dtype
 
 
 def round_to(value: np.ndarray, dtype: np.dtype) -> np.ndarray:

@@ -11,6 +11,11 @@ import numpy as np
 Shape = tuple[int, ...]
 
 
+def is_floating(dtype: np.dtype) -> bool:
+    """Floating point; of bfloat16, which NumPy only has through ml_dtypes, `kind` does not tell."""
+    return dtype.kind == "f" or dtype.name == "bfloat16"
+
+
 @dataclass(frozen=True)
 class TensorType:
     """Shape and element type of a tensor whose shape is known."""

@@ -14,6 +14,9 @@ from brickrt.ops.cuda.operand import Operand
 
 Precision = Literal["fp32", "tf32"]
 
+THREADS = 256
+"""Threads of a block, at most."""
+
 
 @dataclass(frozen=True)
 class Kernel(ABC):
