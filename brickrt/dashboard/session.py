@@ -66,7 +66,7 @@ def compared(report: Report) -> Locality | None:
 def layer_by_layer(plan: Plan) -> Plan:
     """The same graph with the same layouts and algorithms, no layers merged."""
     options = replace(plan.options, strategy="layerwise")
-    model = Model(plan.graph, plan.layouts, plan.device, plan.algorithms)
+    model = Model(plan.graph, plan.layouts, plan.device, plan.algorithms, plan.options.precision)
     return replace(plan, options=options, subgraphs=tuple(choose_subgraphs(model, options)))
 
 

@@ -82,8 +82,9 @@ class Model:
         layouts: Mapping[str, str],
         device: DeviceSpec,
         algorithms: Mapping[int, str] | None = None,
+        precision: str = "fp32",
     ) -> None:
-        self.graph, self.layouts, self.device = graph, layouts, device
+        self.graph, self.layouts, self.device, self.precision = graph, layouts, device, precision
         self.algorithms = algorithms or {}
         self.constant_bytes = constant_bytes(graph)
 
@@ -149,7 +150,8 @@ class Model:
         op = node.op
         elementwise = per_us * _ELEMENTWISE
         if isinstance(op, Conv | ConvTranspose | MatMul):
-            return op.flops(ins, out) / (per_us * _efficiency(op, ins[1].shape, self.device.lanes)) + (
+            peak = 1e3 * self._product_gflops(op, ins[0].dtype)
+            return op.flops(ins, out) / (peak * _efficiency(op, ins[1].shape, self.device.lanes)) + (
                 out.size * expr_cost(op.epilogue) / elementwise
             )
         if isinstance(op, Map):
@@ -164,6 +166,13 @@ class Model:
         if isinstance(op, Take | Concat | Transpose | Reorder):
             return out.size * _MOVES / elementwise
         return op.flops(ins, out) / elementwise
+
+    def _product_gflops(self, op: Op, dtype: np.dtype) -> float:
+        """Peak of one core for products; groups leave matrix units with too little to do."""
+        kind = "tf32" if dtype == np.float32 and self.precision == "tf32" else dtype.name
+        grouped = isinstance(op, Conv | ConvTranspose) and op.groups > 1
+        peak = self.device.peak_gflops_per_core
+        return peak if grouped else self.device.matrix_gflops_per_core.get(kind, peak)
 
     def resident_gbps(self, nbytes: float) -> float:
         """Bandwidth to tensors of so many bytes together: shared cache if they stay there, else memory."""

@@ -16,7 +16,8 @@ ISAS = {"avx512": (16, 32), "avx2": (8, 16), "neon": (4, 32), "generic": (4, 16)
 @dataclass(frozen=True)
 class DeviceSpec:
     """Sizes in bytes, `bandwidth` in GB/s of all cores together by level ("l2", "l3", "memory"), `core_bandwidth` of
-    one core that runs alone (an equal share of all where it is not known).
+    one core that runs alone (an equal share of all where it is not known). Products of the types that
+    `matrix_gflops_per_core` names ("tf32", "float16", "bfloat16") run at that peak, all else at `peak_gflops_per_core`.
 
     A core of a GPU is a streaming multiprocessor: `l1` is its shared memory, `l2` its share of the chip's cache.
     """
@@ -34,6 +35,7 @@ class DeviceSpec:
     peak_gflops_per_core: float
     bandwidth: Mapping[str, float] = field(hash=False)
     core_bandwidth: Mapping[str, float] = field(default_factory=dict, hash=False)
+    matrix_gflops_per_core: Mapping[str, float] = field(default_factory=dict, hash=False)  # of matrix units, by type
     task_overhead_us: float = 1.0  # taking a task, checking what it waits for, publishing it
     call_overhead_us: float = 0.3  # one kernel call inside a task
     min_task_us: float = 30.0  # a layer is not cut in smaller tasks
@@ -72,7 +74,8 @@ class DeviceSpec:
         return min(self.bandwidth[level], alone * cores)
 
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self) | {"bandwidth": dict(self.bandwidth), "core_bandwidth": dict(self.core_bandwidth)}
+        mappings = ("bandwidth", "core_bandwidth", "matrix_gflops_per_core")
+        return asdict(self) | {name: dict(getattr(self, name)) for name in mappings}
 
 
 @cache
@@ -132,22 +135,34 @@ def _bandwidth(l2: float, memory: float) -> dict[str, float]:
     return {"l2": l2, "l3": l2, "memory": memory}
 
 
+def _matrix(tf32: float, half: float) -> dict[str, float]:
+    return {"tf32": tf32, "float16": half, "bfloat16": half}
+
+
+_HOPPER = _matrix(3700.0, 7500.0)
+
+
 PRESETS = {
     "h200": _gpu(
-        "NVIDIA H200", "sm_90", 132, 227, 60, 141, peak_gflops_per_core=500.0, bandwidth=_bandwidth(8000.0, 4300.0)
+        "NVIDIA H200", "sm_90", 132, 227, 60, 141,
+        peak_gflops_per_core=500.0, matrix_gflops_per_core=_HOPPER, bandwidth=_bandwidth(8000.0, 4300.0),
     ),
     "h100": _gpu(
-        "NVIDIA H100", "sm_90", 132, 227, 50, 80, peak_gflops_per_core=500.0, bandwidth=_bandwidth(8000.0, 3000.0)
+        "NVIDIA H100", "sm_90", 132, 227, 50, 80,
+        peak_gflops_per_core=500.0, matrix_gflops_per_core=_HOPPER, bandwidth=_bandwidth(8000.0, 3000.0),
     ),
     "a100": _gpu(
-        "NVIDIA A100", "sm_80", 108, 163, 40, 40, peak_gflops_per_core=180.0, bandwidth=_bandwidth(4500.0, 1400.0)
+        "NVIDIA A100", "sm_80", 108, 163, 40, 40,
+        peak_gflops_per_core=180.0, matrix_gflops_per_core=_matrix(1440.0, 2890.0),
+        bandwidth=_bandwidth(4500.0, 1400.0),
     ),
     "l40s": _gpu(
-        "NVIDIA L40S", "sm_89", 142, 99, 96, 48, peak_gflops_per_core=640.0, bandwidth=_bandwidth(5000.0, 780.0)
+        "NVIDIA L40S", "sm_89", 142, 99, 96, 48,
+        peak_gflops_per_core=640.0, matrix_gflops_per_core=_matrix(1290.0, 2550.0), bandwidth=_bandwidth(5000.0, 780.0),
     ),
     "rtx4090": _gpu(
-        "NVIDIA GeForce RTX 4090", "sm_89", 128, 99, 72, 24, peak_gflops_per_core=640.0,
-        bandwidth=_bandwidth(5000.0, 920.0),
+        "NVIDIA GeForce RTX 4090", "sm_89", 128, 99, 72, 24,
+        peak_gflops_per_core=640.0, matrix_gflops_per_core=_matrix(640.0, 1290.0), bandwidth=_bandwidth(5000.0, 920.0),
     ),
 }  # fmt: skip
 

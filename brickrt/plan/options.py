@@ -6,12 +6,14 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 STRATEGIES = ("auto", "layerwise", "padded", "memoized")
+PRECISIONS = ("fp32", "tf32", "fp16", "bf16")
 
 
 @dataclass(frozen=True)
 class PlanOptions:
     """`brick` is the edge of spatial bricks, `max_layers` the most heavy layers of a subgraph; None: the planner's.
-    `exact` rules out algorithms that trade accuracy for speed (Winograd).
+    `exact` rules out algorithms that trade accuracy for speed (Winograd). `precision` is how a GPU computes what the
+    model has in float32: "tf32" rounds the factors of products, "fp16" and "bf16" all between inputs and outputs.
 
     ValueError, in one line, for an unknown strategy or an impossible number.
     """
@@ -20,10 +22,13 @@ class PlanOptions:
     brick: int | None = None
     max_layers: int | None = None
     exact: bool = False
+    precision: str = "fp32"
 
     def __post_init__(self) -> None:
         if self.strategy not in STRATEGIES:
             raise ValueError(f"strategy '{self.strategy}' is unknown: use one of {', '.join(STRATEGIES)}")
+        if self.precision not in PRECISIONS:
+            raise ValueError(f"precision '{self.precision}' is unknown: use one of {', '.join(PRECISIONS)}")
         _check_positive("brick", self.brick)
         _check_positive("max_layers", self.max_layers)
 

@@ -112,5 +112,5 @@ def make_plan(
     graph, layouts = assign_layouts(graph, style_of(device))
     algorithms = choose_algorithms(graph, layouts, device, options.exact)
     if decided is None:
-        decided = tuple(choose_subgraphs(Model(graph, layouts, device, algorithms), options))
+        decided = tuple(choose_subgraphs(Model(graph, layouts, device, algorithms, options.precision), options))
     return Plan(graph, layouts, device, options, decided, algorithms)

@@ -66,3 +66,20 @@ def test_images_are_channels_last_and_ends_plain():
     made = plan(bottlenecks(1), PRESETS["h200"])
     assert set(made.layouts.values()) == {"plain", "last"}
     assert all(made.layouts[name] == "plain" for name in made.graph.inputs + made.graph.outputs)
+
+
+def test_matrix_units_make_products_cheaper_but_not_grouped_ones():
+    graph = bottlenecks(1, 56, 256)
+    fp32, tf32 = (
+        make_plan(graph, PRESETS["a100"], PlanOptions("layerwise", precision=p)).verify() for p in ("fp32", "tf32")
+    )
+    costs = [sum(s.modelled_us for s in made.subgraphs) for made in (fp32, tf32)]
+    assert costs[1] < 0.7 * costs[0]
+    grouped = gated_depthwise(64)
+    depthwise = [
+        next(s.modelled_us for s in made.subgraphs if getattr(made.graph.nodes[s.nodes[0]].op, "groups", 1) > 1)
+        for made in (
+            make_plan(grouped, PRESETS["a100"], PlanOptions("layerwise", precision=p)) for p in ("fp32", "tf32")
+        )
+    ]
+    assert depthwise[0] == depthwise[1]
