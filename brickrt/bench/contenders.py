@@ -60,18 +60,22 @@ def openvino(model: Model, feeds: Feeds, threads: int) -> Contender:
 
 
 def torch(model: Model, feeds: Feeds, threads: int) -> Contender:
-    """Through onnx2torch; PyTorch has no importer of its own."""
+    """Its own operators on the same graph, traced and frozen, which lets it fuse and arrange weights as it likes."""
     import torch as pt
-    from onnx2torch import convert
 
-    module = convert(onnx.load(model) if isinstance(model, Path) else model).eval()
-    tensors = [pt.from_numpy(np.ascontiguousarray(array)) for array in feeds.values()]
+    from brickrt.bench.torch_backend import TorchNetwork
+    from brickrt.bench.translate import network
+
+    net = network(onnx.load(model) if isinstance(model, Path) else model)
+    pt.set_num_threads(threads)
+    tensors = [pt.from_numpy(np.array(feeds[name])) for name in net.inputs]
+    with pt.inference_mode():
+        module = pt.jit.freeze(pt.jit.trace(TorchNetwork(net).eval(), tensors, check_trace=False))
 
     def run() -> list[Any]:
         pt.set_num_threads(threads)
         with pt.inference_mode():
-            result = module(*tensors)
-        return [t.numpy() for t in (result if isinstance(result, tuple | list) else (result,))]
+            return [t.numpy() for t in module(*tensors)]
 
     return Contender("torch", run)
 
@@ -81,19 +85,13 @@ PEERS: dict[str, Callable[[Model, Feeds, int], Contender]] = {
     "openvino": openvino,
     "torch": torch,
 }
-_MODULES = {"onnxruntime": ("onnxruntime",), "openvino": ("openvino",), "torch": ("torch", "onnx2torch")}
 _EXTRA = 'pip install "brickrt[bench]"'
-_GET = {"onnxruntime": _EXTRA, "openvino": _EXTRA, "torch": "pip install torch onnx2torch"}
+_GET = {"onnxruntime": _EXTRA, "openvino": _EXTRA, "torch": "pip install torch"}
 
 
 def lacking(peer: str) -> str | None:
     """Why a peer cannot be used here and how to get it, or None where it can."""
-    absent = [name for name in _MODULES[peer] if find_spec(name) is None]
-    if not absent:
-        return None
-    if absent == ["onnx2torch"]:
-        return "torch has no way of its own to run ONNX: pip install onnx2torch"
-    return f"not installed: {_GET[peer]}"
+    return f"not installed: {_GET[peer]}" if find_spec(peer) is None else None
 
 
 def _file_or_bytes(model: Model) -> str | bytes:

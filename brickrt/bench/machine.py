@@ -11,7 +11,7 @@ from typing import Any
 import brickrt
 from brickrt.plan.device import DeviceSpec
 
-LIBRARIES = ("numpy", "llvmlite", "onnxruntime", "openvino", "torch", "onnx2torch")
+LIBRARIES = ("numpy", "llvmlite", "onnxruntime", "openvino", "torch", "jax")
 
 
 def machine(spec: DeviceSpec) -> dict[str, Any]:

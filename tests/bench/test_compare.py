@@ -73,8 +73,6 @@ def test_missing_peers_say_how_to_get_them(monkeypatch):
     monkeypatch.setattr("brickrt.bench.contenders.find_spec", lambda name: None)
     for name in PEERS:
         assert "pip install" in (lacking(name) or "")
-    monkeypatch.setattr("brickrt.bench.contenders.find_spec", lambda name: name == "torch" or None)
-    assert "onnx2torch" in (lacking("torch") or "")
 
 
 def test_the_roofline_is_the_longest_of_its_parts(model):
