@@ -3,12 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from brickrt.runtime.states import COMPLETE, Protocol, Shared, Worker, word
+from brickrt.runtime.states import COMPLETE, Shared, word
 
 T = TypeVar("T", bound=Hashable)
 State = tuple[int, ...]
+
+
+class Model(Protocol):
+    """A protocol of workers. A worker's memory is a named tuple whose `step` names the method that it executes next,
+    which takes and returns the shared memory and the worker's; at the end it is "stop"."""
+
+    @property
+    def deps(self) -> tuple[tuple[int, ...], ...]: ...
+
+    @property
+    def epoch(self) -> int: ...
+
+    def memory(self, words: tuple[int, ...]) -> Shared: ...
+
+    def start(self, worker: int, /) -> Any: ...
+
+    def task(self, me: Any, /) -> int: ...
 
 
 class ProtocolError(Exception):
@@ -22,7 +39,7 @@ class Explored(NamedTuple):
     words: tuple[int, ...]
 
 
-def explore(protocol: Protocol, workers: int, words: tuple[int, ...] = ()) -> Explored:
+def explore(protocol: Model, workers: int, words: tuple[int, ...] = ()) -> Explored:
     """Runs all interleavings of `workers` workers, from the `words` that older epochs left (default zeros).
 
     Raises ProtocolError if a task can begin twice or before its dependencies have ended, if a word can go back, if
@@ -67,17 +84,16 @@ class _Search:
     What a step does depends on the shared memory and one worker only, and so do all checks but that of the end.
     """
 
-    def __init__(self, protocol: Protocol) -> None:
+    def __init__(self, protocol: Model) -> None:
         self.protocol = protocol
         self.shared: _Numbers[Shared] = _Numbers()
-        self.workers: _Numbers[Worker] = _Numbers()
+        self.workers: _Numbers[Any] = _Numbers()
         self.steps: dict[tuple[int, int], tuple[int, int]] = {}
         self.moves: dict[tuple[int, int], bool] = {}
 
     def start(self, workers: int, words: tuple[int, ...]) -> State:
-        zeros = (0,) * len(words)
         ready = sorted(self.workers.of(self.protocol.start(k)) for k in range(workers))
-        return (self.shared.of(Shared(words, zeros, zeros)), *ready)
+        return (self.shared.of(self.protocol.memory(words)), *ready)
 
     def following(self, state: State) -> list[tuple[int, State]]:
         """(worker that steps, state after) for each worker not stopped; checks that something can still happen."""
@@ -115,7 +131,7 @@ class _Search:
             self.moves[shared, worker] = moved
         return self.moves[shared, worker]
 
-    def check_step(self, before: Shared, me: Worker, after: Shared) -> None:
+    def check_step(self, before: Shared, me: Any, after: Shared) -> None:
         task = self.protocol.task(me)
         if me.step == "begin" and not all(before.ended[dep] for dep in self.protocol.deps[task]):
             raise ProtocolError(f"task {task} begins before its dependencies have ended")

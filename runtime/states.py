@@ -26,11 +26,28 @@ def state_of(value: int, epoch: int) -> int:
 
 
 class Shared(NamedTuple):
-    """Memory that all workers see. `begun` and `ended` count runs of each task: the observer's, not the protocol's."""
+    """Memory that all workers see. `begun` and `ended` count runs of each task: the observer's, not the protocol's.
+
+    `tickets` is a counter for protocols that have one.
+    """
 
     words: tuple[int, ...]
     begun: tuple[int, ...]
     ended: tuple[int, ...]
+    tickets: int = 0
+
+    @staticmethod
+    def start(words: tuple[int, ...], tickets: int = 0) -> Shared:
+        return Shared(words, (0,) * len(words), (0,) * len(words), tickets)
+
+    def stored(self, task: int, value: int) -> Shared:
+        return self._replace(words=(*self.words[:task], value, *self.words[task + 1 :]))
+
+    def begins(self, task: int) -> Shared:
+        return self._replace(begun=_count(self.begun, task))
+
+    def ends(self, task: int) -> Shared:
+        return self._replace(ended=_count(self.ended, task))
 
 
 class Worker(NamedTuple):
@@ -65,6 +82,10 @@ class Protocol:
     epoch: int = 1
     window: int = 4
 
+    def memory(self, words: tuple[int, ...]) -> Shared:
+        """What all workers see before the first step."""
+        return Shared.start(words)
+
     def start(self, worker: int) -> Worker:
         """A worker before its first step."""
         return self.anew(Worker(worker % len(self.queues), (0,) * len(self.queues)))
@@ -94,11 +115,11 @@ class Protocol:
 
     def begin(self, shared: Shared, me: Worker) -> tuple[Shared, Worker]:
         """The kernel starts to read its inputs."""
-        return shared._replace(begun=_count(shared.begun, self.task(me))), me._replace(step="end")
+        return shared.begins(self.task(me)), me._replace(step="end")
 
     def end(self, shared: Shared, me: Worker) -> tuple[Shared, Worker]:
         """The kernel has written its output."""
-        return shared._replace(ended=_count(shared.ended, self.task(me))), me._replace(step="publish")
+        return shared.ends(self.task(me)), me._replace(step="publish")
 
     def publish(self, shared: Shared, me: Worker) -> tuple[Shared, Worker]:
         """Release-store of complete."""
@@ -108,8 +129,7 @@ class Protocol:
         return state_of(shared.words[task], self.epoch)
 
     def store(self, shared: Shared, task: int, state: int) -> Shared:
-        words = (*shared.words[:task], word(self.epoch, state), *shared.words[task + 1 :])
-        return shared._replace(words=words)
+        return shared.stored(task, word(self.epoch, state))
 
     def queue(self, me: Worker) -> int:
         return (me.home + me.distance) % len(self.queues)
