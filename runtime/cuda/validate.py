@@ -1,0 +1,216 @@
+"""Checks the tables that kernels read, before any runs on them: a broken one would hang a GPU, or write anywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from brickrt.ops.cuda.operand import Operand
+from brickrt.runtime.cuda.context import BASE_SHIFT, HEAD_WORDS, MOST_BASES, MOST_OPERANDS, MOST_RANK, MOST_TASKS
+
+_LOW = np.int64((1 << 32) - 1)
+
+
+@dataclass(frozen=True)
+class Launch:
+    """Tasks that one kernel launch runs: by number, or places of `Tables.order` where `tickets` is not set.
+
+    By tickets, tasks may wait for others of the launch, and say that they are complete; in turn they do neither.
+    """
+
+    first: int
+    count: int
+    tickets: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Tables:
+    """As the words of `Context` point to them; launches in the order in which they are issued."""
+
+    task_at: np.ndarray
+    records: np.ndarray
+    dep_offsets: np.ndarray
+    deps: np.ndarray
+    launches: Sequence[Launch]
+    order: np.ndarray | None = None
+
+    def __len__(self) -> int:
+        return len(self.task_at) - 1
+
+
+@dataclass(frozen=True)
+class Signature:
+    """What a step of a kernel must look like: how many operands, and how its output lies in memory."""
+
+    name: str
+    operands: int
+    out: Operand
+
+
+@dataclass
+class _Steps:
+    """All steps found: the task, and where in the records they begin."""
+
+    tasks: list[np.ndarray] = field(default_factory=list)
+    places: list[np.ndarray] = field(default_factory=list)
+
+
+def validate(tables: Tables, kernels: Sequence[Signature], base_bytes: Sequence[int]) -> None:
+    """Raises ValueError, in one line that names a task, where the tables are not what the kernels rely on.
+
+    `base_bytes` are the sizes of what the bases point to; of scratch, that of one slot.
+    """
+    _check_shapes(tables, kernels, base_bytes)
+    launch_of = _launches(tables)
+    _check_deps(tables, launch_of)
+    tasks, places = _walk(tables, kernels)
+    chosen = tables.records[places]
+    by_kernel = np.argsort(chosen, kind="stable")
+    ends = np.searchsorted(chosen[by_kernel], np.arange(len(kernels) + 1))
+    for k, kernel in enumerate(kernels):
+        rows = by_kernel[ends[k] : ends[k + 1]]
+        if len(rows):
+            _check_steps(tables.records, tasks[rows], places[rows], kernel, np.asarray(base_bytes, np.int64))
+
+
+def _fail(text: str) -> None:
+    raise ValueError(text)
+
+
+def _first(broken: np.ndarray) -> int | None:
+    """Index of the first true element, if any."""
+    k = int(broken.argmax()) if broken.size else 0
+    return k if broken.size and broken[k] else None
+
+
+def _check_shapes(tables: Tables, kernels: Sequence[Signature], base_bytes: Sequence[int]) -> None:
+    n = len(tables)
+    if n >= MOST_TASKS:
+        _fail(f"{n} tasks are more than {MOST_TASKS - 1}")
+    if len(base_bytes) > MOST_BASES:
+        _fail(f"{len(base_bytes)} bases are more than {MOST_BASES}: the graph has too many inputs and outputs")
+    for kernel in kernels:
+        if kernel.operands > MOST_OPERANDS or kernel.out.rank > MOST_RANK:
+            _fail(f"kernel {kernel.name}: more than {MOST_OPERANDS} operands or {MOST_RANK} dimensions")
+    for name, offsets, end in (("records", tables.task_at, tables.records), ("deps", tables.dep_offsets, tables.deps)):
+        if len(offsets) != n + 1 or offsets[0] != 0 or offsets[-1] != len(end):
+            _fail(f"the offsets into {name} do not go from 0 to {len(end)} in {n} tasks")
+        if (t := _first(np.diff(offsets) < 0)) is not None:
+            _fail(f"task {t}: its {name} end before they begin")
+
+
+def _launches(tables: Tables) -> np.ndarray:
+    """The launch of every task. Every task is in one."""
+    n = len(tables)
+    found = np.full(n, -1, np.int64)
+    for k, launch in enumerate(tables.launches):
+        end = n if launch.tickets or tables.order is None else len(tables.order)
+        if launch.count < 0 or launch.first < 0 or launch.first + launch.count > end:
+            _fail(f"launch {k}: tasks {launch.first} … {launch.first + launch.count - 1} of {end}")
+        tasks = np.arange(launch.first, launch.first + launch.count)
+        if not launch.tickets and tables.order is not None:
+            tasks = tables.order[launch.first : launch.first + launch.count]
+            if (i := _first((tasks < 0) | (tasks >= n))) is not None:
+                _fail(f"launch {k}: there is no task {tasks[i]}")
+        if (i := _first(found[tasks] >= 0)) is not None:
+            _fail(f"task {tasks[i]} is in launches {found[tasks[i]]} and {k}")
+        found[tasks] = k
+        if (found == k).sum() != launch.count:
+            _fail(f"launch {k} has a task twice")
+    if (t := _first(found < 0)) is not None:
+        _fail(f"task {t} is in no launch")
+    return found
+
+
+def _check_deps(tables: Tables, launch_of: np.ndarray) -> None:
+    """Each task waits for what an earlier launch, or an earlier ticket of its own launch, computes."""
+    deps, n = tables.deps, len(tables)
+    readers = np.repeat(np.arange(n), np.diff(tables.dep_offsets))
+    if (i := _first((deps < 0) | (deps >= n))) is not None:
+        _fail(f"task {readers[i]} waits for task {deps[i]}, which no one runs")
+    tickets = np.array([launch.tickets for launch in tables.launches], bool)
+    own, others = launch_of[readers], launch_of[deps]
+    later = (others > own) | ((others == own) & (deps >= readers) & tickets[own])
+    if (i := _first(later)) is not None:
+        cycle = _cycle(tables, int(readers[i]), int(deps[i]))
+        if cycle:
+            _fail(f"tasks wait for each other: {' → '.join(map(str, cycle))}")
+        _fail(f"task {readers[i]} waits for task {deps[i]}, which runs after it")
+    if (i := _first((others == own) & ~tickets[own])) is not None:
+        _fail(f"task {readers[i]} waits for task {deps[i]} in launch {own[i]}, which runs its tasks in any order")
+    if (i := _first((others < own) & tickets[own] & ~tickets[others])) is not None:
+        _fail(
+            f"task {readers[i]} waits for task {deps[i]}, of which launch {others[i]} does not say when it is complete"
+        )
+
+
+def _cycle(tables: Tables, reader: int, dep: int) -> list[int]:
+    """A way from `dep` through what it waits for to `reader`, and on to `dep`; empty where there is none."""
+    came_from, todo = {dep: -1}, [dep]
+    while todo and reader not in came_from:
+        task = todo.pop()
+        for further in tables.deps[tables.dep_offsets[task] : tables.dep_offsets[task + 1]].tolist():
+            if 0 <= further < len(tables) and further not in came_from:
+                came_from[further] = task
+                todo.append(further)
+    if reader not in came_from:
+        return []
+    way = [reader]
+    while came_from[way[-1]] >= 0:
+        way.append(came_from[way[-1]])
+    return [reader, *reversed(way)]
+
+
+def _walk(tables: Tables, kernels: Sequence[Signature]) -> tuple[np.ndarray, np.ndarray]:
+    """Task and place of every step, found as the device does: record after record."""
+    records, found = tables.records, _Steps()
+    operands = np.array([k.operands for k in kernels], np.int64)
+    ranks = np.array([k.out.rank for k in kernels], np.int64)
+    tasks, at, end = np.arange(len(tables)), tables.task_at[:-1].astype(np.int64), tables.task_at[1:].astype(np.int64)
+    while True:
+        left = np.flatnonzero(at < end)
+        if len(left) < len(at):
+            tasks, at, end = tasks[left], at[left], end[left]
+        if not len(at):
+            break
+        if (i := _first(at + HEAD_WORDS > end)) is not None:
+            _fail(f"task {tasks[i]}: its records end within a step")
+        kernel, counts = records[at], records[at + 1]
+        if (i := _first((kernel < 0) | (kernel >= len(kernels)))) is not None:
+            _fail(f"task {tasks[i]}: there is no kernel {kernel[i]}")
+        if (i := _first((counts & _LOW != operands[kernel]) | (counts >> 32 != ranks[kernel]))) is not None:
+            name = kernels[kernel[i]].name
+            _fail(f"task {tasks[i]}: {counts[i] & _LOW} operands, {counts[i] >> 32} dimensions are not those of {name}")
+        after = at + HEAD_WORDS + operands[kernel] + ranks[kernel]
+        if (i := _first(after > end)) is not None:
+            _fail(f"task {tasks[i]}: its records end within a step")
+        found.tasks.append(tasks)
+        found.places.append(at)
+        at = after
+    none = [np.zeros(0, np.int64)]
+    return np.concatenate(found.tasks or none), np.concatenate(found.places or none)
+
+
+def _check_steps(
+    records: np.ndarray, tasks: np.ndarray, places: np.ndarray, kernel: Signature, base_bytes: np.ndarray
+) -> None:
+    """Operands and boxes of all steps of one kernel."""
+    words = records[places[:, None] + HEAD_WORDS + np.arange(kernel.operands + kernel.out.rank)]
+    operands, box = words[:, : kernel.operands], words[:, kernel.operands :]
+    bases = operands.view(np.uint64) >> np.uint64(BASE_SHIFT)
+    if (i := _first((bases >= len(base_bytes)).any(axis=1))) is not None:
+        _fail(f"task {tasks[i]}: kernel {kernel.name} has an operand at base {bases[i].max()} of {len(base_bytes)}")
+    lo, hi = (box << 32) >> 32, box >> 32
+    outside = (lo < 0) | (hi < lo) | (hi > np.asarray(kernel.out.shape, np.int64))
+    if (i := _first(outside.any(axis=1))) is not None:
+        ends = ", ".join(f"{a}:{b}" for a, b in zip(lo[i], hi[i]))
+        _fail(f"task {tasks[i]}: kernel {kernel.name} writes box [{ends}] of {list(kernel.out.shape)}")
+    size, strides = kernel.out.dtype.itemsize, np.asarray(kernel.out.strides, np.int64) * kernel.out.dtype.itemsize
+    origin = (operands[:, 0] << 64 - BASE_SHIFT) >> 64 - BASE_SHIFT
+    first, last = origin + lo @ strides, origin + (hi - 1) @ strides + size
+    beyond = ((first < 0) | (last > base_bytes[bases[:, 0].astype(np.int64)])) & (hi > lo).all(axis=1)
+    if (i := _first(beyond)) is not None:
+        where = f"bytes {first[i]}:{last[i]} of base {bases[i, 0]}, which has {base_bytes[int(bases[i, 0])]}"
+        _fail(f"task {tasks[i]}: kernel {kernel.name} writes {where}")
