@@ -47,7 +47,7 @@ class Kernel(ABC):
         return np.ascontiguousarray(array.transpose(outer_first))
 
     def tables(self) -> tuple[np.ndarray, ...]:
-        """Constant arrays of the kernel's own, 16-byte aligned in memory; `at[1 + inputs + k]` is the address of table k."""
+        """Constant arrays of the kernel's own, 16-byte aligned in memory: `at[1 + len(ins) + k]` is that of k."""
         return ()
 
     @abstractmethod
@@ -57,8 +57,8 @@ class Kernel(ABC):
             BRICK_DEVICE void NAME(const brick::Step& s, char* const* at, char* shared)
 
         which all threads of a block call together: `s` is the box of the output, `at[0]` the virtual origin of the
-        output, `at[1 + i]` that of input i, after which come the tables, and `shared` as many bytes as the kernel asks for. Boxes may be empty, and
-        of any size. The caller synchronizes the block before and after.
+        output, `at[1 + i]` that of input i, after which come the addresses of `tables`, and `shared` as many bytes as
+        the kernel asks for. Boxes may be empty, and of any size. The caller synchronizes the block before and after.
         """
 
 
