@@ -1,0 +1,137 @@
+// How a block walks over the elements of a box: in vectors along the innermost dimension of the output.
+#pragma once
+#include "portable.cuh"
+
+namespace brick {
+
+template <int... N> struct Ints {
+    static constexpr int size = sizeof...(N);
+    static BRICK_DEVICE constexpr int at(int k) {
+        constexpr int all[] = {N..., 0};
+        return all[k];
+    }
+};
+
+// n / d for 0 ≤ n < 2^20 and d ≥ 1: half a unit is more than the error of the product.
+BRICK_DEVICE int small_quotient(int n, int d) { return (int)((n + 0.5f) * (1.0f / d)); }
+
+// A box seen along `Dims`, the dimensions of more than one element, outermost first. Dimension d is joined to the one
+// before it where bit d of JOINS says that memory has them without a gap, and the box covers all of d: the joined one
+// takes the place of d, and the one before has only index 0. `cut` bounds one logical dimension further.
+template <int RANK, class Dims, class Extents, unsigned JOINS> struct Box {
+    static constexpr int R = Dims::size ? Dims::size : 1;
+    int lo[R], hi[R];
+    bool empty = false;
+
+    BRICK_DEVICE explicit Box(const Step& s, int cut = -1, int cut_lo = 0, int cut_hi = 0) {
+        lo[0] = 0, hi[0] = 1;
+#pragma unroll
+        for (int d = 0; d < RANK; ++d) empty |= s.lo[d] >= s.hi[d];
+#pragma unroll
+        for (int d = 0; d < Dims::size; ++d) {
+            lo[d] = s.lo[Dims::at(d)], hi[d] = s.hi[Dims::at(d)];
+            if (Dims::at(d) == cut) {
+                lo[d] = lo[d] < cut_lo ? cut_lo : lo[d];
+                hi[d] = hi[d] > cut_hi ? cut_hi : hi[d];
+                empty |= lo[d] >= hi[d];
+            }
+        }
+#pragma unroll
+        for (int d = 1; d < Dims::size; ++d)
+            if ((JOINS >> d & 1) && lo[d] == 0 && hi[d] == Extents::at(d)) {
+                lo[d] = lo[d - 1] * Extents::at(d), hi[d] = hi[d - 1] * Extents::at(d);
+                lo[d - 1] = 0, hi[d - 1] = 1;
+            }
+    }
+};
+
+// The items of a thread: V elements along the innermost dimension, from index k on, a multiple of V. Those outside of
+// [begin, end) are not of the box.
+template <int RANK, class Dims, class Extents, unsigned JOINS, int V> struct Items {
+    static constexpr int R = Dims::size ? Dims::size : 1;
+    struct Place {
+        int i[R];  // indices along Dims, but for the last
+        int k;     // index along the last; `end` where no item is left
+    };
+    int begin, end;
+    int lo[R], count[R], digit[R], step[R];
+    int next, items;
+
+    BRICK_DEVICE explicit Items(const Step& s, int cut = -1, int cut_lo = 0, int cut_hi = 0) {
+        const Box<RANK, Dims, Extents, JOINS> box(s, cut, cut_lo, cut_hi);
+        begin = box.lo[R - 1], end = box.hi[R - 1];
+        next = thread(), items = box.empty ? 0 : 1;
+#pragma unroll
+        for (int d = 0; d < R; ++d) {
+            lo[d] = d + 1 < R ? box.lo[d] : begin / V;
+            count[d] = d + 1 < R ? box.hi[d] - box.lo[d] : (end + V - 1) / V - begin / V;
+            items *= count[d];
+        }
+        if (!items) return;
+        int first = thread(), stride = threads();
+#pragma unroll
+        for (int d = R - 1; d > 0; --d) {
+            const int a = small_quotient(first, count[d]), b = small_quotient(stride, count[d]);
+            digit[d] = first - a * count[d], step[d] = stride - b * count[d];
+            first = a, stride = b;
+        }
+        digit[0] = first, step[0] = stride;
+    }
+    BRICK_DEVICE bool more() const { return next < items; }
+    BRICK_DEVICE Place take() {
+        Place p;
+#pragma unroll
+        for (int d = 0; d + 1 < R; ++d) p.i[d] = lo[d] + digit[d];
+        p.i[R - 1] = 0;
+        p.k = more() ? (lo[R - 1] + digit[R - 1]) * V : end;
+        next += threads();
+        bool carry = false;
+#pragma unroll
+        for (int d = R - 1; d >= 0; --d) {
+            digit[d] += step[d] + carry;
+            carry = digit[d] >= count[d];
+            if (carry) digit[d] -= count[d];
+        }
+        return p;
+    }
+};
+
+// Elements k … k + V - 1 of a row; those outside of [lo, hi) are `fill`. WIDE: multiples of V are aligned.
+template <bool WIDE, int V, class T>
+BRICK_DEVICE Vector<T, V> read(const T* row, int k, int lo, int hi, T fill = T{}) {
+    if (WIDE && k >= lo && k + V <= hi) return load<V>(row + k);
+    Vector<T, V> x;
+#pragma unroll
+    for (int v = 0; v < V; ++v) x.v[v] = k + v >= lo && k + v < hi ? row[k + v] : fill;
+    return x;
+}
+// Likewise, elements `stride` apart.
+template <int V, class T, class S>
+BRICK_DEVICE Vector<T, V> read_apart(const T* row, S stride, int k, int lo, int hi, T fill = T{}) {
+    Vector<T, V> x;
+#pragma unroll
+    for (int v = 0; v < V; ++v) x.v[v] = k + v >= lo && k + v < hi ? row[(k + v) * stride] : fill;
+    return x;
+}
+// One element for all of the row.
+template <int V, class T> BRICK_DEVICE Vector<T, V> read_same(const T* row, int k, int hi) {
+    const T one = k < hi ? *row : T{};
+    Vector<T, V> x;
+#pragma unroll
+    for (int v = 0; v < V; ++v) x.v[v] = one;
+    return x;
+}
+template <bool WIDE, int V, class T> BRICK_DEVICE void write(T* row, int k, int lo, int hi, const Vector<T, V>& x) {
+    if (WIDE && k >= lo && k + V <= hi) return store(row + k, x);
+#pragma unroll
+    for (int v = 0; v < V; ++v)
+        if (k + v >= lo && k + v < hi) row[k + v] = x.v[v];
+}
+template <int V, class T, class S>
+BRICK_DEVICE void write_apart(T* row, S stride, int k, int lo, int hi, const Vector<T, V>& x) {
+#pragma unroll
+    for (int v = 0; v < V; ++v)
+        if (k + v >= lo && k + v < hi) row[(k + v) * stride] = x.v[v];
+}
+
+}  // namespace brick
