@@ -1,6 +1,5 @@
 """Importing this module makes all CUDA kernels known to `make_kernel`."""
 
-import brickrt.ops.cuda.map
-import brickrt.ops.cuda.pool  # noqa: F401
+from brickrt.ops.cuda import conv, map, pool
 
-__all__: list[str] = []
+__all__ = ["conv", "map", "pool"]

@@ -1,0 +1,284 @@
+// Matrix products of a block: tiles of outputs in registers, operands streamed through shared memory.
+#pragma once
+#include "mma.cuh"
+
+namespace brick {
+
+// What one block computes at a time: M rows by N columns, K words of the depth in each of `STAGES` buffers, with the
+// depth of a buffer shared among SPLIT groups of threads.
+template <int THREADS_, int M_, int N_, int K_, int STAGES_, int SPLIT_> struct Tile {
+    static constexpr int THREADS = THREADS_, M = M_, N = N_, K = K_, STAGES = STAGES_, SPLIT = SPLIT_;
+    // Rows in shared memory are shifted against each other, so that fragments meet all banks.
+    static constexpr int A_ROW = K + 4, B_ROW = N + 8, A_WORDS = M * A_ROW, B_WORDS = K * B_ROW;
+    static constexpr int STAGE = A_WORDS + B_WORDS, SUM_ROW = N + 8;
+    // Rows whose sums fit into the buffers at once.
+    static constexpr int rows_held(int rows) {
+        return rows * SPLIT * SUM_ROW <= STAGES * STAGE ? rows : rows_held(rows / 2);
+    }
+    static constexpr int HELD = rows_held(M);
+};
+
+// Sums on CUDA cores: TM x TN to a thread, operands and sums of type T.
+template <class T, class Shape, int TM, int TN> struct Lanes {
+    using Word = T;
+    using Sum = T;
+    using Tile = Shape;
+    static constexpr int PAIR = 1;  // elements to a word
+    static constexpr int ROWS = Shape::M / TM, COLUMNS = Shape::N / TN, WIDE = COLUMNS / 8;
+    static_assert(ROWS * COLUMNS * Shape::SPLIT == Shape::THREADS && COLUMNS % 8 == 0 && ROWS % 4 == 0);
+    static_assert(Shape::K % (4 * Shape::SPLIT) == 0 && TN % 4 == 0);
+
+    T sum[TM][TN];
+    int split, row, column;  // row r of the thread is `row + r * ROWS`, column 4 q + c is `column + 4 q COLUMNS + c`
+
+    BRICK_DEVICE Lanes() {
+        const int group = warp() % (ROWS * COLUMNS / 32);
+        split = warp() / (ROWS * COLUMNS / 32);
+        row = group / WIDE * 4 + lane() / 8;
+        column = (group % WIDE * 8 + lane() % 8) * 4;
+#pragma unroll
+        for (int r = 0; r < TM; ++r)
+#pragma unroll
+            for (int c = 0; c < TN; ++c) sum[r][c] = T(0);
+    }
+
+    BRICK_DEVICE void multiply(const T* a, const T* b) {
+#pragma unroll
+        for (int step = 0; step < Shape::K / 4 / Shape::SPLIT; ++step) {
+            const int k = (step * Shape::SPLIT + split) * 4;
+            Vector<T, 2> left[TM];
+#pragma unroll
+            for (int j = 0; j < 4; ++j) {
+                if (j % 2 == 0)
+#pragma unroll
+                    for (int r = 0; r < TM; ++r) left[r] = load<2>(a + (row + r * ROWS) * Shape::A_ROW + k + j);
+                Vector<T, 4> right[TN / 4];
+#pragma unroll
+                for (int q = 0; q < TN / 4; ++q) right[q] = load<4>(b + (k + j) * Shape::B_ROW + column + q * 4 * COLUMNS);
+#pragma unroll
+                for (int r = 0; r < TM; ++r)
+#pragma unroll
+                    for (int c = 0; c < TN; ++c) sum[r][c] += left[r].v[j % 2] * right[c / 4].v[c % 4];
+            }
+        }
+    }
+
+    // The sums of rows [first, first + HELD) of the tile, to [split][row][SUM_ROW].
+    BRICK_DEVICE void put(T* to, int first) const {
+#pragma unroll
+        for (int r = 0; r < TM; ++r) {
+            const int at = row + r * ROWS - first;
+            if (at < 0 || at >= Shape::HELD) continue;
+#pragma unroll
+            for (int q = 0; q < TN / 4; ++q) {
+                const Vector<T, 4> v{sum[r][q * 4], sum[r][q * 4 + 1], sum[r][q * 4 + 2], sum[r][q * 4 + 3]};
+                store(to + (split * Shape::HELD + at) * Shape::SUM_ROW + column + q * 4 * COLUMNS, v);
+            }
+        }
+    }
+};
+
+// Sums on tensor cores: DOWN x ACROSS warps, and SPLIT of them along the depth.
+template <class T, class Shape, int DOWN, int ACROSS> struct Warps {
+    using Word = unsigned;
+    using Sum = float;
+    using Tile = Shape;
+    static constexpr int PAIR = 4 / sizeof(T);
+    static constexpr int ROWS = Shape::M / DOWN, COLUMNS = Shape::N / ACROSS, MI = ROWS / 16, NI = COLUMNS / 8;
+    static_assert(DOWN * ACROSS * Shape::SPLIT * 32 == Shape::THREADS && ROWS % 16 == 0 && COLUMNS % 8 == 0);
+    static_assert(Shape::K % (8 * Shape::SPLIT) == 0);
+
+    float sum[MI][NI][4];
+    int split, row, column, g, t;
+
+    BRICK_DEVICE Warps() {
+        const int group = warp() % (DOWN * ACROSS);
+        split = warp() / (DOWN * ACROSS);
+        row = group / ACROSS * ROWS;
+        column = group % ACROSS * COLUMNS;
+        g = lane() / 4;
+        t = lane() % 4;
+#pragma unroll
+        for (int i = 0; i < MI * NI * 4; ++i) sum[i / 4 / NI][i / 4 % NI][i % 4] = 0;
+    }
+
+    BRICK_DEVICE void multiply(const unsigned* a, const unsigned* b) {
+#pragma unroll
+        for (int step = 0; step < Shape::K / 8 / Shape::SPLIT; ++step) {
+            const int k = (step * Shape::SPLIT + split) * 8;
+            unsigned left[MI][4], right[NI][2];
+#pragma unroll
+            for (int i = 0; i < MI * 4; ++i) {
+                const int at = (row + i / 4 * 16 + i % 2 * 8 + g) * Shape::A_ROW + k + i % 4 / 2 * 4 + t;
+                left[i / 4][i % 4] = fragment_word<T>(a[at]);
+            }
+#pragma unroll
+            for (int i = 0; i < NI * 2; ++i) {
+                const int at = (k + i % 2 * 4 + t) * Shape::B_ROW + column + i / 2 * 8 + g;
+                right[i / 2][i % 2] = fragment_word<T>(b[at]);
+            }
+#pragma unroll
+            for (int i = 0; i < MI; ++i)
+#pragma unroll
+                for (int j = 0; j < NI; ++j) mma<T>(sum[i][j], left[i], right[j]);
+        }
+    }
+
+    BRICK_DEVICE void put(float* to, int first) const {
+#pragma unroll
+        for (int i = 0; i < MI * 2; ++i) {
+            const int at = row + i / 2 * 16 + i % 2 * 8 + g - first;
+            if (at < 0 || at >= Shape::HELD) continue;
+#pragma unroll
+            for (int j = 0; j < NI; ++j) {
+                const Vector<float, 2> v{sum[i / 2][j][i % 2 * 2], sum[i / 2][j][i % 2 * 2 + 1]};
+                store(to + (split * Shape::HELD + at) * Shape::SUM_ROW + column + j * 8 + t * 2, v);
+            }
+        }
+    }
+};
+
+// The rows of a tile: the index each has in the output (four words), the first of them -1 where there is none.
+constexpr int ROW_WORDS = 4;
+
+// K words of the depth from element `k` on, into a buffer. `P` is the problem (see `product`).
+template <class P, class Core> BRICK_DEVICE void fill_rows(const P& p, const int* rows, int k, typename Core::Word* a) {
+    using T = typename P::T;
+    using Shape = typename Core::Tile;
+    constexpr int DEPTH = Shape::K * Core::PAIR, V = P::A_VECTOR, PER_ROW = DEPTH / V, STEP = Shape::THREADS / PER_ROW;
+    constexpr int COUNT = (Shape::M + STEP - 1) / STEP;
+    const int part = thread() % PER_ROW * V, first = thread() / PER_ROW;
+    const auto tap = p.tap(k + part);
+    T* const to = reinterpret_cast<T*>(a) + part;
+    if constexpr (V > 1) {
+#pragma unroll
+        for (int i = 0; i < COUNT; ++i) {
+            const int r = first + i * STEP;
+            if (Shape::M % STEP && r >= Shape::M) break;
+            const T* from = p.a(load<ROW_WORDS>(rows + r * ROW_WORDS).v, tap);
+            copy_async16(to + r * Shape::A_ROW * Core::PAIR, from ? from : p.nowhere(), from ? 16 : 0);
+        }
+    } else {
+        T v[COUNT];
+#pragma unroll
+        for (int i = 0; i < COUNT; ++i) {
+            const int r = first + i * STEP;
+            if (Shape::M % STEP && r >= Shape::M) break;
+            const T* from = p.a(load<ROW_WORDS>(rows + r * ROW_WORDS).v, tap);
+            v[i] = from ? *from : T(0);
+        }
+#pragma unroll
+        for (int i = 0; i < COUNT; ++i) {
+            const int r = first + i * STEP;
+            if (Shape::M % STEP && r >= Shape::M) break;
+            to[r * Shape::A_ROW * Core::PAIR] = v[i];
+        }
+    }
+}
+
+template <class P, class Core> BRICK_DEVICE void fill_columns(const P& p, int n, int k, typename Core::Word* b) {
+    using T = typename P::T;
+    using Shape = typename Core::Tile;
+    if constexpr (P::B_VECTOR) {
+        constexpr int V = 16 / sizeof(typename Core::Word), PER_ROW = Shape::N / V, ALL = PER_ROW * Shape::K;
+#pragma unroll
+        for (int i = 0; i < (ALL + Shape::THREADS - 1) / Shape::THREADS; ++i) {
+            const int j = thread() + i * Shape::THREADS, row = j / PER_ROW, column = j % PER_ROW * V;
+            if (ALL % Shape::THREADS && j >= ALL) break;
+            const T* from = p.b(k + row * Core::PAIR, n + column);
+            copy_async16(b + row * Shape::B_ROW + column, from ? from : p.nowhere(), from ? 16 : 0);
+        }
+    } else {
+        for (int j = thread(); j < Shape::N * Shape::K * Core::PAIR; j += Shape::THREADS) {
+            const int row = j / Shape::N, column = j % Shape::N;
+            const T* from = p.b(k + row, n + column);
+            T* const to = reinterpret_cast<T*>(b + row / Core::PAIR * Shape::B_ROW + column);
+            to[row % Core::PAIR] = from ? *from : T(0);
+        }
+    }
+}
+
+// The sums of a tile through shared memory to the output, neighbouring columns to neighbouring threads.
+template <class P, class Core>
+BRICK_DEVICE void finish_tile(const P& p, const Core& core, const int* rows, int n, typename Core::Sum* sums) {
+    using Shape = typename Core::Tile;
+    using Sum = typename Core::Sum;
+    constexpr int W = P::WIDTH, ACROSS = Shape::N / W;
+    for (int first = 0; first < Shape::M; first += Shape::HELD) {
+        sync();
+        core.put(sums, first);
+        sync();
+        for (int i = thread(); i < Shape::HELD * ACROSS; i += Shape::THREADS) {
+            const int r = P::ROWS_INNER ? i % Shape::HELD : i / ACROSS;
+            const int c = (P::ROWS_INNER ? i / Shape::HELD : i % ACROSS) * W;
+            const auto row = load<ROW_WORDS>(rows + (first + r) * ROW_WORDS);
+            if (row.v[0] < 0 || n + c >= p.end || n + c + W <= p.begin) continue;
+            Sum total[W];
+#pragma unroll
+            for (int w = 0; w < W; ++w) total[w] = sums[r * Shape::SUM_ROW + c + w];
+#pragma unroll
+            for (int split = 1; split < Shape::SPLIT; ++split)
+#pragma unroll
+                for (int w = 0; w < W; ++w) total[w] += sums[(split * Shape::HELD + r) * Shape::SUM_ROW + c + w];
+            const int a = p.begin > n + c ? p.begin - n - c : 0;
+            const int b = p.end < n + c + W ? p.end - n - c : W;
+            p.finish(row.v, n + c, a, b, total);
+        }
+    }
+}
+
+// One tile: rows [m, m + M) of the problem, columns [n, n + N).
+template <class P, class Core> BRICK_DEVICE void product_tile(const P& p, int m, int n, char* shared) {
+    using Shape = typename Core::Tile;
+    using Word = typename Core::Word;
+    int* const rows = reinterpret_cast<int*>(shared);
+    Word* const stages = reinterpret_cast<Word*>(shared + Shape::M * ROW_WORDS * sizeof(int));
+    sync();
+    for (int r = thread(); r < Shape::M; r += Shape::THREADS) {
+        Vector<int, ROW_WORDS> row{-1, 0, 0, 0};
+        if (m + r < p.rows) p.locate(m + r, row.v);
+        store(rows + r * ROW_WORDS, row);
+    }
+    sync();
+    Core core;
+    int k = p.template next<Shape::K * Core::PAIR>(0), filled = 0, used = 0, to = 0, from = 0;
+    const auto fill = [&] {
+        if (k < p.depth) {
+            Word* const stage = stages + to * Shape::STAGE;
+            fill_rows<P, Core>(p, rows, k, stage);
+            fill_columns<P, Core>(p, n, k, stage + Shape::A_WORDS);
+            ++filled;
+            to = to + 1 == Shape::STAGES ? 0 : to + 1;
+            k = p.template next<Shape::K * Core::PAIR>(k + Shape::K * Core::PAIR);
+        }
+        copy_commit();
+    };
+    for (int s = 0; s < Shape::STAGES - 1; ++s) fill();
+    while (used < filled) {
+        copy_wait<Shape::STAGES - 2>();
+        sync();
+        fill();
+        core.multiply(stages + from * Shape::STAGE, stages + from * Shape::STAGE + Shape::A_WORDS);
+        ++used;
+        from = from + 1 == Shape::STAGES ? 0 : from + 1;
+    }
+    copy_wait<0>();
+    finish_tile<P, Core>(p, core, rows, n, reinterpret_cast<typename Core::Sum*>(stages));
+}
+
+// All of a problem. `P` has
+//   T, A_VECTOR (elements of A that lie together and are copied at once: 16 bytes, or 1), B_VECTOR (whether 16 bytes
+//   of the words of B lie together, and are copied at once), WIDTH (columns of the output finished together),
+//   ROWS_INNER (whether the output's rows lie closer together than its columns),
+//   rows, depth (elements, whole words), begin and end (the columns that are wanted),
+//   locate(m, row): the index of row m, four words, the first not negative;
+//   tap(k) and a(row, tap): where A (row, k) lies, null where it is zero; b(k, n): the same for B;
+//   next<N>(k): the first depth from k on that is to be summed, in buffers of N; nowhere(): any aligned address;
+//   finish(row, n, a, b, sums): stores columns [a, b) of the WIDTH that follow n.
+template <class P, class Core> BRICK_DEVICE void product(const P& p, char* shared) {
+    const int first = p.begin / 8 * 8;
+    for (int n = first; n < p.end; n += Core::Tile::N)
+        for (int m = 0; m < p.rows; m += Core::Tile::M) product_tile<P, Core>(p, m, n, shared);
+}
+
+}  // namespace brick
