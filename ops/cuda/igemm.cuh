@@ -19,7 +19,7 @@ struct Tap {
 template <class S> struct ConvBase {
     using T = typename S::T;
     static constexpr int A_VECTOR = S::A_VECTOR, WIDTH = S::WIDTH, D = S::D;
-    static constexpr bool B_VECTOR = S::B_VECTOR, ROWS_INNER = S::ROWS_INNER;
+    static constexpr bool B_VECTOR = S::B_VECTOR, B_PAIRS = false, B_DOWN = false, ROWS_INNER = S::ROWS_INNER;
 
     const Step& s;
     char* const* at;

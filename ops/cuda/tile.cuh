@@ -188,9 +188,25 @@ template <class P, class Core> BRICK_DEVICE void fill_columns(const P& p, int n,
             const T* from = p.b(k + row * Core::PAIR, n + column);
             copy_async16(b + row * Shape::B_ROW + column, from ? from : p.nowhere(), from ? 16 : 0);
         }
+    } else if constexpr (P::B_PAIRS) {
+        constexpr int V = 8, PER_ROW = Shape::N / V, ALL = PER_ROW * Shape::K;
+#pragma unroll
+        for (int i = 0; i < (ALL + Shape::THREADS - 1) / Shape::THREADS; ++i) {
+            const int j = thread() + i * Shape::THREADS, row = j / PER_ROW, column = j % PER_ROW * V;
+            if (ALL % Shape::THREADS && j >= ALL) break;
+            const T *even = p.b(k + row * 2, n + column), *odd = p.b(k + row * 2 + 1, n + column);
+            const Vector<T, V> zero{}, low = even ? load<V>(even) : zero, high = odd ? load<V>(odd) : zero;
+            Vector<T, V> mixed[2];
+#pragma unroll
+            for (int v = 0; v < 2 * V; ++v) mixed[v / V].v[v % V] = v % 2 ? high.v[v / 2] : low.v[v / 2];
+            T* const to = reinterpret_cast<T*>(b + row * Shape::B_ROW + column);
+            store(to, mixed[0]);
+            store(to + V, mixed[1]);
+        }
     } else {
-        for (int j = thread(); j < Shape::N * Shape::K * Core::PAIR; j += Shape::THREADS) {
-            const int row = j / Shape::N, column = j % Shape::N;
+        constexpr int DEPTH = Shape::K * Core::PAIR;
+        for (int j = thread(); j < Shape::N * DEPTH; j += Shape::THREADS) {
+            const int row = P::B_DOWN ? j % DEPTH : j / Shape::N, column = P::B_DOWN ? j / DEPTH : j % Shape::N;
             const T* from = p.b(k + row, n + column);
             T* const to = reinterpret_cast<T*>(b + row / Core::PAIR * Shape::B_ROW + column);
             to[row % Core::PAIR] = from ? *from : T(0);
@@ -268,7 +284,8 @@ template <class P, class Core> BRICK_DEVICE void product_tile(const P& p, int m,
 
 // All of a problem. `P` has
 //   T, A_VECTOR (elements of A that lie together and are copied at once: 16 bytes, or 1), B_VECTOR (whether 16 bytes
-//   of the words of B lie together, and are copied at once), WIDTH (columns of the output finished together),
+//   of the words of B lie together, and are copied at once), B_PAIRS (of halves: whether 16 bytes of a row lie together),
+//   B_DOWN (whether neighbours along the depth of B lie closer together than columns), WIDTH (columns of the output finished together),
 //   ROWS_INNER (whether the output's rows lie closer together than its columns),
 //   rows, depth (elements, whole words), begin and end (the columns that are wanted),
 //   locate(m, row): the index of row m, four words, the first not negative;
