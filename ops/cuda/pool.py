@@ -9,6 +9,7 @@ from typing import ClassVar
 from brickrt.ops.cuda.expr_cuda import literal
 from brickrt.ops.cuda.kernel import THREADS, Kernel, kernel_for
 from brickrt.ops.cuda.operand import Operand
+from brickrt.ops.cuda.trait_tables import table
 from brickrt.ops.cuda.types_cuda import compute_ctype, ctype, is_float
 from brickrt.ops.numpy_expr import compute_type
 from brickrt.ops.pool import Pool, lowest
@@ -54,12 +55,6 @@ class PoolKernel(Kernel):
             f"BRICK_DEVICE void {name}(const brick::Step& s, char* const* at, char* shared) {{\n"
             f"brick::Pool<{name}_traits>::box(s, at);\n}}\n"
         )
-
-
-def table(name: str, kind: str, values: Sequence[int]) -> str:
-    """A function of a trait that gives entry k of some integers, at compile time where k is known then."""
-    entries = ", ".join(map(str, values))
-    return f"static BRICK_DEVICE constexpr {kind} {name}(int k) {{ const {kind} v[] = {{{entries}}}; return v[k]; }}\n"
 
 
 def _order(out: Operand) -> list[int]:
