@@ -1,0 +1,75 @@
+"""From a task graph to what a program launches: launches, their texts and their tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from brickrt.ops.cuda.kernel import Kernel
+from brickrt.runtime.cuda.launches import Launch
+from brickrt.runtime.cuda.records import Records, Rows, Table, make_table
+from brickrt.runtime.cuda.sources import Function, Source, function_of, source_of
+from brickrt.runtime.task_graph import TaskGraph
+
+
+@dataclass(frozen=True, eq=False)
+class Tables:
+    """What kernels read. Tasks are numbered in the order of launches: `order[k]` is the graph's number of task k.
+
+    A task waits for `deps[dep_offsets[k]:dep_offsets[k + 1]]`, of its own launch; int32.
+    """
+
+    order: np.ndarray
+    table: Table
+    dep_offsets: np.ndarray
+    deps: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.order)
+
+
+class Units:
+    """Texts of launches and the numbers that their kernels have there: launches of the same steps share them."""
+
+    def __init__(self, records: Records, launches: Sequence[Launch], threads: int) -> None:
+        self._records, self._threads = records, threads
+        self.sources: dict[Source, int] = {}
+        self.of: list[int] = []  # per launch the index of its source
+        self.numbered: list[tuple[Rows, int]] = []
+        known: dict[tuple[int, ...], int] = {}
+        for launch in launches:
+            if launch.steps not in known:
+                known[launch.steps] = self._unit(launch)
+            self.of.append(known[launch.steps])
+
+    def _unit(self, launch: Launch) -> int:
+        rows = [one for i in launch.steps for one in self._records.of(i)]
+        functions: dict[Function, int] = {}
+        for one in rows:
+            self.numbered.append((one, functions.setdefault(_function(one.kernel), len(functions))))
+        source = source_of(tuple(functions), launch.kind == "persistent", self._threads)
+        return self.sources.setdefault(source, len(self.sources))
+
+
+def _function(kernel: Kernel) -> Function:
+    return function_of(kernel)
+
+
+def make_tables(tasks: TaskGraph, launches: Sequence[Launch], numbered: Sequence[tuple[Rows, int]]) -> Tables:
+    """The tables of all tasks that are in launches."""
+    none = np.zeros(0, np.int64)
+    order = np.concatenate([none, *(launch.tasks for launch in launches)])
+    place, launch_of = np.full(len(tasks), -1, np.int64), np.full(len(tasks), -1, np.int64)
+    place[order] = np.arange(len(order))
+    for k, launch in enumerate(launches):
+        if launch.kind == "persistent":
+            launch_of[launch.tasks] = k
+    owner = np.repeat(np.arange(len(tasks)), np.diff(tasks.dep_offsets))
+    inside = (launch_of[owner] >= 0) & (launch_of[owner] == launch_of[tasks.deps])
+    readers, needs = place[owner[inside]], place[tasks.deps[inside]]
+    by_reader = np.argsort(readers, kind="stable")
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(readers, minlength=len(order)))])
+    deps = needs[by_reader].astype(np.int32)
+    return Tables(order, make_table(numbered, place, len(order)), offsets.astype(np.int32), deps)

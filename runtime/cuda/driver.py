@@ -1,0 +1,124 @@
+"""What the CUDA engine needs of a device. `cupy_driver.py` is the real one; tests have one that runs on the host.
+
+Addresses are integers. Work on a stream is done in order, and later than these calls return unless they say otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+import numpy as np
+
+from brickrt.ops.types import TensorType
+from brickrt.plan.device import DeviceSpec
+from brickrt.runtime.cuda.sources import Source
+
+Progress = Callable[[int, int], None]  # (compiled, to compile)
+
+
+class CaptureRefused(Exception):
+    """The work on a stream could not be captured into a graph; the message is the reason, in one line."""
+
+
+class Memory(Protocol):
+    """Device memory, given back when nobody refers to it; it begins at a multiple of 256 bytes."""
+
+    address: int
+    nbytes: int
+
+
+class Stream(Protocol):
+    """A queue of work."""
+
+    def wait(self, event: Event) -> None:
+        """What comes later on the stream runs after what the event marks."""
+        ...
+
+    def synchronize(self) -> None:
+        """Returns when all work so far is done."""
+        ...
+
+
+class Event(Protocol):
+    """A mark in a stream."""
+
+    def record(self, stream: Stream) -> None: ...
+
+    def synchronize(self) -> None:
+        """Returns when the work before the mark is done."""
+        ...
+
+
+class Function(Protocol):
+    """A compiled kernel function on the device."""
+
+    source: Source
+
+    @property
+    def resident(self) -> int:
+        """Blocks that run on one multiprocessor at the same time."""
+        ...
+
+    def launch(self, grid: int, arguments: tuple[int, int, int, int, int], stream: Stream, together: bool) -> None:
+        """Starts `grid` blocks; `arguments` are those of BRICK_KERNEL. `together`: all blocks must run at once."""
+        ...
+
+
+class Graph(Protocol):
+    """Captured work."""
+
+    def launch(self, stream: Stream) -> None: ...
+
+
+class Driver(Protocol):
+    """One device."""
+
+    spec: DeviceSpec
+    threads: int  # of a block
+
+    def allocate(self, nbytes: int) -> Memory:
+        """Memory of zeros."""
+        ...
+
+    def upload(self, address: int, array: np.ndarray, stream: Stream) -> None:
+        """Copies a C-contiguous array to the device. The array may be changed when the call returns."""
+        ...
+
+    def download(self, array: np.ndarray, address: int, stream: Stream) -> None:
+        """Copies from the device; `array` is filled in when the stream is synchronized."""
+        ...
+
+    def functions(self, sources: Sequence[Source], progress: Progress | None) -> list[Function]:
+        """Compiles what no cache has."""
+        ...
+
+    def stream(self) -> Stream: ...
+
+    def event(self) -> Event: ...
+
+    def capture(self, stream: Stream) -> AbstractContextManager[Callable[[], Graph]]:
+        """What is put on the stream, and on streams that wait for it, inside the context becomes a graph, given by the
+        function afterwards. Raises CaptureRefused."""
+        ...
+
+    # ---- the caller's arrays
+
+    def view(self, value: Any) -> Any:
+        """An array on the device as the driver's kind of array, C-contiguous and aligned, without a copy if it is.
+
+        Raises BrickError for arrays on another device."""
+        ...
+
+    def empty(self, kind: TensorType, stream: Any) -> Any:
+        """An array of the driver's kind, first used on the caller's stream."""
+        ...
+
+    def address(self, array: Any) -> int:
+        """Where an array of the driver's kind lies."""
+        ...
+
+    def stream_of(self, stream: Any) -> Stream:
+        """The caller's stream; None is the one that the driver's arrays are made on."""
+        ...

@@ -1,0 +1,140 @@
+"""Which launches a task graph becomes, and what each waits for.
+
+A layer is one launch, and so are the bricks of a padded subgraph, a block each. A memoized subgraph is cut in groups of
+bricks that follow one another, a launch per group and node; or a chain of memoized subgraphs is one launch of the
+persistent kernel, whose blocks wait for one another.
+
+    memoized, in groups          persistent
+    a0 b0 | a1 b1 | a2 b2        [a b c d]      a, b, …: nodes; 0, 1, 2: groups of bricks
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from brickrt.runtime.task_graph import TaskGraph
+
+Kind = Literal["layer", "bricks", "persistent"]
+CHAIN_STEPS = 8  # nodes of one persistent kernel: it takes the registers and the shared memory of the greediest
+
+
+@dataclass(frozen=True, eq=False)
+class Launch:
+    """`tasks` run together, ascending; `steps` are indices of the graph's steps that hold them, `after` the launches
+    that must be complete before, all earlier ones."""
+
+    kind: Kind
+    tasks: np.ndarray
+    steps: tuple[int, ...]
+    after: tuple[int, ...] = ()
+
+
+def make_launches(tasks: TaskGraph, persistent: bool, group: int) -> list[Launch]:
+    """The launches in an order in which they can run one by one. Memoized subgraphs are cut in groups of at most
+    `group` tasks, or, if `persistent`, not at all. Tasks without steps are in none but those of persistent kernels."""
+    found = list(_cut(tasks, persistent, group))
+    return [replace(launch, after=after) for launch, after in zip(found, _waits(tasks, found), strict=True)]
+
+
+def _cut(tasks: TaskGraph, persistent: bool, group: int) -> Iterator[Launch]:
+    subgraphs, step_of = tasks.plan.subgraphs, _step_of(tasks)
+    for mine in _runs(tasks, persistent):
+        strategy = subgraphs[int(tasks.task_subgraph[mine[0]])].strategy
+        if strategy == "memoized" and persistent:
+            yield Launch("persistent", mine, _distinct(step_of[mine]))
+        elif strategy == "padded":
+            inside = set(subgraphs[int(tasks.task_subgraph[mine[0]])].nodes)
+            yield Launch(
+                "bricks", mine, tuple(i for i, s in enumerate(tasks.steps) if s.node in inside and len(s.boxes))
+            )
+        else:
+            size = group if strategy == "memoized" else len(mine)
+            for start in range(0, len(mine), size):
+                yield from _by_node(mine[start : start + size], step_of)
+
+
+def _by_node(mine: np.ndarray, step_of: np.ndarray) -> Iterator[Launch]:
+    for i in _distinct(step_of[mine]):
+        yield Launch("layer", mine[step_of[mine] == i], (i,))
+
+
+def _distinct(steps: np.ndarray) -> tuple[int, ...]:
+    return tuple(int(i) for i in np.unique(steps) if i >= 0)
+
+
+def _step_of(tasks: TaskGraph) -> np.ndarray:
+    """Per task the index of its steps (of padded bricks the last), -1 for those without, [tasks]."""
+    step_of = np.full(len(tasks), -1, np.int64)
+    for i, steps in enumerate(tasks.steps):
+        step_of[steps.tasks] = i
+    return step_of
+
+
+def _runs(tasks: TaskGraph, persistent: bool) -> Iterator[np.ndarray]:
+    """The tasks of each subgraph that has any, joins left out; or of a chain of memoized ones, joins included."""
+    subgraphs = tasks.plan.subgraphs
+    chain: list[int] = []
+    for s, owned in _owned(tasks):
+        if persistent and subgraphs[s].strategy == "memoized":
+            if chain and sum(len(subgraphs[one].nodes) for one in (*chain, s)) <= CHAIN_STEPS:
+                chain.append(s)
+                last = np.arange(last[0], owned[-1] + 1)
+                continue
+            if chain:
+                yield last
+            chain, last = [s], owned
+            continue
+        if chain:
+            yield last
+            chain = []
+        yield owned
+    if chain:
+        yield last
+
+
+def _owned(tasks: TaskGraph) -> Iterator[tuple[int, np.ndarray]]:
+    """Each subgraph that has tasks, and these, which follow one another."""
+    order = np.argsort(tasks.task_subgraph, kind="stable")
+    numbers, starts = np.unique(tasks.task_subgraph[order], return_index=True)
+    for s, mine in zip(numbers.tolist(), np.split(order, starts[1:]), strict=True):
+        if s >= 0:
+            yield s, mine
+
+
+def _waits(tasks: TaskGraph, found: list[Launch]) -> list[tuple[int, ...]]:
+    """What each launch waits for, through tasks that are in no launch. Padded bricks share scratch: they take turns."""
+    launch_of = np.full(len(tasks), -1, np.int64)
+    for k, launch in enumerate(found):
+        launch_of[launch.tasks] = k
+    beyond = _through(tasks, launch_of)
+    owner = np.repeat(np.arange(len(tasks)), np.diff(tasks.dep_offsets))
+    needs: list[set[int]] = [set() for _ in found]
+    inside = launch_of[owner] >= 0
+    pairs = np.unique(
+        np.stack([launch_of[owner], launch_of[tasks.deps]])[:, inside & (launch_of[tasks.deps] >= 0)], axis=1
+    )
+    for k, other in pairs.T.tolist():
+        needs[k].add(other)
+    for t, d in zip(*(a[inside & (launch_of[tasks.deps] < 0)].tolist() for a in (owner, tasks.deps)), strict=True):
+        needs[launch_of[t]] |= beyond[d]
+    last = -1
+    for k, launch in enumerate(found):
+        needs[k].discard(k)
+        if launch.kind == "bricks" and tasks.scratch_bytes:
+            needs[k] |= {last} - {-1}
+            last = k
+    return [tuple(sorted(mine)) for mine in needs]
+
+
+def _through(tasks: TaskGraph, launch_of: np.ndarray) -> dict[int, set[int]]:
+    """Launches that a task which is in none stands for."""
+    beyond: dict[int, set[int]] = {}
+    for t in np.flatnonzero(launch_of < 0).tolist():
+        deps = tasks.deps[tasks.dep_offsets[t] : tasks.dep_offsets[t + 1]]
+        inside = np.unique(launch_of[deps])
+        beyond[t] = {int(k) for k in inside if k >= 0}.union(*(beyond[d] for d in deps[launch_of[deps] < 0].tolist()))
+    return beyond

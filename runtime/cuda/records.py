@@ -1,0 +1,204 @@
+"""The records of a program: for every step, which kernel, where its operands begin, and its box (words: context.py).
+
+An operand is written as (base, byte offset) such that adding the strides of any index gives the element: the virtual
+origin. Records are kept by the index of the steps that they are of; a launch numbers its own kernels, so that equal
+launches of other programs have equal texts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from brickrt.graph.errors import BrickError
+from brickrt.graph.ir import Node
+from brickrt.ops.base import Op
+from brickrt.ops.cuda.kernel import Kernel, Precision, make_kernel
+from brickrt.ops.cuda.operand import VECTOR, Operand, dense
+from brickrt.ops.expr import arg
+from brickrt.ops.map import Map
+from brickrt.ops.types import Boxes
+from brickrt.runtime.cuda.constants import Constants
+from brickrt.runtime.cuda.context import ARENA, BASE_SHIFT, CONSTANTS, FIRST_END, HEAD_WORDS, MOST_BASES, SCRATCH
+from brickrt.runtime.task_graph import Carries, Steps, TaskGraph
+
+Origin = tuple[int, np.ndarray]  # base, byte offset per step
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Records of the steps of one kernel, int64 [n, words], whose first word is still to be set; their tasks, ranks."""
+
+    kernel: Kernel
+    tasks: np.ndarray
+    ranks: np.ndarray
+    words: np.ndarray
+
+
+@dataclass
+class Records:
+    """`rows[i]` are those of the graph's steps i, `carried[name]` those that move rows of a scratch tensor."""
+
+    tasks: TaskGraph
+    precision: Precision
+    constants: Constants = field(default_factory=Constants)
+    rows: list[Rows | None] = field(default_factory=list)
+    carried: dict[str, list[Rows]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        graph = self.tasks.plan.graph
+        ends = len(graph.inputs) + len(graph.outputs)
+        if FIRST_END + ends > MOST_BASES:
+            raise BrickError(f"the CUDA engine takes at most {MOST_BASES - FIRST_END} inputs and outputs, not {ends}")
+        left = Counter(name for steps in self.tasks.steps for name in graph.nodes[steps.node].inputs)
+        for steps in self.tasks.steps:
+            self.rows.append(self.add(steps) if len(steps.boxes) else None)
+            self.release(graph.nodes[steps.node].inputs, left)
+        for carries in self.tasks.carries:
+            self.carried.setdefault(carries.tensor, []).append(self.carry(carries))
+
+    def of(self, i: int) -> list[Rows]:
+        """All records of steps `i`, those that move rows of the node's output included."""
+        steps, own = self.tasks.steps[i], self.rows[i]
+        moves = self.carried.get(self.tasks.plan.graph.nodes[steps.node].output, ())
+        return [*([own] if own else ()), *moves]
+
+    # ---- operands
+
+    def operand(self, name: str) -> Operand:
+        """How a tensor lies in memory; of parts, views and scratch the alignment is still to be found."""
+        graph, layouts = self.tasks.plan.graph, self.tasks.plan.layouts
+        kind = graph.types[name]
+        if name in graph.constants:
+            return dense(kind)
+        if name in self.tasks.parts:
+            return replace(self.operand(self.tasks.parts[name].source), type=kind)
+        if self.tasks.root(name) != name:
+            return dense(kind)
+        return dense(kind, layouts[name], self.tasks.places[name].extents)
+
+    def origin(self, name: str, operand: Operand, steps: Steps) -> Origin:
+        """Where the virtual origin of a tensor is that is no constant."""
+        root = self.tasks.root(name)
+        place = self.tasks.places[root]
+        offsets = np.full(len(steps.boxes), place.offset + self.shift(name, operand), np.int64)
+        if place.kind == "scratch":
+            return SCRATCH, offsets - byte_offsets(operand, steps.origins[root])
+        if place.kind == "arena":
+            return ARENA, offsets
+        inputs = len(self.tasks.plan.graph.inputs)
+        return FIRST_END + place.slot + (inputs if place.kind == "output" else 0), offsets
+
+    def shift(self, name: str, operand: Operand) -> int:
+        """Bytes from the origin of the stored tensor to that of a part of it."""
+        total = 0
+        while name in self.tasks.parts:
+            part = self.tasks.parts[name]
+            total += int(byte_offsets(operand, np.asarray([part.start], np.int64).reshape(1, -1))[0])
+            name = part.source
+        return total
+
+    # ---- steps
+
+    def add(self, steps: Steps) -> Rows:
+        """The kernel and the records of one node's steps."""
+        graph = self.tasks.plan.graph
+        node = graph.nodes[steps.node]
+        packed = tuple(name in graph.constants for name in node.inputs)
+        names, constant = (node.output, *node.inputs), (False, *packed)
+        operands = [self.operand(name) for name in names]
+        origins = [None if c else self.origin(n, o, steps) for n, o, c in zip(names, operands, constant, strict=True)]
+        operands = [_aligned(o, at) for o, at in zip(operands, origins, strict=True)]
+        kernel = self.kernel(node, node.op, operands, packed, steps.boxes)
+        n = len(steps.boxes)
+        places = [
+            at or (CONSTANTS, np.full(n, self.constants.add(kernel.pack(k - 1, graph.constants[name]))))
+            for k, (name, at) in enumerate(zip(names, origins, strict=True))
+        ]
+        return Rows(kernel, steps.tasks, steps.ranks, words_of(places, steps.boxes))
+
+    def carry(self, carries: Carries) -> Rows:
+        """The records that move rows inside the scratch of a tensor."""
+        operand, start = self.operand(carries.tensor), self.tasks.places[carries.tensor].offset
+        places: list[Origin] = [
+            (SCRATCH, start - byte_offsets(operand, origins)) for origins in (carries.after, carries.before)
+        ]
+        operands = [_aligned(operand, at) for at in places]
+        node = self.tasks.plan.graph.nodes[self.tasks.plan.graph.producers[carries.tensor]]
+        kernel = self.kernel(node, Map(arg(0, operand.dtype)), operands, (False,), carries.boxes)
+        return Rows(kernel, carries.tasks, carries.ranks, words_of(places, carries.boxes))
+
+    def kernel(self, node: Node, op: Op, operands: Sequence[Operand], packed: Sequence[bool], boxes: Boxes) -> Kernel:
+        """The kernel of `op` on operands of which the output is the first. Raises BrickError naming the node."""
+        largest = tuple(int(e) for e in boxes.extents.max(axis=0, initial=0))
+        try:
+            return make_kernel(op, operands[1:], operands[0], packed, self.precision, largest)
+        except LookupError as e:
+            raise BrickError(f"node '{node.name}': {e.args[0]}; use --device cpu") from None
+
+    def release(self, names: Sequence[str], left: Counter[str]) -> None:
+        """Gives up constants that no step is still to read: a packed copy is what stays. Their types remain known."""
+        constants = self.tasks.plan.graph.constants
+        for name in names:
+            left[name] -= 1
+            if name in constants and not left[name]:
+                constants[name] = np.broadcast_to(np.zeros((), constants[name].dtype), constants[name].shape)
+
+
+def words_of(places: Sequence[Origin], boxes: Boxes) -> np.ndarray:
+    """Records without the number of their kernel, int64 [n, words]."""
+    n, rank, operands = len(boxes), boxes.rank, len(places)
+    words = np.empty((n, HEAD_WORDS + operands + rank), np.uint64)
+    words[:, 1] = operands | rank << 32
+    for k, (base, offsets) in enumerate(places):
+        mask = np.uint64((1 << BASE_SHIFT) - 1)
+        words[:, HEAD_WORDS + k] = offsets.astype(np.int64).view(np.uint64) & mask | np.uint64(base << BASE_SHIFT)
+    box = words[:, HEAD_WORDS + operands :]
+    box[:] = boxes.lo.astype(np.uint64) | boxes.hi.astype(np.uint64) << np.uint64(32)
+    return words.view(np.int64)
+
+
+def byte_offsets(operand: Operand, indices: np.ndarray) -> np.ndarray:
+    """Bytes from the virtual origin to elements [n, d]."""
+    return indices @ np.asarray(operand.strides, np.int64) * operand.dtype.itemsize
+
+
+def _aligned(operand: Operand, origin: Origin | None) -> Operand:
+    """The operand with what its virtual origins allow; bases begin at multiples of more."""
+    if origin is None:
+        return operand
+    return replace(operand, align=math.gcd(VECTOR, operand.align, int(np.gcd.reduce(origin[1], initial=0))))
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """`records` of all tasks in order; those of task t begin at word `task_at[t]`, int32 [T + 1]."""
+
+    task_at: np.ndarray
+    records: np.ndarray
+
+
+def make_table(numbered: Sequence[tuple[Rows, int]], place: np.ndarray, tasks: int) -> Table:
+    """The records of `tasks` tasks, of which t is number `place[t]`; each rows' kernel has the number beside it."""
+    none = np.zeros(0, np.int64)
+    at = place[np.concatenate([none, *(rows.tasks for rows, _ in numbered)])]
+    ranks = np.concatenate([none, *(rows.ranks for rows, _ in numbered)])
+    sizes = np.concatenate([none, *(np.full(len(rows.tasks), rows.words.shape[1]) for rows, _ in numbered)])
+    order = np.lexsort((ranks, at))
+    starts = np.empty_like(sizes)
+    starts[order] = np.cumsum(sizes[order]) - sizes[order]
+    records, row = np.empty(int(sizes.sum()), np.int64), 0
+    for rows, number in numbered:
+        n, width = rows.words.shape
+        words = rows.words.copy()
+        words[:, 0] = number
+        records[starts[row : row + n, None] + np.arange(width)] = words
+        row += n
+    task_at = np.concatenate([[0], np.cumsum(np.bincount(at, weights=sizes, minlength=tasks))])
+    if task_at[-1] >= 1 << 31:
+        raise BrickError("the plan has too many bricks for the CUDA engine: use larger ones with --brick")
+    return Table(task_at.astype(np.int32), records)

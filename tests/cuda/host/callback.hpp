@@ -1,0 +1,7 @@
+// Kernels that ask Python to compute their box.
+#pragma once
+
+using BrickCallback = void (*)(int, const int*, const int*, char* const*);
+extern "C" {
+inline BrickCallback brick_callback = nullptr;
+}
