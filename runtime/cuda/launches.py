@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Literal
 
 import numpy as np
@@ -43,16 +44,14 @@ def make_launches(tasks: TaskGraph, persistent: bool, group: int) -> list[Launch
 def _cut(tasks: TaskGraph, persistent: bool, group: int) -> Iterator[Launch]:
     subgraphs, step_of = tasks.plan.subgraphs, _step_of(tasks)
     for mine in _runs(tasks, persistent):
-        strategy = subgraphs[int(tasks.task_subgraph[mine[0]])].strategy
-        if strategy == "memoized" and persistent:
+        subgraph = subgraphs[int(tasks.task_subgraph[mine[0]])]
+        if subgraph.strategy == "memoized" and persistent:
             yield Launch("persistent", mine, _distinct(step_of[mine]))
-        elif strategy == "padded":
-            inside = set(subgraphs[int(tasks.task_subgraph[mine[0]])].nodes)
-            yield Launch(
-                "bricks", mine, tuple(i for i, s in enumerate(tasks.steps) if s.node in inside and len(s.boxes))
-            )
+        elif subgraph.strategy == "padded":
+            nodes = set(subgraph.nodes)
+            yield Launch("bricks", mine, tuple(i for i, s in enumerate(tasks.steps) if s.node in nodes))
         else:
-            size = group if strategy == "memoized" else len(mine)
+            size = group if subgraph.strategy == "memoized" else len(mine)
             for start in range(0, len(mine), size):
                 yield from _by_node(mine[start : start + size], step_of)
 
@@ -77,23 +76,19 @@ def _step_of(tasks: TaskGraph) -> np.ndarray:
 def _runs(tasks: TaskGraph, persistent: bool) -> Iterator[np.ndarray]:
     """The tasks of each subgraph that has any, joins left out; or of a chain of memoized ones, joins included."""
     subgraphs = tasks.plan.subgraphs
-    chain: list[int] = []
-    for s, owned in _owned(tasks):
-        if persistent and subgraphs[s].strategy == "memoized":
-            if chain and sum(len(subgraphs[one].nodes) for one in (*chain, s)) <= CHAIN_STEPS:
-                chain.append(s)
-                last = np.arange(last[0], owned[-1] + 1)
-                continue
-            if chain:
-                yield last
-            chain, last = [s], owned
-            continue
-        if chain:
-            yield last
-            chain = []
-        yield owned
-    if chain:
-        yield last
+    chain, steps = np.zeros(0, np.int64), 0
+    for s, mine in _owned(tasks):
+        chains = persistent and subgraphs[s].strategy == "memoized"
+        more = len(subgraphs[s].nodes)
+        if len(chain) and not (chains and steps + more <= CHAIN_STEPS):
+            yield chain
+            chain, steps = chain[:0], 0
+        if chains:
+            chain, steps = np.arange(chain[0] if len(chain) else mine[0], mine[-1] + 1), steps + more
+        else:
+            yield mine
+    if len(chain):
+        yield chain
 
 
 def _owned(tasks: TaskGraph) -> Iterator[tuple[int, np.ndarray]]:
@@ -111,23 +106,17 @@ def _waits(tasks: TaskGraph, found: list[Launch]) -> list[tuple[int, ...]]:
     for k, launch in enumerate(found):
         launch_of[launch.tasks] = k
     beyond = _through(tasks, launch_of)
-    owner = np.repeat(np.arange(len(tasks)), np.diff(tasks.dep_offsets))
     needs: list[set[int]] = [set() for _ in found]
-    inside = launch_of[owner] >= 0
-    pairs = np.unique(
-        np.stack([launch_of[owner], launch_of[tasks.deps]])[:, inside & (launch_of[tasks.deps] >= 0)], axis=1
-    )
-    for k, other in pairs.T.tolist():
+    readers = launch_of[np.repeat(np.arange(len(tasks)), np.diff(tasks.dep_offsets))]
+    direct = (readers >= 0) & (launch_of[tasks.deps] >= 0)
+    for k, other in np.unique(np.stack([readers, launch_of[tasks.deps]])[:, direct], axis=1).T.tolist():
         needs[k].add(other)
-    for t, d in zip(*(a[inside & (launch_of[tasks.deps] < 0)].tolist() for a in (owner, tasks.deps)), strict=True):
-        needs[launch_of[t]] |= beyond[d]
-    last = -1
-    for k, launch in enumerate(found):
-        needs[k].discard(k)
-        if launch.kind == "bricks" and tasks.scratch_bytes:
-            needs[k] |= {last} - {-1}
-            last = k
-    return [tuple(sorted(mine)) for mine in needs]
+    for k, task in np.unique(np.stack([readers, tasks.deps])[:, (readers >= 0) & ~direct], axis=1).T.tolist():
+        needs[k] |= beyond[task]
+    bricks = [k for k, launch in enumerate(found) if launch.kind == "bricks" and tasks.scratch_bytes]
+    for before, k in pairwise(bricks):
+        needs[k].add(before)
+    return [tuple(sorted(mine - {k})) for k, mine in enumerate(needs)]
 
 
 def _through(tasks: TaskGraph, launch_of: np.ndarray) -> dict[int, set[int]]:

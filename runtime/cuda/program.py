@@ -12,7 +12,6 @@ from typing import Any, Literal
 import numpy as np
 
 from brickrt.graph.errors import BrickError
-from brickrt.ops.cuda.kernel import Precision
 from brickrt.runtime.cuda.build import Units, make_tables
 from brickrt.runtime.cuda.context import (
     CANCELLED,
@@ -49,7 +48,6 @@ class CudaOptions:
     `group` is the most tasks of a group of memoized bricks; None: by the device's size."""
 
     launch: LaunchMode = "auto"
-    precision: Precision = "fp32"
     group: int | None = None
 
 
@@ -72,7 +70,7 @@ class CudaProgram:
         )
         self._launches = make_launches(tasks, options.launch in ("auto", "persistent"), group)
         self._schedule = schedule([launch.after for launch in self._launches], STREAMS)
-        records = Records(tasks, options.precision)
+        records = Records(tasks)
         units = Units(records, self._launches, driver.threads)
         functions = driver.functions(tuple(units.sources), progress)
         self._functions = [functions[k] for k in units.of]
@@ -200,8 +198,10 @@ class CudaProgram:
         events: list[np.ndarray] | None = None,
         stream: Any = None,
     ) -> Counts:
-        """See `engine.Program`; arrays may also be the driver's, used in place. With `stream`, and all of them such, the
-        work is only put on it: what goes wrong is then told by the next run that waits."""
+        """See `engine.Program`; arrays may also be the driver's, used in place.
+
+        With `stream`, and all of them such, the work is only put on it: the next run that waits tells what goes wrong.
+        """
         with self._lock:
             return self._run(inputs, outputs, events, stream)
 

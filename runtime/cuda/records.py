@@ -44,7 +44,6 @@ class Records:
     """`rows[i]` are those of the graph's steps i, `carried[name]` those that move rows of a scratch tensor."""
 
     tasks: TaskGraph
-    precision: Precision
     constants: Constants = field(default_factory=Constants)
     rows: list[Rows | None] = field(default_factory=list)
     carried: dict[str, list[Rows]] = field(default_factory=dict)
@@ -74,7 +73,7 @@ class Records:
         graph, layouts = self.tasks.plan.graph, self.tasks.plan.layouts
         kind = graph.types[name]
         if name in graph.constants:
-            return dense(kind)
+            return dense(kind, layouts[name])
         if name in self.tasks.parts:
             return replace(self.operand(self.tasks.parts[name].source), type=kind)
         if self.tasks.root(name) != name:
@@ -119,6 +118,7 @@ class Records:
             at or (CONSTANTS, np.full(n, self.constants.add(kernel.pack(k - 1, graph.constants[name]))))
             for k, (name, at) in enumerate(zip(names, origins, strict=True))
         ]
+        places += [(CONSTANTS, np.full(n, self.constants.add(table))) for table in kernel.tables()]
         return Rows(kernel, steps.tasks, steps.ranks, words_of(places, steps.boxes))
 
     def carry(self, carries: Carries) -> Rows:
@@ -135,8 +135,9 @@ class Records:
     def kernel(self, node: Node, op: Op, operands: Sequence[Operand], packed: Sequence[bool], boxes: Boxes) -> Kernel:
         """The kernel of `op` on operands of which the output is the first. Raises BrickError naming the node."""
         largest = tuple(int(e) for e in boxes.extents.max(axis=0, initial=0))
+        precision: Precision = "tf32" if self.tasks.plan.options.precision == "tf32" else "fp32"
         try:
-            return make_kernel(op, operands[1:], operands[0], packed, self.precision, largest)
+            return make_kernel(op, operands[1:], operands[0], packed, precision, largest)
         except LookupError as e:
             raise BrickError(f"node '{node.name}': {e.args[0]}; use --device cpu") from None
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Turn:
-    """A launch on `stream`, after the events of the launches `waits`; `recorded` if another stream waits for its own."""
+    """A launch on `stream`, after the events of launches `waits`; `recorded` if another stream waits for its own."""
 
     stream: int
     waits: tuple[int, ...]

@@ -6,18 +6,22 @@ without compiling any.
 from __future__ import annotations
 
 import ctypes
+import re
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from host_driver import HostDriver
+from host_driver import HostDriver, HostFunction
+from host_kernels import compiled
 
 from brickrt.ops.base import Op, Slab
 from brickrt.ops.cuda.kernel import Kernel
 from brickrt.ops.cuda.operand import Operand
 from brickrt.ops.types import Boxes
 from brickrt.runtime.cuda import records
+from brickrt.runtime.cuda.sources import Source
 
+MOST_KERNELS = 512
 _KERNELS: list[Kernel] = []
 _FAULTS: list[BaseException] = []
 
@@ -30,7 +34,7 @@ class CallbackKernel(Kernel):
     def emit(self, name: str) -> str:
         if self not in _KERNELS:
             _KERNELS.append(self)
-        call = f"brick_callback({_KERNELS.index(self)}, s.lo, s.hi, at);"
+        call = f"brick_callback(brick_number({_KERNELS.index(self)}), s.lo, s.hi, at);"
         return f"BRICK_DEVICE void {name}(const brick::Step& s, char* const* at, char*) {{ {call} }}"
 
 
@@ -71,26 +75,41 @@ def _part(operand: Operand, origin: int, box: Boxes) -> np.ndarray:
     return np.ndarray(tuple(extents), operand.dtype, buffer, strides=tuple((strides * size).tolist()))
 
 
+class CallbackFunction(HostFunction):
+    """Sources that differ in the numbers of their kernels alone are compiled once; these are set before a call."""
+
+    def __init__(self, driver: HostDriver, source: Source) -> None:
+        number = re.compile(r"brick_number\((\d+)\)")
+        self.numbers = list(dict.fromkeys(int(found) for found in number.findall(source.text)))
+        text = number.sub(lambda found: f"brick_numbers[{self.numbers.index(int(found[1]))}]", source.text)
+        names = dict.fromkeys(re.findall(r"(?:box|turns|tickets)_[0-9a-f]{16}", text))
+        for k, name in enumerate(names):
+            text = text.replace(name, f"{name.partition('_')[0]}_{k}")
+        self.name = source.name.partition("_")[0] + f"_{[*names].index(source.name)}" if names else source.name
+        super().__init__(driver, source, compiled(text, *driver.flags), self.name)
+        if self.numbers:
+            ctypes.c_void_p.in_dll(self.library, "brick_callback").value = ctypes.cast(_called, ctypes.c_void_p).value
+
+    def before(self) -> None:
+        if self.numbers:
+            table = (ctypes.c_int * MOST_KERNELS).in_dll(self.library, "brick_numbers")
+            table[: len(self.numbers)] = self.numbers
+
+    def after(self) -> None:
+        if _FAULTS:
+            fault = _FAULTS[0]
+            _FAULTS.clear()
+            raise fault
+
+
 class CallbackDriver(HostDriver):
     """Blocks of one thread, whose kernels call back."""
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(threads=1, flags=("-DBRICK_WARP=1", "-O0"), after_launch=_raise, **options)
+        super().__init__(threads=1, flags=("-DBRICK_WARP=1", "-O0"), **options)
 
-    def functions(self, sources: Any, progress: Any) -> Any:
-        made = super().functions(sources, progress)
-        for function in made:
-            library = function.library
-            if hasattr(library, "brick_callback"):
-                ctypes.c_void_p.in_dll(library, "brick_callback").value = ctypes.cast(_called, ctypes.c_void_p).value
-        return made
-
-
-def _raise() -> None:
-    if _FAULTS:
-        fault = _FAULTS[0]
-        _FAULTS.clear()
-        raise fault
+    def functions(self, sources: Sequence[Source], progress: Any) -> list[HostFunction]:
+        return [CallbackFunction(self, source) for source in sources]
 
 
 def use_callbacks(monkeypatch: Any) -> None:

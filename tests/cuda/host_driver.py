@@ -126,9 +126,15 @@ class HostGraph:
 
 
 class HostFunction:
-    def __init__(self, driver: HostDriver, source: Source, library: ctypes.CDLL) -> None:
-        self.driver, self.source = driver, source
-        self.library, self.function = library, getattr(library, source.name)
+    def __init__(self, driver: HostDriver, source: Source, library: ctypes.CDLL, name: str) -> None:
+        self.driver, self.source, self.library = driver, source, library
+        self.function = getattr(library, name)
+
+    def before(self) -> None:
+        """Called when the kernel is about to run."""
+
+    def after(self) -> None:
+        """Called when it has."""
 
     @property
     def resident(self) -> int:
@@ -142,8 +148,9 @@ class HostFunction:
         given = (grid, self.source.threads, shared, ctypes.c_void_p(context), *rest, self.driver.workers)
 
         def work() -> None:
+            self.before()
             self.function(*given)
-            self.driver.after_launch()
+            self.after()
 
         stream.put(work)
 
@@ -182,7 +189,6 @@ class HostDriver:
     captures: bool = True
     flags: tuple[str, ...] = ()
     calls: list[tuple] = field(default_factory=list)
-    after_launch: Work = lambda: None
 
     def __post_init__(self) -> None:
         self.random = random.Random(self.seed)
@@ -213,7 +219,7 @@ class HostDriver:
         library = compiled(text, *self.flags)
         if progress:
             progress(len(sources), len(sources))
-        return [HostFunction(self, source, library) for source in sources]
+        return [HostFunction(self, source, library, source.name) for source in sources]
 
     def stream(self) -> HostStream:
         self.streams.append(HostStream(self, len(self.streams)))

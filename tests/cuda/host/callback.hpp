@@ -3,5 +3,6 @@
 
 using BrickCallback = void (*)(int, const int*, const int*, char* const*);
 extern "C" {
-inline BrickCallback brick_callback = nullptr;
+BrickCallback brick_callback = nullptr;
+int brick_numbers[512];
 }
