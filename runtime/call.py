@@ -9,31 +9,45 @@ from typing import Any
 import numpy as np
 
 from brickrt.graph.builder import OnnxNode
-from brickrt.graph.host import run_node
+from brickrt.graph.host import reads, run_node
 from brickrt.graph.specialize import Stage
+from brickrt.ops.types import TensorType
 from brickrt.runtime import events
+from brickrt.runtime.arrays import DeviceArrays, on_device
 from brickrt.runtime.compiled import Compiled
 from brickrt.runtime.engine import Program
 from brickrt.runtime.report import Ran
 
-Signature = tuple[tuple[str, tuple[int, ...], np.dtype], ...]
+Signature = tuple[tuple[str, type, tuple[int, ...], np.dtype], ...]
 
 
 def signature_of(inputs: Mapping[str, Any]) -> Signature | None:
     """Names, shapes and types of the inputs; None where not all are arrays of numbers, whose types say all."""
     signature = []
     for name, array in inputs.items():
-        if type(array) is not np.ndarray or array.dtype.kind in "OUS":
+        if not (type(array) is np.ndarray or on_device(array)) or array.dtype.kind in "OUS":
             return None
-        signature.append((name, array.shape, array.dtype))
+        signature.append((name, type(array), array.shape, array.dtype))
     return tuple(signature)
 
 
 class Call:
-    """`values` grows stage by stage; `running` has the programs under way, of all calls of a runtime."""
+    """`values` grows stage by stage; `running` has the programs under way, of all calls of a runtime.
 
-    def __init__(self, observer: events.Observer | None, running: list[Program], values: dict[str, Any]) -> None:
+    Where some inputs lie on a GPU, so do the outputs of programs: made by `arrays`, on the caller's stream if given.
+    """
+
+    def __init__(
+        self,
+        observer: events.Observer | None,
+        running: list[Program],
+        values: dict[str, Any],
+        arrays: DeviceArrays | None = None,
+        stream: Any = None,
+    ) -> None:
         self.observer, self.running, self.values = observer, running, values
+        self.arrays = arrays if any(map(on_device, values.values())) else None
+        self.stream = stream
         self.ran: list[Ran] = []
 
     def run_stage(self, stage: Stage, compiled: Compiled, compile_ms: float = 0.0) -> None:
@@ -54,14 +68,16 @@ class Call:
     def run_program(self, ran: Ran) -> None:
         program, graph = ran.stage.program, ran.stage.plan.graph
         assert program is not None
-        inputs = [np.asarray(self.values[name], order="C") for name in graph.inputs]
-        outputs = [np.empty(graph.types[name].shape, graph.types[name].dtype) for name in graph.outputs]
+        inputs = [self.input(self.values[name]) for name in graph.inputs]
+        outputs = [self.output(graph.types[name]) for name in graph.outputs]
         filled = events.buffers(len(program.tasks), program.threads) if self.observer else None
         self.running.append(program)
         try:
             if self.observer and filled:
                 self.observer.began(program.tasks, filled)
-            ran.counts = program.run(inputs, outputs, filled)
+            ran.counts = program.run(
+                inputs, outputs, filled, **({} if self.stream is None else {"stream": self.stream})
+            )
         finally:
             self.running.remove(program)
         if self.observer and filled:
@@ -69,12 +85,25 @@ class Call:
         for name, array in zip(graph.outputs, outputs, strict=True):
             self.values[name] = array
 
+    def input(self, value: Any) -> Any:
+        """A value as programs take it."""
+        return value if self.arrays and on_device(value) else np.asarray(value, order="C")
+
+    def output(self, kind: TensorType) -> Any:
+        """An array for a program to write."""
+        return self.arrays.empty(kind, self.stream) if self.arrays else np.empty(kind.shape, kind.dtype)
+
+    def on_host(self, name: str) -> Any:
+        """A value as host nodes take it."""
+        value = self.values[name]
+        return self.arrays.host(value, self.stream) if self.arrays and on_device(value) else value
+
     def run_host(self, node: OnnxNode, stage: Stage) -> float:
         """Computes one ONNX node whole; gives the milliseconds that it took."""
         started = time.monotonic_ns()
         if self.observer:
             self.observer.hosted(node.name, started, 0)
-        results = run_node(node, stage.source.opsets, self.values)
+        results = run_node(node, stage.source.opsets, {name: self.on_host(name) for name in reads(node)})
         self.values |= {n: value for n, value in zip(node.outputs, results) if n}
         ended = time.monotonic_ns()
         if self.observer:

@@ -16,6 +16,7 @@ from brickrt.graph.specialize import Specialized, Stage, specialize
 from brickrt.ops.types import TensorType
 from brickrt.plan.options import PlanOptions
 from brickrt.plan.plan import Plan
+from brickrt.runtime.arrays import on_device
 from brickrt.runtime.devices import Engine
 from brickrt.runtime.engine import Program
 from brickrt.runtime.lower import lower
@@ -61,6 +62,10 @@ class Compiler:
         rest = StageCache(special.rest) if special.rest is not None else None
         return Compiled(special, plan, program, rest)
 
+    def host(self, value: Any) -> Any:
+        """A value that decides what is compiled, where Python can look at it."""
+        return self.engine.arrays.host(value, None) if self.engine.arrays and on_device(value) else value
+
     def _say(self, what: str, done: int, total: int) -> None:
         if self.progress:
             self.progress(what, done, total)
@@ -79,12 +84,12 @@ class StageCache:
         """The program for these inputs and the milliseconds spent on compiling, 0 where it was there."""
         with self._lock:
             started = time.perf_counter()
-            found = self._compiled.get(self._key(values))
+            found = self._compiled.get(self._key(compiler, values))
             if found is not None:
-                self._compiled.move_to_end(self._key(values))
+                self._compiled.move_to_end(self._key(compiler, values))
                 return found, 0.0
             made = self._compile(compiler, values)
-            self._compiled[self._key(values)] = made
+            self._compiled[self._key(compiler, values)] = made
             while len(self._compiled) > KEPT:
                 self._compiled.popitem(last=False)
             return made, (time.perf_counter() - started) * 1e3
@@ -93,22 +98,26 @@ class StageCache:
         arrays = {name: values[name] for name in self.stage.inputs if _is_tensor(values.get(name))}
         types = {name: TensorType(array.shape, array.dtype) for name, array in arrays.items()}
         while True:
-            bound = {name: values[name] for name in self.value_names if name in values}
+            bound = {name: compiler.host(values[name]) for name in self.value_names if name in values}
             made = compiler.compile(self.stage, types, bound)
             if isinstance(made, Compiled):
                 return made
             self.value_names |= made.need_values
 
-    def _key(self, values: Mapping[str, Any]) -> tuple:
-        return tuple(_identity(values.get(name), name in self.value_names) for name in self.stage.inputs)
+    def _key(self, compiler: Compiler, values: Mapping[str, Any]) -> tuple:
+        given = ((name, values.get(name)) for name in self.stage.inputs)
+        return tuple(
+            _identity(compiler.host(v) if name in self.value_names else v, name in self.value_names)
+            for name, v in given
+        )
 
 
 def _is_tensor(value: Any) -> bool:
-    return isinstance(value, np.ndarray) and value.dtype.kind not in "OUS"
+    return on_device(value) or (isinstance(value, np.ndarray) and value.dtype.kind not in "OUS")
 
 
 def _identity(value: Any, with_content: bool) -> Any:
-    if not isinstance(value, np.ndarray):
+    if not isinstance(value, np.ndarray) and not on_device(value):
         return type(value).__name__
     content = value.tobytes() if with_content and _is_tensor(value) else b""
     return value.shape, value.dtype.str, content

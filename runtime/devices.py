@@ -4,31 +4,42 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 from brickrt.graph.errors import BrickError
 from brickrt.plan.device import DeviceSpec, host_device
+from brickrt.runtime.arrays import DeviceArrays
 from brickrt.runtime.engine import Program
 from brickrt.runtime.task_graph import TaskGraph
 
 KernelProgress = Callable[[int, int], None]
 NAMES = ("auto", "cpu", "cuda", "reference", "null")
+LaunchMode = Literal["auto", "streams", "graph", "persistent"]
+LAUNCHES: tuple[str, ...] = get_args(LaunchMode)
 
 
 @dataclass(frozen=True)
 class Engine:
-    """`build(tasks, threads, progress)` makes the program; `threads` is 1 where the engine has no use for more."""
+    """`build(tasks, threads, progress)` makes the program; `threads` is 1 where the engine has no use for more.
+    `arrays` is for engines whose device has memory of its own."""
 
     name: str
     spec: DeviceSpec
     build: Callable[[TaskGraph, int, KernelProgress | None], Program]
+    arrays: DeviceArrays | None = None
 
 
-def choose_engine(device: str = "auto", isa: str | None = None) -> Engine:
-    """The engine for a device name; `isa` restricts the CPU's instruction set. Raises BrickError if it is missing."""
+def choose_engine(device: str = "auto", isa: str | None = None, launch: LaunchMode = "auto") -> Engine:
+    """The engine for a device name; `isa` restricts the CPU's instruction set, `launch` is for the GPU.
+
+    Raises BrickError if it is missing.
+    """
+    if launch not in LAUNCHES:
+        raise BrickError(f"launch '{launch}' is unknown: use one of {', '.join(LAUNCHES)}")
     if device not in NAMES:
         raise BrickError(f"device '{device}' is unknown: use one of {', '.join(NAMES)}")
     if device == "cuda":
-        raise BrickError("device 'cuda': this version has no CUDA engine yet; use --device cpu")
+        return _cuda(launch)
     try:
         spec = _host(isa)
     except ValueError as e:
@@ -43,6 +54,19 @@ def _host(isa: str | None) -> DeviceSpec:
     from brickrt.runtime.cpu.calibrate import calibrated
 
     return calibrated(host_device(isa))
+
+
+def _cuda(launch: LaunchMode) -> Engine:
+    """The GPU engine. Its packages are only loaded here."""
+    from brickrt.runtime.cuda.cupy_driver import CupyDriver
+    from brickrt.runtime.cuda.program import CudaOptions, CudaProgram
+
+    driver = CupyDriver()
+
+    def build(tasks: TaskGraph, threads: int, progress: KernelProgress | None) -> Program:
+        return CudaProgram(tasks, driver, CudaOptions(launch), progress)
+
+    return Engine("cuda", driver.spec, build, driver)
 
 
 def _reference(tasks: TaskGraph, threads: int, progress: KernelProgress | None) -> Program:

@@ -16,9 +16,10 @@ from brickrt.graph.specialize import first_stage
 from brickrt.plan.options import PlanOptions
 from brickrt.plan.plan import Plan
 from brickrt.runtime import events
+from brickrt.runtime.arrays import on_device
 from brickrt.runtime.call import Call, Signature, signature_of
 from brickrt.runtime.compiled import Compiled, Compiler, Progress, StageCache
-from brickrt.runtime.devices import choose_engine
+from brickrt.runtime.devices import LaunchMode, choose_engine
 from brickrt.runtime.engine import Program
 from brickrt.runtime.host_threads import thread_count
 from brickrt.runtime.report import Ran, Report, report_of
@@ -28,10 +29,12 @@ from brickrt.runtime.stats import Stats
 class Runtime:
     """Runs a model. Programs are compiled on the first call with new input shapes, and kept.
 
-    `graph` is what `brickrt.load` gives, or what it takes. `device` is auto, cpu, reference (NumPy, slow) or null (the
-    schedule without arithmetic); `strategy` auto, layerwise, padded or memoized; `brick` the edge of spatial bricks;
-    `threads` one per core by default; `max_layers` the most convolutions and products merged; `isa` a lesser
-    instruction set of this CPU; `exact` rules out Winograd convolutions, whose rounding is a few 1e-6 larger.
+    `graph` is what `brickrt.load` gives, or what it takes. `device` is auto, cpu, cuda, reference (NumPy, slow) or
+    null (the schedule without arithmetic); `strategy` auto, layerwise, padded or memoized; `brick` the edge of spatial
+    bricks; `threads` one per core by default; `max_layers` the most convolutions and products merged; `isa` a lesser
+    instruction set of this CPU; `exact` rules out Winograd convolutions, whose rounding is a few 1e-6 larger; `launch`
+    is how a GPU runs plans: auto, streams, graph (all in one CUDA graph) or persistent (the same, with memoized
+    subgraphs as persistent kernels).
     `progress(what, done, total)` is told of long steps, `watch` of every run: a function is given its TaskEvents
     afterwards, an `events.Observer` is told while it goes on.
     Raises BrickError, one line, for models, options and inputs that make no sense.
@@ -48,6 +51,7 @@ class Runtime:
         max_layers: int | None = None,
         exact: bool = False,
         isa: str | None = None,
+        launch: LaunchMode = "auto",
         progress: Progress | None = None,
         watch: events.Watcher | events.Observer | None = None,
     ) -> None:
@@ -57,7 +61,7 @@ class Runtime:
             raise BrickError(str(e)) from None
         self.threads = thread_count(threads)
         self.source = graph if isinstance(graph, SourceGraph) else load(graph)
-        self._compiler = Compiler(choose_engine(device, isa), options, self.threads, progress)
+        self._compiler = Compiler(choose_engine(device, isa, launch), options, self.threads, progress)
         self._observer = events.observer_of(watch)
         self._running: list[Program] = []
         self._roots: dict[frozenset[str], StageCache] = {}
@@ -111,17 +115,20 @@ class Runtime:
 
     # ---- running
 
-    def execute(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    def execute(self, inputs: Mapping[str, Any], *, stream: Any = None) -> dict[str, Any]:
         """The model's outputs by name: NumPy arrays, or lists and None for sequences and optionals.
 
-        May be called from several threads.
+        With device cuda, inputs may lie on the GPU: any arrays of the CUDA array interface or DLPack. Outputs are then
+        CuPy arrays; with `stream`, CuPy's or another library's, they are so once the stream is there, and the call may
+        return before. May be called from several threads.
         """
+        inputs = self._taken(inputs, stream)
         signature, known = signature_of(inputs), self._known
         if signature is not None and known is not None and known[0] == signature:
-            call = Call(self._observer, self._running, dict(inputs))
+            call = self._call(inputs, stream)
             call.run_stage(known[1].stage, known[2])
         else:
-            call = self._checked_call(signature, inputs)
+            call = self._checked_call(signature, inputs, stream)
         self._last = call.ran
         return {name: call.values[name] for name in self.source.outputs}
 
@@ -130,9 +137,22 @@ class Runtime:
         for program in tuple(self._running):
             program.cancel()
 
-    def _checked_call(self, signature: Signature | None, inputs: Mapping[str, Any]) -> Call:
+    def _taken(self, inputs: Mapping[str, Any], stream: Any) -> Mapping[str, Any]:
+        """The inputs, those on a GPU as the engine's own arrays."""
+        arrays = self._compiler.engine.arrays
+        if arrays is None and stream is not None:
+            raise BrickError(f"device '{self.device}' has no streams: use device='cuda'")
+        there = {name: value for name, value in inputs.items() if on_device(value)}
+        if arrays is None and there:
+            raise BrickError(f"input '{min(there)}' lies on a GPU: use device='cuda', or give a NumPy array")
+        return {**inputs, **{name: arrays.view(value) for name, value in there.items()}} if arrays and there else inputs
+
+    def _call(self, values: Mapping[str, Any], stream: Any) -> Call:
+        return Call(self._observer, self._running, dict(values), self._compiler.engine.arrays, stream)
+
+    def _checked_call(self, signature: Signature | None, inputs: Mapping[str, Any], stream: Any) -> Call:
         """A call whose inputs are looked at; remembers the program where their types alone decide it."""
-        call = Call(self._observer, self._running, dict(check_inputs(self.source, inputs)))
+        call = self._call(check_inputs(self.source, inputs), stream)
         root = self._root(frozenset(call.values))
         cache: StageCache | None = root
         while cache is not None:
@@ -148,7 +168,7 @@ class Runtime:
 
         Only shapes and types matter, except of inputs that serve as shapes.
         """
-        values = dict(check_inputs(self.source, inputs))
+        values = dict(check_inputs(self.source, self._taken(inputs, None)))
         compiled, spent = self._root(frozenset(values)).get(self._compiler, values)
         self._last = report = report_of([Ran(compiled, compile_ms=spent)])
         return report

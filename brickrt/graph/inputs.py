@@ -17,7 +17,7 @@ Bound = dict[str, tuple[int, str]]
 
 
 def check_inputs(source: SourceGraph, arrays: Mapping[str, Any]) -> dict[str, Any]:
-    """The arrays in the model's order, in row-major memory.
+    """The arrays in the model's order, in row-major memory; those on a GPU as they are.
 
     Raises InputError for inputs that are missing, unknown, or of another type, rank or extent than the model says.
     """
@@ -46,11 +46,12 @@ def _checked(name: str, info: TensorInfo, value: Any, bound: Bound) -> Any:
         return value
     if value is None or isinstance(value, (dict, str, bytes)):
         raise InputError(f"input '{name}' is a {type(value).__name__}: give an array {describe(info)}")
-    array = np.asarray(value)
+    on_gpu = hasattr(value, "__cuda_array_interface__")
+    array = value if on_gpu else np.asarray(value)
     _check_type(name, info, info.dtype, array)
     if info.shape is not None:
         _check_shape(name, info, array, bound)
-    return np.require(array, requirements="C")
+    return array if on_gpu else np.require(array, requirements="C")
 
 
 def _check_type(name: str, info: TensorInfo, dtype: np.dtype, array: np.ndarray) -> None:

@@ -11,8 +11,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from brickrt.ops.types import TensorType
 from brickrt.plan.device import DeviceSpec
+from brickrt.runtime.arrays import DeviceArrays
 from brickrt.runtime.cuda.sources import Source
 
 Progress = Callable[[int, int], None]  # (compiled, to compile)
@@ -72,7 +72,7 @@ class Graph(Protocol):
     def launch(self, stream: Stream) -> None: ...
 
 
-class Driver(Protocol):
+class Driver(DeviceArrays, Protocol):
     """One device."""
 
     spec: DeviceSpec
@@ -104,16 +104,6 @@ class Driver(Protocol):
         ...
 
     # ---- the caller's arrays
-
-    def view(self, value: Any) -> Any:
-        """An array on the device as the driver's kind of array, C-contiguous and aligned, without a copy if it is.
-
-        Raises BrickError for arrays on another device."""
-        ...
-
-    def empty(self, kind: TensorType, stream: Any) -> Any:
-        """An array of the driver's kind, first used on the caller's stream."""
-        ...
 
     def address(self, array: Any) -> int:
         """Where an array of the driver's kind lies."""

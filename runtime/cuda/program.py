@@ -7,7 +7,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -30,11 +30,10 @@ from brickrt.runtime.cuda.memory import Parts
 from brickrt.runtime.cuda.records import Records
 from brickrt.runtime.cuda.streams import schedule
 from brickrt.runtime.cuda.watching import Watch
+from brickrt.runtime.devices import LaunchMode
 from brickrt.runtime.engine import Cancelled, Counts
 from brickrt.runtime.task_graph import TaskGraph
 
-LaunchMode = Literal["auto", "streams", "graph", "persistent"]
-LAUNCH_MODES = ("auto", "streams", "graph", "persistent")
 STREAMS = 4  # branches that run side by side
 WAVES = 2  # tasks of a group of memoized bricks, per node, in multiples of the device's multiprocessors
 SCRATCH_SHARE = 8  # of the device's memory that scratch may take: one part in so many

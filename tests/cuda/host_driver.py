@@ -265,6 +265,10 @@ class HostDriver:
     def empty(self, kind: TensorType, stream: Any) -> HostArray:
         return HostArray(np.full(kind.shape, 77).astype(kind.dtype))
 
+    def host(self, array: HostArray, stream: Any) -> np.ndarray:
+        self.stream_of(stream).synchronize()
+        return array.get()
+
     def address(self, array: HostArray) -> int:
         return array.__cuda_array_interface__["data"][0]
 

@@ -1,0 +1,40 @@
+"""Arrays that lie on a GPU, told apart without importing what made them."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+
+from brickrt.ops.types import TensorType
+
+CUDA, MANAGED = 2, 13  # device types of DLPack
+
+
+class DeviceArrays(Protocol):
+    """What an engine does with arrays of its device."""
+
+    def view(self, value: Any) -> Any:
+        """An array on the device as the engine's kind of array, without a copy where its elements lie in order.
+
+        Raises BrickError for what lies on another device.
+        """
+        ...
+
+    def empty(self, kind: TensorType, stream: Any) -> Any:
+        """An array of the engine's kind, first used on the caller's stream."""
+        ...
+
+    def host(self, array: Any, stream: Any) -> np.ndarray:
+        """The values, once the caller's stream is there."""
+        ...
+
+
+def on_device(value: Any) -> bool:
+    """Whether a value is an array in a GPU's memory, by the CUDA array interface or DLPack."""
+    if isinstance(value, np.ndarray):
+        return False
+    if hasattr(value, "__cuda_array_interface__"):
+        return True
+    device = getattr(value, "__dlpack_device__", None)
+    return device is not None and device()[0] in (CUDA, MANAGED)
