@@ -3,6 +3,9 @@
 Inputs: x [N, C, spatial…], w [M, C/groups, kernel…] (transposed: [C, M/groups, kernel…]), then the bias [M] if `bias`,
 then the extra operands of the epilogue, which broadcast to the output. In the epilogue `Arg(0)` is the convolution
 with its bias, and `Arg(k)`, k ≥ 1, is extra operand k-1.
+
+A convolution in `parts` parts has that many times the channels of the output: `Arg(k)`, k < parts, is the k-th equal
+part of them, and the extra operands follow (gates: a · b, a · sigmoid(b)).
 """
 
 from __future__ import annotations
@@ -37,6 +40,7 @@ class Conv(Op):
     groups: int = 1
     bias: bool = False
     epilogue: Expr | None = None
+    parts: int = 1
 
     @property
     def window(self) -> Window:
@@ -48,12 +52,21 @@ class Conv(Op):
             raise ValueError(f"Conv: weights {w} do not fit input {x} in {self.groups} groups")
         padded = (e + a + b for e, a, b in zip(x.shape[2:], self.pads, self.pads_end, strict=True))
         spatial = [(e - span) // s + 1 for e, span, s in zip(padded, self.window.spans, self.strides, strict=True)]
-        return _result(self, ins, w.shape[0], spatial)
+        if w.shape[0] % self.parts or (self.parts > 1 and self.epilogue is None):
+            raise ValueError(f"Conv: weights {w} in {self.parts} parts; equal ones and an epilogue are needed")
+        return _result(self, ins, w.shape[0], spatial, self.parts)
+
+    def _product_boxes(self, boxes: Boxes, out: TensorType) -> Boxes:
+        """The boxes of the product that hold all parts of boxes of the output."""
+        hi = boxes.hi.copy()
+        hi[:, 1] += (self.parts - 1) * out.shape[1]
+        return Boxes(boxes.lo, hi)
 
     def region(self, i: int, boxes: Boxes, ins: Sequence[TensorType], out: TensorType) -> Boxes:
-        m_lo, m_hi = boxes.lo[:, 1], boxes.hi[:, 1]
+        product = self._product_boxes(boxes, out)
+        m_lo, m_hi = product.lo[:, 1], product.hi[:, 1]
         if i == 0:
-            lo, hi = self._reach(boxes, ins, out)
+            lo, hi = self._reach(product, ins)
         elif i == 1:
             lo = columns(len(boxes), m_lo, [0] * (ins[1].rank - 1))
             hi = columns(len(boxes), m_hi, ins[1].shape[1:])
@@ -63,10 +76,10 @@ class Conv(Op):
             return operand_region(boxes, ins[i].shape)
         return settle(boxes, lo, hi, ins[i].shape)
 
-    def _reach(self, boxes: Boxes, ins: Sequence[TensorType], out: TensorType) -> tuple[np.ndarray, np.ndarray]:
-        """The ranges of x that are read, padding included."""
+    def _reach(self, boxes: Boxes, ins: Sequence[TensorType]) -> tuple[np.ndarray, np.ndarray]:
+        """The ranges of x that are read for boxes of the product, padding included."""
         lo, hi = self.window.reach(boxes.lo[:, 2:], boxes.hi[:, 2:])
-        first, last = _groups_touched(boxes, out.shape[1] // self.groups)
+        first, last = _groups_touched(boxes, ins[1].shape[0] // self.groups)
         c = ins[1].shape[1]
         return columns(len(boxes), boxes.lo[:, 0], first * c, lo), columns(len(boxes), boxes.hi[:, 0], last * c, hi)
 
@@ -75,21 +88,23 @@ class Conv(Op):
         if 0 in shape:
             return np.empty(shape, out.dtype)
         dtype = compute_type(ins[0].dtype)
-        lo, hi = self._reach(box, ins, out)
+        wide = self._product_boxes(box, out)
+        lo, hi = self._reach(wide, ins)
         x = read_padded(slabs[0], lo[0], hi[0], 0, dtype)
         w = crop(slabs[1], self.region(1, box, ins, out)).astype(dtype)
-        rows = out.shape[1] // self.groups
-        first, last = (int(g[0]) for g in _groups_touched(box, rows))
+        rows, channels = ins[1].shape[0] // self.groups, int(wide.extents[0, 1])
+        first, last = (int(g[0]) for g in _groups_touched(wide, rows))
         lead = 0
         if last - first > 1:  # every group needs all its rows, those outside the box too
             lead, part = int(box.lo[0, 1]) - first * rows, w
             w = np.zeros(((last - first) * rows, *part.shape[1:]), dtype)
             w[lead : lead + len(part)] = part
-        product = correlate(x, w, last - first, self.window, shape[2:])[:, lead : lead + shape[1]]
+        product = correlate(x, w, last - first, self.window, shape[2:])[:, lead : lead + channels]
         return _finish(self, product, box, slabs, ins, out)
 
     def flops(self, ins: Sequence[TensorType], out: TensorType) -> int:
-        return (2 * math.prod(ins[1].shape[1:]) + self.bias + count_applies(self.epilogue)) * out.size
+        product = (2 * math.prod(ins[1].shape[1:]) + self.bias) * self.parts
+        return (product + count_applies(self.epilogue)) * out.size
 
 
 @dataclass(frozen=True)
@@ -104,6 +119,7 @@ class ConvTranspose(Op):
     groups: int = 1
     bias: bool = False
     epilogue: Expr | None = None
+    parts: ClassVar[int] = 1
 
     @property
     def window(self) -> Window:
@@ -195,12 +211,16 @@ def _check_operands(op: Conv | ConvTranspose, ins: Sequence[TensorType]) -> tupl
     return x, w
 
 
-def _result(op: Conv | ConvTranspose, ins: Sequence[TensorType], channels: int, spatial: Sequence[int]) -> TensorType:
+def _result(
+    op: Conv | ConvTranspose, ins: Sequence[TensorType], channels: int, spatial: Sequence[int], parts: int = 1
+) -> TensorType:
+    """Type of the output of a convolution whose product has so many channels."""
     if any(e < 1 for e in spatial):
         raise ValueError(f"{op.name}: input {ins[0]} is too small for kernel {list(op.kernel)}: output {list(spatial)}")
     if op.bias and ins[2].shape != (channels,):
         raise ValueError(f"{op.name}: bias {ins[2]}, expected [{channels}]")
-    return epilogue_type(op.name, op.epilogue, ins[2 + op.bias :], ins[0].dtype, (ins[0].shape[0], channels, *spatial))
+    shape = (ins[0].shape[0], channels // parts, *spatial)
+    return epilogue_type(op.name, op.epilogue, ins[2 + op.bias :], ins[0].dtype, shape, parts)
 
 
 def _finish(
@@ -211,9 +231,11 @@ def _finish(
     ins: Sequence[TensorType],
     out: TensorType,
 ) -> np.ndarray:
-    """Bias and epilogue."""
+    """Bias and epilogue; the product holds all parts of the box."""
     if op.bias:
         bias = crop(slabs[2], op.region(2, box, ins, out)).astype(product.dtype)
         product = product + bias.reshape(-1, *(1,) * len(op.kernel))
     extra = 2 + op.bias
-    return finish(product, op.epilogue, box, slabs[extra:], ins[extra:], out.dtype)
+    width = int(box.extents[0, 1])
+    parts = [product[:, k * out.shape[1] :][:, :width] for k in range(op.parts)]
+    return finish(parts, op.epilogue, box, slabs[extra:], ins[extra:], out.dtype)

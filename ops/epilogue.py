@@ -40,28 +40,29 @@ def check_operands(name: str, operands: Sequence[TensorType], shape: Shape) -> N
 
 
 def epilogue_type(
-    name: str, epilogue: Expr | None, extras: Sequence[TensorType], dtype: np.dtype, shape: Shape
+    name: str, epilogue: Expr | None, extras: Sequence[TensorType], dtype: np.dtype, shape: Shape, parts: int = 1
 ) -> TensorType:
-    """Type of the output of an operator whose product has `dtype` and `shape`."""
+    """Type of the output of an operator whose product has `dtype` and `shape`, in each of its parts."""
     check_operands(name, extras, shape)
     if epilogue is None:
         if extras:
             raise ValueError(f"{name}: {len(extras)} inputs too many (there is no epilogue)")
         return TensorType(shape, dtype)
-    check_args(name, epilogue, [dtype, *(t.dtype for t in extras)])
+    check_args(name, epilogue, [*[dtype] * parts, *(t.dtype for t in extras)])
     return TensorType(shape, epilogue.dtype)
 
 
 def finish(
-    product: np.ndarray,
+    parts: Sequence[np.ndarray],
     epilogue: Expr | None,
     box: Boxes,
     slabs: Sequence[Slab],
     ins: Sequence[TensorType],
     dtype: np.dtype,
 ) -> np.ndarray:
-    """The epilogue over the product on `box`; `slabs` and `ins` are those of the extra operands."""
+    """The epilogue over the parts of the product on `box`; `slabs` and `ins` are those of the extra operands."""
+    product = parts[0]
     if epilogue is not None:
         extras = [crop(s, operand_region(box, t.shape)) for s, t in zip(slabs, ins, strict=True)]
-        product = np.broadcast_to(evaluate_expr(epilogue, [product, *extras]), product.shape)
+        product = np.broadcast_to(evaluate_expr(epilogue, [*parts, *extras]), product.shape)
     return round_to(product, dtype)

@@ -69,7 +69,7 @@ class MatMul(Op):
             product = np.matmul(a, b)
             if bias:
                 product = product + bias[0]
-        return finish(product, self.epilogue, box, slabs[extra:], ins[extra:], out.dtype)
+        return finish([product], self.epilogue, box, slabs[extra:], ins[extra:], out.dtype)
 
     def flops(self, ins: Sequence[TensorType], out: TensorType) -> int:
         return (2 * ins[0].shape[-1] + self.bias + count_applies(self.epilogue)) * out.size

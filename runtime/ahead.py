@@ -23,7 +23,7 @@ def streams_ahead(plan: Plan, subgraph: Subgraph, axis: int) -> dict[int, dict[s
     own = {node.output for node in inside}
     next_band = tuple(edge if d == axis else 0 for d, edge in enumerate(subgraph.band))
     streams = {name: Stream(next_band, False) for node in inside for name in _streamed(node) if name not in own}
-    if not isinstance(inside[-1].op, Conv):  # which fetches the lines of its output itself
+    if not _fetches(inside[-1]):
         streams[inside[-1].output] = Stream((0,) * len(next_band), True)
     longest = max(busy, key=lambda k: graph.flops([graph.nodes[k]]))
     return {longest: {name: stream for name, stream in streams.items() if _worth(plan, name, spatial)}}
@@ -34,6 +34,11 @@ def _direct(plan: Plan, k: int) -> bool:
     node = plan.graph.nodes[k]
     blocked = plan.layouts[node.output] == "blocked"
     return isinstance(node.op, Conv) and node.op.groups == 1 and k not in plan.algorithms and blocked
+
+
+def _fetches(node: Node) -> bool:
+    """Whether a node asks for the lines of its output itself, as an ungrouped convolution does before its sums."""
+    return isinstance(node.op, Conv) and node.op.groups == 1
 
 
 def _streamed(node: Node) -> tuple[str, ...]:

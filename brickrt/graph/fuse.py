@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from brickrt.graph.edit import Edit, origins
+from brickrt.graph.gates import OPERANDS, fuse_gate
 from brickrt.graph.ir import Graph, Node
 from brickrt.ops.conv import Conv, ConvTranspose
 from brickrt.ops.expr import Apply, Arg, Expr, substitute, walk
@@ -18,8 +19,6 @@ from brickrt.ops.map import Map
 from brickrt.ops.matmul import MatMul
 from brickrt.ops.reduce import Reduce
 
-OPERANDS = 8
-"""Tensors that one expression may read."""
 OPERATIONS = 64
 """Operations that one expression may have, counted with what is repeated."""
 SHARED_BYTES = 1 << 16
@@ -34,6 +33,9 @@ def fuse(graph: Graph) -> Graph:
     for output in list(edit.nodes):
         _dedupe_operands(edit, output)
         _absorb_maps(edit, output)
+    for output in list(edit.nodes):
+        if output in edit.nodes:
+            fuse_gate(edit, edit.nodes[output])
     order = edit.order()
     for output in order:
         if output in edit.nodes:
@@ -149,7 +151,8 @@ def _with_epilogue(edit: Edit, producer: Node, node: Node) -> Node | None:
     extras = list(producer.inputs[main:])
     extras += [name for name in node.inputs if name != producer.output and name not in extras]
     product = producer.op.epilogue or Arg(np.dtype(np.float32), 0)
-    expr = _renumbered(_expr(node), node.inputs, extras, {producer.output: product}, 1)
+    parts = producer.op.parts if isinstance(producer.op, Conv) else 1
+    expr = _renumbered(_expr(node), node.inputs, extras, {producer.output: product}, parts)
     if len(extras) > OPERANDS or _operations(expr) > OPERATIONS:
         return None
     if not _all_float32(edit.types[producer.output].dtype, expr):

@@ -202,7 +202,7 @@ def _conv(site: Site) -> Choice:
     x: Layout = site.layouts[0] if whole and site.ins[0].shape[1] <= site.style.few else "blocked"
     fixed: tuple[Layout, ...] = (x, "plain", "plain") if op.bias else (x, "plain")
     extras = site.ins[len(fixed) :]
-    if whole and site.out.shape[1] <= site.style.few:
+    if whole and op.parts == 1 and site.out.shape[1] <= site.style.few:
         plain: list[Layout] = ["plain" for _ in extras]
         return Choice((*fixed, *plain), "plain")
     return Choice(fixed + tuple(_operand(kind.shape, site.out.rank) for kind in extras), "blocked")

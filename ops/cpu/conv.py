@@ -68,7 +68,7 @@ class ConvKernel(Kernel):
         cls, op: Op, ins: Sequence[Operand], out: Operand, boxes: Boxes, isa: Isa
     ) -> tuple[np.ndarray, list[tuple[int, ...]]]:
         assert isinstance(op, Conv | ConvTranspose)
-        align = common_cut(boxes, 1, out.shape[1] // op.groups, isa.lanes)
+        align = common_cut(boxes, 1, out.shape[1] // op.groups, isa.lanes) * op.parts
         flat = joins_rows(op, ins, out, boxes)
         spans = np.stack([boxes.lo[:, -1], boxes.hi[:, -1]], axis=1)
         if flat:
@@ -100,13 +100,14 @@ class ConvKernel(Kernel):
 
     @property
     def group_out(self) -> int:
-        """Output channels of a group."""
-        return self.out.shape[1] // self.op.groups
+        """Output channels of a group, of all parts."""
+        return self.out.shape[1] * self.op.parts // self.op.groups
 
     @property
     def group_blocks(self) -> int:
-        """Blocks of output channels of a group."""
-        return -(-self.group_out // self.lanes)
+        """Blocks of output channels of a group, whole ones for each part."""
+        parts = self.op.parts
+        return parts * -(-self.group_out // parts // self.lanes)
 
     @cached_property
     def fold(self) -> int:
@@ -141,7 +142,7 @@ class ConvKernel(Kernel):
         isa = Isa(self.lanes, self.isa.registers // 2) if double else self.isa
         step = self.op.strides[-1] if isinstance(self.op, ConvTranspose) else 1
         pixels = math.prod(self.out.shape[2:]) if is_pointwise(self.op) else -(-self.out.shape[-1] // step)
-        return choose_tile(max(min(pixels, 512), 1), self.whole_blocks, self.shape_class[0], isa)
+        return choose_tile(max(min(pixels, 512), 1), self.whole_blocks, self.shape_class[0], isa, self.op.parts)
 
     @property
     def tiled_blocks(self) -> int:
@@ -164,7 +165,7 @@ class ConvKernel(Kernel):
         if i == 1:
             return self._pack_weights(array)
         if i == 2 and self.op.bias:
-            split = array.reshape(self.op.groups, -1)
+            split = self._by_tiles(array).reshape(self.op.groups, -1)
             return np.pad(split, [(0, 0), (0, self.padded_blocks * self.lanes - split.shape[1])])
         return self.epilogue.pack(i, array)
 
@@ -176,12 +177,25 @@ class ConvKernel(Kernel):
         g, c = self.op.groups, self.group_in
         if isinstance(self.op, ConvTranspose):
             w = np.moveaxis(w.reshape(g, c, self.group_out, self.taps), 2, 1)
-        rows = w.reshape(g, self.group_out, c, self.taps)
+        rows = self._by_tiles(w).reshape(g, -1, c, self.taps)
         if not self.fold:
             return self._pack_tiles(rows)
         whole = self.whole_blocks * self.lanes
         tiles = self._pack_tiles(rows[:, :whole])
         return np.concatenate([tiles.ravel(), pack_fold(rows[0, whole:], self.unit, self.fold, self.lanes)])
+
+    def _by_tiles(self, array: np.ndarray) -> np.ndarray:
+        """Channels [M, …] of several parts in the order of the tiles: of each part the blocks that one tile holds."""
+        parts, (ob, _) = self.op.parts, self.tile
+        if parts == 1:
+            return array
+        split = array.reshape(parts, -1, *array.shape[1:])
+        blocks = self.group_blocks // parts
+        padded = np.zeros((parts, blocks * self.lanes, *split.shape[2:]), array.dtype)
+        padded[:, : split.shape[1]] = split
+        padded = padded.reshape(parts, blocks, self.lanes, *split.shape[2:])
+        tiles = [padded[:, k : k + ob // parts].reshape(-1, *array.shape[1:]) for k in range(0, blocks, ob // parts)]
+        return np.concatenate(tiles)
 
     def _pack_tiles(self, rows: np.ndarray) -> np.ndarray:
         """[group, M, C, taps] → [group, tile, channel unit, taps, channel, OB*lanes]."""

@@ -94,7 +94,7 @@ class ConvBody:
         """All images and groups of the box; `group` is called for the blocks that it has of each."""
         f, k = self.f, self.k
         lo, hi = f.box(1)
-        first, last = f.div(lo, k.lanes), f.div(f.add(hi, k.lanes - 1), k.lanes)
+        first, last = (f.mul(f.div(end, k.lanes), k.op.parts) for end in (lo, f.add(hi, k.lanes - 1)))
         gb, grouped = k.group_blocks, k.op.groups > 1
         groups = (f.div(first, gb), f.div(f.add(last, gb - 1), gb)) if grouped else (0, 1)
         with f.loop(*f.box(0)) as n, f.loop(*groups) as g:
@@ -161,17 +161,20 @@ class ConvBody:
         return Accumulators.create(self.f, self.initial(place), count, self.dtype, self.k.lanes)
 
     def places(self, place: Place, out_x: Index, tile: Tile) -> list[tuple[int, int, list[Index]]]:
-        """Per accumulator of a tile its block, its pixel, and the index of the output."""
-        f, lanes = self.f, self.k.lanes
-        channels = [f.mul(f.add(place.block, j), lanes) for j in range(place.count)]
+        """Per block and pixel that a tile gives their numbers, and the index of the output."""
+        f, k = self.f, self.k
+        first = f.div(place.block, k.op.parts)
+        channels = [f.mul(f.add(first, j), k.lanes) for j in range(place.count // k.op.parts)]
         columns = [f.add(out_x, tile.start + t * tile.step) for t in range(tile.count)]
         return [(j, t, [place.n, c, *place.at, x]) for j, c in enumerate(channels) for t, x in enumerate(columns)]
 
     def finish(self, acc: Accumulators, place: Place, out_x: Index, tile: Tile) -> None:
         """Applies the epilogue to a tile's sums and stores them."""
         f, k = self.f, self.k
+        each = place.count // k.op.parts
         for j, t, index in self.places(place, out_x, tile):
-            value = self.epilogue.apply(acc.value(j, t), index)
+            value, *others = (acc.value(part * each + j, t) for part in range(k.op.parts))
+            value = self.epilogue.apply(value, index, others=others)
             f.store(value, self.out, offset_of(f, k.out, index), self.dtype, k.lanes)
 
     def padded_block(self, place: Place) -> Index:
@@ -193,8 +196,11 @@ class ConvBody:
     def members(self, place: Place, j: int) -> list[Index]:
         """Numbers in their group of the output channels of block `j` of a tile; lanes past the last one repeat it."""
         f, k = self.f, self.k
-        first = f.sub(f.mul(f.add(place.block, j), k.lanes), f.mul(place.group, k.group_blocks * k.lanes))
-        return [f.minimum(f.add(first, lane), k.group_out - 1) for lane in range(k.lanes)]
+        part, j = divmod(j, place.count // k.op.parts)
+        first = f.mul(f.add(f.div(place.block, k.op.parts), j), k.lanes)
+        first = f.sub(first, f.mul(place.group, k.group_blocks * k.lanes))
+        each = k.group_out // k.op.parts
+        return [f.add(f.minimum(f.add(first, lane), each - 1), part * each) for lane in range(k.lanes)]
 
     def sweep(self, acc: Accumulators, place: Place, in_x: Index, tile: Tile) -> None:
         """Adds all input channels of the group and all taps to a tile's accumulators."""

@@ -37,7 +37,8 @@ def rows_join(operand: Operand, spatial: Sequence[int]) -> bool:
 
 @dataclass(frozen=True)
 class Epilogue:
-    """`expr` with `Arg(0)` the accumulator and `Arg(k)` operand k-1 of `ins`, the kernel's inputs from `first` on."""
+    """`expr` with first the accumulator of each part of the product, then operands `ins`, the kernel's inputs from
+    `first` on."""
 
     expr: Expr | None
     first: int
@@ -62,14 +63,19 @@ class BoundEpilogue:
     f: Fn
     pointers: list[ir.Value]
 
-    def apply(self, value: ir.Value, index: Sequence[Index], mask: ir.Value | None = None) -> ir.Value:
-        """The value to store at `index`: first of `lanes` channels (blocked) or of `lanes` columns (plain)."""
+    def apply(
+        self, value: ir.Value, index: Sequence[Index], mask: ir.Value | None = None, others: Sequence[ir.Value] = ()
+    ) -> ir.Value:
+        """The value to store at `index`: first of `lanes` channels (blocked) or of `lanes` columns (plain).
+
+        `others` are those of the parts after the first.
+        """
         e = self.epilogue
         if e.expr is None:
             return value
         pairs = zip(self.pointers, e.ins, strict=True)
         extras = [load_operand(self.f, p, o, e.out, index, e.lanes, mask) for p, o in pairs]
-        return emit_expr(self.f, e.expr, [value, *extras], e.lanes)
+        return emit_expr(self.f, e.expr, [value, *others, *extras], e.lanes)
 
     def prefetch(self, target: ir.Value, index: Sequence[Index]) -> None:
         """Asks for the lines that `apply` reads and the store to `target` writes at `index`, a sweep ahead of them."""

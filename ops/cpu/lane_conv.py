@@ -3,7 +3,7 @@
 A lane is an output channel, and reads input channels of its own group: for member j of the group, lane l reads channel
 group(l)*C/g + j. Where output and input blocks hold the same groups (depthwise; 2, 4, 8… channels in and out) that is a
 fixed permutation of the input's vector; otherwise the lanes are gathered one by one.
-Weights are packed [block][taps][member][lanes].
+Weights are packed [block][taps][member][lanes], blocks part after part of the product.
 """
 
 from __future__ import annotations
@@ -42,30 +42,33 @@ class LaneConvKernel(ConvKernel):
 
     @property
     def permutes(self) -> bool:
-        """Whether an output block reads only the input block of the same number."""
+        """Whether a block of the product reads only the input block of the same number."""
         same = self.group_in == self.group_out and self.lanes % self.group_out == 0
-        return same and self.ins[0].block == self.lanes
+        whole = self.op.parts == 1 or self.out.shape[1] % self.lanes == 0
+        return same and whole and self.ins[0].block == self.lanes
 
     @property
     def members(self) -> np.ndarray:
-        """First input channel of the group of each output channel (up to whole blocks)."""
-        blocks = self.out.channel_blocks
-        channels = np.minimum(np.arange(blocks * self.lanes), self.out.shape[1] - 1)
-        return channels // self.group_out * self.group_in
+        """First input channel of the group of each channel of the product (up to whole blocks of each part)."""
+        blocks, each = self.out.channel_blocks, self.out.shape[1]
+        channels = np.minimum(np.arange(blocks * self.lanes), each - 1)
+        parts = np.arange(self.op.parts)[:, None] * each
+        return (channels + parts).reshape(-1) // self.group_out * self.group_in
 
     def pack(self, i: int, array: np.ndarray) -> np.ndarray:
         """Weights as [block][taps][member][lanes], the bias up to whole blocks."""
-        blocks = self.out.channel_blocks
-        padding = blocks * self.lanes - self.out.shape[1]
+        parts, each, blocks = self.op.parts, self.out.shape[1], self.op.parts * self.out.channel_blocks
+        padding = self.out.channel_blocks * self.lanes - each
         if i == 1:
             w = array
             if isinstance(self.op, ConvTranspose):
                 w = np.moveaxis(w.reshape(self.op.groups, self.group_in, self.group_out, self.taps), 2, 1)
-            rows = w.reshape(self.out.shape[1], self.group_in, self.taps)
-            whole = np.pad(rows, [(0, padding), (0, 0), (0, 0)]).reshape(blocks, self.lanes, self.group_in, self.taps)
+            rows = w.reshape(parts, each, self.group_in, self.taps)
+            whole = np.pad(rows, [(0, 0), (0, padding), (0, 0), (0, 0)])
+            whole = whole.reshape(blocks, self.lanes, self.group_in, self.taps)
             return np.ascontiguousarray(whole.transpose(0, 3, 2, 1))
         if i == 2 and self.op.bias:
-            return np.pad(array, (0, padding))
+            return np.pad(array.reshape(parts, each), [(0, 0), (0, padding)])
         return self.epilogue.pack(i, array)
 
     def emit(self, f: Fn) -> None:
@@ -116,8 +119,10 @@ class LaneConvBody:
     def tile(self, at: list[Index], out_x: Index, in_x: Index, tile: Tile) -> None:
         f, k = self.f, self.k
         n, block, *rows = at
-        start = self.initial(block)
-        acc = [f.local(self.kind, start) for _ in range(tile.count)]
+        parts = [f.add(block, part * k.out.channel_blocks) for part in range(k.op.parts)]
+        sums = []
+        for start in [self.initial(part) for part in parts]:
+            sums.append([f.local(self.kind, start) for _ in range(tile.count)])
         with ExitStack() as loops:
             base, tap = f.mul(n, k.ins[0].strides[0]), 0
             for axis, (window, y) in enumerate(zip(self.windows, rows, strict=True)):
@@ -125,10 +130,12 @@ class LaneConvBody:
                 base = f.add(base, f.mul(index, k.ins[0].strides[2 + axis]))
                 tap = f.add(f.mul(tap, window.kernel), key)
             base = f.add(base, f.mul(in_x, k.ins[0].strides[-1]))
-            self.row_taps(acc, block, base, f.mul(tap, k.row_window.kernel), tile)
-        for t, place in enumerate(acc):
+            for acc, part in zip(sums, parts, strict=True):
+                self.row_taps(acc, part, base, f.mul(tap, k.row_window.kernel), tile)
+        for t in range(tile.count):
             index = [n, f.mul(block, k.lanes), *rows, f.add(out_x, tile.start + t * tile.step)]
-            value = self.epilogue.apply(f.get(place, self.kind), index)
+            value, *others = (f.get(acc[t], self.kind) for acc in sums)
+            value = self.epilogue.apply(value, index, others=others)
             f.store(value, self.out, offset_of(f, k.out, index), self.dtype, k.lanes)
 
     def initial(self, block: Index) -> ir.Value:
@@ -141,9 +148,12 @@ class LaneConvBody:
         return f.load(self.bias, f.mul(block, k.lanes), self.dtype, k.lanes)
 
     def channels(self, block: Index) -> list[Index]:
-        """The output channels of a block; lanes past the last one repeat it."""
+        """The channels of a block of the product; lanes past the last one of a part repeat it."""
         f, k = self.f, self.k
-        return [f.minimum(f.add(f.mul(block, k.lanes), lane), k.out.shape[1] - 1) for lane in range(k.lanes)]
+        part = f.div(block, k.out.channel_blocks) if k.op.parts > 1 else 0
+        first = f.mul(f.sub(block, f.mul(part, k.out.channel_blocks)), k.lanes)
+        inner = [f.minimum(f.add(first, lane), k.out.shape[1] - 1) for lane in range(k.lanes)]
+        return [f.add(f.mul(part, k.out.shape[1]), channel) for channel in inner]
 
     def row_taps(self, acc: list[ir.Value], block: Index, base: Index, first_tap: Index, tile: Tile) -> None:
         """The taps along the row, and for each of them the members of the group."""
@@ -202,5 +212,5 @@ def kernel_windows(kernel: LaneConvKernel) -> list[Window]:
 
 @kernel_for(Conv, ConvTranspose)
 def _choose(op: Conv | ConvTranspose, ins: Sequence[Operand], out: Operand, isa: Isa) -> type[Kernel]:
-    whole = op.groups == 1 or (out.shape[1] // op.groups) % isa.lanes == 0
+    whole = op.groups == 1 or (op.parts == 1 and (out.shape[1] // op.groups) % isa.lanes == 0)
     return ConvKernel if whole else LaneConvKernel

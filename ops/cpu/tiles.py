@@ -177,15 +177,17 @@ def common_cut(boxes: Boxes, dim: int, group: int, lanes: int) -> int:
     return math.gcd(*(lo // lanes).tolist(), *(-(-hi // lanes)).tolist())
 
 
-def choose_tile(width: int, blocks: int, align: int, isa: Isa, vector_bytes: int = 64) -> tuple[int, int]:
+def choose_tile(
+    width: int, blocks: int, align: int, isa: Isa, parts: int = 1, vector_bytes: int = 64
+) -> tuple[int, int]:
     """(OB, T): blocks of output channels and most pixels of a register tile, for rows of `width` pixels.
 
     Cycles per input channel: a multiply-add unit does two vectors a cycle, and so do the load ports, which bring OB
     weights and T pixels; the weights come from L2. Under eight accumulators the latency of the additions shows.
-    `align` is that of `common_cut`; OB must divide it.
+    `align` is that of `common_cut`; OB must divide it. A tile holds as many blocks of each of `parts` parts.
     """
     best = None
-    for ob in (1, 2, 3, 4, 6, 8):
+    for ob in sorted({parts * n for n in (1, 2, 3, 4, 6, 8)}):
         most = min((isa.registers - ob - 2) // ob, 24)
         if most < 1 or ob > max(blocks, 1) or (align and align % ob):
             continue

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from brickrt.ops.base import Op
 from brickrt.ops.conv import Conv, ConvTranspose
-from brickrt.ops.expr import Expr, apply, arg, cast, const
+from brickrt.ops.expr import Expr, apply, arg, cast, const, substitute
 from brickrt.ops.interp import AxisTaps, Interp
 from brickrt.ops.map import Map
 from brickrt.ops.matmul import MatMul
@@ -71,6 +71,16 @@ def epilogue(draw: Draw, shape: Shape) -> tuple[Expr | None, list[Shape]]:
     return both, [operand_shape(draw, shape), operand_shape(draw, shape)]
 
 
+def gated(tail: Expr | None, parts: int) -> Expr | None:
+    """An epilogue of the product of so many parts."""
+    if parts == 1:
+        return tail
+    gate: Expr = arg(0, F32)
+    for k in range(1, parts):
+        gate = apply("mul", gate, arg(k, F32))
+    return gate if tail is None else substitute(tail, {0: gate} | {k: arg(k + parts - 1, F32) for k in (1, 2)})
+
+
 def fitted(op: Op, shapes: list[Shape]) -> Shape | None:
     """The shape of the output; None if the parameters leave none."""
     try:
@@ -84,7 +94,8 @@ def convolutions(draw: Draw, transposed: bool, plain: bool = False) -> Case:
     """With `plain`, no epilogue, and no padding where clipping it could leave a gap of a dilated window at the edge."""
     rank, groups = draw(integers(1, 3)), draw(integers(1, 3))
     top = 9 if rank < 3 else 5
-    c, m = groups * draw(integers(1, 3)), groups * draw(integers(1, 3))
+    parts = 1 if transposed or plain else draw(integers(1, 3))
+    c, m = groups * draw(integers(1, 3)), groups * parts * draw(integers(1, 3))
     kernel, strides, dilations = ints(draw, rank, 1, 3), ints(draw, rank, 1, 3), ints(draw, rank, 1, 2)
     top_pad = 0 if plain and not transposed else 4
     pads, pads_end = ints(draw, rank, 0, top_pad), ints(draw, rank, 0, top_pad)
@@ -96,7 +107,7 @@ def convolutions(draw: Draw, transposed: bool, plain: bool = False) -> Case:
     def build(tail: Expr | None) -> Op:
         if transposed:
             return ConvTranspose(*settings, extra, groups, bias, tail)
-        return Conv(*settings, groups, bias, tail)
+        return Conv(*settings, groups, bias, gated(tail, parts), parts)
 
     w = (c, m // groups, *kernel) if transposed else (m, c // groups, *kernel)
     shapes: list[Shape] = [x, w] + ([(m,)] if bias else [])
