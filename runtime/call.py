@@ -81,7 +81,7 @@ class Call:
         finally:
             self.running.remove(program)
         if self.observer and filled:
-            self.observer.ended(program.tasks, events.collect(filled))
+            self.observer.ended(program.tasks, events.TaskEvents(filled))
         for name, array in zip(graph.outputs, outputs, strict=True):
             self.values[name] = array
 

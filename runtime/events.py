@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -12,17 +12,52 @@ import numpy as np
 from brickrt.runtime.task_graph import TaskGraph
 
 
-@dataclass(frozen=True, eq=False)
 class TaskEvents:
     """All tasks of one run, one row each, by start time. Times are nanoseconds of a monotonic clock; `waits` and
-    `revisits` count the tasks until then that the worker waited for, and those for which it passed over others."""
+    `revisits` count the tasks until then that the worker waited for, and those for which it passed over others.
 
-    task: np.ndarray
-    worker: np.ndarray
-    start: np.ndarray
-    end: np.ndarray
-    waits: np.ndarray
-    revisits: np.ndarray
+    Columns are put together when one is first asked for, which costs more than a task of a small network.
+    """
+
+    def __init__(self, filled: Sequence[np.ndarray]) -> None:
+        """`filled` are the buffers of the workers, whose run has ended."""
+        self._filled = filled
+
+    def trim(self) -> None:
+        """Gives up the rows that are not used: each worker has room for all tasks."""
+        self._filled = [rows[: used(rows)].copy() for rows in self._filled]
+
+    @cached_property
+    def _columns(self) -> tuple[np.ndarray, ...]:
+        parts = [rows[: used(rows)] for rows in self._filled]
+        rows = np.concatenate(parts)
+        order = np.argsort(rows[:, 1], kind="stable")
+        worker = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
+        return worker[order], *rows[order].T
+
+    @property
+    def worker(self) -> np.ndarray:
+        return self._columns[0]
+
+    @property
+    def task(self) -> np.ndarray:
+        return self._columns[1]
+
+    @property
+    def start(self) -> np.ndarray:
+        return self._columns[2]
+
+    @property
+    def end(self) -> np.ndarray:
+        return self._columns[3]
+
+    @property
+    def waits(self) -> np.ndarray:
+        return self._columns[4]
+
+    @property
+    def revisits(self) -> np.ndarray:
+        return self._columns[5]
 
     def __len__(self) -> int:
         return len(self.task)
@@ -76,13 +111,3 @@ def buffers(tasks: int, workers: int) -> list[np.ndarray]:
 def used(rows: np.ndarray, first: int = 0) -> int:
     """How many rows of a worker's buffer are used, of which `first` are known to be."""
     return bisect_left(range(len(rows)), True, first, key=lambda k: bool(rows[k, 1] == 0))
-
-
-def collect(filled: list[np.ndarray]) -> TaskEvents:
-    """The rows that workers filled in."""
-    parts = [rows[: used(rows)] for rows in filled]
-    worker = np.repeat(np.arange(len(parts)), [len(rows) for rows in parts])
-    rows = np.concatenate(parts)
-    order = np.argsort(rows[:, 1], kind="stable")
-    rows = rows[order]
-    return TaskEvents(rows[:, 0], worker[order], *(rows[:, k] for k in range(1, 5)))

@@ -56,10 +56,11 @@ class Recorder:
 
     def ended(self, tasks: TaskGraph, events: TaskEvents) -> None:
         graphs = self.recording.graphs
+        events.trim()
         graphs.append(GraphRun(tasks, events))
-        self._held += len(events)
+        self._held += len(tasks)
         while self._held > self._most and len(graphs) > 1:
-            self._held -= len(graphs.pop(0).events)
+            self._held -= len(graphs.pop(0).tasks)
 
     def hosted(self, name: str, start: int, end: int) -> None:
         if end:

@@ -55,24 +55,26 @@ class Known:
     labels: Labels
     own: np.ndarray  # whether a task is no join
     lives: Lives
+    moved: tuple[int, ...]  # bytes per subgraph
 
     @staticmethod
     def of(tasks: TaskGraph) -> Known:
-        return Known(Labels(tasks), tasks.task_subgraph >= 0, Lives.of(tasks))
+        moved = tuple(moved_bytes(tasks.plan, subgraph) for subgraph in tasks.plan.subgraphs)
+        return Known(Labels(tasks), tasks.task_subgraph >= 0, Lives.of(tasks), moved)
 
 
 class Current:
-    """The run under way: how far its rows have been read."""
+    """A run, under way until `finished` is set to when it ended: how far its rows have been read."""
 
     def __init__(self, known: Known, rows: Sequence[np.ndarray]) -> None:
         self.known, self.rows = known, rows
-        self.began = time.monotonic()
+        self.began, self.finished = time.monotonic(), 0.0
         self.states = np.zeros(len(known.own), np.int8)
         self.read, self.busy = [0] * len(rows), [0] * len(rows)
 
     def look(self) -> Moment:
         """Reads what is new."""
-        seconds = max(1e-9, time.monotonic() - self.began)
+        seconds = max(1e-9, (self.finished or time.monotonic()) - self.began)
         lanes = tuple(self._lane(worker, seconds) for worker in range(len(self.rows)))
         task = max((lane.task for lane in lanes), default=-1)  # numbered in the order of running
         subgraph = int(self.known.labels.tasks.task_subgraph[task]) if task >= 0 else 0
@@ -121,12 +123,17 @@ class Row:
 
 
 class Watching:
-    """Observes a runtime: what runs now, and the means of what ran. Its methods may be called from any thread."""
+    """Observes a runtime: what runs now, and the means of what ran. Its methods may be called from any thread.
+
+    Runs of a few milliseconds follow one another faster than anybody looks. So what a run leaves is only noted, and
+    read when somebody looks: the means are of the runs that were the last of their task graph then.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._known: dict[int, Known] = {}
         self._current: Current | None = None
+        self._ended: dict[int, GraphRun] = {}  # not read yet
         self._busy: dict[int, tuple[np.ndarray, int]] = {}
         self._rows: tuple[tuple[int, int], list[Row]] = ((0, 0), [])
         self.last: Moment | None = None
@@ -141,10 +148,8 @@ class Watching:
     def ended(self, tasks: TaskGraph, events: TaskEvents) -> None:
         with self._lock:
             if self._current is not None:
-                self.last = self._current.look()
-            self._current = None
-            sums, runs = self._busy.get(id(tasks), (np.zeros(len(tasks.plan.subgraphs)), 0))
-            self._busy[id(tasks)] = sums + busy_us(GraphRun(tasks, events)), runs + 1
+                self._current.finished = time.monotonic()
+            self._ended[id(tasks)] = GraphRun(tasks, events)
 
     def hosted(self, name: str, start: int, end: int) -> None:
         self.host = "" if end else name
@@ -154,29 +159,37 @@ class Watching:
         with self._lock:
             if self._current is not None:
                 self.last = self._current.look()
+            if self._current is not None and self._current.finished:
+                self._current = None
             return self.last
 
     def rows(self, labels: Labels) -> list[Row]:
         """Per subgraph the mean of what was measured so far; zeros before the first run has ended."""
         with self._lock:
+            self._read_ended()
             sums, runs = self._busy.get(id(labels.tasks), (np.zeros(len(labels.tasks.plan.subgraphs)), 0))
             key = id(labels.tasks), runs
             if self._rows[0] != key:
-                self._rows = key, _table(labels, sums / max(1, runs))
+                self._rows = key, _table(self._known[id(labels.tasks)], sums / max(1, runs))
             return self._rows[1]
 
+    def _read_ended(self) -> None:
+        for key, run in self._ended.items():
+            sums, runs = self._busy.get(key, (np.zeros(len(run.tasks.plan.subgraphs)), 0))
+            self._busy[key] = sums + busy_us(run), runs + 1
+        self._ended.clear()
 
-def _table(labels: Labels, busy: np.ndarray) -> list[Row]:
-    return [_row(labels, k, float(us), float(busy.sum()) or 1.0) for k, us in enumerate(busy)]
+
+def _table(known: Known, busy: np.ndarray) -> list[Row]:
+    return [_row(known, k, float(us), float(busy.sum()) or 1.0) for k, us in enumerate(busy)]
 
 
-def _row(labels: Labels, number: int, us: float, total: float) -> Row:
-    plan = labels.tasks.plan
-    s = plan.subgraphs[number]
+def _row(known: Known, number: int, us: float, total: float) -> Row:
+    s = known.labels.tasks.plan.subgraphs[number]
     per_us = 1 / us / 1e3 if us else 0.0
     return Row(
         number=number,
-        name=labels.subgraphs[number],
+        name=known.labels.subgraphs[number],
         strategy=s.strategy,
         brick="×".join(map(str, s.brick)),
         delta=s.delta,
@@ -184,5 +197,5 @@ def _row(labels: Labels, number: int, us: float, total: float) -> Row:
         ms=us / 1e3,
         share=us / total,
         gflops=s.flops * per_us,
-        gbps=moved_bytes(plan, s) * per_us,
+        gbps=known.moved[number] * per_us,
     )

@@ -95,7 +95,7 @@ class CpuProgram:
         for k, array in enumerate((*inputs, *outputs)):
             self._ends[k] = array.__array_interface__["data"][0]
         for k, rows in enumerate(events or ()):
-            self._own[k, loop.EVENTS] = rows.ctypes.data
+            self._own[k, loop.EVENTS] = rows.__array_interface__["data"][0]
         crew().lead(self._jobs)
         if events:
             self._own[:, loop.EVENTS] = 0

@@ -17,7 +17,7 @@ def test_rows_are_gathered_by_time():
     first[0] = [2, 50, 60, 1, 4]
     second[0] = [0, 10, 20, 0, 0]
     second[1] = [1, 70, 80, 2, 5]
-    seen = events.collect([first, second])
+    seen = events.TaskEvents([first, second])
     assert len(seen) == 3
     assert seen.task.tolist() == [0, 2, 1]
     assert seen.worker.tolist() == [1, 0, 1]
@@ -27,8 +27,8 @@ def test_rows_are_gathered_by_time():
 
 
 def test_nothing_ran():
-    assert len(events.collect(events.buffers(4, 2))) == 0
-    assert len(events.collect(events.buffers(0, 1))) == 0
+    assert len(events.TaskEvents(events.buffers(4, 2))) == 0
+    assert len(events.TaskEvents(events.buffers(0, 1))) == 0
 
 
 def test_every_task_of_a_plan_is_reported_once_whoever_runs_it():
@@ -39,7 +39,7 @@ def test_every_task_of_a_plan_is_reported_once_whoever_runs_it():
     for _ in range(2):
         filled = events.buffers(len(tasks), 3)
         program.run(*ends, filled)
-        seen = events.collect(filled)
+        seen = events.TaskEvents(filled)
         assert sorted(seen.task.tolist()) == list(range(len(tasks)))
         assert set(seen.worker.tolist()) <= {0, 1, 2}
         assert (seen.end >= seen.start).all()

@@ -49,7 +49,7 @@ def check_run(program: CpuProgram, rows: list[list[int]]) -> events.TaskEvents:
     n = len(rows)
     filled = events.buffers(n, program.threads)
     counts = program.run([], [], filled)
-    seen = events.collect(filled)
+    seen = events.TaskEvents(filled)
     assert sorted(seen.task.tolist()) == list(range(n))
     assert counts.tasks == n
     assert counts.complete_first + counts.waits + counts.revisits == n
