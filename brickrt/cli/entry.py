@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import typer
 from typer.main import get_command
 
 from brickrt.cli.app import DEBUG, PROGRAM, app
+from brickrt.cli.interrupts import ENDING, Signals, heard
 from brickrt.cli.terminal import note
 from brickrt.graph.errors import BrickError
 
@@ -21,17 +24,29 @@ _UsageError: Any = typer.BadParameter.__mro__[1]  # its module differs between v
 
 def main(args: Sequence[str] | None = None) -> int:
     """Runs the command that `args` (default: the process's) name. Gives the exit code: 0, 1 for a failure that is not
-    the user's, 2 for bad input, 130 after Ctrl-C."""
+    the user's, 2 for bad input, 128 and its number for a signal that ended it: 130 after Ctrl-C."""
     words = list(sys.argv[1:] if args is None else args)
+    signals, code = Signals(), INTERRUPTED
+    with suppress(KeyboardInterrupt), heard(signals):
+        code = _ran(words)
+    if code == INTERRUPTED or (code and signals.ended_by):  # what fails after a signal, fails for that reason
+        ended_by = signals.ended_by or signal.SIGINT
+        if ended_by.name == "SIGHUP":  # nobody reads on
+            _drop_output(1, 2)
+        note(ENDING[ended_by.name])
+        return 128 + ended_by
+    return code
+
+
+def _ran(words: list[str]) -> int:
     try:
         return _command([word for word in words if word != DEBUG])
     except (BrokenPipeError, SystemExit) as e:  # typer exits by itself at a broken pipe, and after completing words
         if isinstance(e, SystemExit) and not e.code:
             return 0
-        _drop_output()
+        _drop_output(1)
         return FAILED
     except (KeyboardInterrupt, typer.Abort):
-        note("interrupted")
         return INTERRUPTED
     except Exception as e:
         if DEBUG in words:
@@ -48,8 +63,6 @@ def _command(words: list[str]) -> int:
         encoding = sys.stdout.encoding or "utf-8"
         sys.stdout.write(result.encode(encoding, "replace").decode(encoding) + "\n")
     sys.stdout.flush()
-    if result == INTERRUPTED:
-        note("interrupted")
     return result if isinstance(result, int) else 0
 
 
@@ -71,8 +84,9 @@ def _help_of(error: Exception) -> str:
     return f"{context.command_path if context else PROGRAM} --help"
 
 
-def _drop_output() -> None:
-    """Standard output leads nowhere from here on, so that flushing it at the end is silent."""
+def _drop_output(*streams: int) -> None:
+    """These lead nowhere from here on, so that flushing them at the end is silent."""
     null = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(null, sys.__stdout__.fileno() if sys.__stdout__ else 1)
+    for stream in streams:
+        os.dup2(null, stream)
     os.close(null)

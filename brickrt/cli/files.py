@@ -12,6 +12,15 @@ from typing import IO, TextIO
 
 from brickrt.graph.errors import BrickError
 
+_unfinished: set[str] = set()
+
+
+def remove_unfinished() -> None:
+    """Removes what is half written: for ends without unwinding."""
+    for path in tuple(_unfinished):
+        with suppress(OSError):
+            os.unlink(path)
+
 
 def check_writable(path: Path) -> None:
     """Refuses, before any work is done, a path that could not be written in the end."""
@@ -30,6 +39,7 @@ def write_whole(path: Path, write: Callable[[IO[bytes]], object]) -> None:
     temporary = None
     try:
         handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+        _unfinished.add(temporary)
         with os.fdopen(handle, "wb") as file:
             write(file)
         os.chmod(temporary, target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask())
@@ -40,6 +50,8 @@ def write_whole(path: Path, write: Callable[[IO[bytes]], object]) -> None:
     except BaseException:
         _remove(temporary)
         raise
+    finally:
+        _unfinished.discard(temporary or "")
 
 
 def write_text(path: Path, write: Callable[[TextIO], object]) -> None:

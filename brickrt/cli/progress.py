@@ -18,7 +18,11 @@ def shown_progress() -> Iterator[Progress]:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
+    from brickrt.dashboard.held import held
+
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True, refresh_per_second=4) as bars:
+    console = Console(stderr=True)
+    bars = Progress(*columns, console=console, transient=True, refresh_per_second=4)
+    with held(lambda: bool(console.show_cursor(True))), bars:
         task = bars.add_task("", total=None)
         yield lambda what, done, total: bars.update(task, description=what, completed=done, total=total)

@@ -25,7 +25,8 @@ class Keys:
             import tty
         except ImportError:  # Windows: the dashboard works, without keys
             return
-        if wanted and sys.stdin is not None and sys.stdin.isatty() and _in_foreground(sys.stdin.fileno()):
+        ours = wanted and sys.stdin is not None and sys.stdin.isatty()
+        if ours and _is_controlling(sys.stdin.fileno()) and in_foreground(sys.stdin.fileno()):
             self._fd = sys.stdin.fileno()
             self._before = termios.tcgetattr(self._fd)
             tty.setcbreak(self._fd)
@@ -36,8 +37,8 @@ class Keys:
         while (left := min(LOOK, end - time.monotonic())) > 0 and not stop.is_set():
             if self._fd < 0:
                 stop.wait(left)
-            elif select.select([self._fd], [], [], left)[0]:
-                typed = os.read(self._fd, 64)
+            elif select.select([fd := self._fd], [], [], left)[0] and fd == self._fd:
+                typed = os.read(fd, 64)
                 if not typed:  # the terminal is gone
                     self._fd = -1
                 yield from SEQUENCE.sub("", typed.decode(errors="ignore"))
@@ -51,9 +52,18 @@ class Keys:
             self._fd, self._before = -1, None
 
 
-def _in_foreground(fd: int) -> bool:
-    """A process in the background would be stopped for touching the terminal."""
+def in_foreground(fd: int) -> bool:
+    """Whether a terminal is ours now. A process in the background would be stopped for touching its own; one of another
+    session has no foreground that we know of."""
     try:
         return os.tcgetpgrp(fd) == os.getpgrp()
     except OSError:
+        return True
+
+
+def _is_controlling(fd: int) -> bool:
+    try:
+        os.tcgetpgrp(fd)
+    except OSError:
         return False
+    return True

@@ -6,13 +6,14 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from contextlib import redirect_stderr
+from contextlib import ExitStack, redirect_stderr
 from io import StringIO
 from pathlib import Path
 
 from rich.console import Console
 
-from brickrt.dashboard.keys import Keys
+from brickrt.dashboard.held import held
+from brickrt.dashboard.keys import Keys, in_foreground
 from brickrt.dashboard.lines import plain
 from brickrt.dashboard.parts import Lines
 from brickrt.dashboard.scene import Scene
@@ -20,14 +21,16 @@ from brickrt.dashboard.screen import Screen
 from brickrt.dashboard.view import VIEWS, frame, one_line
 
 PERIOD = 0.1  # seconds from frame to frame
+PATIENCE = 0.5  # seconds for which the frame under way is waited for
 
 
 class Dashboard:
     """Draws what `scene()` gives, on the whole screen; `on_quit` is called when q is pressed.
 
     A context manager: the terminal is afterwards as it was, whatever happens inside, and what was written to standard
-    error meanwhile follows. Where that is no terminal, one line of progress is left; a terminal that cannot place its
-    cursor gets that line over and over. `folder` is where snapshots go.
+    error meanwhile follows. While the process is stopped or in the background, the terminal is others'. Where standard
+    error is no terminal, one line of progress is left; a terminal that cannot place its cursor gets that line over and
+    over. `folder` is where snapshots go.
     """
 
     def __init__(self, scene: Callable[[], Scene], on_quit: Callable[[], None], folder: Path) -> None:
@@ -39,15 +42,18 @@ class Dashboard:
         self._screen = Screen(Console(file=self._stream))
         self._held, self._shown = StringIO(), scene()
         self._stop = threading.Event()
+        self._drawing = threading.Lock()  # the terminal is taken, drawn on and given back by several threads
+        self._keys, self._taken = Keys(False), False
 
     def __enter__(self) -> Dashboard:
-        self._keys = Keys(self._is_screen)
-        self._redirected = redirect_stderr(self._held)
+        self._resources = ExitStack()
         self._thread = threading.Thread(target=self._work, name="brickrt-dashboard", daemon=True)
         try:
+            self._resources.callback(self._last_line)
             if self._is_screen:
-                self._redirected.__enter__()
-                self._screen.open()
+                self._resources.enter_context(redirect_stderr(self._held))
+                self._resources.enter_context(held(self.give_back))
+                self._resources.callback(self.give_back)
             self._thread.start()
         except BaseException:  # Ctrl-C may come before the first frame
             self.__exit__()
@@ -60,18 +66,34 @@ class Dashboard:
             if self._thread.ident is not None:
                 self._thread.join()
         finally:
-            self._restore()
+            self._resources.close()
 
-    def _restore(self) -> None:
-        self._keys.close()
-        if self._is_screen:
-            self._redirected.__exit__(None, None, None)
-            self._screen.close()
-        else:
+    def _last_line(self) -> None:
+        if not self._is_screen:
             ends = ("\r", "\n") if self._stream.isatty() else ("", "\n")
             self._stream.write(one_line(self.scene()).join(ends))
         self._stream.write(self._held.getvalue())
         self._stream.flush()
+
+    def give_back(self) -> None:
+        """The terminal as it was, until the next frame. From any thread."""
+        ours = self._drawing.acquire(timeout=PATIENCE)  # a frame may hang in a terminal that takes nothing
+        try:
+            if self._taken:
+                self._taken = False
+                self._keys.close()
+                self._screen.close()
+        finally:
+            if ours:
+                self._drawing.release()
+
+    def _take(self) -> bool:
+        """Whether the screen is ours to draw on."""
+        if not self._taken and in_foreground(self._stream.fileno()):
+            self._taken = True
+            self._keys = Keys()
+            self._screen.open()
+        return self._taken
 
     def _work(self) -> None:
         while not self._stop.is_set():
@@ -84,8 +106,10 @@ class Dashboard:
     def draw(self) -> None:
         """One frame."""
         if self._is_screen:
-            width, height = self._screen.size()
-            self._screen.draw(self.lines(width, height), width, height)
+            with self._drawing:
+                if not self._stop.is_set() and self._take():
+                    width, height = self._screen.size()
+                    self._screen.draw(self.lines(width, height), width, height)
         elif self._stream.isatty():
             self._stream.write("\r" + one_line(self.scene()))
             self._stream.flush()

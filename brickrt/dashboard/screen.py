@@ -19,6 +19,7 @@ class Screen:
         self._size = (0, 0)
 
     def open(self) -> None:
+        self._size = (0, 0)  # nothing of an earlier screen is left
         self.console.set_alt_screen(True)
         self.console.show_cursor(False)
 
