@@ -20,6 +20,7 @@ from brickrt.runtime.arrays import on_device
 from brickrt.runtime.devices import Engine
 from brickrt.runtime.engine import Program
 from brickrt.runtime.lower import lower
+from brickrt.runtime.memory import check_ends, check_fits
 from brickrt.runtime.plan_cache import remembered_plan
 
 Progress = Callable[[str, int, int], None]  # (what, done, of how many)
@@ -53,12 +54,15 @@ class Compiler:
         special = specialize(stage, types, values)
         if special.need_values:
             return special
+        check_ends(special.graph)
         self._say("plan", 0, 1)
         plan = remembered_plan(special.graph, self.engine.spec, self.options)
         special = replace(special, graph=Graph((), {}))  # the plan has its own, whose weights the engine may release
         program = None
         if plan.graph.nodes:
-            program = self.engine.build(lower(plan), self.threads, lambda k, n: self._say("compile kernels", k, n))
+            tasks = lower(plan)
+            check_fits(tasks, self.threads)
+            program = self.engine.build(tasks, self.threads, lambda k, n: self._say("compile kernels", k, n))
         rest = StageCache(special.rest) if special.rest is not None else None
         return Compiled(special, plan, program, rest)
 

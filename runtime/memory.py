@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from brickrt.graph.errors import BrickError
+from brickrt.graph.ir import Graph
 from brickrt.plan.algorithm import weight_growth
+from brickrt.plan.host import GIB, memory_bytes
 from brickrt.runtime.task_graph import TaskGraph
 
 RECORD_WORDS = 24  # of a step's record, about
@@ -45,3 +48,26 @@ def project(tasks: TaskGraph, threads: int) -> Memory:
         tables=8 * (RECORD_WORDS * steps + 3 * len(tasks) + len(tasks.deps)),
         ends=sum(graph.types[name].nbytes for name in (*graph.inputs, *graph.outputs)),
     )
+
+
+def check_ends(graph: Graph) -> None:
+    """Refuses, before anything is planned, inputs and outputs that this machine cannot hold together."""
+    ends = {name: graph.types[name].nbytes for name in (*graph.inputs, *graph.outputs)}
+    if sum(ends.values()) > memory_bytes():
+        largest = max(ends, key=lambda name: ends[name])
+        raise _refusal("inputs and outputs", sum(ends.values()), f"'{largest}' {graph.types[largest]}")
+
+
+def check_fits(tasks: TaskGraph, threads: int) -> None:
+    """Refuses a task graph whose run this machine cannot hold."""
+    needed = project(tasks, threads).total
+    if needed > memory_bytes():
+        graph = tasks.plan.graph
+        stored = [name for name, place in tasks.places.items() if place.kind != "scratch"]
+        largest = max(stored, key=lambda name: graph.types[name].nbytes, default="")
+        raise _refusal("the run", needed, f"'{largest}' {graph.types[largest]}" if largest else "its scratch")
+
+
+def _refusal(what: str, needed: int, largest: str) -> BrickError:
+    sizes = f"{what} would take {needed / GIB:.1f} GiB, this machine has {memory_bytes() / GIB:.1f} GiB"
+    return BrickError(f"{sizes}, and the largest part is {largest}: use smaller inputs")

@@ -110,7 +110,7 @@ def run(
 ) -> str:
     """Run a model on files or on random input; print outputs, latency and plan."""
     image = ImageRequest(
-        parse.numbers("--mean", mean), parse.numbers("--std", std), scale, layout, parse.height_width(resize)
+        parse.numbers("--mean", mean), parse.deviations(std), scale, layout, parse.height_width(resize)
     )
     inputs = InputRequest(tuple(input), random, seed, tuple(shape), image)
     engine = EngineRequest(device.value, strategy.value, brick, threads, max_layers, exact)

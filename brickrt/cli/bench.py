@@ -17,7 +17,7 @@ from brickrt.cli.files import check_writable, write_whole
 from brickrt.cli.inputs import gather
 from brickrt.cli.progress import Progress, shown_progress
 from brickrt.cli.requests import BenchRequest, InputRequest
-from brickrt.cli.shapes import Shape, concrete_shapes, note_assumed
+from brickrt.cli.shapes import Shape, assuming, concrete_shapes, note_assumed
 from brickrt.cli.terminal import note
 from brickrt.graph.errors import BrickError
 from brickrt.graph.source import SourceGraph, load
@@ -42,7 +42,7 @@ def command(request: BenchRequest) -> str:
     rows = []
     for name in zoo.names() if request.model is None else [request.model]:
         subject = _subject(name, request)
-        with shown_progress() as progress:
+        with assuming(subject.assumed), shown_progress() as progress:
             rows.append(_measure(subject, request, progress))
         if len(rows) == 1:
             _note_left_out(rows[0])

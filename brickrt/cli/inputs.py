@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -10,10 +11,12 @@ from brickrt.cli import images, parse
 from brickrt.cli.arrays import read_npy, read_npz
 from brickrt.cli.requests import ImageRequest, InputRequest
 from brickrt.cli.shapes import concrete_shapes
+from brickrt.cli.terminal import size_text
 from brickrt.graph.errors import InputError
 from brickrt.graph.inputs import describe
 from brickrt.graph.proto import TensorInfo
 from brickrt.graph.source import SourceGraph
+from brickrt.plan.host import memory_bytes
 
 Arrays = dict[str, np.ndarray]
 FORMATS = (".npy", ".npz", *images.SUFFIXES)
@@ -116,8 +119,19 @@ def _as_small_float(array: np.ndarray, info: TensorInfo) -> np.ndarray:
 
 def _random(source: SourceGraph, request: InputRequest) -> tuple[Arrays, list[str]]:
     shapes, assumed = concrete_shapes(source, parse.named_shapes(list(request.shapes)))
+    _check_room(source, shapes)
     rng = np.random.default_rng(request.seed or 0)
     return {name: _made_up(name, info, shapes, rng) for name, info in source.inputs.items()}, assumed
+
+
+def _check_room(source: SourceGraph, shapes: dict[str, tuple[int, ...]]) -> None:
+    """Refuses inputs that this machine cannot hold together, by the largest."""
+    items = {name: getattr(source.inputs[name].dtype, "itemsize", 1) for name in shapes}
+    sizes = {name: math.prod(shape) * items[name] for name, shape in shapes.items()}
+    if sum(sizes.values()) > memory_bytes():
+        name = max(sizes, key=lambda n: sizes[n])
+        asked, room = f"{name}={','.join(map(str, shapes[name]))}", size_text(memory_bytes())
+        raise InputError(f"--shape {asked} takes {size_text(sizes[name])}, this machine has {room}: make it smaller")
 
 
 def _made_up(name: str, info: TensorInfo, shapes: dict[str, tuple[int, ...]], rng: np.random.Generator) -> np.ndarray:

@@ -20,6 +20,14 @@ def numbers(option: str, text: str | None) -> tuple[float, ...] | None:
     return values
 
 
+def deviations(text: str | None) -> tuple[float, ...] | None:
+    """What --std gives: numbers to divide by."""
+    values = numbers("--std", text)
+    if values and min(values) <= 0:
+        raise BrickError(f"--std '{text}' is impossible: give numbers above 0, such as 0.5,0.5,0.5")
+    return values
+
+
 def names(text: str | None) -> tuple[str, ...] | None:
     """`a,b` as names, each once; None of None."""
     return None if text is None else tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))

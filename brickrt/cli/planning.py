@@ -14,7 +14,7 @@ from brickrt.cli.plan_report import fallback_lines, plan_entries
 from brickrt.cli.plan_tree import plan_tree
 from brickrt.cli.progress import shown_progress
 from brickrt.cli.requests import PlanRequest
-from brickrt.cli.shapes import Shape, concrete_shapes, note_assumed
+from brickrt.cli.shapes import Shape, assuming, concrete_shapes, note_assumed
 from brickrt.cli.terminal import extents_text, printable, size_text
 from brickrt.dashboard.report import write_report
 from brickrt.graph.builder import OnnxNode
@@ -28,6 +28,7 @@ from brickrt.plan.plan import Plan, make_plan
 from brickrt.runtime.cpu.calibrate import calibrated
 from brickrt.runtime.host_threads import thread_count
 from brickrt.runtime.lower import lower
+from brickrt.runtime.memory import check_ends
 from brickrt.runtime.memory import Memory, project
 from brickrt.runtime.task_graph import TaskGraph
 
@@ -59,7 +60,9 @@ def command(request: PlanRequest) -> str:
         progress("import", 0, 1)
         source = load(request.model)
         shapes, assumed = concrete_shapes(source, parse.named_shapes(list(request.shapes)))
-        special = _specialized(source, shapes)
+        with assuming(assumed):
+            special = _specialized(source, shapes)
+            check_ends(special.graph)
         progress("plan", 0, 1)
         plan = make_plan(special.graph, device, options)
         tasks = lower(plan) if plan.subgraphs else None

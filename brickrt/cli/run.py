@@ -17,7 +17,7 @@ from brickrt.cli.output import check_output, write_output
 from brickrt.cli.progress import Progress, shown_progress
 from brickrt.cli.requests import RunRequest
 from brickrt.cli.run_report import run_dict, run_json, run_text
-from brickrt.cli.shapes import note_assumed
+from brickrt.cli.shapes import assuming, note_assumed
 from brickrt.cli.watch import Watch, check_files
 from brickrt.dashboard.session import Session
 from brickrt.graph.source import load
@@ -49,10 +49,12 @@ def command(request: RunRequest) -> str:
         arrays, assumed = gather(source, request.inputs)
         watch = Watch(request, source)
         runtime = Runtime(source, progress=progress, watch=watch.observer, **request.engine.arguments())
-        prepared = runtime.prepare(arrays)
+        with assuming(assumed):
+            prepared = runtime.prepare(arrays)
         progress("model", 0, 1)
         watch.planned(prepared)
-    with interruptible(runtime.cancel), watch.shown() as session, _progress_of(request) as progress:
+    shown = watch.shown(), _progress_of(request)
+    with assuming(assumed), interruptible(runtime.cancel), shown[0] as session, shown[1] as progress:
         timed = _timed(runtime, arrays, session, prepared.measured.compile_ms, progress)
     errors = _errors(Runtime(source, **_as_reference(request)), arrays, timed.outputs) if request.verify else None
     if request.output is not None:

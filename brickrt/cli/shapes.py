@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 from brickrt.cli.terminal import note
-from brickrt.graph.errors import InputError
+from brickrt.graph.errors import BrickError, InputError
 from brickrt.graph.inputs import describe
 from brickrt.graph.proto import TensorInfo
 from brickrt.graph.source import SourceGraph
@@ -30,6 +31,17 @@ def concrete_shapes(source: SourceGraph, asked: Mapping[str, Shape]) -> tuple[di
         if info.dtype is not None:
             shapes[name] = asked[name] if name in asked else _filled(name, info, symbols, assumed)
     return shapes, assumed
+
+
+@contextmanager
+def assuming(assumed: list[str]) -> Iterator[None]:
+    """What fails inside may do so because open dimensions are 1: errors say that."""
+    try:
+        yield
+    except BrickError as e:
+        if not assumed:
+            raise
+        raise InputError(f"{e} (open dimensions are 1: {', '.join(assumed)}: give --shape for others)") from e
 
 
 def note_assumed(assumed: list[str]) -> None:

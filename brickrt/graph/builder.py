@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import math
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +43,9 @@ class OnnxNode:
     attrs: dict[str, Any]
     proto: onnx.NodeProto
 
+
+ADDRESSABLE = 1 << 47
+"""Bytes that a process can address on the machines of today: no tensor can be larger, even one never stored whole."""
 
 BuilderFunction = Callable[["Builder", OnnxNode], "str | tuple[str, ...]"]
 
@@ -126,11 +130,19 @@ class Builder:
         for t in (*ins, out):
             if t.dtype not in KERNEL_TYPES:
                 raise Unsupported(no_kernels(t.dtype))
+        self.check_room(out.shape, out.dtype)
         name = self.fresh(hint or op.name)
         self.types[name] = out
         origin = (self.current.name,) if self.current else ()
         self.nodes.append(Node(name, op, names, name, origin))
         return name
+
+    def check_room(self, shape: Sequence[int], dtype: np.dtype) -> None:
+        """Raises ValueError for tensors of which no machine could keep count. To be called before tables of their
+        positions are made."""
+        if math.prod(shape) * dtype.itemsize > ADDRESSABLE:
+            extents = ",".join(map(str, shape))
+            raise ValueError(f"the result {dtype.name}[{extents}] would be larger than memory can be")
 
     def used(self, name: str) -> bool:
         """Whether anybody reads this output of the model's node, or it is an output of the model."""

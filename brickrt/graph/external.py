@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
 import numpy as np
@@ -61,12 +61,14 @@ def _external_array(tensor: onnx.TensorProto, folder: Path | None) -> np.ndarray
     dtype = helper.tensor_dtype_to_np_dtype(tensor.data_type)
     shape = tuple(tensor.dims)
     count = int(np.prod(shape, dtype=np.int64))
-    offset = int(info.get("offset", 0))
     packed = _bits(dtype) < 8
     nbytes = -(-count * _bits(dtype) // 8)
     if not path.is_file():
         raise ModelError(f"tensor '{tensor.name}': file '{path}' is missing: put it beside the model")
-    if path.stat().st_size < offset + nbytes:
+    offset, length = (_number(tensor.name, info, key, unsaid) for key, unsaid in (("offset", 0), ("length", nbytes)))
+    if length < nbytes:
+        raise ModelError(f"tensor '{tensor.name}' needs {nbytes} bytes, its data has {length}: export the model again")
+    if path.stat().st_size < offset + length:
         raise ModelError(f"tensor '{tensor.name}': file '{path}' is too short: copy it again")
     if count == 0:
         return np.zeros(shape, dtype)
@@ -76,6 +78,14 @@ def _external_array(tensor: onnx.TensorProto, folder: Path | None) -> np.ndarray
         return numpy_helper.to_array(copy)
     mapped = np.memmap(path, dtype, "r", offset, shape)
     return mapped if mapped.flags.aligned else np.array(mapped)
+
+
+def _number(tensor: str, info: Mapping[str, str], key: str, unsaid: int) -> int:
+    """Where external data begins, or how long it is."""
+    text = info.get(key, str(unsaid))
+    if not (text.isascii() and text.isdigit()):
+        raise ModelError(f"tensor '{tensor}': {key} '{text}' of its data is no number of bytes: export the model again")
+    return int(text)
 
 
 def _bits(dtype: np.dtype) -> int:

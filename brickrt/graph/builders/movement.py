@@ -62,7 +62,8 @@ def permute(b: Builder, node: OnnxNode) -> str:
 @builds("Tile")
 def tile(b: Builder, node: OnnxNode) -> str:
     x = node.inputs[0]
-    repeats = zip(b.type(x).shape, integers(b, node, 1, "repeats") or [], strict=True)
+    repeats = list(zip(b.type(x).shape, integers(b, node, 1, "repeats") or [], strict=True))
+    b.check_room([d * n for d, n in repeats], b.type(x).dtype)
     return take(b, x, {k: tuple(range(d)) * n for k, (d, n) in enumerate(repeats)})
 
 
@@ -75,6 +76,7 @@ def expand(b: Builder, node: OnnxNode) -> str:
 def expanded(b: Builder, x: str, shape: Sequence[int]) -> str:
     """The tensor broadcast together with `shape`."""
     target = np.broadcast_shapes(b.type(x).shape, tuple(shape))
+    b.check_room(target, b.type(x).dtype)
     source = (1,) * (len(target) - b.type(x).rank) + b.type(x).shape
     tables = {k: (0,) * n for k, (d, n) in enumerate(zip(source, target, strict=True)) if d != n}
     return take(b, view(b, x, source), tables)

@@ -18,7 +18,9 @@ def pad(b: Builder, node: OnnxNode) -> str:
     mode = node.attrs.get("mode", "constant")
     axes = integers(b, node, 3, "axes")
     axes = list(range(len(shape))) if axes is None else [normal_axis(axis, len(shape)) for axis in axes]
-    sides = zip(axes, amounts[: len(axes)], amounts[len(axes) :], strict=True)
+    sides = list(zip(axes, amounts[: len(axes)], amounts[len(axes) :], strict=True))
+    grown = {k: max(0, shape[k] + lo + hi) for k, lo, hi in sides}
+    b.check_room([grown.get(k, extent) for k, extent in enumerate(shape)], b.type(x).dtype)
     return take(b, x, {k: positions(shape[k], lo, hi, mode) for k, lo, hi in sides}, _fill(b, node))
 
 
@@ -59,7 +61,9 @@ def center_crop_pad(b: Builder, node: OnnxNode) -> str:
     x, shape = node.inputs[0], b.type(node.inputs[0]).shape
     sizes = integers(b, node, 1, "shape") or []
     axes = [normal_axis(axis, len(shape)) for axis in node.attrs.get("axes") or range(len(shape))]
-    return take(b, x, {k: _centered(shape[k], size) for k, size in zip(axes, sizes, strict=True)})
+    grown = dict(zip(axes, sizes, strict=True))
+    b.check_room([grown.get(k, extent) for k, extent in enumerate(shape)], b.type(x).dtype)
+    return take(b, x, {k: _centered(shape[k], size) for k, size in grown.items()})
 
 
 def _centered(extent: int, size: int) -> Sequence[int]:
