@@ -28,8 +28,7 @@ from brickrt.plan.plan import Plan, make_plan
 from brickrt.runtime.cpu.calibrate import calibrated
 from brickrt.runtime.host_threads import thread_count
 from brickrt.runtime.lower import lower
-from brickrt.runtime.memory import check_ends
-from brickrt.runtime.memory import Memory, project
+from brickrt.runtime.memory import Memory, check_ends, project
 from brickrt.runtime.task_graph import TaskGraph
 
 

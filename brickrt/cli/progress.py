@@ -6,19 +6,20 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from brickrt.dashboard.held import held
+from brickrt.dashboard.keys import in_foreground
+
 Progress = Callable[[str, int, int], None]
 
 
 @contextmanager
 def shown_progress() -> Iterator[Progress]:
     """What long steps are reported to; it does nothing where nobody looks."""
-    if not sys.stderr.isatty():
+    if not (sys.stderr.isatty() and in_foreground(sys.stderr.fileno())):
         yield lambda what, done, total: None
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
-    from brickrt.dashboard.held import held
 
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn())
     console = Console(stderr=True)

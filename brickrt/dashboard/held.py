@@ -10,10 +10,14 @@ _HELD: list[Callable[[], None]] = []
 
 @contextmanager
 def held(give_back: Callable[[], None]) -> Iterator[None]:
-    """While this lasts, `give_back_terminal` calls `give_back`, from any thread."""
+    """While this lasts, `give_back_terminal` calls `give_back`, from any thread; so does an error."""
     _HELD.append(give_back)
     try:
         yield
+    except BaseException:
+        with suppress(OSError, ValueError):
+            give_back()
+        raise
     finally:
         _HELD.remove(give_back)
 
