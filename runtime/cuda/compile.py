@@ -1,0 +1,186 @@
+"""From the text of a module to machine code, by NVRTC: no driver, no toolkit. What is compiled stays on disk."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import importlib.util
+import io
+import json
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from brickrt.graph.errors import BrickError
+from brickrt.ops import cuda
+from brickrt.runtime.disk_cache import DiskCache
+
+Progress = Callable[[int, int], None]  # (compiled, to compile)
+
+HEADERS = Path(cuda.__file__).parent
+OPTIONS: dict[str, Any] = {"std": "c++17", "ptxas_options": "-v", "diag_suppress": [177]}  # 177: a name is not used
+_HINT = 'pip install "brickrt[cuda13]"'
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What ptxas says of a function: registers (0 of one that kernels call) and bytes."""
+
+    name: str
+    registers: int = 0
+    shared: int = 0
+    stack: int = 0
+    spill_stores: int = 0
+    spill_loads: int = 0
+
+
+@dataclass(frozen=True)
+class Module:
+    """Machine code for one architecture: kernels, then functions that they call."""
+
+    image: bytes
+    functions: tuple[Resources, ...]
+
+
+def compile_module(source: str, arch: str) -> Module:
+    """Machine code of a module for an architecture such as "sm_90", from the disk where it is known.
+
+    Raises BrickError where the compiler is missing or refuses the text.
+    """
+    store, name = DiskCache.open("cuda"), _digest(source, arch)
+    known = store.get(name)
+    if known is not None:
+        return _unpack(known)
+    module = _compile(source, arch)
+    store.put(name, _pack(module))
+    return module
+
+
+def compile_modules(
+    sources: Sequence[str], arch: str, progress: Progress | None = None, threads: int | None = None
+) -> list[Module]:
+    """The modules of several texts, compiled side by side: NVRTC works outside of the interpreter's lock."""
+    found = []
+    with ThreadPoolExecutor(threads or os.cpu_count() or 1) as pool:
+        for done, module in enumerate(pool.map(lambda source: compile_module(source, arch), sources)):
+            found.append(module)
+            if progress:
+                progress(done + 1, len(sources))
+    return found
+
+
+# ---- the compiler
+
+
+@dataclass(frozen=True)
+class _Compiler:
+    core: Any  # the module cuda.core
+    version: str
+    headers: Path  # of CUDA
+
+
+@cache
+def _compiler() -> _Compiler:
+    """NVRTC, and where CUDA's headers are."""
+    try:
+        import cuda.core as core
+        from cuda.bindings import nvrtc
+    except ImportError as e:
+        raise BrickError(f"CUDA kernels need the package cuda-python ({e}): {_HINT}") from None
+    _load_nvrtc()
+    try:
+        _, *version = nvrtc.nvrtcVersion()
+    except Exception as e:
+        raise BrickError(f"CUDA kernels need NVRTC ({e}): {_HINT}") from None
+    headers = next((f for f in _folders("include") if (f / "cuda_fp16.h").exists()), None)
+    if headers is None:
+        raise BrickError(f"CUDA's headers are missing (cuda_fp16.h, package nvidia-cuda-runtime): {_HINT}")
+    return _Compiler(core, ".".join(map(str, version)), headers)
+
+
+def _folders(kind: str) -> Iterator[Path]:
+    """Where packages and toolkits keep "lib" or "include"."""
+    spec = importlib.util.find_spec("nvidia")
+    for package in map(Path, spec.submodule_search_locations or () if spec else ()):
+        yield from (package / part / kind for part in ("cu13", "cuda_nvrtc", "cuda_runtime"))
+    for toolkit in (os.environ.get("CUDA_PATH"), os.environ.get("CUDA_HOME"), "/usr/local/cuda"):
+        if toolkit:
+            yield from (Path(toolkit) / part for part in (kind, f"{kind}64"))
+
+
+def _load_nvrtc() -> None:
+    """Loads the library from packages, wherever they lie on the search path; else cuda.core looks for it by itself."""
+    for folder in _folders("lib"):
+        for path in sorted(folder.glob("libnvrtc.so.*"), reverse=True):
+            with suppress(OSError):
+                ctypes.CDLL(str(path))
+                return
+
+
+def _compile(source: str, arch: str) -> Module:
+    compiler, log = _compiler(), io.StringIO()
+    options = compiler.core.ProgramOptions(arch=arch, include_path=[str(HEADERS), str(compiler.headers)], **OPTIONS)
+    try:
+        code = compiler.core.Program(source, "c++", options).compile("cubin", logs=log).code
+    except Exception as e:
+        raise BrickError(f"a CUDA kernel does not compile for {arch}: {first_error(str(e))}") from None
+    return Module(bytes(code), resources(log.getvalue()))
+
+
+def first_error(log: str) -> str:
+    """The line of a compiler's log that says what is wrong."""
+    lines = [line.strip() for line in log.splitlines() if line.strip()]
+    return next((line for line in lines if "error" in line and "compilation" not in line), lines[0] if lines else "")
+
+
+def resources(log: str) -> tuple[Resources, ...]:
+    """What `ptxas -v` tells of kernels, and then of the functions that they call."""
+    found: dict[str, dict[str, int]] = {}
+    kernels: list[str] = []
+    name = ""
+    for line in log.splitlines():
+        if match := re.search(r"Compiling entry function '(\S+)'", line):
+            kernels.append(match[1])
+        elif match := re.search(r"Function properties for (\S+)", line):
+            name = match[1]
+            found.setdefault(name, {})
+        elif match := re.search(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", line):
+            figures = zip(("stack", "spill_stores", "spill_loads"), map(int, match.groups()), strict=True)
+            found[name].update(figures)
+        elif match := re.search(r"Used (\d+) registers", line):
+            shared = re.search(r"(\d+) bytes smem", line)
+            found[kernels[-1]].update(registers=int(match[1]), shared=int(shared[1]) if shared else 0)
+    called = [name for name in found if name not in kernels]
+    return tuple(Resources(name, **found[name]) for name in (*kernels, *called))
+
+
+# ---- the disk
+
+
+@cache
+def _headers_digest() -> str:
+    digest = hashlib.sha256()
+    for path in sorted(HEADERS.glob("*.cuh")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def _digest(source: str, arch: str) -> str:
+    """Identity of the machine code."""
+    parts = (source, arch, _compiler().version, repr(OPTIONS), _headers_digest(), repr(Resources.__match_args__))
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
+
+
+def _pack(module: Module) -> bytes:
+    return json.dumps([asdict(f) for f in module.functions]).encode() + b"\n" + module.image
+
+
+def _unpack(blob: bytes) -> Module:
+    functions, image = blob.split(b"\n", 1)
+    return Module(image, tuple(Resources(**f) for f in json.loads(functions)))
