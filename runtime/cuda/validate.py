@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,10 +18,12 @@ class Launch:
     """Tasks that one kernel launch runs: by number, or places of `Tables.order` where `tickets` is not set.
 
     By tickets, tasks may wait for others of the launch, and say that they are complete; in turn they do neither.
+    Their records number kernels from `kernels.start` on.
     """
 
     first: int
     count: int
+    kernels: range
     tickets: bool = False
 
 
@@ -49,30 +51,22 @@ class Signature:
     out: Operand
 
 
-@dataclass
-class _Steps:
-    """All steps found: the task, and where in the records they begin."""
-
-    tasks: list[np.ndarray] = field(default_factory=list)
-    places: list[np.ndarray] = field(default_factory=list)
-
-
-def validate(tables: Tables, kernels: Sequence[Signature], base_bytes: Sequence[int]) -> None:
+def validate(tables: Tables, kernels: Sequence[Sequence[Signature]], base_bytes: Sequence[int]) -> None:
     """Raises ValueError, in one line that names a task, where the tables are not what the kernels rely on.
 
-    `base_bytes` are the sizes of what the bases point to; of scratch, that of one slot.
+    Steps of `kernels[k]` are as one of its signatures, which have the same operands and rank. `base_bytes` are the
+    sizes of what the bases point to; of scratch, that of one slot.
     """
     _check_shapes(tables, kernels, base_bytes)
-    launch_of = _launches(tables)
+    launch_of = _launches(tables, len(kernels))
     _check_deps(tables, launch_of)
-    tasks, places = _walk(tables, kernels)
-    chosen = tables.records[places]
+    tasks, places, chosen = _walk(tables, launch_of, [like[0] for like in kernels])
     by_kernel = np.argsort(chosen, kind="stable")
     ends = np.searchsorted(chosen[by_kernel], np.arange(len(kernels) + 1))
-    for k, kernel in enumerate(kernels):
+    for k, like in enumerate(kernels):
         rows = by_kernel[ends[k] : ends[k + 1]]
         if len(rows):
-            _check_steps(tables.records, tasks[rows], places[rows], kernel, np.asarray(base_bytes, np.int64))
+            _check_steps(tables.records, tasks[rows], places[rows], like, np.asarray(base_bytes, np.int64))
 
 
 def _fail(text: str) -> None:
@@ -85,13 +79,13 @@ def _first(broken: np.ndarray) -> int | None:
     return k if broken.size and broken[k] else None
 
 
-def _check_shapes(tables: Tables, kernels: Sequence[Signature], base_bytes: Sequence[int]) -> None:
+def _check_shapes(tables: Tables, kernels: Sequence[Sequence[Signature]], base_bytes: Sequence[int]) -> None:
     n = len(tables)
     if n >= MOST_TASKS:
         _fail(f"{n} tasks are more than {MOST_TASKS - 1}")
     if len(base_bytes) > MOST_BASES:
         _fail(f"{len(base_bytes)} bases are more than {MOST_BASES}: the graph has too many inputs and outputs")
-    for kernel in kernels:
+    for kernel in (one for like in kernels for one in like):
         if kernel.operands > MOST_OPERANDS or kernel.out.rank > MOST_RANK:
             _fail(f"kernel {kernel.name}: more than {MOST_OPERANDS} operands or {MOST_RANK} dimensions")
     for name, offsets, end in (("records", tables.task_at, tables.records), ("deps", tables.dep_offsets, tables.deps)):
@@ -101,11 +95,13 @@ def _check_shapes(tables: Tables, kernels: Sequence[Signature], base_bytes: Sequ
             _fail(f"task {t}: its {name} end before they begin")
 
 
-def _launches(tables: Tables) -> np.ndarray:
+def _launches(tables: Tables, kernels: int) -> np.ndarray:
     """The launch of every task. Every task is in one."""
     n = len(tables)
     found = np.full(n, -1, np.int64)
     for k, launch in enumerate(tables.launches):
+        if launch.kernels.start < 0 or launch.kernels.stop > kernels:
+            _fail(f"launch {k}: kernels {launch.kernels.start} … {launch.kernels.stop - 1} of {kernels}")
         end = n if launch.tickets or tables.order is None else len(tables.order)
         if launch.count < 0 or launch.first < 0 or launch.first + launch.count > end:
             _fail(f"launch {k}: tasks {launch.first} … {launch.first + launch.count - 1} of {end}")
@@ -163,12 +159,17 @@ def _cycle(tables: Tables, reader: int, dep: int) -> list[int]:
     return [reader, *reversed(way)]
 
 
-def _walk(tables: Tables, kernels: Sequence[Signature]) -> tuple[np.ndarray, np.ndarray]:
-    """Task and place of every step, found as the device does: record after record."""
-    records, found = tables.records, _Steps()
+def _walk(
+    tables: Tables, launch_of: np.ndarray, kernels: Sequence[Signature]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Task, place and kernel of every step, found as the device does: record after record."""
+    records, none = tables.records, np.zeros(0, np.int64)
     operands = np.array([k.operands for k in kernels], np.int64)
     ranks = np.array([k.out.rank for k in kernels], np.int64)
+    starts = np.array([launch.kernels.start for launch in tables.launches], np.int64)
+    stops = np.array([launch.kernels.stop for launch in tables.launches], np.int64)
     tasks, at, end = np.arange(len(tables)), tables.task_at[:-1].astype(np.int64), tables.task_at[1:].astype(np.int64)
+    found = [(none, none, none)]
     while True:
         left = np.flatnonzero(at < end)
         if len(left) < len(at):
@@ -177,40 +178,49 @@ def _walk(tables: Tables, kernels: Sequence[Signature]) -> tuple[np.ndarray, np.
             break
         if (i := _first(at + HEAD_WORDS > end)) is not None:
             _fail(f"task {tasks[i]}: its records end within a step")
-        kernel, counts = records[at], records[at + 1]
-        if (i := _first((kernel < 0) | (kernel >= len(kernels)))) is not None:
-            _fail(f"task {tasks[i]}: there is no kernel {kernel[i]}")
+        number, counts, launch = records[at], records[at + 1], launch_of[tasks]
+        if (i := _first((number < 0) | (number >= stops[launch] - starts[launch]))) is not None:
+            _fail(f"task {tasks[i]}: there is no kernel {number[i]}")
+        kernel = starts[launch] + number
         if (i := _first((counts & _LOW != operands[kernel]) | (counts >> 32 != ranks[kernel]))) is not None:
             name = kernels[kernel[i]].name
             _fail(f"task {tasks[i]}: {counts[i] & _LOW} operands, {counts[i] >> 32} dimensions are not those of {name}")
         after = at + HEAD_WORDS + operands[kernel] + ranks[kernel]
         if (i := _first(after > end)) is not None:
             _fail(f"task {tasks[i]}: its records end within a step")
-        found.tasks.append(tasks)
-        found.places.append(at)
+        found.append((tasks, at, kernel))
         at = after
-    none = [np.zeros(0, np.int64)]
-    return np.concatenate(found.tasks or none), np.concatenate(found.places or none)
+    return tuple(np.concatenate(column) for column in zip(*found, strict=True))  # type: ignore[return-value]
 
 
 def _check_steps(
-    records: np.ndarray, tasks: np.ndarray, places: np.ndarray, kernel: Signature, base_bytes: np.ndarray
+    records: np.ndarray, tasks: np.ndarray, places: np.ndarray, kernels: Sequence[Signature], base_bytes: np.ndarray
 ) -> None:
-    """Operands and boxes of all steps of one kernel."""
-    words = records[places[:, None] + HEAD_WORDS + np.arange(kernel.operands + kernel.out.rank)]
-    operands, box = words[:, : kernel.operands], words[:, kernel.operands :]
-    bases = operands.view(np.uint64) >> np.uint64(BASE_SHIFT)
+    """Operands and boxes of all steps that are of one of these kernels."""
+    words = records[places[:, None] + HEAD_WORDS + np.arange(kernels[0].operands + kernels[0].out.rank)]
+    operands, box = words[:, : kernels[0].operands], words[:, kernels[0].operands :]
+    bases = (operands.view(np.uint64) >> np.uint64(BASE_SHIFT)).astype(np.int64)
     if (i := _first((bases >= len(base_bytes)).any(axis=1))) is not None:
-        _fail(f"task {tasks[i]}: kernel {kernel.name} has an operand at base {bases[i].max()} of {len(base_bytes)}")
+        _fail(f"task {tasks[i]}: kernel {kernels[0].name} has an operand at base {bases[i].max()} of {len(base_bytes)}")
     lo, hi = (box << 32) >> 32, box >> 32
-    outside = (lo < 0) | (hi < lo) | (hi > np.asarray(kernel.out.shape, np.int64))
-    if (i := _first(outside.any(axis=1))) is not None:
+    origin = (operands[:, 0] << 64 - BASE_SHIFT) >> 64 - BASE_SHIFT
+    room = base_bytes[bases[:, 0]]
+    wrong = np.ones(len(tasks), bool)
+    for kernel in kernels:
+        outside = ((lo < 0) | (hi < lo) | (hi > np.asarray(kernel.out.shape, np.int64))).any(axis=1)
+        first, last = _written(kernel.out, origin, lo, hi)
+        wrong &= outside | (((first < 0) | (last > room)) & (hi > lo).all(axis=1))
+    if (i := _first(wrong)) is None:
+        return
+    if outside[i]:
         ends = ", ".join(f"{a}:{b}" for a, b in zip(lo[i], hi[i]))
         _fail(f"task {tasks[i]}: kernel {kernel.name} writes box [{ends}] of {list(kernel.out.shape)}")
-    size, strides = kernel.out.dtype.itemsize, np.asarray(kernel.out.strides, np.int64) * kernel.out.dtype.itemsize
-    origin = (operands[:, 0] << 64 - BASE_SHIFT) >> 64 - BASE_SHIFT
-    first, last = origin + lo @ strides, origin + (hi - 1) @ strides + size
-    beyond = ((first < 0) | (last > base_bytes[bases[:, 0].astype(np.int64)])) & (hi > lo).all(axis=1)
-    if (i := _first(beyond)) is not None:
-        where = f"bytes {first[i]}:{last[i]} of base {bases[i, 0]}, which has {base_bytes[int(bases[i, 0])]}"
-        _fail(f"task {tasks[i]}: kernel {kernel.name} writes {where}")
+    where = f"bytes {first[i]}:{last[i]} of base {bases[i, 0]}, which has {room[i]}"
+    _fail(f"task {tasks[i]}: kernel {kernel.name} writes {where}")
+
+
+def _written(out: Operand, origin: np.ndarray, lo: np.ndarray, hi: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """First byte of each box in its base, and the one after the last."""
+    size = out.dtype.itemsize
+    strides = np.asarray(out.strides, np.int64) * size
+    return origin + lo @ strides, origin + (hi - 1) @ strides + size

@@ -14,7 +14,10 @@ from brickrt.runtime.cuda.validate import Launch, Signature, Tables, validate
 
 IMAGE = dense(TensorType((2, 3, 8, 8), np.dtype(np.float32)), "last")
 ROW = dense(TensorType((40,), np.dtype(np.float16)))
-KERNELS = (Signature("pool", 2, IMAGE), Signature("scale", 3, ROW))
+WIDE = dense(TensorType((2, 3, 8, 9), np.dtype(np.float32)), "last")
+POOL, SCALE = Signature("pool", 2, IMAGE), Signature("scale", 3, ROW)
+KERNELS = ((POOL,), (SCALE,))
+BOTH = range(2)
 BASE_BYTES = (256, 4096, 512, 100)
 
 
@@ -24,7 +27,7 @@ def operand(base, offset):
 
 def step(kernel, box, base=1, offset=0):
     """A record; the inputs are in base 2."""
-    places = [operand(base, offset)] + [operand(2, 8)] * (KERNELS[kernel].operands - 1)
+    places = [operand(base, offset)] + [operand(2, 8)] * (KERNELS[kernel][0].operands - 1)
     return [kernel, len(places) | len(box) << 32, *places, *(lo | hi << 32 for lo, hi in box)]
 
 
@@ -49,7 +52,7 @@ def good():
     """Tasks 0 and 1 in turn; 2 … 5 by tickets, where 2 ← 3 ← 5 and 4, a join, waits for 2 and 3."""
     steps = [[IMAGE_STEP], [ROW_STEP, IMAGE_STEP], [ROW_STEP], [IMAGE_STEP], [], [ROW_STEP]]
     deps = [[], [], [], [2], [2, 3], [3]]
-    return tables(steps, deps, [Launch(0, 2), Launch(2, 4, True)], np.array([1, 0]))
+    return tables(steps, deps, [Launch(0, 2, BOTH), Launch(2, 4, BOTH, True)], np.array([1, 0]))
 
 
 def refused(broken, message, kernels=KERNELS):
@@ -91,12 +94,12 @@ def test_dependencies(deps, message):
 @pytest.mark.parametrize(
     ("launches", "order", "message"),
     [
-        ([Launch(0, 2)], [0, 1], "task 2 is in no launch"),
-        ([Launch(0, 3), Launch(2, 4, True)], [0, 1, 2], "task 2 is in launches 0 and 1"),
-        ([Launch(0, 2), Launch(2, 5, True)], [0, 1], "launch 1: tasks 2 … 6 of 6"),
-        ([Launch(0, 2), Launch(2, 4, True)], [0], "launch 0: tasks 0 … 1 of 1"),
-        ([Launch(0, 2), Launch(2, 4, True)], [0, 9], "launch 0: there is no task 9"),
-        ([Launch(0, 2), Launch(2, 4, True)], [0, 0], "launch 0 has a task twice"),
+        ([Launch(0, 2, BOTH)], [0, 1], "task 2 is in no launch"),
+        ([Launch(0, 3, BOTH), Launch(2, 4, BOTH, True)], [0, 1, 2], "task 2 is in launches 0 and 1"),
+        ([Launch(0, 2, BOTH), Launch(2, 5, BOTH, True)], [0, 1], "launch 1: tasks 2 … 6 of 6"),
+        ([Launch(0, 2, BOTH), Launch(2, 4, BOTH, True)], [0], "launch 0: tasks 0 … 1 of 1"),
+        ([Launch(0, 2, BOTH), Launch(2, 4, BOTH, True)], [0, 9], "launch 0: there is no task 9"),
+        ([Launch(0, 2, BOTH), Launch(2, 4, BOTH, True)], [0, 0], "launch 0 has a task twice"),
     ],
 )
 def test_launches(launches, order, message):
@@ -135,20 +138,35 @@ def test_offsets():
     refused(replace(like, deps=like.deps[:-1]), "the offsets into deps do not go from 0 to 3 in 6 tasks")
 
 
+def test_kernels_of_other_launches_are_not_called():
+    like = good()
+    launches = [like.launches[0], replace(like.launches[1], kernels=range(1))]
+    refused(replace(like, launches=launches), "task 2: there is no kernel 1")
+    refused(replace(like, launches=[replace(like.launches[0], kernels=range(3))]), "launch 0: kernels 0 … 2 of 2")
+
+
+def test_a_step_is_as_one_of_the_signatures_of_its_kernel():
+    """Kernels of equal text write tensors of several shapes."""
+    wide = tables([[step(0, [(0, 2), (0, 3), (0, 8), (2, 9)])]], [[]], [Launch(0, 1, BOTH)])
+    refused(wide, "of \\[2, 3, 8, 8\\]")
+    validate(wide, ((replace(POOL, out=WIDE), POOL), (SCALE,)), BASE_BYTES)
+    validate(wide, ((POOL, replace(POOL, out=WIDE)), (SCALE,)), BASE_BYTES)
+
+
 def test_what_does_not_fit_in_a_record():
-    refused(good(), "kernel pool: more than 64 operands", (replace(KERNELS[0], operands=65), KERNELS[1]))
+    refused(good(), "kernel pool: more than 64 operands", ((replace(POOL, operands=65),), (SCALE,)))
     with pytest.raises(ValueError, match="too many inputs and outputs"):
         validate(good(), KERNELS, (1 << 20,) * 257)
 
 
 def test_origins_before_the_base_are_good_where_the_box_lies_in_it():
     tail = step(0, [(1, 2), (0, 3), (0, 8), (0, 8)], 1, -2 * 3 * 64)
-    validate(tables([[tail]], [[]], [Launch(0, 1, True)]), KERNELS, BASE_BYTES)
+    validate(tables([[tail]], [[]], [Launch(0, 1, BOTH, True)]), KERNELS, BASE_BYTES)
 
 
 def test_an_empty_box_may_lie_anywhere():
     nothing = step(0, [(0, 0), (0, 3), (0, 8), (0, 8)], 1, 1 << 40)
-    validate(tables([[nothing]], [[]], [Launch(0, 1, True)]), KERNELS, BASE_BYTES)
+    validate(tables([[nothing]], [[]], [Launch(0, 1, BOTH, True)]), KERNELS, BASE_BYTES)
 
 
 @st.composite
@@ -158,7 +176,7 @@ def good_tables(draw):
     records = st.lists(st.sampled_from([IMAGE_STEP, ROW_STEP]), max_size=3)
     deps = [sorted(draw(st.sets(st.integers(turn, t - 1), max_size=4))) if t > turn else [] for t in range(turn + n)]
     steps = [draw(records) for _ in range(turn + n)]
-    return tables(steps, deps, [Launch(0, turn), Launch(turn, n, True)])
+    return tables(steps, deps, [Launch(0, turn, BOTH), Launch(turn, n, BOTH, True)])
 
 
 @settings(max_examples=60, deadline=None)
@@ -188,7 +206,7 @@ def test_any_changed_word_is_refused_or_harmless(found, data):
         assert all(0 <= d < t for d in mine)
         at, end = int(found.task_at[t]), int(found.task_at[t + 1])
         while at < end:
-            kernel = KERNELS[found.records[at]]
+            kernel = KERNELS[found.records[at]][0]
             after = at + 2 + kernel.operands + kernel.out.rank
             for axis, word in enumerate(found.records[at + 2 + kernel.operands : after].tolist()):
                 assert 0 <= word & 0xFFFFFFFF <= word >> 32 <= kernel.out.shape[axis]
@@ -201,6 +219,6 @@ def test_many_tasks():
     n, record = 300_000, np.array(IMAGE_STEP, np.int64)
     offsets = np.concatenate([[0], np.arange(n) * 3])
     deps = np.maximum(np.repeat(np.arange(1, n), 3) - np.tile([1, 2, 3], n - 1), 0)
-    many = Tables(np.arange(n + 1) * len(record), np.tile(record, n), offsets, deps, [Launch(0, n, True)])
+    many = Tables(np.arange(n + 1) * len(record), np.tile(record, n), offsets, deps, [Launch(0, n, BOTH, True)])
     validate(many, KERNELS, BASE_BYTES)
     refused(replace(many, deps=changed(deps, 3 * n - 4, n)), f"task {n - 1} waits for task {n}")
