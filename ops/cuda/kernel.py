@@ -42,7 +42,7 @@ class Kernel(ABC):
         return 0
 
     def pack(self, i: int, array: np.ndarray) -> np.ndarray:
-        """Constant input `i` as the kernel reads it: laid out as its operand says, unless a kernel wants it otherwise."""
+        """Constant input `i` as the kernel reads it: as its operand says, unless a kernel wants it otherwise."""
         outer_first = sorted(range(array.ndim), key=lambda axis: -self.ins[i].strides[axis])
         return np.ascontiguousarray(array.transpose(outer_first))
 

@@ -14,8 +14,7 @@ from brickrt.ops.cuda.types_cuda import compute_ctype, ctype
 from brickrt.ops.cuda.walk import Walk, function, pointer, source_of
 from brickrt.ops.map import Map
 
-BYTES_UNDER_WAY = 32  # per thread and operand, at most: enough that few resident blocks keep the memory busy
-LIGHT = 64  # effort beyond which one item at a time keeps the units busy
+LIGHT = 64  # effort; beyond it one item at a time keeps the units busy
 
 
 class MapKernel(Kernel):
@@ -29,50 +28,32 @@ class MapKernel(Kernel):
     def emit(self, name: str) -> str:
         if self.out.type.size == 0:
             return function(name)
-        operands, vector = used_operands(self.op.expr), self.walk.vector
-        unroll = items_under_way(vector, self.walk, effort(self.op.expr))
-        reads = [
-            f"a{k}[u] = {self.walk.read(s, vector, f'x{k}', 'p[u]')};" for k, s in zip(operands, self.walk.sources)
+        kind, vector = ctype(self.out.dtype), self.walk.vector
+        operands = list(zip(used_operands(self.op.expr), self.walk.sources))
+        loads = [
+            (f"brick::Vector<{s.type}, {vector}> a{k}[u]", f"a{k}[u] = {self.walk.read(s, vector, f'x{k}', 'p[u]')};")
+            for k, s in operands
         ]
+        unroll = 1 if effort(self.op.expr) > LIGHT else self.walk.unroll(vector)
         return function(
             name,
-            pointer("y", 0, ctype(self.out.dtype)),
-            *(pointer(f"x{k}", 1 + k, s.type) for k, s in zip(operands, self.walk.sources)),
-            f"{self.walk.items(vector)} w(s);",
-            "while (w.more()) {",
-            f"{self.walk.items(vector)}::Place p[{unroll}];",
-            *(f"brick::Vector<{s.type}, {vector}> a{k}[{unroll}];" for k, s in zip(operands, self.walk.sources)),
-            "#pragma unroll",
-            f"for (int u = 0; u < {unroll}; ++u) {{",
-            "p[u] = w.take();",
-            *reads,
-            "}",
-            "#pragma unroll",
-            f"for (int u = 0; u < {unroll}; ++u) {{",
+            pointer("y", 0, kind),
+            *(pointer(f"x{k}", 1 + k, s.type) for k, s in operands),
+            *self.walk.loop(vector, unroll, loads, self._result(vector)),
+        )
+
+    def _result(self, vector: int) -> list[str]:
+        kinds = {k: compute_ctype(self.ins[k].dtype) for k in used_operands(self.op.expr)}
+        statements, value = print_expr(self.op.expr, [f"b{k}" for k in range(len(self.ins))])
+        return [
             f"brick::Vector<{ctype(self.out.dtype)}, {vector}> r;",
             "#pragma unroll",
             f"for (int v = 0; v < {vector}; ++v) {{",
-            *self._element(operands),
+            *(f"const {kind} b{k} = a{k}[u].v[v];" for k, kind in kinds.items()),
+            statements,
+            f"r.v[v] = ({ctype(self.out.dtype)})({value});",
             "}",
-            self.walk.write(vector, "y", "r", "p[u]"),
-            "}",
-            "}",
-        )
-
-    def _element(self, operands: Sequence[int]) -> list[str]:
-        """Element v of item u."""
-        names = [f"b{k}" for k in range(len(self.ins))]
-        statements, value = print_expr(self.op.expr, names)
-        kinds = {k: compute_ctype(self.ins[k].dtype) for k in operands}
-        loads = [f"const {kinds[k]} b{k} = a{k}[u].v[v];" for k in operands]
-        return [*loads, statements, f"r.v[v] = ({ctype(self.out.dtype)})({value});"]
-
-
-def items_under_way(vector: int, walk: Walk, cost: int) -> int:
-    """Items of a thread whose loads are issued before the first result is stored."""
-    widest = max([walk.out.dtype.itemsize, *(s.itemsize for s in walk.sources)]) * vector
-    most = 1 if cost > LIGHT else 2 if len(walk.sources) > 2 else 4
-    return max(1, min(most, BYTES_UNDER_WAY // widest))
+        ]
 
 
 @kernel_for(Map)

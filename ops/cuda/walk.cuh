@@ -96,6 +96,84 @@ template <int RANK, class Dims, class Extents, unsigned JOINS, int V> struct Ite
     }
 };
 
+// The tiles of a box, of at most TA elements along the innermost dimension and TB along dimension number B of `Dims`.
+// All threads of the block are at the same tile.
+template <int RANK, class Dims, class Extents, unsigned JOINS, int B, int TA, int TB> struct Tiles {
+    static constexpr int R = Dims::size;
+    int lo[R], hi[R], tiles[R], digit[R];
+    int i[R];  // where the tile begins
+    int na, nb;
+    int left = 1;
+
+    BRICK_DEVICE explicit Tiles(const Step& s, int cut = -1, int cut_lo = 0, int cut_hi = 0) {
+        const Box<RANK, Dims, Extents, JOINS> box(s, cut, cut_lo, cut_hi);
+#pragma unroll
+        for (int d = 0; d < R; ++d) {
+            lo[d] = box.lo[d], hi[d] = box.hi[d], digit[d] = 0;
+            tiles[d] = (hi[d] - lo[d] + side(d) - 1) / side(d);
+            left *= tiles[d];
+        }
+        if (box.empty) left = 0;
+        place();
+    }
+    static BRICK_DEVICE constexpr int side(int d) { return d == R - 1 ? TA : d == B ? TB : 1; }
+    BRICK_DEVICE bool more() const { return left > 0; }
+    BRICK_DEVICE void next() {
+        bool carry = true;
+#pragma unroll
+        for (int d = R - 1; d >= 0; --d) {
+            digit[d] += carry;
+            carry = digit[d] == tiles[d];
+            if (carry) digit[d] = 0;
+        }
+        --left;
+        place();
+    }
+    BRICK_DEVICE void place() {
+#pragma unroll
+        for (int d = 0; d < R; ++d) i[d] = lo[d] + digit[d] * side(d);
+        na = hi[R - 1] - i[R - 1] < TA ? hi[R - 1] - i[R - 1] : TA;
+        nb = hi[B] - i[B] < TB ? hi[B] - i[B] : TB;
+    }
+};
+
+// The pairs (slow, fast) of a thread, `fasts` of them to a value of slow, of n in all.
+struct Pairs {
+    int slow, fast, slow_step, fast_step, fasts, next, n;
+
+    BRICK_DEVICE Pairs(int n, int fasts) : fasts(fasts), next(thread()), n(n) {
+        slow = small_quotient(thread(), fasts), slow_step = small_quotient(threads(), fasts);
+        fast = thread() - slow * fasts, fast_step = threads() - slow_step * fasts;
+    }
+    BRICK_DEVICE bool more() const { return next < n; }
+    BRICK_DEVICE void step() {
+        next += threads();
+        slow += slow_step, fast += fast_step;
+        if (fast >= fasts) fast -= fasts, ++slow;
+    }
+};
+
+// Copies a tile through shared memory, since neighbours along A are together in `to`, those along B in `from`.
+template <int PITCH, class T, class S>
+BRICK_DEVICE void exchange(const T* from, S a_apart, T* to, S b_apart, int na, int nb, T* tile) {
+    constexpr int UNDER_WAY = 4;
+    sync();  // until the tile before has been read
+    for (Pairs p(na * nb, nb); p.more();) {
+        T x[UNDER_WAY];
+        int at[UNDER_WAY];
+#pragma unroll
+        for (int u = 0; u < UNDER_WAY; ++u, p.step()) {
+            at[u] = p.more() ? p.fast * PITCH + p.slow : -1;
+            if (p.more()) x[u] = from[p.slow * a_apart + p.fast];
+        }
+#pragma unroll
+        for (int u = 0; u < UNDER_WAY; ++u)
+            if (at[u] >= 0) tile[at[u]] = x[u];
+    }
+    sync();
+    for (Pairs p(na * nb, na); p.more(); p.step()) to[p.slow * b_apart + p.fast] = tile[p.slow * PITCH + p.fast];
+}
+
 // Elements k … k + V - 1 of a row; those outside of [lo, hi) are `fill`. WIDE: multiples of V are aligned.
 template <bool WIDE, int V, class T>
 BRICK_DEVICE Vector<T, V> read(const T* row, int k, int lo, int hi, T fill = T{}) {
@@ -119,6 +197,17 @@ template <int V, class T> BRICK_DEVICE Vector<T, V> read_same(const T* row, int 
     Vector<T, V> x;
 #pragma unroll
     for (int v = 0; v < V; ++v) x.v[v] = one;
+    return x;
+}
+// Elements table[k] … table[k + V - 1] of a row, those `stride` apart; `fill` where the table says -1.
+template <int V, class T, class S>
+BRICK_DEVICE Vector<T, V> read_table(const T* row, S stride, const int* table, int k, int lo, int hi, T fill) {
+    Vector<T, V> x;
+#pragma unroll
+    for (int v = 0; v < V; ++v) {
+        const int from = k + v >= lo && k + v < hi ? table[k + v] : -1;
+        x.v[v] = from < 0 ? fill : row[from * stride];
+    }
     return x;
 }
 template <bool WIDE, int V, class T> BRICK_DEVICE void write(T* row, int k, int lo, int hi, const Vector<T, V>& x) {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -14,6 +14,7 @@ from brickrt.ops.cuda.types_cuda import ctype
 
 HEADER = "walk.cuh"
 INT_LIMIT = 2**31
+BYTES_UNDER_WAY = 32  # per thread and operand, at most: enough that few resident blocks keep the memory busy
 _RAW = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 
@@ -80,6 +81,11 @@ class Walk:
         widest = max([size, *(s.itemsize for s in self.sources if self.stride(s) == 1)])
         return max(1, min(VECTOR // widest, self.row_align(self.out.strides, size, self.out.align) // size))
 
+    def unroll(self, vector: int) -> int:
+        """Items of a thread whose loads are issued before the first result is stored."""
+        widest = max([self.out.dtype.itemsize, *(s.itemsize for s in self.sources)]) * vector
+        return max(1, min(2 if len(self.sources) > 2 else 4, BYTES_UNDER_WAY // widest))
+
     def stride(self, source: Source) -> int:
         """From one element of a row to the next."""
         return 0 if self.inner is None else source.strides[self.inner]
@@ -102,43 +108,92 @@ class Walk:
         dims, extents = (", ".join(map(str, v)) for v in (self.dims, [self.out.shape[d] for d in self.dims]))
         return f"{self.out.rank}, brick::Ints<{dims}>, brick::Ints<{extents}>, {self.joins}u"
 
-    def offset(self, strides: Sequence[int], at: str = "p.i", shift: int = 0, skip: Sequence[int] = ()) -> str:
-        """Elements from the virtual origin to the row at the indices `at`; dimensions in `skip` do not count."""
-        reach = abs(shift) + sum(abs(strides[d]) * self.out.shape[d] for d in self.dims)
-        cast = "" if reach < INT_LIMIT else "(long long)"
-        where = [(k, strides[d]) for k, d in enumerate(self.dims[:-1]) if d not in skip and strides[d]]
-        terms = [f"{cast}{at}[{k}]" + (f" * {s}" if s != 1 else "") for k, s in where]
-        return " + ".join([*terms, *([str(shift) if not cast else f"{shift}ll"] if shift else [])]) or "0"
+    def tiles(self, across: int, a: int, b: int) -> str:
+        """The C++ type of a walk in tiles of `a` elements along the innermost dimension, `b` along dims[across]."""
+        return f"brick::Tiles<{self.box}, {across}, {a}, {b}>"
 
-    def read(self, source: Source, vector: int, pointer: str, place: str = "p") -> str:
+    def index(self, dim: int, place: str) -> str:
+        """The index along a dimension at an item whose place is `place`."""
+        if dim not in self.dims:
+            return "0"
+        return f"{place}.k" if dim == self.inner else f"{place}.i[{self.dims.index(dim)}]"
+
+    def offset(self, strides: Sequence[int], at: str, shift: int = 0, skip: Collection[int] = ()) -> str:
+        """Elements from the virtual origin to the row at the indices `at`; dimensions in `skip` do not count."""
+        return self._sum(strides, at, shift, [d for d in self.dims[:-1] if d not in skip])
+
+    def corner(self, strides: Sequence[int], at: str, shift: int = 0) -> str:
+        """Likewise to the element at the indices `at`."""
+        return self._sum(strides, at, shift, self.dims)
+
+    def _sum(self, strides: Sequence[int], at: str, shift: int, dims: Sequence[int]) -> str:
+        terms = [f"{at}[{self.dims.index(d)}] * {number(strides[d])}" for d in dims if strides[d]]
+        return " + ".join([*terms, *([number(shift)] if shift else [])]) or "0"
+
+    def read(self, source: Source, vector: int, pointer: str, place: str) -> str:
         """The elements of an item, as a `brick::Vector`."""
         row = f"{pointer} + ({self.offset(source.strides, f'{place}.i', source.shift)})"
-        stride = self.stride(source)
-        if stride == 0:
+        if self.stride(source) == 0:
             return f"brick::read_same<{vector}>({row}, {place}.k, w.end)"
-        if stride == 1:
-            wide = str(self.wide(source, vector)).lower()
-            return f"brick::read<{wide}, {vector}>({row}, {place}.k, w.begin, w.end)"
-        return f"brick::read_apart<{vector}>({row}, {number(stride)}, {place}.k, w.begin, w.end)"
+        return self.read_row(source, vector, row, f"{place}.k", "w.begin", "w.end")
 
-    def write(self, vector: int, pointer: str, value: str, place: str = "p") -> str:
-        row = f"{pointer} + ({self.offset(self.out.strides, f'{place}.i')})"
+    def read_row(self, source: Source, vector: int, row: str, *within: str) -> str:
+        """Of the row at `row`; `within` are the item's k, the range that is read, and what is read outside of it."""
+        if self.stride(source) == 1:
+            wide = str(self.wide(source, vector)).lower()
+            return f"brick::read<{wide}, {vector}>({row}, {', '.join(within)})"
+        return f"brick::read_apart<{vector}>({row}, {number(self.stride(source))}, {', '.join(within)})"
+
+    def loop(
+        self,
+        vector: int,
+        unroll: int,
+        loads: Sequence[tuple[str, str]],
+        result: Sequence[str],
+        cut: str = "",
+    ) -> list[str]:
+        """The whole walk, `unroll` items under way in a thread.
+
+        `loads` are declarations (of names that end in [u]) and statements; `result` declares the Vector `r` that is
+        stored to `y`. Both name the place of the item p[u]. `cut` bounds a dimension.
+        """
+        items = self.items(vector)
+        return [
+            f"{items} w(s{cut});",
+            "while (w.more()) {",
+            f"{items}::Place p[{unroll}];",
+            *(declaration.replace("[u]", f"[{unroll}]") + ";" for declaration, _ in loads),
+            "#pragma unroll",
+            f"for (int u = 0; u < {unroll}; ++u) {{",
+            "p[u] = w.take();",
+            *(statement for _, statement in loads),
+            "}",
+            "#pragma unroll",
+            f"for (int u = 0; u < {unroll}; ++u) {{",
+            *result,
+            self.write(vector, "p[u]"),
+            "}",
+            "}",
+        ]
+
+    def write(self, vector: int, place: str) -> str:
+        """Stores `r` to `y`."""
+        row = f"y + ({self.offset(self.out.strides, f'{place}.i')})"
         stride = 1 if self.inner is None else self.out.strides[self.inner]
         if stride == 1:
-            return f"brick::write<{str(vector > 1).lower()}>({row}, {place}.k, w.begin, w.end, {value});"
-        return f"brick::write_apart({row}, {number(stride)}, {place}.k, w.begin, w.end, {value});"
+            return f"brick::write<{str(vector > 1).lower()}>({row}, {place}.k, w.begin, w.end, r);"
+        return f"brick::write_apart({row}, {number(stride)}, {place}.k, w.begin, w.end, r);"
 
 
 def number(value: int) -> str:
-    """As C++ text; long where an int could overflow when it is multiplied by an index."""
-    return f"{value}ll" if abs(value) >= 2**20 else str(value)
+    """A number of elements; its product with an index is one instruction, and cannot overflow."""
+    return f"{value}ll"
 
 
 def function(name: str, *lines: str) -> str:
     """A device function of the given body."""
-    return f"BRICK_DEVICE void {name}(const brick::Step& s, char* const* at, char* shared) {{\n" + (
-        "\n".join(line for line in lines if line) + "\n}\n"
-    )
+    head = f"BRICK_DEVICE void {name}(const brick::Step& s, char* const* at, char* shared) {{"
+    return "\n".join([head, *(line for line in lines if line), "}\n"])
 
 
 def pointer(name: str, slot: int, kind: str) -> str:
