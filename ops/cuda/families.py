@@ -1,5 +1,5 @@
 """Importing this module makes all CUDA kernels known to `make_kernel`."""
 
-from brickrt.ops.cuda import conv, map, matmul, move, pool, reduce, rowwise
+from brickrt.ops.cuda import conv, interp, map, matmul, move, pool, reduce, rowwise, take
 
-__all__ = ["conv", "map", "matmul", "move", "pool", "reduce", "rowwise"]
+__all__ = ["conv", "interp", "map", "matmul", "move", "pool", "reduce", "rowwise", "take"]
