@@ -6,63 +6,25 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 
-from brickrt.ops.base import Op
-from brickrt.ops.conv import Conv, ConvTranspose
+from brickrt.ops.conv import Conv
+from brickrt.ops.cuda.conv_base import ConvBase, offset_type
+from brickrt.ops.cuda.depthwise import DepthwiseConv, suits_depthwise
 from brickrt.ops.cuda.kernel import Kernel, kernel_for
 from brickrt.ops.cuda.operand import VECTOR, Operand
-from brickrt.ops.cuda.tail import HEADERS, Tail, choose_text
+from brickrt.ops.cuda.tail import HEADERS, constants_text
 from brickrt.ops.cuda.tile import Core, choose_core
-from brickrt.ops.cuda.types_cuda import ctype, is_float
-
-
-def offset_type(operand: Operand) -> str:
-    """A type that holds the offset of any element inside one image."""
-    reach = sum((e - 1) * s for e, s in zip(operand.shape[1:], operand.strides[1:]))
-    return "int" if reach < 2**31 else "long long"
-
-
-@dataclass(frozen=True)
-class ConvBase(Kernel):
-    """What convolutions and transposed ones share."""
-
-    op: Conv | ConvTranspose
-
-    @property
-    def rank(self) -> int:
-        """Spatial dimensions."""
-        return len(self.op.kernel)
-
-    @property
-    def channels(self) -> int:
-        """Input channels of a group."""
-        return self.ins[0].shape[1] // self.op.groups
-
-    @property
-    def columns(self) -> int:
-        """Output channels of a group."""
-        return self.out.shape[1] // self.op.groups
-
-    @cached_property
-    def tail(self) -> Tail:
-        op, rest = self.op, slice(2, None)
-        return Tail(
-            op.epilogue, self.ins[0].dtype, op.bias, self.ins[rest], self.packed[rest], self.out, 1, self.columns
-        )
-
-    @property
-    def extents(self) -> tuple[int, ...]:
-        """Of the largest box."""
-        return self.largest or self.out.shape
+from brickrt.ops.cuda.types_cuda import is_float
 
 
 @dataclass(frozen=True)
 class ProductConv(ConvBase):
     """A convolution whose depth is cut into words: `padded_channels` to a tap, of which the last may be zero."""
 
-    headers = ("igemm.cuh", *HEADERS)
+    headers: ClassVar[tuple[str, ...]] = ("igemm.cuh", *HEADERS)
 
     @property
     def taps(self) -> int:
@@ -120,12 +82,6 @@ class ProductConv(ConvBase):
         words = full.reshape(g, taps * self.padded_channels // pair, pair, self.padded_columns)
         return np.ascontiguousarray(words.swapaxes(2, 3))
 
-    def checked(self) -> list[int]:
-        """Per spatial dimension, whether taps may read padding."""
-        op, x, out = self.op, self.ins[0].shape[2:], self.out.shape[2:]
-        lo, hi = op.window.reach(np.zeros(self.rank, np.int64), np.asarray(out))
-        return [int(a < 0 or b > e) for a, b, e in zip(lo, hi, x)]
-
     def emit(self, name: str) -> str:
         return (
             f"struct {name}_conv {{\n{self.settings()}{self.tail.emit()}}};\n"
@@ -139,33 +95,15 @@ class ProductConv(ConvBase):
 
     def settings(self) -> str:
         """The members that igemm.cuh names."""
-        op, x, w = self.op, self.ins[0], self.ins[1]
         constants = {
-            "D": self.rank,
-            "CHANNELS": self.channels,
-            "COLUMNS": self.columns,
             "PADDED_CHANNELS": self.padded_channels,
             "PADDED_COLUMNS": self.padded_columns,
-            "PACKED": int(self.packed[1]),
             "A_VECTOR": self.row_vector,
             "B_VECTOR": int(self.packed[1] and self.vectors),
-            "WIDTH": self.tail.width,
-            "ROWS_INNER": int(self.tail.scattered),
         }
-        tables = {
-            "kernel": op.kernel,
-            "stride": op.strides,
-            "dilation": op.dilations,
-            "pad": op.pads,
-            "extent": x.shape[2:],
-            "checked": self.checked(),
-        }
-        numbers = "".join(f"static constexpr int {name} = {value};\n" for name, value in constants.items())
-        chosen = "".join(choose_text("int", name, values) for name, values in tables.items())
-        strides = choose_text("long long", "x", x.strides) + choose_text("long long", "w", w.strides)
-        return f"using T = {ctype(x.dtype)};\nusing Offset = {offset_type(x)};\n{numbers}{chosen}{strides}"
+        return f"using Offset = {offset_type(self.ins[0])};\n{constants_text(constants)}{self.window_text()}"
 
 
 @kernel_for(Conv)
-def _choose(op: Op, ins: Sequence[Operand], out: Operand) -> type[Kernel]:
-    return ProductConv
+def _choose(op: Conv, ins: Sequence[Operand], out: Operand) -> type[Kernel]:
+    return DepthwiseConv if suits_depthwise(op, ins[0].shape[1], out.shape[1]) else ProductConv

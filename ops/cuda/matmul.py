@@ -13,7 +13,7 @@ import numpy as np
 from brickrt.ops.base import Op
 from brickrt.ops.cuda.kernel import Kernel, kernel_for
 from brickrt.ops.cuda.operand import VECTOR, Operand
-from brickrt.ops.cuda.tail import HEADERS, Tail, broadcast_strides, choose_text
+from brickrt.ops.cuda.tail import HEADERS, Tail, broadcast_strides, choose_text, constants_text
 from brickrt.ops.cuda.tile import Core, choose_core
 from brickrt.ops.cuda.types_cuda import ctype, is_float
 from brickrt.ops.matmul import MatMul
@@ -122,10 +122,9 @@ class MatMulKernel(Kernel):
             "ROWS_INNER": int(self.tail.scattered),
             **self.copied_together(),
         }
-        numbers = "".join(f"static constexpr int {key} = {value};\n" for key, value in constants.items())
         strides = "".join(choose_text("long long", key, self.along_output(i)) for i, key in enumerate("ab"))
         return (
-            f"struct {name}_matmul {{\nusing T = {ctype(self.ins[0].dtype)};\n{numbers}"
+            f"struct {name}_matmul {{\nusing T = {ctype(self.ins[0].dtype)};\n{constants_text(constants)}"
             f"static constexpr long long DEPTH_STRIDE = {self.ins[1].strides[-2]};\n{strides}{self.tail.emit()}}};\n"
             f"BRICK_DEVICE void {name}(const brick::Step& s, char* const* at, char* shared) {{\n"
             f"    brick::matmul<{name}_matmul, {self.core.text()}>(s, at, shared);\n}}\n"

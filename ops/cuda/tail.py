@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +13,7 @@ from brickrt.ops.cuda.types_cuda import compute_ctype, ctype
 from brickrt.ops.expr import Expr
 
 HEADERS = ("math.cuh", "vectors.cuh")
+FIRST = 3  # after the output and the two factors
 WIDEST = 8  # columns that one thread finishes at once; tiles begin at multiples of it
 
 
@@ -20,6 +21,11 @@ def choose_text(kind: str, name: str, values: Sequence[int]) -> str:
     """A static function of an index that the compiler folds."""
     cases = "".join(f"k == {k} ? {v} : " for k, v in enumerate(values[:-1]))
     return f"static constexpr BRICK_DEVICE {kind} {name}(int k) {{ return {cases}{values[-1]}; }}\n"
+
+
+def constants_text(values: Mapping[str, int]) -> str:
+    """Static constants."""
+    return "".join(f"static constexpr int {name} = {value};\n" for name, value in values.items())
 
 
 def offset_text(strides: Sequence[int], lead: int = 0) -> str:
@@ -34,7 +40,7 @@ def broadcast_strides(operand: Operand) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class Tail:
-    """`operands` are the bias, if there is one, then the extra operands; the first is `at[first]`.
+    """`operands` are the bias, if there is one, then the extra operands; the first is `at[FIRST]`.
 
     `axis` of the output are the columns, which come in groups of `columns`.
     """
@@ -47,7 +53,7 @@ class Tail:
     out: Operand
     axis: int
     columns: int
-    first: int = 3
+    most: int = WIDEST  # columns finished together
 
     @property
     def placed(self) -> list[tuple[Operand, tuple[int, ...]]]:
@@ -63,7 +69,7 @@ class Tail:
     @property
     def width(self) -> int:
         """Columns finished together: a vector of the output."""
-        return 1 if self.scattered else min(self.out.vector, WIDEST)
+        return 1 if self.scattered else min(self.out.vector, self.most)
 
     @property
     def scattered(self) -> bool:
@@ -76,7 +82,7 @@ class Tail:
         loads, names = [], [f"const {kind} o0 = {self._biased()};"]
         for k, (o, strides) in enumerate(self.placed):
             value = compute_ctype(o.dtype)
-            place = f"reinterpret_cast<const {ctype(o.dtype)}*>(at[{self.first + k}]) + {offset_text(strides)}"
+            place = f"reinterpret_cast<const {ctype(o.dtype)}*>(at[{FIRST + k}]) + {offset_text(strides)}"
             loads.append(
                 f"{value} x{k}[WIDTH] = {{}};\n"
                 f"brick::fetch<WIDTH, {strides[self.axis]}, {self._aligned(o)}>({place}, a, b, x{k});"

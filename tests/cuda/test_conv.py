@@ -81,6 +81,13 @@ CASES = {
     "far": Case((1, 16, 6, 7), 8, conv((3, 3), dilations=(6, 5), pads=(6, 5))),
     "plain": Case((2, 12, 7, 8), 20, conv((3, 3), pads=(1, 1), bias=True), {"layout": "plain"}),
     "variable": Case((1, 6, 7, 8), 10, conv((3, 3), pads=(1, 1), groups=2, bias=True), {"packed": False}),
+    "depthwise": Case((1, 24, 9, 11), 24, conv((3, 3), pads=(1, 1), groups=24, bias=True)),
+    "strided depthwise": Case((2, 20, 9, 10), 20, conv((5, 5), (2, 2), (1, 1), (2, 1), (1, 2), 20)),
+    "odd depthwise": Case((1, 7, 6, 9), 21, conv((3, 4), (1, 3), (2, 2), (1, 3), groups=7)),
+    "plain depthwise": Case((1, 9, 6, 7), 9, conv((3, 3), pads=(1, 1), groups=9), {"layout": "plain", "packed": False}),
+    "wide depthwise": Case((2, 8, 40), 8, conv((11,), pads=(5,), groups=8)),
+    "depthwise volume": Case((1, 16, 4, 5, 6), 16, conv((3, 2, 3), (1, 2, 1), pads=(1, 0, 1), groups=16)),
+    "few per group": Case((1, 16, 6, 7), 32, conv((3, 3), pads=(1, 1), groups=4, bias=True)),
     "point": Case((1, 64, 12, 12), 128, conv((1, 1))),
 }
 
@@ -91,7 +98,7 @@ def test_convolutions(case):
     check(c.op, operands(c.op, c.x, c.channels, np.float32), **c.more)
 
 
-@pytest.mark.parametrize("case", ["even", "odd", "volume"])
+@pytest.mark.parametrize("case", ["even", "odd", "volume", "depthwise"])
 @pytest.mark.parametrize("dtype", ["tf32", np.float16, BFLOAT16], ids=str)
 def test_on_tensor_cores(case, dtype):
     c, tf32 = CASES[case], dtype == "tf32"
@@ -105,7 +112,7 @@ def test_other_types(dtype):
     check(c.op, operands(c.op, c.x, c.channels, dtype), **c.more)
 
 
-@pytest.mark.parametrize("case", ["odd", "volume", "far"])
+@pytest.mark.parametrize("case", ["odd", "volume", "far", "strided depthwise", "few per group"])
 def test_boxes_cover_the_output_in_uneven_parts(case):
     c = CASES[case]
     arrays = operands(c.op, c.x, c.channels, np.float32)
