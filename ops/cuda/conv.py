@@ -25,6 +25,7 @@ class ProductConv(ConvBase):
     """A convolution whose depth is cut into words: `padded_channels` to a tap, of which the last may be zero."""
 
     headers: ClassVar[tuple[str, ...]] = ("igemm.cuh", *HEADERS)
+    name: ClassVar[str] = "conv"  # of the device function
 
     @property
     def taps(self) -> int:
@@ -33,12 +34,13 @@ class ProductConv(ConvBase):
 
     @cached_property
     def core(self) -> Core:
-        e, dtype = self.extents, self.ins[0].dtype
-        return choose_core(dtype, self.precision, e[0] * math.prod(e[2:]), min(e[1], self.columns), self.depth)
+        e = self.extents
+        pixels, columns = e[0] * math.prod(self.pixels(e[2:])), min(e[1], self.columns)
+        return choose_core(self.ins[0].dtype, self.precision, pixels, columns, self.taps * self.channels)
 
-    @property
-    def depth(self) -> int:
-        return self.taps * self.channels
+    def pixels(self, extents: Sequence[int]) -> Sequence[int]:
+        """Of a box with these spatial extents, those that are the rows of one product."""
+        return extents
 
     @property
     def padded_channels(self) -> int:
@@ -86,12 +88,8 @@ class ProductConv(ConvBase):
         return (
             f"struct {name}_conv {{\n{self.settings()}{self.tail.emit()}}};\n"
             f"BRICK_DEVICE void {name}(const brick::Step& s, char* const* at, char* shared) {{\n"
-            f"    brick::{self.function}<{name}_conv, {self.core.text()}>(s, at, shared);\n}}\n"
+            f"    brick::{self.name}<{name}_conv, {self.core.text()}>(s, at, shared);\n}}\n"
         )
-
-    @property
-    def function(self) -> str:
-        return "conv"
 
     def settings(self) -> str:
         """The members that igemm.cuh names."""

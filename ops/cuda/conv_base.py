@@ -62,7 +62,9 @@ class ConvBase(Kernel):
         return WIDEST
 
     def checked(self) -> list[int]:
-        """Per spatial dimension, whether taps may read padding."""
+        """Per spatial dimension, whether taps may read beyond the input."""
+        if isinstance(self.op, ConvTranspose):
+            return [1] * self.rank
         op, x, out = self.op, self.ins[0].shape[2:], self.out.shape[2:]
         lo, hi = op.window.reach(np.zeros(self.rank, np.int64), np.asarray(out))
         return [int(a < 0 or b > e) for a, b, e in zip(lo, hi, x)]

@@ -1,5 +1,5 @@
 """Importing this module makes all CUDA kernels known to `make_kernel`."""
 
-from brickrt.ops.cuda import conv, interp, map, matmul, move, pool, reduce, rowwise, take
+from brickrt.ops.cuda import conv, conv_transpose, interp, map, matmul, move, pool, reduce, rowwise, take
 
-__all__ = ["conv", "interp", "map", "matmul", "move", "pool", "reduce", "rowwise", "take"]
+__all__ = ["conv", "conv_transpose", "interp", "map", "matmul", "move", "pool", "reduce", "rowwise", "take"]
