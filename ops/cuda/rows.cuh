@@ -30,7 +30,9 @@ struct RowState {
 //    finish(Number<J>, w, value)          takes its result for row w of V, or for the row (w = 0)
 //    write(held, i, a, b) or write(a, b)  stores elements of vector i, or results of rows
 template <class K> struct Rows {
-    static constexpr int V = K::V, WIDTH = K::ACROSS ? V : 1, CHUNK = 16;
+    static constexpr int V = K::V, WIDTH = K::ACROSS ? V : 1;
+    static constexpr int CHUNK = 16;    // vectors between which sums are not compensated
+    static constexpr int TOGETHER = 4;  // vectors that a thread loads before it uses the first
     using Held = typename K::Held;
     template <int J> using Combine = decltype(K::combine(Number<J>{}));
     template <int J> using Type = typename Combine<J>::Type;
@@ -122,13 +124,33 @@ template <class K> struct Rows {
 #pragma unroll
             for (int w = 0; w < WIDTH; ++w) chunk[w] = Combine<J>::start();
             const int left = (K::COUNT - from + stride - 1) / stride, count = left < CHUNK ? left : CHUNK;
-#pragma unroll 4
+#pragma unroll(FULL ? TOGETHER : 1)
             for (int n = 0; n < count; ++n) take<J, FULL>(k, get(from + n * stride), from + n * stride, chunk);
 #pragma unroll
             for (int w = 0; w < WIDTH; ++w) totals[w].add(chunk[w]);
         }
 #pragma unroll
         for (int w = 0; w < WIDTH; ++w) result[w] = totals[w].result();
+    }
+
+    template <bool FULL> static BRICK_DEVICE void write(const K& k, const Held& held, int i) {
+        int a, b;
+        range<FULL>(k, i, a, b);
+        k.write(held, i, a, b);
+    }
+
+    // Stores all of a thread's part; FAST: vectors are whole, and several are worth loading before the first is stored.
+    template <bool FAST, class Get> static BRICK_DEVICE void write_sweep(const K& k, int first, int stride, const Get& get) {
+        constexpr int N = FAST ? TOGETHER : 1;
+        for (int from = first; from < K::COUNT; from += N * stride) {
+            Held held[N];
+#pragma unroll
+            for (int n = 0; n < N; ++n)
+                if (from + n * stride < K::COUNT) held[n] = get(from + n * stride);
+#pragma unroll
+            for (int n = 0; n < N; ++n)
+                if (from + n * stride < K::COUNT) write<FAST>(k, held[n], from + n * stride);
+        }
     }
 
     // ---- rows that some lanes share
@@ -154,10 +176,10 @@ template <class K> struct Rows {
     }
 
     static BRICK_DEVICE void by_lanes(const Step& s, char* const* at) {
-        constexpr int TOGETHER = 32 / K::LANES;  // rows of a warp
+        constexpr int ROWS = 32 / K::LANES;  // of a warp
         const Box box(s);
         const int lane = thread() % K::LANES;
-        for (int base = warp() * TOGETHER; base < box.rows; base += warps() * TOGETHER) {
+        for (int base = warp() * ROWS; base < box.rows; base += warps() * ROWS) {
             const int row = base + thread() % 32 / K::LANES;
             const bool live = row < box.rows;  // all lanes go along, for the shuffles
             K k;
@@ -180,14 +202,8 @@ template <class K> struct Rows {
             for (int n = 0; n < K::REGISTERS; ++n)
                 if (has(lane, n)) write<true>(k, kept[n], lane + n * K::LANES);
         } else {
-            for (int i = lane; i < K::COUNT; i += K::LANES) write<true>(k, fetch<true>(k, i), i);
+            write_sweep<true>(k, lane, K::LANES, [&](int i) { return fetch<true>(k, i); });
         }
-    }
-
-    template <bool FULL> static BRICK_DEVICE void write(const K& k, const Held& held, int i) {
-        int a, b;
-        range<FULL>(k, i, a, b);
-        k.write(held, i, a, b);
     }
 
     // ---- rows that the block shares, one after the other
@@ -206,7 +222,7 @@ template <class K> struct Rows {
         if constexpr (K::PER_ROW) {
             if (thread() == 0) k.write(0, 1);
         } else {
-            for (int i = thread(); i < K::COUNT; i += threads()) write<true>(k, get(i), i);
+            write_sweep<!K::CACHED>(k, thread(), threads(), get);
         }
     }
 
@@ -263,7 +279,8 @@ template <class K> struct Rows {
             if constexpr (K::PER_ROW) {
                 if (p.part == 0) k.write(k.a, k.b);
             } else if (p.part < p.parts) {
-                for (int i = p.part; i < K::COUNT; i += p.parts) write<false>(k, fetch<false>(k, i), i);
+                if (k.a == 0 && k.b == V) write_sweep<true>(k, p.part, p.parts, [&](int i) { return fetch<true>(k, i); });
+                else write_sweep<false>(k, p.part, p.parts, [&](int i) { return fetch<false>(k, i); });
             }
             done += p.columns;
         }

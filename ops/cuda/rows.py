@@ -13,8 +13,10 @@ from brickrt.ops.types import Shape
 
 Ints = tuple[int, ...]
 
-REGISTERS = 32
-"""Elements of a row that a thread may keep."""
+ACROSS = 4
+"""Rows across a vector, at most: more take registers, and less of a row is shared by threads."""
+REGISTERS = 16
+"""Words of a row that a thread may keep."""
 CACHE = 32 << 10
 """Bytes of shared memory in which a block may keep a row."""
 WARP_ROW = 4096
@@ -70,7 +72,7 @@ def rows_of(shape: Shape, axes: Ints, ins: Sequence[Operand], out_strides: Ints,
     across = inner not in axes
     runs = _runs(shape, [d for d in order if d in axes], strides)
     vector = ins[0].vector if strides[0][inner] == 1 else 1
-    room = min(shape[inner], box[inner]) if across else runs[-1].extent
+    room = min(shape[inner], box[inner], ACROSS) if across else runs[-1].extent
     while vector > max(1, room):
         vector //= 2
     return Rows(shape, strides, tuple(d for d in order if d not in axes), runs, across, vector)

@@ -26,10 +26,8 @@ class RowwiseKernel(RowsKernel):
         strides = tuple(s if e != 1 else 0 for s, e in zip(self.out.strides, shape))
         rows = rows_of(shape, op.axes, self.ins, strides, box)
         steps, expr = _without_kept(op, len(self.ins))
-        held = [] if rows.across else _held(rows, self.ins, [expr, *(s.pre for s in steps)])
+        held = _held(rows, self.ins, [expr, *(s.pre for s in steps)])
         how = Sharing(1) if rows.across else sharing(rows, held_words(self.ins, held), box)
-        if not (how.registers or how.cached):
-            held = []
         return Traits(rows, how, self.ins, self.out, steps, expr, held, list(rows.kept))
 
 

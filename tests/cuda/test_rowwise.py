@@ -50,7 +50,7 @@ def check(op, arrays, layout="plain", boxes=None, **how):
     np.testing.assert_allclose(*wide, rtol=tolerance, atol=tolerance * 4)
 
 
-# shape, axes, layout: rows of a thread, of a few lanes, of a warp, of the block in shared memory, of the block in sweeps
+# shape, axes, layout: rows of a thread, of a few lanes, of a warp, of the block (kept in shared memory, or swept again)
 SOFTMAX = [
     ((2, 3, 5, 7), (3,), "plain"),
     ((40, 8), (1,), "plain"),
@@ -88,12 +88,13 @@ def test_softmax(case):
 ], ids=str)  # fmt: skip
 def test_norms(shape, axes, weights, layout):
     count = int(np.prod([shape[d] for d in axes]))
-    layouts = layout
-    check(norm(axes, count), [values(shape), values(weights, seed=1), values(weights, seed=2)], layouts)
+    check(norm(axes, count), [values(shape), values(weights, seed=1), values(weights, seed=2)], layout)
 
 
 @pytest.mark.parametrize("dtype", [np.float16, BFLOAT16], ids=str)
-@pytest.mark.parametrize("shape, axes, layout", [((9, 197), (1,), "plain"), ((2, 64, 5, 7), (1,), "last"), ((2, 24, 5, 7), (2, 3), "last")], ids=str)  # fmt: skip
+@pytest.mark.parametrize("shape, axes, layout", [
+    ((9, 197), (1,), "plain"), ((2, 64, 5, 7), (1,), "last"), ((2, 24, 5, 7), (2, 3), "last"),
+], ids=str)  # fmt: skip
 def test_halves(dtype, shape, axes, layout):
     check(softmax(axes, np.dtype(dtype)), [values(shape, dtype)], layout)
     count = int(np.prod([shape[d] for d in axes]))
