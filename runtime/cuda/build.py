@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from brickrt.ops.cuda.kernel import Kernel
+from brickrt.runtime.cuda import validate
 from brickrt.runtime.cuda.launches import Launch
 from brickrt.runtime.cuda.records import Records, Rows, Table, make_table
 from brickrt.runtime.cuda.sources import Function, Source, function_of, source_of
@@ -48,13 +49,9 @@ class Units:
         rows = [one for i in launch.steps for one in self._records.of(i)]
         functions: dict[Function, int] = {}
         for one in rows:
-            self.numbered.append((one, functions.setdefault(_function(one.kernel), len(functions))))
+            self.numbered.append((one, functions.setdefault(function_of(one.kernel), len(functions))))
         source = source_of(tuple(functions), launch.kind == "persistent", self._threads)
         return self.sources.setdefault(source, len(self.sources))
-
-
-def _function(kernel: Kernel) -> Function:
-    return function_of(kernel)
 
 
 def make_tables(tasks: TaskGraph, launches: Sequence[Launch], numbered: Sequence[tuple[Rows, int]]) -> Tables:
@@ -73,3 +70,27 @@ def make_tables(tasks: TaskGraph, launches: Sequence[Launch], numbered: Sequence
     offsets = np.concatenate([[0], np.cumsum(np.bincount(readers, minlength=len(order)))])
     deps = needs[by_reader].astype(np.int32)
     return Tables(order, make_table(numbered, place, len(order)), offsets.astype(np.int32), deps)
+
+
+def check_tables(
+    tables: Tables, launches: Sequence[Launch], numbered: Sequence[tuple[Rows, int]], base_bytes: Sequence[int]
+) -> None:
+    """Raises ValueError where the tables are not what kernels rely on: see `validate.py`.
+
+    There, the kernels of all launches have numbers of their own.
+    """
+    kinds: dict[Kernel, int] = {}
+    apart = [(rows, kinds.setdefault(rows.kernel, len(kinds))) for rows, _ in numbered]
+    place = np.empty(int(tables.order.max(initial=-1)) + 1, np.int64)
+    place[tables.order] = np.arange(len(tables))
+    table = make_table(apart, place, len(tables))
+    firsts = np.cumsum([0, *(len(launch.tasks) for launch in launches)]).tolist()
+    pieces = [
+        validate.Launch(first, len(launch.tasks), launch.kind == "persistent")
+        for first, launch in zip(firsts, launches, strict=False)
+    ]
+    signatures = [
+        validate.Signature(kernel.op.name, 1 + len(kernel.ins) + len(kernel.tables()), kernel.out) for kernel in kinds
+    ]
+    found = validate.Tables(table.task_at, table.records, tables.dep_offsets, tables.deps, pieces)
+    validate.validate(found, signatures, base_bytes)

@@ -17,11 +17,11 @@ class Ends:
     def __init__(self, driver: Driver, graph: Graph) -> None:
         self._driver = driver
         self._inputs = len(graph.inputs)
-        self._sizes = [graph.types[name].nbytes for name in (*graph.inputs, *graph.outputs)]
+        self.sizes = [graph.types[name].nbytes for name in (*graph.inputs, *graph.outputs)]
         self._own: dict[int, Memory] = {}
 
     def __len__(self) -> int:
-        return len(self._sizes)
+        return len(self.sizes)
 
     @property
     def nbytes(self) -> int:
@@ -48,5 +48,5 @@ class Ends:
 
     def _room(self, k: int) -> int:
         if k not in self._own:
-            self._own[k] = self._driver.allocate(max(self._sizes[k], 8))
+            self._own[k] = self._driver.allocate(max(self.sizes[k], 8))
         return self._own[k].address

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from brickrt.graph.errors import BrickError
-from brickrt.runtime.cuda.build import Units, make_tables
+from brickrt.runtime.cuda.build import Units, check_tables, make_tables
 from brickrt.runtime.cuda.context import (
     CANCELLED,
     CONTEXT_WORDS,
@@ -75,6 +75,8 @@ class CudaProgram:
         self._functions = [functions[k] for k in units.of]
         self._tables = make_tables(tasks, self._launches, units.numbered)
         self._ends = Ends(driver, tasks.plan.graph)
+        base_bytes = tasks.scratch_bytes, tasks.arena_bytes, records.constants.nbytes, *self._ends.sizes
+        check_tables(self._tables, self._launches, units.numbered, base_bytes)
         self._place(records)
         self._prepare_streams()
         self.not_captured: str | None = None

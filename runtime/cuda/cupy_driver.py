@@ -1,0 +1,223 @@
+"""The device as CuPy gives it: memory of its pool, streams, events and graphs. The only file that imports CuPy."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from brickrt.graph.errors import BrickError
+from brickrt.ops.cuda.kernel import THREADS
+from brickrt.ops.types import TensorType
+from brickrt.runtime.cuda.compile import compile_sources
+from brickrt.runtime.cuda.device import LEAST, Properties, spec_of
+from brickrt.runtime.cuda.driver import CaptureRefused, Progress
+from brickrt.runtime.cuda.sources import Source
+
+try:
+    import cupy
+    from cupy.cuda import driver as cu
+    from cupy.cuda import runtime as cudart
+except ImportError as e:
+    reason = " ".join(str(e).split())[:200]
+    raise BrickError(
+        f"device 'cuda' needs CuPy ({reason}): pip install 'brickrt[cuda13]' (or [cuda12]), or use --device cpu"
+    ) from None
+
+FAILURES = (cudart.CUDARuntimeError, cu.CUDADriverError)
+CAREFREE_SHARED = 48 << 10  # bytes of dynamic shared memory that no function has to ask for
+ALIGNMENT = 16  # bytes that vector loads need
+
+
+class CupyMemory:
+    """Zeros from CuPy's pool."""
+
+    def __init__(self, nbytes: int) -> None:
+        self.nbytes = nbytes
+        self._pointer = cupy.cuda.alloc(max(nbytes, 1))
+        self._pointer.memset_async(0, nbytes, cupy.cuda.get_current_stream())
+        cupy.cuda.get_current_stream().synchronize()
+        self.address: int = self._pointer.ptr
+
+
+class CupyEvent:
+    def __init__(self) -> None:
+        self.cupy = cupy.cuda.Event(disable_timing=True)
+
+    def record(self, stream: CupyStream) -> None:
+        self.cupy.record(stream.cupy)
+
+    def synchronize(self) -> None:
+        self.cupy.synchronize()
+
+
+class CupyStream:
+    def __init__(self, stream: Any) -> None:
+        self.cupy = stream
+        self.address: int = stream.ptr
+
+    def wait(self, event: CupyEvent) -> None:
+        self.cupy.wait_event(event.cupy)
+
+    def synchronize(self) -> None:
+        self.cupy.synchronize()
+
+
+class CupyGraph:
+    def __init__(self, graph: Any) -> None:
+        self._graph = graph
+
+    def launch(self, stream: CupyStream) -> None:
+        self._graph.launch(stream.cupy)
+
+
+class CupyFunction:
+    """A function of a module of its own; it is loaded at once, since nothing may be while a graph is captured."""
+
+    def __init__(self, source: Source, cubin: bytes, most_shared: int) -> None:
+        self.source = source
+        self._module = cupy.cuda.function.Module()
+        self._module.load(cubin)
+        self._address: int = self._module.get_function(source.name).ptr
+        needed = source.shared + cu.funcGetAttribute(cu.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, self._address)
+        if needed > most_shared:
+            raise BrickError(
+                f"kernel {source.name} needs {needed} bytes of shared memory, the device has {most_shared}"
+            )
+        if source.shared > CAREFREE_SHARED:
+            cu.funcSetAttribute(self._address, cu.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, source.shared)
+        self.resident: int = cu.occupancyMaxActiveBlocksPerMultiprocessor(self._address, source.threads, source.shared)
+
+    def launch(self, grid: int, arguments: tuple[int, int, int, int, int], stream: CupyStream, together: bool) -> None:
+        context, *numbers = arguments
+        values = [ctypes.c_void_p(context), *(ctypes.c_int(number) for number in numbers)]
+        pointers = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
+        shape = (grid, 1, 1, self.source.threads, 1, 1, self.source.shared, stream.address)
+        if together:
+            cu.launchCooperativeKernel(self._address, *shape, ctypes.addressof(pointers))
+        else:
+            cu.launchKernel(self._address, *shape, ctypes.addressof(pointers), 0)
+
+
+class CupyDriver:
+    """The current device. Raises BrickError, with what is missing and how to get it, where there is none."""
+
+    threads = THREADS
+
+    def __init__(self) -> None:
+        self._id = _device()
+        self._properties = _properties(self._id)
+        self.spec = spec_of(self._properties)
+
+    def allocate(self, nbytes: int) -> CupyMemory:
+        try:
+            return CupyMemory(nbytes)
+        except cupy.cuda.memory.OutOfMemoryError:
+            raise BrickError(f"the GPU has no {nbytes / 2**20:.0f} MiB of memory left for this program") from None
+
+    def upload(self, address: int, array: np.ndarray, stream: CupyStream) -> None:
+        kind = cudart.memcpyHostToDevice
+        cudart.memcpyAsync(address, array.ctypes.data, array.nbytes, kind, stream.address)
+
+    def download(self, array: np.ndarray, address: int, stream: CupyStream) -> None:
+        kind = cudart.memcpyDeviceToHost
+        cudart.memcpyAsync(array.ctypes.data, address, array.nbytes, kind, stream.address)
+
+    def functions(self, sources: Sequence[Source], progress: Progress | None) -> list[CupyFunction]:
+        cubins = compile_sources([source.text for source in sources], self.spec.isa, progress)
+        shared = self._properties.shared
+        return [CupyFunction(source, cubin, shared) for source, cubin in zip(sources, cubins, strict=True)]
+
+    def stream(self) -> CupyStream:
+        return CupyStream(cupy.cuda.Stream(non_blocking=True))
+
+    def event(self) -> CupyEvent:
+        return CupyEvent()
+
+    @contextmanager
+    def capture(self, stream: CupyStream) -> Iterator[Callable[[], CupyGraph]]:
+        graphs: list[CupyGraph] = []
+        try:
+            stream.cupy.begin_capture()
+            try:
+                yield lambda: graphs[0]
+            finally:
+                graphs.append(CupyGraph(stream.cupy.end_capture()))
+        except FAILURES as e:
+            raise CaptureRefused(" ".join(str(e).split())) from e
+
+    # ---- the caller's arrays
+
+    def view(self, value: Any) -> Any:
+        array = cupy.asarray(value) if hasattr(value, "__cuda_array_interface__") else cupy.from_dlpack(value)
+        if array.device.id != self._id:
+            raise BrickError(f"an input lies on GPU {array.device.id}, the model runs on GPU {self._id}: copy it there")
+        array = cupy.ascontiguousarray(array)
+        return array if array.data.ptr % ALIGNMENT == 0 else array.copy()
+
+    def empty(self, kind: TensorType, stream: Any) -> Any:
+        with self.stream_of(stream).cupy:
+            return cupy.empty(kind.shape, kind.dtype)
+
+    def host(self, array: Any, stream: Any) -> np.ndarray:
+        if stream is None:
+            cupy.cuda.Device(self._id).synchronize()
+        return array.get(stream=self.stream_of(stream).cupy)
+
+    def address(self, array: Any) -> int:
+        return array.data.ptr
+
+    def stream_of(self, stream: Any) -> CupyStream:
+        return CupyStream(_stream(stream))
+
+
+def _stream(stream: Any) -> Any:
+    """CuPy's stream for one of CuPy, PyTorch or what has `__cuda_stream__`, or for an address."""
+    if stream is None:
+        return cupy.cuda.get_current_stream()
+    if isinstance(stream, cupy.cuda.Stream | cupy.cuda.ExternalStream):
+        return stream
+    if hasattr(stream, "__cuda_stream__"):
+        return cupy.cuda.ExternalStream(stream.__cuda_stream__()[1])
+    address = getattr(stream, "cuda_stream", stream)
+    if not isinstance(address, int):
+        raise BrickError(f"a {type(stream).__name__} is no CUDA stream: give CuPy's, PyTorch's, or an address")
+    return cupy.cuda.ExternalStream(address)
+
+
+def _device() -> int:
+    try:
+        count = cudart.getDeviceCount()
+    except FAILURES as e:
+        reason = " ".join(str(e).split())
+        raise BrickError(
+            f"device 'cuda': no usable NVIDIA driver ({reason}): install one, or use --device cpu"
+        ) from None
+    if not count:
+        raise BrickError("device 'cuda': the driver finds no GPU; use --device cpu")
+    return cudart.getDevice()
+
+
+def _properties(device: int) -> Properties:
+    known = cudart.getDeviceProperties(device)
+    capability = known["major"], known["minor"]
+    name = known["name"].decode()
+    if capability < LEAST:
+        least = "{}.{}".format(*LEAST)
+        raise BrickError(
+            f"device 'cuda': the {name} is too old, compute capability {least} is needed; use --device cpu"
+        )
+    return Properties(
+        name,
+        capability,
+        known["multiProcessorCount"],
+        known["sharedMemPerBlockOptin"],
+        known["l2CacheSize"],
+        known["totalGlobalMem"],
+        cudart.deviceGetAttribute(cudart.cudaDevAttrClockRate, device),
+        cudart.deviceGetAttribute(cudart.cudaDevAttrMemoryClockRate, device),
+        cudart.deviceGetAttribute(cudart.cudaDevAttrGlobalMemoryBusWidth, device),
+    )
