@@ -1,8 +1,9 @@
 """Convolution and transposed convolution in any number of dimensions.
 
 Inputs: x [N, C, spatial…], w [M, C/groups, kernel…] (transposed: [C, M/groups, kernel…]), then the bias [M] if `bias`,
-then the extra operands of the epilogue, which broadcast to the output. In the epilogue `Arg(0)` is the convolution
-with its bias, and `Arg(k)`, k ≥ 1, is extra operand k-1.
+then, if `scaled`, factors [N or 1, C, 1…] of the input's channels (squeeze and excitation), then the extra operands of
+the epilogue, which broadcast to the output. In the epilogue `Arg(0)` is the convolution with its bias, and `Arg(k)`,
+k ≥ 1, is extra operand k-1.
 
 A convolution in `parts` parts has that many times the channels of the output: `Arg(k)`, k < parts, is the k-th equal
 part of them, and the extra operands follow (gates: a · b, a · sigmoid(b)).
@@ -41,6 +42,12 @@ class Conv(Op):
     bias: bool = False
     epilogue: Expr | None = None
     parts: int = 1
+    scaled: bool = False
+
+    @property
+    def main(self) -> int:
+        """Inputs before the extra operands of the epilogue."""
+        return 2 + self.bias + self.scaled
 
     @property
     def window(self) -> Window:
@@ -54,6 +61,10 @@ class Conv(Op):
         spatial = [(e - span) // s + 1 for e, span, s in zip(padded, self.window.spans, self.strides, strict=True)]
         if w.shape[0] % self.parts or (self.parts > 1 and self.epilogue is None):
             raise ValueError(f"Conv: weights {w} in {self.parts} parts; equal ones and an epilogue are needed")
+        if self.scaled:
+            factors, batch = ins[self.main - 1].shape, x.shape[0]
+            if self.groups > 1 or factors[1:] != (x.shape[1], *(1 for _ in spatial)) or factors[0] not in (1, batch):
+                raise ValueError(f"Conv: factors {ins[self.main - 1]} for input {x} in {self.groups} groups")
         return _result(self, ins, w.shape[0], spatial, self.parts)
 
     def _product_boxes(self, boxes: Boxes, out: TensorType) -> Boxes:
@@ -72,6 +83,9 @@ class Conv(Op):
             hi = columns(len(boxes), m_hi, ins[1].shape[1:])
         elif i == 2 and self.bias:
             lo, hi = m_lo[:, None], m_hi[:, None]
+        elif self.scaled and i == self.main - 1:
+            lo = columns(len(boxes), boxes.lo[:, 0] * (ins[i].shape[0] > 1), [0] * (ins[i].rank - 1))
+            hi = columns(len(boxes), boxes.hi[:, 0], ins[i].shape[1:])
         else:
             return operand_region(boxes, ins[i].shape)
         return settle(boxes, lo, hi, ins[i].shape)
@@ -91,6 +105,8 @@ class Conv(Op):
         wide = self._product_boxes(box, out)
         lo, hi = self._reach(wide, ins)
         x = read_padded(slabs[0], lo[0], hi[0], 0, dtype)
+        if self.scaled:
+            x = x * crop(slabs[self.main - 1], self.region(self.main - 1, box, ins, out)).astype(dtype)
         w = crop(slabs[1], self.region(1, box, ins, out)).astype(dtype)
         rows, channels = ins[1].shape[0] // self.groups, int(wide.extents[0, 1])
         first, last = (int(g[0]) for g in _groups_touched(wide, rows))
@@ -120,6 +136,12 @@ class ConvTranspose(Op):
     bias: bool = False
     epilogue: Expr | None = None
     parts: ClassVar[int] = 1
+    scaled: ClassVar[bool] = False
+
+    @property
+    def main(self) -> int:
+        """Inputs before the extra operands of the epilogue."""
+        return 2 + self.bias
 
     @property
     def window(self) -> Window:
@@ -199,13 +221,13 @@ def _groups_touched(boxes: Boxes, rows: int) -> tuple[np.ndarray, np.ndarray]:
 
 def _check_operands(op: Conv | ConvTranspose, ins: Sequence[TensorType]) -> tuple[TensorType, TensorType]:
     """x and w, their ranks, kernel and types checked."""
-    if len(ins) < 2 + op.bias:
-        raise ValueError(f"{op.name}: {len(ins)} inputs, expected at least {2 + op.bias}")
+    if len(ins) < op.main:
+        raise ValueError(f"{op.name}: {len(ins)} inputs, expected at least {op.main}")
     x, w = ins[0], ins[1]
     if x.rank < 3 or w.rank != x.rank or w.shape[2:] != op.kernel:
         raise ValueError(f"{op.name}: weights {w} do not fit input {x} and kernel {list(op.kernel)}")
-    if any(t.dtype != x.dtype for t in ins[1 : 2 + op.bias]):
-        raise ValueError(f"{op.name}: operands of types {', '.join(map(str, ins[: 2 + op.bias]))}")
+    if any(t.dtype != x.dtype for t in ins[1 : op.main]):
+        raise ValueError(f"{op.name}: operands of types {', '.join(map(str, ins[: op.main]))}")
     settings = {"strides": op.strides, "dilations": op.dilations, "pads": op.pads, "pads_end": op.pads_end}
     check_window(op.name, x.rank - 2, **settings)
     return x, w
@@ -220,7 +242,7 @@ def _result(
     if op.bias and ins[2].shape != (channels,):
         raise ValueError(f"{op.name}: bias {ins[2]}, expected [{channels}]")
     shape = (ins[0].shape[0], channels // parts, *spatial)
-    return epilogue_type(op.name, op.epilogue, ins[2 + op.bias :], ins[0].dtype, shape, parts)
+    return epilogue_type(op.name, op.epilogue, ins[op.main :], ins[0].dtype, shape, parts)
 
 
 def _finish(
@@ -235,7 +257,7 @@ def _finish(
     if op.bias:
         bias = crop(slabs[2], op.region(2, box, ins, out)).astype(product.dtype)
         product = product + bias.reshape(-1, *(1,) * len(op.kernel))
-    extra = 2 + op.bias
+    extra = op.main
     width = int(box.extents[0, 1])
     parts = [product[:, k * out.shape[1] :][:, :width] for k in range(op.parts)]
     return finish(parts, op.epilogue, box, slabs[extra:], ins[extra:], out.dtype)

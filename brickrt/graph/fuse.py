@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from brickrt.graph.edit import Edit, origins
+from brickrt.graph.factors import scale_weights
 from brickrt.graph.gates import OPERANDS, fuse_gate
 from brickrt.graph.ir import Graph, Node
 from brickrt.ops.conv import Conv, ConvTranspose
@@ -40,6 +41,9 @@ def fuse(graph: Graph) -> Graph:
     for output in order:
         if output in edit.nodes:
             _into_product(edit, edit.nodes[output], order)
+    for output in order:
+        if output in edit.nodes:
+            scale_weights(edit, edit.nodes[output])
     for output in list(edit.nodes):
         if output in edit.nodes:
             _into_reduce(edit, edit.nodes[output])
@@ -147,7 +151,7 @@ def _with_epilogue(edit: Edit, producer: Node, node: Node) -> Node | None:
     """A product that does a Map too; None if the producer is no product or the Map is more than an epilogue can be."""
     if not isinstance(producer.op, Conv | ConvTranspose | MatMul):
         return None
-    main = 3 if producer.op.bias else 2
+    main = producer.op.main if isinstance(producer.op, Conv) else 2 + producer.op.bias
     extras = list(producer.inputs[main:])
     extras += [name for name in node.inputs if name != producer.output and name not in extras]
     product = producer.op.epilogue or Arg(np.dtype(np.float32), 0)

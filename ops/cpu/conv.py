@@ -23,7 +23,7 @@ from brickrt.ops.cpu.epilogue import Epilogue, rows_join
 from brickrt.ops.cpu.folded import FoldedBody, fold_ways, pack_fold
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel
-from brickrt.ops.cpu.operand import Operand
+from brickrt.ops.cpu.operand import Operand, to_blocked
 from brickrt.ops.cpu.tiles import Window, choose_tile, common_cut
 from brickrt.ops.types import Boxes
 
@@ -51,7 +51,7 @@ def joins_rows(op: Conv | ConvTranspose, ins: Sequence[Operand], out: Operand, b
         return False
     shape = np.asarray(out.shape[3:])
     whole = bool(np.all(boxes.lo[:, 3:] == 0) and np.all(boxes.hi[:, 3:] == shape))
-    return whole and all(rows_join(o, out.shape[2:]) for o in (ins[0], out, *ins[2 + op.bias :]))
+    return whole and all(rows_join(o, out.shape[2:]) for o in (ins[0], out, *ins[op.main :]))
 
 
 @dataclass(frozen=True)
@@ -155,9 +155,15 @@ class ConvKernel(Kernel):
         """Blocks of output channels of a group as its packed constants have them."""
         return self.tiled_blocks + bool(self.fold)
 
+    @property
+    def workspace(self) -> int:
+        """Room for the weights of a tile times the factors of the input's channels."""
+        scaled = self.op.scaled and self.packed[1]
+        return self.group_in * self.taps * self.tile[0] * self.lanes * self.out.dtype.itemsize if scaled else 0
+
     @cached_property
     def epilogue(self) -> Epilogue:
-        first = 2 + self.op.bias
+        first = self.op.main
         return Epilogue(self.op.epilogue, first, self.ins[first:], self.out, self.lanes)
 
     def pack(self, i: int, array: np.ndarray) -> np.ndarray:
@@ -167,6 +173,9 @@ class ConvKernel(Kernel):
         if i == 2 and self.op.bias:
             split = self._by_tiles(array).reshape(self.op.groups, -1)
             return np.pad(split, [(0, 0), (0, self.padded_blocks * self.lanes - split.shape[1])])
+        if self.op.scaled and i == self.op.main - 1:
+            block = self.ins[i].block
+            return to_blocked(array, block) if block > 1 else np.ascontiguousarray(array)
         return self.epilogue.pack(i, array)
 
     def _pack_weights(self, w: np.ndarray) -> np.ndarray:

@@ -80,6 +80,8 @@ class ConvBody:
         self.out, self.x, self.w = (f.pointer(i) for i in range(3))
         self.bias = f.pointer(3) if kernel.op.bias else None
         self.ahead = [f.pointer(1 + len(kernel.ins) + k) for k in range(len(kernel.ahead))]
+        self.factors = f.pointer(kernel.op.main) if kernel.op.scaled else None
+        self.own = f.pointer(1 + len(kernel.ins) + len(kernel.ahead)) if kernel.workspace else None
         self.dtype = kernel.out.dtype
         self.epilogue = kernel.epilogue.bind(f)
         self.boxes = [f.box(d) for d in range(2, kernel.out.type.rank)]
@@ -120,6 +122,8 @@ class ConvBody:
     def blocks(self, n: Index, g: Index, block: Index, count: int) -> None:
         """`count` blocks of channels from `block` on, for all pixels of the box."""
         f, k = self.f, self.k
+        if self.own is not None:
+            self.scale_weights(Place(n, g, block, count, []))
         if k.flat:
             *at, x = [lo for lo, _ in self.boxes]
             self.row(Place(n, g, block, count, at), x)
@@ -256,11 +260,38 @@ class ConvBody:
         f, k = self.f, self.k
         if not k.packed[1]:
             return self.loose_weights(place, q, tap)
-        width = k.tile[0] * k.lanes
-        stream = f.mul(f.mul(self.padded_block(place), k.lanes), k.group_in * k.taps)
-        start = f.add(stream, f.mul(f.add(f.mul(q, k.taps * k.unit), f.mul(tap, channels)), width))
-        base = f.address(self.w, start, self.dtype)
+        within = f.mul(f.add(f.mul(q, k.taps * k.unit), f.mul(tap, channels)), k.tile[0] * k.lanes)
+        base = f.address(self.stream(place) if self.own is None else self.own, within, self.dtype)
         return PackedStream(f, base, k.tile[0], k.group_in * k.taps, self.dtype, k.lanes)
+
+    def stream(self, place: Place) -> ir.Value:
+        """Where the packed weights of a tile begin."""
+        f, k = self.f, self.k
+        return f.address(self.w, f.mul(self.padded_block(place), k.lanes * k.group_in * k.taps), self.dtype)
+
+    def scale_weights(self, place: Place) -> None:
+        """Packed weights of a tile times the factors of the input's channels, in the kernel's own memory."""
+        f, k = self.f, self.k
+        assert self.own is not None
+        whole, tail = divmod(k.group_in, k.unit)
+        weights, width = self.stream(place), k.tile[0] * k.lanes
+        for lo, hi, channels in ((0, whole, k.unit), (whole, whole + bool(tail), tail)):
+            with f.loop(lo, hi) as q, f.loop(0, k.taps) as tap, f.loop(0, channels) as c:
+                first = f.mul(f.add(f.mul(q, k.taps * k.unit), f.mul(tap, channels), c), width)
+                factor = f.splat(self.factor(place, q, c), k.lanes)
+                for at in (f.add(first, j * k.lanes) for j in range(k.tile[0])):
+                    value = f.b.fmul(f.load(weights, at, self.dtype, k.lanes), factor)
+                    f.store(value, self.own, at, self.dtype, k.lanes)
+
+    def factor(self, place: Place, q: Index, c: Index) -> ir.Value:
+        """The factor of channel `c` of unit `q` of the input."""
+        f, k = self.f, self.k
+        operand = k.ins[k.op.main - 1]
+        channel = f.add(f.mul(q, k.unit), c)
+        block, lane = f.div(channel, operand.block), f.rem(channel, operand.block)
+        at = f.add(f.mul(block, operand.strides[1]), lane)
+        image = f.mul(place.n, operand.strides[0]) if operand.shape[0] > 1 else 0
+        return f.load(self.factors, f.add(image, at), self.dtype)
 
     def loose_weights(self, place: Place, q: Index, tap: Index):
         """Weights that are no constants, read where they lie, one lane at a time."""
@@ -272,7 +303,8 @@ class ConvBody:
         def load(c: Index, j: int) -> ir.Value:
             start = f.add(group, tap, f.mul(f.add(f.mul(q, k.unit), c), per_in))
             offsets = [f.add(start, f.mul(member, per_out)) for member in self.members(place, j)]
-            return collect(f, self.w, offsets, self.dtype)
+            value = collect(f, self.w, offsets, self.dtype)
+            return value if self.factors is None else f.b.fmul(value, f.splat(self.factor(place, q, c), k.lanes))
 
         return load
 

@@ -101,16 +101,18 @@ def convolutions(draw: Draw, transposed: bool, plain: bool = False) -> Case:
     pads, pads_end = ints(draw, rank, 0, top_pad), ints(draw, rank, 0, top_pad)
     x = (draw(integers(1, 2)), c, *ints(draw, rank, 1, top))
     bias = draw(st.booleans()) and not plain
+    scaled = groups == 1 and not (transposed or plain) and draw(st.booleans())
     settings = (kernel, strides, dilations, pads, pads_end)
     extra = tuple(draw(integers(0, s - 1)) for s in strides)
 
     def build(tail: Expr | None) -> Op:
         if transposed:
             return ConvTranspose(*settings, extra, groups, bias, tail)
-        return Conv(*settings, groups, bias, gated(tail, parts), parts)
+        return Conv(*settings, groups, bias, gated(tail, parts), parts, scaled)
 
     w = (c, m // groups, *kernel) if transposed else (m, c // groups, *kernel)
     shapes: list[Shape] = [x, w] + ([(m,)] if bias else [])
+    shapes += [(draw(st.sampled_from([1, x[0]])), c, *(1,) * rank)] if scaled else []
     out = fitted(build(None), shapes)
     if out is None:
         pads = pads_end = (0,) * rank

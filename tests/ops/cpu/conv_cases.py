@@ -118,7 +118,8 @@ def by_bricks(
     kernels = [family(op, operands, out.operand, isa, tuple(packed), c) for c in classes]
     pairs = list(enumerate(zip(arrays, packed, strict=True)))
     constants = [Memory(kernels[0].pack(i, a)) if p else None for i, (a, p) in pairs]
-    origins = [out.origin, *(c.address if c else i.origin for c, i in zip(constants, ins, strict=True))]
+    work = Memory(np.full(max(kernels[0].workspace // 4, 1), np.nan, np.float32))
+    origins = [out.origin, *(c.address if c else i.origin for c, i in zip(constants, ins, strict=True)), work.address]
     for k, number in enumerate(which):
         call(kernels[number], origins, boxes[k])
     array = out.memory.array
