@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from brickrt.graph.ir import Node
+from brickrt.ops.segments import Segments
 from brickrt.ops.types import Boxes
 from brickrt.plan.bricks import BrickGrid, row_offsets
 from brickrt.plan.plan import Plan
@@ -104,6 +105,8 @@ class Lowering:
                 region = node.op.region(i, boxes, graph.ins(node), graph.out(node))
                 self.wait_for(s, name, region, tasks)
             self.store(s, node, grid, int(tasks[0]) if len(tasks) else self.tasks)
+            if subgraph.tails:  # of a single node
+                self.tail_steps(s, subgraph, boxes, tasks, np.zeros(len(tasks), np.int64))
 
     def alias(self, s: int, node: Node) -> None:
         """A view costs one task without work, which waits for all of what it shows."""
@@ -127,11 +130,23 @@ class Lowering:
         fetched = streams_ahead(self.plan, subgraph, axis) if swept.bands > 1 else {}
         for rank, k in enumerate(subgraph.nodes):
             if graph.nodes[k].output not in self.parts:
-                ranks = np.tile(np.arange(swept.bands) * len(subgraph.nodes) + rank, len(grid))
+                ranks = np.tile(np.arange(swept.bands) * len(subgraph.members) + rank, len(grid))
                 self.band_steps(k, swept, rings, np.repeat(tasks, swept.bands), 2 * ranks + 1, fetched.get(k, {}))
         for name in swept.needed.keys() - set(inner) - {root}:
             self.wait_for(s, name, swept.brick_boxes(name), tasks)
         self.store(s, graph.nodes[subgraph.nodes[-1]], grid, int(tasks[0]) if len(tasks) else self.tasks)
+        after = np.tile(np.arange(swept.bands) * len(subgraph.members) + len(subgraph.nodes), len(grid))
+        self.tail_steps(s, subgraph, swept.computed(root), np.repeat(tasks, swept.bands), after)
+
+    def tail_steps(self, s: int, subgraph: Subgraph, boxes: Boxes, tasks: np.ndarray, after: np.ndarray) -> None:
+        """Calls of a subgraph's tails on the boxes of its output, once the tasks have made them."""
+        at = np.flatnonzero(boxes.volumes)
+        for n, k in enumerate(subgraph.tails):
+            node = self.plan.graph.nodes[k]
+            assert isinstance(node.op, Segments)
+            self.steps.append(Steps(k, node.op.made_of(boxes).take(at), tasks[at], 2 * (after[at] + n) + 1, {}))
+            brick = (*subgraph.brick[:-1], -(-subgraph.brick[-1] // node.op.length))
+            self.store(s, node, BrickGrid(self.plan.graph.out(node).shape, brick), int(tasks[0]))
 
     def ring(self, swept: Sweep, name: str) -> Ring:
         """Gives a tensor scratch for all that a band of a brick holds of it."""

@@ -30,8 +30,8 @@ def remembered_plan(graph: Graph, device: DeviceSpec, options: PlanOptions) -> P
 
 
 def _subgraph(entry: dict[str, Any]) -> Subgraph:
-    shapes = {"nodes": tuple(entry["nodes"]), "brick": tuple(entry["brick"]), "band": tuple(entry["band"])}
-    return Subgraph(**entry | shapes | {"node_bricks": tuple(tuple(brick) for brick in entry["node_bricks"])})
+    tuples = {name: tuple(entry[name]) for name in ("nodes", "tails", "brick", "band")}
+    return Subgraph(**entry | tuples | {"node_bricks": tuple(tuple(brick) for brick in entry["node_bricks"])})
 
 
 @cache

@@ -73,7 +73,7 @@ def lifetimes(plan: Plan, places: Mapping[str, Place], aliases: Mapping[str, str
     graph = plan.graph
     users: dict[str, list[int]] = {}
     for s, subgraph in enumerate(plan.subgraphs):
-        for k in subgraph.nodes:
+        for k in subgraph.members:
             for name in (*graph.nodes[k].inputs, graph.nodes[k].output):
                 while name in aliases:
                     name = aliases[name]

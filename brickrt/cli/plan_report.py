@@ -17,7 +17,7 @@ def plan_entries(plans: Sequence[Plan]) -> list[Entry]:
         {
             "stage": stage,
             "ops": plan.ops(subgraph),
-            "kinds": [plan.algorithms.get(k, plan.graph.nodes[k].op.name) for k in subgraph.nodes],
+            "kinds": [plan.algorithms.get(k, plan.graph.nodes[k].op.name) for k in subgraph.members],
             "output_shape": list(plan.graph.out(plan.graph.nodes[subgraph.nodes[-1]]).shape),
         }
         | subgraph.to_dict()

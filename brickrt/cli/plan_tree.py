@@ -32,8 +32,8 @@ def _modelled(s: Subgraph) -> str:
 
 def _inside(plan: Plan, subgraph: Subgraph) -> Iterator[str]:
     yield printable(f"why: {subgraph.why}")
-    for k in subgraph.nodes:
+    for k in subgraph.members:
         node = plan.graph.nodes[k]
-        branch = "└─" if k == subgraph.nodes[-1] else "├─"
+        branch = "└─" if k == subgraph.members[-1] else "├─"
         kind, shape = plan.algorithms.get(k, node.op.name), extents_text(plan.graph.out(node).shape)
         yield printable(f"{branch} {kind} → {shape}  {shorten(list(node.origin or (node.name,)))}")

@@ -21,7 +21,7 @@ def draw_layers(plan: Plan) -> dict[str, Any]:
     layers = plan.graph.to_networkx()
     rows = [sorted(row) for row in networkx.topological_generations(layers)]
     columns = _columns(layers, rows)
-    owner = {k: number for number, s in enumerate(plan.subgraphs) for k in s.nodes}
+    owner = {k: number for number, s in enumerate(plan.subgraphs) for k in s.members}
     nodes = [
         {
             "x": columns[k],

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from brickrt.ops.move import View
+from brickrt.ops.segments import Segments
 from brickrt.ops.types import Shape
 from brickrt.plan.cost import Model
 from brickrt.plan.partition import is_global
@@ -47,6 +48,8 @@ def why_whole(model: Model, k: int) -> str | None:
     shape = model.graph.out(node).shape
     if isinstance(node.op, View):
         return "a view computes nothing"
+    if isinstance(node.op, Segments):
+        return "its tasks are those that make what it reads, or slabs of rows"
     if is_global(model, k):
         return f"{node.op.name} over axes {_listed(getattr(node.op, 'axes', ()))} needs the whole tensor"
     cut = cut_of(model, k)

@@ -14,6 +14,7 @@ from brickrt.ops.matmul import MatMul
 from brickrt.ops.move import Transpose, View
 from brickrt.ops.reduce import Reduce
 from brickrt.ops.rowwise import Rowwise
+from brickrt.ops.segments import Segments
 from brickrt.plan.cost import Model
 
 NODES_PER_LAYER = 8  # bound on light nodes per heavy one, so that planning stays linear
@@ -67,7 +68,7 @@ def is_global(model: Model, k: int) -> bool:
 
 def stands_alone(model: Model, k: int) -> bool:
     """Whether node `k` ends a subgraph on both sides."""
-    return isinstance(model.graph.nodes[k].op, View | Transpose) or is_global(model, k)
+    return isinstance(model.graph.nodes[k].op, View | Transpose | Segments) or is_global(model, k)
 
 
 def _candidates(model: Model, root: int, reader: int, inside: set[int]) -> list[int]:

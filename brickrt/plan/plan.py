@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from brickrt.graph.gates import without_gates
 from brickrt.graph.ir import Graph
 from brickrt.plan.algorithm import choose_algorithms
 from brickrt.plan.cost import Model
 from brickrt.plan.device import DeviceSpec
 from brickrt.plan.layout import Layout, assign_layouts, style_of
 from brickrt.plan.options import PlanOptions
+from brickrt.plan.partials import attach_tails, split_reductions
 from brickrt.plan.strategy import choose_subgraphs
 from brickrt.plan.subgraph import Subgraph
 
@@ -38,7 +40,7 @@ class Plan:
         written = set(self.graph.inputs) | set(self.graph.constants)
         for number, subgraph in enumerate(self.subgraphs):
             self._verify_subgraph(number, subgraph, written)
-        if sum(len(s.nodes) for s in self.subgraphs) != len(self.graph.nodes):
+        if sum(len(s.members) for s in self.subgraphs) != len(self.graph.nodes):
             raise ValueError("the subgraphs do not hold every node once")
         return self
 
@@ -50,13 +52,17 @@ class Plan:
             if unwritten:
                 raise ValueError(f"subgraph {number}: node '{node.name}' reads '{unwritten[0]}' before it is written")
             readers = set(self.graph.consumers.get(node.output, ()))
-            leaves = not readers <= set(subgraph.nodes) or node.output in self.graph.outputs
+            leaves = not readers <= set(subgraph.members) or node.output in self.graph.outputs
             if leaves and k != subgraph.nodes[-1]:
                 raise ValueError(f"subgraph {number}: '{node.output}' leaves it beside its output")
             if node.output in written or len(brick) != self.graph.out(node).rank:
                 raise ValueError(f"subgraph {number}: node '{node.name}' runs twice, or brick {brick} has another rank")
             own.add(node.output)
         written.add(inside[-1].output)
+        for tail in (self.graph.nodes[k] for k in subgraph.tails):
+            if tail.inputs != (inside[-1].output,) or tail.output in written:
+                raise ValueError(f"subgraph {number}: tail '{tail.name}' runs twice, or reads more than its output")
+            written.add(tail.output)
 
     def to_dict(self) -> dict[str, Any]:
         """The plan without its tensors' values, as JSON has it."""
@@ -70,7 +76,7 @@ class Plan:
 
     def ops(self, subgraph: Subgraph) -> list[str]:
         """Names of the ONNX nodes it stands for; a node the planner added goes by its own name."""
-        nodes = [self.graph.nodes[k] for k in subgraph.nodes]
+        nodes = [self.graph.nodes[k] for k in subgraph.members]
         return list(dict.fromkeys(name for node in nodes for name in node.origin or (node.name,)))
 
     def __str__(self) -> str:
@@ -78,7 +84,7 @@ class Plan:
             (
                 str(number),
                 s.strategy,
-                "+".join(self.algorithms.get(k, self.graph.nodes[k].op.name) for k in s.nodes),
+                "+".join(self.algorithms.get(k, self.graph.nodes[k].op.name) for k in s.members),
                 "×".join(map(str, self.graph.out(self.graph.nodes[s.nodes[-1]]).shape)) or "scalar",
                 "×".join(map(str, s.brick)) or "-",
                 str(s.tasks),
@@ -109,8 +115,13 @@ def make_plan(
     `decided` are the subgraphs of an earlier plan of the same graph, device and options, taken as they are.
     """
     options = options or PlanOptions()
+    if device.kind == "cuda":
+        graph = without_gates(graph)
     graph, layouts = assign_layouts(graph, style_of(device))
+    if device.kind == "cpu":
+        graph, layouts = split_reductions(graph, layouts, device)
     algorithms = choose_algorithms(graph, layouts, device, options.exact)
     if decided is None:
-        decided = tuple(choose_subgraphs(Model(graph, layouts, device, algorithms, options.precision), options))
+        chosen = choose_subgraphs(Model(graph, layouts, device, algorithms, options.precision), options)
+        decided = tuple(attach_tails(graph, chosen))
     return Plan(graph, layouts, device, options, decided, algorithms)

@@ -12,7 +12,8 @@ from brickrt.ops.types import Shape
 class Subgraph:
     """Nodes that run together, and how.
 
-    `nodes` are indices into the plan's graph, ascending; only the output of the last one is read outside. `brick` is
+    `nodes` are indices into the plan's graph, ascending; only the output of the last one is read outside. `tails` read
+    that output alone, brick by brick in the tasks that make it, and are read outside too (`partials.py`). `brick` is
     the brick shape of that output, whole where a dimension is not cut. `node_bricks` has a brick shape per node:
     layerwise and memoized, that of the node's own grid; padded, the largest box of its output that one brick needs.
     """
@@ -31,6 +32,12 @@ class Subgraph:
     why: str  # one sentence
     modelled_us: float = 0.0
     layerwise_us: float = 0.0  # modelled too, node by node
+    tails: tuple[int, ...] = ()
+
+    @property
+    def members(self) -> tuple[int, ...]:
+        """All nodes that it runs."""
+        return self.nodes + self.tails
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

@@ -1,6 +1,6 @@
 """Importing this module makes all CPU kernels known to `choose_kernel`."""
 
-from brickrt.ops.cpu import concat, interp, lane_conv, map, matmul, pool, reduce, rowwise, take, transpose
+from brickrt.ops.cpu import concat, interp, lane_conv, map, matmul, pool, reduce, rowwise, segments, take, transpose
 from brickrt.ops.cpu.kernel import Kernel
 from brickrt.ops.cpu.winograd import Winograd2Kernel, Winograd4Kernel, Winograd6Kernel
 
@@ -21,6 +21,7 @@ __all__ = [
     "pool",
     "reduce",
     "rowwise",
+    "segments",
     "take",
     "transpose",
 ]

@@ -18,6 +18,7 @@ from brickrt.ops.move import Concat, Reorder, Take, Transpose, View
 from brickrt.ops.pool import Pool
 from brickrt.ops.reduce import Reduce
 from brickrt.ops.rowwise import Rowwise, Step
+from brickrt.ops.segments import Segments
 from brickrt.ops.types import Boxes, TensorType
 
 F32 = np.dtype(np.float32)
@@ -147,6 +148,13 @@ def maps(draw: Draw) -> Case:
 
 
 @st.composite
+def segments(draw: Draw) -> Case:
+    shape = ints(draw, draw(integers(1, 4)), 1, 9)
+    combine = draw(st.sampled_from(["sum", "prod", "max", "min"]))
+    return Case(Segments(combine, draw(integers(1, 5))), make_arrays(draw, [shape]))
+
+
+@st.composite
 def reductions(draw: Draw) -> Case:
     shape = ints(draw, draw(integers(1, 4)), 1, 5)
     axes = draw(st.sets(integers(0, len(shape) - 1), min_size=1))
@@ -268,6 +276,7 @@ FAMILIES: dict[str, st.SearchStrategy[Case]] = {
     "pool": pools(),
     "map": maps(),
     "reduce": reductions(),
+    "segments": segments(),
     "rowwise": rowwises(),
     "take": takes(),
     "concat": concats(),

@@ -4,11 +4,13 @@ import dataclasses
 import math
 
 import pytest
-from plan_graphs import Sketch, bottlenecks, gated_depthwise
+from plan_graphs import F32, Sketch, bottlenecks, gated_depthwise
 
 from brickrt.graph.ir import Graph
 from brickrt.ops.conv import Conv
+from brickrt.ops.expr import apply, arg
 from brickrt.ops.move import View
+from brickrt.ops.reduce import Reduce
 from brickrt.plan.bricks import BrickGrid
 from brickrt.plan.device import PRESETS, DeviceSpec, host_device
 from brickrt.plan.options import PlanOptions
@@ -148,7 +150,8 @@ def test_products_are_cut_in_columns_where_weights_are_larger():
 
 def test_global_reductions_are_cut_in_whole_channel_blocks():
     s = Sketch()
-    s.reduce(s.conv(s.input(1, 3, 256, 256), 256), 2, 3)
+    x = arg(0, F32)
+    s.add(Reduce("sum", (2, 3), True, pre=apply("mul", x, x)), s.conv(s.input(1, 3, 256, 256), 256))
     reduction = plan(s.graph(), "layerwise").subgraphs[1]
     assert reduction.brick[1] % 16 == 0 and reduction.tasks >= 8 and reduction.brick[2:] == (1, 1)
 
