@@ -1,0 +1,242 @@
+"""What cuDNN can compute of brick operators: convolutions and matrix products with pointwise operations after them.
+
+A form is plain data: tensors as they lie in memory and the operations on them. Its tensors are numbered as operands of
+kernels are: 0 is the output, 1 + i input i.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+from brickrt.ops.base import Op
+from brickrt.ops.conv import Conv, ConvTranspose
+from brickrt.ops.cuda.kernel import Precision
+from brickrt.ops.cuda.operand import Operand, dense, row_major
+from brickrt.ops.expr import Apply, Arg, Const, Expr
+from brickrt.ops.matmul import MatMul
+
+Ints = tuple[int, ...]
+Value = tuple[Literal["tensor", "step", "scalar"], float]
+"""Operand of an operation: a tensor of the form; the result of step k, of the product itself if k is −1; a number."""
+
+DTYPES = ("float16", "bfloat16", "float32")
+BINARY = frozenset("add sub mul div pow max min".split())
+UNARY = frozenset("neg abs sqrt exp log sin cos tan tanh erf sigmoid floor ceil reciprocal".split())
+
+
+class Unfit(Exception):
+    """cuDNN cannot compute it; the message is why."""
+
+
+@dataclass(frozen=True)
+class Tensor:
+    dims: Ints
+    strides: Ints  # elements
+    dtype: str
+
+    @property
+    def nbytes(self) -> int:
+        """From the first element to the last."""
+        last = sum((d - 1) * s for d, s in zip(self.dims, self.strides, strict=True))
+        return (last + 1) * np.dtype(np.float32 if self.dtype == "float32" else np.float16).itemsize
+
+
+@dataclass(frozen=True)
+class Pointwise:
+    """`fn` is the name of a function of expr.py, "swish", or "relu", whose results are at most `most`."""
+
+    fn: str
+    args: tuple[Value, ...]
+    most: float = math.inf
+
+
+@dataclass(frozen=True)
+class Form:
+    """`tensors` 0 … 2 are the output and the two factors. Of a matrix product the settings are empty."""
+
+    kind: Literal["conv", "dgrad", "matmul"]
+    tensors: tuple[Tensor, ...]
+    steps: tuple[Pointwise, ...]
+    precision: Precision
+    pads: Ints = ()
+    pads_end: Ints = ()
+    strides: Ints = ()
+    dilations: Ints = ()
+
+
+def form_of(op: Op, ins: Sequence[Operand], out: Operand, packed: Sequence[bool], precision: Precision) -> Form:
+    """The form of an operator on operands that lie so; constant weights lie as `weights` says. Raises Unfit."""
+    for operand in (out, *ins):
+        if operand.dtype.name not in DTYPES:
+            raise Unfit(f"elements of type {operand.dtype.name}")
+        if 0 in operand.shape:
+            raise Unfit("a tensor has no elements")
+    if isinstance(op, MatMul):
+        return _matmul(op, ins, out, precision)
+    if isinstance(op, Conv | ConvTranspose):
+        return _conv(op, ins, out, packed, precision)
+    raise Unfit(f"{op.name} is neither a convolution nor a matrix product")
+
+
+def weights(kind: Operand) -> Operand:
+    """How constant weights of a convolution lie: their input channels innermost."""
+    return dense(kind.type, "last")
+
+
+# ---- convolutions
+
+
+def _conv(
+    op: Conv | ConvTranspose, ins: Sequence[Operand], out: Operand, packed: Sequence[bool], precision: Precision
+) -> Form:
+    if op.parts > 1:
+        raise Unfit("its product has several parts")
+    if min(*op.pads, *op.pads_end) < 0:
+        raise Unfit("a padding is negative")
+    if isinstance(op, ConvTranspose) and any(e >= s for e, s in zip(op.output_padding, op.strides, strict=True)):
+        raise Unfit("its output padding is not less than its stride")
+    if len(op.kernel) > 3:
+        raise Unfit(f"{len(op.kernel)} spatial dimensions")
+    if ins[0].strides[1] != 1 or out.strides[1] != 1:
+        raise Unfit("channels are not innermost")
+    lie = [weights(ins[1]) if k == 1 and packed[1] else operand for k, operand in enumerate(ins)]
+    channel = [op.bias and k == 2 for k in range(len(ins))]
+    tensors = [_image(out), *(_spread(o, out.rank) if c else _image(o, out.rank) for o, c in zip(lie, channel))]
+    settings = [op.pads, op.pads_end, op.strides, op.dilations]
+    if len(op.kernel) == 1:
+        tensors = [_with_height(t) for t in tensors]
+        settings = [(empty, *s) for empty, s in zip((0, 0, 1, 1), settings, strict=True)]
+    steps = _steps(op.bias, op.epilogue, len(ins))
+    return Form("dgrad" if isinstance(op, ConvTranspose) else "conv", tuple(tensors), steps, precision, *settings)
+
+
+def _image(operand: Operand, rank: int = 0) -> Tensor:
+    """A tensor, with ones before its dimensions up to `rank`."""
+    more = max(0, rank - operand.rank)
+    whole = max(1, math.prod(operand.shape))
+    return Tensor((1,) * more + operand.shape, (whole,) * more + operand.strides, operand.dtype.name)
+
+
+def _spread(operand: Operand, rank: int) -> Tensor:
+    """Values of the channels, [C], as an image."""
+    c = operand.shape[0]
+    return Tensor((1, c, *[1] * (rank - 2)), (c, 1, *[c] * (rank - 2)), operand.dtype.name)
+
+
+def _with_height(t: Tensor) -> Tensor:
+    """A signal [N, C, L] as an image of height 1."""
+    n, c, length = t.dims
+    return Tensor((n, c, 1, length), (t.strides[0], t.strides[1], t.strides[2] * length, t.strides[2]), t.dtype)
+
+
+# ---- matrix products
+
+
+def _matmul(op: MatMul, ins: Sequence[Operand], out: Operand, precision: Precision) -> Form:
+    """As [B, M, K] × [B, K, N]; where b has no batch dimensions, those of a are among its rows."""
+    for operand in (out, *ins):
+        if operand.strides != row_major(operand.shape):
+            raise Unfit("a matrix is not stored row by row")
+    a, b = ins[0].shape, ins[1].shape
+    batch = out.shape[:-2]
+    fold = math.prod(b[:-2]) == 1 and a[:-2] == batch
+    if not fold and any(math.prod(s[:-2]) != 1 and s[:-2] != batch for s in (a, b)):
+        raise Unfit("its batch dimensions broadcast in part")
+    tensors = [_matrices(operand, out.shape, fold and k != 2) for k, operand in enumerate((out, *ins))]
+    return Form("matmul", tuple(tensors), _steps(op.bias, op.epilogue, len(ins)), precision)
+
+
+def _matrices(operand: Operand, out: Ints, fold: bool) -> Tensor:
+    """An operand as [B, rows, columns], the batch among the rows if `fold`."""
+    shape = (1,) * (len(out) - operand.rank) + operand.shape
+    batch, wanted = shape[:-2], out[:-2]
+    count = math.prod(batch)
+    if count != 1 and batch != wanted:
+        raise Unfit("an operand broadcasts over a part of the batch")
+    dims = (count, *shape[-2:])
+    if fold:
+        if count == 1 and shape[-2] != 1 and math.prod(wanted) != 1:
+            raise Unfit("an operand broadcasts over the batch")
+        if count > 1 and shape[-2] != out[-2]:
+            raise Unfit("an operand broadcasts over rows")
+        dims = (1, count * shape[-2], shape[-1])
+    return Tensor(dims, row_major(dims), operand.dtype.name)
+
+
+# ---- what comes after the product
+
+
+def _steps(bias: bool, epilogue: Expr | None, inputs: int) -> tuple[Pointwise, ...]:
+    chain = _Chain(inputs - bias)
+    value: Value = ("step", -1)
+    if bias:
+        value = chain.put(Pointwise("add", (value, ("tensor", 3))))
+    if epilogue is not None:
+        chain.extra = 3 + bias
+        chain.product = value
+        value = chain.value(epilogue)
+        if value != ("step", len(chain.steps) - 1):
+            raise Unfit("the result is not that of its last operation")
+    return tuple(chain.steps)
+
+
+@dataclass
+class _Chain:
+    """Operations in the order in which they are computed; equal ones once."""
+
+    inputs: int
+    steps: list[Pointwise] = field(default_factory=list)
+    product: Value = ("step", -1)
+    extra: int = 3
+
+    def put(self, step: Pointwise) -> Value:
+        if step not in self.steps:
+            self.steps.append(step)
+        return "step", self.steps.index(step)
+
+    def value(self, expr: Expr) -> Value:
+        if isinstance(expr, Const):
+            return "scalar", float(expr.value)
+        if isinstance(expr, Arg):
+            return self.product if expr.index == 0 else ("tensor", self.extra + expr.index - 1)
+        assert isinstance(expr, Apply)
+        if expr.dtype.name not in DTYPES:
+            raise Unfit(f"its epilogue has values of type {expr.dtype.name}")
+        return self.known(expr) or self.plain(expr)
+
+    def known(self, expr: Apply) -> Value | None:
+        """Operations of cuDNN that are several of ours."""
+        if expr.fn == "mul":
+            for x, gate in (expr.args, expr.args[::-1]):
+                if gate == Apply(x.dtype, "sigmoid", (x,)):
+                    return self.put(Pointwise("swish", (self.value(x),)))
+        clipped = _relu(expr)
+        return clipped and self.put(Pointwise("relu", (self.value(clipped[0]),), clipped[1]))
+
+    def plain(self, expr: Apply) -> Value:
+        if expr.fn == "cast":
+            return self.value(expr.args[0])
+        if expr.fn not in BINARY | UNARY:
+            raise Unfit(f"its epilogue has '{expr.fn}'")
+        args = tuple(self.value(a) for a in expr.args)
+        if all(kind == "scalar" for kind, _ in args):
+            raise Unfit("its epilogue computes with constants alone")
+        return self.put(Pointwise(expr.fn, args))
+
+
+def _relu(expr: Apply) -> tuple[Expr, float] | None:
+    """x and the bound of the expression if that keeps x between 0 and a bound."""
+    bounds: dict[str, float] = {"max": -math.inf, "min": math.inf}
+    x: Expr = expr
+    while isinstance(x, Apply) and x.fn in bounds and math.isinf(bounds[x.fn]):
+        constants = [a for a in x.args if isinstance(a, Const)]
+        if len(constants) != 1:
+            break
+        bounds[x.fn] = float(constants[0].value)
+        x = x.args[0] if x.args[1] is constants[0] else x.args[1]
+    return (x, bounds["min"]) if bounds["max"] == 0 < bounds["min"] else None
