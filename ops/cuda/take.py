@@ -70,8 +70,8 @@ class TakeKernel(Kernel):
         """Dimensions that keep their index may be joined."""
         kept = {
             d
-            for d, how in enumerate(self.axes)
-            if how == (0, 1, 0, self.out.shape[d]) == (0, 1, 0, self.ins[0].shape[d])
+            for d, (how, e) in enumerate(zip(self.axes, self.out.shape))
+            if how == Affine(0, 1, 0, e) and e == self.ins[0].shape[d]
         }
         return Walk(self.out, (self.source,), frozenset(range(self.out.rank)) - kept)
 
@@ -93,9 +93,8 @@ class TakeKernel(Kernel):
     def _item(self, vector: int) -> list[str]:
         """Statements that read an item, whose elements may lie outside of the input, all or some."""
         inner, lines = self.walk.inner, ["{", "bool some = p[u].k < w.end;", "int lo = w.begin, hi = w.end;"]
-        lines.append(
-            f"auto row = x + ({self.walk.offset(self.source.strides, 'p[u].i', self.source.shift, self.looked_up)});"
-        )
+        start = self.walk.offset(self.source.strides, "p[u].i", self.source.shift, self.looked_up)
+        lines.append(f"auto row = x + ({start});")
         for d, how in enumerate(self.axes):
             index = self.walk.index(d, "p[u]")
             if d == inner:
