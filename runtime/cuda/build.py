@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from brickrt.ops.cuda.kernel import Kernel
 from brickrt.runtime.cuda import validate
 from brickrt.runtime.cuda.launches import Launch
 from brickrt.runtime.cuda.records import Records, Rows, Table, make_table
@@ -32,26 +31,40 @@ class Tables:
 
 
 class Units:
-    """Texts of launches and the numbers that their kernels have there: launches of the same steps share them."""
+    """Texts of launches and the numbers that their kernels have there: launches of the same steps share them.
+
+    `of[k]` is the source of launch k, `kernels[k]` those of all units that are its own; `numbered` are all records with
+    the numbers of their kernels in their unit.
+    """
 
     def __init__(self, records: Records, launches: Sequence[Launch], threads: int) -> None:
         self._records, self._threads = records, threads
         self.sources: dict[Source, int] = {}
-        self.of: list[int] = []  # per launch the index of its source
+        self.of: list[int] = []
+        self.kernels: list[range] = []
+        self.signatures: list[list[validate.Signature]] = []  # of each kernel of each unit, what calls it
         self.numbered: list[tuple[Rows, int]] = []
-        known: dict[tuple[int, ...], int] = {}
+        known: dict[tuple[int, ...], tuple[int, range]] = {}
         for launch in launches:
             if launch.steps not in known:
                 known[launch.steps] = self._unit(launch)
-            self.of.append(known[launch.steps])
+            source, kernels = known[launch.steps]
+            self.of.append(source)
+            self.kernels.append(kernels)
 
-    def _unit(self, launch: Launch) -> int:
-        rows = [one for i in launch.steps for one in self._records.of(i)]
+    def _unit(self, launch: Launch) -> tuple[int, range]:
         functions: dict[Function, int] = {}
-        for one in rows:
-            self.numbered.append((one, functions.setdefault(function_of(one.kernel), len(functions))))
+        start = len(self.signatures)
+        for rows in (rows for i in launch.steps for rows in self._records.of(i)):
+            kernel = rows.kernel
+            number = functions.setdefault(function_of(kernel), len(functions))
+            if start + number == len(self.signatures):
+                self.signatures.append([])
+            operands = 1 + len(kernel.ins) + len(kernel.tables())
+            self.signatures[start + number].append(validate.Signature(kernel.op.name, operands, kernel.out))
+            self.numbered.append((rows, number))
         source = source_of(tuple(functions), launch.kind == "persistent", self._threads)
-        return self.sources.setdefault(source, len(self.sources))
+        return self.sources.setdefault(source, len(self.sources)), range(start, len(self.signatures))
 
 
 def make_tables(tasks: TaskGraph, launches: Sequence[Launch], numbered: Sequence[tuple[Rows, int]]) -> Tables:
@@ -72,25 +85,13 @@ def make_tables(tasks: TaskGraph, launches: Sequence[Launch], numbered: Sequence
     return Tables(order, make_table(numbered, place, len(order)), offsets.astype(np.int32), deps)
 
 
-def check_tables(
-    tables: Tables, launches: Sequence[Launch], numbered: Sequence[tuple[Rows, int]], base_bytes: Sequence[int]
-) -> None:
-    """Raises ValueError where the tables are not what kernels rely on: see `validate.py`.
-
-    There, the kernels of all launches have numbers of their own.
-    """
-    kinds: dict[Kernel, int] = {}
-    apart = [(rows, kinds.setdefault(rows.kernel, len(kinds))) for rows, _ in numbered]
-    place = np.empty(int(tables.order.max(initial=-1)) + 1, np.int64)
-    place[tables.order] = np.arange(len(tables))
-    table = make_table(apart, place, len(tables))
+def check_tables(tables: Tables, launches: Sequence[Launch], units: Units, base_bytes: Sequence[int]) -> None:
+    """Raises ValueError where the tables are not what kernels rely on; `base_bytes` as in `validate.py`."""
     firsts = np.cumsum([0, *(len(launch.tasks) for launch in launches)]).tolist()
     pieces = [
-        validate.Launch(first, len(launch.tasks), launch.kind == "persistent")
-        for first, launch in zip(firsts, launches, strict=False)
+        validate.Launch(first, len(launch.tasks), kernels, launch.kind == "persistent")
+        for first, launch, kernels in zip(firsts, launches, units.kernels, strict=False)
     ]
-    signatures = [
-        validate.Signature(kernel.op.name, 1 + len(kernel.ins) + len(kernel.tables()), kernel.out) for kernel in kinds
-    ]
+    table = tables.table
     found = validate.Tables(table.task_at, table.records, tables.dep_offsets, tables.deps, pieces)
-    validate.validate(found, signatures, base_bytes)
+    validate.validate(found, units.signatures, base_bytes)

@@ -12,7 +12,7 @@ import numpy as np
 from brickrt.graph.errors import BrickError
 from brickrt.ops.cuda.kernel import THREADS
 from brickrt.ops.types import TensorType
-from brickrt.runtime.cuda.compile import compile_sources
+from brickrt.runtime.cuda.compile import compile_modules
 from brickrt.runtime.cuda.device import LEAST, Properties, spec_of
 from brickrt.runtime.cuda.driver import CaptureRefused, Progress
 from brickrt.runtime.cuda.sources import Source
@@ -127,9 +127,9 @@ class CupyDriver:
         cudart.memcpyAsync(array.ctypes.data, address, array.nbytes, kind, stream.address)
 
     def functions(self, sources: Sequence[Source], progress: Progress | None) -> list[CupyFunction]:
-        cubins = compile_sources([source.text for source in sources], self.spec.isa, progress)
+        modules = compile_modules([source.text for source in sources], self.spec.isa, progress)
         shared = self._properties.shared
-        return [CupyFunction(source, cubin, shared) for source, cubin in zip(sources, cubins, strict=True)]
+        return [CupyFunction(source, module.image, shared) for source, module in zip(sources, modules, strict=True)]
 
     def stream(self) -> CupyStream:
         return CupyStream(cupy.cuda.Stream(non_blocking=True))

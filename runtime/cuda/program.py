@@ -76,7 +76,7 @@ class CudaProgram:
         self._tables = make_tables(tasks, self._launches, units.numbered)
         self._ends = Ends(driver, tasks.plan.graph)
         base_bytes = tasks.scratch_bytes, tasks.arena_bytes, records.constants.nbytes, *self._ends.sizes
-        check_tables(self._tables, self._launches, units.numbered, base_bytes)
+        check_tables(self._tables, self._launches, units, base_bytes)
         self._place(records)
         self._prepare_streams()
         self.not_captured: str | None = None
