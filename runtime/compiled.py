@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from brickrt.graph.ir import Graph
+from brickrt.graph.precision import lowered
 from brickrt.graph.specialize import Specialized, Stage, specialize
 from brickrt.ops.types import TensorType
 from brickrt.plan.options import PlanOptions
@@ -56,7 +57,8 @@ class Compiler:
             return special
         check_ends(special.graph)
         self._say("plan", 0, 1)
-        plan = remembered_plan(special.graph, self.engine.spec, self.options)
+        graph = lowered(special.graph, self.options.precision)
+        plan = remembered_plan(graph, self.engine.spec, self.options)
         special = replace(special, graph=Graph((), {}))  # the plan has its own, whose weights the engine may release
         program = None
         if plan.graph.nodes:

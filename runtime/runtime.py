@@ -13,7 +13,7 @@ from brickrt.graph.errors import BrickError
 from brickrt.graph.inputs import check_inputs
 from brickrt.graph.source import SourceGraph, load
 from brickrt.graph.specialize import first_stage
-from brickrt.plan.options import PlanOptions
+from brickrt.plan.options import PlanOptions, check_precision
 from brickrt.plan.plan import Plan
 from brickrt.runtime import events
 from brickrt.runtime.arrays import on_device
@@ -32,9 +32,10 @@ class Runtime:
     `graph` is what `brickrt.load` gives, or what it takes. `device` is auto, cpu, cuda, reference (NumPy, slow) or
     null (the schedule without arithmetic); `strategy` auto, layerwise, padded or memoized; `brick` the edge of spatial
     bricks; `threads` one per core by default; `max_layers` the most convolutions and products merged; `isa` a lesser
-    instruction set of this CPU; `exact` rules out Winograd convolutions, whose rounding is a few 1e-6 larger; `launch`
-    is how a GPU runs plans: auto, streams, graph (all in one CUDA graph) or persistent (the same, with memoized
-    subgraphs as persistent kernels).
+    instruction set of this CPU; `exact` rules out Winograd convolutions, whose rounding is a few 1e-6 larger.
+    For a GPU, `precision` is fp32, tf32 (products of float32 on matrix units), fp16 or bf16 (all between inputs and
+    outputs), and `launch` how it runs plans: auto, streams, graph (all in one CUDA graph) or persistent (the same, with
+    memoized subgraphs as persistent kernels).
     `progress(what, done, total)` is told of long steps, `watch` of every run: a function is given its TaskEvents
     afterwards, an `events.Observer` is told while it goes on.
     Raises BrickError, one line, for models, options and inputs that make no sense.
@@ -51,17 +52,20 @@ class Runtime:
         max_layers: int | None = None,
         exact: bool = False,
         isa: str | None = None,
+        precision: str = "fp32",
         launch: LaunchMode = "auto",
         progress: Progress | None = None,
         watch: events.Watcher | events.Observer | None = None,
     ) -> None:
         try:
-            options = PlanOptions(strategy, brick, max_layers, exact)
+            options = PlanOptions(strategy, brick, max_layers, exact, precision)
         except ValueError as e:
             raise BrickError(str(e)) from None
         self.threads = thread_count(threads)
         self.source = graph if isinstance(graph, SourceGraph) else load(graph)
-        self._compiler = Compiler(choose_engine(device, isa, launch), options, self.threads, progress)
+        engine = choose_engine(device, isa, launch)
+        check_precision(engine.spec, precision)
+        self._compiler = Compiler(engine, options, self.threads, progress)
         self._observer = events.observer_of(watch)
         self._running: list[Program] = []
         self._roots: dict[frozenset[str], StageCache] = {}

@@ -18,7 +18,9 @@ from brickrt.cli.requests import (
     ImageLayout,
     ImageRequest,
     InputRequest,
+    Launch,
     PlanRequest,
+    Precision,
     RunRequest,
     Strategy,
     WatchRequest,
@@ -46,6 +48,9 @@ StrategyOption = Annotated[
 ]
 Brick = Annotated[int | None, typer.Option(metavar="N", help="Edge of the bricks.")]
 MaxLayers = Annotated[int | None, typer.Option(metavar="N", help="Most layers with weights that are merged.")]
+PrecisionOption = Annotated[
+    Precision, typer.Option("--precision", metavar="NAME", show_default=False, help="On GPUs: fp32, tf32, fp16, bf16.")
+]
 Exact = Annotated[bool, typer.Option("--exact", help="No Winograd convolutions (they round more).")]
 Shapes = Annotated[
     list[str], typer.Option("--shape", metavar="NAME=1,3,224,224", help="Of an input; open dimensions are 1.")
@@ -92,6 +97,10 @@ def run(
     threads: Threads = None,
     max_layers: MaxLayers = None,
     exact: Exact = False,
+    precision: PrecisionOption = Precision.fp32,
+    launch: Annotated[
+        Launch, typer.Option(metavar="NAME", show_default=False, help="On GPUs: auto, streams, graph, persistent.")
+    ] = Launch.auto,
     repeat: Annotated[int, typer.Option(min=1, metavar="N", show_default=False, help="How often to run.")] = 1,
     random: Annotated[bool, typer.Option("--random", help="Make up the inputs.")] = False,
     seed: Annotated[int | None, typer.Option(min=0, metavar="N", help="Of --random; 0 by default.")] = None,
@@ -113,7 +122,9 @@ def run(
         parse.numbers("--mean", mean), parse.deviations(std), scale, layout, parse.height_width(resize)
     )
     inputs = InputRequest(tuple(input), random, seed, tuple(shape), image)
-    engine = EngineRequest(device.value, strategy.value, brick, threads, max_layers, exact)
+    engine = EngineRequest(
+        device.value, strategy.value, brick, threads, max_layers, exact, precision.value, launch.value
+    )
     watch = WatchRequest(trace, trace_arrows, report, dashboard)
     return _work("run", RunRequest(model, inputs, engine, output, repeat, verify, json, watch))
 
@@ -133,14 +144,15 @@ def plan(
     max_layers: MaxLayers = None,
     exact: Exact = False,
     device_spec: Annotated[
-        str, typer.Option(metavar="NAME", show_default=False, help="Plan for h200 or a100, not this machine.")
+        str, typer.Option(metavar="NAME", show_default=False, help="A GPU: h200, h100, a100, l40s, rtx4090.")
     ] = "cpu",
+    precision: PrecisionOption = Precision.fp32,
     compare: Annotated[bool, typer.Option("--compare", help="All strategies side by side.")] = False,
     html: Annotated[Path | None, typer.Option(metavar="FILE.html", help="Write the plan as a page.")] = None,
     json: Json = False,
 ) -> str:
     """Print what would run, where, why, and how many bytes. Nothing is compiled or run."""
-    options = strategy.value, brick, max_layers, exact, device_spec
+    options = strategy.value, brick, max_layers, exact, device_spec, precision.value
     request = PlanRequest(model, tuple(shape), *options, compare, html, json)
     return _work("planning", request)
 

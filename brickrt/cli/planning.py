@@ -19,11 +19,12 @@ from brickrt.cli.terminal import extents_text, printable, size_text
 from brickrt.dashboard.report import write_report
 from brickrt.graph.builder import OnnxNode
 from brickrt.graph.errors import BrickError
+from brickrt.graph.precision import lowered
 from brickrt.graph.source import SourceGraph, load
 from brickrt.graph.specialize import Specialized, first_stage, specialize
 from brickrt.ops.types import TensorType
 from brickrt.plan.device import device_named
-from brickrt.plan.options import PlanOptions
+from brickrt.plan.options import PlanOptions, check_precision
 from brickrt.plan.plan import Plan, make_plan
 from brickrt.runtime.cpu.calibrate import calibrated
 from brickrt.runtime.host_threads import thread_count
@@ -47,10 +48,11 @@ class Planned:
 
 def command(request: PlanRequest) -> str:
     try:
-        options = PlanOptions(request.strategy, request.brick, request.max_layers, request.exact)
+        options = PlanOptions(request.strategy, request.brick, request.max_layers, request.exact, request.precision)
         device = device_named(request.device_spec)
     except ValueError as e:
         raise BrickError(str(e)) from None
+    check_precision(device, request.precision)
     if device.kind == "cpu":
         device = calibrated(device)
     if request.html is not None:
@@ -63,9 +65,10 @@ def command(request: PlanRequest) -> str:
             special = _specialized(source, shapes)
             check_ends(special.graph)
         progress("plan", 0, 1)
-        plan = make_plan(special.graph, device, options)
+        graph = lowered(special.graph, options.precision)
+        plan = make_plan(graph, device, options)
         tasks = lower(plan) if plan.subgraphs else None
-        compared = compare(special.graph, device, options, progress) if request.compare and tasks else []
+        compared = compare(graph, device, options, progress) if request.compare and tasks else []
     later = special.rest.nodes if special.rest else ()
     planned = Planned(source, shapes, plan, tasks, dict(special.host_reasons), later, compared)
     report = _report(planned)

@@ -22,6 +22,20 @@ class Strategy(StrEnum):
     memoized = "memoized"
 
 
+class Precision(StrEnum):
+    fp32 = "fp32"
+    tf32 = "tf32"
+    fp16 = "fp16"
+    bf16 = "bf16"
+
+
+class Launch(StrEnum):
+    auto = "auto"
+    streams = "streams"
+    graph = "graph"
+    persistent = "persistent"
+
+
 class ImageLayout(StrEnum):
     nchw = "nchw"
     nhwc = "nhwc"
@@ -63,6 +77,8 @@ class EngineRequest:
     threads: int | None = None
     max_layers: int | None = None
     exact: bool = False
+    precision: str = "fp32"
+    launch: str = "auto"
 
     def arguments(self) -> dict[str, Any]:
         return dict(vars(self))
@@ -104,6 +120,7 @@ class PlanRequest:
     max_layers: int | None = None
     exact: bool = False
     device_spec: str = "cpu"
+    precision: str = "fp32"
     compare: bool = False
     html: Path | None = None
     json: bool = False

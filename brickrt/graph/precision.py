@@ -16,7 +16,6 @@ A product that reads one of these gets it cast, constants to the nearest finite 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Literal
 
 import ml_dtypes
 import numpy as np
@@ -33,8 +32,6 @@ from brickrt.ops.reduce import Reduce
 from brickrt.ops.rowwise import Rowwise
 from brickrt.ops.types import TensorType
 
-Precision = Literal["fp32", "tf32", "fp16", "bf16"]
-
 F32 = np.dtype(np.float32)
 HALVES: dict[str, np.dtype] = {"fp16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16)}
 BOUNDS = COMPARE | {"min", "max"}
@@ -44,7 +41,7 @@ Product = Conv | ConvTranspose | MatMul
 Expressive = Map | Reduce | Rowwise
 
 
-def lowered(graph: Graph, precision: Precision) -> Graph:
+def lowered(graph: Graph, precision: str) -> Graph:
     """An equal graph that computes in halves; the same graph for "fp32" and "tf32", which keep tensors as they are."""
     return _Lowering(graph, precision).graph() if precision in HALVES else graph
 
@@ -52,7 +49,7 @@ def lowered(graph: Graph, precision: Precision) -> Graph:
 class _Lowering:
     """One pass in topological order, by the names of the graph given: `now` has the tensors that stand for them."""
 
-    def __init__(self, graph: Graph, precision: Precision) -> None:
+    def __init__(self, graph: Graph, precision: str) -> None:
         self.source, self.suffix, self.half = graph, precision, HALVES[precision]
         self.limit = float(ml_dtypes.finfo(self.half).max)
         self.types, self.constants = dict(graph.types), dict(graph.constants)

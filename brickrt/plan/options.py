@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from brickrt.graph.errors import BrickError
+from brickrt.plan.device import DeviceSpec
+
 STRATEGIES = ("auto", "layerwise", "padded", "memoized")
 PRECISIONS = ("fp32", "tf32", "fp16", "bf16")
 
@@ -34,6 +37,12 @@ class PlanOptions:
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
+
+
+def check_precision(device: DeviceSpec, precision: str) -> None:
+    """BrickError where a device computes float32 as float32 only."""
+    if device.kind == "cpu" and precision != "fp32":
+        raise BrickError(f"precision '{precision}' is for GPUs: the CPU computes in the model's own types; use fp32")
 
 
 def _check_positive(name: str, value: int | None) -> None:
