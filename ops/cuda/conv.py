@@ -15,7 +15,7 @@ from brickrt.ops.cuda.conv_base import ConvBase, offset_type
 from brickrt.ops.cuda.depthwise import DepthwiseConv, suits_depthwise
 from brickrt.ops.cuda.kernel import Kernel, kernel_for
 from brickrt.ops.cuda.operand import VECTOR, Operand
-from brickrt.ops.cuda.tail import HEADERS, constants_text
+from brickrt.ops.cuda.tail import HEADERS, WIDEST, constants_text
 from brickrt.ops.cuda.tile import Core, choose_core
 from brickrt.ops.cuda.types_cuda import is_float
 
@@ -28,6 +28,11 @@ class ProductConv(ConvBase):
     name: ClassVar[str] = "conv"  # of the device function
 
     @property
+    def columns(self) -> int:
+        """Output channels of a group, of which there is one where the product has parts."""
+        return self.out.shape[1] // self.op.groups
+
+    @property
     def taps(self) -> int:
         """Taps that one output sums, at most."""
         return math.prod(self.op.kernel)
@@ -36,7 +41,8 @@ class ProductConv(ConvBase):
     def core(self) -> Core:
         e = self.extents
         pixels, columns = e[0] * math.prod(self.pixels(e[2:])), min(e[1], self.columns)
-        return choose_core(self.ins[0].dtype, self.precision, pixels, columns, self.taps * self.channels)
+        depth, parts = self.taps * self.channels, self.op.parts
+        return choose_core(self.ins[0].dtype, self.precision, pixels, columns * parts, depth)
 
     def pixels(self, extents: Sequence[int]) -> Sequence[int]:
         """Of a box with these spatial extents, those that are the rows of one product."""
@@ -48,7 +54,9 @@ class ProductConv(ConvBase):
 
     @property
     def padded_columns(self) -> int:
-        """Columns of the packed weights, up to whole vectors of words."""
+        """Columns of the packed weights, up to whole vectors of words; of several parts, up to whole runs of each."""
+        if self.op.parts > 1:
+            return -(-self.columns // WIDEST) * WIDEST * self.op.parts
         whole = max(VECTOR // self.core.word, 1) if self.vectors else 1
         return -(-self.columns // whole) * whole
 
@@ -73,14 +81,24 @@ class ProductConv(ConvBase):
         return self.pack_weights(array) if i == 1 else np.ascontiguousarray(array)
 
     def pack_weights(self, w: np.ndarray) -> np.ndarray:
-        """[M, C/g, k…] → [g, taps · channels / pair, columns, pair], zeros for padding."""
-        return self.pack_taps(w.reshape(self.op.groups, self.columns, self.channels, -1).transpose(0, 3, 2, 1))
+        """[M, C/g, k…] → [g, taps · channels / pair, columns, pair], zeros for padding.
+
+        Of several parts the columns are runs of WIDEST channels of each in turn.
+        """
+        rows = w.reshape(self.op.groups, -1, self.channels, math.prod(self.op.kernel))
+        if self.op.parts > 1:
+            runs = self.padded_columns // WIDEST // self.op.parts
+            full = np.zeros((self.op.parts, runs * WIDEST, *rows.shape[2:]), w.dtype)
+            full[:, : self.columns] = rows.reshape(self.op.parts, self.columns, *rows.shape[2:])
+            full = full.reshape(self.op.parts, runs, WIDEST, *rows.shape[2:])
+            rows = full.swapaxes(0, 1).reshape(1, self.padded_columns, *rows.shape[2:])
+        return self.pack_taps(rows.transpose(0, 3, 2, 1))
 
     def pack_taps(self, w: np.ndarray) -> np.ndarray:
         """[g, taps, C/g, M/g] as `pack_weights` returns it."""
         g, taps, pair = self.op.groups, w.shape[1], self.core.pair
         full = np.zeros((g, taps, self.padded_channels, self.padded_columns), w.dtype)
-        full[:, :, : self.channels, : self.columns] = w
+        full[:, :, : self.channels, : w.shape[-1]] = w
         words = full.reshape(g, taps * self.padded_channels // pair, pair, self.padded_columns)
         return np.ascontiguousarray(words.swapaxes(2, 3))
 

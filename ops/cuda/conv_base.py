@@ -38,23 +38,13 @@ class ConvBase(Kernel):
 
     @property
     def columns(self) -> int:
-        """Output channels of a group."""
-        return self.out.shape[1] // self.op.groups
+        """Channels of the product, of a group."""
+        return self.out.shape[1] * self.op.parts // self.op.groups
 
     @cached_property
     def tail(self) -> Tail:
-        op, rest = self.op, slice(2, None)
-        return Tail(
-            op.epilogue,
-            self.ins[0].dtype,
-            op.bias,
-            self.ins[rest],
-            self.packed[rest],
-            self.out,
-            1,
-            self.columns,
-            self.most,
-        )
+        op, dtype, out, columns = self.op, self.ins[0].dtype, self.out, self.columns
+        return Tail(op.epilogue, dtype, op.bias, self.ins[2:], self.packed[2:], out, 1, columns, self.most, op.parts)
 
     @property
     def most(self) -> int:
@@ -74,6 +64,8 @@ class ConvBase(Kernel):
         op, x, w = self.op, self.ins[0], self.ins[1]
         constants = {
             "D": self.rank,
+            "PARTS": self.op.parts,
+            "OUT": self.out.shape[1],
             "CHANNELS": self.channels,
             "COLUMNS": self.columns,
             "PACKED": int(self.packed[1]),

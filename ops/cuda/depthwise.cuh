@@ -5,8 +5,8 @@
 namespace brick {
 
 // `S` is printed per kernel:
-//   T, A (the type of sums), D (spatial dimensions), CHANNELS (input channels of a group), COLUMNS (outputs of a group),
-//   OUTPUTS (all output channels, padded as the packed weights are), PACKED, WIDTH (V), R, SLIDING (whether inputs of a
+//   T, A (the type of sums), D (spatial dimensions), CHANNELS (input channels of a group), COLUMNS (of the product,
+//   of a group), PARTS of the product, OUT (output channels), OUTPUTS (padded as the packed weights are), PACKED, WIDTH (V), R, SLIDING (whether inputs of a
 //   row are loaded once), ROWS_INNER (whether pixels lie closer together than channels), X_ALIGNED,
 //   kernel(d), stride(d), dilation(d), pad(d), extent(d), checked(d), x(d), w(d) and finish as for products (igemm.cuh).
 template <class S> struct Depthwise {
@@ -24,7 +24,7 @@ template <class S> struct Depthwise {
     char* const* at;
     int channel, a, b;  // the first of V channels; [a, b) of them are wanted
     int index[2 + D];  // of the first output
-    A sum[R][V];
+    A sum[R][S::PARTS][V];
 
     // V values of the input at column i of a row: those of V channels, or V times that of the group's channel.
     BRICK_DEVICE void input(const T* row, int i, A (&v)[V]) const {
@@ -38,14 +38,14 @@ template <class S> struct Depthwise {
             fetch<V, 0, false>(from, 0, V, v);
     }
 
-    BRICK_DEVICE void weights(int tap, int c, A (&v)[V]) const {
+    BRICK_DEVICE void weights(int part, int tap, int c, A (&v)[V]) const {
 #pragma unroll
         for (int k = 0; k < V; ++k) v[k] = A(0);
         const T* w = reinterpret_cast<const T*>(at[2]);
         if constexpr (S::PACKED) {
-            fetch<V, 1, true>(w + (long long)(tap * S::CHANNELS + c) * S::OUTPUTS + channel, a, b, v);
+            fetch<V, 1, true>(w + (long long)((tap * S::CHANNELS + c) * S::PARTS + part) * S::OUTPUTS + channel, a, b, v);
         } else {
-            w += channel * S::w(0) + c * S::w(1);
+            w += (part * S::OUT + channel) * S::w(0) + c * S::w(1);
 #pragma unroll
             for (int d = LAST; d >= 0; --d) {
                 w += tap % S::kernel(d) * S::w(2 + d);
@@ -55,18 +55,18 @@ template <class S> struct Depthwise {
         }
     }
 
-    BRICK_DEVICE void add(int r, const A (&x)[V], const A (&w)[V]) {
+    BRICK_DEVICE void add(int r, int part, const A (&x)[V], const A (&w)[V]) {
 #pragma unroll
-        for (int k = 0; k < V; ++k) sum[r][k] += x[k] * w[k];
+        for (int k = 0; k < V; ++k) sum[r][part][k] += x[k] * w[k];
     }
 
     // One row of the input under one row of taps, which begin at `tap`.
-    BRICK_DEVICE void sweep(const T* row, int tap, int c) {
+    BRICK_DEVICE void sweep(const T* row, int part, int tap, int c) {
         const int first = index[1 + D] * STRIDE - S::pad(LAST);
         if constexpr (S::SLIDING) {
             A w[KERNEL][V];
 #pragma unroll
-            for (int k = 0; k < KERNEL; ++k) weights(tap + k, c, w[k]);
+            for (int k = 0; k < KERNEL; ++k) weights(part, tap + k, c, w[k]);
 #pragma unroll
             for (int j = 0; j < (R - 1) * STRIDE + (KERNEL - 1) * DILATION + 1; ++j) {
                 bool used = false;
@@ -77,17 +77,17 @@ template <class S> struct Depthwise {
                 input(row, first + j, x);
 #pragma unroll
                 for (int k = 0; k < KERNEL; ++k)
-                    if (meets(j - k * DILATION)) add((j - k * DILATION) / STRIDE, x, w[k]);
+                    if (meets(j - k * DILATION)) add((j - k * DILATION) / STRIDE, part, x, w[k]);
             }
         } else {
             for (int k = 0; k < KERNEL; ++k) {
                 A w[V];
-                weights(tap + k, c, w);
+                weights(part, tap + k, c, w);
 #pragma unroll
                 for (int r = 0; r < R; ++r) {
                     A x[V];
                     input(row, first + r * STRIDE + k * DILATION, x);
-                    add(r, x, w);
+                    add(r, part, x, w);
                 }
             }
         }
@@ -100,9 +100,14 @@ template <class S> struct Depthwise {
 
     BRICK_DEVICE void run() {
 #pragma unroll
-        for (int i = 0; i < R * V; ++i) sum[i / V][i % V] = A(0);
+        for (int i = 0; i < R * S::PARTS * V; ++i) sum[i / V / S::PARTS][i / V % S::PARTS][i % V] = A(0);
+#pragma unroll
+        for (int part = 0; part < S::PARTS; ++part) run(part);
+    }
+
+    BRICK_DEVICE void run(int part) {
         const T* image = reinterpret_cast<const T*>(at[1]) + index[0] * S::x(0);
-        image += (long long)(channel / S::COLUMNS) * S::CHANNELS * S::x(1);
+        image += (long long)((part * S::OUT + channel) / S::COLUMNS) * S::CHANNELS * S::x(1);
         for (int t = 0; t < outer_taps(); ++t) {
             const T* row = image;
             int rest = t;
@@ -115,7 +120,7 @@ template <class S> struct Depthwise {
                 row += i * S::x(2 + d);
             }
             if (!inside) continue;
-            for (int c = 0; c < S::CHANNELS; ++c) sweep(row + c * S::x(1), t * KERNEL, c);
+            for (int c = 0; c < S::CHANNELS; ++c) sweep(row + c * S::x(1), part, t * KERNEL, c);
         }
     }
 };
@@ -149,7 +154,7 @@ template <class S> BRICK_DEVICE void depthwise(const Step& s, char* const* at) {
         body.run();
 #pragma unroll
         for (int r = 0; r < R; ++r) {
-            if (body.index[1 + D] < s.hi[1 + D]) S::finish(at, body.index, body.a, body.b, body.sum[r]);
+            if (body.index[1 + D] < s.hi[1 + D]) S::finish(at, body.index, body.a, body.b, body.sum[r][0]);
             ++body.index[1 + D];
         }
     }

@@ -12,13 +12,13 @@ struct Tap {
 
 // What convolutions share. `S` is printed per kernel:
 //   T, Out, D (spatial dimensions), CHANNELS and COLUMNS (input and output channels of a group), PADDED_CHANNELS (up to
-//   whole words), PADDED_COLUMNS (those of the packed weights), PACKED, A_VECTOR, B_VECTOR, WIDTH, ROWS_INNER,
+//   whole words), PADDED_COLUMNS (those of the packed weights), PARTS, OUT (output channels), PACKED, A_VECTOR, B_VECTOR, WIDTH, ROWS_INNER,
 //   kernel(d), stride(d), dilation(d), pad(d), extent(d) (of the input), checked(d) (whether taps may read padding),
 //   x(d), w(d): strides of input and weights, in elements; Offset: a type that holds offsets inside one image,
 //   finish(at, index, a, b, sums): columns [a, b) of WIDTH.
 template <class S> struct ConvBase {
     using T = typename S::T;
-    static constexpr int A_VECTOR = S::A_VECTOR, WIDTH = S::WIDTH, D = S::D;
+    static constexpr int A_VECTOR = S::A_VECTOR, WIDTH = S::WIDTH, PARTS = S::PARTS, D = S::D;
     static constexpr bool B_VECTOR = S::B_VECTOR, B_PAIRS = false, B_DOWN = false, ROWS_INNER = S::ROWS_INNER;
 
     const Step& s;
@@ -117,8 +117,10 @@ template <class S> struct ConvProblem : ConvBase<S> {
     BRICK_DEVICE const T* b(int k, int n) const {
         if constexpr (S::PACKED) return k < DEPTH && n < S::PADDED_COLUMNS ? this->packed(k, n, DEPTH) : nullptr;
         const Tap t = tap(k);
-        if (t.channel < 0 || n >= S::COLUMNS) return nullptr;
-        long long offset = (this->group * S::COLUMNS + n) * S::w(0) + t.channel * S::w(1);
+        const int channel = n / (RUN * S::PARTS) * RUN + n % RUN;
+        if (t.channel < 0 || channel >= S::COLUMNS) return nullptr;
+        const int row = this->group * S::COLUMNS + n / RUN % S::PARTS * S::OUT + channel;
+        long long offset = row * S::w(0) + t.channel * S::w(1);
 #pragma unroll
         for (int d = 0; d < D; ++d) offset += t.at[d] * S::w(2 + d);
         return reinterpret_cast<const T*>(this->at[2]) + offset;

@@ -14,7 +14,7 @@ namespace brick {
 //   finish(at, index, a, b, sums): columns [a, b) of WIDTH.
 template <class S> struct MatMulProblem {
     using T = typename S::T;
-    static constexpr int A_VECTOR = S::A_VECTOR, WIDTH = S::WIDTH, RANK = S::OUTER + S::FOLDED + 1;
+    static constexpr int A_VECTOR = S::A_VECTOR, WIDTH = S::WIDTH, PARTS = 1, RANK = S::OUTER + S::FOLDED + 1;
     static constexpr bool B_VECTOR = S::B_VECTOR, B_PAIRS = S::B_PAIRS, B_DOWN = S::B_DOWN, ROWS_INNER = S::ROWS_INNER;
     static_assert(S::FOLDED <= ROW_WORDS);
 

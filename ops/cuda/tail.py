@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -42,7 +43,8 @@ def broadcast_strides(operand: Operand) -> tuple[int, ...]:
 class Tail:
     """`operands` are the bias, if there is one, then the extra operands; the first is `at[FIRST]`.
 
-    `axis` of the output are the columns, which come in groups of `columns`.
+    `axis` of the output are the columns, which come in groups of `columns`. The product has `parts` columns for each,
+    as far apart as the output is wide.
     """
 
     expr: Expr | None
@@ -54,6 +56,7 @@ class Tail:
     axis: int
     columns: int
     most: int = WIDEST  # columns finished together
+    parts: int = 1
 
     @property
     def placed(self) -> list[tuple[Operand, tuple[int, ...]]]:
@@ -77,19 +80,16 @@ class Tail:
         return self.out.strides[self.axis] != 1
 
     def emit(self) -> str:
-        """`finish(at, i, a, b, sum)`: columns [a, b) of the WIDTH that follow logical index `i`."""
+        """`finish(at, i, a, b, sum)`: columns [a, b) of the WIDTH that follow logical index `i`.
+
+        `sum` holds WIDTH values for each part.
+        """
         kind, out = compute_ctype(self.dtype), self.out
-        loads, names = [], [f"const {kind} o0 = {self._biased()};"]
-        for k, (o, strides) in enumerate(self.placed):
-            value = compute_ctype(o.dtype)
-            place = f"reinterpret_cast<const {ctype(o.dtype)}*>(at[{FIRST + k}]) + {offset_text(strides)}"
-            loads.append(
-                f"{value} x{k}[WIDTH] = {{}};\n"
-                f"brick::fetch<WIDTH, {strides[self.axis]}, {self._aligned(o)}>({place}, a, b, x{k});"
-            )
-            if not (self.bias and k == 0):
-                names.append(f"const {value} o{k + 1 - self.bias} = x{k}[w];")
-        operands = [f"o{k}" for k in range(len(self.operands) + 1 - self.bias)]
+        loads, names = self._sums()
+        for k, (o, strides) in list(enumerate(self.placed))[self.bias :]:
+            loads.append(self._load(f"x{k}", k, o, strides, offset_text(strides)))
+            names.append(f"const {compute_ctype(o.dtype)} o{len(names)} = x{k}[w];")
+        operands = [f"o{k}" for k in range(len(names))]
         statements, value = ("", "o0") if self.expr is None else print_expr(self.expr, operands)
         body = "\n".join([*loads, f"{compute_ctype(out.dtype)} v[WIDTH];", "#pragma unroll"])
         return (
@@ -103,8 +103,24 @@ class Tail:
     def _aligned(self, operand: Operand) -> str:
         """Whether runs of `width` columns begin where vectors of the operand do."""
         vector = min(self.width, VECTOR // operand.dtype.itemsize)
-        whole = self.columns == self.out.shape[self.axis] or self.columns % self.width == 0
+        channels = self.out.shape[self.axis]
+        whole = (self.columns == channels and self.parts == 1) or math.gcd(self.columns, channels) % self.width == 0
         return "true" if whole and operand.vector >= vector else "false"
 
-    def _biased(self) -> str:
-        return f"({compute_ctype(self.dtype)})(sum[w] + x0[w])" if self.bias else "sum[w]"
+    def _load(self, name: str, k: int, operand: Operand, strides: Sequence[int], offset: str) -> str:
+        """A run of operand k."""
+        place = f"reinterpret_cast<const {ctype(operand.dtype)}*>(at[{FIRST + k}]) + {offset}"
+        how = f"WIDTH, {strides[self.axis]}, {self._aligned(operand)}"
+        return f"{compute_ctype(operand.dtype)} {name}[WIDTH] = {{}};\nbrick::fetch<{how}>({place}, a, b, {name});"
+
+    def _sums(self) -> tuple[list[str], list[str]]:
+        """Loads of biases, and the parts of the product with them."""
+        kind, loads, names = compute_ctype(self.dtype), [], []
+        for part in range(self.parts):
+            value = f"sum[{part} * WIDTH + w]"
+            if self.bias:
+                (o, strides), shift = self.placed[0], part * self.out.shape[self.axis]
+                loads.append(self._load(f"b{part}", 0, o, strides, f"{offset_text(strides)} + {shift}"))
+                value = f"({kind})({value} + b{part}[w])"
+            names.append(f"const {kind} o{part} = {value};")
+        return loads, names

@@ -138,6 +138,9 @@ template <class T, class Shape, int DOWN, int ACROSS> struct Warps {
     }
 };
 
+// Columns of a product in parts: runs of each part in turn.
+constexpr int RUN = 8;
+
 // The rows of a tile: the index each has in the output (four words), the first of them -1 where there is none.
 constexpr int ROW_WORDS = 4;
 
@@ -219,7 +222,8 @@ template <class P, class Core>
 BRICK_DEVICE void finish_tile(const P& p, const Core& core, const int* rows, int n, typename Core::Sum* sums) {
     using Shape = typename Core::Tile;
     using Sum = typename Core::Sum;
-    constexpr int W = P::WIDTH, ACROSS = Shape::N / W;
+    constexpr int W = P::WIDTH, PARTS = P::PARTS, ACROSS = Shape::N / PARTS / W;
+    static_assert(RUN % W == 0 && Shape::N % (RUN * PARTS) == 0);
     for (int first = 0; first < Shape::M; first += Shape::HELD) {
         sync();
         core.put(sums, first);
@@ -229,13 +233,15 @@ BRICK_DEVICE void finish_tile(const P& p, const Core& core, const int* rows, int
             const int c = (P::ROWS_INNER ? i / Shape::HELD : i % ACROSS) * W;
             const auto row = load<ROW_WORDS>(rows + (first + r) * ROW_WORDS);
             if (row.v[0] < 0 || n + c >= p.end || n + c + W <= p.begin) continue;
-            Sum total[W];
+            Sum total[PARTS * W];
 #pragma unroll
-            for (int w = 0; w < W; ++w) total[w] = sums[r * Shape::SUM_ROW + c + w];
+            for (int w = 0; w < PARTS * W; ++w) {
+                const int column = (c / RUN * PARTS + w / W) * RUN + c % RUN + w % W;
+                total[w] = sums[r * Shape::SUM_ROW + column];
 #pragma unroll
-            for (int split = 1; split < Shape::SPLIT; ++split)
-#pragma unroll
-                for (int w = 0; w < W; ++w) total[w] += sums[(split * Shape::HELD + r) * Shape::SUM_ROW + c + w];
+                for (int split = 1; split < Shape::SPLIT; ++split)
+                    total[w] += sums[(split * Shape::HELD + r) * Shape::SUM_ROW + column];
+            }
             const int a = p.begin > n + c ? p.begin - n - c : 0;
             const int b = p.end < n + c + W ? p.end - n - c : W;
             p.finish(row.v, n + c, a, b, total);
@@ -243,7 +249,7 @@ BRICK_DEVICE void finish_tile(const P& p, const Core& core, const int* rows, int
     }
 }
 
-// One tile: rows [m, m + M) of the problem, columns [n, n + N).
+// One tile: rows [m, m + M) of the problem, columns [n, n + N / PARTS) of the output.
 template <class P, class Core> BRICK_DEVICE void product_tile(const P& p, int m, int n, char* shared) {
     using Shape = typename Core::Tile;
     using Word = typename Core::Word;
@@ -262,7 +268,7 @@ template <class P, class Core> BRICK_DEVICE void product_tile(const P& p, int m,
         if (k < p.depth) {
             Word* const stage = stages + to * Shape::STAGE;
             fill_rows<P, Core>(p, rows, k, stage);
-            fill_columns<P, Core>(p, n, k, stage + Shape::A_WORDS);
+            fill_columns<P, Core>(p, n * P::PARTS, k, stage + Shape::A_WORDS);
             ++filled;
             to = to + 1 == Shape::STAGES ? 0 : to + 1;
             k = p.template next<Shape::K * Core::PAIR>(k + Shape::K * Core::PAIR);
@@ -286,6 +292,7 @@ template <class P, class Core> BRICK_DEVICE void product_tile(const P& p, int m,
 //   T, A_VECTOR (elements of A that lie together and are copied at once: 16 bytes, or 1), B_VECTOR (whether 16 bytes
 //   of the words of B lie together, and are copied at once), B_PAIRS (of halves: whether 16 bytes of a row lie together),
 //   B_DOWN (whether neighbours along the depth of B lie closer together than columns), WIDTH (columns of the output finished together),
+//   PARTS (columns of the product for each of the output, see RUN),
 //   ROWS_INNER (whether the output's rows lie closer together than its columns),
 //   rows, depth (elements, whole words), begin and end (the columns that are wanted),
 //   locate(m, row): the index of row m, four words, the first not negative;
@@ -293,8 +300,7 @@ template <class P, class Core> BRICK_DEVICE void product_tile(const P& p, int m,
 //   next<N>(k): the first depth from k on that is to be summed, in buffers of N; nowhere(): any aligned address;
 //   finish(row, n, a, b, sums): stores columns [a, b) of the WIDTH that follow n.
 template <class P, class Core> BRICK_DEVICE void product(const P& p, char* shared) {
-    const int first = p.begin / 8 * 8;
-    for (int n = first; n < p.end; n += Core::Tile::N)
+    for (int n = p.begin / RUN * RUN; n < p.end; n += Core::Tile::N / P::PARTS)
         for (int m = 0; m < p.rows; m += Core::Tile::M) product_tile<P, Core>(p, m, n, shared);
 }
 

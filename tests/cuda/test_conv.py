@@ -17,11 +17,11 @@ BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 TOLERANCE = {"float16": 2e-3, "bfloat16": 2e-2, "float32": 1e-5, "float64": 1e-12}
 
 
-def conv(kernel, strides=None, dilations=None, pads=None, pads_end=None, groups=1, bias=False, epilogue=None):
+def conv(kernel, strides=None, dilations=None, pads=None, pads_end=None, groups=1, bias=False, epilogue=None, parts=1):
     ones, zeros = (1,) * len(kernel), (0,) * len(kernel)
     pads = pads or zeros
     ends = pads if pads_end is None else pads_end
-    return Conv(kernel, strides or ones, dilations or ones, pads, ends, groups, bias, epilogue)
+    return Conv(kernel, strides or ones, dilations or ones, pads, ends, groups, bias, epilogue, parts)
 
 
 def values(shape, dtype, seed=0):
@@ -62,6 +62,14 @@ def silu(dtype):
     """x · sigmoid(x) · scale + residual."""
     x = arg(0, dtype)
     return apply("add", apply("mul", apply("mul", x, apply("sigmoid", x)), arg(1, dtype)), arg(2, dtype))
+
+
+def gate(parts, dtype=np.float32):
+    """The product of all parts."""
+    product = arg(0, dtype)
+    for k in range(1, parts):
+        product = apply("mul", product, arg(k, dtype))
+    return product
 
 
 @dataclass(frozen=True)
@@ -126,6 +134,22 @@ def test_epilogues(dtype, channels):
     op = conv((3, 3), pads=(1, 1), bias=True, epilogue=silu(dtype))
     arrays = operands(op, (2, 8, 6, 5), channels, dtype, [(channels, 1, 1), (2, channels, 6, 5)])
     check(op, arrays, boxes=some_boxes((2, channels, 6, 5), 1, 1))
+
+
+GATES = {
+    "two": Case((1, 8, 5, 6), 40, conv((1, 1), bias=True, epilogue=gate(2), parts=2)),
+    "odd": Case((1, 6, 5, 6), 26, conv((3, 1), bias=True, epilogue=gate(2), parts=2), {"packed": False}),
+    "three": Case((1, 8, 5, 6), 36, conv((1, 1), epilogue=gate(3), parts=3)),
+    "depthwise": Case((1, 48, 5, 6), 48, conv((3, 3), None, None, (1, 1), None, 48, True, gate(2), 2)),
+    "groups": Case((1, 8, 5, 6), 40, conv((1, 2), None, None, None, None, 4, True, gate(2), 2)),
+}
+
+
+@pytest.mark.parametrize("case", GATES)
+def test_gates(case):
+    c = GATES[case]
+    arrays = operands(c.op, c.x, c.channels, np.float32)
+    check(c.op, arrays, boxes=some_boxes(expected(c.op, arrays).shape, 2, 1), **c.more)
 
 
 def test_epilogue_of_other_types():
