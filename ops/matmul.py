@@ -28,6 +28,11 @@ class MatMul(Op):
     bias: bool = False
     epilogue: Expr | None = None
 
+    @property
+    def main(self) -> int:
+        """Inputs before the extra operands of the epilogue."""
+        return 2 + self.bias
+
     def infer(self, ins: Sequence[TensorType]) -> TensorType:
         if len(ins) < 2 + self.bias:
             raise ValueError(f"MatMul: {len(ins)} inputs, expected at least {2 + self.bias}")

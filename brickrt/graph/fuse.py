@@ -151,7 +151,7 @@ def _with_epilogue(edit: Edit, producer: Node, node: Node) -> Node | None:
     """A product that does a Map too; None if the producer is no product or the Map is more than an epilogue can be."""
     if not isinstance(producer.op, Conv | ConvTranspose | MatMul):
         return None
-    main = producer.op.main if isinstance(producer.op, Conv) else 2 + producer.op.bias
+    main = producer.op.main
     extras = list(producer.inputs[main:])
     extras += [name for name in node.inputs if name != producer.output and name not in extras]
     product = producer.op.epilogue or Arg(np.dtype(np.float32), 0)

@@ -58,7 +58,7 @@ def expressions(op: Op) -> list[Expr]:
 
 def main_inputs(op: Conv | ConvTranspose | MatMul) -> int:
     """Inputs that the product itself reads, bias included: they have one type. The others are the epilogue's."""
-    return 2 + op.bias
+    return op.main
 
 
 def _product(op: Conv | ConvTranspose | MatMul, before: np.dtype, ins: Dtypes, out: np.dtype) -> Op:
