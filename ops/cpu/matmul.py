@@ -9,6 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 
 import numpy as np
 from llvmlite import ir
@@ -158,6 +159,8 @@ class MatMulBody:
         start = f.add(f.dot(batch, k.batch_strides(0)), f.mul(row, a.strides[-2]))
         offsets = [t * a.strides[-2] for t in range(count)]
         weight = self.weights(batch, tile, column, masks)
+        for j, t in product(range(len(masks)), range(count)):
+            self.epilogue.prefetch(self.out, [*batch, f.add(row, t), f.add(column, j * k.lanes)])
         acc.multiply_add(f.address(self.a, start, self.dtype), offsets, a.strides[-1], k.depth, weight)
         for j, mask in enumerate(masks):
             for t in range(count):
