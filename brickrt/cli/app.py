@@ -51,7 +51,7 @@ MaxLayers = Annotated[int | None, typer.Option(metavar="N", help="Most layers wi
 PrecisionOption = Annotated[
     Precision, typer.Option("--precision", metavar="NAME", show_default=False, help="On GPUs: fp32, tf32, fp16, bf16.")
 ]
-Exact = Annotated[bool, typer.Option("--exact", help="No Winograd convolutions (they round more).")]
+Exact = Annotated[bool, typer.Option("--exact", help="No Winograd or Strassen: they round more.")]
 Shapes = Annotated[
     list[str], typer.Option("--shape", metavar="NAME=1,3,224,224", help="Of an input; open dimensions are 1.")
 ]

@@ -1,4 +1,5 @@
-"""Which algorithm computes a convolution: direct, or Winograd's in tiles of 2, 4 or 6 outputs an edge.
+"""Which algorithm computes a layer: direct, Winograd's in tiles of 2, 4 or 6 outputs an edge for convolutions, or
+Strassen's scheme for matrix products (`strassen.py`).
 
 F(4×4, 3×3) multiplies 4 times less often and F(4, 7) 2.8 times, but they transform, round a little more (a few 1e-6 of
 the largest output) and stream up to 4 times the weights: they need enough tiles to pay for that. A direct convolution
@@ -20,6 +21,8 @@ from brickrt.ops.cpu.winograd_axes import Axes, Axis, axes_of, fits
 from brickrt.ops.cpu.winograd_sizes import choose_sizes
 from brickrt.ops.types import Shape
 from brickrt.plan.device import DeviceSpec
+from brickrt.plan.speeds import multiply_us, stream_us
+from brickrt.plan.strassen import GROWTH, STRASSEN, may_use, pays, product_us
 
 EDGES = {"winograd6": 6, "winograd4": 4, "winograd2": 2}  # outputs of a tile along each dimension that is tiled
 
@@ -29,7 +32,7 @@ MARGIN = 0.85  # of the direct time that another algorithm may take
 
 
 def choose_algorithms(graph: Graph, layouts: Mapping[str, str], device: DeviceSpec, exact: bool) -> dict[int, str]:
-    """Node index → a name of `EDGES`, for convolutions that are not computed directly."""
+    """Node index → a name of `EDGES` or STRASSEN, for layers that are not computed directly."""
     if exact or device.kind != "cpu":
         return {}
     chosen, constants = {}, constant_bytes(graph)
@@ -38,11 +41,15 @@ def choose_algorithms(graph: Graph, layouts: Mapping[str, str], device: DeviceSp
             name = _fastest(graph, node, device, constants)
             if name != "direct":
                 chosen[k] = name
+        elif may_use(graph, node, device.lanes) and pays(graph, node, device, constants):
+            chosen[k] = STRASSEN
     return chosen
 
 
 def weight_growth(op: Op, algorithm: str | None) -> float:
     """Transformed weights over weights."""
+    if algorithm == STRASSEN:
+        return GROWTH
     if algorithm is None or not isinstance(op, Conv):
         return 1.0
     return axes_of(op, (1,) * len(op.kernel), EDGES[algorithm]).growth
@@ -60,6 +67,12 @@ def constant_bytes(graph: Graph) -> int:
     return sum(graph.types[name].nbytes for name in graph.constants)
 
 
+def layer_us(graph: Graph, node: Node, device: DeviceSpec, algorithm: str | None, constants: int = 0) -> float:
+    """Modelled microseconds of one core for a node that has algorithms to choose from."""
+    time_of = conv_us if isinstance(node.op, Conv) else product_us
+    return time_of(graph, node, device, algorithm, constants)
+
+
 def conv_us(graph: Graph, node: Node, device: DeviceSpec, algorithm: str | None, constants: int = 0) -> float:
     """Modelled microseconds of one core for an ungrouped convolution, in a graph with so many bytes of constants."""
     op, x, out = node.op, graph.ins(node)[0].shape, graph.out(node).shape
@@ -75,7 +88,7 @@ def _direct_us(op: Conv, x: Shape, out: Shape, device: DeviceSpec, constants: in
     taps = [_live_taps(*side) for side in sides]
     products = out[0] * math.prod(int(t.sum()) for t in taps) * x[1] * -(-out[1] // device.lanes)
     weights = math.prod(int(np.count_nonzero(t)) for t in taps) * x[1] * out[1] * 4
-    return max(_products_us(products, device, DIRECT_SHARE), _stream_us(weights, max(weights, constants), device))
+    return max(multiply_us(products, device, DIRECT_SHARE), stream_us(weights, max(weights, constants), device))
 
 
 @dataclass(frozen=True)
@@ -105,29 +118,17 @@ def winograd_us(axes: Axes, channels: int, box: Shape, device: DeviceSpec, share
     products = padded * depth * taps * axes.planes * channels * blocks
     sweeps = share.boxes * -(-tiles // sizes.group) * -(-depth // sizes.run)
     live = weights * taps / swept.r
-    again, first = (_stream_us(live, nbytes, device) for nbytes in (live, max(live, share.constants)))
+    again, first = (stream_us(live, nbytes, device) for nbytes in (live, max(live, share.constants)))
     planes_in = min(swept.extent, (depth - 1) * swept.stride + swept.reach)
     moved = tiles * axes.planes * (planes_in * blocks_in + depth * blocks) * device.lanes
-    arithmetic = share.boxes * _products_us(products, device, PRODUCT_SHARE)
+    arithmetic = share.boxes * multiply_us(products, device, PRODUCT_SHARE)
     streamed = share.pieces * first + (sweeps - share.pieces) * again
     return max(arithmetic, streamed) + share.boxes * _transform_us(moved, device)
-
-
-def _products_us(vectors: float, device: DeviceSpec, share: float) -> float:
-    """Multiply-adds of whole vectors, at a share of the peak."""
-    return vectors * device.lanes * 2 / (device.peak_gflops_per_core * share * 1e3)
 
 
 def _transform_us(elements: float, device: DeviceSpec) -> float:
     l2 = device.bandwidth_at("l2", device.cores) / device.cores
     return elements * (TRANSFORM_FLOPS / device.peak_gflops_per_core + TRANSFORM_BYTES / l2) / 1e3
-
-
-def _stream_us(nbytes: float, held: float, device: DeviceSpec) -> float:
-    """Reading so many bytes, where `held` bytes stay together, while all cores do."""
-    level, size = device.shared
-    where = "l2" if held <= device.l2 else level if held <= size // 2 else "memory"
-    return nbytes / (device.bandwidth_at(where, device.cores) / device.cores) / 1e3
 
 
 def _taps_per_output(axis: Axis) -> float:

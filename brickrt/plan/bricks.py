@@ -151,3 +151,9 @@ class BrickMap:
         padded = np.pad(self.slots.astype(np.int32).reshape(self.grid.grid), 1, constant_values=n)
         windows = np.lib.stride_tricks.sliding_window_view(padded, (3,) * rank)
         return BrickInfo(windows.reshape(n, 3**rank)[self.bricks], n)
+
+
+def even_edges(extent: int, unit: int, most: int) -> list[int]:
+    """Edges in multiples of `unit` for 1, 2, … `most` pieces of an extent."""
+    units = -(-extent // unit)
+    return sorted({min(extent, -(-units // pieces) * unit) for pieces in range(1, most + 1)})

@@ -25,7 +25,7 @@ from brickrt.ops.pool import Pool
 from brickrt.ops.reduce import Reduce
 from brickrt.ops.rowwise import Rowwise
 from brickrt.ops.types import Shape
-from brickrt.plan.algorithm import constant_bytes, conv_us, tile_outputs, weight_growth
+from brickrt.plan.algorithm import constant_bytes, layer_us, tile_outputs, weight_growth
 from brickrt.plan.device import DeviceSpec
 
 HEAVY = (Conv, ConvTranspose, MatMul)
@@ -138,10 +138,10 @@ class Model:
         )
 
     def _saved(self, node: Node, algorithm: str | None) -> float:
-        """Time of an algorithm over that of a direct convolution."""
+        """Time of an algorithm over that of the direct one."""
         if algorithm is None:
             return 1.0
-        direct, other = (conv_us(self.graph, node, self.device, a, self.constant_bytes) for a in (None, algorithm))
+        direct, other = (layer_us(self.graph, node, self.device, a, self.constant_bytes) for a in (None, algorithm))
         return other / direct
 
     def _core_us(self, node: Node) -> float:
@@ -228,7 +228,8 @@ class Model:
         """Arithmetic of node `k` on one core when every brick computes all it needs."""
         output = self.graph.nodes[k].output
         once = self.facts[k].core_us * trial.elements[output] / max(1, self.graph.types[output].size)
-        return once * self._tiled(k, trial) if k in self.algorithms else once
+        winograd = k in self.algorithms and isinstance(self.graph.nodes[k].op, Conv)
+        return once * self._tiled(k, trial) if winograd else once
 
     def _tiled(self, k: int, trial: Trial) -> np.ndarray:
         """What rows that do not fill a Winograd kernel's tiles slow it down by."""

@@ -14,6 +14,7 @@ from brickrt.ops.conv import Conv
 from brickrt.ops.cpu.winograd_axes import Axes, axes_of
 from brickrt.ops.types import Shape
 from brickrt.plan.algorithm import EDGES, Share, winograd_us
+from brickrt.plan.bricks import even_edges
 from brickrt.plan.cost import Model
 from brickrt.plan.device import DeviceSpec
 
@@ -46,10 +47,4 @@ def _edges(axes: Axes, out: Sequence[int], device: DeviceSpec, most: int) -> Ite
     for axis in axes[:2]:
         if axis.dim is not None:
             units[axis.dim] = axis.m * axis.phases
-    return (_even(extent, unit, most) for extent, unit in zip(out, units, strict=True))
-
-
-def _even(extent: int, unit: int, most: int) -> list[int]:
-    """Edges in multiples of `unit` for 1, 2, … `most` pieces."""
-    units = -(-extent // unit)
-    return sorted({min(extent, -(-units // pieces) * unit) for pieces in range(1, most + 1)})
+    return (even_edges(extent, unit, most) for extent, unit in zip(out, units, strict=True))

@@ -2,9 +2,11 @@
 
 from brickrt.ops.cpu import concat, interp, lane_conv, map, matmul, pool, reduce, rowwise, segments, take, transpose
 from brickrt.ops.cpu.kernel import Kernel
+from brickrt.ops.cpu.strassen import StrassenKernel
 from brickrt.ops.cpu.winograd import Winograd2Kernel, Winograd4Kernel, Winograd6Kernel
 
 ALGORITHMS: dict[str, type[Kernel]] = {
+    "strassen": StrassenKernel,
     "winograd2": Winograd2Kernel,
     "winograd4": Winograd4Kernel,
     "winograd6": Winograd6Kernel,

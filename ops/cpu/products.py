@@ -74,7 +74,13 @@ class Accumulators:
         return self.f.get(self.places[block][pixel], self.kind)
 
     def multiply_add(
-        self, pixels: ir.Value, offsets: Sequence[int | None], stride: Index, channels: int, weight: LoadWeight
+        self,
+        pixels: ir.Value,
+        offsets: Sequence[int | None],
+        stride: Index,
+        channels: int,
+        weight: LoadWeight,
+        ahead: Callable[[Index], None] | None = None,
     ) -> None:
         """acc[j][t] += pixels[offsets[t] + channel*stride] * weight(channel, j), for all channels.
 
@@ -87,6 +93,8 @@ class Accumulators:
         with f.loop(0, channels) as c:
             if stream and stream.exceeds_l1:
                 stream.fetch(c, self.blocks)
+            if ahead:
+                ahead(c)
             row = f.address(pixels, f.mul(c, stride), self.dtype)
             weights = [weight(c, j) for j in range(self.blocks)]
             for t, offset in live:

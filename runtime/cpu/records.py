@@ -110,6 +110,7 @@ class Records:
         streams = steps.ahead.items() if family.fetches else ()
         ahead = tuple(Ahead(self.operand(name), stream.write) for name, stream in streams)
         variants = [family(node.op, ins, out, self.isa, packed, c, ahead) for c in classes]
+        self.workspace = max(self.workspace, *(v.workspace for v in variants))
         numbers = np.array([self.number(v) for v in variants], np.int64)
         self.rows.append((steps.tasks, steps.ranks, self.table(node, steps, [out, *ins], variants[0], numbers[which])))
 
@@ -144,7 +145,6 @@ class Records:
         records = np.empty((n, end + 2 * rank), np.int64)
         records[:, 0], records[:, 1] = numbers, len(operands) + extra
         if kernel.workspace:
-            self.workspace = max(self.workspace, kernel.workspace)
             records[:, end - 2], records[:, end - 1] = SCRATCH, self.tasks.scratch_bytes
         for k, (name, operand) in enumerate(zip((node.output, *node.inputs), operands, strict=True)):
             if k and kernel.packed[k - 1]:

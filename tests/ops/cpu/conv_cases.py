@@ -12,7 +12,7 @@ import brickrt.ops.cpu.families  # noqa: F401 (registers the kernels)
 from brickrt.ops.base import Op, evaluate_whole
 from brickrt.ops.conv import Conv, ConvTranspose
 from brickrt.ops.cpu.isa import Isa
-from brickrt.ops.cpu.kernel import choose_kernel
+from brickrt.ops.cpu.kernel import Kernel, choose_kernel
 from brickrt.ops.cpu.operand import from_blocked
 from brickrt.ops.types import Boxes, TensorType
 from brickrt.plan.bricks import BrickGrid
@@ -105,6 +105,7 @@ def by_bricks(
     blocks: Sequence[int],
     out_block: int,
     packed: Sequence[bool],
+    kernel_cls: type[Kernel] | None = None,
 ) -> tuple[np.ndarray, int]:
     """The output, each brick written by the kernel of its class, and the number of classes."""
     types = [TensorType(a.shape, a.dtype) for a in arrays]
@@ -113,15 +114,15 @@ def by_bricks(
     out = stored(np.full(kind.shape, np.nan, kind.dtype), out_block)
     operands = tuple(i.operand for i in ins)
     boxes = BrickGrid(kind.shape, brick).boxes()
-    family = choose_kernel(op, operands, out.operand, isa)
+    family = kernel_cls or choose_kernel(op, operands, out.operand, isa)
     which, classes = family.classify(op, operands, out.operand, boxes, isa)
     kernels = [family(op, operands, out.operand, isa, tuple(packed), c) for c in classes]
     pairs = list(enumerate(zip(arrays, packed, strict=True)))
     constants = [Memory(kernels[0].pack(i, a)) if p else None for i, (a, p) in pairs]
-    work = Memory(np.full(max(kernels[0].workspace // 4, 1), np.nan, np.float32))
-    origins = [out.origin, *(c.address if c else i.origin for c, i in zip(constants, ins, strict=True)), work.address]
+    origins = [out.origin, *(c.address if c else i.origin for c, i in zip(constants, ins, strict=True))]
+    work = Memory(np.full(max(1, *(k.workspace // 4 for k in kernels)), np.nan, np.float32))
     for k, number in enumerate(which):
-        call(kernels[number], origins, boxes[k])
+        call(kernels[number], [*origins, work.address], boxes[k])
     array = out.memory.array
     return (from_blocked(array, kind.shape[1]) if out_block > 1 else array), len(classes)
 

@@ -1,0 +1,172 @@
+"""Matrix products with seven eighths of the multiplications: Strassen's scheme, as Winograd arranged it.
+
+Rows of a box, columns and K are halved; with the quarters A11 … B22 a product is seven products of quarters,
+
+    P1 = A11 B11    P3 = S4 B22    P5 = S1 T1    P7 = S3 T3      C11 = P1 + P2    U3 = P1 + P6 + P7
+    P2 = A12 B21    P4 = A22 T4    P6 = S2 T2                    C21 = U3 - P4    C12 = P1 + P6 + P5 + P3
+                                                                 C22 = U3 + P5
+    S1 = A21 + A22,  S2 = S1 - A11,  S3 = A11 - A21,  S4 = A12 - S2
+    T1 = B12 - B11,  T2 = B22 - T1,  T3 = B22 - B12,  T4 = T2 - B21
+
+The sums T are packed with the constant `b`; the sums S of a box's rows are computed in the worker's scratch. Columns
+are paired tile by tile, and all seven products of a pair of register tiles follow each other, so that the outputs stay
+in registers and L1. K is swept in chunks whose sums fit L2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from brickrt.ops.base import Op
+from brickrt.ops.cpu.emit import Fn
+from brickrt.ops.cpu.epilogue import Epilogue
+from brickrt.ops.cpu.isa import Isa
+from brickrt.ops.cpu.kernel import Kernel
+from brickrt.ops.cpu.operand import Operand
+from brickrt.ops.cpu.strassen_body import StrassenBody
+from brickrt.ops.matmul import MatMul
+from brickrt.ops.types import Boxes
+
+BLOCKS = 2  # blocks of columns of a register tile
+PRODUCTS = 7
+CHUNK = 384  # of K, at most where it divides evenly
+
+
+def pair_columns(lanes: int) -> int:
+    """Columns of a pair of register tiles, which boxes had better be cut at multiples of."""
+    return 2 * BLOCKS * lanes
+
+
+def fits(op: Op, a: Sequence[int], b: Sequence[int], lanes: int) -> bool:
+    """Whether the kernel takes a product of these shapes; `b` is constant, and one matrix for all batches."""
+    return isinstance(op, MatMul) and len(b) == 2 and a[-1] % (2 * lanes) == 0
+
+
+def chunks_of(depth: int, lanes: int) -> int:
+    """In how many equal parts K is swept; each is halved, in whole vectors."""
+    whole = depth // (2 * lanes)
+    return next((n for n in range(1, whole + 1) if whole % n == 0 and depth // n <= CHUNK), 1)
+
+
+@dataclass(frozen=True)
+class StrassenKernel(Kernel):
+    """`shape_class` is (rows, pairs, ragged): the rows of a box, the most pairs of tiles of columns that one touches,
+    and whether columns are cut inside pairs."""
+
+    op: MatMul
+
+    @classmethod
+    def classify(
+        cls, op: Op, ins: Sequence[Operand], out: Operand, boxes: Boxes, isa: Isa
+    ) -> tuple[np.ndarray, list[tuple[int, ...]]]:
+        unit = pair_columns(isa.lanes)
+        lo, hi = boxes.lo[:, -1], boxes.hi[:, -1]
+        pairs = int((-(-hi // unit) - lo // unit).max(initial=1))
+        ragged = bool(np.any(lo % unit) or np.any(hi[hi < out.shape[-1]] % unit))
+        rows, which = np.unique(boxes.extents[:, -2], return_inverse=True)
+        return which.reshape(-1), [(int(r), pairs, int(ragged)) for r in rows]
+
+    @property
+    def lanes(self) -> int:
+        return self.isa.lanes
+
+    @property
+    def rows(self) -> int:
+        return self.shape_class[0]
+
+    @property
+    def ragged(self) -> bool:
+        return bool(self.shape_class[2])
+
+    @property
+    def half_rows(self) -> int:
+        """Rows of an upper quarter; with an odd number of rows the last of the lower one is missing."""
+        return -(-self.rows // 2)
+
+    @property
+    def columns(self) -> int:
+        return self.out.shape[-1]
+
+    @cached_property
+    def chunks(self) -> int:
+        return chunks_of(self.ins[0].shape[-1], self.lanes)
+
+    @property
+    def half_chunk(self) -> int:
+        """Elements of K that one of the seven products sums over."""
+        return self.ins[0].shape[-1] // self.chunks // 2
+
+    @property
+    def most(self) -> int:
+        """Rows of a register tile, at most."""
+        return (self.isa.registers - BLOCKS - 2) // BLOCKS
+
+    @property
+    def panel(self) -> int:
+        """Elements of `b` that one product of a chunk and a tile of columns reads."""
+        return self.half_chunk * BLOCKS * self.lanes
+
+    @cached_property
+    def epilogue(self) -> Epilogue:
+        first = 2 + self.op.bias
+        return Epilogue(self.op.epilogue, first, self.ins[first:], self.out, self.lanes)
+
+    # ---- workspace, in elements: S1…S4, three register tiles, sums of the chunks so far
+
+    @property
+    def sum_stride(self) -> int:
+        """From one row of a sum to the next: not a power of two, to spread over the cache."""
+        return self.half_chunk + self.lanes
+
+    @property
+    def kept_at(self) -> int:
+        return 4 * self.half_rows * self.sum_stride
+
+    @property
+    def tile_elements(self) -> int:
+        return self.most * BLOCKS * self.lanes
+
+    @property
+    def raw_at(self) -> int:
+        """A tile that the epilogue is still to be applied to."""
+        return self.kept_at + 2 * self.tile_elements
+
+    @property
+    def partial_at(self) -> int:
+        return self.raw_at + self.tile_elements
+
+    @property
+    def partial_elements(self) -> int:
+        """Of the four outputs of a pair of tiles of columns."""
+        return 4 * self.half_rows * BLOCKS * self.lanes
+
+    @property
+    def workspace(self) -> int:
+        partial = self.shape_class[1] * self.partial_elements if self.chunks > 1 else 0
+        return 4 * (self.partial_at + partial)
+
+    def pack(self, i: int, array: np.ndarray) -> np.ndarray:
+        """`b` [K, N] → [pair of tiles, chunk, product, K/chunks/2, BLOCKS*lanes]; the bias up to whole pairs."""
+        unit = pair_columns(self.lanes)
+        missing = -self.columns % unit
+        if i == 1:
+            return self._summed(np.pad(array, [(0, 0), (0, missing)]))
+        if i == 2 and self.op.bias:
+            return np.pad(array, (0, missing))
+        return self.epilogue.pack(i, array)
+
+    def _summed(self, b: np.ndarray) -> np.ndarray:
+        """The second factors in the order in which `StrassenBody` multiplies by them."""
+        quarters = b.reshape(self.chunks, 2, self.half_chunk, -1, 2, BLOCKS * self.lanes)
+        (b11, b12), (b21, b22) = ([quarters[:, k, :, :, n] for n in (0, 1)] for k in (0, 1))
+        t1 = b12 - b11
+        t2 = b22 - t1
+        factors = np.stack([b11, b21, t2, b22 - b12, b21 - t2, t1, b22])
+        return np.ascontiguousarray(factors.transpose(3, 1, 0, 2, 4))
+
+    def emit(self, f: Fn) -> None:
+        StrassenBody(self, f).emit()

@@ -1,0 +1,86 @@
+"""Which matrix products are computed by Strassen's scheme, and how they are cut."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+from plan_graphs import Sketch
+
+from brickrt.graph.ir import Graph
+from brickrt.ops.cpu.strassen import pair_columns
+from brickrt.ops.matmul import MatMul
+from brickrt.plan.algorithm import choose_algorithms, layer_us, weight_growth
+from brickrt.plan.cost import Model
+from brickrt.plan.device import PRESETS, DeviceSpec
+from brickrt.plan.slabs import layer_brick
+from brickrt.plan.strassen import STRASSEN
+
+SERVER = DeviceSpec(
+    "two cores of a server", "cpu", "avx512", 2, 16, 32, 2**15, 2**20, 36 * 2**20, 2**34, 110.0,
+    {"l2": 200.0, "l3": 80.0, "memory": 40.0}, tau=64,
+)  # fmt: skip
+NARROW = dataclasses.replace(SERVER, isa="avx2", lanes=8, registers=16)
+
+
+def product(*shape: int, columns: int, dtype: type = np.float32) -> Graph:
+    """[batch…, M, K] times constant columns."""
+    s = Sketch()
+    kind = np.dtype(dtype)
+    weights = s.constant(shape[-1], columns, values=np.broadcast_to(np.zeros((), kind), (shape[-1], columns)))
+    s.add(MatMul(), s.input(*shape, dtype=kind), weights)
+    return s.graph()
+
+
+def chosen(graph: Graph, device: DeviceSpec = SERVER, exact: bool = False) -> str | None:
+    return choose_algorithms(graph, dict.fromkeys(graph.types, "plain"), device, exact).get(0)
+
+
+@pytest.mark.parametrize("device", [SERVER, NARROW], ids=["avx512", "avx2"])
+@pytest.mark.parametrize(
+    ("shape", "columns"), [((1, 197, 384), 1536), ((8, 197, 768), 768), ((512, 1024), 1024), ((2, 3, 128, 512), 2048)]
+)
+def test_large_products_multiply_an_eighth_less(shape, columns, device):
+    graph = product(*shape, columns=columns)
+    assert chosen(graph, device) == STRASSEN
+    assert chosen(graph, device, exact=True) is None
+    assert chosen(graph, PRESETS["h200"]) is None
+    times = [layer_us(graph, graph.nodes[0], device, name) for name in (STRASSEN, None)]
+    assert 7 / 8 < times[0] / times[1] < 1
+
+
+@pytest.mark.parametrize(
+    "graph",
+    [
+        product(1, 384, columns=1536),
+        product(8, 1024, columns=1024),
+        product(1000, 32, columns=512),
+        product(200, 384, columns=16),
+        product(200, 100, columns=400),
+        product(200, 384, columns=384, dtype=np.float64),
+    ],
+    ids=["one row", "few rows", "shallow", "few columns", "depth of no whole vectors", "float64"],
+)
+def test_others_are_multiplied_directly(graph):
+    assert chosen(graph) is None
+
+
+def test_columns_that_are_no_constants_are_multiplied_directly():
+    s = Sketch()
+    s.add(MatMul(), s.input(1, 197, 384), s.input(384, 384))
+    assert chosen(s.graph()) is None
+
+
+def test_weights_grow_by_three_quarters():
+    assert weight_growth(MatMul(), STRASSEN) == 7 / 4
+    assert weight_growth(MatMul(), None) == 1
+
+
+@pytest.mark.parametrize("shape", [(1, 197, 384), (8, 197, 384), (1000, 512)])
+def test_a_layer_is_cut_for_all_cores_at_pairs_of_tiles(shape):
+    graph = product(*shape, columns=768)
+    layouts = dict.fromkeys(graph.types, "plain")
+    brick = layer_brick(Model(graph, layouts, SERVER, choose_algorithms(graph, layouts, SERVER, False)), 0)
+    assert brick[-1] % pair_columns(SERVER.lanes) == 0
+    tasks = math.prod(-(-e // b) for e, b in zip((*shape[:-1], 768), brick, strict=True))
+    assert SERVER.cores <= tasks < 2 * SERVER.tasks_per_core * SERVER.cores
