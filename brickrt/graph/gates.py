@@ -12,13 +12,11 @@ from dataclasses import replace
 import numpy as np
 
 from brickrt.graph.edit import Edit, origins
-from brickrt.graph.ir import Graph, Node
-from brickrt.ops.base import Op
+from brickrt.graph.ir import Node
 from brickrt.ops.conv import Conv
-from brickrt.ops.expr import Arg, apply, substitute, walk
+from brickrt.ops.expr import Arg, substitute, walk
 from brickrt.ops.map import Map
 from brickrt.ops.move import Take
-from brickrt.ops.types import TensorType
 
 MOST_PARTS = 4
 """A register tile holds a block of channels of each part."""
@@ -79,39 +77,3 @@ def _may_gate(edit: Edit, conv: Node, node: Node) -> bool:
     each = edit.types[node.output].shape[1]
     depthwise = op.groups == channels == edit.types[conv.inputs[0]].shape[1] and each % LANES == 0
     return depthwise or (op.groups == 1 and math.prod(op.kernel) == 1)
-
-
-def without_gates(graph: Graph) -> Graph:
-    """An equal graph whose convolutions neither have parts nor scale their inputs: for kernels that do neither."""
-    types, nodes = dict(graph.types), []
-    for node in graph.nodes:
-        plain = isinstance(node.op, Conv) and (node.op.parts > 1 or node.op.scaled)
-        nodes += _plain(node, types) if plain else [node]
-    return Graph(tuple(nodes), types, graph.constants, graph.inputs, graph.outputs)
-
-
-def _plain(node: Node, types: dict[str, TensorType]) -> list[Node]:
-    """The factors as a Map before the convolution, its parts as Takes behind it, of which a Map makes the output."""
-    op, made = node.op, []
-    assert isinstance(op, Conv)
-    main, inputs, extras = list(node.inputs[: op.main]), types[node.inputs[0]], node.inputs[op.main :]
-
-    def add(suffix: str, made_by: Op, reads: tuple[str, ...], name: str | None = None) -> str:
-        name = name or f"{node.output}{suffix}"
-        types[name] = made_by.infer([types[n] for n in reads])
-        made.append(Node(f"{node.name}{suffix}", made_by, reads, name, node.origin))
-        return name
-
-    if op.scaled:
-        factors = main.pop()
-        main[0] = add("→scaled", Map(apply("mul", Arg(inputs.dtype, 0), Arg(inputs.dtype, 1))), (main[0], factors))
-    if op.parts == 1:
-        add("", replace(op, scaled=False), (*main, *extras), node.output)
-        return made
-    whole = add("→parts", replace(op, scaled=False, parts=1, epilogue=None), tuple(main))
-    each, rank = types[whole].shape[1] // op.parts, types[whole].rank
-    tables = [(None, tuple(range(k * each, (k + 1) * each)), *(None,) * (rank - 2)) for k in range(op.parts)]
-    parts = [add(f"→part{k}", Take(table), (whole,)) for k, table in enumerate(tables)]
-    assert op.epilogue is not None
-    add("", Map(op.epilogue), (*parts, *extras), node.output)
-    return made

@@ -15,8 +15,9 @@ PRECISIONS = ("fp32", "tf32", "fp16", "bf16")
 @dataclass(frozen=True)
 class PlanOptions:
     """`brick` is the edge of spatial bricks, `max_layers` the most heavy layers of a subgraph; None: the planner's.
-    `exact` rules out algorithms that trade accuracy for speed (Winograd, Strassen). `precision` is how a GPU computes what the
-    model has in float32: "tf32" rounds the factors of products, "fp16" and "bf16" all between inputs and outputs.
+    `exact` rules out algorithms that trade accuracy for speed (Winograd, Strassen). `precision` is how a GPU computes
+    what the model has in float32: "tf32" rounds the factors of products, "fp16" and "bf16" all between inputs and
+    outputs.
 
     ValueError, in one line, for an unknown strategy or an impossible number.
     """

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from brickrt.graph.gates import without_gates
 from brickrt.graph.ir import Graph
+from brickrt.graph.unfuse import unfuse
 from brickrt.plan.algorithm import choose_algorithms
 from brickrt.plan.cost import Model
 from brickrt.plan.device import DeviceSpec
@@ -116,7 +116,7 @@ def make_plan(
     """
     options = options or PlanOptions()
     if device.kind == "cuda":
-        graph = without_gates(graph)
+        graph = unfuse(graph, gates=False)  # its kernels know gates, not factors
     graph, layouts = assign_layouts(graph, style_of(device))
     if device.kind == "cpu":
         graph, layouts = split_reductions(graph, layouts, device)

@@ -7,7 +7,6 @@ from small_graphs import ADD, MUL, X, Y, array, conv3, make, ops, same_results
 
 from brickrt.graph.builder import Builder
 from brickrt.graph.fuse import fuse
-from brickrt.graph.gates import without_gates
 from brickrt.ops.conv import Conv
 from brickrt.ops.expr import apply
 from brickrt.ops.map import Map
@@ -100,27 +99,3 @@ def two_sources(b: Builder) -> str:
 def test_what_stays(build):
     before = make(build, x=(1, 3, 4, 5))
     assert "Take" in ops(same_results(before, fuse(before)))
-
-
-@pytest.mark.parametrize("op", [MUL, GLU], ids=["product", "sigmoid"])
-def test_gates_can_be_taken_apart_again(op):
-    def build(b: Builder) -> str:
-        y = depthwise(b, pointwise(b, "x", 64))
-        return pointwise(b, b.emit(op, part(b, y, 0, 32), part(b, y, 32, 64)), 3)
-
-    fused = fuse(make(build, x=(2, 3, 4, 5)))
-    assert any(node.op.parts > 1 for node in fused.nodes)
-    plain = same_results(fused, without_gates(fused).verify())
-    assert all(not isinstance(node.op, Conv) or node.op.parts == 1 for node in plain.nodes)
-    assert without_gates(plain).nodes == plain.nodes
-
-
-def test_factors_can_be_taken_apart_again():
-    def build(b: Builder) -> str:
-        factors = b.constant(array(1, 3, 1, 1), "s")
-        return pointwise(b, b.emit(MUL, "x", factors), 8)
-
-    fused = fuse(make(build, x=(1, 3, 32, 32)))
-    assert any(isinstance(node.op, Conv) and node.op.scaled for node in fused.nodes)
-    plain = same_results(fused, without_gates(fused).verify())
-    assert ops(plain) == ["Map", "Conv"]

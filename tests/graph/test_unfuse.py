@@ -43,3 +43,9 @@ def test_unfused(scaled, gated, residual):
     convs = [node.op for node in after.nodes if isinstance(node.op, Conv)]
     assert all(op.parts == 1 and not op.scaled for op in convs)
     assert ops(after) == ["Map"] * scaled + ["Conv"] + ["Take", "Take", "Map"] * gated
+
+
+def test_gates_may_stay():
+    fused = fuse(make(lambda b: gate(b, pointwise(b, b.emit(MUL, "x", "s"), 8)), x=X, s=(1, 3, 1, 1)))
+    after = same_results(fused, unfuse(fused, gates=False))
+    assert ops(after) == ["Map", "Conv"] and after.nodes[1].op.parts == 2 and not after.nodes[1].op.scaled
