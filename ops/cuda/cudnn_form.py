@@ -96,6 +96,8 @@ def _conv(
 ) -> Form:
     if op.parts > 1:
         raise Unfit("its product has several parts")
+    if op.scaled:
+        raise Unfit("it scales the channels of its input")
     if min(*op.pads, *op.pads_end) < 0:
         raise Unfit("a padding is negative")
     if isinstance(op, ConvTranspose) and any(e >= s for e, s in zip(op.output_padding, op.strides, strict=True)):

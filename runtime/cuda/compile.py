@@ -24,7 +24,12 @@ from brickrt.runtime.disk_cache import DiskCache
 Progress = Callable[[int, int], None]  # (compiled, to compile)
 
 HEADERS = Path(cuda.__file__).parent
-OPTIONS: dict[str, Any] = {"std": "c++17", "ptxas_options": "-v", "diag_suppress": [177]}  # 177: a name is not used
+OPTIONS: dict[str, Any] = {
+    "std": "c++17",
+    "ptxas_options": "-v",
+    "device_as_default_execution_space": True,  # constexpr functions of headers say nothing of where they run
+    "diag_suppress": [177],  # a name is not used
+}
 _HINT = 'pip install "brickrt[cuda13]"'
 
 
