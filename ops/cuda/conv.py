@@ -122,4 +122,6 @@ class ProductConv(ConvBase):
 
 @kernel_for(Conv)
 def _choose(op: Conv, ins: Sequence[Operand], out: Operand) -> type[Kernel]:
+    if op.scaled:
+        raise LookupError("no CUDA kernel for convolutions whose input is scaled by channel")
     return DepthwiseConv if suits_depthwise(op, ins[0].shape[1], out.shape[1]) else ProductConv

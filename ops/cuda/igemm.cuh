@@ -27,7 +27,7 @@ template <class S> struct ConvBase {
 
     BRICK_DEVICE ConvBase(const Step& s, char* const* at) : s(s), at(at) {}
 
-    BRICK_DEVICE const T* nowhere() const { return reinterpret_cast<const T*>(at[1]); }
+    BRICK_DEVICE const T* nowhere(int i) const { return reinterpret_cast<const T*>(at[i]); }
 
     // Channels of group `g` inside the box become the columns.
     BRICK_DEVICE void choose_group(int g) {

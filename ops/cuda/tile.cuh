@@ -159,7 +159,7 @@ template <class P, class Core> BRICK_DEVICE void fill_rows(const P& p, const int
             const int r = first + i * STEP;
             if (Shape::M % STEP && r >= Shape::M) break;
             const T* from = p.a(load<ROW_WORDS>(rows + r * ROW_WORDS).v, tap);
-            copy_async16(to + r * Shape::A_ROW * Core::PAIR, from ? from : p.nowhere(), from ? 16 : 0);
+            copy_async16(to + r * Shape::A_ROW * Core::PAIR, from ? from : p.nowhere(1), from ? 16 : 0);
         }
     } else {
         T v[COUNT];
@@ -189,7 +189,7 @@ template <class P, class Core> BRICK_DEVICE void fill_columns(const P& p, int n,
             const int j = thread() + i * Shape::THREADS, row = j / PER_ROW, column = j % PER_ROW * V;
             if (ALL % Shape::THREADS && j >= ALL) break;
             const T* from = p.b(k + row * Core::PAIR, n + column);
-            copy_async16(b + row * Shape::B_ROW + column, from ? from : p.nowhere(), from ? 16 : 0);
+            copy_async16(b + row * Shape::B_ROW + column, from ? from : p.nowhere(2), from ? 16 : 0);
         }
     } else if constexpr (P::B_PAIRS) {
         constexpr int V = 8, PER_ROW = Shape::N / V, ALL = PER_ROW * Shape::K;
@@ -223,6 +223,7 @@ BRICK_DEVICE void finish_tile(const P& p, const Core& core, const int* rows, int
     using Shape = typename Core::Tile;
     using Sum = typename Core::Sum;
     constexpr int W = P::WIDTH, PARTS = P::PARTS, ACROSS = Shape::N / PARTS / W;
+    constexpr int TOGETHER = W * sizeof(Sum) <= 16 ? W : 16 / sizeof(Sum);
     static_assert(RUN % W == 0 && Shape::N % (RUN * PARTS) == 0);
     for (int first = 0; first < Shape::M; first += Shape::HELD) {
         sync();
@@ -235,12 +236,14 @@ BRICK_DEVICE void finish_tile(const P& p, const Core& core, const int* rows, int
             if (row.v[0] < 0 || n + c >= p.end || n + c + W <= p.begin) continue;
             Sum total[PARTS * W];
 #pragma unroll
-            for (int w = 0; w < PARTS * W; ++w) {
-                const int column = (c / RUN * PARTS + w / W) * RUN + c % RUN + w % W;
-                total[w] = sums[r * Shape::SUM_ROW + column];
+            for (int w = 0; w < PARTS * W; w += TOGETHER) {
+                const int at = r * Shape::SUM_ROW + (c / RUN * PARTS + w / W) * RUN + c % RUN + w % W;
 #pragma unroll
-                for (int split = 1; split < Shape::SPLIT; ++split)
-                    total[w] += sums[(split * Shape::HELD + r) * Shape::SUM_ROW + column];
+                for (int split = 0; split < Shape::SPLIT; ++split) {
+                    const auto part = load<TOGETHER>(sums + at + split * Shape::HELD * Shape::SUM_ROW);
+#pragma unroll
+                    for (int v = 0; v < TOGETHER; ++v) total[w + v] = split ? total[w + v] + part.v[v] : part.v[v];
+                }
             }
             const int a = p.begin > n + c ? p.begin - n - c : 0;
             const int b = p.end < n + c + W ? p.end - n - c : W;
@@ -297,7 +300,7 @@ template <class P, class Core> BRICK_DEVICE void product_tile(const P& p, int m,
 //   rows, depth (elements, whole words), begin and end (the columns that are wanted),
 //   locate(m, row): the index of row m, four words, the first not negative;
 //   tap(k) and a(row, tap): where A (row, k) lies, null where it is zero; b(k, n): the same for B;
-//   next<N>(k): the first depth from k on that is to be summed, in buffers of N; nowhere(): any aligned address;
+//   next<N>(k): the first depth from k on that is to be summed, in buffers of N; nowhere(i): an address of operand i, aligned as it is;
 //   finish(row, n, a, b, sums): stores columns [a, b) of the WIDTH that follow n.
 template <class P, class Core> BRICK_DEVICE void product(const P& p, char* shared) {
     for (int n = p.begin / RUN * RUN; n < p.end; n += Core::Tile::N / P::PARTS)
