@@ -4,6 +4,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from host_kernels import expected, needs_compiler, run_on_host
+from random_boxes import check_random_boxes
 
 from brickrt.ops.pool import Pool
 from brickrt.ops.types import Boxes
@@ -103,3 +104,9 @@ def test_a_window_of_padding_alone():
 def test_integers_have_no_averages():
     with pytest.raises(LookupError, match="average pools of int8"):
         run_on_host(pool("average", (2, 2)), [values((1, 2, 4, 4), np.int8)])
+
+
+@pytest.mark.parametrize("layout", ["plain", "last"])
+def test_random_boxes(layout):
+    op = pool("average", (3, 2), (2, 1), (1, 2), (1, 1), ceil=True)
+    check_random_boxes(op, [values((2, 37, 19, 23), np.float32)], [layout, layout])

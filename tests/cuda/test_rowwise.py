@@ -4,6 +4,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from host_kernels import expected, needs_compiler, run_on_host
+from random_boxes import check_random_boxes
 
 from brickrt.ops.expr import apply, arg, cast, const
 from brickrt.ops.rowwise import Rowwise, Step
@@ -142,3 +143,9 @@ def test_infinite_masks_and_nan():
     x[0, 3:9], x[1, :], x[2, 7] = -np.inf, -np.inf, np.nan
     check(softmax((1,)), [x])
     check(softmax((0,)), [x])
+
+
+@pytest.mark.parametrize("layout", ["plain", "last"])
+@pytest.mark.parametrize("axes", [(3,), (1,), (1, 2)], ids=str)
+def test_random_boxes(layout, axes):
+    check_random_boxes(softmax(axes), [values((3, 20, 9, 11))], [layout, layout])

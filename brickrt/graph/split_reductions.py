@@ -1,0 +1,55 @@
+"""Long reductions of few results in two steps, so that all of a wide device takes part: one block computes a result.
+
+x [N, C, H, W] ─ sum over H and W ─     →     x ─ sum over W ─ sum over H ─
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from brickrt.graph.ir import Graph, Node
+from brickrt.ops.reduce import Reduce
+from brickrt.ops.types import TensorType, is_floating
+
+RESULTS = 4096
+"""A reduction of more results has work for every block."""
+LENGTH = 4096
+"""Elements to a result up to which one step is as fast."""
+
+
+def split_reductions(graph: Graph) -> Graph:
+    """An equal graph, in which reductions that are long, few and over several axes are two each."""
+    types = dict(graph.types)
+    nodes: list[Node] = []
+    for node in graph.nodes:
+        cut = _cut(node.op, graph.ins(node)[0]) if isinstance(node.op, Reduce) else 0
+        nodes += _two(node, cut, graph, types) if cut else [node]
+    return replace(graph, nodes=tuple(nodes), types=types)
+
+
+def _cut(op: Reduce, x: TensorType) -> int:
+    """How many of the first axes are left to the second step; 0 for none."""
+    shape, dtype = x.shape, x.dtype if op.pre is None else op.pre.dtype
+    length = math.prod(shape[axis] for axis in op.axes)
+    # What is between the steps has the type that is combined; a sum of halves would be rounded once more.
+    if length <= LENGTH or x.size // length >= RESULTS or (is_floating(dtype) and dtype.itemsize < 4):
+        return 0
+    # As much as the square root is left, so that both steps are short, but some axis for either.
+    cuts = range(1, len(op.axes))
+    rest = [math.prod(shape[axis] for axis in op.axes[:cut]) for cut in cuts]
+    best = min(cuts, key=lambda cut: abs(math.log(rest[cut - 1] ** 2 / length)), default=0)
+    return best if best and 1 < rest[best - 1] < length else 0
+
+
+def _two(node: Node, cut: int, graph: Graph, types: dict[str, TensorType]) -> list[Node]:
+    """The reduction over all axes but the first `cut`, and the one over those."""
+    op = node.op
+    assert isinstance(op, Reduce)
+    name = f"{node.output}.parts"
+    while name in types:
+        name += "_"
+    first = Reduce(op.combine, op.axes[cut:], True, op.pre)
+    last = Reduce(op.combine, op.axes[:cut] if op.keepdims else op.axes, op.keepdims, None, op.post)
+    types[name] = first.infer(graph.ins(node))
+    return [Node(f"{node.name}.parts", first, node.inputs, name, node.origin), replace(node, op=last, inputs=(name,))]
