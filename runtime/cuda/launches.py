@@ -101,7 +101,7 @@ def _owned(tasks: TaskGraph) -> Iterator[tuple[int, np.ndarray]]:
 
 
 def _waits(tasks: TaskGraph, found: list[Launch]) -> list[tuple[int, ...]]:
-    """What each launch waits for, through tasks that are in no launch. Padded bricks share scratch: they take turns."""
+    """What each launch waits for, through tasks that are in no launch. Those that use scratch share it: they take turns."""
     launch_of = np.full(len(tasks), -1, np.int64)
     for k, launch in enumerate(found):
         launch_of[launch.tasks] = k
@@ -113,8 +113,8 @@ def _waits(tasks: TaskGraph, found: list[Launch]) -> list[tuple[int, ...]]:
         needs[k].add(other)
     for k, task in np.unique(np.stack([readers, tasks.deps])[:, (readers >= 0) & ~direct], axis=1).T.tolist():
         needs[k] |= beyond[task]
-    bricks = [k for k, launch in enumerate(found) if launch.kind == "bricks" and tasks.scratch_bytes]
-    for before, k in pairwise(bricks):
+    scratch = [k for k, launch in enumerate(found) if any(tasks.steps[i].origins for i in launch.steps)]
+    for before, k in pairwise(scratch):
         needs[k].add(before)
     return [tuple(sorted(mine - {k})) for k, mine in enumerate(needs)]
 

@@ -1,0 +1,33 @@
+"""The CUDA engine on the host, as a device of the runtime."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from host_driver import HostDriver
+
+from brickrt.runtime import runtime
+from brickrt.runtime.cuda.program import CudaOptions, CudaProgram
+from brickrt.runtime.devices import Engine
+from brickrt.runtime.runtime import Runtime
+
+
+def engine_on(driver: HostDriver, launch: str = "auto", group: int | None = None) -> Engine:
+    def build(tasks: Any, threads: int, progress: Any) -> CudaProgram:
+        return CudaProgram(tasks, driver, CudaOptions(launch, group), progress)  # type: ignore[arg-type]
+
+    return Engine("cuda", driver.spec, build, driver)
+
+
+def runtime_on(
+    monkeypatch: pytest.MonkeyPatch,
+    driver: HostDriver,
+    model: Any,
+    launch: str = "auto",
+    group: int | None = None,
+    **options: Any,
+) -> Runtime:
+    """A runtime whose device "cuda" is the driver."""
+    monkeypatch.setattr(runtime, "choose_engine", lambda *_: engine_on(driver, launch, group))
+    return Runtime(model, device="cuda", **options)
