@@ -37,26 +37,32 @@ class TaskEvents:
 
     @property
     def worker(self) -> np.ndarray:
+        """Who ran it."""
         return self._columns[0]
 
     @property
     def task(self) -> np.ndarray:
+        """Its number."""
         return self._columns[1]
 
     @property
     def start(self) -> np.ndarray:
+        """When it began, in nanoseconds."""
         return self._columns[2]
 
     @property
     def end(self) -> np.ndarray:
+        """When it ended, in nanoseconds."""
         return self._columns[3]
 
     @property
     def waits(self) -> np.ndarray:
+        """Tasks that the worker had waited for by then."""
         return self._columns[4]
 
     @property
     def revisits(self) -> np.ndarray:
+        """Tasks for which the worker had passed over others by then."""
         return self._columns[5]
 
     def __len__(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from brickrt.plan.plan import Plan
@@ -11,9 +11,20 @@ from brickrt.runtime.compiled import Compiled
 from brickrt.runtime.engine import Counts, Program
 from brickrt.runtime.memory import project
 from brickrt.runtime.stats import Stats
+from brickrt.runtime.task_graph import TaskGraph
 from brickrt.runtime.traffic import locality
 
 NO_COUNTS = Counts(0, 0, 0, 0)
+
+
+@dataclass(frozen=True, eq=False)
+class Released:
+    """What is still known of a program that is gone."""
+
+    tasks: TaskGraph
+    threads: int
+    constant_bytes: int
+    working_bytes: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,7 +34,12 @@ class Report:
     plans: tuple[Plan, ...]
     fallback: dict[str, str]
     measured: Stats
-    programs: tuple[Program, ...] = ()
+    programs: tuple[Program | Released, ...] = ()
+
+    def released(self) -> Report:
+        """The same, holding no program: neither code nor constants nor tensors."""
+        gone = (Released(p.tasks, p.threads, p.constant_bytes, p.working_bytes) for p in self.programs)
+        return replace(self, programs=tuple(gone))
 
     @property
     def projected_bytes(self) -> int:
@@ -76,7 +92,7 @@ class Ran:
         )
 
 
-def _held(program: Program) -> int:
+def _held(program: Program | Released) -> int:
     graph = program.tasks.plan.graph
     ends_bytes = sum(graph.types[name].nbytes for name in (*graph.inputs, *graph.outputs))
     return program.constant_bytes + program.working_bytes + ends_bytes

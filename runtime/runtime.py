@@ -114,8 +114,11 @@ class Runtime:
         return self
 
     def __exit__(self, *exc: object) -> None:
+        """Gives up all programs; what the last call ran and measured is still known."""
         self._roots.clear()
         self._known = None
+        if self._last is not None:
+            self._last = self.plan.released()
 
     # ---- running
 

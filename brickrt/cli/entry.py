@@ -14,7 +14,7 @@ import typer
 from typer.main import get_command
 
 from brickrt.cli.app import DEBUG, PROGRAM, app
-from brickrt.cli.interrupts import ENDING, Signals, heard
+from brickrt.cli.signals import ENDING, Signals, heard
 from brickrt.cli.terminal import note
 from brickrt.graph.errors import BrickError
 

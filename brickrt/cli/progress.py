@@ -15,7 +15,7 @@ Progress = Callable[[str, int, int], None]
 @contextmanager
 def shown_progress() -> Iterator[Progress]:
     """What long steps are reported to; it does nothing where nobody looks."""
-    if not (sys.stderr.isatty() and in_foreground(sys.stderr.fileno())):
+    if not (sys.stderr.isatty() and in_foreground(sys.stderr)):
         yield lambda what, done, total: None
         return
     from rich.console import Console

@@ -83,6 +83,8 @@ def _timed(
         outputs = runtime.execute(arrays)
         elapsed = (time.perf_counter() - started) * 1e3
         late = runtime.plan.measured.compile_ms
+        if late and session.shown:  # stages that were compiled in this run
+            session.compiled(runtime.plan)
         compile_ms += late
         run_ms.append(max(0.0, elapsed - late))
     return Timed(outputs, list(run_ms), compile_ms)

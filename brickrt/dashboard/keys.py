@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from typing import TextIO
 
 SEQUENCE = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|O.|.?)", re.DOTALL)  # arrows and the like, of several characters
 LOOK = 0.05  # seconds between two looks at whether to stop
@@ -26,7 +27,7 @@ class Keys:
         except ImportError:  # Windows: the dashboard works, without keys
             return
         ours = wanted and sys.stdin is not None and sys.stdin.isatty()
-        if ours and _is_controlling(sys.stdin.fileno()) and in_foreground(sys.stdin.fileno()):
+        if ours and _is_controlling(sys.stdin) and in_foreground(sys.stdin):
             self._fd = sys.stdin.fileno()
             self._before = termios.tcgetattr(self._fd)
             tty.setcbreak(self._fd)
@@ -52,18 +53,18 @@ class Keys:
             self._fd, self._before = -1, None
 
 
-def in_foreground(fd: int) -> bool:
+def in_foreground(stream: TextIO) -> bool:
     """Whether a terminal is ours now. A process in the background would be stopped for touching its own; one of another
     session has no foreground that we know of."""
     try:
-        return os.tcgetpgrp(fd) == os.getpgrp()
-    except OSError:
+        return os.tcgetpgrp(stream.fileno()) == os.getpgrp()
+    except (OSError, AttributeError):
         return True
 
 
-def _is_controlling(fd: int) -> bool:
+def _is_controlling(stream: TextIO) -> bool:
     try:
-        os.tcgetpgrp(fd)
-    except OSError:
+        os.tcgetpgrp(stream.fileno())
+    except (OSError, AttributeError):
         return False
     return True

@@ -89,7 +89,7 @@ class Dashboard:
 
     def _take(self) -> bool:
         """Whether the screen is ours to draw on."""
-        if not self._taken and in_foreground(self._stream.fileno()):
+        if not self._taken and in_foreground(self._stream):
             self._taken = True
             self._keys = Keys()
             self._screen.open()

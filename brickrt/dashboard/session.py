@@ -29,12 +29,18 @@ class Session:
     latency_ms: list[float] = field(default_factory=list)
     quit: bool = False
     began: float = field(default_factory=time.monotonic)
+    shown: bool = False
 
     def planned(self, report: Report) -> None:
-        """Takes note of what is known before anything runs."""
+        """Takes note of what is known before anything runs, to be shown."""
+        self.shown = True
+        self.compiled(report)
+        self.began = time.monotonic()
+
+    def compiled(self, report: Report) -> None:
+        """Takes note of memory and traffic of all stages in a report."""
         self.held_bytes, self.projected_bytes = report.held_bytes, report.projected_bytes
         self.locality = compared(report)
-        self.began = time.monotonic()
 
     def stop(self) -> None:
         self.quit = True

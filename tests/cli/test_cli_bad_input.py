@@ -43,6 +43,20 @@ def _bad_models(folder: Path) -> None:
     same_model(folder / "text_input.onnx", (2,), TensorProto.STRING)
     same_model(folder / "bytes.onnx", (1, 3, 8, 8), TensorProto.UINT8)
     conv_model(folder / "five.onnx", (1, 5, 8, 8))
+    conv_model(folder / "open.onnx", ("N", 3, "H", "W"))
+    pool = [helper.make_node("MaxPool", ["x"], ["y"], name="pool", kernel_shape=[2, 2])]
+    save(folder / "pool.onnx", pool, [value("x", ("N", 3, "H", "W"))], [value("y", None)])
+    image = [value("x", (1, 3, 8, 8))]
+    grown = {
+        "resized": ("Resize", ["x", "", "n"], np.array([1, 1, 1e6, 1e7], "f4")),
+        "upsampled": ("Resize", ["x", "", "n"], np.array([1, 1, 1e5, 1e5], "f4")),
+        "tiled": ("Tile", ["x", "n"], np.array([1, 1, 10**7, 10**7])),
+        "expanded": ("Expand", ["x", "n"], np.array([10**15, 3, 8, 8])),
+        "padded": ("Pad", ["x", "n"], np.array([0, 0, 0, 0, 0, 0, 10**8, 10**8])),
+    }
+    for name, (op, ins, amounts) in grown.items():
+        node = helper.make_node(op, ins, ["y"], name="blow up", **({"mode": "nearest"} if op == "Resize" else {}))
+        save(folder / f"{name}.onnx", [node], image, [value("y", None)], [("n", amounts)])
 
 
 def _bad_arrays(folder: Path) -> None:
@@ -135,6 +149,8 @@ IMAGES = [
     (["conv.onnx", "--input", "fits.png", "--mean", "a,b,c"], "--mean"),
     (["conv.onnx", "--input", "fits.png", "--mean", "nan"], "--mean"),
     (["conv.onnx", "--input", "fits.png", "--std", "1,0,1"], "--std"),
+    (["conv.onnx", "--input", "fits.png", "--std=-1"], "--std"),
+    (["conv.onnx", "--random", "--std", "0"], "--std"),
     (["conv.onnx", "--input", "fits.png", "--resize", "8"], "--resize"),
     (["conv.onnx", "--input", "fits.png", "--resize", "0x8"], "--resize"),
     (["conv.onnx", "--input", "fits.png", "--layout", "chwn"], "--layout"),
@@ -155,6 +171,13 @@ OPTIONS = [
     (["conv.onnx", "--random", "--shape", "x=1,3,8,8", "--shape", "x=1,3,8,8"], "twice"),
     (["sum.onnx", "--random", "--shape", "a=2,4", "--shape", "b=3,4"], "'N'"),
     (["any.onnx", "--random"], "--shape x="),
+    (["pool.onnx", "--random"], "x[2] (H), x[3] (W): give --shape"),
+    (["open.onnx", "--random", "--shape", "x=1,3,10000000,10000000"], "--shape x=1,3,10000000,10000000 takes"),
+    (["resized.onnx", "--random"], "'blow up'"),
+    (["upsampled.onnx", "--random"], "'y'"),
+    (["tiled.onnx", "--random"], "'blow up'"),
+    (["expanded.onnx", "--random"], "'blow up'"),
+    (["padded.onnx", "--random"], "'blow up'"),
     (["conv.onnx", "--random", "--seed", "-1"], "--seed"),
     (["conv.onnx", "--random", "--brick", "0"], "brick"),
     (["conv.onnx", "--random", "--brick", "-4"], "brick"),
@@ -215,6 +238,9 @@ def test_run_refuses_a_folder_without_permission(files, call, tmp_path):
         (["plan", "conv.onnx", "--device-spec", "abacus"], "abacus"),
         (["plan", "conv.onnx", "--shape", "x=1,3"], "4 numbers"),
         (["plan", "any.onnx"], "--shape x="),
+        (["plan", "pool.onnx"], "x[3] (W): give --shape"),
+        (["plan", "open.onnx", "--shape", "x=1,3,1000000,1000000"], "GiB"),
+        (["plan", "resized.onnx"], "'blow up'"),
         (["plan", "product.onnx", "--shape", "x=1,7"], "product"),
         (["zoo", "export", "alexnet", "a.onnx"], "alexnet"),
         (["zoo", "export", "resnet50", "nowhere/a.onnx"], "nowhere"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,11 +13,13 @@ import time
 import numpy as np
 import onnx
 import pytest
+import typer
 from cli_models import save, value
 from onnx import TensorProto, helper
 
 from brickrt import zoo
 from brickrt.cli import doctor, progress
+from brickrt.cli.app import app
 
 PROGRAM = [sys.executable, "-m", "brickrt"]
 
@@ -152,6 +155,19 @@ def test_doctor_asks_the_driver(call, tmp_path, monkeypatch):
 def test_help(call, words):
     called = call(*words.split())
     assert called.code == 0 and "brickrt" in called.out and called.err == ""
+
+
+@pytest.mark.parametrize("words", ["", "run", "plan", "bench", "demo", "doctor", "zoo", "zoo list", "zoo export"])
+def test_help_fits_a_screen_and_has_examples(call, words, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = call(*words.split(), "--help").out.splitlines()
+    assert len(lines) <= 24 and max(map(len, lines)) <= 80
+    assert "  Examples:" in lines
+    command = typer.main.get_command(app)
+    for word in words.split():
+        command = command.commands[word]
+    options = {name for p in command.params if p.param_type_name == "option" for name in p.opts} - {"--help"}
+    assert not [name for name in options if not re.search(rf"{name}\b", " ".join(lines))]
 
 
 def test_progress_is_for_screens_only(monkeypatch, capsys):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
 import pytest
 from chains import chain
 
@@ -130,6 +131,35 @@ def test_times_are_means_of_the_runs_that_ended(run):
     assert sum(row.ms for row in rows) == pytest.approx(took)
     assert all(row.gbps > 0 for row in rows if row.ms)
     assert len(table(rows, 80, 2, by_time=True)) == 2
+
+
+def test_runs_that_nobody_looks_at_are_not_read(run):
+    watching = Watching()
+    for _ in range(5):
+        watching.began(run.tasks, rows_of(run))
+        watching.ended(run.tasks, run.events)
+    assert watching.last is None
+    first, second = watching.moment(), watching.moment()
+    assert first is second and first.counts[2] == (run.tasks.task_subgraph >= 0).sum()
+    assert first.seconds > 0 and sum(row.ms for row in watching.rows(first.labels)) > 0
+
+
+def test_stages_compiled_later_count_in_memory_and_traffic():
+    """x → Relu → NonZero (on the host) → Cast → Relu"""
+    x = np.ones((1, 3, 8, 8), np.float32)
+    names = "xabcy"
+    ops = [("Relu", {}), ("NonZero", {}), ("Cast", {"to": onnx.TensorProto.FLOAT}), ("Relu", {})]
+    nodes = [onnx.helper.make_node(op, [a], [b], **more) for (op, more), a, b in zip(ops, names, names[1:])]
+    ends = [onnx.helper.make_tensor_value_info(n, 1, s) for n, s in (("x", x.shape), ("y", None))]
+    graph = onnx.helper.make_graph(nodes, "late", ends[:1], ends[1:])
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
+    runtime, session = Runtime(model, threads=1), Session("late", 1)
+    session.planned(runtime.prepare({"x": x}))
+    before = session.held_bytes, session.projected_bytes
+    runtime.execute({"x": x})
+    session.compiled(runtime.plan)
+    assert len(runtime.plan.programs) == 2
+    assert session.held_bytes > before[0] > 0 and session.projected_bytes > before[1] > 0
 
 
 def test_host_nodes_show_while_they_run():

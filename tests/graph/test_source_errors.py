@@ -74,17 +74,17 @@ def test_missing_file_and_folder(tmp_path):
     check(tmp_path, [str(tmp_path), "folder"])
 
 
-def external(folder, location: str = "w.bin", length: int = 6) -> object:
-    """A model in `folder` whose weights [2, 3] are in the file `location`."""
+def external(folder, location: str = "w.bin", held: int = 6, **told: str) -> object:
+    """A model in `folder` whose weights [2, 3] are in the file `location`; `told` is what else is said of them."""
     proto = model([node("MatMul", "x w", "y")], [tensor("x", [1, 2])], w=np.zeros((2, 3), np.float32))
     weights = proto.graph.initializer[0]
     weights.ClearField("raw_data")
     weights.data_location = onnx.TensorProto.EXTERNAL
-    for key, value in (("location", location), ("offset", "4"), ("length", "24")):
+    for key, value in {"location": location, "offset": "4", "length": "24", **told}.items():
         weights.external_data.add(key=key, value=value)
     path = folder / "model.onnx"
     path.write_bytes(proto.SerializeToString())
-    (folder / "w.bin").write_bytes(np.arange(length + 1, dtype=np.float32).tobytes())
+    (folder / "w.bin").write_bytes(np.arange(held + 1, dtype=np.float32).tobytes())
     return path
 
 
@@ -115,7 +115,22 @@ def test_external_data_must_not_escape_by_a_link(tmp_path):
 
 def test_external_data_that_is_missing_or_short(tmp_path):
     check(external(tmp_path, "other.bin"), ["other.bin", "missing"])
-    check(external(tmp_path, length=3), ["w.bin", "too short"])
+    check(external(tmp_path, held=3), ["w.bin", "too short"])
+
+
+@pytest.mark.parametrize(
+    ("told", "about"),
+    [
+        ({"length": "28"}, "too short"),
+        ({"offset": "1000"}, "too short"),
+        ({"length": "20"}, "needs 24 bytes, its data has 20"),
+        ({"length": "-1"}, "length '-1'"),
+        ({"offset": "first"}, "offset 'first'"),
+    ],
+    ids=str,
+)
+def test_external_data_where_the_file_has_none(tmp_path, told, about):
+    check(external(tmp_path, **told), ["'w'", about])
 
 
 def test_external_data_needs_a_path(tmp_path):

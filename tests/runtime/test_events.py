@@ -26,6 +26,15 @@ def test_rows_are_gathered_by_time():
     assert (seen.waits.tolist(), seen.revisits.tolist()) == ([0, 1, 2], [0, 4, 5])
 
 
+def test_trimmed_rows_say_the_same():
+    filled = events.buffers(1000, 2)
+    filled[1][0] = [7, 50, 60, 1, 4]
+    seen = events.TaskEvents(filled)
+    seen.trim()
+    filled[1][0] = 0
+    assert (seen.task.tolist(), seen.worker.tolist(), seen.end.tolist()) == ([7], [1], [60])
+
+
 def test_nothing_ran():
     assert len(events.TaskEvents(events.buffers(4, 2))) == 0
     assert len(events.TaskEvents(events.buffers(0, 1))) == 0
