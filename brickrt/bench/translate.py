@@ -120,12 +120,11 @@ def evaluate(net: Network, backend: Backend, weights: Mapping[str, Array], input
 
 def _fold(node: Node, operands: Sequence[np.ndarray], opset: int) -> list[np.ndarray]:
     """The results of a node that is known on the host."""
-    ends = [
+    inputs, outputs = (
         [helper.make_empty_tensor_value_info(name) for name in names if name]
         for names in (dict.fromkeys(node.inputs), node.outputs)
-    ]
-    model = helper.make_model(
-        helper.make_graph([node.proto], "fold", *ends), opset_imports=[helper.make_opsetid("", opset)]
     )
+    graph = helper.make_graph([node.proto], "fold", inputs, outputs)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
     feeds = {name: array for name, array in zip(node.inputs, operands) if name}
     return list(ReferenceEvaluator(model).run(None, feeds))

@@ -68,10 +68,7 @@ StrategyOption = Annotated[
 Brick = Annotated[int | None, typer.Option(metavar="N", help="Edge of bricks; also --max-layers N and --exact.")]
 MaxLayers = Annotated[int | None, typer.Option(metavar="N", rich_help_panel=FOLDED)]
 PrecisionOption = Annotated[
-    Precision,
-    typer.Option(
-        "--precision", metavar="NAME", show_default=False, help="On GPUs: fp32, tf32, fp16, bf16; also --launch HOW."
-    ),
+    Precision, typer.Option("--precision", metavar="NAME", show_default=False, rich_help_panel=FOLDED)
 ]
 Exact = Annotated[bool, typer.Option("--exact", rich_help_panel=FOLDED)]
 Shapes = Annotated[
@@ -111,17 +108,20 @@ def run(
     model: Model,
     input: Inputs = [],  # noqa: B006  (typer copies it)
     output: Annotated[Path | None, typer.Option(metavar="FILE", help="A .npy or .npz file to write.")] = None,
-    device: Annotated[Device, typer.Option(metavar="NAME", show_default=False, rich_help_panel=FOLDED)] = Device.auto,
+    device: Annotated[
+        Device,
+        typer.Option(metavar="NAME", show_default=False, help="cpu, cuda or reference; cuda: --precision, --launch."),
+    ] = Device.auto,
     strategy: StrategyOption = Strategy.auto,
     brick: Brick = None,
-    threads: Annotated[
-        int | None, typer.Option(metavar="N", help="One per core; also --device cpu, cuda, reference.")
-    ] = None,
+    threads: Annotated[int | None, typer.Option(metavar="N", rich_help_panel=FOLDED)] = None,
     max_layers: MaxLayers = None,
     exact: Exact = False,
     precision: PrecisionOption = Precision.fp32,
     launch: Annotated[Launch, typer.Option(metavar="NAME", show_default=False, rich_help_panel=FOLDED)] = Launch.auto,
-    repeat: Annotated[int, typer.Option(min=1, metavar="N", show_default=False, help="How often to run.")] = 1,
+    repeat: Annotated[
+        int, typer.Option(min=1, metavar="N", show_default=False, help="How often; --threads N: one per core.")
+    ] = 1,
     random: Annotated[bool, typer.Option("--random", help="Make up the inputs; --seed N: others.")] = False,
     seed: Seed = None,
     shape: Shapes = [],  # noqa: B006
@@ -171,7 +171,7 @@ def plan(
     max_layers: MaxLayers = None,
     exact: Exact = False,
     device_spec: Annotated[
-        str, typer.Option(metavar="NAME", show_default=False, help="A GPU: h200, h100, a100, l40s, rtx4090.")
+        str, typer.Option(metavar="NAME", show_default=False, help="h200, h100, a100, l40s, rtx4090; also --precision.")
     ] = "cpu",
     precision: PrecisionOption = Precision.fp32,
     compare: Annotated[bool, typer.Option("--compare", help="All strategies side by side.")] = False,
