@@ -110,7 +110,7 @@ def run(
     output: Annotated[Path | None, typer.Option(metavar="FILE", help="A .npy or .npz file to write.")] = None,
     device: Annotated[
         Device,
-        typer.Option(metavar="NAME", show_default=False, help="cpu, cuda or reference; cuda: --precision, --launch."),
+        typer.Option(metavar="NAME", show_default=False, help="cpu, cuda (--precision, --launch), reference."),
     ] = Device.auto,
     strategy: StrategyOption = Strategy.auto,
     brick: Brick = None,
