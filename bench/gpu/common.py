@@ -1,0 +1,93 @@
+"""What the scripts of this folder share: networks, options, the machine, files of results."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+
+from brickrt import zoo
+from brickrt.bench.machine import machine
+from brickrt.plan.device import DeviceSpec
+
+RESULTS = Path(__file__).parents[1] / "results"
+PAPER = ("vgg16", "resnet50", "darknet53", "resnet34-3d", "drn-c-26", "deepcam", "inception-v4")  # BrickDL's seven
+MORE = ("mobilenetv2", "unet", "nafnet", "vit-s16")
+LARGE = {"unet": 2048, "nafnet": 2048, "deepcam": 1536, "drn-c-26": 1024}  # high resolution, batch 1
+SMALL = {"resnet34-3d": (8, 32, 32), "inception-v4": 139, "vit-s16": 64, "unet3d": 32}  # 64 otherwise
+
+
+def random_feeds(model: onnx.ModelProto) -> dict[str, np.ndarray]:
+    """Seeded normal values for the input of a network of the zoo."""
+    x = model.graph.input[0]
+    shape = [d.dim_value for d in x.type.tensor_type.shape.dim]
+    return {x.name: np.random.default_rng(0).standard_normal(shape, dtype=np.float32)}
+
+
+def built(name: str, batch: int = 1, size: Any = None) -> onnx.ModelProto:
+    return zoo.build(name, batch=batch, size=size)
+
+
+def small(name: str) -> onnx.ModelProto:
+    """A network of the zoo that the reference engine computes in seconds."""
+    return built(name, 1, SMALL.get(name, 64))
+
+
+def gpu_text() -> str | None:
+    """Name, driver and memory, as the driver's tool tells."""
+    command = ["nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip().splitlines()[0]
+    except (OSError, subprocess.SubprocessError, IndexError):
+        return None
+
+
+class Table:
+    """Rows, printed as they come, and written with the machine after each, so that none is lost at a sudden end."""
+
+    def __init__(self, name: str, spec: DeviceSpec, out: Path = RESULTS, **about: Any) -> None:
+        self.file = out / f"{name}.json"
+        self.content: dict[str, Any] = {"machine": machine(spec) | {"gpu": gpu_text()}, **about, "rows": []}
+
+    def add(self, row: Mapping[str, Any], text: str) -> None:
+        self.content["rows"].append(dict(row))
+        print(text, flush=True)
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        partial = self.file.with_suffix(".partial")
+        partial.write_text(json.dumps(self.content, indent=1) + "\n")
+        partial.replace(self.file)
+
+
+class Clock:
+    """Whether there is time for more; what is left out is said."""
+
+    def __init__(self, seconds: float) -> None:
+        self.ends = time.monotonic() + seconds
+
+    def has_time(self, what: str) -> bool:
+        if time.monotonic() < self.ends:
+            return True
+        print(f"no time for {what}", file=sys.stderr, flush=True)
+        return False
+
+
+def options(description: str | None, **defaults: Any) -> argparse.ArgumentParser:
+    """What every script takes."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--networks", default=defaults.get("networks", ",".join(PAPER + MORE)))
+    parser.add_argument("--rounds", type=int, default=defaults.get("rounds", 9))
+    parser.add_argument("--seconds", type=float, default=500.0, help="no new row after so long")
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    return parser
+
+
+def each(text: str) -> Iterator[str]:
+    yield from (part for part in text.split(",") if part)

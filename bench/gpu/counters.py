@@ -1,0 +1,95 @@
+"""Bytes that really move: DRAM, L2 and L1 transactions by the GPU's counters, for layerwise and merged bricks.
+
+    python bench/gpu/counters.py [--networks resnet50,nafnet]        needs ncu (Nsight Compute)
+
+It runs itself under `ncu --clock-control none`, one execution per variant, and sums over all kernels.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from common import Clock, Table, built, each, options, random_feeds
+
+from brickrt.runtime.devices import choose_engine
+from brickrt.runtime.runtime import Runtime
+
+METRICS = {
+    "dram_read_bytes": "dram__bytes_read.sum",
+    "dram_write_bytes": "dram__bytes_write.sum",
+    "l2_sectors": "lts__t_sectors.sum",
+    "l1_sectors": "l1tex__t_sectors.sum",
+}
+VARIANTS = ("layerwise", "padded", "memoized", "auto")
+
+
+def run_once(name: str, strategy: str, batch: int) -> None:
+    """What ncu watches: a first execution that compiles, and one between the profiler's marks."""
+    import cupy
+
+    model = built(name, batch)
+    runtime = Runtime(model, device="cuda", strategy=strategy, launch="persistent")
+    feeds = {key: cupy.asarray(array) for key, array in random_feeds(model).items()}
+    runtime.execute(feeds)
+    cupy.cuda.runtime.deviceSynchronize()
+    cupy.cuda.runtime.profilerStart()
+    runtime.execute(feeds)
+    cupy.cuda.runtime.deviceSynchronize()
+    cupy.cuda.runtime.profilerStop()
+
+
+def counted(name: str, strategy: str, batch: int) -> dict[str, float]:
+    """Sums over all kernels of one execution, by the keys of METRICS. RuntimeError with ncu's own words if it fails."""
+    command = ["ncu", "--clock-control", "none", "--profile-from-start", "off", "--graph-profiling", "node", "--csv"]
+    command += ["--page", "raw", "--metrics", ",".join(METRICS.values())]
+    command += [sys.executable, str(Path(__file__)), "--watched", name, strategy, str(batch)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    sums = summed(done.stdout)
+    if done.returncode or not sums:
+        raise RuntimeError(" ".join((done.stderr or done.stdout).split())[-300:])
+    return sums
+
+
+def summed(text: str) -> dict[str, float]:
+    """The columns of ncu's raw page, summed over its kernels and brought to units of one."""
+    lines = text.splitlines()
+    start = next((k for k, line in enumerate(lines) if line.startswith('"ID"')), None)
+    if start is None:
+        return {}
+    units, *kernels = csv.DictReader(io.StringIO("\n".join(lines[start:])))
+    scale = {"Kbyte": 1e3, "Mbyte": 1e6, "Gbyte": 1e9}
+    return {
+        key: sum(float(k[metric].replace(",", "") or 0) for k in kernels) * scale.get(units[metric], 1.0)
+        for key, metric in METRICS.items()
+        if metric in units
+    }
+
+
+def main() -> int:
+    if sys.argv[1:2] == ["--watched"]:
+        run_once(sys.argv[2], sys.argv[3], int(sys.argv[4]))
+        return 0
+    parser = options(__doc__, networks="resnet50,nafnet")
+    parser.add_argument("--batch", type=int, default=1)
+    asked = parser.parse_args()
+    if shutil.which("ncu") is None:
+        print("ncu is not installed: it comes with the CUDA toolkit (Nsight Compute)", file=sys.stderr)
+        return 2
+    table, clock = Table("cuda-counters", choose_engine("cuda").spec, asked.out), Clock(asked.seconds)
+    for name in each(asked.networks):
+        for strategy in VARIANTS:
+            if clock.has_time(f"{name}, {strategy}"):
+                row: dict[str, Any] = {"network": name, "strategy": strategy, "batch": asked.batch}
+                row |= counted(name, strategy, asked.batch)
+                table.add(row, "  ".join(f"{k} {v:.4g}" if isinstance(v, float) else str(v) for k, v in row.items()))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,87 @@
+"""The scripts for GPU machines, as far as a machine without one can run them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from brickrt.bench.gpu_contenders import as_numpy, make_peers
+from brickrt.bench.interleave import turns
+from brickrt.runtime.events import TaskEvents
+
+FOLDER = Path(__file__).parents[2] / "bench" / "gpu"
+RAW = """==PROF== Connected
+"ID","Kernel Name","dram__bytes_read.sum","dram__bytes_write.sum","lts__t_sectors.sum","l1tex__t_sectors.sum"
+"","","Mbyte","Kbyte","sector","sector"
+"0","layer_0","1.5","2","1,000","10"
+"1","bricks_1","0.5","1","24","6"
+"""
+
+
+@pytest.fixture
+def scripts(monkeypatch):
+    monkeypatch.syspath_prepend(str(FOLDER))
+    yield
+    for name in ("common", "check", "brickdl", "counters", "networks"):
+        sys.modules.pop(name, None)
+
+
+def test_counters_are_summed_over_kernels(scripts):
+    import counters
+
+    assert counters.summed(RAW) == {
+        "dram_read_bytes": 2e6, "dram_write_bytes": 3e3, "l2_sectors": 1024.0, "l1_sectors": 16.0
+    }  # fmt: skip
+    assert counters.summed("==ERROR== no permission\n") == {}
+
+
+def test_time_per_brick_comes_from_events(scripts):
+    import brickdl
+
+    start, end = np.array([0, 10_000, 5_000]), np.array([4_000, 16_000, 9_000])
+    events = TaskEvents(np.arange(3), np.array([0, 0, 1]), start, end, np.zeros(3), np.zeros(3))
+    assert brickdl.per_brick(events) == {"task_us": 4.0, "between_us": 6.0}
+
+
+def test_rows_are_on_disk_as_soon_as_they_are_there(scripts, tmp_path):
+    import json
+
+    from common import Table
+
+    from brickrt.plan.device import PRESETS
+
+    table = Table("some", PRESETS["h200"], tmp_path, what=1)
+    table.add({"a": 1}, "")
+    read = json.loads((tmp_path / "some.json").read_text())
+    assert read["rows"] == [{"a": 1}] and read["what"] == 1 and read["machine"]["device"]["name"] == "NVIDIA H200"
+    assert [f.name for f in tmp_path.iterdir()] == ["some.json"]
+
+
+def test_every_network_is_asked_for_once_per_setting(scripts):
+    import argparse
+
+    import networks
+
+    asked = argparse.Namespace(precisions="fp32,fp16", batches="1,8", networks="vgg16,unet", large=True)
+    rows = list(networks.wanted(asked))
+    assert len(rows) == len(set(rows)) == 2 * (2 * 2 + 1)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_peers_agree_on_the_host(precision):
+    """PyTorch as it is, traced and compiled, and XLA, on the CPU: the same calls as on a GPU."""
+    pytest.importorskip("torch", reason="PyTorch is not installed: peers of the GPU benchmark need it")
+    from brickrt import Runtime, zoo
+
+    model = zoo.build("mobilenetv2", size=32)
+    x = {"x": np.random.default_rng(0).standard_normal((1, 3, 32, 32), dtype=np.float32)}
+    (want,) = Runtime(model).execute(x).values()
+    peers, left_out = make_peers(model, x, precision, ["torch", "torchscript", "xla"], device="cpu")
+    assert {p.name for p in peers} | set(left_out) == {"torch", "torchscript", "xla"} and "torch" not in left_out
+    for peer in peers:
+        (got,) = map(as_numpy, peer.run())
+        assert np.abs(got - want).max() <= (1e-4 if precision == "fp32" else 0.1) * np.abs(want).max()
+    assert all(len(times) == 2 for times in turns(peers, rounds=2, pause=0).values())
