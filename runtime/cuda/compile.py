@@ -72,6 +72,7 @@ def compile_modules(
 ) -> list[Module]:
     """The modules of several texts, compiled side by side: NVRTC works outside of the interpreter's lock."""
     found = []
+    _compiler()  # not by several threads at the same time
     with ThreadPoolExecutor(threads or os.cpu_count() or 1) as pool:
         for done, module in enumerate(pool.map(lambda source: compile_module(source, arch), sources)):
             found.append(module)
@@ -85,7 +86,8 @@ def compile_modules(
 
 @dataclass(frozen=True)
 class _Compiler:
-    core: Any  # the module cuda.core
+    program: Any  # of cuda.core
+    options: Any
     version: str
     headers: Path  # of CUDA
 
@@ -94,8 +96,8 @@ class _Compiler:
 def _compiler() -> _Compiler:
     """NVRTC, and where CUDA's headers are."""
     try:
-        import cuda.core as core
         from cuda.bindings import nvrtc
+        from cuda.core import Program, ProgramOptions
     except ImportError as e:
         raise BrickError(f"CUDA kernels need the package cuda-python ({e}): {_HINT}") from None
     _load_nvrtc()
@@ -106,7 +108,7 @@ def _compiler() -> _Compiler:
     headers = next((f for f in _folders("include") if (f / "cuda_fp16.h").exists()), None)
     if headers is None:
         raise BrickError(f"CUDA's headers are missing (cuda_fp16.h, package nvidia-cuda-runtime): {_HINT}")
-    return _Compiler(core, ".".join(map(str, version)), headers)
+    return _Compiler(Program, ProgramOptions, ".".join(map(str, version)), headers)
 
 
 def _folders(kind: str) -> Iterator[Path]:
@@ -130,9 +132,9 @@ def _load_nvrtc() -> None:
 
 def _compile(source: str, arch: str) -> Module:
     compiler, log = _compiler(), io.StringIO()
-    options = compiler.core.ProgramOptions(arch=arch, include_path=[str(HEADERS), str(compiler.headers)], **OPTIONS)
+    options = compiler.options(arch=arch, include_path=[str(HEADERS), str(compiler.headers)], **OPTIONS)
     try:
-        code = compiler.core.Program(source, "c++", options).compile("cubin", logs=log).code
+        code = compiler.program(source, "c++", options).compile("cubin", logs=log).code
     except Exception as e:
         raise BrickError(f"a CUDA kernel does not compile for {arch}: {first_error(str(e))}") from None
     return Module(bytes(code), resources(log.getvalue()))
