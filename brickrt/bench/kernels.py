@@ -6,12 +6,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+import onnx
+
 import brickrt.ops.cuda.families  # noqa: F401  (makes the kernels known)
-from brickrt.graph.precision import Precision, lowered
-from brickrt.graph.source import SourceGraph, load
+from brickrt.graph.precision import lowered
+from brickrt.graph.source import load
 from brickrt.graph.specialize import first_stage, specialize
 from brickrt.ops.cuda.kernel import THREADS, Kernel
-from brickrt.ops.types import TensorType
+from brickrt.ops.types import Shape, TensorType
 from brickrt.plan.device import DeviceSpec
 from brickrt.plan.options import PlanOptions
 from brickrt.plan.plan import make_plan
@@ -46,10 +48,10 @@ class Figures:
     spills: int
 
 
-def functions_of(model: object, device: DeviceSpec, precision: Precision) -> list[Used]:
+def functions_of(model: onnx.ModelProto, device: DeviceSpec, precision: str) -> list[Used]:
     """All kernel functions of a model's programs on a device, those of each way to launch them."""
-    source = model if isinstance(model, SourceGraph) else load(model)
-    types = {name: TensorType(tuple(given.shape), given.dtype) for name, given in source.inputs.items()}
+    source = load(model)
+    types = {name: TensorType(_extents(given.shape), given.dtype) for name, given in source.inputs.items()}
     special = specialize(first_stage(source), types, {})
     plan = make_plan(lowered(special.graph, precision), device, PlanOptions(precision=precision))
     tasks = lower(plan)
@@ -63,6 +65,11 @@ def functions_of(model: object, device: DeviceSpec, precision: Precision) -> lis
             label = " + ".join(dict.fromkeys(map(_label, kernels)))
             found.setdefault(sources[k].name, Used(sources[k], label))
     return list(found.values())
+
+
+def _extents(shape: Sequence[object] | None) -> Shape:
+    """Those of an input, all known."""
+    return tuple(e for e in shape or () if isinstance(e, int))
 
 
 def _label(kernel: Kernel) -> str:

@@ -17,7 +17,10 @@ from brickrt.ops.cuda.cudnn_graph import Cudnn, Measure, Plan
 from brickrt.ops.cuda.kernel import Precision
 from brickrt.ops.cuda.operand import VECTOR, Operand
 from brickrt.ops.matmul import MatMul
+from brickrt.runtime.cuda.constants import aligned
 from brickrt.runtime.cuda.context import ARENA
+from brickrt.runtime.cuda.driver import Library, Stream
+from brickrt.runtime.cuda.launches import Launch
 from brickrt.runtime.cuda.records import Records
 from brickrt.runtime.disk_cache import DiskCache
 from brickrt.runtime.task_graph import TaskGraph
@@ -99,7 +102,7 @@ def stored(operand: Operand, array: np.ndarray) -> np.ndarray:
 
 
 class Plans:
-    """Plans of forms: from the disk, or chosen by measuring and kept there."""
+    """Plans of forms: from the disk, or chosen by measuring and kept there. What drivers give as their library."""
 
     def __init__(self, library: Cudnn, device: str, measure: Measure) -> None:
         self._library, self._device, self._measure = library, device, measure
@@ -120,7 +123,69 @@ class Plans:
             self._store.put(key, plan.blob)
         return plan
 
+    def run(self, plan: Plan, addresses: Sequence[int], workspace: int, stream: Stream) -> None:
+        """Puts a plan on a stream."""
+        self._library.use(stream.address)
+        plan.run(addresses, workspace)
 
-def workspace_of(plans: Sequence[Plan]) -> int:
-    """Bytes that serve all plans, one after the other."""
-    return max((plan.workspace for plan in plans), default=0)
+
+@dataclass
+class Calls:
+    """The launches that cuDNN does: by index the layer and its plan, and where its arrays lie in one part of memory.
+
+    `reasons` says of other products of whole layers why kernels compute them, by name of the node.
+    """
+
+    library: Library | None = None
+    layers: dict[int, tuple[Layer, Plan]] = field(default_factory=dict)
+    offsets: dict[int, list[int]] = field(default_factory=dict)
+    pieces: list[tuple[int, np.ndarray]] = field(default_factory=list)  # offset, array
+    nbytes: int = 0
+    reasons: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def steps(self) -> frozenset[int]:
+        """Indices of the steps that need no kernels."""
+        return frozenset(layer.steps for layer, _ in self.layers.values())
+
+    @property
+    def workspace(self) -> int:
+        """Bytes for any of the plans, on one stream."""
+        return aligned(max((plan.workspace for _, plan in self.layers.values()), default=0))
+
+    def add(self, k: int, layer: Layer, plan: Plan) -> None:
+        self.layers[k] = layer, plan
+        self.offsets[k] = []
+        for place in layer.places:
+            if isinstance(place, np.ndarray):
+                self.pieces.append((self.nbytes, place))
+                self.offsets[k].append(self.nbytes)
+                self.nbytes += aligned(place.nbytes)
+            else:
+                self.offsets[k].append(place)
+
+    def run(self, k: int, arena: int, arrays: int, workspace: int, stream: Stream) -> None:
+        """Launch `k`; arena, arrays and workspace begin at these addresses."""
+        assert self.library is not None
+        layer, plan = self.layers[k]
+        bases = (arrays if isinstance(place, np.ndarray) else arena for place in layer.places)
+        addresses = [base + offset for base, offset in zip(bases, self.offsets[k], strict=True)]
+        self.library.run(plan, addresses, workspace, stream)
+
+
+def find_calls(tasks: TaskGraph, launches: Sequence[Launch], library: Library | None) -> Calls:
+    """All launches of whole layers for which the library has a plan. To be asked while the constants are there."""
+    calls = Calls(library)
+    if library is None:
+        return calls
+    layers = find_layers(tasks)
+    calls.reasons = layers.reasons
+    for k, launch in enumerate(launches):
+        layer = layers.found.get(launch.steps[0]) if len(launch.steps) == 1 and launch.kind == "layer" else None
+        if layer is None or len(launch.tasks) != len(tasks.steps[layer.steps].tasks):
+            continue
+        try:
+            calls.add(k, layer, library.plan(layer.form))
+        except Unfit as e:
+            calls.reasons[tasks.plan.graph.nodes[tasks.steps[layer.steps].node].name] = str(e)
+    return calls

@@ -5,14 +5,17 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from brickrt.graph.errors import BrickError
+from brickrt.ops.cuda.cudnn_graph import Cudnn, Missing, Run
 from brickrt.ops.cuda.kernel import THREADS
 from brickrt.ops.types import TensorType
 from brickrt.runtime.cuda.compile import compile_modules
+from brickrt.runtime.cuda.cudnn import Plans
 from brickrt.runtime.cuda.device import LEAST, Properties, spec_of
 from brickrt.runtime.cuda.driver import CaptureRefused, Progress
 from brickrt.runtime.cuda.sources import Source
@@ -30,6 +33,7 @@ except ImportError as e:
 FAILURES = (cudart.CUDARuntimeError, cu.CUDADriverError)
 CAREFREE_SHARED = 48 << 10  # bytes of dynamic shared memory that no function has to ask for
 ALIGNMENT = 16  # bytes that vector loads need
+WINDOWS, REPEATS = 3, 5  # of measuring a plan of cuDNN
 
 
 class CupyMemory:
@@ -111,6 +115,8 @@ class CupyDriver:
         self._id = _device()
         self._properties = _properties(self._id)
         self.spec = spec_of(self._properties)
+        self._library: Plans | None = None
+        self.no_library: str | None = None
 
     def allocate(self, nbytes: int) -> CupyMemory:
         try:
@@ -130,6 +136,16 @@ class CupyDriver:
         modules = compile_modules([source.text for source in sources], self.spec.isa, progress)
         shared = self._properties.shared
         return [CupyFunction(source, module.image, shared) for source, module in zip(sources, modules, strict=True)]
+
+    def library(self) -> Plans | None:
+        """cuDNN; `no_library` says why there is none."""
+        if self._library is None and self.no_library is None:
+            try:
+                cudnn = Cudnn()
+                self._library = Plans(cudnn, f"{self.spec.name} {self.spec.isa}", partial(_measured, cudnn))
+            except Missing as e:
+                self.no_library = str(e)
+        return self._library
 
     def stream(self) -> CupyStream:
         return CupyStream(cupy.cuda.Stream(non_blocking=True))
@@ -172,6 +188,24 @@ class CupyDriver:
 
     def stream_of(self, stream: Any) -> CupyStream:
         return CupyStream(_stream(stream))
+
+
+def _measured(cudnn: Cudnn, run: Run, sizes: Sequence[int], workspace: int) -> float:
+    """Seconds of one run of a plan: the least of some averages."""
+    memory = [cupy.cuda.alloc(max(n, 1)) for n in (*sizes, workspace)]
+    addresses = [held.ptr for held in memory[:-1]]
+    stream, begin, end = cupy.cuda.Stream(non_blocking=True), cupy.cuda.Event(), cupy.cuda.Event()
+    cupy.cuda.get_current_stream().synchronize()  # what the memory was used for is done
+    cudnn.use(stream.ptr)
+    seconds = []
+    for _ in range(WINDOWS + 1):  # the first one warms up
+        begin.record(stream)
+        for _ in range(REPEATS):
+            run(addresses, memory[-1].ptr)
+        end.record(stream)
+        end.synchronize()
+        seconds.append(cupy.cuda.get_elapsed_time(begin, end) / 1e3 / REPEATS)
+    return min(seconds[1:])
 
 
 def _stream(stream: Any) -> Any:

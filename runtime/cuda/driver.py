@@ -11,6 +11,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from brickrt.ops.cuda.cudnn_form import Form
+from brickrt.ops.cuda.cudnn_graph import Plan
 from brickrt.plan.device import DeviceSpec
 from brickrt.runtime.arrays import DeviceArrays
 from brickrt.runtime.cuda.sources import Source
@@ -31,6 +33,8 @@ class Memory(Protocol):
 
 class Stream(Protocol):
     """A queue of work."""
+
+    address: int  # as libraries know it
 
     def wait(self, event: Event) -> None:
         """What comes later on the stream runs after what the event marks."""
@@ -72,6 +76,18 @@ class Graph(Protocol):
     def launch(self, stream: Stream) -> None: ...
 
 
+class Library(Protocol):
+    """Products of whole layers, computed by others."""
+
+    def plan(self, form: Form) -> Plan:
+        """Raises Unfit."""
+        ...
+
+    def run(self, plan: Plan, addresses: Sequence[int], workspace: int, stream: Stream) -> None:
+        """Puts a plan on a stream: addresses of its form's tensors."""
+        ...
+
+
 class Driver(DeviceArrays, Protocol):
     """One device."""
 
@@ -92,6 +108,10 @@ class Driver(DeviceArrays, Protocol):
 
     def functions(self, sources: Sequence[Source], progress: Progress | None) -> list[Function]:
         """Compiles what no cache has."""
+        ...
+
+    def library(self) -> Library | None:
+        """None where there is none that computes products."""
         ...
 
     def stream(self) -> Stream: ...

@@ -23,9 +23,10 @@ from brickrt.runtime.cuda.context import (
     Context,
     why_stopped,
 )
-from brickrt.runtime.cuda.driver import CaptureRefused, Driver, Event, Graph, Progress, Stream
+from brickrt.runtime.cuda.cudnn import find_calls
+from brickrt.runtime.cuda.driver import CaptureRefused, Driver, Event, Function, Graph, Progress, Stream
 from brickrt.runtime.cuda.ends import Ends
-from brickrt.runtime.cuda.launches import make_launches
+from brickrt.runtime.cuda.launches import Launch, make_launches
 from brickrt.runtime.cuda.memory import Parts
 from brickrt.runtime.cuda.records import Records
 from brickrt.runtime.cuda.streams import schedule
@@ -44,10 +45,12 @@ SPIN_LIMIT = 1 << 23  # looks in vain, of about a microsecond each
 class CudaOptions:
     """How plans are launched: see `launches.py`; "graph" and "persistent" as one captured graph, "auto" as the latter.
 
-    `group` is the most tasks of a group of memoized bricks; None: by the device's size."""
+    `group` is the most tasks of a group of memoized bricks; None: by the device's size. `library`: cuDNN computes
+    products of whole layers where it is present."""
 
     launch: LaunchMode = "auto"
     group: int | None = None
+    library: bool = True
 
 
 class CudaProgram:
@@ -69,10 +72,10 @@ class CudaProgram:
         )
         self._launches = make_launches(tasks, options.launch in ("auto", "persistent"), group)
         self._schedule = schedule([launch.after for launch in self._launches], STREAMS)
-        records = Records(tasks)
+        self._calls = find_calls(tasks, self._launches, driver.library() if options.library else None)
+        records = Records(tasks, self._calls.steps)
         units = Units(records, self._launches, driver.threads)
-        functions = driver.functions(tuple(units.sources), progress)
-        self._functions = [functions[k] for k in units.of]
+        self._functions = self._compiled(units, progress)
         self._tables = make_tables(tasks, self._launches, units.numbered)
         self._ends = Ends(driver, tasks.plan.graph)
         base_bytes = tasks.scratch_bytes, tasks.arena_bytes, records.constants.nbytes, *self._ends.sizes
@@ -81,6 +84,13 @@ class CudaProgram:
         self._prepare_streams()
         self.not_captured: str | None = None
         self._graph = None if options.launch == "streams" else self._captured()
+
+    def _compiled(self, units: Units, progress: Progress | None) -> dict[int, Function]:
+        """The functions of all launches that are not the library's."""
+        mine = {k: which for k, which in enumerate(units.of) if k not in self._calls.layers}
+        needed, sources = sorted(set(mine.values())), list(units.sources)
+        found = dict(zip(needed, self._driver.functions([sources[k] for k in needed], progress), strict=True))
+        return {k: found[which] for k, which in mine.items()}
 
     # ---- memory
 
@@ -104,13 +114,17 @@ class CudaProgram:
             "constants": constants.nbytes,
             "arena": self.tasks.arena_bytes,
             "scratch": self._stride * self._slots,
+            "factors": self._calls.nbytes,
+            "workspace": self._calls.workspace * self._schedule.streams,
         }
         self._memory = Parts(self._driver, {name: array.nbytes for name, array in arrays.items()} | own)
         for name, array in arrays.items():
             self._memory.fill(name, array, self._main)
         for offset, array in constants.pieces:
             self._memory.fill("constants", array, self._main, offset)
-        self._constant_bytes = constants.nbytes
+        for offset, array in self._calls.pieces:
+            self._memory.fill("factors", array, self._main, offset)
+        self._constant_bytes = constants.nbytes + self._calls.nbytes
         at = {name: self._memory[name] for name in (*arrays, "words", "tickets", "counts", "stop")}
         bases = self._memory["context"] + 8 * CONTEXT_WORDS
         self._context = Context(bases=bases, scratch_stride=self._stride, spin_limit=SPIN_LIMIT, **at)
@@ -140,7 +154,7 @@ class CudaProgram:
     @cached_property
     def threads(self) -> int:
         """Blocks that run at the same time: the workers."""
-        return max((self._at_once(k) for k in range(len(self._launches))), default=1)
+        return max((self._at_once(k) for k in self._functions), default=1)
 
     @property
     def constant_bytes(self) -> int:
@@ -182,13 +196,25 @@ class CudaProgram:
         for k, (launch, turn) in enumerate(zip(self._launches, self._schedule.turns, strict=True)):
             for other in turn.waits:
                 streams[turn.stream].wait(self._events[other])
-            grid = min(self._grid(k), self._slots) if launch.kind == "bricks" and self._slots else self._grid(k)
-            arguments = self._memory["context"], self._firsts[k], len(launch.tasks), k, 0
-            self._functions[k].launch(grid, arguments, streams[turn.stream], launch.kind == "persistent")
+            if k in self._calls.layers:
+                self._call(k, streams[turn.stream], turn.stream)
+            else:
+                self._launch(k, launch, streams[turn.stream])
             if turn.recorded:
                 self._events[k].record(streams[turn.stream])
         for k in self._schedule.tails:
             main.wait(self._events[k])
+
+    def _launch(self, k: int, launch: Launch, stream: Stream) -> None:
+        grid = min(self._grid(k), self._slots) if launch.kind == "bricks" and self._slots else self._grid(k)
+        arguments = self._memory["context"], self._firsts[k], len(launch.tasks), k, 0
+        self._functions[k].launch(grid, arguments, stream, launch.kind == "persistent")
+
+    def _call(self, k: int, stream: Stream, number: int) -> None:
+        """A launch of the library; calls on different streams have workspaces of their own."""
+        memory = self._memory
+        workspace = memory["workspace"] + number * self._calls.workspace
+        self._calls.run(k, memory["arena"], memory["factors"], workspace, stream)
 
     # ---- running
 

@@ -41,9 +41,13 @@ class Rows:
 
 @dataclass
 class Records:
-    """`rows[i]` are those of the graph's steps i, `carried[name]` those that move rows of a scratch tensor."""
+    """`rows[i]` are those of the graph's steps i, `carried[name]` those that move rows of a scratch tensor.
+
+    Steps whose index is in `skipped` get none: others than kernels compute them.
+    """
 
     tasks: TaskGraph
+    skipped: frozenset[int] = frozenset()
     constants: Constants = field(default_factory=Constants)
     rows: list[Rows | None] = field(default_factory=list)
     carried: dict[str, list[Rows]] = field(default_factory=dict)
@@ -54,8 +58,8 @@ class Records:
         if FIRST_END + ends > MOST_BASES:
             raise BrickError(f"the CUDA engine takes at most {MOST_BASES - FIRST_END} inputs and outputs, not {ends}")
         left = Counter(name for steps in self.tasks.steps for name in graph.nodes[steps.node].inputs)
-        for steps in self.tasks.steps:
-            self.rows.append(self.add(steps) if len(steps.boxes) else None)
+        for i, steps in enumerate(self.tasks.steps):
+            self.rows.append(self.add(steps) if len(steps.boxes) and i not in self.skipped else None)
             self.release(graph.nodes[steps.node].inputs, left)
         for carries in self.tasks.carries:
             self.carried.setdefault(carries.tensor, []).append(self.carry(carries))

@@ -188,6 +188,7 @@ class HostDriver:
     seed: int = 0
     captures: bool = True
     flags: tuple[str, ...] = ()
+    given_library: Any = None
     calls: list[tuple] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -220,6 +221,9 @@ class HostDriver:
         if progress:
             progress(len(sources), len(sources))
         return [HostFunction(self, source, library, source.name) for source in sources]
+
+    def library(self) -> Any:
+        return self.given_library
 
     def stream(self) -> HostStream:
         self.streams.append(HostStream(self, len(self.streams)))

@@ -1,0 +1,88 @@
+"""Whole networks on the host whose products are computed by a library, in the place of cuDNN."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from callback_kernels import CallbackDriver, use_callbacks
+from engines import engine_on
+from fake_cudnn import Frontend, PlanOf
+from host_kernels import needs_compiler
+from test_program import network
+
+from brickrt.ops.cuda.cudnn_graph import Cudnn
+from brickrt.runtime import runtime
+from brickrt.runtime.cuda.cudnn import Plans
+from brickrt.runtime.runtime import Runtime
+
+pytestmark = needs_compiler
+
+
+class HostLibrary(Plans):
+    """Puts plans on the host's streams."""
+
+    def __init__(self, frontend: Frontend) -> None:
+        super().__init__(Cudnn(frontend), "the host", lambda *_: 1.0)
+        self.ran: list[tuple] = []  # name of the stream, workspace
+
+    def run(self, plan, addresses, workspace, stream):
+        self.ran.append((stream.number, workspace))
+        stream.put(lambda: plan.run(addresses, workspace))
+
+
+@pytest.fixture(autouse=True)
+def _callbacks(monkeypatch, tmp_path):
+    use_callbacks(monkeypatch)
+    monkeypatch.setenv("BRICKRT_CACHE_DIR", str(tmp_path))
+
+
+def run(monkeypatch, name, library, launch="graph", **options):
+    model, x, want = network(name)
+    driver = CallbackDriver(seed=3, given_library=library)
+    monkeypatch.setattr(runtime, "choose_engine", lambda *_: engine_on(driver, launch))
+    made = Runtime(model, device="cuda", strategy="layerwise", **options)
+    first = made.execute({"x": x})["y"]
+    np.testing.assert_allclose(first, want, rtol=0, atol=1e-4 * np.abs(want).max())
+    np.testing.assert_array_equal(made.execute({"x": x})["y"], first)
+    driver.check()
+    (program,) = made.plan.programs
+    return driver, program
+
+
+@pytest.mark.parametrize("launch", ["streams", "graph"])
+@pytest.mark.parametrize("name", ["mobilenetv2", "unet"])
+def test_products_of_layers_are_the_librarys(monkeypatch, name, launch):
+    library = HostLibrary(Frontend([PlanOf(workspace=64)]))
+    driver, program = run(monkeypatch, name, library, launch)
+    calls = program._calls
+    products = [n for n in program.tasks.plan.graph.nodes if n.op.name in ("Conv", "ConvTranspose", "MatMul")]
+    assert len(calls.layers) + len(calls.reasons) == len(products) and len(calls.layers) > len(products) // 2
+    assert len(library.ran) == len(calls.layers) * (1 if launch == "graph" else 2)
+    launched = sum(call[0] == "launch" for call in driver.calls) // (1 if launch == "graph" else 2)
+    assert launched + len(calls.layers) == len(program._launches)
+
+
+def test_ends_of_the_graph_are_no_operands(monkeypatch):
+    """The last product writes the output itself."""
+    _, program = run(monkeypatch, "mobilenetv2", HostLibrary(Frontend()))
+    assert any("is an input or output of the graph" in reason for reason in program._calls.reasons.values())
+
+
+def test_branches_have_workspaces_of_their_own(monkeypatch):
+    library = HostLibrary(Frontend([PlanOf(workspace=1000)]))
+    run(monkeypatch, "inception-v4", library, "streams")
+    streams = {number for number, _ in library.ran}
+    assert len(streams) > 1 and len({workspace for _, workspace in library.ran}) == len(streams)
+
+
+def test_what_the_library_refuses_is_computed_by_kernels(monkeypatch):
+    library = HostLibrary(Frontend([]))
+    _, program = run(monkeypatch, "mobilenetv2", library)
+    assert not program._calls.layers and not library.ran
+    assert "cuDNN refuses: no engine for this graph" in program._calls.reasons.values()
+
+
+def test_weights_are_uploaded_once(monkeypatch):
+    without = run(monkeypatch, "unet", None)[1]
+    with_library = run(monkeypatch, "unet", HostLibrary(Frontend()))[1]
+    assert with_library.constant_bytes < 1.1 * without.constant_bytes
