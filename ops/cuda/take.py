@@ -15,6 +15,8 @@ from brickrt.ops.cuda.operand import Operand
 from brickrt.ops.cuda.walk import Source, Walk, function, number, pointer, raw
 from brickrt.ops.move import Take
 
+ONE_BY_ONE = 4
+
 
 class Affine(NamedTuple):
     """Output index i reads start + step · i for lo ≤ i < hi, and nothing elsewhere."""
@@ -75,10 +77,16 @@ class TakeKernel(Kernel):
         }
         return Walk(self.out, (self.source,), frozenset(range(self.out.rank)) - kept)
 
+    @property
+    def vector(self) -> int:
+        """Elements that are read one by one are no more than some to an item."""
+        near = self.walk.inner is not None and self.source.strides[self.walk.inner] == 1
+        return self.walk.vector if near and self.walk.inner not in self.looked_up else min(self.walk.vector, ONE_BY_ONE)
+
     def emit(self, name: str) -> str:
         if self.out.type.size == 0:
             return function(name)
-        vector, kind = self.walk.vector, self.source.type
+        vector, kind = self.vector, self.source.type
         tables = [pointer(f"t{d}", 1 + len(self.ins) + k, "int") for k, d in enumerate(self.looked_up)]
         loads = [(f"brick::Vector<{kind}, {vector}> a[u]", "\n".join(self._item(vector)))]
         return function(
