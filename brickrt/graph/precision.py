@@ -22,7 +22,7 @@ import numpy as np
 
 from brickrt.graph.edit import prune
 from brickrt.graph.ir import Graph, Node
-from brickrt.graph.retype import expressions, main_inputs, retyped
+from brickrt.graph.retype import expressions, retyped
 from brickrt.ops.base import Op
 from brickrt.ops.conv import Conv, ConvTranspose
 from brickrt.ops.expr import COMPARE, Apply, Const, Expr, arg, cast, walk
@@ -74,7 +74,7 @@ class _Lowering:
     def visit(self, node: Node) -> None:
         target, op = self.target(node), node.op
         if isinstance(op, Product):
-            as_halves = set(node.inputs[: main_inputs(op)])
+            as_halves = set(node.inputs[: op.main])
         else:
             as_halves = set() if isinstance(op, Expressive) or target != self.half else set(node.inputs)
         if target == self.half:
@@ -175,7 +175,7 @@ def _read_by_products(graph: Graph) -> set[str]:
     found: set[str] = set()
     for node in reversed(graph.nodes):
         if isinstance(node.op, Product):
-            found.update(node.inputs[: main_inputs(node.op)])
+            found.update(node.inputs[: node.op.main])
         elif not isinstance(node.op, Expressive) and node.output in found:
             found.update(node.inputs)
     return found

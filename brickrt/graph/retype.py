@@ -56,17 +56,12 @@ def expressions(op: Op) -> list[Expr]:
     return [] if found is None else [found]
 
 
-def main_inputs(op: Conv | ConvTranspose | MatMul) -> int:
-    """Inputs that the product itself reads, bias included: they have one type. The others are the epilogue's."""
-    return op.main
-
-
 def _product(op: Conv | ConvTranspose | MatMul, before: np.dtype, ins: Dtypes, out: np.dtype) -> Op:
     if op.epilogue is None and ins[0] == out:
         return op
     parts = op.parts if isinstance(op, Conv) else 1
     epilogue = op.epilogue or Arg(before, 0)
-    operands = [*(ins[0] for _ in range(parts)), *ins[main_inputs(op) :]]
+    operands = [*(ins[0] for _ in range(parts)), *ins[op.main :]]
     return replace(op, epilogue=cast(reading(epilogue, operands), out))
 
 

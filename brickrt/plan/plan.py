@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from brickrt.graph.ir import Graph
+from brickrt.graph.long_reductions import in_two_steps
 from brickrt.graph.unfuse import unfuse
 from brickrt.plan.algorithm import choose_algorithms
 from brickrt.plan.cost import Model
@@ -116,7 +117,7 @@ def make_plan(
     """
     options = options or PlanOptions()
     if device.kind == "cuda":
-        graph = unfuse(graph, gates=False)  # its kernels know gates, not factors
+        graph = in_two_steps(unfuse(graph, gates=False))  # its kernels know gates, not factors
     graph, layouts = assign_layouts(graph, style_of(device))
     if device.kind == "cpu":
         graph, layouts = split_reductions(graph, layouts, device)

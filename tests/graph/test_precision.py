@@ -17,6 +17,8 @@ from brickrt.graph.precision import lowered
 from brickrt.graph.source import load
 from brickrt.graph.specialize import first_stage, specialize
 from brickrt.graph.stitch import stitch
+from brickrt.graph.unfuse import unfuse
+from brickrt.ops.conv import Conv
 from brickrt.ops.expr import apply, arg, cast, const
 from brickrt.ops.map import Map
 from brickrt.ops.matmul import MatMul
@@ -177,6 +179,25 @@ def test_powers_stay_float32_in_float16():
     feeds = {"x": array(1, 2, 4, 5) * 10}
     expected, actual = (next(iter(interpret(g, feeds).values())) for g in (graph, after))
     np.testing.assert_allclose(actual, expected, rtol=1e-2, atol=0.2)
+
+
+@PRECISIONS
+@pytest.mark.parametrize("kind", ["gates", "factors"])
+def test_convolutions_in_parts_and_with_factors(precision, kind):
+    def gates(b: Builder) -> str:
+        op = Conv((1, 1), (1, 1), (1, 1), (0, 0), (0, 0), bias=True, epilogue=apply("mul", X, Y), parts=2)
+        return b.emit(op, "x", b.constant(array(8, 3, 1, 1)), b.constant(array(8)))
+
+    def factors(b: Builder) -> str:
+        op = Conv((1, 1), (1, 1), (1, 1), (0, 0), (0, 0), epilogue=apply("add", X, Y), scaled=True)
+        return b.emit(op, "x", b.constant(array(4, 3, 1, 1)), b.constant(array(1, 3, 1, 1)), b.constant(array(4, 1, 1)))
+
+    before = make(gates if kind == "gates" else factors, x=(1, 3, 6, 5))
+    after = nearly_same(before, precision)
+    plain = unfuse(after).verify()
+    feeds = {"x": array(1, 3, 6, 5, seed=7)}
+    actual, expected = (next(iter(interpret(g, feeds).values())) for g in (plain, before))
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=TOLERANCE[precision] * np.abs(expected).max())
 
 
 @PRECISIONS
