@@ -101,7 +101,7 @@ def _owned(tasks: TaskGraph) -> Iterator[tuple[int, np.ndarray]]:
 
 
 def _waits(tasks: TaskGraph, found: list[Launch]) -> list[tuple[int, ...]]:
-    """What each launch waits for, through tasks that are in no launch. Those that use scratch share it: they take turns."""
+    """What each launch waits for, through tasks that are in no launch; those that use scratch share it, so in turn."""
     launch_of = np.full(len(tasks), -1, np.int64)
     for k, launch in enumerate(found):
         launch_of[launch.tasks] = k

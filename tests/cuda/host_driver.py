@@ -19,6 +19,7 @@ import numpy as np
 from host_kernels import compiled
 
 from brickrt.graph.errors import BrickError
+from brickrt.ops.cuda.kernel import THREADS
 from brickrt.ops.types import TensorType
 from brickrt.plan.device import PRESETS, DeviceSpec
 from brickrt.runtime.cuda.driver import CaptureRefused
@@ -182,7 +183,7 @@ class HostDriver:
     """`resident` blocks run on one of `spec.cores` multiprocessors, in truth on `workers` threads."""
 
     spec: DeviceSpec = SMALL
-    threads: int = 64
+    threads: int = THREADS
     resident: int = 2
     workers: int = 2
     seed: int = 0

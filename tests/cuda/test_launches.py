@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 from host_driver import SMALL
 from hypothesis import given, settings
@@ -90,4 +92,4 @@ def test_padded_bricks_share_scratch_and_take_turns():
     in_scratch = [k for k, launch in enumerate(launches) if len(launch.steps) > 1]
     assert in_scratch
     done = complete_before(launches)
-    assert all(before in done[k] for before, k in zip(in_scratch, in_scratch[1:], strict=False))
+    assert all(before in done[k] for before, k in pairwise(in_scratch))
