@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 
-from brickrt.dashboard.lines import Span, beside, cut, fit, line
+from brickrt.dashboard.lines import Span, beside, cut, fit, line, width_of
 from brickrt.dashboard.parts import Lines, brick_map, count, counters, lanes, progress, size, table
 from brickrt.dashboard.scene import Scene
 from brickrt.dashboard.watching import Moment
@@ -18,7 +18,7 @@ def frame(scene: Scene, width: int, height: int, view: str = "overview", paused:
     """`height` lines, none wider than `width` cells. `note` is said in the last one, instead of the keys."""
     lines = [*_head(scene, width), *_body(scene, width, max(1, height - HEAD - 1), view)]
     lines = lines[: height - 1] + [line()] * (height - 1 - len(lines))
-    return [fit(spans, width) for spans in (*lines, _keys(view, paused, note))]
+    return [fit(spans, width) for spans in (*lines, _keys(view, paused, note, width))]
 
 
 def one_line(scene: Scene) -> str:
@@ -53,12 +53,14 @@ def _latency(scene: Scene) -> str:
     return f"median {statistics.median(scene.latency_ms):.2f} ms" if scene.latency_ms else ""
 
 
-def _keys(view: str, paused: bool, note: str) -> list[Span]:
-    names = [(f" {name} ", "reverse" if name == view else "") for name in VIEWS]
-    if note:
-        return line(*names, "  ", note)
+def _keys(view: str, paused: bool, note: str, width: int) -> list[Span]:
+    """Where not all fits, only the view that is shown is named."""
     pause = (" p go on", "yellow") if paused else (" p pause", "dim")
-    return line(*names, (" tab view ", "dim"), pause, ("  s save  q quit", "dim"))
+    said = [("  ", ""), (note, "")] if note else [(" tab view ", "dim"), pause, ("  s save  q quit", "dim")]
+    names = [(f" {name} ", "reverse" if name == view else "") for name in VIEWS]
+    if width_of([*names, *said]) > width:
+        names = [(f" {view} ", "reverse")]
+    return line(*names, *said)
 
 
 def _body(scene: Scene, width: int, height: int, view: str) -> Lines:

@@ -18,10 +18,17 @@ import pyte
 
 
 class Terminal:
-    """`brickrt` with some words, in a terminal of a size. `seen` are the screens it showed, as lines of text."""
+    """A program of Python, `brickrt`, with some words, in a terminal of a size. `seen` are the screens it showed, as
+    lines of text."""
 
     def __init__(
-        self, words: Sequence[str], columns: int, rows: int, folder: Path, env: Mapping[str, str] | None = None
+        self,
+        words: Sequence[str],
+        columns: int,
+        rows: int,
+        folder: Path,
+        env: Mapping[str, str] | None = None,
+        program: Sequence[str] = ("-m", "brickrt"),
     ) -> None:
         self.screen = pyte.Screen(columns, rows)
         self.stream = pyte.ByteStream(self.screen)
@@ -33,7 +40,7 @@ class Terminal:
             os.chdir(folder)
             fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
             child = {**os.environ, "TERM": "xterm-256color", **(env or {})}
-            os.execve(sys.executable, [sys.executable, "-m", "brickrt", *words], child)
+            os.execve(sys.executable, [sys.executable, *program, *words], child)
         self.before = termios.tcgetattr(self.fd)
 
     def read(self, seconds: float, until: Callable[[Terminal], bool] = lambda _: False) -> bool:
@@ -57,6 +64,10 @@ class Terminal:
 
     def shows(self, text: str) -> Callable[[Terminal], bool]:
         return lambda _: any(text in row for row in self.screen.display)
+
+    def resize(self, columns: int, rows: int) -> None:
+        self.screen.resize(rows, columns)
+        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     def type(self, keys: bytes) -> None:
         os.write(self.fd, keys)

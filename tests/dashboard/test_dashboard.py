@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 
@@ -103,6 +105,100 @@ def test_ctrl_c_leaves_the_terminal_sane(folder, moment):
     assert terminal.end() == 130
     assert b"interrupted" in terminal.raw
     assert not [path.name for path in folder.iterdir() if path.name.endswith((".npy", ".json", ".html"))]
+
+
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)], ids=str)
+def test_signals_that_end_it_leave_the_terminal_sane(folder, sent, code):
+    terminal = Terminal(words(*FOREVER, "--output", "y.npy"), 80, 24, folder)
+    assert terminal.read(60, terminal.shows("tasks/s"))
+    os.kill(terminal.pid, sent)
+    assert terminal.end() == code
+    assert not (folder / "y.npy").exists()
+
+
+def test_ctrl_z_gives_the_terminal_back_and_fg_takes_it_again(folder):
+    terminal = Terminal(words(*FOREVER), 80, 24, folder, program=["-c", SHELL])
+    assert terminal.read(60, terminal.shows("tasks/s"))
+    terminal.type(b"\x1a")
+    assert terminal.read(30, lambda t: b"stopped, echo on" in t.raw)
+    assert terminal.raw.count(b"\x1b[?1049h") == terminal.raw.count(b"\x1b[?1049l") == 1
+    assert terminal.raw.rfind(b"\x1b[?25l") < terminal.raw.rfind(b"\x1b[?25h")
+    terminal.type(b"\n")
+    assert terminal.read(30, lambda t: t.raw.count(b"\x1b[?1049h") == 2 and "tasks/s" in "".join(t.screen.display))
+    terminal.type(b"q")
+    assert terminal.end() == 0
+
+
+SHELL = """
+import os, signal, sys, termios
+signal.signal(signal.SIGTTOU, signal.SIG_IGN)  # it hands the terminal over and takes it back
+job = os.fork()
+if not job:
+    os.setpgid(0, 0)
+    os.tcsetpgrp(0, os.getpid())
+    signal.signal(signal.SIGTTOU, signal.SIG_DFL)
+    os.execv(sys.executable, [sys.executable, "-m", "brickrt", *sys.argv[1:]])
+_, status = os.waitpid(job, os.WUNTRACED)
+os.tcsetpgrp(0, os.getpgrp())
+echo = termios.tcgetattr(0)[3] & termios.ECHO and termios.tcgetattr(0)[3] & termios.ICANON
+print("stopped" if os.WIFSTOPPED(status) else "ended", "echo on" if echo else "echo off", sep=", ", flush=True)
+input()
+os.tcsetpgrp(0, job)
+os.kill(job, signal.SIGCONT)
+_, status = os.waitpid(job, 0)
+os.tcsetpgrp(0, os.getpgrp())
+sys.exit(os.waitstatus_to_exitcode(status))
+"""
+
+
+def test_ctrl_z_without_a_shell_changes_nothing(folder):
+    """Nobody could wake the process up; as it does for others, the system lets the signal be."""
+    terminal = Terminal(words(*FOREVER), 80, 24, folder)
+    assert terminal.read(60, terminal.shows("tasks/s"))
+    terminal.type(b"\x1a")
+    assert terminal.read(30, lambda t: t.raw.count(b"\x1b[?1049h") == 2)
+    assert terminal.read(30, terminal.shows("q quit"))
+    terminal.type(b"q")
+    assert terminal.end() == 0
+
+
+def test_frames_follow_the_size_of_the_terminal(folder):
+    terminal = Terminal(words(*FOREVER), 200, 50, folder)
+    assert terminal.read(60, terminal.shows("tasks/s"))
+    for columns, rows in ((80, 24), (60, 15), (120, 40)):
+        terminal.resize(columns, rows)
+        terminal.seen.clear()
+        assert terminal.read(30, lambda t: any("q quit" in seen[-1] and seen[0].startswith("chain") for seen in t.seen))
+    terminal.type(b"q")
+    assert terminal.end() == 0
+
+
+@pytest.mark.parametrize("presses", [1, 2])
+def test_what_does_not_hear_signals_is_ended_all_the_same(tmp_path, presses):
+    """The main thread hashes for minutes, in C, while a file is half written."""
+    command = [sys.executable, "-c", DEAF, str(presses)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "given back\n", "brickrt: interrupted\n")
+    assert not list(tmp_path.iterdir())
+
+
+DEAF = """
+import hashlib, os, signal, sys, threading
+from pathlib import Path
+from brickrt.cli.files import write_whole
+from brickrt.cli.signals import Signals, heard
+from brickrt.dashboard.held import held
+
+def press():
+    for _ in range(int(sys.argv[1])):
+        os.kill(os.getpid(), signal.SIGINT)
+        threading.Event().wait(0.2)
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+with heard(Signals()), held(lambda: print("given back", flush=True)):
+    threading.Timer(0.5, press).start()
+    write_whole(Path("out"), lambda file: hashlib.pbkdf2_hmac("sha512", b"word", b"salt", 2**31 - 1))
+"""
 
 
 def test_interrupts_reach_a_run_in_compiled_code(tmp_path):
