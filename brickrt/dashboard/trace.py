@@ -1,10 +1,11 @@
 """Trace-event JSON of watched runs, for Perfetto (ui.perfetto.dev) or chrome://tracing.
 
 One process, one track per worker, one for nodes that ran on the host. On a worker's track a slice is a task, named by
-its ONNX nodes; `args` hold its number, subgraph, strategy, all ONNX nodes, the box of the output ([lo, hi]), and the
-dependencies it found in progress (`waits`) or not started (`revisits`). Slices of category "idle" are the time between
-tasks. Counters: `live bytes` of stored intermediate tensors, `tasks` in progress and complete. With `arrows`, flow
-events lead from each task to those that wait for it. `otherData.nodes` says of every ONNX node where it ran.
+its ONNX nodes; `args` hold its number, subgraph, strategy, all ONNX nodes, the box of the output ([lo, hi]), whether
+the worker waited for it (`waits`), and whether it passed over others for it (`revisits`). Slices of category "idle" are
+the time between tasks. Counters: `live bytes` of stored intermediate tensors, `tasks` in progress and complete. With
+`arrows`, flow events lead from each task to those that wait for it. `otherData.nodes` says of every ONNX node where it
+ran.
 
 Above `limit` slices, neighbouring tasks of one worker and one subgraph are drawn as one: `args.tasks` counts them.
 
@@ -76,15 +77,25 @@ def _slices(run: GraphRun, labels: Labels, began: int, most: int) -> Iterator[Ev
     """Per worker its tasks, at most `most` of them in one slice, and the gaps between."""
     e, first = run.events, int(run.events.start.min(initial=np.iinfo(np.int64).max))
     for worker in np.unique(e.worker).tolist():
-        rows = np.flatnonzero((e.worker == worker) & (run.tasks.task_subgraph[e.task] >= 0))
+        mine = np.flatnonzero(e.worker == worker)
+        rows = mine[run.tasks.task_subgraph[e.task[mine]] >= 0]
+        steps = {"waits": _steps(e.waits, mine), "revisits": _steps(e.revisits, mine)}
         free = first
         for group in _groups(run.tasks.task_subgraph[e.task[rows]], most):
             members = rows[group]
             start, end = int(e.start[members[0]]), int(e.end[members[-1]])
             if start > free:
                 yield _slice("idle", "idle", worker, free - began, start - began, {})
-            yield _task_slice(run, labels, members, worker, began)
+            found = {name: int(counts[members].sum()) for name, counts in steps.items()}
+            yield _task_slice(run, labels, members, began, found)
             free = end
+
+
+def _steps(counted: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """What each task added to what one worker, whose tasks are `rows`, had counted by then; 0 for others' tasks."""
+    added = np.zeros(len(counted), np.int64)
+    added[rows] = np.diff(counted[rows], prepend=0)
+    return added
 
 
 def _groups(subgraphs: np.ndarray, most: int) -> Iterator[slice]:
@@ -97,7 +108,7 @@ def _groups(subgraphs: np.ndarray, most: int) -> Iterator[slice]:
         start = end
 
 
-def _task_slice(run: GraphRun, labels: Labels, members: np.ndarray, worker: int, began: int) -> Event:
+def _task_slice(run: GraphRun, labels: Labels, members: np.ndarray, began: int, found: Event) -> Event:
     e, task = run.events, int(run.events.task[members[0]])
     number = int(run.tasks.task_subgraph[task])
     subgraph = run.tasks.plan.subgraphs[number]
@@ -106,9 +117,8 @@ def _task_slice(run: GraphRun, labels: Labels, members: np.ndarray, worker: int,
         args["tasks"] = len(members)
     else:
         args["brick"] = labels.brick(task)
-    args |= {"waits": int(e.waits[members].sum()), "revisits": int(e.revisits[members].sum())}
     start, end = int(e.start[members[0]]) - began, int(e.end[members[-1]]) - began
-    return _slice(labels.subgraphs[number], subgraph.strategy, worker, start, end, args)
+    return _slice(labels.subgraphs[number], subgraph.strategy, int(e.worker[members[0]]), start, end, args | found)
 
 
 def _counters(run: GraphRun, began: int) -> Iterator[Event]:

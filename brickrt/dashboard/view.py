@@ -66,7 +66,8 @@ def _keys(view: str, paused: bool, note: str, width: int) -> list[Span]:
 def _body(scene: Scene, width: int, height: int, view: str) -> Lines:
     moment = scene.moment
     if moment is None:
-        return [line(f"on the host: {scene.host}" if scene.host else "waiting for the first task …")]
+        known = "nothing to compute" if scene.run else "waiting for the first task …"  # outputs may be constants
+        return [line(f"on the host: {scene.host}" if scene.host else known)]
     if view == "subgraphs":
         return table(scene.rows, width, height, by_time=False)
     if view == "map":

@@ -36,6 +36,17 @@ def test_slices_name_the_nodes_and_the_brick(run):
         assert len(lo) == 4 and all(a < b for a, b in zip(lo, hi))
 
 
+@pytest.mark.parametrize("limit", [1, 200_000])
+def test_waits_and_revisits_add_up_to_what_the_workers_counted(run, limit):
+    e, tasks = run.events, slices(trace_events(Recording([run]), limit=limit))
+    own = run.tasks.task_subgraph[e.task] >= 0
+    for name, counted in (("waits", e.waits), ("revisits", e.revisits)):
+        each = np.concatenate([np.diff(counted[e.worker == w], prepend=0) for w in np.unique(e.worker)])
+        real = np.concatenate([own[e.worker == w] for w in np.unique(e.worker)])
+        assert sum(s["args"][name] for s in tasks) == each[real].sum()
+        assert all(0 <= s["args"][name] <= s["args"].get("tasks", 1) for s in tasks)
+
+
 def test_above_the_limit_neighbours_are_one_slice(run):
     events = list(trace_events(Recording([run]), limit=1))
     few = slices(events)
