@@ -3,9 +3,9 @@
 One process, one track per worker, one for nodes that ran on the host. On a worker's track a slice is a task, named by
 its ONNX nodes; `args` hold its number, subgraph, strategy, all ONNX nodes, the box of the output ([lo, hi]), whether
 the worker waited for it (`waits`), and whether it passed over others for it (`revisits`). Slices of category "idle" are
-the time between tasks. Counters: `live bytes` of stored intermediate tensors, `tasks` in progress and complete. With
-`arrows`, flow events lead from each task to those that wait for it. `otherData.nodes` says of every ONNX node where it
-ran.
+the time between tasks and between runs. Counters: `live bytes` of stored intermediate tensors, `tasks` in progress and
+complete. With `arrows`, flow events lead from each task to those that wait for it. `otherData.nodes` says of every ONNX
+node where it ran.
 
 Above `limit` slices, neighbouring tasks of one worker and one subgraph are drawn as one: `args.tasks` counts them.
 
@@ -50,13 +50,22 @@ def trace_events(recording: Recording, arrows: bool = False, limit: int = MOST_S
     began = recording.began
     total = sum(len(run.events) for run in recording.graphs)
     yield _named("process_name", 0, "brickrt")
-    for worker in sorted({int(w) for run in recording.graphs for w in np.unique(run.events.worker)}):
+    workers = sorted({int(w) for run in recording.graphs for w in np.unique(run.events.worker)})
+    for worker in workers:
         yield _named("thread_name", worker, f"worker {worker}")
     if recording.hosts:
         yield _named("thread_name", HOST_TRACK, "host")
     labels = {id(run.tasks): Labels(run.tasks) for run in recording.graphs}
+    ended = 0
     for number, run in enumerate(recording.graphs):
-        yield from _slices(run, labels[id(run.tasks)], began, -(-total // max(1, limit)))
+        if not len(run.events):
+            continue
+        first, last = int(run.events.start.min()), int(run.events.end.max())
+        for worker in workers:
+            if ended and first > ended:
+                yield _slice("between runs", "idle", worker, ended - began, first - began, {})
+            yield from _slices(run, labels[id(run.tasks)], worker, (began, first, last), -(-total // max(1, limit)))
+        ended = last
         yield from _counters(run, began)
         if arrows and total <= limit:
             yield from _arrows(run, number, began)
@@ -73,22 +82,23 @@ def _slice(name: str, category: str, track: int, start: int, end: int, args: Eve
     return {"name": name, "cat": category, "ph": "X", "pid": PROCESS, "tid": track, **times, "args": args}
 
 
-def _slices(run: GraphRun, labels: Labels, began: int, most: int) -> Iterator[Event]:
-    """Per worker its tasks, at most `most` of them in one slice, and the gaps between."""
-    e, first = run.events, int(run.events.start.min(initial=np.iinfo(np.int64).max))
-    for worker in np.unique(e.worker).tolist():
-        mine = np.flatnonzero(e.worker == worker)
-        rows = mine[run.tasks.task_subgraph[e.task[mine]] >= 0]
-        steps = {"waits": _steps(e.waits, mine), "revisits": _steps(e.revisits, mine)}
-        free = first
-        for group in _groups(run.tasks.task_subgraph[e.task[rows]], most):
-            members = rows[group]
-            start, end = int(e.start[members[0]]), int(e.end[members[-1]])
-            if start > free:
-                yield _slice("idle", "idle", worker, free - began, start - began, {})
-            found = {name: int(counts[members].sum()) for name, counts in steps.items()}
-            yield _task_slice(run, labels, members, began, found)
-            free = end
+def _slices(run: GraphRun, labels: Labels, worker: int, times: tuple[int, int, int], most: int) -> Iterator[Event]:
+    """The tasks of a worker, at most `most` of them in one slice, and the gaps between; `times` are when the recording
+    began, and when the run began and ended."""
+    e, (began, free, last) = run.events, times
+    mine = np.flatnonzero(e.worker == worker)
+    rows = mine[run.tasks.task_subgraph[e.task[mine]] >= 0]
+    steps = {"waits": _steps(e.waits, mine), "revisits": _steps(e.revisits, mine)}
+    for group in _groups(run.tasks.task_subgraph[e.task[rows]], most):
+        members = rows[group]
+        start, end = int(e.start[members[0]]), int(e.end[members[-1]])
+        if start > free:
+            yield _slice("idle", "idle", worker, free - began, start - began, {})
+        found = {name: int(counts[members].sum()) for name, counts in steps.items()}
+        yield _task_slice(run, labels, members, began, found)
+        free = end
+    if last > free:
+        yield _slice("idle", "idle", worker, free - began, last - began, {})
 
 
 def _steps(counted: np.ndarray, rows: np.ndarray) -> np.ndarray:

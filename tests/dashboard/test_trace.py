@@ -11,6 +11,7 @@ import pytest
 
 from brickrt.dashboard.recording import GraphRun, HostRun, Recording, live_bytes
 from brickrt.dashboard.trace import HOST_TRACK, trace_events, write_trace
+from brickrt.runtime.events import TaskEvents
 
 
 def slices(events, category=None) -> list[dict]:
@@ -26,6 +27,17 @@ def test_a_slice_per_task_and_no_time_unaccounted_for(run):
         covered = sum(e["dur"] for e in row)
         assert covered == pytest.approx(row[-1]["ts"] + row[-1]["dur"], rel=1e-6)
         assert all(a["ts"] + a["dur"] <= b["ts"] + 1e-6 for a, b in pairwise(row))
+
+
+def test_tracks_are_full_from_the_first_run_to_the_end_of_the_last(run):
+    e = run.events
+    after = np.stack([e.task, e.start + 10**9, e.end + 10**9, e.waits, e.revisits], 1)[e.worker == e.worker[0]]
+    alone = GraphRun(run.tasks, TaskEvents([after if k == e.worker[0] else after[:0] for k in range(2)]))
+    events = [e for e in trace_events(Recording([run, alone])) if e["ph"] == "X"]
+    ends = int(e.start.min()), int(after[:, 2].max())
+    for worker in np.unique(e.worker).tolist():
+        assert sum(s["dur"] for s in events if s["tid"] == worker) == pytest.approx((ends[1] - ends[0]) / 1e3)
+    assert {s["name"] for s in events if s["cat"] == "idle"} == {"idle", "between runs"}
 
 
 def test_slices_name_the_nodes_and_the_brick(run):
