@@ -23,11 +23,12 @@ from brickrt.plan.speeds import multiply_us, stream_us
 STRASSEN = "strassen"
 GROWTH = 7 / 4  # factors that are stored, over weights
 SHARE = 0.95  # of the multiply-add peak, by either way to multiply
-MARGIN = 0.97  # of the direct time that the scheme may take
-SUM = 4.5  # multiply-adds that take as long as the sums of one element, per sweep over the columns
+MARGIN = 0.98  # of the direct time that the scheme may take
+SUM = 5.0  # multiply-adds that take as long as the sums of one element, per sweep over the columns
 OUTPUT = 6.0  # the same per element of the output and chunk of K: what is kept, restored and added
 HIDDEN = 0.3  # share of shorter work that the longer does not hide
-UNEVEN = 0.1  # of a task's time that cores wait for the last one
+AGAIN = 3.0  # times the modelled stream: weights swept again, which push a box's rows out of L2
+UNEVEN = 0.05  # of a task's time that cores wait for the last one
 
 
 def may_use(graph: Graph, node: Node, lanes: int) -> bool:
@@ -81,7 +82,7 @@ def _busy_us(out: Shape, brick: Shape, depth: int, device: DeviceSpec, constants
     weights = depth * brick[-1] * 4 * GROWTH
     first, again = (stream_us(weights, held, device) for held in (max(weights, constants), weights))
     arithmetic = sweeps * _matrix_us(brick[-2], depth, brick[-1], device)
-    return _together(arithmetic, pieces * first + (sweeps - pieces) * again)
+    return _together(arithmetic, pieces * first + (sweeps - pieces) * again * AGAIN)
 
 
 def _matrix_us(rows: int, depth: int, columns: int, device: DeviceSpec) -> float:
@@ -91,7 +92,7 @@ def _matrix_us(rows: int, depth: int, columns: int, device: DeviceSpec) -> float
     rows, wide = rows + rows % 2, -(-columns // unit) * unit // lanes
     vectors = rows * depth * wide * 7 / 8 + rows * depth / lanes * SUM + rows * wide * chunks * OUTPUT
     held = 4 * depth // chunks * (2 * rows + 2 * GROWTH * unit)  # first factors, second ones in use and the next
-    spilt = 4 * GROWTH * rows * depth * -(-columns // unit) * (held > device.cache_share * device.l2)
+    spilt = 4 * GROWTH * rows * depth * -(-columns // unit) * (held > device.l2)
     return multiply_us(vectors, device, SHARE) + HIDDEN * stream_us(spilt, device.l2 + 1, device)
 
 

@@ -20,7 +20,10 @@ FEWEST_PIXELS = 4  # of a tile that has loads to spare for asking
 
 @dataclass(frozen=True)
 class PackedStream:
-    """Weights [channel, blocks*lanes] from `base` on, in a stream that counts `channels` for the whole tile."""
+    """Weights [channel, blocks*lanes] from `base` on, in a stream that counts `channels` for the whole tile.
+
+    `ahead` asks for more than this stream, in the step of a channel.
+    """
 
     f: Fn
     base: ir.Value
@@ -28,6 +31,7 @@ class PackedStream:
     channels: int
     dtype: np.dtype
     lanes: int
+    ahead: Callable[[Index], None] | None = None
 
     def __call__(self, c: Index, j: int) -> ir.Value:
         return self.f.load(self.base, self.offset(c, j), self.dtype, self.lanes)
@@ -42,6 +46,8 @@ class PackedStream:
     def fetch(self, c: Index, blocks: int) -> None:
         """Asks for what the first `blocks` blocks need NEAR channels after `c`; past the end that harms nobody."""
         f = self.f
+        if self.ahead:
+            self.ahead(c)
         for j in range(blocks):
             if j * self.lanes * self.dtype.itemsize % LINE == 0:
                 at = f.address(self.base, self.offset(f.add(c, NEAR), j), self.dtype)
@@ -74,13 +80,7 @@ class Accumulators:
         return self.f.get(self.places[block][pixel], self.kind)
 
     def multiply_add(
-        self,
-        pixels: ir.Value,
-        offsets: Sequence[int | None],
-        stride: Index,
-        channels: int,
-        weight: LoadWeight,
-        ahead: Callable[[Index], None] | None = None,
+        self, pixels: ir.Value, offsets: Sequence[int | None], stride: Index, channels: int, weight: LoadWeight
     ) -> None:
         """acc[j][t] += pixels[offsets[t] + channel*stride] * weight(channel, j), for all channels.
 
@@ -93,8 +93,6 @@ class Accumulators:
         with f.loop(0, channels) as c:
             if stream and stream.exceeds_l1:
                 stream.fetch(c, self.blocks)
-            if ahead:
-                ahead(c)
             row = f.address(pixels, f.mul(c, stride), self.dtype)
             weights = [weight(c, j) for j in range(self.blocks)]
             for t, offset in live:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import product
 from typing import TYPE_CHECKING
 
 from llvmlite import ir
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 SHORT = 8  # operations of an epilogue that is written out for every vector; a loop applies longer ones
 LINE = 16  # elements of a cache line
+ROWS_AHEAD = 2  # between the rows that are added and those asked for
 MOST_ASKED = 4  # lines asked for while one vector of each sum is computed
 Masks = list[list[ir.Value | None]]  # of the left and the right tile of columns
 
@@ -151,8 +153,10 @@ class StrassenBody:
         f, k = self.f, self.k
         stride, zero = k.ins[0].strides[-2], ir.Constant(vector(FLOAT, k.lanes), None)
         upper = f.add(f.mul(row, stride), c)
-        a11, a12 = (f.load(a, f.add(upper, n), self.dtype, k.lanes) for n in (0, k.half_chunk))
         below = f.add(upper, k.half_rows * stride)
+        for at, n in product((upper, below), (0, k.half_chunk)):
+            f.prefetch(a, f.add(at, ROWS_AHEAD * stride + n), self.dtype)
+        a11, a12 = (f.load(a, f.add(upper, n), self.dtype, k.lanes) for n in (0, k.half_chunk))
         a21, a22 = (f.load(a, f.add(below, n), self.dtype, k.lanes) if lower else zero for n in (0, k.half_chunk))
         s1 = f.b.fadd(a21, a22)
         s2 = f.b.fsub(s1, a11)
@@ -238,10 +242,11 @@ class PairOfTiles:
         """Adds a product to the accumulators. A row that is missing is not read: what it would give is not stored."""
         k, f, body = self.k, self.f, self.body
         base = f.address(self.b, number * k.panel, body.dtype)
-        panel = PackedStream(f, base, body.blocks, 7 * k.half_chunk, body.dtype, k.lanes)
+        channels = 7 * k.half_chunk
+        panel = PackedStream(f, base, body.blocks, channels, body.dtype, k.lanes, lambda c: self.ahead(number, c))
         absent = self.run.missing and number == 4
         offsets = [t * stride for t in range(self.run.count - absent)]
-        self.acc.multiply_add(rows, offsets, 1, k.half_chunk, panel, lambda c: self.ahead(number, c))
+        self.acc.multiply_add(rows, offsets, 1, k.half_chunk, panel)
 
     def ahead(self, number: int, c: Index) -> None:
         """Asks for a line of the factors that follow: all tiles of rows together ask for all of them."""
