@@ -16,7 +16,7 @@ from brickrt.ops.move import Concat, Reorder, Take, Transpose, View
 pytestmark = needs_compiler
 
 SHAPE = (2, 12, 9, 14)
-PAD = tuple([-1, -1, *range(9), -1])
+PAD = (-1, -1, *range(9), -1)
 TWICE = tuple(k // 2 for k in range(28))
 
 
