@@ -12,6 +12,7 @@ from brickrt.ops.cuda.walk import Source, Walk, number, pointer, raw
 
 TILE_BYTES = 16384
 SHORT_SIDE = 64
+SHORTEST = 4
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,15 @@ class Copy:
     slot: int = 0
     cut: tuple[int, int, int] | None = None
     largest: tuple[int, ...] = ()
+
+    @property
+    def start(self) -> int:
+        """Where the part begins along its dimension, if it is one."""
+        return self.cut[1] if self.cut else 0
+
+    @property
+    def end(self) -> int:
+        return self.cut[2] if self.cut else 0
 
     @cached_property
     def walk(self) -> Walk:
@@ -43,11 +53,16 @@ class Copy:
 
     @cached_property
     def across(self) -> int | None:
-        """Which of the walk's dimensions has neighbours in the input, if that is another than in the output."""
+        """Which of the walk's dimensions has neighbours in the input, if that takes tiles: another than in the output.
+
+        Where boxes are short along either, the threads of a warp read and write whole sectors all the same.
+        """
         dims, strides = self.walk.dims, self.source.strides
         if not dims or self.out.strides[dims[-1]] != 1 or strides[dims[-1]] in (0, 1):
             return None
-        return next((k for k, d in enumerate(dims) if strides[d] == 1), None)
+        found = next((k for k, d in enumerate(dims) if strides[d] == 1), None)
+        short = found is None or min(self._reach(found), self._reach(len(dims) - 1)) <= SHORTEST
+        return None if short else found
 
     def _cut(self) -> str:
         return "" if self.cut is None else ", {}, {}, {}".format(*self.cut)

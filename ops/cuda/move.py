@@ -25,8 +25,6 @@ class CopyKernel(Kernel):
 
     @cached_property
     def copies(self) -> list[Copy]:
-        if isinstance(self.op, Concat):
-            return self._concat(self.op.axis)
         x = self.ins[0]
         strides: Sequence[int | None] = x.strides
         if isinstance(self.op, Transpose):
@@ -35,16 +33,6 @@ class CopyKernel(Kernel):
             strides = view_strides(x, self.out.shape)
         return [Copy(self.out, moved(x, [s or 0 for s in strides]), largest=self.largest)]
 
-    def _concat(self, axis: int) -> list[Copy]:
-        found, start = [], 0
-        for slot, x in enumerate(self.ins):
-            end = start + x.shape[axis]
-            source = moved(x, x.strides, -start * x.strides[axis])
-            if x.type.size:
-                found.append(Copy(self.out, source, slot, (axis, start, end), self.largest))
-            start = end
-        return found
-
     @property
     def shared(self) -> int:
         return max((c.shared for c in self.copies), default=0) if self.out.type.size else 0
@@ -52,6 +40,52 @@ class CopyKernel(Kernel):
     def emit(self, name: str) -> str:
         copies = self.copies if self.out.type.size else []
         return function(name, *(line for c in copies for line in c.emit()))
+
+
+class ConcatKernel(CopyKernel):
+    """All inputs in one walk, since boxes can be small; one after the other where their neighbours differ."""
+
+    op: Concat
+
+    @cached_property
+    def copies(self) -> list[Copy]:
+        found, start = [], 0
+        for slot, x in enumerate(self.ins):
+            end = start + x.shape[self.op.axis]
+            source = moved(x, x.strides, -start * x.strides[self.op.axis])
+            if x.type.size:
+                found.append(Copy(self.out, source, slot, (self.op.axis, start, end), self.largest))
+            start = end
+        return found
+
+    def emit(self, name: str) -> str:
+        kind, walk = (
+            raw(self.out.dtype),
+            Walk(self.out, tuple(c.source for c in self.copies), frozenset([self.op.axis])),
+        )
+        if any(c.across is not None for c in self.copies) or len({walk.stride(s) for s in walk.sources}) != 1:
+            return super().emit(name)
+        vector = walk.vector
+        if walk.inner == self.op.axis:  # no vector is of two inputs
+            vector = math.gcd(vector, *(c.start for c in self.copies))
+        loads = [(f"brick::Vector<{kind}, {vector}> a[u]", "\n".join(self._item(walk, vector)))]
+        return function(
+            name,
+            pointer("y", 0, kind),
+            *(pointer(f"x{c.slot}", 1 + c.slot, kind) for c in self.copies),
+            *walk.loop(vector, walk.unroll(vector), loads, ["const auto r = a[u];"]),
+        )
+
+    def _item(self, walk: Walk, vector: int) -> list[str]:
+        """Finds the row of the input that has the item, and reads it."""
+        rows = [f"x{c.slot} + ({walk.offset(c.source.strides, 'p[u].i', c.source.shift)})" for c in self.copies]
+        tests = [f"c < {c.end} ? " for c in self.copies[:-1]] + [""]
+        narrowest = min(walk.sources, key=lambda source: walk.wide(source, vector))
+        return [
+            f"{{\nconst int c = {walk.index(self.op.axis, 'p[u]')};",
+            f"const auto row = {' : '.join(t + row for t, row in zip(tests, rows))};",
+            f"a[u] = {walk.read_row(narrowest, vector, 'row', 'p[u].k', 'w.begin', 'w.end')};\n}}",
+        ]
 
 
 class ViewKernel(Kernel):
@@ -109,7 +143,12 @@ def _step(x: Operand, part: slice) -> int | None:
     return (x.strides[long[-1]] if long else 0) if near else None
 
 
-@kernel_for(Transpose, Reorder, Concat)
+@kernel_for(Concat)
+def choose_concat(op: Op, ins: Sequence[Operand], out: Operand) -> type[Kernel]:
+    return ConcatKernel
+
+
+@kernel_for(Transpose, Reorder)
 def choose_copy(op: Op, ins: Sequence[Operand], out: Operand) -> type[Kernel]:
     return CopyKernel
 
