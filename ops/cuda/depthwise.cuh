@@ -15,7 +15,7 @@ template <class S> struct Depthwise {
     static constexpr int D = S::D, V = S::WIDTH, R = S::R, LAST = D - 1;
     static constexpr int KERNEL = S::kernel(LAST), STRIDE = S::stride(LAST), DILATION = S::dilation(LAST);
     static constexpr bool VERY = S::CHANNELS == 1 && S::COLUMNS == 1;  // every channel is a group
-    static constexpr int outer_taps() {
+    static constexpr BRICK_DEVICE int outer_taps() {
         int n = 1;
         for (int d = 0; d < LAST; ++d) n *= S::kernel(d);
         return n;

@@ -68,7 +68,7 @@ template <class S> struct ConvProblem : ConvBase<S> {
     using Base = ConvBase<S>;
     using typename Base::T;
     using Base::D;
-    static constexpr int taps() {
+    static constexpr BRICK_DEVICE int taps() {
         int n = 1;
         for (int d = 0; d < D; ++d) n *= S::kernel(d);
         return n;

@@ -12,7 +12,7 @@ template <int THREADS_, int M_, int N_, int K_, int STAGES_, int SPLIT_> struct 
     static constexpr int A_ROW = K + 4, B_ROW = N + 8, A_WORDS = M * A_ROW, B_WORDS = K * B_ROW;
     static constexpr int STAGE = A_WORDS + B_WORDS, SUM_ROW = N + 8;
     // Rows whose sums fit into the buffers at once.
-    static constexpr int rows_held(int rows) {
+    static constexpr BRICK_DEVICE int rows_held(int rows) {
         return rows * SPLIT * SUM_ROW <= STAGES * STAGE ? rows : rows_held(rows / 2);
     }
     static constexpr int HELD = rows_held(M);
@@ -24,18 +24,21 @@ template <class T, class Shape, int TM, int TN> struct Lanes {
     using Sum = T;
     using Tile = Shape;
     static constexpr int PAIR = 1;  // elements to a word
-    static constexpr int ROWS = Shape::M / TM, COLUMNS = Shape::N / TN, WIDE = COLUMNS / 8;
-    static_assert(ROWS * COLUMNS * Shape::SPLIT == Shape::THREADS && COLUMNS % 8 == 0 && ROWS % 4 == 0);
+    static constexpr int ROWS = Shape::M / TM, COLUMNS = Shape::N / TN;
+    static constexpr int ACROSS = COLUMNS < 8 ? COLUMNS : 8, DOWN = 32 / ACROSS, WIDE = COLUMNS / ACROSS;  // of a warp
+    static constexpr int LEFT = TM * TN > 32 ? 2 : 4;  // of A loaded together: as registers allow
+    static_assert(ROWS * COLUMNS * Shape::SPLIT == Shape::THREADS && COLUMNS % ACROSS == 0 && ROWS % DOWN == 0);
     static_assert(Shape::K % (4 * Shape::SPLIT) == 0 && TN % 4 == 0);
 
     T sum[TM][TN];
-    int split, row, column;  // row r of the thread is `row + r * ROWS`, column 4 q + c is `column + 4 q COLUMNS + c`
+
+    // Row r of the thread is `row() + r * ROWS`, column 4 q + c is `column() + 4 q COLUMNS + c`.
+    static BRICK_DEVICE int group() { return warp() % (ROWS * COLUMNS / 32); }
+    static BRICK_DEVICE int split() { return warp() / (ROWS * COLUMNS / 32); }
+    static BRICK_DEVICE int row() { return group() / WIDE * DOWN + lane() / ACROSS; }
+    static BRICK_DEVICE int column() { return (group() % WIDE * ACROSS + lane() % ACROSS) * 4; }
 
     BRICK_DEVICE Lanes() {
-        const int group = warp() % (ROWS * COLUMNS / 32);
-        split = warp() / (ROWS * COLUMNS / 32);
-        row = group / WIDE * 4 + lane() / 8;
-        column = (group % WIDE * 8 + lane() % 8) * 4;
 #pragma unroll
         for (int r = 0; r < TM; ++r)
 #pragma unroll
@@ -43,36 +46,39 @@ template <class T, class Shape, int TM, int TN> struct Lanes {
     }
 
     BRICK_DEVICE void multiply(const T* a, const T* b) {
+        a += row() * Shape::A_ROW + split() * 4;
+        b += split() * 4 * Shape::B_ROW + column();
 #pragma unroll
         for (int step = 0; step < Shape::K / 4 / Shape::SPLIT; ++step) {
-            const int k = (step * Shape::SPLIT + split) * 4;
-            Vector<T, 2> left[TM];
+            const int k = step * Shape::SPLIT * 4;
+            Vector<T, LEFT> left[TM];
 #pragma unroll
             for (int j = 0; j < 4; ++j) {
-                if (j % 2 == 0)
+                if (j % LEFT == 0)
 #pragma unroll
-                    for (int r = 0; r < TM; ++r) left[r] = load<2>(a + (row + r * ROWS) * Shape::A_ROW + k + j);
+                    for (int r = 0; r < TM; ++r) left[r] = load<LEFT>(a + r * ROWS * Shape::A_ROW + k + j);
                 Vector<T, 4> right[TN / 4];
 #pragma unroll
-                for (int q = 0; q < TN / 4; ++q) right[q] = load<4>(b + (k + j) * Shape::B_ROW + column + q * 4 * COLUMNS);
+                for (int q = 0; q < TN / 4; ++q) right[q] = load<4>(b + (k + j) * Shape::B_ROW + q * 4 * COLUMNS);
 #pragma unroll
                 for (int r = 0; r < TM; ++r)
 #pragma unroll
-                    for (int c = 0; c < TN; ++c) sum[r][c] += left[r].v[j % 2] * right[c / 4].v[c % 4];
+                    for (int c = 0; c < TN; ++c) sum[r][c] += left[r].v[j % LEFT] * right[c / 4].v[c % 4];
             }
         }
     }
 
     // The sums of rows [first, first + HELD) of the tile, to [split][row][SUM_ROW].
     BRICK_DEVICE void put(T* to, int first) const {
+        to += split() * Shape::HELD * Shape::SUM_ROW + column();
 #pragma unroll
         for (int r = 0; r < TM; ++r) {
-            const int at = row + r * ROWS - first;
+            const int at = row() + r * ROWS - first;
             if (at < 0 || at >= Shape::HELD) continue;
 #pragma unroll
             for (int q = 0; q < TN / 4; ++q) {
                 const Vector<T, 4> v{sum[r][q * 4], sum[r][q * 4 + 1], sum[r][q * 4 + 2], sum[r][q * 4 + 3]};
-                store(to + (split * Shape::HELD + at) * Shape::SUM_ROW + column + q * 4 * COLUMNS, v);
+                store(to + at * Shape::SUM_ROW + q * 4 * COLUMNS, v);
             }
         }
     }
@@ -154,7 +160,7 @@ template <class P, class Core> BRICK_DEVICE void fill_rows(const P& p, const int
     const auto tap = p.tap(k + part);
     T* const to = reinterpret_cast<T*>(a) + part;
     if constexpr (V > 1) {
-#pragma unroll
+#pragma unroll 1
         for (int i = 0; i < COUNT; ++i) {
             const int r = first + i * STEP;
             if (Shape::M % STEP && r >= Shape::M) break;
@@ -184,7 +190,7 @@ template <class P, class Core> BRICK_DEVICE void fill_columns(const P& p, int n,
     using Shape = typename Core::Tile;
     if constexpr (P::B_VECTOR) {
         constexpr int V = 16 / sizeof(typename Core::Word), PER_ROW = Shape::N / V, ALL = PER_ROW * Shape::K;
-#pragma unroll
+#pragma unroll 1
         for (int i = 0; i < (ALL + Shape::THREADS - 1) / Shape::THREADS; ++i) {
             const int j = thread() + i * Shape::THREADS, row = j / PER_ROW, column = j % PER_ROW * V;
             if (ALL % Shape::THREADS && j >= ALL) break;
@@ -193,7 +199,7 @@ template <class P, class Core> BRICK_DEVICE void fill_columns(const P& p, int n,
         }
     } else if constexpr (P::B_PAIRS) {
         constexpr int V = 8, PER_ROW = Shape::N / V, ALL = PER_ROW * Shape::K;
-#pragma unroll
+#pragma unroll 1
         for (int i = 0; i < (ALL + Shape::THREADS - 1) / Shape::THREADS; ++i) {
             const int j = thread() + i * Shape::THREADS, row = j / PER_ROW, column = j % PER_ROW * V;
             if (ALL % Shape::THREADS && j >= ALL) break;
@@ -229,6 +235,7 @@ BRICK_DEVICE void finish_tile(const P& p, const Core& core, const int* rows, int
         sync();
         core.put(sums, first);
         sync();
+#pragma unroll 1
         for (int i = thread(); i < Shape::HELD * ACROSS; i += Shape::THREADS) {
             const int r = P::ROWS_INNER ? i % Shape::HELD : i / ACROSS;
             const int c = (P::ROWS_INNER ? i / Shape::HELD : i % ACROSS) * W;
@@ -266,26 +273,26 @@ template <class P, class Core> BRICK_DEVICE void product_tile(const P& p, int m,
     }
     sync();
     Core core;
-    int k = p.template next<Shape::K * Core::PAIR>(0), filled = 0, used = 0, to = 0, from = 0;
+    int k = p.template next<Shape::K * Core::PAIR>(0), waiting = 0, to = 0;  // buffers filled, the next to fill
     const auto fill = [&] {
         if (k < p.depth) {
             Word* const stage = stages + to * Shape::STAGE;
             fill_rows<P, Core>(p, rows, k, stage);
             fill_columns<P, Core>(p, n * P::PARTS, k, stage + Shape::A_WORDS);
-            ++filled;
+            ++waiting;
             to = to + 1 == Shape::STAGES ? 0 : to + 1;
             k = p.template next<Shape::K * Core::PAIR>(k + Shape::K * Core::PAIR);
         }
         copy_commit();
     };
     for (int s = 0; s < Shape::STAGES - 1; ++s) fill();
-    while (used < filled) {
+    while (waiting) {
         copy_wait<Shape::STAGES - 2>();
         sync();
         fill();
-        core.multiply(stages + from * Shape::STAGE, stages + from * Shape::STAGE + Shape::A_WORDS);
-        ++used;
-        from = from + 1 == Shape::STAGES ? 0 : from + 1;
+        const Word* const stage = stages + (to >= waiting ? to - waiting : to - waiting + Shape::STAGES) * Shape::STAGE;
+        core.multiply(stage, stage + Shape::A_WORDS);
+        --waiting;
     }
     copy_wait<0>();
     finish_tile<P, Core>(p, core, rows, n, reinterpret_cast<typename Core::Sum*>(stages));
