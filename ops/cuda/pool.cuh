@@ -19,40 +19,47 @@ enum PoolKind { MAX, AVERAGE, LP };
 //    V                     outputs at once along the dimension that order() has last; 1 unless their windows are equal
 //    order(k)              dimensions of the tensor, outermost in memory first
 //    from(d), to(d)        strides of input and output per dimension of the tensor
-//    kernel, stride, dilation, pad (d), extent(d) of the input, counted_from(d), counted_to(d): per spatial dimension;
-//                          an average divides by the number of taps at indices of that range
+//    kernel, stride, dilation, pad (d), extent(d) of the input, counted_from(d), counted_to(d), padded(d): per spatial
+//                          dimension; an average divides by the number of taps at indices of the range that counts;
+//                          windows of a dimension that is not padded are all inside of the input
 //    first()               what the combination starts with
 template <class P> struct Pool {
     using T = typename P::T;
     using A = typename P::A;
     static constexpr int RANK = P::DIMS + 2;
 
-    // x is the window's first element, starts its indices.
+    // x is the channel's element of index 0. Taps outside of the input read the element at its edge, and do not count: all
+    // loads are unconditional, so that they are under way together.
     static BRICK_DEVICE void combine(const T* x, const int (&starts)[P::DIMS], int a, int b, A (&sum)[P::V]) {
-#pragma unroll(P::TAPS * P::V <= 128 ? P::TAPS : 1)
+        constexpr int TOGETHER = P::TAPS * P::V * sizeof(T) <= 256 ? P::TAPS : 8;
+#pragma unroll(TOGETHER)
         for (int tap = 0; tap < P::TAPS; ++tap) {
             bool inside = true;
             long long offset = 0;
             int rest = tap;
 #pragma unroll
             for (int d = P::DIMS - 1; d >= 0; --d) {
-                const int shift = rest % P::kernel(d) * P::dilation(d);
+                int index = starts[d] + rest % P::kernel(d) * P::dilation(d);
                 rest /= P::kernel(d);
-                inside = inside && (unsigned)(starts[d] + shift) < (unsigned)P::extent(d);
-                offset += shift * P::from(2 + d);
+                if (P::padded(d)) {
+                    inside = inside && (unsigned)index < (unsigned)P::extent(d);
+                    index = index < 0 ? 0 : index < P::extent(d) ? index : P::extent(d) - 1;
+                }
+                offset += index * P::from(2 + d);
             }
-            if (!inside) continue;
             A v[P::V] = {};
             fetch<P::V, 1, P::ALIGNED>(x + offset, a, b, v);
 #pragma unroll
-            for (int k = 0; k < P::V; ++k) {
-                if constexpr (P::KIND == MAX) sum[k] = math::max(v[k], sum[k]);
-                else if constexpr (P::KIND == AVERAGE) sum[k] += v[k];
-                else if constexpr (P::NORM == 1) sum[k] += math::abs(v[k]);
-                else if constexpr (P::NORM == 2) sum[k] += v[k] * v[k];
-                else sum[k] += math::pow(math::abs(v[k]), (A)P::NORM);
-            }
+            for (int k = 0; k < P::V; ++k) sum[k] = inside ? with(sum[k], v[k]) : sum[k];
         }
+    }
+
+    static BRICK_DEVICE A with(A sum, A v) {
+        if constexpr (P::KIND == MAX) return math::max(v, sum);
+        else if constexpr (P::KIND == AVERAGE) return sum + v;
+        else if constexpr (P::NORM == 1) return sum + math::abs(v);
+        else if constexpr (P::NORM == 2) return sum + v * v;
+        else return sum + math::pow(math::abs(v), (A)P::NORM);
     }
 
     static BRICK_DEVICE A finish(A sum, const int (&starts)[P::DIMS]) {
@@ -75,18 +82,20 @@ template <class P> struct Pool {
     // The outputs [a, b) of V that begin at index c.
     static BRICK_DEVICE void position(const int (&c)[RANK], int a, int b, const T* x, T* y) {
         int starts[P::DIMS];
+        bool reads = true;
         x += c[0] * P::from(0) + c[1] * P::from(1);
         y += c[0] * P::to(0) + c[1] * P::to(1);
 #pragma unroll
         for (int d = 0; d < P::DIMS; ++d) {
             starts[d] = c[2 + d] * P::stride(d) - P::pad(d);
-            x += starts[d] * P::from(2 + d);
             y += c[2 + d] * P::to(2 + d);
+            // A window of padding alone has no edge that the box may read.
+            reads = reads && starts[d] < P::extent(d) && starts[d] + (P::kernel(d) - 1) * P::dilation(d) >= 0;
         }
         A sum[P::V];
 #pragma unroll
         for (int k = 0; k < P::V; ++k) sum[k] = P::first();
-        combine(x, starts, a, b, sum);
+        if (reads) combine(x, starts, a, b, sum);
 #pragma unroll
         for (int k = 0; k < P::V; ++k) sum[k] = finish(sum[k], starts);
         put<1, P::ALIGNED>(y, a, b, sum);

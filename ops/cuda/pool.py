@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import ClassVar
 
+import numpy as np
+
 from brickrt.ops.cuda.expr_cuda import literal
 from brickrt.ops.cuda.kernel import THREADS, Kernel, kernel_for
 from brickrt.ops.cuda.operand import Operand
@@ -40,6 +42,7 @@ class PoolKernel(Kernel):
             "dilation": ("int", op.dilations),
             "pad": ("int", op.pads),
             "extent": ("int", x.shape[2:]),
+            "padded": ("bool", _padded(op, x, out)),
             "counted_from": ("int", [-p for p in pads[0]]),
             "counted_to": ("int", counted),
         }
@@ -55,6 +58,12 @@ class PoolKernel(Kernel):
             f"BRICK_DEVICE void {name}(const brick::Step& s, char* const* at, char* shared) {{\n"
             f"brick::Pool<{name}_traits>::box(s, at);\n}}\n"
         )
+
+
+def _padded(op: Pool, x: Operand, out: Operand) -> list[int]:
+    """Per spatial dimension, whether some window is partly outside of the input."""
+    lo, hi = op.window.reach(np.zeros((1, len(op.kernel)), np.int64), np.asarray([out.shape[2:]], np.int64))
+    return [int(first < 0 or end > extent) for first, end, extent in zip(lo[0], hi[0], x.shape[2:])]
 
 
 def _order(out: Operand) -> list[int]:
