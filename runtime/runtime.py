@@ -126,8 +126,8 @@ class Runtime:
         """The model's outputs by name: NumPy arrays, or lists and None for sequences and optionals.
 
         With device cuda, inputs may lie on the GPU: any arrays of the CUDA array interface or DLPack. Outputs are then
-        CuPy arrays; with `stream`, CuPy's or another library's, they are so once the stream is there, and the call may
-        return before. May be called from several threads.
+        CuPy arrays; with `stream`, CuPy's or another library's, they are so once the stream is there: the call may
+        return before, and inputs must stay until then. May be called from several threads.
         """
         inputs = self._taken(inputs, stream)
         signature, known = signature_of(inputs), self._known

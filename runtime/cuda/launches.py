@@ -93,11 +93,9 @@ def _runs(tasks: TaskGraph, persistent: bool) -> Iterator[np.ndarray]:
 
 def _owned(tasks: TaskGraph) -> Iterator[tuple[int, np.ndarray]]:
     """Each subgraph that has tasks, and these, which follow one another."""
-    order = np.argsort(tasks.task_subgraph, kind="stable")
-    numbers, starts = np.unique(tasks.task_subgraph[order], return_index=True)
-    for s, mine in zip(numbers.tolist(), np.split(order, starts[1:]), strict=True):
+    for s in np.unique(tasks.task_subgraph).tolist():
         if s >= 0:
-            yield s, mine
+            yield s, np.flatnonzero(tasks.task_subgraph == s)
 
 
 def _waits(tasks: TaskGraph, found: list[Launch]) -> list[tuple[int, ...]]:

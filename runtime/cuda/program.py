@@ -254,7 +254,7 @@ class CudaProgram:
             return Counts(total, total, 0, 0)
         counted = self._finish(main)
         if events:
-            self._watch.fill(events, self._tables.order, since, main)
+            self._watch.fill(events, self.tasks, self._tables.order, since, main)
         return counted
 
     def _tell(self, ends: Sequence[int], events: int, main: Stream) -> None:

@@ -23,7 +23,17 @@ from brickrt.ops.expr import arg
 from brickrt.ops.map import Map
 from brickrt.ops.types import Boxes
 from brickrt.runtime.cuda.constants import Constants
-from brickrt.runtime.cuda.context import ARENA, BASE_SHIFT, CONSTANTS, FIRST_END, HEAD_WORDS, MOST_BASES, SCRATCH
+from brickrt.runtime.cuda.context import (
+    ARENA,
+    BASE_SHIFT,
+    CONSTANTS,
+    FIRST_END,
+    HEAD_WORDS,
+    MOST_BASES,
+    MOST_OPERANDS,
+    MOST_RANK,
+    SCRATCH,
+)
 from brickrt.runtime.task_graph import Carries, Steps, TaskGraph
 
 Origin = tuple[int, np.ndarray]  # base, byte offset per step
@@ -122,6 +132,7 @@ class Records:
             at or (CONSTANTS, np.full(n, self.constants.add(kernel.pack(k - 1, graph.constants[name]))))
             for k, (name, at) in enumerate(zip(names, origins, strict=True))
         ]
+        self.check(node, 1 + len(node.inputs) + len(kernel.tables()), steps.boxes.rank)
         places += [(CONSTANTS, np.full(n, self.constants.add(table))) for table in kernel.tables()]
         return Rows(kernel, steps.tasks, steps.ranks, words_of(places, steps.boxes))
 
@@ -144,6 +155,14 @@ class Records:
             return make_kernel(op, operands[1:], operands[0], packed, precision, largest)
         except LookupError as e:
             raise BrickError(f"node '{node.name}': {e.args[0]}; use --device cpu") from None
+
+    def check(self, node: Node, operands: int, rank: int) -> None:
+        """Raises BrickError for what a record has no room for."""
+        if operands > MOST_OPERANDS or rank > MOST_RANK:
+            limits = f"at most {MOST_OPERANDS} tensors of {MOST_RANK} dimensions"
+            raise BrickError(
+                f"node '{node.name}': CUDA kernels take {limits}, not {operands} of {rank}; use --device cpu"
+            )
 
     def release(self, names: Sequence[str], left: Counter[str]) -> None:
         """Gives up constants that no step is still to read: a packed copy is what stays. Their types remain known."""

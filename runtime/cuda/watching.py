@@ -10,6 +10,7 @@ import numpy as np
 from brickrt.runtime.cuda.context import EVENT_WORDS
 from brickrt.runtime.cuda.driver import Driver, Function, Stream
 from brickrt.runtime.cuda.sources import Source
+from brickrt.runtime.task_graph import TaskGraph
 
 LOOKS = 5  # at the device's clock, of which the quickest counts
 CLOCK = Source(
@@ -52,20 +53,22 @@ class Watch:
         after = time.monotonic_ns()
         return after - before, (before + after) // 2 - int(there[0])
 
-    def fill(self, rows: Sequence[np.ndarray], order: np.ndarray, since: int, stream: Stream) -> None:
-        """Writes the workers' rows; block b is worker b modulo their number, tasks go by `order`, their numbers in the
-        graph. What no launch has to run ends with the last task that has one."""
+    def fill(self, rows: Sequence[np.ndarray], tasks: TaskGraph, order: np.ndarray, since: int, stream: Stream) -> None:
+        """Writes the workers' rows: block b is worker b modulo their number. Tasks go by `order`, their numbers in the
+        graph; one that no launch has is complete with the last that it waits for."""
         noted = np.zeros((self._tasks, EVENT_WORDS), np.int64)
-        self._driver.download(noted, self.address, stream)
-        stream.synchronize()
-        noted[:, 1:3] += since
-        idle = np.setdiff1d(np.arange(len(rows[0])), order)
-        rest = np.zeros((len(idle), EVENT_WORDS), np.int64)
-        rest[:, 1:3] = noted[:, 2].max(initial=since)
-        worker = np.concatenate([noted[:, 0] % len(rows), rest[:, 0]])
-        noted = np.concatenate([noted, rest])
-        noted[:, 0] = np.concatenate([order, idle])
-        by_time = np.argsort(noted[:, 1], kind="stable")
+        if self._tasks:
+            self._driver.download(noted, self.address, stream)
+            stream.synchronize()
+        found = np.zeros((len(tasks), EVENT_WORDS), np.int64)
+        found[order] = noted
+        found[order, 1:3] += since
+        for t in np.setdiff1d(np.arange(len(tasks)), order).tolist():
+            deps = tasks.deps[tasks.dep_offsets[t] : tasks.dep_offsets[t + 1]]
+            found[t, 1:3] = found[deps, 2].max(initial=since)
+        worker = found[:, 0] % len(rows)
+        found[:, 0] = np.arange(len(tasks))
+        by_time = np.argsort(found[:, 1], kind="stable")
         for k, own in enumerate(rows):
             mine = by_time[worker[by_time] == k]
-            own[: len(mine)] = noted[mine]
+            own[: len(mine)] = found[mine]

@@ -9,7 +9,7 @@ from host_driver import HostDriver
 
 from brickrt.runtime import runtime
 from brickrt.runtime.cuda.program import CudaOptions, CudaProgram
-from brickrt.runtime.devices import Engine
+from brickrt.runtime.devices import Engine, choose_engine
 from brickrt.runtime.runtime import Runtime
 
 
@@ -29,5 +29,10 @@ def runtime_on(
     **options: Any,
 ) -> Runtime:
     """A runtime whose device "cuda" is the driver."""
-    monkeypatch.setattr(runtime, "choose_engine", lambda *_: engine_on(driver, launch, group))
+    engine = engine_on(driver, launch, group)
+
+    def choose(name: str, *rest: Any) -> Engine:
+        return engine if name == "cuda" else choose_engine(name, *rest)
+
+    monkeypatch.setattr(runtime, "choose_engine", choose)
     return Runtime(model, device="cuda", **options)
