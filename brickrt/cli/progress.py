@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 from brickrt.dashboard.held import held
 from brickrt.dashboard.keys import in_foreground
@@ -24,6 +25,6 @@ def shown_progress() -> Iterator[Progress]:
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn())
     console = Console(stderr=True)
     bars = Progress(*columns, console=console, transient=True, refresh_per_second=4)
-    with held(lambda: bool(console.show_cursor(True))), bars:
+    with held(partial(console.show_cursor, True)), bars:
         task = bars.add_task("", total=None)
         yield lambda what, done, total: bars.update(task, description=what, completed=done, total=total)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-_HELD: list[Callable[[], None]] = []
+_HELD: list[Callable[[], object]] = []
 
 
 @contextmanager
-def held(give_back: Callable[[], None]) -> Iterator[None]:
+def held(give_back: Callable[[], object]) -> Iterator[None]:
     """While this lasts, `give_back_terminal` calls `give_back`, from any thread; so does an error."""
     _HELD.append(give_back)
     try:
