@@ -89,7 +89,6 @@ def _map_row(row: np.ndarray, wide: int) -> list[Span]:
 def counters(scene: Scene, moment: Moment) -> Lines:
     """States, how tasks were found, memory, and modelled traffic."""
     waiting, running, complete = moment.counts
-    plan = moment.tasks.plan
     first = max(0, complete - moment.waits - moment.revisits)
     lines = [
         line(
@@ -98,17 +97,16 @@ def counters(scene: Scene, moment: Moment) -> Lines:
             (f"{GLYPHS[COMPLETE]} {count(complete)} done", STYLES[COMPLETE]),
         ),
         line(f"first time {count(first)}  waits {count(moment.waits)}  revisits {count(moment.revisits)}"),
-        line(f"recomputed {recomputed(moment.tasks.recomputed, plan.graph)}"),
+        line(f"recomputed {recomputed(moment.tasks.recomputed, moment.elements)}"),
         line(f"live {size(moment.live_bytes)} of arena {size(moment.tasks.arena_bytes)}"),
         line(f"peak {size(scene.held_bytes)} of projected {size(scene.projected_bytes)}"),
     ]
     return lines + traffic(scene)
 
 
-def recomputed(elements: int, graph) -> str:
+def recomputed(elements: int, total: int) -> str:
     """Elements of intermediates computed more than once, and their part of all."""
-    total = sum(graph.out(node).size for node in graph.nodes) or 1
-    return f"{count(elements)} elements ({100 * elements / total:.1f} %)"
+    return f"{count(elements)} elements ({100 * elements / (total or 1):.1f} %)"
 
 
 def traffic(scene: Scene) -> Lines:

@@ -16,6 +16,7 @@ from brickrt.dashboard.recording import GraphRun
 from brickrt.runtime.events import TaskEvents, used
 from brickrt.runtime.task_graph import TaskGraph
 
+REFRESH = 0.5  # seconds between two tables: figures that change faster cannot be read
 WAITING, RUNNING, COMPLETE = range(3)
 TASK, START, END, WAITS, REVISITS = range(5)  # words of a worker's row
 
@@ -42,6 +43,7 @@ class Moment:
     waits: int
     revisits: int
     live_bytes: int
+    elements: int
 
     @property
     def tasks(self) -> TaskGraph:
@@ -56,11 +58,13 @@ class Known:
     own: np.ndarray  # whether a task is no join
     lives: Lives
     moved: tuple[int, ...]  # bytes per subgraph
+    elements: int  # of all tensors that are computed
 
     @staticmethod
     def of(tasks: TaskGraph) -> Known:
         moved = tuple(moved_bytes(tasks.plan, subgraph) for subgraph in tasks.plan.subgraphs)
-        return Known(Labels(tasks), tasks.task_subgraph >= 0, Lives.of(tasks), moved)
+        elements = sum(tasks.plan.graph.out(node).size for node in tasks.plan.graph.nodes)
+        return Known(Labels(tasks), tasks.task_subgraph >= 0, Lives.of(tasks), moved, elements)
 
 
 class Current:
@@ -83,7 +87,18 @@ class Current:
         states = self.states.copy()
         counts = _counts(states, self.known.own)
         live = self.known.lives.live(states)
-        return Moment(self.known.labels, states, counts, lanes, max(0, subgraph), seconds, waits, revisits, live)
+        return Moment(
+            labels=self.known.labels,
+            states=states,
+            counts=counts,
+            lanes=lanes,
+            subgraph=max(0, subgraph),
+            seconds=seconds,
+            waits=waits,
+            revisits=revisits,
+            live_bytes=live,
+            elements=self.known.elements,
+        )
 
     def _lane(self, worker: int, seconds: float) -> Lane:
         rows, at = self.rows[worker], self.read[worker]
@@ -134,6 +149,7 @@ class Watching:
         self._known: dict[int, Known] = {}
         self._current: Current | None = None
         self._ended: dict[int, GraphRun] = {}  # not read yet
+        self._next = 0.0  # when they are read again
         self._busy: dict[int, tuple[np.ndarray, int]] = {}
         self._rows: tuple[tuple[int, int], list[Row]] = ((0, 0), [])
         self.last: Moment | None = None
@@ -166,7 +182,9 @@ class Watching:
     def rows(self, labels: Labels) -> list[Row]:
         """Per subgraph the mean of what was measured so far; zeros before the first run has ended."""
         with self._lock:
-            self._read_ended()
+            if time.monotonic() >= self._next:
+                self._next = time.monotonic() + REFRESH
+                self._read_ended()
             sums, runs = self._busy.get(id(labels.tasks), (np.zeros(len(labels.tasks.plan.subgraphs)), 0))
             key = id(labels.tasks), runs
             if self._rows[0] != key:
