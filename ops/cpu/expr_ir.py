@@ -23,6 +23,7 @@ VECTORIZED: dict[str, Callable[..., ir.Value]] = {
 }
 INTRINSIC = {"sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "round": "roundeven", "abs": "fabs"}
 RELATION = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+CONTRACTING = frozenset({"erf", "tanh"})  # |x f'(x)| ≤ |f(x)|
 COSTLY = dict.fromkeys(LIBM, 40) | {"exp": 16, "sigmoid": 20, "log": 24, "tanh": 20, "erf": 32}
 
 
@@ -76,6 +77,7 @@ class _Printer:
             return self._shared(("const", expr.dtype, repr(expr.value)), lambda: constant(expr, self.lanes))
         if not isinstance(expr, Apply):
             raise ValueError(f"expression node {type(expr).__name__} has no LLVM IR")
+        expr = _without_division(expr)
         args = [self.value(a) for a in expr.args]
         return self._shared((expr.fn, expr.dtype, *map(id, args)), lambda: apply(self.f, expr, args))
 
@@ -83,6 +85,17 @@ class _Printer:
         if key not in self.by_content:
             self.by_content[key] = make()
         return self.by_content[key]
+
+
+def _without_division(expr: Apply) -> Apply:
+    """f(x / c) as f(x · (1/c)) where f makes no relative error larger: a division takes as long as ten operations."""
+    x = expr.args[0]
+    if expr.fn not in CONTRACTING or x.dtype != np.float32 or not isinstance(x, Apply) or x.fn != "div":
+        return expr
+    by = x.args[1]
+    if not isinstance(by, Const) or not 2.0**-100 < abs(by.value) < 2.0**100:
+        return expr
+    return Apply(expr.dtype, expr.fn, (Apply(x.dtype, "mul", (x.args[0], Const(x.dtype, 1 / by.value))),))
 
 
 def constant(expr: Const, lanes: int) -> ir.Constant:

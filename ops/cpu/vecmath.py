@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from llvmlite import ir
 
+from brickrt.ops.cpu import erf_table
 from brickrt.ops.cpu.emit import FLOAT, I32, Fn, type_suffix, vector
 
 LOG2E = 1.4426950408889634
@@ -88,6 +89,8 @@ def tanh(f: Fn, x: ir.Value) -> ir.Value:
 
 
 def erf(f: Fn, x: ir.Value) -> ir.Value:
+    if lanes_of(x) == erf_table.LANES:
+        return erf_table.erf_by_table(f, x)
     size = _at_most(f, _abs(f, x), 4.0)
     small = f.fma(size, polynomial(f, f.b.fmul(size, size), ERF_SMALL), size)
     whole, fraction = _reduce_exponent(f, polynomial(f, size, ERF_LARGE))

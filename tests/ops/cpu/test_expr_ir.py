@@ -188,3 +188,11 @@ def test_shared_trees_of_exponential_size():
     for _ in range(60):
         x = apply("add", x, apply("sqrt", x))
     assert count_calls(x, "llvm.sqrt") == 60
+
+
+@pytest.mark.parametrize("isa", [HOST, AVX2])
+@pytest.mark.parametrize("fn", ["erf", "tanh"])
+@pytest.mark.parametrize("by", [2**0.5, -3.0, 1e-38, np.inf, 0.0])
+def test_function_of_a_quotient_by_a_constant(fn, by, isa):
+    quotient = apply("div", arg(0, "float32"), const(by, "float32"))
+    compare(apply("add", apply(fn, quotient), quotient), floats("float32"), rtol=TOLERANCE["float32"], isa=isa)
