@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any
 
 from brickrt.graph.errors import BrickError
 from brickrt.plan.device import DeviceSpec, host_device
 from brickrt.runtime.arrays import DeviceArrays
-from brickrt.runtime.engine import Program
+from brickrt.runtime.engine import LAUNCHES, LaunchMode, Program
 from brickrt.runtime.task_graph import TaskGraph
 
 KernelProgress = Callable[[int, int], None]
 NAMES = ("auto", "cpu", "cuda", "reference", "null")
-LaunchMode = Literal["auto", "streams", "graph", "persistent"]
-LAUNCHES: tuple[str, ...] = get_args(LaunchMode)
 
 
 @dataclass(frozen=True)
@@ -61,7 +59,7 @@ def _cuda(launch: LaunchMode) -> Engine:
     from brickrt.runtime.cuda.cupy_driver import CupyDriver
     from brickrt.runtime.cuda.program import CudaOptions, CudaProgram
 
-    driver = CupyDriver()
+    driver: Any = CupyDriver()  # its streams and events go with its own only
 
     def build(tasks: TaskGraph, threads: int, progress: KernelProgress | None) -> Program:
         return CudaProgram(tasks, driver, CudaOptions(launch), progress)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol, get_args
 
 import numpy as np
 
 from brickrt.runtime.task_graph import TaskGraph
+
+LaunchMode = Literal["auto", "streams", "graph", "persistent"]  # how a GPU runs plans
+LAUNCHES: tuple[str, ...] = get_args(LaunchMode)
 
 
 class Cancelled(Exception):
@@ -30,7 +33,11 @@ class Program(Protocol):
     """One task graph, ready to run; `run` may be called from any thread."""
 
     tasks: TaskGraph
-    threads: int
+
+    @property
+    def threads(self) -> int:
+        """Workers, whose events fill a buffer each."""
+        ...
 
     @property
     def constant_bytes(self) -> int:

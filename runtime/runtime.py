@@ -19,8 +19,8 @@ from brickrt.runtime import events
 from brickrt.runtime.arrays import on_device
 from brickrt.runtime.call import Call, Signature, signature_of
 from brickrt.runtime.compiled import Compiled, Compiler, Progress, StageCache
-from brickrt.runtime.devices import LaunchMode, choose_engine
-from brickrt.runtime.engine import Program
+from brickrt.runtime.devices import choose_engine
+from brickrt.runtime.engine import LaunchMode, Program
 from brickrt.runtime.host_threads import thread_count
 from brickrt.runtime.report import Ran, Report, report_of
 from brickrt.runtime.stats import Stats

@@ -40,8 +40,8 @@ def _torch(net: Network, feeds: Feeds, precision: str, device: str) -> tuple[Any
     from brickrt.bench.torch_backend import TorchNetwork
 
     torch.backends.cudnn.benchmark = True
-    for settings in (torch.backends.cudnn, torch.backends.cuda.matmul):
-        settings.allow_tf32 = precision == "tf32"
+    matrices: Any = torch.backends.cuda.matmul
+    torch.backends.cudnn.allow_tf32 = matrices.allow_tf32 = precision == "tf32"
     dtype = {"fp16": torch.float16, "bf16": torch.bfloat16}.get(precision, torch.float32)
     module = TorchNetwork(net).eval().to(device, dtype)
     tensors = [torch.from_numpy(np.array(feeds[name])).to(device, dtype) for name in net.inputs]

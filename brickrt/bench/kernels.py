@@ -51,7 +51,9 @@ class Figures:
 def functions_of(model: onnx.ModelProto, device: DeviceSpec, precision: str) -> list[Used]:
     """All kernel functions of a model's programs on a device, those of each way to launch them."""
     source = load(model)
-    types = {name: TensorType(_extents(given.shape), given.dtype) for name, given in source.inputs.items()}
+    types = {
+        name: TensorType(_extents(given.shape), given.dtype) for name, given in source.inputs.items() if given.dtype
+    }
     special = specialize(first_stage(source), types, {})
     plan = make_plan(lowered(special.graph, precision), device, PlanOptions(precision=precision))
     tasks = lower(plan)

@@ -74,7 +74,8 @@ class _Printer:
         if isinstance(expr, Arg):
             return self.operands[expr.index]
         if isinstance(expr, Const):
-            return self._shared(("const", expr.dtype, repr(expr.value)), lambda: constant(expr, self.lanes))
+            fixed = expr
+            return self._shared(("const", expr.dtype, repr(expr.value)), lambda: constant(fixed, self.lanes))
         if not isinstance(expr, Apply):
             raise ValueError(f"expression node {type(expr).__name__} has no LLVM IR")
         expr = _without_division(expr)

@@ -31,8 +31,7 @@ from brickrt.runtime.cuda.memory import Parts
 from brickrt.runtime.cuda.records import Records
 from brickrt.runtime.cuda.streams import schedule
 from brickrt.runtime.cuda.watching import Watch
-from brickrt.runtime.devices import LaunchMode
-from brickrt.runtime.engine import Cancelled, Counts
+from brickrt.runtime.engine import Cancelled, Counts, LaunchMode
 from brickrt.runtime.task_graph import TaskGraph
 
 STREAMS = 4  # branches that run side by side
@@ -66,7 +65,8 @@ class CudaProgram:
         options = options or CudaOptions()
         self.tasks, self._driver, self._lock, self._cancelling = tasks, driver, threading.Lock(), threading.Lock()
         self._cancelled, self._epoch = False, 0
-        self._main, self._side, self._branches, self._idle = driver.stream(), driver.stream(), [], driver.event()
+        self._main, self._side, self._idle = driver.stream(), driver.stream(), driver.event()
+        self._branches: list[Stream] = []
         group = options.group or WAVES * driver.spec.cores * max(
             (len(s.nodes) for s in tasks.plan.subgraphs), default=1
         )
