@@ -200,7 +200,7 @@ def _check_steps(
     words = records[places[:, None] + HEAD_WORDS + np.arange(kernels[0].operands + kernels[0].out.rank)]
     operands, box = words[:, : kernels[0].operands], words[:, kernels[0].operands :]
     bases = (operands.view(np.uint64) >> np.uint64(BASE_SHIFT)).astype(np.int64)
-    beyond: np.ndarray = (bases >= len(base_bytes)).any(axis=1)
+    beyond = np.asarray((bases >= len(base_bytes)).any(axis=1))
     if (i := _first(beyond)) is not None:
         _fail(f"task {tasks[i]}: kernel {kernels[0].name} has an operand at base {bases[i].max()} of {len(base_bytes)}")
     lo, hi = (box << 32) >> 32, box >> 32
@@ -208,7 +208,7 @@ def _check_steps(
     room = base_bytes[bases[:, 0]]
     wrong = np.ones(len(tasks), bool)
     for kernel in kernels:
-        outside: np.ndarray = ((lo < 0) | (hi < lo) | (hi > np.asarray(kernel.out.shape, np.int64))).any(axis=1)
+        outside = np.asarray(((lo < 0) | (hi < lo) | (hi > np.asarray(kernel.out.shape))).any(axis=1))
         first, last = _written(kernel.out, origin, lo, hi)
         wrong &= outside | (((first < 0) | (last > room)) & (hi > lo).all(axis=1))
     if (i := _first(wrong)) is None:
