@@ -109,4 +109,25 @@ template <class T, int N> struct alignas(N * sizeof(T)) Vector {
 template <int N, class T> BRICK_DEVICE Vector<T, N> load(const T* p) { return *reinterpret_cast<const Vector<T, N>*>(p); }
 template <int N, class T> BRICK_DEVICE void store(T* p, const Vector<T, N>& v) { *reinterpret_cast<Vector<T, N>*>(p) = v; }
 
+// As `store`, to global memory and in one access: the compiler makes several of a store with a conditional one beside it.
+#ifdef BRICK_HOST
+template <class T, int N> inline void store_global(T* p, const Vector<T, N>& v) { store(p, v); }
+#else
+template <class T, int N> BRICK_DEVICE void store_global(T* p, const Vector<T, N>& v) {
+    constexpr int BYTES = N * sizeof(T);
+    if constexpr (BYTES < 8) {
+        store(p, v);
+    } else {
+        unsigned w[BYTES / 4];
+        memcpy(w, &v, BYTES);
+        const size_t to = __cvta_generic_to_global(p);
+        if constexpr (BYTES == 8)
+            asm volatile("st.global.v2.b32 [%0], {%1, %2};" ::"l"(to), "r"(w[0]), "r"(w[1]) : "memory");
+        else
+            asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(w[0]), "r"(w[1]), "r"(w[2]), "r"(w[3])
+                         : "memory");
+    }
+}
+#endif
+
 }  // namespace brick

@@ -211,7 +211,7 @@ BRICK_DEVICE Vector<T, V> read_table(const T* row, S stride, const int* table, i
     return x;
 }
 template <bool WIDE, int V, class T> BRICK_DEVICE void write(T* row, int k, int lo, int hi, const Vector<T, V>& x) {
-    if (WIDE && k >= lo && k + V <= hi) return store(row + k, x);
+    if (WIDE && k >= lo && k + V <= hi) return store_global(row + k, x);
 #pragma unroll
     for (int v = 0; v < V; ++v)
         if (k + v >= lo && k + v < hi) row[k + v] = x.v[v];
