@@ -109,6 +109,14 @@ template <class T, int N> struct alignas(N * sizeof(T)) Vector {
 template <int N, class T> BRICK_DEVICE Vector<T, N> load(const T* p) { return *reinterpret_cast<const Vector<T, N>*>(p); }
 template <int N, class T> BRICK_DEVICE void store(T* p, const Vector<T, N>& v) { *reinterpret_cast<Vector<T, N>*>(p) = v; }
 
+// A pointer that is known to be to global memory.
+template <class T> BRICK_DEVICE T* global(T* p) {
+#ifndef BRICK_HOST
+    __builtin_assume(__isGlobal(p));
+#endif
+    return p;
+}
+
 // As `store`, to global memory and in one access: the compiler makes several of a store with a conditional one beside it.
 #ifdef BRICK_HOST
 template <class T, int N> inline void store_global(T* p, const Vector<T, N>& v) { store(p, v); }

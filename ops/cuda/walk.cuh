@@ -177,6 +177,7 @@ BRICK_DEVICE void exchange(const T* from, S a_apart, T* to, S b_apart, int na, i
 // Elements k … k + V - 1 of a row; those outside of [lo, hi) are `fill`. WIDE: multiples of V are aligned.
 template <bool WIDE, int V, class T>
 BRICK_DEVICE Vector<T, V> read(const T* row, int k, int lo, int hi, T fill = T{}) {
+    row = global(row);
     if (WIDE && k >= lo && k + V <= hi) return load<V>(row + k);
     Vector<T, V> x;
 #pragma unroll

@@ -198,4 +198,4 @@ def function(name: str, *lines: str) -> str:
 
 def pointer(name: str, slot: int, kind: str) -> str:
     """Declares a pointer to operand `slot`, 0 being the output."""
-    return f"const auto {name} = ({'const ' if slot else ''}{kind}*)at[{slot}];"
+    return f"const auto {name} = brick::global(({'const ' if slot else ''}{kind}*)at[{slot}]);"
