@@ -15,7 +15,7 @@ class Parts:
 
     def __init__(self, driver: Driver, sizes: Mapping[str, int]) -> None:
         """`sizes` in bytes."""
-        self._driver, self._at, total = driver, {}, 0
+        self._driver, self._at, self._sizes, total = driver, {}, sizes, 0
         for name, nbytes in sizes.items():
             self._at[name] = total
             total += aligned(max(nbytes, 8))
@@ -30,3 +30,7 @@ class Parts:
         """Writes an array into a part, from `offset` bytes on."""
         if array.nbytes:
             self._driver.upload(self[name] + offset, np.ascontiguousarray(array), stream)
+
+    def clear(self, name: str, stream: Stream) -> None:
+        """Writes zeros into a part."""
+        self.fill(name, np.zeros(self._sizes[name], np.uint8), stream)

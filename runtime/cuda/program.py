@@ -13,22 +13,14 @@ import numpy as np
 
 from brickrt.graph.errors import BrickError
 from brickrt.runtime.cuda.build import Units, check_tables, make_tables
-from brickrt.runtime.cuda.context import (
-    CANCELLED,
-    CONTEXT_WORDS,
-    COUNTS,
-    FIRST_END,
-    LAST_EPOCH,
-    MOST_TASKS,
-    Context,
-    why_stopped,
-)
+from brickrt.runtime.cuda.constants import aligned
+from brickrt.runtime.cuda.context import MOST_TASKS, why_stopped
 from brickrt.runtime.cuda.cudnn import find_calls
 from brickrt.runtime.cuda.driver import CaptureRefused, Driver, Event, Function, Graph, Progress, Stream
 from brickrt.runtime.cuda.ends import Ends
 from brickrt.runtime.cuda.launches import Launch, make_launches
-from brickrt.runtime.cuda.memory import Parts
 from brickrt.runtime.cuda.records import Records
+from brickrt.runtime.cuda.resident import Resident
 from brickrt.runtime.cuda.streams import schedule
 from brickrt.runtime.cuda.watching import Watch
 from brickrt.runtime.engine import Cancelled, Counts, LaunchMode
@@ -37,7 +29,6 @@ from brickrt.runtime.task_graph import TaskGraph
 STREAMS = 4  # branches that run side by side
 WAVES = 2  # tasks of a group of memoized bricks, per node, in multiples of the device's multiprocessors
 SCRATCH_SHARE = 8  # of the device's memory that scratch may take: one part in so many
-SPIN_LIMIT = 1 << 23  # looks in vain, of about a microsecond each
 
 
 @dataclass(frozen=True)
@@ -64,13 +55,13 @@ class CudaProgram:
     ) -> None:
         options = options or CudaOptions()
         self.tasks, self._driver, self._lock, self._cancelling = tasks, driver, threading.Lock(), threading.Lock()
-        self._cancelled, self._epoch = False, 0
+        self._cancelled = False
         self._main, self._side, self._idle = driver.stream(), driver.stream(), driver.event()
         self._branches: list[Stream] = []
-        group = options.group or WAVES * driver.spec.cores * max(
-            (len(s.nodes) for s in tasks.plan.subgraphs), default=1
-        )
+        nodes = max((len(subgraph.nodes) for subgraph in tasks.plan.subgraphs), default=1)
+        group = options.group or WAVES * driver.spec.cores * nodes
         self._launches = make_launches(tasks, options.launch in ("auto", "persistent"), group)
+        self._waiting = any(launch.kind == "persistent" for launch in self._launches)
         self._schedule = schedule([launch.after for launch in self._launches], STREAMS)
         self._calls = find_calls(tasks, self._launches, driver.library() if options.library else None)
         records = Records(tasks, self._calls.steps)
@@ -80,7 +71,7 @@ class CudaProgram:
         self._ends = Ends(driver, tasks.plan.graph)
         base_bytes = tasks.scratch_bytes, tasks.arena_bytes, records.constants.nbytes, *self._ends.sizes
         check_tables(self._tables, self._launches, units, base_bytes)
-        self._place(records)
+        self._memory = self._place(records)
         self._prepare_streams()
         self.not_captured: str | None = None
         self._graph = None if options.launch == "streams" else self._captured()
@@ -94,50 +85,29 @@ class CudaProgram:
 
     # ---- memory
 
-    def _place(self, records: Records) -> None:
-        """Takes the memory and writes what stays as it is."""
-        tables, constants = self._tables, records.constants
-        self._stride = -(-self.tasks.scratch_bytes // 256) * 256
-        self._slots = self._most_slots()
-        arrays = {
-            "task_at": tables.table.task_at,
-            "records": tables.table.records,
-            "dep_offsets": tables.dep_offsets,
-            "deps": tables.deps,
-        }
-        own = {
-            "context": 8 * (CONTEXT_WORDS + FIRST_END + len(self._ends)),
-            "words": 4 * len(tables),
-            "tickets": 8 * len(self._launches),
-            "counts": 8 * COUNTS,
-            "stop": 8,
-            "constants": constants.nbytes,
+    def _place(self, records: Records) -> Resident:
+        """The memory, with all that stays as it is written."""
+        calls, constants = self._calls, records.constants
+        stride = aligned(self.tasks.scratch_bytes)
+        self._slots = self._most_slots(stride)
+        rooms = {
             "arena": self.tasks.arena_bytes,
-            "scratch": self._stride * self._slots,
-            "factors": self._calls.nbytes,
-            "workspace": self._calls.workspace * self._schedule.streams,
+            "scratch": stride * self._slots,
+            "constants": constants.nbytes,
+            "factors": calls.nbytes,
+            "workspace": calls.workspace * self._schedule.streams,
         }
-        self._memory = Parts(self._driver, {name: array.nbytes for name, array in arrays.items()} | own)
-        for name, array in arrays.items():
-            self._memory.fill(name, array, self._main)
-        for offset, array in constants.pieces:
-            self._memory.fill("constants", array, self._main, offset)
-        for offset, array in self._calls.pieces:
-            self._memory.fill("factors", array, self._main, offset)
-        self._constant_bytes = constants.nbytes + self._calls.nbytes
-        at = {name: self._memory[name] for name in (*arrays, "words", "tickets", "counts", "stop")}
-        bases = self._memory["context"] + 8 * CONTEXT_WORDS
-        self._context = Context(bases=bases, scratch_stride=self._stride, spin_limit=SPIN_LIMIT, **at)
-        self._main.synchronize()
-        self._told = np.zeros(0, np.int64)
-        self._counted = np.zeros(COUNTS, np.int64)
+        memory = Resident(self._driver, self._tables, len(self._launches), len(self._ends), rooms, stride)
+        memory.write({"constants": constants.pieces, "factors": calls.pieces}, self._main)
+        self._constant_bytes = constants.nbytes + calls.nbytes
+        return memory
 
-    def _most_slots(self) -> int:
+    def _most_slots(self, stride: int) -> int:
         """Blocks that have scratch: as many as run at once, unless that takes too much memory."""
         grids = [self._grid(k) for k, launch in enumerate(self._launches) if launch.kind == "bricks"]
-        if not self._stride or not grids:
+        if not stride or not grids:
             return 0
-        return max(1, min(max(grids), self._driver.spec.memory // SCRATCH_SHARE // self._stride))
+        return max(1, min(max(grids), self._driver.spec.memory // SCRATCH_SHARE // stride))
 
     def _grid(self, k: int) -> int:
         """Blocks of a launch: of layers one per task, which the device starts as others end, else what runs at once."""
@@ -149,7 +119,7 @@ class CudaProgram:
 
     @cached_property
     def _watch(self) -> Watch:
-        return Watch(self._driver, len(self._tables))
+        return Watch(self._driver, self._side, len(self._tables))
 
     @cached_property
     def threads(self) -> int:
@@ -241,8 +211,10 @@ class CudaProgram:
         if stream is None and not all(isinstance(array, np.ndarray) for array in inputs):
             self._begun.record(self._driver.stream_of(None))
             main.wait(self._begun)
-        since = self._watch.since(main) if events else 0
-        self._tell(self._ends.upload(inputs, outputs, main), self._watch.address if events else 0, main)
+        shift = self._watch.shift() if events else 0
+        if self._waiting:
+            self._memory.next_epoch(main)
+        self._memory.tell(self._ends.upload(inputs, outputs, main), self._watch.address if events else 0, main)
         if self._graph is not None:
             self._graph.launch(main)
         else:
@@ -254,41 +226,18 @@ class CudaProgram:
             return Counts(total, total, 0, 0)
         counted = self._finish(main)
         if events:
-            self._watch.fill(events, self.tasks, self._tables.order, since, main)
+            self._watch.fill(events, self.tasks, self._launches, shift)
         return counted
-
-    def _tell(self, ends: Sequence[int], events: int, main: Stream) -> None:
-        """Writes the context and the bases: nothing if no launch needs a new epoch and nothing else is new."""
-        self._epoch += 1
-        if self._epoch > LAST_EPOCH:
-            self._epoch = 1
-            self._memory.fill("words", np.zeros(len(self._tables), np.int32), main)
-            self._memory.fill("tickets", np.zeros(len(self._launches), np.int64), main)
-        if any(launch.kind == "persistent" for launch in self._launches):
-            self._context.epoch = self._epoch
-        self._context.events = events
-        memory = self._memory
-        bases = memory["scratch"], memory["arena"], memory["constants"], *ends
-        words = np.concatenate([self._context.pack(), np.array(bases, np.uint64).view(np.int64)])
-        if not np.array_equal(words, self._told):
-            memory.fill("context", words, main)
-            self._told = words
 
     def _finish(self, main: Stream) -> Counts:
         """Waits for the end of a run; what its workers counted. Raises Cancelled and BrickError."""
-        sums, stop = np.zeros(COUNTS, np.int64), np.zeros(1, np.int64)
-        self._driver.download(sums, self._memory["counts"], main)
-        self._driver.download(stop, self._memory["stop"], main)
-        main.synchronize()
+        (_, _, waits, revisits), stop = self._memory.ask(main)
         self._check_cancelled()
-        if stop[0]:
-            self._memory.fill("stop", np.zeros(1, np.int64), main)
-            main.synchronize()
-            raise BrickError(self._why(int(stop[0])))
-        _, _, waits, revisits = (sums - self._counted).tolist()
-        self._counted = sums
+        if stop:
+            self._memory.go_on(main)
+            raise BrickError(self._why(stop))
         total = len(self.tasks)
-        return Counts(total, total - waits - revisits, waits, revisits)
+        return Counts(total, total - int(waits + revisits), int(waits), int(revisits))
 
     def _why(self, word: int) -> str:
         """A stop word in one line that names node and brick."""
@@ -310,13 +259,11 @@ class CudaProgram:
         """See `engine.Program`."""
         with self._cancelling:
             self._cancelled = True
-            self._memory.fill("stop", np.array([CANCELLED], np.int64), self._side)
-            self._side.synchronize()
+            self._memory.stop(self._side)
 
     def _check_cancelled(self) -> None:
         with self._cancelling:
             if self._cancelled:
                 self._cancelled = False
-                self._memory.fill("stop", np.zeros(1, np.int64), self._side)
-                self._side.synchronize()
+                self._memory.go_on(self._side)
                 raise Cancelled

@@ -249,7 +249,7 @@ def test_cancel_before_and_while_it_runs(monkeypatch, launch):
 
 def test_a_hang_becomes_an_error_that_names_the_brick(driver, monkeypatch):
     """A task that waits for itself, as no task graph has it: the tables are spoilt after they were checked."""
-    monkeypatch.setattr("brickrt.runtime.cuda.program.SPIN_LIMIT", 50)
+    monkeypatch.setattr("brickrt.runtime.cuda.resident.SPIN_LIMIT", 50)
     tasks = lowered_chain("memoized")
     program = CudaProgram(tasks, driver, CudaOptions("persistent"))
     offsets, deps = program._tables.dep_offsets, program._tables.deps.copy()
@@ -266,7 +266,7 @@ def test_a_hang_becomes_an_error_that_names_the_brick(driver, monkeypatch):
 
 
 def test_epochs_begin_anew(driver, monkeypatch):
-    monkeypatch.setattr("brickrt.runtime.cuda.program.LAST_EPOCH", 3)
+    monkeypatch.setattr("brickrt.runtime.cuda.resident.LAST_EPOCH", 3)
     program = CudaProgram(lowered_chain("memoized"), driver, CudaOptions("persistent"))
     y, want = np.empty_like(X), on_cpu(chain())
     for _ in range(8):
