@@ -1,0 +1,60 @@
+"""GPUs as the planner sees them, and what is said where there is none."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+
+import pytest
+
+from brickrt.graph.errors import BrickError
+from brickrt.plan.device import PRESETS
+from brickrt.runtime.cuda.device import Properties, spec_of
+from brickrt.runtime.devices import choose_engine
+
+H200 = Properties("NVIDIA H200", (9, 0), 132, 227 << 10, 60 << 20, 141 << 30, 1_980_000, 3_201_000, 6144)
+A100 = Properties("NVIDIA A100", (8, 0), 108, 163 << 10, 40 << 20, 40 << 30, 1_410_000, 1_215_000, 5120)
+
+
+@pytest.mark.parametrize(("found", "name"), [(H200, "h200"), (A100, "a100")])
+def test_what_devices_say_of_themselves_is_near_the_presets(found, name):
+    spec, preset = spec_of(found), PRESETS[name]
+    for field in ("name", "kind", "isa", "cores", "l1", "l2", "memory"):
+        assert getattr(spec, field) == getattr(preset, field)
+    for level, expected in preset.bandwidth.items():
+        assert spec.bandwidth[level] == pytest.approx(expected, rel=0.1)
+    assert spec.peak_gflops_per_core == pytest.approx(preset.peak_gflops_per_core, rel=0.1)
+    for kind, expected in preset.matrix_gflops_per_core.items():
+        assert spec.matrix_gflops_per_core[kind] == pytest.approx(expected, rel=0.1)
+
+
+def test_devices_newer_than_all_known_are_like_the_latest():
+    spec = spec_of(replace(H200, capability=(13, 0)))
+    assert spec.isa == "sm_130"
+    assert spec.peak_gflops_per_core > 0
+
+
+def test_without_cupy_one_line_says_how_to_get_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    monkeypatch.delitem(sys.modules, "brickrt.runtime.cuda.cupy_driver", raising=False)
+    with pytest.raises(BrickError, match=r"needs CuPy \(.*\): pip install 'brickrt\[cuda13\]'") as told:
+        choose_engine("cuda")
+    assert "\n" not in str(told.value)
+
+
+def test_without_a_gpu_one_line_says_so():
+    cupy = pytest.importorskip("cupy", reason="without CuPy the line is another one")
+    try:
+        there = cupy.cuda.runtime.getDeviceCount()
+    except cupy.cuda.runtime.CUDARuntimeError:
+        there = 0
+    if there:
+        pytest.skip("there is a GPU")
+    with pytest.raises(BrickError, match=r"device .cuda.: .*use --device cpu") as told:
+        choose_engine("cuda")
+    assert "\n" not in str(told.value)
+
+
+def test_unknown_ways_to_launch():
+    with pytest.raises(BrickError, match="launch 'fast' is unknown: use one of auto, streams, graph, persistent"):
+        choose_engine("cpu", launch="fast")
