@@ -86,8 +86,10 @@ def _candidates(model: Model, root: int, reader: int, inside: set[int]) -> list[
 def _may_join(model: Model, root: int, k: int, inside: set[int], elementwise: bool) -> bool:
     graph = model.graph
     node, out = graph.nodes[k], graph.nodes[k].output
-    if isinstance(node.op, MatMul) or stands_alone(model, k) or out in graph.outputs:
+    if stands_alone(model, k) or out in graph.outputs:
         return False
+    if isinstance(node.op, MatMul) and (model.device.kind != "cpu" or not model.streams_both(k)):
+        return False  # every brick would stream the constant columns
     readers = graph.consumers[out]
     if not inside.issuperset(readers) or graph.types[out].rank != graph.out(graph.nodes[root]).rank:
         return False
