@@ -214,6 +214,7 @@ template <class P, class Core> BRICK_DEVICE void fill_columns(const P& p, int n,
         }
     } else {
         constexpr int DEPTH = Shape::K * Core::PAIR;
+#pragma unroll 2
         for (int j = thread(); j < Shape::N * DEPTH; j += Shape::THREADS) {
             const int row = P::B_DOWN ? j % DEPTH : j / Shape::N, column = P::B_DOWN ? j / DEPTH : j % Shape::N;
             const T* from = p.b(k + row, n + column);

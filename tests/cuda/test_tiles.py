@@ -6,15 +6,16 @@ import ml_dtypes
 import numpy as np
 import pytest
 from host_kernels import compiled, expected, needs_compiler, source_of
-from test_conv import conv, operands
+from test_conv import Case, conv, operands
 
 from brickrt.graph.errors import BrickError
 from brickrt.ops.cuda.conv import ProductConv
 from brickrt.ops.cuda.kernel import THREADS, make_kernel
 from brickrt.ops.cuda.operand import dense
 from brickrt.ops.cuda.tile import LANE_TILES, SHARED, WARP_TILES, cores
+from brickrt.ops.matmul import MatMul
 from brickrt.ops.types import TensorType
-from brickrt.runtime.cuda.compile import compile_modules
+from brickrt.runtime.cuda.compile import compile_module
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 KINDS = {
@@ -51,18 +52,36 @@ def test_small_boxes_have_small_tiles():
     assert [(t.m, t.n) for t in tiles] == [(16, 64), (64, 64), (128, 64)]
 
 
+def together(kernels, threads, blocks):
+    """One module with kernels run0, run1…"""
+    boxes = "struct Boxes { const int* box; char* const* at; long long rank; };\n"
+    texts = []
+    for k, each in enumerate(kernels):
+        text = source_of(each).replace("device_function", f"f{k}").replace(boxes, "")
+        texts.append(text.replace("(run, Boxes, 64, 1)", f"(run{k}, Boxes, {threads}, {blocks})"))
+    return boxes + "".join(texts)
+
+
+def spilled(kernels, arch):
+    """Functions that need the stack or too many registers where two blocks share a multiprocessor."""
+    try:
+        functions = compile_module(together(kernels, THREADS, 2), arch).functions
+    except BrickError as e:
+        if "missing" in str(e) or "need" in str(e):
+            pytest.skip(str(e))
+        raise
+    assert len(functions) >= len(kernels)
+    return [f for f in functions if f.stack or f.spill_stores or f.spill_loads or f.registers > 128]
+
+
 @needs_compiler
 @pytest.mark.parametrize("kind", ["fp32", "tf32"])
 def test_all_tiles_compute_the_same(kind):
-    """One library with a kernel per tile, on an output that no tile divides."""
+    """On an output that no tile divides."""
     dtype, precision = KINDS[kind]
     first = kernel(kind, (1, 24, 11, 13), 136)
     made = [kernel(kind, (1, 24, 11, 13), 136, core) for core in cores(np.dtype(dtype), precision)]
-    texts = []
-    for k, each in enumerate(made):
-        texts.append(source_of(each).replace("device_function", f"f{k}").replace("(run,", f"(run{k},"))
-    boxes = "struct Boxes { const int* box; char* const* at; long long rank; };\n"
-    library = compiled(boxes + "".join(texts).replace(boxes, ""))
+    library = compiled(together(made, 64, 1))
     x, w, bias = operands(first.op, (1, 24, 11, 13), 136, dtype)
     wanted = expected(first.op, [x, w, bias])
     box = np.array([0, 0, 0, 0, *wanted.shape], np.int32)
@@ -77,19 +96,38 @@ def test_all_tiles_compute_the_same(kind):
         np.testing.assert_allclose(result, wanted, atol=tolerance, err_msg=str(each.core.tile))
 
 
+@pytest.mark.parametrize(("kind", "arch"), [("fp32", "sm_90"), ("tf32", "sm_80"), ("f16", "sm_90")])
+def test_no_tile_spills(kind, arch):
+    dtype, precision = KINDS[kind]
+    made = [kernel(kind, (1, 64, 28, 28), 64, core) for core in cores(np.dtype(dtype), precision)]
+    assert not spilled(made, arch)
+
+
+def conv_kernel(case, dtype, precision="fp32", layout="last"):
+    types = [TensorType(a.shape, a.dtype) for a in operands(case.op, case.x, case.channels, dtype)]
+    out = case.op.infer(types)
+    ins = [dense(t, layout if k == 0 else "plain") for k, t in enumerate(types)]
+    packed = [k > 0 for k in range(len(types))]
+    return make_kernel(case.op, ins, dense(out, layout), packed, precision, out.shape)
+
+
+def matmul_kernel(a, b, dtype, packed, precision="fp32"):
+    types = [TensorType(a, dtype), TensorType(b, dtype)]
+    out = MatMul().infer(types)
+    return make_kernel(MatMul(), [dense(t) for t in types], dense(out), [False, packed], precision, out.shape)
+
+
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
-def test_no_tile_spills(arch):
-    made = []
-    for kind, (dtype, precision) in KINDS.items():
-        for core in cores(np.dtype(dtype), precision):
-            made.append((kind, core.tile, kernel(kind, (1, 64, 28, 28), 64, core)))
-    sources = [source_of(each).replace("Boxes, 64, 1", f"Boxes, {THREADS}, 2") for _, _, each in made]
-    try:
-        modules = compile_modules(sources, arch)
-    except BrickError as e:
-        if "missing" in str(e) or "need" in str(e):
-            pytest.skip(str(e))
-        raise
-    for (kind, tile, _), module in zip(made, modules):
-        spilled = [f for f in module.functions if f.stack or f.spill_stores or f.spill_loads or f.registers > 128]
-        assert not spilled, (kind, tile, spilled)
+def test_other_kernels_do_not_spill(arch):
+    wide = Case((1, 96, 28, 28), 96, conv((7, 7), pads=(3, 3), groups=96, bias=True))
+    small = Case((1, 96, 28, 28), 96, conv((3, 3), pads=(1, 1), groups=96, bias=True))
+    image = Case((1, 3, 64, 64), 64, conv((7, 7), (2, 2), None, (3, 3), bias=True))
+    volume = Case((1, 16, 16, 16, 16), 32, conv((3, 3, 3), pads=(1, 1, 1)))
+    groups = Case((1, 128, 14, 14), 128, conv((3, 3), pads=(1, 1), groups=32))
+    kernels = [conv_kernel(c, np.float32) for c in (wide, small, image, volume, groups)]
+    kernels += [conv_kernel(c, np.float16) for c in (wide, small, image, volume)]
+    kernels += [conv_kernel(small, np.float64), conv_kernel(image, np.int32)]
+    kernels += [matmul_kernel((4, 197, 64), (4, 64, 197), BFLOAT16, False)]
+    kernels += [matmul_kernel((12, 197, 64), (12, 64, 200), np.float16, False)]
+    kernels += [matmul_kernel((2, 197, 768), (768, 768), np.float32, True, "tf32")]
+    assert not spilled(kernels, arch)
