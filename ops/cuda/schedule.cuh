@@ -96,8 +96,9 @@ BRICK_DEVICE bool ready(const Context* c, Held& held) {
     return true;
 }
 
-// Takes the next ticket and acquires its task. False where all tickets are taken.
-BRICK_DEVICE bool take(const Context* c, int first, int count, int launch, Held& held) {
+// Takes the next ticket and acquires its task. False where all tickets are taken. `mine` is false where the task was
+// started before: to be looked at late, since the answer takes as long as the first look at what the task waits for.
+BRICK_DEVICE bool take(const Context* c, int first, int count, int launch, Held& held, bool& mine) {
     unsigned long long ticket = 0;
     if (lane() == 0) ticket = fetch_add(c->tickets + launch, 1ull);
     ticket = shuffle(ticket, 0);
@@ -109,12 +110,9 @@ BRICK_DEVICE bool take(const Context* c, int first, int count, int launch, Held&
     held.task = first + (int)ticket;
     held.at = c->dep_offsets[held.task];
     held.end = c->dep_offsets[held.task + 1];
-    if (lane() == 0) {
-        unsigned* mine = c->words + held.task;
-        const unsigned seen = load_relaxed(mine);
-        if (seen >= word(c, IN_PROGRESS) || !compare_and_swap(mine, seen, word(c, IN_PROGRESS)))
-            stop(c, STARTED_TWICE, held.task);
-    }
+    unsigned* own = c->words + held.task;
+    const unsigned seen = load_relaxed(own), wanted = word(c, IN_PROGRESS);
+    if (lane() == 0) mine = seen < wanted && compare_and_swap(own, seen, wanted);
     return true;
 }
 
@@ -149,8 +147,11 @@ BRICK_DEVICE int revisit(const Context* c, Desk* desk) {
 BRICK_DEVICE int draw(const Context* c, int first, int count, int launch, Desk* desk) {
     while (desk->holding < HELD && !desk->over) {
         Held held;
-        const bool taken = take(c, first, count, launch, held);
-        if (taken && ready(c, held)) return held.task;
+        bool mine = true;
+        const bool taken = take(c, first, count, launch, held, mine);
+        const bool found = taken && ready(c, held);
+        if (!mine) stop(c, STARTED_TWICE, held.task);
+        if (found) return held.task;
         warp_sync();
         if (lane() == 0) {
             if (taken) desk->held[desk->holding++] = held;
