@@ -27,7 +27,7 @@ template <class S> struct ConvBase {
 
     BRICK_DEVICE ConvBase(const Step& s, char* const* at) : s(s), at(at) {}
 
-    BRICK_DEVICE const T* nowhere(int i) const { return reinterpret_cast<const T*>(at[i]); }
+    BRICK_DEVICE const T* nowhere(int i) const { return global(reinterpret_cast<const T*>(at[i])); }
 
     // Channels of group `g` inside the box become the columns.
     BRICK_DEVICE void choose_group(int g) {
@@ -49,7 +49,7 @@ template <class S> struct ConvBase {
     BRICK_DEVICE const T* packed(int k, int n, int group_depth) const {
         constexpr int PAIR = sizeof(T) == 2 ? 2 : 1;
         const long long row = (long long)group * (group_depth / PAIR) + k / PAIR;
-        return reinterpret_cast<const T*>(at[2]) + (row * S::PADDED_COLUMNS + n) * PAIR + k % PAIR;
+        return global(reinterpret_cast<const T*>(at[2])) + (row * S::PADDED_COLUMNS + n) * PAIR + k % PAIR;
     }
 
     // The input at these spatial coordinates, null outside of it.
@@ -60,7 +60,7 @@ template <class S> struct ConvBase {
             if (S::checked(d) && (unsigned)i[d] >= (unsigned)S::extent(d)) return nullptr;
             offset += (typename S::Offset)i[d] * (typename S::Offset)S::x(2 + d);
         }
-        return reinterpret_cast<const T*>(at[1]) + image * S::x(0) + offset;
+        return global(reinterpret_cast<const T*>(at[1])) + image * S::x(0) + offset;
     }
 };
 
@@ -123,7 +123,7 @@ template <class S> struct ConvProblem : ConvBase<S> {
         long long offset = row * S::w(0) + t.channel * S::w(1);
 #pragma unroll
         for (int d = 0; d < D; ++d) offset += t.at[d] * S::w(2 + d);
-        return reinterpret_cast<const T*>(this->at[2]) + offset;
+        return global(reinterpret_cast<const T*>(this->at[2])) + offset;
     }
 
     // Whether some pixel of the box reads the input, not padding, at this tap.

@@ -40,8 +40,8 @@ template <class S> struct MatMulProblem {
 
     // Cell `c` of the outer dimensions becomes the problem.
     BRICK_DEVICE void choose(int c) {
-        left = reinterpret_cast<const T*>(at[1]);
-        right = reinterpret_cast<const T*>(at[2]);
+        left = global(reinterpret_cast<const T*>(at[1]));
+        right = global(reinterpret_cast<const T*>(at[2]));
 #pragma unroll
         for (int d = S::OUTER - 1; d >= 0; --d) {
             const int extent = s.hi[d] - s.lo[d];
@@ -61,7 +61,7 @@ template <class S> struct MatMulProblem {
         }
     }
 
-    BRICK_DEVICE const T* nowhere(int i) const { return reinterpret_cast<const T*>(at[i]); }
+    BRICK_DEVICE const T* nowhere(int i) const { return global(reinterpret_cast<const T*>(at[i])); }
 
     BRICK_DEVICE int tap(int k) const { return k < S::DEPTH ? k : -1; }
 

@@ -174,7 +174,7 @@ template <class P, class Core> BRICK_DEVICE void fill_rows(const P& p, const int
             const int r = first + i * STEP;
             if (Shape::M % STEP && r >= Shape::M) break;
             const T* from = p.a(load<ROW_WORDS>(rows + r * ROW_WORDS).v, tap);
-            v[i] = from ? *from : T(0);
+            v[i] = from ? *global(from) : T(0);
         }
 #pragma unroll
         for (int i = 0; i < COUNT; ++i) {
@@ -198,19 +198,17 @@ template <class P, class Core> BRICK_DEVICE void fill_columns(const P& p, int n,
             copy_async16(b + row * Shape::B_ROW + column, from ? from : p.nowhere(2), from ? 16 : 0);
         }
     } else if constexpr (P::B_PAIRS) {
-        constexpr int V = 8, PER_ROW = Shape::N / V, ALL = PER_ROW * Shape::K;
+        constexpr int V = 4, PER_ROW = Shape::N / V, ALL = PER_ROW * Shape::K;
 #pragma unroll 1
         for (int i = 0; i < (ALL + Shape::THREADS - 1) / Shape::THREADS; ++i) {
             const int j = thread() + i * Shape::THREADS, row = j / PER_ROW, column = j % PER_ROW * V;
             if (ALL % Shape::THREADS && j >= ALL) break;
             const T *even = p.b(k + row * 2, n + column), *odd = p.b(k + row * 2 + 1, n + column);
             const Vector<T, V> zero{}, low = even ? load<V>(even) : zero, high = odd ? load<V>(odd) : zero;
-            Vector<T, V> mixed[2];
+            Vector<T, 2 * V> mixed;
 #pragma unroll
-            for (int v = 0; v < 2 * V; ++v) mixed[v / V].v[v % V] = v % 2 ? high.v[v / 2] : low.v[v / 2];
-            T* const to = reinterpret_cast<T*>(b + row * Shape::B_ROW + column);
-            store(to, mixed[0]);
-            store(to + V, mixed[1]);
+            for (int v = 0; v < 2 * V; ++v) mixed.v[v] = v % 2 ? high.v[v / 2] : low.v[v / 2];
+            store(reinterpret_cast<T*>(b + row * Shape::B_ROW + column), mixed);
         }
     } else {
         constexpr int DEPTH = Shape::K * Core::PAIR;
@@ -219,7 +217,7 @@ template <class P, class Core> BRICK_DEVICE void fill_columns(const P& p, int n,
             const int row = P::B_DOWN ? j % DEPTH : j / Shape::N, column = P::B_DOWN ? j / DEPTH : j % Shape::N;
             const T* from = p.b(k + row, n + column);
             T* const to = reinterpret_cast<T*>(b + row / Core::PAIR * Shape::B_ROW + column);
-            to[row % Core::PAIR] = from ? *from : T(0);
+            to[row % Core::PAIR] = from ? *global(from) : T(0);
         }
     }
 }

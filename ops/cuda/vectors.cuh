@@ -9,6 +9,7 @@ namespace brick {
 template <int V, int STRIDE, bool ALIGNED, class T, class A>
 BRICK_DEVICE void fetch(const T* p, int a, int b, A (&v)[V]) {
     constexpr int TOGETHER = V * sizeof(T) <= 16 ? V : 16 / (int)sizeof(T);
+    p = global(p);
     if (STRIDE == 0) {
         const A value = (A)p[0];
 #pragma unroll
@@ -31,13 +32,14 @@ BRICK_DEVICE void fetch(const T* p, int a, int b, A (&v)[V]) {
 template <int STRIDE, bool ALIGNED, int V, class T, class A>
 BRICK_DEVICE void put(T* p, int a, int b, const A (&v)[V]) {
     constexpr int TOGETHER = V * sizeof(T) <= 16 ? V : 16 / (int)sizeof(T);
+    p = global(p);
     if (V > 1 && STRIDE == 1 && ALIGNED && a == 0 && b == V) {
 #pragma unroll
         for (int k = 0; k < V; k += TOGETHER) {
             Vector<T, TOGETHER> part;
 #pragma unroll
             for (int m = 0; m < TOGETHER; ++m) part.v[m] = (T)v[k + m];
-            store<TOGETHER>(p + k, part);
+            store_global(p + k, part);
         }
     } else {
 #pragma unroll
