@@ -49,7 +49,7 @@ class Resident(Parts):
         at = {name: self[name] for name in (*arrays, "words", "tickets", "counts", "stop")}
         bases = self["context"] + 8 * CONTEXT_WORDS
         self._context = Context(bases=bases, scratch_stride=scratch_stride, spin_limit=SPIN_LIMIT, **at)
-        self._told = np.zeros(0, np.int64)
+        self._told: tuple[int, ...] = ()
         self._counted = np.zeros(COUNTS, np.int64)
 
     def write(self, pieces: Mapping[str, Pieces], stream: Stream) -> None:
@@ -70,12 +70,13 @@ class Resident(Parts):
 
     def tell(self, ends: Sequence[int], events: int, stream: Stream) -> None:
         """Writes the context and the addresses of inputs and outputs, unless they are there already."""
-        self._context.events = events
+        told = (self._context.epoch, events, *ends)
+        if told == self._told:
+            return
+        self._told, self._context.events = told, events
         bases = self["scratch"], self["arena"], self["constants"], *ends
         words = np.concatenate([self._context.pack(), np.array(bases, np.uint64).view(np.int64)])
-        if not np.array_equal(words, self._told):
-            self.fill("context", words, stream)
-            self._told = words
+        self.fill("context", words, stream)
 
     def ask(self, stream: Stream) -> tuple[np.ndarray, int]:
         """Waits for the stream; what blocks have counted since this was last asked, and the stop word."""
