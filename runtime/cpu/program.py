@@ -51,8 +51,8 @@ class CpuProgram:
         self._dep_offsets, self._deps = tasks.dep_offsets.astype(np.int64), tasks.deps.astype(np.int64)
         self._queue_at, self._queue = queues(tasks, threads)
         self._words = np.zeros(max(len(tasks), 1), np.int64)
-        self._arena = aligned_empty(tasks.arena_bytes)
-        self._scratch = [aligned_empty(tasks.scratch_bytes + records.workspace) for _ in range(threads)]
+        self._arena = records.memory.empty(tasks.arena_bytes)
+        self._scratch = [records.memory.empty(tasks.scratch_bytes + records.workspace) for _ in range(threads)]
         self._epoch = 0
         self._lock = threading.Lock()
         graph = tasks.plan.graph

@@ -23,7 +23,7 @@ from brickrt.ops.cpu.map import MapKernel
 from brickrt.ops.cpu.operand import Operand, dense
 from brickrt.ops.expr import arg
 from brickrt.ops.map import Map
-from brickrt.runtime.cpu.memory import aligned_copy
+from brickrt.runtime.cpu.memory import Pool
 from brickrt.runtime.task_graph import Carries, Steps, TaskGraph
 
 SCRATCH, ARENA, FIRST = 0, 1, 2
@@ -40,6 +40,7 @@ class Records:
     kernels: dict[Kernel, int] = field(default_factory=dict)
     constants: dict[bytes, Future[np.ndarray]] = field(default_factory=dict)  # name, or digest where shared → packed
     rows: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = field(default_factory=list)  # tasks, ranks, records
+    memory: Pool = field(default_factory=Pool)  # where packed constants lie
     workspace: int = 0  # bytes that kernels need behind the scratch of padded bricks
 
     def __post_init__(self) -> None:
@@ -163,7 +164,7 @@ class Records:
 
     def constant(self, name: str, kernel: Kernel, i: int) -> int:
         """Base of a constant as this kernel wants it."""
-        packed = self.packers.submit(_packed, kernel, i, self.tasks.plan.graph.constants[name])
+        packed = self.packers.submit(_packed, self.memory, kernel, i, self.tasks.plan.graph.constants[name])
         shared = self.readers[name] > 1
         key = hashlib.sha256(packed.result().data).digest() if shared else name.encode()
         self.constants.setdefault(key, packed)
@@ -189,8 +190,8 @@ class Records:
         return first, starts[order].astype(np.int64), flat.astype(np.int64)
 
 
-def _packed(kernel: Kernel, i: int, array: np.ndarray) -> np.ndarray:
-    return aligned_copy(kernel.pack(i, array))
+def _packed(memory: Pool, kernel: Kernel, i: int, array: np.ndarray) -> np.ndarray:
+    return memory.copy(kernel.pack(i, array))
 
 
 def byte_offsets(operand: Operand, indices: np.ndarray) -> np.ndarray:

@@ -9,7 +9,7 @@ from task_checks import lowered, with_values
 
 from brickrt.plan.device import host_device
 from brickrt.runtime.cpu.host_isa import host_isa
-from brickrt.runtime.cpu.memory import ALIGNMENT, aligned_copy, aligned_empty
+from brickrt.runtime.cpu.memory import ALIGNMENT, CHUNK, Pool, aligned_empty
 from brickrt.runtime.cpu.program import CpuProgram
 from brickrt.runtime.memory import Memory, project
 from brickrt.runtime.storage import ALIGNMENT as ARENA_ALIGNMENT
@@ -50,10 +50,19 @@ def test_nothing_to_store():
 @pytest.mark.parametrize("shape", [(), (0, 3), (5,), (3, 4)])
 def test_copies_are_aligned_and_in_order(shape):
     array = np.asfortranarray(np.arange(np.prod(shape), dtype=np.float64).reshape(shape))
-    copy = aligned_copy(array)
+    copy = Pool().copy(array)
     assert not copy.nbytes or copy.ctypes.data % ALIGNMENT == 0
     assert copy.tobytes() == array.tobytes("C")
     assert aligned_empty(100).ctypes.data % ALIGNMENT == 0
+
+
+def test_arrays_of_a_pool_lie_apart():
+    pool = Pool()
+    arrays = [pool.empty(nbytes) for nbytes in (1, 64, 100, CHUNK // 2, CHUNK // 2, 3 * CHUNK, 5, 0)]
+    for k, array in enumerate(arrays):
+        array[:] = k
+    assert [a.nbytes for a in arrays] == [1, 64, 100, CHUNK // 2, CHUNK // 2, 3 * CHUNK, 5, 0]
+    assert all((a == k).all() and (not a.size or a.ctypes.data % ALIGNMENT == 0) for k, a in enumerate(arrays))
 
 
 @pytest.mark.parametrize("strategy", ["padded", "memoized"])
