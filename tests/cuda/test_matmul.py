@@ -1,6 +1,5 @@
 """Products of matrices as CUDA kernels, run on the host, against their NumPy definition."""
 
-import ml_dtypes
 import numpy as np
 import pytest
 from host_kernels import expected, needs_compiler, run_on_host
@@ -10,7 +9,6 @@ from brickrt.ops.cuda.kernel import THREADS
 from brickrt.ops.matmul import MatMul
 
 pytestmark = needs_compiler
-BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 
 
 def check(a, b, dtype=np.float32, packed=False, extras=(), op=None, boxes=None, precision="fp32"):
@@ -38,18 +36,31 @@ SHAPES = {
 }
 
 
-@pytest.mark.parametrize("packed", [False, True], ids=["variable", "constant"])
 @pytest.mark.parametrize("shapes", SHAPES)
-def test_products(shapes, packed):
-    check(*SHAPES[shapes], packed=packed)
+def test_products(shapes):
+    check(*SHAPES[shapes])
 
 
-@pytest.mark.parametrize("packed", [False, True], ids=["variable", "constant"])
-@pytest.mark.parametrize("shapes", ["even", "odd", "batches"])
-@pytest.mark.parametrize("dtype", ["tf32", np.float16, BFLOAT16], ids=str)
-def test_on_tensor_cores(shapes, packed, dtype):
-    precision, dtype = ("tf32", np.float32) if dtype == "tf32" else ("fp32", dtype)
-    check(*SHAPES[shapes], dtype, packed, precision=precision)
+@pytest.mark.parametrize("shapes", ["even", "odd", "few", "many"])
+def test_products_with_constants(shapes):
+    check(*SHAPES[shapes], packed=True)
+
+
+ON_TENSOR_CORES = [
+    ("even", "tf32", "constant"),
+    ("odd", "tf32", "variable"),
+    ("even", "float16", "variable"),
+    ("odd", "float16", "constant"),
+    ("batches", "float16", "constant"),
+    ("odd", "bfloat16", "variable"),
+    ("batches", "bfloat16", "variable"),
+]
+
+
+@pytest.mark.parametrize(("shapes", "dtype", "weights"), ON_TENSOR_CORES)
+def test_on_tensor_cores(shapes, dtype, weights):
+    precision, kind = ("tf32", np.float32) if dtype == "tf32" else ("fp32", np.dtype(dtype))
+    check(*SHAPES[shapes], kind, weights == "constant", precision=precision)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.int32, np.int8], ids=str)
