@@ -1,6 +1,7 @@
 """What the CUDA engine needs of a device. `cupy_driver.py` is the real one; tests have one that runs on the host.
 
 Addresses are integers. Work on a stream is done in order, and later than these calls return unless they say otherwise.
+Streams and events given are the driver's own.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Stream(Protocol):
 
     address: int  # as libraries know it
 
-    def wait(self, event: Event) -> None:
+    def wait(self, event: Any) -> None:
         """What comes later on the stream runs after what the event marks."""
         ...
 
@@ -48,7 +49,7 @@ class Stream(Protocol):
 class Event(Protocol):
     """A mark in a stream."""
 
-    def record(self, stream: Stream) -> None: ...
+    def record(self, stream: Any) -> None: ...
 
     def synchronize(self) -> None:
         """Returns when the work before the mark is done."""
@@ -65,7 +66,7 @@ class Function(Protocol):
         """Blocks that run on one multiprocessor at the same time."""
         ...
 
-    def launch(self, grid: int, arguments: tuple[int, int, int, int, int], stream: Stream, together: bool) -> None:
+    def launch(self, grid: int, arguments: tuple[int, int, int, int, int], stream: Any, together: bool) -> None:
         """Starts `grid` blocks; `arguments` are those of BRICK_KERNEL. `together`: all blocks must run at once."""
         ...
 
@@ -73,7 +74,7 @@ class Function(Protocol):
 class Graph(Protocol):
     """Captured work."""
 
-    def launch(self, stream: Stream) -> None: ...
+    def launch(self, stream: Any) -> None: ...
 
 
 class Library(Protocol):
@@ -83,7 +84,7 @@ class Library(Protocol):
         """Raises Unfit."""
         ...
 
-    def run(self, plan: Plan, addresses: Sequence[int], workspace: int, stream: Stream) -> None:
+    def run(self, plan: Plan, addresses: Sequence[int], workspace: int, stream: Any) -> None:
         """Puts a plan on a stream: addresses of its form's tensors."""
         ...
 
@@ -98,15 +99,15 @@ class Driver(DeviceArrays, Protocol):
         """Memory of zeros."""
         ...
 
-    def upload(self, address: int, array: np.ndarray, stream: Stream) -> None:
+    def upload(self, address: int, array: np.ndarray, stream: Any) -> None:
         """Copies a C-contiguous array to the device. The array may be changed when the call returns."""
         ...
 
-    def download(self, array: np.ndarray, address: int, stream: Stream) -> None:
+    def download(self, array: np.ndarray, address: int, stream: Any) -> None:
         """Copies from the device; `array` is filled in when the stream is synchronized."""
         ...
 
-    def functions(self, sources: Sequence[Source], progress: Progress | None) -> list[Function]:
+    def functions(self, sources: Sequence[Source], progress: Progress | None) -> Sequence[Function]:
         """Compiles what no cache has."""
         ...
 
@@ -118,7 +119,7 @@ class Driver(DeviceArrays, Protocol):
 
     def event(self) -> Event: ...
 
-    def capture(self, stream: Stream) -> AbstractContextManager[Callable[[], Graph]]:
+    def capture(self, stream: Any) -> AbstractContextManager[Callable[[], Graph]]:
         """What is put on the stream, and on streams that wait for it, inside the context becomes a graph, given by the
         function afterwards. Raises CaptureRefused."""
         ...

@@ -57,7 +57,6 @@ class CudaProgram:
         self.tasks, self._driver, self._lock, self._cancelling = tasks, driver, threading.Lock(), threading.Lock()
         self._cancelled = False
         self._main, self._side, self._idle = driver.stream(), driver.stream(), driver.event()
-        self._branches: list[Stream] = []
         nodes = max((len(subgraph.nodes) for subgraph in tasks.plan.subgraphs), default=1)
         group = options.group or WAVES * driver.spec.cores * nodes
         self._launches = make_launches(tasks, options.launch in ("auto", "persistent"), group)
@@ -67,6 +66,7 @@ class CudaProgram:
         records = Records(tasks, self._calls.steps)
         units = Units(records, self._launches, driver.threads)
         self._functions = self._compiled(units, progress)
+        self.threads = max((self._at_once(k) for k in self._functions), default=1)  # blocks that run at once
         self._tables = make_tables(tasks, self._launches, units.numbered)
         self._ends = Ends(driver, tasks.plan.graph)
         base_bytes = tasks.scratch_bytes, tasks.arena_bytes, records.constants.nbytes, *self._ends.sizes
@@ -120,11 +120,6 @@ class CudaProgram:
     @cached_property
     def _watch(self) -> Watch:
         return Watch(self._driver, self._side, len(self._tables))
-
-    @cached_property
-    def threads(self) -> int:
-        """Blocks that run at the same time: the workers."""
-        return max((self._at_once(k) for k in self._functions), default=1)
 
     @property
     def constant_bytes(self) -> int:

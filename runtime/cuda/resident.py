@@ -44,7 +44,7 @@ class Resident(Parts):
             "counts": 8 * COUNTS,
             "stop": 8,
         }
-        super().__init__(driver, {name: array.nbytes for name, array in arrays.items()} | words | rooms)
+        super().__init__(driver, {name: array.nbytes for name, array in arrays.items()} | words | dict(rooms))
         self._tables, self._launches = arrays, launches
         at = {name: self[name] for name in (*arrays, "words", "tickets", "counts", "stop")}
         bases = self["context"] + 8 * CONTEXT_WORDS
