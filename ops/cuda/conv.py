@@ -42,7 +42,7 @@ class ProductConv(ConvBase):
         e = self.extents
         pixels, columns = e[0] * math.prod(self.pixels(e[2:])), min(e[1], self.columns)
         depth, parts = self.taps * self.channels, self.op.parts
-        return choose_core(self.ins[0].dtype, self.precision, pixels, columns * parts, depth)
+        return choose_core(self.ins[0].dtype, self.precision, pixels, columns * parts, depth, WIDEST * parts)
 
     def pixels(self, extents: Sequence[int]) -> Sequence[int]:
         """Of a box with these spatial extents, those that are the rows of one product."""

@@ -116,6 +116,7 @@ def cores(dtype: np.dtype, precision: str) -> Iterator[Core]:
     return (c for c in found if c.stages >= 2)
 
 
-def choose_core(dtype: np.dtype, precision: str, m: int, n: int, depth: int) -> Core:
-    """For boxes of up to m x n outputs, which sum `depth` elements each."""
-    return min(cores(dtype, precision), key=lambda c: c.tile.cost(m, n, -(-depth // c.pair)))
+def choose_core(dtype: np.dtype, precision: str, m: int, n: int, depth: int, unit: int = 1) -> Core:
+    """For boxes of up to m x n outputs, which sum `depth` elements each, in tiles of whole units of columns."""
+    fit = (c for c in cores(dtype, precision) if c.tile.n % unit == 0)
+    return min(fit, key=lambda c: c.tile.cost(m, n, -(-depth // c.pair)))

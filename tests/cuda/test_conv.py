@@ -6,6 +6,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 from host_kernels import expected, needs_compiler, run_on_host
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from brickrt.ops.conv import Conv
 from brickrt.ops.cuda.kernel import THREADS
@@ -180,3 +182,29 @@ def test_what_no_box_covers_stays():
     assert (result != 77).sum() == 11 * 2 * 2
     inside = box.slices()
     close(result[inside], expected(op, arrays)[inside], 1e-5)
+
+
+@st.composite
+def cases(draw):
+    """Any convolution of 1 to 3 dimensions, its operands small."""
+    dims, groups = draw(st.integers(1, 3)), draw(st.sampled_from([1, 1, 2, 4]))
+
+    def each(lo, hi):
+        return tuple(draw(st.integers(lo, hi)) for _ in range(dims))
+
+    kernel, dilations, pads, ends = each(1, 3), each(1, 2), each(0, 3), each(0, 3)
+    spans = [d * (k - 1) + 1 for k, d in zip(kernel, dilations)]
+    extents = [max(e, span) for e, span in zip(each(1, 7), spans)]
+    x = (draw(st.integers(1, 2)), groups * draw(st.integers(1, 9)), *extents)
+    return Case(
+        x,
+        groups * draw(st.integers(1, 19)),
+        conv(kernel, each(1, 3), dilations, pads, ends, groups, draw(st.booleans())),
+    )
+
+
+@settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(cases(), st.sampled_from(["fp32", "tf32"]), st.sampled_from(["last", "plain"]), st.integers(0, 99))
+def test_any_convolution(case, precision, layout, seed):
+    arrays = operands(case.op, case.x, case.channels, np.float32)
+    check(case.op, arrays, layout, boxes=some_boxes(expected(case.op, arrays).shape, seed, 1), precision=precision)
