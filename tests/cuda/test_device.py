@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from dataclasses import replace
+from functools import reduce
+from pathlib import Path
 
 import pytest
 
@@ -58,3 +61,16 @@ def test_without_a_gpu_one_line_says_so():
 def test_unknown_ways_to_launch():
     with pytest.raises(BrickError, match="launch 'fast' is unknown: use one of auto, streams, graph, persistent"):
         choose_engine("cpu", launch="fast")
+
+
+def test_what_the_driver_calls_is_there():
+    """Without a GPU nothing of it can be called; that names exist is what can be known."""
+    pytest.importorskip("cupy", reason="the driver is CuPy's")
+    from brickrt.runtime.cuda import cupy_driver
+
+    text = Path(cupy_driver.__file__).read_text()
+    used = set(re.findall(r"(?<![\w.])(?:cu|cudart|cupy)(?:\.[A-Za-z_]\w*)+", text))
+    assert len(used) > 20
+    for name in used:
+        root, *path = name.split(".")
+        assert reduce(getattr, path, getattr(cupy_driver, root)) is not None, name
