@@ -270,7 +270,6 @@ def test_plans_are_kept_on_disk(monkeypatch, tmp_path):
     first = layers.Plans(Cudnn(Frontend([PlanOf(2), PlanOf(1, 128)])), "a device", lambda run, *_: 1.0).plan(SMALL)
     again = layers.Plans(Cudnn(Frontend([PlanOf(2), PlanOf(1, 128)])), "a device", pytest.fail)
     assert again.plan(SMALL).blob == first.blob and again.plan(SMALL) is again.plan(SMALL)
-    assert layers.workspace_of([first, again.plan(SMALL)]) == first.workspace
     other = Cudnn(Frontend([PlanOf(2), PlanOf(1)], version=1))
     with pytest.raises(AssertionError):
         layers.Plans(other, "a device", _never).plan(SMALL)
