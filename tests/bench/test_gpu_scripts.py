@@ -41,8 +41,8 @@ def test_counters_are_summed_over_kernels(scripts):
 def test_time_per_brick_comes_from_events(scripts):
     import brickdl
 
-    start, end = np.array([0, 10_000, 5_000]), np.array([4_000, 16_000, 9_000])
-    events = TaskEvents(np.arange(3), np.array([0, 0, 1]), start, end, np.zeros(3), np.zeros(3))
+    rows = [np.array([[0, 1, 4_001, 0, 0], [1, 10_001, 16_001, 0, 0]]), np.array([[2, 5_001, 9_001, 0, 0]])]
+    events = TaskEvents(rows)
     assert brickdl.per_brick(events) == {"task_us": 4.0, "between_us": 6.0}
 
 

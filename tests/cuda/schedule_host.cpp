@@ -110,7 +110,7 @@ int main(int argc, char** argv) {
         m.graph.deps.push_back(tasks - 1);
         ++m.graph.offsets[tasks];
         m.c.deps = m.graph.deps.data();
-        m.c.spin_limit = 1000;
+        m.c.spin_limit = 200000;
     }
     if (scenario == "twice") m.words[tasks / 3] = 4 * 1 + brick::IN_PROGRESS;
     if (scenario == "cancel") {

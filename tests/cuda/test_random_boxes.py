@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from host_kernels import needs_compiler
 from random_boxes import check_random_boxes
+from test_cuda_take import taps
 from test_map import SUM, values
-from test_take import taps
 
 from brickrt.ops.base import Op
 from brickrt.ops.interp import Interp

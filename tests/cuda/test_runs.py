@@ -249,7 +249,7 @@ def test_cancel_before_and_while_it_runs(monkeypatch, launch):
 
 def test_a_hang_becomes_an_error_that_names_the_brick(driver, monkeypatch):
     """A task that waits for itself, as no task graph has it: the tables are spoilt after they were checked."""
-    monkeypatch.setattr("brickrt.runtime.cuda.resident.SPIN_LIMIT", 50)
+    monkeypatch.setattr("brickrt.runtime.cuda.resident.SPIN_LIMIT", 1 << 16)
     tasks = lowered_chain("memoized")
     program = CudaProgram(tasks, driver, CudaOptions("persistent"))
     offsets, deps = program._tables.dep_offsets, program._tables.deps.copy()

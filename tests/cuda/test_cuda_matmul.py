@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from host_kernels import expected, needs_compiler, run_on_host
-from test_conv import TOLERANCE, close, silu, some_boxes, values
+from test_cuda_conv import TOLERANCE, close, silu, some_boxes, values
 
 from brickrt.ops.cuda.kernel import THREADS
 from brickrt.ops.matmul import MatMul

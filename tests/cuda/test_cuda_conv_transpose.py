@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from host_kernels import expected, needs_compiler
-from test_conv import Case, check, conv, silu, some_boxes, values
+from test_cuda_conv import Case, check, conv, silu, some_boxes, values
 
 from brickrt.ops.conv import ConvTranspose
 

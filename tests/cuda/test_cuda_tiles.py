@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from host_kernels import compiled, expected, needs_compiler, source_of
-from test_conv import Case, conv, operands
+from test_cuda_conv import Case, conv, operands
 
 from brickrt.graph.errors import BrickError
 from brickrt.ops.cuda.conv import ProductConv
