@@ -14,8 +14,9 @@ CUDA, MANAGED = 2, 13  # device types of DLPack
 class DeviceArrays(Protocol):
     """What an engine does with arrays of its device."""
 
-    def view(self, value: Any) -> Any:
-        """An array on the device as the engine's kind of array, without a copy where its elements lie in order.
+    def view(self, value: Any, stream: Any) -> Any:
+        """An array on the device as the engine's kind of array, without a copy where its elements lie in order; else it
+        is copied on the caller's stream.
 
         Raises BrickError for what lies on another device.
         """

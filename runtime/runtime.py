@@ -152,7 +152,9 @@ class Runtime:
         there = {name: value for name, value in inputs.items() if on_device(value)}
         if arrays is None and there:
             raise BrickError(f"input '{min(there)}' lies on a GPU: use device='cuda', or give a NumPy array")
-        return {**inputs, **{name: arrays.view(value) for name, value in there.items()}} if arrays and there else inputs
+        if arrays is None or not there:
+            return inputs
+        return {**inputs, **{name: arrays.view(value, stream) for name, value in there.items()}}
 
     def _call(self, values: Mapping[str, Any], stream: Any) -> Call:
         return Call(self._observer, self._running, dict(values), self._compiler.engine.arrays, stream)

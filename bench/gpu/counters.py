@@ -86,7 +86,10 @@ def main() -> int:
         for strategy in VARIANTS:
             if clock.has_time(f"{name}, {strategy}"):
                 row: dict[str, Any] = {"network": name, "strategy": strategy, "batch": asked.batch}
-                row |= counted(name, strategy, asked.batch)
+                try:
+                    row |= counted(name, strategy, asked.batch)
+                except RuntimeError as e:
+                    row["failed"] = str(e)
                 table.add(row, "  ".join(f"{k} {v:.4g}" if isinstance(v, float) else str(v) for k, v in row.items()))
     return 0
 

@@ -56,6 +56,8 @@ def measure(name: str, batch: int, size: Any, precision: str, asked: argparse.Na
 
 
 def show(row: dict[str, Any]) -> str:
+    if "failed" in row:
+        return f"{row['network']:13} batch {row['batch']} {row['precision']} failed: {row['failed']}"
     peers = "  ".join(f"{k} ×{v['median']:.2f} ({v['min']:.2f}–{v['max']:.2f})" for k, v in row["ratios"].items())
     shape = "×".join(map(str, row["shape"]))
     error = max(row["differences"].values(), default=0.0)
@@ -76,7 +78,11 @@ def main() -> None:
     table, clock = Table("cuda-networks", choose_engine("cuda").spec, asked.out), Clock(asked.seconds)
     for name, batch, size, precision in wanted(asked):
         if clock.has_time(f"{name}, batch {batch}, {precision}"):
-            row = measure(name, batch, size, precision, asked)
+            try:
+                row = measure(name, batch, size, precision, asked)
+            except Exception as e:  # out of memory, say: the next rows may still fit
+                why = f"{type(e).__name__}: {e}"[:500]
+                row = {"network": name, "batch": batch, "precision": precision, "failed": why}
             table.add(row, show(row))
 
 

@@ -5,6 +5,7 @@ Peers are given the same network in straight-line code (`translate`); all comput
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Any
@@ -88,7 +89,8 @@ def torch_compiled(net: Network, feeds: Feeds, precision: str, device: str = "cu
 
 
 def xla(net: Network, feeds: Feeds, precision: str, device: str = "cuda") -> Contender:
-    """JAX; `device` is the one that JAX chose."""
+    """JAX; `device` is the one that JAX chose. It shares the GPU's memory with the others."""
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     import jax
     import jax.numpy as jnp
 

@@ -109,6 +109,7 @@ template <class T, class Shape, int DOWN, int ACROSS> struct Warps {
     }
 
     BRICK_DEVICE void multiply(const unsigned* a, const unsigned* b) {
+        warp_sync();  // filling the next stage may have parted the lanes
 #pragma unroll
         for (int step = 0; step < Shape::K / 8 / Shape::SPLIT; ++step) {
             const int k = (step * Shape::SPLIT + split) * 8;

@@ -162,17 +162,21 @@ class CupyDriver:
                 yield lambda: graphs[0]
             finally:
                 graphs.append(CupyGraph(stream.cupy.end_capture()))
-        except FAILURES as e:
-            raise CaptureRefused(" ".join(str(e).split())) from e
+        except BrickError:
+            raise
+        except Exception as e:  # libraries have errors of their own for what they cannot do while captured
+            raise CaptureRefused(" ".join(str(e).split()) or type(e).__name__) from e
 
     # ---- the caller's arrays
 
-    def view(self, value: Any) -> Any:
-        array = cupy.asarray(value) if hasattr(value, "__cuda_array_interface__") else cupy.from_dlpack(value)
-        if array.device.id != self._id:
-            raise BrickError(f"an input lies on GPU {array.device.id}, the model runs on GPU {self._id}: copy it there")
-        array = cupy.ascontiguousarray(array)
-        return array if array.data.ptr % ALIGNMENT == 0 else array.copy()
+    def view(self, value: Any, stream: Any) -> Any:
+        with self.stream_of(stream).cupy:
+            array = cupy.asarray(value) if hasattr(value, "__cuda_array_interface__") else cupy.from_dlpack(value)
+            if array.device.id != self._id:
+                where = f"an input lies on GPU {array.device.id}, the model runs on GPU {self._id}"
+                raise BrickError(f"{where}: copy it there")
+            array = cupy.ascontiguousarray(array)
+            return array if array.data.ptr % ALIGNMENT == 0 else array.copy()
 
     def empty(self, kind: TensorType, stream: Any) -> Any:
         with self.stream_of(stream).cupy:

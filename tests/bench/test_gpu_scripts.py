@@ -43,7 +43,7 @@ def test_time_per_brick_comes_from_events(scripts):
 
     rows = [np.array([[0, 1, 4_001, 0, 0], [1, 10_001, 16_001, 0, 0]]), np.array([[2, 5_001, 9_001, 0, 0]])]
     events = TaskEvents(rows)
-    assert brickdl.per_brick(events) == {"task_us": 4.0, "between_us": 6.0}
+    assert brickdl.per_brick(events) == {"task_us": pytest.approx(14 / 3), "between_us": 6.0}
 
 
 def test_rows_are_on_disk_as_soon_as_they_are_there(scripts, tmp_path):
@@ -85,3 +85,18 @@ def test_peers_agree_on_the_host(precision):
         (got,) = map(as_numpy, peer.run())
         assert np.abs(got - want).max() <= (1e-4 if precision == "fp32" else 0.1) * np.abs(want).max()
     assert all(len(times) == 2 for times in turns(peers, rounds=2, pause=0).values())
+
+
+def test_a_check_that_crashes_is_no_success(scripts, monkeypatch, tmp_path, capsys):
+    """Steps are run for what they ask; a killed check fails all, a tool that is missing is said."""
+    monkeypatch.delitem(sys.modules, "all", raising=False)
+    import all as everything
+
+    ran = []
+    monkeypatch.setattr(everything, "_run", lambda words, seconds: ran.append(words) or (-11 if "1000" in words else 0))
+    monkeypatch.setattr(sys, "argv", ["all.py", "--only", "check,counters", "--out", str(tmp_path)])
+    assert everything.main() == 1 and len(ran) == 2
+    monkeypatch.setattr(sys, "argv", ["all.py", "--only", "counters", "--out", str(tmp_path)])
+    assert everything.main() == 0
+    monkeypatch.undo()
+    assert everything._run(["no-such-tool-anywhere"], 1) == 127 and "not checked" in capsys.readouterr().out

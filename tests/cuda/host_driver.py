@@ -262,7 +262,7 @@ class HostDriver:
 
     # ---- arrays
 
-    def view(self, value: Any) -> HostArray:
+    def view(self, value: Any, stream: Any) -> HostArray:
         if not isinstance(value, HostArray):
             raise BrickError("an array lies on another device")
         return value
