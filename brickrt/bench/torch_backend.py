@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
 from brickrt.bench.translate import Ints, Network, evaluate
 
-Tensor = torch.Tensor
 _CONV = {3: F.conv1d, 4: F.conv2d, 5: F.conv3d}
 _TRANSPOSE = {3: F.conv_transpose1d, 4: F.conv_transpose2d, 5: F.conv_transpose3d}
 _MAX_POOL: dict[int, Any] = {3: F.max_pool1d, 4: F.max_pool2d, 5: F.max_pool3d}
