@@ -57,8 +57,8 @@ class Compiler:
             return special
         check_ends(special.graph)
         self._say("plan", 0, 1)
-        graph = lowered(special.graph, self.options.precision)
-        plan = remembered_plan(graph, self.engine.spec, self.options)
+        # no name is kept for the graph: building releases its weights one by one
+        plan = remembered_plan(lowered(special.graph, self.options.precision), self.engine.spec, self.options)
         special = replace(special, graph=Graph((), {}))  # the plan has its own, whose weights the engine may release
         program = None
         if plan.graph.nodes:

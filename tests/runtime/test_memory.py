@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import weakref
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from plan_graphs import Sketch, bottlenecks
 from task_checks import lowered, with_values
 
+from brickrt import Runtime, zoo
+from brickrt.graph.errors import BrickError
 from brickrt.plan.device import host_device
 from brickrt.runtime.cpu.host_isa import host_isa
 from brickrt.runtime.cpu.memory import ALIGNMENT, CHUNK, Pool, aligned_empty
@@ -89,3 +94,21 @@ def test_more_threads_hold_more_scratch():
     assert four.scratch == 4 * one.scratch
     assert four.total - one.total == 3 * tasks.scratch_bytes
     assert Memory().total == 0
+
+
+def test_building_a_program_can_release_the_weights():
+    """Nothing but the plan holds weights that were folded: an engine that packs them gives them up one by one."""
+    found = []
+
+    def build(tasks, threads, progress):
+        constants = tasks.plan.graph.constants
+        folded = [weakref.ref(array) for array in constants.values() if array.ndim == 4]
+        constants.clear()
+        found.append((len(folded), sum(held() is not None for held in folded)))
+        raise BrickError("enough")
+
+    runtime = Runtime(zoo.build("mobilenetv2", size=32), threads=1)
+    runtime._compiler = replace(runtime._compiler, engine=replace(runtime._compiler.engine, build=build))
+    with pytest.raises(BrickError, match="enough"):
+        runtime.execute({"x": np.zeros((1, 3, 32, 32), np.float32)})
+    assert found == [(52, 0)]
