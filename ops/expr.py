@@ -78,6 +78,23 @@ def walk(expr: Expr) -> Iterator[Expr]:
     yield expr
 
 
+def distinct(expr: Expr) -> list[Expr]:
+    """All nodes, each once even where subtrees are shared."""
+    found: dict[int, Expr] = {}
+    left = [expr]
+    while left:
+        e = left.pop()
+        if id(e) not in found:
+            found[id(e)] = e
+            left.extend(e.args if isinstance(e, Apply) else ())
+    return list(found.values())
+
+
+def used_operands(expr: Expr) -> list[int]:
+    """The operands that an expression uses, ascending."""
+    return sorted({e.index for e in distinct(expr) if isinstance(e, Arg)})
+
+
 def transform(expr: Expr, leaf: Callable[[Expr], Expr]) -> Expr:
     """The expression with every leaf replaced by `leaf(it)`."""
     if isinstance(expr, Apply):

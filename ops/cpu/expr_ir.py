@@ -12,7 +12,7 @@ from brickrt.ops.cpu.convert_ir import compare, convert
 from brickrt.ops.cpu.emit import FLOAT, I1, Fn, register_type, type_suffix, vector
 from brickrt.ops.cpu.scalarmath import LIBM, libm
 from brickrt.ops.cpu.vecmath import fill, lanes_of
-from brickrt.ops.expr import COMPARE, TEST, Apply, Arg, Const, Expr
+from brickrt.ops.expr import COMPARE, TEST, Apply, Arg, Const, Expr, distinct
 
 VECTORIZED: dict[str, Callable[..., ir.Value]] = {
     "exp": vecmath.exp,
@@ -35,26 +35,9 @@ def emit_expr(f: Fn, expr: Expr, operands: Sequence[ir.Value], lanes: int) -> ir
     return _Printer(f, operands, lanes).value(expr)
 
 
-def arguments(expr: Expr) -> list[int]:
-    """The operands that an expression uses, ascending."""
-    return sorted({e.index for e in _nodes(expr) if isinstance(e, Arg)})
-
-
 def effort(expr: Expr) -> int:
     """Roughly the machine operations per vector, to decide how far to unroll."""
-    return sum(COSTLY.get(e.fn, 1) for e in _nodes(expr) if isinstance(e, Apply))
-
-
-def _nodes(expr: Expr) -> list[Expr]:
-    """All nodes, each once even where subtrees are shared."""
-    found: dict[int, Expr] = {}
-    left = [expr]
-    while left:
-        e = left.pop()
-        if id(e) not in found:
-            found[id(e)] = e
-            left.extend(e.args if isinstance(e, Apply) else ())
-    return list(found.values())
+    return sum(COSTLY.get(e.fn, 1) for e in distinct(expr) if isinstance(e, Apply))
 
 
 class _Printer:

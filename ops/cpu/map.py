@@ -12,11 +12,12 @@ from llvmlite import ir
 from brickrt.ops.base import Op
 from brickrt.ops.cpu.access import Access, access, constant_operand, load_operand, pack_constant
 from brickrt.ops.cpu.emit import Fn, Index
-from brickrt.ops.cpu.expr_ir import arguments, effort, emit_expr
+from brickrt.ops.cpu.expr_ir import effort, emit_expr
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel, kernel_for
 from brickrt.ops.cpu.operand import Operand
 from brickrt.ops.cpu.rows import RowShape, joinable, row_classes
+from brickrt.ops.expr import used_operands
 from brickrt.ops.map import Map
 from brickrt.ops.types import Boxes
 
@@ -51,7 +52,7 @@ class MapKernel(Kernel):
     def accesses(self) -> dict[int, Access]:
         """Of the operands that the expression uses."""
         lie = [constant_operand(o.type, self.out) if p else o for o, p in zip(self.ins, self.packed, strict=True)]
-        return {k: access(lie[k], self.out, self.row.dim) for k in arguments(self.op.expr)}
+        return {k: access(lie[k], self.out, self.row.dim) for k in used_operands(self.op.expr)}
 
     def emit(self, f: Fn) -> None:
         target, sources = f.pointer(0), {k: f.pointer(1 + k) for k in self.accesses}

@@ -10,9 +10,9 @@ from llvmlite import ir
 
 from brickrt.ops.cpu.combine import Combine
 from brickrt.ops.cpu.emit import Fn, Index
-from brickrt.ops.cpu.expr_ir import arguments, effort, emit_expr
+from brickrt.ops.cpu.expr_ir import effort, emit_expr
 from brickrt.ops.cpu.reduce_plan import ReducePlan, Span
-from brickrt.ops.expr import Expr
+from brickrt.ops.expr import Expr, used_operands
 
 # Independent accumulators per output, where one output is swept at a time.
 PARTIALS = 4
@@ -175,7 +175,7 @@ class Sweep:
     ) -> ir.Value:
         """The vector that an expression over the inputs, and `more` operands, has at a place."""
         inputs = len(self.plan.ins)
-        loaded = {k: self._load(k, place, mask) for k in arguments(expr) if k < inputs}
+        loaded = {k: self._load(k, place, mask) for k in used_operands(expr) if k < inputs}
         return emit_expr(self.f, expr, [*(loaded.get(k) for k in range(inputs)), *more], self.lanes)
 
     def _load(self, k: int, place: Place, mask: ir.Value | None) -> ir.Value:

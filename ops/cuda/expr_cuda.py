@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from brickrt.ops.cuda.types_cuda import compute_ctype, ctype, is_float, is_half
-from brickrt.ops.expr import BOOL, COMPARE, TEST, Apply, Arg, Const, Expr
+from brickrt.ops.expr import BOOL, COMPARE, TEST, Apply, Arg, Const, Expr, distinct
 
 HEADER = "math.cuh"
 
@@ -70,26 +70,9 @@ def print_functor(name: str, expr: Expr, dtypes: Sequence[np.dtype]) -> str:
     )
 
 
-def used_operands(expr: Expr) -> list[int]:
-    """The operands that an expression uses, ascending."""
-    return sorted({e.index for e in _nodes(expr) if isinstance(e, Arg)})
-
-
 def effort(expr: Expr) -> int:
     """Roughly the machine operations per element."""
-    return sum(COSTLY.get(e.fn, 1) for e in _nodes(expr) if isinstance(e, Apply))
-
-
-def _nodes(expr: Expr) -> list[Expr]:
-    """All nodes, each once even where subtrees are shared."""
-    found: dict[int, Expr] = {}
-    left = [expr]
-    while left:
-        e = left.pop()
-        if id(e) not in found:
-            found[id(e)] = e
-            left.extend(e.args if isinstance(e, Apply) else ())
-    return list(found.values())
+    return sum(COSTLY.get(e.fn, 1) for e in distinct(expr) if isinstance(e, Apply))
 
 
 class _Printer:

@@ -7,11 +7,12 @@ from functools import cached_property
 
 from brickrt.ops.base import Op
 from brickrt.ops.cuda import expr_cuda, walk
-from brickrt.ops.cuda.expr_cuda import effort, print_expr, used_operands
+from brickrt.ops.cuda.expr_cuda import effort, print_expr
 from brickrt.ops.cuda.kernel import Kernel, kernel_for
 from brickrt.ops.cuda.operand import Operand
 from brickrt.ops.cuda.types_cuda import compute_ctype, ctype
 from brickrt.ops.cuda.walk import Walk, function, pointer, source_of
+from brickrt.ops.expr import used_operands
 from brickrt.ops.map import Map
 
 LIGHT = 64  # effort; beyond it one item at a time keeps the units busy

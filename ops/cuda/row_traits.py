@@ -6,12 +6,12 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from brickrt.ops.cuda.expr_cuda import print_expr, used_operands
+from brickrt.ops.cuda.expr_cuda import print_expr
 from brickrt.ops.cuda.operand import Operand
 from brickrt.ops.cuda.rows import Rows, Sharing
 from brickrt.ops.cuda.trait_tables import table
 from brickrt.ops.cuda.types_cuda import compute_ctype, ctype
-from brickrt.ops.expr import Arg, Expr
+from brickrt.ops.expr import Arg, Expr, used_operands
 from brickrt.ops.rowwise import Step
 
 COMBINE = {"sum": "Sum", "prod": "Product", "max": "Greatest", "min": "Smallest"}

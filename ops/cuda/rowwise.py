@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from brickrt.ops.cuda.expr_cuda import used_operands
 from brickrt.ops.cuda.kernel import Kernel, kernel_for
 from brickrt.ops.cuda.operand import Operand
 from brickrt.ops.cuda.reduce import RowsKernel
 from brickrt.ops.cuda.row_traits import Traits, held_words
 from brickrt.ops.cuda.rows import Rows, Sharing, rows_of, sharing
-from brickrt.ops.expr import Expr, substitute
+from brickrt.ops.expr import Expr, substitute, used_operands
 from brickrt.ops.rowwise import Rowwise, Step
 
 
