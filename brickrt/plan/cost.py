@@ -215,9 +215,7 @@ class Model:
         spilt = np.clip(1 - device.cache_share * device.l2 / np.maximum(held, 1), 0, 1)
         inner = _SPILT * spilt / device.bandwidth[device.shared[0]] + (1 - spilt) / device.bandwidth["l2"]
         core_us = [self.recomputed_us(k, trial) for k in trial.nodes]
-        near = "l2" if constants <= device.cache_share * device.l2 else device.shared[0]
-        again = constants * device.cores / device.bandwidth[near] / 1e3  # every band reads them
-        band_us = len(trial.nodes) * device.call_overhead_us + _HIDDEN * again
+        band_us = len(trial.nodes) * device.call_overhead_us + _HIDDEN * self._constants_again_us(trial)
         return self._bricks_us(trial, core_us, trial.elements, inner, device.task_overhead_us + trial.bands * band_us)
 
     def memoized_us(self, trial: Trial) -> np.ndarray:
@@ -226,22 +224,34 @@ class Model:
         inner_bytes = sum(self.facts[k].out_bytes for k in trial.nodes[:-1])
         level, size = device.shared
         kept = 0.5 / device.bandwidth["memory"] if inner_bytes > device.cache_share * size else 0.0
-        core_us = [self.facts[k].core_us * ones for k in trial.nodes]
+        shape = self.graph.out(self.graph.nodes[trial.nodes[-1]]).shape
+        rows = np.array([brick[2] if len(shape) > 2 else 1 for brick in trial.bricks])
+        core_us = [self.facts[k].core_us * self._tiled(k, trial, rows) for k in trial.nodes]
         once = {name: np.minimum(elements, self.graph.types[name].size) for name, elements in trial.elements.items()}
         task_us = len(trial.nodes) * (device.task_overhead_us + device.call_overhead_us) * ones
+        task_us += _HIDDEN * self._constants_again_us(trial)
         return self._bricks_us(trial, core_us, once, (1 / device.bandwidth[level] + kept) * ones, task_us)
+
+    def _constants_again_us(self, trial: Trial) -> float:
+        """Reading the constants of all nodes once more, from the shared cache where they exceed a core's own."""
+        if self.device.kind != "cpu":
+            return 0.0
+        constants = sum(self.facts[k].const_bytes for k in trial.nodes)
+        near = "l2" if constants <= self.device.cache_share * self.device.l2 else self.device.shared[0]
+        return constants * self.device.cores / self.device.bandwidth[near] / 1e3
 
     def recomputed_us(self, k: int, trial: Trial) -> np.ndarray:
         """Arithmetic of node `k` on one core when every brick computes all it needs."""
         output = self.graph.nodes[k].output
         once = self.facts[k].core_us * trial.elements[output] / max(1, self.graph.types[output].size)
-        winograd = k in self.algorithms and isinstance(self.graph.nodes[k].op, Conv)
-        return once * self._tiled(k, trial) if winograd else once
+        return once * self._tiled(k, trial, trial.rows)
 
-    def _tiled(self, k: int, trial: Trial) -> np.ndarray:
-        """What rows that do not fill a Winograd kernel's tiles slow it down by."""
+    def _tiled(self, k: int, trial: Trial, root_rows: np.ndarray) -> np.ndarray:
+        """What cutting the output to so many rows slows node `k` down by, if those do not fill a Winograd kernel's tiles."""
+        if k not in self.algorithms or not isinstance(self.graph.nodes[k].op, Conv):
+            return np.ones(len(trial.bricks))
         own, root = (self.graph.out(self.graph.nodes[n]).shape[2] for n in (k, trial.nodes[-1]))
-        rows = np.maximum(1, trial.rows * own / root)
+        rows = np.maximum(1, root_rows * own / root)
         tile = tile_outputs(self.graph.nodes[k].op, self.algorithms[k], 2)
         return np.ceil(rows / tile) * tile / rows
 
@@ -307,7 +317,7 @@ def _efficiency(op: Op, weights: Sequence[int], lanes: int) -> float:
     if isinstance(op, MatMul):
         return 0.85
     if isinstance(op, ConvTranspose):
-        return 0.4
+        return 0.7
     if isinstance(op, Conv) and op.groups > 1:
         return 0.5 if weights[1] < lanes else 0.6
     return 0.75 if weights[1] > 4 else 0.4
