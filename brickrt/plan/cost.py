@@ -247,7 +247,7 @@ class Model:
         return once * self._tiled(k, trial, trial.rows)
 
     def _tiled(self, k: int, trial: Trial, root_rows: np.ndarray) -> np.ndarray:
-        """What cutting the output to so many rows slows node `k` down by, if those do not fill a Winograd kernel's tiles."""
+        """How much slower node `k` is where so many rows of the output do not fill a Winograd kernel's tiles."""
         if k not in self.algorithms or not isinstance(self.graph.nodes[k].op, Conv):
             return np.ones(len(trial.bricks))
         own, root = (self.graph.out(self.graph.nodes[n]).shape[2] for n in (k, trial.nodes[-1]))
