@@ -24,11 +24,14 @@ from brickrt.plan.device import DeviceSpec
 from brickrt.plan.speeds import multiply_us, stream_us
 from brickrt.plan.strassen import GROWTH, STRASSEN, may_use, pays, product_us
 
-EDGES = {"winograd6": 6, "winograd4": 4, "winograd2": 2}  # outputs of a tile along each dimension that is tiled
+EDGES = {f"winograd{m}": m for m in (6, 5, 4, 3, 2)}  # outputs of a tile along each dimension that is tiled
 
 DIRECT_SHARE, PRODUCT_SHARE = 0.8, 0.9  # of the multiply-add peak
 TRANSFORM_FLOPS, TRANSFORM_BYTES = 10.0, 6.0  # per element of V and of M: additions at half the peak, traffic in L2
-MARGIN = 0.85  # of the direct time that another algorithm may take
+STRIDED_READS = 2.0  # times that for inputs a stride apart, which tiles hardly share
+GATHERED, GATHERED_CHANNELS = 3.0, 4  # times that for single elements, of inputs of so few channels
+STRIDED_HELD = 1.5  # of L2: what all residues of a group of tiles may take
+MARGIN, STRIDED_MARGIN = 0.85, 0.72  # of the direct time that another algorithm may take
 
 
 def choose_algorithms(graph: Graph, layouts: Mapping[str, str], device: DeviceSpec, exact: bool) -> dict[int, str]:
@@ -38,7 +41,8 @@ def choose_algorithms(graph: Graph, layouts: Mapping[str, str], device: DeviceSp
     chosen, constants = {}, constant_bytes(graph)
     for k, node in enumerate(graph.nodes):
         if _may_transform(graph, layouts, node):
-            name = _fastest(graph, node, device, constants)
+            strided = layouts[node.inputs[0]] == "blocked" and max(node.op.strides) > 1
+            name = _fastest(graph, node, device, constants, STRIDED_MARGIN if strided else MARGIN)
             if name != "direct":
                 chosen[k] = name
         elif may_use(graph, node, device.lanes) and pays(graph, node, device, constants):
@@ -111,24 +115,38 @@ def winograd_us(axes: Axes, channels: int, box: Shape, device: DeviceSpec, share
     blocks_in, blocks = (-(-count // device.lanes) for count in (channels, box[1]))
     extents = zip(axes[1:], sides, strict=True)
     tiles = box[0] * math.prod(int(axis.tiles(np.array(extent))) for axis, extent in extents)
-    weights = axes.planes * swept.r * channels * blocks * device.lanes * 4
-    sizes = choose_sizes(tiles, depth, min(2, blocks), device.registers, weights)
+    panel = swept.r * channels * blocks * device.lanes * 4
+    sizes = choose_sizes(tiles, depth, min(2, blocks), device.registers, axes.planes * axes.residues * panel)
     padded = -(-tiles // sizes.t) * sizes.t
     taps = _taps_per_output(swept)
-    products = padded * depth * taps * axes.planes * channels * blocks
+    products = padded * depth * taps * axes.products * channels * blocks
     sweeps = share.boxes * -(-tiles // sizes.group) * -(-depth // sizes.run)
-    live = weights * taps / swept.r
+    live = axes.products * panel * taps / swept.r
     again, first = (stream_us(live, nbytes, device) for nbytes in (live, max(live, share.constants)))
     planes_in = min(swept.extent, (depth - 1) * swept.stride + swept.reach)
-    moved = tiles * axes.planes * (planes_in * blocks_in + depth * blocks) * device.lanes
+    vectors = _vectors_read(axes, channels, blocks_in, device.lanes)
+    moved = tiles * axes.planes * (planes_in * vectors + depth * blocks) * device.lanes
+    held = sizes.group * axes.planes * axes.residues * min(swept.reach, planes_in) * blocks_in * device.lanes * 4
+    near = axes.residues == 1 or held <= STRIDED_HELD * device.l2
     arithmetic = share.boxes * multiply_us(products, device, PRODUCT_SHARE)
     streamed = share.pieces * first + (sweeps - share.pieces) * again
-    return max(arithmetic, streamed) + share.boxes * _transform_us(moved, device)
+    return max(arithmetic, streamed) + share.boxes * _transform_us(moved, device, near)
 
 
-def _transform_us(elements: float, device: DeviceSpec) -> float:
-    l2 = device.bandwidth_at("l2", device.cores) / device.cores
-    return elements * (TRANSFORM_FLOPS / device.peak_gflops_per_core + TRANSFORM_BYTES / l2) / 1e3
+def _vectors_read(axes: Axes, channels: int, blocks: int, lanes: int) -> float:
+    """Vectors of a plane of the input that a place of a tile takes as long as."""
+    if axes.residues == 1:
+        return blocks
+    if channels <= GATHERED_CHANNELS:
+        each = axes.residues * channels
+        return -(-each // lanes) + GATHERED * each / lanes
+    return STRIDED_READS * axes.residues * blocks
+
+
+def _transform_us(elements: float, device: DeviceSpec, near: bool) -> float:
+    level = "l2" if near else device.shared[0]
+    gbps = device.bandwidth_at(level, device.cores) / device.cores
+    return elements * (TRANSFORM_FLOPS / device.peak_gflops_per_core + TRANSFORM_BYTES / gbps) / 1e3
 
 
 def _taps_per_output(axis: Axis) -> float:
@@ -149,17 +167,18 @@ def _may_transform(graph: Graph, layouts: Mapping[str, str], node: Node) -> bool
         isinstance(op, Conv)
         and any(fits(op, edge) for edge in EDGES.values())
         and graph.out(node).dtype == np.float32
-        and layouts[node.inputs[0]] == layouts[node.output] == "blocked"
+        and layouts[node.output] == "blocked"
+        and (layouts[node.inputs[0]] == "blocked" or max(op.strides) > 1)  # few channels share a vector with residues
         and all(name in graph.constants for name in node.inputs[1 : 2 + op.bias])
         and math.prod(graph.out(node).shape) > 0
     )
 
 
-def _fastest(graph: Graph, node: Node, device: DeviceSpec, constants: int) -> str:
+def _fastest(graph: Graph, node: Node, device: DeviceSpec, constants: int, margin: float) -> str:
     op = node.op
     assert isinstance(op, Conv)
     direct = conv_us(graph, node, device, "direct", constants)
     names = [name for name, edge in EDGES.items() if fits(op, edge)]
     times = {name: conv_us(graph, node, device, name, constants) for name in names}
     best = min(times, key=times.__getitem__)
-    return best if times[best] < MARGIN * direct else "direct"
+    return best if times[best] < margin * direct else "direct"

@@ -3,8 +3,9 @@ three dimensions, where the taps of the outermost are swept (`winograd_axes.py` 
 
 A tile is m×m output pixels from n×n inputs; n = m + r - 1. For G tiles at a time, in the worker's scratch:
 
-    V[n²][z][G/T][C/v][T][v]  =  Bᵀ d B of every tile d of the input, for the planes z that Z output planes read
-    M[n²][Z][G/T][M/v][T][v]  =  n² matrix products with the transformed weights, added up over the swept taps
+    V[n²][z][G/T][s²][C/v][T][v]  =  Bᵀ d B of every tile d of the input, for the planes z that Z output planes read,
+                                     for each residue of the s² that a stride has
+    M[n²][Z][G/T][M/v][T][v]  =  n² matrix products with the transformed weights, added up over swept taps and residues
     output                    =  Aᵀ M A, bias, epilogue
 
 F(4×4, 3×3) takes a quarter of a direct convolution's multiplications. V is a ring: planes that the next Z outputs read
@@ -71,6 +72,18 @@ class WinogradKernel(Kernel):
         return self.ins[0].channel_blocks
 
     @property
+    def gathers(self) -> bool:
+        """Whether the input has so few channels that it lies plain: then lanes are shared by channels and residues."""
+        return self.ins[0].block == 1
+
+    @property
+    def depth_in(self) -> int:
+        """Vectors of V per tile: the blocks of all residues."""
+        if self.gathers:
+            return -(-self.axes.residues * self.ins[0].shape[1] // self.lanes)
+        return self.axes.residues * self.blocks_in
+
+    @property
     def most_blocks(self) -> int:
         return self.shape_class[3]
 
@@ -108,12 +121,12 @@ class WinogradKernel(Kernel):
 
     @property
     def weight_bytes(self) -> int:
-        return 4 * self.ins[0].shape[1] * self.out.shape[1] * self.axes.planes * self.axes.swept.r
+        return 4 * self.ins[0].shape[1] * self.out.shape[1] * self.axes.planes * self.axes.residues * self.axes.swept.r
 
     @property
     def plane_in(self) -> int:
         """Floats from one of the n² planes of V to the next: an odd number of vectors, to spread over the cache."""
-        return (self.ring * self.blocks_in * self.group + 1) * self.lanes
+        return (self.ring * self.depth_in * self.group + 1) * self.lanes
 
     @property
     def plane_out(self) -> int:
@@ -121,7 +134,8 @@ class WinogradKernel(Kernel):
 
     @property
     def workspace(self) -> int:
-        return 4 * self.axes.planes * (self.plane_in + self.plane_out)
+        gathered = self.depth_in * self.lanes if self.gathers else 0
+        return 4 * self.axes.planes * (self.plane_in + self.plane_out + gathered)
 
     @cached_property
     def epilogue(self) -> Epilogue:
@@ -129,23 +143,27 @@ class WinogradKernel(Kernel):
         return Epilogue(self.op.epilogue, first, self.ins[first:], self.out, self.lanes)
 
     def pack(self, i: int, array: np.ndarray) -> np.ndarray:
-        """Weights as [n²][tile of OB blocks][swept tap][C][OB*lanes], the bias up to whole tiles."""
+        """Weights as [n²][tile of OB blocks][swept tap][s²][C][OB*lanes], the bias up to whole tiles."""
         width = self.ob * self.lanes
         tiles = -(-self.out.shape[1] // width)
         missing = tiles * width - self.out.shape[1]
         if i == 1:
             u = self._transformed(array)
-            u = np.pad(u, [(0, 0), (0, missing), (0, 0), (0, 0)]) if missing else u
-            return u.reshape(self.axes.planes, tiles, width, *u.shape[2:]).transpose(0, 1, 4, 3, 2)
+            u = np.pad(u, [(0, 0), (0, missing), *[(0, 0)] * 3]) if missing else u
+            return u.reshape(self.axes.planes, tiles, width, *u.shape[2:]).transpose(0, 1, 4, 5, 3, 2)
         if i == 2 and self.op.bias:
             return np.pad(array, (0, missing))
         return self.epilogue.pack(i, array)
 
     def _transformed(self, w: np.ndarray) -> np.ndarray:
-        """[M, C, k…] → [n², M, C, swept taps]"""
+        """[M, C, k…] → [n², M, C, swept taps, s²]"""
         swept, down, across = self.axes
         dim = 2 if swept.dim is None else swept.dim
         w = np.moveaxis(w.reshape(*w.shape[:2], *(1,) * (5 - w.ndim), *w.shape[2:]), dim, 2)
+        missing = [(0, axis.residues * axis.taps - axis.r) for axis in (down, across)]
+        w = np.pad(w, [*[(0, 0)] * 3, *missing]) if self.axes.residues > 1 else w
+        w = w.reshape(*w.shape[:3], down.taps, down.residues, across.taps, across.residues)
+        w = w.transpose(0, 1, 2, 4, 6, 3, 5).reshape(*w.shape[:3], self.axes.residues, down.taps, across.taps)
         return transform_weights(w, down, across, np.float32)
 
     def emit(self, f: Fn) -> None:
@@ -160,10 +178,24 @@ class Winograd6Kernel(WinogradKernel):
 
 
 @dataclass(frozen=True)
+class Winograd5Kernel(WinogradKernel):
+    @classmethod
+    def tile_edge(cls) -> int:
+        return 5
+
+
+@dataclass(frozen=True)
 class Winograd4Kernel(WinogradKernel):
     @classmethod
     def tile_edge(cls) -> int:
         return 4
+
+
+@dataclass(frozen=True)
+class Winograd3Kernel(WinogradKernel):
+    @classmethod
+    def tile_edge(cls) -> int:
+        return 3
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,10 @@
 1-D          x tiled                            3-D 3×3×3      z swept, y and x tiled: F(m×m, 3×3)
 2-D 3×3      y and x tiled: F(m×m, 3×3)         3-D 3×1×1      z tiled
 2-D 1×7      x tiled: F(m, 7), y by points      3-D 1×3×3      z by points, y and x tiled
+
+A stride of s along a tiled dimension makes s convolutions of it, of every s-th input and tap, whose products are added
+up before the output transform: 3×3 at stride 2 are four of 2×2 taps, some of them zero. A tap that is missing at the
+end of one makes its product at ∞ zero, which is left out: F(5, 2) then multiplies 11 times for five outputs, not 15.
 """
 
 from __future__ import annotations
@@ -21,17 +25,23 @@ POINTS: dict[tuple[int, int], tuple[float, ...]] = {
     (2, 3): (1.0,),
     (4, 3): (0.5**0.5, 2.0**0.5),
     (6, 3): (0.5, 1.0, 2.0**0.5),
+    (3, 2): (1.0,),
+    (5, 2): (0.5**0.5, 2.0**0.5),
+    (3, 4): (0.5**0.5, 2.0**0.5),
     (2, 5): (0.5**0.5, 2.0**0.5),
     (4, 5): (0.5, 1.0, 2.0),
     (2, 7): (0.6, 1.0, 5 / 3),
     (4, 7): (0.4, 0.78, 1.33, 2.45),
 }
-PLANAR = frozenset({(2, 3), (4, 3), (2, 5)})  # those that round little enough along two dimensions as well
+PLANAR = frozenset(
+    {(2, 3), (4, 3), (2, 5), (3, 2), (5, 2), (3, 4)}
+)  # those that round little enough along two dimensions as well
 
 
 @dataclass(frozen=True)
 class Axis:
-    """One spatial dimension. Tiled: m outputs, `dilation` apart, from n = m + r - 1 inputs. Swept: r taps, m = 1.
+    """One spatial dimension, of r taps. Tiled: m outputs, `dilation` apart, of each residue modulo the stride from n
+    inputs. Swept: m = 1.
 
     `dim` counts the tensors' dimensions; None is a dimension of one element that they do not have.
     """
@@ -45,12 +55,36 @@ class Axis:
     extent: int
 
     @property
+    def residues(self) -> int:
+        """Convolutions of stride 1 that make up this one."""
+        return self.stride if self.m > 1 else 1
+
+    @property
+    def taps(self) -> int:
+        """Of each residue; the first `whole` residues have as many, the others one less."""
+        return -(-self.r // self.residues)
+
+    @property
+    def whole(self) -> int:
+        return self.r - self.residues * (self.taps - 1)
+
+    @property
     def n(self) -> int:
-        return self.m + self.r - 1
+        return self.m + self.taps - 1
 
     @property
     def points(self) -> tuple[float, ...]:
-        return POINTS[self.m, self.r]
+        return POINTS[self.m, self.taps]
+
+    @property
+    def products(self) -> int:
+        """Multiplications of a tile, of all residues."""
+        return self.residues * (self.n - 1) + self.whole
+
+    @property
+    def step(self) -> int:
+        """From one of the n inputs of a tile to the next."""
+        return self.dilation * self.residues
 
     @property
     def phases(self) -> int:
@@ -77,13 +111,22 @@ class Axes(NamedTuple):
 
     @property
     def planes(self) -> int:
-        """Products of a tile."""
+        """Transformed values of a tile."""
         return self.down.n * self.across.n
+
+    @property
+    def residues(self) -> int:
+        return self.down.residues * self.across.residues
+
+    @property
+    def products(self) -> int:
+        """Multiplications of a tile, per channel of input and output."""
+        return self.down.products * self.across.products
 
     @property
     def growth(self) -> float:
         """Transformed weights over weights."""
-        return self.planes / (self.down.r * self.across.r)
+        return self.planes * self.residues / (self.down.r * self.across.r)
 
 
 def axes_of(op: Conv, spatial: Sequence[int], edge: int) -> Axes:
@@ -104,7 +147,9 @@ def fits(op: Conv, edge: int) -> bool:
     swept = _swept(op)
     tiled = [i for i, r in enumerate(op.kernel) if r > 1 and i != swept]
     known = PLANAR if len(tiled) > 1 else POINTS
-    return bool(tiled) and all((edge, op.kernel[i]) in known and op.strides[i] == 1 for i in tiled)
+    return bool(tiled) and all(
+        (edge, -(-op.kernel[i] // op.strides[i])) in known and 1 in (op.strides[i], op.dilations[i]) for i in tiled
+    )
 
 
 ABSENT = Axis(None, 1, 1, 1, 1, 0, 1)

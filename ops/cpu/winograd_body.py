@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from brickrt.ops.cpu.emit import Fn
 from brickrt.ops.cpu.winograd_frame import Frame, Group
+from brickrt.ops.cpu.winograd_gather import GatheredInput
 from brickrt.ops.cpu.winograd_input import InputTransform
 from brickrt.ops.cpu.winograd_output import OutputTransform
 from brickrt.ops.cpu.winograd_products import Products
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
 class WinogradBody:
     def __init__(self, kernel: WinogradKernel, f: Fn) -> None:
         self.k, self.f, self.frame = kernel, f, Frame(kernel, f)
-        self.phases = (InputTransform(self.frame), Products(self.frame), OutputTransform(self.frame))
+        read = GatheredInput(self.frame) if kernel.gathers else InputTransform(self.frame)
+        self.phases = (read, Products(self.frame), OutputTransform(self.frame))
 
     def emit(self) -> None:
         f, k, frame = self.f, self.k, self.frame

@@ -108,6 +108,10 @@ class Frame:
         """A tensor's strides along swept, down, across."""
         return [0 if axis.dim is None else strides[axis.dim] for axis in self.k.axes]
 
+    def residue(self, at: tuple[Index, Index]) -> Index:
+        """Number of a residue from those down and across."""
+        return self.f.add(self.f.mul(at[0], self.k.axes.across.residues), at[1])
+
     def index(self, n: Index, channel: Index, at: Sequence[Index]) -> list[Index]:
         """Index into the output from coordinates along swept, down, across."""
         known = {axis.dim: i for axis, i in zip(self.k.axes, at, strict=True)}

@@ -19,16 +19,17 @@ CHUNK = 512  # filters transformed at a time: so few that a BLAS does not wake i
 
 
 def weight_matrix(axis: Axis) -> np.ndarray:
-    """G, [n, r]: a filter's values at the points, scaled; float64."""
+    """G, [n, taps]: a filter's values at the points, scaled; float64."""
     if axis.n == 1:
         return np.ones((1, 1))
     nodes = [0.0, *(sign * p for p in axis.points for sign in (1, -1))]
-    rows = [np.array([a**k for k in range(axis.r)]) / np.prod([a - b for b in nodes if b != a]) for a in nodes]
-    return np.array([*rows, [0] * (axis.r - 1) + [1]])
+    rows = [np.array([a**k for k in range(axis.taps)]) / np.prod([a - b for b in nodes if b != a]) for a in nodes]
+    return np.array([*rows, [0] * (axis.taps - 1) + [1]])
 
 
 def transform_weights(w: np.ndarray, down: Axis, across: Axis, dtype: type = np.float64) -> np.ndarray:
-    """[…, r down, r across] → [n down * n across, …] of `dtype`; in float64, a cache's worth of filters at a time."""
+    """[…, taps down, taps across] → [n down * n across, …] of `dtype`; in float64, a cache's worth of filters at a
+    time."""
     both = np.kron(weight_matrix(down), weight_matrix(across))
     filters = w.reshape(-1, both.shape[1])
     out: np.ndarray = np.empty((len(both), len(filters)), dtype)

@@ -9,6 +9,7 @@ from llvmlite import ir
 
 from brickrt.ops.cpu.emit import Index
 from brickrt.ops.cpu.products import Accumulators
+from brickrt.ops.cpu.winograd_axes import Axis
 from brickrt.ops.cpu.winograd_frame import Frame, Group
 from brickrt.ops.cpu.winograd_input import slot
 
@@ -36,8 +37,8 @@ class Products:
         with f.loop(group.lo, group.hi) as at, f.loop(0, group.blocks) as g:
             zero = ir.Constant(frame.kind, None)
             acc = Accumulators.create(f, [zero] * count, k.t, frame.dtype, k.lanes)
-            with self.live_taps(at) as (tap, z):
-                self.sweep(acc, panel, tap, plane, f.add(f.mul(slot(frame, z), k.group // k.t), g))
+            with self.live_taps(at) as (tap, z), self.live_residues(plane) as residue:
+                self.sweep(acc, panel, tap, residue, plane, f.add(f.mul(slot(frame, z), k.group // k.t), g))
             row = f.add(f.mul(f.sub(at, group.lo), group.blocks), g)
             self.store(acc, plane, row, f.sub(block, frame.first_block))
 
@@ -54,13 +55,32 @@ class Products:
         with f.loop(lo, hi) as tap:
             yield tap, f.add(start, f.mul(tap, d))
 
-    def sweep(self, acc: Accumulators, panel: Index, tap: Index, plane: Index, block: Index) -> None:
-        """Adds all input channels at one swept tap; `block` is the register tile in V."""
+    @contextmanager
+    def live_residues(self, plane: Index) -> Iterator[Index]:
+        """The residues of the strides whose filters are not zero at the points of `plane`."""
+        f, (_, down, across) = self.f, self.k.axes
+        if self.k.axes.residues == 1 or self.k.gathers:
+            yield 0
+            return
+        row, column = f.div(plane, across.n), f.rem(plane, across.n)
+        with f.loop(0, self.live(row, down)) as y, f.loop(0, self.live(column, across)) as x:
+            yield self.frame.residue((y, x))
+
+    def live(self, point: Index, axis: Axis) -> Index:
+        """The first residues have a last tap, and so a value at ∞."""
+        f = self.f
+        last = f.b.icmp_signed("==", f.value(point), f.value(axis.n - 1))
+        return f.b.select(last, f.value(axis.whole), f.value(axis.residues))
+
+    def sweep(self, acc: Accumulators, panel: Index, tap: Index, residue: Index, plane: Index, block: Index) -> None:
+        """Adds all input channels of a residue at one swept tap; `block` is the register tile in V."""
         f, k, frame = self.f, self.k, self.frame
-        width, channels = k.ob * k.lanes, k.ins[0].shape[1]
-        first = f.add(f.mul(panel, k.axes.swept.r), tap)
+        width, channels, residues = k.ob * k.lanes, k.ins[0].shape[1], k.axes.residues
+        first = f.add(f.mul(f.add(f.mul(panel, k.axes.swept.r), tap), residues), residue)
         weights = f.address(frame.w, f.mul(first, channels * width), frame.dtype)
-        at = f.add(f.mul(plane, k.plane_in), f.mul(block, k.blocks_in * k.t * k.lanes))
+        channels *= residues if k.gathers else 1
+        vector = f.add(f.mul(block, k.depth_in), f.mul(residue, k.blocks_in))
+        at = f.add(f.mul(plane, k.plane_in), f.mul(vector, k.t * k.lanes))
         pixels = f.address(frame.v, at, frame.dtype)
         whole, tail = divmod(channels, k.lanes)
         with f.loop(0, whole) as c:

@@ -65,7 +65,7 @@ def test_large_images_are_transformed(channels, spatial, kernel, dilation, devic
         layer(64, (56, 56), (3, 3), groups=2),
         layer(64, (56, 56), (3, 3), strides=(2, 2)),
         layer(64, (56, 56), (3, 3), pads=(3, 3)),
-        layer(64, (56, 56), (4, 4)),
+        layer(64, (56, 56), (6, 6)),
         layer(64, (56, 56), (9, 9)),
         layer(64, (8, 8, 8, 8), (3, 3, 3, 3)),
     ],
@@ -73,6 +73,22 @@ def test_large_images_are_transformed(channels, spatial, kernel, dilation, devic
 )
 def test_what_is_computed_directly(graph):
     assert chosen(graph) is None
+
+
+@pytest.mark.parametrize("spatial", [(224, 224), (16, 112, 112)], ids=["image", "volume"])
+def test_first_layers_with_strides_are_transformed_from_plain_inputs(spatial):
+    s, kernel = Sketch(), (7,) * len(spatial)
+    op = Conv(kernel, (2,) * len(spatial), (1,) * len(spatial), (3,) * len(spatial), (3,) * len(spatial))
+    s.add(op, s.input(1, 3, *spatial), s.constant(64, 3, *kernel))
+    graph = s.graph()
+    layouts = {name: "blocked" if name == graph.nodes[0].output else "plain" for name in graph.types}
+    assert choose_algorithms(graph, layouts, SERVER, exact=False) == {0: "winograd3"}
+    assert choose_algorithms(graph, layouts, SERVER, exact=True) == {}
+
+
+def test_strides_need_large_images_and_few_channels():
+    assert chosen(layer(64, (320, 320), (3, 3), strides=(2, 2))) == "winograd5"
+    assert chosen(layer(512, (28, 28), (3, 3), strides=(2, 2))) is None
 
 
 def test_a_direct_convolution_costs_the_taps_that_fall_on_the_tensor():

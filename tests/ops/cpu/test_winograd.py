@@ -6,7 +6,13 @@ from harness import AVX2, HOST, check, random_boxes, run_kernel
 
 from brickrt.ops.base import evaluate_whole
 from brickrt.ops.conv import Conv
-from brickrt.ops.cpu.winograd import Winograd2Kernel, Winograd4Kernel, Winograd6Kernel
+from brickrt.ops.cpu.winograd import (
+    Winograd2Kernel,
+    Winograd3Kernel,
+    Winograd4Kernel,
+    Winograd5Kernel,
+    Winograd6Kernel,
+)
 from brickrt.ops.cpu.winograd_axes import PLANAR, POINTS, Axis, fits
 from brickrt.ops.cpu.winograd_math import transform_weights, weight_matrix
 from brickrt.ops.expr import apply, arg, const
@@ -27,10 +33,10 @@ def arrays(n, c, k, *spatial, bias=True, kernel=(3, 3), seed=0):
     return [rng.standard_normal(s).astype(np.float32) for s in shapes]
 
 
-def compare(family, op, given, isa=HOST, **options):
-    """Against the definition, relative to the output's largest value."""
+def compare(family, op, given, isa=HOST, plain=False, **options):
+    """Against the definition, relative to the output's largest value; the input is `plain` or blocked."""
     scale = float(np.abs(evaluate_whole(op, given)).max())
-    blocks = [isa.lanes, 1, 1, *[isa.lanes] * 4][: len(given)]
+    blocks = [1 if plain else isa.lanes, 1, 1, *[isa.lanes] * 4][: len(given)]
     packed = [False, *[True] * (1 + op.bias), *[False] * 4][: len(given)]
     check(
         op, given, isa, blocks=blocks, out_block=isa.lanes, packed=packed, rtol=0, atol=TOLERANCE * scale,
@@ -108,7 +114,9 @@ KINDS = {
     "1d-5": ((1, 30, 16, 19), (5,), (3,), (6,), (6,), 4),
     "1d-7": ((1, 16, 35, 2), (7,), (1,), (3,), (3,), 4),
 }  # fmt: skip
-BY_EDGE = {2: Winograd2Kernel, 4: Winograd4Kernel, 6: Winograd6Kernel}
+BY_EDGE = {
+    2: Winograd2Kernel, 3: Winograd3Kernel, 4: Winograd4Kernel, 5: Winograd5Kernel, 6: Winograd6Kernel,
+}  # fmt: skip
 
 
 ON_AVX2 = ("3d", "2d-d2", "2d-7x1", "1d-5")  # the other code that narrow vectors and few registers give
@@ -132,10 +140,77 @@ def test_strides_where_nothing_is_transformed():
     compare(Winograd4Kernel, conv((0, 1), (0, 1), kernel=(1, 3), strides=(2, 1)), given)
 
 
-def test_what_a_box_does_not_need_does_not_matter_in_three_dimensions():
-    """As above, with boxes cut along every dimension, and a dilation."""
-    op = conv((1, 2, 1), (1, 2, 1), kernel=(3, 3, 3), dilations=(1, 2, 1))
-    given = arrays(1, 16, 16, 9, 14, 11, kernel=(3, 3, 3))
+# shape, kernel, strides, pads, pads_end, edge of the tiles
+STRIDED = {
+    "3x3/2": ((1, 40, 33, 23, 18), (3, 3), (2, 2), (1, 1), (1, 1), 5),
+    "3x3/2-no-pads": ((2, 16, 16, 11, 13), (3, 3), (2, 2), (0, 0), (0, 0), 3),
+    "3x3/2-small": ((1, 16, 48, 1, 2), (3, 3), (2, 2), (1, 1), (1, 2), 5),
+    "3x3/2x1": ((1, 16, 16, 9, 8), (2, 2), (1, 1), (1, 1), (0, 0), 5),
+    "7x7/2": ((1, 3, 40, 31, 22), (7, 7), (2, 2), (3, 3), (3, 3), 3),
+    "5x5/2": ((1, 20, 16, 17, 14), (5, 5), (2, 2), (2, 2), (1, 2), 4),
+    "4x4/2": ((1, 16, 16, 16, 18), (4, 4), (2, 2), (1, 1), (1, 1), 5),
+    "11x11/4": ((1, 3, 16, 35, 39), (11, 11), (4, 4), (2, 2), (2, 2), 2),
+    "5x8/3x4": ((1, 5, 16, 23, 39), (5, 8), (3, 4), (2, 0), (2, 5), 3),
+    "1x3/2": ((1, 16, 16, 9, 20), (1, 3), (2, 2), (0, 1), (0, 1), 3),
+    "3x3x3/2": ((1, 16, 40, 7, 13, 12), (3, 3, 3), (2, 2, 2), (1, 1, 1), (1, 1, 1), 5),
+    "7x7x7/2": ((1, 3, 16, 8, 14, 15), (7, 7, 7), (2, 2, 2), (3, 3, 3), (3, 3, 3), 3),
+    "3x7x7/1x2x2": ((2, 3, 16, 4, 11, 15), (3, 7, 7), (1, 2, 2), (1, 3, 3), (1, 3, 3), 3),
+    "3/2": ((2, 16, 35, 29), (3,), (2,), (1,), (1,), 5),
+    "7/3": ((1, 20, 16, 40), (7,), (3,), (3,), (2,), 2),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kind", "isa"), [*((k, HOST) for k in STRIDED), *((k, AVX2) for k in ("3x3/2", "7x7x7/2", "11x11/4"))]
+)
+def test_strides(kind, isa):
+    shape, kernel, strides, pads, pads_end, edge = STRIDED[kind]
+    op = conv(pads, pads_end, kernel=kernel, strides=strides)
+    assert fits(op, edge)
+    given = arrays(*shape, kernel=kernel)
+    whole, _, part = random_boxes(types_of(op, given)[1].shape, 1, isa.lanes)
+    compare(BY_EDGE[edge], op, given, isa, boxes=[whole, part])
+
+
+GATHERED = {
+    "7x7/2": ((1, 3, 40, 31, 22), (7, 7), (2, 2), (1, 1), 3),
+    "7x7/2-four-channels": ((2, 4, 16, 19, 30), (7, 7), (2, 2), (1, 1), 3),
+    "11x11/4": ((1, 3, 16, 43, 39), (11, 11), (4, 4), (1, 1), 2),
+    "7x7x7/2": ((1, 3, 16, 8, 14, 15), (7, 7, 7), (2, 2, 2), (1, 1, 1), 3),
+    "3x3x3/2": ((2, 1, 33, 6, 14, 17), (3, 3, 3), (2, 2, 2), (1, 1, 1), 5),
+    "3x3": ((1, 3, 33, 9, 14), (3, 3), (1, 1), (1, 1), 4),
+    "3x3-dilated": ((1, 2, 16, 13, 11), (3, 3), (1, 1), (2, 2), 4),
+    "1x5/2": ((1, 1, 16, 9, 29), (1, 5), (1, 2), (1, 1), 4),
+    "7/3": ((1, 4, 16, 40), (7,), (3,), (1,), 2),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kind", "isa"), [*((k, HOST) for k in GATHERED), *((k, AVX2) for k in ("7x7/2", "7x7x7/2", "11x11/4"))]
+)
+def test_few_channels_of_a_plain_input(kind, isa):
+    shape, kernel, strides, dilations, edge = GATHERED[kind]
+    pads = tuple(k // 2 * d for k, d in zip(kernel, dilations, strict=True))
+    op = conv(pads, pads, kernel=kernel, strides=strides, dilations=dilations)
+    assert fits(op, edge)
+    given = arrays(*shape, kernel=kernel)
+    whole, _, part = random_boxes(types_of(op, given)[1].shape, 1, isa.lanes)
+    compare(BY_EDGE[edge], op, given, isa, plain=True, boxes=[whole, part])
+
+
+def test_strides_and_dilations_together_are_not_transformed():
+    assert not fits(conv(dilations=(2, 2), strides=(2, 2)), 5)
+    assert fits(conv(strides=(2, 2)), 5)
+
+
+@pytest.mark.parametrize(
+    ("dilations", "strides", "family"),
+    [((1, 2, 1), (1, 1, 1), Winograd4Kernel), ((1, 1, 1), (1, 2, 2), Winograd3Kernel)],
+)
+def test_what_a_box_does_not_need_does_not_matter_in_three_dimensions(dilations, strides, family):
+    """As above, with boxes cut along every dimension, and a dilation or strides."""
+    op = conv((1, 2, 1), (1, 2, 1), kernel=(3, 3, 3), dilations=dilations, strides=strides)
+    given = arrays(1, 16, 16, 9, *(14 * s for s in strides[1:]), kernel=(3, 3, 3))
     want = evaluate_whole(op, given)
     box = Boxes.one([0, 0, 3, 5, 2], [1, 16, 6, 10, 9])
     region = op.region(0, box, *types_of(op, given)).slices()
@@ -144,7 +219,7 @@ def test_what_a_box_does_not_need_does_not_matter_in_three_dimensions():
     given[0][region] = inside
     check(
         op, given, HOST, blocks=[16, 1, 1], out_block=16, packed=[False, True, True], rtol=0,
-        atol=TOLERANCE * float(np.abs(want).max()), kernel_cls=Winograd4Kernel, boxes=[box], expected=want,
+        atol=TOLERANCE * float(np.abs(want).max()), kernel_cls=family, boxes=[box], expected=want,
     )  # fmt: skip
 
 
