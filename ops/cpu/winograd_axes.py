@@ -19,7 +19,8 @@ import numpy as np
 
 from brickrt.ops.conv import Conv
 
-# Interpolation points ±p of F(m, r), besides 0 and ∞: those that round least of many tried, in float32 against float64.
+# Interpolation points ±p of F(m, r), besides ∞, and 0 where n is even: those that round least of many tried, in float32
+# against float64.
 POINTS: dict[tuple[int, int], tuple[float, ...]] = {
     (1, 1): (),
     (2, 3): (1.0,),
@@ -27,15 +28,17 @@ POINTS: dict[tuple[int, int], tuple[float, ...]] = {
     (6, 3): (0.5, 1.0, 2.0**0.5),
     (3, 2): (1.0,),
     (5, 2): (0.5**0.5, 2.0**0.5),
+    (4, 2): (0.4, 1.33),
     (3, 4): (0.5**0.5, 2.0**0.5),
+    (4, 4): (0.3, 0.9, 1.6),
+    (3, 5): (0.3, 0.9, 1.6),
     (2, 5): (0.5**0.5, 2.0**0.5),
     (4, 5): (0.5, 1.0, 2.0),
     (2, 7): (0.6, 1.0, 5 / 3),
     (4, 7): (0.4, 0.78, 1.33, 2.45),
 }
-PLANAR = frozenset(
-    {(2, 3), (4, 3), (2, 5), (3, 2), (5, 2), (3, 4)}
-)  # those that round little enough along two dimensions as well
+# Those that round little enough along two dimensions as well.
+PLANAR = frozenset({(2, 3), (4, 3), (2, 5), (3, 5), (3, 2), (4, 2), (5, 2), (3, 4), (4, 4)})
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """Winograd's minimal filtering F(m, r): the matrices, and the transforms as straight code on vectors.
 
-Points are 0, pairs ±p and ∞, so n = m + r - 1 is even; a pair shares the even and odd halves of its polynomials. Those
-of F(4, 3), ±√½ and ±√2, keep the error at a few 1e-6 of the largest output, a quarter of what the textbook's ±1, ±2
-give. F(1, 1) is the identity. (A. Lavin, S. Gray, "Fast algorithms for convolutional neural networks", CVPR 2016.)
+Points are pairs ±p and ∞, and 0 where n = m + r - 1 is even; a pair shares the even and odd halves of its polynomials.
+Those of F(4, 3), ±√½ and ±√2, keep the error at a few 1e-6 of the largest output, a quarter of what the textbook's ±1,
+±2 give. F(1, 1) is the identity. (A. Lavin, S. Gray, "Fast algorithms for convolutional neural networks", CVPR 2016.)
 """
 
 from __future__ import annotations
@@ -22,9 +22,13 @@ def weight_matrix(axis: Axis) -> np.ndarray:
     """G, [n, taps]: a filter's values at the points, scaled; float64."""
     if axis.n == 1:
         return np.ones((1, 1))
-    nodes = [0.0, *(sign * p for p in axis.points for sign in (1, -1))]
+    nodes = [*[0.0] * has_zero(axis.n), *(sign * p for p in axis.points for sign in (1, -1))]
     rows = [np.array([a**k for k in range(axis.taps)]) / np.prod([a - b for b in nodes if b != a]) for a in nodes]
     return np.array([*rows, [0] * (axis.taps - 1) + [1]])
+
+
+def has_zero(n: int) -> bool:
+    return n % 2 == 0
 
 
 def transform_weights(w: np.ndarray, down: Axis, across: Axis, dtype: type = np.float64) -> np.ndarray:
@@ -60,24 +64,25 @@ def input_rows(f: Fn, d: Sequence[ir.Value], axis: Axis) -> list[ir.Value]:
     """Bᵀ d for n vectors."""
     if axis.n == 1:
         return list(d)
-    points = axis.points
-    out = [combine(f, monic(points), d[0::2])]
+    points, zero = axis.points, has_zero(axis.n)
+    out = [combine(f, monic(points), d[0::2])] if zero else []
     for p in points:
         others = monic([q for q in points if q != p])
-        even, odd = combine(f, others, d[2::2]), combine(f, others, d[1:-1:2])
+        alone, scaled = (combine(f, others, part) for part in ((d[2::2], d[1:-1:2]) if zero else (d[1::2], d[:-1:2])))
         if p == 1:
-            out += [f.b.fadd(even, odd), f.b.fsub(even, odd)]
+            out += [f.b.fadd(alone, scaled), f.b.fsub(alone, scaled)]
         else:
-            out += [f.fma(scalar(odd.type, p), odd, even), f.fma(scalar(odd.type, -p), odd, even)]
-    return [*out, combine(f, monic(points), d[1::2])]
+            out += [f.fma(scalar(scaled.type, p), scaled, alone), f.fma(scalar(scaled.type, -p), scaled, alone)]
+    return [*out, combine(f, monic(points), d[int(zero) :: 2])]
 
 
 def output_rows(f: Fn, s: Sequence[ir.Value], axis: Axis) -> list[ir.Value]:
     """Aᵀ s: m vectors from n."""
     if axis.n == 1:
         return list(s)
-    pairs = [(f.b.fadd(a, c), f.b.fsub(a, c)) for a, c in zip(s[1:-1:2], s[2:-1:2], strict=True)]
-    ends = {0: [s[0]], axis.m - 1: [s[-1]]}
+    zero = has_zero(axis.n)
+    pairs = [(f.b.fadd(a, c), f.b.fsub(a, c)) for a, c in zip(s[zero:-1:2], s[zero + 1 : -1 : 2], strict=True)]
+    ends = {0: s[:1] if zero else [], axis.m - 1: s[-1:]}
     rows = []
     for k in range(axis.m):
         alone = ends.get(k, [])
