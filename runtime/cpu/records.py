@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from brickrt.graph.errors import BrickError
 from brickrt.graph.ir import Node
 from brickrt.ops.cpu.families import ALGORITHMS
 from brickrt.ops.cpu.isa import Isa
@@ -27,6 +28,7 @@ from brickrt.runtime.cpu.memory import Pool
 from brickrt.runtime.task_graph import Carries, Steps, TaskGraph
 
 SCRATCH, ARENA, FIRST = 0, 1, 2
+MOST_OPERANDS = 64  # of a kernel, its output and its own memory among them: a worker has room for so many addresses
 
 
 @dataclass
@@ -142,6 +144,8 @@ class Records:
         """Records of one node's steps, [n, words]."""
         n, rank = len(steps.boxes), steps.boxes.rank
         extra = int(kernel.workspace > 0) + len(kernel.ahead)
+        if len(operands) + extra > MOST_OPERANDS:
+            raise BrickError(f"node '{node.name}': kernels take at most {MOST_OPERANDS} tensors, not {len(operands)}")
         end = 2 + 2 * (len(operands) + extra)
         records = np.empty((n, end + 2 * rank), np.int64)
         records[:, 0], records[:, 1] = numbers, len(operands) + extra

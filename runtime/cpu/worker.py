@@ -21,12 +21,11 @@ from __future__ import annotations
 from llvmlite import ir
 
 from brickrt.ops.cpu.emit import I32, I64, PTR, VOID, Fn
-from brickrt.runtime.cpu.records import FIRST
+from brickrt.runtime.cpu.records import FIRST, MOST_OPERANDS
 from brickrt.runtime.cpu.waiting import rest
 from brickrt.runtime.states import COMPLETE, IN_PROGRESS
 
 WINDOW = 32  # tasks of a queue that are looked at
-MOST_OPERANDS = 64
 EVENT_WORDS = 5
 EPOCH, SUMS = 0, range(1, 5)
 QUEUES, WORDS, QUEUE_AT, QUEUE, DEP_OFFSETS, DEPS, TASK_STEPS, STEP_AT, RECORDS, KERNELS, ENDS, N_ENDS, CANCEL = range(

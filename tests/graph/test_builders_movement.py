@@ -89,6 +89,7 @@ def test_concat(axis: int) -> None:
     shapes[1][axis], shapes[2][axis] = 5, 0
     check("Concat", 13, [data(*s) for s in shapes], axis=axis)
     check("Concat", 13, [data(2, 3, 4)], axis=axis)
+    check("Concat", 13, [data(2, 3, 4) for _ in range(70)], axis=axis)
 
 
 def test_split() -> None:

@@ -11,7 +11,15 @@ from onnx_models import by_onnxruntime, graph, model, node, tensor
 
 import brickrt
 from brickrt.graph.errors import BrickError
+from brickrt.graph.ir import Graph, Node
+from brickrt.ops.move import Concat
+from brickrt.ops.types import TensorType
+from brickrt.plan.device import host_device
+from brickrt.plan.plan import make_plan
 from brickrt.runtime.compiled import KEPT
+from brickrt.runtime.cpu.host_isa import host_isa
+from brickrt.runtime.cpu.program import CpuProgram
+from brickrt.runtime.lower import lower
 from brickrt.runtime.runtime import Runtime
 
 
@@ -250,6 +258,26 @@ def test_operands_without_dimensions_beside_a_product(strategy):
     nodes += [node("Cast", "i", "f", to=1), node("Mul", "f s", "y")]
     proto = model(nodes, [tensor("x", [5, 24])], w=np.arange(-108, 108, dtype=np.int8).reshape(24, 9))
     check(proto, {"x": sample(5, 24)}, strategy=strategy)
+
+
+def test_more_tensors_joined_than_a_kernel_reads():
+    """x times 0, 1, 2… side by side."""
+    names = [f"x{k}" for k in range(100)]
+    nodes = [node("Mul", f"x c{k}", name) for k, name in enumerate(names)]
+    nodes += [node("Concat", " ".join(names), "y", axis=1)]
+    constants = {f"c{k}": np.array(k, np.float32) for k in range(len(names))}
+    check(model(nodes, [tensor("x", [1, 2, 8])], "y", **constants), {"x": sample(1, 2, 8)})
+
+
+def test_a_kernel_of_too_many_operands_is_refused():
+    """Nobody builds such an operator: many tensors are joined step by step."""
+    names = tuple(f"x{k}" for k in range(70))
+    kinds = {name: TensorType((1, 2), np.dtype(np.float32)) for name in names}
+    join = Node("join", Concat(1), names, "y")
+    types = kinds | {"y": join.op.infer(list(kinds.values()))}
+    tasks = lower(make_plan(Graph((join,), types, {}, names, ("y",)), host_device()))
+    with pytest.raises(BrickError, match="'join': kernels take at most"):
+        CpuProgram(tasks, host_isa(host_device()), 1)
 
 
 @pytest.mark.parametrize("strategy", ["padded", "memoized"])

@@ -11,13 +11,19 @@ from brickrt.graph.builder import Builder, OnnxNode, builds
 from brickrt.graph.builders.common import integers, normal_axis, positive, take, transpose, uses, view
 from brickrt.ops.move import Concat
 
+JOINED = 32
+"""Tensors that one operator joins: kernels have room for so many operands and some more."""
+
 
 @builds("Concat")
 def concat(b: Builder, node: OnnxNode) -> str:
-    """Empty operands add nothing."""
+    """Empty operands add nothing; many are joined in several steps."""
     axis = normal_axis(node.attrs["axis"], b.type(node.inputs[0]).rank)
     parts = [name for name in node.inputs if b.type(name).shape[axis]] or [node.inputs[0]]
-    return parts[0] if len(parts) == 1 else b.emit(Concat(axis), *parts)
+    while len(parts) > 1:
+        groups = [parts[k : k + JOINED] for k in range(0, len(parts), JOINED)]
+        parts = [group[0] if len(group) == 1 else b.emit(Concat(axis), *group) for group in groups]
+    return parts[0]
 
 
 @builds("Split")
