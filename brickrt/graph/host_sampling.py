@@ -1,0 +1,180 @@
+"""Reading images between pixels, in NumPy's own loops: ONNX's reference visits every element in Python."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+from typing import Any
+
+import numpy as np
+from onnx.reference.op_run import OpRun
+
+Taps = tuple[np.ndarray, np.ndarray]
+"""Indices and weights [points, taps] along one axis; what lies outside has weight 0."""
+
+LINEAR, CUBIC = ("linear", "bilinear"), ("cubic", "bicubic")  # their names since opset 20, and before
+SHARPNESS = -0.75  # of cubic interpolation
+HALF_PIXELS = 16  # opset from which regions are half a pixel off by default
+
+
+class GridSample(OpRun):
+    op_domain = ""
+
+    def _run(self, x, grid, mode="linear", padding_mode="zeros", align_corners=0, **_: Any):
+        out = np.zeros((*x.shape[:2], *grid.shape[1:-1]), x.dtype)
+        for image, points, result in zip(x, grid.reshape(len(grid), -1, grid.shape[-1]), out, strict=True):
+            axes = []
+            for extent, at in zip(x.shape[2:], points.T[::-1], strict=True):
+                pixel = (at + 1) / 2 * (extent - 1) if align_corners else ((at + 1) * extent - 1) / 2
+                axes.append(_taps(pixel, extent, mode, padding_mode, 0.0 if align_corners else 0.5))
+            result[...] = _between(image, axes).T.reshape(result.shape)
+        return (out,)
+
+
+class DeformConv(OpRun):
+    op_domain = ""
+
+    def _run(self, x, w, offset, bias=None, mask=None, group=1, offset_group=1, **windows: Any):
+        kernel, space = w.shape[2:], offset.shape[2:]
+        rank, count = len(kernel), len(x)
+        start = _window_positions(kernel, space, windows)
+        moved = np.moveaxis(offset.reshape(count, offset_group, *kernel, rank, *space), 2 + rank, 2)
+        factors = None if mask is None else mask.reshape(count, offset_group, -1, 1)
+        weights = w.reshape(group, len(w) // group, w.shape[1], -1)
+        out = np.empty((count, len(w), *space), x.dtype)
+        for n, image in enumerate(x):
+            parts = [_moved(part, start, moved[n, k]) for k, part in enumerate(np.split(image, offset_group))]
+            if factors is not None:
+                parts = [part * factors[n, k] for k, part in enumerate(parts)]
+            columns = np.concatenate(parts, 1).reshape(weights.shape[-1], -1, group, w.shape[1])
+            out[n] = np.einsum("gmct,tpgc->gmp", weights, columns, optimize=True).reshape(out.shape[1:])
+        return (out if bias is None else out + bias.reshape(-1, *(1,) * rank),)
+
+
+class RoiAlign(OpRun):
+    op_domain = ""
+
+    def _run(self, x, rois, images, mode="avg", output_height=1, output_width=1, spatial_scale=1.0, **settings: Any):
+        half = settings["coordinate_transformation_mode"] == "half_pixel"
+        half &= self.run_params["opsets"][""] >= HALF_PIXELS
+        out = np.zeros((len(rois), x.shape[1], output_height, output_width), x.dtype)
+        for result, roi, image in zip(out, rois, images, strict=True):
+            ends = roi.astype(np.float64).reshape(2, 2)[:, ::-1] * spatial_scale - 0.5 * half
+            sizes = ends[1] - ends[0] if half else np.maximum(ends[1] - ends[0], 1)
+            samples = [
+                settings["sampling_ratio"] or max(int(np.ceil(s / b)), 0) for s, b in zip(sizes, result.shape[1:])
+            ]
+            if min(samples) > 0:
+                sides = zip(ends[0], sizes, result.shape[1:], samples, x.shape[2:], strict=True)
+                result[...] = _pooled(x[int(image)], [_region_taps(*side) for side in sides], mode, result.shape)
+        return (out,)
+
+
+def _taps(at: np.ndarray, extent: int, mode: str, padding: str, margin: float) -> Taps:
+    """Between which pixels of an axis positions lie; the image is reflected `margin` beyond its last ones."""
+    low, high = -margin, extent - 1 + margin
+    at = np.rint(at) if mode == "nearest" else at
+    if mode in CUBIC:
+        pass  # only pixels are brought back into the image, as PyTorch and ONNX Runtime do it
+    elif padding == "border":
+        at = np.clip(at, 0, extent - 1)
+    elif padding == "reflection":
+        at = _reflected(at, low, high)
+    if padding != "reflection":
+        at = np.clip(at, -3, extent + 2)  # beyond, all is the same
+    at = np.nan_to_num(at)
+    first = np.floor(at)
+    if mode == "nearest":
+        steps, weights = np.arange(1), np.ones((len(at), 1), at.dtype)
+    elif mode in LINEAR:
+        steps, weights = np.arange(2), np.stack([first + 1 - at, at - first], 1)
+    else:
+        steps = np.arange(-1, 3)
+        weights = _cubic((at - first)[:, None] - steps)
+    indices = first[:, None] + steps
+    if padding == "reflection":
+        indices = _reflected(indices, low, high)
+    elif padding == "zeros":
+        weights = weights * ((indices >= 0) & (indices < extent))
+    return np.clip(indices, 0, extent - 1).astype(np.int64), weights
+
+
+def _reflected(at: np.ndarray, low: float, high: float) -> np.ndarray:
+    """Positions folded back and forth into [low, high]."""
+    span = high - low
+    if span <= 0:
+        return np.full_like(at, low)
+    with np.errstate(invalid="ignore"):
+        inside = np.mod(at - low, 2 * span)
+    folded = low + np.minimum(inside, 2 * span - inside)
+    return np.where((at >= low) & (at <= high), at, folded)
+
+
+def _cubic(distance: np.ndarray) -> np.ndarray:
+    """Weights of pixels by their distance (Keys 1981)."""
+    d, a = np.abs(distance), SHARPNESS
+    near = ((a + 2) * d - (a + 3)) * d * d + 1
+    return np.where(d <= 1, near, ((a * d - 5 * a) * d + 8 * a) * d - 4 * a)
+
+
+def _between(image: np.ndarray, axes: Sequence[Taps]) -> np.ndarray:
+    """An image [channels, …] at points whose taps along each axis are given, [points, channels]."""
+    pixels = np.ascontiguousarray(image.reshape(len(image), -1).T)
+    total = np.zeros((len(axes[0][0]), len(image)), np.result_type(image.dtype, np.float32))
+    for choice in product(*(range(indices.shape[1]) for indices, _ in axes)):
+        at = np.ravel_multi_index([i[:, k] for (i, _), k in zip(axes, choice, strict=True)], image.shape[1:])
+        weight = np.prod([w[:, k] for (_, w), k in zip(axes, choice, strict=True)], axis=0)
+        total += pixels[at] * weight[:, None].astype(total.dtype)
+    return total
+
+
+def _window_positions(kernel: Sequence[int], space: Sequence[int], windows: dict[str, Any]) -> list[np.ndarray]:
+    """Per dimension, where each tap of a window lies for each output: [kernel…, space…], 1 along other dimensions."""
+    rank = len(kernel)
+    strides, dilations = (windows[name] or [1] * rank for name in ("strides", "dilations"))
+    pads = windows["pads"] or [0] * rank
+    found = []
+    for axis in range(rank):
+        taps, outputs = np.arange(kernel[axis]) * dilations[axis], np.arange(space[axis]) * strides[axis] - pads[axis]
+        shape = [1] * 2 * rank
+        shape[axis], shape[rank + axis] = len(taps), len(outputs)
+        found.append((taps[:, None] + outputs).reshape(shape))
+    return found
+
+
+def _moved(image: np.ndarray, start: Sequence[np.ndarray], offsets: np.ndarray) -> np.ndarray:
+    """An image at window positions plus offsets [dimension, kernel…, space…]: [taps · outputs, channels]."""
+    positions = [(at + offset).reshape(-1) for at, offset in zip(start, offsets, strict=True)]
+    axes = [_taps(at, extent, "linear", "zeros", 0.0) for at, extent in zip(positions, image.shape[1:], strict=True)]
+    return _between(image, axes)
+
+
+def _region_taps(start: float, size: float, bins: int, samples: int, extent: int) -> Taps:
+    """The taps of all samples of all bins of a region along one axis."""
+    at = start + (np.arange(bins)[:, None] + (np.arange(samples) + 0.5) / samples) * (size / bins)
+    at = at.reshape(-1)
+    seen = (at >= -1) & (at <= extent)
+    at = np.clip(at, 0, extent - 1)
+    low = np.minimum(at.astype(np.int64), max(extent - 2, 0))
+    part = at - low
+    return np.stack([low, np.minimum(low + 1, extent - 1)], 1), np.stack([1 - part, part], 1) * seen[:, None]
+
+
+def _pooled(image: np.ndarray, axes: Sequence[Taps], mode: str, shape: tuple[int, ...]) -> np.ndarray:
+    """The mean of the samples of every bin, or the largest weighted pixel of all that they lie between."""
+    (rows, row_weights), (columns, column_weights) = axes
+    if mode.lower() != "avg":
+        taken = image[:, rows.reshape(-1)][:, :, columns.reshape(-1)]
+        weighted = taken * (row_weights.reshape(-1, 1) * column_weights.reshape(-1))
+        bins = weighted.reshape(len(image), shape[1], -1, shape[2], columns.size // shape[2])
+        return bins.max((2, 4))
+    part = image[:, rows.min() : rows.max() + 1, columns.min() : columns.max() + 1]
+    down, across = (_means(*taps, bins) for taps, bins in zip(axes, shape[1:], strict=True))
+    return down @ part.astype(np.float64) @ across.T
+
+
+def _means(indices: np.ndarray, weights: np.ndarray, bins: int) -> np.ndarray:
+    """The matrix [bins, pixels between the first and the last] that takes the mean of each bin's samples."""
+    matrix = np.zeros((len(indices), int(indices.max() - indices.min()) + 1))
+    np.add.at(matrix, (np.arange(len(indices))[:, None], indices - indices.min()), weights)
+    return matrix.reshape(bins, -1, matrix.shape[1]).mean(1)
