@@ -23,7 +23,7 @@ from brickrt.ops.cpu.epilogue import Epilogue, rows_join
 from brickrt.ops.cpu.folded import FoldedBody, fold_ways, pack_fold
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel
-from brickrt.ops.cpu.operand import Operand, to_blocked
+from brickrt.ops.cpu.operand import Operand
 from brickrt.ops.cpu.tiles import Window, choose_tile, common_cut
 from brickrt.ops.types import Boxes
 
@@ -173,10 +173,7 @@ class ConvKernel(Kernel):
         if i == 2 and self.op.bias:
             split = self._by_tiles(array).reshape(self.op.groups, -1)
             return np.pad(split, [(0, 0), (0, self.padded_blocks * self.lanes - split.shape[1])])
-        if self.op.scaled and i == self.op.main - 1:
-            block = self.ins[i].block
-            return to_blocked(array, block) if block > 1 else np.ascontiguousarray(array)
-        return self.epilogue.pack(i, array)
+        return super().pack(i, array)
 
     def _pack_weights(self, w: np.ndarray) -> np.ndarray:
         """[M, C/g, k…] (transposed: [C, M/g, k…]) → [group, tile, channel unit, taps, channel, OB*lanes], flat.

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 from llvmlite import ir
 
 from brickrt.ops.cpu.emit import Fn, Index
 from brickrt.ops.cpu.expr_ir import emit_expr
 from brickrt.ops.cpu.map import load_operand
-from brickrt.ops.cpu.operand import Operand, to_blocked
+from brickrt.ops.cpu.operand import Operand
 from brickrt.ops.expr import Expr
 
 
@@ -45,11 +44,6 @@ class Epilogue:
     ins: tuple[Operand, ...]
     out: Operand
     lanes: int
-
-    def pack(self, i: int, array: np.ndarray) -> np.ndarray:
-        """Constant input `i` of the kernel, laid out as its operand says."""
-        block = self.ins[i - self.first].block
-        return to_blocked(array, block) if block > 1 else np.ascontiguousarray(array)
 
     def bind(self, f: Fn) -> BoundEpilogue:
         return BoundEpilogue(self, f, [f.pointer(1 + self.first + k) for k in range(len(self.ins))])

@@ -13,7 +13,7 @@ from llvmlite import ir
 from brickrt.ops.base import Op
 from brickrt.ops.cpu.emit import Fn
 from brickrt.ops.cpu.isa import Isa
-from brickrt.ops.cpu.operand import Operand
+from brickrt.ops.cpu.operand import Operand, to_blocked
 from brickrt.ops.types import Boxes
 
 
@@ -57,8 +57,10 @@ class Kernel(ABC):
         return 0
 
     def pack(self, i: int, array: np.ndarray) -> np.ndarray:
-        """Constant input `i` as the kernel reads it; the same bytes for all shape classes of an operator."""
-        return np.ascontiguousarray(array)
+        """Constant input `i` as the kernel reads it: here, as its operand lies. The same bytes for all shape classes of
+        an operator."""
+        block = self.ins[i].block
+        return to_blocked(array, block) if block > 1 else np.ascontiguousarray(array)
 
     @abstractmethod
     def emit(self, f: Fn) -> None:

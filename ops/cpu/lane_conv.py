@@ -69,7 +69,7 @@ class LaneConvKernel(ConvKernel):
             return np.ascontiguousarray(whole.transpose(0, 3, 2, 1))
         if i == 2 and self.op.bias:
             return np.pad(array.reshape(parts, each), [(0, 0), (0, padding)])
-        return self.epilogue.pack(i, array)
+        return Kernel.pack(self, i, array)
 
     def emit(self, f: Fn) -> None:
         LaneConvBody(self, f).emit()

@@ -88,7 +88,7 @@ class MatMulKernel(Kernel):
             return np.ascontiguousarray(np.moveaxis(split, -2, -3))
         if i == 2 and self.op.bias:
             return np.pad(array, (0, tiles * width - self.columns))
-        return self.epilogue.pack(i, array)
+        return super().pack(i, array)
 
     def batch_strides(self, i: int) -> list[int]:
         """Strides of input `i` along the batch dimensions of the output, 0 where it broadcasts."""

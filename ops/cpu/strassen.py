@@ -157,7 +157,7 @@ class StrassenKernel(Kernel):
             return self._summed(np.pad(array, [(0, 0), (0, missing)]))
         if i == 2 and self.op.bias:
             return np.pad(array, (0, missing))
-        return self.epilogue.pack(i, array)
+        return super().pack(i, array)
 
     def _summed(self, b: np.ndarray) -> np.ndarray:
         """The second factors in the order in which `StrassenBody` multiplies by them."""

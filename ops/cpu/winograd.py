@@ -153,7 +153,7 @@ class WinogradKernel(Kernel):
             return u.reshape(self.axes.planes, tiles, width, *u.shape[2:]).transpose(0, 1, 4, 5, 3, 2)
         if i == 2 and self.op.bias:
             return np.pad(array, (0, missing))
-        return self.epilogue.pack(i, array)
+        return super().pack(i, array)
 
     def _transformed(self, w: np.ndarray) -> np.ndarray:
         """[M, C, k…] → [n², M, C, swept taps, s²]"""
