@@ -11,12 +11,16 @@
 
 #define BRICK_DEVICE __device__ __forceinline__
 #define BRICK_FUNCTION __device__ __noinline__
-#define BRICK_CONST __device__ const
 // A kernel of blocks of `THREADS` threads, `BLOCKS` of them on a multiprocessor. Its arguments: what `Context` is, tasks
-// `first` … `first + count` − 1, which ticket counter the launch has, and the scratch of its first block.
+// `first` … `first + count` − 1, which ticket counter the launch has, and the scratch of its first block. The context
+// is an argument by value: it lies in constant memory, where instructions have it as an operand.
 #define BRICK_KERNEL(name, Context, THREADS, BLOCKS)                                                           \
+    BRICK_DEVICE void name##_block(const Context* c, int first, int count, int launch, int slot);              \
     extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)                                              \
-        name(const Context* c, int first, int count, int launch, int slot)
+        name(const __grid_constant__ Context context, int first, int count, int launch, int slot) {            \
+        name##_block(&context, first, count, launch, slot);                                                    \
+    }                                                                                                          \
+    BRICK_DEVICE void name##_block(const Context* c, int first, int count, int launch, int slot)
 // The dynamic shared memory of the block.
 #define BRICK_SHARED(name) extern __shared__ __align__(16) char name[]
 
@@ -57,7 +61,16 @@ template <class T> BRICK_DEVICE bool compare_and_swap(T* p, T expected, T wanted
     return atomicCAS(p, expected, wanted) == expected;
 }
 BRICK_DEVICE unsigned long long fetch_add(unsigned long long* p, unsigned long long v) { return atomicAdd(p, v); }
+// Adds to a word after all that the thread did before, and before all that it does later, for who adds to it as well.
+BRICK_DEVICE unsigned long long fetch_add_in_order(unsigned long long* p, unsigned long long v) {
+    unsigned long long seen;
+    asm volatile("atom.acq_rel.gpu.global.add.u64 %0, [%1], %2;" : "=l"(seen) : "l"(__cvta_generic_to_global(p)), "l"(v) : "memory");
+    return seen;
+}
 BRICK_DEVICE unsigned long long fetch_max(unsigned long long* p, unsigned long long v) { return atomicMax(p, v); }
+// A word that nobody writes while kernels run: it may stay in caches that are not kept coherent.
+template <class T> BRICK_DEVICE T read_only(const T* p) { return __ldg(p); }
+BRICK_DEVICE char* read_only(char* const* p) { return (char*)__ldg((const unsigned long long*)p); }
 BRICK_DEVICE void nanosleep(unsigned ns) { __nanosleep(ns); }
 BRICK_DEVICE long long globaltimer() {  // ns
     long long ns;

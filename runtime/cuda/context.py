@@ -1,6 +1,8 @@
-"""What a kernel gets to know: one block of words in device memory, defined here and nowhere else.
+"""What a kernel gets to know: one block of words, an argument of each launch, defined here and nowhere else.
 
 `header.py` generates the C++ struct from the fields below, `schedule.cuh` reads it. All fields are words of 8 bytes.
+They stay as they are for the life of a program, so that captured launches may hold them; what changes from run to run
+lies behind them.
 
 Words of a step's record: kernel; operands | rank << 32; then one word per operand (the output first), base << 56 |
 offset in bytes mod 2^56 (offsets may be negative); then one per dimension of the box, lo | hi << 32. The records of a
@@ -21,16 +23,19 @@ MOST_OPERANDS = 64
 MOST_RANK = 16
 MOST_TASKS = 1 << 30  # a number fits in the word that says why blocks stopped
 HEAD_WORDS = 2  # of a record, before its operands
+HELD = 4  # tickets of tasks not ready that a block holds before it waits
 LAST_EPOCH = (1 << 30) - 1
 """State words have 32 bits: after the run of this epoch, clear `words` and `tickets`, and begin again at 1."""
+TICKET_WORDS = 2
+"""Of a launch: runs ended << 32 | tickets taken in this one, of epoch runs ended + 1; blocks that left, of all runs."""
 EVENT_WORDS = 5
 """Of a task's row: block, start and end in ns of the device's clock, waits and revisits of the block until then."""
 COUNTS = 4
-"""Sums over all runs: tasks run; of these, complete at first sight; waited for; run before older ones (`Counts`)."""
+"""Of a launch, sums over all runs: tasks; complete at first sight; waited for; run before older ones (`Counts`)."""
 SHARED_BYTES = 1536
 """Dynamic shared memory that a block keeps for itself; what kernels ask for comes on top."""
 
-RUNNING, CANCELLED, HUNG, STARTED_TWICE, OLD_EPOCH = range(5)
+RUNNING, CANCELLED, HUNG, STARTED_TWICE = range(4)
 
 
 def _word(ctype: str, text: str) -> int:
@@ -39,21 +44,20 @@ def _word(ctype: str, text: str) -> int:
 
 @dataclass
 class Context:
-    """Addresses are of device memory. T tasks."""
+    """Addresses are of device memory but for `told`. T tasks, L launches whose blocks take tickets."""
 
     bases: int = _word("char* const*", "where each base begins; scratch: that of slot 0")
     task_at: int = _word("const int*", "[T + 1] where the records of a task's steps begin, in words")
     records: int = _word("const long long*", "of all steps, see context.py")
     dep_offsets: int = _word("const int*", "[T + 1] task t waits for deps[dep_offsets[t]] … before dep_offsets[t + 1]")
     deps: int = _word("const int*", "tasks of the same launch, each smaller than the one that waits")
-    order: int = _word("const int*", "tasks as launches run them in turn; null: by number")
     words: int = _word("unsigned int*", "[T] epoch · 4 + state")
-    tickets: int = _word("unsigned long long*", "per launch, epoch << 32 | tickets taken")
-    counts: int = _word("unsigned long long*", "[4] tasks, complete at first sight, waited for, revisited; of all runs")
+    tickets: int = _word("unsigned long long*", "[L, 2] runs ended << 32 | tickets taken; blocks that have left")
+    counts: int = _word("unsigned long long*", "[L, 4] tasks, complete at first sight, waited for, revisited")
     stop: int = _word("unsigned long long*", "not 0: begin no more tasks; reason | task << 4 | dependency << 34")
-    events: int = _word("long long*", "[T, 5] block, start, end, waits, revisits; or null")
+    told: int = _word("unsigned long long*", "of the host: [1 + L · 4] stop, and counts when a launch has ended")
+    events: int = _word("long long* const*", "where the rows [T, 5] are: block, start, end, waits, revisits; or null")
     scratch_stride: int = _word("long long", "bytes from a slot's scratch to the next one's")
-    epoch: int = _word("long long", "of this run: at least 1, greater than all before")
     spin_limit: int = _word("long long", "looks in vain after which a block gives up; 0: never")
 
     def pack(self) -> np.ndarray:
@@ -77,5 +81,4 @@ def why_stopped(word: int) -> str | None:
         CANCELLED: "cancelled",
         HUNG: f"task {task} waited in vain for task {dep}",
         STARTED_TWICE: f"task {task} was started twice in one run",
-        OLD_EPOCH: f"task {task}: the epoch of the run is not greater than those before",
     }[reason]

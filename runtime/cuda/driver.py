@@ -19,6 +19,7 @@ from brickrt.runtime.arrays import DeviceArrays
 from brickrt.runtime.cuda.sources import Source
 
 Progress = Callable[[int, int], None]  # (compiled, to compile)
+Numbers = tuple[int, int, int, int]  # first task, tasks, which tickets, first slot of scratch
 
 
 class CaptureRefused(Exception):
@@ -30,6 +31,13 @@ class Memory(Protocol):
 
     address: int
     nbytes: int
+
+
+class Pinned(Protocol):
+    """Memory of zeros on the host that the device reads and writes too, at the same address."""
+
+    address: int
+    array: np.ndarray  # its bytes
 
 
 class Stream(Protocol):
@@ -66,8 +74,9 @@ class Function(Protocol):
         """Blocks that run on one multiprocessor at the same time."""
         ...
 
-    def launch(self, grid: int, arguments: tuple[int, int, int, int, int], stream: Any, together: bool) -> None:
-        """Starts `grid` blocks; `arguments` are those of BRICK_KERNEL. `together`: all blocks must run at once."""
+    def launch(self, grid: int, context: np.ndarray, numbers: Numbers, stream: Any, together: bool) -> None:
+        """Starts `grid` blocks. The arguments are those of BRICK_KERNEL: the context's words and four numbers; all may
+        be changed when the call returns. `together`: all blocks must run at once."""
         ...
 
 
@@ -95,8 +104,19 @@ class Driver(DeviceArrays, Protocol):
     spec: DeviceSpec
     threads: int  # of a block
 
+    @property
+    def current(self) -> AbstractContextManager[Any]:
+        """Inside of it the calling thread works on this device; all else here is called there."""
+        ...
+
     def allocate(self, nbytes: int) -> Memory:
         """Memory of zeros."""
+        ...
+
+    def pinned(self, nbytes: int) -> Pinned: ...
+
+    def copy(self, to: int, start: int, nbytes: int, stream: Any) -> None:
+        """Copies between pinned memory and the device's; what is copied must stay until the stream is there."""
         ...
 
     def upload(self, address: int, array: np.ndarray, stream: Any) -> None:

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from brickrt.graph.ir import Graph
-from brickrt.runtime.cuda.driver import Driver, Memory, Stream
+from brickrt.runtime.cuda.driver import Driver, Stream
+from brickrt.runtime.cuda.staging import Room
 
 
 class Ends:
@@ -18,35 +19,46 @@ class Ends:
         self._driver = driver
         self._inputs = len(graph.inputs)
         self.sizes = [graph.types[name].nbytes for name in (*graph.inputs, *graph.outputs)]
-        self._own: dict[int, Memory] = {}
+        self._own: dict[int, Room] = {}
 
     def __len__(self) -> int:
         return len(self.sizes)
 
     @property
     def nbytes(self) -> int:
-        """Of our own memory."""
-        return sum(memory.nbytes for memory in self._own.values())
+        """Of our own memory on the device."""
+        return sum(room.nbytes for room in self._own.values())
 
-    def upload(self, inputs: Sequence[Any], outputs: Sequence[Any], stream: Stream) -> list[int]:
-        """Where all inputs, then outputs lie. Copies the inputs that are not on the device."""
+    def upload(self, inputs: Sequence[Any], outputs: Sequence[Any], waits: bool, stream: Stream) -> list[int]:
+        """Where all inputs, then outputs lie. Copies the inputs that are not on the device.
+
+        Runs between which the host does not wait for the device (`waits`) may not share the host's side of a room."""
+        addresses = []
         for k, array in enumerate(inputs):
+            addresses.append(self._address(k, array))
             if isinstance(array, np.ndarray) and array.nbytes:
-                self._driver.upload(self._room(k), array, stream)
-        return [self._address(k, array) for k, array in enumerate((*inputs, *outputs))]
+                if waits:
+                    self._own[k].upload(array, stream)
+                else:
+                    self._driver.upload(addresses[k], array, stream)
+        addresses += (self._address(k, array) for k, array in enumerate(outputs, self._inputs))
+        return addresses
 
-    def download(self, outputs: Sequence[Any], stream: Stream) -> bool:
-        """Copies outputs that are not on the device; whether there are any."""
-        own = [(k, a) for k, a in enumerate(outputs, self._inputs) if isinstance(a, np.ndarray)]
-        for k, array in own:
-            if array.nbytes:
-                self._driver.download(array, self._room(k), stream)
-        return bool(own)
+    def download(self, outputs: Sequence[Any], stream: Stream) -> None:
+        """Begins to copy outputs that are not on the device."""
+        for k, array in enumerate(outputs, self._inputs):
+            if isinstance(array, np.ndarray):
+                self._own[k].download(stream)
+
+    def read(self, outputs: Sequence[Any]) -> None:
+        """Fills in the outputs that were copied, once the stream is there."""
+        for k, array in enumerate(outputs, self._inputs):
+            if isinstance(array, np.ndarray):
+                self._own[k].read(array)
 
     def _address(self, k: int, array: Any) -> int:
-        return self._room(k) if isinstance(array, np.ndarray) else self._driver.address(array)
-
-    def _room(self, k: int) -> int:
+        if not isinstance(array, np.ndarray):
+            return self._driver.address(array)
         if k not in self._own:
-            self._own[k] = self._driver.allocate(max(self.sizes[k], 8))
+            self._own[k] = Room(self._driver, self.sizes[k])
         return self._own[k].address

@@ -53,14 +53,20 @@ class CudaProgram:
     def __init__(
         self, tasks: TaskGraph, driver: Driver, options: CudaOptions | None = None, progress: Progress | None = None
     ) -> None:
-        options = options or CudaOptions()
         self.tasks, self._driver, self._lock, self._cancelling = tasks, driver, threading.Lock(), threading.Lock()
-        self._cancelled = False
+        self._cancelled = self._pending = False
+        self.not_captured: str | None = None
+        with driver.current:
+            self._build(options or CudaOptions(), progress)
+
+    def _build(self, options: CudaOptions, progress: Progress | None) -> None:
+        tasks, driver = self.tasks, self._driver
         self._main, self._side, self._idle = driver.stream(), driver.stream(), driver.event()
         nodes = max((len(subgraph.nodes) for subgraph in tasks.plan.subgraphs), default=1)
         group = options.group or WAVES * driver.spec.cores * nodes
         self._launches = make_launches(tasks, options.launch in ("auto", "persistent"), group)
-        self._waiting = any(launch.kind == "persistent" for launch in self._launches)
+        by_tickets = [k for k, launch in enumerate(self._launches) if launch.kind == "persistent"]
+        self._tickets = {k: number for number, k in enumerate(by_tickets)}
         self._schedule = schedule([launch.after for launch in self._launches], STREAMS)
         self._calls = find_calls(tasks, self._launches, driver.library() if options.library else None)
         records = Records(tasks, self._calls.steps)
@@ -73,8 +79,12 @@ class CudaProgram:
         check_tables(self._tables, self._launches, units, base_bytes)
         self._memory = self._place(records)
         self._prepare_streams()
-        self.not_captured: str | None = None
         self._graph = None if options.launch == "streams" else self._captured()
+
+    def __del__(self) -> None:
+        """Memory goes back when no run is under way."""
+        if self._pending:
+            self._idle.synchronize()
 
     def _compiled(self, units: Units, progress: Progress | None) -> dict[int, Function]:
         """The functions of all launches that are not the library's."""
@@ -97,7 +107,7 @@ class CudaProgram:
             "factors": calls.nbytes,
             "workspace": calls.workspace * self._schedule.streams,
         }
-        memory = Resident(self._driver, self._tables, len(self._launches), len(self._ends), rooms, stride)
+        memory = Resident(self._driver, self._tables, len(self._tickets), len(self._ends), rooms, stride)
         memory.write({"constants": constants.pieces, "factors": calls.pieces}, self._main)
         self._constant_bytes = constants.nbytes + calls.nbytes
         return memory
@@ -172,8 +182,8 @@ class CudaProgram:
 
     def _launch(self, k: int, launch: Launch, stream: Stream) -> None:
         grid = min(self._grid(k), self._slots) if launch.kind == "bricks" and self._slots else self._grid(k)
-        arguments = self._memory["context"], self._firsts[k], len(launch.tasks), k, 0
-        self._functions[k].launch(grid, arguments, stream, launch.kind == "persistent")
+        numbers = self._firsts[k], len(launch.tasks), self._tickets.get(k, 0), 0
+        self._functions[k].launch(grid, self._memory.context, numbers, stream, launch.kind == "persistent")
 
     def _call(self, k: int, stream: Stream, number: int) -> None:
         """A launch of the library; calls on different streams have workspaces of their own."""
@@ -192,47 +202,63 @@ class CudaProgram:
     ) -> Counts:
         """See `engine.Program`; arrays may also be the driver's, used in place.
 
-        With `stream`, and all of them such, the work is only put on it: the next run that waits tells what goes wrong.
+        With `stream`, and outputs that are such, the work is only put on it: the next run tells what went wrong, once
+        that is known.
         """
-        with self._lock:
-            return self._run(inputs, outputs, events, stream)
+        with self._lock, self._driver.current:
+            waits = stream is None or events is not None or any(isinstance(array, np.ndarray) for array in outputs)
+            self._look_back(waits)
+            main = self._stream_for(inputs, stream)
+            if self._pending:
+                main.wait(self._idle)
+            shift = self._watch.shift() if events else 0
+            self._put(inputs, outputs, self._watch.address if events else 0, waits, main)
+            if not waits:
+                self._idle.record(main)
+                self._pending = True
+                return Counts(len(self.tasks), len(self.tasks), 0, 0)
+            self._ends.download(outputs, main)
+            main.synchronize()
+            counted = self._finish()
+            self._ends.read(outputs)
+            if events:
+                self._watch.fill(events, self.tasks, self._launches, shift)
+            return counted
 
-    def _run(
-        self, inputs: Sequence[Any], outputs: Sequence[Any], events: list[np.ndarray] | None, stream: Any
-    ) -> Counts:
-        self._check_cancelled()
-        main = self._main if stream is None else self._driver.stream_of(stream)
-        main.wait(self._idle)
-        if stream is None and not all(isinstance(array, np.ndarray) for array in inputs):
-            self._begun.record(self._driver.stream_of(None))
-            main.wait(self._begun)
-        shift = self._watch.shift() if events else 0
-        if self._waiting:
+    def _stream_for(self, inputs: Sequence[Any], stream: Any) -> Stream:
+        """The caller's stream; without one our own, or where inputs are on the device the one they are made on."""
+        if stream is None and all(isinstance(array, np.ndarray) for array in inputs):
+            return self._main
+        return self._driver.stream_of(stream)
+
+    def _put(self, inputs: Sequence[Any], outputs: Sequence[Any], events: int, waits: bool, main: Stream) -> None:
+        """A run, on a stream."""
+        if self._tickets:
             self._memory.next_epoch(main)
-        self._memory.tell(self._ends.upload(inputs, outputs, main), self._watch.address if events else 0, main)
+        self._memory.tell(self._ends.upload(inputs, outputs, waits, main), events, main)
         if self._graph is not None:
             self._graph.launch(main)
         else:
             self._enqueue(main)
-        waits = self._ends.download(outputs, main)
-        self._idle.record(main)
-        total = len(self.tasks)
-        if stream is not None and not waits and not events:
-            return Counts(total, total, 0, 0)
-        counted = self._finish(main)
-        if events:
-            self._watch.fill(events, self.tasks, self._launches, shift)
-        return counted
 
-    def _finish(self, main: Stream) -> Counts:
-        """Waits for the end of a run; what its workers counted. Raises Cancelled and BrickError."""
-        (_, _, waits, revisits), stop = self._memory.ask(main)
+    def _look_back(self, waits: bool) -> None:
+        """Before a run: what came of those before that nobody waited for. One that waits counts alone."""
+        if not ((waits and self._pending) or self._cancelled or self._memory.stopped):
+            return
+        if self._pending:
+            self._idle.synchronize()
+            self._pending = False
+        self._finish()
+
+    def _finish(self) -> Counts:
+        """At the end of runs, what their workers counted. Raises Cancelled and BrickError."""
+        _, _, waits, revisits = self._memory.counted()
         self._check_cancelled()
-        if stop:
-            self._memory.go_on(main)
+        if stop := self._memory.stopped:
+            self._memory.go_on(self._main)
             raise BrickError(self._why(stop))
         total = len(self.tasks)
-        return Counts(total, total - int(waits + revisits), int(waits), int(revisits))
+        return Counts(total, total - waits - revisits, waits, revisits)
 
     def _why(self, word: int) -> str:
         """A stop word in one line that names node and brick."""
@@ -252,7 +278,7 @@ class CudaProgram:
 
     def cancel(self) -> None:
         """See `engine.Program`."""
-        with self._cancelling:
+        with self._cancelling, self._driver.current:
             self._cancelled = True
             self._memory.stop(self._side)
 

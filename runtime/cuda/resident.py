@@ -8,18 +8,20 @@ from itertools import chain
 import numpy as np
 
 from brickrt.runtime.cuda.build import Tables
-from brickrt.runtime.cuda.context import CANCELLED, CONTEXT_WORDS, COUNTS, FIRST_END, LAST_EPOCH, Context
+from brickrt.runtime.cuda.context import CANCELLED, COUNTS, FIRST_END, LAST_EPOCH, TICKET_WORDS, Context
 from brickrt.runtime.cuda.driver import Driver, Stream
 from brickrt.runtime.cuda.memory import Parts
+from brickrt.runtime.cuda.staging import Words
 
 SPIN_LIMIT = 1 << 23  # looks in vain, of about a microsecond each
 Pieces = Sequence[tuple[int, np.ndarray]]  # byte offset, array
 
 
 class Resident(Parts):
-    """Tables of `launches` launches, and `rooms`: bytes of "arena", "scratch", "constants" and what else is needed.
+    """Tables of tasks, and `rooms`: bytes of "arena", "scratch", "constants" and what else is needed.
 
-    `ends` inputs and outputs have words beside the context, so that both are written by one copy.
+    `launches` are those whose blocks take tickets, `ends` the graph's inputs and outputs. `context` are the words that
+    launches have as an argument.
     """
 
     def __init__(
@@ -38,54 +40,64 @@ class Resident(Parts):
             "deps": tables.deps,
         }
         words = {
-            "context": 8 * (CONTEXT_WORDS + FIRST_END + ends),
+            "bases": 8 * (FIRST_END + ends + 1),  # then what `Context.events` points to
             "words": 4 * len(tables),
-            "tickets": 8 * launches,
-            "counts": 8 * COUNTS,
+            "tickets": 8 * TICKET_WORDS * launches,
+            "counts": 8 * COUNTS * launches,
             "stop": 8,
         }
         super().__init__(driver, {name: array.nbytes for name, array in arrays.items()} | words | dict(rooms))
-        self._tables, self._launches = arrays, launches
-        at = {name: self[name] for name in (*arrays, "words", "tickets", "counts", "stop")}
-        bases = self["context"] + 8 * CONTEXT_WORDS
-        self._context = Context(bases=bases, scratch_stride=scratch_stride, spin_limit=SPIN_LIMIT, **at)
-        self._told: tuple[int, ...] = ()
-        self._counted = np.zeros(COUNTS, np.int64)
+        self._tables, self._runs = arrays, 0
+        self._pinned = driver.pinned(8 * (1 + COUNTS * launches))
+        self._told = self._pinned.array.view(np.uint64)
+        self._counted = np.zeros(COUNTS, np.uint64)
+        self._words, self._sent = Words(driver, ends + 1), list[int]()
+        self.context = Context(
+            **{name: self[name] for name in (*arrays, *words)},
+            told=self._pinned.address,
+            events=self["bases"] + 8 * (FIRST_END + ends),
+            scratch_stride=scratch_stride,
+            spin_limit=SPIN_LIMIT,
+        ).pack()
 
     def write(self, pieces: Mapping[str, Pieces], stream: Stream) -> None:
-        """Writes what stays as it is: tables, and pieces of parts."""
-        tables = ((name, 0, array) for name, array in self._tables.items())
+        """Writes what stays as it is: tables, bases, and pieces of parts."""
+        bases = np.array([self[name] for name in ("scratch", "arena", "constants")], np.uint64)
+        tables = ((name, 0, array) for name, array in (*self._tables.items(), ("bases", bases)))
         others = ((name, offset, array) for name, some in pieces.items() for offset, array in some)
         for name, offset, array in chain(tables, others):
             self.fill(name, array, stream, offset)
         stream.synchronize()
 
     def next_epoch(self, stream: Stream) -> None:
-        """For launches whose blocks wait for one another: all states and tickets of earlier runs count as none."""
-        self._context.epoch += 1
-        if self._context.epoch > LAST_EPOCH:
-            self._context.epoch = 1
+        """Before a run of launches by tickets. They count their epochs by themselves: here they begin anew in time."""
+        self._runs += 1
+        if self._runs > LAST_EPOCH:
+            self._runs = 1
             for name in ("words", "tickets"):
                 self.clear(name, stream)
 
     def tell(self, ends: Sequence[int], events: int, stream: Stream) -> None:
-        """Writes the context and the addresses of inputs and outputs, unless they are there already."""
-        told = (self._context.epoch, events, *ends)
-        if told == self._told:
-            return
-        self._told, self._context.events = told, events
-        bases = self["scratch"], self["arena"], self["constants"], *ends
-        words = np.concatenate([self._context.pack(), np.array(bases, np.uint64).view(np.int64)])
-        self.fill("context", words, stream)
+        """Writes the addresses of inputs and outputs and of events (or 0), unless they are there already."""
+        words = [*ends, events]
+        if words != self._sent:
+            self._words.send(self["bases"] + 8 * FIRST_END, words, stream)
+            self._sent = words
 
-    def ask(self, stream: Stream) -> tuple[np.ndarray, int]:
-        """Waits for the stream; what blocks have counted since this was last asked, and the stop word."""
-        sums, stop = np.zeros(COUNTS, np.int64), np.zeros(1, np.int64)
-        self._driver.download(sums, self["counts"], stream)
-        self._driver.download(stop, self["stop"], stream)
-        stream.synchronize()
-        counted, self._counted = sums - self._counted, sums
-        return counted, int(stop[0])
+    # ---- what the device tells without being asked
+
+    @property
+    def stopped(self) -> int:
+        """The word that says why blocks stopped; 0 while all is well, or where it was the host that said so."""
+        return int(self._told[0])
+
+    def counted(self) -> list[int]:
+        """What blocks have counted since this was last asked, in launches that have ended."""
+        sums = self._told[1:].reshape(-1, COUNTS).sum(axis=0)
+        found, self._counted = (sums - self._counted).tolist(), sums
+        return found
+
+    # ---- stopping
 
     def stop(self, stream: Stream) -> None:
         """Tells blocks to begin no more tasks."""
@@ -93,6 +105,7 @@ class Resident(Parts):
         stream.synchronize()
 
     def go_on(self, stream: Stream) -> None:
-        """Takes back what stopped them."""
+        """Takes back what stopped them. No run may be under way: blocks that have left are missed by others."""
         self.clear("stop", stream)
         stream.synchronize()
+        self._told[0] = 0

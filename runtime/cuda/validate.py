@@ -15,7 +15,7 @@ _LOW = np.int64((1 << 32) - 1)
 
 @dataclass(frozen=True)
 class Launch:
-    """Tasks that one kernel launch runs: by number, or places of `Tables.order` where `tickets` is not set.
+    """Tasks that one kernel launch runs.
 
     By tickets, tasks may wait for others of the launch, and say that they are complete; in turn they do neither.
     Their records number kernels from `kernels.start` on.
@@ -36,7 +36,6 @@ class Tables:
     dep_offsets: np.ndarray
     deps: np.ndarray
     launches: Sequence[Launch]
-    order: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.task_at) - 1
@@ -102,19 +101,13 @@ def _launches(tables: Tables, kernels: int) -> np.ndarray:
     for k, launch in enumerate(tables.launches):
         if launch.kernels.start < 0 or launch.kernels.stop > kernels:
             _fail(f"launch {k}: kernels {launch.kernels.start} … {launch.kernels.stop - 1} of {kernels}")
-        end = n if launch.tickets or tables.order is None else len(tables.order)
-        if launch.count < 0 or launch.first < 0 or launch.first + launch.count > end:
-            _fail(f"launch {k}: tasks {launch.first} … {launch.first + launch.count - 1} of {end}")
-        tasks = np.arange(launch.first, launch.first + launch.count)
-        if not launch.tickets and tables.order is not None:
-            tasks = tables.order[launch.first : launch.first + launch.count]
-            if (i := _first((tasks < 0) | (tasks >= n))) is not None:
-                _fail(f"launch {k}: there is no task {tasks[i]}")
-        if (i := _first(found[tasks] >= 0)) is not None:
-            _fail(f"task {tasks[i]} is in launches {found[tasks[i]]} and {k}")
-        found[tasks] = k
-        if (found == k).sum() != launch.count:
-            _fail(f"launch {k} has a task twice")
+        end = launch.first + launch.count
+        if launch.count < 0 or launch.first < 0 or end > n:
+            _fail(f"launch {k}: tasks {launch.first} … {end - 1} of {n}")
+        mine = found[launch.first : end]
+        if (i := _first(mine >= 0)) is not None:
+            _fail(f"task {launch.first + i} is in launches {mine[i]} and {k}")
+        mine[:] = k
     if (t := _first(found < 0)) is not None:
         _fail(f"task {t} is in no launch")
     return found

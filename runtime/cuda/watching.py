@@ -17,8 +17,9 @@ LOOKS = 5  # at the device's clock, of which the quickest counts
 CLOCK = Source(
     "brickrt_clock",
     '#include "portable.cuh"\n'
-    "BRICK_KERNEL(brickrt_clock, long long, 32, 1) {\n"
-    "    if (brick::thread() == 0) *const_cast<long long*>(c) = brick::globaltimer();\n"
+    "struct Clock { long long* at; };\n"
+    "BRICK_KERNEL(brickrt_clock, Clock, 32, 1) {\n"
+    "    if (brick::thread() == 0) *c->at = brick::globaltimer();\n"
     "}\n",
     32,
     0,
@@ -48,7 +49,7 @@ class Watch:
     def _look(self, clock: Function) -> tuple[int, int]:
         """How long a look took, and the difference of the clocks at its middle."""
         there, before = np.zeros(1, np.int64), time.monotonic_ns()
-        clock.launch(1, (self.address, 0, 0, 0, 0), self._stream, False)
+        clock.launch(1, np.array([self.address]), (0, 0, 0, 0), self._stream, False)
         self._driver.download(there, self.address, self._stream)
         self._stream.synchronize()
         after = time.monotonic_ns()

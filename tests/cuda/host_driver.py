@@ -11,7 +11,7 @@ import random
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -22,7 +22,7 @@ from brickrt.graph.errors import BrickError
 from brickrt.ops.cuda.kernel import THREADS
 from brickrt.ops.types import TensorType
 from brickrt.plan.device import PRESETS, DeviceSpec
-from brickrt.runtime.cuda.driver import CaptureRefused
+from brickrt.runtime.cuda.driver import CaptureRefused, Numbers
 from brickrt.runtime.cuda.sources import Source
 
 SMALL = replace(PRESETS["h200"], name="a small GPU on the host", cores=3)
@@ -46,6 +46,12 @@ class HostMemory:
         assert (before == 0xA5).all() and (after == 0xA5).all(), "something was written outside of an allocation"
 
 
+class HostPinned(HostMemory):
+    def __init__(self, nbytes: int) -> None:
+        super().__init__(nbytes)
+        self.array = self._room[self._start : self._start + nbytes]
+
+
 @dataclass
 class Token:
     """What a record of an event marks: work of a stream, or nodes of a graph that is captured."""
@@ -55,7 +61,8 @@ class Token:
 
 
 class HostEvent:
-    def __init__(self) -> None:
+    def __init__(self, driver: HostDriver) -> None:
+        self.driver = driver
         self.token: Token | None = None
 
     def record(self, stream: HostStream) -> None:
@@ -63,7 +70,10 @@ class HostEvent:
         stream.driver.calls.append(("record", stream.number))
 
     def synchronize(self) -> None:
-        raise NotImplementedError
+        token = self.token
+        if token is not None:
+            assert token.nodes is None, "what was captured is waited for"
+            self.driver.run(lambda: token.done)
 
 
 class HostStream:
@@ -106,7 +116,7 @@ class HostStream:
 
     def synchronize(self) -> None:
         assert not self.captured, "a captured stream was synchronized"
-        self.driver.run(self)
+        self.driver.run(lambda: not self.queue)
 
 
 @dataclass
@@ -141,16 +151,15 @@ class HostFunction:
     def resident(self) -> int:
         return self.driver.resident
 
-    def launch(self, grid: int, arguments: tuple[int, int, int, int, int], stream: HostStream, together: bool) -> None:
+    def launch(self, grid: int, context: np.ndarray, numbers: Numbers, stream: HostStream, together: bool) -> None:
         assert grid > 0
-        self.driver.calls.append(("launch", self.source.name, grid, *arguments[1:]))
-        context, *rest = arguments
-        shared = ctypes.c_longlong(self.source.shared)
-        given = (grid, self.source.threads, shared, ctypes.c_void_p(context), *rest, self.driver.workers)
+        self.driver.calls.append(("launch", self.source.name, grid, *numbers))
+        shared, words = ctypes.c_longlong(self.source.shared), context.copy()
 
         def work() -> None:
             self.before()
-            self.function(*given)
+            argument = ctypes.c_void_p(words.ctypes.data)
+            self.function(grid, self.source.threads, shared, argument, *numbers, self.driver.workers)
             self.after()
 
         stream.put(work)
@@ -198,12 +207,26 @@ class HostDriver:
         self.capturing: dict[HostStream, list[tuple[Work, frozenset[int]]]] = {}
         self.memory: list[HostMemory] = []
         self.lock = threading.RLock()
-        self.current = self.stream()
+        self.default = self.stream()
 
     def allocate(self, nbytes: int) -> HostMemory:
         assert not self.capturing, "memory was taken during a capture"
         self.memory.append(HostMemory(nbytes))
         return self.memory[-1]
+
+    @property
+    def current(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def pinned(self, nbytes: int) -> HostPinned:
+        assert not self.capturing, "memory was taken during a capture"
+        self.memory.append(found := HostPinned(nbytes))
+        return found
+
+    def copy(self, to: int, start: int, nbytes: int, stream: HostStream) -> None:
+        assert nbytes and not stream.captured
+        self.calls.append(("copy", nbytes))
+        stream.put(lambda: ctypes.memmove(to, start, nbytes))
 
     def upload(self, address: int, array: np.ndarray, stream: HostStream) -> None:
         assert array.flags.c_contiguous and array.nbytes and not stream.captured
@@ -231,7 +254,7 @@ class HostDriver:
         return self.streams[-1]
 
     def event(self) -> HostEvent:
-        return HostEvent()
+        return HostEvent(self)
 
     @contextmanager
     def capture(self, stream: HostStream) -> Iterator[Callable[[], HostGraph]]:
@@ -246,10 +269,10 @@ class HostDriver:
             assert one.nodes <= reached, "a stream of the capture was not joined again"
             one.nodes = frozenset()
 
-    def run(self, until: HostStream) -> None:
-        """Runs work of all streams at random, until one has none left."""
+    def run(self, until: Callable[[], bool]) -> None:
+        """Runs work of all streams at random, until something is so."""
         with self.lock:
-            while until.queue:
+            while not until():
                 able = [s for s in self.streams if s.queue and _can_go(s.queue[0])]
                 assert able, "the streams wait for one another"
                 work = self.random.choice(able).queue.popleft()
@@ -278,7 +301,7 @@ class HostDriver:
         return array.__cuda_array_interface__["data"][0]
 
     def stream_of(self, stream: Any) -> HostStream:
-        return self.current if stream is None else stream
+        return self.default if stream is None else stream
 
 
 def _can_go(work: Work | Token) -> bool:

@@ -2,7 +2,7 @@
 // wrong, and is compiled with the thread sanitizer, to which what tasks write is plain memory.
 //     schedule_host SCENARIO BLOCKS TASKS EPOCHS SEED THREADS
 // Scenarios: run; cancel: stopped in the middle, then run again; hang: the last task waits for itself; twice: a task is
-// already in progress; epoch: the second run has the epoch of the first.
+// already in progress.
 #include <cstdio>
 #include <random>
 #include <string>
@@ -17,12 +17,13 @@ using Word = unsigned long long;
 // What a task computes from what the tasks it waits for computed.
 struct Work {
     const brick::Context* c;
+    Word epoch;
     void operator()(int kernel, const brick::Step& s, char* const* at, char*) const {
         const int task = s.lo[0];
         Word* values = reinterpret_cast<Word*>(at[0]);
         Word* runs = reinterpret_cast<Word*>(at[1]);
         if (brick::thread()) return;
-        Word sum = c->epoch * 1000003 + task + kernel;
+        Word sum = epoch * 1000003 + task + kernel;
         for (int k = c->dep_offsets[task]; k < c->dep_offsets[task + 1]; ++k) sum = sum * 31 + values[c->deps[k]];
         values[task] = sum;
         ++runs[task];
@@ -41,7 +42,8 @@ void wait_for_all(int launch) {
 BRICK_KERNEL(work, brick::Context, 32, 1) {
     wait_for_all(launch);
     BRICK_SHARED(shared);
-    brick::run_by_tickets(c, first, count, launch, slot, shared, Work{c});
+    const Word ended = brick::load_relaxed(c->tickets + brick::TICKET_WORDS * launch) >> 32;
+    brick::run_by_tickets(c, first, count, launch, slot, shared, Work{c, 1 + ended});
 }
 
 struct Graph {
@@ -68,9 +70,10 @@ struct Graph {
 struct Machine {
     Graph graph;
     int tasks;
-    std::vector<Word> values, runs, tickets = std::vector<Word>(2), counts = std::vector<Word>(4);
+    std::vector<Word> values, runs, tickets = std::vector<Word>(4), counts = std::vector<Word>(8), told = std::vector<Word>(9);
     std::vector<unsigned> words;
-    Word stop = 0;
+    Word stop = 0, epoch = 0;
+    long long* events = nullptr;
     char* bases[3];
     brick::Context c{};
 
@@ -87,26 +90,32 @@ struct Machine {
         c.tickets = tickets.data();
         c.counts = counts.data();
         c.stop = &stop;
+        c.told = told.data();
+        c.events = &events;
     }
 
     // Two launches, one after the other, as a program has several.
     void launch(int blocks, int threads) {
+        ++epoch;
         const int half = tasks / 2;
         const long long shared = brick::SHARED_BYTES;
         work(blocks, threads, shared, &c, 0, half, 0, 0, blocks);
         work(blocks, threads, shared, &c, half, tasks - half, 1, 0, blocks);
     }
 
+    // What the host was told of both launches.
+    Word counted(int k) const { return told[1 + k] + told[5 + k]; }
+
     int wrong(Word each) const {
         for (int t = 0; t < tasks; ++t) {
-            Word sum = c.epoch * 1000003 + t + t % 3;
+            Word sum = epoch * 1000003 + t + t % 3;
             for (int k = graph.offsets[t]; k < graph.offsets[t + 1]; ++k) sum = sum * 31 + values[graph.deps[k]];
             if (values[t] != sum) return printf("task %d read what was not complete\n", t);
             if (runs[t] != each) return printf("task %d ran %llu times, not %llu\n", t, runs[t], each);
-            if (words[t] != c.epoch * 4 + brick::COMPLETE) return printf("task %d has word %u\n", t, words[t]);
+            if (words[t] != epoch * 4 + brick::COMPLETE) return printf("task %d has word %u\n", t, words[t]);
         }
-        if (counts[0] != each * tasks) return printf("%llu tasks counted\n", counts[0]);
-        if (counts[1] + counts[2] + counts[3] != counts[0]) return printf("counts do not add up\n");
+        if (counted(0) != each * tasks) return printf("%llu tasks counted\n", counted(0));
+        if (counted(1) + counted(2) + counted(3) != counted(0)) return printf("counts do not add up\n");
         return 0;
     }
 };
@@ -124,27 +133,24 @@ int main(int argc, char** argv) {
     }
     if (scenario == "twice") m.words[tasks / 3] = 4 * 1 + brick::IN_PROGRESS;
     if (scenario == "cancel") {
-        m.c.epoch = 1;
         std::thread host([&] {
             while (__atomic_load_n(&m.words[tasks / 4], __ATOMIC_RELAXED) == 0) std::this_thread::yield();
             brick::compare_and_swap(&m.stop, 0ull, (Word)brick::CANCELLED);
         });
         m.launch(blocks, threads);
         host.join();
-        printf("stop %llu of %d: %llu\n", m.stop, tasks, m.counts[0]);
-        if (m.counts[0] == (Word)tasks) return printf("it ran to the end\n");
+        printf("stop %llu of %d: %llu\n", m.stop, tasks, m.counted(0));
+        if (m.counted(0) == (Word)tasks) return printf("it ran to the end\n");
         m.stop = 0;
-        m.counts.assign(4, 0);
+        m.counts.assign(8, 0);
         m.runs.assign(tasks, 0);
-        m.c.epoch = 2;
         m.launch(blocks, threads);
         return m.wrong(1);
     }
     for (int epoch = 1; epoch <= epochs; ++epoch) {
-        m.c.epoch = scenario == "epoch" ? 1 + (epoch < 2) : epoch;
         m.launch(blocks, threads);
-        if (m.stop) return printf("stop %llu\n", m.stop) & 0;
+        if (m.stop) return printf("stop %llu\n", m.told[0]) & 0;
         if (m.wrong(epoch)) return 1;
     }
-    printf("complete at first sight %llu, waited for %llu, revisited %llu\n", m.counts[1], m.counts[2], m.counts[3]);
+    printf("complete at first sight %llu, waited for %llu, revisited %llu\n", m.counted(1), m.counted(2), m.counted(3));
 }

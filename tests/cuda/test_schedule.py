@@ -101,12 +101,6 @@ def test_a_task_that_was_started_already_is_an_error(kind):
     assert why_stopped(int(said.split()[1])) == f"task {5_000 // 3} was started twice in one run"
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_an_epoch_that_is_not_greater_is_an_error(kind):
-    said = scheduled(kind, "epoch", 4, 5_000, 2)
-    assert "the epoch of the run is not greater" in str(why_stopped(int(said.split()[1])))
-
-
 @pytest.mark.parametrize(
     "changed",
     [

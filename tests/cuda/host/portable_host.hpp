@@ -10,7 +10,6 @@
 
 #define BRICK_DEVICE inline
 #define BRICK_FUNCTION inline
-#define BRICK_CONST static const
 #define __restrict__
 #define BRICK_SHARED(name) char* name = brick::host::now().shared
 
@@ -72,12 +71,14 @@ template <class T> inline bool compare_and_swap(T* p, T expected, T wanted) {
     return __atomic_compare_exchange_n(p, &expected, wanted, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 }
 template <class T> inline T fetch_add(T* p, T v) { return __atomic_fetch_add(p, v, __ATOMIC_RELAXED); }
+template <class T> inline T fetch_add_in_order(T* p, T v) { return __atomic_fetch_add(p, v, __ATOMIC_ACQ_REL); }
 template <class T> inline T fetch_max(T* p, T v) {
     T seen = load_relaxed(p);
     while (seen < v && !__atomic_compare_exchange_n(p, &seen, v, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
     }
     return seen;
 }
+template <class T> inline T read_only(const T* p) { return *p; }
 inline void nanosleep(unsigned) { host::yield(); }
 inline long long globaltimer() {  // ns
     const auto now = std::chrono::steady_clock::now().time_since_epoch();
