@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
@@ -17,7 +17,7 @@ from brickrt.ops.types import TensorType
 from brickrt.runtime.cuda.compile import compile_modules
 from brickrt.runtime.cuda.cudnn import Plans
 from brickrt.runtime.cuda.device import LEAST, Properties, spec_of
-from brickrt.runtime.cuda.driver import CaptureRefused, Progress
+from brickrt.runtime.cuda.driver import CaptureRefused, Numbers, Progress
 from brickrt.runtime.cuda.sources import Source
 
 try:
@@ -31,7 +31,8 @@ except ImportError as e:
     ) from None
 
 FAILURES = (cudart.CUDARuntimeError, cu.CUDADriverError)
-CAREFREE_SHARED = 48 << 10  # bytes of dynamic shared memory that no function has to ask for
+CAREFREE_SHARED = 48 << 10  # bytes of shared memory that no function has to ask for
+STREAMS = tuple(getattr(cupy.cuda, name) for name in ("Stream", "ExternalStream") if hasattr(cupy.cuda, name))
 ALIGNMENT = 16  # bytes that vector loads need
 WINDOWS, REPEATS = 3, 5  # of measuring a plan of cuDNN
 
@@ -47,15 +48,26 @@ class CupyMemory:
         self.address: int = self._pointer.ptr
 
 
+class CupyPinned:
+    """Zeros from CuPy's pool of pinned memory, which has one address for host and device."""
+
+    def __init__(self, nbytes: int) -> None:
+        pointer = cupy.cuda.alloc_pinned_memory(max(nbytes, 8))
+        self.array = np.frombuffer(pointer, np.uint8, max(nbytes, 8))[:nbytes]  # holds the memory
+        self.array[:] = 0
+        self.address: int = pointer.ptr
+
+
 class CupyEvent:
     def __init__(self) -> None:
-        self.cupy = cupy.cuda.Event(disable_timing=True)
+        self._event = cupy.cuda.Event(disable_timing=True)
+        self.address: int = self._event.ptr
 
     def record(self, stream: CupyStream) -> None:
-        self.cupy.record(stream.cupy)
+        cudart.eventRecord(self.address, stream.address)
 
     def synchronize(self) -> None:
-        self.cupy.synchronize()
+        cudart.eventSynchronize(self.address)
 
 
 class CupyStream:
@@ -64,10 +76,10 @@ class CupyStream:
         self.address: int = stream.ptr
 
     def wait(self, event: CupyEvent) -> None:
-        self.cupy.wait_event(event.cupy)
+        cudart.streamWaitEvent(self.address, event.address)
 
     def synchronize(self) -> None:
-        self.cupy.synchronize()
+        cudart.streamSynchronize(self.address)
 
 
 class CupyGraph:
@@ -76,6 +88,21 @@ class CupyGraph:
 
     def launch(self, stream: CupyStream) -> None:
         self._graph.launch(stream.cupy)
+
+
+class _Current:
+    """Makes a device the calling thread's, and its context with it: calls of the driver's own interface need one."""
+
+    def __init__(self, device: int) -> None:
+        self._device = self._before = device
+
+    def __enter__(self) -> None:
+        self._before = cudart.getDevice()
+        cudart.setDevice(self._device)
+
+    def __exit__(self, *exc: object) -> None:
+        if self._before != self._device:
+            cudart.setDevice(self._before)
 
 
 class CupyFunction:
@@ -91,14 +118,14 @@ class CupyFunction:
             raise BrickError(
                 f"kernel {source.name} needs {needed} bytes of shared memory, the device has {most_shared}"
             )
-        if source.shared > CAREFREE_SHARED:
+        if needed > CAREFREE_SHARED:
             cu.funcSetAttribute(self._address, cu.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, source.shared)
         self.resident: int = cu.occupancyMaxActiveBlocksPerMultiprocessor(self._address, source.threads, source.shared)
 
-    def launch(self, grid: int, arguments: tuple[int, int, int, int, int], stream: CupyStream, together: bool) -> None:
-        context, *numbers = arguments
-        values = [ctypes.c_void_p(context), *(ctypes.c_int(number) for number in numbers)]
-        pointers = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
+    def launch(self, grid: int, context: np.ndarray, numbers: Numbers, stream: CupyStream, together: bool) -> None:
+        values = [ctypes.c_int(number) for number in numbers]
+        addresses = context.ctypes.data, *(ctypes.addressof(value) for value in values)
+        pointers = (ctypes.c_void_p * len(addresses))(*addresses)  # the arguments are copied from there by the call
         shape = (grid, 1, 1, self.source.threads, 1, 1, self.source.shared, stream.address)
         if together:
             cu.launchCooperativeKernel(self._address, *shape, ctypes.addressof(pointers))
@@ -123,6 +150,16 @@ class CupyDriver:
             return CupyMemory(nbytes)
         except cupy.cuda.memory.OutOfMemoryError:
             raise BrickError(f"the GPU has no {nbytes / 2**20:.0f} MiB of memory left for this program") from None
+
+    @property
+    def current(self) -> _Current:
+        return _Current(self._id)
+
+    def pinned(self, nbytes: int) -> CupyPinned:
+        return CupyPinned(nbytes)
+
+    def copy(self, to: int, start: int, nbytes: int, stream: CupyStream) -> None:
+        cudart.memcpyAsync(to, start, nbytes, cudart.memcpyDefault, stream.address)
 
     def upload(self, address: int, array: np.ndarray, stream: CupyStream) -> None:
         kind = cudart.memcpyHostToDevice
@@ -157,11 +194,16 @@ class CupyDriver:
     def capture(self, stream: CupyStream) -> Iterator[Callable[[], CupyGraph]]:
         graphs: list[CupyGraph] = []
         try:
-            stream.cupy.begin_capture()
+            stream.cupy.begin_capture()  # relaxed: other threads may allocate meanwhile
             try:
                 yield lambda: graphs[0]
-            finally:
-                graphs.append(CupyGraph(stream.cupy.end_capture()))
+            except BaseException:
+                with suppress(*FAILURES):
+                    stream.cupy.end_capture()  # its own error would hide the reason
+                raise
+            graph = stream.cupy.end_capture()
+            graph.upload(stream.cupy)
+            graphs.append(CupyGraph(graph))
         except BrickError:
             raise
         except Exception as e:  # libraries have errors of their own for what they cannot do while captured
@@ -170,22 +212,33 @@ class CupyDriver:
     # ---- the caller's arrays
 
     def view(self, value: Any, stream: Any) -> Any:
-        with self.stream_of(stream).cupy:
+        if isinstance(value, cupy.ndarray) and self._usable(value):
+            return value
+        with self.current, self.stream_of(stream).cupy:
             array = cupy.asarray(value) if hasattr(value, "__cuda_array_interface__") else cupy.from_dlpack(value)
             if array.device.id != self._id:
                 where = f"an input lies on GPU {array.device.id}, the model runs on GPU {self._id}"
                 raise BrickError(f"{where}: copy it there")
             array = cupy.ascontiguousarray(array)
-            return array if array.data.ptr % ALIGNMENT == 0 else array.copy()
+            return array if self._usable(array) else array.copy()
+
+    def _usable(self, array: Any) -> bool:
+        """Whether kernels can read an array of CuPy where it lies."""
+        data = array.data
+        return data.device_id == self._id and data.ptr % ALIGNMENT == 0 and array.flags.c_contiguous
 
     def empty(self, kind: TensorType, stream: Any) -> Any:
-        with self.stream_of(stream).cupy:
-            return cupy.empty(kind.shape, kind.dtype)
+        with self.current:
+            if stream is None:
+                return cupy.empty(kind.shape, kind.dtype)
+            with self.stream_of(stream).cupy:
+                return cupy.empty(kind.shape, kind.dtype)
 
     def host(self, array: Any, stream: Any) -> np.ndarray:
-        if stream is None:
-            cupy.cuda.Device(self._id).synchronize()
-        return array.get(stream=self.stream_of(stream).cupy)
+        with self.current:
+            if stream is None:
+                cudart.deviceSynchronize()
+            return array.get(stream=self.stream_of(stream).cupy)
 
     def address(self, array: Any) -> int:
         return array.data.ptr
@@ -212,17 +265,28 @@ def _measured(cudnn: Cudnn, run: Run, sizes: Sequence[int], workspace: int) -> f
     return min(seconds[1:])
 
 
+class _Foreign:
+    """A stream of another library by its address, for what follows the CUDA stream protocol; `held` stays alive."""
+
+    def __init__(self, address: int, held: Any) -> None:
+        self._address, self._held = address, held
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self._address
+
+
 def _stream(stream: Any) -> Any:
     """CuPy's stream for one of CuPy, PyTorch or what has `__cuda_stream__`, or for an address."""
     if stream is None:
         return cupy.cuda.get_current_stream()
-    if isinstance(stream, cupy.cuda.Stream | cupy.cuda.ExternalStream):
+    if isinstance(stream, STREAMS):
         return stream
-    if hasattr(stream, "__cuda_stream__"):
-        return cupy.cuda.ExternalStream(stream.__cuda_stream__()[1])
-    address = getattr(stream, "cuda_stream", stream)
+    protocol = getattr(stream, "__cuda_stream__", None)
+    address = protocol()[1] if protocol else getattr(stream, "cuda_stream", stream)
     if not isinstance(address, int):
         raise BrickError(f"a {type(stream).__name__} is no CUDA stream: give CuPy's, PyTorch's, or an address")
+    if hasattr(cupy.cuda.Stream, "from_external"):
+        return cupy.cuda.Stream.from_external(_Foreign(address, stream))
     return cupy.cuda.ExternalStream(address)
 
 
