@@ -1,0 +1,110 @@
+"""The real driver on a CuPy of the host's: programs through it, and every call as the real functions want it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from engines import runtime_on
+from host_kernels import needs_compiler
+from test_runs import X, chain, on_cpu
+
+from brickrt.graph.errors import BrickError
+from brickrt.runtime.cuda.driver import CaptureRefused
+
+pytest.importorskip("cupy", reason="the driver is CuPy's")
+from fake_cupy import Array, FakeCupy, Refused, Stream
+
+from brickrt.runtime.cuda import cupy_driver
+
+pytestmark = needs_compiler
+
+
+@pytest.fixture
+def fake(monkeypatch):
+    made = FakeCupy()
+    for name in ("cupy", "cudart", "cu"):
+        monkeypatch.setattr(cupy_driver, name, getattr(made, name))
+    monkeypatch.setattr(cupy_driver, "STREAMS", (Stream,))
+    monkeypatch.setattr(cupy_driver, "compile_modules", made.compile_modules)
+    return made
+
+
+@pytest.fixture
+def driver(fake):
+    made = cupy_driver.CupyDriver()
+    made.no_library = "not here"
+    return made
+
+
+def runtime_of(monkeypatch, driver, launch="persistent", strategy="memoized"):
+    return runtime_on(monkeypatch, driver, chain(), launch, strategy=strategy, brick=4)
+
+
+@pytest.mark.parametrize("strategy", ["layerwise", "padded", "memoized"])
+@pytest.mark.parametrize("launch", ["streams", "persistent"])
+def test_arrays_of_the_host(monkeypatch, fake, driver, launch, strategy):
+    made = runtime_of(monkeypatch, driver, launch, strategy)
+    for _ in range(2):
+        fake.calls.clear()
+        np.testing.assert_allclose(made.execute({"x": X})["y"], on_cpu(chain()), rtol=1e-5, atol=1e-5)
+    if launch != "streams":
+        steady = ["getDevice", "setDevice", "memcpyAsync", "graph", "memcpyAsync", "streamSynchronize"]
+        assert fake.calls == steady
+    for memory in fake.memory:
+        memory.check()
+
+
+@pytest.mark.parametrize("stream", [None, 5, "cupy", "protocol", "torch"])
+def test_arrays_of_the_device_on_any_stream(monkeypatch, fake, driver, stream):
+    address = 5
+    streams = {
+        "cupy": Stream(fake, address),
+        "protocol": SimpleNamespace(__cuda_stream__=lambda: (0, address)),
+        "torch": SimpleNamespace(cuda_stream=address),
+    }
+    given = streams.get(stream, stream)
+    assert driver.stream_of(given).address == (0 if stream is None else address)
+    made = runtime_of(monkeypatch, driver)
+    y = made.execute({"x": Array(fake, X)}, stream=given)["y"]
+    assert isinstance(y, Array)
+    np.testing.assert_allclose(driver.host(y, given), on_cpu(chain()), rtol=1e-5, atol=1e-5)
+
+
+def test_no_stream(driver):
+    with pytest.raises(BrickError, match="a str is no CUDA stream"):
+        driver.stream_of("five")
+
+
+def test_other_devices(fake, driver):
+    """The calling thread's device is what it was; arrays of others are refused."""
+    fake.device = 1
+    with driver.current:
+        assert fake.device == 0
+    assert fake.device == 1
+    x = Array(fake, X)
+    x.data.device_id = x.device.id = 1
+    with pytest.raises(BrickError, match="an input lies on GPU 1, the model runs on GPU 0: copy it there"):
+        driver.view(x, None)
+
+
+def test_the_reason_of_a_refused_capture_is_the_first(fake, driver):
+    stream = driver.stream()
+    with pytest.raises(CaptureRefused, match="CaptureUnsupported: operation not permitted"), driver.capture(stream):
+        stream.synchronize()
+    assert fake.capturing is None
+
+    def broken():
+        raise Refused("nothing was captured")
+
+    with pytest.raises(CaptureRefused, match="a library does not like it"), driver.capture(stream):
+        stream.cupy.end_capture = broken
+        raise RuntimeError("a library does not like it")
+
+
+def test_calls_that_do_not_fit_are_noticed(fake):
+    with pytest.raises(AssertionError, match="2 arguments"):
+        fake.cudart.memcpyAsync(1, 2)
+    with pytest.raises(AssertionError, match="int kind is"):
+        fake.cudart.memcpyAsync(1, 2, 3, 1 << 40, 5)
