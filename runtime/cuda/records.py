@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+import brickrt.ops.cuda.families  # noqa: F401  (makes the kernels known)
 from brickrt.graph.errors import BrickError
 from brickrt.graph.ir import Node
 from brickrt.ops.base import Op

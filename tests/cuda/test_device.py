@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
 from dataclasses import replace
 from functools import reduce
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from brickrt.graph.errors import BrickError
+from brickrt.ops import cuda
 from brickrt.plan.device import PRESETS
 from brickrt.runtime.cuda.device import Properties, spec_of
 from brickrt.runtime.devices import choose_engine
@@ -61,6 +63,14 @@ def test_without_a_gpu_one_line_says_so():
 def test_unknown_ways_to_launch():
     with pytest.raises(BrickError, match="launch 'fast' is unknown: use one of auto, streams, graph, persistent"):
         choose_engine("cpu", launch="fast")
+
+
+def test_programs_know_all_kernels():
+    """In a process that imports nothing else."""
+    names = {path.stem for path in Path(cuda.__file__).parent.glob("*.py") if "@kernel_for" in path.read_text()}
+    look = "import sys, brickrt.runtime.cuda.program; print(*sys.modules)"
+    told = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True).stdout
+    assert names and {f"brickrt.ops.cuda.{name}" for name in names} <= set(told.split())
 
 
 def test_what_the_driver_calls_is_there():

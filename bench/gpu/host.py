@@ -1,0 +1,91 @@
+"""The host's time per run: how long `run` and `execute` take to put one on a stream, and to have one done.
+
+    python bench/gpu/host.py [--networks …] [--device cuda|null] [--runs 2000]
+
+With `--device null`, on any machine: a driver whose calls cost nothing, so the figures are Python's alone.
+Microseconds, the median of windows of runs: with arrays of the device on a stream (same: those of the last run; new: an
+output array is made for each), and with arrays of NumPy, whose time has the copies in it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from statistics import median
+from typing import Any
+
+import numpy as np
+from common import Table, built, each, options, random_feeds
+from null_driver import NullArray, NullDriver
+
+from brickrt.runtime import runtime as runtimes
+from brickrt.runtime.cuda.program import CudaOptions, CudaProgram
+from brickrt.runtime.devices import Engine, choose_engine
+from brickrt.runtime.runtime import Runtime
+
+WINDOWS = 20
+
+
+def null_engine() -> Engine:
+    driver: Any = NullDriver()
+    return Engine("cuda", driver.spec, lambda tasks, *_: CudaProgram(tasks, driver, CudaOptions()), driver)
+
+
+def per_call(call: Callable[[], Any], wait: Callable[[], Any], runs: int) -> float:
+    """Microseconds; few enough calls a window that no queue of the device is full."""
+    times = []
+    for _ in range(WINDOWS):
+        wait()
+        start = time.perf_counter()
+        for _ in range(runs // WINDOWS):
+            call()
+        times.append((time.perf_counter() - start) / (runs // WINDOWS) * 1e6)
+    wait()
+    return median(times)
+
+
+def measure(name: str, null: bool, runs: int) -> dict[str, Any]:
+    model = built(name, size=None)
+    feeds = random_feeds(model)
+    runtime = Runtime(model, device="cuda")
+    runtime.execute(feeds)
+    (program,) = runtime.plan.programs
+    if null:
+        there: dict[str, Any] = {key: NullArray(array.shape, array.dtype) for key, array in feeds.items()}
+        stream, wait = 0, lambda: None
+    else:
+        import cupy
+
+        stream = cupy.cuda.Stream(non_blocking=True)
+        there, wait = {key: cupy.asarray(array) for key, array in feeds.items()}, stream.synchronize
+    outputs = list(runtime.execute(there, stream=stream).values())
+    inputs = [there[key] for key in program.tasks.plan.graph.inputs]
+    given = [np.asarray(feeds[key]) for key in program.tasks.plan.graph.inputs]
+    results = [np.empty(array.shape, array.dtype) for array in outputs]
+    return {
+        "network": name,
+        "run_same_us": per_call(lambda: program.run(inputs, outputs, stream=stream), wait, runs),
+        "execute_new_us": per_call(lambda: runtime.execute(there, stream=stream), wait, runs),
+        "run_numpy_us": per_call(lambda: program.run(given, results), wait, runs // 10),
+        "execute_numpy_us": per_call(lambda: runtime.execute(feeds), wait, runs // 10),
+    }
+
+
+def main() -> None:
+    parser = options(__doc__, networks="resnet50,mobilenetv2,nafnet")
+    parser.add_argument("--device", choices=["cuda", "null"], default="cuda")
+    parser.add_argument("--runs", type=int, default=2000)
+    asked = parser.parse_args()
+    null = asked.device == "null"
+    if null:
+        runtimes.choose_engine = lambda *_: null_engine()
+    spec = NullDriver().spec if null else choose_engine("cuda").spec
+    table = Table(f"cuda-host-{asked.device}", spec, asked.out)
+    for name in each(asked.networks):
+        row = measure(name, null, asked.runs)
+        figures = "  ".join(f"{key[:-3].replace('_', ' ')} {us:.1f}" for key, us in row.items() if key != "network")
+        table.add(row, f"{name:13} µs: {figures}")
+
+
+if __name__ == "__main__":
+    main()
