@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
@@ -19,7 +20,7 @@ class NullArray:
 
     def __init__(self, shape: tuple[int, ...], dtype: np.dtype) -> None:
         self.shape, self.dtype, self.ndim = shape, dtype, len(shape)
-        self.nbytes = int(np.prod(shape)) * dtype.itemsize
+        self.nbytes = math.prod(shape) * dtype.itemsize
         self.__cuda_array_interface__: dict[str, Any] = {}
 
 
