@@ -78,6 +78,9 @@ BRICK_DEVICE long long globaltimer() {  // ns
     return ns;
 }
 
+// Accesses of several elements want addresses that are multiples of their size: a GPU stops where they are not.
+template <int BYTES> BRICK_DEVICE void check_aligned(const void*) {}
+
 // Copies 16 bytes to shared memory behind the back of the thread: the first `bytes` of them from `from`, then zeros.
 BRICK_DEVICE void copy_async16(void* to, const void* from, int bytes) {
     const unsigned shared = static_cast<unsigned>(__cvta_generic_to_shared(to));
@@ -119,8 +122,14 @@ struct Step {
 template <class T, int N> struct alignas(N * sizeof(T)) Vector {
     T v[N];
 };
-template <int N, class T> BRICK_DEVICE Vector<T, N> load(const T* p) { return *reinterpret_cast<const Vector<T, N>*>(p); }
-template <int N, class T> BRICK_DEVICE void store(T* p, const Vector<T, N>& v) { *reinterpret_cast<Vector<T, N>*>(p) = v; }
+template <int N, class T> BRICK_DEVICE Vector<T, N> load(const T* p) {
+    check_aligned<N * sizeof(T)>(p);
+    return *reinterpret_cast<const Vector<T, N>*>(p);
+}
+template <int N, class T> BRICK_DEVICE void store(T* p, const Vector<T, N>& v) {
+    check_aligned<N * sizeof(T)>(p);
+    *reinterpret_cast<Vector<T, N>*>(p) = v;
+}
 
 // A pointer that is known to be to global memory.
 template <class T> BRICK_DEVICE T* global(T* p) {

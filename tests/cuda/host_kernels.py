@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import hashlib
+import os
 import shutil
 import subprocess
 import tempfile
@@ -24,6 +25,8 @@ from brickrt.ops.types import Boxes, TensorType
 HEADERS = Path(cuda.__file__).parent
 HOST = Path(__file__).parent / "host"
 COMPILER = shutil.which("g++")
+# With BRICKRT_TEST_SANITIZE set, scalar accesses that are not aligned and indices beyond arrays end the process.
+SANITIZED = bool(os.environ.get("BRICKRT_TEST_SANITIZE"))
 FLAGS = (
     "-std=c++17",
     "-O1",
@@ -35,6 +38,7 @@ FLAGS = (
     "-DBRICK_HOST",
     f"-I{HEADERS}",
     f"-I{HOST}",
+    *(("-fsanitize=alignment,bounds", "-fno-sanitize-recover=all") if SANITIZED else ()),
 )
 
 needs_compiler = pytest.mark.skipif(COMPILER is None, reason="running CUDA sources on the host needs g++")

@@ -85,7 +85,12 @@ inline long long globaltimer() {  // ns
     return std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
 }
 
+template <int BYTES> inline void check_aligned(const void* p) {
+    if (reinterpret_cast<uintptr_t>(p) % BYTES) host::die("an access of several elements is not aligned");
+}
 inline void copy_async16(void* to, const void* from, int bytes) {
+    check_aligned<16>(to);
+    check_aligned<16>(from);
     memset(to, 0, 16);
     if (bytes > 0) memcpy(to, from, bytes);
 }
