@@ -1,11 +1,12 @@
 """Everything that a GPU should be asked, in the order that matters, each with its share of the time.
 
-    python bench/gpu/all.py [--minutes 25] [--only check,sanitize,networks,brickdl,large,counters] [--out bench/results]
+    python bench/gpu/all.py [--minutes 25] [--only check,sanitize,host,networks,brickdl,large,counters] [--out …]
 
-Correctness first (`check`, then a part of it under compute-sanitizer), then speed against other engines (`networks`),
-the tables of BrickDL (`brickdl`), larger batches, images and other precisions (`large`), and counters of bytes moved
-(`counters`). A step that fails does not stop the next. Results are JSON files under --out; the exit code is not 0 if a
-check failed, or a tool for one is missing.
+Correctness first (`check`, then a part of it under compute-sanitizer), then the host's time per run (`host`), speed
+against other engines (`networks`), the tables of BrickDL (`brickdl`), larger batches, images and other precisions
+(`large`), and counters of bytes moved (`counters`). A step that fails does not stop the next; every network is checked
+in a process of its own, since an error on a GPU ends all work of its process. Results are JSON files under --out; the
+exit code is not 0 if a check failed, or a tool for one is missing.
 """
 
 from __future__ import annotations
@@ -14,14 +15,18 @@ import argparse
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
+
+from common import CHECKED
 
 HERE = Path(__file__).parent
 # step: script, share of the time, arguments
 STEPS = {
     "check": ("check.py", 0.30, ["--runs", "1000"]),
     "sanitize": ("check.py", 0.15, []),
+    "host": ("host.py", 0.05, []),
     "networks": ("networks.py", 0.15, ["--batches", "1", "--precisions", "fp32"]),
     "brickdl": ("brickdl.py", 0.10, []),
     "large": ("networks.py", 0.20, ["--batches", "1,8,64", "--precisions", "tf32,fp16,fp32", "--large"]),
@@ -42,22 +47,30 @@ def main() -> int:
     share = sum(STEPS[name][1] for name in wanted)
     failed = False
     for name in wanted:
-        seconds = 60 * asked.minutes * STEPS[name][1] / share
-        codes = [_run(words, limit) for words, limit in commands(name, seconds, asked.out / name)]
+        ends = time.monotonic() + 60 * asked.minutes * STEPS[name][1] / share
+        codes = []
+        for words, part in commands(name, asked.out / name):
+            seconds = part * (ends - time.monotonic())
+            codes.append(_run([*words, "--seconds", f"{0.8 * seconds:.0f}"], seconds))
         failed |= name in CHECKS and any(codes)
     return int(failed)
 
 
-def commands(name: str, seconds: float, out: Path) -> Iterator[tuple[list[str], float]]:
-    """The command lines of a step, and how long each may take."""
+def commands(name: str, out: Path) -> Iterator[tuple[list[str], float]]:
+    """The command lines of a step, and how much each may take of the time that is left for it."""
     script, _, more = STEPS[name]
-    python = [sys.executable, str(HERE / script), "--out", str(out)]
-    if name != "sanitize":
-        yield [*python, "--seconds", f"{0.8 * seconds:.0f}", *more], seconds
-        return
-    yield [*python, *FEW], seconds / 3  # without a tool: kernels are compiled then
-    for tool in TOOLS:
-        yield ["compute-sanitizer", "--tool", tool, "--error-exitcode", "3", *python, *FEW], seconds / 3
+    python = [sys.executable, str(HERE / script)]
+    if name == "check":
+        for k, network in enumerate(CHECKED):
+            part = min(1.0, 2 / (len(CHECKED) - k))  # some take longer than others
+            yield [*python, *more, "--networks", network, "--out", str(out / network)], part
+    elif name == "sanitize":
+        yield [*python, *FEW, "--out", str(out)], 1 / 3  # without a tool: kernels are compiled then
+        for k, tool in enumerate(TOOLS):
+            sanitizer = ["compute-sanitizer", "--tool", tool, "--error-exitcode", "3"]
+            yield [*sanitizer, *python, *FEW, "--out", str(out / tool)], 1 / (len(TOOLS) - k)
+    else:
+        yield [*python, *more, "--out", str(out)], 1.0
 
 
 def _run(words: list[str], seconds: float) -> int:
@@ -66,7 +79,7 @@ def _run(words: list[str], seconds: float) -> int:
         print(f"not checked: {words[0]} is not installed", flush=True)
         return 127
     try:
-        return subprocess.run(words, timeout=seconds, cwd=HERE.parents[1]).returncode
+        return subprocess.run(words, timeout=max(seconds, 1.0), cwd=HERE.parents[1]).returncode
     except subprocess.TimeoutExpired:
         print(f"stopped after {seconds:.0f} s", flush=True)
         return 124

@@ -15,7 +15,7 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-from common import MORE, PAPER, Clock, Table, each, options, random_feeds, small
+from common import CHECKED, Clock, Table, each, options, random_feeds, small
 
 from brickrt.bench.difference import difference
 from brickrt.runtime.devices import choose_engine
@@ -45,7 +45,7 @@ def error_of(model: Any, feeds: Any, expected: list[np.ndarray], how: tuple[str,
 
 
 def main() -> int:
-    parser = options(__doc__, networks=",".join((*PAPER, *MORE, "unet3d")))
+    parser = options(__doc__, networks=",".join(CHECKED))
     parser.add_argument("--precisions", default="fp32,tf32,fp16,bf16")
     parser.add_argument("--strategies", default=",".join(STRATEGIES))
     parser.add_argument("--launches", default=",".join(LAUNCHES))

@@ -21,6 +21,7 @@ from brickrt.plan.device import DeviceSpec
 RESULTS = Path(__file__).parents[1] / "results"
 PAPER = ("vgg16", "resnet50", "darknet53", "resnet34-3d", "drn-c-26", "deepcam", "inception-v4")  # BrickDL's seven
 MORE = ("mobilenetv2", "unet", "nafnet", "vit-s16")
+CHECKED = (*PAPER, *MORE, "unet3d")
 LARGE = {"unet": 2048, "nafnet": 2048, "deepcam": 1536, "drn-c-26": 1024}  # high resolution, batch 1
 SMALL = {"resnet34-3d": (8, 32, 32), "inception-v4": 139, "vit-s16": 64, "unet3d": 32}  # 64 otherwise
 

@@ -25,7 +25,7 @@ RAW = """==PROF== Connected
 def scripts(monkeypatch):
     monkeypatch.syspath_prepend(str(FOLDER))
     yield
-    for name in ("common", "check", "brickdl", "counters", "networks"):
+    for name in ("common", "check", "brickdl", "counters", "networks", "host", "null_driver"):
         sys.modules.pop(name, None)
 
 
@@ -87,6 +87,20 @@ def test_peers_agree_on_the_host(precision):
     assert all(len(times) == 2 for times in turns(peers, rounds=2, pause=0).values())
 
 
+def test_the_hosts_time_is_measured_on_a_device_that_does_nothing(scripts, monkeypatch, tmp_path, capsys):
+    """How long it takes here is no matter."""
+    import host
+
+    from brickrt.runtime import runtime
+
+    monkeypatch.setattr(runtime, "choose_engine", runtime.choose_engine)  # put back afterwards
+    monkeypatch.setattr(host, "WINDOWS", 2)
+    words = "host.py --device null --networks nafnet --runs 20 --out".split()
+    monkeypatch.setattr(sys, "argv", [*words, str(tmp_path)])
+    host.main()
+    assert "run same" in capsys.readouterr().out and (tmp_path / "cuda-host-null.json").exists()
+
+
 def test_a_check_that_crashes_is_no_success(scripts, monkeypatch, tmp_path, capsys):
     """Steps are run for what they ask; a killed check fails all, a tool that is missing is said."""
     monkeypatch.delitem(sys.modules, "all", raising=False)
@@ -95,7 +109,9 @@ def test_a_check_that_crashes_is_no_success(scripts, monkeypatch, tmp_path, caps
     ran = []
     monkeypatch.setattr(everything, "_run", lambda words, seconds: ran.append(words) or (-11 if "1000" in words else 0))
     monkeypatch.setattr(sys, "argv", ["all.py", "--only", "check,counters", "--out", str(tmp_path)])
-    assert everything.main() == 1 and len(ran) == 2
+    assert everything.main() == 1 and len(ran) == len(everything.CHECKED) + 1
+    given = [words[words.index("--networks") + 1] for words in ran[:-1]]
+    assert given == list(everything.CHECKED) and not set(given) & set(ran[-1])
     monkeypatch.setattr(sys, "argv", ["all.py", "--only", "counters", "--out", str(tmp_path)])
     assert everything.main() == 0
     monkeypatch.undo()
