@@ -47,7 +47,7 @@ class NullQueue:
 
 
 class NullDriver:
-    threads = THREADS
+    threads, no_library = THREADS, "a device that does nothing"
 
     def __init__(self, device: str = "h200") -> None:
         self.spec: DeviceSpec = PRESETS[device]
