@@ -7,18 +7,23 @@ from __future__ import annotations
 
 import argparse
 import json
+import subprocess
 import sys
-from dataclasses import asdict
+from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from brickrt import zoo
-from brickrt.bench.kernels import Figures, figures, functions_of
+from brickrt.bench.kernels import Figures, Network, Used, figures
 from brickrt.plan.device import device_named
+from brickrt.runtime.cuda.compile import compiler_version
 
 HERE = Path(__file__).parent
 RESULT = HERE.parent / "results" / "cuda-kernels.json"
 DEVICES = ("a100", "h200")
 PRECISIONS = ("fp32", "tf32", "fp16", "bf16")
+COLUMNS = ("label", "registers", "shared", "stack", "spills", "blocks", "functions")
 
 
 def allowed() -> dict[str, str]:
@@ -28,10 +33,54 @@ def allowed() -> dict[str, str]:
     return dict(pairs)
 
 
-def spilling(found: list[Figures]) -> list[Figures]:
+def spilling(found: Iterable[Figures]) -> list[Figures]:
     """Those that spill without a reason."""
     known = allowed()
     return [one for one in found if one.spills and one.label not in known]
+
+
+def all_used(networks: Iterable[str], devices: Iterable[str], precisions: Iterable[str]) -> dict[str, list[Used]]:
+    """Per device the kernel functions of all programs; the planning of a network is shared as far as it goes."""
+    used: dict[str, list[Used]] = {device: [] for device in devices}
+    for name in networks:
+        network = Network.of(zoo.build(name))
+        for precision in precisions:
+            for device, mine in used.items():
+                found = network.functions(device_named(device), precision)
+                mine += found
+                print(f"{name} on {device} in {precision}: {len(found)} kernel functions", flush=True)
+    return used
+
+
+def rows(found: Iterable[Figures], arch: str) -> list[list[Any]]:
+    """COLUMNS of each kernel: functions with equal ones are one row, which says how many they are."""
+    counted = Counter((f.label, f.registers, f.shared, f.stack, f.spills, f.blocks(arch)) for f in found)
+    return [[*row, count] for row, count in sorted(counted.items())]
+
+
+def summary(found: list[Figures], arch: str) -> dict[str, Any]:
+    """How many functions there are, how many spill, and by how many blocks a multiprocessor holds at a time."""
+    blocks = Counter(f.blocks(arch) for f in found)
+    return {
+        "functions": len(found),
+        "spilling": sum(f.spills > 0 for f in found),
+        "most registers": max((f.registers for f in found), default=0),
+        "functions by resident blocks": {str(n): blocks[n] for n in sorted(blocks)},
+    }
+
+
+def text_of(result: dict[str, Any]) -> str:
+    """JSON with a row of figures to a line."""
+    lines = [f" {json.dumps(key)}: {json.dumps(value)}" for key, value in result.items() if key != "kernels"]
+    for arch, table in result["kernels"].items():
+        body = ",\n  ".join(map(json.dumps, table))
+        lines.append(f" {json.dumps(arch)}: [\n  {body}\n ]")
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def commit() -> str:
+    words = ["git", "describe", "--always", "--dirty"]
+    return subprocess.run(words, cwd=HERE, capture_output=True, text=True).stdout.strip()
 
 
 def main() -> int:
@@ -41,21 +90,22 @@ def main() -> int:
     parser.add_argument("--precisions", default=",".join(PRECISIONS))
     parser.add_argument("--out", type=Path, default=RESULT)
     args = parser.parse_args()
-    used: dict[str, list] = {}
-    for name in args.networks.split(","):
-        model = zoo.build(name)
-        for device in args.devices.split(","):
-            for precision in args.precisions.split(","):
-                found = functions_of(model, device_named(device), precision)
-                used.setdefault(device, []).extend(found)
-                print(f"{name} on {device} in {precision}: {len(found)} kernel functions", flush=True)
-    result, wrong = {}, []
+    asked = {key: getattr(args, key).split(",") for key in ("networks", "devices", "precisions")}
+    used = all_used(**asked)
+    found = {}
     for device, functions in used.items():
         arch = device_named(device).isa
-        found = figures(functions, arch, lambda done, modules: print(f"  {done}/{modules}", flush=True))
-        result[arch] = [asdict(one) for one in sorted(found, key=lambda one: (one.label, one.name))]
-        wrong += spilling(found)
-    args.out.write_text(json.dumps(result, indent=1) + "\n")
+        found[arch] = figures(functions, arch, lambda done, modules: print(f"  {done}/{modules}", flush=True))
+    result = {
+        "commit": commit(),
+        "nvrtc": compiler_version(),
+        **asked,
+        "summary": {arch: summary(mine, arch) for arch, mine in found.items()},
+        "columns": COLUMNS,
+        "kernels": {arch: rows(mine, arch) for arch, mine in found.items()},
+    }
+    args.out.write_text(text_of(result))
+    wrong = spilling([one for mine in found.values() for one in mine])
     for one in wrong:
         print(f"spills {one.spills} bytes: {one.label} ({one.name})")
     return bool(wrong)

@@ -3,37 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
+import numpy as np
 import onnx
 
 import brickrt.ops.cuda.families  # noqa: F401  (makes the kernels known)
+from brickrt.graph.ir import Graph
 from brickrt.graph.precision import lowered
 from brickrt.graph.source import load
 from brickrt.graph.specialize import first_stage, specialize
 from brickrt.ops.cuda.kernel import THREADS, Kernel
+from brickrt.ops.cuda.tile import Core
 from brickrt.ops.types import Shape, TensorType
 from brickrt.plan.device import DeviceSpec
 from brickrt.plan.options import PlanOptions
 from brickrt.plan.plan import make_plan
 from brickrt.runtime.cuda.build import Units
 from brickrt.runtime.cuda.compile import Module, compile_modules
+from brickrt.runtime.cuda.constants import Constants
 from brickrt.runtime.cuda.launches import make_launches
 from brickrt.runtime.cuda.records import Records
-from brickrt.runtime.cuda.sources import Source
+from brickrt.runtime.cuda.sources import Function, Source, function_of
 from brickrt.runtime.lower import lower
 
 GROUP = 1024  # tasks of a group of memoized bricks
 MERGED = 16  # functions that are compiled together
+REGISTERS = 1 << 16  # of a multiprocessor
+MOST_BLOCKS = 8  # of THREADS threads, on a multiprocessor
+SHARED = {"sm_80": 164 << 10, "sm_90": 228 << 10}  # bytes of a multiprocessor
+RESERVED = 1 << 10  # bytes of shared memory that a block takes beside its own
 
 
 @dataclass(frozen=True)
 class Used:
-    """A kernel function and what it computes, such as "ConvKernel [1, 64, 56, 56] float32"."""
+    """A kernel function, the device functions it calls, and what it computes, as "ProductConv [1, 64, 56, 56] tf32"."""
 
     source: Source
     label: str
+    functions: tuple[Function, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -47,26 +56,53 @@ class Figures:
     stack: int
     spills: int
 
+    def blocks(self, arch: str) -> int:
+        """Blocks that a multiprocessor holds at the same time."""
+        by_registers = REGISTERS // (THREADS * -(-self.registers // 8) * 8)
+        return min(MOST_BLOCKS, by_registers, SHARED[arch] // (self.shared + RESERVED))
 
-def functions_of(model: onnx.ModelProto, device: DeviceSpec, precision: str) -> list[Used]:
-    """All kernel functions of a model's programs on a device, those of each way to launch them."""
-    source = load(model)
-    types = {
-        name: TensorType(_extents(given.shape), given.dtype) for name, given in source.inputs.items() if given.dtype
-    }
-    special = specialize(first_stage(source), types, {})
-    plan = make_plan(lowered(special.graph, precision), device, PlanOptions(precision=precision))
-    tasks = lower(plan)
-    records, found = Records(tasks), dict[str, Used]()
-    for persistent in (False, True):
-        launches = make_launches(tasks, persistent, GROUP)
-        units = Units(records, launches, THREADS)
-        sources = list(units.sources)
-        for launch, k in zip(launches, units.of, strict=True):
-            kernels = [rows.kernel for i in launch.steps for rows in records.of(i)]
-            label = " + ".join(dict.fromkeys(map(_label, kernels)))
-            found.setdefault(sources[k].name, Used(sources[k], label))
-    return list(found.values())
+
+@dataclass
+class _Unpacked(Constants):
+    """Weights are not packed: kernels do not depend on them."""
+
+    def add_packed(self, kernel: Kernel, i: int, array: np.ndarray) -> int:
+        return 0
+
+
+@dataclass
+class Network:
+    """A model whose programs are asked for: read and folded once, in each precision once."""
+
+    graph: Graph
+    _lowered: dict[str, Graph] = field(default_factory=dict)
+
+    @staticmethod
+    def of(model: onnx.ModelProto) -> Network:
+        source = load(model)
+        types = {name: TensorType(_extents(i.shape), i.dtype) for name, i in source.inputs.items() if i.dtype}
+        return Network(specialize(first_stage(source), types, {}).graph)
+
+    def in_precision(self, precision: str) -> Graph:
+        if precision not in self._lowered:
+            self._lowered[precision] = lowered(self.graph, precision)
+        graph = self._lowered[precision]
+        return replace(graph, constants=dict(graph.constants))  # which programs give up
+
+    def functions(self, device: DeviceSpec, precision: str) -> list[Used]:
+        """All kernel functions of its programs on a device, those of each way to launch them."""
+        plan = make_plan(self.in_precision(precision), device, PlanOptions(precision=precision))
+        tasks = lower(plan)
+        records, found = Records(tasks, constants=_Unpacked()), dict[str, Used]()
+        for persistent in (False, True):
+            launches = make_launches(tasks, persistent, GROUP)
+            units = Units(records, launches, THREADS)
+            sources = list(units.sources)
+            for launch, k in zip(launches, units.of, strict=True):
+                if sources[k].name not in found:
+                    kernels = [rows.kernel for i in launch.steps for rows in records.of(i)]
+                    found[sources[k].name] = _used(sources[k], kernels)
+        return list(found.values())
 
 
 def _extents(shape: Sequence[object] | None) -> Shape:
@@ -74,8 +110,16 @@ def _extents(shape: Sequence[object] | None) -> Shape:
     return tuple(e for e in shape or () if isinstance(e, int))
 
 
+def _used(source: Source, kernels: Sequence[Kernel]) -> Used:
+    label = " + ".join(dict.fromkeys(map(_label, kernels)))
+    return Used(source, label, tuple(dict.fromkeys(map(function_of, kernels))))
+
+
 def _label(kernel: Kernel) -> str:
-    return f"{type(kernel).__name__} {list(kernel.out.shape)} {kernel.out.dtype.name}"
+    core = getattr(kernel, "core", None)
+    tf32 = isinstance(core, Core) and core.warps and core.dtype == np.float32
+    tile = f" {core.tile.m}x{core.tile.n}" if isinstance(core, Core) else ""
+    return f"{type(kernel).__name__} {list(kernel.out.shape)} {'tf32' if tf32 else kernel.out.dtype.name}{tile}"
 
 
 def figures(

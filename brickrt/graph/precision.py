@@ -68,7 +68,10 @@ class _Lowering:
 
     def exceeds(self, values: np.ndarray | float) -> bool:
         """Whether finite values would not be finite as halves."""
-        array = np.abs(np.asarray(values, np.float64))
+        array = np.asarray(values)
+        if array.size and -self.limit <= array.min() and array.max() <= self.limit:  # neither holds of NaN
+            return False
+        array = np.abs(array.astype(np.float64))
         return bool((np.isfinite(array) & (array > self.limit)).any())
 
     def visit(self, node: Node) -> None:

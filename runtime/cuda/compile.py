@@ -84,6 +84,11 @@ def compile_modules(
 # ---- the compiler
 
 
+def compiler_version() -> str:
+    """That of NVRTC. Raises BrickError where it is missing."""
+    return _compiler().version
+
+
 @dataclass(frozen=True)
 class _Compiler:
     program: Any  # of cuda.core

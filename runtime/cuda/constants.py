@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from brickrt.ops.cuda.kernel import Kernel
+
 ALIGNMENT = 256  # bytes, as allocations have
 
 
@@ -31,3 +33,7 @@ class Constants:
             self.pieces.append((self.nbytes, content))
             self.nbytes += aligned(content.nbytes)
         return self._known[digest]
+
+    def add_packed(self, kernel: Kernel, i: int, array: np.ndarray) -> int:
+        """Likewise, of input `i` of a kernel."""
+        return self.add(kernel.pack(i, array))

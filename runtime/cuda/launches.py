@@ -107,14 +107,22 @@ def _waits(tasks: TaskGraph, found: list[Launch]) -> list[tuple[int, ...]]:
     needs: list[set[int]] = [set() for _ in found]
     readers = launch_of[np.repeat(np.arange(len(tasks)), np.diff(tasks.dep_offsets))]
     direct = (readers >= 0) & (launch_of[tasks.deps] >= 0)
-    for k, other in np.unique(np.stack([readers, launch_of[tasks.deps]])[:, direct], axis=1).T.tolist():
+    for k, other in _distinct_pairs(readers[direct], launch_of[tasks.deps[direct]]):
         needs[k].add(other)
-    for k, task in np.unique(np.stack([readers, tasks.deps])[:, (readers >= 0) & ~direct], axis=1).T.tolist():
+    rest = (readers >= 0) & ~direct
+    for k, task in _distinct_pairs(readers[rest], tasks.deps[rest]):
         needs[k] |= beyond[task]
     scratch = [k for k, launch in enumerate(found) if any(tasks.steps[i].origins for i in launch.steps)]
     for before, k in pairwise(scratch):
         needs[k].add(before)
     return [tuple(sorted(mine - {k})) for k, mine in enumerate(needs)]
+
+
+def _distinct_pairs(a: np.ndarray, b: np.ndarray) -> list[tuple[int, int]]:
+    """The pairs (a[i], b[i]) of numbers that are not negative, each once."""
+    width = int(b.max(initial=0)) + 1
+    high, low = np.divmod(np.unique(a.astype(np.int64) * width + b), width)
+    return list(zip(high.tolist(), low.tolist(), strict=True))
 
 
 def _through(tasks: TaskGraph, launch_of: np.ndarray) -> dict[int, set[int]]:

@@ -130,7 +130,7 @@ class Records:
         kernel = self.kernel(node, node.op, operands, packed, steps.boxes)
         n = len(steps.boxes)
         places = [
-            at or (CONSTANTS, np.full(n, self.constants.add(kernel.pack(k - 1, graph.constants[name]))))
+            at or (CONSTANTS, np.full(n, self.constants.add_packed(kernel, k - 1, graph.constants[name])))
             for k, (name, at) in enumerate(zip(names, origins, strict=True))
         ]
         self.check(node, 1 + len(node.inputs) + len(kernel.tables()), steps.boxes.rank)

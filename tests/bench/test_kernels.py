@@ -1,4 +1,4 @@
-"""All CUDA kernels of the zoo compile without spilling registers; what the script says of them."""
+"""All CUDA kernels of the zoo, by a selection of them, compile without spilling registers; what the script says."""
 
 import importlib.util
 import json
@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from brickrt import zoo
-from brickrt.bench.kernels import Figures, figures, functions_of
+from brickrt.bench.kernel_cover import alone, cover, traits
+from brickrt.bench.kernels import SHARED, Figures, Network, Used, figures
 from brickrt.graph.errors import BrickError
 from brickrt.plan.device import device_named
 from brickrt.runtime.cuda.compile import compile_module
@@ -32,28 +33,46 @@ def compiler():
         pytest.skip(str(e))
 
 
-CASES = [("h200", "fp32", zoo.names()), ("a100", "tf32", zoo.names()), ("h200", "fp16", ["mobilenetv2", "vit-s16"])]
-
-
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize(("device", "precision", "networks"), CASES, ids=lambda value: str(value)[:4])
-def test_kernels_compile_and_none_spills_without_a_reason(device, precision, networks, script, compiler):
-    spec = device_named(device)
-    used = [one for name in networks for one in functions_of(zoo.build(name), spec, precision)]
-    found = figures(used, spec.isa, threads=1)
-    assert len(found) > 20 and all(0 < one.registers <= 255 for one in found)
-    assert [f"{one.label} spills {one.spills} bytes" for one in script.spilling(found)] == []
+def test_kernels_compile_and_none_spills_without_a_reason(script, compiler):
+    """All networks, precisions and devices: every line of any kernel is compiled, for each architecture."""
+    used = script.all_used(zoo.names(), script.DEVICES, script.PRECISIONS)
+    functions = {f.name: f for found in used.values() for one in found for f in one.functions}
+    chosen = cover(functions.values())
+    assert len(functions) > 1000 and 50 < len(chosen) < 200
+    for arch in SHARED:
+        found = figures([Used(alone(f), f.text) for f in chosen], arch, threads=1)
+        assert len(found) == len(chosen) and all(0 < one.registers <= 128 for one in found)
+        assert [f"spills {one.spills} bytes: {one.label}" for one in script.spilling(found)] == []
+
+
+def test_a_selection_has_all_lines(compiler):
+    network = Network.of(zoo.build("mobilenetv2"))
+    used = [one for p in ("fp32", "fp16") for one in network.functions(device_named("h200"), p)]
+    functions = {f.name: f for one in used for f in one.functions}
+    chosen = cover(functions.values())
+    assert chosen == cover(reversed(functions.values()))
+    assert set().union(*map(traits, chosen)) == set().union(*map(traits, functions.values()))
+    assert len(chosen) < len(functions) / 2
 
 
 def test_the_script_writes_what_it_found(script, compiler, monkeypatch, tmp_path, capsys):
     out = tmp_path / "kernels.json"
-    words = ["kernels.py", "--networks", "mobilenetv2", "--devices", "h200", "--precisions", "fp32", "--out", str(out)]
+    words = ["kernels.py", "--networks", "nafnet", "--devices", "h200", "--precisions", "fp32", "--out", str(out)]
     monkeypatch.setattr(sys, "argv", words)
     assert script.main() == 0
-    found = json.loads(out.read_text())["sm_90"]
-    assert found == sorted(found, key=lambda one: (one["label"], one["name"])) and len(found) > 20
-    assert any("DepthwiseConv" in one["label"] for one in found)
-    assert "mobilenetv2 on h200 in fp32" in capsys.readouterr().out
+    found = json.loads(out.read_text())
+    assert found["networks"] == ["nafnet"] and found["commit"] and found["nvrtc"]
+    kernels = [dict(zip(found["columns"], row, strict=True)) for row in found["sm_90"]]
+    assert sum(k["functions"] for k in kernels) == found["summary"]["sm_90"]["functions"] > 8
+    assert any("DepthwiseConv" in k["label"] for k in kernels) and all(k["blocks"] >= 1 for k in kernels)
+    assert "nafnet on h200 in fp32" in capsys.readouterr().out
+
+
+def test_resident_blocks():
+    assert Figures("a", "A", 32, 1536, 0, 0).blocks("sm_90") == 8
+    assert Figures("a", "A", 129, 1536, 0, 0).blocks("sm_90") == 1
+    assert Figures("a", "A", 40, 50 << 10, 0, 0).blocks("sm_80") == 3
 
 
 def test_a_kernel_that_spills_needs_a_reason(script, monkeypatch):
