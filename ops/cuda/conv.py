@@ -81,7 +81,7 @@ class ProductConv(ConvBase):
         return self.pack_weights(array) if i == 1 else np.ascontiguousarray(array)
 
     def pack_weights(self, w: np.ndarray) -> np.ndarray:
-        """[M, C/g, k…] → [g, taps · channels / pair, columns, pair], zeros for padding.
+        """[M, C/g, k…] → [g, taps · channels / together, columns, together], zeros for padding.
 
         Of several parts the columns are runs of WIDEST channels of each in turn.
         """
@@ -96,11 +96,9 @@ class ProductConv(ConvBase):
 
     def pack_taps(self, w: np.ndarray) -> np.ndarray:
         """[g, taps, C/g, M/g] as `pack_weights` returns it."""
-        g, taps, pair = self.op.groups, w.shape[1], self.core.pair
-        full = np.zeros((g, taps, self.padded_channels, self.padded_columns), w.dtype)
+        full = np.zeros((self.op.groups, w.shape[1], self.padded_channels, self.padded_columns), w.dtype)
         full[:, :, : self.channels, : w.shape[-1]] = w
-        words = full.reshape(g, taps * self.padded_channels // pair, pair, self.padded_columns)
-        return np.ascontiguousarray(words.swapaxes(2, 3))
+        return self.core.pack(full.reshape(self.op.groups, -1, self.padded_columns))
 
     def emit(self, name: str) -> str:
         return (
@@ -114,6 +112,7 @@ class ProductConv(ConvBase):
         constants = {
             "PADDED_CHANNELS": self.padded_channels,
             "PADDED_COLUMNS": self.padded_columns,
+            "TOGETHER": self.core.together,
             "A_VECTOR": self.row_vector,
             "B_VECTOR": int(self.packed[1] and self.vectors),
         }

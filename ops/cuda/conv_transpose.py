@@ -41,11 +41,16 @@ class TransposedConv(ProductConv):
     def taps(self) -> int:
         return math.prod(-(-k // step) for k, step in zip(self.op.kernel, self.steps))
 
+    @property
+    def padded_channels(self) -> int:
+        """Whole pieces of the depth: each phase begins with one."""
+        return -(-self.channels // self.core.together) * self.core.together
+
     def pixels(self, extents: Sequence[int]) -> Sequence[int]:
         return [-(-e // s) for e, s in zip(extents, self.op.strides)]
 
     def pack_weights(self, w: np.ndarray) -> np.ndarray:
-        """[C, M/g, k…] → [g, taps · channels / pair, columns, pair], taps by the first one of their phase."""
+        """[C, M/g, k…] → [g, taps · channels / together, columns, together], taps by the first of their phase."""
         phases = [[range(t, k, step) for t in range(step)] for k, step in zip(self.op.kernel, self.steps)]
         order = [
             np.ravel_multi_index(tap, self.op.kernel)

@@ -12,7 +12,7 @@ struct Tap {
 
 // What convolutions share. `S` is printed per kernel:
 //   T, Out, D (spatial dimensions), CHANNELS and COLUMNS (input and output channels of a group), PADDED_CHANNELS (up to
-//   whole words), PADDED_COLUMNS (those of the packed weights), PARTS, OUT (output channels), PACKED, A_VECTOR, B_VECTOR, WIDTH, ROWS_INNER,
+//   whole words), PADDED_COLUMNS (those of the packed weights), TOGETHER (elements of the depth that lie together there), PARTS, OUT (output channels), PACKED, A_VECTOR, B_VECTOR, WIDTH, ROWS_INNER,
 //   kernel(d), stride(d), dilation(d), pad(d), extent(d) (of the input), checked(d) (whether taps may read padding),
 //   x(d), w(d): strides of input and weights, in elements; Offset: a type that holds offsets inside one image,
 //   finish(at, index, a, b, sums): columns [a, b) of WIDTH.
@@ -20,20 +20,51 @@ template <class S> struct ConvBase {
     using T = typename S::T;
     static constexpr int A_VECTOR = S::A_VECTOR, WIDTH = S::WIDTH, PARTS = S::PARTS, D = S::D;
     static constexpr bool B_VECTOR = S::B_VECTOR, B_PAIRS = false, B_DOWN = false, ROWS_INNER = S::ROWS_INNER;
+    static constexpr bool PACKED = S::PACKED;
+    static constexpr int STORED = S::PADDED_COLUMNS, BESIDE = 0;
+    static constexpr long long DOWN = S::PADDED_COLUMNS;  // of packed weights
+
+    // What shifts a row, or an element of the depth, that is zero everywhere: beyond any input.
+    static constexpr int AWAY = 1 << 29;
+    using Offset = typename S::Offset;
+    // Where a row's first tap reads the first channel of the group, if it is at coordinates `start`.
+    struct Row {
+        const T* at;
+        int start[D];
+    };
+    // By how much a tap and a channel are beside that.
+    struct Shift {
+        Offset at;
+        int by[D];
+    };
 
     const Step& s;
     char* const* at;
-    int rows, depth, begin, end, group;
+    int rows, depth, group = 0;
 
     BRICK_DEVICE ConvBase(const Step& s, char* const* at) : s(s), at(at) {}
 
-    BRICK_DEVICE const T* nowhere(int i) const { return global(reinterpret_cast<const T*>(at[i])); }
+    // These are read again for each tile: registers are for sums.
+    BRICK_DEVICE const T* left() const { return global(reinterpret_cast<const T*>(at[1])); }
+    BRICK_DEVICE const T* right() const { return global(reinterpret_cast<const T*>(at[2])); }
 
-    // Channels of group `g` inside the box become the columns.
-    BRICK_DEVICE void choose_group(int g) {
-        group = g;
-        begin = s.lo[1] > g * S::COLUMNS ? s.lo[1] - g * S::COLUMNS : 0;
-        end = s.hi[1] < (g + 1) * S::COLUMNS ? s.hi[1] - g * S::COLUMNS : S::COLUMNS;
+    // Channels of the group inside the box are the columns.
+    BRICK_DEVICE int begin() const {
+        const int lo = s.lo[1] - group * S::COLUMNS;
+        return lo > 0 ? lo : 0;
+    }
+    BRICK_DEVICE int end() const {
+        const int hi = s.hi[1] - group * S::COLUMNS;
+        return hi < S::COLUMNS ? hi : S::COLUMNS;
+    }
+
+    // Calls `each` for each group of the box, of which the problem `p` then is.
+    template <class P, class Each> static BRICK_DEVICE void over_groups(P& p, const Each& each) {
+        if constexpr (S::COLUMNS == S::OUT) {
+            each();
+        } else {
+            for (p.group = p.s.lo[1] / S::COLUMNS; p.group * S::COLUMNS < p.s.hi[1]; ++p.group) each();
+        }
     }
 
     template <class Sum> BRICK_DEVICE void finish(const int* row, int n, int a, int b, const Sum* sums) const {
@@ -45,23 +76,43 @@ template <class S> struct ConvBase {
         S::finish(at, index, a, b, sums);
     }
 
-    // Element k of column n of the packed weights, whose rows of words begin at `k`; k is that of the whole group.
-    BRICK_DEVICE const T* packed(int k, int n, int group_depth) const {
-        constexpr int PAIR = sizeof(T) == 2 ? 2 : 1;
-        const long long row = (long long)group * (group_depth / PAIR) + k / PAIR;
-        return global(reinterpret_cast<const T*>(at[2])) + (row * S::PADDED_COLUMNS + n) * PAIR + k % PAIR;
+    // Column n of the packed weights from depth k on; groups are `deep` apart.
+    BRICK_DEVICE const T* packed(int k, int n, int deep) const {
+        return right() + ((long long)group * deep + k) * DOWN + n * S::TOGETHER;
     }
 
-    // The input at these spatial coordinates, null outside of it.
-    BRICK_DEVICE const T* input(int image, const int (&i)[D], int channel) const {
-        typename S::Offset offset = (typename S::Offset)(group * S::CHANNELS + channel) * (typename S::Offset)S::x(1);
+    // The row whose first tap is at these coordinates of an image, or none.
+    BRICK_DEVICE Row row_at(int image, const int (&start)[D]) const {
+        Row r;
+        Offset offset = (Offset)group * (Offset)(S::CHANNELS * S::x(1));
 #pragma unroll
         for (int d = 0; d < D; ++d) {
-            if (S::checked(d) && (unsigned)i[d] >= (unsigned)S::extent(d)) return nullptr;
-            offset += (typename S::Offset)i[d] * (typename S::Offset)S::x(2 + d);
+            r.start[d] = start[d];
+            offset += (Offset)start[d] * (Offset)S::x(2 + d);
         }
-        return global(reinterpret_cast<const T*>(at[1])) + image * S::x(0) + offset;
+        r.at = left() + image * S::x(0) + offset;
+        if (image < 0) r.at = left(), r.start[0] = AWAY;
+        return r;
     }
+    BRICK_DEVICE Shift shift_by(int channel, const int (&by)[D]) const {
+        Shift t;
+        t.at = (Offset)channel * (Offset)S::x(1);
+#pragma unroll
+        for (int d = 0; d < D; ++d) {
+            t.by[d] = by[d];
+            t.at += (Offset)by[d] * (Offset)S::x(2 + d);
+        }
+        if (channel < 0) t.at = 0, t.by[0] = AWAY;
+        return t;
+    }
+    BRICK_DEVICE bool inside(const Row& r, const Shift& t) const {
+        bool in = true;
+#pragma unroll
+        for (int d = 0; d < D; ++d)
+            if (d == 0 || S::checked(d)) in &= (unsigned)(r.start[d] + t.by[d]) < (unsigned)S::extent(d);
+        return in;
+    }
+    BRICK_DEVICE const T* from(const Row& r, const Shift& t) const { return r.at + t.at; }
 };
 
 template <class S> struct ConvProblem : ConvBase<S> {
@@ -74,12 +125,18 @@ template <class S> struct ConvProblem : ConvBase<S> {
         return n;
     }
     static constexpr int DEPTH = taps() * S::PADDED_CHANNELS;
+    static constexpr int DEEP = (DEPTH + S::TOGETHER - 1) / S::TOGETHER * S::TOGETHER;  // of packed weights
+
+    unsigned useless = 0;  // bit t: all that tap t reads for pixels of the box is padding
 
     BRICK_DEVICE ConvProblem(const Step& s, char* const* at) : Base(s, at) {
         this->depth = DEPTH;
         this->rows = s.hi[0] - s.lo[0];
 #pragma unroll
         for (int d = 0; d < D; ++d) this->rows *= s.hi[2 + d] - s.lo[2 + d];
+        if constexpr (taps() <= 32)
+#pragma unroll 1
+            for (int t = 0; t < taps(); ++t) useless |= !useful(tap(t * S::PADDED_CHANNELS)) << t;
     }
 
     BRICK_DEVICE void locate(int m, int* row) const {
@@ -106,16 +163,26 @@ template <class S> struct ConvProblem : ConvBase<S> {
         return t;
     }
 
-    BRICK_DEVICE const T* a(const int* row, const Tap& t) const {
-        if (row[0] < 0 || t.channel < 0) return nullptr;
-        int i[D];
+    BRICK_DEVICE typename Base::Row row(const int* index) const {
+        int start[D];
 #pragma unroll
-        for (int d = 0; d < D; ++d) i[d] = row[1 + d] * S::stride(d) - S::pad(d) + t.at[d] * S::dilation(d);
-        return this->input(row[0], i, t.channel);
+        for (int d = 0; d < D; ++d) start[d] = index[1 + d] * S::stride(d) - S::pad(d);
+        return this->row_at(index[0], start);
     }
 
+    BRICK_DEVICE typename Base::Shift shift(int k) const {
+        const Tap t = tap(k);
+        int by[D];
+#pragma unroll
+        for (int d = 0; d < D; ++d) by[d] = t.at[d] * S::dilation(d);
+        return this->shift_by(t.channel, by);
+    }
+
+    BRICK_DEVICE const T* column(int n) const { return this->packed(0, n, DEEP); }
+    static BRICK_DEVICE int deep() { return DEPTH; }
+
     BRICK_DEVICE const T* b(int k, int n) const {
-        if constexpr (S::PACKED) return k < DEPTH && n < S::PADDED_COLUMNS ? this->packed(k, n, DEPTH) : nullptr;
+        if constexpr (S::PACKED) return k < DEPTH && n < S::PADDED_COLUMNS ? this->packed(k, n, DEEP) : nullptr;
         const Tap t = tap(k);
         const int channel = n / (RUN * S::PARTS) * RUN + n % RUN;
         if (t.channel < 0 || channel >= S::COLUMNS) return nullptr;
@@ -123,7 +190,7 @@ template <class S> struct ConvProblem : ConvBase<S> {
         long long offset = row * S::w(0) + t.channel * S::w(1);
 #pragma unroll
         for (int d = 0; d < D; ++d) offset += t.at[d] * S::w(2 + d);
-        return global(reinterpret_cast<const T*>(this->at[2])) + offset;
+        return this->right() + offset;
     }
 
     // Whether some pixel of the box reads the input, not padding, at this tap.
@@ -131,16 +198,16 @@ template <class S> struct ConvProblem : ConvBase<S> {
         bool some = true;
 #pragma unroll
         for (int d = 0; d < D; ++d) {
-            const int shift = t.at[d] * S::dilation(d) - S::pad(d);
-            some &= (this->s.hi[2 + d] - 1) * S::stride(d) + shift >= 0;
-            some &= this->s.lo[2 + d] * S::stride(d) + shift < S::extent(d);
+            const int by = t.at[d] * S::dilation(d) - S::pad(d);
+            some &= (this->s.hi[2 + d] - 1) * S::stride(d) + by >= 0;
+            some &= this->s.lo[2 + d] * S::stride(d) + by < S::extent(d);
         }
         return some;
     }
 
     template <int DEPTH_OF_BUFFER> BRICK_DEVICE int next(int k) const {
-        if constexpr (S::PADDED_CHANNELS % DEPTH_OF_BUFFER == 0 && DEPTH > S::PADDED_CHANNELS)
-            while (k < DEPTH && !useful(tap(k))) k += S::PADDED_CHANNELS;
+        if constexpr (S::PADDED_CHANNELS % DEPTH_OF_BUFFER == 0 && taps() > 1 && taps() <= 32)
+            while (k < DEPTH && useless >> k / S::PADDED_CHANNELS & 1) k += S::PADDED_CHANNELS;
         return k;
     }
 };
@@ -148,10 +215,7 @@ template <class S> struct ConvProblem : ConvBase<S> {
 template <class S, class Core> BRICK_DEVICE void conv(const Step& s, char* const* at, char* shared) {
     ConvProblem<S> p(s, at);
     if (p.rows <= 0) return;
-    for (int g = s.lo[1] / S::COLUMNS; g * S::COLUMNS < s.hi[1]; ++g) {
-        p.choose_group(g);
-        product<ConvProblem<S>, Core>(p, shared);
-    }
+    ConvBase<S>::over_groups(p, [&] { product<ConvProblem<S>, Core>(p, shared); });
 }
 
 }  // namespace brick

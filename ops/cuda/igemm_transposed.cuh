@@ -80,28 +80,36 @@ template <class S> struct TransposedProblem : ConvBase<S> {
         return t;
     }
 
-    BRICK_DEVICE const T* a(const int* row, const Tap& t) const {
-        if (row[0] < 0 || t.channel < 0) return nullptr;
-        int i[D];
+    BRICK_DEVICE typename Base::Row row(const int* index) const {
+        int start[D];
 #pragma unroll
-        for (int d = 0; d < D; ++d) {
-            const int exact = row[1 + d] + S::pad(d) - first_tap[d] * S::dilation(d);
-            i[d] = exact / S::stride(d) - t.at[d] * S::back(d);
-        }
-        return this->input(row[0], i, t.channel);
+        for (int d = 0; d < D; ++d)
+            start[d] = (index[1 + d] + S::pad(d) - first_tap[d] * S::dilation(d)) / S::stride(d);
+        return this->row_at(index[0], start);
     }
 
+    BRICK_DEVICE typename Base::Shift shift(int k) const {
+        const Tap t = tap(k);
+        int by[D];
+#pragma unroll
+        for (int d = 0; d < D; ++d) by[d] = -t.at[d] * S::back(d);
+        return this->shift_by(t.channel, by);
+    }
+
+    BRICK_DEVICE const T* column(int n) const {
+        return this->packed(start * S::PADDED_CHANNELS, n, all_taps() * S::PADDED_CHANNELS);
+    }
+    BRICK_DEVICE int deep() const { return this->depth; }
+
     BRICK_DEVICE const T* b(int k, int n) const {
-        if constexpr (S::PACKED) {
-            if (k >= this->depth || n >= S::PADDED_COLUMNS) return nullptr;
-            return this->packed(start * S::PADDED_CHANNELS + k, n, all_taps() * S::PADDED_CHANNELS);
-        }
+        if constexpr (S::PACKED)
+            return k < this->depth && n < S::PADDED_COLUMNS ? column(n) + k * Base::DOWN : nullptr;
         const Tap t = tap(k);
         if (t.channel < 0 || n >= S::COLUMNS) return nullptr;
         long long offset = (this->group * S::CHANNELS + t.channel) * S::w(0) + n * S::w(1);
 #pragma unroll
         for (int d = 0; d < D; ++d) offset += (first_tap[d] + t.at[d] * S::step(d)) * S::w(2 + d);
-        return reinterpret_cast<const T*>(this->at[2]) + offset;
+        return this->right() + offset;
     }
 
     template <int BUFFER> BRICK_DEVICE int next(int k) const { return k; }
@@ -111,10 +119,7 @@ template <class S, class Core> BRICK_DEVICE void conv_transpose(const Step& s, c
     TransposedProblem<S> p(s, at);
     for (int f = 0; f < p.phases(); ++f) {
         p.choose_phase(f);
-        for (int g = s.lo[1] / S::COLUMNS; g * S::COLUMNS < s.hi[1]; ++g) {
-            p.choose_group(g);
-            product<TransposedProblem<S>, Core>(p, shared);
-        }
+        ConvBase<S>::over_groups(p, [&] { product<TransposedProblem<S>, Core>(p, shared); });
     }
 }
 

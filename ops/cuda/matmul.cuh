@@ -7,7 +7,7 @@ namespace brick {
 
 // `S` is printed per kernel:
 //   T, OUTER and FOLDED (dimensions of the output before its columns: one product for each cell of the outer ones),
-//   DEPTH, PADDED_DEPTH (up to whole words), COLUMNS, PADDED_COLUMNS (those of packed B), PACKED, A_VECTOR, B_VECTOR,
+//   DEPTH, PADDED_DEPTH and PADDED_COLUMNS (those of packed B), COLUMNS, TOGETHER (elements of its depth that lie together), PACKED, A_VECTOR, B_VECTOR,
 //   B_PAIRS, B_DOWN, WIDTH, ROWS_INNER,
 //   a(d), b(d): strides along the dimensions of the output, the last the one along the depth of A, along the columns of
 //   B; DEPTH_STRIDE along the depth of B; for packed B, `b` counts words of rows,
@@ -16,20 +16,23 @@ template <class S> struct MatMulProblem {
     using T = typename S::T;
     static constexpr int A_VECTOR = S::A_VECTOR, WIDTH = S::WIDTH, PARTS = 1, RANK = S::OUTER + S::FOLDED + 1;
     static constexpr bool B_VECTOR = S::B_VECTOR, B_PAIRS = S::B_PAIRS, B_DOWN = S::B_DOWN, ROWS_INNER = S::ROWS_INNER;
+    static constexpr bool PACKED = S::PACKED;
+    static constexpr int STORED = PACKED ? S::PADDED_COLUMNS : S::COLUMNS;
+    static constexpr long long BESIDE = S::b(RANK - 1), DOWN = PACKED ? S::PADDED_COLUMNS : S::DEPTH_STRIDE;
     static_assert(S::FOLDED <= ROW_WORDS);
 
     const Step& s;
     char* const* at;
     const T *left, *right;
-    int rows = 1, depth = S::PADDED_DEPTH, begin, end;
+    int rows = 1, depth = S::PADDED_DEPTH;
     int outer[S::OUTER + 1];
 
     BRICK_DEVICE MatMulProblem(const Step& s, char* const* at) : s(s), at(at) {
 #pragma unroll
         for (int d = S::OUTER; d < RANK - 1; ++d) rows *= s.hi[d] - s.lo[d];
-        begin = s.lo[RANK - 1];
-        end = s.hi[RANK - 1];
     }
+    BRICK_DEVICE int begin() const { return s.lo[RANK - 1]; }
+    BRICK_DEVICE int end() const { return s.hi[RANK - 1]; }
 
     BRICK_DEVICE int cells() const {
         int n = 1;
@@ -61,26 +64,26 @@ template <class S> struct MatMulProblem {
         }
     }
 
-    BRICK_DEVICE const T* nowhere(int i) const { return global(reinterpret_cast<const T*>(at[i])); }
+    struct Row {
+        const T* at;
+        bool any;
+    };
 
-    BRICK_DEVICE int tap(int k) const { return k < S::DEPTH ? k : -1; }
-
-    BRICK_DEVICE const T* a(const int* row, int k) const {
-        if (row[0] < 0 || k < 0) return nullptr;
-        const T* from = left + k * S::a(RANK - 1);
+    BRICK_DEVICE Row row(const int* index) const {
+        Row r{left, index[0] >= 0};
 #pragma unroll
-        for (int d = 0; d < S::FOLDED; ++d) from += row[d] * S::a(S::OUTER + d);
-        return from;
+        for (int d = 0; d < S::FOLDED; ++d)
+            if (r.any) r.at += index[d] * S::a(S::OUTER + d);
+        return r;
     }
+    BRICK_DEVICE int shift(int k) const { return k; }
+    BRICK_DEVICE bool inside(const Row& r, int k) const { return r.any && k < S::DEPTH; }
+    BRICK_DEVICE const T* from(const Row& r, int k) const { return r.at + k * S::a(RANK - 1); }
 
-    BRICK_DEVICE const T* b(int k, int n) const {
-        constexpr int PAIR = sizeof(T) == 2 ? 2 : 1;
-        if constexpr (S::PACKED) {
-            if (k >= S::PADDED_DEPTH || n >= S::PADDED_COLUMNS) return nullptr;
-            return right + ((long long)(k / PAIR) * S::PADDED_COLUMNS + n) * PAIR + k % PAIR;
-        }
-        return k < S::DEPTH && n < S::COLUMNS ? right + k * S::DEPTH_STRIDE + n * S::b(RANK - 1) : nullptr;
-    }
+    BRICK_DEVICE const T* column(int n) const { return right + n * (PACKED ? S::TOGETHER : BESIDE); }
+    static BRICK_DEVICE int deep() { return PACKED ? S::PADDED_DEPTH : S::DEPTH; }
+
+    BRICK_DEVICE const T* b(int k, int n) const { return k < deep() && n < STORED ? column(n) + k * DOWN : nullptr; }
 
     template <int BUFFER> BRICK_DEVICE int next(int k) const { return k; }
 

@@ -63,7 +63,7 @@ class MatMulKernel(Kernel):
 
     @property
     def padded_depth(self) -> int:
-        return -(-self.depth // self.core.pair) * self.core.pair
+        return -(-self.depth // self.core.together) * self.core.together
 
     @property
     def padded_columns(self) -> int:
@@ -72,14 +72,12 @@ class MatMulKernel(Kernel):
         return -(-self.columns // whole) * whole
 
     def pack(self, i: int, array: np.ndarray) -> np.ndarray:
-        """`b` [batch…, K, N] → [batch…, K / pair, N, pair], zeros for padding."""
+        """`b` [batch…, K, N] → [batch…, K / together, N, together], zeros for padding."""
         if i != 1:
             return np.ascontiguousarray(array)
-        batch, pair = array.shape[:-2], self.core.pair
-        full = np.zeros((*batch, self.padded_depth, self.padded_columns), array.dtype)
-        full[..., : self.depth, : self.columns] = array
-        words = full.reshape(*batch, self.padded_depth // pair, pair, self.padded_columns)
-        return np.ascontiguousarray(words.swapaxes(-1, -2))
+        full = np.zeros((*array.shape[:-1], self.padded_columns), array.dtype)
+        full[..., : self.columns] = array
+        return self.core.pack(full)
 
     def along_output(self, i: int) -> list[int]:
         """Strides of `a` or `b` along the dimensions of the output that are not its columns, then its own last one."""
@@ -101,12 +99,14 @@ class MatMulKernel(Kernel):
         wide = is_float(a.dtype)
         rows_of_a = wide and a.strides[-1] == 1 and a.vector >= width and self.depth % width == 0
         rows_of_b = wide and b.strides[-1] == 1 and b.vector >= width and self.columns % width == 0
+        columns_of_b = self.core.warps and b.strides[-2] == 1 and b.vector >= width and self.depth % width == 0
         packed, paired = self.packed[1], self.core.pair == 2
+        down = not packed and b.strides[-1] != 1
         return {
             "A_VECTOR": width if rows_of_a else 1,
-            "B_VECTOR": int(wide if packed else rows_of_b and not paired),
+            "B_VECTOR": int(wide if packed else columns_of_b if down else rows_of_b and not paired),
             "B_PAIRS": int(not packed and rows_of_b and paired),
-            "B_DOWN": int(not packed and b.strides[-1] != 1),
+            "B_DOWN": int(down),
         }
 
     def emit(self, name: str) -> str:
@@ -117,6 +117,7 @@ class MatMulKernel(Kernel):
             "PADDED_DEPTH": self.padded_depth,
             "COLUMNS": self.columns,
             "PADDED_COLUMNS": self.padded_columns,
+            "TOGETHER": self.core.together,
             "PACKED": int(self.packed[1]),
             "WIDTH": self.tail.width,
             "ROWS_INNER": int(self.tail.scattered),

@@ -84,11 +84,20 @@ template <int BYTES> BRICK_DEVICE void check_aligned(const void*) {}
 // Copies 16 bytes to shared memory behind the back of the thread: the first `bytes` of them from `from`, then zeros.
 BRICK_DEVICE void copy_async16(void* to, const void* from, int bytes) {
     const unsigned shared = static_cast<unsigned>(__cvta_generic_to_shared(to));
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(from), "r"(bytes) : "memory");
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(from), "r"(bytes));
 }
 // Ends a group of copies; `copy_wait<N>` waits until no more than the last N groups of this thread are under way.
 BRICK_DEVICE void copy_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <int N> BRICK_DEVICE void copy_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory"); }
+
+// Four matrices of 8 rows of 16 bytes in shared memory: lane l gives the address of row l % 8 of matrix l / 8, and gets
+// word l % 4 of row l / 4 of each. All lanes of the warp call it together.
+BRICK_DEVICE void load_matrices(unsigned (&v)[4], const void* row) {
+    const unsigned shared = static_cast<unsigned>(__cvta_generic_to_shared(row));
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3])
+                 : "r"(shared));
+}
 
 struct half {
     __half bits;

@@ -63,9 +63,9 @@ BRICK_DEVICE void run_steps(const Context* c, int task, int slot, Desk* desk, ch
             frame.lo[i] = (int)ends;
             frame.hi[i] = (int)(ends >> 32);
         }
+        k += HEAD_WORDS + operands + rank;
         sync();
         call((int)read_only(record), Step{frame.lo, frame.hi}, frame.at, shared);
-        k += HEAD_WORDS + operands + rank;
     }
 }
 

@@ -5,11 +5,13 @@
 namespace brick {
 
 // What one block computes at a time: M rows by N columns, K words of the depth in each of `STAGES` buffers, with the
-// depth of a buffer shared among SPLIT groups of threads.
-template <int THREADS_, int M_, int N_, int K_, int STAGES_, int SPLIT_> struct Tile {
+// depth of a buffer shared among SPLIT groups of threads. A has a row of K words per row; B has a row of N words per word
+// of the depth, or one of K words per column, as A, if EITHER and the problem says so.
+template <int THREADS_, int M_, int N_, int K_, int STAGES_, int SPLIT_, bool EITHER> struct Tile {
     static constexpr int THREADS = THREADS_, M = M_, N = N_, K = K_, STAGES = STAGES_, SPLIT = SPLIT_;
     // Rows in shared memory are shifted against each other, so that fragments meet all banks.
-    static constexpr int A_ROW = K + 4, B_ROW = N + 8, A_WORDS = M * A_ROW, B_WORDS = K * B_ROW;
+    static constexpr int A_ROW = K + 4, B_ROW = N + 8, A_WORDS = M * A_ROW;
+    static constexpr int B_WORDS = EITHER && N * A_ROW > K * B_ROW ? N * A_ROW : K * B_ROW;
     static constexpr int STAGE = A_WORDS + B_WORDS, SUM_ROW = N + 8;
     // Rows whose sums fit into the buffers at once.
     static constexpr BRICK_DEVICE int rows_held(int rows) {
@@ -24,6 +26,7 @@ template <class T, class Shape, int TM, int TN> struct Lanes {
     using Sum = T;
     using Tile = Shape;
     static constexpr int PAIR = 1;  // elements to a word
+    static constexpr bool WARPS = false;
     static constexpr int ROWS = Shape::M / TM, COLUMNS = Shape::N / TN;
     static constexpr int ACROSS = COLUMNS < 8 ? COLUMNS : 8, DOWN = 32 / ACROSS, WIDE = COLUMNS / ACROSS;  // of a warp
     static constexpr int LEFT = TM * TN > 32 ? 2 : 4;  // of A loaded together: as registers allow
@@ -45,7 +48,7 @@ template <class T, class Shape, int TM, int TN> struct Lanes {
             for (int c = 0; c < TN; ++c) sum[r][c] = T(0);
     }
 
-    BRICK_DEVICE void multiply(const T* a, const T* b) {
+    template <bool, bool> BRICK_DEVICE void multiply(const T* a, const T* b) {
         a += row() * Shape::A_ROW + split() * 4;
         b += split() * 4 * Shape::B_ROW + column();
 #pragma unroll
@@ -90,40 +93,55 @@ template <class T, class Shape, int DOWN, int ACROSS> struct Warps {
     using Sum = float;
     using Tile = Shape;
     static constexpr int PAIR = 4 / sizeof(T);
+    static constexpr bool WARPS = true;
     static constexpr int ROWS = Shape::M / DOWN, COLUMNS = Shape::N / ACROSS, MI = ROWS / 16, NI = COLUMNS / 8;
     static_assert(DOWN * ACROSS * Shape::SPLIT * 32 == Shape::THREADS && ROWS % 16 == 0 && COLUMNS % 8 == 0);
     static_assert(Shape::K % (8 * Shape::SPLIT) == 0);
 
     float sum[MI][NI][4];
-    int split, row, column, g, t;
+
+    static BRICK_DEVICE int split() { return warp() / (DOWN * ACROSS); }
+    static BRICK_DEVICE int row() { return warp() % (DOWN * ACROSS) / ACROSS * ROWS; }
+    static BRICK_DEVICE int column() { return warp() % ACROSS * COLUMNS; }
 
     BRICK_DEVICE Warps() {
-        const int group = warp() % (DOWN * ACROSS);
-        split = warp() / (DOWN * ACROSS);
-        row = group / ACROSS * ROWS;
-        column = group % ACROSS * COLUMNS;
-        g = lane() / 4;
-        t = lane() % 4;
 #pragma unroll
         for (int i = 0; i < MI * NI * 4; ++i) sum[i / 4 / NI][i / 4 % NI][i % 4] = 0;
     }
 
-    BRICK_DEVICE void multiply(const unsigned* a, const unsigned* b) {
+    // ALONG: B has a row of words per column; ROUNDED: they are as the tensor cores take them.
+    template <bool ALONG, bool ROUNDED> BRICK_DEVICE void multiply(const unsigned* a, const unsigned* b) {
         warp_sync();  // filling the next stage may have parted the lanes
+        const int k = split() * 8;
+        a += (row() + lane() % 16) * Shape::A_ROW + lane() / 16 * 4 + k;
+        if (ALONG) b += (column() + lane() / 16 % NI * 8 + lane() % 8) * Shape::A_ROW + lane() / 8 % 2 * 4 + k;
+        else b += (k + lane() % 4) * Shape::B_ROW + column() + lane() / 4;
 #pragma unroll
         for (int step = 0; step < Shape::K / 8 / Shape::SPLIT; ++step) {
-            const int k = (step * Shape::SPLIT + split) * 8;
-            unsigned left[MI][4], right[NI][2];
+            const int k = step * Shape::SPLIT * 8;
+            unsigned left[MI][4], right[NI + NI % 2][2];
 #pragma unroll
-            for (int i = 0; i < MI * 4; ++i) {
-                const int at = (row + i / 4 * 16 + i % 2 * 8 + g) * Shape::A_ROW + k + i % 4 / 2 * 4 + t;
-                left[i / 4][i % 4] = fragment_word<T>(a[at]);
-            }
+            for (int i = 0; i < MI; ++i) {
+                load_matrices(left[i], a + i * 16 * Shape::A_ROW + k);
 #pragma unroll
-            for (int i = 0; i < NI * 2; ++i) {
-                const int at = (k + i % 2 * 4 + t) * Shape::B_ROW + column + i / 2 * 8 + g;
-                right[i / 2][i % 2] = fragment_word<T>(b[at]);
+                for (int j = 0; j < 4; ++j) left[i][j] = fragment_word<T>(left[i][j]);
             }
+            if constexpr (ALONG) {
+#pragma unroll
+                for (int i = 0; i < NI; i += 2) {
+                    unsigned both[4];
+                    load_matrices(both, b + i * 8 * Shape::A_ROW + k);
+#pragma unroll
+                    for (int j = 0; j < 4; ++j) right[i + j / 2][j % 2] = both[j];
+                }
+            } else {
+#pragma unroll
+                for (int i = 0; i < NI * 2; ++i)
+                    right[i / 2][i % 2] = b[(k + i % 2 * 4) * Shape::B_ROW + i / 2 * 8];
+            }
+            if constexpr (!ROUNDED)
+#pragma unroll
+                for (int i = 0; i < NI * 2; ++i) right[i / 2][i % 2] = fragment_word<T>(right[i / 2][i % 2]);
 #pragma unroll
             for (int i = 0; i < MI; ++i)
 #pragma unroll
@@ -134,12 +152,12 @@ template <class T, class Shape, int DOWN, int ACROSS> struct Warps {
     BRICK_DEVICE void put(float* to, int first) const {
 #pragma unroll
         for (int i = 0; i < MI * 2; ++i) {
-            const int at = row + i / 2 * 16 + i % 2 * 8 + g - first;
+            const int at = row() + i / 2 * 16 + i % 2 * 8 + lane() / 4 - first;
             if (at < 0 || at >= Shape::HELD) continue;
 #pragma unroll
             for (int j = 0; j < NI; ++j) {
                 const Vector<float, 2> v{sum[i / 2][j][i % 2 * 2], sum[i / 2][j][i % 2 * 2 + 1]};
-                store(to + (split * Shape::HELD + at) * Shape::SUM_ROW + column + j * 8 + t * 2, v);
+                store(to + (split() * Shape::HELD + at) * Shape::SUM_ROW + column() + j * 8 + lane() % 4 * 2, v);
             }
         }
     }
@@ -151,59 +169,104 @@ constexpr int RUN = 8;
 // The rows of a tile: the index each has in the output (four words), the first of them -1 where there is none.
 constexpr int ROW_WORDS = 4;
 
-// K words of the depth from element `k` on, into a buffer. `P` is the problem (see `product`).
-template <class P, class Core> BRICK_DEVICE void fill_rows(const P& p, const int* rows, int k, typename Core::Word* a) {
+// How a thread fills the rows of A: V elements together, of rows `first()`, `first()` + STEP, …
+template <class P, class Core> struct RowFill {
     using T = typename P::T;
     using Shape = typename Core::Tile;
-    constexpr int DEPTH = Shape::K * Core::PAIR, V = P::A_VECTOR, PER_ROW = DEPTH / V, STEP = Shape::THREADS / PER_ROW;
-    constexpr int COUNT = (Shape::M + STEP - 1) / STEP;
-    const int part = thread() % PER_ROW * V, first = thread() / PER_ROW;
-    const auto tap = p.tap(k + part);
-    T* const to = reinterpret_cast<T*>(a) + part;
-    if constexpr (V > 1) {
-#pragma unroll 1
-        for (int i = 0; i < COUNT; ++i) {
-            const int r = first + i * STEP;
-            if (Shape::M % STEP && r >= Shape::M) break;
-            const T* from = p.a(load<ROW_WORDS>(rows + r * ROW_WORDS).v, tap);
-            copy_async16(to + r * Shape::A_ROW * Core::PAIR, from ? from : p.nowhere(1), from ? 16 : 0);
-        }
-    } else {
-        T v[COUNT];
+    static constexpr int V = P::A_VECTOR, PER_ROW = Shape::K * Core::PAIR / V, STEP = Shape::THREADS / PER_ROW;
+    static constexpr int COUNT = (Shape::M + STEP - 1) / STEP, PITCH = Shape::A_ROW * Core::PAIR;
+    static constexpr bool KEPT = V > 1;  // else there are too many rows to keep where they begin
+
+    const P& p;
+    const int* rows;
+    typename P::Row kept[KEPT ? COUNT : 1];
+
+    static BRICK_DEVICE int first() { return thread() / PER_ROW; }
+    static BRICK_DEVICE int part() { return thread() % PER_ROW * V; }
+    static BRICK_DEVICE bool has(int i) { return Shape::M % STEP == 0 || first() + i * STEP < Shape::M; }
+
+    BRICK_DEVICE RowFill(const P& p, const int* rows) : p(p), rows(rows) {
+        if constexpr (KEPT)
 #pragma unroll
-        for (int i = 0; i < COUNT; ++i) {
-            const int r = first + i * STEP;
-            if (Shape::M % STEP && r >= Shape::M) break;
-            const T* from = p.a(load<ROW_WORDS>(rows + r * ROW_WORDS).v, tap);
-            v[i] = from ? *global(from) : T(0);
-        }
+            for (int i = 0; i < COUNT; ++i)
+                if (has(i)) kept[i] = row(i);
+    }
+    BRICK_DEVICE typename P::Row row(int i) const {
+        return p.row(load<ROW_WORDS>(rows + (first() + i * STEP) * ROW_WORDS).v);
+    }
+
+    // K words of the depth from element `k` on, into a buffer.
+    BRICK_DEVICE void fill(int k, typename Core::Word* a) const {
+        const auto shift = p.shift(k + part());
+        T* const to = reinterpret_cast<T*>(a) + first() * PITCH + part();
+        if constexpr (KEPT) {
 #pragma unroll
-        for (int i = 0; i < COUNT; ++i) {
-            const int r = first + i * STEP;
-            if (Shape::M % STEP && r >= Shape::M) break;
-            to[r * Shape::A_ROW * Core::PAIR] = v[i];
+            for (int i = 0; i < COUNT; ++i)
+                if (has(i)) copy_async16(to + i * STEP * PITCH, p.from(kept[i], shift), p.inside(kept[i], shift) ? 16 : 0);
+        } else {
+            T v[COUNT];
+#pragma unroll
+            for (int i = 0; i < COUNT; ++i) {
+                if (!has(i)) break;
+                const auto at = row(i);
+                v[i] = p.inside(at, shift) ? *global(p.from(at, shift)) : T(0);
+            }
+#pragma unroll
+            for (int i = 0; i < COUNT; ++i)
+                if (has(i)) to[i * STEP * PITCH] = v[i];
         }
     }
-}
+};
 
-template <class P, class Core> BRICK_DEVICE void fill_columns(const P& p, int n, int k, typename Core::Word* b) {
+// How a thread fills the columns of B.
+template <class P, class Core> struct ColumnFill {
     using T = typename P::T;
+    using Word = typename Core::Word;
     using Shape = typename Core::Tile;
-    if constexpr (P::B_VECTOR) {
-        constexpr int V = 16 / sizeof(typename Core::Word), PER_ROW = Shape::N / V, ALL = PER_ROW * Shape::K;
-#pragma unroll 1
-        for (int i = 0; i < (ALL + Shape::THREADS - 1) / Shape::THREADS; ++i) {
-            const int j = thread() + i * Shape::THREADS, row = j / PER_ROW, column = j % PER_ROW * V;
-            if (ALL % Shape::THREADS && j >= ALL) break;
-            const T* from = p.b(k + row * Core::PAIR, n + column);
-            copy_async16(b + row * Shape::B_ROW + column, from ? from : p.nowhere(2), from ? 16 : 0);
+    static constexpr bool ALONG = Core::WARPS && (P::PACKED || P::B_DOWN);
+    // Pieces of 16 bytes, ACROSS of them beside each other: words of neighbouring columns, or pieces of the depth.
+    static constexpr int PIECE = 16 / sizeof(Word), THICK = ALONG ? 1 : PIECE, DEEP = ALONG ? PIECE * Core::PAIR : Core::PAIR;
+    static constexpr int WIDE = Shape::N / THICK, HIGH = Shape::K * Core::PAIR / DEEP, ALL = WIDE * HIGH;
+    static constexpr int ACROSS = P::B_DOWN ? HIGH : WIDE;
+    static constexpr int NEXT = Shape::THREADS / ACROSS, COUNT = (ALL + Shape::THREADS - 1) / Shape::THREADS;
+    static constexpr int NEXT_N = P::B_DOWN ? NEXT * THICK : 0, NEXT_K = P::B_DOWN ? 0 : NEXT * DEEP;
+
+    const P& p;
+    int n;          // of the tile, in columns of the product
+    const T* piece; // the thread's first one
+
+    static BRICK_DEVICE int column() { return (P::B_DOWN ? thread() / ACROSS : thread() % ACROSS) * THICK; }
+    static BRICK_DEVICE int depth() { return (P::B_DOWN ? thread() % ACROSS : thread() / ACROSS) * DEEP; }
+
+    BRICK_DEVICE ColumnFill(const P& p, int n) : p(p), n(n) {
+        if constexpr (P::B_VECTOR) piece = p.column(n + column()) + depth() * P::DOWN;
+    }
+
+    // K words of the depth from element `k` on, into a buffer.
+    BRICK_DEVICE void fill(int k, Word* b) const {
+        if constexpr (P::B_VECTOR) pieces(k, b);
+        else if constexpr (P::B_PAIRS) pairs(k, b);
+        else elements(k, b);
+    }
+
+    BRICK_DEVICE void pieces(int k, Word* b) const {
+        static_assert(Shape::THREADS % ACROSS == 0);
+        b += ALONG ? column() * Shape::A_ROW + depth() / Core::PAIR : depth() / Core::PAIR * Shape::B_ROW + column();
+        const T* const from = piece + k * P::DOWN;
+#pragma unroll
+        for (int i = 0; i < COUNT; ++i) {
+            if (ALL % Shape::THREADS && thread() + i * Shape::THREADS >= ALL) break;
+            const bool in = n + column() + i * NEXT_N < P::STORED && k + depth() + i * NEXT_K < p.deep();
+            constexpr int STEP = ALONG ? NEXT_N * Shape::A_ROW + NEXT_K / Core::PAIR : NEXT_K / Core::PAIR * Shape::B_ROW;
+            copy_async16(b + i * STEP, from + i * (NEXT_N * P::BESIDE + NEXT_K * P::DOWN), in ? 16 : 0);
         }
-    } else if constexpr (P::B_PAIRS) {
-        constexpr int V = 4, PER_ROW = Shape::N / V, ALL = PER_ROW * Shape::K;
+    }
+
+    BRICK_DEVICE void pairs(int k, Word* b) const {
+        constexpr int V = 4, PER_ROW = Shape::N / V;
 #pragma unroll 1
-        for (int i = 0; i < (ALL + Shape::THREADS - 1) / Shape::THREADS; ++i) {
-            const int j = thread() + i * Shape::THREADS, row = j / PER_ROW, column = j % PER_ROW * V;
-            if (ALL % Shape::THREADS && j >= ALL) break;
+        for (int j = thread(); j < PER_ROW * Shape::K; j += Shape::THREADS) {
+            const int row = j / PER_ROW, column = j % PER_ROW * V;
             const T *even = p.b(k + row * 2, n + column), *odd = p.b(k + row * 2 + 1, n + column);
             const Vector<T, V> zero{}, low = even ? load<V>(even) : zero, high = odd ? load<V>(odd) : zero;
             Vector<T, 2 * V> mixed;
@@ -211,17 +274,19 @@ template <class P, class Core> BRICK_DEVICE void fill_columns(const P& p, int n,
             for (int v = 0; v < 2 * V; ++v) mixed.v[v] = v % 2 ? high.v[v / 2] : low.v[v / 2];
             store(reinterpret_cast<T*>(b + row * Shape::B_ROW + column), mixed);
         }
-    } else {
+    }
+
+    BRICK_DEVICE void elements(int k, Word* b) const {
         constexpr int DEPTH = Shape::K * Core::PAIR;
 #pragma unroll 2
         for (int j = thread(); j < Shape::N * DEPTH; j += Shape::THREADS) {
             const int row = P::B_DOWN ? j % DEPTH : j / Shape::N, column = P::B_DOWN ? j / DEPTH : j % Shape::N;
             const T* from = p.b(k + row, n + column);
-            T* const to = reinterpret_cast<T*>(b + row / Core::PAIR * Shape::B_ROW + column);
-            to[row % Core::PAIR] = from ? *global(from) : T(0);
+            T* const to = reinterpret_cast<T*>(b + (ALONG ? column * Shape::A_ROW : row / Core::PAIR * Shape::B_ROW + column));
+            to[ALONG ? row : row % Core::PAIR] = from ? *global(from) : T(0);
         }
     }
-}
+};
 
 // The sums of a tile through shared memory to the output, neighbouring columns to neighbouring threads.
 template <class P, class Core>
@@ -240,7 +305,7 @@ BRICK_DEVICE void finish_tile(const P& p, const Core& core, const int* rows, int
             const int r = P::ROWS_INNER ? i % Shape::HELD : i / ACROSS;
             const int c = (P::ROWS_INNER ? i / Shape::HELD : i % ACROSS) * W;
             const auto row = load<ROW_WORDS>(rows + (first + r) * ROW_WORDS);
-            if (row.v[0] < 0 || n + c >= p.end || n + c + W <= p.begin) continue;
+            if (row.v[0] < 0 || n + c >= p.end() || n + c + W <= p.begin()) continue;
             Sum total[PARTS * W];
 #pragma unroll
             for (int w = 0; w < PARTS * W; w += TOGETHER) {
@@ -252,8 +317,8 @@ BRICK_DEVICE void finish_tile(const P& p, const Core& core, const int* rows, int
                     for (int v = 0; v < TOGETHER; ++v) total[w + v] = split ? total[w + v] + part.v[v] : part.v[v];
                 }
             }
-            const int a = p.begin > n + c ? p.begin - n - c : 0;
-            const int b = p.end < n + c + W ? p.end - n - c : W;
+            const int a = p.begin() > n + c ? p.begin() - n - c : 0;
+            const int b = p.end() < n + c + W ? p.end() - n - c : W;
             p.finish(row.v, n + c, a, b, total);
         }
     }
@@ -272,13 +337,16 @@ template <class P, class Core> BRICK_DEVICE void product_tile(const P& p, int m,
         store(rows + r * ROW_WORDS, row);
     }
     sync();
+    using Columns = ColumnFill<P, Core>;
+    const RowFill<P, Core> left(p, rows);
+    const Columns right(p, n * P::PARTS);
     Core core;
     int k = p.template next<Shape::K * Core::PAIR>(0), waiting = 0, to = 0;  // buffers filled, the next to fill
     const auto fill = [&] {
         if (k < p.depth) {
             Word* const stage = stages + to * Shape::STAGE;
-            fill_rows<P, Core>(p, rows, k, stage);
-            fill_columns<P, Core>(p, n * P::PARTS, k, stage + Shape::A_WORDS);
+            left.fill(k, stage);
+            right.fill(k, stage + Shape::A_WORDS);
             ++waiting;
             to = to + 1 == Shape::STAGES ? 0 : to + 1;
             k = p.template next<Shape::K * Core::PAIR>(k + Shape::K * Core::PAIR);
@@ -291,7 +359,7 @@ template <class P, class Core> BRICK_DEVICE void product_tile(const P& p, int m,
         sync();
         fill();
         const Word* const stage = stages + (to >= waiting ? to - waiting : to - waiting + Shape::STAGES) * Shape::STAGE;
-        core.multiply(stage, stage + Shape::A_WORDS);
+        core.template multiply<Columns::ALONG, P::PACKED>(stage, stage + Shape::A_WORDS);
         --waiting;
     }
     copy_wait<0>();
@@ -299,18 +367,23 @@ template <class P, class Core> BRICK_DEVICE void product_tile(const P& p, int m,
 }
 
 // All of a problem. `P` has
-//   T, A_VECTOR (elements of A that lie together and are copied at once: 16 bytes, or 1), B_VECTOR (whether 16 bytes
-//   of the words of B lie together, and are copied at once), B_PAIRS (of halves: whether 16 bytes of a row lie together),
-//   B_DOWN (whether neighbours along the depth of B lie closer together than columns), WIDTH (columns of the output finished together),
+//   T, A_VECTOR (elements of A that lie together and are copied at once: 16 bytes, or 1), PACKED (whether B lies as kernels
+//   pack it), B_VECTOR (whether 16 bytes of words of B that are neighbours lie together, and are copied at once),
+//   B_PAIRS (of halves: whether 16 bytes of a row lie together), B_DOWN (whether neighbours along the depth of B lie closer
+//   together than columns), WIDTH (columns of the output finished together),
 //   PARTS (columns of the product for each of the output, see RUN),
 //   ROWS_INNER (whether the output's rows lie closer together than its columns),
-//   rows, depth (elements, whole words), begin and end (the columns that are wanted),
+//   rows, depth (elements, whole words), begin() and end() (the columns that are wanted),
 //   locate(m, row): the index of row m, four words, the first not negative;
-//   tap(k) and a(row, tap): where A (row, k) lies, null where it is zero; b(k, n): the same for B;
-//   next<N>(k): the first depth from k on that is to be summed, in buffers of N; nowhere(i): an address of operand i, aligned as it is;
+//   Row row(index): what a row adds to where elements of A lie, shift(k): what element k of the depth adds;
+//   inside(row, shift): whether there is one, which is zero else, from(row, shift): where;
+//   b(k, n): where B (k, n) lies, null where it is zero; and for B_VECTOR column(n): where the piece of column n begins with
+//   which the depth begins, DOWN and BESIDE: from there to the next of the depth, and of columns not packed; STORED columns,
+//   deep() of the depth;
+//   next<N>(k): the first depth from k on that is to be summed, in buffers of N;
 //   finish(row, n, a, b, sums): stores columns [a, b) of the WIDTH that follow n.
 template <class P, class Core> BRICK_DEVICE void product(const P& p, char* shared) {
-    for (int n = p.begin / RUN * RUN; n < p.end; n += Core::Tile::N / P::PARTS)
+    for (int n = p.begin() / RUN * RUN; n < p.end(); n += Core::Tile::N / P::PARTS)
         for (int m = 0; m < p.rows; m += Core::Tile::M) product_tile<P, Core>(p, m, n, shared);
 }
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from brickrt.ops.cuda.kernel import THREADS
+from brickrt.ops.cuda.operand import VECTOR
 from brickrt.ops.cuda.types_cuda import ctype, is_half
 
 SHARED = 48 << 10  # bytes that every kernel may have without asking
@@ -31,8 +32,10 @@ class Tile:
     down: int
     across: int
 
-    def stage_words(self) -> int:
-        return self.m * (self.k + 4) + self.k * (self.n + 8)
+    def stage_words(self, either: bool) -> int:
+        """Words of a buffer; `either`: columns of B may lie as rows of A do."""
+        across, along = self.k * (self.n + 8), self.n * (self.k + 4)
+        return self.m * (self.k + 4) + (max(across, along) if either else across)
 
     def cost(self, m: int, n: int, depth: int) -> int:
         """Of a box of m x n outputs, in products; `depth` in words."""
@@ -90,18 +93,42 @@ class Core:
         return self.word // self.dtype.itemsize
 
     @property
+    def together(self) -> int:
+        """Elements along the depth that lie together in a packed operand: on tensor cores, what a copy takes."""
+        return VECTOR // self.dtype.itemsize if self.warps else 1
+
+    @property
+    def stage_bytes(self) -> int:
+        return self.tile.stage_words(self.warps) * self.word
+
+    @property
     def stages(self) -> int:
-        room = (SHARED - self.tile.m * ROW_BYTES) // (self.tile.stage_words() * self.word)
-        return min(room, MOST_STAGES)
+        return min((SHARED - self.tile.m * ROW_BYTES) // self.stage_bytes, MOST_STAGES)
 
     @property
     def shared(self) -> int:
-        return self.tile.m * ROW_BYTES + self.stages * self.tile.stage_words() * self.word
+        return self.tile.m * ROW_BYTES + self.stages * self.stage_bytes
+
+    def pack(self, b: np.ndarray) -> np.ndarray:
+        """[…, depth, columns] → […, depth / together, columns, together], zeros beyond the depth."""
+        deep = -(-b.shape[-2] // self.together)
+        full = np.zeros((*b.shape[:-2], deep * self.together, b.shape[-1]), b.dtype)
+        full[..., : b.shape[-2], :] = b
+        words = full.reshape(*b.shape[:-2], deep, self.together, b.shape[-1]).swapaxes(-1, -2)
+        return as_tf32(words) if self.warps and b.dtype == np.float32 else np.ascontiguousarray(words)
 
     def text(self) -> str:
         t = self.tile
-        shape = f"brick::Tile<{THREADS}, {t.m}, {t.n}, {t.k}, {self.stages}, {t.split}>"
+        either = "true" if self.warps else "false"
+        shape = f"brick::Tile<{THREADS}, {t.m}, {t.n}, {t.k}, {self.stages}, {t.split}, {either}>"
         return f"brick::{'Warps' if self.warps else 'Lanes'}<{ctype(self.dtype)}, {shape}, {t.down}, {t.across}>"
+
+
+def as_tf32(values: np.ndarray) -> np.ndarray:
+    """float32 rounded to the nearest that tensor cores tell apart, halves away from zero; a contiguous copy."""
+    words = np.ascontiguousarray(values).view(np.uint32)
+    rounded = (words + np.uint32(1 << 12)) & ~np.uint32((1 << 13) - 1)
+    return np.where(np.isnan(values), values, rounded.view(np.float32))
 
 
 def on_warps(dtype: np.dtype, precision: str) -> bool:

@@ -16,6 +16,7 @@ from brickrt.runtime.cuda.context import SHARED_BYTES
 from brickrt.runtime.cuda.header import header
 
 BY_TICKETS, IN_TURN = "run_by_tickets(c, first, count, launch,", "run_in_turn(c, first, count,"
+BLOCKS = 2  # on a multiprocessor, at least: half its registers suffice every kernel, and one hides what the other waits for
 _NAME = "brick_function_name"  # stands for the name until the text is known
 
 
@@ -65,7 +66,7 @@ def source_of(functions: Sequence[Function], by_tickets: bool, threads: int) -> 
             '#include "schedule.cuh"',
             *dict.fromkeys(f.named for f in functions),
             _call(name, functions),
-            f"BRICK_KERNEL({name}, brick::Context, {threads}, 1) {{",
+            f"BRICK_KERNEL({name}, brick::Context, {threads}, {BLOCKS}) {{",
             "    BRICK_SHARED(shared);",
             f"    brick::{run} slot, shared, Call_{name}());",
             "}",

@@ -11,14 +11,14 @@ from brickrt.ops.matmul import MatMul
 pytestmark = needs_compiler
 
 
-def check(a, b, dtype=np.float32, packed=False, extras=(), op=None, boxes=None, precision="fp32"):
+def check(a, b, dtype=np.float32, packed=False, extras=(), op=None, boxes=None, precision="fp32", layouts=None):
     op = op or MatMul()
     shapes = [a, b, *[b[-1:]] * op.bias, *extras]
     arrays = [values(shape, dtype, seed) for seed, shape in enumerate(shapes)]
     wanted = expected(op, arrays)
     constant = [False, packed, *[packed] * op.bias, *[False] * len(extras)]
     boxes = boxes and some_boxes(wanted.shape)
-    result = run_on_host(op, arrays, None, constant, boxes, precision, THREADS)
+    result = run_on_host(op, arrays, layouts, constant, boxes, precision, THREADS)
     name = np.dtype(dtype).name
     close(result, wanted, 2e-3 if precision == "tf32" else TOLERANCE.get(name, 0))
 
@@ -61,6 +61,14 @@ ON_TENSOR_CORES = [
 def test_on_tensor_cores(shapes, dtype, weights):
     precision, kind = ("tf32", np.float32) if dtype == "tf32" else ("fp32", np.dtype(dtype))
     check(*SHAPES[shapes], kind, weights == "constant", precision=precision)
+
+
+@pytest.mark.parametrize("depth", [40, 7])
+@pytest.mark.parametrize("dtype", ["tf32", "float16", "float32"])
+def test_factors_whose_columns_lie_together(depth, dtype):
+    precision, kind = ("tf32", np.float32) if dtype == "tf32" else ("fp32", np.dtype(dtype))
+    layouts = ["plain", "last", "plain"]
+    check((2, 19, depth), (2, depth, 21), kind, boxes=True, precision=precision, layouts=layouts)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.int32, np.int8], ids=str)

@@ -62,6 +62,11 @@ inline unsigned ballot(bool v) {
     for (int k = 0; k < WARP; ++k) bits |= (unsigned)words[k] << k;
     return bits;
 }
+inline void load_matrices(unsigned (&v)[4], const void* row) {
+    const uint64_t* rows = exchange(reinterpret_cast<uint64_t>(row));
+    const int lane = thread() % WARP;
+    for (int k = 0; k < 4; ++k) memcpy(&v[k], reinterpret_cast<const char*>(rows[k * 8 + lane / 4]) + lane % 4 * 4, 4);
+}
 inline int first_bit(unsigned v) { return __builtin_ctz(v); }
 
 template <class T> inline T load_relaxed(const T* p) { return __atomic_load_n(p, __ATOMIC_RELAXED); }
