@@ -9,13 +9,14 @@ from __future__ import annotations
 import math
 
 from brickrt.ops.conv import Conv, ConvTranspose
+from brickrt.ops.cuda.tile import cores
 from brickrt.ops.matmul import MatMul
 from brickrt.ops.reduce import Reduce
 from brickrt.ops.rowwise import Rowwise
-from brickrt.ops.types import Shape
+from brickrt.ops.types import Shape, TensorType
 from brickrt.plan.cost import Model
 
-TILES = ((128, 128), (128, 64), (64, 64), (64, 32), (32, 32), (16, 32))  # rows (pixels) by columns (channels)
+TILES = ((128, 128), (128, 64), (64, 64), (64, 32), (32, 32), (16, 64))  # rows (pixels) by columns (channels)
 ELEMENTS = (16384, 8192, 4096, 2048, 1024)  # of a piece that is no product
 CHANNELS = (256, 128, 64, 32)  # of one that reduces space away
 
@@ -24,10 +25,11 @@ def gpu_brick(model: Model, k: int) -> Shape:
     """The brick shape of node `k` that gives its blocks."""
     node, out = model.graph.nodes[k], model.graph.out(model.graph.nodes[k])
     shape = tuple(max(1, extent) for extent in out.shape)
+    precision = "tf32" if model.precision == "tf32" else "fp32"
     if isinstance(node.op, MatMul):
-        tries = [_of_matrices(shape, rows, columns) for rows, columns in TILES]
+        tries = [_of_matrices(shape, rows, columns) for rows, columns in tiles(model.graph.ins(node)[0], precision)]
     elif isinstance(node.op, Conv | ConvTranspose) and node.op.groups == 1:
-        tries = [(*_pixels(shape, rows), columns) for rows, columns in TILES]
+        tries = [(*_pixels(shape, rows), columns) for rows, columns in tiles(model.graph.ins(node)[0], precision)]
         tries = [(t[0], min(shape[1], t[-1]), *t[1:-1]) for t in tries]
     elif model.facts[k].image and len(shape) >= 3:
         tries = _of_images(model, k, shape)
@@ -35,6 +37,12 @@ def gpu_brick(model: Model, k: int) -> Shape:
         tries = [_of_rows(shape, elements, _kept(model, k)) for elements in ELEMENTS]
     want = model.device.tasks_per_core * model.device.cores
     return next((brick for brick in tries if _pieces(shape, brick) >= want), tries[-1])
+
+
+def tiles(factor: TensorType, precision: str) -> list[tuple[int, int]]:
+    """Those of TILES that kernels compute at once, of products with such a factor."""
+    known = {(core.tile.m, core.tile.n) for core in cores(factor.dtype, precision)}
+    return [tile for tile in TILES if tile in known]
 
 
 def _pieces(shape: Shape, brick: Shape) -> int:

@@ -16,7 +16,7 @@ from brickrt.runtime.cuda.context import SHARED_BYTES
 from brickrt.runtime.cuda.header import header
 
 BY_TICKETS, IN_TURN = "run_by_tickets(c, first, count, launch,", "run_in_turn(c, first, count,"
-BLOCKS = 2  # on a multiprocessor, at least: half its registers suffice every kernel, and one hides what the other waits for
+BLOCKS = 2  # on a multiprocessor, at least: one computes while the other waits
 _NAME = "brick_function_name"  # stands for the name until the text is known
 
 

@@ -15,6 +15,7 @@ from brickrt.ops.cuda.operand import dense
 from brickrt.ops.cuda.tile import LANE_TILES, SHARED, WARP_TILES, cores
 from brickrt.ops.matmul import MatMul
 from brickrt.ops.types import TensorType
+from brickrt.plan.gpu_slabs import TILES, tiles
 from brickrt.runtime.cuda.compile import compile_module
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
@@ -45,6 +46,12 @@ def test_tiles_fit_into_shared_memory():
         found = list(cores(np.dtype(dtype), precision))
         assert len(found) == len(WARP_TILES if found[0].warps else LANE_TILES)
         assert all(c.shared <= SHARED for c in found)
+
+
+def test_layers_are_cut_in_tiles_that_kernels_have():
+    kinds = {kind: tiles(TensorType((1,), dtype), precision) for kind, (dtype, precision) in KINDS.items()}
+    assert kinds["fp32"] == list(TILES[1:]) and kinds["tf32"] == kinds["f16"] == list(TILES)
+    assert tiles(TensorType((1,), np.float64), "fp32") and tiles(TensorType((1,), np.int8), "fp32")
 
 
 def test_small_boxes_have_small_tiles():
