@@ -27,23 +27,25 @@ template <class S> struct Depthwise {
     A sum[R][S::PARTS][V];
 
     // V values of the input at column i of a row: those of V channels, or V times that of the group's channel.
-    BRICK_DEVICE void input(const T* row, int i, A (&v)[V]) const {
+    // WHOLE: all V channels are wanted.
+    template <bool WHOLE> BRICK_DEVICE void input(const T* row, int i, A (&v)[V]) const {
 #pragma unroll
         for (int k = 0; k < V; ++k) v[k] = A(0);
         if (S::checked(LAST) && (unsigned)i >= (unsigned)S::extent(LAST)) return;
         const T* from = row + i * S::x(1 + D);
         if constexpr (VERY)
-            fetch<V, (int)S::x(1), S::X_ALIGNED>(from, a, b, v);
+            fetch<V, (int)S::x(1), S::X_ALIGNED>(from, WHOLE ? 0 : a, WHOLE ? V : b, v);
         else
             fetch<V, 0, false>(from, 0, V, v);
     }
 
-    BRICK_DEVICE void weights(int part, int tap, int c, A (&v)[V]) const {
+    template <bool WHOLE> BRICK_DEVICE void weights(int part, int tap, int c, A (&v)[V]) const {
 #pragma unroll
         for (int k = 0; k < V; ++k) v[k] = A(0);
         const T* w = reinterpret_cast<const T*>(at[2]);
         if constexpr (S::PACKED) {
-            fetch<V, 1, true>(w + (long long)((tap * S::CHANNELS + c) * S::PARTS + part) * S::OUTPUTS + channel, a, b, v);
+            w += (long long)((tap * S::CHANNELS + c) * S::PARTS + part) * S::OUTPUTS + channel;
+            fetch<V, 1, true>(w, 0, V, v);  // packed weights are as many as whole vectors
         } else {
             w += (part * S::OUT + channel) * S::w(0) + c * S::w(1);
 #pragma unroll
@@ -51,7 +53,7 @@ template <class S> struct Depthwise {
                 w += tap % S::kernel(d) * S::w(2 + d);
                 tap /= S::kernel(d);
             }
-            fetch<V, (int)S::w(0), false>(w, a, b, v);
+            fetch<V, (int)S::w(0), false>(w, WHOLE ? 0 : a, WHOLE ? V : b, v);
         }
     }
 
@@ -61,12 +63,12 @@ template <class S> struct Depthwise {
     }
 
     // One row of the input under one row of taps, which begin at `tap`.
-    BRICK_DEVICE void sweep(const T* row, int part, int tap, int c) {
+    template <bool WHOLE> BRICK_DEVICE void sweep(const T* row, int part, int tap, int c) {
         const int first = index[1 + D] * STRIDE - S::pad(LAST);
-        if constexpr (S::SLIDING) {
+        if constexpr (S::SLIDING && WHOLE) {
             A w[KERNEL][V];
 #pragma unroll
-            for (int k = 0; k < KERNEL; ++k) weights(part, tap + k, c, w[k]);
+            for (int k = 0; k < KERNEL; ++k) weights<WHOLE>(part, tap + k, c, w[k]);
 #pragma unroll
             for (int j = 0; j < (R - 1) * STRIDE + (KERNEL - 1) * DILATION + 1; ++j) {
                 bool used = false;
@@ -74,19 +76,20 @@ template <class S> struct Depthwise {
                 for (int k = 0; k < KERNEL; ++k) used |= meets(j - k * DILATION);
                 if (!used) continue;
                 A x[V];
-                input(row, first + j, x);
+                input<WHOLE>(row, first + j, x);
 #pragma unroll
                 for (int k = 0; k < KERNEL; ++k)
                     if (meets(j - k * DILATION)) add((j - k * DILATION) / STRIDE, part, x, w[k]);
             }
         } else {
+#pragma unroll(WHOLE ? 4 : 1)
             for (int k = 0; k < KERNEL; ++k) {
                 A w[V];
-                weights(part, tap + k, c, w);
+                weights<WHOLE>(part, tap + k, c, w);
 #pragma unroll
                 for (int r = 0; r < R; ++r) {
                     A x[V];
-                    input(row, first + r * STRIDE + k * DILATION, x);
+                    input<WHOLE>(row, first + r * STRIDE + k * DILATION, x);
                     add(r, part, x, w);
                 }
             }
@@ -98,14 +101,20 @@ template <class S> struct Depthwise {
         return shift >= 0 && shift % STRIDE == 0 && shift / STRIDE < R;
     }
 
-    BRICK_DEVICE void run() {
+    // The sums, to the output.
+    template <bool WHOLE> BRICK_DEVICE void run(const Step& s) {
 #pragma unroll
         for (int i = 0; i < R * S::PARTS * V; ++i) sum[i / V / S::PARTS][i / V % S::PARTS][i % V] = A(0);
 #pragma unroll
-        for (int part = 0; part < S::PARTS; ++part) run(part);
+        for (int part = 0; part < S::PARTS; ++part) sum_part<WHOLE>(part);
+#pragma unroll
+        for (int r = 0; r < R; ++r) {
+            if (index[1 + D] < s.hi[1 + D]) S::finish(at, index, WHOLE ? 0 : a, WHOLE ? V : b, sum[r][0]);
+            ++index[1 + D];
+        }
     }
 
-    BRICK_DEVICE void run(int part) {
+    template <bool WHOLE> BRICK_DEVICE void sum_part(int part) {
         const T* image = reinterpret_cast<const T*>(at[1]) + index[0] * S::x(0);
         image += (long long)((part * S::OUT + channel) / S::COLUMNS) * S::CHANNELS * S::x(1);
         for (int t = 0; t < outer_taps(); ++t) {
@@ -120,7 +129,7 @@ template <class S> struct Depthwise {
                 row += i * S::x(2 + d);
             }
             if (!inside) continue;
-            for (int c = 0; c < S::CHANNELS; ++c) sweep(row + c * S::x(1), part, t * KERNEL, c);
+            for (int c = 0; c < S::CHANNELS; ++c) sweep<WHOLE>(row + c * S::x(1), part, t * KERNEL, c);
         }
     }
 };
@@ -151,12 +160,8 @@ template <class S> BRICK_DEVICE void depthwise(const Step& s, char* const* at) {
             rest /= extent;
         }
         body.index[0] = s.lo[0] + rest;
-        body.run();
-#pragma unroll
-        for (int r = 0; r < R; ++r) {
-            if (body.index[1 + D] < s.hi[1 + D]) S::finish(at, body.index, body.a, body.b, body.sum[r][0]);
-            ++body.index[1 + D];
-        }
+        if (body.a == 0 && body.b == V) body.template run<true>(s);
+        else body.template run<false>(s);
     }
 }
 
