@@ -12,7 +12,8 @@ struct Tap {
 
 // What convolutions share. `S` is printed per kernel:
 //   T, Out, D (spatial dimensions), CHANNELS and COLUMNS (input and output channels of a group), PADDED_CHANNELS (up to
-//   whole words), PADDED_COLUMNS (those of the packed weights), TOGETHER (elements of the depth that lie together there), PARTS, OUT (output channels), PACKED, A_VECTOR, B_VECTOR, WIDTH, ROWS_INNER,
+//   whole words), PADDED_COLUMNS (those of the packed weights), TOGETHER (elements
+//   of the depth that lie together there), PARTS, OUT (output channels), PACKED, A_VECTOR, B_VECTOR, WIDTH, ROWS_INNER,
 //   kernel(d), stride(d), dilation(d), pad(d), extent(d) (of the input), checked(d) (whether taps may read padding),
 //   x(d), w(d): strides of input and weights, in elements; Offset: a type that holds offsets inside one image,
 //   finish(at, index, a, b, sums): columns [a, b) of WIDTH.

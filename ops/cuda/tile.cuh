@@ -5,8 +5,8 @@
 namespace brick {
 
 // What one block computes at a time: M rows by N columns, K words of the depth in each of `STAGES` buffers, with the
-// depth of a buffer shared among SPLIT groups of threads. A has a row of K words per row; B has a row of N words per word
-// of the depth, or one of K words per column, as A, if EITHER and the problem says so.
+// depth of a buffer shared among SPLIT groups of threads. A has K words per row; B has N words per word of the depth,
+// or K words per column, as A, if EITHER and the problem says so.
 template <int THREADS_, int M_, int N_, int K_, int STAGES_, int SPLIT_, bool EITHER> struct Tile {
     static constexpr int THREADS = THREADS_, M = M_, N = N_, K = K_, STAGES = STAGES_, SPLIT = SPLIT_;
     // Rows in shared memory are shifted against each other, so that fragments meet all banks.
@@ -202,7 +202,8 @@ template <class P, class Core> struct RowFill {
         if constexpr (KEPT) {
 #pragma unroll
             for (int i = 0; i < COUNT; ++i)
-                if (has(i)) copy_async16(to + i * STEP * PITCH, p.from(kept[i], shift), p.inside(kept[i], shift) ? 16 : 0);
+                if (has(i))
+                    copy_async16(to + i * STEP * PITCH, p.from(kept[i], shift), p.inside(kept[i], shift) ? 16 : 0);
         } else {
             T v[COUNT];
 #pragma unroll
@@ -225,7 +226,7 @@ template <class P, class Core> struct ColumnFill {
     using Shape = typename Core::Tile;
     static constexpr bool ALONG = Core::WARPS && (P::PACKED || P::B_DOWN);
     // Pieces of 16 bytes, ACROSS of them beside each other: words of neighbouring columns, or pieces of the depth.
-    static constexpr int PIECE = 16 / sizeof(Word), THICK = ALONG ? 1 : PIECE, DEEP = ALONG ? PIECE * Core::PAIR : Core::PAIR;
+    static constexpr int THICK = ALONG ? 1 : 16 / sizeof(Word), DEEP = ALONG ? 16 / sizeof(T) : Core::PAIR;
     static constexpr int WIDE = Shape::N / THICK, HIGH = Shape::K * Core::PAIR / DEEP, ALL = WIDE * HIGH;
     static constexpr int ACROSS = P::B_DOWN ? HIGH : WIDE;
     static constexpr int NEXT = Shape::THREADS / ACROSS, COUNT = (ALL + Shape::THREADS - 1) / Shape::THREADS;
@@ -235,6 +236,10 @@ template <class P, class Core> struct ColumnFill {
     int n;          // of the tile, in columns of the product
     const T* piece; // the thread's first one
 
+    // The word of a buffer that has element `k` of column n.
+    static constexpr BRICK_DEVICE int place(int n, int k) {
+        return ALONG ? n * Shape::A_ROW + k / Core::PAIR : k / Core::PAIR * Shape::B_ROW + n;
+    }
     static BRICK_DEVICE int column() { return (P::B_DOWN ? thread() / ACROSS : thread() % ACROSS) * THICK; }
     static BRICK_DEVICE int depth() { return (P::B_DOWN ? thread() % ACROSS : thread() / ACROSS) * DEEP; }
 
@@ -251,14 +256,14 @@ template <class P, class Core> struct ColumnFill {
 
     BRICK_DEVICE void pieces(int k, Word* b) const {
         static_assert(Shape::THREADS % ACROSS == 0);
-        b += ALONG ? column() * Shape::A_ROW + depth() / Core::PAIR : depth() / Core::PAIR * Shape::B_ROW + column();
+        b += place(column(), depth());
         const T* const from = piece + k * P::DOWN;
 #pragma unroll
         for (int i = 0; i < COUNT; ++i) {
             if (ALL % Shape::THREADS && thread() + i * Shape::THREADS >= ALL) break;
             const bool in = n + column() + i * NEXT_N < P::STORED && k + depth() + i * NEXT_K < p.deep();
-            constexpr int STEP = ALONG ? NEXT_N * Shape::A_ROW + NEXT_K / Core::PAIR : NEXT_K / Core::PAIR * Shape::B_ROW;
-            copy_async16(b + i * STEP, from + i * (NEXT_N * P::BESIDE + NEXT_K * P::DOWN), in ? 16 : 0);
+            const T* const next = from + i * (NEXT_N * P::BESIDE + NEXT_K * P::DOWN);
+            copy_async16(b + i * place(NEXT_N, NEXT_K), next, in ? 16 : 0);
         }
     }
 
@@ -282,8 +287,7 @@ template <class P, class Core> struct ColumnFill {
         for (int j = thread(); j < Shape::N * DEPTH; j += Shape::THREADS) {
             const int row = P::B_DOWN ? j % DEPTH : j / Shape::N, column = P::B_DOWN ? j / DEPTH : j % Shape::N;
             const T* from = p.b(k + row, n + column);
-            T* const to = reinterpret_cast<T*>(b + (ALONG ? column * Shape::A_ROW : row / Core::PAIR * Shape::B_ROW + column));
-            to[ALONG ? row : row % Core::PAIR] = from ? *global(from) : T(0);
+            reinterpret_cast<T*>(b + place(column, row))[row % Core::PAIR] = from ? *global(from) : T(0);
         }
     }
 };
@@ -367,19 +371,19 @@ template <class P, class Core> BRICK_DEVICE void product_tile(const P& p, int m,
 }
 
 // All of a problem. `P` has
-//   T, A_VECTOR (elements of A that lie together and are copied at once: 16 bytes, or 1), PACKED (whether B lies as kernels
-//   pack it), B_VECTOR (whether 16 bytes of words of B that are neighbours lie together, and are copied at once),
-//   B_PAIRS (of halves: whether 16 bytes of a row lie together), B_DOWN (whether neighbours along the depth of B lie closer
-//   together than columns), WIDTH (columns of the output finished together),
+//   T, A_VECTOR (elements of A that lie together and are copied at once: 16 bytes, or 1), PACKED (whether B lies as
+//   kernels pack it), B_VECTOR (whether 16 bytes of neighbouring words of B lie together, and are copied at once),
+//   B_PAIRS (of halves: whether 16 bytes of a row lie together), B_DOWN (whether neighbours along the depth of B lie
+//   closer together than columns), WIDTH (columns of the output finished together),
 //   PARTS (columns of the product for each of the output, see RUN),
 //   ROWS_INNER (whether the output's rows lie closer together than its columns),
 //   rows, depth (elements, whole words), begin() and end() (the columns that are wanted),
 //   locate(m, row): the index of row m, four words, the first not negative;
 //   Row row(index): what a row adds to where elements of A lie, shift(k): what element k of the depth adds;
 //   inside(row, shift): whether there is one, which is zero else, from(row, shift): where;
-//   b(k, n): where B (k, n) lies, null where it is zero; and for B_VECTOR column(n): where the piece of column n begins with
-//   which the depth begins, DOWN and BESIDE: from there to the next of the depth, and of columns not packed; STORED columns,
-//   deep() of the depth;
+//   b(k, n): where B (k, n) lies, null where it is zero; for B_VECTOR column(n): where the first piece of column n is,
+//   DOWN and BESIDE: from there to the next of the depth, and of columns that are not packed; STORED columns and
+//   deep() elements of the depth are there;
 //   next<N>(k): the first depth from k on that is to be summed, in buffers of N;
 //   finish(row, n, a, b, sums): stores columns [a, b) of the WIDTH that follow n.
 template <class P, class Core> BRICK_DEVICE void product(const P& p, char* shared) {
