@@ -78,8 +78,19 @@ def test_resident_blocks():
 def test_a_kernel_that_spills_needs_a_reason(script, monkeypatch):
     found = [Figures("a", "Some [1]", 255, 0, 8, 16), Figures("b", "Other [2]", 32, 0, 0, 0)]
     assert script.spilling(found) == found[:1]
-    monkeypatch.setattr(script, "allowed", lambda: {"Some [1]": "it is rare"})
-    assert script.spilling(found) == []
+    for label in ("Some [1]", "S*[1]", "*e*"):
+        monkeypatch.setattr(script, "allowed", lambda label=label: {label: "it is rare"})
+        assert script.spilling(found) == []
+    monkeypatch.setattr(script, "allowed", lambda: {"Some": "it is rare", "Some [2]": "it is rarer"})
+    assert script.spilling(found) == found[:1]
+
+
+def test_a_selection_of_kernel_functions(script, compiler):
+    used = Network.of(zoo.build("mobilenetv2")).functions(device_named("h200"), "fp32")
+    chosen = script.selected(used)
+    assert 0 < len(chosen) < len(used) and set(chosen) <= set(used)
+    have, all_of_them = ({f for one in some for f in one.functions} for some in (chosen, used))
+    assert set().union(*map(traits, have)) == set().union(*map(traits, all_of_them))
 
 
 def test_every_kernel_in_the_list_has_a_reason(script):
