@@ -175,11 +175,16 @@ class ConvBody:
     def finish(self, acc: Accumulators, place: Place, out_x: Index, tile: Tile) -> None:
         """Applies the epilogue to a tile's sums and stores them."""
         f, k = self.f, self.k
-        each = place.count // k.op.parts
-        for j, t, index in self.places(place, out_x, tile):
-            value, *others = (acc.value(part * each + j, t) for part in range(k.op.parts))
-            value = self.epilogue.apply(value, index, others=others)
-            f.store(value, self.out, offset_of(f, k.out, index), self.dtype, k.lanes)
+        each, first = place.count // k.op.parts, f.div(place.block, k.op.parts)
+
+        def store(t: Index, sums: Sequence[ir.Value]) -> None:
+            column = f.add(out_x, tile.start, f.mul(t, tile.step))
+            for j in range(each):
+                index = [place.n, f.mul(f.add(first, j), k.lanes), *place.at, column]
+                value = self.epilogue.apply(sums[j], index, others=sums[j + each :: each])
+                f.store(value, self.out, offset_of(f, k.out, index), self.dtype, k.lanes)
+
+        self.epilogue.each([[acc.value(j, t) for j in range(place.count)] for t in range(tile.count)], store)
 
     def padded_block(self, place: Place) -> Index:
         """Index of the tile's first block where every group takes whole tiles (packed weights and bias)."""

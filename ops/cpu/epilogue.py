@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from llvmlite import ir
 
 from brickrt.ops.cpu.emit import Fn, Index
-from brickrt.ops.cpu.expr_ir import emit_expr
+from brickrt.ops.cpu.expr_ir import effort, emit_expr
 from brickrt.ops.cpu.map import load_operand
 from brickrt.ops.cpu.operand import Operand
 from brickrt.ops.expr import Expr
+
+SHORT = 8  # operations of an epilogue that is written out for every vector; a loop applies longer ones
 
 
 def offset_of(f: Fn, operand: Operand, index: Sequence[Index]) -> Index:
@@ -70,6 +73,24 @@ class BoundEpilogue:
         pairs = zip(self.pointers, e.ins, strict=True)
         extras = [load_operand(self.f, p, o, e.out, index, e.lanes, mask) for p, o in pairs]
         return emit_expr(self.f, e.expr, [value, *others, *extras], e.lanes)
+
+    def each(self, sums: Sequence[Sequence[ir.Value]], finish: Callable[[Index, Sequence[ir.Value]], None]) -> None:
+        """Calls `finish` with the number and the vectors of every entry of `sums`, which all have as many.
+
+        A long expression is written once, in a loop: LLVM mixes the operations of many, and runs out of registers.
+        """
+        f, e = self.f, self.epilogue
+        if e.expr is None or effort(e.expr) <= SHORT:
+            for t, vectors in enumerate(sums):
+                finish(t, vectors)
+            return
+        kind, width = sums[0][0].type, len(sums[0])
+        kept = f.local(kind, count=len(sums) * width)
+        for k, vector in enumerate(chain.from_iterable(sums)):
+            f.b.store(vector, f.b.gep(kept, [f.value(k)], source_etype=kind))
+        with f.loop(0, len(sums)) as t:
+            places = [f.b.gep(kept, [f.value(f.add(f.mul(t, width), k))], source_etype=kind) for k in range(width)]
+            finish(t, [f.b.load(place, typ=kind) for place in places])
 
     def prefetch(self, target: ir.Value, index: Sequence[Index]) -> None:
         """Asks for the lines that `apply` reads and the store to `target` writes at `index`, a sweep ahead of them."""

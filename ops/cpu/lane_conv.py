@@ -132,11 +132,13 @@ class LaneConvBody:
             base = f.add(base, f.mul(in_x, k.ins[0].strides[-1]))
             for acc, part in zip(sums, parts, strict=True):
                 self.row_taps(acc, part, base, f.mul(tap, k.row_window.kernel), tile)
-        for t in range(tile.count):
-            index = [n, f.mul(block, k.lanes), *rows, f.add(out_x, tile.start + t * tile.step)]
-            value, *others = (f.get(acc[t], self.kind) for acc in sums)
-            value = self.epilogue.apply(value, index, others=others)
+
+        def store(t: Index, values: Sequence[ir.Value]) -> None:
+            index = [n, f.mul(block, k.lanes), *rows, f.add(out_x, tile.start, f.mul(t, tile.step))]
+            value = self.epilogue.apply(values[0], index, others=values[1:])
             f.store(value, self.out, offset_of(f, k.out, index), self.dtype, k.lanes)
+
+        self.epilogue.each([[f.get(acc[t], self.kind) for acc in sums] for t in range(tile.count)], store)
 
     def initial(self, block: Index) -> ir.Value:
         """The bias of a block, or zero."""

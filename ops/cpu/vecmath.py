@@ -10,17 +10,14 @@ from collections.abc import Sequence
 
 from llvmlite import ir
 
+from brickrt.ops.cpu.emit import FLOAT, I32, Fn, type_suffix, vector
 from brickrt.ops.cpu.erf_table import LANES as AVX512_LANES
 from brickrt.ops.cpu.erf_table import erf_by_table
-from brickrt.ops.cpu.emit import FLOAT, I16, I32, Fn, type_suffix, vector
+from brickrt.ops.cpu.exp_table import LN2_HIGH, LN2_LOW, LOG2E, exp_by_table
 
-LOG2E = 1.4426950408889634
-# ln 2 in two parts; the first has so few bits that its product with a whole number below 2^9 is exact.
-LN2_HIGH, LN2_LOW = 0.693145751953125, 1.4286068203094172e-06
 # Added to a small float, this leaves the nearest whole number in the low bits.
 ROUNDER = 12582912.0
 ROUNDER_BITS = 0x4B400000
-CURRENT_ROUNDING = 4  # of AVX-512's instructions
 MANTISSA_BITS = 23
 # Bits of the float just above sqrt(1/2): mantissas are taken from there up to sqrt(2).
 SQRT_HALF_BITS = 0x3F3504F3
@@ -73,8 +70,11 @@ def exp(f: Fn, x: ir.Value) -> ir.Value:
 
 def _exp_above(f: Fn, x: ir.Value) -> ir.Value:
     """exp(x) for x ≤ 89."""
-    shifted, fraction = _reduce_exponent(f, _at_least(f, x, -104.5))
-    return _scale(f, f.b.fadd(_expm1_reduced(f, fraction), fill(x.type, 1.0)), shifted)
+    x = _at_least(f, x, -104.5)
+    if lanes_of(x) == AVX512_LANES:
+        return exp_by_table(f, x)
+    whole, fraction = _reduce_exponent(f, x)
+    return _scale(f, f.b.fadd(_expm1_reduced(f, fraction), fill(x.type, 1.0)), whole)
 
 
 def sigmoid(f: Fn, x: ir.Value) -> ir.Value:
@@ -88,8 +88,8 @@ def sigmoid(f: Fn, x: ir.Value) -> ir.Value:
 def tanh(f: Fn, x: ir.Value) -> ir.Value:
     """y/(y + 2) with y = exp(2|x|) - 1, which keeps its relative accuracy near 0."""
     double = _at_most(f, f.b.fmul(_abs(f, x), fill(x.type, 2.0)), 20.0)
-    shifted, fraction = _reduce_exponent(f, double)
-    power = _power_of_two(f, _whole(f, shifted))
+    whole, fraction = _reduce_exponent(f, double)
+    power = _power_of_two(f, whole)
     y = f.fma(_expm1_reduced(f, fraction), power, f.b.fsub(power, fill(x.type, 1.0)))
     return _with_sign(f, f.b.fdiv(y, f.b.fadd(y, fill(x.type, 2.0))), x)
 
@@ -99,8 +99,8 @@ def erf(f: Fn, x: ir.Value) -> ir.Value:
         return erf_by_table(f, x)
     size = _at_most(f, _abs(f, x), 4.0)
     small = f.fma(size, polynomial(f, f.b.fmul(size, size), ERF_SMALL), size)
-    shifted, fraction = _reduce_exponent(f, polynomial(f, size, ERF_LARGE))
-    power = _power_of_two(f, _whole(f, shifted))
+    whole, fraction = _reduce_exponent(f, polynomial(f, size, ERF_LARGE))
+    power = _power_of_two(f, whole)
     complement = f.fma(_expm1_reduced(f, fraction), power, power)
     large = f.b.fsub(fill(x.type, 1.0), complement)
     is_small = f.b.fcmp_ordered("<", size, fill(x.type, ERF_SPLIT))
@@ -146,17 +146,13 @@ def polynomial(f: Fn, x: ir.Value, coefficients: Sequence[float]) -> ir.Value:
 
 
 def _reduce_exponent(f: Fn, x: ir.Value) -> tuple[ir.Value, ir.Value]:
-    """(n + ROUNDER, r): x = n·ln 2 + r with n a whole number and |r| ≤ ln 2 / 2; a NaN comes back in r."""
+    """(n, r): x = n·ln 2 + r with n an i32 and |r| ≤ ln 2 / 2; a NaN comes back in r."""
     rounder = fill(x.type, ROUNDER)
     shifted = f.fma(x, fill(x.type, LOG2E), rounder)
-    whole = f.b.fsub(shifted, rounder)
-    return shifted, f.fma(whole, fill(x.type, -LN2_LOW), f.fma(whole, fill(x.type, -LN2_HIGH), x))
-
-
-def _whole(f: Fn, shifted: ir.Value) -> ir.Value:
-    """The n of `_reduce_exponent` as i32."""
+    negative = f.b.fsub(rounder, shifted)
+    r = f.fma(negative, fill(x.type, LN2_LOW), f.fma(negative, fill(x.type, LN2_HIGH), x))
     bits = _bits(f, shifted)
-    return f.b.sub(bits, fill(bits.type, ROUNDER_BITS))
+    return f.b.sub(bits, fill(bits.type, ROUNDER_BITS)), r
 
 
 def _expm1_reduced(f: Fn, r: ir.Value) -> ir.Value:
@@ -170,13 +166,8 @@ def _power_of_two(f: Fn, n: ir.Value) -> ir.Value:
     return _from_bits(f, f.b.shl(biased, fill(n.type, MANTISSA_BITS)))
 
 
-def _scale(f: Fn, x: ir.Value, shifted: ir.Value) -> ir.Value:
-    """x·2^n, n of `_reduce_exponent`. In two steps, because 2^n itself may be out of range where the product is not;
-    AVX-512 has an instruction for it."""
-    if lanes_of(x) == AVX512_LANES:
-        whole = f.b.fsub(shifted, fill(x.type, ROUNDER))
-        return f.intrinsic("llvm.x86.avx512.mask.scalef.ps.512", x.type, x, whole, x, I16(-1), I32(CURRENT_ROUNDING))
-    n = _whole(f, shifted)
+def _scale(f: Fn, x: ir.Value, n: ir.Value) -> ir.Value:
+    """x·2^n in two steps, because 2^n itself may be out of range where the product is not."""
     half = f.b.ashr(n, fill(n.type, 1))
     rest = f.b.sub(n, half)
     return f.b.fmul(f.b.fmul(x, _power_of_two(f, half)), _power_of_two(f, rest))

@@ -19,6 +19,7 @@ ISAS = [pytest.param(HOST, id="avx512"), pytest.param(AVX2, id="avx2")]
 PRODUCT = arg(0, F32)
 RELU = apply("max", PRODUCT, const(0, F32))
 SUM = apply("max", apply("add", PRODUCT, arg(1, F32)), const(0, F32))
+SWISH = apply("add", apply("mul", PRODUCT, apply("sigmoid", PRODUCT)), arg(1, F32))
 AFFINE = apply("add", apply("mul", PRODUCT, arg(1, F32)), arg(2, F32))
 
 CONVS = {
@@ -66,6 +67,13 @@ def test_residual(name, isa):
 @pytest.mark.parametrize("name", CONVS)
 def test_scale_and_shift_per_channel(name):
     check_epilogue(CONVS[name], AFFINE, [(1, 0, 1, 1), (1, 0, 1, 1)], AVX2, scratch=False)
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("name", CONVS)
+def test_long_expression(name, isa):
+    """A loop over the pixels of a tile applies it."""
+    check_epilogue(CONVS[name], SWISH, [(0, 0, 0, 0)], isa, constant=False)
 
 
 SHAPES = [(0, 1, 0, 0), (1, 1, 1, 0), (0,), (1, 1, 0, 1), (0, 1, 1, 1), (1, 0, 0, 1), (1, 0, 1, 0), (0, 0), (), (1, 1)]
