@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal, Protocol, get_args
+from typing import Literal, NamedTuple, Protocol, get_args
 
 import numpy as np
 
@@ -18,8 +17,7 @@ class Cancelled(Exception):
     """A run was ended before its end; what it has written is not complete."""
 
 
-@dataclass(frozen=True)
-class Counts:
+class Counts(NamedTuple):
     """What the workers counted in one run: tasks run; of these the first that the worker looked at; tasks before which
     it found none ready, and waited; and tasks for which it passed over others that were not ready."""
 

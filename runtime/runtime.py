@@ -22,6 +22,7 @@ from brickrt.runtime.compiled import Compiled, Compiler, Progress, StageCache
 from brickrt.runtime.devices import choose_engine
 from brickrt.runtime.engine import LaunchMode, Program
 from brickrt.runtime.host_threads import thread_count
+from brickrt.runtime.repeat import Repeat
 from brickrt.runtime.report import Ran, Report, report_of
 from brickrt.runtime.stats import Stats
 
@@ -72,6 +73,7 @@ class Runtime:
         self._lock = threading.Lock()
         self._last: Sequence[Ran] | Report | None = None
         self._known: tuple[Signature, StageCache, Compiled] | None = None
+        self._repeat: Repeat | None = None
 
     # ---- what it is
 
@@ -116,7 +118,7 @@ class Runtime:
     def __exit__(self, *exc: object) -> None:
         """Gives up all programs; what the last call ran and measured is still known."""
         self._roots.clear()
-        self._known = None
+        self._known = self._repeat = None
         if self._last is not None:
             self._last = self.plan.released()
 
@@ -129,6 +131,11 @@ class Runtime:
         CuPy arrays; with `stream`, CuPy's or another library's, they are so once the stream is there: the call may
         return before, and inputs must stay until then. May be called from several threads.
         """
+        repeat = self._repeat
+        if repeat is not None and stream is None and (arrays := repeat.taken(inputs)) is not None:
+            outputs, ran = repeat.run(arrays)
+            self._last = (ran,)
+            return outputs
         inputs = self._taken(inputs, stream)
         signature, known = signature_of(inputs), self._known
         if signature is not None and known is not None and known[0] == signature:
@@ -169,8 +176,16 @@ class Runtime:
             call.run_stage(cache.stage, compiled, compile_ms)
             if signature is not None and cache is root and compiled.rest is None and not cache.value_names:
                 self._known = signature, cache, compiled
+                self._repeat = self._repeated(signature, compiled)
             cache = compiled.rest
         return call
+
+    def _repeated(self, signature: Signature, compiled: Compiled) -> Repeat | None:
+        """How further calls like this one go, where nobody watches and all is in the host's memory."""
+        plain = self._observer is None and self._compiler.engine.arrays is None
+        if not plain or not Repeat.possible(compiled, tuple(self.source.outputs)):
+            return None
+        return Repeat(signature, compiled, tuple(self.source.outputs), self._running)
 
     def prepare(self, inputs: Mapping[str, Any]) -> Report:
         """Compiles for inputs like these what can be without running: the stages before the first host node.

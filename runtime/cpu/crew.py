@@ -8,6 +8,7 @@ import os
 import threading
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
@@ -46,6 +47,14 @@ class Helper:
         self._thread.join()
 
 
+@dataclass(frozen=True, eq=False)
+class Team:
+    """Helpers of a run whose leader began on logical CPU `cpu`; None where other runs were under way."""
+
+    cpu: int | None
+    helpers: list[Helper]
+
+
 class Jobs:
     """Calls of compiled functions of two arguments, made at once: (function, argument, argument) each."""
 
@@ -54,6 +63,13 @@ class Jobs:
         assert len(table) == JOB_WORDS * len(calls)
         self.n, self.words, self.address = len(calls), table.data, table.ctypes.data
         self.lead = _native()["lead"]
+        self.team: Team | None = None
+
+    def give_to(self, team: Team) -> None:
+        """Has the helpers of a team do all jobs but the first."""
+        self.team = team
+        for k, helper in enumerate(team.helpers):
+            self.words[(k + 1) * JOB_WORDS] = helper.address
 
 
 class Crew:
@@ -67,35 +83,49 @@ class Crew:
 
     def lead(self, jobs: Jobs) -> None:
         """Does all jobs, the first on this thread. Those that no helper comes to in time are left undone."""
-        helpers = self._take(jobs.n - 1)
-        for k, helper in enumerate(helpers):
-            jobs.words[(k + 1) * JOB_WORDS] = helper.address
+        team = self._take(jobs.n - 1)
+        if jobs.team is not team:
+            jobs.give_to(team)
         try:
             jobs.lead(jobs.address, jobs.n)
         finally:
-            self._give_back(helpers)
+            self._give_back(team)
 
-    def _take(self, n: int) -> list[Helper]:
-        """Helpers that are free; new ones where there are too few."""
+    def _take(self, n: int) -> Team:
+        """Helpers that are free, those of the run before if they will do; new ones where there are too few."""
         with self._lock:
             self._runs += 1
-            return [self._free[cpu].pop() if self._free[cpu] else Helper(cpu) for cpu in self._places(n)]
+            cpu, (team, self._last) = here(), (self._last, None)
+            if team is not None:
+                if team.cpu == cpu and len(team.helpers) == n and self._runs == 1:
+                    return team
+                self._free_again(team)
+            places = self._places(n, cpu)
+            alone = cpu if self._runs == 1 else None
+            return Team(alone, [self._free[place].pop() if self._free[place] else Helper(place) for place in places])
 
-    def _give_back(self, helpers: list[Helper]) -> None:
+    def _give_back(self, team: Team) -> None:
         with self._lock:
             self._runs -= 1
-            for helper in reversed(helpers):  # those that were busy last may still be awake
-                self._free[helper.cpu].append(helper)
+            if self._last is None:
+                self._last = team
+            else:
+                self._free_again(team)
 
-    def _places(self, n: int) -> list[int | None]:
-        """A core for each of `n` helpers, none the caller's; anywhere if cores are too few or others run as well."""
-        mine = self._cores.get(here())
+    def _free_again(self, team: Team) -> None:
+        for helper in reversed(team.helpers):  # those that were busy last may still be awake
+            self._free[helper.cpu].append(helper)
+
+    def _places(self, n: int, cpu: int) -> list[int | None]:
+        """A core for each of `n` helpers, none that of `cpu`; anywhere if cores are too few or others run as well."""
+        mine = self._cores.get(cpu)
         apart = [core for core in self._apart if core != mine]
         return [None] * n if mine is None or n > len(apart) or self._runs > 1 else list(apart[:n])
 
     def _forget(self) -> None:
         """A process has no threads but its first; a fork begins with that."""
         self._free: defaultdict[int | None, list[Helper]] = defaultdict(list)
+        self._last: Team | None = None
         self._runs = 0
         self._lock = threading.Lock()
         self._cores = cores()
@@ -103,6 +133,8 @@ class Crew:
 
     def _close(self) -> None:
         with self._lock:
+            if self._last is not None:
+                self._free_again(self._last)
             for free in self._free.values():
                 while free:
                     free.pop().close()

@@ -15,6 +15,7 @@ from brickrt.ops.cpu.compile import Library
 from brickrt.ops.cpu.isa import Isa
 from brickrt.runtime.cpu import worker as loop
 from brickrt.runtime.cpu.crew import Jobs, crew
+from brickrt.runtime.cpu.ends import Ends
 from brickrt.runtime.cpu.kernels import KernelLoader, Progress
 from brickrt.runtime.cpu.memory import aligned_empty, give_back_freed
 from brickrt.runtime.cpu.native import load_functions
@@ -23,6 +24,10 @@ from brickrt.runtime.cpu.records import Records
 from brickrt.runtime.engine import Cancelled, Counts
 from brickrt.runtime.states import word
 from brickrt.runtime.task_graph import TaskGraph
+
+_TASKS, _FIRST, _WAITS, _REVISITS = loop.SUMS
+_SUMS = slice(loop.SUMS.start, loop.SUMS.stop)
+_ZEROS = np.zeros(len(loop.SUMS), np.int64).data
 
 
 class CpuProgram:
@@ -56,7 +61,7 @@ class CpuProgram:
         self._epoch = 0
         self._lock = threading.Lock()
         graph = tasks.plan.graph
-        self._ends = np.zeros(len(graph.inputs) + len(graph.outputs), np.int64).data
+        self._ends = Ends(len(graph.inputs) + len(graph.outputs))
         shared = self._shared()
         self._context = shared.data  # of which Python sets single words, fast
         self._bases = self._tables_of_bases()
@@ -90,10 +95,8 @@ class CpuProgram:
         self._epoch += 1
         context = self._context
         context[loop.EPOCH] = word(self._epoch, 0)
-        for k in loop.SUMS:
-            context[k] = 0
-        for k, array in enumerate((*inputs, *outputs)):
-            self._ends[k] = array.__array_interface__["data"][0]
+        context[_SUMS] = _ZEROS
+        self._ends.put((*inputs, *outputs))
         for k, rows in enumerate(events or ()):
             self._own[k, loop.EVENTS] = rows.__array_interface__["data"][0]
         crew().lead(self._jobs)
@@ -102,7 +105,7 @@ class CpuProgram:
         if context[loop.CANCEL]:
             context[loop.CANCEL] = 0
             raise Cancelled
-        return Counts(*context[loop.SUMS.start : loop.SUMS.stop].tolist())
+        return Counts(context[_TASKS], context[_FIRST], context[_WAITS], context[_REVISITS])
 
     def cancel(self) -> None:
         """See `engine.Program`."""
@@ -113,7 +116,7 @@ class CpuProgram:
     def _shared(self) -> np.ndarray:
         """The context; epoch, sums and ends are set by each run."""
         context = np.zeros(loop.CONTEXT_WORDS, np.int64)
-        context[loop.QUEUES], context[loop.N_ENDS] = self.threads, len(self._ends)
+        context[loop.QUEUES], context[loop.N_ENDS] = self.threads, len(self._ends.places)
         for k, array in (
             (loop.WORDS, self._words),
             (loop.QUEUE_AT, self._queue_at),
@@ -124,14 +127,14 @@ class CpuProgram:
             (loop.STEP_AT, self._step_at),
             (loop.RECORDS, self._records),
             (loop.KERNELS, self._kernels),
-            (loop.ENDS, np.asarray(self._ends)),
+            (loop.ENDS, self._ends.places),
         ):
             context[k] = array.ctypes.data
         return context
 
     def _tables_of_bases(self) -> np.ndarray:
         """Per worker scratch, arena, inputs and outputs (the worker gets them in each run), constants."""
-        ends = [0] * len(self._ends)
+        ends = [0] * len(self._ends.places)
         constants = [a.ctypes.data for a in self._constants]
         return np.array([[s.ctypes.data, self._arena.ctypes.data, *ends, *constants] for s in self._scratch], np.int64)
 

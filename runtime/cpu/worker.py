@@ -9,7 +9,7 @@ Records are int64 arrays. The context, shared by all workers of a run:
     waited for; tasks for which others were passed over, not ready
     5 number of queues   6 address of the state words   7 where each queue begins, and the last ends   8 tasks of all
     queues   9 dep_offsets   10 deps   11 first step of each task   12 offset of each step's record   13 records
-    14 kernels   15 bases of inputs and outputs, to be copied   16 how many   17 not 0: begin no more tasks
+    14 kernels   15 words that hold the bases of inputs and outputs   16 how many   17 not 0: begin no more tasks
 A step's record: kernel, n operands, n × (base, byte offset), then lo, hi of each dimension of its box.
 A worker's own: 0 its queue   1 address of its table of bases   2 address of its events (0 for none)   3…6 its counts
     7 how many tasks it passed over last   8… first task not started of each queue.
@@ -202,7 +202,8 @@ class _Worker(_Function):
         for k in COUNTS:
             self.put(0, self.own, k)
         with f.loop(0, self.field(N_ENDS)) as k:
-            self.put(self.word(self.array(ENDS), k), f.b.inttoptr(self.word(self.own, BASES), PTR), f.add(k, FIRST))
+            address = self.word(f.b.inttoptr(self.word(self.array(ENDS), k), PTR), 0)
+            self.put(address, f.b.inttoptr(self.word(self.own, BASES), PTR), f.add(k, FIRST))
         with f.loop(0, self.field(QUEUES)) as q:
             self.put(self.word(self.array(QUEUE_AT), q), self.own, f.add(q, HEADS))
 

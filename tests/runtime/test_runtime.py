@@ -90,7 +90,12 @@ def test_an_empty_batch():
 def test_arrays_of_any_strides():
     proto, x = small_net(1, 3, 6, 5), sample(5, 6, 3, 1)
     runtime = Runtime(proto, device="cpu")
-    for array in (x.T, np.broadcast_to(sample(1, 1, 1, 5), (1, 3, 6, 5)), np.asfortranarray(x.T)):
+    for array in (
+        np.ascontiguousarray(x.T),
+        x.T,
+        np.broadcast_to(sample(1, 1, 1, 5), (1, 3, 6, 5)),
+        np.asfortranarray(x.T),
+    ):
         before = array.copy()
         check(proto, {"x": array}, runtime)
         np.testing.assert_array_equal(array, before)
@@ -391,8 +396,12 @@ def test_impossible_options(options, about):
         ({"x": None}, "'x'"),
     ],
 )
-def test_inputs_that_do_not_fit(arrays, about):
+@pytest.mark.parametrize("before", [0, 2])
+def test_inputs_that_do_not_fit(arrays, about, before):
+    """In the first call, and after calls that went well."""
     runtime = Runtime(small_net(1, 3, 6, 6), device="null")
+    for _ in range(before):
+        runtime.execute({"x": sample(1, 3, 6, 6)})
     with pytest.raises(BrickError, match=about) as error:
         runtime.execute(arrays)
     assert "\n" not in str(error.value)
