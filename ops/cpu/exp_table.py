@@ -14,23 +14,28 @@ ROUNDER = 786432.0
 LOG2E = 1.4426950408889634
 # ln 2 in two parts; the first has so few bits that its product with a whole number below 2^9 is exact.
 LN2_HIGH, LN2_LOW = 0.693145751953125, 1.4286068203094172e-06
+# A float times which all powers of the table are floats but for a quarter of their last place; so small that sigmoid's
+# denominator does not overflow where its result is subnormal.
+SCALE = 1.1502646207809448 * 2.0**-64
 SQUARE, CUBE = 0.5000162, 1 / 6
 CURRENT_ROUNDING = 4
 _VECTOR, _WHOLE = ir.VectorType(FLOAT, LANES), ir.VectorType(I32, LANES)
-_POWERS = [float(np.float32(2 ** (k / LANES))) for k in range(LANES)]
-_ROUNDED = [2 ** (k / LANES) / power - 1 for k, power in enumerate(_POWERS)]  # what the entries lack, by themselves
+_POWERS = [2 ** (k / LANES) for k in range(LANES)]
 
 
-def exp_by_table(f: Fn, x: ir.Value) -> ir.Value:
-    """exp(x) for x of <16 x float>, |x| ≤ 128, on processors with AVX-512."""
+def exp_by_table(f: Fn, x: ir.Value, scale: float = 1.0) -> ir.Value:
+    """scale·exp(x) for x of <16 x float>, |x| ≤ 128, on processors with AVX-512."""
     shifted = f.fma(x, _all(LOG2E), _all(ROUNDER))
     exponent = f.b.fsub(shifted, _all(ROUNDER))
     rest = f.fma(exponent, _all(-LN2_LOW), f.fma(exponent, _all(-LN2_HIGH), x))
-    number = f.b.bitcast(shifted, _WHOLE)
-    power, rounded = _look_up(f, _POWERS, number), _look_up(f, _ROUNDED, number)
-    square, curve = f.b.fmul(rest, rest), f.fma(rest, _all(CUBE), _all(SQUARE))
-    small = f.fma(square, curve, f.b.fadd(rest, rounded))
+    power = _look_up(f, [float(np.float32(scale * entry)) for entry in _POWERS], f.b.bitcast(shifted, _WHOLE))
+    small = f.fma(f.b.fmul(rest, rest), f.fma(rest, _all(CUBE), _all(SQUARE)), rest)
     return _scale(f, f.fma(power, small, power), exponent)
+
+
+def sigmoid_by_table(f: Fn, x: ir.Value) -> ir.Value:
+    """1/(1 + exp(-x)) for x of <16 x float>, |x| ≤ 128; all is scaled so that nothing overflows."""
+    return f.b.fdiv(_all(SCALE), f.b.fadd(_all(SCALE), exp_by_table(f, f.b.fneg(x), SCALE)))
 
 
 def _look_up(f: Fn, row: list[float], number: ir.Value) -> ir.Value:

@@ -13,7 +13,7 @@ from llvmlite import ir
 from brickrt.ops.cpu.emit import FLOAT, I32, Fn, type_suffix, vector
 from brickrt.ops.cpu.erf_table import LANES as AVX512_LANES
 from brickrt.ops.cpu.erf_table import erf_by_table
-from brickrt.ops.cpu.exp_table import LN2_HIGH, LN2_LOW, LOG2E, exp_by_table
+from brickrt.ops.cpu.exp_table import LN2_HIGH, LN2_LOW, LOG2E, exp_by_table, sigmoid_by_table
 
 # Added to a small float, this leaves the nearest whole number in the low bits.
 ROUNDER = 12582912.0
@@ -79,6 +79,8 @@ def _exp_above(f: Fn, x: ir.Value) -> ir.Value:
 
 def sigmoid(f: Fn, x: ir.Value) -> ir.Value:
     """e/(1 + e) for x < 0 and 1/(1 + e) above, e = exp(-|x|), so that nothing overflows."""
+    if lanes_of(x) == AVX512_LANES:
+        return sigmoid_by_table(f, _at_least(f, _at_most(f, x, 104.5), -104.5))
     one = fill(x.type, 1.0)
     decay = _exp_above(f, f.b.fneg(_abs(f, x)))
     above = f.b.select(f.b.fcmp_ordered("<", x, fill(x.type, 0.0)), decay, one)
