@@ -13,7 +13,7 @@ from itertools import product
 import numpy as np
 
 from brickrt.graph.ir import Graph, Node
-from brickrt.ops.cpu.strassen import chunks_of, fits, pair_columns
+from brickrt.ops.cpu.strassen import chunks_of, fits, group_columns
 from brickrt.ops.matmul import MatMul
 from brickrt.ops.types import Shape
 from brickrt.plan.bricks import even_edges
@@ -63,7 +63,7 @@ def product_us(graph: Graph, node: Node, device: DeviceSpec, algorithm: str | No
 def strassen_brick(graph: Graph, node: Node, device: DeviceSpec, constants: int, most: int) -> Shape:
     """The brick of the output that gives up to `most` tasks, or few more."""
     depth, out = graph.ins(node)[0].shape[-1], graph.out(node).shape
-    units = [1] * (len(out) - 1) + [pair_columns(device.lanes)]
+    units = [1] * (len(out) - 1) + [group_columns(device.lanes)]
     edges = [even_edges(extent, unit, most) for extent, unit in zip(out, units, strict=True)]
 
     def cost(brick: Shape) -> float:
@@ -87,7 +87,7 @@ def _busy_us(out: Shape, brick: Shape, depth: int, device: DeviceSpec, constants
 
 def _matrix_us(rows: int, depth: int, columns: int, device: DeviceSpec) -> float:
     """One matrix of a box: products of whole pairs of tiles, sums, outputs."""
-    lanes, unit = device.lanes, pair_columns(device.lanes)
+    lanes, unit = device.lanes, group_columns(device.lanes)
     chunks = chunks_of(depth, lanes)
     rows, wide = rows + rows % 2, -(-columns // unit) * unit // lanes
     vectors = rows * depth * wide * 7 / 8 + rows * depth / lanes * SUM + rows * wide * chunks * OUTPUT

@@ -3,6 +3,7 @@
 from brickrt.ops.cpu import concat, interp, lane_conv, map, matmul, pool, reduce, rowwise, segments, take, transpose
 from brickrt.ops.cpu.kernel import Kernel
 from brickrt.ops.cpu.strassen import StrassenKernel
+from brickrt.ops.cpu.strassen_twice import StrassenTwiceKernel
 from brickrt.ops.cpu.winograd import (
     Winograd2Kernel,
     Winograd3Kernel,
@@ -13,6 +14,7 @@ from brickrt.ops.cpu.winograd import (
 
 ALGORITHMS: dict[str, type[Kernel]] = {
     "strassen": StrassenKernel,
+    "strassen2": StrassenTwiceKernel,
     "winograd2": Winograd2Kernel,
     "winograd3": Winograd3Kernel,
     "winograd4": Winograd4Kernel,

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 
@@ -36,39 +37,53 @@ PRODUCTS = 7
 CHUNK = 384  # of K, at most where it divides evenly
 
 
-def pair_columns(lanes: int) -> int:
-    """Columns of a pair of register tiles, which boxes had better be cut at multiples of."""
-    return 2 * BLOCKS * lanes
+def group_columns(lanes: int, levels: int = 1) -> int:
+    """Columns of a pair of register tiles (of four, by two levels), which boxes had better be cut at multiples of."""
+    return 2**levels * BLOCKS * lanes
 
 
-def fits(op: Op, a: Sequence[int], b: Sequence[int], lanes: int) -> bool:
+def fits(op: Op, a: Sequence[int], b: Sequence[int], lanes: int, levels: int = 1) -> bool:
     """Whether the kernel takes a product of these shapes; `b` is constant, and one matrix for all batches."""
-    return isinstance(op, MatMul) and len(b) == 2 and a[-1] % (2 * lanes) == 0
+    return isinstance(op, MatMul) and len(b) == 2 and a[-1] % (2**levels * lanes) == 0
 
 
-def chunks_of(depth: int, lanes: int) -> int:
-    """In how many equal parts K is swept; each is halved, in whole vectors."""
-    whole = depth // (2 * lanes)
+def chunks_of(depth: int, lanes: int, levels: int = 1) -> int:
+    """In how many equal chunks K is swept; each is halved `levels` times, in whole vectors."""
+    whole = depth // (2**levels * lanes)
     return next((n for n in range(1, whole + 1) if whole % n == 0 and depth // n <= CHUNK), 1)
+
+
+def second_factors(b: np.ndarray, levels: int) -> np.ndarray:
+    """[chunks, K/chunks, groups, columns of a group] → [products of the last level, …, products of the first, chunks,
+    K/chunks/2**levels, groups, columns of a tile], in the order in which the kernels multiply."""
+    for _ in range(levels):
+        *outer, depth, groups, width = b.shape
+        quarters = b.reshape(*outer, 2, depth // 2, groups, 2, width // 2)
+        b11, b12, b21, b22 = (quarters[..., k, :, :, n, :] for k in (0, 1) for n in (0, 1))
+        t1 = b12 - b11
+        t2 = b22 - t1
+        b = np.stack([b11, b21, t2, b22 - b12, b21 - t2, t1, b22])
+    return b
 
 
 @dataclass(frozen=True)
 class StrassenKernel(Kernel):
-    """`shape_class` is (rows, pairs, ragged): the rows of a box, the most pairs of tiles of columns that one touches,
-    and whether columns are cut inside pairs."""
+    """`shape_class` is (rows, groups, ragged): the rows of a box, the most groups of tiles of columns that one touches,
+    and whether columns are cut inside groups. A group is a pair here, four tiles where `levels` is 2."""
 
     op: MatMul
+    levels: ClassVar[int] = 1
 
     @classmethod
     def classify(
         cls, op: Op, ins: Sequence[Operand], out: Operand, boxes: Boxes, isa: Isa
     ) -> tuple[np.ndarray, list[tuple[int, ...]]]:
-        unit = pair_columns(isa.lanes)
+        unit = group_columns(isa.lanes, cls.levels)
         lo, hi = boxes.lo[:, -1], boxes.hi[:, -1]
-        pairs = int((-(-hi // unit) - lo // unit).max(initial=1))
+        groups = int((-(-hi // unit) - lo // unit).max(initial=1))
         ragged = bool(np.any(lo % unit) or np.any(hi[hi < out.shape[-1]] % unit))
         rows, which = np.unique(boxes.extents[:, -2], return_inverse=True)
-        return which.reshape(-1), [(int(r), pairs, int(ragged)) for r in rows]
+        return which.reshape(-1), [(int(r), groups, int(ragged)) for r in rows]
 
     @property
     def lanes(self) -> int:
@@ -83,9 +98,9 @@ class StrassenKernel(Kernel):
         return bool(self.shape_class[2])
 
     @property
-    def half_rows(self) -> int:
-        """Rows of an upper quarter; with an odd number of rows the last of the lower one is missing."""
-        return -(-self.rows // 2)
+    def part_rows(self) -> int:
+        """Rows of the first of the parts that a box is cut in; the last rows of others may be missing."""
+        return -(-self.rows // 2**self.levels)
 
     @property
     def columns(self) -> int:
@@ -93,12 +108,12 @@ class StrassenKernel(Kernel):
 
     @cached_property
     def chunks(self) -> int:
-        return chunks_of(self.ins[0].shape[-1], self.lanes)
+        return chunks_of(self.ins[0].shape[-1], self.lanes, self.levels)
 
     @property
-    def half_chunk(self) -> int:
-        """Elements of K that one of the seven products sums over."""
-        return self.ins[0].shape[-1] // self.chunks // 2
+    def part_depth(self) -> int:
+        """Elements of K that one of the products sums over."""
+        return self.ins[0].shape[-1] // self.chunks // 2**self.levels
 
     @property
     def most(self) -> int:
@@ -108,7 +123,7 @@ class StrassenKernel(Kernel):
     @property
     def panel(self) -> int:
         """Elements of `b` that one product of a chunk and a tile of columns reads."""
-        return self.half_chunk * BLOCKS * self.lanes
+        return self.part_depth * BLOCKS * self.lanes
 
     @cached_property
     def epilogue(self) -> Epilogue:
@@ -120,11 +135,11 @@ class StrassenKernel(Kernel):
     @property
     def sum_stride(self) -> int:
         """From one row of a sum to the next: not a power of two, to spread over the cache."""
-        return self.half_chunk + self.lanes
+        return self.part_depth + self.lanes
 
     @property
     def kept_at(self) -> int:
-        return 4 * self.half_rows * self.sum_stride
+        return 4 * self.part_rows * self.sum_stride
 
     @property
     def tile_elements(self) -> int:
@@ -142,7 +157,7 @@ class StrassenKernel(Kernel):
     @property
     def partial_elements(self) -> int:
         """Of the four outputs of a pair of tiles of columns."""
-        return 4 * self.half_rows * BLOCKS * self.lanes
+        return 4 * self.part_rows * BLOCKS * self.lanes
 
     @property
     def workspace(self) -> int:
@@ -150,23 +165,22 @@ class StrassenKernel(Kernel):
         return 4 * (self.partial_at + partial)
 
     def pack(self, i: int, array: np.ndarray) -> np.ndarray:
-        """`b` [K, N] → [pair of tiles, chunk, product, K/chunks/2, BLOCKS*lanes]; the bias up to whole pairs."""
-        unit = pair_columns(self.lanes)
-        missing = -self.columns % unit
+        """`b` [K, N] → [group of tiles, chunk, product, K/chunks/2, BLOCKS*lanes]; the bias up to whole groups."""
+        missing = -self.columns % group_columns(self.lanes, self.levels)
         if i == 1:
-            return self._summed(np.pad(array, [(0, 0), (0, missing)]))
+            return self.packed_factors(np.pad(array, [(0, 0), (0, missing)]))
         if i == 2 and self.op.bias:
             return np.pad(array, (0, missing))
         return super().pack(i, array)
 
-    def _summed(self, b: np.ndarray) -> np.ndarray:
-        """The second factors in the order in which `StrassenBody` multiplies by them."""
-        quarters = b.reshape(self.chunks, 2, self.half_chunk, -1, 2, BLOCKS * self.lanes)
-        (b11, b12), (b21, b22) = ([quarters[:, k, :, :, n] for n in (0, 1)] for k in (0, 1))
-        t1 = b12 - b11
-        t2 = b22 - t1
-        factors = np.stack([b11, b21, t2, b22 - b12, b21 - t2, t1, b22])
+    def packed_factors(self, b: np.ndarray) -> np.ndarray:
+        factors = second_factors(self.grouped(b), self.levels)
         return np.ascontiguousarray(factors.transpose(3, 1, 0, 2, 4))
+
+    def grouped(self, b: np.ndarray) -> np.ndarray:
+        """`b` as [chunks, K/chunks, groups, columns of a group]."""
+        width = group_columns(self.lanes, self.levels)
+        return b.reshape(self.chunks, -1, b.shape[1] // width, width)
 
     def emit(self, f: Fn) -> None:
         StrassenBody(self, f).emit()

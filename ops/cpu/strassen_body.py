@@ -55,7 +55,7 @@ class StrassenBody:
         self.epilogue = kernel.epilogue.bind(f)
         self.long = kernel.op.epilogue is not None and effort(kernel.op.epilogue) > SHORT
         self.work = f.pointer(1 + len(kernel.ins))
-        self.width = kernel.panel // kernel.half_chunk
+        self.width = kernel.panel // kernel.part_depth
         self.blocks = self.width // kernel.lanes
 
     # ---- loops
@@ -85,7 +85,7 @@ class StrassenBody:
         operand = k.ins[0]
         strides = [0 if e == 1 else s for e, s in zip(operand.shape[:-2], operand.strides, strict=False)]
         strides = [0] * (len(batch) - len(strides)) + strides
-        start = f.add(f.dot(batch, strides), f.mul(row, operand.strides[-2]), f.mul(chunk, 2 * k.half_chunk))
+        start = f.add(f.dot(batch, strides), f.mul(row, operand.strides[-2]), f.mul(chunk, 2 * k.part_depth))
         a = f.address(self.a, start, self.dtype)
         place = _Chunk(batch, row, chunk, a, pairs, last)
         self.sums(a, self.factors(pairs[0], chunk))
@@ -138,31 +138,31 @@ class StrassenBody:
     def sums(self, a: ir.Value, b: ir.Value) -> None:
         """S1…S4 of the rows from `a` on, where a missing lower row counts as zero; and asks for the factors at `b`."""
         f, k = self.f, self.k
-        steps = max(1, k.rows // 2 * k.half_chunk // k.lanes)
+        steps = max(1, k.rows // 2 * k.part_depth // k.lanes)
         lines = min(MOST_ASKED, -(-7 * k.panel // (steps * LINE)))
-        with f.loop(0, k.rows // 2) as row, f.loop(0, k.half_chunk, k.lanes) as c:
-            step = f.mul(f.add(f.mul(row, k.half_chunk // k.lanes), f.div(c, k.lanes)), lines * LINE)
+        with f.loop(0, k.rows // 2) as row, f.loop(0, k.part_depth, k.lanes) as c:
+            step = f.mul(f.add(f.mul(row, k.part_depth // k.lanes), f.div(c, k.lanes)), lines * LINE)
             for n in range(lines):
                 f.prefetch(b, f.add(step, n * LINE), self.dtype, near=False)
             self.sum(a, row, c, lower=True)
         if k.rows % 2:
-            with f.loop(0, k.half_chunk, k.lanes) as c:
-                self.sum(a, k.half_rows - 1, c, lower=False)
+            with f.loop(0, k.part_depth, k.lanes) as c:
+                self.sum(a, k.part_rows - 1, c, lower=False)
 
     def sum(self, a: ir.Value, row: Index, c: Index, lower: bool) -> None:
         f, k = self.f, self.k
         stride, zero = k.ins[0].strides[-2], ir.Constant(vector(FLOAT, k.lanes), None)
         upper = f.add(f.mul(row, stride), c)
-        below = f.add(upper, k.half_rows * stride)
-        for at, n in product((upper, below), (0, k.half_chunk)):
+        below = f.add(upper, k.part_rows * stride)
+        for at, n in product((upper, below), (0, k.part_depth)):
             f.prefetch(a, f.add(at, ROWS_AHEAD * stride + n), self.dtype)
-        a11, a12 = (f.load(a, f.add(upper, n), self.dtype, k.lanes) for n in (0, k.half_chunk))
-        a21, a22 = (f.load(a, f.add(below, n), self.dtype, k.lanes) if lower else zero for n in (0, k.half_chunk))
+        a11, a12 = (f.load(a, f.add(upper, n), self.dtype, k.lanes) for n in (0, k.part_depth))
+        a21, a22 = (f.load(a, f.add(below, n), self.dtype, k.lanes) if lower else zero for n in (0, k.part_depth))
         s1 = f.b.fadd(a21, a22)
         s2 = f.b.fsub(s1, a11)
         at = f.add(f.mul(row, k.sum_stride), c)
         for i, value in enumerate((s1, s2, f.b.fsub(a11, a21), f.b.fsub(a12, s2))):
-            f.store(value, self.work, f.add(at, i * k.half_rows * k.sum_stride), self.dtype, k.lanes)
+            f.store(value, self.work, f.add(at, i * k.part_rows * k.sum_stride), self.dtype, k.lanes)
 
 
 @dataclass(frozen=True)
@@ -229,31 +229,31 @@ class PairOfTiles:
     def quarter(self, lower: int, right: int) -> tuple[ir.Value, int]:
         k, f = self.k, self.f
         stride = k.ins[0].strides[-2]
-        offset = f.add(f.mul(self.start, stride), lower * k.half_rows * stride + right * k.half_chunk)
+        offset = f.add(f.mul(self.start, stride), lower * k.part_rows * stride + right * k.part_depth)
         return f.address(self.at.a, offset, self.body.dtype), stride
 
     def summed(self, number: int) -> tuple[ir.Value, int]:
         """S of this number."""
         k, f = self.k, self.f
-        offset = f.add(f.mul(self.start, k.sum_stride), (number - 1) * k.half_rows * k.sum_stride)
+        offset = f.add(f.mul(self.start, k.sum_stride), (number - 1) * k.part_rows * k.sum_stride)
         return f.address(self.body.work, offset, self.body.dtype), k.sum_stride
 
     def multiply(self, number: int, rows: ir.Value, stride: int) -> None:
         """Adds a product to the accumulators. A row that is missing is not read: what it would give is not stored."""
         k, f, body = self.k, self.f, self.body
         base = f.address(self.b, number * k.panel, body.dtype)
-        channels = 7 * k.half_chunk
+        channels = 7 * k.part_depth
         panel = PackedStream(f, base, body.blocks, channels, body.dtype, k.lanes, lambda c: self.ahead(number, c))
         absent = self.run.missing and number == 4
         offsets = [t * stride for t in range(self.run.count - absent)]
-        self.acc.multiply_add(rows, offsets, 1, k.half_chunk, panel)
+        self.acc.multiply_add(rows, offsets, 1, k.part_depth, panel)
 
     def ahead(self, number: int, c: Index) -> None:
         """Asks for a line of the factors that follow: all tiles of rows together ask for all of them."""
         k, f, body = self.k, self.f, self.body
-        parts = sizes(k.half_rows, k.most)
+        parts = sizes(k.part_rows, k.most)
         share = -(-body.width // len(parts))
-        step = f.add(f.mul(f.div(self.start, parts[0]), 7 * k.half_chunk), number * k.half_chunk, c)
+        step = f.add(f.mul(f.div(self.start, parts[0]), 7 * k.part_depth), number * k.part_depth, c)
         for n in range(0, share, LINE):
             f.prefetch(self.following, f.add(f.mul(step, share), n), body.dtype, near=False)
 
@@ -315,7 +315,7 @@ class PairOfTiles:
 
     def index(self, lower: int, right: int, j: int, t: Index) -> list[Index]:
         f, k, at, width = self.f, self.k, self.at, self.body.width
-        row = f.add(at.row, self.start, lower * k.half_rows, t)
+        row = f.add(at.row, self.start, lower * k.part_rows, t)
         return [*at.batch, row, f.add(f.mul(self.pair, 2 * width), right * width + j * k.lanes)]
 
     def finish(self, value: ir.Value, lower: int, right: int, j: int, t: Index) -> None:
@@ -337,5 +337,5 @@ class PairOfTiles:
     def partial(self, lower: int, right: int) -> Index:
         """Where the sums of earlier chunks lie: tile by tile, the four outputs of each together."""
         f, k, width = self.f, self.k, self.body.width
-        tile = f.add(f.mul(f.sub(self.pair, self.at.pairs[0]), k.half_rows), self.start)
+        tile = f.add(f.mul(f.sub(self.pair, self.at.pairs[0]), k.part_rows), self.start)
         return f.add(k.partial_at + (2 * lower + right) * self.run.count * width, f.mul(tile, 4 * width))

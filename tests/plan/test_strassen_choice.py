@@ -8,7 +8,7 @@ import pytest
 from plan_graphs import Sketch
 
 from brickrt.graph.ir import Graph
-from brickrt.ops.cpu.strassen import pair_columns
+from brickrt.ops.cpu.strassen import group_columns
 from brickrt.ops.matmul import MatMul
 from brickrt.plan.algorithm import choose_algorithms, layer_us, weight_growth
 from brickrt.plan.cost import Model
@@ -81,6 +81,6 @@ def test_a_layer_is_cut_for_all_cores_at_pairs_of_tiles(shape):
     graph = product(*shape, columns=768)
     layouts = dict.fromkeys(graph.types, "plain")
     brick = layer_brick(Model(graph, layouts, SERVER, choose_algorithms(graph, layouts, SERVER, False)), 0)
-    assert brick[-1] % pair_columns(SERVER.lanes) == 0
+    assert brick[-1] % group_columns(SERVER.lanes) == 0
     tasks = math.prod(-(-e // b) for e, b in zip((*shape[:-1], 768), brick, strict=True))
     assert SERVER.cores <= tasks < 2 * SERVER.tasks_per_core * SERVER.cores

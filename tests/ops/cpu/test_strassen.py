@@ -1,4 +1,4 @@
-"""Products by Strassen's scheme against the definition in float64."""
+"""Products by one and by two levels of Strassen's scheme against the definition in float64."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ from harness import AVX2, HOST, check
 from brickrt.ops.base import evaluate_whole
 from brickrt.ops.cpu.strassen import CHUNK, StrassenKernel, chunks_of, fits
 from brickrt.ops.cpu.strassen_body import row_tiles
+from brickrt.ops.cpu.strassen_sums import part_rows
+from brickrt.ops.cpu.strassen_twice import StrassenTwiceKernel
 from brickrt.ops.expr import apply, arg, const
 from brickrt.ops.matmul import MatMul
 from brickrt.ops.types import Boxes
 
 F32 = np.dtype(np.float32)
+KERNELS = [pytest.param(StrassenKernel, id="once"), pytest.param(StrassenTwiceKernel, id="twice")]
 ISAS = [pytest.param(HOST, id="avx512"), pytest.param(AVX2, id="avx2")]
 SUM = apply("max", apply("add", arg(0, F32), arg(1, F32)), const(0, F32))
 LONG = apply("mul", arg(0, F32), apply("add", apply("erf", arg(0, F32)), const(1, F32)))
@@ -26,31 +29,34 @@ def sample(*shapes):
     return [rng.standard_normal(shape).astype(np.float32) for shape in shapes]
 
 
-def check_product(op, arrays, isa, **how):
+def check_product(op, arrays, isa, kernel, **how):
     """All inputs but the first are constants, except those of the epilogue."""
     want = evaluate_whole(op, arrays)
     constants = 2 + op.bias
     packed = [0 < i < constants for i in range(len(arrays))]
     how = {"rtol": 0, "atol": ERROR * np.abs(want).max()} | how
-    check(op, arrays, isa, packed=packed, expected=want, kernel_cls=StrassenKernel, **how)
+    check(op, arrays, isa, packed=packed, expected=want, kernel_cls=kernel, **how)
 
 
+@pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("isa", ISAS)
-@pytest.mark.parametrize("rows", [1, 2, 3, 8, 25, 27, 40, 56])
-def test_rows(rows, isa):
-    check_product(MatMul(), sample((rows, 32), (32, 64)), isa, boxes=[Boxes.whole((rows, 64))])
+@pytest.mark.parametrize("rows", [1, 2, 3, 5, 8, 25, 27, 40, 56, 58])
+def test_rows(rows, isa, kernel):
+    check_product(MatMul(), sample((rows, 64), (64, 64)), isa, kernel, boxes=[Boxes.whole((rows, 64))])
 
 
+@pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("isa", ISAS)
-@pytest.mark.parametrize("columns", [1, 16, 31, 64, 65, 150])
-def test_columns(columns, isa):
-    check_product(MatMul(True), sample((7, 32), (32, columns), (columns,)), isa, boxes=[Boxes.whole((7, columns))])
+@pytest.mark.parametrize("columns", [1, 16, 31, 64, 65, 128, 150])
+def test_columns(columns, isa, kernel):
+    check_product(MatMul(True), sample((7, 64), (64, columns), (columns,)), isa, kernel, boxes=[Boxes.whole((7, columns))])
 
 
+@pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("isa", ISAS)
-@pytest.mark.parametrize("depth", [32, 96, 2 * CHUNK, 3 * CHUNK + 32])
-def test_depths(depth, isa):
-    check_product(MatMul(), sample((9, depth), (depth, 70)), isa, boxes=[Boxes.whole((9, 70))])
+@pytest.mark.parametrize("depth", [64, 192, 2 * CHUNK, 3 * CHUNK + 64])
+def test_depths(depth, isa, kernel):
+    check_product(MatMul(), sample((9, depth), (depth, 70)), isa, kernel, boxes=[Boxes.whole((9, 70))])
 
 
 def test_depth_is_swept_in_equal_chunks_of_whole_vectors():
@@ -60,41 +66,52 @@ def test_depth_is_swept_in_equal_chunks_of_whole_vectors():
         assert depth % (32 * n) == 0
 
 
+def test_two_levels_halve_chunks_twice():
+    assert [chunks_of(depth, 16, levels=2) for depth in (64, CHUNK, 2 * CHUNK, 4 * CHUNK)] == [1, 1, 2, 4]
+    assert fits(MatMul(), (2, 5, 64), (64, 3), 16, levels=2)
+    assert not fits(MatMul(), (2, 5, 96), (96, 3), 16, levels=2)
+
+
 def test_what_fits():
     assert fits(MatMul(), (2, 5, 64), (64, 3), 16)
     assert not fits(MatMul(), (2, 5, 65), (65, 3), 16)
     assert not fits(MatMul(), (2, 5, 64), (2, 64, 3), 16)
 
 
-@pytest.mark.parametrize("shape", [(3, 5, 32), (2, 1, 5, 32), (1, 3, 5, 32)], ids=str)
-def test_batches(shape):
-    check_product(MatMul(), sample(shape, (32, 40)), AVX2)
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("shape", [(3, 5, 64), (2, 1, 5, 64), (1, 3, 5, 64)], ids=str)
+def test_batches(shape, kernel):
+    check_product(MatMul(), sample(shape, (64, 40)), AVX2, kernel)
 
 
+@pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("shape", [(2, 5, 61), (5, 61), (61,), (1,), (5, 1), ()], ids=str)
-def test_epilogue_with_another_operand(shape):
-    check_product(MatMul(True, SUM), sample((2, 5, 32), (32, 61), (61,), shape), AVX2)
+def test_epilogue_with_another_operand(shape, kernel):
+    check_product(MatMul(True, SUM), sample((2, 5, 64), (64, 61), (61,), shape), AVX2, kernel)
 
 
+@pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("isa", ISAS)
-@pytest.mark.parametrize("depth", [32, 2 * CHUNK])
-def test_long_epilogue(depth, isa):
+@pytest.mark.parametrize("depth", [64, 2 * CHUNK])
+def test_long_epilogue(depth, isa, kernel):
     arrays = sample((2, 11, depth), (depth, 61), (61,))
     arrays[1] /= np.float32(depth**0.5)
-    check_product(MatMul(True, LONG), arrays, isa)
+    check_product(MatMul(True, LONG), arrays, isa, kernel)
 
 
-def test_columns_cut_inside_pairs():
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_columns_cut_inside_pairs(kernel):
     boxes = [Boxes.one((0, a), (5, b)) for a, b in [(0, 61), (60, 61), (3, 5), (5, 45), (7, 33), (16, 32)]]
-    check_product(MatMul(True, SUM), sample((5, 32), (32, 61), (61,), (5, 61)), AVX2, boxes=boxes)
+    check_product(MatMul(True, SUM), sample((5, 64), (64, 61), (61,), (5, 61)), AVX2, kernel, boxes=boxes)
 
 
+@pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("brick", [(1, 3, 500), (2, 2, 32), (1, 7, 64), (2, 4, 8), (1, 4, 11)])
-@pytest.mark.parametrize("depth", [32, 2 * CHUNK])
-def test_bricks_make_the_whole(brick, depth):
+@pytest.mark.parametrize("depth", [64, 2 * CHUNK])
+def test_bricks_make_the_whole(brick, depth, kernel):
     arrays = sample((2, 7, depth), (depth, 101), (101,))
     want = evaluate_whole(MatMul(True), arrays)
-    got, _ = by_bricks(MatMul(True), arrays, brick, AVX2, [1, 1, 1], 1, [False, True, True], StrassenKernel)
+    got, _ = by_bricks(MatMul(True), arrays, brick, AVX2, [1, 1, 1], 1, [False, True, True], kernel)
     np.testing.assert_allclose(got, want, rtol=0, atol=ERROR * np.abs(want).max())
 
 
@@ -108,9 +125,19 @@ def test_tiles_cover_the_upper_half_once(most):
         assert all(t.repeat == 1 for t in tiles if t.missing)
 
 
-def test_error_is_that_of_few_more_roundings():
-    """One level of the scheme, at a depth where summing in order has an error of about 1e-6."""
+def test_parts_of_rows_are_all_rows():
+    for rows in range(1, 40):
+        there, part, half = part_rows(rows), -(-rows // 4), -(-rows // 2)
+        starts = [0, part, half, half + part]
+        covered = [start + i for start, n in zip(starts, there, strict=True) for i in range(n)]
+        assert covered == list(range(rows))
+        assert max(there) == there[0] == part
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_error_is_that_of_few_more_roundings(kernel):
+    """At a depth where summing in order has an error of about 1e-6."""
     arrays = sample((64, 768), (768, 128))
     want = evaluate_whole(MatMul(), arrays)
-    got, _ = by_bricks(MatMul(), arrays, (64, 128), HOST, [1, 1], 1, [False, True], StrassenKernel)
-    assert np.abs(got - want).max() < 4e-6 * np.abs(want).max()
+    got, _ = by_bricks(MatMul(), arrays, (64, 128), HOST, [1, 1], 1, [False, True], kernel)
+    assert np.abs(got - want).max() < kernel.levels * 4e-6 * np.abs(want).max()
