@@ -19,10 +19,11 @@ from brickrt.ops.base import Op
 from brickrt.ops.conv import Conv
 from brickrt.ops.cpu.winograd_axes import Axes, Axis, axes_of, fits
 from brickrt.ops.cpu.winograd_sizes import choose_sizes
+from brickrt.ops.matmul import MatMul
 from brickrt.ops.types import Shape
 from brickrt.plan.device import DeviceSpec
 from brickrt.plan.speeds import multiply_us, stream_us
-from brickrt.plan.strassen import GROWTH, STRASSEN, may_use, pays, product_us
+from brickrt.plan.strassen import LEVELS, choose_product, growth, product_us
 
 EDGES = {f"winograd{m}": m for m in (6, 5, 4, 3, 2)}  # outputs of a tile along each dimension that is tiled
 
@@ -35,7 +36,7 @@ MARGIN, STRIDED_MARGIN = 0.85, 0.72  # of the direct time that another algorithm
 
 
 def choose_algorithms(graph: Graph, layouts: Mapping[str, str], device: DeviceSpec, exact: bool) -> dict[int, str]:
-    """Node index → a name of `EDGES` or STRASSEN, for layers that are not computed directly."""
+    """Node index → a name of `EDGES` or of `LEVELS`, for layers that are not computed directly."""
     if exact or device.kind != "cpu":
         return {}
     chosen, constants = {}, constant_bytes(graph)
@@ -45,15 +46,17 @@ def choose_algorithms(graph: Graph, layouts: Mapping[str, str], device: DeviceSp
             name = _fastest(graph, node, device, constants, STRIDED_MARGIN if strided else MARGIN)
             if name != "direct":
                 chosen[k] = name
-        elif may_use(graph, node, device.lanes) and pays(graph, node, device, constants):
-            chosen[k] = STRASSEN
+        elif isinstance(node.op, MatMul):
+            name = choose_product(graph, node, device, constants)
+            if name is not None:
+                chosen[k] = name
     return chosen
 
 
 def weight_growth(op: Op, algorithm: str | None) -> float:
     """Transformed weights over weights."""
-    if algorithm == STRASSEN:
-        return GROWTH
+    if algorithm in LEVELS:
+        return growth(LEVELS[algorithm])
     if algorithm is None or not isinstance(op, Conv):
         return 1.0
     return axes_of(op, (1,) * len(op.kernel), EDGES[algorithm]).growth

@@ -16,7 +16,7 @@ from brickrt.ops.reduce import Reduce
 from brickrt.ops.types import Shape
 from brickrt.plan.cost import Model
 from brickrt.plan.gpu_slabs import gpu_brick
-from brickrt.plan.strassen import STRASSEN, strassen_brick
+from brickrt.plan.strassen import LEVELS, strassen_brick
 from brickrt.plan.winograd_slabs import winograd_brick
 
 COLUMNS = 64  # columns of a product are cut in multiples of this
@@ -36,8 +36,8 @@ def layer_brick(model: Model, k: int) -> Shape:
     if model.device.kind == "cuda":
         return gpu_brick(model, k)
     want = _wanted_tasks(model, k)
-    if model.algorithms.get(k) == STRASSEN:
-        return strassen_brick(model.graph, node, model.device, model.constant_bytes, want)
+    if model.algorithms.get(k) in LEVELS:
+        return strassen_brick(model.graph, node, model.device, model.algorithms[k], model.constant_bytes, want)
     if k in model.algorithms:
         return winograd_brick(model, k, want)
     if model.facts[k].image and len(shape) >= 2:

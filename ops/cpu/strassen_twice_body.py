@@ -325,4 +325,3 @@ class RowTile:
         whole = f.add(f.mul(f.sub(self.at.group, self.at.first), 4), quarter)
         tile = f.add(f.mul(f.add(f.mul(lower, 2), right), self.tile), f.mul(self.start, 4 * self.body.width))
         return f.add(k.partial_at, f.mul(whole, k.state_elements), tile)
-

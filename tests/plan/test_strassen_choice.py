@@ -14,7 +14,7 @@ from brickrt.plan.algorithm import choose_algorithms, layer_us, weight_growth
 from brickrt.plan.cost import Model
 from brickrt.plan.device import PRESETS, DeviceSpec
 from brickrt.plan.slabs import layer_brick
-from brickrt.plan.strassen import STRASSEN
+from brickrt.plan.strassen import LEVELS
 
 SERVER = DeviceSpec(
     "two cores of a server", "cpu", "avx512", 2, 16, 32, 2**15, 2**20, 36 * 2**20, 2**34, 110.0,
@@ -40,13 +40,14 @@ def chosen(graph: Graph, device: DeviceSpec = SERVER, exact: bool = False) -> st
 @pytest.mark.parametrize(
     ("shape", "columns"), [((1, 197, 384), 1536), ((8, 197, 768), 768), ((512, 1024), 1024), ((2, 3, 128, 512), 2048)]
 )
-def test_large_products_multiply_an_eighth_less(shape, columns, device):
+def test_large_products_multiply_less(shape, columns, device):
     graph = product(*shape, columns=columns)
-    assert chosen(graph, device) == STRASSEN
+    name = chosen(graph, device)
+    assert name in LEVELS
     assert chosen(graph, device, exact=True) is None
     assert chosen(graph, PRESETS["h200"]) is None
-    times = [layer_us(graph, graph.nodes[0], device, name) for name in (STRASSEN, None)]
-    assert 7 / 8 < times[0] / times[1] < 1
+    times = [layer_us(graph, graph.nodes[0], device, algorithm) for algorithm in (name, None)]
+    assert (7 / 8) ** LEVELS[name] < times[0] / times[1] < 1
 
 
 @pytest.mark.parametrize(
@@ -71,8 +72,16 @@ def test_columns_that_are_no_constants_are_multiplied_directly():
     assert chosen(s.graph()) is None
 
 
-def test_weights_grow_by_three_quarters():
-    assert weight_growth(MatMul(), STRASSEN) == 7 / 4
+def test_two_levels_need_columns_for_four_tiles_and_memory_for_three_times_the_weights():
+    assert chosen(product(1, 197, 384, columns=1536)) == "strassen2"
+    assert chosen(product(1, 197, 192, columns=192)) == "strassen"
+    small = dataclasses.replace(SERVER, memory=2**23)
+    assert chosen(product(1, 197, 384, columns=1536), small) is None
+
+
+def test_weights_grow_by_three_quarters_per_level():
+    assert weight_growth(MatMul(), "strassen") == 7 / 4
+    assert weight_growth(MatMul(), "strassen2") == 49 / 16
     assert weight_growth(MatMul(), None) == 1
 
 
@@ -80,7 +89,8 @@ def test_weights_grow_by_three_quarters():
 def test_a_layer_is_cut_for_all_cores_at_pairs_of_tiles(shape):
     graph = product(*shape, columns=768)
     layouts = dict.fromkeys(graph.types, "plain")
-    brick = layer_brick(Model(graph, layouts, SERVER, choose_algorithms(graph, layouts, SERVER, False)), 0)
-    assert brick[-1] % group_columns(SERVER.lanes) == 0
+    algorithms = choose_algorithms(graph, layouts, SERVER, False)
+    brick = layer_brick(Model(graph, layouts, SERVER, algorithms), 0)
+    assert brick[-1] % group_columns(SERVER.lanes, LEVELS[algorithms[0]]) == 0
     tasks = math.prod(-(-e // b) for e, b in zip((*shape[:-1], 768), brick, strict=True))
     assert SERVER.cores <= tasks < 2 * SERVER.tasks_per_core * SERVER.cores

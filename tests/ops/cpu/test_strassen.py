@@ -49,7 +49,9 @@ def test_rows(rows, isa, kernel):
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("columns", [1, 16, 31, 64, 65, 128, 150])
 def test_columns(columns, isa, kernel):
-    check_product(MatMul(True), sample((7, 64), (64, columns), (columns,)), isa, kernel, boxes=[Boxes.whole((7, columns))])
+    check_product(
+        MatMul(True), sample((7, 64), (64, columns), (columns,)), isa, kernel, boxes=[Boxes.whole((7, columns))]
+    )
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
