@@ -47,9 +47,9 @@ def choose_algorithms(graph: Graph, layouts: Mapping[str, str], device: DeviceSp
             if name != "direct":
                 chosen[k] = name
         elif isinstance(node.op, MatMul):
-            name = choose_product(graph, node, device, constants)
-            if name is not None:
-                chosen[k] = name
+            scheme = choose_product(graph, node, device, constants)
+            if scheme is not None:
+                chosen[k] = scheme
     return chosen
 
 
