@@ -24,7 +24,7 @@ from brickrt.plan.speeds import multiply_us, stream_us
 LEVELS = {"strassen": 1, "strassen2": 2}  # by algorithm: how often everything is halved
 SHARE = 0.95  # of the multiply-add peak, by any way to multiply
 MARGIN = 0.98  # of the direct time that the scheme may take
-SUM = {1: 5.0, 2: 14.0}  # multiply-adds that take as long as the sums of one element, per sweep over the columns
+SUM = {1: 5.0, 2: 25.0}  # multiply-adds that take as long as the sums of one element, per sweep over the columns
 OUTPUT = {1: 9.0, 2: 22.0}  # the same per element of the output and chunk of K: what is kept, restored and added
 HIDDEN = 0.3  # share of shorter work that the longer does not hide
 ASKED = 0.12  # the same of weights that are asked for far ahead

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import product
 from typing import TYPE_CHECKING
 
 from llvmlite import ir
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from brickrt.ops.cpu.strassen_twice import StrassenTwiceKernel
 
 LINE = 16  # elements of a cache line
+ROWS_AHEAD = 4  # between the rows that are added and those asked for
 MOST_ASKED = 8  # lines asked for while one vector of each factor is computed
 Quarters = list[ir.Value]  # upper left, upper right, lower left, lower right
 
@@ -55,6 +57,8 @@ class FirstFactors:
         f, k = self.f, self.k
         half = -(-k.rows // 2)
         starts = [f.add(row, at) for at in (0, k.part_rows, half, half + k.part_rows)]
+        for start, part in product(starts, range(4)):
+            self.f.prefetch(self.a, self.place(f.add(start, ROWS_AHEAD), part, c), k.out.dtype, near=False)
         x = [[self.load(starts[i], j, c) if there[i] else self.zero for j in range(4)] for i in range(4)]
         outer = [sevenfold(f, [x[i][j], x[i][j + 2], x[i + 2][j], x[i + 2][j + 2]]) for i in (0, 1) for j in (0, 1)]
         at = f.add(f.mul(row, k.sum_stride), c)
@@ -63,9 +67,11 @@ class FirstFactors:
                 f.store(value, self.work, f.add(at, (7 * n + m) * k.factor_elements), k.out.dtype, k.lanes)
 
     def load(self, row: Index, part: int, c: Index) -> ir.Value:
+        return self.f.load(self.a, self.place(row, part, c), self.k.out.dtype, self.k.lanes)
+
+    def place(self, row: Index, part: int, c: Index) -> Index:
         f, k = self.f, self.k
-        at = f.add(f.mul(row, k.ins[0].strides[-2]), part * k.part_depth, c)
-        return f.load(self.a, at, k.out.dtype, k.lanes)
+        return f.add(f.mul(row, k.ins[0].strides[-2]), part * k.part_depth, c)
 
     @property
     def zero(self) -> ir.Constant:
