@@ -24,12 +24,15 @@ from brickrt.plan.speeds import multiply_us, stream_us
 LEVELS = {"strassen": 1, "strassen2": 2}  # by algorithm: how often everything is halved
 SHARE = 0.95  # of the multiply-add peak, by any way to multiply
 MARGIN = 0.98  # of the direct time that the scheme may take
-SUM = {1: 5.0, 2: 25.0}  # multiply-adds that take as long as the sums of one element, per sweep over the columns
+SUM = {1: 5.0, 2: 16.0}  # multiply-adds that take as long as the sums of one element, per sweep over the columns
 OUTPUT = {1: 9.0, 2: 22.0}  # the same per element of the output and chunk of K: what is kept, restored and added
 HIDDEN = 0.3  # share of shorter work that the longer does not hide
 ASKED = 0.12  # the same of weights that are asked for far ahead
 AGAIN = 3.0  # times the modelled stream: weights swept again, which push a box's rows out of L2
 UNEVEN = 0.02  # of a task's time that cores wait for the last one
+CONFLICT = {0: 1.2, 1: 1.1, 2: 1.0}  # by level: rows a multiple of SETS apart, read in place, share few lines of L1
+SETS = 4096  # bytes after which the sets of L1 repeat
+WAYS = 8  # lines of a set; so many rows do not meet
 MOST_MEMORY = 0.25  # share of the memory that all constants may grow to
 
 
@@ -68,7 +71,8 @@ def product_us(graph: Graph, node: Node, device: DeviceSpec, algorithm: str | No
     a, b = (kind.shape for kind in graph.ins(node)[:2])
     vectors = math.prod(a) * -(-b[1] // device.lanes)
     weights = math.prod(b) * 4
-    return _together(multiply_us(vectors, device, SHARE), stream_us(weights, max(weights, constants), device), HIDDEN)
+    arithmetic = multiply_us(vectors, device, SHARE) * _conflict(a[-2] if len(a) > 1 else 1, a[-1], 0)
+    return _together(arithmetic, stream_us(weights, max(weights, constants), device), HIDDEN)
 
 
 def strassen_brick(graph: Graph, node: Node, device: DeviceSpec, algorithm: str, constants: int, most: int) -> Shape:
@@ -133,7 +137,10 @@ class _Work:
         chunks, parts = chunks_of(depth, device.lanes, levels), 2**levels
         rows, groups = -(-brick[-2] // parts) * parts, -(-brick[-1] // self.unit)
         wide = groups * self.unit // device.lanes
-        vectors = rows * depth * wide * (7 / 8) ** levels + rows * depth / device.lanes * SUM[levels]
+        vectors = (
+            rows * depth * wide * (7 / 8) ** levels * _conflict(rows, depth, levels)
+            + rows * depth / device.lanes * SUM[levels]
+        )
         vectors += rows * wide * chunks * OUTPUT[levels]
         spilt = self.first_bytes(rows) * chunks * groups * (self.held_bytes(rows) > device.l2)
         return multiply_us(vectors, device, SHARE) + HIDDEN * stream_us(spilt, device.l2 + 1, device)
@@ -146,6 +153,10 @@ class _Work:
         """What a chunk touches again and again: first factors, second ones in use and the next."""
         second = self.first_bytes(self.unit) * 2 / 7 ** (self.levels - 1)
         return self.first_bytes(rows) * (8 / 7 if self.levels == 1 else 1) + second
+
+
+def _conflict(rows: int, depth: int, levels: int) -> float:
+    return CONFLICT[levels] if depth * 4 % SETS == 0 and rows > WAYS else 1.0
 
 
 def _together(arithmetic: float, streamed: float, shown: float) -> float:

@@ -38,7 +38,7 @@ def chosen(graph: Graph, device: DeviceSpec = SERVER, exact: bool = False) -> st
 
 @pytest.mark.parametrize("device", [SERVER, NARROW], ids=["avx512", "avx2"])
 @pytest.mark.parametrize(
-    ("shape", "columns"), [((1, 197, 384), 1536), ((8, 197, 768), 768), ((512, 1024), 1024), ((2, 3, 128, 512), 2048)]
+    ("shape", "columns"), [((1, 197, 384), 1536), ((8, 197, 768), 768), ((512, 960), 1024), ((2, 3, 128, 512), 2048)]
 )
 def test_large_products_multiply_less(shape, columns, device):
     graph = product(*shape, columns=columns)
@@ -77,6 +77,14 @@ def test_two_levels_need_columns_for_four_tiles_and_memory_for_three_times_the_w
     assert chosen(product(1, 197, 192, columns=192)) == "strassen"
     small = dataclasses.replace(SERVER, memory=2**23)
     assert chosen(product(1, 197, 384, columns=1536), small) is None
+
+
+def test_rows_that_share_few_lines_of_the_cache_are_copied():
+    """One level reads rows in place, two levels copy all; 3072 float32 are a whole number of pages."""
+    assert chosen(product(1, 197, 3072, columns=768)) == "strassen2"
+    graphs = {depth: product(1, 197, depth, columns=768) for depth in (2688, 3072)}
+    even, aliased = (layer_us(g, g.nodes[0], SERVER, "strassen") / depth for depth, g in graphs.items())
+    assert aliased > 1.05 * even
 
 
 def test_weights_grow_by_three_quarters_per_level():
