@@ -23,6 +23,7 @@ from brickrt.graph.host import reads
 from brickrt.graph.inputs import check_inputs
 from brickrt.graph.interpret import run_nodes
 from brickrt.graph.ir import Graph
+from brickrt.graph.moves import order_moves
 from brickrt.graph.stages import Specialized, Stage, first_stage, only
 from brickrt.graph.stitch import stitch
 from brickrt.graph.values import fold_on_host, small_enough, static_value
@@ -244,7 +245,7 @@ class _Walk:
         outputs, same, renamed = self.name_outputs([name for name in here if name not in known])
         inputs = tuple(name for name in stage.inputs if name in b.types and name not in b.constants)
         graph = rename(Graph(tuple(b.nodes), b.types, b.constants, inputs, tuple(outputs)), renamed)
-        graph = stitch(fuse(fold(prune(graph)))).verify()
+        graph = stitch(fuse(order_moves(fold(prune(graph))))).verify()
         return Specialized(graph, tuple(self.host), self.reasons, only(known, wanted), same, self.rest(later, known))
 
     def name_outputs(self, names: list[str]) -> tuple[list[str], dict[str, str], dict[str, str]]:
