@@ -182,24 +182,32 @@ class RowTile:
         self.multiply(6)
         self.keep(self.state(LEAVES, 1))
 
+    def first_factor(self, number: int) -> Index:
+        """Where the tile's rows of a product's first factor lie in the workspace."""
+        f, k = self.f, self.k
+        factor = f.add(f.mul(self.at.number, PRODUCTS), number)
+        return f.add(f.mul(factor, k.factor_elements), f.mul(self.start, k.sum_stride))
+
     def multiply(self, number: int) -> None:
         f, k, body = self.f, self.k, self.body
-        factor = f.add(f.mul(self.at.number, PRODUCTS), number)
-        offset = f.add(f.mul(factor, k.factor_elements), f.mul(self.start, k.sum_stride))
         base = f.address(self.at.b, number * k.panel, body.dtype)
         channels = PRODUCTS * k.part_depth
         panel = PackedStream(f, base, body.blocks, channels, body.dtype, k.lanes, lambda c: self.ahead(number, c))
         offsets = [t * k.sum_stride for t in range(self.count)]
-        self.acc.multiply_add(f.address(body.work, offset, body.dtype), offsets, 1, k.part_depth, panel)
+        self.acc.multiply_add(
+            f.address(body.work, self.first_factor(number), body.dtype), offsets, 1, k.part_depth, panel
+        )
 
     def ahead(self, number: int, c: Index) -> None:
-        """Asks for a line of the panels of the next round: all tiles of rows together ask for all of them."""
+        """Asks for a line of the next product's rows, and of the panels of the next round: all tiles of rows together
+        ask for all of these."""
         f, k, body = self.f, self.k, self.body
         share = -(-body.width // len(body.parts))
         step = f.add(f.mul(f.div(self.start, body.parts[0]), PRODUCTS * k.part_depth), number * k.part_depth, c)
         for n in range(0, share, LINE):
             at = f.add(PRODUCTS * k.panel + n, f.mul(step, share))
             f.prefetch(self.at.b, at, body.dtype, near=False)
+        f.prefetch(body.work, f.add(self.first_factor(number + 1), f.mul(c, LINE)), body.dtype)
 
     # ---- accumulators and tiles in the workspace
 
