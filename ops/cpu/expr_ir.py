@@ -41,17 +41,20 @@ def effort(expr: Expr) -> int:
 
 
 class _Printer:
-    """One expression under way: values by node, and by function and argument values, so that equal ones are shared."""
+    """One expression under way: values by node, and by function and argument values, so that equal ones are shared.
+
+    A node is known by its identity, so it is held: another one may come to lie where it was.
+    """
 
     def __init__(self, f: Fn, operands: Sequence[ir.Value], lanes: int) -> None:
         self.f, self.operands, self.lanes = f, operands, lanes
-        self.by_node: dict[int, ir.Value] = {}
+        self.by_node: dict[int, tuple[Expr, ir.Value]] = {}
         self.by_content: dict[tuple, ir.Value] = {}
 
     def value(self, expr: Expr) -> ir.Value:
         if id(expr) not in self.by_node:
-            self.by_node[id(expr)] = self._compute(expr)
-        return self.by_node[id(expr)]
+            self.by_node[id(expr)] = expr, self._compute(expr)
+        return self.by_node[id(expr)][1]
 
     def _compute(self, expr: Expr) -> ir.Value:
         if isinstance(expr, Arg):

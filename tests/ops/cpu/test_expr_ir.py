@@ -196,3 +196,13 @@ def test_shared_trees_of_exponential_size():
 def test_function_of_a_quotient_by_a_constant(fn, by, isa):
     quotient = apply("div", arg(0, "float32"), const(by, "float32"))
     compare(apply("add", apply(fn, quotient), quotient), floats("float32"), rtol=TOLERANCE["float32"], isa=isa)
+
+
+def test_rewritten_parts_are_told_apart():
+    """Σ erf(x / c) + tanh(x / c): divisions become products, which are nodes that nobody else holds."""
+    x = arg(0, np.float32)
+    total = x
+    for c in (0.5, 0.75, 1.25, 1.5, 3.0):
+        total = apply("add", total, apply("erf", apply("div", x, const(c, np.float32))))
+        total = apply("mul", total, apply("tanh", apply("div", x, const(2 * c, np.float32))))
+    compare(total, floats("float32", special=False), rtol=1e-5)
