@@ -82,7 +82,7 @@ def lifetimes(plan: Plan, places: Mapping[str, Place], aliases: Mapping[str, str
     return [Life(n, places[n].nbytes, s[0], s[-1], tuple(dict.fromkeys(s))) for n, s in users.items()]
 
 
-def pack_arena(lives: list[Life]) -> tuple[dict[str, int], int, list[Reuse]]:
+def pack_arena(lives: list[Life], slack: int = SLACK) -> tuple[dict[str, int], int, list[Reuse]]:
     """Offsets of all tensors, the arena's size, and who reuses whose memory. Largest first, lowest free offset."""
     offsets: dict[str, int] = {}
     placed: list[tuple[int, int, Life]] = []
@@ -90,7 +90,7 @@ def pack_arena(lives: list[Life]) -> tuple[dict[str, int], int, list[Reuse]]:
         size = aligned(life.nbytes)
         at = 0
         for start, end, other in sorted(placed, key=lambda p: p[:2]):
-            together = life.born <= other.dies + SLACK and other.born <= life.dies + SLACK
+            together = life.born <= other.dies + slack and other.born <= life.dies + slack
             if together and start < at + size and at < end:
                 at = end
         offsets[life.tensor] = at

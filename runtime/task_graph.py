@@ -12,7 +12,7 @@ from brickrt.ops.types import Boxes
 from brickrt.plan.plan import Plan
 from brickrt.runtime.parts import Part
 
-Kind = Literal["arena", "scratch", "input", "output"]
+Kind = Literal["arena", "scratch", "group", "input", "output"]
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Place:
     """Where a tensor is stored: densely, in its layout, from `offset` bytes on in the storage of its kind.
 
     `extents` are those of the storage: of the whole tensor, or of the largest box of a padded brick's scratch. `slot`
-    is the index of the graph's input or output.
+    is the index of the graph's input or output. Bricks of a "group" have scratch side by side, in the arena.
     """
 
     kind: Kind

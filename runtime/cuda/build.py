@@ -68,10 +68,11 @@ class Units:
 
 
 def make_tables(tasks: TaskGraph, launches: Sequence[Launch], numbered: Sequence[tuple[Rows, int]]) -> Tables:
-    """The tables of all tasks that are in launches."""
+    """The tables of all tasks that are in launches, also of such that the graph does not have."""
     none = np.zeros(0, np.int64)
     order = np.concatenate([none, *(launch.tasks for launch in launches)])
-    place, launch_of = np.full(len(tasks), -1, np.int64), np.full(len(tasks), -1, np.int64)
+    numbers = max(len(tasks), 1 + int(order.max(initial=-1)))
+    place, launch_of = np.full(numbers, -1, np.int64), np.full(numbers, -1, np.int64)
     place[order] = np.arange(len(order))
     for k, launch in enumerate(launches):
         if launch.kind == "persistent":

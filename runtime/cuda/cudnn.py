@@ -17,10 +17,8 @@ from brickrt.ops.cuda.cudnn_graph import Cudnn, Measure, Plan
 from brickrt.ops.cuda.kernel import Precision
 from brickrt.ops.cuda.operand import VECTOR, Operand
 from brickrt.ops.matmul import MatMul
-from brickrt.runtime.cuda.constants import aligned
 from brickrt.runtime.cuda.context import ARENA
-from brickrt.runtime.cuda.driver import Library, Stream
-from brickrt.runtime.cuda.launches import Launch
+from brickrt.runtime.cuda.driver import Stream
 from brickrt.runtime.cuda.records import Records
 from brickrt.runtime.disk_cache import DiskCache
 from brickrt.runtime.task_graph import TaskGraph
@@ -44,7 +42,7 @@ class Layers:
     reasons: dict[str, str] = field(default_factory=dict)
 
 
-class _Places(Records):
+class Places(Records):
     """Where operands lie, without any records."""
 
     def __post_init__(self) -> None:
@@ -53,7 +51,7 @@ class _Places(Records):
 
 def find_layers(tasks: TaskGraph) -> Layers:
     """All products of layerwise subgraphs. To be asked while the constants are there."""
-    records, layers = _Places(tasks), Layers()
+    records, layers = Places(tasks), Layers()
     graph = tasks.plan.graph
     whole = {k for subgraph in tasks.plan.subgraphs if subgraph.strategy == "layerwise" for k in subgraph.nodes}
     for i, steps in enumerate(tasks.steps):
@@ -67,26 +65,30 @@ def find_layers(tasks: TaskGraph) -> Layers:
     return layers
 
 
-def _layer(records: _Places, i: int) -> Layer:
+def _layer(records: Places, i: int) -> Layer:
     steps, tasks = records.tasks.steps[i], records.tasks
     graph = tasks.plan.graph
     node = graph.nodes[steps.node]
     names = (node.output, *node.inputs)
     packed = [name in graph.constants for name in node.inputs]
     out, *ins = (records.operand(name) for name in names)
-    precision: Precision = "tf32" if tasks.plan.options.precision == "tf32" else "fp32"
-    form = form_of(node.op, ins, out, packed, precision)
+    form = form_of(node.op, ins, out, packed, precision_of(tasks))
     places: list[int | np.ndarray] = []
     for k, (name, operand) in enumerate(zip(names, (out, *ins), strict=True)):
         if k and packed[k - 1]:
             lies = weights(operand) if k == 2 and form.kind != "matmul" else operand
             places.append(stored(lies, graph.constants[name]))
         else:
-            places.append(_offset(records, name, operand, i))
+            places.append(offset_of(records, name, operand, i))
     return Layer(i, form, tuple(places))
 
 
-def _offset(records: _Places, name: str, operand: Operand, i: int) -> int:
+def precision_of(tasks: TaskGraph) -> Precision:
+    return "tf32" if tasks.plan.options.precision == "tf32" else "fp32"
+
+
+def offset_of(records: Places, name: str, operand: Operand, i: int) -> int:
+    """Where in the arena a tensor lies that steps `i` read or write. Raises Unfit."""
     base, offsets = records.origin(name, operand, records.tasks.steps[i])
     if base != ARENA:
         raise Unfit(f"'{name}' is an input or output of the graph")
@@ -127,65 +129,3 @@ class Plans:
         """Puts a plan on a stream."""
         self._library.use(stream.address)
         plan.run(addresses, workspace)
-
-
-@dataclass
-class Calls:
-    """The launches that cuDNN does: by index the layer and its plan, and where its arrays lie in one part of memory.
-
-    `reasons` says of other products of whole layers why kernels compute them, by name of the node.
-    """
-
-    library: Library | None = None
-    layers: dict[int, tuple[Layer, Plan]] = field(default_factory=dict)
-    offsets: dict[int, list[int]] = field(default_factory=dict)
-    pieces: list[tuple[int, np.ndarray]] = field(default_factory=list)  # offset, array
-    nbytes: int = 0
-    reasons: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def steps(self) -> frozenset[int]:
-        """Indices of the steps that need no kernels."""
-        return frozenset(layer.steps for layer, _ in self.layers.values())
-
-    @property
-    def workspace(self) -> int:
-        """Bytes for any of the plans, on one stream."""
-        return aligned(max((plan.workspace for _, plan in self.layers.values()), default=0))
-
-    def add(self, k: int, layer: Layer, plan: Plan) -> None:
-        self.layers[k] = layer, plan
-        self.offsets[k] = []
-        for place in layer.places:
-            if isinstance(place, np.ndarray):
-                self.pieces.append((self.nbytes, place))
-                self.offsets[k].append(self.nbytes)
-                self.nbytes += aligned(place.nbytes)
-            else:
-                self.offsets[k].append(place)
-
-    def run(self, k: int, arena: int, arrays: int, workspace: int, stream: Stream) -> None:
-        """Launch `k`; arena, arrays and workspace begin at these addresses."""
-        assert self.library is not None
-        layer, plan = self.layers[k]
-        bases = (arrays if isinstance(place, np.ndarray) else arena for place in layer.places)
-        addresses = [base + offset for base, offset in zip(bases, self.offsets[k], strict=True)]
-        self.library.run(plan, addresses, workspace, stream)
-
-
-def find_calls(tasks: TaskGraph, launches: Sequence[Launch], library: Library | None) -> Calls:
-    """All launches of whole layers for which the library has a plan. To be asked while the constants are there."""
-    calls = Calls(library)
-    if library is None:
-        return calls
-    layers = find_layers(tasks)
-    calls.reasons = layers.reasons
-    for k, launch in enumerate(launches):
-        layer = layers.found.get(launch.steps[0]) if len(launch.steps) == 1 and launch.kind == "layer" else None
-        if layer is None or len(launch.tasks) != len(tasks.steps[layer.steps].tasks):
-            continue
-        try:
-            calls.add(k, layer, library.plan(layer.form))
-        except Unfit as e:
-            calls.reasons[tasks.plan.graph.nodes[tasks.steps[layer.steps].node].name] = str(e)
-    return calls

@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 
 from brickrt.graph.errors import BrickError
+from brickrt.runtime.cuda.brick_groups import find_groups
 from brickrt.runtime.cuda.build import Units, check_tables, make_tables
+from brickrt.runtime.cuda.calls import find_calls
 from brickrt.runtime.cuda.constants import aligned
 from brickrt.runtime.cuda.context import MOST_TASKS, why_stopped
-from brickrt.runtime.cuda.cudnn import find_calls
 from brickrt.runtime.cuda.driver import CaptureRefused, Driver, Event, Function, Graph, Progress, Stream
 from brickrt.runtime.cuda.ends import Ends
 from brickrt.runtime.cuda.launches import Launch, make_launches
@@ -35,8 +36,8 @@ SCRATCH_SHARE = 8  # of the device's memory that scratch may take: one part in s
 class CudaOptions:
     """How plans are launched: see `launches.py`; "graph" and "persistent" as one captured graph, "auto" as the latter.
 
-    `group` is the most tasks of a group of memoized bricks; None: by the device's size. `library`: cuDNN computes
-    products of whole layers where it is present."""
+    `group` is the most tasks of a group of memoized bricks, and of padded bricks that cuDNN computes; None: by the
+    device's size. `library`: cuDNN computes products of whole layers and of padded bricks where it is present."""
 
     launch: LaunchMode = "auto"
     group: int | None = None
@@ -64,18 +65,21 @@ class CudaProgram:
         self._main, self._side, self._idle = driver.stream(), driver.stream(), driver.event()
         nodes = max((len(subgraph.nodes) for subgraph in tasks.plan.subgraphs), default=1)
         group = options.group or WAVES * driver.spec.cores * nodes
-        self._launches = make_launches(tasks, options.launch in ("auto", "persistent"), group)
+        launches = make_launches(tasks, options.launch in ("auto", "persistent"), group)
+        library = driver.library() if options.library else None
+        groups = find_groups(tasks, launches, library, options.group)
+        self._launches, self._arena, self._owner = groups.launches, groups.arena, groups.owner(len(tasks))
         by_tickets = [k for k, launch in enumerate(self._launches) if launch.kind == "persistent"]
         self._tickets = {k: number for number, k in enumerate(by_tickets)}
         self._schedule = schedule([launch.after for launch in self._launches], STREAMS)
-        self._calls = find_calls(tasks, self._launches, driver.library() if options.library else None)
-        records = Records(tasks, self._calls.steps)
+        self._calls = find_calls(tasks, groups, library)
+        records = Records(tasks, self._calls.steps | groups.skipped, groups.works)
         units = Units(records, self._launches, driver.threads)
         self._functions = self._compiled(units, progress)
         self.threads = max((self._at_once(k) for k in self._functions), default=1)  # blocks that run at once
         self._tables = make_tables(tasks, self._launches, units.numbered)
         self._ends = Ends(driver, tasks.plan.graph)
-        base_bytes = tasks.scratch_bytes, tasks.arena_bytes, records.constants.nbytes, *self._ends.sizes
+        base_bytes = tasks.scratch_bytes, self._arena, records.constants.nbytes, *self._ends.sizes
         check_tables(self._tables, self._launches, units, base_bytes)
         self._memory = self._place(records)
         self._prepare_streams()
@@ -101,11 +105,11 @@ class CudaProgram:
         stride = aligned(self.tasks.scratch_bytes)
         self._slots = self._most_slots(stride)
         rooms = {
-            "arena": self.tasks.arena_bytes,
+            "arena": self._arena,
             "scratch": stride * self._slots,
             "constants": constants.nbytes,
             "factors": calls.nbytes,
-            "workspace": calls.workspace * self._schedule.streams,
+            "workspace": calls.workspace([turn.stream for turn in self._schedule.turns]),
         }
         memory = Resident(self._driver, self._tables, len(self._tickets), len(self._ends), rooms, stride)
         memory.write({"constants": constants.pieces, "factors": calls.pieces}, self._main)
@@ -188,8 +192,7 @@ class CudaProgram:
     def _call(self, k: int, stream: Stream, number: int) -> None:
         """A launch of the library; calls on different streams have workspaces of their own."""
         memory = self._memory
-        workspace = memory["workspace"] + number * self._calls.workspace
-        self._calls.run(k, memory["arena"], memory["factors"], workspace, stream)
+        self._calls.run(k, memory["arena"], memory["factors"], memory["workspace"], stream, number)
 
     # ---- running
 
@@ -222,7 +225,7 @@ class CudaProgram:
             counted = self._finish()
             self._ends.read(outputs)
             if events:
-                self._watch.fill(events, self.tasks, self._launches, shift)
+                self._watch.fill(events, self.tasks, self._launches, self._owner, shift)
             return counted
 
     def _stream_for(self, inputs: Sequence[Any], stream: Any) -> Stream:
@@ -267,7 +270,7 @@ class CudaProgram:
 
     def _described(self, task: int) -> str:
         """What a task of the tables computes."""
-        number, graph = int(self._tables.order[task]), self.tasks.plan.graph
+        number, graph = int(self._owner[self._tables.order[task]]), self.tasks.plan.graph
         for steps in reversed(self.tasks.steps):
             for k in np.flatnonzero(steps.tasks == number)[-1:].tolist():
                 ends = ", ".join(f"{a}:{b}" for a, b in zip(steps.boxes.lo[k], steps.boxes.hi[k], strict=True))

@@ -7,10 +7,12 @@ launches of other programs have equal texts.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 import numpy as np
 
@@ -35,7 +37,7 @@ from brickrt.runtime.cuda.context import (
     MOST_RANK,
     SCRATCH,
 )
-from brickrt.runtime.task_graph import Carries, Steps, TaskGraph
+from brickrt.runtime.task_graph import Carries, Place, Steps, TaskGraph
 
 Origin = tuple[int, np.ndarray]  # base, byte offset per step
 
@@ -50,15 +52,23 @@ class Rows:
     words: np.ndarray
 
 
+class Work(Protocol):
+    """Steps that are not among the task graph's."""
+
+    def rows(self, records: Records) -> Rows: ...
+
+
 @dataclass
 class Records:
-    """`rows[i]` are those of the graph's steps i, `carried[name]` those that move rows of a scratch tensor.
+    """`rows[i]` are those of the graph's steps i, then those of `works`; `carried[name]` those that move rows of a
+    scratch tensor.
 
-    Steps whose index is in `skipped` get none: others than kernels compute them.
+    Steps whose index is in `skipped` get none: others than kernels compute them, or `works` do.
     """
 
     tasks: TaskGraph
     skipped: frozenset[int] = frozenset()
+    works: Sequence[Work] = ()
     constants: Constants = field(default_factory=Constants)
     rows: list[Rows | None] = field(default_factory=list)
     carried: dict[str, list[Rows]] = field(default_factory=dict)
@@ -69,15 +79,20 @@ class Records:
         if FIRST_END + ends > MOST_BASES:
             raise BrickError(f"the CUDA engine takes at most {MOST_BASES - FIRST_END} inputs and outputs, not {ends}")
         left = Counter(name for steps in self.tasks.steps for name in graph.nodes[steps.node].inputs)
+        made = [work.rows(self) for work in self.works]
         for i, steps in enumerate(self.tasks.steps):
             self.rows.append(self.add(steps) if len(steps.boxes) and i not in self.skipped else None)
             self.release(graph.nodes[steps.node].inputs, left)
+        self.rows += made
         for carries in self.tasks.carries:
             self.carried.setdefault(carries.tensor, []).append(self.carry(carries))
 
     def of(self, i: int) -> list[Rows]:
         """All records of steps `i`, those that move rows of the node's output included."""
-        steps, own = self.tasks.steps[i], self.rows[i]
+        own = self.rows[i]
+        if i >= len(self.tasks.steps):
+            return [own] if own else []
+        steps = self.tasks.steps[i]
         moves = self.carried.get(self.tasks.plan.graph.nodes[steps.node].output, ())
         return [*([own] if own else ()), *moves]
 
@@ -100,8 +115,9 @@ class Records:
         root = self.tasks.root(name)
         place = self.tasks.places[root]
         offsets = np.full(len(steps.boxes), place.offset + self.shift(name, operand), np.int64)
-        if place.kind == "scratch":
-            return SCRATCH, offsets - byte_offsets(operand, steps.origins[root])
+        if place.kind in ("scratch", "group"):
+            base = SCRATCH if place.kind == "scratch" else ARENA
+            return base, offsets - byte_offsets(operand, steps.origins[root])
         if place.kind == "arena":
             return ARENA, offsets
         inputs = len(self.tasks.plan.graph.inputs)
@@ -143,10 +159,30 @@ class Records:
         places: list[Origin] = [
             (SCRATCH, start - byte_offsets(operand, origins)) for origins in (carries.after, carries.before)
         ]
-        operands = [_aligned(operand, at) for at in places]
         node = self.tasks.plan.graph.nodes[self.tasks.plan.graph.producers[carries.tensor]]
-        kernel = self.kernel(node, Map(arg(0, operand.dtype)), operands, (False,), carries.boxes)
-        return Rows(kernel, carries.tasks, carries.ranks, words_of(places, carries.boxes))
+        op, operands = Map(arg(0, operand.dtype)), (operand, operand)
+        return self.of_op(node, op, operands, places, carries.boxes, carries.tasks, carries.ranks)
+
+    def of_op(
+        self,
+        node: Node,
+        op: Op,
+        operands: Sequence[Operand],
+        places: Sequence[Origin],
+        boxes: Boxes,
+        tasks: np.ndarray,
+        ranks: np.ndarray,
+    ) -> Rows:
+        """Records of an operator that is not the node's own, on operands of which the output is the first."""
+        operands = [_aligned(operand, at) for operand, at in zip(operands, places, strict=True)]
+        kernel = self.kernel(node, op, operands, (False,) * (len(operands) - 1), boxes)
+        return Rows(kernel, tasks, ranks, words_of(places, boxes))
+
+    def where(self, places: Mapping[str, Place]) -> Records:
+        """Records of the same program for tensors that lie elsewhere."""
+        other = copy.copy(self)
+        other.tasks = replace(self.tasks, places={**self.tasks.places, **places})
+        return other
 
     def kernel(self, node: Node, op: Op, operands: Sequence[Operand], packed: Sequence[bool], boxes: Boxes) -> Kernel:
         """The kernel of `op` on operands of which the output is the first. Raises BrickError naming the node."""

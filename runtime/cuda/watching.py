@@ -55,11 +55,20 @@ class Watch:
         after = time.monotonic_ns()
         return after - before, (before + after) // 2 - int(there[0])
 
-    def fill(self, rows: Sequence[np.ndarray], tasks: TaskGraph, launches: Sequence[Launch], shift: int) -> None:
+    def fill(
+        self,
+        rows: Sequence[np.ndarray],
+        tasks: TaskGraph,
+        launches: Sequence[Launch],
+        owner: np.ndarray,
+        shift: int,
+    ) -> None:
         """Writes the workers' rows: block b is worker b modulo their number. A task of which nothing
-        was noted is complete with the last that it waits for. `shift` leads from the device's clock to the host's."""
+        was noted is complete with the last that it waits for, and of one in many pieces, which `owner` tells of all
+        numbers, the last piece is noted. `shift` leads from the device's clock to the host's."""
         found, launch_of = np.zeros((len(tasks), EVENT_WORDS), np.int64), np.full(len(tasks), -1, np.int64)
         order = np.concatenate([np.zeros(0, np.int64), *(launch.tasks for launch in launches)])
+        order = owner[order]
         launch_of[order] = np.repeat(np.arange(len(launches)), [len(launch.tasks) for launch in launches])
         found[order] = self._noted()
         unnoted = found[:, 1] == 0  # tasks of no launch, or of calls of a library

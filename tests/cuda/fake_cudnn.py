@@ -12,6 +12,9 @@ from math import erf
 import ml_dtypes
 import numpy as np
 
+from brickrt.ops.cuda.cudnn_graph import Cudnn
+from brickrt.runtime.cuda.cudnn import Plans
+
 
 class data_type(enum.Enum):
     FLOAT, HALF, BFLOAT16 = range(3)
@@ -106,6 +109,18 @@ class Tensor:
         last = sum((d - 1) * s for d, s in zip(self.dims, self.strides, strict=True))
         flat = np.frombuffer((ctypes.c_char * ((last + 1) * dtype.itemsize)).from_address(address), dtype)
         return np.lib.stride_tricks.as_strided(flat, self.dims, [s * dtype.itemsize for s in self.strides])
+
+
+class HostLibrary(Plans):
+    """Puts plans on the host's streams."""
+
+    def __init__(self, frontend: Frontend) -> None:
+        super().__init__(Cudnn(frontend), "the host", lambda *_: 1.0)
+        self.ran: list[tuple] = []  # number of the stream, workspace, plan
+
+    def run(self, plan, addresses, workspace, stream):
+        self.ran.append((stream.number, workspace, plan))
+        stream.put(lambda: plan.run(addresses, workspace))
 
 
 KEPT: dict[bytes, Graph] = {}

@@ -1,0 +1,79 @@
+"""Convolutions of a group of bricks as calls of a library: the bricks are the batch, and nothing is padded."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from brickrt.ops.conv import Conv
+from brickrt.ops.cuda.cudnn_form import Unfit, form_of, weights
+from brickrt.ops.cuda.operand import VECTOR, Operand
+from brickrt.ops.types import Boxes, TensorType
+from brickrt.runtime.cuda.brick_boxes import spread
+from brickrt.runtime.cuda.brick_memory import Room
+from brickrt.runtime.cuda.cudnn import Layer, Places, offset_of, precision_of, stored
+from brickrt.runtime.cuda.records import byte_offsets
+from brickrt.runtime.parts import root_of
+from brickrt.runtime.task_graph import TaskGraph
+
+
+def check_group(tasks: TaskGraph, nodes: tuple[int, ...], k: int) -> None:
+    """Raises Unfit where convolution `k` of a padded subgraph reads what no group gathers."""
+    graph = tasks.plan.graph
+    node, inner = graph.nodes[k], {graph.nodes[other].output for other in nodes}
+    assert isinstance(node.op, Conv)
+    for i, name in enumerate(node.inputs):
+        whole = i >= node.op.main and not spread(graph.types[name], graph.out(node).rank)
+        if name in tasks.parts and root_of(tasks.parts, name) in inner:
+            raise Unfit(f"'{name}' is a part of another tensor of the brick")
+        if i not in (0, *range(node.op.main, len(node.inputs))):
+            if name in inner:
+                raise Unfit(f"'{name}' is no constant")
+        elif not whole and (name in graph.constants or graph.types[name].rank != graph.out(node).rank):
+            raise Unfit(f"'{name}' has values that differ between bricks")
+
+
+def group_layer(records: Places, room: Room, steps: int, arrays: dict[tuple[int, int], np.ndarray]) -> Layer:
+    """The call that computes a node, whose steps have this index, of all slots. Raises Unfit.
+
+    `arrays` are constant inputs as they are uploaded, by node and number of the input: calls for others share them.
+    """
+    tasks, k = records.tasks, records.tasks.steps[steps].node
+    graph, bricks = tasks.plan.graph, room.bricks
+    node = graph.nodes[k]
+    assert isinstance(node.op, Conv)
+    out, at = _window(room, node.output, bricks.stores[node.output].box)
+    ins: list[Operand] = []
+    places: list[int | np.ndarray] = [at]
+    packed = [name in graph.constants for name in node.inputs]
+    for i, name in enumerate(node.inputs):
+        operand = records.operand(name)
+        if (k, i) in bricks.reads:
+            operand, where = _window(room, name, bricks.reads[k, i])
+            if operand.shape[0] != out.shape[0]:
+                raise Unfit(f"'{name}' is one for all images of a brick")
+            places.append(where)
+        elif packed[i]:
+            if (k, i) not in arrays:
+                arrays[k, i] = stored(weights(operand) if i == 1 else operand, graph.constants[name])
+            places.append(arrays[k, i])
+        else:
+            places.append(offset_of(records, name, operand, steps))
+        ins.append(operand)
+    nowhere = (0,) * len(node.op.kernel)
+    op = replace(node.op, pads=nowhere, pads_end=nowhere)
+    return Layer(steps, form_of(op, ins, out, packed, precision_of(tasks)), tuple(places))
+
+
+def _window(room: Room, name: str, boxes: Boxes) -> tuple[Operand, int]:
+    """The same window of all slots of a tensor as one operand, and its byte offset in the arena."""
+    operand, store = room.operand(name), room.bricks.stores[name]
+    first, extents = boxes.lo[:1] - store.lo[:1], boxes.extents[0].tolist()
+    if extents[0] != store.extents[0]:
+        raise Unfit(f"of '{name}' not all images of a brick are read")
+    offset = room.place(name).offset + int(byte_offsets(operand, first)[0])
+    if offset % VECTOR:
+        raise Unfit(f"what is read of '{name}' does not begin at a multiple of {VECTOR} bytes")
+    kind = TensorType((room.slots * extents[0], *extents[1:]), operand.dtype)
+    return replace(operand, type=kind), offset

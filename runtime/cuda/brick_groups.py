@@ -1,0 +1,166 @@
+"""Padded subgraphs whose convolutions a library computes, a call per layer and group of bricks.
+
+    one launch of bricks                        launches of two groups
+    [x → conv → relu → conv → y] per brick      gather conv fill relu fill conv scatter | gather conv fill …
+
+A group's tensors stay in the L2 cache from one launch to the next. What a convolution computes beyond the ends of a
+tensor is set to zero ("fill", of a few bricks only) before the next one reads it: then all bricks are alike, and one
+call serves them. Bricks at the ends by themselves would be up to 3ᵈ − 1 further calls, each too small for the device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from brickrt.ops.conv import Conv
+from brickrt.ops.cuda.cudnn_form import Unfit
+from brickrt.ops.cuda.cudnn_graph import Plan
+from brickrt.ops.move import View
+from brickrt.plan.bricks import BrickGrid
+from brickrt.plan.subgraph import Subgraph
+from brickrt.runtime.cuda.brick_boxes import Bricks, bricks_of
+from brickrt.runtime.cuda.brick_calls import check_group, group_layer
+from brickrt.runtime.cuda.brick_memory import Room, make_room
+from brickrt.runtime.cuda.brick_works import GroupWork, Works
+from brickrt.runtime.cuda.constants import aligned
+from brickrt.runtime.cuda.cudnn import Layer, Places
+from brickrt.runtime.cuda.driver import Library
+from brickrt.runtime.cuda.launches import Launch
+from brickrt.runtime.task_graph import TaskGraph
+
+Calls = dict[int, tuple[Layer, Plan]]
+
+
+@dataclass
+class Groups:
+    """`launches`, those of bricks in groups where that is possible, and `calls` among them, by index; what kernels do
+    in others is `works`, in the place of the task graph's steps `skipped`.
+
+    Tasks of works have numbers after the graph's; `owners` are the graph's tasks that they are a part of. `arena` is
+    in bytes, with the buffers of bricks. `reasons` why nodes are computed by kernels, by name.
+    """
+
+    launches: list[Launch]
+    arena: int
+    calls: Calls = field(default_factory=dict)
+    works: list[GroupWork] = field(default_factory=list)
+    skipped: frozenset[int] = frozenset()
+    owners: list[np.ndarray] = field(default_factory=list)
+    reasons: dict[str, str] = field(default_factory=dict)
+
+    def owner(self, count: int) -> np.ndarray:
+        """The task of the graph, which has `count`, that each task is, or is a part of."""
+        return np.concatenate([np.arange(count), *self.owners])
+
+
+def find_groups(tasks: TaskGraph, launches: Sequence[Launch], library: Library | None, limit: int | None) -> Groups:
+    """All that the library has plans for, in groups of at most `limit` bricks. To be asked while the constants are
+    there."""
+    if library is None:
+        return Groups(list(launches), tasks.arena_bytes)
+    return _Search(tasks, library, limit).groups(launches)
+
+
+class _Search:
+    def __init__(self, tasks: TaskGraph, library: Library, limit: int | None) -> None:
+        self.tasks, self.library, self.limit = tasks, library, limit
+        self.records = Places(tasks)
+        self.works = Works(self.records, len(tasks.steps), len(tasks))
+        self.steps_of = {steps.node: i for i, steps in enumerate(tasks.steps)}
+        self.found = Groups([], tasks.arena_bytes, works=self.works.found)
+        self.chain: int | None = None  # the last launch that uses the buffers
+
+    def groups(self, launches: Sequence[Launch]) -> Groups:
+        ends: list[int] = []  # of each launch, or what it became, the last
+        for launch in launches:
+            launch = replace(launch, after=tuple(ends[k] for k in launch.after))
+            rooms = self.rooms(launch) if launch.kind == "bricks" else {}
+            if rooms:
+                self.found.skipped |= set(launch.steps)
+            else:
+                self.found.launches.append(launch)
+            for room, calls in rooms.items():
+                self.launch(launch, room, calls)
+            ends.append(len(self.found.launches) - 1)
+        return self.found
+
+    # ---- which
+
+    def rooms(self, launch: Launch) -> dict[Room, Calls]:
+        """The bricks of a launch by shape, with the calls for their nodes; none where kernels compute them."""
+        subgraph = self.tasks.plan.subgraphs[int(self.tasks.task_subgraph[launch.tasks[0]])]
+        nodes = [self.tasks.plan.graph.nodes[k] for k in subgraph.nodes]
+        if subgraph.tails or any(isinstance(node.op, View) for node in nodes):
+            return {}
+        asked = frozenset(k for k in subgraph.nodes if isinstance(self.tasks.plan.graph.nodes[k].op, Conv))
+        refused: dict[int, str] = {}
+        for k in asked:
+            try:
+                check_group(self.tasks, subgraph.nodes, k)
+            except Unfit as e:
+                refused[k] = str(e)
+        found: dict[Room, Calls] = {}
+        while asked - refused.keys() and not found:
+            found = self.attempt(subgraph, asked - refused.keys(), refused)
+        names = {self.tasks.plan.graph.nodes[k].name: why for k, why in refused.items()}
+        self.found.reasons |= names
+        return found
+
+    def attempt(self, subgraph: Subgraph, library: frozenset[int], refused: dict[int, str]) -> dict[Room, Calls]:
+        """Rooms if the library has plans for all these nodes; else adds those for which it has not to `refused`."""
+        bricks, start = self.bricks(subgraph, library), aligned(self.tasks.arena_bytes)
+        rooms = [make_room(some, start, self.tasks.plan.device, self.limit) for some in bricks]
+        if not rooms or None in rooms:
+            why = "a brick is larger than the cache" if rooms else "bricks have too many shapes"
+            refused.update(dict.fromkeys(library, why))
+            return {}
+        found: dict[Room, Calls] = {}
+        arrays: dict[tuple[int, int], np.ndarray] = {}
+        for room in (room for room in rooms if room is not None):
+            found[room] = {}
+            for k in library:
+                try:
+                    layer = group_layer(self.records, room, self.steps_of[k], arrays)
+                    found[room][k] = layer, self.library.plan(layer.form)
+                except Unfit as e:
+                    refused[k] = str(e)
+        return {} if library & refused.keys() else found
+
+    def bricks(self, subgraph: Subgraph, library: frozenset[int]) -> list[Bricks]:
+        """In the order of their tasks, which keeps neighbours together."""
+        return bricks_of(self.tasks, subgraph.nodes, subgraph.brick, library, np.argsort(self.task_of(subgraph)))
+
+    def task_of(self, subgraph: Subgraph) -> np.ndarray:
+        """The task of each brick of the output, by number in its grid."""
+        root, graph = subgraph.nodes[-1], self.tasks.plan.graph
+        grid = BrickGrid(graph.out(graph.nodes[root]).shape, subgraph.brick)
+        steps = self.tasks.steps[self.steps_of[root]]
+        found = np.zeros(len(grid), np.int64)
+        found[grid.index(steps.boxes.lo // np.asarray(grid.brick, np.int64))] = steps.tasks
+        return found
+
+    # ---- launches
+
+    def launch(self, launch: Launch, room: Room, calls: Calls) -> None:
+        """All groups of a room, one launch after the other, after those that use the same memory."""
+        subgraph = self.tasks.plan.subgraphs[int(self.tasks.task_subgraph[launch.tasks[0]])]
+        task_of, parts = self.task_of(subgraph), [self.works.of(room, stage) for stage in room.stages]
+        for part in (part for some in parts for part in some):
+            self.found.owners.append(task_of[room.bricks.numbers[part.bricks]])
+        for group in range(room.groups):
+            for stage, some in zip(room.stages, parts, strict=True):
+                tasks = [part.tasks[part.bricks // room.slots == group] for part in some]
+                if stage.kind == "call":
+                    self.found.calls[len(self.found.launches)] = calls[stage.node]
+                    self.add(launch, np.zeros(0, np.int64), ())
+                elif sum(map(len, tasks)):
+                    self.add(launch, np.concatenate(tasks), tuple(part.row for part in some))
+        self.found.arena = max(self.found.arena, room.start + room.nbytes)
+
+    def add(self, launch: Launch, tasks: np.ndarray, steps: tuple[int, ...]) -> None:
+        before = set(launch.after) | (set() if self.chain is None else {self.chain})
+        self.chain = len(self.found.launches)
+        self.found.launches.append(Launch("layer", tasks, steps, tuple(sorted(before))))

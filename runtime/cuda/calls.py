@@ -1,0 +1,90 @@
+"""The launches of a program that a library does: which, on what memory, and with which workspaces."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from brickrt.ops.cuda.cudnn_form import Unfit
+from brickrt.ops.cuda.cudnn_graph import Plan
+from brickrt.runtime.cuda.brick_groups import Groups
+from brickrt.runtime.cuda.constants import aligned
+from brickrt.runtime.cuda.cudnn import Layer, find_layers
+from brickrt.runtime.cuda.driver import Library, Stream
+from brickrt.runtime.task_graph import TaskGraph
+
+
+@dataclass
+class Calls:
+    """By index of the launch the layer and its plan, and where its arrays lie in one part of memory.
+
+    `reasons` say of other products why kernels compute them, by name of the node.
+    """
+
+    library: Library | None = None
+    layers: dict[int, tuple[Layer, Plan]] = field(default_factory=dict)
+    offsets: dict[int, list[int]] = field(default_factory=dict)
+    pieces: list[tuple[int, np.ndarray]] = field(default_factory=list)  # offset, array
+    nbytes: int = 0
+    reasons: dict[str, str] = field(default_factory=dict)
+    _workspaces: dict[int, int] = field(default_factory=dict)  # offset of each stream's
+
+    @property
+    def steps(self) -> frozenset[int]:
+        """Indices of the steps that need no kernels."""
+        return frozenset(layer.steps for layer, _ in self.layers.values())
+
+    def add(self, k: int, layer: Layer, plan: Plan) -> None:
+        """Launch `k`. Several may be of one layer, whose arrays are there once."""
+        self.layers[k] = layer, plan
+        self.offsets[k] = [p if isinstance(p, int) else self._offset(p) for p in layer.places]
+
+    def _offset(self, array: np.ndarray) -> int:
+        known = next((offset for offset, other in self.pieces if other is array), None)
+        if known is not None:
+            return known
+        self.pieces.append((self.nbytes, array))
+        self.nbytes += aligned(array.nbytes)
+        return self.pieces[-1][0]
+
+    def workspace(self, streams: Sequence[int]) -> int:
+        """Bytes for launches on these streams: each has a workspace of its own, for the greediest of its calls."""
+        most: dict[int, int] = {}
+        for k, (_, plan) in self.layers.items():
+            most[streams[k]] = max(most.get(streams[k], 0), aligned(plan.workspace))
+        total = 0
+        for stream in sorted(most):
+            self._workspaces[stream] = total
+            total += most[stream]
+        return total
+
+    def run(self, k: int, arena: int, arrays: int, workspace: int, stream: Stream, number: int) -> None:
+        """Launch `k` on a stream; arena, arrays and the first stream's workspace begin at these addresses."""
+        assert self.library is not None
+        layer, plan = self.layers[k]
+        bases = (arrays if isinstance(place, np.ndarray) else arena for place in layer.places)
+        addresses = [base + offset for base, offset in zip(bases, self.offsets[k], strict=True)]
+        self.library.run(plan, addresses, workspace + self._workspaces[number], stream)
+
+
+def find_calls(tasks: TaskGraph, groups: Groups, library: Library | None) -> Calls:
+    """All launches for which the library has a plan: those of groups, and whole layers. To be asked while the constants
+    are there."""
+    calls = Calls(library)
+    if library is None:
+        return calls
+    for k, (layer, plan) in groups.calls.items():
+        calls.add(k, layer, plan)
+    layers = find_layers(tasks)
+    calls.reasons = groups.reasons | layers.reasons
+    for k, launch in enumerate(groups.launches):
+        whole = layers.found.get(launch.steps[0]) if len(launch.steps) == 1 and launch.kind == "layer" else None
+        if whole is None or len(launch.tasks) != len(tasks.steps[whole.steps].tasks):
+            continue
+        try:
+            calls.add(k, whole, library.plan(whole.form))
+        except Unfit as e:
+            calls.reasons[tasks.plan.graph.nodes[tasks.steps[whole.steps].node].name] = str(e)
+    return calls
