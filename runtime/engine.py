@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple, Protocol, get_args
 
 import numpy as np
@@ -45,6 +45,11 @@ class Program(Protocol):
     @property
     def working_bytes(self) -> int:
         """Memory that the program holds besides constants, inputs and outputs."""
+        ...
+
+    @property
+    def notes(self) -> Mapping[str, str]:
+        """What the engine could not use, by name, and why."""
         ...
 
     def run(

@@ -23,7 +23,7 @@ class ReferenceProgram:
     threads = 1
 
     def __init__(self, tasks: TaskGraph) -> None:
-        self.tasks = tasks
+        self.tasks, self.notes = tasks, dict[str, str]()
         self._calls = _calls(tasks)
         self._cancelled = False
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -25,6 +25,7 @@ class Released:
     threads: int
     constant_bytes: int
     working_bytes: int
+    notes: Mapping[str, str]
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,8 +39,13 @@ class Report:
 
     def released(self) -> Report:
         """The same, holding no program: neither code nor constants nor tensors."""
-        gone = (Released(p.tasks, p.threads, p.constant_bytes, p.working_bytes) for p in self.programs)
+        gone = (Released(p.tasks, p.threads, p.constant_bytes, p.working_bytes, p.notes) for p in self.programs)
         return replace(self, programs=tuple(gone))
+
+    @property
+    def notes(self) -> dict[str, str]:
+        """What the engine could not use, by name, and why; of the last stage that has something to say of it."""
+        return {name: text for program in self.programs for name, text in program.notes.items()}
 
     @property
     def projected_bytes(self) -> int:

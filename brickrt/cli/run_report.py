@@ -38,6 +38,7 @@ def run_dict(
         "threads": runtime.threads,
         "plan": plan_entries(runtime.plans),
         "fallback": runtime.fallback,
+        "notes": runtime.plan.notes,
         "peak_bytes": stats.peak_bytes,
         "projected_bytes": runtime.plan.projected_bytes,
         "stats": stats.to_dict(),
@@ -70,6 +71,7 @@ def run_text(report: Report) -> str:
     ]
     if report["plan"]:
         lines += ["", plan_table(report["plan"])]
+    lines += [f"without  {name}: {printable(text)}" for name, text in report["notes"].items()]
     lines += fallback_lines(report["fallback"], stats["host_nodes"])
     return "\n".join([*lines, *_closing(report)])
 

@@ -16,6 +16,8 @@ from brickrt.ops.cuda.cudnn_form import Form, Unfit, Value
 
 WORKSPACE = 256 << 20  # bytes that a plan may ask for
 TRIES = 8  # plans that are measured
+HANDLES = 16  # at most; then the stream that was not in use for longest gives up its own
+NO_STREAM = -1  # whose handle plans are built with
 PYTHON_ENGINES = 20_000  # ids from which engines are the frontend's own, compiled at run time: not for us
 _DTYPES = {"float16": "HALF", "bfloat16": "BFLOAT16", "float32": "FLOAT"}
 
@@ -40,21 +42,27 @@ class Plan:
 
 
 class Cudnn:
-    """cuDNN on the current device and one stream at a time."""
+    """cuDNN on the current device: what runs, does so on the stream in use, through that stream's own handle."""
 
     def __init__(self, frontend: Any = None) -> None:
         try:
             self._api = frontend or importlib.import_module("cudnn")
             self.version = str(self._api.backend_version())
             self._handle = self._api.create_handle()
+            self._handles = {NO_STREAM: self._handle}  # by stream, the one used last at the end
         except ImportError:
             raise Missing('cuDNN needs its frontend: pip install "brickrt[cuda13]"') from None
         except Exception as e:
             raise Missing(f"cuDNN does not start ({_line(e)}): pip install nvidia-cudnn-cu13") from None
 
     def use(self, stream: int) -> None:
-        """What runs from now on does so on this stream."""
-        self._api.set_stream(handle=self._handle, stream=stream)
+        """What runs from now on does so on this stream. Its first use may make a handle, which takes memory."""
+        handle = self._handles.pop(stream, None)
+        if handle is None:
+            full = len(self._handles) == HANDLES
+            handle = self._handles.pop(next(iter(self._handles))) if full else self._api.create_handle()
+            self._api.set_stream(handle=handle, stream=stream)
+        self._handle = self._handles[stream] = handle
 
     def key(self, form: Form, device: str) -> str:
         """Identity of the plan chosen for a form on a device."""

@@ -39,7 +39,7 @@ class CpuProgram:
     def __init__(
         self, tasks: TaskGraph, isa: Isa, threads: int, arithmetic: bool = True, progress: Progress | None = None
     ):
-        self.tasks, self.threads = tasks, threads
+        self.tasks, self.threads, self.notes = tasks, threads, dict[str, str]()
         self._library: Library | None = None  # held, since the kernels' addresses are good for as long as it lives
         addresses: list[int] = []
         with KernelLoader(isa) as loader, ThreadPoolExecutor(threads) as packers:

@@ -26,7 +26,7 @@ from brickrt.runtime.cuda.brick_calls import check_group, group_layer
 from brickrt.runtime.cuda.brick_memory import Room, make_room
 from brickrt.runtime.cuda.brick_works import GroupWork, Works
 from brickrt.runtime.cuda.constants import aligned
-from brickrt.runtime.cuda.cudnn import Layer, Places
+from brickrt.runtime.cuda.cudnn import Layer, Layers, Places, find_layers, is_layer
 from brickrt.runtime.cuda.driver import Library
 from brickrt.runtime.cuda.launches import Launch
 from brickrt.runtime.task_graph import TaskGraph
@@ -40,11 +40,13 @@ class Groups:
     in others is `works`, in the place of the task graph's steps `skipped`.
 
     Tasks of works have numbers after the graph's; `owners` are the graph's tasks that they are a part of. `arena` is
-    in bytes, with the buffers of bricks. `reasons` why nodes are computed by kernels, by name.
+    in bytes, with the buffers of bricks. `layers` are those that the library may compute whole, `reasons` why nodes are
+    computed by kernels, by name.
     """
 
     launches: list[Launch]
     arena: int
+    layers: Layers = field(default_factory=Layers)
     calls: Calls = field(default_factory=dict)
     works: list[GroupWork] = field(default_factory=list)
     skipped: frozenset[int] = frozenset()
@@ -61,23 +63,26 @@ def find_groups(tasks: TaskGraph, launches: Sequence[Launch], library: Library |
     there."""
     if library is None:
         return Groups(list(launches), tasks.arena_bytes)
-    return _Search(tasks, library, limit).groups(launches)
+    return _Search(tasks, library, limit, find_layers(tasks)).groups(launches)
 
 
 class _Search:
-    def __init__(self, tasks: TaskGraph, library: Library, limit: int | None) -> None:
+    def __init__(self, tasks: TaskGraph, library: Library, limit: int | None, layers: Layers) -> None:
         self.tasks, self.library, self.limit = tasks, library, limit
         self.records = Places(tasks)
         self.works = Works(self.records, len(tasks.steps), len(tasks))
         self.steps_of = {steps.node: i for i, steps in enumerate(tasks.steps)}
-        self.found = Groups([], tasks.arena_bytes, works=self.works.found)
+        self.found = Groups([], tasks.arena_bytes, layers, works=self.works.found)
         self.chain: int | None = None  # the last launch that uses the buffers
 
     def groups(self, launches: Sequence[Launch]) -> Groups:
         ends: list[int] = []  # of each launch, or what it became, the last
         for launch in launches:
             launch = replace(launch, after=tuple(ends[k] for k in launch.after))
-            rooms = self.rooms(launch) if launch.kind == "bricks" else {}
+            bricks = launch.kind == "bricks"
+            if bricks and is_layer(self.subgraph(launch)) and launch.steps[0] in self.found.layers.found:
+                bricks, launch = False, replace(launch, kind="layer")
+            rooms = self.rooms(launch) if bricks else {}
             if rooms:
                 self.found.skipped |= set(launch.steps)
             else:
@@ -87,11 +92,14 @@ class _Search:
             ends.append(len(self.found.launches) - 1)
         return self.found
 
+    def subgraph(self, launch: Launch) -> Subgraph:
+        return self.tasks.plan.subgraphs[int(self.tasks.task_subgraph[launch.tasks[0]])]
+
     # ---- which
 
     def rooms(self, launch: Launch) -> dict[Room, Calls]:
         """The bricks of a launch by shape, with the calls for their nodes; none where kernels compute them."""
-        subgraph = self.tasks.plan.subgraphs[int(self.tasks.task_subgraph[launch.tasks[0]])]
+        subgraph = self.subgraph(launch)
         nodes = [self.tasks.plan.graph.nodes[k] for k in subgraph.nodes]
         if subgraph.tails or any(isinstance(node.op, View) for node in nodes):
             return {}
@@ -146,8 +154,7 @@ class _Search:
 
     def launch(self, launch: Launch, room: Room, calls: Calls) -> None:
         """All groups of a room, one launch after the other, after those that use the same memory."""
-        subgraph = self.tasks.plan.subgraphs[int(self.tasks.task_subgraph[launch.tasks[0]])]
-        task_of, parts = self.task_of(subgraph), [self.works.of(room, stage) for stage in room.stages]
+        task_of, parts = self.task_of(self.subgraph(launch)), [self.works.of(room, stage) for stage in room.stages]
         for part in (part for some in parts for part in some):
             self.found.owners.append(task_of[room.bricks.numbers[part.bricks]])
         for group in range(room.groups):

@@ -11,7 +11,7 @@ from brickrt.ops.cuda.cudnn_form import Unfit
 from brickrt.ops.cuda.cudnn_graph import Plan
 from brickrt.runtime.cuda.brick_groups import Groups
 from brickrt.runtime.cuda.constants import aligned
-from brickrt.runtime.cuda.cudnn import Layer, find_layers
+from brickrt.runtime.cuda.cudnn import Layer
 from brickrt.runtime.cuda.driver import Library, Stream
 from brickrt.runtime.task_graph import TaskGraph
 
@@ -60,6 +60,10 @@ class Calls:
             total += most[stream]
         return total
 
+    def first_uses(self, streams: Sequence[int]) -> list[int]:
+        """Of each plan and stream that it runs on, one launch."""
+        return list({(id(plan), streams[k]): k for k, (_, plan) in self.layers.items()}.values())
+
     def run(self, k: int, arena: int, arrays: int, workspace: int, stream: Stream, number: int) -> None:
         """Launch `k` on a stream; arena, arrays and the first stream's workspace begin at these addresses."""
         assert self.library is not None
@@ -77,14 +81,19 @@ def find_calls(tasks: TaskGraph, groups: Groups, library: Library | None) -> Cal
         return calls
     for k, (layer, plan) in groups.calls.items():
         calls.add(k, layer, plan)
-    layers = find_layers(tasks)
-    calls.reasons = groups.reasons | layers.reasons
+    calls.reasons = groups.reasons | groups.layers.reasons
     for k, launch in enumerate(groups.launches):
-        whole = layers.found.get(launch.steps[0]) if len(launch.steps) == 1 and launch.kind == "layer" else None
-        if whole is None or len(launch.tasks) != len(tasks.steps[whole.steps].tasks):
+        whole = groups.layers.found.get(launch.steps[0]) if len(launch.steps) == 1 and launch.kind == "layer" else None
+        if whole is None or len(launch.tasks) != len(np.unique(tasks.steps[whole.steps].tasks)):
             continue
         try:
             calls.add(k, whole, library.plan(whole.form))
         except Unfit as e:
-            calls.reasons[tasks.plan.graph.nodes[tasks.steps[whole.steps].node].name] = str(e)
+            calls.reasons[_name(tasks, whole)] = str(e)
+    for layer, _ in calls.layers.values():
+        calls.reasons.pop(_name(tasks, layer), None)
     return calls
+
+
+def _name(tasks: TaskGraph, layer: Layer) -> str:
+    return tasks.plan.graph.nodes[tasks.steps[layer.steps].node].name

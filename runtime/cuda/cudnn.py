@@ -17,6 +17,7 @@ from brickrt.ops.cuda.cudnn_graph import Cudnn, Measure, Plan
 from brickrt.ops.cuda.kernel import Precision
 from brickrt.ops.cuda.operand import VECTOR, Operand
 from brickrt.ops.matmul import MatMul
+from brickrt.plan.subgraph import Subgraph
 from brickrt.runtime.cuda.context import ARENA
 from brickrt.runtime.cuda.driver import Stream
 from brickrt.runtime.cuda.records import Records
@@ -49,11 +50,18 @@ class Places(Records):
         """Leaves the constants as they are."""
 
 
+def is_layer(subgraph: Subgraph) -> bool:
+    """Whether padded bricks are of one node, which may as well be computed whole."""
+    return subgraph.strategy == "padded" and len(subgraph.members) == 1
+
+
 def find_layers(tasks: TaskGraph) -> Layers:
-    """All products of layerwise subgraphs. To be asked while the constants are there."""
+    """All products of layerwise subgraphs, and padded ones of a single node. To be asked while the constants are
+    there."""
     records, layers = Places(tasks), Layers()
     graph = tasks.plan.graph
-    whole = {k for subgraph in tasks.plan.subgraphs if subgraph.strategy == "layerwise" for k in subgraph.nodes}
+    alone = (s for s in tasks.plan.subgraphs if s.strategy == "layerwise" or is_layer(s))
+    whole = {k for subgraph in alone for k in subgraph.nodes}
     for i, steps in enumerate(tasks.steps):
         node = graph.nodes[steps.node]
         if steps.node not in whole or not isinstance(node.op, Conv | ConvTranspose | MatMul):

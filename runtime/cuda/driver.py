@@ -103,6 +103,7 @@ class Driver(DeviceArrays, Protocol):
 
     spec: DeviceSpec
     threads: int  # of a block
+    no_library: str | None  # why there is none, once it was asked for
 
     @property
     def current(self) -> AbstractContextManager[Any]:

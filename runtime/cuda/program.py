@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -67,6 +68,7 @@ class CudaProgram:
         group = options.group or WAVES * driver.spec.cores * nodes
         launches = make_launches(tasks, options.launch in ("auto", "persistent"), group)
         library = driver.library() if options.library else None
+        self._no_library = driver.no_library if options.library else "not used, as asked"
         groups = find_groups(tasks, launches, library, options.group)
         self._launches, self._arena, self._owner = groups.launches, groups.arena, groups.owner(len(tasks))
         by_tickets = [k for k, launch in enumerate(self._launches) if launch.kind == "persistent"]
@@ -145,6 +147,14 @@ class CudaProgram:
         """See `engine.Program`."""
         return self._memory.nbytes - self._constant_bytes + self._ends.nbytes
 
+    @property
+    def notes(self) -> dict[str, str]:
+        """See `engine.Program`."""
+        why = Counter(self._calls.reasons.values()).most_common()
+        kernels = f"{len(self._calls.reasons)} products by kernels: " + "; ".join(f"{text} ({n})" for text, n in why)
+        notes = {"CUDA graph": self.not_captured, "cuDNN": self._no_library or (kernels if why else None)}
+        return {name: text for name, text in notes.items() if text}
+
     # ---- launches
 
     def _prepare_streams(self) -> None:
@@ -157,6 +167,7 @@ class CudaProgram:
         self._firsts: list[int] = firsts[:-1].tolist()
 
     def _captured(self) -> Graph | None:
+        self._warm()
         try:
             with self._driver.capture(self._main) as graph:
                 self._enqueue(self._main)
@@ -165,6 +176,14 @@ class CudaProgram:
             self.not_captured = str(e)
             print(f"brickrt: no CUDA graph, launching from streams: {e}", file=sys.stderr)
             return None
+
+    def _warm(self) -> None:
+        """Runs plans of the library one by one: what it loads or allocates at first use, it cannot in a capture."""
+        streams = [self._main, *self._branches]
+        for k in self._calls.first_uses([turn.stream for turn in self._schedule.turns]):
+            number = self._schedule.turns[k].stream
+            self._call(k, streams[number], number)
+            streams[number].synchronize()
 
     def _enqueue(self, main: Stream) -> None:
         """Puts all launches on their streams; those but `main` begin and end with it."""

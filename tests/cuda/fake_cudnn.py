@@ -52,8 +52,9 @@ class Frontend:
 
     plans: list[PlanOf] = field(default_factory=lambda: [PlanOf()])
     version: int = 92000
-    streams: list[int] = field(default_factory=list)
+    handles: dict[str, int | None] = field(default_factory=dict)  # of each the stream
     ran: list[int] = field(default_factory=list)  # index of each plan that ran
+    on: list[int | None] = field(default_factory=list)  # and on which stream
 
     data_type, heur_mode, numerical_note = data_type, heur_mode, numerical_note
     cudnnGraphNotSupportedError = cudnnGraphNotSupportedError
@@ -62,14 +63,15 @@ class Frontend:
         return self.version
 
     def create_handle(self):
-        return "handle"
+        self.handles[f"handle {len(self.handles)}"] = None
+        return list(self.handles)[-1]
 
     def set_stream(self, handle, stream):
-        assert handle == "handle"
-        self.streams.append(stream)
+        assert handle in self.handles
+        self.handles[handle] = stream
 
     def pygraph(self, **settings):
-        assert settings.get("handle") == "handle"
+        assert settings.get("handle") in self.handles
         return Graph(self)
 
 
@@ -116,11 +118,20 @@ class HostLibrary(Plans):
 
     def __init__(self, frontend: Frontend) -> None:
         super().__init__(Cudnn(frontend), "the host", lambda *_: 1.0)
+        self.frontend, self.warm = frontend, set[tuple[int, int]]()
         self.ran: list[tuple] = []  # number of the stream, workspace, plan
 
     def run(self, plan, addresses, workspace, stream):
         self.ran.append((stream.number, workspace, plan))
-        stream.put(lambda: plan.run(addresses, workspace))
+        before = stream.number, id(plan)
+        assert not stream.captured or before in self.warm, "a plan runs for the first time while it is captured"
+        self.warm.add(before)
+        stream.put(lambda: self._run(plan, addresses, workspace, stream.number))
+
+    def _run(self, plan, addresses, workspace, number):
+        self._library.use(number)
+        plan.run(addresses, workspace)
+        assert self.frontend.on[-1] == number
 
 
 KEPT: dict[bytes, Graph] = {}
@@ -260,7 +271,7 @@ class Graph:
         return blob
 
     def deserialize(self, handle, blob):
-        self.__dict__.update(KEPT[bytes(blob)].__dict__)
+        self.__dict__.update(KEPT[bytes(blob)].__dict__ | {"api": self.api})
 
     # ---- running
 
@@ -268,8 +279,9 @@ class Graph:
         self.execute_plan_at_index(pack, workspace, self.at, handle)
 
     def execute_plan_at_index(self, pack, workspace, index, handle):
-        assert handle == "handle" and all(type(k) is int and type(v) is int for k, v in pack.items())
+        assert handle in self.api.handles and all(type(k) is int and type(v) is int for k, v in pack.items())
         assert workspace or not self.api.plans[index].workspace
         self.api.ran.append(index)
+        self.api.on.append(self.api.handles[handle])
         (out,) = (t for t in self.results if t.output)
         out.view(pack[out.uid])[...] = np.broadcast_to(self._of(Tensor(None, None, None, out.compute), pack), out.dims)

@@ -199,6 +199,7 @@ class HostDriver:
     captures: bool = True
     flags: tuple[str, ...] = ()
     given_library: Any = None
+    no_library: str | None = None
     calls: list[tuple] = field(default_factory=list)
 
     def __post_init__(self) -> None:

@@ -10,7 +10,7 @@ from host_kernels import expected
 from brickrt.ops.conv import Conv, ConvTranspose
 from brickrt.ops.cuda import cudnn_graph
 from brickrt.ops.cuda.cudnn_form import Unfit, form_of, weights
-from brickrt.ops.cuda.cudnn_graph import TRIES, WORKSPACE, Cudnn, Missing, graph_of
+from brickrt.ops.cuda.cudnn_graph import HANDLES, TRIES, WORKSPACE, Cudnn, Missing, graph_of
 from brickrt.ops.cuda.operand import dense
 from brickrt.ops.expr import apply, arg, const
 from brickrt.ops.map import Map
@@ -284,10 +284,23 @@ def test_a_plan_that_this_cudnn_does_not_take_is_chosen_anew():
     assert Cudnn(Frontend()).load(SMALL, b"[99, 99]") is None
 
 
-def test_a_stream_is_given_to_the_handle():
+def test_each_stream_has_a_handle_of_its_own():
     frontend = Frontend()
-    Cudnn(frontend).use(1234)
-    assert frontend.streams == [1234]
+    library, memory = Cudnn(frontend), [aligned(np.zeros(t.nbytes, np.uint8)) for t in SMALL.tensors]
+    plan = library.choose(SMALL, measured)
+    for stream in (12, 34, 12, 34, 56):
+        library.use(stream)
+        plan.run([m.ctypes.data for m in memory], 0)
+    assert frontend.on == [12, 34, 12, 34, 56] and len(frontend.handles) == 4
+
+
+def test_streams_that_were_not_used_for_long_give_up_their_handles():
+    frontend = Frontend()
+    library = Cudnn(frontend)
+    for stream in range(2 * HANDLES):
+        library.use(7)
+        library.use(100 + stream)
+    assert len(frontend.handles) == HANDLES and 7 in frontend.handles.values()
 
 
 def test_what_is_missing(monkeypatch):
