@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from brickrt.graph.ir import Node
-from brickrt.ops.conv import Conv
+from brickrt.ops.conv import Conv, ConvTranspose
 from brickrt.ops.regions import columns
 from brickrt.ops.types import Boxes, Shape, TensorType
 from brickrt.plan.bricks import BrickGrid
@@ -106,19 +106,25 @@ class Bricks:
         return Boxes(lo, hi)
 
     def _store(self, name: str) -> Store:
-        """The same window of every brick, as far as the library reads; the rest begins where its first element does."""
+        """The same window of every brick, as far as the library reads; the rest begins where its first element does.
+
+        What a transposed convolution computes begins with the same of its strides' phases.
+        """
         needed = self._needed[name]
         lo, graph = needed.lo, self.tasks.plan.graph
         windows = [b for (k, i), b in self.reads.items() if graph.nodes[k].inputs[i] == name]
         if windows:
             lo = windows[0].lo - (windows[0].lo - lo).max(axis=0)
+        made = graph.producers.get(name)
+        if made in self.library and isinstance(op := graph.nodes[made].op, ConvTranspose):
+            lo = columns(len(lo), lo[:, :2], lo[:, 2:] - (lo[:, 2:] + op.pads) % op.strides)
         return Store(lo, tuple((needed.hi - lo).max(axis=0).tolist()), needed)
 
     def _windows(self, k: int, node: Node, boxes: Boxes) -> Iterator[tuple[int, Boxes]]:
         """What a convolution reads of its input and of what its epilogue adds, where that differs between bricks."""
-        assert isinstance(node.op, Conv)
+        assert isinstance(node.op, Conv | ConvTranspose)
         graph = self.tasks.plan.graph
-        lo, hi = node.op.window.reach(boxes.lo[:, 2:], boxes.hi[:, 2:])
+        lo, hi = reach(node.op, boxes.lo[:, 2:], boxes.hi[:, 2:])
         channels, n = graph.types[node.inputs[0]].shape[1], len(boxes)
         yield 0, Boxes(columns(n, boxes.lo[:, 0], [0], lo), columns(n, boxes.hi[:, 0], [channels], hi))
         for i in range(node.op.main, len(node.inputs)):
@@ -145,6 +151,15 @@ class Bricks:
         for (k, i), box in self.reads.items():
             found += [box.extents, box.lo - self.stores[self.tasks.plan.graph.nodes[k].inputs[i]].lo]
         return np.concatenate(found, axis=1)
+
+
+def reach(op: Conv | ConvTranspose, lo: np.ndarray, hi: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The ranges that ranges of the output read, [n, spatial], also beyond the ends of the input; those of a transposed
+    convolution begin with a multiple of its strides, padding included."""
+    if isinstance(op, Conv):
+        return op.window.reach(lo, hi)
+    before = (np.asarray(op.window.spans) - 1) // op.strides
+    return (lo + op.pads) // op.strides - before, (hi - 1 + op.pads) // op.strides + 1
 
 
 def spread(kind: TensorType, rank: int) -> bool:

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from brickrt.ops.conv import Conv
+from brickrt.ops.conv import Conv, ConvTranspose
 from brickrt.ops.cuda.cudnn_form import Unfit, form_of, weights
 from brickrt.ops.cuda.operand import VECTOR, Operand
-from brickrt.ops.types import Boxes, TensorType
+from brickrt.ops.types import Boxes, Shape, TensorType
 from brickrt.runtime.cuda.brick_boxes import spread
 from brickrt.runtime.cuda.brick_memory import Room
 from brickrt.runtime.cuda.cudnn import Layer, Places, offset_of, precision_of, stored
@@ -22,7 +22,7 @@ def check_group(tasks: TaskGraph, nodes: tuple[int, ...], k: int) -> None:
     """Raises Unfit where convolution `k` of a padded subgraph reads what no group gathers."""
     graph = tasks.plan.graph
     node, inner = graph.nodes[k], {graph.nodes[other].output for other in nodes}
-    assert isinstance(node.op, Conv)
+    assert isinstance(node.op, Conv | ConvTranspose)
     for i, name in enumerate(node.inputs):
         whole = i >= node.op.main and not spread(graph.types[name], graph.out(node).rank)
         if name in tasks.parts and root_of(tasks.parts, name) in inner:
@@ -42,7 +42,7 @@ def group_layer(records: Places, room: Room, steps: int, arrays: dict[tuple[int,
     tasks, k = records.tasks, records.tasks.steps[steps].node
     graph, bricks = tasks.plan.graph, room.bricks
     node = graph.nodes[k]
-    assert isinstance(node.op, Conv)
+    assert isinstance(node.op, Conv | ConvTranspose)
     out, at = _window(room, node.output, bricks.stores[node.output].box)
     ins: list[Operand] = []
     places: list[int | np.ndarray] = [at]
@@ -61,9 +61,20 @@ def group_layer(records: Places, room: Room, steps: int, arrays: dict[tuple[int,
         else:
             places.append(offset_of(records, name, operand, steps))
         ins.append(operand)
-    nowhere = (0,) * len(node.op.kernel)
-    op = replace(node.op, pads=nowhere, pads_end=nowhere)
-    return Layer(steps, form_of(op, ins, out, packed, precision_of(tasks)), tuple(places))
+    form = form_of(_unpadded(node.op, out.shape[2:]), ins, out, packed, precision_of(tasks))
+    return Layer(steps, form, tuple(places))
+
+
+def _unpadded(op: Conv | ConvTranspose, extents: Shape) -> Conv | ConvTranspose:
+    """The convolution of a window into one with these extents. A transposed one cuts off what the first elements of
+    its window, and the last, give to outputs beyond."""
+    pads = ends = (0,) * len(op.kernel)
+    if isinstance(op, Conv):
+        return replace(op, pads=pads, pads_end=ends)
+    spans = op.window.spans
+    pads = tuple((span - 1) // s * s for span, s in zip(spans, op.strides, strict=True))
+    ends = tuple(max(0, (e - 1) // s * s + span - e) for e, span, s in zip(extents, spans, op.strides, strict=True))
+    return replace(op, pads=pads, pads_end=ends, output_padding=(0,) * len(op.kernel))
 
 
 def _window(room: Room, name: str, boxes: Boxes) -> tuple[Operand, int]:

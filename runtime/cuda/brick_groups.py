@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from brickrt.ops.conv import Conv
+from brickrt.ops.conv import Conv, ConvTranspose
 from brickrt.ops.cuda.cudnn_form import Unfit
 from brickrt.ops.cuda.cudnn_graph import Plan
 from brickrt.ops.move import View
@@ -100,10 +100,10 @@ class _Search:
     def rooms(self, launch: Launch) -> dict[Room, Calls]:
         """The bricks of a launch by shape, with the calls for their nodes; none where kernels compute them."""
         subgraph = self.subgraph(launch)
-        nodes = [self.tasks.plan.graph.nodes[k] for k in subgraph.nodes]
-        if subgraph.tails or any(isinstance(node.op, View) for node in nodes):
+        ops = {k: self.tasks.plan.graph.nodes[k].op for k in subgraph.nodes}
+        if subgraph.tails or any(isinstance(op, View) for op in ops.values()):
             return {}
-        asked = frozenset(k for k in subgraph.nodes if isinstance(self.tasks.plan.graph.nodes[k].op, Conv))
+        asked = frozenset(k for k, op in ops.items() if isinstance(op, Conv | ConvTranspose))
         refused: dict[int, str] = {}
         for k in asked:
             try:
@@ -113,8 +113,7 @@ class _Search:
         found: dict[Room, Calls] = {}
         while asked - refused.keys() and not found:
             found = self.attempt(subgraph, asked - refused.keys(), refused)
-        names = {self.tasks.plan.graph.nodes[k].name: why for k, why in refused.items()}
-        self.found.reasons |= names
+        self.found.reasons |= {self.tasks.plan.graph.nodes[k].name: why for k, why in refused.items()}
         return found
 
     def attempt(self, subgraph: Subgraph, library: frozenset[int], refused: dict[int, str]) -> dict[Room, Calls]:

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from callback_kernels import CallbackDriver, use_callbacks
-from fake_cudnn import Frontend, HostLibrary, PlanOf
+from fake_cudnn import Frontend, HostLibrary
+from group_runs import check, forms
+from host_driver import SMALL
 from host_kernels import needs_compiler
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from piece_graphs import pieces
-from plan_graphs import networks
+from plan_graphs import Sketch, bottlenecks, networks
 from task_checks import lowered, with_values
+from window_graphs import stacks
 
-from brickrt.graph.interpret import interpret
+from brickrt.ops.conv import Conv
+from brickrt.ops.cuda.cudnn_form import Unfit
+from brickrt.ops.types import Boxes
+from brickrt.runtime.cuda.brick_boxes import outside
 from brickrt.runtime.cuda.program import CudaOptions, CudaProgram
+from brickrt.runtime.events import TaskEvents, buffers
 
 pytestmark = needs_compiler
 
@@ -25,31 +34,152 @@ def _callbacks(monkeypatch, tmp_path):
     monkeypatch.setenv("BRICKRT_CACHE_DIR", str(tmp_path))
 
 
-def check(graph, inputs, launch="graph", group=None, brick=None, band=None, seed=0, plans=None):
-    """Runs a graph in padded bricks twice and compares; the program, and what its library ran."""
-    library = HostLibrary(Frontend(plans or [PlanOf()]))
-    driver = CallbackDriver(seed=seed, given_library=library)
-    tasks = lowered(graph, "padded", driver.spec, band, brick=brick)
-    want = interpret(graph, inputs)
-    program = CudaProgram(tasks, driver, CudaOptions(launch, group))
-    for _ in range(2):
-        outputs = [np.full(graph.types[name].shape, np.nan, np.float32) for name in graph.outputs]
-        program.run([inputs[name] for name in graph.inputs], outputs)
-        for name, array in zip(graph.outputs, outputs, strict=True):
-            np.testing.assert_allclose(array, want[name], rtol=0, atol=1e-4 * max(1, np.abs(want[name]).max()))
-    driver.check()
-    return program, library
+ANY_WAY = (
+    st.sampled_from(["streams", "graph"]),
+    st.sampled_from([None, 1, 3]),
+    st.sampled_from([1, 2, 3, 8]),
+    st.sampled_from([None, None, 1, 2]),
+    st.integers(0, 99),
+)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.one_of(networks(), pieces()), *ANY_WAY)
+def test_random_graphs(graph, launch, group, brick, band, seed):
+    check(graph, launch, group, brick, band, seed)
 
 
 @settings(max_examples=60, deadline=None)
-@given(
-    st.one_of(networks(), pieces()),
-    st.sampled_from(["streams", "graph"]),
-    st.sampled_from([1, 2, 3, 8]),
-    st.sampled_from([None, 1, 3]),
-    st.sampled_from([None, 1, 2]),
-    st.integers(0, 99),
-)
-def test_random_graphs(graph, launch, brick, band, group, seed):
-    graph, inputs = with_values(graph)
-    check(graph, inputs, launch, group, brick, band, seed)
+@given(stacks(), *ANY_WAY)
+def test_random_windows(graph, launch, group, brick, band, seed):
+    check(graph, launch, group, brick, band, seed)
+
+
+# ---- which calls
+
+
+def chain(layers: int = 3, size: int = 32, channels: int = 8):
+    """x → 3×3 → abs → 3×3 → … → abs, so that ends of the graph are no ends of a convolution."""
+    s = Sketch()
+    x = s.map("abs", s.input(1, channels, size, size))
+    for _ in range(layers):
+        x = s.conv(x, channels)
+    return s.graph(s.map("abs", x))
+
+
+@pytest.mark.parametrize("group", [4, 5, 16, None])
+def test_one_call_per_layer_and_group(group):
+    program, library = check(chain(), "streams", group, brick=8)
+    groups = -(-16 // min(group or 16, 16))
+    slots = -(-16 // groups)
+    assert len(program._calls.layers) == 3 * groups and len(library.ran) == 2 * 3 * groups
+    extents = [[12, 12], [10, 10], [8, 8]]
+    for k, form in enumerate(forms(program)):
+        assert form.tensors[0].dims == (slots, 8, *extents[k % 3])
+        assert set(form.pads) | set(form.pads_end) == {0}
+    assert len({id(plan) for _, plan in program._calls.layers.values()}) == 3
+
+
+def test_groups_fit_the_cache():
+    """Three layers of 32 channels in bricks of 8: what the first reads comes in 14² pixels, twice."""
+    each = 4 * 32 * (14**2 + 14**2)
+    device = replace(SMALL, cores=1, l2=int(5.5 * each / SMALL.cache_share) + 3 * 4 * 9 * 32 * 32)
+    program, _ = check(chain(3, 32, 32), brick=8, device=device)
+    assert {form.tensors[0].dims[0] for form in forms(program)} == {4}  # five fit, but 16 bricks are four times four
+    assert program._arena - program.tasks.arena_bytes < 4 * each + 4096
+
+
+def test_a_brick_larger_than_the_cache_is_left_to_kernels():
+    program, library = check(chain(), brick=8, device=replace(SMALL, cache_share=0.005))
+    assert [launch.kind for launch in program._launches].count("bricks") == 1 and not library.ran
+    assert program.notes["cuDNN"] == "3 products by kernels: a brick is larger than the cache (3)"
+
+
+def test_memory_of_groups_is_told():
+    with_groups, _ = check(chain(), brick=8)
+    assert with_groups._arena > with_groups.tasks.arena_bytes
+    assert with_groups.working_bytes >= with_groups._arena
+
+
+def test_what_the_library_refuses_kernels_compute_for_the_group(monkeypatch):
+    """Of three layers the middle one is refused."""
+    graph, plan = chain(), HostLibrary.plan
+    middle = (10, 10)
+
+    def some(self, form):
+        if form.tensors[0].dims[2:] == middle:
+            raise Unfit("not today")
+        return plan(self, form)
+
+    monkeypatch.setattr(HostLibrary, "plan", some)
+    program, _ = check(graph, brick=8)
+    assert len(program._calls.layers) == 2
+    assert program.notes["cuDNN"] == "1 products by kernels: not today (1)"
+
+
+def test_without_plans_all_is_as_it_was():
+    program, library = check(chain(), brick=8, plans=[])
+    assert not library.ran and [launch.kind for launch in program._launches].count("bricks") == 1
+
+
+def test_residuals_are_windows_of_what_was_fetched():
+    """x → 1×1 → 3×3 → 1×1 → + x: the sum takes the middle of what the first layer reads."""
+    program, _ = check(bottlenecks(2, 20, 4), brick=5)
+    assert len(program._calls.layers) == 7
+
+
+def test_a_single_layer_is_computed_whole():
+    s = Sketch()
+    x = s.map("abs", s.input(1, 8, 20, 20))
+    graph = s.graph(s.reduce(s.map("abs", s.reduce(s.conv(x, 8), 2, 3)), 1))
+    tasks = lowered(with_values(graph)[0], "padded", SMALL, brick=8, max_layers=1)
+    assert any(sub.strategy == "padded" for sub in tasks.plan.subgraphs)
+    program, _ = check(graph, brick=8)
+    assert [form.pads for form in forms(program)] in ([(1, 1)], [(0, 0)])
+
+
+@pytest.mark.parametrize("size", [16, 17, 19, 31])
+def test_bricks_at_the_ends(size):
+    """Counted as whole ones if that costs little: otherwise they make groups of their own."""
+    program, _ = check(chain(2, size), brick=8)
+    bricks = {form.tensors[0].dims[2:] for form in forms(program)}
+    assert len(bricks) == (2 if size in (16, 31) else 8)
+
+
+def test_convolutions_read_zeros_beyond_the_ends():
+    """All ones: wrong zeros show at every border."""
+    s = Sketch()
+    x = s.map("abs", s.input(1, 2, 9, 9))
+    ones = np.ones((2, 2, 5, 5), np.float32)
+    for _ in range(3):
+        x = s.add(Conv((5, 5), (1, 1), (1, 1), (2, 2), (2, 2)), x, s.constant(*ones.shape, values=ones))
+    check(s.graph(s.map("abs", x)), brick=3)
+
+
+def test_events_tell_of_every_brick():
+    graph, inputs = with_values(chain())
+    driver = CallbackDriver(given_library=HostLibrary(Frontend()))
+    program = CudaProgram(lowered(graph, "padded", SMALL, brick=8), driver, CudaOptions(group=4))
+    filled = buffers(len(program.tasks), program.threads)
+    program.run([inputs["x0"]], [np.zeros(graph.types[graph.outputs[0]].shape, np.float32)], filled)
+    told = TaskEvents(filled)
+    assert sorted(told.task.tolist()) == list(range(len(program.tasks)))
+    assert (told.start <= told.end).all() and (told.end > 0).all()
+
+
+# ---- boxes
+
+
+@given(st.lists(st.tuples(*[st.integers(-4, 8)] * 2, *[st.integers(0, 5)] * 2), min_size=1, max_size=6))
+def test_parts_outside(boxes):
+    lo = np.array([box[:2] for box in boxes])
+    hi, shape = lo + np.array([box[2:] for box in boxes]), (5, 3)
+    numbers, parts = outside(Boxes(lo, hi), shape)
+    for k in range(len(boxes)):
+        counted = np.zeros((24, 24), int)
+        for part in np.flatnonzero(numbers == k):
+            counted[parts.slices(part, (-8, -8))] += 1
+        wanted = np.zeros((24, 24), int)
+        wanted[Boxes(lo, hi).slices(k, (-8, -8))] = 1
+        wanted[8 : 8 + shape[0], 8 : 8 + shape[1]] = 0
+        np.testing.assert_array_equal(counted, wanted)

@@ -1,0 +1,37 @@
+"""Runs of graphs in padded bricks on the host, with a library in the place of cuDNN."""
+
+from __future__ import annotations
+
+import numpy as np
+from callback_kernels import CallbackDriver
+from fake_cudnn import Frontend, HostLibrary, PlanOf
+from host_driver import SMALL
+from task_checks import lowered, with_values
+
+from brickrt.graph.interpret import interpret
+from brickrt.runtime.cuda.program import CudaOptions, CudaProgram
+
+
+def check(
+    graph, launch="graph", group=None, brick=None, band=None, seed=0, plans=None, device=SMALL, make=CallbackDriver
+):
+    """Runs a graph in padded bricks twice and compares; the program, and its library with what that ran since."""
+    graph, inputs = with_values(graph)
+    library = HostLibrary(Frontend([PlanOf()] if plans is None else plans))
+    driver = make(spec=device, seed=seed, given_library=library)
+    tasks = lowered(graph, "padded", driver.spec, band, brick=brick)
+    want = interpret(graph, inputs)
+    program = CudaProgram(tasks, driver, CudaOptions(launch, group))
+    library.ran.clear()
+    for _ in range(2):
+        outputs = [np.full(graph.types[name].shape, np.nan, np.float32) for name in graph.outputs]
+        program.run([inputs[name] for name in graph.inputs], outputs)
+        for name, array in zip(graph.outputs, outputs, strict=True):
+            np.testing.assert_allclose(array, want[name], rtol=0, atol=1e-4 * max(1, np.abs(want[name]).max()))
+    driver.check()
+    return program, library
+
+
+def forms(program):
+    """Of all calls, in the order of their launches."""
+    return [program._calls.layers[k][0].form for k in sorted(program._calls.layers)]

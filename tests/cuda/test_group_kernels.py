@@ -1,0 +1,59 @@
+"""Groups of padded bricks with the kernels that GPUs run, on the host, and compiled for GPUs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from group_runs import check
+from host_driver import HostDriver
+from host_kernels import needs_compiler
+from plan_graphs import Sketch
+
+import brickrt.ops.cuda.families  # noqa: F401  (makes the kernels known)
+from brickrt.graph.errors import BrickError
+from brickrt.ops.conv import ConvTranspose
+from brickrt.ops.cuda.kernel import make_kernel
+from brickrt.ops.cuda.operand import dense
+from brickrt.ops.expr import const
+from brickrt.ops.map import Map
+from brickrt.ops.move import Reorder
+from brickrt.ops.pool import Pool
+from brickrt.ops.types import TensorType
+from brickrt.runtime.cuda import compile as compiling
+from brickrt.runtime.cuda.sources import function_of, source_of
+
+
+@needs_compiler
+@pytest.mark.parametrize("launch", ["streams", "graph"])
+def test_on_the_host(monkeypatch, tmp_path, launch):
+    """x → conv → max pool → transposed conv → sigmoid → conv → y"""
+    monkeypatch.setenv("BRICKRT_CACHE_DIR", str(tmp_path))
+    s = Sketch()
+    x = s.conv(s.input(1, 6, 13, 11), 8)
+    x = s.add(Pool("max", (3, 3), (1, 1), (1, 1), (1, 1), (1, 1)), x)
+    x = s.add(ConvTranspose((2, 2), (2, 2), (1, 1), (0, 0), (0, 0), (0, 0)), x, s.constant(8, 6, 2, 2))
+    graph = s.graph(s.conv(s.map("sigmoid", x), 5))
+    program, _ = check(graph, launch, 5, brick=8, make=HostDriver)
+    assert len(program._calls.layers) >= 3 and not program.notes
+
+
+@pytest.fixture
+def compiler() -> None:
+    try:
+        compiling._compiler()
+    except BrickError as e:
+        pytest.skip(str(e))
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+def test_compiled(arch, compiler):
+    """What fetches, fills and brings back, for both layouts of the whole tensor."""
+    kind, brick = TensorType((2, 6, 16, 16), np.dtype(np.float32)), TensorType((8, 6, 10, 10), np.dtype(np.float32))
+    own = dense(kind, "last", brick.shape)
+    kernels = [make_kernel(Map(const(0, kind.dtype)), (), dense(brick, "last"), ())]
+    for whole in (dense(kind, "last"), dense(kind)):
+        kernels += [make_kernel(Reorder("last"), (a,), b, (False,)) for a, b in ((whole, own), (own, whole))]
+    sources = [source_of([function_of(kernel)], False, 256) for kernel in kernels]
+    for module in compiling.compile_modules([source.text for source in sources], arch):
+        (function,) = module.functions
+        assert (function.stack, function.spill_stores, function.spill_loads) == (0, 0, 0)
