@@ -26,6 +26,8 @@ Value = tuple[Literal["tensor", "step", "scalar"], float]
 
 DTYPES = ("float16", "bfloat16", "float32")
 BINARY = frozenset("add sub mul div pow max min".split())
+EITHER_WAY = frozenset("add mul max min".split())
+LATER = ("step", "tensor", "scalar")  # cuDNN takes no first operand that broadcasts to the second
 UNARY = frozenset("neg abs sqrt exp log sin cos tan tanh erf sigmoid floor ceil reciprocal".split())
 
 
@@ -226,6 +228,8 @@ class _Chain:
         if expr.fn not in BINARY | UNARY:
             raise Unfit(f"its epilogue has '{expr.fn}'")
         args = tuple(self.value(a) for a in expr.args)
+        if expr.fn in EITHER_WAY:
+            args = tuple(sorted(args, key=lambda value: LATER.index(value[0])))
         if all(kind == "scalar" for kind, _ in args):
             raise Unfit("its epilogue computes with constants alone")
         return self.put(Pointwise(expr.fn, args))

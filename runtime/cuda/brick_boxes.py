@@ -30,6 +30,7 @@ MOST_SHAPES = 8  # of the bricks of one subgraph: two along each of three dimens
 WHOLE_ENDS = 1.5  # bricks at the ends count as whole ones where that costs at most so many times the elements
 
 Read = tuple[int, int]  # node, number of its input
+Key = str | Read  # a buffer: of a tensor, or of a window of one
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +113,7 @@ class Bricks:
         """
         needed = self._needed[name]
         lo, graph = needed.lo, self.tasks.plan.graph
-        windows = [b for (k, i), b in self.reads.items() if graph.nodes[k].inputs[i] == name]
+        windows = [box for read, box in self.reads.items() if self.source(read) == name]
         if windows:
             lo = windows[0].lo - (windows[0].lo - lo).max(axis=0)
         made = graph.producers.get(name)
@@ -136,6 +137,20 @@ class Bricks:
 
     # ---- what they ask for
 
+    def source(self, read: Read) -> str:
+        """The tensor that is read."""
+        return self.tasks.plan.graph.nodes[read[0]].inputs[read[1]]
+
+    def key(self, read: Read) -> Key:
+        """The buffer that the library reads: that of the tensor where it reads all of it, else one of its own."""
+        store, box = self.stores[self.source(read)], self.reads[read]
+        same = tuple(box.extents[0].tolist()) == store.extents and bool((box.lo[0] == store.lo[0]).all())
+        return self.source(read) if same else read
+
+    def extents(self, key: Key) -> Shape:
+        """Of a brick's buffer."""
+        return self.stores[key].extents if isinstance(key, str) else tuple(self.reads[key].extents[0].tolist())
+
     def computed(self, name: str) -> Boxes:
         """The boxes of a tensor that kernels of our own compute, or fetch: inside of the tensor."""
         return self._needed[name].clip(self.tasks.plan.graph.types[name].shape)
@@ -148,8 +163,8 @@ class Bricks:
     def shapes(self) -> np.ndarray:
         """What must be equal of bricks that are computed together, int64 [n, values]."""
         found = [self.boxes.extents]
-        for (k, i), box in self.reads.items():
-            found += [box.extents, box.lo - self.stores[self.tasks.plan.graph.nodes[k].inputs[i]].lo]
+        for read, box in self.reads.items():
+            found += [box.extents, box.lo - self.stores[self.source(read)].lo]
         return np.concatenate(found, axis=1)
 
 

@@ -8,12 +8,11 @@ import numpy as np
 
 from brickrt.ops.conv import Conv, ConvTranspose
 from brickrt.ops.cuda.cudnn_form import Unfit, form_of, weights
-from brickrt.ops.cuda.operand import VECTOR, Operand
-from brickrt.ops.types import Boxes, Shape, TensorType
+from brickrt.ops.cuda.operand import Operand
+from brickrt.ops.types import Shape
 from brickrt.runtime.cuda.brick_boxes import spread
 from brickrt.runtime.cuda.brick_memory import Room
 from brickrt.runtime.cuda.cudnn import Layer, Places, offset_of, precision_of, stored
-from brickrt.runtime.cuda.records import byte_offsets
 from brickrt.runtime.parts import root_of
 from brickrt.runtime.task_graph import TaskGraph
 
@@ -43,17 +42,16 @@ def group_layer(records: Places, room: Room, steps: int, arrays: dict[tuple[int,
     graph, bricks = tasks.plan.graph, room.bricks
     node = graph.nodes[k]
     assert isinstance(node.op, Conv | ConvTranspose)
-    out, at = _window(room, node.output, bricks.stores[node.output].box)
-    ins: list[Operand] = []
-    places: list[int | np.ndarray] = [at]
+    out, ins = room.packed(node.output), list[Operand]()
+    places: list[int | np.ndarray] = [room.place(node.output).offset]
     packed = [name in graph.constants for name in node.inputs]
     for i, name in enumerate(node.inputs):
         operand = records.operand(name)
         if (k, i) in bricks.reads:
-            operand, where = _window(room, name, bricks.reads[k, i])
+            operand = room.packed(bricks.key((k, i)))
             if operand.shape[0] != out.shape[0]:
                 raise Unfit(f"'{name}' is one for all images of a brick")
-            places.append(where)
+            places.append(room.place(bricks.key((k, i))).offset)
         elif packed[i]:
             if (k, i) not in arrays:
                 arrays[k, i] = stored(weights(operand) if i == 1 else operand, graph.constants[name])
@@ -75,16 +73,3 @@ def _unpadded(op: Conv | ConvTranspose, extents: Shape) -> Conv | ConvTranspose:
     pads = tuple((span - 1) // s * s for span, s in zip(spans, op.strides, strict=True))
     ends = tuple(max(0, (e - 1) // s * s + span - e) for e, span, s in zip(extents, spans, op.strides, strict=True))
     return replace(op, pads=pads, pads_end=ends, output_padding=(0,) * len(op.kernel))
-
-
-def _window(room: Room, name: str, boxes: Boxes) -> tuple[Operand, int]:
-    """The same window of all slots of a tensor as one operand, and its byte offset in the arena."""
-    operand, store = room.operand(name), room.bricks.stores[name]
-    first, extents = boxes.lo[:1] - store.lo[:1], boxes.extents[0].tolist()
-    if extents[0] != store.extents[0]:
-        raise Unfit(f"of '{name}' not all images of a brick are read")
-    offset = room.place(name).offset + int(byte_offsets(operand, first)[0])
-    if offset % VECTOR:
-        raise Unfit(f"what is read of '{name}' does not begin at a multiple of {VECTOR} bytes")
-    kind = TensorType((room.slots * extents[0], *extents[1:]), operand.dtype)
-    return replace(operand, type=kind), offset

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
 from brickrt.ops.cuda.operand import Operand, dense
+from brickrt.ops.types import TensorType
 from brickrt.plan.device import DeviceSpec
-from brickrt.runtime.cuda.brick_boxes import Bricks
+from brickrt.runtime.cuda.brick_boxes import Bricks, Key, Read
 from brickrt.runtime.storage import Life, pack_arena
 from brickrt.runtime.task_graph import Place
 
@@ -23,23 +24,28 @@ from brickrt.runtime.task_graph import Place
 @dataclass(frozen=True)
 class Stage:
     """What is done with a group at a time: `tensor` is fetched, set to zero outside of its extents, computed by the
-    library ("call") or by a kernel ("node"), or brought to where it is stored whole. `node` is whose tensor it is, or
-    of what is fetched the first that reads it."""
+    library ("call") or by a kernel ("node"), or brought to where it is stored whole; or its window `read` is cut out,
+    since libraries take tensors without gaps. `node` is whose tensor it is, or of what is fetched the first that reads
+    it."""
 
-    kind: Literal["gather", "fill", "call", "node", "scatter"]
+    kind: Literal["gather", "fill", "crop", "call", "node", "scatter"]
     node: int
     tensor: str
+    read: Read = (-1, -1)
 
 
 def stages_of(bricks: Bricks) -> list[Stage]:
     """The stages of a group, in order."""
     graph, found = bricks.tasks.plan.graph, list[Stage]()
-    windowed = {graph.nodes[k].inputs[i] for k, i in bricks.reads}
+    windowed = {bricks.source(read) for read in bricks.reads}
     for k in bricks.nodes:
         name = graph.nodes[k].output
-        for source in (graph.nodes[k].inputs[i] for reader, i in sorted(bricks.reads) if reader == k):
+        for read in (read for read in sorted(bricks.reads) if read[0] == k):
+            source = bricks.source(read)
             if source not in bricks.inner and not any(s.tensor == source for s in found):
                 found.append(Stage("gather", k, source))
+            if bricks.key(read) != source:
+                found.append(Stage("crop", k, source, read))
         if name in bricks.inner or name == bricks.root:
             found.append(Stage("call" if k in bricks.library else "node", k, name))
         if name in bricks.inner & windowed:
@@ -56,7 +62,7 @@ class Room:
     bricks: Bricks
     stages: tuple[Stage, ...]
     slots: int
-    offsets: Mapping[str, int]
+    offsets: Mapping[Key, int]
     start: int
     nbytes: int
 
@@ -64,23 +70,33 @@ class Room:
     def groups(self) -> int:
         return -(-len(self.bricks) // self.slots)
 
-    def place(self, name: str) -> Place:
-        extents = self.bricks.stores[name].extents
+    @property
+    def slot_of(self) -> np.ndarray:
+        """[bricks]"""
+        return np.arange(len(self.bricks)) % self.slots
+
+    def place(self, key: Key) -> Place:
+        """All slots of a buffer, one after the other along the first dimension."""
+        extents = self.bricks.extents(key)
         stored = (self.slots * extents[0], *extents[1:])
-        nbytes = self.slots * _nbytes(self.bricks, name)
-        return Place("group", stored, 1, nbytes, self.start + self.offsets[name])
+        return Place("group", stored, 1, self.slots * _nbytes(self.bricks, key), self.start + self.offsets[key])
+
+    def packed(self, key: Key) -> Operand:
+        """All slots of a buffer as one tensor."""
+        place, name = self.place(key), key if isinstance(key, str) else self.bricks.source(key)
+        plan = self.bricks.tasks.plan
+        layout = plan.layouts[name] if key in self.bricks.inner else "last"
+        return dense(TensorType(place.extents, plan.graph.types[name].dtype), layout)
 
     def operand(self, name: str) -> Operand:
-        """How all slots of a tensor lie, by the tensor's own indices; images with channels innermost."""
-        plan = self.bricks.tasks.plan
-        layout = plan.layouts[name] if name in self.bricks.inner else "last"
-        return dense(plan.graph.types[name], layout, self.place(name).extents)
+        """How all slots of a tensor lie, by the tensor's own indices."""
+        return replace(self.packed(name), type=self.bricks.tasks.plan.graph.types[name])
 
     def origins(self, name: str) -> np.ndarray:
         """Index of what would be the first element of a tensor's buffers, so that a brick's are in its slot, [n, d]."""
         store = self.bricks.stores[name]
         found = store.lo.copy()
-        found[:, 0] -= np.arange(len(self.bricks)) % self.slots * store.extents[0]
+        found[:, 0] -= self.slot_of * store.extents[0]
         return found
 
 
@@ -99,29 +115,37 @@ def make_room(bricks: Bricks, start: int, device: DeviceSpec, limit: int | None)
     return Room(bricks, tuple(stages), slots, offsets, start, nbytes)
 
 
-def _packed(bricks: Bricks, stages: Sequence[Stage], slots: int) -> tuple[dict[str, int], int]:
+def _packed(bricks: Bricks, stages: Sequence[Stage], slots: int) -> tuple[dict[Key, int], int]:
     """Offsets of all buffers, and their bytes; buffers that are never needed at the same time share memory."""
-    users: dict[str, list[int]] = {}
+    users: dict[Key, list[int]] = {}
     for s, stage in enumerate(stages):
-        for name in _touched(bricks, stage):
-            users.setdefault(name, []).append(s)
-    lives = [Life(n, slots * _nbytes(bricks, n), s[0], s[-1], tuple(s)) for n, s in users.items()]
+        for key in _touched(bricks, stage):
+            users.setdefault(key, []).append(s)
+    keys = list(users)
+    lives = [
+        Life(str(n), slots * _nbytes(bricks, key), users[key][0], users[key][-1], tuple(users[key]))
+        for n, key in enumerate(keys)
+    ]
     offsets, nbytes, _ = pack_arena(lives, 0)
-    return offsets, nbytes
+    return {keys[int(n)]: offset for n, offset in offsets.items()}, nbytes
 
 
-def _touched(bricks: Bricks, stage: Stage) -> list[str]:
+def _touched(bricks: Bricks, stage: Stage) -> list[Key]:
     """Buffers that a stage reads or writes."""
-    names = [stage.tensor]
-    if stage.kind in ("call", "node"):
-        names += [bricks.tasks.root(name) for name in bricks.tasks.plan.graph.nodes[stage.node].inputs]
+    own: list[Key] = [stage.tensor] if stage.tensor in bricks.stores else []
+    if stage.kind == "crop":
+        return [*own, stage.read]
     if stage.kind == "call":
-        names += bricks.tasks.plan.graph.nodes[stage.node].inputs
-    return [name for name in dict.fromkeys(names) if name in bricks.stores]
+        return [*own, *(bricks.key(read) for read in bricks.reads if read[0] == stage.node)]
+    if stage.kind == "node":
+        roots = {bricks.tasks.root(name) for name in bricks.tasks.plan.graph.nodes[stage.node].inputs}
+        return [*own, *(roots & bricks.inner)]
+    return own
 
 
-def _nbytes(bricks: Bricks, name: str) -> int:
-    return math.prod(bricks.stores[name].extents) * bricks.tasks.plan.graph.types[name].dtype.itemsize
+def _nbytes(bricks: Bricks, key: Key) -> int:
+    name = key if isinstance(key, str) else bricks.source(key)
+    return math.prod(bricks.extents(key)) * bricks.tasks.plan.graph.types[name].dtype.itemsize
 
 
 def _constant_bytes(bricks: Bricks) -> int:

@@ -15,7 +15,7 @@ from brickrt.ops.expr import const
 from brickrt.ops.map import Map
 from brickrt.ops.matmul import MatMul
 from brickrt.ops.move import Reorder
-from brickrt.ops.types import Boxes, TensorType
+from brickrt.ops.types import Boxes
 from brickrt.plan.sweep import bands_of
 from brickrt.runtime.cuda.brick_boxes import outside
 from brickrt.runtime.cuda.brick_memory import Room, Stage
@@ -87,6 +87,8 @@ class Works:
             return [self._node(room, stage)]
         if stage.kind == "scatter":
             return [self._copy(room, stage)]
+        if stage.kind == "crop":
+            return [self._crop(room, stage)]
         parts = [self._copy(room, stage)] if stage.kind == "gather" else []
         numbers, boxes = outside(
             room.bricks.held(stage.tensor), self.records.tasks.plan.graph.types[stage.tensor].shape
@@ -126,10 +128,26 @@ class Works:
         self.found.append(OpWork(plan.graph.nodes[stage.node], op, operands, origins, boxes, part.tasks))
         return part
 
+    def _crop(self, room: Room, stage: Stage) -> Part:
+        """A window of a tensor's buffers, with its zeros, in buffers of its own; by their indices."""
+        box, store = room.bricks.reads[stage.read], room.bricks.stores[stage.tensor]
+        lo = np.zeros_like(box.lo)
+        lo[:, 0] = room.slot_of * box.extents[0, 0]
+        bricks, boxes = cut(Boxes(lo, lo + box.extents), ELEMENTS)
+        part, own = self._new(bricks), room.packed(stage.read)
+        wide = room.operand(stage.tensor)
+        first = box.lo - store.lo
+        first[:, 0] += room.slot_of * (store.extents[0] - box.extents[0, 0])
+        where = room.place(stage.tensor).offset + byte_offsets(wide, first[bricks])
+        origins = (ARENA, np.full(len(bricks), room.place(stage.read).offset, np.int64)), (ARENA, where)
+        node = self.records.tasks.plan.graph.nodes[stage.node]
+        operands = own, replace(wide, type=own.type)
+        self.found.append(OpWork(node, Reorder("last"), operands, origins, boxes, part.tasks))
+        return part
+
     def _fill(self, room: Room, stage: Stage, numbers: np.ndarray, boxes: Boxes) -> Part:
         """Zeros where windows reach over the ends of the tensor: in its buffers, whose indices never are negative."""
-        part, operand, place = self._new(numbers), room.operand(stage.tensor), room.place(stage.tensor)
-        operand = replace(operand, type=TensorType(place.extents, operand.dtype))
+        part, operand, place = self._new(numbers), room.packed(stage.tensor), room.place(stage.tensor)
         shift = room.origins(stage.tensor)[numbers]
         boxes = Boxes(boxes.lo - shift, boxes.hi - shift)
         where = ARENA, np.full(len(boxes), place.offset, np.int64)

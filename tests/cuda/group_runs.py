@@ -22,6 +22,7 @@ def check(
     tasks = lowered(graph, "padded", driver.spec, band, brick=brick)
     want = interpret(graph, inputs)
     program = CudaProgram(tasks, driver, CudaOptions(launch, group))
+    assert all(packed(tensor) for form in forms(program) for tensor in form.tensors)
     library.ran.clear()
     for _ in range(2):
         outputs = [np.full(graph.types[name].shape, np.nan, np.float32) for name in graph.outputs]
@@ -30,6 +31,17 @@ def check(
             np.testing.assert_allclose(array, want[name], rtol=0, atol=1e-4 * max(1, np.abs(want[name]).max()))
     driver.check()
     return program, library
+
+
+def packed(tensor):
+    """Whether channels are innermost, and neither they nor anything else has gaps: what fusions of cuDNN take."""
+    order = [0, *range(2, len(tensor.dims)), 1]
+    step = 1
+    for axis in reversed(order):
+        if tensor.dims[axis] > 1 and tensor.strides[axis] != step:
+            return False
+        step *= tensor.dims[axis]
+    return True
 
 
 def forms(program):

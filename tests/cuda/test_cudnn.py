@@ -173,6 +173,18 @@ def test_a_residual_is_added_in_the_graph(extra):
     assert [step.fn for step in form(op, arrays).steps] == ["add", "add", "relu"]
 
 
+def test_what_broadcasts_comes_second():
+    """cuDNN wants the larger operand first."""
+    arrays = [filled((2, 4, 5, 6)), filled((6, 4, 3, 3)), filled((6, 1, 1), seed=5)]
+    epilogue = apply("mul", const(3, F32), apply("add", arg(1, F32), X))
+    op = conv((3, 3), pads=1, epilogue=epilogue)
+    check(op, arrays)
+    assert [[kind for kind, _ in step.args] for step in form(op, arrays).steps] == [
+        ["step", "tensor"],
+        ["step", "scalar"],
+    ]
+
+
 MATRICES = [
     ((5, 7), (7, 3), ()),
     ((2, 3, 5, 7), (2, 3, 7, 4), ()),
