@@ -116,6 +116,8 @@ def _conv(
         tensors = [_with_height(t) for t in tensors]
         settings = [(empty, *s) for empty, s in zip((0, 0, 1, 1), settings, strict=True)]
     steps = _steps(op.bias, op.epilogue, len(ins))
+    if op.bias:
+        steps = _residual_first(steps, [k for k, t in enumerate(tensors) if k > 3 and t.dims == tensors[0].dims])
     return Form("dgrad" if isinstance(op, ConvTranspose) else "conv", tuple(tensors), steps, precision, *settings)
 
 
@@ -187,6 +189,19 @@ def _steps(bias: bool, epilogue: Expr | None, inputs: int) -> tuple[Pointwise, .
         if value != ("step", len(chain.steps) - 1):
             raise Unfit("the result is not that of its last operation")
     return tuple(chain.steps)
+
+
+def _residual_first(steps: tuple[Pointwise, ...], whole: Sequence[int]) -> tuple[Pointwise, ...]:
+    """One of the tensors `whole` is added before the bias where it is added next: so some engines of cuDNN want it,
+    those for float32 among them."""
+    bias: Value = ("step", 0)
+    again = [value for step in steps[1:] for value in step.args].count(bias)
+    for k in whole:
+        residual: Value = ("tensor", k)
+        if steps[1:2] == (Pointwise("add", (bias, residual)),) and again == 1:
+            first = Pointwise("add", (("step", -1), residual))
+            return first, Pointwise("add", (bias, ("tensor", 3))), *steps[2:]
+    return steps
 
 
 @dataclass

@@ -170,7 +170,10 @@ def test_a_residual_is_added_in_the_graph(extra):
     arrays = [filled((2, 4, 5, 6)), filled((6, 4, 3, 3)), filled((6,)), filled(extra, seed=5)]
     op = conv((3, 3), pads=1, bias=True, epilogue=RESIDUAL)
     check(op, arrays)
-    assert [step.fn for step in form(op, arrays).steps] == ["add", "add", "relu"]
+    steps = form(op, arrays).steps
+    assert [step.fn for step in steps] == ["add", "add", "relu"]
+    added = [which for step in steps for kind, which in step.args if kind == "tensor"]
+    assert added == ([4, 3] if extra == (2, 6, 5, 6) else [3, 4])  # images before the bias
 
 
 def test_what_broadcasts_comes_second():
