@@ -50,11 +50,13 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Pointwise:
-    """`fn` is the name of a function of expr.py, "swish", or "relu", whose results are at most `most`."""
+    """`fn` is the name of a function of expr.py, "swish", or "relu", whose results are at most `most`, and `slope`
+    times as steep below zero."""
 
     fn: str
     args: tuple[Value, ...]
     most: float = math.inf
+    slope: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -234,6 +236,8 @@ class _Chain:
             for x, gate in (expr.args, expr.args[::-1]):
                 if gate == Apply(x.dtype, "sigmoid", (x,)):
                     return self.put(Pointwise("swish", (self.value(x),)))
+        if leaky := _leaky(expr):
+            return self.put(Pointwise("relu", (self.value(leaky[0]),), slope=leaky[1]))
         clipped = _relu(expr)
         return clipped and self.put(Pointwise("relu", (self.value(clipped[0]),), clipped[1]))
 
@@ -248,6 +252,18 @@ class _Chain:
         if all(kind == "scalar" for kind, _ in args):
             raise Unfit("its epilogue computes with constants alone")
         return self.put(Pointwise(expr.fn, args))
+
+
+def _leaky(expr: Apply) -> tuple[Expr, float] | None:
+    """x and a if the expression is a · x below zero, else x."""
+    if expr.fn != "where":
+        return None
+    below, steep, x = expr.args
+    if below != Apply(below.dtype, "lt", (x, Const(x.dtype, 0))):
+        return None
+    if isinstance(steep, Apply) and steep.fn == "mul" and steep.args[0] == x and isinstance(steep.args[1], Const):
+        return x, float(steep.args[1].value)
+    return None
 
 
 def _relu(expr: Apply) -> tuple[Expr, float] | None:

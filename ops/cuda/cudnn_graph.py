@@ -156,8 +156,9 @@ def graph_of(api: Any, form: Form, handle: Any = None) -> Any:
     results = [_product(graph, form, *tensors[:2])]
     for step in form.steps:
         args = [_value(api, graph, value, tensors, results) for value in step.args]
-        most = {} if math.isinf(step.most) else {"lower_clip": 0.0, "upper_clip": step.most}
-        results.append(getattr(graph, step.fn)(*args, **most))
+        settings = {} if math.isinf(step.most) else {"lower_clip": 0.0, "upper_clip": step.most}
+        settings |= {"negative_slope": step.slope} if step.slope else {}
+        results.append(getattr(graph, step.fn)(*args, **settings))
     out = form.tensors[0]
     last = results[-1].set_output(True).set_uid(1).set_data_type(_dtype(api, out.dtype))
     last.set_dim(list(out.dims)).set_stride(list(out.strides))

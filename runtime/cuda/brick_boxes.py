@@ -196,10 +196,11 @@ def bricks_of(
     left = [Bricks(tasks, tuple(nodes), library, order, boxes.take(order))] if len(grid) else []
     while left and len(found) + len(left) <= MOST_SHAPES:
         bricks = left.pop()
-        kinds, which = np.unique(bricks.shapes(), axis=0, return_inverse=True)
-        if len(kinds) == 1:
+        shapes = bricks.shapes()
+        if (shapes == shapes[0]).all():
             found.append(bricks)
             continue
+        kinds, which = np.unique(shapes, axis=0, return_inverse=True)
         for kind in range(len(kinds)):
             mine = np.flatnonzero(which.reshape(-1) == kind)
             part = Bricks(tasks, bricks.nodes, library, bricks.numbers[mine], bricks.boxes.take(mine))

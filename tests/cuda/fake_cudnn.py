@@ -210,8 +210,13 @@ class Graph:
         result = self._result(compute)
         return result
 
-    def relu(self, x, lower_clip=0.0, upper_clip=np.inf):
-        return self._result(lambda m: np.clip(self._of(x, m), lower_clip, upper_clip))
+    def relu(self, x, lower_clip=0.0, upper_clip=np.inf, negative_slope=0.0):
+        def compute(m):
+            value = self._of(x, m)
+            below = lower_clip + negative_slope * (value - lower_clip)
+            return np.minimum(np.where(value < lower_clip, below, value), upper_clip)
+
+        return self._result(compute)
 
     def swish(self, x):
         return self._result(lambda m: self._of(x, m) / (1 + np.exp(-self._of(x, m))))

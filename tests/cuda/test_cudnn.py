@@ -152,8 +152,10 @@ def test_half_types(dtype):
     check(MatMul(), [filled((5, 7), dtype), filled((7, 3), dtype)])
 
 
-EPILOGUES = {"relu": RELU, "relu6": RELU6, "silu": SILU, "hardswish": HARDSWISH, "gelu": GELU}
-STEPS = {"relu": ["relu"], "relu6": ["relu"], "silu": ["swish"], "hardswish": ["add", "relu", "div", "mul"]}
+LEAKY = apply("where", apply("lt", X, ZERO), apply("mul", X, const(0.1, F32)), X)
+EPILOGUES = {"leaky": LEAKY, "relu": RELU, "relu6": RELU6, "silu": SILU, "hardswish": HARDSWISH, "gelu": GELU}
+STEPS = dict.fromkeys(("leaky", "relu", "relu6"), ["relu"])
+STEPS |= {"silu": ["swish"], "hardswish": ["add", "relu", "div", "mul"]}
 
 
 @pytest.mark.parametrize("name", EPILOGUES)
