@@ -179,7 +179,8 @@ class CupyDriver:
         if self._library is None and self.no_library is None:
             try:
                 cudnn = Cudnn()
-                self._library = Plans(cudnn, f"{self.spec.name} {self.spec.isa}", partial(_measured, cudnn))
+                measure = partial(_measured, cudnn, cupy.cuda.Stream(non_blocking=True))
+                self._library = Plans(cudnn, f"{self.spec.name} {self.spec.isa}", measure)
             except Missing as e:
                 self.no_library = str(e)
         return self._library
@@ -247,11 +248,11 @@ class CupyDriver:
         return CupyStream(_stream(stream))
 
 
-def _measured(cudnn: Cudnn, run: Run, sizes: Sequence[int], workspace: int) -> float:
-    """Seconds of one run of a plan: the least of some averages."""
+def _measured(cudnn: Cudnn, stream: Any, run: Run, sizes: Sequence[int], workspace: int) -> float:
+    """Seconds of one run of a plan on a stream: the least of some averages."""
     memory = [cupy.cuda.alloc(max(n, 1)) for n in (*sizes, workspace)]
     addresses = [held.ptr for held in memory[:-1]]
-    stream, begin, end = cupy.cuda.Stream(non_blocking=True), cupy.cuda.Event(), cupy.cuda.Event()
+    begin, end = cupy.cuda.Event(), cupy.cuda.Event()
     cupy.cuda.get_current_stream().synchronize()  # what the memory was used for is done
     cudnn.use(stream.ptr)
     seconds = []

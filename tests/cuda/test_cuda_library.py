@@ -22,11 +22,11 @@ def _callbacks(monkeypatch, tmp_path):
     monkeypatch.setenv("BRICKRT_CACHE_DIR", str(tmp_path))
 
 
-def run(monkeypatch, name, library, launch="graph", **options):
+def run(monkeypatch, name, library, launch="graph", strategy="layerwise", **options):
     model, x, want = network(name)
     driver = CallbackDriver(seed=3, given_library=library)
     monkeypatch.setattr(runtime, "choose_engine", lambda *_: engine_on(driver, launch))
-    made = Runtime(model, device="cuda", strategy="layerwise", **options)
+    made = Runtime(model, device="cuda", strategy=strategy, **options)
     first = made.execute({"x": x})["y"]
     np.testing.assert_allclose(first, want, rtol=0, atol=1e-4 * np.abs(want).max())
     np.testing.assert_array_equal(made.execute({"x": x})["y"], first)
@@ -73,3 +73,19 @@ def test_weights_are_uploaded_once(monkeypatch):
     without = run(monkeypatch, "unet", None)[1]
     with_library = run(monkeypatch, "unet", HostLibrary(Frontend()))[1]
     assert with_library.constant_bytes < 1.1 * without.constant_bytes
+
+
+@pytest.mark.parametrize(
+    ("name", "precision"), [("unet", "fp32"), ("resnet34-3d", "fp32"), ("drn-c-26", "fp32"), ("resnet50", "tf32")]
+)
+def test_padded_bricks_are_the_librarys(monkeypatch, name, precision):
+    """Nothing but calls for all convolutions whose bricks the cache holds."""
+    library = HostLibrary(Frontend([PlanOf(workspace=64)]))
+    _, program = run(monkeypatch, name, library, strategy="padded", brick=8, precision=precision)
+    convs = [n.name for n in program.tasks.plan.graph.nodes if n.op.name in ("Conv", "ConvTranspose")]
+    left = [n for n in convs if n in program._calls.reasons]
+    assert set(program._calls.reasons.values()) <= {
+        "a brick is larger than the cache",
+        "'y' is an input or output of the graph",
+    }
+    assert len(left) <= len(convs) // 2 and len(program._calls.layers) >= len(convs) - len(left)

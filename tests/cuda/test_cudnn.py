@@ -154,7 +154,7 @@ def test_half_types(dtype):
 
 LEAKY = apply("where", apply("lt", X, ZERO), apply("mul", X, const(0.1, F32)), X)
 EPILOGUES = {"leaky": LEAKY, "relu": RELU, "relu6": RELU6, "silu": SILU, "hardswish": HARDSWISH, "gelu": GELU}
-STEPS = dict.fromkeys(("leaky", "relu", "relu6"), ["relu"])
+STEPS = {name: ["relu"] for name in ("leaky", "relu", "relu6")}
 STEPS |= {"silu": ["swish"], "hardswish": ["add", "relu", "div", "mul"]}
 
 
