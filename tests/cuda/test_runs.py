@@ -333,9 +333,16 @@ def test_what_records_have_no_room_for(monkeypatch, driver):
     many = model([node("Relu", n, f"y{n}") for n in names], inputs, " ".join(f"y{n}" for n in names))
     with pytest.raises(BrickError, match="at most 253 inputs and outputs, not 260"):
         runtime_on(monkeypatch, driver, many).execute(arrays)
-    joined = model([node("Concat", " ".join(names), "y", axis=0, name="join")], inputs)
-    with pytest.raises(BrickError, match="node 'join': CUDA kernels take at most 64 tensors"):
-        runtime_on(monkeypatch, driver, joined).execute(arrays)
+    deep = model([node("Relu", "x", "y", name="many")], [tensor("x", (2,) + (1,) * 16)])
+    with pytest.raises(BrickError, match="node 'many': CUDA kernels take at most 64 tensors of"):
+        runtime_on(monkeypatch, driver, deep).execute({"x": np.zeros((2,) + (1,) * 16, np.float32)})
+
+
+def test_many_tensors_are_joined(monkeypatch, driver):
+    names = [f"x{k}" for k in range(130)]
+    arrays = {n: np.full(2, k, np.float32) for k, n in enumerate(names)}
+    joined = model([node("Concat", " ".join(names), "y", axis=0)], [tensor(n, (2,)) for n in names])
+    check(runtime_on(monkeypatch, driver, joined).execute(arrays)["y"], np.repeat(np.arange(130, dtype=np.float32), 2))
 
 
 def test_several_callers(monkeypatch, driver):
