@@ -16,6 +16,7 @@ from brickrt.ops.cuda.walk import Source, Walk, function, number, pointer, raw
 from brickrt.ops.move import Take
 
 ONE_BY_ONE = 4
+ITEMS_LOOKED_UP = 2  # under way at most: each holds an address and its bounds
 
 
 class Affine(NamedTuple):
@@ -87,6 +88,7 @@ class TakeKernel(Kernel):
         if self.out.type.size == 0:
             return function(name)
         vector, kind = self.vector, self.source.type
+        items = min(self.walk.unroll(vector), ITEMS_LOOKED_UP) if self.looked_up else self.walk.unroll(vector)
         tables = [pointer(f"t{d}", 1 + len(self.ins) + k, "int") for k, d in enumerate(self.looked_up)]
         loads = [(f"brick::Vector<{kind}, {vector}> a[u]", "\n".join(self._item(vector)))]
         return function(
@@ -95,7 +97,7 @@ class TakeKernel(Kernel):
             pointer("x", 1, kind),
             *tables,
             f"const {kind} fill = {np.array(self.op.fill, self.out.dtype).view(f'u{self.out.dtype.itemsize}')}ull;",
-            *self.walk.loop(vector, self.walk.unroll(vector), loads, ["const auto r = a[u];"]),
+            *self.walk.loop(vector, items, loads, ["const auto r = a[u];"]),
         )
 
     def _item(self, vector: int) -> list[str]:
