@@ -10,6 +10,7 @@ from llvmlite import ir
 
 from brickrt.ops.cpu.emit import FLOAT, Fn, Index, vector
 from brickrt.ops.cpu.expr_ir import effort
+from brickrt.ops.cpu.kept_tile import KeptTile
 from brickrt.ops.cpu.products import Accumulators, PackedStream
 from brickrt.ops.cpu.tiles import sizes
 
@@ -177,7 +178,7 @@ class _Chunk:
     last: bool
 
 
-class PairOfTiles:
+class PairOfTiles(KeptTile):
     """Register tiles of the upper and the lower half of the rows, times two tiles of columns."""
 
     def __init__(
@@ -191,12 +192,13 @@ class PairOfTiles:
         b: ir.Value,
         following: ir.Value,
     ) -> None:
-        self.body, self.k, self.f, self.at = body, body.k, body.f, at
+        zero = ir.Constant(vector(FLOAT, body.k.lanes), None)
+        super().__init__(
+            Accumulators.create(body.f, [zero] * body.blocks, run.count, body.dtype, body.k.lanes), body.work
+        )
+        self.body, self.k, self.at = body, body.k, at
         self.pair, self.start, self.run, self.masks = pair, start, run, masks
         self.b, self.following = b, following
-        k, f = self.k, self.f
-        zero = ir.Constant(vector(FLOAT, k.lanes), None)
-        self.acc = Accumulators.create(f, [zero] * body.blocks, run.count, body.dtype, k.lanes)
 
     def emit(self) -> None:
         """The accumulators hold P1, C11; P1, U2, U3, C21; P5, C12, where U2 = P1 + P6."""
@@ -256,37 +258,6 @@ class PairOfTiles:
         step = f.add(f.mul(f.div(self.start, parts[0]), 7 * k.part_depth), number * k.part_depth, c)
         for n in range(0, share, LINE):
             f.prefetch(self.following, f.add(f.mul(step, share), n), body.dtype, near=False)
-
-    # ---- accumulators, and register tiles in the workspace
-
-    def each(self) -> list[tuple[int, int]]:
-        return [(j, t) for t in range(self.run.count) for j in range(self.body.blocks)]
-
-    def slot(self, j: int, t: Index) -> Index:
-        """Where a vector lies in a tile that is kept."""
-        return self.f.add(self.f.mul(t, self.body.width), j * self.k.lanes)
-
-    def load(self, at: Index, j: int, t: Index) -> ir.Value:
-        return self.f.load(self.body.work, self.f.add(at, self.slot(j, t)), self.body.dtype, self.k.lanes)
-
-    def store(self, value: ir.Value, at: Index, j: int, t: Index) -> None:
-        self.f.store(value, self.body.work, self.f.add(at, self.slot(j, t)), self.body.dtype, self.k.lanes)
-
-    def clear(self) -> None:
-        for j, t in self.each():
-            self.f.set(self.acc.places[j][t], ir.Constant(self.acc.kind, None))
-
-    def keep(self, at: Index) -> None:
-        for j, t in self.each():
-            self.store(self.acc.value(j, t), at, j, t)
-
-    def restore(self, at: Index) -> None:
-        for j, t in self.each():
-            self.f.set(self.acc.places[j][t], self.load(at, j, t))
-
-    def add(self, at: Index) -> None:
-        for j, t in self.each():
-            self.f.set(self.acc.places[j][t], self.f.b.fadd(self.load(at, j, t), self.acc.value(j, t)))
 
     # ---- outputs
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from llvmlite import ir
 
 from brickrt.ops.cpu.emit import FLOAT, I64, Fn, Index, vector
+from brickrt.ops.cpu.kept_tile import KeptTile
 from brickrt.ops.cpu.products import Accumulators, PackedStream
 from brickrt.ops.cpu.strassen_sums import FirstFactors, part_rows
 from brickrt.ops.cpu.tiles import sizes
@@ -137,14 +138,15 @@ class StrassenTwiceBody:
         return [f.b.and_(end, f.b.not_(before)) for end, before in zip(ends, befores, strict=True)]
 
 
-class RowTile:
+class RowTile(KeptTile):
     """`count` rows from `start` of every part on, in one round."""
 
     def __init__(self, body: StrassenTwiceBody, at: Round, start: Index, count: int) -> None:
-        self.body, self.k, self.f, self.at = body, body.k, body.f, at
+        acc = Accumulators.create(body.f, [body.zero] * body.blocks, count, body.dtype, body.k.lanes)
+        super().__init__(acc, body.work)
+        self.body, self.k, self.at = body, body.k, at
         self.start, self.count = start, count
         self.tile = count * body.width
-        self.acc = Accumulators.create(self.f, [body.zero] * body.blocks, count, body.dtype, self.k.lanes)
 
     def emit(self) -> None:
         finishes = self.body.pick([int(x) for x in FINISHES], self.at.number)
@@ -160,7 +162,7 @@ class RowTile:
     def products(self) -> None:
         k = self.k
         u2, u3 = k.kept_at, k.kept_at + k.tile_elements
-        self.set_zero()
+        self.clear()
         self.multiply(0)
         self.keep(u2)
         self.add_state(0)
@@ -174,7 +176,7 @@ class RowTile:
         self.add_state(2)
         self.multiply(4)
         self.keep(self.state(LEAVES, 2))
-        self.set_zero()
+        self.clear()
         self.multiply(5)
         self.leave_last(u3)
         self.add(u2)
@@ -209,34 +211,7 @@ class RowTile:
             f.prefetch(self.at.b, at, body.dtype, near=False)
         f.prefetch(body.work, f.add(self.first_factor(number + 1), f.mul(c, LINE)), body.dtype)
 
-    # ---- accumulators and tiles in the workspace
-
-    def each(self) -> list[tuple[int, int]]:
-        return [(j, t) for t in range(self.count) for j in range(self.body.blocks)]
-
-    def load(self, at: Index, j: int, t: Index) -> ir.Value:
-        offset = self.f.add(at, self.f.mul(t, self.body.width), j * self.k.lanes)
-        return self.f.load(self.body.work, offset, self.body.dtype, self.k.lanes)
-
-    def store(self, value: ir.Value, at: Index, j: int, t: Index) -> None:
-        offset = self.f.add(at, self.f.mul(t, self.body.width), j * self.k.lanes)
-        self.f.store(value, self.body.work, offset, self.body.dtype, self.k.lanes)
-
-    def set_zero(self) -> None:
-        for j, t in self.each():
-            self.f.set(self.acc.places[j][t], self.body.zero)
-
-    def keep(self, at: Index) -> None:
-        for j, t in self.each():
-            self.store(self.acc.value(j, t), at, j, t)
-
-    def restore(self, at: Index) -> None:
-        for j, t in self.each():
-            self.f.set(self.acc.places[j][t], self.load(at, j, t))
-
-    def add(self, at: Index) -> None:
-        for j, t in self.each():
-            self.f.set(self.acc.places[j][t], self.f.b.fadd(self.load(at, j, t), self.acc.value(j, t)))
+    # ---- the state
 
     def add_state(self, tile: int) -> None:
         self.add(self.state(ADDS, tile))
