@@ -72,6 +72,11 @@ def test_without_pillow_one_line_says_so(call, tmp_path, monkeypatch):
     assert not (tmp_path / "demo").exists()
 
 
+def _heed_sigint() -> None:
+    """A shell has what it starts in the background ignore it."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGINT for one process")
 def test_an_interrupted_demo_leaves_nothing(tmp_path):
     """It is interrupted while a process of its own measures an engine."""
@@ -80,7 +85,8 @@ def test_an_interrupted_demo_leaves_nothing(tmp_path):
     words = ["demo", "--out", str(tmp_path / "demo"), "--size", "256", "--threads", "1", "--runs", "10000"]
     environment = os.environ | {"TMPDIR": str(scratch)}
     command = [sys.executable, "-m", "brickrt", *words]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
+    heeding = {"text": True, "env": environment, "preexec_fn": _heed_sigint}
+    with subprocess.Popen(command, stderr=subprocess.PIPE, **heeding) as process:
         while process.poll() is None and not list(scratch.glob("*/noisy.npy")):
             time.sleep(0.05)
         process.send_signal(signal.SIGINT)
