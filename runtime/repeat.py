@@ -43,10 +43,12 @@ class Repeat:
         """What the program reads, if the inputs are like those of the earlier call."""
         if len(inputs) != len(self._signature):
             return None
-        found = []
+        found: list[np.ndarray] = []
         for name, kind, shape, dtype in self._signature:
             array = inputs.get(name)
-            if type(array) is not kind or array.shape != shape or array.dtype != dtype or not array.flags.c_contiguous:
+            if not (isinstance(array, np.ndarray) and type(array) is kind):
+                return None
+            if array.shape != shape or array.dtype != dtype or not array.flags.c_contiguous:
                 return None
             found.append(array)
         return [found[k] for k in self._read]

@@ -42,8 +42,7 @@ def choose_algorithms(graph: Graph, layouts: Mapping[str, str], device: DeviceSp
     chosen, constants = {}, constant_bytes(graph)
     for k, node in enumerate(graph.nodes):
         if _may_transform(graph, layouts, node):
-            strided = layouts[node.inputs[0]] == "blocked" and max(node.op.strides) > 1
-            name = _fastest(graph, node, device, constants, STRIDED_MARGIN if strided else MARGIN)
+            name = _fastest(graph, node, device, constants, layouts[node.inputs[0]] == "blocked")
             if name != "direct":
                 chosen[k] = name
         elif isinstance(node.op, MatMul):
@@ -177,11 +176,12 @@ def _may_transform(graph: Graph, layouts: Mapping[str, str], node: Node) -> bool
     )
 
 
-def _fastest(graph: Graph, node: Node, device: DeviceSpec, constants: int, margin: float) -> str:
+def _fastest(graph: Graph, node: Node, device: DeviceSpec, constants: int, blocked: bool) -> str:
     op = node.op
     assert isinstance(op, Conv)
     direct = conv_us(graph, node, device, "direct", constants)
     names = [name for name, edge in EDGES.items() if fits(op, edge)]
     times = {name: conv_us(graph, node, device, name, constants) for name in names}
     best = min(times, key=times.__getitem__)
+    margin = STRIDED_MARGIN if blocked and max(op.strides) > 1 else MARGIN
     return best if times[best] < margin * direct else "direct"

@@ -75,6 +75,10 @@ class Jobs:
 class Crew:
     """Helpers that are free, and how programs get them."""
 
+    _last: Team | None
+    _runs: int
+    _lock: threading.Lock
+
     def __init__(self) -> None:
         self._forget()
         if hasattr(os, "register_at_fork"):
@@ -95,7 +99,8 @@ class Crew:
         """Helpers that are free, those of the run before if they will do; new ones where there are too few."""
         with self._lock:
             self._runs += 1
-            cpu, (team, self._last) = here(), (self._last, None)
+            cpu, team = here(), self._last
+            self._last = None
             if team is not None:
                 if team.cpu == cpu and len(team.helpers) == n and self._runs == 1:
                     return team
@@ -125,7 +130,7 @@ class Crew:
     def _forget(self) -> None:
         """A process has no threads but its first; a fork begins with that."""
         self._free: defaultdict[int | None, list[Helper]] = defaultdict(list)
-        self._last: Team | None = None
+        self._last = None
         self._runs = 0
         self._lock = threading.Lock()
         self._cores = cores()
