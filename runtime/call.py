@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from brickrt.ops.types import TensorType
 from brickrt.runtime import events
 from brickrt.runtime.arrays import DeviceArrays, on_device
 from brickrt.runtime.compiled import Compiled
-from brickrt.runtime.engine import Program
+from brickrt.runtime.engine import Counts, Program
 from brickrt.runtime.report import Ran
 
 Signature = tuple[tuple[str, type, tuple[int, ...], np.dtype], ...]
@@ -29,6 +29,28 @@ def signature_of(inputs: Mapping[str, Any]) -> Signature | None:
             return None
         signature.append((name, type(array), array.shape, array.dtype))
     return tuple(signature)
+
+
+def run_watched(
+    program: Program,
+    inputs: Sequence[Any],
+    outputs: Sequence[Any],
+    running: list[Program],
+    observer: events.Observer | None,
+    **stream: Any,
+) -> Counts:
+    """Runs a program, which is among those `running` meanwhile; the observer, if there is one, is told of it."""
+    filled = events.buffers(len(program.tasks), program.threads) if observer else None
+    running.append(program)
+    try:
+        if observer and filled:
+            observer.began(program.tasks, filled)
+        counts = program.run(inputs, outputs, filled, **stream)
+    finally:
+        running.remove(program)
+    if observer and filled:
+        observer.ended(program.tasks, events.TaskEvents(filled))
+    return counts
 
 
 class Call:
@@ -70,18 +92,8 @@ class Call:
         assert program is not None
         inputs = [self.input(self.values[name]) for name in graph.inputs]
         outputs = [self.output(graph.types[name]) for name in graph.outputs]
-        filled = events.buffers(len(program.tasks), program.threads) if self.observer else None
-        self.running.append(program)
-        try:
-            if self.observer and filled:
-                self.observer.began(program.tasks, filled)
-            ran.counts = program.run(
-                inputs, outputs, filled, **({} if self.stream is None else {"stream": self.stream})
-            )
-        finally:
-            self.running.remove(program)
-        if self.observer and filled:
-            self.observer.ended(program.tasks, events.TaskEvents(filled))
+        stream = {} if self.stream is None else {"stream": self.stream}
+        ran.counts = run_watched(program, inputs, outputs, self.running, self.observer, **stream)
         for name, array in zip(graph.outputs, outputs, strict=True):
             self.values[name] = array
 

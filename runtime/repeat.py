@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from brickrt.runtime.call import Signature
+from brickrt.runtime import events
+from brickrt.runtime.call import Signature, run_watched
 from brickrt.runtime.compiled import Compiled
 from brickrt.runtime.engine import Program
 from brickrt.runtime.report import Ran
@@ -18,13 +19,20 @@ from brickrt.runtime.report import Ran
 class Repeat:
     """Calls with NumPy arrays of the names, shapes and types in `signature`, whose outputs one program computes.
 
-    `running` has the programs under way, of all calls of a runtime.
+    `running` has the programs under way, of all calls of a runtime; `observer` watches them.
     """
 
-    def __init__(self, signature: Signature, compiled: Compiled, names: Sequence[str], running: list[Program]) -> None:
+    def __init__(
+        self,
+        signature: Signature,
+        compiled: Compiled,
+        names: Sequence[str],
+        running: list[Program],
+        observer: events.Observer | None,
+    ) -> None:
         assert compiled.program is not None
         graph = compiled.plan.graph
-        self._signature, self._compiled, self._running = signature, compiled, running
+        self._signature, self._compiled, self._running, self._observer = signature, compiled, running, observer
         self._program = compiled.program
         given = [name for name, *_ in signature]
         self._read = [given.index(name) for name in graph.inputs]
@@ -58,10 +66,6 @@ class Repeat:
         started = time.perf_counter()
         made = [np.empty(shape, dtype) for shape, dtype in self._made]
         ran = Ran(self._compiled)
-        self._running.append(self._program)
-        try:
-            ran.counts = self._program.run(arrays, made)
-        finally:
-            self._running.remove(self._program)
+        ran.counts = run_watched(self._program, arrays, made, self._running, self._observer)
         ran.run_ms = (time.perf_counter() - started) * 1e3
         return {name: made[k] for name, k in self._outputs}, ran

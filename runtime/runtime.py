@@ -181,11 +181,10 @@ class Runtime:
         return call
 
     def _repeated(self, signature: Signature, compiled: Compiled) -> Repeat | None:
-        """How further calls like this one go, where nobody watches and all is in the host's memory."""
-        plain = self._observer is None and self._compiler.engine.arrays is None
-        if not plain or not Repeat.possible(compiled, tuple(self.source.outputs)):
+        """How further calls like this one go, where all is in the host's memory."""
+        if self._compiler.engine.arrays is not None or not Repeat.possible(compiled, tuple(self.source.outputs)):
             return None
-        return Repeat(signature, compiled, tuple(self.source.outputs), self._running)
+        return Repeat(signature, compiled, tuple(self.source.outputs), self._running, self._observer)
 
     def prepare(self, inputs: Mapping[str, Any]) -> Report:
         """Compiles for inputs like these what can be without running: the stages before the first host node.
