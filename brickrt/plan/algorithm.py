@@ -183,5 +183,6 @@ def _fastest(graph: Graph, node: Node, device: DeviceSpec, constants: int, block
     names = [name for name, edge in EDGES.items() if fits(op, edge)]
     times = {name: conv_us(graph, node, device, name, constants) for name in names}
     best = min(times, key=times.__getitem__)
-    margin = STRIDED_MARGIN if blocked and max(op.strides) > 1 else MARGIN
+    strided = blocked and axes_of(op, graph.ins(node)[0].shape[2:], EDGES[best]).residues > 1
+    margin = STRIDED_MARGIN if strided else MARGIN
     return best if times[best] < margin * direct else "direct"

@@ -230,3 +230,12 @@ class ArenaMachine:
             return Slab(local[name].array[inside.slices(0, origin)], tuple(inside.lo[0].tolist()))
         array = self.tensors[name] if name in self.tensors else self.tensors[self.tasks.root(name)]
         return Slab(array.reshape(self.graph.types[name].shape), (0,) * self.graph.types[name].rank)
+
+
+def check_twice(program, graph, inputs, want):
+    """Two runs of a program, each against the expected outputs by name."""
+    for _ in range(2):
+        outputs = [np.full(graph.types[name].shape, np.nan, np.float32) for name in graph.outputs]
+        program.run([inputs[name] for name in graph.inputs], outputs)
+        for name, array in zip(graph.outputs, outputs, strict=True):
+            np.testing.assert_allclose(array, want[name], rtol=0, atol=1e-4 * max(1, np.abs(want[name]).max()))

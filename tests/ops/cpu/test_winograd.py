@@ -121,6 +121,14 @@ BY_EDGE = {
 }  # fmt: skip
 
 
+def compare_on_boxes(op, shape, edge, isa, plain=False):
+    """In tiles of `edge`: all of the output, and a part."""
+    assert fits(op, edge)
+    given = arrays(*shape, kernel=op.kernel)
+    whole, _, part = random_boxes(types_of(op, given)[1].shape, 1, isa.lanes)
+    compare(BY_EDGE[edge], op, given, isa, plain, boxes=[whole, part])
+
+
 ON_AVX2 = ("3d", "2d-d2", "2d-7x1", "1d-5")  # the other code that narrow vectors and few registers give
 
 
@@ -128,10 +136,7 @@ ON_AVX2 = ("3d", "2d-d2", "2d-7x1", "1d-5")  # the other code that narrow vector
 def test_kernels_of_any_dimension(kind, isa):
     shape, kernel, dilations, pads, pads_end, edge = KINDS[kind]
     op = conv(pads, pads_end, kernel=kernel, dilations=dilations)
-    assert fits(op, edge)
-    given = arrays(*shape, kernel=kernel)
-    whole, _, part = random_boxes(types_of(op, given)[1].shape, 1, isa.lanes)
-    compare(BY_EDGE[edge], op, given, isa, boxes=[whole, part])
+    compare_on_boxes(op, shape, edge, isa)
 
 
 def test_strides_where_nothing_is_transformed():
@@ -170,10 +175,7 @@ STRIDED = {
 def test_strides(kind, isa):
     shape, kernel, strides, pads, pads_end, edge = STRIDED[kind]
     op = conv(pads, pads_end, kernel=kernel, strides=strides)
-    assert fits(op, edge)
-    given = arrays(*shape, kernel=kernel)
-    whole, _, part = random_boxes(types_of(op, given)[1].shape, 1, isa.lanes)
-    compare(BY_EDGE[edge], op, given, isa, boxes=[whole, part])
+    compare_on_boxes(op, shape, edge, isa)
 
 
 GATHERED = {
@@ -197,10 +199,7 @@ def test_few_channels_of_a_plain_input(kind, isa):
     shape, kernel, strides, dilations, edge = GATHERED[kind]
     pads = tuple(k // 2 * d for k, d in zip(kernel, dilations, strict=True))
     op = conv(pads, pads, kernel=kernel, strides=strides, dilations=dilations)
-    assert fits(op, edge)
-    given = arrays(*shape, kernel=kernel)
-    whole, _, part = random_boxes(types_of(op, given)[1].shape, 1, isa.lanes)
-    compare(BY_EDGE[edge], op, given, isa, plain=True, boxes=[whole, part])
+    compare_on_boxes(op, shape, edge, isa, plain=True)
 
 
 def test_strides_and_dilations_together_are_not_transformed():
