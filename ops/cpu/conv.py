@@ -24,7 +24,7 @@ from brickrt.ops.cpu.folded import FoldedBody, fold_ways, pack_fold
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel
 from brickrt.ops.cpu.operand import Operand
-from brickrt.ops.cpu.tiles import Window, choose_tile, common_cut
+from brickrt.ops.cpu.tiles import Window, choose_tile, common_cut, tile_runs
 from brickrt.ops.types import Boxes
 
 POINT = Window(1, 1, 1, 1, 0)
@@ -160,6 +160,16 @@ class ConvKernel(Kernel):
         """Room for the weights of a tile times the factors of the input's channels."""
         scaled = self.op.scaled and self.packed[1]
         return self.group_in * self.taps * self.tile[0] * self.lanes * self.out.dtype.itemsize if scaled else 0
+
+    def swept(self, boxes: Boxes) -> np.ndarray | None:
+        """As if no tap fell on padding."""
+        if self.op.groups > 1 or self.fold or not self.packed[1]:
+            return None
+        ob, most = self.tile
+        width = sum(run.repeat for run in tile_runs(self.row_window, self.row_class, most))
+        blocks = -(-boxes.hi[:, 1] // self.lanes) - boxes.lo[:, 1] // self.lanes
+        rows = boxes.extents[:, 0] * (1 if self.flat else boxes.extents[:, 2:-1].prod(axis=1))
+        return rows * width * -(-blocks * self.op.parts // ob) * self.group_in * self.taps
 
     @cached_property
     def epilogue(self) -> Epilogue:

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit import I32, Fn, Index, register_type, vector
+from brickrt.ops.cpu.emit import I32, PTR, Fn, Index, register_type, vector
 from brickrt.ops.cpu.epilogue import offset_of
 from brickrt.ops.cpu.operand import Operand
 from brickrt.ops.cpu.products import Accumulators, PackedStream
 from brickrt.ops.cpu.tiles import Tile, Window, tile_runs
+
+BYTE = np.dtype(np.int8)
 
 if TYPE_CHECKING:
     from brickrt.ops.cpu.conv import ConvKernel
@@ -81,7 +83,8 @@ class ConvBody:
         self.bias = f.pointer(3) if kernel.op.bias else None
         self.ahead = [f.pointer(1 + len(kernel.ins) + k) for k in range(len(kernel.ahead))]
         self.factors = f.pointer(kernel.op.main) if kernel.op.scaled else None
-        self.own = f.pointer(1 + len(kernel.ins) + len(kernel.ahead)) if kernel.workspace else None
+        self.later = f.local(PTR, f.pointer(len(kernel.ins) + kernel.further)) if kernel.asks else None
+        self.own = f.pointer(1 + len(kernel.ins) + kernel.further) if kernel.workspace else None
         self.dtype = kernel.out.dtype
         self.epilogue = kernel.epilogue.bind(f)
         self.boxes = [f.box(d) for d in range(2, kernel.out.type.rank)]
@@ -259,6 +262,13 @@ class ConvBody:
                 tap = f.add(f.mul(row, size), run.first, f.mul(i, run.step))
                 base = f.address(pixels, f.mul(i, run.advance * stride), self.dtype)
                 acc.multiply_add(base, offsets, step, channels, self.weights(place, q, channels, tap))
+                if self.later is not None:
+                    f.set(self.later, f.address(f.get(self.later, PTR), channels * k.asks, BYTE))
+
+    def ask(self, c: Index) -> None:
+        """Asks for what a later kernel waits for, while a tile sweeps channel `c` of a unit."""
+        assert self.later is not None
+        self.f.prefetch(self.f.get(self.later, PTR), self.f.mul(c, self.k.asks), BYTE, near=False)
 
     def weights(self, place: Place, q: Index, channels: int, tap: Index):
         """The function that loads the weights of one channel of unit `q` at a tap, for a block of the tile."""
@@ -267,7 +277,8 @@ class ConvBody:
             return self.loose_weights(place, q, tap)
         within = f.mul(f.add(f.mul(q, k.taps * k.unit), f.mul(tap, channels)), k.tile[0] * k.lanes)
         base = f.address(self.stream(place) if self.own is None else self.own, within, self.dtype)
-        return PackedStream(f, base, k.tile[0], k.group_in * k.taps, self.dtype, k.lanes)
+        ahead = self.ask if self.later is not None else None
+        return PackedStream(f, base, k.tile[0], k.group_in * k.taps, self.dtype, k.lanes, ahead)
 
     def stream(self, place: Place) -> ir.Value:
         """Where the packed weights of a tile begin."""

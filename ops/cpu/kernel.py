@@ -31,7 +31,9 @@ class Kernel(ABC):
 
     `packed[i]` tells that input i is a constant which `pack` brings into the kernel's own layout. `shape_class` is what
     the code assumes of its boxes (see `classify`). `ahead` are tensors that later kernels stream: one that `fetches`
-    asks for their lines at the index it computes, and has their pointers after those of its inputs.
+    asks for their lines at the index it computes, and has their pointers after those of its inputs. One that
+    `asks` has a further pointer, to weights that a later kernel waits for: it asks for so many bytes of them, in order,
+    for every channel that a register tile sweeps.
     """
 
     op: Op
@@ -41,6 +43,7 @@ class Kernel(ABC):
     packed: tuple[bool, ...]
     shape_class: tuple[int, ...] = ()
     ahead: tuple[Ahead, ...] = ()
+    asks: int = 0
 
     fetches: ClassVar[bool] = False  # whether `ahead` is heeded
 
@@ -50,6 +53,15 @@ class Kernel(ABC):
     ) -> tuple[np.ndarray, list[tuple[int, ...]]]:
         """Per box the number of its class, and the classes. One class for all boxes unless a kernel wants more."""
         return np.zeros(len(boxes), np.int64), [()]
+
+    @property
+    def further(self) -> int:
+        """Pointers after those of its inputs, the workspace aside."""
+        return len(self.ahead) + (self.asks > 0)
+
+    def swept(self, boxes: Boxes) -> np.ndarray | None:
+        """Channels that all register tiles of each box sweep together; None for a kernel that cannot ask meanwhile."""
+        return None
 
     @property
     def workspace(self) -> int:

@@ -48,7 +48,7 @@ class PackedStream:
         f = self.f
         if self.ahead:
             self.ahead(c)
-        for j in range(blocks):
+        for j in range(blocks if self.exceeds_l1 else 0):
             if j * self.lanes * self.dtype.itemsize % LINE == 0:
                 at = f.address(self.base, self.offset(f.add(c, NEAR), j), self.dtype)
                 f.intrinsic("llvm.prefetch.p0", VOID, at, I32(0), I32(3), I32(1))
@@ -91,7 +91,7 @@ class Accumulators:
         live = [(t, offset) for t, offset in enumerate(offsets) if offset is not None]
         stream = weight if isinstance(weight, PackedStream) and len(live) >= FEWEST_PIXELS else None
         with f.loop(0, channels) as c:
-            if stream and stream.exceeds_l1:
+            if stream:
                 stream.fetch(c, self.blocks)
             row = f.address(pixels, f.mul(c, stride), self.dtype)
             weights = [weight(c, j) for j in range(self.blocks)]

@@ -24,6 +24,7 @@ from brickrt.ops.cpu.map import MapKernel
 from brickrt.ops.cpu.operand import Operand, dense
 from brickrt.ops.expr import arg
 from brickrt.ops.map import Map
+from brickrt.runtime.cpu.later import Later
 from brickrt.runtime.cpu.memory import Pool
 from brickrt.runtime.task_graph import Carries, Steps, TaskGraph
 
@@ -47,6 +48,7 @@ class Records:
 
     def __post_init__(self) -> None:
         nodes = self.tasks.plan.graph.nodes
+        self.later = Later(self.tasks)
         self.readers = Counter(name for steps in self.tasks.steps for name in nodes[steps.node].inputs)
         self.left = self.readers.copy()
 
@@ -113,9 +115,13 @@ class Records:
         streams = steps.ahead.items() if family.fetches else ()
         ahead = tuple(Ahead(self.operand(name), stream.write) for name, stream in streams)
         variants = [family(node.op, ins, out, self.isa, packed, c, ahead) for c in classes]
+        variants, asked = self.later.asking(steps, variants, which)
         self.workspace = max(self.workspace, *(v.workspace for v in variants))
         numbers = np.array([self.number(v) for v in variants], np.int64)
-        self.rows.append((steps.tasks, steps.ranks, self.table(node, steps, [out, *ins], variants[0], numbers[which])))
+        table = self.table(node, steps, [out, *ins], variants[0], numbers[which])
+        if asked is not None:
+            self.later.note(steps.node, table[:, 2 + 2 * (len(ins) + variants[0].further) :][:, :2], asked)
+        self.rows.append((steps.tasks, steps.ranks, table))
 
     def carry(self, carries: Carries) -> None:
         """Writes the records that move rows inside the scratch of a tensor."""
@@ -143,7 +149,7 @@ class Records:
     ) -> np.ndarray:
         """Records of one node's steps, [n, words]."""
         n, rank = len(steps.boxes), steps.boxes.rank
-        extra = int(kernel.workspace > 0) + len(kernel.ahead)
+        extra = int(kernel.workspace > 0) + kernel.further
         if len(operands) + extra > MOST_OPERANDS:
             raise BrickError(f"node '{node.name}': kernels take at most {MOST_OPERANDS} tensors, not {len(operands)}")
         end = 2 + 2 * (len(operands) + extra)
@@ -175,6 +181,11 @@ class Records:
         self.release(name)
         return self.first_constant + list(self.constants).index(key)
 
+    def where_constant(self, name: str) -> tuple[int, int]:
+        """Base and bytes of a packed constant that one node reads."""
+        base = self.first_constant + list(self.constants).index(name.encode())
+        return base, self.constants[name.encode()].result().nbytes
+
     def release(self, name: str) -> None:
         """Gives up a constant that no step is still to read: a packed copy is what stays. Its type remains known."""
         self.left[name] -= 1
@@ -184,6 +195,7 @@ class Records:
 
     def finish(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(first step of each task [T + 1], offset of each step's record [S], records)."""
+        self.later.fill(self.where_constant)
         tasks = np.concatenate([np.zeros(0, np.int64), *(t for t, _, _ in self.rows)])
         ranks = np.concatenate([np.zeros(0, np.int64), *(r for _, r, _ in self.rows)])
         sizes = np.concatenate([np.zeros(0, np.int64), *(np.full(len(t), r.shape[1]) for t, _, r in self.rows)])
