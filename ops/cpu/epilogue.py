@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 
 from llvmlite import ir
@@ -13,6 +14,7 @@ from brickrt.ops.cpu.expr_ir import effort, emit_expr
 from brickrt.ops.cpu.map import load_operand
 from brickrt.ops.cpu.operand import Operand
 from brickrt.ops.expr import Expr
+from brickrt.ops.types import TensorType
 
 SHORT = 8  # operations of an epilogue that is written out for every vector; a loop applies longer ones
 
@@ -35,6 +37,15 @@ def rows_join(operand: Operand, spatial: Sequence[int]) -> bool:
         return True
     gapless = all(s == extent * inner for s, extent, inner in zip(strides, extents[1:], strides[1:], strict=False))
     return gapless and extents == tuple(spatial)
+
+
+def joined_rows(operand: Operand, spatial: Sequence[int]) -> Operand:
+    """An operand whose rows are walked as one: its innermost dimension has all pixels, so that rows of one pixel are
+    not taken for a broadcast. What is the same everywhere in `spatial` stays as it is."""
+    if operand.shape[-len(spatial) :] != tuple(spatial):
+        return operand
+    shape = (*operand.shape[:-1], math.prod(spatial))
+    return replace(operand, type=TensorType(shape, operand.dtype))
 
 
 @dataclass(frozen=True)

@@ -86,6 +86,19 @@ def test_operands_of_every_shape_beside_joined_rows(shape, constant):
     check_epilogue(CONVS["pointwise"], SUM, [shape], AVX2, constant, scratch=not constant)
 
 
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("shape", [(0, 0, 0, 0), (1, 1, 0, 0), (0, 0), (1, 0, 1, 1), (1,)], ids=str)
+@pytest.mark.parametrize("extents", [(5, 9, 1), (40, 1, 1), (5, 1, 6)], ids=str)
+def test_joined_rows_of_one_pixel(extents, shape, isa):
+    """An innermost dimension of one element is walked like any other, not read as a broadcast."""
+    check_epilogue(ConvCase(conv((1, 1)), extents, 19, n=2), SUM, [shape], isa, constant=False)
+
+
+def test_joined_rows_of_a_volume_of_one_column():
+    case = ConvCase(conv((1, 1, 1)), (5, 3, 4, 1), 19)
+    check_epilogue(case, SUM, [(0, 0, 0, 0, 0)], AVX2, constant=False)
+
+
 @pytest.mark.parametrize("shape", [(0, 1, 0, 0), (1, 1, 0, 1)], ids=str)
 def test_operands_beside_a_window(shape):
     check_epilogue(CONVS["window"], SUM, [shape], HOST, constant=False)
