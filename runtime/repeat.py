@@ -49,7 +49,7 @@ class Repeat:
 
     def taken(self, inputs: Mapping[str, Any]) -> list[np.ndarray] | None:
         """What the program reads, if the inputs are like those of the earlier call."""
-        if len(inputs) != len(self._signature):
+        if not isinstance(inputs, dict) or len(inputs) != len(self._signature):
             return None
         found: list[np.ndarray] = []
         for name, kind, shape, dtype in self._signature:

@@ -10,7 +10,7 @@ from typing import Any
 import onnx
 
 from brickrt.graph.errors import BrickError
-from brickrt.graph.inputs import check_inputs
+from brickrt.graph.inputs import check_inputs, check_named
 from brickrt.graph.source import SourceGraph, load
 from brickrt.graph.specialize import first_stage
 from brickrt.plan.options import PlanOptions, check_precision
@@ -153,6 +153,7 @@ class Runtime:
 
     def _taken(self, inputs: Mapping[str, Any], stream: Any) -> Mapping[str, Any]:
         """The inputs, those on a GPU as the engine's own arrays."""
+        check_named(inputs, self.source.inputs)
         arrays = self._compiler.engine.arrays
         if arrays is None and stream is not None:
             raise BrickError(f"device '{self.device}' has no streams: use device='cuda'")

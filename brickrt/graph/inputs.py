@@ -33,6 +33,13 @@ def check_inputs(source: SourceGraph, arrays: Mapping[str, Any]) -> dict[str, An
     return {name: _checked(name, info, arrays[name], bound) for name, info in expected.items() if name in arrays}
 
 
+def check_named(arrays: object, expected: Iterable[str]) -> None:
+    """Raises InputError where arrays are not given by name."""
+    if not isinstance(arrays, Mapping):
+        given = next(iter(expected), "x")
+        raise InputError(f"inputs are a {type(arrays).__name__}: give them by name, as {{'{given}': array}}")
+
+
 def describe(info: TensorInfo) -> str:
     """A tensor of the model as `float32[N,3,224,224]`."""
     kind = _type_name(info.dtype) if info.dtype is not None else "value"
@@ -47,18 +54,26 @@ def _checked(name: str, info: TensorInfo, value: Any, bound: Bound) -> Any:
     if value is None or isinstance(value, (dict, str, bytes)):
         raise InputError(f"input '{name}' is a {type(value).__name__}: give an array {describe(info)}")
     on_gpu = hasattr(value, "__cuda_array_interface__")
-    array = value if on_gpu else np.asarray(value)
+    array = value if on_gpu else _as_array(name, info, value)
     _check_type(name, info, info.dtype, array)
     if info.shape is not None:
         _check_shape(name, info, array, bound)
     return array if on_gpu else np.require(array, requirements="C")
 
 
+def _as_array(name: str, info: TensorInfo, value: Any) -> np.ndarray:
+    try:
+        return np.asarray(value)
+    except (TypeError, ValueError) as e:
+        raise InputError(f"input '{name}' is no array ({e}): give one {describe(info)}") from e
+
+
 def _check_type(name: str, info: TensorInfo, dtype: np.dtype, array: np.ndarray) -> None:
     text = dtype == np.dtype(object) and array.dtype.kind in "OUS"
     if array.dtype != dtype and not text:
+        order = "" if array.dtype.isnative else " in another byte order"
         raise InputError(
-            f"input '{name}' is {_type_name(array.dtype)}, the model takes {describe(info)}: "
+            f"input '{name}' is {_type_name(array.dtype)}{order}, the model takes {describe(info)}: "
             f"convert it with {name if name.isidentifier() else 'x'}.astype('{_type_name(dtype)}')"
         )
 
@@ -84,7 +99,7 @@ def _check_shape(name: str, info: TensorInfo, array: np.ndarray, bound: Bound) -
 
 
 def _suggestion(name: str, expected: Iterable[str]) -> str:
-    close = get_close_matches(name, expected, 1)
+    close = get_close_matches(str(name), expected, 1)
     if close:
         return f": did you mean '{close[0]}'?"
     return f": it takes {', '.join(repr(e) for e in list(expected)[:8])}" if expected else ": it takes no inputs"

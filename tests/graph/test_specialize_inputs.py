@@ -45,13 +45,15 @@ def test_optional_inputs_are_checked_too():
         ({"image": IMAGE[0]}, ["'image'", "2 dimensions [3,5]", "float32[N,3,H]", "x[None]"]),
         ({"image": IMAGE[None]}, ["4 dimensions", "reshape"]),
         ({"image": IMAGE.astype(np.float64)}, ["'image'", "float64", "image.astype('float32')"]),
-        ({"image": IMAGE.astype(">f4")}, ["float32"]),
+        ({"image": IMAGE.astype(">f4")}, ["float32 in another byte order", "image.astype('float32')"]),
         ({"image": IMAGE.tolist()}, ["float64", "astype"]),
         ({"image": None}, ["'image'", "NoneType"]),
+        ({"image": [[1.0, 2.0], [3.0]]}, ["'image'", "no array", "float32[N,3,H]"]),
+        ({7: IMAGE}, ["'7'", "'image', 'mask', 'w'"]),
         ({"image": np.zeros((2, 4, 5), np.float32)}, ["[2,4,5]", "[N,3,H]", "dimension 1 must be 3"]),
         ({"mask": np.zeros((3, 7), bool)}, ["'mask'", "'N' is 3 here and 2 in 'image'"]),
     ],
-    ids=range(11),
+    ids=range(13),
 )
 def test_what_does_not_fit(change, words):
     given = {name: a for name, a in ({"image": IMAGE, "mask": MASK} | change).items() if a is not ...}

@@ -394,6 +394,8 @@ def test_impossible_options(options, about):
         ({"x": np.zeros((3, 6, 6), np.float32)}, "3 dimensions"),
         ({"x": np.zeros((1, 3, 6, 6), np.float32), "z": 1}, "'z'"),
         ({"x": None}, "'x'"),
+        ([np.zeros((1, 3, 6, 6), np.float32)], r"list: give them by name, as \{'x': array\}"),
+        (np.zeros((1, 3, 6, 6), np.float32), "ndarray: give them by name"),
     ],
 )
 @pytest.mark.parametrize("before", [0, 2])
