@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import math
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,7 @@ from brickrt.ops.cuda.cudnn_form import Form, Unfit, Value
 
 WORKSPACE = 256 << 20  # bytes that a plan may ask for
 TRIES = 8  # plans that are measured
+PATIENCE = 2.0  # seconds after which no further plan is built: cuDNN compiles some at that time
 HANDLES = 16  # at most; then the stream that was not in use for longest gives up its own
 NO_STREAM = -1  # whose handle plans are built with
 PYTHON_ENGINES = 20_000  # ids from which engines are the frontend's own, compiled at run time: not for us
@@ -77,7 +79,9 @@ class Cudnn:
             best = self._fastest(graph, form, measure)
             graph.build_plan_at_index(best)
             return Plan(form, self._runner(graph), int(graph.get_workspace_size()), graph.serialize(as_bytes=True))
-        except (RuntimeError, ValueError, NotImplementedError, self._api.cudnnGraphNotSupportedError) as e:
+        except Unfit:
+            raise
+        except Exception as e:  # whatever it is, kernels compute the product as well
             raise Unfit(f"cuDNN refuses: {_line(e)}") from None
 
     def load(self, form: Form, blob: bytes) -> Plan | None:
@@ -108,9 +112,9 @@ class Cudnn:
         """Index of the fastest plan; with a single one nothing is measured."""
         sizes = [t.nbytes for t in form.tensors]
         built: list[tuple[int, int]] = []
-        reason = "no plan"
+        reason, ends = "no plan", time.monotonic() + PATIENCE
         for index in range(graph.get_execution_plan_count()):
-            if len(built) == TRIES:
+            if len(built) == TRIES or (built and time.monotonic() > ends):
                 break
             try:
                 engine, _ = graph.get_engine_and_knobs_at_index(index)
@@ -118,7 +122,7 @@ class Cudnn:
                     continue
                 graph.build_plan_at_index(index)
                 workspace = int(graph.get_workspace_size_plan_at_index(index))
-            except (RuntimeError, ValueError, NotImplementedError, self._api.cudnnGraphNotSupportedError) as e:
+            except Exception as e:
                 reason = _line(e)
                 continue
             if workspace <= WORKSPACE:
@@ -189,7 +193,7 @@ def _product(graph: Any, form: Form, x: Any, w: Any) -> Any:
 def _value(api: Any, graph: Any, value: Value, tensors: Sequence[Any], results: Sequence[Any]) -> Any:
     kind, which = value
     if kind == "scalar":
-        return graph.tensor_scalar(float(which), api.data_type.FLOAT)
+        return graph.tensor_scalar(float(which), api.scalar_type.RUNTIME_PARAM)
     return tensors[int(which) - 1] if kind == "tensor" else results[int(which) + 1]
 
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
-import importlib.util
 import io
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -19,6 +16,7 @@ from typing import Any
 
 from brickrt.graph.errors import BrickError
 from brickrt.ops import cuda
+from brickrt.runtime.cuda.packages import folders, load_library
 from brickrt.runtime.disk_cache import DiskCache
 
 Progress = Callable[[int, int], None]  # (compiled, to compile)
@@ -105,34 +103,15 @@ def _compiler() -> _Compiler:
         from cuda.core import Program, ProgramOptions
     except ImportError as e:
         raise BrickError(f"CUDA kernels need the package cuda-python ({e}): {_HINT}") from None
-    _load_nvrtc()
+    load_library("nvrtc")
     try:
         _, *version = nvrtc.nvrtcVersion()
     except Exception as e:
         raise BrickError(f"CUDA kernels need NVRTC ({e}): {_HINT}") from None
-    headers = next((f for f in _folders("include") if (f / "cuda_fp16.h").exists()), None)
+    headers = next((f for f in folders("include") if (f / "cuda_fp16.h").exists()), None)
     if headers is None:
         raise BrickError(f"CUDA's headers are missing (cuda_fp16.h, package nvidia-cuda-runtime): {_HINT}")
     return _Compiler(Program, ProgramOptions, ".".join(map(str, version)), headers)
-
-
-def _folders(kind: str) -> Iterator[Path]:
-    """Where packages and toolkits keep "lib" or "include"."""
-    spec = importlib.util.find_spec("nvidia")
-    for package in map(Path, spec.submodule_search_locations or () if spec else ()):
-        yield from (package / part / kind for part in ("cu13", "cuda_nvrtc", "cuda_runtime"))
-    for toolkit in (os.environ.get("CUDA_PATH"), os.environ.get("CUDA_HOME"), "/usr/local/cuda"):
-        if toolkit:
-            yield from (Path(toolkit) / part for part in (kind, f"{kind}64"))
-
-
-def _load_nvrtc() -> None:
-    """Loads the library from packages, wherever they lie on the search path; else cuda.core looks for it by itself."""
-    for folder in _folders("lib"):
-        for path in sorted(folder.glob("libnvrtc.so.*"), reverse=True):
-            with suppress(OSError):
-                ctypes.CDLL(str(path))
-                return
 
 
 def _compile(source: str, arch: str) -> Module:

@@ -18,6 +18,7 @@ from brickrt.runtime.cuda.compile import compile_modules
 from brickrt.runtime.cuda.cudnn import Plans
 from brickrt.runtime.cuda.device import LEAST, Properties, spec_of
 from brickrt.runtime.cuda.driver import CaptureRefused, Numbers, Progress
+from brickrt.runtime.cuda.packages import load_library
 from brickrt.runtime.cuda.sources import Source
 
 try:
@@ -35,6 +36,7 @@ CAREFREE_SHARED = 48 << 10  # bytes of shared memory that no function has to ask
 STREAMS = tuple(getattr(cupy.cuda, name) for name in ("Stream", "ExternalStream") if hasattr(cupy.cuda, name))
 ALIGNMENT = 16  # bytes that vector loads need
 WINDOWS, REPEATS = 3, 5  # of measuring a plan of cuDNN
+LIBRARIES = "cudart", "cublasLt", "cudnn"  # that cuDNN and its frontend look for
 
 
 class CupyMemory:
@@ -177,6 +179,8 @@ class CupyDriver:
     def library(self) -> Plans | None:
         """cuDNN; `no_library` says why there is none."""
         if self._library is None and self.no_library is None:
+            for name in LIBRARIES:
+                load_library(name)
             try:
                 cudnn = Cudnn()
                 measure = partial(_measured, cudnn, cupy.cuda.Stream(non_blocking=True))

@@ -28,6 +28,10 @@ class numerical_note(enum.Enum):
     TENSOR_CORE, DOWN_CONVERT_INPUTS, REDUCED_PRECISION_REDUCTION, NONDETERMINISTIC = range(4)
 
 
+class scalar_type(enum.Enum):
+    RUNTIME_PARAM, COMPILE_TIME_CONST = range(2)
+
+
 NUMPY = {data_type.FLOAT: np.float32, data_type.HALF: np.float16, data_type.BFLOAT16: ml_dtypes.bfloat16}
 
 
@@ -56,7 +60,7 @@ class Frontend:
     ran: list[int] = field(default_factory=list)  # index of each plan that ran
     on: list[int | None] = field(default_factory=list)  # and on which stream
 
-    data_type, heur_mode, numerical_note = data_type, heur_mode, numerical_note
+    data_type, scalar_type, heur_mode, numerical_note = data_type, scalar_type, heur_mode, numerical_note
     cudnnGraphNotSupportedError = cudnnGraphNotSupportedError
 
     def backend_version(self):
@@ -145,7 +149,8 @@ class Graph:
         self.tensors.append(Tensor(dim, stride, data_type, None, uid))
         return self.tensors[-1]
 
-    def tensor_scalar(self, value, scalar_type):
+    def tensor_scalar(self, value, kind):
+        assert isinstance(kind, scalar_type)
         return self._result(lambda memory: np.float64(value))
 
     def _result(self, compute):

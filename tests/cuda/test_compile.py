@@ -123,7 +123,7 @@ def test_a_missing_package_is_named(monkeypatch, missing):
 
 def test_missing_headers_are_named(monkeypatch, compiler):
     compiling._compiler.cache_clear()
-    monkeypatch.setattr(compiling, "_folders", lambda kind: iter(()))
+    monkeypatch.setattr(compiling, "folders", lambda kind: iter(()))
     with pytest.raises(BrickError, match=r"brickrt\[cuda13\]"):
         compile_module(SMALL, "sm_80")
     compiling._compiler.cache_clear()

@@ -276,6 +276,20 @@ def test_plans_give_the_same_bits_each_time():
     assert choose([PlanOf(1, notes=(numerical_note.NONDETERMINISTIC,)), PlanOf(2)], "tf32") == 1
 
 
+def test_building_plans_does_not_take_forever(monkeypatch):
+    monkeypatch.setattr(cudnn_graph, "PATIENCE", -1)
+    assert choose([PlanOf(2, fails=True), PlanOf(2), PlanOf(1)]) == 1
+
+
+def test_errors_of_any_kind_are_reasons():
+    class Odd(Frontend):
+        def pygraph(self, **settings):
+            raise TypeError("incompatible function arguments")
+
+    with pytest.raises(Unfit, match="cuDNN refuses: incompatible function arguments"):
+        Cudnn(Odd()).choose(SMALL, measured)
+
+
 def test_why_there_is_no_plan():
     for plans in ([], [PlanOf(fails=True)]):
         with pytest.raises(Unfit, match=r"^cuDNN refuses: (no engine for this graph|plan 0 is barred)$"):
@@ -288,13 +302,10 @@ def test_plans_are_kept_on_disk(monkeypatch, tmp_path):
     again = layers.Plans(Cudnn(Frontend([PlanOf(2), PlanOf(1, 128)])), "a device", pytest.fail)
     assert again.plan(SMALL).blob == first.blob and again.plan(SMALL) is again.plan(SMALL)
     other = Cudnn(Frontend([PlanOf(2), PlanOf(1)], version=1))
-    with pytest.raises(AssertionError):
-        layers.Plans(other, "a device", _never).plan(SMALL)
+    measurements: list[float] = []
+    layers.Plans(other, "a device", lambda *_: measurements.append(1.0) or 1.0).plan(SMALL)
+    assert len(measurements) == 2
     assert DiskCache.open("cudnn").get(Cudnn(Frontend()).key(SMALL, "another device")) is None
-
-
-def _never(*_):
-    raise AssertionError
 
 
 def test_a_plan_that_this_cudnn_does_not_take_is_chosen_anew():
@@ -363,3 +374,26 @@ def test_the_real_frontend_takes_the_epilogues(name):
     graph = graph_of(cudnn, form(conv((3, 3), pads=1, bias=True, epilogue=EPILOGUES[name]), arrays))
     assert graph.nodes[0].node_type.name == "CONV_FPROP"
     assert len(graph.nodes) == 1 + len(form(conv((3, 3), pads=1, bias=True, epilogue=EPILOGUES[name]), arrays).steps)
+    scalars = [t for t in graph.tensors.values() if t.is_pass_by_value]
+    assert all(isinstance(t.scalar_type, cudnn.scalar_type) for t in scalars)
+    assert bool(scalars) == (name in ("hardswish", "gelu"))
+
+
+@pytest.mark.parametrize(("op", "shape", "channels"), TRANSPOSED, ids=str)
+def test_the_real_frontend_takes_transposed_convolutions(op, shape, channels):
+    cudnn = pytest.importorskip("cudnn", reason="the package nvidia-cudnn-frontend is missing")
+    bias = [filled((channels * op.groups,))] * op.bias
+    found = form(op, [filled(shape), filled((shape[1], channels, *op.kernel)), *bias])
+    graph = graph_of(cudnn, found)
+    assert graph.nodes[0].node_type.name == "CONV_DGRAD"
+    assert tuple(graph.find_tensor("conv_dgrad.0::DX").dim) == found.tensors[0].dims
+    assert [t.uid for t in graph.get_outputs()] == [1]
+
+
+@pytest.mark.parametrize(("a", "b", "extra"), MATRICES, ids=str)
+def test_the_real_frontend_takes_matrix_products(a, b, extra):
+    cudnn = pytest.importorskip("cudnn", reason="the package nvidia-cudnn-frontend is missing")
+    found = form(MatMul(epilogue=RESIDUAL), [filled(a), filled(b), filled(extra)])
+    graph = graph_of(cudnn, found)
+    graph.nodes[0].infer_properties(graph.context)
+    assert tuple(graph.find_tensor("matmul.0::C").dim) == found.tensors[0].dims
