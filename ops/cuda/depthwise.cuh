@@ -117,6 +117,7 @@ template <class S> struct Depthwise {
     template <bool WHOLE> BRICK_DEVICE void sum_part(int part) {
         const T* image = reinterpret_cast<const T*>(at[1]) + index[0] * S::x(0);
         image += (long long)((part * S::OUT + channel) / S::COLUMNS) * S::CHANNELS * S::x(1);
+#pragma unroll(R * V > 16 ? 1 : KERNEL)  // as registers allow
         for (int t = 0; t < outer_taps(); ++t) {
             const T* row = image;
             int rest = t;

@@ -80,9 +80,10 @@ def test_a_kernel_that_spills_needs_a_reason(script, monkeypatch):
     found = [Figures("a", "Some [1]", 255, 0, 8, 16), Figures("b", "Other [2]", 32, 0, 0, 0)]
     assert script.spilling(found) == found[:1]
     for label in ("Some [1]", "S*[1]", "*e*"):
-        monkeypatch.setattr(script, "allowed", lambda label=label: {label: "it is rare"})
-        assert script.spilling(found) == []
-    monkeypatch.setattr(script, "allowed", lambda: {"Some": "it is rare", "Some [2]": "it is rarer"})
+        for most, left in ((16, 0), (15, 1)):
+            monkeypatch.setattr(script, "allowed", lambda label=label, most=most: {label: (most, "it is rare")})
+            assert script.spilling(found) == found[:left]
+    monkeypatch.setattr(script, "allowed", lambda: {"Some": (16, "it is rare"), "Some [2]": (16, "it is rarer")})
     assert script.spilling(found) == found[:1]
 
 
@@ -95,4 +96,4 @@ def test_a_selection_of_kernel_functions(script, compiler):
 
 
 def test_every_kernel_in_the_list_has_a_reason(script):
-    assert all(label and reason for label, reason in script.allowed().items())
+    assert all(label and most and reason for label, (most, reason) in script.allowed().items())
