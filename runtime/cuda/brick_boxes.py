@@ -13,13 +13,14 @@ Kernels of our own compute, and read, only what lies inside of the tensor.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from brickrt.graph.ir import Node
 from brickrt.ops.conv import Conv, ConvTranspose
+from brickrt.ops.cuda.cudnn_share import Share, inputs_of
 from brickrt.ops.regions import columns
 from brickrt.ops.types import Boxes, Shape, TensorType
 from brickrt.plan.bricks import BrickGrid
@@ -51,12 +52,12 @@ class Bricks:
     """Bricks of equal shape: `numbers` in the grid of the output, and `boxes` of it, [n].
 
     `stores` by name of the tensor: what comes before the output, what a library reads or writes. `reads` are the boxes
-    of a library's operands. The library computes nodes `library`.
+    of a library's operands. The library computes nodes `library`, a share of each.
     """
 
     tasks: TaskGraph
     nodes: tuple[int, ...]
-    library: frozenset[int]
+    library: Mapping[int, Share]
     numbers: np.ndarray
     boxes: Boxes
     stores: dict[str, Store] = field(default_factory=dict)
@@ -89,10 +90,9 @@ class Bricks:
             for i, box in self._windows(k, node, self.stores[name].box):
                 self.reads[k, i] = box
                 self._need(node.inputs[i], box)
-            return
         graph = self.tasks.plan.graph
         for i, source in enumerate(node.inputs):
-            if source not in graph.constants:
+            if i >= self.read(k) and source not in graph.constants:
                 region = node.op.region(i, self.computed(name), graph.ins(node), graph.out(node))
                 source, region = resolve(self.tasks.parts, source, region)
                 if source in self.inner:
@@ -128,7 +128,7 @@ class Bricks:
         lo, hi = reach(node.op, boxes.lo[:, 2:], boxes.hi[:, 2:])
         channels, n = graph.types[node.inputs[0]].shape[1], len(boxes)
         yield 0, Boxes(columns(n, boxes.lo[:, 0], [0], lo), columns(n, boxes.hi[:, 0], [channels], hi))
-        for i in range(node.op.main, len(node.inputs)):
+        for i in range(node.op.main, self.read(k)):
             kind = graph.types[node.inputs[i]]
             if node.inputs[i] in self.inner or spread(kind, boxes.rank):
                 one = np.asarray(kind.shape, np.int64) == 1
@@ -136,6 +136,11 @@ class Bricks:
                 yield i, Boxes(*(np.where(one, least, end) for least, end in zip((0, 1), ends, strict=True)))
 
     # ---- what they ask for
+
+    def read(self, k: int) -> int:
+        """How many inputs of a node the library reads; kernels read those after them."""
+        node = self.tasks.plan.graph.nodes[k]
+        return inputs_of(node.op, self.library[k], len(node.inputs)) if k in self.library else 0
 
     def source(self, read: Read) -> str:
         """The tensor that is read."""
@@ -183,7 +188,7 @@ def spread(kind: TensorType, rank: int) -> bool:
 
 
 def bricks_of(
-    tasks: TaskGraph, nodes: Sequence[int], brick: Shape, library: frozenset[int], order: np.ndarray
+    tasks: TaskGraph, nodes: Sequence[int], brick: Shape, library: Mapping[int, Share], order: np.ndarray
 ) -> list[Bricks]:
     """All bricks of a padded subgraph, in an order of their numbers, those of equal shape together; ends of a tensor
     as whole bricks if that costs little. None where their shapes are too many."""

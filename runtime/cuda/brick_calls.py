@@ -8,6 +8,7 @@ import numpy as np
 
 from brickrt.ops.conv import Conv, ConvTranspose
 from brickrt.ops.cuda.cudnn_form import Unfit, form_of, weights
+from brickrt.ops.cuda.cudnn_share import Share, inputs_of, shared
 from brickrt.ops.cuda.operand import Operand
 from brickrt.ops.types import Shape
 from brickrt.runtime.cuda.brick_boxes import spread
@@ -17,12 +18,16 @@ from brickrt.runtime.parts import root_of
 from brickrt.runtime.task_graph import TaskGraph
 
 
-def check_group(tasks: TaskGraph, nodes: tuple[int, ...], k: int) -> None:
-    """Raises Unfit where convolution `k` of a padded subgraph reads what no group gathers."""
+def check_group(tasks: TaskGraph, nodes: tuple[int, ...], k: int, share: Share) -> None:
+    """Raises Unfit where a share of convolution `k` of a padded subgraph reads what no group gathers."""
     graph = tasks.plan.graph
     node, inner = graph.nodes[k], {graph.nodes[other].output for other in nodes}
     assert isinstance(node.op, Conv | ConvTranspose)
-    for i, name in enumerate(node.inputs):
+    if share != "all" and tasks.plan.layouts[node.output] != "last":
+        raise Unfit("channels are not innermost")
+    if share != "all" and node.output in tasks.parts:
+        raise Unfit(f"'{node.output}' is a part of another tensor")
+    for i, name in enumerate(node.inputs[: inputs_of(node.op, share, len(node.inputs))]):
         whole = i >= node.op.main and not spread(graph.types[name], graph.out(node).rank)
         if name in tasks.parts and root_of(tasks.parts, name) in inner:
             raise Unfit(f"'{name}' is a part of another tensor of the brick")
@@ -42,10 +47,11 @@ def group_layer(records: Places, room: Room, steps: int, arrays: dict[tuple[int,
     graph, bricks = tasks.plan.graph, room.bricks
     node = graph.nodes[k]
     assert isinstance(node.op, Conv | ConvTranspose)
+    op, names = shared(node.op, bricks.library[k]), node.inputs[: bricks.read(k)]
     out, ins = room.packed(node.output), list[Operand]()
     places: list[int | np.ndarray] = [room.place(node.output).offset]
-    packed = [name in graph.constants for name in node.inputs]
-    for i, name in enumerate(node.inputs):
+    packed = [name in graph.constants for name in names]
+    for i, name in enumerate(names):
         operand = records.operand(name)
         if (k, i) in bricks.reads:
             operand = room.packed(bricks.key((k, i)))
@@ -59,8 +65,8 @@ def group_layer(records: Places, room: Room, steps: int, arrays: dict[tuple[int,
         else:
             places.append(offset_of(records, name, operand, steps))
         ins.append(operand)
-    form = form_of(_unpadded(node.op, out.shape[2:]), ins, out, packed, precision_of(tasks))
-    return Layer(steps, form, tuple(places))
+    form = form_of(_unpadded(op, out.shape[2:]), ins, out, packed, precision_of(tasks))
+    return Layer(steps, form, tuple(places), bricks.library[k])
 
 
 def _unpadded(op: Conv | ConvTranspose, extents: Shape) -> Conv | ConvTranspose:

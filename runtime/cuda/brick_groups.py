@@ -10,7 +10,7 @@ call serves them. Bricks at the ends by themselves would be up to 3ᵈ − 1 fur
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -18,6 +18,7 @@ import numpy as np
 from brickrt.ops.conv import Conv, ConvTranspose
 from brickrt.ops.cuda.cudnn_form import Unfit
 from brickrt.ops.cuda.cudnn_graph import Plan
+from brickrt.ops.cuda.cudnn_share import Share, shares
 from brickrt.ops.move import View
 from brickrt.plan.bricks import BrickGrid
 from brickrt.plan.subgraph import Subgraph
@@ -31,17 +32,18 @@ from brickrt.runtime.cuda.driver import Library
 from brickrt.runtime.cuda.launches import Launch
 from brickrt.runtime.task_graph import TaskGraph
 
-Calls = dict[int, tuple[Layer, Plan]]
+Call = tuple[Layer, Plan]
+Calls = dict[int, Call]
 
 
 @dataclass
 class Groups:
     """`launches`, those of bricks in groups where that is possible, and `calls` among them, by index; what kernels do
-    in others is `works`, in the place of the task graph's steps `skipped`.
+    in others is `works`, in the place of the task graph's steps `skipped`, and what calls leave to them.
 
     Tasks of works have numbers after the graph's; `owners` are the graph's tasks that they are a part of. `arena` is
-    in bytes, with the buffers of bricks. `layers` are those that the library may compute whole, `reasons` why nodes are
-    computed by kernels, by name.
+    in bytes, with the buffers of bricks. `layers` are those that the library may compute whole, `reasons` why kernels
+    compute nodes, or what is left of them, by name.
     """
 
     launches: list[Launch]
@@ -85,6 +87,8 @@ class _Search:
             rooms = self.rooms(launch) if bricks else {}
             if rooms:
                 self.found.skipped |= set(launch.steps)
+            elif not bricks and (call := self.whole(launch)):
+                self.layer(launch, *call)
             else:
                 self.found.launches.append(launch)
             for room, calls in rooms.items():
@@ -95,6 +99,34 @@ class _Search:
     def subgraph(self, launch: Launch) -> Subgraph:
         return self.tasks.plan.subgraphs[int(self.tasks.task_subgraph[launch.tasks[0]])]
 
+    # ---- whole layers
+
+    def whole(self, launch: Launch) -> Call | None:
+        """The call for a launch, if it is one of a whole layer of which the library has a plan for any share."""
+        i = launch.steps[0] if len(launch.steps) == 1 and launch.kind == "layer" else -1
+        layers = self.found.layers.found.get(i, [])
+        if not layers or len(launch.tasks) != len(np.unique(self.tasks.steps[i].tasks)):
+            return None
+        for layer in layers:
+            try:
+                return layer, self.library.plan(layer.form)
+            except Unfit as e:
+                self.found.layers.reasons.setdefault(self.name(self.tasks.steps[i].node), str(e))
+        return None
+
+    def layer(self, launch: Launch, layer: Layer, plan: Plan) -> None:
+        """A call, and a launch of what it leaves to a kernel."""
+        steps, call = self.tasks.steps[layer.steps], len(self.found.launches)
+        self.found.calls[call] = layer, plan
+        self.found.launches.append(launch)
+        if layer.share != "all":
+            part = self.works.rest_of(steps, layer.share)
+            self.found.owners.append(steps.tasks)
+            self.found.launches.append(Launch("layer", part.tasks, (part.row,), (call,)))
+
+    def name(self, k: int) -> str:
+        return self.tasks.plan.graph.nodes[k].name
+
     # ---- which
 
     def rooms(self, launch: Launch) -> dict[Room, Calls]:
@@ -103,28 +135,37 @@ class _Search:
         ops = {k: self.tasks.plan.graph.nodes[k].op for k in subgraph.nodes}
         if subgraph.tails or any(isinstance(op, View) for op in ops.values()):
             return {}
-        asked = frozenset(k for k, op in ops.items() if isinstance(op, Conv | ConvTranspose))
+        asked = {k: list(self.shares(k, op)) for k, op in ops.items() if isinstance(op, Conv | ConvTranspose)}
         refused: dict[int, str] = {}
-        for k in asked:
-            try:
-                check_group(self.tasks, subgraph.nodes, k)
-            except Unfit as e:
-                refused[k] = str(e)
+        for k, some in asked.items():
+            for share in tuple(some):
+                try:
+                    check_group(self.tasks, subgraph.nodes, k, share)
+                except Unfit as e:
+                    some.remove(share)
+                    refused.setdefault(k, str(e))
         found: dict[Room, Calls] = {}
-        while asked - refused.keys() and not found:
-            found = self.attempt(subgraph, asked - refused.keys(), refused)
-        self.found.reasons |= {self.tasks.plan.graph.nodes[k].name: why for k, why in refused.items()}
+        while (library := {k: some[0] for k, some in asked.items() if some}) and not found:
+            found, why = self.attempt(subgraph, library)
+            for k in why:
+                asked[k].pop(0)
+            refused = why | refused
+        self.found.reasons |= {self.name(k): why for k, why in refused.items()}
         return found
 
-    def attempt(self, subgraph: Subgraph, library: frozenset[int], refused: dict[int, str]) -> dict[Room, Calls]:
-        """Rooms if the library has plans for all these nodes; else adds those for which it has not to `refused`."""
+    def shares(self, k: int, op: Conv | ConvTranspose) -> tuple[Share, ...]:
+        graph = self.tasks.plan.graph
+        return shares(op, graph.types[graph.nodes[k].inputs[0]].dtype)
+
+    def attempt(self, subgraph: Subgraph, library: Mapping[int, Share]) -> tuple[dict[Room, Calls], dict[int, str]]:
+        """Rooms if the library has plans for these shares of nodes; else why not, of those for which it has none."""
         bricks, start = self.bricks(subgraph, library), aligned(self.tasks.arena_bytes)
         rooms = [make_room(some, start, self.tasks.plan.device, self.limit) for some in bricks]
         if not rooms or None in rooms:
             why = "a brick is larger than the cache" if rooms else "bricks have too many shapes"
-            refused.update(dict.fromkeys(library, why))
-            return {}
+            return {}, dict.fromkeys(library, why)
         found: dict[Room, Calls] = {}
+        refused: dict[int, str] = {}
         arrays: dict[tuple[int, int], np.ndarray] = {}
         for room in (room for room in rooms if room is not None):
             found[room] = {}
@@ -134,9 +175,9 @@ class _Search:
                     found[room][k] = layer, self.library.plan(layer.form)
                 except Unfit as e:
                     refused[k] = str(e)
-        return {} if library & refused.keys() else found
+        return {} if refused else found, refused
 
-    def bricks(self, subgraph: Subgraph, library: frozenset[int]) -> list[Bricks]:
+    def bricks(self, subgraph: Subgraph, library: Mapping[int, Share]) -> list[Bricks]:
         """In the order of their tasks, which keeps neighbours together."""
         return bricks_of(self.tasks, subgraph.nodes, subgraph.brick, library, np.argsort(self.task_of(subgraph)))
 

@@ -24,11 +24,11 @@ from brickrt.runtime.task_graph import Place
 @dataclass(frozen=True)
 class Stage:
     """What is done with a group at a time: `tensor` is fetched, set to zero outside of its extents, computed by the
-    library ("call") or by a kernel ("node"), or brought to where it is stored whole; or its window `read` is cut out,
-    since libraries take tensors without gaps. `node` is whose tensor it is, or of what is fetched the first that reads
-    it."""
+    library ("call"), what that left of it ("rest") or all by a kernel ("node"), or brought to where it is stored whole;
+    or its window `read` is cut out, since libraries take tensors without gaps. `node` is whose tensor it is, or of what
+    is fetched the first that reads it."""
 
-    kind: Literal["gather", "fill", "crop", "call", "node", "scatter"]
+    kind: Literal["gather", "fill", "crop", "call", "rest", "node", "scatter"]
     node: int
     tensor: str
     read: Read = (-1, -1)
@@ -48,6 +48,8 @@ def stages_of(bricks: Bricks) -> list[Stage]:
                 found.append(Stage("crop", k, source, read))
         if name in bricks.inner or name == bricks.root:
             found.append(Stage("call" if k in bricks.library else "node", k, name))
+        if bricks.library.get(k, "all") != "all":
+            found.append(Stage("rest", k, name))
         if name in bricks.inner & windowed:
             found.append(Stage("fill", k, name))
     if bricks.nodes[-1] in bricks.library:
@@ -137,8 +139,9 @@ def _touched(bricks: Bricks, stage: Stage) -> list[Key]:
         return [*own, stage.read]
     if stage.kind == "call":
         return [*own, *(bricks.key(read) for read in bricks.reads if read[0] == stage.node)]
-    if stage.kind == "node":
-        roots = {bricks.tasks.root(name) for name in bricks.tasks.plan.graph.nodes[stage.node].inputs}
+    if stage.kind in ("node", "rest"):
+        names = bricks.tasks.plan.graph.nodes[stage.node].inputs[bricks.read(stage.node) :]
+        roots = {bricks.tasks.root(name) for name in names}
         return [*own, *(roots & bricks.inner)]
     return own
 

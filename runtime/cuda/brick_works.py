@@ -10,6 +10,7 @@ import numpy as np
 from brickrt.graph.ir import Node
 from brickrt.ops.base import Op
 from brickrt.ops.conv import Conv, ConvTranspose
+from brickrt.ops.cuda.cudnn_share import Share
 from brickrt.ops.cuda.operand import Operand
 from brickrt.ops.expr import const
 from brickrt.ops.map import Map
@@ -40,6 +41,16 @@ class NodeWork:
 
     def rows(self, records: Records) -> Rows:
         return records.where(self.places).add(self.steps)
+
+
+@dataclass(frozen=True, eq=False)
+class RestWork(NodeWork):
+    """Steps of what is left of a node after a share of it, which a library computed."""
+
+    share: Share
+
+    def rows(self, records: Records) -> Rows:
+        return records.where(self.places).add_rest(self.steps, self.share)
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +94,7 @@ class Works:
         """What kernels do in a stage of all groups."""
         if stage.kind == "call":
             return []
-        if stage.kind == "node":
+        if stage.kind in ("node", "rest"):
             return [self._node(room, stage)]
         if stage.kind == "scatter":
             return [self._copy(room, stage)]
@@ -95,22 +106,32 @@ class Works:
         )
         return [*parts, self._fill(room, stage, numbers, boxes)] if len(numbers) else parts
 
+    def rest_of(self, steps: Steps, share: Share) -> Part:
+        """What is left of a whole layer."""
+        part = self._new(np.arange(len(steps.tasks)))
+        self.found.append(RestWork(replace(steps, tasks=part.tasks), {}, share))
+        return part
+
     def _new(self, bricks: np.ndarray) -> Part:
         part = Part(self.row + len(self.found), self.task + np.arange(len(bricks)), bricks)
         self.task += len(bricks)
         return part
 
     def _node(self, room: Room, stage: Stage) -> Part:
-        """The node's own kernel, where bricks have what it reads inside of them."""
+        """The node's own kernel, or that of what is left of it, where bricks have what it reads inside of them."""
         tasks, held = self.records.tasks, room.bricks.inner
-        node = tasks.plan.graph.nodes[stage.node]
-        product = isinstance(node.op, Conv | ConvTranspose | MatMul)
+        node, left = tasks.plan.graph.nodes[stage.node], stage.kind == "rest"
+        product = isinstance(node.op, Conv | ConvTranspose | MatMul) and not left
         bricks, boxes = cut(room.bricks.computed(stage.tensor), PRODUCT if product else ELEMENTS)
         part = self._new(bricks)
-        names = {tasks.root(name) for name in (*node.inputs, node.output)} & held
+        read = node.inputs[room.bricks.read(stage.node) :]
+        names = {tasks.root(name) for name in (*read, node.output)} & held
+        names |= {node.output} if left else set()
         origins = {name: room.origins(name)[bricks] for name in names}
         steps = Steps(stage.node, boxes, part.tasks, np.zeros(len(bricks), np.int64), origins)
-        self.found.append(NodeWork(steps, {name: room.place(name) for name in names}))
+        places = {name: room.place(name) for name in names}
+        work = RestWork(steps, places, room.bricks.library[stage.node]) if left else NodeWork(steps, places)
+        self.found.append(work)
         return part
 
     def _copy(self, room: Room, stage: Stage) -> Part:

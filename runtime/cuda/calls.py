@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from brickrt.ops.cuda.cudnn_form import Unfit
 from brickrt.ops.cuda.cudnn_graph import Plan
 from brickrt.runtime.cuda.brick_groups import Groups
 from brickrt.runtime.cuda.constants import aligned
@@ -20,7 +19,7 @@ from brickrt.runtime.task_graph import TaskGraph
 class Calls:
     """By index of the launch the layer and its plan, and where its arrays lie in one part of memory.
 
-    `reasons` say of other products why kernels compute them, by name of the node.
+    `reasons` say of other products why kernels compute them, by name of the node, `rests` why they do what comes after.
     """
 
     library: Library | None = None
@@ -29,6 +28,7 @@ class Calls:
     pieces: list[tuple[int, np.ndarray]] = field(default_factory=list)  # offset, array
     nbytes: int = 0
     reasons: dict[str, str] = field(default_factory=dict)
+    rests: dict[str, str] = field(default_factory=dict)
     _workspaces: dict[int, int] = field(default_factory=dict)  # offset of each stream's
 
     @property
@@ -73,27 +73,14 @@ class Calls:
         self.library.run(plan, addresses, workspace + self._workspaces[number], stream)
 
 
-def find_calls(tasks: TaskGraph, groups: Groups, library: Library | None) -> Calls:
-    """All launches for which the library has a plan: those of groups, and whole layers. To be asked while the constants
-    are there."""
-    calls = Calls(library)
-    if library is None:
-        return calls
+def calls_of(tasks: TaskGraph, groups: Groups, library: Library | None) -> Calls:
+    """The calls of groups and whole layers. To be asked while the constants are there."""
+    calls = Calls(library, reasons=groups.reasons | groups.layers.reasons)
     for k, (layer, plan) in groups.calls.items():
         calls.add(k, layer, plan)
-    calls.reasons = groups.reasons | groups.layers.reasons
-    for k, launch in enumerate(groups.launches):
-        whole = groups.layers.found.get(launch.steps[0]) if len(launch.steps) == 1 and launch.kind == "layer" else None
-        if whole is None or len(launch.tasks) != len(np.unique(tasks.steps[whole.steps].tasks)):
-            continue
-        try:
-            calls.add(k, whole, library.plan(whole.form))
-        except Unfit as e:
-            calls.reasons[_name(tasks, whole)] = str(e)
     for layer, _ in calls.layers.values():
-        calls.reasons.pop(_name(tasks, layer), None)
+        name = tasks.plan.graph.nodes[tasks.steps[layer.steps].node].name
+        why = calls.reasons.pop(name, None)
+        if why and layer.share != "all":
+            calls.rests[name] = why
     return calls
-
-
-def _name(tasks: TaskGraph, layer: Layer) -> str:
-    return tasks.plan.graph.nodes[tasks.steps[layer.steps].node].name

@@ -14,6 +14,7 @@ import numpy as np
 from brickrt.ops.conv import Conv, ConvTranspose
 from brickrt.ops.cuda.cudnn_form import Form, Unfit, form_of, weights
 from brickrt.ops.cuda.cudnn_graph import Cudnn, Measure, Plan
+from brickrt.ops.cuda.cudnn_share import Share, inputs_of, shared, shares
 from brickrt.ops.cuda.kernel import Precision
 from brickrt.ops.cuda.operand import VECTOR, Operand
 from brickrt.ops.matmul import MatMul
@@ -27,19 +28,20 @@ from brickrt.runtime.task_graph import TaskGraph
 
 @dataclass(frozen=True, eq=False)
 class Layer:
-    """A node that cuDNN may compute whole: the index of its steps, and per tensor of the form, output first, the byte
-    offset in the arena, or the array that is uploaded for it."""
+    """A share of a node that cuDNN may compute whole: the index of its steps, and per tensor of the form, output first,
+    the byte offset in the arena, or the array that is uploaded for it."""
 
     steps: int
     form: Form
     places: tuple[int | np.ndarray, ...]
+    share: Share = "all"
 
 
 @dataclass
 class Layers:
-    """`found` by index of steps; `reasons` why other products are computed by kernels, by name of the node."""
+    """`found` by index of steps, the largest share first; `reasons` why kernels compute more, by name of the node."""
 
-    found: dict[int, Layer] = field(default_factory=dict)
+    found: dict[int, list[Layer]] = field(default_factory=dict)
     reasons: dict[str, str] = field(default_factory=dict)
 
 
@@ -66,29 +68,36 @@ def find_layers(tasks: TaskGraph) -> Layers:
         node = graph.nodes[steps.node]
         if steps.node not in whole or not isinstance(node.op, Conv | ConvTranspose | MatMul):
             continue
-        try:
-            layers.found[i] = _layer(records, i)
-        except Unfit as e:
-            layers.reasons[node.name] = str(e)
+        arrays: dict[int, np.ndarray] = {}
+        for share in shares(node.op, graph.types[node.inputs[0]].dtype):
+            try:
+                layer = _layer(records, i, share, arrays)
+                layers.found.setdefault(i, []).append(layer)
+            except Unfit as e:
+                layers.reasons.setdefault(node.name, str(e))
     return layers
 
 
-def _layer(records: Places, i: int) -> Layer:
+def _layer(records: Places, i: int, share: Share, arrays: dict[int, np.ndarray]) -> Layer:
+    """`arrays` are constant inputs as they are uploaded, by number: other shares have the same."""
     steps, tasks = records.tasks.steps[i], records.tasks
     graph = tasks.plan.graph
     node = graph.nodes[steps.node]
-    names = (node.output, *node.inputs)
-    packed = [name in graph.constants for name in node.inputs]
+    names = (node.output, *node.inputs[: inputs_of(node.op, share, len(node.inputs))])
+    packed = [name in graph.constants for name in names[1:]]
     out, *ins = (records.operand(name) for name in names)
-    form = form_of(node.op, ins, out, packed, precision_of(tasks))
+    assert isinstance(node.op, Conv | ConvTranspose | MatMul)
+    form = form_of(shared(node.op, share), ins, out, packed, precision_of(tasks))
     places: list[int | np.ndarray] = []
     for k, (name, operand) in enumerate(zip(names, (out, *ins), strict=True)):
         if k and packed[k - 1]:
             lies = weights(operand) if k == 2 and form.kind != "matmul" else operand
-            places.append(stored(lies, graph.constants[name]))
+            if k not in arrays:
+                arrays[k] = stored(lies, graph.constants[name])
+            places.append(arrays[k])
         else:
             places.append(offset_of(records, name, operand, i))
-    return Layer(i, form, tuple(places))
+    return Layer(i, form, tuple(places), share)
 
 
 def precision_of(tasks: TaskGraph) -> Precision:

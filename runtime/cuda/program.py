@@ -15,7 +15,7 @@ import numpy as np
 from brickrt.graph.errors import BrickError
 from brickrt.runtime.cuda.brick_groups import find_groups
 from brickrt.runtime.cuda.build import Units, check_tables, make_tables
-from brickrt.runtime.cuda.calls import find_calls
+from brickrt.runtime.cuda.calls import calls_of
 from brickrt.runtime.cuda.constants import aligned
 from brickrt.runtime.cuda.context import MOST_TASKS, why_stopped
 from brickrt.runtime.cuda.driver import CaptureRefused, Driver, Event, Function, Graph, Progress, Stream
@@ -74,7 +74,7 @@ class CudaProgram:
         by_tickets = [k for k, launch in enumerate(self._launches) if launch.kind == "persistent"]
         self._tickets = {k: number for number, k in enumerate(by_tickets)}
         self._schedule = schedule([launch.after for launch in self._launches], STREAMS)
-        self._calls = find_calls(tasks, groups, library)
+        self._calls = calls_of(tasks, groups, library)
         records = Records(tasks, self._calls.steps | groups.skipped, groups.works)
         units = Units(records, self._launches, driver.threads)
         self._functions = self._compiled(units, progress)
@@ -150,9 +150,10 @@ class CudaProgram:
     @property
     def notes(self) -> dict[str, str]:
         """See `engine.Program`."""
-        why = Counter(self._calls.reasons.values()).most_common()
-        kernels = f"{len(self._calls.reasons)} products by kernels: " + "; ".join(f"{text} ({n})" for text, n in why)
-        notes = {"CUDA graph": self.not_captured, "cuDNN": self._no_library or (kernels if why else None)}
+        kernels = {"products": self._calls.reasons, "epilogues": self._calls.rests}
+        counted = ((what, len(why), Counter(why.values()).most_common()) for what, why in kernels.items() if why)
+        texts = (f"{n} {what} by kernels: " + "; ".join(f"{text} ({k})" for text, k in why) for what, n, why in counted)
+        notes = {"CUDA graph": self.not_captured, "cuDNN": self._no_library or ". ".join(texts)}
         return {name: text for name, text in notes.items() if text}
 
     # ---- launches

@@ -20,11 +20,14 @@ import brickrt.ops.cuda.families  # noqa: F401  (makes the kernels known)
 from brickrt.graph.errors import BrickError
 from brickrt.graph.ir import Node
 from brickrt.ops.base import Op
+from brickrt.ops.conv import Conv, ConvTranspose
+from brickrt.ops.cuda.cudnn_share import Share, inputs_of, rest
 from brickrt.ops.cuda.kernel import Kernel, Precision, make_kernel
 from brickrt.ops.cuda.operand import VECTOR, Operand, dense
 from brickrt.ops.expr import arg
 from brickrt.ops.map import Map
-from brickrt.ops.types import Boxes
+from brickrt.ops.matmul import MatMul
+from brickrt.ops.types import Boxes, TensorType
 from brickrt.runtime.cuda.constants import Constants
 from brickrt.runtime.cuda.context import (
     ARENA,
@@ -136,20 +139,36 @@ class Records:
 
     def add(self, steps: Steps) -> Rows:
         """The kernel and the records of one node's steps."""
+        node = self.tasks.plan.graph.nodes[steps.node]
+        names = node.output, *node.inputs
+        return self._add(steps, node.op, names, [self.operand(name) for name in names])
+
+    def add_rest(self, steps: Steps, share: Share) -> Rows:
+        """Likewise of what a node does after its product, which a library left in the output."""
+        node = self.tasks.plan.graph.nodes[steps.node]
+        assert isinstance(node.op, Conv | ConvTranspose | MatMul)
+        out, read = self.operand(node.output), inputs_of(node.op, share, len(node.inputs))
+        names = node.output, node.output, *node.inputs[read:]
+        operands = [out, out, *(self.operand(name) for name in node.inputs[read:])]
+        if node.op.bias and share == "product" and not isinstance(node.op, MatMul):
+            channels = TensorType((out.shape[1], *[1] * (out.rank - 2)), out.dtype)
+            operands[2] = dense(channels)
+        return self._add(steps, rest(node.op, share, out.dtype), names, operands)
+
+    def _add(self, steps: Steps, op: Op, names: Sequence[str], operands: Sequence[Operand]) -> Rows:
+        """Records of an operator on tensors of which the output is the first."""
         graph = self.tasks.plan.graph
-        node = graph.nodes[steps.node]
-        packed = tuple(name in graph.constants for name in node.inputs)
-        names, constant = (node.output, *node.inputs), (False, *packed)
-        operands = [self.operand(name) for name in names]
+        node, packed = graph.nodes[steps.node], tuple(name in graph.constants for name in names[1:])
+        constant = False, *packed
         origins = [None if c else self.origin(n, o, steps) for n, o, c in zip(names, operands, constant, strict=True)]
         operands = [_aligned(o, at) for o, at in zip(operands, origins, strict=True)]
-        kernel = self.kernel(node, node.op, operands, packed, steps.boxes)
+        kernel = self.kernel(node, op, operands, packed, steps.boxes)
         n = len(steps.boxes)
         places = [
             at or (CONSTANTS, np.full(n, self.constants.add_packed(kernel, k - 1, graph.constants[name])))
             for k, (name, at) in enumerate(zip(names, origins, strict=True))
         ]
-        self.check(node, 1 + len(node.inputs) + len(kernel.tables()), steps.boxes.rank)
+        self.check(node, len(names) + len(kernel.tables()), steps.boxes.rank)
         places += [(CONSTANTS, np.full(n, self.constants.add(table))) for table in kernel.tables()]
         return Rows(kernel, steps.tasks, steps.ranks, words_of(places, steps.boxes))
 

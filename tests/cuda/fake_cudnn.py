@@ -55,6 +55,7 @@ class Frontend:
     """What tests pass for the module `cudnn`."""
 
     plans: list[PlanOf] = field(default_factory=lambda: [PlanOf()])
+    most: int = 99  # operations after the product that a graph may have
     version: int = 92000
     handles: dict[str, int | None] = field(default_factory=dict)  # of each the stream
     ran: list[int] = field(default_factory=list)  # index of each plan that ran
@@ -144,6 +145,7 @@ KEPT: dict[bytes, Graph] = {}
 class Graph:
     def __init__(self, api):
         self.api, self.tensors, self.results, self.barred, self.limit, self.at = api, [], [], set(), None, None
+        self.operations = 0
 
     def tensor(self, dim, stride, data_type, uid, name):
         self.tensors.append(Tensor(dim, stride, data_type, None, uid))
@@ -151,9 +153,11 @@ class Graph:
 
     def tensor_scalar(self, value, kind):
         assert isinstance(kind, scalar_type)
+        self.operations -= 1
         return self._result(lambda memory: np.float64(value))
 
     def _result(self, compute):
+        self.operations += 1
         self.results.append(Tensor(None, None, None, compute))
         return self.results[-1]
 
@@ -254,7 +258,7 @@ class Graph:
         self.barred = set(notes)
 
     def check_support(self):
-        if not self.api.plans:
+        if not self.api.plans or self.operations > 1 + self.api.most:
             raise cudnnGraphNotSupportedError("no engine\nfor this graph")
 
     def get_execution_plan_count(self):

@@ -12,13 +12,24 @@ from brickrt.runtime.cuda.program import CudaOptions, CudaProgram
 
 
 def check(
-    graph, launch="graph", group=None, brick=None, band=None, seed=0, plans=None, device=SMALL, make=CallbackDriver
+    graph,
+    launch="graph",
+    group=None,
+    brick=None,
+    band=None,
+    seed=0,
+    plans=None,
+    device=SMALL,
+    make=CallbackDriver,
+    most=99,
+    strategy="padded",
 ):
-    """Runs a graph in padded bricks twice and compares; the program, and its library with what that ran since."""
+    """Runs a graph in padded bricks twice and compares; the program, and its library with what that ran since. The
+    library takes products with at most `most` operations after them."""
     graph, inputs = with_values(graph)
-    library = HostLibrary(Frontend([PlanOf()] if plans is None else plans))
+    library = HostLibrary(Frontend([PlanOf()] if plans is None else plans, most))
     driver = make(spec=device, seed=seed, given_library=library)
-    tasks = lowered(graph, "padded", driver.spec, band, brick=brick)
+    tasks = lowered(graph, strategy, driver.spec, band, brick=brick)
     want = interpret(graph, inputs)
     program = CudaProgram(tasks, driver, CudaOptions(launch, group))
     assert all(packed(tensor) for form in forms(program) for tensor in form.tensors)

@@ -69,6 +69,29 @@ def test_what_the_library_refuses_is_computed_by_kernels(monkeypatch):
     assert "cuDNN refuses: no engine for this graph" in program._calls.reasons.values()
 
 
+@pytest.mark.parametrize("most", [0, 1])
+@pytest.mark.parametrize(
+    ("name", "strategy"),
+    [
+        ("mobilenetv2", "layerwise"),
+        ("unet", "layerwise"),
+        ("vit-s16", "layerwise"),
+        ("unet", "padded"),
+        ("resnet50", "padded"),
+    ],
+)
+def test_epilogues_that_the_library_refuses_are_computed_by_kernels(monkeypatch, name, strategy, most):
+    """The products are its all the same, with their bias where it takes one operation."""
+    options = {"strategy": strategy} | ({"brick": 8} if strategy == "padded" else {})
+    program = run(monkeypatch, name, HostLibrary(Frontend([PlanOf(workspace=64)], most)), **options)[1]
+    calls, found = program._calls, {layer.share for layer, _ in program._calls.layers.values()}
+    assert found <= {"all", "biased" if most else "product"} and found != {"all"}
+    assert set(calls.rests.values()) == {"cuDNN refuses: no engine for this graph"}
+    assert "epilogues by kernels: cuDNN refuses: no engine" in program.notes["cuDNN"]
+    whole = run(monkeypatch, name, HostLibrary(Frontend([PlanOf(workspace=64)])), **options)[1]._calls
+    assert not whole.rests and len(calls.layers) >= len(whole.layers)
+
+
 def test_weights_are_uploaded_once(monkeypatch):
     without = run(monkeypatch, "unet", None)[1]
     with_library = run(monkeypatch, "unet", HostLibrary(Frontend()))[1]
