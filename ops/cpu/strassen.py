@@ -23,11 +23,13 @@ from typing import ClassVar
 import numpy as np
 
 from brickrt.ops.base import Op
+from brickrt.ops.conv import Conv
 from brickrt.ops.cpu.emit import Fn
 from brickrt.ops.cpu.epilogue import Epilogue
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel
 from brickrt.ops.cpu.operand import Operand
+from brickrt.ops.cpu.product_view import VIEWS, ProductView
 from brickrt.ops.cpu.strassen_body import StrassenBody
 from brickrt.ops.matmul import MatMul
 from brickrt.ops.types import Boxes
@@ -35,6 +37,7 @@ from brickrt.ops.types import Boxes
 BLOCKS = 2  # blocks of columns of a register tile
 PRODUCTS = 7
 CHUNK = 384  # of K, at most where it divides evenly
+LINES_APART = 4  # rows of a factor that lie a multiple of so many vectors apart would meet in few sets of the cache
 
 
 def group_columns(lanes: int, levels: int = 1) -> int:
@@ -43,8 +46,16 @@ def group_columns(lanes: int, levels: int = 1) -> int:
 
 
 def fits(op: Op, a: Sequence[int], b: Sequence[int], lanes: int, levels: int = 1) -> bool:
-    """Whether the kernel takes a product of these shapes; `b` is constant, and one matrix for all batches."""
-    return isinstance(op, MatMul) and len(b) == 2 and a[-1] % (2**levels * lanes) == 0
+    """Whether the kernel takes a product of these shapes; `b` is constant, and one matrix for all batches or pixels.
+    The images of a convolution are blocked."""
+    is_product = (isinstance(op, MatMul) and len(b) == 2) or (isinstance(op, Conv) and is_strided_point(op))
+    return is_product and a[VIEWS[type(op)].dim] % (2**levels * lanes) == 0
+
+
+def is_strided_point(op: Conv) -> bool:
+    """Whether every output pixel is one input pixel times one matrix."""
+    alone = op.groups == 1 and op.parts == 1 and not op.scaled
+    return alone and set(op.kernel) == {1} and not any(op.pads + op.pads_end)
 
 
 def chunks_of(depth: int, lanes: int, levels: int = 1) -> int:
@@ -68,22 +79,26 @@ def second_factors(b: np.ndarray, levels: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class StrassenKernel(Kernel):
-    """`shape_class` is (rows, groups, ragged): the rows of a box, the most groups of tiles of columns that one touches,
-    and whether columns are cut inside groups. A group is a pair here, four tiles where `levels` is 2."""
+    """`shape_class` is (groups, ragged, …): the most groups of tiles of columns that a box touches, whether columns are
+    cut inside groups, and what `view` takes for constant. A group is a pair here, four tiles where `levels` is 2."""
 
-    op: MatMul
+    op: MatMul | Conv
     levels: ClassVar[int] = 1
 
     @classmethod
     def classify(
         cls, op: Op, ins: Sequence[Operand], out: Operand, boxes: Boxes, isa: Isa
     ) -> tuple[np.ndarray, list[tuple[int, ...]]]:
-        unit = group_columns(isa.lanes, cls.levels)
-        lo, hi = boxes.lo[:, -1], boxes.hi[:, -1]
+        unit, view = group_columns(isa.lanes, cls.levels), VIEWS[type(op)]
+        lo, hi = boxes.lo[:, view.dim], boxes.hi[:, view.dim]
         groups = int((-(-hi // unit) - lo // unit).max(initial=1))
-        ragged = bool(np.any(lo % unit) or np.any(hi[hi < out.shape[-1]] % unit))
-        rows, which = np.unique(boxes.extents[:, -2], return_inverse=True)
-        return which.reshape(-1), [(int(r), groups, int(ragged)) for r in rows]
+        ragged = bool(np.any(lo % unit) or np.any(hi[hi < out.shape[view.dim]] % unit))
+        shapes, which = np.unique(view.classes(op, ins, out, boxes), axis=0, return_inverse=True)
+        return which.reshape(-1), [(groups, int(ragged), *shape) for shape in shapes.tolist()]
+
+    @cached_property
+    def view(self) -> ProductView:
+        return VIEWS[type(self.op)](self.op, self.ins[0], self.out, self.shape_class[2:])
 
     @property
     def lanes(self) -> int:
@@ -91,11 +106,15 @@ class StrassenKernel(Kernel):
 
     @property
     def rows(self) -> int:
+        return self.view.rows
+
+    @property
+    def groups(self) -> int:
         return self.shape_class[0]
 
     @property
     def ragged(self) -> bool:
-        return bool(self.shape_class[2])
+        return bool(self.shape_class[1])
 
     @property
     def part_rows(self) -> int:
@@ -104,16 +123,16 @@ class StrassenKernel(Kernel):
 
     @property
     def columns(self) -> int:
-        return self.out.shape[-1]
+        return self.view.columns
 
     @cached_property
     def chunks(self) -> int:
-        return chunks_of(self.ins[0].shape[-1], self.lanes, self.levels)
+        return chunks_of(self.view.depth, self.lanes, self.levels)
 
     @property
     def part_depth(self) -> int:
         """Elements of K that one of the products sums over."""
-        return self.ins[0].shape[-1] // self.chunks // 2**self.levels
+        return self.view.depth // self.chunks // 2**self.levels
 
     @property
     def most(self) -> int:
@@ -127,19 +146,24 @@ class StrassenKernel(Kernel):
 
     @cached_property
     def epilogue(self) -> Epilogue:
-        first = 2 + self.op.bias
+        first = self.op.main
         return Epilogue(self.op.epilogue, first, self.ins[first:], self.out, self.lanes)
 
-    # ---- workspace, in elements: S1…S4, three register tiles, sums of the chunks so far
+    # ---- workspace, in elements: first factors, three register tiles, sums of the chunks so far
 
     @property
     def sum_stride(self) -> int:
-        """From one row of a sum to the next: not a power of two, to spread over the cache."""
-        return self.part_depth + self.lanes
+        """From one row of a factor to the next."""
+        vectors = self.part_depth // self.lanes
+        return (vectors + (vectors % LINES_APART == 0)) * self.lanes
+
+    @property
+    def factor_elements(self) -> int:
+        return self.part_rows * self.sum_stride
 
     @property
     def kept_at(self) -> int:
-        return 4 * self.part_rows * self.sum_stride
+        return PRODUCTS**self.levels * self.factor_elements
 
     @property
     def tile_elements(self) -> int:
@@ -161,14 +185,14 @@ class StrassenKernel(Kernel):
 
     @property
     def workspace(self) -> int:
-        partial = self.shape_class[1] * self.partial_elements if self.chunks > 1 else 0
+        partial = self.groups * self.partial_elements if self.chunks > 1 else 0
         return 4 * (self.partial_at + partial)
 
     def pack(self, i: int, array: np.ndarray) -> np.ndarray:
         """`b` [K, N] → [group of tiles, chunk, product, K/chunks/2, BLOCKS*lanes]; the bias up to whole groups."""
         missing = -self.columns % group_columns(self.lanes, self.levels)
         if i == 1:
-            return self.packed_factors(np.pad(array, [(0, 0), (0, missing)]))
+            return self.packed_factors(np.pad(self.view.matrix(array), [(0, 0), (0, missing)]))
         if i == 2 and self.op.bias:
             return np.pad(array, (0, missing))
         return super().pack(i, array)

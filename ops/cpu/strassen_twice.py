@@ -16,9 +16,6 @@ from brickrt.ops.cpu.emit import Fn
 from brickrt.ops.cpu.strassen import BLOCKS, PRODUCTS, StrassenKernel, second_factors
 from brickrt.ops.cpu.strassen_twice_body import STATES, StrassenTwiceBody
 
-FACTORS = PRODUCTS**2
-LINES_APART = 4  # rows of a factor that lie a multiple of so many vectors apart would meet in few sets of the cache
-
 
 @dataclass(frozen=True)
 class StrassenTwiceKernel(StrassenKernel):
@@ -29,18 +26,8 @@ class StrassenTwiceKernel(StrassenKernel):
     # ---- workspace, in elements: first factors, a tile of zeros, two kept tiles, states, sums of the chunks so far
 
     @property
-    def sum_stride(self) -> int:
-        """From one row of a factor to the next."""
-        vectors = self.part_depth // self.lanes
-        return (vectors + (vectors % LINES_APART == 0)) * self.lanes
-
-    @property
-    def factor_elements(self) -> int:
-        return self.part_rows * self.sum_stride
-
-    @property
     def zeros_at(self) -> int:
-        return FACTORS * self.factor_elements
+        return PRODUCTS**self.levels * self.factor_elements
 
     @property
     def kept_at(self) -> int:

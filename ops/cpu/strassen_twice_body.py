@@ -19,17 +19,14 @@ from typing import TYPE_CHECKING
 
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit import FLOAT, I64, Fn, Index, vector
-from brickrt.ops.cpu.kept_tile import KeptTile
-from brickrt.ops.cpu.products import Accumulators, PackedStream
-from brickrt.ops.cpu.strassen_sums import FirstFactors, part_rows
+from brickrt.ops.cpu.emit import I64, Fn, Index
+from brickrt.ops.cpu.strassen_frame import PRODUCTS, Masks, SevenProducts, StrassenFrame
+from brickrt.ops.cpu.strassen_sums import part_rows
 from brickrt.ops.cpu.tiles import sizes
 
 if TYPE_CHECKING:
     from brickrt.ops.cpu.strassen_twice import StrassenTwiceKernel
 
-PRODUCTS = 7
-LINE = 16  # elements of a cache line
 STATES = 3
 A, B, Q, ZERO = 0, 1, 2, 3
 ADDS = (ZERO, A, A, A, B, ZERO, Q)
@@ -37,15 +34,14 @@ LEAVES = (A, Q, A, B, Q, Q, Q)
 FINISHES = (False, True, False, False, True, True, True)
 WITH = (ZERO, ZERO, ZERO, ZERO, ZERO, B, A)
 LOWER, RIGHT = (0, 0, 0, 0, 1, 1, 0), (0, 0, 0, 0, 0, 1, 1)  # which quarter
-Masks = list[ir.Value] | None
 
 
 @dataclass(frozen=True)
 class Round:
-    """Group `group` of columns in chunk `chunk` of K, product `number` of the first level; `b` are its factors."""
+    """Group `group` of columns of the matrix at `corner` in chunk `chunk` of K, product `number` of the first level;
+    `b` are its factors."""
 
-    batch: list[Index]
-    row: Index
+    corner: list[Index]
     chunk: Index
     first: Index  # of the box's groups
     group: Index
@@ -53,57 +49,37 @@ class Round:
     b: ir.Value
 
 
-class StrassenTwiceBody:
+class StrassenTwiceBody(StrassenFrame):
+    k: StrassenTwiceKernel
+
     def __init__(self, kernel: StrassenTwiceKernel, f: Fn) -> None:
-        self.k, self.f = kernel, f
-        self.dtype = kernel.out.dtype
-        self.out, self.a, self.b = (f.pointer(i) for i in range(3))
-        self.bias = f.pointer(3) if kernel.op.bias else None
-        self.epilogue = kernel.epilogue.bind(f)
-        self.work = f.pointer(1 + len(kernel.ins))
-        self.width = kernel.panel // kernel.part_depth
-        self.blocks = self.width // kernel.lanes
+        super().__init__(kernel, f)
         self.parts = sizes(kernel.part_rows, kernel.most) if kernel.rows else []
 
     # ---- loops
 
     def emit(self) -> None:
         f, k = self.f, self.k
-        rank = k.out.type.rank
-        first, last = f.box(rank - 1)
-        group = 4 * self.width
-        groups = f.div(first, group), f.div(f.add(last, group - 1), group)
-        row = f.box(rank - 2)[0]
+        groups = self.groups()
         self.clear()
-        with f.loops([f.box(d) for d in range(rank - 2)]) as batch, f.loop(0, k.chunks) as chunk:
-            self.first_factors(batch, row, chunk, self.factors(chunk, groups[0], 0))
+        with f.loops(self.view.batches(f)) as batch, f.loop(0, k.chunks) as chunk:
+            corner = self.view.corner(f, batch)
+            self.first_factors(corner, chunk, self.factors(chunk, groups[0], 0))
             with f.loop(*groups) as g, f.loop(0, PRODUCTS) as number:
                 b = self.factors(chunk, g, number)
-                self.round(Round(batch, row, chunk, groups[0], g, f.value(number), b))
+                self.round(Round(corner, chunk, groups[0], g, f.value(number), b))
 
     def clear(self) -> None:
         f, k = self.f, self.k
         with f.loop(0, k.tile_elements, k.lanes) as i:
             f.store(self.zero, self.work, f.add(i, k.zeros_at), self.dtype, k.lanes)
 
-    @property
-    def zero(self) -> ir.Constant:
-        return ir.Constant(vector(FLOAT, self.k.lanes), None)
-
     def factors(self, chunk: Index, group: Index, number: Index) -> ir.Value:
         """Address of the seven panels of a product of the first level."""
         f, k = self.f, self.k
-        groups = -(-k.columns // (4 * self.width))
+        groups = -(-k.columns // self.group)
         at = f.add(f.mul(f.add(f.mul(chunk, groups), group), PRODUCTS), number)
         return f.address(self.b, f.mul(at, PRODUCTS * k.panel), self.dtype)
-
-    def first_factors(self, batch: list[Index], row: Index, chunk: Index, b: ir.Value) -> None:
-        f, operand = self.f, self.k.ins[0]
-        strides = [0 if e == 1 else s for e, s in zip(operand.shape[:-2], operand.strides, strict=False)]
-        strides = [0] * (len(batch) - len(strides)) + strides
-        depth = 4 * self.k.part_depth
-        start = f.add(f.dot(batch, strides), f.mul(row, operand.strides[-2]), f.mul(chunk, depth))
-        FirstFactors(self.k, f, f.address(self.a, start, self.dtype), self.work, b).emit()
 
     def round(self, at: Round) -> None:
         """All tiles of rows, which find the panels in L2."""
@@ -124,28 +100,20 @@ class StrassenTwiceBody:
         return found
 
     def masks(self, column: Index) -> Masks:
-        """Per block of a tile the lanes that belong to the box; None where all always do."""
-        f, k = self.f, self.k
-        if not k.ragged and k.columns % (4 * self.width) == 0:
-            return None
-        lo, hi = f.box(k.out.type.rank - 1)
-        hi = f.minimum(hi, k.columns)
-        starts = [f.add(column, j * k.lanes) for j in range(self.blocks)]
-        ends = [f.tail_mask(f.sub(hi, start), k.lanes) for start in starts]
-        if not k.ragged:
-            return ends
-        befores = [f.tail_mask(f.sub(lo, start), k.lanes) for start in starts]
-        return [f.b.and_(end, f.b.not_(before)) for end, before in zip(ends, befores, strict=True)]
+        """Of the blocks of a tile."""
+        whole = not self.k.ragged and self.k.columns % self.group == 0
+        starts = [self.f.add(column, j * self.k.lanes) for j in range(self.blocks)]
+        return [None if whole else self.inside(start) for start in starts]
 
 
-class RowTile(KeptTile):
+class RowTile(SevenProducts):
     """`count` rows from `start` of every part on, in one round."""
 
+    k: StrassenTwiceKernel
+
     def __init__(self, body: StrassenTwiceBody, at: Round, start: Index, count: int) -> None:
-        acc = Accumulators.create(body.f, [body.zero] * body.blocks, count, body.dtype, body.k.lanes)
-        super().__init__(acc, body.work)
-        self.body, self.k, self.at = body, body.k, at
-        self.start, self.count = start, count
+        super().__init__(body, start, count, at.b, body.f.mul(at.number, PRODUCTS))
+        self.body, self.at = body, at
         self.tile = count * body.width
 
     def emit(self) -> None:
@@ -157,70 +125,25 @@ class RowTile(KeptTile):
         with self.f.when(finishing), self.outputs() as (lower, right):
             self.finish(lower, right)
 
-    # ---- the seven products: the accumulators hold P1, C11; P1, U2, U3, C21; P5, C12, where U2 = P1 + P6
-
-    def products(self) -> None:
-        k = self.k
-        u2, u3 = k.kept_at, k.kept_at + k.tile_elements
-        self.clear()
-        self.multiply(0)
-        self.keep(u2)
-        self.add_state(0)
-        self.multiply(1)
-        self.keep(self.state(LEAVES, 0))
-        self.restore(u2)
-        self.multiply(2)
-        self.keep(u2)
-        self.multiply(3)
-        self.keep(u3)
-        self.add_state(2)
-        self.multiply(4)
-        self.keep(self.state(LEAVES, 2))
-        self.clear()
-        self.multiply(5)
-        self.leave_last(u3)
-        self.add(u2)
-        self.add_state(1)
-        self.multiply(6)
-        self.keep(self.state(LEAVES, 1))
-
-    def first_factor(self, number: int) -> Index:
-        """Where the tile's rows of a product's first factor lie in the workspace."""
-        f, k = self.f, self.k
-        factor = f.add(f.mul(self.at.number, PRODUCTS), number)
-        return f.add(f.mul(factor, k.factor_elements), f.mul(self.start, k.sum_stride))
-
-    def multiply(self, number: int) -> None:
-        f, k, body = self.f, self.k, self.body
-        base = f.address(self.at.b, number * k.panel, body.dtype)
-        channels = PRODUCTS * k.part_depth
-        panel = PackedStream(f, base, body.blocks, channels, body.dtype, k.lanes, lambda c: self.ahead(number, c))
-        offsets = [t * k.sum_stride for t in range(self.count)]
-        self.acc.multiply_add(
-            f.address(body.work, self.first_factor(number), body.dtype), offsets, 1, k.part_depth, panel
-        )
-
     def ahead(self, number: int, c: Index) -> None:
-        """Asks for a line of the next product's rows, and of the panels of the next round: all tiles of rows together
-        ask for all of these."""
-        f, k, body = self.f, self.k, self.body
-        share = -(-body.width // len(body.parts))
-        step = f.add(f.mul(f.div(self.start, body.parts[0]), PRODUCTS * k.part_depth), number * k.part_depth, c)
-        for n in range(0, share, LINE):
-            at = f.add(PRODUCTS * k.panel + n, f.mul(step, share))
-            f.prefetch(self.at.b, at, body.dtype, near=False)
-        f.prefetch(body.work, f.add(self.first_factor(number + 1), f.mul(c, LINE)), body.dtype)
+        """Asks for the panels of the next round."""
+        b = self.f.address(self.at.b, PRODUCTS * self.k.panel, self.body.dtype)
+        self.ask(b, self.body.parts, number, c)
 
     # ---- the state
 
-    def add_state(self, tile: int) -> None:
-        self.add(self.state(ADDS, tile))
+    def begin(self, tile: int) -> None:
+        if tile < 3:
+            self.add(self.state(ADDS, tile))
 
-    def leave_last(self, u3: Index) -> None:
-        """The fourth tile of what the round leaves; the accumulators stay as they are."""
-        adds, leaves = self.state(ADDS, 3), self.state(LEAVES, 3)
+    def leave(self, tile: int, plus: int | None = None) -> None:
+        leaves = self.state(LEAVES, tile)
+        if plus is None:
+            self.keep(leaves)
+            return
+        adds = self.state(ADDS, tile)
         for j, t in self.each():
-            value = self.f.b.fadd(self.load(u3, j, t), self.acc.value(j, t))
+            value = self.f.b.fadd(self.load(plus, j, t), self.acc.value(j, t))
             self.store(self.f.b.fadd(self.load(adds, j, t), value), leaves, j, t)
 
     def state(self, which: Sequence[int], tile: Index) -> Index:
@@ -245,17 +168,17 @@ class RowTile(KeptTile):
     def rows(self, lower: Index) -> Index:
         """Rows of the tile that are there, of the upper or lower part of this round's quarter."""
         f, k = self.f, self.k
-        there = [part_rows(k.rows)[2 * half : 2 * half + 2] for half in (0, 1)]
+        there = [part_rows(k.rows, k.levels)[2 * half : 2 * half + 2] for half in (0, 1)]
         of_half = [self.body.pick([there[half][n] for half in LOWER], self.at.number) for n in (0, 1)]
         upper = f.b.icmp_signed("==", f.value(lower), I64(0))
         count = f.b.select(upper, f.value(of_half[0]), f.value(of_half[1]))
         return f.minimum(self.count, f.sub(count, self.start))
 
     def place(self, lower: Index, right: Index) -> tuple[Index, Index]:
-        """Row and column of the output at which a tile begins."""
+        """Row and column of the matrix at which a tile begins."""
         f, k = self.f, self.k
         half = self.body.pick([n * -(-k.rows // 2) for n in LOWER], self.at.number)
-        row = f.add(self.at.row, half, f.mul(lower, k.part_rows), self.start)
+        row = f.add(half, f.mul(lower, k.part_rows), self.start)
         tile = f.add(f.mul(self.at.group, 4), f.mul(self.body.pick(RIGHT, self.at.number), 2), right)
         return row, f.mul(tile, self.body.width)
 
@@ -264,8 +187,7 @@ class RowTile(KeptTile):
         row, column = self.place(lower, right)
         with self.f.loop(0, self.rows(lower)) as t:
             for j in range(self.body.blocks):
-                at = [*self.at.batch, self.f.add(row, t), self.f.add(column, j * self.k.lanes)]
-                self.body.epilogue.prefetch(self.body.out, at)
+                self.body.epilogue.prefetch(self.body.out, self.index(self.f.add(row, t), column, j))
 
     def finish(self, lower: Index, right: Index) -> None:
         """Outputs of a tile: kept for the chunks to come, or stored."""
@@ -292,14 +214,12 @@ class RowTile(KeptTile):
                         self.store(value, partial, j, t)
 
     def put(self, values: Sequence[ir.Value], row: Index, column: Index, masks: Masks) -> None:
-        f, k, body = self.f, self.k, self.body
         for j, value in enumerate(values):
-            index, mask = [*self.at.batch, row, f.add(column, j * k.lanes)], masks[j] if masks else None
-            if body.bias is not None:
-                bias = f.load(body.bias, index[-1], body.dtype, k.lanes, None if k.packed[2] else mask)
-                value = f.b.fadd(value, bias)
-            value = body.epilogue.apply(value, index, mask)
-            f.store(value, body.out, f.dot(index, k.out.strides), k.out.dtype, k.lanes, mask)
+            self.body.put(value, self.index(row, column, j), masks[j])
+
+    def index(self, row: Index, column: Index, j: int) -> list[Index]:
+        """Of a vector of outputs."""
+        return self.body.view.index(self.f, self.at.corner, row, self.f.add(column, j * self.k.lanes))
 
     def partial(self, lower: Index, right: Index) -> Index:
         """Where the sums of earlier chunks lie: group by group, quarter by quarter, then as states do."""

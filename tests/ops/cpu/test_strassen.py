@@ -129,7 +129,7 @@ def test_tiles_cover_the_upper_half_once(most):
 
 def test_parts_of_rows_are_all_rows():
     for rows in range(1, 40):
-        there, part, half = part_rows(rows), -(-rows // 4), -(-rows // 2)
+        there, part, half = part_rows(rows, 2), -(-rows // 4), -(-rows // 2)
         starts = [0, part, half, half + part]
         covered = [start + i for start, n in zip(starts, there, strict=True) for i in range(n)]
         assert covered == list(range(rows))
