@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
-from conv_cases import by_bricks
+from conv_cases import ConvCase, by_bricks, conv, middle
 from harness import AVX2, HOST, check
 
 from brickrt.ops.base import evaluate_whole
@@ -14,7 +16,7 @@ from brickrt.ops.cpu.strassen_sums import part_rows
 from brickrt.ops.cpu.strassen_twice import StrassenTwiceKernel
 from brickrt.ops.expr import apply, arg, const
 from brickrt.ops.matmul import MatMul
-from brickrt.ops.types import Boxes
+from brickrt.ops.types import Boxes, TensorType
 
 F32 = np.dtype(np.float32)
 KERNELS = [pytest.param(StrassenKernel, id="once"), pytest.param(StrassenTwiceKernel, id="twice")]
@@ -134,6 +136,75 @@ def test_parts_of_rows_are_all_rows():
         covered = [start + i for start, n in zip(starts, there, strict=True) for i in range(n)]
         assert covered == list(range(rows))
         assert max(there) == there[0] == part
+
+
+def check_pixels(case, isa, kernel, op=None, extra=(), **how):
+    """A pointwise convolution; `extra` are operands of the epilogue of `op`, shaped as the output is."""
+    op = op or case.op
+    arrays = [*case.arrays(), *extra]
+    want = evaluate_whole(op, arrays)
+    packed = [0 < i < 2 + op.bias for i in range(len(arrays))]
+    blocks = [isa.lanes if i == 0 or i >= 2 + op.bias else 1 for i in range(len(arrays))]
+    how = {"rtol": 0, "atol": ERROR * np.abs(want).max(), "out_block": isa.lanes} | how
+    check(op, arrays, isa, packed=packed, expected=want, kernel_cls=kernel, blocks=blocks, **how)
+
+
+def point(rank=2, strides=(), bias=False):
+    return conv((1,) * rank, strides or (1,) * rank, bias=bias)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize(
+    "case",
+    [
+        ConvCase(point(), (64, 7, 7), 64),
+        ConvCase(point(bias=True), (128, 1, 1), 128),
+        ConvCase(point(), (64, 14, 14), 24),
+        ConvCase(point(bias=True), (64, 3, 28), 96, n=2),
+        ConvCase(point(strides=(2, 2)), (64, 13, 14), 130),
+        ConvCase(point(strides=(1, 3), bias=True), (64, 5, 9), 40, n=3),
+        ConvCase(point(1), (64, 11), 80),
+        ConvCase(point(1, (2,), bias=True), (64, 10), 17, n=2),
+        ConvCase(point(3), (64, 3, 4, 5), 48),
+        ConvCase(point(3, (2, 1, 2), bias=True), (64, 3, 4, 5), 72, n=2),
+        ConvCase(point(), (2 * CHUNK, 5, 5), 70),
+    ],
+    ids=str,
+)
+def test_pointwise_convolutions(case, isa, kernel):
+    shape = case.op.infer([TensorType(a.shape, a.dtype) for a in case.arrays()]).shape
+    check_pixels(case, isa, kernel, boxes=[Boxes.whole(shape), middle(shape, isa.lanes)])
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("depth", [64, 2 * CHUNK])
+@pytest.mark.parametrize("expr", [SUM, LONG], ids=["sum", "long"])
+def test_pointwise_convolution_with_an_epilogue(expr, depth, kernel):
+    case = ConvCase(point(bias=True), (depth, 5, 6), 104, n=2)
+    op = dataclasses.replace(case.op, epilogue=expr)
+    check_pixels(case, AVX2, kernel, op, sample((2, 104, 5, 6)) if expr is SUM else ())
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("brick", [(1, 500, 2, 9), (2, 64, 5, 4), (1, 8, 1, 9), (1, 128, 3, 9), (2, 24, 5, 9)])
+@pytest.mark.parametrize("stride", [1, 2])
+def test_bricks_of_pixels_make_the_whole(brick, stride, kernel):
+    case = ConvCase(point(strides=(stride, stride), bias=True), (64, 5, 9), 150, n=2)
+    arrays = case.arrays()
+    want = evaluate_whole(case.op, arrays)
+    got, _ = by_bricks(case.op, arrays, brick, AVX2, [8, 1, 1], 8, [False, True, True], kernel)
+    np.testing.assert_allclose(got, want, rtol=0, atol=ERROR * np.abs(want).max())
+
+
+@pytest.mark.parametrize(
+    "op",
+    [conv((3, 3)), conv((1, 1), pads=(1, 1)), conv((1, 1), groups=2), dataclasses.replace(point(), scaled=True)],
+    ids=["window", "padded", "grouped", "scaled"],
+)
+def test_other_convolutions_do_not_fit(op):
+    assert fits(point(), (1, 64, 5, 5), (8, 64, 1, 1), 16)
+    assert not fits(op, (1, 64, 5, 5), (8, 64, *op.kernel), 16)
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
