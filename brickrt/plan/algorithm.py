@@ -1,5 +1,5 @@
 """Which algorithm computes a layer: direct, Winograd's in tiles of 2, 4 or 6 outputs an edge for convolutions, or
-Strassen's scheme for matrix products (`strassen.py`).
+Strassen's scheme for matrix products and pointwise convolutions (`strassen.py`).
 
 F(4×4, 3×3) multiplies 4 times less often and F(4, 7) 2.8 times, but they transform, round a little more (a few 1e-6 of
 the largest output) and stream up to 4 times the weights: they need enough tiles to pay for that. A direct convolution
@@ -45,7 +45,7 @@ def choose_algorithms(graph: Graph, layouts: Mapping[str, str], device: DeviceSp
             name = _fastest(graph, node, device, constants, layouts[node.inputs[0]] == "blocked")
             if name != "direct":
                 chosen[k] = name
-        elif isinstance(node.op, MatMul):
+        elif isinstance(node.op, MatMul) or (isinstance(node.op, Conv) and _is_blocked(layouts, node)):
             scheme = choose_product(graph, node, device, constants)
             if scheme is not None:
                 chosen[k] = scheme
@@ -56,15 +56,22 @@ def weight_growth(op: Op, algorithm: str | None) -> float:
     """Transformed weights over weights."""
     if algorithm in LEVELS:
         return growth(LEVELS[algorithm])
-    if algorithm is None or not isinstance(op, Conv):
+    if algorithm is None:
         return 1.0
+    assert isinstance(op, Conv)
     return axes_of(op, (1,) * len(op.kernel), EDGES[algorithm]).growth
+
+
+def keeps_algorithm(node: Node, algorithm: str) -> bool:
+    """Whether a node keeps its algorithm in bricks of several layers: they have too few pixels for Strassen's scheme."""
+    return not (isinstance(node.op, Conv) and algorithm in LEVELS)
 
 
 def tile_outputs(op: Op, algorithm: str | None, dim: int) -> int:
     """Outputs along a dimension that are computed together."""
-    if algorithm is None or not isinstance(op, Conv):
+    if algorithm not in EDGES:
         return 1
+    assert isinstance(op, Conv)
     return next(a.m * a.phases for a in axes_of(op, (1,) * len(op.kernel), EDGES[algorithm]) if a.dim == dim)
 
 
@@ -75,8 +82,8 @@ def constant_bytes(graph: Graph) -> int:
 
 def layer_us(graph: Graph, node: Node, device: DeviceSpec, algorithm: str | None, constants: int = 0) -> float:
     """Modelled microseconds of one core for a node that has algorithms to choose from."""
-    time_of = conv_us if isinstance(node.op, Conv) else product_us
-    return time_of(graph, node, device, algorithm, constants)
+    windows = isinstance(node.op, Conv) and math.prod(node.op.kernel) > 1
+    return (conv_us if windows else product_us)(graph, node, device, algorithm, constants)
 
 
 def conv_us(graph: Graph, node: Node, device: DeviceSpec, algorithm: str | None, constants: int = 0) -> float:
@@ -161,6 +168,10 @@ def _live_taps(outputs: int, extent: int, kernel: int, stride: int, dilation: in
     """Per tap of a dimension, how many outputs find it on the tensor."""
     at = np.arange(outputs)[:, None] * stride - pad + np.arange(kernel) * dilation
     return ((at >= 0) & (at < extent)).sum(axis=0)
+
+
+def _is_blocked(layouts: Mapping[str, str], node: Node) -> bool:
+    return layouts[node.inputs[0]] == layouts[node.output] == "blocked"
 
 
 def _may_transform(graph: Graph, layouts: Mapping[str, str], node: Node) -> bool:

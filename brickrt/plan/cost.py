@@ -25,7 +25,7 @@ from brickrt.ops.pool import Pool
 from brickrt.ops.reduce import Reduce
 from brickrt.ops.rowwise import Rowwise
 from brickrt.ops.types import Shape
-from brickrt.plan.algorithm import constant_bytes, layer_us, tile_outputs, weight_growth
+from brickrt.plan.algorithm import constant_bytes, keeps_algorithm, layer_us, tile_outputs, weight_growth
 from brickrt.plan.device import DeviceSpec
 
 HEAVY = (Conv, ConvTranspose, MatMul)
@@ -247,9 +247,13 @@ class Model:
         return once * self._tiled(k, trial, trial.rows)
 
     def _tiled(self, k: int, trial: Trial, root_rows: np.ndarray) -> np.ndarray:
-        """How much slower node `k` is where so many rows of the output do not fill a Winograd kernel's tiles."""
-        if k not in self.algorithms or not isinstance(self.graph.nodes[k].op, Conv):
+        """How much slower node `k` is where so many rows of the output do not fill a Winograd kernel's tiles, or where
+        it is computed directly (`keeps_algorithm`)."""
+        node, name = self.graph.nodes[k], self.algorithms.get(k)
+        if name is None or not isinstance(node.op, Conv):
             return np.ones(len(trial.bricks))
+        if not keeps_algorithm(node, name):
+            return np.full(len(trial.bricks), 1 / self._saved(node, name))
         own, root = (self.graph.out(self.graph.nodes[n]).shape[2] for n in (k, trial.nodes[-1]))
         rows = np.maximum(1, root_rows * own / root)
         tile = tile_outputs(self.graph.nodes[k].op, self.algorithms[k], 2)

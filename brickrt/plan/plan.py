@@ -8,7 +8,7 @@ from typing import Any
 from brickrt.graph.ir import Graph
 from brickrt.graph.long_reductions import in_two_steps
 from brickrt.graph.unfuse import unfuse
-from brickrt.plan.algorithm import choose_algorithms
+from brickrt.plan.algorithm import choose_algorithms, keeps_algorithm
 from brickrt.plan.cost import Model
 from brickrt.plan.device import DeviceSpec
 from brickrt.plan.layout import Layout, assign_layouts, style_of
@@ -23,7 +23,7 @@ __all__ = ["Plan", "Subgraph", "make_plan"]
 @dataclass(frozen=True)
 class Plan:
     """`subgraphs` hold every node of `graph` once, in an order in which they can run; `algorithms` names those of
-    convolutions that are not computed directly, by node index."""
+    layers that are not computed directly, by node index."""
 
     graph: Graph
     layouts: dict[str, Layout]
@@ -125,4 +125,6 @@ def make_plan(
     if decided is None:
         chosen = choose_subgraphs(Model(graph, layouts, device, algorithms, options.precision), options)
         decided = tuple(attach_tails(graph, chosen))
-    return Plan(graph, layouts, device, options, decided, algorithms)
+    merged = {k for subgraph in decided if len(subgraph.nodes) > 1 for k in subgraph.nodes}
+    kept = {k: name for k, name in algorithms.items() if k not in merged or keeps_algorithm(graph.nodes[k], name)}
+    return Plan(graph, layouts, device, options, decided, kept)

@@ -1,4 +1,4 @@
-"""Which matrix products are computed by Strassen's scheme, and how they are cut into tasks.
+"""Which matrix products and pointwise convolutions are computed by Strassen's scheme, and how they are cut into tasks.
 
 One level multiplies an eighth less, adds up quarters of the first operand once per task and streams 7/4 of the weights:
 it needs rows to pay for the weights and columns to pay for the sums. Two levels do all that twice. Costs are
@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import product
 
 import numpy as np
 
 from brickrt.graph.ir import Graph, Node
+from brickrt.ops.conv import Conv
 from brickrt.ops.cpu.strassen import chunks_of, fits, group_columns
 from brickrt.ops.matmul import MatMul
 from brickrt.ops.types import Shape
@@ -24,13 +26,14 @@ from brickrt.plan.speeds import multiply_us, stream_us
 LEVELS = {"strassen": 1, "strassen2": 2}  # by algorithm: how often everything is halved
 SHARE = 0.95  # of the multiply-add peak, by any way to multiply
 MARGIN = 0.98  # of the direct time that the scheme may take
-SUM = {1: 5.0, 2: 16.0}  # multiply-adds that take as long as the sums of one element, per sweep over the columns
-OUTPUT = {1: 9.0, 2: 22.0}  # the same per element of the output and chunk of K: what is kept, restored and added
+SUM = {1: 6.0, 2: 11.0}  # multiply-adds that take as long as the sums of one element; twice so many where they fill L2
+OUTPUT = {1: 7.0, 2: 16.0}  # the same per element of the output and chunk of K: what is kept, restored and added
 HIDDEN = 0.3  # share of shorter work that the longer does not hide
 ASKED = 0.12  # the same of weights that are asked for far ahead
+SPILT = 0.4  # the same of first factors that L2 does not hold
 AGAIN = 3.0  # times the modelled stream: weights swept again, which push a box's rows out of L2
 UNEVEN = 0.02  # of a task's time that cores wait for the last one
-CONFLICT = {0: 1.2, 1: 1.1, 2: 1.0}  # by level: rows a multiple of SETS apart, read in place, share few lines of L1
+CONFLICT = 1.2  # times as long: rows a multiple of SETS apart, which the direct way reads in place, share few L1 lines
 SETS = 4096  # bytes after which the sets of L1 repeat
 WAYS = 8  # lines of a set; so many rows do not meet
 MOST_MEMORY = 0.25  # share of the memory that all constants may grow to
@@ -42,9 +45,10 @@ def growth(levels: int) -> float:
 
 
 def may_use(graph: Graph, node: Node, lanes: int, algorithm: str) -> bool:
+    """Whether the algorithm computes a node, whose images are blocked."""
     op, kinds = node.op, [*graph.ins(node), graph.out(node)]
     return (
-        isinstance(op, MatMul)
+        isinstance(op, MatMul | Conv)
         and all(name in graph.constants for name in node.inputs[1 : 2 + op.bias])
         and all(kind.dtype == np.float32 for kind in (*kinds[:2], kinds[-1]))
         and fits(op, kinds[0].shape, kinds[1].shape, lanes, LEVELS[algorithm])
@@ -68,11 +72,17 @@ def product_us(graph: Graph, node: Node, device: DeviceSpec, algorithm: str | No
     if algorithm is not None:
         work = _Work.of(graph, node, device, algorithm, constants)
         return work.busy_us(work.brick(device.tasks_per_core * device.cores)) * device.cores
-    a, b = (kind.shape for kind in graph.ins(node)[:2])
-    vectors = math.prod(a) * -(-b[1] // device.lanes)
-    weights = math.prod(b) * 4
-    arithmetic = multiply_us(vectors, device, SHARE) * _conflict(a[-2] if len(a) > 1 else 1, a[-1], 0)
-    return _together(arithmetic, stream_us(weights, max(weights, constants), device), HIDDEN)
+    out, weights = graph.out(node), graph.ins(node)[1]
+    columns = out.shape[column_dim(node)]
+    depth = weights.size // columns
+    vectors = out.size // columns * depth * -(-columns // device.lanes)
+    arithmetic = multiply_us(vectors, device, SHARE) * _conflict(graph, node)
+    return _together(arithmetic, stream_us(weights.nbytes, max(weights.nbytes, constants), device), HIDDEN)
+
+
+def column_dim(node: Node) -> int:
+    """The dimension of the output that has a column per column of the weights."""
+    return 1 if isinstance(node.op, Conv) else -1
 
 
 def strassen_brick(graph: Graph, node: Node, device: DeviceSpec, algorithm: str, constants: int, most: int) -> Shape:
@@ -82,9 +92,11 @@ def strassen_brick(graph: Graph, node: Node, device: DeviceSpec, algorithm: str,
 
 @dataclass(frozen=True)
 class _Work:
-    """A product [batch…, M, K] × [K, N] by so many levels, in a graph with `constants` bytes of constants."""
+    """A product by so many levels, in a graph with `constants` bytes of constants: [batch…, M, K] × [K, N], or with
+    `pixels` [images, K, sides…] × [K, N] gives [images, N, sides…]."""
 
     out: Shape
+    pixels: bool
     depth: int
     levels: int
     constants: int
@@ -92,8 +104,8 @@ class _Work:
 
     @staticmethod
     def of(graph: Graph, node: Node, device: DeviceSpec, algorithm: str, constants: int) -> _Work:
-        depth = graph.ins(node)[0].shape[-1]
-        return _Work(graph.out(node).shape, depth, LEVELS[algorithm], constants, device)
+        depth = graph.ins(node)[0].shape[column_dim(node)]
+        return _Work(graph.out(node).shape, isinstance(node.op, Conv), depth, LEVELS[algorithm], constants, device)
 
     @property
     def unit(self) -> int:
@@ -101,18 +113,35 @@ class _Work:
         return group_columns(self.device.lanes, self.levels)
 
     def brick(self, most: int) -> Shape:
-        units = [1] * (len(self.out) - 1) + [self.unit]
-        edges = [even_edges(extent, unit, most) for extent, unit in zip(self.out, units, strict=True)]
+        """Of up to `most` pieces, or as many as leave each the room for its first factors."""
+        held = self.first_bytes(math.prod(self.out) // self.split(self.out)[2])
+        return _best_brick(self, max(most, math.ceil(held / (self.device.l2 / 2))))
 
+    def best_brick(self, most: int) -> Shape:
         def cost(brick: Shape) -> float:
             rounds = self.rounds(brick)
             waits = 1 + UNEVEN / rounds * (self.device.cores > 1)
             return self.busy_us(brick) * waits + rounds * self.device.task_overhead_us
 
-        return min((brick for brick in product(*edges) if math.prod(self.counts(brick)) < 2 * most), key=cost)
+        tries = product(*self.edges(most))
+        return min((brick for brick in tries if math.prod(self.counts(brick)) < 2 * most), key=cost)
 
-    def counts(self, brick: Shape) -> list[int]:
-        return [-(-extent // edge) for extent, edge in zip(self.out, brick, strict=True)]
+    def edges(self, most: int) -> list[list[int]]:
+        """To try, per dimension. Rows of pixels stay whole."""
+        units = [1] * len(self.out)
+        units[1 if self.pixels else -1] = self.unit
+        if self.pixels and len(self.out) > 3:
+            units[-1] = self.out[-1]
+        return [even_edges(extent, unit, most) for extent, unit in zip(self.out, units, strict=True)]
+
+    def split(self, shape: Shape) -> tuple[int, int, int]:
+        """Of a shape of the output, or counts along it: matrices, rows of each, columns."""
+        if self.pixels:
+            return 1, math.prod(shape) // shape[1], shape[1]
+        return math.prod(shape[:-2]), shape[-2], shape[-1]
+
+    def counts(self, brick: Shape) -> Shape:
+        return tuple(-(-extent // edge) for extent, edge in zip(self.out, brick, strict=True))
 
     def rounds(self, brick: Shape) -> int:
         return -(-math.prod(self.counts(brick)) // self.device.cores)
@@ -120,30 +149,29 @@ class _Work:
     def busy_us(self, brick: Shape) -> float:
         """A core's share of the tasks. The weights of its columns come once from where all constants lie, for all cores
         that share them together."""
-        *rows, columns = self.counts(brick)
+        *boxes, pieces = self.split(self.counts(brick))
+        matrices, rows, columns = self.split(brick)
         cores, rounds = self.device.cores, self.rounds(brick)
-        sweeps = rounds * math.prod(brick[:-2])
-        sharers = min(cores, math.prod(rows))
-        pieces = min(rounds, -(-columns * sharers // cores))
-        weights = self.depth * brick[-1] * 4 * growth(self.levels)
+        sweeps = rounds * matrices
+        sharers = min(cores, math.prod(boxes))
+        pieces = min(rounds, -(-pieces * sharers // cores))
+        weights = self.depth * columns * 4 * growth(self.levels)
         far, near = (stream_us(weights, held, self.device) for held in (max(weights, self.constants), weights))
         first = far / sharers + near * (1 - 1 / sharers)
         streamed = pieces * first + (sweeps - pieces) * near * AGAIN
-        return _together(sweeps * self.matrix_us(brick), streamed, ASKED)
+        return _together(sweeps * self.matrix_us(rows, columns), streamed, ASKED)
 
-    def matrix_us(self, brick: Shape) -> float:
+    def matrix_us(self, rows: int, columns: int) -> float:
         """One matrix of a box: products of whole groups of tiles, sums, outputs."""
         device, depth, levels = self.device, self.depth, self.levels
         chunks, parts = chunks_of(depth, device.lanes, levels), 2**levels
-        rows, groups = -(-brick[-2] // parts) * parts, -(-brick[-1] // self.unit)
+        rows, groups = -(-rows // parts) * parts, -(-columns // self.unit)
         wide = groups * self.unit // device.lanes
-        vectors = (
-            rows * depth * wide * (7 / 8) ** levels * _conflict(rows, depth, levels)
-            + rows * depth / device.lanes * SUM[levels]
-        )
+        filled = 1 + min(1.0, self.first_bytes(rows) / device.l2)
+        vectors = rows * depth * wide * (7 / 8) ** levels + rows * depth / device.lanes * SUM[levels] * filled
         vectors += rows * wide * chunks * OUTPUT[levels]
         spilt = self.first_bytes(rows) * chunks * groups * (self.held_bytes(rows) > device.l2)
-        return multiply_us(vectors, device, SHARE) + HIDDEN * stream_us(spilt, device.l2 + 1, device)
+        return multiply_us(vectors, device, SHARE) + SPILT * stream_us(spilt, device.l2 + 1, device)
 
     def first_bytes(self, rows: int) -> float:
         """First factors of a chunk."""
@@ -151,12 +179,20 @@ class _Work:
 
     def held_bytes(self, rows: int) -> float:
         """What a chunk touches again and again: first factors, second ones in use and the next."""
-        second = self.first_bytes(self.unit) * 2 / 7 ** (self.levels - 1)
-        return self.first_bytes(rows) * (8 / 7 if self.levels == 1 else 1) + second
+        return self.first_bytes(rows) + self.first_bytes(self.unit) * 2 / 7 ** (self.levels - 1)
 
 
-def _conflict(rows: int, depth: int, levels: int) -> float:
-    return CONFLICT[levels] if depth * 4 % SETS == 0 and rows > WAYS else 1.0
+@lru_cache(maxsize=512)
+def _best_brick(work: _Work, most: int) -> Shape:
+    return work.best_brick(most)
+
+
+def _conflict(graph: Graph, node: Node) -> float:
+    kind = graph.ins(node)[0]
+    if isinstance(node.op, Conv):
+        return 1.0
+    rows = kind.shape[-2] if kind.rank > 1 else 1
+    return CONFLICT if kind.shape[-1] * 4 % SETS == 0 and rows > WAYS else 1.0
 
 
 def _together(arithmetic: float, streamed: float, shown: float) -> float:

@@ -33,6 +33,7 @@ class ProductView(ABC):
     shape: tuple[int, ...]
 
     dim: ClassVar[int]  # of the output and of `a`, that columns and K are
+    rows_adjacent: ClassVar[bool]  # whether rows lie closer together than vectors of K
 
     @property
     def depth(self) -> int:
@@ -87,7 +88,7 @@ class ProductView(ABC):
 class PlainView(ProductView):
     """[batch…, M, K] × [K, N]; `shape` is (rows,)."""
 
-    dim = -1
+    dim, rows_adjacent = -1, False
 
     @property
     def rows(self) -> int:
@@ -126,7 +127,7 @@ class PlainView(ProductView):
 class PixelView(ProductView):
     """Blocked images; `shape` is (joined, images, extents…): with `joined` the pixels of an image are one long row."""
 
-    dim = 1
+    dim, rows_adjacent = 1, True
 
     @property
     def extents(self) -> tuple[int, ...]:

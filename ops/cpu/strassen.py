@@ -36,7 +36,7 @@ from brickrt.ops.types import Boxes
 
 BLOCKS = 2  # blocks of columns of a register tile
 PRODUCTS = 7
-CHUNK = 384  # of K, at most where it divides evenly
+CHUNKS = {1: 384, 2: 512}  # by levels: of K, at most where it divides evenly
 LINES_APART = 4  # rows of a factor that lie a multiple of so many vectors apart would meet in few sets of the cache
 
 
@@ -61,7 +61,7 @@ def is_strided_point(op: Conv) -> bool:
 def chunks_of(depth: int, lanes: int, levels: int = 1) -> int:
     """In how many equal chunks K is swept; each is halved `levels` times, in whole vectors."""
     whole = depth // (2**levels * lanes)
-    return next((n for n in range(1, whole + 1) if whole % n == 0 and depth // n <= CHUNK), 1)
+    return next((n for n in range(1, whole + 1) if whole % n == 0 and depth // n <= CHUNKS[levels]), 1)
 
 
 def second_factors(b: np.ndarray, levels: int) -> np.ndarray:

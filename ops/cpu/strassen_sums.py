@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from brickrt.ops.cpu.strassen import StrassenKernel
 
 LINE = 16  # elements of a cache line
-ROWS_AHEAD = 4  # between the rows that are added and those asked for
+ROWS_AHEAD = 8  # between the rows that are added and those asked for
 MOST_ASKED = 8  # lines asked for while one vector of each factor is computed
 Matrix = Sequence[Sequence[ir.Value]]
 
@@ -51,44 +51,49 @@ class FirstFactors:
     b: ir.Value
 
     def emit(self) -> None:
-        """Rows that all parts have, then those that some lack, which count as zero."""
+        """The loop over what lies closer together is the inner one: K, or pixels."""
         f, k = self.f, self.k
         there = part_rows(k.rows, k.levels)
+        if k.view.rows_adjacent:
+            with f.loop(0, k.part_depth, k.lanes) as c:
+                with f.loop(0, min(there)) as row:
+                    self.step(row, c, there)
+                for row in range(min(there), k.part_rows):
+                    self.vectors(row, c, there)
+            return
+        with f.loop(0, min(there)) as row, f.loop(0, k.part_depth, k.lanes) as c:
+            self.step(row, c, there)
+        for row in range(min(there), k.part_rows):
+            with f.loop(0, k.part_depth, k.lanes) as c:
+                self.vectors(row, c, there)
+
+    def step(self, row: Index, c: Index, there: Sequence[int]) -> None:
+        """One vector of each factor, of rows that all parts have; and asks for what comes later."""
+        f, k = self.f, self.k
         steps = max(1, min(there) * k.part_depth // k.lanes)
         lines = min(MOST_ASKED, -(-7 * k.panel // (steps * LINE)))
-        with f.loop(0, min(there)) as row:
-            rows = self.row_offsets(row, there)
-            later = self.row_offsets(f.add(row, ROWS_AHEAD), there)
-            with f.loop(0, k.part_depth, k.lanes) as c:
-                step = f.mul(f.add(f.mul(row, k.part_depth // k.lanes), f.div(c, k.lanes)), lines * LINE)
-                for n in range(lines):
-                    f.prefetch(self.b, f.add(step, n * LINE), k.out.dtype, near=False)
-                for at in chain.from_iterable(self.places(later, c)):
-                    f.prefetch(self.a, at, k.out.dtype, near=False)
-                self.vectors(row, rows, c, [True] * len(there))
-        for row in range(min(there), k.part_rows):
-            rows = self.row_offsets(row, there)
-            with f.loop(0, k.part_depth, k.lanes) as c:
-                self.vectors(row, rows, c, [row < n for n in there])
+        at = f.add(f.mul(row, k.part_depth // k.lanes), f.div(c, k.lanes))
+        for n in range(lines):
+            f.prefetch(self.b, f.add(f.mul(at, lines * LINE), n * LINE), k.out.dtype, near=False)
+        for place in chain.from_iterable(self.places(f.add(row, ROWS_AHEAD), c)):
+            f.prefetch(self.a, place, k.out.dtype, near=False)
+        self.vectors(row, c, there)
 
-    def row_offsets(self, row: Index, there: Sequence[int]) -> list[Index]:
-        """Of a row of every part of the rows."""
-        starts = part_starts(self.k.rows, self.k.levels)
-        return [self.k.view.row_offset(self.f, self.f.add(row, start)) for start in starts]
-
-    def places(self, rows: Sequence[Index], c: Index) -> list[list[Index]]:
+    def places(self, row: Index, c: Index) -> list[list[Index]]:
         """Offsets of a vector in every part, [part of the rows][part of K]."""
         f, k = self.f, self.k
+        rows = [k.view.row_offset(f, f.add(row, start)) for start in part_starts(k.rows, k.levels)]
         columns = [k.view.depth_offset(f, f.add(c, n * k.part_depth)) for n in range(2**k.levels)]
-        return [[f.add(row, column) for column in columns] for row in rows]
+        return [[f.add(start, column) for column in columns] for start in rows]
 
-    def vectors(self, row: Index, rows: Sequence[Index], c: Index, there: Sequence[bool]) -> None:
-        """One vector of each factor."""
+    def vectors(self, row: Index, c: Index, there: Sequence[int]) -> None:
+        """One vector of each factor; rows that a part lacks count as zero."""
         f, k = self.f, self.k
         zero = ir.Constant(vector(FLOAT, k.lanes), None)
+        absent = [isinstance(row, int) and row >= n for n in there]
         x = [
-            [f.load(self.a, place, k.out.dtype, k.lanes) if present else zero for place in places]
-            for places, present in zip(self.places(rows, c), there, strict=True)
+            [zero if missing else f.load(self.a, place, k.out.dtype, k.lanes) for place in places]
+            for places, missing in zip(self.places(row, c), absent, strict=True)
         ]
         at = f.add(f.mul(row, k.sum_stride), c)
         for n, value in enumerate(first_factors(f, x)):

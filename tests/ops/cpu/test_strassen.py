@@ -10,7 +10,7 @@ from conv_cases import ConvCase, by_bricks, conv, middle
 from harness import AVX2, HOST, check
 
 from brickrt.ops.base import evaluate_whole
-from brickrt.ops.cpu.strassen import CHUNK, StrassenKernel, chunks_of, fits
+from brickrt.ops.cpu.strassen import CHUNKS, StrassenKernel, chunks_of, fits
 from brickrt.ops.cpu.strassen_body import row_tiles
 from brickrt.ops.cpu.strassen_sums import part_rows
 from brickrt.ops.cpu.strassen_twice import StrassenTwiceKernel
@@ -19,6 +19,7 @@ from brickrt.ops.matmul import MatMul
 from brickrt.ops.types import Boxes, TensorType
 
 F32 = np.dtype(np.float32)
+CHUNK = CHUNKS[1]
 KERNELS = [pytest.param(StrassenKernel, id="once"), pytest.param(StrassenTwiceKernel, id="twice")]
 ISAS = [pytest.param(HOST, id="avx512"), pytest.param(AVX2, id="avx2")]
 SUM = apply("max", apply("add", arg(0, F32), arg(1, F32)), const(0, F32))
@@ -71,7 +72,7 @@ def test_depth_is_swept_in_equal_chunks_of_whole_vectors():
 
 
 def test_two_levels_halve_chunks_twice():
-    assert [chunks_of(depth, 16, levels=2) for depth in (64, CHUNK, 2 * CHUNK, 4 * CHUNK)] == [1, 1, 2, 4]
+    assert [chunks_of(depth, 16, levels=2) for depth in (64, 512, 768, 2048)] == [1, 1, 2, 4]
     assert fits(MatMul(), (2, 5, 64), (64, 3), 16, levels=2)
     assert not fits(MatMul(), (2, 5, 96), (96, 3), 16, levels=2)
 
