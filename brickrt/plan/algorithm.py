@@ -63,7 +63,7 @@ def weight_growth(op: Op, algorithm: str | None) -> float:
 
 
 def keeps_algorithm(node: Node, algorithm: str) -> bool:
-    """Whether a node keeps its algorithm in bricks of several layers: they have too few pixels for Strassen's scheme."""
+    """Whether a node keeps its algorithm in bricks of several layers: those have few pixels for Strassen's scheme."""
     return not (isinstance(node.op, Conv) and algorithm in LEVELS)
 
 

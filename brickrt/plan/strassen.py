@@ -31,7 +31,7 @@ OUTPUT = {1: 7.0, 2: 16.0}  # the same per element of the output and chunk of K:
 HIDDEN = 0.3  # share of shorter work that the longer does not hide
 ASKED = 0.12  # the same of weights that are asked for far ahead
 SPILT = 0.4  # the same of first factors that L2 does not hold
-AGAIN = 3.0  # times the modelled stream: weights swept again, which push a box's rows out of L2
+AGAIN = 1.0  # times the modelled stream: weights swept again, which push a box's rows out of L2
 UNEVEN = 0.02  # of a task's time that cores wait for the last one
 CONFLICT = 1.2  # times as long: rows a multiple of SETS apart, which the direct way reads in place, share few L1 lines
 SETS = 4096  # bytes after which the sets of L1 repeat
@@ -113,9 +113,9 @@ class _Work:
         return group_columns(self.device.lanes, self.levels)
 
     def brick(self, most: int) -> Shape:
-        """Of up to `most` pieces, or as many as leave each the room for its first factors."""
-        held = self.first_bytes(math.prod(self.out) // self.split(self.out)[2])
-        return _best_brick(self, max(most, math.ceil(held / (self.device.l2 / 2))))
+        """Of up to `most` pieces, or as many as leave a quarter of L2 for the first factors of each."""
+        held = self.first_bytes(self.split(self.out)[1])
+        return _best_brick(self, max(most, math.ceil(held / (self.device.l2 / 4))))
 
     def best_brick(self, most: int) -> Shape:
         def cost(brick: Shape) -> float:

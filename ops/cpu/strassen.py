@@ -159,7 +159,8 @@ class StrassenKernel(Kernel):
 
     @property
     def factor_elements(self) -> int:
-        return self.part_rows * self.sum_stride
+        """From one factor to the next: all are written at once, at an odd number of vectors from each other."""
+        return (self.part_rows * self.sum_stride // self.lanes | 1) * self.lanes
 
     @property
     def kept_at(self) -> int:
