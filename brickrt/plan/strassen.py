@@ -31,11 +31,11 @@ OUTPUT = {1: 7.0, 2: 16.0}  # the same per element of the output and chunk of K:
 HIDDEN = 0.3  # share of shorter work that the longer does not hide
 ASKED = 0.12  # the same of weights that are asked for far ahead
 SPILT = 0.4  # the same of first factors that L2 does not hold
-AGAIN = 1.0  # times the modelled stream: weights swept again, which push a box's rows out of L2
 UNEVEN = 0.02  # of a task's time that cores wait for the last one
 CONFLICT = 1.2  # times as long: rows a multiple of SETS apart, which the direct way reads in place, share few L1 lines
 SETS = 4096  # bytes after which the sets of L1 repeat
 WAYS = 8  # lines of a set; so many rows do not meet
+KEPT = 0.25  # share of the shared cache in which a layer finds its input, and leaves its output
 MOST_MEMORY = 0.25  # share of the memory that all constants may grow to
 
 
@@ -77,7 +77,8 @@ def product_us(graph: Graph, node: Node, device: DeviceSpec, algorithm: str | No
     depth = weights.size // columns
     vectors = out.size // columns * depth * -(-columns // device.lanes)
     arithmetic = multiply_us(vectors, device, SHARE) * _conflict(graph, node)
-    return _together(arithmetic, stream_us(weights.nbytes, max(weights.nbytes, constants), device), HIDDEN)
+    read = _far_us(out.size // columns * depth * 4, _moved(graph, node), device)
+    return _together(arithmetic, stream_us(weights.nbytes, max(weights.nbytes, constants), device) + read, HIDDEN)
 
 
 def column_dim(node: Node) -> int:
@@ -100,12 +101,14 @@ class _Work:
     depth: int
     levels: int
     constants: int
+    moved: int  # bytes of the tensor that is read and of the output
     device: DeviceSpec
 
     @staticmethod
     def of(graph: Graph, node: Node, device: DeviceSpec, algorithm: str, constants: int) -> _Work:
-        depth = graph.ins(node)[0].shape[column_dim(node)]
-        return _Work(graph.out(node).shape, isinstance(node.op, Conv), depth, LEVELS[algorithm], constants, device)
+        depth, pixels = graph.ins(node)[0].shape[column_dim(node)], isinstance(node.op, Conv)
+        moved = _moved(graph, node)
+        return _Work(graph.out(node).shape, pixels, depth, LEVELS[algorithm], constants, moved, device)
 
     @property
     def unit(self) -> int:
@@ -158,8 +161,9 @@ class _Work:
         weights = self.depth * columns * 4 * growth(self.levels)
         far, near = (stream_us(weights, held, self.device) for held in (max(weights, self.constants), weights))
         first = far / sharers + near * (1 - 1 / sharers)
-        streamed = pieces * first + (sweeps - pieces) * near * AGAIN
-        return _together(sweeps * self.matrix_us(rows, columns), streamed, ASKED)
+        streamed = pieces * first + (sweeps - pieces) * near
+        read = _far_us(sweeps * rows * self.depth * 4, self.moved, self.device)
+        return _together(sweeps * self.matrix_us(rows, columns), streamed, ASKED) + read
 
     def matrix_us(self, rows: int, columns: int) -> float:
         """One matrix of a box: products of whole groups of tiles, sums, outputs."""
@@ -185,6 +189,16 @@ class _Work:
 @lru_cache(maxsize=512)
 def _best_brick(work: _Work, most: int) -> Shape:
     return work.best_brick(most)
+
+
+def _moved(graph: Graph, node: Node) -> int:
+    return graph.ins(node)[0].nbytes + graph.out(node).nbytes
+
+
+def _far_us(nbytes: float, moved: int, device: DeviceSpec) -> float:
+    """Reading rows, if from memory: products overlap that, sums do not."""
+    far = moved > KEPT * device.shared[1]
+    return stream_us(nbytes, math.inf, device) if far else 0.0
 
 
 def _conflict(graph: Graph, node: Node) -> float:
