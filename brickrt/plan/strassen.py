@@ -30,7 +30,7 @@ SUM = {1: 6.0, 2: 11.0}  # multiply-adds that take as long as the sums of one el
 OUTPUT = {1: 7.0, 2: 16.0}  # the same per element of the output and chunk of K: what is kept, restored and added
 HIDDEN = 0.3  # share of shorter work that the longer does not hide
 ASKED = 0.12  # the same of weights that are asked for far ahead
-SPILT = 0.4  # the same of first factors that L2 does not hold
+SPILT = 0.6  # the same of first factors that L2 does not hold
 UNEVEN = 0.02  # of a task's time that cores wait for the last one
 CONFLICT = 1.2  # times as long: rows a multiple of SETS apart, which the direct way reads in place, share few L1 lines
 SETS = 4096  # bytes after which the sets of L1 repeat
@@ -51,7 +51,7 @@ def may_use(graph: Graph, node: Node, lanes: int, algorithm: str) -> bool:
         isinstance(op, MatMul | Conv)
         and all(name in graph.constants for name in node.inputs[1 : 2 + op.bias])
         and all(kind.dtype == np.float32 for kind in (*kinds[:2], kinds[-1]))
-        and fits(op, kinds[0].shape, kinds[1].shape, lanes, LEVELS[algorithm])
+        and fits(op, kinds[1].shape)
         and kinds[-1].size > 0
     )
 
@@ -111,6 +111,11 @@ class _Work:
         return _Work(graph.out(node).shape, pixels, depth, LEVELS[algorithm], constants, moved, device)
 
     @property
+    def chunks(self) -> tuple[int, int]:
+        """Of K: how many, and the elements of one."""
+        return chunks_of(self.depth, self.device.lanes, self.levels)
+
+    @property
     def unit(self) -> int:
         """Columns that register tiles are grouped in."""
         return group_columns(self.device.lanes, self.levels)
@@ -158,7 +163,7 @@ class _Work:
         sweeps = rounds * matrices
         sharers = min(cores, math.prod(boxes))
         pieces = min(rounds, -(-pieces * sharers // cores))
-        weights = self.depth * columns * 4 * growth(self.levels)
+        weights = math.prod(self.chunks) * columns * 4 * growth(self.levels)
         far, near = (stream_us(weights, held, self.device) for held in (max(weights, self.constants), weights))
         first = far / sharers + near * (1 - 1 / sharers)
         streamed = pieces * first + (sweeps - pieces) * near
@@ -167,23 +172,26 @@ class _Work:
 
     def matrix_us(self, rows: int, columns: int) -> float:
         """One matrix of a box: products of whole groups of tiles, sums, outputs."""
-        device, depth, levels = self.device, self.depth, self.levels
-        chunks, parts = chunks_of(depth, device.lanes, levels), 2**levels
+        device, depth, levels = self.device, math.prod(self.chunks), self.levels
+        chunks, parts = self.chunks[0], 2**levels
         rows, groups = -(-rows // parts) * parts, -(-columns // self.unit)
         wide = groups * self.unit // device.lanes
         filled = 1 + min(1.0, self.first_bytes(rows) / device.l2)
         vectors = rows * depth * wide * (7 / 8) ** levels + rows * depth / device.lanes * SUM[levels] * filled
         vectors += rows * wide * chunks * OUTPUT[levels]
-        spilt = self.first_bytes(rows) * chunks * groups * (self.held_bytes(rows) > device.l2)
+        spilt = max(0.0, 1 - device.l2 / self.held_bytes(rows, wide)) * self.first_bytes(rows) * chunks * groups
         return multiply_us(vectors, device, SHARE) + SPILT * stream_us(spilt, device.l2 + 1, device)
 
     def first_bytes(self, rows: int) -> float:
         """First factors of a chunk."""
-        return 4 * rows * self.depth / chunks_of(self.depth, self.device.lanes, self.levels) * growth(self.levels)
+        return 4 * rows * self.chunks[1] * growth(self.levels)
 
-    def held_bytes(self, rows: int) -> float:
-        """What a chunk touches again and again: first factors, second ones in use and the next."""
-        return self.first_bytes(rows) + self.first_bytes(self.unit) * 2 / 7 ** (self.levels - 1)
+    def held_bytes(self, rows: int, wide: int) -> float:
+        """What a chunk touches again and again: first factors, second ones in use and the next, and for so many vectors
+        of columns the sums of earlier chunks."""
+        second = self.first_bytes(self.unit) * 2 / 7 ** (self.levels - 1)
+        earlier = 4 * rows * wide * self.device.lanes * (self.chunks[0] > 1)
+        return self.first_bytes(rows) + second + earlier
 
 
 @lru_cache(maxsize=512)

@@ -37,6 +37,7 @@ from brickrt.ops.types import Boxes
 BLOCKS = 2  # blocks of columns of a register tile
 PRODUCTS = 7
 CHUNKS = {1: 384, 2: 512}  # by levels: of K, at most where it divides evenly
+CHUNK_COST = 24  # elements of K that take as long as beginning another chunk
 LINES_APART = 4  # rows of a factor that lie a multiple of so many vectors apart would meet in few sets of the cache
 
 
@@ -45,11 +46,10 @@ def group_columns(lanes: int, levels: int = 1) -> int:
     return 2**levels * BLOCKS * lanes
 
 
-def fits(op: Op, a: Sequence[int], b: Sequence[int], lanes: int, levels: int = 1) -> bool:
-    """Whether the kernel takes a product of these shapes; `b` is constant, and one matrix for all batches or pixels.
+def fits(op: Op, b: Sequence[int]) -> bool:
+    """Whether the kernel computes an operator with constant weights of this shape: one matrix for all it is applied to.
     The images of a convolution are blocked."""
-    is_product = (isinstance(op, MatMul) and len(b) == 2) or (isinstance(op, Conv) and is_strided_point(op))
-    return is_product and a[VIEWS[type(op)].dim] % (2**levels * lanes) == 0
+    return (isinstance(op, MatMul) and len(b) == 2) or (isinstance(op, Conv) and is_strided_point(op))
 
 
 def is_strided_point(op: Conv) -> bool:
@@ -58,10 +58,17 @@ def is_strided_point(op: Conv) -> bool:
     return alone and set(op.kernel) == {1} and not any(op.pads + op.pads_end)
 
 
-def chunks_of(depth: int, lanes: int, levels: int = 1) -> int:
-    """In how many equal chunks K is swept; each is halved `levels` times, in whole vectors."""
-    whole = depth // (2**levels * lanes)
-    return next((n for n in range(1, whole + 1) if whole % n == 0 and depth // n <= CHUNKS[levels]), 1)
+def chunks_of(depth: int, lanes: int, levels: int = 1) -> tuple[int, int]:
+    """In how many equal chunks K is swept, and the elements of one, which is halved `levels` times into whole vectors;
+    the last may reach over the end of K."""
+    unit = 2**levels * lanes
+    whole = max(1, -(-depth // unit))
+
+    def cost(n: int) -> float:
+        return n * CHUNK_COST + n * -(-whole // n) * unit
+
+    n = min(range(-(-whole // (CHUNKS[levels] // unit)), whole + 1), key=cost)
+    return n, -(-whole // n) * unit
 
 
 def second_factors(b: np.ndarray, levels: int) -> np.ndarray:
@@ -127,12 +134,21 @@ class StrassenKernel(Kernel):
 
     @cached_property
     def chunks(self) -> int:
-        return chunks_of(self.view.depth, self.lanes, self.levels)
+        return chunks_of(self.view.depth, self.lanes, self.levels)[0]
+
+    @cached_property
+    def chunk_depth(self) -> int:
+        return chunks_of(self.view.depth, self.lanes, self.levels)[1]
 
     @property
     def part_depth(self) -> int:
         """Elements of K that one of the products sums over."""
-        return self.view.depth // self.chunks // 2**self.levels
+        return self.chunk_depth // 2**self.levels
+
+    @property
+    def overhang(self) -> int:
+        """Elements of the last chunk that K does not have."""
+        return self.chunks * self.chunk_depth - self.view.depth
 
     @property
     def most(self) -> int:
@@ -193,7 +209,7 @@ class StrassenKernel(Kernel):
         """`b` [K, N] → [group of tiles, chunk, product, K/chunks/2, BLOCKS*lanes]; the bias up to whole groups."""
         missing = -self.columns % group_columns(self.lanes, self.levels)
         if i == 1:
-            return self.packed_factors(np.pad(self.view.matrix(array), [(0, 0), (0, missing)]))
+            return self.packed_factors(np.pad(self.view.matrix(array), [(0, self.overhang), (0, missing)]))
         if i == 2 and self.op.bias:
             return np.pad(array, (0, missing))
         return super().pack(i, array)

@@ -46,11 +46,9 @@ class StrassenFrame:
 
     def first_factors(self, corner: Sequence[Index], chunk: Index, b: ir.Value) -> None:
         """Of the matrix at `corner`; meanwhile what is at `b` is asked for."""
-        f, view = self.f, self.view
-        depth = view.depth_offset(f, f.mul(chunk, 2**self.k.levels * self.k.part_depth))
-        FirstFactors(
-            self.k, f, f.address(self.a, f.add(view.source(f, corner), depth), self.dtype), self.work, b
-        ).emit()
+        f, view, first = self.f, self.view, self.f.mul(chunk, self.k.chunk_depth)
+        a = f.address(self.a, f.add(view.source(f, corner), view.depth_offset(f, first)), self.dtype)
+        FirstFactors(self.k, f, a, self.work, b, f.sub(view.depth, first)).emit()
 
     # ---- outputs
 

@@ -42,13 +42,14 @@ def first_factors(f: Fn, x: Matrix) -> list[ir.Value]:
 @dataclass(frozen=True)
 class FirstFactors:
     """Of the rows and the chunk of K from address `a` on, to `work`; meanwhile the panels at `b`, which come first, are
-    asked for."""
+    asked for. K has `left` elements from there on; beyond it counts as zero."""
 
     k: StrassenKernel
     f: Fn
     a: ir.Value
     work: ir.Value
     b: ir.Value
+    left: Index
 
     def emit(self) -> None:
         """The loop over what lies closer together is the inner one: K, or pixels."""
@@ -92,12 +93,18 @@ class FirstFactors:
         zero = ir.Constant(vector(FLOAT, k.lanes), None)
         absent = [isinstance(row, int) and row >= n for n in there]
         x = [
-            [zero if missing else f.load(self.a, place, k.out.dtype, k.lanes) for place in places]
+            [zero if missing else self.load(place, f.add(c, n * k.part_depth)) for n, place in enumerate(places)]
             for places, missing in zip(self.places(row, c), absent, strict=True)
         ]
         at = f.add(f.mul(row, k.sum_stride), c)
         for n, value in enumerate(first_factors(f, x)):
             f.store(value, self.work, f.add(at, n * k.factor_elements), k.out.dtype, k.lanes)
+
+    def load(self, place: Index, c: Index) -> ir.Value:
+        """The vector at `place`, which begins at element `c` of the chunk."""
+        f, k = self.f, self.k
+        mask = f.tail_mask(f.sub(self.left, c), k.lanes) if k.overhang else None
+        return f.load(self.a, place, k.out.dtype, k.lanes, mask)
 
 
 def part_starts(rows: int, levels: int) -> list[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from itertools import product
 
 import numpy as np
 import pytest
@@ -59,28 +60,25 @@ def test_columns(columns, isa, kernel):
 
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("isa", ISAS)
-@pytest.mark.parametrize("depth", [64, 192, 2 * CHUNK, 3 * CHUNK + 64])
+@pytest.mark.parametrize("depth", [1, 17, 64, 100, 192, 728, 2 * CHUNK, 3 * CHUNK + 64])
 def test_depths(depth, isa, kernel):
     check_product(MatMul(), sample((9, depth), (depth, 70)), isa, kernel, boxes=[Boxes.whole((9, 70))])
 
 
 def test_depth_is_swept_in_equal_chunks_of_whole_vectors():
-    assert [chunks_of(depth, 16) for depth in (32, CHUNK, 2 * CHUNK, 4 * CHUNK)] == [1, 1, 2, 4]
-    for depth in range(32, 4096, 32):
-        n = chunks_of(depth, 16)
-        assert depth % (32 * n) == 0
-
-
-def test_two_levels_halve_chunks_twice():
-    assert [chunks_of(depth, 16, levels=2) for depth in (64, 512, 768, 2048)] == [1, 1, 2, 4]
-    assert fits(MatMul(), (2, 5, 64), (64, 3), 16, levels=2)
-    assert not fits(MatMul(), (2, 5, 96), (96, 3), 16, levels=2)
+    assert [chunks_of(depth, 16)[0] for depth in (32, CHUNK, 2 * CHUNK, 4 * CHUNK)] == [1, 1, 2, 4]
+    assert [chunks_of(depth, 16, levels=2)[0] for depth in (64, 512, 768, 2048)] == [1, 1, 2, 4]
+    assert chunks_of(728, 16, levels=2) == (2, 384)
+    for depth, levels in product(range(1, 4096, 7), CHUNKS):
+        n, each = chunks_of(depth, 16, levels)
+        assert each % (2**levels * 16) == 0
+        assert each <= CHUNKS[levels]
+        assert (n - 1) * each < depth <= n * each
 
 
 def test_what_fits():
-    assert fits(MatMul(), (2, 5, 64), (64, 3), 16)
-    assert not fits(MatMul(), (2, 5, 65), (65, 3), 16)
-    assert not fits(MatMul(), (2, 5, 64), (2, 64, 3), 16)
+    assert fits(MatMul(), (64, 3))
+    assert not fits(MatMul(), (2, 64, 3))
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
@@ -170,6 +168,8 @@ def point(rank=2, strides=(), bias=False):
         ConvCase(point(3), (64, 3, 4, 5), 48),
         ConvCase(point(3, (2, 1, 2), bias=True), (64, 3, 4, 5), 72, n=2),
         ConvCase(point(), (2 * CHUNK, 5, 5), 70),
+        ConvCase(point(), (12, 5, 5), 24),
+        ConvCase(point(bias=True), (728, 4, 7), 100),
     ],
     ids=str,
 )
@@ -204,8 +204,8 @@ def test_bricks_of_pixels_make_the_whole(brick, stride, kernel):
     ids=["window", "padded", "grouped", "scaled"],
 )
 def test_other_convolutions_do_not_fit(op):
-    assert fits(point(), (1, 64, 5, 5), (8, 64, 1, 1), 16)
-    assert not fits(op, (1, 64, 5, 5), (8, 64, *op.kernel), 16)
+    assert fits(point(), (8, 64, 1, 1))
+    assert not fits(op, (8, 64, *op.kernel))
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
