@@ -1,4 +1,5 @@
-"""Matrix products with seven eighths of the multiplications: Strassen's scheme, as Winograd arranged it.
+"""Matrix products with seven eighths of the multiplications: Strassen's scheme, as Winograd arranged it. Pointwise
+convolutions are such products too (`product_view.py`).
 
 Rows of a box, columns and K are halved; with the quarters A11 … B22 a product is seven products of quarters,
 
@@ -8,9 +9,9 @@ Rows of a box, columns and K are halved; with the quarters A11 … B22 a product
     S1 = A21 + A22,  S2 = S1 - A11,  S3 = A11 - A21,  S4 = A12 - S2
     T1 = B12 - B11,  T2 = B22 - T1,  T3 = B22 - B12,  T4 = T2 - B21
 
-The sums T are packed with the constant `b`; the sums S of a box's rows are computed in the worker's scratch. Columns
-are paired tile by tile, and all seven products of a pair of register tiles follow each other, so that the outputs stay
-in registers and L1. K is swept in chunks whose sums fit L2.
+The sums T are packed with the constant `b`; all first factors of a box's rows lie in the worker's scratch. Columns are
+paired tile by tile, and all seven products of a pair of register tiles follow each other, so that the outputs stay in
+registers and L1. K is swept in chunks whose first factors fit L2; beyond its end it counts as zero.
 """
 
 from __future__ import annotations
