@@ -139,7 +139,7 @@ class ConvKernel(Kernel):
     def tile(self) -> tuple[int, int]:
         """(OB, T) of `choose_tile`; equal for all shape classes, since they share the packed weights."""
         double = self.out.dtype.itemsize == 8
-        isa = Isa(self.lanes, self.isa.registers // 2) if double else self.isa
+        isa = replace(self.isa, registers=self.isa.registers // 2) if double else self.isa
         step = self.op.strides[-1] if isinstance(self.op, ConvTranspose) else 1
         pixels = math.prod(self.out.shape[2:]) if is_pointwise(self.op) else -(-self.out.shape[-1] // step)
         return choose_tile(max(min(pixels, 512), 1), self.whole_blocks, self.shape_class[0], isa, self.op.parts)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+HALVING = frozenset({"znver4"})  # processors, as LLVM names them, that run vectors of 512 bits as two halves
+
 
 @dataclass(frozen=True)
 class Isa:
@@ -13,3 +15,8 @@ class Isa:
     registers: int
     cpu: str = ""
     features: str = ""
+
+    @property
+    def halves(self) -> bool:
+        """Whether a multiply-add unit takes half a vector: one vector a cycle where others do two."""
+        return self.lanes == 16 and self.cpu in HALVING

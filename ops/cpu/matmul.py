@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
 
@@ -70,7 +70,7 @@ class MatMulKernel(Kernel):
     def tile(self) -> tuple[int, int]:
         """(OB, T) of `choose_tile`; equal for all shape classes, since they share the packed columns."""
         double = self.out.dtype.itemsize == 8
-        isa = Isa(self.lanes, self.isa.registers // 2) if double else self.isa
+        isa = replace(self.isa, registers=self.isa.registers // 2) if double else self.isa
         return choose_tile(max(min(self.out.shape[-2], 512), 1), self.blocks, self.shape_class[0], isa)
 
     @cached_property

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.types import Boxes
 
 L2_BYTES_PER_CYCLE = 20  # what streaming weights out of L2 reaches
+FEW = 12  # sums of a tile, where vectors are halved, whose stores the next tile's multiply-adds hide
 
 
 @dataclass(frozen=True)
@@ -185,15 +187,19 @@ def choose_tile(
     Cycles per input channel: a multiply-add unit does two vectors a cycle, and so do the load ports, which bring OB
     weights and T pixels; the weights come from L2. Under eight accumulators the latency of the additions shows.
     `align` is that of `common_cut`; OB must divide it. A tile holds as many blocks of each of `parts` parts.
+
+    A processor that halves vectors does one a cycle, and has loads to spare: multiply-adds of one block that take
+    their pixel from memory run at its peak, pixels loaded for several blocks do not quite.
     """
     best = None
     for ob in sorted({parts * n for n in (1, 2, 3, 4, 6, 8)}):
-        most = min((isa.registers - ob - 2) // ob, 24)
+        most = min((isa.registers - ob - 2) // ob, max(1, FEW // ob) if isa.halves else 24)
         if most < 1 or ob > max(blocks, 1) or (align and align % ob):
             continue
         widths = Counter(sizes(width, most))
         heights = Counter(_parts(blocks, ob))
-        cost = sum(m * n * _cycles(o, t, vector_bytes) for o, m in heights.items() for t, n in widths.items())
+        kinds = product(heights.items(), widths.items())
+        cost = sum(m * n * _cycles(o, t, vector_bytes, isa.halves) for (o, m), (t, n) in kinds)
         if best is None or cost < best[0] - 1e-9:
             best = cost, ob, most
     assert best is not None
@@ -205,6 +211,8 @@ def _parts(blocks: int, ob: int) -> list[int]:
     return [ob] * (blocks // ob) + ([blocks % ob] if blocks % ob else [])
 
 
-def _cycles(ob: int, t: int, vector_bytes: int) -> float:
-    work = max(ob * t / 2, (ob + t) / 2, ob * vector_bytes / L2_BYTES_PER_CYCLE)
-    return max(work, 4.0) + 0.05 * (ob + t)
+def _cycles(ob: int, t: int, vector_bytes: int, halves: bool) -> float:
+    weights = ob * vector_bytes / L2_BYTES_PER_CYCLE
+    if halves:
+        return max(ob * t, weights, 4.0) + 0.05 * ob + (0.1 * t if ob > 1 else 0.0)
+    return max(ob * t / 2, (ob + t) / 2, weights, 4.0) + 0.05 * (ob + t)
