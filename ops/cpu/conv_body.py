@@ -278,7 +278,7 @@ class ConvBody:
         within = f.mul(f.add(f.mul(q, k.taps * k.unit), f.mul(tap, channels)), k.tile[0] * k.lanes)
         base = f.address(self.stream(place) if self.own is None else self.own, within, self.dtype)
         ahead = self.ask if self.later is not None else None
-        return PackedStream(f, base, k.tile[0], k.group_in * k.taps, self.dtype, k.lanes, ahead)
+        return PackedStream(f, base, k.tile[0], k.group_in * k.taps, self.dtype, k.lanes, ahead, follows=True)
 
     def stream(self, place: Place) -> ir.Value:
         """Where the packed weights of a tile begin."""

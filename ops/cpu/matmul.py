@@ -184,7 +184,7 @@ class MatMulBody:
         if k.packed[1]:
             width = k.tile[0] * k.lanes
             base = f.address(self.b, f.add(start, f.mul(tile, width * k.depth)), self.dtype)
-            return PackedStream(f, base, k.tile[0], k.depth, self.dtype, k.lanes)
+            return PackedStream(f, base, k.tile[0], k.depth, self.dtype, k.lanes, follows=True)
         depth_stride, column_stride = k.ins[1].strides[-2:]
         base = f.address(self.b, f.add(start, f.mul(column, column_stride)), self.dtype)
         assert column_stride == 1

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit import I32, VOID, Fn, Index, register_type, vector
+from brickrt.ops.cpu.emit import Fn, Index, register_type, vector
 
 LoadWeight = Callable[[Index, int], ir.Value]  # (channel, block of the tile) → vector of output channels
 
 LINE = 64  # bytes of a cache line
 L1_BYTES = 2**15  # a stream of weights above this comes from L2 for every register tile
-NEAR = 16  # channels between the weights in use and those asked for
+NEAR = 448  # multiply-adds between the weights in use and those asked for into L1
 FEWEST_PIXELS = 4  # of a tile that has loads to spare for asking
 
 
@@ -22,7 +22,7 @@ FEWEST_PIXELS = 4  # of a tile that has loads to spare for asking
 class PackedStream:
     """Weights [channel, blocks*lanes] from `base` on, in a stream that counts `channels` for the whole tile.
 
-    `ahead` asks for more than this stream, in the step of a channel.
+    `ahead` asks for more than this stream, in the step of a channel. The stream of the next tile `follows` in memory.
     """
 
     f: Fn
@@ -32,6 +32,7 @@ class PackedStream:
     dtype: np.dtype
     lanes: int
     ahead: Callable[[Index], None] | None = None
+    follows: bool = False
 
     def __call__(self, c: Index, j: int) -> ir.Value:
         return self.f.load(self.base, self.offset(c, j), self.dtype, self.lanes)
@@ -43,15 +44,21 @@ class PackedStream:
     def exceeds_l1(self) -> bool:
         return self.channels * self.blocks * self.lanes * self.dtype.itemsize > L1_BYTES
 
-    def fetch(self, c: Index, blocks: int) -> None:
-        """Asks for what the first `blocks` blocks need NEAR channels after `c`; past the end that harms nobody."""
+    def fetch(self, c: Index, blocks: int, pixels: int) -> None:
+        """Asks for what the first `blocks` blocks need soon after channel `c`, and those of the next tile at it."""
         f = self.f
         if self.ahead:
             self.ahead(c)
-        for j in range(blocks if self.exceeds_l1 else 0):
+        if self.exceeds_l1:
+            self._ask(f.add(c, NEAR // (blocks * pixels)), blocks, near=True)
+        if self.follows:
+            self._ask(f.add(c, self.channels), blocks, near=False)
+
+    def _ask(self, c: Index, blocks: int, near: bool) -> None:
+        """Past the end that harms nobody."""
+        for j in range(blocks):
             if j * self.lanes * self.dtype.itemsize % LINE == 0:
-                at = f.address(self.base, self.offset(f.add(c, NEAR), j), self.dtype)
-                f.intrinsic("llvm.prefetch.p0", VOID, at, I32(0), I32(3), I32(1))
+                self.f.prefetch(self.base, self.offset(c, j), self.dtype, near=near)
 
 
 @dataclass(frozen=True)
@@ -92,7 +99,7 @@ class Accumulators:
         stream = weight if isinstance(weight, PackedStream) and len(live) >= FEWEST_PIXELS else None
         with f.loop(0, channels) as c:
             if stream:
-                stream.fetch(c, self.blocks)
+                stream.fetch(c, self.blocks, len(live))
             row = f.address(pixels, f.mul(c, stride), self.dtype)
             weights = [weight(c, j) for j in range(self.blocks)]
             for t, offset in live:
