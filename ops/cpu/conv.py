@@ -20,7 +20,7 @@ from brickrt.ops.conv import Conv, ConvTranspose
 from brickrt.ops.cpu.conv_body import ConvBody
 from brickrt.ops.cpu.emit import Fn
 from brickrt.ops.cpu.epilogue import Epilogue, joined_rows, rows_join
-from brickrt.ops.cpu.folded import FoldedBody, fold_ways, pack_fold
+from brickrt.ops.cpu.folded import Fold, FoldedBody, fold_of, pack_fold
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel
 from brickrt.ops.cpu.operand import Operand
@@ -110,9 +110,9 @@ class ConvKernel(Kernel):
         return parts * -(-self.group_out // parts // self.lanes)
 
     @cached_property
-    def fold(self) -> int:
-        """`fold_ways`; where it is not 0 the last block of output channels has code and weights of its own."""
-        return fold_ways(self)
+    def fold(self) -> Fold | None:
+        """`fold_of`; where it is not None the last block of output channels has code and weights of its own."""
+        return fold_of(self)
 
     @property
     def whole_blocks(self) -> int:
@@ -202,7 +202,7 @@ class ConvKernel(Kernel):
             return self._pack_tiles(rows)
         whole = self.whole_blocks * self.lanes
         tiles = self._pack_tiles(rows[:, :whole])
-        return np.concatenate([tiles.ravel(), pack_fold(rows[0, whole:], self.unit, self.fold, self.lanes)])
+        return np.concatenate([tiles.ravel(), pack_fold(rows[0, whole:], self.unit, self.fold)])
 
     def _by_tiles(self, array: np.ndarray) -> np.ndarray:
         """Channels [M, …] of several parts in the order of the tiles: of each part the blocks that one tile holds."""
@@ -235,4 +235,4 @@ class ConvKernel(Kernel):
         return out
 
     def emit(self, f: Fn) -> None:
-        ConvBody(self, f, FoldedBody(self, f) if self.fold else None).emit()
+        ConvBody(self, f, FoldedBody(self, f, self.fold) if self.fold else None).emit()

@@ -6,7 +6,8 @@ channels s, s + ways, s + 2·ways…; sums of adjacent lanes finish the outputs 
     pixel   x0 x1 x2 x3 x0 x1 x2 x3 …      `ways` = 4 adjacent channels of a blocked tensor, repeated
     weight  o0 o0 o0 o0 o1 o1 o1 o1 …
 
-The outputs are stored blocked, or as rows of a plain tensor.
+The outputs are stored blocked, or as rows of a plain tensor. A processor that halves vectors does two of half the
+length at once: where those hold the outputs, one channel is multiplied at a time, and nothing is summed at the end.
 """
 
 from __future__ import annotations
@@ -30,15 +31,29 @@ if TYPE_CHECKING:
 FEWEST_PIXELS = 8  # that pay for sweeping the last block apart from the others
 
 
-def fold_ways(kernel: ConvKernel) -> int:
-    """Input channels that share a vector in the last block of output channels; 0 where it is like the others."""
+@dataclass(frozen=True)
+class Fold:
+    """`ways` input channels share a vector of `lanes`."""
+
+    ways: int
+    lanes: int
+
+    @property
+    def outputs(self) -> int:
+        return self.lanes // self.ways
+
+
+def fold_of(kernel: ConvKernel) -> Fold | None:
+    """How the last block of output channels is computed; None where it is like the others."""
     plain, pixels = kernel.out.block == 1, int(np.prod(kernel.out.shape[2:]))
     last = kernel.group_out - (kernel.group_blocks - 1) * kernel.lanes
     whole = kernel.op.groups == kernel.op.parts == 1 and not kernel.op.scaled
     foldable = whole and kernel.ins[0].block > 1 and kernel.packed[1]
     ways = min(kernel.lanes // power_of_two(last), power_of_two(kernel.group_in)) if foldable else 1
     worth = ways > 1 and (kernel.group_blocks == 1 or pixels >= FEWEST_PIXELS)
-    return ways if plain or worth else 0
+    if ways == 2 and worth and not plain and kernel.isa.halves and kernel.out.dtype.itemsize < 8:
+        return Fold(1, kernel.lanes // 2)
+    return Fold(ways, kernel.lanes) if plain or worth else None
 
 
 def power_of_two(n: int) -> int:
@@ -46,14 +61,15 @@ def power_of_two(n: int) -> int:
     return 1 << (n - 1).bit_length()
 
 
-def pack_fold(rows: np.ndarray, unit: int, ways: int, lanes: int) -> np.ndarray:
+def pack_fold(rows: np.ndarray, unit: int, fold: Fold) -> np.ndarray:
     """Weights [M, C, taps] of the last block → [channel unit, taps, channels / ways, lanes], flat."""
     m, c, taps = rows.shape
+    ways = fold.ways
     parts = []
     for start in range(0, c, unit):
         part = rows[:, start : start + unit]
         chunks = -(-part.shape[1] // ways)
-        padded = np.zeros((lanes // ways, chunks * ways, taps), rows.dtype)
+        padded = np.zeros((fold.outputs, chunks * ways, taps), rows.dtype)
         padded[:m, : part.shape[1]] = part
         parts.append(padded.reshape(-1, chunks, ways, taps).transpose(3, 1, 0, 2).ravel())
     return np.concatenate(parts) if parts else np.zeros(0, rows.dtype)
@@ -61,7 +77,7 @@ def pack_fold(rows: np.ndarray, unit: int, ways: int, lanes: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class FoldedAccumulators(Accumulators):
-    """One vector per pixel, whose lanes are `lanes / ways` outputs by `ways` input channels."""
+    """One vector per pixel, whose lanes are outputs by `ways` input channels."""
 
     ways: int = 1
 
@@ -119,27 +135,31 @@ class FoldedAccumulators(Accumulators):
 class FoldedBody(ConvBody):
     """A convolution's last block of output channels: loops and taps are those of the other blocks."""
 
+    def __init__(self, kernel: ConvKernel, f: Fn, fold: Fold) -> None:
+        super().__init__(kernel, f)
+        self.fold = fold
+
     @property
     def most(self) -> int:
         """Pixels of a tile: their finished sums fill whole vectors where lanes are half as many as registers."""
         return self.k.isa.registers // (4 if self.dtype.itemsize == 8 else 2)
 
     def accumulators(self, place: Place, count: int) -> FoldedAccumulators:
-        f, k = self.f, self.k
-        kind = vector(register_type(self.dtype), k.lanes)
+        f, fold = self.f, self.fold
+        kind = vector(register_type(self.dtype), fold.lanes)
         places = tuple(f.local(kind, ir.Constant(kind, None)) for _ in range(count))
-        return FoldedAccumulators(f, 1, count, self.dtype, k.lanes, (places,), k.fold)
+        return FoldedAccumulators(f, 1, count, self.dtype, fold.lanes, (places,), fold.ways)
 
     def weights(self, place: Place, q: Index, channels: int, tap: Index):
         """The function that loads the weights of one step of channels of unit `q` at a tap."""
         f, k = self.f, self.k
         if not k.packed[1]:
             return self.loose_weights(place, q, tap)
-        unit, steps = (-(-count // k.fold) for count in (k.unit, channels))
-        first = k.tiled_blocks * k.group_in * k.taps
-        start = f.add(f.mul(q, k.taps * unit), f.mul(tap, steps), first)
-        base = f.address(self.w, f.mul(start, k.lanes), self.dtype)
-        return lambda c, j: f.load(base, f.mul(c, k.lanes), self.dtype, k.lanes)
+        ways, lanes = self.fold.ways, self.fold.lanes
+        unit, steps = (-(-count // ways) for count in (k.unit, channels))
+        others = f.address(self.w, k.tiled_blocks * k.group_in * k.taps * k.lanes, self.dtype)
+        base = f.address(others, f.mul(f.add(f.mul(q, k.taps * unit), f.mul(tap, steps)), lanes), self.dtype)
+        return lambda c, j: f.load(base, f.mul(c, lanes), self.dtype, lanes)
 
     def finish(self, acc: Accumulators, place: Place, out_x: Index, tile: Tile) -> None:
         assert isinstance(acc, FoldedAccumulators)
@@ -150,13 +170,13 @@ class FoldedBody(ConvBody):
             self.store_blocks(acc.outputs(), bias, place, out_x, tile)
 
     def store_blocks(self, sums: list[ir.Value], bias: ir.Value, place: Place, out_x: Index, tile: Tile) -> None:
-        """A vector per pixel; the lanes beyond the outputs repeat them."""
+        """A vector per pixel; the lanes beyond the outputs are anything."""
         f, k = self.f, self.k
-        outputs = k.lanes // k.fold
+        ways, outputs = self.fold.ways, self.fold.outputs
+        anything = ir.Constant(sums[0].type, ir.Undefined)
         for t in range(tile.count):
-            value = sums[t // k.fold]
-            picks = [t % k.fold * outputs + lane % outputs for lane in range(k.lanes)]
-            value = f.b.fadd(shuffle(f, value, value, picks), bias)
+            picks = [t % ways * outputs + lane if lane < outputs else self.fold.lanes for lane in range(k.lanes)]
+            value = f.b.fadd(shuffle(f, sums[t // ways], anything, picks), bias)
             index = [place.n, f.mul(place.block, k.lanes), *place.at, f.add(out_x, tile.start + t * tile.step)]
             value = self.epilogue.apply(value, index)
             f.store(value, self.out, offset_of(f, k.out, index), self.dtype, k.lanes)
@@ -180,9 +200,9 @@ class FoldedBody(ConvBody):
     def output_row(self, sums: list[ir.Value], m: int, first: int, count: int) -> ir.Value:
         """Output `m` of `count` pixels from `first` on; the lanes beyond repeat the last."""
         f, k = self.f, self.k
-        outputs = k.lanes // k.fold
+        ways, outputs = self.fold.ways, self.fold.outputs
         pixels = [first + min(lane, count - 1) for lane in range(k.lanes)]
-        sources = [(p // k.fold, p % k.fold * outputs + m) for p in pixels]
+        sources = [(p // ways, p % ways * outputs + m) for p in pixels]
         numbers = sorted({number for number, _ in sources})
         value = sums[numbers[0]]
         value = shuffle(f, value, value, [lane if number == numbers[0] else 0 for number, lane in sources])

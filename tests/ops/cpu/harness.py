@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
+from llvmlite import binding as llvm
 
 from brickrt.ops.base import Op, evaluate_whole
 from brickrt.ops.cpu.compile import Library, to_object
@@ -22,6 +23,7 @@ from brickrt.ops.cpu.operand import Operand, dense, from_blocked, to_blocked
 from brickrt.ops.types import Boxes, TensorType
 
 HOST = Isa(16, 32)
+HALVING = Isa(16, 32, "znver4", llvm.get_host_cpu_features().flatten())  # no instructions that the host has not
 AVX2 = Isa(8, 16, "haswell", "+avx2,+fma,+f16c")
 PAGE = mmap.PAGESIZE
 
