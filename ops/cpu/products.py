@@ -15,7 +15,7 @@ LoadWeight = Callable[[Index, int], ir.Value]  # (channel, block of the tile) â†
 LINE = 64  # bytes of a cache line
 L1_BYTES = 2**15  # a stream of weights above this comes from L2 for every register tile
 NEAR = 448  # multiply-adds between the weights in use and those asked for into L1
-FEWEST_PIXELS = 4  # of a tile that has loads to spare for asking
+FEWEST = 4  # multiply-adds of a step, of two pixels or more, that has loads to spare for asking
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,8 @@ class Accumulators:
         """
         f = self.f
         live = [(t, offset) for t, offset in enumerate(offsets) if offset is not None]
-        stream = weight if isinstance(weight, PackedStream) and len(live) >= FEWEST_PIXELS else None
+        spare = len(live) > 1 and self.blocks * len(live) >= FEWEST
+        stream = weight if isinstance(weight, PackedStream) and spare else None
         with f.loop(0, channels) as c:
             if stream:
                 stream.fetch(c, self.blocks, len(live))

@@ -214,5 +214,5 @@ def _parts(blocks: int, ob: int) -> list[int]:
 def _cycles(ob: int, t: int, vector_bytes: int, halves: bool) -> float:
     weights = ob * vector_bytes / L2_BYTES_PER_CYCLE
     if halves:
-        return max(ob * t, weights, 4.0) + 0.05 * ob + (0.1 * t if ob > 1 else 0.0)
+        return max(ob * t, weights, 6.0) + 0.05 * ob + (0.1 * t if ob > 1 else 0.0)
     return max(ob * t / 2, (ob + t) / 2, weights, 4.0) + 0.05 * (ob + t)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from conv_cases import ConvCase, check_bricks, check_conv, conv
-from harness import AVX2, HOST, check, run_kernel
+from harness import AVX2, HALVING, HOST, check, run_kernel
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -67,9 +67,10 @@ LONG = {
 }
 
 
+@pytest.mark.parametrize("isa", [HOST, HALVING], ids=["avx512", "halving"])
 @pytest.mark.parametrize("name", LONG)
-def test_long_rows(name):
-    check_conv(LONG[name], HOST, scratch=False)
+def test_long_rows(name, isa):
+    check_conv(LONG[name], isa, scratch=False)
 
 
 @pytest.mark.parametrize("isa", ISAS)

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from brickrt.ops.cpu.isa import Isa
-from brickrt.ops.cpu.tiles import Window, choose_tile, sizes, split_evenly, tile_runs
+from brickrt.ops.cpu.tiles import FEW, Window, choose_tile, sizes, split_evenly, tile_runs
 
 
 def output_extent(w: Window) -> int:
@@ -160,3 +160,10 @@ def test_tiles_fit_the_registers(width, blocks, align, isa):
 def test_large_layers_keep_the_registers_busy(registers, least):
     ob, most = choose_tile(56, 16, 0, Isa(16, registers))
     assert ob * most >= least
+
+
+@pytest.mark.parametrize(("width", "blocks", "expected"), [(196, 24, 1), (49, 6, 1), (7, 1, 1), (4, 32, 3), (2, 32, 6)])
+def test_halved_vectors_take_one_block_where_rows_are_long_enough(width, blocks, expected):
+    ob, most = choose_tile(width, blocks, 0, Isa(16, 32, "znver4"))
+    assert ob == expected
+    assert ob * most <= FEW
