@@ -276,9 +276,10 @@ class ConvBody:
         if not k.packed[1]:
             return self.loose_weights(place, q, tap)
         within = f.mul(f.add(f.mul(q, k.taps * k.unit), f.mul(tap, channels)), k.tile[0] * k.lanes)
-        base = f.address(self.stream(place) if self.own is None else self.own, within, self.dtype)
+        packed = self.own is None
+        base = f.address(self.stream(place) if packed else self.own, within, self.dtype)
         ahead = self.ask if self.later is not None else None
-        return PackedStream(f, base, k.tile[0], k.group_in * k.taps, self.dtype, k.lanes, ahead, follows=True)
+        return PackedStream(f, base, k.tile[0], k.group_in * k.taps, self.dtype, k.lanes, ahead, follows=packed)
 
     def stream(self, place: Place) -> ir.Value:
         """Where the packed weights of a tile begin."""
