@@ -33,7 +33,7 @@ SPATIAL = (Conv, ConvTranspose, Pool, Interp)
 _TRIGONOMETRIC = frozenset({"sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh"})
 _SLOW = _TRIGONOMETRIC | {"exp", "log", "tanh", "erf", "sigmoid", "pow", "mod", "fmod"}
 _DIVISIONS = frozenset({"div", "sqrt", "reciprocal"})
-_ELEMENTWISE = 0.25  # one vector operation a cycle, where the peak counts two units of two
+_OPERATIONS = 4  # of one element that two multiply-add units do in a cycle, and elementwise kernels one
 _MOVES = 4.0  # vector operations per element of operators that only move
 _HIDDEN = 0.3  # share of shorter work that the longer does not hide; 0.3 fits measured layers at 512²
 _SPILT = 1.5  # a spilt line moves three times (fetched to be written, evicted, read), not twice
@@ -148,10 +148,10 @@ class Model:
         ins, out = self.graph.ins(node), self.graph.out(node)
         per_us = self.device.peak_gflops_per_core * 1e3
         op = node.op
-        elementwise = per_us * _ELEMENTWISE
+        elementwise = per_us / (_OPERATIONS / 2 if self.device.halves else _OPERATIONS)
         if isinstance(op, Conv | ConvTranspose | MatMul):
             peak = 1e3 * self._product_gflops(op, ins[0].dtype)
-            return op.flops(ins, out) / (peak * _efficiency(op, ins[1].shape, self.device.lanes)) + (
+            return op.flops(ins, out) / (peak * _efficiency(op, ins[1].shape, self.device)) + (
                 out.size * expr_cost(op.epilogue) / elementwise
             )
         if isinstance(op, Map):
@@ -317,11 +317,13 @@ def expr_cost(expr: Expr | None) -> float:
     )
 
 
-def _efficiency(op: Op, weights: Sequence[int], lanes: int) -> float:
+def _efficiency(op: Op, weights: Sequence[int], device: DeviceSpec) -> float:
     if isinstance(op, MatMul):
         return 0.85
     if isinstance(op, ConvTranspose):
         return 0.7
     if isinstance(op, Conv) and op.groups > 1:
-        return 0.5 if weights[1] < lanes else 0.6
+        return 0.8 if device.halves else 0.5 if weights[1] < device.lanes else 0.6
+    if device.halves:
+        return 0.95 if weights[1] > 4 else 0.85
     return 0.75 if weights[1] > 4 else 0.4

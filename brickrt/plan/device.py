@@ -19,6 +19,9 @@ class DeviceSpec:
     one core that runs alone (an equal share of all where it is not known). Products of the types that
     `matrix_gflops_per_core` names ("tf32", "float16", "bfloat16") run at that peak, all else at `peak_gflops_per_core`.
 
+    Where vectors run in `halves`, a core has one multiply-add unit of whole vectors, not two; kernels come nearer to
+    that peak.
+
     A core of a GPU is a streaming multiprocessor: `l1` is its shared memory, `l2` its share of the chip's cache.
     """
 
@@ -36,6 +39,7 @@ class DeviceSpec:
     bandwidth: Mapping[str, float] = field(hash=False)
     core_bandwidth: Mapping[str, float] = field(default_factory=dict, hash=False)
     matrix_gflops_per_core: Mapping[str, float] = field(default_factory=dict, hash=False)  # of matrix units, by type
+    halves: bool = False
     task_overhead_us: float = 1.0  # taking a task, checking what it waits for, publishing it
     call_overhead_us: float = 0.3  # one kernel call inside a task
     min_task_us: float = 30.0  # a layer is not cut in smaller tasks
@@ -85,7 +89,7 @@ def host_device(isa: str | None = None) -> DeviceSpec:
         raise ValueError(f"instruction set '{isa}' is unknown: use one of {', '.join(ISAS)}")
     isa = isa or host.instruction_set()
     lanes, registers = ISAS[isa]
-    cpus = host.usable_cpus()
+    cpus, halves = host.usable_cpus(), host.halves_vectors(isa)
     cores, cached, ghz = host.core_count(cpus), host.caches(cpus), host.clock_ghz()
     return DeviceSpec(
         name=host.cpu_name(),
@@ -98,9 +102,10 @@ def host_device(isa: str | None = None) -> DeviceSpec:
         l2=cached.l2,
         l3=cached.l3,
         memory=host.memory_bytes(),
-        peak_gflops_per_core=lanes * 2 * 2 * ghz,  # two units, each a multiplication and an addition per lane
+        peak_gflops_per_core=lanes * 2 * (1 if halves else 2) * ghz,  # per unit and lane a product and a sum
         bandwidth=_cpu_bandwidth(cores, lanes, ghz),
         tau=max(64, 16 * cores),
+        halves=halves,
         margin=0.02,  # measured: merges modelled 3 % faster are, those modelled level may take a tenth longer
     )
 

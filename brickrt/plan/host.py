@@ -14,6 +14,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from brickrt.ops.cpu.isa import HALVING
+
 CPUS = Path("/sys/devices/system/cpu")
 KIB, MIB, GIB = 2**10, 2**20, 2**30
 _UNITS = {"": 1, "K": KIB, "M": MIB, "G": GIB}
@@ -98,6 +100,13 @@ def instruction_set() -> str:
     if all(features.get(f) for f in ("avx512f", "avx512dq", "avx512bw", "avx512vl")):
         return "avx512"
     return "avx2" if features.get("avx2") and features.get("fma") else "generic"
+
+
+def halves_vectors(isa: str) -> bool:
+    """Whether the host runs the vectors of an instruction set as two halves."""
+    from llvmlite import binding
+
+    return isa == "avx512" and binding.get_host_cpu_name() in HALVING
 
 
 def cpu_name() -> str:
