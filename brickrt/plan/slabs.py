@@ -89,7 +89,7 @@ def _channel_unit(model: Model, k: int, channels: int) -> int:
     if isinstance(node.op, Reduce):
         return lanes if node.op.axes != (1,) else 0
     if isinstance(node.op, Conv) and node.op.groups == 1:
-        return 4 * lanes if channels >= 8 * lanes else lanes
+        return 4 * lanes if channels >= 8 * lanes and not model.device.halves else lanes
     return 0
 
 
@@ -119,12 +119,20 @@ def _edge(extent: int, parts: int, cores: int, unit: int = 1) -> int:
 
     def idle(edge: int) -> tuple[float, bool, int]:
         pieces = math.ceil(units / edge)
-        busy = _rounds(pieces, cores) * pieces * edge / units
+        busy = _rounds(pieces, cores) * pieces * edge / units if unit == 1 else _busiest(extent, edge * unit, cores)
         return round(busy, 1), unit == 1 and edge % ROW_TILE != 0, -edge
 
     fewest = max(cores, parts - cores + 1) if parts >= cores else parts
     edges = {max(1, edge) for n in range(fewest, 2 * parts + 1) for edge in (units // n, -(-units // n))}
     return min(extent, min(edges, key=idle) * unit)
+
+
+def _busiest(extent: int, edge: int, cores: int) -> float:
+    """How much more than its share the busiest core gets of pieces with this edge, of which the last may be smaller."""
+    pieces = -(-extent // edge)
+    full, more = divmod(pieces - 1, cores)
+    most = (full + 1) * edge if more else full * edge + extent - (pieces - 1) * edge
+    return most * cores / extent
 
 
 def _rounds(pieces: int, cores: int) -> float:
