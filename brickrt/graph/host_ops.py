@@ -12,7 +12,7 @@ from onnx import helper
 from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun
 
-from brickrt.graph import host_indexing, host_recurrent, host_sampling
+from brickrt.graph import host_indexing, host_pooling, host_recurrent, host_sampling
 from brickrt.graph.host_control import If, Loop, Optional, Scan
 
 
@@ -137,7 +137,7 @@ _ALWAYS = (
     *(host_indexing.GatherElements, host_indexing.ScatterElements, host_indexing.Scatter, host_indexing.GatherND),
     *(host_indexing.ScatterND, host_indexing.OneHot, host_indexing.NonMaxSuppression),
     *(host_recurrent.LSTM, host_recurrent.GRU, host_recurrent.RNN),
-    *(host_sampling.GridSample, host_sampling.DeformConv, host_sampling.RoiAlign),
+    *(host_sampling.GridSample, host_sampling.DeformConv, host_sampling.RoiAlign, host_pooling.MaxPool),
 )
 
 

@@ -12,6 +12,7 @@ from brickrt.graph.builders.window import auto_pad, window_of
 from brickrt.graph.errors import Unsupported
 from brickrt.ops.expr import apply
 from brickrt.ops.pool import Pool
+from brickrt.ops.types import Shape
 
 Kind = Literal["max", "average", "lp"]
 
@@ -39,7 +40,11 @@ def _floating(b: Builder, node: OnnxNode, kind: Kind) -> str:
 
 
 def _pool(b: Builder, node: OnnxNode, kind: Kind) -> Pool:
-    w = window_of(node, b.type(node.inputs[0]).shape[2:], tuple(int(k) for k in node.attrs["kernel_shape"]))
+    return pool_of(node, b.type(node.inputs[0]).shape[2:], kind)
+
+
+def pool_of(node: OnnxNode, spatial: Shape, kind: Kind) -> Pool:
+    w = window_of(node, spatial, tuple(int(k) for k in node.attrs["kernel_shape"]))
     # Automatic padding fixes the size of the output, so that there is nothing left to round up.
     ceil = bool(node.attrs.get("ceil_mode", 0)) and auto_pad(node) == "NOTSET"
     include_pad = bool(node.attrs.get("count_include_pad", 0))
