@@ -151,6 +151,15 @@ def test_activations_do_not_overflow() -> None:
         assert np.isfinite(y).all(), op
 
 
+def test_tails_keep_their_digits() -> None:
+    """Where exp(x) vanishes beside 1, it is what is left of the logarithm."""
+    x = np.array([-80, -40, -17, -9, -1, 0, 30], np.float32)
+    rest = np.log1p(np.exp(x.astype(np.float64)))
+    for op, wanted in (("Softplus", rest), ("Mish", x * np.tanh(rest))):
+        (y,) = run_model(*one_node(op, 20, [x]))
+        np.testing.assert_allclose(y, wanted, rtol=1e-6)
+
+
 def test_prelu_and_gates() -> None:
     check("PRelu", 7, [data(2, 3, 4), data(3, 1)])
     check("PRelu", 16, [data(2, 3, 4), data(1)])

@@ -71,9 +71,12 @@ def hard_swish(x: Expr) -> Expr:
 
 
 def softplus(x: Expr) -> Expr:
-    """log(1 + exp(x)), which does not overflow in this form."""
-    rest = log(add(exp(apply("neg", absolute(x))), like(x, 1)))
-    return add(maximum(x, like(x, 0)), rest)
+    """log(1 + exp(x)), which does not overflow in this form. What 1 + e rounds off is added to its logarithm: far below
+    zero that is all there is."""
+    e = exp(apply("neg", absolute(x)))
+    whole = add(e, like(x, 1))
+    lost = sub(e, sub(whole, like(x, 1)))
+    return add(maximum(x, like(x, 0)), add(log(whole), div(lost, whole)))
 
 
 def softsign(x: Expr) -> Expr:
@@ -90,7 +93,10 @@ def gelu(x: Expr, approximate: str = "none") -> Expr:
 
 
 def mish(x: Expr) -> Expr:
-    return mul(x, tanh(softplus(x)))
+    """x · tanh(softplus(x)) = x · n / (n + 2) with n = e² + 2e, e = exp(x); beyond 20 the factor rounds to 1."""
+    e = exp(minimum(x, like(x, 20)))
+    n = mul(e, add(e, like(x, 2)))
+    return mul(x, div(n, add(n, like(x, 2))))
 
 
 def swish(x: Expr, alpha: float = 1.0) -> Expr:
