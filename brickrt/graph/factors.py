@@ -43,9 +43,8 @@ def _operands(edit: Edit, node: Node) -> tuple[str, str] | None:
     if not isinstance(expr, Apply) or expr.fn != "mul" or {type(a) for a in expr.args} != {Arg} or len(shape) < 3:
         return None
     for x, factors in (node.inputs, node.inputs[::-1]):
-        batch, *rest = edit.types[factors].shape
-        fits = batch in (1, shape[0]) and rest == [shape[1], *(1 for _ in shape[2:])]
-        if fits and edit.types[x].shape == shape:
+        images = {(batch, shape[1], *(1 for _ in shape[2:])) for batch in (1, shape[0])}
+        if edit.types[factors].shape in images and edit.types[x].shape == shape:
             return x, factors
     return None
 

@@ -57,7 +57,9 @@ def test_what_stays(build):
     assert "Map" in ops(same_results(before, fuse(before)))
 
 
-@pytest.mark.parametrize(("x", "s"), [((1, 3, 4, 5), (1, 3, 1, 1)), (X, (1, 1, 1, 1)), (X, (1, 1, *X[2:]))], ids=str)
+@pytest.mark.parametrize(
+    ("x", "s"), [((1, 3, 4, 5), (1, 3, 1, 1)), (X, (1, 1, 1, 1)), (X, (1, 1, *X[2:])), (X, ())], ids=str
+)
 def test_shapes_that_stay(x, s):
     before = make(lambda b: pointwise(b, b.emit(MUL, "x", "s")), x=x, s=s)
     assert "Map" in ops(same_results(before, fuse(before)))
