@@ -151,7 +151,7 @@ class _Chain:
             if node is kept:
                 kept_expr = known[node.output]
                 known[node.output] = Arg(kept_expr.dtype, count + len(reductions))
-        expr, steps = _reciprocals(known[self.members[-1].output], steps, count)
+        expr, steps = _reciprocals(known[self.members[-1].output], steps, kept_expr, count)
         return Rowwise(self.axes, tuple(steps), expr, kept_expr)
 
     def _kept(self, reduction: Node) -> Node | None:
@@ -175,13 +175,14 @@ def _expressions(op: Rowwise) -> Iterator[Expr]:
             yield from walk(expr)
 
 
-def _reciprocals(expr: Expr, steps: list[Step], count: int) -> tuple[Expr, list[Step]]:
+def _reciprocals(expr: Expr, steps: list[Step], kept: Expr | None, count: int) -> tuple[Expr, list[Step]]:
     """Divisions by what a step gives become products with its reciprocal, which is computed once per row.
 
-    Only where nothing else reads that result.
+    Only where nothing else reads that result, be it what is kept for the last sweep.
     """
     divisors = Counter(e.args[1] for e in _divisions(expr) if isinstance(e.args[1], Arg))
-    reads = Counter(e for whole in (expr, *(s.pre for s in steps)) for e in walk(whole) if isinstance(e, Arg))
+    sweeps = [expr, *(s.pre for s in steps), *([] if kept is None else [kept])]
+    reads = Counter(e for whole in sweeps for e in walk(whole) if isinstance(e, Arg))
     for divisor, uses in divisors.items():
         number = divisor.index - count
         if not 0 <= number < len(steps) or reads[divisor] != uses or divisor.dtype.kind != "f":

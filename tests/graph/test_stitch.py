@@ -58,6 +58,19 @@ def test_softmax_keeps_its_powers():
     assert isinstance(node.op, Rowwise) and node.op.kept is not None and len(node.op.steps) == 2
 
 
+def test_a_statistic_that_divides_what_is_kept_too():
+    """exp(x / m) / sum(exp(x / m)) / m: m is no reciprocal, since the powers are kept before they are summed."""
+
+    def build(b: Builder) -> str:
+        m = mean(b, b.emit(MUL, "x", "x"))
+        powers = b.emit(EXP, b.emit(DIV, "x", m))
+        shares = b.emit(DIV, powers, b.emit(Reduce("sum", (1,), True, None, None), powers))
+        return b.emit(DIV, shares, m)
+
+    (node,) = stitched(make(build, x=(2, 5, 4))).nodes
+    assert isinstance(node.op, Rowwise) and node.op.kept is not None
+
+
 @pytest.mark.parametrize("axes", [(0,), (1,), (1, 2), (0, 1, 2, 3)])
 def test_any_axes(axes):
     assert ops(stitched(make(lambda b: norm(b, "x", axes), x=(2, 5, 4, 3)))) == ["Rowwise"]
