@@ -53,17 +53,22 @@ def _first(take: Node) -> int:
 
 
 def _splits(edit: Edit, conv: Node, takes: list[Node], reader: Node) -> bool:
-    """Whether the takes are all that is read of the convolution, its equal parts, and read by `reader` alone."""
+    """Whether the takes are all that is read of the convolution, its equal parts, and read by `reader` alone, which
+    gives one of their shape."""
     names = [take.output for take in takes]
     if conv.output in edit.outputs or edit.readers[conv.output].keys() != set(names):
         return False
-    if any(edit.only_reader(name) is not reader for name in names):
+    if any(edit.only_reader(name) is not reader or not _same_shape(edit, name, reader.output) for name in names):
         return False
     channels, rank = edit.types[conv.output].shape[1], edit.types[conv.output].rank
     each, rest = divmod(channels, len(takes))
     tables = {take.op.tables for take in takes if isinstance(take.op, Take)}
     wanted = {(None, tuple(range(k, k + each)), *(None,) * (rank - 2)) for k in range(0, channels, max(each, 1))}
     return rest == 0 and 1 < len(takes) <= MOST_PARTS and tables == wanted
+
+
+def _same_shape(edit: Edit, a: str, b: str) -> bool:
+    return edit.types[a].shape == edit.types[b].shape
 
 
 def _may_gate(edit: Edit, conv: Node, node: Node) -> bool:

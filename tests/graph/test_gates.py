@@ -99,3 +99,17 @@ def two_sources(b: Builder) -> str:
 def test_what_stays(build):
     before = make(build, x=(1, 3, 4, 5))
     assert "Take" in ops(same_results(before, fuse(before)))
+
+
+def test_scale_and_shift_of_a_larger_image_stay():
+    """
+    s ─ conv ─┬─ scale ─ mul ─ add
+              └─ shift ────────┘       what is computed of one pixel is spread over all of x
+    """
+
+    def build(b: Builder) -> str:
+        y = pointwise(b, "s", 6)
+        return b.emit(ADD, b.emit(MUL, "x", part(b, y, 0, 3)), part(b, y, 3, 6))
+
+    before = make(build, x=(2, 3, 4, 5), s=(2, 3, 1, 1))
+    assert ops(same_results(before, fuse(before))).count("Take") == 2
