@@ -32,13 +32,14 @@ def fuse_gate(edit: Edit, node: Node) -> None:
         return
     takes = [edit.nodes[name] for name in node.inputs if name in edit.nodes and isinstance(edit.nodes[name].op, Take)]
     conv = edit.nodes.get(takes[0].inputs[0]) if takes else None
-    if conv is None or not _splits(edit, conv, takes, node) or not _may_gate(edit, conv, node):
+    if conv is None or not isinstance(conv.op, Conv):
+        return
+    if not _splits(edit, conv, takes, node) or not _may_gate(edit, conv, conv.op, node):
         return
     extras = [name for name in node.inputs if name not in {take.output for take in takes}]
     places = [*(take.output for take in sorted(takes, key=_first)), *extras]
     kinds = {e.index: e.dtype for e in walk(node.op.expr) if isinstance(e, Arg)}
     expr = substitute(node.op.expr, {k: Arg(kind, places.index(node.inputs[k])) for k, kind in kinds.items()})
-    assert isinstance(conv.op, Conv)
     op = replace(conv.op, epilogue=expr, parts=len(takes))
     edit.put(Node(conv.name, op, (*conv.inputs, *extras), node.output, origins([conv, *takes, node])))
     for gone in (*takes, conv):
@@ -71,10 +72,10 @@ def _same_shape(edit: Edit, a: str, b: str) -> bool:
     return edit.types[a].shape == edit.types[b].shape
 
 
-def _may_gate(edit: Edit, conv: Node, node: Node) -> bool:
+def _may_gate(edit: Edit, conv: Node, op: Conv, node: Node) -> bool:
     """Whether kernels compute the parts of the convolution side by side, and lose no faster algorithm by it."""
-    op, channels = conv.op, edit.types[conv.output].shape[1]
-    if not isinstance(op, Conv) or op.epilogue is not None or len(node.inputs) > OPERANDS:
+    channels = edit.types[conv.output].shape[1]
+    if op.epilogue is not None or len(node.inputs) > OPERANDS:
         return False
     assert isinstance(node.op, Map)
     reads = [edit.types[name].dtype for name in (*conv.inputs, *node.inputs)]

@@ -113,3 +113,13 @@ def test_scale_and_shift_of_a_larger_image_stay():
 
     before = make(build, x=(2, 3, 4, 5), s=(2, 3, 1, 1))
     assert ops(same_results(before, fuse(before))).count("Take") == 2
+
+
+def test_halves_of_a_vector_that_is_computed():
+    def build(b: Builder) -> str:
+        y = b.emit(Map(apply("add", X, X)), "x")
+        low, high = (b.emit(Take((tuple(range(k, k + 4)),)), y) for k in (0, 4))
+        return b.emit(MUL, low, high)
+
+    before = make(build, x=(8,))
+    assert "Take" in ops(same_results(before, fuse(before)))
