@@ -1,12 +1,13 @@
 """Everything that a GPU should be asked, in the order that matters, each with its share of the time.
 
-    python bench/gpu/all.py [--minutes 25] [--only check,sanitize,host,networks,brickdl,large,counters] [--out …]
+    python bench/gpu/all.py [--minutes 25] [--only check,sanitize,host,networks,brickdl,compiled,large,counters] [--out …]
 
 Correctness first (`check`, then a part of it under compute-sanitizer), then the host's time per run (`host`), speed
-against other engines (`networks`), the tables of BrickDL (`brickdl`), larger batches, images and other precisions
-(`large`), and counters of bytes moved (`counters`). A step that fails does not stop the next; every network is checked
-in a process of its own, since an error on a GPU ends all work of its process. Results are JSON files under --out; the
-exit code is not 0 if a check failed, or a tool for one is missing.
+against other engines (`networks`; `compiled` is torch.compile, whose tuning takes minutes a network), the tables of
+BrickDL (`brickdl`), larger batches, images and other precisions (`large`), and counters of bytes moved (`counters`). A
+step that fails does not stop the next; every network is checked in a process of its own, since an error on a GPU ends
+all work of its process. Results are a JSON file per step under --out, written row by row; the exit code is not 0 if a
+check failed, or a tool for one is missing.
 """
 
 from __future__ import annotations
@@ -22,14 +23,20 @@ from pathlib import Path
 from common import CHECKED
 
 HERE = Path(__file__).parent
+QUICK = "torch,torchscript,xla"
 # step: script, share of the time, arguments
 STEPS = {
     "check": ("check.py", 0.30, ["--runs", "1000"]),
     "sanitize": ("check.py", 0.15, []),
     "host": ("host.py", 0.05, []),
-    "networks": ("networks.py", 0.15, ["--batches", "1", "--precisions", "fp32"]),
+    "networks": ("networks.py", 0.12, ["--batches", "1", "--precisions", "fp32", "--peers", QUICK]),
     "brickdl": ("brickdl.py", 0.10, []),
-    "large": ("networks.py", 0.20, ["--batches", "1,8,64", "--precisions", "tf32,fp16,fp32", "--large"]),
+    "compiled": ("networks.py", 0.13, ["--batches", "1", "--precisions", "fp32", "--peers", "torch.compile"]),
+    "large": (
+        "networks.py",
+        0.15,
+        ["--batches", "1,8,64", "--precisions", "tf32,fp16,fp32", "--large", "--peers", QUICK],
+    ),
     "counters": ("counters.py", 0.10, []),
 }
 CHECKS = ("check", "sanitize")
@@ -63,7 +70,8 @@ def commands(name: str, out: Path) -> Iterator[tuple[list[str], float]]:
     if name == "check":
         for k, network in enumerate(CHECKED):
             part = min(1.0, 2 / (len(CHECKED) - k))  # some take longer than others
-            yield [*python, *more, "--networks", network, "--out", str(out / network)], part
+            append = ["--append"] if k else []
+            yield [*python, *more, "--networks", network, "--out", str(out), *append], part
     elif name == "sanitize":
         yield [*python, *FEW, "--out", str(out)], 1 / 3  # without a tool: kernels are compiled then
         for k, tool in enumerate(TOOLS):

@@ -90,7 +90,7 @@ def show(row: dict[str, Any]) -> str:
 
 def main() -> None:
     asked = options(__doc__, networks="resnet50,nafnet,unet").parse_args()
-    table, clock = Table("cuda-brickdl", choose_engine("cuda").spec, asked.out), Clock(asked.seconds)
+    table, clock = Table("cuda-brickdl", choose_engine("cuda").spec, asked), Clock(asked.seconds)
     for name in each(asked.networks):
         if clock.has_time(name):
             row = ablate(name, asked.rounds)

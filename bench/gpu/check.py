@@ -51,7 +51,7 @@ def main() -> int:
     parser.add_argument("--launches", default=",".join(LAUNCHES))
     parser.add_argument("--runs", type=int, default=1000)
     asked = parser.parse_args()
-    table, clock = Table("cuda-check", choose_engine("cuda").spec, asked.out, tolerance=TOLERANCE), Clock(asked.seconds)
+    table, clock = Table("cuda-check", choose_engine("cuda").spec, asked, tolerance=TOLERANCE), Clock(asked.seconds)
     bad = 0
     for name in each(asked.networks):
         if not clock.has_time(name):

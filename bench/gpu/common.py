@@ -54,9 +54,11 @@ def gpu_text() -> str | None:
 class Table:
     """Rows, printed as they come, and written with the machine after each, so that none is lost at a sudden end."""
 
-    def __init__(self, name: str, spec: DeviceSpec, out: Path = RESULTS, **about: Any) -> None:
-        self.file = out / f"{name}.json"
-        self.content: dict[str, Any] = {"machine": machine(spec) | {"gpu": gpu_text()}, **about, "rows": []}
+    def __init__(self, name: str, spec: DeviceSpec, asked: argparse.Namespace, **about: Any) -> None:
+        """`asked` has `out`, the folder, and whether to `append` to the rows that the file has."""
+        self.file = asked.out / f"{name}.json"
+        rows = json.loads(self.file.read_text())["rows"] if asked.append and self.file.exists() else []
+        self.content: dict[str, Any] = {"machine": machine(spec) | {"gpu": gpu_text()}, **about, "rows": rows}
 
     def add(self, row: Mapping[str, Any], text: str) -> None:
         self.content["rows"].append(dict(row))
@@ -87,6 +89,7 @@ def options(description: str | None, **defaults: Any) -> argparse.ArgumentParser
     parser.add_argument("--rounds", type=int, default=defaults.get("rounds", 9))
     parser.add_argument("--seconds", type=float, default=500.0, help="no new row after so long")
     parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--append", action="store_true", help="keep the rows that the file of results has")
     return parser
 
 

@@ -47,7 +47,7 @@ def run_once(name: str, strategy: str, batch: int) -> None:
 def counted(name: str, strategy: str, batch: int) -> dict[str, float]:
     """Sums over all kernels of one execution, by the keys of METRICS. RuntimeError with ncu's own words if it fails."""
     command = ["ncu", "--clock-control", "none", "--profile-from-start", "off", "--graph-profiling", "node", "--csv"]
-    command += ["--page", "raw", "--metrics", ",".join(METRICS.values())]
+    command += ["--page", "raw", "--print-units", "base", "--metrics", ",".join(METRICS.values())]
     command += [sys.executable, str(Path(__file__)), "--watched", name, strategy, str(batch)]
     done = subprocess.run(command, capture_output=True, text=True)
     sums = summed(done.stdout)
@@ -57,7 +57,7 @@ def counted(name: str, strategy: str, batch: int) -> dict[str, float]:
 
 
 def summed(text: str) -> dict[str, float]:
-    """The columns of ncu's raw page, summed over its kernels and brought to units of one."""
+    """The columns of ncu's raw page, summed over its kernels and brought to units of one; what is no number is nothing."""
     lines = text.splitlines()
     start = next((k for k, line in enumerate(lines) if line.startswith('"ID"')), None)
     if start is None:
@@ -65,10 +65,17 @@ def summed(text: str) -> dict[str, float]:
     units, *kernels = csv.DictReader(io.StringIO("\n".join(lines[start:])))
     scale = {"Kbyte": 1e3, "Mbyte": 1e6, "Gbyte": 1e9}
     return {
-        key: sum(float(k[metric].replace(",", "") or 0) for k in kernels) * scale.get(units[metric], 1.0)
+        key: sum(_number(k[metric]) for k in kernels) * scale.get(units[metric], 1.0)
         for key, metric in METRICS.items()
         if metric in units
     }
+
+
+def _number(text: str | None) -> float:
+    try:
+        return float((text or "").replace(",", ""))
+    except ValueError:
+        return 0.0
 
 
 def main() -> int:
@@ -81,7 +88,7 @@ def main() -> int:
     if shutil.which("ncu") is None:
         print("ncu is not installed: it comes with the CUDA toolkit (Nsight Compute)", file=sys.stderr)
         return 2
-    table, clock = Table("cuda-counters", choose_engine("cuda").spec, asked.out), Clock(asked.seconds)
+    table, clock = Table("cuda-counters", choose_engine("cuda").spec, asked), Clock(asked.seconds)
     for name in each(asked.networks):
         for strategy in VARIANTS:
             if clock.has_time(f"{name}, {strategy}"):

@@ -80,7 +80,7 @@ def main() -> None:
     if null:
         runtimes.choose_engine = lambda *_: null_engine()
     spec = NullDriver().spec if null else choose_engine("cuda").spec
-    table = Table(f"cuda-host-{asked.device}", spec, asked.out)
+    table = Table(f"cuda-host-{asked.device}", spec, asked)
     for name in each(asked.networks):
         row = measure(name, null, asked.runs)
         figures = "  ".join(f"{key[:-3].replace('_', ' ')} {us:.1f}" for key, us in row.items() if key != "network")

@@ -75,7 +75,7 @@ def main() -> None:
     parser.add_argument("--launch", default="auto")
     parser.add_argument("--strategy", default="auto")
     asked = parser.parse_args()
-    table, clock = Table("cuda-networks", choose_engine("cuda").spec, asked.out), Clock(asked.seconds)
+    table, clock = Table("cuda-networks", choose_engine("cuda").spec, asked), Clock(asked.seconds)
     for name, batch, size, precision in wanted(asked):
         if clock.has_time(f"{name}, batch {batch}, {precision}"):
             try:
