@@ -28,6 +28,7 @@ OPTIONS: dict[str, Any] = {
     "device_as_default_execution_space": True,  # constexpr functions of headers say nothing of where they run
     "diag_suppress": [177],  # a name is not used
 }
+LIBRARIES = "nvrtc-builtins", "nvrtc"  # of which the second looks for the first
 _HINT = 'pip install "brickrt[cuda13]"'
 
 
@@ -103,7 +104,8 @@ def _compiler() -> _Compiler:
         from cuda.core import Program, ProgramOptions
     except ImportError as e:
         raise BrickError(f"CUDA kernels need the package cuda-python ({e}): {_HINT}") from None
-    load_library("nvrtc")
+    for name in LIBRARIES:
+        load_library(name)
     try:
         _, *version = nvrtc.nvrtcVersion()
     except Exception as e:

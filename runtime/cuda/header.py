@@ -26,11 +26,9 @@ def header() -> str:
             "struct Context {",
             *(f"    {ctype} {name};  // {text}" for name, ctype, text in words),
             "};",
+            # words in this order and nothing between them; not all compilers for GPUs have offsetof
             f'static_assert(sizeof(Context) == {8 * len(words)}, "Context");',
-            *(
-                f'static_assert(__builtin_offsetof(Context, {n}) == {8 * k}, "{n}");'
-                for k, (n, _, _) in enumerate(words)
-            ),
+            *(f'static_assert(sizeof(Context::{name}) == 8, "{name}");' for name, _, _ in words),
             "}  // namespace brick",
             "",
         ]

@@ -121,6 +121,16 @@ def test_a_missing_package_is_named(monkeypatch, missing):
     compiling._compiler.cache_clear()
 
 
+def test_what_the_compiler_looks_for_is_loaded_before_it(monkeypatch, compiler):
+    """NVRTC 13.0 of a package does not find its other library by itself."""
+    compiling._compiler.cache_clear()
+    loaded: list[str] = []
+    monkeypatch.setattr(compiling, "load_library", loaded.append)
+    compiling._compiler()
+    assert loaded == ["nvrtc-builtins", "nvrtc"]
+    compiling._compiler.cache_clear()
+
+
 def test_missing_headers_are_named(monkeypatch, compiler):
     compiling._compiler.cache_clear()
     monkeypatch.setattr(compiling, "folders", lambda kind: iter(()))
