@@ -42,6 +42,15 @@ def resolve(parts: Mapping[str, Part], name: str, boxes: Boxes) -> tuple[str, Bo
     return name, boxes
 
 
+def start_of(parts: Mapping[str, Part], name: str, rank: int) -> np.ndarray:
+    """Where a part begins in the stored tensor, or a tensor in itself, int64 [1, rank]."""
+    start = np.zeros((1, rank), np.int64)
+    while name in parts:
+        start += np.asarray(parts[name].start, np.int64)
+        name = parts[name].source
+    return start
+
+
 def find_parts(plan: Plan) -> dict[str, Part]:
     """All tensors of a plan that are read in place, by name.
 

@@ -8,12 +8,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 from llvmlite import ir
 
+from brickrt.ops.affine import Affine, affine
 from brickrt.ops.base import Op
 from brickrt.ops.cpu.emit import I64, Fn, Index, memory_type
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel, kernel_for
 from brickrt.ops.cpu.operand import Operand
-from brickrt.ops.cpu.take_tables import Affine, affine, constant_array, in_blocks
+from brickrt.ops.cpu.take_tables import constant_array, in_blocks
 from brickrt.ops.cpu.transpose import MoveKernel
 from brickrt.ops.cpu.transpose_spans import (
     Memory,

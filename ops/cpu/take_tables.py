@@ -1,40 +1,12 @@
-"""What a table of indices is in disguise, and constant arrays inside a kernel's module."""
+"""Tables of indices counted in blocks, and constant arrays inside a kernel's module."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from llvmlite import ir
 
+from brickrt.ops.affine import Affine
 from brickrt.ops.cpu.emit import Fn, memory_type
-
-
-@dataclass(frozen=True)
-class Affine:
-    """Output indices [lo, hi) read start + step·i; those outside read nothing."""
-
-    start: int
-    step: int
-    lo: int
-    hi: int
-
-
-def affine(table: Sequence[int] | None, extent: int) -> Affine | None:
-    """The table of an axis of `extent` outputs as arithmetic, -1 allowed at both ends; None where it is none."""
-    if table is None:
-        return Affine(0, 1, 0, extent)
-    entries = np.asarray(table, np.int64)
-    (reads,) = np.nonzero(entries >= 0)
-    if not len(reads):
-        return Affine(0, 1, 0, 0)
-    lo, hi = int(reads[0]), int(reads[-1]) + 1
-    steps = np.diff(entries[lo:hi])
-    step = int(steps[0]) if len(steps) else 1
-    if (steps != step).any() or (entries[lo:hi] < 0).any():
-        return None
-    return Affine(int(entries[lo]) - step * lo, step, lo, hi)
 
 
 def in_blocks(axis: Affine, extent: int, block: int) -> Affine | None:

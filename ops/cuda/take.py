@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 
+from brickrt.ops.affine import Affine, affine
 from brickrt.ops.base import Op
 from brickrt.ops.cuda import walk
 from brickrt.ops.cuda.kernel import Kernel, kernel_for
@@ -17,31 +17,6 @@ from brickrt.ops.move import Take
 
 ONE_BY_ONE = 4
 ITEMS_LOOKED_UP = 2  # under way at most: each holds an address and its bounds
-
-
-class Affine(NamedTuple):
-    """Output index i reads start + step · i for lo ≤ i < hi, and nothing elsewhere."""
-
-    start: int
-    step: int
-    lo: int
-    hi: int
-
-
-def affine(table: Sequence[int] | None, extent: int) -> Affine | None:
-    """The arithmetic of an axis of the output, if there is one."""
-    if table is None:
-        return Affine(0, 1, 0, extent)
-    entries = np.asarray(table, np.int64)
-    reads = np.flatnonzero(entries >= 0)
-    if not len(reads):
-        return Affine(0, 1, 0, 0)
-    lo, hi = int(reads[0]), int(reads[-1]) + 1
-    steps = np.diff(entries[lo:hi])
-    step = int(steps[0]) if len(steps) else 1
-    if len(reads) < hi - lo or (steps != step).any():
-        return None
-    return Affine(int(entries[lo]) - step * lo, step, lo, hi)
 
 
 class TakeKernel(Kernel):

@@ -26,6 +26,7 @@ from brickrt.ops.expr import arg
 from brickrt.ops.map import Map
 from brickrt.runtime.cpu.later import Later
 from brickrt.runtime.cpu.memory import Pool
+from brickrt.runtime.parts import start_of
 from brickrt.runtime.task_graph import Carries, Steps, TaskGraph
 
 SCRATCH, ARENA, FIRST = 0, 1, 2
@@ -92,12 +93,7 @@ class Records:
 
     def shift(self, name: str, operand: Operand) -> int:
         """Bytes from the origin of the stored tensor to that of a part of it."""
-        total = 0
-        while name in self.tasks.parts:
-            part = self.tasks.parts[name]
-            total += int(byte_offsets(operand, np.asarray([part.start], np.int64).reshape(1, -1))[0])
-            name = part.source
-        return total
+        return int(byte_offsets(operand, start_of(self.tasks.parts, name, operand.type.rank))[0])
 
     # ---- steps
 

@@ -40,6 +40,7 @@ from brickrt.runtime.cuda.context import (
     MOST_RANK,
     SCRATCH,
 )
+from brickrt.runtime.parts import start_of
 from brickrt.runtime.task_graph import Carries, Place, Steps, TaskGraph
 
 Origin = tuple[int, np.ndarray]  # base, byte offset per step
@@ -128,12 +129,7 @@ class Records:
 
     def shift(self, name: str, operand: Operand) -> int:
         """Bytes from the origin of the stored tensor to that of a part of it."""
-        total = 0
-        while name in self.tasks.parts:
-            part = self.tasks.parts[name]
-            total += int(byte_offsets(operand, np.asarray([part.start], np.int64).reshape(1, -1))[0])
-            name = part.source
-        return total
+        return int(byte_offsets(operand, start_of(self.tasks.parts, name, operand.rank))[0])
 
     # ---- steps
 

@@ -8,8 +8,8 @@ from host_kernels import expected, needs_compiler, run_on_host
 from host_scratch import run_in_scratch
 from test_map import split, values
 
+from brickrt.ops.affine import Affine, affine
 from brickrt.ops.base import Op
-from brickrt.ops.cuda.take import Affine, affine
 from brickrt.ops.interp import AxisTaps, Interp
 from brickrt.ops.move import Take
 from brickrt.ops.types import Boxes

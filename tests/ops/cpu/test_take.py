@@ -8,9 +8,10 @@ from few_boxes import check_few
 from harness import AVX2, HOST
 
 import brickrt.ops.cpu.take  # noqa: F401 (registers the kernels)
+from brickrt.ops.affine import Affine, affine
 from brickrt.ops.cpu.kernel import choose_kernel
 from brickrt.ops.cpu.operand import dense
-from brickrt.ops.cpu.take_tables import Affine, affine, in_blocks
+from brickrt.ops.cpu.take_tables import in_blocks
 from brickrt.ops.move import Take
 from brickrt.ops.types import TensorType
 

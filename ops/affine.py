@@ -1,0 +1,34 @@
+"""What a table of indices is in disguise: arithmetic."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Affine:
+    """Output index i reads start + step · i for lo ≤ i < hi, and nothing elsewhere."""
+
+    start: int
+    step: int
+    lo: int
+    hi: int
+
+
+def affine(table: Sequence[int] | None, extent: int) -> Affine | None:
+    """The table of an axis of `extent` outputs as arithmetic, -1 allowed at both ends; None where it is none."""
+    if table is None:
+        return Affine(0, 1, 0, extent)
+    entries = np.asarray(table, np.int64)
+    (reads,) = np.nonzero(entries >= 0)
+    if not len(reads):
+        return Affine(0, 1, 0, 0)
+    lo, hi = int(reads[0]), int(reads[-1]) + 1
+    steps = np.diff(entries[lo:hi])
+    step = int(steps[0]) if len(steps) else 1
+    if (steps != step).any() or (entries[lo:hi] < 0).any():
+        return None
+    return Affine(int(entries[lo]) - step * lo, step, lo, hi)
