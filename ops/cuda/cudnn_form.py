@@ -28,6 +28,7 @@ DTYPES = ("float16", "bfloat16", "float32")
 BINARY = frozenset("add sub mul div pow max min".split())
 EITHER_WAY = frozenset("add mul max min".split())
 LATER = ("step", "tensor", "scalar")  # cuDNN takes no first operand that broadcasts to the second
+LEAST_PIXELS = 32  # fewer rows of a product are not worth a convolution
 UNARY = frozenset("neg abs sqrt exp log sin cos tan tanh erf sigmoid floor ceil reciprocal".split())
 
 
@@ -81,14 +82,21 @@ def form_of(op: Op, ins: Sequence[Operand], out: Operand, packed: Sequence[bool]
         if 0 in operand.shape:
             raise Unfit("a tensor has no elements")
     if isinstance(op, MatMul):
+        single = out.dtype == ins[0].dtype == np.float32 and precision == "fp32"
+        if single and packed[1] and math.prod(out.shape[:-1]) >= LEAST_PIXELS:
+            return _pixels(op, ins, out, precision)
         return _matmul(op, ins, out, precision)
     if isinstance(op, Conv | ConvTranspose):
         return _conv(op, ins, out, packed, precision)
     raise Unfit(f"{op.name} is neither a convolution nor a matrix product")
 
 
-def weights(kind: Operand) -> Operand:
-    """How constant weights of a convolution lie: their input channels innermost."""
+def weights(op: Op, kind: Operand, form: Form) -> Operand:
+    """How constant weights lie: of a convolution their input channels innermost, and so of a product that is one."""
+    if form.kind == "matmul":
+        return kind
+    if isinstance(op, MatMul):
+        return Operand(kind.type, (*[0] * (kind.rank - 2), 1, kind.shape[-2]))
     return dense(kind.type, "last")
 
 
@@ -110,7 +118,7 @@ def _conv(
         raise Unfit(f"{len(op.kernel)} spatial dimensions")
     if ins[0].strides[1] != 1 or out.strides[1] != 1:
         raise Unfit("channels are not innermost")
-    lie = [weights(ins[1]) if k == 1 and packed[1] else operand for k, operand in enumerate(ins)]
+    lie = [dense(ins[1].type, "last") if k == 1 and packed[1] else operand for k, operand in enumerate(ins)]
     channel = [op.bias and k == 2 for k in range(len(ins))]
     tensors = [_image(out), *(_spread(o, out.rank) if c else _image(o, out.rank) for o, c in zip(lie, channel))]
     settings = [op.pads, op.pads_end, op.strides, op.dilations]
@@ -157,6 +165,33 @@ def _matmul(op: MatMul, ins: Sequence[Operand], out: Operand, precision: Precisi
         raise Unfit("its batch dimensions broadcast in part")
     tensors = [_matrices(operand, out.shape, fold and k != 2) for k, operand in enumerate((out, *ins))]
     return Form("matmul", tuple(tensors), _steps(op.bias, op.epilogue, len(ins)), precision)
+
+
+def _pixels(op: MatMul, ins: Sequence[Operand], out: Operand, precision: Precision) -> Form:
+    """As a 1 × 1 convolution of an image whose pixels are the rows of a: cuDNN multiplies matrices on tensor cores
+    only, which round float32. b is constant and has no batch."""
+    n, k = out.shape[-1], ins[0].shape[-1]
+    rows = math.prod(out.shape[:-1])
+    if math.prod(ins[1].shape[:-2]) != 1 or ins[0].shape[:-1] != out.shape[:-1]:
+        raise Unfit("cuDNN multiplies batches of matrices on tensor cores only")
+    if any(operand.strides != row_major(operand.shape) for operand in (out, *ins)):
+        raise Unfit("a matrix is not stored row by row")
+    for operand in ins[2:]:
+        size, last = operand.type.size, operand.shape[-1:]
+        if operand.dtype != np.float32 or size not in (1, n, n * rows) or (size > 1 and last != (n,)):
+            raise Unfit("an operand broadcasts in part")
+    weights = Tensor((n, k, 1, 1), (k, 1, k, k), "float32")
+    others = (_column(max(1, o.type.size // n), min(n, o.type.size)) for o in ins[2:])
+    tensors = [_column(rows, n), _column(rows, k), weights, *others]
+    steps = _steps(op.bias, op.epilogue, len(ins))
+    if op.bias:
+        steps = _residual_first(steps, [i for i, t in enumerate(tensors) if i > 3 and t.dims == tensors[0].dims])
+    return Form("conv", tuple(tensors), steps, precision, (0, 0), (0, 0), (1, 1), (1, 1))
+
+
+def _column(pixels: int, channels: int) -> Tensor:
+    """An image of width 1, channels innermost."""
+    return Tensor((1, channels, pixels, 1), (pixels * channels, 1, channels, channels), "float32")
 
 
 def _matrices(operand: Operand, out: Ints, fold: bool) -> Tensor:

@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 
 from brickrt.ops.conv import Conv, ConvTranspose
-from brickrt.ops.cuda.cudnn_form import Unfit, form_of, weights
+from brickrt.ops.cuda.cudnn_form import Unfit, form_of
 from brickrt.ops.cuda.cudnn_share import Share, inputs_of, shared
-from brickrt.ops.cuda.operand import Operand
+from brickrt.ops.cuda.operand import Operand, dense
 from brickrt.ops.types import Shape
 from brickrt.runtime.cuda.brick_boxes import spread
 from brickrt.runtime.cuda.brick_memory import Room
@@ -60,7 +60,8 @@ def group_layer(records: Places, room: Room, steps: int, arrays: dict[tuple[int,
             places.append(room.place(bricks.key((k, i))).offset)
         elif packed[i]:
             if (k, i) not in arrays:
-                arrays[k, i] = stored(weights(operand) if i == 1 else operand, graph.constants[name])
+                lies = dense(operand.type, "last") if i == 1 else operand
+                arrays[k, i] = stored(lies, graph.constants[name])
             places.append(arrays[k, i])
         else:
             places.append(offset_of(records, name, operand, steps))

@@ -91,7 +91,7 @@ def _layer(records: Places, i: int, share: Share, arrays: dict[int, np.ndarray])
     places: list[int | np.ndarray] = []
     for k, (name, operand) in enumerate(zip(names, (out, *ins), strict=True)):
         if k and packed[k - 1]:
-            lies = weights(operand) if k == 2 and form.kind != "matmul" else operand
+            lies = weights(node.op, operand, form) if k == 2 else operand
             if k not in arrays:
                 arrays[k] = stored(lies, graph.constants[name])
             places.append(arrays[k])

@@ -8,7 +8,7 @@ from fake_cudnn import Frontend, PlanOf, numerical_note
 from host_kernels import expected
 
 from brickrt.ops.conv import Conv, ConvTranspose
-from brickrt.ops.cuda import cudnn_graph
+from brickrt.ops.cuda import cudnn_form, cudnn_graph
 from brickrt.ops.cuda.cudnn_form import Unfit, form_of, weights
 from brickrt.ops.cuda.cudnn_graph import HANDLES, TRIES, WORKSPACE, Cudnn, Missing, graph_of
 from brickrt.ops.cuda.operand import dense
@@ -94,7 +94,7 @@ def computed(op, arrays, packed=True):
     """The output by cuDNN's graph, on the host."""
     ins, out, _ = lies(op, arrays, packed)
     plan = Cudnn(Frontend()).choose(form(op, arrays, packed=packed), measured)
-    held = [weights(o) if k == 1 and packed and not isinstance(op, MatMul) else o for k, o in enumerate(ins)]
+    held = [weights(op, o, plan.form) if k == 1 and packed else o for k, o in enumerate(ins)]
     memory = [aligned(layers.stored(o, a)) for o, a in zip(held, arrays)]
     result = aligned(np.full(out.shape, 77, out.dtype))
     assert [m.nbytes for m in (result, *memory)] == [t.nbytes for t in plan.form.tensors]
@@ -205,6 +205,43 @@ MATRICES = [
 def test_matrix_products(a, b, extra):
     check(MatMul(bias=True), [filled(a), filled(b), filled(b[-1:])])
     check(MatMul(epilogue=RESIDUAL), [filled(a), filled(b), filled(extra)])
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "tf32"])
+def test_float32_is_multiplied_by_convolutions(dtype):
+    """cuDNN has matrix products on tensor cores only."""
+    arrays = [filled((2, 20, 7)), filled((7, 4))]
+    assert form(MatMul(), arrays, dtype).kind == ("conv" if dtype == "fp32" else "matmul")
+    assert form(MatMul(), [arrays[0][:, :2], arrays[1]]).kind == "matmul"
+    assert form(MatMul(), arrays, packed=False).kind == "matmul"
+
+
+ROWS = [((5, 7), (7, 3)), ((2, 3, 5, 7), (7, 4)), ((2, 5, 7), (1, 7, 4)), ((4, 7), (7, 1))]
+BESIDE = [lambda shape: shape, lambda shape: shape[-1:], lambda shape: (1, *shape[-1:]), lambda shape: ()]
+
+
+@pytest.mark.parametrize("beside", BESIDE)
+@pytest.mark.parametrize(("a", "b"), ROWS, ids=str)
+def test_matrix_products_as_convolutions(monkeypatch, a, b, beside):
+    monkeypatch.setattr(cudnn_form, "LEAST_PIXELS", 1)
+    extra = filled(beside((*a[:-1], b[-1])), seed=5)
+    for op, more in (
+        (MatMul(bias=True), ()),
+        (MatMul(epilogue=RESIDUAL), (extra,)),
+        (MatMul(True, RESIDUAL), (extra,)),
+    ):
+        arrays = [filled(a), filled(b), *[filled(b[-1:])] * op.bias, *more]
+        assert form(op, arrays).kind == "conv"
+        check(op, arrays)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "extra"), [MATRICES[1], MATRICES[4], ((2, 5, 7), (7, 4), (5, 4)), ((4, 7), (7, 4), (4, 1))]
+)
+def test_products_that_are_no_convolutions(monkeypatch, a, b, extra):
+    monkeypatch.setattr(cudnn_form, "LEAST_PIXELS", 1)
+    with pytest.raises(Unfit, match=r"on tensor cores only|broadcasts in part"):
+        form(MatMul(epilogue=RESIDUAL), [filled(a), filled(b), filled(extra)])
 
 
 @pytest.mark.parametrize(
