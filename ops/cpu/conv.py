@@ -19,7 +19,7 @@ from brickrt.ops.base import Op
 from brickrt.ops.conv import Conv, ConvTranspose
 from brickrt.ops.cpu.conv_body import ConvBody
 from brickrt.ops.cpu.emit import Fn
-from brickrt.ops.cpu.epilogue import Epilogue, joined_rows, rows_join
+from brickrt.ops.cpu.epilogue import Epilogue, rows_join
 from brickrt.ops.cpu.folded import Fold, FoldedBody, fold_of, pack_fold
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel
@@ -174,11 +174,8 @@ class ConvKernel(Kernel):
     @cached_property
     def epilogue(self) -> Epilogue:
         first = self.op.main
-        ins, out = self.ins[first:], self.out
-        if self.flat:
-            spatial = out.shape[2:]
-            ins, out = tuple(joined_rows(o, spatial) for o in ins), joined_rows(out, spatial)
-        return Epilogue(self.op.epilogue, first, ins, out, self.lanes)
+        found = Epilogue(self.op.epilogue, first, self.ins[first:], self.out, self.lanes)
+        return found.joined() if self.flat else found
 
     def pack(self, i: int, array: np.ndarray) -> np.ndarray:
         """Weights as one stream per tile, bias up to whole tiles per group, epilogue constants as the operands say."""

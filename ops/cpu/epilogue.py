@@ -59,6 +59,11 @@ class Epilogue:
     out: Operand
     lanes: int
 
+    def joined(self) -> Epilogue:
+        """For images whose rows are walked as one."""
+        spatial = self.out.shape[2:]
+        return replace(self, ins=tuple(joined_rows(o, spatial) for o in self.ins), out=joined_rows(self.out, spatial))
+
     def bind(self, f: Fn) -> BoundEpilogue:
         return BoundEpilogue(self, f, [f.pointer(1 + self.first + k) for k in range(len(self.ins))])
 

@@ -44,6 +44,11 @@ class ProductView(ABC):
         return self.out.shape[self.dim]
 
     @property
+    def joined(self) -> bool:
+        """Whether the pixels of an image are counted along its innermost dimension."""
+        return False
+
+    @property
     @abstractmethod
     def rows(self) -> int:
         """Of a box, in one of its matrices."""
@@ -128,6 +133,10 @@ class PixelView(ProductView):
     """Blocked images; `shape` is (joined, images, extents…): with `joined` the pixels of an image are one long row."""
 
     dim, rows_adjacent = 1, True
+
+    @property
+    def joined(self) -> bool:
+        return bool(self.shape[0])
 
     @property
     def extents(self) -> tuple[int, ...]:

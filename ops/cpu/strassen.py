@@ -164,7 +164,8 @@ class StrassenKernel(Kernel):
     @cached_property
     def epilogue(self) -> Epilogue:
         first = self.op.main
-        return Epilogue(self.op.epilogue, first, self.ins[first:], self.out, self.lanes)
+        found = Epilogue(self.op.epilogue, first, self.ins[first:], self.out, self.lanes)
+        return found.joined() if self.view.joined else found
 
     # ---- workspace, in elements: first factors, three register tiles, sums of the chunks so far
 

@@ -181,10 +181,11 @@ def test_pointwise_convolutions(case, isa, kernel):
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("depth", [64, 2 * CHUNK])
 @pytest.mark.parametrize("expr", [SUM, LONG], ids=["sum", "long"])
-def test_pointwise_convolution_with_an_epilogue(expr, depth, kernel):
-    case = ConvCase(point(bias=True), (depth, 5, 6), 104, n=2)
+@pytest.mark.parametrize("extents", [(5, 6), (30, 1)], ids=["rows", "column"])
+def test_pointwise_convolution_with_an_epilogue(extents, expr, depth, kernel):
+    case = ConvCase(point(bias=True), (depth, *extents), 104, n=2)
     op = dataclasses.replace(case.op, epilogue=expr)
-    check_pixels(case, AVX2, kernel, op, sample((2, 104, 5, 6)) if expr is SUM else ())
+    check_pixels(case, AVX2, kernel, op, sample((2, 104, *extents)) if expr is SUM else ())
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
