@@ -1,6 +1,6 @@
 """Everything that a GPU should be asked, in the order that matters, each with its share of the time.
 
-    python bench/gpu/all.py [--minutes 25] [--only check,sanitize,host,networks,brickdl,compiled,large,counters] [--out …]
+    python bench/gpu/all.py [--minutes 25] [--only check,networks] [--out …]
 
 Correctness first (`check`, then a part of it under compute-sanitizer), then the host's time per run (`host`), speed
 against other engines (`networks`; `compiled` is torch.compile, whose tuning takes minutes a network), the tables of
@@ -23,7 +23,7 @@ from pathlib import Path
 from common import CHECKED
 
 HERE = Path(__file__).parent
-QUICK = "torch,torchscript,xla"
+QUICK, ALL = "torch,torchscript,xla", "tf32,fp16,fp32"
 # step: script, share of the time, arguments
 STEPS = {
     "check": ("check.py", 0.30, ["--runs", "1000"]),
@@ -32,11 +32,7 @@ STEPS = {
     "networks": ("networks.py", 0.12, ["--batches", "1", "--precisions", "fp32", "--peers", QUICK]),
     "brickdl": ("brickdl.py", 0.10, []),
     "compiled": ("networks.py", 0.13, ["--batches", "1", "--precisions", "fp32", "--peers", "torch.compile"]),
-    "large": (
-        "networks.py",
-        0.15,
-        ["--batches", "1,8,64", "--precisions", "tf32,fp16,fp32", "--large", "--peers", QUICK],
-    ),
+    "large": ("networks.py", 0.15, ["--batches", "1,8,64", "--precisions", ALL, "--large", "--peers", QUICK]),
     "counters": ("counters.py", 0.10, []),
 }
 CHECKS = ("check", "sanitize")

@@ -57,7 +57,7 @@ def counted(name: str, strategy: str, batch: int) -> dict[str, float]:
 
 
 def summed(text: str) -> dict[str, float]:
-    """The columns of ncu's raw page, summed over its kernels and brought to units of one; what is no number is nothing."""
+    """The columns of ncu's raw page, summed over its kernels in units of one. What is no number adds none."""
     lines = text.splitlines()
     start = next((k for k, line in enumerate(lines) if line.startswith('"ID"')), None)
     if start is None:

@@ -6,7 +6,7 @@ Engines of cuDNN that compute float32 without tensor cores take few epilogues, a
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Literal
+from typing import Literal, TypeVar
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from brickrt.ops.map import Map
 from brickrt.ops.matmul import MatMul
 
 Product = Conv | ConvTranspose | MatMul
+P = TypeVar("P", bound=Conv | ConvTranspose | MatMul)
 Share = Literal["all", "biased", "product"]
 """All; the product and its bias; the product alone."""
 
@@ -30,7 +31,7 @@ def shares(op: Product, dtype: np.dtype) -> tuple[Share, ...]:
     return ("all", "biased", "product") if op.bias else ("all", "product")
 
 
-def shared(op: Product, share: Share) -> Product:
+def shared(op: P, share: Share) -> P:
     """The operator that the library is asked for, on the first of the operator's inputs."""
     return op if share == "all" else replace(op, epilogue=None, bias=op.bias and share == "biased")
 

@@ -117,7 +117,7 @@ class Bricks:
         if windows:
             lo = windows[0].lo - (windows[0].lo - lo).max(axis=0)
         made = graph.producers.get(name)
-        if made in self.library and isinstance(op := graph.nodes[made].op, ConvTranspose):
+        if made is not None and made in self.library and isinstance(op := graph.nodes[made].op, ConvTranspose):
             lo = columns(len(lo), lo[:, :2], lo[:, 2:] - (lo[:, 2:] + op.pads) % op.strides)
         return Store(lo, tuple((needed.hi - lo).max(axis=0).tolist()), needed)
 
