@@ -56,8 +56,9 @@ class Later:
         self, steps: Steps, variants: Sequence[Kernel], which: np.ndarray
     ) -> tuple[list[Kernel], np.ndarray | None]:
         """The kernels of a node's steps, which ask where they are to and can, and how many bytes each step asks for."""
-        swept = [v.swept(steps.boxes) for v in variants] if steps.node in self.wanted else [None]
-        if any(s is None for s in swept):
+        found = [v.swept(steps.boxes) for v in variants] if steps.node in self.wanted else []
+        swept = [channels for channels in found if channels is not None]
+        if not swept or len(swept) < len(variants):
             return list(variants), None
         channels = np.stack(swept)[which, np.arange(len(which))]
         least = self.wanted[steps.node].nbytes / int(channels.sum())
