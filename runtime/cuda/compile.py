@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import os
 import re
@@ -22,12 +21,12 @@ from brickrt.runtime.disk_cache import DiskCache
 Progress = Callable[[int, int], None]  # (compiled, to compile)
 
 HEADERS = Path(cuda.__file__).parent
-OPTIONS: dict[str, Any] = {
-    "std": "c++17",
-    "ptxas_options": "-v",
-    "device_as_default_execution_space": True,  # constexpr functions of headers say nothing of where they run
-    "diag_suppress": [177],  # a name is not used
-}
+OPTIONS = (
+    "--std=c++17",
+    "--ptxas-options=-v",
+    "--device-as-default-execution-space",  # constexpr functions of headers say nothing of where they run
+    "--diag-suppress=177",  # a name is not used
+)
 LIBRARIES = "nvrtc-builtins", "nvrtc"  # of which the second looks for the first
 _HINT = 'pip install "brickrt[cuda13]"'
 
@@ -90,8 +89,7 @@ def compiler_version() -> str:
 
 @dataclass(frozen=True)
 class _Compiler:
-    program: Any  # of cuda.core
-    options: Any
+    nvrtc: Any  # of cuda.bindings
     version: str
     headers: Path  # of CUDA
 
@@ -101,7 +99,6 @@ def _compiler() -> _Compiler:
     """NVRTC, and where CUDA's headers are."""
     try:
         from cuda.bindings import nvrtc
-        from cuda.core import Program, ProgramOptions
     except ImportError as e:
         raise BrickError(f"CUDA kernels need the package cuda-python ({e}): {_HINT}") from None
     for name in LIBRARIES:
@@ -113,17 +110,39 @@ def _compiler() -> _Compiler:
     headers = next((f for f in folders("include") if (f / "cuda_fp16.h").exists()), None)
     if headers is None:
         raise BrickError(f"CUDA's headers are missing (cuda_fp16.h, package nvidia-cuda-runtime): {_HINT}")
-    return _Compiler(Program, ProgramOptions, ".".join(map(str, version)), headers)
+    return _Compiler(nvrtc, ".".join(map(str, version)), headers)
 
 
 def _compile(source: str, arch: str) -> Module:
-    compiler, log = _compiler(), io.StringIO()
-    options = compiler.options(arch=arch, include_path=[str(HEADERS), str(compiler.headers)], **OPTIONS)
+    compiler = _compiler()
+    nvrtc, includes = compiler.nvrtc, (HEADERS, compiler.headers)
+    options = [f"--gpu-architecture={arch}", *OPTIONS, *(f"--include-path={folder}" for folder in includes)]
+    program = _asked(nvrtc.nvrtcCreateProgram(source.encode(), b"kernels.cu", 0, [], []))
     try:
-        code = compiler.program(source, "c++", options).compile("cubin", logs=log).code
-    except Exception as e:
-        raise BrickError(f"a CUDA kernel does not compile for {arch}: {first_error(str(e))}") from None
-    return Module(bytes(code), resources(log.getvalue()))
+        error, *_ = nvrtc.nvrtcCompileProgram(program, len(options), [option.encode() for option in options])
+        log = _text(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program).rstrip(b"\0").decode()
+        if error:
+            why = first_error(log) or str(error)
+            raise BrickError(f"a CUDA kernel does not compile for {arch}: {why}")
+        return Module(_text(nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN, program), resources(log))
+    finally:
+        nvrtc.nvrtcDestroyProgram(program)
+
+
+def _asked(answer: tuple[Any, ...]) -> Any:
+    """What a call of NVRTC gives beside its error, which there should be none."""
+    error, *values = answer
+    if error:
+        raise BrickError(f"NVRTC: {error}")
+    return values[0] if values else None
+
+
+def _text(size: Callable[[Any], Any], fetch: Callable[[Any, bytes], Any], program: Any) -> bytes:
+    """Bytes that NVRTC writes into memory of ours."""
+    count = _asked(size(program))
+    found = bytes(count + 2)  # of one byte Python has one object for all
+    _asked(fetch(program, found))
+    return found[:count]
 
 
 def first_error(log: str) -> str:

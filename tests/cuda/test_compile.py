@@ -112,7 +112,7 @@ def test_first_error():
     assert first_error("") == ""
 
 
-@pytest.mark.parametrize("missing", ["cuda.core", "cuda.bindings"])
+@pytest.mark.parametrize("missing", ["cuda.bindings"])
 def test_a_missing_package_is_named(monkeypatch, missing):
     compiling._compiler.cache_clear()
     monkeypatch.setitem(sys.modules, missing, None)
