@@ -19,6 +19,7 @@ from brickrt.ops.cuda.kernel import Precision
 from brickrt.ops.cuda.operand import Operand, dense, row_major
 from brickrt.ops.expr import Apply, Arg, Const, Expr
 from brickrt.ops.matmul import MatMul
+from brickrt.ops.types import TensorType
 
 Ints = tuple[int, ...]
 Value = tuple[Literal["tensor", "step", "scalar"], float]
@@ -74,18 +75,31 @@ class Form:
     dilations: Ints = ()
 
 
-def form_of(op: Op, ins: Sequence[Operand], out: Operand, packed: Sequence[bool], precision: Precision) -> Form:
-    """The form of an operator on operands that lie so; constant weights lie as `weights` says. Raises Unfit."""
+def as_convolution(op: Op, out: TensorType, packed: Sequence[bool], precision: Precision) -> tuple[bool, ...]:
+    """The ways to ask for an operator, the better first: matrix products by constants may be 1 × 1 convolutions too,
+    and have to be for float32, which cuDNN's matrix products round for tensor cores."""
+    if not isinstance(op, MatMul) or not packed[1] or math.prod(out.shape[:-1]) < LEAST_PIXELS:
+        return (False,)
+    return (True,) if out.dtype == np.float32 and precision == "fp32" else (False, True)
+
+
+def form_of(
+    op: Op,
+    ins: Sequence[Operand],
+    out: Operand,
+    packed: Sequence[bool],
+    precision: Precision,
+    convolution: bool = False,
+) -> Form:
+    """The form of an operator on operands that lie so; constant weights lie as `weights` says. A matrix product may be
+    asked for as a convolution. Raises Unfit."""
     for operand in (out, *ins):
         if operand.dtype.name not in DTYPES:
             raise Unfit(f"elements of type {operand.dtype.name}")
         if 0 in operand.shape:
             raise Unfit("a tensor has no elements")
     if isinstance(op, MatMul):
-        single = out.dtype == ins[0].dtype == np.float32 and precision == "fp32"
-        if single and packed[1] and math.prod(out.shape[:-1]) >= LEAST_PIXELS:
-            return _pixels(op, ins, out, precision)
-        return _matmul(op, ins, out, precision)
+        return (_pixels if convolution else _matmul)(op, ins, out, precision)
     if isinstance(op, Conv | ConvTranspose):
         return _conv(op, ins, out, packed, precision)
     raise Unfit(f"{op.name} is neither a convolution nor a matrix product")
@@ -168,30 +182,31 @@ def _matmul(op: MatMul, ins: Sequence[Operand], out: Operand, precision: Precisi
 
 
 def _pixels(op: MatMul, ins: Sequence[Operand], out: Operand, precision: Precision) -> Form:
-    """As a 1 × 1 convolution of an image whose pixels are the rows of a: cuDNN multiplies matrices on tensor cores
-    only, which round float32. b is constant and has no batch."""
-    n, k = out.shape[-1], ins[0].shape[-1]
+    """As a 1 × 1 convolution of an image whose pixels are the rows of a; b is constant, and may have no batch."""
+    n, k, dtype = out.shape[-1], ins[0].shape[-1], out.dtype
     rows = math.prod(out.shape[:-1])
     if math.prod(ins[1].shape[:-2]) != 1 or ins[0].shape[:-1] != out.shape[:-1]:
-        raise Unfit("cuDNN multiplies batches of matrices on tensor cores only")
+        raise Unfit("batches of matrices are no convolution")
+    if any(operand.dtype != dtype for operand in ins):
+        raise Unfit("its operands have several types")
     if any(operand.strides != row_major(operand.shape) for operand in (out, *ins)):
         raise Unfit("a matrix is not stored row by row")
     for operand in ins[2:]:
         size, last = operand.type.size, operand.shape[-1:]
-        if operand.dtype != np.float32 or size not in (1, n, n * rows) or (size > 1 and last != (n,)):
+        if size not in (1, n, n * rows) or (size > 1 and last != (n,)):
             raise Unfit("an operand broadcasts in part")
-    weights = Tensor((n, k, 1, 1), (k, 1, k, k), "float32")
-    others = (_column(max(1, o.type.size // n), min(n, o.type.size)) for o in ins[2:])
-    tensors = [_column(rows, n), _column(rows, k), weights, *others]
+    weights = Tensor((n, k, 1, 1), (k, 1, k, k), dtype.name)
+    others = (_column(max(1, o.type.size // n), min(n, o.type.size), dtype) for o in ins[2:])
+    tensors = [_column(rows, n, dtype), _column(rows, k, dtype), weights, *others]
     steps = _steps(op.bias, op.epilogue, len(ins))
     if op.bias:
         steps = _residual_first(steps, [i for i, t in enumerate(tensors) if i > 3 and t.dims == tensors[0].dims])
     return Form("conv", tuple(tensors), steps, precision, (0, 0), (0, 0), (1, 1), (1, 1))
 
 
-def _column(pixels: int, channels: int) -> Tensor:
+def _column(pixels: int, channels: int, dtype: np.dtype) -> Tensor:
     """An image of width 1, channels innermost."""
-    return Tensor((1, channels, pixels, 1), (pixels * channels, 1, channels, channels), "float32")
+    return Tensor((1, channels, pixels, 1), (pixels * channels, 1, channels, channels), dtype.name)
 
 
 def _matrices(operand: Operand, out: Ints, fold: bool) -> Tensor:

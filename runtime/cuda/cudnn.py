@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import product
 
 import numpy as np
 
 from brickrt.ops.conv import Conv, ConvTranspose
-from brickrt.ops.cuda.cudnn_form import Form, Unfit, form_of, weights
+from brickrt.ops.cuda.cudnn_form import Form, Unfit, as_convolution, form_of, weights
 from brickrt.ops.cuda.cudnn_graph import Cudnn, Measure, Plan
 from brickrt.ops.cuda.cudnn_share import Share, inputs_of, shared, shares
 from brickrt.ops.cuda.kernel import Precision
@@ -68,18 +69,22 @@ def find_layers(tasks: TaskGraph) -> Layers:
         node = graph.nodes[steps.node]
         if steps.node not in whole or not isinstance(node.op, Conv | ConvTranspose | MatMul):
             continue
-        arrays: dict[int, np.ndarray] = {}
-        for share in shares(node.op, graph.types[node.inputs[0]].dtype):
+        arrays: dict[tuple[int, str], np.ndarray] = {}
+        packed = [name in graph.constants for name in node.inputs]
+        ways = as_convolution(node.op, graph.out(node), packed, precision_of(tasks))
+        for share, way in product(shares(node.op, graph.types[node.inputs[0]].dtype), ways):
             try:
-                layer = _layer(records, i, share, arrays)
+                layer = _layer(records, i, share, way, arrays)
                 layers.found.setdefault(i, []).append(layer)
             except Unfit as e:
                 layers.reasons.setdefault(node.name, str(e))
     return layers
 
 
-def _layer(records: Places, i: int, share: Share, arrays: dict[int, np.ndarray]) -> Layer:
-    """`arrays` are constant inputs as they are uploaded, by number: other shares have the same."""
+def _layer(
+    records: Places, i: int, share: Share, convolution: bool, arrays: dict[tuple[int, str], np.ndarray]
+) -> Layer:
+    """`arrays` are constant inputs as they are uploaded, by number and kind of the form: other shares have the same."""
     steps, tasks = records.tasks.steps[i], records.tasks
     graph = tasks.plan.graph
     node = graph.nodes[steps.node]
@@ -87,14 +92,14 @@ def _layer(records: Places, i: int, share: Share, arrays: dict[int, np.ndarray])
     packed = [name in graph.constants for name in names[1:]]
     out, *ins = (records.operand(name) for name in names)
     assert isinstance(node.op, Conv | ConvTranspose | MatMul)
-    form = form_of(shared(node.op, share), ins, out, packed, precision_of(tasks))
+    form = form_of(shared(node.op, share), ins, out, packed, precision_of(tasks), convolution)
     places: list[int | np.ndarray] = []
     for k, (name, operand) in enumerate(zip(names, (out, *ins), strict=True)):
         if k and packed[k - 1]:
             lies = weights(node.op, operand, form) if k == 2 else operand
-            if k not in arrays:
-                arrays[k] = stored(lies, graph.constants[name])
-            places.append(arrays[k])
+            if (k, form.kind) not in arrays:
+                arrays[k, form.kind] = stored(lies, graph.constants[name])
+            places.append(arrays[k, form.kind])
         else:
             places.append(offset_of(records, name, operand, i))
     return Layer(i, form, tuple(places), share)

@@ -1,6 +1,8 @@
 """Forms of products, as cuDNN's frontend takes them: run by one on the host, and built by the real one as far as it
 goes without a device."""
 
+from dataclasses import replace
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -70,7 +72,8 @@ def lies(op, arrays, packed=True):
 
 def form(op, arrays, precision="fp32", packed=True):
     ins, out, constant = lies(op, arrays, packed)
-    return form_of(op, ins, out, constant, precision)
+    ways = cudnn_form.as_convolution(op, out.type, constant, precision)
+    return form_of(op, ins, out, constant, precision, ways[0])
 
 
 def aligned(array):
@@ -214,6 +217,9 @@ def test_float32_is_multiplied_by_convolutions(dtype):
     assert form(MatMul(), arrays, dtype).kind == ("conv" if dtype == "fp32" else "matmul")
     assert form(MatMul(), [arrays[0][:, :2], arrays[1]]).kind == "matmul"
     assert form(MatMul(), arrays, packed=False).kind == "matmul"
+    ins, out, constant = lies(MatMul(), arrays)
+    assert cudnn_form.as_convolution(MatMul(), out.type, constant, "tf32") == (False, True)
+    assert form_of(MatMul(), ins, out, constant, "tf32", True) == replace(form(MatMul(), arrays), precision="tf32")
 
 
 ROWS = [((5, 7), (7, 3)), ((2, 3, 5, 7), (7, 4)), ((2, 5, 7), (1, 7, 4)), ((4, 7), (7, 1))]
@@ -240,7 +246,7 @@ def test_matrix_products_as_convolutions(monkeypatch, a, b, beside):
 )
 def test_products_that_are_no_convolutions(monkeypatch, a, b, extra):
     monkeypatch.setattr(cudnn_form, "LEAST_PIXELS", 1)
-    with pytest.raises(Unfit, match=r"on tensor cores only|broadcasts in part"):
+    with pytest.raises(Unfit, match=r"are no convolution|broadcasts in part"):
         form(MatMul(epilogue=RESIDUAL), [filled(a), filled(b), filled(extra)])
 
 
