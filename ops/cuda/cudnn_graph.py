@@ -202,5 +202,6 @@ def _dtype(api: Any, name: str) -> Any:
 
 
 def _line(error: Exception) -> str:
-    """What an error says, in one line."""
-    return " ".join(str(error).split())[:300] or type(error).__name__
+    """What an error says, in one line; without the settings of all engines that the frontend lists after it."""
+    text = " ".join(str(error).split()).partition(" (the backend declined")[0]
+    return text[:300] or type(error).__name__
