@@ -329,7 +329,7 @@ def test_errors_of_any_kind_are_reasons():
         def pygraph(self, **settings):
             raise TypeError("incompatible function\narguments (the backend declined: {a long list})")
 
-    with pytest.raises(Unfit, match="^cuDNN refuses: incompatible function arguments$"):
+    with pytest.raises(Unfit, match=r"^cuDNN refuses: incompatible function arguments$"):
         Cudnn(Odd()).choose(SMALL, measured)
 
 
