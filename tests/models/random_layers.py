@@ -102,6 +102,19 @@ def gate(d: Draft, x: str) -> str | None:
     return d.node("Mul", x, d.node(d.random.choice(["Sigmoid", "HardSigmoid"]), y))
 
 
+def modulation(d: Draft, x: str) -> str | None:
+    """Scaled and shifted by two halves of what is computed from its means."""
+    _, c, *space = d.shape(x)
+    y = d.node("Conv", d.node("GlobalAveragePool", x), d.weight(2 * c, c, *(1,) * len(space), fan_in=c))
+    scale, shift = d.nodes("Split", 2, y, axis=1, num_outputs=2)
+    return d.node("Add", d.node("Mul", x, scale), shift)
+
+
+def one_factor(d: Draft, x: str) -> str | None:
+    """Times a number without dimensions."""
+    return d.node("Mul", x, d.node("ReduceMax", x, keepdims=0))
+
+
 def reduction(d: Draft, x: str) -> str | None:
     rank = len(d.shape(x))
     axes = sorted(d.random.sample(range(rank), d.random.randint(1, 2)))
@@ -311,8 +324,8 @@ def double(d: Draft, x: str) -> str | None:
 LAYERS: list[Layer] = [
     conv, conv, conv, dense_conv, dense_conv, dense_conv, separable, conv_transpose, pool, pool, gate, reduction, unary,
     unary, clip, prelu, silu, hard_swish_written_out, batch_norm, norm, channel_layer_norm, softmax, combine, combine,
-    combine, concat, concat, split_gate, uneven_split, slices, pad, resize, blocks, transpose, shuffle_channels,
-    attention, matmul, where, double,
+    combine, concat, concat, modulation, one_factor, split_gate, uneven_split, slices, pad, resize, blocks, transpose,
+    shuffle_channels, attention, matmul, where, double,
 ]  # fmt: skip
 
 

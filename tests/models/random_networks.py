@@ -17,6 +17,9 @@ def random_network(decisions: random.Random, most_layers: int = 9) -> onnx.Model
     space = (decisions.randint(5, 37), decisions.randint(5, 37))
     if decisions.random() < 0.3:
         space = tuple(decisions.randint(3, 13) for _ in range(3))
+    if decisions.random() < 0.15:
+        flat = decisions.randrange(len(space))
+        space = tuple(1 if k == flat else extent for k, extent in enumerate(space))
     draft = Draft(decisions, (decisions.choice([1, 1, 2, 3]), decisions.choice([1, 3, 4, 8, 16, 20]), *space))
     for _ in range(decisions.randint(2, most_layers)):
         _grow(draft)
@@ -31,7 +34,7 @@ def _grow(draft: Draft) -> None:
     before = len(draft.made)
     y = draft.random.choice(LAYERS)(draft, x)
     made = [draft.shape(name) for node in draft.made[before:] for name in node.output]
-    if y is None or any(min(shape) < 1 or math.prod(shape) > MOST_ELEMENTS for shape in made):
+    if y is None or any(min(shape, default=1) < 1 or math.prod(shape) > MOST_ELEMENTS for shape in made):
         del draft.made[before:]
         draft.tensors = [name for name in draft.tensors if name == "x" or draft.makes(name)]
     else:

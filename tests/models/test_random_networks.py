@@ -38,6 +38,18 @@ def test_random_networks(seed: int, run: tuple[str, int | None], exact: bool) ->
         check_close(name, result, peer[name])
 
 
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(st.integers(0, 2**20))
+def test_definitions_of_random_networks(seed: int) -> None:
+    """What specializing makes of them: folded, fused, stitched."""
+    model = random_network(random.Random(seed))
+    shape = [dim.dim_value for dim in model.graph.input[0].type.tensor_type.shape.dim]
+    x = np.random.default_rng(seed).standard_normal(shape, dtype=np.float32)
+    truth = run_model(brickrt.load(model), {"x": x})
+    for name, wanted in by_onnxruntime(model, x).items():
+        check_close(name, truth[name], wanted)
+
+
 def check_close(name: str, result: np.ndarray, wanted: np.ndarray) -> None:
     """LogSoftmax may give infinities, which agree."""
     assert (result.shape, result.dtype) == (wanted.shape, wanted.dtype)
