@@ -53,6 +53,8 @@ def gather(source: SourceGraph, request: InputRequest) -> tuple[Arrays, list[str
 
 def _from_file(source: SourceGraph, text: str, image: ImageRequest) -> Arrays:
     name, path = _split(source, text)
+    if not path.parts:
+        raise InputError(f"--input '{text}' names no file: write it as --input NAME=FILE")
     if not path.exists():
         raise InputError(f"{path}: no such file: check the path")
     suffix = path.suffix.lower()

@@ -111,6 +111,8 @@ MODELS = [
 INPUTS = [
     (["conv.onnx"], "'x'"),
     (["conv.onnx", "--input", "absent.npy"], "absent.npy"),
+    (["conv.onnx", "--input", "x="], "names no file"),
+    (["conv.onnx", "--input", ""], "names no file"),
     (["conv.onnx", "--input", "z=good.npy"], "'z'"),
     (["conv.onnx", "--input", "flat.npy"], "dimensions"),
     (["conv.onnx", "--input", "double.npy"], "float64"),
