@@ -145,7 +145,7 @@ class _Work:
     def split(self, shape: Shape) -> tuple[int, int, int]:
         """Of a shape of the output, or counts along it: matrices, rows of each, columns."""
         if self.pixels:
-            return 1, math.prod(shape) // shape[1], shape[1]
+            return shape[0], math.prod(shape[2:]), shape[1]
         return math.prod(shape[:-2]), shape[-2], shape[-1]
 
     def counts(self, brick: Shape) -> Shape:

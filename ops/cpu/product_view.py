@@ -1,7 +1,8 @@
 """The operands of a product with constant weights as matrices, however they lie: rows × K gives rows × columns.
 
-Of a matrix product they are matrices, one per batch. Of a pointwise convolution rows are the pixels of a box, images
-included, K the channels of the input and columns those of the output.
+Of a matrix product they are matrices, one per batch. Of a pointwise convolution there is a matrix per image: rows are
+the pixels of a box, K the channels of the input and columns those of the output. Rows are added to one another, never
+images.
 """
 
 from __future__ import annotations
@@ -130,7 +131,7 @@ class PlainView(ProductView):
 
 
 class PixelView(ProductView):
-    """Blocked images; `shape` is (joined, images, extents…): with `joined` the pixels of an image are one long row."""
+    """Blocked images; `shape` is (joined, extents…): with `joined` the pixels of an image are one long row."""
 
     dim, rows_adjacent = 1, True
 
@@ -149,10 +150,9 @@ class PixelView(ProductView):
     @staticmethod
     def classes(op: Op, ins: Sequence[Operand], out: Operand, boxes: Boxes) -> np.ndarray:
         assert isinstance(op, Conv)
-        images, sides = boxes.extents[:, :1], boxes.extents[:, 2:]
-        joined = joins_rows(op, ins, out, boxes)
+        sides, joined = boxes.extents[:, 2:], joins_rows(op, ins, out, boxes)
         sides = sides.prod(axis=1, keepdims=True) if joined else sides
-        return np.concatenate([np.full_like(images, joined), images, sides], axis=1)
+        return np.concatenate([np.full_like(sides[:, :1], joined), sides], axis=1)
 
     @staticmethod
     def matrix(weights: np.ndarray) -> np.ndarray:
@@ -163,19 +163,19 @@ class PixelView(ProductView):
         """From one pixel of the output to the next along each dimension of `extents`, in elements of `a`."""
         assert isinstance(self.op, Conv)
         steps = [step * stride for step, stride in zip(self.op.strides, self.a.strides[2:], strict=True)]
-        return [self.a.strides[0], *steps[1 - len(self.extents) :]]
+        return steps[-len(self.extents) :]
 
     def batches(self, f: Fn) -> list[tuple[Index, Index]]:
-        return []
+        return [f.box(0)]
 
     def corner(self, f: Fn, batch: Sequence[Index]) -> list[Index]:
-        return [0 if d == 1 else f.box(d)[0] for d in range(self.out.type.rank)]
+        return [*batch, 0, *(f.box(d)[0] for d in range(2, self.out.type.rank))]
 
     def index(self, f: Fn, corner: Sequence[Index], row: Index, column: Index) -> list[Index]:
-        image, *places = self.digits(f, row)
+        places = self.digits(f, row)
         moved = [0] * (len(corner) - 2 - len(places)) + places
         inner = [f.add(at, place) for at, place in zip(corner[2:], moved, strict=True)]
-        return [f.add(corner[0], image), column, *inner]
+        return [corner[0], column, *inner]
 
     def source(self, f: Fn, corner: Sequence[Index]) -> Index:
         assert isinstance(self.op, Conv)

@@ -66,11 +66,14 @@ def made(nodes, weights, *shapes) -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
 
 
+def sample(network) -> np.ndarray:
+    shape = [d.dim_value for d in network.graph.input[0].type.tensor_type.shape.dim]
+    return np.random.default_rng(1).standard_normal(shape).astype(np.float32)
+
+
 def result(network, **options) -> tuple[np.ndarray, Runtime]:
     runtime = Runtime(network, device="cpu", **options)
-    shape = [d.dim_value for d in network.graph.input[0].type.tensor_type.shape.dim]
-    x = np.random.default_rng(1).standard_normal(shape).astype(np.float32)
-    return runtime.execute({"x": x})["y"], runtime
+    return runtime.execute({"x": sample(network)})["y"], runtime
 
 
 def algorithms(runtime: Runtime) -> set[str]:
@@ -87,3 +90,14 @@ def test_network_with_fast_products(network, strategy):
     assert np.abs(got - want).max() < 1e-5 * np.abs(want).max()
     for threads in (2, 3):
         np.testing.assert_array_equal(result(network(), strategy=strategy, threads=threads)[0], got)
+
+
+@pytest.mark.parametrize("network", [model, residual])
+@pytest.mark.parametrize("value", [np.nan, 1e30])
+def test_what_one_sample_holds_changes_no_other(network, value):
+    runtime = Runtime(network(), device="cpu", threads=2)
+    x = sample(network())
+    plain = runtime.execute({"x": x})["y"]
+    assert LEVELS.keys() & algorithms(runtime)
+    x[1] = value
+    np.testing.assert_array_equal(runtime.execute({"x": x})["y"][0], plain[0])
