@@ -26,6 +26,7 @@ from brickrt.plan.speeds import multiply_us, stream_us
 LEVELS = {"strassen": 1, "strassen2": 2}  # by algorithm: how often everything is halved
 SHARE = 0.95  # of the multiply-add peak, by any way to multiply
 MARGIN = 0.98  # of the direct time that the scheme may take
+UNTRIED = 0.95  # the same on processors with whole vectors, where the figures here were not measured
 SUM = {1: 6.0, 2: 11.0}  # multiply-adds that take as long as the sums of one element; twice so many where they fill L2
 OUTPUT = {1: 7.0, 2: 16.0}  # the same per element of the output and chunk of K: what is kept, restored and added
 HIDDEN = 0.3  # share of shorter work that the longer does not hide
@@ -62,7 +63,8 @@ def choose_product(graph: Graph, node: Node, device: DeviceSpec, constants: int)
     names = [name for name in names if constants * growth(LEVELS[name]) <= MOST_MEMORY * device.memory]
     times = {name: product_us(graph, node, device, name, constants) for name in names}
     best = min(times, key=times.__getitem__, default=None)
-    if best is None or times[best] >= MARGIN * product_us(graph, node, device, None, constants):
+    margin = MARGIN if device.halves else UNTRIED
+    if best is None or times[best] >= margin * product_us(graph, node, device, None, constants):
         return None
     return best
 
