@@ -103,13 +103,6 @@ def test_all_tiles_compute_the_same(kind):
         np.testing.assert_allclose(result, wanted, atol=tolerance, err_msg=str(each.core.tile))
 
 
-@pytest.mark.parametrize(("kind", "arch"), [("fp32", "sm_90"), ("tf32", "sm_80"), ("f16", "sm_90")])
-def test_no_tile_spills(kind, arch):
-    dtype, precision = KINDS[kind]
-    made = [kernel(kind, (1, 64, 28, 28), 64, core) for core in cores(np.dtype(dtype), precision)]
-    assert not spilled(made, arch)
-
-
 def conv_kernel(case, dtype, precision="fp32", layout="last"):
     types = [TensorType(a.shape, a.dtype) for a in operands(case.op, case.x, case.channels, dtype)]
     out = case.op.infer(types)

@@ -1,4 +1,6 @@
-"""Weights that a layer would wait for are asked for by the convolutions before it: all of them, once, to no effect."""
+"""Weights that a layer would wait for are asked for by the convolutions before it: all of them, once, to no effect.
+
+`exact` has the convolutions computed directly: others do not ask."""
 
 from __future__ import annotations
 
@@ -53,7 +55,7 @@ def noted(monkeypatch) -> list[Later]:
 
 def test_nearby_convolutions_ask_for_every_byte_once(noted):
     model = classifier(24)
-    program = Runtime(model, threads=2).prepare(feeds(model)).programs[0]
+    program = Runtime(model, threads=2, exact=True).prepare(feeds(model)).programs[0]
     (found,) = noted
     graph = program.tasks.plan.graph
     assert {graph.nodes[k].op.__class__ for k in found.wanted} == {Conv}
@@ -67,10 +69,10 @@ def test_nearby_convolutions_ask_for_every_byte_once(noted):
 
 def test_asking_changes_no_bit(monkeypatch, noted):
     model = classifier(14)
-    asked = Runtime(model, threads=2).execute(feeds(model))
+    asked = Runtime(model, threads=2, exact=True).execute(feeds(model))
     assert noted[0].slices
     monkeypatch.setattr(later, "askers", lambda tasks: {})
-    plain = Runtime(model, threads=2).execute(feeds(model))
+    plain = Runtime(model, threads=2, exact=True).execute(feeds(model))
     assert not noted[1].slices
     for name, array in asked.items():
         np.testing.assert_array_equal(array, plain[name])
@@ -79,5 +81,5 @@ def test_asking_changes_no_bit(monkeypatch, noted):
 @pytest.mark.parametrize("case", ["many rows compute longer", "nothing before it"])
 def test_nobody_asks_where_that_helps_nobody(case, noted):
     model = classifier(2, rows=512) if case == "many rows compute longer" else classifier(1, convolutions=0)
-    Runtime(model, threads=1).prepare(feeds(model))
+    Runtime(model, threads=1, exact=True).prepare(feeds(model))
     assert not noted[0].wanted
