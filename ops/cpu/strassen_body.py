@@ -44,7 +44,8 @@ def row_tiles(rows: int, most: int) -> list[RowTiles]:
 class StrassenBody(StrassenFrame):
     def __init__(self, kernel: StrassenKernel, f: Fn) -> None:
         super().__init__(kernel, f)
-        self.long = kernel.op.epilogue is not None and effort(kernel.op.epilogue) > SHORT
+        blocked, epilogue = kernel.out.block > 1, kernel.op.epilogue
+        self.long = blocked or (epilogue is not None and effort(epilogue) > SHORT)
 
     # ---- loops
 
@@ -134,8 +135,10 @@ class PairOfTiles(SevenProducts):
 
     def begin(self, tile: int) -> None:
         """Asks for the lines that an output goes to."""
-        for j, t in self.each() if self.at.last else []:
-            self.body.epilogue.prefetch(self.body.out, self.index(tile, j, t))
+        if self.at.last:
+            with self.f.loop(0, self.count) as t:
+                for j in range(self.body.blocks):
+                    self.body.epilogue.prefetch(self.body.out, self.index(tile, j, t))
 
     def leave(self, tile: int, plus: int | None = None) -> None:
         """Adds it to what earlier chunks gave: the sum is kept, or after the last chunk finished."""
