@@ -37,9 +37,14 @@ def windows(op: Conv | ConvTranspose, spatial: Sequence[int]) -> list[Window]:
     return [Window(*part, transposed) for part in parts]
 
 
+def reads_one_pixel(op: Conv) -> bool:
+    """Whether each output pixel reads one input pixel alone."""
+    return set(op.kernel) == {1} and not any(op.pads + op.pads_end)
+
+
 def is_pointwise(op: Op) -> bool:
     """Whether each output pixel reads the input pixel of the same index alone."""
-    return isinstance(op, Conv) and set(op.kernel) == {1} and set(op.strides) == {1} and not any(op.pads + op.pads_end)
+    return isinstance(op, Conv) and reads_one_pixel(op) and set(op.strides) == {1}
 
 
 def joins_rows(op: Conv | ConvTranspose, ins: Sequence[Operand], out: Operand, boxes: Boxes) -> bool:

@@ -160,10 +160,9 @@ class PixelView(ProductView):
 
     @property
     def steps(self) -> list[int]:
-        """From one pixel of the output to the next along each dimension of `extents`, in elements of `a`."""
+        """From one pixel of the output to the next along each dimension, in elements of `a`."""
         assert isinstance(self.op, Conv)
-        steps = [step * stride for step, stride in zip(self.op.strides, self.a.strides[2:], strict=True)]
-        return steps[-len(self.extents) :]
+        return [step * stride for step, stride in zip(self.op.strides, self.a.strides[2:], strict=True)]
 
     def batches(self, f: Fn) -> list[tuple[Index, Index]]:
         return [f.box(0)]
@@ -178,12 +177,10 @@ class PixelView(ProductView):
         return [corner[0], column, *inner]
 
     def source(self, f: Fn, corner: Sequence[Index]) -> Index:
-        assert isinstance(self.op, Conv)
-        steps = [step * stride for step, stride in zip(self.op.strides, self.a.strides[2:], strict=True)]
-        return f.dot(corner, [self.a.strides[0], 0, *steps])
+        return f.dot(corner, [self.a.strides[0], 0, *self.steps])
 
     def row_offset(self, f: Fn, row: Index) -> Index:
-        return f.dot(self.digits(f, row), self.steps)
+        return f.dot(self.digits(f, row), self.steps[-len(self.extents) :])
 
     def depth_offset(self, f: Fn, k: Index) -> Index:
         return f.mul(f.div(k, self.a.block), self.a.strides[1])

@@ -25,6 +25,7 @@ import numpy as np
 
 from brickrt.ops.base import Op
 from brickrt.ops.conv import Conv
+from brickrt.ops.cpu.conv import reads_one_pixel
 from brickrt.ops.cpu.emit import Fn
 from brickrt.ops.cpu.epilogue import Epilogue
 from brickrt.ops.cpu.isa import Isa
@@ -50,13 +51,9 @@ def group_columns(lanes: int, levels: int = 1) -> int:
 def fits(op: Op, b: Sequence[int]) -> bool:
     """Whether the kernel computes an operator with constant weights of this shape: one matrix for all it is applied to.
     The images of a convolution are blocked."""
-    return (isinstance(op, MatMul) and len(b) == 2) or (isinstance(op, Conv) and is_strided_point(op))
-
-
-def is_strided_point(op: Conv) -> bool:
-    """Whether every output pixel is one input pixel times one matrix."""
-    alone = op.groups == 1 and op.parts == 1 and not op.scaled
-    return alone and set(op.kernel) == {1} and not any(op.pads + op.pads_end)
+    if isinstance(op, Conv):
+        return reads_one_pixel(op) and op.groups == op.parts == 1 and not op.scaled
+    return isinstance(op, MatMul) and len(b) == 2
 
 
 def chunks_of(depth: int, lanes: int, levels: int = 1) -> tuple[int, int]:

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 from llvmlite import ir
 
 from brickrt.ops.cpu.emit import Fn, Index
+from brickrt.ops.cpu.epilogue import SHORT
 from brickrt.ops.cpu.expr_ir import effort
 from brickrt.ops.cpu.strassen_frame import PRODUCTS, Masks, SevenProducts, StrassenFrame
 from brickrt.ops.cpu.tiles import sizes
 
 if TYPE_CHECKING:
     from brickrt.ops.cpu.strassen import StrassenKernel
-
-SHORT = 8  # operations of an epilogue that is written out for every vector; a loop applies longer ones
 
 
 @dataclass(frozen=True)
