@@ -22,7 +22,7 @@ from brickrt.runtime.devices import Engine
 from brickrt.runtime.engine import Program
 from brickrt.runtime.lower import lower
 from brickrt.runtime.memory import check_ends, check_fits
-from brickrt.runtime.plan_cache import remembered_plan
+from brickrt.runtime.plan_cache import Tune, remembered_plan
 
 Progress = Callable[[str, int, int], None]  # (what, done, of how many)
 KEPT = 8  # programs per stage
@@ -58,19 +58,28 @@ class Compiler:
         check_ends(special.graph)
         self._say("plan", 0, 1)
         # no name is kept for the graph: building releases its weights one by one
-        plan = remembered_plan(lowered(special.graph, self.options.precision), self.engine.spec, self.options)
+        plan = remembered_plan(
+            lowered(special.graph, self.options.precision), self.engine.spec, self.options, self._tune()
+        )
         special = replace(special, graph=Graph((), {}))  # the plan has its own, whose weights the engine may release
         program = None
         if plan.graph.nodes:
             tasks = lower(plan)
             check_fits(tasks, self.threads)
-            program = self.engine.build(tasks, self.threads, lambda k, n: self._say("compile kernels", k, n))
+            program = self.engine.build(tasks, self.threads, self._compiling)
         rest = StageCache(special.rest) if special.rest is not None else None
         return Compiled(special, plan, program, rest)
 
     def host(self, value: Any) -> Any:
         """A value that decides what is compiled, where Python can look at it."""
         return self.engine.arrays.host(value, None) if self.engine.arrays and on_device(value) else value
+
+    def _tune(self) -> Tune | None:
+        """What improves plans that nothing was asked of, on engines that measure."""
+        return self.engine.tune(self._compiling) if self.engine.tune and self.options.strategy == "auto" else None
+
+    def _compiling(self, done: int, total: int) -> None:
+        self._say("compile kernels", done, total)
 
     def _say(self, what: str, done: int, total: int) -> None:
         if self.progress:

@@ -10,6 +10,9 @@ from brickrt.graph.errors import BrickError
 from brickrt.plan.device import DeviceSpec, host_device
 from brickrt.runtime.arrays import DeviceArrays
 from brickrt.runtime.engine import LAUNCHES, LaunchMode, Program
+from brickrt.runtime.lower import lower
+from brickrt.runtime.plan_cache import Tune
+from brickrt.runtime.switches import measures
 from brickrt.runtime.task_graph import TaskGraph
 
 KernelProgress = Callable[[int, int], None]
@@ -19,12 +22,13 @@ NAMES = ("auto", "cpu", "cuda", "reference", "null")
 @dataclass(frozen=True)
 class Engine:
     """`build(tasks, threads, progress)` makes the program; `threads` is 1 where the engine has no use for more.
-    `arrays` is for engines whose device has memory of its own."""
+    `arrays` is for engines whose device has memory of its own; `tune(progress)` for those that measure plans."""
 
     name: str
     spec: DeviceSpec
     build: Callable[[TaskGraph, int, KernelProgress | None], Program]
     arrays: DeviceArrays | None = None
+    tune: Callable[[KernelProgress | None], Tune] | None = None
 
 
 def choose_engine(device: str = "auto", isa: str | None = None, launch: LaunchMode = "auto") -> Engine:
@@ -58,13 +62,18 @@ def _cuda(launch: LaunchMode) -> Engine:
     """The GPU engine. Its packages are only loaded here."""
     from brickrt.runtime.cuda.cupy_driver import CupyDriver
     from brickrt.runtime.cuda.program import CudaOptions, CudaProgram
+    from brickrt.runtime.cuda.tune import Tuner
 
     driver: Any = CupyDriver()  # its streams and events go with its own only
 
-    def build(tasks: TaskGraph, threads: int, progress: KernelProgress | None) -> Program:
+    def build(tasks: TaskGraph, threads: int, progress: KernelProgress | None) -> CudaProgram:
         return CudaProgram(tasks, driver, CudaOptions(launch), progress)
 
-    return Engine("cuda", driver.spec, build, driver)
+    def tune(progress: KernelProgress | None) -> Tuner:
+        how = f"{launch} {'kernels' if driver.library() is None else 'cuDNN'}"
+        return Tuner(lambda plan: build(lower(plan), 1, progress), how)
+
+    return Engine("cuda", driver.spec, build, driver, tune if measures() else None)
 
 
 def _reference(tasks: TaskGraph, threads: int, progress: KernelProgress | None) -> Program:

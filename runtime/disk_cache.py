@@ -27,10 +27,10 @@ def cache_root() -> Path:
 
 
 def sources_digest(*folders: Path) -> str:
-    """Digest of the Python sources in these folders: what other code made is not found."""
+    """Digest of the sources in these folders: what other code made is not found."""
     digest = hashlib.sha256()
     for folder in folders:
-        for path in sorted(folder.glob("*.py")):
+        for path in sorted(path for path in folder.iterdir() if path.suffix in (".py", ".cuh")):
             digest.update(path.read_bytes())
     return digest.hexdigest()
 

@@ -55,19 +55,22 @@ def check_ends(graph: Graph) -> None:
     ends = {name: graph.types[name].nbytes for name in (*graph.inputs, *graph.outputs)}
     if sum(ends.values()) > memory_bytes():
         largest = max(ends, key=lambda name: ends[name])
-        raise _refusal("inputs and outputs", sum(ends.values()), f"'{largest}' {graph.types[largest]}")
+        held = f"this machine has {memory_bytes() / GIB:.1f}"
+        raise _refusal("inputs and outputs", sum(ends.values()), held, f"'{largest}' {graph.types[largest]}")
 
 
 def check_fits(tasks: TaskGraph, threads: int) -> None:
-    """Refuses a task graph whose run this machine cannot hold."""
-    needed = project(tasks, threads).total
-    if needed > memory_bytes():
+    """Refuses a task graph whose run this machine, or its GPU, cannot hold."""
+    needed, device = project(tasks, threads).total, tasks.plan.device
+    who, has = ("the GPU", device.memory) if device.kind == "cuda" else ("this machine", memory_bytes())
+    if needed > has:
         graph = tasks.plan.graph
         stored = [name for name, place in tasks.places.items() if place.kind != "scratch"]
         largest = max(stored, key=lambda name: graph.types[name].nbytes, default="")
-        raise _refusal("the run", needed, f"'{largest}' {graph.types[largest]}" if largest else "its scratch")
+        part = f"'{largest}' {graph.types[largest]}" if largest else "its scratch"
+        raise _refusal("the run", needed, f"{who} has {has / GIB:.1f}", part)
 
 
-def _refusal(what: str, needed: int, largest: str) -> BrickError:
-    sizes = f"{what} would take {needed / GIB:.1f} GiB, this machine has {memory_bytes() / GIB:.1f} GiB"
+def _refusal(what: str, needed: int, held: str, largest: str) -> BrickError:
+    sizes = f"{what} would take {needed / GIB:.1f} GiB, {held} GiB"
     return BrickError(f"{sizes}, and the largest part is {largest}: use smaller inputs")

@@ -6,7 +6,7 @@ import hashlib
 import json
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from brickrt import ops as operators
 from brickrt import plan as planner
@@ -18,19 +18,31 @@ from brickrt.plan.subgraph import Subgraph
 from brickrt.runtime.disk_cache import DiskCache, sources_digest
 
 
-def remembered_plan(graph: Graph, device: DeviceSpec, options: PlanOptions) -> Plan:
+class Tune(Protocol):
+    """Better decisions for a graph than those of its plan, found by measuring. `name` is all that they depend on beside
+    the device's figures and the options."""
+
+    @property
+    def name(self) -> str: ...
+
+    def __call__(self, graph: Graph, plan: Plan) -> tuple[Subgraph, ...]: ...
+
+
+def remembered_plan(graph: Graph, device: DeviceSpec, options: PlanOptions, tune: Tune | None = None) -> Plan:
     """The plan of a graph: its decisions from disk where they were made before, else made and kept."""
-    store, name = DiskCache.open("plans"), _digest(graph, device, options)
+    store, name = DiskCache.open("plans"), _digest(graph, device, options, tune.name if tune else "")
     known = store.get(name)
     if known is not None:
         return make_plan(graph, device, options, decided=tuple(_subgraph(entry) for entry in json.loads(known)))
     plan = make_plan(graph, device, options)
+    if tune:
+        plan = make_plan(graph, device, options, decided=tune(graph, plan))
     store.put(name, json.dumps([s.to_dict() for s in plan.subgraphs]).encode())
     return plan
 
 
 def _subgraph(entry: dict[str, Any]) -> Subgraph:
-    tuples = {name: tuple(entry[name]) for name in ("nodes", "tails", "brick", "band")}
+    tuples = {name: tuple(entry[name]) for name in ("nodes", "tails", "kernels", "brick", "band")}
     return Subgraph(**entry | tuples | {"node_bricks": tuple(tuple(brick) for brick in entry["node_bricks"])})
 
 
@@ -39,9 +51,9 @@ def _code() -> str:
     return sources_digest(Path(planner.__file__).parent, Path(operators.__file__).parent)
 
 
-def _digest(graph: Graph, device: DeviceSpec, options: PlanOptions) -> str:
+def _digest(graph: Graph, device: DeviceSpec, options: PlanOptions, tune: str) -> str:
     """All that a plan depends on; of constants only which tensors are some."""
-    digest = hashlib.sha256(f"{_code()}{device}{options}{graph.inputs}{graph.outputs}".encode())
+    digest = hashlib.sha256(f"{_code()}{device}{options}{tune}{graph.inputs}{graph.outputs}".encode())
     for node in graph.nodes:
         digest.update(f"{node}{graph.out(node)}".encode())
     for name in (*graph.inputs, *graph.constants):

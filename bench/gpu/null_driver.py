@@ -76,6 +76,9 @@ class NullDriver:
     def event(self) -> NullQueue:
         return self.queue
 
+    def seconds(self, work: Any, stream: Any) -> float:
+        return 0.0
+
     @contextmanager
     def capture(self, stream: Any) -> Iterator[Callable[[], NullQueue]]:
         yield lambda: self.queue

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cache
@@ -22,8 +21,8 @@ from brickrt.runtime.cpu import measure as measuring
 from brickrt.runtime.cpu import probes
 from brickrt.runtime.cpu.measure import LEVELS, Measured, measure
 from brickrt.runtime.disk_cache import DiskCache, cache_root
+from brickrt.runtime.switches import MEASURING, measures
 
-SWITCH = "BRICKRT_CALIBRATE"
 STEP = 1.25
 ATTEMPTS = 3  # a busy machine may make sense a moment later
 CYCLES = (0.4e9, 6e9)  # per second, between which a clock is plausible
@@ -79,8 +78,8 @@ def measured(spec: DeviceSpec) -> DeviceSpec:
 
 def calibration(spec: DeviceSpec, again: bool = False) -> Calibration:
     """What is known of the host, measured where nothing is, or `again`."""
-    if os.environ.get(SWITCH) == "0":
-        return Calibration(None, f"{SWITCH}=0")
+    if not measures():
+        return Calibration(None, f"{MEASURING}=0")
     if spec.isa == "generic":
         return Calibration(None, "no multiply-add instruction")
     if again:

@@ -27,7 +27,7 @@ from brickrt.runtime.cuda.brick_calls import check_group, group_layer
 from brickrt.runtime.cuda.brick_memory import Room, make_room
 from brickrt.runtime.cuda.brick_works import GroupWork, Works
 from brickrt.runtime.cuda.constants import aligned
-from brickrt.runtime.cuda.cudnn import Layer, Layers, Places, find_layers, is_layer
+from brickrt.runtime.cuda.cudnn import SLOWER, Layer, Layers, Places, find_layers, is_layer
 from brickrt.runtime.cuda.driver import Library
 from brickrt.runtime.cuda.launches import Launch
 from brickrt.runtime.task_graph import TaskGraph
@@ -122,7 +122,8 @@ class _Search:
         if layer.share != "all":
             part = self.works.rest_of(steps, layer.share)
             self.found.owners.append(steps.tasks)
-            self.found.launches.append(Launch("layer", part.tasks, (part.row,), (call,)))
+            rest = replace(launch, tasks=part.tasks, steps=(part.row,), after=(call,))
+            self.found.launches.append(rest)
 
     def name(self, k: int) -> str:
         return self.tasks.plan.graph.nodes[k].name
@@ -136,6 +137,9 @@ class _Search:
         if subgraph.tails or any(isinstance(op, View) for op in ops.values()):
             return {}
         asked = {k: list(self.shares(k, op)) for k, op in ops.items() if isinstance(op, Conv | ConvTranspose)}
+        for k in subgraph.kernels:
+            self.found.reasons[self.name(k)] = SLOWER
+            asked.pop(k, None)
         refused: dict[int, str] = {}
         for k, some in asked.items():
             for share in tuple(some):
@@ -210,4 +214,4 @@ class _Search:
     def add(self, launch: Launch, tasks: np.ndarray, steps: tuple[int, ...]) -> None:
         before = set(launch.after) | (set() if self.chain is None else {self.chain})
         self.chain = len(self.found.launches)
-        self.found.launches.append(Launch("layer", tasks, steps, tuple(sorted(before))))
+        self.found.launches.append(Launch("layer", tasks, steps, tuple(sorted(before)), launch.subgraphs))

@@ -26,6 +26,8 @@ from brickrt.runtime.cuda.records import Records
 from brickrt.runtime.disk_cache import DiskCache
 from brickrt.runtime.task_graph import TaskGraph
 
+SLOWER = "kernels were measured faster"
+
 
 @dataclass(frozen=True, eq=False)
 class Layer:
@@ -64,10 +66,13 @@ def find_layers(tasks: TaskGraph) -> Layers:
     records, layers = Places(tasks), Layers()
     graph = tasks.plan.graph
     alone = (s for s in tasks.plan.subgraphs if s.strategy == "layerwise" or is_layer(s))
-    whole = {k for subgraph in alone for k in subgraph.nodes}
+    whole = {k: k in subgraph.kernels for subgraph in alone for k in subgraph.nodes}
     for i, steps in enumerate(tasks.steps):
         node = graph.nodes[steps.node]
         if steps.node not in whole or not isinstance(node.op, Conv | ConvTranspose | MatMul):
+            continue
+        if whole[steps.node]:
+            layers.reasons[node.name] = SLOWER
             continue
         arrays: dict[tuple[int, str], np.ndarray] = {}
         packed = [name in graph.constants for name in node.inputs]

@@ -195,6 +195,9 @@ class CupyDriver:
     def event(self) -> CupyEvent:
         return CupyEvent()
 
+    def seconds(self, work: Callable[[], None], stream: CupyStream) -> float:
+        return _seconds(work, stream.cupy)
+
     @contextmanager
     def capture(self, stream: CupyStream) -> Iterator[Callable[[], CupyGraph]]:
         graphs: list[CupyGraph] = []
@@ -253,17 +256,22 @@ class CupyDriver:
 
 
 def _measured(cudnn: Cudnn, stream: Any, run: Run, sizes: Sequence[int], workspace: int) -> float:
-    """Seconds of one run of a plan on a stream: the least of some averages."""
+    """Seconds of one run of a plan on a stream."""
     memory = [cupy.cuda.alloc(max(n, 1)) for n in (*sizes, workspace)]
     addresses = [held.ptr for held in memory[:-1]]
-    begin, end = cupy.cuda.Event(), cupy.cuda.Event()
     cupy.cuda.get_current_stream().synchronize()  # what the memory was used for is done
     cudnn.use(stream.ptr)
+    return _seconds(lambda: run(addresses, memory[-1].ptr), stream)
+
+
+def _seconds(work: Callable[[], None], stream: Any) -> float:
+    """See `Driver.seconds`: the least of some averages."""
+    begin, end = cupy.cuda.Event(), cupy.cuda.Event()
     seconds = []
     for _ in range(WINDOWS + 1):  # the first one warms up
         begin.record(stream)
         for _ in range(REPEATS):
-            run(addresses, memory[-1].ptr)
+            work()
         end.record(stream)
         end.synchronize()
         seconds.append(cupy.cuda.get_elapsed_time(begin, end) / 1e3 / REPEATS)

@@ -140,6 +140,10 @@ class Driver(DeviceArrays, Protocol):
 
     def event(self) -> Event: ...
 
+    def seconds(self, work: Callable[[], None], stream: Any) -> float:
+        """Of what `work` puts on the stream, which it is asked to do several times."""
+        ...
+
     def capture(self, stream: Any) -> AbstractContextManager[Callable[[], Graph]]:
         """What is put on the stream, and on streams that wait for it, inside the context becomes a graph, given by the
         function afterwards. Raises CaptureRefused."""

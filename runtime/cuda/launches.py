@@ -26,19 +26,22 @@ CHAIN_STEPS = 8  # nodes of one persistent kernel: it takes the registers and th
 @dataclass(frozen=True, eq=False)
 class Launch:
     """`tasks` run together, ascending; `steps` are indices of the graph's steps that hold them, `after` the launches
-    that must be complete before, all earlier ones."""
+    that must be complete before, all earlier ones; `subgraphs` those of the plan that it is, or is a part of."""
 
     kind: Kind
     tasks: np.ndarray
     steps: tuple[int, ...]
     after: tuple[int, ...] = ()
+    subgraphs: tuple[int, ...] = ()
 
 
 def make_launches(tasks: TaskGraph, persistent: bool, group: int) -> list[Launch]:
     """The launches in an order in which they can run one by one. Memoized subgraphs are cut in groups of at most
     `group` tasks, or, if `persistent`, not at all. Tasks without steps are in none but those of persistent kernels."""
     found = list(_cut(tasks, persistent, group))
-    return [replace(launch, after=after) for launch, after in zip(found, _waits(tasks, found), strict=True)]
+    of = [_distinct(tasks.task_subgraph[launch.tasks]) for launch in found]
+    waits = _waits(tasks, found)
+    return [replace(launch, after=w, subgraphs=s) for launch, w, s in zip(found, waits, of, strict=True)]
 
 
 def _cut(tasks: TaskGraph, persistent: bool, group: int) -> Iterator[Launch]:
@@ -61,8 +64,8 @@ def _by_node(mine: np.ndarray, step_of: np.ndarray) -> Iterator[Launch]:
         yield Launch("layer", mine[step_of[mine] == i], (i,))
 
 
-def _distinct(steps: np.ndarray) -> tuple[int, ...]:
-    return tuple(int(i) for i in np.unique(steps) if i >= 0)
+def _distinct(numbers: np.ndarray) -> tuple[int, ...]:
+    return tuple(int(i) for i in np.unique(numbers) if i >= 0)
 
 
 def _step_of(tasks: TaskGraph) -> np.ndarray:

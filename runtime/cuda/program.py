@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -18,9 +18,10 @@ from brickrt.runtime.cuda.build import Units, check_tables, make_tables
 from brickrt.runtime.cuda.calls import calls_of
 from brickrt.runtime.cuda.constants import aligned
 from brickrt.runtime.cuda.context import MOST_TASKS, why_stopped
-from brickrt.runtime.cuda.driver import CaptureRefused, Driver, Event, Function, Graph, Progress, Stream
+from brickrt.runtime.cuda.driver import CaptureRefused, Driver, Function, Graph, Progress, Stream
 from brickrt.runtime.cuda.ends import Ends
-from brickrt.runtime.cuda.launches import Launch, make_launches
+from brickrt.runtime.cuda.launcher import Launcher
+from brickrt.runtime.cuda.launches import make_launches
 from brickrt.runtime.cuda.records import Records
 from brickrt.runtime.cuda.resident import Resident
 from brickrt.runtime.cuda.streams import schedule
@@ -30,6 +31,7 @@ from brickrt.runtime.task_graph import TaskGraph
 
 STREAMS = 4  # branches that run side by side
 WAVES = 2  # tasks of a group of memoized bricks, per node, in multiples of the device's multiprocessors
+COPIES = 4  # of launches that are measured alone, in one graph: starting one takes as long as a small kernel
 SCRATCH_SHARE = 8  # of the device's memory that scratch may take: one part in so many
 
 
@@ -84,7 +86,7 @@ class CudaProgram:
         base_bytes = tasks.scratch_bytes, self._arena, records.constants.nbytes, *self._ends.sizes
         check_tables(self._tables, self._launches, units, base_bytes)
         self._memory = self._place(records)
-        self._prepare_streams()
+        self._queue = self._launcher()
         self._graph = None if options.launch == "streams" else self._captured()
 
     def __del__(self) -> None:
@@ -158,61 +160,22 @@ class CudaProgram:
 
     # ---- launches
 
-    def _prepare_streams(self) -> None:
-        self._branches = [self._driver.stream() for _ in range(self._schedule.streams - 1)]
-        self._events: dict[int, Event] = {
-            k: self._driver.event() for k, turn in enumerate(self._schedule.turns) if turn.recorded
-        }
-        self._begun = self._driver.event()
-        firsts = np.cumsum([0, *(len(launch.tasks) for launch in self._launches)])
-        self._firsts: list[int] = firsts[:-1].tolist()
+    def _launcher(self) -> Launcher:
+        grids = {k: self._grid(k) for k in self._functions}
+        for k in grids:
+            if self._launches[k].kind == "bricks" and self._slots:
+                grids[k] = min(grids[k], self._slots)
+        given = self._launches, self._schedule, self._functions, grids, self._calls, self._tickets, self._memory
+        return Launcher(self._driver, *given)
 
     def _captured(self) -> Graph | None:
-        self._warm()
+        self._queue.warm(self._main)
         try:
-            with self._driver.capture(self._main) as graph:
-                self._enqueue(self._main)
-            return graph()
+            return self._queue.graph(self._main, self._queue.put)
         except CaptureRefused as e:
             self.not_captured = str(e)
             print(f"brickrt: no CUDA graph, launching from streams: {e}", file=sys.stderr)
             return None
-
-    def _warm(self) -> None:
-        """Runs plans of the library one by one: what it loads or allocates at first use, it cannot in a capture."""
-        streams = [self._main, *self._branches]
-        for k in self._calls.first_uses([turn.stream for turn in self._schedule.turns]):
-            number = self._schedule.turns[k].stream
-            self._call(k, streams[number], number)
-            streams[number].synchronize()
-
-    def _enqueue(self, main: Stream) -> None:
-        """Puts all launches on their streams; those but `main` begin and end with it."""
-        streams = [main, *self._branches]
-        self._begun.record(main)
-        for stream in self._branches:
-            stream.wait(self._begun)
-        for k, (launch, turn) in enumerate(zip(self._launches, self._schedule.turns, strict=True)):
-            for other in turn.waits:
-                streams[turn.stream].wait(self._events[other])
-            if k in self._calls.layers:
-                self._call(k, streams[turn.stream], turn.stream)
-            else:
-                self._launch(k, launch, streams[turn.stream])
-            if turn.recorded:
-                self._events[k].record(streams[turn.stream])
-        for k in self._schedule.tails:
-            main.wait(self._events[k])
-
-    def _launch(self, k: int, launch: Launch, stream: Stream) -> None:
-        grid = min(self._grid(k), self._slots) if launch.kind == "bricks" and self._slots else self._grid(k)
-        numbers = self._firsts[k], len(launch.tasks), self._tickets.get(k, 0), 0
-        self._functions[k].launch(grid, self._memory.context, numbers, stream, launch.kind == "persistent")
-
-    def _call(self, k: int, stream: Stream, number: int) -> None:
-        """A launch of the library; calls on different streams have workspaces of their own."""
-        memory = self._memory
-        self._calls.run(k, memory["arena"], memory["factors"], memory["workspace"], stream, number)
 
     # ---- running
 
@@ -256,13 +219,17 @@ class CudaProgram:
 
     def _put(self, inputs: Sequence[Any], outputs: Sequence[Any], events: int, waits: bool, main: Stream) -> None:
         """A run, on a stream."""
+        self._memory.tell(self._ends.upload(inputs, outputs, waits, main), events, main)
+        self._start(main)
+
+    def _start(self, main: Stream) -> None:
+        """All launches, on what the device was told."""
         if self._tickets:
             self._memory.next_epoch(main)
-        self._memory.tell(self._ends.upload(inputs, outputs, waits, main), events, main)
         if self._graph is not None:
             self._graph.launch(main)
         else:
-            self._enqueue(main)
+            self._queue.put(main)
 
     def _look_back(self, waits: bool) -> None:
         """Before a run: what came of those before that nobody waited for. One that waits counts alone."""
@@ -296,6 +263,38 @@ class CudaProgram:
                 ends = ", ".join(f"{a}:{b}" for a, b in zip(steps.boxes.lo[k], steps.boxes.hi[k], strict=True))
                 return f"node '{graph.nodes[steps.node].name}', brick [{ends}]"
         return "a join"
+
+    # ---- measuring
+
+    @property
+    def parts(self) -> list[tuple[int, ...]]:
+        """Subgraphs that are launched together."""
+        return list(dict.fromkeys(launch.subgraphs for launch in self._launches))
+
+    @property
+    def called(self) -> frozenset[int]:
+        """Nodes that the library computes, or the products of which."""
+        return frozenset(self.tasks.steps[i].node for i in self._calls.steps)
+
+    def seconds(self, subgraphs: Collection[int] | None = None) -> float:
+        """Of a run on zeros, as the device measures it; or of the launches of some subgraphs, by themselves, on what
+        is in memory: a run must have been before."""
+        graph, main = self.tasks.plan.graph, self._main
+        inputs, outputs = (
+            [np.zeros(graph.types[name].shape, graph.types[name].dtype) for name in names]
+            for names in (graph.inputs, graph.outputs)
+        )
+        with self._lock, self._driver.current:
+            self._look_back(True)
+            self._memory.tell(self._ends.upload(inputs, outputs, True, main), 0, main)
+            if subgraphs is None:
+                found = self._driver.seconds(lambda: self._start(main), main)
+            else:
+                which = [k for k, launch in enumerate(self._launches) if set(launch.subgraphs) <= set(subgraphs)]
+                found = self._driver.seconds(self._queue.alone(which * COPIES, main), main) / COPIES
+            main.synchronize()
+            self._finish()
+            return found
 
     # ---- cancelling
 

@@ -200,6 +200,7 @@ class HostDriver:
     flags: tuple[str, ...] = ()
     given_library: Any = None
     no_library: str | None = None
+    cost: Callable[[list[tuple]], float] = len  # of what was called, in seconds
     calls: list[tuple] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -256,6 +257,12 @@ class HostDriver:
 
     def event(self) -> HostEvent:
         return HostEvent(self)
+
+    def seconds(self, work: Work, stream: HostStream) -> float:
+        began = len(self.calls)
+        work()
+        stream.synchronize()
+        return self.cost(self.calls[began:])
 
     @contextmanager
     def capture(self, stream: HostStream) -> Iterator[Callable[[], HostGraph]]:

@@ -12,11 +12,11 @@ from task_checks import lowered, with_values
 
 from brickrt import Runtime, zoo
 from brickrt.graph.errors import BrickError
-from brickrt.plan.device import host_device
+from brickrt.plan.device import PRESETS, host_device
 from brickrt.runtime.cpu.host_isa import host_isa
 from brickrt.runtime.cpu.memory import ALIGNMENT, CHUNK, Pool, aligned_empty
 from brickrt.runtime.cpu.program import CpuProgram
-from brickrt.runtime.memory import Memory, project
+from brickrt.runtime.memory import Memory, check_fits, project
 from brickrt.runtime.storage import ALIGNMENT as ARENA_ALIGNMENT
 from brickrt.runtime.storage import Life, aligned, pack_arena
 
@@ -112,3 +112,12 @@ def test_building_a_program_can_release_the_weights():
     with pytest.raises(BrickError, match="enough"):
         runtime.execute({"x": np.zeros((1, 3, 32, 32), np.float32)})
     assert found == [(52, 0)]
+
+
+def test_a_gpu_has_memory_of_its_own():
+    """What this machine could hold is not asked there."""
+    sizes = (PRESETS["a100"].memory, 1 << 20)
+    fits, little = (lowered(bottlenecks(1), device=replace(PRESETS["a100"], memory=size)) for size in sizes)
+    check_fits(fits, 1)
+    with pytest.raises(BrickError, match=r"the run would take .* GiB, the GPU has 0\.0 GiB, .*: use smaller inputs"):
+        check_fits(little, 1)

@@ -1,0 +1,89 @@
+"""The launches of a program on streams: branches side by side, all as one graph, or some by themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+
+import numpy as np
+
+from brickrt.runtime.cuda.calls import Calls
+from brickrt.runtime.cuda.driver import CaptureRefused, Driver, Event, Function, Graph, Stream
+from brickrt.runtime.cuda.launches import Launch
+from brickrt.runtime.cuda.resident import Resident
+from brickrt.runtime.cuda.streams import Schedule
+
+
+class Launcher:
+    """Launch k is `grids[k]` blocks of `functions[k]`, or the library's where `calls` has it; `tickets` are the numbers
+    of those that have counters."""
+
+    def __init__(
+        self,
+        driver: Driver,
+        launches: Sequence[Launch],
+        schedule: Schedule,
+        functions: Mapping[int, Function],
+        grids: Mapping[int, int],
+        calls: Calls,
+        tickets: Mapping[int, int],
+        memory: Resident,
+    ) -> None:
+        self._driver, self._launches, self._schedule, self._memory = driver, launches, schedule, memory
+        self._functions, self._grids, self._calls, self._tickets = functions, grids, calls, tickets
+        self._branches = [driver.stream() for _ in range(schedule.streams - 1)]
+        self._events: dict[int, Event] = {k: driver.event() for k, turn in enumerate(schedule.turns) if turn.recorded}
+        self._begun = driver.event()
+        firsts = np.cumsum([0, *(len(launch.tasks) for launch in launches)])
+        self._firsts: list[int] = firsts[:-1].tolist()
+
+    def put(self, main: Stream) -> None:
+        """Puts all launches on their streams; those but `main` begin and end with it."""
+        streams = [main, *self._branches]
+        self._begun.record(main)
+        for stream in self._branches:
+            stream.wait(self._begun)
+        for k, turn in enumerate(self._schedule.turns):
+            for other in turn.waits:
+                streams[turn.stream].wait(self._events[other])
+            self._put(k, streams[turn.stream])
+            if turn.recorded:
+                self._events[k].record(streams[turn.stream])
+        for k in self._schedule.tails:
+            main.wait(self._events[k])
+
+    def put_some(self, which: Sequence[int], stream: Stream) -> None:
+        """Puts launches on one stream, one after the other."""
+        for k in which:
+            self._put(k, stream)
+
+    def graph(self, main: Stream, put: Callable[[Stream], None]) -> Graph:
+        """What `put` puts on a stream, as a graph. Raises CaptureRefused."""
+        with self._driver.capture(main) as graph:
+            put(main)
+        return graph()
+
+    def alone(self, which: Sequence[int], main: Stream) -> Callable[[], None]:
+        """Puts launches on a stream, one after the other; as one graph if that can be."""
+        with suppress(CaptureRefused):  # the time that is measured then has the host's in it
+            graph = self.graph(main, lambda stream: self.put_some(which, stream))
+            return lambda: graph.launch(main)
+        return lambda: self.put_some(which, main)
+
+    def warm(self, main: Stream) -> None:
+        """Runs plans of the library one by one: what it loads or allocates at first use, it cannot in a capture."""
+        streams = [main, *self._branches]
+        numbers = [turn.stream for turn in self._schedule.turns]
+        for k in self._calls.first_uses(numbers):
+            self._put(k, streams[numbers[k]])
+            streams[numbers[k]].synchronize()
+
+    def _put(self, k: int, stream: Stream) -> None:
+        launch, memory = self._launches[k], self._memory
+        if k in self._calls.layers:  # on different streams, with workspaces of their own
+            number = self._schedule.turns[k].stream
+            self._calls.run(k, memory["arena"], memory["factors"], memory["workspace"], stream, number)
+        else:
+            numbers = self._firsts[k], len(launch.tasks), self._tickets.get(k, 0), 0
+            together = launch.kind == "persistent"
+            self._functions[k].launch(self._grids[k], memory.context, numbers, stream, together)

@@ -1,0 +1,119 @@
+"""Decisions that a device itself makes, once per network: what the cost model left open is measured.
+
+Merged subgraphs run as planned, and layer by layer; each product is computed by the library, and by our kernels. What
+was faster is taken, part by part; then whole runs decide between that and the two it was put together from. One program
+is on the device at a time, so that measuring takes no more memory than the greediest of them (WELDER tunes likewise).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from brickrt.graph.errors import BrickError
+from brickrt.graph.ir import Graph
+from brickrt.ops import cuda as operators
+from brickrt.plan.plan import Plan, make_plan
+from brickrt.plan.subgraph import Subgraph
+from brickrt.runtime.cuda.program import CudaProgram
+from brickrt.runtime.disk_cache import sources_digest
+
+Part = frozenset[int]
+"""Nodes that are launched together."""
+Build = Callable[[Plan], CudaProgram]
+
+
+@dataclass(frozen=True)
+class Timed:
+    """Subgraphs that ran; seconds of the whole, and of parts by themselves; the nodes that the library computed."""
+
+    subgraphs: tuple[Subgraph, ...]
+    seconds: float
+    parts: dict[Part, float]
+    called: frozenset[int]
+
+
+@dataclass(frozen=True)
+class Tuner:
+    """See `plan_cache.Tune`. `build` makes the program of a plan; `how` is what the choice depends on beside the plan:
+    the way of launching, the library."""
+
+    build: Build
+    how: str
+
+    @property
+    def name(self) -> str:
+        """See `plan_cache.Tune`."""
+        return f"{self.how} {sources_digest(Path(__file__).parent, Path(next(iter(operators.__path__))))}"
+
+    def __call__(self, graph: Graph, plan: Plan) -> tuple[Subgraph, ...]:
+        """The subgraphs of a plan that was made for "auto", or faster ones."""
+        trials = _Trials(graph, plan, self.build)
+        try:
+            return trials.best()
+        except BrickError as e:  # a program does not fit: the plan may all the same
+            return tuple(replace(s, why=f"{s.why}; not measured: {e}") for s in plan.subgraphs)
+
+
+class _Trials:
+    def __init__(self, graph: Graph, plan: Plan, build: Build) -> None:
+        self.graph, self.plan, self.build = graph, plan, build
+
+    def best(self) -> tuple[Subgraph, ...]:
+        planned = self.by_library_or_not(self.plan.subgraphs)
+        merged = [part for part in planned.parts if len(part) > 1]
+        if not merged:
+            return planned.subgraphs
+        layered = self.by_library_or_not(tuple(_split(self.plan.subgraphs, self.layers(), merged)), merged)
+        found = [planned, layered]
+        slower = [part for part in merged if layered.parts[part] < planned.parts[part]]
+        if slower and len(slower) < len(merged):
+            found.append(self.timed(tuple(_split(planned.subgraphs, layered.subgraphs, slower))))
+        return min(found, key=lambda timed: timed.seconds).subgraphs
+
+    def layers(self) -> tuple[Subgraph, ...]:
+        options = replace(self.plan.options, strategy="layerwise")
+        return make_plan(self.own_graph(), self.plan.device, options).subgraphs
+
+    def by_library_or_not(self, subgraphs: tuple[Subgraph, ...], more: Sequence[Part] = ()) -> Timed:
+        """The subgraphs with those products left to our kernels that these compute faster than the library."""
+        given = self.timed(subgraphs, more)
+        if not given.called:
+            return given
+        own = self.timed(tuple(_by_kernels(subgraphs, given.called)), more)
+        found = [given, own]
+        faster = {k for part, seconds in given.parts.items() if own.parts[part] < seconds for k in part}
+        some = given.called & faster
+        if some and some != given.called:
+            found.append(self.timed(tuple(_by_kernels(subgraphs, some)), more))
+        return min(found, key=lambda timed: timed.seconds)
+
+    def timed(self, subgraphs: tuple[Subgraph, ...], more: Iterable[Part] = ()) -> Timed:
+        plan = make_plan(self.own_graph(), self.plan.device, self.plan.options, decided=subgraphs)
+        program = self.build(plan)
+        whole = program.seconds()
+        numbers = {k: number for number, subgraph in enumerate(subgraphs) for k in subgraph.nodes}
+        parts = [frozenset(k for s in part for k in subgraphs[s].nodes) for part in program.parts]
+        found = {part: program.seconds({numbers[k] for k in part}) for part in dict.fromkeys((*parts, *more))}
+        return Timed(subgraphs, whole, found, program.called)
+
+    def own_graph(self) -> Graph:
+        """The graph, for a program that releases its weights."""
+        return replace(self.graph, constants=dict(self.graph.constants))
+
+
+def _by_kernels(subgraphs: Sequence[Subgraph], nodes: frozenset[int] | set[int]) -> Iterator[Subgraph]:
+    for subgraph in subgraphs:
+        yield replace(subgraph, kernels=tuple(k for k in subgraph.nodes if k in nodes))
+
+
+def _split(subgraphs: Sequence[Subgraph], layers: Sequence[Subgraph], parts: Iterable[Part]) -> Iterator[Subgraph]:
+    """The subgraphs, but those in `parts` layer by layer."""
+    alone = {s.nodes[0]: s for s in layers if len(s.nodes) == 1}
+    split = frozenset().union(*parts)
+    for subgraph in subgraphs:
+        if split.issuperset(subgraph.nodes):
+            yield from (replace(alone[k], why="layerwise: measured faster than merged") for k in subgraph.nodes)
+        else:
+            yield subgraph
