@@ -14,6 +14,7 @@ from brickrt.ops.base import Op
 from brickrt.ops.cpu.emit import Fn
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.operand import Operand, to_blocked
+from brickrt.ops.registry import Registry
 from brickrt.ops.types import Boxes
 
 
@@ -79,27 +80,14 @@ class Kernel(ABC):
         """Writes the kernel's body; the caller adds the return."""
 
 
-_KERNELS: dict[type[Op], Callable[..., type[Kernel]]] = {}
-
-
-def kernel_for(*ops: type[Op]) -> Callable:
-    """Registers a chooser: `choose(op, ins, out, isa) -> type[Kernel]`, for the given operator classes."""
-
-    def register(choose: Callable[..., type[Kernel]]) -> Callable:
-        for op in ops:
-            _KERNELS[op] = choose
-        return choose
-
-    return register
+_REGISTRY: Registry[Callable[..., type[Kernel]]] = Registry("CPU")
+kernel_for = _REGISTRY.register
+"""Registers a chooser, `choose(op, ins, out, isa) -> type[Kernel]`, for the given operator classes."""
 
 
 def choose_kernel(op: Op, ins: Sequence[Operand], out: Operand, isa: Isa) -> type[Kernel]:
     """The kernel class for an operator. Raises LookupError where none takes these operands."""
-    try:
-        choose = _KERNELS[type(op)]
-    except KeyError:
-        raise LookupError(f"no CPU kernel for {op.name}") from None
-    return choose(op, ins, out, isa)
+    return _REGISTRY.chooser(op)(op, ins, out, isa)
 
 
 def emit_module(kernel: Kernel, name: str) -> ir.Module:

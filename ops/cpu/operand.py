@@ -2,43 +2,27 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from brickrt.ops.operand import Strided, row_major
 from brickrt.ops.types import TensorType
 
 
 @dataclass(frozen=True)
-class Operand:
-    """A tensor in memory; strides are in elements, one per logical dimension.
-
-    With `block` > 1 the tensor is blocked: axis 1 counts channels, `strides[1]` is the stride of a block of `block`
+class Operand(Strided):
+    """With `block` > 1 the tensor is blocked: axis 1 counts channels, `strides[1]` is the stride of a block of `block`
     channels, and the channels of a block are adjacent. Element (n, c, y, x) lies at
     n·s0 + (c // block)·s1 + c % block + y·s2 + x·s3.
     """
 
-    type: TensorType
-    strides: tuple[int, ...]
     block: int = 1
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.type.shape
-
-    @property
-    def dtype(self) -> np.dtype:
-        return self.type.dtype
 
     @property
     def channel_blocks(self) -> int:
         return -(-self.shape[1] // self.block)
-
-
-def row_major(extents: Sequence[int]) -> tuple[int, ...]:
-    return tuple(math.prod(extents[k + 1 :]) for k in range(len(extents)))
 
 
 def dense(kind: TensorType, block: int = 1, extents: Sequence[int] | None = None) -> Operand:

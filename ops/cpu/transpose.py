@@ -11,7 +11,7 @@ from brickrt.ops.base import Op
 from brickrt.ops.cpu.emit import Fn, Index
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel, kernel_for
-from brickrt.ops.cpu.operand import Operand, row_major
+from brickrt.ops.cpu.operand import Operand
 from brickrt.ops.cpu.transpose_spans import (
     Memory,
     Mover,
@@ -26,6 +26,7 @@ from brickrt.ops.cpu.transpose_spans import (
 )
 from brickrt.ops.cpu.transpose_tiles import copy_spans
 from brickrt.ops.move import Reorder, Transpose, View
+from brickrt.ops.operand import row_major
 from brickrt.ops.types import Boxes
 
 

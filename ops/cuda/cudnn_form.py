@@ -16,9 +16,10 @@ import numpy as np
 from brickrt.ops.base import Op
 from brickrt.ops.conv import Conv, ConvTranspose
 from brickrt.ops.cuda.kernel import Precision
-from brickrt.ops.cuda.operand import Operand, dense, row_major
+from brickrt.ops.cuda.operand import Operand, dense
 from brickrt.ops.expr import Apply, Arg, Const, Expr
 from brickrt.ops.matmul import MatMul
+from brickrt.ops.operand import row_major
 from brickrt.ops.types import TensorType
 
 Ints = tuple[int, ...]

@@ -11,6 +11,7 @@ import numpy as np
 
 from brickrt.ops.base import Op
 from brickrt.ops.cuda.operand import Operand
+from brickrt.ops.registry import Registry
 
 Precision = Literal["fp32", "tf32"]
 
@@ -62,18 +63,9 @@ class Kernel(ABC):
         """
 
 
-_KERNELS: dict[type[Op], Callable[..., type[Kernel]]] = {}
-
-
-def kernel_for(*ops: type[Op]) -> Callable:
-    """Registers a chooser: `choose(op, ins, out) -> type[Kernel]`, for the given operator classes."""
-
-    def register(choose: Callable[..., type[Kernel]]) -> Callable:
-        for op in ops:
-            _KERNELS[op] = choose
-        return choose
-
-    return register
+_REGISTRY: Registry[Callable[..., type[Kernel]]] = Registry("CUDA")
+kernel_for = _REGISTRY.register
+"""Registers a chooser, `choose(op, ins, out) -> type[Kernel]`, for the given operator classes."""
 
 
 def make_kernel(
@@ -85,7 +77,5 @@ def make_kernel(
     largest: Sequence[int] = (),
 ) -> Kernel:
     """The kernel of an operator. Raises LookupError where none takes these operands."""
-    if type(op) not in _KERNELS:
-        raise LookupError(f"no CUDA kernel for {op.name}")
-    family = _KERNELS[type(op)](op, tuple(ins), out)
+    family = _REGISTRY.chooser(op)(op, tuple(ins), out)
     return family(op, tuple(ins), out, tuple(packed), precision, tuple(largest))

@@ -6,45 +6,26 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
+from brickrt.ops.operand import Strided, row_major
 from brickrt.ops.types import TensorType
 
 VECTOR = 16  # bytes of the widest load
 
 
 @dataclass(frozen=True)
-class Operand:
+class Operand(Strided):
     """A tensor in memory: element i lies at virtual origin + i · strides, in elements, channels included.
 
     `align` is a power of two, at most 16, that divides the virtual origin's address and all strides in bytes but those
     of 1 element: what a vector load along the dimension of stride 1 may assume of the beginning of a row.
     """
 
-    type: TensorType
-    strides: tuple[int, ...]
     align: int = VECTOR
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.type.shape
-
-    @property
-    def dtype(self) -> np.dtype:
-        return self.type.dtype
-
-    @property
-    def rank(self) -> int:
-        return self.type.rank
 
     @property
     def vector(self) -> int:
         """Elements of the widest load that rows along the dimension of stride 1 allow, wherever a multiple begins."""
         return max(1, self.align // self.dtype.itemsize)
-
-
-def row_major(extents: Sequence[int]) -> tuple[int, ...]:
-    return tuple(math.prod(extents[k + 1 :]) for k in range(len(extents)))
 
 
 def dense(
