@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from callback_kernels import CallbackDriver, use_callbacks
+from engines import engine_on
 from fake_cudnn import Frontend, HostLibrary
+from host_driver import HostDriver
 from host_kernels import needs_compiler
 from plan_graphs import Sketch
 from task_checks import check_twice, with_values
+from zoo_runs import network
 
 from brickrt.graph.errors import BrickError
 from brickrt.graph.interpret import interpret
 from brickrt.plan.options import PlanOptions
 from brickrt.plan.plan import make_plan
+from brickrt.runtime import runtime
 from brickrt.runtime.cuda.program import COPIES, CudaProgram
 from brickrt.runtime.cuda.tune import Tuner
 from brickrt.runtime.lower import lower
@@ -24,9 +29,13 @@ pytestmark = needs_compiler
 
 
 @pytest.fixture(autouse=True)
-def _callbacks(monkeypatch, tmp_path):
-    use_callbacks(monkeypatch)
+def _own_caches(monkeypatch, tmp_path):
     monkeypatch.setenv("BRICKRT_CACHE_DIR", str(tmp_path))
+
+
+@pytest.fixture
+def callbacks(monkeypatch):
+    use_callbacks(monkeypatch)
 
 
 class Trial:
@@ -77,7 +86,7 @@ def merged(plan):
 
 
 @pytest.mark.parametrize("strategy", ["padded", "memoized"])
-def test_what_is_faster_is_taken(strategy):
+def test_what_is_faster_is_taken(callbacks, strategy):
     """At a cost per launch bricks are merged; where launches cost less than nothing they are not."""
     few = Trial(chains(3, 3), lambda launches, _: launches, strategy)
     many = Trial(chains(3, 3), lambda launches, _: 1 / launches, strategy)
@@ -87,7 +96,7 @@ def test_what_is_faster_is_taken(strategy):
         trial.check(trial.plan())
 
 
-def test_parts_are_chosen_one_by_one():
+def test_parts_are_chosen_one_by_one(callbacks):
     """One launch of three merged nodes is slower than three launches, one of four is faster than four."""
     alone = {COPIES: 5.0, 3 * COPIES: 2.0, 4 * COPIES: 50.0}
     whole = {3: 9.0, 5: 1.0, 8: 9.0}  # the two and a layer; the second, three layers and a layer; layers
@@ -98,7 +107,7 @@ def test_parts_are_chosen_one_by_one():
     trial.check(plan)
 
 
-def test_kernels_are_taken_where_the_library_is_slower():
+def test_kernels_are_taken_where_the_library_is_slower(callbacks):
     """Layer by layer: the library computes all convolutions but those that kernels do at less cost."""
     slow = Trial(chains(1, 1, 1), lambda launches, called: launches + called, "layerwise", library=True)
     fast = Trial(chains(1, 1, 1), lambda launches, called: launches - called / 2, "layerwise", library=True)
@@ -113,15 +122,33 @@ def test_kernels_are_taken_where_the_library_is_slower():
     assert "kernels were measured faster" in notes
 
 
-def test_decisions_are_kept():
+def test_decisions_are_kept(callbacks):
     trial = Trial(chains(3, 3), lambda launches, _: 1 / launches)
     first, times = trial.plan(), len(trial.calls)
     assert times and trial.plan().subgraphs == first.subgraphs and len(trial.calls) == times
 
 
-def test_a_plan_stays_where_its_layers_do_not_fit():
+def test_a_plan_stays_where_its_layers_do_not_fit(callbacks):
     trial = Trial(
         chains(3, 3), lambda launches, _: 1 / launches, fits=lambda plan: any(len(s.nodes) > 1 for s in plan.subgraphs)
     )
     plan = trial.plan()
     assert merged(plan) and all(s.why.endswith("not measured: no room on the GPU") for s in plan.subgraphs)
+
+
+def test_a_runtime_measures_what_nothing_was_asked_of(monkeypatch):
+    """Once for a network; not where a strategy is asked for."""
+    driver, measured = HostDriver(), []
+    engine = engine_on(driver)
+
+    def tune(progress):
+        measured.append(progress)
+        return Tuner(lambda plan: engine.build(lower(plan), 1, progress), "host")
+
+    monkeypatch.setattr(runtime, "choose_engine", lambda *_: replace(engine, tune=tune))
+    model, x, want = network("unet")
+    for strategy, times in (("auto", 1), ("layerwise", 1), ("auto", 2)):
+        found = runtime.Runtime(model, device="cuda", strategy=strategy).execute({"x": x})["y"]
+        np.testing.assert_allclose(found, want, rtol=0, atol=1e-4 * np.abs(want).max())
+        assert len(measured) == times
+    driver.check()
