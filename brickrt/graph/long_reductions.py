@@ -8,10 +8,14 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+import numpy as np
+
 from brickrt.graph.ir import Graph, Node
+from brickrt.ops.expr import arg, cast, substitute
 from brickrt.ops.reduce import Reduce
 from brickrt.ops.types import TensorType, is_floating
 
+F32 = np.dtype(np.float32)
 RESULTS = 4096
 """A reduction of more results has work for every block."""
 LENGTH = 4096
@@ -30,10 +34,9 @@ def in_two_steps(graph: Graph) -> Graph:
 
 def _cut(op: Reduce, x: TensorType) -> int:
     """How many of the first axes are left to the second step; 0 for none."""
-    shape, dtype = x.shape, x.dtype if op.pre is None else op.pre.dtype
+    shape = x.shape
     length = math.prod(shape[axis] for axis in op.axes)
-    # What is between the steps has the type that is combined; a sum of halves would be rounded once more.
-    if length <= LENGTH or x.size // length >= RESULTS or (is_floating(dtype) and dtype.itemsize < 4):
+    if length <= LENGTH or x.size // length >= RESULTS:
         return 0
     # As much as the square root is left, so that both steps are short, but some axis for either.
     cuts = range(1, len(op.axes))
@@ -49,7 +52,13 @@ def _two(node: Node, cut: int, graph: Graph, types: dict[str, TensorType]) -> li
     name = f"{node.output}.parts"
     while name in types:
         name += "_"
-    first = Reduce(op.combine, op.axes[cut:], True, op.pre)
-    last = Reduce(op.combine, op.axes[:cut] if op.keepdims else op.axes, op.keepdims, None, op.post)
+    dtype = graph.ins(node)[0].dtype if op.pre is None else op.pre.dtype
+    pre, post = op.pre, op.post
+    if is_floating(dtype) and dtype.itemsize < 4:  # what is between the steps is not to be rounded once more
+        pre = cast(pre or arg(0, dtype), F32)
+        combined = cast(arg(0, F32), dtype)
+        post = combined if post is None else substitute(post, {0: combined})
+    first = Reduce(op.combine, op.axes[cut:], True, pre)
+    last = Reduce(op.combine, op.axes[:cut] if op.keepdims else op.axes, op.keepdims, None, post)
     types[name] = first.infer(graph.ins(node))
     return [Node(f"{node.name}.parts", first, node.inputs, name, node.origin), replace(node, op=last, inputs=(name,))]

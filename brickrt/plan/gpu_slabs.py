@@ -18,7 +18,8 @@ from brickrt.plan.cost import Model
 
 TILES = ((128, 128), (128, 64), (64, 64), (64, 32), (32, 32), (16, 64))  # rows (pixels) by columns (channels)
 ELEMENTS = (16384, 8192, 4096, 2048, 1024)  # of a piece that is no product
-CHANNELS = (256, 128, 64, 32)  # of one that reduces space away
+CHANNELS = (256, 128, 64, 32)  # of one that reduces space
+PIXELS = (1 << 30, 512, 64, 8, 1)  # that such a one leaves
 
 
 def gpu_brick(model: Model, k: int) -> Shape:
@@ -62,10 +63,13 @@ def _pixels(shape: Shape, pixels: int) -> tuple[int, ...]:
 
 
 def _of_images(model: Model, k: int, shape: Shape) -> list[Shape]:
-    """All channels of some pixels, or, where space is reduced away, some channels."""
+    """All channels of some pixels, or, where space is reduced, some channels of what is left of it."""
     op = model.graph.nodes[k].op
-    if isinstance(op, Reduce | Rowwise) and op.axes != (1,):
+    if isinstance(op, Rowwise) and op.axes != (1,):
         return [(1, min(shape[1], channels), *shape[2:]) for channels in CHANNELS]
+    if isinstance(op, Reduce) and op.axes != (1,):
+        left = (_pixels((1, *shape[1:]), pixels)[1:] for pixels in PIXELS)
+        return [(1, min(shape[1], channels), *edges) for edges in left for channels in CHANNELS]
     tries = (_pixels(shape, max(1, elements // shape[1])) for elements in ELEMENTS)
     return [(edges[0], shape[1], *edges[1:]) for edges in tries]
 

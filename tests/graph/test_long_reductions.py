@@ -8,7 +8,7 @@ from small_graphs import X, Y, make, number, same_results
 
 from brickrt.graph.builder import Builder
 from brickrt.graph.long_reductions import in_two_steps
-from brickrt.ops.expr import apply, arg, cast
+from brickrt.ops.expr import apply, arg, cast, const
 from brickrt.ops.map import Map
 from brickrt.ops.reduce import Reduce
 
@@ -43,10 +43,16 @@ def test_short_many_or_of_one_axis_are_left(shape, axes):
     assert in_two_steps(before).nodes == before.nodes
 
 
-def test_sums_of_halves_are_left():
+@pytest.mark.parametrize("post", [None, apply("mul", arg(0, np.float16), const(0.5, np.float16))])
+def test_sums_of_halves_are_rounded_once(post):
+    """What is between the steps is float32."""
+
     def build(b: Builder) -> str:
         half = b.emit(Map(cast(arg(0, np.float32), np.float16)), "x")
-        return b.emit(Reduce("sum", (2, 3), True), half)
+        return b.emit(Reduce("sum", (2, 3), True, None, post), half)
 
     before = make(build, x=(1, 2, 80, 90))
-    assert in_two_steps(before).nodes == before.nodes
+    after = same_results(before, in_two_steps(before), 1e-3)
+    assert axes_of(after) == [(3,), (2,)]
+    between, last = (after.out(node).dtype for node in after.nodes if isinstance(node.op, Reduce))
+    assert (between, last) == (np.float32, np.float16)

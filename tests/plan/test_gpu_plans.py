@@ -83,3 +83,14 @@ def test_matrix_units_make_products_cheaper_but_not_grouped_ones():
         )
     ]
     assert depthwise[0] == depthwise[1]
+
+
+@pytest.mark.parametrize("batch", [1, 8])
+@GPUS
+def test_sums_over_space_fill_the_gpu(gpu: DeviceSpec, batch: int):
+    """Few channels, much space: what is left of it after the first step is cut too."""
+    s = Sketch()
+    s.reduce(s.conv(s.input(batch, 32, 512, 256), 32, 1), 2, 3)
+    made = plan(s.graph(), gpu, "layerwise")
+    sums = [sub.tasks for sub in made.subgraphs if made.graph.nodes[sub.nodes[0]].op.name == "Reduce"]
+    assert len(sums) == 2 and sums[0] >= 2 * gpu.cores and sums[1] <= batch
