@@ -32,7 +32,7 @@ class Engine:
 
 
 def choose_engine(device: str = "auto", isa: str | None = None, launch: LaunchMode = "auto") -> Engine:
-    """The engine for a device name; `isa` restricts the CPU's instruction set, `launch` is for the GPU.
+    """The engine for a device name; "auto" is the CPU. `isa` restricts its instruction set, `launch` is for the GPU.
 
     Raises BrickError if it is missing.
     """
@@ -42,6 +42,8 @@ def choose_engine(device: str = "auto", isa: str | None = None, launch: LaunchMo
         raise BrickError(f"device '{device}' is unknown: use one of {', '.join(NAMES)}")
     if device == "cuda":
         return _cuda(launch)
+    if launch != "auto":
+        raise BrickError(f"launch '{launch}' is how a GPU runs plans: use it with device cuda")
     try:
         spec = _host(isa)
     except ValueError as e:

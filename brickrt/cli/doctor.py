@@ -68,7 +68,7 @@ def _cpu(again: bool) -> dict[str, Any]:
 
 
 def _gpus() -> Iterator[dict[str, Any]]:
-    """What the driver says; asking CUDA itself would load it."""
+    """What the driver says; asking CUDA itself would load it. None where there is no driver."""
     tool = shutil.which("nvidia-smi")
     if tool is None:
         return
@@ -115,6 +115,8 @@ def _text(report: dict[str, Any]) -> str:
             f"  {_device_text(device)}",
             *([f"        {_speeds_text(device['speeds'])}"] if "speeds" in device else []),
         ]
+    if all(device["kind"] == "cpu" for device in report["devices"]):
+        lines.append("  cuda  no NVIDIA driver was found: --device cuda needs one")
     lines += ["", "caches"]
     lines += [f"  {printable(c['folder'])}: {c['files']} files, {size_text(c['bytes'])}" for c in report["caches"]]
     lines += ["", table(("library", "version"), [(n, v) for n, v in report["libraries"].items()])]

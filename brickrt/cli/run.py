@@ -91,7 +91,7 @@ def _timed(
 
 
 def _as_reference(request: RunRequest) -> dict[str, Any]:
-    return request.engine.arguments() | {"device": "reference"}
+    return request.engine.arguments() | {"device": "reference", "launch": "auto", "precision": "fp32"}
 
 
 def _errors(reference: Runtime, arrays: dict[str, np.ndarray], outputs: dict[str, Any]) -> dict[str, dict[str, float]]:

@@ -118,7 +118,7 @@ def _cpu_bandwidth(cores: int, lanes: int, ghz: float) -> dict[str, float]:
 def _gpu(
     name: str, isa: str, multiprocessors: int, shared_kib: int, l2_mib: int, memory_gib: int, **speeds: Any
 ) -> DeviceSpec:
-    """Sizes and peaks are the makers' own figures; what is reached of them was not measured."""
+    """Sizes and peaks are the makers' own figures, bandwidths to memory nine tenths of them; nothing was measured."""
     return DeviceSpec(
         name=name,
         kind="cuda",
@@ -164,7 +164,7 @@ PRESETS = {
     ),
     "l40s": _gpu(
         "NVIDIA L40S", "sm_89", 142, 99, 96, 48,
-        peak_gflops_per_core=640.0, matrix_gflops_per_core=_matrix(1290.0, 2550.0), bandwidth=_bandwidth(5000.0, 780.0),
+        peak_gflops_per_core=640.0, matrix_gflops_per_core=_matrix(1290.0, 2550.0), bandwidth=_bandwidth(5500.0, 780.0),
     ),
     "rtx4090": _gpu(
         "NVIDIA GeForce RTX 4090", "sm_89", 128, 99, 72, 24,

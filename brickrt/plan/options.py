@@ -43,7 +43,9 @@ class PlanOptions:
 def check_precision(device: DeviceSpec, precision: str) -> None:
     """BrickError where a device computes float32 as float32 only."""
     if device.kind == "cpu" and precision != "fp32":
-        raise BrickError(f"precision '{precision}' is for GPUs: the CPU computes in the model's own types; use fp32")
+        raise BrickError(
+            f"precision '{precision}' is for GPUs: the CPU computes in the model's own types; use fp32, or a GPU"
+        )
 
 
 def _check_positive(name: str, value: int | None) -> None:

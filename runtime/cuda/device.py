@@ -7,15 +7,18 @@ from dataclasses import dataclass, replace
 from brickrt.plan.device import PRESETS, DeviceSpec
 
 LEAST = 8, 0  # compute capability of the kernels' asynchronous copies and matrix products
-L2_BYTES = 30  # per multiprocessor and cycle: about what Ampere and Hopper reach
 MEMORY_SHARE = 0.87  # of the memory's own bandwidth that copies reach
-FLOPS = {  # per multiprocessor and cycle: float32; matrix products of tf32 and of half types
-    (8, 0): (128, 1024, 2048),
-    (8, 6): (256, 512, 1024),
-    (9, 0): (256, 2048, 4096),
-    (10, 0): (256, 4096, 8192),
-    (12, 0): (256, 512, 1024),
+# Per multiprocessor and cycle, by compute capability: float32 operations, those of matrix products of tf32 and of half
+# types, and about how many bytes the L2 cache gives.
+RATES = {
+    (8, 0): (128, 1024, 2048, 30),
+    (8, 6): (256, 512, 1024, 16),
+    (8, 9): (256, 512, 1024, 16),
+    (9, 0): (256, 2048, 4096, 30),
+    (10, 0): (256, 4096, 8192, 30),
+    (12, 0): (256, 512, 1024, 16),
 }
+GEFORCE = 0.5  # of these products' rate, with sums in float32, that such boards have
 
 
 @dataclass(frozen=True)
@@ -36,8 +39,10 @@ class Properties:
 def spec_of(found: Properties) -> DeviceSpec:
     """Sizes are the device's; speeds follow from clocks and the generation, the latest known where it is newer."""
     ghz = found.clock / 1e6
-    flops, tf32, half = FLOPS[max((known for known in FLOPS if known <= found.capability), default=LEAST)]
-    l2 = L2_BYTES * ghz * found.multiprocessors
+    flops, tf32, half, near = RATES[max((known for known in RATES if known <= found.capability), default=LEAST)]
+    if "GeForce" in found.name:
+        tf32, half = GEFORCE * tf32, GEFORCE * half
+    l2 = near * ghz * found.multiprocessors
     memory = MEMORY_SHARE * 2 * found.memory_clock * 1e3 * found.bus / 8 / 1e9
     return replace(
         PRESETS["h200"],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import statistics
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -12,7 +13,9 @@ from cli_models import conv_model, same_model, save, sum_model, value
 from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
-from brickrt.cli import files
+from brickrt.cli import files, run
+from brickrt.cli.requests import EngineRequest, InputRequest, RunRequest
+from brickrt.runtime.devices import choose_engine
 
 KEYS = ("outputs", "latency_ms", "compile_ms", "device", "strategy", "threads", "plan", "fallback")
 SUBGRAPH = ("ops", "strategy", "brick", "delta", "rho", "bricks", "tasks", "flops", "footprint_bytes", "why")
@@ -232,3 +235,11 @@ def test_conv_on_open_image_size(call, tmp_path):
     report = _json(call("run", tmp_path / "open.onnx", "--random", "--shape", "x=1,3,9,7", "--json", "--verify"))
     assert report["outputs"][0]["shape"] == [1, 4, 9, 7]
     assert report["verify"]["max_abs_error"] < 1e-4
+
+
+def test_the_reference_is_asked_in_its_own_way():
+    """What a GPU is asked for is not for the engine that the outputs are compared with."""
+    asked = EngineRequest(device="cuda", precision="fp16", launch="graph", strategy="padded", brick=8)
+    reference = run._as_reference(RunRequest(Path("m.onnx"), InputRequest(), asked))
+    choose_engine(reference["device"], launch=reference["launch"])
+    assert (reference["precision"], reference["strategy"], reference["brick"]) == ("fp32", "padded", 8)

@@ -20,8 +20,11 @@ from brickrt.runtime.devices import choose_engine
 H200 = Properties("NVIDIA H200", (9, 0), 132, 227 << 10, 60 << 20, 141 << 30, 1_980_000, 3_201_000, 6144)
 A100 = Properties("NVIDIA A100", (8, 0), 108, 163 << 10, 40 << 20, 40 << 30, 1_410_000, 1_215_000, 5120)
 
+L40S = Properties("NVIDIA L40S", (8, 9), 142, 99 << 10, 96 << 20, 48 << 30, 2_520_000, 9_001_000, 384)
+RTX4090 = Properties("NVIDIA GeForce RTX 4090", (8, 9), 128, 99 << 10, 72 << 20, 24 << 30, 2_520_000, 10_501_000, 384)
 
-@pytest.mark.parametrize(("found", "name"), [(H200, "h200"), (A100, "a100")])
+
+@pytest.mark.parametrize(("found", "name"), [(H200, "h200"), (A100, "a100"), (L40S, "l40s"), (RTX4090, "rtx4090")])
 def test_what_devices_say_of_themselves_is_near_the_presets(found, name):
     spec, preset = spec_of(found), PRESETS[name]
     for field in ("name", "kind", "isa", "cores", "l1", "l2", "memory"):
@@ -84,3 +87,9 @@ def test_what_the_driver_calls_is_there():
     for name in used:
         root, *path = name.split(".")
         assert reduce(getattr, path, getattr(cupy_driver, root)) is not None, name
+
+
+@pytest.mark.parametrize("device", ["auto", "cpu", "reference"])
+def test_ways_to_launch_are_for_gpus(device):
+    with pytest.raises(BrickError, match="launch 'graph' is how a GPU runs plans: use it with device cuda"):
+        choose_engine(device, launch="graph")
