@@ -79,7 +79,7 @@ class Prepared:
 
 
 def prepare(source: SourceGraph, feeds: Feeds, asked: argparse.Namespace, wanted: Sequence[Variant]) -> list[Prepared]:
-    made = [Prepared(v, Runtime(source, threads=asked.threads, **v.options), feeds) for v in wanted]
+    made = [Prepared(v, Runtime(source, device="cpu", threads=asked.threads, **v.options), feeds) for v in wanted]
     for one in made:
         one.runtime.execute(feeds)
     return made

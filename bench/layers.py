@@ -27,7 +27,7 @@ def profile(
 ) -> tuple[Plan, np.ndarray, np.ndarray, float, float]:
     """The plan; per subgraph busy µs (median over runs) and tasks; µs from first to last task; idle share."""
     seen: list[TaskEvents] = []
-    runtime = Runtime(model, threads=threads, watch=seen.append, **options)
+    runtime = Runtime(model, device="cpu", threads=threads, watch=seen.append, **options)
     rng = np.random.default_rng(0)
     feeds = {}
     for value in model.graph.input:

@@ -45,7 +45,7 @@ def random_feeds(model: onnx.ModelProto) -> dict[str, np.ndarray]:
 
 def measure(name: str, asked: argparse.Namespace) -> Comparison:
     model = zoo.build(name, batch=asked.batch, size=asked.size or ELEVEN.get(name))
-    runtime = Runtime(model, threads=asked.threads, strategy=asked.strategy)
+    runtime = Runtime(model, device="cpu", threads=asked.threads, strategy=asked.strategy)
     return compare(name, model, random_feeds(model), runtime, asked.peers.split(","), asked.rounds)
 
 

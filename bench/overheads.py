@@ -33,6 +33,7 @@ from brickrt.plan.plan import make_plan
 from brickrt.runtime.lower import lower
 from brickrt.runtime.runtime import Runtime
 
+os.environ["BRICKRT_DEVICE"] = "cpu"  # of the processes that it starts too
 IMPORT = "import time; t = time.perf_counter(); import brickrt; print(time.perf_counter() - t)"
 START = """
 import sys, time

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +13,7 @@ from brickrt.runtime.arrays import DeviceArrays
 from brickrt.runtime.engine import LAUNCHES, LaunchMode, Program
 from brickrt.runtime.lower import lower
 from brickrt.runtime.plan_cache import Tune
-from brickrt.runtime.switches import measures
+from brickrt.runtime.switches import measures, usual_device
 from brickrt.runtime.task_graph import TaskGraph
 
 KernelProgress = Callable[[int, int], None]
@@ -32,14 +33,19 @@ class Engine:
 
 
 def choose_engine(device: str = "auto", isa: str | None = None, launch: LaunchMode = "auto") -> Engine:
-    """The engine for a device name; "auto" is the CPU. `isa` restricts its instruction set, `launch` is for the GPU.
+    """The engine for a device name; "auto" is a GPU if there is one that can be used, else the CPU, or what the
+    environment's BRICKRT_DEVICE says. `isa` restricts the CPU's instruction set, `launch` is for the GPU.
 
     Raises BrickError if it is missing.
     """
     if launch not in LAUNCHES:
         raise BrickError(f"launch '{launch}' is unknown: use one of {', '.join(LAUNCHES)}")
+    if device == "auto":
+        device = usual_device()
     if device not in NAMES:
         raise BrickError(f"device '{device}' is unknown: use one of {', '.join(NAMES)}")
+    if device == "auto" and isa is None and (engine := _gpu_if_any(launch)):
+        return engine
     if device == "cuda":
         return _cuda(launch)
     if launch != "auto":
@@ -51,6 +57,18 @@ def choose_engine(device: str = "auto", isa: str | None = None, launch: LaunchMo
     if device == "reference":
         return Engine(device, spec, _reference)
     return Engine("null" if device == "null" else "cpu", spec, _cpu(spec, arithmetic=device != "null"))
+
+
+def _gpu_if_any(launch: LaunchMode) -> Engine | None:
+    from brickrt.runtime.cuda.present import gpu_present
+
+    if not gpu_present():
+        return None
+    try:
+        return _cuda(launch)
+    except BrickError as e:
+        print(f"brickrt: running on the CPU. {e}", file=sys.stderr)
+        return None
 
 
 def _host(isa: str | None) -> DeviceSpec:

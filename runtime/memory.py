@@ -68,9 +68,10 @@ def check_fits(tasks: TaskGraph, threads: int) -> None:
         stored = [name for name, place in tasks.places.items() if place.kind != "scratch"]
         largest = max(stored, key=lambda name: graph.types[name].nbytes, default="")
         part = f"'{largest}' {graph.types[largest]}" if largest else "its scratch"
-        raise _refusal("the run", needed, f"{who} has {has / GIB:.1f}", part)
+        raise _refusal("the run", needed, f"{who} has {has / GIB:.1f}", part, device.kind)
 
 
-def _refusal(what: str, needed: int, held: str, largest: str) -> BrickError:
+def _refusal(what: str, needed: int, held: str, largest: str, kind: str = "cpu") -> BrickError:
     sizes = f"{what} would take {needed / GIB:.1f} GiB, {held} GiB"
-    return BrickError(f"{sizes}, and the largest part is {largest}: use smaller inputs")
+    remedy = "use smaller inputs" if kind == "cpu" else "use smaller inputs, or device cpu"
+    return BrickError(f"{sizes}, and the largest part is {largest}: {remedy}")

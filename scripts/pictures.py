@@ -45,7 +45,7 @@ def main() -> None:
     folder = parser.parse_args().folder
     session, recorder = Session(f"{NETWORK} {SIZE}×{SIZE}", RUNS), Recorder()
     watch = Together([recorder, session.watching])
-    runtime = Runtime(zoo.build(NETWORK, size=SIZE), strategy=STRATEGY, brick=BRICK, watch=watch)
+    runtime = Runtime(zoo.build(NETWORK, size=SIZE), device="cpu", strategy=STRATEGY, brick=BRICK, watch=watch)
     feeds = {"x": np.random.default_rng(0).standard_normal((1, 3, SIZE, SIZE)).astype(np.float32)}
     session.planned(runtime.prepare(feeds))
     running = threading.Thread(target=_run, args=(runtime, feeds, session))

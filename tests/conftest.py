@@ -14,6 +14,7 @@ _made: list[str] = []
 
 def pytest_configure() -> None:
     os.environ["BRICKRT_CALIBRATE"] = "0"
+    os.environ["BRICKRT_DEVICE"] = "cpu"
     if "BRICKRT_CACHE_DIR" not in os.environ:
         _made.append(tempfile.mkdtemp(prefix="brickrt-tests-"))
         os.environ["BRICKRT_CACHE_DIR"] = _made[0]

@@ -110,7 +110,7 @@ def run(
     output: Annotated[Path | None, typer.Option(metavar="FILE", help="A .npy or .npz file to write.")] = None,
     device: Annotated[
         Device,
-        typer.Option(metavar="NAME", show_default=False, help="cpu, cuda (--precision, --launch), reference."),
+        typer.Option(metavar="NAME", show_default=False, help="auto, cpu, cuda (with --precision and --launch)."),
     ] = Device.auto,
     strategy: StrategyOption = Strategy.auto,
     brick: Brick = None,

@@ -128,7 +128,8 @@ def _in_batch(source: SourceGraph, inputs: InputRequest, batch: int) -> InputReq
 
 
 def _measure(subject: Subject, request: BenchRequest, progress: Progress) -> Comparison:
-    runtime = Runtime(subject.source, progress=progress, **request.engine.arguments())
+    asked = request.engine.arguments() | {"device": "cpu"}  # where the peers run
+    runtime = Runtime(subject.source, progress=progress, **asked)
     runtime.prepare(subject.arrays)
     peers: Sequence[str] = tuple(PEERS) if request.peers is None else request.peers
     return compare(subject.name, subject.model, subject.arrays, runtime, peers, request.rounds, progress=progress)

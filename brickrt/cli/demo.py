@@ -89,7 +89,8 @@ def _denoise(subject: Subject, dashboard: bool) -> Denoised:
     observers: list[Observer] = [recorder, session.watching] if dashboard else [recorder]
     feeds = {INPUT: as_input(subject.noisy)}
     with shown_progress() as progress:
-        runtime = Runtime(network(), threads=subject.threads, progress=progress, watch=Together(observers))
+        watch = Together(observers)
+        runtime = Runtime(network(), device="cpu", threads=subject.threads, progress=progress, watch=watch)
         prepared = runtime.prepare(feeds)
         if dashboard:
             session.planned(prepared)

@@ -29,11 +29,11 @@ SMALL = 64  # edge of the picture that brings an engine's libraries into memory
 
 
 def _bricks(feeds: Feeds, threads: int) -> Contender:
-    return contenders.ours(Runtime(network(), threads=threads), feeds)
+    return contenders.ours(Runtime(network(), device="cpu", threads=threads), feeds)
 
 
 def _layerwise(feeds: Feeds, threads: int) -> Contender:
-    return contenders.ours(Runtime(network(), threads=threads, strategy="layerwise"), feeds)
+    return contenders.ours(Runtime(network(), device="cpu", threads=threads, strategy="layerwise"), feeds)
 
 
 def _onnxruntime(feeds: Feeds, threads: int) -> Contender:

@@ -14,6 +14,8 @@ import pytest
 from brickrt.graph.errors import BrickError
 from brickrt.ops import cuda
 from brickrt.plan.device import PRESETS
+from brickrt.runtime import devices
+from brickrt.runtime.cuda import present
 from brickrt.runtime.cuda.device import Properties, spec_of
 from brickrt.runtime.devices import choose_engine
 
@@ -93,3 +95,53 @@ def test_what_the_driver_calls_is_there():
 def test_ways_to_launch_are_for_gpus(device):
     with pytest.raises(BrickError, match="launch 'graph' is how a GPU runs plans: use it with device cuda"):
         choose_engine(device, launch="graph")
+
+
+def test_auto_is_the_cpu_without_a_gpu(monkeypatch):
+    monkeypatch.delenv("BRICKRT_DEVICE")
+    monkeypatch.setattr(present, "gpu_present", lambda: False)
+    assert choose_engine("auto").name == "cpu"
+
+
+def test_auto_is_a_gpu_that_can_be_used(monkeypatch, capsys):
+    """The environment, or an instruction set that is asked for, says otherwise; what is missing is told."""
+    gpu = replace(choose_engine("cpu"), name="cuda")
+    monkeypatch.setattr(present, "gpu_present", lambda: True)
+    monkeypatch.setattr(devices, "_cuda", lambda launch: gpu)
+    assert choose_engine("auto").name == "cpu"
+    monkeypatch.delenv("BRICKRT_DEVICE")
+    assert choose_engine("auto") is gpu
+    assert choose_engine("auto", isa="generic").name == "cpu"
+
+    def missing(launch):
+        raise BrickError("device 'cuda' needs CuPy: install it")
+
+    monkeypatch.setattr(devices, "_cuda", missing)
+    assert choose_engine("auto").name == "cpu"
+    assert capsys.readouterr().err == "brickrt: running on the CPU. device 'cuda' needs CuPy: install it\n"
+
+
+@pytest.mark.parametrize(("code", "found"), [(0, (9, 0)), (100, (0, 0))])
+def test_the_driver_is_asked_for_the_capability(monkeypatch, code, found):
+    """As CUDA's own interface has it; 100 is the error that there is no device."""
+
+    class Cuda:
+        def cuInit(self, flags):
+            return code
+
+        def cuDeviceGet(self, device, number):
+            device._obj.value = 5
+            return 0
+
+        def cuDeviceGetAttribute(self, value, attribute, device):
+            assert device.value == 5
+            value._obj.value = {75: 9, 76: 0}[attribute]
+            return 0
+
+    monkeypatch.setattr(present.ctypes, "CDLL", lambda name: Cuda())
+    assert present._capability() == found
+
+
+def test_without_a_driver_there_is_no_gpu(monkeypatch):
+    monkeypatch.setattr(present, "LIBRARY", "libnothing.so.1")
+    assert not present.gpu_present()
