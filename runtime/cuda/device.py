@@ -40,8 +40,7 @@ def spec_of(found: Properties) -> DeviceSpec:
     """Sizes are the device's; speeds follow from clocks and the generation, the latest known where it is newer."""
     ghz = found.clock / 1e6
     flops, tf32, half, near = RATES[max((known for known in RATES if known <= found.capability), default=LEAST)]
-    if "GeForce" in found.name:
-        tf32, half = GEFORCE * tf32, GEFORCE * half
+    matrix = ghz * (GEFORCE if "GeForce" in found.name else 1.0)
     l2 = near * ghz * found.multiprocessors
     memory = MEMORY_SHARE * 2 * found.memory_clock * 1e3 * found.bus / 8 / 1e9
     return replace(
@@ -53,6 +52,6 @@ def spec_of(found: Properties) -> DeviceSpec:
         l2=found.l2 // found.multiprocessors,
         memory=found.memory,
         peak_gflops_per_core=flops * ghz,
-        matrix_gflops_per_core={"tf32": tf32 * ghz, "float16": half * ghz, "bfloat16": half * ghz},
+        matrix_gflops_per_core={"tf32": tf32 * matrix, "float16": half * matrix, "bfloat16": half * matrix},
         bandwidth={"l2": l2, "l3": l2, "memory": memory},
     )
