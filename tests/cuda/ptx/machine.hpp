@@ -1,0 +1,212 @@
+// What PTX programs run on: blocks of fibers, memory whose accesses are checked, copies that arrive late.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <vector>
+
+#include "fibers.hpp"
+#include "numbers.hpp"
+
+namespace ptx {
+
+namespace host = brick::host;
+
+// An allocation [lo, hi) that kernels may touch, and what became of its bytes in this launch.
+struct Range {
+    u64 lo, hi;
+    u8* seen;
+};
+enum Seen : u8 { WRITTEN = 1, READ_ONLY = 2 };
+
+extern "C" {
+Range* ptx_ranges = nullptr;  // by address, apart from each other
+long long ptx_range_count = 0;
+}
+
+[[noreturn]] __attribute__((noinline, cold)) inline void die(const char* text, const char* what, u64 at) {
+    fprintf(stderr, "PTX: %s: %s: %#llx (block %d, thread %d)\n", text, what, (unsigned long long)at, host::now().block,
+            host::me().thread);
+    fflush(stderr);
+    abort();
+}
+
+// ---- where things lie
+
+// Shared memory begins at an address that is a multiple of no more than the text says.
+constexpr u32 SHARED_START = 16;
+
+struct Copy {
+    char* to;
+    const char* from;
+    u32 bytes, valid;
+    const char* text;
+};
+
+// Of a thread.
+struct Thread {
+    std::vector<Copy> copies;    // not there yet
+    std::vector<size_t> groups;  // where each one ends in `copies`
+    unsigned exchanges = 0;
+    void begin() { copies.clear(), groups.clear(), exchanges = 0; }
+};
+struct Machine {
+    Thread threads[1024];
+    u64 words[2][1024][8];  // that the lanes of a warp show each other, in two sets that take turns
+    const char* shown[2][1024];
+    u32 shared = 0;  // where shared memory ends
+};
+inline Machine& machine() {
+    static thread_local Machine* one = new Machine;
+    return *one;
+}
+inline Thread& self() { return machine().threads[host::me().thread]; }
+
+inline bool in_stack(u64 at, u32 bytes) {
+    const u64 stack = reinterpret_cast<u64>(&host::me());
+    return at >= stack && at + bytes <= stack + host::STACK;
+}
+inline bool in_shared(u64 at, u32 bytes) {
+    const u64 start = reinterpret_cast<u64>(host::now().shared);
+    return at >= start && at + bytes <= start + machine().shared;
+}
+inline const Range* range_of(u64 at, u32 bytes) {
+    static thread_local const Range* last = nullptr;
+    if (last >= ptx_ranges && last < ptx_ranges + ptx_range_count && at >= last->lo && at + bytes <= last->hi) return last;
+    const Range *first = ptx_ranges, *end = first + ptx_range_count;
+    const Range* next = std::upper_bound(first, end, at, [](u64 at, const Range& r) { return at < r.lo; });
+    if (next == first || at + bytes > next[-1].hi || at + bytes < at) return nullptr;
+    return last = next - 1;
+}
+
+// ---- addresses that were checked
+
+enum Space { GENERIC, GLOBAL, CONSTANT, SHARED, LOCAL, PARAM };
+enum Way { READ, WRITE, READ_ONCE };  // the last: from memory that nobody writes while the kernel runs
+
+inline void mark(const Range* range, u64 at, u32 bytes, Way way, const char* text) {
+    const u8 bad = way == WRITE ? READ_ONLY : WRITTEN, mine = way == WRITE ? WRITTEN : READ_ONLY;
+    if (way == READ || !range->seen) return;
+    for (u8* seen = range->seen + (at - range->lo); bytes--; ++seen) {
+        if (__atomic_load_n(seen, __ATOMIC_RELAXED) & bad) die(text, "memory is read as constant and written in one launch", at);
+        if (!(*seen & mine)) __atomic_fetch_or(seen, mine, __ATOMIC_RELAXED);
+    }
+}
+template <Space SPACE> __attribute__((noinline)) char* checked(u64 at, u32 bytes, u32 align, Way way, const char* text) {
+    if (at % align) die(text, "the address is not aligned", at);
+    if (SPACE == SHARED) {
+        if (at < SHARED_START || at + bytes > machine().shared) die(text, "outside of shared memory", at);
+        return host::now().shared + at;
+    }
+    if ((SPACE == LOCAL || SPACE == GENERIC) && in_stack(at, bytes)) return reinterpret_cast<char*>(at);
+    if (SPACE == GENERIC && in_shared(at, bytes)) return reinterpret_cast<char*>(at);
+    const Range* range = SPACE == LOCAL ? nullptr : range_of(at, bytes);
+    if (!range) die(text, SPACE == LOCAL ? "outside of local memory" : "outside of all allocations", at);
+    mark(range, at, bytes, way, text);
+    return reinterpret_cast<char*>(at);
+}
+template <Space SPACE> inline char* place(u64 at, u32 bytes, u32 align, Way way, const char* text) {
+    if (SPACE == PARAM || SPACE == CONSTANT) {
+        if (at % align) die(text, "the address is not aligned", at);
+        return reinterpret_cast<char*>(at);
+    }
+    return checked<SPACE>(at, bytes, align, way, text);
+}
+
+// ---- loads and stores
+
+template <class T, int N> struct Several {
+    T v[N];
+};
+template <Space SPACE, class T, int N> inline Several<T, N> load(u64 at, Way way, const char* text) {
+    Several<T, N> v;
+    memcpy(&v, place<SPACE>(at, sizeof v, sizeof v, way, text), sizeof v);
+    return v;
+}
+template <Space SPACE, class T, int N> inline void store(u64 at, const Several<T, N>& v, const char* text) {
+    memcpy(place<SPACE>(at, sizeof v, sizeof v, WRITE, text), &v, sizeof v);
+}
+
+// In the order that memory models know.
+template <Space SPACE, class T> inline T load_ordered(u64 at, int order, const char* text) {
+    return __atomic_load_n(reinterpret_cast<T*>(place<SPACE>(at, sizeof(T), sizeof(T), READ, text)), order);
+}
+template <Space SPACE, class T> inline void store_ordered(u64 at, T v, int order, const char* text) {
+    __atomic_store_n(reinterpret_cast<T*>(place<SPACE>(at, sizeof(T), sizeof(T), WRITE, text)), v, order);
+}
+template <Space SPACE, class T, class F> inline T atomic(u64 at, int order, const char* text, F next) {
+    T* p = reinterpret_cast<T*>(place<SPACE>(at, sizeof(T), sizeof(T), WRITE, text));
+    T seen = __atomic_load_n(p, __ATOMIC_RELAXED);
+    while (!__atomic_compare_exchange_n(p, &seen, (T)next(seen), false, order, __ATOMIC_RELAXED)) {
+    }
+    return seen;
+}
+
+// ---- copies behind the back of the thread: what they write is unknown until they are waited for
+
+inline void copy_async(u32 to, u64 from, u32 bytes, u32 valid, const char* text) {
+    char* const place = checked<SHARED>(to, bytes, bytes, WRITE, text);
+    if (from % bytes) die(text, "the address is not aligned", from);
+    if (valid > bytes) die(text, "more bytes than are copied", valid);
+    const char* source = valid ? checked<GLOBAL>(from, valid, 1, READ, text) : nullptr;
+    memset(place, 0xff, bytes);
+    self().copies.push_back({place, source, bytes, valid, text});
+}
+inline void copies_arrive(size_t count) {
+    auto& copies = self().copies;
+    for (size_t k = 0; k < count; ++k) {
+        memset(copies[k].to, 0, copies[k].bytes);
+        memcpy(copies[k].to, copies[k].from, copies[k].valid);
+    }
+    copies.erase(copies.begin(), copies.begin() + count);
+}
+inline void copy_commit() { self().groups.push_back(self().copies.size()); }
+// Until no more than the last `left` groups are under way.
+inline void copy_wait(size_t left) {
+    auto& groups = self().groups;
+    if (groups.size() <= left) return;
+    const size_t gone = groups.size() - left, count = groups[gone - 1];
+    copies_arrive(count);
+    groups.erase(groups.begin(), groups.begin() + gone);
+    for (size_t& end : groups) end -= count;
+}
+inline void copy_wait_all() {
+    copies_arrive(self().copies.size());
+    self().groups.clear();
+}
+
+// ---- blocks
+
+inline void block_barrier() { host::wait(host::now().all, host::now().threads); }
+inline u64 globaltimer() {
+    const auto now = std::chrono::steady_clock::now().time_since_epoch();
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
+}
+
+// What a launch knows of its memory while it runs.
+struct Marks {
+    std::vector<std::vector<u8>> rows;
+    Marks() : rows(ptx_range_count) {
+        for (long long k = 0; k < ptx_range_count; ++k) {
+            rows[k].assign(ptx_ranges[k].hi - ptx_ranges[k].lo, 0);
+            ptx_ranges[k].seen = rows[k].data();
+        }
+    }
+    ~Marks() {
+        for (long long k = 0; k < ptx_range_count; ++k) ptx_ranges[k].seen = nullptr;
+    }
+};
+
+// `own`: bytes of shared memory that the text itself asks for.
+template <class F> void run_grid(int grid, int threads, int most, long long shared, long long own, int workers, F body) {
+    if (most && threads > most) fprintf(stderr, "PTX: a block has more threads than the text allows\n"), abort();
+    const Marks marks;
+    const long long bytes = SHARED_START + own + shared;
+    host::run_grid(grid, threads, bytes, workers, [&] {
+        machine().shared = bytes;
+        self().begin();
+        body();
+    });
+}
+
+}  // namespace ptx
