@@ -191,10 +191,11 @@ def _power(expr: Apply, args: Sequence[str]) -> str:
         return f"brick::math::sqrt({args[0]})"
     if not is_float(base) and not is_float(exponent):
         return f"brick::math::int_power({args[0]}, {args[1]})"
+    if not is_float(base):
+        return f"brick::math::power_to_integer<{ctype(base)}>({args[0]}, {args[1]})"
     exact = exponent.itemsize <= 4 or (known is not None and float(np.float32(known)) == known)
-    work = "float" if is_float(base) and base.itemsize < 8 and exact else "double"
-    value = f"brick::math::pow(({work}){args[0]}, ({work}){args[1]})"
-    return f"({compute_ctype(base)}){value}" if is_float(base) else f"brick::math::to_integer<{ctype(base)}>({value})"
+    work = "float" if base.itemsize < 8 and exact else "double"
+    return f"({compute_ctype(base)})brick::math::pow(({work}){args[0]}, ({work}){args[1]})"
 
 
 def _small_power(dtype: np.dtype, x: str, exponent: int) -> str:

@@ -143,5 +143,10 @@ template <class T, class F> BRICK_DEVICE T to_integer(F x) {
         return x >= (F)18446744073709551616.0 ? (T)-1 : (T)((T)(long long)(x - (F)9223372036854775808.0) + (1ull << 63));
     return (T)to_long(x);
 }
+// x^y as an integer. A device's power of 3 and 1 may be 3 less an ulp or two, which should not be cut to 2.
+template <class T> BRICK_DEVICE T power_to_integer(double x, double y) {
+    const double power = pow(x, y), near = round(power);
+    return to_integer<T>(abs(power - near) <= 4.5e-16 * abs(power) ? near : power);
+}
 
 }  // namespace brick::math

@@ -18,7 +18,8 @@ def cpp(module: Module) -> str:
     """
     shared, places = _shared(module)
     lines = ['#include "warps.hpp"', "namespace ptx {"]
-    lines += [line for v in module.variables if v.space in ("global", "const") for line in _stored(v)]
+    stored = [v for v in module.variables if v.space in ("global", "const")]
+    lines += [*map(_stored, stored), *_known(stored)]
     used = [f for f in module.functions if f.body is not None]
     lines += [f"static void {_name(f.name)}({_parameters(f)});" for f in used]
     for function in used:
@@ -53,12 +54,20 @@ def _shared(module: Module) -> tuple[int, dict[str, str]]:
     return size, places
 
 
-def _stored(v: Variable) -> Iterator[str]:
+def _stored(v: Variable) -> str:
     """A variable of the module; its values, bytes or words, those left out being zeros."""
     kind = f"u{8 * type_bytes(v.type)}"
     values = ", ".join(f"({kind}){value}" for value in v.values)
     align = max(v.align, type_bytes(v.type))
-    yield f"alignas({align}) static {kind} {_name(v.name)}[{max(v.count, 1)}] = {{{values}}};"
+    return f"alignas({align}) static {kind} {_name(v.name)}[{max(v.count, 1)}] = {{{values}}};"
+
+
+def _known(stored: list[Variable]) -> Iterator[str]:
+    """Where variables lie, and a last row that is none."""
+    address = "reinterpret_cast<u64>({0})".format
+    rows = [f"{{{address(n := _name(v.name))}, {address(n)} + sizeof {n}}}, " for v in stored]
+    yield f"extern const Range variables[] = {{{''.join(rows)}{{0, 0}}}};"
+    yield f"extern const int variable_count = {len(stored)};"
 
 
 def _parameters(function: Function) -> str:
@@ -71,13 +80,13 @@ class _Translation:
     def __init__(self, function: Function, places: dict[str, str]) -> None:
         self.function = function
         self.places = dict(places)
-        self.kinds: dict[str, str] = {}  # of registers
+        self.kinds = {"%carry": "bool"}  # of registers
         for p in (*function.results, *function.params):
             self.places[p.name] = f"reinterpret_cast<u64>({_name(p.name)})"
 
     def lines(self) -> list[str]:
         function, body = self.function, list(self.function.body or ())
-        lines = [f"static void {_name(function.name)}({_parameters(function)}) {{"]
+        lines = [f"static void {_name(function.name)}({_parameters(function)}) {{", f"bool {_name('%carry')} = true;"]
         depth = 0
         jumped_to = {
             t
@@ -176,19 +185,18 @@ def _literal(text: str) -> str:
 
 def _launcher(function: Function, shared: int) -> list[str]:
     """Every thread gets parameters of its own, as if they lay in constant memory."""
-    context, *numbers = function.params
-    if any((p.count, type_bytes(p.type)) != (1, 4) for p in numbers):
-        raise ValueError(f"PTX entry {function.name} has other parameters than a kernel of ours")
-    names = [f"a{k}" for k in range(len(numbers))]
-    held = [f"alignas(16) char context[{context.bytes}]; memcpy(context, given, sizeof context);"]
-    held += [f"alignas(4) char p{n}[4]; memcpy(p{n}, &{n}, 4);" for n in names]
-    arguments = ", ".join(["context", *(f"p{n}" for n in names)])
+    given, held = [], []
+    for k, p in enumerate(function.params):
+        words = {4: "int", 8: "long long"}.get(p.bytes, "") if p.count == 1 else "const void*"
+        if not words:
+            raise ValueError(f"PTX entry {function.name}: parameter {p}")
+        given.append(f"{words} a{k}")
+        held.append(f"alignas(16) char p{k}[{p.bytes}]; memcpy(p{k}, {'&' if p.count == 1 else ''}a{k}, {p.bytes});")
     return [
-        f'extern "C" void {function.name}(int grid, int threads, long long bytes, const void* given, '
-        f"{', '.join(f'int {n}' for n in names)}, int workers) {{",
+        f'extern "C" void {function.name}({", ".join(["int grid, int threads, long long bytes", *given, "int workers"])}) {{',
         f"    ptx::run_grid(grid, threads, {function.most_threads}, bytes, {shared}, workers, [=] {{",
         *(f"        {line}" for line in held),
-        f"        ptx::{_name(function.name)}({arguments});",
+        f"        ptx::{_name(function.name)}({', '.join(f'p{k}' for k in range(len(given)))});",
         "    });",
         "}",
     ]

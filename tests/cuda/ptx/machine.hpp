@@ -19,6 +19,10 @@ struct Range {
 };
 enum Seen : u8 { WRITTEN = 1, READ_ONLY = 2 };
 
+// The variables of the text.
+extern const Range variables[];
+extern const int variable_count;
+
 extern "C" {
 Range* ptx_ranges = nullptr;  // by address, apart from each other
 long long ptx_range_count = 0;
@@ -79,6 +83,11 @@ inline const Range* range_of(u64 at, u32 bytes) {
     return last = next - 1;
 }
 
+inline bool in_variables(u64 at, u32 bytes) {
+    return std::any_of(variables, variables + variable_count,
+                       [=](const Range& r) { return at >= r.lo && at + bytes <= r.hi; });
+}
+
 // ---- addresses that were checked
 
 enum Space { GENERIC, GLOBAL, CONSTANT, SHARED, LOCAL, PARAM };
@@ -101,6 +110,7 @@ template <Space SPACE> __attribute__((noinline)) char* checked(u64 at, u32 bytes
     if ((SPACE == LOCAL || SPACE == GENERIC) && in_stack(at, bytes)) return reinterpret_cast<char*>(at);
     if (SPACE == GENERIC && in_shared(at, bytes)) return reinterpret_cast<char*>(at);
     const Range* range = SPACE == LOCAL ? nullptr : range_of(at, bytes);
+    if (!range && SPACE != LOCAL && in_variables(at, bytes)) return reinterpret_cast<char*>(at);
     if (!range) die(text, SPACE == LOCAL ? "outside of local memory" : "outside of all allocations", at);
     mark(range, at, bytes, way, text);
     return reinterpret_cast<char*>(at);

@@ -122,6 +122,24 @@ template <class T> inline Wide<T> op_mul_wide(T a, T b) { return (Wide<T>)a * b;
 template <class T> inline T op_mad_lo(T a, T b, T c) { return op_add(op_mul_lo(a, b), c); }
 template <class T> inline T op_mad_hi(T a, T b, T c) { return op_add(op_mul_hi(a, b), c); }
 template <class T> inline Wide<T> op_mad_wide(T a, T b, Wide<T> c) { return op_add(op_mul_wide(a, b), c); }
+// Sums of several words: the carry goes from one to the next. That of a difference is what was borrowed.
+inline u32 carried(u64 sum, bool& carry) {
+    carry = sum >> 32 & 1;
+    return (u32)sum;
+}
+template <class T> inline T op_add_cc(T a, T b, bool& carry) { return carried((u64)a + b, carry); }
+template <class T> inline T op_addc_cc(T a, T b, bool& carry) { return carried((u64)a + b + carry, carry); }
+template <class T> inline T op_addc(T a, T b, bool carry) { return a + b + carry; }
+template <class T> inline T op_sub_cc(T a, T b, bool& carry) { return carried((u64)a - b, carry); }
+template <class T> inline T op_subc_cc(T a, T b, bool& carry) { return carried((u64)a - b - carry, carry); }
+template <class T> inline T op_subc(T a, T b, bool carry) { return a - b - carry; }
+template <class T> inline T op_mad_lo_cc(T a, T b, T c, bool& carry) { return op_add_cc(op_mul_lo(a, b), c, carry); }
+template <class T> inline T op_mad_hi_cc(T a, T b, T c, bool& carry) { return op_add_cc(op_mul_hi(a, b), c, carry); }
+template <class T> inline T op_madc_lo_cc(T a, T b, T c, bool& carry) { return op_addc_cc(op_mul_lo(a, b), c, carry); }
+template <class T> inline T op_madc_hi_cc(T a, T b, T c, bool& carry) { return op_addc_cc(op_mul_hi(a, b), c, carry); }
+template <class T> inline T op_madc_lo(T a, T b, T c, bool carry) { return op_addc(op_mul_lo(a, b), c, carry); }
+template <class T> inline T op_madc_hi(T a, T b, T c, bool carry) { return op_addc(op_mul_hi(a, b), c, carry); }
+
 template <class T> inline T op_fma_rn(T a, T b, T c) {
     return each<T>([](auto a, auto b, auto c) { return std::fma(a, b, c); }, a, b, c);
 }
@@ -131,6 +149,7 @@ template <class T> __attribute__((noinline)) T directed(int mode, T a, T b, T c)
     fesetround(FE_TONEAREST);
     return result;
 }
+template <class T> inline T op_add_rz(T a, T b) { return directed(FE_TOWARDZERO, a, T(1), b); }
 template <class T> inline T op_fma_rm(T a, T b, T c) { return directed(FE_DOWNWARD, a, b, c); }
 template <class T> inline T op_fma_rp(T a, T b, T c) { return directed(FE_UPWARD, a, b, c); }
 template <class T> inline T op_fma_rz(T a, T b, T c) { return directed(FE_TOWARDZERO, a, b, c); }
@@ -146,6 +165,7 @@ template <class T> inline T op_rem(T a, T b) {
 }
 template <class T> inline T op_div_rn(T a, T b) { return a / b; }
 template <class T> inline T op_div_full(T a, T b) { return a / b; }
+template <class T> inline T op_div_approx_ftz(T a, T b) { return a / b; }
 template <class T> inline T op_div_approx(T a, T b) { return a / b; }
 
 // The other one where one is no number.

@@ -23,11 +23,13 @@ TYPES = frozenset(
 WIDE = {"s16": "s32", "u16": "u32", "s32": "s64", "u32": "u64"}
 
 # Functions op_NAME of numbers.hpp and the types of their operands: T that of the instruction, W twice as wide, u of 32
-# bits without a sign, p a predicate.
+# bits without a sign, p a predicate, c the carry, which the text does not name.
 _ARITHMETIC = {
     "TT": "add sub mul mul.lo mul.hi mul.wide min max min.NaN max.NaN and or xor div rem div.rn div.full div.approx "
-    "copysign",
+    "div.approx.ftz copysign add.rz",
     "TTT": "mad.lo mad.hi fma.rn fma.rm fma.rp fma.rz",
+    "TTc": "add.cc addc addc.cc sub.cc subc subc.cc",
+    "TTTc": "mad.lo.cc mad.hi.cc madc.lo madc.hi madc.lo.cc madc.hi.cc",
     "TTW": "mad.wide",
     "Tu": "shl shr",
     "uuu": "shf.l.wrap shf.r.wrap shf.l.clamp shf.r.clamp prmt",
@@ -36,7 +38,8 @@ _ARITHMETIC = {
     "TTuu": "bfi",
     "TTp": "selp",
     "T": "neg abs not mov brev popc clz bfind bfind.shiftamt rcp.rn sqrt.rn rcp.approx rcp.approx.ftz sqrt.approx "
-    "rsqrt.approx rsqrt.approx.ftz ex2.approx ex2.approx.ftz lg2.approx lg2.approx.ftz tanh.approx sin.approx cos.approx",
+    "rsqrt.approx rsqrt.approx.ftz ex2.approx ex2.approx.ftz lg2.approx lg2.approx.ftz tanh.approx sin.approx "
+    "cos.approx",
 }
 OPERATIONS = {name: types for types, names in _ARITHMETIC.items() for name in names.split()}
 _PLAIN = {"add.rn": "add", "sub.rn": "sub", "mul.rn": "mul"}  # to nearest is what is meant without a word
@@ -112,10 +115,11 @@ def _arithmetic(w: Words) -> str:
     if kinds is None or len(w.types) != 1:
         raise w.unknown()
     target, *operands = w.instruction.operands
+    operands += ["%carry"] * kinds.count("c")
     if len(operands) != len(kinds):
         raise w.unknown()
     kind = "bool" if w.types[0] == "pred" else _unsigned(w.types[0])
-    named = {"T": kind, "u": "u32", "p": "bool", "W": WIDE.get(kind, "")}
+    named = {"T": kind, "u": "u32", "p": "bool", "c": "bool", "W": WIDE.get(kind, "")}
     values = ", ".join(w.read(operand, named[k]) for operand, k in zip(operands, kinds, strict=True))
     own = "" if "T" not in kinds or _single(name) else f"<{kind}>"
     return w.write(target, f"op_{name.replace('.', '_')}{own}({values})")

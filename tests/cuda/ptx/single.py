@@ -1,4 +1,4 @@
-"""Lets `host_kernels.run_on_host` run a kernel's PTX."""
+"""Lets `run_on_host` and `run_in_scratch` run a kernel's PTX."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import host_kernels
+import host_scratch
 import numpy as np
 import pytest
 
@@ -22,13 +23,20 @@ class Single:
         self.arch = arch
         self.launches = 0
         self._arrays: list[np.ndarray] = []
-        self._aligned = host_kernels._aligned
+        self._aligned, self._place = host_kernels._aligned, host_scratch._Place
         monkeypatch.setattr(host_kernels, "_aligned", self.aligned)
         monkeypatch.setattr(host_kernels, "compiled", self.compiled)
+        monkeypatch.setattr(host_scratch, "compiled", self.compiled)
+        monkeypatch.setattr(host_scratch, "_Place", self.place)
 
     def aligned(self, array: np.ndarray) -> np.ndarray:
         self._arrays.append(self._aligned(array))
         return self._arrays[-1]
+
+    def place(self, array: np.ndarray, off: int) -> host_scratch._Place:
+        place = self._place(array, off)
+        self._arrays.append(place.array)
+        return place
 
     def compiled(self, source: str) -> _Runner:
         text = source.replace("(run, Boxes, 64, 1)", f"(run, Boxes, {THREADS}, 1)")
