@@ -1,18 +1,48 @@
-"""The PTX that NVRTC makes of kernels, translated and run on the host, against their NumPy definitions."""
+"""What a GPU would run, run on the host: the PTX that NVRTC makes of kernels, against their NumPy definitions.
+
+The cases are those of the tests of families, a few of each, architectures in turn.
+"""
 
 from __future__ import annotations
 
+import ctypes
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+
+import host_kernels
+import ml_dtypes
 import numpy as np
 import pytest
+import test_cuda_conv
+import test_cuda_conv_transpose
+import test_cuda_matmul
+import test_cuda_pool
+import test_cuda_take
+import test_cuda_tiles
+import test_expr
 import test_map
-from host_kernels import needs_compiler
+import test_move
+import test_reduce
+import test_rowwise
+import test_runs
+from engines import runtime_on
+from host_kernels import expected, needs_compiler, stored
+from ptx import expressions
+from ptx.build import compiled
+from ptx.driver import PtxDriver
 from ptx.single import Single
 
 from brickrt.graph.errors import BrickError
-from brickrt.ops.expr import apply, arg
+from brickrt.ops.cuda.kernel import THREADS
+from brickrt.ops.cuda.tile import cores
+from brickrt.ops.move import Reorder
+from brickrt.ops.reduce import Reduce
 from brickrt.runtime.cuda import compile as compiling
 
 pytestmark = needs_compiler
+ARCHITECTURES = "sm_80", "sm_90"
+BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 
 
 @pytest.fixture(autouse=True)
@@ -23,15 +53,139 @@ def _compiler():
         pytest.skip(str(e))
 
 
-@pytest.fixture(params=["sm_80", "sm_90"])
+@pytest.fixture
 def single(request, monkeypatch):
-    """All kernels that the tests of families run are PTX, and were run."""
+    """All kernels that the tests of families run are PTX, and some were run."""
     one = Single(monkeypatch, request.param)
     yield one
     assert one.launches
 
 
-def test_map_of_two_operands(single):
-    test_map.check(
-        apply("add", arg(0, "float32"), arg(1, "float32")), np.ones((2, 3), "float32"), np.ones(3, "float32")
-    )
+def aligned(array):
+    """As device memory is."""
+    return host_kernels._aligned(array).view(array.dtype).reshape(array.shape)
+
+
+def in_turn(cases: Iterable[Any], names: str = "case") -> Callable:
+    """Parameters of a test, which uses `single`."""
+    rows = [(*(c if "," in names else [c]), ARCHITECTURES[k % 2]) for k, c in enumerate(cases)]
+    return pytest.mark.parametrize(f"{names},single", rows, indirect=["single"], ids=str)
+
+
+@in_turn([((2, 8, 5, 7), (8, 1, 1)), ((2, 1, 3, 1, 4), (1, 6, 1, 2, 1))], "a,b")
+def test_maps(a, b, single):
+    test_map.test_broadcasting_in_all_layouts(a, b)
+
+
+@in_turn([1])
+def test_maps_in_scratch(case, single):
+    test_map.test_scratch_and_misaligned_operands(["last", "plain", "last"], case)
+
+
+@pytest.mark.parametrize("test", [
+    partial(test_expr.test_floats, np.dtype(np.float32)), test_expr.test_powers_of_mixed_types,
+], ids=["floats", "powers"])  # fmt: skip
+def test_expressions(test, monkeypatch):
+    """With the device's own functions."""
+    monkeypatch.setattr(test_expr, "run", partial(expressions.run, arch="sm_90"))
+    test()
+
+
+@in_turn(["float16"])
+def test_moves(case, single):
+    x = test_move.values((2, 21, 6, 11), case)
+    test_move.check(Reorder("plain"), x, layouts=["last", "plain"])
+    test_move.check(Reorder("last"), x, layouts=["plain", "last"])
+
+
+@in_turn([((-1, 0, 1, 2, 3, 4, -1), (0, 0, 1, 1, 2, 2, 3, 3))])
+def test_take(case, single):
+    test_cuda_take.test_take((None, None, *case), ["last", "last"])
+
+
+@in_turn([(None, 2, 2)])
+def test_interp(case, single):
+    test_cuda_take.test_interp(case, ["last", "last"])
+
+
+@in_turn(["even", "odd", "depthwise", "few per group"])
+def test_conv(case, single):
+    test_cuda_conv.test_convolutions(case)
+
+
+@in_turn([("even", "tf32"), ("odd", "tf32"), ("volume", BFLOAT16), ("even", np.float16)], "case,dtype")
+def test_conv_on_tensor_cores(case, dtype, single):
+    test_cuda_conv.test_on_tensor_cores(case, dtype)
+
+
+@in_turn(["overlapping"])
+def test_conv_transpose(case, single):
+    test_cuda_conv_transpose.test_boxes_cover_the_output_in_uneven_parts(case)
+
+
+@in_turn(["odd", "batches"])
+def test_matmul(case, single):
+    test_cuda_matmul.test_boxes_cover_the_output_in_uneven_parts(case)
+
+
+@in_turn([("even", "tf32", "constant"), ("batches", "bfloat16", "variable")], "shapes,dtype,weights")
+def test_matmul_on_tensor_cores(shapes, dtype, weights, single):
+    test_cuda_matmul.test_on_tensor_cores(shapes, dtype, weights)
+
+
+@in_turn([("max-dilated", "last"), ("average-pad", "plain")], "case,layout")
+def test_pool(case, layout, single):
+    test_cuda_pool.test_pools(case, layout)
+
+
+@in_turn([test_reduce.CASES[2], test_reduce.CASES[10]])
+def test_reduce_axes(case, single):
+    shape, axes, keepdims, inner, outer = case
+    test_reduce.check(Reduce("sum", axes, keepdims), [test_reduce.values(shape, test_reduce.F32)], [inner, outer])
+
+
+@in_turn([test_rowwise.SOFTMAX[3], test_rowwise.SOFTMAX[6], test_rowwise.SOFTMAX[9]])
+def test_softmax(case, single):
+    test_rowwise.test_softmax(case)
+
+
+def check_tiles(kind, arch, chosen):
+    """Some tiles of a kind, on an output that none divides."""
+    shape, columns, (dtype, precision) = (1, 24, 11, 13), 136, test_cuda_tiles.KINDS[kind]
+    found = list(cores(np.dtype(dtype), precision))[chosen]
+    made = [test_cuda_tiles.kernel(kind, shape, columns, core) for core in found]
+    library = compiled(test_cuda_tiles.together(made, THREADS, 2), arch)
+    arrays = test_cuda_conv.operands(made[0].op, shape, columns, dtype)
+    wanted = expected(made[0].op, arrays)
+    box = np.array([0, 0, 0, 0, *wanted.shape], np.int32)
+    for k, each in enumerate(made):
+        result = aligned(np.zeros((1, 11, 13, columns), dtype))
+        held = [result, *map(aligned, (stored(arrays[0], "last"), each.pack(1, arrays[1]), arrays[2]))]
+        at = np.array([a.ctypes.data for a in held])
+        context = np.array([box.ctypes.data, at.ctypes.data, 4])
+        ranges = [(a.ctypes.data, a.nbytes) for a in (box, at, *held)]
+        run = library.kernel(f"run{k}", lambda *_, known=ranges: known)
+        run(1, THREADS, ctypes.c_longlong(each.shared), ctypes.c_void_p(context.ctypes.data), 0, 1, 0, 0, 1)
+        tolerance = 2e-3 if precision == "tf32" else test_cuda_conv.TOLERANCE[np.dtype(dtype).name]
+        test_cuda_conv.close(np.moveaxis(result, -1, 1), wanted, tolerance)
+
+
+@pytest.mark.parametrize(("kind", "arch", "tile"), [("tf32", "sm_90", 3), ("fp32", "sm_80", 8)])
+def test_tiles(kind, arch, tile):
+    """Some that are split along the depth."""
+    check_tiles(kind, arch, slice(tile, tile + 1))
+
+
+@pytest.mark.parametrize(("strategy", "launch", "arch"), [
+    ("memoized", "persistent", "sm_90"), ("padded", "graph", "sm_80"),
+])  # fmt: skip
+def test_launches(monkeypatch, strategy, launch, arch):
+    """Blocks take tickets, and wait for what others compute."""
+    proto, driver = test_runs.chain(), PtxDriver(arch=arch)
+    runtime = runtime_on(monkeypatch, driver, proto, launch, strategy=strategy, brick=4)
+    first = runtime.execute({"x": test_runs.X})["y"]
+    test_runs.check(first, test_runs.on_cpu(proto))
+    np.testing.assert_array_equal(runtime.execute({"x": test_runs.X})["y"], first)
+    driver.check()
+    stats = runtime.stats
+    assert stats.complete_first + stats.waits + stats.revisits == stats.tasks >= 16

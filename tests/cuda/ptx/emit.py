@@ -190,10 +190,10 @@ def _launcher(function: Function, shared: int) -> list[str]:
         words = {4: "int", 8: "long long"}.get(p.bytes, "") if p.count == 1 else "const void*"
         if not words:
             raise ValueError(f"PTX entry {function.name}: parameter {p}")
-        given.append(f"{words} a{k}")
+        given.append(f"{words} a{k}, ")
         held.append(f"alignas(16) char p{k}[{p.bytes}]; memcpy(p{k}, {'&' if p.count == 1 else ''}a{k}, {p.bytes});")
     return [
-        f'extern "C" void {function.name}({", ".join(["int grid, int threads, long long bytes", *given, "int workers"])}) {{',
+        f'extern "C" void {function.name}(int grid, int threads, long long bytes, {"".join(given)}int workers) {{',
         f"    ptx::run_grid(grid, threads, {function.most_threads}, bytes, {shared}, workers, [=] {{",
         *(f"        {line}" for line in held),
         f"        ptx::{_name(function.name)}({', '.join(f'p{k}' for k in range(len(given)))});",

@@ -1,0 +1,160 @@
+"""That the machine sees what a GPU would not forgive: each kernel here is wrong, or right by a hair."""
+
+from __future__ import annotations
+
+import ctypes
+import faulthandler
+import os
+import signal
+
+import numpy as np
+import pytest
+from host_kernels import needs_compiler
+
+from brickrt.graph.errors import BrickError
+from brickrt.runtime.cuda import compile as compiling
+
+from .build import compiled
+from .emit import cpp
+from .operations import Unknown
+from .parse import parse
+
+pytestmark = needs_compiler
+
+SOURCE = """
+#include "mma.cuh"
+#define KERNEL(name) extern "C" __global__ void name(float* p, float* q)
+using brick::thread;
+BRICK_DEVICE float* shared_floats() { BRICK_SHARED(room); return (float*)room; }
+
+KERNEL(vector) { brick::store(q + 4 * thread(), brick::load<4>(p + 4 * thread())); }
+KERNEL(one) { q[thread()] = p[thread()]; }
+KERNEL(not_written) { q[thread()] = shared_floats()[thread()]; }
+KERNEL(beyond_shared) { q[thread()] = shared_floats()[thread() + 1000]; }
+KERNEL(said_to_be_global) { *brick::global(thread() ? q + thread() : shared_floats()) = 1; }
+KERNEL(constant_and_written) {
+    if (thread() == 0) q[0] = 1;
+    brick::sync();
+    q[1] = brick::read_only(q);
+}
+template <int LEFT> BRICK_DEVICE void copied(float* p, float* q) {
+    float* s = shared_floats();
+    brick::copy_async16(s + 4 * thread(), p + 4 * thread(), 16);
+    brick::copy_commit();
+    brick::copy_async16(s + 128 + 4 * thread(), p + 4 * thread(), 4);
+    brick::copy_commit();
+    brick::copy_wait<LEFT>();
+    brick::sync();
+    for (int k = 0; k < 8; ++k) q[thread() + 32 * k] = s[(thread() + 32 * k) ^ 4];
+}
+KERNEL(copied_all) { copied<0>(p, q); }
+KERNEL(copied_one) { copied<1>(p, q); }
+KERNEL(copied_none) { copied<2>(p, q); }
+KERNEL(parted_barrier) {
+    if (thread() < 16) brick::sync();
+    q[0] = 1;
+}
+KERNEL(matrices) {
+    unsigned v[4];
+    brick::load_matrices(v, shared_floats() + thread() * (int)p[0]);
+    q[thread()] = v[0] + v[1] + v[2] + v[3];
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def library():
+    try:
+        compiling._compiler()
+    except BrickError as e:
+        pytest.skip(str(e))
+    return compiled(SOURCE, "sm_90")
+
+
+class Arrays:
+    """p [256] and q [256], beside each other; kernels may touch `given` bytes of each."""
+
+    def __init__(self, library, given=1024, off=0):
+        self.room = np.zeros(1024, np.float32)
+        start = -self.room.ctypes.data % 64 // 4 + off
+        self.p, self.q = self.room[start : start + 256], self.room[start + 512 : start + 768]
+        self.p[:] = np.arange(256) + 1
+        self.library, self.given = library, given
+
+    def run(self, name, shared=1024):
+        known = [(a.ctypes.data, self.given) for a in (self.p, self.q)]
+        kernel = self.library.kernel(name, lambda *_: known)
+        kernel(1, 32, ctypes.c_longlong(shared), *(ctypes.c_longlong(a.ctypes.data) for a in (self.p, self.q)), 1)
+        return self.q
+
+
+def death(arrays, name):
+    """What the machine says before it ends the process; a child of this one."""
+    out, into = os.pipe()
+    child = os.fork()
+    if child == 0:
+        faulthandler.disable()
+        os.dup2(into, 2)
+        arrays.run(name)
+        os._exit(0)
+    os.close(into)
+    with os.fdopen(out) as told:
+        text = told.read()
+    _, status = os.waitpid(child, 0)
+    assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGABRT, text
+    return text
+
+
+def test_vectors_are_aligned(library):
+    np.testing.assert_array_equal(Arrays(library).run("vector")[:128], np.arange(128) + 1)
+    assert "ld.global.v4.f32" in (text := death(Arrays(library, off=1), "vector")) and "not aligned" in text
+
+
+def test_accesses_stay_in_allocations(library):
+    Arrays(library, given=128).run("one")
+    assert "outside of all allocations" in death(Arrays(library, given=124), "one")
+    assert "outside of shared memory" in death(Arrays(library), "beyond_shared")
+
+
+def test_shared_memory_is_not_global(library):
+    assert "outside of all allocations" in death(Arrays(library), "said_to_be_global")
+
+
+def test_shared_memory_begins_as_garbage(library):
+    assert np.isnan(Arrays(library).run("not_written")[:32]).all()
+
+
+def test_memory_read_as_constant_is_not_written(library):
+    assert "ld.global.nc" in (text := death(Arrays(library), "constant_and_written")) and "written" in text
+
+
+def test_copies_arrive_when_they_are_waited_for(library):
+    """What is copied last has zeros in three of four places."""
+    p = np.arange(128) + 1.0
+    first, last = (
+        p.reshape(-1, 2, 4)[:, ::-1].ravel(),
+        (p * (np.arange(128) % 4 == 0)).reshape(-1, 2, 4)[:, ::-1].ravel(),
+    )
+    found = Arrays(library).run("copied_all")
+    np.testing.assert_array_equal(found, [*first, *last])
+    found = Arrays(library).run("copied_one")
+    np.testing.assert_array_equal(found[:128], first)
+    assert np.isnan(found[128:]).all()
+    assert np.isnan(Arrays(library).run("copied_none")).all()
+
+
+def test_threads_that_do_not_meet(library):
+    assert "different barriers" in death(Arrays(library), "parted_barrier")
+
+
+def test_rows_of_matrices_are_aligned(library):
+    arrays = Arrays(library)
+    arrays.p[0] = 2
+    assert "ldmatrix" in (text := death(arrays, "matrices")) and "not aligned" in text
+
+
+def test_instructions_that_are_not_known_are_named():
+    with pytest.raises(Unknown, match=r"tex\.2d\.v4\.f32"):
+        cpp(parse(".entry k()\n{ .reg .b32 %r<3>; tex.2d.v4.f32 %r1, %r2, %r2, %r2; ret; }"))
+    with pytest.raises(Unknown, match=r"fma\.rn\.relu\.f16"):
+        cpp(parse(".entry k()\n{ .reg .b16 %r<3>; fma.rn.relu.f16 %r1, %r2, %r2, %r2; ret; }"))
