@@ -7,6 +7,7 @@
 
 #include "fibers.hpp"
 #include "numbers.hpp"
+#include "races.hpp"
 
 namespace ptx {
 
@@ -52,13 +53,15 @@ struct Thread {
     std::vector<Copy> copies;    // not there yet
     std::vector<size_t> groups;  // where each one ends in `copies`
     unsigned exchanges = 0;
-    void begin() { copies.clear(), groups.clear(), exchanges = 0; }
+    Moment now;
+    void begin() { copies.clear(), groups.clear(), exchanges = 0, now = {}; }
 };
 struct Machine {
     Thread threads[1024];
     u64 words[2][1024][8];  // that the lanes of a warp show each other, in two sets that take turns
     const char* shown[2][1024];
     u32 shared = 0;  // where shared memory ends
+    Races races;
 };
 inline Machine& machine() {
     static thread_local Machine* one = new Machine;
@@ -90,6 +93,12 @@ inline bool in_variables(u64 at, u32 bytes) {
 
 // ---- addresses that were checked
 
+inline char* in_order(u64 at, u32 bytes, bool writes, const char* text) {
+    const int other = machine().races.note(at, bytes, writes, host::me().thread, self().now);
+    if (other >= 0) die(text, "no barrier after another thread's access of shared memory, thread", other);
+    return host::now().shared + at;
+}
+
 enum Space { GENERIC, GLOBAL, CONSTANT, SHARED, LOCAL, PARAM };
 enum Way { READ, WRITE, READ_ONCE };  // the last: from memory that nobody writes while the kernel runs
 
@@ -105,10 +114,11 @@ template <Space SPACE> __attribute__((noinline)) char* checked(u64 at, u32 bytes
     if (at % align) die(text, "the address is not aligned", at);
     if (SPACE == SHARED) {
         if (at < SHARED_START || at + bytes > machine().shared) die(text, "outside of shared memory", at);
-        return host::now().shared + at;
+        return in_order(at, bytes, way == WRITE, text);
     }
     if ((SPACE == LOCAL || SPACE == GENERIC) && in_stack(at, bytes)) return reinterpret_cast<char*>(at);
-    if (SPACE == GENERIC && in_shared(at, bytes)) return reinterpret_cast<char*>(at);
+    if (SPACE == GENERIC && in_shared(at, bytes))
+        return in_order(at - reinterpret_cast<u64>(host::now().shared), bytes, way == WRITE, text);
     const Range* range = SPACE == LOCAL ? nullptr : range_of(at, bytes);
     if (!range && SPACE != LOCAL && in_variables(at, bytes)) return reinterpret_cast<char*>(at);
     if (!range) die(text, SPACE == LOCAL ? "outside of local memory" : "outside of all allocations", at);
@@ -165,6 +175,7 @@ inline void copy_async(u32 to, u64 from, u32 bytes, u32 valid, const char* text)
 inline void copies_arrive(size_t count) {
     auto& copies = self().copies;
     for (size_t k = 0; k < count; ++k) {
+        in_order(copies[k].to - host::now().shared, copies[k].bytes, true, copies[k].text);
         memset(copies[k].to, 0, copies[k].bytes);
         memcpy(copies[k].to, copies[k].from, copies[k].valid);
     }
@@ -187,7 +198,10 @@ inline void copy_wait_all() {
 
 // ---- blocks
 
-inline void block_barrier() { host::wait(host::now().all, host::now().threads); }
+inline void block_barrier() {
+    host::wait(host::now().all, host::now().threads);
+    ++self().now.block;
+}
 inline u64 globaltimer() {
     const auto now = std::chrono::steady_clock::now().time_since_epoch();
     return std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
@@ -214,6 +228,7 @@ template <class F> void run_grid(int grid, int threads, int most, long long shar
     const long long bytes = SHARED_START + own + shared;
     host::run_grid(grid, threads, bytes, workers, [&] {
         machine().shared = bytes;
+        if (host::me().thread == 0) machine().races.begin(bytes);
         self().begin();
         body();
     });

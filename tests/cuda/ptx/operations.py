@@ -266,7 +266,7 @@ def _fence(w: Words) -> str:
 def _barrier(w: Words) -> str:
     operands = w.instruction.operands
     if w.others == ["warp", "sync"]:
-        return f"warp_barrier({w.read(operands[0], 'u32')}, {w.text});"
+        return f"warp_sync({w.read(operands[0], 'u32')}, {w.text});"
     if w.others not in (["sync"], ["cta", "sync", "aligned"]) or operands != ("0",):
         raise w.unknown()
     return "block_barrier();"

@@ -54,6 +54,30 @@ KERNEL(parted_barrier) {
     if (thread() < 16) brick::sync();
     q[0] = 1;
 }
+template <class Between> BRICK_DEVICE void shown(float* p, float* q, int other, Between between) {
+    float* s = shared_floats();
+    s[thread()] = p[thread()];
+    between();
+    q[thread()] = s[thread() ^ other];
+}
+KERNEL(shown_by_nothing) { shown(p, q, 32, [] { brick::warp_sync(); }); }
+KERNEL(shown_by_a_vote) { shown(p, q, 1, [] { brick::ballot(true); }); }
+KERNEL(shown_to_the_warp) { shown(p, q, 1, [] { brick::warp_sync(); }); }
+KERNEL(shown_to_all) { shown(p, q, 32, [] { brick::sync(); }); }
+KERNEL(written_too_early) {
+    shown(p, q, 32, [] { brick::sync(); });
+    shared_floats()[thread()] = 0;
+}
+KERNEL(copied_too_early) {
+    shown(p, q, 32, [] { brick::sync(); });
+    brick::copy_async16(shared_floats() + 4 * thread(), p, 16);
+}
+KERNEL(product) {
+    const unsigned word = __float_as_uint(p[0]), a[4] = {word, word, word, word}, b[2] = {word, word};
+    float sum[4] = {0, 0, 0, 0};
+    brick::mma<float>(sum, a, b);
+    for (int k = 0; k < 4; ++k) q[thread() * 4 + k] = sum[k];
+}
 KERNEL(matrices) {
     unsigned v[4];
     brick::load_matrices(v, shared_floats() + thread() * (int)p[0]);
@@ -81,21 +105,21 @@ class Arrays:
         self.p[:] = np.arange(256) + 1
         self.library, self.given = library, given
 
-    def run(self, name, shared=1024):
+    def run(self, name, threads=32, shared=1024):
         known = [(a.ctypes.data, self.given) for a in (self.p, self.q)]
         kernel = self.library.kernel(name, lambda *_: known)
-        kernel(1, 32, ctypes.c_longlong(shared), *(ctypes.c_longlong(a.ctypes.data) for a in (self.p, self.q)), 1)
+        kernel(1, threads, ctypes.c_longlong(shared), *(ctypes.c_longlong(a.ctypes.data) for a in (self.p, self.q)), 1)
         return self.q
 
 
-def death(arrays, name):
+def death(arrays, name, threads=32):
     """What the machine says before it ends the process; a child of this one."""
     out, into = os.pipe()
     child = os.fork()
     if child == 0:
         faulthandler.disable()
         os.dup2(into, 2)
-        arrays.run(name)
+        arrays.run(name, threads)
         os._exit(0)
     os.close(into)
     with os.fdopen(out) as told:
@@ -141,6 +165,21 @@ def test_copies_arrive_when_they_are_waited_for(library):
     np.testing.assert_array_equal(found[:128], first)
     assert np.isnan(found[128:]).all()
     assert np.isnan(Arrays(library).run("copied_none")).all()
+
+
+def test_what_threads_show_each_other_is_behind_a_barrier(library):
+    np.testing.assert_array_equal(Arrays(library).run("shown_to_all", 64)[:64], (np.arange(64) ^ 32) + 1)
+    np.testing.assert_array_equal(Arrays(library).run("shown_to_the_warp", 64)[:64], (np.arange(64) ^ 1) + 1)
+    for name in ("shown_by_nothing", "shown_by_a_vote", "written_too_early", "copied_too_early"):
+        assert "no barrier" in death(Arrays(library), name, 64)
+
+
+def test_factors_are_rounded(library):
+    arrays = Arrays(library)
+    arrays.p[0] = 1.5
+    np.testing.assert_array_equal(arrays.run("product")[:128], 8 * 1.5**2)
+    arrays.p[0] = 1.1
+    assert "not rounded" in death(arrays, "product")
 
 
 def test_threads_that_do_not_meet(library):

@@ -13,6 +13,12 @@ inline void warp_barrier(u32 mask, const char* text) {
     host::wait(host::now().warps[host::me().thread / LANES], LANES);
 }
 
+// With which lanes see what the others wrote; shuffles and votes promise nothing.
+inline void warp_sync(u32 mask, const char* text) {
+    warp_barrier(mask, text);
+    ++self().now.warp;
+}
+
 // Words of all lanes, by lane. Those who meet here have to be at the same instruction.
 using Row = u64[8];
 template <int N> inline const Row* exchange(const u64 (&mine)[N], u32 mask, const char* text) {
@@ -77,7 +83,9 @@ struct tf32 {  // m16n8k8: 4 elements of A, 2 of B, a register each
     static constexpr int K = 8, IN_WORD = 1;
     static Spot a(int lane, int i) { return {lane / 4 + (i == 0 || i == 2 ? 0 : 8), lane % 4 + (i < 2 ? 0 : 4)}; }
     static Spot b(int lane, int i) { return {lane % 4 + (i == 0 ? 0 : 4), lane / 4}; }
-    static f64 value(u32 word, int) { return bits<f32>(word & ~0x1fffu); }  // 13 bits are not looked at
+    static f64 value(u32 word, int) { return bits<f32>(word & ~0x1fffu); }
+    // 13 bits are not looked at: of numbers that were not rounded they are lost.
+    static bool rounded(u32 word) { return !(word & 0x1fff) || bits<f32>(word) != bits<f32>(word); }
 };
 template <class T> struct Halves {  // m16n8k16: 8 elements of A, 4 of B, two in a register
     static constexpr int K = 16, IN_WORD = 2;
@@ -86,6 +94,7 @@ template <class T> struct Halves {  // m16n8k16: 8 elements of A, 4 of B, two in
     }
     static Spot b(int lane, int i) { return {lane % 4 * 2 + (i & 1) + (i < 2 ? 0 : 8), lane / 4}; }
     static f64 value(u32 word, int half) { return bits<T>((u16)(word >> 16 * half)); }
+    static bool rounded(u32) { return true; }
 };
 
 // Who has the elements of A [16, K] and B [K, 8].
@@ -104,6 +113,8 @@ template <class M> struct Owners {
 template <class M>
 inline Several<f32, 4> multiply(const Several<u32, 4>& a, const Several<u32, 2>& b, const Several<f32, 4>& c, const char* text) {
     static const Owners<M> owners;
+    for (u32 word : {a.v[0], a.v[1], a.v[2], a.v[3], b.v[0], b.v[1]})
+        if (!M::rounded(word)) die(text, "a factor is not rounded", word);
     const Row* rows = exchange<6>({a.v[0], a.v[1], a.v[2], a.v[3], b.v[0], b.v[1]}, ~0u, text);
     auto element = [&](auto owner, int first) {
         return M::value((u32)rows[owner.lane][first + owner.i / M::IN_WORD], owner.i % M::IN_WORD);
