@@ -86,7 +86,10 @@ class _Translation:
 
     def lines(self) -> list[str]:
         function, body = self.function, list(self.function.body or ())
-        lines = [f"static void {_name(function.name)}({_parameters(function)}) {{", f"bool {_name('%carry')} = true;"]
+        lines = [
+            f"static void {_name(function.name)}({_parameters(function)}) {{",
+            f"bool {_name('%carry')} = true; u64 path = 0;",
+        ]
         depth = 0
         jumped_to = {
             t
@@ -128,8 +131,10 @@ class _Translation:
         line = self.jump(s) or translate(Words(s, self.read, self.write, self.address, _literal(f"{k}: {s}")))
         if not s.guard:
             return line
-        negated = "!" if s.guard[0] == "!" else ""
-        return f"if ({negated}{self.read(s.guard.lstrip('!'), 'bool')}) {{ {line} }}"
+        condition = self.read(s.guard, "bool")
+        if s.opcode.startswith("br"):
+            condition = f"branch(path, {condition})"
+        return f"if ({condition}) {{ {line} }}"
 
     def jump(self, s: Instruction) -> str | None:
         if s.opcode in ("bra", "bra.uni"):

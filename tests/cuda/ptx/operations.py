@@ -266,10 +266,10 @@ def _fence(w: Words) -> str:
 def _barrier(w: Words) -> str:
     operands = w.instruction.operands
     if w.others == ["warp", "sync"]:
-        return f"warp_sync({w.read(operands[0], 'u32')}, {w.text});"
+        return f"warp_sync({w.read(operands[0], 'u32')}, {w.text}); path = 0;"
     if w.others not in (["sync"], ["cta", "sync", "aligned"]) or operands != ("0",):
         raise w.unknown()
-    return "block_barrier();"
+    return "block_barrier(); path = 0;"
 
 
 def _shuffle(w: Words) -> str:
@@ -295,7 +295,7 @@ def _matrices(w: Words) -> str:
         raise w.unknown()
     target, address = w.instruction.operands
     lines = (w.write(n, f"found.v[{k}]") for k, n in enumerate(target.strip("{}").split(",")))
-    return f"{{ const auto found = load_matrices4({w.address(address)}, {w.text}); {' '.join(lines)} }}"
+    return f"{{ const auto found = load_matrices4({w.address(address)}, path, {w.text}); {' '.join(lines)} }}"
 
 
 _PRODUCTS = {
@@ -315,7 +315,7 @@ def _multiply(w: Words) -> str:
         for source, t in zip(sources, ("u32", "u32", "f32"), strict=True)
     )
     lines = (w.write(n, f"found.v[{k}]") for k, n in enumerate(target.strip("{}").split(",")))
-    return f"{{ const auto found = multiply<{kind}>({', '.join(vectors)}, {w.text}); {' '.join(lines)} }}"
+    return f"{{ const auto found = multiply<{kind}>({', '.join(vectors)}, path, {w.text}); {' '.join(lines)} }}"
 
 
 def _copy(w: Words) -> str:

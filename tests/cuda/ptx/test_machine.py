@@ -78,6 +78,15 @@ KERNEL(product) {
     brick::mma<float>(sum, a, b);
     for (int k = 0; k < 4; ++k) q[thread() * 4 + k] = sum[k];
 }
+KERNEL(product_of_parted_lanes) {
+    float a = p[0];
+    if (thread() > 3) do a *= q[0]; while (a != 0);
+    if (q[1] == 0) brick::warp_sync();
+    const unsigned word = __float_as_uint(a), left[4] = {word, word, word, word}, right[2] = {word, word};
+    float sum[4] = {0, 0, 0, 0};
+    brick::mma<float>(sum, left, right);
+    q[thread() * 4] = sum[0];
+}
 KERNEL(matrices) {
     unsigned v[4];
     brick::load_matrices(v, shared_floats() + thread() * (int)p[0]);
@@ -180,6 +189,13 @@ def test_factors_are_rounded(library):
     np.testing.assert_array_equal(arrays.run("product")[:128], 8 * 1.5**2)
     arrays.p[0] = 1.1
     assert "not rounded" in death(arrays, "product")
+
+
+def test_lanes_are_together_where_they_multiply(library):
+    arrays = Arrays(library)
+    np.testing.assert_array_equal(arrays.run("product_of_parted_lanes")[:16:4], [8, 0, 0, 0])
+    arrays.q[:2] = 0, 1
+    assert "no barrier after a branch" in death(arrays, "product_of_parted_lanes")
 
 
 def test_threads_that_do_not_meet(library):

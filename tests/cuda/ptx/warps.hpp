@@ -32,6 +32,21 @@ template <int N> inline const Row* exchange(const u64 (&mine)[N], u32 mask, cons
     return m.words[set] + first;
 }
 
+// Which way a thread went at branches since the last barrier: where the lanes of a warp went apart, it is not said that
+// they go together again before the next one.
+inline bool branch(u64& path, bool taken) {
+    path = path * 0x9e3779b97f4a7c15 + 1 + taken;
+    return taken;
+}
+template <int N> inline const Row* together(u64 path, const u64 (&mine)[N], const char* text) {
+    u64 all[N + 1] = {path};
+    std::copy(mine, mine + N, all + 1);
+    const Row* rows = exchange<N + 1>(all, ~0u, text);
+    for (u32 k = 0; k < LANES; ++k)
+        if (rows[k][0] != path) die(text, "no barrier after a branch that another lane took otherwise", k);
+    return rows;
+}
+
 // ---- shuffles and votes
 
 enum Mode { UP, DOWN, BFLY, IDX };
@@ -61,12 +76,12 @@ inline u32 ballot(bool p, u32 mask, const char* text) {
 
 // ---- matrices of 8 rows of 8 halves: lane l says where row l % 8 of matrix l / 8 is
 
-inline Several<u32, 4> load_matrices4(u64 at, const char* text) {
+inline Several<u32, 4> load_matrices4(u64 at, u64 path, const char* text) {
     checked<SHARED>(at, 16, 16, READ, text);
-    const Row* rows = exchange<1>({at}, ~0u, text);
+    const Row* rows = together<1>(path, {at}, text);
     Several<u32, 4> v;
     for (int matrix = 0; matrix < 4; ++matrix) {
-        const u16* row = reinterpret_cast<const u16*>(host::now().shared + rows[matrix * 8 + lane() / 4][0]);
+        const u16* row = reinterpret_cast<const u16*>(host::now().shared + rows[matrix * 8 + lane() / 4][1]);
         v.v[matrix] = row[lane() % 4 * 2] | (u32)row[lane() % 4 * 2 + 1] << 16;
     }
     return v;
@@ -111,11 +126,12 @@ template <class M> struct Owners {
 };
 
 template <class M>
-inline Several<f32, 4> multiply(const Several<u32, 4>& a, const Several<u32, 2>& b, const Several<f32, 4>& c, const char* text) {
+inline Several<f32, 4> multiply(const Several<u32, 4>& a, const Several<u32, 2>& b, const Several<f32, 4>& c, u64 path,
+                                const char* text) {
     static const Owners<M> owners;
     for (u32 word : {a.v[0], a.v[1], a.v[2], a.v[3], b.v[0], b.v[1]})
         if (!M::rounded(word)) die(text, "a factor is not rounded", word);
-    const Row* rows = exchange<6>({a.v[0], a.v[1], a.v[2], a.v[3], b.v[0], b.v[1]}, ~0u, text);
+    const Row* rows = together<6>(path, {a.v[0], a.v[1], a.v[2], a.v[3], b.v[0], b.v[1]}, text);
     auto element = [&](auto owner, int first) {
         return M::value((u32)rows[owner.lane][first + owner.i / M::IN_WORD], owner.i % M::IN_WORD);
     };
@@ -123,7 +139,7 @@ inline Several<f32, 4> multiply(const Several<u32, 4>& a, const Several<u32, 2>&
     for (int i = 0; i < 4; ++i) {
         const Spot at = spot_of_sum((int)lane(), i);
         f64 sum = c.v[i];
-        for (int k = 0; k < M::K; ++k) sum += element(owners.a[at.row][k], 0) * element(owners.b[k][at.column], 4);
+        for (int k = 0; k < M::K; ++k) sum += element(owners.a[at.row][k], 1) * element(owners.b[k][at.column], 5);
         d.v[i] = (f32)sum;
     }
     return d;
