@@ -13,7 +13,9 @@ check failed, or a tool for one is missing.
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -82,11 +84,16 @@ def _run(words: list[str], seconds: float) -> int:
     if shutil.which(words[0]) is None:
         print(f"not checked: {words[0]} is not installed", flush=True)
         return 127
+    running = subprocess.Popen(words, cwd=HERE.parents[1], start_new_session=True)
     try:
-        return subprocess.run(words, timeout=max(seconds, 1.0), cwd=HERE.parents[1]).returncode
+        return running.wait(max(seconds, 1.0))
     except subprocess.TimeoutExpired:
         print(f"stopped after {seconds:.0f} s", flush=True)
         return 124
+    finally:
+        if running.poll() is None:
+            os.killpg(running.pid, signal.SIGKILL)  # what it started, too: the next step has the GPU to itself
+            running.wait()
 
 
 if __name__ == "__main__":

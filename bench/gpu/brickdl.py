@@ -10,11 +10,12 @@ two bricks of a block: taking the next, waiting for what it reads, publishing.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from common import Clock, Table, built, each, options, random_feeds
+from common import Clock, Table, built, each, go_on, options, random_feeds, spoiled, why
 
 from brickrt.bench.gpu_contenders import ours
 from brickrt.bench.interleave import Spread, ratios, turns
@@ -62,12 +63,12 @@ def ablate(name: str, rounds: int) -> dict[str, Any]:
             seen[key] = _watched(source, feeds, how)
             made[key] = runtime
         except Exception as e:  # the driver, CuPy and cuDNN have errors of their own
-            failed[key] = f"{type(e).__name__}: {' '.join(str(e).split())[:300]}"
+            failed[key] = why(e)
     times = turns([ours(runtime, feeds, key) for key, runtime in made.items()], rounds, PAUSE)
-    gains = ratios(times, "layerwise")
+    gains = ratios(times, "layerwise") if "layerwise" in times else {}
     rows = {}
     for key, runtime in made.items():
-        gain = 1 / gains[key].median if key in gains else 1.0
+        gain = 1.0 if key == "layerwise" else 1 / gains[key].median if key in gains else None
         stats = runtime.stats
         rows[key] = {"ms": Spread.of(times[key]).to_dict(), "over_layerwise": gain} | seen[key]
         rows[key] |= {"tasks": stats.tasks, "recomputed": stats.recomputed}
@@ -83,18 +84,24 @@ def _watched(source: Any, feeds: Any, how: dict[str, Any]) -> dict[str, float]:
 def show(row: dict[str, Any]) -> str:
     lines = [row["network"]]
     for key, v in row["variants"].items():
-        figures = f"{v['ms']['median']:9.3f} ms  ×{v['over_layerwise']:.2f}  {v['tasks']:8} tasks"
+        figures = f"{v['ms']['median']:9.3f} ms  ×{v['over_layerwise'] or np.nan:.2f}  {v['tasks']:8} tasks"
         lines.append(f"  {key:24}{figures}  {v['task_us']:7.2f} µs a task, {v['between_us']:.2f} between")
-    return "\n".join([*lines, *(f"  {key:24}failed: {why}" for key, why in row["failed"].items())])
+    return "\n".join([*lines, *(f"  {key:24}failed: {text}" for key, text in row["failed"].items())])
 
 
 def main() -> None:
     asked = options(__doc__, networks="resnet50,nafnet,unet").parse_args()
     table, clock = Table("cuda-brickdl", choose_engine("cuda").spec, asked), Clock(asked.seconds)
-    for name in each(asked.networks):
+    names = list(each(asked.networks))
+    for k, name in enumerate(names[asked.skip :], asked.skip + 1):
         if clock.has_time(name):
-            row = ablate(name, asked.rounds)
+            try:
+                row = ablate(name, asked.rounds)
+            except Exception as e:
+                row = {"network": name, "variants": {}, "failed": {"all": why(e)}}
             table.add(row, show(row))
+            if k < len(names) and spoiled():
+                sys.exit(go_on(k, clock))
 
 
 if __name__ == "__main__":

@@ -75,11 +75,39 @@ class Clock:
     def __init__(self, seconds: float) -> None:
         self.ends = time.monotonic() + seconds
 
+    @property
+    def left(self) -> float:
+        """Seconds, not negative."""
+        return max(self.ends - time.monotonic(), 0.0)
+
     def has_time(self, what: str) -> bool:
-        if time.monotonic() < self.ends:
+        if self.left:
             return True
         print(f"no time for {what}", file=sys.stderr, flush=True)
         return False
+
+
+def why(error: Exception) -> str:
+    """An error of whatever library in one line."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+
+
+def spoiled() -> bool:
+    """Whether an error on the GPU has ended all work of this process, as one of a kernel does."""
+    import cupy
+
+    try:
+        cupy.cuda.runtime.deviceSynchronize()
+    except cupy.cuda.runtime.CUDARuntimeError:
+        return True
+    return False
+
+
+def go_on(done: int, clock: Clock) -> int:
+    """Does in a new process what is left after the first `done` rows; its exit code."""
+    print("the GPU takes no more work from this process: the rest is done by another", file=sys.stderr, flush=True)
+    more = ["--append", "--skip", str(done), "--seconds", f"{clock.left:.0f}"]
+    return subprocess.run([sys.executable, *sys.argv, *more]).returncode
 
 
 def options(description: str | None, **defaults: Any) -> argparse.ArgumentParser:
@@ -89,6 +117,7 @@ def options(description: str | None, **defaults: Any) -> argparse.ArgumentParser
     parser.add_argument("--rounds", type=int, default=defaults.get("rounds", 9))
     parser.add_argument("--seconds", type=float, default=500.0, help="no new row after so long")
     parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--skip", type=int, default=0, help="so many rows are there already")
     parser.add_argument("--append", action="store_true", help="keep the rows that the file of results has")
     return parser
 

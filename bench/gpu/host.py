@@ -15,7 +15,7 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-from common import Table, built, each, options, random_feeds
+from common import Table, built, each, options, random_feeds, why
 from null_driver import NullArray, NullDriver
 
 from brickrt.runtime import runtime as runtimes
@@ -82,7 +82,11 @@ def main() -> None:
     spec = NullDriver().spec if null else choose_engine("cuda").spec
     table = Table(f"cuda-host-{asked.device}", spec, asked)
     for name in each(asked.networks):
-        row = measure(name, null, asked.runs)
+        try:
+            row = measure(name, null, asked.runs)
+        except Exception as e:
+            table.add({"network": name, "failed": why(e)}, f"{name:13} failed: {why(e)}")
+            continue
         figures = "  ".join(f"{key[:-3].replace('_', ' ')} {us:.1f}" for key, us in row.items() if key != "network")
         table.add(row, f"{name:13} µs: {figures}")
 

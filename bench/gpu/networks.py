@@ -9,10 +9,11 @@ the outputs lie apart as a share of the largest.
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Iterator
 from typing import Any
 
-from common import LARGE, Clock, Table, built, each, options, random_feeds
+from common import LARGE, Clock, Table, built, each, go_on, options, random_feeds, spoiled, why
 
 from brickrt.bench.contenders import OURS
 from brickrt.bench.difference import difference
@@ -76,14 +77,16 @@ def main() -> None:
     parser.add_argument("--strategy", default="auto")
     asked = parser.parse_args()
     table, clock = Table("cuda-networks", choose_engine("cuda").spec, asked), Clock(asked.seconds)
-    for name, batch, size, precision in wanted(asked):
+    rows = list(wanted(asked))
+    for k, (name, batch, size, precision) in enumerate(rows[asked.skip :], asked.skip + 1):
         if clock.has_time(f"{name}, batch {batch}, {precision}"):
             try:
                 row = measure(name, batch, size, precision, asked)
             except Exception as e:  # out of memory, say: the next rows may still fit
-                why = f"{type(e).__name__}: {e}"[:500]
-                row = {"network": name, "batch": batch, "precision": precision, "failed": why}
+                row = {"network": name, "batch": batch, "precision": precision, "failed": why(e)}
             table.add(row, show(row))
+            if k < len(rows) and spoiled():
+                sys.exit(go_on(k, clock))
 
 
 if __name__ == "__main__":

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -47,8 +50,6 @@ def test_time_per_brick_comes_from_events(scripts):
 
 
 def test_rows_are_on_disk_as_soon_as_they_are_there(scripts, tmp_path):
-    import json
-
     from common import Table, options
 
     from brickrt.plan.device import PRESETS
@@ -101,6 +102,55 @@ def test_the_hosts_time_is_measured_on_a_device_that_does_nothing(scripts, monke
     monkeypatch.setattr(sys, "argv", [*words, str(tmp_path)])
     host.main()
     assert "run same" in capsys.readouterr().out and (tmp_path / "cuda-host-null.json").exists()
+
+
+def test_what_comes_after_an_error_that_ends_all_work_is_done_by_a_new_process(scripts, monkeypatch, tmp_path):
+    """The third of six rows fails for good: its file has three rows, and another process goes on with the fourth."""
+    import check
+    import common
+
+    from brickrt.plan.device import PRESETS
+
+    asked_for, failing = [], ("fp32", "padded", "graph")
+
+    def error_of(*rest):
+        return (1.0, "an illegal address") if rest[-1] == failing else (0.0, "")
+
+    def run(words):
+        asked_for.append(words)
+        return SimpleNamespace(returncode=0)
+
+    monkeypatch.setattr(check, "choose_engine", lambda name: SimpleNamespace(spec=PRESETS["h200"]))
+    monkeypatch.setattr(check, "references", lambda name: (name, {}, []))
+    monkeypatch.setattr(check, "error_of", error_of)
+    monkeypatch.setattr(check, "spoiled", lambda: True)
+    monkeypatch.setattr(common, "gpu_text", lambda: None)
+    monkeypatch.setattr(common, "subprocess", SimpleNamespace(run=run))
+    words = "check.py --networks unet --precisions fp32 --strategies layerwise,padded,auto --launches graph,persistent"
+    words += " --runs 0"
+    monkeypatch.setattr(sys, "argv", [*words.split(), "--out", str(tmp_path)])
+    assert check.main() == 1
+    ((_, *again),) = asked_for
+    assert again[: len(sys.argv)] == sys.argv and again[len(sys.argv) :][:3] == ["--append", "--skip", "3"]
+    monkeypatch.setattr(sys, "argv", again)
+    assert check.main() == 0 and len(asked_for) == 1
+    rows = json.loads((tmp_path / "cuda-check.json").read_text())["rows"]
+    assert [row["error"] for row in rows] == [0, 0, 1, 0, 0, 0]
+
+
+def test_a_step_is_stopped_with_all_that_it_has_started(scripts, monkeypatch, tmp_path):
+    monkeypatch.delitem(sys.modules, "all", raising=False)
+    import all as everything
+
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+    child = f"import time; fifo = open({str(fifo)!r}, 'w'); print('here', file=fifo, flush=True); time.sleep(60)"
+    parent = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"
+    assert everything._run([sys.executable, "-c", parent], 3) == 124
+    assert os.read(reader, 10) == b"here\n"
+    assert os.read(reader, 10) == b""  # nobody has it open for writing
+    os.close(reader)
 
 
 def test_a_check_that_crashes_is_no_success(scripts, monkeypatch, tmp_path, capsys):
