@@ -89,13 +89,15 @@ def torch_compiled(net: Network, feeds: Feeds, precision: str, device: str = "cu
 
 
 def xla(net: Network, feeds: Feeds, precision: str, device: str = "cuda") -> Contender:
-    """JAX; `device` is the one that JAX chose. It shares the GPU's memory with the others."""
+    """JAX, on the device that it chose by itself; it shares the GPU's memory with the others."""
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     import jax
     import jax.numpy as jnp
 
     from brickrt.bench.jax_backend import jax_network
 
+    if device == "cuda" and jax.default_backend() != "gpu":  # it would compute on the host, with a warning at most
+        raise LookupError(f"JAX finds no GPU and would use its {jax.default_backend()} backend")
     dtype = {"fp16": jnp.float16, "bf16": jnp.bfloat16}.get(precision, jnp.float32)
     function = jax_network(net, dtype, {"fp32": "highest", "tf32": "tensorfloat32"}.get(precision))
     arrays = [jnp.asarray(feeds[name], dtype) for name in net.inputs]

@@ -90,6 +90,18 @@ def test_peers_agree_on_the_host(precision):
     assert all(len(times) == 2 for times in turns(peers, rounds=2, pause=0).values())
 
 
+def test_a_peer_that_would_compute_on_the_host_is_left_out():
+    """JAX falls back to the host where it cannot use the GPU: no peer of a GPU."""
+    jax = pytest.importorskip("jax", reason="JAX is not installed: it is compared where it is present")
+    if jax.default_backend() == "gpu":
+        pytest.skip("JAX has a GPU here")
+    from brickrt import zoo
+
+    x = {"x": np.zeros((1, 3, 32, 32), np.float32)}
+    peers, left_out = make_peers(zoo.build("mobilenetv2", size=32), x, "fp32", ["xla"])
+    assert not peers and "JAX finds no GPU" in left_out["xla"]
+
+
 def test_the_hosts_time_is_measured_on_a_device_that_does_nothing(scripts, monkeypatch, tmp_path, capsys):
     """How long it takes here is no matter."""
     import host
