@@ -6,6 +6,7 @@ Peers are given the same network in straight-line code (`translate`); all comput
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Any
@@ -75,7 +76,8 @@ def torch_script(net: Network, feeds: Feeds, precision: str, device: str = "cuda
     import torch
 
     module, tensors = _torch(net, feeds, precision, device)
-    with torch.inference_mode():
+    with torch.inference_mode(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that shapes are constants of the trace, as they shall be
         traced = torch.jit.freeze(torch.jit.trace(module, tensors, check_trace=False))
     return _torch_contender("torchscript", traced, tensors, device)
 

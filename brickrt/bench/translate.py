@@ -100,6 +100,11 @@ def network(model: onnx.ModelProto) -> Network:
     return Network(tuple(nodes), inputs, tuple(o.name for o in graph.output), weights, known, opset)
 
 
+def extents(x: Array) -> tuple[int, ...]:
+    """The shape in numbers of Python's; a library that traces has its own for it."""
+    return tuple(map(int, x.shape))
+
+
 def evaluate(net: Network, backend: Backend, weights: Mapping[str, Array], inputs: Sequence[Array]) -> list[Array]:
     """The outputs; `weights` are those of the network as arrays of the library, `inputs` in the network's order."""
     from brickrt.bench.translate_ops import OPERATORS
@@ -108,7 +113,7 @@ def evaluate(net: Network, backend: Backend, weights: Mapping[str, Array], input
     for node in net.nodes:
         operands = [values[name] for name in node.inputs]
         if node.kind == "Shape":
-            results: Any = np.asarray(operands[0].shape, np.int64)
+            results: Any = np.asarray(extents(operands[0]), np.int64)
         elif operands and all(isinstance(v, np.ndarray) for v in operands if v is not None):
             results = _fold(node, operands, net.opset)
         else:

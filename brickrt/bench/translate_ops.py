@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from brickrt.bench.translate import Array, Backend, Ints, Node, Value
+from brickrt.bench.translate import Array, Backend, Ints, Node, Value, extents
 
 Operator = Callable[[Backend, Node, Sequence[Value]], Any]
 OPERATORS: dict[str, Operator] = {}
@@ -121,24 +121,24 @@ def _padded(b: Backend, x: Array, pads: Sequence[tuple[int, int]], value: float 
 @_operator("Conv")
 def _conv(b: Backend, node: Node, operands: Sequence[Value]) -> Array:
     x, w = operands[:2]
-    kernel = w.shape[2:]
+    kernel = extents(w)[2:]
     strides, dilations = _window(node, kernel)
-    pads = _pads(node, x.shape[2:], kernel, strides, dilations)
+    pads = _pads(node, extents(x)[2:], kernel, strides, dilations)
     return b.conv(_padded(b, x, pads), w, _given(operands, 2), strides, dilations, node.get("group", 1))
 
 
 @_operator("ConvTranspose")
 def _conv_transpose(b: Backend, node: Node, operands: Sequence[Value]) -> Array:
     x, w = operands[:2]
-    kernel = w.shape[2:]
+    kernel = extents(w)[2:]
     strides, dilations = _window(node, kernel)
     if node.get("auto_pad", "NOTSET") != "NOTSET" or node.get("output_shape"):
         raise LookupError("no translation of ConvTranspose with auto_pad or output_shape")
-    pads = _pads(node, x.shape[2:], kernel, strides, dilations)
+    pads = _pads(node, extents(x)[2:], kernel, strides, dilations)
     extra = node.get("output_padding") or [0] * len(kernel)
     y = b.conv_transpose(x, w, None, strides, dilations, node.get("group", 1))
     y = _padded(b, y, [(0, e) for e in extra])
-    for axis, ((before, after), extent) in enumerate(zip(pads, y.shape[2:], strict=True), 2):
+    for axis, ((before, after), extent) in enumerate(zip(pads, extents(y)[2:], strict=True), 2):
         y = b.take(y, np.arange(before, extent - after), axis)
     bias = _given(operands, 2)
     return y if bias is None else y + b.reshape(bias, (1, -1, *(1,) * len(kernel)))
@@ -150,12 +150,12 @@ def _pool(b: Backend, node: Node, operands: Sequence[Value]) -> Array:
     strides, dilations = _window(node, kernel)
     if node.get("ceil_mode") or len([name for name in node.outputs if name]) > 1:
         raise LookupError(f"no translation of {node.kind} with ceil_mode or indices")
-    pads = _pads(node, x.shape[2:], kernel, strides, dilations)
+    pads = _pads(node, extents(x)[2:], kernel, strides, dilations)
     if node.kind == "MaxPool":
         return b.pool("max", _padded(b, x, pads, float("-inf")), kernel, strides, dilations)
     y = b.pool("average", _padded(b, x, pads), kernel, strides, dilations)
     if any(map(any, pads)) and not node.get("count_include_pad", 0):
-        ones = b.constant(np.ones((1, 1, *x.shape[2:]), np.float32), x)
+        ones = b.constant(np.ones((1, 1, *extents(x)[2:]), np.float32), x)
         y = y / b.pool("average", _padded(b, ones, pads), kernel, strides, dilations)
     return y
 
@@ -163,7 +163,7 @@ def _pool(b: Backend, node: Node, operands: Sequence[Value]) -> Array:
 @_operator("GlobalAveragePool", "GlobalMaxPool")
 def _global_pool(b: Backend, node: Node, operands: Sequence[Value]) -> Array:
     x = operands[0]
-    return b.reduce("mean" if "Average" in node.kind else "max", x, range(2, len(x.shape)), True)
+    return b.reduce("mean" if "Average" in node.kind else "max", x, range(2, x.ndim), True)
 
 
 # ---- norms, reductions, products
@@ -172,8 +172,8 @@ def _global_pool(b: Backend, node: Node, operands: Sequence[Value]) -> Array:
 @_operator("ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin")
 def _reduce(b: Backend, node: Node, operands: Sequence[Value]) -> Array:
     x = operands[0]
-    axes = _ints(node, "axes", operands, 1) or list(range(len(x.shape)))
-    return b.reduce(node.kind[6:].lower(), x, [a % len(x.shape) for a in axes], bool(node.get("keepdims", 1)))
+    axes = _ints(node, "axes", operands, 1) or list(range(x.ndim))
+    return b.reduce(node.kind[6:].lower(), x, [a % x.ndim for a in axes], bool(node.get("keepdims", 1)))
 
 
 @_operator("Softmax")
@@ -189,7 +189,7 @@ def _normalized(b: Backend, x: Array, axes: Ints, epsilon: float) -> Array:
 @_operator("LayerNormalization")
 def _layer_norm(b: Backend, node: Node, operands: Sequence[Value]) -> Array:
     x, scale, bias = operands[0], operands[1], _given(operands, 2)
-    rank = len(x.shape)
+    rank = x.ndim
     y = _normalized(b, x, range(node.get("axis", -1) % rank, rank), node.get("epsilon", 1e-5)) * scale
     return y if bias is None else y + bias
 
@@ -197,15 +197,15 @@ def _layer_norm(b: Backend, node: Node, operands: Sequence[Value]) -> Array:
 @_operator("InstanceNormalization")
 def _instance_norm(b: Backend, node: Node, operands: Sequence[Value]) -> Array:
     x, scale, bias = operands
-    column = (1, -1, *(1,) * (len(x.shape) - 2))
-    y = _normalized(b, x, range(2, len(x.shape)), node.get("epsilon", 1e-5))
+    column = (1, -1, *(1,) * (x.ndim - 2))
+    y = _normalized(b, x, range(2, x.ndim), node.get("epsilon", 1e-5))
     return y * b.reshape(scale, column) + b.reshape(bias, column)
 
 
 @_operator("BatchNormalization")
 def _batch_norm(b: Backend, node: Node, operands: Sequence[Value]) -> Array:
     x, scale, bias, mean, variance = operands
-    column = (1, -1, *(1,) * (len(x.shape) - 2))
+    column = (1, -1, *(1,) * (x.ndim - 2))
     factor = scale / b.elementwise["Sqrt"](variance + node.get("epsilon", 1e-5))
     return x * b.reshape(factor, column) + b.reshape(bias - mean * factor, column)
 
@@ -230,30 +230,30 @@ def _gemm(b: Backend, node: Node, operands: Sequence[Value]) -> Array:
 @_operator("Reshape")
 def _reshape(b: Backend, node: Node, operands: Sequence[Value]) -> Array:
     x = operands[0]
-    shape = [int(x.shape[k]) if e == 0 else int(e) for k, e in enumerate(operands[1].tolist())]
+    shape = [extents(x)[k] if e == 0 else int(e) for k, e in enumerate(operands[1].tolist())]
     return b.reshape(x, shape)
 
 
 @_operator("Flatten")
 def _flatten(b: Backend, node: Node, operands: Sequence[Value]) -> Array:
     x, axis = operands[0], node.get("axis", 1)
-    return b.reshape(x, (int(np.prod(x.shape[:axis])), -1))
+    return b.reshape(x, (int(np.prod(extents(x)[:axis])), -1))
 
 
 @_operator("Squeeze", "Unsqueeze")
 def _squeeze(b: Backend, node: Node, operands: Sequence[Value]) -> Array:
     x, axes = operands[0], _ints(node, "axes", operands, 1)
     if node.kind == "Squeeze":
-        dropped = [a % len(x.shape) for a in axes] if axes else [a for a, e in enumerate(x.shape) if e == 1]
-        return b.reshape(x, [e for a, e in enumerate(x.shape) if a not in dropped])
-    rank = len(x.shape) + len(axes or ())
-    kept = iter(x.shape)
+        dropped = [a % x.ndim for a in axes] if axes else [a for a, e in enumerate(extents(x)) if e == 1]
+        return b.reshape(x, [e for a, e in enumerate(extents(x)) if a not in dropped])
+    rank = x.ndim + len(axes or ())
+    kept = iter(extents(x))
     return b.reshape(x, [1 if a in {v % rank for v in axes or ()} else next(kept) for a in range(rank)])
 
 
 @_operator("Transpose")
 def _transpose(b: Backend, node: Node, operands: Sequence[Value]) -> Array:
-    return b.transpose(operands[0], node.get("perm") or range(len(operands[0].shape))[::-1])
+    return b.transpose(operands[0], node.get("perm") or range(operands[0].ndim)[::-1])
 
 
 @_operator("Concat")
@@ -264,7 +264,7 @@ def _concat(b: Backend, node: Node, operands: Sequence[Value]) -> Array:
 @_operator("Expand")
 def _expand(b: Backend, node: Node, operands: Sequence[Value]) -> Array:
     x = operands[0]
-    return b.expand(x, np.broadcast_shapes(tuple(x.shape), tuple(operands[1].tolist())))
+    return b.expand(x, np.broadcast_shapes(extents(x), tuple(operands[1].tolist())))
 
 
 @_operator("Tile")
@@ -278,8 +278,8 @@ def _tile(b: Backend, node: Node, operands: Sequence[Value]) -> Array:
 @_operator("Split")
 def _split(b: Backend, node: Node, operands: Sequence[Value]) -> list[Array]:
     x, axis, n = operands[0], node.get("axis", 0), len(node.outputs)
-    edge = -(-x.shape[axis] // n)
-    sizes = _ints(node, "split", operands, 1) or [min(edge, x.shape[axis] - k * edge) for k in range(n)]
+    edge = -(-extents(x)[axis] // n)
+    sizes = _ints(node, "split", operands, 1) or [min(edge, extents(x)[axis] - k * edge) for k in range(n)]
     ends = np.cumsum(sizes)
     return [b.take(x, np.arange(end - size, end), axis) for size, end in zip(sizes, ends, strict=True)]
 
@@ -291,22 +291,23 @@ def _slice(b: Backend, node: Node, operands: Sequence[Value]) -> Array:
     axes = _ints(node, "axes", operands, 3) or list(range(len(starts)))
     steps = _ints(node, "steps", operands, 4) or [1] * len(starts)
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
-        x = b.take(x, np.arange(x.shape[axis])[slice(start, None if step < 0 and end < -(2**31) else end, step)], axis)
+        kept = slice(start, None if step < 0 and end < -(2**31) else end, step)
+        x = b.take(x, np.arange(extents(x)[axis])[kept], axis)
     return x
 
 
 @_operator("Gather")
 def _gather(b: Backend, node: Node, operands: Sequence[Value]) -> Array:
     x, indices, axis = operands[0], operands[1], node.get("axis", 0)
-    axis %= len(x.shape)
-    taken = b.take(x, indices.reshape(-1) % x.shape[axis], axis)
-    return b.reshape(taken, (*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]))
+    axis %= x.ndim
+    taken = b.take(x, indices.reshape(-1) % extents(x)[axis], axis)
+    return b.reshape(taken, (*extents(x)[:axis], *indices.shape, *extents(x)[axis + 1 :]))
 
 
 @_operator("Pad")
 def _pad(b: Backend, node: Node, operands: Sequence[Value]) -> Array:
     x, pads = operands[0], _ints(node, "pads", operands, 1) or []
-    rank = len(x.shape)
+    rank = x.ndim
     axes = [a % rank for a in _ints(node, "axes", operands, 3) or range(rank)]
     pairs = dict(zip(axes, zip(pads[: len(axes)], pads[len(axes) :], strict=True), strict=True))
     value = _given(operands, 2)
@@ -317,7 +318,7 @@ def _pad(b: Backend, node: Node, operands: Sequence[Value]) -> Array:
 @_operator("DepthToSpace", "SpaceToDepth")
 def _shuffle(b: Backend, node: Node, operands: Sequence[Value]) -> Array:
     x, edge = operands[0], node.get("blocksize")
-    n, c, h, w = x.shape
+    n, c, h, w = extents(x)
     if node.kind == "SpaceToDepth":
         x = b.reshape(x, (n, c, h // edge, edge, w // edge, edge))
         return b.reshape(b.transpose(x, (0, 3, 5, 1, 2, 4)), (n, c * edge * edge, h // edge, w // edge))
@@ -338,12 +339,12 @@ def _resize(b: Backend, node: Node, operands: Sequence[Value]) -> Array:
         else operands[1 if node.kind == "Upsample" else min(2, len(operands) - 1)]
     )
     sizes = _given(operands, 3)
-    factors = np.asarray(sizes) / np.asarray(x.shape) if sizes is not None else np.asarray(scales, np.float64)
+    factors = np.asarray(sizes) / np.asarray(extents(x)) if sizes is not None else np.asarray(scales, np.float64)
     if node.get("mode", "nearest") != "nearest" or (factors != np.round(factors)).any():
         raise LookupError("no translation of Resize but to nearest neighbours by whole factors")
     for axis, factor in enumerate(factors.astype(int).tolist()):
         if factor > 1:
-            x = b.take(x, np.repeat(np.arange(x.shape[axis]), factor), axis)
+            x = b.take(x, np.repeat(np.arange(extents(x)[axis]), factor), axis)
     return x
 
 

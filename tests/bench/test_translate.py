@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import onnx
 import pytest
@@ -81,6 +83,17 @@ def by_torch(model: onnx.ModelProto, x: np.ndarray) -> np.ndarray:
         return TorchNetwork(network(model))(torch.from_numpy(x))[0].numpy()
 
 
+def by_trace(model: onnx.ModelProto, x: np.ndarray) -> np.ndarray:
+    """TorchScript, which has tensors for the extents of what it traces."""
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed: it is compared where it is present")
+    from brickrt.bench.torch_backend import TorchNetwork
+
+    with torch.inference_mode(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        module = TorchNetwork(network(model))
+        return torch.jit.trace(module, [torch.from_numpy(x)], check_trace=False)(torch.from_numpy(x))[0].numpy()
+
+
 def by_jax(model: onnx.ModelProto, x: np.ndarray) -> np.ndarray:
     pytest.importorskip("jax", reason="JAX is not installed: it is compared where it is present")
     from brickrt.bench.jax_backend import jax_network
@@ -88,7 +101,7 @@ def by_jax(model: onnx.ModelProto, x: np.ndarray) -> np.ndarray:
     return np.asarray(jax_network(network(model))(x)[0])
 
 
-@pytest.mark.parametrize("library", [by_torch, by_jax])
+@pytest.mark.parametrize("library", [by_torch, by_trace, by_jax])
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c[0])
 def test_operators(library, case):
     model = model_of(*case)
@@ -97,7 +110,8 @@ def test_operators(library, case):
     np.testing.assert_allclose(library(model, x), want, rtol=1e-4, atol=1e-5)
 
 
-def test_shape_arithmetic_stays_on_the_host():
+@pytest.mark.parametrize("library", [by_torch, by_trace])
+def test_shape_arithmetic_stays_on_the_host(library):
     """Shape → Gather → Concat → Reshape, as exporters write it."""
     nodes = [
         helper.make_node("Shape", ["x"], ["s"]),
@@ -110,7 +124,7 @@ def test_shape_arithmetic_stays_on_the_host():
     graph = helper.make_graph(nodes, "shapes", *ends, held)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10)
     x = np.random.default_rng(0).standard_normal(X4).astype(np.float32)
-    assert np.array_equal(by_torch(model, x), x.reshape(2, -1))
+    assert np.array_equal(library(model, x), x.reshape(2, -1))
 
 
 def test_what_has_no_translation_is_named():
