@@ -82,12 +82,20 @@ def torch_script(net: Network, feeds: Feeds, precision: str, device: str = "cuda
     return _torch_contender("torchscript", traced, tensors, device)
 
 
+def exported(module: Any, tensors: list[Any]) -> Any:
+    """The same module in straight-line code of tensors: Dynamo would take NumPy's arrays for tensors, too."""
+    import torch
+
+    return torch.export.export(module, tuple(tensors), strict=False).module()
+
+
 def torch_compiled(net: Network, feeds: Feeds, precision: str, device: str = "cuda") -> Contender:
     import torch
 
     module, tensors = _torch(net, feeds, precision, device)
     mode = "max-autotune" if device == "cuda" else None
-    return _torch_contender("torch.compile", torch.compile(module, mode=mode, dynamic=False), tensors, device)
+    compiled = torch.compile(exported(module, tensors), mode=mode, dynamic=False)
+    return _torch_contender("torch.compile", compiled, tensors, device)
 
 
 def xla(net: Network, feeds: Feeds, precision: str, device: str = "cuda") -> Contender:

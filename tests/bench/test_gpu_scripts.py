@@ -90,6 +90,22 @@ def test_peers_agree_on_the_host(precision):
     assert all(len(times) == 2 for times in turns(peers, rounds=2, pause=0).values())
 
 
+@pytest.mark.parametrize("name", ["mobilenetv2", "vit-s16", "unet"])
+def test_networks_are_given_to_torch_compile_in_one_graph(name):
+    """As far as Dynamo goes: what generates code would take minutes."""
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed: peers of the GPU benchmark need it")
+    from brickrt import zoo
+    from brickrt.bench.gpu_contenders import exported
+    from brickrt.bench.torch_backend import TorchNetwork
+    from brickrt.bench.translate import network
+
+    module, x = TorchNetwork(network(zoo.build(name, size=32))).eval(), torch.randn(1, 3, 32, 32)
+    with torch.inference_mode():
+        (want,) = module(x)
+        (got,) = torch.compile(exported(module, [x]), backend="eager", fullgraph=True)(x)
+    torch.testing.assert_close(got, want)
+
+
 def test_a_peer_that_would_compute_on_the_host_is_left_out():
     """JAX falls back to the host where it cannot use the GPU: no peer of a GPU."""
     jax = pytest.importorskip("jax", reason="JAX is not installed: it is compared where it is present")
