@@ -23,8 +23,8 @@ NEEDED = ("numpy", "onnx", "networkx", "rich", "llvmlite", "typer", "platformdir
 EXTRAS = {
     "images": (("pillow",), "reading .png and .jpg inputs"),
     "bench": (("onnxruntime", "openvino"), "measuring beside other runtimes"),
-    "cuda12": (("cupy-cuda12x", "cuda-python", "nvidia-cudnn-frontend"), "NVIDIA GPUs with CUDA 12"),
-    "cuda13": (("cupy-cuda13x", "cuda-python", "nvidia-cudnn-frontend"), "NVIDIA GPUs with CUDA 13"),
+    "cuda12": (("cupy-cuda12x", "cuda-bindings", "nvidia-cudnn-frontend"), "NVIDIA GPUs with CUDA 12"),
+    "cuda13": (("cupy-cuda13x", "cuda-bindings", "nvidia-cudnn-frontend"), "NVIDIA GPUs with CUDA 13"),
 }
 SPEEDS = ("peak_gflops_per_core", "bandwidth", "core_bandwidth", "task_overhead_us")
 GPU_FIELDS = ("name", "memory.total", "driver_version", "compute_cap")

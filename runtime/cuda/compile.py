@@ -100,7 +100,7 @@ def _compiler() -> _Compiler:
     try:
         from cuda.bindings import nvrtc
     except ImportError as e:
-        raise BrickError(f"CUDA kernels need the package cuda-python ({e}): {_HINT}") from None
+        raise BrickError(f"CUDA kernels need the package cuda-bindings ({e}): {_HINT}") from None
     for name in LIBRARIES:
         load_library(name)
     try:

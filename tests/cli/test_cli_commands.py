@@ -121,7 +121,7 @@ def test_doctor_measures_the_machine(call, monkeypatch):
 
 
 def test_doctor_says_how_to_get_what_is_missing(call, monkeypatch):
-    found = {"numpy": "2.0", "cupy-cuda13x": "14", "cuda-python": "13", "nvidia-cudnn-frontend": "1"}
+    found = {"numpy": "2.0", "cupy-cuda13x": "14", "cuda-bindings": "13", "nvidia-cudnn-frontend": "1"}
     monkeypatch.setattr(doctor, "_version", found.get)
     missing = _json(call("doctor", "--json"))["missing"]
     assert [entry["get"] for entry in missing] == ['pip install "brickrt[images]"', 'pip install "brickrt[bench]"']

@@ -116,7 +116,7 @@ def test_first_error():
 def test_a_missing_package_is_named(monkeypatch, missing):
     compiling._compiler.cache_clear()
     monkeypatch.setitem(sys.modules, missing, None)
-    with pytest.raises(BrickError, match=r"need the package cuda-python .*: pip install \"brickrt\[cuda13\]\""):
+    with pytest.raises(BrickError, match=r"need the package cuda-bindings .*: pip install \"brickrt\[cuda13\]\""):
         compile_module(SMALL, "sm_80")
     compiling._compiler.cache_clear()
 
