@@ -222,13 +222,21 @@ class CupyDriver:
     def view(self, value: Any, stream: Any) -> Any:
         if isinstance(value, cupy.ndarray) and self._usable(value):
             return value
+        if (where := self._device_of(value)) != self._id:  # CuPy would copy it
+            raise BrickError(f"an input lies on GPU {where}, the model runs on GPU {self._id}: copy it there")
         with self.current, self.stream_of(stream).cupy:
             array = cupy.asarray(value) if hasattr(value, "__cuda_array_interface__") else cupy.from_dlpack(value)
-            if array.device.id != self._id:
-                where = f"an input lies on GPU {array.device.id}, the model runs on GPU {self._id}"
-                raise BrickError(f"{where}: copy it there")
             array = cupy.ascontiguousarray(array)
             return array if self._usable(array) else array.copy()
+
+    def _device_of(self, value: Any) -> int:
+        """The GPU that has an array of CuPy, the CUDA array interface or DLPack."""
+        if isinstance(value, cupy.ndarray):
+            return value.data.device_id
+        if hasattr(value, "__cuda_array_interface__"):
+            address = value.__cuda_array_interface__["data"][0]
+            return cudart.pointerGetAttributes(address).device if address else self._id  # empty ones lie nowhere
+        return value.__dlpack_device__()[1]
 
     def _usable(self, array: Any) -> bool:
         """Whether kernels can read an array of CuPy where it lies."""

@@ -65,12 +65,13 @@ class FakeCupy:
         self.functions: list[Any] = []
         self.memory: list[HostMemory] = []
         self.device = 0
+        self.places: dict[int, int] = {}  # devices of addresses, where it is not the first
         self.cudart, self.cu = self._checked(real_cudart, self._runtime()), self._checked(real_cu, self._driver())
         self.default = Stream(self, 0)
         self.cupy = SimpleNamespace(
             ndarray=Array,
             empty=lambda shape, dtype: Array(self, np.empty(shape, dtype)),
-            asarray=lambda value: value,
+            asarray=self.asarray,
             ascontiguousarray=lambda value: value,
             cuda=SimpleNamespace(
                 alloc=self.alloc,
@@ -84,12 +85,24 @@ class FakeCupy:
         )
         self.cupy.cuda.Stream.from_external = lambda stream: Stream(self, stream.__cuda_stream__()[1])
 
+    def asarray(self, value: Any) -> Any:
+        """As the real one: what lies on another device is copied to the current one."""
+        if isinstance(value, Array) and value.data.device_id == self.device:
+            return value
+        address = value.__cuda_array_interface__["data"][0]
+        nbytes = int(np.prod(value.shape)) * value.dtype.itemsize
+        return Array(self, np.frombuffer(ctypes.string_at(address, nbytes), value.dtype).reshape(value.shape))
+
     def alloc(self, nbytes: int) -> Pointer:
         assert self.capturing is None, "memory was taken during a capture"
         memory = HostMemory(nbytes)
         memory._room[memory._start : memory._start + nbytes] = 77
         self.memory.append(memory)
         return Pointer(memory)
+
+    def place_of(self, address: int) -> int:
+        """The device that an address belongs to."""
+        return self.places.get(address, 0)
 
     def alloc_pinned(self, nbytes: int) -> Any:
         pointer = self.alloc(nbytes)
@@ -127,6 +140,7 @@ class FakeCupy:
             "streamWaitEvent": lambda stream, event, flags=0: None,
             "streamSynchronize": self._wait,
             "memcpyAsync": self._copy,
+            "pointerGetAttributes": lambda address: SimpleNamespace(device=self.place_of(address)),
         }
 
     def _driver(self) -> dict[str, Callable]:

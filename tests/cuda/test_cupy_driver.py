@@ -84,9 +84,14 @@ def test_other_devices(fake, driver):
         assert fake.device == 0
     assert fake.device == 1
     x = Array(fake, X)
-    x.data.device_id = x.device.id = 1
-    with pytest.raises(BrickError, match="an input lies on GPU 1, the model runs on GPU 0: copy it there"):
-        driver.view(x, None)
+    fake.places[x.data.ptr] = x.data.device_id = x.device.id = 1
+    others = SimpleNamespace(__cuda_array_interface__=x.__cuda_array_interface__, shape=x.shape, dtype=x.dtype)
+    exported = SimpleNamespace(__dlpack_device__=lambda: (2, 1))
+    for there in (x, others, exported):
+        with pytest.raises(BrickError, match="an input lies on GPU 1, the model runs on GPU 0: copy it there"):
+            driver.view(there, None)
+    fake.places.clear()
+    np.testing.assert_array_equal(driver.view(others, None).get(), X)
 
 
 def test_the_reason_of_a_refused_capture_is_the_first(fake, driver):
