@@ -31,6 +31,7 @@ BINARY = frozenset("add sub mul div pow max min".split())
 EITHER_WAY = frozenset("add mul max min".split())
 LATER = ("step", "tensor", "scalar")  # cuDNN takes no first operand that broadcasts to the second
 LEAST_PIXELS = 32  # fewer rows of a product are not worth a convolution
+SEVERAL_PARTS = "its product has several parts"
 UNARY = frozenset("neg abs sqrt exp log sin cos tan tanh erf sigmoid floor ceil reciprocal".split())
 
 
@@ -122,7 +123,7 @@ def _conv(
     op: Conv | ConvTranspose, ins: Sequence[Operand], out: Operand, packed: Sequence[bool], precision: Precision
 ) -> Form:
     if op.parts > 1:
-        raise Unfit("its product has several parts")
+        raise Unfit(SEVERAL_PARTS)
     if op.scaled:
         raise Unfit("it scales the channels of its input")
     if min(*op.pads, *op.pads_end) < 0:

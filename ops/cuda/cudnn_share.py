@@ -22,18 +22,29 @@ Share = Literal["all", "biased", "product"]
 """All; the product and its bias; the product alone."""
 
 
-def shares(op: Product, dtype: np.dtype) -> tuple[Share, ...]:
-    """Those that differ, the largest first; `dtype` is that of the product."""
+def parts_of(op: Product) -> int:
+    """Equal parts of the product's channels that the epilogue computes with."""
+    return op.parts if isinstance(op, Conv) else 1
+
+
+def in_place(op: Product, dtype: np.dtype) -> bool:
+    """Whether what is left of an operator may be computed where its product of this type lies."""
+    return parts_of(op) == 1 and (op.epilogue is None or op.epilogue.dtype == dtype)
+
+
+def shares(op: Product) -> tuple[Share, ...]:
+    """Those that differ, the largest first."""
     if op.epilogue is None:
         return ("all", "product") if op.bias else ("all",)
-    if op.epilogue.dtype != dtype:
-        return ("all",)
     return ("all", "biased", "product") if op.bias else ("all", "product")
 
 
 def shared(op: P, share: Share) -> P:
     """The operator that the library is asked for, on the first of the operator's inputs."""
-    return op if share == "all" else replace(op, epilogue=None, bias=op.bias and share == "biased")
+    if share == "all":
+        return op
+    alone = replace(op, epilogue=None, bias=op.bias and share == "biased")
+    return replace(alone, parts=1) if isinstance(alone, Conv) else alone
 
 
 def inputs_of(op: Op, share: Share, count: int) -> int:
@@ -43,15 +54,17 @@ def inputs_of(op: Op, share: Share, count: int) -> int:
 
 
 def rest(op: Product, share: Share, dtype: np.dtype) -> Map:
-    """What is left: operand 0 is the product, then come the inputs that the library does not read."""
-    later = op.bias and share == "product"
-    product: Expr = arg(0, dtype)
+    """What is left: the first operands are the parts of the product, then come those of the bias unless the library
+    reads it, then the other inputs that it does not read."""
+    parts = parts_of(op)
+    later = parts if op.bias and share == "product" else 0
+    products: list[Expr] = [arg(k, dtype) for k in range(parts)]
     if later:
-        product = apply("add", product, arg(1, dtype))
+        products = [apply("add", product, arg(parts + k, dtype)) for k, product in enumerate(products)]
 
     def moved(e: Expr) -> Expr:
         if not isinstance(e, Arg):
             return e
-        return arg(e.index + later, e.dtype) if e.index else product
+        return products[e.index] if e.index < parts else arg(e.index + later, e.dtype)
 
-    return Map(product if op.epilogue is None else transform(op.epilogue, moved))
+    return Map(products[0] if op.epilogue is None else transform(op.epilogue, moved))

@@ -20,7 +20,7 @@ import numpy as np
 
 from brickrt.graph.ir import Node
 from brickrt.ops.conv import Conv, ConvTranspose
-from brickrt.ops.cuda.cudnn_share import Share, inputs_of
+from brickrt.ops.cuda.cudnn_share import Share, in_place, inputs_of, parts_of
 from brickrt.ops.regions import columns
 from brickrt.ops.types import Boxes, Shape, TensorType
 from brickrt.plan.bricks import BrickGrid
@@ -30,8 +30,10 @@ from brickrt.runtime.task_graph import TaskGraph
 MOST_SHAPES = 8  # of the bricks of one subgraph: two along each of three dimensions
 WHOLE_ENDS = 1.5  # bricks at the ends count as whole ones where that costs at most so many times the elements
 
+PRODUCT = -1  # in the place of an input's number: the product of a node whose output does not lie there
+
 Read = tuple[int, int]  # node, number of its input
-Key = str | Read  # a buffer: of a tensor, or of a window of one
+Key = str | Read  # a buffer: of a tensor, of a window of one, or of a product
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +54,8 @@ class Bricks:
     """Bricks of equal shape: `numbers` in the grid of the output, and `boxes` of it, [n].
 
     `stores` by name of the tensor: what comes before the output, what a library reads or writes. `reads` are the boxes
-    of a library's operands. The library computes nodes `library`, a share of each.
+    of a library's operands. The library computes nodes `library`, a share of each; `products` are boxes, by node, of
+    what it leaves elsewhere than in the output: all channels of the product.
     """
 
     tasks: TaskGraph
@@ -62,6 +65,7 @@ class Bricks:
     boxes: Boxes
     stores: dict[str, Store] = field(default_factory=dict)
     reads: dict[Read, Boxes] = field(default_factory=dict)
+    products: dict[int, Boxes] = field(default_factory=dict)
     _needed: dict[str, Boxes] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -87,6 +91,8 @@ class Bricks:
         if k in self.library or name in self.inner:
             self.stores[name] = self._store(name)
         if k in self.library:
+            if self._apart(k, node):
+                self.products[k] = self._product(node, self.stores[name].box)
             for i, box in self._windows(k, node, self.stores[name].box):
                 self.reads[k, i] = box
                 self._need(node.inputs[i], box)
@@ -105,6 +111,19 @@ class Bricks:
         lo, hi = self._needed[name].lo.copy(), self._needed[name].hi.copy()
         lo[:, 1], hi[:, 1] = 0, self.tasks.plan.graph.types[name].shape[1]
         return Boxes(lo, hi)
+
+    def _apart(self, k: int, node: Node) -> bool:
+        """Whether what is left of a node is not computed in place: of the output, it is brought to where that lies."""
+        assert isinstance(node.op, Conv | ConvTranspose)
+        plan, left = self.tasks.plan, self.library[k] != "all"
+        here = node.output != self.root and in_place(node.op, plan.graph.types[node.inputs[0]].dtype)
+        return left and not (here and plan.layouts[node.output] == "last")
+
+    def _product(self, node: Node, boxes: Boxes) -> Boxes:
+        assert isinstance(node.op, Conv | ConvTranspose)
+        hi = boxes.hi.copy()
+        hi[:, 1] *= parts_of(node.op)
+        return Boxes(boxes.lo, hi)
 
     def _store(self, name: str) -> Store:
         """The same window of every brick, as far as the library reads; the rest begins where its first element does.
@@ -152,9 +171,22 @@ class Bricks:
         same = tuple(box.extents[0].tolist()) == store.extents and bool((box.lo[0] == store.lo[0]).all())
         return self.source(read) if same else read
 
+    def result(self, k: int) -> Key:
+        """The buffer that the library writes."""
+        return (k, PRODUCT) if k in self.products else self.tasks.plan.graph.nodes[k].output
+
     def extents(self, key: Key) -> Shape:
         """Of a brick's buffer."""
-        return self.stores[key].extents if isinstance(key, str) else tuple(self.reads[key].extents[0].tolist())
+        if isinstance(key, str):
+            return self.stores[key].extents
+        box = self.products[key[0]] if key[1] == PRODUCT else self.reads[key]
+        return tuple(box.extents[0].tolist())
+
+    def dtype(self, key: Key) -> np.dtype:
+        """Of a buffer's elements; a product has that of its factors."""
+        graph = self.tasks.plan.graph
+        name = key if isinstance(key, str) else graph.nodes[key[0]].inputs[max(0, key[1])]
+        return graph.types[name].dtype
 
     def computed(self, name: str) -> Boxes:
         """The boxes of a tensor that kernels of our own compute, or fetch: inside of the tensor."""

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 
 from brickrt.ops.conv import Conv, ConvTranspose
-from brickrt.ops.cuda.cudnn_form import Unfit, form_of
-from brickrt.ops.cuda.cudnn_share import Share, inputs_of, shared
+from brickrt.ops.cuda.cudnn_form import SEVERAL_PARTS, Unfit, form_of
+from brickrt.ops.cuda.cudnn_share import Share, inputs_of, parts_of, shared
 from brickrt.ops.cuda.operand import Operand, dense
 from brickrt.ops.types import Shape
 from brickrt.runtime.cuda.brick_boxes import spread
@@ -23,10 +23,8 @@ def check_group(tasks: TaskGraph, nodes: tuple[int, ...], k: int, share: Share) 
     graph = tasks.plan.graph
     node, inner = graph.nodes[k], {graph.nodes[other].output for other in nodes}
     assert isinstance(node.op, Conv | ConvTranspose)
-    if share != "all" and tasks.plan.layouts[node.output] != "last":
-        raise Unfit("channels are not innermost")
-    if share != "all" and node.output in tasks.parts:
-        raise Unfit(f"'{node.output}' is a part of another tensor")
+    if share == "all" and parts_of(node.op) > 1:
+        raise Unfit(SEVERAL_PARTS)
     for i, name in enumerate(node.inputs[: inputs_of(node.op, share, len(node.inputs))]):
         whole = i >= node.op.main and not spread(graph.types[name], graph.out(node).rank)
         if name in tasks.parts and root_of(tasks.parts, name) in inner:
@@ -48,8 +46,8 @@ def group_layer(records: Places, room: Room, steps: int, arrays: dict[tuple[int,
     node = graph.nodes[k]
     assert isinstance(node.op, Conv | ConvTranspose)
     op, names = shared(node.op, bricks.library[k]), node.inputs[: bricks.read(k)]
-    out, ins = room.packed(node.output), list[Operand]()
-    places: list[int | np.ndarray] = [room.place(node.output).offset]
+    out, ins = room.packed(bricks.result(k)), list[Operand]()
+    places: list[int | np.ndarray] = [room.place(bricks.result(k)).offset]
     packed = [name in graph.constants for name in names]
     for i, name in enumerate(names):
         operand = records.operand(name)

@@ -136,7 +136,7 @@ class _Search:
         ops = {k: self.tasks.plan.graph.nodes[k].op for k in subgraph.nodes}
         if subgraph.tails or any(isinstance(op, View) for op in ops.values()):
             return {}
-        asked = {k: list(self.shares(k, op)) for k, op in ops.items() if isinstance(op, Conv | ConvTranspose)}
+        asked = {k: list(shares(op)) for k, op in ops.items() if isinstance(op, Conv | ConvTranspose)}
         for k in subgraph.kernels:
             self.found.reasons[self.name(k)] = SLOWER
             asked.pop(k, None)
@@ -156,10 +156,6 @@ class _Search:
             refused = why | refused
         self.found.reasons |= {self.name(k): why for k, why in refused.items()}
         return found
-
-    def shares(self, k: int, op: Conv | ConvTranspose) -> tuple[Share, ...]:
-        graph = self.tasks.plan.graph
-        return shares(op, graph.types[graph.nodes[k].inputs[0]].dtype)
 
     def attempt(self, subgraph: Subgraph, library: Mapping[int, Share]) -> tuple[dict[Room, Calls], dict[int, str]]:
         """Rooms if the library has plans for these shares of nodes; else why not, of those for which it has none."""

@@ -13,6 +13,7 @@ from typing import Literal
 
 import numpy as np
 
+from brickrt.ops.cuda.cudnn_share import Product, parts_of
 from brickrt.ops.cuda.operand import Operand, dense
 from brickrt.ops.types import TensorType
 from brickrt.plan.device import DeviceSpec
@@ -24,9 +25,9 @@ from brickrt.runtime.task_graph import Place
 @dataclass(frozen=True)
 class Stage:
     """What is done with a group at a time: `tensor` is fetched, set to zero outside of its extents, computed by the
-    library ("call"), what that left of it ("rest") or all by a kernel ("node"), or brought to where it is stored whole;
-    or its window `read` is cut out, since libraries take tensors without gaps. `node` is whose tensor it is, or of what
-    is fetched the first that reads it."""
+    library ("call"), what that left of it ("rest") or all by a kernel ("node"), or, if it is the library's, brought to
+    where it is stored whole; or its window `read` is cut out, since libraries take tensors without gaps. `node` is
+    whose tensor it is, or of what is fetched the first that reads it."""
 
     kind: Literal["gather", "fill", "crop", "call", "rest", "node", "scatter"]
     node: int
@@ -52,7 +53,7 @@ def stages_of(bricks: Bricks) -> list[Stage]:
             found.append(Stage("rest", k, name))
         if name in bricks.inner & windowed:
             found.append(Stage("fill", k, name))
-    if bricks.nodes[-1] in bricks.library:
+    if bricks.library.get(bricks.nodes[-1]) == "all":
         found.append(Stage("scatter", bricks.nodes[-1], bricks.root))
     return found
 
@@ -85,14 +86,22 @@ class Room:
 
     def packed(self, key: Key) -> Operand:
         """All slots of a buffer as one tensor."""
-        place, name = self.place(key), key if isinstance(key, str) else self.bricks.source(key)
-        plan = self.bricks.tasks.plan
-        layout = plan.layouts[name] if key in self.bricks.inner else "last"
-        return dense(TensorType(place.extents, plan.graph.types[name].dtype), layout)
+        layouts, inner = self.bricks.tasks.plan.layouts, isinstance(key, str) and key in self.bricks.inner
+        layout = layouts[str(key)] if inner else "last"
+        return dense(TensorType(self.place(key).extents, self.bricks.dtype(key)), layout)
 
     def operand(self, name: str) -> Operand:
         """How all slots of a tensor lie, by the tensor's own indices."""
         return replace(self.packed(name), type=self.bricks.tasks.plan.graph.types[name])
+
+    def product(self, k: int) -> Operand:
+        """How all slots of a node's product lie, by the indices of its output, and of channels beyond."""
+        graph, packed = self.bricks.tasks.plan.graph, self.packed(self.bricks.result(k))
+        node = graph.nodes[k]
+        assert isinstance(node.op, Product)
+        shape = list(graph.out(node).shape)
+        shape[1] *= parts_of(node.op)
+        return replace(packed, type=TensorType(tuple(shape), packed.dtype))
 
     def origins(self, name: str) -> np.ndarray:
         """Index of what would be the first element of a tensor's buffers, so that a brick's are in its slot, [n, d]."""
@@ -134,21 +143,17 @@ def _packed(bricks: Bricks, stages: Sequence[Stage], slots: int) -> tuple[dict[K
 
 def _touched(bricks: Bricks, stage: Stage) -> list[Key]:
     """Buffers that a stage reads or writes."""
-    own: list[Key] = [stage.tensor] if stage.tensor in bricks.stores else []
-    if stage.kind == "crop":
-        return [*own, stage.read]
     if stage.kind == "call":
-        return [*own, *(bricks.key(read) for read in bricks.reads if read[0] == stage.node)]
+        return [bricks.result(stage.node), *(bricks.key(read) for read in bricks.reads if read[0] == stage.node)]
     if stage.kind in ("node", "rest"):
-        names = bricks.tasks.plan.graph.nodes[stage.node].inputs[bricks.read(stage.node) :]
-        roots = {bricks.tasks.root(name) for name in names}
-        return [*own, *(roots & bricks.inner)]
-    return own
+        names = *bricks.tasks.plan.graph.nodes[stage.node].inputs[bricks.read(stage.node) :], stage.tensor
+        inner = [root for root in map(bricks.tasks.root, names) if root in bricks.inner]
+        return list(dict.fromkeys([*inner, *([bricks.result(stage.node)] if stage.kind == "rest" else ())]))
+    return [stage.tensor, stage.read] if stage.kind == "crop" else [stage.tensor]
 
 
 def _nbytes(bricks: Bricks, key: Key) -> int:
-    name = key if isinstance(key, str) else bricks.source(key)
-    return math.prod(bricks.extents(key)) * bricks.tasks.plan.graph.types[name].dtype.itemsize
+    return math.prod(bricks.extents(key)) * bricks.dtype(key).itemsize
 
 
 def _constant_bytes(bricks: Bricks) -> int:

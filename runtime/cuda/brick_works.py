@@ -45,12 +45,13 @@ class NodeWork:
 
 @dataclass(frozen=True, eq=False)
 class RestWork(NodeWork):
-    """Steps of what is left of a node after a share of it, which a library computed."""
+    """Steps of what is left of a node after a share of it, which a library computed, there or in the output."""
 
     share: Share
+    product: tuple[Operand, Origin] | None = None
 
     def rows(self, records: Records) -> Rows:
-        return records.where(self.places).add_rest(self.steps, self.share)
+        return records.where(self.places).add_rest(self.steps, self.share, self.product)
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,13 +127,19 @@ class Works:
         part = self._new(bricks)
         read = node.inputs[room.bricks.read(stage.node) :]
         names = {tasks.root(name) for name in (*read, node.output)} & held
-        names |= {node.output} if left else set()
         origins = {name: room.origins(name)[bricks] for name in names}
         steps = Steps(stage.node, boxes, part.tasks, np.zeros(len(bricks), np.int64), origins)
         places = {name: room.place(name) for name in names}
-        work = RestWork(steps, places, room.bricks.library[stage.node]) if left else NodeWork(steps, places)
-        self.found.append(work)
+        self.found.append(self._rest(room, stage, steps, places, bricks) if left else NodeWork(steps, places))
         return part
+
+    def _rest(
+        self, room: Room, stage: Stage, steps: Steps, places: Mapping[str, Place], bricks: np.ndarray
+    ) -> RestWork:
+        operand, start = room.product(stage.node), room.place(room.bricks.result(stage.node)).offset
+        first = room.origins(stage.tensor)[bricks]
+        origin = ARENA, start - byte_offsets(operand, first)
+        return RestWork(steps, places, room.bricks.library[stage.node], (operand, origin))
 
     def _copy(self, room: Room, stage: Stage) -> Part:
         """From where a tensor is stored whole to the bricks, or back."""

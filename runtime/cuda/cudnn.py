@@ -15,7 +15,7 @@ import numpy as np
 from brickrt.ops.conv import Conv, ConvTranspose
 from brickrt.ops.cuda.cudnn_form import Form, Unfit, as_convolution, form_of, weights
 from brickrt.ops.cuda.cudnn_graph import Cudnn, Measure, Plan
-from brickrt.ops.cuda.cudnn_share import Share, inputs_of, shared, shares
+from brickrt.ops.cuda.cudnn_share import Share, in_place, inputs_of, shared, shares
 from brickrt.ops.cuda.kernel import Precision
 from brickrt.ops.cuda.operand import VECTOR, Operand
 from brickrt.ops.matmul import MatMul
@@ -77,13 +77,21 @@ def find_layers(tasks: TaskGraph) -> Layers:
         arrays: dict[tuple[int, str], np.ndarray] = {}
         packed = [name in graph.constants for name in node.inputs]
         ways = as_convolution(node.op, graph.out(node), packed, precision_of(tasks))
-        for share, way in product(shares(node.op, graph.types[node.inputs[0]].dtype), ways):
+        for share, way in product(_shares(tasks, steps.node), ways):
             try:
                 layer = _layer(records, i, share, way, arrays)
                 layers.found.setdefault(i, []).append(layer)
             except Unfit as e:
                 layers.reasons.setdefault(node.name, str(e))
     return layers
+
+
+def _shares(tasks: TaskGraph, k: int) -> tuple[Share, ...]:
+    """What is left of a whole layer is computed where its product lies, in the output."""
+    graph = tasks.plan.graph
+    node = graph.nodes[k]
+    assert isinstance(node.op, Conv | ConvTranspose | MatMul)
+    return shares(node.op) if in_place(node.op, graph.types[node.inputs[0]].dtype) else ("all",)
 
 
 def _layer(

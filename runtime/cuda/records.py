@@ -21,7 +21,7 @@ from brickrt.graph.errors import BrickError
 from brickrt.graph.ir import Node
 from brickrt.ops.base import Op
 from brickrt.ops.conv import Conv, ConvTranspose
-from brickrt.ops.cuda.cudnn_share import Share, inputs_of, rest
+from brickrt.ops.cuda.cudnn_share import Share, inputs_of, parts_of, rest
 from brickrt.ops.cuda.kernel import Kernel, Precision, make_kernel
 from brickrt.ops.cuda.operand import VECTOR, Operand, dense
 from brickrt.ops.expr import arg
@@ -44,6 +44,7 @@ from brickrt.runtime.parts import start_of
 from brickrt.runtime.task_graph import Carries, Place, Steps, TaskGraph
 
 Origin = tuple[int, np.ndarray]  # base, byte offset per step
+Source = Origin | np.ndarray  # of an operand, or the constant that it is
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,35 +137,41 @@ class Records:
     def add(self, steps: Steps) -> Rows:
         """The kernel and the records of one node's steps."""
         node = self.tasks.plan.graph.nodes[steps.node]
-        names = node.output, *node.inputs
-        return self._add(steps, node.op, names, [self.operand(name) for name in names])
+        return self._add(steps, node.op, [self.held(name, steps) for name in (node.output, *node.inputs)])
 
-    def add_rest(self, steps: Steps, share: Share) -> Rows:
-        """Likewise of what a node does after its product, which a library left in the output."""
-        node = self.tasks.plan.graph.nodes[steps.node]
-        assert isinstance(node.op, Conv | ConvTranspose | MatMul)
-        out, read = self.operand(node.output), inputs_of(node.op, share, len(node.inputs))
-        names = node.output, node.output, *node.inputs[read:]
-        operands = [out, out, *(self.operand(name) for name in node.inputs[read:])]
-        if node.op.bias and share == "product" and not isinstance(node.op, MatMul):
-            channels = TensorType((out.shape[1], *[1] * (out.rank - 2)), out.dtype)
-            operands[2] = dense(channels)
-        return self._add(steps, rest(node.op, share, out.dtype), names, operands)
-
-    def _add(self, steps: Steps, op: Op, names: Sequence[str], operands: Sequence[Operand]) -> Rows:
-        """Records of an operator on tensors of which the output is the first."""
+    def add_rest(self, steps: Steps, share: Share, product: tuple[Operand, Origin] | None = None) -> Rows:
+        """Likewise of what a node does after its product, which a library left there, or in the output."""
         graph = self.tasks.plan.graph
-        node, packed = graph.nodes[steps.node], tuple(name in graph.constants for name in names[1:])
-        constant = False, *packed
-        origins = [None if c else self.origin(n, o, steps) for n, o, c in zip(names, operands, constant, strict=True)]
-        operands = [_aligned(o, at) for o, at in zip(operands, origins, strict=True)]
+        node, op = graph.nodes[steps.node], graph.nodes[steps.node].op
+        assert isinstance(op, Conv | ConvTranspose | MatMul)
+        out, left = self.held(node.output, steps), node.inputs[inputs_of(op, share, len(node.inputs)) :]
+        others, parts = [self.held(name, steps) for name in left], parts_of(op)
+        if op.bias and share == "product":
+            (bias, source), *others = others
+            if not isinstance(op, MatMul):
+                bias = dense(TensorType((bias.shape[0], *[1] * (out[0].rank - 2)), bias.dtype))
+            others = [*_parts(bias, source, parts, 0), *others]
+        held = [out, *_parts(*(product or out), parts, 1), *others]
+        return self._add(steps, rest(op, share, graph.types[node.inputs[0]].dtype), held)
+
+    def held(self, name: str, steps: Steps) -> tuple[Operand, Source]:
+        """A tensor that steps read or write."""
+        operand, constants = self.operand(name), self.tasks.plan.graph.constants
+        return operand, constants[name] if name in constants else self.origin(name, operand, steps)
+
+    def _add(self, steps: Steps, op: Op, held: Sequence[tuple[Operand, Source]]) -> Rows:
+        """Records of an operator on tensors of which the output is the first."""
+        node, n = self.tasks.plan.graph.nodes[steps.node], len(steps.boxes)
+        packed = tuple(isinstance(source, np.ndarray) for _, source in held[1:])
+        operands = [o if isinstance(source, np.ndarray) else _aligned(o, source) for o, source in held]
         kernel = self.kernel(node, op, operands, packed, steps.boxes)
-        n = len(steps.boxes)
         places = [
-            at or (CONSTANTS, np.full(n, self.constants.add_packed(kernel, k - 1, graph.constants[name])))
-            for k, (name, at) in enumerate(zip(names, origins, strict=True))
+            (CONSTANTS, np.full(n, self.constants.add_packed(kernel, k - 1, source)))
+            if isinstance(source, np.ndarray)
+            else source
+            for k, (_, source) in enumerate(held)
         ]
-        self.check(node, len(names) + len(kernel.tables()), steps.boxes.rank)
+        self.check(node, len(held) + len(kernel.tables()), steps.boxes.rank)
         places += [(CONSTANTS, np.full(n, self.constants.add(table))) for table in kernel.tables()]
         return Rows(kernel, steps.tasks, steps.ranks, words_of(places, steps.boxes))
 
@@ -243,10 +250,21 @@ def byte_offsets(operand: Operand, indices: np.ndarray) -> np.ndarray:
     return indices @ np.asarray(operand.strides, np.int64) * operand.dtype.itemsize
 
 
-def _aligned(operand: Operand, origin: Origin | None) -> Operand:
+def _parts(operand: Operand, source: Source, parts: int, axis: int) -> list[tuple[Operand, Source]]:
+    """Equal parts of a tensor along an axis."""
+    if parts == 1:
+        return [(operand, source)]
+    shape = list(operand.shape)
+    shape[axis] //= parts
+    part, each = replace(operand, type=TensorType(tuple(shape), operand.dtype)), shape[axis]
+    if isinstance(source, np.ndarray):
+        return [(part, piece) for piece in np.split(source, parts, axis)]
+    step = each * operand.strides[axis] * operand.dtype.itemsize
+    return [(part, (source[0], source[1] + k * step)) for k in range(parts)]
+
+
+def _aligned(operand: Operand, origin: Origin) -> Operand:
     """The operand with what its virtual origins allow; bases begin at multiples of more."""
-    if origin is None:
-        return operand
     return replace(operand, align=math.gcd(VECTOR, operand.align, int(np.gcd.reduce(origin[1], initial=0))))
 
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from callback_kernels import CallbackDriver
 from fake_cudnn import Frontend, HostLibrary, PlanOf
 from host_driver import SMALL
 from task_checks import check_twice, lowered, with_values
 
 from brickrt.graph.interpret import interpret
+from brickrt.graph.precision import lowered as in_precision
 from brickrt.runtime.cuda.program import CudaOptions, CudaProgram
+
+TOLERANCE = {"fp32": 1e-4, "tf32": 1e-4, "fp16": 1e-2, "bf16": 5e-2}
 
 
 def check(
@@ -23,18 +28,21 @@ def check(
     make=CallbackDriver,
     most=99,
     strategy="padded",
+    precision="fp32",
 ):
     """Runs a graph in padded bricks twice and compares; the program, and its library with what that ran since. The
-    library takes products with at most `most` operations after them."""
+    library takes products with at most `most` operations after them. Halves are compared with float32."""
     graph, inputs = with_values(graph)
+    if precision in ("fp16", "bf16"):
+        graph = replace(graph, constants={name: values / 8 for name, values in graph.constants.items()})
     library = HostLibrary(Frontend([PlanOf()] if plans is None else plans, most))
     driver = make(spec=device, seed=seed, given_library=library)
-    tasks = lowered(graph, strategy, driver.spec, band, brick=brick)
-    want = interpret(graph, inputs)
+    want, tolerance = interpret(graph, inputs), TOLERANCE[precision]
+    tasks = lowered(in_precision(graph, precision), strategy, driver.spec, band, brick=brick, precision=precision)
     program = CudaProgram(tasks, driver, CudaOptions(launch, group))
     assert all(packed(tensor) for form in forms(program) for tensor in form.tensors)
     library.ran.clear()
-    check_twice(program, graph, inputs, want)
+    check_twice(program, graph, inputs, want, tolerance)
     driver.check()
     return program, library
 

@@ -18,14 +18,17 @@ from plan_graphs import Sketch, bottlenecks, networks
 from task_checks import lowered, with_values
 from window_graphs import stacks
 
+from brickrt.graph.ir import Graph
 from brickrt.ops.conv import Conv
 from brickrt.ops.cuda.cudnn_form import Unfit
+from brickrt.ops.expr import apply, arg, const
 from brickrt.ops.types import Boxes
 from brickrt.runtime.cuda.brick_boxes import outside
 from brickrt.runtime.cuda.program import CudaOptions, CudaProgram
 from brickrt.runtime.events import TaskEvents, buffers
 
 pytestmark = needs_compiler
+F32 = np.dtype(np.float32)
 
 
 @pytest.fixture(autouse=True)
@@ -169,6 +172,63 @@ def test_events_tell_of_every_brick():
     told = TaskEvents(filled)
     assert sorted(told.task.tolist()) == list(range(len(program.tasks)))
     assert (told.start <= told.end).all() and (told.end > 0).all()
+
+
+# ---- gates
+
+
+def gates(bias: bool) -> Graph:
+    """x → 1×1 → depthwise 3×3, gated → 1×1, gated, + x → 1×1 → abs: as in NAFNet."""
+    s = Sketch()
+    x = s.map("abs", s.input(1, 8, 20, 20))
+    a, b, c = (arg(k, F32) for k in range(3))
+    gate, added = apply("mul", a, apply("sigmoid", b)), apply("add", apply("mul", a, b), c)
+    more = [[s.constant(32)] if bias else [] for _ in range(2)]
+    deep = Conv((3, 3), (1, 1), (1, 1), (1, 1), (1, 1), 32, bias, gate, 2)
+    y = s.add(deep, s.conv(x, 32, 1), s.constant(32, 1, 3, 3), *more[0])
+    last = Conv((1, 1), (1, 1), (1, 1), (0, 0), (0, 0), 1, bias, added, 2)
+    y = s.add(last, y, s.constant(16, 16, 1, 1), *([s.constant(16)] if bias else []), x)
+    return s.graph(s.map("abs", s.conv(y, 8, 1)))
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("most", [99, 0])
+def test_gates_are_computed_after_calls(bias, most):
+    program, _ = check(gates(bias), "streams", brick=8, most=most)
+    shares = {layer.form.tensors[0].dims[1]: layer.share for layer, _ in program._calls.layers.values()}
+    assert shares[16] == ("biased" if bias and most else "product") and not program._calls.reasons
+    assert "its product has several parts (2)" in program.notes["cuDNN"]
+
+
+def test_sums_of_halves_lie_apart_from_products():
+    """x → 3×3 → 3×3 · 10⁵ + x → abs: what float16 does not hold is float32."""
+    s = Sketch()
+    x = s.map("abs", s.input(1, 8, 16, 16))
+    large = apply("add", apply("mul", arg(0, F32), const(1e5, F32)), arg(1, F32))
+    op = Conv((3, 3), (1, 1), (1, 1), (1, 1), (1, 1), epilogue=large)
+    graph = s.graph(s.map("abs", s.add(op, s.conv(x, 8), s.constant(8, 8, 3, 3), x)))
+    for most, sums in ((0, "float16"), (99, "float32")):
+        program, _ = check(graph, brick=8, most=most, precision="fp16")
+        assert [form.tensors[0].dtype for form in forms(program)] == ["float16", sums]
+
+
+@pytest.mark.parametrize("precision", ["fp16", "bf16"])
+def test_gates_of_halves(precision):
+    program, _ = check(gates(True), brick=8, precision=precision)
+    assert len(program._calls.layers) == 4
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+def test_what_is_left_of_the_output_goes_where_that_lies(parts):
+    """x → conv → conv with an epilogue → sums over all of it: a kernel for the epilogue needs no copy after it."""
+    s = Sketch()
+    x = s.conv(s.map("abs", s.input(1, 8, 16, 16)), 8)
+    op = Conv((3, 3), (1, 1), (1, 1), (1, 1), (1, 1), 1, False, apply("mul", arg(0, F32), arg(parts - 1, F32)), parts)
+    graph = s.graph(s.reduce(s.add(op, x, s.constant(8 * parts, 8, 3, 3)), 2, 3))
+    programs = [check(graph, brick=8, group=4, most=most)[0] for most in (0, 99)]  # plans are kept
+    assert [len(program._calls.layers) for program in programs] == [2, 2]
+    assert len(programs[0]._launches) == len(programs[1]._launches)
+    assert [program._calls.rests != {} for program in programs] == [True, parts > 1]
 
 
 # ---- boxes

@@ -11,16 +11,18 @@ from plan_graphs import Sketch
 
 import brickrt.ops.cuda.families  # noqa: F401  (makes the kernels known)
 from brickrt.graph.errors import BrickError
-from brickrt.ops.conv import ConvTranspose
+from brickrt.ops.conv import Conv, ConvTranspose
 from brickrt.ops.cuda.kernel import make_kernel
 from brickrt.ops.cuda.operand import dense
-from brickrt.ops.expr import const
+from brickrt.ops.expr import apply, arg, const
 from brickrt.ops.map import Map
 from brickrt.ops.move import Reorder
 from brickrt.ops.pool import Pool
 from brickrt.ops.types import TensorType
 from brickrt.runtime.cuda import compile as compiling
 from brickrt.runtime.cuda.sources import function_of, source_of
+
+F32 = np.dtype(np.float32)
 
 
 @needs_compiler
@@ -35,6 +37,20 @@ def test_on_the_host(monkeypatch, tmp_path, launch):
     graph = s.graph(s.conv(s.map("sigmoid", x), 5))
     program, _ = check(graph, launch, 5, brick=8, make=HostDriver)
     assert len(program._calls.layers) >= 3 and not program.notes
+
+
+@needs_compiler
+@pytest.mark.parametrize("most", [99, 0])
+def test_gates_on_the_host(monkeypatch, tmp_path, most):
+    """x → 3×3 → 1×1, gated, of three parts → conv → y"""
+    monkeypatch.setenv("BRICKRT_CACHE_DIR", str(tmp_path))
+    s = Sketch()
+    a, b, c = (arg(k, F32) for k in range(3))
+    gate = apply("add", apply("mul", a, apply("sigmoid", b)), c)
+    op = Conv((1, 1), (1, 1), (1, 1), (0, 0), (0, 0), 1, True, gate, 3)
+    y = s.add(op, s.conv(s.input(1, 6, 13, 11), 8), s.constant(24, 8, 1, 1), s.constant(24))
+    program, _ = check(s.graph(s.conv(y, 5)), "graph", 5, brick=8, make=HostDriver, most=most)
+    assert len(program._calls.layers) >= 3 and not program._calls.reasons
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from hypothesis import strategies as st
@@ -17,7 +17,8 @@ F32 = np.dtype(np.float32)
 X, EXTRA, ZERO = arg(0, F32), arg(1, F32), const(0, F32)
 ALONE: list[Expr | None] = [None, apply("max", X, ZERO), apply("mul", X, apply("sigmoid", X))]
 WITH_EXTRA: list[Expr] = [apply("max", apply("add", X, EXTRA), ZERO), apply("mul", X, EXTRA)]
-CHANNELS = 4
+GATES: list[Expr] = [apply("mul", X, EXTRA), apply("mul", X, apply("sigmoid", EXTRA))]
+CHANNELS, BIAS = 4, st.booleans()
 
 
 @dataclass
@@ -39,7 +40,7 @@ class _Stack:
         ends = self.several(st.integers(0, 3))
         if not self.fits(x, kernel, dilations, pads):
             return None
-        groups, bias = self.draw(st.sampled_from([1, 2, CHANNELS])), self.draw(st.booleans())
+        groups, bias = self.draw(st.sampled_from([1, 2, CHANNELS])), self.draw(BIAS)
         weights = [self.sketch.constant(CHANNELS, CHANNELS // groups, *kernel)]
         weights += [self.sketch.constant(CHANNELS)] * bias
         plain = Conv(kernel, strides, dilations, pads, ends, groups, bias)
@@ -50,6 +51,23 @@ class _Stack:
         epilogue = self.draw(st.sampled_from(ALONE if extra is None else WITH_EXTRA))
         op = Conv(kernel, strides, dilations, pads, ends, groups, bias, epilogue)
         return self.sketch.add(op, x, *weights, *([] if extra is None else [extra]))
+
+    def gate(self, x: str, tensors: list[str]) -> str | None:
+        """Two or three parts, of channels of their own or of all, the last one added, and another tensor."""
+        kernel, pads = self.several(st.integers(1, 3)), self.several(st.integers(0, 1))
+        if not self.fits(x, kernel, (1,) * self.rank, pads):
+            return None
+        parts, groups, bias = self.draw(st.integers(2, 3)), self.draw(st.sampled_from([1, CHANNELS])), self.draw(BIAS)
+        plain = Conv(kernel, (1,) * self.rank, (1,) * self.rank, pads, pads, groups, bias)
+        weights = [self.sketch.constant(parts * CHANNELS, CHANNELS // groups, *kernel)]
+        weights += [self.sketch.constant(parts * CHANNELS)] * bias
+        n, _, *space = plain.infer([self.sketch.types[name] for name in (x, *weights)]).shape
+        extras = [name for name in tensors if self.sketch.types[name].shape == (n, CHANNELS, *space)]
+        extra = self.draw(st.sampled_from([[], *([name] for name in extras)]))
+        epilogue = self.draw(st.sampled_from(GATES))
+        for k in range(2, parts + len(extra)):
+            epilogue = apply("add", epilogue, arg(k, F32))
+        return self.sketch.add(replace(plain, parts=parts, epilogue=epilogue), x, *weights, *extra)
 
     def pool(self, x: str, tensors: list[str]) -> str | None:
         ones = (1,) * self.rank
@@ -84,8 +102,8 @@ def stacks(draw: st.DrawFn, rank: int | None = None) -> Graph:
     x = stack.sketch.input(batch, CHANNELS, *stack.several(st.integers(1, most)))
     tensors = [x, stack.sketch.input(batch, CHANNELS, *(1,) * rank)]
     for _ in range(draw(st.integers(1, 5))):
-        kind = draw(st.sampled_from([stack.conv, stack.conv, stack.conv, stack.pool, stack.map, stack.transposed]))
-        made = kind(x, tensors)
+        windows = [stack.conv, stack.conv, stack.gate, stack.pool, stack.map, stack.transposed]
+        made = draw(st.sampled_from(windows))(x, tensors)
         if made is not None:
             tensors.append(made)
             x = made if draw(st.integers(0, 3)) else draw(st.sampled_from([t for t in tensors if t != tensors[1]]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -25,7 +26,7 @@ SERVER = DeviceSpec(
 
 
 def lowered(
-    graph: Graph, strategy: str = "auto", device: DeviceSpec = SERVER, band: int | None = None, **options: int
+    graph: Graph, strategy: str = "auto", device: DeviceSpec = SERVER, band: int | None = None, **options: Any
 ) -> TaskGraph:
     """The task graph; with `band` padded bricks are swept in bands of so many rows, whatever the planner wants."""
     plan = make_plan(graph, device, PlanOptions(strategy, **options))
@@ -232,10 +233,10 @@ class ArenaMachine:
         return Slab(array.reshape(self.graph.types[name].shape), (0,) * self.graph.types[name].rank)
 
 
-def check_twice(program, graph, inputs, want):
+def check_twice(program, graph, inputs, want, tolerance=1e-4):
     """Two runs of a program, each against the expected outputs by name."""
     for _ in range(2):
         outputs = [np.full(graph.types[name].shape, np.nan, np.float32) for name in graph.outputs]
         program.run([inputs[name] for name in graph.inputs], outputs)
         for name, array in zip(graph.outputs, outputs, strict=True):
-            np.testing.assert_allclose(array, want[name], rtol=0, atol=1e-4 * max(1, np.abs(want[name]).max()))
+            np.testing.assert_allclose(array, want[name], rtol=0, atol=tolerance * max(1, np.abs(want[name]).max()))
