@@ -1,6 +1,6 @@
 """Bricks of a padded subgraph that are computed together: what each of them holds of every tensor.
 
-A convolution that a library computes for a whole group reads a window that may reach over the ends of the tensor, where
+A product that a library computes for a whole group reads a window that may reach over the ends of the tensor, where
 zeros lie, so that all bricks have the same shape, those at the ends included:
 
     tensor of 6, bricks of 2, 3 taps      |0 1 2 3 4 5|
@@ -15,15 +15,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
 from brickrt.graph.ir import Node
-from brickrt.ops.conv import Conv, ConvTranspose
-from brickrt.ops.cuda.cudnn_share import Share, in_place, inputs_of, parts_of
+from brickrt.ops.conv import ConvTranspose
+from brickrt.ops.cuda.cudnn_share import Product, Share, in_place, inputs_of, parts_of
+from brickrt.ops.matmul import MatMul
 from brickrt.ops.regions import columns
-from brickrt.ops.types import Boxes, Shape, TensorType
+from brickrt.ops.types import Boxes, Shape
 from brickrt.plan.bricks import BrickGrid
+from brickrt.plan.layout import Layout
+from brickrt.runtime.cuda.brick_windows import channels_of, is_window, layout_of, window
 from brickrt.runtime.parts import resolve
 from brickrt.runtime.task_graph import TaskGraph
 
@@ -79,21 +83,27 @@ class Bricks:
         for name in self._needed.keys() - self.stores.keys() - {self.root}:
             self.stores[name] = self._store(name)
 
+    @property
+    def matrices(self) -> bool:
+        """Whether they are rows of matrices."""
+        return isinstance(self.tasks.plan.graph.nodes[self.nodes[-1]].op, MatMul)
+
     def __len__(self) -> int:
         return len(self.numbers)
 
     # ---- from the output backwards
 
     def _join(self, k: int, node: Node) -> None:
-        name = node.output
+        name, op = node.output, node.op
         if k in self.library:
-            self._need(name, self._of_all_channels(name))
+            assert isinstance(op, Product)
+            self._need(name, self._of_channels(name, op))
         if k in self.library or name in self.inner:
             self.stores[name] = self._store(name)
-        if k in self.library:
-            if self._apart(k, node):
-                self.products[k] = self._product(node, self.stores[name].box)
-            for i, box in self._windows(k, node, self.stores[name].box):
+        if k in self.library and isinstance(op, Product):
+            if self._apart(k, node, op):
+                self.products[k] = self._of_channels(name, op, parts_of(op))
+            for i, box in self._windows(k, op, self.stores[name].box):
                 self.reads[k, i] = box
                 self._need(node.inputs[i], box)
         graph = self.tasks.plan.graph
@@ -107,23 +117,19 @@ class Bricks:
     def _need(self, name: str, boxes: Boxes) -> None:
         self._needed[name] = boxes.union(self._needed[name]) if name in self._needed else boxes
 
-    def _of_all_channels(self, name: str) -> Boxes:
-        lo, hi = self._needed[name].lo.copy(), self._needed[name].hi.copy()
-        lo[:, 1], hi[:, 1] = 0, self.tasks.plan.graph.types[name].shape[1]
+    def _of_channels(self, name: str, op: Product, parts: int = 1) -> Boxes:
+        """All channels of a tensor, so many times, of what is stored or else needed of it."""
+        boxes = self.stores[name].box if name in self.stores else self._needed[name]
+        kind, lo, hi = self.tasks.plan.graph.types[name], boxes.lo.copy(), boxes.hi.copy()
+        channels = channels_of(op, kind.rank)
+        lo[:, channels], hi[:, channels] = 0, parts * kind.shape[channels]
         return Boxes(lo, hi)
 
-    def _apart(self, k: int, node: Node) -> bool:
+    def _apart(self, k: int, node: Node, op: Product) -> bool:
         """Whether what is left of a node is not computed in place: of the output, it is brought to where that lies."""
-        assert isinstance(node.op, Conv | ConvTranspose)
         plan, left = self.tasks.plan, self.library[k] != "all"
-        here = node.output != self.root and in_place(node.op, plan.graph.types[node.inputs[0]].dtype)
-        return left and not (here and plan.layouts[node.output] == "last")
-
-    def _product(self, node: Node, boxes: Boxes) -> Boxes:
-        assert isinstance(node.op, Conv | ConvTranspose)
-        hi = boxes.hi.copy()
-        hi[:, 1] *= parts_of(node.op)
-        return Boxes(boxes.lo, hi)
+        here = node.output != self.root and in_place(op, plan.graph.types[node.inputs[0]].dtype)
+        return left and not (here and plan.layouts[node.output] == layout_of(op))
 
     def _store(self, name: str) -> Store:
         """The same window of every brick, as far as the library reads; the rest begins where its first element does.
@@ -140,19 +146,13 @@ class Bricks:
             lo = columns(len(lo), lo[:, :2], lo[:, 2:] - (lo[:, 2:] + op.pads) % op.strides)
         return Store(lo, tuple((needed.hi - lo).max(axis=0).tolist()), needed)
 
-    def _windows(self, k: int, node: Node, boxes: Boxes) -> Iterator[tuple[int, Boxes]]:
-        """What a convolution reads of its input and of what its epilogue adds, where that differs between bricks."""
-        assert isinstance(node.op, Conv | ConvTranspose)
+    def _windows(self, k: int, op: Product, boxes: Boxes) -> Iterator[tuple[int, Boxes]]:
+        """What a product reads of its factors and of what its epilogue adds, where that differs between bricks."""
         graph = self.tasks.plan.graph
-        lo, hi = reach(node.op, boxes.lo[:, 2:], boxes.hi[:, 2:])
-        channels, n = graph.types[node.inputs[0]].shape[1], len(boxes)
-        yield 0, Boxes(columns(n, boxes.lo[:, 0], [0], lo), columns(n, boxes.hi[:, 0], [channels], hi))
-        for i in range(node.op.main, self.read(k)):
-            kind = graph.types[node.inputs[i]]
-            if node.inputs[i] in self.inner or spread(kind, boxes.rank):
-                one = np.asarray(kind.shape, np.int64) == 1
-                ends = (part[:, boxes.rank - kind.rank :] for part in (boxes.lo, boxes.hi))
-                yield i, Boxes(*(np.where(one, least, end) for least, end in zip((0, 1), ends, strict=True)))
+        for i, name in enumerate(graph.nodes[k].inputs[: self.read(k)]):
+            kind = graph.types[name]
+            if is_window(op, i, kind, boxes.rank) or name in self.inner:
+                yield i, window(op, i, kind, boxes)
 
     # ---- what they ask for
 
@@ -182,11 +182,32 @@ class Bricks:
         box = self.products[key[0]] if key[1] == PRODUCT else self.reads[key]
         return tuple(box.extents[0].tolist())
 
+    def layout(self, key: Key) -> Layout:
+        """Of a buffer: that of a tensor which is made here, else what the library reads or writes."""
+        graph = self.tasks.plan.graph
+        if isinstance(key, str) and key in self.inner:
+            return self.tasks.plan.layouts[key]
+        readers = (read[0] for read in self.reads if self.source(read) == key)
+        op = graph.nodes[key[0] if not isinstance(key, str) else next(readers, self.nodes[-1])].op
+        assert isinstance(op, Product)
+        return layout_of(op)
+
     def dtype(self, key: Key) -> np.dtype:
         """Of a buffer's elements; a product has that of its factors."""
         graph = self.tasks.plan.graph
         name = key if isinstance(key, str) else graph.nodes[key[0]].inputs[max(0, key[1])]
         return graph.types[name].dtype
+
+    @cached_property
+    def common(self) -> tuple[str, int]:
+        """The second factor that each so many bricks in a row have in common, and how many; else no name, and one."""
+        for k, i in self.reads:
+            name, op = self.source((k, i)), self.tasks.plan.graph.nodes[k].op
+            alone = [self.source(read) for read in self.reads].count(name) == 1 and self.key((k, i)) == name
+            if i == 1 and isinstance(op, MatMul) and alone and (self.boxes.extents[:, :-2] == 1).all():
+                changes = np.flatnonzero((np.diff(self.reads[k, i].lo, axis=0) != 0).any(axis=1)) + 1
+                return name, int(np.gcd.reduce(np.diff([0, *changes, len(self)])))
+        return "", 1
 
     def computed(self, name: str) -> Boxes:
         """The boxes of a tensor that kernels of our own compute, or fetch: inside of the tensor."""
@@ -203,20 +224,6 @@ class Bricks:
         for read, box in self.reads.items():
             found += [box.extents, box.lo - self.stores[self.source(read)].lo]
         return np.concatenate(found, axis=1)
-
-
-def reach(op: Conv | ConvTranspose, lo: np.ndarray, hi: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The ranges that ranges of the output read, [n, spatial], also beyond the ends of the input; those of a transposed
-    convolution begin with a multiple of its strides, padding included."""
-    if isinstance(op, Conv):
-        return op.window.reach(lo, hi)
-    before = (np.asarray(op.window.spans) - 1) // op.strides
-    return (lo + op.pads) // op.strides - before, (hi - 1 + op.pads) // op.strides + 1
-
-
-def spread(kind: TensorType, rank: int) -> bool:
-    """Whether an operand that broadcasts to images of this rank has more than values of channels."""
-    return any(e > 1 for axis, e in enumerate(reversed(kind.shape)) if axis != rank - 2)
 
 
 def bricks_of(

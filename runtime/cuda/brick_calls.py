@@ -1,76 +1,105 @@
-"""Convolutions of a group of bricks as calls of a library: the bricks are the batch, and nothing is padded."""
+"""Products of a group of bricks as calls of a library: the bricks are the batch, and nothing is padded."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
 
-from brickrt.ops.conv import Conv, ConvTranspose
-from brickrt.ops.cuda.cudnn_form import SEVERAL_PARTS, Unfit, form_of
-from brickrt.ops.cuda.cudnn_share import Share, inputs_of, parts_of, shared
+from brickrt.ops.conv import Conv
+from brickrt.ops.cuda.cudnn_form import SEVERAL_PARTS, Unfit, as_convolution, form_of, weights
+from brickrt.ops.cuda.cudnn_share import Product, Share, inputs_of, parts_of, shared
 from brickrt.ops.cuda.operand import Operand, dense
-from brickrt.ops.types import Shape
-from brickrt.runtime.cuda.brick_boxes import spread
+from brickrt.ops.matmul import MatMul
+from brickrt.ops.types import Shape, TensorType
+from brickrt.runtime.cuda.brick_boxes import Key
 from brickrt.runtime.cuda.brick_memory import Room
+from brickrt.runtime.cuda.brick_windows import is_window
 from brickrt.runtime.cuda.cudnn import Layer, Places, offset_of, precision_of, stored
 from brickrt.runtime.parts import root_of
 from brickrt.runtime.task_graph import TaskGraph
 
 
 def check_group(tasks: TaskGraph, nodes: tuple[int, ...], k: int, share: Share) -> None:
-    """Raises Unfit where a share of convolution `k` of a padded subgraph reads what no group gathers."""
+    """Raises Unfit where a share of product `k` of a padded subgraph reads what no group gathers."""
     graph = tasks.plan.graph
     node, inner = graph.nodes[k], {graph.nodes[other].output for other in nodes}
-    assert isinstance(node.op, Conv | ConvTranspose)
+    assert isinstance(node.op, Product)
     if share == "all" and parts_of(node.op) > 1:
         raise Unfit(SEVERAL_PARTS)
     for i, name in enumerate(node.inputs[: inputs_of(node.op, share, len(node.inputs))]):
-        whole = i >= node.op.main and not spread(graph.types[name], graph.out(node).rank)
+        kind, rank = graph.types[name], graph.out(node).rank
         if name in tasks.parts and root_of(tasks.parts, name) in inner:
             raise Unfit(f"'{name}' is a part of another tensor of the brick")
-        if i not in (0, *range(node.op.main, len(node.inputs))):
-            if name in inner:
-                raise Unfit(f"'{name}' is no constant")
-        elif not whole and (name in graph.constants or graph.types[name].rank != graph.out(node).rank):
-            raise Unfit(f"'{name}' has values that differ between bricks")
+        if is_window(node.op, i, kind, rank) or (name in inner and i >= node.op.main):
+            if name in graph.constants or kind.rank != rank:
+                raise Unfit(f"'{name}' has values that differ between bricks")
+        elif name in inner:
+            raise Unfit(f"'{name}' is no constant")
 
 
-def group_layer(records: Places, room: Room, steps: int, arrays: dict[tuple[int, int], np.ndarray]) -> Layer:
-    """The call that computes a node, whose steps have this index, of all slots. Raises Unfit.
+def group_layer(
+    records: Places, room: Room, steps: int, way: bool, arrays: dict[tuple[int, int, str], np.ndarray]
+) -> Layer:
+    """The call that computes a node, whose steps have this index, of all slots; a matrix product as a convolution if
+    `way` says so. Raises Unfit.
 
-    `arrays` are constant inputs as they are uploaded, by node and number of the input: calls for others share them.
+    `arrays` are constant inputs as they are uploaded, by node, number of the input and kind of the form: calls for
+    others share them.
     """
     tasks, k = records.tasks, records.tasks.steps[steps].node
     graph, bricks = tasks.plan.graph, room.bricks
-    node = graph.nodes[k]
-    assert isinstance(node.op, Conv | ConvTranspose)
-    op, names = shared(node.op, bricks.library[k]), node.inputs[: bricks.read(k)]
-    out, ins = room.packed(bricks.result(k)), list[Operand]()
-    places: list[int | np.ndarray] = [room.place(bricks.result(k)).offset]
+    node, result = graph.nodes[k], bricks.result(k)
+    assert isinstance(node.op, Product)
+    names = node.inputs[: bricks.read(k)]
     packed = [name in graph.constants for name in names]
+    keys = {i: bricks.key((k, i)) for i in range(len(names)) if (k, i) in bricks.reads}
+    for i, key in keys.items():
+        if bricks.extents(key)[0] != bricks.extents(result)[0]:
+            raise Unfit(f"'{names[i]}' is one for all images of a brick")
+    ins = [_slots(room, node.op, keys[i], i) if i in keys else records.operand(name) for i, name in enumerate(names)]
+    out, op = _slots(room, node.op, result), _unpadded(shared(node.op, bricks.library[k]), bricks.extents(result)[2:])
+    form = form_of(op, ins, out, packed, precision_of(tasks), way)
+    places: list[int | np.ndarray] = [room.place(result).offset]
     for i, name in enumerate(names):
-        operand = records.operand(name)
-        if (k, i) in bricks.reads:
-            operand = room.packed(bricks.key((k, i)))
-            if operand.shape[0] != out.shape[0]:
-                raise Unfit(f"'{name}' is one for all images of a brick")
-            places.append(room.place(bricks.key((k, i))).offset)
+        if i in keys:
+            places.append(room.place(keys[i]).offset)
         elif packed[i]:
-            if (k, i) not in arrays:
-                lies = dense(operand.type, "last") if i == 1 else operand
-                arrays[k, i] = stored(lies, graph.constants[name])
-            places.append(arrays[k, i])
+            if (k, i, form.kind) not in arrays:
+                arrays[k, i, form.kind] = stored(weights(op, ins[i], form) if i == 1 else ins[i], graph.constants[name])
+            places.append(arrays[k, i, form.kind])
         else:
-            places.append(offset_of(records, name, operand, steps))
-        ins.append(operand)
-    form = form_of(_unpadded(op, out.shape[2:]), ins, out, packed, precision_of(tasks))
+            places.append(offset_of(records, name, ins[i], steps))
     return Layer(steps, form, tuple(places), bricks.library[k])
 
 
-def _unpadded(op: Conv | ConvTranspose, extents: Shape) -> Conv | ConvTranspose:
+def ways_of(records: Places, room: Room, k: int) -> tuple[bool, ...]:
+    """See `as_convolution`, of a product of all slots."""
+    graph = records.tasks.plan.graph
+    node = graph.nodes[k]
+    packed = [name in graph.constants for name in node.inputs]
+    return as_convolution(node.op, room.packed(room.bricks.result(k)).type, packed, precision_of(records.tasks))
+
+
+def _slots(room: Room, op: Product, key: Key, i: int = 0) -> Operand:
+    """A buffer as the library takes it. Of matrices, the rows of bricks that have input 1 in common follow one another:
+    [bricks, rows, columns]."""
+    packed = room.packed(key)
+    if not isinstance(op, MatMul) or packed.rank == 2:
+        return packed
+    *batch, rows, columns = packed.shape
+    alike = room.alike if i != 1 else 1
+    if alike > 1 and rows != room.bricks.boxes.extents[0, -2]:
+        raise Unfit("an operand broadcasts over rows")
+    return dense(TensorType((math.prod(batch) // alike, alike * rows, columns), packed.dtype))
+
+
+def _unpadded(op: Product, extents: Shape) -> Product:
     """The convolution of a window into one with these extents. A transposed one cuts off what the first elements of
     its window, and the last, give to outputs beyond."""
+    if isinstance(op, MatMul):
+        return op
     pads = ends = (0,) * len(op.kernel)
     if isinstance(op, Conv):
         return replace(op, pads=pads, pads_end=ends)

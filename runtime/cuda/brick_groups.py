@@ -1,4 +1,4 @@
-"""Padded subgraphs whose convolutions a library computes, a call per layer and group of bricks.
+"""Padded subgraphs whose products a library computes, a call per layer and group of bricks.
 
     one launch of bricks                        launches of two groups
     [x → conv → relu → conv → y] per brick      gather conv fill relu fill conv scatter | gather conv fill …
@@ -6,6 +6,7 @@
 A group's tensors stay in the L2 cache from one launch to the next. What a convolution computes beyond the ends of a
 tensor is set to zero ("fill", of a few bricks only) before the next one reads it: then all bricks are alike, and one
 call serves them. Bricks at the ends by themselves would be up to 3ᵈ − 1 further calls, each too small for the device.
+Rows of matrices are such bricks too; there nothing needs to be set to zero, since no row is computed from another.
 """
 
 from __future__ import annotations
@@ -15,15 +16,14 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from brickrt.ops.conv import Conv, ConvTranspose
 from brickrt.ops.cuda.cudnn_form import Unfit
 from brickrt.ops.cuda.cudnn_graph import Plan
-from brickrt.ops.cuda.cudnn_share import Share, shares
-from brickrt.ops.move import View
+from brickrt.ops.cuda.cudnn_share import Product, Share, shares
+from brickrt.ops.matmul import MatMul
 from brickrt.plan.bricks import BrickGrid
 from brickrt.plan.subgraph import Subgraph
 from brickrt.runtime.cuda.brick_boxes import Bricks, bricks_of
-from brickrt.runtime.cuda.brick_calls import check_group, group_layer
+from brickrt.runtime.cuda.brick_calls import check_group, group_layer, ways_of
 from brickrt.runtime.cuda.brick_memory import Room, make_room
 from brickrt.runtime.cuda.brick_works import GroupWork, Works
 from brickrt.runtime.cuda.constants import aligned
@@ -134,9 +134,7 @@ class _Search:
         """The bricks of a launch by shape, with the calls for their nodes; none where kernels compute them."""
         subgraph = self.subgraph(launch)
         ops = {k: self.tasks.plan.graph.nodes[k].op for k in subgraph.nodes}
-        if subgraph.tails or any(isinstance(op, View) for op in ops.values()):
-            return {}
-        asked = {k: list(shares(op)) for k, op in ops.items() if isinstance(op, Conv | ConvTranspose)}
+        asked = {k: list(shares(op)) for k, op in ops.items() if isinstance(op, Product)}
         for k in subgraph.kernels:
             self.found.reasons[self.name(k)] = SLOWER
             asked.pop(k, None)
@@ -166,20 +164,30 @@ class _Search:
             return {}, dict.fromkeys(library, why)
         found: dict[Room, Calls] = {}
         refused: dict[int, str] = {}
-        arrays: dict[tuple[int, int], np.ndarray] = {}
+        arrays: dict[tuple[int, int, str], np.ndarray] = {}
         for room in (room for room in rooms if room is not None):
-            found[room] = {}
-            for k in library:
-                try:
-                    layer = group_layer(self.records, room, self.steps_of[k], arrays)
-                    found[room][k] = layer, self.library.plan(layer.form)
-                except Unfit as e:
-                    refused[k] = str(e)
+            calls = {k: self.call(room, k, arrays) for k in library}
+            refused |= {k: call for k, call in calls.items() if isinstance(call, str)}
+            found[room] = {k: call for k, call in calls.items() if not isinstance(call, str)}
         return {} if refused else found, refused
 
+    def call(self, room: Room, k: int, arrays: dict[tuple[int, int, str], np.ndarray]) -> Call | str:
+        """The library's call for a node of the bricks of a room, or why it has none."""
+        why = ""
+        for way in ways_of(self.records, room, k):
+            try:
+                layer = group_layer(self.records, room, self.steps_of[k], way, arrays)
+                return layer, self.library.plan(layer.form)
+            except Unfit as e:
+                why = why or str(e)
+        return why
+
     def bricks(self, subgraph: Subgraph, library: Mapping[int, Share]) -> list[Bricks]:
-        """In the order of their tasks, which keeps neighbours together."""
-        return bricks_of(self.tasks, subgraph.nodes, subgraph.brick, library, np.argsort(self.task_of(subgraph)))
+        """In the order of their tasks, which keeps neighbours together; of matrices one matrix after the other."""
+        order, root = np.argsort(self.task_of(subgraph)), self.tasks.plan.graph.nodes[subgraph.nodes[-1]]
+        if isinstance(root.op, MatMul):
+            order = np.sort(order)
+        return bricks_of(self.tasks, subgraph.nodes, subgraph.brick, library, order)
 
     def task_of(self, subgraph: Subgraph) -> np.ndarray:
         """The task of each brick of the output, by number in its grid."""

@@ -15,6 +15,7 @@ import numpy as np
 
 from brickrt.ops.cuda.cudnn_share import Product, parts_of
 from brickrt.ops.cuda.operand import Operand, dense
+from brickrt.ops.matmul import MatMul
 from brickrt.ops.types import TensorType
 from brickrt.plan.device import DeviceSpec
 from brickrt.runtime.cuda.brick_boxes import Bricks, Key, Read
@@ -38,7 +39,7 @@ class Stage:
 def stages_of(bricks: Bricks) -> list[Stage]:
     """The stages of a group, in order."""
     graph, found = bricks.tasks.plan.graph, list[Stage]()
-    windowed = {bricks.source(read) for read in bricks.reads}
+    padded = {bricks.source(read) for read in bricks.reads if not isinstance(graph.nodes[read[0]].op, MatMul)}
     for k in bricks.nodes:
         name = graph.nodes[k].output
         for read in (read for read in sorted(bricks.reads) if read[0] == k):
@@ -51,7 +52,7 @@ def stages_of(bricks: Bricks) -> list[Stage]:
             found.append(Stage("call" if k in bricks.library else "node", k, name))
         if bricks.library.get(k, "all") != "all":
             found.append(Stage("rest", k, name))
-        if name in bricks.inner & windowed:
+        if name in bricks.inner & padded:
             found.append(Stage("fill", k, name))
     if bricks.library.get(bricks.nodes[-1]) == "all":
         found.append(Stage("scatter", bricks.nodes[-1], bricks.root))
@@ -60,11 +61,13 @@ def stages_of(bricks: Bricks) -> list[Stage]:
 
 @dataclass(frozen=True, eq=False)
 class Room:
-    """Where bricks have their buffers: a group of at most `slots` at a time, from byte `start` of the arena on."""
+    """Where bricks have their buffers: a group of at most `slots` at a time, from byte `start` of the arena on; each
+    `alike` of them, one after the other, have their second factor in common (`Bricks.common`)."""
 
     bricks: Bricks
     stages: tuple[Stage, ...]
     slots: int
+    alike: int
     offsets: Mapping[Key, int]
     start: int
     nbytes: int
@@ -73,22 +76,23 @@ class Room:
     def groups(self) -> int:
         return -(-len(self.bricks) // self.slots)
 
-    @property
-    def slot_of(self) -> np.ndarray:
-        """[bricks]"""
-        return np.arange(len(self.bricks)) % self.slots
+    def sharing(self, key: Key) -> int:
+        """How many bricks have a buffer in common."""
+        return self.alike if key == self.bricks.common[0] else 1
+
+    def slot_of(self, key: Key) -> np.ndarray:
+        """Which of a buffer's is each brick's, [bricks]."""
+        return np.arange(len(self.bricks)) % self.slots // self.sharing(key)
 
     def place(self, key: Key) -> Place:
         """All slots of a buffer, one after the other along the first dimension."""
-        extents = self.bricks.extents(key)
-        stored = (self.slots * extents[0], *extents[1:])
-        return Place("group", stored, 1, self.slots * _nbytes(self.bricks, key), self.start + self.offsets[key])
+        extents, slots = self.bricks.extents(key), self.slots // self.sharing(key)
+        stored = (slots * extents[0], *extents[1:])
+        return Place("group", stored, 1, slots * _nbytes(self.bricks, key), self.start + self.offsets[key])
 
     def packed(self, key: Key) -> Operand:
         """All slots of a buffer as one tensor."""
-        layouts, inner = self.bricks.tasks.plan.layouts, isinstance(key, str) and key in self.bricks.inner
-        layout = layouts[str(key)] if inner else "last"
-        return dense(TensorType(self.place(key).extents, self.bricks.dtype(key)), layout)
+        return dense(TensorType(self.place(key).extents, self.bricks.dtype(key)), self.bricks.layout(key))
 
     def operand(self, name: str) -> Operand:
         """How all slots of a tensor lie, by the tensor's own indices."""
@@ -107,26 +111,27 @@ class Room:
         """Index of what would be the first element of a tensor's buffers, so that a brick's are in its slot, [n, d]."""
         store = self.bricks.stores[name]
         found = store.lo.copy()
-        found[:, 0] -= self.slot_of * store.extents[0]
+        found[:, 0] -= self.slot_of(name) * store.extents[0]
         return found
 
 
 def make_room(bricks: Bricks, start: int, device: DeviceSpec, limit: int | None) -> Room | None:
     """Groups of as many bricks as the cache holds, at most `limit`, all about equally large; None where one brick is
     too large for it."""
-    stages = stages_of(bricks)
-    _, each = _packed(bricks, stages, 1)
+    stages, limit = stages_of(bricks), limit or len(bricks)
     cache = device.cache_share * device.shared[1]
     room = max(cache - _constant_bytes(bricks), cache / 2)  # weights that do not fit in half of it pass through
-    most = min(int(room // max(1, each)), len(bricks), limit or len(bricks))
-    if most < 1:
-        return None
-    slots = -(-len(bricks) // -(-len(bricks) // most))
-    offsets, nbytes = _packed(bricks, stages, slots)
-    return Room(bricks, tuple(stages), slots, offsets, start, nbytes)
+    for alike in (n for n in range(bricks.common[1], 0, -1) if bricks.common[1] % n == 0):
+        count, (_, each) = len(bricks) // alike, _packed(bricks, stages, alike, alike)
+        most = min(int(room // max(1, each)), count, limit // alike)
+        if most:
+            slots = alike * -(-count // -(-count // most))
+            offsets, nbytes = _packed(bricks, stages, slots, alike)
+            return Room(bricks, tuple(stages), slots, alike, offsets, start, nbytes)
+    return None
 
 
-def _packed(bricks: Bricks, stages: Sequence[Stage], slots: int) -> tuple[dict[Key, int], int]:
+def _packed(bricks: Bricks, stages: Sequence[Stage], slots: int, alike: int) -> tuple[dict[Key, int], int]:
     """Offsets of all buffers, and their bytes; buffers that are never needed at the same time share memory."""
     users: dict[Key, list[int]] = {}
     for s, stage in enumerate(stages):
@@ -134,8 +139,9 @@ def _packed(bricks: Bricks, stages: Sequence[Stage], slots: int) -> tuple[dict[K
             users.setdefault(key, []).append(s)
     keys = list(users)
     lives = [
-        Life(str(n), slots * _nbytes(bricks, key), users[key][0], users[key][-1], tuple(users[key]))
+        Life(str(n), count * _nbytes(bricks, key), users[key][0], users[key][-1], tuple(users[key]))
         for n, key in enumerate(keys)
+        for count in [slots // alike if key == bricks.common[0] else slots]
     ]
     offsets, nbytes, _ = pack_arena(lives, 0)
     return {keys[int(n)]: offset for n, offset in offsets.items()}, nbytes

@@ -123,7 +123,7 @@ class Works:
         tasks, held = self.records.tasks, room.bricks.inner
         node, left = tasks.plan.graph.nodes[stage.node], stage.kind == "rest"
         product = isinstance(node.op, Conv | ConvTranspose | MatMul) and not left
-        bricks, boxes = cut(room.bricks.computed(stage.tensor), PRODUCT if product else ELEMENTS)
+        bricks, boxes = cut(room, room.bricks.computed(stage.tensor), PRODUCT if product else ELEMENTS)
         part = self._new(bricks)
         read = node.inputs[room.bricks.read(stage.node) :]
         names = {tasks.root(name) for name in (*read, node.output)} & held
@@ -144,13 +144,15 @@ class Works:
     def _copy(self, room: Room, stage: Stage) -> Part:
         """From where a tensor is stored whole to the bricks, or back."""
         plan, name = self.records.tasks.plan, stage.tensor
-        bricks, boxes = cut(room.bricks.computed(name), ELEMENTS)
+        first = np.arange(0, len(room.bricks), room.sharing(name))
+        pieces, boxes = cut(room, room.bricks.computed(name).take(first), ELEMENTS)
+        bricks = first[pieces]
         part = self._new(bricks)
         whole, own = self.records.operand(name), room.operand(name)
         steps = Steps(stage.node, boxes, part.tasks, np.zeros(len(bricks), np.int64), {})
         operands = own, whole
         origins = _origin(room, name, own, bricks), self.records.origin(name, whole, steps)
-        op = Reorder("last")
+        op = Reorder(room.bricks.layout(name))
         if stage.kind == "scatter":
             op, operands, origins = Reorder(plan.layouts[name]), operands[::-1], origins[::-1]
         self.found.append(OpWork(plan.graph.nodes[stage.node], op, operands, origins, boxes, part.tasks))
@@ -160,12 +162,12 @@ class Works:
         """A window of a tensor's buffers, with its zeros, in buffers of its own; by their indices."""
         box, store = room.bricks.reads[stage.read], room.bricks.stores[stage.tensor]
         lo = np.zeros_like(box.lo)
-        lo[:, 0] = room.slot_of * box.extents[0, 0]
-        bricks, boxes = cut(Boxes(lo, lo + box.extents), ELEMENTS)
+        lo[:, 0] = room.slot_of(stage.read) * box.extents[0, 0]
+        bricks, boxes = cut(room, Boxes(lo, lo + box.extents), ELEMENTS)
         part, own = self._new(bricks), room.packed(stage.read)
         wide = room.operand(stage.tensor)
         first = box.lo - store.lo
-        first[:, 0] += room.slot_of * (store.extents[0] - box.extents[0, 0])
+        first[:, 0] += room.slot_of(stage.read) * (store.extents[0] - box.extents[0, 0])
         where = room.place(stage.tensor).offset + byte_offsets(wide, first[bricks])
         origins = (ARENA, np.full(len(bricks), room.place(stage.read).offset, np.int64)), (ARENA, where)
         node = self.records.tasks.plan.graph.nodes[stage.node]
@@ -188,9 +190,10 @@ def _origin(room: Room, name: str, operand: Operand, bricks: np.ndarray) -> Orig
     return ARENA, room.place(name).offset - byte_offsets(operand, room.origins(name)[bricks])
 
 
-def cut(boxes: Boxes, elements: int) -> tuple[np.ndarray, Boxes]:
-    """Boxes in pieces of about so many elements, along the first dimension of space: of which box each is, and it."""
-    axis = 2 if boxes.rank > 2 else 0
+def cut(room: Room, boxes: Boxes, elements: int) -> tuple[np.ndarray, Boxes]:
+    """Boxes in pieces of about so many elements, along the first dimension of space, or of matrices the rows: of which
+    box each is, and it."""
+    axis = boxes.rank - 2 if room.bricks.matrices else 2 if boxes.rank > 2 else 0
     rows = int(boxes.extents[:, axis].max(initial=1))
     row = int(boxes.volumes.max(initial=1)) // max(1, rows)
     band = max(1, elements // max(1, row))

@@ -40,16 +40,17 @@ def check(
     want, tolerance = interpret(graph, inputs), TOLERANCE[precision]
     tasks = lowered(in_precision(graph, precision), strategy, driver.spec, band, brick=brick, precision=precision)
     program = CudaProgram(tasks, driver, CudaOptions(launch, group))
-    assert all(packed(tensor) for form in forms(program) for tensor in form.tensors)
+    assert all(packed(tensor, form.kind) for form in forms(program) for tensor in form.tensors)
     library.ran.clear()
     check_twice(program, graph, inputs, want, tolerance)
     driver.check()
     return program, library
 
 
-def packed(tensor):
-    """Whether channels are innermost, and neither they nor anything else has gaps: what fusions of cuDNN take."""
-    order = [0, *range(2, len(tensor.dims)), 1]
+def packed(tensor, kind):
+    """Whether channels are innermost, or columns, and neither they nor anything else has gaps: what fusions of cuDNN
+    take."""
+    order = range(3) if kind == "matmul" else [0, *range(2, len(tensor.dims)), 1]
     step = 1
     for axis in reversed(order):
         if tensor.dims[axis] > 1 and tensor.strides[axis] != step:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -15,13 +16,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from piece_graphs import pieces
 from plan_graphs import Sketch, bottlenecks, networks
+from row_graphs import products
 from task_checks import lowered, with_values
 from window_graphs import stacks
 
 from brickrt.graph.ir import Graph
 from brickrt.ops.conv import Conv
+from brickrt.ops.cuda import cudnn_form
 from brickrt.ops.cuda.cudnn_form import Unfit
 from brickrt.ops.expr import apply, arg, const
+from brickrt.ops.matmul import MatMul
 from brickrt.ops.types import Boxes
 from brickrt.runtime.cuda.brick_boxes import outside
 from brickrt.runtime.cuda.program import CudaOptions, CudaProgram
@@ -60,6 +64,13 @@ def test_random_graphs(graph, launch, group, brick, band, seed, most):
 def test_random_windows(graph, launch, group, brick, band, seed, most, strategy):
     """Of whole layers too what the library leaves is computed by kernels."""
     check(graph, launch, group, brick, band, seed, most=most, strategy=strategy)
+
+
+@settings(max_examples=80, deadline=None)
+@given(products(), *ANY_WAY, MOST, st.sampled_from([1, 32]))
+def test_random_products(graph, launch, group, brick, band, seed, most, least):
+    with patch.object(cudnn_form, "LEAST_PIXELS", least):
+        check(graph, launch, group, brick, band, seed, most=most)
 
 
 # ---- which calls
@@ -229,6 +240,45 @@ def test_what_is_left_of_the_output_goes_where_that_lies(parts):
     assert [len(program._calls.layers) for program in programs] == [2, 2]
     assert len(programs[0]._launches) == len(programs[1]._launches)
     assert [program._calls.rests != {} for program in programs] == [True, parts > 1]
+
+
+# ---- products
+
+
+def attention(heads: int = 6, rows: int = 24, keys: int = 10, columns: int = 4) -> Graph:
+    """a → + sums of rows → · b of each head → abs"""
+    s = Sketch()
+    a, b = s.input(1, heads, rows, keys), s.map("abs", s.input(1, heads, keys, columns))
+    a = s.map("add", a, s.reduce(a, 3))
+    return s.graph(s.map("abs", s.add(MatMul(), s.map("abs", a), b)))
+
+
+@pytest.mark.parametrize(("group", "dims"), [(None, (6, 24)), (18, (6, 24)), (7, (2, 24)), (2, (2, 8)), (1, (1, 8))])
+def test_bricks_of_a_head_have_their_second_factor_once(group, dims):
+    """Three bricks of 8 rows to a head; a call is of whole heads, or, if they are too large, of bricks one by one."""
+    program, _ = check(attention(), "streams", group, brick=8)
+    assert len(forms(program)) == 6 * 24 // (dims[0] * dims[1])
+    for form in forms(program):
+        assert (form.kind, form.tensors[0].dims, form.tensors[2].dims) == ("matmul", (*dims, 4), (dims[0], 10, 4))
+
+
+def test_heads_that_the_cache_does_not_hold():
+    """A brick's rows are there twice at a time."""
+    device = replace(SMALL, cores=1, l2=int(1.5 * 4 * 8 * (10 + 10) / SMALL.cache_share))
+    program, _ = check(attention(), "streams", brick=8, device=device)
+    assert {form.tensors[0].dims[1] for form in forms(program)} == {8}
+
+
+@pytest.mark.parametrize("precision", ["fp32", "tf32", "fp16", "bf16"])
+def test_products_by_constants(precision):
+    """x → + sums of rows → · weights + bias → abs: as a convolution where float32 stays so."""
+    s = Sketch()
+    x = s.input(2, 40, 6)
+    x = s.map("abs", s.map("add", x, s.reduce(x, 2)))
+    y = s.add(MatMul(True, apply("abs", arg(0, F32))), x, s.constant(6, 5), s.constant(5))
+    program, _ = check(s.graph(s.map("abs", y)), group=4, brick=16, precision=precision)
+    assert {form.kind for form in forms(program)} == {"conv" if precision == "fp32" else "matmul"}
+    assert {form.tensors[0].dims[-2] for form in forms(program)} == {48}
 
 
 # ---- boxes

@@ -99,13 +99,24 @@ def test_weights_are_uploaded_once(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("name", "precision"), [("unet", "fp32"), ("resnet34-3d", "fp32"), ("drn-c-26", "fp32"), ("resnet50", "tf32")]
+    ("name", "precision", "brick"),
+    [
+        ("unet", "fp32", 8),
+        ("resnet34-3d", "fp32", 8),
+        ("drn-c-26", "fp32", 8),
+        ("resnet50", "tf32", 8),
+        ("nafnet", "fp32", 4),
+        ("vit-s16", "fp32", 2),
+    ],
 )
-def test_padded_bricks_are_the_librarys(monkeypatch, name, precision):
-    """Nothing but calls for all convolutions whose bricks the cache holds."""
+def test_padded_bricks_are_the_librarys(monkeypatch, name, precision, brick):
+    """Nothing but calls for all products whose bricks the cache holds."""
     library = HostLibrary(Frontend([PlanOf(workspace=64)]))
-    _, program = run(monkeypatch, name, library, strategy="padded", brick=8, precision=precision)
-    convs = [n.name for n in program.tasks.plan.graph.nodes if n.op.name in ("Conv", "ConvTranspose")]
+    _, program = run(monkeypatch, name, library, strategy="padded", brick=brick, precision=precision)
+    plan = program.tasks.plan
+    convs = [n.name for n in plan.graph.nodes if n.op.name in ("Conv", "ConvTranspose")]
+    padded = [plan.graph.nodes[k] for s in plan.subgraphs if s.strategy == "padded" for k in s.nodes]
+    assert not any(n.name in program._calls.reasons for n in padded if n.op.name == "MatMul")
     left = [n for n in convs if n in program._calls.reasons]
     assert set(program._calls.reasons.values()) <= {
         "a brick is larger than the cache",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from group_runs import check
+from group_runs import check, forms
 from host_driver import HostDriver
 from host_kernels import needs_compiler
 from plan_graphs import Sketch
@@ -16,6 +16,7 @@ from brickrt.ops.cuda.kernel import make_kernel
 from brickrt.ops.cuda.operand import dense
 from brickrt.ops.expr import apply, arg, const
 from brickrt.ops.map import Map
+from brickrt.ops.matmul import MatMul
 from brickrt.ops.move import Reorder
 from brickrt.ops.pool import Pool
 from brickrt.ops.types import TensorType
@@ -51,6 +52,21 @@ def test_gates_on_the_host(monkeypatch, tmp_path, most):
     y = s.add(op, s.conv(s.input(1, 6, 13, 11), 8), s.constant(24, 8, 1, 1), s.constant(24))
     program, _ = check(s.graph(s.conv(y, 5)), "graph", 5, brick=8, make=HostDriver, most=most)
     assert len(program._calls.layers) >= 3 and not program._calls.reasons
+
+
+@needs_compiler
+@pytest.mark.parametrize("constant", [True, False])
+@pytest.mark.parametrize("most", [99, 0])
+def test_products_on_the_host(monkeypatch, tmp_path, constant, most):
+    """a → + sums of rows → · b, of each head or a constant → relu"""
+    monkeypatch.setenv("BRICKRT_CACHE_DIR", str(tmp_path))
+    s = Sketch()
+    a, more = s.input(2, 3, 19, 7), () if constant else (2, 3)
+    b = s.constant(7, 5) if constant else s.map("abs", s.input(*more, 7, 5))
+    a = s.map("add", a, s.reduce(a, 3))
+    y = s.add(MatMul(constant, apply("max", arg(0, F32), const(0, F32))), a, b, *[s.constant(5)] * constant)
+    program, _ = check(s.graph(s.map("abs", y)), "graph", 7, brick=8, make=HostDriver, most=most)
+    assert {form.kind for form in forms(program)} == {"conv" if constant else "matmul"} and not program._calls.reasons
 
 
 @pytest.fixture
