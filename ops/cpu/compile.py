@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import ctypes
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 
 from llvmlite import binding as llvm
 from llvmlite import ir
 
 from brickrt.ops.cpu.isa import Isa
+
+_options = threading.Lock()  # LLVM's are those of the whole process
 
 
 @cache
@@ -44,7 +49,20 @@ def to_object(module: ir.Module | str, isa: Isa) -> bytes:
     for function in parsed.functions:
         if not function.is_declaration:
             passes.run(function, builder)
-    return machine.emit_object(parsed)
+    with _loops_as_they_are():
+        return machine.emit_object(parsed)
+
+
+@contextmanager
+def _loops_as_they_are() -> Iterator[None]:
+    """LLVM's loop strength reduction takes longer than all else of code generation, and kernels are as quick without.
+    Whoever else compiles in this process has it still."""
+    with _options:
+        llvm.set_option("brickrt", "-disable-lsr=true")
+        try:
+            yield
+        finally:
+            llvm.set_option("brickrt", "-disable-lsr=false")
 
 
 class Library:
