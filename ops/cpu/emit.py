@@ -15,6 +15,8 @@ from typing import TypeAlias
 import numpy as np
 from llvmlite import ir
 
+from brickrt.ops.cpu.variables import Scope, Variable
+
 I1, I8, I16, I32, I64 = (ir.IntType(bits) for bits in (1, 8, 16, 32, 64))
 HALF, FLOAT, DOUBLE, VOID, PTR = ir.HalfType(), ir.FloatType(), ir.DoubleType(), ir.VoidType(), ir.PointerType()
 Index: TypeAlias = int | ir.Value
@@ -47,6 +49,7 @@ class Fn:
         self.body = self.fn.append_basic_block("body")
         ir.IRBuilder(self.entry).branch(self.body)
         self.b = ir.IRBuilder(self.body)
+        self.scopes: list[Scope] = []  # of loops and conditions around the current place
 
     # ---- kernel arguments
 
@@ -130,15 +133,25 @@ class Fn:
         start, stop = self.value(lo), self.value(hi)
         before = self.b.block
         head, after = self.fn.append_basic_block("loop"), self.fn.append_basic_block("done")
-        self.b.cbranch(self.b.icmp_signed("<", start, stop), head, after)
+        certain = isinstance(lo, int) and isinstance(hi, int) and lo < hi
+        if certain:
+            self.b.branch(head)
+        else:
+            self.b.cbranch(self.b.icmp_signed("<", start, stop), head, after)
         self.b.position_at_end(head)
         i = self.b.phi(I64)
         i.add_incoming(start, before)
+        scope = Scope(before, head)
+        self.scopes.append(scope)
         yield i
-        following = self.b.add(i, I64(step), flags=["nsw"])
-        i.add_incoming(following, self.b.block)
+        self.scopes.pop()
+        following, end = self.b.add(i, I64(step), flags=["nsw"]), self.b.block
+        i.add_incoming(following, end)
+        scope.repeat(end)
         self.b.cbranch(self.b.icmp_signed("<", following, stop), head, after)
         self.b.position_at_end(after)
+        if not certain:
+            self._join(scope, end)
 
     @contextmanager
     def loops(self, ranges: Sequence[tuple[Index, Index]]) -> Iterator[list[Index]]:
@@ -152,8 +165,19 @@ class Fn:
     @contextmanager
     def when(self, condition: ir.Value) -> Iterator[None]:
         """The body runs where the i1 `condition` holds."""
+        scope = Scope(self.b.block)
+        self.scopes.append(scope)
         with self.b.if_then(condition):
             yield
+            end, returns = self.b.block, self.b.block.is_terminated
+        self.scopes.pop()
+        if not returns:
+            self._join(scope, end)
+
+    def _join(self, scope: Scope, end: ir.Block) -> None:
+        """After a body that may be skipped and ends in block `end`."""
+        scope.join(end, self.b.block)
+        self.b.position_at_end(self.b.block)
 
     # ---- values
 
@@ -165,6 +189,22 @@ class Fn:
         if initial is not None:
             self.b.store(initial, place)
         return place
+
+    def variable(self, initial: ir.Value) -> Variable:
+        """A value to `read` and `change`, not between the branches of an `if_else`."""
+        return Variable(initial, len(self.scopes))
+
+    def read(self, variable: Variable) -> ir.Value:
+        scopes = self.scopes[variable.depth :]
+        if scopes and variable not in scopes[-1].entered:
+            for scope in scopes:
+                scope.touch(variable)
+            self.b.position_at_end(self.b.block)  # after phis that are new in it
+        return variable.value
+
+    def change(self, variable: Variable, value: ir.Value) -> None:
+        self.read(variable)
+        variable.value = value
 
     def get(self, place: ir.Value, kind: ir.Type) -> ir.Value:
         return self.b.load(place, typ=kind)

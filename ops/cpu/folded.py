@@ -101,8 +101,7 @@ class FoldedAccumulators(Accumulators):
         """Adds the products of `count` channels, which may be fewer than `ways`."""
         f = self.f
         for t, offset in live:
-            place = self.places[0][t]
-            f.set(place, f.fma(self.spread(row, offset, count), weight, f.get(place, self.kind)))
+            self.put(0, t, f.fma(self.spread(row, offset, count), weight, self.value(0, t)))
 
     def spread(self, row: ir.Value, offset: int, count: int) -> ir.Value:
         """`count` channels of a pixel, zeros up to `ways`, repeated over the lanes."""
@@ -146,9 +145,9 @@ class FoldedBody(ConvBody):
 
     def accumulators(self, place: Place, count: int) -> FoldedAccumulators:
         f, fold = self.f, self.fold
-        kind = vector(register_type(self.dtype), fold.lanes)
-        places = tuple(f.local(kind, ir.Constant(kind, None)) for _ in range(count))
-        return FoldedAccumulators(f, 1, count, self.dtype, fold.lanes, (places,), fold.ways)
+        zero = ir.Constant(vector(register_type(self.dtype), fold.lanes), None)
+        sums = tuple(f.variable(zero) for _ in range(count))
+        return FoldedAccumulators(f, 1, count, self.dtype, fold.lanes, (sums,), fold.ways)
 
     def weights(self, place: Place, q: Index, channels: int, tap: Index):
         """The function that loads the weights of one step of channels of unit `q` at a tap."""

@@ -23,24 +23,31 @@ class KeptTile:
         """Where a vector lies in a tile that is kept."""
         return self.f.add(self.f.mul(t, self.acc.blocks * self.acc.lanes), j * self.acc.lanes)
 
-    def load(self, at: Index, j: int, t: Index) -> ir.Value:
-        return self.f.load(self.work, self.f.add(at, self.slot(j, t)), self.acc.dtype, self.acc.lanes)
+    def tile(self, at: Index) -> ir.Value:
+        """Address of the tile that is kept at `at`."""
+        return self.f.address(self.work, at, self.acc.dtype)
 
-    def store(self, value: ir.Value, at: Index, j: int, t: Index) -> None:
-        self.f.store(value, self.work, self.f.add(at, self.slot(j, t)), self.acc.dtype, self.acc.lanes)
+    def load(self, tile: ir.Value, j: int, t: Index) -> ir.Value:
+        return self.f.load(tile, self.slot(j, t), self.acc.dtype, self.acc.lanes)
+
+    def store(self, value: ir.Value, tile: ir.Value, j: int, t: Index) -> None:
+        self.f.store(value, tile, self.slot(j, t), self.acc.dtype, self.acc.lanes)
 
     def clear(self) -> None:
         for j, t in self.each():
-            self.f.set(self.acc.places[j][t], ir.Constant(self.acc.kind, None))
+            self.acc.put(j, t, ir.Constant(self.acc.kind, None))
 
     def keep(self, at: Index) -> None:
+        tile = self.tile(at)
         for j, t in self.each():
-            self.store(self.acc.value(j, t), at, j, t)
+            self.store(self.acc.value(j, t), tile, j, t)
 
     def restore(self, at: Index) -> None:
+        tile = self.tile(at)
         for j, t in self.each():
-            self.f.set(self.acc.places[j][t], self.load(at, j, t))
+            self.acc.put(j, t, self.load(tile, j, t))
 
     def add(self, at: Index) -> None:
+        tile = self.tile(at)
         for j, t in self.each():
-            self.f.set(self.acc.places[j][t], self.f.b.fadd(self.load(at, j, t), self.acc.value(j, t)))
+            self.acc.put(j, t, self.f.b.fadd(self.load(tile, j, t), self.acc.value(j, t)))

@@ -26,6 +26,7 @@ from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel, kernel_for
 from brickrt.ops.cpu.operand import Operand
 from brickrt.ops.cpu.tiles import Tile, Window, tile_runs
+from brickrt.ops.cpu.variables import Variable
 
 PIXELS = 8  # accumulators of a tile: enough to hide the latency of the additions
 
@@ -122,7 +123,7 @@ class LaneConvBody:
         parts = [f.add(block, part * k.out.channel_blocks) for part in range(k.op.parts)]
         sums = []
         for start in [self.initial(part) for part in parts]:
-            sums.append([f.local(self.kind, start) for _ in range(tile.count)])
+            sums.append([f.variable(start) for _ in range(tile.count)])
         with ExitStack() as loops:
             base, tap = f.mul(n, k.ins[0].strides[0]), 0
             for axis, (window, y) in enumerate(zip(self.windows, rows, strict=True)):
@@ -138,7 +139,7 @@ class LaneConvBody:
             value = self.epilogue.apply(values[0], index, others=values[1:])
             f.store(value, self.out, offset_of(f, k.out, index), self.dtype, k.lanes)
 
-        self.epilogue.each([[f.get(acc[t], self.kind) for acc in sums] for t in range(tile.count)], store)
+        self.epilogue.each([[f.read(acc[t]) for acc in sums] for t in range(tile.count)], store)
 
     def initial(self, block: Index) -> ir.Value:
         """The bias of a block, or zero."""
@@ -157,16 +158,16 @@ class LaneConvBody:
         inner = [f.minimum(f.add(first, lane), k.out.shape[1] - 1) for lane in range(k.lanes)]
         return [f.add(f.mul(part, k.out.shape[1]), channel) for channel in inner]
 
-    def row_taps(self, acc: list[ir.Value], block: Index, base: Index, first_tap: Index, tile: Tile) -> None:
+    def row_taps(self, acc: list[Variable], block: Index, base: Index, first_tap: Index, tile: Tile) -> None:
         """The taps along the row, and for each of them the members of the group."""
         f, k = self.f, self.k
         for kx, rels in enumerate(tile.taps):
             with f.loop(0, k.group_in) as member:
                 weight = self.weight(block, f.add(first_tap, kx), member)
-                for place, rel in zip(acc, rels, strict=True):
+                for total, rel in zip(acc, rels, strict=True):
                     if rel is not None:
                         pixel = self.pixel(block, f.add(base, rel * k.ins[0].strides[-1]), member)
-                        f.set(place, f.fma(pixel, weight, f.get(place, self.kind)))
+                        f.change(total, f.fma(pixel, weight, f.read(total)))
 
     def weight(self, block: Index, tap: Index, member: Index) -> ir.Value:
         f, k = self.f, self.k

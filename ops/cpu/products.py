@@ -9,6 +9,7 @@ import numpy as np
 from llvmlite import ir
 
 from brickrt.ops.cpu.emit import Fn, Index, register_type, vector
+from brickrt.ops.cpu.variables import Variable
 
 LoadWeight = Callable[[Index, int], ir.Value]  # (channel, block of the tile) → vector of output channels
 
@@ -63,28 +64,30 @@ class PackedStream:
 
 @dataclass(frozen=True)
 class Accumulators:
-    """`blocks` x `pixels` vectors on the stack, which LLVM turns into registers."""
+    """`blocks` x `pixels` vectors, in registers."""
 
     f: Fn
     blocks: int
     pixels: int
     dtype: np.dtype
     lanes: int
-    places: tuple[tuple[ir.Value, ...], ...]
+    sums: tuple[tuple[Variable, ...], ...]
 
     @staticmethod
     def create(f: Fn, initial: Sequence[ir.Value], pixels: int, dtype: np.dtype, lanes: int) -> Accumulators:
         """One row of accumulators per value in `initial` (the bias of each block of channels)."""
-        kind = vector(register_type(dtype), lanes)
-        places = tuple(tuple(f.local(kind, value) for _ in range(pixels)) for value in initial)
-        return Accumulators(f, len(initial), pixels, dtype, lanes, places)
+        sums = tuple(tuple(f.variable(value) for _ in range(pixels)) for value in initial)
+        return Accumulators(f, len(initial), pixels, dtype, lanes, sums)
 
     @property
     def kind(self) -> ir.Type:
         return vector(register_type(self.dtype), self.lanes)
 
     def value(self, block: int, pixel: int) -> ir.Value:
-        return self.f.get(self.places[block][pixel], self.kind)
+        return self.f.read(self.sums[block][pixel])
+
+    def put(self, block: int, pixel: int, value: ir.Value) -> None:
+        self.f.change(self.sums[block][pixel], value)
 
     def multiply_add(
         self, pixels: ir.Value, offsets: Sequence[int | None], stride: Index, channels: int, weight: LoadWeight
@@ -106,4 +109,4 @@ class Accumulators:
             for t, offset in live:
                 pixel = f.splat(f.load(row, offset, self.dtype), self.lanes)
                 for j, w in enumerate(weights):
-                    f.set(self.places[j][t], f.fma(pixel, w, self.value(j, t)))
+                    self.put(j, t, f.fma(pixel, w, self.value(j, t)))

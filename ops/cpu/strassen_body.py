@@ -142,20 +142,23 @@ class PairOfTiles(SevenProducts):
     def leave(self, tile: int, plus: int | None = None) -> None:
         """Adds it to what earlier chunks gave: the sum is kept, or after the last chunk finished."""
         rows = self.run.count - (tile > 1 and self.run.missing)
+        more = None if plus is None else self.tile(plus)
         values = {}
         for j, t in self.each()[: rows * self.body.blocks]:
             values[j, t] = value = self.acc.value(j, t)
-            if plus is not None:
-                values[j, t] = self.f.b.fadd(self.load(plus, j, t), value)
+            if more is not None:
+                values[j, t] = self.f.b.fadd(self.load(more, j, t), value)
+        partial = self.tile(self.partial(tile)) if self.k.chunks > 1 else None
         if not (self.at.last and self.body.long):
             for (j, t), value in values.items():
-                self.output(value, tile, j, t)
+                self.output(value, tile, partial, j, t)
             return
+        raw = self.tile(self.k.raw_at)
         for (j, t), value in values.items():
-            self.store(value, self.k.raw_at, j, t)
+            self.store(value, raw, j, t)
         with self.f.loop(0, rows) as row:
             for j in range(self.body.blocks):
-                self.output(self.load(self.k.raw_at, j, row), tile, j, row)
+                self.output(self.load(raw, j, row), tile, partial, j, row)
 
     def index(self, tile: int, j: int, t: Index) -> list[Index]:
         f, k = self.f, self.k
@@ -164,9 +167,8 @@ class PairOfTiles(SevenProducts):
         column = f.add(f.mul(self.pair, self.body.group), right * self.body.width + j * k.lanes)
         return self.body.view.index(f, self.at.corner, row, column)
 
-    def output(self, value: ir.Value, tile: int, j: int, t: Index) -> None:
-        if self.k.chunks > 1:
-            partial = self.partial(tile)
+    def output(self, value: ir.Value, tile: int, partial: ir.Value | None, j: int, t: Index) -> None:
+        if partial is not None:
             value = self.f.b.fadd(self.load(partial, j, t), value)
             if not self.at.last:
                 self.store(value, partial, j, t)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, product
 from typing import TYPE_CHECKING
 
 from llvmlite import ir
@@ -76,35 +76,46 @@ class FirstFactors:
         at = f.add(f.mul(row, k.part_depth // k.lanes), f.div(c, k.lanes))
         for n in range(lines):
             f.prefetch(self.b, f.add(f.mul(at, lines * LINE), n * LINE), k.out.dtype, near=False)
-        for place in chain.from_iterable(self.places(f.add(row, ROWS_AHEAD), c)):
-            f.prefetch(self.a, place, k.out.dtype, near=False)
+        columns = self.columns(c)
+        for start, column in product(self.rows(f.add(row, ROWS_AHEAD)), columns):
+            f.prefetch(column, start, k.out.dtype, near=False)
         self.vectors(row, c, there)
 
-    def places(self, row: Index, c: Index) -> list[list[Index]]:
-        """Offsets of a vector in every part, [part of the rows][part of K]."""
+    def columns(self, c: Index) -> list[ir.Value]:
+        """Addresses of element `c` of every part of K, in the first row."""
         f, k = self.f, self.k
-        rows = [k.view.row_offset(f, f.add(row, start)) for start in part_starts(k.rows, k.levels)]
-        columns = [k.view.depth_offset(f, f.add(c, n * k.part_depth)) for n in range(2**k.levels)]
-        return [[f.add(start, column) for column in columns] for start in rows]
+        starts = [k.view.depth_offset(f, f.add(c, n * k.part_depth)) for n in range(2**k.levels)]
+        return [f.address(self.a, start, k.out.dtype) for start in starts]
+
+    def rows(self, row: Index) -> list[Index]:
+        """Offsets of a row of every part of the rows."""
+        f, k = self.f, self.k
+        return [k.view.row_offset(f, f.add(row, start)) for start in part_starts(k.rows, k.levels)]
 
     def vectors(self, row: Index, c: Index, there: Sequence[int]) -> None:
         """One vector of each factor; rows that a part lacks count as zero."""
         f, k = self.f, self.k
         zero = ir.Constant(vector(FLOAT, k.lanes), None)
         absent = [isinstance(row, int) and row >= n for n in there]
+        columns, masks = self.columns(c), self.masks(c)
         x = [
-            [zero if missing else self.load(place, f.add(c, n * k.part_depth)) for n, place in enumerate(places)]
-            for places, missing in zip(self.places(row, c), absent, strict=True)
+            [
+                zero if missing else f.load(column, start, k.out.dtype, k.lanes, mask)
+                for column, mask in zip(columns, masks, strict=True)
+            ]
+            for start, missing in zip(self.rows(row), absent, strict=True)
         ]
-        at = f.add(f.mul(row, k.sum_stride), c)
+        to = f.address(self.work, f.add(f.mul(row, k.sum_stride), c), k.out.dtype)
         for n, value in enumerate(first_factors(f, x)):
-            f.store(value, self.work, f.add(at, n * k.factor_elements), k.out.dtype, k.lanes)
+            f.store(value, to, n * k.factor_elements, k.out.dtype, k.lanes)
 
-    def load(self, place: Index, c: Index) -> ir.Value:
-        """The vector at `place`, which begins at element `c` of the chunk."""
+    def masks(self, c: Index) -> list[ir.Value | None]:
+        """What is there of the vectors at element `c` of the parts of K."""
         f, k = self.f, self.k
-        mask = f.tail_mask(f.sub(self.left, c), k.lanes) if k.overhang else None
-        return f.load(self.a, place, k.out.dtype, k.lanes, mask)
+        if not k.overhang:
+            return [None] * 2**k.levels
+        starts = [f.add(c, n * k.part_depth) for n in range(2**k.levels)]
+        return [f.tail_mask(f.sub(self.left, start), k.lanes) for start in starts]
 
 
 def part_starts(rows: int, levels: int) -> list[int]:

@@ -114,7 +114,7 @@ class RowTile(SevenProducts):
     def __init__(self, body: StrassenTwiceBody, at: Round, start: Index, count: int) -> None:
         super().__init__(body, start, count, at.b, body.f.mul(at.number, PRODUCTS))
         self.body, self.at = body, at
-        self.tile = count * body.width
+        self.elements = count * body.width
 
     def emit(self) -> None:
         finishes = self.body.pick([int(x) for x in FINISHES], self.at.number)
@@ -141,10 +141,10 @@ class RowTile(SevenProducts):
         if plus is None:
             self.keep(leaves)
             return
-        adds = self.state(ADDS, tile)
+        more, adds, made = self.tile(plus), self.tile(self.state(ADDS, tile)), self.tile(leaves)
         for j, t in self.each():
-            value = self.f.b.fadd(self.load(plus, j, t), self.acc.value(j, t))
-            self.store(self.f.b.fadd(self.load(adds, j, t), value), leaves, j, t)
+            value = self.f.b.fadd(self.load(more, j, t), self.acc.value(j, t))
+            self.store(self.f.b.fadd(self.load(adds, j, t), value), made, j, t)
 
     def state(self, which: Sequence[int], tile: Index) -> Index:
         """Where a tile of the state that a round reads or writes lies; of zeros there is one for all."""
@@ -152,9 +152,9 @@ class RowTile(SevenProducts):
         starts = [k.zeros_at if s == ZERO else k.states_at + s * k.state_elements for s in which]
         at = self.body.pick(starts, self.at.number)
         if ZERO not in which:
-            return f.add(at, f.mul(tile, self.tile), f.mul(self.start, 4 * self.body.width))
+            return f.add(at, f.mul(tile, self.elements), f.mul(self.start, 4 * self.body.width))
         moves = self.body.pick([int(s != ZERO) for s in which], self.at.number)
-        inside = f.add(f.mul(tile, self.tile), f.mul(self.start, 4 * self.body.width))
+        inside = f.add(f.mul(tile, self.elements), f.mul(self.start, 4 * self.body.width))
         return f.add(at, f.mul(moves, inside))
 
     # ---- outputs
@@ -193,10 +193,10 @@ class RowTile(SevenProducts):
         """Outputs of a tile: kept for the chunks to come, or stored."""
         f, k = self.f, self.k
         tile = f.add(f.mul(lower, 2), right)
-        made, more = self.state(LEAVES, tile), self.state(WITH, tile)
+        made, more = self.tile(self.state(LEAVES, tile)), self.tile(self.state(WITH, tile))
         row, column = self.place(lower, right)
         masks = self.body.masks(column)
-        partial = self.partial(lower, right)
+        partial = self.tile(self.partial(lower, right))
         with f.loop(0, self.rows(lower)) as t:
             values = [f.b.fadd(self.load(made, j, t), self.load(more, j, t)) for j in range(self.body.blocks)]
             if k.chunks == 1:
@@ -226,5 +226,5 @@ class RowTile(SevenProducts):
         f, k = self.f, self.k
         quarter = self.body.pick([2 * n + m for n, m in zip(LOWER, RIGHT, strict=True)], self.at.number)
         whole = f.add(f.mul(f.sub(self.at.group, self.at.first), 4), quarter)
-        tile = f.add(f.mul(f.add(f.mul(lower, 2), right), self.tile), f.mul(self.start, 4 * self.body.width))
+        tile = f.add(f.mul(f.add(f.mul(lower, 2), right), self.elements), f.mul(self.start, 4 * self.body.width))
         return f.add(k.partial_at, f.mul(whole, k.state_elements), tile)
