@@ -116,7 +116,7 @@ def _compiler() -> _Compiler:
 def _compile(source: str, arch: str) -> Module:
     compiler = _compiler()
     nvrtc, includes = compiler.nvrtc, (HEADERS, compiler.headers)
-    options = [f"--gpu-architecture={arch}", *OPTIONS, *(f"--include-path={folder}" for folder in includes)]
+    options = [f"--gpu-architecture={_known(arch)}", *OPTIONS, *(f"--include-path={folder}" for folder in includes)]
     program = _asked(nvrtc.nvrtcCreateProgram(source.encode(), b"kernels.cu", 0, [], []))
     try:
         error, *_ = nvrtc.nvrtcCompileProgram(program, len(options), [option.encode() for option in options])
@@ -127,6 +127,18 @@ def _compile(source: str, arch: str) -> Module:
         return Module(_text(nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN, program), resources(log))
     finally:
         nvrtc.nvrtcDestroyProgram(program)
+
+
+def _known(arch: str) -> str:
+    """The architecture, or for one that is newer than the compiler the latest that it runs the code of: one of its
+    generation. Raises BrickError."""
+    compiler, wanted = _compiler(), int(arch.removeprefix("sm_"))
+    known = _asked(compiler.nvrtc.nvrtcGetSupportedArchs())
+    usable = [number for number in known if number // 10 == wanted // 10 and number <= wanted]
+    if not usable:
+        upgrade = "a newer package nvidia-cuda-nvrtc, or --device cpu"
+        raise BrickError(f"NVRTC {compiler.version} does not compile for {arch}: use {upgrade}")
+    return f"sm_{max(usable)}"
 
 
 def _asked(answer: tuple[Any, ...]) -> Any:

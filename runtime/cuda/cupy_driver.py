@@ -110,8 +110,9 @@ class _Current:
 class CupyFunction:
     """A function of a module of its own; it is loaded at once, since nothing may be while a graph is captured."""
 
-    def __init__(self, source: Source, cubin: bytes, most_shared: int) -> None:
-        self.source = source
+    def __init__(self, source: Source, cubin: bytes, most_shared: int, together: bool) -> None:
+        """`together`: whether the device starts blocks such that all run at once; tickets need it not."""
+        self.source, self._together = source, together
         self._module = cupy.cuda.function.Module()
         self._module.load(cubin)
         self._address: int = self._module.get_function(source.name).ptr
@@ -129,7 +130,7 @@ class CupyFunction:
         addresses = context.ctypes.data, *(ctypes.addressof(value) for value in values)
         pointers = (ctypes.c_void_p * len(addresses))(*addresses)  # the arguments are copied from there by the call
         shape = (grid, 1, 1, self.source.threads, 1, 1, self.source.shared, stream.address)
-        if together:
+        if together and self._together:
             cu.launchCooperativeKernel(self._address, *shape, ctypes.addressof(pointers))
         else:
             cu.launchKernel(self._address, *shape, ctypes.addressof(pointers), 0)
@@ -144,6 +145,7 @@ class CupyDriver:
         self._id = _device()
         self._properties = _properties(self._id)
         self.spec = spec_of(self._properties)
+        self._together = bool(cudart.deviceGetAttribute(cudart.cudaDevAttrCooperativeLaunch, self._id))
         self._library: Plans | None = None
         self.no_library: str | None = None
 
@@ -173,8 +175,8 @@ class CupyDriver:
 
     def functions(self, sources: Sequence[Source], progress: Progress | None) -> list[CupyFunction]:
         modules = compile_modules([source.text for source in sources], self.spec.isa, progress)
-        shared = self._properties.shared
-        return [CupyFunction(source, module.image, shared) for source, module in zip(sources, modules, strict=True)]
+        pairs, limits = zip(sources, modules, strict=True), (self._properties.shared, self._together)
+        return [CupyFunction(source, module.image, *limits) for source, module in pairs]
 
     def library(self) -> Plans | None:
         """cuDNN; `no_library` says why there is none."""

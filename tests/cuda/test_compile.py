@@ -100,8 +100,16 @@ def test_what_does_not_compile_is_told_in_one_line(compiler, empty_cache):
     with pytest.raises(BrickError, match=r"does not compile for sm_90: .*error: identifier \"x\" is undefined") as e:
         compile_module(SMALL.replace("= 1", "= x"), "sm_90")
     assert "\n" not in str(e.value)
-    with pytest.raises(BrickError, match="does not compile for sm_1"):
+    with pytest.raises(BrickError, match=r"NVRTC .* does not compile for sm_1: use a newer package nvidia-cuda-nvrtc"):
         compile_module(SMALL, "sm_1")
+
+
+def test_a_gpu_newer_than_the_compiler_gets_code_for_the_latest_of_its_generation(compiler, empty_cache):
+    assert compiling._known("sm_90") == "sm_90"
+    assert compiling._known("sm_99") == "sm_90"
+    assert compile_module(SMALL, "sm_99").functions == compile_module(SMALL, "sm_90").functions
+    with pytest.raises(BrickError, match="use a newer package"):
+        compiling._known("sm_990")
 
 
 def test_first_error():

@@ -72,6 +72,17 @@ def test_arrays_of_the_device_on_any_stream(monkeypatch, fake, driver, stream):
     np.testing.assert_allclose(driver.host(y, given), on_cpu(chain()), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("able", [0, 1])
+def test_blocks_start_together_where_the_device_can(monkeypatch, fake, able):
+    """Where it cannot the tickets alone exclude that blocks wait for ever."""
+    monkeypatch.setattr(fake.cudart, "deviceGetAttribute", lambda which, device: able if which == 95 else 1_000_000)
+    driver = cupy_driver.CupyDriver()
+    driver.no_library = "not here"
+    made = runtime_of(monkeypatch, driver)
+    np.testing.assert_allclose(made.execute({"x": X})["y"], on_cpu(chain()), rtol=1e-5, atol=1e-5)
+    assert ("launchCooperativeKernel" in fake.calls) == bool(able)
+
+
 def test_no_stream(driver):
     with pytest.raises(BrickError, match="a str is no CUDA stream"):
         driver.stream_of("five")
