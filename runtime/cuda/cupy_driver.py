@@ -227,18 +227,17 @@ class CupyDriver:
         if (where := self._device_of(value)) != self._id:  # CuPy would copy it
             raise BrickError(f"an input lies on GPU {where}, the model runs on GPU {self._id}: copy it there")
         with self.current, self.stream_of(stream).cupy:
-            array = cupy.asarray(value) if hasattr(value, "__cuda_array_interface__") else cupy.from_dlpack(value)
-            array = cupy.ascontiguousarray(array)
+            array = cupy.ascontiguousarray(_taken(value))
             return array if self._usable(array) else array.copy()
 
     def _device_of(self, value: Any) -> int:
-        """The GPU that has an array of CuPy, the CUDA array interface or DLPack."""
+        """The GPU that has an array of CuPy, DLPack or the CUDA array interface."""
         if isinstance(value, cupy.ndarray):
             return value.data.device_id
-        if hasattr(value, "__cuda_array_interface__"):
-            address = value.__cuda_array_interface__["data"][0]
-            return cudart.pointerGetAttributes(address).device if address else self._id  # empty ones lie nowhere
-        return value.__dlpack_device__()[1]
+        if hasattr(value, "__dlpack_device__"):
+            return value.__dlpack_device__()[1]
+        address = value.__cuda_array_interface__["data"][0]
+        return cudart.pointerGetAttributes(address).device if address else self._id  # empty ones lie nowhere
 
     def _usable(self, array: Any) -> bool:
         """Whether kernels can read an array of CuPy where it lies."""
@@ -286,6 +285,14 @@ def _seconds(work: Callable[[], None], stream: Any) -> float:
         end.synchronize()
         seconds.append(cupy.cuda.get_elapsed_time(begin, end) / 1e3 / REPEATS)
     return min(seconds[1:])
+
+
+def _taken(value: Any) -> Any:
+    """An array of another library as one of CuPy, on the current stream. By DLPack, where it can: then the library lets
+    that stream wait for what it has under way on others; by the CUDA array interface PyTorch, for one, does not."""
+    if isinstance(value, cupy.ndarray) or not hasattr(value, "__dlpack__"):
+        return cupy.asarray(value)
+    return cupy.from_dlpack(value)
 
 
 class _Foreign:

@@ -67,11 +67,12 @@ class FakeCupy:
         self.device = 0
         self.places: dict[int, int] = {}  # devices of addresses, where it is not the first
         self.cudart, self.cu = self._checked(real_cudart, self._runtime()), self._checked(real_cu, self._driver())
-        self.default = Stream(self, 0)
+        self.default = self.current = Stream(self, 0)
         self.cupy = SimpleNamespace(
             ndarray=Array,
             empty=lambda shape, dtype: Array(self, np.empty(shape, dtype)),
             asarray=self.asarray,
+            from_dlpack=lambda value: value.__dlpack__(stream=self.current.ptr),
             ascontiguousarray=lambda value: value,
             cuda=SimpleNamespace(
                 alloc=self.alloc,
@@ -201,8 +202,10 @@ class Stream:
 
     def __enter__(self) -> None:
         self.fake.calls.append(f"on {self.ptr}")
+        self.fake.current = self
 
-    def __exit__(self, *exc: object) -> None: ...
+    def __exit__(self, *exc: object) -> None:
+        self.fake.current = self.fake.default
 
 
 class Graph:

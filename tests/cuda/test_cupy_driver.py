@@ -105,6 +105,21 @@ def test_other_devices(fake, driver):
     np.testing.assert_array_equal(driver.view(others, None).get(), X)
 
 
+@pytest.mark.parametrize("stream", [None, 5])
+def test_other_libraries_are_told_which_stream_waits(fake, driver, stream):
+    """An array that has both protocols, as PyTorch's have: by one of them its library orders its own streams."""
+    x, told = Array(fake, X), []
+
+    def dlpack(stream):
+        told.append(stream)
+        return x
+
+    tensor = SimpleNamespace(
+        __cuda_array_interface__=x.__cuda_array_interface__, __dlpack__=dlpack, __dlpack_device__=lambda: (2, 0)
+    )
+    assert driver.view(tensor, stream) is x and told == [stream or 0]
+
+
 def test_the_reason_of_a_refused_capture_is_the_first(fake, driver):
     stream = driver.stream()
     with pytest.raises(CaptureRefused, match="CaptureUnsupported: operation not permitted"), driver.capture(stream):
