@@ -104,7 +104,7 @@ def spoiled() -> bool:
 
 
 def go_on(done: int, clock: Clock) -> int:
-    """Does in a new process what is left after the first `done` rows; its exit code."""
+    """Does in a new process what is left after the first `done` rows, networks or tables; its exit code."""
     print("the GPU takes no more work from this process: the rest is done by another", file=sys.stderr, flush=True)
     more = ["--append", "--skip", str(done), "--seconds", f"{clock.left:.0f}"]
     return subprocess.run([sys.executable, *sys.argv, *more]).returncode
@@ -117,7 +117,7 @@ def options(description: str | None, **defaults: Any) -> argparse.ArgumentParser
     parser.add_argument("--rounds", type=int, default=defaults.get("rounds", 9))
     parser.add_argument("--seconds", type=float, default=500.0, help="no new row after so long")
     parser.add_argument("--out", type=Path, default=RESULTS)
-    parser.add_argument("--skip", type=int, default=0, help="so many rows are there already")
+    parser.add_argument("--skip", type=int, default=0, help="so many rows, networks or tables are done")
     parser.add_argument("--append", action="store_true", help="keep the rows that the file of results has")
     return parser
 

@@ -10,13 +10,14 @@ of layers by cuDNN to the merged ones: above 1 merging is faster.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import onnx
 from atomics import atomics
-from common import Clock, Table, built, each, options
+from common import Clock, Table, built, each, go_on, options, spoiled, why
 from onnx import TensorProto, helper, numpy_helper
 
 from brickrt.bench.interleave import Spread
@@ -168,10 +169,16 @@ def main() -> None:
     asked = parser.parse_args()
     engine = choose_engine("cuda")
     table, clock = Table("cuda-merging", engine.spec, asked), Clock(asked.seconds)
-    for name in each(asked.tables):
+    tables = list(each(asked.tables))
+    for k, name in enumerate(tables[asked.skip :], asked.skip + 1):
         if clock.has_time(name):
-            for row in rows(name, engine, asked.rounds, clock):
-                table.add({"table": name} | row, f"{name:10} {show(row)}")
+            try:
+                for row in rows(name, engine, asked.rounds, clock):
+                    table.add({"table": name} | row, f"{name:10} {show(row)}")
+            except Exception as e:
+                table.add({"table": name, "failed": why(e)}, f"{name:10} failed: {why(e)}")
+            if k < len(tables) and spoiled():
+                sys.exit(go_on(k, clock))
 
 
 if __name__ == "__main__":
