@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <memory>
 #include <vector>
 
 #include "fibers.hpp"
@@ -13,12 +14,22 @@ namespace ptx {
 
 namespace host = brick::host;
 
-// An allocation [lo, hi) that kernels may touch, and what became of its bytes in this launch.
+// What became of a range's bytes in a launch. Of large ones, weights for the most part, races are not looked for.
+enum Seen : u8 { WRITTEN = 1, READ_ONLY = 2 };
+constexpr u64 MOST_TRACED = 1 << 20;
+struct Marks {
+    std::vector<u8> seen;
+    Races races;
+    explicit Marks(u64 bytes) : seen(bytes) {
+        if (bytes <= MOST_TRACED) races.begin(bytes);
+    }
+};
+
+// An allocation [lo, hi) that kernels may touch.
 struct Range {
     u64 lo, hi;
-    u8* seen;
+    Marks* marks;
 };
-enum Seen : u8 { WRITTEN = 1, READ_ONLY = 2 };
 
 // The variables of the text.
 extern const Range variables[];
@@ -61,6 +72,7 @@ struct Machine {
     u64 words[2][1024][8];  // that the lanes of a warp show each other, in two sets that take turns
     const char* shown[2][1024];
     u32 shared = 0;  // where shared memory ends
+    Clocks* clocks = nullptr;
     Races races;
 };
 inline Machine& machine() {
@@ -68,6 +80,11 @@ inline Machine& machine() {
     return *one;
 }
 inline Thread& self() { return machine().threads[host::me().thread]; }
+inline Who me() {
+    const Clocks& clocks = *machine().clocks;
+    const int block = host::now().block;
+    return {block, host::me().thread, clocks.own[block], self().now, &clocks.known[block]};
+}
 
 inline bool in_stack(u64 at, u32 bytes) {
     const u64 stack = reinterpret_cast<u64>(&host::me());
@@ -94,18 +111,25 @@ inline bool in_variables(u64 at, u32 bytes) {
 // ---- addresses that were checked
 
 inline char* in_order(u64 at, u32 bytes, bool writes, const char* text) {
-    const int other = machine().races.note(at, bytes, writes, host::me().thread, self().now);
-    if (other >= 0) die(text, "no barrier after another thread's access of shared memory, thread", other);
+    const Access* other = machine().races.note(at, bytes, writes, me());
+    if (other) die(text, "no barrier after another thread's access of shared memory, thread", other->thread);
     return host::now().shared + at;
 }
 
 enum Space { GENERIC, GLOBAL, CONSTANT, SHARED, LOCAL, PARAM };
-enum Way { READ, WRITE, READ_ONCE };  // the last: from memory that nobody writes while the kernel runs
+// READ_ONCE: from memory that nobody writes while the kernel runs; IN_ORDER: in a way that makes no race.
+enum Way { READ, WRITE, READ_ONCE, IN_ORDER };
 
 inline void mark(const Range* range, u64 at, u32 bytes, Way way, const char* text) {
-    const u8 bad = way == WRITE ? READ_ONLY : WRITTEN, mine = way == WRITE ? WRITTEN : READ_ONLY;
-    if (way == READ || !range->seen) return;
-    for (u8* seen = range->seen + (at - range->lo); bytes--; ++seen) {
+    const u64 start = at - range->lo;
+    Races& races = range->marks->races;
+    if (way != IN_ORDER && !races.cells.empty())
+        if (const Access* other = races.note_alone(start, bytes, way == WRITE, me()))
+            die(text, "nothing orders this after another access of global memory, of block", other->block);
+    const bool writes = way == WRITE || way == IN_ORDER;
+    const u8 bad = writes ? READ_ONLY : WRITTEN, mine = writes ? WRITTEN : READ_ONLY;
+    if (way == READ) return;
+    for (u8* seen = range->marks->seen.data() + start; bytes--; ++seen) {
         if (__atomic_load_n(seen, __ATOMIC_RELAXED) & bad) die(text, "memory is read as constant and written in one launch", at);
         if (!(*seen & mine)) __atomic_fetch_or(seen, mine, __ATOMIC_RELAXED);
     }
@@ -149,16 +173,22 @@ template <Space SPACE, class T, int N> inline void store(u64 at, const Several<T
 
 // In the order that memory models know.
 template <Space SPACE, class T> inline T load_ordered(u64 at, int order, const char* text) {
-    return __atomic_load_n(reinterpret_cast<T*>(place<SPACE>(at, sizeof(T), sizeof(T), READ, text)), order);
+    const T v = __atomic_load_n(reinterpret_cast<T*>(place<SPACE>(at, sizeof(T), sizeof(T), IN_ORDER, text)), order);
+    if (order == __ATOMIC_ACQUIRE) machine().clocks->acquire(host::now().block, at);
+    return v;
 }
 template <Space SPACE, class T> inline void store_ordered(u64 at, T v, int order, const char* text) {
-    __atomic_store_n(reinterpret_cast<T*>(place<SPACE>(at, sizeof(T), sizeof(T), WRITE, text)), v, order);
+    T* p = reinterpret_cast<T*>(place<SPACE>(at, sizeof(T), sizeof(T), IN_ORDER, text));
+    if (order == __ATOMIC_RELEASE) machine().clocks->release(host::now().block, at);
+    __atomic_store_n(p, v, order);
 }
 template <Space SPACE, class T, class F> inline T atomic(u64 at, int order, const char* text, F next) {
-    T* p = reinterpret_cast<T*>(place<SPACE>(at, sizeof(T), sizeof(T), WRITE, text));
+    T* p = reinterpret_cast<T*>(place<SPACE>(at, sizeof(T), sizeof(T), IN_ORDER, text));
+    if (order == __ATOMIC_ACQ_REL) machine().clocks->release(host::now().block, at);
     T seen = __atomic_load_n(p, __ATOMIC_RELAXED);
     while (!__atomic_compare_exchange_n(p, &seen, (T)next(seen), false, order, __ATOMIC_RELAXED)) {
     }
+    if (order == __ATOMIC_ACQ_REL) machine().clocks->acquire(host::now().block, at);
     return seen;
 }
 
@@ -208,26 +238,23 @@ inline u64 globaltimer() {
 }
 
 // What a launch knows of its memory while it runs.
-struct Marks {
-    std::vector<std::vector<u8>> rows;
-    Marks() : rows(ptx_range_count) {
-        for (long long k = 0; k < ptx_range_count; ++k) {
-            rows[k].assign(ptx_ranges[k].hi - ptx_ranges[k].lo, 0);
-            ptx_ranges[k].seen = rows[k].data();
-        }
-    }
-    ~Marks() {
-        for (long long k = 0; k < ptx_range_count; ++k) ptx_ranges[k].seen = nullptr;
+struct Launch {
+    std::vector<std::unique_ptr<Marks>> marks;
+    Clocks clocks;
+    explicit Launch(int grid) : clocks(grid) {
+        for (Range* r = ptx_ranges; r < ptx_ranges + ptx_range_count; ++r)
+            r->marks = marks.emplace_back(new Marks(r->hi - r->lo)).get();
     }
 };
 
 // `own`: bytes of shared memory that the text itself asks for.
 template <class F> void run_grid(int grid, int threads, int most, long long shared, long long own, int workers, F body) {
     if (most && threads > most) fprintf(stderr, "PTX: a block has more threads than the text allows\n"), abort();
-    const Marks marks;
+    Launch launch(grid);
     const long long bytes = SHARED_START + own + shared;
     host::run_grid(grid, threads, bytes, workers, [&] {
         machine().shared = bytes;
+        machine().clocks = &launch.clocks;
         if (host::me().thread == 0) machine().races.begin(bytes);
         self().begin();
         body();
