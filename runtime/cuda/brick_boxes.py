@@ -28,7 +28,7 @@ from brickrt.ops.types import Boxes, Shape
 from brickrt.plan.bricks import BrickGrid
 from brickrt.plan.layout import Layout
 from brickrt.runtime.cuda.brick_windows import channels_of, is_window, layout_of, window
-from brickrt.runtime.parts import resolve
+from brickrt.runtime.parts import resolve, root_of
 from brickrt.runtime.task_graph import TaskGraph
 
 MOST_SHAPES = 8  # of the bricks of one subgraph: two along each of three dimensions
@@ -104,8 +104,9 @@ class Bricks:
             if self._apart(k, node, op):
                 self.products[k] = self._of_channels(name, op, parts_of(op))
             for i, box in self._windows(k, op, self.stores[name].box):
-                self.reads[k, i] = box
-                self._need(node.inputs[i], box)
+                source = self.source((k, i))
+                self.reads[k, i] = resolve(self.tasks.parts, node.inputs[i], box)[1] if source in self.inner else box
+                self._need(source, self.reads[k, i])
         graph = self.tasks.plan.graph
         for i, source in enumerate(node.inputs):
             if i >= self.read(k) and source not in graph.constants:
@@ -151,7 +152,7 @@ class Bricks:
         graph = self.tasks.plan.graph
         for i, name in enumerate(graph.nodes[k].inputs[: self.read(k)]):
             kind = graph.types[name]
-            if is_window(op, i, kind, boxes.rank) or name in self.inner:
+            if is_window(op, i, kind, boxes.rank) or self.source((k, i)) in self.inner:
                 yield i, window(op, i, kind, boxes)
 
     # ---- what they ask for
@@ -162,8 +163,10 @@ class Bricks:
         return inputs_of(node.op, self.library[k], len(node.inputs)) if k in self.library else 0
 
     def source(self, read: Read) -> str:
-        """The tensor that is read."""
-        return self.tasks.plan.graph.nodes[read[0]].inputs[read[1]]
+        """The tensor that is read: of a part of one that is made here, all of it."""
+        name = self.tasks.plan.graph.nodes[read[0]].inputs[read[1]]
+        root = root_of(self.tasks.parts, name)
+        return root if root in self.inner else name
 
     def key(self, read: Read) -> Key:
         """The buffer that the library reads: that of the tensor where it reads all of it, else one of its own."""

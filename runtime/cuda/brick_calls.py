@@ -30,13 +30,19 @@ def check_group(tasks: TaskGraph, nodes: tuple[int, ...], k: int, share: Share) 
         raise Unfit(SEVERAL_PARTS)
     for i, name in enumerate(node.inputs[: inputs_of(node.op, share, len(node.inputs))]):
         kind, rank = graph.types[name], graph.out(node).rank
-        if name in tasks.parts and root_of(tasks.parts, name) in inner:
+        if (root := root_of(tasks.parts, name)) in inner and not _of_channels(tasks, name, root):
             raise Unfit(f"'{name}' is a part of another tensor of the brick")
         if is_window(node.op, i, kind, rank) or (name in inner and i >= node.op.main):
             if name in graph.constants or kind.rank != rank:
                 raise Unfit(f"'{name}' has values that differ between bricks")
         elif name in inner:
             raise Unfit(f"'{name}' is no constant")
+
+
+def _of_channels(tasks: TaskGraph, name: str, root: str) -> bool:
+    """Whether a part of a tensor ends where that does, but for channels: beyond the ends lie zeros."""
+    ends = (tasks.plan.graph.types[one].shape for one in (name, root))
+    return all(a == b for axis, (a, b) in enumerate(zip(*ends, strict=True)) if axis != 1)
 
 
 def group_layer(

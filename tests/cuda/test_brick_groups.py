@@ -26,6 +26,7 @@ from brickrt.ops.cuda import cudnn_form
 from brickrt.ops.cuda.cudnn_form import Unfit
 from brickrt.ops.expr import apply, arg, const
 from brickrt.ops.matmul import MatMul
+from brickrt.ops.move import Take
 from brickrt.ops.types import Boxes
 from brickrt.runtime.cuda.brick_boxes import outside
 from brickrt.runtime.cuda.program import CudaOptions, CudaProgram
@@ -183,6 +184,18 @@ def test_events_tell_of_every_brick():
     told = TaskEvents(filled)
     assert sorted(told.task.tolist()) == list(range(len(program.tasks)))
     assert (told.start <= told.end).all() and (told.end > 0).all()
+
+
+@pytest.mark.parametrize("most", [99, 0])
+def test_convolutions_of_some_channels(most):
+    """x → 3×3 → channels 8 … 23 → 3×3, + them → 3×3 → abs"""
+    s = Sketch()
+    x = s.conv(s.map("abs", s.input(1, 8, 18, 18)), 32)
+    some = s.add(Take((None, tuple(range(8, 24)), None, None)), x)
+    op = Conv((3, 3), (1, 1), (1, 1), (1, 1), (1, 1), epilogue=apply("add", arg(0, F32), arg(1, F32)))
+    y = s.add(op, some, s.constant(16, 16, 3, 3), some)
+    program, _ = check(s.graph(s.map("abs", s.conv(y, 8))), brick=8, most=most)
+    assert not program._calls.reasons and {form.tensors[1].dims[1] for form in forms(program)} == {8, 16}
 
 
 # ---- gates

@@ -15,7 +15,10 @@ def pieces(draw: st.DrawFn) -> Graph:
     s = Sketch()
     tensors = [s.input(1, 32, 6, 6)]
     for _ in range(draw(st.integers(2, 7))):
-        x, kind = draw(st.sampled_from(tensors)), draw(st.sampled_from(["conv", "map", "halves", "rows", "view"]))
+        x, kind = (
+            draw(st.sampled_from(tensors)),
+            draw(st.sampled_from(["conv", "map", "halves", "half", "rows", "view"])),
+        )
         if kind == "conv":
             tensors.append(s.conv(x, 32, draw(st.sampled_from([1, 3]))))
         elif kind == "map":
@@ -23,6 +26,9 @@ def pieces(draw: st.DrawFn) -> Graph:
         elif kind == "halves":
             low, high = (s.add(Take((None, tuple(range(a, a + 16)), None, None)), x) for a in (0, 16))
             tensors.append(s.conv(s.map("add", low, high), 32, 1))
+        elif kind == "half":
+            half = s.add(Take((None, tuple(range(8, 24)), None, None)), x)
+            tensors.append(s.conv(s.map("add", half, s.conv(half, 16, 3)), 32, 1))
         elif kind == "rows":
             some = s.add(Take((None, None, tuple(range(1, 5)), None)), x)
             tensors.append(s.conv(some, 32, 1, pad=1) if draw(st.booleans()) else s.map("add", x, s.reduce(some, 2)))
