@@ -4,10 +4,10 @@
 
 Correctness first (`check`, then a part of it under compute-sanitizer), then the host's time per run (`host`), speed
 against other engines (`networks`; `compiled` is torch.compile, whose tuning takes minutes a network), the tables of
-BrickDL (`brickdl`), larger batches, images and other precisions (`large`), and counters of bytes moved (`counters`). A
-step that fails does not stop the next; every network is checked in a process of its own, since an error on a GPU ends
-all work of its process. Results are a JSON file per step under --out, written row by row; the exit code is not 0 if a
-check failed, or a tool for one is missing.
+BrickDL (`brickdl` of networks, `merging` of subgraphs and atomics), larger batches, images and other precisions
+(`large`), and counters of bytes moved (`counters`). A step that fails does not stop the next; every network is checked
+in a process of its own, since an error on a GPU ends all work of its process. Results are a JSON file per step under
+--out, written row by row; the exit code is not 0 if a check failed, or a tool for one is missing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from common import CHECKED
+from common import CHECKED, among
 
 HERE = Path(__file__).parent
 QUICK, ALL = "torch,torchscript,xla", "tf32,fp16,fp32"
@@ -30,13 +30,15 @@ QUICK, ALL = "torch,torchscript,xla", "tf32,fp16,fp32"
 STEPS = {
     "check": ("check.py", 0.30, ["--runs", "1000"]),
     "sanitize": ("check.py", 0.15, []),
-    "host": ("host.py", 0.05, []),
+    "host": ("host.py", 0.03, []),
     "networks": ("networks.py", 0.12, ["--batches", "1", "--precisions", "fp32", "--peers", QUICK]),
-    "brickdl": ("brickdl.py", 0.10, []),
+    "brickdl": ("brickdl.py", 0.07, []),
+    "merging": ("merging.py", 0.05, []),
     "compiled": ("networks.py", 0.13, ["--batches", "1", "--precisions", "fp32", "--peers", "torch.compile"]),
     "large": ("networks.py", 0.15, ["--batches", "1,8,64", "--precisions", ALL, "--large", "--peers", QUICK]),
     "counters": ("counters.py", 0.10, []),
 }
+LEAST = 20.0  # seconds that every command gets: what does not fit says so itself
 CHECKS = ("check", "sanitize")
 TOOLS = ("memcheck", "racecheck")
 FEW = "--networks resnet50 --precisions fp32 --strategies memoized --launches persistent --runs 0".split()
@@ -48,14 +50,14 @@ def main() -> int:
     parser.add_argument("--only", default=",".join(STEPS))
     parser.add_argument("--out", type=Path, default=HERE.parent / "results")
     asked = parser.parse_args()
-    wanted = [name for name in STEPS if name in asked.only.split(",")]
+    wanted = among(asked.only, STEPS, "step")
     share = sum(STEPS[name][1] for name in wanted)
     failed = False
     for name in wanted:
         ends = time.monotonic() + 60 * asked.minutes * STEPS[name][1] / share
         codes = []
         for words, part in commands(name, asked.out / name):
-            seconds = part * (ends - time.monotonic())
+            seconds = part * max(ends - time.monotonic(), 0.0)
             codes.append(_run([*words, "--seconds", f"{0.8 * seconds:.0f}"], seconds))
         failed |= name in CHECKS and any(codes)
     return int(failed)
@@ -86,7 +88,7 @@ def _run(words: list[str], seconds: float) -> int:
         return 127
     running = subprocess.Popen(words, cwd=HERE.parents[1], start_new_session=True)
     try:
-        return running.wait(max(seconds, 1.0))
+        return running.wait(max(seconds, LEAST))
     except subprocess.TimeoutExpired:
         print(f"stopped after {seconds:.0f} s", flush=True)
         return 124

@@ -15,12 +15,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from common import Clock, Table, built, each, go_on, options, random_feeds, spoiled, why
+from common import Clock, Table, built, each, go_on, gpu, options, random_feeds, spoiled, why
 
 from brickrt.bench.gpu_contenders import ours
 from brickrt.bench.interleave import Spread, ratios, turns
 from brickrt.graph.source import load
-from brickrt.runtime.devices import choose_engine
 from brickrt.runtime.events import TaskEvents
 from brickrt.runtime.runtime import Runtime
 
@@ -91,7 +90,7 @@ def show(row: dict[str, Any]) -> str:
 
 def main() -> None:
     asked = options(__doc__, networks="resnet50,nafnet,unet").parse_args()
-    table, clock = Table("cuda-brickdl", choose_engine("cuda").spec, asked), Clock(asked.seconds)
+    table, clock = Table("cuda-brickdl", gpu().spec, asked), Clock(asked.seconds)
     names = list(each(asked.networks))
     for k, name in enumerate(names[asked.skip :], asked.skip + 1):
         if clock.has_time(name):

@@ -16,10 +16,9 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-from common import CHECKED, Clock, Table, each, go_on, options, random_feeds, small, spoiled, why
+from common import CHECKED, Clock, Table, each, go_on, gpu, options, random_feeds, small, spoiled, why
 
 from brickrt.bench.difference import difference
-from brickrt.runtime.devices import choose_engine
 from brickrt.runtime.runtime import Runtime
 
 TOLERANCE = {"fp32": 1e-4, "tf32": 1e-2, "fp16": 1e-2, "bf16": 5e-2}
@@ -28,10 +27,12 @@ LAUNCHES = ("streams", "graph", "persistent")
 
 
 def combinations(precisions: str, strategies: str, launches: str) -> Iterator[tuple[str, str, str]]:
-    """All strategies and launches in fp32; the other precisions in the last launch only."""
+    """All strategies and launches in fp32; the other precisions in the last launch only, and so "auto", for which
+    several programs are built."""
     ways = list(each(launches))
-    for precision in each(precisions):
-        yield from product([precision], each(strategies), ways if precision == "fp32" else ways[-1:])
+    for precision, strategy in product(each(precisions), each(strategies)):
+        all_ways = precision == "fp32" and strategy != "auto"
+        yield from product([precision], [strategy], ways if all_ways else ways[-1:])
 
 
 def error_of(model: Any, feeds: Any, expected: list[np.ndarray], how: tuple[str, str, str]) -> tuple[float, str]:
@@ -52,7 +53,7 @@ def main() -> int:
     parser.add_argument("--launches", default=",".join(LAUNCHES))
     parser.add_argument("--runs", type=int, default=1000)
     asked = parser.parse_args()
-    table, clock = Table("cuda-check", choose_engine("cuda").spec, asked, tolerance=TOLERANCE), Clock(asked.seconds)
+    table, clock = Table("cuda-check", gpu().spec, asked, tolerance=TOLERANCE), Clock(asked.seconds)
     ways = [*combinations(asked.precisions, asked.strategies, asked.launches), *([None] if asked.runs else [])]
     rows = list(product(each(asked.networks), ways))
     bad = 0

@@ -7,7 +7,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,9 @@ import onnx
 
 from brickrt import zoo
 from brickrt.bench.machine import machine
+from brickrt.graph.errors import BrickError
 from brickrt.plan.device import DeviceSpec
+from brickrt.runtime.devices import Engine, choose_engine
 
 RESULTS = Path(__file__).parents[1] / "results"
 PAPER = ("vgg16", "resnet50", "darknet53", "resnet34-3d", "drn-c-26", "deepcam", "inception-v4")  # BrickDL's seven
@@ -87,6 +89,15 @@ class Clock:
         return False
 
 
+def gpu() -> Engine:
+    """The engine, or the process's end with one line that says what is missing."""
+    try:
+        return choose_engine("cuda")
+    except BrickError as e:
+        print(e, file=sys.stderr)
+        raise SystemExit(2) from None
+
+
 def why(error: Exception) -> str:
     """An error of whatever library in one line."""
     return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
@@ -124,3 +135,13 @@ def options(description: str | None, **defaults: Any) -> argparse.ArgumentParser
 
 def each(text: str) -> Iterator[str]:
     yield from (part for part in text.split(",") if part)
+
+
+def among(text: str, known: Iterable[str], what: str) -> list[str]:
+    """The words of a list, all of them known; else the process's end with one line."""
+    words, known = list(each(text)), list(known)
+    strange = [word for word in words if word not in known]
+    if strange:
+        print(f"{what} '{strange[0]}' is unknown: use some of {', '.join(known)}", file=sys.stderr)
+        raise SystemExit(2)
+    return words

@@ -15,12 +15,12 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-from common import Table, built, each, options, random_feeds, why
+from common import Table, built, each, gpu, options, random_feeds, why
 from null_driver import NullArray, NullDriver
 
 from brickrt.runtime import runtime as runtimes
 from brickrt.runtime.cuda.program import CudaOptions, CudaProgram
-from brickrt.runtime.devices import Engine, choose_engine
+from brickrt.runtime.devices import Engine
 from brickrt.runtime.runtime import Runtime
 
 WINDOWS = 20
@@ -79,7 +79,7 @@ def main() -> None:
     null = asked.device == "null"
     if null:
         runtimes.choose_engine = lambda *_: null_engine()
-    spec = NullDriver().spec if null else choose_engine("cuda").spec
+    spec = NullDriver().spec if null else gpu().spec
     table = Table(f"cuda-host-{asked.device}", spec, asked)
     for name in each(asked.networks):
         try:

@@ -16,6 +16,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+from common import among
+
 from brickrt import zoo
 from brickrt.bench.kernel_cover import cover
 from brickrt.bench.kernels import Figures, Network, Used, figures
@@ -109,7 +111,8 @@ def main() -> int:
     parser.add_argument("--selected", action="store_true", help="only kernels that have every printed line")
     parser.add_argument("--out", type=Path, default=RESULT)
     args = parser.parse_args()
-    asked = {key: getattr(args, key).split(",") for key in ("networks", "devices", "precisions")}
+    known = {"networks": zoo.names(), "devices": DEVICES, "precisions": PRECISIONS}
+    asked = {key: among(getattr(args, key), names, key[:-1]) for key, names in known.items()}
     used = all_used(**asked)
     found = {}
     for device, functions in used.items():

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import onnx
 from atomics import atomics
-from common import Clock, Table, built, each, go_on, options, spoiled, why
+from common import Clock, Table, among, built, go_on, gpu, options, spoiled, why
 from onnx import TensorProto, helper, numpy_helper
 
 from brickrt.bench.interleave import Spread
@@ -30,7 +30,7 @@ from brickrt.plan.merge import Proposal
 from brickrt.plan.options import PlanOptions
 from brickrt.plan.plan import Plan, make_plan
 from brickrt.runtime.cuda.program import CudaProgram
-from brickrt.runtime.devices import Engine, choose_engine
+from brickrt.runtime.devices import Engine
 from brickrt.runtime.lower import lower
 
 TABLES = "atomics", "subgraphs", "layers", "bricks"
@@ -167,9 +167,9 @@ def main() -> None:
     parser = options(__doc__)
     parser.add_argument("--tables", default=",".join(TABLES))
     asked = parser.parse_args()
-    engine = choose_engine("cuda")
+    engine = gpu()
     table, clock = Table("cuda-merging", engine.spec, asked), Clock(asked.seconds)
-    tables = list(each(asked.tables))
+    tables = among(asked.tables, TABLES, "table")
     for k, name in enumerate(tables[asked.skip :], asked.skip + 1):
         if clock.has_time(name):
             try:

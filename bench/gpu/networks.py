@@ -13,13 +13,12 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from common import LARGE, Clock, Table, built, each, go_on, options, random_feeds, spoiled, why
+from common import LARGE, Clock, Table, built, each, go_on, gpu, options, random_feeds, spoiled, why
 
 from brickrt.bench.contenders import OURS
 from brickrt.bench.difference import difference
 from brickrt.bench.gpu_contenders import PEERS, as_numpy, make_peers, ours
 from brickrt.bench.interleave import Spread, ratios, turns
-from brickrt.runtime.devices import choose_engine
 from brickrt.runtime.runtime import Runtime
 
 PAUSE = 0.01  # seconds between turns: a GPU is idle as soon as a turn has ended
@@ -76,7 +75,7 @@ def main() -> None:
     parser.add_argument("--launch", default="auto")
     parser.add_argument("--strategy", default="auto")
     asked = parser.parse_args()
-    table, clock = Table("cuda-networks", choose_engine("cuda").spec, asked), Clock(asked.seconds)
+    table, clock = Table("cuda-networks", gpu().spec, asked), Clock(asked.seconds)
     rows = list(wanted(asked))
     for k, (name, batch, size, precision) in enumerate(rows[asked.skip :], asked.skip + 1):
         if clock.has_time(f"{name}, batch {batch}, {precision}"):

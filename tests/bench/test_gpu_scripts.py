@@ -28,7 +28,7 @@ RAW = """==PROF== Connected
 def scripts(monkeypatch):
     monkeypatch.syspath_prepend(str(FOLDER))
     yield
-    for name in ("common", "check", "brickdl", "counters", "networks", "host", "null_driver"):
+    for name in ("all", "common", "check", "brickdl", "counters", "networks", "host", "null_driver"):
         sys.modules.pop(name, None)
 
 
@@ -148,13 +148,15 @@ def test_what_comes_after_an_error_that_ends_all_work_is_done_by_a_new_process(s
         asked_for.append(words)
         return SimpleNamespace(returncode=0)
 
-    monkeypatch.setattr(check, "choose_engine", lambda name: SimpleNamespace(spec=PRESETS["h200"]))
+    monkeypatch.setattr(check, "gpu", lambda: SimpleNamespace(spec=PRESETS["h200"]))
     monkeypatch.setattr(check, "references", lambda name: (name, {}, []))
     monkeypatch.setattr(check, "error_of", error_of)
     monkeypatch.setattr(check, "spoiled", lambda: True)
     monkeypatch.setattr(common, "gpu_text", lambda: None)
     monkeypatch.setattr(common, "subprocess", SimpleNamespace(run=run))
-    words = "check.py --networks unet --precisions fp32 --strategies layerwise,padded,auto --launches graph,persistent"
+    words = (
+        "check.py --networks unet --precisions fp32 --strategies layerwise,padded,memoized --launches graph,persistent"
+    )
     words += " --runs 0"
     monkeypatch.setattr(sys, "argv", [*words.split(), "--out", str(tmp_path)])
     assert check.main() == 1
@@ -170,6 +172,7 @@ def test_a_step_is_stopped_with_all_that_it_has_started(scripts, monkeypatch, tm
     monkeypatch.delitem(sys.modules, "all", raising=False)
     import all as everything
 
+    monkeypatch.setattr(everything, "LEAST", 1.0)
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
@@ -196,3 +199,25 @@ def test_a_check_that_crashes_is_no_success(scripts, monkeypatch, tmp_path, caps
     assert everything.main() == 0
     monkeypatch.undo()
     assert everything._run(["no-such-tool-anywhere"], 1) == 127 and "not checked" in capsys.readouterr().out
+
+
+def test_what_is_missing_or_unknown_is_one_line(scripts, monkeypatch, capsys):
+    import all as everything
+    import check
+    import common
+
+    from brickrt.graph.errors import BrickError
+
+    def missing(device):
+        raise BrickError("device 'cuda' needs CuPy: install it")
+
+    monkeypatch.setattr(common, "choose_engine", missing)
+    asked = {check: "check.py", everything: "all.py --only check,bogus"}
+    for module, words in asked.items():
+        monkeypatch.setattr(sys, "argv", words.split())
+        with pytest.raises(SystemExit) as ended:
+            module.main()
+        assert ended.value.code == 2
+    first, second = capsys.readouterr().err.splitlines()
+    assert first == "device 'cuda' needs CuPy: install it"
+    assert second.startswith("step 'bogus' is unknown: use some of check, sanitize")
