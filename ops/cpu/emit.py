@@ -15,7 +15,7 @@ from typing import TypeAlias
 import numpy as np
 from llvmlite import ir
 
-from brickrt.ops.cpu.variables import Scope, Variable
+from brickrt.ops.cpu.variables import Scope, Variable, join
 
 I1, I8, I16, I32, I64 = (ir.IntType(bits) for bits in (1, 8, 16, 32, 64))
 HALF, FLOAT, DOUBLE, VOID, PTR = ir.HalfType(), ir.FloatType(), ir.DoubleType(), ir.VoidType(), ir.PointerType()
@@ -173,6 +173,37 @@ class Fn:
         self.scopes.pop()
         if not returns:
             self._join(scope, end)
+
+    def cases(self, number: Index, count: int) -> Iterator[int]:
+        """for k in range(count): what is emitted in the meantime runs where `number` is k."""
+        before, blocks = self.b.block, [self.fn.append_basic_block("case") for _ in range(count)]
+        self._choose(self.value(number), 0, blocks)
+        after = self.fn.append_basic_block("done")
+        bodies = []
+        for k, block in enumerate(blocks):
+            self.b.position_at_end(block)
+            scope = Scope(before)
+            self.scopes.append(scope)
+            yield k
+            self.scopes.pop()
+            bodies.append((scope.leave(), self.b.block))
+            self.b.branch(after)
+        self.b.position_at_end(after)
+        join(after, bodies)
+        self.b.position_at_end(after)
+
+    def _choose(self, number: ir.Value, first: int, blocks: list[ir.Block]) -> None:
+        """Goes to that one of the blocks, which are numbered from `first` on: by comparisons, which processors guess
+        better than jumps through a table."""
+        if len(blocks) == 1:
+            self.b.branch(blocks[0])
+            return
+        half = len(blocks) // 2
+        ways = [self.fn.append_basic_block("way") for _ in range(2)]
+        self.b.cbranch(self.b.icmp_signed("<", number, I64(first + half)), *ways)
+        for way, start, part in zip(ways, (first, first + half), (blocks[:half], blocks[half:]), strict=True):
+            self.b.position_at_end(way)
+            self._choose(number, start, part)
 
     def _join(self, scope: Scope, end: ir.Block) -> None:
         """After a body that may be skipped and ends in block `end`."""

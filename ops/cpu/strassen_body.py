@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -56,9 +58,9 @@ class StrassenBody(StrassenFrame):
             corner = self.view.corner(f, batch)
             if k.chunks > 1:
                 self.clear(f.sub(pairs[1], pairs[0]))
-                with f.loop(0, k.chunks - 1) as chunk:
-                    self.chunk(Chunk(corner, chunk, pairs, last=False))
-            self.chunk(Chunk(corner, k.chunks - 1, pairs, last=True))
+            with f.loop(0, k.chunks) as chunk:
+                last = f.b.icmp_signed("==", f.value(chunk), f.value(k.chunks - 1)) if k.chunks > 1 else None
+                self.chunk(Chunk(corner, chunk, pairs, last))
 
     def clear(self, pairs: Index) -> None:
         f, k = self.f, self.k
@@ -69,10 +71,10 @@ class StrassenBody(StrassenFrame):
         f, k = self.f, self.k
         self.first_factors(at.corner, at.number, self.factors(at.pairs[0], at.number))
         whole = k.columns // self.group
-        end = at.pairs[1] if k.ragged or not at.last else f.minimum(at.pairs[1], whole)
-        with f.loop(at.pairs[0], end) as pair:
-            self.pair(at, pair, masked=at.last and k.ragged)
-        if at.last and not k.ragged and k.columns % self.group:
+        cut = not k.ragged and k.columns % self.group
+        with f.loop(at.pairs[0], f.minimum(at.pairs[1], whole) if cut else at.pairs[1]) as pair:
+            self.pair(at, pair, masked=k.ragged)
+        if cut:
             with f.when(f.b.icmp_signed(">", at.pairs[1], f.value(whole))):
                 self.pair(at, whole, masked=True)
 
@@ -94,24 +96,28 @@ class StrassenBody(StrassenFrame):
     def following(self, at: Chunk, pair: Index) -> ir.Value:
         """Address of the factors that are wanted next; after the box's last ones, of those of the box beside it."""
         f = self.f
-        chunk = 0 if at.last else f.add(at.number, 1)
-        after = self.factors(at.pairs[1] if at.last else at.pairs[0], chunk)
+        after = self.factors(at.pairs[1], 0)
+        if at.last is not None:
+            after = f.b.select(at.last, after, self.factors(at.pairs[0], f.add(at.number, 1)))
         is_last = f.b.icmp_signed("==", f.value(f.add(pair, 1)), f.value(at.pairs[1]))
         return f.b.select(is_last, after, self.factors(f.add(pair, 1), at.number))
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """A chunk of K of the matrix at `corner`, for all `pairs` of tiles of columns."""
+    """A chunk of K of the matrix at `corner`, for all `pairs` of tiles of columns. `last` tells whether it is the last
+    one, None where there is one alone."""
 
     corner: list[Index]
     number: Index
     pairs: tuple[Index, Index]
-    last: bool
+    last: ir.Value | None
 
 
 class PairOfTiles(SevenProducts):
     """Register tiles of the upper and the lower half of the rows, times two tiles of columns."""
+
+    looped = False  # outputs are finished in between: sums that lived on would be kept on the stack meanwhile
 
     def __init__(
         self,
@@ -129,33 +135,50 @@ class PairOfTiles(SevenProducts):
         self.run, self.masks, self.following = run, masks, following
         self.parts = sizes(self.k.part_rows, self.k.most)
 
-    def ahead(self, number: int, c: Index) -> None:
-        self.ask(self.following, self.parts, number, c)
+    def later(self) -> tuple[ir.Value, Sequence[int]]:
+        return self.following, self.parts
 
     def begin(self, tile: int) -> None:
         """Asks for the lines that an output goes to."""
-        if self.at.last:
-            with self.f.loop(0, self.count) as t:
-                for j in range(self.body.blocks):
-                    self.body.epilogue.prefetch(self.body.out, self.index(tile, j, t))
+        with self.ending(), self.f.loop(0, self.count) as t:
+            for j in range(self.body.blocks):
+                self.body.epilogue.prefetch(self.body.out, self.index(tile, j, t))
+
+    def ending(self) -> AbstractContextManager[None]:
+        """What is done in the last chunk alone."""
+        return nullcontext() if self.at.last is None else self.f.when(self.at.last)
 
     def leave(self, tile: int, plus: int | None = None) -> None:
         """Adds it to what earlier chunks gave: the sum is kept, or after the last chunk finished."""
         rows = self.run.count - (tile > 1 and self.run.missing)
-        more = None if plus is None else self.tile(plus)
-        values = {}
-        for j, t in self.each()[: rows * self.body.blocks]:
-            values[j, t] = value = self.acc.value(j, t)
-            if more is not None:
-                values[j, t] = self.f.b.fadd(self.load(more, j, t), value)
-        partial = self.tile(self.partial(tile)) if self.k.chunks > 1 else None
-        if not (self.at.last and self.body.long):
-            for (j, t), value in values.items():
-                self.output(value, tile, partial, j, t)
+        there = self.each()[: rows * self.body.blocks]
+        values = [self.acc.value(j, t) for j, t in there]
+        if plus is not None:
+            more = self.tile(plus)
+            values = [self.f.b.fadd(self.load(more, *at), value) for at, value in zip(there, values, strict=True)]
+        made = dict(zip(there, values, strict=True))
+        if self.at.last is None:
+            self.finish(made, rows, tile)
+            return
+        partial = self.tile(self.partial(tile))
+        with self.f.b.if_else(self.at.last) as (ends, goes_on):
+            with ends:
+                self.finish(made, rows, tile, partial)
+            with goes_on:
+                for at, value in made.items():
+                    self.store(self.f.b.fadd(self.load(partial, *at), value), partial, *at)
+
+    def finish(
+        self, made: dict[tuple[int, int], ir.Value], rows: int, tile: int, partial: ir.Value | None = None
+    ) -> None:
+        """Outputs of a tile: sums of the last chunk, with those of the chunks before it where there are any."""
+        if not self.body.long:
+            for at, value in made.items():
+                self.output(value, tile, partial, *at)
             return
         raw = self.tile(self.k.raw_at)
-        for (j, t), value in values.items():
-            self.store(value, raw, j, t)
+        for at, value in made.items():
+            self.store(value, raw, *at)
         with self.f.loop(0, rows) as row:
             for j in range(self.body.blocks):
                 self.output(self.load(raw, j, row), tile, partial, j, row)
@@ -170,9 +193,6 @@ class PairOfTiles(SevenProducts):
     def output(self, value: ir.Value, tile: int, partial: ir.Value | None, j: int, t: Index) -> None:
         if partial is not None:
             value = self.f.b.fadd(self.load(partial, j, t), value)
-            if not self.at.last:
-                self.store(value, partial, j, t)
-                return
         self.body.put(value, self.index(tile, j, t), self.masks[tile % 2 * self.body.blocks + j])
 
     def partial(self, tile: int) -> Index:

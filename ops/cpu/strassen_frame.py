@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, ClassVar
 
 from llvmlite import ir
 
@@ -83,8 +83,11 @@ class StrassenFrame:
 class SevenProducts(KeptTile, ABC):
     """A register tile of `count` rows from `start` of every part on, and the seven products of the last level.
 
-    `b` are their panels; their first factors are those from number `factor` on.
+    `b` are their panels; their first factors are those from number `factor` on. Where they are `looped`, there is one
+    copy of the code of a product.
     """
+
+    looped: ClassVar[bool]
 
     def __init__(self, frame: StrassenFrame, start: Index, count: int, b: ir.Value, factor: Index) -> None:
         acc = Accumulators.create(frame.f, [frame.zero] * frame.blocks, count, frame.dtype, frame.k.lanes)
@@ -94,30 +97,42 @@ class SevenProducts(KeptTile, ABC):
 
     def products(self) -> None:
         """The accumulators hold P1, C11; P1, U2, U3, C21; P5, C12, where U2 = P1 + P6."""
-        k = self.k
-        u2, u3 = k.kept_at, k.kept_at + k.tile_elements
         self.clear()
-        self.multiply(0)
-        self.keep(u2)
-        self.begin(0)
-        self.multiply(1)
-        self.leave(0)
-        self.restore(u2)
-        self.multiply(2)
-        self.keep(u2)
-        self.multiply(3)
-        self.keep(u3)
-        self.begin(2)
-        self.multiply(4)
-        self.leave(2)
-        self.clear()
-        self.begin(3)
-        self.multiply(5)
-        self.leave(3, u3)
-        self.add(u2)
-        self.begin(1)
-        self.multiply(6)
-        self.leave(1)
+        if not self.looped:
+            for product in range(PRODUCTS):
+                self.multiply(product)
+                self.after(product)
+            return
+        with self.f.loop(0, PRODUCTS) as number:
+            self.multiply(number)
+            for product in self.f.cases(number, PRODUCTS):
+                self.after(product)
+
+    def after(self, product: int) -> None:
+        """From one product to the next."""
+        u2, u3 = self.k.kept_at, self.k.kept_at + self.k.tile_elements
+        match product:
+            case 0:
+                self.keep(u2)
+                self.begin(0)
+            case 1:
+                self.leave(0)
+                self.restore(u2)
+            case 2:
+                self.keep(u2)
+            case 3:
+                self.keep(u3)
+                self.begin(2)
+            case 4:
+                self.leave(2)
+                self.clear()
+                self.begin(3)
+            case 5:
+                self.leave(3, u3)
+                self.add(u2)
+                self.begin(1)
+            case 6:
+                self.leave(1)
 
     @abstractmethod
     def begin(self, tile: int) -> None:
@@ -128,28 +143,35 @@ class SevenProducts(KeptTile, ABC):
         """One of these tiles is in the accumulators, less what is kept at `plus`; they stay as they are."""
 
     @abstractmethod
-    def ahead(self, number: int, c: Index) -> None:
-        """Asks for what comes later, in a step of a product."""
+    def later(self) -> tuple[ir.Value, Sequence[int]]:
+        """Address of panels that come later, and the sizes of the tiles of rows that ask for them together."""
 
-    def rows_of(self, number: Index) -> Index:
-        """Where the tile's rows of a product's first factor lie in the workspace."""
+    def rows_of(self, number: Index) -> ir.Value:
+        """Address of the tile's rows of a product's first factor."""
         f, k = self.f, self.k
-        return f.add(f.mul(f.add(self.factor, number), k.factor_elements), f.mul(self.start, k.sum_stride))
+        at = f.add(f.mul(f.add(self.factor, number), k.factor_elements), f.mul(self.start, k.sum_stride))
+        return f.address(self.work, at, self.frame.dtype)
 
-    def multiply(self, number: int) -> None:
+    def multiply(self, number: Index) -> None:
         f, k, frame = self.f, self.k, self.frame
-        base = f.address(self.b, number * k.panel, frame.dtype)
+        base = f.address(self.b, f.mul(number, k.panel), frame.dtype)
         channels = PRODUCTS * k.part_depth
-        panel = PackedStream(f, base, frame.blocks, channels, frame.dtype, k.lanes, lambda c: self.ahead(number, c))
+        panel = PackedStream(f, base, frame.blocks, channels, frame.dtype, k.lanes, self.asking(number))
         offsets = [t * k.sum_stride for t in range(self.count)]
-        self.acc.multiply_add(f.address(frame.work, self.rows_of(number), frame.dtype), offsets, 1, k.part_depth, panel)
+        self.acc.multiply_add(self.rows_of(number), offsets, 1, k.part_depth, panel)
 
-    def ask(self, b: ir.Value, parts: Sequence[int], number: int, c: Index) -> None:
-        """Asks for a line of the panels at `b` in each step: all tiles of rows, of so many each, ask for all of them,
-        and each for its own of the next product's rows."""
+    def asking(self, number: Index) -> Callable[[Index], None]:
+        """Asks for a line of later panels in each step of a product: all tiles of rows ask for all of them, and each
+        for its own of the next product's rows."""
         f, k, frame = self.f, self.k, self.frame
+        panels, parts = self.later()
         share = -(-frame.width // len(parts))
-        step = f.add(f.mul(f.div(self.start, parts[0]), PRODUCTS * k.part_depth), number * k.part_depth, c)
-        for n in range(0, share, LINE):
-            f.prefetch(b, f.add(f.mul(step, share), n), frame.dtype, near=False)
-        f.prefetch(frame.work, f.add(self.rows_of(number + 1), f.mul(c, LINE)), frame.dtype)
+        first = f.add(f.mul(f.div(self.start, parts[0]), PRODUCTS * k.part_depth), f.mul(number, k.part_depth))
+        mine, rows = f.address(panels, f.mul(first, share), frame.dtype), self.rows_of(f.add(number, 1))
+
+        def ask(c: Index) -> None:
+            for n in range(0, share, LINE):
+                f.prefetch(mine, f.add(f.mul(c, share), n), frame.dtype, near=False)
+            f.prefetch(rows, f.mul(c, LINE), frame.dtype)
+
+        return ask

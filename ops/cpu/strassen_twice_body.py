@@ -110,6 +110,7 @@ class RowTile(SevenProducts):
     """`count` rows from `start` of every part on, in one round."""
 
     k: StrassenTwiceKernel
+    looped = True
 
     def __init__(self, body: StrassenTwiceBody, at: Round, start: Index, count: int) -> None:
         super().__init__(body, start, count, at.b, body.f.mul(at.number, PRODUCTS))
@@ -125,10 +126,9 @@ class RowTile(SevenProducts):
         with self.f.when(finishing), self.outputs() as (lower, right):
             self.finish(lower, right)
 
-    def ahead(self, number: int, c: Index) -> None:
-        """Asks for the panels of the next round."""
-        b = self.f.address(self.at.b, PRODUCTS * self.k.panel, self.body.dtype)
-        self.ask(b, self.body.parts, number, c)
+    def later(self) -> tuple[ir.Value, Sequence[int]]:
+        """The panels of the next round."""
+        return self.f.address(self.at.b, PRODUCTS * self.k.panel, self.body.dtype), self.body.parts
 
     # ---- the state
 

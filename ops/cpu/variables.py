@@ -7,6 +7,7 @@ around it, up to the one that the variable was made in; code after a body that m
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import chain
 
 from llvmlite import ir
 
@@ -46,6 +47,19 @@ class Scope:
         for variable, value in self.entered.items():
             if variable.value is not value:
                 variable.value = _phi(after, [(value, self.before), (variable.value, end)])
+
+    def leave(self) -> dict[Variable, ir.Value]:
+        """What the body made of variables, which are again what they were before it."""
+        made = {variable: variable.value for variable in self.entered}
+        for variable, value in self.entered.items():
+            variable.value = value
+        return made
+
+
+def join(after: ir.Block, bodies: list[tuple[dict[Variable, ir.Value], ir.Block]]) -> None:
+    """Block `after` is reached from the ends of bodies of which one has run; with each what it made of variables."""
+    for variable in dict.fromkeys(chain.from_iterable(made for made, _ in bodies)):
+        variable.value = _phi(after, [(made.get(variable, variable.value), end) for made, end in bodies])
 
 
 def _phi(block: ir.Block, incoming: list[tuple[ir.Value, ir.Block]]) -> ir.PhiInstr:
