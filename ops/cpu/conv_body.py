@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit import I32, PTR, Fn, Index, register_type, vector
+from brickrt.ops.cpu.emit import I32, PTR, Fn, Index, register_type, vector, zeros
 from brickrt.ops.cpu.epilogue import offset_of
 from brickrt.ops.cpu.operand import Operand
 from brickrt.ops.cpu.products import Accumulators, PackedStream
@@ -42,7 +42,7 @@ def first_input(f: Fn, window: Window, x: Index) -> Index:
 
 def collect(f: Fn, base: ir.Value, offsets: Sequence[Index], dtype: np.dtype) -> ir.Value:
     """A vector of elements that lie anywhere."""
-    acc = ir.Constant(vector(register_type(dtype), len(offsets)), None)
+    acc = zeros(vector(register_type(dtype), len(offsets)))
     for lane, offset in enumerate(offsets):
         acc = f.b.insert_element(acc, f.load(base, offset, dtype), I32(lane))
     return acc
@@ -198,7 +198,7 @@ class ConvBody:
         """The bias of each block, or zero."""
         f, k = self.f, self.k
         if self.bias is None:
-            return [ir.Constant(vector(register_type(self.dtype), k.lanes), None)] * place.count
+            return [zeros(vector(register_type(self.dtype), k.lanes))] * place.count
         if not k.packed[2]:
             base = f.address(self.bias, f.mul(place.group, k.group_out), self.dtype)
             return [collect(f, base, self.members(place, j), self.dtype) for j in range(place.count)]

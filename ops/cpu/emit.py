@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache, lru_cache
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from llvmlite import ir
@@ -275,7 +275,7 @@ class Fn:
         if mask is None:
             return self.widen(self.b.load(at, align=dtype.itemsize, typ=kind), dtype, lanes)
         name = f"llvm.masked.load.{type_suffix(kind)}.p0"
-        zero = ir.Constant(kind, None)
+        zero = zeros(kind)
         return self.widen(self.intrinsic(name, kind, at, I32(dtype.itemsize), mask, zero), dtype, lanes)
 
     def store(
@@ -351,8 +351,23 @@ def _index(value: int) -> ir.Constant:
 @cache
 def _splat_operands(kind: ir.Type, lanes: int) -> tuple[ir.Constant, ir.Constant]:
     """An undefined vector, and the shuffle that takes its first lane everywhere."""
-    whole = ir.VectorType(kind, lanes)
-    return ir.Constant(whole, ir.Undefined), ir.Constant(ir.VectorType(I32, lanes), [0] * lanes)
+    return Word("undef", ir.VectorType(kind, lanes), ir.Undefined), zeros(ir.VectorType(I32, lanes), [0] * lanes)
+
+
+class Word(ir.Constant):
+    """A constant that is written as one word, not lane by lane."""
+
+    def __init__(self, word: str, kind: ir.Type, value: Any) -> None:
+        super().__init__(kind, value)
+        self.word = word
+
+    def get_reference(self) -> str:
+        return self.word
+
+
+def zeros(kind: ir.Type, value: Sequence[int] | None = None) -> ir.Constant:
+    """Zero, in all lanes of a vector; `value` is how llvmlite sees it."""
+    return Word("zeroinitializer", kind, value)
 
 
 @cache

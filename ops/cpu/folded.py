@@ -20,7 +20,7 @@ import numpy as np
 from llvmlite import ir
 
 from brickrt.ops.cpu.conv_body import ConvBody, Place
-from brickrt.ops.cpu.emit import I32, I64, Fn, Index, register_type, vector
+from brickrt.ops.cpu.emit import I32, I64, Fn, Index, register_type, vector, zeros
 from brickrt.ops.cpu.epilogue import offset_of
 from brickrt.ops.cpu.products import Accumulators
 from brickrt.ops.cpu.tiles import Tile
@@ -145,7 +145,7 @@ class FoldedBody(ConvBody):
 
     def accumulators(self, place: Place, count: int) -> FoldedAccumulators:
         f, fold = self.f, self.fold
-        zero = ir.Constant(vector(register_type(self.dtype), fold.lanes), None)
+        zero = zeros(vector(register_type(self.dtype), fold.lanes))
         sums = tuple(f.variable(zero) for _ in range(count))
         return FoldedAccumulators(f, 1, count, self.dtype, fold.lanes, (sums,), fold.ways)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit import Fn, Index
+from brickrt.ops.cpu.emit import Fn, Index, zeros
 from brickrt.ops.cpu.products import Accumulators
 
 
@@ -35,7 +35,7 @@ class KeptTile:
 
     def clear(self) -> None:
         for j, t in self.each():
-            self.acc.put(j, t, ir.Constant(self.acc.kind, None))
+            self.acc.put(j, t, zeros(self.acc.kind))
 
     def keep(self, at: Index) -> None:
         tile = self.tile(at)

@@ -20,7 +20,7 @@ from llvmlite import ir
 from brickrt.ops.conv import Conv, ConvTranspose
 from brickrt.ops.cpu.conv import ConvKernel
 from brickrt.ops.cpu.conv_body import collect, first_input, live_taps
-from brickrt.ops.cpu.emit import I32, I64, Fn, Index, register_type, vector
+from brickrt.ops.cpu.emit import I32, I64, Fn, Index, register_type, vector, zeros
 from brickrt.ops.cpu.epilogue import offset_of
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel, kernel_for
@@ -145,7 +145,7 @@ class LaneConvBody:
         """The bias of a block, or zero."""
         f, k = self.f, self.k
         if self.bias is None:
-            return ir.Constant(self.kind, None)
+            return zeros(self.kind)
         if not k.packed[2]:
             return collect(f, self.bias, self.channels(block), self.dtype)
         return f.load(self.bias, f.mul(block, k.lanes), self.dtype, k.lanes)
@@ -199,7 +199,7 @@ class LaneConvBody:
     def shuffle(self, whole: ir.Value, member: Index) -> ir.Value:
         """Lane l takes the lane of member `member` of its own group."""
         f, size = self.f, self.k.group_in
-        acc = ir.Constant(self.kind, None)
+        acc = zeros(self.kind)
         for m in range(size):
             picks = [lane // size * size + m for lane in range(self.k.lanes)]
             picked = f.b.shuffle_vector(whole, whole, ir.Constant(ir.VectorType(I32, self.k.lanes), picks))

@@ -15,7 +15,7 @@ import numpy as np
 from llvmlite import ir
 
 from brickrt.ops.base import Op
-from brickrt.ops.cpu.emit import Fn, Index, register_type, vector
+from brickrt.ops.cpu.emit import Fn, Index, register_type, vector, zeros
 from brickrt.ops.cpu.epilogue import Epilogue
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel, kernel_for
@@ -171,7 +171,7 @@ class MatMulBody:
     def initial(self, column: Index, masks: list[ir.Value | None]) -> list[ir.Value]:
         f, k = self.f, self.k
         if self.bias is None:
-            return [ir.Constant(vector(register_type(self.dtype), k.lanes), None)] * len(masks)
+            return [zeros(vector(register_type(self.dtype), k.lanes))] * len(masks)
         whole = k.packed[2]
         return [
             f.load(self.bias, f.add(column, j * k.lanes), self.dtype, k.lanes, None if whole else mask)

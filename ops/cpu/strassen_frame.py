@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit import FLOAT, Fn, Index, vector
+from brickrt.ops.cpu.emit import FLOAT, Fn, Index, vector, zeros
 from brickrt.ops.cpu.epilogue import offset_of
 from brickrt.ops.cpu.kept_tile import KeptTile
 from brickrt.ops.cpu.products import Accumulators, PackedStream
@@ -37,7 +37,7 @@ class StrassenFrame:
 
     @property
     def zero(self) -> ir.Constant:
-        return ir.Constant(vector(FLOAT, self.k.lanes), None)
+        return zeros(vector(FLOAT, self.k.lanes))
 
     def groups(self) -> tuple[Index, Index]:
         """Groups of columns that the box touches."""

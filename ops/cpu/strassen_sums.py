@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit import FLOAT, Fn, Index, vector
+from brickrt.ops.cpu.emit import FLOAT, Fn, Index, vector, zeros
 
 if TYPE_CHECKING:
     from brickrt.ops.cpu.strassen import StrassenKernel
@@ -95,7 +95,7 @@ class FirstFactors:
     def vectors(self, row: Index, c: Index, there: Sequence[int]) -> None:
         """One vector of each factor; rows that a part lacks count as zero."""
         f, k = self.f, self.k
-        zero = ir.Constant(vector(FLOAT, k.lanes), None)
+        zero = zeros(vector(FLOAT, k.lanes))
         absent = [isinstance(row, int) and row >= n for n in there]
         columns, masks = self.columns(c), self.masks(c)
         x = [

@@ -116,6 +116,7 @@ class RowTile(SevenProducts):
         super().__init__(body, start, count, at.b, body.f.mul(at.number, PRODUCTS))
         self.body, self.at = body, at
         self.elements = count * body.width
+        self.bases = {which: self.base(which) for which in (ADDS, LEAVES, WITH)}
 
     def emit(self) -> None:
         finishes = self.body.pick([int(x) for x in FINISHES], self.at.number)
@@ -146,16 +147,19 @@ class RowTile(SevenProducts):
             value = self.f.b.fadd(self.load(more, j, t), self.acc.value(j, t))
             self.store(self.f.b.fadd(self.load(adds, j, t), value), made, j, t)
 
-    def state(self, which: Sequence[int], tile: Index) -> Index:
+    def state(self, which: tuple[int, ...], tile: Index) -> Index:
         """Where a tile of the state that a round reads or writes lies; of zeros there is one for all."""
-        f, k = self.f, self.k
-        starts = [k.zeros_at if s == ZERO else k.states_at + s * k.state_elements for s in which]
-        at = self.body.pick(starts, self.at.number)
-        if ZERO not in which:
-            return f.add(at, f.mul(tile, self.elements), f.mul(self.start, 4 * self.body.width))
-        moves = self.body.pick([int(s != ZERO) for s in which], self.at.number)
+        f = self.f
+        at, moves = self.bases[which]
         inside = f.add(f.mul(tile, self.elements), f.mul(self.start, 4 * self.body.width))
         return f.add(at, f.mul(moves, inside))
+
+    def base(self, which: tuple[int, ...]) -> tuple[Index, Index]:
+        """Where the state of this round begins, and whether it has a place for each tile."""
+        k = self.k
+        starts = [k.zeros_at if s == ZERO else k.states_at + s * k.state_elements for s in which]
+        pick = self.body.pick
+        return pick(starts, self.at.number), pick([int(s != ZERO) for s in which], self.at.number)
 
     # ---- outputs
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit import Index
+from brickrt.ops.cpu.emit import Index, zeros
 from brickrt.ops.cpu.winograd_frame import Frame, Tile
 from brickrt.ops.cpu.winograd_input import InputTransform
 
@@ -22,7 +22,7 @@ class GatheredInput(InputTransform):
         self.zero = ir.Constant(frame.kind.element, 0.0)
         self.places = f.address(frame.m, k.axes.planes * k.plane_out, frame.dtype)
         with f.loop(0, k.depth_in * k.axes.planes) as at:  # lanes that nobody fills take part in the transform
-            f.store(ir.Constant(frame.kind, None), self.places, f.mul(at, k.lanes), frame.dtype, k.lanes)
+            f.store(zeros(frame.kind), self.places, f.mul(at, k.lanes), frame.dtype, k.lanes)
 
     def plane(self, base: Index, corner: Sequence[Index], guarded: bool, tile: Tile, z: Index) -> None:
         f, k, (down, across) = self.f, self.k, self.axes

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit import Index
+from brickrt.ops.cpu.emit import Index, zeros
 from brickrt.ops.cpu.winograd_frame import Frame, Group, Span, Tile
 from brickrt.ops.cpu.winograd_math import input_rows
 
@@ -82,7 +82,7 @@ class InputTransform:
 
     def guarded(self, base: Index, corner: Sequence[Index]) -> list[list[ir.Value]]:
         """Zero where an input is not read by the box: on padding, and beyond what the box needs."""
-        f, zero = self.f, ir.Constant(self.frame.kind, None)
+        f, zero = self.f, zeros(self.frame.kind)
         sides = zip(corner, self.frame.plane, strict=True)
         rows, columns = (
             [self.clamped(f.add(at, i * span.axis.step), span) for i in range(span.axis.n)] for at, span in sides

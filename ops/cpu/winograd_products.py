@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit import Index
+from brickrt.ops.cpu.emit import Index, zeros
 from brickrt.ops.cpu.products import Accumulators
 from brickrt.ops.cpu.winograd_axes import Axis
 from brickrt.ops.cpu.winograd_frame import Frame, Group
@@ -35,7 +35,7 @@ class Products:
         tiles = -(-k.out.channel_blocks // k.ob)
         panel = f.add(f.mul(plane, tiles), f.div(block, k.ob))
         with f.loop(group.lo, group.hi) as at, f.loop(0, group.blocks) as g:
-            zero = ir.Constant(frame.kind, None)
+            zero = zeros(frame.kind)
             acc = Accumulators.create(f, [zero] * count, k.t, frame.dtype, k.lanes)
             with self.live_taps(at) as (tap, z), self.live_residues(plane) as residue:
                 self.sweep(acc, panel, tap, residue, plane, f.add(f.mul(slot(frame, z), k.group // k.t), g))
