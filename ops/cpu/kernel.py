@@ -47,6 +47,7 @@ class Kernel(ABC):
     asks: int = 0
 
     fetches: ClassVar[bool] = False  # whether `ahead` is heeded
+    effort: ClassVar[int] = 1  # of compiling it, beside that of others
 
     @classmethod
     def classify(

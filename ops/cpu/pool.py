@@ -27,6 +27,8 @@ class PoolKernel(Kernel):
     `shape_class` is the length of blocked rows up to `LONG_ROW`, from where on it does not matter.
     """
 
+    effort = 2
+
     @classmethod
     def classify(
         cls, op: Op, ins: Sequence[Operand], out: Operand, boxes: Boxes, isa: Isa

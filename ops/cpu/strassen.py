@@ -89,6 +89,7 @@ class StrassenKernel(Kernel):
 
     op: MatMul | Conv
     levels: ClassVar[int] = 1
+    effort = 6
 
     @classmethod
     def classify(

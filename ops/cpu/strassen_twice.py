@@ -22,6 +22,7 @@ class StrassenTwiceKernel(StrassenKernel):
     """`shape_class` as in `StrassenKernel`, with groups of four tiles."""
 
     levels: ClassVar[int] = 2
+    effort = 4
 
     # ---- workspace, in elements: first factors, a tile of zeros, two kept tiles, states, sums of the chunks so far
 

@@ -41,6 +41,7 @@ class WinogradKernel(Kernel):
     tiles in a plane (of all its images), of planes, and of blocks of output channels."""
 
     op: Conv
+    effort = 5
 
     @classmethod
     def tile_edge(cls) -> int:
