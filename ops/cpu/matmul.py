@@ -83,8 +83,9 @@ class MatMulKernel(Kernel):
         width = self.tile[0] * self.lanes
         tiles = -(-self.columns // width)
         if i == 1:
-            padded = np.pad(array, [(0, 0)] * (array.ndim - 1) + [(0, tiles * width - self.columns)])
-            split = padded.reshape(*array.shape[:-1], tiles, width)
+            missing = tiles * width - self.columns
+            whole = np.pad(array, [(0, 0)] * (array.ndim - 1) + [(0, missing)]) if missing else array
+            split = whole.reshape(*array.shape[:-1], tiles, width)
             return np.ascontiguousarray(np.moveaxis(split, -2, -3))
         if i == 2 and self.op.bias:
             return np.pad(array, (0, tiles * width - self.columns))

@@ -50,7 +50,7 @@ def gemm(b: Builder, node: OnnxNode) -> str:
 
 def _transposed(b: Builder, name: str) -> str:
     known = b.known(name)
-    return transpose(b, name, (1, 0)) if known is None else b.constant(np.ascontiguousarray(known.T))
+    return transpose(b, name, (1, 0)) if known is None else b.constant(known.T)
 
 
 def _absorbed(b: Builder, y: str, alpha: float) -> tuple[str, float]:
