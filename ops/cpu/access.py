@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit import I32, I64, PTR, Fn, Index, memory_type, register_type, type_suffix, vector
+from brickrt.ops.cpu.emit import I32, I64, PTR, Fn, Index, fill, memory_type, register_type, type_suffix, vector
 from brickrt.ops.cpu.operand import Operand, dense, to_blocked
-from brickrt.ops.cpu.vecmath import fill
 from brickrt.ops.types import TensorType
 
 

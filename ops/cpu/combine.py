@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit import I32, Fn, register_type, vector
+from brickrt.ops.cpu.emit import I32, Fn, fill, register_type, vector
 from brickrt.ops.cpu.expr_ir import extreme
-from brickrt.ops.cpu.vecmath import fill, lanes_of
+from brickrt.ops.cpu.vecmath import lanes_of
 from brickrt.ops.expr import BOOL
 
 

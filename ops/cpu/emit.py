@@ -255,7 +255,7 @@ class Fn:
         if lanes == 1:
             return scalar
         if isinstance(scalar, ir.Constant):
-            return ir.Constant(ir.VectorType(scalar.type, lanes), [scalar.constant] * lanes)
+            return fill(ir.VectorType(scalar.type, lanes), scalar.constant)
         undefined, zeros = _splat_operands(scalar.type, lanes)
         first = self.b.insert_element(undefined, scalar, I32(0))
         return self.b.shuffle_vector(first, undefined, zeros)
@@ -346,6 +346,17 @@ class Fn:
 def _index(value: int) -> ir.Constant:
     """An index as a constant: made once, since a constant remembers how it is printed."""
     return I64(value)
+
+
+def fill(kind: ir.Type, value: float | int) -> ir.Constant:
+    """The constant of a scalar or vector type with `value` in every lane."""
+    return _filled(kind, value, repr(value))
+
+
+@lru_cache(maxsize=1 << 12)
+def _filled(kind: ir.Type, value: float | int, text: str) -> ir.Constant:
+    """Made once, since a constant remembers how it is printed; `text` tells zeros apart."""
+    return ir.Constant(kind, [value] * kind.count if isinstance(kind, ir.VectorType) else value)
 
 
 @cache

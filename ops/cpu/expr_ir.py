@@ -9,9 +9,9 @@ from llvmlite import ir
 
 from brickrt.ops.cpu import integer_ir, vecmath
 from brickrt.ops.cpu.convert_ir import compare, convert
-from brickrt.ops.cpu.emit import FLOAT, I1, Fn, register_type, type_suffix, vector
+from brickrt.ops.cpu.emit import FLOAT, I1, Fn, fill, register_type, type_suffix, vector
 from brickrt.ops.cpu.scalarmath import LIBM, libm
-from brickrt.ops.cpu.vecmath import fill, lanes_of
+from brickrt.ops.cpu.vecmath import lanes_of
 from brickrt.ops.expr import COMPARE, TEST, Apply, Arg, Const, Expr, distinct
 
 VECTORIZED: dict[str, Callable[..., ir.Value]] = {

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit import I64, Fn, vector
+from brickrt.ops.cpu.emit import I64, Fn, fill, vector
 from brickrt.ops.cpu.scalarmath import int_power
-from brickrt.ops.cpu.vecmath import fill, lanes_of
+from brickrt.ops.cpu.vecmath import lanes_of
 
 BUILDER = {
     "add": "add",

@@ -9,10 +9,10 @@ from functools import reduce
 import numpy as np
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit import Fn, Index, register_type, type_suffix, vector
+from brickrt.ops.cpu.emit import Fn, Index, fill, register_type, type_suffix, vector
 from brickrt.ops.cpu.expr_ir import convert, extreme
 from brickrt.ops.cpu.scalarmath import libm
-from brickrt.ops.cpu.vecmath import fill, lanes_of
+from brickrt.ops.cpu.vecmath import lanes_of
 from brickrt.ops.pool import Pool, lowest
 
 DOUBLE = np.dtype(np.float64)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit import FLOAT, I32, Fn, type_suffix, vector
+from brickrt.ops.cpu.emit import FLOAT, I32, Fn, fill, type_suffix, vector
 from brickrt.ops.cpu.erf_table import LANES as AVX512_LANES
 from brickrt.ops.cpu.erf_table import erf_by_table
 from brickrt.ops.cpu.exp_table import LN2_HIGH, LN2_LOW, LOG2E, exp_by_table, sigmoid_by_table
@@ -53,11 +53,6 @@ ERF_LARGE = (
     -0.00304676522500813,
     0.00019629948656074703,
 )
-
-
-def fill(kind: ir.Type, value: float | int) -> ir.Constant:
-    """The constant of a scalar or vector type with `value` in every lane."""
-    return ir.Constant(kind, [value] * kind.count if isinstance(kind, ir.VectorType) else value)
 
 
 def lanes_of(x: ir.Value) -> int:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit import Fn
+from brickrt.ops.cpu.emit import Fn, fill
 from brickrt.ops.cpu.winograd_axes import Axis
 
 CHUNK = 512  # filters transformed at a time: so few that a BLAS does not wake its threads, which then spin
@@ -50,14 +50,10 @@ def monic(points: Sequence[float]) -> list[float]:
 def combine(f: Fn, factors: Sequence[float], vectors: Sequence[ir.Value]) -> ir.Value:
     """Sum of factor times vector, terms with factor 1 first."""
     (first, acc), *rest = sorted(zip(factors, vectors, strict=True), key=lambda term: term[0] != 1)
-    acc = acc if first == 1 else f.b.fmul(scalar(acc.type, first), acc)
+    acc = acc if first == 1 else f.b.fmul(fill(acc.type, first), acc)
     for factor, value in rest:
-        acc = f.b.fadd(acc, value) if factor == 1 else f.fma(scalar(value.type, factor), value, acc)
+        acc = f.b.fadd(acc, value) if factor == 1 else f.fma(fill(value.type, factor), value, acc)
     return acc
-
-
-def scalar(kind: ir.Type, value: float) -> ir.Constant:
-    return ir.Constant(kind, [value] * kind.count)
 
 
 def input_rows(f: Fn, d: Sequence[ir.Value], axis: Axis) -> list[ir.Value]:
@@ -72,7 +68,7 @@ def input_rows(f: Fn, d: Sequence[ir.Value], axis: Axis) -> list[ir.Value]:
         if p == 1:
             out += [f.b.fadd(alone, scaled), f.b.fsub(alone, scaled)]
         else:
-            out += [f.fma(scalar(scaled.type, p), scaled, alone), f.fma(scalar(scaled.type, -p), scaled, alone)]
+            out += [f.fma(fill(scaled.type, p), scaled, alone), f.fma(fill(scaled.type, -p), scaled, alone)]
     return [*out, combine(f, monic(points), d[int(zero) :: 2])]
 
 
