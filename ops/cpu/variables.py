@@ -63,9 +63,11 @@ def join(after: ir.Block, bodies: list[tuple[dict[Variable, ir.Value], ir.Block]
 
 
 def _phi(block: ir.Block, incoming: list[tuple[ir.Value, ir.Block]]) -> ir.PhiInstr:
-    """At the beginning of a block."""
+    """After those that a block begins with: code that follows keeps the order in which they are made."""
     builder = ir.IRBuilder(block)
-    builder.position_at_start(block)
+    first = next((one for one in block.instructions if not isinstance(one, ir.PhiInstr)), None)
+    if first is not None:
+        builder.position_before(first)
     phi = builder.phi(incoming[0][0].type)
     for value, source in incoming:
         phi.add_incoming(value, source)
