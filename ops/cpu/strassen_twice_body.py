@@ -116,7 +116,7 @@ class RowTile(SevenProducts):
         super().__init__(body, start, count, at.b, body.f.mul(at.number, PRODUCTS))
         self.body, self.at = body, at
         self.elements = count * body.width
-        self.bases = {which: self.base(which) for which in (ADDS, LEAVES, WITH)}
+        self.bases: dict[tuple[int, ...], tuple[Index, Index]] = {w: self.base(w) for w in (ADDS, LEAVES, WITH)}
 
     def emit(self) -> None:
         finishes = self.body.pick([int(x) for x in FINISHES], self.at.number)
