@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from brickrt.runtime.cuda import validate
+from brickrt.runtime.cuda import validate_types
+from brickrt.runtime.cuda.cudnn import Layer
 from brickrt.runtime.cuda.launches import Launch
 from brickrt.runtime.cuda.records import Records, Rows, Table, make_table
 from brickrt.runtime.cuda.sources import Function, Source, function_of, source_of
+from brickrt.runtime.cuda.validate import validate
+from brickrt.runtime.cuda.validate_types import Signature, Wanted
+from brickrt.runtime.cuda.wanted import base_of, signature, uses
 from brickrt.runtime.task_graph import TaskGraph
 
 
@@ -38,11 +42,11 @@ class Units:
     """
 
     def __init__(self, records: Records, launches: Sequence[Launch], threads: int) -> None:
-        self._records, self._threads = records, threads
+        self.records, self._threads, self._count = records, threads, 0
         self.sources: dict[Source, int] = {}
         self.of: list[int] = []
         self.kernels: list[range] = []
-        self.signatures: list[list[validate.Signature]] = []  # of each kernel of each unit, what calls it
+        self.signatures: list[Signature] = []  # of `numbered`
         self.numbered: list[tuple[Rows, int]] = []
         known: dict[tuple[int, ...], tuple[int, range]] = {}
         for launch in launches:
@@ -54,17 +58,14 @@ class Units:
 
     def _unit(self, launch: Launch) -> tuple[int, range]:
         functions: dict[Function, int] = {}
-        start = len(self.signatures)
-        for rows in (rows for i in launch.steps for rows in self._records.of(i)):
-            kernel = rows.kernel
-            number = functions.setdefault(function_of(kernel), len(functions))
-            if start + number == len(self.signatures):
-                self.signatures.append([])
-            operands = 1 + len(kernel.ins) + len(kernel.tables())
-            self.signatures[start + number].append(validate.Signature(kernel.op.name, operands, kernel.out))
+        start = self._count
+        for i, rows in [(step, rows) for step in launch.steps for rows in self.records.of(step)]:
+            number = functions.setdefault(function_of(rows.kernel), len(functions))
+            self.signatures.append(signature(self.records, i, rows, start + number))
             self.numbered.append((rows, number))
+        self._count += len(functions)
         source = source_of(tuple(functions), launch.kind == "persistent", self._threads)
-        return self.sources.setdefault(source, len(self.sources)), range(start, len(self.signatures))
+        return self.sources.setdefault(source, len(self.sources)), range(start, self._count)
 
 
 def make_tables(tasks: TaskGraph, launches: Sequence[Launch], numbered: Sequence[tuple[Rows, int]]) -> Tables:
@@ -86,13 +87,53 @@ def make_tables(tasks: TaskGraph, launches: Sequence[Launch], numbered: Sequence
     return Tables(order, make_table(numbered, place, len(order)), offsets.astype(np.int32), deps)
 
 
-def check_tables(tables: Tables, launches: Sequence[Launch], units: Units, base_bytes: Sequence[int]) -> None:
-    """Raises ValueError where the tables are not what kernels rely on; `base_bytes` as in `validate.py`."""
+def check_tables(
+    tables: Tables,
+    launches: Sequence[Launch],
+    units: Units,
+    base_bytes: Sequence[int],
+    owner: np.ndarray,
+    calls: Mapping[int, Layer],
+) -> None:
+    """Raises ValueError where the tables are not what kernels rely on, or do not do what the task graph says.
+
+    `base_bytes` as in `Wanted`; `owner` tells of which task of the graph each task is a part, `calls` what a library
+    computes, by launch.
+    """
     firsts = np.cumsum([0, *(len(launch.tasks) for launch in launches)]).tolist()
     pieces = [
-        validate.Launch(first, len(launch.tasks), kernels, launch.kind == "persistent")
-        for first, launch, kernels in zip(firsts, launches, units.kernels, strict=False)
+        validate_types.Launch(
+            begin, len(launch.tasks), kernels, launch.kind == "persistent", launch.after, launch.kind == "bricks"
+        )
+        for begin, launch, kernels in zip(firsts, launches, units.kernels, strict=False)
     ]
     table = tables.table
-    found = validate.Tables(table.task_at, table.records, tables.dep_offsets, tables.deps, pieces)
-    validate.validate(found, units.signatures, base_bytes)
+    found = validate_types.Tables(table.task_at, table.records, tables.dep_offsets, tables.deps, pieces)
+    validate(found, _wanted(tables, units, base_bytes, owner, calls))
+
+
+def _wanted(
+    tables: Tables, units: Units, base_bytes: Sequence[int], owner: np.ndarray, calls: Mapping[int, Layer]
+) -> Wanted:
+    graph, places, none = units.records.tasks, units.records.tasks.places, np.zeros(0, np.int64)
+    place = np.full(len(owner), -1, np.int64)
+    place[tables.order] = np.arange(len(tables))
+    at = place[np.concatenate([none, *(rows.tasks for rows, _ in units.numbered)])]
+    ranks = np.concatenate([none, *(rows.ranks for rows, _ in units.numbered)])
+    like = np.repeat(np.arange(len(units.numbered)), [len(rows.tasks) for rows, _ in units.numbered])
+    order = np.lexsort((ranks, at))
+    types = graph.plan.graph.types
+    return Wanted(
+        signatures=units.signatures,
+        tasks=at[order],
+        like=like[order],
+        owner=owner[tables.order],
+        dep_offsets=graph.dep_offsets,
+        deps=graph.deps,
+        base_bytes=base_bytes,
+        arena=graph.arena_bytes,
+        constants=np.array(sorted(offset for offset, _ in units.records.constants.pieces), np.int64),
+        ends={name: base_of(graph, name) for name, at in places.items() if at.kind in ("input", "output")},
+        outputs=[name for name, at in places.items() if at.kind == "output" and types[name].size],
+        uses=list(uses(graph, calls)),
+    )

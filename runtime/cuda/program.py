@@ -84,7 +84,8 @@ class CudaProgram:
         self._tables = make_tables(tasks, self._launches, units.numbered)
         self._ends = Ends(driver, tasks.plan.graph)
         base_bytes = tasks.scratch_bytes, self._arena, records.constants.nbytes, *self._ends.sizes
-        check_tables(self._tables, self._launches, units, base_bytes)
+        calls = {k: layer for k, (layer, _) in self._calls.layers.items()}
+        check_tables(self._tables, self._launches, units, base_bytes, self._owner, calls)
         self._memory = self._place(records)
         self._queue = self._launcher()
         self._graph = None if options.launch == "streams" else self._captured()
