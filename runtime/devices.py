@@ -13,7 +13,7 @@ from brickrt.runtime.arrays import DeviceArrays
 from brickrt.runtime.engine import LAUNCHES, LaunchMode, Program
 from brickrt.runtime.lower import lower
 from brickrt.runtime.plan_cache import Tune
-from brickrt.runtime.switches import measures, usual_device
+from brickrt.runtime.switches import DEVICE, measures, usual_device
 from brickrt.runtime.task_graph import TaskGraph
 
 KernelProgress = Callable[[int, int], None]
@@ -40,10 +40,12 @@ def choose_engine(device: str = "auto", isa: str | None = None, launch: LaunchMo
     """
     if launch not in LAUNCHES:
         raise BrickError(f"launch '{launch}' is unknown: use one of {', '.join(LAUNCHES)}")
-    if device == "auto":
-        device = usual_device()
     if device not in NAMES:
         raise BrickError(f"device '{device}' is unknown: use one of {', '.join(NAMES)}")
+    if device == "auto":
+        device = usual_device()
+        if device not in NAMES:
+            raise BrickError(f"{DEVICE}={device} in the environment is unknown: use one of {', '.join(NAMES)}")
     if device == "auto" and isa is None and (engine := _gpu_if_any(launch)):
         return engine
     if device == "cuda":
@@ -80,17 +82,20 @@ def _host(isa: str | None) -> DeviceSpec:
 
 def _cuda(launch: LaunchMode) -> Engine:
     """The GPU engine. Its packages are only loaded here."""
-    from brickrt.runtime.cuda.cupy_driver import CupyDriver
+    from brickrt.runtime.cuda.compile import check_compiler
+    from brickrt.runtime.cuda.cupy_driver import current_driver
     from brickrt.runtime.cuda.program import CudaOptions, CudaProgram
     from brickrt.runtime.cuda.tune import Tuner
 
-    driver: Any = CupyDriver()  # its streams and events go with its own only
+    driver: Any = current_driver()  # its streams and events go with its own only
+    compiler = check_compiler(driver.spec.isa)
 
     def build(tasks: TaskGraph, threads: int, progress: KernelProgress | None) -> CudaProgram:
         return CudaProgram(tasks, driver, CudaOptions(launch), progress)
 
     def tune(progress: KernelProgress | None) -> Tuner:
-        how = f"{launch} {'kernels' if driver.library() is None else 'cuDNN'}"
+        library = driver.library()
+        how = f"{launch}, NVRTC {compiler}, cuDNN {library and library.version}"
         return Tuner(lambda plan: build(lower(plan), 1, progress), how)
 
     return Engine("cuda", driver.spec, build, driver, tune if measures() else None)

@@ -61,7 +61,8 @@ def check_ends(graph: Graph) -> None:
 
 def check_fits(tasks: TaskGraph, threads: int) -> None:
     """Refuses a task graph whose run this machine, or its GPU, cannot hold."""
-    needed, device = project(tasks, threads).total, tasks.plan.device
+    device = tasks.plan.device
+    needed = project(tasks, threads if device.kind == "cpu" else 1).total
     who, has = ("the GPU", device.memory) if device.kind == "cuda" else ("this machine", memory_bytes())
     if needed > has:
         graph = tasks.plan.graph

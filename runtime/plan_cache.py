@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
+from brickrt import graph as graphs
 from brickrt import ops as operators
 from brickrt import plan as planner
 from brickrt.graph.ir import Graph
@@ -25,7 +26,9 @@ class Tune(Protocol):
     @property
     def name(self) -> str: ...
 
-    def __call__(self, graph: Graph, plan: Plan) -> tuple[Subgraph, ...]: ...
+    def __call__(self, graph: Graph, plan: Plan) -> tuple[Subgraph, ...] | None:
+        """None where nothing could be measured."""
+        ...
 
 
 def remembered_plan(graph: Graph, device: DeviceSpec, options: PlanOptions, tune: Tune | None = None) -> Plan:
@@ -35,8 +38,11 @@ def remembered_plan(graph: Graph, device: DeviceSpec, options: PlanOptions, tune
     if known is not None:
         return make_plan(graph, device, options, decided=tuple(_subgraph(entry) for entry in json.loads(known)))
     plan = make_plan(graph, device, options)
-    if tune:
-        plan = make_plan(graph, device, options, decided=tune(graph, plan))
+    if tune and plan.graph.nodes:
+        decided = tune(graph, plan)
+        if decided is None:
+            return plan
+        plan = make_plan(graph, device, options, decided=decided)
     store.put(name, json.dumps([s.to_dict() for s in plan.subgraphs]).encode())
     return plan
 
@@ -48,7 +54,7 @@ def _subgraph(entry: dict[str, Any]) -> Subgraph:
 
 @cache
 def _code() -> str:
-    return sources_digest(Path(planner.__file__).parent, Path(operators.__file__).parent)
+    return sources_digest(*(Path(package.__file__).parent for package in (planner, operators, graphs)))
 
 
 def _digest(graph: Graph, device: DeviceSpec, options: PlanOptions, tune: str) -> str:

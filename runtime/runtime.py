@@ -80,7 +80,7 @@ class Runtime:
 
     @property
     def device(self) -> str:
-        """The engine's name: cpu, reference or null."""
+        """The engine's name: cpu, cuda, reference or null."""
         return self._compiler.engine.name
 
     @property

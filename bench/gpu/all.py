@@ -86,11 +86,12 @@ def _run(words: list[str], seconds: float) -> int:
     if shutil.which(words[0]) is None:
         print(f"not checked: {words[0]} is not installed", flush=True)
         return 127
+    limit = max(seconds, LEAST)
     running = subprocess.Popen(words, cwd=HERE.parents[1], start_new_session=True)
     try:
-        return running.wait(max(seconds, LEAST))
+        return running.wait(limit)
     except subprocess.TimeoutExpired:
-        print(f"stopped after {seconds:.0f} s", flush=True)
+        print(f"stopped after {limit:.0f} s", flush=True)
         return 124
     finally:
         if running.poll() is None:

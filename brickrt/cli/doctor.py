@@ -116,7 +116,7 @@ def _text(report: dict[str, Any]) -> str:
             *([f"        {_speeds_text(device['speeds'])}"] if "speeds" in device else []),
         ]
     if all(device["kind"] == "cpu" for device in report["devices"]):
-        lines.append("  cuda  no NVIDIA driver was found: --device cuda needs one")
+        lines.append("  cuda  nvidia-smi was not found: --device cuda needs an NVIDIA driver")
     lines += ["", "caches"]
     lines += [f"  {printable(c['folder'])}: {c['files']} files, {size_text(c['bytes'])}" for c in report["caches"]]
     lines += ["", table(("library", "version"), [(n, v) for n, v in report["libraries"].items()])]

@@ -171,7 +171,9 @@ class Fn:
             yield
             end, returns = self.b.block, self.b.block.is_terminated
         self.scopes.pop()
-        if not returns:
+        if returns:
+            scope.leave()
+        else:
             self._join(scope, end)
 
     def cases(self, number: Index, count: int) -> Iterator[int]:

@@ -87,6 +87,12 @@ def compiler_version() -> str:
     return _compiler().version
 
 
+def check_compiler(arch: str) -> str:
+    """The version of NVRTC. Raises BrickError where it is missing, or does not compile for an architecture."""
+    _known(arch)
+    return compiler_version()
+
+
 @dataclass(frozen=True)
 class _Compiler:
     nvrtc: Any  # of cuda.bindings

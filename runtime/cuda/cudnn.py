@@ -6,6 +6,7 @@ run, and a captured call keeps those it was captured with.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import product
@@ -143,13 +144,20 @@ class Plans:
 
     def __init__(self, library: Cudnn, device: str, measure: Measure) -> None:
         self._library, self._device, self._measure = library, device, measure
+        self._lock = threading.RLock()  # the stream in use is one for all threads
         self._store, self._known = DiskCache.open("cudnn"), dict[Form, Plan]()
 
     def plan(self, form: Form) -> Plan:
         """Raises Unfit where cuDNN has none."""
-        if form not in self._known:
-            self._known[form] = self._find(form)
-        return self._known[form]
+        with self._lock:
+            if form not in self._known:
+                self._known[form] = self._find(form)
+            return self._known[form]
+
+    @property
+    def version(self) -> str:
+        """That of cuDNN."""
+        return self._library.version
 
     def _find(self, form: Form) -> Plan:
         key = self._library.key(form, self._device)
@@ -162,5 +170,6 @@ class Plans:
 
     def run(self, plan: Plan, addresses: Sequence[int], workspace: int, stream: Stream) -> None:
         """Puts a plan on a stream."""
-        self._library.use(stream.address)
-        plan.run(addresses, workspace)
+        with self._lock:
+            self._library.use(stream.address)
+            plan.run(addresses, workspace)

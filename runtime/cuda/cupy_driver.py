@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -142,7 +143,7 @@ class CupyDriver:
     threads = THREADS
 
     def __init__(self) -> None:
-        self._id = _device()
+        self._id, self._starting = _device(), threading.Lock()
         self._properties = _properties(self._id)
         self.spec = spec_of(self._properties)
         self._together = bool(cudart.deviceGetAttribute(cudart.cudaDevAttrCooperativeLaunch, self._id))
@@ -180,16 +181,17 @@ class CupyDriver:
 
     def library(self) -> Plans | None:
         """cuDNN; `no_library` says why there is none."""
-        if self._library is None and self.no_library is None:
-            for name in LIBRARIES:
-                load_library(name)
-            try:
-                cudnn = Cudnn()
-                measure = partial(_measured, cudnn, cupy.cuda.Stream(non_blocking=True))
-                self._library = Plans(cudnn, f"{self.spec.name} {self.spec.isa}", measure)
-            except Missing as e:
-                self.no_library = str(e)
-        return self._library
+        with self._starting, self.current:
+            if self._library is None and self.no_library is None:
+                for name in LIBRARIES:
+                    load_library(name)
+                try:
+                    cudnn = Cudnn()
+                    measure = partial(_measured, cudnn, cupy.cuda.Stream(non_blocking=True))
+                    self._library = Plans(cudnn, f"{self.spec.name} {self.spec.isa}", measure)
+                except Missing as e:
+                    self.no_library = str(e)
+            return self._library
 
     def stream(self) -> CupyStream:
         return CupyStream(cupy.cuda.Stream(non_blocking=True))
@@ -264,6 +266,17 @@ class CupyDriver:
         return CupyStream(_stream(stream))
 
 
+_DRIVERS: dict[int, CupyDriver] = {}
+
+
+def current_driver() -> CupyDriver:
+    """That of the current device, which has one in a process: cuDNN's handles and plans are its own."""
+    device = _device()
+    if device not in _DRIVERS:
+        _DRIVERS[device] = CupyDriver()
+    return _DRIVERS[device]
+
+
 def _measured(cudnn: Cudnn, stream: Any, run: Run, sizes: Sequence[int], workspace: int) -> float:
     """Seconds of one run of a plan on a stream."""
     memory = [cupy.cuda.alloc(max(n, 1)) for n in (*sizes, workspace)]
@@ -330,7 +343,13 @@ def _device() -> int:
         ) from None
     if not count:
         raise BrickError("device 'cuda': the driver finds no GPU; use --device cpu")
-    return cudart.getDevice()
+    device = cudart.getDevice()
+    try:
+        cudart.setDevice(device)  # takes the GPU, which another process may have to itself
+    except FAILURES as e:
+        reason = " ".join(str(e).split())
+        raise BrickError(f"device 'cuda': GPU {device} cannot be used ({reason}); use --device cpu") from None
+    return device
 
 
 def _properties(device: int) -> Properties:

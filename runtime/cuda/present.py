@@ -13,8 +13,11 @@ MAJOR, MINOR = 75, 76  # attributes: compute capability
 
 
 def gpu_present() -> bool:
-    """Whether the first GPU is new enough, and CuPy is installed. Never raises."""
-    return find_spec("cupy") is not None and _capability() >= LEAST
+    """Whether the first GPU is new enough, and CuPy is installed. Never raises; starts the driver in this process."""
+    try:
+        return find_spec("cupy") is not None and _capability() >= LEAST
+    except ValueError:  # something else of that name
+        return False
 
 
 def _capability() -> tuple[int, int]:

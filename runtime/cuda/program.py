@@ -280,15 +280,11 @@ class CudaProgram:
     def seconds(self, subgraphs: Collection[int] | None = None) -> float:
         """Of a run on zeros, as the device measures it; or of the launches of some subgraphs, by themselves, on what
         is in memory: a run must have been before."""
-        graph, main = self.tasks.plan.graph, self._main
-        inputs, outputs = (
-            [np.zeros(graph.types[name].shape, graph.types[name].dtype) for name in names]
-            for names in (graph.inputs, graph.outputs)
-        )
         with self._lock, self._driver.current:
             self._look_back(True)
-            self._memory.tell(self._ends.upload(inputs, outputs, True, main), 0, main)
+            main = self._main
             if subgraphs is None:
+                self._tell_zeros()
                 found = self._driver.seconds(lambda: self._start(main), main)
             else:
                 which = [k for k, launch in enumerate(self._launches) if set(launch.subgraphs) <= set(subgraphs)]
@@ -296,6 +292,15 @@ class CudaProgram:
             main.synchronize()
             self._finish()
             return found
+
+    def _tell_zeros(self) -> None:
+        """Inputs of zeros, and room for outputs, are where kernels look from now on."""
+        graph = self.tasks.plan.graph
+        inputs, outputs = (
+            [np.zeros(graph.types[name].shape, graph.types[name].dtype) for name in names]
+            for names in (graph.inputs, graph.outputs)
+        )
+        self._memory.tell(self._ends.upload(inputs, outputs, True, self._main), 0, self._main)
 
     # ---- cancelling
 

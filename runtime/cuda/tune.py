@@ -7,8 +7,10 @@ is on the device at a time, so that measuring takes no more memory than the gree
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 from brickrt.graph.errors import BrickError
@@ -21,6 +23,7 @@ from brickrt.runtime.disk_cache import sources_digest
 
 Part = frozenset[int]
 """Nodes that are launched together."""
+FAILURES = (BrickError, ValueError)
 Build = Callable[[Plan], CudaProgram]
 
 
@@ -45,15 +48,20 @@ class Tuner:
     @property
     def name(self) -> str:
         """See `plan_cache.Tune`."""
-        return f"{self.how} {sources_digest(Path(__file__).parent, Path(next(iter(operators.__path__))))}"
+        return f"{self.how} {_code()}"
 
-    def __call__(self, graph: Graph, plan: Plan) -> tuple[Subgraph, ...]:
-        """The subgraphs of a plan that was made for "auto", or faster ones."""
-        trials = _Trials(graph, plan, self.build)
+    def __call__(self, graph: Graph, plan: Plan) -> tuple[Subgraph, ...] | None:
+        """The subgraphs of a plan that was made for "auto", or faster ones; None where that cannot be told now."""
         try:
-            return trials.best()
-        except BrickError as e:  # a program does not fit: the plan may all the same
-            return tuple(replace(s, why=f"{s.why}; not measured: {e}") for s in plan.subgraphs)
+            return _Trials(graph, plan, self.build).best()
+        except FAILURES as e:  # others may have the GPU's memory, say
+            print(f"brickrt: the plan is taken as modelled, since it could not be measured: {e}", file=sys.stderr)
+            return None
+
+
+@cache
+def _code() -> str:
+    return sources_digest(Path(__file__).parent, Path(next(iter(operators.__path__))))
 
 
 class _Trials:
@@ -65,7 +73,11 @@ class _Trials:
         merged = [part for part in planned.parts if len(part) > 1]
         if not merged:
             return planned.subgraphs
-        layered = self.by_library_or_not(tuple(_split(self.plan.subgraphs, self.layers(), merged)), merged)
+        try:
+            layered = self.by_library_or_not(tuple(_split(self.plan.subgraphs, self.layers(), merged)), merged)
+        except FAILURES as e:  # layers take more memory than what is merged
+            whys = (f"{s.why}; layer by layer it does not run: {e}" for s in planned.subgraphs)
+            return tuple(replace(s, why=why) for s, why in zip(planned.subgraphs, whys, strict=True))
         found = [planned, layered]
         slower = [part for part in merged if layered.parts[part] < planned.parts[part]]
         if slower and len(slower) < len(merged):
@@ -83,7 +95,8 @@ class _Trials:
             return given
         own = self.timed(tuple(_by_kernels(subgraphs, given.called)), more)
         found = [given, own]
-        faster = {k for part, seconds in given.parts.items() if own.parts[part] < seconds for k in part}
+        parts = given.parts.keys() - more
+        faster = {k for part in parts if own.parts[part] < given.parts[part] for k in part}
         some = given.called & faster
         if some and some != given.called:
             found.append(self.timed(tuple(_by_kernels(subgraphs, some)), more))

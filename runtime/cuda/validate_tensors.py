@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations
 
 import numpy as np
 
@@ -142,9 +141,12 @@ class Made:
 
 def _check_shared(tensors: Sequence[Tensor]) -> None:
     """Of two in the same memory, whatever uses the one comes before what writes the other."""
-    for a, b in combinations(sorted(tensors, key=lambda one: one.bytes), 2):
-        if a.bytes[1] > b.bytes[0]:
+    here: list[Tensor] = []  # those that reach beyond where the next one begins
+    for b in sorted(tensors, key=lambda one: one.bytes):
+        here = [a for a in here if a.bytes[1] > b.bytes[0]]
+        for a in here:
             _check_apart(*sorted((a, b), key=lambda one: one.begins))
+        here.append(b)
 
 
 def _check_apart(old: Tensor, new: Tensor) -> None:

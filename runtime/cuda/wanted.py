@@ -81,7 +81,9 @@ def _at(tasks: TaskGraph, work: OpWork, k: int) -> Part | None:
         return None
     for name in (work.node.output, *work.node.inputs):
         part = part_of(tasks, name)
-        if part is not None and part.tensor in tasks.places and base_of(tasks, part.tensor) == base:
+        if part is None or len(part.start) != operand.rank or part.tensor not in tasks.places:
+            continue
+        if base_of(tasks, part.tensor) == base:
             shift = byte_offsets(operand, np.array([part.start], np.int64))
             if (offsets == tasks.places[part.tensor].offset + shift).all():
                 return part

@@ -145,3 +145,10 @@ def test_the_driver_is_asked_for_the_capability(monkeypatch, code, found):
 def test_without_a_driver_there_is_no_gpu(monkeypatch):
     monkeypatch.setattr(present, "LIBRARY", "libnothing.so.1")
     assert not present.gpu_present()
+
+
+def test_a_bad_name_in_the_environment_is_said_to_be_there(monkeypatch):
+    monkeypatch.setenv("BRICKRT_DEVICE", "gpu")
+    with pytest.raises(BrickError, match="BRICKRT_DEVICE=gpu in the environment is unknown: use one of auto, cpu"):
+        choose_engine("auto")
+    assert choose_engine("cpu").name == "cpu"

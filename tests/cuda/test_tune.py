@@ -133,7 +133,17 @@ def test_a_plan_stays_where_its_layers_do_not_fit(callbacks):
         chains(3, 3), lambda launches, _: 1 / launches, fits=lambda plan: any(len(s.nodes) > 1 for s in plan.subgraphs)
     )
     plan = trial.plan()
-    assert merged(plan) and all(s.why.endswith("not measured: no room on the GPU") for s in plan.subgraphs)
+    assert merged(plan)
+    assert all(s.why.endswith("layer by layer it does not run: no room on the GPU") for s in plan.subgraphs)
+
+
+def test_what_could_not_be_measured_is_not_kept(callbacks, capsys):
+    """Memory may be there the next time."""
+    trial = Trial(chains(3, 3), lambda launches, _: 1 / launches, fits=lambda plan: False)
+    assert merged(trial.plan()) and not trial.calls
+    assert capsys.readouterr().err.endswith("it could not be measured: no room on the GPU\n")
+    trial.fits = lambda plan: True
+    assert not merged(trial.plan())
 
 
 def test_a_runtime_measures_what_nothing_was_asked_of(monkeypatch):
