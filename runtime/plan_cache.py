@@ -54,7 +54,7 @@ def _subgraph(entry: dict[str, Any]) -> Subgraph:
 
 @cache
 def _code() -> str:
-    return sources_digest(*(Path(package.__file__).parent for package in (planner, operators, graphs)))
+    return sources_digest(*(Path(next(iter(package.__path__))) for package in (planner, operators, graphs)))
 
 
 def _digest(graph: Graph, device: DeviceSpec, options: PlanOptions, tune: str) -> str:

@@ -125,8 +125,8 @@ class Order:
         todo, seen = [after], {after}
         while todo:
             task = todo.pop()
-            more = deps[offsets[task] : offsets[task + 1]]
-            more = set(more[more >= before].tolist()) - seen
+            mine = deps[offsets[task] : offsets[task + 1]]
+            more = set(mine[mine >= before].tolist()) - seen
             if before in more:
                 return True
             seen |= more

@@ -121,8 +121,9 @@ def fail(text: str) -> NoReturn:
     raise ValueError(text)
 
 
-def first(broken: np.ndarray) -> int | None:
+def first(broken: np.ndarray | np.bool_) -> int | None:
     """Index of the first true element, if any."""
+    broken = np.asarray(broken)
     k = int(broken.argmax()) if broken.size else 0
     return k if broken.size and broken[k] else None
 

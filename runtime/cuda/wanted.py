@@ -106,4 +106,4 @@ def uses(tasks: TaskGraph, calls: Mapping[int, Layer]) -> Iterator[Use]:
         for i, (place, tensor) in enumerate(zip(layer.places, layer.form.tensors, strict=True)):
             if isinstance(place, int):
                 part = part_of(tasks, (node.output, *node.inputs)[i]) if place < tasks.arena_bytes else None
-                yield Use(k, node.name, part and part.tensor, i == 0, place, place + tensor.nbytes)
+                yield Use(k, node.name, part.tensor if part else None, i == 0, place, place + tensor.nbytes)
