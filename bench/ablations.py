@@ -23,14 +23,14 @@ from networks import ELEVEN, random_feeds
 from traffic import measured_bytes, why_not
 
 from brickrt import zoo
-from brickrt.bench.contenders import Contender, Feeds
-from brickrt.bench.interleave import Spread, ratios, turns
-from brickrt.bench.machine import machine
-from brickrt.bench.roofline import bytes_from, roofline
-from brickrt.graph.source import SourceGraph, load
-from brickrt.plan.device import DeviceSpec, host_device
-from brickrt.runtime.cpu.calibrate import calibrated, measured
-from brickrt.runtime.runtime import Runtime
+from brickrt.compare.contenders import Contender, Feeds
+from brickrt.compare.interleave import Spread, ratios, turns
+from brickrt.compare.machine import machine
+from brickrt.compare.roofline import bytes_from, roofline
+from brickrt.graph.onnx_import.source import SourceGraph, load
+from brickrt.plan.device.device_spec import DeviceSpec, host_device
+from brickrt.runtime.cpu.calibrate.calibration import calibrated, measured
+from brickrt.runtime.session.runtime import Runtime
 
 LAYERS, BRICKS = (2, 3, 4, 6), (4, 8, 16, 32)
 FORCED = ("layerwise", "padded", "memoized")

@@ -16,7 +16,7 @@ import numpy as np
 import onnx
 
 from brickrt import Runtime, zoo
-from brickrt.ops.conv import Conv
+from brickrt.ops.operators.conv import Conv
 from brickrt.plan.plan import Plan
 from brickrt.plan.subgraph import Subgraph
 from brickrt.runtime.events import TaskEvents

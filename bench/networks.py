@@ -16,10 +16,10 @@ import numpy as np
 import onnx
 
 from brickrt import zoo
-from brickrt.bench.compare import Comparison, compare, mean_ratio
-from brickrt.bench.contenders import OURS, PEERS
-from brickrt.bench.machine import machine
-from brickrt.runtime.runtime import Runtime
+from brickrt.compare.comparison import Comparison, compare, mean_ratio
+from brickrt.compare.contenders import OURS, PEERS
+from brickrt.compare.machine import machine
+from brickrt.runtime.session.runtime import Runtime
 
 ELEVEN = {
     "vgg16": 224,

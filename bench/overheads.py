@@ -23,15 +23,15 @@ import onnx
 from onnx import helper
 
 from brickrt import zoo
-from brickrt.bench.machine import machine
-from brickrt.graph.source import load
-from brickrt.graph.specialize import first_stage, specialize
+from brickrt.compare.machine import machine
+from brickrt.graph.onnx_import.source import load
+from brickrt.graph.specialize.specialize import first_stage, specialize
 from brickrt.ops.types import TensorType
-from brickrt.plan.device import host_device
+from brickrt.plan.device.device_spec import host_device
 from brickrt.plan.options import PlanOptions
 from brickrt.plan.plan import make_plan
-from brickrt.runtime.lower import lower
-from brickrt.runtime.runtime import Runtime
+from brickrt.runtime.lowering.lower import lower
+from brickrt.runtime.session.runtime import Runtime
 
 os.environ["BRICKRT_DEVICE"] = "cpu"  # of the processes that it starts too
 IMPORT = "import time; t = time.perf_counter(); import brickrt; print(time.perf_counter() - t)"
@@ -52,8 +52,8 @@ CALIBRATION = """
 import os, time
 import numpy as np
 from brickrt import Runtime, zoo
-from brickrt.plan.device import host_device
-from brickrt.runtime.cpu.calibrate import calibration
+from brickrt.plan.device.device_spec import host_device
+from brickrt.runtime.cpu.calibrate.calibration import calibration
 os.environ["BRICKRT_CALIBRATE"] = "0"
 Runtime(zoo.build("unet", size=16, levels=1)).execute({"x": np.zeros((1, 3, 16, 16), np.float32)})
 os.environ["BRICKRT_CALIBRATE"] = "1"

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from brickrt.graph.source import load
-    from brickrt.runtime.runtime import Runtime
+    from brickrt.graph.onnx_import.source import load
+    from brickrt.runtime.session.runtime import Runtime
 
 __version__ = "0.1.0"
 __all__ = ["Runtime", "__version__", "load"]
 
-_HOMES = {"Runtime": "brickrt.runtime.runtime", "load": "brickrt.graph.source"}
+_HOMES = {"Runtime": "brickrt.runtime.session.runtime", "load": "brickrt.graph.onnx_import.source"}
 
 
 def __getattr__(name: str) -> Any:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from brickrt.ops.base import Slab, crop
+from brickrt.ops.definitions.expressions import evaluate_expr, round_to
 from brickrt.ops.expr import Apply, Arg, Expr, walk
-from brickrt.ops.numpy_expr import evaluate_expr, round_to
 from brickrt.ops.regions import operand_region
 from brickrt.ops.types import Boxes, Shape, TensorType
 

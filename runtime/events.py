@@ -9,7 +9,7 @@ from typing import Protocol
 
 import numpy as np
 
-from brickrt.runtime.task_graph import TaskGraph
+from brickrt.runtime.lowering.task_graph import TaskGraph
 
 
 class TaskEvents:

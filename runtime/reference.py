@@ -13,8 +13,8 @@ import numpy as np
 
 from brickrt.ops.base import Slab
 from brickrt.ops.types import Boxes
-from brickrt.runtime.engine import Cancelled, Counts
-from brickrt.runtime.task_graph import Steps, TaskGraph
+from brickrt.runtime.lowering.task_graph import Steps, TaskGraph
+from brickrt.runtime.program_protocol import Cancelled, Counts
 
 
 class ReferenceProgram:

@@ -22,14 +22,14 @@ from rich.console import Console
 from rich.text import Text
 
 from brickrt import Runtime, zoo
-from brickrt.cli.run_report import run_dict
-from brickrt.cli.watch import about_run
-from brickrt.dashboard.parts import Lines
+from brickrt.cli.outputs.run_report import run_dict
+from brickrt.cli.terminal.watch import about_run
+from brickrt.dashboard.live.frame_state import Scene
+from brickrt.dashboard.live.frames import frame
+from brickrt.dashboard.live.panels import Lines
+from brickrt.dashboard.live.watched_runs import Session
 from brickrt.dashboard.recording import Recorder, Together
-from brickrt.dashboard.report import write_report
-from brickrt.dashboard.scene import Scene
-from brickrt.dashboard.session import Session
-from brickrt.dashboard.view import frame
+from brickrt.dashboard.report.page import write_report
 
 NETWORK, SIZE, STRATEGY, BRICK = "nafnet", 512, "memoized", 32
 RUNS = 8

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from brickrt.runtime.cuda.sources import Source
+from brickrt.runtime.cuda.kernels.kernel_sources import Source
 
 ROUNDS = 2000
 THREADS = 32

@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 from common import Clock, Table, built, each, go_on, gpu, options, random_feeds, spoiled, why
 
-from brickrt.bench.gpu_contenders import ours
-from brickrt.bench.interleave import Spread, ratios, turns
-from brickrt.graph.source import load
+from brickrt.compare.gpu_contenders import ours
+from brickrt.compare.interleave import Spread, ratios, turns
+from brickrt.graph.onnx_import.source import load
 from brickrt.runtime.events import TaskEvents
-from brickrt.runtime.runtime import Runtime
+from brickrt.runtime.session.runtime import Runtime
 
 LAYERS, BRICKS = (2, 3, 4, 6), (4, 8, 16, 32)
 PAUSE = 0.01

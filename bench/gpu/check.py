@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 from common import CHECKED, Clock, Table, each, go_on, gpu, options, random_feeds, small, spoiled, why
 
-from brickrt.bench.difference import difference
-from brickrt.runtime.runtime import Runtime
+from brickrt.compare.difference import difference
+from brickrt.runtime.session.runtime import Runtime
 
 TOLERANCE = {"fp32": 1e-4, "tf32": 1e-2, "fp16": 1e-2, "bf16": 5e-2}
 STRATEGIES = ("layerwise", "padded", "memoized", "auto")

@@ -15,10 +15,10 @@ import numpy as np
 import onnx
 
 from brickrt import zoo
-from brickrt.bench.machine import machine
+from brickrt.compare.machine import machine
 from brickrt.graph.errors import BrickError
-from brickrt.plan.device import DeviceSpec
-from brickrt.runtime.devices import Engine, choose_engine
+from brickrt.plan.device.device_spec import DeviceSpec
+from brickrt.runtime.session.engines import Engine, choose_engine
 
 RESULTS = Path(__file__).parents[1] / "results"
 PAPER = ("vgg16", "resnet50", "darknet53", "resnet34-3d", "drn-c-26", "deepcam", "inception-v4")  # BrickDL's seven

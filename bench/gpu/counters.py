@@ -17,7 +17,7 @@ from typing import Any
 
 from common import Clock, Table, built, each, gpu, options, random_feeds
 
-from brickrt.runtime.runtime import Runtime
+from brickrt.runtime.session.runtime import Runtime
 
 METRICS = {
     "dram_read_bytes": "dram__bytes_read.sum",

@@ -18,10 +18,10 @@ import numpy as np
 from common import Table, built, each, gpu, options, random_feeds, why
 from null_driver import NullArray, NullDriver
 
-from brickrt.runtime import runtime as runtimes
 from brickrt.runtime.cuda.program import CudaOptions, CudaProgram
-from brickrt.runtime.devices import Engine
-from brickrt.runtime.runtime import Runtime
+from brickrt.runtime.session import runtime as runtimes
+from brickrt.runtime.session.engines import Engine
+from brickrt.runtime.session.runtime import Runtime
 
 WINDOWS = 20
 

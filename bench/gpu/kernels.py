@@ -19,10 +19,10 @@ from typing import Any
 from common import among
 
 from brickrt import zoo
-from brickrt.bench.kernel_cover import cover
-from brickrt.bench.kernels import Figures, Network, Used, figures
-from brickrt.plan.device import device_named
-from brickrt.runtime.cuda.compile import compiler_version
+from brickrt.compare.kernel_coverage import cover
+from brickrt.compare.kernels import Figures, Network, Used, figures
+from brickrt.plan.device.device_spec import device_named
+from brickrt.runtime.cuda.kernels.compile import compiler_version
 
 HERE = Path(__file__).parent
 RESULT = HERE.parent / "results" / "cuda-kernels.json"

@@ -20,18 +20,18 @@ from atomics import atomics
 from common import Clock, Table, among, built, go_on, gpu, options, spoiled, why
 from onnx import TensorProto, helper, numpy_helper
 
-from brickrt.bench.interleave import Spread
-from brickrt.bench.kernels import Network
-from brickrt.ops.conv import Conv
-from brickrt.plan.assemble import brick_subgraph
-from brickrt.plan.cost import Model
-from brickrt.plan.edges import cut_of, edge_by_rule
-from brickrt.plan.merge import Proposal
+from brickrt.compare.interleave import Spread
+from brickrt.compare.kernels import Network
+from brickrt.ops.operators.conv import Conv
+from brickrt.plan.cost.cost_model import Model
+from brickrt.plan.merging.brick_shapes import cut_of, edge_by_rule
+from brickrt.plan.merging.build_subgraphs import brick_subgraph
+from brickrt.plan.merging.propose_merges import Proposal
 from brickrt.plan.options import PlanOptions
 from brickrt.plan.plan import Plan, make_plan
 from brickrt.runtime.cuda.program import CudaProgram
-from brickrt.runtime.devices import Engine
-from brickrt.runtime.lower import lower
+from brickrt.runtime.lowering.lower import lower
+from brickrt.runtime.session.engines import Engine
 
 TABLES = "atomics", "subgraphs", "layers", "bricks"
 GROUPS = (2, 2, 2), (3, 3), (4, 2), (6,)

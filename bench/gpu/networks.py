@@ -15,11 +15,11 @@ from typing import Any
 
 from common import LARGE, Clock, Table, built, each, go_on, gpu, options, random_feeds, spoiled, why
 
-from brickrt.bench.contenders import OURS
-from brickrt.bench.difference import difference
-from brickrt.bench.gpu_contenders import PEERS, as_numpy, make_peers, ours
-from brickrt.bench.interleave import Spread, ratios, turns
-from brickrt.runtime.runtime import Runtime
+from brickrt.compare.contenders import OURS
+from brickrt.compare.difference import difference
+from brickrt.compare.gpu_contenders import PEERS, as_numpy, make_peers, ours
+from brickrt.compare.interleave import Spread, ratios, turns
+from brickrt.runtime.session.runtime import Runtime
 
 PAUSE = 0.01  # seconds between turns: a GPU is idle as soon as a turn has ended
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from brickrt.ops.cuda.kernel import THREADS
 from brickrt.ops.types import TensorType
-from brickrt.plan.device import PRESETS, DeviceSpec
-from brickrt.runtime.cuda.sources import Source
+from brickrt.plan.device.device_spec import PRESETS, DeviceSpec
+from brickrt.runtime.cuda.kernels.kernel_sources import Source
 
 
 class NullArray:

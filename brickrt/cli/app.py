@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperCommand
 
 from brickrt import __version__
-from brickrt.cli import parse
+from brickrt.cli.inputs import parse
 from brickrt.cli.requests import (
     BenchRequest,
     DemoRequest,

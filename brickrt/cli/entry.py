@@ -14,8 +14,8 @@ import typer
 from typer.main import get_command
 
 from brickrt.cli.app import DEBUG, PROGRAM, app
-from brickrt.cli.signals import ENDING, Signals, heard
-from brickrt.cli.terminal import note
+from brickrt.cli.terminal.signals import ENDING, Signals, heard
+from brickrt.cli.terminal.text import note
 from brickrt.graph.errors import BrickError
 
 FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130

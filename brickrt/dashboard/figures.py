@@ -12,7 +12,7 @@ from brickrt.dashboard.labels import Labels
 from brickrt.dashboard.recording import GraphRun
 from brickrt.plan.plan import Plan
 from brickrt.plan.subgraph import Subgraph
-from brickrt.runtime.task_graph import TaskGraph
+from brickrt.runtime.lowering.task_graph import TaskGraph
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from brickrt.runtime.task_graph import TaskGraph
+from brickrt.runtime.lowering.task_graph import TaskGraph
 
 SHOWN = 3  # node names in a label; the rest is counted
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from brickrt.runtime.events import Observer, TaskEvents
-from brickrt.runtime.task_graph import TaskGraph
+from brickrt.runtime.lowering.task_graph import TaskGraph
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from brickrt.bench import contenders
-from brickrt.bench.contenders import Contender, Feeds
+from brickrt.compare import contenders
+from brickrt.compare.contenders import Contender, Feeds
 from brickrt.demo.memory import peak_bytes, resident_bytes
 from brickrt.demo.network import INPUT, network
 from brickrt.demo.photo import as_input, as_picture, psnr
-from brickrt.runtime.runtime import Runtime
+from brickrt.runtime.session.runtime import Runtime
 
 PAUSE = 0.1  # seconds: an engine's threads may spin on after a run
 LONG = 4.0  # seconds of timed runs after which no more begin

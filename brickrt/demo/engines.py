@@ -12,7 +12,7 @@ from statistics import median
 
 import numpy as np
 
-from brickrt.bench.contenders import lacking
+from brickrt.compare.contenders import lacking
 
 ENGINES = ("bricks", "layerwise", "onnxruntime")
 

@@ -18,15 +18,15 @@ import numpy as np
 
 from brickrt.graph.ir import Graph, Node
 from brickrt.ops.base import Op
-from brickrt.ops.conv import Conv, ConvTranspose
-from brickrt.ops.interp import Interp
-from brickrt.ops.map import Map
-from brickrt.ops.move import Concat, Reorder, Take, View
-from brickrt.ops.pool import Pool
-from brickrt.ops.reduce import Reduce
-from brickrt.ops.rowwise import Rowwise
+from brickrt.ops.operators.conv import Conv, ConvTranspose
+from brickrt.ops.operators.interp import Interp
+from brickrt.ops.operators.map import Map
+from brickrt.ops.operators.move import Concat, Reorder, Take, View
+from brickrt.ops.operators.pool import Pool
+from brickrt.ops.operators.reduce import Reduce
+from brickrt.ops.operators.rowwise import Rowwise
 from brickrt.ops.types import Shape, TensorType
-from brickrt.plan.device import DeviceSpec
+from brickrt.plan.device.device_spec import DeviceSpec
 
 Layout = Literal["plain", "blocked", "last"]
 

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from brickrt.graph.errors import BrickError
-from brickrt.plan.device import DeviceSpec
+from brickrt.plan.device.device_spec import DeviceSpec
 
 STRATEGIES = ("auto", "layerwise", "padded", "memoized")
 PRECISIONS = ("fp32", "tf32", "fp16", "bf16")

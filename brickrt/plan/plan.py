@@ -6,15 +6,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from brickrt.graph.ir import Graph
-from brickrt.graph.long_reductions import in_two_steps
-from brickrt.graph.unfuse import unfuse
-from brickrt.plan.algorithm import choose_algorithms, keeps_algorithm
-from brickrt.plan.cost import Model
-from brickrt.plan.device import DeviceSpec
+from brickrt.graph.passes.long_reductions import in_two_steps
+from brickrt.graph.passes.unfuse import unfuse
+from brickrt.plan.cost.conv_algorithms import choose_algorithms, keeps_algorithm
+from brickrt.plan.cost.cost_model import Model
+from brickrt.plan.device.device_spec import DeviceSpec
 from brickrt.plan.layout import Layout, assign_layouts, style_of
+from brickrt.plan.merging.split_reductions import attach_tails, split_reductions
+from brickrt.plan.merging.strategy import choose_subgraphs
 from brickrt.plan.options import PlanOptions
-from brickrt.plan.partials import attach_tails, split_reductions
-from brickrt.plan.strategy import choose_subgraphs
 from brickrt.plan.subgraph import Subgraph
 
 __all__ = ["Plan", "Subgraph", "make_plan"]

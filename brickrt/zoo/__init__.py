@@ -7,25 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from brickrt.zoo import (  # noqa: F401  (importing a module registers its networks)
-    darknet53,
-    deepcam,
-    drn_c_26,
-    inception_v4,
-    mobilenetv2,
-    nafnet,
-    resnet34_3d,
-    resnet50,
-    unet,
-    vgg16,
-    vit_s16,
-)
+from brickrt.zoo import networks
 from brickrt.zoo.registry import Entry, check_options, lookup, names
 
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["Entry", "build", "describe", "names"]
+__all__ = ["Entry", "build", "describe", "names", "networks"]
 
 
 def describe(name: str) -> Entry:

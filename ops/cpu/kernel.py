@@ -11,7 +11,7 @@ import numpy as np
 from llvmlite import ir
 
 from brickrt.ops.base import Op
-from brickrt.ops.cpu.emit import Fn
+from brickrt.ops.cpu.emit.function_emitter import Fn
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.operand import Operand, to_blocked
 from brickrt.ops.registry import Registry

@@ -13,17 +13,17 @@ import numpy as np
 
 from brickrt.ops.cpu.compile import Library
 from brickrt.ops.cpu.isa import Isa
-from brickrt.runtime.cpu import worker as loop
-from brickrt.runtime.cpu.crew import Jobs, crew
-from brickrt.runtime.cpu.ends import Ends
-from brickrt.runtime.cpu.kernels import KernelLoader, Progress
+from brickrt.runtime.cpu.argument_table import Records
+from brickrt.runtime.cpu.compile.compiled_functions import load_functions
+from brickrt.runtime.cpu.compile.kernel_loader import KernelLoader, Progress
 from brickrt.runtime.cpu.memory import aligned_empty, give_back_freed
-from brickrt.runtime.cpu.native import load_functions
-from brickrt.runtime.cpu.queues import queues
-from brickrt.runtime.cpu.records import Records
-from brickrt.runtime.engine import Cancelled, Counts
-from brickrt.runtime.states import word
-from brickrt.runtime.task_graph import TaskGraph
+from brickrt.runtime.cpu.workers import worker_loop as loop
+from brickrt.runtime.cpu.workers.io_addresses import Ends
+from brickrt.runtime.cpu.workers.queues import queues
+from brickrt.runtime.cpu.workers.thread_pool import Jobs, crew
+from brickrt.runtime.lowering.task_graph import TaskGraph
+from brickrt.runtime.program_protocol import Cancelled, Counts
+from brickrt.runtime.protocol.state_protocol import word
 
 _TASKS, _FIRST, _WAITS, _REVISITS = loop.SUMS
 _SUMS = slice(loop.SUMS.start, loop.SUMS.stop)

@@ -7,11 +7,11 @@ from contextlib import suppress
 
 import numpy as np
 
-from brickrt.runtime.cuda.calls import Calls
-from brickrt.runtime.cuda.driver import CaptureRefused, Driver, Event, Function, Graph, Stream
-from brickrt.runtime.cuda.launches import Launch
-from brickrt.runtime.cuda.resident import Resident
-from brickrt.runtime.cuda.streams import Schedule
+from brickrt.runtime.cuda.device_state import Resident
+from brickrt.runtime.cuda.driver.protocol import CaptureRefused, Driver, Event, Function, Graph, Stream
+from brickrt.runtime.cuda.groups.cudnn_launches import Calls
+from brickrt.runtime.cuda.schedule.launches import Launch
+from brickrt.runtime.cuda.schedule.stream_schedule import Schedule
 
 
 class Launcher:

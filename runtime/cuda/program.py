@@ -13,21 +13,21 @@ from typing import Any
 import numpy as np
 
 from brickrt.graph.errors import BrickError
-from brickrt.runtime.cuda.brick_groups import find_groups
-from brickrt.runtime.cuda.build import Units, check_tables, make_tables
-from brickrt.runtime.cuda.calls import calls_of
-from brickrt.runtime.cuda.constants import aligned
-from brickrt.runtime.cuda.context import MOST_TASKS, why_stopped
-from brickrt.runtime.cuda.driver import CaptureRefused, Driver, Function, Graph, Progress, Stream
-from brickrt.runtime.cuda.ends import Ends
+from brickrt.runtime.cuda.device_state import Resident
+from brickrt.runtime.cuda.driver.alignment import aligned
+from brickrt.runtime.cuda.driver.protocol import CaptureRefused, Driver, Function, Graph, Progress, Stream
+from brickrt.runtime.cuda.groups.cudnn_launches import calls_of
+from brickrt.runtime.cuda.groups.group_search import find_groups
+from brickrt.runtime.cuda.kernels.kernel_context import MOST_TASKS, why_stopped
 from brickrt.runtime.cuda.launcher import Launcher
-from brickrt.runtime.cuda.launches import make_launches
-from brickrt.runtime.cuda.records import Records
-from brickrt.runtime.cuda.resident import Resident
-from brickrt.runtime.cuda.streams import schedule
-from brickrt.runtime.cuda.watching import Watch
-from brickrt.runtime.engine import Cancelled, Counts, LaunchMode
-from brickrt.runtime.task_graph import TaskGraph
+from brickrt.runtime.cuda.memory.io_buffers import Ends
+from brickrt.runtime.cuda.program_tables import Units, check_tables, make_tables
+from brickrt.runtime.cuda.schedule.argument_table import Records
+from brickrt.runtime.cuda.schedule.device_events import Watch
+from brickrt.runtime.cuda.schedule.launches import make_launches
+from brickrt.runtime.cuda.schedule.stream_schedule import schedule
+from brickrt.runtime.lowering.task_graph import TaskGraph
+from brickrt.runtime.program_protocol import Cancelled, Counts, LaunchMode
 
 STREAMS = 4  # branches that run side by side
 WAVES = 2  # tasks of a group of memoized bricks, per node, in multiples of the device's multiprocessors

@@ -18,8 +18,8 @@ from brickrt.graph.ir import Graph
 from brickrt.ops import cuda as operators
 from brickrt.plan.plan import Plan, make_plan
 from brickrt.plan.subgraph import Subgraph
+from brickrt.runtime.cache.disk_cache import sources_digest
 from brickrt.runtime.cuda.program import CudaProgram
-from brickrt.runtime.disk_cache import sources_digest
 
 Part = frozenset[int]
 """Nodes that are launched together."""

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 from onnx.backend.test.runner import Runner
-from onnx_backend import BrickBackend
+
+from tests.support.onnx_backend import BrickBackend
 
 KNOWN = tomllib.loads(Path(__file__).with_name("known_failures.toml").read_text())
 DOWNLOADED = "OnnxBackendRealModelTest"

@@ -11,8 +11,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from brickrt.bench.gpu_contenders import as_numpy, make_peers
-from brickrt.bench.interleave import turns
+from brickrt.compare.gpu_contenders import as_numpy, make_peers
+from brickrt.compare.interleave import turns
 from brickrt.runtime.events import TaskEvents
 
 FOLDER = Path(__file__).parents[2] / "bench" / "gpu"
@@ -52,7 +52,7 @@ def test_time_per_brick_comes_from_events(scripts):
 def test_rows_are_on_disk_as_soon_as_they_are_there(scripts, tmp_path):
     from common import Table, options
 
-    from brickrt.plan.device import PRESETS
+    from brickrt.plan.device.device_spec import PRESETS
 
     asked = options("", networks="").parse_args(["--out", str(tmp_path)])
     for asked.append, rows in ((True, 1), (True, 2), (False, 1)):
@@ -95,9 +95,9 @@ def test_networks_are_given_to_torch_compile_in_one_graph(name):
     """As far as Dynamo goes: what generates code would take minutes."""
     torch = pytest.importorskip("torch", reason="PyTorch is not installed: peers of the GPU benchmark need it")
     from brickrt import zoo
-    from brickrt.bench.gpu_contenders import exported
-    from brickrt.bench.torch_backend import TorchNetwork
-    from brickrt.bench.translate import network
+    from brickrt.compare.gpu_contenders import exported
+    from brickrt.compare.torch_backend import TorchNetwork
+    from brickrt.compare.translate import network
 
     module, x = TorchNetwork(network(zoo.build(name, size=32))).eval(), torch.randn(1, 3, 32, 32)
     with torch.inference_mode():
@@ -122,7 +122,7 @@ def test_the_hosts_time_is_measured_on_a_device_that_does_nothing(scripts, monke
     """How long it takes here is no matter."""
     import host
 
-    from brickrt.runtime import runtime
+    from brickrt.runtime.session import runtime
 
     monkeypatch.setattr(runtime, "choose_engine", runtime.choose_engine)  # put back afterwards
     monkeypatch.setattr(host, "WINDOWS", 2)
@@ -137,7 +137,7 @@ def test_what_comes_after_an_error_that_ends_all_work_is_done_by_a_new_process(s
     import check
     import common
 
-    from brickrt.plan.device import PRESETS
+    from brickrt.plan.device.device_spec import PRESETS
 
     asked_for, failing = [], ("fp32", "padded", "graph")
 

@@ -1,7 +1,8 @@
 from pathlib import Path
 
 import pytest
-from cli_models import Call, caller, conv_model, sum_model
+
+from tests.support.cli_models import Call, caller, conv_model, sum_model
 
 
 @pytest.fixture(scope="session", autouse=True)

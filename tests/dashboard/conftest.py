@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from chains import chain
 
 from brickrt import Runtime
 from brickrt.dashboard.recording import GraphRun
+from tests.support.graphs.chains import chain
 
 
 @pytest.fixture(scope="session", params=["layerwise", "padded", "memoized"])

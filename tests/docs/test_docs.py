@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from run_page import blocks
+
+from tests.support.run_page import blocks
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs").glob("*.md"))

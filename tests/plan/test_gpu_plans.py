@@ -3,13 +3,13 @@
 import math
 
 import pytest
-from plan_graphs import Sketch, bottlenecks, gated_depthwise
 
 from brickrt.graph.ir import Graph
-from brickrt.plan.device import PRESETS, DeviceSpec
+from brickrt.plan.device.device_spec import PRESETS, DeviceSpec
 from brickrt.plan.options import PlanOptions
 from brickrt.plan.plan import Plan, make_plan
-from brickrt.runtime.lower import lower
+from brickrt.runtime.lowering.lower import lower
+from tests.support.graphs.plan_graphs import Sketch, bottlenecks, gated_depthwise
 
 GPUS = pytest.mark.parametrize("gpu", PRESETS.values(), ids=lambda d: d.name)
 

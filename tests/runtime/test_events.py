@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-from plan_graphs import bottlenecks
-from task_checks import lowered, with_values
 
-from brickrt.plan.device import host_device
+from brickrt.plan.device.device_spec import host_device
 from brickrt.runtime import events
-from brickrt.runtime.cpu.host_isa import host_isa
+from brickrt.runtime.cpu.compile.host_isa import host_isa
 from brickrt.runtime.cpu.program import CpuProgram
+from tests.support.graphs.plan_graphs import bottlenecks
+from tests.support.task_checks import lowered, with_values
 
 
 def test_rows_are_gathered_by_time():

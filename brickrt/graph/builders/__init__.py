@@ -1,29 +1,20 @@
 """One small builder per ONNX operator, by family. Importing this package fills the registry."""
 
-from brickrt.graph.builders import (
+from brickrt.graph.builders.arithmetic import (
     activation,
-    batch_norm,
     cast,
     constants,
-    convolution,
     einsum,
     elementwise,
     fourier,
-    indexing,
-    local_norm,
     matrix,
-    movement,
-    normalization,
-    padding,
-    pooling,
-    quantization,
-    quantized_products,
     reduction,
-    resize,
-    selection,
-    shape,
     softmax,
 )
+from brickrt.graph.builders.norms import batch_norm, local_norm, normalization
+from brickrt.graph.builders.quantized import quantization, quantized_products
+from brickrt.graph.builders.shapes import indexing, movement, selection, shape
+from brickrt.graph.builders.spatial import convolution, padding, pooling, resize
 
 __all__ = [
     "activation",

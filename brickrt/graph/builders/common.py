@@ -12,9 +12,9 @@ from brickrt.graph.builder import KERNEL_TYPES, Builder, OnnxNode
 from brickrt.graph.builders.scalar import FLOATS, Unary, wide_type, widened
 from brickrt.graph.errors import Unsupported
 from brickrt.ops.expr import Expr, arg, cast, const
-from brickrt.ops.map import Map
-from brickrt.ops.move import Take, Transpose, View
-from brickrt.ops.reduce import Reduce
+from brickrt.ops.operators.map import Map
+from brickrt.ops.operators.move import Take, Transpose, View
+from brickrt.ops.operators.reduce import Reduce
 from brickrt.ops.types import Shape
 
 Combine = Literal["sum", "prod", "max", "min"]

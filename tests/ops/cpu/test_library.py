@@ -6,13 +6,13 @@ import ctypes
 
 import numpy as np
 
-from brickrt.ops.cpu import families  # noqa: F401  (registers the kernels)
+from brickrt.ops.cpu import all_kernels  # noqa: F401  (registers the kernels)
 from brickrt.ops.cpu.compile import Library, to_object
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel, choose_kernel, emit_module
 from brickrt.ops.cpu.operand import dense
 from brickrt.ops.expr import Arg, apply
-from brickrt.ops.map import Map
+from brickrt.ops.operators.map import Map
 from brickrt.ops.types import TensorType
 
 HOST = Isa(16, 32)

@@ -1,0 +1,160 @@
+"""`brickrt plan`: the plan of a model, from shapes alone."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from brickrt.cli.files import check_writable, write_text
+from brickrt.cli.inputs import parse
+from brickrt.cli.inputs.shapes import Shape, assuming, concrete_shapes, note_assumed
+from brickrt.cli.outputs.json_output import to_json
+from brickrt.cli.outputs.plan_compare import Compared, compare, compare_table
+from brickrt.cli.outputs.plan_report import fallback_lines, plan_entries
+from brickrt.cli.outputs.plan_tree import plan_tree
+from brickrt.cli.requests import PlanRequest
+from brickrt.cli.terminal.progress import shown_progress
+from brickrt.cli.terminal.text import extents_text, printable, size_text
+from brickrt.dashboard.report.page import write_report
+from brickrt.graph.builder import OnnxNode
+from brickrt.graph.errors import BrickError
+from brickrt.graph.onnx_import.source import SourceGraph, load
+from brickrt.graph.passes.half_precision import lowered
+from brickrt.graph.specialize.specialize import Specialized, first_stage, specialize
+from brickrt.ops.types import TensorType
+from brickrt.plan.device.device_spec import device_named
+from brickrt.plan.options import PlanOptions, check_precision
+from brickrt.plan.plan import Plan, make_plan
+from brickrt.runtime.analysis.memory_projection import Memory, check_ends, project
+from brickrt.runtime.cpu.calibrate.calibration import calibrated
+from brickrt.runtime.lowering.lower import lower
+from brickrt.runtime.lowering.task_graph import TaskGraph
+from brickrt.runtime.thread_count import thread_count
+
+
+@dataclass(frozen=True)
+class Planned:
+    """What is known before anything runs: the first stage. `later` are nodes that are planned once values are known."""
+
+    source: SourceGraph
+    shapes: dict[str, Shape]
+    plan: Plan
+    tasks: TaskGraph | None
+    fallback: dict[str, str]
+    later: tuple[OnnxNode, ...]
+    compared: list[Compared]
+
+
+def command(request: PlanRequest) -> str:
+    try:
+        options = PlanOptions(request.strategy, request.brick, request.max_layers, request.exact, request.precision)
+        device = device_named(request.device_spec)
+    except ValueError as e:
+        raise BrickError(str(e)) from None
+    check_precision(device, request.precision)
+    if device.kind == "cpu":
+        device = calibrated(device)
+    if request.html is not None:
+        check_writable(request.html)
+    with shown_progress() as progress:
+        progress("import", 0, 1)
+        source = load(request.model)
+        shapes, assumed = concrete_shapes(source, parse.named_shapes(list(request.shapes)))
+        with assuming(assumed):
+            special = _specialized(source, shapes)
+            check_ends(special.graph)
+        progress("plan", 0, 1)
+        graph = lowered(special.graph, options.precision)
+        plan = make_plan(graph, device, options)
+        tasks = lower(plan) if plan.subgraphs else None
+        compared = compare(graph, device, options, progress) if request.compare and tasks else []
+    later = special.rest.nodes if special.rest else ()
+    planned = Planned(source, shapes, plan, tasks, dict(special.host_reasons), later, compared)
+    report = _report(planned)
+    if request.html is not None:
+        write_text(request.html, lambda out: write_report(out, [], _about(report), [tasks] if tasks else []))
+    note_assumed(assumed)
+    return to_json(report) if request.json else _text(report, plan)
+
+
+def _specialized(source: SourceGraph, shapes: dict[str, Shape]) -> Specialized:
+    types = {name: TensorType(shape, dtype) for name, shape in shapes.items() if (dtype := source.inputs[name].dtype)}
+    tensors = {name: kind for name, kind in types.items() if kind.dtype.kind not in "OUS"}
+    special = specialize(first_stage(source), tensors, {})
+    if special.need_values:
+        names = ", ".join(f"'{name}'" for name in sorted(special.need_values))
+        raise BrickError(f"the values of input {names} decide shapes inside the model: use brickrt run with --input")
+    return special
+
+
+def _report(planned: Planned) -> dict[str, Any]:
+    plan, tasks = planned.plan, planned.tasks
+    return {
+        "model": planned.source.name,
+        "inputs": {name: list(shape) for name, shape in planned.shapes.items()},
+        "device": plan.device.to_dict(),
+        "options": plan.options.to_dict(),
+        "plan": plan_entries([plan]),
+        "fallback": planned.fallback,
+        "later": [{"node": node.name, "operator": node.op_type} for node in planned.later],
+        "flops": sum(s.flops for s in plan.subgraphs),
+        "tasks": len(tasks) if tasks else 0,
+        "modelled_us": sum(s.modelled_us for s in plan.subgraphs),
+        "layerwise_us": sum(s.layerwise_us for s in plan.subgraphs),
+        "bytes": _memory(tasks),
+        "projected_bytes": project(tasks, thread_count(None)).total if tasks else 0,
+    } | ({"compare": planned.compared} if planned.compared else {})
+
+
+def _memory(tasks: TaskGraph | None) -> dict[str, int]:
+    """By use, for one thread: `scratch` is what each thread has, `ends` are inputs and outputs."""
+    return asdict(project(tasks, 1) if tasks else Memory())
+
+
+def _about(report: dict[str, Any]) -> dict[str, Any]:
+    """Title and figures of the page."""
+    device = report["device"]
+    shapes = ", ".join(f"{name} {extents_text(shape)}" for name, shape in report["inputs"].items())
+    return {
+        "title": f"{report['model']}, planned for {device['name']}: {shapes}",
+        "summary": {
+            "projected memory": size_text(report["projected_bytes"]),
+            "Gflop": f"{report['flops'] / 1e9:.3g}",
+            "tasks": str(report["tasks"]),
+            "subgraphs": str(len(report["plan"])),
+            "modelled": f"{report['modelled_us'] / 1e3:.3g} ms",
+            "modelled, layerwise": f"{report['layerwise_us'] / 1e3:.3g} ms",
+            "nodes on the host": str(len(report["fallback"])),
+        },
+        "environment": {name: str(device[name]) for name in ("name", "kind", "cores", "isa")}
+        | {f"on the host: {name}": why for name, why in report["fallback"].items()},
+    }
+
+
+def _text(report: dict[str, Any], plan: Plan) -> str:
+    device = report["device"]
+    inputs = ", ".join(f"{name} {extents_text(shape)}" for name, shape in report["inputs"].items())
+    lines = [
+        f"model    {printable(report['model'])} ({printable(inputs) or 'no inputs'})",
+        f"device   {device['name']}, {device['cores']} cores, {device['isa']}",
+        f"memory   {size_text(report['projected_bytes'])}: "
+        + ", ".join(f"{name} {size_text(n)}" for name, n in report["bytes"].items()),
+        f"work     {report['flops'] / 1e9:.3g} Gflop in {report['tasks']} tasks; {_times(report)}",
+    ]
+    if report["plan"]:
+        lines += ["", *plan_tree(plan)]
+    else:
+        lines += ["", "no brick operators in the first stage"]
+    lines += map(printable, fallback_lines(report["fallback"]))
+    if report["later"]:
+        nodes = ", ".join(f"{entry['node']} ({entry['operator']})" for entry in report["later"])
+        lines.append(printable(f"planned when the values before them are known: {nodes}"))
+    if "compare" in report:
+        lines += ["", compare_table(report["compare"])]
+    return "\n".join(lines)
+
+
+def _times(report: dict[str, Any]) -> str:
+    modelled, layerwise = report["modelled_us"], report["layerwise_us"]
+    return f"modelled {modelled / 1e3:.3g} ms, layerwise {layerwise / 1e3:.3g} ms" if math.isfinite(modelled) else ""

@@ -1,0 +1,1 @@
+"""From a command's options and files to input arrays."""

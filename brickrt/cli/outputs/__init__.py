@@ -1,0 +1,1 @@
+"""What commands write: arrays, files, JSON and tables."""

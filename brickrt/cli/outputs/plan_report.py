@@ -1,0 +1,54 @@
+"""Plans as JSON has them, and as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from brickrt.cli.terminal.text import extents_text, table
+from brickrt.plan.plan import Plan
+
+Entry = dict[str, Any]
+
+
+def plan_entries(plans: Sequence[Plan]) -> list[Entry]:
+    """One object per subgraph; `ops` are names of ONNX nodes, `kinds` the brick operators they became."""
+    return [
+        {
+            "stage": stage,
+            "ops": plan.ops(subgraph),
+            "kinds": [plan.algorithms.get(k, plan.graph.nodes[k].op.name) for k in subgraph.members],
+            "output_shape": list(plan.graph.out(plan.graph.nodes[subgraph.nodes[-1]]).shape),
+        }
+        | subgraph.to_dict()
+        for stage, plan in enumerate(plans)
+        for subgraph in plan.subgraphs
+    ]
+
+
+def plan_table(entries: Sequence[Entry]) -> str:
+    """A line per subgraph."""
+    heads = ("#", "strategy", "ops", "output", "brick", "tasks", "Mflop", "KiB", "Δ", "ρ", "why")
+    rows = [
+        (
+            str(number),
+            e["strategy"],
+            "+".join(e["kinds"]),
+            extents_text(e["output_shape"]),
+            extents_text(e["brick"]) if e["brick"] else "-",
+            str(e["tasks"]),
+            f"{e['flops'] / 1e6:.1f}",
+            f"{e['footprint_bytes'] / 2**10:.0f}",
+            f"{e['delta']:.1%}",
+            f"{e['rho']:.3g}",
+            e["why"],
+        )
+        for number, e in enumerate(entries)
+    ]
+    return table(heads, rows, right=("#", "tasks", "Mflop", "KiB", "Δ", "ρ"))
+
+
+def fallback_lines(fallback: Mapping[str, str], took_ms: Mapping[str, float] | None = None) -> list[str]:
+    """Nodes that run whole on the host, why, and the milliseconds that took where they are known."""
+    took = {name: f", {ms:.3f} ms" for name, ms in (took_ms or {}).items()}
+    return [f"on the host: {name} ({why}){took.get(name, '')}" for name, why in fallback.items()]

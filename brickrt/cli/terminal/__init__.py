@@ -1,0 +1,1 @@
+"""Text for people, progress, and signals."""

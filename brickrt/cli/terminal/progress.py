@@ -1,0 +1,30 @@
+"""Progress of long steps on standard error, where that is a screen."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+
+from brickrt.dashboard.live.keys import in_foreground
+from brickrt.dashboard.live.terminal_restore import held
+
+Progress = Callable[[str, int, int], None]
+
+
+@contextmanager
+def shown_progress() -> Iterator[Progress]:
+    """What long steps are reported to; it does nothing where nobody looks."""
+    if not (sys.stderr.isatty() and in_foreground(sys.stderr)):
+        yield lambda what, done, total: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn())
+    console = Console(stderr=True)
+    bars = Progress(*columns, console=console, transient=True, refresh_per_second=4)
+    with held(partial(console.show_cursor, True)), bars:
+        task = bars.add_task("", total=None)
+        yield lambda what, done, total: bars.update(task, description=what, completed=done, total=total)

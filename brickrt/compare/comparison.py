@@ -1,0 +1,116 @@
+"""One network, on brickrt and its peers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from brickrt.compare.contenders import OURS, PEERS, Contender, Feeds, Model, lacking, ours
+from brickrt.compare.difference import difference
+from brickrt.compare.interleave import PAUSE, Spread, geometric_mean, ratios, turns
+from brickrt.compare.roofline import Roofline, roofline
+from brickrt.plan.device.device_spec import DeviceSpec
+from brickrt.runtime.cpu.calibrate.calibration import measured
+from brickrt.runtime.session.runtime import Runtime
+from brickrt.runtime.session.stage_cache import Progress
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """`ms` by engine; `ratios` and `differences` by peer, these as shares of the peer's largest output value.
+
+    `device` is what the plan was made for, `left_out` are the peers that could not run, and why.
+    """
+
+    network: str
+    shapes: dict[str, list[int]]
+    threads: int
+    strategy: str
+    device: DeviceSpec
+    ms: dict[str, Spread]
+    ratios: dict[str, Spread]
+    differences: dict[str, float]
+    left_out: dict[str, str]
+    roofline: Roofline
+
+    @property
+    def best(self) -> str | None:
+        """The fastest peer."""
+        return min(self.ratios, key=lambda name: self.ratios[name].median, default=None)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "network": self.network,
+            "shapes": self.shapes,
+            "threads": self.threads,
+            "strategy": self.strategy,
+            "ms": _dicts(self.ms),
+            "ratios": _dicts(self.ratios),
+            "best_peer": self.best,
+            "ratio_to_best": self.ratios[self.best].median if self.best else None,
+            "differences": self.differences,
+            "left_out": self.left_out,
+            "roofline": self.roofline.to_dict(self.ms[OURS].median),
+        }
+
+
+def compare(
+    name: str,
+    model: Model,
+    feeds: Feeds,
+    runtime: Runtime,
+    peers: Sequence[str] = tuple(PEERS),
+    rounds: int = 11,
+    pause: float = PAUSE,
+    progress: Progress | None = None,
+) -> Comparison:
+    """Runs `runtime`, which has `model` loaded, and the peers in turns; with as many threads as the runtime has."""
+    contenders, left_out = make_peers(model, feeds, runtime.threads, peers)
+    mine = ours(runtime, feeds)
+    outputs = mine.run()
+    device = runtime.plan.plans[0].device
+    bound = roofline(runtime.plan, measured(device), runtime.threads)
+    differences = {c.name: difference(outputs, c.run())["max_rel_error"] for c in contenders}
+    times = turns([mine, *contenders], rounds, pause, progress=progress)
+    return Comparison(
+        network=name,
+        shapes={key: list(array.shape) for key, array in feeds.items()},
+        threads=runtime.threads,
+        strategy=runtime.strategy,
+        device=device,
+        ms={key: Spread.of(each) for key, each in times.items()},
+        ratios=ratios(times, OURS),
+        differences=differences,
+        left_out=left_out,
+        roofline=bound,
+    )
+
+
+def make_peers(
+    model: Model, feeds: Feeds, threads: int, names: Sequence[str]
+) -> tuple[list[Contender], dict[str, str]]:
+    """The peers that run the model, and why the others do not."""
+    made: list[Contender] = []
+    left_out: dict[str, str] = {}
+    for name in names:
+        why = lacking(name)
+        if why is None:
+            try:
+                made.append(PEERS[name](model, feeds, threads))
+                made[-1].run()
+                continue
+            except Exception as e:  # each peer has its own ways to fail
+                why = f"does not run this model: {' '.join(str(e).split())[:200] or type(e).__name__}"
+                made = [c for c in made if c.name != name]
+        left_out[name] = why
+    return made, left_out
+
+
+def mean_ratio(comparisons: Sequence[Comparison]) -> float | None:
+    """Geometric mean of the ratios to each network's fastest peer; None where there was no peer."""
+    return geometric_mean(c.ratios[c.best].median for c in comparisons if c.best)
+
+
+def _dicts(spreads: Mapping[str, Spread]) -> dict[str, dict[str, float]]:
+    return {name: spread.to_dict() for name, spread in spreads.items()}

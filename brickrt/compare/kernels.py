@@ -1,0 +1,154 @@
+"""The kernel functions of the CUDA programs of networks, compiled for devices that need not be here: what they take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+import numpy as np
+import onnx
+
+from brickrt.graph.ir import Graph
+from brickrt.graph.onnx_import.source import load
+from brickrt.graph.passes.half_precision import lowered
+from brickrt.graph.specialize.specialize import first_stage, specialize
+from brickrt.ops.cuda.kernel import THREADS, Kernel
+from brickrt.ops.cuda.products.block_tile import Core
+from brickrt.ops.types import Shape, TensorType
+from brickrt.plan.device.device_spec import DeviceSpec
+from brickrt.plan.options import PlanOptions
+from brickrt.plan.plan import make_plan
+from brickrt.runtime.cuda.kernels.compile import Module, compile_modules
+from brickrt.runtime.cuda.kernels.kernel_sources import Function, Source, function_of
+from brickrt.runtime.cuda.memory.constants import Constants
+from brickrt.runtime.cuda.program_tables import Units
+from brickrt.runtime.cuda.schedule.argument_table import Records
+from brickrt.runtime.cuda.schedule.launches import make_launches
+from brickrt.runtime.lowering.lower import lower
+
+GROUP = 1024  # tasks of a group of memoized bricks
+MERGED = 16  # functions that are compiled together
+REGISTERS = 1 << 16  # of a multiprocessor
+MOST_BLOCKS = 8  # of THREADS threads, on a multiprocessor
+SHARED = {"sm_80": 164 << 10, "sm_90": 228 << 10}  # bytes of a multiprocessor
+RESERVED = 1 << 10  # bytes of shared memory that a block takes beside its own
+
+
+@dataclass(frozen=True)
+class Used:
+    """A kernel function, the device functions it calls, and what it computes, as "ProductConv [1, 64, 56, 56] tf32"."""
+
+    source: Source
+    label: str
+    functions: tuple[Function, ...] = ()
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What a kernel function takes; spills are bytes stored and loaded by it and by the functions that it calls."""
+
+    name: str
+    label: str
+    registers: int
+    shared: int
+    stack: int
+    spills: int
+
+    def blocks(self, arch: str) -> int:
+        """Blocks that a multiprocessor holds at the same time."""
+        by_registers = REGISTERS // (THREADS * -(-self.registers // 8) * 8)
+        return min(MOST_BLOCKS, by_registers, SHARED[arch] // (self.shared + RESERVED))
+
+
+@dataclass
+class _Unpacked(Constants):
+    """Weights are not packed: kernels do not depend on them."""
+
+    def add_packed(self, kernel: Kernel, i: int, array: np.ndarray) -> int:
+        return 0
+
+
+@dataclass
+class Network:
+    """A model whose programs are asked for: read and folded once, in each precision once."""
+
+    graph: Graph
+    _lowered: dict[str, Graph] = field(default_factory=dict)
+
+    @staticmethod
+    def of(model: onnx.ModelProto) -> Network:
+        source = load(model)
+        types = {name: TensorType(_extents(i.shape), i.dtype) for name, i in source.inputs.items() if i.dtype}
+        return Network(specialize(first_stage(source), types, {}).graph)
+
+    def in_precision(self, precision: str) -> Graph:
+        if precision not in self._lowered:
+            self._lowered[precision] = lowered(self.graph, precision)
+        graph = self._lowered[precision]
+        return replace(graph, constants=dict(graph.constants))  # which programs give up
+
+    def functions(self, device: DeviceSpec, precision: str) -> list[Used]:
+        """All kernel functions of its programs on a device, those of each way to launch them."""
+        plan = make_plan(self.in_precision(precision), device, PlanOptions(precision=precision))
+        tasks = lower(plan)
+        records, found = Records(tasks, constants=_Unpacked()), dict[str, Used]()
+        for persistent in (False, True):
+            launches = make_launches(tasks, persistent, GROUP)
+            units = Units(records, launches, THREADS)
+            sources = list(units.sources)
+            for launch, k in zip(launches, units.of, strict=True):
+                if sources[k].name not in found:
+                    kernels = [rows.kernel for i in launch.steps for rows in records.of(i)]
+                    found[sources[k].name] = _used(sources[k], kernels)
+        return list(found.values())
+
+
+def _extents(shape: Sequence[object] | None) -> Shape:
+    """Those of an input, all known."""
+    return tuple(e for e in shape or () if isinstance(e, int))
+
+
+def _used(source: Source, kernels: Sequence[Kernel]) -> Used:
+    label = " + ".join(dict.fromkeys(map(_label, kernels)))
+    return Used(source, label, tuple(dict.fromkeys(map(function_of, kernels))))
+
+
+def _label(kernel: Kernel) -> str:
+    core = getattr(kernel, "core", None)
+    tf32 = isinstance(core, Core) and core.warps and core.dtype == np.float32
+    tile = f" {core.tile.m}x{core.tile.n}" if isinstance(core, Core) else ""
+    return f"{type(kernel).__name__} {list(kernel.out.shape)} {'tf32' if tf32 else kernel.out.dtype.name}{tile}"
+
+
+def figures(
+    used: Iterable[Used], arch: str, progress: Callable[[int, int], None] | None = None, threads: int | None = None
+) -> list[Figures]:
+    """What each function takes on an architecture. Raises BrickError where one does not compile."""
+    distinct = list({one.source.name: one for one in used}.values())
+    cuts = [*range(0, len(distinct), MERGED), len(distinct)]
+    groups = [distinct[first:last] for first, last in pairwise(cuts)]
+    texts = ["\n".join(one.source.text for one in group) for group in groups]
+    modules = compile_modules(texts, arch, progress, threads)
+    return [one for group, module in zip(groups, modules, strict=True) for one in _figures(group, module)]
+
+
+def _figures(group: Sequence[Used], module: Module) -> list[Figures]:
+    """Of functions in one module: what they call apart is told by its name, which is in their text."""
+    known = {f.name: f for f in module.functions}
+    called = [f for f in module.functions if not f.registers]
+    found = []
+    for one in group:
+        own = known[one.source.name]
+        mine = [own, *(f for f in called if _name(f.name) in one.source.text)]
+        spills = sum(f.spill_stores + f.spill_loads for f in mine)
+        shared = own.shared + one.source.shared
+        found.append(Figures(own.name, one.label, own.registers, shared, max(f.stack for f in mine), spills))
+    return found
+
+
+def _name(mangled: str) -> str:
+    """The name of a function without namespace: _Z5firsti → first."""
+    digits = mangled[2:].lstrip("_")
+    length = "".join(c for c in digits[:3] if c.isdigit())
+    return digits[len(length) :][: int(length)] if mangled.startswith("_Z") and length else mangled

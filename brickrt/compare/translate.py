@@ -1,0 +1,135 @@
+"""Runs an ONNX graph with the functions of an array library, so that other compilers can be given the same network.
+
+Integers that decide shapes stay NumPy arrays on the host, and nodes of which all inputs are known there are folded; so
+what a library sees is straight-line code on tensors, which it can trace. The library is a `Backend`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
+
+Array = Any  # of the library
+Value = Any  # an Array, or a NumPy array on the host
+Ints = Sequence[int]
+
+
+SETTINGS = ("Clip", "Pad", "Resize", "Upsample")  # operators whose later inputs are numbers that the host must know
+
+
+class Backend(Protocol):
+    """What an array library must have; shapes are ONNX's (batch, channels, space), pads come as pairs per dimension."""
+
+    @property
+    def elementwise(self) -> Mapping[str, Callable[..., Array]]:
+        """By ONNX operator; operands only."""
+        ...
+
+    def constant(self, array: np.ndarray, like: Array) -> Array: ...
+    def pad(self, x: Array, pads: Sequence[tuple[int, int]], mode: str, value: float) -> Array: ...
+    def conv(self, x: Array, w: Array, b: Array | None, strides: Ints, dilations: Ints, groups: int) -> Array: ...
+    def conv_transpose(
+        self, x: Array, w: Array, b: Array | None, strides: Ints, dilations: Ints, groups: int
+    ) -> Array: ...
+    def pool(self, kind: str, x: Array, kernel: Ints, strides: Ints, dilations: Ints) -> Array: ...
+    def reduce(self, kind: str, x: Array, axes: Ints, keepdims: bool) -> Array: ...
+    def softmax(self, x: Array, axis: int) -> Array: ...
+    def matmul(self, a: Array, b: Array) -> Array: ...
+    def reshape(self, x: Array, shape: Ints) -> Array: ...
+    def transpose(self, x: Array, axes: Ints) -> Array: ...
+    def concat(self, parts: Sequence[Array], axis: int) -> Array: ...
+    def expand(self, x: Array, shape: Ints) -> Array: ...
+    def take(self, x: Array, indices: np.ndarray, axis: int) -> Array: ...
+
+
+@dataclass(frozen=True)
+class Node:
+    """An ONNX node, its attributes as Python values."""
+
+    kind: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: Mapping[str, Any]
+    proto: onnx.NodeProto = field(repr=False)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return self.attributes.get(name, default)
+
+
+@dataclass(frozen=True)
+class Network:
+    """The nodes of a model in order; `weights` are its floating-point tensors, `known` all other
+    constants, by name."""
+
+    nodes: tuple[Node, ...]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    weights: dict[str, np.ndarray]
+    known: dict[str, np.ndarray]
+    opset: int
+
+
+def network(model: onnx.ModelProto) -> Network:
+    """The main graph of a model. LookupError, naming it, for an operator that has no translation."""
+    graph = model.graph
+    arrays = {t.name: numpy_helper.to_array(t) for t in graph.initializer}
+    nodes = []
+    for proto in graph.node:
+        attributes = {a.name: helper.get_attribute_value(a) for a in proto.attribute}
+        attributes |= {name: value.decode() for name, value in attributes.items() if isinstance(value, bytes)}
+        if proto.op_type == "Constant" and "value" in attributes:
+            arrays[proto.output[0]] = numpy_helper.to_array(attributes["value"])
+        else:
+            nodes.append(Node(proto.op_type, tuple(proto.input), tuple(proto.output), attributes, proto))
+    settings = {name for node in nodes if node.kind in SETTINGS for name in node.inputs[1:]}
+    weights = {n: a for n, a in arrays.items() if a.dtype.kind == "f" and a.ndim and n not in settings}
+    known = {name: array for name, array in arrays.items() if name not in weights}
+    inputs = tuple(i.name for i in graph.input if i.name not in arrays)
+    opset = next(o.version for o in model.opset_import if o.domain in ("", "ai.onnx"))
+    from brickrt.compare.translate_ops import OPERATORS
+
+    unknown = sorted({node.kind for node in nodes} - set(OPERATORS))
+    if unknown:
+        raise LookupError(f"no translation of {', '.join(unknown)}")
+    return Network(tuple(nodes), inputs, tuple(o.name for o in graph.output), weights, known, opset)
+
+
+def extents(x: Array) -> tuple[int, ...]:
+    """The shape in numbers of Python's; a library that traces has its own for it."""
+    return tuple(map(int, x.shape))
+
+
+def evaluate(net: Network, backend: Backend, weights: Mapping[str, Array], inputs: Sequence[Array]) -> list[Array]:
+    """The outputs; `weights` are those of the network as arrays of the library, `inputs` in the network's order."""
+    from brickrt.compare.translate_ops import OPERATORS
+
+    values: dict[str, Value] = {**net.known, **weights, **dict(zip(net.inputs, inputs, strict=True)), "": None}
+    for node in net.nodes:
+        operands = [values[name] for name in node.inputs]
+        if node.kind == "Shape":
+            results: Any = np.asarray(extents(operands[0]), np.int64)
+        elif operands and all(isinstance(v, np.ndarray) for v in operands if v is not None):
+            results = _fold(node, operands, net.opset)
+        else:
+            results = OPERATORS[node.kind](backend, node, operands)
+        results = results if isinstance(results, list) else [results]
+        values.update((name, result) for name, result in zip(node.outputs, results) if name)
+    return [values[name] for name in net.outputs]
+
+
+def _fold(node: Node, operands: Sequence[np.ndarray], opset: int) -> list[np.ndarray]:
+    """The results of a node that is known on the host."""
+    inputs, outputs = (
+        [helper.make_empty_tensor_value_info(name) for name in names if name]
+        for names in (dict.fromkeys(node.inputs), node.outputs)
+    )
+    graph = helper.make_graph([node.proto], "fold", inputs, outputs)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
+    feeds = {name: array for name, array in zip(node.inputs, operands) if name}
+    return list(ReferenceEvaluator(model).run(None, feeds))

@@ -1,0 +1,143 @@
+"""The live dashboard: a thread that draws frames while a runtime runs, and reads keys."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import ExitStack, redirect_stderr
+from io import StringIO
+from pathlib import Path
+
+from rich.console import Console
+
+from brickrt.dashboard.live.frame_state import Scene
+from brickrt.dashboard.live.frames import VIEWS, frame, one_line
+from brickrt.dashboard.live.keys import Keys, in_foreground
+from brickrt.dashboard.live.lines import plain
+from brickrt.dashboard.live.panels import Lines
+from brickrt.dashboard.live.screen import Screen
+from brickrt.dashboard.live.terminal_restore import held
+
+PERIOD = 0.1  # seconds from frame to frame
+PATIENCE = 0.5  # seconds for which the frame under way is waited for
+
+
+class Dashboard:
+    """Draws what `scene()` gives, on the whole screen; `on_quit` is called when q is pressed.
+
+    A context manager: the terminal is afterwards as it was, whatever happens inside, and what was written to standard
+    error meanwhile follows. While the process is stopped or in the background, the terminal is others'. Where standard
+    error is no terminal, one line of progress is left; a terminal that cannot place its cursor gets that line over and
+    over. `folder` is where snapshots go.
+    """
+
+    def __init__(self, scene: Callable[[], Scene], on_quit: Callable[[], None], folder: Path) -> None:
+        self.scene, self.on_quit, self.folder = scene, on_quit, folder
+        self.console = Console(stderr=True)
+        self.view, self.paused, self.note = VIEWS[0], False, ""
+        self._stream = sys.stderr
+        self._is_screen = self._stream.isatty() and not self.console.is_dumb_terminal
+        self._screen = Screen(Console(file=self._stream))
+        self._held, self._shown = StringIO(), scene()
+        self._stop = threading.Event()
+        self._drawing = threading.Lock()  # the terminal is taken, drawn on and given back by several threads
+        self._keys, self._taken = Keys(False), False
+
+    def __enter__(self) -> Dashboard:
+        self._resources = ExitStack()
+        self._thread = threading.Thread(target=self._work, name="brickrt-dashboard", daemon=True)
+        try:
+            self._resources.callback(self._last_line)
+            if self._is_screen:
+                self._resources.enter_context(redirect_stderr(self._held))
+                self._resources.enter_context(held(self.give_back))
+                self._resources.callback(self.give_back)
+            self._thread.start()
+        except BaseException:  # Ctrl-C may come before the first frame
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stop.set()
+        try:
+            if self._thread.ident is not None:
+                self._thread.join()
+        finally:
+            self._resources.close()
+
+    def _last_line(self) -> None:
+        if not self._is_screen:
+            ends = ("\r", "\n") if self._stream.isatty() else ("", "\n")
+            self._stream.write(one_line(self.scene()).join(ends))
+        self._stream.write(self._held.getvalue())
+        self._stream.flush()
+
+    def give_back(self) -> None:
+        """The terminal as it was, until the next frame. From any thread."""
+        ours = self._drawing.acquire(timeout=PATIENCE)  # a frame may hang in a terminal that takes nothing
+        try:
+            if self._taken:
+                self._taken = False
+                self._keys.close()
+                self._screen.close()
+        finally:
+            if ours:
+                self._drawing.release()
+
+    def _take(self) -> bool:
+        """Whether the screen is ours to draw on."""
+        if not self._taken and in_foreground(self._stream):
+            self._taken = True
+            self._keys = Keys()
+            self._screen.open()
+        return self._taken
+
+    def _work(self) -> None:
+        while not self._stop.is_set():
+            started = time.monotonic()
+            self.draw()
+            for key in self._keys.read(max(0.01, PERIOD - (time.monotonic() - started)), self._stop):
+                self.press(key)
+                self.draw()
+
+    def draw(self) -> None:
+        """One frame."""
+        if self._is_screen:
+            with self._drawing:
+                if not self._stop.is_set() and self._take():
+                    width, height = self._screen.size()
+                    self._screen.draw(self.lines(width, height), width, height)
+        elif self._stream.isatty():
+            self._stream.write("\r" + one_line(self.scene()))
+            self._stream.flush()
+
+    def lines(self, width: int, height: int) -> Lines:
+        if not self.paused:
+            self._shown = self.scene()
+        return frame(self._shown, width, height, self.view, self.paused, self.note)
+
+    def press(self, key: str) -> None:
+        """q quit, p pause the view, tab the next view, s save a snapshot."""
+        self.note = ""
+        if key == "q":
+            self.note = "quitting after this run"
+            self.on_quit()
+        elif key == "p":
+            self.paused = not self.paused
+        elif key == "\t":
+            self.view = VIEWS[(VIEWS.index(self.view) + 1) % len(VIEWS)]
+        elif key == "s":
+            self.note = self._save()
+
+    def _save(self) -> str:
+        """The screen as text in a new file; says where, or why not."""
+        file = self.folder / time.strftime("brickrt-%Y%m%d-%H%M%S.txt")
+        try:
+            with open(file, "x", encoding="utf-8") as out:
+                out.writelines(plain(spans).rstrip() + "\n" for spans in self.lines(*self._screen.size()))
+        except OSError as e:
+            return f"not saved: {e.strerror}"
+        return f"saved {file.name}"

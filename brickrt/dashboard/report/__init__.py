@@ -1,0 +1,1 @@
+"""The page and the trace of a run that has ended."""

@@ -1,0 +1,1 @@
+"""Builders of elementwise operators, reductions and matrix products."""

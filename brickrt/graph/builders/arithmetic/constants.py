@@ -1,0 +1,42 @@
+"""Operators whose output is known once shapes are."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from brickrt.graph.builder import Builder, OnnxNode, builds
+from brickrt.graph.builders.arithmetic.cast import element_type
+
+
+@builds("Shape")
+def shape_of(b: Builder, node: OnnxNode) -> str:
+    part = slice(node.attrs.get("start", 0), node.attrs.get("end"))
+    return b.constant(np.asarray(b.type(node.inputs[0]).shape[part], np.int64))
+
+
+@builds("Size")
+def size_of(b: Builder, node: OnnxNode) -> str:
+    return b.constant(np.asarray(b.type(node.inputs[0]).size, np.int64))
+
+
+@builds("ConstantOfShape")
+def constant_of_shape(b: Builder, node: OnnxNode) -> str:
+    value = np.asarray(node.attrs.get("value", np.zeros(1, np.float32))).reshape(-1)[0]
+    return b.constant(np.full(tuple(b.value(node.inputs[0]).tolist()), value))
+
+
+@builds("Range")
+def count_up(b: Builder, node: OnnxNode) -> str:
+    start, limit, delta = (b.value(name).reshape(-1)[0] for name in node.inputs[:3])
+    if delta == 0:
+        raise ValueError("a step of 0 never reaches the limit")
+    count = max(int(np.ceil((np.float64(limit) - np.float64(start)) / np.float64(delta))), 0)
+    return b.constant((start + np.arange(count) * delta).astype(start.dtype))
+
+
+@builds("EyeLike")
+def eye_like(b: Builder, node: OnnxNode) -> str:
+    t = b.type(node.inputs[0])
+    dtype = element_type(node.attrs["dtype"]) if "dtype" in node.attrs else t.dtype
+    rows, columns = t.shape
+    return b.constant(np.eye(rows, columns, node.attrs.get("k", 0), dtype=dtype))

@@ -1,0 +1,67 @@
+"""Matrix products."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from brickrt.graph.builder import Builder, OnnxNode, builds
+from brickrt.graph.builders.common import convert, elementwise, optional, transpose, view, wide
+from brickrt.graph.builders.scalar import add, like, mul
+from brickrt.ops.operators.matmul import MatMul
+
+
+@builds("MatMul")
+def matmul(b: Builder, node: OnnxNode) -> str:
+    x, y = (wide(b, name) for name in node.inputs)
+    return convert(b, product(b, x, y), b.type(node.inputs[0]).dtype)
+
+
+def product(b: Builder, x: str, y: str) -> str:
+    """The NumPy matrix product: a vector is a row on the left, a column on the right, and drops out of the result."""
+    left, right = b.type(x), b.type(y)
+    row = view(b, x, (1, *left.shape)) if left.rank == 1 else x
+    column = view(b, y, (*right.shape, 1)) if right.rank == 1 else y
+    result = b.emit(MatMul(), row, column)
+    shape = list(b.type(result).shape)
+    if right.rank == 1:
+        del shape[-1]
+    if left.rank == 1:
+        del shape[-1 if right.rank == 1 else -2]
+    return view(b, result, shape)
+
+
+@builds("Gemm")
+def gemm(b: Builder, node: OnnxNode) -> str:
+    """alpha * A' * B' + beta * C."""
+    x, y = (wide(b, name) for name in node.inputs[:2])
+    x = _transposed(b, x) if node.attrs.get("transA", 0) else x
+    y = _transposed(b, y) if node.attrs.get("transB", 0) else y
+    alpha, beta = node.attrs.get("alpha", 1.0), node.attrs.get("beta", 1.0)
+    y, alpha = _absorbed(b, y, alpha)
+    c = _scaled(b, wide(b, optional(node, 2)), beta) if optional(node, 2) and beta != 0 else ""
+    columns = b.type(y).shape[1]
+    if c and alpha == 1 and b.type(c).size == columns and b.type(c).shape[-1:] == (columns,):
+        result = b.emit(MatMul(bias=True), x, y, view(b, c, (columns,)))
+    else:
+        result = _scaled(b, b.emit(MatMul(), x, y), alpha)
+        result = elementwise(b, add, result, c) if c else result
+    return convert(b, result, b.type(node.inputs[0]).dtype)
+
+
+def _transposed(b: Builder, name: str) -> str:
+    known = b.known(name)
+    return transpose(b, name, (1, 0)) if known is None else b.constant(known.T)
+
+
+def _absorbed(b: Builder, y: str, alpha: float) -> tuple[str, float]:
+    """A factor multiplied into a constant; what is left of it otherwise."""
+    known = b.known(y)
+    if alpha == 1 or known is None:
+        return y, alpha
+    return b.constant((known * np.float64(alpha)).astype(known.dtype)), 1.0
+
+
+def _scaled(b: Builder, name: str, factor: float) -> str:
+    """The tensor times a factor."""
+    name, left = _absorbed(b, name, factor)
+    return name if left == 1 else elementwise(b, lambda x: mul(x, like(x, left)), name)

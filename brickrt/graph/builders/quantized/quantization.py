@@ -1,0 +1,114 @@
+"""Conversions between floating point and quantized integers."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from brickrt.graph.builder import KERNEL_TYPES, Builder, OnnxNode, builds
+from brickrt.graph.builders.arithmetic.cast import element_type
+from brickrt.graph.builders.common import elementwise, normal_axis, optional, reduce, take, view
+from brickrt.graph.builders.scalar import (
+    F32,
+    F64,
+    add,
+    div,
+    equal,
+    like,
+    maximum,
+    minimum,
+    mul,
+    rounded,
+    sub,
+    where,
+    wide_type,
+)
+from brickrt.graph.builders.spatial.resize import saturated
+from brickrt.graph.errors import Unsupported
+from brickrt.ops.expr import Expr, apply, cast
+
+UINT8 = np.dtype(np.uint8)
+
+
+@builds("DequantizeLinear")
+def dequantize(b: Builder, node: OnnxNode) -> str:
+    """(x - zero point) * scale, in float32 at least."""
+    x, scale = node.inputs[0], node.inputs[1]
+    _require_kernels(b, *(name for name in node.inputs if name))
+    result = element_type(node.attrs["output_dtype"]) if node.attrs.get("output_dtype") else b.type(scale).dtype
+    inner = F64 if b.type(scale).dtype == F64 else F32
+
+    def compute(x: Expr, s: Expr, *zero: Expr) -> Expr:
+        value = cast(x, inner)
+        for z in zero:
+            value = sub(value, cast(z, inner))
+        return cast(mul(value, cast(s, inner)), result)
+
+    return elementwise(b, compute, x, *_parameters(b, node))
+
+
+@builds("QuantizeLinear")
+def quantize(b: Builder, node: OnnxNode) -> str:
+    """round(x / scale) + zero point, saturated."""
+    x = node.inputs[0]
+    _require_kernels(b, *(name for name in node.inputs if name))
+    zero = optional(node, 2)
+    code = node.attrs.get("output_dtype")
+    result = b.type(zero).dtype if zero else element_type(code) if code else UINT8
+    if result.kind not in "iu":
+        raise Unsupported(f"quantization to {result.name}")
+    inner = element_type(node.attrs["precision"]) if node.attrs.get("precision") else wide_type(b.type(x).dtype)
+    inner = inner if inner.kind == "f" else F32
+
+    def compute(x: Expr, s: Expr, *zero: Expr) -> Expr:
+        value = rounded(cast(div(cast(x, inner), cast(s, inner)), wide_type(inner)))
+        for z in zero:
+            value = add(value, cast(z, value.dtype))
+        return saturated(value, result)
+
+    return elementwise(b, compute, x, *_parameters(b, node))
+
+
+@builds("DynamicQuantizeLinear")
+def dynamic_quantize(b: Builder, node: OnnxNode) -> tuple[str, ...]:
+    """Scale and zero point from the range of the data, which always includes 0; zeros alone have scale 1."""
+    x = node.inputs[0]
+    axes = tuple(range(b.type(x).rank))
+    low = reduce(b, "min", axes, x, keepdims=False, post=lambda v: minimum(v, like(v, 0)))
+    high = reduce(b, "max", axes, x, keepdims=False, post=lambda v: maximum(v, like(v, 0)))
+    scale = elementwise(b, _dynamic_scale, low, high, hint="scale")
+    zero = elementwise(b, lambda m, s: saturated(rounded(apply("neg", div(m, s))), UINT8), low, scale, hint="zero")
+
+    def compute(x: Expr, s: Expr, z: Expr) -> Expr:
+        return saturated(add(rounded(div(x, s)), cast(z, x.dtype)), UINT8)
+
+    return elementwise(b, compute, x, scale, zero), scale, zero
+
+
+def _dynamic_scale(low: Expr, high: Expr) -> Expr:
+    step = div(sub(high, low), like(high, 255))
+    return where(equal(step, like(step, 0)), like(step, 1), step)
+
+
+def _require_kernels(b: Builder, *names: str) -> None:
+    for name in names:
+        if b.type(name).dtype not in KERNEL_TYPES:
+            raise Unsupported(f"quantized elements of type {b.type(name).dtype.name}")
+
+
+def _parameters(b: Builder, node: OnnxNode) -> list[str]:
+    """Scale and, if there is one, zero point, each broadcasting to the input."""
+    return [_spread(b, node, name) for name in node.inputs[1:3] if name]
+
+
+def _spread(b: Builder, node: OnnxNode, name: str) -> str:
+    """One value for all, one per index of the axis, or one per block along it."""
+    t, x = b.type(name), b.type(node.inputs[0])
+    if t.size == 1:
+        return view(b, name, ())
+    axis = normal_axis(node.attrs.get("axis", 1), x.rank)
+    if t.rank == 1:
+        return view(b, name, [t.size if k == axis else 1 for k in range(x.rank)])
+    size = node.attrs.get("block_size", 0)
+    if not size:
+        raise Unsupported("quantization parameters that are neither per tensor, per axis nor per block")
+    return take(b, name, {axis: [k // size for k in range(x.shape[axis])]})

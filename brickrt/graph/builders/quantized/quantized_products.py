@@ -1,0 +1,81 @@
+"""Convolutions and matrix products of quantized integers, in float64, where their sums are exact."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from brickrt.graph.builder import Builder, OnnxNode, builds
+from brickrt.graph.builders.arithmetic.matrix import product
+from brickrt.graph.builders.common import convert, elementwise, optional, view
+from brickrt.graph.builders.scalar import F64, add, div, mul, rounded, sub
+from brickrt.graph.builders.spatial.convolution import convolved
+from brickrt.graph.builders.spatial.resize import saturated
+from brickrt.graph.errors import Unsupported
+from brickrt.ops.expr import Expr, cast
+
+INT32 = np.dtype(np.int32)
+
+
+@builds("MatMulInteger")
+def matmul_integer(b: Builder, node: OnnxNode) -> str:
+    x = _centered(b, node.inputs[0], _per_row(b, node, optional(node, 2)))
+    y = _centered(b, node.inputs[1], optional(node, 3))
+    return convert(b, product(b, x, y), INT32)
+
+
+@builds("ConvInteger")
+def conv_integer(b: Builder, node: OnnxNode) -> str:
+    x = _centered(b, node.inputs[0], optional(node, 2))
+    weights = _centered(b, node.inputs[1], _per_filter(b, node.inputs[1], optional(node, 3)))
+    return convert(b, convolved(b, node, x, weights), INT32)
+
+
+@builds("QLinearMatMul")
+def quantized_matmul(b: Builder, node: OnnxNode) -> str:
+    a, a_scale, a_zero, c, c_scale, c_zero, scale, zero = node.inputs
+    if b.type(scale).size > 1 or b.type(zero).size > 1:
+        raise Unsupported("a quantized result with a scale per row")
+    total = product(b, _centered(b, a, _per_row(b, node, a_zero)), _centered(b, c, c_zero))
+    return _requantized(b, total, (_per_row(b, node, a_scale), c_scale, scale), zero)
+
+
+@builds("QLinearConv")
+def quantized_conv(b: Builder, node: OnnxNode) -> str:
+    x, x_scale, x_zero, w, w_scale, w_zero, scale, zero = node.inputs[:8]
+    weights = _centered(b, w, _per_filter(b, w, w_zero))
+    bias = [convert(b, name, F64) for name in node.inputs[8:] if name]
+    total = convolved(b, node, _centered(b, x, x_zero), weights, *bias)
+    filters = b.type(w_scale).size
+    if filters > 1:
+        w_scale = view(b, w_scale, (1, filters, *(1,) * (b.type(x).rank - 2)))
+    return _requantized(b, total, (x_scale, w_scale, scale), zero)
+
+
+def _centered(b: Builder, name: str, zero: str) -> str:
+    """The integers less their zero point."""
+    if not zero:
+        return convert(b, name, F64)
+    return elementwise(b, lambda x, z: sub(cast(x, F64), cast(z, F64)), name, zero)
+
+
+def _per_row(b: Builder, node: OnnxNode, name: str) -> str:
+    """A vector of one value per row of the left matrix as a column."""
+    vector = bool(name) and b.type(name).rank == 1 and b.type(name).size > 1 and b.type(node.inputs[0]).rank > 1
+    return view(b, name, (b.type(name).size, 1)) if vector else name
+
+
+def _per_filter(b: Builder, weights: str, name: str) -> str:
+    """A vector of one value per filter against the weights."""
+    vector = bool(name) and b.type(name).size > 1
+    return view(b, name, (b.type(name).size, *(1,) * (b.type(weights).rank - 1))) if vector else name
+
+
+def _requantized(b: Builder, total: str, scales: tuple[str, str, str], zero: str) -> str:
+    """round(total * left scale * right scale / scale of the result) + zero point, saturated."""
+    dtype = b.type(zero).dtype
+
+    def compute(t: Expr, left: Expr, right: Expr, scale: Expr, z: Expr) -> Expr:
+        factor = div(mul(cast(left, F64), cast(right, F64)), cast(scale, F64))
+        return saturated(add(rounded(mul(t, factor)), cast(z, F64)), dtype)
+
+    return elementwise(b, compute, total, *scales, zero)

@@ -1,0 +1,1 @@
+"""Builders of operators that move or select elements."""

@@ -1,0 +1,111 @@
+"""Moving elements: joining, cutting, repeating, transposing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+
+from brickrt.graph.builder import Builder, OnnxNode, builds
+from brickrt.graph.builders.common import integers, normal_axis, positive, take, transpose, uses, view
+from brickrt.ops.operators.move import Concat
+
+JOINED = 32
+"""Tensors that one operator joins: kernels have room for so many operands and some more."""
+
+
+@builds("Concat")
+def concat(b: Builder, node: OnnxNode) -> str:
+    """Empty operands add nothing; many are joined in several steps."""
+    axis = normal_axis(node.attrs["axis"], b.type(node.inputs[0]).rank)
+    parts = [name for name in node.inputs if b.type(name).shape[axis]] or [node.inputs[0]]
+    while len(parts) > 1:
+        groups = [parts[k : k + JOINED] for k in range(0, len(parts), JOINED)]
+        parts = [group[0] if len(group) == 1 else b.emit(Concat(axis), *group) for group in groups]
+    return parts[0]
+
+
+@builds("Split")
+def split(b: Builder, node: OnnxNode) -> tuple[str, ...]:
+    """Parts as given, or equal ones of which the last may be smaller (opset 18)."""
+    x, count = node.inputs[0], len(node.outputs)
+    axis = normal_axis(node.attrs.get("axis", 0), b.type(x).rank)
+    extent = b.type(x).shape[axis]
+    asked = integers(b, node, 1, "split")
+    if asked and sum(asked) != extent:
+        raise ValueError(f"split {asked} does not add up to the {extent} of axis {axis}")
+    sizes = asked or [-(-extent // count)] * count
+    bounds = np.minimum(np.cumsum([0, *sizes]), extent).tolist()
+    tables = [range(lo, hi) for lo, hi in pairwise(bounds)]
+    return tuple(take(b, x, {axis: t}) if uses(b, node, k) else "" for k, t in enumerate(tables))
+
+
+@builds("Slice")
+def cut(b: Builder, node: OnnxNode) -> str:
+    x = node.inputs[0]
+    shape = b.type(x).shape
+    starts, ends = integers(b, node, 1, "starts") or [], integers(b, node, 2, "ends") or []
+    axes = integers(b, node, 3, "axes")
+    steps = integers(b, node, 4, "steps") or [1] * len(starts)
+    axes = list(range(len(starts))) if axes is None else [normal_axis(axis, len(shape)) for axis in axes]
+    spans = {
+        axis: range(shape[axis])[start:end:step]
+        for axis, start, end, step in zip(axes, starts, ends, steps, strict=True)
+    }
+    return take(b, x, spans)
+
+
+@builds("Transpose")
+def permute(b: Builder, node: OnnxNode) -> str:
+    rank = b.type(node.inputs[0]).rank
+    perm = node.attrs.get("perm") or range(rank)[::-1]
+    if len(perm) != rank:
+        raise ValueError(f"perm {list(perm)} does not suit a tensor of rank {rank}")
+    return transpose(b, node.inputs[0], perm)
+
+
+@builds("Tile")
+def tile(b: Builder, node: OnnxNode) -> str:
+    x = node.inputs[0]
+    repeats = list(zip(b.type(x).shape, integers(b, node, 1, "repeats") or [], strict=True))
+    b.check_room([d * n for d, n in repeats], b.type(x).dtype)
+    return take(b, x, {k: tuple(range(d)) * n for k, (d, n) in enumerate(repeats)})
+
+
+@builds("Expand")
+def expand(b: Builder, node: OnnxNode) -> str:
+    shape = tuple(integers(b, node, 1, "shape") or ())
+    return expanded(b, node.inputs[0], shape)
+
+
+def expanded(b: Builder, x: str, shape: Sequence[int]) -> str:
+    """The tensor broadcast together with `shape`."""
+    target = np.broadcast_shapes(b.type(x).shape, tuple(shape))
+    b.check_room(target, b.type(x).dtype)
+    source = (1,) * (len(target) - b.type(x).rank) + b.type(x).shape
+    tables = {k: (0,) * n for k, (d, n) in enumerate(zip(source, target, strict=True)) if d != n}
+    return take(b, view(b, x, source), tables)
+
+
+@builds("DepthToSpace")
+def depth_to_space(b: Builder, node: OnnxNode) -> str:
+    n, c, h, w = b.type(node.inputs[0]).shape
+    size = positive(node, "blocksize")
+    depth = c // size**2
+    if node.attrs.get("mode", "DCR") == "DCR":
+        blocks = view(b, node.inputs[0], (n, size, size, depth, h, w))
+        moved = transpose(b, blocks, (0, 3, 4, 1, 5, 2))
+    else:
+        blocks = view(b, node.inputs[0], (n, depth, size, size, h, w))
+        moved = transpose(b, blocks, (0, 1, 4, 2, 5, 3))
+    return view(b, moved, (n, depth, h * size, w * size))
+
+
+@builds("SpaceToDepth")
+def space_to_depth(b: Builder, node: OnnxNode) -> str:
+    n, c, h, w = b.type(node.inputs[0]).shape
+    size = positive(node, "blocksize")
+    blocks = view(b, node.inputs[0], (n, c, h // size, size, w // size, size))
+    perm = (0, 3, 5, 1, 2, 4) if node.attrs.get("mode", "DCR") == "DCR" else (0, 1, 3, 5, 2, 4)
+    return view(b, transpose(b, blocks, perm), (n, c * size**2, h // size, w // size))

@@ -1,0 +1,1 @@
+"""Builders of operators with windows over space: convolution, pooling, padding, resizing."""

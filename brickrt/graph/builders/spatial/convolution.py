@@ -1,0 +1,65 @@
+"""Convolutions."""
+
+from __future__ import annotations
+
+from brickrt.graph.builder import Builder, OnnxNode, builds
+from brickrt.graph.builders.common import convert, optional, wide
+from brickrt.graph.builders.spatial.window import (
+    Window,
+    auto_pad,
+    of_weights,
+    per_dimension,
+    split_pads,
+    steps,
+    window_of,
+)
+from brickrt.ops.operators.conv import Conv, ConvTranspose
+
+
+@builds("Conv")
+def conv(b: Builder, node: OnnxNode) -> str:
+    return convert(b, convolved(b, node, *_operands(b, node)), b.type(node.inputs[0]).dtype)
+
+
+def convolved(b: Builder, node: OnnxNode, x: str, weights: str, *bias: str) -> str:
+    """The convolution that a node's attributes describe, of other operands than the node's."""
+    w = window_of(node, b.type(x).shape[2:], of_weights(node, b.type(weights).shape[2:]))
+    op = Conv(w.kernel, w.strides, w.dilations, w.pads, w.pads_end, node.attrs.get("group", 1), bool(bias))
+    return b.emit(op, x, weights, *bias)
+
+
+@builds("ConvTranspose")
+def conv_transpose(b: Builder, node: OnnxNode) -> str:
+    operands = _operands(b, node)
+    kernel = of_weights(node, b.type(operands[1]).shape[2:])
+    w, extra = _transposed_window(node, b.type(operands[0]).shape[2:], kernel)
+    groups, bias = node.attrs.get("group", 1), len(operands) == 3
+    op = ConvTranspose(w.kernel, w.strides, w.dilations, w.pads, w.pads_end, extra, groups, bias)
+    return convert(b, b.emit(op, *operands), b.type(node.inputs[0]).dtype)
+
+
+def _operands(b: Builder, node: OnnxNode) -> list[str]:
+    """Input, weights and, if there is one, the bias; float16 in float32."""
+    names = [node.inputs[0], node.inputs[1], optional(node, 2)]
+    return [wide(b, name) for name in names if name]
+
+
+def _transposed_window(
+    node: OnnxNode, spatial: tuple[int, ...], kernel: tuple[int, ...]
+) -> tuple[Window, tuple[int, ...]]:
+    """The window and the output padding: pads follow from the output's shape where that is asked for."""
+    rank = len(spatial)
+    strides, dilations = steps(node, rank)
+    extra = per_dimension(node, "output_padding", rank, 0)[:rank]
+    mode, shape = auto_pad(node), node.attrs.get("output_shape")
+    if not shape and not mode.startswith("SAME"):
+        pads = per_dimension(node, "pads", 2 * rank, 0) if mode == "NOTSET" else (0,) * (2 * rank)
+        return Window(kernel, strides, dilations, pads[:rank], pads[rank:]), extra
+    wanted = [int(d) for d in shape][-rank:] if shape else [d * s for d, s in zip(spatial, strides)]
+    totals = [
+        s * (d - 1) + e + (k - 1) * dilation + 1 - size
+        for d, k, s, dilation, e, size in zip(spatial, kernel, strides, dilations, extra, wanted, strict=True)
+    ]
+    begin, end = split_pads(mode, [max(t, 0) for t in totals])
+    # An output larger than the kernel reaches is longer at its end.
+    return Window(kernel, strides, dilations, begin, end), tuple(e + max(-t, 0) for e, t in zip(extra, totals))

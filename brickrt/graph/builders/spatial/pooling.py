@@ -1,0 +1,87 @@
+"""Pools over windows and over all spatial dimensions."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+from brickrt.graph.builder import Builder, OnnxNode, builds
+from brickrt.graph.builders.common import convert, reduce, require_float, uses, wide
+from brickrt.graph.builders.scalar import Unary, absolute, div, like, sqrt, square
+from brickrt.graph.builders.spatial.window import auto_pad, window_of
+from brickrt.graph.errors import Unsupported
+from brickrt.ops.expr import apply
+from brickrt.ops.operators.pool import Pool
+from brickrt.ops.types import Shape
+
+Kind = Literal["max", "average", "lp"]
+
+
+@builds("MaxPool")
+def max_pool(b: Builder, node: OnnxNode) -> str | tuple[str, ...]:
+    if uses(b, node, 1):
+        raise Unsupported("the Indices of MaxPool")
+    y = b.emit(_pool(b, node, "max"), node.inputs[0])
+    return (y, "") if len(node.outputs) == 2 else y
+
+
+@builds("AveragePool")
+def average_pool(b: Builder, node: OnnxNode) -> str:
+    return _floating(b, node, "average")
+
+
+@builds("LpPool")
+def lp_pool(b: Builder, node: OnnxNode) -> str:
+    return _floating(b, node, "lp")
+
+
+def _floating(b: Builder, node: OnnxNode, kind: Kind) -> str:
+    return convert(b, b.emit(_pool(b, node, kind), wide(b, node.inputs[0])), b.type(node.inputs[0]).dtype)
+
+
+def _pool(b: Builder, node: OnnxNode, kind: Kind) -> Pool:
+    return pool_of(node, b.type(node.inputs[0]).shape[2:], kind)
+
+
+def pool_of(node: OnnxNode, spatial: Shape, kind: Kind) -> Pool:
+    w = window_of(node, spatial, tuple(int(k) for k in node.attrs["kernel_shape"]))
+    # Automatic padding fixes the size of the output, so that there is nothing left to round up.
+    ceil = bool(node.attrs.get("ceil_mode", 0)) and auto_pad(node) == "NOTSET"
+    include_pad = bool(node.attrs.get("count_include_pad", 0))
+    p = int(node.attrs.get("p", 2))
+    return Pool(kind, w.kernel, w.strides, w.dilations, w.pads, w.pads_end, ceil, include_pad, p)
+
+
+@builds("GlobalMaxPool")
+def global_max_pool(b: Builder, node: OnnxNode) -> str:
+    return reduce(b, "max", _spatial(b, node), node.inputs[0])
+
+
+@builds("GlobalAveragePool")
+def global_average_pool(b: Builder, node: OnnxNode) -> str:
+    require_float(b, node.inputs[0])
+    count = math.prod(b.type(node.inputs[0]).shape[2:])
+    return reduce(b, "sum", _spatial(b, node), node.inputs[0], post=lambda s: div(s, like(s, count)))
+
+
+@builds("GlobalLpPool")
+def global_lp_pool(b: Builder, node: OnnxNode) -> str:
+    require_float(b, node.inputs[0])
+    raised, rooted = norm(int(node.attrs.get("p", 2)))
+    return reduce(b, "sum", _spatial(b, node), node.inputs[0], pre=raised, post=rooted)
+
+
+def _spatial(b: Builder, node: OnnxNode) -> tuple[int, ...]:
+    return tuple(range(2, b.type(node.inputs[0]).rank))
+
+
+def norm(p: int) -> tuple[Unary, Unary]:
+    """What is summed for an Lp norm, and what makes the norm of the sum."""
+    if p == 1:
+        return absolute, lambda s: s
+    if p == 2:
+        return square, sqrt
+    return (
+        lambda x: apply("pow", absolute(x), like(x, p)),
+        lambda s: apply("pow", s, like(s, 1 / p)),
+    )

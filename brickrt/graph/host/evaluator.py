@@ -1,0 +1,155 @@
+"""What ONNX's reference lacks, or does only for newer opsets, as its own kind of operator class.
+
+The reference passes attributes as keywords, with the defaults of the newest opset: hence the ignored ones below.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from onnx import helper
+from onnx.reference import ReferenceEvaluator
+from onnx.reference.op_run import OpRun
+
+from brickrt.graph.host import indexing, pooling, recurrent, sampling
+from brickrt.graph.host.control import If, Loop, Optional, Scan
+
+
+class DequantizeLinear(OpRun):
+    """Opset 10 to 18."""
+
+    op_domain = ""
+
+    def _run(self, x, scale, zero=None, axis=1, **_: Any):
+        shape = [-1 if k == axis % max(x.ndim, 1) else 1 for k in range(x.ndim)] if scale.size > 1 else []
+        shift = 0 if zero is None else zero.astype(np.int32).reshape(shape)
+        return ((x.astype(np.int32) - shift).astype(np.float32) * scale.reshape(shape),)
+
+
+class _Flattened(OpRun):
+    """Up to opset 12: over all axes from `axis` on, as if they were one; `axis` is 1 by default."""
+
+    op_domain = ""
+
+    def _run(self, x, **_: Any):
+        axis = next((a.i for a in self.onnx_node.attribute if a.name == "axis"), 1) % max(x.ndim, 1)
+        rows = x.reshape(int(np.prod(x.shape[:axis])), -1)
+        return (self.of_rows(rows).reshape(x.shape).astype(x.dtype) if x.size else x,)
+
+    def of_rows(self, x: np.ndarray) -> np.ndarray:
+        raise NotImplementedError
+
+
+class Softmax(_Flattened):
+    def of_rows(self, x: np.ndarray) -> np.ndarray:
+        e = np.exp(x - x.max(1, keepdims=True))
+        return e / e.sum(1, keepdims=True)
+
+
+class LogSoftmax(_Flattened):
+    def of_rows(self, x: np.ndarray) -> np.ndarray:
+        d = x - x.max(1, keepdims=True)
+        return d - np.log(np.exp(d).sum(1, keepdims=True))
+
+
+class Hardmax(_Flattened):
+    def of_rows(self, x: np.ndarray) -> np.ndarray:
+        return np.arange(x.shape[1]) == x.argmax(1)[:, None]
+
+
+class GlobalLpPool(OpRun):
+    op_domain = ""
+
+    def _run(self, x, p=2, **_: Any):
+        axes = tuple(range(2, x.ndim))
+        return ((np.abs(x) ** p).sum(axes, keepdims=True).astype(x.dtype) ** x.dtype.type(1 / p),)
+
+
+class MaxRoiPool(OpRun):
+    op_domain = ""
+
+    def _run(self, x, rois, pooled_shape=None, spatial_scale=1.0, **_: Any):
+        out = np.zeros((len(rois), x.shape[1], *pooled_shape), x.dtype)
+        for k, roi in enumerate(rois):
+            x0, y0, x1, y1 = np.floor(roi[1:] * spatial_scale + 0.5).astype(int)
+            rows = _bins(y0, max(y1 - y0 + 1, 1), pooled_shape[0], x.shape[2])
+            columns = _bins(x0, max(x1 - x0 + 1, 1), pooled_shape[1], x.shape[3])
+            for i, (top, bottom) in enumerate(rows):
+                for j, (left, right) in enumerate(columns):
+                    if top < bottom and left < right:
+                        out[k, :, i, j] = x[int(roi[0]), :, top:bottom, left:right].max((1, 2))
+        return (out,)
+
+
+def _bins(start: int, extent: int, count: int, limit: int) -> list[tuple[int, int]]:
+    """The index ranges of `count` bins of a region, cut to the image."""
+    edges = [(start + k * extent // count, start - (-(k + 1) * extent // count)) for k in range(count)]
+    return [(min(max(lo, 0), limit), min(max(hi, 0), limit)) for lo, hi in edges]
+
+
+class Multinomial(OpRun):
+    """Class numbers drawn after unnormalized log probabilities [batch, classes]."""
+
+    op_domain = ""
+
+    def _run(self, x, dtype=6, sample_size=1, seed=None, **_: Any):
+        random = np.random.default_rng(None if seed is None else int(seed))
+        noise = random.gumbel(size=(x.shape[0], int(sample_size), x.shape[1]))
+        return ((x[:, None, :] + noise).argmax(2).astype(helper.tensor_dtype_to_np_dtype(dtype)),)
+
+
+class CategoryMapper(OpRun):
+    op_domain = "ai.onnx.ml"
+
+    def _run(self, x, cats_int64s=None, cats_strings=None, default_int64=-1, default_string="_Unused", **_: Any):
+        if x.dtype.kind in "OUS":
+            numbers = dict(zip(cats_strings, cats_int64s, strict=True))
+            return (np.array([numbers.get(v, default_int64) for v in x.flat], np.int64).reshape(x.shape),)
+        names = dict(zip(cats_int64s, cats_strings, strict=True))
+        return (np.array([names.get(int(v), default_string) for v in x.flat], object).reshape(x.shape),)
+
+
+class CastMap(OpRun):
+    op_domain = "ai.onnx.ml"
+
+    def _run(self, x, cast_to="TO_FLOAT", map_form="DENSE", max_map=1, **_: Any):
+        dtype: Any = {"TO_FLOAT": np.float32, "TO_INT64": np.int64, "TO_STRING": object}[cast_to]
+        cast = str if cast_to == "TO_STRING" else dtype
+        keys = sorted(x)
+        if map_form == "DENSE":
+            return (np.array([[cast(x[k]) for k in keys]], dtype),)
+        row = np.full((1, max_map), "" if dtype is object else 0, dtype)
+        row[0, keys] = [cast(x[k]) for k in keys]
+        return (row,)
+
+
+class ZipMap(OpRun):
+    op_domain = "ai.onnx.ml"
+
+    def _run(self, x, classlabels_int64s=None, classlabels_strings=None, **_: Any):
+        labels = classlabels_int64s or classlabels_strings
+        return ([dict(zip(labels, row.tolist(), strict=True)) for row in np.atleast_2d(x)],)
+
+
+_ALWAYS = (
+    *(If, Loop, Optional, Scan, GlobalLpPool, MaxRoiPool, Multinomial, CategoryMapper, CastMap, ZipMap),
+    *(indexing.GatherElements, indexing.ScatterElements, indexing.Scatter, indexing.GatherND),
+    *(indexing.ScatterND, indexing.OneHot, indexing.NonMaxSuppression),
+    *(recurrent.LSTM, recurrent.GRU, recurrent.RNN),
+    *(sampling.GridSample, sampling.DeformConv, sampling.RoiAlign, pooling.MaxPool),
+)
+
+
+class HostEvaluator(ReferenceEvaluator):
+    """The reference with these operators, also in function bodies, which it evaluates by its own class."""
+
+    def __init__(self, proto: Any, opsets: dict[str, int] | None = None, **options: Any) -> None:
+        imports = opsets or {o.domain: o.version for o in getattr(proto, "opset_import", ())}
+        options["new_ops"] = _missing_ops(imports.get("", 0))
+        super().__init__(proto, opsets, **options)
+
+
+def _missing_ops(version: int) -> list[type[OpRun]]:
+    older = [DequantizeLinear] if version < 19 else []
+    return [*_ALWAYS, *older, *([Softmax, LogSoftmax, Hardmax] if version < 13 else [])]

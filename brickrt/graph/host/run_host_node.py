@@ -1,0 +1,116 @@
+"""Nodes that run whole on the host, in NumPy, through ONNX's own reference."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import onnx
+from onnx import helper
+
+from brickrt.graph.builder import OnnxNode
+from brickrt.graph.errors import BrickError
+from brickrt.graph.host.evaluator import HostEvaluator
+
+Value = Any
+"""An array, a list of values (an ONNX sequence), a dict (a map), or None (an absent optional)."""
+
+RANDOM = frozenset(
+    ("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli")
+)
+
+_evaluators: WeakKeyDictionary[OnnxNode, dict[tuple, HostEvaluator]] = WeakKeyDictionary()
+
+
+def run_node(node: OnnxNode, opsets: Mapping[str, int], arrays: Mapping[str, Value]) -> list[Value]:
+    """The outputs of one node, in its order; None for one that it does not name.
+
+    `arrays` has at least the node's inputs and what its subgraphs capture. Raises BrickError, naming the node.
+    """
+    feeds = {name: arrays[name] for name in reads(node)}
+    wanted = [name for name in node.outputs if name]
+    types = tuple(_element_type(value) for value in feeds.values())
+    made = _evaluators.setdefault(node, {})
+    try:
+        if types not in made:
+            made[types] = _evaluator(node, opsets, dict(zip(feeds, types, strict=True)))
+        results = dict(zip(wanted, made[types].run(wanted, feeds), strict=True))
+    except Exception as e:  # the reference raises whatever NumPy does: all are faults of this node and these values
+        described = [f"'{name}' {_describe(value)}" for name, value in feeds.items()]
+        given = ", ".join(described[:6]) + (f" and {len(described) - 6} more" if len(described) > 6 else "")
+        raise BrickError(f"{node.op_type} node '{node.name}' fails on the host for {given}: {_cause(e)}") from e
+    return [_array(results[name]) if name else None for name in node.outputs]
+
+
+def reads(node: OnnxNode) -> tuple[str, ...]:
+    """The tensors a node reads, itself or in its subgraphs, each once."""
+    return tuple(dict.fromkeys(name for name in (*node.inputs, *captured(node)) if name))
+
+
+def captured(node: OnnxNode) -> tuple[str, ...]:
+    """The tensors of the outer scope that a node's subgraphs read."""
+    return tuple(dict.fromkeys(name for graph in subgraphs(node) for name in outer_names(graph)))
+
+
+def subgraphs(node: OnnxNode) -> tuple[onnx.GraphProto, ...]:
+    return tuple(value for value in node.attrs.values() if isinstance(value, onnx.GraphProto))
+
+
+def outer_names(graph: onnx.GraphProto) -> list[str]:
+    """What a subgraph reads and does not define."""
+    defined = {v.name for v in (*graph.input, *graph.initializer)} | {s.values.name for s in graph.sparse_initializer}
+    needed: list[str] = []
+    for node in graph.node:
+        inner = [name for a in node.attribute if a.HasField("g") for name in outer_names(a.g)]
+        needed += [name for name in (*node.input, *inner) if name and name not in defined]
+        defined.update(node.output)
+    needed += [v.name for v in graph.output if v.name not in defined]
+    return list(dict.fromkeys(needed))
+
+
+def deterministic(node: OnnxNode) -> bool:
+    """Whether the same inputs always give the same outputs."""
+    training = node.op_type == "Dropout" and len(node.inputs) > 2 and node.inputs[2] != ""
+    inner = any(n.op_type in RANDOM for graph in subgraphs(node) for n in graph.node)
+    return node.op_type not in RANDOM and not training and not inner
+
+
+def _evaluator(node: OnnxNode, opsets: Mapping[str, int], types: Mapping[str, Any]) -> HostEvaluator:
+    inputs = [_value_info(name, kind) for name, kind in types.items()]
+    outputs = [onnx.ValueInfoProto(name=name) for name in node.outputs if name]
+    graph = helper.make_graph([node.proto], "host", inputs, outputs)
+    versions = {**opsets, node.domain: node.version}
+    return HostEvaluator(graph, opsets=versions)
+
+
+def _value_info(name: str, kind: Any) -> onnx.ValueInfoProto:
+    if not isinstance(kind, int):
+        return onnx.ValueInfoProto(name=name)
+    return helper.make_tensor_value_info(name, kind, None)
+
+
+def _element_type(value: Value) -> int | str:
+    """The ONNX element type of an array, or what else the value is."""
+    if not isinstance(value, np.ndarray):
+        return type(value).__name__
+    return onnx.TensorProto.STRING if value.dtype.kind in "OUS" else helper.np_dtype_to_tensor_dtype(value.dtype)
+
+
+def _array(value: Value) -> Value:
+    """NumPy scalars, which the reference sometimes returns, as arrays."""
+    return np.asarray(value) if isinstance(value, np.generic) else value
+
+
+def _describe(value: Value) -> str:
+    if isinstance(value, np.ndarray):
+        return f"{value.dtype.name}[{','.join(map(str, value.shape))}]"
+    return f"a {type(value).__name__}" if value is not None else "nothing"
+
+
+def _cause(error: BaseException) -> str:
+    """The message of the innermost error: the reference wraps it in its own."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return f"{type(error).__name__}: {error}"

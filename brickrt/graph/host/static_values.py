@@ -1,0 +1,40 @@
+"""Values that are known before the model runs: shapes, and what follows from constants alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from brickrt.graph.builder import OnnxNode
+from brickrt.graph.host.run_host_node import deterministic, reads, run_node
+from brickrt.ops.types import TensorType
+
+GROWTH = 1 << 24
+"""Bytes by which a folded constant may be larger than what it is computed from."""
+
+
+def static_value(node: OnnxNode, type: TensorType) -> np.ndarray | None:
+    """The result of Shape or Size, which follows from the type of the input; None for any other operator."""
+    if node.domain or node.op_type not in ("Shape", "Size"):
+        return None
+    if node.op_type == "Size":
+        return np.asarray(type.size, np.int64)
+    return np.asarray(type.shape[slice(node.attrs.get("start", 0), node.attrs.get("end"))], np.int64)
+
+
+def small_enough(results: Iterable[TensorType], operands: Iterable[np.ndarray]) -> bool:
+    """Whether constants of these types may take the place of the operands they are computed from."""
+    return sum(t.nbytes for t in results) <= sum(a.nbytes for a in operands) + GROWTH
+
+
+def fold_on_host(
+    node: OnnxNode, opsets: Mapping[str, int], constants: Mapping[str, np.ndarray]
+) -> dict[str, np.ndarray] | None:
+    """The outputs of an ONNX node with constant inputs; None where they are no arrays or chance decides."""
+    if not deterministic(node):
+        return None
+    operands = {name: constants[name] for name in reads(node)} | {"": None}
+    results = dict(zip(node.outputs, run_node(node, opsets, operands)))
+    named = {name: value for name, value in results.items() if name}
+    return named if all(isinstance(value, np.ndarray) for value in named.values()) else None

@@ -1,0 +1,1 @@
+"""From files and protobuf messages to `SourceGraph`: ONNX as it is, checked."""

@@ -1,0 +1,151 @@
+"""The imported model: ONNX as it is, with symbolic dimensions, its weights as arrays."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import onnx
+from google.protobuf.message import DecodeError
+from onnx import helper, inliner, shape_inference
+
+from brickrt.graph.builder import OnnxNode
+from brickrt.graph.errors import ModelError
+from brickrt.graph.onnx_import.check_model import check_graph, check_header
+from brickrt.graph.onnx_import.external_data import bring_inside
+from brickrt.graph.onnx_import.protobuf import TensorInfo, graph_parts, initializer_arrays, standard_domain, tensor_info
+from brickrt.graph.onnx_import.upgrade_opset import brought_up
+
+HASHED_VALUES = 64
+"""Integer constants of at most so many elements are part of a model's structure: they may be shapes and axes."""
+
+
+@dataclass(frozen=True, eq=False)
+class SourceGraph:
+    """A valid ONNX model. `optional` inputs have their default in `initializers`; `nodes` are in topological order."""
+
+    name: str
+    inputs: dict[str, TensorInfo]
+    optional: dict[str, TensorInfo]
+    outputs: dict[str, TensorInfo]
+    initializers: dict[str, np.ndarray]
+    nodes: tuple[OnnxNode, ...]
+    opsets: dict[str, int]
+    light: onnx.ModelProto = field(repr=False)
+
+    def structure_hash(self) -> str:
+        """Equal for models that differ in the values of their weights only."""
+        return self._structure_hash
+
+    @cached_property
+    def _structure_hash(self) -> str:
+        parts = [repr(sorted(self.opsets.items())), repr(self.inputs), repr(list(self.outputs))]
+        parts += [f"{name}:{_structure(array)}" for name, array in self.initializers.items()]
+        digest = hashlib.sha256("\n".join(parts).encode())
+        for node in self.nodes:
+            digest.update(node.proto.SerializeToString(deterministic=True))
+        return digest.hexdigest()
+
+    @cached_property
+    def element_types(self) -> dict[str, np.dtype]:
+        """Element types of the tensors for which ONNX can tell them before the model runs."""
+        inferred = shape_inference.infer_shapes(self.light)
+        infos = {v.name: tensor_info(v) for v in (*inferred.graph.value_info, *inferred.graph.output)}
+        return {name: info.dtype for name, info in infos.items() if info.dtype is not None}
+
+
+def load(model: str | Path | bytes | onnx.ModelProto) -> SourceGraph:
+    """Imports a model from its path, its bytes, or as a message (which stays as it is).
+
+    Raises ModelError, one line, for what is no valid ONNX model with known operators.
+    """
+    proto, folder, label = _read(model)
+    proto = brought_up(proto, check_header(proto, label), label)
+    opsets = check_header(proto, label)
+    try:
+        bring_inside(proto.graph, folder)
+        constants = initializer_arrays(proto.graph, folder)
+        light = _light(proto, label)
+        check_graph(light, opsets, label)
+        nodes, more = graph_parts(light.graph, opsets)
+    except ModelError as e:
+        raise e if str(e).startswith(label) else ModelError(f"{label}: {e}") from e
+    constants |= more
+    infos = {v.name: tensor_info(v) for v in proto.graph.input}
+    return SourceGraph(
+        name=proto.graph.name or label,
+        inputs={name: info for name, info in infos.items() if name not in constants},
+        optional={name: info for name, info in infos.items() if name in constants},
+        outputs={v.name: tensor_info(v) for v in light.graph.output},
+        initializers=constants,
+        nodes=nodes,
+        opsets=opsets,
+        light=light,
+    )
+
+
+def _read(model: str | Path | bytes | onnx.ModelProto) -> tuple[onnx.ModelProto, Path | None, str]:
+    """A message of our own, the model's folder, and what to call the model in errors."""
+    proto = onnx.ModelProto()
+    if isinstance(model, onnx.ModelProto):
+        proto.CopyFrom(model)
+        return proto, None, f"model '{model.graph.name}'"
+    if isinstance(model, bytes):
+        return _parse(model, "model"), None, "model"
+    path = Path(model)
+    if not path.exists():
+        raise ModelError(f"{path}: no such file: check the path")
+    if path.is_dir():
+        raise ModelError(f"{path}: is a folder: give the .onnx file in it")
+    return _parse(path.read_bytes(), str(path)), path.parent, str(path)
+
+
+def _parse(data: bytes, label: str) -> onnx.ModelProto:
+    proto = onnx.ModelProto()
+    try:
+        proto.ParseFromString(data)
+    except DecodeError as e:
+        raise ModelError(f"{label}: not an ONNX model, or cut off: copy or export it again") from e
+    return proto
+
+
+def _light(proto: onnx.ModelProto, label: str) -> onnx.ModelProto:
+    """The model with its weights turned into inputs and its functions inlined, so that it is quick to check."""
+    graph = proto.graph
+    known = {v.name for v in graph.input}
+    dense = [(t.name, t.data_type, t.dims) for t in graph.initializer]
+    sparse = [(s.values.name, s.values.data_type, s.dims) for s in graph.sparse_initializer]
+    graph.ClearField("initializer")
+    graph.ClearField("sparse_initializer")
+    stand_ins = [helper.make_tensor_value_info(*info) for info in (*dense, *sparse) if info[0] not in known]
+    light = onnx.ModelProto()
+    light.CopyFrom(proto)
+    light.graph.input.extend(stand_ins)
+    _standard_domains(light)
+    if not light.functions:
+        return light
+    try:
+        return inliner.inline_local_functions(light, convert_version=True)
+    except RuntimeError as e:
+        raise ModelError(f"{label}: the model's functions cannot be inlined ({e}): export without functions") from e
+
+
+def _standard_domains(model: onnx.ModelProto) -> None:
+    """Writes the standard domain as '' everywhere; 'ai.onnx' is its other name."""
+    for part in (model, *model.functions):
+        opsets = {standard_domain(o.domain): o.version for o in part.opset_import}
+        del part.opset_import[:]
+        part.opset_import.extend(helper.make_opsetid(domain, version) for domain, version in opsets.items())
+    bodies = [model.graph.node, *(f.node for f in model.functions)]
+    while bodies:
+        for node in bodies.pop():
+            node.domain = standard_domain(node.domain)
+            bodies.extend(a.g.node for a in node.attribute if a.HasField("g"))
+
+
+def _structure(array: np.ndarray) -> str:
+    small = array.size <= HASHED_VALUES and array.dtype.kind in "biu"
+    return f"{array.dtype.name}{array.shape}{array.tolist() if small else ''}"

@@ -1,0 +1,1 @@
+"""Rewrites of a specialized graph, one per file."""

@@ -1,0 +1,129 @@
+"""Scales and shifts per channel after a convolution or matrix product go into its weights and bias.
+
+This is how batch normalization disappears: it is a multiplication and an addition with constants of [1, C, 1, …].
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from brickrt.graph.ir import Node
+from brickrt.graph.rewriter import Edit, origins
+from brickrt.ops.base import Op
+from brickrt.ops.expr import Apply, Arg, Const, Expr
+from brickrt.ops.operators.conv import Conv, ConvTranspose
+from brickrt.ops.operators.map import Map
+from brickrt.ops.operators.matmul import MatMul
+
+Affine = tuple[np.ndarray, np.ndarray]
+"""Scale and shift in float64, each [channels]."""
+
+
+def fold_affine(edit: Edit) -> None:
+    """Folds chains of affine Maps into the node they follow, as long as nobody else reads what lies between."""
+    for output in list(edit.nodes):
+        node = edit.nodes.get(output)
+        while node is not None:
+            node = _folded(edit, node)
+
+
+def _folded(edit: Edit, node: Node) -> Node | None:
+    """The node with its only reader folded in, None if that is impossible."""
+    if not isinstance(node.op, Conv | ConvTranspose | MatMul) or node.op.epilogue is not None:
+        return None
+    reader, dtype = edit.only_reader(node.output), edit.types[node.output].dtype
+    if reader is None or dtype not in (np.float32, np.float64) or edit.types[reader.output] != edit.types[node.output]:
+        return None
+    affine = _affine(edit, reader, node)
+    operands = None if affine is None else _operands(edit, node, affine)
+    if operands is None:
+        return None
+    op = replace(node.op, bias=len(operands) == 3)
+    merged = replace(node, op=op, inputs=operands, output=reader.output, origin=origins([node, reader]))
+    edit.put(merged)
+    edit.remove(node.output)
+    return merged
+
+
+def _affine(edit: Edit, reader: Node, node: Node) -> Affine | None:
+    """What the reader does to the channels of the node's output, if that is one product or sum with constants."""
+    if not isinstance(reader.op, Map):
+        return None
+    expr, channels = reader.op.expr, _channels(edit, node)
+    if not isinstance(expr, Apply) or expr.fn not in ("add", "sub", "mul", "div") or len(expr.args) != 2:
+        return None
+    mine = [isinstance(a, Arg) and reader.inputs[a.index] == node.output for a in expr.args]
+    if sum(mine) != 1:
+        return None
+    operand = _per_channel(edit, reader, expr.args[mine.index(False)], node)
+    one, zero = np.ones(channels), np.zeros(channels)
+    if operand is None:
+        return None
+    match expr.fn, mine[0]:
+        case "add", _:
+            return one, operand
+        case "mul", _:
+            return operand, zero
+        case "sub", True:
+            return one, -operand
+        case "sub", False:
+            return -one, operand
+        case "div", True if np.all(operand):
+            return one / operand, zero
+    return None
+
+
+def _per_channel(edit: Edit, reader: Node, operand: Expr, node: Node) -> np.ndarray | None:
+    """A constant operand as float64 [channels]; None if it varies along anything else."""
+    channels, shape = _channels(edit, node), edit.types[node.output].shape
+    if isinstance(operand, Const):
+        return np.full(channels, operand.value, np.float64)
+    array = edit.constants.get(reader.inputs[operand.index]) if isinstance(operand, Arg) else None
+    axis = len(shape) - 1 if isinstance(node.op, MatMul) else 1
+    if array is None:
+        return None
+    full = (1,) * (len(shape) - array.ndim) + array.shape
+    if any(d != 1 for k, d in enumerate(full) if k != axis):
+        return None
+    return np.broadcast_to(array.reshape(-1).astype(np.float64), (channels,))
+
+
+def _operands(edit: Edit, node: Node, affine: Affine) -> tuple[str, ...] | None:
+    """The node's inputs with new weights and bias; None where what must change is no constant."""
+    scale, shift = affine
+    x, weights, *biases = node.inputs
+    bias = edit.constants.get(biases[0]) if biases else np.zeros(len(scale))
+    if np.any(scale != 1):
+        w = edit.constants.get(weights)
+        if w is None or bias is None:
+            return None
+        weights = edit.constant(_scaled(w, _along_channels(node.op, scale, w.shape)), f"{node.name}/weights")
+    if not biases and not np.any(shift):
+        return (x, weights)
+    if bias is None:
+        return None
+    moved = (bias.astype(np.float64) * scale + shift).astype(edit.types[node.output].dtype)
+    return (x, weights, edit.constant(moved, f"{node.name}/bias"))
+
+
+def _scaled(w: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    """w times scale, in float64 a piece at a time, of w's type."""
+    return np.multiply(w, scale, out=np.empty_like(w), dtype=np.float64, casting="same_kind")
+
+
+def _along_channels(op: Op, scale: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """The scale of the output channels in the shape of weights of this operator."""
+    if isinstance(op, MatMul):
+        return scale
+    ones = (1,) * (len(shape) - 2)
+    if not isinstance(op, ConvTranspose):
+        return scale.reshape(-1, 1, *ones)
+    rows = np.repeat(scale.reshape(op.groups, shape[1]), shape[0] // op.groups, axis=0)
+    return rows.reshape(*shape[:2], *ones)
+
+
+def _channels(edit: Edit, node: Node) -> int:
+    shape = edit.types[node.output].shape
+    return shape[-1] if isinstance(node.op, MatMul) else shape[1]

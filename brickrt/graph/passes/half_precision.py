@@ -1,0 +1,184 @@
+"""Lowering a graph to half precision: float32 tensors become float16 or bfloat16, inputs and outputs stay as they are.
+
+Products (convolutions, matrix products) read and write halves; so does what is computed from halves element by element.
+These tensors stay float32, since operators with expressions read operands of any type:
+
+- graph inputs, where an expression reads them, and graph outputs, where one makes them: no cast of their own is needed;
+- what reductions give (sums, means, deviations), unless a product reads it;
+- what is not computed from halves, such as masks from integers;
+- in float16, what may be beyond its range: constants with finite elements beyond 65504 (masks of -1e9 would become
+  infinite, and a row that is masked as a whole would be no number), what an expression makes of such constants or
+  tensors, and powers.
+
+A product that reads one of these gets it cast, constants to the nearest finite half.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import ml_dtypes
+import numpy as np
+
+from brickrt.graph.ir import Graph, Node
+from brickrt.graph.passes.retype import expressions, retyped
+from brickrt.graph.rewriter import prune
+from brickrt.ops.base import Op
+from brickrt.ops.expr import COMPARE, Apply, Const, Expr, arg, cast, walk
+from brickrt.ops.operators.conv import Conv, ConvTranspose
+from brickrt.ops.operators.map import Map
+from brickrt.ops.operators.matmul import MatMul
+from brickrt.ops.operators.reduce import Reduce
+from brickrt.ops.operators.rowwise import Rowwise
+from brickrt.ops.types import TensorType
+
+F32 = np.dtype(np.float32)
+HALVES: dict[str, np.dtype] = {"fp16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16)}
+BOUNDS = COMPARE | {"min", "max"}
+"""Functions of which a large constant does not make a large value."""
+POWERS = frozenset("exp pow sinh cosh".split())
+Product = Conv | ConvTranspose | MatMul
+Expressive = Map | Reduce | Rowwise
+
+
+def lowered(graph: Graph, precision: str) -> Graph:
+    """An equal graph that computes in halves; the same graph for "fp32" and "tf32", which keep tensors as they are."""
+    return _Lowering(graph, precision).graph() if precision in HALVES else graph
+
+
+class _Lowering:
+    """One pass in topological order, by the names of the graph given: `now` has the tensors that stand for them."""
+
+    def __init__(self, graph: Graph, precision: str) -> None:
+        self.source, self.suffix, self.half = graph, precision, HALVES[precision]
+        self.limit = float(ml_dtypes.finfo(self.half).max)
+        self.types, self.constants = dict(graph.types), dict(graph.constants)
+        self.nodes: list[Node] = []
+        self.now = {name: name for name in graph.types}
+        self.halves: dict[str, str] = {}
+        self.wanted = _read_by_products(graph)
+        self.data = {name for name in graph.inputs if graph.types[name].dtype == F32}
+        self.large = {name for name, array in graph.constants.items() if array.dtype == F32 and self.exceeds(array)}
+
+    def graph(self) -> Graph:
+        for node in self.source.nodes:
+            self.visit(node)
+        source = self.source
+        return prune(Graph(tuple(self.nodes), self.types, self.constants, source.inputs, source.outputs)).verify()
+
+    def exceeds(self, values: np.ndarray | float) -> bool:
+        """Whether finite values would not be finite as halves."""
+        array = np.asarray(values)
+        if array.size and -self.limit <= array.min() and array.max() <= self.limit:  # neither holds of NaN
+            return False
+        array = np.abs(array.astype(np.float64))
+        return bool((np.isfinite(array) & (array > self.limit)).any())
+
+    def visit(self, node: Node) -> None:
+        target, op = self.target(node), node.op
+        if isinstance(op, Product):
+            as_halves = set(node.inputs[: op.main])
+        else:
+            as_halves = set() if isinstance(op, Expressive) or target != self.half else set(node.inputs)
+        if target == self.half:
+            as_halves |= {name for name in node.inputs if name in self.constants and name not in self.large}
+            self.data.add(node.output)
+        names = tuple(self.as_half(name) if name in as_halves else self.now[name] for name in node.inputs)
+        before, now = [t.dtype for t in self.source.ins(node)], [self.types[name].dtype for name in names]
+        self.emit(node, retyped(op, before, now, target), names)
+
+    # ---- decisions
+
+    def target(self, node: Node) -> np.dtype:
+        """The type of a node's output: a half type for some that are float32."""
+        kind, op = self.source.out(node).dtype, node.op
+        if kind != F32:
+            return kind
+        computed = not self.data.isdisjoint(node.inputs)
+        if self.may_be_large(node):
+            self.large.add(node.output)
+        if node.output in self.source.outputs and not isinstance(op, Product) and not self.moves_halves(node):
+            if computed:
+                self.data.add(node.output)
+            return F32
+        if node.output in self.wanted:
+            return self.half
+        if isinstance(op, Product):
+            return F32 if node.output in self.large else self.half
+        if isinstance(op, Reduce) or (isinstance(op, Map) and node.output in self.large):
+            return F32
+        return self.half if computed or self.moves_halves(node) else F32
+
+    def moves_halves(self, node: Node) -> bool:
+        """Whether an operator whose output has the type of its inputs reads halves."""
+        return not isinstance(node.op, Expressive | Product) and any(
+            self.types[self.now[name]].dtype == self.half for name in node.inputs
+        )
+
+    def may_be_large(self, node: Node) -> bool:
+        """Whether elements may be beyond the range of the half type. What rows are normalized to is not."""
+        if isinstance(node.op, Rowwise):
+            return False
+        exprs = expressions(node.op)
+        powers = self.limit < 1e6 and any(_is_power(e) for e in exprs)
+        return powers or not self.large.isdisjoint(node.inputs) or any(map(self.has_large_constant, exprs))
+
+    def has_large_constant(self, expr: Expr) -> bool:
+        parents = [e for e in walk(expr) if isinstance(e, Apply) and e.fn not in BOUNDS]
+        constants = [e for e in (expr, *(a for p in parents for a in p.args)) if isinstance(e, Const)]
+        return any(e.dtype == F32 and self.exceeds(e.value) for e in constants)
+
+    # ---- what is written
+
+    def as_half(self, name: str) -> str:
+        """The tensor as halves if it is float32; a cast is made once."""
+        now = self.now[name]
+        if self.types[now].dtype != F32:
+            return now
+        if now not in self.halves:
+            new = self.halves[now] = self.fresh(now)
+            self.types[new] = TensorType(self.types[now].shape, self.half)
+            if now in self.constants:
+                self.constants[new] = self.rounded(self.constants[now])
+            else:
+                self.nodes.append(Node(new, Map(cast(arg(0, F32), self.half)), (now,), new))
+        return self.halves[now]
+
+    def rounded(self, array: np.ndarray) -> np.ndarray:
+        """The nearest halves; finite elements stay finite."""
+        finite = np.where(np.isfinite(array), array.clip(-self.limit, self.limit), array)
+        return finite.astype(self.half)
+
+    def emit(self, node: Node, op: Op, names: tuple[str, ...]) -> None:
+        """Adds a node; halves that are an output of the graph are cast back under its name."""
+        kind = op.infer([self.types[name] for name in names])
+        if node.output not in self.source.outputs or kind == self.source.out(node):
+            self.types[node.output] = kind
+            self.nodes.append(replace(node, op=op, inputs=names))
+            return
+        output = self.now[node.output] = self.fresh(node.output)
+        self.types[output] = kind
+        self.nodes.append(replace(node, op=op, inputs=names, output=output))
+        back = Map(cast(arg(0, kind.dtype), F32))
+        self.nodes.append(Node(f"{node.name}.cast", back, (output,), node.output, node.origin))
+
+    def fresh(self, name: str) -> str:
+        new, k = f"{name}.{self.suffix}", 1
+        while new in self.types:
+            new, k = f"{name}.{self.suffix}_{k}", k + 1
+        return new
+
+
+def _is_power(expr: Expr) -> bool:
+    return isinstance(expr, Apply) and expr.fn in POWERS
+
+
+def _read_by_products(graph: Graph) -> set[str]:
+    """The tensors that products read, directly or moved only."""
+    found: set[str] = set()
+    for node in reversed(graph.nodes):
+        if isinstance(node.op, Product):
+            found.update(node.inputs[: node.op.main])
+        elif not isinstance(node.op, Expressive) and node.output in found:
+            found.update(node.inputs)
+    return found

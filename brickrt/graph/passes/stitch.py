@@ -1,0 +1,206 @@
+"""Stitching: reductions over the same rows, and the Maps between and after them, become one row-wise operator.
+
+x ─┬─ mean ─┬────────┐                     x ─ Rowwise
+   ├────────┴ centre ┼─ variance ─┐    →
+   │                 └────────────┴─ Map
+
+A row is swept again and again while it lies in cache, instead of all rows once per operator (block composition,
+FusionStitching §4). Only what nobody else reads goes in.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from brickrt.graph.ir import Graph, Node
+from brickrt.graph.passes.fuse import OPERANDS, OPERATIONS
+from brickrt.graph.rewriter import Edit, origins
+from brickrt.ops.expr import Apply, Arg, Expr, apply, substitute, walk
+from brickrt.ops.operators.map import Map
+from brickrt.ops.operators.reduce import Reduce
+from brickrt.ops.operators.rowwise import Rowwise, Step
+
+ROW_BYTES = 1 << 18
+"""A longer row does not stay in the cache of a core: each of its sweeps is better shared by all cores."""
+LANES = 16
+"""Rows that are swept together where they lie across the lanes of vectors."""
+CHEAP = 4
+"""Operations that every sweep may repeat."""
+COSTLY = frozenset("exp log tanh erf sigmoid sin cos".split())
+"""Functions that no sweep should repeat."""
+
+
+def stitch(graph: Graph) -> Graph:
+    """An equal graph: each chain of reductions and Maps over the same rows is one node."""
+    edit = Edit(graph)
+    for output in reversed(list(edit.nodes)):
+        node = edit.nodes.get(output)
+        if node is not None and isinstance(node.op, Map):
+            _stitch(edit, node)
+    return edit.graph()
+
+
+def _stitch(edit: Edit, last: Node) -> None:
+    """Puts a Map and what it is made of in one node, if that is reductions over rows of its shape."""
+    for axes in _axes(edit, last):
+        members = _members(edit, last, axes)
+        chain = _Chain(edit, [*members, last], axes)
+        node = chain.node() if any(isinstance(m.op, Reduce) for m in members) else None
+        if node is not None:
+            edit.put(node)
+            for member in reversed(members):
+                edit.remove(member.output)
+            return
+
+
+def _axes(edit: Edit, last: Node) -> Iterator[tuple[int, ...]]:
+    """The axes of the reductions that a Map reads."""
+    producers = [edit.nodes[name] for name in last.inputs if name in edit.nodes]
+    yield from dict.fromkeys(p.op.axes for p in producers if isinstance(p.op, Reduce) and p.op.keepdims)
+
+
+def _members(edit: Edit, last: Node, axes: tuple[int, ...]) -> list[Node]:
+    """What only `last` and other members read: Maps of its shape, and reductions of that shape over `axes`."""
+    shape, inside = edit.types[last.output].shape, {last.output: last}
+
+    def joins(node: Node) -> bool:
+        if node.output in edit.outputs or not inside.keys() >= edit.readers[node.output].keys():
+            return False
+        if isinstance(node.op, Reduce):
+            return node.op.keepdims and node.op.axes == axes and edit.types[node.inputs[0]].shape == shape
+        return isinstance(node.op, Map) and edit.types[node.output].shape == shape and _pays(edit, node, last)
+
+    grown = True
+    while grown:
+        around = dict.fromkeys(name for node in inside.values() for name in node.inputs)
+        found = [edit.nodes[n] for n in around if n in edit.nodes and n not in inside and joins(edit.nodes[n])]
+        inside |= {node.output: node for node in found}
+        grown = bool(found)
+    return [node for output, node in edit.nodes.items() if output in inside and output != last.output]
+
+
+def _pays(edit: Edit, node: Node, last: Node) -> bool:
+    """Whether a Map is computed once in the chain, or kept, or so cheap that each sweep may compute it."""
+    return len(edit.readers[node.output]) == 1 or _is_cheap(node) or _may_be_kept(edit, node, last)
+
+
+def _may_be_kept(edit: Edit, node: Node, last: Node) -> bool:
+    """Whether the values may wait where the result will be, from the last reduction to the Map that gives it."""
+    kind = edit.types[node.output]
+    others = [edit.nodes[name] for name in edit.readers[node.output] if name != last.output]
+    only = len(others) == 1 and isinstance(others[0].op, Reduce) and last.output in edit.readers[node.output]
+    return only and kind == edit.types[last.output] and kind.dtype in (np.float32, np.float64)
+
+
+def _is_cheap(node: Node) -> bool:
+    functions = [e.fn for e in walk(_expr(node)) if isinstance(e, Apply)]
+    return len(functions) <= CHEAP and not COSTLY.intersection(functions)
+
+
+@dataclass
+class _Chain:
+    """Members in topological order, the last one the Map that gives the result."""
+
+    edit: Edit
+    members: list[Node]
+    axes: tuple[int, ...]
+
+    def node(self) -> Node | None:
+        """The row-wise node; None where rows are too long, or it would read or compute too much."""
+        last, names = self.members[-1], self._inputs()
+        if names is None or len(names) > OPERANDS or self._row_bytes() > ROW_BYTES:
+            return None
+        op = self._operator(names)
+        if sum(isinstance(e, Apply) for e in _expressions(op)) > OPERATIONS:
+            return None
+        return Node(last.name, op, tuple(names), last.output, origins(self.members))
+
+    def _row_bytes(self) -> int:
+        kind = self.edit.types[self.members[-1].output]
+        across = 1 if kind.rank - 1 in self.axes else LANES
+        return math.prod(kind.shape[axis] for axis in self.axes) * kind.dtype.itemsize * across
+
+    def _inputs(self) -> list[str] | None:
+        """What members read from outside, a tensor of the full shape first; None where there is none."""
+        own = {node.output for node in self.members}
+        names = dict.fromkeys(name for node in self.members for name in node.inputs if name not in own)
+        shape, types = self.edit.types[self.members[-1].output].shape, self.edit.types
+        full = next((n for n in names if types[n].shape == shape and n not in self.edit.constants), None)
+        return None if full is None else [full, *(name for name in names if name != full)]
+
+    def _operator(self, names: list[str]) -> Rowwise:
+        types, reductions = self.edit.types, [n for n in self.members if isinstance(n.op, Reduce)]
+        count = len(names)
+        known: dict[str, Expr] = {name: Arg(types[name].dtype, k) for k, name in enumerate(names)}
+        results = {n.output: Arg(types[n.output].dtype, count + k) for k, n in enumerate(reductions)}
+        kept = self._kept(reductions[-1])
+        kept_expr, steps = None, []
+        for node in self.members:
+            operands = {k: known[name] for k, name in enumerate(node.inputs)}
+            if isinstance(node.op, Reduce):
+                pre = operands[0] if node.op.pre is None else substitute(node.op.pre, operands)
+                steps.append(Step(node.op.combine, pre, node.op.post))
+                known[node.output] = results[node.output]
+                continue
+            known[node.output] = substitute(_expr(node), operands)
+            if node is kept:
+                kept_expr = known[node.output]
+                known[node.output] = Arg(kept_expr.dtype, count + len(reductions))
+        expr, steps = _reciprocals(known[self.members[-1].output], steps, kept_expr, count)
+        return Rowwise(self.axes, tuple(steps), expr, kept_expr)
+
+    def _kept(self, reduction: Node) -> Node | None:
+        """The Map that the last reduction and the result are made of, if computing it again costs more than storing."""
+        last = self.members[-1]
+        for node in self.members[:-1]:
+            if isinstance(node.op, Map) and not _is_cheap(node) and _may_be_kept(self.edit, node, last):
+                return node if reduction.output in self.edit.readers[node.output] else None
+        return None
+
+
+def _expr(node: Node) -> Expr:
+    """The expression of a Map."""
+    assert isinstance(node.op, Map)
+    return node.op.expr
+
+
+def _expressions(op: Rowwise) -> Iterator[Expr]:
+    for expr in (op.expr, op.kept, *(s.pre for s in op.steps), *(s.post for s in op.steps)):
+        if expr is not None:
+            yield from walk(expr)
+
+
+def _reciprocals(expr: Expr, steps: list[Step], kept: Expr | None, count: int) -> tuple[Expr, list[Step]]:
+    """Divisions by what a step gives become products with its reciprocal, which is computed once per row.
+
+    Only where nothing else reads that result, be it what is kept for the last sweep.
+    """
+    divisors = Counter(e.args[1] for e in _divisions(expr) if isinstance(e.args[1], Arg))
+    sweeps = [expr, *(s.pre for s in steps), *([] if kept is None else [kept])]
+    reads = Counter(e for whole in sweeps for e in walk(whole) if isinstance(e, Arg))
+    for divisor, uses in divisors.items():
+        number = divisor.index - count
+        if not 0 <= number < len(steps) or reads[divisor] != uses or divisor.dtype.kind != "f":
+            continue
+        step = steps[number]
+        combined = step.post or Arg(step.pre.dtype, 0)
+        steps = [*steps[:number], Step(step.combine, step.pre, apply("reciprocal", combined)), *steps[number + 1 :]]
+        expr = _multiplied(expr, divisor)
+    return expr, steps
+
+
+def _divisions(expr: Expr) -> Iterator[Apply]:
+    yield from (e for e in walk(expr) if isinstance(e, Apply) and e.fn == "div")
+
+
+def _multiplied(expr: Expr, divisor: Expr) -> Expr:
+    """The expression with divisions by `divisor` as products with it."""
+    if not isinstance(expr, Apply):
+        return expr
+    fn = "mul" if expr.fn == "div" and expr.args[1] == divisor else expr.fn
+    return Apply(expr.dtype, fn, tuple(_multiplied(a, divisor) for a in expr.args))

@@ -1,0 +1,283 @@
+"""Specialization: from a stage of the model and concrete types to a graph of brick operators.
+
+Nodes are visited in topological order. Each becomes constants, brick operators, or a node for the host; or it waits,
+because it depends on one that runs on the host or on a value the graph computes, and belongs to the rest.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+import brickrt.graph.builders  # noqa: F401  (registers the builders)
+from brickrt.graph.builder import KERNEL_TYPES, Builder, Mark, OnnxNode, builder_for, no_kernels
+from brickrt.graph.errors import BrickError, NeedValue, Unsupported
+from brickrt.graph.host.run_host_node import reads
+from brickrt.graph.host.static_values import fold_on_host, small_enough, static_value
+from brickrt.graph.interpret import run_nodes
+from brickrt.graph.ir import Graph
+from brickrt.graph.onnx_import.check_inputs import check_inputs
+from brickrt.graph.passes.fold import fold
+from brickrt.graph.passes.fuse import fuse
+from brickrt.graph.passes.reorder_slices import order_moves
+from brickrt.graph.passes.stitch import stitch
+from brickrt.graph.rewriter import prune, rename
+from brickrt.graph.specialize.inlining import SPECIAL, Splice, branch, expand, function_body, is_function
+from brickrt.graph.specialize.stages import Specialized, Stage, first_stage, only
+from brickrt.ops.types import TensorType
+
+__all__ = ["Specialized", "Stage", "certain_host_nodes", "check_inputs", "first_stage", "specialize"]
+
+BOUND_ELEMENTS = 4096
+"""Tensors with more elements are never bound as constants of a later stage: the node that asks runs on the host."""
+
+
+NO_FORM = "it has no form in brick operators"
+
+
+def specialize(stage: Stage, types: Mapping[str, TensorType], values: Mapping[str, np.ndarray]) -> Specialized:
+    """The stage with inputs of these types; `values` are those of inputs that become constants.
+
+    An input without a type is no tensor (a sequence, an absent optional): its readers run on the host. Raises
+    BrickError, naming the node, for shapes and types that do not fit.
+    """
+    walk = _Walk(stage, types, values)
+    walk.run()
+    if walk.need:
+        return Specialized(Graph((), {}), need_values=frozenset(walk.need))
+    return walk.result()
+
+
+def certain_host_nodes(stage: Stage) -> dict[str, str]:
+    """Nodes that run on the host whatever the shapes, and why: more may turn out to when their shapes are known."""
+    found = {}
+    for node in stage.nodes:
+        odd = [stage.source.element_types.get(name) for name in node.inputs]
+        reason = next((no_kernels(t) for t in odd if t is not None and t not in KERNEL_TYPES), None)
+        if reason or not (builder_for(node) or (not node.domain and node.op_type in SPECIAL) or is_function(node)):
+            found[node.name] = reason or NO_FORM
+    return found
+
+
+class _Walk:
+    """One pass over a stage."""
+
+    def __init__(self, stage: Stage, types: Mapping[str, TensorType], values: Mapping[str, np.ndarray]) -> None:
+        self.stage, self.opsets = stage, stage.source.opsets
+        read = [name for node in stage.nodes for name in reads(node)]
+        written = [name for node in stage.nodes for name in node.outputs]
+        names = {*read, *written, *stage.inputs, *stage.outputs, *(node.name for node in stage.nodes)}
+        self.b = Builder(reserved=names, used=(*read, *stage.outputs))
+        for name in stage.inputs:
+            if name in types:
+                self.b.types[name] = types[name]
+        for name, array in (*stage.constants.items(), *only(values, stage.inputs).items()):
+            self.b.bind(name, array)
+        self.queue = deque(stage.nodes)
+        self.host: list[OnnxNode] = []
+        self.reasons: dict[str, str] = {}
+        self.pending: set[str] = set()
+        self.waiting: list[OnnxNode] = []
+        self.late: set[str] = set()
+        self.late_values: set[str] = set()
+        self.need: set[str] = set()
+
+    def run(self) -> None:
+        while self.queue:
+            node = self.queue.popleft()
+            self.b.current = node
+            self.visit(node)
+        self.b.current = None
+
+    def visit(self, node: OnnxNode) -> None:
+        names = reads(node)
+        if self.late.intersection(names):
+            self.wait(node)
+        elif self.pending.intersection(names):
+            self.after_host(node)
+        else:
+            self.translate(node, names)
+
+    def after_host(self, node: OnnxNode) -> None:
+        """A node that reads what the host computes in this stage: its shapes are not known yet."""
+        given = {name: self.stage.source.element_types.get(name) for name in self.pending.intersection(reads(node))}
+        odd = next((dtype for dtype in given.values() if dtype is not None and dtype not in KERNEL_TYPES), None)
+        if odd is not None:
+            self.to_host(node, no_kernels(odd))
+        elif builder_for(node) is not None or (not node.domain and node.op_type in ("If", "Shape", "Size")):
+            self.wait(node)
+        else:
+            self.to_host(node, NO_FORM)
+
+    def wait(self, node: OnnxNode) -> None:
+        self.waiting.append(node)
+        self.late.update(name for name in node.outputs if name)
+
+    def to_host(self, node: OnnxNode, reason: str) -> None:
+        self.host.append(node)
+        self.reasons[node.name] = reason
+        self.pending.update(name for name in node.outputs if name)
+
+    def translate(self, node: OnnxNode, names: tuple[str, ...]) -> None:
+        mark = self.b.mark()
+        try:
+            self.build(node, names)
+        except NeedValue as need:
+            self.b.rollback(mark)
+            self.wait_for_values(node, names, need.names)
+        except Unsupported as why:
+            self.b.rollback(mark)
+            self.to_host(node, why.reason)
+        except BrickError:
+            raise
+        except ValueError as e:
+            given = ", ".join(f"'{name}' {self.b.type(name)}" for name in names)
+            raise BrickError(f"{node.op_type} node '{node.name}' cannot take {given}: {e}") from e
+
+    def wait_for_values(self, node: OnnxNode, names: tuple[str, ...], needed: Iterable[str]) -> None:
+        for name in sorted(needed):
+            if name not in names or self.b.type(name).size > BOUND_ELEMENTS:
+                self.to_host(node, f"it needs the values of '{name}'")
+                return
+        given = {self.b.resolve(name) for name in needed}.intersection(self.stage.inputs)
+        self.need |= given
+        self.late_values.update(needed)
+        self.wait(node)
+
+    def build(self, node: OnnxNode, names: tuple[str, ...]) -> None:
+        """Adds what the node stands for. Raises NeedValue or Unsupported, possibly halfway."""
+        b = self.b
+        if node.op_type == "Identity" and not node.domain:
+            b.aliases[node.outputs[0]] = b.resolve(node.inputs[0])
+            return
+        if node.op_type == "If" and not node.domain:
+            taken = bool(b.value(node.inputs[0]).reshape(-1)[0])
+            self.splice(branch(node, taken, self.opsets, b.fresh))
+            return
+        untyped = [name for name in names if b.resolve(name) not in b.types]
+        if untyped:
+            raise Unsupported(f"'{untyped[0]}' is no tensor")
+        static = static_value(node, b.type(names[0])) if names else None
+        if static is not None:
+            b.bind(node.outputs[0], static)
+        elif all(b.known(name) is not None for name in names):
+            self.build_constant(node, names)
+        else:
+            self.build_operators(node, names)
+
+    def build_operators(self, node: OnnxNode, names: tuple[str, ...]) -> None:
+        b, builder = self.b, builder_for(node)
+        odd = next((t.dtype for t in map(b.type, names) if t.dtype not in KERNEL_TYPES), None)
+        if odd is not None:
+            raise Unsupported(no_kernels(odd))
+        if builder is None:
+            self.build_function(node)
+            return
+        start = len(b.nodes)
+        self.adopt(node, _tuple(builder(b, node)), start)
+
+    def build_function(self, node: OnnxNode) -> None:
+        b = self.b
+        body = function_body(node, [b.type(name) if name else None for name in node.inputs])
+        if body is None:
+            raise Unsupported(NO_FORM)
+        self.splice(expand(node, body, self.opsets, b.fresh))
+
+    def build_constant(self, node: OnnxNode, names: tuple[str, ...]) -> None:
+        """A node whose inputs are all constants, folded unless that takes much more room."""
+        b, builder, mark = self.b, builder_for(node), self.b.mark()
+        if builder is not None and all(b.type(name).dtype in KERNEL_TYPES for name in names):
+            try:
+                outputs = _tuple(builder(b, node))
+            except Unsupported:
+                b.rollback(mark)
+            else:
+                self.fold_or_adopt(node, names, outputs, mark)
+                return
+        values = fold_on_host(node, self.opsets, {name: b.value(name) for name in names})
+        if values is None:
+            raise Unsupported("its results depend on chance or are no tensors")
+        for name, array in values.items():
+            b.bind(name, array)
+
+    def fold_or_adopt(self, node: OnnxNode, names: tuple[str, ...], outputs: tuple[str, ...], mark: Mark) -> None:
+        b = self.b
+        results = {name: b.resolve(tensor) for name, tensor in zip(node.outputs, outputs) if name and tensor}
+        if not small_enough([b.types[t] for t in results.values()], [b.value(name) for name in names]):
+            self.adopt(node, outputs, mark.nodes)
+            return
+        values = run_nodes(b.nodes[mark.nodes :], b.constants)
+        arrays = {name: values[tensor] for name, tensor in results.items()}
+        b.rollback(mark)
+        for name, array in arrays.items():
+            b.bind(name, array)
+
+    def adopt(self, node: OnnxNode, outputs: tuple[str, ...], start: int) -> None:
+        """Gives the tensors that a builder returned the names of the node's outputs."""
+        b = self.b
+        outputs = (*outputs, *("",) * (len(node.outputs) - len(outputs)))
+        unbuilt = [name for name, tensor in zip(node.outputs, outputs) if name and not tensor and b.used(name)]
+        if unbuilt:
+            raise Unsupported(f"its output '{unbuilt[0]}' has no form in brick operators")
+        for name, tensor in zip(node.outputs, outputs):
+            if name and tensor:
+                b.name_output(name, tensor, start)
+        if len(b.nodes) == start + 1:
+            b.nodes[start] = replace(b.nodes[start], name=node.name)
+
+    def splice(self, parts: Splice) -> None:
+        """Puts nodes in front of those still to visit."""
+        nodes, constants = parts
+        self.b.use(name for node in nodes for name in reads(node))
+        for name, array in constants.items():
+            self.b.bind(name, array)
+        self.queue.extendleft(reversed(nodes))
+
+    def result(self) -> Specialized:
+        b, stage = self.b, self.stage
+        wanted = [*stage.outputs, *(name for node in self.host for name in reads(node))]
+        later = [name for node in self.waiting for name in reads(node)]
+        here = [name for name in dict.fromkeys((*wanted, *later)) if name not in self.late and name not in self.pending]
+        known = {name: array for name in here if (array := b.known(name)) is not None}
+        outputs, same, renamed = self.name_outputs([name for name in here if name not in known])
+        inputs = tuple(name for name in stage.inputs if name in b.types and name not in b.constants)
+        graph = rename(Graph(tuple(b.nodes), b.types, b.constants, inputs, tuple(outputs)), renamed)
+        graph = stitch(fuse(order_moves(fold(prune(graph))))).verify()
+        return Specialized(graph, tuple(self.host), self.reasons, only(known, wanted), same, self.rest(later, known))
+
+    def name_outputs(self, names: list[str]) -> tuple[list[str], dict[str, str], dict[str, str]]:
+        """Outputs of the graph, the names that stand for another tensor, and tensors of the graph to be renamed."""
+        outputs: list[str] = []
+        same: dict[str, str] = {}
+        renamed: dict[str, str] = {}
+        for name in sorted(names, key=lambda n: self.b.resolve(n) != n):
+            tensor = self.b.resolve(name)
+            if tensor in self.stage.inputs or tensor in outputs or tensor in renamed:
+                if tensor != name:
+                    same[name] = renamed.get(tensor, tensor)
+                continue
+            if tensor != name:
+                renamed[tensor] = name
+            outputs.append(name)
+        return outputs, same, renamed
+
+    def rest(self, reads_later: list[str], known: Mapping[str, np.ndarray]) -> Stage | None:
+        if not self.waiting:
+            return None
+        constants = only(known, reads_later)
+        inputs = tuple(n for n in dict.fromkeys(reads_later) if n not in self.late and n not in constants)
+        return Stage(
+            source=self.stage.source,
+            nodes=tuple(self.waiting),
+            inputs=inputs,
+            value_inputs=frozenset(inputs) & self.late_values,
+            outputs=tuple(name for name in self.stage.outputs if name in self.late),
+            constants=constants,
+        )
+
+
+def _tuple(outputs: str | tuple[str, ...]) -> tuple[str, ...]:
+    return (outputs,) if isinstance(outputs, str) else tuple(outputs)

@@ -1,0 +1,62 @@
+"""Stages: the parts of a model that are specialized and run one after the other.
+
+A stage is a brick graph followed by nodes that run on the host. What depends on what these give, or on values that the
+graph computes, is the rest: a stage of its own, specialized once its inputs are known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from brickrt.graph.builder import OnnxNode
+from brickrt.graph.ir import Graph
+from brickrt.graph.onnx_import.source import SourceGraph
+
+
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """Nodes of the model in topological order, by ONNX names.
+
+    `inputs` are computed before the stage or given; `value_inputs` are those of them whose values must be known to
+    specialize it. `outputs` are the model's outputs that the stage and what follows it compute.
+    """
+
+    source: SourceGraph
+    nodes: tuple[OnnxNode, ...]
+    inputs: tuple[str, ...]
+    value_inputs: frozenset[str]
+    outputs: tuple[str, ...]
+    constants: dict[str, np.ndarray]
+
+
+@dataclass(frozen=True, eq=False)
+class Specialized:
+    """What a stage becomes with concrete types.
+
+    Run `graph`; add `known` and, for each (name, other) of `same`, the value of `other` under `name`; then run
+    `host_nodes` in order; then specialize and run `rest`. Where `need_values` is not empty, nothing else is filled in:
+    specialize again with the values of these stage inputs.
+    """
+
+    graph: Graph
+    host_nodes: tuple[OnnxNode, ...] = ()
+    host_reasons: dict[str, str] = field(default_factory=dict)
+    known: dict[str, np.ndarray] = field(default_factory=dict)
+    same: dict[str, str] = field(default_factory=dict)
+    rest: Stage | None = None
+    need_values: frozenset[str] = frozenset()
+
+
+def first_stage(source: SourceGraph, overridden: Iterable[str] = ()) -> Stage:
+    """The whole model. `overridden` are the optional inputs that are given instead of their defaults."""
+    given = frozenset(overridden)
+    constants = {name: array for name, array in source.initializers.items() if name not in given}
+    inputs = (*source.inputs, *(name for name in source.optional if name in given))
+    return Stage(source, source.nodes, inputs, frozenset(), tuple(source.outputs), constants)
+
+
+def only(values: Mapping[str, np.ndarray], names: Iterable[str]) -> dict[str, np.ndarray]:
+    return {name: values[name] for name in names if name in values}

@@ -1,0 +1,1 @@
+"""Modelled times: the roofline of nodes, and the algorithm of each layer."""

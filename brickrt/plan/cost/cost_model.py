@@ -1,0 +1,329 @@
+"""What running nodes costs on a device, as modelled: the figures that choose between strategies.
+
+Arithmetic and traffic overlap, though not fully: whatever is longest counts whole, the rest in part. Efficiencies are
+shares of the multiply-add peak that kernels reach.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from brickrt.graph.ir import Graph, Node
+from brickrt.ops.base import Op
+from brickrt.ops.expr import Apply, Expr, walk
+from brickrt.ops.operators.conv import Conv, ConvTranspose
+from brickrt.ops.operators.interp import Interp
+from brickrt.ops.operators.map import Map
+from brickrt.ops.operators.matmul import MatMul
+from brickrt.ops.operators.move import Concat, Reorder, Take, Transpose, View
+from brickrt.ops.operators.pool import Pool
+from brickrt.ops.operators.reduce import Reduce
+from brickrt.ops.operators.rowwise import Rowwise
+from brickrt.ops.types import Shape
+from brickrt.plan.cost.conv_algorithms import constant_bytes, keeps_algorithm, layer_us, tile_outputs, weight_growth
+from brickrt.plan.device.device_spec import DeviceSpec
+
+HEAVY = (Conv, ConvTranspose, MatMul)
+SPATIAL = (Conv, ConvTranspose, Pool, Interp)
+_TRIGONOMETRIC = frozenset({"sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh"})
+_SLOW = _TRIGONOMETRIC | {"exp", "log", "tanh", "erf", "sigmoid", "pow", "mod", "fmod"}
+_DIVISIONS = frozenset({"div", "sqrt", "reciprocal"})
+_OPERATIONS = 4  # of one element that two multiply-add units do in a cycle, and elementwise kernels one
+_MOVES = 4.0  # vector operations per element of operators that only move
+_HIDDEN = 0.3  # share of shorter work that the longer does not hide; 0.3 fits measured layers at 512²
+_SPILT = 1.5  # a spilt line moves three times (fetched to be written, evicted, read), not twice
+_UNEVEN = 0.06  # of a brick's time that cores wait for the last one, though all bricks are equal
+_ROW_END = 8.0  # cutting rows to so many elements costs half as much again: tile tails, gathered halos
+
+
+@dataclass(frozen=True)
+class Facts:
+    """One node: bytes of its tensors and constants, and the time of its arithmetic on one core.
+
+    `image` tells [batch, channels, spatial…] from batches of matrices: what is cut differs.
+    """
+
+    flops: int
+    core_us: float
+    in_bytes: int
+    out_bytes: int
+    const_bytes: int
+    image: bool
+    heavy: bool
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A subgraph in several brick shapes of its output; arrays have one entry per shape.
+
+    `bands` is in how many bands a brick is computed, `rows` how many each has, `elements` are those of each tensor
+    that all bricks touch together, `held` the bytes that one band touches.
+    """
+
+    nodes: Sequence[int]  # ascending
+    bricks: Sequence[Shape]
+    bands: np.ndarray
+    rows: np.ndarray
+    elements: dict[str, np.ndarray]
+    held: np.ndarray
+
+
+class Model:
+    """Costs of the nodes of one graph on one device."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        layouts: Mapping[str, str],
+        device: DeviceSpec,
+        algorithms: Mapping[int, str] | None = None,
+        precision: str = "fp32",
+    ) -> None:
+        self.graph, self.layouts, self.device, self.precision = graph, layouts, device, precision
+        self.algorithms = algorithms or {}
+        self.constant_bytes = constant_bytes(graph)
+
+    @cached_property
+    def facts(self) -> list[Facts]:
+        """Per node, in order."""
+        facts: list[Facts] = []
+        for node in self.graph.nodes:
+            facts.append(self._facts(node, facts, self.algorithms.get(len(facts))))
+        return facts
+
+    @cached_property
+    def kinds(self) -> list[int]:
+        """Per node a number; equal numbers for equal operators on equal tensors."""
+        known: dict[Hashable, int] = {}
+        return [known.setdefault(self._kind(node), len(known)) for node in self.graph.nodes]
+
+    def _kind(self, node: Node) -> Hashable:
+        graph = self.graph
+        names = (*node.inputs, node.output)
+        tensors = tuple((graph.types[n], self.layouts[n], n in graph.constants, n in graph.outputs) for n in names)
+        return node.op, tensors
+
+    def structure(self, nodes: Sequence[int]) -> Hashable:
+        """Equal for subgraphs that are the same but for names: repeated blocks of a network."""
+        numbers: dict[str, int] = {}
+        wires = []
+        for k in nodes:
+            node = self.graph.nodes[k]
+            names = (*node.inputs, node.output)
+            wires.append((self.kinds[k], *(numbers.setdefault(name, len(numbers)) for name in names)))
+        return tuple(wires)
+
+    def _facts(self, node: Node, before: Sequence[Facts], algorithm: str | None) -> Facts:
+        graph = self.graph
+        ins, out = graph.ins(node), graph.out(node)
+        names = dict.fromkeys(node.inputs)
+        constant = sum(graph.types[name].nbytes for name in names if name in graph.constants)
+        image = isinstance(node.op, SPATIAL) or any(self.layouts[n] != "plain" for n in (*names, node.output))
+        if not image and out.rank >= 3 and not isinstance(node.op, (MatMul, View, Transpose)):
+            producers = [graph.producers[n] for n in names if n in graph.producers]
+            image = any(before[p].image and graph.out(graph.nodes[p]).rank == out.rank for p in producers)
+        return Facts(
+            flops=node.op.flops(ins, out),
+            core_us=self._core_us(node) * self._saved(node, algorithm),
+            in_bytes=sum(graph.types[name].nbytes for name in names) - constant,
+            out_bytes=out.nbytes,
+            const_bytes=int(constant * weight_growth(node.op, algorithm)),
+            image=image,
+            heavy=isinstance(node.op, HEAVY),
+        )
+
+    def _saved(self, node: Node, algorithm: str | None) -> float:
+        """Time of an algorithm over that of the direct one."""
+        if algorithm is None:
+            return 1.0
+        direct, other = (layer_us(self.graph, node, self.device, a, self.constant_bytes) for a in (None, algorithm))
+        return other / direct
+
+    def _core_us(self, node: Node) -> float:
+        ins, out = self.graph.ins(node), self.graph.out(node)
+        per_us = self.device.peak_gflops_per_core * 1e3
+        op = node.op
+        elementwise = per_us / (_OPERATIONS / 2 if self.device.halves else _OPERATIONS)
+        if isinstance(op, Conv | ConvTranspose | MatMul):
+            peak = 1e3 * self._product_gflops(op, ins[0].dtype)
+            return op.flops(ins, out) / (peak * _efficiency(op, ins[1].shape, self.device)) + (
+                out.size * expr_cost(op.epilogue) / elementwise
+            )
+        if isinstance(op, Map):
+            return out.size * expr_cost(op.expr) / elementwise
+        if isinstance(op, Reduce):
+            return (ins[0].size * (1 + expr_cost(op.pre)) + out.size * expr_cost(op.post)) / elementwise
+        if isinstance(op, Rowwise):
+            sweeps = sum(1 + expr_cost(step.pre) for step in op.steps)
+            return out.size * (sweeps + expr_cost(op.kept) + expr_cost(op.expr)) / elementwise
+        if isinstance(op, View):
+            return 0.0
+        if isinstance(op, Take | Concat | Transpose | Reorder):
+            return out.size * _MOVES / elementwise
+        return op.flops(ins, out) / elementwise
+
+    def _product_gflops(self, op: Op, dtype: np.dtype) -> float:
+        """Peak of one core for products; groups leave matrix units with too little to do."""
+        kind = "tf32" if dtype == np.float32 and self.precision == "tf32" else dtype.name
+        grouped = isinstance(op, Conv | ConvTranspose) and op.groups > 1
+        peak = self.device.peak_gflops_per_core
+        return peak if grouped else self.device.matrix_gflops_per_core.get(kind, peak)
+
+    def resident_gbps(self, nbytes: float) -> float:
+        """Bandwidth to tensors of so many bytes together: shared cache if they stay there, else memory."""
+        level, size = self.device.shared
+        return self.device.bandwidth[level if nbytes <= self.device.cache_share * size else "memory"]
+
+    @cached_property
+    def _constants_gbps(self) -> float:
+        return self.resident_gbps(sum(fact.const_bytes for fact in self.facts))
+
+    def constants_us(self, nodes: Sequence[int]) -> float:
+        """Reading the constants once: the same whatever the strategy."""
+        return sum(self.facts[k].const_bytes for k in nodes) / self._constants_gbps / 1e3
+
+    def traffic_us(self, k: int) -> float:
+        """Moving the tensors of node `k` when it runs on its own."""
+        moved = self.facts[k].in_bytes + self.facts[k].out_bytes
+        return 0.0 if isinstance(self.graph.nodes[k].op, View) else moved / self.resident_gbps(moved) / 1e3
+
+    def streams_both(self, k: int) -> bool:
+        """Whether node `k` is a product of two computed tensors: attention's sums are short, and end in stores that
+        nothing overlaps."""
+        node = self.graph.nodes[k]
+        return isinstance(node.op, MatMul) and node.inputs[1] not in self.graph.constants
+
+    def layerwise_us(self, k: int) -> float:
+        """Node `k` on its own, on all cores."""
+        device, fact = self.device, self.facts[k]
+        tasks = min(device.tasks_per_core * device.cores, max(1.0, fact.core_us / device.min_task_us))
+        compute, traffic = fact.core_us / min(device.cores, tasks), self.traffic_us(k)
+        overhead = math.ceil(tasks / device.cores) * device.task_overhead_us
+        hidden = 1.0 if self.streams_both(k) else _HIDDEN
+        return max(compute, traffic) + hidden * min(compute, traffic) + overhead + self.constants_us([k])
+
+    def padded_us(self, trial: Trial) -> np.ndarray:
+        """Padded bricks: intermediate results that do not fit the core's own cache go through the shared one."""
+        device = self.device
+        constants = sum(self.facts[k].const_bytes for k in trial.nodes) if device.kind == "cpu" else 0
+        held = trial.held + constants
+        spilt = np.clip(1 - device.cache_share * device.l2 / np.maximum(held, 1), 0, 1)
+        inner = _SPILT * spilt / device.bandwidth[device.shared[0]] + (1 - spilt) / device.bandwidth["l2"]
+        core_us = [self.recomputed_us(k, trial) for k in trial.nodes]
+        band_us = len(trial.nodes) * device.call_overhead_us + _HIDDEN * self._constants_again_us(trial)
+        return self._bricks_us(trial, core_us, trial.elements, inner, device.task_overhead_us + trial.bands * band_us)
+
+    def memoized_us(self, trial: Trial) -> np.ndarray:
+        """Memoized bricks: nothing twice, intermediate results through shared cache, and kept."""
+        device, ones = self.device, np.ones(len(trial.bricks))
+        inner_bytes = sum(self.facts[k].out_bytes for k in trial.nodes[:-1])
+        level, size = device.shared
+        kept = 0.5 / device.bandwidth["memory"] if inner_bytes > device.cache_share * size else 0.0
+        shape = self.graph.out(self.graph.nodes[trial.nodes[-1]]).shape
+        rows = np.array([brick[2] if len(shape) > 2 else 1 for brick in trial.bricks])
+        core_us = [self.facts[k].core_us * self._tiled(k, trial, rows) for k in trial.nodes]
+        once = {name: np.minimum(elements, self.graph.types[name].size) for name, elements in trial.elements.items()}
+        task_us = len(trial.nodes) * (device.task_overhead_us + device.call_overhead_us) * ones
+        task_us += _HIDDEN * self._constants_again_us(trial)
+        return self._bricks_us(trial, core_us, once, (1 / device.bandwidth[level] + kept) * ones, task_us)
+
+    def _constants_again_us(self, trial: Trial) -> float:
+        """Reading the constants of all nodes once more, from the shared cache where they exceed a core's own."""
+        if self.device.kind != "cpu":
+            return 0.0
+        constants = sum(self.facts[k].const_bytes for k in trial.nodes)
+        near = "l2" if constants <= self.device.cache_share * self.device.l2 else self.device.shared[0]
+        return constants * self.device.cores / self.device.bandwidth[near] / 1e3
+
+    def recomputed_us(self, k: int, trial: Trial) -> np.ndarray:
+        """Arithmetic of node `k` on one core when every brick computes all it needs."""
+        output = self.graph.nodes[k].output
+        once = self.facts[k].core_us * trial.elements[output] / max(1, self.graph.types[output].size)
+        return once * self._tiled(k, trial, trial.rows)
+
+    def _tiled(self, k: int, trial: Trial, root_rows: np.ndarray) -> np.ndarray:
+        """How much slower node `k` is where so many rows of the output do not fill a Winograd kernel's tiles, or where
+        it is computed directly (`keeps_algorithm`)."""
+        node, name = self.graph.nodes[k], self.algorithms.get(k)
+        if name is None or not isinstance(node.op, Conv):
+            return np.ones(len(trial.bricks))
+        if not keeps_algorithm(node, name):
+            return np.full(len(trial.bricks), 1 / self._saved(node, name))
+        own, root = (self.graph.out(self.graph.nodes[n]).shape[2] for n in (k, trial.nodes[-1]))
+        rows = np.maximum(1, root_rows * own / root)
+        tile = tile_outputs(self.graph.nodes[k].op, self.algorithms[k], 2)
+        return np.ceil(rows / tile) * tile / rows
+
+    def _bricks_us(
+        self,
+        trial: Trial,
+        core_us: Sequence[np.ndarray],
+        elements: Mapping[str, np.ndarray],
+        inner: np.ndarray,
+        task_us: np.ndarray,
+    ) -> np.ndarray:
+        """`inner` is the time per kB of what stays between the nodes."""
+        graph, cores = self.graph, self.device.cores
+        shape = graph.out(graph.nodes[trial.nodes[-1]]).shape
+        bricks = np.array([math.prod(shape) / math.prod(brick) for brick in trial.bricks])
+        rounds = np.ceil(bricks / cores) * cores / bricks
+        if cores > 1:
+            rounds = rounds * (1 + _UNEVEN * cores / bricks)
+        total = bricks * task_us / cores
+        for core, traffic in zip(core_us, self._traffic(trial, elements, inner)):
+            busy = np.maximum(core / cores, traffic) + _HIDDEN * np.minimum(core / cores, traffic)
+            total = total + busy * self._row_ends(trial, shape)
+        return total * rounds + self.constants_us(trial.nodes)
+
+    def _traffic(self, trial: Trial, elements: Mapping[str, np.ndarray], inner: np.ndarray) -> list[np.ndarray]:
+        """Per node. Tensors from outside come once from where they lie, and their halos from shared cache."""
+        graph = self.graph
+        root = graph.nodes[trial.nodes[-1]].output
+        near = {graph.nodes[k].output for k in trial.nodes} - {root}
+        outer = 1 / self.resident_gbps(sum(graph.types[name].nbytes for name in elements if name not in near))
+        again = 1 / self.device.bandwidth[self.device.shared[0]]
+        times = []
+        for k in trial.nodes:
+            us = np.zeros(len(trial.bricks))
+            for name in dict.fromkeys((*graph.nodes[k].inputs, graph.nodes[k].output)):
+                if name in elements:
+                    kind = graph.types[name]
+                    moved = elements[name] * (kind.dtype.itemsize / 1e3)
+                    once = np.minimum(moved, kind.nbytes / 1e3)
+                    us += moved * inner if name in near else once * outer + (moved - once) * again
+                    near.add(name)
+            times.append(us)
+        return times
+
+    def _row_ends(self, trial: Trial, shape: Shape) -> np.ndarray:
+        """What cutting rows of an image slows work on it down by; a GPU walks channels, not rows."""
+        if self.device.kind == "cuda" or not self.facts[trial.nodes[-1]].image or len(shape) < 4:
+            return np.ones(len(trial.bricks))
+        widths = (brick[-1] if brick[-1] < shape[-1] else math.inf for brick in trial.bricks)
+        return np.array([1 + _ROW_END / (width + _ROW_END) for width in widths])
+
+
+def expr_cost(expr: Expr | None) -> float:
+    """Vector operations per element."""
+    if expr is None:
+        return 0.0
+    return sum(
+        15.0 if e.fn in _SLOW else 4.0 if e.fn in _DIVISIONS else 1.0 for e in walk(expr) if isinstance(e, Apply)
+    )
+
+
+def _efficiency(op: Op, weights: Sequence[int], device: DeviceSpec) -> float:
+    if isinstance(op, MatMul):
+        return 0.85
+    if isinstance(op, ConvTranspose):
+        return 0.7
+    if isinstance(op, Conv) and op.groups > 1:
+        return 0.8 if device.halves else 0.5 if weights[1] < device.lanes else 0.6
+    if device.halves:
+        return 0.95 if weights[1] > 4 else 0.85
+    return 0.75 if weights[1] > 4 else 0.4

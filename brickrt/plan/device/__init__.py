@@ -1,0 +1,1 @@
+"""What a plan knows of a device, and what the operating system says of this machine."""

@@ -1,0 +1,182 @@
+"""What a plan must know of a device: sizes, speeds, and the constants of the planning rules."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from typing import Any, Literal
+
+from brickrt.plan.device import machine
+
+# float32 vector lanes and vector registers of each instruction set.
+ISAS = {"avx512": (16, 32), "avx2": (8, 16), "neon": (4, 32), "generic": (4, 16)}
+
+
+@dataclass(frozen=True)
+class DeviceSpec:
+    """Sizes in bytes, `bandwidth` in GB/s of all cores together by level ("l2", "l3", "memory"), `core_bandwidth` of
+    one core that runs alone (an equal share of all where it is not known). Products of the types that
+    `matrix_gflops_per_core` names ("tf32", "float16", "bfloat16") run at that peak, all else at `peak_gflops_per_core`.
+
+    Where vectors run in `halves`, a core has one multiply-add unit of whole vectors, not two; kernels come nearer to
+    that peak.
+
+    A core of a GPU is a streaming multiprocessor: `l1` is its shared memory, `l2` its share of the chip's cache.
+    """
+
+    name: str
+    kind: Literal["cpu", "cuda"]
+    isa: str
+    cores: int
+    lanes: int
+    registers: int
+    l1: int
+    l2: int
+    l3: int
+    memory: int
+    peak_gflops_per_core: float
+    bandwidth: Mapping[str, float] = field(hash=False)
+    core_bandwidth: Mapping[str, float] = field(default_factory=dict, hash=False)
+    matrix_gflops_per_core: Mapping[str, float] = field(default_factory=dict, hash=False)  # of matrix units, by type
+    halves: bool = False
+    task_overhead_us: float = 1.0  # taking a task, checking what it waits for, publishing it
+    call_overhead_us: float = 0.3  # one kernel call inside a task
+    min_task_us: float = 30.0  # a layer is not cut in smaller tasks
+    tasks_per_core: int = 4  # tasks a layer is cut in, so that uneven ones even out
+    tau: int = 2**12  # most bricks that the edge rule asks for (BrickDL §3.3)
+    edges: tuple[int, ...] = (4, 8, 16, 32)
+    row_edges: tuple[int, ...] = (32, 64, 128, 256)  # of matrices: fewer rows would stream the other operand too often
+    delta_limit: float = 0.15  # growth by halos above which bricks are memoized
+    max_layers: int = 3  # convolutions and products in one subgraph
+    margin: float = 0.05  # share of time that a merge must save
+    cache_share: float = 0.7  # share of l2 that the working set of a brick may take
+    spill_limit: float = 3.0  # multiples of l2 that a brick may touch: measured, larger ones run at the speed of layers
+
+    @property
+    def peak_gflops(self) -> float:
+        return self.peak_gflops_per_core * self.cores
+
+    @property
+    def fast_bytes(self) -> int:
+        """Fast memory that one core has to itself."""
+        return self.l2 + self.l3 // self.cores
+
+    @property
+    def brick_bytes(self) -> int:
+        """The most that a brick of a merge may touch."""
+        return int(min(self.cache_share * self.fast_bytes, self.spill_limit * self.l2))
+
+    @property
+    def shared(self) -> tuple[str, int]:
+        """The level that all cores share next to memory, and its bytes."""
+        return ("l3", self.l3) if self.l3 else ("l2", self.l2 * self.cores)
+
+    def bandwidth_at(self, level: str, cores: int) -> float:
+        """GB/s that so many busy cores draw from a level together."""
+        alone = self.core_bandwidth.get(level, self.bandwidth[level] / self.cores)
+        return min(self.bandwidth[level], alone * cores)
+
+    def to_dict(self) -> dict[str, Any]:
+        mappings = ("bandwidth", "core_bandwidth", "matrix_gflops_per_core")
+        return asdict(self) | {name: dict(getattr(self, name)) for name in mappings}
+
+
+@cache
+def host_device(isa: str | None = None) -> DeviceSpec:
+    """The CPU this runs on; `isa` plans for another instruction set of it. ValueError for an unknown one."""
+    if isa is not None and isa not in ISAS:
+        raise ValueError(f"instruction set '{isa}' is unknown: use one of {', '.join(ISAS)}")
+    isa = isa or machine.instruction_set()
+    lanes, registers = ISAS[isa]
+    cpus, halves = machine.usable_cpus(), machine.halves_vectors(isa)
+    cores, cached, ghz = machine.core_count(cpus), machine.caches(cpus), machine.clock_ghz()
+    return DeviceSpec(
+        name=machine.cpu_name(),
+        kind="cpu",
+        isa=isa,
+        cores=cores,
+        lanes=lanes,
+        registers=registers,
+        l1=cached.l1,
+        l2=cached.l2,
+        l3=cached.l3,
+        memory=machine.memory_bytes(),
+        peak_gflops_per_core=lanes * 2 * (1 if halves else 2) * ghz,  # per unit and lane a product and a sum
+        bandwidth=_cpu_bandwidth(cores, lanes, ghz),
+        tau=max(64, 16 * cores),
+        halves=halves,
+        margin=0.02,  # measured: merges modelled 3 % faster are, those modelled level may take a tenth longer
+    )
+
+
+def _cpu_bandwidth(cores: int, lanes: int, ghz: float) -> dict[str, float]:
+    """Rules of thumb: 0.4 vectors and 10 bytes per cycle and core; memory is shared, so it grows slower than cores."""
+    return {"l2": 0.4 * 4 * lanes * ghz * cores, "l3": 10 * ghz * cores, "memory": 12 * cores**0.75}
+
+
+def _gpu(
+    name: str, isa: str, multiprocessors: int, shared_kib: int, l2_mib: int, memory_gib: int, **speeds: Any
+) -> DeviceSpec:
+    """Sizes and peaks are the makers' own figures, bandwidths to memory nine tenths of them; nothing was measured."""
+    return DeviceSpec(
+        name=name,
+        kind="cuda",
+        isa=isa,
+        cores=multiprocessors,
+        lanes=32,
+        registers=256,
+        l1=shared_kib * machine.KIB,
+        l2=l2_mib * machine.MIB // multiprocessors,
+        l3=0,
+        memory=memory_gib * machine.GIB,
+        task_overhead_us=2.0,
+        min_task_us=5.0,
+        tasks_per_core=2,
+        **speeds,
+    )
+
+
+def _bandwidth(l2: float, memory: float) -> dict[str, float]:
+    return {"l2": l2, "l3": l2, "memory": memory}
+
+
+def _matrix(tf32: float, half: float) -> dict[str, float]:
+    return {"tf32": tf32, "float16": half, "bfloat16": half}
+
+
+_HOPPER = _matrix(3700.0, 7500.0)
+
+
+PRESETS = {
+    "h200": _gpu(
+        "NVIDIA H200", "sm_90", 132, 227, 60, 141,
+        peak_gflops_per_core=500.0, matrix_gflops_per_core=_HOPPER, bandwidth=_bandwidth(8000.0, 4300.0),
+    ),
+    "h100": _gpu(
+        "NVIDIA H100", "sm_90", 132, 227, 50, 80,
+        peak_gflops_per_core=500.0, matrix_gflops_per_core=_HOPPER, bandwidth=_bandwidth(8000.0, 3000.0),
+    ),
+    "a100": _gpu(
+        "NVIDIA A100", "sm_80", 108, 163, 40, 40,
+        peak_gflops_per_core=180.0, matrix_gflops_per_core=_matrix(1440.0, 2890.0),
+        bandwidth=_bandwidth(4500.0, 1400.0),
+    ),
+    "l40s": _gpu(
+        "NVIDIA L40S", "sm_89", 142, 99, 96, 48,
+        peak_gflops_per_core=640.0, matrix_gflops_per_core=_matrix(1290.0, 2550.0), bandwidth=_bandwidth(5500.0, 780.0),
+    ),
+    "rtx4090": _gpu(
+        "NVIDIA GeForce RTX 4090", "sm_89", 128, 99, 72, 24,
+        peak_gflops_per_core=640.0, matrix_gflops_per_core=_matrix(640.0, 1290.0), bandwidth=_bandwidth(5000.0, 920.0),
+    ),
+}  # fmt: skip
+
+
+def device_named(name: str) -> DeviceSpec:
+    """ "cpu" for this machine, else a preset. ValueError for an unknown name."""
+    if name == "cpu":
+        return host_device()
+    if name not in PRESETS:
+        raise ValueError(f"device '{name}' is unknown: use one of cpu, {', '.join(PRESETS)}")
+    return PRESETS[name]

@@ -1,0 +1,1 @@
+"""Bricks, halos and bands of rows: which boxes a brick needs."""

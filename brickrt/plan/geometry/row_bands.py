@@ -1,0 +1,194 @@
+"""Sweeping bricks: the rows of a brick in bands, and of every tensor before them only what no earlier band had.
+
+Two 3×3 layers, a brick of six rows in bands of two, a line per row:
+
+    band 0   output 0 1      layer before 0 1 2      of that nothing is kept yet
+    band 1   output 2 3      layer before 3 4        rows 1 and 2 are kept
+    band 2   output 4 5      layer before 5 6        rows 3 and 4 are kept
+
+So nothing is computed twice inside a brick, however few of its rows fast memory holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from brickrt.graph.ir import Graph
+from brickrt.ops.types import Boxes, Shape
+from brickrt.plan.geometry.halo import NO_BLOCKS, whole_blocks
+
+CARRIED = 4  # a ring holds so many times what it keeps besides a band, so that rows move rarely
+_FAR = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True)
+class Held:
+    """Rows of one tensor, per brick and band, int64 [bricks, bands].
+
+    A band computes the rows [lo, hi); while it runs, rows [keep, hi) are held: all that it or a later band reads.
+    """
+
+    keep: np.ndarray
+    lo: np.ndarray
+    hi: np.ndarray
+
+    @property
+    def before(self) -> np.ndarray:
+        """Where the rows end that earlier bands computed; `keep` for the first band."""
+        return np.concatenate([self.keep[:, :1], self.hi[:, :-1]], axis=1)
+
+    @property
+    def window(self) -> np.ndarray:
+        """Most rows held at a time, [bricks]."""
+        return (self.hi - self.keep).max(axis=1, initial=0)
+
+    @property
+    def kept(self) -> np.ndarray:
+        """Most rows that one band leaves to the next, [bricks]."""
+        return np.maximum(self.before - self.keep, 0).max(axis=1, initial=0)
+
+    @property
+    def ring(self) -> np.ndarray:
+        """Rows of storage, [bricks]: more than the window where rows must move, and no more than there are."""
+        all_rows = (self.hi[:, -1:] - self.keep[:, :1]).max(axis=1, initial=0)
+        return np.minimum(self.window + CARRIED * self.kept, all_rows)
+
+
+class Sweep:
+    """What bands of n bricks need of each tensor, while nodes join a subgraph from its output backwards.
+
+    `boxes` are the bands of the output, brick by brick, `bands` of each. A node may join once all its readers have.
+    `through` names tensors that are parts of others: they are not computed, so their readers read all they need in
+    what they are part of. Constants are left out. `blocks` is as in `halo.Demand`.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        output: str,
+        boxes: Boxes,
+        bands: int,
+        axis: int,
+        through: Container[str],
+        blocks: Mapping[str, int] = NO_BLOCKS,
+    ) -> None:
+        self.graph, self.bands, self.axis, self.through, self.blocks = graph, bands, axis, through, blocks
+        self.needed: dict[str, Boxes] = {output: boxes}
+        self.rows: dict[str, Held] = {}
+        self.ascends = True  # whether every band reads no less far than the one before
+
+    def join(self, k: int) -> None:
+        """Adds what node `k` reads to compute what its own bands lack."""
+        node = self.graph.nodes[k]
+        ins, out = self.graph.ins(node), self.graph.out(node)
+        self.rows[node.output] = self.held(node.output)
+        boxes = self.needed[node.output] if node.output in self.through else self.computed(node.output)
+        empty = (boxes.volumes == 0)[:, None]
+        for i, name in enumerate(node.inputs):
+            if name not in self.graph.constants:
+                region = node.op.region(i, boxes, ins, out)
+                region = Boxes(region.lo, np.where(empty, region.lo, region.hi))
+                if name in self.blocks:
+                    region = whole_blocks(region, self.blocks[name], ins[i].shape)
+                self.needed[name] = region.union(self.needed[name]) if name in self.needed else region
+
+    def held(self, name: str) -> Held:
+        """The rows of a tensor all of whose readers have joined."""
+        boxes = self.needed[name]
+        empty = (boxes.volumes == 0).reshape(-1, self.bands)
+        lo, hi = (ends[:, self.axis].reshape(-1, self.bands) for ends in (boxes.lo, boxes.hi))
+        later = np.minimum.accumulate(np.where(empty, _FAR, lo)[:, ::-1], axis=1)[:, ::-1]
+        self.ascends &= bool((empty | (lo == later)).all())
+        reached = np.maximum.accumulate(np.where(empty, 0, hi), axis=1)
+        before = np.concatenate([np.zeros_like(reached[:, :1]), reached[:, :-1]], axis=1)
+        first = np.where(later[:, :1] == _FAR, 0, later[:, :1])
+        reached = np.where(reached == 0, first, reached)  # bands before the first that needs anything
+        fresh = np.where(empty, reached, np.minimum(np.maximum(lo, before), reached))
+        return Held(np.minimum(later, reached), fresh, reached)
+
+    def computed(self, name: str) -> Boxes:
+        """The boxes that the bands compute of a tensor whose node has joined, [bricks · bands]."""
+        rows = self.rows[name]
+        return with_rows(self.needed[name], rows.lo, rows.hi, self.axis)
+
+    def brick_boxes(self, name: str) -> Boxes:
+        """What all bands of a brick need of a tensor, [bricks]."""
+        boxes = self.needed[name]
+        empty = (boxes.volumes == 0)[:, None]
+        shape = len(boxes) // self.bands, self.bands, boxes.rank
+        lo = np.where(empty, _FAR, boxes.lo).reshape(shape).min(axis=1)
+        hi = np.where(empty, 0, boxes.hi).reshape(shape).max(axis=1)
+        return Boxes(np.minimum(lo, hi), hi)
+
+
+def with_rows(boxes: Boxes, lo: np.ndarray, hi: np.ndarray, axis: int) -> Boxes:
+    """The boxes with other ends along one axis."""
+    ends = boxes.lo.copy(), boxes.hi.copy()
+    ends[0][:, axis], ends[1][:, axis] = lo.reshape(-1), hi.reshape(-1)
+    return Boxes(*ends)
+
+
+def swept_axis(brick: Shape, band: Shape) -> int:
+    """The axis along which a brick is cut in bands; the first where it is not."""
+    return next((axis for axis, (b, a) in enumerate(zip(brick, band, strict=True)) if a < b), 0)
+
+
+def middle_bands(boxes: Boxes, rows: np.ndarray, axis: int) -> Boxes:
+    """Of each box two bands one after the other, of `rows` rows, at its middle; first an empty one where it has one
+    band only."""
+    starts, ends = boxes.lo[:, axis], boxes.hi[:, axis]
+    middle = starts + (ends - starts) // rows // 2 * rows
+    lo = np.stack([np.maximum(middle - rows, starts), middle], axis=1)
+    hi = np.stack([middle, np.minimum(middle + rows, ends)], axis=1)
+    twice = Boxes(np.repeat(boxes.lo, 2, axis=0), np.repeat(boxes.hi, 2, axis=0))
+    return with_rows(twice, lo, hi, axis)
+
+
+def band_bytes(swept: Sweep) -> np.ndarray:
+    """Bytes that the second of two bands touches, of inner tensors what their rings hold, [bricks]."""
+    total = np.zeros(len(next(iter(swept.needed.values()))) // 2, np.int64)
+    for name, boxes in swept.needed.items():
+        if name in swept.through:
+            continue
+        extents = boxes.extents.reshape(len(boxes) // 2, 2, boxes.rank).max(axis=1)
+        if swept.axis < boxes.rank:
+            extents[:, swept.axis] = boxes.extents[1::2, swept.axis]
+        if name in swept.rows:
+            held = swept.rows[name]
+            kept = np.maximum(held.before - held.keep, 0)[:, 1]
+            extents[:, swept.axis] = (held.hi - held.keep)[:, 1] + CARRIED * kept
+        total += extents.prod(axis=1) * swept.graph.types[name].dtype.itemsize
+    return total
+
+
+def bands_of(boxes: Boxes, band: int, count: int, axis: int) -> Boxes:
+    """Each box in `count` bands of `band` rows along an axis, box by box; the last are shorter, or empty."""
+    each = Boxes(np.repeat(boxes.lo, count, axis=0), np.repeat(boxes.hi, count, axis=0))
+    start = each.lo[:, axis] + np.tile(np.arange(count, dtype=np.int64), len(boxes)) * band
+    top = each.hi[:, axis]
+    return with_rows(each, np.minimum(start, top), np.minimum(start + band, top), axis)
+
+
+def sweep(
+    graph: Graph,
+    nodes: Iterable[int],
+    boxes: Boxes,
+    band: int,
+    axis: int,
+    through: Container[str],
+    blocks: Mapping[str, int] = NO_BLOCKS,
+) -> Sweep:
+    """The sweep of a subgraph over `boxes` of its output in bands of `band` rows.
+
+    Where some tensor is not read in ascending order (rows are reversed) it has one band.
+    """
+    backwards, rows = sorted(nodes, reverse=True), int(boxes.extents[:, axis].max(initial=0))
+    bands = max(1, -(-rows // band))
+    output = graph.nodes[backwards[0]].output
+    found = Sweep(graph, output, bands_of(boxes, band, bands, axis), bands, axis, through, blocks)
+    for k in backwards:
+        found.join(k)
+    return found if found.ascends else sweep(graph, backwards, boxes, rows, axis, through, blocks)

@@ -1,0 +1,1 @@
+"""Which nodes run merged, in which bricks and by which strategy."""

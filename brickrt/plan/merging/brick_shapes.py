@@ -1,0 +1,122 @@
+"""Brick shapes: which dimensions are cut, how finely, and which shapes are worth trying."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from brickrt.ops.operators.move import View
+from brickrt.ops.operators.partial_reduce import Segments
+from brickrt.ops.types import Shape
+from brickrt.plan.cost.cost_model import Model
+from brickrt.plan.merging.partition import is_global
+
+CANDIDATE_ROWS = (1, 2, 4, 8, 16, 32, 64, 128)
+CANDIDATE_EDGES = (16, 32, 64, 128)
+CANDIDATE_WIDTHS = (64, 128)  # of shorter bricks whose rows are cut
+CANDIDATE_BANDS = (1, 2, 4, 8)
+SWEEPS_PER_CORE = (1, 2, 4)
+
+
+@dataclass(frozen=True)
+class Cut:
+    """How a tensor is cut: `axes` share one edge, those of `single` have edge 1, the others stay whole."""
+
+    single: tuple[int, ...]
+    axes: tuple[int, ...]
+
+    def brick(self, shape: Shape, edge: int) -> Shape:
+        return self.brick_along(shape, dict.fromkeys(self.axes, edge))
+
+    def brick_along(self, shape: Shape, edges: dict[int, int]) -> Shape:
+        """The brick with these edges per axis, none longer than the tensor; extents of 0 count as 1."""
+        whole = [1 if axis in self.single else edges.get(axis, extent) for axis, extent in enumerate(shape)]
+        return tuple(max(1, min(edge, extent)) for edge, extent in zip(whole, shape))
+
+
+def cut_of(model: Model, k: int) -> Cut:
+    """Images are cut in batch and space, never along channels; batches of matrices in batch and rows."""
+    rank = model.graph.out(model.graph.nodes[k]).rank
+    if model.facts[k].image:
+        return Cut((0,)[:rank], tuple(range(2, rank)))
+    return Cut(tuple(range(rank - 2)), (rank - 2,) if rank >= 2 else ())
+
+
+def why_whole(model: Model, k: int) -> str | None:
+    """Why the output of node `k` cannot be cut into bricks, or None where it can."""
+    node = model.graph.nodes[k]
+    shape = model.graph.out(node).shape
+    if isinstance(node.op, View):
+        return "a view computes nothing"
+    if isinstance(node.op, Segments):
+        return "its tasks are those that make what it reads, or slabs of rows"
+    if is_global(model, k):
+        return f"{node.op.name} over axes {_listed(getattr(node.op, 'axes', ()))} needs the whole tensor"
+    cut = cut_of(model, k)
+    if not cut.axes or math.prod(shape) == 0 or math.prod(shape[axis] for axis in cut.axes) == 1:
+        return f"nothing to cut in {_listed(shape, '×') or 'a scalar'}"
+    return None
+
+
+def parallelism(model: Model, k: int, edge: int) -> float:
+    """ρ = ∏Dᵢ/Bⁿ over the dimensions that are cut, times the single ones (BrickDL §3.3)."""
+    cut, shape = cut_of(model, k), model.graph.out(model.graph.nodes[k]).shape
+    spread = math.prod(shape[axis] for axis in cut.single + cut.axes)
+    return spread / edge ** len(cut.axes)
+
+
+def edge_by_rule(model: Model, k: int) -> int:
+    """The edge with the most parallelism ρ ≤ τ; the largest where all exceed τ."""
+    device = model.device
+    edges = device.edges if model.facts[k].image else device.row_edges
+    return next((edge for edge in edges if parallelism(model, k, edge) <= device.tau), edges[-1])
+
+
+def candidates(model: Model, k: int) -> list[Shape]:
+    """Bricks to try for the output of node `k`: whole rows first (their halos are read in place), then squares."""
+    cut, shape = cut_of(model, k), model.graph.out(model.graph.nodes[k]).shape
+    heights = [*_below(shape[cut.axes[0]]), *_even(model, shape, cut)]
+    bricks = dict.fromkeys(cut.brick_along(shape, {cut.axes[0]: rows}) for rows in heights)
+    if len(cut.axes) == 3:
+        plane = cut.axes[:2]
+        rows = _below(max(shape[axis] for axis in plane))
+        bricks |= dict.fromkeys(cut.brick_along(shape, dict.fromkeys(plane, edge)) for edge in rows)
+    if len(cut.axes) == 2:
+        y, x = cut.axes
+        pairs = ((rows, width) for width in CANDIDATE_WIDTHS for rows in CANDIDATE_ROWS if rows < width < shape[x])
+        bricks |= dict.fromkeys(cut.brick_along(shape, {y: rows, x: width}) for rows, width in pairs)
+    if len(cut.axes) > 1:
+        bricks |= dict.fromkeys(cut.brick(shape, edge) for edge in CANDIDATE_EDGES)
+    return list(bricks)
+
+
+def swept_candidates(model: Model, k: int) -> list[tuple[Shape, Shape]]:
+    """Tall bricks of an image to try, one to a few per core, with the bands that they are swept in."""
+    cut, shape = cut_of(model, k), model.graph.out(model.graph.nodes[k]).shape
+    if not model.facts[k].image or not cut.axes:
+        return []
+    y, x = cut.axes[0], cut.axes[-1]
+    widths = (shape[x], *(w for w in CANDIDATE_WIDTHS if w < shape[x] and x != y))
+    heights = dict.fromkeys(-(-shape[y] // (n * model.device.cores)) for n in SWEEPS_PER_CORE)
+    return [
+        (cut.brick_along(shape, {y: rows, x: width}), cut.brick_along(shape, {y: band, x: width}))
+        for width in widths
+        for rows in heights
+        for band in CANDIDATE_BANDS
+        if band < rows
+    ]
+
+
+def _even(model: Model, shape: Shape, cut: Cut) -> list[int]:
+    """Rows of whole tensors where batches make bricks enough, else so that cores get equally many."""
+    extent, cores = shape[cut.axes[0]], model.device.cores
+    outer = math.prod(shape[axis] for axis in cut.single)
+    return [extent] * (outer >= cores) + [-(-extent // (n * cores)) for n in SWEEPS_PER_CORE]
+
+
+def _below(extent: int) -> list[int]:
+    return [rows for rows in CANDIDATE_ROWS if rows < extent] or [max(1, extent)]
+
+
+def _listed(numbers: tuple[int, ...], separator: str = ", ") -> str:
+    return separator.join(map(str, numbers))

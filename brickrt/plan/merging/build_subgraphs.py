@@ -1,0 +1,89 @@
+"""Subgraph records from decisions: brick shapes per node, counts, and the exact figures behind them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from brickrt.ops.types import Boxes, Shape
+from brickrt.plan.cost.cost_model import Model
+from brickrt.plan.geometry.bricks import BrickGrid
+from brickrt.plan.geometry.halo import middle_boxes, needed_boxes, working_set
+from brickrt.plan.merging.brick_shapes import Cut, cut_of
+from brickrt.plan.merging.propose_merges import Proposal, exact_timing, held_bytes
+from brickrt.plan.subgraph import Subgraph
+from brickrt.plan.tiling.layer_tiles import layer_brick
+
+
+def layerwise_subgraph(model: Model, k: int, why: str) -> Subgraph:
+    """Node `k` on its own."""
+    shape = model.graph.out(model.graph.nodes[k]).shape
+    brick = layer_brick(model, k)
+    needed = needed_boxes(model.graph, [k], middle_boxes(shape, [brick]))
+    tasks, us = _count(shape, brick), model.layerwise_us(k)
+    return Subgraph(
+        nodes=(k,),
+        strategy="layerwise",
+        brick=brick,
+        band=brick,
+        node_bricks=(brick,),
+        delta=0.0,
+        rho=float(tasks),
+        bricks=tasks,
+        tasks=tasks,
+        flops=model.facts[k].flops,
+        footprint_bytes=int(working_set(model.graph, needed)[0]),
+        why=why,
+        modelled_us=us,
+        layerwise_us=us,
+    )
+
+
+def brick_subgraph(model: Model, nodes: tuple[int, ...], proposal: Proposal) -> Subgraph:
+    """`nodes`, ascending, in the bricks of `proposal`."""
+    graph, brick = model.graph, proposal.brick
+    shape = graph.out(graph.nodes[nodes[-1]]).shape
+    grid = BrickGrid(shape, brick)
+    needed = needed_boxes(graph, nodes, grid.boxes())
+    bricks, memoized = len(grid), proposal.strategy == "memoized"
+    node_bricks = _own_bricks(model, nodes, brick) if memoized else _largest_boxes(model, nodes, needed)
+    own = [_count(graph.out(graph.nodes[k]).shape, edges) for k, edges in zip(nodes, node_bricks)]
+    flops = [model.facts[k].flops for k in nodes]
+    timing = exact_timing(model, nodes, (brick, proposal.band), needed)
+    delta = float(timing.delta[0])
+    return Subgraph(
+        nodes=nodes,
+        strategy=proposal.strategy,
+        brick=brick,
+        band=proposal.band,
+        node_bricks=node_bricks,
+        delta=delta,
+        rho=math.prod(shape) / math.prod(brick),
+        bricks=bricks,
+        tasks=sum(own) if memoized else bricks,
+        flops=sum(flops),
+        footprint_bytes=int(held_bytes(model, nodes, (brick, proposal.band))[0]),
+        why=proposal.why if "Δ" in proposal.why else f"{proposal.why}, Δ={delta:.1%}",
+        modelled_us=float((timing.memoized_us if memoized else timing.padded_us)[0]),
+        layerwise_us=sum(model.layerwise_us(k) for k in nodes),
+    )
+
+
+def _own_bricks(model: Model, nodes: Sequence[int], brick: Shape) -> tuple[Shape, ...]:
+    """Memoized: every node in bricks of the output's edges, whole along axes where the output is whole."""
+    graph = model.graph
+    whole = graph.out(graph.nodes[nodes[-1]]).shape
+    cut: Cut = cut_of(model, nodes[-1])
+    edges = {axis: brick[axis] for axis in cut.axes if brick[axis] < whole[axis]}
+    shapes = [graph.out(graph.nodes[k]).shape for k in nodes]
+    return tuple(cut.brick_along(shape, edges) for shape in shapes)
+
+
+def _largest_boxes(model: Model, nodes: Sequence[int], needed: dict[str, Boxes]) -> tuple[Shape, ...]:
+    """Padded: what a brick needs of each node, at most."""
+    extents = [needed[model.graph.nodes[k].output].extents.max(axis=0, initial=0) for k in nodes]
+    return tuple(tuple(max(1, int(extent)) for extent in most) for most in extents)
+
+
+def _count(shape: Shape, brick: Shape) -> int:
+    return len(BrickGrid(shape, brick))

@@ -1,0 +1,81 @@
+"""Global reductions in two passes: partial results, made in the tasks that make what is reduced, and a small reduction.
+
+conv ─┬─ reduce ─          conv ─┬─ segments ─ reduce ─
+      └─ …             →         └─ …
+
+The segments run as a tail of the convolution's subgraph: brick by brick, while the brick is in cache.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from brickrt.graph.ir import Graph, Node
+from brickrt.ops.operators.move import Take, View
+from brickrt.ops.operators.partial_reduce import Segments
+from brickrt.ops.operators.reduce import Reduce
+from brickrt.ops.types import Shape, TensorType
+from brickrt.plan.device.device_spec import DeviceSpec
+from brickrt.plan.layout import Layout
+from brickrt.plan.subgraph import Subgraph
+
+LENGTH = 64  # pixels of a segment: rows of bricks are cut at multiples of it
+
+
+def split_reductions(
+    graph: Graph, layouts: Mapping[str, Layout], device: DeviceSpec
+) -> tuple[Graph, dict[str, Layout]]:
+    """The graph in which reductions over all of space of what exceeds a core's cache read segments of it."""
+    nodes: list[Node] = []
+    types, found = dict(graph.types), dict(layouts)
+    for node in graph.nodes:
+        if _splits(graph, layouts, device, node):
+            assert isinstance(node.op, Reduce)
+            op, name = Segments(node.op.combine, LENGTH), f"{node.output}:segments"
+            types[name], found[name] = op.infer(graph.ins(node)), "blocked"
+            nodes.append(Node(f"{node.name}:segments", op, node.inputs, name, node.origin))
+            node = replace(node, inputs=(name,))
+        nodes.append(node)
+    return replace(graph, nodes=tuple(nodes), types=types), found
+
+
+def _splits(graph: Graph, layouts: Mapping[str, Layout], device: DeviceSpec, node: Node) -> bool:
+    op, x = node.op, graph.ins(node)[0] if node.inputs else None
+    if not isinstance(op, Reduce) or op.pre is not None or x is None or node.inputs[0] not in graph.producers:
+        return False
+    over_space = op.axes == tuple(range(2, x.rank)) and x.rank > 2
+    blocked = layouts[node.inputs[0]] == layouts[node.output] == "blocked"
+    return over_space and blocked and x.nbytes > device.l2 and not _short(x)
+
+
+def _short(x: TensorType) -> bool:
+    """Whether segments would hardly be fewer than elements."""
+    return x.shape[-1] < LENGTH // 4
+
+
+def attach_tails(graph: Graph, subgraphs: Sequence[Subgraph]) -> list[Subgraph]:
+    """The subgraphs, with segments that can be made brick by brick moved to those that make what they read."""
+    makers = {graph.nodes[s.nodes[-1]].output: number for number, s in enumerate(subgraphs)}
+    tails: dict[int, list[int]] = {}
+    moved = set()
+    for number, s in enumerate(subgraphs):
+        node = graph.nodes[s.nodes[-1]]
+        maker = makers.get(node.inputs[0]) if isinstance(node.op, Segments) else None
+        if maker is not None and _may_host(graph, subgraphs[maker]):
+            tails.setdefault(maker, []).append(s.nodes[-1])
+            moved.add(number)
+    return [replace(s, tails=tuple(tails.get(number, ()))) for number, s in enumerate(subgraphs) if number not in moved]
+
+
+def _may_host(graph: Graph, s: Subgraph) -> bool:
+    """Whether every brick, and band of one, holds whole segments."""
+    root = graph.nodes[s.nodes[-1]]
+    computes = not isinstance(root.op, View | Take) and s.strategy != "memoized"
+    shape = graph.out(root).shape
+    return computes and math.prod(shape) > 0 and all(_whole(edges, shape) for edges in (s.brick, s.band))
+
+
+def _whole(edges: Shape, shape: Shape) -> bool:
+    return edges[-1] >= shape[-1] or edges[-1] % LENGTH == 0

@@ -1,0 +1,1 @@
+"""How a layer that runs on its own is cut into tasks."""

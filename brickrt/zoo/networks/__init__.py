@@ -1,0 +1,29 @@
+"""The networks of the zoo, one per file. Importing this package registers them."""
+
+from brickrt.zoo.networks import (
+    darknet53,
+    deepcam,
+    drn_c_26,
+    inception_v4,
+    mobilenetv2,
+    nafnet,
+    resnet34_3d,
+    resnet50,
+    unet,
+    vgg16,
+    vit_s16,
+)
+
+__all__ = [
+    "darknet53",
+    "deepcam",
+    "drn_c_26",
+    "inception_v4",
+    "mobilenetv2",
+    "nafnet",
+    "resnet34_3d",
+    "resnet50",
+    "unet",
+    "vgg16",
+    "vit_s16",
+]

@@ -1,0 +1,1 @@
+"""Elementwise chains and interpolation."""

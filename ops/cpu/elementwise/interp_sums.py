@@ -1,0 +1,154 @@
+"""The weighted sums of Interp in registers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+from llvmlite import ir
+
+from brickrt.ops.cpu.emit.expressions import convert
+from brickrt.ops.cpu.emit.function_emitter import I32, Fn, Index, register_type, vector
+from brickrt.ops.cpu.moves.index_tables import constant_array
+from brickrt.ops.cpu.operand import Operand
+from brickrt.ops.operators.interp import AxisTaps, Interp
+
+FLOAT32, FLOAT64, INT64 = np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.int64)
+UNROLLED_TAPS = 36
+
+
+@dataclass(frozen=True)
+class AxisTables:
+    """Tables [taps][outputs]: what the same tap of neighbouring outputs needs lies side by side."""
+
+    taps: int
+    outputs: int
+    indices: ir.Value
+    weights: ir.Value
+
+    @staticmethod
+    def of(f: Fn, taps: AxisTaps, work: np.dtype) -> AxisTables:
+        outputs, count = taps.index_array.shape
+        indices = constant_array(f, taps.index_array.T.ravel())
+        return AxisTables(count, outputs, indices, constant_array(f, taps.weight_array.T.astype(work).ravel()))
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Emits outputs. Sums are float32 for float32 and float16, float64 for all other types."""
+
+    f: Fn
+    source: Operand
+    out: Operand
+    tables: list[AxisTables | None]
+    src: ir.Value
+    dst: ir.Value
+
+    @staticmethod
+    def of(f: Fn, op: Interp, source: Operand, out: Operand) -> Sums:
+        work = work_dtype(out.dtype)
+        tables = [None if taps is None else AxisTables.of(f, taps, work) for taps in op.taps]
+        return Sums(f, source, out, tables, f.pointer(1), f.pointer(0))
+
+    @property
+    def work(self) -> np.dtype:
+        return work_dtype(self.out.dtype)
+
+    def emit_row(self, at: Sequence[Index], lanes: int, count: Index) -> None:
+        """`count` outputs of a plain row from index `at` on, in a vector where there are `lanes`."""
+        if count == lanes:
+            self.emit(at, lanes)
+            return
+        with self.f.loop(0, count) as k:
+            self.emit([*at[:-1], self.f.add(at[-1], k)], 1)
+
+    def emit(self, at: Sequence[Index], lanes: int) -> None:
+        """`lanes` outputs from index `at` on: channels of a block, or neighbours along the innermost axis."""
+        f = self.f
+        kept = [(i, s) for i, s, t in zip(at, self.source.strides, self.tables, strict=True) if t is None]
+        offset = f.dot([i for i, _ in kept], [s for _, s in kept])
+        axes = [axis for axis, t in enumerate(self.tables) if t]
+        sizes = [t.taps for t in self.tables if t]
+        if prod(sizes) <= UNROLLED_TAPS:
+            total = self._unrolled(axes, at, offset, lanes)
+        else:
+            total = self._looped(axes, sizes, at, offset, lanes)
+        # A float16 total is rounded by the store.
+        value = total if self.out.dtype.kind == "f" else convert(f, total, self.work, self.out.dtype)
+        f.store(value, self.dst, f.dot(at, self.out.strides), self.out.dtype, lanes)
+
+    def _unrolled(self, axes: Sequence[int], at: Sequence[Index], offset: Index, lanes: int) -> ir.Value:
+        """The sum over the taps of `axes`, the first outermost; `offset` is that of all other axes."""
+        if not axes:
+            return self._load(offset, lanes)
+        axis, *inner = axes
+        table = self.tables[axis]
+        assert table
+        if self._varies(axis, lanes):
+            return self._across(table, at, offset, lanes)
+        total = None
+        for tap in range(table.taps):
+            place, weight = self._tap(axis, tap, at, lanes)
+            total = self._weigh(weight, self._unrolled(inner, at, self.f.add(offset, place), lanes), total)
+        assert total is not None
+        return total
+
+    def _looped(
+        self, axes: Sequence[int], sizes: Sequence[int], at: Sequence[Index], offset: Index, lanes: int
+    ) -> ir.Value:
+        f, kind = self.f, vector(register_type(self.work), lanes)
+        varying = [axis for axis in axes if self._varies(axis, lanes)]
+        looped = [axis for axis in axes if axis not in varying]
+        place = f.local(kind, ir.Constant(kind, None if lanes > 1 else 0.0))
+        with f.loops([(0, sizes[axes.index(axis)]) for axis in looped]) as taps:
+            found = [self._tap(axis, tap, at, lanes) for axis, tap in zip(looped, taps, strict=True)]
+            value = self._unrolled(varying, at, f.add(offset, *[o for o, _ in found]), lanes)
+            for _, weight in found:
+                value = f.b.fmul(weight, value)
+            f.set(place, f.b.fadd(f.get(place, kind), value))
+        return f.get(place, kind)
+
+    def _varies(self, axis: int, lanes: int) -> bool:
+        """Whether each lane has its own taps along `axis`."""
+        return lanes > 1 and self.out.block == 1 and axis == len(self.tables) - 1
+
+    def _tap(self, axis: int, tap: Index, at: Sequence[Index], lanes: int) -> tuple[Index, ir.Value]:
+        """Offset and weight (in every lane) of one tap."""
+        f, table = self.f, self.tables[axis]
+        assert table
+        entry = f.add(f.mul(tap, table.outputs), at[axis])
+        index = f.load(table.indices, entry, INT64)
+        return f.mul(index, self.source.strides[axis]), f.splat(f.load(table.weights, entry, self.work), lanes)
+
+    def _across(self, table: AxisTables, at: Sequence[Index], offset: Index, lanes: int) -> ir.Value:
+        """The sum over the taps of the innermost axis of a plain row, each lane at its own indices.
+
+        Lane by lane: the machine's own gathers are many times slower on processors patched against their leaks.
+        """
+        f, stride = self.f, self.source.strides[-1]
+        total = None
+        for tap in range(table.taps):
+            entry = f.add(tap * table.outputs, at[-1])
+            value: ir.Value = ir.Constant(vector(register_type(self.work), lanes), ir.Undefined)
+            for lane in range(lanes):
+                index = f.load(table.indices, f.add(entry, lane), INT64)
+                one = self._load(f.add(offset, f.mul(index, stride)), 1)
+                value = f.b.insert_element(value, one, I32(lane))
+            total = self._weigh(f.load(table.weights, entry, self.work, lanes), value, total)
+        assert total is not None
+        return total
+
+    def _weigh(self, weight: ir.Value, value: ir.Value, total: ir.Value | None) -> ir.Value:
+        return self.f.b.fmul(weight, value) if total is None else self.f.fma(weight, value, total)
+
+    def _load(self, offset: Index, lanes: int) -> ir.Value:
+        f, dtype = self.f, self.source.dtype
+        stride = 1 if self.out.block > 1 else self.source.strides[-1]
+        value = f.gather(self.src, offset, stride, dtype, lanes)
+        return convert(f, value, FLOAT32 if dtype == np.float16 else dtype, self.work)
+
+
+def work_dtype(dtype: np.dtype) -> np.dtype:
+    return FLOAT32 if dtype.kind == "f" and dtype.itemsize <= 4 else FLOAT64

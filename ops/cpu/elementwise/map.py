@@ -1,0 +1,112 @@
+"""Elementwise kernels: loops over leading dimensions around one long vector loop over the trailing ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from llvmlite import ir
+
+from brickrt.ops.base import Op
+from brickrt.ops.cpu.emit.expressions import effort, emit_expr
+from brickrt.ops.cpu.emit.function_emitter import Fn, Index
+from brickrt.ops.cpu.emit.operand_access import Access, access, constant_operand, load_operand, pack_constant
+from brickrt.ops.cpu.emit.rows import RowShape, joinable, row_classes
+from brickrt.ops.cpu.isa import Isa
+from brickrt.ops.cpu.kernel import Kernel, kernel_for
+from brickrt.ops.cpu.operand import Operand
+from brickrt.ops.expr import used_operands
+from brickrt.ops.operators.map import Map
+from brickrt.ops.types import Boxes
+
+__all__ = ["MapKernel", "load_operand"]
+
+
+def unroll_of(operations: int) -> int:
+    """Vectors per loop step: long expressions overlap by themselves."""
+    return 4 if operations <= 8 else 2 if operations <= 32 else 1
+
+
+@dataclass(frozen=True)
+class MapKernel(Kernel):
+    """`shape_class` is (first,): dimensions from `first` on are walked as one row (see rows.py)."""
+
+    op: Map
+
+    @classmethod
+    def classify(
+        cls, op: Op, ins: Sequence[Operand], out: Operand, boxes: Boxes, isa: Isa
+    ) -> tuple[np.ndarray, list[tuple[int, ...]]]:
+        return row_classes(boxes, out, joinable(out, [access(o, out) for o in ins]))
+
+    def pack(self, i: int, array: np.ndarray) -> np.ndarray:
+        return pack_constant(array, self.out)
+
+    @cached_property
+    def row(self) -> RowShape:
+        return RowShape.of(self.out, self.shape_class, self.isa)
+
+    @cached_property
+    def accesses(self) -> dict[int, Access]:
+        """Of the operands that the expression uses."""
+        lie = [constant_operand(o.type, self.out) if p else o for o, p in zip(self.ins, self.packed, strict=True)]
+        return {k: access(lie[k], self.out, self.row.dim) for k in used_operands(self.op.expr)}
+
+    def emit(self, f: Fn) -> None:
+        target, sources = f.pointer(0), {k: f.pointer(1 + k) for k in self.accesses}
+        with self.row.walk(f) as (index, length):
+            _RowLoop(self, f, target, sources, index).emit(length)
+
+
+class _RowLoop:
+    """The code of one row, whose first element is at `index` of the output."""
+
+    def __init__(
+        self, kernel: MapKernel, f: Fn, target: ir.Value, sources: dict[int, ir.Value], index: Sequence[Index]
+    ) -> None:
+        self.kernel, self.f, self.row = kernel, f, kernel.row
+        self.target, self.sources, self.channel = target, sources, self.row.channel(index)
+        self.out = access(kernel.out, kernel.out, self.row.dim)
+        self.out_start = self.out.offset(f, index)
+        self.starts = {k: a.offset(f, index) for k, a in kernel.accesses.items()}
+        # Loads that no step of the row changes; a store might alias them, so LLVM would repeat them.
+        self.fixed = {k: self._load(k, 0) for k, a in kernel.accesses.items() if self.row.is_fixed(a)}
+
+    def emit(self, length: Index) -> None:
+        f, row = self.f, self.row
+        wide = row.step * unroll_of(effort(self.kernel.op.expr))
+        with f.loop(0, f.sub(length, wide - 1), wide) as i:
+            self._vectors([f.add(i, k) for k in range(0, wide, row.step)])
+        done = f.sub(length, f.rem(length, wide))
+        if wide > row.step:
+            with f.loop(done, f.sub(length, row.step - 1), row.step) as i:
+                self._vectors([i])
+            done = f.sub(length, f.rem(length, row.step))
+        if row.step > 1:
+            left = f.value(f.sub(length, done))
+            with f.when(f.b.icmp_signed(">", left, f.value(0))):
+                self._vectors([done], f.tail_mask(left, row.lanes))
+
+    def _vectors(self, places: Sequence[Index], mask: ir.Value | None = None) -> None:
+        """Outputs `places` steps into the row; all are computed before any is stored."""
+        values = [self._value(i, mask) for i in places]
+        for i, value in zip(places, values, strict=True):
+            at = self.row.moved(self.f, self.out, self.out_start, i)
+            self.f.store(value, self.target, at, self.kernel.out.dtype, self.row.lanes, mask)
+
+    def _value(self, i: Index, mask: ir.Value | None) -> ir.Value:
+        operands = {k: self.fixed[k] if k in self.fixed else self._load(k, i, mask) for k in self.starts}
+        dense = [operands.get(k) for k in range(len(self.kernel.ins))]
+        return emit_expr(self.f, self.kernel.op.expr, dense, self.row.lanes)
+
+    def _load(self, k: int, i: Index, mask: ir.Value | None = None) -> ir.Value:
+        how = self.kernel.accesses[k]
+        at = self.row.moved(self.f, how, self.starts[k], i)
+        return how.load(self.f, self.sources[k], at, self.row.lanes, mask, self.channel)
+
+
+@kernel_for(Map)
+def choose(op: Op, ins: Sequence[Operand], out: Operand, isa: Isa) -> type[Kernel]:
+    return MapKernel

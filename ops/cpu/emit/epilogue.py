@@ -1,0 +1,117 @@
+"""What happens to a product before it is stored: an expression of the accumulator and of other operands."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+
+from llvmlite import ir
+
+from brickrt.ops.cpu.elementwise.map import load_operand
+from brickrt.ops.cpu.emit.expressions import effort, emit_expr
+from brickrt.ops.cpu.emit.function_emitter import Fn, Index
+from brickrt.ops.cpu.operand import Operand
+from brickrt.ops.expr import Expr
+from brickrt.ops.types import TensorType
+
+SHORT = 8  # operations of an epilogue that is written out for every vector; a loop applies longer ones
+
+
+def offset_of(f: Fn, operand: Operand, index: Sequence[Index]) -> Index:
+    """Offset of an element; of a blocked operand, index[1] is a multiple of its block."""
+    if operand.block == 1:
+        return f.dot(index, operand.strides)
+    return f.dot([index[0], f.div(index[1], operand.block), *index[2:]], operand.strides)
+
+
+def rows_join(operand: Operand, spatial: Sequence[int]) -> bool:
+    """Whether an operand can be walked along all `spatial` dimensions of the output as along one.
+
+    Either it has them all and they lie without gaps, or it is the same everywhere in them.
+    """
+    first = max(0, len(operand.shape) - len(spatial))
+    extents, strides = operand.shape[first:], operand.strides[first:]
+    if all(extent == 1 for extent in extents):
+        return True
+    gapless = all(s == extent * inner for s, extent, inner in zip(strides, extents[1:], strides[1:], strict=False))
+    return gapless and extents == tuple(spatial)
+
+
+def joined_rows(operand: Operand, spatial: Sequence[int]) -> Operand:
+    """An operand whose rows are walked as one: its innermost dimension has all pixels, so that rows of one pixel are
+    not taken for a broadcast. What is the same everywhere in `spatial` stays as it is."""
+    if operand.shape[-len(spatial) :] != tuple(spatial):
+        return operand
+    shape = (*operand.shape[:-1], math.prod(spatial))
+    return replace(operand, type=TensorType(shape, operand.dtype))
+
+
+@dataclass(frozen=True)
+class Epilogue:
+    """`expr` with first the accumulator of each part of the product, then operands `ins`, the kernel's inputs from
+    `first` on."""
+
+    expr: Expr | None
+    first: int
+    ins: tuple[Operand, ...]
+    out: Operand
+    lanes: int
+
+    def joined(self) -> Epilogue:
+        """For images whose rows are walked as one."""
+        spatial = self.out.shape[2:]
+        return replace(self, ins=tuple(joined_rows(o, spatial) for o in self.ins), out=joined_rows(self.out, spatial))
+
+    def bind(self, f: Fn) -> BoundEpilogue:
+        return BoundEpilogue(self, f, [f.pointer(1 + self.first + k) for k in range(len(self.ins))])
+
+
+@dataclass(frozen=True)
+class BoundEpilogue:
+    """An epilogue inside the function that uses it."""
+
+    epilogue: Epilogue
+    f: Fn
+    pointers: list[ir.Value]
+
+    def apply(
+        self, value: ir.Value, index: Sequence[Index], mask: ir.Value | None = None, others: Sequence[ir.Value] = ()
+    ) -> ir.Value:
+        """The value to store at `index`: first of `lanes` channels (blocked) or of `lanes` columns (plain).
+
+        `others` are those of the parts after the first.
+        """
+        e = self.epilogue
+        if e.expr is None:
+            return value
+        pairs = zip(self.pointers, e.ins, strict=True)
+        extras = [load_operand(self.f, p, o, e.out, index, e.lanes, mask) for p, o in pairs]
+        return emit_expr(self.f, e.expr, [value, *others, *extras], e.lanes)
+
+    def each(self, sums: Sequence[Sequence[ir.Value]], finish: Callable[[Index, Sequence[ir.Value]], None]) -> None:
+        """Calls `finish` with the number and the vectors of every entry of `sums`, which all have as many.
+
+        A long expression is written once, in a loop: LLVM mixes the operations of many, and runs out of registers.
+        """
+        f, e = self.f, self.epilogue
+        if e.expr is None or effort(e.expr) <= SHORT:
+            for t, vectors in enumerate(sums):
+                finish(t, vectors)
+            return
+        kind, width = sums[0][0].type, len(sums[0])
+        kept = f.local(kind, count=len(sums) * width)
+        for k, vector in enumerate(chain.from_iterable(sums)):
+            f.b.store(vector, f.b.gep(kept, [f.value(k)], source_etype=kind))
+        with f.loop(0, len(sums)) as t:
+            places = [f.b.gep(kept, [f.value(f.add(f.mul(t, width), k))], source_etype=kind) for k in range(width)]
+            finish(t, [f.b.load(place, typ=kind) for place in places])
+
+    def prefetch(self, target: ir.Value, index: Sequence[Index]) -> None:
+        """Asks for the lines that `apply` reads and the store to `target` writes at `index`, a sweep ahead of them."""
+        f, e = self.f, self.epilogue
+        for pointer, operand in zip(self.pointers, e.ins, strict=True):
+            if operand.shape == e.out.shape and operand.block == e.out.block:
+                f.prefetch(pointer, offset_of(f, operand, index), operand.dtype)
+        f.prefetch(target, offset_of(f, e.out, index), e.out.dtype, write=True)

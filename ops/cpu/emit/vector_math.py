@@ -1,0 +1,198 @@
+"""float32 exp, log, tanh, erf and sigmoid on vectors of any lane count, as straight-line IR.
+
+Arguments and results are `float` or `<n x float>`. Errors stay below 2 ulp (3 for tanh and sigmoid) over the whole
+range, subnormal results included; infinities and NaN behave as in C. Polynomials are weighted minimax fits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from llvmlite import ir
+
+from brickrt.ops.cpu.emit.erf_table import LANES as AVX512_LANES
+from brickrt.ops.cpu.emit.erf_table import erf_by_table
+from brickrt.ops.cpu.emit.exp_table import LN2_HIGH, LN2_LOW, LOG2E, exp_by_table, sigmoid_by_table
+from brickrt.ops.cpu.emit.function_emitter import FLOAT, I32, Fn, fill, type_suffix, vector
+
+# Added to a small float, this leaves the nearest whole number in the low bits.
+ROUNDER = 12582912.0
+ROUNDER_BITS = 0x4B400000
+MANTISSA_BITS = 23
+# Bits of the float just above sqrt(1/2): mantissas are taken from there up to sqrt(2).
+SQRT_HALF_BITS = 0x3F3504F3
+
+EXPM1 = (0.5, 0.166665181517601, 0.04166620597243309, 0.008368954993784428, 0.0013950599823147058)
+LOG1P = (
+    0.33333316445350647,
+    -0.25000810623168945,
+    0.2000228613615036,
+    -0.16624552011489868,
+    0.1418120115995407,
+    -0.1312878429889679,
+    0.1288158893585205,
+    -0.07859456539154053,
+)
+# erf(x)/x - 1 in x² below ERF_SPLIT, ln(1 - erf(x)) in x above.
+ERF_SPLIT = 0.921875
+ERF_SMALL = (
+    0.1283791670955126,
+    -0.37612634897232056,
+    0.11283715814352036,
+    -0.026860278099775314,
+    0.005202862434089184,
+    -0.0008160697761923075,
+    8.437511860392988e-05,
+)
+ERF_LARGE = (
+    -0.0001909105048980564,
+    -1.1276953220367432,
+    -0.6371489763259888,
+    -0.10396084189414978,
+    0.02224104106426239,
+    -0.00304676522500813,
+    0.00019629948656074703,
+)
+
+
+def lanes_of(x: ir.Value) -> int:
+    return x.type.count if isinstance(x.type, ir.VectorType) else 1
+
+
+def exp(f: Fn, x: ir.Value) -> ir.Value:
+    return _exp_above(f, _at_most(f, x, 89.0))
+
+
+def _exp_above(f: Fn, x: ir.Value) -> ir.Value:
+    """exp(x) for x ≤ 89."""
+    x = _at_least(f, x, -104.5)
+    if lanes_of(x) == AVX512_LANES:
+        return exp_by_table(f, x)
+    whole, fraction = _reduce_exponent(f, x)
+    return _scale(f, f.b.fadd(_expm1_reduced(f, fraction), fill(x.type, 1.0)), whole)
+
+
+def sigmoid(f: Fn, x: ir.Value) -> ir.Value:
+    """e/(1 + e) for x < 0 and 1/(1 + e) above, e = exp(-|x|), so that nothing overflows."""
+    if lanes_of(x) == AVX512_LANES:
+        return sigmoid_by_table(f, _at_least(f, _at_most(f, x, 104.5), -104.5))
+    one = fill(x.type, 1.0)
+    decay = _exp_above(f, f.b.fneg(_abs(f, x)))
+    above = f.b.select(f.b.fcmp_ordered("<", x, fill(x.type, 0.0)), decay, one)
+    return f.b.fdiv(above, f.b.fadd(one, decay))
+
+
+def tanh(f: Fn, x: ir.Value) -> ir.Value:
+    """y/(y + 2) with y = exp(2|x|) - 1, which keeps its relative accuracy near 0."""
+    double = _at_most(f, f.b.fmul(_abs(f, x), fill(x.type, 2.0)), 20.0)
+    whole, fraction = _reduce_exponent(f, double)
+    power = _power_of_two(f, whole)
+    y = f.fma(_expm1_reduced(f, fraction), power, f.b.fsub(power, fill(x.type, 1.0)))
+    return _with_sign(f, f.b.fdiv(y, f.b.fadd(y, fill(x.type, 2.0))), x)
+
+
+def erf(f: Fn, x: ir.Value) -> ir.Value:
+    if lanes_of(x) == AVX512_LANES:
+        return erf_by_table(f, x)
+    size = _at_most(f, _abs(f, x), 4.0)
+    small = f.fma(size, polynomial(f, f.b.fmul(size, size), ERF_SMALL), size)
+    whole, fraction = _reduce_exponent(f, polynomial(f, size, ERF_LARGE))
+    power = _power_of_two(f, whole)
+    complement = f.fma(_expm1_reduced(f, fraction), power, power)
+    large = f.b.fsub(fill(x.type, 1.0), complement)
+    is_small = f.b.fcmp_ordered("<", size, fill(x.type, ERF_SPLIT))
+    return _with_sign(f, f.b.select(is_small, small, large), x)
+
+
+def log(f: Fn, x: ir.Value) -> ir.Value:
+    subnormal = f.b.fcmp_ordered("<", x, fill(x.type, 2.0**-126))
+    normal = f.b.select(subnormal, f.b.fmul(x, fill(x.type, 2.0**23)), x)
+    shift = f.b.select(subnormal, fill(x.type, -23.0), fill(x.type, 0.0))
+    bits = _bits(f, normal)
+    above = f.b.sub(bits, fill(bits.type, SQRT_HALF_BITS))
+    exponent = f.b.fadd(f.b.sitofp(f.b.ashr(above, fill(bits.type, MANTISSA_BITS)), x.type), shift)
+    mantissa = f.b.and_(above, fill(bits.type, (1 << MANTISSA_BITS) - 1))
+    m = f.b.fsub(_from_bits(f, f.b.add(mantissa, fill(bits.type, SQRT_HALF_BITS))), fill(x.type, 1.0))
+    return _log_edges(f, x, _log1p_scaled(f, m, exponent))
+
+
+def _log1p_scaled(f: Fn, m: ir.Value, exponent: ir.Value) -> ir.Value:
+    """ln(1 + m) + exponent·ln 2, the large terms last."""
+    square = f.b.fmul(m, m)
+    cubic = f.b.fmul(f.b.fmul(square, m), polynomial(f, m, LOG1P))
+    small = f.fma(exponent, fill(m.type, LN2_LOW), cubic)
+    small = f.fma(square, fill(m.type, -0.5), small)
+    return f.fma(exponent, fill(m.type, LN2_HIGH), f.b.fadd(m, small))
+
+
+def _log_edges(f: Fn, x: ir.Value, inside: ir.Value) -> ir.Value:
+    infinity, zero = fill(x.type, float("inf")), fill(x.type, 0.0)
+    finite = f.b.fcmp_ordered("<", x, infinity)
+    # Infinity and NaN are their own logarithms.
+    result = f.b.select(finite, inside, x)
+    result = f.b.select(f.b.fcmp_ordered("<", x, zero), fill(x.type, float("nan")), result)
+    return f.b.select(f.b.fcmp_ordered("==", x, zero), fill(x.type, float("-inf")), result)
+
+
+def polynomial(f: Fn, x: ir.Value, coefficients: Sequence[float]) -> ir.Value:
+    """Horner's rule; coefficients from the constant term up."""
+    acc: ir.Value = fill(x.type, coefficients[-1])
+    for c in reversed(coefficients[:-1]):
+        acc = f.fma(acc, x, fill(x.type, c))
+    return acc
+
+
+def _reduce_exponent(f: Fn, x: ir.Value) -> tuple[ir.Value, ir.Value]:
+    """(n, r): x = n·ln 2 + r with n an i32 and |r| ≤ ln 2 / 2; a NaN comes back in r."""
+    rounder = fill(x.type, ROUNDER)
+    shifted = f.fma(x, fill(x.type, LOG2E), rounder)
+    negative = f.b.fsub(rounder, shifted)
+    r = f.fma(negative, fill(x.type, LN2_LOW), f.fma(negative, fill(x.type, LN2_HIGH), x))
+    bits = _bits(f, shifted)
+    return f.b.sub(bits, fill(bits.type, ROUNDER_BITS)), r
+
+
+def _expm1_reduced(f: Fn, r: ir.Value) -> ir.Value:
+    """exp(r) - 1 for |r| ≤ ln 2 / 2."""
+    return f.fma(f.b.fmul(r, r), polynomial(f, r, EXPM1), r)
+
+
+def _power_of_two(f: Fn, n: ir.Value) -> ir.Value:
+    """2^n for -127 < n < 128."""
+    biased = f.b.add(n, fill(n.type, 127))
+    return _from_bits(f, f.b.shl(biased, fill(n.type, MANTISSA_BITS)))
+
+
+def _scale(f: Fn, x: ir.Value, n: ir.Value) -> ir.Value:
+    """x·2^n in two steps, because 2^n itself may be out of range where the product is not."""
+    half = f.b.ashr(n, fill(n.type, 1))
+    rest = f.b.sub(n, half)
+    return f.b.fmul(f.b.fmul(x, _power_of_two(f, half)), _power_of_two(f, rest))
+
+
+def _at_most(f: Fn, x: ir.Value, top: float) -> ir.Value:
+    """min(x, top); NaN stays."""
+    limit = fill(x.type, top)
+    return f.b.select(f.b.fcmp_ordered("<", limit, x), limit, x)
+
+
+def _at_least(f: Fn, x: ir.Value, bottom: float) -> ir.Value:
+    """max(x, bottom); NaN stays."""
+    limit = fill(x.type, bottom)
+    return f.b.select(f.b.fcmp_ordered(">", limit, x), limit, x)
+
+
+def _abs(f: Fn, x: ir.Value) -> ir.Value:
+    return f.intrinsic(f"llvm.fabs.{type_suffix(x.type)}", x.type, x)
+
+
+def _with_sign(f: Fn, size: ir.Value, sign: ir.Value) -> ir.Value:
+    return f.intrinsic(f"llvm.copysign.{type_suffix(size.type)}", size.type, size, sign)
+
+
+def _bits(f: Fn, x: ir.Value) -> ir.Value:
+    return f.b.bitcast(x, vector(I32, lanes_of(x)))
+
+
+def _from_bits(f: Fn, x: ir.Value) -> ir.Value:
+    return f.b.bitcast(x, vector(FLOAT, lanes_of(x)))

@@ -1,0 +1,28 @@
+"""Tables of indices counted in blocks, and constant arrays inside a kernel's module."""
+
+from __future__ import annotations
+
+import numpy as np
+from llvmlite import ir
+
+from brickrt.ops.affine_tables import Affine
+from brickrt.ops.cpu.emit.function_emitter import Fn, memory_type
+
+
+def in_blocks(axis: Affine, extent: int, block: int) -> Affine | None:
+    """An axis of `extent` channels counted in blocks; None where blocks are not read whole and in order."""
+    if axis.lo == axis.hi:
+        return Affine(0, 1, 0, 0)
+    aligned = axis.start % block == 0 and axis.lo % block == 0 and (axis.hi % block == 0 or axis.hi == extent)
+    if not aligned or (axis.step != 1 and axis.hi - axis.lo > 1):
+        return None
+    return Affine(axis.start // block, 1, axis.lo // block, -(-axis.hi // block))
+
+
+def constant_array(f: Fn, values: np.ndarray) -> ir.GlobalVariable:
+    """The address of a one-dimensional array of constants, private to the module."""
+    kind = ir.ArrayType(memory_type(values.dtype), len(values))
+    place = ir.GlobalVariable(f.module, kind, f.module.get_unique_name(f"{f.fn.name}.table"))
+    place.linkage, place.global_constant, place.unnamed_addr = "private", True, True
+    place.initializer = ir.Constant(kind, values.tolist())
+    return place

@@ -1,0 +1,122 @@
+"""Take: slices, pads, repeats and gathers with constant indices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from llvmlite import ir
+
+from brickrt.ops.affine_tables import Affine, affine
+from brickrt.ops.base import Op
+from brickrt.ops.cpu.emit.function_emitter import I64, Fn, Index, memory_type
+from brickrt.ops.cpu.isa import Isa
+from brickrt.ops.cpu.kernel import Kernel, kernel_for
+from brickrt.ops.cpu.moves.index_tables import constant_array, in_blocks
+from brickrt.ops.cpu.moves.spans import Memory, Span, fill_spans, lane_spans, raw, stored_ranges, stored_shape
+from brickrt.ops.cpu.moves.square_tiles import copy_spans
+from brickrt.ops.cpu.moves.transpose import MoveKernel
+from brickrt.ops.cpu.operand import Operand
+from brickrt.ops.operators.move import Take
+
+INT64 = np.dtype(np.int64)
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """The table of an axis that is no arithmetic, in memory; `holes`: some entries are -1."""
+
+    table: ir.Value
+    holes: bool
+
+
+class TakeKernel(MoveKernel):
+    """Plain or blocked. Axes that are arithmetic become strides, their borders fills; the rest is looked up."""
+
+    def emit(self, f: Fn) -> None:
+        axes, ranges = axis_maps(self.op, self.out), stored_ranges(f, self.out, self.shape_class)
+        sizes = stored_shape(self.out)
+        spans = [Span(*r, s, d, e) for r, s, d, e in zip(ranges, self.ins[0].strides, self.out.strides, sizes)]
+        lanes = lane_spans(self.out.block)
+        offset = 0
+        for axis, how in enumerate(axes):
+            if how is None:
+                continue
+            self._fill_border(f, spans + lanes, axis, how)
+            lo, hi = inside(f, spans[axis], how)
+            offset += how.start * spans[axis].src
+            spans[axis] = replace(spans[axis], lo=lo, hi=hi, src=how.step * spans[axis].src)
+        lookups = [self._lookup(f, axis) if how is None else None for axis, how in enumerate(axes)]
+        src, dst = self.memories(f)
+        self._emit_axes(f, spans + lanes, [*lookups, *[None] * len(lanes)], src.moved(f, offset), dst)
+
+    def _lookup(self, f: Fn, axis: int) -> Lookup:
+        assert isinstance(self.op, Take)
+        entries = np.asarray(self.op.tables[axis], np.int64)
+        return Lookup(constant_array(f, entries), bool((entries < 0).any()))
+
+    def _fill_border(self, f: Fn, spans: Sequence[Span], axis: int, how: Affine) -> None:
+        """Fills what lies before and behind the part of `axis` that reads."""
+        span = spans[axis]
+        parts = [(span.lo, f.minimum(span.hi, how.lo))] if how.lo > 0 else []
+        parts += [(f.maximum(span.lo, how.hi), span.hi)] if how.hi < span.size else []
+        for lo, hi in parts:
+            with f.when(f.b.icmp_signed("<", f.value(lo), f.value(hi))):
+                part = replace(span, lo=lo, hi=hi)
+                self._fill(f, [*spans[:axis], part, *spans[axis + 1 :]], Memory(f.pointer(0)))
+
+    def _fill(self, f: Fn, spans: Sequence[Span], dst: Memory) -> None:
+        assert isinstance(self.op, Take)
+        kind = raw(self.out.dtype)
+        bits = np.array(self.op.fill, self.out.dtype).view(kind)
+        fill_spans(f, spans, dst, ir.Constant(memory_type(kind), int(bits)), kind, self.isa)
+
+    def _emit_axes(
+        self, f: Fn, spans: Sequence[Span], lookups: Sequence[Lookup | None], src: Memory, dst: Memory
+    ) -> None:
+        """Loops down to the last axis that is looked up; the axes inside it are a plain copy."""
+        if not any(lookups):
+            copy_spans(self.mover(f), spans, src, dst)
+            return
+        span, how = spans[0], lookups[0]
+        with f.loop(span.lo, span.hi) as i:
+            target = dst.moved(f, f.mul(i, span.dst))
+            index: Index = i if how is None else f.load(how.table, i, INT64)
+            if how is None or not how.holes:
+                self._emit_axes(f, spans[1:], lookups[1:], src.moved(f, f.mul(index, span.src)), target)
+                return
+            with f.b.if_else(f.b.icmp_signed("<", index, I64(0))) as (hole, reads):
+                with hole:
+                    self._fill(f, spans[1:], target)
+                with reads:
+                    self._emit_axes(f, spans[1:], lookups[1:], src.moved(f, f.mul(index, span.src)), target)
+
+
+def axis_maps(op: Op, out: Operand) -> list[Affine | None]:
+    """Per axis its arithmetic, None where it is looked up; axis 1 of blocked tensors in blocks.
+
+    Raises LookupError where channels of a blocked tensor would have to move between lanes.
+    """
+    assert isinstance(op, Take)
+    axes = [affine(table, extent) for table, extent in zip(op.tables, out.shape, strict=True)]
+    if out.block > 1:
+        channels = axes[1] and in_blocks(axes[1], out.shape[1], out.block)
+        if channels is None:
+            raise LookupError(f"Take: axis 1 moves channels within blocks of {out.block}; reorder to plain first")
+        axes[1] = channels
+    return axes
+
+
+def inside(f: Fn, span: Span, how: Affine) -> tuple[Index, Index]:
+    """The part of the span's range that reads; constants stay constants."""
+    lo = f.maximum(span.lo, how.lo) if how.lo > 0 else span.lo
+    return lo, f.minimum(span.hi, how.hi) if how.hi < span.size else span.hi
+
+
+@kernel_for(Take)
+def choose_take(op: Take, ins: Sequence[Operand], out: Operand, isa: Isa) -> type[Kernel]:
+    if ins[0].block != out.block:
+        raise LookupError("Take: the operands' layouts differ; reorder first")
+    axis_maps(op, out)
+    return TakeKernel

@@ -1,0 +1,38 @@
+"""Pooling rows of plain tensors: vectors of adjacent pixels inside the row, single pixels at its ends."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from brickrt.ops.cpu.emit.function_emitter import Index
+from brickrt.ops.cpu.moves.spans import strips
+from brickrt.ops.cpu.pool.row import Row
+from brickrt.ops.cpu.pool.window import Taps
+
+
+class PlainRow(Row):
+    def emit(self, lo: Index, hi: Index) -> None:
+        f = self.f
+        if self.out.strides[-1] != 1:
+            self.pixels(lo, hi)
+            return
+        first, end = self.last.inner
+        first = f.minimum(f.maximum(lo, first), hi)
+        end = f.maximum(f.minimum(hi, end), first)
+        self.pixels(lo, first)
+        self.rows_inside(lambda outer: self._vectors(outer, first, end))
+        self.pixels(end, hi)
+
+    def _vectors(self, outer: Sequence[Taps], lo: Index, hi: Index) -> None:
+        strips(self.f, lo, hi, self.isa.lanes, lambda x, count: self._vector(outer, x, count))
+
+    def _vector(self, outer: Sequence[Taps], x: Index, count: Index) -> None:
+        """`count` pixels whose windows lie inside the row."""
+        f, lanes, last = self.f, self.isa.lanes, self.last
+        if count != lanes:
+            self.pixels(x, f.add(x, count))
+            return
+        taps = [*outer, last.inner_taps(f, x)]
+        apart = last.stride * self.source.strides[-1]
+        (total,) = self.total(taps, lanes, [lambda offset: f.gather(self.src, offset, apart, self.source.dtype, lanes)])
+        self.store(self.math.finish(total, self.count(taps)), x, lanes)

@@ -1,0 +1,141 @@
+"""One row of a pooled tensor: what blocked and plain rows share."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from itertools import product
+
+from llvmlite import ir
+
+from brickrt.ops.cpu.emit.function_emitter import Fn, Index, register_type, vector
+from brickrt.ops.cpu.isa import Isa
+from brickrt.ops.cpu.operand import Operand
+from brickrt.ops.cpu.pool.combine import PoolMath
+from brickrt.ops.cpu.pool.window import AxisWindow, Taps, axis_windows
+from brickrt.ops.operators.pool import Pool
+
+UNROLLED_TAPS = 25
+
+
+@dataclass(frozen=True)
+class Row(ABC):
+    """`src` is the address of input (n, c, 0, …), `dst` that of the row's output pixel 0.
+
+    `outer` are the taps along all spatial axes but the row's own, `place` where they are: output indices. `length` is
+    about how many pixels are asked for at once.
+    """
+
+    f: Fn
+    math: PoolMath
+    isa: Isa
+    length: int
+    windows: list[AxisWindow]
+    source: Operand
+    out: Operand
+    src: ir.Value
+    dst: ir.Value
+    outer: list[Taps]
+    place: Sequence[Index]
+
+    @classmethod
+    def at(
+        cls,
+        f: Fn,
+        op: Pool,
+        source: Operand,
+        out: Operand,
+        isa: Isa,
+        length: int,
+        bases: Sequence[ir.Value],
+        at: Sequence[Index],
+    ) -> Row:
+        """The row at [n, c, spatial but the last…]; `bases` are the origins of input and output."""
+        windows = axis_windows(op, source.shape[2:])
+        src = f.address(bases[0], f.dot(at[:2], source.strides[:2]), source.dtype)
+        dst = f.address(bases[1], f.dot(at, out.strides[:-1]), out.dtype)
+        outer = [w.taps(f, o) for w, o in zip(windows[:-1], at[2:], strict=True)]
+        return cls(f, PoolMath(f, op, out.dtype), isa, length, windows, source, out, src, dst, outer, at[2:])
+
+    @abstractmethod
+    def emit(self, lo: Index, hi: Index) -> None:
+        """Output pixels [lo, hi)."""
+
+    @property
+    def last(self) -> AxisWindow:
+        return self.windows[-1]
+
+    @property
+    def inner_outer(self) -> list[Taps]:
+        """As `outer`, for a row whose windows lie inside the tensor along those axes."""
+        return [w.inner_taps(self.f, o) for w, o in zip(self.windows, self.place, strict=False)]
+
+    def rows_inside(self, emit: Callable[[list[Taps]], None]) -> None:
+        """Emits twice: for rows inside the tensor, whose outer taps are known, and for those at its edges."""
+        f, size = self.f, 1
+        for w in self.windows:
+            size *= w.kernel
+        if not self.outer or size > UNROLLED_TAPS:
+            emit(self.outer)
+            return
+        inside = reduce(f.b.and_, [w.is_inner(f, o) for w, o in zip(self.windows, self.place, strict=False)])
+        with f.b.if_else(inside) as (whole, cut):
+            with whole:
+                emit(self.inner_outer)
+            with cut:
+                emit(self.outer)
+
+    def total(self, taps: Sequence[Taps], lanes: int, loads: Sequence[Callable[[Index], ir.Value]]) -> list[ir.Value]:
+        """Per entry of `loads` the values over all taps combined; an entry loads at an offset from `src`."""
+        f, math = self.f, self.math
+        strides = [w.dilation * s for w, s in zip(self.windows, self.source.strides[2:], strict=True)]
+        first = f.dot([t.start for t in taps], self.source.strides[2 : 2 + len(taps)])
+        looped = len(taps) - unrolled(taps)
+        ranges = [t.fixed or range(0) for t in taps[looped:]]
+
+        def values(load: Callable[[Index], ir.Value], outer: Sequence[Index]) -> ir.Value:
+            indices = [[*outer, *inner] for inner in product(*ranges)]
+            offsets = [f.add(first, f.dot(index, strides[: len(taps)])) for index in indices]
+            return math.combine_all([math.prepare(load(offset)) for offset in offsets])
+
+        if not looped:
+            return [values(load, []) for load in loads]
+        kind = vector(register_type(self.out.dtype), lanes)
+        places = [f.local(kind, math.identity(lanes)) for _ in loads]
+        with f.loops([(t.lo, t.hi) for t in taps[:looped]]) as outer:
+            for place, load in zip(places, loads, strict=True):
+                f.set(place, math.combine(f.get(place, kind), values(load, outer)))
+        return [f.get(place, kind) for place in places]
+
+    def count(self, taps: Sequence[Taps]) -> Index:
+        """What an average divides by."""
+        counted: Index = 1
+        for t in taps:
+            counted = self.f.mul(counted, t.count)
+        return counted
+
+    def pixel(self, x: Index) -> None:
+        """One output pixel, wherever it is."""
+        f, lanes = self.f, self.out.block
+        taps = [*self.outer, self.last.taps(f, x)]
+        (total,) = self.total(taps, lanes, [lambda offset: f.load(self.src, offset, self.source.dtype, lanes)])
+        self.store(self.math.finish(total, self.count(taps)), x, lanes)
+
+    def pixels(self, lo: Index, hi: Index) -> None:
+        with self.f.loop(lo, hi) as x:
+            self.pixel(x)
+
+    def store(self, value: ir.Value, x: Index, lanes: int) -> None:
+        self.f.store(value, self.dst, self.f.mul(x, self.out.strides[-1]), self.out.dtype, lanes)
+
+
+def unrolled(taps: Sequence[Taps]) -> int:
+    """How many of the trailing axes have taps that are known and few enough to write out."""
+    size = 1
+    for k, t in enumerate(reversed(taps)):
+        if t.fixed is None or size * len(t.fixed) > UNROLLED_TAPS:
+            return k
+        size *= len(t.fixed)
+    return len(taps)

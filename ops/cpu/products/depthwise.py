@@ -1,0 +1,219 @@
+"""Convolutions whose groups share a vector of channels: depthwise ones, and groups that are no multiple of the lanes.
+
+A lane is an output channel, and reads input channels of its own group: for member j of the group, lane l reads channel
+group(l)*C/g + j. Where output and input blocks hold the same groups (depthwise; 2, 4, 8… channels in and out) that is a
+fixed permutation of the input's vector; otherwise the lanes are gathered one by one.
+Weights are packed [block][taps][member][lanes], blocks part after part of the product.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+from llvmlite import ir
+
+from brickrt.ops.cpu.emit.epilogue import offset_of
+from brickrt.ops.cpu.emit.function_emitter import I32, I64, Fn, Index, register_type, vector, zeros
+from brickrt.ops.cpu.emit.variables import Variable
+from brickrt.ops.cpu.isa import Isa
+from brickrt.ops.cpu.kernel import Kernel, kernel_for
+from brickrt.ops.cpu.operand import Operand
+from brickrt.ops.cpu.products.conv import ConvKernel
+from brickrt.ops.cpu.products.conv_body import collect, first_input, live_taps
+from brickrt.ops.cpu.products.row_tiles import Tile, Window, tile_runs
+from brickrt.ops.operators.conv import Conv, ConvTranspose
+
+PIXELS = 8  # accumulators of a tile: enough to hide the latency of the additions
+
+
+@dataclass(frozen=True)
+class LaneConvKernel(ConvKernel):
+    """`shape_class` as ConvKernel's; the tile is one block of channels by PIXELS pixels."""
+
+    fetches: ClassVar[bool] = False
+
+    @cached_property
+    def tile(self) -> tuple[int, int]:
+        return 1, PIXELS if self.isa.registers >= 32 else PIXELS // 2
+
+    @property
+    def permutes(self) -> bool:
+        """Whether a block of the product reads only the input block of the same number."""
+        same = self.group_in == self.group_out and self.lanes % self.group_out == 0
+        whole = self.op.parts == 1 or self.out.shape[1] % self.lanes == 0
+        return same and whole and self.ins[0].block == self.lanes
+
+    @property
+    def members(self) -> np.ndarray:
+        """First input channel of the group of each channel of the product (up to whole blocks of each part)."""
+        blocks, each = self.out.channel_blocks, self.out.shape[1]
+        channels = np.minimum(np.arange(blocks * self.lanes), each - 1)
+        parts = np.arange(self.op.parts)[:, None] * each
+        return (channels + parts).reshape(-1) // self.group_out * self.group_in
+
+    def pack(self, i: int, array: np.ndarray) -> np.ndarray:
+        """Weights as [block][taps][member][lanes], the bias up to whole blocks."""
+        parts, each, blocks = self.op.parts, self.out.shape[1], self.op.parts * self.out.channel_blocks
+        padding = self.out.channel_blocks * self.lanes - each
+        if i == 1:
+            w = array
+            if isinstance(self.op, ConvTranspose):
+                w = np.moveaxis(w.reshape(self.op.groups, self.group_in, self.group_out, self.taps), 2, 1)
+            rows = w.reshape(parts, each, self.group_in, self.taps)
+            whole = np.pad(rows, [(0, 0), (0, padding), (0, 0), (0, 0)])
+            whole = whole.reshape(blocks, self.lanes, self.group_in, self.taps)
+            return np.ascontiguousarray(whole.transpose(0, 3, 2, 1))
+        if i == 2 and self.op.bias:
+            return np.pad(array.reshape(parts, each), [(0, 0), (0, padding)])
+        return Kernel.pack(self, i, array)
+
+    def emit(self, f: Fn) -> None:
+        LaneConvBody(self, f).emit()
+
+
+class LaneConvBody:
+    def __init__(self, kernel: LaneConvKernel, f: Fn) -> None:
+        self.k, self.f = kernel, f
+        self.out, self.x, self.w = (f.pointer(i) for i in range(3))
+        self.bias = f.pointer(3) if kernel.op.bias else None
+        self.dtype = kernel.out.dtype
+        self.kind = vector(register_type(self.dtype), kernel.lanes)
+        self.epilogue = kernel.epilogue.bind(f)
+        self.windows = kernel_windows(kernel)
+        self.table = None if kernel.permutes else self.channel_table()
+
+    def channel_table(self) -> ir.Value:
+        """Input offsets [member of the group, output channel up to whole blocks], as a constant of the module."""
+        k = self.k
+        values = [self.element(int(c) + member) for member in range(k.group_in) for c in k.members]
+        kind = ir.ArrayType(I64, len(values))
+        table = ir.GlobalVariable(self.f.module, kind, f"{self.f.fn.name}.channels")
+        table.linkage, table.global_constant, table.initializer = "private", True, ir.Constant(kind, values)
+        return table
+
+    def element(self, channel: int) -> int:
+        """Offset of a channel of the input."""
+        x = self.k.ins[0]
+        return channel // x.block * x.strides[1] + channel % x.block
+
+    def emit(self) -> None:
+        f, k = self.f, self.k
+        lo, hi = f.box(1)
+        blocks = f.div(lo, k.lanes), f.div(f.add(hi, k.lanes - 1), k.lanes)
+        spatial = [f.box(d) for d in range(2, k.out.type.rank)]
+        outer = [(lo, f.add(lo, 1)) for lo, _ in spatial[:-1]] if k.flat else spatial[:-1]
+        with f.loop(*f.box(0)) as n, f.loop(*blocks) as block, f.loops(outer) as at:
+            self.row([n, block, *at], spatial[-1][0])
+
+    def row(self, at: list[Index], x: Index) -> None:
+        f, k = self.f, self.k
+        first = first_input(f, k.row_window, x)
+        for run in tile_runs(k.row_window, k.row_class, k.tile[1]):
+            with f.loop(0, run.repeat) as r:
+                self.tile(at, f.add(x, f.mul(r, run.out_step)), f.add(first, f.mul(r, run.in_step)), run.tile)
+
+    def tile(self, at: list[Index], out_x: Index, in_x: Index, tile: Tile) -> None:
+        f, k = self.f, self.k
+        n, block, *rows = at
+        parts = [f.add(block, part * k.out.channel_blocks) for part in range(k.op.parts)]
+        sums = []
+        for start in [self.initial(part) for part in parts]:
+            sums.append([f.variable(start) for _ in range(tile.count)])
+        with ExitStack() as loops:
+            base, tap = f.mul(n, k.ins[0].strides[0]), 0
+            for axis, (window, y) in enumerate(zip(self.windows, rows, strict=True)):
+                key, index = loops.enter_context(live_taps(f, window, k.out.shape[2 + axis], y))
+                base = f.add(base, f.mul(index, k.ins[0].strides[2 + axis]))
+                tap = f.add(f.mul(tap, window.kernel), key)
+            base = f.add(base, f.mul(in_x, k.ins[0].strides[-1]))
+            for acc, part in zip(sums, parts, strict=True):
+                self.row_taps(acc, part, base, f.mul(tap, k.row_window.kernel), tile)
+
+        def store(t: Index, values: Sequence[ir.Value]) -> None:
+            index = [n, f.mul(block, k.lanes), *rows, f.add(out_x, tile.start, f.mul(t, tile.step))]
+            value = self.epilogue.apply(values[0], index, others=values[1:])
+            f.store(value, self.out, offset_of(f, k.out, index), self.dtype, k.lanes)
+
+        self.epilogue.each([[f.read(acc[t]) for acc in sums] for t in range(tile.count)], store)
+
+    def initial(self, block: Index) -> ir.Value:
+        """The bias of a block, or zero."""
+        f, k = self.f, self.k
+        if self.bias is None:
+            return zeros(self.kind)
+        if not k.packed[2]:
+            return collect(f, self.bias, self.channels(block), self.dtype)
+        return f.load(self.bias, f.mul(block, k.lanes), self.dtype, k.lanes)
+
+    def channels(self, block: Index) -> list[Index]:
+        """The channels of a block of the product; lanes past the last one of a part repeat it."""
+        f, k = self.f, self.k
+        part = f.div(block, k.out.channel_blocks) if k.op.parts > 1 else 0
+        first = f.mul(f.sub(block, f.mul(part, k.out.channel_blocks)), k.lanes)
+        inner = [f.minimum(f.add(first, lane), k.out.shape[1] - 1) for lane in range(k.lanes)]
+        return [f.add(f.mul(part, k.out.shape[1]), channel) for channel in inner]
+
+    def row_taps(self, acc: list[Variable], block: Index, base: Index, first_tap: Index, tile: Tile) -> None:
+        """The taps along the row, and for each of them the members of the group."""
+        f, k = self.f, self.k
+        for kx, rels in enumerate(tile.taps):
+            with f.loop(0, k.group_in) as member:
+                weight = self.weight(block, f.add(first_tap, kx), member)
+                for total, rel in zip(acc, rels, strict=True):
+                    if rel is not None:
+                        pixel = self.pixel(block, f.add(base, rel * k.ins[0].strides[-1]), member)
+                        f.change(total, f.fma(pixel, weight, f.read(total)))
+
+    def weight(self, block: Index, tap: Index, member: Index) -> ir.Value:
+        f, k = self.f, self.k
+        if k.packed[1]:
+            at = f.add(f.mul(f.add(f.mul(block, k.taps), tap), k.group_in), member)
+            return f.load(self.w, f.mul(at, k.lanes), self.dtype, k.lanes)
+        return collect(f, self.w, [self.weight_at(c, tap, member) for c in self.channels(block)], self.dtype)
+
+    def weight_at(self, channel: Index, tap: Index, member: Index) -> Index:
+        """Offset of a weight that lies as the operator has it."""
+        f, k = self.f, self.k
+        if isinstance(k.op, Conv):
+            return f.add(f.mul(channel, k.group_in * k.taps), f.mul(member, k.taps), tap)
+        group, inner = f.div(channel, k.group_out), f.rem(channel, k.group_out)
+        row = f.add(f.mul(group, k.group_in), member)
+        return f.add(f.mul(f.add(f.mul(row, k.group_out), inner), k.taps), tap)
+
+    def pixel(self, block: Index, base: Index, member: Index) -> ir.Value:
+        """Each lane's input channel at a pixel."""
+        f, k = self.f, self.k
+        if k.permutes:
+            whole = f.load(self.x, f.add(base, f.mul(block, k.ins[0].strides[1])), self.dtype, k.lanes)
+            return whole if k.group_in == 1 else self.shuffle(whole, member)
+        assert self.table is not None
+        first = f.add(f.mul(member, len(k.members)), f.mul(block, k.lanes))
+        table = [f.b.gep(self.table, [f.value(f.add(first, lane))], source_etype=I64) for lane in range(k.lanes)]
+        return collect(f, self.x, [f.add(base, f.b.load(at, typ=I64)) for at in table], self.dtype)
+
+    def shuffle(self, whole: ir.Value, member: Index) -> ir.Value:
+        """Lane l takes the lane of member `member` of its own group."""
+        f, size = self.f, self.k.group_in
+        acc = zeros(self.kind)
+        for m in range(size):
+            picks = [lane // size * size + m for lane in range(self.k.lanes)]
+            picked = f.b.shuffle_vector(whole, whole, ir.Constant(ir.VectorType(I32, self.k.lanes), picks))
+            acc = f.b.select(f.b.icmp_signed("==", f.value(member), I64(m)), picked, acc)
+        return acc
+
+
+def kernel_windows(kernel: LaneConvKernel) -> list[Window]:
+    op, spatial = kernel.op, kernel.ins[0].shape[2:]
+    parts = zip(spatial, op.kernel, op.strides, op.dilations, op.pads, strict=True)
+    return [Window(*part, isinstance(op, ConvTranspose)) for part in parts][:-1]
+
+
+@kernel_for(Conv, ConvTranspose)
+def _choose(op: Conv | ConvTranspose, ins: Sequence[Operand], out: Operand, isa: Isa) -> type[Kernel]:
+    whole = op.groups == 1 or (op.parts == 1 and (out.shape[1] // op.groups) % isa.lanes == 0)
+    return ConvKernel if whole else LaneConvKernel

@@ -1,0 +1,197 @@
+"""Matrix products: rows of `a` are the pixels and columns of `b` the output channels of a register tile.
+
+A constant `b` is packed as one stream per OB vectors of columns; otherwise its rows are read in place.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import product
+
+import numpy as np
+from llvmlite import ir
+
+from brickrt.ops.base import Op
+from brickrt.ops.cpu.emit.epilogue import Epilogue
+from brickrt.ops.cpu.emit.function_emitter import Fn, Index, register_type, vector, zeros
+from brickrt.ops.cpu.isa import Isa
+from brickrt.ops.cpu.kernel import Kernel, kernel_for
+from brickrt.ops.cpu.operand import Operand
+from brickrt.ops.cpu.products.register_tile import Accumulators, PackedStream
+from brickrt.ops.cpu.products.row_tiles import Window, choose_tile, common_cut, tile_runs
+from brickrt.ops.operators.matmul import MatMul
+from brickrt.ops.types import Boxes
+
+ROWS = Window(1, 1, 1, 1, 0)
+
+
+@dataclass(frozen=True)
+class MatMulKernel(Kernel):
+    """`shape_class` is (align, rows, ragged): `align` as in `choose_tile`, `rows` the rows of a box; `ragged` where
+    columns are cut inside blocks of lanes."""
+
+    op: MatMul
+
+    @classmethod
+    def classify(
+        cls, op: Op, ins: Sequence[Operand], out: Operand, boxes: Boxes, isa: Isa
+    ) -> tuple[np.ndarray, list[tuple[int, ...]]]:
+        align = common_cut(boxes, -1, out.shape[-1], isa.lanes)
+        rows, which = np.unique(boxes.extents[:, -2], return_inverse=True)
+        inner_ends = boxes.hi[:, -1][boxes.hi[:, -1] < out.shape[-1]]
+        ragged = bool(np.any(boxes.lo[:, -1] % isa.lanes) or np.any(inner_ends % isa.lanes))
+        return which.reshape(-1), [(align, int(r), int(ragged)) for r in rows]
+
+    @property
+    def lanes(self) -> int:
+        return self.isa.lanes
+
+    @property
+    def ragged(self) -> bool:
+        return bool(self.shape_class[2])
+
+    @property
+    def columns(self) -> int:
+        return self.out.shape[-1]
+
+    @property
+    def depth(self) -> int:
+        """K, what the product sums over."""
+        return self.ins[0].shape[-1]
+
+    @property
+    def blocks(self) -> int:
+        return -(-self.columns // self.lanes)
+
+    @cached_property
+    def tile(self) -> tuple[int, int]:
+        """(OB, T) of `choose_tile`; equal for all shape classes, since they share the packed columns."""
+        double = self.out.dtype.itemsize == 8
+        isa = replace(self.isa, registers=self.isa.registers // 2) if double else self.isa
+        return choose_tile(max(min(self.out.shape[-2], 512), 1), self.blocks, self.shape_class[0], isa)
+
+    @cached_property
+    def epilogue(self) -> Epilogue:
+        first = 2 + self.op.bias
+        return Epilogue(self.op.epilogue, first, self.ins[first:], self.out, self.lanes)
+
+    def pack(self, i: int, array: np.ndarray) -> np.ndarray:
+        """`b` [batch…, K, N] → [batch…, tile, K, OB*lanes], zero beyond N; the bias up to whole tiles."""
+        width = self.tile[0] * self.lanes
+        tiles = -(-self.columns // width)
+        if i == 1:
+            missing = tiles * width - self.columns
+            whole = np.pad(array, [(0, 0)] * (array.ndim - 1) + [(0, missing)]) if missing else array
+            split = whole.reshape(*array.shape[:-1], tiles, width)
+            return np.ascontiguousarray(np.moveaxis(split, -2, -3))
+        if i == 2 and self.op.bias:
+            return np.pad(array, (0, tiles * width - self.columns))
+        return super().pack(i, array)
+
+    def batch_strides(self, i: int) -> list[int]:
+        """Strides of input `i` along the batch dimensions of the output, 0 where it broadcasts."""
+        operand, rank = self.ins[i], self.out.type.rank
+        strides = list(operand.strides[:-2])
+        if i == 1 and self.packed[1]:
+            matrix = -(-self.columns // (self.tile[0] * self.lanes)) * self.tile[0] * self.lanes * self.depth
+            strides = [math.prod(operand.shape[k + 1 : -2]) * matrix for k in range(len(strides))]
+        strides = [0 if extent == 1 else s for extent, s in zip(operand.shape, strides, strict=False)]
+        return [0] * (rank - 2 - len(strides)) + strides
+
+    def emit(self, f: Fn) -> None:
+        MatMulBody(self, f).emit()
+
+
+class MatMulBody:
+    def __init__(self, kernel: MatMulKernel, f: Fn) -> None:
+        self.k, self.f = kernel, f
+        self.out, self.a, self.b = (f.pointer(i) for i in range(3))
+        self.bias = f.pointer(3) if kernel.op.bias else None
+        self.dtype = kernel.out.dtype
+        self.epilogue = kernel.epilogue.bind(f)
+
+    def emit(self) -> None:
+        """Batches, then tiles of columns, then runs of tiles of rows."""
+        f, k = self.f, self.k
+        rank, (ob, most) = k.out.type.rank, k.tile
+        (first, last), row = f.box(rank - 1), f.box(rank - 2)[0]
+        whole = k.columns // k.lanes // ob
+        rest = k.blocks - whole * ob
+        runs = tile_runs(ROWS, (k.shape_class[1], 0, 0, k.shape_class[1]), most)
+        with f.loops([f.box(d) for d in range(rank - 2)]) as batch:
+            width = ob * k.lanes
+            with f.loop(f.div(first, width), f.minimum(whole, f.div(f.add(last, width - 1), width))) as t:
+                self.rows(batch, row, runs, t, ob, masked=False)
+            if rest:
+                with f.when(f.b.icmp_signed(">", last, ir.IntType(64)(whole * width))):
+                    self.rows(batch, row, runs, whole, rest, masked=k.columns % k.lanes != 0)
+
+    def rows(self, batch: list[Index], row: Index, runs: list, tile: Index, blocks: int, masked: bool) -> None:
+        f = self.f
+        for run in runs:
+            with f.loop(0, run.repeat) as r:
+                start = f.add(row, run.tile.start, f.mul(r, run.out_step))
+                self.tile(batch, start, run.tile.count, tile, blocks, masked)
+
+    def masks(self, column: Index, blocks: int, masked: bool) -> list[ir.Value | None]:
+        """One mask per block of columns: unless boxes are ragged, only the matrix's last one may be partial."""
+        f, k = self.f, self.k
+        if k.ragged:
+            return [self.inside(f.add(column, j * k.lanes)) for j in range(blocks)]
+        tail = f.tail_mask(k.columns % k.lanes, k.lanes) if masked else None
+        return [None] * (blocks - 1) + [tail]
+
+    def inside(self, column: Index) -> ir.Value:
+        """The lanes of a block from `column` on that belong to the box."""
+        f, k = self.f, self.k
+        lo, hi = f.box(k.out.type.rank - 1)
+        before = f.tail_mask(f.sub(lo, column), k.lanes)
+        return f.b.and_(f.tail_mask(f.sub(hi, column), k.lanes), f.b.not_(before))
+
+    def tile(self, batch: list[Index], row: Index, count: int, tile: Index, blocks: int, masked: bool) -> None:
+        f, k = self.f, self.k
+        column = f.mul(tile, k.tile[0] * k.lanes)
+        masks = self.masks(column, blocks, masked)
+        acc = Accumulators.create(f, self.initial(column, masks), count, self.dtype, k.lanes)
+        a = k.ins[0]
+        start = f.add(f.dot(batch, k.batch_strides(0)), f.mul(row, a.strides[-2]))
+        offsets = [t * a.strides[-2] for t in range(count)]
+        weight = self.weights(batch, tile, column, masks)
+        for j, t in product(range(len(masks)), range(count)):
+            self.epilogue.prefetch(self.out, [*batch, f.add(row, t), f.add(column, j * k.lanes)])
+        acc.multiply_add(f.address(self.a, start, self.dtype), offsets, a.strides[-1], k.depth, weight)
+        for j, mask in enumerate(masks):
+            for t in range(count):
+                index = [*batch, f.add(row, t), f.add(column, j * k.lanes)]
+                value = self.epilogue.apply(acc.value(j, t), index, mask)
+                f.store(value, self.out, f.dot(index, k.out.strides), self.dtype, k.lanes, mask)
+
+    def initial(self, column: Index, masks: list[ir.Value | None]) -> list[ir.Value]:
+        f, k = self.f, self.k
+        if self.bias is None:
+            return [zeros(vector(register_type(self.dtype), k.lanes))] * len(masks)
+        whole = k.packed[2]
+        return [
+            f.load(self.bias, f.add(column, j * k.lanes), self.dtype, k.lanes, None if whole else mask)
+            for j, mask in enumerate(masks)
+        ]
+
+    def weights(self, batch: list[Index], tile: Index, column: Index, masks: list[ir.Value | None]):
+        f, k = self.f, self.k
+        start = f.dot(batch, k.batch_strides(1))
+        if k.packed[1]:
+            width = k.tile[0] * k.lanes
+            base = f.address(self.b, f.add(start, f.mul(tile, width * k.depth)), self.dtype)
+            return PackedStream(f, base, k.tile[0], k.depth, self.dtype, k.lanes, follows=True)
+        depth_stride, column_stride = k.ins[1].strides[-2:]
+        base = f.address(self.b, f.add(start, f.mul(column, column_stride)), self.dtype)
+        assert column_stride == 1
+        return lambda c, j: f.load(base, f.add(f.mul(c, depth_stride), j * k.lanes), self.dtype, k.lanes, masks[j])
+
+
+@kernel_for(MatMul)
+def _choose(op: Op, ins: Sequence[Operand], out: Operand, isa: Isa) -> type[Kernel]:
+    return MatMulKernel

@@ -1,0 +1,201 @@
+"""The operands of a product with constant weights as matrices, however they lie: rows × K gives rows × columns.
+
+Of a matrix product they are matrices, one per batch. Of a pointwise convolution there is a matrix per image: rows are
+the pixels of a box, K the channels of the input and columns those of the output. Rows are added to one another, never
+images.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import ClassVar
+
+import numpy as np
+
+from brickrt.ops.base import Op
+from brickrt.ops.cpu.emit.function_emitter import I64, Fn, Index
+from brickrt.ops.cpu.operand import Operand
+from brickrt.ops.cpu.products.conv import joins_rows
+from brickrt.ops.operators.conv import Conv
+from brickrt.ops.operators.matmul import MatMul
+from brickrt.ops.types import Boxes
+
+
+@dataclass(frozen=True)
+class ProductView(ABC):
+    """`a` times constants gives `out`, in boxes of the class `shape` (see `classes`)."""
+
+    op: Op
+    a: Operand
+    out: Operand
+    shape: tuple[int, ...]
+
+    dim: ClassVar[int]  # of the output and of `a`, that columns and K are
+    rows_adjacent: ClassVar[bool]  # whether rows lie closer together than vectors of K
+
+    @property
+    def depth(self) -> int:
+        return self.a.shape[self.dim]
+
+    @property
+    def columns(self) -> int:
+        return self.out.shape[self.dim]
+
+    @property
+    def joined(self) -> bool:
+        """Whether the pixels of an image are counted along its innermost dimension."""
+        return False
+
+    @property
+    @abstractmethod
+    def rows(self) -> int:
+        """Of a box, in one of its matrices."""
+
+    @staticmethod
+    @abstractmethod
+    def classes(op: Op, ins: Sequence[Operand], out: Operand, boxes: Boxes) -> np.ndarray:
+        """Per box what the code takes for constant, [n, …]."""
+
+    @staticmethod
+    @abstractmethod
+    def matrix(weights: np.ndarray) -> np.ndarray:
+        """The weights as [K, columns]."""
+
+    # ---- at run time
+
+    @abstractmethod
+    def batches(self, f: Fn) -> list[tuple[Index, Index]]:
+        """Ranges of the dimensions that number the matrices of a box."""
+
+    @abstractmethod
+    def corner(self, f: Fn, batch: Sequence[Index]) -> list[Index]:
+        """Index in the output of the first row of one of a box's matrices; the column is 0."""
+
+    @abstractmethod
+    def index(self, f: Fn, corner: Sequence[Index], row: Index, column: Index) -> list[Index]:
+        """Index in the output of an element of that matrix."""
+
+    @abstractmethod
+    def source(self, f: Fn, corner: Sequence[Index]) -> Index:
+        """Offset in `a` of the matrix."""
+
+    @abstractmethod
+    def row_offset(self, f: Fn, row: Index) -> Index:
+        """From there to a row."""
+
+    @abstractmethod
+    def depth_offset(self, f: Fn, k: Index) -> Index:
+        """From there to an element of K, of which a vector begins at a multiple of its lanes."""
+
+
+class PlainView(ProductView):
+    """[batch…, M, K] × [K, N]; `shape` is (rows,)."""
+
+    dim, rows_adjacent = -1, False
+
+    @property
+    def rows(self) -> int:
+        return self.shape[0]
+
+    @staticmethod
+    def classes(op: Op, ins: Sequence[Operand], out: Operand, boxes: Boxes) -> np.ndarray:
+        return boxes.extents[:, -2:-1]
+
+    @staticmethod
+    def matrix(weights: np.ndarray) -> np.ndarray:
+        return weights
+
+    def batches(self, f: Fn) -> list[tuple[Index, Index]]:
+        return [f.box(d) for d in range(self.out.type.rank - 2)]
+
+    def corner(self, f: Fn, batch: Sequence[Index]) -> list[Index]:
+        return [*batch, f.box(self.out.type.rank - 2)[0], 0]
+
+    def index(self, f: Fn, corner: Sequence[Index], row: Index, column: Index) -> list[Index]:
+        return [*corner[:-2], f.add(corner[-2], row), column]
+
+    def source(self, f: Fn, corner: Sequence[Index]) -> Index:
+        batch = self.a.strides[:-2]
+        strides = [0 if e == 1 else s for e, s in zip(self.a.shape[:-2], batch, strict=True)]
+        missing = [0] * (len(corner) - 2 - len(batch))
+        return f.dot(corner[:-1], [*missing, *strides, self.a.strides[-2]])
+
+    def row_offset(self, f: Fn, row: Index) -> Index:
+        return f.mul(row, self.a.strides[-2])
+
+    def depth_offset(self, f: Fn, k: Index) -> Index:
+        return k
+
+
+class PixelView(ProductView):
+    """Blocked images; `shape` is (joined, extents…): with `joined` the pixels of an image are one long row."""
+
+    dim, rows_adjacent = 1, True
+
+    @property
+    def joined(self) -> bool:
+        return bool(self.shape[0])
+
+    @property
+    def extents(self) -> tuple[int, ...]:
+        return self.shape[1:]
+
+    @property
+    def rows(self) -> int:
+        return prod(self.extents)
+
+    @staticmethod
+    def classes(op: Op, ins: Sequence[Operand], out: Operand, boxes: Boxes) -> np.ndarray:
+        assert isinstance(op, Conv)
+        sides, joined = boxes.extents[:, 2:], joins_rows(op, ins, out, boxes)
+        sides = sides.prod(axis=1, keepdims=True) if joined else sides
+        return np.concatenate([np.full_like(sides[:, :1], joined), sides], axis=1)
+
+    @staticmethod
+    def matrix(weights: np.ndarray) -> np.ndarray:
+        return weights.reshape(weights.shape[:2]).T
+
+    @property
+    def steps(self) -> list[int]:
+        """From one pixel of the output to the next along each dimension, in elements of `a`."""
+        assert isinstance(self.op, Conv)
+        return [step * stride for step, stride in zip(self.op.strides, self.a.strides[2:], strict=True)]
+
+    def batches(self, f: Fn) -> list[tuple[Index, Index]]:
+        return [f.box(0)]
+
+    def corner(self, f: Fn, batch: Sequence[Index]) -> list[Index]:
+        return [*batch, 0, *(f.box(d)[0] for d in range(2, self.out.type.rank))]
+
+    def index(self, f: Fn, corner: Sequence[Index], row: Index, column: Index) -> list[Index]:
+        places = self.digits(f, row)
+        moved = [0] * (len(corner) - 2 - len(places)) + places
+        inner = [f.add(at, place) for at, place in zip(corner[2:], moved, strict=True)]
+        return [corner[0], column, *inner]
+
+    def source(self, f: Fn, corner: Sequence[Index]) -> Index:
+        return f.dot(corner, [self.a.strides[0], 0, *self.steps])
+
+    def row_offset(self, f: Fn, row: Index) -> Index:
+        return f.dot(self.digits(f, row), self.steps[-len(self.extents) :])
+
+    def depth_offset(self, f: Fn, k: Index) -> Index:
+        return f.mul(f.div(k, self.a.block), self.a.strides[1])
+
+    def digits(self, f: Fn, row: Index) -> list[Index]:
+        """A row as an index in `extents`."""
+        found: list[Index] = []
+        for d in range(len(self.extents) - 1, 0, -1):
+            if prod(self.extents[:d]) == 1:
+                return [0] * d + [row, *found]
+            extent = self.extents[d]
+            rest = row // extent if isinstance(row, int) else f.b.udiv(row, I64(extent))
+            found.insert(0, f.sub(row, f.mul(rest, extent)))
+            row = rest
+        return [row, *found]
+
+
+VIEWS: dict[type[Op], type[ProductView]] = {MatMul: PlainView, Conv: PixelView}

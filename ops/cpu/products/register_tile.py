@@ -1,0 +1,112 @@
+"""The inner product that convolutions and matrix products share: a register tile swept over input channels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from llvmlite import ir
+
+from brickrt.ops.cpu.emit.function_emitter import Fn, Index, register_type, vector
+from brickrt.ops.cpu.emit.variables import Variable
+
+LoadWeight = Callable[[Index, int], ir.Value]  # (channel, block of the tile) → vector of output channels
+
+LINE = 64  # bytes of a cache line
+L1_BYTES = 2**15  # a stream of weights above this comes from L2 for every register tile
+NEAR = 448  # multiply-adds between the weights in use and those asked for into L1
+FEWEST = 4  # multiply-adds of a step, of two pixels or more, that has loads to spare for asking
+
+
+@dataclass(frozen=True)
+class PackedStream:
+    """Weights [channel, blocks*lanes] from `base` on, in a stream that counts `channels` for the whole tile.
+
+    `ahead` asks for more than this stream, in the step of a channel. The stream of the next tile `follows` in memory.
+    """
+
+    f: Fn
+    base: ir.Value
+    blocks: int
+    channels: int
+    dtype: np.dtype
+    lanes: int
+    ahead: Callable[[Index], None] | None = None
+    follows: bool = False
+
+    def __call__(self, c: Index, j: int) -> ir.Value:
+        return self.f.load(self.base, self.offset(c, j), self.dtype, self.lanes)
+
+    def offset(self, c: Index, j: int) -> Index:
+        return self.f.add(self.f.mul(c, self.blocks * self.lanes), j * self.lanes)
+
+    @property
+    def exceeds_l1(self) -> bool:
+        return self.channels * self.blocks * self.lanes * self.dtype.itemsize > L1_BYTES
+
+    def fetch(self, c: Index, blocks: int, pixels: int) -> None:
+        """Asks for what the first `blocks` blocks need soon after channel `c`, and those of the next tile at it."""
+        f = self.f
+        if self.ahead:
+            self.ahead(c)
+        if self.exceeds_l1:
+            self._ask(f.add(c, NEAR // (blocks * pixels)), blocks, near=True)
+        if self.follows:
+            self._ask(f.add(c, self.channels), blocks, near=False)
+
+    def _ask(self, c: Index, blocks: int, near: bool) -> None:
+        """Past the end that harms nobody."""
+        for j in range(blocks):
+            if j * self.lanes * self.dtype.itemsize % LINE == 0:
+                self.f.prefetch(self.base, self.offset(c, j), self.dtype, near=near)
+
+
+@dataclass(frozen=True)
+class Accumulators:
+    """`blocks` x `pixels` vectors, in registers."""
+
+    f: Fn
+    blocks: int
+    pixels: int
+    dtype: np.dtype
+    lanes: int
+    sums: tuple[tuple[Variable, ...], ...]
+
+    @staticmethod
+    def create(f: Fn, initial: Sequence[ir.Value], pixels: int, dtype: np.dtype, lanes: int) -> Accumulators:
+        """One row of accumulators per value in `initial` (the bias of each block of channels)."""
+        sums = tuple(tuple(f.variable(value) for _ in range(pixels)) for value in initial)
+        return Accumulators(f, len(initial), pixels, dtype, lanes, sums)
+
+    @property
+    def kind(self) -> ir.Type:
+        return vector(register_type(self.dtype), self.lanes)
+
+    def value(self, block: int, pixel: int) -> ir.Value:
+        return self.f.read(self.sums[block][pixel])
+
+    def put(self, block: int, pixel: int, value: ir.Value) -> None:
+        self.f.change(self.sums[block][pixel], value)
+
+    def multiply_add(
+        self, pixels: ir.Value, offsets: Sequence[int | None], stride: Index, channels: int, weight: LoadWeight
+    ) -> None:
+        """acc[j][t] += pixels[offsets[t] + channel*stride] * weight(channel, j), for all channels.
+
+        `offsets` are constants; None leaves a pixel out. A channel of a tile is work enough for one step of the loop:
+        unrolled, even three of them, it spills accumulators and compiles several times as long.
+        """
+        f = self.f
+        live = [(t, offset) for t, offset in enumerate(offsets) if offset is not None]
+        spare = len(live) > 1 and self.blocks * len(live) >= FEWEST
+        stream = weight if isinstance(weight, PackedStream) and spare else None
+        with f.loop(0, channels) as c:
+            if stream:
+                stream.fetch(c, self.blocks, len(live))
+            row = f.address(pixels, f.mul(c, stride), self.dtype)
+            weights = [weight(c, j) for j in range(self.blocks)]
+            for t, offset in live:
+                pixel = f.splat(f.load(row, offset, self.dtype), self.lanes)
+                for j, w in enumerate(weights):
+                    self.put(j, t, f.fma(pixel, w, self.value(j, t)))

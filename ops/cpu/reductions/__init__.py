@@ -1,0 +1,1 @@
+"""Reductions, and row-wise operators made of several."""

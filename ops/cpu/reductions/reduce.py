@@ -1,0 +1,199 @@
+"""Reductions: loops over outputs around a sweep over what they combine.
+
+Every output combines its elements in an order that depends on the operator and the layouts alone, not on the box.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from llvmlite import ir
+
+from brickrt.ops.base import Op
+from brickrt.ops.cpu.emit.combine import Combine
+from brickrt.ops.cpu.emit.expressions import emit_expr
+from brickrt.ops.cpu.emit.function_emitter import Fn, Index, memory_type, vector
+from brickrt.ops.cpu.emit.operand_access import constant_operand, pack_constant
+from brickrt.ops.cpu.isa import Isa
+from brickrt.ops.cpu.kernel import Kernel, kernel_for
+from brickrt.ops.cpu.operand import Operand
+from brickrt.ops.cpu.reductions.reduce_plan import ReducePlan, Span
+from brickrt.ops.cpu.reductions.reduce_sweep import Place, Sweep
+from brickrt.ops.operators.reduce import Reduce
+from brickrt.ops.types import Boxes
+
+# Vectors of outputs that are swept together where lanes are outputs of a plain tensor.
+COLUMNS, BUSY_COLUMNS = 8, 2
+
+
+@dataclass(frozen=True)
+class ReduceKernel(Kernel):
+    """`shape_class`: the kept dimensions that join the ones before them (`ReducePlan.classify`)."""
+
+    op: Reduce
+
+    @classmethod
+    def classify(
+        cls, op: Op, ins: Sequence[Operand], out: Operand, boxes: Boxes, isa: Isa
+    ) -> tuple[np.ndarray, list[tuple[int, ...]]]:
+        assert isinstance(op, Reduce)
+        return ReducePlan(op, tuple(ins), out).classify(boxes)
+
+    def pack(self, i: int, array: np.ndarray) -> np.ndarray:
+        return pack_constant(array, self.ins[0])
+
+    @cached_property
+    def plan(self) -> ReducePlan:
+        ins = [constant_operand(o.type, self.ins[0]) if p else o for o, p in zip(self.ins, self.packed, strict=True)]
+        return ReducePlan(self.op, tuple(ins), self.out)
+
+    @property
+    def combine(self) -> Combine:
+        return Combine(self.op.combine, self.ins[0].dtype if self.op.pre is None else self.op.pre.dtype)
+
+    def emit(self, f: Fn) -> None:
+        _Outputs(self, f).emit()
+
+
+class _Outputs:
+    """Loops over the outputs of a box, and their stores."""
+
+    def __init__(self, kernel: ReduceKernel, f: Fn) -> None:
+        self.kernel, self.f, self.plan, self.lanes = kernel, f, kernel.plan, kernel.isa.lanes
+        spans = self.plan.spans(kernel.shape_class)
+        self.kept = [s for s in spans if not s.reduced]
+        self.target = f.pointer(0)
+        pointers = [f.pointer(1 + k) for k in range(len(kernel.ins))]
+        reduced = [s for s in spans if s.reduced]
+        self.bounds = [f.box(d) for d in range(len(kernel.out.shape))]
+        cut = self.plan.blocked and not self.plan.lanes_reduced and kernel.out.block == 1
+        channels = self.bounds[self.plan.out_dims[1] or 0] if cut else None
+        self.sweep = Sweep(f, self.plan, kernel.combine, reduced, self.lanes, pointers, channels)
+
+    def emit(self) -> None:
+        f, kept = self.f, list(self.kept)
+        some = f.value(1)
+        for lo, hi in self.bounds:
+            some = f.b.select(f.b.icmp_signed("<", lo, hi), some, f.value(0))
+        row = kept.pop() if kept and self._has_rows(kept[-1]) else None
+        with f.when(f.b.icmp_signed("!=", some, f.value(0))), f.loops([self._range(s) for s in kept]) as at:
+            place = self._place(kept, at)
+            if row is None:
+                self._single(place)
+            elif self.plan.lanes_reduced:
+                self._pixels(place, row)
+            else:
+                self._columns(place, row)
+
+    def _has_rows(self, last: Span) -> bool:
+        """Whether several outputs along the last kept span are made at a time."""
+        if self.plan.lanes_reduced:
+            channels_only = len(self.sweep.spans) == 1 and self.plan.blocked
+            return channels_only and last.dim > 1
+        return not self.plan.blocked
+
+    def _range(self, span: Span) -> tuple[Index, Index]:
+        """The span's part of the box; of channels as lanes in blocks."""
+        f = self.f
+        to = self.plan.out_dims[span.dims[0]]
+        assert to is not None
+        lo, hi = self.bounds[to]
+        if self.plan.blocked and span.dim == 1:
+            return f.div(lo, self.lanes), f.div(f.add(hi, self.lanes - 1), self.lanes)
+        inner = math.prod(self.plan.domain.shape[d] for d in span.dims[1:])
+        return f.mul(lo, inner), f.mul(hi, inner)
+
+    def _place(self, spans: Sequence[Span], at: Sequence[Index]) -> Place:
+        place: Place = [0] * len(self.plan.domain.shape)
+        for span, i in zip(spans, at, strict=True):
+            place[span.dim] = self.f.mul(i, self.lanes) if self.plan.blocked and span.dim == 1 else i
+        return place
+
+    # ---- one output, or one block of channels
+
+    def _single(self, place: Place) -> None:
+        (value,) = self.sweep.run([place])
+        if self.plan.lanes_reduced:
+            scalar = self._finish(self.kernel.combine.lanes(self.f, value), 1)
+            self.f.store(scalar, self.target, self._target(place), self.kernel.out.dtype)
+            return
+        value = self._finish(value, self.lanes)
+        if self.plan.out_lanes_adjacent and self.kernel.out.block > 1:
+            self.f.store(value, self.target, self._target(place), self.kernel.out.dtype, self.lanes)
+            return
+        to = self.plan.out_dims[1]
+        assert to is not None
+        lo, hi = (self.f.sub(bound, place[1]) for bound in self.bounds[to])
+        stride = self.plan.out_access.strides[1]
+        self._scatter(value, self._target(place), stride, self.f.maximum(lo, 0), self.f.minimum(hi, self.lanes))
+
+    # ---- lanes are outputs of a plain domain
+
+    def _columns(self, place: Place, row: Span) -> None:
+        f, (lo, hi) = self.f, self._range(row)
+        columns = BUSY_COLUMNS if self.sweep.busy else COLUMNS
+        wide = columns * self.lanes
+        with f.loop(lo, f.sub(hi, wide - 1), wide) as i:
+            self._column_vectors(place, row, [f.add(i, k * self.lanes) for k in range(columns)])
+        done = f.sub(hi, f.rem(f.sub(hi, lo), wide))
+        with f.loop(done, f.sub(hi, self.lanes - 1), self.lanes) as i:
+            self._column_vectors(place, row, [i])
+        left = f.value(f.rem(f.sub(hi, lo), self.lanes))
+        with f.when(f.b.icmp_signed(">", left, f.value(0))):
+            self._column_vectors(place, row, [f.sub(hi, left)], left)
+
+    def _column_vectors(self, place: Place, row: Span, at: Sequence[Index], left: ir.Value | None = None) -> None:
+        f, dtype = self.f, self.kernel.out.dtype
+        places = [[*place[: row.dim], i, *place[row.dim + 1 :]] for i in at]
+        mask = None if left is None else f.tail_mask(left, self.lanes)
+        for where, value in zip(places, self.sweep.run(places, mask), strict=True):
+            value = self._finish(value, self.lanes)
+            if self.plan.out_lanes_adjacent:
+                f.store(value, self.target, self._target(where), dtype, self.lanes, mask)
+            else:
+                stride = self.plan.out_access.strides[row.dim]
+                self._scatter(value, self._target(where), stride, 0, self.lanes if left is None else left)
+
+    # ---- lanes are channels, and all that is reduced; outputs are pixels
+
+    def _pixels(self, place: Place, row: Span) -> None:
+        """As many pixels as lanes at a time, so that their lanes are combined together."""
+        f, (lo, hi) = self.f, self._range(row)
+        with f.loop(lo, f.sub(hi, self.lanes - 1), self.lanes) as i:
+            places = [[*place[: row.dim], f.add(i, k), *place[row.dim + 1 :]] for k in range(self.lanes)]
+            value = self._finish(self.kernel.combine.across(f, self.sweep.run(places)), self.lanes)
+            stride = self.plan.out_access.strides[row.dim]
+            if stride == 1:
+                f.store(value, self.target, self._target(places[0]), self.kernel.out.dtype, self.lanes)
+            else:
+                self._scatter(value, self._target(places[0]), stride, 0, self.lanes)
+        with f.loop(f.sub(hi, f.rem(f.sub(hi, lo), self.lanes)), hi) as i:
+            self._single([*place[: row.dim], i, *place[row.dim + 1 :]])
+
+    # ---- stores
+
+    def _finish(self, value: ir.Value, lanes: int) -> ir.Value:
+        post = self.kernel.op.post
+        return value if post is None else emit_expr(self.f, post, [value], lanes)
+
+    def _target(self, place: Place) -> Index:
+        return self.plan.out_access.offset(self.f, place)
+
+    def _scatter(self, value: ir.Value, offset: Index, stride: int, lo: Index, hi: Index) -> None:
+        """Stores lanes lo…hi-1, `stride` apart."""
+        f, dtype = self.f, self.kernel.out.dtype
+        buffer = f.local(vector(memory_type(dtype), self.lanes))
+        f.store(value, buffer, 0, dtype, self.lanes)
+        with f.loop(lo, hi) as k:
+            f.store(f.load(buffer, k, dtype), self.target, f.add(offset, f.mul(k, stride)), dtype)
+
+
+@kernel_for(Reduce)
+def choose(op: Op, ins: Sequence[Operand], out: Operand, isa: Isa) -> type[Kernel]:
+    assert isinstance(op, Reduce)
+    ReducePlan(op, tuple(ins), out).check()
+    return ReduceKernel

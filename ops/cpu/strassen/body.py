@@ -1,0 +1,202 @@
+"""The code of `StrassenKernel`: per chunk of K the first factors, then for every pair of tiles the seven products."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from llvmlite import ir
+
+from brickrt.ops.cpu.emit.epilogue import SHORT
+from brickrt.ops.cpu.emit.expressions import effort
+from brickrt.ops.cpu.emit.function_emitter import Fn, Index
+from brickrt.ops.cpu.products.row_tiles import sizes
+from brickrt.ops.cpu.strassen.frame import PRODUCTS, Masks, SevenProducts, StrassenFrame
+
+if TYPE_CHECKING:
+    from brickrt.ops.cpu.strassen.kernel import StrassenKernel
+
+
+@dataclass(frozen=True)
+class RowTiles:
+    """`repeat` register tiles of `count` rows from `start` of the upper half on; `missing`: the last row of the lower
+    half does not exist."""
+
+    start: int
+    repeat: int
+    count: int
+    missing: bool
+
+
+def row_tiles(rows: int, most: int) -> list[RowTiles]:
+    """The tiles of the upper half of so many rows, equal ones gathered."""
+    half = -(-rows // 2)
+    parts, odd = sizes(half, most) if rows else [], rows % 2
+    whole = len(parts) - odd
+    runs: list[RowTiles] = []
+    for count in dict.fromkeys(parts[:whole]):
+        at = parts.index(count)
+        runs.append(RowTiles(sum(parts[:at]), parts[:whole].count(count), count, False))
+    return runs + ([RowTiles(half - parts[-1], 1, parts[-1], True)] if odd else [])
+
+
+class StrassenBody(StrassenFrame):
+    def __init__(self, kernel: StrassenKernel, f: Fn) -> None:
+        super().__init__(kernel, f)
+        blocked, epilogue = kernel.out.block > 1, kernel.op.epilogue
+        self.long = blocked or (epilogue is not None and effort(epilogue) > SHORT)
+
+    # ---- loops
+
+    def emit(self) -> None:
+        """Matrices, then chunks of K, then pairs of tiles of columns, then tiles of rows."""
+        f, k = self.f, self.k
+        pairs = self.groups()
+        with f.loops(self.view.batches(f)) as batch:
+            corner = self.view.corner(f, batch)
+            if k.chunks > 1:
+                self.clear(f.sub(pairs[1], pairs[0]))
+            with f.loop(0, k.chunks) as chunk:
+                last = f.b.icmp_signed("==", f.value(chunk), f.value(k.chunks - 1)) if k.chunks > 1 else None
+                self.chunk(Chunk(corner, chunk, pairs, last))
+
+    def clear(self, pairs: Index) -> None:
+        f, k = self.f, self.k
+        with f.loop(0, f.mul(pairs, k.partial_elements), k.lanes) as i:
+            f.store(self.zero, self.work, f.add(i, k.partial_at), self.dtype, k.lanes)
+
+    def chunk(self, at: Chunk) -> None:
+        f, k = self.f, self.k
+        self.first_factors(at.corner, at.number, self.factors(at.pairs[0], at.number))
+        whole = k.columns // self.group
+        cut = not k.ragged and k.columns % self.group
+        with f.loop(at.pairs[0], f.minimum(at.pairs[1], whole) if cut else at.pairs[1]) as pair:
+            self.pair(at, pair, masked=k.ragged)
+        if cut:
+            with f.when(f.b.icmp_signed(">", at.pairs[1], f.value(whole))):
+                self.pair(at, whole, masked=True)
+
+    def pair(self, at: Chunk, pair: Index, masked: bool) -> None:
+        f, k = self.f, self.k
+        starts = [f.add(f.mul(pair, self.group), j * k.lanes) for j in range(2 * self.blocks)]
+        masks = [self.inside(start) if masked else None for start in starts]
+        b, following = self.factors(pair, at.number), self.following(at, pair)
+        for run in row_tiles(k.rows, k.most):
+            with f.loop(0, run.repeat) as r:
+                start = f.add(run.start, f.mul(r, run.count))
+                PairOfTiles(self, at, pair, start, run, masks, b, following).products()
+
+    def factors(self, pair: Index, chunk: Index) -> ir.Value:
+        """Address of what a pair of tiles is multiplied by in a chunk."""
+        f, k = self.f, self.k
+        return f.address(self.b, f.mul(f.add(f.mul(pair, k.chunks), chunk), PRODUCTS * k.panel), self.dtype)
+
+    def following(self, at: Chunk, pair: Index) -> ir.Value:
+        """Address of the factors that are wanted next; after the box's last ones, of those of the box beside it."""
+        f = self.f
+        after = self.factors(at.pairs[1], 0)
+        if at.last is not None:
+            after = f.b.select(at.last, after, self.factors(at.pairs[0], f.add(at.number, 1)))
+        is_last = f.b.icmp_signed("==", f.value(f.add(pair, 1)), f.value(at.pairs[1]))
+        return f.b.select(is_last, after, self.factors(f.add(pair, 1), at.number))
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """A chunk of K of the matrix at `corner`, for all `pairs` of tiles of columns. `last` tells whether it is the last
+    one, None where there is one alone."""
+
+    corner: list[Index]
+    number: Index
+    pairs: tuple[Index, Index]
+    last: ir.Value | None
+
+
+class PairOfTiles(SevenProducts):
+    """Register tiles of the upper and the lower half of the rows, times two tiles of columns."""
+
+    looped = False  # outputs are finished in between: sums that lived on would be kept on the stack meanwhile
+
+    def __init__(
+        self,
+        body: StrassenBody,
+        at: Chunk,
+        pair: Index,
+        start: Index,
+        run: RowTiles,
+        masks: Masks,
+        b: ir.Value,
+        following: ir.Value,
+    ) -> None:
+        super().__init__(body, start, run.count, b, 0)
+        self.body, self.at, self.pair = body, at, pair
+        self.run, self.masks, self.following = run, masks, following
+        self.parts = sizes(self.k.part_rows, self.k.most)
+
+    def later(self) -> tuple[ir.Value, Sequence[int]]:
+        return self.following, self.parts
+
+    def begin(self, tile: int) -> None:
+        """Asks for the lines that an output goes to."""
+        with self.ending(), self.f.loop(0, self.count) as t:
+            for j in range(self.body.blocks):
+                self.body.epilogue.prefetch(self.body.out, self.index(tile, j, t))
+
+    def ending(self) -> AbstractContextManager[None]:
+        """What is done in the last chunk alone."""
+        return nullcontext() if self.at.last is None else self.f.when(self.at.last)
+
+    def leave(self, tile: int, plus: int | None = None) -> None:
+        """Adds it to what earlier chunks gave: the sum is kept, or after the last chunk finished."""
+        rows = self.run.count - (tile > 1 and self.run.missing)
+        there = self.each()[: rows * self.body.blocks]
+        values = [self.acc.value(j, t) for j, t in there]
+        if plus is not None:
+            more = self.tile(plus)
+            values = [self.f.b.fadd(self.load(more, *at), value) for at, value in zip(there, values, strict=True)]
+        made = dict(zip(there, values, strict=True))
+        if self.at.last is None:
+            self.finish(made, rows, tile)
+            return
+        partial = self.tile(self.partial(tile))
+        with self.f.b.if_else(self.at.last) as (ends, goes_on):
+            with ends:
+                self.finish(made, rows, tile, partial)
+            with goes_on:
+                for at, value in made.items():
+                    self.store(self.f.b.fadd(self.load(partial, *at), value), partial, *at)
+
+    def finish(
+        self, made: dict[tuple[int, int], ir.Value], rows: int, tile: int, partial: ir.Value | None = None
+    ) -> None:
+        """Outputs of a tile: sums of the last chunk, with those of the chunks before it where there are any."""
+        if not self.body.long:
+            for at, value in made.items():
+                self.output(value, tile, partial, *at)
+            return
+        raw = self.tile(self.k.raw_at)
+        for at, value in made.items():
+            self.store(value, raw, *at)
+        with self.f.loop(0, rows) as row:
+            for j in range(self.body.blocks):
+                self.output(self.load(raw, j, row), tile, partial, j, row)
+
+    def index(self, tile: int, j: int, t: Index) -> list[Index]:
+        f, k = self.f, self.k
+        lower, right = divmod(tile, 2)
+        row = f.add(self.start, lower * k.part_rows, t)
+        column = f.add(f.mul(self.pair, self.body.group), right * self.body.width + j * k.lanes)
+        return self.body.view.index(f, self.at.corner, row, column)
+
+    def output(self, value: ir.Value, tile: int, partial: ir.Value | None, j: int, t: Index) -> None:
+        if partial is not None:
+            value = self.f.b.fadd(self.load(partial, j, t), value)
+        self.body.put(value, self.index(tile, j, t), self.masks[tile % 2 * self.body.blocks + j])
+
+    def partial(self, tile: int) -> Index:
+        """Where the sums of earlier chunks lie: tile by tile, the four outputs of each together."""
+        f, k, width = self.f, self.k, self.body.width
+        row = f.add(f.mul(f.sub(self.pair, self.at.pairs[0]), k.part_rows), self.start)
+        return f.add(k.partial_at + tile * self.run.count * width, f.mul(row, 4 * width))

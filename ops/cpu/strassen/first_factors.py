@@ -1,0 +1,133 @@
+"""The first factors of Strassen's scheme: 7 (two levels: 49) sums of parts of a box's rows and of a chunk of K."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain, product
+from typing import TYPE_CHECKING
+
+from llvmlite import ir
+
+from brickrt.ops.cpu.emit.function_emitter import FLOAT, Fn, Index, vector, zeros
+
+if TYPE_CHECKING:
+    from brickrt.ops.cpu.strassen.kernel import StrassenKernel
+
+LINE = 16  # elements of a cache line
+ROWS_AHEAD = 8  # between the rows that are added and those asked for
+MOST_ASKED = 8  # lines asked for while one vector of each factor is computed
+Matrix = Sequence[Sequence[ir.Value]]
+
+
+def sevenfold(f: Fn, quarters: Sequence[ir.Value]) -> list[ir.Value]:
+    """The first factors of one level, in the order in which the kernels multiply."""
+    x11, x12, x21, x22 = quarters
+    s1 = f.b.fadd(x21, x22)
+    s2 = f.b.fsub(s1, x11)
+    return [x11, x12, s2, f.b.fsub(x11, x21), x22, s1, f.b.fsub(x12, s2)]
+
+
+def first_factors(f: Fn, x: Matrix) -> list[ir.Value]:
+    """Of parts x[row][column], the factors of the last level innermost."""
+    half = len(x) // 2
+    if not half:
+        return [x[0][0]]
+    inner = [[(i, j), (i, j + half), (i + half, j), (i + half, j + half)] for i in range(half) for j in range(half)]
+    factors = [sevenfold(f, [x[i][j] for i, j in places]) for places in inner]
+    parts = [[[factors[i * half + j][n] for j in range(half)] for i in range(half)] for n in range(7)]
+    return list(chain.from_iterable(first_factors(f, part) for part in parts))
+
+
+@dataclass(frozen=True)
+class FirstFactors:
+    """Of the rows and the chunk of K from address `a` on, to `work`; meanwhile the panels at `b`, which come first, are
+    asked for. K has `left` elements from there on; beyond it counts as zero."""
+
+    k: StrassenKernel
+    f: Fn
+    a: ir.Value
+    work: ir.Value
+    b: ir.Value
+    left: Index
+
+    def emit(self) -> None:
+        """The loop over what lies closer together is the inner one: K, or pixels."""
+        f, k = self.f, self.k
+        there = part_rows(k.rows, k.levels)
+        if k.view.rows_adjacent:
+            with f.loop(0, k.part_depth, k.lanes) as c:
+                with f.loop(0, min(there)) as row:
+                    self.step(row, c, there)
+                for row in range(min(there), k.part_rows):
+                    self.vectors(row, c, there)
+            return
+        with f.loop(0, min(there)) as row, f.loop(0, k.part_depth, k.lanes) as c:
+            self.step(row, c, there)
+        for row in range(min(there), k.part_rows):
+            with f.loop(0, k.part_depth, k.lanes) as c:
+                self.vectors(row, c, there)
+
+    def step(self, row: Index, c: Index, there: Sequence[int]) -> None:
+        """One vector of each factor, of rows that all parts have; and asks for what comes later."""
+        f, k = self.f, self.k
+        steps = max(1, min(there) * k.part_depth // k.lanes)
+        lines = min(MOST_ASKED, -(-7 * k.panel // (steps * LINE)))
+        at = f.add(f.mul(row, k.part_depth // k.lanes), f.div(c, k.lanes))
+        for n in range(lines):
+            f.prefetch(self.b, f.add(f.mul(at, lines * LINE), n * LINE), k.out.dtype, near=False)
+        columns = self.columns(c)
+        for start, column in product(self.rows(f.add(row, ROWS_AHEAD)), columns):
+            f.prefetch(column, start, k.out.dtype, near=False)
+        self.vectors(row, c, there)
+
+    def columns(self, c: Index) -> list[ir.Value]:
+        """Addresses of element `c` of every part of K, in the first row."""
+        f, k = self.f, self.k
+        starts = [k.view.depth_offset(f, f.add(c, n * k.part_depth)) for n in range(2**k.levels)]
+        return [f.address(self.a, start, k.out.dtype) for start in starts]
+
+    def rows(self, row: Index) -> list[Index]:
+        """Offsets of a row of every part of the rows."""
+        f, k = self.f, self.k
+        return [k.view.row_offset(f, f.add(row, start)) for start in part_starts(k.rows, k.levels)]
+
+    def vectors(self, row: Index, c: Index, there: Sequence[int]) -> None:
+        """One vector of each factor; rows that a part lacks count as zero."""
+        f, k = self.f, self.k
+        zero = zeros(vector(FLOAT, k.lanes))
+        absent = [isinstance(row, int) and row >= n for n in there]
+        columns, masks = self.columns(c), self.masks(c)
+        x = [
+            [
+                zero if missing else f.load(column, start, k.out.dtype, k.lanes, mask)
+                for column, mask in zip(columns, masks, strict=True)
+            ]
+            for start, missing in zip(self.rows(row), absent, strict=True)
+        ]
+        to = f.address(self.work, f.add(f.mul(row, k.sum_stride), c), k.out.dtype)
+        for n, value in enumerate(first_factors(f, x)):
+            f.store(value, to, n * k.factor_elements, k.out.dtype, k.lanes)
+
+    def masks(self, c: Index) -> list[ir.Value | None]:
+        """What is there of the vectors at element `c` of the parts of K."""
+        f, k = self.f, self.k
+        if not k.overhang:
+            return [None] * 2**k.levels
+        starts = [f.add(c, n * k.part_depth) for n in range(2**k.levels)]
+        return [f.tail_mask(f.sub(self.left, start), k.lanes) for start in starts]
+
+
+def part_starts(rows: int, levels: int) -> list[int]:
+    """Where the parts of a box's rows begin, which is cut in halves `levels` times."""
+    starts = [0]
+    for level in range(1, levels + 1):
+        starts = [start + n * -(-rows // 2**level) for start in starts for n in (0, 1)]
+    return starts
+
+
+def part_rows(rows: int, levels: int) -> list[int]:
+    """Rows that are there in each of the parts: all end where the halves that they are parts of do."""
+    part, starts = -(-rows // 2**levels), part_starts(rows, levels)
+    ends = [-(-rows // 2) if n < len(starts) // 2 else rows for n in range(len(starts))]
+    return [min(part, max(0, end - start)) for start, end in zip(starts, ends, strict=True)]

@@ -1,0 +1,177 @@
+"""What the bodies of one and two levels of Strassen's scheme share: operands, masks, the seven products, stores."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+from llvmlite import ir
+
+from brickrt.ops.cpu.emit.epilogue import offset_of
+from brickrt.ops.cpu.emit.function_emitter import FLOAT, Fn, Index, vector, zeros
+from brickrt.ops.cpu.products.register_tile import Accumulators, PackedStream
+from brickrt.ops.cpu.products.spilled_tile import KeptTile
+from brickrt.ops.cpu.strassen.first_factors import FirstFactors
+
+if TYPE_CHECKING:
+    from brickrt.ops.cpu.strassen.kernel import StrassenKernel
+
+PRODUCTS = 7
+LINE = 16  # elements of a cache line
+Masks = Sequence[ir.Value | None]  # per block of columns what of it belongs to the box: lanes, or whether it does
+
+
+class StrassenFrame:
+    def __init__(self, kernel: StrassenKernel, f: Fn) -> None:
+        self.k, self.f = kernel, f
+        self.view, self.dtype = kernel.view, kernel.out.dtype
+        self.out, self.a, self.b = (f.pointer(i) for i in range(3))
+        self.bias = f.pointer(3) if kernel.op.bias else None
+        self.epilogue = kernel.epilogue.bind(f)
+        self.work = f.pointer(1 + len(kernel.ins))
+        self.width = kernel.panel // kernel.part_depth
+        self.blocks = self.width // kernel.lanes
+        self.group = 2**kernel.levels * self.width
+        self.axis = self.view.dim % kernel.out.type.rank
+
+    @property
+    def zero(self) -> ir.Constant:
+        return zeros(vector(FLOAT, self.k.lanes))
+
+    def groups(self) -> tuple[Index, Index]:
+        """Groups of columns that the box touches."""
+        first, last = self.f.box(self.axis)
+        return self.f.div(first, self.group), self.f.div(self.f.add(last, self.group - 1), self.group)
+
+    def first_factors(self, corner: Sequence[Index], chunk: Index, b: ir.Value) -> None:
+        """Of the matrix at `corner`; meanwhile what is at `b` is asked for."""
+        f, view, first = self.f, self.view, self.f.mul(chunk, self.k.chunk_depth)
+        a = f.address(self.a, f.add(view.source(f, corner), view.depth_offset(f, first)), self.dtype)
+        FirstFactors(self.k, f, a, self.work, b, f.sub(view.depth, first)).emit()
+
+    # ---- outputs
+
+    def inside(self, column: Index) -> ir.Value:
+        """Of the block of columns from `column` on: the lanes that belong to the box, or whether a blocked one does."""
+        f, k = self.f, self.k
+        lo, hi = f.box(self.axis)
+        hi = f.minimum(hi, k.columns)
+        if k.out.block > 1:
+            reaches = f.b.icmp_signed("<", f.value(column), f.value(hi))
+            return f.b.and_(reaches, f.b.icmp_signed(">=", f.value(column), f.value(lo))) if k.ragged else reaches
+        end = f.tail_mask(f.sub(hi, column), k.lanes)
+        return f.b.and_(end, f.b.not_(f.tail_mask(f.sub(lo, column), k.lanes))) if k.ragged else end
+
+    def put(self, value: ir.Value, index: list[Index], mask: ir.Value | None) -> None:
+        """A vector of sums, finished and stored."""
+        if mask is not None and self.k.out.block > 1:
+            with self.f.when(mask):
+                self.finish(value, index, None)
+        else:
+            self.finish(value, index, mask)
+
+    def finish(self, value: ir.Value, index: list[Index], mask: ir.Value | None) -> None:
+        f, k = self.f, self.k
+        if self.bias is not None:
+            bias = f.load(self.bias, index[self.axis], self.dtype, k.lanes, None if k.packed[2] else mask)
+            value = f.b.fadd(value, bias)
+        value = self.epilogue.apply(value, index, mask)
+        f.store(value, self.out, offset_of(f, k.out, index), k.out.dtype, k.lanes, mask)
+
+
+class SevenProducts(KeptTile, ABC):
+    """A register tile of `count` rows from `start` of every part on, and the seven products of the last level.
+
+    `b` are their panels; their first factors are those from number `factor` on. Where they are `looped`, there is one
+    copy of the code of a product.
+    """
+
+    looped: ClassVar[bool]
+
+    def __init__(self, frame: StrassenFrame, start: Index, count: int, b: ir.Value, factor: Index) -> None:
+        acc = Accumulators.create(frame.f, [frame.zero] * frame.blocks, count, frame.dtype, frame.k.lanes)
+        super().__init__(acc, frame.work)
+        self.frame, self.k = frame, frame.k
+        self.start, self.count, self.b, self.factor = start, count, b, factor
+
+    def products(self) -> None:
+        """The accumulators hold P1, C11; P1, U2, U3, C21; P5, C12, where U2 = P1 + P6."""
+        self.clear()
+        if not self.looped:
+            for product in range(PRODUCTS):
+                self.multiply(product)
+                self.after(product)
+            return
+        with self.f.loop(0, PRODUCTS) as number:
+            self.multiply(number)
+            for product in self.f.cases(number, PRODUCTS):
+                self.after(product)
+
+    def after(self, product: int) -> None:
+        """From one product to the next."""
+        u2, u3 = self.k.kept_at, self.k.kept_at + self.k.tile_elements
+        match product:
+            case 0:
+                self.keep(u2)
+                self.begin(0)
+            case 1:
+                self.leave(0)
+                self.restore(u2)
+            case 2:
+                self.keep(u2)
+            case 3:
+                self.keep(u3)
+                self.begin(2)
+            case 4:
+                self.leave(2)
+                self.clear()
+                self.begin(3)
+            case 5:
+                self.leave(3, u3)
+                self.add(u2)
+                self.begin(1)
+            case 6:
+                self.leave(1)
+
+    @abstractmethod
+    def begin(self, tile: int) -> None:
+        """Before the last product of one of the tiles C11, C12, C21, C22."""
+
+    @abstractmethod
+    def leave(self, tile: int, plus: int | None = None) -> None:
+        """One of these tiles is in the accumulators, less what is kept at `plus`; they stay as they are."""
+
+    @abstractmethod
+    def later(self) -> tuple[ir.Value, Sequence[int]]:
+        """Address of panels that come later, and the sizes of the tiles of rows that ask for them together."""
+
+    def rows_of(self, number: Index) -> ir.Value:
+        """Address of the tile's rows of a product's first factor."""
+        f, k = self.f, self.k
+        at = f.add(f.mul(f.add(self.factor, number), k.factor_elements), f.mul(self.start, k.sum_stride))
+        return f.address(self.work, at, self.frame.dtype)
+
+    def multiply(self, number: Index) -> None:
+        f, k, frame = self.f, self.k, self.frame
+        base = f.address(self.b, f.mul(number, k.panel), frame.dtype)
+        channels = PRODUCTS * k.part_depth
+        panel = PackedStream(f, base, frame.blocks, channels, frame.dtype, k.lanes, self.asking(number))
+        offsets = [t * k.sum_stride for t in range(self.count)]
+        self.acc.multiply_add(self.rows_of(number), offsets, 1, k.part_depth, panel)
+
+    def asking(self, number: Index) -> Callable[[Index], None]:
+        """Asks for a line of later panels in each step of a product: all tiles of rows ask for all of them, and each
+        for its own of the next product's rows."""
+        f, k, frame = self.f, self.k, self.frame
+        panels, parts = self.later()
+        share = -(-frame.width // len(parts))
+        first = f.add(f.mul(f.div(self.start, parts[0]), PRODUCTS * k.part_depth), f.mul(number, k.part_depth))
+        mine, rows = f.address(panels, f.mul(first, share), frame.dtype), self.rows_of(f.add(number, 1))
+
+        def ask(c: Index) -> None:
+            for n in range(0, share, LINE):
+                f.prefetch(mine, f.add(f.mul(c, share), n), frame.dtype, near=False)
+            f.prefetch(rows, f.mul(c, LINE), frame.dtype)
+
+        return ask

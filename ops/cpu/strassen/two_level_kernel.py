@@ -1,0 +1,61 @@
+"""Matrix products with 49 of 64 multiplications: two levels of Strassen's scheme, one inside the other.
+
+Rows of a box, columns and K are cut in four. All 49 first factors of a box's rows are computed in the worker's scratch,
+the second ones are packed with the constant `b`; columns are grouped in fours of register tiles. Per product of the
+first level (`ROUNDS`) a register tile runs through the seven products of the second.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from brickrt.ops.cpu.emit.function_emitter import Fn
+from brickrt.ops.cpu.strassen.kernel import BLOCKS, PRODUCTS, StrassenKernel, second_factors
+from brickrt.ops.cpu.strassen.two_level_body import STATES, StrassenTwiceBody
+
+
+@dataclass(frozen=True)
+class StrassenTwiceKernel(StrassenKernel):
+    """`shape_class` as in `StrassenKernel`, with groups of four tiles."""
+
+    levels: ClassVar[int] = 2
+    effort = 4
+
+    # ---- workspace, in elements: first factors, a tile of zeros, two kept tiles, states, sums of the chunks so far
+
+    @property
+    def zeros_at(self) -> int:
+        return PRODUCTS**self.levels * self.factor_elements
+
+    @property
+    def kept_at(self) -> int:
+        return self.zeros_at + self.tile_elements
+
+    @property
+    def states_at(self) -> int:
+        return self.kept_at + 2 * self.tile_elements
+
+    @property
+    def state_elements(self) -> int:
+        """Of the four tiles that one product of the first level gives, of all rows of a part."""
+        return 4 * self.part_rows * BLOCKS * self.lanes
+
+    @property
+    def partial_at(self) -> int:
+        return self.states_at + STATES * self.state_elements
+
+    @property
+    def partial_elements(self) -> int:
+        """Of the sixteen outputs of a group of tiles of columns."""
+        return 4 * self.state_elements
+
+    def packed_factors(self, b: np.ndarray) -> np.ndarray:
+        """[chunk, group of tiles, product of the first level, of the second, K/chunks/4, BLOCKS*lanes]"""
+        factors = second_factors(self.grouped(b), self.levels)
+        return np.ascontiguousarray(factors.transpose(2, 4, 1, 0, 3, 5))
+
+    def emit(self, f: Fn) -> None:
+        StrassenTwiceBody(self, f).emit()

@@ -1,0 +1,171 @@
+"""How a Winograd kernel walks the spatial dimensions of a convolution: which are tiled and which is swept.
+
+1-D          x tiled                            3-D 3×3×3      z swept, y and x tiled: F(m×m, 3×3)
+2-D 3×3      y and x tiled: F(m×m, 3×3)         3-D 3×1×1      z tiled
+2-D 1×7      x tiled: F(m, 7), y by points      3-D 1×3×3      z by points, y and x tiled
+
+A stride of s along a tiled dimension makes s convolutions of it, of every s-th input and tap, whose products are added
+up before the output transform: 3×3 at stride 2 are four of 2×2 taps, some of them zero. A tap that is missing at the
+end of one makes its product at ∞ zero, which is left out: F(5, 2) then multiplies 11 times for five outputs, not 15.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from brickrt.ops.operators.conv import Conv
+
+# Interpolation points ±p of F(m, r), besides ∞, and 0 where n is even: those that round least of many tried, in float32
+# against float64.
+POINTS: dict[tuple[int, int], tuple[float, ...]] = {
+    (1, 1): (),
+    (2, 3): (1.0,),
+    (4, 3): (0.5**0.5, 2.0**0.5),
+    (6, 3): (0.5, 1.0, 2.0**0.5),
+    (3, 2): (1.0,),
+    (5, 2): (0.5**0.5, 2.0**0.5),
+    (4, 2): (0.4, 1.33),
+    (3, 4): (0.5**0.5, 2.0**0.5),
+    (4, 4): (0.3, 0.9, 1.6),
+    (3, 5): (0.3, 0.9, 1.6),
+    (2, 5): (0.5**0.5, 2.0**0.5),
+    (4, 5): (0.5, 1.0, 2.0),
+    (2, 7): (0.6, 1.0, 5 / 3),
+    (4, 7): (0.4, 0.78, 1.33, 2.45),
+}
+# Those that round little enough along two dimensions as well.
+PLANAR = frozenset({(2, 3), (4, 3), (2, 5), (3, 5), (3, 2), (4, 2), (5, 2), (3, 4), (4, 4)})
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One spatial dimension, of r taps. Tiled: m outputs, `dilation` apart, of each residue modulo the stride from n
+    inputs. Swept: m = 1.
+
+    `dim` counts the tensors' dimensions; None is a dimension of one element that they do not have.
+    """
+
+    dim: int | None
+    m: int
+    r: int
+    stride: int
+    dilation: int
+    pad: int
+    extent: int
+
+    @property
+    def residues(self) -> int:
+        """Convolutions of stride 1 that make up this one."""
+        return self.stride if self.m > 1 else 1
+
+    @property
+    def taps(self) -> int:
+        """Of each residue; the first `whole` residues have as many, the others one less."""
+        return -(-self.r // self.residues)
+
+    @property
+    def whole(self) -> int:
+        return self.r - self.residues * (self.taps - 1)
+
+    @property
+    def n(self) -> int:
+        return self.m + self.taps - 1
+
+    @property
+    def points(self) -> tuple[float, ...]:
+        return POINTS[self.m, self.taps]
+
+    @property
+    def products(self) -> int:
+        """Multiplications of a tile, of all residues."""
+        return self.residues * (self.n - 1) + self.whole
+
+    @property
+    def step(self) -> int:
+        """From one of the n inputs of a tile to the next."""
+        return self.dilation * self.residues
+
+    @property
+    def phases(self) -> int:
+        """Tiles that lie between each other: a tile's pixels are `dilation` apart."""
+        return self.dilation if self.m > 1 else 1
+
+    @property
+    def reach(self) -> int:
+        """Inputs from the first that an output reads to the last."""
+        return (self.r - 1) * self.dilation + 1
+
+    def tiles(self, outputs: np.ndarray) -> np.ndarray:
+        """Tiles that cover so many outputs: of each phase equally many."""
+        each = -(-outputs // self.phases)
+        return self.phases * -(-each // self.m)
+
+
+class Axes(NamedTuple):
+    """Every tensor is walked in three dimensions: `swept` outside, tiles of `down` x `across`."""
+
+    swept: Axis
+    down: Axis
+    across: Axis
+
+    @property
+    def planes(self) -> int:
+        """Transformed values of a tile."""
+        return self.down.n * self.across.n
+
+    @property
+    def residues(self) -> int:
+        return self.down.residues * self.across.residues
+
+    @property
+    def products(self) -> int:
+        """Multiplications of a tile, per channel of input and output."""
+        return self.down.products * self.across.products
+
+    @property
+    def growth(self) -> float:
+        """Transformed weights over weights."""
+        return self.planes * self.residues / (self.down.r * self.across.r)
+
+
+def axes_of(op: Conv, spatial: Sequence[int], edge: int) -> Axes:
+    """The axes of a convolution of up to three dimensions, in tiles of `edge` where the kernel is larger than 1."""
+    swept = _swept(op)
+    axes: list[Axis] = []
+    for i, r in enumerate(op.kernel):
+        m = edge if r > 1 and i != swept else 1
+        axes.append(Axis(2 + i, m, r, op.strides[i], op.dilations[i] if r > 1 else 1, op.pads[i], spatial[i]))
+    first = axes.pop(swept) if swept is not None else ABSENT
+    return Axes(first, *[ABSENT] * (2 - len(axes)), *axes)
+
+
+def fits(op: Conv, edge: int) -> bool:
+    """Whether there is a transform in tiles of `edge` for a convolution, that rounds little enough."""
+    if op.groups > 1 or op.parts > 1 or op.scaled or len(op.kernel) > 3 or not _pads_fit(op):
+        return False
+    swept = _swept(op)
+    tiled = [i for i, r in enumerate(op.kernel) if r > 1 and i != swept]
+    known = PLANAR if len(tiled) > 1 else POINTS
+    return bool(tiled) and all(
+        (edge, -(-op.kernel[i] // op.strides[i])) in known and 1 in (op.strides[i], op.dilations[i]) for i in tiled
+    )
+
+
+ABSENT = Axis(None, 1, 1, 1, 1, 0, 1)
+
+
+def _swept(op: Conv) -> int | None:
+    """Of three dimensions the first that reads points, else the outermost."""
+    if len(op.kernel) < 3:
+        return None
+    return op.kernel.index(1) if 1 in op.kernel else 0
+
+
+def _pads_fit(op: Conv) -> bool:
+    """Whether every output reads from inside the tensor, or between what it reads there."""
+    spans = [(r - 1) * d + 1 for r, d in zip(op.kernel, op.dilations, strict=True)]
+    return all(0 <= pad < span for pads in (op.pads, op.pads_end) for pad, span in zip(pads, spans, strict=True))

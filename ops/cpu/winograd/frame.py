@@ -1,0 +1,122 @@
+"""What the phases of a Winograd convolution share: pointers, the box, and the walk over a group's tiles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from llvmlite import ir
+
+from brickrt.ops.cpu.emit.function_emitter import FLOAT, Fn, Index, vector
+from brickrt.ops.cpu.winograd.axes import Axis
+
+if TYPE_CHECKING:
+    from brickrt.ops.cpu.winograd.kernel import WinogradKernel
+
+
+@dataclass(frozen=True)
+class Span:
+    """What an axis of a box reads and writes: outputs [lo, hi), inputs [first, last)."""
+
+    axis: Axis
+    lo: Index
+    hi: Index
+    first: Index
+    last: Index
+
+
+@dataclass(frozen=True)
+class Group:
+    """Tiles [first, first + count) of the box, in `blocks` register tiles; outputs [lo, hi) of the swept axis."""
+
+    first: Index
+    count: Index
+    blocks: Index
+    lo: Index
+    hi: Index
+
+
+@dataclass(frozen=True)
+class Tile:
+    """Register tile of the group and place in it, image, and the tile's first output down and across."""
+
+    block: Index
+    place: Index
+    n: Index
+    corner: tuple[Index, Index]
+
+
+class Frame:
+    def __init__(self, kernel: WinogradKernel, f: Fn) -> None:
+        self.k, self.f = kernel, f
+        self.out, self.x, self.w = (f.pointer(i) for i in range(3))
+        self.bias = f.pointer(3) if kernel.op.bias else None
+        self.dtype = kernel.out.dtype
+        self.v = f.pointer(1 + len(kernel.ins))
+        self.m = f.address(self.v, kernel.axes.planes * kernel.plane_in, self.dtype)
+        self.kind = vector(FLOAT, kernel.lanes)
+        self.swept, *self.plane = (self.span(axis) for axis in kernel.axes)
+        lo, hi = f.box(1)
+        self.first_block, self.last_block = f.div(lo, kernel.lanes), f.div(f.add(hi, kernel.lanes - 1), kernel.lanes)
+        self.own = f.sub(self.last_block, self.first_block)
+        self.images = f.box(0)
+        down, self.across = (self.tiles_along(s) for s in self.plane)
+        self.per_image = f.mul(down, self.across)
+        self.total = f.mul(f.sub(self.images[1], self.images[0]), self.per_image)
+
+    def span(self, axis: Axis) -> Span:
+        f = self.f
+        if axis.dim is None:
+            return Span(axis, 0, 1, 0, 1)
+        lo, hi = f.box(axis.dim)
+        first, end = f.sub(f.mul(lo, axis.stride), axis.pad), self.input_end(axis, hi)
+        return Span(axis, lo, hi, f.maximum(0, first), f.minimum(axis.extent, end))
+
+    def input_end(self, axis: Axis, hi: Index) -> Index:
+        """One past the last input that outputs before `hi` read."""
+        return self.f.add(self.f.mul(self.f.sub(hi, 1), axis.stride), axis.reach - axis.pad)
+
+    def tiles_along(self, span: Span) -> Index:
+        """`Axis.tiles` at run time."""
+        f, axis = self.f, span.axis
+        each = f.div(f.add(f.sub(span.hi, span.lo), axis.phases - 1), axis.phases)
+        return f.mul(f.div(f.add(each, axis.m - 1), axis.m), axis.phases)
+
+    @contextmanager
+    def tiles(self, group: Group) -> Iterator[Tile]:
+        """Loop over a group's tiles."""
+        f, k = self.f, self.k
+        with f.loop(0, group.count) as t:
+            index = f.value(f.add(group.first, t))
+            image = f.b.udiv(index, f.value(self.per_image))
+            index = f.b.sub(index, f.value(f.mul(image, self.per_image)))
+            row = f.b.udiv(index, f.value(self.across))
+            column = f.b.sub(index, f.value(f.mul(row, self.across)))
+            y, x = (self.origin(s, at) for s, at in zip(self.plane, (row, column), strict=True))
+            yield Tile(f.div(t, k.t), f.rem(t, k.t), f.add(self.images[0], image), (y, x))
+
+    def origin(self, span: Span, tile: Index) -> Index:
+        """First output of a tile of an axis: every m·d outputs are a tile of each of d phases."""
+        f, d = self.f, span.axis.phases
+        if d == 1:
+            return f.add(span.lo, f.mul(tile, span.axis.m))
+        return f.add(span.lo, f.mul(f.div(tile, d), span.axis.m * d), f.rem(tile, d))
+
+    def strides(self, strides: Sequence[int]) -> list[int]:
+        """A tensor's strides along swept, down, across."""
+        return [0 if axis.dim is None else strides[axis.dim] for axis in self.k.axes]
+
+    def residue(self, at: tuple[Index, Index]) -> Index:
+        """Number of a residue from those down and across."""
+        return self.f.add(self.f.mul(at[0], self.k.axes.across.residues), at[1])
+
+    def index(self, n: Index, channel: Index, at: Sequence[Index]) -> list[Index]:
+        """Index into the output from coordinates along swept, down, across."""
+        known = {axis.dim: i for axis, i in zip(self.k.axes, at, strict=True)}
+        return [n, channel, *(known[dim] for dim in range(2, self.k.out.type.rank))]
+
+    def before(self, at: Index, span: Span) -> ir.Value:
+        """at < end of the box."""
+        return self.f.b.icmp_signed("<", self.f.value(at), self.f.value(span.hi))

@@ -1,0 +1,66 @@
+"""The input transform of a Winograd convolution whose input has few channels, and lies plain.
+
+A tile's inputs are gathered one by one, so that a vector holds all channels of all residues modulo the strides of one
+of its n×n places: a first layer of 7×7 taps at stride 2 on three channels has twelve.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from llvmlite import ir
+
+from brickrt.ops.cpu.emit.function_emitter import Index, zeros
+from brickrt.ops.cpu.winograd.frame import Frame, Tile
+from brickrt.ops.cpu.winograd.input_transform import InputTransform
+
+
+class GatheredInput(InputTransform):
+    def __init__(self, frame: Frame) -> None:
+        super().__init__(frame)
+        f, k = self.f, self.k
+        self.zero = ir.Constant(frame.kind.element, 0.0)
+        self.places = f.address(frame.m, k.axes.planes * k.plane_out, frame.dtype)
+        with f.loop(0, k.depth_in * k.axes.planes) as at:  # lanes that nobody fills take part in the transform
+            f.store(zeros(frame.kind), self.places, f.mul(at, k.lanes), frame.dtype, k.lanes)
+
+    def plane(self, base: Index, corner: Sequence[Index], guarded: bool, tile: Tile, z: Index) -> None:
+        f, k, (down, across) = self.f, self.k, self.axes
+        self.gather(base, corner, guarded)
+        with f.loop(0, k.depth_in) as block:
+            start = f.address(self.places, f.mul(block, k.axes.planes * k.lanes), self.frame.dtype)
+            vectors = [f.load(start, p * k.lanes, self.frame.dtype, k.lanes) for p in range(k.axes.planes)]
+            self.store([vectors[i * across.n : (i + 1) * across.n] for i in range(down.n)], tile, z, block)
+
+    def gather(self, base: Index, corner: Sequence[Index], guarded: bool) -> None:
+        """Fills the places: of each channel, row by row."""
+        f, x, (down, _) = self.f, self.k.ins[0], self.axes
+        with f.loop(0, x.shape[1]) as c, f.loop(0, down.n) as i, f.loop(0, down.residues) as residue:
+            y, in_rows = f.add(corner[0], f.mul(i, down.step), residue), None
+            if guarded:
+                y, in_rows = self.clamped(y, self.frame.plane[0])
+            row = f.add(base, f.mul(c, x.strides[1]), f.mul(y, self.strides[0]))
+            self.gather_row(row, corner[1], in_rows, (c, i, residue))
+
+    def gather_row(self, row: Index, corner: Index, in_rows: ir.Value | None, at: tuple[Index, Index, Index]) -> None:
+        """One channel in one row; zero for what may not be read. `in_rows` is None where all may."""
+        f, frame, (_, across) = self.f, self.frame, self.axes
+        for j in range(across.n):
+            for residue in range(across.residues):
+                x, ok = f.add(corner, j * across.step + residue), None
+                if in_rows is not None:
+                    x, inside = self.clamped(x, frame.plane[1])
+                    ok = f.b.and_(in_rows, inside)
+                value = f.load(frame.x, f.add(row, f.mul(x, self.strides[1])), frame.dtype)
+                value = value if ok is None else f.b.select(ok, value, self.zero)
+                f.store(value, self.places, self.place(at, j, residue), frame.dtype)
+
+    def place(self, at: tuple[Index, Index, Index], j: int, residue: int) -> Index:
+        """Where the j-th input of a residue across belongs; `at` is its channel, row of the tile, and residue down."""
+        f, k, (c, i, down) = self.f, self.k, at
+        number = f.add(f.mul(self.frame.residue((down, residue)), k.ins[0].shape[1]), c)
+        place = f.add(f.mul(i, self.axes[1].n), j)
+        if k.depth_in > 1:
+            place = f.add(place, f.mul(f.div(number, k.lanes), k.axes.planes))
+            number = f.rem(number, k.lanes)
+        return f.add(f.mul(place, k.lanes), number)

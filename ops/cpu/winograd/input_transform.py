@@ -1,0 +1,118 @@
+"""The input transform of a Winograd convolution: V = Bᵀ d B for the tiles of a group."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from llvmlite import ir
+
+from brickrt.ops.cpu.emit.function_emitter import Index, zeros
+from brickrt.ops.cpu.winograd.frame import Frame, Group, Span, Tile
+from brickrt.ops.cpu.winograd.transforms import input_rows
+
+
+class InputTransform:
+    def __init__(self, frame: Frame) -> None:
+        self.frame, self.k, self.f = frame, frame.k, frame.f
+        self.axes = (frame.k.axes.down, frame.k.axes.across)
+        self.depth_stride, *self.strides = frame.strides(frame.k.ins[0].strides)
+
+    def emit(self, group: Group) -> None:
+        """All tiles, in the planes of the input that the group is the first to read."""
+        f, planes = self.f, self.new_planes(group)
+        with self.frame.tiles(group) as tile:
+            sides = zip(tile.corner, self.axes, strict=True)
+            corner = [f.sub(f.mul(at, axis.stride), axis.pad) for at, axis in sides]
+            image = f.mul(tile.n, self.k.ins[0].strides[0])
+            with f.b.if_else(self.covered(corner)) as (whole, partial):
+                for guarded, branch in ((False, whole), (True, partial)):
+                    with branch, f.loop(*planes) as z:
+                        self.plane(f.add(image, f.mul(z, self.depth_stride)), corner, guarded, tile, z)
+
+    def plane(self, base: Index, corner: Sequence[Index], guarded: bool, tile: Tile, z: Index) -> None:
+        """One tile in plane `z` of the input, which begins at `base`; `guarded` where not all of it may be read."""
+        f, k = self.f, self.k
+        with self.residues() as residue, f.loop(0, k.blocks_in) as c:
+            start = f.add(base, f.mul(c, k.ins[0].strides[1]))
+            first = [f.add(at, r) for at, r in zip(corner, residue, strict=True)]
+            d = self.guarded(start, first) if guarded else self.direct(start, first)
+            self.store(d, tile, z, f.add(f.mul(self.frame.residue(residue), k.blocks_in), c))
+
+    @contextmanager
+    def residues(self) -> Iterator[tuple[Index, Index]]:
+        """Loops over the residues of the strides, down and across."""
+        down, across = (axis.residues for axis in self.axes)
+        if down == across == 1:
+            yield 0, 0
+            return
+        with self.f.loop(0, down) as y, self.f.loop(0, across) as x:
+            yield y, x
+
+    def new_planes(self, group: Group) -> tuple[Index, Index]:
+        """Inputs of the swept axis: what the group's outputs read, without what those before them in the box read."""
+        f, frame = self.f, self.frame
+        span, axis = frame.swept, frame.swept.axis
+        if axis.dim is None:
+            return 0, 1
+        stop = f.minimum(axis.extent, frame.input_end(axis, group.hi))
+        start = f.maximum(0, f.sub(f.mul(group.lo, axis.stride), axis.pad))
+        inner = f.b.icmp_signed(">", f.value(group.lo), f.value(span.lo))
+        seen = f.minimum(axis.extent, frame.input_end(axis, group.lo))
+        return f.b.select(inner, f.value(f.maximum(start, seen)), f.value(start)), stop
+
+    def covered(self, corner: Sequence[Index]) -> ir.Value:
+        """Whether all n×n inputs of a tile, of all residues, are read by the box and on the tensor."""
+        f, ok = self.f, ir.Constant(ir.IntType(1), 1)
+        for at, span in zip(corner, self.frame.plane, strict=True):
+            end = f.add(at, (span.axis.n - 1) * span.axis.step + span.axis.residues)
+            ok = f.b.and_(ok, f.b.icmp_signed(">=", f.value(at), f.value(span.first)))
+            ok = f.b.and_(ok, f.b.icmp_signed("<=", f.value(end), f.value(span.last)))
+        return ok
+
+    def direct(self, base: Index, corner: Sequence[Index]) -> list[list[ir.Value]]:
+        f, k, (down, across) = self.f, self.k, self.axes
+        start = f.address(self.frame.x, f.add(base, f.dot(corner, self.strides)), self.frame.dtype)
+        sy, sx = (stride * axis.step for stride, axis in zip(self.strides, self.axes, strict=True))
+
+        def pixel(r: int, c: int) -> ir.Value:
+            return f.load(start, r * sy + c * sx, self.frame.dtype, k.lanes)
+
+        return [[pixel(r, c) for c in range(across.n)] for r in range(down.n)]
+
+    def guarded(self, base: Index, corner: Sequence[Index]) -> list[list[ir.Value]]:
+        """Zero where an input is not read by the box: on padding, and beyond what the box needs."""
+        f, zero = self.f, zeros(self.frame.kind)
+        sides = zip(corner, self.frame.plane, strict=True)
+        rows, columns = (
+            [self.clamped(f.add(at, i * span.axis.step), span) for i in range(span.axis.n)] for at, span in sides
+        )
+
+        def pixel(y: Index, y_ok: ir.Value, x: Index, x_ok: ir.Value) -> ir.Value:
+            at = f.add(base, f.dot((y, x), self.strides))
+            value = f.load(self.frame.x, at, self.frame.dtype, self.k.lanes)
+            return f.b.select(f.b.and_(y_ok, x_ok), value, zero)
+
+        return [[pixel(*row, *column) for column in columns] for row in rows]
+
+    def clamped(self, at: Index, span: Span) -> tuple[Index, ir.Value]:
+        """An index that may be read instead of `at`, and whether it is the one asked for."""
+        f = self.f
+        inside = f.maximum(span.first, f.minimum(at, f.sub(span.last, 1)))
+        return inside, f.b.icmp_signed("==", f.value(inside), f.value(at))
+
+    def store(self, d: list[list[ir.Value]], tile: Tile, z: Index, c: Index) -> None:
+        """Bᵀ d B into vector `c` of V; each row is stored before the next is computed, which spills less."""
+        f, k, (down, across) = self.f, self.k, self.axes
+        columns = [input_rows(f, [row[x] for row in d], down) for x in range(across.n)]
+        block = f.add(f.mul(slot(self.frame, z), k.group // k.t), tile.block)
+        at = f.add(f.mul(f.add(f.mul(block, k.depth_in), c), k.t * k.lanes), f.mul(tile.place, k.lanes))
+        start = f.address(self.frame.v, at, self.frame.dtype)
+        for r in range(down.n):
+            for x, value in enumerate(input_rows(f, [column[r] for column in columns], across)):
+                f.store(value, start, (r * across.n + x) * k.plane_in, self.frame.dtype, k.lanes)
+
+
+def slot(frame: Frame, z: Index) -> Index:
+    """Where a plane of the input lies in the ring."""
+    return z if frame.k.ring == frame.k.axes.swept.extent else frame.f.rem(z, frame.k.ring)

@@ -1,0 +1,57 @@
+"""The output transform of a Winograd convolution: Aᵀ M A, bias and epilogue, and what of a tile lies in the box."""
+
+from __future__ import annotations
+
+from llvmlite import ir
+
+from brickrt.ops.cpu.emit.epilogue import offset_of
+from brickrt.ops.cpu.emit.function_emitter import Index
+from brickrt.ops.cpu.winograd.frame import Frame, Group, Tile
+from brickrt.ops.cpu.winograd.transforms import output_rows
+
+
+class OutputTransform:
+    def __init__(self, frame: Frame) -> None:
+        self.frame, self.k, self.f = frame, frame.k, frame.f
+        self.epilogue = frame.k.epilogue.bind(frame.f)
+
+    def emit(self, group: Group) -> None:
+        f, k, frame = self.f, self.k, self.frame
+        with frame.tiles(group) as tile, f.loop(group.lo, group.hi) as z, f.loop(0, frame.own) as b:
+            row = f.add(f.mul(f.sub(z, group.lo), group.blocks), tile.block)
+            at = f.add(f.mul(f.add(f.mul(row, frame.own), b), k.t * k.lanes), f.mul(tile.place, k.lanes))
+            channel = f.mul(f.add(frame.first_block, b), k.lanes)
+            self.store(self.transformed(f.address(frame.m, at, frame.dtype), channel), tile, z, channel)
+
+    def transformed(self, start: ir.Value, channel: Index) -> list[list[ir.Value]]:
+        """The tile's outputs, with bias."""
+        f, k, frame = self.f, self.k, self.frame
+        _, down, across = k.axes
+        planes = [f.load(start, p * k.plane_out, frame.dtype, k.lanes) for p in range(k.axes.planes)]
+        columns = [output_rows(f, planes[c :: across.n], down) for c in range(across.n)]
+        bias = None if frame.bias is None else f.load(frame.bias, channel, frame.dtype, k.lanes)
+        rows = [output_rows(f, [column[r] for column in columns], across) for r in range(down.m)]
+        return rows if bias is None else [[f.b.fadd(value, bias) for value in row] for row in rows]
+
+    def store(self, rows: list[list[ir.Value]], tile: Tile, z: Index, channel: Index) -> None:
+        """All outputs where they fit into the box, else those that do."""
+        f, (down, across) = self.f, self.frame.plane
+        ys, xs = (
+            [f.add(at, i * span.axis.dilation) for i in range(span.axis.m)]
+            for at, span in zip(tile.corner, self.frame.plane, strict=True)
+        )
+        pixels = [(value, y, x) for row, y in zip(rows, ys, strict=True) for value, x in zip(row, xs, strict=True)]
+        fits = f.b.and_(self.frame.before(ys[-1], down), self.frame.before(xs[-1], across))
+        with f.b.if_else(fits) as (whole, partial):
+            with whole:
+                for value, y, x in pixels:
+                    self.store_pixel(value, self.frame.index(tile.n, channel, (z, y, x)))
+            with partial:
+                for value, y, x in pixels:
+                    with f.when(f.b.and_(self.frame.before(y, down), self.frame.before(x, across))):
+                        self.store_pixel(value, self.frame.index(tile.n, channel, (z, y, x)))
+
+    def store_pixel(self, value: ir.Value, index: list[Index]) -> None:
+        f, frame = self.f, self.frame
+        value = self.epilogue.apply(value, index)
+        f.store(value, frame.out, offset_of(f, self.k.out, index), frame.dtype, self.k.lanes)

@@ -1,0 +1,110 @@
+"""The products of a Winograd convolution: for each of the n² planes, V times the transformed weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from llvmlite import ir
+
+from brickrt.ops.cpu.emit.function_emitter import Index, zeros
+from brickrt.ops.cpu.products.register_tile import Accumulators
+from brickrt.ops.cpu.winograd.axes import Axis
+from brickrt.ops.cpu.winograd.frame import Frame, Group
+from brickrt.ops.cpu.winograd.input_transform import slot
+
+
+class Products:
+    def __init__(self, frame: Frame) -> None:
+        self.frame, self.k, self.f = frame, frame.k, frame.f
+
+    def emit(self, group: Group) -> None:
+        f, k, frame = self.f, self.k, self.frame
+        all_blocks = k.out.channel_blocks
+        rest = all_blocks % k.ob
+        with f.loop(0, k.axes.planes) as plane:
+            with f.loop(frame.first_block, f.minimum(frame.last_block, all_blocks - rest), k.ob) as block:
+                self.blocks(group, plane, block, k.ob)
+            if rest:
+                with f.loop(f.maximum(frame.first_block, all_blocks - rest), frame.last_block, rest) as block:
+                    self.blocks(group, plane, block, rest)
+
+    def blocks(self, group: Group, plane: Index, block: Index, count: int) -> None:
+        """`count` blocks of output channels, for all register tiles of the group."""
+        f, k, frame = self.f, self.k, self.frame
+        tiles = -(-k.out.channel_blocks // k.ob)
+        panel = f.add(f.mul(plane, tiles), f.div(block, k.ob))
+        with f.loop(group.lo, group.hi) as at, f.loop(0, group.blocks) as g:
+            zero = zeros(frame.kind)
+            acc = Accumulators.create(f, [zero] * count, k.t, frame.dtype, k.lanes)
+            with self.live_taps(at) as (tap, z), self.live_residues(plane) as residue:
+                self.sweep(acc, panel, tap, residue, plane, f.add(f.mul(slot(frame, z), k.group // k.t), g))
+            row = f.add(f.mul(f.sub(at, group.lo), group.blocks), g)
+            self.store(acc, plane, row, f.sub(block, frame.first_block))
+
+    @contextmanager
+    def live_taps(self, at: Index) -> Iterator[tuple[Index, Index]]:
+        """The taps of the swept axis that fall on the tensor, and the input plane each reads, for output plane `at`."""
+        f, axis = self.f, self.k.axes.swept
+        if axis.dim is None:
+            yield 0, 0
+            return
+        start, d = f.sub(f.mul(at, axis.stride), axis.pad), axis.dilation
+        lo = f.maximum(0, f.div(f.sub(d - 1, start), d))
+        hi = f.minimum(axis.r, f.add(f.div(f.sub(axis.extent - 1, start), d), 1))
+        with f.loop(lo, hi) as tap:
+            yield tap, f.add(start, f.mul(tap, d))
+
+    @contextmanager
+    def live_residues(self, plane: Index) -> Iterator[Index]:
+        """The residues of the strides whose filters are not zero at the points of `plane`."""
+        f, (_, down, across) = self.f, self.k.axes
+        if self.k.axes.residues == 1 or self.k.gathers:
+            yield 0
+            return
+        row, column = f.div(plane, across.n), f.rem(plane, across.n)
+        with f.loop(0, self.live(row, down)) as y, f.loop(0, self.live(column, across)) as x:
+            yield self.frame.residue((y, x))
+
+    def live(self, point: Index, axis: Axis) -> Index:
+        """The first residues have a last tap, and so a value at ∞."""
+        f = self.f
+        last = f.b.icmp_signed("==", f.value(point), f.value(axis.n - 1))
+        return f.b.select(last, f.value(axis.whole), f.value(axis.residues))
+
+    def sweep(self, acc: Accumulators, panel: Index, tap: Index, residue: Index, plane: Index, block: Index) -> None:
+        """Adds all input channels of a residue at one swept tap; `block` is the register tile in V."""
+        f, k, frame = self.f, self.k, self.frame
+        width, channels, residues = k.ob * k.lanes, k.ins[0].shape[1], k.axes.residues
+        first = f.add(f.mul(f.add(f.mul(panel, k.axes.swept.r), tap), residues), residue)
+        weights = f.address(frame.w, f.mul(first, channels * width), frame.dtype)
+        channels *= residues if k.gathers else 1
+        vector = f.add(f.mul(block, k.depth_in), f.mul(residue, k.blocks_in))
+        at = f.add(f.mul(plane, k.plane_in), f.mul(vector, k.t * k.lanes))
+        pixels = f.address(frame.v, at, frame.dtype)
+        whole, tail = divmod(channels, k.lanes)
+        with f.loop(0, whole) as c:
+            self.channels(acc, pixels, weights, c, k.lanes)
+        if tail:
+            self.channels(acc, pixels, weights, whole, tail)
+
+    def channels(self, acc: Accumulators, pixels: ir.Value, weights: ir.Value, c: Index, channels: int) -> None:
+        """The `channels` channels of block `c`."""
+        f, k, dtype = self.f, self.k, self.frame.dtype
+        width = k.ob * k.lanes
+        rows = f.address(weights, f.mul(c, k.lanes * width), dtype)
+        acc.multiply_add(
+            f.address(pixels, f.mul(c, k.t * k.lanes), dtype),
+            [t * k.lanes for t in range(k.t)],
+            1,
+            channels,
+            lambda lane, j: f.load(rows, f.add(f.mul(lane, width), j * k.lanes), dtype, k.lanes),
+        )
+
+    def store(self, acc: Accumulators, plane: Index, row: Index, block: Index) -> None:
+        f, k, frame = self.f, self.k, self.frame
+        at = f.add(f.mul(plane, k.plane_out), f.mul(f.add(f.mul(row, frame.own), block), k.t * k.lanes))
+        start = f.address(frame.m, at, frame.dtype)
+        for j in range(acc.blocks):
+            for t in range(k.t):
+                f.store(acc.value(j, t), start, (j * k.t + t) * k.lanes, frame.dtype, k.lanes)

@@ -1,0 +1,1 @@
+"""What cuDNN computes, as plain data and as its graphs."""

@@ -1,0 +1,70 @@
+"""How much of an operator a library is asked for: all of it, or its product, after which a kernel does the rest.
+
+Engines of cuDNN that compute float32 without tensor cores take few epilogues, and none after transposed convolutions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Literal, TypeVar
+
+import numpy as np
+
+from brickrt.ops.base import Op
+from brickrt.ops.expr import Arg, Expr, apply, arg, transform
+from brickrt.ops.operators.conv import Conv, ConvTranspose
+from brickrt.ops.operators.map import Map
+from brickrt.ops.operators.matmul import MatMul
+
+Product = Conv | ConvTranspose | MatMul
+P = TypeVar("P", bound=Conv | ConvTranspose | MatMul)
+Share = Literal["all", "biased", "product"]
+"""All; the product and its bias; the product alone."""
+
+
+def parts_of(op: Product) -> int:
+    """Equal parts of the product's channels that the epilogue computes with."""
+    return op.parts if isinstance(op, Conv) else 1
+
+
+def in_place(op: Product, dtype: np.dtype) -> bool:
+    """Whether what is left of an operator may be computed where its product of this type lies."""
+    return parts_of(op) == 1 and (op.epilogue is None or op.epilogue.dtype == dtype)
+
+
+def shares(op: Product) -> tuple[Share, ...]:
+    """Those that differ, the largest first."""
+    if op.epilogue is None:
+        return ("all", "product") if op.bias else ("all",)
+    return ("all", "biased", "product") if op.bias else ("all", "product")
+
+
+def shared(op: P, share: Share) -> P:
+    """The operator that the library is asked for, on the first of the operator's inputs."""
+    if share == "all":
+        return op
+    alone = replace(op, epilogue=None, bias=op.bias and share == "biased")
+    return replace(alone, parts=1) if isinstance(alone, Conv) else alone
+
+
+def inputs_of(op: Op, share: Share, count: int) -> int:
+    """How many of a product's inputs, which are `count`, the library reads; what is left reads those after them."""
+    assert isinstance(op, Product)
+    return {"all": count, "biased": op.main, "product": 2}[share]
+
+
+def rest(op: Product, share: Share, dtype: np.dtype) -> Map:
+    """What is left: the first operands are the parts of the product, then come those of the bias unless the library
+    reads it, then the other inputs that it does not read."""
+    parts = parts_of(op)
+    later = parts if op.bias and share == "product" else 0
+    products: list[Expr] = [arg(k, dtype) for k in range(parts)]
+    if later:
+        products = [apply("add", product, arg(parts + k, dtype)) for k, product in enumerate(products)]
+
+    def moved(e: Expr) -> Expr:
+        if not isinstance(e, Arg):
+            return e
+        return products[e.index] if e.index < parts else arg(e.index + later, e.dtype)
+
+    return Map(products[0] if op.epilogue is None else transform(op.epilogue, moved))

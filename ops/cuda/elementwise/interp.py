@@ -1,0 +1,121 @@
+"""Interp: separable weighted sums; the taps of an axis are tables in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+
+from brickrt.ops.base import Op
+from brickrt.ops.cuda.kernel import Kernel, kernel_for
+from brickrt.ops.cuda.operand import Operand
+from brickrt.ops.cuda.printing import box_walk, expressions
+from brickrt.ops.cuda.printing.box_walk import Walk, function, number, pointer, source_of
+from brickrt.ops.cuda.printing.expressions import convert
+from brickrt.ops.cuda.printing.types import ctype, is_float
+from brickrt.ops.operators.interp import AxisTaps, Interp
+
+UNROLLED = 4  # taps of an axis
+
+
+class InterpKernel(Kernel):
+    """The sums are float, or double where float would not do; vectors run along an axis that has no taps."""
+
+    op: Interp
+    headers = (expressions.HEADER, box_walk.HEADER)
+
+    @cached_property
+    def taps(self) -> dict[int, AxisTaps]:
+        return {axis: t for axis, t in enumerate(self.op.taps) if t is not None}
+
+    @property
+    def sum_type(self) -> np.dtype:
+        """Whole numbers are truncated in the end, where an error of the last place can show."""
+        single = is_float(self.out.dtype) and self.out.dtype.itemsize < 8
+        return np.dtype(np.float32 if single else np.float64)
+
+    def tables(self) -> tuple[np.ndarray, ...]:
+        """Per axis the indices and the weights, [outputs, taps]."""
+        pairs = [(t.index_array.astype(np.int32), t.weight_array.astype(self.sum_type)) for t in self.taps.values()]
+        return tuple(np.ascontiguousarray(a) for pair in pairs for a in pair)
+
+    @cached_property
+    def walk(self) -> Walk:
+        return Walk(self.out, (source_of(self.ins[0], self.out),), frozenset(self.taps))
+
+    @property
+    def vector(self) -> int:
+        return 1 if self.walk.inner in self.taps else self.walk.vector
+
+    def emit(self, name: str) -> str:
+        if self.out.type.size == 0:
+            return function(name)
+        kind, vector = ctype(self.out.dtype), self.vector
+        first = 1 + len(self.ins)
+        tables = [
+            text
+            for k, axis in enumerate(self.taps)
+            for text in (
+                pointer(f"t{axis}", first + 2 * k, "int"),
+                pointer(f"g{axis}", first + 2 * k + 1, ctype(self.sum_type)),
+            )
+        ]
+        loads = [(f"brick::Vector<{kind}, {vector}> a[u]", "\n".join(["if (p[u].k < w.end) {", *self._item(), "}"]))]
+        return function(
+            name,
+            pointer("y", 0, kind),
+            pointer("x", 1, kind),
+            *tables,
+            *self.walk.loop(vector, 1, loads, ["const auto r = a[u];"]),
+        )
+
+    def _item(self) -> list[str]:
+        """The sums of the last axis outermost, as the definition has them."""
+        work, axes = ctype(self.sum_type), list(self.taps)
+        lines = [f"const int i{axis} = {self.walk.index(axis, 'p[u]')};" for axis in axes]
+        lines += [f"{work} s{n}[{self.vector}];" for n in range(len(axes) + 1)]
+        lines += self._sums(axes, len(axes))
+        value = convert(f"s{len(axes)}[v]", self.sum_type, self.out.dtype)
+        return [*lines, *self._each(f"a[u].v[v] = ({ctype(self.out.dtype)})({value});")]
+
+    def _sums(self, axes: Sequence[int], n: int) -> list[str]:
+        """Statements that leave the sum over the first `n` of the axes with taps in s{n}."""
+        if n == 0:
+            return [
+                "{",
+                f"const auto b = {self._read(axes)};",
+                *self._each(f"s0[v] = ({ctype(self.sum_type)})b.v[v];"),
+                "}",
+            ]
+        axis, count = axes[n - 1], self.taps[axes[n - 1]].index_array.shape[1]
+        at = f"i{axis} * {count} + k{axis}"
+        return [
+            *self._each(f"s{n}[v] = 0;"),
+            "#pragma unroll" if count <= UNROLLED else "#pragma unroll 1",
+            f"for (int k{axis} = 0; k{axis} < {count}; ++k{axis}) {{",
+            f"const int j{axis} = t{axis}[{at}];",
+            f"const {ctype(self.sum_type)} w{axis} = g{axis}[{at}];",
+            *self._sums(axes, n - 1),
+            *self._each(f"s{n}[v] += w{axis} * s{n - 1}[v];"),
+            "}",
+        ]
+
+    def _each(self, statement: str) -> list[str]:
+        return ["#pragma unroll", f"for (int v = 0; v < {self.vector}; ++v) {statement}"]
+
+    def _read(self, axes: Sequence[int]) -> str:
+        (source,) = self.walk.sources
+        strides = self.ins[0].strides
+        taps = [f"j{axis} * {number(strides[axis])}" for axis in axes]
+        row = " + ".join(["x", self.walk.offset(source.strides, "p[u].i", skip=axes), *taps])
+        if self.walk.inner in self.taps:
+            return f"brick::Vector<{source.type}, 1>{{*({row})}}"
+        if self.walk.stride(source) == 0:
+            return f"brick::read_same<{self.vector}>({row}, p[u].k, w.end)"
+        return self.walk.read_row(source, self.vector, row, "p[u].k", "w.begin", "w.end")
+
+
+@kernel_for(Interp)
+def choose_interp(op: Op, ins: Sequence[Operand], out: Operand) -> type[Kernel]:
+    return InterpKernel

@@ -1,0 +1,62 @@
+"""Elementwise chains: vectors along the output's innermost dimension, several of them under way in each thread."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+from brickrt.ops.base import Op
+from brickrt.ops.cuda.kernel import Kernel, kernel_for
+from brickrt.ops.cuda.operand import Operand
+from brickrt.ops.cuda.printing import box_walk, expressions
+from brickrt.ops.cuda.printing.box_walk import Walk, function, pointer, source_of
+from brickrt.ops.cuda.printing.expressions import effort, print_expr
+from brickrt.ops.cuda.printing.types import compute_ctype, ctype
+from brickrt.ops.expr import used_operands
+from brickrt.ops.operators.map import Map
+
+LIGHT = 64  # effort; beyond it one item at a time keeps the units busy
+
+
+class MapKernel(Kernel):
+    op: Map
+    headers = (expressions.HEADER, box_walk.HEADER)
+
+    @cached_property
+    def walk(self) -> Walk:
+        return Walk(self.out, tuple(source_of(self.ins[k], self.out) for k in used_operands(self.op.expr)))
+
+    def emit(self, name: str) -> str:
+        if self.out.type.size == 0:
+            return function(name)
+        kind, vector = ctype(self.out.dtype), self.walk.vector
+        operands = list(zip(used_operands(self.op.expr), self.walk.sources))
+        loads = [
+            (f"brick::Vector<{s.type}, {vector}> a{k}[u]", f"a{k}[u] = {self.walk.read(s, vector, f'x{k}', 'p[u]')};")
+            for k, s in operands
+        ]
+        unroll = 1 if effort(self.op.expr) > LIGHT else self.walk.unroll(vector)
+        return function(
+            name,
+            pointer("y", 0, kind),
+            *(pointer(f"x{k}", 1 + k, s.type) for k, s in operands),
+            *self.walk.loop(vector, unroll, loads, self._result(vector)),
+        )
+
+    def _result(self, vector: int) -> list[str]:
+        kinds = {k: compute_ctype(self.ins[k].dtype) for k in used_operands(self.op.expr)}
+        statements, value = print_expr(self.op.expr, [f"b{k}" for k in range(len(self.ins))])
+        return [
+            f"brick::Vector<{ctype(self.out.dtype)}, {vector}> r;",
+            "#pragma unroll",
+            f"for (int v = 0; v < {vector}; ++v) {{",
+            *(f"const {kind} b{k} = a{k}[u].v[v];" for k, kind in kinds.items()),
+            statements,
+            f"r.v[v] = ({ctype(self.out.dtype)})({value});",
+            "}",
+        ]
+
+
+@kernel_for(Map)
+def choose_map(op: Op, ins: Sequence[Operand], out: Operand) -> type[Kernel]:
+    return MapKernel

@@ -1,0 +1,1 @@
+"""C++ text that all kernels share: expressions, types, walks over boxes, epilogues."""

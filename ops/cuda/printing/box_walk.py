@@ -1,0 +1,201 @@
+"""Prints how a kernel walks over its box (walk.cuh), and where its operands' elements lie."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from brickrt.ops.cuda.operand import VECTOR, Operand
+from brickrt.ops.cuda.printing.types import ctype
+
+HEADER = "walk.cuh"
+INT_LIMIT = 2**31
+BYTES_UNDER_WAY = 32  # per thread and operand, at most: enough that few resident blocks keep the memory busy
+_RAW = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
+
+
+@dataclass(frozen=True)
+class Source:
+    """Elements that a kernel reads, by index of the output: `type` names them in C++, `strides` are per dimension of
+    the output, 0 where they are repeated; `align` as of operands; `shift` elements are added to the address."""
+
+    type: str
+    itemsize: int
+    strides: tuple[int, ...]
+    align: int
+    shift: int = 0
+
+
+def source_of(operand: Operand, out: Operand) -> Source:
+    """An operand that broadcasts to the output (NumPy's rules)."""
+    missing = out.rank - operand.rank
+    strides = (0,) * missing + tuple(0 if e == 1 else s for s, e in zip(operand.strides, operand.shape))
+    return Source(ctype(operand.dtype), operand.dtype.itemsize, strides, operand.align)
+
+
+def raw(dtype: np.dtype) -> str:
+    """The unsigned type of the same size, for what only moves elements."""
+    return ctype(np.dtype(_RAW[dtype.itemsize]))
+
+
+@dataclass(frozen=True)
+class Walk:
+    """Over an output with the elements of `sources`; `apart` are dimensions that must not be joined with others."""
+
+    out: Operand
+    sources: tuple[Source, ...]
+    apart: frozenset[int] = frozenset()
+
+    @cached_property
+    def dims(self) -> tuple[int, ...]:
+        """The dimensions of more than one element, outermost in memory first."""
+        long = [d for d, e in enumerate(self.out.shape) if e > 1]
+        return tuple(sorted(long, key=lambda d: (-self.out.strides[d], d)))
+
+    @property
+    def inner(self) -> int | None:
+        return self.dims[-1] if self.dims else None
+
+    @cached_property
+    def joins(self) -> int:
+        """Bit k: dimension dims[k] may be joined with the one before it."""
+        if self.out.type.size >= INT_LIMIT:
+            return 0
+        return sum(1 << k for k in range(1, len(self.dims)) if self._joins(self.dims[k - 1], self.dims[k]))
+
+    def _joins(self, before: int, dim: int) -> bool:
+        lie = (self.out.strides, *(s.strides for s in self.sources))
+        near = all(s[before] == s[dim] * self.out.shape[dim] for s in lie)
+        return near and not {before, dim} & self.apart
+
+    @property
+    def vector(self) -> int:
+        """Elements per item: of the widest type as many as a load takes, if the output can be stored so."""
+        size = self.out.dtype.itemsize
+        if self.inner is None or self.out.strides[self.inner] != 1:
+            return 1
+        widest = max([size, *(s.itemsize for s in self.sources if self.stride(s) == 1)])
+        return max(1, min(VECTOR // widest, self.row_align(self.out.strides, size, self.out.align) // size))
+
+    def unroll(self, vector: int) -> int:
+        """Items of a thread whose loads are issued before the first result is stored."""
+        widest = max([self.out.dtype.itemsize, *(s.itemsize for s in self.sources)]) * vector
+        return max(1, min(2 if len(self.sources) > 2 else 4, BYTES_UNDER_WAY // widest))
+
+    def stride(self, source: Source) -> int:
+        """From one element of a row to the next."""
+        return 0 if self.inner is None else source.strides[self.inner]
+
+    def row_align(self, strides: Sequence[int], size: int, align: int) -> int:
+        """Bytes that divide the addresses of all rows' beginnings."""
+        return math.gcd(align, *(strides[d] * size for d in self.dims[:-1]))
+
+    def wide(self, source: Source, vector: int) -> bool:
+        """Whether a vector's elements can be loaded at once."""
+        align = math.gcd(self.row_align(source.strides, source.itemsize, source.align), source.shift * source.itemsize)
+        return vector > 1 and self.stride(source) == 1 and align % (vector * source.itemsize) == 0
+
+    def items(self, vector: int) -> str:
+        """The C++ type of the walk."""
+        return f"brick::Items<{self.box}, {vector}>"
+
+    @property
+    def box(self) -> str:
+        dims, extents = (", ".join(map(str, v)) for v in (self.dims, [self.out.shape[d] for d in self.dims]))
+        return f"{self.out.rank}, brick::Ints<{dims}>, brick::Ints<{extents}>, {self.joins}u"
+
+    def tiles(self, across: int, a: int, b: int) -> str:
+        """The C++ type of a walk in tiles of `a` elements along the innermost dimension, `b` along dims[across]."""
+        return f"brick::Tiles<{self.box}, {across}, {a}, {b}>"
+
+    def index(self, dim: int, place: str) -> str:
+        """The index along a dimension at an item whose place is `place`."""
+        if dim not in self.dims:
+            return "0"
+        return f"{place}.k" if dim == self.inner else f"{place}.i[{self.dims.index(dim)}]"
+
+    def offset(self, strides: Sequence[int], at: str, shift: int = 0, skip: Collection[int] = ()) -> str:
+        """Elements from the virtual origin to the row at the indices `at`; dimensions in `skip` do not count."""
+        return self._sum(strides, at, shift, [d for d in self.dims[:-1] if d not in skip])
+
+    def corner(self, strides: Sequence[int], at: str, shift: int = 0) -> str:
+        """Likewise to the element at the indices `at`."""
+        return self._sum(strides, at, shift, self.dims)
+
+    def _sum(self, strides: Sequence[int], at: str, shift: int, dims: Sequence[int]) -> str:
+        terms = [f"{at}[{self.dims.index(d)}] * {number(strides[d])}" for d in dims if strides[d]]
+        return " + ".join([*terms, *([number(shift)] if shift else [])]) or "0"
+
+    def read(self, source: Source, vector: int, pointer: str, place: str) -> str:
+        """The elements of an item, as a `brick::Vector`."""
+        row = f"{pointer} + ({self.offset(source.strides, f'{place}.i', source.shift)})"
+        if self.stride(source) == 0:
+            return f"brick::read_same<{vector}>({row}, {place}.k, w.end)"
+        return self.read_row(source, vector, row, f"{place}.k", "w.begin", "w.end")
+
+    def read_row(self, source: Source, vector: int, row: str, *within: str) -> str:
+        """Of the row at `row`; `within` are the item's k, the range that is read, and what is read outside of it."""
+        if self.stride(source) == 1:
+            wide = str(self.wide(source, vector)).lower()
+            return f"brick::read<{wide}, {vector}>({row}, {', '.join(within)})"
+        return f"brick::read_apart<{vector}>({row}, {number(self.stride(source))}, {', '.join(within)})"
+
+    def loop(
+        self,
+        vector: int,
+        unroll: int,
+        loads: Sequence[tuple[str, str]],
+        result: Sequence[str],
+        cut: str = "",
+    ) -> list[str]:
+        """The whole walk, `unroll` items under way in a thread.
+
+        `loads` are declarations (of names that end in [u]) and statements; `result` declares the Vector `r` that is
+        stored to `y`. Both name the place of the item p[u]. `cut` bounds a dimension.
+        """
+        items = self.items(vector)
+        return [
+            f"{items} w(s{cut});",
+            "while (w.more()) {",
+            f"{items}::Place p[{unroll}];",
+            *(declaration.replace("[u]", f"[{unroll}]") + ";" for declaration, _ in loads),
+            "#pragma unroll",
+            f"for (int u = 0; u < {unroll}; ++u) {{",
+            "p[u] = w.take();",
+            *(statement for _, statement in loads),
+            "}",
+            "#pragma unroll",
+            f"for (int u = 0; u < {unroll}; ++u) {{",
+            *result,
+            self.write(vector, "p[u]"),
+            "}",
+            "}",
+        ]
+
+    def write(self, vector: int, place: str) -> str:
+        """Stores `r` to `y`."""
+        row = f"y + ({self.offset(self.out.strides, f'{place}.i')})"
+        stride = 1 if self.inner is None else self.out.strides[self.inner]
+        if stride == 1:
+            return f"brick::write<{str(vector > 1).lower()}>({row}, {place}.k, w.begin, w.end, r);"
+        return f"brick::write_apart({row}, {number(stride)}, {place}.k, w.begin, w.end, r);"
+
+
+def number(value: int) -> str:
+    """A number of elements; its product with an index is one instruction, and cannot overflow."""
+    return f"{value}ll"
+
+
+def function(name: str, *lines: str) -> str:
+    """A device function of the given body."""
+    head = f"BRICK_DEVICE void {name}(const brick::Step& s, char* const* at, char* shared) {{"
+    return "\n".join([head, *(line for line in lines if line), "}\n"])
+
+
+def pointer(name: str, slot: int, kind: str) -> str:
+    """Declares a pointer to operand `slot`, 0 being the output."""
+    return f"const auto {name} = brick::global(({'const ' if slot else ''}{kind}*)at[{slot}]);"

@@ -1,0 +1,126 @@
+"""What follows a product of matrices: bias, epilogue and store, printed for runs of columns of the output."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from brickrt.ops.cuda.operand import VECTOR, Operand, dense
+from brickrt.ops.cuda.printing.expressions import print_expr
+from brickrt.ops.cuda.printing.types import compute_ctype, ctype
+from brickrt.ops.expr import Expr
+
+HEADERS = ("math.cuh", "vectors.cuh")
+FIRST = 3  # after the output and the two factors
+WIDEST = 8  # columns that one thread finishes at once; tiles begin at multiples of it
+
+
+def choose_text(kind: str, name: str, values: Sequence[int]) -> str:
+    """A static function of an index that the compiler folds."""
+    cases = "".join(f"k == {k} ? {v} : " for k, v in enumerate(values[:-1]))
+    return f"static constexpr BRICK_DEVICE {kind} {name}(int k) {{ return {cases}{values[-1]}; }}\n"
+
+
+def constants_text(values: Mapping[str, int]) -> str:
+    """Static constants."""
+    return "".join(f"static constexpr int {name} = {value};\n" for name, value in values.items())
+
+
+def offset_text(strides: Sequence[int], lead: int = 0) -> str:
+    """The offset of logical index `i`, of which the first `lead` entries are not this operand's, in elements."""
+    terms = [f"(long long)i[{lead + k}] * {s}" for k, s in enumerate(strides) if s]
+    return " + ".join(terms) or "0"
+
+
+def broadcast_strides(operand: Operand) -> tuple[int, ...]:
+    return tuple(0 if extent == 1 else s for extent, s in zip(operand.shape, operand.strides))
+
+
+@dataclass(frozen=True)
+class Tail:
+    """`operands` are the bias, if there is one, then the extra operands; the first is `at[FIRST]`.
+
+    `axis` of the output are the columns, which come in groups of `columns`. The product has `parts` columns for each,
+    as far apart as the output is wide.
+    """
+
+    expr: Expr | None
+    dtype: np.dtype  # of the product
+    bias: bool
+    operands: tuple[Operand, ...]
+    packed: tuple[bool, ...]
+    out: Operand
+    axis: int
+    columns: int
+    most: int = WIDEST  # columns finished together
+    parts: int = 1
+
+    @property
+    def placed(self) -> list[tuple[Operand, tuple[int, ...]]]:
+        """The operands, constants as `pack` makes them, and their strides along the dimensions of the output."""
+        rank, result = self.out.type.rank, []
+        for k, o in enumerate(self.operands):
+            o = dense(o.type) if self.packed[k] else o
+            lead = self.axis if self.bias and k == 0 else rank - o.type.rank
+            after = rank - lead - o.type.rank
+            result.append((o, (0,) * lead + broadcast_strides(o) + (0,) * after))
+        return result
+
+    @property
+    def width(self) -> int:
+        """Columns finished together: a vector of the output."""
+        return 1 if self.scattered else min(self.out.vector, self.most)
+
+    @property
+    def scattered(self) -> bool:
+        """Whether neighbouring columns do not lie together in the output."""
+        return self.out.strides[self.axis] != 1
+
+    def emit(self) -> str:
+        """`finish(at, i, a, b, sum)`: columns [a, b) of the WIDTH that follow logical index `i`.
+
+        `sum` holds WIDTH values for each part.
+        """
+        kind, out = compute_ctype(self.dtype), self.out
+        loads, names = self._sums()
+        for k, (o, strides) in list(enumerate(self.placed))[self.bias :]:
+            loads.append(self._load(f"x{k}", k, o, strides, offset_text(strides)))
+            names.append(f"const {compute_ctype(o.dtype)} o{len(names)} = x{k}[w];")
+        operands = [f"o{k}" for k in range(len(names))]
+        statements, value = ("", "o0") if self.expr is None else print_expr(self.expr, operands)
+        body = "\n".join([*loads, f"{compute_ctype(out.dtype)} v[WIDTH];", "#pragma unroll"])
+        return (
+            f"static BRICK_DEVICE void finish(char* const* at, const int* i, int a, int b, const {kind}* sum) {{\n"
+            f"{body}\nfor (int w = 0; w < WIDTH; ++w) {{\n"
+            + "\n".join([*names, statements, f"v[w] = {value};"])
+            + f"\n}}\nbrick::put<{out.strides[self.axis]}, {self._aligned(out)}>("
+            f"reinterpret_cast<{ctype(out.dtype)}*>(at[0]) + {offset_text(out.strides)}, a, b, v);\n}}\n"
+        )
+
+    def _aligned(self, operand: Operand) -> str:
+        """Whether runs of `width` columns begin where vectors of the operand do."""
+        vector = min(self.width, VECTOR // operand.dtype.itemsize)
+        channels = self.out.shape[self.axis]
+        whole = (self.columns == channels and self.parts == 1) or math.gcd(self.columns, channels) % self.width == 0
+        return "true" if whole and operand.vector >= vector else "false"
+
+    def _load(self, name: str, k: int, operand: Operand, strides: Sequence[int], offset: str) -> str:
+        """A run of operand k."""
+        place = f"reinterpret_cast<const {ctype(operand.dtype)}*>(at[{FIRST + k}]) + {offset}"
+        how = f"WIDTH, {strides[self.axis]}, {self._aligned(operand)}"
+        return f"{compute_ctype(operand.dtype)} {name}[WIDTH] = {{}};\nbrick::fetch<{how}>({place}, a, b, {name});"
+
+    def _sums(self) -> tuple[list[str], list[str]]:
+        """Loads of biases, and the parts of the product with them."""
+        kind, loads, names = compute_ctype(self.dtype), [], []
+        for part in range(self.parts):
+            value = f"sum[{part} * WIDTH + w]"
+            if self.bias:
+                (o, strides), shift = self.placed[0], part * self.out.shape[self.axis]
+                loads.append(self._load(f"b{part}", 0, o, strides, f"{offset_text(strides)} + {shift}"))
+                value = f"({kind})({value} + b{part}[w])"
+            names.append(f"const {kind} o{part} = {value};")
+        return loads, names

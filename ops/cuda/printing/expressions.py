@@ -1,0 +1,205 @@
+"""Prints expressions as C++ on scalars: halves are computed in float, all else in its own type."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from brickrt.ops.cuda.printing.types import compute_ctype, ctype, is_float, is_half
+from brickrt.ops.expr import BOOL, COMPARE, TEST, Apply, Arg, Const, Expr, distinct
+
+HEADER = "math.cuh"
+
+RELATION = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+FLOAT_OPERATORS = {"neg": "-{0}", "add": "{0} + {1}", "sub": "{0} - {1}", "mul": "{0} * {1}", "div": "{0} / {1}"}
+FLOAT_FUNCTIONS = frozenset(
+    "abs sign sqrt exp log sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf sigmoid "
+    "floor ceil round reciprocal mod fmod max min".split()
+)
+INT_OPERATORS = {"bitnot": "~{0}", "bitand": "{0} & {1}", "bitor": "{0} | {1}", "bitxor": "{0} ^ {1}"}
+INT_FUNCTIONS = frozenset("neg abs sign reciprocal add sub mul div mod fmod max min shl shr".split())
+WHOLE_ALREADY = frozenset({"floor", "ceil", "round"})
+BOOL_OPERATORS = {
+    "not": "!{0}",
+    "bitnot": "!{0}",
+    "and": "{0} && {1}",
+    "bitand": "{0} && {1}",
+    "min": "{0} && {1}",
+    "mul": "{0} && {1}",
+    "or": "{0} || {1}",
+    "bitor": "{0} || {1}",
+    "max": "{0} || {1}",
+    "add": "{0} || {1}",
+    "xor": "{0} != {1}",
+    "bitxor": "{0} != {1}",
+    "abs": "{0}",
+}
+COSTLY = {"div": 8, "reciprocal": 8, "sqrt": 8, "exp": 12, "log": 16, "sigmoid": 24, "tanh": 24, "erf": 24, "mod": 40}
+
+
+class Printed(NamedTuple):
+    """Statements (one per line, each ends in a semicolon), and the expression that has the value after them."""
+
+    statements: str
+    value: str
+
+
+def print_expr(expr: Expr, operands: Sequence[str], prefix: str = "e") -> Printed:
+    """The expression, of type `compute_ctype(expr.dtype)`, which a half type is yet to be rounded from.
+
+    `operands[k]` is C++ text of type `compute_ctype` that stands for `Arg(k)`, best a name; names of temporaries begin
+    with `prefix`. Needs math.cuh. Equal subexpressions are computed once; nothing traps.
+    """
+    printer = _Printer(operands, prefix)
+    value = printer.value(expr)
+    return Printed("\n".join(printer.lines), value)
+
+
+def print_functor(name: str, expr: Expr, dtypes: Sequence[np.dtype]) -> str:
+    """A struct `name` whose call operator takes all operands, in the types of the computation, and gives the value."""
+    operands = [f"x{k}" for k in range(len(dtypes))]
+    statements, value = print_expr(expr, operands)
+    arguments = ", ".join(f"{compute_ctype(d)} {x}" for d, x in zip(dtypes, operands))
+    return (
+        f"struct {name} {{\n"
+        f"BRICK_DEVICE {compute_ctype(expr.dtype)} operator()({arguments}) const {{\n"
+        f"{statements}\nreturn {value};\n}}\n}};\n"
+    )
+
+
+def effort(expr: Expr) -> int:
+    """Roughly the machine operations per element."""
+    return sum(COSTLY.get(e.fn, 1) for e in distinct(expr) if isinstance(e, Apply))
+
+
+class _Printer:
+    """One expression under way: names by node, and by the text they stand for, so that equal ones are shared."""
+
+    def __init__(self, operands: Sequence[str], prefix: str) -> None:
+        self.operands, self.prefix = operands, prefix
+        self.lines: list[str] = []
+        self.by_node: dict[int, str] = {}
+        self.by_text: dict[tuple[str, str], str] = {}
+
+    def value(self, expr: Expr) -> str:
+        if id(expr) not in self.by_node:
+            self.by_node[id(expr)] = self._print(expr)
+        return self.by_node[id(expr)]
+
+    def _print(self, expr: Expr) -> str:
+        if isinstance(expr, Arg):
+            return self.operands[expr.index]
+        if isinstance(expr, Const):
+            return literal(expr.value, expr.dtype)
+        if not isinstance(expr, Apply):
+            raise ValueError(f"expression node {type(expr).__name__} cannot be printed in C++")
+        kind, text = compute_ctype(expr.dtype), _apply(expr, [self.value(a) for a in expr.args])
+        if (kind, text) not in self.by_text:
+            name = self.by_text[kind, text] = f"{self.prefix}{len(self.lines)}"
+            self.lines.append(f"const {kind} {name} = {text};")
+        return self.by_text[kind, text]
+
+
+def literal(value: float | int | bool, dtype: np.dtype) -> str:
+    """A constant, in parentheses where it needs them, exactly; of the type that `dtype` is computed in."""
+    kind = compute_ctype(dtype)
+    if dtype == BOOL:
+        return "true" if value else "false"
+    if is_float(dtype):
+        return _float_literal(float(value), kind)
+    if dtype.itemsize == 8:
+        return f"(({kind}){int(value) % 2**64}ull)"
+    return f"(({kind}){int(value)})"
+
+
+def _float_literal(value: float, kind: str) -> str:
+    if math.isnan(value):
+        return f"brick::math::nan<{kind}>()"
+    if math.isinf(value):
+        return f"{'(-' if value < 0 else '('}brick::math::infinity<{kind}>())"
+    text = value.hex() + ("f" if kind == "float" else "")
+    return f"({text})" if text.startswith("-") else text
+
+
+def _apply(expr: Apply, args: Sequence[str]) -> str:
+    """One function of operands that are printed already; `expr.args` tell their types."""
+    dtype, fn = expr.args[0].dtype, expr.fn
+    if fn == "cast":
+        return convert(args[0], dtype, expr.dtype)
+    if fn == "where":
+        return "{} ? {} : {}".format(*args)
+    if fn == "pow":
+        return _power(expr, args)
+    if fn in COMPARE:
+        return f"{args[0]} {RELATION[fn]} {args[1]}"
+    if fn in TEST:
+        return f"brick::math::{fn}({args[0]})" if is_float(dtype) else "false"
+    return _family(dtype)(fn, dtype, args)
+
+
+def _family(dtype: np.dtype) -> Callable[[str, np.dtype, Sequence[str]], str]:
+    return _float if is_float(dtype) else _bool if dtype == BOOL else _integer
+
+
+def _float(fn: str, dtype: np.dtype, args: Sequence[str]) -> str:
+    if fn in FLOAT_OPERATORS:
+        return FLOAT_OPERATORS[fn].format(*args)
+    return _call(fn, dtype, args, FLOAT_FUNCTIONS)
+
+
+def _integer(fn: str, dtype: np.dtype, args: Sequence[str]) -> str:
+    if fn in INT_OPERATORS:
+        return f"({ctype(dtype)})({INT_OPERATORS[fn].format(*args)})"
+    return args[0] if fn in WHOLE_ALREADY else _call(fn, dtype, args, INT_FUNCTIONS)
+
+
+def _bool(fn: str, dtype: np.dtype, args: Sequence[str]) -> str:
+    if fn not in BOOL_OPERATORS:
+        raise ValueError(f"{fn} is not defined for {dtype.name}")
+    return BOOL_OPERATORS[fn].format(*args)
+
+
+def _call(fn: str, dtype: np.dtype, args: Sequence[str], known: frozenset[str]) -> str:
+    if fn not in known:
+        raise ValueError(f"{fn} is not defined for {dtype.name}")
+    return f"brick::math::{fn}({', '.join(args)})"
+
+
+def convert(value: str, source: np.dtype, target: np.dtype) -> str:
+    """A cast: floats to integers truncate, integers wrap, anything but 0 is true; a half type is rounded to."""
+    if source == target:
+        return value
+    if target == BOOL:
+        return f"{value} != 0"
+    if is_half(target):
+        return f"(float){ctype(target)}((float){value})"
+    if is_float(source) and not is_float(target):
+        return f"brick::math::to_integer<{ctype(target)}>({value})"
+    return f"({ctype(target)}){value}"
+
+
+def _power(expr: Apply, args: Sequence[str]) -> str:
+    """The result has the base's type."""
+    base, exponent = (e.dtype for e in expr.args)
+    known = expr.args[1].value if isinstance(expr.args[1], Const) else None
+    if known in (1, 2, 3):
+        return _small_power(base, args[0], int(known))
+    if known == 0.5 and is_float(base):
+        return f"brick::math::sqrt({args[0]})"
+    if not is_float(base) and not is_float(exponent):
+        return f"brick::math::int_power({args[0]}, {args[1]})"
+    if not is_float(base):
+        return f"brick::math::power_to_integer<{ctype(base)}>({args[0]}, {args[1]})"
+    exact = exponent.itemsize <= 4 or (known is not None and float(np.float32(known)) == known)
+    work = "float" if base.itemsize < 8 and exact else "double"
+    return f"({compute_ctype(base)})brick::math::pow(({work}){args[0]}, ({work}){args[1]})"
+
+
+def _small_power(dtype: np.dtype, x: str, exponent: int) -> str:
+    text = x
+    for _ in range(exponent - 1):
+        text = f"({text} * {x})" if is_float(dtype) else _family(dtype)("mul", dtype, [text, x])
+    return text

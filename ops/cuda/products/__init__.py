@@ -1,0 +1,1 @@
+"""Convolutions and matrix products as tiles of a thread block."""

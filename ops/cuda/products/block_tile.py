@@ -1,0 +1,149 @@
+"""The tiles in which a block computes a product of matrices, chosen by the largest box asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from brickrt.ops.cuda.kernel import THREADS
+from brickrt.ops.cuda.operand import VECTOR
+from brickrt.ops.cuda.printing.types import ctype, is_half
+
+SHARED = 48 << 10  # bytes that every kernel may have without asking
+MOST_STAGES = 4
+ROW_BYTES = 16  # of a tile's table of rows, per row
+COPIED = 24  # products that cost as much as bringing one element of an operand to shared memory
+FIXED = 1 << 15  # products that cost as much as beginning and ending a tile
+
+
+@dataclass(frozen=True)
+class Tile:
+    """`m` x `n` outputs, `k` words of the depth per stage, cut into `split` parts that groups of threads sum apart.
+
+    On tensor cores `down` x `across` warps share the outputs; else each thread has `down` x `across` of them.
+    """
+
+    m: int
+    n: int
+    k: int
+    split: int
+    down: int
+    across: int
+
+    def stage_words(self, either: bool) -> int:
+        """Words of a buffer; `either`: columns of B may lie as rows of A do."""
+        across, along = self.k * (self.n + 8), self.n * (self.k + 4)
+        return self.m * (self.k + 4) + (max(across, along) if either else across)
+
+    def cost(self, m: int, n: int, depth: int) -> int:
+        """Of a box of m x n outputs, in products; `depth` in words."""
+        tiles = -(-m // self.m) * -(-n // self.n)
+        swept = -(-depth // self.k) * self.k
+        return tiles * (swept * (self.m * self.n + COPIED * (self.m + self.n)) + FIXED)
+
+
+WARP_TILES = (
+    Tile(128, 128, 16, 1, 2, 4),
+    Tile(128, 64, 16, 1, 4, 2),
+    Tile(64, 128, 16, 1, 2, 4),
+    Tile(64, 64, 32, 2, 2, 2),
+    Tile(128, 32, 16, 1, 4, 2),
+    Tile(64, 32, 32, 2, 2, 2),
+    Tile(128, 16, 16, 1, 8, 1),
+    Tile(128, 8, 16, 1, 8, 1),
+    Tile(32, 64, 32, 4, 1, 2),
+    Tile(32, 32, 32, 4, 1, 2),
+    Tile(16, 128, 16, 2, 1, 4),
+    Tile(16, 64, 32, 4, 1, 2),
+)
+# Threads with 8 x 8 sums need more registers than two blocks on a multiprocessor leave them.
+LANE_TILES = (
+    Tile(128, 64, 16, 1, 8, 4),
+    Tile(64, 128, 16, 1, 8, 4),
+    Tile(64, 64, 16, 2, 8, 4),
+    Tile(128, 32, 16, 2, 8, 4),
+    Tile(64, 32, 16, 4, 8, 4),
+    Tile(128, 16, 16, 4, 8, 4),
+    Tile(128, 8, 32, 8, 8, 4),
+    Tile(32, 64, 16, 4, 4, 8),
+    Tile(32, 32, 16, 4, 4, 4),
+    Tile(16, 128, 16, 4, 4, 8),
+    Tile(16, 64, 32, 8, 4, 8),
+)
+
+
+@dataclass(frozen=True)
+class Core:
+    """A tile and the type of its operands; `warps` on tensor cores."""
+
+    tile: Tile
+    dtype: np.dtype
+    warps: bool
+
+    @property
+    def word(self) -> int:
+        """Bytes of a word of the tile."""
+        return 4 if self.warps else self.dtype.itemsize
+
+    @property
+    def pair(self) -> int:
+        """Elements to a word."""
+        return self.word // self.dtype.itemsize
+
+    @property
+    def together(self) -> int:
+        """Elements along the depth that lie together in a packed operand: on tensor cores, what a copy takes."""
+        return VECTOR // self.dtype.itemsize if self.warps else 1
+
+    @property
+    def stage_bytes(self) -> int:
+        return self.tile.stage_words(self.warps) * self.word
+
+    @property
+    def stages(self) -> int:
+        return min((SHARED - self.tile.m * ROW_BYTES) // self.stage_bytes, MOST_STAGES)
+
+    @property
+    def shared(self) -> int:
+        return self.tile.m * ROW_BYTES + self.stages * self.stage_bytes
+
+    def pack(self, b: np.ndarray) -> np.ndarray:
+        """[…, depth, columns] → […, depth / together, columns, together], zeros beyond the depth."""
+        deep = -(-b.shape[-2] // self.together)
+        full = np.zeros((*b.shape[:-2], deep * self.together, b.shape[-1]), b.dtype)
+        full[..., : b.shape[-2], :] = b
+        words = full.reshape(*b.shape[:-2], deep, self.together, b.shape[-1]).swapaxes(-1, -2)
+        return as_tf32(words) if self.warps and b.dtype == np.float32 else np.ascontiguousarray(words)
+
+    def text(self) -> str:
+        t = self.tile
+        either = "true" if self.warps else "false"
+        shape = f"brick::Tile<{THREADS}, {t.m}, {t.n}, {t.k}, {self.stages}, {t.split}, {either}>"
+        return f"brick::{'Warps' if self.warps else 'Lanes'}<{ctype(self.dtype)}, {shape}, {t.down}, {t.across}>"
+
+
+def as_tf32(values: np.ndarray) -> np.ndarray:
+    """float32 rounded to the nearest that tensor cores tell apart, halves away from zero; a contiguous copy."""
+    words = np.ascontiguousarray(values).view(np.uint32)
+    rounded = (words + np.uint32(1 << 12)) & ~np.uint32((1 << 13) - 1)
+    return np.where(np.isnan(values), values, rounded.view(np.float32))
+
+
+def on_warps(dtype: np.dtype, precision: str) -> bool:
+    """Whether products are computed on tensor cores."""
+    return is_half(dtype) or (dtype == np.float32 and precision == "tf32")
+
+
+def cores(dtype: np.dtype, precision: str) -> Iterator[Core]:
+    """All that fit into shared memory, the largest first."""
+    warps = on_warps(dtype, precision)
+    found = (Core(t, dtype, warps) for t in (WARP_TILES if warps else LANE_TILES))
+    return (c for c in found if c.stages >= 2)
+
+
+def choose_core(dtype: np.dtype, precision: str, m: int, n: int, depth: int, unit: int = 1) -> Core:
+    """For boxes of up to m x n outputs, which sum `depth` elements each, in tiles of whole units of columns."""
+    fit = (c for c in cores(dtype, precision) if c.tile.n % unit == 0)
+    return min(fit, key=lambda c: c.tile.cost(m, n, -(-depth // c.pair)))

@@ -1,0 +1,90 @@
+"""What kernels of convolutions share: the parts of a group, the tail, and the window in C++."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from brickrt.ops.cuda.kernel import Kernel
+from brickrt.ops.cuda.operand import Operand
+from brickrt.ops.cuda.printing.epilogue import WIDEST, Tail, choose_text, constants_text
+from brickrt.ops.cuda.printing.types import ctype
+from brickrt.ops.operators.conv import Conv, ConvTranspose
+
+
+def offset_type(operand: Operand) -> str:
+    """A type that holds the offset of any element inside one image."""
+    reach = sum((e - 1) * s for e, s in zip(operand.shape[1:], operand.strides[1:]))
+    return "int" if reach < 2**31 else "long long"
+
+
+@dataclass(frozen=True)
+class ConvBase(Kernel):
+    """What convolutions and transposed ones share."""
+
+    op: Conv | ConvTranspose
+
+    @property
+    def rank(self) -> int:
+        """Spatial dimensions."""
+        return len(self.op.kernel)
+
+    @property
+    def channels(self) -> int:
+        """Input channels of a group."""
+        return self.ins[0].shape[1] // self.op.groups
+
+    @property
+    def columns(self) -> int:
+        """Channels of the product, of a group."""
+        return self.out.shape[1] * self.op.parts // self.op.groups
+
+    @cached_property
+    def tail(self) -> Tail:
+        op, dtype, out, columns = self.op, self.ins[0].dtype, self.out, self.columns
+        return Tail(op.epilogue, dtype, op.bias, self.ins[2:], self.packed[2:], out, 1, columns, self.most, op.parts)
+
+    @property
+    def most(self) -> int:
+        """Output channels that one thread finishes together, at most."""
+        return WIDEST
+
+    def checked(self) -> list[int]:
+        """Per spatial dimension, whether taps may read beyond the input."""
+        if isinstance(self.op, ConvTranspose):
+            return [1] * self.rank
+        op, x, out = self.op, self.ins[0].shape[2:], self.out.shape[2:]
+        lo, hi = op.window.reach(np.zeros(self.rank, np.int64), np.asarray(out))
+        return [int(a < 0 or b > e) for a, b, e in zip(lo, hi, x)]
+
+    def window_text(self) -> str:
+        """The members that tell of window and operands."""
+        op, x, w = self.op, self.ins[0], self.ins[1]
+        constants = {
+            "D": self.rank,
+            "PARTS": self.op.parts,
+            "OUT": self.out.shape[1],
+            "CHANNELS": self.channels,
+            "COLUMNS": self.columns,
+            "PACKED": int(self.packed[1]),
+            "WIDTH": self.tail.width,
+            "ROWS_INNER": int(self.tail.scattered),
+        }
+        tables = {
+            "kernel": op.kernel,
+            "stride": op.strides,
+            "dilation": op.dilations,
+            "pad": op.pads,
+            "extent": x.shape[2:],
+            "checked": self.checked(),
+        }
+        chosen = "".join(choose_text("int", name, values) for name, values in tables.items())
+        strides = choose_text("long long", "x", x.strides) + choose_text("long long", "w", w.strides)
+        return f"using T = {ctype(x.dtype)};\n{constants_text(constants)}{chosen}{strides}"
+
+    @property
+    def extents(self) -> tuple[int, ...]:
+        """Of the largest box."""
+        return self.largest or self.out.shape

@@ -1,0 +1,71 @@
+"""Transposed convolution: a product of matrices for each combination of phases (igemm_transposed.cuh)."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from brickrt.ops.cuda.kernel import Kernel, kernel_for
+from brickrt.ops.cuda.operand import Operand
+from brickrt.ops.cuda.printing.epilogue import HEADERS, choose_text
+from brickrt.ops.cuda.products.conv import ProductConv
+from brickrt.ops.operators.conv import ConvTranspose
+
+
+@dataclass(frozen=True)
+class TransposedConv(ProductConv):
+    headers: ClassVar[tuple[str, ...]] = ("igemm_transposed.cuh", *HEADERS)
+    name: ClassVar[str] = "conv_transpose"
+
+    @property
+    def shared_factors(self) -> list[int]:
+        """Per dimension, the greatest common divisor of stride and dilation."""
+        return [math.gcd(s, d) for s, d in zip(self.op.strides, self.op.dilations)]
+
+    @property
+    def steps(self) -> list[int]:
+        """From one tap to the next of the same phase."""
+        return [s // g for s, g in zip(self.op.strides, self.shared_factors)]
+
+    @property
+    def backs(self) -> list[int]:
+        """How far the next tap's input lies before that of one."""
+        return [d // g for d, g in zip(self.op.dilations, self.shared_factors)]
+
+    @property
+    def taps(self) -> int:
+        return math.prod(-(-k // step) for k, step in zip(self.op.kernel, self.steps))
+
+    @property
+    def padded_channels(self) -> int:
+        """Whole pieces of the depth: each phase begins with one."""
+        return -(-self.channels // self.core.together) * self.core.together
+
+    def pixels(self, extents: Sequence[int]) -> Sequence[int]:
+        return [-(-e // s) for e, s in zip(extents, self.op.strides)]
+
+    def pack_weights(self, w: np.ndarray) -> np.ndarray:
+        """[C, M/g, k…] → [g, taps · channels / together, columns, together], taps by the first of their phase."""
+        phases = [[range(t, k, step) for t in range(step)] for k, step in zip(self.op.kernel, self.steps)]
+        order = [
+            np.ravel_multi_index(tap, self.op.kernel)
+            for firsts in itertools.product(*phases)
+            for tap in itertools.product(*firsts)
+        ]
+        taps = w.reshape(self.op.groups, self.channels, self.columns, -1)[..., order]
+        return self.pack_taps(taps.transpose(0, 3, 1, 2))
+
+    def settings(self) -> str:
+        inverses = [pow(back, -1, step) if step > 1 else 0 for back, step in zip(self.backs, self.steps)]
+        tables = {"step": self.steps, "back": self.backs, "inverse": inverses}
+        return super().settings() + "".join(choose_text("int", name, values) for name, values in tables.items())
+
+
+@kernel_for(ConvTranspose)
+def _choose(op: ConvTranspose, ins: Sequence[Operand], out: Operand) -> type[Kernel]:
+    return TransposedConv

@@ -1,0 +1,137 @@
+"""Products of matrices (matmul.cuh): dimensions that only `a` has are folded into its rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+
+from brickrt.ops.base import Op
+from brickrt.ops.cuda.kernel import Kernel, kernel_for
+from brickrt.ops.cuda.operand import VECTOR, Operand
+from brickrt.ops.cuda.printing.epilogue import HEADERS, Tail, broadcast_strides, choose_text, constants_text
+from brickrt.ops.cuda.printing.types import ctype, is_float
+from brickrt.ops.cuda.products.block_tile import Core, choose_core
+from brickrt.ops.operators.matmul import MatMul
+
+MOST_FOLDED = 4  # dimensions: the words of a row's index
+
+
+@dataclass(frozen=True)
+class MatMulKernel(Kernel):
+    op: MatMul
+
+    headers: ClassVar[tuple[str, ...]] = ("matmul.cuh", *HEADERS)
+
+    @property
+    def rank(self) -> int:
+        return self.out.type.rank
+
+    @property
+    def outer(self) -> int:
+        """Dimensions with a product for each of their cells: all of the batch where `b` has any."""
+        batched = math.prod(self.ins[1].shape[:-2]) > 1
+        return self.rank - 2 if batched else max(self.rank - 1 - MOST_FOLDED, 0)
+
+    @property
+    def depth(self) -> int:
+        return self.ins[0].shape[-1]
+
+    @property
+    def columns(self) -> int:
+        return self.out.shape[-1]
+
+    @cached_property
+    def core(self) -> Core:
+        e = self.largest or self.out.shape
+        return choose_core(self.ins[0].dtype, self.precision, math.prod(e[self.outer : -1]), e[-1], self.depth)
+
+    @cached_property
+    def tail(self) -> Tail:
+        op, rest = self.op, slice(2, None)
+        last = self.rank - 1
+        dtype = self.ins[0].dtype
+        return Tail(op.epilogue, dtype, op.bias, self.ins[rest], self.packed[rest], self.out, last, self.columns)
+
+    @property
+    def shared(self) -> int:
+        return self.core.shared
+
+    @property
+    def padded_depth(self) -> int:
+        return -(-self.depth // self.core.together) * self.core.together
+
+    @property
+    def padded_columns(self) -> int:
+        """Columns of packed `b`, up to whole vectors of words."""
+        whole = max(VECTOR // self.core.word, 1)
+        return -(-self.columns // whole) * whole
+
+    def pack(self, i: int, array: np.ndarray) -> np.ndarray:
+        """`b` [batch…, K, N] → [batch…, K / together, N, together], zeros for padding."""
+        if i != 1:
+            return np.ascontiguousarray(array)
+        full = np.zeros((*array.shape[:-1], self.padded_columns), array.dtype)
+        full[..., : self.columns] = array
+        return self.core.pack(full)
+
+    def along_output(self, i: int) -> list[int]:
+        """Strides of `a` or `b` along the dimensions of the output that are not its columns, then its own last one."""
+        o = self.ins[i]
+        strides = list(broadcast_strides(o))
+        if i == 1 and self.packed[1]:
+            matrix = self.padded_depth * self.padded_columns
+            batch = o.shape[:-2]
+            steps = [math.prod(batch[k + 1 :]) * matrix for k in range(len(batch))]
+            strides = [0 if e == 1 else step for e, step in zip(batch, steps)] + [0, 1]
+        if i == 1:
+            strides[-2] = 0
+        return [0] * (self.rank - o.type.rank) + strides[:-1] + [o.strides[-1]]
+
+    def copied_together(self) -> dict[str, int]:
+        """How elements are brought to shared memory."""
+        a, b = self.ins[:2]
+        width = VECTOR // a.dtype.itemsize
+        wide = is_float(a.dtype)
+        rows_of_a = wide and a.strides[-1] == 1 and a.vector >= width and self.depth % width == 0
+        rows_of_b = wide and b.strides[-1] == 1 and b.vector >= width and self.columns % width == 0
+        columns_of_b = self.core.warps and b.strides[-2] == 1 and b.vector >= width and self.depth % width == 0
+        packed, paired = self.packed[1], self.core.pair == 2
+        down = not packed and b.strides[-1] != 1
+        return {
+            "A_VECTOR": width if rows_of_a else 1,
+            "B_VECTOR": int(wide if packed else columns_of_b if down else rows_of_b and not paired),
+            "B_PAIRS": int(not packed and rows_of_b and paired),
+            "B_DOWN": int(down),
+        }
+
+    def emit(self, name: str) -> str:
+        constants = {
+            "OUTER": self.outer,
+            "FOLDED": self.rank - 1 - self.outer,
+            "DEPTH": self.depth,
+            "PADDED_DEPTH": self.padded_depth,
+            "COLUMNS": self.columns,
+            "PADDED_COLUMNS": self.padded_columns,
+            "TOGETHER": self.core.together,
+            "PACKED": int(self.packed[1]),
+            "WIDTH": self.tail.width,
+            "ROWS_INNER": int(self.tail.scattered),
+            **self.copied_together(),
+        }
+        strides = "".join(choose_text("long long", key, self.along_output(i)) for i, key in enumerate("ab"))
+        return (
+            f"struct {name}_matmul {{\nusing T = {ctype(self.ins[0].dtype)};\n{constants_text(constants)}"
+            f"static constexpr long long DEPTH_STRIDE = {self.ins[1].strides[-2]};\n{strides}{self.tail.emit()}}};\n"
+            f"BRICK_DEVICE void {name}(const brick::Step& s, char* const* at, char* shared) {{\n"
+            f"    brick::matmul<{name}_matmul, {self.core.text()}>(s, at, shared);\n}}\n"
+        )
+
+
+@kernel_for(MatMul)
+def _choose(op: Op, ins: Sequence[Operand], out: Operand) -> type[Kernel]:
+    return MatMulKernel

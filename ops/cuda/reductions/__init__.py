@@ -1,0 +1,1 @@
+"""Reductions, row-wise operators and pooling."""

@@ -1,0 +1,64 @@
+"""Reductions: rows with one step, of which the result is stored."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import ClassVar
+
+from brickrt.ops.cuda.kernel import THREADS, Kernel, kernel_for
+from brickrt.ops.cuda.operand import Operand
+from brickrt.ops.cuda.reductions.row_traits import Traits
+from brickrt.ops.cuda.reductions.rows import Sharing, rows_of, sharing
+from brickrt.ops.expr import Arg
+from brickrt.ops.operators.reduce import Reduce
+from brickrt.ops.operators.rowwise import Step
+
+
+class RowsKernel(Kernel):
+    """A kernel that rows.cuh runs on traits."""
+
+    headers: ClassVar[tuple[str, ...]] = ("math.cuh", "vectors.cuh", "combine.cuh", "rows.cuh")
+
+    @property
+    def traits(self) -> Traits:
+        raise NotImplementedError
+
+    @property
+    def shared(self) -> int:
+        """Partial results of all threads, or of the warps, after which the row may lie."""
+        traits = self.traits
+        if traits.rows.across:
+            widest = max((step.pre.dtype.itemsize for step in traits.steps), default=4)
+            return THREADS * traits.rows.vector * max(4, widest)
+        if traits.sharing.lanes:
+            return 0
+        return 256 + (traits.cache_bytes if traits.sharing.cached else 0)
+
+    def emit(self, name: str) -> str:
+        return (
+            f"{self.traits.text(f'{name}_rows')}"
+            f"BRICK_DEVICE void {name}(const brick::Step& s, char* const* at, char* shared) {{\n"
+            f"brick::Rows<{name}_rows>::box(s, at, shared);\n}}\n"
+        )
+
+
+class ReduceKernel(RowsKernel):
+    op: Reduce
+
+    @cached_property
+    def traits(self) -> Traits:
+        op, x = self.op, self.ins[0]
+        place = {d: d if op.keepdims else n for n, d in enumerate(d for d in range(x.rank) if d not in op.axes)}
+        box = self.largest or self.out.shape
+        full = [box[place[d]] if d in place else e for d, e in enumerate(x.shape)]
+        strides = tuple(self.out.strides[place[d]] if d in place and e != 1 else 0 for d, e in enumerate(x.shape))
+        rows = rows_of(x.shape, op.axes, self.ins, strides, full)
+        step = Step(op.combine, op.pre or Arg(x.dtype, 0), op.post)
+        how = Sharing(1) if rows.across else sharing(rows, 0, full)
+        axes = [place[d] for d in rows.kept]
+        return Traits(rows, how, self.ins, self.out, [step], None, [], axes)
+
+
+@kernel_for(Reduce)
+def _choose(op: Reduce, ins: tuple[Operand, ...], out: Operand) -> type[Kernel]:
+    return ReduceKernel

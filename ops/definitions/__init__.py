@@ -1,0 +1,1 @@
+"""The NumPy definitions that kernels are compared with."""

@@ -1,0 +1,1 @@
+"""The brick operators, one file per family."""

@@ -1,0 +1,45 @@
+"""Elementwise chains: one expression over operands that broadcast to the output (NumPy rules)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from brickrt.ops.base import Op, Slab, crop
+from brickrt.ops.definitions.expressions import evaluate_expr, round_to
+from brickrt.ops.epilogue import check_args, count_applies
+from brickrt.ops.expr import Expr
+from brickrt.ops.regions import box_shape, operand_region
+from brickrt.ops.types import Boxes, TensorType
+
+
+@dataclass(frozen=True)
+class Map(Op):
+    """Output = expr(operands…), of the broadcast shape; `Arg(k)` is input k."""
+
+    name: ClassVar[str] = "Map"
+    expr: Expr
+
+    def infer(self, ins: Sequence[TensorType]) -> TensorType:
+        check_args(self.name, self.expr, [t.dtype for t in ins])
+        try:
+            shape = np.broadcast_shapes(*(t.shape for t in ins))
+        except ValueError:
+            raise ValueError(f"Map: shapes {', '.join(map(str, ins))} do not broadcast together") from None
+        return TensorType(shape, self.expr.dtype)
+
+    def region(self, i: int, boxes: Boxes, ins: Sequence[TensorType], out: TensorType) -> Boxes:
+        return operand_region(boxes, ins[i].shape)
+
+    def evaluate(self, box: Boxes, slabs: Sequence[Slab], ins: Sequence[TensorType], out: TensorType) -> np.ndarray:
+        shape = box_shape(box)
+        if 0 in shape:
+            return np.empty(shape, out.dtype)
+        operands = [crop(s, operand_region(box, t.shape)) for s, t in zip(slabs, ins, strict=True)]
+        return np.array(np.broadcast_to(round_to(evaluate_expr(self.expr, operands), out.dtype), shape))
+
+    def flops(self, ins: Sequence[TensorType], out: TensorType) -> int:
+        return count_applies(self.expr) * out.size

@@ -1,0 +1,55 @@
+"""Partial results of a reduction: elements along the last axis combined in segments, for a second pass to finish."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from brickrt.ops.base import Op, Slab, crop
+from brickrt.ops.definitions.expressions import compute_type, round_to
+from brickrt.ops.operators.reduce import COMBINE
+from brickrt.ops.regions import box_shape, settle
+from brickrt.ops.types import Boxes, TensorType
+
+
+@dataclass(frozen=True)
+class Segments(Op):
+    """Element i along the last axis of the output combines elements i·length…(i+1)·length - 1 of the input; the last
+    segment may be shorter."""
+
+    name: ClassVar[str] = "Segments"
+    combine: Literal["sum", "prod", "max", "min"]
+    length: int
+
+    def infer(self, ins: Sequence[TensorType]) -> TensorType:
+        (x,) = ins
+        if not x.rank or self.length < 1:
+            raise ValueError(f"Segments of {self.length} elements of input {x}")
+        return TensorType((*x.shape[:-1], -(-x.shape[-1] // self.length)), x.dtype)
+
+    def region(self, i: int, boxes: Boxes, ins: Sequence[TensorType], out: TensorType) -> Boxes:
+        lo, hi = boxes.lo.copy(), boxes.hi.copy()
+        lo[:, -1] *= self.length
+        hi[:, -1] *= self.length
+        return settle(boxes, lo, hi, ins[0].shape)
+
+    def made_of(self, boxes: Boxes) -> Boxes:
+        """The boxes of the output that boxes of the input hold, which begin and end with whole segments."""
+        lo, hi = boxes.lo.copy(), boxes.hi.copy()
+        lo[:, -1] //= self.length
+        hi[:, -1] = -(-hi[:, -1] // self.length)
+        return Boxes(lo, hi)
+
+    def evaluate(self, box: Boxes, slabs: Sequence[Slab], ins: Sequence[TensorType], out: TensorType) -> np.ndarray:
+        shape = box_shape(box)
+        if 0 in shape:
+            return np.empty(shape, out.dtype)
+        x = crop(slabs[0], self.region(0, box, ins, out)).astype(compute_type(out.dtype))
+        starts = np.arange(shape[-1]) * self.length
+        return round_to(COMBINE[self.combine].reduceat(x, starts, axis=-1, dtype=x.dtype), out.dtype)
+
+    def flops(self, ins: Sequence[TensorType], out: TensorType) -> int:
+        return ins[0].size

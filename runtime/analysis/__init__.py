@@ -1,0 +1,1 @@
+"""Modelled figures of a task graph: memory, cache behaviour, traffic."""

@@ -1,0 +1,78 @@
+"""The memory that a task graph needs, known before it runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from brickrt.graph.errors import BrickError
+from brickrt.graph.ir import Graph
+from brickrt.plan.cost.conv_algorithms import weight_growth
+from brickrt.plan.device.machine import GIB, memory_bytes
+from brickrt.runtime.lowering.task_graph import TaskGraph
+
+RECORD_WORDS = 24  # of a step's record, about
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes: constants as the kernels read them, tensors in the arena, scratch of all workers, argument tables and
+    dependencies, inputs and outputs."""
+
+    constants: int = 0
+    arena: int = 0
+    scratch: int = 0
+    tables: int = 0
+    ends: int = 0
+
+    @property
+    def total(self) -> int:
+        return self.constants + self.arena + self.scratch + self.tables + self.ends
+
+
+def _transformed(tasks: TaskGraph) -> int:
+    """What algorithms add to the weights they transform."""
+    plan = tasks.plan
+    nodes = {k: (plan.graph.nodes[k], name) for k, name in plan.algorithms.items()}
+    weights = ((node, name, plan.graph.types[node.inputs[1]].nbytes) for node, name in nodes.values())
+    return int(sum(nbytes * (weight_growth(node.op, name) - 1) for node, name, nbytes in weights))
+
+
+def project(tasks: TaskGraph, threads: int) -> Memory:
+    """What a run will hold; constants without the padding of their packed form."""
+    graph = tasks.plan.graph
+    steps = sum(len(s.boxes) for s in tasks.steps)
+    return Memory(
+        constants=sum(graph.types[name].nbytes for name in graph.constants) + _transformed(tasks),
+        arena=tasks.arena_bytes,
+        scratch=tasks.scratch_bytes * threads,
+        tables=8 * (RECORD_WORDS * steps + 3 * len(tasks) + len(tasks.deps)),
+        ends=sum(graph.types[name].nbytes for name in (*graph.inputs, *graph.outputs)),
+    )
+
+
+def check_ends(graph: Graph) -> None:
+    """Refuses, before anything is planned, inputs and outputs that this machine cannot hold together."""
+    ends = {name: graph.types[name].nbytes for name in (*graph.inputs, *graph.outputs)}
+    if sum(ends.values()) > memory_bytes():
+        largest = max(ends, key=lambda name: ends[name])
+        held = f"this machine has {memory_bytes() / GIB:.1f}"
+        raise _refusal("inputs and outputs", sum(ends.values()), held, f"'{largest}' {graph.types[largest]}")
+
+
+def check_fits(tasks: TaskGraph, threads: int) -> None:
+    """Refuses a task graph whose run this machine, or its GPU, cannot hold."""
+    device = tasks.plan.device
+    needed = project(tasks, threads if device.kind == "cpu" else 1).total
+    who, has = ("the GPU", device.memory) if device.kind == "cuda" else ("this machine", memory_bytes())
+    if needed > has:
+        graph = tasks.plan.graph
+        stored = [name for name, place in tasks.places.items() if place.kind != "scratch"]
+        largest = max(stored, key=lambda name: graph.types[name].nbytes, default="")
+        part = f"'{largest}' {graph.types[largest]}" if largest else "its scratch"
+        raise _refusal("the run", needed, f"{who} has {has / GIB:.1f}", part, device.kind)
+
+
+def _refusal(what: str, needed: int, held: str, largest: str, kind: str = "cpu") -> BrickError:
+    sizes = f"{what} would take {needed / GIB:.1f} GiB, {held} GiB"
+    remedy = "use smaller inputs" if kind == "cpu" else "use smaller inputs, or device cpu"
+    return BrickError(f"{sizes}, and the largest part is {largest}: {remedy}")

@@ -1,0 +1,1 @@
+"""Compiled kernels and plans on disk."""

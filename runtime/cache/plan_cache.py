@@ -1,0 +1,67 @@
+"""Plans on disk: the decisions about a graph, by its structure, the device and the options."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any, Protocol
+
+from brickrt import graph as graphs
+from brickrt import ops as operators
+from brickrt import plan as planner
+from brickrt.graph.ir import Graph
+from brickrt.plan.device.device_spec import DeviceSpec
+from brickrt.plan.options import PlanOptions
+from brickrt.plan.plan import Plan, make_plan
+from brickrt.plan.subgraph import Subgraph
+from brickrt.runtime.cache.disk_cache import DiskCache, sources_digest
+
+
+class Tune(Protocol):
+    """Better decisions for a graph than those of its plan, found by measuring. `name` is all that they depend on beside
+    the device's figures and the options."""
+
+    @property
+    def name(self) -> str: ...
+
+    def __call__(self, graph: Graph, plan: Plan) -> tuple[Subgraph, ...] | None:
+        """None where nothing could be measured."""
+        ...
+
+
+def remembered_plan(graph: Graph, device: DeviceSpec, options: PlanOptions, tune: Tune | None = None) -> Plan:
+    """The plan of a graph: its decisions from disk where they were made before, else made and kept."""
+    store, name = DiskCache.open("plans"), _digest(graph, device, options, tune.name if tune else "")
+    known = store.get(name)
+    if known is not None:
+        return make_plan(graph, device, options, decided=tuple(_subgraph(entry) for entry in json.loads(known)))
+    plan = make_plan(graph, device, options)
+    if tune and plan.graph.nodes:
+        decided = tune(graph, plan)
+        if decided is None:
+            return plan
+        plan = make_plan(graph, device, options, decided=decided)
+    store.put(name, json.dumps([s.to_dict() for s in plan.subgraphs]).encode())
+    return plan
+
+
+def _subgraph(entry: dict[str, Any]) -> Subgraph:
+    tuples = {name: tuple(entry[name]) for name in ("nodes", "tails", "kernels", "brick", "band")}
+    return Subgraph(**entry | tuples | {"node_bricks": tuple(tuple(brick) for brick in entry["node_bricks"])})
+
+
+@cache
+def _code() -> str:
+    return sources_digest(*(Path(next(iter(package.__path__))) for package in (planner, operators, graphs)))
+
+
+def _digest(graph: Graph, device: DeviceSpec, options: PlanOptions, tune: str) -> str:
+    """All that a plan depends on; of constants only which tensors are some."""
+    digest = hashlib.sha256(f"{_code()}{device}{options}{tune}{graph.inputs}{graph.outputs}".encode())
+    for node in graph.nodes:
+        digest.update(f"{node}{graph.out(node)}".encode())
+    for name in (*graph.inputs, *graph.constants):
+        digest.update(f"{name}{graph.types[name]}{name in graph.constants}".encode())
+    return digest.hexdigest()[:32]

@@ -1,0 +1,1 @@
+"""The speeds of this machine, measured once."""

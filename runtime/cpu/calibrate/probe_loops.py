@@ -1,0 +1,75 @@
+"""Two loops that measure the machine: multiply-adds in registers, and streams through memory."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+from llvmlite import ir
+
+from brickrt.ops.cpu.emit.function_emitter import FLOAT, I64, PTR, Fn, vector
+from brickrt.ops.cpu.isa import Isa
+from brickrt.runtime.cpu.compile.compiled_functions import load_functions
+
+CHAINS = 12  # independent multiply-adds: enough for two units of latency 4 to 6
+UNROLLED = 4  # vectors of each stream per turn
+_F32 = np.dtype(np.float32)
+
+
+@dataclass(frozen=True)
+class Probes:
+    """`multiply_add(turns, buffer)` does `flops_per_turn` a turn, on a buffer of `vectors`. `stream(buffer, third,
+    sweeps)` adds the first and the second `third` elements into the third; `third` is a multiple of `chunk`."""
+
+    multiply_add: Callable[[int, int], None]
+    stream: Callable[[int, int, int], None]
+    flops_per_turn: int
+    vectors: int
+    chunk: int
+
+
+@cache
+def probes(isa: Isa) -> Probes:
+    """The compiled loops, kept on disk."""
+    types = {
+        "multiply_add": (ctypes.c_int64, ctypes.c_void_p),
+        "stream": (ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64),
+    }
+    found = load_functions("probes", isa, lambda: _module(isa.lanes), types)
+    flops, chunk = CHAINS * isa.lanes * 2, UNROLLED * isa.lanes
+    return Probes(found["multiply_add"], found["stream"], flops, CHAINS + 2, chunk)
+
+
+def _module(lanes: int) -> ir.Module:
+    module = ir.Module("probes")
+    _multiply_add(Fn(module, "multiply_add", (I64, PTR)), lanes)
+    _stream(Fn(module, "stream", (PTR, I64, I64)), lanes)
+    return module
+
+
+def _multiply_add(f: Fn, lanes: int) -> None:
+    """Every turn sums[k] = sums[k] · x + y for each chain. The buffer holds x, y and the sums: were they known to be
+    equal, LLVM would keep one."""
+    turns, buffer = f.fn.args
+    kind = vector(FLOAT, lanes)
+    x, y, *first = (f.load(buffer, k * lanes, _F32, lanes) for k in range(2 + CHAINS))
+    sums = [f.local(kind, value) for value in first]
+    with f.loop(0, turns):
+        for place in sums:
+            f.set(place, f.fma(f.get(place, kind), x, y))
+    for k, place in enumerate(sums):
+        f.store(f.get(place, kind), buffer, (2 + k) * lanes, _F32, lanes)
+    f.finish()
+
+
+def _stream(f: Fn, lanes: int) -> None:
+    buffer, third, sweeps = f.fn.args
+    with f.loop(0, sweeps), f.loop(0, third, UNROLLED * lanes) as i:
+        for k in range(UNROLLED):
+            at = f.add(i, k * lanes)
+            total = f.b.fadd(f.load(buffer, at, _F32, lanes), f.load(buffer, f.add(at, third), _F32, lanes))
+            f.store(total, buffer, f.add(at, third, third), _F32, lanes)
+    f.finish()

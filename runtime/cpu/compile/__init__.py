@@ -1,0 +1,1 @@
+"""From kernels to functions of this process, by several processes, kept on disk."""

@@ -1,0 +1,149 @@
+"""Compiling with all cores. LLVM holds a lock while it compiles, so helpers are processes.
+
+A helper is this module run by a fresh interpreter, which needs nothing of the caller's main module. It reads pickled
+(digest, kernel) from its standard input, from its parent alone, answers each with the pickled object file, and ends
+when its input does: no helper outlives its parent.
+"""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import math
+import pickle
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from queue import Empty, PriorityQueue, SimpleQueue
+from typing import NamedTuple
+
+from brickrt.ops.cpu.compile import to_object
+from brickrt.ops.cpu.kernel import Kernel, emit_module
+from brickrt.runtime.thread_count import usable_cores
+
+WORTH = 5  # kernels per process from which starting one pays
+
+
+def symbol(digest: str) -> str:
+    """Name of a kernel's function."""
+    return f"brick_{digest}"
+
+
+def build(digest: str, kernel: Kernel) -> bytes:
+    """Machine code of one kernel, as an object file."""
+    return to_object(emit_module(kernel, symbol(digest)), kernel.isa)
+
+
+class Work(NamedTuple):
+    """A kernel to compile, or the end of work (None); the least `rank` first, then the least `number`."""
+
+    rank: float
+    number: int
+    kernel: tuple[str, Kernel] | None
+
+
+class Compilation:
+    """Kernels under compilation, the long ones first: by helpers as soon as some are asked for, and in `images` here.
+
+    A context manager; leaving it ends the helpers, whatever they are at.
+    """
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self._number = itertools.count()
+        self._todo: PriorityQueue[Work] = PriorityQueue()
+        self._done: SimpleQueue[tuple[str, bytes] | None] = SimpleQueue()  # None: a helper failed
+        self._helpers: list[subprocess.Popen] = []
+        self._threads: list[threading.Thread] = []
+
+    def ask(self, digest: str, kernel: Kernel) -> None:
+        """Wants a kernel's machine code."""
+        self.asked += 1
+        self._todo.put(Work(-effort(kernel), next(self._number), (digest, kernel)))
+        if len(self._helpers) + 1 < min(usable_cores(), self.asked // WORTH):
+            self._help()
+
+    def images(self) -> Iterator[tuple[str, bytes]]:
+        """Object files by digest, as they are ready, of all that was asked for."""
+        left, self.asked = self.asked, 0
+        while left:
+            made = self._next()
+            if made is not None:
+                left -= 1
+                yield made
+
+    def __enter__(self) -> Compilation:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        for helper in self._helpers:
+            helper.kill()
+            self._todo.put(Work(-math.inf, next(self._number), None))
+        for thread in self._threads:
+            thread.join()
+        for helper in self._helpers:
+            helper.communicate()
+
+    def _next(self) -> tuple[str, bytes] | None:
+        """What a helper has finished, else what is compiled here; waits only where nothing is left to compile."""
+        if self._done.empty():
+            try:
+                kernel = self._todo.get_nowait().kernel
+            except Empty:
+                return self._done.get()
+            assert kernel is not None
+            return kernel[0], build(*kernel)
+        return self._done.get()
+
+    def _help(self) -> None:
+        """Starts one helper, and a thread that feeds it."""
+        helper = subprocess.Popen(
+            [sys.executable, "-c", f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import serve; serve()"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        self._helpers.append(helper)
+        self._threads.append(threading.Thread(target=self._feed, args=(helper,), daemon=True))
+        self._threads[-1].start()
+
+    def _feed(self, helper: subprocess.Popen) -> None:
+        """Has a helper compile until nothing is left. What it fails to give is left to others."""
+        while (work := self._todo.get()).kernel is not None:
+            image = _answer(helper, work.kernel)
+            if image is None:
+                self._todo.put(work)
+                self._done.put(None)
+                return
+            self._done.put((work.kernel[0], image))
+
+
+def effort(kernel: Kernel) -> int:
+    """Roughly how long compiling takes: code grows with expressions too."""
+    return 1000 * kernel.effort + len(repr(kernel.op))
+
+
+def _answer(helper: subprocess.Popen, kernel: tuple[str, Kernel]) -> bytes | None:
+    """The object file that a helper gives, None where it fails: the error is then met, with its traceback, here."""
+    assert helper.stdin is not None and helper.stdout is not None
+    try:
+        pickle.dump(kernel, helper.stdin)
+        helper.stdin.flush()
+        return pickle.load(helper.stdout)
+    except (OSError, EOFError, pickle.UnpicklingError):
+        return None
+
+
+def serve() -> None:
+    """Runs a helper. Its garbage is collected between kernels: modules under construction hold many cycles."""
+    gc.freeze()
+    gc.disable()
+    while True:
+        try:
+            digest, kernel = pickle.load(sys.stdin.buffer)
+        except EOFError:
+            return
+        pickle.dump(build(digest, kernel), sys.stdout.buffer)
+        sys.stdout.buffer.flush()
+        gc.collect()

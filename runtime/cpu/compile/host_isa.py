@@ -1,0 +1,19 @@
+"""The instruction set to compile for."""
+
+from __future__ import annotations
+
+from llvmlite import binding as llvm
+
+from brickrt.ops.cpu.isa import Isa
+from brickrt.plan.device.device_spec import DeviceSpec
+from brickrt.plan.device.machine import instruction_set
+
+# What LLVM calls a processor that has just the named instruction set, where that is not the host's own.
+LESSER = {"avx2": ("haswell", "+avx2,+fma,+f16c"), "generic": ("x86-64", "")}
+
+
+def host_isa(spec: DeviceSpec) -> Isa:
+    """The host's processor, or a lesser one where the plan is for fewer lanes than the host has."""
+    if spec.isa == instruction_set() or spec.isa not in LESSER:
+        return Isa(spec.lanes, spec.registers, llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten())
+    return Isa(spec.lanes, spec.registers, *LESSER[spec.isa])

@@ -1,0 +1,30 @@
+"""Identity of compiled kernels: what all decides their machine code."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cache
+from pathlib import Path
+
+import llvmlite
+
+from brickrt import ops as operators
+from brickrt.ops.cpu.kernel import Kernel
+from brickrt.runtime.cache.disk_cache import sources_digest
+
+
+@cache
+def code_digest() -> str:
+    """Digest of the sources that print kernels and of the compiler's version."""
+    folder = Path(operators.__file__).parent
+    return llvmlite.__version__ + sources_digest(folder, without=("cuda",))
+
+
+def digest_of(*parts: str) -> str:
+    """Identity of machine code that these parts and the sources decide, 32 hexadecimal digits."""
+    return hashlib.sha256("\n".join([code_digest(), *parts]).encode()).hexdigest()[:32]
+
+
+def kernel_digest(kernel: Kernel) -> str:
+    """Identity of a kernel's machine code."""
+    return digest_of(type(kernel).__name__, repr(kernel))

@@ -1,0 +1,116 @@
+"""Which convolutions ask for weights that a later layer would wait for.
+
+A layer with few rows, as a classifier behind a global pool, reads every weight once and computes next to nothing: it
+takes as long as memory does. The convolutions before it hardly use memory. So the nearest of them ask for its weights
+while they compute, slice by slice, and it finds them in the caches.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from brickrt.ops.cpu.kernel import Kernel
+from brickrt.ops.operators.conv import Conv
+from brickrt.plan.cost.roofline import multiply_us
+from brickrt.plan.plan import Plan
+from brickrt.runtime.lowering.task_graph import Steps, TaskGraph
+
+PACES = (1, 2, 4, 8, 16, 32, 64)  # bytes that may be asked for per channel that a register tile sweeps
+TILE = 24  # vectors of a register tile, about
+SHARE = 0.25  # of the cache that all cores share, which may be filled ahead
+
+
+@dataclass(frozen=True)
+class Share:
+    """The part of a constant that a node should ask for, in bytes."""
+
+    constant: str
+    nbytes: float
+
+
+@dataclass
+class Slices:
+    """What the steps of a node ask for: `column` of their records is (base, byte offset), `sizes` are bytes."""
+
+    node: int
+    column: np.ndarray
+    sizes: np.ndarray
+
+
+@dataclass
+class Later:
+    """Grows with the records; `fill` completes them."""
+
+    tasks: TaskGraph
+    wanted: dict[int, Share] = field(default_factory=dict)  # by the node that asks
+    slices: list[Slices] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.wanted = askers(self.tasks)
+
+    def asking(
+        self, steps: Steps, variants: Sequence[Kernel], which: np.ndarray
+    ) -> tuple[list[Kernel], np.ndarray | None]:
+        """The kernels of a node's steps, which ask where they are to and can, and how many bytes each step asks for."""
+        found = [v.swept(steps.boxes) for v in variants] if steps.node in self.wanted else []
+        swept = [channels for channels in found if channels is not None]
+        if not swept or len(swept) < len(variants):
+            return list(variants), None
+        channels = np.stack(swept)[which, np.arange(len(which))]
+        least = self.wanted[steps.node].nbytes / int(channels.sum())
+        pace = next((p for p in PACES if p >= least), PACES[-1])
+        return [replace(v, asks=pace) for v in variants], channels * pace
+
+    def note(self, node: int, column: np.ndarray, sizes: np.ndarray) -> None:
+        self.slices.append(Slices(node, column, sizes))
+
+    def fill(self, where: Callable[[str], tuple[int, int]]) -> None:
+        """Completes the records; `where` gives base and bytes of a constant. The last steps ask for the first bytes,
+        which are read first; where a step asks for less than all, nobody asks beyond the end."""
+        ends: Counter[str] = Counter()
+        for each in reversed(self.slices):
+            name = self.wanted[each.node].constant
+            base, nbytes = where(name)
+            starts = ends[name] + np.cumsum(each.sizes) - each.sizes
+            each.column[:, 0], each.column[:, 1] = base, np.clip(starts, 0, np.maximum(nbytes - each.sizes, 0))
+            ends[name] += int(each.sizes.sum())
+
+
+def askers(tasks: TaskGraph) -> dict[int, Share]:
+    """By node, what it should ask for. Nodes before one that waits for its weights, the nearest first."""
+    plan, order = tasks.plan, [steps.node for steps in tasks.steps if len(steps.boxes)]
+    readers = Counter(name for node in order for name in plan.graph.nodes[node].inputs)
+    found: dict[int, Share] = {}
+    budget = plan.device.shared[1] * SHARE
+    for at, node in enumerate(order):
+        for name in (name for name in awaited(plan, node) if readers[name] == 1):
+            left = min(plan.graph.types[name].nbytes, budget)
+            for before in reversed(order[:at]):
+                if left <= 0:
+                    break
+                if before not in found and (capacity := asked_bytes(plan, before)):
+                    found[before] = Share(name, min(left, capacity))
+                    left -= capacity
+    return found
+
+
+def awaited(plan: Plan, k: int) -> list[str]:
+    """Constants that a node reads for longer than it computes; L2 holds smaller ones."""
+    graph, device, node = plan.graph, plan.device, plan.graph.nodes[k]
+    work = multiply_us(graph.flops([node]) / (2 * device.lanes), device, 1.0)
+    gbps = device.bandwidth_at("memory", device.cores) / device.cores
+    sizes = {name: graph.types[name].nbytes for name in dict.fromkeys(node.inputs) if name in graph.constants}
+    return [name for name, nbytes in sizes.items() if nbytes > device.l2 and nbytes / gbps / 1e3 > work]
+
+
+def asked_bytes(plan: Plan, k: int) -> float:
+    """About what a node can ask for while it computes; 0 for one that cannot."""
+    node, graph = plan.graph.nodes[k], plan.graph
+    direct = isinstance(node.op, Conv) and node.op.groups == 1 and k not in plan.algorithms
+    if not direct or plan.layouts[node.inputs[0]] != "blocked" or node.inputs[1] not in graph.constants:
+        return 0.0
+    return graph.flops([node]) / (2 * plan.device.lanes * TILE) * PACES[-1]

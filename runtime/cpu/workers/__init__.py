@@ -1,0 +1,1 @@
+"""The threads that run tasks, compiled, outside Python."""

@@ -1,0 +1,163 @@
+"""The process's helper threads, for all programs: outside Python from their start on, asleep when nothing is to do."""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import os
+import threading
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+
+from brickrt.ops.cpu.isa import Isa
+from brickrt.runtime.cpu.compile.compiled_functions import load_functions
+from brickrt.runtime.cpu.memory import aligned_empty
+from brickrt.runtime.cpu.workers.mailbox import CLOSED, JOB_WORDS, MAILBOX_WORDS, mailbox_module
+from brickrt.runtime.cpu.workers.pinning import cores, here, pin
+
+_ANY = Isa(1, 16)  # no vectors in it
+
+
+class Helper:
+    """A thread that serves one mailbox, on the given logical CPU or anywhere."""
+
+    def __init__(self, cpu: int | None) -> None:
+        self.cpu = cpu
+        self._box = aligned_empty(8 * MAILBOX_WORDS)
+        self._box[:] = 0
+        self.address: int = self._box.ctypes.data
+        native = _native()
+        native["prepare"](self.address)
+        name = "brickrt" if cpu is None else f"brickrt-{cpu}"
+        self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        if self.cpu is not None:
+            pin(self.cpu)
+        _native()["serve"](self.address)
+
+    def close(self) -> None:
+        """Ends the thread, which must be idle."""
+        _native()["tell"](self.address, CLOSED)
+        self._thread.join()
+
+
+@dataclass(frozen=True, eq=False)
+class Team:
+    """Helpers of a run whose leader began on logical CPU `cpu`; None where other runs were under way."""
+
+    cpu: int | None
+    helpers: list[Helper]
+
+
+class Jobs:
+    """Calls of compiled functions of two arguments, made at once: (function, argument, argument) each."""
+
+    def __init__(self, calls: Sequence[tuple[int, int, int]]) -> None:
+        table = np.array([(0, *call) for call in calls], np.int64).reshape(-1)
+        assert len(table) == JOB_WORDS * len(calls)
+        self.n, self.words, self.address = len(calls), table.data, table.ctypes.data
+        self.lead = _native()["lead"]
+        self.team: Team | None = None
+
+    def give_to(self, team: Team) -> None:
+        """Has the helpers of a team do all jobs but the first."""
+        self.team = team
+        for k, helper in enumerate(team.helpers):
+            self.words[(k + 1) * JOB_WORDS] = helper.address
+
+
+class Crew:
+    """Helpers that are free, and how programs get them."""
+
+    _last: Team | None
+    _runs: int
+    _lock: threading.Lock
+
+    def __init__(self) -> None:
+        self._forget()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._forget)
+        atexit.register(self._close)
+
+    def lead(self, jobs: Jobs) -> None:
+        """Does all jobs, the first on this thread. Those that no helper comes to in time are left undone."""
+        team = self._take(jobs.n - 1)
+        if jobs.team is not team:
+            jobs.give_to(team)
+        try:
+            jobs.lead(jobs.address, jobs.n)
+        finally:
+            self._give_back(team)
+
+    def _take(self, n: int) -> Team:
+        """Helpers that are free, those of the run before if they will do; new ones where there are too few."""
+        with self._lock:
+            self._runs += 1
+            cpu, team = here(), self._last
+            self._last = None
+            if team is not None:
+                if team.cpu == cpu and len(team.helpers) == n and self._runs == 1:
+                    return team
+                self._free_again(team)
+            places = self._places(n, cpu)
+            alone = cpu if self._runs == 1 else None
+            return Team(alone, [self._free[place].pop() if self._free[place] else Helper(place) for place in places])
+
+    def _give_back(self, team: Team) -> None:
+        with self._lock:
+            self._runs -= 1
+            if self._last is None:
+                self._last = team
+            else:
+                self._free_again(team)
+
+    def _free_again(self, team: Team) -> None:
+        for helper in reversed(team.helpers):  # those that were busy last may still be awake
+            self._free[helper.cpu].append(helper)
+
+    def _places(self, n: int, cpu: int) -> list[int | None]:
+        """A core for each of `n` helpers, none that of `cpu`; anywhere if cores are too few or others run as well."""
+        mine = self._cores.get(cpu)
+        apart = [core for core in self._apart if core != mine]
+        return [None] * n if mine is None or n > len(apart) or self._runs > 1 else list(apart[:n])
+
+    def _forget(self) -> None:
+        """A process has no threads but its first; a fork begins with that."""
+        self._free: defaultdict[int | None, list[Helper]] = defaultdict(list)
+        self._last = None
+        self._runs = 0
+        self._lock = threading.Lock()
+        self._cores = cores()
+        self._apart = sorted(set(self._cores.values()))
+
+    def _close(self) -> None:
+        with self._lock:
+            if self._last is not None:
+                self._free_again(self._last)
+            for free in self._free.values():
+                while free:
+                    free.pop().close()
+
+
+@cache
+def _native() -> dict:
+    pointer, word = ctypes.c_void_p, ctypes.c_int64
+    arguments: dict[str, list[type]] = {
+        "prepare": [pointer],
+        "serve": [pointer],
+        "tell": [pointer, word],
+        "lead": [pointer, word],
+    }
+    return load_functions("mailbox", _ANY, mailbox_module, arguments)
+
+
+@cache
+def crew() -> Crew:
+    """The crew of this process."""
+    return Crew()

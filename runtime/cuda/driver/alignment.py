@@ -1,0 +1,8 @@
+"""Where pieces of device memory begin."""
+
+ALIGNMENT = 256  # bytes, as allocations have
+
+
+def aligned(nbytes: int) -> int:
+    """The next multiple of ALIGNMENT."""
+    return -(-nbytes // ALIGNMENT) * ALIGNMENT

@@ -1,0 +1,1 @@
+"""Groups of padded bricks whose products cuDNN computes."""

@@ -1,0 +1,86 @@
+"""The launches of a program that a library does: which, on what memory, and with which workspaces."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from brickrt.ops.cuda.cudnn.graph import Plan
+from brickrt.runtime.cuda.driver.alignment import aligned
+from brickrt.runtime.cuda.driver.protocol import Library, Stream
+from brickrt.runtime.cuda.groups.cudnn_layers import Layer
+from brickrt.runtime.cuda.groups.group_search import Groups
+from brickrt.runtime.lowering.task_graph import TaskGraph
+
+
+@dataclass
+class Calls:
+    """By index of the launch the layer and its plan, and where its arrays lie in one part of memory.
+
+    `reasons` say of other products why kernels compute them, by name of the node, `rests` why they do what comes after.
+    """
+
+    library: Library | None = None
+    layers: dict[int, tuple[Layer, Plan]] = field(default_factory=dict)
+    offsets: dict[int, list[int]] = field(default_factory=dict)
+    pieces: list[tuple[int, np.ndarray]] = field(default_factory=list)  # offset, array
+    nbytes: int = 0
+    reasons: dict[str, str] = field(default_factory=dict)
+    rests: dict[str, str] = field(default_factory=dict)
+    _workspaces: dict[int, int] = field(default_factory=dict)  # offset of each stream's
+
+    @property
+    def steps(self) -> frozenset[int]:
+        """Indices of the steps that need no kernels."""
+        return frozenset(layer.steps for layer, _ in self.layers.values())
+
+    def add(self, k: int, layer: Layer, plan: Plan) -> None:
+        """Launch `k`. Several may be of one layer, whose arrays are there once."""
+        self.layers[k] = layer, plan
+        self.offsets[k] = [p if isinstance(p, int) else self._offset(p) for p in layer.places]
+
+    def _offset(self, array: np.ndarray) -> int:
+        known = next((offset for offset, other in self.pieces if other is array), None)
+        if known is not None:
+            return known
+        self.pieces.append((self.nbytes, array))
+        self.nbytes += aligned(array.nbytes)
+        return self.pieces[-1][0]
+
+    def workspace(self, streams: Sequence[int]) -> int:
+        """Bytes for launches on these streams: each has a workspace of its own, for the greediest of its calls."""
+        most: dict[int, int] = {}
+        for k, (_, plan) in self.layers.items():
+            most[streams[k]] = max(most.get(streams[k], 0), aligned(plan.workspace))
+        total = 0
+        for stream in sorted(most):
+            self._workspaces[stream] = total
+            total += most[stream]
+        return total
+
+    def first_uses(self, streams: Sequence[int]) -> list[int]:
+        """Of each plan and stream that it runs on, one launch."""
+        return list({(id(plan), streams[k]): k for k, (_, plan) in self.layers.items()}.values())
+
+    def run(self, k: int, arena: int, arrays: int, workspace: int, stream: Stream, number: int) -> None:
+        """Launch `k` on a stream; arena, arrays and the first stream's workspace begin at these addresses."""
+        assert self.library is not None
+        layer, plan = self.layers[k]
+        bases = (arrays if isinstance(place, np.ndarray) else arena for place in layer.places)
+        addresses = [base + offset for base, offset in zip(bases, self.offsets[k], strict=True)]
+        self.library.run(plan, addresses, workspace + self._workspaces[number], stream)
+
+
+def calls_of(tasks: TaskGraph, groups: Groups, library: Library | None) -> Calls:
+    """The calls of groups and whole layers. To be asked while the constants are there."""
+    calls = Calls(library, reasons=groups.reasons | groups.layers.reasons)
+    for k, (layer, plan) in groups.calls.items():
+        calls.add(k, layer, plan)
+    for layer, _ in calls.layers.values():
+        name = tasks.plan.graph.nodes[tasks.steps[layer.steps].node].name
+        why = calls.reasons.pop(name, None)
+        if why and layer.share != "all":
+            calls.rests[name] = why
+    return calls

@@ -1,0 +1,134 @@
+"""Which nodes of a plan cuDNN computes.
+
+Only whole layers whose tensors lie in the arena: the addresses of a graph's own inputs and outputs change from run to
+run, and a captured call keeps those it was captured with.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import product
+
+import numpy as np
+
+from brickrt.ops.cuda.cudnn.coverage import Share, in_place, inputs_of, shared, shares
+from brickrt.ops.cuda.cudnn.form import Form, Unfit, as_convolution, form_of, weights
+from brickrt.ops.cuda.kernel import Precision
+from brickrt.ops.cuda.operand import VECTOR, Operand
+from brickrt.ops.operators.conv import Conv, ConvTranspose
+from brickrt.ops.operators.matmul import MatMul
+from brickrt.plan.subgraph import Subgraph
+from brickrt.runtime.cuda.kernels.kernel_context import ARENA
+from brickrt.runtime.cuda.schedule.argument_table import Records
+from brickrt.runtime.lowering.task_graph import TaskGraph
+
+SLOWER = "kernels were measured faster"
+
+
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """A share of a node that cuDNN may compute whole: the index of its steps, and per tensor of the form, output first,
+    the byte offset in the arena, or the array that is uploaded for it."""
+
+    steps: int
+    form: Form
+    places: tuple[int | np.ndarray, ...]
+    share: Share = "all"
+
+
+@dataclass
+class Layers:
+    """`found` by index of steps, the largest share first; `reasons` why kernels compute more, by name of the node."""
+
+    found: dict[int, list[Layer]] = field(default_factory=dict)
+    reasons: dict[str, str] = field(default_factory=dict)
+
+
+class Places(Records):
+    """Where operands lie, without any records."""
+
+    def __post_init__(self) -> None:
+        """Leaves the constants as they are."""
+
+
+def is_layer(subgraph: Subgraph) -> bool:
+    """Whether padded bricks are of one node, which may as well be computed whole."""
+    return subgraph.strategy == "padded" and len(subgraph.members) == 1
+
+
+def find_layers(tasks: TaskGraph) -> Layers:
+    """All products of layerwise subgraphs, and padded ones of a single node. To be asked while the constants are
+    there."""
+    records, layers = Places(tasks), Layers()
+    graph = tasks.plan.graph
+    alone = (s for s in tasks.plan.subgraphs if s.strategy == "layerwise" or is_layer(s))
+    whole = {k: k in subgraph.kernels for subgraph in alone for k in subgraph.nodes}
+    for i, steps in enumerate(tasks.steps):
+        node = graph.nodes[steps.node]
+        if steps.node not in whole or not isinstance(node.op, Conv | ConvTranspose | MatMul):
+            continue
+        if whole[steps.node]:
+            layers.reasons[node.name] = SLOWER
+            continue
+        arrays: dict[tuple[int, str], np.ndarray] = {}
+        packed = [name in graph.constants for name in node.inputs]
+        ways = as_convolution(node.op, graph.out(node), packed, precision_of(tasks))
+        for share, way in product(_shares(tasks, steps.node), ways):
+            try:
+                layer = _layer(records, i, share, way, arrays)
+                layers.found.setdefault(i, []).append(layer)
+            except Unfit as e:
+                layers.reasons.setdefault(node.name, str(e))
+    return layers
+
+
+def _shares(tasks: TaskGraph, k: int) -> tuple[Share, ...]:
+    """What is left of a whole layer is computed where its product lies, in the output."""
+    graph = tasks.plan.graph
+    node = graph.nodes[k]
+    assert isinstance(node.op, Conv | ConvTranspose | MatMul)
+    return shares(node.op) if in_place(node.op, graph.types[node.inputs[0]].dtype) else ("all",)
+
+
+def _layer(
+    records: Places, i: int, share: Share, convolution: bool, arrays: dict[tuple[int, str], np.ndarray]
+) -> Layer:
+    """`arrays` are constant inputs as they are uploaded, by number and kind of the form: other shares have the same."""
+    steps, tasks = records.tasks.steps[i], records.tasks
+    graph = tasks.plan.graph
+    node = graph.nodes[steps.node]
+    names = (node.output, *node.inputs[: inputs_of(node.op, share, len(node.inputs))])
+    packed = [name in graph.constants for name in names[1:]]
+    out, *ins = (records.operand(name) for name in names)
+    assert isinstance(node.op, Conv | ConvTranspose | MatMul)
+    form = form_of(shared(node.op, share), ins, out, packed, precision_of(tasks), convolution)
+    places: list[int | np.ndarray] = []
+    for k, (name, operand) in enumerate(zip(names, (out, *ins), strict=True)):
+        if k and packed[k - 1]:
+            lies = weights(node.op, operand, form) if k == 2 else operand
+            if (k, form.kind) not in arrays:
+                arrays[k, form.kind] = stored(lies, graph.constants[name])
+            places.append(arrays[k, form.kind])
+        else:
+            places.append(offset_of(records, name, operand, i))
+    return Layer(i, form, tuple(places), share)
+
+
+def precision_of(tasks: TaskGraph) -> Precision:
+    return "tf32" if tasks.plan.options.precision == "tf32" else "fp32"
+
+
+def offset_of(records: Places, name: str, operand: Operand, i: int) -> int:
+    """Where in the arena a tensor lies that steps `i` read or write. Raises Unfit."""
+    base, offsets = records.origin(name, operand, records.tasks.steps[i])
+    if base != ARENA:
+        raise Unfit(f"'{name}' is an input or output of the graph")
+    if offsets[0] % VECTOR:
+        raise Unfit(f"'{name}' does not begin at a multiple of {VECTOR} bytes")
+    return int(offsets[0])
+
+
+def stored(operand: Operand, array: np.ndarray) -> np.ndarray:
+    """The elements of a constant in the order in which the operand has them in memory."""
+    outer_first = sorted(range(array.ndim), key=lambda axis: -operand.strides[axis])
+    return np.ascontiguousarray(array.transpose(outer_first))

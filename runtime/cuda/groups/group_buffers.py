@@ -1,0 +1,168 @@
+"""Memory of bricks that are computed together: compact buffers, a slot per brick, that fit the device's L2 cache.
+
+Groups of the same bricks take turns in the same buffers. The last group may leave slots as they are: what a library
+computes of them, nobody reads.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from brickrt.ops.cuda.cudnn.coverage import Product, parts_of
+from brickrt.ops.cuda.operand import Operand, dense
+from brickrt.ops.operators.matmul import MatMul
+from brickrt.ops.types import TensorType
+from brickrt.plan.device.device_spec import DeviceSpec
+from brickrt.runtime.cuda.groups.group_geometry import Bricks, Key, Read
+from brickrt.runtime.lowering.arena import Life, pack_arena
+from brickrt.runtime.lowering.task_graph import Place
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What is done with a group at a time: `tensor` is fetched, set to zero outside of its extents, computed by the
+    library ("call"), what that left of it ("rest") or all by a kernel ("node"), or, if it is the library's, brought to
+    where it is stored whole; or its window `read` is cut out, since libraries take tensors without gaps. `node` is
+    whose tensor it is, or of what is fetched the first that reads it."""
+
+    kind: Literal["gather", "fill", "crop", "call", "rest", "node", "scatter"]
+    node: int
+    tensor: str
+    read: Read = (-1, -1)
+
+
+def stages_of(bricks: Bricks) -> list[Stage]:
+    """The stages of a group, in order."""
+    graph, found = bricks.tasks.plan.graph, list[Stage]()
+    padded = {bricks.source(read) for read in bricks.reads if not isinstance(graph.nodes[read[0]].op, MatMul)}
+    for k in bricks.nodes:
+        name = graph.nodes[k].output
+        for read in (read for read in sorted(bricks.reads) if read[0] == k):
+            source = bricks.source(read)
+            if source not in bricks.inner and not any(s.tensor == source for s in found):
+                found.append(Stage("gather", k, source))
+            if bricks.key(read) != source:
+                found.append(Stage("crop", k, source, read))
+        if name in bricks.inner or name == bricks.root:
+            found.append(Stage("call" if k in bricks.library else "node", k, name))
+        if bricks.library.get(k, "all") != "all":
+            found.append(Stage("rest", k, name))
+        if name in bricks.inner & padded:
+            found.append(Stage("fill", k, name))
+    if bricks.library.get(bricks.nodes[-1]) == "all":
+        found.append(Stage("scatter", bricks.nodes[-1], bricks.root))
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class Room:
+    """Where bricks have their buffers: a group of at most `slots` at a time, from byte `start` of the arena on; each
+    `alike` of them, one after the other, have their second factor in common (`Bricks.common`)."""
+
+    bricks: Bricks
+    stages: tuple[Stage, ...]
+    slots: int
+    alike: int
+    offsets: Mapping[Key, int]
+    start: int
+    nbytes: int
+
+    @property
+    def groups(self) -> int:
+        return -(-len(self.bricks) // self.slots)
+
+    def sharing(self, key: Key) -> int:
+        """How many bricks have a buffer in common."""
+        return self.alike if key == self.bricks.common[0] else 1
+
+    def slot_of(self, key: Key) -> np.ndarray:
+        """Which of a buffer's is each brick's, [bricks]."""
+        return np.arange(len(self.bricks)) % self.slots // self.sharing(key)
+
+    def place(self, key: Key) -> Place:
+        """All slots of a buffer, one after the other along the first dimension."""
+        extents, slots = self.bricks.extents(key), self.slots // self.sharing(key)
+        stored = (slots * extents[0], *extents[1:])
+        return Place("group", stored, 1, slots * _nbytes(self.bricks, key), self.start + self.offsets[key])
+
+    def packed(self, key: Key) -> Operand:
+        """All slots of a buffer as one tensor."""
+        return dense(TensorType(self.place(key).extents, self.bricks.dtype(key)), self.bricks.layout(key))
+
+    def operand(self, name: str) -> Operand:
+        """How all slots of a tensor lie, by the tensor's own indices."""
+        return replace(self.packed(name), type=self.bricks.tasks.plan.graph.types[name])
+
+    def product(self, k: int) -> Operand:
+        """How all slots of a node's product lie, by the indices of its output, and of channels beyond."""
+        graph, packed = self.bricks.tasks.plan.graph, self.packed(self.bricks.result(k))
+        node = graph.nodes[k]
+        assert isinstance(node.op, Product)
+        shape = list(graph.out(node).shape)
+        shape[1] *= parts_of(node.op)
+        return replace(packed, type=TensorType(tuple(shape), packed.dtype))
+
+    def origins(self, name: str) -> np.ndarray:
+        """Index of what would be the first element of a tensor's buffers, so that a brick's are in its slot, [n, d]."""
+        store = self.bricks.stores[name]
+        found = store.lo.copy()
+        found[:, 0] -= self.slot_of(name) * store.extents[0]
+        return found
+
+
+def make_room(bricks: Bricks, start: int, device: DeviceSpec, limit: int | None) -> Room | None:
+    """Groups of as many bricks as the cache holds, at most `limit`, all about equally large; None where one brick is
+    too large for it."""
+    stages, limit = stages_of(bricks), limit or len(bricks)
+    cache = device.cache_share * device.shared[1]
+    room = max(cache - _constant_bytes(bricks), cache / 2)  # weights that do not fit in half of it pass through
+    for alike in (n for n in range(bricks.common[1], 0, -1) if bricks.common[1] % n == 0):
+        count, (_, each) = len(bricks) // alike, _packed(bricks, stages, alike, alike)
+        most = min(int(room // max(1, each)), count, limit // alike)
+        if most:
+            slots = alike * -(-count // -(-count // most))
+            offsets, nbytes = _packed(bricks, stages, slots, alike)
+            return Room(bricks, tuple(stages), slots, alike, offsets, start, nbytes)
+    return None
+
+
+def _packed(bricks: Bricks, stages: Sequence[Stage], slots: int, alike: int) -> tuple[dict[Key, int], int]:
+    """Offsets of all buffers, and their bytes; buffers that are never needed at the same time share memory."""
+    users: dict[Key, list[int]] = {}
+    for s, stage in enumerate(stages):
+        for key in _touched(bricks, stage):
+            users.setdefault(key, []).append(s)
+    keys = list(users)
+    lives = [
+        Life(str(n), count * _nbytes(bricks, key), users[key][0], users[key][-1], tuple(users[key]))
+        for n, key in enumerate(keys)
+        for count in [slots // alike if key == bricks.common[0] else slots]
+    ]
+    offsets, nbytes, _ = pack_arena(lives, 0)
+    return {keys[int(n)]: offset for n, offset in offsets.items()}, nbytes
+
+
+def _touched(bricks: Bricks, stage: Stage) -> list[Key]:
+    """Buffers that a stage reads or writes."""
+    if stage.kind == "call":
+        return [bricks.result(stage.node), *(bricks.key(read) for read in bricks.reads if read[0] == stage.node)]
+    if stage.kind in ("node", "rest"):
+        names = *bricks.tasks.plan.graph.nodes[stage.node].inputs[bricks.read(stage.node) :], stage.tensor
+        inner = [root for root in map(bricks.tasks.root, names) if root in bricks.inner]
+        return list(dict.fromkeys([*inner, *([bricks.result(stage.node)] if stage.kind == "rest" else ())]))
+    return [stage.tensor, stage.read] if stage.kind == "crop" else [stage.tensor]
+
+
+def _nbytes(bricks: Bricks, key: Key) -> int:
+    return math.prod(bricks.extents(key)) * bricks.dtype(key).itemsize
+
+
+def _constant_bytes(bricks: Bricks) -> int:
+    graph = bricks.tasks.plan.graph
+    names = {name for k in bricks.nodes for name in graph.nodes[k].inputs}
+    return sum(graph.types[name].nbytes for name in names if name in graph.constants)

@@ -1,0 +1,1 @@
+"""From kernels to compiled modules, by NVRTC."""

@@ -1,0 +1,107 @@
+"""The texts that a program is compiled from: one per distinct kernel function, each complete, so that they compile in
+parallel and programs that have equal ones share them.
+
+Names are digests of texts: what two programs have in common has one name in both.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from brickrt.ops.cuda.kernel import Kernel
+from brickrt.runtime.cuda.kernels.context_header import header
+from brickrt.runtime.cuda.kernels.kernel_context import SHARED_BYTES
+
+BY_TICKETS, IN_TURN = "run_by_tickets(c, first, count, launch,", "run_in_turn(c, first, count,"
+BLOCKS = 2  # on a multiprocessor, at least: one computes while the other waits
+_NAME = "brick_function_name"  # stands for the name until the text is known
+
+
+@dataclass(frozen=True)
+class Source:
+    """C++ of one kernel function, its name, the threads of its blocks and the dynamic shared memory they need."""
+
+    name: str
+    text: str
+    threads: int
+    shared: int
+
+
+@dataclass(frozen=True)
+class Function:
+    """C++ of a device function, without its name, and the headers it includes."""
+
+    text: str
+    headers: tuple[str, ...]
+    shared: int
+
+    @property
+    def name(self) -> str:
+        return "box_" + _digest(self.text)
+
+    @property
+    def named(self) -> str:
+        """The text, which a translation unit may have twice."""
+        return f"#ifndef HAS_{self.name}\n#define HAS_{self.name}\n{self.text.replace(_NAME, self.name)}\n#endif\n"
+
+
+@cache
+def function_of(kernel: Kernel) -> Function:
+    """The device function of a kernel; kernels that differ only in what their text does not depend on have the same."""
+    return Function(kernel.emit(_NAME), tuple(kernel.headers), kernel.shared)
+
+
+def source_of(functions: Sequence[Function], by_tickets: bool, threads: int) -> Source:
+    """The kernel function whose steps call `functions`, by their index."""
+    name = ("tickets_" if by_tickets else "turns_") + _digest("".join(f.name for f in functions) + str(threads))
+    headers = dict.fromkeys(("portable.cuh", *(name for f in functions for name in f.headers)))
+    run = BY_TICKETS if by_tickets else IN_TURN
+    text = "\n".join(
+        [
+            *(f'#include "{one}"' for one in headers),
+            f"#ifndef HAS_CONTEXT\n#define HAS_CONTEXT\n{header()}#endif",
+            '#include "schedule.cuh"',
+            *dict.fromkeys(f.named for f in functions),
+            _call(name, functions),
+            f"BRICK_KERNEL({name}, brick::Context, {threads}, {BLOCKS}) {{",
+            "    BRICK_SHARED(shared);",
+            f"    brick::{run} slot, shared, Call_{name}());",
+            "}",
+            "",
+        ]
+    )
+    return Source(name, text, threads, SHARED_BYTES + max((f.shared for f in functions), default=0))
+
+
+def _call(name: str, functions: Sequence[Function]) -> str:
+    """The function object that tells functions apart. Several are not inlined into one: registers would be the sum."""
+    arguments, values = "const brick::Step& s, char* const* at, char* shared", "(s, at, shared);"
+    if len(functions) == 1:
+        calls, apart = [f"        {functions[0].name}{values}"], []
+    else:
+        calls = [f"        case {k}: apart_{f.name}{values} break;" for k, f in enumerate(functions)]
+        calls = ["        switch (kernel) {", *calls, "        }"]
+        apart = [_apart(f, arguments, values) for f in dict.fromkeys(functions)]
+    return "\n".join(
+        [
+            *apart,
+            f"struct Call_{name} {{",
+            f"    BRICK_DEVICE void operator()(int kernel, {arguments}) const {{",
+            *calls,
+            "    }",
+            "};",
+        ]
+    )
+
+
+def _apart(function: Function, arguments: str, values: str) -> str:
+    guard = f"HAS_apart_{function.name}"
+    body = f"BRICK_FUNCTION void apart_{function.name}({arguments}) {{ {function.name}{values} }}"
+    return f"#ifndef {guard}\n#define {guard}\n{body}\n#endif"
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -1,0 +1,1 @@
+"""A program's memory on the device."""

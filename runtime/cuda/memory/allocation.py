@@ -1,0 +1,36 @@
+"""The memory of a program: tables, constants, arena and scratch in one allocation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from brickrt.runtime.cuda.driver.alignment import aligned
+from brickrt.runtime.cuda.driver.protocol import Driver, Stream
+
+
+class Parts:
+    """Named parts of one allocation, each at a multiple of 256 bytes."""
+
+    def __init__(self, driver: Driver, sizes: Mapping[str, int]) -> None:
+        """`sizes` in bytes."""
+        self._driver, self._at, self._sizes, total = driver, {}, sizes, 0
+        for name, nbytes in sizes.items():
+            self._at[name] = total
+            total += aligned(max(nbytes, 8))
+        self._held = driver.allocate(total)
+        self.nbytes = total
+
+    def __getitem__(self, name: str) -> int:
+        """Where a part begins."""
+        return self._held.address + self._at[name]
+
+    def fill(self, name: str, array: np.ndarray, stream: Stream, offset: int = 0) -> None:
+        """Writes an array into a part, from `offset` bytes on."""
+        if array.nbytes:
+            self._driver.upload(self[name] + offset, np.ascontiguousarray(array), stream)
+
+    def clear(self, name: str, stream: Stream) -> None:
+        """Writes zeros into a part."""
+        self.fill(name, np.zeros(self._sizes[name], np.uint8), stream)

@@ -1,0 +1,1 @@
+"""Launches: which there are, their order, and the tables that kernels read."""

@@ -1,0 +1,1 @@
+"""Checks of the tables that kernels read."""

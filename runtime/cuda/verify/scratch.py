@@ -1,0 +1,82 @@
+"""Checks of what a task reads and writes in its block's scratch: what it reads, it has written before."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations
+
+import numpy as np
+
+from brickrt.ops.types import Boxes
+from brickrt.runtime.cuda.verify.access import Access, Tensor
+from brickrt.runtime.cuda.verify.order import Order
+from brickrt.runtime.cuda.verify.types import fail, first
+
+
+def check_scratch(tensors: Sequence[Tensor], order: Order) -> None:
+    """Tensors in scratch have memory of their own there, in each launch; launches with scratch run one by one."""
+    extents: dict[int, list[tuple[int, int, str]]] = {}
+    for tensor in tensors:
+        held = Held.of(tensor)
+        for access in tensor.reads:
+            held.check(access)
+        for access in [*tensor.writes, *tensor.updates]:
+            for launch in order.distinct(order.launch_of[access.steps.tasks]).tolist():
+                mine = order.launch_of[access.steps.tasks] == launch
+                start, end = access.steps.bytes_of(0)
+                extents.setdefault(launch, []).append((int(start[mine].min()), int(end[mine].max()), tensor.name))
+    for launch, some in extents.items():
+        for a, b in combinations(some, 2):
+            if a[2] != b[2] and a[0] < b[1] and b[0] < a[1]:
+                fail(f"launch {launch} has '{a[2]}' and '{b[2]}' at the same place in scratch")
+    order.check_chain(sorted(extents), "they use the same scratch")
+
+
+class Held:
+    """What is in scratch of a tensor after each of the steps that write it, in their order.
+
+    Boxes with one origin grow together as long as what they hold is a box again, as bands of a brick do; a box with
+    another origin begins anew.
+    """
+
+    def __init__(self, tensor: Tensor, at: np.ndarray, tasks: np.ndarray, origins: np.ndarray, boxes: Boxes) -> None:
+        self.tensor, self.at, self.tasks, self.origins, self.boxes = tensor, at, tasks, origins, boxes
+
+    @staticmethod
+    def of(tensor: Tensor) -> Held:
+        writes = [*tensor.writes, *tensor.updates]
+        if not writes:
+            fail(f"{tensor.reads[0].steps.where(0)} reads '{tensor.name}', which is never written")
+        columns = [(a.steps.at, a.steps.tasks, a.origins, a.boxes()) for a in writes]
+        at, tasks, origins = (np.concatenate([column[k] for column in columns]) for k in range(3))
+        lo, hi = (np.concatenate([getattr(column[3], end) for column in columns]) for end in ("lo", "hi"))
+        order = np.argsort(at)
+        at, tasks, origins, lo, hi = at[order], tasks[order], origins[order], lo[order], hi[order]
+        goes_on = np.concatenate([[False], (tasks[1:] == tasks[:-1]) & (origins[1:] == origins[:-1])])
+        return Held(tensor, at, tasks, origins, _grown(goes_on, lo, hi))
+
+    def check(self, access: Access) -> None:
+        """What steps read is there."""
+        steps, boxes, name = access.steps, access.boxes(), self.tensor.name
+        some = np.flatnonzero((boxes.hi > boxes.lo).all(axis=1))
+        last = np.searchsorted(self.at, steps.at[some]) - 1
+        own = (last >= 0) & (self.tasks[last] == steps.tasks[some]) & (self.origins[last] == access.origins[some])
+        if (i := first(~own)) is not None:
+            fail(f"{steps.where(some[i])} reads '{name}' where its task has not written it")
+        lo, hi = self.boxes.lo[last], self.boxes.hi[last]
+        if (i := first(((boxes.lo[some] < lo) | (boxes.hi[some] > hi)).any(axis=1))) is not None:
+            fail(f"{steps.where(some[i])} reads more of '{name}' than its task has written")
+
+
+def _grown(goes_on: np.ndarray, lo: np.ndarray, hi: np.ndarray) -> Boxes:
+    """Each box with those before it that it goes on from, as far as all together are a box."""
+    lo, hi = lo.copy(), hi.copy()
+    turn = np.arange(len(lo)) - np.maximum.accumulate(np.where(goes_on, 0, np.arange(len(lo))))
+    for k in range(1, int(turn.max(initial=0)) + 1):
+        now = np.flatnonzero(turn == k)
+        before = now - 1
+        differ = (lo[now] != lo[before]) | (hi[now] != hi[before])
+        touch = ((lo[now] <= hi[before]) & (lo[before] <= hi[now])).all(axis=1)
+        one = now[(differ.sum(axis=1) <= 1) & touch]
+        lo[one], hi[one] = np.minimum(lo[one], lo[one - 1]), np.maximum(hi[one], hi[one - 1])
+    return Boxes(lo, hi)

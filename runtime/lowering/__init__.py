@@ -1,0 +1,1 @@
+"""From a plan to its task graph: bricks, order, and where tensors lie."""

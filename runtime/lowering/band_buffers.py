@@ -1,0 +1,58 @@
+"""Scratch of padded bricks: where each band of a brick finds a tensor's rows, and which of them move between bands.
+
+A tensor's rows lie in a ring that is not round: they follow one another, and when the next band's do not fit behind
+them, what later bands still read moves to the front.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from brickrt.ops.types import Boxes
+from brickrt.plan.geometry.row_bands import Held, Sweep, with_rows
+
+
+@dataclass(frozen=True)
+class Ring:
+    """Scratch of one tensor: `extents` of its storage, whose first element is `origins` in each band of each brick.
+
+    `origins` is int64 [bricks · bands, d]; `moves` tells bands that begin with moving `moved` boxes, [bricks · bands].
+    """
+
+    extents: tuple[int, ...]
+    origins: np.ndarray
+    moves: np.ndarray
+    moved: Boxes
+
+    @property
+    def before(self) -> np.ndarray:
+        """The origins of the band before."""
+        return np.roll(self.origins, 1, axis=0)
+
+
+def ring(swept: Sweep, name: str) -> Ring:
+    """The ring of a tensor."""
+    held, whole = swept.rows[name], swept.brick_boxes(name)
+    extents = whole.extents.max(axis=0, initial=0)
+    rows = int(held.ring.max(initial=0))
+    extents[swept.axis] = rows
+    first = _first_rows(held, rows)
+    origins = np.repeat(whole.lo, swept.bands, axis=0)
+    origins[:, swept.axis] = first.reshape(-1)
+    moves = np.zeros_like(first, bool)
+    moves[:, 1:] = (first[:, 1:] != first[:, :-1]) & (held.before > held.keep)[:, 1:]
+    boxes = Boxes(*(np.repeat(ends, swept.bands, axis=0) for ends in (whole.lo, whole.hi)))
+    moved = with_rows(boxes, held.keep, np.maximum(held.before, held.keep), swept.axis)
+    return Ring(tuple(int(e) for e in extents), origins, moves.reshape(-1), moved)
+
+
+def _first_rows(held: Held, rows: int) -> np.ndarray:
+    """The row at which storage of `rows` rows begins in each band, [bricks, bands]."""
+    first = held.keep.copy()
+    for band in range(1, first.shape[1]):
+        before = first[:, band - 1]
+        full = held.hi[:, band] - before > rows
+        first[:, band] = np.where(full, held.keep[:, band], before)
+    return first

@@ -1,0 +1,90 @@
+"""Slices that cost nothing: a contiguous part of a stored tensor is read where it lies.
+
+A Take that keeps every axis, or a range of it in order, needs no copy: its readers get the source's strides and another
+origin. Split and Slice mostly are this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from brickrt.graph.ir import Node
+from brickrt.ops.operators.move import Take, View
+from brickrt.ops.types import Boxes
+from brickrt.plan.plan import Plan
+
+
+@dataclass(frozen=True)
+class Part:
+    """Element i of the tensor is element i + start of `source`."""
+
+    source: str
+    start: tuple[int, ...]
+
+    def in_source(self, boxes: Boxes) -> Boxes:
+        return Boxes(boxes.lo + np.asarray(self.start, np.int64), boxes.hi + np.asarray(self.start, np.int64))
+
+
+def root_of(parts: Mapping[str, Part], name: str) -> str:
+    """The tensor that a part is of; any other tensor itself."""
+    while name in parts:
+        name = parts[name].source
+    return name
+
+
+def resolve(parts: Mapping[str, Part], name: str, boxes: Boxes) -> tuple[str, Boxes]:
+    """The tensor that a part is of, and where the boxes are in it."""
+    while name in parts:
+        boxes, name = parts[name].in_source(boxes), parts[name].source
+    return name, boxes
+
+
+def start_of(parts: Mapping[str, Part], name: str, rank: int) -> np.ndarray:
+    """Where a part begins in the stored tensor, or a tensor in itself, int64 [1, rank]."""
+    start = np.zeros((1, rank), np.int64)
+    while name in parts:
+        start += np.asarray(parts[name].start, np.int64)
+        name = parts[name].source
+    return start
+
+
+def find_parts(plan: Plan) -> dict[str, Part]:
+    """All tensors of a plan that are read in place, by name.
+
+    What leaves a subgraph of bricks is stored brick by brick, so the last node of one is no part. A view needs its
+    elements next to one another.
+    """
+    found = {}
+    for subgraph in plan.subgraphs:
+        for k in subgraph.nodes:
+            node = plan.graph.nodes[k]
+            inner = subgraph.strategy == "layerwise" or k != subgraph.nodes[-1]
+            start = _start(plan, node) if inner else None
+            if start is not None:
+                found[node.output] = Part(node.inputs[0], start)
+    return found
+
+
+def _start(plan: Plan, node: Node) -> tuple[int, ...] | None:
+    """First index of the source along each axis, or None where the node is no contiguous part."""
+    graph = plan.graph
+    if not isinstance(node.op, Take) or node.output in graph.outputs or node.inputs[0] in graph.constants:
+        return None
+    if any(isinstance(graph.nodes[reader].op, View) for reader in graph.consumers.get(node.output, ())):
+        return None
+    starts = [_contiguous(table) for table in node.op.tables]
+    blocked = plan.layouts[node.output] == "blocked"
+    if any(s is None for s in starts) or (blocked and (starts[1] or 0) % plan.device.lanes):
+        return None
+    return tuple(s or 0 for s in starts)
+
+
+def _contiguous(table: tuple[int, ...] | None) -> int | None:
+    """Where an ascending range without gaps begins."""
+    if table is None:
+        return 0
+    whole = table and table[0] >= 0 and table == tuple(range(table[0], table[0] + len(table)))
+    return table[0] if whole else None

@@ -1,0 +1,303 @@
+"""From a plan to its task graph: which bricks of which nodes, what each waits for, and in which order they run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from brickrt.graph.ir import Node
+from brickrt.ops.operators.partial_reduce import Segments
+from brickrt.ops.types import Boxes
+from brickrt.plan.geometry.bricks import BrickGrid, row_offsets
+from brickrt.plan.geometry.row_bands import Sweep, sweep, swept_axis
+from brickrt.plan.plan import Plan
+from brickrt.plan.subgraph import Subgraph
+from brickrt.runtime.lowering.arena import lifetimes, pack_arena, part_place, view_aliases, whole_place, with_offsets
+from brickrt.runtime.lowering.band_buffers import Ring, ring
+from brickrt.runtime.lowering.inplace_slices import Part, find_parts, resolve, root_of
+from brickrt.runtime.lowering.order import depth_first
+from brickrt.runtime.lowering.space_filling import hilbert
+from brickrt.runtime.lowering.stream_prefetch import streams_ahead
+from brickrt.runtime.lowering.task_graph import Carries, Kind, Place, Steps, Stream, TaskGraph
+
+MANY = 32  # bricks from which readers of most of a tensor wait for one join instead of for each brick
+
+
+@dataclass
+class Produced:
+    """A stored tensor: its bricks are the tasks from `first` on, of subgraph `subgraph`."""
+
+    grid: BrickGrid
+    first: int
+    subgraph: int
+
+
+@dataclass
+class Lowering:
+    """One plan while it is lowered. Task numbers are provisional until the order is known; those of joins negative."""
+
+    plan: Plan
+    steps: list[Steps] = field(default_factory=list)
+    carries: list[Carries] = field(default_factory=list)
+    places: dict[str, Place] = field(default_factory=dict)
+    aliases: dict[str, str] = field(default_factory=dict)
+    parts: dict[str, Part] = field(default_factory=dict)
+    produced: dict[str, Produced] = field(default_factory=dict)
+    waits: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)  # (task, what it waits for)
+    owned: list[np.ndarray] = field(default_factory=list)  # provisional tasks of each subgraph, in order
+    joins: dict[int, int] = field(default_factory=dict)  # subgraph → task that is complete when all of it is
+    tasks: int = 0
+    scratch: int = 0
+    recomputed: int = 0
+
+    # ---- subgraphs
+
+    def lower(self) -> TaskGraph:
+        self.place_ends()
+        for s, subgraph in enumerate(self.plan.subgraphs):
+            first = self.tasks
+            if subgraph.strategy == "padded":
+                self.padded(s, subgraph)
+            else:
+                self.brick_by_brick(s, subgraph)
+            self.owned.append(self.order(subgraph, first))
+        arena = self.plan_arena()
+        return self.finish(arena)
+
+    def place_ends(self) -> None:
+        """Inputs and outputs lie in the caller's arrays."""
+        graph = self.plan.graph
+        self.parts = find_parts(self.plan)
+        self.aliases = view_aliases(self.plan) | {name: part.source for name, part in self.parts.items()}
+        ends: tuple[tuple[Kind, tuple[str, ...]], ...] = (("input", graph.inputs), ("output", graph.outputs))
+        for kind, names in ends:
+            for slot, name in enumerate(names):
+                if name not in graph.constants and name not in self.places:
+                    t = graph.types[name]
+                    self.places[name] = Place(kind, t.shape, 1, t.nbytes, slot=slot)
+
+    def new_tasks(self, n: int) -> np.ndarray:
+        self.tasks += n
+        return np.arange(self.tasks - n, self.tasks)
+
+    def store(self, s: int, node: Node, grid: BrickGrid, first: int) -> None:
+        """Notes that a node's output is stored whole, brick by brick."""
+        graph, name = self.plan.graph, node.output
+        self.produced[name] = Produced(grid, first, s)
+        if name not in self.places and name not in self.aliases:
+            self.places[name] = whole_place(graph.types[name], self.plan.layouts[name], self.plan.device.lanes)
+
+    def brick_by_brick(self, s: int, subgraph: Subgraph) -> None:
+        """Layerwise and memoized: a task per brick of every node's output."""
+        graph = self.plan.graph
+        for k, brick in zip(subgraph.nodes, subgraph.node_bricks, strict=True):
+            node = graph.nodes[k]
+            if node.output in self.parts:
+                continue
+            if node.output in self.aliases:
+                self.alias(s, node)
+                continue
+            grid = BrickGrid(graph.out(node).shape, brick)
+            boxes, tasks = grid.boxes(), self.new_tasks(len(grid))
+            self.steps.append(Steps(k, boxes, tasks, np.zeros(len(tasks), np.int64), {}))
+            for i, name in enumerate(node.inputs):
+                region = node.op.region(i, boxes, graph.ins(node), graph.out(node))
+                self.wait_for(s, name, region, tasks)
+            self.store(s, node, grid, int(tasks[0]) if len(tasks) else self.tasks)
+            if subgraph.tails:  # of a single node
+                self.tail_steps(s, subgraph, boxes, tasks, np.zeros(len(tasks), np.int64))
+
+    def alias(self, s: int, node: Node) -> None:
+        """A view costs one task without work, which waits for all of what it shows."""
+        task = self.new_tasks(1)
+        source = node.inputs[0]
+        self.wait_for(s, source, Boxes.whole(self.plan.graph.types[source].shape), task)
+        shape = self.plan.graph.out(node).shape
+        self.store(s, node, BrickGrid(shape, tuple(max(1, e) for e in shape)), int(task[0]))
+
+    def padded(self, s: int, subgraph: Subgraph) -> None:
+        """A task per brick of the last output; whatever comes before is computed again, into the worker's scratch."""
+        graph, root = self.plan.graph, self.plan.graph.nodes[subgraph.nodes[-1]].output
+        grid = BrickGrid(graph.types[root].shape, subgraph.brick)
+        tasks = self.new_tasks(len(grid))
+        blocks = {name: self.plan.device.lanes for name, at in self.plan.layouts.items() if at == "blocked"}
+        axis = swept_axis(subgraph.brick, subgraph.band)
+        swept = sweep(graph, subgraph.nodes, grid.boxes(), subgraph.band[axis], axis, self.parts, blocks)
+        inner = [graph.nodes[k].output for k in subgraph.nodes[:-1]]
+        rings = {name: self.ring(swept, name) for name in inner if name not in self.parts}
+        self.pack_scratch(list(rings))
+        fetched = streams_ahead(self.plan, subgraph, axis) if swept.bands > 1 else {}
+        for rank, k in enumerate(subgraph.nodes):
+            if graph.nodes[k].output not in self.parts:
+                ranks = np.tile(np.arange(swept.bands) * len(subgraph.members) + rank, len(grid))
+                self.band_steps(k, swept, rings, np.repeat(tasks, swept.bands), 2 * ranks + 1, fetched.get(k, {}))
+        for name in swept.needed.keys() - set(inner) - {root}:
+            self.wait_for(s, name, swept.brick_boxes(name), tasks)
+        self.store(s, graph.nodes[subgraph.nodes[-1]], grid, int(tasks[0]) if len(tasks) else self.tasks)
+        after = np.tile(np.arange(swept.bands) * len(subgraph.members) + len(subgraph.nodes), len(grid))
+        self.tail_steps(s, subgraph, swept.computed(root), np.repeat(tasks, swept.bands), after)
+
+    def tail_steps(self, s: int, subgraph: Subgraph, boxes: Boxes, tasks: np.ndarray, after: np.ndarray) -> None:
+        """Calls of a subgraph's tails on the boxes of its output, once the tasks have made them."""
+        at = np.flatnonzero(boxes.volumes)
+        for n, k in enumerate(subgraph.tails):
+            node = self.plan.graph.nodes[k]
+            assert isinstance(node.op, Segments)
+            self.steps.append(Steps(k, node.op.made_of(boxes).take(at), tasks[at], 2 * (after[at] + n) + 1, {}))
+            brick = (*subgraph.brick[:-1], -(-subgraph.brick[-1] // node.op.length))
+            self.store(s, node, BrickGrid(self.plan.graph.out(node).shape, brick), int(tasks[0]))
+
+    def ring(self, swept: Sweep, name: str) -> Ring:
+        """Gives a tensor scratch for all that a band of a brick holds of it."""
+        lanes, layout = self.plan.device.lanes, self.plan.layouts[name]
+        found = ring(swept, name)
+        self.places[name] = part_place(self.plan.graph.types[name], found.extents, layout, lanes, "scratch")
+        self.recomputed += recomputed(swept.brick_boxes(name))
+        return found
+
+    def band_steps(
+        self,
+        k: int,
+        swept: Sweep,
+        rings: dict[str, Ring],
+        tasks: np.ndarray,
+        ranks: np.ndarray,
+        fetched: dict[str, Stream],
+    ) -> None:
+        """Calls of node `k` in all bands of all bricks, each after what it keeps of its output has moved."""
+        node = self.plan.graph.nodes[k]
+        boxes = swept.computed(node.output)
+        at = np.flatnonzero(boxes.volumes)
+        roots = [root_of(self.parts, name) for name in (*node.inputs, node.output)]
+        local = {name: rings[name].origins[at] for name in roots if name in rings}
+        self.steps.append(Steps(k, boxes.take(at), tasks[at], ranks[at], local, fetched))
+        if node.output in rings:
+            own = rings[node.output]
+            at = np.flatnonzero(own.moves)
+            if len(at):
+                moved, places = own.moved.take(at), (own.before[at], own.origins[at])
+                self.carries.append(Carries(node.output, moved, tasks[at], ranks[at] - 1, *places))
+
+    def pack_scratch(self, names: list[str]) -> None:
+        at = 0
+        offsets = {}
+        for name in names:
+            offsets[name] = at
+            at += -(-self.places[name].nbytes // 64) * 64
+        self.places.update(with_offsets({n: self.places[n] for n in names}, offsets))
+        self.scratch = max(self.scratch, at)
+
+    # ---- dependencies
+
+    def wait_for(self, s: int, tensor: str, boxes: Boxes, tasks: np.ndarray) -> None:
+        """`tasks` of subgraph `s` read `boxes` of a tensor."""
+        tensor, boxes = resolve(self.parts, tensor, boxes)
+        made = self.produced.get(tensor)
+        if made is None:
+            return
+        offsets, bricks = made.grid.covering(boxes)
+        most_of_it = len(made.grid) > MANY and len(bricks) > len(made.grid) * len(tasks) // 2
+        if most_of_it and made.subgraph != s:
+            self.waits.append((tasks, np.full(len(tasks), self.join(made.subgraph))))
+            return
+        self.waits.append((np.repeat(tasks, np.diff(offsets)), made.first + bricks))
+
+    def join(self, s: int) -> int:
+        """The task that is complete when subgraph `s` is."""
+        if s not in self.joins:
+            self.joins[s] = task = -1 - len(self.joins)
+            self.waits.append((np.full(len(self.owned[s]), task), self.owned[s]))
+        return self.joins[s]
+
+    def plan_arena(self) -> int:
+        """Places all arena tensors; writers of memory used before wait for its users."""
+        lives = lifetimes(self.plan, self.places, self.aliases)
+        offsets, total, reuses = pack_arena(lives)
+        self.places = with_offsets(self.places, offsets)
+        for reuse in reuses:
+            made = self.produced[reuse.tensor]
+            writers = np.arange(made.first, made.first + len(made.grid))
+            for user in reuse.users:
+                self.waits.append((writers, np.full(len(writers), self.join(user))))
+        return total
+
+    # ---- order
+
+    def order(self, subgraph: Subgraph, first: int) -> np.ndarray:
+        """The subgraph's tasks in the order in which they run: demand of the output's bricks along a curve."""
+        tasks = np.arange(first, self.tasks)
+        if subgraph.strategy == "layerwise" or len(tasks) < 3:
+            return tasks
+        made = self.produced[self.plan.graph.nodes[subgraph.nodes[-1]].output]
+        roots = made.first - first + along_curve(made.grid)
+        inside = [(t, d) for t, d in self.waits if len(d) and t[0] >= first and d[0] >= first]
+        if not inside:
+            return first + depth_first(np.zeros(len(tasks) + 1, np.int64), np.zeros(0, np.int64), roots)
+        readers, needs = (np.concatenate(part) - first for part in zip(*inside, strict=True))
+        by_reader = np.argsort(readers, kind="stable")
+        offsets = row_offsets(np.bincount(readers, minlength=len(tasks)))
+        return first + depth_first(offsets, needs[by_reader], roots)
+
+    def finish(self, arena: int) -> TaskGraph:
+        """Renumbers all tasks by the order in which they run."""
+        sequence: list[np.ndarray] = []
+        owner: list[np.ndarray] = []
+        for s, tasks in enumerate(self.owned):
+            sequence.append(tasks)
+            owner.append(np.full(len(tasks), s))
+            if s in self.joins:
+                sequence.append(np.array([self.tasks - 1 - self.joins[s]]))
+                owner.append(np.array([-1]))
+        order = np.concatenate([*sequence, np.zeros(0, np.int64)]).astype(np.int64)
+        place = np.empty(len(order), np.int64)
+        place[order] = np.arange(len(order))
+        readers, needs = self.all_waits()
+        by_reader = np.argsort(place[readers], kind="stable")
+        return TaskGraph(
+            plan=self.plan,
+            steps=tuple(replace(s, tasks=place[s.tasks]) for s in self.steps),
+            carries=tuple(replace(c, tasks=place[c.tasks]) for c in self.carries),
+            dep_offsets=row_offsets(np.bincount(place[readers], minlength=len(order))),
+            deps=place[needs][by_reader],
+            task_subgraph=np.concatenate([*owner, np.zeros(0, np.int64)]).astype(np.int64),
+            places=self.places,
+            aliases=self.aliases,
+            parts=self.parts,
+            arena_bytes=arena,
+            scratch_bytes=self.scratch,
+            recomputed=self.recomputed,
+        )
+
+    def all_waits(self) -> tuple[np.ndarray, np.ndarray]:
+        empty = np.zeros(0, np.int64)
+        readers, needs = (np.concatenate([empty, *(w[k] for w in self.waits)]).astype(np.int64) for k in (0, 1))
+        return self.numbered(readers), self.numbered(needs)
+
+    def numbered(self, tasks: np.ndarray) -> np.ndarray:
+        """Joins follow all other tasks."""
+        return np.where(tasks < 0, self.tasks - 1 - tasks, tasks)
+
+
+def recomputed(boxes: Boxes) -> int:
+    """Elements computed more than once, where the boxes are what the bricks of a grid need: axes are independent."""
+    boxes = Boxes(*(ends[boxes.volumes > 0] for ends in (boxes.lo, boxes.hi)))
+    once = 1
+    for lo, hi in zip(boxes.lo.T, boxes.hi.T, strict=True):
+        lo, hi = np.unique(np.stack([lo, hi]), axis=1)
+        reached = np.maximum.accumulate(np.concatenate([lo[:1], hi[:-1]]))
+        once *= int(np.maximum(hi - np.maximum(lo, reached), 0).sum())
+    return int(boxes.volumes.sum()) - once
+
+
+def along_curve(grid: BrickGrid) -> np.ndarray:
+    """Brick numbers along a locality-preserving curve; bricks that differ in batch or channels follow one another."""
+    outer = int(np.prod(grid.grid[:2])) if len(grid.grid) > 3 else 1
+    inner = grid.grid[2:] if len(grid.grid) > 3 else grid.grid
+    curve = hilbert(inner)
+    return (np.arange(outer)[:, None] * len(curve) + curve).reshape(-1)
+
+
+def lower(plan: Plan) -> TaskGraph:
+    """The verified task graph of a plan."""
+    return Lowering(plan).lower().verify()

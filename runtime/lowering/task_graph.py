@@ -1,0 +1,126 @@
+"""The task graph: brick tasks as flat integer arrays, numbered in the order in which they run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+
+from brickrt.ops.types import Boxes
+from brickrt.plan.plan import Plan
+from brickrt.runtime.lowering.inplace_slices import Part
+
+Kind = Literal["arena", "scratch", "group", "input", "output"]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a tensor is stored: densely, in its layout, from `offset` bytes on in the storage of its kind.
+
+    `extents` are those of the storage: of the whole tensor, or of the largest box of a padded brick's scratch. `slot`
+    is the index of the graph's input or output. Bricks of a "group" have scratch side by side, in the arena.
+    """
+
+    kind: Kind
+    extents: tuple[int, ...]
+    block: int
+    nbytes: int
+    offset: int = 0
+    slot: int = -1
+
+
+@dataclass(frozen=True)
+class Stream:
+    """What a later step reads or writes of a tensor: `shift` [d] from the indices that this one computes."""
+
+    shift: tuple[int, ...]
+    write: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Steps:
+    """Calls of one node: `boxes` of its output, the `tasks` they belong to, and their `ranks` inside a task, [n].
+
+    `origins` are, per tensor of the node that lies in scratch, the index of its storage's first element, [n, d].
+    `ahead` names stored tensors that later steps stream: an engine may fetch them meanwhile.
+    """
+
+    node: int
+    boxes: Boxes
+    tasks: np.ndarray
+    ranks: np.ndarray
+    origins: dict[str, np.ndarray]
+    ahead: dict[str, Stream] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Carries:
+    """Moves inside the scratch of one tensor: `boxes` of it stay while its storage begins elsewhere from then on.
+
+    `before` and `after` are the index of the storage's first element, [n, d]; what moves and where to never overlap.
+    """
+
+    tensor: str
+    boxes: Boxes
+    tasks: np.ndarray
+    ranks: np.ndarray
+    before: np.ndarray
+    after: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class TaskGraph:
+    """All tasks of a plan. Task t waits for `deps[dep_offsets[t]:dep_offsets[t + 1]]`, all smaller than t.
+
+    A task runs its steps and carries in order of rank; one without steps joins others: it is complete when they are.
+    `task_subgraph` is −1 for joins. `recomputed` counts elements computed more than once, `places` has every tensor
+    that is written or read, constants aside; `aliases` names the tensor that views and parts are stored in, and
+    `parts` says which part.
+    """
+
+    plan: Plan
+    steps: tuple[Steps, ...]
+    carries: tuple[Carries, ...]
+    dep_offsets: np.ndarray
+    deps: np.ndarray
+    task_subgraph: np.ndarray
+    places: dict[str, Place]
+    aliases: dict[str, str]
+    parts: dict[str, Part]
+    arena_bytes: int
+    scratch_bytes: int
+    recomputed: int
+
+    def __len__(self) -> int:
+        return len(self.dep_offsets) - 1
+
+    @cached_property
+    def joins(self) -> int:
+        return int((self.task_subgraph < 0).sum())
+
+    def root(self, tensor: str) -> str:
+        """The tensor in whose storage this one lies."""
+        while tensor in self.aliases:
+            tensor = self.aliases[tensor]
+        return tensor
+
+    def verify(self) -> TaskGraph:
+        """Checks what the engines rely on; returns the graph. Raises ValueError."""
+        owner = np.repeat(np.arange(len(self)), np.diff(self.dep_offsets))
+        if len(self.deps) and not (self.deps < owner).all():
+            raise ValueError("a task waits for one that does not run before it")
+        if any(len(s.tasks) != len(s.boxes) or (s.boxes.hi < s.boxes.lo).any() for s in self.steps):
+            raise ValueError("a step has no box or no task")
+        self._verify_written()
+        return self
+
+    def _verify_written(self) -> None:
+        """Every tensor is covered by the boxes that write it, once where nothing is recomputed."""
+        graph = self.plan.graph
+        for steps in self.steps:
+            node = graph.nodes[steps.node]
+            volume, size = int(steps.boxes.volumes.sum()), graph.types[node.output].size
+            if self.places[node.output].kind != "scratch" and volume != size:
+                raise ValueError(f"node '{node.name}': its bricks have {volume} elements, its output {size}")

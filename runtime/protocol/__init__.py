@@ -1,0 +1,1 @@
+"""The state words of tasks, and a checker of protocols over all interleavings."""

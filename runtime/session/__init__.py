@@ -1,0 +1,1 @@
+"""`Runtime`, its engines, and what it keeps between calls."""

@@ -1,0 +1,119 @@
+"""The engines by name: what each plans for, and how it makes a program of a task graph."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from brickrt.graph.errors import BrickError
+from brickrt.plan.device.device_spec import DeviceSpec, host_device
+from brickrt.runtime.arrays import DeviceArrays
+from brickrt.runtime.cache.plan_cache import Tune
+from brickrt.runtime.environment import DEVICE, measures, usual_device
+from brickrt.runtime.lowering.lower import lower
+from brickrt.runtime.lowering.task_graph import TaskGraph
+from brickrt.runtime.program_protocol import LAUNCHES, LaunchMode, Program
+
+KernelProgress = Callable[[int, int], None]
+NAMES = ("auto", "cpu", "cuda", "reference", "null")
+
+
+@dataclass(frozen=True)
+class Engine:
+    """`build(tasks, threads, progress)` makes the program; `threads` is 1 where the engine has no use for more.
+    `arrays` is for engines whose device has memory of its own; `tune(progress)` for those that measure plans."""
+
+    name: str
+    spec: DeviceSpec
+    build: Callable[[TaskGraph, int, KernelProgress | None], Program]
+    arrays: DeviceArrays | None = None
+    tune: Callable[[KernelProgress | None], Tune] | None = None
+
+
+def choose_engine(device: str = "auto", isa: str | None = None, launch: LaunchMode = "auto") -> Engine:
+    """The engine for a device name; "auto" is a GPU if there is one that can be used, else the CPU, or what the
+    environment's BRICKRT_DEVICE says. `isa` restricts the CPU's instruction set, `launch` is for the GPU.
+
+    Raises BrickError if it is missing.
+    """
+    if launch not in LAUNCHES:
+        raise BrickError(f"launch '{launch}' is unknown: use one of {', '.join(LAUNCHES)}")
+    if device not in NAMES:
+        raise BrickError(f"device '{device}' is unknown: use one of {', '.join(NAMES)}")
+    if device == "auto":
+        device = usual_device()
+        if device not in NAMES:
+            raise BrickError(f"{DEVICE}={device} in the environment is unknown: use one of {', '.join(NAMES)}")
+    if device == "auto" and isa is None and (engine := _gpu_if_any(launch)):
+        return engine
+    if device == "cuda":
+        return _cuda(launch)
+    if launch != "auto":
+        raise BrickError(f"launch '{launch}' is how a GPU runs plans: use it with device cuda")
+    try:
+        spec = _host(isa)
+    except ValueError as e:
+        raise BrickError(str(e)) from None
+    if device == "reference":
+        return Engine(device, spec, _reference)
+    return Engine("null" if device == "null" else "cpu", spec, _cpu(spec, arithmetic=device != "null"))
+
+
+def _gpu_if_any(launch: LaunchMode) -> Engine | None:
+    from brickrt.runtime.cuda.driver.detect_gpu import gpu_present
+
+    if not gpu_present():
+        return None
+    try:
+        return _cuda(launch)
+    except BrickError as e:
+        print(f"brickrt: running on the CPU. {e}", file=sys.stderr)
+        return None
+
+
+def _host(isa: str | None) -> DeviceSpec:
+    """All engines plan for the host as the CPU engine does, so that they run the same tasks."""
+    from brickrt.runtime.cpu.calibrate.calibration import calibrated
+
+    return calibrated(host_device(isa))
+
+
+def _cuda(launch: LaunchMode) -> Engine:
+    """The GPU engine. Its packages are only loaded here."""
+    from brickrt.runtime.cuda.driver.cupy_driver import current_driver
+    from brickrt.runtime.cuda.kernels.compile import check_compiler
+    from brickrt.runtime.cuda.program import CudaOptions, CudaProgram
+    from brickrt.runtime.cuda.tune import Tuner
+
+    driver: Any = current_driver()  # its streams and events go with its own only
+    compiler = check_compiler(driver.spec.isa)
+
+    def build(tasks: TaskGraph, threads: int, progress: KernelProgress | None) -> CudaProgram:
+        return CudaProgram(tasks, driver, CudaOptions(launch), progress)
+
+    def tune(progress: KernelProgress | None) -> Tuner:
+        library = driver.library()
+        how = f"{launch}, NVRTC {compiler}, cuDNN {library and library.version}"
+        return Tuner(lambda plan: build(lower(plan), 1, progress), how)
+
+    return Engine("cuda", driver.spec, build, driver, tune if measures() else None)
+
+
+def _reference(tasks: TaskGraph, threads: int, progress: KernelProgress | None) -> Program:
+    from brickrt.runtime.reference import ReferenceProgram
+
+    return ReferenceProgram(tasks)
+
+
+def _cpu(spec: DeviceSpec, arithmetic: bool) -> Callable[[TaskGraph, int, KernelProgress | None], Program]:
+    """The CPU engine; without arithmetic it is the null engine: the same schedule and states, no kernels."""
+
+    def build(tasks: TaskGraph, threads: int, progress: KernelProgress | None) -> Program:
+        from brickrt.runtime.cpu.compile.host_isa import host_isa
+        from brickrt.runtime.cpu.program import CpuProgram
+
+        return CpuProgram(tasks, host_isa(spec), threads, arithmetic, progress)
+
+    return build

@@ -1,0 +1,123 @@
+"""One `execute` under way. A small network takes less than a millisecond: nothing here does what can be done later."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from brickrt.graph.builder import OnnxNode
+from brickrt.graph.host.run_host_node import reads, run_node
+from brickrt.graph.specialize.specialize import Stage
+from brickrt.ops.types import TensorType
+from brickrt.runtime import events
+from brickrt.runtime.arrays import DeviceArrays, on_device
+from brickrt.runtime.program_protocol import Counts, Program
+from brickrt.runtime.session.report import Ran
+from brickrt.runtime.session.stage_cache import Compiled
+
+Signature = tuple[tuple[str, type, tuple[int, ...], np.dtype], ...]
+
+
+def signature_of(inputs: Mapping[str, Any]) -> Signature | None:
+    """Names, shapes and types of the inputs; None where not all are arrays of numbers, whose types say all."""
+    signature = []
+    for name, array in inputs.items():
+        if not (type(array) is np.ndarray or on_device(array)) or array.dtype.kind in "OUS":
+            return None
+        signature.append((name, type(array), array.shape, array.dtype))
+    return tuple(signature)
+
+
+def run_watched(
+    program: Program,
+    inputs: Sequence[Any],
+    outputs: Sequence[Any],
+    running: list[Program],
+    observer: events.Observer | None,
+    **stream: Any,
+) -> Counts:
+    """Runs a program, which is among those `running` meanwhile; the observer, if there is one, is told of it."""
+    filled = events.buffers(len(program.tasks), program.threads) if observer else None
+    running.append(program)
+    try:
+        if observer and filled:
+            observer.began(program.tasks, filled)
+        counts = program.run(inputs, outputs, filled, **stream)
+    finally:
+        running.remove(program)
+    if observer and filled:
+        observer.ended(program.tasks, events.TaskEvents(filled))
+    return counts
+
+
+class Call:
+    """`values` grows stage by stage; `running` has the programs under way, of all calls of a runtime.
+
+    Where some inputs lie on a GPU, so do the outputs of programs: made by `arrays`, on the caller's stream if given.
+    """
+
+    def __init__(
+        self,
+        observer: events.Observer | None,
+        running: list[Program],
+        values: dict[str, Any],
+        arrays: DeviceArrays | None = None,
+        stream: Any = None,
+    ) -> None:
+        self.observer, self.running, self.values = observer, running, values
+        self.arrays = arrays if any(map(on_device, values.values())) else None
+        self.stream = stream
+        self.ran: list[Ran] = []
+
+    def run_stage(self, stage: Stage, compiled: Compiled, compile_ms: float = 0.0) -> None:
+        """Runs the stage's program, then its host nodes."""
+        ran, special = Ran(compiled, compile_ms=compile_ms), compiled.specialized
+        started = time.perf_counter()
+        if compiled.program is not None:
+            self.run_program(ran)
+        between = time.perf_counter()
+        self.values |= special.known
+        for name, other in special.same.items():
+            self.values[name] = self.values[other]
+        for node in special.host_nodes:
+            ran.host_nodes[node.name] = self.run_host(node, stage)
+        ran.run_ms, ran.host_ms = (between - started) * 1e3, (time.perf_counter() - between) * 1e3
+        self.ran.append(ran)
+
+    def run_program(self, ran: Ran) -> None:
+        program, graph = ran.stage.program, ran.stage.plan.graph
+        assert program is not None
+        inputs = [self.input(self.values[name]) for name in graph.inputs]
+        outputs = [self.output(graph.types[name]) for name in graph.outputs]
+        stream = {} if self.stream is None else {"stream": self.stream}
+        ran.counts = run_watched(program, inputs, outputs, self.running, self.observer, **stream)
+        for name, array in zip(graph.outputs, outputs, strict=True):
+            self.values[name] = array
+
+    def input(self, value: Any) -> Any:
+        """A value as programs take it."""
+        return value if self.arrays and on_device(value) else np.asarray(value, order="C")
+
+    def output(self, kind: TensorType) -> Any:
+        """An array for a program to write."""
+        return self.arrays.empty(kind, self.stream) if self.arrays else np.empty(kind.shape, kind.dtype)
+
+    def on_host(self, name: str) -> Any:
+        """A value as host nodes take it."""
+        value = self.values[name]
+        return self.arrays.host(value, self.stream) if self.arrays and on_device(value) else value
+
+    def run_host(self, node: OnnxNode, stage: Stage) -> float:
+        """Computes one ONNX node whole; gives the milliseconds that it took."""
+        started = time.monotonic_ns()
+        if self.observer:
+            self.observer.hosted(node.name, started, 0)
+        results = run_node(node, stage.source.opsets, {name: self.on_host(name) for name in reads(node)})
+        self.values |= {n: value for n, value in zip(node.outputs, results) if n}
+        ended = time.monotonic_ns()
+        if self.observer:
+            self.observer.hosted(node.name, started, ended)
+        return (ended - started) / 1e6

@@ -1,0 +1,112 @@
+"""What one call ran and measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from brickrt.plan.plan import Plan
+from brickrt.runtime.analysis.memory_projection import project
+from brickrt.runtime.analysis.modelled_traffic import locality
+from brickrt.runtime.lowering.task_graph import TaskGraph
+from brickrt.runtime.program_protocol import Counts, Program
+from brickrt.runtime.session.stage_cache import Compiled
+from brickrt.runtime.stats import Stats
+
+NO_COUNTS = Counts(0, 0, 0, 0)
+
+
+@dataclass(frozen=True, eq=False)
+class Released:
+    """What is still known of a program that is gone."""
+
+    tasks: TaskGraph
+    threads: int
+    constant_bytes: int
+    working_bytes: int
+    notes: Mapping[str, str]
+
+
+@dataclass(frozen=True, eq=False)
+class Report:
+    """What one call ran: plans of its stages in order, nodes that ran on the host and why, and what was measured."""
+
+    plans: tuple[Plan, ...]
+    fallback: dict[str, str]
+    measured: Stats
+    programs: tuple[Program | Released, ...] = ()
+
+    def released(self) -> Report:
+        """The same, holding no program: neither code nor constants nor tensors."""
+        gone = (Released(p.tasks, p.threads, p.constant_bytes, p.working_bytes, p.notes) for p in self.programs)
+        return replace(self, programs=tuple(gone))
+
+    @property
+    def notes(self) -> dict[str, str]:
+        """What the engine could not use, by name, and why; of the last stage that has something to say of it."""
+        return {name: text for program in self.programs for name, text in program.notes.items()}
+
+    @property
+    def projected_bytes(self) -> int:
+        """Memory that the plans of all stages need, as known before they ran."""
+        return sum(project(program.tasks, program.threads).total for program in self.programs)
+
+    @property
+    def held_bytes(self) -> int:
+        """Memory that the programs of all stages hold while they run, with inputs and outputs."""
+        return sum(map(_held, self.programs))
+
+    @cached_property
+    def stats(self) -> Stats:
+        """The measured figures, with the modelled bytes per memory level."""
+        levels = [Stats(level_bytes={k: v.moved for k, v in locality(p.tasks).levels.items()}) for p in self.programs]
+        return Stats.total([self.measured, *levels])
+
+    def __str__(self) -> str:
+        lines = [str(plan) for plan in self.plans if plan.subgraphs]
+        lines += [f"host: {name} ({why})" for name, why in self.fallback.items()]
+        return "\n".join(lines) or "nothing to compute: the outputs are known"
+
+
+@dataclass(eq=False)
+class Ran:
+    """One stage of a call, as noted while it ran: what its workers counted, and times."""
+
+    stage: Compiled
+    counts: Counts = NO_COUNTS
+    run_ms: float = 0.0
+    host_ms: float = 0.0
+    compile_ms: float = 0.0
+    host_nodes: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def stats(self) -> Stats:
+        program, counts = self.stage.program, self.counts
+        times = Stats(
+            compile_ms=self.compile_ms, run_ms=self.run_ms, host_ms=self.host_ms, host_nodes=dict(self.host_nodes)
+        )
+        if program is None or counts is NO_COUNTS:
+            return times
+        return times + Stats(
+            tasks=counts.tasks,
+            complete_first=counts.complete_first,
+            waits=counts.waits,
+            revisits=counts.revisits,
+            recomputed=program.tasks.recomputed,
+            peak_bytes=_held(program),
+        )
+
+
+def _held(program: Program | Released) -> int:
+    graph = program.tasks.plan.graph
+    ends_bytes = sum(graph.types[name].nbytes for name in (*graph.inputs, *graph.outputs))
+    return program.constant_bytes + program.working_bytes + ends_bytes
+
+
+def report_of(call: Sequence[Ran]) -> Report:
+    """The report on a call's stages."""
+    stages = [ran.stage for ran in call]
+    fallback = {name: why for stage in stages for name, why in stage.specialized.host_reasons.items()}
+    programs = tuple(stage.program for stage in stages if stage.program is not None)
+    return Report(tuple(stage.plan for stage in stages), fallback, Stats.total(ran.stats for ran in call), programs)

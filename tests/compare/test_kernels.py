@@ -1,0 +1,102 @@
+"""All CUDA kernels of the zoo, by a selection of them, compile without spilling registers; what the script says."""
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from brickrt import zoo
+from brickrt.compare.kernel_coverage import alone, cover, traits
+from brickrt.compare.kernels import SHARED, Figures, Network, Used, figures
+from brickrt.graph.errors import BrickError
+from brickrt.plan.device.device_spec import device_named
+from brickrt.runtime.cuda.kernels.compile import compile_module
+
+SCRIPT = Path(__file__).parents[2] / "bench" / "gpu" / "kernels.py"
+
+
+@pytest.fixture(scope="module")
+def script():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(SCRIPT.parent))
+        spec = importlib.util.spec_from_file_location("gpu_kernels", SCRIPT)
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        sys.modules.pop("common")
+        yield module
+
+
+@pytest.fixture(scope="module")
+def compiler():
+    try:
+        compile_module('extern "C" __global__ void nothing() {}\n', "sm_80")
+    except BrickError as e:
+        pytest.skip(str(e))
+
+
+@pytest.mark.timeout(1800)
+def test_kernels_compile_and_none_spills_without_a_reason(script, compiler):
+    """All networks, precisions and devices: every line of any kernel is compiled, for each architecture."""
+    used = script.all_used(zoo.names(), script.DEVICES, script.PRECISIONS)
+    by_size = sorted((one for found in used.values() for one in found), key=lambda one: -len(one.functions))
+    labels = {f: one.label for one in by_size for f in one.functions}
+    chosen = cover(labels)
+    assert len(labels) > 1000 and 50 < len(chosen) < 200
+    for arch in SHARED:
+        found = figures([Used(alone(f), labels[f]) for f in chosen], arch, threads=1)
+        assert len(found) == len(chosen) and all(0 < one.registers <= 128 for one in found)
+        assert [f"spills {one.spills} bytes: {one.label}" for one in script.spilling(found)] == []
+
+
+def test_a_selection_has_all_lines(compiler):
+    network = Network.of(zoo.build("mobilenetv2"))
+    used = [one for p in ("fp32", "fp16") for one in network.functions(device_named("h200"), p)]
+    functions = {f.name: f for one in used for f in one.functions}
+    chosen = cover(functions.values())
+    assert chosen == cover(reversed(functions.values()))
+    assert set().union(*map(traits, chosen)) == set().union(*map(traits, functions.values()))
+    assert len(chosen) < len(functions) / 2
+
+
+def test_the_script_writes_what_it_found(script, compiler, monkeypatch, tmp_path, capsys):
+    out = tmp_path / "kernels.json"
+    words = ["kernels.py", "--networks", "nafnet", "--devices", "h200", "--precisions", "fp32", "--out", str(out)]
+    monkeypatch.setattr(sys, "argv", words)
+    assert script.main() == 0
+    found = json.loads(out.read_text())
+    assert found["networks"] == ["nafnet"] and found["commit"] and found["nvrtc"]
+    kernels = [dict(zip(found["columns"], row, strict=True)) for row in found["sm_90"]]
+    assert sum(k["functions"] for k in kernels) == found["summary"]["sm_90"]["functions"] > 8
+    assert any("DepthwiseConv" in k["label"] for k in kernels) and all(k["blocks"] >= 1 for k in kernels)
+    assert "nafnet on h200 in fp32" in capsys.readouterr().out
+
+
+def test_resident_blocks():
+    assert Figures("a", "A", 32, 1536, 0, 0).blocks("sm_90") == 8
+    assert Figures("a", "A", 129, 1536, 0, 0).blocks("sm_90") == 1
+    assert Figures("a", "A", 40, 50 << 10, 0, 0).blocks("sm_80") == 3
+
+
+def test_a_kernel_that_spills_needs_a_reason(script, monkeypatch):
+    found = [Figures("a", "Some [1]", 255, 0, 8, 16), Figures("b", "Other [2]", 32, 0, 0, 0)]
+    assert script.spilling(found) == found[:1]
+    for label in ("Some [1]", "S*[1]", "*e*"):
+        for most, left in ((16, 0), (15, 1)):
+            monkeypatch.setattr(script, "allowed", lambda label=label, most=most: {label: (most, "it is rare")})
+            assert script.spilling(found) == found[:left]
+    monkeypatch.setattr(script, "allowed", lambda: {"Some": (16, "it is rare"), "Some [2]": (16, "it is rarer")})
+    assert script.spilling(found) == found[:1]
+
+
+def test_a_selection_of_kernel_functions(script, compiler):
+    used = Network.of(zoo.build("mobilenetv2")).functions(device_named("h200"), "fp32")
+    chosen = script.selected(used)
+    assert 0 < len(chosen) < len(used) and set(chosen) <= set(used)
+    have, all_of_them = ({f for one in some for f in one.functions} for some in (chosen, used))
+    assert set().union(*map(traits, have)) == set().union(*map(traits, all_of_them))
+
+
+def test_every_kernel_in_the_list_has_a_reason(script):
+    assert all(label and most and reason for label, (most, reason) in script.allowed().items())

@@ -1,0 +1,81 @@
+"""LSTM, GRU and RNN on the host, with everything the operators may be told, against ONNX Runtime."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from brickrt.graph.host.run_host_node import run_node
+from brickrt.graph.onnx_import.protobuf import onnx_node
+from tests.support.graphs.builders_harness import one_node
+from tests.support.graphs.onnx_models import by_onnxruntime
+
+STEPS, BATCH, INPUT, HIDDEN = 5, 3, 4, 6
+GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
+OUTPUTS = {"LSTM": 3, "GRU": 2, "RNN": 2}
+
+
+def compare(op_type: str, *, directions: int = 1, optional: tuple[str, ...] = (), **attrs: object) -> None:
+    """Runs a node with random weights; `optional` are the optional inputs to give."""
+    random = np.random.default_rng(1)
+
+    def floats(*shape: int) -> np.ndarray:
+        return random.standard_normal(shape).astype(np.float32)
+
+    gates = GATES[op_type] * HIDDEN
+    given = {
+        "B": floats(directions, 2 * gates),
+        "lengths": np.array([5, 2, 3], np.int32),
+        "h": floats(directions, BATCH, HIDDEN),
+        "c": floats(directions, BATCH, HIDDEN),
+        "P": floats(directions, 3 * HIDDEN),
+    }
+    order = ["B", "lengths", "h", *(["c", "P"] if op_type == "LSTM" else [])]
+    inputs: list[np.ndarray | None] = [
+        floats(STEPS, BATCH, INPUT),
+        floats(directions, gates, INPUT),
+        floats(directions, gates, HIDDEN),
+    ]
+    inputs += [given[name] if name in optional else None for name in order]
+    model, feeds = one_node(op_type, 14, inputs, OUTPUTS[op_type], hidden_size=HIDDEN, **attrs)
+    opsets = {"": 14}
+    actual = run_node(onnx_node(model.graph.node[0], opsets, "n"), opsets, feeds)
+    for name, value in zip(model.graph.node[0].output, actual, strict=True):
+        expected = by_onnxruntime(model, feeds)[name]
+        assert (value.dtype, value.shape) == (expected.dtype, expected.shape)
+        np.testing.assert_allclose(value, expected, 1e-5, 1e-6)
+
+
+@pytest.mark.parametrize("op_type", GATES)
+def test_weights_alone(op_type):
+    compare(op_type)
+
+
+@pytest.mark.parametrize("op_type", GATES)
+@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+def test_directions_with_sequences_of_different_lengths(op_type, direction):
+    optional = ("B", "lengths", "h", "c", "P")
+    compare(op_type, directions=1 + (direction == "bidirectional"), optional=optional, direction=direction)
+
+
+def test_activations_take_their_parameters_in_turn():
+    names = ["HardSigmoid", "ScaledTanh", "LeakyRelu"]
+    compare("LSTM", activations=names, activation_alpha=[0.3, 1.1, 0.05], activation_beta=[0.4, 0.9])
+
+
+@pytest.mark.parametrize("name", ["Relu", "Softsign", "Softplus", "Elu", "ThresholdedRelu", "Sigmoid"])
+def test_activations(name):
+    compare("RNN", activations=[name], activation_alpha=[0.7], optional=("B", "h"))
+
+
+def test_clip():
+    compare("LSTM", clip=0.5, optional=("B",))
+    compare("GRU", clip=0.5, optional=("B",))
+
+
+def test_coupled_gates():
+    compare("LSTM", input_forget=1, optional=("B",))
+
+
+def test_reset_after_the_product():
+    compare("GRU", linear_before_reset=1, optional=("B", "h"))

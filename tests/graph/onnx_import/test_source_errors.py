@@ -1,0 +1,146 @@
+"""What cannot be imported is refused in one line that names the thing and the fix."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+from brickrt.graph.errors import BrickError
+from brickrt.graph.onnx_import.source import load
+from tests.support.graphs.onnx_models import graph, model, node, tensor
+
+X = [tensor("x", [2])]
+
+
+def relu(opset: int = 17) -> onnx.ModelProto:
+    return model([node("Relu", "x", "y")], X, opset=opset)
+
+
+def without_opsets() -> onnx.ModelProto:
+    proto = relu()
+    del proto.opset_import[:]
+    return proto
+
+
+def foreign(domain: str) -> onnx.ModelProto:
+    proto = model([helper.make_node("FusedConv", ["x"], ["y"], domain=domain, name="f")], X)
+    proto.opset_import.append(helper.make_opsetid(domain, 1))
+    return proto
+
+
+def in_a_branch() -> onnx.ModelProto:
+    branch = graph([node("Nope", "x", "t")], outputs="t")
+    return model([node("If", "c", "y", then_branch=branch, else_branch=branch)], [*X, tensor("c", [], bool)])
+
+
+@pytest.mark.parametrize(
+    ("broken", "words"),
+    [
+        (b"hello, I am no model", ["not an ONNX model"]),
+        (b"", ["not an ONNX model"]),
+        (model([node("Relu", "x", "y")], X, w=np.zeros(1000)).SerializeToString()[:-500], ["cut off"]),
+        (onnx.ModelProto(), ["not an ONNX model"]),
+        (without_opsets(), ["opset"]),
+        (model([node("GRU", "x x x", "y")], X, opset=6), ["opset 6", "cannot be converted", "GRU"]),
+        (relu(999), ["opset 999", "upgrade onnx"]),
+        (foreign("com.microsoft"), ["FusedConv", "com.microsoft", "'f'"]),
+        (model([node("Rellu", "x", "y", name="r")], X), ["Rellu", "'r'", "opset 17"]),
+        (model([node("Gelu", "x", "y")], X), ["Gelu", "opset 17"]),
+        (in_a_branch(), ["Nope"]),
+        (model([node("Relu", "a", "y"), node("Relu", "x", "a")], X), ["invalid model"]),
+        (model([node("Relu", "nobody", "y")], X), ["invalid model", "nobody"]),
+        (model([node("Relu", "x", "y"), node("Relu", "x", "y")], X), ["invalid model"]),
+    ],
+    ids=range(14),
+)
+def test_broken_models(broken, words):
+    check(broken, words)
+
+
+def check(thing: object, words: list[str]) -> None:
+    with pytest.raises(BrickError) as caught:
+        load(thing)
+    message = str(caught.value)
+    assert "\n" not in message
+    assert all(word in message for word in words), message
+
+
+def test_missing_file_and_folder(tmp_path):
+    check(tmp_path / "no.onnx", ["no.onnx", "no such file"])
+    check(tmp_path, [str(tmp_path), "folder"])
+
+
+def external(folder, location: str = "w.bin", held: int = 6, **told: str) -> object:
+    """A model in `folder` whose weights [2, 3] are in the file `location`; `told` is what else is said of them."""
+    proto = model([node("MatMul", "x w", "y")], [tensor("x", [1, 2])], w=np.zeros((2, 3), np.float32))
+    weights = proto.graph.initializer[0]
+    weights.ClearField("raw_data")
+    weights.data_location = onnx.TensorProto.EXTERNAL
+    for key, value in {"location": location, "offset": "4", "length": "24", **told}.items():
+        weights.external_data.add(key=key, value=value)
+    path = folder / "model.onnx"
+    path.write_bytes(proto.SerializeToString())
+    (folder / "w.bin").write_bytes(np.arange(held + 1, dtype=np.float32).tobytes())
+    return path
+
+
+def test_external_data_is_mapped(tmp_path):
+    source = load(external(tmp_path))
+    np.testing.assert_array_equal(source.initializers["w"], np.arange(1, 7, dtype=np.float32).reshape(2, 3))
+    assert isinstance(source.initializers["w"], np.memmap)
+
+
+def test_external_data_written_by_onnx(tmp_path):
+    proto = model([node("MatMul", "x w", "y")], [tensor("x", [1, 40])], w=np.ones((40, 40), np.float32))
+    onnx.save(proto, tmp_path / "m.onnx", save_as_external_data=True, location="m.data", size_threshold=0)
+    np.testing.assert_array_equal(load(tmp_path / "m.onnx").initializers["w"], np.ones((40, 40), np.float32))
+
+
+@pytest.mark.parametrize("location", ["../w.bin", "/etc/hostname", "a/../../w.bin", "C:\\w.bin", ""])
+def test_external_data_must_lie_in_the_folder(tmp_path, location):
+    check(external(tmp_path, location), ["'w'", "outside the model's folder"])
+
+
+def test_external_data_must_not_escape_by_a_link(tmp_path):
+    (tmp_path / "inside").mkdir()
+    path = external(tmp_path / "inside", "link.bin")
+    (tmp_path / "secret").write_bytes(b"\0" * 64)
+    os.symlink(tmp_path / "secret", tmp_path / "inside" / "link.bin")
+    check(path, ["link.bin", "outside the model's folder"])
+
+
+def test_external_data_that_is_missing_or_short(tmp_path):
+    check(external(tmp_path, "other.bin"), ["other.bin", "missing"])
+    check(external(tmp_path, held=3), ["w.bin", "too short"])
+
+
+@pytest.mark.parametrize(
+    ("told", "about"),
+    [
+        ({"length": "28"}, "too short"),
+        ({"offset": "1000"}, "too short"),
+        ({"length": "20"}, "needs 24 bytes, its data has 20"),
+        ({"length": "-1"}, "length '-1'"),
+        ({"offset": "first"}, "offset 'first'"),
+    ],
+    ids=str,
+)
+def test_external_data_where_the_file_has_none(tmp_path, told, about):
+    check(external(tmp_path, **told), ["'w'", about])
+
+
+def test_external_data_needs_a_path(tmp_path):
+    check(external(tmp_path).read_bytes(), ["'w'", "by its path"])
+
+
+def test_external_data_of_a_constant_node(tmp_path):
+    path = external(tmp_path)
+    proto = onnx.load(path, load_external_data=False)
+    value = proto.graph.initializer.pop()
+    proto.graph.node.insert(0, helper.make_node("Constant", [], ["w"], value=value))
+    path.write_bytes(proto.SerializeToString())
+    assert load(path).initializers["w"].tolist() == [[1, 2, 3], [4, 5, 6]]

@@ -1,0 +1,104 @@
+"""Errors of the vector functions in units in the last place, against float64, from the least subnormal to infinity."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+
+import numpy as np
+import pytest
+from llvmlite import ir
+
+from brickrt.ops.cpu.compile import Library, to_object
+from brickrt.ops.cpu.emit import vector_math
+from brickrt.ops.cpu.emit.function_emitter import Fn
+from brickrt.ops.cpu.isa import Isa
+from tests.support.cpu.harness import AVX2, HOST
+
+F32 = np.dtype(np.float32)
+FUNCTIONS = {
+    "exp": vector_math.exp,
+    "log": vector_math.log,
+    "tanh": vector_math.tanh,
+    "erf": vector_math.erf,
+    "sigmoid": vector_math.sigmoid,
+}
+EXACT = {
+    "exp": np.exp,
+    "log": np.log,
+    "tanh": np.tanh,
+    "erf": np.vectorize(math.erf, otypes=[float]),
+    "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
+}
+MOST_ULP = {"exp": 1.5, "log": 1.5, "tanh": 2.5, "erf": 2, "sigmoid": 2.5}
+
+
+def run(name: str, x: np.ndarray, isa: Isa, lanes: int) -> np.ndarray:
+    """A loop of the function over x, whose size is a multiple of `lanes`."""
+    module = ir.Module()
+    f = Fn(module, "k")
+    target, source = f.pointer(0), f.pointer(1)
+    with f.loop(0, x.size, lanes) as i:
+        f.store(FUNCTIONS[name](f, f.load(source, i, F32, lanes)), target, i, F32, lanes)
+    f.finish()
+    library = Library(isa)
+    library.add(to_object(module, isa))
+    y = np.empty_like(x)
+    library.function("k", ctypes.c_void_p, ctypes.c_void_p)((ctypes.c_void_p * 2)(y.ctypes.data, x.ctypes.data), None)
+    return y
+
+
+def ulps(got: np.ndarray, exact: np.ndarray) -> np.ndarray:
+    """Distance in units of the last place of the rounded exact value."""
+    with np.errstate(all="ignore"):
+        rounded = exact.astype(np.float32)
+        unit = np.spacing(np.abs(rounded)).astype(np.float64)
+        apart = np.abs(got.astype(np.float64) - exact) / unit
+    return np.where(np.isfinite(rounded), apart, np.where(got == rounded, 0, np.inf))
+
+
+def all_magnitudes(n: int) -> np.ndarray:
+    """About 2n floats of both signs, evenly spaced in their bits."""
+    positive = np.linspace(0, 0x7F800000, n).astype(np.uint32).view(np.float32)
+    return np.concatenate([positive, -positive])
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_error_in_ulp(name):
+    """Half the points cover all magnitudes, half the range where the function bends."""
+    x = np.concatenate([all_magnitudes(250_000), np.linspace(-110, 110, 250_000), np.linspace(-5, 5, 250_000)])
+    x = x[: x.size // 16 * 16].astype(np.float32)
+    with np.errstate(all="ignore"):
+        exact = EXACT[name](np.where(x > 0, x, 1.0).astype(float) if name == "log" else x.astype(float))
+    if name == "log":
+        exact = np.where(x > 0, exact, np.where(x == 0, -np.inf, np.nan))
+    got = run(name, x, HOST, 16)
+    worst = ulps(got, exact)
+    undefined = np.isnan(exact)
+    assert np.isnan(got[undefined]).all()
+    at = int(np.argmax(np.where(undefined, 0, worst)))
+    assert worst[at] <= MOST_ULP[name], f"{name}({x[at]!r}) = {got[at]!r}, exactly {exact[at]!r}"
+
+
+@pytest.mark.parametrize(
+    ("name", "pairs"),
+    [
+        ("exp", {np.inf: np.inf, -np.inf: 0, 89: np.inf, 88.5: math.exp(88.5), -103: math.exp(-103), -200: 0, 0: 1}),
+        ("log", {np.inf: np.inf, 0: -np.inf, 1: 0, 1e-44: math.log(float(np.float32(1e-44)))}),
+        ("tanh", {np.inf: 1, -np.inf: -1, 0: 0, 1e-40: 1e-40, 30: 1}),
+        ("erf", {np.inf: 1, -np.inf: -1, 0: 0, 30: 1, -4: -1}),
+        ("sigmoid", {np.inf: 1, -np.inf: 0, 0: 0.5, -90: math.exp(-90), 200: 1, -200: 0}),
+    ],
+)
+@pytest.mark.parametrize(("isa", "lanes"), [(HOST, 16), (AVX2, 8), (HOST, 1)])
+def test_special_values(name, pairs, isa, lanes):
+    x = np.array([*pairs, np.nan, *[1.0] * (15 - len(pairs))], np.float32)
+    want = np.array([*pairs.values(), np.nan], np.float32)
+    got = run(name, x, isa, lanes)[: len(want)]
+    np.testing.assert_allclose(got, want, rtol=2e-7)
+    assert (np.signbit(got) == np.signbit(want))[:-1].all()
+
+
+@pytest.mark.parametrize("name", ["tanh", "erf"])
+def test_odd_functions_keep_the_sign_of_zero(name):
+    assert np.signbit(run(name, np.full(16, -0.0, np.float32), HOST, 16)).all()

@@ -1,0 +1,218 @@
+"""Products by one and by two levels of Strassen's scheme against the definition in float64."""
+
+from __future__ import annotations
+
+import dataclasses
+from itertools import product
+
+import numpy as np
+import pytest
+
+from brickrt.ops.base import evaluate_whole
+from brickrt.ops.cpu.strassen.body import row_tiles
+from brickrt.ops.cpu.strassen.first_factors import part_rows
+from brickrt.ops.cpu.strassen.kernel import CHUNKS, StrassenKernel, chunks_of, fits
+from brickrt.ops.cpu.strassen.two_level_kernel import StrassenTwiceKernel
+from brickrt.ops.expr import apply, arg, const
+from brickrt.ops.operators.matmul import MatMul
+from brickrt.ops.types import Boxes, TensorType
+from tests.support.cpu.conv_cases import ConvCase, by_bricks, conv, middle
+from tests.support.cpu.harness import AVX2, HOST, check
+
+F32 = np.dtype(np.float32)
+CHUNK = CHUNKS[1]
+KERNELS = [pytest.param(StrassenKernel, id="once"), pytest.param(StrassenTwiceKernel, id="twice")]
+ISAS = [pytest.param(HOST, id="avx512"), pytest.param(AVX2, id="avx2")]
+SUM = apply("max", apply("add", arg(0, F32), arg(1, F32)), const(0, F32))
+LONG = apply("mul", arg(0, F32), apply("add", apply("erf", arg(0, F32)), const(1, F32)))
+ERROR = 1e-5  # of the largest output
+
+
+def sample(*shapes):
+    rng = np.random.default_rng(0)
+    return [rng.standard_normal(shape).astype(np.float32) for shape in shapes]
+
+
+def check_product(op, arrays, isa, kernel, **how):
+    """All inputs but the first are constants, except those of the epilogue."""
+    want = evaluate_whole(op, arrays)
+    constants = 2 + op.bias
+    packed = [0 < i < constants for i in range(len(arrays))]
+    how = {"rtol": 0, "atol": ERROR * np.abs(want).max()} | how
+    check(op, arrays, isa, packed=packed, expected=want, kernel_cls=kernel, **how)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("rows", [1, 2, 3, 5, 8, 25, 27, 40, 56, 58])
+def test_rows(rows, isa, kernel):
+    check_product(MatMul(), sample((rows, 64), (64, 64)), isa, kernel, boxes=[Boxes.whole((rows, 64))])
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("columns", [1, 16, 31, 64, 65, 128, 150])
+def test_columns(columns, isa, kernel):
+    check_product(
+        MatMul(True), sample((7, 64), (64, columns), (columns,)), isa, kernel, boxes=[Boxes.whole((7, columns))]
+    )
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("depth", [1, 17, 64, 100, 192, 728, 2 * CHUNK, 3 * CHUNK + 64])
+def test_depths(depth, isa, kernel):
+    check_product(MatMul(), sample((9, depth), (depth, 70)), isa, kernel, boxes=[Boxes.whole((9, 70))])
+
+
+def test_depth_is_swept_in_equal_chunks_of_whole_vectors():
+    assert [chunks_of(depth, 16)[0] for depth in (32, CHUNK, 2 * CHUNK, 4 * CHUNK)] == [1, 1, 2, 4]
+    assert [chunks_of(depth, 16, levels=2)[0] for depth in (64, 512, 768, 2048)] == [1, 1, 2, 4]
+    assert chunks_of(728, 16, levels=2) == (2, 384)
+    for depth, levels in product(range(1, 4096, 7), CHUNKS):
+        n, each = chunks_of(depth, 16, levels)
+        assert each % (2**levels * 16) == 0
+        assert each <= CHUNKS[levels]
+        assert (n - 1) * each < depth <= n * each
+
+
+def test_what_fits():
+    assert fits(MatMul(), (64, 3))
+    assert not fits(MatMul(), (2, 64, 3))
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("shape", [(3, 5, 64), (2, 1, 5, 64), (1, 3, 5, 64)], ids=str)
+def test_batches(shape, kernel):
+    check_product(MatMul(), sample(shape, (64, 40)), AVX2, kernel)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("shape", [(2, 5, 61), (5, 61), (61,), (1,), (5, 1), ()], ids=str)
+def test_epilogue_with_another_operand(shape, kernel):
+    check_product(MatMul(True, SUM), sample((2, 5, 64), (64, 61), (61,), shape), AVX2, kernel)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("depth", [64, 2 * CHUNK])
+def test_long_epilogue(depth, isa, kernel):
+    arrays = sample((2, 11, depth), (depth, 61), (61,))
+    arrays[1] /= np.float32(depth**0.5)
+    check_product(MatMul(True, LONG), arrays, isa, kernel)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_columns_cut_inside_pairs(kernel):
+    boxes = [Boxes.one((0, a), (5, b)) for a, b in [(0, 61), (60, 61), (3, 5), (5, 45), (7, 33), (16, 32)]]
+    check_product(MatMul(True, SUM), sample((5, 64), (64, 61), (61,), (5, 61)), AVX2, kernel, boxes=boxes)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("brick", [(1, 3, 500), (2, 2, 32), (1, 7, 64), (2, 4, 8), (1, 4, 11)])
+@pytest.mark.parametrize("depth", [64, 2 * CHUNK])
+def test_bricks_make_the_whole(brick, depth, kernel):
+    arrays = sample((2, 7, depth), (depth, 101), (101,))
+    want = evaluate_whole(MatMul(True), arrays)
+    got, _ = by_bricks(MatMul(True), arrays, brick, AVX2, [1, 1, 1], 1, [False, True, True], kernel)
+    np.testing.assert_allclose(got, want, rtol=0, atol=ERROR * np.abs(want).max())
+
+
+@pytest.mark.parametrize("most", [1, 6, 14])
+def test_tiles_cover_the_upper_half_once(most):
+    for rows in range(1, 120):
+        tiles = row_tiles(rows, most)
+        covered = [t.start + r * t.count + i for t in tiles for r in range(t.repeat) for i in range(t.count)]
+        assert covered == list(range(-(-rows // 2)))
+        assert [t.missing for t in tiles] == [False] * (len(tiles) - 1) + [rows % 2 == 1]
+        assert all(t.repeat == 1 for t in tiles if t.missing)
+
+
+def test_parts_of_rows_are_all_rows():
+    for rows in range(1, 40):
+        there, part, half = part_rows(rows, 2), -(-rows // 4), -(-rows // 2)
+        starts = [0, part, half, half + part]
+        covered = [start + i for start, n in zip(starts, there, strict=True) for i in range(n)]
+        assert covered == list(range(rows))
+        assert max(there) == there[0] == part
+
+
+def check_pixels(case, isa, kernel, op=None, extra=(), **how):
+    """A pointwise convolution; `extra` are operands of the epilogue of `op`, shaped as the output is."""
+    op = op or case.op
+    arrays = [*case.arrays(), *extra]
+    want = evaluate_whole(op, arrays)
+    packed = [0 < i < 2 + op.bias for i in range(len(arrays))]
+    blocks = [isa.lanes if i == 0 or i >= 2 + op.bias else 1 for i in range(len(arrays))]
+    how = {"rtol": 0, "atol": ERROR * np.abs(want).max(), "out_block": isa.lanes} | how
+    check(op, arrays, isa, packed=packed, expected=want, kernel_cls=kernel, blocks=blocks, **how)
+
+
+def point(rank=2, strides=(), bias=False):
+    return conv((1,) * rank, strides or (1,) * rank, bias=bias)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize(
+    "case",
+    [
+        ConvCase(point(), (64, 7, 7), 64),
+        ConvCase(point(bias=True), (128, 1, 1), 128),
+        ConvCase(point(), (64, 14, 14), 24),
+        ConvCase(point(bias=True), (64, 3, 28), 96, n=2),
+        ConvCase(point(strides=(2, 2)), (64, 13, 14), 130),
+        ConvCase(point(strides=(1, 3), bias=True), (64, 5, 9), 40, n=3),
+        ConvCase(point(1), (64, 11), 80),
+        ConvCase(point(1, (2,), bias=True), (64, 10), 17, n=2),
+        ConvCase(point(3), (64, 3, 4, 5), 48),
+        ConvCase(point(3, (2, 1, 2), bias=True), (64, 3, 4, 5), 72, n=2),
+        ConvCase(point(), (2 * CHUNK, 5, 5), 70),
+        ConvCase(point(), (12, 5, 5), 24),
+        ConvCase(point(bias=True), (728, 4, 7), 100),
+    ],
+    ids=str,
+)
+def test_pointwise_convolutions(case, isa, kernel):
+    shape = case.op.infer([TensorType(a.shape, a.dtype) for a in case.arrays()]).shape
+    check_pixels(case, isa, kernel, boxes=[Boxes.whole(shape), middle(shape, isa.lanes)])
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("depth", [64, 2 * CHUNK])
+@pytest.mark.parametrize("expr", [SUM, LONG], ids=["sum", "long"])
+@pytest.mark.parametrize("extents", [(5, 6), (30, 1)], ids=["rows", "column"])
+def test_pointwise_convolution_with_an_epilogue(extents, expr, depth, kernel):
+    case = ConvCase(point(bias=True), (depth, *extents), 104, n=2)
+    op = dataclasses.replace(case.op, epilogue=expr)
+    check_pixels(case, AVX2, kernel, op, sample((2, 104, *extents)) if expr is SUM else ())
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("brick", [(1, 500, 2, 9), (2, 64, 5, 4), (1, 8, 1, 9), (1, 128, 3, 9), (2, 24, 5, 9)])
+@pytest.mark.parametrize("stride", [1, 2])
+def test_bricks_of_pixels_make_the_whole(brick, stride, kernel):
+    case = ConvCase(point(strides=(stride, stride), bias=True), (64, 5, 9), 150, n=2)
+    arrays = case.arrays()
+    want = evaluate_whole(case.op, arrays)
+    got, _ = by_bricks(case.op, arrays, brick, AVX2, [8, 1, 1], 8, [False, True, True], kernel)
+    np.testing.assert_allclose(got, want, rtol=0, atol=ERROR * np.abs(want).max())
+
+
+@pytest.mark.parametrize(
+    "op",
+    [conv((3, 3)), conv((1, 1), pads=(1, 1)), conv((1, 1), groups=2), dataclasses.replace(point(), scaled=True)],
+    ids=["window", "padded", "grouped", "scaled"],
+)
+def test_other_convolutions_do_not_fit(op):
+    assert fits(point(), (8, 64, 1, 1))
+    assert not fits(op, (8, 64, *op.kernel))
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_error_is_that_of_few_more_roundings(kernel):
+    """At a depth where summing in order has an error of about 1e-6."""
+    arrays = sample((64, 768), (768, 128))
+    want = evaluate_whole(MatMul(), arrays)
+    got, _ = by_bricks(MatMul(), arrays, (64, 128), HOST, [1, 1], 1, [False, True], kernel)
+    assert np.abs(got - want).max() < kernel.levels * 4e-6 * np.abs(want).max()

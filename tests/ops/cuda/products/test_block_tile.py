@@ -1,0 +1,133 @@
+"""Every tile computes the same product; none needs more registers than two blocks on a multiprocessor leave it."""
+
+import ctypes
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from brickrt.graph.errors import BrickError
+from brickrt.ops.cuda.kernel import THREADS, make_kernel
+from brickrt.ops.cuda.operand import dense
+from brickrt.ops.cuda.products.block_tile import LANE_TILES, SHARED, WARP_TILES, cores
+from brickrt.ops.cuda.products.conv import ProductConv
+from brickrt.ops.operators.matmul import MatMul
+from brickrt.ops.types import TensorType
+from brickrt.plan.tiling.gpu_tiles import TILES, tiles
+from brickrt.runtime.cuda.kernels.compile import compile_module
+from tests.ops.cuda.products.test_conv import Case, conv, operands
+from tests.support.cuda.host_kernels import compiled, expected, needs_compiler, source_of
+
+BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+KINDS = {
+    "fp32": (np.float32, "fp32"),
+    "tf32": (np.float32, "tf32"),
+    "f16": (np.float16, "fp32"),
+    "bf16": (BFLOAT16, "fp32"),
+}
+
+
+def kernel(kind, x, channels, core=None):
+    """A convolution of 3 x 3, channels innermost, that uses `core`, if that is given."""
+    dtype, precision = KINDS[kind]
+    op = conv((3, 3), pads=(1, 1), bias=True)
+    types = [TensorType(a.shape, a.dtype) for a in operands(op, x, channels, dtype)]
+    out = op.infer(types)
+    ins = [dense(t, layout) for t, layout in zip(types, ("last", "plain", "plain"))]
+    made = make_kernel(op, ins, dense(out, "last"), [False, True, True], precision, out.shape)
+    assert isinstance(made, ProductConv)
+    if core:
+        made.__dict__["core"] = core
+    return made
+
+
+def test_tiles_fit_into_shared_memory():
+    for dtype, precision in KINDS.values():
+        found = list(cores(np.dtype(dtype), precision))
+        assert len(found) == len(WARP_TILES if found[0].warps else LANE_TILES)
+        assert all(c.shared <= SHARED for c in found)
+
+
+def test_layers_are_cut_in_tiles_that_kernels_have():
+    kinds = {kind: tiles(TensorType((1,), dtype), precision) for kind, (dtype, precision) in KINDS.items()}
+    assert kinds["fp32"] == list(TILES[1:]) and kinds["tf32"] == kinds["f16"] == list(TILES)
+    assert tiles(TensorType((1,), np.float64), "fp32") and tiles(TensorType((1,), np.int8), "fp32")
+
+
+def test_small_boxes_have_small_tiles():
+    tiles = [kernel("fp32", (1, 64, *edges), 64).core.tile for edges in ((4, 4), (8, 8), (64, 64))]
+    assert [(t.m, t.n) for t in tiles] == [(16, 64), (64, 64), (128, 64)]
+
+
+def together(kernels, threads, blocks):
+    """One module with kernels run0, run1…"""
+    boxes = "struct Boxes { const int* box; char* const* at; long long rank; };\n"
+    texts = []
+    for k, each in enumerate(kernels):
+        text = source_of(each).replace("device_function", f"f{k}").replace(boxes, "")
+        texts.append(text.replace("(run, Boxes, 64, 1)", f"(run{k}, Boxes, {threads}, {blocks})"))
+    return boxes + "".join(texts)
+
+
+def spilled(kernels, arch):
+    """Functions that need the stack or too many registers where two blocks share a multiprocessor."""
+    try:
+        functions = compile_module(together(kernels, THREADS, 2), arch).functions
+    except BrickError as e:
+        if "missing" in str(e) or "need" in str(e):
+            pytest.skip(str(e))
+        raise
+    assert len(functions) >= len(kernels)
+    return [f for f in functions if f.stack or f.spill_stores or f.spill_loads or f.registers > 128]
+
+
+@needs_compiler
+@pytest.mark.parametrize("kind", ["fp32", "tf32"])
+def test_all_tiles_compute_the_same(kind):
+    """On an output that no tile divides."""
+    dtype, precision = KINDS[kind]
+    first = kernel(kind, (1, 24, 11, 13), 136)
+    made = [kernel(kind, (1, 24, 11, 13), 136, core) for core in cores(np.dtype(dtype), precision)]
+    library = compiled(together(made, 64, 1))
+    x, w, bias = operands(first.op, (1, 24, 11, 13), 136, dtype)
+    wanted = expected(first.op, [x, w, bias])
+    box = np.array([0, 0, 0, 0, *wanted.shape], np.int32)
+    for k, each in enumerate(made):
+        held = [np.zeros((1, 11, 13, 136), dtype), np.ascontiguousarray(np.moveaxis(x, 1, -1)), each.pack(1, w), bias]
+        at = (ctypes.c_void_p * 4)(*(a.ctypes.data for a in held))
+        context = (ctypes.c_int64 * 3)(box.ctypes.data, ctypes.addressof(at), 4)
+        shared = ctypes.c_longlong(each.shared)
+        getattr(library, f"run{k}")(1, THREADS, shared, ctypes.byref(context), 0, 1, 0, 0, 1)
+        result = np.moveaxis(held[0], -1, 1)
+        tolerance = (1e-5 if kind == "fp32" else 2e-3) * np.abs(wanted).max()
+        np.testing.assert_allclose(result, wanted, atol=tolerance, err_msg=str(each.core.tile))
+
+
+def conv_kernel(case, dtype, precision="fp32", layout="last"):
+    types = [TensorType(a.shape, a.dtype) for a in operands(case.op, case.x, case.channels, dtype)]
+    out = case.op.infer(types)
+    ins = [dense(t, layout if k == 0 else "plain") for k, t in enumerate(types)]
+    packed = [k > 0 for k in range(len(types))]
+    return make_kernel(case.op, ins, dense(out, layout), packed, precision, out.shape)
+
+
+def matmul_kernel(a, b, dtype, packed, precision="fp32"):
+    types = [TensorType(a, dtype), TensorType(b, dtype)]
+    out = MatMul().infer(types)
+    return make_kernel(MatMul(), [dense(t) for t in types], dense(out), [False, packed], precision, out.shape)
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+def test_other_kernels_do_not_spill(arch):
+    wide = Case((1, 96, 28, 28), 96, conv((7, 7), pads=(3, 3), groups=96, bias=True))
+    small = Case((1, 96, 28, 28), 96, conv((3, 3), pads=(1, 1), groups=96, bias=True))
+    image = Case((1, 3, 64, 64), 64, conv((7, 7), (2, 2), None, (3, 3), bias=True))
+    volume = Case((1, 16, 16, 16, 16), 32, conv((3, 3, 3), pads=(1, 1, 1)))
+    groups = Case((1, 128, 14, 14), 128, conv((3, 3), pads=(1, 1), groups=32))
+    kernels = [conv_kernel(c, np.float32) for c in (wide, small, image, volume, groups)]
+    kernels += [conv_kernel(c, np.float16) for c in (wide, small, image, volume)]
+    kernels += [conv_kernel(small, np.float64), conv_kernel(image, np.int32)]
+    kernels += [matmul_kernel((4, 197, 64), (4, 64, 197), BFLOAT16, False)]
+    kernels += [matmul_kernel((12, 197, 64), (12, 64, 200), np.float16, False)]
+    kernels += [matmul_kernel((2, 197, 768), (768, 768), np.float32, True, "tf32")]
+    assert not spilled(kernels, arch)

@@ -1,0 +1,211 @@
+"""Convolutions as CUDA kernels, run on the host, against their NumPy definition."""
+
+from dataclasses import dataclass, field
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from brickrt.ops.cuda.kernel import THREADS
+from brickrt.ops.expr import apply, arg, cast, const
+from brickrt.ops.operators.conv import Conv
+from brickrt.ops.types import Boxes
+from tests.support.cuda.host_kernels import expected, needs_compiler, run_on_host
+
+pytestmark = needs_compiler
+BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+TOLERANCE = {"float16": 2e-3, "bfloat16": 2e-2, "float32": 1e-5, "float64": 1e-12}
+
+
+def conv(kernel, strides=None, dilations=None, pads=None, pads_end=None, groups=1, bias=False, epilogue=None, parts=1):
+    ones, zeros = (1,) * len(kernel), (0,) * len(kernel)
+    pads = pads or zeros
+    ends = pads if pads_end is None else pads_end
+    return Conv(kernel, strides or ones, dilations or ones, pads, ends, groups, bias, epilogue, parts)
+
+
+def values(shape, dtype, seed=0):
+    x = np.random.default_rng(seed).standard_normal(shape)
+    return (x * 8 if np.dtype(dtype).kind in "iu" else x).astype(dtype)
+
+
+def operands(op, x, channels, dtype, extras=()):
+    """Input, weights, bias if there is one, and extra operands; deterministic."""
+    shapes = [x, (channels, x[1] // op.groups, *op.kernel), *[(channels,)] * op.bias, *extras]
+    return [values(shape, dtype, seed) for seed, shape in enumerate(shapes)]
+
+
+def some_boxes(shape, seed=0, cuts=2):
+    """Boxes that cover a shape: each dimension cut at random, some boxes empty."""
+    rng = np.random.default_rng(seed)
+    ends = [np.sort(np.concatenate([[0, e], rng.integers(0, e + 1, cuts)])) for e in shape]
+    lo, hi = (np.array(np.meshgrid(*part)).reshape(len(shape), -1).T for part in zip(*((e[:-1], e[1:]) for e in ends)))
+    return Boxes(lo, hi)
+
+
+def close(result, wanted, tolerance):
+    """Relative to the largest value, since sums cancel."""
+    result, wanted = result.astype(np.float64), wanted.astype(np.float64)
+    np.testing.assert_allclose(result, wanted, rtol=tolerance, atol=tolerance * np.abs(wanted).max(initial=1e-30))
+
+
+def check(op, arrays, layout="last", packed=True, boxes=None, precision="fp32"):
+    layouts = [layout if a.ndim > 2 and k != 1 else "plain" for k, a in enumerate(arrays)] + [layout]
+    constant = [False, packed, *([packed] * op.bias), *[False] * (len(arrays) - 2 - op.bias)]
+    result = run_on_host(op, arrays, layouts, constant, boxes, precision, THREADS)
+    exact = arrays[0].dtype.kind in "iu"
+    tolerance = 0 if exact else 2e-3 if precision == "tf32" else TOLERANCE[arrays[0].dtype.name]
+    close(result, expected(op, arrays), tolerance)
+
+
+def silu(dtype):
+    """x · sigmoid(x) · scale + residual."""
+    x = arg(0, dtype)
+    return apply("add", apply("mul", apply("mul", x, apply("sigmoid", x)), arg(1, dtype)), arg(2, dtype))
+
+
+def gate(parts, dtype=np.float32):
+    """The product of all parts."""
+    product = arg(0, dtype)
+    for k in range(1, parts):
+        product = apply("mul", product, arg(k, dtype))
+    return product
+
+
+@dataclass(frozen=True)
+class Case:
+    x: tuple[int, ...]
+    channels: int
+    op: Conv
+    more: dict = field(default_factory=dict)
+
+
+CASES = {
+    "even": Case((2, 8, 9, 7), 16, conv((3, 3), pads=(1, 1), bias=True)),
+    "odd": Case((1, 3, 9, 7), 5, conv((3, 2), (2, 1), (1, 2), (0, 2), (1, 0))),
+    "line": Case((3, 17, 23), 12, conv((5,), (2,), (2,), (4,), (1,), bias=True)),
+    "volume": Case((1, 16, 4, 5, 6), 24, conv((2, 3, 1), (1, 2, 1), pads=(1, 1, 0), groups=2)),
+    "groups": Case((1, 12, 5, 6), 36, conv((1, 3), pads=(0, 1), groups=4)),
+    "far": Case((1, 16, 6, 7), 8, conv((3, 3), dilations=(6, 5), pads=(6, 5))),
+    "plain": Case((2, 12, 7, 8), 20, conv((3, 3), pads=(1, 1), bias=True), {"layout": "plain"}),
+    "variable": Case((1, 6, 7, 8), 10, conv((3, 3), pads=(1, 1), groups=2, bias=True), {"packed": False}),
+    "depthwise": Case((1, 24, 9, 11), 24, conv((3, 3), pads=(1, 1), groups=24, bias=True)),
+    "strided depthwise": Case((2, 20, 9, 10), 20, conv((5, 5), (2, 2), (1, 1), (2, 1), (1, 2), 20)),
+    "odd depthwise": Case((1, 7, 6, 9), 21, conv((3, 4), (1, 3), (2, 2), (1, 3), groups=7)),
+    "plain depthwise": Case((1, 9, 6, 7), 9, conv((3, 3), pads=(1, 1), groups=9), {"layout": "plain", "packed": False}),
+    "wide depthwise": Case((2, 8, 40), 8, conv((11,), pads=(5,), groups=8)),
+    "depthwise volume": Case((1, 16, 4, 5, 6), 16, conv((3, 2, 3), (1, 2, 1), pads=(1, 0, 1), groups=16)),
+    "few per group": Case((1, 16, 6, 7), 32, conv((3, 3), pads=(1, 1), groups=4, bias=True)),
+    "point": Case((1, 64, 12, 12), 128, conv((1, 1))),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_convolutions(case):
+    c = CASES[case]
+    check(c.op, operands(c.op, c.x, c.channels, np.float32), **c.more)
+
+
+ON_TENSOR_CORES = [
+    ("even", "tf32"),
+    ("odd", "tf32"),
+    ("even", np.float16),
+    ("odd", np.float16),
+    ("volume", BFLOAT16),
+    ("odd", BFLOAT16),
+    ("depthwise", np.float16),
+]
+
+
+@pytest.mark.parametrize(("case", "dtype"), ON_TENSOR_CORES, ids=str)
+def test_on_tensor_cores(case, dtype):
+    c, tf32 = CASES[case], dtype == "tf32"
+    arrays = operands(c.op, c.x, c.channels, np.float32 if tf32 else dtype)
+    check(c.op, arrays, precision="tf32" if tf32 else "fp32", **c.more)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.int32, np.uint8], ids=str)
+def test_other_types(dtype):
+    c = CASES["even"]
+    check(c.op, operands(c.op, c.x, c.channels, dtype), **c.more)
+
+
+@pytest.mark.parametrize("case", ["odd", "volume", "far", "strided depthwise", "few per group"])
+def test_boxes_cover_the_output_in_uneven_parts(case):
+    c = CASES[case]
+    arrays = operands(c.op, c.x, c.channels, np.float32)
+    check(c.op, arrays, boxes=some_boxes(expected(c.op, arrays).shape))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16], ids=str)
+@pytest.mark.parametrize("channels", [24, 7])
+def test_epilogues(dtype, channels):
+    dtype = np.dtype(dtype)
+    op = conv((3, 3), pads=(1, 1), bias=True, epilogue=silu(dtype))
+    arrays = operands(op, (2, 8, 6, 5), channels, dtype, [(channels, 1, 1), (2, channels, 6, 5)])
+    check(op, arrays, boxes=some_boxes((2, channels, 6, 5), 1, 1))
+
+
+GATES = {
+    "two": Case((1, 8, 5, 6), 40, conv((1, 1), bias=True, epilogue=gate(2), parts=2)),
+    "odd": Case((1, 6, 5, 6), 26, conv((3, 1), bias=True, epilogue=gate(2), parts=2), {"packed": False}),
+    "narrow": Case((1, 16, 9, 9), 8, conv((1, 1), epilogue=gate(4), parts=4)),
+    "three": Case((1, 8, 5, 6), 36, conv((1, 1), epilogue=gate(3), parts=3)),
+    "depthwise": Case((1, 48, 5, 6), 48, conv((3, 3), None, None, (1, 1), None, 48, True, gate(2), 2)),
+    "groups": Case((1, 8, 5, 6), 40, conv((1, 2), None, None, None, None, 4, True, gate(2), 2)),
+}
+
+
+@pytest.mark.parametrize("case", GATES)
+def test_gates(case):
+    c = GATES[case]
+    arrays = operands(c.op, c.x, c.channels, np.float32)
+    check(c.op, arrays, boxes=some_boxes(expected(c.op, arrays).shape, 2, 1), **c.more)
+
+
+def test_epilogue_of_other_types():
+    """A mask of another type, an operand that all channels share, and a result of a third type."""
+    x = arg(0, np.float32)
+    bent = apply("where", arg(1, bool), x, apply("mul", x, const(0.25, np.float32)))
+    op = conv((1, 1), epilogue=cast(apply("mul", bent, cast(arg(2, np.float16), np.float32)), np.int32))
+    arrays = operands(op, (1, 8, 6, 5), 12, np.float32)
+    mask = np.random.default_rng(7).random((1, 12, 6, 5)) < 0.5
+    check(op, [arrays[0] * 100, arrays[1], mask, values((6, 5), np.float16)])
+
+
+def test_what_no_box_covers_stays():
+    op = conv((3, 3), pads=(1, 1))
+    arrays = operands(op, (1, 8, 6, 6), 16, np.float32)
+    box = Boxes.one((0, 3, 1, 2), (1, 14, 3, 4))
+    result = run_on_host(op, arrays, ["last", "plain", "last"], [False, True], box, threads=THREADS)
+    assert (result != 77).sum() == 11 * 2 * 2
+    inside = box.slices()
+    close(result[inside], expected(op, arrays)[inside], 1e-5)
+
+
+@st.composite
+def cases(draw):
+    """Any convolution of 1 to 3 dimensions, its operands small."""
+    dims, groups = draw(st.integers(1, 3)), draw(st.sampled_from([1, 1, 2, 4]))
+
+    def each(lo, hi):
+        return tuple(draw(st.integers(lo, hi)) for _ in range(dims))
+
+    kernel, dilations, pads, ends = each(1, 3), each(1, 2), each(0, 3), each(0, 3)
+    spans = [d * (k - 1) + 1 for k, d in zip(kernel, dilations)]
+    extents = [max(e, span) for e, span in zip(each(1, 7), spans)]
+    x = (draw(st.integers(1, 2)), groups * draw(st.integers(1, 9)), *extents)
+    return Case(
+        x,
+        groups * draw(st.integers(1, 19)),
+        conv(kernel, each(1, 3), dilations, pads, ends, groups, draw(st.booleans())),
+    )
+
+
+@settings(max_examples=8, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(cases(), st.sampled_from(["fp32", "tf32"]), st.sampled_from(["last", "plain"]), st.integers(0, 99))
+def test_any_convolution(case, precision, layout, seed):
+    arrays = operands(case.op, case.x, case.channels, np.float32)
+    check(case.op, arrays, layout, boxes=some_boxes(expected(case.op, arrays).shape, seed, 1), precision=precision)

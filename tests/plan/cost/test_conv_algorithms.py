@@ -1,0 +1,120 @@
+"""Which convolutions are computed by Winograd's algorithm, and what the planner takes it to cost."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+
+from brickrt.graph.ir import Graph
+from brickrt.ops.operators.conv import Conv
+from brickrt.plan.cost.conv_algorithms import EDGES, choose_algorithms, conv_us, tile_outputs, weight_growth
+from brickrt.plan.device.device_spec import PRESETS, DeviceSpec
+from tests.support.graphs.plan_graphs import Sketch
+
+SERVER = DeviceSpec(
+    "two cores of a server", "cpu", "avx512", 2, 16, 32, 2**15, 2**20, 36 * 2**20, 2**34, 160.0,
+    {"l2": 128.0, "l3": 50.0, "memory": 20.0}, tau=64,
+)  # fmt: skip
+NARROW = dataclasses.replace(SERVER, isa="avx2", lanes=8, registers=16)
+
+
+def layer(channels: int, spatial: tuple[int, ...], kernel: tuple[int, ...], dilation: int = 1, **fields) -> Graph:
+    """One convolution that keeps its input's shape."""
+    s = Sketch()
+    dilations = tuple(dilation if k > 1 else 1 for k in kernel)
+    pads = tuple(k // 2 * d for k, d in zip(kernel, dilations, strict=True))
+    op = Conv(kernel, (1,) * len(kernel), dilations, pads, pads)
+    op = dataclasses.replace(op, **fields)
+    weights = s.constant(channels, channels // op.groups, *kernel)
+    s.add(op, s.input(1, channels, *spatial), weights)
+    return s.graph()
+
+
+def chosen(graph: Graph, device: DeviceSpec = SERVER, exact: bool = False) -> str | None:
+    layouts = {name: "plain" if name in graph.constants else "blocked" for name in graph.types}
+    return choose_algorithms(graph, layouts, device, exact).get(0)
+
+
+@pytest.mark.parametrize("device", [SERVER, NARROW], ids=["avx512", "avx2"])
+@pytest.mark.parametrize(
+    ("channels", "spatial", "kernel", "dilation"),
+    [
+        (64, (56, 56), (3, 3), 1),
+        (256, (28, 28), (3, 3), 2),
+        (256, (28, 28), (3, 3), 4),
+        (64, (24, 24, 24), (3, 3, 3), 1),
+        (128, (17, 17), (1, 7), 1),
+        (128, (17, 17), (7, 1), 1),
+        (64, (400,), (3,), 1),
+    ],
+)
+def test_large_images_are_transformed(channels, spatial, kernel, dilation, device):
+    graph = layer(channels, spatial, kernel, dilation)
+    assert chosen(graph, device) in EDGES
+    assert chosen(graph, device, exact=True) is None
+    assert chosen(graph, PRESETS["h200"]) is None
+
+
+@pytest.mark.parametrize(
+    "graph",
+    [
+        layer(512, (1, 1), (3, 3)),
+        layer(512, (4, 4), (3, 3), 4),
+        layer(64, (56, 56), (1, 1)),
+        layer(64, (56, 56), (3, 3), groups=2),
+        layer(64, (56, 56), (3, 3), strides=(2, 2)),
+        layer(64, (56, 56), (3, 3), pads=(3, 3)),
+        layer(64, (56, 56), (6, 6)),
+        layer(64, (56, 56), (9, 9)),
+        layer(64, (8, 8, 8, 8), (3, 3, 3, 3)),
+    ],
+    ids=["pixel", "padding", "point", "groups", "stride", "pads", "even", "large", "4-D"],
+)
+def test_what_is_computed_directly(graph):
+    assert chosen(graph) is None
+
+
+@pytest.mark.parametrize("spatial", [(224, 224), (16, 112, 112)], ids=["image", "volume"])
+def test_first_layers_with_strides_are_transformed_from_plain_inputs(spatial):
+    s, kernel = Sketch(), (7,) * len(spatial)
+    op = Conv(kernel, (2,) * len(spatial), (1,) * len(spatial), (3,) * len(spatial), (3,) * len(spatial))
+    s.add(op, s.input(1, 3, *spatial), s.constant(64, 3, *kernel))
+    graph = s.graph()
+    layouts = {name: "blocked" if name == graph.nodes[0].output else "plain" for name in graph.types}
+    assert choose_algorithms(graph, layouts, SERVER, exact=False) in ({0: "winograd3"}, {0: "winograd4"})
+    assert choose_algorithms(graph, layouts, SERVER, exact=True) == {}
+
+
+def test_strides_need_large_images_and_few_channels():
+    assert chosen(layer(64, (320, 320), (3, 3), strides=(2, 2))) in EDGES
+    assert chosen(layer(512, (28, 28), (3, 3), strides=(2, 2))) is None
+
+
+def test_a_direct_convolution_costs_the_taps_that_fall_on_the_tensor():
+    """Of 3 taps, the two outputs of a dimension of two elements read 2 each; a single one reads 1."""
+    flat, deep, full = (layer(64, (d, 28, 28), (k, 3, 3)) for d, k in ((1, 3), (2, 3), (1, 1)))
+    flat_cost, deep_cost, full_cost = (conv_us(g, g.nodes[0], SERVER, "direct") for g in (flat, deep, full))
+    assert flat_cost == pytest.approx(full_cost)
+    assert deep_cost == pytest.approx(4 * full_cost)
+
+
+def test_weights_and_tiles_grow_with_the_edge():
+    square, row, box = (layer(16, (9,) * len(k), k).nodes[0].op for k in ((3, 3), (1, 7), (3, 3, 3)))
+    assert weight_growth(square, "winograd4") == 4
+    assert weight_growth(row, "winograd4") == pytest.approx(10 / 7)
+    assert weight_growth(box, "winograd2") == pytest.approx(16 / 9)
+    assert weight_growth(square, None) == 1
+    assert [tile_outputs(box, "winograd4", dim) for dim in (2, 3, 4)] == [1, 4, 4]
+    assert tile_outputs(dataclasses.replace(square, dilations=(2, 3)), "winograd4", 3) == 12
+    assert tile_outputs(square, None, 2) == 1
+
+
+def test_costs_are_finite_for_any_shape():
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        kernel = tuple(int(k) for k in rng.choice([1, 3], int(rng.integers(1, 4))))
+        spatial = tuple(int(e) for e in rng.integers(1, 40, len(kernel)))
+        graph = layer(int(rng.integers(1, 600)), spatial, (*kernel[:-1], 3), int(rng.integers(1, 6)))
+        costs = [conv_us(graph, graph.nodes[0], SERVER, name) for name in ("direct", "winograd2", "winograd4")]
+        assert all(math.isfinite(c) and c > 0 for c in costs)

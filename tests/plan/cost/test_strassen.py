@@ -1,0 +1,184 @@
+"""Which matrix products are computed by Strassen's scheme, and how they are cut."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+
+from brickrt.graph.ir import Graph
+from brickrt.ops.cpu.strassen.kernel import group_columns
+from brickrt.ops.operators.matmul import MatMul
+from brickrt.plan.cost.conv_algorithms import choose_algorithms, layer_us, weight_growth
+from brickrt.plan.cost.cost_model import Model
+from brickrt.plan.cost.strassen import LEVELS
+from brickrt.plan.device.device_spec import PRESETS, DeviceSpec
+from brickrt.plan.layout import Layout
+from brickrt.plan.options import PlanOptions
+from brickrt.plan.plan import make_plan
+from brickrt.plan.tiling.layer_tiles import layer_brick
+from tests.support.graphs.plan_graphs import Sketch
+
+SERVER = DeviceSpec(
+    "two cores of a server", "cpu", "avx512", 2, 16, 32, 2**15, 2**20, 36 * 2**20, 2**34, 110.0,
+    {"l2": 200.0, "l3": 80.0, "memory": 40.0}, tau=64, halves=True,
+)  # fmt: skip
+NARROW = dataclasses.replace(SERVER, isa="avx2", lanes=8, registers=16, halves=False)
+
+
+def product(*shape: int, columns: int, dtype: type = np.float32) -> Graph:
+    """[batch…, M, K] times constant columns."""
+    s = Sketch()
+    kind = np.dtype(dtype)
+    weights = s.constant(shape[-1], columns, values=np.broadcast_to(np.zeros((), kind), (shape[-1], columns)))
+    s.add(MatMul(), s.input(*shape, dtype=kind), weights)
+    return s.graph()
+
+
+def pointwise(*shape: int, channels: int, stride: int = 1, groups: int = 1) -> Graph:
+    """[N, C, spatial…] to so many channels."""
+    s = Sketch()
+    s.conv(s.input(*shape), channels, 1, stride, groups)
+    return s.graph()
+
+
+def chosen(graph: Graph, device: DeviceSpec = SERVER, exact: bool = False, layout: Layout = "plain") -> str | None:
+    return choose_algorithms(graph, dict.fromkeys(graph.types, layout), device, exact).get(0)
+
+
+@pytest.mark.parametrize("device", [SERVER, NARROW], ids=["avx512", "avx2"])
+@pytest.mark.parametrize(
+    ("shape", "columns"), [((1, 197, 384), 1536), ((8, 197, 768), 768), ((512, 960), 1024), ((2, 3, 128, 512), 2048)]
+)
+def test_large_products_multiply_less(shape, columns, device):
+    graph = product(*shape, columns=columns)
+    name = chosen(graph, device)
+    assert name in LEVELS
+    assert chosen(graph, device, exact=True) is None
+    assert chosen(graph, PRESETS["h200"]) is None
+    times = [layer_us(graph, graph.nodes[0], device, algorithm) for algorithm in (name, None)]
+    assert (7 / 8) ** LEVELS[name] < times[0] / times[1] < 1
+
+
+@pytest.mark.parametrize(
+    "graph",
+    [
+        product(1, 384, columns=1536),
+        product(8, 1024, columns=1024),
+        product(1000, 32, columns=512),
+        product(200, 384, columns=16),
+        product(200, 100, columns=400),
+        product(200, 384, columns=384, dtype=np.float64),
+    ],
+    ids=["one row", "few rows", "shallow", "few columns", "depth of no whole vectors", "float64"],
+)
+def test_others_are_multiplied_directly(graph):
+    assert chosen(graph) is None
+
+
+def test_columns_that_are_no_constants_are_multiplied_directly():
+    s = Sketch()
+    s.add(MatMul(), s.input(1, 197, 384), s.input(384, 384))
+    assert chosen(s.graph()) is None
+
+
+def test_two_levels_need_columns_for_four_tiles_and_memory_for_three_times_the_weights():
+    assert chosen(product(1, 197, 384, columns=1536)) == "strassen2"
+    assert chosen(product(1, 197, 192, columns=192)) == "strassen"
+    small = dataclasses.replace(SERVER, memory=2**23)
+    assert chosen(product(1, 197, 384, columns=1536), small) is None
+
+
+def test_a_slight_gain_is_taken_only_where_it_was_measured():
+    graph = product(1, 197, 192, columns=192)
+    assert chosen(graph) == "strassen"
+    assert chosen(graph, dataclasses.replace(SERVER, halves=False)) is None
+
+
+def test_rows_that_share_few_lines_of_the_cache_are_copied():
+    """The direct way reads rows in place, the others copy all; 3072 float32 are a whole number of pages."""
+    assert chosen(product(1, 197, 3072, columns=768)) == "strassen2"
+    graphs = {depth: product(1, 197, depth, columns=768) for depth in (2688, 3072)}
+    even, aliased = (layer_us(g, g.nodes[0], SERVER, None) / depth for depth, g in graphs.items())
+    assert aliased > 1.05 * even
+
+
+@pytest.mark.parametrize("device", [SERVER, NARROW], ids=["avx512", "avx2"])
+@pytest.mark.parametrize(
+    ("shape", "channels", "stride"),
+    [
+        ((1, 256, 14, 14), 1024, 1),
+        ((1, 512, 56, 56), 512, 2),
+        ((8, 1024, 7, 7), 1024, 1),
+        ((1, 512, 400), 512, 1),
+        ((1, 256, 4, 14, 14), 512, 1),
+    ],
+)
+def test_pointwise_convolutions_multiply_less(shape, channels, stride, device):
+    graph = pointwise(*shape, channels=channels, stride=stride)
+    name = chosen(graph, device, layout="blocked")
+    assert name in LEVELS
+    assert chosen(graph, device) is None
+    assert chosen(graph, device, exact=True, layout="blocked") is None
+    times = [layer_us(graph, graph.nodes[0], device, algorithm) for algorithm in (name, None)]
+    assert (7 / 8) ** LEVELS[name] < times[0] / times[1] < 1
+    assert weight_growth(graph.nodes[0].op, name) == (7 / 4) ** LEVELS[name]
+
+
+@pytest.mark.parametrize(
+    "graph",
+    [
+        pointwise(1, 512, 1, 1, channels=512),
+        pointwise(1, 32, 56, 56, channels=256),
+        pointwise(1, 256, 56, 56, channels=16),
+        pointwise(1, 120, 28, 28, channels=512),
+        pointwise(1, 512, 14, 14, channels=512, groups=2),
+    ],
+    ids=["one pixel", "shallow", "few channels", "depth of no whole vectors", "groups"],
+)
+def test_other_pointwise_convolutions_are_direct(graph):
+    assert chosen(graph, layout="blocked") is None
+
+
+@pytest.mark.parametrize("shape", [(1, 256, 56, 56), (4, 512, 28, 28), (1, 512, 16, 14, 14), (1, 512, 784)])
+def test_pixels_are_cut_in_whole_rows_that_leave_room_for_their_sums(shape):
+    graph = pointwise(*shape, channels=shape[1])
+    layouts = dict.fromkeys(graph.types, "blocked")
+    algorithms = choose_algorithms(graph, layouts, SERVER, False)
+    brick = layer_brick(Model(graph, layouts, SERVER, algorithms), 0)
+    assert brick[1] % group_columns(SERVER.lanes, LEVELS[algorithms[0]]) == 0
+    assert len(shape) == 3 or brick[-1] == shape[-1]
+    tasks = math.prod(-(-e // b) for e, b in zip(shape, brick, strict=True))
+    assert tasks >= SERVER.cores
+    sums = 4 * math.prod(brick[2:]) * shape[1] * weight_growth(graph.nodes[0].op, algorithms[0])
+    assert sums / (shape[1] // 256) <= SERVER.l2
+
+
+def test_bricks_of_several_layers_are_computed_directly():
+    s = Sketch()
+    x = s.conv(s.input(1, 256, 56, 56), 256, 1)
+    s.map("max", x, s.input(1, 256, 56, 56))
+    graph = s.graph()
+    alone, merged = (
+        make_plan(graph, SERVER, PlanOptions(strategy=strategy, brick=16)) for strategy in ("layerwise", "padded")
+    )
+    assert len(alone.algorithms) == 1
+    assert any(len(subgraph.nodes) > 1 for subgraph in merged.subgraphs)
+    assert not merged.algorithms
+
+
+def test_weights_grow_by_three_quarters_per_level():
+    assert weight_growth(MatMul(), "strassen") == 7 / 4
+    assert weight_growth(MatMul(), "strassen2") == 49 / 16
+    assert weight_growth(MatMul(), None) == 1
+
+
+@pytest.mark.parametrize("shape", [(1, 197, 384), (8, 197, 384), (1000, 512)])
+def test_a_layer_is_cut_for_all_cores_at_pairs_of_tiles(shape):
+    graph = product(*shape, columns=768)
+    layouts = dict.fromkeys(graph.types, "plain")
+    algorithms = choose_algorithms(graph, layouts, SERVER, False)
+    brick = layer_brick(Model(graph, layouts, SERVER, algorithms), 0)
+    assert brick[-1] % group_columns(SERVER.lanes, LEVELS[algorithms[0]]) == 0
+    tasks = math.prod(-(-e // b) for e, b in zip((*shape[:-1], 768), brick, strict=True))
+    assert SERVER.cores <= tasks < 2 * SERVER.tasks_per_core * SERVER.cores

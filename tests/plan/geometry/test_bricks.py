@@ -1,0 +1,140 @@
+"""Brick grids against element-by-element definitions."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from brickrt.ops.types import Boxes
+from brickrt.plan.geometry.bricks import BrickGrid, BrickMap, ramps, row_offsets
+
+
+@st.composite
+def grids(draw, max_rank=4):
+    rank = draw(st.integers(0, max_rank))
+    shape = draw(st.tuples(*[st.integers(0, 9)] * rank))
+    brick = draw(st.tuples(*[st.integers(1, 5)] * rank))
+    return BrickGrid(shape, brick)
+
+
+@st.composite
+def grids_and_boxes(draw):
+    """Boxes may lie across or beyond the tensor's ends, and may be empty or inside out."""
+    grid = draw(grids())
+    n = draw(st.integers(0, 6))
+    corners = st.lists(st.integers(-4, 13), min_size=n * grid.rank, max_size=n * grid.rank)
+    lo, hi = (np.array(draw(corners), np.int64).reshape(n, grid.rank) for _ in range(2))
+    return grid, Boxes(lo, hi)
+
+
+def touched(grid: BrickGrid, boxes: Boxes, k: int) -> list[int]:
+    inside = boxes.clip(grid.shape)
+    elements = itertools.product(*[range(lo, hi) for lo, hi in zip(inside.lo[k], inside.hi[k])])
+    return sorted({int(grid.index([x // e for x, e in zip(at, grid.brick)])) for at in elements})
+
+
+@settings(deadline=None)
+@given(grids())
+def test_boxes_partition_the_tensor_in_brick_order(grid):
+    owner = np.full(grid.shape, -1)
+    boxes = grid.boxes()
+    assert len(boxes) == len(grid)
+    for k in range(len(boxes)):
+        assert (owner[boxes.slices(k)] == -1).all()
+        owner[boxes.slices(k)] = k
+    assert (owner >= 0).all()
+    assert (boxes.volumes > 0).all()
+    np.testing.assert_array_equal(grid.index(boxes.lo // np.array(grid.brick, np.int64)), np.arange(len(grid)))
+
+
+@settings(deadline=None)
+@given(grids_and_boxes())
+def test_covering_lists_the_bricks_that_share_elements(case):
+    grid, boxes = case
+    offsets, bricks = grid.covering(boxes)
+    assert len(offsets) == len(boxes) + 1
+    for k in range(len(boxes)):
+        assert bricks[offsets[k] : offsets[k + 1]].tolist() == touched(grid, boxes, k)
+
+
+def test_covering_with_a_halo():
+    """Bricks of edge 4 over 10 elements; the box [3, 9) reaches from the first to the last.
+
+    |0 1 2 3|4 5 6 7|8 9|
+           [-----------)
+    """
+    offsets, bricks = BrickGrid((10,), (4,)).covering(Boxes(np.array([[3], [4], [5]]), np.array([[9], [8], [5]])))
+    assert offsets.tolist() == [0, 3, 4, 4]
+    assert bricks.tolist() == [0, 1, 2, 1]
+
+
+def test_covering_of_many_boxes_is_vectorised():
+    grid = BrickGrid((1, 16, 548 * 8, 548 * 8), (1, 16, 8, 8))
+    boxes = grid.boxes()
+    offsets, bricks = grid.covering(Boxes(boxes.lo - 1, boxes.hi + 1))
+    assert len(grid) == 548**2
+    assert len(bricks) == offsets[-1] == (3 * 548 - 2) ** 2
+
+
+def test_extents_of_zero_make_no_bricks_and_rank_zero_one():
+    empty = BrickGrid((2, 0, 3), (1, 4, 2))
+    assert empty.grid == (2, 0, 2)
+    assert len(empty) == len(empty.boxes()) == len(empty.neighbours().adjacency) == 0
+    scalar = BrickGrid((), ())
+    assert len(scalar) == 1
+    assert scalar.covering(scalar.boxes())[1].tolist() == [0]
+    assert scalar.neighbours().adjacency.tolist() == [[0]]
+
+
+@settings(deadline=None)
+@given(grids(max_rank=3), st.randoms(use_true_random=False))
+def test_neighbours_by_direction(grid, random):
+    slots = list(range(len(grid)))
+    random.shuffle(slots)
+    bricks = BrickMap(grid, np.array(slots, np.int64))
+    info = bricks.neighbours()
+    assert info.zero == len(grid)
+    assert info.adjacency.shape == (len(grid), 3**grid.rank)
+    for at in np.ndindex(grid.grid):
+        row = info.adjacency[slots[int(grid.index(at))]]
+        for column, step in enumerate(itertools.product((-1, 0, 1), repeat=grid.rank)):
+            to = tuple(a + s for a, s in zip(at, step))
+            inside = all(0 <= x < n for x, n in zip(to, grid.grid))
+            assert row[column] == (slots[int(grid.index(to))] if inside else info.zero)
+        assert row[info.centre] == slots[int(grid.index(at))]
+
+
+def test_neighbours_of_a_row():
+    """Three bricks in a row and the zero brick z = 3:  z [0] [1] [2] z"""
+    assert BrickGrid((9,), (3,)).neighbours().adjacency.tolist() == [[3, 0, 1], [0, 1, 2], [1, 2, 3]]
+
+
+def test_map_along_an_order():
+    bricks = BrickMap.along(BrickGrid((4,), (1,)), np.array([2, 0, 3, 1]))
+    assert bricks.bricks.tolist() == [2, 0, 3, 1]
+    assert bricks.slots.tolist() == [1, 3, 0, 2]
+
+
+@pytest.mark.parametrize("slots", [[0, 0], [0, 2], [0], [[0, 1]]])
+def test_slots_must_be_a_permutation(slots):
+    with pytest.raises(ValueError, match=r"permutation of 0\.\.1"):
+        BrickMap(BrickGrid((2,), (1,)), np.array(slots))
+
+
+def test_bad_bricks_are_named():
+    with pytest.raises(ValueError, match=r"brick \(4,\) and tensor shape \(8, 8\) differ in rank"):
+        BrickGrid((8, 8), (4,))
+    with pytest.raises(ValueError, match=r"brick \(4, 0\) has an edge below 1"):
+        BrickGrid((8, 8), (4, 0))
+    with pytest.raises(ValueError, match="outside the grid"):
+        BrickGrid((8, 8), (4, 4)).index([2, 0])
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(0, 4)))
+def test_ramps_and_offsets(counts):
+    expected = [k for count in counts for k in range(count)]
+    assert ramps(np.array(counts, np.int64)).tolist() == expected
+    assert row_offsets(np.array(counts, np.int64)).tolist() == [sum(counts[:k]) for k in range(len(counts) + 1)]

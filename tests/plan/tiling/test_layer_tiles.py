@@ -1,0 +1,55 @@
+"""How layers on their own are cut in tasks that keep the cores evenly busy."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from brickrt.graph.ir import Graph
+from brickrt.ops.operators.conv import Conv
+from brickrt.plan.cost.cost_model import Model
+from brickrt.plan.device.device_spec import DeviceSpec
+from brickrt.plan.tiling.layer_tiles import layer_brick
+from tests.support.graphs.plan_graphs import Sketch
+
+SERVER = DeviceSpec(
+    "two cores of a server", "cpu", "avx512", 2, 16, 32, 2**15, 2**20, 32 * 2**20, 2**34, 110.0,
+    {"l2": 200.0, "l3": 80.0, "memory": 40.0}, tau=64,
+)  # fmt: skip
+HALVING = dataclasses.replace(SERVER, halves=True)
+
+
+def pointwise(channels: int, outputs: int, edge: int) -> Graph:
+    """x → 1×1 convolution, blocked."""
+    s = Sketch()
+    op = Conv((1, 1), (1, 1), (1, 1), (0, 0), (0, 0))
+    s.add(op, s.input(1, channels, edge, edge), s.constant(outputs, channels, 1, 1))
+    return s.graph()
+
+
+def channels_of_a_task(device: DeviceSpec, channels: int, outputs: int) -> int:
+    graph = pointwise(channels, outputs, 7)
+    return layer_brick(Model(graph, dict.fromkeys(graph.types, "blocked"), device), 0)[1]
+
+
+@pytest.mark.parametrize(("channels", "outputs", "expected"), [(576, 160, 80), (160, 960, 240)])
+def test_channels_are_cut_evenly_where_a_tile_has_one_block(channels, outputs, expected):
+    assert channels_of_a_task(HALVING, channels, outputs) == expected
+
+
+def busiest(outputs: int, edge: int) -> int:
+    """Channels of the busier of two cores, each of which takes the next task when it is free."""
+    loads = [0, 0]
+    for start in range(0, outputs, edge):
+        loads[loads.index(min(loads))] += min(edge, outputs - start)
+    return max(loads)
+
+
+@pytest.mark.parametrize("outputs", [160, 192, 320, 960])
+def test_the_busiest_core_has_hardly_more_than_it_must(outputs):
+    """Tasks are whole tiles of four blocks, the last one may be smaller."""
+    edge = channels_of_a_task(SERVER, 960, outputs)
+    assert edge % 64 == 0
+    least = min(busiest(outputs, width) for width in range(64, outputs, 64))
+    assert busiest(outputs, edge) <= least + 0.1 * outputs / 2

@@ -1,0 +1,111 @@
+"""Modelled bytes per memory level: what pieces tasks touch, and how many of them move."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from brickrt.ops.operators.move import Take, View
+from brickrt.ops.types import Boxes
+from brickrt.runtime.analysis import modelled_traffic
+from brickrt.runtime.analysis.modelled_traffic import _pieces_read, locality
+from tests.support.graphs.plan_graphs import Sketch
+from tests.support.task_checks import SERVER, lowered
+
+
+def moved(sketch: Sketch, strategy: str, l2: int = 2**26, **options: int) -> int:
+    """Bytes below a cache of `l2` bytes; the plan is that of a device with a large one."""
+    large = replace(SERVER, l2=2**26, l3=0, cores=1)
+    tasks = lowered(sketch.graph(), strategy, large, **options)
+    tasks = replace(tasks, plan=replace(tasks.plan, device=replace(large, l2=l2)))
+    return locality(tasks).levels["l2"].moved
+
+
+def maps(count: int, size: int = 64) -> tuple[Sketch, int]:
+    """x [1, 4, size, size] → abs → … → abs, and the bytes of one of these tensors."""
+    s = Sketch()
+    x = s.input(1, 4, size, size)
+    for _ in range(count):
+        x = s.map("abs", x)
+    return s, 4 * 4 * size * size
+
+
+def test_a_map_moves_its_input_and_its_output():
+    s, nbytes = maps(1)
+    assert moved(s, "layerwise") == 2 * nbytes
+
+
+def test_what_fits_the_cache_moves_once():
+    s, nbytes = maps(3)
+    assert moved(s, "layerwise") == 2 * nbytes
+    assert moved(s, "layerwise", l2=0) == 6 * nbytes
+
+
+def test_padded_bricks_keep_intermediates_to_themselves():
+    """x → 1×1 → 1×1: scratch does not count, for it stays in the worker's cache; weights go to each of 16 bricks."""
+    s = Sketch()
+    s.conv(s.conv(s.input(1, 16, 64, 64), 16, 1), 16, 1)
+    nbytes, weights = 4 * 16 * 64 * 64, 4 * 16 * 16
+    assert moved(s, "padded", l2=0, brick=16) == 2 * nbytes + 16 * 2 * weights
+    assert moved(s, "memoized", l2=0, brick=16) > 5 * nbytes
+
+
+def test_a_halo_is_read_again_only_where_it_does_not_stay():
+    s = Sketch()
+    s.conv(s.input(1, 4, 64, 64), 4)
+    nbytes, weights = 4 * 4 * 64 * 64, 4 * 4 * 4 * 9
+    in_cache = moved(s, "memoized", brick=8)
+    assert 2 * nbytes + weights <= in_cache <= 4 * nbytes
+    assert moved(s, "memoized", l2=0, brick=8) > 2 * in_cache
+
+
+def test_views_and_parts_move_as_what_they_show():
+    s = Sketch()
+    x = s.map("abs", s.input(1, 32, 8, 8))
+    half = s.add(Take((None, tuple(range(16)), None, None)), x)
+    flat = s.add(View((1, 32, 64)), x)
+    graph = s.graph(s.map("abs", half), s.map("abs", flat))
+    figures = locality(lowered(graph, "layerwise", replace(SERVER, l3=0, cores=1)))
+    nbytes = 4 * 32 * 64
+    assert figures.levels["l2"].moved <= nbytes + nbytes + nbytes // 2 + nbytes  # in, x, and both results
+    assert figures.peak_live >= nbytes
+
+
+def test_pieces_of_what_nobody_writes_are_what_readers_begin_at():
+    """Bricks of 4 with a halo of 1 begin at 0 (clipped), 3, 7, 11: four pieces of 4."""
+    lo = np.array([[0], [3], [7], [11]])
+    assert _pieces_read((16,), Boxes(lo, lo + 6)) == (4,)
+    assert _pieces_read((5, 7), Boxes.whole((5, 7), 3)) == (5, 7)
+    assert _pieces_read((0,), Boxes.whole((0,), 1)) == (1,)
+
+
+def test_of_large_graphs_the_first_tasks_are_looked_at(monkeypatch):
+    s, nbytes = maps(2)
+    monkeypatch.setattr(modelled_traffic, "MOST_TASKS", 1)
+    assert 0 < moved(s, "layerwise") <= 2 * nbytes
+
+
+def test_levels_are_those_of_the_device():
+    s, _ = maps(1)
+    tasks = lowered(s.graph(), "layerwise")
+    assert list(locality(tasks).levels) == ["l2", "l3"]
+    assert locality(tasks).levels["l3"].capacity == SERVER.l3
+
+
+def test_only_as_many_tasks_as_touch_few_pieces(monkeypatch):
+    """abs → view → abs: each of 64 bricks reads the view as a whole, 64 bricks of the first."""
+    s = Sketch()
+    flat = s.add(View((1, 4, 4096)), s.map("abs", s.input(1, 4, 64, 64)))
+    s.map("abs", flat)
+    tasks = lowered(s.graph(), "memoized", SERVER, brick=8)
+    pieces = modelled_traffic._Pieces(tasks)
+    n = len(tasks)
+    everything = len(pieces.csr(pieces.reads, n).ids) + len(pieces.csr(pieces.writes, n).ids)
+    assert pieces.affordable(n) == n
+    monkeypatch.setattr(modelled_traffic, "MOST_ACCESSES", everything // 2)
+    fewer = pieces.affordable(n)
+    kept = len(pieces.csr(pieces.reads, fewer).ids) + len(pieces.csr(pieces.writes, fewer).ids)
+    assert 1 < fewer < n
+    assert kept <= everything // 2
+    assert locality(tasks).levels["l2"].moved > 0

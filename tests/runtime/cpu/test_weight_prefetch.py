@@ -1,0 +1,85 @@
+"""Weights that a layer would wait for are asked for by the convolutions before it: all of them, once, to no effect.
+
+`exact` has the convolutions computed directly: others do not ask."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+
+from brickrt import Runtime
+from brickrt.ops.operators.conv import Conv
+from brickrt.plan.device.device_spec import host_device
+from brickrt.runtime.cpu import weight_prefetch
+from brickrt.runtime.cpu.weight_prefetch import Later
+
+CHANNELS = 256
+
+
+def classifier(pixels: int, convolutions: int = 2, rows: int = 1) -> onnx.ModelProto:
+    """Pointwise convolutions of images of `pixels` rows and columns, a global pool, and twice L2 of weights."""
+    rng = np.random.default_rng(0)
+    outputs = 2 * host_device().l2 // (4 * CHANNELS)
+    weights = {f"w{k}": (CHANNELS, CHANNELS, 1, 1) for k in range(convolutions)} | {"head": (CHANNELS, outputs)}
+    scaled = {name: (rng.standard_normal(shape) / 16).astype(np.float32) for name, shape in weights.items()}
+    nodes = [helper.make_node("Conv", [f"x{k}", f"w{k}"], [f"x{k + 1}"]) for k in range(convolutions)]
+    nodes += [
+        helper.make_node("GlobalAveragePool", [f"x{convolutions}"], ["pool"]),
+        helper.make_node("Flatten", ["pool"], ["flat"]),
+        helper.make_node("MatMul", ["flat", "head"], ["y"]),
+    ]
+    x = helper.make_tensor_value_info("x0", 1, [rows, CHANNELS, pixels, pixels])
+    y = helper.make_tensor_value_info("y", 1, None)
+    inits = [numpy_helper.from_array(array, name) for name, array in scaled.items()]
+    graph = helper.make_graph(nodes, "classifier", [x], [y], inits)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+
+
+def feeds(model: onnx.ModelProto) -> dict[str, np.ndarray]:
+    shape = [d.dim_value for d in model.graph.input[0].type.tensor_type.shape.dim]
+    return {"x0": np.random.default_rng(1).standard_normal(shape, dtype=np.float32)}
+
+
+@pytest.fixture
+def noted(monkeypatch) -> list[Later]:
+    """The `Later` of every program that is built."""
+    seen: list[Later] = []
+    real = Later.fill
+    monkeypatch.setattr(Later, "fill", lambda self, where: (seen.append(self), real(self, where))[1])
+    return seen
+
+
+def test_nearby_convolutions_ask_for_every_byte_once(noted):
+    model = classifier(24)
+    program = Runtime(model, threads=2, exact=True).prepare(feeds(model)).programs[0]
+    (found,) = noted
+    graph = program.tasks.plan.graph
+    assert {graph.nodes[k].op.__class__ for k in found.wanted} == {Conv}
+    nbytes = next(graph.types[share.constant].nbytes for share in found.wanted.values())
+    spans = sorted((int(at), int(at) + int(n)) for s in found.slices for at, n in zip(s.column[:, 1], s.sizes))
+    assert spans[0][0] == 0 and spans[-1][1] == nbytes
+    gaps = [after[0] - before[1] for before, after in pairwise(spans)]
+    assert max(gaps) <= 0
+    assert len({int(base) for s in found.slices for base in s.column[:, 0]}) == 1
+
+
+def test_asking_changes_no_bit(monkeypatch, noted):
+    model = classifier(14)
+    asked = Runtime(model, threads=2, exact=True).execute(feeds(model))
+    assert noted[0].slices
+    monkeypatch.setattr(weight_prefetch, "askers", lambda tasks: {})
+    plain = Runtime(model, threads=2, exact=True).execute(feeds(model))
+    assert not noted[1].slices
+    for name, array in asked.items():
+        np.testing.assert_array_equal(array, plain[name])
+
+
+@pytest.mark.parametrize("case", ["many rows compute longer", "nothing before it"])
+def test_nobody_asks_where_that_helps_nobody(case, noted):
+    model = classifier(2, rows=512) if case == "many rows compute longer" else classifier(1, convolutions=0)
+    Runtime(model, threads=1, exact=True).prepare(feeds(model))
+    assert not noted[0].wanted

@@ -1,0 +1,208 @@
+"""Networks of the zoo on every engine: right under every strategy, and the same for every number of threads."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from brickrt import zoo
+from brickrt.graph.interpret import interpret
+from brickrt.plan.device.device_spec import host_device
+from brickrt.plan.plan import make_plan
+from brickrt.runtime.cpu.compile.host_isa import host_isa
+from brickrt.runtime.cpu.program import CpuProgram
+from brickrt.runtime.session import stage_cache
+from brickrt.runtime.session.runtime import Runtime
+from tests.support.graphs.piece_graphs import pieces
+from tests.support.graphs.plan_graphs import networks
+from tests.support.task_checks import check_arena, check_reads, in_bands, lowered, with_values
+
+SIZES = {
+    "darknet53": 32,
+    "deepcam": (64, 96),
+    "drn-c-26": 64,
+    "inception-v4": 75,
+    "mobilenetv2": 32,
+    "nafnet": 16,
+    "resnet34-3d": (8, 32, 32),
+    "resnet50": 32,
+    "unet": 16,
+    "unet3d": 16,
+    "vgg16": 32,
+    "vit-s16": 32,
+}
+STRATEGIES = ["layerwise", "padded", "memoized", "auto"]
+
+
+@cache
+def network(name: str) -> tuple[onnx.ModelProto, np.ndarray]:
+    model = zoo.build(name, size=SIZES[name])
+    shape = [dim.dim_value for dim in model.graph.input[0].type.tensor_type.shape.dim]
+    return model, np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+
+
+@cache
+def expected(name: str) -> np.ndarray:
+    """What ONNX Runtime computes."""
+    model, x = network(name)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return session.run(None, {"x": x})[0]
+
+
+def run(name: str, **options) -> tuple[np.ndarray, Runtime]:
+    model, x = network(name)
+    runtime = Runtime(model, **options)
+    return runtime.execute({"x": x})["y"], runtime
+
+
+def check_close(name: str, result: np.ndarray) -> None:
+    want = expected(name)
+    assert result.shape == want.shape
+    assert result.dtype == want.dtype
+    np.testing.assert_allclose(result, want, rtol=0, atol=1e-4 * np.abs(want).max())
+
+
+def check_stats(runtime: Runtime) -> None:
+    stats, strategies = runtime.stats, {s.strategy for plan in runtime.plans for s in plan.subgraphs}
+    assert stats.complete_first + stats.waits + stats.revisits == stats.tasks
+    assert stats.recomputed >= 0
+    assert stats.recomputed == 0 or "padded" in strategies
+    assert stats.peak_bytes > 0
+    assert stats.level_bytes
+    assert all(moved > 0 for moved in stats.level_bytes.values())
+
+
+# ---- cpu
+
+RUNS = [
+    ("inception-v4", "auto", None),
+    ("mobilenetv2", "layerwise", None),
+    ("mobilenetv2", "padded", 4),
+    ("mobilenetv2", "memoized", 4),
+    ("nafnet", "layerwise", None),
+    ("nafnet", "padded", 4),
+    ("nafnet", "memoized", 4),
+    ("resnet34-3d", "padded", 4),
+    ("resnet50", "memoized", 4),
+    ("unet", "memoized", 4),
+    ("unet", "padded", 8),
+    ("unet3d", "memoized", 4),
+    ("vgg16", "padded", 8),
+    ("vit-s16", "layerwise", None),
+    ("vit-s16", "padded", 4),
+    ("vit-s16", "memoized", 4),
+]
+
+
+@pytest.mark.parametrize(("name", "strategy", "brick"), RUNS)
+def test_cpu(name, strategy, brick):
+    result, runtime = run(name, device="cpu", strategy=strategy, brick=brick, threads=1)
+    check_close(name, result)
+    check_stats(runtime)
+    assert runtime.stats.revisits == 0
+    for threads in (2, 3) if name in ("nafnet", "mobilenetv2") else (3,):
+        again, other = run(name, device="cpu", strategy=strategy, brick=brick, threads=threads)
+        np.testing.assert_array_equal(again, result, f"{threads} threads")
+        assert other.stats.tasks == runtime.stats.tasks
+        assert other.stats.recomputed == runtime.stats.recomputed
+
+
+@pytest.mark.parametrize("name", ["mobilenetv2", "nafnet"])
+def test_bricks_do_not_change_a_bit(name):
+    """Without Winograd, each output adds the same products in the same order, whatever box it is computed in."""
+    first, _ = run(name, device="cpu", strategy="layerwise", exact=True)
+    for strategy, brick in [("padded", 4), ("memoized", 3)]:
+        again, _ = run(name, device="cpu", strategy=strategy, brick=brick, exact=True)
+        np.testing.assert_array_equal(again, first, f"{strategy} {brick}")
+
+
+@pytest.mark.parametrize("band", [1, 3])
+@pytest.mark.parametrize("name", ["mobilenetv2", "nafnet", "unet3d"])
+def test_sweeping_a_brick_does_not_change_a_bit(name, band, monkeypatch):
+    """Bricks of 16 in bands of a few rows: rows are kept and moved between bands, none is computed twice in a brick."""
+    first, _ = run(name, device="cpu", strategy="layerwise", exact=True)
+    whole, once = run(name, device="cpu", strategy="padded", brick=16, exact=True)
+    monkeypatch.setattr(stage_cache, "remembered_plan", lambda *given: in_bands(make_plan(*given), band))
+    for device in ("cpu", "reference"):
+        again, swept = run(name, device=device, strategy="padded", brick=16, exact=True)
+        assert swept.stats.recomputed == once.stats.recomputed
+        if device == "cpu":
+            np.testing.assert_array_equal(again, first)
+            np.testing.assert_array_equal(again, whole)
+            assert any(program.tasks.carries for program in swept.plan.programs)
+        else:
+            check_close(name, again)
+
+
+@settings(max_examples=8, deadline=None)
+@given(
+    st.one_of(networks(), pieces()),
+    st.sampled_from(STRATEGIES),
+    st.sampled_from([1, 2, 3, 4, 8]),
+    st.sampled_from([None, 1, 2, 3]),
+    st.sampled_from([None, "avx2", "generic"]),
+)
+def test_random_graphs(graph, strategy, brick, band, isa):
+    graph, inputs = with_values(graph)
+    want, spec = interpret(graph, inputs), replace(host_device(isa), cores=4, min_task_us=1e-3)
+    program = CpuProgram(lowered(graph, strategy, spec, band, brick=brick), host_isa(host_device(isa)), threads=2)
+    outputs = [np.full(graph.types[name].shape, np.nan, np.float32) for name in graph.outputs]
+    for _ in range(2):
+        program.run([inputs[name] for name in graph.inputs], outputs)
+        for name, array in zip(graph.outputs, outputs, strict=True):
+            np.testing.assert_allclose(array, want[name], rtol=0, atol=1e-4 * max(1, np.abs(want[name]).max()))
+
+
+def test_recomputed_bricks_are_told():
+    for strategy, some in [("layerwise", False), ("padded", True), ("memoized", False)]:
+        _, runtime = run("nafnet", device="null", strategy=strategy, brick=4)
+        assert (runtime.stats.recomputed > 0) == some, strategy
+
+
+def test_a_program_runs_again_and_again():
+    model, x = network("nafnet")
+    runtime = Runtime(model, device="cpu", strategy="memoized", brick=4, threads=3)
+    first = runtime.execute({"x": x})["y"]
+    for _ in range(20):
+        np.testing.assert_array_equal(runtime.execute({"x": x})["y"], first)
+    assert runtime.stats.compile_ms == 0
+
+
+def test_a_lesser_instruction_set():
+    for isa in ("avx2", "generic"):
+        result, runtime = run("nafnet", device="cpu", isa=isa, strategy="padded", brick=8)
+        check_close("nafnet", result)
+        assert runtime.plans[0].device.isa == isa
+
+
+# ---- reference and null
+
+
+@pytest.mark.parametrize(("name", "strategy"), [("nafnet", "padded"), ("vit-s16", "memoized"), ("mobilenetv2", "auto")])
+def test_reference(name, strategy):
+    result, runtime = run(name, device="reference", strategy=strategy, brick=8)
+    check_close(name, result)
+    check_stats(runtime)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("name", SIZES)
+def test_null_runs_every_task_of_a_safe_schedule(name, strategy):
+    model, x = network(name)
+    runtime = Runtime(model, device="null", strategy=strategy, brick=None if strategy == "auto" else 8, threads=2)
+    assert runtime.execute({"x": x})["y"].shape == expected(name).shape
+    check_stats(runtime)
+    programs = runtime.plan.programs
+    assert runtime.stats.tasks == sum(len(program.tasks) for program in programs)
+    for program in programs:
+        check_reads(program.tasks)
+        check_arena(program.tasks)

@@ -1,0 +1,69 @@
+"""What the package promises to those who import it."""
+
+from __future__ import annotations
+
+import gc
+import inspect
+import weakref
+from importlib.resources import files
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import brickrt
+from brickrt import zoo
+from brickrt.graph.errors import BrickError
+from brickrt.graph.onnx_import.source import SourceGraph
+from brickrt.runtime.events import Observer, TaskEvents
+from brickrt.runtime.session.report import Report
+from brickrt.runtime.stats import Stats
+
+PUBLIC = [brickrt.Runtime, SourceGraph, Stats, Report, TaskEvents, Observer]
+
+
+def functions(cls: type) -> dict[str, object]:
+    """Its public methods and properties, as functions."""
+    found = {name: m.fget if isinstance(m, property) else m for name, m in vars(cls).items() if name[0] != "_"}
+    return {name: m for name, m in found.items() if inspect.isfunction(m)}
+
+
+@pytest.mark.parametrize(
+    "what", [brickrt.load, *PUBLIC, *(zoo.names, zoo.build, zoo.describe)], ids=lambda w: w.__name__
+)
+def test_everything_public_says_what_it_is(what):
+    assert inspect.getdoc(what)
+    for name, function in (functions(what) if inspect.isclass(what) else {"": what}).items():
+        assert inspect.getdoc(function), name
+        signature = inspect.signature(function)
+        assert signature.return_annotation is not inspect.Signature.empty, name
+        untyped = [p.name for p in signature.parameters.values() if p.annotation is p.empty and p.name != "self"]
+        assert untyped == [], name
+
+
+def test_type_checkers_find_the_types():
+    assert files("brickrt").joinpath("py.typed").is_file()
+
+
+def test_a_model_comes_as_a_path_as_bytes_or_as_a_message(tmp_path):
+    model = zoo.build("nafnet", size=32)
+    path: Path = tmp_path / "model.onnx"
+    path.write_bytes(model.SerializeToString())
+    for given in (path, str(path), path.read_bytes(), model):
+        assert brickrt.load(given).structure_hash() == brickrt.load(model).structure_hash()
+        assert brickrt.Runtime(given, threads=1).source.name == "nafnet"
+
+
+def test_a_runtime_is_a_context_manager():
+    x = np.zeros((1, 3, 32, 32), np.float32)
+    with brickrt.Runtime(zoo.build("nafnet", size=32), threads=1) as rt:
+        inside = rt.execute({"x": x})
+        program = weakref.ref(rt.plan.programs[0])
+        known = rt.plan.held_bytes, rt.plan.projected_bytes, rt.stats.level_bytes
+    gc.collect()
+    assert program() is None
+    assert (rt.plan.held_bytes, rt.plan.projected_bytes, rt.stats.level_bytes) == known and min(known[:2]) > 0
+    assert rt.stats.tasks > 0 and rt.plan.plans
+    with pytest.raises(BrickError), brickrt.Runtime(zoo.build("nafnet", size=32)) as rt:
+        rt.execute({})
+    assert np.array_equal(rt.execute({"x": x})["y"], inside["y"])
