@@ -24,7 +24,7 @@ from rich.text import Text
 from brickrt import Runtime, zoo
 from brickrt.cli.outputs.run_report import run_dict
 from brickrt.cli.terminal.watch import about_run
-from brickrt.dashboard.live.frame_state import Scene
+from brickrt.dashboard.live.frame_state import FrameState
 from brickrt.dashboard.live.frames import frame
 from brickrt.dashboard.live.panels import Lines
 from brickrt.dashboard.live.watched_runs import Session
@@ -63,18 +63,18 @@ def _run(runtime: Runtime, feeds: dict[str, np.ndarray], session: Session) -> No
         session.latency_ms.append((time.perf_counter() - started) * 1e3)
 
 
-def _scenes(session: Session, running: threading.Thread) -> Iterator[Scene]:
+def _scenes(session: Session, running: threading.Thread) -> Iterator[FrameState]:
     while running.is_alive():
         time.sleep(0.01)
         yield session.scene()
 
 
-def _most_telling(scenes: Iterator[Scene]) -> Scene:
+def _most_telling(scenes: Iterator[FrameState]) -> FrameState:
     """The one whose brick map is nearest to half done, once there are times."""
     return min((scene for scene in scenes if scene.latency_ms), key=_distance_from_half)
 
 
-def _distance_from_half(scene: Scene) -> float:
+def _distance_from_half(scene: FrameState) -> float:
     moment = scene.moment
     if moment is None or scene.run >= scene.runs:
         return 1.0

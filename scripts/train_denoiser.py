@@ -37,7 +37,7 @@ TRAINED = {
 FOLDERS = {"skimage": "data", "sklearn": "datasets/images", "matplotlib": "mpl-data/sample_data"}
 
 
-class Block(nn.Module):
+class DenoiserBlock(nn.Module):
     """x + w₂·gate(depthwise(w₁·x)), then x + w₄·gate(w₃·x); a gate multiplies one half of the channels by the other."""
 
     def __init__(self) -> None:
@@ -63,7 +63,7 @@ class Denoiser(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.enter = nn.Conv2d(12, WIDTH, 3, padding=1)
-        self.blocks = nn.ModuleList(Block() for _ in range(BLOCKS))
+        self.blocks = nn.ModuleList(DenoiserBlock() for _ in range(BLOCKS))
         self.leave = nn.Conv2d(WIDTH, 12, 3, padding=1)
         nn.init.normal_(self.leave.weight, std=0.02)
 

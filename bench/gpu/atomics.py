@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from brickrt.runtime.cuda.kernels.kernel_sources import Source
+from brickrt.runtime.cuda.kernels.kernel_sources import KernelSource
 
 ROUNDS = 2000
 THREADS = 32
@@ -34,10 +34,10 @@ BRICK_KERNEL(NAME, Words_NAME, THREADS, 1) {
 """
 
 
-def source(what: str) -> Source:
+def source(what: str) -> KernelSource:
     name = "atomic_" + hashlib.sha256(what.encode()).hexdigest()[:16]
     text = _TEXT.replace("THREADS", str(THREADS)).replace("LINE", str(LINE)).replace("WHAT", what)
-    return Source(name, text.replace("NAME", name), THREADS, 0)
+    return KernelSource(name, text.replace("NAME", name), THREADS, 0)
 
 
 def atomics(driver: Any) -> Iterator[dict[str, Any]]:

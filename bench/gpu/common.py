@@ -53,7 +53,7 @@ def gpu_text() -> str | None:
         return None
 
 
-class Table:
+class ResultTable:
     """Rows, printed as they come, and written with the machine after each, so that none is lost at a sudden end."""
 
     def __init__(self, name: str, spec: DeviceSpec, asked: argparse.Namespace, **about: Any) -> None:

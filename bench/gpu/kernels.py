@@ -20,7 +20,7 @@ from common import among
 
 from brickrt import zoo
 from brickrt.compare.kernel_coverage import cover
-from brickrt.compare.kernels import Figures, Network, Used, figures
+from brickrt.compare.kernels import KernelFigures, ModelPrograms, Used, figures
 from brickrt.plan.device.device_spec import device_named
 from brickrt.runtime.cuda.kernels.compile import compiler_version
 
@@ -42,7 +42,7 @@ def allowed() -> dict[str, tuple[int, str]]:
     return found
 
 
-def spilling(found: Iterable[Figures]) -> list[Figures]:
+def spilling(found: Iterable[KernelFigures]) -> list[KernelFigures]:
     """Those that spill without a reason, or more than that says."""
     known = [(label.replace("[", "[[]"), most) for label, (most, _) in allowed().items()]
     return [one for one in found if one.spills > max((n for p, n in known if fnmatchcase(one.label, p)), default=0)]
@@ -52,7 +52,7 @@ def all_used(networks: Iterable[str], devices: Iterable[str], precisions: Iterab
     """Per device the kernel functions of all programs; the planning of a network is shared as far as it goes."""
     used: dict[str, list[Used]] = {device: [] for device in devices}
     for name in networks:
-        network = Network.of(zoo.build(name))
+        network = ModelPrograms.of(zoo.build(name))
         for precision in precisions:
             for device, mine in used.items():
                 found = network.functions(device_named(device), precision)
@@ -72,13 +72,13 @@ def selected(used: Iterable[Used]) -> list[Used]:
     return list(dict.fromkeys(smallest[f.name] for f in chosen))
 
 
-def rows(found: Iterable[Figures], arch: str) -> list[list[Any]]:
+def rows(found: Iterable[KernelFigures], arch: str) -> list[list[Any]]:
     """COLUMNS of each kernel: functions with equal ones are one row, which says how many they are."""
     counted = Counter((f.label, f.registers, f.shared, f.stack, f.spills, f.blocks(arch)) for f in found)
     return [[*row, count] for row, count in sorted(counted.items())]
 
 
-def summary(found: list[Figures], arch: str) -> dict[str, Any]:
+def summary(found: list[KernelFigures], arch: str) -> dict[str, Any]:
     """How many functions there are, how many spill, and by how many blocks a multiprocessor holds at a time."""
     blocks = Counter(f.blocks(arch) for f in found)
     return {

@@ -21,9 +21,9 @@ from common import Clock, Table, among, built, go_on, gpu, options, spoiled, why
 from onnx import TensorProto, helper, numpy_helper
 
 from brickrt.compare.interleave import Spread
-from brickrt.compare.kernels import Network
+from brickrt.compare.kernels import ModelPrograms
 from brickrt.ops.operators.conv import Conv
-from brickrt.plan.cost.cost_model import Model
+from brickrt.plan.cost.cost_model import CostModel
 from brickrt.plan.merging.brick_shapes import cut_of, edge_by_rule
 from brickrt.plan.merging.build_subgraphs import brick_subgraph
 from brickrt.plan.merging.propose_merges import Proposal
@@ -57,7 +57,7 @@ class Bench:
     """Programs of one graph on a device."""
 
     def __init__(self, engine: Engine, model: onnx.ModelProto) -> None:
-        self.engine, self.network = engine, Network.of(model)
+        self.engine, self.network = engine, ModelPrograms.of(model)
 
     def plan(self, how: PlanOptions, **more: Any) -> Plan:
         return make_plan(self.network.in_precision("fp32"), self.engine.spec, how, **more)
@@ -71,11 +71,11 @@ class Bench:
     def merged(self, groups: Sequence[int], strategy: str, edge: int | None) -> Plan:
         """So many convolutions of a chain together, in bricks of an edge, or of that which the rule gives."""
         layers = self.plan(PlanOptions("layerwise"))
-        model = Model(layers.graph, layers.layouts, layers.device)
+        model = CostModel(layers.graph, layers.layouts, layers.device)
         return self.plan(PlanOptions(strategy), decided=tuple(_joined(layers, model, groups, strategy, edge)))
 
 
-def _joined(layers: Plan, model: Model, groups: Sequence[int], strategy: str, edge: int | None) -> Iterator[Any]:
+def _joined(layers: Plan, model: CostModel, groups: Sequence[int], strategy: str, edge: int | None) -> Iterator[Any]:
     left = list(groups)
     nodes: list[int] = []
     for subgraph in layers.subgraphs:

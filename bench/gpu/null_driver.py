@@ -12,7 +12,7 @@ import numpy as np
 from brickrt.ops.cuda.kernel import THREADS
 from brickrt.ops.types import TensorType
 from brickrt.plan.device.device_spec import PRESETS, DeviceSpec
-from brickrt.runtime.cuda.kernels.kernel_sources import Source
+from brickrt.runtime.cuda.kernels.kernel_sources import KernelSource
 
 
 class NullArray:
@@ -34,7 +34,7 @@ class NullQueue:
 
     address, resident = 0, 1
 
-    def __init__(self, source: Source | None = None) -> None:
+    def __init__(self, source: KernelSource | None = None) -> None:
         self.source = source
 
     def wait(self, event: Any) -> None: ...
@@ -65,7 +65,7 @@ class NullDriver:
 
     def download(self, array: np.ndarray, address: int, stream: Any) -> None: ...
 
-    def functions(self, sources: Sequence[Source], progress: Any) -> list[NullQueue]:
+    def functions(self, sources: Sequence[KernelSource], progress: Any) -> list[NullQueue]:
         return [NullQueue(source) for source in sources]
 
     def library(self) -> None: ...

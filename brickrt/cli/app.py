@@ -16,10 +16,10 @@ from brickrt.cli.requests import (
     DemoRequest,
     Device,
     EngineRequest,
-    ImageLayout,
+    ImageLayoutOption,
     ImageRequest,
     InputRequest,
-    Launch,
+    LaunchOption,
     PlanRequest,
     Precision,
     RunRequest,
@@ -118,7 +118,9 @@ def run(
     max_layers: MaxLayers = None,
     exact: Exact = False,
     precision: PrecisionOption = Precision.fp32,
-    launch: Annotated[Launch, typer.Option(metavar="NAME", show_default=False, rich_help_panel=FOLDED)] = Launch.auto,
+    launch: Annotated[
+        LaunchOption, typer.Option(metavar="NAME", show_default=False, rich_help_panel=FOLDED)
+    ] = LaunchOption.auto,
     repeat: Annotated[
         int, typer.Option(min=1, metavar="N", show_default=False, help="How often; --threads N: one per core.")
     ] = 1,
@@ -130,7 +132,7 @@ def run(
     ] = None,
     std: Annotated[str | None, typer.Option(metavar="A,B,C", rich_help_panel=FOLDED)] = None,
     scale: Annotated[float | None, typer.Option(metavar="X", rich_help_panel=FOLDED)] = None,
-    layout: Annotated[ImageLayout | None, typer.Option(metavar="NAME", rich_help_panel=FOLDED)] = None,
+    layout: Annotated[ImageLayoutOption | None, typer.Option(metavar="NAME", rich_help_panel=FOLDED)] = None,
     resize: Annotated[
         str | None, typer.Option(metavar="HxW", help="Of images, only when asked; --layout nchw or nhwc.")
     ] = None,

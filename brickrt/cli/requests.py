@@ -29,14 +29,14 @@ class Precision(StrEnum):
     bf16 = "bf16"
 
 
-class Launch(StrEnum):
+class LaunchOption(StrEnum):
     auto = "auto"
     streams = "streams"
     graph = "graph"
     persistent = "persistent"
 
 
-class ImageLayout(StrEnum):
+class ImageLayoutOption(StrEnum):
     nchw = "nchw"
     nhwc = "nhwc"
 
@@ -48,7 +48,7 @@ class ImageRequest:
     mean: tuple[float, ...] | None = None
     std: tuple[float, ...] | None = None
     scale: float | None = None
-    layout: ImageLayout | None = None
+    layout: ImageLayoutOption | None = None
     resize: tuple[int, int] | None = None
 
     def given(self) -> list[str]:

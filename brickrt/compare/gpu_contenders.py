@@ -15,7 +15,7 @@ import numpy as np
 import onnx
 
 from brickrt.compare.contenders import OURS, Contender, Feeds
-from brickrt.compare.translate import Network, network
+from brickrt.compare.translate import TranslatedNetwork, network
 from brickrt.runtime.session.runtime import Runtime
 
 Made = Callable[[], list[np.ndarray]]
@@ -35,7 +35,7 @@ def ours(runtime: Runtime, feeds: Feeds, name: str = OURS) -> Contender:
     return Contender(name, run)
 
 
-def _torch(net: Network, feeds: Feeds, precision: str, device: str) -> tuple[Any, list[Any]]:
+def _torch(net: TranslatedNetwork, feeds: Feeds, precision: str, device: str) -> tuple[Any, list[Any]]:
     """The module and its inputs, channels last."""
     import torch
 
@@ -67,12 +67,12 @@ def _torch_contender(name: str, module: Any, tensors: list[Any], device: str) ->
     return Contender(name, run)
 
 
-def torch_eager(net: Network, feeds: Feeds, precision: str, device: str = "cuda") -> Contender:
+def torch_eager(net: TranslatedNetwork, feeds: Feeds, precision: str, device: str = "cuda") -> Contender:
     """cuDNN operator by operator."""
     return _torch_contender("torch", *_torch(net, feeds, precision, device), device)
 
 
-def torch_script(net: Network, feeds: Feeds, precision: str, device: str = "cuda") -> Contender:
+def torch_script(net: TranslatedNetwork, feeds: Feeds, precision: str, device: str = "cuda") -> Contender:
     import torch
 
     module, tensors = _torch(net, feeds, precision, device)
@@ -89,7 +89,7 @@ def exported(module: Any, tensors: list[Any]) -> Any:
     return torch.export.export(module, tuple(tensors), strict=False).module()
 
 
-def torch_compiled(net: Network, feeds: Feeds, precision: str, device: str = "cuda") -> Contender:
+def torch_compiled(net: TranslatedNetwork, feeds: Feeds, precision: str, device: str = "cuda") -> Contender:
     import torch
 
     module, tensors = _torch(net, feeds, precision, device)
@@ -98,7 +98,7 @@ def torch_compiled(net: Network, feeds: Feeds, precision: str, device: str = "cu
     return _torch_contender("torch.compile", compiled, tensors, device)
 
 
-def xla(net: Network, feeds: Feeds, precision: str, device: str = "cuda") -> Contender:
+def xla(net: TranslatedNetwork, feeds: Feeds, precision: str, device: str = "cuda") -> Contender:
     """JAX, on the device that it chose by itself; it shares the GPU's memory with the others."""
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     import jax

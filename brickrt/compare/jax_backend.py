@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from brickrt.compare.translate import Ints, Network, evaluate
+from brickrt.compare.translate import Ints, TranslatedNetwork, evaluate
 
 _PAD = {"constant": "constant", "reflect": "reflect", "edge": "edge", "wrap": "wrap"}
 _ELEMENTWISE: dict[str, Callable[..., Any]] = {
@@ -96,7 +96,9 @@ class JaxBackend:
         return jnp.take(x, indices, axis)
 
 
-def jax_network(net: Network, dtype: Any = jnp.float32, precision: str | None = "highest") -> Callable[..., list]:
+def jax_network(
+    net: TranslatedNetwork, dtype: Any = jnp.float32, precision: str | None = "highest"
+) -> Callable[..., list]:
     """A compiled function of the network's inputs; the weights are its arguments, so that XLA keeps them in memory."""
     backend = JaxBackend(precision)
     weights = {name: jnp.asarray(array, dtype) for name, array in net.weights.items()}

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable
 
 from brickrt.ops.cuda.kernel import THREADS
-from brickrt.runtime.cuda.kernels.kernel_sources import Function, Source
+from brickrt.runtime.cuda.kernels.kernel_sources import FunctionSource, KernelSource
 
 Trait = tuple[str, str]
 SMALL = 8  # members up to which numbers decide: widths, taps, strides, flags
@@ -25,7 +25,7 @@ BRICK_KERNEL({name}, Call, {threads}, 2) {{
 """
 
 
-def traits(function: Function) -> frozenset[Trait]:
+def traits(function: FunctionSource) -> frozenset[Trait]:
     """The lines of a function, each with its family; tiles apart, since all families use them in the same way."""
     text = function.named.replace(function.name, "NAME")
     lines = [line.strip() for line in text.splitlines() if line.strip()]
@@ -46,7 +46,7 @@ def _masked(line: str) -> str:
     return re.sub(r"(?<![a-z]{2})\d+", "#", line)  # not those of types: int32, float4
 
 
-def cover(functions: Iterable[Function]) -> list[Function]:
+def cover(functions: Iterable[FunctionSource]) -> list[FunctionSource]:
     """Functions that have all traits of all: always the one with most that are missing, the first by name."""
     known = {f.name: f for f in functions}
     left = {name: traits(f) for name, f in known.items()}
@@ -59,10 +59,10 @@ def cover(functions: Iterable[Function]) -> list[Function]:
     return chosen
 
 
-def alone(function: Function) -> Source:
+def alone(function: FunctionSource) -> KernelSource:
     """A kernel function of one box: cheaper to compile than one that finds its boxes in a program's tables."""
     name = f"alone_{function.name}"
     headers = dict.fromkeys(("portable.cuh", *function.headers))
     runner = _RUNNER.format(name=name, threads=THREADS, call=function.name).replace("Call", f"Call_{name}")
     text = "".join([*(f'#include "{one}"\n' for one in headers), function.named, runner])
-    return Source(name, text, THREADS, function.shared)
+    return KernelSource(name, text, THREADS, function.shared)

@@ -19,8 +19,8 @@ from brickrt.ops.types import Shape, TensorType
 from brickrt.plan.device.device_spec import DeviceSpec
 from brickrt.plan.options import PlanOptions
 from brickrt.plan.plan import make_plan
-from brickrt.runtime.cuda.kernels.compile import Module, compile_modules
-from brickrt.runtime.cuda.kernels.kernel_sources import Function, Source, function_of
+from brickrt.runtime.cuda.kernels.compile import CompiledModule, compile_modules
+from brickrt.runtime.cuda.kernels.kernel_sources import FunctionSource, KernelSource, function_of
 from brickrt.runtime.cuda.memory.constants import Constants
 from brickrt.runtime.cuda.program_tables import Units
 from brickrt.runtime.cuda.schedule.argument_table import Records
@@ -39,13 +39,13 @@ RESERVED = 1 << 10  # bytes of shared memory that a block takes beside its own
 class Used:
     """A kernel function, the device functions it calls, and what it computes, as "ProductConv [1, 64, 56, 56] tf32"."""
 
-    source: Source
+    source: KernelSource
     label: str
-    functions: tuple[Function, ...] = ()
+    functions: tuple[FunctionSource, ...] = ()
 
 
 @dataclass(frozen=True)
-class Figures:
+class KernelFigures:
     """What a kernel function takes; spills are bytes stored and loaded by it and by the functions that it calls."""
 
     name: str
@@ -70,17 +70,17 @@ class _Unpacked(Constants):
 
 
 @dataclass
-class Network:
+class ModelPrograms:
     """A model whose programs are asked for: read and folded once, in each precision once."""
 
     graph: Graph
     _lowered: dict[str, Graph] = field(default_factory=dict)
 
     @staticmethod
-    def of(model: onnx.ModelProto) -> Network:
+    def of(model: onnx.ModelProto) -> ModelPrograms:
         source = load(model)
         types = {name: TensorType(_extents(i.shape), i.dtype) for name, i in source.inputs.items() if i.dtype}
-        return Network(specialize(first_stage(source), types, {}).graph)
+        return ModelPrograms(specialize(first_stage(source), types, {}).graph)
 
     def in_precision(self, precision: str) -> Graph:
         if precision not in self._lowered:
@@ -109,7 +109,7 @@ def _extents(shape: Sequence[object] | None) -> Shape:
     return tuple(e for e in shape or () if isinstance(e, int))
 
 
-def _used(source: Source, kernels: Sequence[Kernel]) -> Used:
+def _used(source: KernelSource, kernels: Sequence[Kernel]) -> Used:
     label = " + ".join(dict.fromkeys(map(_label, kernels)))
     return Used(source, label, tuple(dict.fromkeys(map(function_of, kernels))))
 
@@ -123,7 +123,7 @@ def _label(kernel: Kernel) -> str:
 
 def figures(
     used: Iterable[Used], arch: str, progress: Callable[[int, int], None] | None = None, threads: int | None = None
-) -> list[Figures]:
+) -> list[KernelFigures]:
     """What each function takes on an architecture. Raises BrickError where one does not compile."""
     distinct = list({one.source.name: one for one in used}.values())
     cuts = [*range(0, len(distinct), MERGED), len(distinct)]
@@ -133,7 +133,7 @@ def figures(
     return [one for group, module in zip(groups, modules, strict=True) for one in _figures(group, module)]
 
 
-def _figures(group: Sequence[Used], module: Module) -> list[Figures]:
+def _figures(group: Sequence[Used], module: CompiledModule) -> list[KernelFigures]:
     """Of functions in one module: what they call apart is told by its name, which is in their text."""
     known = {f.name: f for f in module.functions}
     called = [f for f in module.functions if not f.registers]
@@ -143,7 +143,7 @@ def _figures(group: Sequence[Used], module: Module) -> list[Figures]:
         mine = [own, *(f for f in called if _name(f.name) in one.source.text)]
         spills = sum(f.spill_stores + f.spill_loads for f in mine)
         shared = own.shared + one.source.shared
-        found.append(Figures(own.name, one.label, own.registers, shared, max(f.stack for f in mine), spills))
+        found.append(KernelFigures(own.name, one.label, own.registers, shared, max(f.stack for f in mine), spills))
     return found
 
 

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from brickrt.compare.translate import Ints, Network, evaluate
+from brickrt.compare.translate import Ints, TranslatedNetwork, evaluate
 
 _CONV = {3: F.conv1d, 4: F.conv2d, 5: F.conv3d}
 _TRANSPOSE = {3: F.conv_transpose1d, 4: F.conv_transpose2d, 5: F.conv_transpose3d}
@@ -90,7 +90,7 @@ class TorchBackend:
 class TorchNetwork(torch.nn.Module):
     """A network as a module; its weights are buffers, so that `to` moves and converts them."""
 
-    def __init__(self, net: Network) -> None:
+    def __init__(self, net: TranslatedNetwork) -> None:
         super().__init__()
         self.net, self.backend = net, TorchBackend()
         self.order = list(net.weights)

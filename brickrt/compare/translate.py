@@ -49,7 +49,7 @@ class Backend(Protocol):
 
 
 @dataclass(frozen=True)
-class Node:
+class TranslatedNode:
     """An ONNX node, its attributes as Python values."""
 
     kind: str
@@ -63,11 +63,11 @@ class Node:
 
 
 @dataclass(frozen=True)
-class Network:
+class TranslatedNetwork:
     """The nodes of a model in order; `weights` are its floating-point tensors, `known` all other
     constants, by name."""
 
-    nodes: tuple[Node, ...]
+    nodes: tuple[TranslatedNode, ...]
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     weights: dict[str, np.ndarray]
@@ -75,7 +75,7 @@ class Network:
     opset: int
 
 
-def network(model: onnx.ModelProto) -> Network:
+def network(model: onnx.ModelProto) -> TranslatedNetwork:
     """The main graph of a model. LookupError, naming it, for an operator that has no translation."""
     graph = model.graph
     arrays = {t.name: numpy_helper.to_array(t) for t in graph.initializer}
@@ -86,7 +86,7 @@ def network(model: onnx.ModelProto) -> Network:
         if proto.op_type == "Constant" and "value" in attributes:
             arrays[proto.output[0]] = numpy_helper.to_array(attributes["value"])
         else:
-            nodes.append(Node(proto.op_type, tuple(proto.input), tuple(proto.output), attributes, proto))
+            nodes.append(TranslatedNode(proto.op_type, tuple(proto.input), tuple(proto.output), attributes, proto))
     settings = {name for node in nodes if node.kind in SETTINGS for name in node.inputs[1:]}
     weights = {n: a for n, a in arrays.items() if a.dtype.kind == "f" and a.ndim and n not in settings}
     known = {name: array for name, array in arrays.items() if name not in weights}
@@ -97,7 +97,7 @@ def network(model: onnx.ModelProto) -> Network:
     unknown = sorted({node.kind for node in nodes} - set(OPERATORS))
     if unknown:
         raise LookupError(f"no translation of {', '.join(unknown)}")
-    return Network(tuple(nodes), inputs, tuple(o.name for o in graph.output), weights, known, opset)
+    return TranslatedNetwork(tuple(nodes), inputs, tuple(o.name for o in graph.output), weights, known, opset)
 
 
 def extents(x: Array) -> tuple[int, ...]:
@@ -105,7 +105,9 @@ def extents(x: Array) -> tuple[int, ...]:
     return tuple(map(int, x.shape))
 
 
-def evaluate(net: Network, backend: Backend, weights: Mapping[str, Array], inputs: Sequence[Array]) -> list[Array]:
+def evaluate(
+    net: TranslatedNetwork, backend: Backend, weights: Mapping[str, Array], inputs: Sequence[Array]
+) -> list[Array]:
     """The outputs; `weights` are those of the network as arrays of the library, `inputs` in the network's order."""
     from brickrt.compare.translate_ops import OPERATORS
 
@@ -123,7 +125,7 @@ def evaluate(net: Network, backend: Backend, weights: Mapping[str, Array], input
     return [values[name] for name in net.outputs]
 
 
-def _fold(node: Node, operands: Sequence[np.ndarray], opset: int) -> list[np.ndarray]:
+def _fold(node: TranslatedNode, operands: Sequence[np.ndarray], opset: int) -> list[np.ndarray]:
     """The results of a node that is known on the host."""
     inputs, outputs = (
         [helper.make_empty_tensor_value_info(name) for name in names if name]

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from brickrt.compare.translate import Array, Backend, Ints, Node, Value, extents
+from brickrt.compare.translate import Array, Backend, Ints, TranslatedNode, Value, extents
 
-Operator = Callable[[Backend, Node, Sequence[Value]], Any]
+Operator = Callable[[Backend, TranslatedNode, Sequence[Value]], Any]
 OPERATORS: dict[str, Operator] = {}
 _ELEMENTWISE = (
     "Abs Add Ceil Cos Div Erf Exp Floor Log Max Min Mul Neg Pow Reciprocal Relu Sigmoid Sin Sqrt Sub Tanh Where"
@@ -28,7 +28,7 @@ def _given(operands: Sequence[Value], k: int) -> Value:
     return operands[k] if len(operands) > k else None
 
 
-def _ints(node: Node, name: str, operands: Sequence[Value], k: int) -> list[int] | None:
+def _ints(node: TranslatedNode, name: str, operands: Sequence[Value], k: int) -> list[int] | None:
     """A setting that is an attribute in older operators and input `k` in later ones."""
     value = _given(operands, k) if node.get(name) is None else node.get(name)
     return None if value is None else [int(v) for v in np.asarray(value).reshape(-1)]
@@ -45,12 +45,12 @@ def _tensors(b: Backend, operands: Sequence[Value]) -> list[Array]:
 
 
 @_operator(*_ELEMENTWISE)
-def _elementwise(b: Backend, node: Node, operands: Sequence[Value]) -> Array:
+def _elementwise(b: Backend, node: TranslatedNode, operands: Sequence[Value]) -> Array:
     return b.elementwise[node.kind](*_tensors(b, operands))
 
 
 @_operator("Identity", "Dropout", "Cast")
-def _same(b: Backend, node: Node, operands: Sequence[Value]) -> Array:
+def _same(b: Backend, node: TranslatedNode, operands: Sequence[Value]) -> Array:
     """Casts between floating-point types are left out: everything is computed in one."""
     if node.kind == "Cast" and node.get("to") not in (1, 10, 11, 16):
         raise LookupError("no translation of Cast to other than floating-point types")
@@ -58,13 +58,13 @@ def _same(b: Backend, node: Node, operands: Sequence[Value]) -> Array:
 
 
 @_operator("LeakyRelu")
-def _leaky_relu(b: Backend, node: Node, operands: Sequence[Value]) -> Array:
+def _leaky_relu(b: Backend, node: TranslatedNode, operands: Sequence[Value]) -> Array:
     x = operands[0]
     return b.elementwise["Max"](x, x * node.get("alpha", 0.01))
 
 
 @_operator("Clip")
-def _clip(b: Backend, node: Node, operands: Sequence[Value]) -> Array:
+def _clip(b: Backend, node: TranslatedNode, operands: Sequence[Value]) -> Array:
     x = operands[0]
     for k, (name, bound) in enumerate((("min", "Max"), ("max", "Min")), 1):
         limit = _given(operands, k)
@@ -75,7 +75,7 @@ def _clip(b: Backend, node: Node, operands: Sequence[Value]) -> Array:
 
 
 @_operator("HardSigmoid", "HardSwish")
-def _hard(b: Backend, node: Node, operands: Sequence[Value]) -> Array:
+def _hard(b: Backend, node: TranslatedNode, operands: Sequence[Value]) -> Array:
     x = operands[0]
     swish = node.kind == "HardSwish"
     alpha, beta = (1 / 6, 0.5) if swish else (node.get("alpha", 0.2), node.get("beta", 0.5))
@@ -85,7 +85,7 @@ def _hard(b: Backend, node: Node, operands: Sequence[Value]) -> Array:
 
 
 @_operator("Gelu")
-def _gelu(b: Backend, node: Node, operands: Sequence[Value]) -> Array:
+def _gelu(b: Backend, node: TranslatedNode, operands: Sequence[Value]) -> Array:
     x = operands[0]
     if node.get("approximate", "none") == "tanh":
         return 0.5 * x * (1 + b.elementwise["Tanh"](0.7978845608028654 * (x + 0.044715 * x * x * x)))
@@ -95,7 +95,7 @@ def _gelu(b: Backend, node: Node, operands: Sequence[Value]) -> Array:
 # ---- windows
 
 
-def _pads(node: Node, extents: Ints, kernel: Ints, strides: Ints, dilations: Ints) -> list[tuple[int, int]]:
+def _pads(node: TranslatedNode, extents: Ints, kernel: Ints, strides: Ints, dilations: Ints) -> list[tuple[int, int]]:
     """Before and after each spatial dimension."""
     rank, how = len(kernel), node.get("auto_pad", "NOTSET")
     if how in ("NOTSET", "VALID"):
@@ -109,7 +109,7 @@ def _pads(node: Node, extents: Ints, kernel: Ints, strides: Ints, dilations: Int
     return pairs
 
 
-def _window(node: Node, kernel: Ints) -> tuple[Ints, Ints]:
+def _window(node: TranslatedNode, kernel: Ints) -> tuple[Ints, Ints]:
     ones = [1] * len(kernel)
     return node.get("strides") or ones, node.get("dilations") or ones
 
@@ -119,7 +119,7 @@ def _padded(b: Backend, x: Array, pads: Sequence[tuple[int, int]], value: float 
 
 
 @_operator("Conv")
-def _conv(b: Backend, node: Node, operands: Sequence[Value]) -> Array:
+def _conv(b: Backend, node: TranslatedNode, operands: Sequence[Value]) -> Array:
     x, w = operands[:2]
     kernel = extents(w)[2:]
     strides, dilations = _window(node, kernel)
@@ -128,7 +128,7 @@ def _conv(b: Backend, node: Node, operands: Sequence[Value]) -> Array:
 
 
 @_operator("ConvTranspose")
-def _conv_transpose(b: Backend, node: Node, operands: Sequence[Value]) -> Array:
+def _conv_transpose(b: Backend, node: TranslatedNode, operands: Sequence[Value]) -> Array:
     x, w = operands[:2]
     kernel = extents(w)[2:]
     strides, dilations = _window(node, kernel)
@@ -145,7 +145,7 @@ def _conv_transpose(b: Backend, node: Node, operands: Sequence[Value]) -> Array:
 
 
 @_operator("MaxPool", "AveragePool")
-def _pool(b: Backend, node: Node, operands: Sequence[Value]) -> Array:
+def _pool(b: Backend, node: TranslatedNode, operands: Sequence[Value]) -> Array:
     x, kernel = operands[0], node.get("kernel_shape")
     strides, dilations = _window(node, kernel)
     if node.get("ceil_mode") or len([name for name in node.outputs if name]) > 1:
@@ -161,7 +161,7 @@ def _pool(b: Backend, node: Node, operands: Sequence[Value]) -> Array:
 
 
 @_operator("GlobalAveragePool", "GlobalMaxPool")
-def _global_pool(b: Backend, node: Node, operands: Sequence[Value]) -> Array:
+def _global_pool(b: Backend, node: TranslatedNode, operands: Sequence[Value]) -> Array:
     x = operands[0]
     return b.reduce("mean" if "Average" in node.kind else "max", x, range(2, x.ndim), True)
 
@@ -170,14 +170,14 @@ def _global_pool(b: Backend, node: Node, operands: Sequence[Value]) -> Array:
 
 
 @_operator("ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin")
-def _reduce(b: Backend, node: Node, operands: Sequence[Value]) -> Array:
+def _reduce(b: Backend, node: TranslatedNode, operands: Sequence[Value]) -> Array:
     x = operands[0]
     axes = _ints(node, "axes", operands, 1) or list(range(x.ndim))
     return b.reduce(node.kind[6:].lower(), x, [a % x.ndim for a in axes], bool(node.get("keepdims", 1)))
 
 
 @_operator("Softmax")
-def _softmax(b: Backend, node: Node, operands: Sequence[Value]) -> Array:
+def _softmax(b: Backend, node: TranslatedNode, operands: Sequence[Value]) -> Array:
     return b.softmax(operands[0], node.get("axis", -1))
 
 
@@ -187,7 +187,7 @@ def _normalized(b: Backend, x: Array, axes: Ints, epsilon: float) -> Array:
 
 
 @_operator("LayerNormalization")
-def _layer_norm(b: Backend, node: Node, operands: Sequence[Value]) -> Array:
+def _layer_norm(b: Backend, node: TranslatedNode, operands: Sequence[Value]) -> Array:
     x, scale, bias = operands[0], operands[1], _given(operands, 2)
     rank = x.ndim
     y = _normalized(b, x, range(node.get("axis", -1) % rank, rank), node.get("epsilon", 1e-5)) * scale
@@ -195,7 +195,7 @@ def _layer_norm(b: Backend, node: Node, operands: Sequence[Value]) -> Array:
 
 
 @_operator("InstanceNormalization")
-def _instance_norm(b: Backend, node: Node, operands: Sequence[Value]) -> Array:
+def _instance_norm(b: Backend, node: TranslatedNode, operands: Sequence[Value]) -> Array:
     x, scale, bias = operands
     column = (1, -1, *(1,) * (x.ndim - 2))
     y = _normalized(b, x, range(2, x.ndim), node.get("epsilon", 1e-5))
@@ -203,7 +203,7 @@ def _instance_norm(b: Backend, node: Node, operands: Sequence[Value]) -> Array:
 
 
 @_operator("BatchNormalization")
-def _batch_norm(b: Backend, node: Node, operands: Sequence[Value]) -> Array:
+def _batch_norm(b: Backend, node: TranslatedNode, operands: Sequence[Value]) -> Array:
     x, scale, bias, mean, variance = operands
     column = (1, -1, *(1,) * (x.ndim - 2))
     factor = scale / b.elementwise["Sqrt"](variance + node.get("epsilon", 1e-5))
@@ -211,12 +211,12 @@ def _batch_norm(b: Backend, node: Node, operands: Sequence[Value]) -> Array:
 
 
 @_operator("MatMul")
-def _matmul(b: Backend, node: Node, operands: Sequence[Value]) -> Array:
+def _matmul(b: Backend, node: TranslatedNode, operands: Sequence[Value]) -> Array:
     return b.matmul(*_tensors(b, operands))
 
 
 @_operator("Gemm")
-def _gemm(b: Backend, node: Node, operands: Sequence[Value]) -> Array:
+def _gemm(b: Backend, node: TranslatedNode, operands: Sequence[Value]) -> Array:
     x, w, c = operands[0], operands[1], _given(operands, 2)
     x = b.transpose(x, (1, 0)) if node.get("transA", 0) else x
     w = b.transpose(w, (1, 0)) if node.get("transB", 0) else w
@@ -228,20 +228,20 @@ def _gemm(b: Backend, node: Node, operands: Sequence[Value]) -> Array:
 
 
 @_operator("Reshape")
-def _reshape(b: Backend, node: Node, operands: Sequence[Value]) -> Array:
+def _reshape(b: Backend, node: TranslatedNode, operands: Sequence[Value]) -> Array:
     x = operands[0]
     shape = [extents(x)[k] if e == 0 else int(e) for k, e in enumerate(operands[1].tolist())]
     return b.reshape(x, shape)
 
 
 @_operator("Flatten")
-def _flatten(b: Backend, node: Node, operands: Sequence[Value]) -> Array:
+def _flatten(b: Backend, node: TranslatedNode, operands: Sequence[Value]) -> Array:
     x, axis = operands[0], node.get("axis", 1)
     return b.reshape(x, (int(np.prod(extents(x)[:axis])), -1))
 
 
 @_operator("Squeeze", "Unsqueeze")
-def _squeeze(b: Backend, node: Node, operands: Sequence[Value]) -> Array:
+def _squeeze(b: Backend, node: TranslatedNode, operands: Sequence[Value]) -> Array:
     x, axes = operands[0], _ints(node, "axes", operands, 1)
     if node.kind == "Squeeze":
         dropped = [a % x.ndim for a in axes] if axes else [a for a, e in enumerate(extents(x)) if e == 1]
@@ -252,23 +252,23 @@ def _squeeze(b: Backend, node: Node, operands: Sequence[Value]) -> Array:
 
 
 @_operator("Transpose")
-def _transpose(b: Backend, node: Node, operands: Sequence[Value]) -> Array:
+def _transpose(b: Backend, node: TranslatedNode, operands: Sequence[Value]) -> Array:
     return b.transpose(operands[0], node.get("perm") or range(operands[0].ndim)[::-1])
 
 
 @_operator("Concat")
-def _concat(b: Backend, node: Node, operands: Sequence[Value]) -> Array:
+def _concat(b: Backend, node: TranslatedNode, operands: Sequence[Value]) -> Array:
     return b.concat(_tensors(b, operands), node.get("axis"))
 
 
 @_operator("Expand")
-def _expand(b: Backend, node: Node, operands: Sequence[Value]) -> Array:
+def _expand(b: Backend, node: TranslatedNode, operands: Sequence[Value]) -> Array:
     x = operands[0]
     return b.expand(x, np.broadcast_shapes(extents(x), tuple(operands[1].tolist())))
 
 
 @_operator("Tile")
-def _tile(b: Backend, node: Node, operands: Sequence[Value]) -> Array:
+def _tile(b: Backend, node: TranslatedNode, operands: Sequence[Value]) -> Array:
     x = operands[0]
     for axis, repeats in enumerate(operands[1].tolist()):
         x = b.concat([x] * repeats, axis) if repeats > 1 else x
@@ -276,7 +276,7 @@ def _tile(b: Backend, node: Node, operands: Sequence[Value]) -> Array:
 
 
 @_operator("Split")
-def _split(b: Backend, node: Node, operands: Sequence[Value]) -> list[Array]:
+def _split(b: Backend, node: TranslatedNode, operands: Sequence[Value]) -> list[Array]:
     x, axis, n = operands[0], node.get("axis", 0), len(node.outputs)
     edge = -(-extents(x)[axis] // n)
     sizes = _ints(node, "split", operands, 1) or [min(edge, extents(x)[axis] - k * edge) for k in range(n)]
@@ -285,7 +285,7 @@ def _split(b: Backend, node: Node, operands: Sequence[Value]) -> list[Array]:
 
 
 @_operator("Slice")
-def _slice(b: Backend, node: Node, operands: Sequence[Value]) -> Array:
+def _slice(b: Backend, node: TranslatedNode, operands: Sequence[Value]) -> Array:
     x = operands[0]
     starts, ends = (_ints(node, name, operands, k) or [] for k, name in ((1, "starts"), (2, "ends")))
     axes = _ints(node, "axes", operands, 3) or list(range(len(starts)))
@@ -297,7 +297,7 @@ def _slice(b: Backend, node: Node, operands: Sequence[Value]) -> Array:
 
 
 @_operator("Gather")
-def _gather(b: Backend, node: Node, operands: Sequence[Value]) -> Array:
+def _gather(b: Backend, node: TranslatedNode, operands: Sequence[Value]) -> Array:
     x, indices, axis = operands[0], operands[1], node.get("axis", 0)
     axis %= x.ndim
     taken = b.take(x, indices.reshape(-1) % extents(x)[axis], axis)
@@ -305,7 +305,7 @@ def _gather(b: Backend, node: Node, operands: Sequence[Value]) -> Array:
 
 
 @_operator("Pad")
-def _pad(b: Backend, node: Node, operands: Sequence[Value]) -> Array:
+def _pad(b: Backend, node: TranslatedNode, operands: Sequence[Value]) -> Array:
     x, pads = operands[0], _ints(node, "pads", operands, 1) or []
     rank = x.ndim
     axes = [a % rank for a in _ints(node, "axes", operands, 3) or range(rank)]
@@ -316,7 +316,7 @@ def _pad(b: Backend, node: Node, operands: Sequence[Value]) -> Array:
 
 
 @_operator("DepthToSpace", "SpaceToDepth")
-def _shuffle(b: Backend, node: Node, operands: Sequence[Value]) -> Array:
+def _shuffle(b: Backend, node: TranslatedNode, operands: Sequence[Value]) -> Array:
     x, edge = operands[0], node.get("blocksize")
     n, c, h, w = extents(x)
     if node.kind == "SpaceToDepth":
@@ -330,7 +330,7 @@ def _shuffle(b: Backend, node: Node, operands: Sequence[Value]) -> Array:
 
 
 @_operator("Resize", "Upsample")
-def _resize(b: Backend, node: Node, operands: Sequence[Value]) -> Array:
+def _resize(b: Backend, node: TranslatedNode, operands: Sequence[Value]) -> Array:
     """Nearest neighbours by whole factors, which is what upsampling in networks mostly is."""
     x = operands[0]
     scales = (

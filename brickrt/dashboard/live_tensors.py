@@ -10,7 +10,7 @@ from brickrt.runtime.lowering.task_graph import TaskGraph
 
 
 @dataclass(frozen=True, eq=False)
-class Lives:
+class LiveTensors:
     """Per tensor of the arena: its bytes, the first task that writes it, and the last that touches it.
 
     First and last are by number, which is the order of running but for what workers pass over.
@@ -21,7 +21,7 @@ class Lives:
     last: np.ndarray
 
     @staticmethod
-    def of(tasks: TaskGraph) -> Lives:
+    def of(tasks: TaskGraph) -> LiveTensors:
         graph = tasks.plan.graph
         first: dict[str, int] = {}
         last: dict[str, int] = {}
@@ -36,7 +36,7 @@ class Lives:
         stored = [name for name in first if tasks.places[name].kind == "arena"]
         sizes = [tasks.places[name].nbytes for name in stored]
         columns = sizes, [first[name] for name in stored], [last[name] for name in stored]
-        return Lives(*(np.array(column, np.int64) for column in columns))
+        return LiveTensors(*(np.array(column, np.int64) for column in columns))
 
     def live(self, states: np.ndarray) -> int:
         """Bytes of the tensors that are written and not yet read for the last time."""

@@ -18,7 +18,7 @@ ENGINES = ("bricks", "layerwise", "onnxruntime")
 
 
 @dataclass(frozen=True)
-class Figures:
+class EngineFigures:
     """Of one engine: milliseconds (median, smallest, largest) of its timed runs, growth of resident memory in bytes
     (None where the system does not tell), PSNR of its result in dB."""
 
@@ -29,7 +29,7 @@ class Figures:
 
 
 @dataclass(frozen=True)
-class Subject:
+class DemoPictures:
     """The pictures that all engines get, as bytes [height, width, 3], and how they are run: at most `runs` times."""
 
     clean: np.ndarray
@@ -38,7 +38,7 @@ class Subject:
     runs: int
 
 
-def measure(engine: str, subject: Subject) -> Figures | str:
+def measure(engine: str, subject: DemoPictures) -> EngineFigures | str:
     """The engine's figures, or why there are none."""
     reason = lacking(engine) if engine == "onnxruntime" else None
     if reason is not None:
@@ -54,7 +54,9 @@ def measure(engine: str, subject: Subject) -> Figures | str:
         return _failure(ended)
     found = json.loads(ended.stdout)
     ms = found["ms"]
-    return Figures({"median": median(ms), "min": min(ms), "max": max(ms)}, len(ms), found["peak_bytes"], found["psnr"])
+    return EngineFigures(
+        {"median": median(ms), "min": min(ms), "max": max(ms)}, len(ms), found["peak_bytes"], found["psnr"]
+    )
 
 
 def _failure(ended: subprocess.CompletedProcess[str]) -> str:

@@ -11,7 +11,7 @@ from brickrt.graph.ir import Graph, Node
 from brickrt.ops.types import TensorType
 
 
-class Edit:
+class Rewriter:
     """A graph's nodes by output, in topological order, with the readers of every tensor kept up to date."""
 
     def __init__(self, graph: Graph) -> None:

@@ -32,7 +32,7 @@ Layout = Literal["plain", "blocked", "last"]
 
 
 @dataclass(frozen=True)
-class Style:
+class ImageLayout:
     """The layout of images on a device: channels in blocks of `lanes`; a convolution reads and writes up to `few`
     channels plain, since blocks would be mostly padding; `dtypes` are the kinds of elements that kernels take in it."""
 
@@ -42,14 +42,14 @@ class Style:
     dtypes: str
 
 
-def style_of(device: DeviceSpec) -> Style:
+def style_of(device: DeviceSpec) -> ImageLayout:
     if device.kind == "cpu":
-        return Style("blocked", device.lanes, few=4, dtypes="float32 float64")
-    return Style("last", 1, few=0, dtypes="float16 bfloat16 float32 float64")
+        return ImageLayout("blocked", device.lanes, few=4, dtypes="float32 float64")
+    return ImageLayout("last", 1, few=0, dtypes="float16 bfloat16 float32 float64")
 
 
 @dataclass(frozen=True)
-class Site:
+class LayoutQuery:
     """A node where its layouts are decided: `layouts` are those its inputs have now, `constant` tells which are."""
 
     op: Op
@@ -57,18 +57,18 @@ class Site:
     out: TensorType
     layouts: Sequence[Layout]
     constant: Sequence[bool]
-    style: Style
+    style: ImageLayout
 
 
 @dataclass(frozen=True)
-class Choice:
+class LayoutChoice:
     """The layouts that a node reads its inputs in, and writes."""
 
     ins: tuple[Layout, ...]
     out: Layout
 
 
-Rule = Callable[[Site], Choice]
+Rule = Callable[[LayoutQuery], LayoutChoice]
 R = TypeVar("R", bound=Rule)
 _RULES: dict[type[Op], Rule] = {}
 
@@ -81,7 +81,7 @@ def _rule(*ops: type[Op]) -> Callable[[R], R]:
     return register
 
 
-def assign_layouts(graph: Graph, style: Style) -> tuple[Graph, dict[str, Layout]]:
+def assign_layouts(graph: Graph, style: ImageLayout) -> tuple[Graph, dict[str, Layout]]:
     """The graph with Reorder nodes, and the layout of every tensor of it.
 
     A tensor is reordered at most once per layout. A graph output that its node writes blocked keeps its name for the
@@ -96,7 +96,7 @@ def assign_layouts(graph: Graph, style: Style) -> tuple[Graph, dict[str, Layout]
 class _Writer:
     """Builds the new graph, node by node in order."""
 
-    def __init__(self, graph: Graph, style: Style) -> None:
+    def __init__(self, graph: Graph, style: ImageLayout) -> None:
         self.graph, self.style = graph, style
         self.nodes: list[Node] = []
         self.types, self.constants = dict(graph.types), dict(graph.constants)
@@ -110,7 +110,7 @@ class _Writer:
         ins, out = [self.types[name] for name in inputs], self.types[node.output]
         constant = [name in self.constants for name in inputs]
         layouts: list[Layout] = ["plain" if self.layouts[name] == "plain" else "blocked" for name in inputs]
-        choice = _RULES.get(type(node.op), _all_plain)(Site(node.op, ins, out, layouts, constant, self.style))
+        choice = _RULES.get(type(node.op), _all_plain)(LayoutQuery(node.op, ins, out, layouts, constant, self.style))
         read = tuple(self.read(name, self.named(layout), out.rank) for name, layout in zip(inputs, choice.ins))
         output = node.output
         if output in self.graph.outputs and choice.out == "blocked":
@@ -174,15 +174,15 @@ class _Writer:
         return graph, {name: layout for name, layout in self.layouts.items() if name in known}
 
 
-def _all_plain(site: Site) -> Choice:
-    return Choice(_each("plain", site), "plain")
+def _all_plain(site: LayoutQuery) -> LayoutChoice:
+    return LayoutChoice(_each("plain", site), "plain")
 
 
-def _each(layout: Layout, site: Site) -> tuple[Layout, ...]:
+def _each(layout: Layout, site: LayoutQuery) -> tuple[Layout, ...]:
     return (layout,) * len(site.ins)
 
 
-def _blockable(kind: TensorType, style: Style) -> bool:
+def _blockable(kind: TensorType, style: ImageLayout) -> bool:
     return kind.rank >= 3 and kind.dtype.name in style.dtypes.split()
 
 
@@ -193,7 +193,7 @@ def _operand(shape: Shape, rank: int) -> Layout:
 
 
 @_rule(Conv, ConvTranspose)
-def _conv(site: Site) -> Choice:
+def _conv(site: LayoutQuery) -> LayoutChoice:
     if not _blockable(site.out, site.style):
         return _all_plain(site)
     op = site.op
@@ -206,26 +206,26 @@ def _conv(site: Site) -> Choice:
     extras = site.ins[len(fixed) :]
     if whole and op.parts == 1 and not op.scaled and site.out.shape[1] <= site.style.few:
         plain: list[Layout] = ["plain" for _ in extras]
-        return Choice((*fixed, *plain), "plain")
-    return Choice(fixed + tuple(_operand(kind.shape, site.out.rank) for kind in extras), "blocked")
+        return LayoutChoice((*fixed, *plain), "plain")
+    return LayoutChoice(fixed + tuple(_operand(kind.shape, site.out.rank) for kind in extras), "blocked")
 
 
 @_rule(Pool)
-def _pool(site: Site) -> Choice:
-    return Choice(("blocked",), "blocked") if _blockable(site.out, site.style) else _all_plain(site)
+def _pool(site: LayoutQuery) -> LayoutChoice:
+    return LayoutChoice(("blocked",), "blocked") if _blockable(site.out, site.style) else _all_plain(site)
 
 
 @_rule(Map)
-def _map(site: Site) -> Choice:
+def _map(site: LayoutQuery) -> LayoutChoice:
     out = site.out
     full = [not c and kind.shape == out.shape for c, kind in zip(site.constant, site.ins)]
     if out.rank < 3 or out.shape[1] == 1 or not any(f and at == "blocked" for f, at in zip(full, site.layouts)):
         return _all_plain(site)
-    return Choice(tuple(_operand(kind.shape, out.rank) for kind in site.ins), "blocked")
+    return LayoutChoice(tuple(_operand(kind.shape, out.rank) for kind in site.ins), "blocked")
 
 
 @_rule(Reduce)
-def _reduce(site: Site) -> Choice:
+def _reduce(site: LayoutQuery) -> LayoutChoice:
     op, x = site.op, site.ins[0]
     assert isinstance(op, Reduce)
     along_space, along_channels = min(op.axes) >= 2, op.axes == (1,)
@@ -233,25 +233,25 @@ def _reduce(site: Site) -> Choice:
     if not (blocked and op.keepdims and (along_space or along_channels)):
         return _all_plain(site)
     rest = tuple(_operand(kind.shape, x.rank) for kind in site.ins[1:])
-    return Choice(("blocked", *rest), "blocked" if along_space else "plain")
+    return LayoutChoice(("blocked", *rest), "blocked" if along_space else "plain")
 
 
 @_rule(Rowwise)
-def _rowwise(site: Site) -> Choice:
+def _rowwise(site: LayoutQuery) -> LayoutChoice:
     blocked = site.layouts[0] == "blocked" and site.out.shape[1] > 1 and _blockable(site.out, site.style)
     if not blocked:
         return _all_plain(site)
-    return Choice(("blocked", *(_operand(kind.shape, site.out.rank) for kind in site.ins[1:])), "blocked")
+    return LayoutChoice(("blocked", *(_operand(kind.shape, site.out.rank) for kind in site.ins[1:])), "blocked")
 
 
 @_rule(Concat)
-def _concat(site: Site) -> Choice:
+def _concat(site: LayoutQuery) -> LayoutChoice:
     op = site.op
     assert isinstance(op, Concat)
     aligned = op.axis != 1 or all(kind.shape[1] % site.style.lanes == 0 for kind in site.ins[:-1])
     if "blocked" not in site.layouts or not aligned or site.out.shape[1] == 1:
         return _all_plain(site)
-    return Choice(_each("blocked", site), "blocked")
+    return LayoutChoice(_each("blocked", site), "blocked")
 
 
 def _aligned(table: tuple[int, ...] | None, lanes: int) -> bool:
@@ -263,19 +263,19 @@ def _aligned(table: tuple[int, ...] | None, lanes: int) -> bool:
 
 
 @_rule(Take)
-def _take(site: Site) -> Choice:
+def _take(site: LayoutQuery) -> LayoutChoice:
     op = site.op
     assert isinstance(op, Take)
     aligned = _aligned(op.tables[1] if len(op.tables) > 1 else None, site.style.lanes)
     if site.layouts[0] == "plain" or not aligned or site.out.shape[1] == 1:
         return _all_plain(site)
-    return Choice(("blocked",), "blocked")
+    return LayoutChoice(("blocked",), "blocked")
 
 
 @_rule(Interp)
-def _interp(site: Site) -> Choice:
+def _interp(site: LayoutQuery) -> LayoutChoice:
     op = site.op
     assert isinstance(op, Interp)
     if site.layouts[0] == "plain" or op.taps[1] is not None or site.out.shape[1] == 1:
         return _all_plain(site)
-    return Choice(("blocked",), "blocked")
+    return LayoutChoice(("blocked",), "blocked")

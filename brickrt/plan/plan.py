@@ -9,7 +9,7 @@ from brickrt.graph.ir import Graph
 from brickrt.graph.passes.long_reductions import in_two_steps
 from brickrt.graph.passes.unfuse import unfuse
 from brickrt.plan.cost.conv_algorithms import choose_algorithms, keeps_algorithm
-from brickrt.plan.cost.cost_model import Model
+from brickrt.plan.cost.cost_model import CostModel
 from brickrt.plan.device.device_spec import DeviceSpec
 from brickrt.plan.layout import Layout, assign_layouts, style_of
 from brickrt.plan.merging.split_reductions import attach_tails, split_reductions
@@ -123,7 +123,7 @@ def make_plan(
         graph, layouts = split_reductions(graph, layouts, device)
     algorithms = choose_algorithms(graph, layouts, device, options.exact)
     if decided is None:
-        chosen = choose_subgraphs(Model(graph, layouts, device, algorithms, options.precision), options)
+        chosen = choose_subgraphs(CostModel(graph, layouts, device, algorithms, options.precision), options)
         decided = tuple(attach_tails(graph, chosen))
     merged = {k for subgraph in decided if len(subgraph.nodes) > 1 for k in subgraph.nodes}
     kept = {k: name for k, name in algorithms.items() if k not in merged or keeps_algorithm(graph.nodes[k], name)}

@@ -1,4 +1,4 @@
-"""The layers that networks are made of. Each takes and gives a `Tensor`, and names its nodes after its `name`."""
+"""The layers that networks are made of. Each takes and gives a `Activation`, and names its nodes after its `name`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Extents = int | tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Tensor:
+class Activation:
     """An activation [batch, channels, *spatial]; spatial is () after `flatten`."""
 
     name: str
@@ -27,7 +27,7 @@ class Tensor:
         """One number per spatial dimension."""
         return (extents,) * len(self.spatial) if isinstance(extents, int) else extents
 
-    def like(self, name: str) -> Tensor:
+    def like(self, name: str) -> Activation:
         """A tensor of this shape called `name`."""
         return replace(self, name=name)
 
@@ -42,20 +42,20 @@ class Net(Writer):
     def __init__(self, name: str, seed: int, batch: int | str, channels: int, spatial: tuple[int, ...]) -> None:
         super().__init__(name, seed)
         self.batch = batch
-        self.x = Tensor("x", channels, spatial)
+        self.x = Activation("x", channels, spatial)
 
     def require(self, minimum: Extents = 1, multiple: int = 1, maximum: int | None = None) -> None:
         """ValueError unless each spatial extent of the input is within these bounds and such a multiple."""
         check_size(self.name, self.x.spatial, self.x.per_dim(minimum), multiple, maximum)
 
-    def model(self, y: Tensor) -> onnx.ModelProto:
+    def model(self, y: Activation) -> onnx.ModelProto:
         """The finished model, with `y` as its only output."""
         x = self.x
         return self.finish(y.name, [self.batch, x.channels, *x.spatial], [self.batch, y.channels, *y.spatial])
 
     def conv(
         self,
-        x: Tensor,
+        x: Activation,
         name: str,
         channels: int,
         kernel: Extents,
@@ -66,7 +66,7 @@ class Net(Writer):
         rectified: bool = True,
         bias: bool = True,
         bias_mean: float = 0.0,
-    ) -> Tensor:
+    ) -> Activation:
         """Convolution. `pad` is symmetric; None keeps the extents at stride 1."""
         kernel, stride = x.per_dim(kernel), x.per_dim(stride)
         pad = tuple(dilation * (k - 1) // 2 for k in kernel) if pad is None else x.per_dim(pad)
@@ -79,11 +79,20 @@ class Net(Writer):
         window = _window(x, kernel, stride, pad)
         self.node("Conv", name, *inputs, dilations=x.per_dim(dilation), group=groups, **window)
         extents = zip(x.spatial, kernel, stride, pad)
-        return Tensor(name, channels, tuple((n + 2 * p - dilation * (k - 1) - 1) // s + 1 for n, k, s, p in extents))
+        return Activation(
+            name, channels, tuple((n + 2 * p - dilation * (k - 1) - 1) // s + 1 for n, k, s, p in extents)
+        )
 
     def conv_transpose(
-        self, x: Tensor, name: str, channels: int, kernel: int, pad: int = 0, rectified: bool = True, bias: bool = True
-    ) -> Tensor:
+        self,
+        x: Activation,
+        name: str,
+        channels: int,
+        kernel: int,
+        pad: int = 0,
+        rectified: bool = True,
+        bias: bool = True,
+    ) -> Activation:
         """Transposed convolution of stride 2 that doubles each extent."""
         taps = (x.channels, channels, *x.per_dim(kernel))
         # An output element meets, in each dimension, kernel / 2 taps on average.
@@ -93,67 +102,67 @@ class Net(Writer):
             inputs.append(self.parameter(f"{name}.bias", (channels,), 0.05))
         extra = x.per_dim(2 + 2 * pad - kernel)
         self.node("ConvTranspose", name, *inputs, output_padding=extra, **_window(x, kernel, 2, pad))
-        return Tensor(name, channels, tuple(2 * n for n in x.spatial))
+        return Activation(name, channels, tuple(2 * n for n in x.spatial))
 
     def parameter(self, name: str, shape: tuple[int, ...], std: float, mean: float = 0.0) -> str:
         """A random float32 parameter, such as a bias."""
         return self.weight(name, weights.normal(self.rng, shape, std, mean))
 
-    def batch_norm(self, x: Tensor, name: str, scale: float = 1.0, epsilon: float = 1e-5) -> Tensor:
+    def batch_norm(self, x: Activation, name: str, scale: float = 1.0, epsilon: float = 1e-5) -> Activation:
         """Inference-mode batch normalization; a small `scale` keeps a residual branch from growing its sum."""
         parameters = weights.batch_norm(self.rng, x.channels, scale)
         inputs = [self.weight(f"{name}.{key}", values) for key, values in parameters._asdict().items()]
         return x.like(self.node("BatchNormalization", name, x.name, *inputs, epsilon=epsilon))
 
-    def relu(self, x: Tensor, name: str) -> Tensor:
+    def relu(self, x: Activation, name: str) -> Activation:
         """max(x, 0)."""
         return x.like(self.node("Relu", name, x.name))
 
-    def relu6(self, x: Tensor, name: str) -> Tensor:
+    def relu6(self, x: Activation, name: str) -> Activation:
         """min(max(x, 0), 6), as PyTorch exports it."""
         return x.like(self.node("Clip", name, x.name, self.scalar(0.0), self.scalar(6.0)))
 
-    def leaky_relu(self, x: Tensor, name: str) -> Tensor:
+    def leaky_relu(self, x: Activation, name: str) -> Activation:
         """x, or 0.1 x where negative."""
         return x.like(self.node("LeakyRelu", name, x.name, alpha=0.1))
 
-    def add(self, a: Tensor, b: Tensor, name: str) -> Tensor:
+    def add(self, a: Activation, b: Activation, name: str) -> Activation:
         """Elementwise sum of tensors of one shape."""
         return a.like(self.node("Add", name, a.name, b.name))
 
-    def concat(self, parts: Sequence[Tensor], name: str) -> Tensor:
+    def concat(self, parts: Sequence[Activation], name: str) -> Activation:
         """Concatenation along channels."""
         self.node("Concat", name, *(part.name for part in parts), axis=1)
-        return Tensor(name, sum(part.channels for part in parts), parts[0].spatial)
+        return Activation(name, sum(part.channels for part in parts), parts[0].spatial)
 
-    def max_pool(self, x: Tensor, name: str, kernel: int, stride: int, pad: int = 0) -> Tensor:
+    def max_pool(self, x: Activation, name: str, kernel: int, stride: int, pad: int = 0) -> Activation:
         """Maximum over windows, with symmetric padding."""
         self.node("MaxPool", name, x.name, **_window(x, kernel, stride, pad))
-        return Tensor(name, x.channels, tuple((n + 2 * pad - kernel) // stride + 1 for n in x.spatial))
+        return Activation(name, x.channels, tuple((n + 2 * pad - kernel) // stride + 1 for n in x.spatial))
 
-    def mean_pool(self, x: Tensor, name: str, kernel: int) -> Tensor:
+    def mean_pool(self, x: Activation, name: str, kernel: int) -> Activation:
         """Mean over windows of stride 1 that keeps the extents; padding is not counted."""
         window = _window(x, kernel, 1, kernel // 2)
         return x.like(self.node("AveragePool", name, x.name, count_include_pad=0, **window))
 
-    def global_mean(self, x: Tensor, name: str) -> Tensor:
+    def global_mean(self, x: Activation, name: str) -> Activation:
         """Mean over all of space; extents become 1."""
-        return Tensor(self.node("GlobalAveragePool", name, x.name), x.channels, x.per_dim(1))
+        return Activation(self.node("GlobalAveragePool", name, x.name), x.channels, x.per_dim(1))
 
-    def flatten(self, x: Tensor, name: str) -> Tensor:
+    def flatten(self, x: Activation, name: str) -> Activation:
         """[batch, channels, *spatial] to [batch, features]."""
-        return Tensor(self.node("Flatten", name, x.name, axis=1), x.channels * math.prod(x.spatial), ())
+        return Activation(self.node("Flatten", name, x.name, axis=1), x.channels * math.prod(x.spatial), ())
 
-    def linear(self, x: Tensor, name: str, features: int, rectified: bool = True) -> Tensor:
+    def linear(self, x: Activation, name: str, features: int, rectified: bool = True) -> Activation:
         """Fully connected layer with bias on a flattened tensor."""
         taps = self._filters(name, (features, x.channels), x.channels, rectified, (1,))
         bias = self.parameter(f"{name}.bias", (features,), 0.05)
-        return Tensor(self.node("Gemm", name, x.name, taps, bias, transB=1), features, ())
+        return Activation(self.node("Gemm", name, x.name, taps, bias, transB=1), features, ())
 
     def _filters(self, name: str, shape: tuple[int, ...], fan_in: float, rectified: bool, axes: tuple[int, ...]) -> str:
         return self.weight(f"{name}.weight", weights.filters(self.rng, shape, fan_in, rectified, axes))
 
 
-def _window(x: Tensor, kernel: Extents, stride: Extents, pad: Extents) -> dict[str, tuple[int, ...]]:
+def _window(x: Activation, kernel: Extents, stride: Extents, pad: Extents) -> dict[str, tuple[int, ...]]:
     """The attributes that convolutions and poolings share."""
     return {"kernel_shape": x.per_dim(kernel), "strides": x.per_dim(stride), "pads": x.per_dim(pad) * 2}

@@ -65,7 +65,7 @@ def _loops_as_they_are() -> Iterator[None]:
             llvm.set_option("brickrt", "-disable-lsr=false")
 
 
-class Library:
+class LoadedObjects:
     """Object files loaded into the process; their functions live as long as this object."""
 
     def __init__(self, isa: Isa) -> None:

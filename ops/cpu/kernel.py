@@ -11,7 +11,7 @@ import numpy as np
 from llvmlite import ir
 
 from brickrt.ops.base import Op
-from brickrt.ops.cpu.emit.function_emitter import Fn
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.operand import Operand, to_blocked
 from brickrt.ops.registry import Registry
@@ -77,7 +77,7 @@ class Kernel(ABC):
         return to_blocked(array, block) if block > 1 else np.ascontiguousarray(array)
 
     @abstractmethod
-    def emit(self, f: Fn) -> None:
+    def emit(self, f: FunctionEmitter) -> None:
         """Writes the kernel's body; the caller adds the return."""
 
 
@@ -94,7 +94,7 @@ def choose_kernel(op: Op, ins: Sequence[Operand], out: Operand, isa: Isa) -> typ
 def emit_module(kernel: Kernel, name: str) -> ir.Module:
     """The kernel alone in a module, under `name`."""
     module = ir.Module(name)
-    f = Fn(module, name)
+    f = FunctionEmitter(module, name)
     kernel.emit(f)
     f.finish()
     return module

@@ -16,7 +16,7 @@ from brickrt.ops.types import Boxes, TensorType
 
 
 @dataclass(frozen=True)
-class Segments(Op):
+class PartialReduce(Op):
     """Element i along the last axis of the output combines elements i·length…(i+1)·length - 1 of the input; the last
     segment may be shorter."""
 

@@ -14,7 +14,7 @@ RECORD_WORDS = 24  # of a step's record, about
 
 
 @dataclass(frozen=True)
-class Memory:
+class MemoryProjection:
     """Bytes: constants as the kernels read them, tensors in the arena, scratch of all workers, argument tables and
     dependencies, inputs and outputs."""
 
@@ -37,11 +37,11 @@ def _transformed(tasks: TaskGraph) -> int:
     return int(sum(nbytes * (weight_growth(node.op, name) - 1) for node, name, nbytes in weights))
 
 
-def project(tasks: TaskGraph, threads: int) -> Memory:
+def project(tasks: TaskGraph, threads: int) -> MemoryProjection:
     """What a run will hold; constants without the padding of their packed form."""
     graph = tasks.plan.graph
     steps = sum(len(s.boxes) for s in tasks.steps)
-    return Memory(
+    return MemoryProjection(
         constants=sum(graph.types[name].nbytes for name in graph.constants) + _transformed(tasks),
         arena=tasks.arena_bytes,
         scratch=tasks.scratch_bytes * threads,

@@ -24,10 +24,10 @@ from brickrt.ops.cpu.kernel import Ahead, Kernel, choose_kernel
 from brickrt.ops.cpu.operand import Operand, dense
 from brickrt.ops.expr import arg
 from brickrt.ops.operators.map import Map
-from brickrt.runtime.cpu.memory import Pool
-from brickrt.runtime.cpu.weight_prefetch import Later
+from brickrt.runtime.cpu.memory import HugePagePool
+from brickrt.runtime.cpu.weight_prefetch import WeightPrefetch
 from brickrt.runtime.lowering.inplace_slices import start_of
-from brickrt.runtime.lowering.task_graph import Carries, Steps, TaskGraph
+from brickrt.runtime.lowering.task_graph import ScratchMoves, Steps, TaskGraph
 
 SCRATCH, ARENA, FIRST = 0, 1, 2
 MOST_OPERANDS = 64  # of a kernel, its output and its own memory among them: a worker has room for so many addresses
@@ -44,12 +44,12 @@ class Records:
     kernels: dict[Kernel, int] = field(default_factory=dict)
     constants: dict[bytes, Future[np.ndarray]] = field(default_factory=dict)  # name, or digest where shared → packed
     rows: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = field(default_factory=list)  # tasks, ranks, records
-    memory: Pool = field(default_factory=Pool)  # where packed constants lie
+    memory: HugePagePool = field(default_factory=HugePagePool)  # where packed constants lie
     workspace: int = 0  # bytes that kernels need behind the scratch of padded bricks
 
     def __post_init__(self) -> None:
         nodes = self.tasks.plan.graph.nodes
-        self.later = Later(self.tasks)
+        self.later = WeightPrefetch(self.tasks)
         self.readers = Counter(name for steps in self.tasks.steps for name in nodes[steps.node].inputs)
         self.left = self.readers.copy()
 
@@ -119,7 +119,7 @@ class Records:
             self.later.note(steps.node, table[:, 2 + 2 * (len(ins) + variants[0].further) :][:, :2], asked)
         self.rows.append((steps.tasks, steps.ranks, table))
 
-    def carry(self, carries: Carries) -> None:
+    def carry(self, carries: ScratchMoves) -> None:
         """Writes the records that move rows inside the scratch of a tensor."""
         operand = self.operand(carries.tensor)
         op = Map(arg(0, operand.dtype))
@@ -202,7 +202,7 @@ class Records:
         return first, starts[order].astype(np.int64), flat.astype(np.int64)
 
 
-def _packed(memory: Pool, kernel: Kernel, i: int, array: np.ndarray) -> np.ndarray:
+def _packed(memory: HugePagePool, kernel: Kernel, i: int, array: np.ndarray) -> np.ndarray:
     return memory.copy(kernel.pack(i, array))
 
 

@@ -20,7 +20,7 @@ def aligned_empty(nbytes: int) -> np.ndarray:
     return raw[start : start + nbytes]
 
 
-class Pool:
+class HugePagePool:
     """Arrays side by side in huge pages, where the system has them: weights of 100 MB lie in more small pages than a
     core remembers the places of. A chunk is given back with the last of its arrays. Any thread may ask."""
 

@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from brickrt.ops.cpu.compile import Library
+from brickrt.ops.cpu.compile import LoadedObjects
 from brickrt.ops.cpu.isa import Isa
 from brickrt.runtime.cpu.argument_table import Records
 from brickrt.runtime.cpu.compile.compiled_functions import load_functions
 from brickrt.runtime.cpu.compile.kernel_loader import KernelLoader, Progress
 from brickrt.runtime.cpu.memory import aligned_empty, give_back_freed
 from brickrt.runtime.cpu.workers import worker_loop as loop
-from brickrt.runtime.cpu.workers.io_addresses import Ends
+from brickrt.runtime.cpu.workers.io_addresses import IoAddresses
 from brickrt.runtime.cpu.workers.queues import queues
 from brickrt.runtime.cpu.workers.thread_pool import Jobs, crew
 from brickrt.runtime.lowering.task_graph import TaskGraph
@@ -40,7 +40,9 @@ class CpuProgram:
         self, tasks: TaskGraph, isa: Isa, threads: int, arithmetic: bool = True, progress: Progress | None = None
     ):
         self.tasks, self.threads, self.notes = tasks, threads, dict[str, str]()
-        self._library: Library | None = None  # held, since the kernels' addresses are good for as long as it lives
+        self._library: LoadedObjects | None = (
+            None  # held, since the kernels' addresses are good for as long as it lives
+        )
         addresses: list[int] = []
         with KernelLoader(isa) as loader, ThreadPoolExecutor(threads) as packers:
             records = Records(tasks, isa, loader.want, packers)
@@ -61,7 +63,7 @@ class CpuProgram:
         self._epoch = 0
         self._lock = threading.Lock()
         graph = tasks.plan.graph
-        self._ends = Ends(len(graph.inputs) + len(graph.outputs))
+        self._ends = IoAddresses(len(graph.inputs) + len(graph.outputs))
         shared = self._shared()
         self._context = shared.data  # of which Python sets single words, fast
         self._bases = self._tables_of_bases()

@@ -25,7 +25,7 @@ SHARE = 0.25  # of the cache that all cores share, which may be filled ahead
 
 
 @dataclass(frozen=True)
-class Share:
+class PrefetchShare:
     """The part of a constant that a node should ask for, in bytes."""
 
     constant: str
@@ -42,11 +42,11 @@ class Slices:
 
 
 @dataclass
-class Later:
+class WeightPrefetch:
     """Grows with the records; `fill` completes them."""
 
     tasks: TaskGraph
-    wanted: dict[int, Share] = field(default_factory=dict)  # by the node that asks
+    wanted: dict[int, PrefetchShare] = field(default_factory=dict)  # by the node that asks
     slices: list[Slices] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -80,11 +80,11 @@ class Later:
             ends[name] += int(each.sizes.sum())
 
 
-def askers(tasks: TaskGraph) -> dict[int, Share]:
+def askers(tasks: TaskGraph) -> dict[int, PrefetchShare]:
     """By node, what it should ask for. Nodes before one that waits for its weights, the nearest first."""
     plan, order = tasks.plan, [steps.node for steps in tasks.steps if len(steps.boxes)]
     readers = Counter(name for node in order for name in plan.graph.nodes[node].inputs)
-    found: dict[int, Share] = {}
+    found: dict[int, PrefetchShare] = {}
     budget = plan.device.shared[1] * SHARE
     for at, node in enumerate(order):
         for name in (name for name in awaited(plan, node) if readers[name] == 1):
@@ -93,7 +93,7 @@ def askers(tasks: TaskGraph) -> dict[int, Share]:
                 if left <= 0:
                     break
                 if before not in found and (capacity := asked_bytes(plan, before)):
-                    found[before] = Share(name, min(left, capacity))
+                    found[before] = PrefetchShare(name, min(left, capacity))
                     left -= capacity
     return found
 

@@ -7,17 +7,17 @@ from itertools import chain
 
 import numpy as np
 
-from brickrt.runtime.cuda.driver.pinned_staging import Words
+from brickrt.runtime.cuda.driver.pinned_staging import PinnedWords
 from brickrt.runtime.cuda.driver.protocol import Driver, Stream
 from brickrt.runtime.cuda.kernels.kernel_context import CANCELLED, COUNTS, FIRST_END, LAST_EPOCH, TICKET_WORDS, Context
-from brickrt.runtime.cuda.memory.allocation import Parts
-from brickrt.runtime.cuda.program_tables import Tables
+from brickrt.runtime.cuda.memory.allocation import AllocationParts
+from brickrt.runtime.cuda.program_tables import ProgramTables
 
 SPIN_LIMIT = 1 << 23  # looks in vain, of about a microsecond each
 Pieces = Sequence[tuple[int, np.ndarray]]  # byte offset, array
 
 
-class Resident(Parts):
+class DeviceState(AllocationParts):
     """Tables of tasks, and `rooms`: bytes of "arena", "scratch", "constants" and what else is needed.
 
     `launches` are those whose blocks take tickets, `ends` the graph's inputs and outputs. `context` are the words that
@@ -27,7 +27,7 @@ class Resident(Parts):
     def __init__(
         self,
         driver: Driver,
-        tables: Tables,
+        tables: ProgramTables,
         launches: int,
         ends: int,
         rooms: Mapping[str, int],
@@ -51,7 +51,7 @@ class Resident(Parts):
         self._pinned = driver.pinned(8 * (1 + COUNTS * launches))
         self._told = self._pinned.array.view(np.uint64)
         self._counted = np.zeros(COUNTS, np.uint64)
-        self._words, self._sent = Words(driver, ends + 1), list[int]()
+        self._words, self._sent = PinnedWords(driver, ends + 1), list[int]()
         self.context = Context(
             **{name: self[name] for name in (*arrays, *words)},
             told=self._pinned.address,

@@ -7,8 +7,8 @@ from contextlib import suppress
 
 import numpy as np
 
-from brickrt.runtime.cuda.device_state import Resident
-from brickrt.runtime.cuda.driver.protocol import CaptureRefused, Driver, Event, Function, Graph, Stream
+from brickrt.runtime.cuda.device_state import DeviceState
+from brickrt.runtime.cuda.driver.protocol import CapturedGraph, CaptureRefused, DeviceFunction, Driver, Event, Stream
 from brickrt.runtime.cuda.groups.cudnn_launches import Calls
 from brickrt.runtime.cuda.schedule.launches import Launch
 from brickrt.runtime.cuda.schedule.stream_schedule import Schedule
@@ -23,11 +23,11 @@ class Launcher:
         driver: Driver,
         launches: Sequence[Launch],
         schedule: Schedule,
-        functions: Mapping[int, Function],
+        functions: Mapping[int, DeviceFunction],
         grids: Mapping[int, int],
         calls: Calls,
         tickets: Mapping[int, int],
-        memory: Resident,
+        memory: DeviceState,
     ) -> None:
         self._driver, self._launches, self._schedule, self._memory = driver, launches, schedule, memory
         self._functions, self._grids, self._calls, self._tickets = functions, grids, calls, tickets
@@ -57,7 +57,7 @@ class Launcher:
         for k in which:
             self._put(k, stream)
 
-    def graph(self, main: Stream, put: Callable[[Stream], None]) -> Graph:
+    def graph(self, main: Stream, put: Callable[[Stream], None]) -> CapturedGraph:
         """What `put` puts on a stream, as a graph. Raises CaptureRefused."""
         with self._driver.capture(main) as graph:
             put(main)

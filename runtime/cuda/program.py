@@ -13,17 +13,17 @@ from typing import Any
 import numpy as np
 
 from brickrt.graph.errors import BrickError
-from brickrt.runtime.cuda.device_state import Resident
+from brickrt.runtime.cuda.device_state import DeviceState
 from brickrt.runtime.cuda.driver.alignment import aligned
-from brickrt.runtime.cuda.driver.protocol import CaptureRefused, Driver, Function, Graph, Progress, Stream
+from brickrt.runtime.cuda.driver.protocol import CapturedGraph, CaptureRefused, DeviceFunction, Driver, Progress, Stream
 from brickrt.runtime.cuda.groups.cudnn_launches import calls_of
 from brickrt.runtime.cuda.groups.group_search import find_groups
 from brickrt.runtime.cuda.kernels.kernel_context import MOST_TASKS, why_stopped
 from brickrt.runtime.cuda.launcher import Launcher
-from brickrt.runtime.cuda.memory.io_buffers import Ends
+from brickrt.runtime.cuda.memory.io_buffers import IoBuffers
 from brickrt.runtime.cuda.program_tables import Units, check_tables, make_tables
 from brickrt.runtime.cuda.schedule.argument_table import Records
-from brickrt.runtime.cuda.schedule.device_events import Watch
+from brickrt.runtime.cuda.schedule.device_events import DeviceEvents
 from brickrt.runtime.cuda.schedule.launches import make_launches
 from brickrt.runtime.cuda.schedule.stream_schedule import schedule
 from brickrt.runtime.lowering.task_graph import TaskGraph
@@ -82,7 +82,7 @@ class CudaProgram:
         self._functions = self._compiled(units, progress)
         self.threads = max((self._at_once(k) for k in self._functions), default=1)  # blocks that run at once
         self._tables = make_tables(tasks, self._launches, units.numbered)
-        self._ends = Ends(driver, tasks.plan.graph)
+        self._ends = IoBuffers(driver, tasks.plan.graph)
         base_bytes = tasks.scratch_bytes, self._arena, records.constants.nbytes, *self._ends.sizes
         calls = {k: layer for k, (layer, _) in self._calls.layers.items()}
         check_tables(self._tables, self._launches, units, base_bytes, self._owner, calls)
@@ -95,7 +95,7 @@ class CudaProgram:
         if self._pending:
             self._idle.synchronize()
 
-    def _compiled(self, units: Units, progress: Progress | None) -> dict[int, Function]:
+    def _compiled(self, units: Units, progress: Progress | None) -> dict[int, DeviceFunction]:
         """The functions of all launches that are not the library's."""
         mine = {k: which for k, which in enumerate(units.of) if k not in self._calls.layers}
         needed, sources = sorted(set(mine.values())), list(units.sources)
@@ -104,7 +104,7 @@ class CudaProgram:
 
     # ---- memory
 
-    def _place(self, records: Records) -> Resident:
+    def _place(self, records: Records) -> DeviceState:
         """The memory, with all that stays as it is written."""
         calls, constants = self._calls, records.constants
         stride = aligned(self.tasks.scratch_bytes)
@@ -116,7 +116,7 @@ class CudaProgram:
             "factors": calls.nbytes,
             "workspace": calls.workspace([turn.stream for turn in self._schedule.turns]),
         }
-        memory = Resident(self._driver, self._tables, len(self._tickets), len(self._ends), rooms, stride)
+        memory = DeviceState(self._driver, self._tables, len(self._tickets), len(self._ends), rooms, stride)
         memory.write({"constants": constants.pieces, "factors": calls.pieces}, self._main)
         self._constant_bytes = constants.nbytes + calls.nbytes
         return memory
@@ -137,8 +137,8 @@ class CudaProgram:
         return max(1, self._functions[k].resident) * self._driver.spec.cores
 
     @cached_property
-    def _watch(self) -> Watch:
-        return Watch(self._driver, self._side, len(self._tables))
+    def _watch(self) -> DeviceEvents:
+        return DeviceEvents(self._driver, self._side, len(self._tables))
 
     @property
     def constant_bytes(self) -> int:
@@ -169,7 +169,7 @@ class CudaProgram:
         given = self._launches, self._schedule, self._functions, grids, self._calls, self._tickets, self._memory
         return Launcher(self._driver, *given)
 
-    def _captured(self) -> Graph | None:
+    def _captured(self) -> CapturedGraph | None:
         self._queue.warm(self._main)
         try:
             return self._queue.graph(self._main, self._queue.put)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from brickrt.runtime.cuda.groups.cudnn_layers import Layer
-from brickrt.runtime.cuda.kernels.kernel_sources import Function, Source, function_of, source_of
-from brickrt.runtime.cuda.schedule.argument_table import Records, Rows, Table, make_table
+from brickrt.runtime.cuda.kernels.kernel_sources import FunctionSource, KernelSource, function_of, source_of
+from brickrt.runtime.cuda.schedule.argument_table import RecordRows, Records, TaskTable, make_table
 from brickrt.runtime.cuda.schedule.launches import Launch
 from brickrt.runtime.cuda.verify import types
 from brickrt.runtime.cuda.verify.expected import base_of, signature, uses
@@ -19,14 +19,14 @@ from brickrt.runtime.lowering.task_graph import TaskGraph
 
 
 @dataclass(frozen=True, eq=False)
-class Tables:
+class ProgramTables:
     """What kernels read. Tasks are numbered in the order of launches: `order[k]` is the graph's number of task k.
 
     A task waits for `deps[dep_offsets[k]:dep_offsets[k + 1]]`, of its own launch; int32.
     """
 
     order: np.ndarray
-    table: Table
+    table: TaskTable
     dep_offsets: np.ndarray
     deps: np.ndarray
 
@@ -43,11 +43,11 @@ class Units:
 
     def __init__(self, records: Records, launches: Sequence[Launch], threads: int) -> None:
         self.records, self._threads, self._count = records, threads, 0
-        self.sources: dict[Source, int] = {}
+        self.sources: dict[KernelSource, int] = {}
         self.of: list[int] = []
         self.kernels: list[range] = []
         self.signatures: list[Signature] = []  # of `numbered`
-        self.numbered: list[tuple[Rows, int]] = []
+        self.numbered: list[tuple[RecordRows, int]] = []
         known: dict[tuple[int, ...], tuple[int, range]] = {}
         for launch in launches:
             if launch.steps not in known:
@@ -57,7 +57,7 @@ class Units:
             self.kernels.append(kernels)
 
     def _unit(self, launch: Launch) -> tuple[int, range]:
-        functions: dict[Function, int] = {}
+        functions: dict[FunctionSource, int] = {}
         start = self._count
         for i, rows in [(step, rows) for step in launch.steps for rows in self.records.of(step)]:
             number = functions.setdefault(function_of(rows.kernel), len(functions))
@@ -68,7 +68,9 @@ class Units:
         return self.sources.setdefault(source, len(self.sources)), range(start, self._count)
 
 
-def make_tables(tasks: TaskGraph, launches: Sequence[Launch], numbered: Sequence[tuple[Rows, int]]) -> Tables:
+def make_tables(
+    tasks: TaskGraph, launches: Sequence[Launch], numbered: Sequence[tuple[RecordRows, int]]
+) -> ProgramTables:
     """The tables of all tasks that are in launches, also of such that the graph does not have."""
     none = np.zeros(0, np.int64)
     order = np.concatenate([none, *(launch.tasks for launch in launches)])
@@ -84,11 +86,11 @@ def make_tables(tasks: TaskGraph, launches: Sequence[Launch], numbered: Sequence
     by_reader = np.argsort(readers, kind="stable")
     offsets = np.concatenate([[0], np.cumsum(np.bincount(readers, minlength=len(order)))])
     deps = needs[by_reader].astype(np.int32)
-    return Tables(order, make_table(numbered, place, len(order)), offsets.astype(np.int32), deps)
+    return ProgramTables(order, make_table(numbered, place, len(order)), offsets.astype(np.int32), deps)
 
 
 def check_tables(
-    tables: Tables,
+    tables: ProgramTables,
     launches: Sequence[Launch],
     units: Units,
     base_bytes: Sequence[int],
@@ -102,18 +104,18 @@ def check_tables(
     """
     firsts = np.cumsum([0, *(len(launch.tasks) for launch in launches)]).tolist()
     pieces = [
-        types.Launch(
+        types.CheckedLaunch(
             begin, len(launch.tasks), kernels, launch.kind == "persistent", launch.after, launch.kind == "bricks"
         )
         for begin, launch, kernels in zip(firsts, launches, units.kernels, strict=False)
     ]
     table = tables.table
-    found = types.Tables(table.task_at, table.records, tables.dep_offsets, tables.deps, pieces)
+    found = types.CheckedTables(table.task_at, table.records, tables.dep_offsets, tables.deps, pieces)
     validate(found, _wanted(tables, units, base_bytes, owner, calls))
 
 
 def _wanted(
-    tables: Tables, units: Units, base_bytes: Sequence[int], owner: np.ndarray, calls: Mapping[int, Layer]
+    tables: ProgramTables, units: Units, base_bytes: Sequence[int], owner: np.ndarray, calls: Mapping[int, Layer]
 ) -> Wanted:
     graph, places, none = units.records.tasks, units.records.tasks.places, np.zeros(0, np.int64)
     place = np.full(len(owner), -1, np.int64)

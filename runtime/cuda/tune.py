@@ -28,7 +28,7 @@ Build = Callable[[Plan], CudaProgram]
 
 
 @dataclass(frozen=True)
-class Timed:
+class TimedPlan:
     """Subgraphs that ran; seconds of the whole, and of parts by themselves; the nodes that the library computed."""
 
     subgraphs: tuple[Subgraph, ...]
@@ -88,7 +88,7 @@ class _Trials:
         options = replace(self.plan.options, strategy="layerwise")
         return make_plan(self.own_graph(), self.plan.device, options).subgraphs
 
-    def by_library_or_not(self, subgraphs: tuple[Subgraph, ...], more: Sequence[Part] = ()) -> Timed:
+    def by_library_or_not(self, subgraphs: tuple[Subgraph, ...], more: Sequence[Part] = ()) -> TimedPlan:
         """The subgraphs with those products left to our kernels that these compute faster than the library."""
         given = self.timed(subgraphs, more)
         if not given.called:
@@ -102,14 +102,14 @@ class _Trials:
             found.append(self.timed(tuple(_by_kernels(subgraphs, some)), more))
         return min(found, key=lambda timed: timed.seconds)
 
-    def timed(self, subgraphs: tuple[Subgraph, ...], more: Iterable[Part] = ()) -> Timed:
+    def timed(self, subgraphs: tuple[Subgraph, ...], more: Iterable[Part] = ()) -> TimedPlan:
         plan = make_plan(self.own_graph(), self.plan.device, self.plan.options, decided=subgraphs)
         program = self.build(plan)
         whole = program.seconds()
         numbers = {k: number for number, subgraph in enumerate(subgraphs) for k in subgraph.nodes}
         parts = [frozenset(k for s in part for k in subgraphs[s].nodes) for part in program.parts]
         found = {part: program.seconds({numbers[k] for k in part}) for part in dict.fromkeys((*parts, *more))}
-        return Timed(subgraphs, whole, found, program.called)
+        return TimedPlan(subgraphs, whole, found, program.called)
 
     def own_graph(self) -> Graph:
         """The graph, for a program that releases its weights."""

@@ -12,14 +12,14 @@ from dataclasses import dataclass, replace
 from brickrt.ops.operators.move import View
 from brickrt.ops.types import TensorType
 from brickrt.plan.plan import Plan
-from brickrt.runtime.lowering.task_graph import Kind, Place
+from brickrt.runtime.lowering.task_graph import Allocation, Kind
 
 ALIGNMENT = 64
 SLACK = 1  # subgraphs that a range rests before it is written again, so that nobody has to wait for its readers
 
 
 @dataclass(frozen=True)
-class Life:
+class Lifetime:
     """First and last subgraph that touch a tensor, and the subgraphs that do."""
 
     tensor: str
@@ -41,12 +41,12 @@ def aligned(nbytes: int) -> int:
     return -(-nbytes // ALIGNMENT) * ALIGNMENT
 
 
-def whole_place(kind: TensorType, layout: str, lanes: int) -> Place:
+def whole_place(kind: TensorType, layout: str, lanes: int) -> Allocation:
     """An arena place for a whole tensor; the offset is set later."""
     return part_place(kind, kind.shape, layout, lanes, "arena")
 
 
-def part_place(kind: TensorType, extents: Iterable[int], layout: str, lanes: int, where: Kind) -> Place:
+def part_place(kind: TensorType, extents: Iterable[int], layout: str, lanes: int, where: Kind) -> Allocation:
     extents = tuple(int(e) for e in extents)
     block = lanes if layout == "blocked" else 1
     stored = list(extents)
@@ -55,7 +55,7 @@ def part_place(kind: TensorType, extents: Iterable[int], layout: str, lanes: int
     size = 1
     for e in stored:
         size *= e
-    return Place(where, extents, block, size * kind.dtype.itemsize)
+    return Allocation(where, extents, block, size * kind.dtype.itemsize)
 
 
 def view_aliases(plan: Plan) -> dict[str, str]:
@@ -68,7 +68,7 @@ def view_aliases(plan: Plan) -> dict[str, str]:
     }
 
 
-def lifetimes(plan: Plan, places: Mapping[str, Place], aliases: Mapping[str, str]) -> list[Life]:
+def lifetimes(plan: Plan, places: Mapping[str, Allocation], aliases: Mapping[str, str]) -> list[Lifetime]:
     """Lives of all arena tensors, in order of birth."""
     graph = plan.graph
     users: dict[str, list[int]] = {}
@@ -79,13 +79,13 @@ def lifetimes(plan: Plan, places: Mapping[str, Place], aliases: Mapping[str, str
                     name = aliases[name]
                 if name in places and places[name].kind == "arena":
                     users.setdefault(name, []).append(s)
-    return [Life(n, places[n].nbytes, s[0], s[-1], tuple(dict.fromkeys(s))) for n, s in users.items()]
+    return [Lifetime(n, places[n].nbytes, s[0], s[-1], tuple(dict.fromkeys(s))) for n, s in users.items()]
 
 
-def pack_arena(lives: list[Life], slack: int = SLACK) -> tuple[dict[str, int], int, list[Reuse]]:
+def pack_arena(lives: list[Lifetime], slack: int = SLACK) -> tuple[dict[str, int], int, list[Reuse]]:
     """Offsets of all tensors, the arena's size, and who reuses whose memory. Largest first, lowest free offset."""
     offsets: dict[str, int] = {}
-    placed: list[tuple[int, int, Life]] = []
+    placed: list[tuple[int, int, Lifetime]] = []
     for life in sorted(lives, key=lambda one: (-one.nbytes, one.born)):
         size = aligned(life.nbytes)
         at = 0
@@ -99,7 +99,7 @@ def pack_arena(lives: list[Life], slack: int = SLACK) -> tuple[dict[str, int], i
     return offsets, total, _reuses(placed)
 
 
-def _reuses(placed: list[tuple[int, int, Life]]) -> list[Reuse]:
+def _reuses(placed: list[tuple[int, int, Lifetime]]) -> list[Reuse]:
     found = []
     for start, end, life in placed:
         users: set[int] = set()
@@ -111,5 +111,5 @@ def _reuses(placed: list[tuple[int, int, Life]]) -> list[Reuse]:
     return found
 
 
-def with_offsets(places: Mapping[str, Place], offsets: Mapping[str, int]) -> dict[str, Place]:
+def with_offsets(places: Mapping[str, Allocation], offsets: Mapping[str, int]) -> dict[str, Allocation]:
     return {name: replace(place, offset=offsets.get(name, place.offset)) for name, place in places.items()}

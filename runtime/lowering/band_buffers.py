@@ -11,11 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from brickrt.ops.types import Boxes
-from brickrt.plan.geometry.row_bands import Held, Sweep, with_rows
+from brickrt.plan.geometry.row_bands import BandSweep, HeldRows, with_rows
 
 
 @dataclass(frozen=True)
-class Ring:
+class BandBuffer:
     """Scratch of one tensor: `extents` of its storage, whose first element is `origins` in each band of each brick.
 
     `origins` is int64 [bricks · bands, d]; `moves` tells bands that begin with moving `moved` boxes, [bricks · bands].
@@ -32,7 +32,7 @@ class Ring:
         return np.roll(self.origins, 1, axis=0)
 
 
-def ring(swept: Sweep, name: str) -> Ring:
+def band_buffer(swept: BandSweep, name: str) -> BandBuffer:
     """The ring of a tensor."""
     held, whole = swept.rows[name], swept.brick_boxes(name)
     extents = whole.extents.max(axis=0, initial=0)
@@ -45,10 +45,10 @@ def ring(swept: Sweep, name: str) -> Ring:
     moves[:, 1:] = (first[:, 1:] != first[:, :-1]) & (held.before > held.keep)[:, 1:]
     boxes = Boxes(*(np.repeat(ends, swept.bands, axis=0) for ends in (whole.lo, whole.hi)))
     moved = with_rows(boxes, held.keep, np.maximum(held.before, held.keep), swept.axis)
-    return Ring(tuple(int(e) for e in extents), origins, moves.reshape(-1), moved)
+    return BandBuffer(tuple(int(e) for e in extents), origins, moves.reshape(-1), moved)
 
 
-def _first_rows(held: Held, rows: int) -> np.ndarray:
+def _first_rows(held: HeldRows, rows: int) -> np.ndarray:
     """The row at which storage of `rows` rows begins in each band, [bricks, bands]."""
     first = held.keep.copy()
     for band in range(1, first.shape[1]):

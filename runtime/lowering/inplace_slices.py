@@ -18,7 +18,7 @@ from brickrt.plan.plan import Plan
 
 
 @dataclass(frozen=True)
-class Part:
+class InplaceSlice:
     """Element i of the tensor is element i + start of `source`."""
 
     source: str
@@ -28,21 +28,21 @@ class Part:
         return Boxes(boxes.lo + np.asarray(self.start, np.int64), boxes.hi + np.asarray(self.start, np.int64))
 
 
-def root_of(parts: Mapping[str, Part], name: str) -> str:
+def root_of(parts: Mapping[str, InplaceSlice], name: str) -> str:
     """The tensor that a part is of; any other tensor itself."""
     while name in parts:
         name = parts[name].source
     return name
 
 
-def resolve(parts: Mapping[str, Part], name: str, boxes: Boxes) -> tuple[str, Boxes]:
+def resolve(parts: Mapping[str, InplaceSlice], name: str, boxes: Boxes) -> tuple[str, Boxes]:
     """The tensor that a part is of, and where the boxes are in it."""
     while name in parts:
         boxes, name = parts[name].in_source(boxes), parts[name].source
     return name, boxes
 
 
-def start_of(parts: Mapping[str, Part], name: str, rank: int) -> np.ndarray:
+def start_of(parts: Mapping[str, InplaceSlice], name: str, rank: int) -> np.ndarray:
     """Where a part begins in the stored tensor, or a tensor in itself, int64 [1, rank]."""
     start = np.zeros((1, rank), np.int64)
     while name in parts:
@@ -51,7 +51,7 @@ def start_of(parts: Mapping[str, Part], name: str, rank: int) -> np.ndarray:
     return start
 
 
-def find_parts(plan: Plan) -> dict[str, Part]:
+def find_parts(plan: Plan) -> dict[str, InplaceSlice]:
     """All tensors of a plan that are read in place, by name.
 
     What leaves a subgraph of bricks is stored brick by brick, so the last node of one is no part. A view needs its
@@ -64,7 +64,7 @@ def find_parts(plan: Plan) -> dict[str, Part]:
             inner = subgraph.strategy == "layerwise" or k != subgraph.nodes[-1]
             start = _start(plan, node) if inner else None
             if start is not None:
-                found[node.output] = Part(node.inputs[0], start)
+                found[node.output] = InplaceSlice(node.inputs[0], start)
     return found
 
 

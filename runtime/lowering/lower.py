@@ -7,19 +7,19 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from brickrt.graph.ir import Node
-from brickrt.ops.operators.partial_reduce import Segments
+from brickrt.ops.operators.partial_reduce import PartialReduce
 from brickrt.ops.types import Boxes
 from brickrt.plan.geometry.bricks import BrickGrid, row_offsets
-from brickrt.plan.geometry.row_bands import Sweep, sweep, swept_axis
+from brickrt.plan.geometry.row_bands import BandSweep, sweep, swept_axis
 from brickrt.plan.plan import Plan
 from brickrt.plan.subgraph import Subgraph
 from brickrt.runtime.lowering.arena import lifetimes, pack_arena, part_place, view_aliases, whole_place, with_offsets
-from brickrt.runtime.lowering.band_buffers import Ring, ring
-from brickrt.runtime.lowering.inplace_slices import Part, find_parts, resolve, root_of
+from brickrt.runtime.lowering.band_buffers import BandBuffer, band_buffer
+from brickrt.runtime.lowering.inplace_slices import InplaceSlice, find_parts, resolve, root_of
 from brickrt.runtime.lowering.order import depth_first
 from brickrt.runtime.lowering.space_filling import hilbert
 from brickrt.runtime.lowering.stream_prefetch import streams_ahead
-from brickrt.runtime.lowering.task_graph import Carries, Kind, Place, Steps, Stream, TaskGraph
+from brickrt.runtime.lowering.task_graph import Allocation, Kind, PrefetchTarget, ScratchMoves, Steps, TaskGraph
 
 MANY = 32  # bricks from which readers of most of a tensor wait for one join instead of for each brick
 
@@ -39,10 +39,10 @@ class Lowering:
 
     plan: Plan
     steps: list[Steps] = field(default_factory=list)
-    carries: list[Carries] = field(default_factory=list)
-    places: dict[str, Place] = field(default_factory=dict)
+    carries: list[ScratchMoves] = field(default_factory=list)
+    places: dict[str, Allocation] = field(default_factory=dict)
     aliases: dict[str, str] = field(default_factory=dict)
-    parts: dict[str, Part] = field(default_factory=dict)
+    parts: dict[str, InplaceSlice] = field(default_factory=dict)
     produced: dict[str, Produced] = field(default_factory=dict)
     waits: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)  # (task, what it waits for)
     owned: list[np.ndarray] = field(default_factory=list)  # provisional tasks of each subgraph, in order
@@ -75,7 +75,7 @@ class Lowering:
             for slot, name in enumerate(names):
                 if name not in graph.constants and name not in self.places:
                     t = graph.types[name]
-                    self.places[name] = Place(kind, t.shape, 1, t.nbytes, slot=slot)
+                    self.places[name] = Allocation(kind, t.shape, 1, t.nbytes, slot=slot)
 
     def new_tasks(self, n: int) -> np.ndarray:
         self.tasks += n
@@ -125,7 +125,7 @@ class Lowering:
         axis = swept_axis(subgraph.brick, subgraph.band)
         swept = sweep(graph, subgraph.nodes, grid.boxes(), subgraph.band[axis], axis, self.parts, blocks)
         inner = [graph.nodes[k].output for k in subgraph.nodes[:-1]]
-        rings = {name: self.ring(swept, name) for name in inner if name not in self.parts}
+        rings = {name: self.band_buffer(swept, name) for name in inner if name not in self.parts}
         self.pack_scratch(list(rings))
         fetched = streams_ahead(self.plan, subgraph, axis) if swept.bands > 1 else {}
         for rank, k in enumerate(subgraph.nodes):
@@ -143,15 +143,15 @@ class Lowering:
         at = np.flatnonzero(boxes.volumes)
         for n, k in enumerate(subgraph.tails):
             node = self.plan.graph.nodes[k]
-            assert isinstance(node.op, Segments)
+            assert isinstance(node.op, PartialReduce)
             self.steps.append(Steps(k, node.op.made_of(boxes).take(at), tasks[at], 2 * (after[at] + n) + 1, {}))
             brick = (*subgraph.brick[:-1], -(-subgraph.brick[-1] // node.op.length))
             self.store(s, node, BrickGrid(self.plan.graph.out(node).shape, brick), int(tasks[0]))
 
-    def ring(self, swept: Sweep, name: str) -> Ring:
+    def band_buffer(self, swept: BandSweep, name: str) -> BandBuffer:
         """Gives a tensor scratch for all that a band of a brick holds of it."""
         lanes, layout = self.plan.device.lanes, self.plan.layouts[name]
-        found = ring(swept, name)
+        found = band_buffer(swept, name)
         self.places[name] = part_place(self.plan.graph.types[name], found.extents, layout, lanes, "scratch")
         self.recomputed += recomputed(swept.brick_boxes(name))
         return found
@@ -159,11 +159,11 @@ class Lowering:
     def band_steps(
         self,
         k: int,
-        swept: Sweep,
-        rings: dict[str, Ring],
+        swept: BandSweep,
+        rings: dict[str, BandBuffer],
         tasks: np.ndarray,
         ranks: np.ndarray,
-        fetched: dict[str, Stream],
+        fetched: dict[str, PrefetchTarget],
     ) -> None:
         """Calls of node `k` in all bands of all bricks, each after what it keeps of its output has moved."""
         node = self.plan.graph.nodes[k]
@@ -177,7 +177,7 @@ class Lowering:
             at = np.flatnonzero(own.moves)
             if len(at):
                 moved, places = own.moved.take(at), (own.before[at], own.origins[at])
-                self.carries.append(Carries(node.output, moved, tasks[at], ranks[at] - 1, *places))
+                self.carries.append(ScratchMoves(node.output, moved, tasks[at], ranks[at] - 1, *places))
 
     def pack_scratch(self, names: list[str]) -> None:
         at = 0

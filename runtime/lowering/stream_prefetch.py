@@ -10,10 +10,10 @@ from brickrt.graph.ir import Node
 from brickrt.ops.operators.conv import Conv
 from brickrt.plan.plan import Plan
 from brickrt.plan.subgraph import Subgraph
-from brickrt.runtime.lowering.task_graph import Stream
+from brickrt.runtime.lowering.task_graph import PrefetchTarget
 
 
-def streams_ahead(plan: Plan, subgraph: Subgraph, axis: int) -> dict[int, dict[str, Stream]]:
+def streams_ahead(plan: Plan, subgraph: Subgraph, axis: int) -> dict[int, dict[str, PrefetchTarget]]:
     """Node → tensors it should ask for. `axis` is the one along which bands follow one another."""
     graph, inside = plan.graph, [plan.graph.nodes[k] for k in subgraph.nodes]
     spatial = graph.out(inside[-1]).shape[2:]
@@ -22,9 +22,9 @@ def streams_ahead(plan: Plan, subgraph: Subgraph, axis: int) -> dict[int, dict[s
         return {}
     own = {node.output for node in inside}
     next_band = tuple(edge if d == axis else 0 for d, edge in enumerate(subgraph.band))
-    streams = {name: Stream(next_band, False) for node in inside for name in _streamed(node) if name not in own}
+    streams = {name: PrefetchTarget(next_band, False) for node in inside for name in _streamed(node) if name not in own}
     if not _fetches(inside[-1]):
-        streams[inside[-1].output] = Stream((0,) * len(next_band), True)
+        streams[inside[-1].output] = PrefetchTarget((0,) * len(next_band), True)
     longest = max(busy, key=lambda k: graph.flops([graph.nodes[k]]))
     return {longest: {name: stream for name, stream in streams.items() if _worth(plan, name, spatial)}}
 

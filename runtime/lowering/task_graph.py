@@ -10,13 +10,13 @@ import numpy as np
 
 from brickrt.ops.types import Boxes
 from brickrt.plan.plan import Plan
-from brickrt.runtime.lowering.inplace_slices import Part
+from brickrt.runtime.lowering.inplace_slices import InplaceSlice
 
 Kind = Literal["arena", "scratch", "group", "input", "output"]
 
 
 @dataclass(frozen=True)
-class Place:
+class Allocation:
     """Where a tensor is stored: densely, in its layout, from `offset` bytes on in the storage of its kind.
 
     `extents` are those of the storage: of the whole tensor, or of the largest box of a padded brick's scratch. `slot`
@@ -32,7 +32,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Stream:
+class PrefetchTarget:
     """What a later step reads or writes of a tensor: `shift` [d] from the indices that this one computes."""
 
     shift: tuple[int, ...]
@@ -52,11 +52,11 @@ class Steps:
     tasks: np.ndarray
     ranks: np.ndarray
     origins: dict[str, np.ndarray]
-    ahead: dict[str, Stream] = field(default_factory=dict)
+    ahead: dict[str, PrefetchTarget] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
-class Carries:
+class ScratchMoves:
     """Moves inside the scratch of one tensor: `boxes` of it stay while its storage begins elsewhere from then on.
 
     `before` and `after` are the index of the storage's first element, [n, d]; what moves and where to never overlap.
@@ -82,13 +82,13 @@ class TaskGraph:
 
     plan: Plan
     steps: tuple[Steps, ...]
-    carries: tuple[Carries, ...]
+    carries: tuple[ScratchMoves, ...]
     dep_offsets: np.ndarray
     deps: np.ndarray
     task_subgraph: np.ndarray
-    places: dict[str, Place]
+    places: dict[str, Allocation]
     aliases: dict[str, str]
-    parts: dict[str, Part]
+    parts: dict[str, InplaceSlice]
     arena_bytes: int
     scratch_bytes: int
     recomputed: int

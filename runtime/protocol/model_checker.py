@@ -11,7 +11,7 @@ T = TypeVar("T", bound=Hashable)
 State = tuple[int, ...]
 
 
-class Model(Protocol):
+class ProtocolModel(Protocol):
     """A protocol of workers. A worker's memory is a named tuple whose `step` names the method that it executes next,
     which takes and returns the shared memory and the worker's; at the end it is "stop"."""
 
@@ -39,7 +39,7 @@ class Explored(NamedTuple):
     words: tuple[int, ...]
 
 
-def explore(protocol: Model, workers: int, words: tuple[int, ...] = ()) -> Explored:
+def explore(protocol: ProtocolModel, workers: int, words: tuple[int, ...] = ()) -> Explored:
     """Runs all interleavings of `workers` workers, from the `words` that older epochs left (default zeros).
 
     Raises ProtocolError if a task can begin twice or before its dependencies have ended, if a word can go back, if
@@ -47,7 +47,7 @@ def explore(protocol: Model, workers: int, words: tuple[int, ...] = ()) -> Explo
     ever change shared memory or stop. Since shared memory only moves forward, a protocol without such states ends
     in every fair schedule: spinning is possible only while another worker has something to do.
     """
-    search = _Search(protocol)
+    search = _StateSearch(protocol)
     start = search.start(workers, words or (0,) * len(protocol.deps))
     came_from: dict[State, tuple[State, int] | None] = {start: None}
     todo = [start]
@@ -78,13 +78,13 @@ class _Numbers(Generic[T]):
         return number
 
 
-class _Search:
+class _StateSearch:
     """States are the number of the shared memory, then of each worker, ascending: its memory tells which it is.
 
     What a step does depends on the shared memory and one worker only, and so do all checks but that of the end.
     """
 
-    def __init__(self, protocol: Model) -> None:
+    def __init__(self, protocol: ProtocolModel) -> None:
         self.protocol = protocol
         self.shared: _Numbers[Shared] = _Numbers()
         self.workers: _Numbers[Any] = _Numbers()

@@ -15,8 +15,8 @@ from brickrt.ops.types import TensorType
 from brickrt.runtime import events
 from brickrt.runtime.arrays import DeviceArrays, on_device
 from brickrt.runtime.program_protocol import Counts, Program
-from brickrt.runtime.session.report import Ran
-from brickrt.runtime.session.stage_cache import Compiled
+from brickrt.runtime.session.report import StageRun
+from brickrt.runtime.session.stage_cache import CompiledStage
 
 Signature = tuple[tuple[str, type, tuple[int, ...], np.dtype], ...]
 
@@ -53,7 +53,7 @@ def run_watched(
     return counts
 
 
-class Call:
+class Execution:
     """`values` grows stage by stage; `running` has the programs under way, of all calls of a runtime.
 
     Where some inputs lie on a GPU, so do the outputs of programs: made by `arrays`, on the caller's stream if given.
@@ -70,11 +70,11 @@ class Call:
         self.observer, self.running, self.values = observer, running, values
         self.arrays = arrays if any(map(on_device, values.values())) else None
         self.stream = stream
-        self.ran: list[Ran] = []
+        self.ran: list[StageRun] = []
 
-    def run_stage(self, stage: Stage, compiled: Compiled, compile_ms: float = 0.0) -> None:
+    def run_stage(self, stage: Stage, compiled: CompiledStage, compile_ms: float = 0.0) -> None:
         """Runs the stage's program, then its host nodes."""
-        ran, special = Ran(compiled, compile_ms=compile_ms), compiled.specialized
+        ran, special = StageRun(compiled, compile_ms=compile_ms), compiled.specialized
         started = time.perf_counter()
         if compiled.program is not None:
             self.run_program(ran)
@@ -87,7 +87,7 @@ class Call:
         ran.run_ms, ran.host_ms = (between - started) * 1e3, (time.perf_counter() - between) * 1e3
         self.ran.append(ran)
 
-    def run_program(self, ran: Ran) -> None:
+    def run_program(self, ran: StageRun) -> None:
         program, graph = ran.stage.program, ran.stage.plan.graph
         assert program is not None
         inputs = [self.input(self.values[name]) for name in graph.inputs]

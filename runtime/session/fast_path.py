@@ -12,11 +12,11 @@ import numpy as np
 from brickrt.runtime import events
 from brickrt.runtime.program_protocol import Program
 from brickrt.runtime.session.execution import Signature, run_watched
-from brickrt.runtime.session.report import Ran
-from brickrt.runtime.session.stage_cache import Compiled
+from brickrt.runtime.session.report import StageRun
+from brickrt.runtime.session.stage_cache import CompiledStage
 
 
-class Repeat:
+class FastPath:
     """Calls with NumPy arrays of the names, shapes and types in `signature`, whose outputs one program computes.
 
     `running` has the programs under way, of all calls of a runtime; `observer` watches them.
@@ -25,7 +25,7 @@ class Repeat:
     def __init__(
         self,
         signature: Signature,
-        compiled: Compiled,
+        compiled: CompiledStage,
         names: Sequence[str],
         running: list[Program],
         observer: events.Observer | None,
@@ -40,7 +40,7 @@ class Repeat:
         self._outputs = [(name, graph.outputs.index(name)) for name in names]
 
     @staticmethod
-    def possible(compiled: Compiled, names: Sequence[str]) -> bool:
+    def possible(compiled: CompiledStage, names: Sequence[str]) -> bool:
         """Whether the program computes all outputs, and nothing is left to the host."""
         special = compiled.specialized
         return (
@@ -61,11 +61,11 @@ class Repeat:
             found.append(array)
         return [found[k] for k in self._read]
 
-    def run(self, arrays: list[np.ndarray]) -> tuple[dict[str, np.ndarray], Ran]:
+    def run(self, arrays: list[np.ndarray]) -> tuple[dict[str, np.ndarray], StageRun]:
         """The model's outputs by name."""
         started = time.perf_counter()
         made = [np.empty(shape, dtype) for shape, dtype in self._made]
-        ran = Ran(self._compiled)
+        ran = StageRun(self._compiled)
         ran.counts = run_watched(self._program, arrays, made, self._running, self._observer)
         ran.run_ms = (time.perf_counter() - started) * 1e3
         return {name: made[k] for name, k in self._outputs}, ran

@@ -11,7 +11,7 @@ from brickrt.runtime.analysis.memory_projection import project
 from brickrt.runtime.analysis.modelled_traffic import locality
 from brickrt.runtime.lowering.task_graph import TaskGraph
 from brickrt.runtime.program_protocol import Counts, Program
-from brickrt.runtime.session.stage_cache import Compiled
+from brickrt.runtime.session.stage_cache import CompiledStage
 from brickrt.runtime.stats import Stats
 
 NO_COUNTS = Counts(0, 0, 0, 0)
@@ -70,10 +70,10 @@ class Report:
 
 
 @dataclass(eq=False)
-class Ran:
+class StageRun:
     """One stage of a call, as noted while it ran: what its workers counted, and times."""
 
-    stage: Compiled
+    stage: CompiledStage
     counts: Counts = NO_COUNTS
     run_ms: float = 0.0
     host_ms: float = 0.0
@@ -104,7 +104,7 @@ def _held(program: Program | Released) -> int:
     return program.constant_bytes + program.working_bytes + ends_bytes
 
 
-def report_of(call: Sequence[Ran]) -> Report:
+def report_of(call: Sequence[StageRun]) -> Report:
     """The report on a call's stages."""
     stages = [ran.stage for ran in call]
     fallback = {name: why for stage in stages for name, why in stage.specialized.host_reasons.items()}

@@ -19,10 +19,10 @@ from brickrt.runtime import events
 from brickrt.runtime.arrays import on_device
 from brickrt.runtime.program_protocol import LaunchMode, Program
 from brickrt.runtime.session.engines import choose_engine
-from brickrt.runtime.session.execution import Call, Signature, signature_of
-from brickrt.runtime.session.fast_path import Repeat
-from brickrt.runtime.session.report import Ran, Report, report_of
-from brickrt.runtime.session.stage_cache import Compiled, Compiler, Progress, StageCache
+from brickrt.runtime.session.execution import Execution, Signature, signature_of
+from brickrt.runtime.session.fast_path import FastPath
+from brickrt.runtime.session.report import Report, StageRun, report_of
+from brickrt.runtime.session.stage_cache import CompiledStage, Compiler, Progress, StageCache
 from brickrt.runtime.stats import Stats
 from brickrt.runtime.thread_count import thread_count
 
@@ -72,9 +72,9 @@ class Runtime:
         self._running: list[Program] = []
         self._roots: dict[frozenset[str], StageCache] = {}
         self._lock = threading.Lock()
-        self._last: Sequence[Ran] | Report | None = None
-        self._known: tuple[Signature, StageCache, Compiled] | None = None
-        self._repeat: Repeat | None = None
+        self._last: Sequence[StageRun] | Report | None = None
+        self._known: tuple[Signature, StageCache, CompiledStage] | None = None
+        self._repeat: FastPath | None = None
 
     # ---- what it is
 
@@ -165,10 +165,10 @@ class Runtime:
             return inputs
         return {**inputs, **{name: arrays.view(value, stream) for name, value in there.items()}}
 
-    def _call(self, values: Mapping[str, Any], stream: Any) -> Call:
-        return Call(self._observer, self._running, dict(values), self._compiler.engine.arrays, stream)
+    def _call(self, values: Mapping[str, Any], stream: Any) -> Execution:
+        return Execution(self._observer, self._running, dict(values), self._compiler.engine.arrays, stream)
 
-    def _checked_call(self, signature: Signature | None, inputs: Mapping[str, Any], stream: Any) -> Call:
+    def _checked_call(self, signature: Signature | None, inputs: Mapping[str, Any], stream: Any) -> Execution:
         """A call whose inputs are looked at; remembers the program where their types alone decide it."""
         call = self._call(check_inputs(self.source, inputs), stream)
         root = self._root(frozenset(call.values))
@@ -182,11 +182,11 @@ class Runtime:
             cache = compiled.rest
         return call
 
-    def _repeated(self, signature: Signature, compiled: Compiled) -> Repeat | None:
+    def _repeated(self, signature: Signature, compiled: CompiledStage) -> FastPath | None:
         """How further calls like this one go, where all is in the host's memory."""
-        if self._compiler.engine.arrays is not None or not Repeat.possible(compiled, tuple(self.source.outputs)):
+        if self._compiler.engine.arrays is not None or not FastPath.possible(compiled, tuple(self.source.outputs)):
             return None
-        return Repeat(signature, compiled, tuple(self.source.outputs), self._running, self._observer)
+        return FastPath(signature, compiled, tuple(self.source.outputs), self._running, self._observer)
 
     def prepare(self, inputs: Mapping[str, Any]) -> Report:
         """Compiles for inputs like these what can be without running: the stages before the first host node.
@@ -195,7 +195,7 @@ class Runtime:
         """
         values = dict(check_inputs(self.source, self._taken(inputs, None)))
         compiled, spent = self._root(frozenset(values)).get(self._compiler, values)
-        self._last = report = report_of([Ran(compiled, compile_ms=spent)])
+        self._last = report = report_of([StageRun(compiled, compile_ms=spent)])
         return report
 
     def _root(self, given: frozenset[str]) -> StageCache:

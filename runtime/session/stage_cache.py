@@ -29,7 +29,7 @@ KEPT = 8  # programs per stage
 
 
 @dataclass(frozen=True, eq=False)
-class Compiled:
+class CompiledStage:
     """A stage for given shapes: its program (None where nothing is left to compute), host nodes, and what follows."""
 
     specialized: Specialized
@@ -49,7 +49,7 @@ class Compiler:
 
     def compile(
         self, stage: Stage, types: Mapping[str, TensorType], values: Mapping[str, np.ndarray]
-    ) -> Specialized | Compiled:
+    ) -> Specialized | CompiledStage:
         """The compiled stage, or, where values of its inputs are needed first, the request for them."""
         self._say("specialize", 0, 1)
         special = specialize(stage, types, values)
@@ -68,7 +68,7 @@ class Compiler:
             check_fits(tasks, self.threads)
             program = self.engine.build(tasks, self.threads, self._compiling)
         rest = StageCache(special.rest) if special.rest is not None else None
-        return Compiled(special, plan, program, rest)
+        return CompiledStage(special, plan, program, rest)
 
     def host(self, value: Any) -> Any:
         """A value that decides what is compiled, where Python can look at it."""
@@ -92,10 +92,10 @@ class StageCache:
     def __init__(self, stage: Stage) -> None:
         self.stage = stage
         self.value_names = set(stage.value_inputs)
-        self._compiled: OrderedDict[tuple, Compiled] = OrderedDict()
+        self._compiled: OrderedDict[tuple, CompiledStage] = OrderedDict()
         self._lock = threading.Lock()
 
-    def get(self, compiler: Compiler, values: Mapping[str, Any]) -> tuple[Compiled, float]:
+    def get(self, compiler: Compiler, values: Mapping[str, Any]) -> tuple[CompiledStage, float]:
         """The program for these inputs and the milliseconds spent on compiling, 0 where it was there."""
         with self._lock:
             started = time.perf_counter()
@@ -109,13 +109,13 @@ class StageCache:
                 self._compiled.popitem(last=False)
             return made, (time.perf_counter() - started) * 1e3
 
-    def _compile(self, compiler: Compiler, values: Mapping[str, Any]) -> Compiled:
+    def _compile(self, compiler: Compiler, values: Mapping[str, Any]) -> CompiledStage:
         arrays = {name: values[name] for name in self.stage.inputs if _is_tensor(values.get(name))}
         types = {name: TensorType(array.shape, array.dtype) for name, array in arrays.items()}
         while True:
             bound = {name: compiler.host(values[name]) for name in self.value_names if name in values}
             made = compiler.compile(self.stage, types, bound)
-            if isinstance(made, Compiled):
+            if isinstance(made, CompiledStage):
                 return made
             self.value_names |= made.need_values
 

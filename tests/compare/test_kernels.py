@@ -9,7 +9,7 @@ import pytest
 
 from brickrt import zoo
 from brickrt.compare.kernel_coverage import alone, cover, traits
-from brickrt.compare.kernels import SHARED, Figures, Network, Used, figures
+from brickrt.compare.kernels import SHARED, KernelFigures, ModelPrograms, Used, figures
 from brickrt.graph.errors import BrickError
 from brickrt.plan.device.device_spec import device_named
 from brickrt.runtime.cuda.kernels.compile import compile_module
@@ -51,7 +51,7 @@ def test_kernels_compile_and_none_spills_without_a_reason(script, compiler):
 
 
 def test_a_selection_has_all_lines(compiler):
-    network = Network.of(zoo.build("mobilenetv2"))
+    network = ModelPrograms.of(zoo.build("mobilenetv2"))
     used = [one for p in ("fp32", "fp16") for one in network.functions(device_named("h200"), p)]
     functions = {f.name: f for one in used for f in one.functions}
     chosen = cover(functions.values())
@@ -74,13 +74,13 @@ def test_the_script_writes_what_it_found(script, compiler, monkeypatch, tmp_path
 
 
 def test_resident_blocks():
-    assert Figures("a", "A", 32, 1536, 0, 0).blocks("sm_90") == 8
-    assert Figures("a", "A", 129, 1536, 0, 0).blocks("sm_90") == 1
-    assert Figures("a", "A", 40, 50 << 10, 0, 0).blocks("sm_80") == 3
+    assert KernelFigures("a", "A", 32, 1536, 0, 0).blocks("sm_90") == 8
+    assert KernelFigures("a", "A", 129, 1536, 0, 0).blocks("sm_90") == 1
+    assert KernelFigures("a", "A", 40, 50 << 10, 0, 0).blocks("sm_80") == 3
 
 
 def test_a_kernel_that_spills_needs_a_reason(script, monkeypatch):
-    found = [Figures("a", "Some [1]", 255, 0, 8, 16), Figures("b", "Other [2]", 32, 0, 0, 0)]
+    found = [KernelFigures("a", "Some [1]", 255, 0, 8, 16), KernelFigures("b", "Other [2]", 32, 0, 0, 0)]
     assert script.spilling(found) == found[:1]
     for label in ("Some [1]", "S*[1]", "*e*"):
         for most, left in ((16, 0), (15, 1)):
@@ -91,7 +91,7 @@ def test_a_kernel_that_spills_needs_a_reason(script, monkeypatch):
 
 
 def test_a_selection_of_kernel_functions(script, compiler):
-    used = Network.of(zoo.build("mobilenetv2")).functions(device_named("h200"), "fp32")
+    used = ModelPrograms.of(zoo.build("mobilenetv2")).functions(device_named("h200"), "fp32")
     chosen = script.selected(used)
     assert 0 < len(chosen) < len(used) and set(chosen) <= set(used)
     have, all_of_them = ({f for one in some for f in one.functions} for some in (chosen, used))

@@ -8,7 +8,7 @@ import pytest
 
 from brickrt import Runtime
 from brickrt.demo import photo
-from brickrt.demo.engines import Figures, Subject, measure
+from brickrt.demo.engines import DemoPictures, EngineFigures, measure
 from brickrt.demo.network import INPUT, OUTPUT, network
 
 
@@ -56,13 +56,13 @@ def test_the_network_is_valid_and_takes_out_noise(pictures):
 def test_an_engine_is_measured_in_its_own_process(pictures, engine):
     if engine == "onnxruntime":
         pytest.importorskip("onnxruntime")
-    figures = measure(engine, Subject(pictures[0], pictures[1], threads=1, runs=2))
-    assert isinstance(figures, Figures), figures
+    figures = measure(engine, DemoPictures(pictures[0], pictures[1], threads=1, runs=2))
+    assert isinstance(figures, EngineFigures), figures
     assert 0 < figures.ms["min"] <= figures.ms["median"] <= figures.ms["max"]
     assert figures.peak_bytes is None or 2**20 < figures.peak_bytes < 2**30
     assert figures.psnr > photo.psnr(pictures[1], pictures[0]) + 5
 
 
 def test_an_engine_that_fails_says_why(pictures):
-    told = measure("abacus", Subject(pictures[0], pictures[1], threads=1, runs=1))
+    told = measure("abacus", DemoPictures(pictures[0], pictures[1], threads=1, runs=1))
     assert isinstance(told, str) and told.startswith("failed: ") and "abacus" in told

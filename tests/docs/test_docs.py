@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import run_page
 from tests.support.run_page import blocks
 
 ROOT = Path(__file__).parents[2]
@@ -29,7 +30,7 @@ def environment(tmp_path_factory) -> dict[str, str]:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_the_code_of_a_page_runs(page, environment, tmp_path):
     assert blocks(page)
-    runner = [sys.executable, str(Path(__file__).with_name("run_page.py")), str(page)]
+    runner = [sys.executable, run_page.__file__, str(page)]
     ended = subprocess.run(runner, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert ended.returncode == 0, f"{ended.stdout[-3000:]}\n{ended.stderr[-3000:]}"
 

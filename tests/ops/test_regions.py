@@ -14,12 +14,12 @@ from brickrt.ops.operators.conv import Conv, ConvTranspose
 from brickrt.ops.operators.move import Take, View
 from brickrt.ops.regions import RangeMin
 from brickrt.ops.types import Boxes, TensorType
-from tests.support.op_strategies import F32, FAMILIES, Case, boxes_of, concats, convolutions, takes, transposes
+from tests.support.op_strategies import F32, FAMILIES, OperatorCase, boxes_of, concats, convolutions, takes, transposes
 
 relaxed = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 
 
-def cropped(case: Case, box: Boxes) -> list[Slab]:
+def cropped(case: OperatorCase, box: Boxes) -> list[Slab]:
     """Slabs that hold the regions of `box`, and nothing more."""
     out = case.op.infer(case.ins)
     slabs = []

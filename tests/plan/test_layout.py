@@ -9,10 +9,10 @@ from brickrt.ops.operators.conv import Conv
 from brickrt.ops.operators.move import Concat, Reorder, Take, View
 from brickrt.ops.operators.pool import Pool
 from brickrt.plan.device.device_spec import PRESETS
-from brickrt.plan.layout import Style, assign_layouts, style_of
+from brickrt.plan.layout import ImageLayout, assign_layouts, style_of
 from tests.support.graphs.plan_graphs import F32, Sketch, bottlenecks, gated_depthwise
 
-STYLE = Style("blocked", 16, 4, "float32 float64")
+STYLE = ImageLayout("blocked", 16, 4, "float32 float64")
 
 
 def assigned(sketch: Sketch, *outputs: str) -> tuple[Graph, dict[str, str]]:
@@ -158,7 +158,7 @@ def test_flat_networks_stay_plain():
 
 @pytest.mark.parametrize("style", [STYLE, style_of(PRESETS["h200"])], ids=lambda s: s.layout)
 @pytest.mark.parametrize("graph", [bottlenecks(1, 6, 8), gated_depthwise(6, 8)], ids=["bottleneck", "gated"])
-def test_values_are_those_of_the_graph_before(graph: Graph, style: Style):
+def test_values_are_those_of_the_graph_before(graph: Graph, style: ImageLayout):
     rng = np.random.default_rng(0)
     weights = {name: rng.standard_normal(c.shape).astype(F32) for name, c in graph.constants.items()}
     graph = Graph(graph.nodes, graph.types, weights, graph.inputs, graph.outputs)

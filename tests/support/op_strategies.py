@@ -15,7 +15,7 @@ from brickrt.ops.operators.interp import AxisTaps, Interp
 from brickrt.ops.operators.map import Map
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.operators.move import Concat, Reorder, Take, Transpose, View
-from brickrt.ops.operators.partial_reduce import Segments
+from brickrt.ops.operators.partial_reduce import PartialReduce
 from brickrt.ops.operators.pool import Pool
 from brickrt.ops.operators.reduce import Reduce
 from brickrt.ops.operators.rowwise import Rowwise, Step
@@ -27,7 +27,7 @@ Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Case:
+class OperatorCase:
     """An operator and its inputs."""
 
     op: Op
@@ -91,7 +91,7 @@ def fitted(op: Op, shapes: list[Shape]) -> Shape | None:
 
 
 @st.composite
-def convolutions(draw: Draw, transposed: bool, plain: bool = False) -> Case:
+def convolutions(draw: Draw, transposed: bool, plain: bool = False) -> OperatorCase:
     """With `plain`, no epilogue, and no padding where clipping it could leave a gap of a dilated window at the edge."""
     rank, groups = draw(integers(1, 3)), draw(integers(1, 3))
     top = 9 if rank < 3 else 5
@@ -122,11 +122,11 @@ def convolutions(draw: Draw, transposed: bool, plain: bool = False) -> Case:
         out = fitted(build(None), shapes)
     assert out is not None
     tail, extras = (None, []) if plain else epilogue(draw, out)
-    return Case(build(tail), make_arrays(draw, shapes + extras))
+    return OperatorCase(build(tail), make_arrays(draw, shapes + extras))
 
 
 @st.composite
-def pools(draw: Draw) -> Case:
+def pools(draw: Draw) -> OperatorCase:
     rank = draw(integers(1, 3))
     kind = draw(st.sampled_from(["max", "average", "lp"]))
     kernel, strides, dilations = ints(draw, rank, 1, 3), ints(draw, rank, 1, 4), ints(draw, rank, 1, 2)
@@ -136,26 +136,26 @@ def pools(draw: Draw) -> Case:
     x = (draw(integers(1, 2)), draw(integers(1, 3)), *(e + draw(integers(0, 5)) for e in smallest))
     settings = (kind, kernel, strides, dilations, pads, pads_end, draw(st.booleans()), draw(st.booleans()))
     dtype = np.dtype(draw(st.sampled_from(["float32", "int8"]))) if kind == "max" else F32
-    return Case(Pool(*settings, p=draw(integers(1, 3))), make_arrays(draw, [x], dtype))
+    return OperatorCase(Pool(*settings, p=draw(integers(1, 3))), make_arrays(draw, [x], dtype))
 
 
 @st.composite
-def maps(draw: Draw) -> Case:
+def maps(draw: Draw) -> OperatorCase:
     shape = ints(draw, draw(integers(0, 4)), 1, 5)
     a, b, c = (arg(k, F32) for k in range(3))
     expr = apply("where", apply("lt", a, b), apply("mul", b, c), cast(cast(a, "int32"), F32))
-    return Case(Map(expr), make_arrays(draw, [shape, operand_shape(draw, shape), operand_shape(draw, shape)]))
+    return OperatorCase(Map(expr), make_arrays(draw, [shape, operand_shape(draw, shape), operand_shape(draw, shape)]))
 
 
 @st.composite
-def segments(draw: Draw) -> Case:
+def segments(draw: Draw) -> OperatorCase:
     shape = ints(draw, draw(integers(1, 4)), 1, 9)
     combine = draw(st.sampled_from(["sum", "prod", "max", "min"]))
-    return Case(Segments(combine, draw(integers(1, 5))), make_arrays(draw, [shape]))
+    return OperatorCase(PartialReduce(combine, draw(integers(1, 5))), make_arrays(draw, [shape]))
 
 
 @st.composite
-def reductions(draw: Draw) -> Case:
+def reductions(draw: Draw) -> OperatorCase:
     shape = ints(draw, draw(integers(1, 4)), 1, 5)
     axes = draw(st.sets(integers(0, len(shape) - 1), min_size=1))
     pre = post = None
@@ -167,11 +167,11 @@ def reductions(draw: Draw) -> Case:
     if draw(st.booleans()):
         post = apply("div", arg(0, F32), const(2, F32))
     combine = draw(st.sampled_from(["sum", "prod", "max", "min"]))
-    return Case(Reduce(combine, tuple(sorted(axes)), draw(st.booleans()), pre, post), make_arrays(draw, shapes))
+    return OperatorCase(Reduce(combine, tuple(sorted(axes)), draw(st.booleans()), pre, post), make_arrays(draw, shapes))
 
 
 @st.composite
-def rowwises(draw: Draw) -> Case:
+def rowwises(draw: Draw) -> OperatorCase:
     """max, then a sum of differences from it, which may be kept, times an operand."""
     shape = ints(draw, draw(integers(1, 4)), 1, 5)
     axes = draw(st.sets(integers(0, len(shape) - 1), min_size=1))
@@ -182,37 +182,37 @@ def rowwises(draw: Draw) -> Case:
     steps = (Step("max", x), Step("sum", pre, apply("mul", arg(0, F32), const(2, F32))))
     expr = apply("add", apply("mul", value, weight), total)
     op = Rowwise(tuple(sorted(axes)), steps, expr, difference if keeps else None)
-    return Case(op, make_arrays(draw, [shape, operand_shape(draw, shape)]))
+    return OperatorCase(op, make_arrays(draw, [shape, operand_shape(draw, shape)]))
 
 
 @st.composite
-def takes(draw: Draw) -> Case:
+def takes(draw: Draw) -> OperatorCase:
     shape = ints(draw, draw(integers(0, 4)), 1, 6)
     tables = []
     for extent in shape:
         entries = st.lists(integers(-1, extent - 1), min_size=1, max_size=7).map(tuple)
         tables.append(draw(st.none() | entries))
-    return Case(Take(tuple(tables), 0), make_arrays(draw, [shape]))
+    return OperatorCase(Take(tuple(tables), 0), make_arrays(draw, [shape]))
 
 
 @st.composite
-def concats(draw: Draw) -> Case:
+def concats(draw: Draw) -> OperatorCase:
     shape = ints(draw, draw(integers(1, 4)), 1, 4)
     axis = draw(integers(0, len(shape) - 1))
     sizes = ints(draw, draw(integers(1, 4)), 0, 4)
     shapes = [(*shape[:axis], e, *shape[axis + 1 :]) for e in (*sizes, 1)]
-    return Case(Concat(axis), make_arrays(draw, shapes))
+    return OperatorCase(Concat(axis), make_arrays(draw, shapes))
 
 
 @st.composite
-def transposes(draw: Draw) -> Case:
+def transposes(draw: Draw) -> OperatorCase:
     shape = ints(draw, draw(integers(1, 4)), 1, 5)
     perm = draw(st.permutations(range(len(shape))))
-    return Case(Transpose(tuple(perm)), make_arrays(draw, [shape]))
+    return OperatorCase(Transpose(tuple(perm)), make_arrays(draw, [shape]))
 
 
 @st.composite
-def views(draw: Draw) -> Case:
+def views(draw: Draw) -> OperatorCase:
     """Two ways of multiplying the same small factors together."""
     factors = ints(draw, draw(integers(0, 6)), 1, 4)
     shapes = []
@@ -224,11 +224,11 @@ def views(draw: Draw) -> Case:
                 shape.append(run)
                 run = 1
         shapes.append((*shape, run) if run > 1 or draw(st.booleans()) else tuple(shape))
-    return Case(View(shapes[1]), make_arrays(draw, shapes[:1]))
+    return OperatorCase(View(shapes[1]), make_arrays(draw, shapes[:1]))
 
 
 @st.composite
-def interps(draw: Draw) -> Case:
+def interps(draw: Draw) -> OperatorCase:
     shape = ints(draw, draw(integers(1, 4)), 1, 5)
     rng = np.random.default_rng(draw(integers(0, 1000)))
     taps: list[AxisTaps | None] = []
@@ -239,11 +239,11 @@ def interps(draw: Draw) -> Case:
             taps.append(AxisTaps(tuple(map(tuple, indices.tolist())), tuple(map(tuple, weights.tolist()))))
         else:
             taps.append(None)
-    return Case(Interp(tuple(taps)), make_arrays(draw, [shape]))
+    return OperatorCase(Interp(tuple(taps)), make_arrays(draw, [shape]))
 
 
 @st.composite
-def products(draw: Draw) -> Case:
+def products(draw: Draw) -> OperatorCase:
     batch = ints(draw, draw(integers(0, 2)), 1, 3)
     m, k, n = ints(draw, 3, 1, 5)
     bias = draw(st.booleans())
@@ -252,11 +252,11 @@ def products(draw: Draw) -> Case:
     out = fitted(MatMul(bias), shapes)
     assert out is not None
     tail, extras = epilogue(draw, out)
-    return Case(MatMul(bias, tail), make_arrays(draw, shapes + extras))
+    return OperatorCase(MatMul(bias, tail), make_arrays(draw, shapes + extras))
 
 
-def reorders() -> st.SearchStrategy[Case]:
-    return transposes().map(lambda case: Case(Reorder("blocked"), case.arrays))
+def reorders() -> st.SearchStrategy[OperatorCase]:
+    return transposes().map(lambda case: OperatorCase(Reorder("blocked"), case.arrays))
 
 
 @st.composite
@@ -270,7 +270,7 @@ def boxes_of(draw: Draw, shape: Shape, n: int, empty: bool = False) -> Boxes:
     return Boxes(lo, hi)
 
 
-FAMILIES: dict[str, st.SearchStrategy[Case]] = {
+FAMILIES: dict[str, st.SearchStrategy[OperatorCase]] = {
     "conv": convolutions(False),
     "conv_transpose": convolutions(True),
     "pool": pools(),

@@ -17,7 +17,7 @@ from brickrt.plan.options import PlanOptions
 from brickrt.plan.plan import Plan, make_plan
 from brickrt.runtime.lowering.inplace_slices import resolve
 from brickrt.runtime.lowering.lower import lower
-from brickrt.runtime.lowering.task_graph import Carries, Place, Steps, TaskGraph
+from brickrt.runtime.lowering.task_graph import Allocation, ScratchMoves, Steps, TaskGraph
 
 SERVER = DeviceSpec(
     "two cores of a server", "cpu", "avx512", 2, 16, 32, 2**15, 2**20, 36 * 2**20, 2**34, 160.0,
@@ -191,16 +191,16 @@ class ArenaMachine:
         for task in order:
             scratch = {n: self.junk(n, p) for n, p in self.tasks.places.items() if p.kind == "scratch"}
             for steps, k in self.steps[task]:
-                if isinstance(steps, Carries):
+                if isinstance(steps, ScratchMoves):
                     self.carry(steps, k, scratch[steps.tensor])
                 else:
                     self.step(steps, k, {n: Slab(scratch[n], tuple(o[k].tolist())) for n, o in steps.origins.items()})
         return {name: self.tensors[name] for name in self.graph.outputs}
 
-    def junk(self, name: str, place: Place) -> np.ndarray:
+    def junk(self, name: str, place: Allocation) -> np.ndarray:
         return np.full(place.extents, 77, self.graph.types[name].dtype)
 
-    def carry(self, carries: Carries, k: int, array: np.ndarray) -> None:
+    def carry(self, carries: ScratchMoves, k: int, array: np.ndarray) -> None:
         """Moves rows of a ring, and spoils those they came from."""
         source, target = (carries.boxes.slices(k, origins[k]) for origins in (carries.before, carries.after))
         moved = array[source].copy()

@@ -39,7 +39,7 @@ CLASSES = {"resnet34-3d": 400}
 
 
 @dataclass(frozen=True)
-class Case:
+class ZooCase:
     """A network with a way to run it, an input and the output for it."""
 
     model: onnx.ModelProto
@@ -49,12 +49,12 @@ class Case:
 
 
 @pytest.fixture(scope="module", params=SIZES)
-def case(request: pytest.FixtureRequest) -> Case:
+def case(request: pytest.FixtureRequest) -> ZooCase:
     """Each network in turn, at its smallest size; pytest runs all tests of one before it makes the next."""
     model = zoo.build(request.param, size=SIZES[request.param])
     run = _runner(model)
     x = _input(model)
-    return Case(model, run, x, run(x))
+    return ZooCase(model, run, x, run(x))
 
 
 def test_the_list_is_complete() -> None:
@@ -81,7 +81,7 @@ def test_listing_loads_neither_numpy_nor_onnx() -> None:
     assert subprocess.run([sys.executable, "-c", code, str(package)], timeout=60).returncode == 0
 
 
-def test_model_is_valid(case: Case) -> None:
+def test_model_is_valid(case: ZooCase) -> None:
     model = case.model
     onnx.checker.check_model(model, full_check=True)
     assert (model.ir_version, model.producer_name) == (8, "brickrt zoo")
@@ -91,7 +91,7 @@ def test_model_is_valid(case: Case) -> None:
     assert all(node_names) and len(set(node_names)) == len(node_names)
 
 
-def test_output_is_of_unit_scale_and_shows_a_change_of_one_corner(case: Case) -> None:
+def test_output_is_of_unit_scale_and_shows_a_change_of_one_corner(case: ZooCase) -> None:
     """An error in one brick must not hide below what results may differ by, 1e-4, so the corner has to count."""
     assert case.y.shape == _shape(case.model.graph.output[0]) == _output_shape(case.model.graph.name, case.x)
     assert np.isfinite(case.y).all()
@@ -101,14 +101,14 @@ def test_output_is_of_unit_scale_and_shows_a_change_of_one_corner(case: Case) ->
     assert np.std(case.run(corner) - case.y) > 3e-3 * case.y.std()
 
 
-def test_small_differences_stay_small(case: Case) -> None:
+def test_small_differences_stay_small(case: ZooCase) -> None:
     """Else two right results would differ by more than they may: rounding differs from one engine to the next."""
     noise = np.random.default_rng(1).standard_normal(case.x.shape, dtype=np.float32)
     moved = case.run(case.x + np.float32(1e-4) * noise)
     assert np.std(moved - case.y) < 10 * 1e-4 * case.y.std()
 
 
-def test_symbolic_batch_has_the_same_weights_and_results(case: Case) -> None:
+def test_symbolic_batch_has_the_same_weights_and_results(case: ZooCase) -> None:
     """The weights of both are drawn from the seed, each on its own: so this holds every network to determinism."""
     name = case.model.graph.name
     symbolic = zoo.build(name, batch=0, size=SIZES[name])

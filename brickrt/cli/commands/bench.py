@@ -27,7 +27,7 @@ from brickrt.runtime.thread_count import thread_count
 
 
 @dataclass(frozen=True)
-class Subject:
+class BenchNetwork:
     """A network to measure, and what was assumed of its inputs."""
 
     name: str
@@ -88,7 +88,7 @@ def _check_inputs(request: BenchRequest) -> None:
             raise BrickError(f"{first} and {clash[0]} exclude each other: leave one out")
 
 
-def _subject(name: str, request: BenchRequest) -> Subject:
+def _subject(name: str, request: BenchRequest) -> BenchNetwork:
     """The model that `name` calls: a file where there is one, else a network of the zoo."""
     model = _model(name, request)
     source = load(model)
@@ -96,7 +96,7 @@ def _subject(name: str, request: BenchRequest) -> Subject:
     if isinstance(model, Path) and request.batch is not None:
         inputs = _in_batch(source, inputs, request.batch)
     arrays, assumed = gather(source, inputs)
-    return Subject(name, model, source, arrays, assumed)
+    return BenchNetwork(name, model, source, arrays, assumed)
 
 
 def _model(name: str, request: BenchRequest) -> Model:
@@ -127,7 +127,7 @@ def _in_batch(source: SourceGraph, inputs: InputRequest, batch: int) -> InputReq
     return replace(inputs, shapes=tuple(f"{name}={','.join(map(str, shape))}" for name, shape in bound.items()))
 
 
-def _measure(subject: Subject, request: BenchRequest, progress: Progress) -> Comparison:
+def _measure(subject: BenchNetwork, request: BenchRequest, progress: Progress) -> Comparison:
     asked = request.engine.arguments() | {"device": "cpu"}  # where the peers run
     runtime = Runtime(subject.source, progress=progress, **asked)
     runtime.prepare(subject.arrays)

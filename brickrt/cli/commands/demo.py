@@ -31,7 +31,7 @@ from brickrt.runtime.thread_count import thread_count
 if TYPE_CHECKING:
     import numpy as np
 
-    from brickrt.demo.engines import Subject
+    from brickrt.demo.engines import DemoPictures
 
 SIZES = 64, 16384  # pixels along an edge: the noise must show, and memory hold it
 WATCHED = 2  # runs that the report is about
@@ -48,10 +48,10 @@ class Denoised:
 def command(request: DemoRequest) -> str:
     _check(request)
     from brickrt.demo import photo  # needs Pillow
-    from brickrt.demo.engines import ENGINES, Subject, measure
+    from brickrt.demo.engines import ENGINES, DemoPictures, measure
 
     clean = photo.photograph(request.size)
-    subject = Subject(clean, photo.noisy(clean, request.seed), thread_count(request.threads), request.runs)
+    subject = DemoPictures(clean, photo.noisy(clean, request.seed), thread_count(request.threads), request.runs)
     denoised = _denoise(subject, sys.stderr.isatty())
     found = {}
     with shown_progress() as progress:
@@ -80,7 +80,7 @@ def _check(request: DemoRequest) -> None:
         raise BrickError(f"--out {request.out}: cannot be written: check the permissions, or give another folder")
 
 
-def _denoise(subject: Subject, dashboard: bool) -> Denoised:
+def _denoise(subject: DemoPictures, dashboard: bool) -> Denoised:
     """Several watched runs, the first of which is not in the report."""
     from brickrt.demo.network import INPUT, network
     from brickrt.demo.photo import as_input, as_picture
@@ -112,7 +112,7 @@ def _repeated(runtime: Runtime, feeds: dict[str, np.ndarray], session: Session) 
     return output
 
 
-def _write(folder: Path, subject: Subject, denoised: Denoised, about: dict[str, object]) -> list[str]:
+def _write(folder: Path, subject: DemoPictures, denoised: Denoised, about: dict[str, object]) -> list[str]:
     """Writes pictures and report, each whole; gives their paths."""
     from brickrt.demo.photo import png, side_by_side
 

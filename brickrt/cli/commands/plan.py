@@ -26,7 +26,7 @@ from brickrt.ops.types import TensorType
 from brickrt.plan.device.device_spec import device_named
 from brickrt.plan.options import PlanOptions, check_precision
 from brickrt.plan.plan import Plan, make_plan
-from brickrt.runtime.analysis.memory_projection import Memory, check_ends, project
+from brickrt.runtime.analysis.memory_projection import MemoryProjection, check_ends, project
 from brickrt.runtime.cpu.calibrate.calibration import calibrated
 from brickrt.runtime.lowering.lower import lower
 from brickrt.runtime.lowering.task_graph import TaskGraph
@@ -109,7 +109,7 @@ def _report(planned: Planned) -> dict[str, Any]:
 
 def _memory(tasks: TaskGraph | None) -> dict[str, int]:
     """By use, for one thread: `scratch` is what each thread has, `ends` are inputs and outputs."""
-    return asdict(project(tasks, 1) if tasks else Memory())
+    return asdict(project(tasks, 1) if tasks else MemoryProjection())
 
 
 def _about(report: dict[str, Any]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from brickrt.cli.outputs.run_report import run_dict, run_json, run_text
 from brickrt.cli.requests import RunRequest
 from brickrt.cli.terminal.interrupts import interruptible
 from brickrt.cli.terminal.progress import Progress, shown_progress
-from brickrt.cli.terminal.watch import Watch, check_files
+from brickrt.cli.terminal.watch import WatchedRequest, check_files
 from brickrt.compare.difference import difference
 from brickrt.dashboard.live.watched_runs import Session
 from brickrt.graph.onnx_import.source import load
@@ -25,7 +25,7 @@ from brickrt.runtime.session.runtime import Runtime
 
 
 @dataclass(frozen=True)
-class Timed:
+class RepeatedRuns:
     """What repeated runs gave: the last one's outputs, wall times, and what compiling took before and in the first."""
 
     outputs: dict[str, Any]
@@ -47,7 +47,7 @@ def command(request: RunRequest) -> str:
         if request.output is not None:
             check_output(request.output, source.outputs)
         arrays, assumed = gather(source, request.inputs)
-        watch = Watch(request, source)
+        watch = WatchedRequest(request, source)
         runtime = Runtime(source, progress=progress, watch=watch.observer, **request.engine.arguments())
         with assuming(assumed):
             prepared = runtime.prepare(arrays)
@@ -74,7 +74,7 @@ def _progress_of(request: RunRequest) -> AbstractContextManager[Progress]:
 
 def _timed(
     runtime: Runtime, arrays: dict[str, np.ndarray], session: Session, compile_ms: float, progress: Progress
-) -> Timed:
+) -> RepeatedRuns:
     """Later stages of a model compile while it runs first; that is not counted as running."""
     run_ms, outputs = session.latency_ms, {}
     while len(run_ms) < session.runs and not (session.quit and run_ms):
@@ -87,7 +87,7 @@ def _timed(
             session.compiled(runtime.plan)
         compile_ms += late
         run_ms.append(max(0.0, elapsed - late))
-    return Timed(outputs, list(run_ms), compile_ms)
+    return RepeatedRuns(outputs, list(run_ms), compile_ms)
 
 
 def _as_reference(request: RunRequest) -> dict[str, Any]:

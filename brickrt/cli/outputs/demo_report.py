@@ -12,14 +12,14 @@ from brickrt.cli.requests import DemoRequest
 from brickrt.cli.terminal.text import printable, size_text, table
 
 if TYPE_CHECKING:
-    from brickrt.demo.engines import Figures
+    from brickrt.demo.engines import EngineFigures
 
 TITLES = {"bricks": "brickrt, bricks", "layerwise": "brickrt, layer by layer", "onnxruntime": "ONNX Runtime"}
 Report = dict[str, Any]
 
 
 def demo_dict(
-    request: DemoRequest, threads: int, quality: Mapping[str, float], found: Mapping[str, Figures | str]
+    request: DemoRequest, threads: int, quality: Mapping[str, float], found: Mapping[str, EngineFigures | str]
 ) -> Report:
     """PSNR in dB, times in milliseconds, memory in bytes; `missing` tells why an engine has no figures."""
     return {

@@ -39,7 +39,7 @@ def check_files(request: RunRequest) -> None:
         check_writable(path)
 
 
-class Watch:
+class WatchedRequest:
     """What was asked to be watched of the runs of one request."""
 
     def __init__(self, request: RunRequest, source: SourceGraph) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from brickrt.dashboard.live.frame_state import Scene
+from brickrt.dashboard.live.frame_state import FrameState
 from brickrt.dashboard.live.frames import VIEWS, frame, one_line
 from brickrt.dashboard.live.keys import Keys, in_foreground
 from brickrt.dashboard.live.lines import plain
@@ -33,7 +33,7 @@ class Dashboard:
     over. `folder` is where snapshots go.
     """
 
-    def __init__(self, scene: Callable[[], Scene], on_quit: Callable[[], None], folder: Path) -> None:
+    def __init__(self, scene: Callable[[], FrameState], on_quit: Callable[[], None], folder: Path) -> None:
         self.scene, self.on_quit, self.folder = scene, on_quit, folder
         self.console = Console(stderr=True)
         self.view, self.paused, self.note = VIEWS[0], False, ""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from brickrt.dashboard.live.run_state import Moment, Row
+from brickrt.dashboard.live.run_state import Moment, SubgraphRow
 
 
 @dataclass(frozen=True)
-class Locality:
+class TrafficComparison:
     """Modelled figures of the plan and of the same network layer by layer; bytes that move beyond each level."""
 
     reuse_bytes: float
@@ -19,7 +19,7 @@ class Locality:
 
 
 @dataclass(frozen=True)
-class Scene:
+class FrameState:
     """The state of all runs; `run` of `runs` is under way, counted from 0."""
 
     title: str
@@ -27,9 +27,9 @@ class Scene:
     runs: int
     seconds: float
     moment: Moment | None
-    rows: Sequence[Row] = ()
+    rows: Sequence[SubgraphRow] = ()
     held_bytes: int = 0
     projected_bytes: int = 0
-    locality: Locality | None = None
+    locality: TrafficComparison | None = None
     host: str = ""
     latency_ms: Sequence[float] = field(default_factory=tuple)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 
-from brickrt.dashboard.live.frame_state import Scene
+from brickrt.dashboard.live.frame_state import FrameState
 from brickrt.dashboard.live.lines import Span, beside, cut, fit, line, width_of
 from brickrt.dashboard.live.panels import Lines, brick_map, count, counters, lanes, progress, size, table
 from brickrt.dashboard.live.run_state import Moment
@@ -14,27 +14,29 @@ HEAD = 3  # lines above the view, and one below
 MAP_WIDTH = 0.45  # of the screen, in the overview
 
 
-def frame(scene: Scene, width: int, height: int, view: str = "overview", paused: bool = False, note: str = "") -> Lines:
+def frame(
+    scene: FrameState, width: int, height: int, view: str = "overview", paused: bool = False, note: str = ""
+) -> Lines:
     """`height` lines, none wider than `width` cells. `note` is said in the last one, instead of the keys."""
     lines = [*_head(scene, width), *_body(scene, width, max(1, height - HEAD - 1), view)]
     lines = lines[: height - 1] + [line()] * (height - 1 - len(lines))
     return [fit(spans, width) for spans in (*lines, _keys(view, paused, note, width))]
 
 
-def one_line(scene: Scene) -> str:
+def one_line(scene: FrameState) -> str:
     """Progress where there is no screen to draw on."""
     share = _share(scene)
     return f"run {min(scene.run + 1, scene.runs)} of {scene.runs}, {100 * share:.0f} %, {scene.seconds:.1f} s"
 
 
-def _share(scene: Scene) -> float:
+def _share(scene: FrameState) -> float:
     """How much of all runs is done."""
     moment = scene.moment
     part = moment.counts[2] / max(1, sum(moment.counts)) if moment and scene.run < scene.runs else 0.0
     return (scene.run + part) / max(1, scene.runs)
 
 
-def _head(scene: Scene, width: int) -> Lines:
+def _head(scene: FrameState, width: int) -> Lines:
     moment = scene.moment
     right = f"run {min(scene.run + 1, scene.runs)}/{scene.runs}  {_clock(scene.seconds)}"
     title = cut(scene.title, max(1, width - len(right) - 1))
@@ -49,7 +51,7 @@ def _head(scene: Scene, width: int) -> Lines:
     ]
 
 
-def _latency(scene: Scene) -> str:
+def _latency(scene: FrameState) -> str:
     return f"median {statistics.median(scene.latency_ms):.2f} ms" if scene.latency_ms else ""
 
 
@@ -63,7 +65,7 @@ def _keys(view: str, paused: bool, note: str, width: int) -> list[Span]:
     return line(*names, *said)
 
 
-def _body(scene: Scene, width: int, height: int, view: str) -> Lines:
+def _body(scene: FrameState, width: int, height: int, view: str) -> Lines:
     moment = scene.moment
     if moment is None:
         known = "nothing to compute" if scene.run else "waiting for the first task …"  # outputs may be constants
@@ -77,7 +79,7 @@ def _body(scene: Scene, width: int, height: int, view: str) -> Lines:
     return _overview(scene, moment, width, height)
 
 
-def _overview(scene: Scene, moment: Moment, width: int, height: int) -> Lines:
+def _overview(scene: FrameState, moment: Moment, width: int, height: int) -> Lines:
     top = lanes(moment, max(1, height // 5))
     if scene.host:
         top.append(line(("host      ▸ ", "magenta"), scene.host))
@@ -88,7 +90,7 @@ def _overview(scene: Scene, moment: Moment, width: int, height: int) -> Lines:
     return [*top, *upper, *table(scene.rows, width, height - len(top) - len(upper), by_time=True)]
 
 
-def _memory(scene: Scene, moment: Moment, width: int) -> Lines:
+def _memory(scene: FrameState, moment: Moment, width: int) -> Lines:
     bars = [
         ("live", moment.live_bytes),
         ("arena", moment.tasks.arena_bytes),

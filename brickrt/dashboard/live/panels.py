@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from brickrt.dashboard.labels import Labels
-from brickrt.dashboard.live.frame_state import Scene
+from brickrt.dashboard.live.frame_state import FrameState
 from brickrt.dashboard.live.lines import Span, cut, fit, line
-from brickrt.dashboard.live.run_state import COMPLETE, RUNNING, WAITING, Lane, Moment, Row
+from brickrt.dashboard.live.run_state import COMPLETE, RUNNING, WAITING, Lane, Moment, SubgraphRow
 
 Lines = list[list[Span]]
 GLYPHS = {WAITING: "·", RUNNING: "▒", COMPLETE: "█"}  # told apart without colour
@@ -86,7 +86,7 @@ def _map_row(row: np.ndarray, wide: int) -> list[Span]:
     return spans
 
 
-def counters(scene: Scene, moment: Moment) -> Lines:
+def counters(scene: FrameState, moment: Moment) -> Lines:
     """States, how tasks were found, memory, and modelled traffic."""
     waiting, running, complete = moment.counts
     first = max(0, complete - moment.waits - moment.revisits)
@@ -109,7 +109,7 @@ def recomputed(elements: int, total: int) -> str:
     return f"{count(elements)} elements ({100 * elements / (total or 1):.1f} %)"
 
 
-def traffic(scene: Scene) -> Lines:
+def traffic(scene: FrameState) -> Lines:
     """Reuse distance and bytes beyond each level of memory, beside those of the network layer by layer."""
     found = scene.locality
     if found is None:
@@ -122,7 +122,7 @@ def traffic(scene: Scene) -> Lines:
     return [head, *(line(f"{name:12}{size(now):>10} {size(then):>10}") for name, now, then in pairs)]
 
 
-def table(rows: Sequence[Row], width: int, height: int, by_time: bool) -> Lines:
+def table(rows: Sequence[SubgraphRow], width: int, height: int, by_time: bool) -> Lines:
     """Subgraphs, those that took longest first where not all fit or `by_time`."""
     if height < 2:
         return []
@@ -134,7 +134,7 @@ def table(rows: Sequence[Row], width: int, height: int, by_time: bool) -> Lines:
     return [line((head, "bold")), *(_row(row, name) for row in shown[: height - 1])]
 
 
-def _row(row: Row, name: int) -> list[Span]:
+def _row(row: SubgraphRow, name: int) -> list[Span]:
     figures = f"{cut(row.brick, 13)} {min(row.delta, 9.99):4.2f} {count(row.rho):>5} {row.ms:7.2f} "
     figures += f"{100 * row.share:4.0f}% {row.gflops:5.0f} {row.gbps:4.1f}"
     strategy = f"{row.strategy:9} ", STRATEGY_STYLES.get(row.strategy, "")

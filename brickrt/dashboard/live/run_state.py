@@ -11,7 +11,7 @@ import numpy as np
 
 from brickrt.dashboard.figures import busy_us, moved_bytes
 from brickrt.dashboard.labels import Labels
-from brickrt.dashboard.live_tensors import Lives
+from brickrt.dashboard.live_tensors import LiveTensors
 from brickrt.dashboard.recording import GraphRun
 from brickrt.runtime.events import TaskEvents, used
 from brickrt.runtime.lowering.task_graph import TaskGraph
@@ -56,7 +56,7 @@ class Known:
 
     labels: Labels
     own: np.ndarray  # whether a task is no join
-    lives: Lives
+    lives: LiveTensors
     moved: tuple[int, ...]  # bytes per subgraph
     elements: int  # of all tensors that are computed
 
@@ -64,7 +64,7 @@ class Known:
     def of(tasks: TaskGraph) -> Known:
         moved = tuple(moved_bytes(tasks.plan, subgraph) for subgraph in tasks.plan.subgraphs)
         elements = sum(tasks.plan.graph.out(node).size for node in tasks.plan.graph.nodes)
-        return Known(Labels(tasks), tasks.task_subgraph >= 0, Lives.of(tasks), moved, elements)
+        return Known(Labels(tasks), tasks.task_subgraph >= 0, LiveTensors.of(tasks), moved, elements)
 
 
 class Current:
@@ -122,7 +122,7 @@ def _counts(states: np.ndarray, own: np.ndarray) -> tuple[int, int, int]:
 
 
 @dataclass(frozen=True)
-class Row:
+class SubgraphRow:
     """A line of the table of subgraphs; time is that of all workers together."""
 
     number: int
@@ -137,7 +137,7 @@ class Row:
     gbps: float
 
 
-class Watching:
+class RunState:
     """Observes a runtime: what runs now, and the means of what ran. Its methods may be called from any thread.
 
     Runs of a few milliseconds follow one another faster than anybody looks. So what a run leaves is only noted, and
@@ -151,7 +151,7 @@ class Watching:
         self._ended: dict[int, GraphRun] = {}  # not read yet
         self._next = 0.0  # when they are read again
         self._busy: dict[int, tuple[np.ndarray, int]] = {}
-        self._rows: tuple[tuple[int, int], list[Row]] = ((0, 0), [])
+        self._rows: tuple[tuple[int, int], list[SubgraphRow]] = ((0, 0), [])
         self.last: Moment | None = None
         self.host = ""
 
@@ -179,7 +179,7 @@ class Watching:
                 self._current = None
             return self.last
 
-    def rows(self, labels: Labels) -> list[Row]:
+    def rows(self, labels: Labels) -> list[SubgraphRow]:
         """Per subgraph the mean of what was measured so far; zeros before the first run has ended."""
         with self._lock:
             if time.monotonic() >= self._next:
@@ -198,14 +198,14 @@ class Watching:
         self._ended.clear()
 
 
-def _table(known: Known, busy: np.ndarray) -> list[Row]:
+def _table(known: Known, busy: np.ndarray) -> list[SubgraphRow]:
     return [_row(known, k, float(us), float(busy.sum()) or 1.0) for k, us in enumerate(busy)]
 
 
-def _row(known: Known, number: int, us: float, total: float) -> Row:
+def _row(known: Known, number: int, us: float, total: float) -> SubgraphRow:
     s = known.labels.tasks.plan.subgraphs[number]
     per_us = 1 / us / 1e3 if us else 0.0
-    return Row(
+    return SubgraphRow(
         number=number,
         name=known.labels.subgraphs[number],
         strategy=s.strategy,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field, replace
 
-from brickrt.dashboard.live.frame_state import Locality, Scene
-from brickrt.dashboard.live.run_state import Watching
-from brickrt.plan.cost.cost_model import Model
+from brickrt.dashboard.live.frame_state import FrameState, TrafficComparison
+from brickrt.dashboard.live.run_state import RunState
+from brickrt.plan.cost.cost_model import CostModel
 from brickrt.plan.merging.strategy import choose_subgraphs
 from brickrt.plan.plan import Plan
 from brickrt.runtime.analysis import cache_simulator
@@ -22,8 +22,8 @@ class Session:
 
     title: str
     runs: int
-    watching: Watching = field(default_factory=Watching)
-    locality: Locality | None = None
+    watching: RunState = field(default_factory=RunState)
+    locality: TrafficComparison | None = None
     held_bytes: int = 0
     projected_bytes: int = 0
     latency_ms: list[float] = field(default_factory=list)
@@ -45,9 +45,9 @@ class Session:
     def stop(self) -> None:
         self.quit = True
 
-    def scene(self) -> Scene:
+    def scene(self) -> FrameState:
         moment = self.watching.moment()
-        return Scene(
+        return FrameState(
             title=self.title,
             run=len(self.latency_ms),
             runs=self.runs,
@@ -62,17 +62,17 @@ class Session:
         )
 
 
-def compared(report: Report) -> Locality | None:
+def compared(report: Report) -> TrafficComparison | None:
     """Modelled figures of the plans beside those of the same layers one by one; None where nothing is planned."""
     now = [locality(program.tasks) for program in report.programs]
     then = [locality(lower(layer_by_layer(program.tasks.plan))) for program in report.programs]
-    return Locality(_reuse(now), _reuse(then), _moved(now), _moved(then)) if now else None
+    return TrafficComparison(_reuse(now), _reuse(then), _moved(now), _moved(then)) if now else None
 
 
 def layer_by_layer(plan: Plan) -> Plan:
     """The same graph with the same layouts and algorithms, no layers merged."""
     options = replace(plan.options, strategy="layerwise")
-    model = Model(plan.graph, plan.layouts, plan.device, plan.algorithms, plan.options.precision)
+    model = CostModel(plan.graph, plan.layouts, plan.device, plan.algorithms, plan.options.precision)
     return replace(plan, options=options, subgraphs=tuple(choose_subgraphs(model, options)))
 
 

@@ -10,7 +10,7 @@ from brickrt.graph.host.static_values import small_enough
 from brickrt.graph.ir import Graph, Node
 from brickrt.graph.passes.fold_affine import fold_affine
 from brickrt.graph.passes.fold_pads import fold_pads
-from brickrt.graph.rewriter import Edit, origins
+from brickrt.graph.rewriter import Rewriter, origins
 from brickrt.ops.base import Op, evaluate_whole
 from brickrt.ops.expr import Apply, Arg, Const, Expr, const, substitute
 from brickrt.ops.operators.map import Map
@@ -19,7 +19,7 @@ from brickrt.ops.operators.move import Concat, Take, Transpose, View
 
 def fold(graph: Graph) -> Graph:
     """An equal graph: constants computed, scalars in expressions, identities gone, scales and pads in convolutions."""
-    edit = Edit(graph)
+    edit = Rewriter(graph)
     for output in list(edit.nodes):
         if output in edit.nodes and not _fold_constant(edit, edit.nodes[output]):
             _inline_scalars(edit, edit.nodes[output])
@@ -30,7 +30,7 @@ def fold(graph: Graph) -> Graph:
     return edit.graph()
 
 
-def _fold_constant(edit: Edit, node: Node) -> bool:
+def _fold_constant(edit: Rewriter, node: Node) -> bool:
     """Replaces a node whose inputs are all constants, except where the result takes much more room."""
     if not all(name in edit.constants for name in node.inputs) or node.output in edit.outputs:
         return False
@@ -42,7 +42,7 @@ def _fold_constant(edit: Edit, node: Node) -> bool:
     return True
 
 
-def _inline_scalars(edit: Edit, node: Node) -> None:
+def _inline_scalars(edit: Rewriter, node: Node) -> None:
     """One-element constants of a Map become part of its expression, where that leaves the shape as it is."""
     op = node.op
     if not isinstance(op, Map):
@@ -71,7 +71,7 @@ def _inline_scalars(edit: Edit, node: Node) -> None:
         edit.put(replace(node, op=Map(simple)))
 
 
-def _scalars(edit: Edit, node: Node) -> list[str]:
+def _scalars(edit: Rewriter, node: Node) -> list[str]:
     """Constant operands of one finite element (expressions are text in the end, and infinity has no literal)."""
     constants = {name: edit.constants[name] for name in node.inputs if name in edit.constants}
     return [name for name, array in constants.items() if array.size == 1 and np.isfinite(array).all()]
@@ -88,7 +88,7 @@ def _without_neutral(expr: Expr) -> Expr:
     return expr if all(a is b for a, b in zip(args, expr.args)) else Apply(expr.dtype, expr.fn, args)
 
 
-def _join_moves(edit: Edit, node: Node) -> None:
+def _join_moves(edit: Rewriter, node: Node) -> None:
     """A View of a View and a Transpose of a Transpose are one; a Transpose that keeps the order of memory is a View."""
     producer = edit.nodes.get(node.inputs[0]) if node.inputs else None
     op: Op
@@ -110,7 +110,7 @@ def _keeps_memory(perm: tuple[int, ...], shape: tuple[int, ...]) -> bool:
     return long == sorted(long) and perm != tuple(range(len(perm)))
 
 
-def _drop_identity(edit: Edit, node: Node) -> None:
+def _drop_identity(edit: Rewriter, node: Node) -> None:
     """A node that gives its only input as it is."""
     if len(node.inputs) != 1 or edit.types[node.inputs[0]] != edit.types[node.output]:
         return

@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from brickrt.graph.ir import Node
-from brickrt.graph.rewriter import Edit, origins
+from brickrt.graph.rewriter import Rewriter, origins
 from brickrt.ops.base import Op
 from brickrt.ops.expr import Apply, Arg, Const, Expr
 from brickrt.ops.operators.conv import Conv, ConvTranspose
@@ -21,7 +21,7 @@ Affine = tuple[np.ndarray, np.ndarray]
 """Scale and shift in float64, each [channels]."""
 
 
-def fold_affine(edit: Edit) -> None:
+def fold_affine(edit: Rewriter) -> None:
     """Folds chains of affine Maps into the node they follow, as long as nobody else reads what lies between."""
     for output in list(edit.nodes):
         node = edit.nodes.get(output)
@@ -29,7 +29,7 @@ def fold_affine(edit: Edit) -> None:
             node = _folded(edit, node)
 
 
-def _folded(edit: Edit, node: Node) -> Node | None:
+def _folded(edit: Rewriter, node: Node) -> Node | None:
     """The node with its only reader folded in, None if that is impossible."""
     if not isinstance(node.op, Conv | ConvTranspose | MatMul) or node.op.epilogue is not None:
         return None
@@ -47,7 +47,7 @@ def _folded(edit: Edit, node: Node) -> Node | None:
     return merged
 
 
-def _affine(edit: Edit, reader: Node, node: Node) -> Affine | None:
+def _affine(edit: Rewriter, reader: Node, node: Node) -> Affine | None:
     """What the reader does to the channels of the node's output, if that is one product or sum with constants."""
     if not isinstance(reader.op, Map):
         return None
@@ -75,7 +75,7 @@ def _affine(edit: Edit, reader: Node, node: Node) -> Affine | None:
     return None
 
 
-def _per_channel(edit: Edit, reader: Node, operand: Expr, node: Node) -> np.ndarray | None:
+def _per_channel(edit: Rewriter, reader: Node, operand: Expr, node: Node) -> np.ndarray | None:
     """A constant operand as float64 [channels]; None if it varies along anything else."""
     channels, shape = _channels(edit, node), edit.types[node.output].shape
     if isinstance(operand, Const):
@@ -90,7 +90,7 @@ def _per_channel(edit: Edit, reader: Node, operand: Expr, node: Node) -> np.ndar
     return np.broadcast_to(array.reshape(-1).astype(np.float64), (channels,))
 
 
-def _operands(edit: Edit, node: Node, affine: Affine) -> tuple[str, ...] | None:
+def _operands(edit: Rewriter, node: Node, affine: Affine) -> tuple[str, ...] | None:
     """The node's inputs with new weights and bias; None where what must change is no constant."""
     scale, shift = affine
     x, weights, *biases = node.inputs
@@ -124,6 +124,6 @@ def _along_channels(op: Op, scale: np.ndarray, shape: tuple[int, ...]) -> np.nda
     return rows.reshape(*shape[:2], *ones)
 
 
-def _channels(edit: Edit, node: Node) -> int:
+def _channels(edit: Rewriter, node: Node) -> int:
     shape = edit.types[node.output].shape
     return shape[-1] if isinstance(node.op, MatMul) else shape[1]

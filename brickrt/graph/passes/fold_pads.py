@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from brickrt.graph.ir import Node
-from brickrt.graph.rewriter import Edit, origins
+from brickrt.graph.rewriter import Rewriter, origins
 from brickrt.ops.operators.conv import Conv
 from brickrt.ops.operators.move import Take
 
 
-def fold_pads(edit: Edit) -> None:
+def fold_pads(edit: Rewriter) -> None:
     """Merges zero padding of spatial axes into the convolutions that read it; others still read the padded tensor."""
     for node in list(edit.nodes.values()):
         pad = edit.nodes.get(node.inputs[0]) if node.inputs else None

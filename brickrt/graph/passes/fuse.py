@@ -13,7 +13,7 @@ import numpy as np
 from brickrt.graph.ir import Graph, Node
 from brickrt.graph.passes.fuse_channel_scales import scale_weights
 from brickrt.graph.passes.fuse_gates import OPERANDS, fuse_gate
-from brickrt.graph.rewriter import Edit, origins
+from brickrt.graph.rewriter import Rewriter, origins
 from brickrt.ops.expr import Apply, Arg, Expr, substitute, walk
 from brickrt.ops.operators.conv import Conv, ConvTranspose
 from brickrt.ops.operators.map import Map
@@ -28,7 +28,7 @@ SHARED_BYTES = 1 << 16
 
 def fuse(graph: Graph) -> Graph:
     """An equal graph with fewer nodes: equal nodes are one, and Maps join their neighbours."""
-    edit = Edit(graph)
+    edit = Rewriter(graph)
     _share_constants(edit)
     _share_nodes(edit)
     for output in list(edit.nodes):
@@ -51,7 +51,7 @@ def fuse(graph: Graph) -> Graph:
     return edit.graph()
 
 
-def _share_constants(edit: Edit) -> None:
+def _share_constants(edit: Rewriter) -> None:
     """Small constants of the same value are read under one name."""
     first: dict[tuple, str] = {}
     for name, array in edit.constants.items():
@@ -62,7 +62,7 @@ def _share_constants(edit: Edit) -> None:
             edit.put(_reading(reader, {name: shared}))
 
 
-def _share_nodes(edit: Edit) -> None:
+def _share_nodes(edit: Rewriter) -> None:
     """Common subexpressions: the same operator on the same inputs is computed once."""
     first: dict[tuple, str] = {}
     for output in list(edit.nodes):
@@ -76,7 +76,7 @@ def _share_nodes(edit: Edit) -> None:
             edit.nodes[shared] = replace(twin, origin=origins([twin, node]))
 
 
-def _dedupe_operands(edit: Edit, output: str) -> None:
+def _dedupe_operands(edit: Rewriter, output: str) -> None:
     """A tensor that a Map reads twice is one operand."""
     node = edit.nodes.get(output)
     if node is not None and isinstance(node.op, Map) and len(set(node.inputs)) < len(node.inputs):
@@ -84,7 +84,7 @@ def _dedupe_operands(edit: Edit, output: str) -> None:
         edit.put(replace(node, op=Map(_renumbered(node.op.expr, node.inputs, names)), inputs=tuple(names)))
 
 
-def _absorb_maps(edit: Edit, output: str) -> None:
+def _absorb_maps(edit: Rewriter, output: str) -> None:
     """Merges into a Map the Maps of the same shape that only it reads, as long as there are any."""
     found = True
     while found:
@@ -104,7 +104,7 @@ def _absorb_maps(edit: Edit, output: str) -> None:
                 break
 
 
-def _joins(edit: Edit, producer: Node, node: Node) -> bool:
+def _joins(edit: Rewriter, producer: Node, node: Node) -> bool:
     """Whether a tensor goes from one node to the other only, which makes something of the same shape of it."""
     same = edit.types[producer.output].shape == edit.types[node.output].shape
     return same and edit.only_reader(producer.output) is node
@@ -134,7 +134,7 @@ def _renumbered(
     )
 
 
-def _into_product(edit: Edit, node: Node, order: dict[str, int]) -> None:
+def _into_product(edit: Rewriter, node: Node, order: dict[str, int]) -> None:
     """Makes a Map the epilogue of the last convolution or matrix product before it that only it reads."""
     if not isinstance(node.op, Map):
         return
@@ -147,7 +147,7 @@ def _into_product(edit: Edit, node: Node, order: dict[str, int]) -> None:
             return
 
 
-def _with_epilogue(edit: Edit, producer: Node, node: Node) -> Node | None:
+def _with_epilogue(edit: Rewriter, producer: Node, node: Node) -> Node | None:
     """A product that does a Map too; None if the producer is no product or the Map is more than an epilogue can be."""
     if not isinstance(producer.op, Conv | ConvTranspose | MatMul):
         return None
@@ -171,7 +171,7 @@ def _all_float32(product: np.dtype, expr: Expr) -> bool:
     return all(t == np.float32 for t in (product, expr.dtype, *(e.dtype for e in walk(expr) if isinstance(e, Arg))))
 
 
-def _into_reduce(edit: Edit, node: Node) -> None:
+def _into_reduce(edit: Rewriter, node: Node) -> None:
     """Computes a Map inside the reduction that reads it."""
     if not isinstance(node.op, Reduce) or node.op.pre is not None:
         return
@@ -189,7 +189,7 @@ def _into_reduce(edit: Edit, node: Node) -> None:
     edit.remove(producer.output)
 
 
-def _after_reduce(edit: Edit, node: Node) -> None:
+def _after_reduce(edit: Rewriter, node: Node) -> None:
     """Applies a Map of one operand to what a reduction gives."""
     if not isinstance(node.op, Map) or len(node.inputs) != 1:
         return

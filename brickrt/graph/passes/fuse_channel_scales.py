@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from brickrt.graph.ir import Node
-from brickrt.graph.rewriter import Edit, origins
+from brickrt.graph.rewriter import Rewriter, origins
 from brickrt.ops.expr import Apply, Arg
 from brickrt.ops.operators.conv import Conv
 from brickrt.ops.operators.map import Map
@@ -21,7 +21,7 @@ FEWEST_PIXELS = 512
 """Weights are scaled once per task: fewer pixels would not make up for that."""
 
 
-def scale_weights(edit: Edit, node: Node) -> None:
+def scale_weights(edit: Rewriter, node: Node) -> None:
     """Has a convolution scale its input's channels itself, if it alone reads the product."""
     operands = _operands(edit, node)
     conv = edit.only_reader(node.output)
@@ -35,7 +35,7 @@ def scale_weights(edit: Edit, node: Node) -> None:
     edit.remove(node.output)
 
 
-def _operands(edit: Edit, node: Node) -> tuple[str, str] | None:
+def _operands(edit: Rewriter, node: Node) -> tuple[str, str] | None:
     """What a Map multiplies, if it only multiplies a tensor by a factor per channel: the tensor and the factors."""
     if not isinstance(node.op, Map) or len(node.inputs) != 2:
         return None
@@ -49,7 +49,7 @@ def _operands(edit: Edit, node: Node) -> tuple[str, str] | None:
     return None
 
 
-def _may_scale(edit: Edit, conv: Node, node: Node) -> bool:
+def _may_scale(edit: Rewriter, conv: Node, node: Node) -> bool:
     """Whether a pointwise convolution reads the product as its input, and that only, and scaling its weights pays."""
     op = conv.op
     assert isinstance(op, Conv)

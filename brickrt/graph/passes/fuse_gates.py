@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from brickrt.graph.ir import Node
-from brickrt.graph.rewriter import Edit, origins
+from brickrt.graph.rewriter import Rewriter, origins
 from brickrt.ops.expr import Arg, substitute, walk
 from brickrt.ops.operators.conv import Conv
 from brickrt.ops.operators.map import Map
@@ -26,7 +26,7 @@ OPERANDS = 8
 """Tensors that an epilogue may read."""
 
 
-def fuse_gate(edit: Edit, node: Node) -> None:
+def fuse_gate(edit: Rewriter, node: Node) -> None:
     """Makes a Map the epilogue of the convolution whose parts it reads, if nobody else reads them."""
     if not isinstance(node.op, Map):
         return
@@ -53,7 +53,7 @@ def _first(take: Node) -> int:
     return table[0]
 
 
-def _splits(edit: Edit, conv: Node, takes: list[Node], reader: Node) -> bool:
+def _splits(edit: Rewriter, conv: Node, takes: list[Node], reader: Node) -> bool:
     """Whether the takes are all that is read of the convolution, its equal parts, and read by `reader` alone, which
     gives one of their shape."""
     names = [take.output for take in takes]
@@ -68,11 +68,11 @@ def _splits(edit: Edit, conv: Node, takes: list[Node], reader: Node) -> bool:
     return rest == 0 and 1 < len(takes) <= MOST_PARTS and tables == wanted
 
 
-def _same_shape(edit: Edit, a: str, b: str) -> bool:
+def _same_shape(edit: Rewriter, a: str, b: str) -> bool:
     return edit.types[a].shape == edit.types[b].shape
 
 
-def _may_gate(edit: Edit, conv: Node, op: Conv, node: Node) -> bool:
+def _may_gate(edit: Rewriter, conv: Node, op: Conv, node: Node) -> bool:
     """Whether kernels compute the parts of the convolution side by side, and lose no faster algorithm by it."""
     channels = edit.types[conv.output].shape[1]
     if op.epilogue is not None or len(node.inputs) > OPERANDS:

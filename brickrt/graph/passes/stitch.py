@@ -19,7 +19,7 @@ import numpy as np
 
 from brickrt.graph.ir import Graph, Node
 from brickrt.graph.passes.fuse import OPERANDS, OPERATIONS
-from brickrt.graph.rewriter import Edit, origins
+from brickrt.graph.rewriter import Rewriter, origins
 from brickrt.ops.expr import Apply, Arg, Expr, apply, substitute, walk
 from brickrt.ops.operators.map import Map
 from brickrt.ops.operators.reduce import Reduce
@@ -37,7 +37,7 @@ COSTLY = frozenset("exp log tanh erf sigmoid sin cos".split())
 
 def stitch(graph: Graph) -> Graph:
     """An equal graph: each chain of reductions and Maps over the same rows is one node."""
-    edit = Edit(graph)
+    edit = Rewriter(graph)
     for output in reversed(list(edit.nodes)):
         node = edit.nodes.get(output)
         if node is not None and isinstance(node.op, Map):
@@ -45,11 +45,11 @@ def stitch(graph: Graph) -> Graph:
     return edit.graph()
 
 
-def _stitch(edit: Edit, last: Node) -> None:
+def _stitch(edit: Rewriter, last: Node) -> None:
     """Puts a Map and what it is made of in one node, if that is reductions over rows of its shape."""
     for axes in _axes(edit, last):
         members = _members(edit, last, axes)
-        chain = _Chain(edit, [*members, last], axes)
+        chain = _StitchedChain(edit, [*members, last], axes)
         node = chain.node() if any(isinstance(m.op, Reduce) for m in members) else None
         if node is not None:
             edit.put(node)
@@ -58,13 +58,13 @@ def _stitch(edit: Edit, last: Node) -> None:
             return
 
 
-def _axes(edit: Edit, last: Node) -> Iterator[tuple[int, ...]]:
+def _axes(edit: Rewriter, last: Node) -> Iterator[tuple[int, ...]]:
     """The axes of the reductions that a Map reads."""
     producers = [edit.nodes[name] for name in last.inputs if name in edit.nodes]
     yield from dict.fromkeys(p.op.axes for p in producers if isinstance(p.op, Reduce) and p.op.keepdims)
 
 
-def _members(edit: Edit, last: Node, axes: tuple[int, ...]) -> list[Node]:
+def _members(edit: Rewriter, last: Node, axes: tuple[int, ...]) -> list[Node]:
     """What only `last` and other members read: Maps of its shape, and reductions of that shape over `axes`."""
     shape, inside = edit.types[last.output].shape, {last.output: last}
 
@@ -84,12 +84,12 @@ def _members(edit: Edit, last: Node, axes: tuple[int, ...]) -> list[Node]:
     return [node for output, node in edit.nodes.items() if output in inside and output != last.output]
 
 
-def _pays(edit: Edit, node: Node, last: Node) -> bool:
+def _pays(edit: Rewriter, node: Node, last: Node) -> bool:
     """Whether a Map is computed once in the chain, or kept, or so cheap that each sweep may compute it."""
     return len(edit.readers[node.output]) == 1 or _is_cheap(node) or _may_be_kept(edit, node, last)
 
 
-def _may_be_kept(edit: Edit, node: Node, last: Node) -> bool:
+def _may_be_kept(edit: Rewriter, node: Node, last: Node) -> bool:
     """Whether the values may wait where the result will be, from the last reduction to the Map that gives it."""
     kind = edit.types[node.output]
     others = [edit.nodes[name] for name in edit.readers[node.output] if name != last.output]
@@ -103,10 +103,10 @@ def _is_cheap(node: Node) -> bool:
 
 
 @dataclass
-class _Chain:
+class _StitchedChain:
     """Members in topological order, the last one the Map that gives the result."""
 
-    edit: Edit
+    edit: Rewriter
     members: list[Node]
     axes: tuple[int, ...]
 

@@ -93,7 +93,7 @@ def conv_us(graph: Graph, node: Node, device: DeviceSpec, algorithm: str | None,
     if algorithm in (None, "direct"):
         return _direct_us(op, x, out, device, constants)
     axes = axes_of(op, x[2:], EDGES[str(algorithm)])
-    return winograd_us(axes, x[1], out, device, Share(1, 1, constants))
+    return winograd_us(axes, x[1], out, device, CoreShare(1, 1, constants))
 
 
 def _direct_us(op: Conv, x: Shape, out: Shape, device: DeviceSpec, constants: int) -> float:
@@ -105,7 +105,7 @@ def _direct_us(op: Conv, x: Shape, out: Shape, device: DeviceSpec, constants: in
 
 
 @dataclass(frozen=True)
-class Share:
+class CoreShare:
     """What a core has of a layer: so many equal boxes, in so many different pieces of the output's channels, of a
     graph with `constants` bytes of constants."""
 
@@ -114,7 +114,7 @@ class Share:
     constants: int
 
 
-def winograd_us(axes: Axes, channels: int, box: Shape, device: DeviceSpec, share: Share) -> float:
+def winograd_us(axes: Axes, channels: int, box: Shape, device: DeviceSpec, share: CoreShare) -> float:
     """Modelled microseconds of one core for its boxes of the output, from `channels` channels of the input.
 
     The weights of each piece of channels come once from where all constants lie, then from where those of a box do.

@@ -42,7 +42,7 @@ _ROW_END = 8.0  # cutting rows to so many elements costs half as much again: til
 
 
 @dataclass(frozen=True)
-class Facts:
+class NodeCost:
     """One node: bytes of its tensors and constants, and the time of its arithmetic on one core.
 
     `image` tells [batch, channels, spatial…] from batches of matrices: what is cut differs.
@@ -58,7 +58,7 @@ class Facts:
 
 
 @dataclass(frozen=True)
-class Trial:
+class BrickTrials:
     """A subgraph in several brick shapes of its output; arrays have one entry per shape.
 
     `bands` is in how many bands a brick is computed, `rows` how many each has, `elements` are those of each tensor
@@ -73,7 +73,7 @@ class Trial:
     held: np.ndarray
 
 
-class Model:
+class CostModel:
     """Costs of the nodes of one graph on one device."""
 
     def __init__(
@@ -89,9 +89,9 @@ class Model:
         self.constant_bytes = constant_bytes(graph)
 
     @cached_property
-    def facts(self) -> list[Facts]:
+    def facts(self) -> list[NodeCost]:
         """Per node, in order."""
-        facts: list[Facts] = []
+        facts: list[NodeCost] = []
         for node in self.graph.nodes:
             facts.append(self._facts(node, facts, self.algorithms.get(len(facts))))
         return facts
@@ -118,7 +118,7 @@ class Model:
             wires.append((self.kinds[k], *(numbers.setdefault(name, len(numbers)) for name in names)))
         return tuple(wires)
 
-    def _facts(self, node: Node, before: Sequence[Facts], algorithm: str | None) -> Facts:
+    def _facts(self, node: Node, before: Sequence[NodeCost], algorithm: str | None) -> NodeCost:
         graph = self.graph
         ins, out = graph.ins(node), graph.out(node)
         names = dict.fromkeys(node.inputs)
@@ -127,7 +127,7 @@ class Model:
         if not image and out.rank >= 3 and not isinstance(node.op, (MatMul, View, Transpose)):
             producers = [graph.producers[n] for n in names if n in graph.producers]
             image = any(before[p].image and graph.out(graph.nodes[p]).rank == out.rank for p in producers)
-        return Facts(
+        return NodeCost(
             flops=node.op.flops(ins, out),
             core_us=self._core_us(node) * self._saved(node, algorithm),
             in_bytes=sum(graph.types[name].nbytes for name in names) - constant,
@@ -207,7 +207,7 @@ class Model:
         hidden = 1.0 if self.streams_both(k) else _HIDDEN
         return max(compute, traffic) + hidden * min(compute, traffic) + overhead + self.constants_us([k])
 
-    def padded_us(self, trial: Trial) -> np.ndarray:
+    def padded_us(self, trial: BrickTrials) -> np.ndarray:
         """Padded bricks: intermediate results that do not fit the core's own cache go through the shared one."""
         device = self.device
         constants = sum(self.facts[k].const_bytes for k in trial.nodes) if device.kind == "cpu" else 0
@@ -218,7 +218,7 @@ class Model:
         band_us = len(trial.nodes) * device.call_overhead_us + _HIDDEN * self._constants_again_us(trial)
         return self._bricks_us(trial, core_us, trial.elements, inner, device.task_overhead_us + trial.bands * band_us)
 
-    def memoized_us(self, trial: Trial) -> np.ndarray:
+    def memoized_us(self, trial: BrickTrials) -> np.ndarray:
         """Memoized bricks: nothing twice, intermediate results through shared cache, and kept."""
         device, ones = self.device, np.ones(len(trial.bricks))
         inner_bytes = sum(self.facts[k].out_bytes for k in trial.nodes[:-1])
@@ -232,7 +232,7 @@ class Model:
         task_us += _HIDDEN * self._constants_again_us(trial)
         return self._bricks_us(trial, core_us, once, (1 / device.bandwidth[level] + kept) * ones, task_us)
 
-    def _constants_again_us(self, trial: Trial) -> float:
+    def _constants_again_us(self, trial: BrickTrials) -> float:
         """Reading the constants of all nodes once more, from the shared cache where they exceed a core's own."""
         if self.device.kind != "cpu":
             return 0.0
@@ -240,13 +240,13 @@ class Model:
         near = "l2" if constants <= self.device.cache_share * self.device.l2 else self.device.shared[0]
         return constants * self.device.cores / self.device.bandwidth[near] / 1e3
 
-    def recomputed_us(self, k: int, trial: Trial) -> np.ndarray:
+    def recomputed_us(self, k: int, trial: BrickTrials) -> np.ndarray:
         """Arithmetic of node `k` on one core when every brick computes all it needs."""
         output = self.graph.nodes[k].output
         once = self.facts[k].core_us * trial.elements[output] / max(1, self.graph.types[output].size)
         return once * self._tiled(k, trial, trial.rows)
 
-    def _tiled(self, k: int, trial: Trial, root_rows: np.ndarray) -> np.ndarray:
+    def _tiled(self, k: int, trial: BrickTrials, root_rows: np.ndarray) -> np.ndarray:
         """How much slower node `k` is where so many rows of the output do not fill a Winograd kernel's tiles, or where
         it is computed directly (`keeps_algorithm`)."""
         node, name = self.graph.nodes[k], self.algorithms.get(k)
@@ -261,7 +261,7 @@ class Model:
 
     def _bricks_us(
         self,
-        trial: Trial,
+        trial: BrickTrials,
         core_us: Sequence[np.ndarray],
         elements: Mapping[str, np.ndarray],
         inner: np.ndarray,
@@ -280,7 +280,7 @@ class Model:
             total = total + busy * self._row_ends(trial, shape)
         return total * rounds + self.constants_us(trial.nodes)
 
-    def _traffic(self, trial: Trial, elements: Mapping[str, np.ndarray], inner: np.ndarray) -> list[np.ndarray]:
+    def _traffic(self, trial: BrickTrials, elements: Mapping[str, np.ndarray], inner: np.ndarray) -> list[np.ndarray]:
         """Per node. Tensors from outside come once from where they lie, and their halos from shared cache."""
         graph = self.graph
         root = graph.nodes[trial.nodes[-1]].output
@@ -300,7 +300,7 @@ class Model:
             times.append(us)
         return times
 
-    def _row_ends(self, trial: Trial, shape: Shape) -> np.ndarray:
+    def _row_ends(self, trial: BrickTrials, shape: Shape) -> np.ndarray:
         """What cutting rows of an image slows work on it down by; a GPU walks channels, not rows."""
         if self.device.kind == "cuda" or not self.facts[trial.nodes[-1]].image or len(shape) < 4:
             return np.ones(len(trial.bricks))

@@ -25,7 +25,7 @@ _FAR = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True)
-class Held:
+class HeldRows:
     """Rows of one tensor, per brick and band, int64 [bricks, bands].
 
     A band computes the rows [lo, hi); while it runs, rows [keep, hi) are held: all that it or a later band reads.
@@ -57,7 +57,7 @@ class Held:
         return np.minimum(self.window + CARRIED * self.kept, all_rows)
 
 
-class Sweep:
+class BandSweep:
     """What bands of n bricks need of each tensor, while nodes join a subgraph from its output backwards.
 
     `boxes` are the bands of the output, brick by brick, `bands` of each. A node may join once all its readers have.
@@ -77,7 +77,7 @@ class Sweep:
     ) -> None:
         self.graph, self.bands, self.axis, self.through, self.blocks = graph, bands, axis, through, blocks
         self.needed: dict[str, Boxes] = {output: boxes}
-        self.rows: dict[str, Held] = {}
+        self.rows: dict[str, HeldRows] = {}
         self.ascends = True  # whether every band reads no less far than the one before
 
     def join(self, k: int) -> None:
@@ -95,7 +95,7 @@ class Sweep:
                     region = whole_blocks(region, self.blocks[name], ins[i].shape)
                 self.needed[name] = region.union(self.needed[name]) if name in self.needed else region
 
-    def held(self, name: str) -> Held:
+    def held(self, name: str) -> HeldRows:
         """The rows of a tensor all of whose readers have joined."""
         boxes = self.needed[name]
         empty = (boxes.volumes == 0).reshape(-1, self.bands)
@@ -107,7 +107,7 @@ class Sweep:
         first = np.where(later[:, :1] == _FAR, 0, later[:, :1])
         reached = np.where(reached == 0, first, reached)  # bands before the first that needs anything
         fresh = np.where(empty, reached, np.minimum(np.maximum(lo, before), reached))
-        return Held(np.minimum(later, reached), fresh, reached)
+        return HeldRows(np.minimum(later, reached), fresh, reached)
 
     def computed(self, name: str) -> Boxes:
         """The boxes that the bands compute of a tensor whose node has joined, [bricks · bands]."""
@@ -147,7 +147,7 @@ def middle_bands(boxes: Boxes, rows: np.ndarray, axis: int) -> Boxes:
     return with_rows(twice, lo, hi, axis)
 
 
-def band_bytes(swept: Sweep) -> np.ndarray:
+def band_bytes(swept: BandSweep) -> np.ndarray:
     """Bytes that the second of two bands touches, of inner tensors what their rings hold, [bricks]."""
     total = np.zeros(len(next(iter(swept.needed.values()))) // 2, np.int64)
     for name, boxes in swept.needed.items():
@@ -180,7 +180,7 @@ def sweep(
     axis: int,
     through: Container[str],
     blocks: Mapping[str, int] = NO_BLOCKS,
-) -> Sweep:
+) -> BandSweep:
     """The sweep of a subgraph over `boxes` of its output in bands of `band` rows.
 
     Where some tensor is not read in ascending order (rows are reversed) it has one band.
@@ -188,7 +188,7 @@ def sweep(
     backwards, rows = sorted(nodes, reverse=True), int(boxes.extents[:, axis].max(initial=0))
     bands = max(1, -(-rows // band))
     output = graph.nodes[backwards[0]].output
-    found = Sweep(graph, output, bands_of(boxes, band, bands, axis), bands, axis, through, blocks)
+    found = BandSweep(graph, output, bands_of(boxes, band, bands, axis), bands, axis, through, blocks)
     for k in backwards:
         found.join(k)
     return found if found.ascends else sweep(graph, backwards, boxes, rows, axis, through, blocks)

@@ -6,9 +6,9 @@ import math
 from dataclasses import dataclass
 
 from brickrt.ops.operators.move import View
-from brickrt.ops.operators.partial_reduce import Segments
+from brickrt.ops.operators.partial_reduce import PartialReduce
 from brickrt.ops.types import Shape
-from brickrt.plan.cost.cost_model import Model
+from brickrt.plan.cost.cost_model import CostModel
 from brickrt.plan.merging.partition import is_global
 
 CANDIDATE_ROWS = (1, 2, 4, 8, 16, 32, 64, 128)
@@ -34,7 +34,7 @@ class Cut:
         return tuple(max(1, min(edge, extent)) for edge, extent in zip(whole, shape))
 
 
-def cut_of(model: Model, k: int) -> Cut:
+def cut_of(model: CostModel, k: int) -> Cut:
     """Images are cut in batch and space, never along channels; batches of matrices in batch and rows."""
     rank = model.graph.out(model.graph.nodes[k]).rank
     if model.facts[k].image:
@@ -42,13 +42,13 @@ def cut_of(model: Model, k: int) -> Cut:
     return Cut(tuple(range(rank - 2)), (rank - 2,) if rank >= 2 else ())
 
 
-def why_whole(model: Model, k: int) -> str | None:
+def why_whole(model: CostModel, k: int) -> str | None:
     """Why the output of node `k` cannot be cut into bricks, or None where it can."""
     node = model.graph.nodes[k]
     shape = model.graph.out(node).shape
     if isinstance(node.op, View):
         return "a view computes nothing"
-    if isinstance(node.op, Segments):
+    if isinstance(node.op, PartialReduce):
         return "its tasks are those that make what it reads, or slabs of rows"
     if is_global(model, k):
         return f"{node.op.name} over axes {_listed(getattr(node.op, 'axes', ()))} needs the whole tensor"
@@ -58,21 +58,21 @@ def why_whole(model: Model, k: int) -> str | None:
     return None
 
 
-def parallelism(model: Model, k: int, edge: int) -> float:
+def parallelism(model: CostModel, k: int, edge: int) -> float:
     """ρ = ∏Dᵢ/Bⁿ over the dimensions that are cut, times the single ones (BrickDL §3.3)."""
     cut, shape = cut_of(model, k), model.graph.out(model.graph.nodes[k]).shape
     spread = math.prod(shape[axis] for axis in cut.single + cut.axes)
     return spread / edge ** len(cut.axes)
 
 
-def edge_by_rule(model: Model, k: int) -> int:
+def edge_by_rule(model: CostModel, k: int) -> int:
     """The edge with the most parallelism ρ ≤ τ; the largest where all exceed τ."""
     device = model.device
     edges = device.edges if model.facts[k].image else device.row_edges
     return next((edge for edge in edges if parallelism(model, k, edge) <= device.tau), edges[-1])
 
 
-def candidates(model: Model, k: int) -> list[Shape]:
+def candidates(model: CostModel, k: int) -> list[Shape]:
     """Bricks to try for the output of node `k`: whole rows first (their halos are read in place), then squares."""
     cut, shape = cut_of(model, k), model.graph.out(model.graph.nodes[k]).shape
     heights = [*_below(shape[cut.axes[0]]), *_even(model, shape, cut)]
@@ -90,7 +90,7 @@ def candidates(model: Model, k: int) -> list[Shape]:
     return list(bricks)
 
 
-def swept_candidates(model: Model, k: int) -> list[tuple[Shape, Shape]]:
+def swept_candidates(model: CostModel, k: int) -> list[tuple[Shape, Shape]]:
     """Tall bricks of an image to try, one to a few per core, with the bands that they are swept in."""
     cut, shape = cut_of(model, k), model.graph.out(model.graph.nodes[k]).shape
     if not model.facts[k].image or not cut.axes:
@@ -107,7 +107,7 @@ def swept_candidates(model: Model, k: int) -> list[tuple[Shape, Shape]]:
     ]
 
 
-def _even(model: Model, shape: Shape, cut: Cut) -> list[int]:
+def _even(model: CostModel, shape: Shape, cut: Cut) -> list[int]:
     """Rows of whole tensors where batches make bricks enough, else so that cores get equally many."""
     extent, cores = shape[cut.axes[0]], model.device.cores
     outer = math.prod(shape[axis] for axis in cut.single)

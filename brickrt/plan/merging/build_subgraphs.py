@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from brickrt.ops.types import Boxes, Shape
-from brickrt.plan.cost.cost_model import Model
+from brickrt.plan.cost.cost_model import CostModel
 from brickrt.plan.geometry.bricks import BrickGrid
 from brickrt.plan.geometry.halo import middle_boxes, needed_boxes, working_set
 from brickrt.plan.merging.brick_shapes import Cut, cut_of
@@ -15,7 +15,7 @@ from brickrt.plan.subgraph import Subgraph
 from brickrt.plan.tiling.layer_tiles import layer_brick
 
 
-def layerwise_subgraph(model: Model, k: int, why: str) -> Subgraph:
+def layerwise_subgraph(model: CostModel, k: int, why: str) -> Subgraph:
     """Node `k` on its own."""
     shape = model.graph.out(model.graph.nodes[k]).shape
     brick = layer_brick(model, k)
@@ -39,7 +39,7 @@ def layerwise_subgraph(model: Model, k: int, why: str) -> Subgraph:
     )
 
 
-def brick_subgraph(model: Model, nodes: tuple[int, ...], proposal: Proposal) -> Subgraph:
+def brick_subgraph(model: CostModel, nodes: tuple[int, ...], proposal: Proposal) -> Subgraph:
     """`nodes`, ascending, in the bricks of `proposal`."""
     graph, brick = model.graph, proposal.brick
     shape = graph.out(graph.nodes[nodes[-1]]).shape
@@ -69,7 +69,7 @@ def brick_subgraph(model: Model, nodes: tuple[int, ...], proposal: Proposal) -> 
     )
 
 
-def _own_bricks(model: Model, nodes: Sequence[int], brick: Shape) -> tuple[Shape, ...]:
+def _own_bricks(model: CostModel, nodes: Sequence[int], brick: Shape) -> tuple[Shape, ...]:
     """Memoized: every node in bricks of the output's edges, whole along axes where the output is whole."""
     graph = model.graph
     whole = graph.out(graph.nodes[nodes[-1]]).shape
@@ -79,7 +79,7 @@ def _own_bricks(model: Model, nodes: Sequence[int], brick: Shape) -> tuple[Shape
     return tuple(cut.brick_along(shape, edges) for shape in shapes)
 
 
-def _largest_boxes(model: Model, nodes: Sequence[int], needed: dict[str, Boxes]) -> tuple[Shape, ...]:
+def _largest_boxes(model: CostModel, nodes: Sequence[int], needed: dict[str, Boxes]) -> tuple[Shape, ...]:
     """Padded: what a brick needs of each node, at most."""
     extents = [needed[model.graph.nodes[k].output].extents.max(axis=0, initial=0) for k in nodes]
     return tuple(tuple(max(1, int(extent)) for extent in most) for most in extents)

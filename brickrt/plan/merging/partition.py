@@ -12,17 +12,17 @@ from collections.abc import Callable, Sequence
 from brickrt.ops.operators.map import Map
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.operators.move import Transpose, View
-from brickrt.ops.operators.partial_reduce import Segments
+from brickrt.ops.operators.partial_reduce import PartialReduce
 from brickrt.ops.operators.reduce import Reduce
 from brickrt.ops.operators.rowwise import Rowwise
-from brickrt.plan.cost.cost_model import Model
+from brickrt.plan.cost.cost_model import CostModel
 
 NODES_PER_LAYER = 8  # bound on light nodes per heavy one, so that planning stays linear
 
 Choose = Callable[[Sequence[int]], int]
 
 
-def partition(model: Model, max_layers: int, choose: Choose = len) -> list[tuple[int, ...]]:
+def partition(model: CostModel, max_layers: int, choose: Choose = len) -> list[tuple[int, ...]]:
     """The subgraphs in an order in which they can run, each with its node indices ascending.
 
     `choose` is given a candidate, output first, in the order in which nodes joined, and tells how many of them to
@@ -39,7 +39,7 @@ def partition(model: Model, max_layers: int, choose: Choose = len) -> list[tuple
     return subgraphs[::-1]
 
 
-def grow(model: Model, root: int, taken: set[int], max_layers: int) -> list[int]:
+def grow(model: CostModel, root: int, taken: set[int], max_layers: int) -> list[int]:
     """The largest subgraph with output node `root`, in the order in which its nodes join."""
     facts, order, inside = model.facts, [root], {root}
     layers = int(facts[root].heavy)
@@ -57,7 +57,7 @@ def grow(model: Model, root: int, taken: set[int], max_layers: int) -> list[int]
     return order
 
 
-def is_global(model: Model, k: int) -> bool:
+def is_global(model: CostModel, k: int) -> bool:
     """Whether node `k` reduces over a dimension that bricks cut."""
     op = model.graph.nodes[k].op
     if not isinstance(op, Reduce | Rowwise):
@@ -66,12 +66,12 @@ def is_global(model: Model, k: int) -> bool:
     return op.axes != ((1,) if model.facts[k].image else (rank - 1,))
 
 
-def stands_alone(model: Model, k: int) -> bool:
+def stands_alone(model: CostModel, k: int) -> bool:
     """Whether node `k` ends a subgraph on both sides."""
-    return isinstance(model.graph.nodes[k].op, View | Transpose | Segments) or is_global(model, k)
+    return isinstance(model.graph.nodes[k].op, View | Transpose | PartialReduce) or is_global(model, k)
 
 
-def _candidates(model: Model, root: int, reader: int, inside: set[int]) -> list[int]:
+def _candidates(model: CostModel, root: int, reader: int, inside: set[int]) -> list[int]:
     """Producers of what `reader` reads that may join now."""
     graph = model.graph
     node = graph.nodes[reader]
@@ -83,7 +83,7 @@ def _candidates(model: Model, root: int, reader: int, inside: set[int]) -> list[
     return [p for p in producers if _may_join(model, root, p, inside, elementwise=product)]
 
 
-def _may_join(model: Model, root: int, k: int, inside: set[int], elementwise: bool) -> bool:
+def _may_join(model: CostModel, root: int, k: int, inside: set[int], elementwise: bool) -> bool:
     graph = model.graph
     node, out = graph.nodes[k], graph.nodes[k].output
     if stands_alone(model, k) or out in graph.outputs:
@@ -99,7 +99,7 @@ def _may_join(model: Model, root: int, k: int, inside: set[int], elementwise: bo
     return same_cuts and not any(_spreads(model, k, reader) for reader in readers)
 
 
-def _spreads(model: Model, k: int, reader: int) -> bool:
+def _spreads(model: CostModel, k: int, reader: int) -> bool:
     """Whether the reader broadcasts node `k`'s result along a dimension that bricks cut: each would recompute it."""
     graph = model.graph
     mine, its = graph.out(graph.nodes[k]).shape, graph.out(graph.nodes[reader]).shape

@@ -13,10 +13,10 @@ import numpy as np
 
 from brickrt.ops.operators.move import Take
 from brickrt.ops.types import Boxes, Shape
-from brickrt.plan.cost.cost_model import Model, Trial
+from brickrt.plan.cost.cost_model import BrickTrials, CostModel
 from brickrt.plan.geometry.bricks import BrickGrid
 from brickrt.plan.geometry.halo import Demand, growth, middle_boxes, needed_boxes, totals
-from brickrt.plan.geometry.row_bands import Sweep, band_bytes, middle_bands
+from brickrt.plan.geometry.row_bands import BandSweep, band_bytes, middle_bands
 from brickrt.plan.merging.brick_shapes import candidates, cut_of, parallelism, swept_candidates, why_whole
 
 Cutting = tuple[Shape, Shape]  # bricks of an output, and the band of them that is computed at a time
@@ -48,7 +48,7 @@ class Timing:
         return np.where(self.delta > delta_limit, self.memoized_us, self.padded_us)
 
 
-def propose(model: Model, order: Sequence[int], edge: int | None) -> Proposal | str:
+def propose(model: CostModel, order: Sequence[int], edge: int | None) -> Proposal | str:
     """The merge that saves most time against layerwise, or in words why there is none.
 
     `order` is a candidate subgraph, output first; `edge` fixes the brick's edge, None leaves it to the model.
@@ -68,7 +68,7 @@ def propose(model: Model, order: Sequence[int], edge: int | None) -> Proposal | 
     return _confirm(model, order, best)
 
 
-def _bricks_to_try(model: Model, root: int, edge: int | None) -> list[Cutting]:
+def _bricks_to_try(model: CostModel, root: int, edge: int | None) -> list[Cutting]:
     """On a GPU edges that leave enough parallelism: ρ ≥ Bⁿ (BrickDL §3.3). Of images too large for ρ ≤ τ in bricks that
     fit its cache, that rule would merge nothing: the model, which counts tasks, decides."""
     shape, cut = model.graph.out(model.graph.nodes[root]).shape, cut_of(model, root)
@@ -83,11 +83,11 @@ def _bricks_to_try(model: Model, root: int, edge: int | None) -> list[Cutting]:
     return [(brick, brick) for brick in bricks]
 
 
-def _layerwise_us(model: Model, nodes: Sequence[int]) -> float:
+def _layerwise_us(model: CostModel, nodes: Sequence[int]) -> float:
     return sum(model.layerwise_us(k) for k in nodes)
 
 
-def _hopeless(model: Model, order: Sequence[int]) -> str | None:
+def _hopeless(model: CostModel, order: Sequence[int]) -> str | None:
     """Why no merge can pay even without halos: arithmetic takes as long as layers do."""
     compute = alone = 0.0
     for n, k in enumerate(order, 1):
@@ -98,7 +98,7 @@ def _hopeless(model: Model, order: Sequence[int]) -> str | None:
     return f"bound by arithmetic ({compute:.0f} of {alone:.0f} µs for {len(order)} layers), merging saves nothing"
 
 
-def _search(model: Model, order: Sequence[int], tries: list[Cutting]) -> Proposal | None:
+def _search(model: CostModel, order: Sequence[int], tries: list[Cutting]) -> Proposal | None:
     """The best of all first nodes and bricks, by what it saves; on a tie the smaller subgraph."""
     root, limit = model.graph.nodes[order[0]], model.device.delta_limit
     shape, bricks = model.graph.out(root).shape, [brick for brick, _ in tries]
@@ -113,7 +113,7 @@ def _search(model: Model, order: Sequence[int], tries: list[Cutting]) -> Proposa
         demand.join(order[n - 1])
         swept.join(order[n - 1])
         elements = {name: boxes.volumes * counts for name, boxes in demand.needed.items()}
-        trial = Trial(sorted(order[:n]), bricks, _bands(tries), rows, elements, band_bytes(swept))
+        trial = BrickTrials(sorted(order[:n]), bricks, _bands(tries), rows, elements, band_bytes(swept))
         timing = _time(model, trial)
         gain = np.where(timing.fits, _layerwise_us(model, order[:n]) - timing.chosen_us(limit), -math.inf)
         at = int(np.argmax(gain))
@@ -123,17 +123,17 @@ def _search(model: Model, order: Sequence[int], tries: list[Cutting]) -> Proposa
     return best
 
 
-def _middle_sweep(model: Model, root: int, tries: Sequence[Cutting]) -> Sweep:
+def _middle_sweep(model: CostModel, root: int, tries: Sequence[Cutting]) -> BandSweep:
     """The sweep of the middle of the middle brick, for each cutting of the output of node `root`."""
     graph, output = model.graph, model.graph.nodes[root].output
     cut = cut_of(model, root)
     boxes = middle_boxes(graph.types[output].shape, [brick for brick, _ in tries]).clip(graph.types[output].shape)
     bands = _rows(model, root, tries)
     parts = {node.output for node in graph.nodes if isinstance(node.op, Take)}
-    return Sweep(graph, output, middle_bands(boxes, bands, cut.axes[0]), 2, cut.axes[0], parts)
+    return BandSweep(graph, output, middle_bands(boxes, bands, cut.axes[0]), 2, cut.axes[0], parts)
 
 
-def _rows(model: Model, root: int, tries: Sequence[Cutting]) -> np.ndarray:
+def _rows(model: CostModel, root: int, tries: Sequence[Cutting]) -> np.ndarray:
     """Rows of each band."""
     axis = cut_of(model, root).axes[0]
     return np.array([band[axis] for _, band in tries], np.int64)
@@ -144,7 +144,7 @@ def _bands(tries: Sequence[Cutting]) -> np.ndarray:
     return np.array([math.prod(-(-a // b) for a, b in zip(brick, band, strict=True)) for brick, band in tries])
 
 
-def _confirm(model: Model, order: Sequence[int], found: Proposal) -> Proposal | str:
+def _confirm(model: CostModel, order: Sequence[int], found: Proposal) -> Proposal | str:
     """The proposal with its exact figures, or why it does not save enough."""
     nodes, limit = order[: found.nodes], model.device.delta_limit
     shape = model.graph.out(model.graph.nodes[order[0]]).shape
@@ -161,14 +161,14 @@ def _confirm(model: Model, order: Sequence[int], found: Proposal) -> Proposal | 
     return Proposal("padded", found.brick, found.band, len(nodes), figures)
 
 
-def exact_timing(model: Model, nodes: Sequence[int], cutting: Cutting, needed: dict[str, Boxes]) -> Timing:
+def exact_timing(model: CostModel, nodes: Sequence[int], cutting: Cutting, needed: dict[str, Boxes]) -> Timing:
     """Modelled times of a subgraph in one brick shape; `needed` holds the boxes of all its bricks."""
     held = held_bytes(model, nodes, cutting)
     rows = _rows(model, max(nodes), [cutting])
-    return _time(model, Trial(sorted(nodes), [cutting[0]], _bands([cutting]), rows, totals(needed), held))
+    return _time(model, BrickTrials(sorted(nodes), [cutting[0]], _bands([cutting]), rows, totals(needed), held))
 
 
-def held_bytes(model: Model, nodes: Sequence[int], cutting: Cutting) -> np.ndarray:
+def held_bytes(model: CostModel, nodes: Sequence[int], cutting: Cutting) -> np.ndarray:
     """Bytes that a band of a brick touches, [1]."""
     backwards = sorted(nodes, reverse=True)
     swept = _middle_sweep(model, backwards[0], [cutting])
@@ -177,7 +177,7 @@ def held_bytes(model: Model, nodes: Sequence[int], cutting: Cutting) -> np.ndarr
     return band_bytes(swept)
 
 
-def _time(model: Model, trial: Trial) -> Timing:
+def _time(model: CostModel, trial: BrickTrials) -> Timing:
     device = model.device
     delta = growth(model.graph, trial.nodes, trial.elements, [model.facts[k].flops for k in trial.nodes])
     fits = trial.held <= device.brick_bytes

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from brickrt.graph.ir import Graph, Node
 from brickrt.ops.operators.move import Take, View
-from brickrt.ops.operators.partial_reduce import Segments
+from brickrt.ops.operators.partial_reduce import PartialReduce
 from brickrt.ops.operators.reduce import Reduce
 from brickrt.ops.types import Shape, TensorType
 from brickrt.plan.device.device_spec import DeviceSpec
@@ -33,7 +33,7 @@ def split_reductions(
     for node in graph.nodes:
         if _splits(graph, layouts, device, node):
             assert isinstance(node.op, Reduce)
-            op, name = Segments(node.op.combine, LENGTH), f"{node.output}:segments"
+            op, name = PartialReduce(node.op.combine, LENGTH), f"{node.output}:segments"
             types[name], found[name] = op.infer(graph.ins(node)), "blocked"
             nodes.append(Node(f"{node.name}:segments", op, node.inputs, name, node.origin))
             node = replace(node, inputs=(name,))
@@ -62,7 +62,7 @@ def attach_tails(graph: Graph, subgraphs: Sequence[Subgraph]) -> list[Subgraph]:
     moved = set()
     for number, s in enumerate(subgraphs):
         node = graph.nodes[s.nodes[-1]]
-        maker = makers.get(node.inputs[0]) if isinstance(node.op, Segments) else None
+        maker = makers.get(node.inputs[0]) if isinstance(node.op, PartialReduce) else None
         if maker is not None and _may_host(graph, subgraphs[maker]):
             tails.setdefault(maker, []).append(s.nodes[-1])
             moved.add(number)

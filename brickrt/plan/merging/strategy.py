@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Sequence
 
-from brickrt.plan.cost.cost_model import Model
+from brickrt.plan.cost.cost_model import CostModel
 from brickrt.plan.geometry.halo import Demand, middle_boxes, working_set
 from brickrt.plan.merging.brick_shapes import cut_of, edge_by_rule, parallelism, why_whole
 from brickrt.plan.merging.build_subgraphs import brick_subgraph, layerwise_subgraph
@@ -21,7 +21,7 @@ from brickrt.plan.subgraph import Subgraph
 RECOMPUTE_LIMIT = 4.0  # a node joins forced padded bricks while they compute it at most so many times over
 
 
-def choose_subgraphs(model: Model, options: PlanOptions) -> list[Subgraph]:
+def choose_subgraphs(model: CostModel, options: PlanOptions) -> list[Subgraph]:
     """The subgraphs in an order in which they can run."""
     max_layers = options.max_layers or model.device.max_layers
     if options.strategy == "layerwise":
@@ -35,7 +35,7 @@ def choose_subgraphs(model: Model, options: PlanOptions) -> list[Subgraph]:
 class _Forced:
     """The strategy that was asked for, in bricks of the edge that was asked for or that the rule gives."""
 
-    def __init__(self, model: Model, options: PlanOptions) -> None:
+    def __init__(self, model: CostModel, options: PlanOptions) -> None:
         self.model, self.options = model, options
 
     def subgraphs(self, max_layers: int) -> list[Subgraph]:
@@ -90,7 +90,7 @@ class _Forced:
 class _Auto:
     """Merges where the model says that it pays; a node that stays alone runs layerwise."""
 
-    def __init__(self, model: Model, options: PlanOptions) -> None:
+    def __init__(self, model: CostModel, options: PlanOptions) -> None:
         self.model, self.options = model, options
         self.known: dict[Hashable, Proposal | str] = {}
         self.found: dict[int, Proposal] = {}

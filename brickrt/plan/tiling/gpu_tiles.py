@@ -14,7 +14,7 @@ from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.operators.reduce import Reduce
 from brickrt.ops.operators.rowwise import Rowwise
 from brickrt.ops.types import Shape, TensorType
-from brickrt.plan.cost.cost_model import Model
+from brickrt.plan.cost.cost_model import CostModel
 
 TILES = ((128, 128), (128, 64), (64, 64), (64, 32), (32, 32), (16, 64))  # rows (pixels) by columns (channels)
 ELEMENTS = (16384, 8192, 4096, 2048, 1024)  # of a piece that is no product
@@ -22,7 +22,7 @@ CHANNELS = (256, 128, 64, 32)  # of one that reduces space
 PIXELS = (1 << 30, 512, 64, 8, 1)  # that such a one leaves
 
 
-def gpu_brick(model: Model, k: int) -> Shape:
+def gpu_brick(model: CostModel, k: int) -> Shape:
     """The brick shape of node `k` that gives its blocks."""
     node, out = model.graph.nodes[k], model.graph.out(model.graph.nodes[k])
     shape = tuple(max(1, extent) for extent in out.shape)
@@ -62,7 +62,7 @@ def _pixels(shape: Shape, pixels: int) -> tuple[int, ...]:
     return tuple(edges)
 
 
-def _of_images(model: Model, k: int, shape: Shape) -> list[Shape]:
+def _of_images(model: CostModel, k: int, shape: Shape) -> list[Shape]:
     """All channels of some pixels, or, where space is reduced, some channels of what is left of it."""
     op = model.graph.nodes[k].op
     if isinstance(op, Rowwise) and op.axes != (1,):
@@ -78,7 +78,7 @@ def _of_matrices(shape: Shape, rows: int, columns: int) -> Shape:
     return (*(1,) * (len(shape) - 2), min(shape[-2], rows), min(shape[-1], columns))
 
 
-def _kept(model: Model, k: int) -> tuple[int, ...]:
+def _kept(model: CostModel, k: int) -> tuple[int, ...]:
     """Axes that pieces have whole, because a row along them is reduced to be mapped."""
     op = model.graph.nodes[k].op
     return op.axes if isinstance(op, Rowwise) else ()

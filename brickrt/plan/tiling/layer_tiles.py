@@ -14,7 +14,7 @@ from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.operators.move import View
 from brickrt.ops.operators.reduce import Reduce
 from brickrt.ops.types import Shape
-from brickrt.plan.cost.cost_model import Model
+from brickrt.plan.cost.cost_model import CostModel
 from brickrt.plan.cost.strassen import LEVELS, strassen_brick
 from brickrt.plan.tiling.gpu_tiles import gpu_brick
 from brickrt.plan.tiling.winograd_tiles import winograd_brick
@@ -26,7 +26,7 @@ SHARED_US = 4.0  # tasks of a layer that is too short for more than one a core: 
 UNEVEN = 1.04  # cores that wait for the last tasks of a layer for longer, relative to it, get smaller ones
 
 
-def layer_brick(model: Model, k: int) -> Shape:
+def layer_brick(model: CostModel, k: int) -> Shape:
     """The brick shape of node `k` that gives its layerwise tasks."""
     node = model.graph.nodes[k]
     shape = model.graph.out(node).shape
@@ -47,7 +47,7 @@ def layer_brick(model: Model, k: int) -> Shape:
     return _plain_brick(list(whole), want, model.device.cores)
 
 
-def _wanted_tasks(model: Model, k: int) -> int:
+def _wanted_tasks(model: CostModel, k: int) -> int:
     """Enough to even out cores, none too short."""
     device, fact = model.device, model.facts[k]
     busy_us = max(fact.core_us, (model.traffic_us(k) + model.constants_us([k])) * device.cores)
@@ -55,7 +55,7 @@ def _wanted_tasks(model: Model, k: int) -> int:
     return max(1, at_once, min(device.tasks_per_core * device.cores, int(busy_us / device.min_task_us)))
 
 
-def _image_brick(model: Model, k: int, brick: list[int], want: int) -> Shape:
+def _image_brick(model: CostModel, k: int, brick: list[int], want: int) -> Shape:
     device = model.device
     batch, channels = brick[0], brick[1]
     alone = model.facts[k].core_us / batch >= device.min_task_us
@@ -81,7 +81,7 @@ def _image_brick(model: Model, k: int, brick: list[int], want: int) -> Shape:
     return tuple(brick)
 
 
-def _channel_unit(model: Model, k: int, channels: int) -> int:
+def _channel_unit(model: CostModel, k: int, channels: int) -> int:
     """Channels may be cut at multiples of this; 0 if not at all."""
     node, lanes = model.graph.nodes[k], model.device.lanes
     if model.layouts[node.output] != "blocked":
@@ -93,14 +93,14 @@ def _channel_unit(model: Model, k: int, channels: int) -> int:
     return 0
 
 
-def _weights_lead(model: Model, k: int) -> bool:
+def _weights_lead(model: CostModel, k: int) -> bool:
     """Whether cutting channels moves less than cutting rows; a reduction has no rows to cut."""
     fact = model.facts[k]
     batch = max(1, model.graph.out(model.graph.nodes[k]).shape[0])
     return isinstance(model.graph.nodes[k].op, Reduce) or fact.const_bytes > fact.in_bytes / batch
 
 
-def _slabs_for_cache(model: Model, k: int) -> int:
+def _slabs_for_cache(model: CostModel, k: int) -> int:
     """Slabs of one image so that what each reads stays in half of L2."""
     batch = max(1, model.graph.out(model.graph.nodes[k]).shape[0])
     return math.ceil(model.facts[k].in_bytes / batch / (model.device.l2 / 2))
@@ -140,7 +140,7 @@ def _rounds(pieces: int, cores: int) -> float:
     return math.ceil(pieces / cores) * cores / pieces
 
 
-def _product_brick(model: Model, k: int, brick: list[int], want: int) -> Shape:
+def _product_brick(model: CostModel, k: int, brick: list[int], want: int) -> Shape:
     """Batches first, then columns where the second operand is the larger, then rows."""
     node, cores = model.graph.nodes[k], model.device.cores
     a, b = (model.graph.types[name] for name in node.inputs[:2])

@@ -13,15 +13,15 @@ from itertools import product
 from brickrt.ops.cpu.winograd.axes import Axes, axes_of
 from brickrt.ops.operators.conv import Conv
 from brickrt.ops.types import Shape
-from brickrt.plan.cost.conv_algorithms import EDGES, Share, winograd_us
-from brickrt.plan.cost.cost_model import Model
+from brickrt.plan.cost.conv_algorithms import EDGES, CoreShare, winograd_us
+from brickrt.plan.cost.cost_model import CostModel
 from brickrt.plan.device.device_spec import DeviceSpec
 from brickrt.plan.geometry.bricks import even_edges
 
 UNEVEN = 0.25  # of a task's time that cores wait for the last one
 
 
-def winograd_brick(model: Model, k: int, most: int) -> Shape:
+def winograd_brick(model: CostModel, k: int, most: int) -> Shape:
     """The brick of the output of node `k` that gives up to `most` tasks, or few more."""
     graph, node, device = model.graph, model.graph.nodes[k], model.device
     op, x, out = node.op, graph.ins(node)[0].shape, graph.out(node).shape
@@ -34,7 +34,7 @@ def winograd_brick(model: Model, k: int, most: int) -> Shape:
         tasks = math.prod(counts)
         rounds = -(-tasks // device.cores)
         pieces = min(rounds, -(-counts[1] // device.cores))  # cores have channels of their own, as far as there are
-        us = winograd_us(axes, x[1], brick, device, Share(rounds, pieces, constants))
+        us = winograd_us(axes, x[1], brick, device, CoreShare(rounds, pieces, constants))
         return us * (1 + UNEVEN / rounds * (device.cores > 1)), tasks
 
     costs = {tuple(brick): cost(tuple(brick)) for brick in product(*_edges(axes, out, device, most))}

@@ -8,7 +8,7 @@ from brickrt.zoo.blocks import BRANCH_SCALE, classifier, conv_bn
 from brickrt.zoo.registry import network
 
 if TYPE_CHECKING:
-    from brickrt.zoo.layers import Net, Tensor
+    from brickrt.zoo.layers import Activation, Net
 
 # Channels and number of residual blocks.
 STAGES = (64, 1), (128, 2), (256, 8), (512, 8), (1024, 4)
@@ -20,7 +20,7 @@ STAGES = (64, 1), (128, 2), (256, 8), (512, 8), (1024, 4)
     source="Redmon and Farhadi, YOLOv3: An Incremental Improvement, arXiv:1804.02767, 2018",
     default_size=(256, 256),
 )
-def darknet53(net: Net, x: Tensor) -> Tensor:
+def darknet53(net: Net, x: Activation) -> Activation:
     """Any size from 32x32."""
     net.require(minimum=32)
     x = _unit(net, x, "conv1", 32, 3)
@@ -33,6 +33,8 @@ def darknet53(net: Net, x: Tensor) -> Tensor:
     return classifier(net, x, "fc", 1000)
 
 
-def _unit(net: Net, x: Tensor, name: str, channels: int, kernel: int, stride: int = 1, scale: float = 1.0) -> Tensor:
+def _unit(
+    net: Net, x: Activation, name: str, channels: int, kernel: int, stride: int = 1, scale: float = 1.0
+) -> Activation:
     x = conv_bn(net, x, name, channels, kernel, stride=stride, scale=scale)
     return net.leaky_relu(x, f"{name}.leaky")

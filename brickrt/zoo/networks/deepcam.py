@@ -8,7 +8,7 @@ from brickrt.zoo.blocks import BRANCH_SCALE, conv_bn, conv_bn_relu
 from brickrt.zoo.registry import network
 
 if TYPE_CHECKING:
-    from brickrt.zoo.layers import Net, Tensor
+    from brickrt.zoo.layers import Activation, Net
 
 # Dilations of the 3x3 branches of the pyramid.
 RATES = 6, 12, 18
@@ -24,7 +24,7 @@ SUM_SCALE = 0.7
     default_size=(768, 1152),
     channels=16,
 )
-def deepcam(net: Net, x: Tensor) -> Tensor:
+def deepcam(net: Net, x: Activation) -> Activation:
     """Sizes are multiples of 16; the output has three classes at the input's resolution."""
     net.require(minimum=32, multiple=16)
     x, low_level = _encoder(net, x)
@@ -33,7 +33,7 @@ def deepcam(net: Net, x: Tensor) -> Tensor:
     return _decoder(net, x, low_level)
 
 
-def _encoder(net: Net, x: Tensor) -> tuple[Tensor, Tensor]:
+def _encoder(net: Net, x: Activation) -> tuple[Activation, Activation]:
     """Features at 1/16 of the resolution, and those at 1/4."""
     x = conv_bn_relu(net, x, "conv1", 32, 3, stride=2)
     x = conv_bn_relu(net, x, "conv2", 64, 3)
@@ -49,8 +49,8 @@ def _encoder(net: Net, x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _separable(
-    net: Net, x: Tensor, name: str, channels: int, stride: int = 1, dilation: int = 1, rectified: bool = True
-) -> Tensor:
+    net: Net, x: Activation, name: str, channels: int, stride: int = 1, dilation: int = 1, rectified: bool = True
+) -> Activation:
     """Depthwise 3x3 and pointwise convolution with nothing between them."""
     window = {"stride": stride, "dilation": dilation, "groups": x.channels}
     x = net.conv(x, f"{name}.depthwise", x.channels, 3, rectified=rectified, bias=False, **window)
@@ -58,13 +58,13 @@ def _separable(
 
 
 def _separable_bn_relu(
-    net: Net, x: Tensor, name: str, channels: int, dilation: int = 1, rectified: bool = True
-) -> Tensor:
+    net: Net, x: Activation, name: str, channels: int, dilation: int = 1, rectified: bool = True
+) -> Activation:
     x = _separable(net, x, name, channels, dilation=dilation, rectified=rectified)
     return net.relu(net.batch_norm(x, f"{name}.bn"), f"{name}.relu")
 
 
-def _down_block(net: Net, x: Tensor, name: str, channels: int) -> Tensor:
+def _down_block(net: Net, x: Activation, name: str, channels: int) -> Activation:
     y = _separable_bn_relu(net, x, f"{name}.sep1", channels)
     y = net.batch_norm(_separable(net, y, f"{name}.sep2", channels), f"{name}.sep2.bn", SUM_SCALE)
     y = _separable(net, y, f"{name}.sep3", channels, stride=2, rectified=False)
@@ -72,21 +72,21 @@ def _down_block(net: Net, x: Tensor, name: str, channels: int) -> Tensor:
     return net.add(y, skip, f"{name}.add")
 
 
-def _middle_block(net: Net, x: Tensor, name: str) -> Tensor:
+def _middle_block(net: Net, x: Activation, name: str) -> Activation:
     y = _separable_bn_relu(net, x, f"{name}.sep1", x.channels)
     y = _separable_bn_relu(net, y, f"{name}.sep2", x.channels)
     y = net.batch_norm(_separable(net, y, f"{name}.sep3", x.channels), f"{name}.sep3.bn", BRANCH_SCALE)
     return net.relu(net.add(y, x, f"{name}.add"), f"{name}.relu")
 
 
-def _exit_block(net: Net, x: Tensor, name: str, channels: int) -> Tensor:
+def _exit_block(net: Net, x: Activation, name: str, channels: int) -> Activation:
     y = _separable_bn_relu(net, x, f"{name}.sep1", x.channels)
     y = net.batch_norm(_separable(net, y, f"{name}.sep2", channels), f"{name}.sep2.bn", SUM_SCALE)
     y = _separable(net, y, f"{name}.sep3", channels, rectified=False)
     return net.add(y, conv_bn(net, x, f"{name}.skip", channels, 1, scale=SUM_SCALE), f"{name}.add")
 
 
-def _pyramid(net: Net, x: Tensor) -> Tensor:
+def _pyramid(net: Net, x: Activation) -> Activation:
     """Atrous spatial pyramid: one 1x1 and three dilated 3x3 convolutions, and the mean over space, tiled."""
     parts = [conv_bn_relu(net, x, "aspp1", 256, 1)]
     for i, rate in enumerate(RATES, 2):
@@ -97,7 +97,7 @@ def _pyramid(net: Net, x: Tensor) -> Tensor:
     return conv_bn_relu(net, net.concat(parts, "aspp.concat"), "aspp.project", 256, 1)
 
 
-def _decoder(net: Net, x: Tensor, low_level: Tensor) -> Tensor:
+def _decoder(net: Net, x: Activation, low_level: Activation) -> Activation:
     for name in "up1", "up2":
         x = _up_bn_relu(net, x, name)
     x = net.concat([x, low_level], "concat")
@@ -107,6 +107,6 @@ def _decoder(net: Net, x: Tensor, low_level: Tensor) -> Tensor:
     return net.conv_transpose(x, "up4", 3, 3, pad=1, bias=False)
 
 
-def _up_bn_relu(net: Net, x: Tensor, name: str, rectified: bool = True) -> Tensor:
+def _up_bn_relu(net: Net, x: Activation, name: str, rectified: bool = True) -> Activation:
     x = net.conv_transpose(x, name, x.channels, 3, pad=1, rectified=rectified, bias=False)
     return net.relu(net.batch_norm(x, f"{name}.bn"), f"{name}.relu")

@@ -8,7 +8,7 @@ from brickrt.zoo.blocks import basic_block, conv_bn_relu
 from brickrt.zoo.registry import network
 
 if TYPE_CHECKING:
-    from brickrt.zoo.layers import Net, Tensor
+    from brickrt.zoo.layers import Activation, Net
 
 # Channels, number of blocks, stride of the first block, dilation.
 LEVELS = (16, 1, 1, 1), (32, 1, 2, 1), (64, 2, 2, 1), (128, 2, 2, 1), (256, 2, 1, 2), (512, 2, 1, 4)
@@ -22,7 +22,7 @@ DEGRIDDING = 2, 1
     source="Yu et al., Dilated Residual Networks, CVPR 2017",
     default_size=(224, 224),
 )
-def drn_c_26(net: Net, x: Tensor) -> Tensor:
+def drn_c_26(net: Net, x: Activation) -> Activation:
     """Any size from 32x32; the classifier is a 1x1 convolution."""
     net.require(minimum=32)
     x = conv_bn_relu(net, x, "conv1", 16, 7)

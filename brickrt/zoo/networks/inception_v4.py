@@ -8,7 +8,7 @@ from brickrt.zoo.blocks import classifier, conv_bn_relu
 from brickrt.zoo.registry import network
 
 if TYPE_CHECKING:
-    from brickrt.zoo.layers import Net, Tensor
+    from brickrt.zoo.layers import Activation, Net
 
 # Channels, kernel, stride, pad; stride 1 and the pad that keeps the extents where left out.
 Step = tuple[int, int | tuple[int, int]] | tuple[int, int, int, int]
@@ -50,7 +50,7 @@ REDUCTION_B: Branches = {
     source="Szegedy et al., Inception-v4, Inception-ResNet and the Impact of Residual Connections, AAAI 2017",
     default_size=(299, 299),
 )
-def inception_v4(net: Net, x: Tensor) -> Tensor:
+def inception_v4(net: Net, x: Activation) -> Activation:
     """Any size from 75x75."""
     net.require(minimum=75)
     x = _stem(net, x)
@@ -65,24 +65,24 @@ def inception_v4(net: Net, x: Tensor) -> Tensor:
     return classifier(net, x, "fc", 1000)
 
 
-def _stem(net: Net, x: Tensor) -> Tensor:
+def _stem(net: Net, x: Activation) -> Activation:
     x = _chain(net, x, "stem", STEM)
     x = _reduction(net, x, "mixed_3a", {"conv": ((96, 3, *DOWN),)})
     x = net.concat(_branches(net, x, "mixed_4a", MIXED_4A), "mixed_4a.concat")
     return _reduction(net, x, "mixed_5a", {"conv": ((192, 3, *DOWN),)})
 
 
-def _reduction(net: Net, x: Tensor, name: str, branches: Branches) -> Tensor:
+def _reduction(net: Net, x: Activation, name: str, branches: Branches) -> Activation:
     """Branches that halve the extents, and a maximum pooling."""
     pooled = net.max_pool(x, f"{name}.pool", 3, stride=2)
     return net.concat([*_branches(net, x, name, branches), pooled], f"{name}.concat")
 
 
-def _inception(net: Net, x: Tensor, name: str, branches: Branches) -> Tensor:
+def _inception(net: Net, x: Activation, name: str, branches: Branches) -> Activation:
     return net.concat(_branches(net, x, name, branches), f"{name}.concat")
 
 
-def _inception_c(net: Net, x: Tensor, name: str) -> Tensor:
+def _inception_c(net: Net, x: Activation, name: str) -> Activation:
     """The last two of the branches fork into a 1x3 and a 3x1 convolution."""
     tips = [_chain(net, x, f"{name}.branch0", ((256, 1),))]
     stems: Branches = {"branch1": ((384, 1),), "branch2": ((384, 1), (448, (3, 1)), (512, (1, 3)))}
@@ -94,7 +94,7 @@ def _inception_c(net: Net, x: Tensor, name: str) -> Tensor:
     return net.concat(tips, f"{name}.concat")
 
 
-def _branches(net: Net, x: Tensor, name: str, branches: Branches) -> list[Tensor]:
+def _branches(net: Net, x: Activation, name: str, branches: Branches) -> list[Activation]:
     """Each branch on `x`; the one called "pool" on its 3x3 means."""
     outputs = []
     for key, steps in branches.items():
@@ -103,13 +103,13 @@ def _branches(net: Net, x: Tensor, name: str, branches: Branches) -> list[Tensor
     return outputs
 
 
-def _chain(net: Net, x: Tensor, name: str, steps: tuple[Step, ...]) -> Tensor:
+def _chain(net: Net, x: Activation, name: str, steps: tuple[Step, ...]) -> Activation:
     for i, step in enumerate(steps):
         x = _unit(net, x, f"{name}.{i}", *step)
     return x
 
 
-def _unit(net: Net, x: Tensor, name: str, channels: int, kernel: int | tuple[int, int], *window: int) -> Tensor:
+def _unit(net: Net, x: Activation, name: str, channels: int, kernel: int | tuple[int, int], *window: int) -> Activation:
     """`window` is empty, or stride and pad."""
     stride_pad = dict(zip(("stride", "pad"), window))
     return conv_bn_relu(net, x, name, channels, kernel, epsilon=1e-3, **stride_pad)

@@ -8,7 +8,7 @@ from brickrt.zoo.blocks import BRANCH_SCALE, classifier, conv_bn
 from brickrt.zoo.registry import network
 
 if TYPE_CHECKING:
-    from brickrt.zoo.layers import Net, Tensor
+    from brickrt.zoo.layers import Activation, Net
 
 # Expansion, channels, number of blocks, stride of the first block (table 2 of the paper).
 STAGES = (1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1)
@@ -20,7 +20,7 @@ STAGES = (1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 
     source="Sandler et al., MobileNetV2: Inverted Residuals and Linear Bottlenecks, CVPR 2018",
     default_size=(224, 224),
 )
-def mobilenetv2(net: Net, x: Tensor) -> Tensor:
+def mobilenetv2(net: Net, x: Activation) -> Activation:
     """Any size from 32x32."""
     net.require(minimum=32)
     x = _unit(net, x, "features.0", 32, 3, stride=2)
@@ -33,11 +33,11 @@ def mobilenetv2(net: Net, x: Tensor) -> Tensor:
     return classifier(net, x, "classifier", 1000)
 
 
-def _unit(net: Net, x: Tensor, name: str, channels: int, kernel: int, **conv: Any) -> Tensor:
+def _unit(net: Net, x: Activation, name: str, channels: int, kernel: int, **conv: Any) -> Activation:
     return net.relu6(conv_bn(net, x, name, channels, kernel, **conv), f"{name}.relu6")
 
 
-def _block(net: Net, x: Tensor, name: str, expansion: int, channels: int, stride: int) -> Tensor:
+def _block(net: Net, x: Activation, name: str, expansion: int, channels: int, stride: int) -> Activation:
     keeps_shape = stride == 1 and channels == x.channels
     wide = x.channels * expansion
     y = x

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from brickrt.zoo.registry import network
 
 if TYPE_CHECKING:
-    from brickrt.zoo.layers import Net, Tensor
+    from brickrt.zoo.layers import Activation, Net
 
 EPSILON = 1e-6
 # Mean of beta and gamma, the learned scales of the two branches of a block.
@@ -23,12 +23,12 @@ RESIDUAL_SCALE = 0.3
 )
 def nafnet(
     net: Net,
-    x: Tensor,
+    x: Activation,
     width: int = 32,
     blocks: int = 4,
     encoder: tuple[int, ...] = (),
     decoder: tuple[int, ...] = (),
-) -> Tensor:
+) -> Activation:
     """A plain chain of blocks at full resolution, or the paper's U shape around them.
 
     `encoder` and `decoder` hold the blocks per level, finest first and coarsest first; the paper's width-32 model
@@ -51,21 +51,21 @@ def nafnet(
     return net.add(y, x, "add")
 
 
-def _double(net: Net, x: Tensor, name: str) -> Tensor:
+def _double(net: Net, x: Activation, name: str) -> Activation:
     """Twice the resolution and half the channels, by moving channels into space."""
     y = net.conv(x, name, 2 * x.channels, 1, rectified=False, bias=False)
     shuffled = net.node("DepthToSpace", f"{name}.shuffle", y.name, blocksize=2, mode="CRD")
     return replace(x, name=shuffled, channels=x.channels // 2, spatial=tuple(2 * n for n in x.spatial))
 
 
-def _blocks(net: Net, x: Tensor, name: str, count: int) -> Tensor:
+def _blocks(net: Net, x: Activation, name: str, count: int) -> Activation:
     for i in range(count):
         x = _spatial_branch(net, x, f"{name}.{i}")
         x = _channel_branch(net, x, f"{name}.{i}")
     return x
 
 
-def _spatial_branch(net: Net, x: Tensor, name: str) -> Tensor:
+def _spatial_branch(net: Net, x: Activation, name: str) -> Activation:
     y = _layer_norm(net, x, f"{name}.norm1")
     y = net.conv(y, f"{name}.conv1", 2 * x.channels, 1, rectified=False)
     y = net.conv(y, f"{name}.conv2", y.channels, 3, groups=y.channels, rectified=False)
@@ -74,7 +74,7 @@ def _spatial_branch(net: Net, x: Tensor, name: str) -> Tensor:
     return net.add(x, _scaled(net, y, f"{name}.beta"), f"{name}.add1")
 
 
-def _channel_branch(net: Net, x: Tensor, name: str) -> Tensor:
+def _channel_branch(net: Net, x: Activation, name: str) -> Activation:
     y = _layer_norm(net, x, f"{name}.norm2")
     y = net.conv(y, f"{name}.conv4", 2 * x.channels, 1, rectified=False)
     y = _simple_gate(net, y, f"{name}.gate2")
@@ -82,7 +82,7 @@ def _channel_branch(net: Net, x: Tensor, name: str) -> Tensor:
     return net.add(x, _scaled(net, y, f"{name}.gamma"), f"{name}.add2")
 
 
-def _layer_norm(net: Net, x: Tensor, name: str) -> Tensor:
+def _layer_norm(net: Net, x: Activation, name: str) -> Activation:
     """Normalization over the channels of each pixel, in the primitive operators that PyTorch exports for it."""
     mean = net.node("ReduceMean", f"{name}.mean", x.name, axes=[1], keepdims=1)
     centred = net.node("Sub", f"{name}.sub", x.name, mean)
@@ -96,12 +96,12 @@ def _layer_norm(net: Net, x: Tensor, name: str) -> Tensor:
     return x.like(y)
 
 
-def _simple_gate(net: Net, x: Tensor, name: str) -> Tensor:
+def _simple_gate(net: Net, x: Activation, name: str) -> Activation:
     halves = net.node_many("Split", f"{name}.split", [x.name], [f"{name}.a", f"{name}.b"], axis=1)
     return replace(x, name=net.node("Mul", name, *halves), channels=x.channels // 2)
 
 
-def _attention(net: Net, x: Tensor, name: str) -> Tensor:
+def _attention(net: Net, x: Activation, name: str) -> Activation:
     """Simplified channel attention: a factor per channel, from the means over space."""
     # Means of a zero-mean signal are small: a bias around 1 lets the signal through.
     means = net.global_mean(x, f"{name}.pool")
@@ -109,10 +109,10 @@ def _attention(net: Net, x: Tensor, name: str) -> Tensor:
     return x.like(net.node("Mul", f"{name}.mul", x.name, factors.name))
 
 
-def _scaled(net: Net, x: Tensor, name: str) -> Tensor:
+def _scaled(net: Net, x: Activation, name: str) -> Activation:
     factors = _per_channel(net, x, name, 0.1 * RESIDUAL_SCALE, RESIDUAL_SCALE)
     return x.like(net.node("Mul", f"{name}.mul", x.name, factors))
 
 
-def _per_channel(net: Net, x: Tensor, name: str, std: float, mean: float) -> str:
+def _per_channel(net: Net, x: Activation, name: str, std: float, mean: float) -> str:
     return net.parameter(name, (1, x.channels, 1, 1), std, mean)

@@ -8,7 +8,7 @@ from brickrt.zoo.blocks import basic_block, classifier, conv_bn_relu
 from brickrt.zoo.registry import network
 
 if TYPE_CHECKING:
-    from brickrt.zoo.layers import Net, Tensor
+    from brickrt.zoo.layers import Activation, Net
 
 # Channels and number of blocks.
 STAGES = (64, 3), (128, 4), (256, 6), (512, 3)
@@ -20,7 +20,7 @@ STAGES = (64, 3), (128, 4), (256, 6), (512, 3)
     source="Hara et al., Can Spatiotemporal 3D CNNs Retrace the History of 2D CNNs and ImageNet?, CVPR 2018",
     default_size=(16, 112, 112),
 )
-def resnet34_3d(net: Net, x: Tensor) -> Tensor:
+def resnet34_3d(net: Net, x: Activation) -> Activation:
     """Any size from 8x32x32. The first convolution halves the frames too, which gives the 13.3 GFLOP quoted for it.
 
     Shortcuts that change shape are projections (type B); the output has the 400 classes of Kinetics.

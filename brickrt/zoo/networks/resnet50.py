@@ -8,7 +8,7 @@ from brickrt.zoo.blocks import BRANCH_SCALE, classifier, conv_bn, conv_bn_relu, 
 from brickrt.zoo.registry import network
 
 if TYPE_CHECKING:
-    from brickrt.zoo.layers import Net, Tensor
+    from brickrt.zoo.layers import Activation, Net
 
 # Width of the bottleneck and number of blocks.
 STAGES = (64, 3), (128, 4), (256, 6), (512, 3)
@@ -20,7 +20,7 @@ STAGES = (64, 3), (128, 4), (256, 6), (512, 3)
     source="He et al., Deep Residual Learning for Image Recognition, CVPR 2016",
     default_size=(224, 224),
 )
-def resnet50(net: Net, x: Tensor) -> Tensor:
+def resnet50(net: Net, x: Activation) -> Activation:
     """Any size from 32x32."""
     net.require(minimum=32)
     x = conv_bn_relu(net, x, "conv1", 64, 7, stride=2)
@@ -31,7 +31,7 @@ def resnet50(net: Net, x: Tensor) -> Tensor:
     return classifier(net, x, "fc", 1000)
 
 
-def _bottleneck(net: Net, x: Tensor, name: str, width: int, stride: int) -> Tensor:
+def _bottleneck(net: Net, x: Activation, name: str, width: int, stride: int) -> Activation:
     y = conv_bn_relu(net, x, f"{name}.conv1", width, 1)
     y = conv_bn_relu(net, y, f"{name}.conv2", width, 3, stride=stride)
     y = conv_bn(net, y, f"{name}.conv3", 4 * width, 1, scale=BRANCH_SCALE)

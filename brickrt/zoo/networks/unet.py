@@ -8,7 +8,7 @@ from brickrt.zoo.blocks import conv_bn_relu
 from brickrt.zoo.registry import network
 
 if TYPE_CHECKING:
-    from brickrt.zoo.layers import Net, Tensor
+    from brickrt.zoo.layers import Activation, Net
 
 
 @network(
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     source="Ronneberger et al., U-Net: Convolutional Networks for Biomedical Image Segmentation, MICCAI 2015",
     default_size=(512, 512),
 )
-def unet(net: Net, x: Tensor, width: int = 32, levels: int = 4) -> Tensor:
+def unet(net: Net, x: Activation, width: int = 32, levels: int = 4) -> Activation:
     """One-channel output at the input's resolution. Sizes are multiples of 2 ** levels."""
     return _u_shape(net, x, width, levels)
 
@@ -29,12 +29,12 @@ def unet(net: Net, x: Tensor, width: int = 32, levels: int = 4) -> Tensor:
     default_size=(96, 96, 96),
     channels=1,
 )
-def unet3d(net: Net, x: Tensor, width: int = 16, levels: int = 4) -> Tensor:
+def unet3d(net: Net, x: Activation, width: int = 16, levels: int = 4) -> Activation:
     """One-channel output at the input's resolution. Sizes are multiples of 2 ** levels."""
     return _u_shape(net, x, width, levels)
 
 
-def _u_shape(net: Net, x: Tensor, width: int, levels: int) -> Tensor:
+def _u_shape(net: Net, x: Activation, width: int, levels: int) -> Activation:
     net.require(minimum=2**levels, multiple=2**levels)
     skips = []
     for i in range(levels):
@@ -49,6 +49,6 @@ def _u_shape(net: Net, x: Tensor, width: int, levels: int) -> Tensor:
     return net.conv(x, "conv", 1, 1)
 
 
-def _double_conv(net: Net, x: Tensor, name: str, channels: int) -> Tensor:
+def _double_conv(net: Net, x: Activation, name: str, channels: int) -> Activation:
     x = conv_bn_relu(net, x, f"{name}.conv1", channels, 3)
     return conv_bn_relu(net, x, f"{name}.conv2", channels, 3)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from brickrt.zoo.registry import network
 
 if TYPE_CHECKING:
-    from brickrt.zoo.layers import Net, Tensor
+    from brickrt.zoo.layers import Activation, Net
 
 STAGES = (64, 64), (128, 128), (256, 256, 256), (512, 512, 512), (512, 512, 512)
 
@@ -18,7 +18,7 @@ STAGES = (64, 64), (128, 128), (256, 256, 256), (512, 512, 512), (512, 512, 512)
     source="Simonyan and Zisserman, Very Deep Convolutional Networks for Large-Scale Image Recognition, ICLR 2015",
     default_size=(224, 224),
 )
-def vgg16(net: Net, x: Tensor) -> Tensor:
+def vgg16(net: Net, x: Activation) -> Activation:
     """The first fully connected layer has as many inputs as the size implies, so above 480 the model passes 2 GB."""
     net.require(minimum=32, maximum=480)
     for i, stage in enumerate(STAGES, 1):

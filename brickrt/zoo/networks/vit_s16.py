@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from brickrt.zoo.registry import network
 
 if TYPE_CHECKING:
-    from brickrt.zoo.layers import Net, Tensor
+    from brickrt.zoo.layers import Activation, Net
 
 DEPTH = 12
 WIDTH = 384
@@ -27,7 +27,7 @@ BRANCH_GAIN = 0.1
     source="Dosovitskiy et al., An Image is Worth 16x16 Words, ICLR 2021; Touvron et al., DeiT, ICML 2021",
     default_size=(224, 224),
 )
-def vit_s16(net: Net, x: Tensor) -> Tensor:
+def vit_s16(net: Net, x: Activation) -> Activation:
     """Sizes are multiples of 16. Attention and GELU are written in primitive operators."""
     net.require(minimum=PATCH, multiple=PATCH)
     tokens = _embed(net, x)
@@ -42,7 +42,7 @@ def vit_s16(net: Net, x: Tensor) -> Tensor:
     return net.linear(replace(x, name=first, channels=WIDTH, spatial=()), "head", 1000, rectified=False)
 
 
-def _embed(net: Net, x: Tensor) -> str:
+def _embed(net: Net, x: Activation) -> str:
     """The class token, then one token per patch, plus position embeddings."""
     patches = net.conv(x, "patch_embed", WIDTH, PATCH, stride=PATCH, pad=0, rectified=False)
     rows = net.node("Reshape", "patch_embed.rows", patches.name, net.ints("patch_embed.shape", (0, WIDTH, -1)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from brickrt.ops.cpu.elementwise.interp_sums import Sums
-from brickrt.ops.cpu.emit.function_emitter import Fn
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel, kernel_for
 from brickrt.ops.cpu.moves.spans import stored_ranges, strips
@@ -16,7 +16,7 @@ from brickrt.ops.operators.interp import Interp
 class InterpKernel(Kernel):
     """Blocked: a vector holds the channels of a pixel. Plain: neighbours along the innermost axis."""
 
-    def emit(self, f: Fn) -> None:
+    def emit(self, f: FunctionEmitter) -> None:
         assert isinstance(self.op, Interp)
         sums = Sums.of(f, self.op, self.ins[0], self.out)
         ranges = stored_ranges(f, self.out)

@@ -10,7 +10,7 @@ import numpy as np
 from llvmlite import ir
 
 from brickrt.ops.cpu.emit.expressions import convert
-from brickrt.ops.cpu.emit.function_emitter import I32, Fn, Index, register_type, vector
+from brickrt.ops.cpu.emit.function_emitter import I32, FunctionEmitter, Index, register_type, vector
 from brickrt.ops.cpu.moves.index_tables import constant_array
 from brickrt.ops.cpu.operand import Operand
 from brickrt.ops.operators.interp import AxisTaps, Interp
@@ -29,7 +29,7 @@ class AxisTables:
     weights: ir.Value
 
     @staticmethod
-    def of(f: Fn, taps: AxisTaps, work: np.dtype) -> AxisTables:
+    def of(f: FunctionEmitter, taps: AxisTaps, work: np.dtype) -> AxisTables:
         outputs, count = taps.index_array.shape
         indices = constant_array(f, taps.index_array.T.ravel())
         return AxisTables(count, outputs, indices, constant_array(f, taps.weight_array.T.astype(work).ravel()))
@@ -39,7 +39,7 @@ class AxisTables:
 class Sums:
     """Emits outputs. Sums are float32 for float32 and float16, float64 for all other types."""
 
-    f: Fn
+    f: FunctionEmitter
     source: Operand
     out: Operand
     tables: list[AxisTables | None]
@@ -47,7 +47,7 @@ class Sums:
     dst: ir.Value
 
     @staticmethod
-    def of(f: Fn, op: Interp, source: Operand, out: Operand) -> Sums:
+    def of(f: FunctionEmitter, op: Interp, source: Operand, out: Operand) -> Sums:
         work = work_dtype(out.dtype)
         tables = [None if taps is None else AxisTables.of(f, taps, work) for taps in op.taps]
         return Sums(f, source, out, tables, f.pointer(1), f.pointer(0))

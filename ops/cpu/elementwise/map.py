@@ -11,7 +11,7 @@ from llvmlite import ir
 
 from brickrt.ops.base import Op
 from brickrt.ops.cpu.emit.expressions import effort, emit_expr
-from brickrt.ops.cpu.emit.function_emitter import Fn, Index
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter, Index
 from brickrt.ops.cpu.emit.operand_access import Access, access, constant_operand, load_operand, pack_constant
 from brickrt.ops.cpu.emit.rows import RowShape, joinable, row_classes
 from brickrt.ops.cpu.isa import Isa
@@ -54,7 +54,7 @@ class MapKernel(Kernel):
         lie = [constant_operand(o.type, self.out) if p else o for o, p in zip(self.ins, self.packed, strict=True)]
         return {k: access(lie[k], self.out, self.row.dim) for k in used_operands(self.op.expr)}
 
-    def emit(self, f: Fn) -> None:
+    def emit(self, f: FunctionEmitter) -> None:
         target, sources = f.pointer(0), {k: f.pointer(1 + k) for k in self.accesses}
         with self.row.walk(f) as (index, length):
             _RowLoop(self, f, target, sources, index).emit(length)
@@ -64,7 +64,12 @@ class _RowLoop:
     """The code of one row, whose first element is at `index` of the output."""
 
     def __init__(
-        self, kernel: MapKernel, f: Fn, target: ir.Value, sources: dict[int, ir.Value], index: Sequence[Index]
+        self,
+        kernel: MapKernel,
+        f: FunctionEmitter,
+        target: ir.Value,
+        sources: dict[int, ir.Value],
+        index: Sequence[Index],
     ) -> None:
         self.kernel, self.f, self.row = kernel, f, kernel.row
         self.target, self.sources, self.channel = target, sources, self.row.channel(index)

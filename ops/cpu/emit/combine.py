@@ -9,7 +9,7 @@ import numpy as np
 from llvmlite import ir
 
 from brickrt.ops.cpu.emit.expressions import extreme
-from brickrt.ops.cpu.emit.function_emitter import I32, Fn, fill, register_type, vector
+from brickrt.ops.cpu.emit.function_emitter import I32, FunctionEmitter, fill, register_type, vector
 from brickrt.ops.cpu.emit.vector_math import lanes_of
 from brickrt.ops.expr import BOOL
 
@@ -35,7 +35,7 @@ class Combine:
         limits = np.iinfo(self.dtype)
         return int(limits.min if self.how == "max" else limits.max)
 
-    def apply(self, f: Fn, x: ir.Value, y: ir.Value) -> ir.Value:
+    def apply(self, f: FunctionEmitter, x: ir.Value, y: ir.Value) -> ir.Value:
         if self.dtype == BOOL:
             return f.b.or_(x, y) if self.how in ("sum", "max") else f.b.and_(x, y)
         if self.how in ("max", "min"):
@@ -43,7 +43,7 @@ class Combine:
         float_name, int_name = {"sum": ("fadd", "add"), "prod": ("fmul", "mul")}[self.how]
         return getattr(f.b, float_name if self.dtype.kind == "f" else int_name)(x, y)
 
-    def all(self, f: Fn, values: Sequence[ir.Value]) -> ir.Value:
+    def all(self, f: FunctionEmitter, values: Sequence[ir.Value]) -> ir.Value:
         """The values combined in pairs, pairs of pairs, and so on."""
         values = list(values)
         while len(values) > 1:
@@ -51,7 +51,7 @@ class Combine:
             values = pairs + values[len(values) // 2 * 2 :]
         return values[0]
 
-    def lanes(self, f: Fn, value: ir.Value) -> ir.Value:
+    def lanes(self, f: FunctionEmitter, value: ir.Value) -> ir.Value:
         """All lanes of a vector as a scalar: lane k with lane k + half, until one is left."""
         half = lanes_of(value) // 2
         if not half:
@@ -62,7 +62,7 @@ class Combine:
             half //= 2
         return f.b.extract_element(value, I32(0))
 
-    def across(self, f: Fn, vectors: Sequence[ir.Value]) -> ir.Value:
+    def across(self, f: FunctionEmitter, vectors: Sequence[ir.Value]) -> ir.Value:
         """As many vectors as lanes: lane k of the result is `lanes(vectors[k])`, to the last bit."""
         width = len(vectors) // 2
         vectors = list(vectors)
@@ -71,7 +71,7 @@ class Combine:
             width //= 2
         return vectors[0]
 
-    def _fold(self, f: Fn, x: ir.Value, y: ir.Value, width: int) -> ir.Value:
+    def _fold(self, f: FunctionEmitter, x: ir.Value, y: ir.Value, width: int) -> ir.Value:
         """Of every 2·width lanes the two halves combined: those of x go first, those of y second."""
         lanes = lanes_of(x)
         first = [k if k % (2 * width) < width else lanes + k - width for k in range(lanes)]
@@ -80,5 +80,5 @@ class Combine:
         return self.apply(f, low, high)
 
 
-def _shuffle(f: Fn, x: ir.Value, y: ir.Value, lanes: Sequence[int]) -> ir.Value:
+def _shuffle(f: FunctionEmitter, x: ir.Value, y: ir.Value, lanes: Sequence[int]) -> ir.Value:
     return f.b.shuffle_vector(x, y, ir.Constant(ir.VectorType(I32, len(lanes)), list(lanes)))

@@ -5,19 +5,19 @@ from __future__ import annotations
 import numpy as np
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit.function_emitter import HALF, Fn, register_type, type_suffix, vector
+from brickrt.ops.cpu.emit.function_emitter import HALF, FunctionEmitter, register_type, type_suffix, vector
 from brickrt.ops.cpu.emit.vector_math import lanes_of
 from brickrt.ops.expr import BOOL
 
 
-def compare(f: Fn, relation: str, dtype: np.dtype, x: ir.Value, y: ir.Value) -> ir.Value:
+def compare(f: FunctionEmitter, relation: str, dtype: np.dtype, x: ir.Value, y: ir.Value) -> ir.Value:
     """i1 lanes; a comparison with NaN is false, except !=."""
     if dtype.kind == "f":
         return f.b.fcmp_unordered("!=", x, y) if relation == "!=" else f.b.fcmp_ordered(relation, x, y)
     return f.b.icmp_signed(relation, x, y) if dtype.kind == "i" else f.b.icmp_unsigned(relation, x, y)
 
 
-def convert(f: Fn, x: ir.Value, source: np.dtype, target: np.dtype) -> ir.Value:
+def convert(f: FunctionEmitter, x: ir.Value, source: np.dtype, target: np.dtype) -> ir.Value:
     """A cast between register types: floats to integers truncate and saturate, integers wrap, not 0 is true."""
     if source == target:
         return x
@@ -38,18 +38,18 @@ def convert(f: Fn, x: ir.Value, source: np.dtype, target: np.dtype) -> ir.Value:
     return (f.b.sext if source.kind == "i" else f.b.zext)(x, kind)
 
 
-def _float_to_float(f: Fn, x: ir.Value, target: np.dtype) -> ir.Value:
+def _float_to_float(f: FunctionEmitter, x: ir.Value, target: np.dtype) -> ir.Value:
     kind = vector(register_type(target), lanes_of(x))
     if kind != x.type:
         x = f.b.fpext(x, kind) if target.itemsize == 8 else f.b.fptrunc(x, kind)
     return _round_half(f, x) if target == np.float16 else x
 
 
-def _round_half(f: Fn, x: ir.Value) -> ir.Value:
+def _round_half(f: FunctionEmitter, x: ir.Value) -> ir.Value:
     return f.b.fpext(f.b.fptrunc(x, vector(HALF, lanes_of(x))), x.type)
 
 
-def _float_to_int(f: Fn, x: ir.Value, target: np.dtype) -> ir.Value:
+def _float_to_int(f: FunctionEmitter, x: ir.Value, target: np.dtype) -> ir.Value:
     """Narrow types and uint32 go through a wider signed type and wrap, as NumPy does."""
     if target == np.uint64:
         below = f.b.fcmp_ordered("<", x, ir.Constant(x.type, None))
@@ -59,6 +59,6 @@ def _float_to_int(f: Fn, x: ir.Value, target: np.dtype) -> ir.Value:
     return f.b.trunc(whole, vector(register_type(target), lanes_of(x))) if 8 * target.itemsize < width else whole
 
 
-def _saturate(f: Fn, name: str, x: ir.Value, width: int) -> ir.Value:
+def _saturate(f: FunctionEmitter, name: str, x: ir.Value, width: int) -> ir.Value:
     kind = vector(ir.IntType(width), lanes_of(x))
     return f.intrinsic(f"llvm.{name}.sat.{type_suffix(kind)}.{type_suffix(x.type)}", kind, x)

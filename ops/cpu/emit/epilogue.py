@@ -9,9 +9,9 @@ from itertools import chain
 
 from llvmlite import ir
 
-from brickrt.ops.cpu.elementwise.map import load_operand
 from brickrt.ops.cpu.emit.expressions import effort, emit_expr
-from brickrt.ops.cpu.emit.function_emitter import Fn, Index
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter, Index
+from brickrt.ops.cpu.emit.operand_access import load_operand
 from brickrt.ops.cpu.operand import Operand
 from brickrt.ops.expr import Expr
 from brickrt.ops.types import TensorType
@@ -19,7 +19,7 @@ from brickrt.ops.types import TensorType
 SHORT = 8  # operations of an epilogue that is written out for every vector; a loop applies longer ones
 
 
-def offset_of(f: Fn, operand: Operand, index: Sequence[Index]) -> Index:
+def offset_of(f: FunctionEmitter, operand: Operand, index: Sequence[Index]) -> Index:
     """Offset of an element; of a blocked operand, index[1] is a multiple of its block."""
     if operand.block == 1:
         return f.dot(index, operand.strides)
@@ -64,7 +64,7 @@ class Epilogue:
         spatial = self.out.shape[2:]
         return replace(self, ins=tuple(joined_rows(o, spatial) for o in self.ins), out=joined_rows(self.out, spatial))
 
-    def bind(self, f: Fn) -> BoundEpilogue:
+    def bind(self, f: FunctionEmitter) -> BoundEpilogue:
         return BoundEpilogue(self, f, [f.pointer(1 + self.first + k) for k in range(len(self.ins))])
 
 
@@ -73,7 +73,7 @@ class BoundEpilogue:
     """An epilogue inside the function that uses it."""
 
     epilogue: Epilogue
-    f: Fn
+    f: FunctionEmitter
     pointers: list[ir.Value]
 
     def apply(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit.function_emitter import FLOAT, I32, Fn
+from brickrt.ops.cpu.emit.function_emitter import FLOAT, I32, FunctionEmitter
 
 LANES = 16
 SCALE = 3.9
@@ -129,7 +129,7 @@ COEFFICIENTS = (
 _VECTOR, _WHOLE = ir.VectorType(FLOAT, LANES), ir.VectorType(I32, LANES)
 
 
-def erf_by_table(f: Fn, x: ir.Value) -> ir.Value:
+def erf_by_table(f: FunctionEmitter, x: ir.Value) -> ir.Value:
     """erf(x) for x of <16 x float>, on processors with AVX-512."""
     rounder, top = _all(ROUNDER), _all(TOP)
     size = f.intrinsic("llvm.fabs.v16f32", _VECTOR, x)
@@ -145,7 +145,7 @@ def erf_by_table(f: Fn, x: ir.Value) -> ir.Value:
     return f.intrinsic("llvm.copysign.v16f32", _VECTOR, f.fma(slope, t, base), x)
 
 
-def _look_up(f: Fn, row: tuple[float, ...], number: ir.Value) -> ir.Value:
+def _look_up(f: FunctionEmitter, row: tuple[float, ...], number: ir.Value) -> ir.Value:
     """Per lane an entry of the row: the one that the low four bits of `number` count."""
     return f.intrinsic("llvm.x86.avx512.permvar.sf.512", _VECTOR, ir.Constant(_VECTOR, list(row)), number)
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit.function_emitter import FLOAT, I16, I32, Fn
+from brickrt.ops.cpu.emit.function_emitter import FLOAT, I16, I32, FunctionEmitter
 
 LANES = 16
 # Added to a small float, this leaves the nearest multiple of 1/16 in the low bits.
@@ -23,7 +23,7 @@ _VECTOR, _WHOLE = ir.VectorType(FLOAT, LANES), ir.VectorType(I32, LANES)
 _POWERS = [2 ** (k / LANES) for k in range(LANES)]
 
 
-def exp_by_table(f: Fn, x: ir.Value, scale: float = 1.0) -> ir.Value:
+def exp_by_table(f: FunctionEmitter, x: ir.Value, scale: float = 1.0) -> ir.Value:
     """scale·exp(x) for x of <16 x float>, |x| ≤ 128, on processors with AVX-512."""
     shifted = f.fma(x, _all(LOG2E), _all(ROUNDER))
     exponent = f.b.fsub(shifted, _all(ROUNDER))
@@ -33,17 +33,17 @@ def exp_by_table(f: Fn, x: ir.Value, scale: float = 1.0) -> ir.Value:
     return _scale(f, f.fma(power, small, power), exponent)
 
 
-def sigmoid_by_table(f: Fn, x: ir.Value) -> ir.Value:
+def sigmoid_by_table(f: FunctionEmitter, x: ir.Value) -> ir.Value:
     """1/(1 + exp(-x)) for x of <16 x float>, |x| ≤ 128; all is scaled so that nothing overflows."""
     return f.b.fdiv(_all(SCALE), f.b.fadd(_all(SCALE), exp_by_table(f, f.b.fneg(x), SCALE)))
 
 
-def _look_up(f: Fn, row: list[float], number: ir.Value) -> ir.Value:
+def _look_up(f: FunctionEmitter, row: list[float], number: ir.Value) -> ir.Value:
     """Per lane an entry of the row: the one that the low four bits of `number` count."""
     return f.intrinsic("llvm.x86.avx512.permvar.sf.512", _VECTOR, ir.Constant(_VECTOR, row), number)
 
 
-def _scale(f: Fn, x: ir.Value, exponent: ir.Value) -> ir.Value:
+def _scale(f: FunctionEmitter, x: ir.Value, exponent: ir.Value) -> ir.Value:
     """x·2^n, n the largest whole number up to `exponent`, rounded once."""
     return f.intrinsic("llvm.x86.avx512.mask.scalef.ps.512", _VECTOR, x, exponent, x, I16(-1), I32(CURRENT_ROUNDING))
 

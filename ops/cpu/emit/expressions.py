@@ -9,7 +9,7 @@ from llvmlite import ir
 
 from brickrt.ops.cpu.emit import integers, vector_math
 from brickrt.ops.cpu.emit.conversions import compare, convert
-from brickrt.ops.cpu.emit.function_emitter import FLOAT, I1, Fn, fill, register_type, type_suffix, vector
+from brickrt.ops.cpu.emit.function_emitter import FLOAT, I1, FunctionEmitter, fill, register_type, type_suffix, vector
 from brickrt.ops.cpu.emit.scalar_math import LIBM, libm
 from brickrt.ops.cpu.emit.vector_math import lanes_of
 from brickrt.ops.expr import COMPARE, TEST, Apply, Arg, Const, Expr, distinct
@@ -27,7 +27,7 @@ CONTRACTING = frozenset({"erf", "tanh"})  # |x f'(x)| ≤ |f(x)|
 COSTLY = dict.fromkeys(LIBM, 40) | {"exp": 16, "sigmoid": 20, "log": 24, "tanh": 20, "erf": 32}
 
 
-def emit_expr(f: Fn, expr: Expr, operands: Sequence[ir.Value], lanes: int) -> ir.Value:
+def emit_expr(f: FunctionEmitter, expr: Expr, operands: Sequence[ir.Value], lanes: int) -> ir.Value:
     """The expression's value; `Arg(k)` is `operands[k]`, of the register type of its dtype with `lanes` lanes.
 
     Division by zero and shifts by any count are safe in every lane. Equal subexpressions are computed once.
@@ -46,7 +46,7 @@ class _Printer:
     A node is known by its identity, so it is held: another one may come to lie where it was.
     """
 
-    def __init__(self, f: Fn, operands: Sequence[ir.Value], lanes: int) -> None:
+    def __init__(self, f: FunctionEmitter, operands: Sequence[ir.Value], lanes: int) -> None:
         self.f, self.operands, self.lanes = f, operands, lanes
         self.by_node: dict[int, tuple[Expr, ir.Value]] = {}
         self.by_content: dict[tuple, ir.Value] = {}
@@ -90,7 +90,7 @@ def constant(expr: Const, lanes: int) -> ir.Constant:
     return fill(vector(register_type(expr.dtype), lanes), value)
 
 
-def apply(f: Fn, expr: Apply, args: Sequence[ir.Value]) -> ir.Value:
+def apply(f: FunctionEmitter, expr: Apply, args: Sequence[ir.Value]) -> ir.Value:
     """One function applied to register values; `expr.args` tell their dtypes."""
     dtype = expr.args[0].dtype
     if expr.fn == "cast":
@@ -111,7 +111,12 @@ def apply(f: Fn, expr: Apply, args: Sequence[ir.Value]) -> ir.Value:
 
 
 def extreme(
-    f: Fn, which: str, dtype: np.dtype, x: ir.Value, y: ir.Value, nodes: Sequence[Expr | None] = (None, None)
+    f: FunctionEmitter,
+    which: str,
+    dtype: np.dtype,
+    x: ir.Value,
+    y: ir.Value,
+    nodes: Sequence[Expr | None] = (None, None),
 ) -> ir.Value:
     """max or min; of floats, NaN where either is. `nodes` may show an operand to be a constant other than NaN."""
     relation = ">" if which == "max" else "<"
@@ -125,7 +130,7 @@ def extreme(
     return f.b.select(f.b.fcmp_unordered("uno", x, x), x, result)
 
 
-def _test(f: Fn, fn: str, dtype: np.dtype, x: ir.Value) -> ir.Value:
+def _test(f: FunctionEmitter, fn: str, dtype: np.dtype, x: ir.Value) -> ir.Value:
     if dtype.kind != "f":
         return fill(vector(I1, lanes_of(x)), 0)
     if fn == "isnan":
@@ -134,14 +139,14 @@ def _test(f: Fn, fn: str, dtype: np.dtype, x: ir.Value) -> ir.Value:
     return f.b.fcmp_ordered("==", size, fill(x.type, float("-inf" if fn == "isneginf" else "inf")))
 
 
-def _intrinsic(f: Fn, name: str, x: ir.Value) -> ir.Value:
+def _intrinsic(f: FunctionEmitter, name: str, x: ir.Value) -> ir.Value:
     return f.intrinsic(f"llvm.{name}.{type_suffix(x.type)}", x.type, x)
 
 
 # ---- floating point
 
 
-def _float(f: Fn, fn: str, args: Sequence[ir.Value]) -> ir.Value:
+def _float(f: FunctionEmitter, fn: str, args: Sequence[ir.Value]) -> ir.Value:
     x = args[0]
     if fn in ARITHMETIC:
         return getattr(f.b, ARITHMETIC[fn])(*args)
@@ -157,24 +162,24 @@ def _float(f: Fn, fn: str, args: Sequence[ir.Value]) -> ir.Value:
     raise ValueError(f"{fn} is not defined for floating point")
 
 
-def _reciprocal(f: Fn, x: ir.Value) -> ir.Value:
+def _reciprocal(f: FunctionEmitter, x: ir.Value) -> ir.Value:
     return f.b.fdiv(fill(x.type, 1.0), x)
 
 
-def _sign(f: Fn, x: ir.Value) -> ir.Value:
+def _sign(f: FunctionEmitter, x: ir.Value) -> ir.Value:
     zero = fill(x.type, 0.0)
     negative = f.b.select(f.b.fcmp_ordered("<", x, zero), fill(x.type, -1.0), x)
     return f.b.select(f.b.fcmp_ordered(">", x, zero), fill(x.type, 1.0), negative)
 
 
-def _modulo(f: Fn, x: ir.Value, y: ir.Value) -> ir.Value:
+def _modulo(f: FunctionEmitter, x: ir.Value, y: ir.Value) -> ir.Value:
     """The remainder with the sign of the divisor (Python's %)."""
     rest, zero = libm(f, "fmod", x, y), fill(x.type, 0.0)
     opposite = f.b.fcmp_ordered("<", f.b.fmul(_sign(f, rest), _sign(f, y)), zero)
     return f.b.select(opposite, f.b.fadd(rest, y), rest)
 
 
-def _sigmoid(f: Fn, x: ir.Value) -> ir.Value:
+def _sigmoid(f: FunctionEmitter, x: ir.Value) -> ir.Value:
     return _reciprocal(f, f.b.fadd(fill(x.type, 1.0), libm(f, "exp", f.b.fneg(x))))
 
 
@@ -190,7 +195,7 @@ SPECIAL: dict[str, Callable[..., ir.Value]] = {
 # ---- powers
 
 
-def _power(f: Fn, expr: Apply, args: Sequence[ir.Value]) -> ir.Value:
+def _power(f: FunctionEmitter, expr: Apply, args: Sequence[ir.Value]) -> ir.Value:
     """The result has the base's type."""
     base, exponent = expr.args
     known = exponent.value if isinstance(exponent, Const) else None
@@ -206,12 +211,12 @@ def _power(f: Fn, expr: Apply, args: Sequence[ir.Value]) -> ir.Value:
     return _resize(f, libm(f, "pow", x, y), base.dtype, work)
 
 
-def _resize(f: Fn, value: ir.Value, dtype: np.dtype, work: np.dtype) -> ir.Value:
+def _resize(f: FunctionEmitter, value: ir.Value, dtype: np.dtype, work: np.dtype) -> ir.Value:
     """From the type of the computation to the register type of `dtype`, without rounding to float16."""
     return convert(f, value, work, np.dtype(np.float32) if dtype == np.float16 else dtype)
 
 
-def _small_power(f: Fn, dtype: np.dtype, x: ir.Value, exponent: int) -> ir.Value:
+def _small_power(f: FunctionEmitter, dtype: np.dtype, x: ir.Value, exponent: int) -> ir.Value:
     times = f.b.fmul if dtype.kind == "f" else f.b.mul
     result = x
     for _ in range(exponent - 1):

@@ -38,7 +38,7 @@ def register_type(dtype: np.dtype) -> ir.Type:
     return FLOAT if dtype == np.dtype(np.float16) else memory_type(dtype)
 
 
-class Fn:
+class FunctionEmitter:
     """One function under construction; `b` is the llvmlite builder at the current place."""
 
     def __init__(self, module: ir.Module, name: str, args: Sequence[ir.Type] = (PTR, PTR), ret: ir.Type = VOID):

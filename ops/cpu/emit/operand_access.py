@@ -12,7 +12,7 @@ from brickrt.ops.cpu.emit.function_emitter import (
     I32,
     I64,
     PTR,
-    Fn,
+    FunctionEmitter,
     Index,
     fill,
     memory_type,
@@ -39,7 +39,7 @@ class Access:
     lane: int = 0
     channels: int | None = None
 
-    def offset(self, f: Fn, index: Sequence[Index]) -> Index:
+    def offset(self, f: FunctionEmitter, index: Sequence[Index]) -> Index:
         """Offset of the first lane of the vector of outputs at `index`."""
         if self.block == 1:
             return f.dot(index, self.strides)
@@ -49,7 +49,7 @@ class Access:
 
     def load(
         self,
-        f: Fn,
+        f: FunctionEmitter,
         base: ir.Value,
         offset: Index,
         lanes: int,
@@ -73,7 +73,9 @@ class Access:
             return f.gather(base, offset, self.lane, self.dtype, lanes)
         return _masked_gather(f, base, offset, self.lane, self.dtype, lanes, mask)
 
-    def _load_channels(self, f: Fn, base: ir.Value, offset: Index, lanes: int, lo: Index, hi: Index) -> ir.Value:
+    def _load_channels(
+        self, f: FunctionEmitter, base: ir.Value, offset: Index, lanes: int, lo: Index, hi: Index
+    ) -> ir.Value:
         """Lane k reads element k where lo ≤ k < hi, else the nearest of these."""
         acc: ir.Value = ir.Constant(vector(register_type(self.dtype), lanes), None)
         for k in range(lanes):
@@ -120,7 +122,7 @@ def _row_access(operand: Operand, strides: tuple[int, ...]) -> Access:
 
 
 def load_operand(
-    f: Fn,
+    f: FunctionEmitter,
     base: ir.Value,
     operand: Operand,
     out: Operand,
@@ -153,7 +155,7 @@ def pack_constant(array: np.ndarray, out: Operand) -> np.ndarray:
 
 
 def _masked_gather(
-    f: Fn, base: ir.Value, offset: Index, stride: int, dtype: np.dtype, lanes: int, mask: ir.Value
+    f: FunctionEmitter, base: ir.Value, offset: Index, stride: int, dtype: np.dtype, lanes: int, mask: ir.Value
 ) -> ir.Value:
     start = f.b.ptrtoint(f.address(base, offset, dtype), I64)
     steps = ir.Constant(ir.VectorType(I64, lanes), [k * stride * dtype.itemsize for k in range(lanes)])

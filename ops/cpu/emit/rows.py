@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from brickrt.ops.cpu.emit.function_emitter import Fn, Index
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter, Index
 from brickrt.ops.cpu.emit.operand_access import Access, access
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.operand import Operand
@@ -90,12 +90,12 @@ class RowShape:
     def is_fixed(self, how: Access) -> bool:
         return self.stride(how) == 0
 
-    def moved(self, f: Fn, how: Access, start: Index, i: Index) -> Index:
+    def moved(self, f: FunctionEmitter, how: Access, start: Index, i: Index) -> Index:
         """The offset `i` row elements from `start`."""
         return f.add(start, f.mul(i, self.stride(how)))
 
     @contextmanager
-    def walk(self, f: Fn) -> Iterator[tuple[list[Index], Index]]:
+    def walk(self, f: FunctionEmitter) -> Iterator[tuple[list[Index], Index]]:
         """Loops over the rows of the kernel's box: the index of a row's first element, and the row's length.
 
         The body runs for no empty row.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit.function_emitter import FLOAT, I32, I64, Fn
+from brickrt.ops.cpu.emit.function_emitter import FLOAT, I32, I64, FunctionEmitter
 from brickrt.ops.cpu.emit.vector_math import lanes_of
 
 # Those of the expression language whose names the C library shares.
@@ -15,13 +15,13 @@ LIBM = frozenset(
 INT_POWER = "brickrt_int_power"
 
 
-def libm(f: Fn, name: str, *args: ir.Value) -> ir.Value:
+def libm(f: FunctionEmitter, name: str, *args: ir.Value) -> ir.Value:
     """The C library's function of every lane, in the variant for the operands' type."""
     element = args[0].type.element if isinstance(args[0].type, ir.VectorType) else args[0].type
     return per_lane(f, name + ("f" if element == FLOAT else ""), *args)
 
 
-def per_lane(f: Fn, name: str, *args: ir.Value) -> ir.Value:
+def per_lane(f: FunctionEmitter, name: str, *args: ir.Value) -> ir.Value:
     """The scalar function `name`, whose result has its argument's type, applied lane by lane."""
     lanes = lanes_of(args[0])
     if lanes == 1:
@@ -33,7 +33,7 @@ def per_lane(f: Fn, name: str, *args: ir.Value) -> ir.Value:
     return acc
 
 
-def int_power(f: Fn, base: ir.Value, exponent: ir.Value) -> ir.Value:
+def int_power(f: FunctionEmitter, base: ir.Value, exponent: ir.Value) -> ir.Value:
     """base^exponent of i64 lanes, modulo 2^64; the exponent is taken as unsigned."""
     if INT_POWER not in f.module.globals:
         _define_int_power(f.module)

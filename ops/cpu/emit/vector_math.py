@@ -13,7 +13,7 @@ from llvmlite import ir
 from brickrt.ops.cpu.emit.erf_table import LANES as AVX512_LANES
 from brickrt.ops.cpu.emit.erf_table import erf_by_table
 from brickrt.ops.cpu.emit.exp_table import LN2_HIGH, LN2_LOW, LOG2E, exp_by_table, sigmoid_by_table
-from brickrt.ops.cpu.emit.function_emitter import FLOAT, I32, Fn, fill, type_suffix, vector
+from brickrt.ops.cpu.emit.function_emitter import FLOAT, I32, FunctionEmitter, fill, type_suffix, vector
 
 # Added to a small float, this leaves the nearest whole number in the low bits.
 ROUNDER = 12582912.0
@@ -59,11 +59,11 @@ def lanes_of(x: ir.Value) -> int:
     return x.type.count if isinstance(x.type, ir.VectorType) else 1
 
 
-def exp(f: Fn, x: ir.Value) -> ir.Value:
+def exp(f: FunctionEmitter, x: ir.Value) -> ir.Value:
     return _exp_above(f, _at_most(f, x, 89.0))
 
 
-def _exp_above(f: Fn, x: ir.Value) -> ir.Value:
+def _exp_above(f: FunctionEmitter, x: ir.Value) -> ir.Value:
     """exp(x) for x ≤ 89."""
     x = _at_least(f, x, -104.5)
     if lanes_of(x) == AVX512_LANES:
@@ -72,7 +72,7 @@ def _exp_above(f: Fn, x: ir.Value) -> ir.Value:
     return _scale(f, f.b.fadd(_expm1_reduced(f, fraction), fill(x.type, 1.0)), whole)
 
 
-def sigmoid(f: Fn, x: ir.Value) -> ir.Value:
+def sigmoid(f: FunctionEmitter, x: ir.Value) -> ir.Value:
     """e/(1 + e) for x < 0 and 1/(1 + e) above, e = exp(-|x|), so that nothing overflows."""
     if lanes_of(x) == AVX512_LANES:
         return sigmoid_by_table(f, _at_least(f, _at_most(f, x, 104.5), -104.5))
@@ -82,7 +82,7 @@ def sigmoid(f: Fn, x: ir.Value) -> ir.Value:
     return f.b.fdiv(above, f.b.fadd(one, decay))
 
 
-def tanh(f: Fn, x: ir.Value) -> ir.Value:
+def tanh(f: FunctionEmitter, x: ir.Value) -> ir.Value:
     """y/(y + 2) with y = exp(2|x|) - 1, which keeps its relative accuracy near 0."""
     double = _at_most(f, f.b.fmul(_abs(f, x), fill(x.type, 2.0)), 20.0)
     whole, fraction = _reduce_exponent(f, double)
@@ -91,7 +91,7 @@ def tanh(f: Fn, x: ir.Value) -> ir.Value:
     return _with_sign(f, f.b.fdiv(y, f.b.fadd(y, fill(x.type, 2.0))), x)
 
 
-def erf(f: Fn, x: ir.Value) -> ir.Value:
+def erf(f: FunctionEmitter, x: ir.Value) -> ir.Value:
     if lanes_of(x) == AVX512_LANES:
         return erf_by_table(f, x)
     size = _at_most(f, _abs(f, x), 4.0)
@@ -104,7 +104,7 @@ def erf(f: Fn, x: ir.Value) -> ir.Value:
     return _with_sign(f, f.b.select(is_small, small, large), x)
 
 
-def log(f: Fn, x: ir.Value) -> ir.Value:
+def log(f: FunctionEmitter, x: ir.Value) -> ir.Value:
     subnormal = f.b.fcmp_ordered("<", x, fill(x.type, 2.0**-126))
     normal = f.b.select(subnormal, f.b.fmul(x, fill(x.type, 2.0**23)), x)
     shift = f.b.select(subnormal, fill(x.type, -23.0), fill(x.type, 0.0))
@@ -116,7 +116,7 @@ def log(f: Fn, x: ir.Value) -> ir.Value:
     return _log_edges(f, x, _log1p_scaled(f, m, exponent))
 
 
-def _log1p_scaled(f: Fn, m: ir.Value, exponent: ir.Value) -> ir.Value:
+def _log1p_scaled(f: FunctionEmitter, m: ir.Value, exponent: ir.Value) -> ir.Value:
     """ln(1 + m) + exponent·ln 2, the large terms last."""
     square = f.b.fmul(m, m)
     cubic = f.b.fmul(f.b.fmul(square, m), polynomial(f, m, LOG1P))
@@ -125,7 +125,7 @@ def _log1p_scaled(f: Fn, m: ir.Value, exponent: ir.Value) -> ir.Value:
     return f.fma(exponent, fill(m.type, LN2_HIGH), f.b.fadd(m, small))
 
 
-def _log_edges(f: Fn, x: ir.Value, inside: ir.Value) -> ir.Value:
+def _log_edges(f: FunctionEmitter, x: ir.Value, inside: ir.Value) -> ir.Value:
     infinity, zero = fill(x.type, float("inf")), fill(x.type, 0.0)
     finite = f.b.fcmp_ordered("<", x, infinity)
     # Infinity and NaN are their own logarithms.
@@ -134,7 +134,7 @@ def _log_edges(f: Fn, x: ir.Value, inside: ir.Value) -> ir.Value:
     return f.b.select(f.b.fcmp_ordered("==", x, zero), fill(x.type, float("-inf")), result)
 
 
-def polynomial(f: Fn, x: ir.Value, coefficients: Sequence[float]) -> ir.Value:
+def polynomial(f: FunctionEmitter, x: ir.Value, coefficients: Sequence[float]) -> ir.Value:
     """Horner's rule; coefficients from the constant term up."""
     acc: ir.Value = fill(x.type, coefficients[-1])
     for c in reversed(coefficients[:-1]):
@@ -142,7 +142,7 @@ def polynomial(f: Fn, x: ir.Value, coefficients: Sequence[float]) -> ir.Value:
     return acc
 
 
-def _reduce_exponent(f: Fn, x: ir.Value) -> tuple[ir.Value, ir.Value]:
+def _reduce_exponent(f: FunctionEmitter, x: ir.Value) -> tuple[ir.Value, ir.Value]:
     """(n, r): x = n·ln 2 + r with n an i32 and |r| ≤ ln 2 / 2; a NaN comes back in r."""
     rounder = fill(x.type, ROUNDER)
     shifted = f.fma(x, fill(x.type, LOG2E), rounder)
@@ -152,47 +152,47 @@ def _reduce_exponent(f: Fn, x: ir.Value) -> tuple[ir.Value, ir.Value]:
     return f.b.sub(bits, fill(bits.type, ROUNDER_BITS)), r
 
 
-def _expm1_reduced(f: Fn, r: ir.Value) -> ir.Value:
+def _expm1_reduced(f: FunctionEmitter, r: ir.Value) -> ir.Value:
     """exp(r) - 1 for |r| ≤ ln 2 / 2."""
     return f.fma(f.b.fmul(r, r), polynomial(f, r, EXPM1), r)
 
 
-def _power_of_two(f: Fn, n: ir.Value) -> ir.Value:
+def _power_of_two(f: FunctionEmitter, n: ir.Value) -> ir.Value:
     """2^n for -127 < n < 128."""
     biased = f.b.add(n, fill(n.type, 127))
     return _from_bits(f, f.b.shl(biased, fill(n.type, MANTISSA_BITS)))
 
 
-def _scale(f: Fn, x: ir.Value, n: ir.Value) -> ir.Value:
+def _scale(f: FunctionEmitter, x: ir.Value, n: ir.Value) -> ir.Value:
     """x·2^n in two steps, because 2^n itself may be out of range where the product is not."""
     half = f.b.ashr(n, fill(n.type, 1))
     rest = f.b.sub(n, half)
     return f.b.fmul(f.b.fmul(x, _power_of_two(f, half)), _power_of_two(f, rest))
 
 
-def _at_most(f: Fn, x: ir.Value, top: float) -> ir.Value:
+def _at_most(f: FunctionEmitter, x: ir.Value, top: float) -> ir.Value:
     """min(x, top); NaN stays."""
     limit = fill(x.type, top)
     return f.b.select(f.b.fcmp_ordered("<", limit, x), limit, x)
 
 
-def _at_least(f: Fn, x: ir.Value, bottom: float) -> ir.Value:
+def _at_least(f: FunctionEmitter, x: ir.Value, bottom: float) -> ir.Value:
     """max(x, bottom); NaN stays."""
     limit = fill(x.type, bottom)
     return f.b.select(f.b.fcmp_ordered(">", limit, x), limit, x)
 
 
-def _abs(f: Fn, x: ir.Value) -> ir.Value:
+def _abs(f: FunctionEmitter, x: ir.Value) -> ir.Value:
     return f.intrinsic(f"llvm.fabs.{type_suffix(x.type)}", x.type, x)
 
 
-def _with_sign(f: Fn, size: ir.Value, sign: ir.Value) -> ir.Value:
+def _with_sign(f: FunctionEmitter, size: ir.Value, sign: ir.Value) -> ir.Value:
     return f.intrinsic(f"llvm.copysign.{type_suffix(size.type)}", size.type, size, sign)
 
 
-def _bits(f: Fn, x: ir.Value) -> ir.Value:
+def _bits(f: FunctionEmitter, x: ir.Value) -> ir.Value:
     return f.b.bitcast(x, vector(I32, lanes_of(x)))
 
 
-def _from_bits(f: Fn, x: ir.Value) -> ir.Value:
+def _from_bits(f: FunctionEmitter, x: ir.Value) -> ir.Value:
     return f.b.bitcast(x, vector(FLOAT, lanes_of(x)))

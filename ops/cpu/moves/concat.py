@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from brickrt.ops.cpu.emit.function_emitter import Fn, Index
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter, Index
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel, kernel_for
-from brickrt.ops.cpu.moves.spans import Memory, Span, lane_spans, stored_ranges, stored_shape
+from brickrt.ops.cpu.moves.spans import CopyLoop, StridedMemory, lane_spans, stored_ranges, stored_shape
 from brickrt.ops.cpu.moves.square_tiles import copy_spans
 from brickrt.ops.cpu.moves.transpose import MoveKernel
 from brickrt.ops.cpu.operand import Operand
@@ -17,7 +17,7 @@ from brickrt.ops.operators.move import Concat
 class ConcatKernel(MoveKernel):
     """Plain or blocked operands, all alike."""
 
-    def emit(self, f: Fn) -> None:
+    def emit(self, f: FunctionEmitter) -> None:
         assert isinstance(self.op, Concat)
         axis, start = self.op.axis, 0
         ranges = stored_ranges(f, self.out, self.shape_class)
@@ -26,13 +26,13 @@ class ConcatKernel(MoveKernel):
             part = list(ranges)
             part[axis] = within(f, ranges[axis], start, extents[axis])
             axes = zip(part, operand.strides, self.out.strides, extents, strict=True)
-            spans = [Span(*bounds, s, d, size) for bounds, s, d, size in axes]
-            target = Memory(f.pointer(0), start * self.out.strides[axis])
-            copy_spans(self.mover(f), spans + lane_spans(self.out.block), Memory(f.pointer(i + 1)), target)
+            spans = [CopyLoop(*bounds, s, d, size) for bounds, s, d, size in axes]
+            target = StridedMemory(f.pointer(0), start * self.out.strides[axis])
+            copy_spans(self.mover(f), spans + lane_spans(self.out.block), StridedMemory(f.pointer(i + 1)), target)
             start += extents[axis]
 
 
-def within(f: Fn, bounds: tuple[Index, Index], start: int, extent: int) -> tuple[Index, Index]:
+def within(f: FunctionEmitter, bounds: tuple[Index, Index], start: int, extent: int) -> tuple[Index, Index]:
     """The part of `bounds` in [start, start + extent), counted from `start`; empty where lo >= hi."""
     lo, hi = bounds
     return f.maximum(f.sub(lo, start), 0), f.minimum(f.sub(hi, start), extent)

@@ -6,7 +6,7 @@ import numpy as np
 from llvmlite import ir
 
 from brickrt.ops.affine_tables import Affine
-from brickrt.ops.cpu.emit.function_emitter import Fn, memory_type
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter, memory_type
 
 
 def in_blocks(axis: Affine, extent: int, block: int) -> Affine | None:
@@ -19,7 +19,7 @@ def in_blocks(axis: Affine, extent: int, block: int) -> Affine | None:
     return Affine(axis.start // block, 1, axis.lo // block, -(-axis.hi // block))
 
 
-def constant_array(f: Fn, values: np.ndarray) -> ir.GlobalVariable:
+def constant_array(f: FunctionEmitter, values: np.ndarray) -> ir.GlobalVariable:
     """The address of a one-dimensional array of constants, private to the module."""
     kind = ir.ArrayType(memory_type(values.dtype), len(values))
     place = ir.GlobalVariable(f.module, kind, f.module.get_unique_name(f"{f.fn.name}.table"))

@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit.function_emitter import Fn, Index, memory_type, vector
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter, Index, memory_type, vector
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.operand import Operand
 from brickrt.ops.types import Boxes
 
 
 @dataclass(frozen=True)
-class Span:
+class CopyLoop:
     """One loop of a copy: indices [lo, hi), strides in elements, and `size`, more than which hi - lo never is.
 
     With `src_room` or `dst_room`, that memory holds so many elements from index 0 on, of which those outside [lo, hi)
@@ -53,13 +53,13 @@ def whole_axes(boxes: Boxes, shape: Sequence[int]) -> tuple[np.ndarray, list[tup
     return index.reshape(-1), [tuple(row) for row in classes.tolist()]
 
 
-def logical_ranges(f: Fn, out: Operand, whole: Sequence[int] = ()) -> list[tuple[Index, Index]]:
+def logical_ranges(f: FunctionEmitter, out: Operand, whole: Sequence[int] = ()) -> list[tuple[Index, Index]]:
     """The ranges of a kernel's box; constants along the axes that `whole` (see `whole_axes`) marks."""
     flags = whole or (0,) * out.type.rank
     return [(0, e) if flags[axis] else f.box(axis) for axis, e in enumerate(out.shape)]
 
 
-def stored_ranges(f: Fn, out: Operand, whole: Sequence[int] = ()) -> list[tuple[Index, Index]]:
+def stored_ranges(f: FunctionEmitter, out: Operand, whole: Sequence[int] = ()) -> list[tuple[Index, Index]]:
     """As `logical_ranges`, with axis 1 of a blocked tensor counted in blocks."""
     ranges = logical_ranges(f, out, whole)
     if out.block > 1:
@@ -67,7 +67,7 @@ def stored_ranges(f: Fn, out: Operand, whole: Sequence[int] = ()) -> list[tuple[
     return ranges
 
 
-def whole_blocks(f: Fn, lo: Index, hi: Index, block: int) -> tuple[Index, Index]:
+def whole_blocks(f: FunctionEmitter, lo: Index, hi: Index, block: int) -> tuple[Index, Index]:
     """The blocks of channels [lo, hi); lo is a multiple of `block`, or the number of channels where there are none."""
     first, last = (f.div(f.add(bound, block - 1), block) for bound in (lo, hi))
     return first, last
@@ -81,14 +81,14 @@ def stored_shape(operand: Operand) -> tuple[int, ...]:
     return (n, operand.channel_blocks, *rest[1:])
 
 
-def lane_spans(block: int) -> list[Span]:
+def lane_spans(block: int) -> list[CopyLoop]:
     """The innermost loop over the channels of a block; none for plain tensors."""
-    return [Span(0, block, 1, 1, block)] if block > 1 else []
+    return [CopyLoop(0, block, 1, 1, block)] if block > 1 else []
 
 
-def merge(f: Fn, spans: Sequence[Span]) -> list[Span]:
+def merge(f: FunctionEmitter, spans: Sequence[CopyLoop]) -> list[CopyLoop]:
     """Fewer, longer loops: an axis covered completely joins the one outside it where the strides allow."""
-    merged: list[Span] = []
+    merged: list[CopyLoop] = []
     for span in spans:
         if span.whole and span.size == 1:
             continue
@@ -101,7 +101,7 @@ def merge(f: Fn, spans: Sequence[Span]) -> list[Span]:
     return merged
 
 
-def strips(f: Fn, lo: Index, hi: Index, step: int, body: Callable[[Index, Index], None]) -> None:
+def strips(f: FunctionEmitter, lo: Index, hi: Index, step: int, body: Callable[[Index, Index], None]) -> None:
     """Calls body(first, count) for strips of `step` indices, then once more, with its own code, for what is left."""
     hi = f.maximum(lo, hi)
     left = f.rem(f.sub(hi, lo), step)
@@ -116,19 +116,19 @@ def strips(f: Fn, lo: Index, hi: Index, step: int, body: Callable[[Index, Index]
         body(full, left)
 
 
-def longest(spans: Sequence[Span], fits: Callable[[Span], bool]) -> Span | None:
+def longest(spans: Sequence[CopyLoop], fits: Callable[[CopyLoop], bool]) -> CopyLoop | None:
     """The span of the largest size above 1 among those that fit."""
     return max((s for s in spans if s.size > 1 and fits(s)), key=lambda s: s.size, default=None)
 
 
 @dataclass(frozen=True)
-class Memory:
+class StridedMemory:
     """A base address and how far from it, in elements, index 0 of all spans lies."""
 
     base: ir.Value
     offset: Index = 0
 
-    def moved(self, f: Fn, *distance: Index) -> Memory:
+    def moved(self, f: FunctionEmitter, *distance: Index) -> StridedMemory:
         return replace(self, offset=f.add(self.offset, *distance))
 
 
@@ -136,7 +136,7 @@ class Memory:
 class Mover:
     """Emits copies of elements of one width; `dtype` is an unsigned integer (see `raw`)."""
 
-    f: Fn
+    f: FunctionEmitter
     dtype: np.dtype
     isa: Isa
 
@@ -145,7 +145,7 @@ class Mover:
         """Whether the machine has masked loads and stores of such elements; narrower ones become scalar loops."""
         return self.dtype.itemsize >= 4
 
-    def row(self, src: Memory, dst: Memory, row: Span) -> None:
+    def row(self, src: StridedMemory, dst: StridedMemory, row: CopyLoop) -> None:
         """Copies one span whose strides are 1 on both sides."""
         room = max(row.src_room, row.dst_room)
         if row.whole and room:
@@ -156,7 +156,7 @@ class Mover:
         lanes = row_lanes(self.dtype, self.isa)
         strips(self.f, row.lo, row.hi, lanes, lambda i, count: self._chunk(src, dst, i, lanes, count))
 
-    def _chunk(self, src: Memory, dst: Memory, i: Index, lanes: int, count: Index) -> None:
+    def _chunk(self, src: StridedMemory, dst: StridedMemory, i: Index, lanes: int, count: Index) -> None:
         """`count` of `lanes` adjacent elements."""
         f, partial = self.f, count != lanes
         if partial and not self.masks:
@@ -167,21 +167,25 @@ class Mover:
         value = f.load(src.base, f.add(src.offset, i), self.dtype, lanes, mask)
         f.store(value, dst.base, f.add(dst.offset, i), self.dtype, lanes, mask)
 
-    def one(self, src: Memory, dst: Memory) -> None:
+    def one(self, src: StridedMemory, dst: StridedMemory) -> None:
         self.f.store(self.f.load(src.base, src.offset, self.dtype), dst.base, dst.offset, self.dtype)
 
-    def scalars(self, src: Memory, dst: Memory, spans: Sequence[Span]) -> None:
+    def scalars(self, src: StridedMemory, dst: StridedMemory, spans: Sequence[CopyLoop]) -> None:
         """Any strides, one element at a time."""
         with self.f.loops([(s.lo, s.hi) for s in spans]) as at:
             self.one(*self.at(src, dst, spans, at))
 
-    def at(self, src: Memory, dst: Memory, spans: Sequence[Span], at: Sequence[Index]) -> tuple[Memory, Memory]:
+    def at(
+        self, src: StridedMemory, dst: StridedMemory, spans: Sequence[CopyLoop], at: Sequence[Index]
+    ) -> tuple[StridedMemory, StridedMemory]:
         """Both places at indices of `spans`."""
         f = self.f
         return src.moved(f, f.dot(at, [s.src for s in spans])), dst.moved(f, f.dot(at, [s.dst for s in spans]))
 
 
-def fill_spans(f: Fn, spans: Sequence[Span], dst: Memory, value: ir.Constant, dtype: np.dtype, isa: Isa) -> None:
+def fill_spans(
+    f: FunctionEmitter, spans: Sequence[CopyLoop], dst: StridedMemory, value: ir.Constant, dtype: np.dtype, isa: Isa
+) -> None:
     """Sets all elements to `value`, a constant of the raw `dtype`; the sources' strides do not count."""
     spans = merge(f, [replace(s, src=s.dst) for s in spans])
     row = longest(spans, lambda s: s.dst == 1)
@@ -196,7 +200,9 @@ def fill_spans(f: Fn, spans: Sequence[Span], dst: Memory, value: ir.Constant, dt
         strips(f, row.lo, row.hi, lanes, lambda i, count: _fill(f, place.moved(f, i), value, dtype, lanes, count))
 
 
-def _fill(f: Fn, dst: Memory, value: ir.Constant, dtype: np.dtype, lanes: int, count: Index) -> None:
+def _fill(
+    f: FunctionEmitter, dst: StridedMemory, value: ir.Constant, dtype: np.dtype, lanes: int, count: Index
+) -> None:
     if count == lanes:
         f.store(f.splat(value, lanes), dst.base, dst.offset, dtype, lanes)
         return

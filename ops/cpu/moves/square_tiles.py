@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit.function_emitter import I1, I32, Fn, Index
-from brickrt.ops.cpu.moves.spans import Memory, Mover, Span, longest, merge, strips, zero_of
+from brickrt.ops.cpu.emit.function_emitter import I1, I32, FunctionEmitter, Index
+from brickrt.ops.cpu.moves.spans import CopyLoop, Mover, StridedMemory, longest, merge, strips, zero_of
 
 
-def copy_spans(mover: Mover, spans: Sequence[Span], src: Memory, dst: Memory) -> None:
+def copy_spans(mover: Mover, spans: Sequence[CopyLoop], src: StridedMemory, dst: StridedMemory) -> None:
     """Copies a box: by rows where some axis is adjacent on both sides, by tiles where each side has its own."""
     f = mover.f
     spans = merge(f, spans)
@@ -35,14 +35,14 @@ class Tiles:
     """A copy over two spans: `across` is adjacent in the destination, `along` in the source."""
 
     mover: Mover
-    across: Span
-    along: Span
+    across: CopyLoop
+    along: CopyLoop
 
     @property
     def side(self) -> int:
         return self.mover.isa.lanes
 
-    def emit(self, src: Memory, dst: Memory) -> None:
+    def emit(self, src: StridedMemory, dst: StridedMemory) -> None:
         f, a, b = self.mover.f, self.across, self.along
 
         # Inner tiles follow one another in the destination, which is faster than in the source.
@@ -51,18 +51,20 @@ class Tiles:
 
         strips(f, b.lo, b.hi, self.side, line)
 
-    def _tile(self, src: Memory, dst: Memory, i: Index, rows: Index, j: Index, columns: Index) -> None:
+    def _tile(self, src: StridedMemory, dst: StridedMemory, i: Index, rows: Index, j: Index, columns: Index) -> None:
         """Rows [i, i + rows) of `across`, columns [j, j + columns) of `along`."""
         f, a, b = self.mover.f, self.across, self.along
         src = src.moved(f, f.mul(i, a.src), f.mul(j, b.src))
         dst = dst.moved(f, f.mul(i, a.dst), f.mul(j, b.dst))
         if not self.mover.masks and (rows, columns) != (self.side, self.side):
-            self.mover.scalars(src, dst, [Span(0, columns, 1, b.dst, self.side), Span(0, rows, a.src, 1, self.side)])
+            self.mover.scalars(
+                src, dst, [CopyLoop(0, columns, 1, b.dst, self.side), CopyLoop(0, rows, a.src, 1, self.side)]
+            )
             return
         lines = self._read(src, rows, columns)
         self._write(turn(f, lines), dst, rows, columns)
 
-    def _read(self, src: Memory, rows: Index, columns: Index) -> list[ir.Value]:
+    def _read(self, src: StridedMemory, rows: Index, columns: Index) -> list[ir.Value]:
         """The tile's rows; zero where there is none."""
         f, dtype, side = self.mover.f, self.mover.dtype, self.side
         lines = []
@@ -74,7 +76,7 @@ class Tiles:
             lines.append(f.load(src.base, f.add(src.offset, r * self.across.src), dtype, side, mask))
         return lines
 
-    def _write(self, lines: list[ir.Value], dst: Memory, rows: Index, columns: Index) -> None:
+    def _write(self, lines: list[ir.Value], dst: StridedMemory, rows: Index, columns: Index) -> None:
         f, dtype, side = self.mover.f, self.mover.dtype, self.side
         for c in range(side if not isinstance(columns, int) else columns):
             mask = self._mask(c, columns, rows, self.across.dst_room)
@@ -92,7 +94,7 @@ class Tiles:
         return f.b.select(on, full, ir.Constant(ir.VectorType(I1, side), None))
 
 
-def turn(f: Fn, lines: list[ir.Value]) -> list[ir.Value]:
+def turn(f: FunctionEmitter, lines: list[ir.Value]) -> list[ir.Value]:
     """Transposes a square of vectors in log2 steps; step s swaps the off-diagonal squares of side s."""
     side = len(lines)
     step = side // 2
@@ -109,5 +111,5 @@ def turn(f: Fn, lines: list[ir.Value]) -> list[ir.Value]:
     return lines
 
 
-def _shuffle(f: Fn, low: ir.Value, high: ir.Value, order: list[int]) -> ir.Value:
+def _shuffle(f: FunctionEmitter, low: ir.Value, high: ir.Value, order: list[int]) -> ir.Value:
     return f.b.shuffle_vector(low, high, ir.Constant(ir.VectorType(I32, len(order)), order))

@@ -10,11 +10,19 @@ from llvmlite import ir
 
 from brickrt.ops.affine_tables import Affine, affine
 from brickrt.ops.base import Op
-from brickrt.ops.cpu.emit.function_emitter import I64, Fn, Index, memory_type
+from brickrt.ops.cpu.emit.function_emitter import I64, FunctionEmitter, Index, memory_type
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel, kernel_for
 from brickrt.ops.cpu.moves.index_tables import constant_array, in_blocks
-from brickrt.ops.cpu.moves.spans import Memory, Span, fill_spans, lane_spans, raw, stored_ranges, stored_shape
+from brickrt.ops.cpu.moves.spans import (
+    CopyLoop,
+    StridedMemory,
+    fill_spans,
+    lane_spans,
+    raw,
+    stored_ranges,
+    stored_shape,
+)
 from brickrt.ops.cpu.moves.square_tiles import copy_spans
 from brickrt.ops.cpu.moves.transpose import MoveKernel
 from brickrt.ops.cpu.operand import Operand
@@ -34,10 +42,10 @@ class Lookup:
 class TakeKernel(MoveKernel):
     """Plain or blocked. Axes that are arithmetic become strides, their borders fills; the rest is looked up."""
 
-    def emit(self, f: Fn) -> None:
+    def emit(self, f: FunctionEmitter) -> None:
         axes, ranges = axis_maps(self.op, self.out), stored_ranges(f, self.out, self.shape_class)
         sizes = stored_shape(self.out)
-        spans = [Span(*r, s, d, e) for r, s, d, e in zip(ranges, self.ins[0].strides, self.out.strides, sizes)]
+        spans = [CopyLoop(*r, s, d, e) for r, s, d, e in zip(ranges, self.ins[0].strides, self.out.strides, sizes)]
         lanes = lane_spans(self.out.block)
         offset = 0
         for axis, how in enumerate(axes):
@@ -51,12 +59,12 @@ class TakeKernel(MoveKernel):
         src, dst = self.memories(f)
         self._emit_axes(f, spans + lanes, [*lookups, *[None] * len(lanes)], src.moved(f, offset), dst)
 
-    def _lookup(self, f: Fn, axis: int) -> Lookup:
+    def _lookup(self, f: FunctionEmitter, axis: int) -> Lookup:
         assert isinstance(self.op, Take)
         entries = np.asarray(self.op.tables[axis], np.int64)
         return Lookup(constant_array(f, entries), bool((entries < 0).any()))
 
-    def _fill_border(self, f: Fn, spans: Sequence[Span], axis: int, how: Affine) -> None:
+    def _fill_border(self, f: FunctionEmitter, spans: Sequence[CopyLoop], axis: int, how: Affine) -> None:
         """Fills what lies before and behind the part of `axis` that reads."""
         span = spans[axis]
         parts = [(span.lo, f.minimum(span.hi, how.lo))] if how.lo > 0 else []
@@ -64,16 +72,21 @@ class TakeKernel(MoveKernel):
         for lo, hi in parts:
             with f.when(f.b.icmp_signed("<", f.value(lo), f.value(hi))):
                 part = replace(span, lo=lo, hi=hi)
-                self._fill(f, [*spans[:axis], part, *spans[axis + 1 :]], Memory(f.pointer(0)))
+                self._fill(f, [*spans[:axis], part, *spans[axis + 1 :]], StridedMemory(f.pointer(0)))
 
-    def _fill(self, f: Fn, spans: Sequence[Span], dst: Memory) -> None:
+    def _fill(self, f: FunctionEmitter, spans: Sequence[CopyLoop], dst: StridedMemory) -> None:
         assert isinstance(self.op, Take)
         kind = raw(self.out.dtype)
         bits = np.array(self.op.fill, self.out.dtype).view(kind)
         fill_spans(f, spans, dst, ir.Constant(memory_type(kind), int(bits)), kind, self.isa)
 
     def _emit_axes(
-        self, f: Fn, spans: Sequence[Span], lookups: Sequence[Lookup | None], src: Memory, dst: Memory
+        self,
+        f: FunctionEmitter,
+        spans: Sequence[CopyLoop],
+        lookups: Sequence[Lookup | None],
+        src: StridedMemory,
+        dst: StridedMemory,
     ) -> None:
         """Loops down to the last axis that is looked up; the axes inside it are a plain copy."""
         if not any(lookups):
@@ -108,7 +121,7 @@ def axis_maps(op: Op, out: Operand) -> list[Affine | None]:
     return axes
 
 
-def inside(f: Fn, span: Span, how: Affine) -> tuple[Index, Index]:
+def inside(f: FunctionEmitter, span: CopyLoop, how: Affine) -> tuple[Index, Index]:
     """The part of the span's range that reads; constants stay constants."""
     lo = f.maximum(span.lo, how.lo) if how.lo > 0 else span.lo
     return lo, f.minimum(span.hi, how.hi) if how.hi < span.size else span.hi

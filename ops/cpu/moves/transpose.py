@@ -8,13 +8,13 @@ from dataclasses import replace
 import numpy as np
 
 from brickrt.ops.base import Op
-from brickrt.ops.cpu.emit.function_emitter import Fn, Index
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter, Index
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel, kernel_for
 from brickrt.ops.cpu.moves.spans import (
-    Memory,
+    CopyLoop,
     Mover,
-    Span,
+    StridedMemory,
     lane_spans,
     logical_ranges,
     raw,
@@ -39,22 +39,22 @@ class MoveKernel(Kernel):
     ) -> tuple[np.ndarray, list[tuple[int, ...]]]:
         return whole_axes(boxes, out.shape)
 
-    def mover(self, f: Fn) -> Mover:
+    def mover(self, f: FunctionEmitter) -> Mover:
         return Mover(f, raw(self.out.dtype), self.isa)
 
-    def memories(self, f: Fn) -> tuple[Memory, Memory]:
+    def memories(self, f: FunctionEmitter) -> tuple[StridedMemory, StridedMemory]:
         """Of input 0 and of the output."""
-        return Memory(f.pointer(1)), Memory(f.pointer(0))
+        return StridedMemory(f.pointer(1)), StridedMemory(f.pointer(0))
 
 
 class TransposeKernel(MoveKernel):
     """Plain to plain, or blocked to blocked where axis 1 stays."""
 
-    def emit(self, f: Fn) -> None:
+    def emit(self, f: FunctionEmitter) -> None:
         strides = [self.ins[0].strides[axis] for axis in self.perm]
         ranges = stored_ranges(f, self.out, self.shape_class)
         axes = zip(ranges, strides, self.out.strides, stored_shape(self.out), strict=True)
-        spans = [Span(*bounds, s, d, size) for bounds, s, d, size in axes]
+        spans = [CopyLoop(*bounds, s, d, size) for bounds, s, d, size in axes]
         copy_spans(self.mover(f), spans + lane_spans(self.out.block), *self.memories(f))
 
     @property
@@ -65,7 +65,7 @@ class TransposeKernel(MoveKernel):
 class ReorderKernel(MoveKernel):
     """Between plain and blocked. The blocked side's whole blocks and its last, narrower one have their own code."""
 
-    def emit(self, f: Fn) -> None:
+    def emit(self, f: FunctionEmitter) -> None:
         c = self.out.shape[1]
         block = self.blocked.block
         lo, hi = logical_ranges(f, self.out, self.shape_class)[1]
@@ -75,23 +75,23 @@ class ReorderKernel(MoveKernel):
         full, tail = divmod(c, block)
         first, last = whole_blocks(f, lo, hi, block)
         if full:
-            self._emit_blocks(f, Span(first, f.minimum(last, full), 0, 0, full), Span(0, block, 0, 0, block))
+            self._emit_blocks(f, CopyLoop(first, f.minimum(last, full), 0, 0, full), CopyLoop(0, block, 0, 0, block))
         if tail:
-            self._emit_blocks(f, Span(f.maximum(first, full), last, 0, 0, 1), Span(0, tail, 0, 0, tail))
+            self._emit_blocks(f, CopyLoop(f.maximum(first, full), last, 0, 0, 1), CopyLoop(0, tail, 0, 0, tail))
 
-    def _emit_any(self, f: Fn, lo: Index, hi: Index) -> None:
+    def _emit_any(self, f: FunctionEmitter, lo: Index, hi: Index) -> None:
         """To plain, channels cut anywhere."""
         block = self.blocked.block
         with f.loop(f.div(lo, block), whole_blocks(f, lo, hi, block)[1]) as k:
             base = f.mul(k, block)
             lanes = f.maximum(f.sub(lo, base), 0), f.minimum(f.sub(hi, base), block)
-            self._emit_blocks(f, Span(k, f.add(k, 1), 0, 0, 1), Span(*lanes, 0, 0, block))
+            self._emit_blocks(f, CopyLoop(k, f.add(k, 1), 0, 0, 1), CopyLoop(*lanes, 0, 0, block))
 
-    def _emit_blocks(self, f: Fn, blocks: Span, lanes: Span) -> None:
+    def _emit_blocks(self, f: FunctionEmitter, blocks: CopyLoop, lanes: CopyLoop) -> None:
         """Copies `lanes` of each of `blocks`; their strides are filled in here."""
         ranges = logical_ranges(f, self.out, self.shape_class)
         axes = zip(ranges, self.ins[0].strides, self.out.strides, self.out.shape, strict=True)
-        spans = [Span(*bounds, s, d, size) for bounds, s, d, size in axes]
+        spans = [CopyLoop(*bounds, s, d, size) for bounds, s, d, size in axes]
         src, src_lane, src_room = channel_strides(self.ins[0], self.blocked.block)
         dst, dst_lane, dst_room = channel_strides(self.out, self.blocked.block)
         spans[1] = replace(blocks, src=src, dst=dst)
@@ -112,11 +112,11 @@ def channel_strides(operand: Operand, block: int) -> tuple[int, int, int]:
 class ViewKernel(MoveKernel):
     """Plain to plain. Of a dense input every box is copied by rows; of any other, element by element."""
 
-    def emit(self, f: Fn) -> None:
+    def emit(self, f: FunctionEmitter) -> None:
         src = self.ins[0]
         flat = row_major(self.out.shape)
         axes = zip(logical_ranges(f, self.out, self.shape_class), flat, self.out.strides, self.out.shape, strict=True)
-        spans = [Span(*bounds, s, d, size) for bounds, s, d, size in axes]
+        spans = [CopyLoop(*bounds, s, d, size) for bounds, s, d, size in axes]
         mover, (here, there) = self.mover(f), self.memories(f)
         if is_dense(src):
             copy_spans(mover, spans, here, there)

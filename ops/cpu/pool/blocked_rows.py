@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 from llvmlite import ir
 
 from brickrt.ops.cpu.emit.function_emitter import Index
-from brickrt.ops.cpu.pool.row import Row
+from brickrt.ops.cpu.pool.row import PoolRow
 from brickrt.ops.cpu.pool.window import Taps
 
 
-class BlockedRow(Row):
+class BlockedRow(PoolRow):
     def emit(self, lo: Index, hi: Index) -> None:
         f, b = self.f, self.f.b
         width = self.strip_width()

@@ -10,7 +10,7 @@ import numpy as np
 from llvmlite import ir
 
 from brickrt.ops.cpu.emit.expressions import convert, extreme
-from brickrt.ops.cpu.emit.function_emitter import Fn, Index, fill, register_type, type_suffix, vector
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter, Index, fill, register_type, type_suffix, vector
 from brickrt.ops.cpu.emit.scalar_math import libm
 from brickrt.ops.cpu.emit.vector_math import lanes_of
 from brickrt.ops.operators.pool import Pool, lowest
@@ -31,7 +31,7 @@ def pairwise(values: Sequence[ir.Value], combine: Combine) -> ir.Value:
 class PoolMath:
     """`dtype` is that of the operands; float16 is computed in float32, like everything in registers."""
 
-    f: Fn
+    f: FunctionEmitter
     op: Pool
     dtype: np.dtype
 

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from brickrt.ops.base import Op
-from brickrt.ops.cpu.emit.function_emitter import Fn
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel, kernel_for
 from brickrt.ops.cpu.moves.spans import stored_ranges
 from brickrt.ops.cpu.operand import Operand
 from brickrt.ops.cpu.pool.blocked_rows import BlockedRow
 from brickrt.ops.cpu.pool.plain_rows import PlainRow
-from brickrt.ops.cpu.pool.row import Row
+from brickrt.ops.cpu.pool.row import PoolRow
 from brickrt.ops.operators.pool import Pool
 from brickrt.ops.types import Boxes
 
@@ -38,10 +38,10 @@ class PoolKernel(Kernel):
         lengths, index = np.unique(np.minimum(boxes.extents[:, -1], LONG_ROW), return_inverse=True)
         return index.reshape(-1), [(length,) for length in lengths.tolist()]
 
-    def emit(self, f: Fn) -> None:
+    def emit(self, f: FunctionEmitter) -> None:
         assert isinstance(self.op, Pool)
         length = self.shape_class[0] if self.shape_class else self.out.shape[-1]
-        kind: type[Row] = BlockedRow if self.out.block > 1 else PlainRow
+        kind: type[PoolRow] = BlockedRow if self.out.block > 1 else PlainRow
         ranges = stored_ranges(f, self.out)
         src, dst = f.pointer(1), f.pointer(0)
         with f.loops(ranges[:-1]) as at:

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from brickrt.ops.cpu.emit.function_emitter import Index
 from brickrt.ops.cpu.moves.spans import strips
-from brickrt.ops.cpu.pool.row import Row
+from brickrt.ops.cpu.pool.row import PoolRow
 from brickrt.ops.cpu.pool.window import Taps
 
 
-class PlainRow(Row):
+class PlainRow(PoolRow):
     def emit(self, lo: Index, hi: Index) -> None:
         f = self.f
         if self.out.strides[-1] != 1:

@@ -10,7 +10,7 @@ from itertools import product
 
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit.function_emitter import Fn, Index, register_type, vector
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter, Index, register_type, vector
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.operand import Operand
 from brickrt.ops.cpu.pool.combine import PoolMath
@@ -21,14 +21,14 @@ UNROLLED_TAPS = 25
 
 
 @dataclass(frozen=True)
-class Row(ABC):
+class PoolRow(ABC):
     """`src` is the address of input (n, c, 0, …), `dst` that of the row's output pixel 0.
 
     `outer` are the taps along all spatial axes but the row's own, `place` where they are: output indices. `length` is
     about how many pixels are asked for at once.
     """
 
-    f: Fn
+    f: FunctionEmitter
     math: PoolMath
     isa: Isa
     length: int
@@ -43,7 +43,7 @@ class Row(ABC):
     @classmethod
     def at(
         cls,
-        f: Fn,
+        f: FunctionEmitter,
         op: Pool,
         source: Operand,
         out: Operand,
@@ -51,7 +51,7 @@ class Row(ABC):
         length: int,
         bases: Sequence[ir.Value],
         at: Sequence[Index],
-    ) -> Row:
+    ) -> PoolRow:
         """The row at [n, c, spatial but the last…]; `bases` are the origins of input and output."""
         windows = axis_windows(op, source.shape[2:])
         src = f.address(bases[0], f.dot(at[:2], source.strides[:2]), source.dtype)

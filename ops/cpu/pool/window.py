@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit.function_emitter import Fn, Index
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter, Index
 from brickrt.ops.operators.pool import Pool
 
 
@@ -37,7 +37,7 @@ class AxisWindow:
     counted: int | None
     """Where the padding ends that an average counts; None: it counts inputs only."""
 
-    def taps(self, f: Fn, o: Index) -> Taps:
+    def taps(self, f: FunctionEmitter, o: Index) -> Taps:
         """At output `o`, wherever it is."""
         start = f.sub(f.mul(o, self.stride), self.pad)
         lo = f.maximum(self._reach(f, start, 0), 0)
@@ -45,15 +45,15 @@ class AxisWindow:
         counted = f.sub(hi, lo) if self.counted is None else self._below(f, start, self.counted)
         return Taps(start, lo, hi, counted)
 
-    def inner_taps(self, f: Fn, o: Index) -> Taps:
+    def inner_taps(self, f: FunctionEmitter, o: Index) -> Taps:
         """At output `o` of `inner`."""
         return Taps(f.sub(f.mul(o, self.stride), self.pad), 0, self.kernel, self.kernel)
 
-    def _below(self, f: Fn, start: Index, end: int) -> Index:
+    def _below(self, f: FunctionEmitter, start: Index, end: int) -> Index:
         """Taps that read below `end`."""
         return f.maximum(f.minimum(self._reach(f, start, end), self.kernel), 0)
 
-    def _reach(self, f: Fn, start: Index, at: int) -> Index:
+    def _reach(self, f: FunctionEmitter, start: Index, at: int) -> Index:
         """The first tap at or after input `at`."""
         return f.div(f.add(f.sub(at, start), self.dilation - 1), self.dilation)
 
@@ -64,7 +64,7 @@ class AxisWindow:
         first = -(-self.pad // self.stride)
         return first, max((self.extent + self.pad - span) // self.stride + 1, first)
 
-    def is_inner(self, f: Fn, o: Index) -> ir.Value:
+    def is_inner(self, f: FunctionEmitter, o: Index) -> ir.Value:
         first, last = self.inner
         o = f.value(o)
         b = f.b

@@ -17,24 +17,24 @@ import numpy as np
 
 from brickrt.ops.base import Op
 from brickrt.ops.cpu.emit.epilogue import Epilogue, rows_join
-from brickrt.ops.cpu.emit.function_emitter import Fn
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel
 from brickrt.ops.cpu.operand import Operand
 from brickrt.ops.cpu.products.conv_body import ConvBody
-from brickrt.ops.cpu.products.few_outputs import Fold, FoldedBody, fold_of, pack_fold
-from brickrt.ops.cpu.products.row_tiles import Window, choose_tile, common_cut, tile_runs
+from brickrt.ops.cpu.products.few_outputs import FewOutputsBody, Fold, fold_of, pack_fold
+from brickrt.ops.cpu.products.row_tiles import RowWindow, choose_tile, common_cut, tile_runs
 from brickrt.ops.operators.conv import Conv, ConvTranspose
 from brickrt.ops.types import Boxes
 
-POINT = Window(1, 1, 1, 1, 0)
+POINT = RowWindow(1, 1, 1, 1, 0)
 
 
-def windows(op: Conv | ConvTranspose, spatial: Sequence[int]) -> list[Window]:
+def windows(op: Conv | ConvTranspose, spatial: Sequence[int]) -> list[RowWindow]:
     """One window per spatial dimension."""
     transposed = isinstance(op, ConvTranspose)
     parts = zip(spatial, op.kernel, op.strides, op.dilations, op.pads, strict=True)
-    return [Window(*part, transposed) for part in parts]
+    return [RowWindow(*part, transposed) for part in parts]
 
 
 def reads_one_pixel(op: Conv) -> bool:
@@ -62,7 +62,7 @@ def joins_rows(op: Conv | ConvTranspose, ins: Sequence[Operand], out: Operand, b
 @dataclass(frozen=True)
 class ConvKernel(Kernel):
     """`shape_class` is (align, flat, width, phase, first, last): `align` as in `choose_tile`; with `flat` a box is one
-    row of `width` pixels (`joins_rows`); the last four are of the innermost dimension (`Window.shape_class`)."""
+    row of `width` pixels (`joins_rows`); the last four are of the innermost dimension (`RowWindow.shape_class`)."""
 
     op: Conv | ConvTranspose
 
@@ -137,7 +137,7 @@ class ConvKernel(Kernel):
         return math.prod(self.op.kernel)
 
     @cached_property
-    def row_window(self) -> Window:
+    def row_window(self) -> RowWindow:
         return POINT if self.flat else windows(self.op, self.ins[0].shape[2:])[-1]
 
     @cached_property
@@ -236,5 +236,5 @@ class ConvKernel(Kernel):
                 tail[..., : part.shape[1]] = part[:, :, whole:].transpose(0, 3, 2, 1)
         return out
 
-    def emit(self, f: Fn) -> None:
-        ConvBody(self, f, FoldedBody(self, f, self.fold) if self.fold else None).emit()
+    def emit(self, f: FunctionEmitter) -> None:
+        ConvBody(self, f, FewOutputsBody(self, f, self.fold) if self.fold else None).emit()

@@ -11,10 +11,10 @@ import numpy as np
 from llvmlite import ir
 
 from brickrt.ops.cpu.emit.epilogue import offset_of
-from brickrt.ops.cpu.emit.function_emitter import I32, PTR, Fn, Index, register_type, vector, zeros
+from brickrt.ops.cpu.emit.function_emitter import I32, PTR, FunctionEmitter, Index, register_type, vector, zeros
 from brickrt.ops.cpu.operand import Operand
 from brickrt.ops.cpu.products.register_tile import Accumulators, PackedStream
-from brickrt.ops.cpu.products.row_tiles import Tile, Window, tile_runs
+from brickrt.ops.cpu.products.row_tiles import PixelTile, RowWindow, tile_runs
 
 BYTE = np.dtype(np.int8)
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Place:
+class TilePosition:
     """Where the emitter is: image, group, first block of channels of the tile and how many, outer spatial indices."""
 
     n: Index
@@ -33,14 +33,14 @@ class Place:
     at: list[Index]
 
 
-def first_input(f: Fn, window: Window, x: Index) -> Index:
-    """Input index that relative index 0 of a row of tiles stands for (`Window.base` at run time)."""
+def first_input(f: FunctionEmitter, window: RowWindow, x: Index) -> Index:
+    """Input index that relative index 0 of a row of tiles stands for (`RowWindow.base` at run time)."""
     if window.transposed:
         return f.div(f.add(x, window.pad), window.stride)
     return f.sub(f.mul(x, window.stride), window.pad)
 
 
-def collect(f: Fn, base: ir.Value, offsets: Sequence[Index], dtype: np.dtype) -> ir.Value:
+def collect(f: FunctionEmitter, base: ir.Value, offsets: Sequence[Index], dtype: np.dtype) -> ir.Value:
     """A vector of elements that lie anywhere."""
     acc = zeros(vector(register_type(dtype), len(offsets)))
     for lane, offset in enumerate(offsets):
@@ -49,7 +49,7 @@ def collect(f: Fn, base: ir.Value, offsets: Sequence[Index], dtype: np.dtype) ->
 
 
 @contextmanager
-def live_taps(f: Fn, window: Window, extent_out: int, y: Index) -> Iterator[tuple[Index, Index]]:
+def live_taps(f: FunctionEmitter, window: RowWindow, extent_out: int, y: Index) -> Iterator[tuple[Index, Index]]:
     """Loop over the taps of an outer dimension that fall on the tensor: yields (tap, input index)."""
     k, s, d, pad = window.kernel, window.stride, window.dilation, window.pad
     if window.transposed:
@@ -69,14 +69,14 @@ def live_taps(f: Fn, window: Window, extent_out: int, y: Index) -> Iterator[tupl
         yield tap, f.add(start, f.mul(tap, d))
 
 
-def inside(f: Fn, index: Index, extent: int, rest: Index) -> ir.Value:
+def inside(f: FunctionEmitter, index: Index, extent: int, rest: Index) -> ir.Value:
     """0 ≤ index < extent and rest == 0."""
     ok = f.b.icmp_unsigned("<", f.value(index), ir.IntType(64)(extent))
     return f.b.and_(ok, f.b.icmp_signed("==", f.value(rest), ir.IntType(64)(0)))
 
 
 class ConvBody:
-    def __init__(self, kernel: ConvKernel, f: Fn, folded: ConvBody | None = None) -> None:
+    def __init__(self, kernel: ConvKernel, f: FunctionEmitter, folded: ConvBody | None = None) -> None:
         """`folded` emits the last block of output channels where the kernel folds it."""
         self.k, self.f, self.folded = kernel, f, folded
         self.out, self.x, self.w = (f.pointer(i) for i in range(3))
@@ -126,15 +126,15 @@ class ConvBody:
         """`count` blocks of channels from `block` on, for all pixels of the box."""
         f, k = self.f, self.k
         if self.own is not None:
-            self.scale_weights(Place(n, g, block, count, []))
+            self.scale_weights(TilePosition(n, g, block, count, []))
         if k.flat:
             *at, x = [lo for lo, _ in self.boxes]
-            self.row(Place(n, g, block, count, at), x)
+            self.row(TilePosition(n, g, block, count, at), x)
             return
         with f.loops(self.boxes[:-1]) as at:
-            self.row(Place(n, g, block, count, at), self.boxes[-1][0])
+            self.row(TilePosition(n, g, block, count, at), self.boxes[-1][0])
 
-    def row(self, place: Place, x: Index) -> None:
+    def row(self, place: TilePosition, x: Index) -> None:
         """One row of output pixels, from `x` on: runs of tiles."""
         f, k = self.f, self.k
         first = first_input(f, k.row_window, x)
@@ -142,7 +142,7 @@ class ConvBody:
             with f.loop(0, run.repeat) as r:
                 self.tile(place, f.add(x, f.mul(r, run.out_step)), f.add(first, f.mul(r, run.in_step)), run.tile)
 
-    def tile(self, place: Place, out_x: Index, in_x: Index, tile: Tile) -> None:
+    def tile(self, place: TilePosition, out_x: Index, in_x: Index, tile: PixelTile) -> None:
         acc = self.accumulators(place, tile.count)
         for _, _, index in self.places(place, out_x, tile):
             self.epilogue.prefetch(self.out, index)
@@ -150,7 +150,7 @@ class ConvBody:
         self.sweep(acc, place, in_x, tile)
         self.finish(acc, place, out_x, tile)
 
-    def fetch_ahead(self, place: Place, out_x: Index, tile: Tile) -> None:
+    def fetch_ahead(self, place: TilePosition, out_x: Index, tile: PixelTile) -> None:
         """Asks for what comes later at a tile's pixels; tiles of channels share the blocks of channels there."""
         f, (ob, _) = self.f, self.k.tile
         for pointer, ahead in zip(self.ahead, self.k.ahead, strict=True):
@@ -163,11 +163,11 @@ class ConvBody:
                     index = [place.n, f.mul(block, operand.block), *place.at, x]
                     f.prefetch(pointer, offset_of(f, operand, index), operand.dtype, ahead.write, near=False)
 
-    def accumulators(self, place: Place, count: int) -> Accumulators:
+    def accumulators(self, place: TilePosition, count: int) -> Accumulators:
         """The sums of `count` pixels, begun with the bias."""
         return Accumulators.create(self.f, self.initial(place), count, self.dtype, self.k.lanes)
 
-    def places(self, place: Place, out_x: Index, tile: Tile) -> list[tuple[int, int, list[Index]]]:
+    def places(self, place: TilePosition, out_x: Index, tile: PixelTile) -> list[tuple[int, int, list[Index]]]:
         """Per block and pixel that a tile gives their numbers, and the index of the output."""
         f, k = self.f, self.k
         first = f.div(place.block, k.op.parts)
@@ -175,7 +175,7 @@ class ConvBody:
         columns = [f.add(out_x, tile.start + t * tile.step) for t in range(tile.count)]
         return [(j, t, [place.n, c, *place.at, x]) for j, c in enumerate(channels) for t, x in enumerate(columns)]
 
-    def finish(self, acc: Accumulators, place: Place, out_x: Index, tile: Tile) -> None:
+    def finish(self, acc: Accumulators, place: TilePosition, out_x: Index, tile: PixelTile) -> None:
         """Applies the epilogue to a tile's sums and stores them."""
         f, k = self.f, self.k
         each, first = place.count // k.op.parts, f.div(place.block, k.op.parts)
@@ -189,12 +189,12 @@ class ConvBody:
 
         self.epilogue.each([[acc.value(j, t) for j in range(place.count)] for t in range(tile.count)], store)
 
-    def padded_block(self, place: Place) -> Index:
+    def padded_block(self, place: TilePosition) -> Index:
         """Index of the tile's first block where every group takes whole tiles (packed weights and bias)."""
         skipped = self.k.padded_blocks - self.k.group_blocks
         return self.f.add(place.block, self.f.mul(place.group, skipped))
 
-    def initial(self, place: Place) -> list[ir.Value]:
+    def initial(self, place: TilePosition) -> list[ir.Value]:
         """The bias of each block, or zero."""
         f, k = self.f, self.k
         if self.bias is None:
@@ -205,7 +205,7 @@ class ConvBody:
         first = self.padded_block(place)
         return [f.load(self.bias, f.mul(f.add(first, j), k.lanes), self.dtype, k.lanes) for j in range(place.count)]
 
-    def members(self, place: Place, j: int) -> list[Index]:
+    def members(self, place: TilePosition, j: int) -> list[Index]:
         """Numbers in their group of the output channels of block `j` of a tile; lanes past the last one repeat it."""
         f, k = self.f, self.k
         part, j = divmod(j, place.count // k.op.parts)
@@ -214,7 +214,7 @@ class ConvBody:
         each = k.group_out // k.op.parts
         return [f.add(f.minimum(f.add(first, lane), each - 1), part * each) for lane in range(k.lanes)]
 
-    def sweep(self, acc: Accumulators, place: Place, in_x: Index, tile: Tile) -> None:
+    def sweep(self, acc: Accumulators, place: TilePosition, in_x: Index, tile: PixelTile) -> None:
         """Adds all input channels of the group and all taps to a tile's accumulators."""
         f, k = self.f, self.k
         whole, tail = divmod(k.group_in, k.unit)
@@ -223,7 +223,9 @@ class ConvBody:
         if tail:
             self.taps(acc, place, in_x, tile, whole, tail)
 
-    def taps(self, acc: Accumulators, place: Place, in_x: Index, tile: Tile, q: Index, channels: int) -> None:
+    def taps(
+        self, acc: Accumulators, place: TilePosition, in_x: Index, tile: PixelTile, q: Index, channels: int
+    ) -> None:
         """All taps for the `channels` channels of unit `q` of the group."""
         f, k = self.f, self.k
         x = k.ins[0]
@@ -249,7 +251,14 @@ class ConvBody:
                 yield found
 
     def row_taps(
-        self, acc: Accumulators, place: Place, pixels: ir.Value, tile: Tile, q: Index, channels: int, row: Index
+        self,
+        acc: Accumulators,
+        place: TilePosition,
+        pixels: ir.Value,
+        tile: PixelTile,
+        q: Index,
+        channels: int,
+        row: Index,
     ) -> None:
         """The taps along the row, and for each of them the channels."""
         f, k = self.f, self.k
@@ -270,7 +279,7 @@ class ConvBody:
         assert self.later is not None
         self.f.prefetch(self.f.get(self.later, PTR), self.f.mul(c, self.k.asks), BYTE, near=False)
 
-    def weights(self, place: Place, q: Index, channels: int, tap: Index):
+    def weights(self, place: TilePosition, q: Index, channels: int, tap: Index):
         """The function that loads the weights of one channel of unit `q` at a tap, for a block of the tile."""
         f, k = self.f, self.k
         if not k.packed[1]:
@@ -281,12 +290,12 @@ class ConvBody:
         ahead = self.ask if self.later is not None else None
         return PackedStream(f, base, k.tile[0], k.group_in * k.taps, self.dtype, k.lanes, ahead, follows=packed)
 
-    def stream(self, place: Place) -> ir.Value:
+    def stream(self, place: TilePosition) -> ir.Value:
         """Where the packed weights of a tile begin."""
         f, k = self.f, self.k
         return f.address(self.w, f.mul(self.padded_block(place), k.lanes * k.group_in * k.taps), self.dtype)
 
-    def scale_weights(self, place: Place) -> None:
+    def scale_weights(self, place: TilePosition) -> None:
         """Packed weights of a tile times the factors of the input's channels, in the kernel's own memory."""
         f, k = self.f, self.k
         assert self.own is not None
@@ -300,7 +309,7 @@ class ConvBody:
                     value = f.b.fmul(f.load(weights, at, self.dtype, k.lanes), factor)
                     f.store(value, self.own, at, self.dtype, k.lanes)
 
-    def factor(self, place: Place, q: Index, c: Index) -> ir.Value:
+    def factor(self, place: TilePosition, q: Index, c: Index) -> ir.Value:
         """The factor of channel `c` of unit `q` of the input."""
         f, k = self.f, self.k
         operand = k.ins[k.op.main - 1]
@@ -310,7 +319,7 @@ class ConvBody:
         image = f.mul(place.n, operand.strides[0]) if operand.shape[0] > 1 else 0
         return f.load(self.factors, f.add(image, at), self.dtype)
 
-    def loose_weights(self, place: Place, q: Index, tap: Index):
+    def loose_weights(self, place: TilePosition, q: Index, tap: Index):
         """Weights that are no constants, read where they lie, one lane at a time."""
         f, k = self.f, self.k
         transposed = k.row_window.transposed or any(w.transposed for w in self.windows)
@@ -326,14 +335,14 @@ class ConvBody:
         return load
 
 
-def windows_of(kernel: ConvKernel) -> list[Window]:
+def windows_of(kernel: ConvKernel) -> list[RowWindow]:
     """Windows of all dimensions but the innermost."""
     op, spatial = kernel.op, kernel.ins[0].shape[2:]
     parts = zip(spatial, op.kernel, op.strides, op.dilations, op.pads, strict=True)
-    return [Window(*part, op.name == "ConvTranspose") for part in parts][:-1]
+    return [RowWindow(*part, op.name == "ConvTranspose") for part in parts][:-1]
 
 
-def channel_offset(f: Fn, operand: Operand, channel: Index, unit: int) -> Index:
+def channel_offset(f: FunctionEmitter, operand: Operand, channel: Index, unit: int) -> Index:
     """Offset of a channel that is a multiple of `unit`, which divides the block."""
     if operand.block == 1:
         return f.mul(channel, operand.strides[1])

@@ -18,21 +18,21 @@ import numpy as np
 from llvmlite import ir
 
 from brickrt.ops.cpu.emit.epilogue import offset_of
-from brickrt.ops.cpu.emit.function_emitter import I32, I64, Fn, Index, register_type, vector, zeros
+from brickrt.ops.cpu.emit.function_emitter import I32, I64, FunctionEmitter, Index, register_type, vector, zeros
 from brickrt.ops.cpu.emit.variables import Variable
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel, kernel_for
 from brickrt.ops.cpu.operand import Operand
 from brickrt.ops.cpu.products.conv import ConvKernel
 from brickrt.ops.cpu.products.conv_body import collect, first_input, live_taps
-from brickrt.ops.cpu.products.row_tiles import Tile, Window, tile_runs
+from brickrt.ops.cpu.products.row_tiles import PixelTile, RowWindow, tile_runs
 from brickrt.ops.operators.conv import Conv, ConvTranspose
 
 PIXELS = 8  # accumulators of a tile: enough to hide the latency of the additions
 
 
 @dataclass(frozen=True)
-class LaneConvKernel(ConvKernel):
+class DepthwiseKernel(ConvKernel):
     """`shape_class` as ConvKernel's; the tile is one block of channels by PIXELS pixels."""
 
     fetches: ClassVar[bool] = False
@@ -72,12 +72,12 @@ class LaneConvKernel(ConvKernel):
             return np.pad(array.reshape(parts, each), [(0, 0), (0, padding)])
         return Kernel.pack(self, i, array)
 
-    def emit(self, f: Fn) -> None:
-        LaneConvBody(self, f).emit()
+    def emit(self, f: FunctionEmitter) -> None:
+        DepthwiseBody(self, f).emit()
 
 
-class LaneConvBody:
-    def __init__(self, kernel: LaneConvKernel, f: Fn) -> None:
+class DepthwiseBody:
+    def __init__(self, kernel: DepthwiseKernel, f: FunctionEmitter) -> None:
         self.k, self.f = kernel, f
         self.out, self.x, self.w = (f.pointer(i) for i in range(3))
         self.bias = f.pointer(3) if kernel.op.bias else None
@@ -117,7 +117,7 @@ class LaneConvBody:
             with f.loop(0, run.repeat) as r:
                 self.tile(at, f.add(x, f.mul(r, run.out_step)), f.add(first, f.mul(r, run.in_step)), run.tile)
 
-    def tile(self, at: list[Index], out_x: Index, in_x: Index, tile: Tile) -> None:
+    def tile(self, at: list[Index], out_x: Index, in_x: Index, tile: PixelTile) -> None:
         f, k = self.f, self.k
         n, block, *rows = at
         parts = [f.add(block, part * k.out.channel_blocks) for part in range(k.op.parts)]
@@ -158,7 +158,7 @@ class LaneConvBody:
         inner = [f.minimum(f.add(first, lane), k.out.shape[1] - 1) for lane in range(k.lanes)]
         return [f.add(f.mul(part, k.out.shape[1]), channel) for channel in inner]
 
-    def row_taps(self, acc: list[Variable], block: Index, base: Index, first_tap: Index, tile: Tile) -> None:
+    def row_taps(self, acc: list[Variable], block: Index, base: Index, first_tap: Index, tile: PixelTile) -> None:
         """The taps along the row, and for each of them the members of the group."""
         f, k = self.f, self.k
         for kx, rels in enumerate(tile.taps):
@@ -207,13 +207,13 @@ class LaneConvBody:
         return acc
 
 
-def kernel_windows(kernel: LaneConvKernel) -> list[Window]:
+def kernel_windows(kernel: DepthwiseKernel) -> list[RowWindow]:
     op, spatial = kernel.op, kernel.ins[0].shape[2:]
     parts = zip(spatial, op.kernel, op.strides, op.dilations, op.pads, strict=True)
-    return [Window(*part, isinstance(op, ConvTranspose)) for part in parts][:-1]
+    return [RowWindow(*part, isinstance(op, ConvTranspose)) for part in parts][:-1]
 
 
 @kernel_for(Conv, ConvTranspose)
 def _choose(op: Conv | ConvTranspose, ins: Sequence[Operand], out: Operand, isa: Isa) -> type[Kernel]:
     whole = op.groups == 1 or (op.parts == 1 and (out.shape[1] // op.groups) % isa.lanes == 0)
-    return ConvKernel if whole else LaneConvKernel
+    return ConvKernel if whole else DepthwiseKernel

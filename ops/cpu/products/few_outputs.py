@@ -20,10 +20,10 @@ import numpy as np
 from llvmlite import ir
 
 from brickrt.ops.cpu.emit.epilogue import offset_of
-from brickrt.ops.cpu.emit.function_emitter import I32, I64, Fn, Index, register_type, vector, zeros
-from brickrt.ops.cpu.products.conv_body import ConvBody, Place
+from brickrt.ops.cpu.emit.function_emitter import I32, I64, FunctionEmitter, Index, register_type, vector, zeros
+from brickrt.ops.cpu.products.conv_body import ConvBody, TilePosition
 from brickrt.ops.cpu.products.register_tile import Accumulators
-from brickrt.ops.cpu.products.row_tiles import Tile
+from brickrt.ops.cpu.products.row_tiles import PixelTile
 
 if TYPE_CHECKING:
     from brickrt.ops.cpu.products.conv import ConvKernel
@@ -76,7 +76,7 @@ def pack_fold(rows: np.ndarray, unit: int, fold: Fold) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class FoldedAccumulators(Accumulators):
+class FewOutputsAccumulators(Accumulators):
     """One vector per pixel, whose lanes are outputs by `ways` input channels."""
 
     ways: int = 1
@@ -131,10 +131,10 @@ class FoldedAccumulators(Accumulators):
         return f.b.fadd(even, odd)
 
 
-class FoldedBody(ConvBody):
+class FewOutputsBody(ConvBody):
     """A convolution's last block of output channels: loops and taps are those of the other blocks."""
 
-    def __init__(self, kernel: ConvKernel, f: Fn, fold: Fold) -> None:
+    def __init__(self, kernel: ConvKernel, f: FunctionEmitter, fold: Fold) -> None:
         super().__init__(kernel, f)
         self.fold = fold
 
@@ -143,13 +143,13 @@ class FoldedBody(ConvBody):
         """Pixels of a tile: their finished sums fill whole vectors where lanes are half as many as registers."""
         return self.k.isa.registers // (4 if self.dtype.itemsize == 8 else 2)
 
-    def accumulators(self, place: Place, count: int) -> FoldedAccumulators:
+    def accumulators(self, place: TilePosition, count: int) -> FewOutputsAccumulators:
         f, fold = self.f, self.fold
         zero = zeros(vector(register_type(self.dtype), fold.lanes))
         sums = tuple(f.variable(zero) for _ in range(count))
-        return FoldedAccumulators(f, 1, count, self.dtype, fold.lanes, (sums,), fold.ways)
+        return FewOutputsAccumulators(f, 1, count, self.dtype, fold.lanes, (sums,), fold.ways)
 
-    def weights(self, place: Place, q: Index, channels: int, tap: Index):
+    def weights(self, place: TilePosition, q: Index, channels: int, tap: Index):
         """The function that loads the weights of one step of channels of unit `q` at a tap."""
         f, k = self.f, self.k
         if not k.packed[1]:
@@ -160,15 +160,17 @@ class FoldedBody(ConvBody):
         base = f.address(others, f.mul(f.add(f.mul(q, k.taps * unit), f.mul(tap, steps)), lanes), self.dtype)
         return lambda c, j: f.load(base, f.mul(c, lanes), self.dtype, lanes)
 
-    def finish(self, acc: Accumulators, place: Place, out_x: Index, tile: Tile) -> None:
-        assert isinstance(acc, FoldedAccumulators)
+    def finish(self, acc: Accumulators, place: TilePosition, out_x: Index, tile: PixelTile) -> None:
+        assert isinstance(acc, FewOutputsAccumulators)
         bias = self.initial(place)[0]
         if self.k.out.block == 1:
             self.store_rows(acc.outputs(), bias, place, out_x, tile)
         else:
             self.store_blocks(acc.outputs(), bias, place, out_x, tile)
 
-    def store_blocks(self, sums: list[ir.Value], bias: ir.Value, place: Place, out_x: Index, tile: Tile) -> None:
+    def store_blocks(
+        self, sums: list[ir.Value], bias: ir.Value, place: TilePosition, out_x: Index, tile: PixelTile
+    ) -> None:
         """A vector per pixel; the lanes beyond the outputs are anything."""
         f, k = self.f, self.k
         ways, outputs = self.fold.ways, self.fold.outputs
@@ -180,7 +182,9 @@ class FoldedBody(ConvBody):
             value = self.epilogue.apply(value, index)
             f.store(value, self.out, offset_of(f, k.out, index), self.dtype, k.lanes)
 
-    def store_rows(self, sums: list[ir.Value], bias: ir.Value, place: Place, out_x: Index, tile: Tile) -> None:
+    def store_rows(
+        self, sums: list[ir.Value], bias: ir.Value, place: TilePosition, out_x: Index, tile: PixelTile
+    ) -> None:
         """A row of pixels per output channel of the box."""
         f, k = self.f, self.k
         lo, hi = f.box(1)
@@ -211,6 +215,6 @@ class FoldedBody(ConvBody):
         return value
 
 
-def shuffle(f: Fn, a: ir.Value, b: ir.Value, picks: Sequence[int]) -> ir.Value:
+def shuffle(f: FunctionEmitter, a: ir.Value, b: ir.Value, picks: Sequence[int]) -> ir.Value:
     """The elements of `a` and `b`, counted as one sequence, that `picks` names."""
     return f.b.shuffle_vector(a, b, ir.Constant(ir.VectorType(I32, len(picks)), list(picks)))

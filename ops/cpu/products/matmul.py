@@ -16,16 +16,16 @@ from llvmlite import ir
 
 from brickrt.ops.base import Op
 from brickrt.ops.cpu.emit.epilogue import Epilogue
-from brickrt.ops.cpu.emit.function_emitter import Fn, Index, register_type, vector, zeros
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter, Index, register_type, vector, zeros
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel, kernel_for
 from brickrt.ops.cpu.operand import Operand
 from brickrt.ops.cpu.products.register_tile import Accumulators, PackedStream
-from brickrt.ops.cpu.products.row_tiles import Window, choose_tile, common_cut, tile_runs
+from brickrt.ops.cpu.products.row_tiles import RowWindow, choose_tile, common_cut, tile_runs
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.types import Boxes
 
-ROWS = Window(1, 1, 1, 1, 0)
+ROWS = RowWindow(1, 1, 1, 1, 0)
 
 
 @dataclass(frozen=True)
@@ -101,12 +101,12 @@ class MatMulKernel(Kernel):
         strides = [0 if extent == 1 else s for extent, s in zip(operand.shape, strides, strict=False)]
         return [0] * (rank - 2 - len(strides)) + strides
 
-    def emit(self, f: Fn) -> None:
+    def emit(self, f: FunctionEmitter) -> None:
         MatMulBody(self, f).emit()
 
 
 class MatMulBody:
-    def __init__(self, kernel: MatMulKernel, f: Fn) -> None:
+    def __init__(self, kernel: MatMulKernel, f: FunctionEmitter) -> None:
         self.k, self.f = kernel, f
         self.out, self.a, self.b = (f.pointer(i) for i in range(3))
         self.bias = f.pointer(3) if kernel.op.bias else None

@@ -16,7 +16,7 @@ from typing import ClassVar
 import numpy as np
 
 from brickrt.ops.base import Op
-from brickrt.ops.cpu.emit.function_emitter import I64, Fn, Index
+from brickrt.ops.cpu.emit.function_emitter import I64, FunctionEmitter, Index
 from brickrt.ops.cpu.operand import Operand
 from brickrt.ops.cpu.products.conv import joins_rows
 from brickrt.ops.operators.conv import Conv
@@ -67,27 +67,27 @@ class ProductView(ABC):
     # ---- at run time
 
     @abstractmethod
-    def batches(self, f: Fn) -> list[tuple[Index, Index]]:
+    def batches(self, f: FunctionEmitter) -> list[tuple[Index, Index]]:
         """Ranges of the dimensions that number the matrices of a box."""
 
     @abstractmethod
-    def corner(self, f: Fn, batch: Sequence[Index]) -> list[Index]:
+    def corner(self, f: FunctionEmitter, batch: Sequence[Index]) -> list[Index]:
         """Index in the output of the first row of one of a box's matrices; the column is 0."""
 
     @abstractmethod
-    def index(self, f: Fn, corner: Sequence[Index], row: Index, column: Index) -> list[Index]:
+    def index(self, f: FunctionEmitter, corner: Sequence[Index], row: Index, column: Index) -> list[Index]:
         """Index in the output of an element of that matrix."""
 
     @abstractmethod
-    def source(self, f: Fn, corner: Sequence[Index]) -> Index:
+    def source(self, f: FunctionEmitter, corner: Sequence[Index]) -> Index:
         """Offset in `a` of the matrix."""
 
     @abstractmethod
-    def row_offset(self, f: Fn, row: Index) -> Index:
+    def row_offset(self, f: FunctionEmitter, row: Index) -> Index:
         """From there to a row."""
 
     @abstractmethod
-    def depth_offset(self, f: Fn, k: Index) -> Index:
+    def depth_offset(self, f: FunctionEmitter, k: Index) -> Index:
         """From there to an element of K, of which a vector begins at a multiple of its lanes."""
 
 
@@ -108,25 +108,25 @@ class PlainView(ProductView):
     def matrix(weights: np.ndarray) -> np.ndarray:
         return weights
 
-    def batches(self, f: Fn) -> list[tuple[Index, Index]]:
+    def batches(self, f: FunctionEmitter) -> list[tuple[Index, Index]]:
         return [f.box(d) for d in range(self.out.type.rank - 2)]
 
-    def corner(self, f: Fn, batch: Sequence[Index]) -> list[Index]:
+    def corner(self, f: FunctionEmitter, batch: Sequence[Index]) -> list[Index]:
         return [*batch, f.box(self.out.type.rank - 2)[0], 0]
 
-    def index(self, f: Fn, corner: Sequence[Index], row: Index, column: Index) -> list[Index]:
+    def index(self, f: FunctionEmitter, corner: Sequence[Index], row: Index, column: Index) -> list[Index]:
         return [*corner[:-2], f.add(corner[-2], row), column]
 
-    def source(self, f: Fn, corner: Sequence[Index]) -> Index:
+    def source(self, f: FunctionEmitter, corner: Sequence[Index]) -> Index:
         batch = self.a.strides[:-2]
         strides = [0 if e == 1 else s for e, s in zip(self.a.shape[:-2], batch, strict=True)]
         missing = [0] * (len(corner) - 2 - len(batch))
         return f.dot(corner[:-1], [*missing, *strides, self.a.strides[-2]])
 
-    def row_offset(self, f: Fn, row: Index) -> Index:
+    def row_offset(self, f: FunctionEmitter, row: Index) -> Index:
         return f.mul(row, self.a.strides[-2])
 
-    def depth_offset(self, f: Fn, k: Index) -> Index:
+    def depth_offset(self, f: FunctionEmitter, k: Index) -> Index:
         return k
 
 
@@ -164,28 +164,28 @@ class PixelView(ProductView):
         assert isinstance(self.op, Conv)
         return [step * stride for step, stride in zip(self.op.strides, self.a.strides[2:], strict=True)]
 
-    def batches(self, f: Fn) -> list[tuple[Index, Index]]:
+    def batches(self, f: FunctionEmitter) -> list[tuple[Index, Index]]:
         return [f.box(0)]
 
-    def corner(self, f: Fn, batch: Sequence[Index]) -> list[Index]:
+    def corner(self, f: FunctionEmitter, batch: Sequence[Index]) -> list[Index]:
         return [*batch, 0, *(f.box(d)[0] for d in range(2, self.out.type.rank))]
 
-    def index(self, f: Fn, corner: Sequence[Index], row: Index, column: Index) -> list[Index]:
+    def index(self, f: FunctionEmitter, corner: Sequence[Index], row: Index, column: Index) -> list[Index]:
         places = self.digits(f, row)
         moved = [0] * (len(corner) - 2 - len(places)) + places
         inner = [f.add(at, place) for at, place in zip(corner[2:], moved, strict=True)]
         return [corner[0], column, *inner]
 
-    def source(self, f: Fn, corner: Sequence[Index]) -> Index:
+    def source(self, f: FunctionEmitter, corner: Sequence[Index]) -> Index:
         return f.dot(corner, [self.a.strides[0], 0, *self.steps])
 
-    def row_offset(self, f: Fn, row: Index) -> Index:
+    def row_offset(self, f: FunctionEmitter, row: Index) -> Index:
         return f.dot(self.digits(f, row), self.steps[-len(self.extents) :])
 
-    def depth_offset(self, f: Fn, k: Index) -> Index:
+    def depth_offset(self, f: FunctionEmitter, k: Index) -> Index:
         return f.mul(f.div(k, self.a.block), self.a.strides[1])
 
-    def digits(self, f: Fn, row: Index) -> list[Index]:
+    def digits(self, f: FunctionEmitter, row: Index) -> list[Index]:
         """A row as an index in `extents`."""
         found: list[Index] = []
         for d in range(len(self.extents) - 1, 0, -1):

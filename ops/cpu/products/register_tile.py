@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit.function_emitter import Fn, Index, register_type, vector
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter, Index, register_type, vector
 from brickrt.ops.cpu.emit.variables import Variable
 
 LoadWeight = Callable[[Index, int], ir.Value]  # (channel, block of the tile) → vector of output channels
@@ -26,7 +26,7 @@ class PackedStream:
     `ahead` asks for more than this stream, in the step of a channel. The stream of the next tile `follows` in memory.
     """
 
-    f: Fn
+    f: FunctionEmitter
     base: ir.Value
     blocks: int
     channels: int
@@ -66,7 +66,7 @@ class PackedStream:
 class Accumulators:
     """`blocks` x `pixels` vectors, in registers."""
 
-    f: Fn
+    f: FunctionEmitter
     blocks: int
     pixels: int
     dtype: np.dtype
@@ -74,7 +74,9 @@ class Accumulators:
     sums: tuple[tuple[Variable, ...], ...]
 
     @staticmethod
-    def create(f: Fn, initial: Sequence[ir.Value], pixels: int, dtype: np.dtype, lanes: int) -> Accumulators:
+    def create(
+        f: FunctionEmitter, initial: Sequence[ir.Value], pixels: int, dtype: np.dtype, lanes: int
+    ) -> Accumulators:
         """One row of accumulators per value in `initial` (the bias of each block of channels)."""
         sums = tuple(tuple(f.variable(value) for _ in range(pixels)) for value in initial)
         return Accumulators(f, len(initial), pixels, dtype, lanes, sums)

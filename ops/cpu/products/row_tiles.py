@@ -5,7 +5,7 @@ fall on the tensor depends on the pixel; since a kernel knows its boxes' width a
 that is decided here, and the machine code has no test for it.
 
             x = 0                          width
-    tiles   |--edge--|--inner--|--inner--|-edge-|      one `Run` each; the two inner ones are one run of two
+    tiles   |--edge--|--inner--|--inner--|-edge-|      one `RepeatedTiles` each; the two inner ones are one run of two
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FEW = 12  # sums of a tile, where vectors are halved, whose stores the next tile
 
 
 @dataclass(frozen=True)
-class Window:
+class RowWindow:
     """A window along one dimension. Transposed: the input is spread by `stride`, the output is dense."""
 
     extent: int
@@ -67,7 +67,7 @@ class Window:
 
 
 @dataclass(frozen=True)
-class Tile:
+class PixelTile:
     """`count` output pixels, `step` apart; taps[k][t] is the relative input index of tap k of pixel t, None to skip."""
 
     start: int
@@ -117,20 +117,20 @@ class TapRun:
 
 
 @dataclass(frozen=True)
-class Run:
+class RepeatedTiles:
     """`repeat` equal tiles, each `out_step` output and `in_step` input pixels after the one before."""
 
-    tile: Tile
+    tile: PixelTile
     repeat: int
     out_step: int
     in_step: int
 
 
-def tile_runs(window: Window, shape_class: tuple[int, int, int, int], most: int) -> list[Run]:
+def tile_runs(window: RowWindow, shape_class: tuple[int, int, int, int], most: int) -> list[RepeatedTiles]:
     """The tiles of at most `most` pixels that cover a box's width, equal neighbours gathered into runs."""
     width, phase, first, last = shape_class
     step = window.stride if window.transposed else 1
-    runs: list[Run] = []
+    runs: list[RepeatedTiles] = []
     for residue in range(min(step, width)):
         pixels = list(range(residue, width, step))
         for part in split_evenly(pixels, most):
@@ -150,24 +150,26 @@ def split_evenly(pixels: list[int], most: int) -> list[list[int]]:
     return [pixels[k : k + size] for k in range(0, len(pixels), size)]
 
 
-def _tile(window: Window, pixels: list[int], step: int, phase: int, first: int, last: int) -> Tile:
+def _tile(window: RowWindow, pixels: list[int], step: int, phase: int, first: int, last: int) -> PixelTile:
     def tap(p: int, k: int) -> int | None:
         r = window.relative(p, k, phase)
         return r if r is not None and first <= r <= last else None
 
-    return Tile(pixels[0], step, len(pixels), tuple(tuple(tap(p, k) for p in pixels) for k in range(window.kernel)))
+    return PixelTile(
+        pixels[0], step, len(pixels), tuple(tuple(tap(p, k) for p in pixels) for k in range(window.kernel))
+    )
 
 
-def _append(runs: list[Run], tile: Tile) -> None:
+def _append(runs: list[RepeatedTiles], tile: PixelTile) -> None:
     if runs and runs[-1].tile.shifted() == tile.shifted():
         run = runs[-1]
         out_step = (tile.start - run.tile.start) // run.repeat
         in_step, rest = divmod(tile.anchor - run.tile.anchor, run.repeat)
         even = rest == 0 and (run.repeat == 1 or (out_step, in_step) == (run.out_step, run.in_step))
         if even:
-            runs[-1] = Run(run.tile, run.repeat + 1, out_step, in_step)
+            runs[-1] = RepeatedTiles(run.tile, run.repeat + 1, out_step, in_step)
             return
-    runs.append(Run(tile, 1, 0, 0))
+    runs.append(RepeatedTiles(tile, 1, 0, 0))
 
 
 def common_cut(boxes: Boxes, dim: int, group: int, lanes: int) -> int:

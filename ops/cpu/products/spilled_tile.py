@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit.function_emitter import Fn, Index, zeros
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter, Index, zeros
 from brickrt.ops.cpu.products.register_tile import Accumulators
 
 
-class KeptTile:
+class SpilledTile:
     """Kept tiles lie at offsets `at` in elements of `work`, pixel by pixel."""
 
     def __init__(self, acc: Accumulators, work: ir.Value) -> None:
-        self.f: Fn = acc.f
+        self.f: FunctionEmitter = acc.f
         self.acc, self.work = acc, work
 
     def each(self) -> list[tuple[int, int]]:

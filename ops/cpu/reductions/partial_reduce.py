@@ -11,20 +11,20 @@ from llvmlite import ir
 from brickrt.ops.base import Op
 from brickrt.ops.cpu.emit.combine import Combine
 from brickrt.ops.cpu.emit.epilogue import offset_of
-from brickrt.ops.cpu.emit.function_emitter import Fn, Index
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter, Index
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel, kernel_for
 from brickrt.ops.cpu.operand import Operand
-from brickrt.ops.operators.partial_reduce import Segments
+from brickrt.ops.operators.partial_reduce import PartialReduce
 
 PARTIALS = 8  # accumulators: enough to hide the latency of the additions
 
 
 @dataclass(frozen=True)
-class SegmentsKernel(Kernel):
-    op: Segments
+class PartialReduceKernel(Kernel):
+    op: PartialReduce
 
-    def emit(self, f: Fn) -> None:
+    def emit(self, f: FunctionEmitter) -> None:
         lanes, (lo, hi) = self.isa.lanes, f.box(1)
         target, source = f.pointer(0), f.pointer(1)
         blocks = f.div(lo, lanes), f.div(f.add(hi, lanes - 1), lanes)
@@ -34,7 +34,7 @@ class SegmentsKernel(Kernel):
             value = self._segment(f, source, index)
             f.store(value, target, offset_of(f, self.out, index), self.out.dtype, lanes)
 
-    def _segment(self, f: Fn, source: ir.Value, index: Sequence[Index]) -> ir.Value:
+    def _segment(self, f: FunctionEmitter, source: ir.Value, index: Sequence[Index]) -> ir.Value:
         """The combined elements of the segment at `index` of the output."""
         combine, lanes = Combine(self.op.combine, self.out.dtype), self.isa.lanes
         x, last = self.ins[0], self.ins[0].shape[-1]
@@ -56,8 +56,8 @@ class SegmentsKernel(Kernel):
         return combine.all(f, [f.get(total, identity.type) for total in sums])
 
 
-@kernel_for(Segments)
+@kernel_for(PartialReduce)
 def choose(op: Op, ins: Sequence[Operand], out: Operand, isa: Isa) -> type[Kernel]:
     if ins[0].block != isa.lanes or out.block != isa.lanes:
         raise LookupError("Segments are of blocked tensors")
-    return SegmentsKernel
+    return PartialReduceKernel

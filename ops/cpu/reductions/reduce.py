@@ -16,13 +16,13 @@ from llvmlite import ir
 from brickrt.ops.base import Op
 from brickrt.ops.cpu.emit.combine import Combine
 from brickrt.ops.cpu.emit.expressions import emit_expr
-from brickrt.ops.cpu.emit.function_emitter import Fn, Index, memory_type, vector
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter, Index, memory_type, vector
 from brickrt.ops.cpu.emit.operand_access import constant_operand, pack_constant
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel, kernel_for
 from brickrt.ops.cpu.operand import Operand
-from brickrt.ops.cpu.reductions.reduce_plan import ReducePlan, Span
-from brickrt.ops.cpu.reductions.reduce_sweep import Place, Sweep
+from brickrt.ops.cpu.reductions.reduce_plan import MergedDims, ReducePlan
+from brickrt.ops.cpu.reductions.reduce_sweep import Place, ReductionSweep
 from brickrt.ops.operators.reduce import Reduce
 from brickrt.ops.types import Boxes
 
@@ -55,14 +55,14 @@ class ReduceKernel(Kernel):
     def combine(self) -> Combine:
         return Combine(self.op.combine, self.ins[0].dtype if self.op.pre is None else self.op.pre.dtype)
 
-    def emit(self, f: Fn) -> None:
+    def emit(self, f: FunctionEmitter) -> None:
         _Outputs(self, f).emit()
 
 
 class _Outputs:
     """Loops over the outputs of a box, and their stores."""
 
-    def __init__(self, kernel: ReduceKernel, f: Fn) -> None:
+    def __init__(self, kernel: ReduceKernel, f: FunctionEmitter) -> None:
         self.kernel, self.f, self.plan, self.lanes = kernel, f, kernel.plan, kernel.isa.lanes
         spans = self.plan.spans(kernel.shape_class)
         self.kept = [s for s in spans if not s.reduced]
@@ -72,7 +72,7 @@ class _Outputs:
         self.bounds = [f.box(d) for d in range(len(kernel.out.shape))]
         cut = self.plan.blocked and not self.plan.lanes_reduced and kernel.out.block == 1
         channels = self.bounds[self.plan.out_dims[1] or 0] if cut else None
-        self.sweep = Sweep(f, self.plan, kernel.combine, reduced, self.lanes, pointers, channels)
+        self.sweep = ReductionSweep(f, self.plan, kernel.combine, reduced, self.lanes, pointers, channels)
 
     def emit(self) -> None:
         f, kept = self.f, list(self.kept)
@@ -89,14 +89,14 @@ class _Outputs:
             else:
                 self._columns(place, row)
 
-    def _has_rows(self, last: Span) -> bool:
+    def _has_rows(self, last: MergedDims) -> bool:
         """Whether several outputs along the last kept span are made at a time."""
         if self.plan.lanes_reduced:
             channels_only = len(self.sweep.spans) == 1 and self.plan.blocked
             return channels_only and last.dim > 1
         return not self.plan.blocked
 
-    def _range(self, span: Span) -> tuple[Index, Index]:
+    def _range(self, span: MergedDims) -> tuple[Index, Index]:
         """The span's part of the box; of channels as lanes in blocks."""
         f = self.f
         to = self.plan.out_dims[span.dims[0]]
@@ -107,7 +107,7 @@ class _Outputs:
         inner = math.prod(self.plan.domain.shape[d] for d in span.dims[1:])
         return f.mul(lo, inner), f.mul(hi, inner)
 
-    def _place(self, spans: Sequence[Span], at: Sequence[Index]) -> Place:
+    def _place(self, spans: Sequence[MergedDims], at: Sequence[Index]) -> Place:
         place: Place = [0] * len(self.plan.domain.shape)
         for span, i in zip(spans, at, strict=True):
             place[span.dim] = self.f.mul(i, self.lanes) if self.plan.blocked and span.dim == 1 else i
@@ -133,7 +133,7 @@ class _Outputs:
 
     # ---- lanes are outputs of a plain domain
 
-    def _columns(self, place: Place, row: Span) -> None:
+    def _columns(self, place: Place, row: MergedDims) -> None:
         f, (lo, hi) = self.f, self._range(row)
         columns = BUSY_COLUMNS if self.sweep.busy else COLUMNS
         wide = columns * self.lanes
@@ -146,7 +146,7 @@ class _Outputs:
         with f.when(f.b.icmp_signed(">", left, f.value(0))):
             self._column_vectors(place, row, [f.sub(hi, left)], left)
 
-    def _column_vectors(self, place: Place, row: Span, at: Sequence[Index], left: ir.Value | None = None) -> None:
+    def _column_vectors(self, place: Place, row: MergedDims, at: Sequence[Index], left: ir.Value | None = None) -> None:
         f, dtype = self.f, self.kernel.out.dtype
         places = [[*place[: row.dim], i, *place[row.dim + 1 :]] for i in at]
         mask = None if left is None else f.tail_mask(left, self.lanes)
@@ -160,7 +160,7 @@ class _Outputs:
 
     # ---- lanes are channels, and all that is reduced; outputs are pixels
 
-    def _pixels(self, place: Place, row: Span) -> None:
+    def _pixels(self, place: Place, row: MergedDims) -> None:
         """As many pixels as lanes at a time, so that their lanes are combined together."""
         f, (lo, hi) = self.f, self._range(row)
         with f.loop(lo, f.sub(hi, self.lanes - 1), self.lanes) as i:

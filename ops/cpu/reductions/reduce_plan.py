@@ -20,7 +20,7 @@ from brickrt.ops.types import Boxes
 
 
 @dataclass(frozen=True)
-class Span:
+class MergedDims:
     """`extent` elements along `dims`, outermost first."""
 
     dims: tuple[int, ...]
@@ -119,14 +119,14 @@ class ReducePlan:
         rows, which = np.unique(covered, axis=0, return_inverse=True)
         return which.ravel(), [tuple(d for d, yes in zip(dims, row, strict=True) if yes) for row in rows]
 
-    def spans(self, joined: Sequence[int]) -> list[Span]:
+    def spans(self, joined: Sequence[int]) -> list[MergedDims]:
         """The domain outermost first, with kept dimensions joined as a class of `classify` says."""
-        spans: list[Span] = []
+        spans: list[MergedDims] = []
         for d in self.moving:
             reduced, extent = d in self.op.axes, self.domain.shape[d]
             last = spans[-1] if spans else None
             if last and (d in joined or (reduced and self.joins(last.dim, d))):
-                spans[-1] = Span((*last.dims, d), last.extent * extent, reduced)
+                spans[-1] = MergedDims((*last.dims, d), last.extent * extent, reduced)
             else:
-                spans.append(Span((d,), extent, reduced))
+                spans.append(MergedDims((d,), extent, reduced))
         return spans

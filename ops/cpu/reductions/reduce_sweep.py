@@ -10,8 +10,8 @@ from llvmlite import ir
 
 from brickrt.ops.cpu.emit.combine import Combine
 from brickrt.ops.cpu.emit.expressions import effort, emit_expr
-from brickrt.ops.cpu.emit.function_emitter import Fn, Index
-from brickrt.ops.cpu.reductions.reduce_plan import ReducePlan, Span
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter, Index
+from brickrt.ops.cpu.reductions.reduce_plan import MergedDims, ReducePlan
 from brickrt.ops.expr import Expr, used_operands
 
 # Independent accumulators per output, where one output is swept at a time.
@@ -27,17 +27,17 @@ More = Callable[[int, Place, ir.Value | None], list[ir.Value | None]]
 
 
 @dataclass(frozen=True)
-class Sweep:
+class ReductionSweep:
     """Everything that stays the same over one kernel.
 
     `pointers` are those of the inputs. `channels` is the range that the box needs where it may cut a block of lanes.
     `more` gives the operands of the expression that follow the inputs: of which place of a run, where, for which mask.
     """
 
-    f: Fn
+    f: FunctionEmitter
     plan: ReducePlan
     combine: Combine
-    spans: list[Span]
+    spans: list[MergedDims]
     lanes: int
     pointers: Sequence[ir.Value]
     channels: tuple[Index, Index] | None = None
@@ -74,7 +74,7 @@ class Sweep:
         start = self.combine.identity(self.lanes)
         return [[self.f.local(start.type, start) for _ in range(self.partials)] for _ in range(places)]
 
-    def _step(self, span: Span) -> int:
+    def _step(self, span: MergedDims) -> int:
         return self.lanes if span.dim == self.plan.lane_dim else 1
 
     @property
@@ -158,7 +158,7 @@ class Sweep:
                 total = self.combine.apply(self.f, self.f.get(slot, kind), self.f.get(part, kind))
                 self.f.set(slot, total)
 
-    def _tail(self, span: Span) -> ir.Value:
+    def _tail(self, span: MergedDims) -> ir.Value:
         return self.f.tail_mask(span.extent % self.lanes, self.lanes)
 
     def _value(self, number: int, place: Place, mask: ir.Value | None) -> ir.Value:

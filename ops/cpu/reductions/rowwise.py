@@ -19,14 +19,14 @@ from brickrt.ops.base import Op
 from brickrt.ops.cpu.elementwise.map import unroll_of
 from brickrt.ops.cpu.emit.combine import Combine
 from brickrt.ops.cpu.emit.expressions import effort, emit_expr
-from brickrt.ops.cpu.emit.function_emitter import Fn, Index, register_type, vector
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter, Index, register_type, vector
 from brickrt.ops.cpu.emit.operand_access import constant_operand, pack_constant
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel, kernel_for
 from brickrt.ops.cpu.operand import Operand
 from brickrt.ops.cpu.reductions.reduce import BUSY_COLUMNS, COLUMNS
-from brickrt.ops.cpu.reductions.reduce_plan import Span
-from brickrt.ops.cpu.reductions.reduce_sweep import Place, Sweep, moved
+from brickrt.ops.cpu.reductions.reduce_plan import MergedDims
+from brickrt.ops.cpu.reductions.reduce_sweep import Place, ReductionSweep, moved
 from brickrt.ops.cpu.reductions.rowwise_plan import RowPlan
 from brickrt.ops.operators.reduce import Reduce
 from brickrt.ops.operators.rowwise import Rowwise
@@ -66,14 +66,14 @@ class RowwiseKernel(Kernel):
         ins = [constant_operand(o.type, self.ins[0]) if p else o for o, p in zip(self.ins, self.packed, strict=True)]
         return plans(self.op, ins, self.out, bool(self.shape_class[0]))
 
-    def emit(self, f: Fn) -> None:
+    def emit(self, f: FunctionEmitter) -> None:
         _Rows(self, f).emit()
 
 
 class _Rows:
     """Loops over the rows of a box."""
 
-    def __init__(self, kernel: RowwiseKernel, f: Fn) -> None:
+    def __init__(self, kernel: RowwiseKernel, f: FunctionEmitter) -> None:
         self.kernel, self.f, self.op, self.lanes = kernel, f, kernel.op, kernel.isa.lanes
         self.plan = kernel.plans[0]
         spans = self.plan.spans(kernel.shape_class[1:])
@@ -105,7 +105,7 @@ class _Rows:
             else:
                 self._chunks(place, along)
 
-    def range(self, span: Span) -> tuple[Index, Index]:
+    def range(self, span: MergedDims) -> tuple[Index, Index]:
         """The span's part of the box; of channels as lanes in blocks."""
         f, (lo, hi) = self.f, self.bounds[span.dims[0]]
         if self.plan.blocked and span.dim == 1:
@@ -113,7 +113,7 @@ class _Rows:
         inner = math.prod(self.plan.domain.shape[d] for d in span.dims[1:])
         return f.mul(lo, inner), f.mul(hi, inner)
 
-    def place(self, spans: Sequence[Span], at: Sequence[Index]) -> Place:
+    def place(self, spans: Sequence[MergedDims], at: Sequence[Index]) -> Place:
         place: Place = [0] * len(self.bounds)
         for span, i in zip(spans, at, strict=True):
             place[span.dim] = self.f.mul(i, self.lanes) if self.plan.blocked and span.dim == 1 else i
@@ -134,7 +134,7 @@ class _Rows:
 
     # ---- lanes are rows of a plain tensor
 
-    def _columns(self, place: Place, row: Span) -> None:
+    def _columns(self, place: Place, row: MergedDims) -> None:
         f, (lo, hi) = self.f, self.range(row)
         columns = BUSY_COLUMNS if effort(self.op.expr) > 4 else COLUMNS
         wide = columns * self.lanes
@@ -147,7 +147,7 @@ class _Rows:
         with f.when(f.b.icmp_signed(">", left, f.value(0))):
             self._column_vectors(place, row, [f.sub(hi, left)], f.tail_mask(left, self.lanes))
 
-    def _column_vectors(self, place: Place, row: Span, at: Sequence[Index], mask: ir.Value | None = None) -> None:
+    def _column_vectors(self, place: Place, row: MergedDims, at: Sequence[Index], mask: ir.Value | None = None) -> None:
         places = [[*place[: row.dim], i, *place[row.dim + 1 :]] for i in at]
         results: list[list[ir.Value]] = [[] for _ in places]
         for number in range(len(self.op.steps)):
@@ -158,7 +158,7 @@ class _Rows:
 
     # ---- rows are the channels of pixels, in blocks
 
-    def _chunks(self, place: Place, row: Span) -> None:
+    def _chunks(self, place: Place, row: MergedDims) -> None:
         """Rows of at least a vector of pixels in chunks; the last one of each begins early enough to be full."""
         f, (lo, hi) = self.f, self.range(row)
         row_bytes = self.plan.domain.channel_blocks * self.lanes * self.kernel.out.dtype.itemsize
@@ -198,9 +198,9 @@ class _Rows:
         sweep = self.sweep(number, more)
         return sweep.run(places, mask)
 
-    def sweep(self, number: int, more=None) -> Sweep:
+    def sweep(self, number: int, more=None) -> ReductionSweep:
         plan = self.kernel.plans[number]
-        return Sweep(self.f, plan, self.combine(number), self.reduced, self.lanes, self.sources, None, more)
+        return ReductionSweep(self.f, plan, self.combine(number), self.reduced, self.lanes, self.sources, None, more)
 
     # ---- the last sweep
 
@@ -221,7 +221,7 @@ class _Rows:
         with self.f.loop(*bounds) as i:
             self._level(level + 1, moved(places, span.dim, i), results, mask)
 
-    def _lane_span(self, level: int, places: list[Place], results: Results, span: Span) -> None:
+    def _lane_span(self, level: int, places: list[Place], results: Results, span: MergedDims) -> None:
         """A span that vectors lie along; a plain one has a masked end, a blocked one whole blocks."""
         f, step = self.f, self.lanes
         lo, hi = (0, span.extent) if self.kernel.shape_class[0] else self.bounds[span.dim]
@@ -261,7 +261,7 @@ class _Rows:
 class _Chunk:
     """Pixels whose rows are reduced a vector of pixels at a time; what they give waits in a buffer per step."""
 
-    def __init__(self, rows: _Rows, place: Place, row: Span, pixels: int) -> None:
+    def __init__(self, rows: _Rows, place: Place, row: MergedDims, pixels: int) -> None:
         self.rows, self.f, self.outer, self.row, self.pixels = rows, rows.f, place, row, pixels
         kinds = [register_type(step.dtype) for step in rows.op.steps]
         self.dtypes = [np.dtype(np.float32) if s.dtype == np.float16 else s.dtype for s in rows.op.steps]

@@ -11,7 +11,7 @@ from llvmlite import ir
 
 from brickrt.ops.cpu.emit.epilogue import SHORT
 from brickrt.ops.cpu.emit.expressions import effort
-from brickrt.ops.cpu.emit.function_emitter import Fn, Index
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter, Index
 from brickrt.ops.cpu.products.row_tiles import sizes
 from brickrt.ops.cpu.strassen.frame import PRODUCTS, Masks, SevenProducts, StrassenFrame
 
@@ -43,7 +43,7 @@ def row_tiles(rows: int, most: int) -> list[RowTiles]:
 
 
 class StrassenBody(StrassenFrame):
-    def __init__(self, kernel: StrassenKernel, f: Fn) -> None:
+    def __init__(self, kernel: StrassenKernel, f: FunctionEmitter) -> None:
         super().__init__(kernel, f)
         blocked, epilogue = kernel.out.block > 1, kernel.op.epilogue
         self.long = blocked or (epilogue is not None and effort(epilogue) > SHORT)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit.function_emitter import FLOAT, Fn, Index, vector, zeros
+from brickrt.ops.cpu.emit.function_emitter import FLOAT, FunctionEmitter, Index, vector, zeros
 
 if TYPE_CHECKING:
     from brickrt.ops.cpu.strassen.kernel import StrassenKernel
@@ -20,7 +20,7 @@ MOST_ASKED = 8  # lines asked for while one vector of each factor is computed
 Matrix = Sequence[Sequence[ir.Value]]
 
 
-def sevenfold(f: Fn, quarters: Sequence[ir.Value]) -> list[ir.Value]:
+def sevenfold(f: FunctionEmitter, quarters: Sequence[ir.Value]) -> list[ir.Value]:
     """The first factors of one level, in the order in which the kernels multiply."""
     x11, x12, x21, x22 = quarters
     s1 = f.b.fadd(x21, x22)
@@ -28,7 +28,7 @@ def sevenfold(f: Fn, quarters: Sequence[ir.Value]) -> list[ir.Value]:
     return [x11, x12, s2, f.b.fsub(x11, x21), x22, s1, f.b.fsub(x12, s2)]
 
 
-def first_factors(f: Fn, x: Matrix) -> list[ir.Value]:
+def first_factors(f: FunctionEmitter, x: Matrix) -> list[ir.Value]:
     """Of parts x[row][column], the factors of the last level innermost."""
     half = len(x) // 2
     if not half:
@@ -45,7 +45,7 @@ class FirstFactors:
     asked for. K has `left` elements from there on; beyond it counts as zero."""
 
     k: StrassenKernel
-    f: Fn
+    f: FunctionEmitter
     a: ir.Value
     work: ir.Value
     b: ir.Value

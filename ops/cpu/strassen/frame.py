@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, ClassVar
 from llvmlite import ir
 
 from brickrt.ops.cpu.emit.epilogue import offset_of
-from brickrt.ops.cpu.emit.function_emitter import FLOAT, Fn, Index, vector, zeros
+from brickrt.ops.cpu.emit.function_emitter import FLOAT, FunctionEmitter, Index, vector, zeros
 from brickrt.ops.cpu.products.register_tile import Accumulators, PackedStream
-from brickrt.ops.cpu.products.spilled_tile import KeptTile
+from brickrt.ops.cpu.products.spilled_tile import SpilledTile
 from brickrt.ops.cpu.strassen.first_factors import FirstFactors
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ Masks = Sequence[ir.Value | None]  # per block of columns what of it belongs to 
 
 
 class StrassenFrame:
-    def __init__(self, kernel: StrassenKernel, f: Fn) -> None:
+    def __init__(self, kernel: StrassenKernel, f: FunctionEmitter) -> None:
         self.k, self.f = kernel, f
         self.view, self.dtype = kernel.view, kernel.out.dtype
         self.out, self.a, self.b = (f.pointer(i) for i in range(3))
@@ -80,7 +80,7 @@ class StrassenFrame:
         f.store(value, self.out, offset_of(f, k.out, index), k.out.dtype, k.lanes, mask)
 
 
-class SevenProducts(KeptTile, ABC):
+class SevenProducts(SpilledTile, ABC):
     """A register tile of `count` rows from `start` of every part on, and the seven products of the last level.
 
     `b` are their panels; their first factors are those from number `factor` on. Where they are `looped`, there is one

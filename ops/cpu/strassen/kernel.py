@@ -25,7 +25,7 @@ import numpy as np
 
 from brickrt.ops.base import Op
 from brickrt.ops.cpu.emit.epilogue import Epilogue
-from brickrt.ops.cpu.emit.function_emitter import Fn
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel
 from brickrt.ops.cpu.operand import Operand
@@ -223,5 +223,5 @@ class StrassenKernel(Kernel):
         width = group_columns(self.lanes, self.levels)
         return b.reshape(self.chunks, -1, b.shape[1] // width, width)
 
-    def emit(self, f: Fn) -> None:
+    def emit(self, f: FunctionEmitter) -> None:
         StrassenBody(self, f).emit()

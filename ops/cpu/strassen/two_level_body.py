@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit.function_emitter import I64, Fn, Index
+from brickrt.ops.cpu.emit.function_emitter import I64, FunctionEmitter, Index
 from brickrt.ops.cpu.products.row_tiles import sizes
 from brickrt.ops.cpu.strassen.first_factors import part_rows
 from brickrt.ops.cpu.strassen.frame import PRODUCTS, Masks, SevenProducts, StrassenFrame
@@ -52,7 +52,7 @@ class Round:
 class StrassenTwiceBody(StrassenFrame):
     k: StrassenTwiceKernel
 
-    def __init__(self, kernel: StrassenTwiceKernel, f: Fn) -> None:
+    def __init__(self, kernel: StrassenTwiceKernel, f: FunctionEmitter) -> None:
         super().__init__(kernel, f)
         self.parts = sizes(kernel.part_rows, kernel.most) if kernel.rows else []
 

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from brickrt.ops.cpu.emit.function_emitter import Fn
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.strassen.kernel import BLOCKS, PRODUCTS, StrassenKernel, second_factors
 from brickrt.ops.cpu.strassen.two_level_body import STATES, StrassenTwiceBody
 
@@ -57,5 +57,5 @@ class StrassenTwiceKernel(StrassenKernel):
         factors = second_factors(self.grouped(b), self.levels)
         return np.ascontiguousarray(factors.transpose(2, 4, 1, 0, 3, 5))
 
-    def emit(self, f: Fn) -> None:
+    def emit(self, f: FunctionEmitter) -> None:
         StrassenTwiceBody(self, f).emit()

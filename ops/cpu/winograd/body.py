@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from brickrt.ops.cpu.emit.function_emitter import Fn
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.winograd.frame import Frame, Group
 from brickrt.ops.cpu.winograd.gather import GatheredInput
 from brickrt.ops.cpu.winograd.input_transform import InputTransform
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class WinogradBody:
-    def __init__(self, kernel: WinogradKernel, f: Fn) -> None:
+    def __init__(self, kernel: WinogradKernel, f: FunctionEmitter) -> None:
         self.k, self.f, self.frame = kernel, f, Frame(kernel, f)
         read = GatheredInput(self.frame) if kernel.gathers else InputTransform(self.frame)
         self.phases = (read, Products(self.frame), OutputTransform(self.frame))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit.function_emitter import FLOAT, Fn, Index, vector
+from brickrt.ops.cpu.emit.function_emitter import FLOAT, FunctionEmitter, Index, vector
 from brickrt.ops.cpu.winograd.axes import Axis
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Span:
+class AxisRange:
     """What an axis of a box reads and writes: outputs [lo, hi), inputs [first, last)."""
 
     axis: Axis
@@ -39,7 +39,7 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Tile:
+class WinogradTile:
     """Register tile of the group and place in it, image, and the tile's first output down and across."""
 
     block: Index
@@ -49,7 +49,7 @@ class Tile:
 
 
 class Frame:
-    def __init__(self, kernel: WinogradKernel, f: Fn) -> None:
+    def __init__(self, kernel: WinogradKernel, f: FunctionEmitter) -> None:
         self.k, self.f = kernel, f
         self.out, self.x, self.w = (f.pointer(i) for i in range(3))
         self.bias = f.pointer(3) if kernel.op.bias else None
@@ -66,26 +66,26 @@ class Frame:
         self.per_image = f.mul(down, self.across)
         self.total = f.mul(f.sub(self.images[1], self.images[0]), self.per_image)
 
-    def span(self, axis: Axis) -> Span:
+    def span(self, axis: Axis) -> AxisRange:
         f = self.f
         if axis.dim is None:
-            return Span(axis, 0, 1, 0, 1)
+            return AxisRange(axis, 0, 1, 0, 1)
         lo, hi = f.box(axis.dim)
         first, end = f.sub(f.mul(lo, axis.stride), axis.pad), self.input_end(axis, hi)
-        return Span(axis, lo, hi, f.maximum(0, first), f.minimum(axis.extent, end))
+        return AxisRange(axis, lo, hi, f.maximum(0, first), f.minimum(axis.extent, end))
 
     def input_end(self, axis: Axis, hi: Index) -> Index:
         """One past the last input that outputs before `hi` read."""
         return self.f.add(self.f.mul(self.f.sub(hi, 1), axis.stride), axis.reach - axis.pad)
 
-    def tiles_along(self, span: Span) -> Index:
+    def tiles_along(self, span: AxisRange) -> Index:
         """`Axis.tiles` at run time."""
         f, axis = self.f, span.axis
         each = f.div(f.add(f.sub(span.hi, span.lo), axis.phases - 1), axis.phases)
         return f.mul(f.div(f.add(each, axis.m - 1), axis.m), axis.phases)
 
     @contextmanager
-    def tiles(self, group: Group) -> Iterator[Tile]:
+    def tiles(self, group: Group) -> Iterator[WinogradTile]:
         """Loop over a group's tiles."""
         f, k = self.f, self.k
         with f.loop(0, group.count) as t:
@@ -95,9 +95,9 @@ class Frame:
             row = f.b.udiv(index, f.value(self.across))
             column = f.b.sub(index, f.value(f.mul(row, self.across)))
             y, x = (self.origin(s, at) for s, at in zip(self.plane, (row, column), strict=True))
-            yield Tile(f.div(t, k.t), f.rem(t, k.t), f.add(self.images[0], image), (y, x))
+            yield WinogradTile(f.div(t, k.t), f.rem(t, k.t), f.add(self.images[0], image), (y, x))
 
-    def origin(self, span: Span, tile: Index) -> Index:
+    def origin(self, span: AxisRange, tile: Index) -> Index:
         """First output of a tile of an axis: every m·d outputs are a tile of each of d phases."""
         f, d = self.f, span.axis.phases
         if d == 1:
@@ -117,6 +117,6 @@ class Frame:
         known = {axis.dim: i for axis, i in zip(self.k.axes, at, strict=True)}
         return [n, channel, *(known[dim] for dim in range(2, self.k.out.type.rank))]
 
-    def before(self, at: Index, span: Span) -> ir.Value:
+    def before(self, at: Index, span: AxisRange) -> ir.Value:
         """at < end of the box."""
         return self.f.b.icmp_signed("<", self.f.value(at), self.f.value(span.hi))

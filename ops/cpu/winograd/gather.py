@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from llvmlite import ir
 
 from brickrt.ops.cpu.emit.function_emitter import Index, zeros
-from brickrt.ops.cpu.winograd.frame import Frame, Tile
+from brickrt.ops.cpu.winograd.frame import Frame, WinogradTile
 from brickrt.ops.cpu.winograd.input_transform import InputTransform
 
 
@@ -24,7 +24,7 @@ class GatheredInput(InputTransform):
         with f.loop(0, k.depth_in * k.axes.planes) as at:  # lanes that nobody fills take part in the transform
             f.store(zeros(frame.kind), self.places, f.mul(at, k.lanes), frame.dtype, k.lanes)
 
-    def plane(self, base: Index, corner: Sequence[Index], guarded: bool, tile: Tile, z: Index) -> None:
+    def plane(self, base: Index, corner: Sequence[Index], guarded: bool, tile: WinogradTile, z: Index) -> None:
         f, k, (down, across) = self.f, self.k, self.axes
         self.gather(base, corner, guarded)
         with f.loop(0, k.depth_in) as block:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from llvmlite import ir
 
 from brickrt.ops.cpu.emit.function_emitter import Index, zeros
-from brickrt.ops.cpu.winograd.frame import Frame, Group, Span, Tile
+from brickrt.ops.cpu.winograd.frame import AxisRange, Frame, Group, WinogradTile
 from brickrt.ops.cpu.winograd.transforms import input_rows
 
 
@@ -30,7 +30,7 @@ class InputTransform:
                     with branch, f.loop(*planes) as z:
                         self.plane(f.add(image, f.mul(z, self.depth_stride)), corner, guarded, tile, z)
 
-    def plane(self, base: Index, corner: Sequence[Index], guarded: bool, tile: Tile, z: Index) -> None:
+    def plane(self, base: Index, corner: Sequence[Index], guarded: bool, tile: WinogradTile, z: Index) -> None:
         """One tile in plane `z` of the input, which begins at `base`; `guarded` where not all of it may be read."""
         f, k = self.f, self.k
         with self.residues() as residue, f.loop(0, k.blocks_in) as c:
@@ -95,13 +95,13 @@ class InputTransform:
 
         return [[pixel(*row, *column) for column in columns] for row in rows]
 
-    def clamped(self, at: Index, span: Span) -> tuple[Index, ir.Value]:
+    def clamped(self, at: Index, span: AxisRange) -> tuple[Index, ir.Value]:
         """An index that may be read instead of `at`, and whether it is the one asked for."""
         f = self.f
         inside = f.maximum(span.first, f.minimum(at, f.sub(span.last, 1)))
         return inside, f.b.icmp_signed("==", f.value(inside), f.value(at))
 
-    def store(self, d: list[list[ir.Value]], tile: Tile, z: Index, c: Index) -> None:
+    def store(self, d: list[list[ir.Value]], tile: WinogradTile, z: Index, c: Index) -> None:
         """Bᵀ d B into vector `c` of V; each row is stored before the next is computed, which spills less."""
         f, k, (down, across) = self.f, self.k, self.axes
         columns = [input_rows(f, [row[x] for row in d], down) for x in range(across.n)]

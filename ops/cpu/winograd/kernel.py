@@ -22,7 +22,7 @@ import numpy as np
 
 from brickrt.ops.base import Op
 from brickrt.ops.cpu.emit.epilogue import Epilogue
-from brickrt.ops.cpu.emit.function_emitter import Fn
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel
 from brickrt.ops.cpu.operand import Operand
@@ -167,7 +167,7 @@ class WinogradKernel(Kernel):
         w = w.transpose(0, 1, 2, 4, 6, 3, 5).reshape(*w.shape[:3], self.axes.residues, down.taps, across.taps)
         return transform_weights(w, down, across, np.float32)
 
-    def emit(self, f: Fn) -> None:
+    def emit(self, f: FunctionEmitter) -> None:
         WinogradBody(self, f).emit()
 
 

@@ -6,7 +6,7 @@ from llvmlite import ir
 
 from brickrt.ops.cpu.emit.epilogue import offset_of
 from brickrt.ops.cpu.emit.function_emitter import Index
-from brickrt.ops.cpu.winograd.frame import Frame, Group, Tile
+from brickrt.ops.cpu.winograd.frame import Frame, Group, WinogradTile
 from brickrt.ops.cpu.winograd.transforms import output_rows
 
 
@@ -33,7 +33,7 @@ class OutputTransform:
         rows = [output_rows(f, [column[r] for column in columns], across) for r in range(down.m)]
         return rows if bias is None else [[f.b.fadd(value, bias) for value in row] for row in rows]
 
-    def store(self, rows: list[list[ir.Value]], tile: Tile, z: Index, channel: Index) -> None:
+    def store(self, rows: list[list[ir.Value]], tile: WinogradTile, z: Index, channel: Index) -> None:
         """All outputs where they fit into the box, else those that do."""
         f, (down, across) = self.f, self.frame.plane
         ys, xs = (

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit.function_emitter import Fn, fill
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter, fill
 from brickrt.ops.cpu.winograd.axes import Axis
 
 CHUNK = 512  # filters transformed at a time: so few that a BLAS does not wake its threads, which then spin
@@ -47,7 +47,7 @@ def monic(points: Sequence[float]) -> list[float]:
     return [float(c) for c in np.poly([p * p for p in points])[::-1]] if points else [1.0]
 
 
-def combine(f: Fn, factors: Sequence[float], vectors: Sequence[ir.Value]) -> ir.Value:
+def combine(f: FunctionEmitter, factors: Sequence[float], vectors: Sequence[ir.Value]) -> ir.Value:
     """Sum of factor times vector, terms with factor 1 first."""
     (first, acc), *rest = sorted(zip(factors, vectors, strict=True), key=lambda term: term[0] != 1)
     acc = acc if first == 1 else f.b.fmul(fill(acc.type, first), acc)
@@ -56,7 +56,7 @@ def combine(f: Fn, factors: Sequence[float], vectors: Sequence[ir.Value]) -> ir.
     return acc
 
 
-def input_rows(f: Fn, d: Sequence[ir.Value], axis: Axis) -> list[ir.Value]:
+def input_rows(f: FunctionEmitter, d: Sequence[ir.Value], axis: Axis) -> list[ir.Value]:
     """Bᵀ d for n vectors."""
     if axis.n == 1:
         return list(d)
@@ -72,7 +72,7 @@ def input_rows(f: Fn, d: Sequence[ir.Value], axis: Axis) -> list[ir.Value]:
     return [*out, combine(f, monic(points), d[int(zero) :: 2])]
 
 
-def output_rows(f: Fn, s: Sequence[ir.Value], axis: Axis) -> list[ir.Value]:
+def output_rows(f: FunctionEmitter, s: Sequence[ir.Value], axis: Axis) -> list[ir.Value]:
     """Aᵀ s: m vectors from n."""
     if axis.n == 1:
         return list(s)

@@ -40,7 +40,7 @@ class Unfit(Exception):
 
 
 @dataclass(frozen=True)
-class Tensor:
+class FormTensor:
     dims: Ints
     strides: Ints  # elements
     dtype: str
@@ -68,7 +68,7 @@ class Form:
     """`tensors` 0 … 2 are the output and the two factors. Of a matrix product the settings are empty."""
 
     kind: Literal["conv", "dgrad", "matmul"]
-    tensors: tuple[Tensor, ...]
+    tensors: tuple[FormTensor, ...]
     steps: tuple[Pointwise, ...]
     precision: Precision
     pads: Ints = ()
@@ -147,23 +147,23 @@ def _conv(
     return Form("dgrad" if isinstance(op, ConvTranspose) else "conv", tuple(tensors), steps, precision, *settings)
 
 
-def _image(operand: Operand, rank: int = 0) -> Tensor:
+def _image(operand: Operand, rank: int = 0) -> FormTensor:
     """A tensor, with ones before its dimensions up to `rank`."""
     more = max(0, rank - operand.rank)
     whole = max(1, math.prod(operand.shape))
-    return Tensor((1,) * more + operand.shape, (whole,) * more + operand.strides, operand.dtype.name)
+    return FormTensor((1,) * more + operand.shape, (whole,) * more + operand.strides, operand.dtype.name)
 
 
-def _spread(operand: Operand, rank: int) -> Tensor:
+def _spread(operand: Operand, rank: int) -> FormTensor:
     """Values of the channels, [C], as an image."""
     c = operand.shape[0]
-    return Tensor((1, c, *[1] * (rank - 2)), (c, 1, *[c] * (rank - 2)), operand.dtype.name)
+    return FormTensor((1, c, *[1] * (rank - 2)), (c, 1, *[c] * (rank - 2)), operand.dtype.name)
 
 
-def _with_height(t: Tensor) -> Tensor:
+def _with_height(t: FormTensor) -> FormTensor:
     """A signal [N, C, L] as an image of height 1."""
     n, c, length = t.dims
-    return Tensor((n, c, 1, length), (t.strides[0], t.strides[1], t.strides[2] * length, t.strides[2]), t.dtype)
+    return FormTensor((n, c, 1, length), (t.strides[0], t.strides[1], t.strides[2] * length, t.strides[2]), t.dtype)
 
 
 # ---- matrix products
@@ -197,7 +197,7 @@ def _pixels(op: MatMul, ins: Sequence[Operand], out: Operand, precision: Precisi
         size, last = operand.type.size, operand.shape[-1:]
         if size not in (1, n, n * rows) or (size > 1 and last != (n,)):
             raise Unfit("an operand broadcasts in part")
-    weights = Tensor((n, k, 1, 1), (k, 1, k, k), dtype.name)
+    weights = FormTensor((n, k, 1, 1), (k, 1, k, k), dtype.name)
     others = (_column(max(1, o.type.size // n), min(n, o.type.size), dtype) for o in ins[2:])
     tensors = [_column(rows, n, dtype), _column(rows, k, dtype), weights, *others]
     steps = _steps(op.bias, op.epilogue, len(ins))
@@ -206,12 +206,12 @@ def _pixels(op: MatMul, ins: Sequence[Operand], out: Operand, precision: Precisi
     return Form("conv", tuple(tensors), steps, precision, (0, 0), (0, 0), (1, 1), (1, 1))
 
 
-def _column(pixels: int, channels: int, dtype: np.dtype) -> Tensor:
+def _column(pixels: int, channels: int, dtype: np.dtype) -> FormTensor:
     """An image of width 1, channels innermost."""
-    return Tensor((1, channels, pixels, 1), (pixels * channels, 1, channels, channels), dtype.name)
+    return FormTensor((1, channels, pixels, 1), (pixels * channels, 1, channels, channels), dtype.name)
 
 
-def _matrices(operand: Operand, out: Ints, fold: bool) -> Tensor:
+def _matrices(operand: Operand, out: Ints, fold: bool) -> FormTensor:
     """An operand as [B, rows, columns], the batch among the rows if `fold`."""
     shape = (1,) * (len(out) - operand.rank) + operand.shape
     batch, wanted = shape[:-2], out[:-2]
@@ -225,14 +225,14 @@ def _matrices(operand: Operand, out: Ints, fold: bool) -> Tensor:
         if count > 1 and shape[-2] != out[-2]:
             raise Unfit("an operand broadcasts over rows")
         dims = (1, count * shape[-2], shape[-1])
-    return Tensor(dims, row_major(dims), operand.dtype.name)
+    return FormTensor(dims, row_major(dims), operand.dtype.name)
 
 
 # ---- what comes after the product
 
 
 def _steps(bias: bool, epilogue: Expr | None, inputs: int) -> tuple[Pointwise, ...]:
-    chain = _Chain(inputs - bias)
+    chain = _OperationChain(inputs - bias)
     value: Value = ("step", -1)
     if bias:
         value = chain.put(Pointwise("add", (value, ("tensor", 3))))
@@ -259,7 +259,7 @@ def _residual_first(steps: tuple[Pointwise, ...], whole: Sequence[int]) -> tuple
 
 
 @dataclass
-class _Chain:
+class _OperationChain:
     """Operations in the order in which they are computed; equal ones once."""
 
     inputs: int

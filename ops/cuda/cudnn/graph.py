@@ -34,7 +34,7 @@ class Missing(Exception):
 
 
 @dataclass(frozen=True)
-class Plan:
+class CudnnPlan:
     """A form, ready to run. `blob` is what `Cudnn.load` makes the same of."""
 
     form: Form
@@ -71,25 +71,25 @@ class Cudnn:
         parts = (repr(form), device, self.version, str(WORKSPACE), str(TRIES))
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
 
-    def choose(self, form: Form, measure: Measure) -> Plan:
+    def choose(self, form: Form, measure: Measure) -> CudnnPlan:
         """The fastest of the first few plans. Raises Unfit."""
         try:
             graph = graph_of(self._api, form, self._handle)
             self._prepare(graph, form)
             best = self._fastest(graph, form, measure)
             graph.build_plan_at_index(best)
-            return Plan(form, self._runner(graph), int(graph.get_workspace_size()), graph.serialize(as_bytes=True))
+            return CudnnPlan(form, self._runner(graph), int(graph.get_workspace_size()), graph.serialize(as_bytes=True))
         except Unfit:
             raise
         except Exception as e:  # whatever it is, kernels compute the product as well
             raise Unfit(f"cuDNN refuses: {_line(e)}") from None
 
-    def load(self, form: Form, blob: bytes) -> Plan | None:
+    def load(self, form: Form, blob: bytes) -> CudnnPlan | None:
         """A plan from what another process kept of it; None where this cuDNN does not take it."""
         try:
             graph = self._api.pygraph(handle=self._handle)
             graph.deserialize(self._handle, blob)
-            return Plan(form, self._runner(graph), int(graph.get_workspace_size()), blob)
+            return CudnnPlan(form, self._runner(graph), int(graph.get_workspace_size()), blob)
         except Exception:
             return None
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from brickrt.ops.cuda.operand import Operand
-from brickrt.ops.cuda.printing.box_walk import Source, Walk, number, pointer, raw
+from brickrt.ops.cuda.printing.box_walk import Walk, WalkedOperand, number, pointer, raw
 
 TILE_BYTES = 16384
 SHORT_SIDE = 64
@@ -20,7 +20,7 @@ class Copy:
     """Output index i is the element of input `slot` that `source` has there, for i in `cut`: (dimension, lo, hi)."""
 
     out: Operand
-    source: Source
+    source: WalkedOperand
     slot: int = 0
     cut: tuple[int, int, int] | None = None
     largest: tuple[int, ...] = ()

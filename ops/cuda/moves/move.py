@@ -12,7 +12,7 @@ from brickrt.ops.cuda.kernel import Kernel, kernel_for
 from brickrt.ops.cuda.moves.copies import Copy
 from brickrt.ops.cuda.operand import Operand
 from brickrt.ops.cuda.printing import box_walk
-from brickrt.ops.cuda.printing.box_walk import Source, Walk, function, number, pointer, raw
+from brickrt.ops.cuda.printing.box_walk import Walk, WalkedOperand, function, number, pointer, raw
 from brickrt.ops.operators.move import Concat, Reorder, Transpose, View
 from brickrt.ops.types import Shape
 from brickrt.ops.view import segments
@@ -125,9 +125,9 @@ class ViewKernel(Kernel):
         return " + ".join(f"({flat}) / {n} % {x.shape[axis]} * {number(x.strides[axis])}" for axis, n in inside.items())
 
 
-def moved(x: Operand, strides: Sequence[int], shift: int = 0) -> Source:
+def moved(x: Operand, strides: Sequence[int], shift: int = 0) -> WalkedOperand:
     """The input seen by the output's index."""
-    return Source(raw(x.dtype), x.dtype.itemsize, tuple(strides), x.align, shift)
+    return WalkedOperand(raw(x.dtype), x.dtype.itemsize, tuple(strides), x.align, shift)
 
 
 def view_strides(x: Operand, shape: Shape) -> list[int | None]:

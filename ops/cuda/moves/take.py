@@ -12,7 +12,7 @@ from brickrt.ops.base import Op
 from brickrt.ops.cuda.kernel import Kernel, kernel_for
 from brickrt.ops.cuda.operand import Operand
 from brickrt.ops.cuda.printing import box_walk
-from brickrt.ops.cuda.printing.box_walk import Source, Walk, function, number, pointer, raw
+from brickrt.ops.cuda.printing.box_walk import Walk, WalkedOperand, function, number, pointer, raw
 from brickrt.ops.operators.move import Take
 
 ONE_BY_ONE = 4
@@ -37,11 +37,11 @@ class TakeKernel(Kernel):
         return tuple(np.asarray(self.op.tables[d], np.int32) for d in self.looked_up)
 
     @cached_property
-    def source(self) -> Source:
+    def source(self) -> WalkedOperand:
         x = self.ins[0]
         steps = [s * (1 if how is None else how.step) for s, how in zip(x.strides, self.axes)]
         shift = sum(s * how.start for s, how in zip(x.strides, self.axes) if how is not None)
-        return Source(raw(x.dtype), x.dtype.itemsize, tuple(steps), x.align, shift)
+        return WalkedOperand(raw(x.dtype), x.dtype.itemsize, tuple(steps), x.align, shift)
 
     @cached_property
     def walk(self) -> Walk:

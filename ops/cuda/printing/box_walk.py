@@ -19,7 +19,7 @@ _RAW = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 
 @dataclass(frozen=True)
-class Source:
+class WalkedOperand:
     """Elements that a kernel reads, by index of the output: `type` names them in C++, `strides` are per dimension of
     the output, 0 where they are repeated; `align` as of operands; `shift` elements are added to the address."""
 
@@ -30,11 +30,11 @@ class Source:
     shift: int = 0
 
 
-def source_of(operand: Operand, out: Operand) -> Source:
+def source_of(operand: Operand, out: Operand) -> WalkedOperand:
     """An operand that broadcasts to the output (NumPy's rules)."""
     missing = out.rank - operand.rank
     strides = (0,) * missing + tuple(0 if e == 1 else s for s, e in zip(operand.strides, operand.shape))
-    return Source(ctype(operand.dtype), operand.dtype.itemsize, strides, operand.align)
+    return WalkedOperand(ctype(operand.dtype), operand.dtype.itemsize, strides, operand.align)
 
 
 def raw(dtype: np.dtype) -> str:
@@ -47,7 +47,7 @@ class Walk:
     """Over an output with the elements of `sources`; `apart` are dimensions that must not be joined with others."""
 
     out: Operand
-    sources: tuple[Source, ...]
+    sources: tuple[WalkedOperand, ...]
     apart: frozenset[int] = frozenset()
 
     @cached_property
@@ -86,7 +86,7 @@ class Walk:
         widest = max([self.out.dtype.itemsize, *(s.itemsize for s in self.sources)]) * vector
         return max(1, min(2 if len(self.sources) > 2 else 4, BYTES_UNDER_WAY // widest))
 
-    def stride(self, source: Source) -> int:
+    def stride(self, source: WalkedOperand) -> int:
         """From one element of a row to the next."""
         return 0 if self.inner is None else source.strides[self.inner]
 
@@ -94,7 +94,7 @@ class Walk:
         """Bytes that divide the addresses of all rows' beginnings."""
         return math.gcd(align, *(strides[d] * size for d in self.dims[:-1]))
 
-    def wide(self, source: Source, vector: int) -> bool:
+    def wide(self, source: WalkedOperand, vector: int) -> bool:
         """Whether a vector's elements can be loaded at once."""
         align = math.gcd(self.row_align(source.strides, source.itemsize, source.align), source.shift * source.itemsize)
         return vector > 1 and self.stride(source) == 1 and align % (vector * source.itemsize) == 0
@@ -130,14 +130,14 @@ class Walk:
         terms = [f"{at}[{self.dims.index(d)}] * {number(strides[d])}" for d in dims if strides[d]]
         return " + ".join([*terms, *([number(shift)] if shift else [])]) or "0"
 
-    def read(self, source: Source, vector: int, pointer: str, place: str) -> str:
+    def read(self, source: WalkedOperand, vector: int, pointer: str, place: str) -> str:
         """The elements of an item, as a `brick::Vector`."""
         row = f"{pointer} + ({self.offset(source.strides, f'{place}.i', source.shift)})"
         if self.stride(source) == 0:
             return f"brick::read_same<{vector}>({row}, {place}.k, w.end)"
         return self.read_row(source, vector, row, f"{place}.k", "w.begin", "w.end")
 
-    def read_row(self, source: Source, vector: int, row: str, *within: str) -> str:
+    def read_row(self, source: WalkedOperand, vector: int, row: str, *within: str) -> str:
         """Of the row at `row`; `within` are the item's k, the range that is read, and what is read outside of it."""
         if self.stride(source) == 1:
             wide = str(self.wide(source, vector)).lower()

@@ -19,7 +19,7 @@ FIXED = 1 << 15  # products that cost as much as beginning and ending a tile
 
 
 @dataclass(frozen=True)
-class Tile:
+class BlockTile:
     """`m` x `n` outputs, `k` words of the depth per stage, cut into `split` parts that groups of threads sum apart.
 
     On tensor cores `down` x `across` warps share the outputs; else each thread has `down` x `across` of them.
@@ -45,32 +45,32 @@ class Tile:
 
 
 WARP_TILES = (
-    Tile(128, 128, 16, 1, 2, 4),
-    Tile(128, 64, 16, 1, 4, 2),
-    Tile(64, 128, 16, 1, 2, 4),
-    Tile(64, 64, 32, 2, 2, 2),
-    Tile(128, 32, 16, 1, 4, 2),
-    Tile(64, 32, 32, 2, 2, 2),
-    Tile(128, 16, 16, 1, 8, 1),
-    Tile(128, 8, 16, 1, 8, 1),
-    Tile(32, 64, 32, 4, 1, 2),
-    Tile(32, 32, 32, 4, 1, 2),
-    Tile(16, 128, 16, 2, 1, 4),
-    Tile(16, 64, 32, 4, 1, 2),
+    BlockTile(128, 128, 16, 1, 2, 4),
+    BlockTile(128, 64, 16, 1, 4, 2),
+    BlockTile(64, 128, 16, 1, 2, 4),
+    BlockTile(64, 64, 32, 2, 2, 2),
+    BlockTile(128, 32, 16, 1, 4, 2),
+    BlockTile(64, 32, 32, 2, 2, 2),
+    BlockTile(128, 16, 16, 1, 8, 1),
+    BlockTile(128, 8, 16, 1, 8, 1),
+    BlockTile(32, 64, 32, 4, 1, 2),
+    BlockTile(32, 32, 32, 4, 1, 2),
+    BlockTile(16, 128, 16, 2, 1, 4),
+    BlockTile(16, 64, 32, 4, 1, 2),
 )
 # Threads with 8 x 8 sums need more registers than two blocks on a multiprocessor leave them.
 LANE_TILES = (
-    Tile(128, 64, 16, 1, 8, 4),
-    Tile(64, 128, 16, 1, 8, 4),
-    Tile(64, 64, 16, 2, 8, 4),
-    Tile(128, 32, 16, 2, 8, 4),
-    Tile(64, 32, 16, 4, 8, 4),
-    Tile(128, 16, 16, 4, 8, 4),
-    Tile(128, 8, 32, 8, 8, 4),
-    Tile(32, 64, 16, 4, 4, 8),
-    Tile(32, 32, 16, 4, 4, 4),
-    Tile(16, 128, 16, 4, 4, 8),
-    Tile(16, 64, 32, 8, 4, 8),
+    BlockTile(128, 64, 16, 1, 8, 4),
+    BlockTile(64, 128, 16, 1, 8, 4),
+    BlockTile(64, 64, 16, 2, 8, 4),
+    BlockTile(128, 32, 16, 2, 8, 4),
+    BlockTile(64, 32, 16, 4, 8, 4),
+    BlockTile(128, 16, 16, 4, 8, 4),
+    BlockTile(128, 8, 32, 8, 8, 4),
+    BlockTile(32, 64, 16, 4, 4, 8),
+    BlockTile(32, 32, 16, 4, 4, 4),
+    BlockTile(16, 128, 16, 4, 4, 8),
+    BlockTile(16, 64, 32, 8, 4, 8),
 )
 
 
@@ -78,7 +78,7 @@ LANE_TILES = (
 class Core:
     """A tile and the type of its operands; `warps` on tensor cores."""
 
-    tile: Tile
+    tile: BlockTile
     dtype: np.dtype
     warps: bool
 

@@ -10,7 +10,7 @@ from brickrt.ops.cuda.operand import Operand
 from brickrt.ops.cuda.printing.expressions import print_expr
 from brickrt.ops.cuda.printing.trait_tables import table
 from brickrt.ops.cuda.printing.types import compute_ctype, ctype
-from brickrt.ops.cuda.reductions.rows import Rows, Sharing
+from brickrt.ops.cuda.reductions.rows import RowLayout, Sharing
 from brickrt.ops.expr import Arg, Expr, used_operands
 from brickrt.ops.operators.rowwise import Step
 
@@ -23,7 +23,7 @@ class Traits:
     results; else the output is the result of the last step. `held` inputs are kept between sweeps; `axes` are the
     dimensions of the output that number rows."""
 
-    rows: Rows
+    rows: RowLayout
     sharing: Sharing
     ins: Sequence[Operand]
     out: Operand

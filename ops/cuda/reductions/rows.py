@@ -24,7 +24,7 @@ WARP_ROW = 4096
 
 
 @dataclass(frozen=True)
-class Run:
+class DimensionRun:
     """Dimensions of a row that are one to all operands, outermost first: `strides` are those of its elements."""
 
     dims: Ints
@@ -33,7 +33,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Rows:
+class RowLayout:
     """The dimensions of the full `shape`, told apart.
 
     `strides[k]` are those of operand k, then of the output, per dimension of the shape, 0 where it broadcasts or has
@@ -43,7 +43,7 @@ class Rows:
     shape: Shape
     strides: tuple[Ints, ...]
     kept: Ints
-    runs: tuple[Run, ...]
+    runs: tuple[DimensionRun, ...]
     across: bool
     vector: int
 
@@ -64,7 +64,7 @@ class Rows:
         return self.runs[-1].strides
 
 
-def rows_of(shape: Shape, axes: Ints, ins: Sequence[Operand], out_strides: Ints, box: Sequence[int]) -> Rows:
+def rows_of(shape: Shape, axes: Ints, ins: Sequence[Operand], out_strides: Ints, box: Sequence[int]) -> RowLayout:
     """Rows along `axes` of the shape, which input 0 has; `box` are the extents of the largest box, of that rank."""
     strides = (*(full_strides(t, shape) for t in ins), out_strides)
     order = sorted((d for d in range(len(shape)) if shape[d] != 1), key=lambda d: -strides[0][d])
@@ -75,7 +75,7 @@ def rows_of(shape: Shape, axes: Ints, ins: Sequence[Operand], out_strides: Ints,
     room = min(shape[inner], box[inner], ACROSS) if across else runs[-1].extent
     while vector > max(1, room):
         vector //= 2
-    return Rows(shape, strides, tuple(d for d in order if d not in axes), runs, across, vector)
+    return RowLayout(shape, strides, tuple(d for d in order if d not in axes), runs, across, vector)
 
 
 def full_strides(t: Operand, shape: Shape) -> Ints:
@@ -84,17 +84,17 @@ def full_strides(t: Operand, shape: Shape) -> Ints:
     return (0,) * missing + tuple(s if e != 1 else 0 for s, e in zip(t.strides, t.shape))
 
 
-def _runs(shape: Shape, dims: Sequence[int], strides: Sequence[Ints]) -> tuple[Run, ...]:
+def _runs(shape: Shape, dims: Sequence[int], strides: Sequence[Ints]) -> tuple[DimensionRun, ...]:
     """Dimensions in order of memory as few runs; there is at least one."""
-    runs: list[Run] = []
+    runs: list[DimensionRun] = []
     for d in dims:
         steps = tuple(s[d] for s in strides)
         last = runs[-1] if runs else None
         if last is not None and all(o == s * shape[d] for o, s in zip(last.strides, steps)):
-            runs[-1] = Run((*last.dims, d), last.extent * shape[d], steps)
+            runs[-1] = DimensionRun((*last.dims, d), last.extent * shape[d], steps)
         else:
-            runs.append(Run((d,), shape[d], steps))
-    return tuple(runs) or (Run((), 1, (0,) * len(strides)),)
+            runs.append(DimensionRun((d,), shape[d], steps))
+    return tuple(runs) or (DimensionRun((), 1, (0,) * len(strides)),)
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class Sharing:
     cached: bool = False
 
 
-def sharing(rows: Rows, words: int, box: Sequence[int]) -> Sharing:
+def sharing(rows: RowLayout, words: int, box: Sequence[int]) -> Sharing:
     """For rows of which `words` words an element are wanted again; `box` are the extents of the largest box."""
     lanes = 1
     while lanes < min(rows.count, 32):

@@ -8,7 +8,7 @@ from brickrt.ops.cuda.kernel import Kernel, kernel_for
 from brickrt.ops.cuda.operand import Operand
 from brickrt.ops.cuda.reductions.reduce import RowsKernel
 from brickrt.ops.cuda.reductions.row_traits import Traits, held_words
-from brickrt.ops.cuda.reductions.rows import Rows, Sharing, rows_of, sharing
+from brickrt.ops.cuda.reductions.rows import RowLayout, Sharing, rows_of, sharing
 from brickrt.ops.expr import Expr, substitute, used_operands
 from brickrt.ops.operators.rowwise import Rowwise, Step
 
@@ -30,7 +30,7 @@ class RowwiseKernel(RowsKernel):
         return Traits(rows, how, self.ins, self.out, steps, expr, held, list(rows.kept))
 
 
-def _held(rows: Rows, ins: tuple[Operand, ...], exprs: list[Expr]) -> list[int]:
+def _held(rows: RowLayout, ins: tuple[Operand, ...], exprs: list[Expr]) -> list[int]:
     """Inputs with elements of their own in every row that more than one sweep reads."""
     reads = [k for e in exprs for k in used_operands(e)]
     own = [k for k in range(len(ins)) if reads.count(k) > 1 and all(rows.strides[k][d] for d in rows.kept)]

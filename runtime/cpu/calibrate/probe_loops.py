@@ -10,7 +10,7 @@ from functools import cache
 import numpy as np
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit.function_emitter import FLOAT, I64, PTR, Fn, vector
+from brickrt.ops.cpu.emit.function_emitter import FLOAT, I64, PTR, FunctionEmitter, vector
 from brickrt.ops.cpu.isa import Isa
 from brickrt.runtime.cpu.compile.compiled_functions import load_functions
 
@@ -45,12 +45,12 @@ def probes(isa: Isa) -> Probes:
 
 def _module(lanes: int) -> ir.Module:
     module = ir.Module("probes")
-    _multiply_add(Fn(module, "multiply_add", (I64, PTR)), lanes)
-    _stream(Fn(module, "stream", (PTR, I64, I64)), lanes)
+    _multiply_add(FunctionEmitter(module, "multiply_add", (I64, PTR)), lanes)
+    _stream(FunctionEmitter(module, "stream", (PTR, I64, I64)), lanes)
     return module
 
 
-def _multiply_add(f: Fn, lanes: int) -> None:
+def _multiply_add(f: FunctionEmitter, lanes: int) -> None:
     """Every turn sums[k] = sums[k] · x + y for each chain. The buffer holds x, y and the sums: were they known to be
     equal, LLVM would keep one."""
     turns, buffer = f.fn.args
@@ -65,7 +65,7 @@ def _multiply_add(f: Fn, lanes: int) -> None:
     f.finish()
 
 
-def _stream(f: Fn, lanes: int) -> None:
+def _stream(f: FunctionEmitter, lanes: int) -> None:
     buffer, third, sweeps = f.fn.args
     with f.loop(0, sweeps), f.loop(0, third, UNROLLED * lanes) as i:
         for k in range(UNROLLED):

@@ -35,7 +35,7 @@ def build(digest: str, kernel: Kernel) -> bytes:
     return to_object(emit_module(kernel, symbol(digest)), kernel.isa)
 
 
-class Work(NamedTuple):
+class CompileJob(NamedTuple):
     """A kernel to compile, or the end of work (None); the least `rank` first, then the least `number`."""
 
     rank: float
@@ -52,7 +52,7 @@ class Compilation:
     def __init__(self) -> None:
         self.asked = 0
         self._number = itertools.count()
-        self._todo: PriorityQueue[Work] = PriorityQueue()
+        self._todo: PriorityQueue[CompileJob] = PriorityQueue()
         self._done: SimpleQueue[tuple[str, bytes] | None] = SimpleQueue()  # None: a helper failed
         self._helpers: list[subprocess.Popen] = []
         self._threads: list[threading.Thread] = []
@@ -60,7 +60,7 @@ class Compilation:
     def ask(self, digest: str, kernel: Kernel) -> None:
         """Wants a kernel's machine code."""
         self.asked += 1
-        self._todo.put(Work(-effort(kernel), next(self._number), (digest, kernel)))
+        self._todo.put(CompileJob(-effort(kernel), next(self._number), (digest, kernel)))
         if len(self._helpers) + 1 < min(usable_cores(), self.asked // WORTH):
             self._help()
 
@@ -79,7 +79,7 @@ class Compilation:
     def __exit__(self, *exc: object) -> None:
         for helper in self._helpers:
             helper.kill()
-            self._todo.put(Work(-math.inf, next(self._number), None))
+            self._todo.put(CompileJob(-math.inf, next(self._number), None))
         for thread in self._threads:
             thread.join()
         for helper in self._helpers:

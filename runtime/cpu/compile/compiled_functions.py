@@ -7,12 +7,14 @@ from typing import Any
 
 from llvmlite import ir
 
-from brickrt.ops.cpu.compile import Library, to_object
+from brickrt.ops.cpu.compile import LoadedObjects, to_object
 from brickrt.ops.cpu.isa import Isa
 from brickrt.runtime.cache.disk_cache import DiskCache
 from brickrt.runtime.cpu.compile.kernel_digest import digest_of
 
-_KEPT: list[Library] = []  # functions live as long as their library, and threads may be in them until the process ends
+_KEPT: list[
+    LoadedObjects
+] = []  # functions live as long as their library, and threads may be in them until the process ends
 
 
 def load_functions(
@@ -25,7 +27,7 @@ def load_functions(
     if image is None:
         image = to_object(module, isa)
         store.put(digest, image)
-    library = Library(isa)
+    library = LoadedObjects(isa)
     library.add(image)
     _KEPT.append(library)
     return {function: library.function(function, *types) for function, types in arguments.items()}

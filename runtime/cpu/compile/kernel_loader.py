@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from brickrt.ops.cpu.compile import Library
+from brickrt.ops.cpu.compile import LoadedObjects
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel
 from brickrt.runtime.cache.disk_cache import DiskCache
@@ -36,7 +36,7 @@ class KernelLoader:
             if self._images[digest] is None:
                 self._compilation.ask(digest, kernel)
 
-    def load(self, progress: Progress | None = None) -> tuple[Library, list[int]]:
+    def load(self, progress: Progress | None = None) -> tuple[LoadedObjects, list[int]]:
         """One library of all kernels, and their addresses in the order they were wanted. What is compiled is kept."""
         missing = self._compilation.asked
         for done, (digest, image) in enumerate(self._compilation.images()):
@@ -44,7 +44,7 @@ class KernelLoader:
             self._store.put(digest, image)
             if progress:
                 progress(done + 1, missing)
-        library = Library(self._isa)
+        library = LoadedObjects(self._isa)
         for compiled in self._images.values():
             assert compiled is not None
             library.add(compiled)

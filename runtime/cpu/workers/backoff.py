@@ -6,7 +6,7 @@ import platform
 
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit.function_emitter import I32, I64, PTR, VOID, Fn
+from brickrt.ops.cpu.emit.function_emitter import I32, I64, PTR, VOID, FunctionEmitter
 
 PAUSES = 200  # looks with a pause in between: some microseconds, about what giving the core away costs
 YIELDS = 2000  # looks after which others have had the core; a wait of a millisecond is worth sleeping
@@ -18,14 +18,14 @@ _PAUSE: dict[str, tuple[str, tuple[ir.Constant, ...]]] = {
 _PAUSE |= dict.fromkeys(("aarch64", "arm64"), ("llvm.aarch64.hint", (I32(1),)))
 
 
-def pause(f: Fn) -> None:
+def pause(f: FunctionEmitter) -> None:
     """Tells the core that this is a loop that waits."""
     name, args = _PAUSE.get(platform.machine().lower(), ("", ()))
     if name:
         f.intrinsic(name, VOID, *args)
 
 
-def rest(f: Fn, looks: ir.Value) -> None:
+def rest(f: FunctionEmitter, looks: ir.Value) -> None:
     """What to do before the next look, after `looks` (i64) that found nothing."""
     nap = f.local(I64, count=2)
     brief = f.b.icmp_signed("<=", looks, I64(PAUSES))

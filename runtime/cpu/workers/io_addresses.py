@@ -24,7 +24,7 @@ def arrays_begin_with_address() -> bool:
     return ctypes.c_void_p.from_address(id(array) + HEAD).value == array.ctypes.data
 
 
-class Ends:
+class IoAddresses:
     """`places` has per array the address of the word that holds the address of its elements."""
 
     def __init__(self, count: int) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit.function_emitter import I32, I64, PTR, VOID, Fn
+from brickrt.ops.cpu.emit.function_emitter import I32, I64, PTR, VOID, FunctionEmitter
 from brickrt.runtime.cpu.workers.backoff import pause, rest
 
 EMPTY, POSTED, TAKEN, CLOSED = range(4)
@@ -21,9 +21,9 @@ SPIN_NS = 100_000  # a helper without work looks for more so long before it slee
 LOOKS = 32  # between two looks at the clock
 
 
-class _Function:
+class _MailboxFunction:
     def __init__(self, module: ir.Module, name: str, *args: ir.Type) -> None:
-        self.f = Fn(module, name, args)
+        self.f = FunctionEmitter(module, name, args)
 
     def at(self, base: ir.Value, k) -> ir.Value:
         return self.f.b.gep(base, [self.f.value(k)], source_etype=I64)
@@ -73,7 +73,7 @@ class _Function:
 
 def _prepare(module: ir.Module) -> None:
     """`void prepare(box)`: a mailbox, of zeros, becomes one that can be served."""
-    p = _Function(module, "prepare", PTR)
+    p = _MailboxFunction(module, "prepare", PTR)
     box, none = p.f.fn.args[0], ir.Constant(PTR, None)
     p.f.intrinsic("pthread_mutex_init", I32, p.at(box, MUTEX), none)
     p.f.intrinsic("pthread_cond_init", I32, p.at(box, CONDITION), none)
@@ -82,7 +82,7 @@ def _prepare(module: ir.Module) -> None:
 
 def _serve(module: ir.Module) -> None:
     """`void serve(box, unused)`: runs the jobs of a mailbox until it is closed."""
-    s = _Function(module, "serve", PTR)
+    s = _MailboxFunction(module, "serve", PTR)
     f, box = s.f, s.f.fn.args[0]
     turn = s.block("turn")
     until = f.b.add(s.now(), I64(SPIN_NS))
@@ -106,7 +106,7 @@ def _serve(module: ir.Module) -> None:
     f.b.branch(turn)
 
 
-def _sleep(s: _Function, box: ir.Value) -> None:
+def _sleep(s: _MailboxFunction, box: ir.Value) -> None:
     """Until the state is not EMPTY."""
     f = s.f
     s.locked("lock", box)
@@ -122,7 +122,7 @@ def _sleep(s: _Function, box: ir.Value) -> None:
 
 def _tell(module: ir.Module) -> ir.Function:
     """`void tell(box, state)`: changes the state of a mailbox that is EMPTY, and wakes its helper."""
-    t = _Function(module, "tell", PTR, I64)
+    t = _MailboxFunction(module, "tell", PTR, I64)
     box, state = t.f.fn.args
     t.locked("lock", box)
     t.put_state(box, state)
@@ -134,7 +134,7 @@ def _tell(module: ir.Module) -> ir.Function:
 
 def _lead(module: ir.Module, tell: ir.Function) -> None:
     """`void lead(jobs, n)`: `n` jobs [n, JOB_WORDS], the first here; returns when all are done or taken back."""
-    s = _Function(module, "lead", PTR, I64)
+    s = _MailboxFunction(module, "lead", PTR, I64)
     f = s.f
     jobs, n = f.fn.args
     with f.loop(1, n) as k:

@@ -48,7 +48,7 @@ class Helper:
 
 
 @dataclass(frozen=True, eq=False)
-class Team:
+class Lease:
     """Helpers of a run whose leader began on logical CPU `cpu`; None where other runs were under way."""
 
     cpu: int | None
@@ -63,19 +63,19 @@ class Jobs:
         assert len(table) == JOB_WORDS * len(calls)
         self.n, self.words, self.address = len(calls), table.data, table.ctypes.data
         self.lead = _native()["lead"]
-        self.team: Team | None = None
+        self.team: Lease | None = None
 
-    def give_to(self, team: Team) -> None:
+    def give_to(self, team: Lease) -> None:
         """Has the helpers of a team do all jobs but the first."""
         self.team = team
         for k, helper in enumerate(team.helpers):
             self.words[(k + 1) * JOB_WORDS] = helper.address
 
 
-class Crew:
+class ThreadPool:
     """Helpers that are free, and how programs get them."""
 
-    _last: Team | None
+    _last: Lease | None
     _runs: int
     _lock: threading.Lock
 
@@ -95,7 +95,7 @@ class Crew:
         finally:
             self._give_back(team)
 
-    def _take(self, n: int) -> Team:
+    def _take(self, n: int) -> Lease:
         """Helpers that are free, those of the run before if they will do; new ones where there are too few."""
         with self._lock:
             self._runs += 1
@@ -107,9 +107,9 @@ class Crew:
                 self._free_again(team)
             places = self._places(n, cpu)
             alone = cpu if self._runs == 1 else None
-            return Team(alone, [self._free[place].pop() if self._free[place] else Helper(place) for place in places])
+            return Lease(alone, [self._free[place].pop() if self._free[place] else Helper(place) for place in places])
 
-    def _give_back(self, team: Team) -> None:
+    def _give_back(self, team: Lease) -> None:
         with self._lock:
             self._runs -= 1
             if self._last is None:
@@ -117,7 +117,7 @@ class Crew:
             else:
                 self._free_again(team)
 
-    def _free_again(self, team: Team) -> None:
+    def _free_again(self, team: Lease) -> None:
         for helper in reversed(team.helpers):  # those that were busy last may still be awake
             self._free[helper.cpu].append(helper)
 
@@ -158,6 +158,6 @@ def _native() -> dict:
 
 
 @cache
-def crew() -> Crew:
+def crew() -> ThreadPool:
     """The crew of this process."""
-    return Crew()
+    return ThreadPool()

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit.function_emitter import I32, I64, PTR, VOID, Fn
+from brickrt.ops.cpu.emit.function_emitter import I32, I64, PTR, VOID, FunctionEmitter
 from brickrt.runtime.cpu.argument_table import FIRST, MOST_OPERANDS
 from brickrt.runtime.cpu.workers.backoff import rest
 from brickrt.runtime.protocol.state_protocol import COMPLETE, IN_PROGRESS
@@ -37,11 +37,11 @@ COUNTS = TASKS, FIRST_SEEN, WAITS, REVISITS
 NOTHING, ENDED = -1, -2  # of a queue: no task is ready; all are started
 
 
-class _Function:
+class _WorkerFunction:
     """A function of the worker's module. Its first argument is the context."""
 
     def __init__(self, module: ir.Module, name: str, args: tuple[ir.Type, ...], ret: ir.Type = I64) -> None:
-        self.f = Fn(module, name, (PTR, *args), ret)
+        self.f = FunctionEmitter(module, name, (PTR, *args), ret)
         self.context = self.f.fn.args[0]
 
     def at(self, base: ir.Value, k) -> ir.Value:
@@ -75,7 +75,7 @@ class _Function:
         return self.f.b.icmp_signed(">=", value, self.f.b.add(self.field(EPOCH), I64(state)))
 
 
-class _Ready(_Function):
+class _Ready(_WorkerFunction):
     """`i64 ready(context, task)`: 1 where all that the task waits for is complete. The latest are looked at first."""
 
     def emit(self) -> None:
@@ -88,7 +88,7 @@ class _Ready(_Function):
         f.b.ret(I64(1))
 
 
-class _Search(_Function):
+class _TaskSearch(_WorkerFunction):
     """`i64 search(context, own, queue)`: a task of the queue, acquired; or NOTHING, or ENDED."""
 
     def emit(self, ready: ir.Function) -> None:
@@ -120,7 +120,7 @@ class _Search(_Function):
                 f.b.ret(task)
 
 
-class _Run(_Function):
+class _Run(_WorkerFunction):
     """`void run(context, own, task, event)`: the steps of a task; publishes it. `event` is 0, or where to note."""
 
     def emit(self) -> None:
@@ -167,7 +167,7 @@ class _Run(_Function):
         return f.get(now, I64)
 
 
-class _Worker(_Function):
+class _Worker(_WorkerFunction):
     """`void worker(context, own)`: runs tasks until all are started, or the run is cancelled."""
 
     def emit(self, search: ir.Function, run: ir.Function) -> None:
@@ -234,7 +234,7 @@ class _Worker(_Function):
             f.set(self.event, self.at(event, EVENT_WORDS))
 
 
-def _given(f: Fn, place: ir.Value) -> ir.Value:
+def _given(f: FunctionEmitter, place: ir.Value) -> ir.Value:
     return f.b.icmp_unsigned("!=", f.b.ptrtoint(place, I64), I64(0))
 
 
@@ -242,7 +242,7 @@ def worker_module() -> ir.Module:
     """The module with `worker` and what it calls."""
     module = ir.Module("worker")
     ready = _Ready(module, "ready", (I64,))
-    search = _Search(module, "search", (PTR, I64))
+    search = _TaskSearch(module, "search", (PTR, I64))
     run = _Run(module, "run", (PTR, I64, PTR), VOID)
     worker = _Worker(module, "worker", (PTR,), VOID)
     ready.emit()

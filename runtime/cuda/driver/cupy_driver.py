@@ -19,7 +19,7 @@ from brickrt.runtime.cuda.driver.cudnn_plans import Plans
 from brickrt.runtime.cuda.driver.device_spec import LEAST, Properties, spec_of
 from brickrt.runtime.cuda.driver.protocol import CaptureRefused, Numbers, Progress
 from brickrt.runtime.cuda.kernels.compile import compile_modules
-from brickrt.runtime.cuda.kernels.kernel_sources import Source
+from brickrt.runtime.cuda.kernels.kernel_sources import KernelSource
 from brickrt.runtime.cuda.kernels.packages import load_library
 
 try:
@@ -111,7 +111,7 @@ class _Current:
 class CupyFunction:
     """A function of a module of its own; it is loaded at once, since nothing may be while a graph is captured."""
 
-    def __init__(self, source: Source, cubin: bytes, most_shared: int, together: bool) -> None:
+    def __init__(self, source: KernelSource, cubin: bytes, most_shared: int, together: bool) -> None:
         """`together`: whether the device starts blocks such that all run at once; tickets need it not."""
         self.source, self._together = source, together
         self._module = cupy.cuda.function.Module()
@@ -174,7 +174,7 @@ class CupyDriver:
         kind = cudart.memcpyDeviceToHost
         cudart.memcpyAsync(array.ctypes.data, address, array.nbytes, kind, stream.address)
 
-    def functions(self, sources: Sequence[Source], progress: Progress | None) -> list[CupyFunction]:
+    def functions(self, sources: Sequence[KernelSource], progress: Progress | None) -> list[CupyFunction]:
         modules = compile_modules([source.text for source in sources], self.spec.isa, progress)
         pairs, limits = zip(sources, modules, strict=True), (self._properties.shared, self._together)
         return [CupyFunction(source, module.image, *limits) for source, module in pairs]

@@ -13,7 +13,7 @@ TURNS = 8  # sets of words that may be on their way
 PIECE = 4 << 20  # bytes: while one piece of an array is copied by the device, the host copies the next
 
 
-class Words:
+class PinnedWords:
     """Sends `count` words of 8 bytes, again and again; earlier ones may still be on their way."""
 
     def __init__(self, driver: Driver, count: int) -> None:
@@ -38,7 +38,7 @@ class Words:
         sent.record(stream)
 
 
-class Room:
+class StagedArray:
     """An array's place on the device, and on the host the one that it is copied through."""
 
     def __init__(self, driver: Driver, nbytes: int) -> None:

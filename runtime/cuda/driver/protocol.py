@@ -13,10 +13,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from brickrt.ops.cuda.cudnn.form import Form
-from brickrt.ops.cuda.cudnn.graph import Plan
+from brickrt.ops.cuda.cudnn.graph import CudnnPlan
 from brickrt.plan.device.device_spec import DeviceSpec
 from brickrt.runtime.arrays import DeviceArrays
-from brickrt.runtime.cuda.kernels.kernel_sources import Source
+from brickrt.runtime.cuda.kernels.kernel_sources import KernelSource
 
 Progress = Callable[[int, int], None]  # (compiled, to compile)
 Numbers = tuple[int, int, int, int]  # first task, tasks, which tickets, first slot of scratch
@@ -26,7 +26,7 @@ class CaptureRefused(Exception):
     """The work on a stream could not be captured into a graph; the message is the reason, in one line."""
 
 
-class Memory(Protocol):
+class DeviceMemory(Protocol):
     """Device memory, given back when nobody refers to it; it begins at a multiple of 256 bytes."""
 
     address: int
@@ -64,10 +64,10 @@ class Event(Protocol):
         ...
 
 
-class Function(Protocol):
+class DeviceFunction(Protocol):
     """A compiled kernel function on the device."""
 
-    source: Source
+    source: KernelSource
 
     @property
     def resident(self) -> int:
@@ -80,20 +80,20 @@ class Function(Protocol):
         ...
 
 
-class Graph(Protocol):
+class CapturedGraph(Protocol):
     """Captured work."""
 
     def launch(self, stream: Any) -> None: ...
 
 
-class Library(Protocol):
+class ProductLibrary(Protocol):
     """Products of whole layers, computed by others."""
 
-    def plan(self, form: Form) -> Plan:
+    def plan(self, form: Form) -> CudnnPlan:
         """Raises Unfit."""
         ...
 
-    def run(self, plan: Plan, addresses: Sequence[int], workspace: int, stream: Any) -> None:
+    def run(self, plan: CudnnPlan, addresses: Sequence[int], workspace: int, stream: Any) -> None:
         """Puts a plan on a stream: addresses of its form's tensors."""
         ...
 
@@ -110,7 +110,7 @@ class Driver(DeviceArrays, Protocol):
         """Inside of it the calling thread works on this device; all else here is called there."""
         ...
 
-    def allocate(self, nbytes: int) -> Memory:
+    def allocate(self, nbytes: int) -> DeviceMemory:
         """Memory of zeros."""
         ...
 
@@ -128,11 +128,11 @@ class Driver(DeviceArrays, Protocol):
         """Copies from the device; `array` is filled in when the stream is synchronized."""
         ...
 
-    def functions(self, sources: Sequence[Source], progress: Progress | None) -> Sequence[Function]:
+    def functions(self, sources: Sequence[KernelSource], progress: Progress | None) -> Sequence[DeviceFunction]:
         """Compiles what no cache has."""
         ...
 
-    def library(self) -> Library | None:
+    def library(self) -> ProductLibrary | None:
         """None where there is none that computes products."""
         ...
 
@@ -144,7 +144,7 @@ class Driver(DeviceArrays, Protocol):
         """Of what `work` puts on the stream, which it is asked to do several times."""
         ...
 
-    def capture(self, stream: Any) -> AbstractContextManager[Callable[[], Graph]]:
+    def capture(self, stream: Any) -> AbstractContextManager[Callable[[], CapturedGraph]]:
         """What is put on the stream, and on streams that wait for it, inside the context becomes a graph, given by the
         function afterwards. Raises CaptureRefused."""
         ...

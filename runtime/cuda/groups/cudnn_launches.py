@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from brickrt.ops.cuda.cudnn.graph import Plan
+from brickrt.ops.cuda.cudnn.graph import CudnnPlan
 from brickrt.runtime.cuda.driver.alignment import aligned
-from brickrt.runtime.cuda.driver.protocol import Library, Stream
+from brickrt.runtime.cuda.driver.protocol import ProductLibrary, Stream
 from brickrt.runtime.cuda.groups.cudnn_layers import Layer
 from brickrt.runtime.cuda.groups.group_search import Groups
 from brickrt.runtime.lowering.task_graph import TaskGraph
@@ -22,8 +22,8 @@ class Calls:
     `reasons` say of other products why kernels compute them, by name of the node, `rests` why they do what comes after.
     """
 
-    library: Library | None = None
-    layers: dict[int, tuple[Layer, Plan]] = field(default_factory=dict)
+    library: ProductLibrary | None = None
+    layers: dict[int, tuple[Layer, CudnnPlan]] = field(default_factory=dict)
     offsets: dict[int, list[int]] = field(default_factory=dict)
     pieces: list[tuple[int, np.ndarray]] = field(default_factory=list)  # offset, array
     nbytes: int = 0
@@ -36,7 +36,7 @@ class Calls:
         """Indices of the steps that need no kernels."""
         return frozenset(layer.steps for layer, _ in self.layers.values())
 
-    def add(self, k: int, layer: Layer, plan: Plan) -> None:
+    def add(self, k: int, layer: Layer, plan: CudnnPlan) -> None:
         """Launch `k`. Several may be of one layer, whose arrays are there once."""
         self.layers[k] = layer, plan
         self.offsets[k] = [p if isinstance(p, int) else self._offset(p) for p in layer.places]
@@ -73,7 +73,7 @@ class Calls:
         self.library.run(plan, addresses, workspace + self._workspaces[number], stream)
 
 
-def calls_of(tasks: TaskGraph, groups: Groups, library: Library | None) -> Calls:
+def calls_of(tasks: TaskGraph, groups: Groups, library: ProductLibrary | None) -> Calls:
     """The calls of groups and whole layers. To be asked while the constants are there."""
     calls = Calls(library, reasons=groups.reasons | groups.layers.reasons)
     for k, (layer, plan) in groups.calls.items():

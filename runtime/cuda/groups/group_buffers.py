@@ -19,12 +19,12 @@ from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.types import TensorType
 from brickrt.plan.device.device_spec import DeviceSpec
 from brickrt.runtime.cuda.groups.group_geometry import Bricks, Key, Read
-from brickrt.runtime.lowering.arena import Life, pack_arena
-from brickrt.runtime.lowering.task_graph import Place
+from brickrt.runtime.lowering.arena import Lifetime, pack_arena
+from brickrt.runtime.lowering.task_graph import Allocation
 
 
 @dataclass(frozen=True)
-class Stage:
+class GroupStage:
     """What is done with a group at a time: `tensor` is fetched, set to zero outside of its extents, computed by the
     library ("call"), what that left of it ("rest") or all by a kernel ("node"), or, if it is the library's, brought to
     where it is stored whole; or its window `read` is cut out, since libraries take tensors without gaps. `node` is
@@ -36,36 +36,36 @@ class Stage:
     read: Read = (-1, -1)
 
 
-def stages_of(bricks: Bricks) -> list[Stage]:
+def stages_of(bricks: Bricks) -> list[GroupStage]:
     """The stages of a group, in order."""
-    graph, found = bricks.tasks.plan.graph, list[Stage]()
+    graph, found = bricks.tasks.plan.graph, list[GroupStage]()
     padded = {bricks.source(read) for read in bricks.reads if not isinstance(graph.nodes[read[0]].op, MatMul)}
     for k in bricks.nodes:
         name = graph.nodes[k].output
         for read in (read for read in sorted(bricks.reads) if read[0] == k):
             source = bricks.source(read)
             if source not in bricks.inner and not any(s.tensor == source for s in found):
-                found.append(Stage("gather", k, source))
+                found.append(GroupStage("gather", k, source))
             if bricks.key(read) != source:
-                found.append(Stage("crop", k, source, read))
+                found.append(GroupStage("crop", k, source, read))
         if name in bricks.inner or name == bricks.root:
-            found.append(Stage("call" if k in bricks.library else "node", k, name))
+            found.append(GroupStage("call" if k in bricks.library else "node", k, name))
         if bricks.library.get(k, "all") != "all":
-            found.append(Stage("rest", k, name))
+            found.append(GroupStage("rest", k, name))
         if name in bricks.inner & padded:
-            found.append(Stage("fill", k, name))
+            found.append(GroupStage("fill", k, name))
     if bricks.library.get(bricks.nodes[-1]) == "all":
-        found.append(Stage("scatter", bricks.nodes[-1], bricks.root))
+        found.append(GroupStage("scatter", bricks.nodes[-1], bricks.root))
     return found
 
 
 @dataclass(frozen=True, eq=False)
-class Room:
+class GroupBuffers:
     """Where bricks have their buffers: a group of at most `slots` at a time, from byte `start` of the arena on; each
     `alike` of them, one after the other, have their second factor in common (`Bricks.common`)."""
 
     bricks: Bricks
-    stages: tuple[Stage, ...]
+    stages: tuple[GroupStage, ...]
     slots: int
     alike: int
     offsets: Mapping[Key, int]
@@ -84,11 +84,11 @@ class Room:
         """Which of a buffer's is each brick's, [bricks]."""
         return np.arange(len(self.bricks)) % self.slots // self.sharing(key)
 
-    def place(self, key: Key) -> Place:
+    def place(self, key: Key) -> Allocation:
         """All slots of a buffer, one after the other along the first dimension."""
         extents, slots = self.bricks.extents(key), self.slots // self.sharing(key)
         stored = (slots * extents[0], *extents[1:])
-        return Place("group", stored, 1, slots * _nbytes(self.bricks, key), self.start + self.offsets[key])
+        return Allocation("group", stored, 1, slots * _nbytes(self.bricks, key), self.start + self.offsets[key])
 
     def packed(self, key: Key) -> Operand:
         """All slots of a buffer as one tensor."""
@@ -115,7 +115,7 @@ class Room:
         return found
 
 
-def make_room(bricks: Bricks, start: int, device: DeviceSpec, limit: int | None) -> Room | None:
+def make_room(bricks: Bricks, start: int, device: DeviceSpec, limit: int | None) -> GroupBuffers | None:
     """Groups of as many bricks as the cache holds, at most `limit`, all about equally large; None where one brick is
     too large for it."""
     stages, limit = stages_of(bricks), limit or len(bricks)
@@ -127,11 +127,11 @@ def make_room(bricks: Bricks, start: int, device: DeviceSpec, limit: int | None)
         if most:
             slots = alike * -(-count // -(-count // most))
             offsets, nbytes = _packed(bricks, stages, slots, alike)
-            return Room(bricks, tuple(stages), slots, alike, offsets, start, nbytes)
+            return GroupBuffers(bricks, tuple(stages), slots, alike, offsets, start, nbytes)
     return None
 
 
-def _packed(bricks: Bricks, stages: Sequence[Stage], slots: int, alike: int) -> tuple[dict[Key, int], int]:
+def _packed(bricks: Bricks, stages: Sequence[GroupStage], slots: int, alike: int) -> tuple[dict[Key, int], int]:
     """Offsets of all buffers, and their bytes; buffers that are never needed at the same time share memory."""
     users: dict[Key, list[int]] = {}
     for s, stage in enumerate(stages):
@@ -139,7 +139,7 @@ def _packed(bricks: Bricks, stages: Sequence[Stage], slots: int, alike: int) -> 
             users.setdefault(key, []).append(s)
     keys = list(users)
     lives = [
-        Life(str(n), count * _nbytes(bricks, key), users[key][0], users[key][-1], tuple(users[key]))
+        Lifetime(str(n), count * _nbytes(bricks, key), users[key][0], users[key][-1], tuple(users[key]))
         for n, key in enumerate(keys)
         for count in [slots // alike if key == bricks.common[0] else slots]
     ]
@@ -147,7 +147,7 @@ def _packed(bricks: Bricks, stages: Sequence[Stage], slots: int, alike: int) -> 
     return {keys[int(n)]: offset for n, offset in offsets.items()}, nbytes
 
 
-def _touched(bricks: Bricks, stage: Stage) -> list[Key]:
+def _touched(bricks: Bricks, stage: GroupStage) -> list[Key]:
     """Buffers that a stage reads or writes."""
     if stage.kind == "call":
         return [bricks.result(stage.node), *(bricks.key(read) for read in bricks.reads if read[0] == stage.node)]

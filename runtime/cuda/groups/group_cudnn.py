@@ -14,7 +14,7 @@ from brickrt.ops.operators.conv import Conv
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.types import Shape, TensorType
 from brickrt.runtime.cuda.groups.cudnn_layers import Layer, Places, offset_of, precision_of, stored
-from brickrt.runtime.cuda.groups.group_buffers import Room
+from brickrt.runtime.cuda.groups.group_buffers import GroupBuffers
 from brickrt.runtime.cuda.groups.group_geometry import Key
 from brickrt.runtime.cuda.groups.product_windows import is_window
 from brickrt.runtime.lowering.inplace_slices import root_of
@@ -46,7 +46,7 @@ def _of_channels(tasks: TaskGraph, name: str, root: str) -> bool:
 
 
 def group_layer(
-    records: Places, room: Room, steps: int, way: bool, arrays: dict[tuple[int, int, str], np.ndarray]
+    records: Places, room: GroupBuffers, steps: int, way: bool, arrays: dict[tuple[int, int, str], np.ndarray]
 ) -> Layer:
     """The call that computes a node, whose steps have this index, of all slots; a matrix product as a convolution if
     `way` says so. Raises Unfit.
@@ -80,7 +80,7 @@ def group_layer(
     return Layer(steps, form, tuple(places), bricks.library[k])
 
 
-def ways_of(records: Places, room: Room, k: int) -> tuple[bool, ...]:
+def ways_of(records: Places, room: GroupBuffers, k: int) -> tuple[bool, ...]:
     """See `as_convolution`, of a product of all slots."""
     graph = records.tasks.plan.graph
     node = graph.nodes[k]
@@ -88,7 +88,7 @@ def ways_of(records: Places, room: Room, k: int) -> tuple[bool, ...]:
     return as_convolution(node.op, room.packed(room.bricks.result(k)).type, packed, precision_of(records.tasks))
 
 
-def _slots(room: Room, op: Product, key: Key, i: int = 0) -> Operand:
+def _slots(room: GroupBuffers, op: Product, key: Key, i: int = 0) -> Operand:
     """A buffer as the library takes it. Of matrices, the rows of bricks that have input 1 in common follow one another:
     [bricks, rows, columns]."""
     packed = room.packed(key)

@@ -18,21 +18,21 @@ import numpy as np
 
 from brickrt.ops.cuda.cudnn.coverage import Product, Share, shares
 from brickrt.ops.cuda.cudnn.form import Unfit
-from brickrt.ops.cuda.cudnn.graph import Plan
+from brickrt.ops.cuda.cudnn.graph import CudnnPlan
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.plan.geometry.bricks import BrickGrid
 from brickrt.plan.subgraph import Subgraph
 from brickrt.runtime.cuda.driver.alignment import aligned
-from brickrt.runtime.cuda.driver.protocol import Library
+from brickrt.runtime.cuda.driver.protocol import ProductLibrary
 from brickrt.runtime.cuda.groups.cudnn_layers import SLOWER, Layer, Layers, Places, find_layers, is_layer
-from brickrt.runtime.cuda.groups.group_buffers import Room, make_room
+from brickrt.runtime.cuda.groups.group_buffers import GroupBuffers, make_room
 from brickrt.runtime.cuda.groups.group_cudnn import check_group, group_layer, ways_of
 from brickrt.runtime.cuda.groups.group_geometry import Bricks, bricks_of
 from brickrt.runtime.cuda.groups.group_steps import GroupWork, Works
 from brickrt.runtime.cuda.schedule.launches import Launch
 from brickrt.runtime.lowering.task_graph import TaskGraph
 
-Call = tuple[Layer, Plan]
+Call = tuple[Layer, CudnnPlan]
 Calls = dict[int, Call]
 
 
@@ -60,16 +60,18 @@ class Groups:
         return np.concatenate([np.arange(count), *self.owners])
 
 
-def find_groups(tasks: TaskGraph, launches: Sequence[Launch], library: Library | None, limit: int | None) -> Groups:
+def find_groups(
+    tasks: TaskGraph, launches: Sequence[Launch], library: ProductLibrary | None, limit: int | None
+) -> Groups:
     """All that the library has plans for, in groups of at most `limit` bricks. To be asked while the constants are
     there."""
     if library is None:
         return Groups(list(launches), tasks.arena_bytes)
-    return _Search(tasks, library, limit, find_layers(tasks)).groups(launches)
+    return _GroupSearch(tasks, library, limit, find_layers(tasks)).groups(launches)
 
 
-class _Search:
-    def __init__(self, tasks: TaskGraph, library: Library, limit: int | None, layers: Layers) -> None:
+class _GroupSearch:
+    def __init__(self, tasks: TaskGraph, library: ProductLibrary, limit: int | None, layers: Layers) -> None:
         self.tasks, self.library, self.limit = tasks, library, limit
         self.records = Places(tasks)
         self.works = Works(self.records, len(tasks.steps), len(tasks))
@@ -114,7 +116,7 @@ class _Search:
                 self.found.layers.reasons.setdefault(self.name(self.tasks.steps[i].node), str(e))
         return None
 
-    def layer(self, launch: Launch, layer: Layer, plan: Plan) -> None:
+    def layer(self, launch: Launch, layer: Layer, plan: CudnnPlan) -> None:
         """A call, and a launch of what it leaves to a kernel."""
         steps, call = self.tasks.steps[layer.steps], len(self.found.launches)
         self.found.calls[call] = layer, plan
@@ -130,7 +132,7 @@ class _Search:
 
     # ---- which
 
-    def rooms(self, launch: Launch) -> dict[Room, Calls]:
+    def rooms(self, launch: Launch) -> dict[GroupBuffers, Calls]:
         """The bricks of a launch by shape, with the calls for their nodes; none where kernels compute them."""
         subgraph = self.subgraph(launch)
         ops = {k: self.tasks.plan.graph.nodes[k].op for k in subgraph.nodes}
@@ -146,7 +148,7 @@ class _Search:
                 except Unfit as e:
                     some.remove(share)
                     refused.setdefault(k, str(e))
-        found: dict[Room, Calls] = {}
+        found: dict[GroupBuffers, Calls] = {}
         while (library := {k: some[0] for k, some in asked.items() if some}) and not found:
             found, why = self.attempt(subgraph, library)
             for k in why:
@@ -155,14 +157,16 @@ class _Search:
         self.found.reasons |= {self.name(k): why for k, why in refused.items()}
         return found
 
-    def attempt(self, subgraph: Subgraph, library: Mapping[int, Share]) -> tuple[dict[Room, Calls], dict[int, str]]:
+    def attempt(
+        self, subgraph: Subgraph, library: Mapping[int, Share]
+    ) -> tuple[dict[GroupBuffers, Calls], dict[int, str]]:
         """Rooms if the library has plans for these shares of nodes; else why not, of those for which it has none."""
         bricks, start = self.bricks(subgraph, library), aligned(self.tasks.arena_bytes)
         rooms = [make_room(some, start, self.tasks.plan.device, self.limit) for some in bricks]
         if not rooms or None in rooms:
             why = "a brick is larger than the cache" if rooms else "bricks have too many shapes"
             return {}, dict.fromkeys(library, why)
-        found: dict[Room, Calls] = {}
+        found: dict[GroupBuffers, Calls] = {}
         refused: dict[int, str] = {}
         arrays: dict[tuple[int, int, str], np.ndarray] = {}
         for room in (room for room in rooms if room is not None):
@@ -171,7 +175,7 @@ class _Search:
             found[room] = {k: call for k, call in calls.items() if not isinstance(call, str)}
         return {} if refused else found, refused
 
-    def call(self, room: Room, k: int, arrays: dict[tuple[int, int, str], np.ndarray]) -> Call | str:
+    def call(self, room: GroupBuffers, k: int, arrays: dict[tuple[int, int, str], np.ndarray]) -> Call | str:
         """The library's call for a node of the bricks of a room, or why it has none."""
         why = ""
         for way in ways_of(self.records, room, k):
@@ -200,7 +204,7 @@ class _Search:
 
     # ---- launches
 
-    def launch(self, launch: Launch, room: Room, calls: Calls) -> None:
+    def launch(self, launch: Launch, room: GroupBuffers, calls: Calls) -> None:
         """All groups of a room, one launch after the other, after those that use the same memory."""
         task_of, parts = self.task_of(self.subgraph(launch)), [self.works.of(room, stage) for stage in room.stages]
         for part in (part for some in parts for part in some):

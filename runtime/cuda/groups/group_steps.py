@@ -19,11 +19,11 @@ from brickrt.ops.operators.move import Reorder
 from brickrt.ops.types import Boxes
 from brickrt.plan.geometry.row_bands import bands_of
 from brickrt.runtime.cuda.groups.cudnn_layers import Places
-from brickrt.runtime.cuda.groups.group_buffers import Room, Stage
+from brickrt.runtime.cuda.groups.group_buffers import GroupBuffers, GroupStage
 from brickrt.runtime.cuda.groups.group_geometry import outside
 from brickrt.runtime.cuda.kernels.kernel_context import ARENA
-from brickrt.runtime.cuda.schedule.argument_table import Origin, Records, Rows, byte_offsets
-from brickrt.runtime.lowering.task_graph import Place, Steps
+from brickrt.runtime.cuda.schedule.argument_table import Origin, RecordRows, Records, byte_offsets
+from brickrt.runtime.lowering.task_graph import Allocation, Steps
 
 ELEMENTS, PRODUCT = 4096, 16384  # of a piece; of one of a product
 
@@ -33,13 +33,13 @@ class NodeWork:
     """Steps of a node some of whose tensors lie at `places`."""
 
     steps: Steps
-    places: Mapping[str, Place]
+    places: Mapping[str, Allocation]
 
     @property
     def tasks(self) -> np.ndarray:
         return self.steps.tasks
 
-    def rows(self, records: Records) -> Rows:
+    def rows(self, records: Records) -> RecordRows:
         return records.where(self.places).add(self.steps)
 
 
@@ -50,7 +50,7 @@ class RestWork(NodeWork):
     share: Share
     product: tuple[Operand, Origin] | None = None
 
-    def rows(self, records: Records) -> Rows:
+    def rows(self, records: Records) -> RecordRows:
         return records.where(self.places).add_rest(self.steps, self.share, self.product)
 
 
@@ -65,7 +65,7 @@ class OpWork:
     boxes: Boxes
     tasks: np.ndarray
 
-    def rows(self, records: Records) -> Rows:
+    def rows(self, records: Records) -> RecordRows:
         ranks = np.zeros(len(self.tasks), np.int64)
         return records.of_op(self.node, self.op, self.operands, self.origins, self.boxes, self.tasks, ranks)
 
@@ -74,7 +74,7 @@ GroupWork = NodeWork | OpWork
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class WorkPart:
     """Index of the rows that a work becomes, its tasks, and of which brick of the room each is."""
 
     row: int
@@ -91,7 +91,7 @@ class Works:
     task: int
     found: list[GroupWork] = field(default_factory=list)
 
-    def of(self, room: Room, stage: Stage) -> list[Part]:
+    def of(self, room: GroupBuffers, stage: GroupStage) -> list[WorkPart]:
         """What kernels do in a stage of all groups."""
         if stage.kind == "call":
             return []
@@ -107,18 +107,18 @@ class Works:
         )
         return [*parts, self._fill(room, stage, numbers, boxes)] if len(numbers) else parts
 
-    def rest_of(self, steps: Steps, share: Share) -> Part:
+    def rest_of(self, steps: Steps, share: Share) -> WorkPart:
         """What is left of a whole layer."""
         part = self._new(np.arange(len(steps.tasks)))
         self.found.append(RestWork(replace(steps, tasks=part.tasks), {}, share))
         return part
 
-    def _new(self, bricks: np.ndarray) -> Part:
-        part = Part(self.row + len(self.found), self.task + np.arange(len(bricks)), bricks)
+    def _new(self, bricks: np.ndarray) -> WorkPart:
+        part = WorkPart(self.row + len(self.found), self.task + np.arange(len(bricks)), bricks)
         self.task += len(bricks)
         return part
 
-    def _node(self, room: Room, stage: Stage) -> Part:
+    def _node(self, room: GroupBuffers, stage: GroupStage) -> WorkPart:
         """The node's own kernel, or that of what is left of it, where bricks have what it reads inside of them."""
         tasks, held = self.records.tasks, room.bricks.inner
         node, left = tasks.plan.graph.nodes[stage.node], stage.kind == "rest"
@@ -134,14 +134,14 @@ class Works:
         return part
 
     def _rest(
-        self, room: Room, stage: Stage, steps: Steps, places: Mapping[str, Place], bricks: np.ndarray
+        self, room: GroupBuffers, stage: GroupStage, steps: Steps, places: Mapping[str, Allocation], bricks: np.ndarray
     ) -> RestWork:
         operand, start = room.product(stage.node), room.place(room.bricks.result(stage.node)).offset
         first = room.origins(stage.tensor)[bricks]
         origin = ARENA, start - byte_offsets(operand, first)
         return RestWork(steps, places, room.bricks.library[stage.node], (operand, origin))
 
-    def _copy(self, room: Room, stage: Stage) -> Part:
+    def _copy(self, room: GroupBuffers, stage: GroupStage) -> WorkPart:
         """From where a tensor is stored whole to the bricks, or back."""
         plan, name = self.records.tasks.plan, stage.tensor
         first = np.arange(0, len(room.bricks), room.sharing(name))
@@ -158,7 +158,7 @@ class Works:
         self.found.append(OpWork(plan.graph.nodes[stage.node], op, operands, origins, boxes, part.tasks))
         return part
 
-    def _crop(self, room: Room, stage: Stage) -> Part:
+    def _crop(self, room: GroupBuffers, stage: GroupStage) -> WorkPart:
         """A window of a tensor's buffers, with its zeros, in buffers of its own; by their indices."""
         box, store = room.bricks.reads[stage.read], room.bricks.stores[stage.tensor]
         lo = np.zeros_like(box.lo)
@@ -175,7 +175,7 @@ class Works:
         self.found.append(OpWork(node, Reorder("last"), operands, origins, boxes, part.tasks))
         return part
 
-    def _fill(self, room: Room, stage: Stage, numbers: np.ndarray, boxes: Boxes) -> Part:
+    def _fill(self, room: GroupBuffers, stage: GroupStage, numbers: np.ndarray, boxes: Boxes) -> WorkPart:
         """Zeros where windows reach over the ends of the tensor: in its buffers, whose indices never are negative."""
         part, operand, place = self._new(numbers), room.packed(stage.tensor), room.place(stage.tensor)
         shift = room.origins(stage.tensor)[numbers]
@@ -186,11 +186,11 @@ class Works:
         return part
 
 
-def _origin(room: Room, name: str, operand: Operand, bricks: np.ndarray) -> Origin:
+def _origin(room: GroupBuffers, name: str, operand: Operand, bricks: np.ndarray) -> Origin:
     return ARENA, room.place(name).offset - byte_offsets(operand, room.origins(name)[bricks])
 
 
-def cut(room: Room, boxes: Boxes, elements: int) -> tuple[np.ndarray, Boxes]:
+def cut(room: GroupBuffers, boxes: Boxes, elements: int) -> tuple[np.ndarray, Boxes]:
     """Boxes in pieces of about so many elements, along the first dimension of space, or of matrices the rows: of which
     box each is, and it."""
     axis = boxes.rank - 2 if room.bricks.matrices else 2 if boxes.rank > 2 else 0

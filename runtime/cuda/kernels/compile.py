@@ -44,14 +44,14 @@ class Resources:
 
 
 @dataclass(frozen=True)
-class Module:
+class CompiledModule:
     """Machine code for one architecture: kernels, then functions that they call."""
 
     image: bytes
     functions: tuple[Resources, ...]
 
 
-def compile_module(source: str, arch: str) -> Module:
+def compile_module(source: str, arch: str) -> CompiledModule:
     """Machine code of a module for an architecture such as "sm_90", from the disk where it is known.
 
     Raises BrickError where the compiler is missing or refuses the text.
@@ -67,7 +67,7 @@ def compile_module(source: str, arch: str) -> Module:
 
 def compile_modules(
     sources: Sequence[str], arch: str, progress: Progress | None = None, threads: int | None = None
-) -> list[Module]:
+) -> list[CompiledModule]:
     """The modules of several texts, compiled side by side: NVRTC works outside of the interpreter's lock."""
     found = []
     _compiler()  # not by several threads at the same time
@@ -119,7 +119,7 @@ def _compiler() -> _Compiler:
     return _Compiler(nvrtc, ".".join(map(str, version)), headers)
 
 
-def _compile(source: str, arch: str) -> Module:
+def _compile(source: str, arch: str) -> CompiledModule:
     compiler = _compiler()
     nvrtc, includes = compiler.nvrtc, (HEADERS, compiler.headers)
     options = [f"--gpu-architecture={_known(arch)}", *OPTIONS, *(f"--include-path={folder}" for folder in includes)]
@@ -130,7 +130,7 @@ def _compile(source: str, arch: str) -> Module:
         if error:
             why = first_error(log) or str(error)
             raise BrickError(f"a CUDA kernel does not compile for {arch}: {why}")
-        return Module(_text(nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN, program), resources(log))
+        return CompiledModule(_text(nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN, program), resources(log))
     finally:
         nvrtc.nvrtcDestroyProgram(program)
 
@@ -207,10 +207,10 @@ def _digest(source: str, arch: str) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
 
 
-def _pack(module: Module) -> bytes:
+def _pack(module: CompiledModule) -> bytes:
     return json.dumps([asdict(f) for f in module.functions]).encode() + b"\n" + module.image
 
 
-def _unpack(blob: bytes) -> Module:
+def _unpack(blob: bytes) -> CompiledModule:
     functions, image = blob.split(b"\n", 1)
-    return Module(image, tuple(Resources(**f) for f in json.loads(functions)))
+    return CompiledModule(image, tuple(Resources(**f) for f in json.loads(functions)))

@@ -21,7 +21,7 @@ _NAME = "brick_function_name"  # stands for the name until the text is known
 
 
 @dataclass(frozen=True)
-class Source:
+class KernelSource:
     """C++ of one kernel function, its name, the threads of its blocks and the dynamic shared memory they need."""
 
     name: str
@@ -31,7 +31,7 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Function:
+class FunctionSource:
     """C++ of a device function, without its name, and the headers it includes."""
 
     text: str
@@ -49,12 +49,12 @@ class Function:
 
 
 @cache
-def function_of(kernel: Kernel) -> Function:
+def function_of(kernel: Kernel) -> FunctionSource:
     """The device function of a kernel; kernels that differ only in what their text does not depend on have the same."""
-    return Function(kernel.emit(_NAME), tuple(kernel.headers), kernel.shared)
+    return FunctionSource(kernel.emit(_NAME), tuple(kernel.headers), kernel.shared)
 
 
-def source_of(functions: Sequence[Function], by_tickets: bool, threads: int) -> Source:
+def source_of(functions: Sequence[FunctionSource], by_tickets: bool, threads: int) -> KernelSource:
     """The kernel function whose steps call `functions`, by their index."""
     name = ("tickets_" if by_tickets else "turns_") + _digest("".join(f.name for f in functions) + str(threads))
     headers = dict.fromkeys(("portable.cuh", *(name for f in functions for name in f.headers)))
@@ -73,10 +73,10 @@ def source_of(functions: Sequence[Function], by_tickets: bool, threads: int) -> 
             "",
         ]
     )
-    return Source(name, text, threads, SHARED_BYTES + max((f.shared for f in functions), default=0))
+    return KernelSource(name, text, threads, SHARED_BYTES + max((f.shared for f in functions), default=0))
 
 
-def _call(name: str, functions: Sequence[Function]) -> str:
+def _call(name: str, functions: Sequence[FunctionSource]) -> str:
     """The function object that tells functions apart. Several are not inlined into one: registers would be the sum."""
     arguments, values = "const brick::Step& s, char* const* at, char* shared", "(s, at, shared);"
     if len(functions) == 1:
@@ -97,7 +97,7 @@ def _call(name: str, functions: Sequence[Function]) -> str:
     )
 
 
-def _apart(function: Function, arguments: str, values: str) -> str:
+def _apart(function: FunctionSource, arguments: str, values: str) -> str:
     guard = f"HAS_apart_{function.name}"
     body = f"BRICK_FUNCTION void apart_{function.name}({arguments}) {{ {function.name}{values} }}"
     return f"#ifndef {guard}\n#define {guard}\n{body}\n#endif"

@@ -10,7 +10,7 @@ from brickrt.runtime.cuda.driver.alignment import aligned
 from brickrt.runtime.cuda.driver.protocol import Driver, Stream
 
 
-class Parts:
+class AllocationParts:
     """Named parts of one allocation, each at a multiple of 256 bytes."""
 
     def __init__(self, driver: Driver, sizes: Mapping[str, int]) -> None:

@@ -8,18 +8,18 @@ from typing import Any
 import numpy as np
 
 from brickrt.graph.ir import Graph
-from brickrt.runtime.cuda.driver.pinned_staging import Room
+from brickrt.runtime.cuda.driver.pinned_staging import StagedArray
 from brickrt.runtime.cuda.driver.protocol import Driver, Stream
 
 
-class Ends:
+class IoBuffers:
     """Arrays of NumPy are copied from and to memory that is taken on first use; the driver's are used in place."""
 
     def __init__(self, driver: Driver, graph: Graph) -> None:
         self._driver = driver
         self._inputs = len(graph.inputs)
         self.sizes = [graph.types[name].nbytes for name in (*graph.inputs, *graph.outputs)]
-        self._own: dict[int, Room] = {}
+        self._own: dict[int, StagedArray] = {}
 
     def __len__(self) -> int:
         return len(self.sizes)
@@ -60,5 +60,5 @@ class Ends:
         if not isinstance(array, np.ndarray):
             return self._driver.address(array)
         if k not in self._own:
-            self._own[k] = Room(self._driver, self.sizes[k])
+            self._own[k] = StagedArray(self._driver, self.sizes[k])
         return self._own[k].address

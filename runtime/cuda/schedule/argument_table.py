@@ -40,14 +40,14 @@ from brickrt.runtime.cuda.kernels.kernel_context import (
 )
 from brickrt.runtime.cuda.memory.constants import Constants
 from brickrt.runtime.lowering.inplace_slices import start_of
-from brickrt.runtime.lowering.task_graph import Carries, Place, Steps, TaskGraph
+from brickrt.runtime.lowering.task_graph import Allocation, ScratchMoves, Steps, TaskGraph
 
 Origin = tuple[int, np.ndarray]  # base, byte offset per step
 Source = Origin | np.ndarray  # of an operand, or the constant that it is
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class RecordRows:
     """Records of the steps of one kernel, int64 [n, words], whose first word is still to be set; their tasks, ranks."""
 
     kernel: Kernel
@@ -56,10 +56,10 @@ class Rows:
     words: np.ndarray
 
 
-class Work(Protocol):
+class ExtraSteps(Protocol):
     """Steps that are not among the task graph's."""
 
-    def rows(self, records: Records) -> Rows: ...
+    def rows(self, records: Records) -> RecordRows: ...
 
 
 @dataclass
@@ -72,10 +72,10 @@ class Records:
 
     tasks: TaskGraph
     skipped: frozenset[int] = frozenset()
-    works: Sequence[Work] = ()
+    works: Sequence[ExtraSteps] = ()
     constants: Constants = field(default_factory=Constants)
-    rows: list[Rows | None] = field(default_factory=list)
-    carried: dict[str, list[Rows]] = field(default_factory=dict)
+    rows: list[RecordRows | None] = field(default_factory=list)
+    carried: dict[str, list[RecordRows]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         graph = self.tasks.plan.graph
@@ -91,7 +91,7 @@ class Records:
         for carries in self.tasks.carries:
             self.carried.setdefault(carries.tensor, []).append(self.carry(carries))
 
-    def of(self, i: int) -> list[Rows]:
+    def of(self, i: int) -> list[RecordRows]:
         """All records of steps `i`, those that move rows of the node's output included."""
         own = self.rows[i]
         if i >= len(self.tasks.steps):
@@ -133,12 +133,12 @@ class Records:
 
     # ---- steps
 
-    def add(self, steps: Steps) -> Rows:
+    def add(self, steps: Steps) -> RecordRows:
         """The kernel and the records of one node's steps."""
         node = self.tasks.plan.graph.nodes[steps.node]
         return self._add(steps, node.op, [self.held(name, steps) for name in (node.output, *node.inputs)])
 
-    def add_rest(self, steps: Steps, share: Share, product: tuple[Operand, Origin] | None = None) -> Rows:
+    def add_rest(self, steps: Steps, share: Share, product: tuple[Operand, Origin] | None = None) -> RecordRows:
         """Likewise of what a node does after its product, which a library left there, or in the output."""
         graph = self.tasks.plan.graph
         node, op = graph.nodes[steps.node], graph.nodes[steps.node].op
@@ -158,7 +158,7 @@ class Records:
         operand, constants = self.operand(name), self.tasks.plan.graph.constants
         return operand, constants[name] if name in constants else self.origin(name, operand, steps)
 
-    def _add(self, steps: Steps, op: Op, held: Sequence[tuple[Operand, Source]]) -> Rows:
+    def _add(self, steps: Steps, op: Op, held: Sequence[tuple[Operand, Source]]) -> RecordRows:
         """Records of an operator on tensors of which the output is the first."""
         node, n = self.tasks.plan.graph.nodes[steps.node], len(steps.boxes)
         packed = tuple(isinstance(source, np.ndarray) for _, source in held[1:])
@@ -172,9 +172,9 @@ class Records:
         ]
         self.check(node, len(held) + len(kernel.tables()), steps.boxes.rank)
         places += [(CONSTANTS, np.full(n, self.constants.add(table))) for table in kernel.tables()]
-        return Rows(kernel, steps.tasks, steps.ranks, words_of(places, steps.boxes))
+        return RecordRows(kernel, steps.tasks, steps.ranks, words_of(places, steps.boxes))
 
-    def carry(self, carries: Carries) -> Rows:
+    def carry(self, carries: ScratchMoves) -> RecordRows:
         """The records that move rows inside the scratch of a tensor."""
         operand, start = self.operand(carries.tensor), self.tasks.places[carries.tensor].offset
         places: list[Origin] = [
@@ -193,13 +193,13 @@ class Records:
         boxes: Boxes,
         tasks: np.ndarray,
         ranks: np.ndarray,
-    ) -> Rows:
+    ) -> RecordRows:
         """Records of an operator that is not the node's own, on operands of which the output is the first."""
         operands = [_aligned(operand, at) for operand, at in zip(operands, places, strict=True)]
         kernel = self.kernel(node, op, operands, (False,) * (len(operands) - 1), boxes)
-        return Rows(kernel, tasks, ranks, words_of(places, boxes))
+        return RecordRows(kernel, tasks, ranks, words_of(places, boxes))
 
-    def where(self, places: Mapping[str, Place]) -> Records:
+    def where(self, places: Mapping[str, Allocation]) -> Records:
         """Records of the same program for tensors that lie elsewhere."""
         other = copy.copy(self)
         other.tasks = replace(self.tasks, places={**self.tasks.places, **places})
@@ -268,14 +268,14 @@ def _aligned(operand: Operand, origin: Origin) -> Operand:
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class TaskTable:
     """`records` of all tasks in order; those of task t begin at word `task_at[t]`, int32 [T + 1]."""
 
     task_at: np.ndarray
     records: np.ndarray
 
 
-def make_table(numbered: Sequence[tuple[Rows, int]], place: np.ndarray, tasks: int) -> Table:
+def make_table(numbered: Sequence[tuple[RecordRows, int]], place: np.ndarray, tasks: int) -> TaskTable:
     """The records of `tasks` tasks, of which t is number `place[t]`; each rows' kernel has the number beside it."""
     none = np.zeros(0, np.int64)
     at = place[np.concatenate([none, *(rows.tasks for rows, _ in numbered)])]
@@ -294,4 +294,4 @@ def make_table(numbered: Sequence[tuple[Rows, int]], place: np.ndarray, tasks: i
     task_at = np.concatenate([[0], np.cumsum(np.bincount(at, weights=sizes, minlength=tasks))])
     if task_at[-1] >= 1 << 31:
         raise BrickError("the plan has too many bricks for the CUDA engine: use larger ones with --brick")
-    return Table(task_at.astype(np.int32), records)
+    return TaskTable(task_at.astype(np.int32), records)

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from brickrt.runtime.cuda.driver.protocol import Driver, Function, Stream
+from brickrt.runtime.cuda.driver.protocol import DeviceFunction, Driver, Stream
 from brickrt.runtime.cuda.kernels.kernel_context import EVENT_WORDS
-from brickrt.runtime.cuda.kernels.kernel_sources import Source
+from brickrt.runtime.cuda.kernels.kernel_sources import KernelSource
 from brickrt.runtime.cuda.schedule.launches import Launch
 from brickrt.runtime.lowering.task_graph import TaskGraph
 
 LOOKS = 5  # at the device's clock, of which the quickest counts
-CLOCK = Source(
+CLOCK = KernelSource(
     "brickrt_clock",
     '#include "portable.cuh"\n'
     "struct Clock { long long* at; };\n"
@@ -26,13 +26,13 @@ CLOCK = Source(
 )
 
 
-class Watch:
+class DeviceEvents:
     """Memory for one run's rows, and the device's clock."""
 
     def __init__(self, driver: Driver, stream: Stream, tasks: int) -> None:
         self._driver, self._stream, self._tasks = driver, stream, tasks
         self._memory = driver.allocate(8 * max(EVENT_WORDS * tasks, 1))
-        self._clock: Function | None = None
+        self._clock: DeviceFunction | None = None
 
     @property
     def address(self) -> int:
@@ -46,7 +46,7 @@ class Watch:
         looks = [self._look(self._clock) for _ in range(LOOKS)]
         return min(looks)[1]
 
-    def _look(self, clock: Function) -> tuple[int, int]:
+    def _look(self, clock: DeviceFunction) -> tuple[int, int]:
         """How long a look took, and the difference of the clocks at its middle."""
         there, before = np.zeros(1, np.int64), time.monotonic_ns()
         clock.launch(1, np.array([self.address]), (0, 0, 0, 0), self._stream, False)

@@ -17,7 +17,7 @@ TICKETS, LEFT = 1 << 8, 1 << 16
 """The counter holds blocks that have left · LEFT + epochs ended · TICKETS + tickets drawn."""
 
 
-class Block(NamedTuple):
+class BlockMemory(NamedTuple):
     """One block's own memory. `step` names the method of `Tickets` it executes next, or "stop".
 
     `held` are tasks not ready, by number, each with how many of its dependencies were seen complete, `maybe` the places
@@ -54,18 +54,18 @@ class Tickets:
         """What all blocks see before the first step."""
         return Shared.start(words, self.counter)
 
-    def start(self, block: int) -> Block:
+    def start(self, block: int) -> BlockMemory:
         """A block before its first step."""
-        return Block()
+        return BlockMemory()
 
-    def task(self, me: Block) -> int:
+    def task(self, me: BlockMemory) -> int:
         return me.task
 
-    def open(self, shared: Shared, me: Block) -> tuple[Shared, Block]:
+    def open(self, shared: Shared, me: BlockMemory) -> tuple[Shared, BlockMemory]:
         """Load of the counter, for the epoch."""
         return shared, me._replace(step="draw", epoch=1 + shared.tickets % LEFT // TICKETS)
 
-    def draw(self, shared: Shared, me: Block) -> tuple[Shared, Block]:
+    def draw(self, shared: Shared, me: BlockMemory) -> tuple[Shared, BlockMemory]:
         """Fetch and add of the counter."""
         task = shared.tickets % TICKETS
         if task >= len(self.deps):
@@ -73,12 +73,12 @@ class Tickets:
         taken = me._replace(step="acquire", task=task, dep=0, place=len(me.held))
         return shared._replace(tickets=shared.tickets + 1), taken
 
-    def acquire(self, shared: Shared, me: Block) -> tuple[Shared, Block]:
+    def acquire(self, shared: Shared, me: BlockMemory) -> tuple[Shared, BlockMemory]:
         """Compare-and-swap of the task's own word, which nobody else can have changed in this epoch."""
         after = shared.stored(me.task, word(me.epoch, IN_PROGRESS))
         return after, me._replace(step="check" if self.deps[me.task] else "begin")
 
-    def check(self, shared: Shared, me: Block) -> tuple[Shared, Block]:
+    def check(self, shared: Shared, me: BlockMemory) -> tuple[Shared, BlockMemory]:
         """Acquire-load of the word of one dependency."""
         if self.state(shared, me, self.deps[me.task][me.dep]) != COMPLETE:
             is_held = me.place < len(me.held)
@@ -88,44 +88,44 @@ class Tickets:
             return shared, me._replace(dep=me.dep + 1)
         return shared, me._replace(step="begin", held=me.held[: me.place] + me.held[me.place + 1 :], maybe=())
 
-    def visit(self, shared: Shared, me: Block) -> tuple[Shared, Block]:
+    def visit(self, shared: Shared, me: BlockMemory) -> tuple[Shared, BlockMemory]:
         """Load of the word for which a held task waits."""
         task, dep = me.held[me.place]
         if self.state(shared, me, self.deps[task][dep]) == COMPLETE:
             me = me._replace(maybe=(*me.maybe, me.place))
         return shared, me._replace(place=me.place + 1) if me.place + 1 < len(me.held) else self.look(me)
 
-    def begin(self, shared: Shared, me: Block) -> tuple[Shared, Block]:
+    def begin(self, shared: Shared, me: BlockMemory) -> tuple[Shared, BlockMemory]:
         """The kernel starts to read its inputs."""
         return shared.begins(me.task), me._replace(step="end")
 
-    def end(self, shared: Shared, me: Block) -> tuple[Shared, Block]:
+    def end(self, shared: Shared, me: BlockMemory) -> tuple[Shared, BlockMemory]:
         """The kernel has written its output."""
         return shared.ends(me.task), me._replace(step="publish")
 
-    def publish(self, shared: Shared, me: Block) -> tuple[Shared, Block]:
+    def publish(self, shared: Shared, me: BlockMemory) -> tuple[Shared, BlockMemory]:
         """Release-store of complete."""
         return shared.stored(me.task, word(me.epoch, COMPLETE)), self.again(me)
 
-    def leave(self, shared: Shared, me: Block) -> tuple[Shared, Block]:
+    def leave(self, shared: Shared, me: BlockMemory) -> tuple[Shared, BlockMemory]:
         """Fetch and add of the blocks that have left."""
         after = shared._replace(tickets=shared.tickets + LEFT)
         last = after.tickets // LEFT % self.blocks == 0
         return after, me._replace(step="renew" if last else "stop")
 
-    def renew(self, shared: Shared, me: Block) -> tuple[Shared, Block]:
+    def renew(self, shared: Shared, me: BlockMemory) -> tuple[Shared, BlockMemory]:
         """Maximum of the counter and that of the next epoch's start."""
         left, counter = divmod(shared.tickets, LEFT)
         return shared._replace(tickets=left * LEFT + max(counter, me.epoch * TICKETS)), me._replace(step="stop")
 
     # ---- where a block goes on
 
-    def again(self, me: Block) -> Block:
+    def again(self, me: BlockMemory) -> BlockMemory:
         """To all that it holds."""
         me = me._replace(task=0, dep=0, place=0, maybe=())
         return me._replace(step="visit") if me.held else self.more(me)
 
-    def look(self, me: Block) -> Block:
+    def look(self, me: BlockMemory) -> BlockMemory:
         """To the oldest held task that may be ready."""
         if not me.maybe:
             return self.more(me)
@@ -133,12 +133,12 @@ class Tickets:
         task, dep = me.held[place]
         return me._replace(step="check", place=place, task=task, dep=dep, maybe=tuple(later))
 
-    def more(self, me: Block) -> Block:
+    def more(self, me: BlockMemory) -> BlockMemory:
         """To further tickets, as far as it can hold and have them."""
         me = me._replace(task=0, dep=0, place=0, maybe=())
         if not me.over and len(me.held) < self.most:
             return me._replace(step="draw")
         return me._replace(step="visit" if me.held else "leave")
 
-    def state(self, shared: Shared, me: Block, task: int) -> int:
+    def state(self, shared: Shared, me: BlockMemory, task: int) -> int:
         return state_of(shared.words[task], me.epoch)

@@ -12,17 +12,17 @@ from brickrt.ops.cuda.operand import Operand
 from brickrt.ops.types import Boxes
 from brickrt.runtime.cuda.kernels.kernel_context import ARENA, SCRATCH
 from brickrt.runtime.cuda.verify.order import Order
-from brickrt.runtime.cuda.verify.steps import Steps
-from brickrt.runtime.cuda.verify.types import Part, Use, Wanted, distinct, fail, first
+from brickrt.runtime.cuda.verify.steps import StepGroup
+from brickrt.runtime.cuda.verify.types import OperandView, Use, Wanted, distinct, fail, first
 
 
 @dataclass(frozen=True, eq=False)
-class Access:
+class TensorAccess:
     """Operand `k` of steps, which is `part` of a tensor."""
 
-    steps: Steps
+    steps: StepGroup
     k: int
-    part: Part
+    part: OperandView
 
     @property
     def operand(self) -> Operand:
@@ -45,21 +45,21 @@ class Access:
 
 
 @dataclass(eq=False)
-class Tensor:
+class TensorHistory:
     """All that happens to a tensor; steps that `update` it read it where they write it."""
 
     name: str
     order: Order
-    writes: list[Access] = field(default_factory=list)
-    updates: list[Access] = field(default_factory=list)
-    reads: list[Access] = field(default_factory=list)
+    writes: list[TensorAccess] = field(default_factory=list)
+    updates: list[TensorAccess] = field(default_factory=list)
+    reads: list[TensorAccess] = field(default_factory=list)
     uses: list[Use] = field(default_factory=list)
 
     @property
-    def all(self) -> list[Access]:
+    def all(self) -> list[TensorAccess]:
         return [*self.writes, *self.updates, *self.reads]
 
-    def launches(self, accesses: Sequence[Access], writes: bool | None = None) -> np.ndarray:
+    def launches(self, accesses: Sequence[TensorAccess], writes: bool | None = None) -> np.ndarray:
         """Those of accesses, and of the library's uses that are writes, or are not."""
         found = [self.order.launch_of[access.steps.tasks] for access in accesses]
         calls = [use.launch for use in self.uses if writes is None or use.writes == writes]
@@ -88,37 +88,37 @@ class Tensor:
         tasks = self.tasks([*self.writes, *self.updates], launch)
         return launch, int(tasks[0]) if len(tasks) else -1
 
-    def tasks(self, accesses: Sequence[Access], launch: int) -> np.ndarray:
+    def tasks(self, accesses: Sequence[TensorAccess], launch: int) -> np.ndarray:
         """Of one launch, ascending."""
         found = [access.steps.tasks[self.order.launch_of[access.steps.tasks] == launch] for access in accesses]
         return distinct(np.concatenate(found)) if found else np.zeros(0, np.int64)
 
 
-def find_tensors(steps: Sequence[Steps], order: Order, wanted: Wanted) -> dict[str, Tensor]:
+def find_tensors(steps: Sequence[StepGroup], order: Order, wanted: Wanted) -> dict[str, TensorHistory]:
     """Tensors by name, each at one place; those in scratch are at one base."""
-    found: dict[str, Tensor] = {}
+    found: dict[str, TensorHistory] = {}
     for some in steps:
         parts = [(k, part) for k, part in enumerate(some.like.parts) if part is not None]
         own = some.like.parts[0].tensor if some.like.parts[0] else None
         for k, part in parts:
-            tensor = found.setdefault(part.tensor, Tensor(part.tensor, order))
+            tensor = found.setdefault(part.tensor, TensorHistory(part.tensor, order))
             updates = any(k and part.tensor == own for k, part in parts)
             which = tensor.reads if k else tensor.updates if updates else tensor.writes
-            which.append(Access(some, k, part))
+            which.append(TensorAccess(some, k, part))
     for use in wanted.uses:
         if use.tensor is not None:
-            found.setdefault(use.tensor, Tensor(use.tensor, order)).uses.append(use)
+            found.setdefault(use.tensor, TensorHistory(use.tensor, order)).uses.append(use)
     for tensor in found.values():
         _check_place(tensor, wanted)
     return found
 
 
-def in_scratch(tensor: Tensor) -> bool:
+def in_scratch(tensor: TensorHistory) -> bool:
     """Whether each block has its own."""
     return bool(tensor.all) and int(tensor.all[0].bases[0]) == SCRATCH
 
 
-def _check_place(tensor: Tensor, wanted: Wanted) -> None:
+def _check_place(tensor: TensorHistory, wanted: Wanted) -> None:
     base = wanted.ends.get(tensor.name, SCRATCH if in_scratch(tensor) else ARENA)
     origin = 0 if tensor.name in wanted.ends else None
     for access in tensor.all:

@@ -16,17 +16,17 @@ from brickrt.ops.types import Boxes
 from brickrt.plan.geometry.bricks import ramps
 from brickrt.runtime.cuda.kernels.kernel_context import ARENA
 from brickrt.runtime.cuda.verify.order import Order
-from brickrt.runtime.cuda.verify.steps import Steps
+from brickrt.runtime.cuda.verify.steps import StepGroup
 from brickrt.runtime.cuda.verify.types import Wanted, fail, first
 
 CALL = -2  # in the place of a brick
 
 
 @dataclass(frozen=True, eq=False)
-class Touch:
+class BufferTouch:
     """Bytes `start` … `end` − 1 of the arena that steps `of` read or write, as many runs as it takes."""
 
-    steps: Steps
+    steps: StepGroup
     of: np.ndarray
     start: np.ndarray
     end: np.ndarray
@@ -36,11 +36,11 @@ class Touch:
     def tasks(self) -> np.ndarray:
         return self.steps.tasks[self.of]
 
-    def take(self, which: np.ndarray) -> Touch:
-        return Touch(self.steps, self.of[which], self.start[which], self.end[which], self.writes)
+    def take(self, which: np.ndarray) -> BufferTouch:
+        return BufferTouch(self.steps, self.of[which], self.start[which], self.end[which], self.writes)
 
 
-def check_buffers(steps: Sequence[Steps], order: Order, wanted: Wanted) -> None:
+def check_buffers(steps: Sequence[StepGroup], order: Order, wanted: Wanted) -> None:
     """Of all steps and calls."""
     for use in wanted.uses:
         least, room = (0, wanted.arena) if use.tensor is not None else (wanted.arena, wanted.base_bytes[ARENA])
@@ -63,11 +63,11 @@ def check_buffers(steps: Sequence[Steps], order: Order, wanted: Wanted) -> None:
                 written.by_call(use.start, use.end, launch)
 
 
-def _buffer(steps: Steps, k: int) -> bool:
+def _buffer(steps: StepGroup, k: int) -> bool:
     return steps.like.parts[k] is None and not steps.like.constant[k]
 
 
-def _begun(touched: Sequence[Touch], launches: Sequence[np.ndarray], wanted: Wanted) -> np.ndarray:
+def _begun(touched: Sequence[BufferTouch], launches: Sequence[np.ndarray], wanted: Wanted) -> np.ndarray:
     """Of each task of the graph the first launch in which a part of it touches buffers."""
     found = np.full(len(wanted.dep_offsets) - 1, np.iinfo(np.int64).max)
     for one, own in zip(touched, launches, strict=True):
@@ -75,12 +75,12 @@ def _begun(touched: Sequence[Touch], launches: Sequence[np.ndarray], wanted: Wan
     return found
 
 
-def touch(steps: Steps, k: int) -> Touch:
+def touch(steps: StepGroup, k: int) -> BufferTouch:
     """Of operand `k`."""
     boxes = steps.region(k)
     some = np.flatnonzero((boxes.hi > boxes.lo).all(axis=1))
     of, start, end = runs(steps.like.operands[k], steps.origins[some, k], boxes.take(some))
-    return Touch(steps, some[of], start, end, k == 0)
+    return BufferTouch(steps, some[of], start, end, k == 0)
 
 
 def runs(operand: Operand, origins: np.ndarray, boxes: Boxes) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -109,13 +109,13 @@ class Written:
         self.cuts, self.begun = cuts, begun
         self.brick, self.launch, self.task = (np.full(len(cuts), -1, np.int64) for _ in range(3))
 
-    def _pieces(self, one: Touch) -> tuple[np.ndarray, np.ndarray]:
+    def _pieces(self, one: BufferTouch) -> tuple[np.ndarray, np.ndarray]:
         """Numbers of the steps, and of the pieces between two cuts."""
         first_cut, last = np.searchsorted(self.cuts, one.start), np.searchsorted(self.cuts, one.end)
         counts = last - first_cut
         return np.repeat(one.of, counts), np.repeat(first_cut, counts) + ramps(counts)
 
-    def by_steps(self, touched: Sequence[Touch], owner: np.ndarray, launch: int) -> None:
+    def by_steps(self, touched: Sequence[BufferTouch], owner: np.ndarray, launch: int) -> None:
         """Steps of one launch."""
         self.task[:] = -1
         writes = [(one.steps, *self._pieces(one)) for one in touched if one.writes]
@@ -130,7 +130,7 @@ class Written:
         for steps, of, pieces in writes:
             self.brick[pieces], self.launch[pieces] = owner[steps.tasks[of]], launch
 
-    def _read(self, one: Touch, owner: np.ndarray, launch: int) -> None:
+    def _read(self, one: BufferTouch, owner: np.ndarray, launch: int) -> None:
         of, pieces = self._pieces(one)
         tasks, steps = one.steps.tasks[of], one.steps
         if (i := first((self.task[pieces] >= 0) & (self.task[pieces] != tasks))) is not None:

@@ -12,21 +12,21 @@ from brickrt.ops.cuda.operand import Operand
 from brickrt.runtime.cuda.groups.cudnn_layers import Layer
 from brickrt.runtime.cuda.groups.group_steps import NodeWork, OpWork, RestWork
 from brickrt.runtime.cuda.kernels.kernel_context import ARENA, FIRST_END, SCRATCH
-from brickrt.runtime.cuda.schedule.argument_table import Records, Rows, byte_offsets
+from brickrt.runtime.cuda.schedule.argument_table import RecordRows, Records, byte_offsets
 from brickrt.runtime.cuda.verify.steps import reach
-from brickrt.runtime.cuda.verify.types import Part, Signature, Use
+from brickrt.runtime.cuda.verify.types import OperandView, Signature, Use
 from brickrt.runtime.lowering.inplace_slices import start_of
 from brickrt.runtime.lowering.task_graph import TaskGraph
 
 
-def signature(records: Records, i: int, rows: Rows, kernel: int) -> Signature:
+def signature(records: Records, i: int, rows: RecordRows, kernel: int) -> Signature:
     """Of rows that are among those of steps `i`, and call kernel `kernel`."""
     node, parts = _parts(records, i, rows)
     own, tables = rows.kernel, len(rows.kernel.tables())
     return Signature(node.name, kernel, own.op, (own.out, *own.ins), (False, *own.packed), parts, tables)
 
 
-def _parts(records: Records, i: int, rows: Rows) -> tuple[Node, tuple[Part | None, ...]]:
+def _parts(records: Records, i: int, rows: RecordRows) -> tuple[Node, tuple[OperandView | None, ...]]:
     """The node that rows are for, and what their operands are."""
     tasks, steps = records.tasks, records.tasks.steps
     graph = tasks.plan.graph
@@ -46,7 +46,9 @@ def _parts(records: Records, i: int, rows: Rows) -> tuple[Node, tuple[Part | Non
     return node, (out, *ins)
 
 
-def _left(node: Node, work: RestWork, rows: Rows, out: Part | None, ins: list[Part | None]) -> list[Part | None]:
+def _left(
+    node: Node, work: RestWork, rows: RecordRows, out: OperandView | None, ins: list[OperandView | None]
+) -> list[OperandView | None]:
     """The inputs of what is left of a node: parts of its product, those of the bias, and what the library does not
     read."""
     assert isinstance(node.op, Product)
@@ -60,21 +62,21 @@ def _left(node: Node, work: RestWork, rows: Rows, out: Part | None, ins: list[Pa
     return [*products, *pieces, *left]
 
 
-def _piece(bias: Part, operand: Operand, k: int) -> Part:
+def _piece(bias: OperandView, operand: Operand, k: int) -> OperandView:
     """One of equal parts of a bias, with as many dimensions as the operand that it is."""
     start = bias.start if operand.rank == len(bias.start) else (bias.start[0], *[0] * (operand.rank - 1))
-    return Part(bias.tensor, (start[0] + k * operand.shape[0], *start[1:]))
+    return OperandView(bias.tensor, (start[0] + k * operand.shape[0], *start[1:]))
 
 
-def part_of(tasks: TaskGraph, name: str) -> Part | None:
+def part_of(tasks: TaskGraph, name: str) -> OperandView | None:
     """What a tensor is in the memory of the one that it lies in; None of constants."""
     graph = tasks.plan.graph
     if name in graph.constants:
         return None
-    return Part(tasks.root(name), tuple(start_of(tasks.parts, name, graph.types[name].rank)[0].tolist()))
+    return OperandView(tasks.root(name), tuple(start_of(tasks.parts, name, graph.types[name].rank)[0].tolist()))
 
 
-def _at(tasks: TaskGraph, work: OpWork, k: int) -> Part | None:
+def _at(tasks: TaskGraph, work: OpWork, k: int) -> OperandView | None:
     """Which tensor of the node an operand is that is brought to bricks, or from them; None of buffers."""
     (base, offsets), operand = work.origins[k], work.operands[k]
     if base == ARENA and (reach(operand, offsets, work.boxes)[0] >= tasks.arena_bytes).all():

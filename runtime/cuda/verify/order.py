@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from brickrt.plan.geometry.bricks import ramps, row_offsets
-from brickrt.runtime.cuda.verify.types import Launch, Tables, Wanted, distinct, fail, first
+from brickrt.runtime.cuda.verify.types import CheckedLaunch, CheckedTables, Wanted, distinct, fail, first
 
 
 def expand(offsets: np.ndarray, values: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -26,7 +26,7 @@ def contains(keys: np.ndarray, wanted: np.ndarray) -> np.ndarray:
     return np.asarray(keys[np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)] == wanted)
 
 
-def check_after(launches: Sequence[Launch]) -> None:
+def check_after(launches: Sequence[CheckedLaunch]) -> None:
     """Launches come after earlier ones."""
     for k, launch in enumerate(launches):
         for other in launch.after:
@@ -38,7 +38,7 @@ def check_after(launches: Sequence[Launch]) -> None:
 class Order:
     """Of the tables' tasks. `launch_of` [tasks]; `stepless` tasks do nothing but wait for others, [tasks]."""
 
-    tables: Tables
+    tables: CheckedTables
     launch_of: np.ndarray
     stepless: np.ndarray
 

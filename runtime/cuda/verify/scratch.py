@@ -8,16 +8,16 @@ from itertools import combinations
 import numpy as np
 
 from brickrt.ops.types import Boxes
-from brickrt.runtime.cuda.verify.access import Access, Tensor
+from brickrt.runtime.cuda.verify.access import TensorAccess, TensorHistory
 from brickrt.runtime.cuda.verify.order import Order
 from brickrt.runtime.cuda.verify.types import fail, first
 
 
-def check_scratch(tensors: Sequence[Tensor], order: Order) -> None:
+def check_scratch(tensors: Sequence[TensorHistory], order: Order) -> None:
     """Tensors in scratch have memory of their own there, in each launch; launches with scratch run one by one."""
     extents: dict[int, list[tuple[int, int, str]]] = {}
     for tensor in tensors:
-        held = Held.of(tensor)
+        held = ScratchContent.of(tensor)
         for access in tensor.reads:
             held.check(access)
         for access in [*tensor.writes, *tensor.updates]:
@@ -32,18 +32,20 @@ def check_scratch(tensors: Sequence[Tensor], order: Order) -> None:
     order.check_chain(sorted(extents), "they use the same scratch")
 
 
-class Held:
+class ScratchContent:
     """What is in scratch of a tensor after each of the steps that write it, in their order.
 
     Boxes with one origin grow together as long as what they hold is a box again, as bands of a brick do; a box with
     another origin begins anew.
     """
 
-    def __init__(self, tensor: Tensor, at: np.ndarray, tasks: np.ndarray, origins: np.ndarray, boxes: Boxes) -> None:
+    def __init__(
+        self, tensor: TensorHistory, at: np.ndarray, tasks: np.ndarray, origins: np.ndarray, boxes: Boxes
+    ) -> None:
         self.tensor, self.at, self.tasks, self.origins, self.boxes = tensor, at, tasks, origins, boxes
 
     @staticmethod
-    def of(tensor: Tensor) -> Held:
+    def of(tensor: TensorHistory) -> ScratchContent:
         writes = [*tensor.writes, *tensor.updates]
         if not writes:
             fail(f"{tensor.reads[0].steps.where(0)} reads '{tensor.name}', which is never written")
@@ -53,9 +55,9 @@ class Held:
         order = np.argsort(at)
         at, tasks, origins, lo, hi = at[order], tasks[order], origins[order], lo[order], hi[order]
         goes_on = np.concatenate([[False], (tasks[1:] == tasks[:-1]) & (origins[1:] == origins[:-1])])
-        return Held(tensor, at, tasks, origins, _grown(goes_on, lo, hi))
+        return ScratchContent(tensor, at, tasks, origins, _grown(goes_on, lo, hi))
 
-    def check(self, access: Access) -> None:
+    def check(self, access: TensorAccess) -> None:
         """What steps read is there."""
         steps, boxes, name = access.steps, access.boxes(), self.tensor.name
         some = np.flatnonzero((boxes.hi > boxes.lo).all(axis=1))

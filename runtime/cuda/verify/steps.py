@@ -11,13 +11,13 @@ from brickrt.ops.cuda.operand import Operand
 from brickrt.ops.types import Boxes
 from brickrt.plan.geometry.bricks import row_offsets
 from brickrt.runtime.cuda.kernels.kernel_context import ARENA, BASE_SHIFT, CONSTANTS, FIRST_END, HEAD_WORDS, SCRATCH
-from brickrt.runtime.cuda.verify.types import Launch, Signature, Tables, Wanted, fail, first
+from brickrt.runtime.cuda.verify.types import CheckedLaunch, CheckedTables, Signature, Wanted, fail, first
 
 _OUTPUT, _CONSTANT, _INPUT, _BUFFER = "output", "constant", "input", "buffer"
 
 
 @dataclass(frozen=True, eq=False)
-class Steps:
+class StepGroup:
     """All steps of a signature: their tasks, their places `at` in the order of all steps, [n], and the boxes that they
     compute; `bases` and `origins`, in bytes, of all operands, [n, operands]."""
 
@@ -50,14 +50,14 @@ class Steps:
 
 
 def reach(operand: Operand, origins: np.ndarray, boxes: Boxes) -> tuple[np.ndarray, np.ndarray]:
-    """As `Steps.bytes_of`."""
+    """As `StepGroup.bytes_of`."""
     size, some = operand.dtype.itemsize, (boxes.hi > boxes.lo).all(axis=1)
     strides = np.asarray(operand.strides, np.int64) * size
     start, end = origins + boxes.lo @ strides, origins + (boxes.hi - 1) @ strides + size
     return np.where(some, start, 0), np.where(some, end, 0)
 
 
-def find_steps(tables: Tables, launch_of: np.ndarray, wanted: Wanted) -> list[Steps]:
+def find_steps(tables: CheckedTables, launch_of: np.ndarray, wanted: Wanted) -> list[StepGroup]:
     """The steps of every signature that has any, each checked by itself."""
     widths = np.array([HEAD_WORDS + s.words + s.rank for s in wanted.signatures], np.int64)
     starts = row_offsets(widths[wanted.like])
@@ -77,8 +77,8 @@ def find_steps(tables: Tables, launch_of: np.ndarray, wanted: Wanted) -> list[St
 
 
 def _read(
-    tables: Tables, launch_of: np.ndarray, like: Signature, tasks: np.ndarray, at: np.ndarray, starts: np.ndarray
-) -> Steps:
+    tables: CheckedTables, launch_of: np.ndarray, like: Signature, tasks: np.ndarray, at: np.ndarray, starts: np.ndarray
+) -> StepGroup:
     """Steps of a signature, from their words."""
     words = tables.records[starts[:, None] + np.arange(HEAD_WORDS + like.words + like.rank)]
     kernels = np.array([launch.kernels.start for launch in tables.launches], np.int64)
@@ -92,10 +92,10 @@ def _read(
     operands, box = words[:, HEAD_WORDS : HEAD_WORDS + like.words], words[:, HEAD_WORDS + like.words :]
     bases = (operands.view(np.uint64) >> np.uint64(BASE_SHIFT)).astype(np.int64)
     origins = operands << 64 - BASE_SHIFT >> 64 - BASE_SHIFT
-    return Steps(like, tasks, at, Boxes(box << 32 >> 32, box >> 32), bases, origins)
+    return StepGroup(like, tasks, at, Boxes(box << 32 >> 32, box >> 32), bases, origins)
 
 
-def _check(steps: Steps, launches: Sequence[Launch], launch_of: np.ndarray, wanted: Wanted) -> None:
+def _check(steps: StepGroup, launches: Sequence[CheckedLaunch], launch_of: np.ndarray, wanted: Wanted) -> None:
     lo, hi, shape = steps.box.lo, steps.box.hi, steps.like.operands[0].shape
     if (i := first(((lo < 0) | (hi > np.asarray(shape, np.int64))).any(axis=1))) is not None:
         fail(f"{steps.where(i)} is not inside of {list(shape)}")
@@ -133,13 +133,13 @@ def _may_be(base: np.ndarray, what: str, wanted: Wanted) -> np.ndarray:
     return np.asarray((base == SCRATCH) | (base == ARENA) | ends)
 
 
-def _check_constant(steps: Steps, k: int, name: str, wanted: Wanted) -> None:
+def _check_constant(steps: StepGroup, k: int, name: str, wanted: Wanted) -> None:
     """Constants lie in one piece, whose bytes only the kernel that packed them knows."""
     if (i := first(~np.isin(steps.origins[:, k], wanted.constants))) is not None:
         fail(f"{steps.where(i)} has its {name} at byte {steps.origins[i, k]} of the constants, where none begins")
 
 
-def _check_bytes(steps: Steps, k: int, name: str, wanted: Wanted) -> None:
+def _check_bytes(steps: StepGroup, k: int, name: str, wanted: Wanted) -> None:
     operand, origins, base = steps.like.operands[k], steps.origins[:, k], steps.bases[:, k]
     align = max(operand.align, operand.dtype.itemsize)
     if (i := first(origins % align != 0)) is not None:

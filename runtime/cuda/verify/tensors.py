@@ -13,13 +13,13 @@ import numpy as np
 
 from brickrt.ops.cuda.operand import Operand
 from brickrt.ops.types import Boxes
-from brickrt.runtime.cuda.verify.access import Access, Tensor, in_scratch
+from brickrt.runtime.cuda.verify.access import TensorAccess, TensorHistory, in_scratch
 from brickrt.runtime.cuda.verify.grid import Grid, owners
 from brickrt.runtime.cuda.verify.order import Order
 from brickrt.runtime.cuda.verify.types import Wanted, distinct, fail, first
 
 
-def check_tensors(tensors: dict[str, Tensor], order: Order, wanted: Wanted) -> None:
+def check_tensors(tensors: dict[str, TensorHistory], order: Order, wanted: Wanted) -> None:
     """Of all that are not in scratch."""
     stored = [tensor for tensor in tensors.values() if not in_scratch(tensor)]
     for name in wanted.outputs:
@@ -35,7 +35,7 @@ def check_tensors(tensors: dict[str, Tensor], order: Order, wanted: Wanted) -> N
     _check_shared([tensor for tensor in made if tensor.name not in wanted.ends])
 
 
-def _check_unread(tensor: Tensor) -> None:
+def _check_unread(tensor: TensorHistory) -> None:
     for access in tensor.reads:
         if (i := first(access.boxes().volumes > 0)) is not None:
             fail(f"{access.steps.where(i)} reads '{tensor.name}', which is never written")
@@ -46,7 +46,7 @@ def _check_unread(tensor: Tensor) -> None:
 # ---- one tensor
 
 
-def _check_written(tensor: Tensor) -> None:
+def _check_written(tensor: TensorHistory) -> None:
     """All its elements are written once, by steps or a call, and then updated; who reads them comes after that."""
     calls = [use.launch for use in tensor.uses if use.writes]
     if len(calls) + bool(tensor.writes) != 1:
@@ -59,7 +59,7 @@ def _check_written(tensor: Tensor) -> None:
         _check_phase(tensor, phase)
 
 
-def _check_phase(tensor: Tensor, writes: list[Access]) -> None:
+def _check_phase(tensor: TensorHistory, writes: list[TensorAccess]) -> None:
     """`writes` cover the tensor, and come before what reads it."""
     made = Made.by(tensor, writes)
     for access in tensor.reads:
@@ -73,7 +73,7 @@ def _check_phase(tensor: Tensor, writes: list[Access]) -> None:
 class Made:
     """Boxes of a tensor that steps write: `tasks`, places `at` in the order of steps, and which has each cell."""
 
-    tensor: Tensor
+    tensor: TensorHistory
     operand: Operand
     tasks: np.ndarray
     at: np.ndarray
@@ -82,7 +82,7 @@ class Made:
     launches: np.ndarray
 
     @staticmethod
-    def by(tensor: Tensor, writes: Sequence[Access]) -> Made:
+    def by(tensor: TensorHistory, writes: Sequence[TensorAccess]) -> Made:
         """Raises where some elements are not written, or twice."""
         parts = [access.boxes() for access in writes]
         boxes = Boxes(np.concatenate([b.lo for b in parts]), np.concatenate([b.hi for b in parts]))
@@ -97,7 +97,7 @@ class Made:
         tasks, places = (np.concatenate([getattr(a.steps, name) for a in writes]) for name in ("tasks", "at"))
         return Made(tensor, operand, tasks, places, grid, owner, tensor.order.distinct(tensor.order.launch_of[tasks]))
 
-    def check_read(self, access: Access) -> None:
+    def check_read(self, access: TensorAccess) -> None:
         """Steps that read the tensor come after those that write what they read."""
         order, tasks = self.tensor.order, access.steps.tasks
         readers = order.distinct(order.launch_of[tasks])
@@ -108,14 +108,14 @@ class Made:
         else:
             self._check_all(access)
 
-    def _check_boxes(self, access: Access) -> None:
+    def _check_boxes(self, access: TensorAccess) -> None:
         boxes = access.boxes()
         some = np.flatnonzero((boxes.hi > boxes.lo).all(axis=1))
         of, cells = self.grid.covering(boxes.take(some))
         of, owner = some[of], self.owner[cells]
         self._check_pairs(access, of, owner)
 
-    def _check_pairs(self, access: Access, of: np.ndarray, owner: np.ndarray) -> None:
+    def _check_pairs(self, access: TensorAccess, of: np.ndarray, owner: np.ndarray) -> None:
         steps = access.steps
         before, after = self.tasks[owner], steps.tasks[of]
         if (i := first((before == after) & (self.at[owner] > steps.at[of]))) is not None:
@@ -124,7 +124,7 @@ class Made:
             what = f"{steps.where(of[i])} reads '{self.tensor.name}'"
             fail(f"{what}, for whose writer, task {before[i]}, it does not wait")
 
-    def _check_all(self, access: Access) -> None:
+    def _check_all(self, access: TensorAccess) -> None:
         """Likewise, of all of the tensor."""
         order, tasks = self.tensor.order, access.steps.tasks
         readers, name = order.distinct(order.launch_of[tasks]), self.tensor.name
@@ -139,9 +139,9 @@ class Made:
 # ---- tensors that share memory
 
 
-def _check_shared(tensors: Sequence[Tensor]) -> None:
+def _check_shared(tensors: Sequence[TensorHistory]) -> None:
     """Of two in the same memory, whatever uses the one comes before what writes the other."""
-    here: list[Tensor] = []  # those that reach beyond where the next one begins
+    here: list[TensorHistory] = []  # those that reach beyond where the next one begins
     for b in sorted(tensors, key=lambda one: one.bytes):
         here = [a for a in here if a.bytes[1] > b.bytes[0]]
         for a in here:
@@ -149,7 +149,7 @@ def _check_shared(tensors: Sequence[Tensor]) -> None:
         here.append(b)
 
 
-def _check_apart(old: Tensor, new: Tensor) -> None:
+def _check_apart(old: TensorHistory, new: TensorHistory) -> None:
     order, both = old.order, f"'{old.name}' and '{new.name}', which lie in the same memory"
     a, b = old.users[:, None], new.writers
     same = a == b

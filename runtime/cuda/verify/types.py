@@ -13,7 +13,7 @@ from brickrt.ops.cuda.operand import Operand
 
 
 @dataclass(frozen=True)
-class Launch:
+class CheckedLaunch:
     """Tasks that one kernel launch runs, or a call of a library.
 
     By tickets, tasks may wait for others of the launch, and say that they are complete; in turn they do neither.
@@ -30,21 +30,21 @@ class Launch:
 
 
 @dataclass(frozen=True, eq=False)
-class Tables:
+class CheckedTables:
     """As the words of `Context` point to them; launches in the order in which they are issued."""
 
     task_at: np.ndarray
     records: np.ndarray
     dep_offsets: np.ndarray
     deps: np.ndarray
-    launches: Sequence[Launch]
+    launches: Sequence[CheckedLaunch]
 
     def __len__(self) -> int:
         return len(self.task_at) - 1
 
 
 @dataclass(frozen=True)
-class Part:
+class OperandView:
     """An operand's element 0 is element `start` of what lies at the beginning of the stored `tensor`, in strides of the
     operand."""
 
@@ -66,7 +66,7 @@ class Signature:
     op: Op
     operands: tuple[Operand, ...]
     constant: tuple[bool, ...]
-    parts: tuple[Part | None, ...]
+    parts: tuple[OperandView | None, ...]
     tables: int = 0
 
     @property

@@ -17,10 +17,10 @@ from brickrt.runtime.cuda.verify.order import Order, check_after, check_graph
 from brickrt.runtime.cuda.verify.scratch import check_scratch
 from brickrt.runtime.cuda.verify.steps import find_steps
 from brickrt.runtime.cuda.verify.tensors import check_tensors
-from brickrt.runtime.cuda.verify.types import Tables, Wanted, fail, first
+from brickrt.runtime.cuda.verify.types import CheckedTables, Wanted, fail, first
 
 
-def validate(tables: Tables, wanted: Wanted) -> None:
+def validate(tables: CheckedTables, wanted: Wanted) -> None:
     """Raises ValueError, in one line that names a task or a launch, where tables are not what kernels rely on."""
     _check_shapes(tables, wanted)
     launch_of = _launches(tables, 1 + max((s.kernel for s in wanted.signatures), default=-1))
@@ -35,7 +35,7 @@ def validate(tables: Tables, wanted: Wanted) -> None:
     check_buffers(steps, order, wanted)
 
 
-def _check_shapes(tables: Tables, wanted: Wanted) -> None:
+def _check_shapes(tables: CheckedTables, wanted: Wanted) -> None:
     arrays = {name: getattr(tables, name) for name in ("task_at", "records", "dep_offsets", "deps")}
     for name, array in arrays.items():
         if array.ndim != 1 or array.dtype.kind != "i" or (name == "records" and array.dtype != np.int64):
@@ -57,7 +57,7 @@ def _check_shapes(tables: Tables, wanted: Wanted) -> None:
         fail(f"{n} tasks are not {len(wanted.owner)}")
 
 
-def _launches(tables: Tables, kernels: int) -> np.ndarray:
+def _launches(tables: CheckedTables, kernels: int) -> np.ndarray:
     """The launch of every task. Every task is in one."""
     n = len(tables)
     found = np.full(n, -1, np.int64)
@@ -76,7 +76,7 @@ def _launches(tables: Tables, kernels: int) -> np.ndarray:
     return found
 
 
-def _check_deps(tables: Tables, launch_of: np.ndarray) -> None:
+def _check_deps(tables: CheckedTables, launch_of: np.ndarray) -> None:
     """Each task waits for what an earlier launch, or an earlier ticket of its own launch, computes."""
     deps, n = tables.deps, len(tables)
     readers = np.repeat(np.arange(n), np.diff(tables.dep_offsets))
@@ -98,7 +98,7 @@ def _check_deps(tables: Tables, launch_of: np.ndarray) -> None:
         )
 
 
-def _cycle(tables: Tables, reader: int, dep: int) -> list[int]:
+def _cycle(tables: CheckedTables, reader: int, dep: int) -> list[int]:
     """A way from `dep` through what it waits for to `reader`, and on to `dep`; empty where there is none."""
     came_from, todo = {dep: -1}, [dep]
     while todo and reader not in came_from:

@@ -68,10 +68,10 @@ def test_options_reach_the_runtime(call, models):
 
 
 def test_median_is_of_all_runs():
-    from brickrt.cli.commands.run import Timed
+    from brickrt.cli.commands.run import RepeatedRuns
 
-    assert Timed({}, [4.0, 1.0, 3.0], 0.0).latency() == {"first": 4.0, "median": 3.0, "min": 1.0, "max": 4.0}
-    assert statistics.median([1.0]) == Timed({}, [1.0], 0.0).latency()["median"]
+    assert RepeatedRuns({}, [4.0, 1.0, 3.0], 0.0).latency() == {"first": 4.0, "median": 3.0, "min": 1.0, "max": 4.0}
+    assert statistics.median([1.0]) == RepeatedRuns({}, [1.0], 0.0).latency()["median"]
 
 
 def test_verify_is_told_in_words(call, models):

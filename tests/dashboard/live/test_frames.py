@@ -7,11 +7,11 @@ import onnx
 import pytest
 
 from brickrt import Runtime
-from brickrt.dashboard.live.frame_state import Locality, Scene
+from brickrt.dashboard.live.frame_state import FrameState, TrafficComparison
 from brickrt.dashboard.live.frames import VIEWS, frame
 from brickrt.dashboard.live.lines import beside, coded, cut, fit, line, plain, width_of
 from brickrt.dashboard.live.panels import map_cells, table
-from brickrt.dashboard.live.run_state import COMPLETE, RUNNING, WAITING, Watching
+from brickrt.dashboard.live.run_state import COMPLETE, RUNNING, WAITING, RunState
 from brickrt.dashboard.live.watched_runs import Session, compared
 from brickrt.dashboard.recording import GraphRun
 from brickrt.runtime import events
@@ -29,9 +29,9 @@ def rows_of(run: GraphRun, workers: int = 2) -> list[np.ndarray]:
     return filled
 
 
-def half(run: GraphRun) -> Watching:
+def half(run: GraphRun) -> RunState:
     """Someone watching a run of which half the rows are there, and one task is under way."""
-    watching, filled = Watching(), rows_of(run)
+    watching, filled = RunState(), rows_of(run)
     for rows in filled:
         n = events.used(rows)
         rows[max(1, n // 2) :] = 0
@@ -40,8 +40,8 @@ def half(run: GraphRun) -> Watching:
     return watching
 
 
-def scene(watching: Watching) -> Scene:
-    locality = Locality(2e4, 3e4, {"l2": 1 << 20, "l3": 1 << 19}, {"l2": 1 << 21, "l3": 1 << 20})
+def scene(watching: RunState) -> FrameState:
+    locality = TrafficComparison(2e4, 3e4, {"l2": 1 << 20, "l3": 1 << 19}, {"l2": 1 << 21, "l3": 1 << 20})
     return Session("model", 3, watching, locality, held_bytes=1 << 20, projected_bytes=2 << 20).scene()
 
 
@@ -84,7 +84,7 @@ def test_states_and_counts_follow_the_rows(run):
     assert sum(moment.counts) == own.sum()
     assert moment.counts[1] <= 2 and (moment.states == RUNNING).sum() == 1
     assert moment.lanes[0].running and not moment.lanes[1].running
-    watching = Watching()
+    watching = RunState()
     watching.began(run.tasks, rows_of(run))
     whole = watching.moment()
     assert whole.counts == (0, 0, own.sum()) and whole.live_bytes == 0
@@ -96,7 +96,7 @@ def test_states_and_counts_follow_the_rows(run):
 
 def test_looking_often_sees_the_same_as_looking_once(run):
     filled, often = rows_of(run), events.buffers(len(run.tasks), 2)
-    watching = Watching()
+    watching = RunState()
     watching.began(run.tasks, often)
     for k in range(max(map(len, filled))):
         for some, rows in zip(often, filled):
@@ -104,7 +104,7 @@ def test_looking_often_sees_the_same_as_looking_once(run):
             watching.moment()
             some[k : k + 1] = rows[k : k + 1]
     watching.moment()
-    once = Watching()
+    once = RunState()
     once.began(run.tasks, filled)
     np.testing.assert_array_equal(watching.moment().states, once.moment().states)
     assert watching.moment().counts == once.moment().counts
@@ -120,7 +120,7 @@ def test_the_map_joins_bricks_where_cells_are_few(run):
 
 
 def test_times_are_means_of_the_runs_that_ended(run):
-    watching = Watching()
+    watching = RunState()
     for _ in range(2):
         watching.began(run.tasks, rows_of(run))
         watching.ended(run.tasks, run.events)
@@ -134,7 +134,7 @@ def test_times_are_means_of_the_runs_that_ended(run):
 
 
 def test_runs_that_nobody_looks_at_are_not_read(run):
-    watching = Watching()
+    watching = RunState()
     for _ in range(5):
         watching.began(run.tasks, rows_of(run))
         watching.ended(run.tasks, run.events)
@@ -163,7 +163,7 @@ def test_stages_compiled_later_count_in_memory_and_traffic():
 
 
 def test_host_nodes_show_while_they_run():
-    watching = Watching()
+    watching = RunState()
     watching.hosted("slow node", 5, 0)
     assert "slow node" in plain(frame(scene(watching), 80, 24)[3])
     watching.hosted("slow node", 5, 9)

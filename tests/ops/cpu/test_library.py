@@ -7,7 +7,7 @@ import ctypes
 import numpy as np
 
 from brickrt.ops.cpu import all_kernels  # noqa: F401  (registers the kernels)
-from brickrt.ops.cpu.compile import Library, to_object
+from brickrt.ops.cpu.compile import LoadedObjects, to_object
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel, choose_kernel, emit_module
 from brickrt.ops.cpu.operand import dense
@@ -27,7 +27,7 @@ def kernel(function: str) -> Kernel:
     return family(op, (operand,), operand, HOST, (False,), (0,))
 
 
-def run(library: Library, name: str, x: np.ndarray) -> np.ndarray:
+def run(library: LoadedObjects, name: str, x: np.ndarray) -> np.ndarray:
     y = np.zeros(LENGTH)
     operands, box = np.array([y.ctypes.data, x.ctypes.data]), np.array([0, LENGTH])
     library.function(name, ctypes.c_void_p, ctypes.c_void_p)(operands.ctypes.data, box.ctypes.data)
@@ -36,7 +36,7 @@ def run(library: Library, name: str, x: np.ndarray) -> np.ndarray:
 
 def test_constants_and_the_c_library_in_several_objects():
     functions = {"tan": np.tan, "neg": np.negative, "exp": np.exp, "abs": np.abs, "log": np.log}
-    library = Library(HOST)
+    library = LoadedObjects(HOST)
     for name in functions:
         library.add(to_object(emit_module(kernel(name), f"k_{name}"), HOST))
     x = np.linspace(0.1, 0.6, LENGTH)

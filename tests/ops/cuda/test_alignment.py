@@ -30,7 +30,10 @@ int main(int, char** argv) {
     touch(1, 32, 256, &words, atoi(argv[1]), atoi(argv[2]), 0, 0, 1);
 }
 """
-KERNELS = ["test_random_boxes.py", "test_networks.py::test_network[nafnet-padded-graph]"]
+KERNELS = [
+    "tests/runtime/cuda/groups/test_random_boxes.py",
+    "tests/runtime/cuda/test_networks.py::test_network[nafnet-padded-graph]",
+]
 
 
 @pytest.fixture(scope="module")
@@ -54,8 +57,7 @@ def test_vectors_and_copies(program, way, offset, good):
 
 def test_kernels_under_the_sanitizer():
     """Each of these is a process's own, since what is found ends it."""
-    here = Path(__file__).parent
-    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *(str(here / name) for name in KERNELS)]
+    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *KERNELS]
     environment = os.environ | {"BRICKRT_TEST_SANITIZE": "1"}
-    done = subprocess.run(words, capture_output=True, text=True, env=environment, cwd=here.parents[1])
+    done = subprocess.run(words, capture_output=True, text=True, env=environment, cwd=Path(__file__).parents[3])
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]

@@ -10,7 +10,7 @@ from brickrt.graph.ir import Graph
 from brickrt.ops.cpu.strassen.kernel import group_columns
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.plan.cost.conv_algorithms import choose_algorithms, layer_us, weight_growth
-from brickrt.plan.cost.cost_model import Model
+from brickrt.plan.cost.cost_model import CostModel
 from brickrt.plan.cost.strassen import LEVELS
 from brickrt.plan.device.device_spec import PRESETS, DeviceSpec
 from brickrt.plan.layout import Layout
@@ -145,7 +145,7 @@ def test_pixels_are_cut_in_whole_rows_that_leave_room_for_their_sums(shape):
     graph = pointwise(*shape, channels=shape[1])
     layouts = dict.fromkeys(graph.types, "blocked")
     algorithms = choose_algorithms(graph, layouts, SERVER, False)
-    brick = layer_brick(Model(graph, layouts, SERVER, algorithms), 0)
+    brick = layer_brick(CostModel(graph, layouts, SERVER, algorithms), 0)
     assert brick[1] % group_columns(SERVER.lanes, LEVELS[algorithms[0]]) == 0
     assert len(shape) == 3 or brick[-1] == shape[-1]
     tasks = math.prod(-(-e // b) for e, b in zip(shape, brick, strict=True))
@@ -178,7 +178,7 @@ def test_a_layer_is_cut_for_all_cores_at_pairs_of_tiles(shape):
     graph = product(*shape, columns=768)
     layouts = dict.fromkeys(graph.types, "plain")
     algorithms = choose_algorithms(graph, layouts, SERVER, False)
-    brick = layer_brick(Model(graph, layouts, SERVER, algorithms), 0)
+    brick = layer_brick(CostModel(graph, layouts, SERVER, algorithms), 0)
     assert brick[-1] % group_columns(SERVER.lanes, LEVELS[algorithms[0]]) == 0
     tasks = math.prod(-(-e // b) for e, b in zip((*shape[:-1], 768), brick, strict=True))
     assert SERVER.cores <= tasks < 2 * SERVER.tasks_per_core * SERVER.cores

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from brickrt.ops.operators.move import Take
 from brickrt.plan.geometry.bricks import BrickGrid
 from brickrt.plan.geometry.halo import needed_boxes
-from brickrt.plan.geometry.row_bands import Sweep, bands_of, sweep
+from brickrt.plan.geometry.row_bands import BandSweep, bands_of, sweep
 from tests.support.graphs.plan_graphs import Sketch, networks
 
 
@@ -18,7 +18,7 @@ def two_layers(size: int = 12):
     return s.graph(), y
 
 
-def swept_whole(band: int) -> tuple[Sweep, str, str]:
+def swept_whole(band: int) -> tuple[BandSweep, str, str]:
     graph, out = two_layers()
     boxes = BrickGrid(graph.types[out].shape, graph.types[out].shape).boxes()
     return sweep(graph, [0, 1], boxes, band, 2, ()), graph.nodes[0].output, out

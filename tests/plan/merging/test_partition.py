@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from brickrt.graph.ir import Graph
 from brickrt.ops.operators.move import Transpose, View
-from brickrt.plan.cost.cost_model import Model
+from brickrt.plan.cost.cost_model import CostModel
 from brickrt.plan.device.device_spec import host_device
 from brickrt.plan.layout import assign_layouts, style_of
 from brickrt.plan.merging.partition import partition
@@ -16,9 +16,9 @@ from brickrt.plan.plan import make_plan
 from tests.support.graphs.plan_graphs import Sketch, bottlenecks, networks
 
 
-def model(graph: Graph) -> Model:
+def model(graph: Graph) -> CostModel:
     device = host_device()
-    return Model(*assign_layouts(graph, style_of(device)), device)
+    return CostModel(*assign_layouts(graph, style_of(device)), device)
 
 
 @settings(max_examples=60, deadline=None)
@@ -51,7 +51,7 @@ def test_plans_of_any_network_hold_together(graph: Graph, strategy: str, brick: 
 
 def kinds(graph: Graph, max_layers: int = 3) -> list[str]:
     """The subgraphs as operator names, layouts left plain so that no reorders are added."""
-    m = Model(graph, dict.fromkeys(graph.types, "plain"), host_device())
+    m = CostModel(graph, dict.fromkeys(graph.types, "plain"), host_device())
     return ["+".join(m.graph.nodes[k].op.name for k in part) for part in partition(m, max_layers)]
 
 

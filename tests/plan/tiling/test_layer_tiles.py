@@ -8,7 +8,7 @@ import pytest
 
 from brickrt.graph.ir import Graph
 from brickrt.ops.operators.conv import Conv
-from brickrt.plan.cost.cost_model import Model
+from brickrt.plan.cost.cost_model import CostModel
 from brickrt.plan.device.device_spec import DeviceSpec
 from brickrt.plan.tiling.layer_tiles import layer_brick
 from tests.support.graphs.plan_graphs import Sketch
@@ -30,7 +30,7 @@ def pointwise(channels: int, outputs: int, edge: int) -> Graph:
 
 def channels_of_a_task(device: DeviceSpec, channels: int, outputs: int) -> int:
     graph = pointwise(channels, outputs, 7)
-    return layer_brick(Model(graph, dict.fromkeys(graph.types, "blocked"), device), 0)[1]
+    return layer_brick(CostModel(graph, dict.fromkeys(graph.types, "blocked"), device), 0)[1]
 
 
 @pytest.mark.parametrize(("channels", "outputs", "expected"), [(576, 160, 80), (160, 960, 240)])

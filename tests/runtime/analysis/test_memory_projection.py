@@ -11,18 +11,18 @@ import pytest
 from brickrt import Runtime, zoo
 from brickrt.graph.errors import BrickError
 from brickrt.plan.device.device_spec import PRESETS, host_device
-from brickrt.runtime.analysis.memory_projection import Memory, check_fits, project
+from brickrt.runtime.analysis.memory_projection import MemoryProjection, check_fits, project
 from brickrt.runtime.cpu.compile.host_isa import host_isa
-from brickrt.runtime.cpu.memory import ALIGNMENT, CHUNK, Pool, aligned_empty
+from brickrt.runtime.cpu.memory import ALIGNMENT, CHUNK, HugePagePool, aligned_empty
 from brickrt.runtime.cpu.program import CpuProgram
 from brickrt.runtime.lowering.arena import ALIGNMENT as ARENA_ALIGNMENT
-from brickrt.runtime.lowering.arena import Life, aligned, pack_arena
+from brickrt.runtime.lowering.arena import Lifetime, aligned, pack_arena
 from tests.support.graphs.plan_graphs import Sketch, bottlenecks
 from tests.support.task_checks import lowered, with_values
 
 
-def life(tensor: str, nbytes: int, born: int, dies: int) -> Life:
-    return Life(tensor, nbytes, born, dies, tuple(range(born, dies + 1)))
+def life(tensor: str, nbytes: int, born: int, dies: int) -> Lifetime:
+    return Lifetime(tensor, nbytes, born, dies, tuple(range(born, dies + 1)))
 
 
 def test_tensors_that_never_meet_share_memory():
@@ -55,14 +55,14 @@ def test_nothing_to_store():
 @pytest.mark.parametrize("shape", [(), (0, 3), (5,), (3, 4)])
 def test_copies_are_aligned_and_in_order(shape):
     array = np.asfortranarray(np.arange(np.prod(shape), dtype=np.float64).reshape(shape))
-    copy = Pool().copy(array)
+    copy = HugePagePool().copy(array)
     assert not copy.nbytes or copy.ctypes.data % ALIGNMENT == 0
     assert copy.tobytes() == array.tobytes("C")
     assert aligned_empty(100).ctypes.data % ALIGNMENT == 0
 
 
 def test_arrays_of_a_pool_lie_apart():
-    pool = Pool()
+    pool = HugePagePool()
     arrays = [pool.empty(nbytes) for nbytes in (1, 64, 100, CHUNK // 2, CHUNK // 2, 3 * CHUNK, 5, 0)]
     for k, array in enumerate(arrays):
         array[:] = k
@@ -93,7 +93,7 @@ def test_more_threads_hold_more_scratch():
     assert tasks.scratch_bytes > 0
     assert four.scratch == 4 * one.scratch
     assert four.total - one.total == 3 * tasks.scratch_bytes
-    assert Memory().total == 0
+    assert MemoryProjection().total == 0
 
 
 def test_building_a_program_can_release_the_weights():

@@ -265,7 +265,8 @@ def test_what_a_helper_fails_to_give_is_compiled_here(made, monkeypatch):
 
 def test_a_helper_that_dies_half_way(made, monkeypatch):
     dying = (
-        f"import sys; sys.path[:] = {sys.path!r}; from brickrt.runtime.cpu.compile import compile_pool as helpers; import pickle, os;"
+        f"import sys, pickle, os; sys.path[:] = {sys.path!r};"
+        "from brickrt.runtime.cpu.compile import compile_pool as helpers;"
         "load = lambda: pickle.load(sys.stdin.buffer); pickle.dump(helpers.build(*load()), sys.stdout.buffer);"
         "sys.stdout.buffer.flush(); load(); sys.stdout.buffer.write(b'half of a pic');"
         "sys.stdout.buffer.flush(); os._exit(1)"

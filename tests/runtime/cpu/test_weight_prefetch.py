@@ -15,7 +15,7 @@ from brickrt import Runtime
 from brickrt.ops.operators.conv import Conv
 from brickrt.plan.device.device_spec import host_device
 from brickrt.runtime.cpu import weight_prefetch
-from brickrt.runtime.cpu.weight_prefetch import Later
+from brickrt.runtime.cpu.weight_prefetch import WeightPrefetch
 
 CHANNELS = 256
 
@@ -45,11 +45,11 @@ def feeds(model: onnx.ModelProto) -> dict[str, np.ndarray]:
 
 
 @pytest.fixture
-def noted(monkeypatch) -> list[Later]:
-    """The `Later` of every program that is built."""
-    seen: list[Later] = []
-    real = Later.fill
-    monkeypatch.setattr(Later, "fill", lambda self, where: (seen.append(self), real(self, where))[1])
+def noted(monkeypatch) -> list[WeightPrefetch]:
+    """The `WeightPrefetch` of every program that is built."""
+    seen: list[WeightPrefetch] = []
+    real = WeightPrefetch.fill
+    monkeypatch.setattr(WeightPrefetch, "fill", lambda self, where: (seen.append(self), real(self, where))[1])
     return seen
 
 

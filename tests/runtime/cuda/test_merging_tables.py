@@ -17,7 +17,7 @@ from tests.support.cuda.host_driver import HostDriver
 from tests.support.cuda.host_kernels import needs_compiler
 
 pytestmark = needs_compiler
-FOLDER = Path(__file__).parents[2] / "bench" / "gpu"
+FOLDER = Path(__file__).parents[3] / "bench" / "gpu"
 
 
 @pytest.fixture

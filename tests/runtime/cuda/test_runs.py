@@ -237,7 +237,7 @@ def test_cancel_before_and_while_it_runs(monkeypatch, launch):
     check(runtime.execute({"x": X})["y"], on_cpu(proto))
     begun = threading.Event()
 
-    class Watching:
+    class RecordingObserver:
         def began(self, tasks, rows):
             begun.set()
 
@@ -247,7 +247,7 @@ def test_cancel_before_and_while_it_runs(monkeypatch, launch):
         def hosted(self, name, start, end):
             pass
 
-    runtime._observer = Watching()
+    runtime._observer = RecordingObserver()
     other = threading.Thread(target=lambda: (begun.wait(), runtime.cancel()))
     other.start()
     for _ in range(200):

@@ -38,7 +38,7 @@ def callbacks(monkeypatch):
     use_callbacks(monkeypatch)
 
 
-class Trial:
+class TunedPlans:
     """Plans of a graph, tuned on the host at made-up costs: `cost` of the numbers of launches, and of calls of the
     library, that a graph holds."""
 
@@ -88,8 +88,8 @@ def merged(plan):
 @pytest.mark.parametrize("strategy", ["padded", "memoized"])
 def test_what_is_faster_is_taken(callbacks, strategy):
     """At a cost per launch bricks are merged; where launches cost less than nothing they are not."""
-    few = Trial(chains(3, 3), lambda launches, _: launches, strategy)
-    many = Trial(chains(3, 3), lambda launches, _: 1 / launches, strategy)
+    few = TunedPlans(chains(3, 3), lambda launches, _: launches, strategy)
+    many = TunedPlans(chains(3, 3), lambda launches, _: 1 / launches, strategy)
     assert merged(few.plan()) and not merged(many.plan())
     assert any(s.why == "layerwise: measured faster than merged" for s in many.plan().subgraphs)
     for trial in (few, many):
@@ -100,7 +100,7 @@ def test_parts_are_chosen_one_by_one(callbacks):
     """One launch of three merged nodes is slower than three launches, one of four is faster than four."""
     alone = {COPIES: 5.0, 3 * COPIES: 2.0, 4 * COPIES: 50.0}
     whole = {3: 9.0, 5: 1.0, 8: 9.0}  # the two and a layer; the second, three layers and a layer; layers
-    trial = Trial(chains(2, 3), lambda launches, _: (alone | whole)[launches])
+    trial = TunedPlans(chains(2, 3), lambda launches, _: (alone | whole)[launches])
     assert merged(make_plan(trial.graph, trial.driver.spec, trial.options)) == [3, 4]
     plan = trial.plan()
     assert merged(plan) == [4] and len(trial.built) == 3
@@ -109,8 +109,8 @@ def test_parts_are_chosen_one_by_one(callbacks):
 
 def test_kernels_are_taken_where_the_library_is_slower(callbacks):
     """Layer by layer: the library computes all convolutions but those that kernels do at less cost."""
-    slow = Trial(chains(1, 1, 1), lambda launches, called: launches + called, "layerwise", library=True)
-    fast = Trial(chains(1, 1, 1), lambda launches, called: launches - called / 2, "layerwise", library=True)
+    slow = TunedPlans(chains(1, 1, 1), lambda launches, called: launches + called, "layerwise", library=True)
+    fast = TunedPlans(chains(1, 1, 1), lambda launches, called: launches - called / 2, "layerwise", library=True)
     (own, theirs) = ([k for s in trial.plan().subgraphs for k in s.kernels] for trial in (slow, fast))
     convolutions = [k for k, node in enumerate(slow.plan().graph.nodes) if node.op.name == "Conv"]
     assert own and set(own) <= set(convolutions) and not theirs
@@ -123,13 +123,13 @@ def test_kernels_are_taken_where_the_library_is_slower(callbacks):
 
 
 def test_decisions_are_kept(callbacks):
-    trial = Trial(chains(3, 3), lambda launches, _: 1 / launches)
+    trial = TunedPlans(chains(3, 3), lambda launches, _: 1 / launches)
     first, times = trial.plan(), len(trial.calls)
     assert times and trial.plan().subgraphs == first.subgraphs and len(trial.calls) == times
 
 
 def test_a_plan_stays_where_its_layers_do_not_fit(callbacks):
-    trial = Trial(
+    trial = TunedPlans(
         chains(3, 3), lambda launches, _: 1 / launches, fits=lambda plan: any(len(s.nodes) > 1 for s in plan.subgraphs)
     )
     plan = trial.plan()
@@ -139,7 +139,7 @@ def test_a_plan_stays_where_its_layers_do_not_fit(callbacks):
 
 def test_what_could_not_be_measured_is_not_kept(callbacks, capsys):
     """Memory may be there the next time."""
-    trial = Trial(chains(3, 3), lambda launches, _: 1 / launches, fits=lambda plan: False)
+    trial = TunedPlans(chains(3, 3), lambda launches, _: 1 / launches, fits=lambda plan: False)
     assert merged(trial.plan()) and not trial.calls
     assert capsys.readouterr().err.endswith("it could not be measured: no room on the GPU\n")
     trial.fits = lambda plan: True

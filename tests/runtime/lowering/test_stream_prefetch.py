@@ -8,7 +8,7 @@ import pytest
 from brickrt import Runtime, zoo
 from brickrt.ops.operators.conv import Conv
 from brickrt.runtime.lowering import lower
-from brickrt.runtime.lowering.task_graph import Stream
+from brickrt.runtime.lowering.task_graph import PrefetchTarget
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +54,9 @@ def test_shifts_far_outside_are_harmless(swept, monkeypatch):
 
     def far(plan, subgraph, axis):
         found = real(plan, subgraph, axis)
-        return {k: {n: Stream((0, 0, 10**7, 0), s.write) for n, s in names.items()} for k, names in found.items()}
+        return {
+            k: {n: PrefetchTarget((0, 0, 10**7, 0), s.write) for n, s in names.items()} for k, names in found.items()
+        }
 
     monkeypatch.setattr(lower, "streams_ahead", far)
     for name, array in Runtime(model, threads=2).execute(feeds).items():

@@ -14,7 +14,7 @@ from brickrt.ops.cpu.operand import from_blocked
 from brickrt.ops.operators.conv import Conv, ConvTranspose
 from brickrt.ops.types import Boxes, TensorType
 from brickrt.plan.geometry.bricks import BrickGrid
-from tests.support.cpu.harness import Memory, call, check, stored
+from tests.support.cpu.harness import GuardedMemory, call, check, stored
 
 Ints = tuple[int, ...]
 
@@ -117,9 +117,9 @@ def by_bricks(
     which, classes = family.classify(op, operands, out.operand, boxes, isa)
     kernels = [family(op, operands, out.operand, isa, tuple(packed), c) for c in classes]
     pairs = list(enumerate(zip(arrays, packed, strict=True)))
-    constants = [Memory(kernels[0].pack(i, a)) if p else None for i, (a, p) in pairs]
+    constants = [GuardedMemory(kernels[0].pack(i, a)) if p else None for i, (a, p) in pairs]
     origins = [out.origin, *(c.address if c else i.origin for c, i in zip(constants, ins, strict=True))]
-    work = Memory(np.full(max(1, *(k.workspace // 4 for k in kernels)), np.nan, np.float32))
+    work = GuardedMemory(np.full(max(1, *(k.workspace // 4 for k in kernels)), np.nan, np.float32))
     for k, number in enumerate(which):
         call(kernels[number], [*origins, work.address], boxes[k])
     array = out.memory.array

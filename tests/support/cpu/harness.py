@@ -16,7 +16,7 @@ import numpy as np
 from llvmlite import binding as llvm
 
 from brickrt.ops.base import Op, evaluate_whole
-from brickrt.ops.cpu.compile import Library, to_object
+from brickrt.ops.cpu.compile import LoadedObjects, to_object
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel, choose_kernel, emit_module
 from brickrt.ops.cpu.operand import Operand, dense, from_blocked, to_blocked
@@ -28,7 +28,7 @@ AVX2 = Isa(8, 16, "haswell", "+avx2,+fma,+f16c")
 PAGE = mmap.PAGESIZE
 
 
-class Memory:
+class GuardedMemory:
     """A copy of `array`, in its own pages, followed by a page without access."""
 
     def __init__(self, array: np.ndarray) -> None:
@@ -48,7 +48,7 @@ class Stored:
     """Part of a tensor in memory: `origin` is the address that element 0,0,… would have."""
 
     operand: Operand
-    memory: Memory
+    memory: GuardedMemory
     origin: int
 
 
@@ -71,7 +71,7 @@ def stored(array: np.ndarray, block: int, box: Boxes | None = None) -> Stored:
         if channels % block:
             part[:, -1, ..., channels % block :] = poison(array.dtype)
     operand = dense(TensorType(array.shape, array.dtype), block, extents)
-    memory = Memory(part)
+    memory = GuardedMemory(part)
     return Stored(operand, memory, memory.address - element_offset(operand, lo) * array.itemsize)
 
 
@@ -82,9 +82,9 @@ def element_offset(operand: Operand, index: Sequence[int]) -> int:
 
 
 @lru_cache(maxsize=256)
-def compiled(kernel: Kernel) -> tuple[Library, int]:
+def compiled(kernel: Kernel) -> tuple[LoadedObjects, int]:
     """The library that keeps the code alive, and the kernel's address."""
-    library = Library(kernel.isa)
+    library = LoadedObjects(kernel.isa)
     library.add(to_object(emit_module(kernel, "k"), kernel.isa))
     return library, library.address("k")
 
@@ -129,11 +129,11 @@ def run_kernel(
     _, classes = cls.classify(op, operands, out.operand, box, isa)
     kernel = cls(op, operands, out.operand, isa, tuple(packed), classes[0])
     memories = [
-        Memory(kernel.pack(i, a)) if constant else s.memory
+        GuardedMemory(kernel.pack(i, a)) if constant else s.memory
         for i, (a, s, constant) in enumerate(zip(arrays, ins, packed, strict=True))
     ]
     origins = [m.address if constant else s.origin for m, s, constant in zip(memories, ins, packed, strict=True)]
-    work = Memory(np.full(max(kernel.workspace // 4, 1), np.nan, np.float32))
+    work = GuardedMemory(np.full(max(kernel.workspace // 4, 1), np.nan, np.float32))
     call(kernel, [out.origin, *origins, work.address], box)
     return _result(out, before, out_block, box, scratch)
 

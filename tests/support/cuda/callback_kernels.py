@@ -16,7 +16,7 @@ from brickrt.ops.base import Op, Slab
 from brickrt.ops.cuda.kernel import Kernel
 from brickrt.ops.cuda.operand import Operand
 from brickrt.ops.types import Boxes
-from brickrt.runtime.cuda.kernels.kernel_sources import Source
+from brickrt.runtime.cuda.kernels.kernel_sources import KernelSource
 from brickrt.runtime.cuda.schedule import argument_table
 from tests.support.cuda.host_driver import HostDriver, HostFunction
 from tests.support.cuda.host_kernels import compiled
@@ -78,7 +78,7 @@ def _part(operand: Operand, origin: int, box: Boxes) -> np.ndarray:
 class CallbackFunction(HostFunction):
     """Sources that differ in the numbers of their kernels alone are compiled once; these are set before a call."""
 
-    def __init__(self, driver: HostDriver, source: Source) -> None:
+    def __init__(self, driver: HostDriver, source: KernelSource) -> None:
         number = re.compile(r"brick_number\((\d+)\)")
         self.numbers = list(dict.fromkeys(int(found) for found in number.findall(source.text)))
         text = number.sub(lambda found: f"brick_numbers[{self.numbers.index(int(found[1]))}]", source.text)
@@ -108,7 +108,7 @@ class CallbackDriver(HostDriver):
     def __init__(self, **options: Any) -> None:
         super().__init__(threads=1, flags=("-DBRICK_WARP=1", "-O0"), **options)
 
-    def functions(self, sources: Sequence[Source], progress: Any) -> list[HostFunction]:
+    def functions(self, sources: Sequence[KernelSource], progress: Any) -> list[HostFunction]:
         return [CallbackFunction(self, source) for source in sources]
 
 

@@ -77,11 +77,11 @@ class Frontend:
 
     def pygraph(self, **settings):
         assert settings.get("handle") in self.handles
-        return Graph(self)
+        return FakeGraph(self)
 
 
 @dataclass
-class Tensor:
+class FakeTensor:
     dims: list[int] | None
     strides: list[int] | None
     dtype: data_type | None
@@ -139,16 +139,16 @@ class HostLibrary(Plans):
         assert self.frontend.on[-1] == number
 
 
-KEPT: dict[bytes, Graph] = {}
+KEPT: dict[bytes, FakeGraph] = {}
 
 
-class Graph:
+class FakeGraph:
     def __init__(self, api):
         self.api, self.tensors, self.results, self.barred, self.limit, self.at = api, [], [], set(), None, None
         self.operations = 0
 
     def tensor(self, dim, stride, data_type, uid, name):
-        self.tensors.append(Tensor(dim, stride, data_type, None, uid))
+        self.tensors.append(FakeTensor(dim, stride, data_type, None, uid))
         return self.tensors[-1]
 
     def tensor_scalar(self, value, kind):
@@ -158,7 +158,7 @@ class Graph:
 
     def _result(self, compute):
         self.operations += 1
-        self.results.append(Tensor(None, None, None, compute))
+        self.results.append(FakeTensor(None, None, None, compute))
         return self.results[-1]
 
     def _of(self, tensor, memory):
@@ -298,4 +298,6 @@ class Graph:
         self.api.ran.append(index)
         self.api.on.append(self.api.handles[handle])
         (out,) = (t for t in self.results if t.output)
-        out.view(pack[out.uid])[...] = np.broadcast_to(self._of(Tensor(None, None, None, out.compute), pack), out.dims)
+        out.view(pack[out.uid])[...] = np.broadcast_to(
+            self._of(FakeTensor(None, None, None, out.compute), pack), out.dims
+        )

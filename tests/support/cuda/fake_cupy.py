@@ -16,7 +16,7 @@ import numpy as np
 from cupy.cuda import driver as real_cu
 from cupy.cuda import runtime as real_cudart
 
-from brickrt.runtime.cuda.kernels.compile import Module
+from brickrt.runtime.cuda.kernels.compile import CompiledModule
 from tests.support.cuda.host_driver import HostMemory
 from tests.support.cuda.host_kernels import compiled
 
@@ -67,7 +67,7 @@ class FakeCupy:
         self.device = 0
         self.places: dict[int, int] = {}  # devices of addresses, where it is not the first
         self.cudart, self.cu = self._checked(real_cudart, self._runtime()), self._checked(real_cu, self._driver())
-        self.default = self.current = Stream(self, 0)
+        self.default = self.current = FakeStream(self, 0)
         self.cupy = SimpleNamespace(
             ndarray=Array,
             empty=lambda shape, dtype: Array(self, np.empty(shape, dtype)),
@@ -78,13 +78,13 @@ class FakeCupy:
                 alloc=self.alloc,
                 alloc_pinned_memory=self.alloc_pinned,
                 get_current_stream=lambda: self.default,
-                Stream=type("Made", (), {"__new__": lambda cls, non_blocking: Stream(self, 99)}),
+                FakeStream=type("Made", (), {"__new__": lambda cls, non_blocking: FakeStream(self, 99)}),
                 Event=lambda disable_timing: SimpleNamespace(ptr=7),
-                function=SimpleNamespace(Module=lambda: LoadedModule(self)),
+                function=SimpleNamespace(CompiledModule=lambda: LoadedModule(self)),
                 memory=real.cuda.memory,
             ),
         )
-        self.cupy.cuda.Stream.from_external = lambda stream: Stream(self, stream.__cuda_stream__()[1])
+        self.cupy.cuda.Stream.from_external = lambda stream: FakeStream(self, stream.__cuda_stream__()[1])
 
     def asarray(self, value: Any) -> Any:
         """As the real one: what lies on another device is copied to the current one."""
@@ -111,10 +111,10 @@ class FakeCupy:
         room.ptr, room.held = pointer.ptr, pointer
         return room
 
-    def compile_modules(self, texts: Sequence[str], arch: str, progress: Any) -> list[Module]:
+    def compile_modules(self, texts: Sequence[str], arch: str, progress: Any) -> list[CompiledModule]:
         """Takes the place of NVRTC."""
         self.library = compiled("\n".join(texts))
-        return [Module(b"\x7fELF", ()) for _ in texts]
+        return [CompiledModule(b"\x7fELF", ()) for _ in texts]
 
     def _checked(self, module: Any, does: dict[str, Callable]) -> Any:
         def made(name: str) -> Callable:
@@ -181,11 +181,11 @@ class Pointer:
     def __init__(self, memory: HostMemory) -> None:
         self._memory, self.ptr, self.device_id = memory, memory.address, 0
 
-    def memset_async(self, value: int, nbytes: int, stream: Stream) -> None:
+    def memset_async(self, value: int, nbytes: int, stream: FakeStream) -> None:
         ctypes.memset(self.ptr, value, nbytes)
 
 
-class Stream:
+class FakeStream:
     def __init__(self, fake: FakeCupy, ptr: int) -> None:
         self.fake, self.ptr = fake, ptr
 
@@ -196,9 +196,9 @@ class Stream:
         assert self.ptr, "the default stream cannot be captured"
         self.fake.capturing = []
 
-    def end_capture(self) -> Graph:
+    def end_capture(self) -> FakeCapturedGraph:
         work, self.fake.capturing = self.fake.capturing, None
-        return Graph(self.fake, work)
+        return FakeCapturedGraph(self.fake, work)
 
     def __enter__(self) -> None:
         self.fake.calls.append(f"on {self.ptr}")
@@ -208,13 +208,13 @@ class Stream:
         self.fake.current = self.fake.default
 
 
-class Graph:
+class FakeCapturedGraph:
     def __init__(self, fake: FakeCupy, work: Any) -> None:
         self.fake, self.work = fake, work
 
-    def upload(self, stream: Stream) -> None: ...
+    def upload(self, stream: FakeStream) -> None: ...
 
-    def launch(self, stream: Stream) -> None:
+    def launch(self, stream: FakeStream) -> None:
         self.fake.calls.append("graph")
         for work in self.work:
             work()

@@ -22,7 +22,7 @@ from brickrt.ops.cuda.kernel import THREADS
 from brickrt.ops.types import TensorType
 from brickrt.plan.device.device_spec import PRESETS, DeviceSpec
 from brickrt.runtime.cuda.driver.protocol import CaptureRefused, Numbers
-from brickrt.runtime.cuda.kernels.kernel_sources import Source
+from brickrt.runtime.cuda.kernels.kernel_sources import KernelSource
 from tests.support.cuda.host_kernels import compiled
 
 SMALL = replace(PRESETS["h200"], name="a small GPU on the host", cores=3)
@@ -137,7 +137,7 @@ class HostGraph:
 
 
 class HostFunction:
-    def __init__(self, driver: HostDriver, source: Source, library: ctypes.CDLL, name: str) -> None:
+    def __init__(self, driver: HostDriver, source: KernelSource, library: ctypes.CDLL, name: str) -> None:
         self.driver, self.source, self.library = driver, source, library
         self.function = getattr(library, name)
 
@@ -241,7 +241,7 @@ class HostDriver:
         self.calls.append(("download", array.nbytes))
         stream.put(lambda: ctypes.memmove(array.ctypes.data, address, array.nbytes))
 
-    def functions(self, sources: Sequence[Source], progress: Any) -> list[HostFunction]:
+    def functions(self, sources: Sequence[KernelSource], progress: Any) -> list[HostFunction]:
         text = "\n".join(source.text for source in sources)
         library = compiled(text, *self.flags)
         if progress:

@@ -11,7 +11,7 @@ from brickrt.graph.passes.half_precision import lowered as in_precision
 from brickrt.runtime.cuda import program_tables
 from brickrt.runtime.cuda.program import CudaOptions, CudaProgram
 from brickrt.runtime.cuda.verify.order import Order
-from brickrt.runtime.cuda.verify.types import Tables, Wanted
+from brickrt.runtime.cuda.verify.types import CheckedTables, Wanted
 from tests.support.cuda.fake_cudnn import Frontend, HostLibrary, PlanOf
 from tests.support.cuda.host_driver import SMALL, HostDriver
 from tests.support.task_checks import lowered, with_values
@@ -28,7 +28,7 @@ class Uncompiled(HostDriver):
 
 def tables_of(
     graph, strategy, launch, group=None, band=None, most=None, precision="fp32", **options
-) -> tuple[Tables, Wanted]:
+) -> tuple[CheckedTables, Wanted]:
     """With `most`, a library computes products with at most so many operations after them."""
     graph, _ = with_values(graph)
     library = None if most is None else HostLibrary(Frontend([PlanOf()], most))
@@ -46,6 +46,6 @@ def tables_of(
     raise AssertionError("nothing was checked")
 
 
-def order_of(tables: Tables, wanted: Wanted) -> Order:
+def order_of(tables: CheckedTables, wanted: Wanted) -> Order:
     launch_of = np.concatenate([np.full(launch.count, k) for k, launch in enumerate(tables.launches)])
     return Order(tables, launch_of, np.bincount(wanted.tasks, minlength=len(tables)) == 0)

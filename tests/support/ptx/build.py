@@ -48,7 +48,7 @@ class _Range(ctypes.Structure):
     _fields_ = (("lo", ctypes.c_uint64), ("hi", ctypes.c_uint64), ("seen", ctypes.c_void_p))
 
 
-class Library:
+class PtxLibrary:
     """Kernels as functions of the host, that may touch the given ranges (address, bytes) of memory alone."""
 
     def __init__(self, path: Path) -> None:
@@ -86,13 +86,13 @@ def _compile(*words: str) -> None:
 
 
 @cache
-def compiled(source: str, arch: str) -> Library:
+def compiled(source: str, arch: str) -> PtxLibrary:
     return assembled(ptx_of(source, arch))
 
 
-def assembled(ptx: str) -> Library:
+def assembled(ptx: str) -> PtxLibrary:
     """A library of PTX text."""
     stem = _folder() / hashlib.sha256(ptx.encode()).hexdigest()[:16]
     stem.with_suffix(".cpp").write_text(cpp(parse(ptx)))
     _compile("-include", str(_folder() / "first.hpp"), "-o", f"{stem}.so", f"{stem}.cpp")
-    return Library(stem.with_suffix(".so"))
+    return PtxLibrary(stem.with_suffix(".so"))

@@ -10,9 +10,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from brickrt.ops.types import TensorType
-from brickrt.runtime.cuda.kernels.kernel_sources import Source
+from brickrt.runtime.cuda.kernels.kernel_sources import KernelSource
 from tests.support.cuda.host_driver import HostArray, HostDriver, HostFunction
-from tests.support.ptx.build import Library, compiled
+from tests.support.ptx.build import PtxLibrary, compiled
 
 
 @dataclass
@@ -20,14 +20,14 @@ class PtxDriver(HostDriver):
     arch: str = "sm_90"
     arrays: weakref.WeakSet[HostArray] = field(default_factory=weakref.WeakSet)
 
-    def functions(self, sources: Sequence[Source], progress: Any) -> list[HostFunction]:
+    def functions(self, sources: Sequence[KernelSource], progress: Any) -> list[HostFunction]:
         with ThreadPoolExecutor(2) as pool:
             libraries = list(pool.map(lambda source: compiled(source.text, self.arch), sources))
         if progress:
             progress(len(sources), len(sources))
         return [self._function(source, library) for source, library in zip(sources, libraries, strict=True)]
 
-    def _function(self, source: Source, library: Library) -> HostFunction:
+    def _function(self, source: KernelSource, library: PtxLibrary) -> HostFunction:
         kernels = SimpleNamespace(**{source.name: library.kernel(source.name, self.ranges)})
         return HostFunction(self, source, kernels, source.name)  # type: ignore[arg-type]
 

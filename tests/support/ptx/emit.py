@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from tests.support.ptx.operations import SPECIAL, Words, translate
-from tests.support.ptx.parse import Brace, Function, Instruction, Label, Module, Variable, type_bytes
+from tests.support.ptx.operations import SPECIAL, InstructionWords, translate
+from tests.support.ptx.parse import Brace, Instruction, Label, PtxFunction, PtxModule, PtxVariable, type_bytes
 
 _REGISTERS = {1: ("u16", "JUNK16"), 2: ("u16", "JUNK16"), 4: ("u32", "JUNK32"), 8: ("u64", "JUNK64")}
 
 
-def cpp(module: Module) -> str:
+def cpp(module: PtxModule) -> str:
     """The text of a library that has, for every entry `NAME(context, ints …)` of the module,
 
     extern "C" void NAME(int grid, int threads, long long shared, const void* context, int…, int workers)
@@ -36,7 +36,7 @@ def _name(name: str) -> str:
     return "ptx_" + re.sub(r"\W", lambda m: {"%": "r_", "$": "d_", ".": "_"}[m[0]], name)
 
 
-def _shared(module: Module) -> tuple[int, dict[str, str]]:
+def _shared(module: PtxModule) -> tuple[int, dict[str, str]]:
     """Bytes of shared memory that the text declares, and where every variable of the module lies, as C++.
 
     What has no size, the launch's part, comes last and is aligned to no more than is said.
@@ -54,7 +54,7 @@ def _shared(module: Module) -> tuple[int, dict[str, str]]:
     return size, places
 
 
-def _stored(v: Variable) -> str:
+def _stored(v: PtxVariable) -> str:
     """A variable of the module; its values, bytes or words, those left out being zeros."""
     kind = f"u{8 * type_bytes(v.type)}"
     values = ", ".join(f"({kind}){value}" for value in v.values)
@@ -62,7 +62,7 @@ def _stored(v: Variable) -> str:
     return f"alignas({align}) static {kind} {_name(v.name)}[{max(v.count, 1)}] = {{{values}}};"
 
 
-def _known(stored: list[Variable]) -> Iterator[str]:
+def _known(stored: list[PtxVariable]) -> Iterator[str]:
     """Where variables lie, and a last row that is none."""
     address = "reinterpret_cast<u64>({0})".format
     rows = [f"{{{address(n := _name(v.name))}, {address(n)} + sizeof {n}}}, " for v in stored]
@@ -70,14 +70,14 @@ def _known(stored: list[Variable]) -> Iterator[str]:
     yield f"extern const int variable_count = {len(stored)};"
 
 
-def _parameters(function: Function) -> str:
+def _parameters(function: PtxFunction) -> str:
     return ", ".join(f"char* {_name(p.name)}" for p in (*function.results, *function.params))
 
 
 class _Translation:
     """Of one function."""
 
-    def __init__(self, function: Function, places: dict[str, str]) -> None:
+    def __init__(self, function: PtxFunction, places: dict[str, str]) -> None:
         self.function = function
         self.places = dict(places)
         self.kinds = {"%carry": "bool"}  # of registers
@@ -98,7 +98,7 @@ class _Translation:
             for t in (*s.operands, *s.targets)
         }
         for k, s in enumerate(body):
-            if isinstance(s, Variable):
+            if isinstance(s, PtxVariable):
                 lines += self.declared(s, depth)
             elif isinstance(s, Brace):
                 depth += 1 if s.opens else -1
@@ -110,7 +110,7 @@ class _Translation:
                 lines.append(self.guarded(s, k))
         return [*lines, "}"]
 
-    def declared(self, v: Variable, depth: int) -> Iterator[str]:
+    def declared(self, v: PtxVariable, depth: int) -> Iterator[str]:
         """Registers are declared with what nobody wrote in them, unless a jump may pass their declaration."""
         if v.space == "reg":
             names = [f"{v.name}{k}" for k in range(1, v.count)] if v.many else [v.name]
@@ -128,7 +128,9 @@ class _Translation:
             raise ValueError(f"PTX variable in a function: {v}")
 
     def guarded(self, s: Instruction, k: int) -> str:
-        line = self.jump(s) or translate(Words(s, self.read, self.write, self.address, _literal(f"{k}: {s}")))
+        line = self.jump(s) or translate(
+            InstructionWords(s, self.read, self.write, self.address, _literal(f"{k}: {s}"))
+        )
         if not s.guard:
             return line
         condition = self.read(s.guard, "bool")
@@ -188,7 +190,7 @@ def _literal(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-def _launcher(function: Function, shared: int) -> list[str]:
+def _launcher(function: PtxFunction, shared: int) -> list[str]:
     """Every thread gets parameters of its own, as if they lay in constant memory."""
     given, held = [], []
     for k, p in enumerate(function.params):

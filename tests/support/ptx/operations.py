@@ -73,7 +73,7 @@ class Unknown(ValueError):
 
 
 @dataclass(frozen=True)
-class Words:
+class InstructionWords:
     """An instruction's opcode in parts, and its operands as C++ through `read` and `write` of the function it is in."""
 
     instruction: Instruction
@@ -102,13 +102,13 @@ class Words:
         return Unknown(f"PTX instruction not known: {self.instruction}")
 
 
-def translate(w: Words) -> str:
+def translate(w: InstructionWords) -> str:
     """C++ statements of an instruction that is no jump or call."""
     handler = _HANDLERS.get(w.root, _arithmetic)
     return handler(w)
 
 
-def _arithmetic(w: Words) -> str:
+def _arithmetic(w: InstructionWords) -> str:
     name = ".".join([w.root, *w.others])
     name = _PLAIN.get(name, name)
     kinds = OPERATIONS.get(name)
@@ -134,7 +134,7 @@ def _unsigned(name: str) -> str:
     return "u" + name[1:] if name[0] == "b" and name[1:].isdigit() else name
 
 
-def _mov(w: Words) -> str:
+def _mov(w: InstructionWords) -> str:
     if len(w.types) != 1 or w.others:
         raise w.unknown()
     target, source = w.instruction.operands
@@ -151,7 +151,7 @@ def _mov(w: Words) -> str:
     return f"{{ const u64 whole = {whole}; {' '.join(lines)} }}"
 
 
-def _setp(w: Words) -> str:
+def _setp(w: InstructionWords) -> str:
     compare, *logic = w.others
     if compare not in COMPARISONS or len(w.types) != 1 or logic not in ([], ["and"], ["or"], ["xor"]):
         raise w.unknown()
@@ -166,7 +166,7 @@ def _setp(w: Words) -> str:
     return f"{{ const bool seen = {value}; {' '.join(lines)} }}"
 
 
-def _cvt(w: Words) -> str:
+def _cvt(w: InstructionWords) -> str:
     others, types = w.others, w.types
     target, *sources = w.instruction.operands
     if types == ["tf32", "f32"] and others == ["rna"]:
@@ -182,7 +182,7 @@ def _cvt(w: Words) -> str:
     return w.write(target, f"op_cvt<{to}, {of}, {mode}, {sat}>({w.read(sources[0], of)})")
 
 
-def _memory(w: Words) -> tuple[str, int, str, str]:
+def _memory(w: InstructionWords) -> tuple[str, int, str, str]:
     """Space, elements, order ("" where none is said) and way of a load or store."""
     space, count, order, way = "GENERIC", 1, "", "READ"
     for part in w.others:
@@ -201,7 +201,7 @@ def _memory(w: Words) -> tuple[str, int, str, str]:
     return space, count, order, way
 
 
-def _load(w: Words) -> str:
+def _load(w: InstructionWords) -> str:
     space, count, order, way = _memory(w)
     kind = _unsigned(w.types[0])
     target, address = w.instruction.operands
@@ -216,7 +216,7 @@ def _load(w: Words) -> str:
     return f"{{ const auto found = {found}; {' '.join(lines)} }}"
 
 
-def _store(w: Words) -> str:
+def _store(w: InstructionWords) -> str:
     space, count, order, _ = _memory(w)
     kind = _unsigned(w.types[0])
     address, source = w.instruction.operands
@@ -227,7 +227,7 @@ def _store(w: Words) -> str:
     return f"store<{space}, {kind}, {count}>({at}, {{{values}}}, {w.text});"
 
 
-def _cvta(w: Words) -> str:
+def _cvta(w: InstructionWords) -> str:
     target, source = w.instruction.operands
     to, space = "to" in w.others, next((o for o in w.others if o in SPACES), "")
     if w.types != ["u64"] or not space or set(w.others) - {"to", space}:
@@ -236,7 +236,7 @@ def _cvta(w: Words) -> str:
     return w.write(target, f"{w.read(source, 'u64')} {'-' if to else '+'} {shift}")
 
 
-def _atom(w: Words) -> str:
+def _atom(w: InstructionWords) -> str:
     space, order, name = "GENERIC", "RELAXED", ""
     for part in w.others:
         if part in SPACES:
@@ -257,13 +257,13 @@ def _atom(w: Words) -> str:
     return f"{{ using T = {kind}; {found + ';' if target == '_' else w.write(target, found)} }}"
 
 
-def _fence(w: Words) -> str:
+def _fence(w: InstructionWords) -> str:
     if set(w.others) - {"sc", "acq_rel", "gpu", "sys", "cta", "gl"}:
         raise w.unknown()
     return "__atomic_thread_fence(__ATOMIC_SEQ_CST);"
 
 
-def _barrier(w: Words) -> str:
+def _barrier(w: InstructionWords) -> str:
     operands = w.instruction.operands
     if w.others == ["warp", "sync"]:
         return f"warp_sync({w.read(operands[0], 'u32')}, {w.text}); path = 0;"
@@ -272,7 +272,7 @@ def _barrier(w: Words) -> str:
     return "block_barrier(); path = 0;"
 
 
-def _shuffle(w: Words) -> str:
+def _shuffle(w: InstructionWords) -> str:
     target, *sources = w.instruction.operands
     if w.others[0] != "sync" or w.types != ["b32"] or len(w.others) != 2:
         raise w.unknown()
@@ -282,7 +282,7 @@ def _shuffle(w: Words) -> str:
     return f"{{ const Shuffled found = {value}; {' '.join(lines)} }}"
 
 
-def _vote(w: Words) -> str:
+def _vote(w: InstructionWords) -> str:
     target, source, mask = w.instruction.operands
     if w.others not in (["sync", "ballot"], ["sync", "any"], ["sync", "all"]):
         raise w.unknown()
@@ -290,7 +290,7 @@ def _vote(w: Words) -> str:
     return w.write(target, found + {"ballot": "", "any": " != 0", "all": " == ~0u"}[w.others[1]])
 
 
-def _matrices(w: Words) -> str:
+def _matrices(w: InstructionWords) -> str:
     if ".".join(w.parts) != "sync.aligned.m8n8.x4.shared.b16":
         raise w.unknown()
     target, address = w.instruction.operands
@@ -305,7 +305,7 @@ _PRODUCTS = {
 }
 
 
-def _multiply(w: Words) -> str:
+def _multiply(w: InstructionWords) -> str:
     kind = _PRODUCTS.get(".".join(w.parts))
     if kind is None:
         raise w.unknown()
@@ -318,7 +318,7 @@ def _multiply(w: Words) -> str:
     return f"{{ const auto found = multiply<{kind}>({', '.join(vectors)}, path, {w.text}); {' '.join(lines)} }}"
 
 
-def _copy(w: Words) -> str:
+def _copy(w: InstructionWords) -> str:
     operands, parts = w.instruction.operands, w.instruction.opcode.split(".")[1:]
     if parts == ["async", "commit_group"]:
         return "copy_commit();"
@@ -334,15 +334,15 @@ def _copy(w: Words) -> str:
     return f"copy_async({w.address(to)}, {w.address(source)}, {bytes_}, {count}, {w.text});"
 
 
-def _sleep(w: Words) -> str:
+def _sleep(w: InstructionWords) -> str:
     return "host::yield();"
 
 
-def _trap(w: Words) -> str:
+def _trap(w: InstructionWords) -> str:
     return f'die({w.text}, "the kernel gave up", 0);'
 
 
-_HANDLERS: dict[str, Callable[[Words], str]] = {
+_HANDLERS: dict[str, Callable[[InstructionWords], str]] = {
     "mov": _mov,
     "setp": _setp,
     "cvt": _cvt,

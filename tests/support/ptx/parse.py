@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Variable:
+class PtxVariable:
     """Of `count` elements of a type ("b8", "u32" …) in a state space ("reg", "param", "shared" …).
 
     `count` is 0 where the text says `[]`; registers `%r<5>` are the variables %r1 … %r4 by the name "%r".
@@ -50,30 +50,30 @@ class Instruction:
         return " ".join((*([f"@{self.guard}"] if self.guard else []), self.opcode, ", ".join(self.operands)))
 
 
-Statement = Variable | Label | Brace | Instruction
+Statement = PtxVariable | Label | Brace | Instruction
 
 
 @dataclass(frozen=True)
-class Function:
+class PtxFunction:
     name: str
     entry: bool
-    results: tuple[Variable, ...]
-    params: tuple[Variable, ...]
+    results: tuple[PtxVariable, ...]
+    params: tuple[PtxVariable, ...]
     most_threads: int  # 0: any
     body: tuple[Statement, ...] | None  # None: declared alone
 
 
 @dataclass(frozen=True)
-class Module:
-    variables: tuple[Variable, ...]
-    functions: tuple[Function, ...]
+class PtxModule:
+    variables: tuple[PtxVariable, ...]
+    functions: tuple[PtxFunction, ...]
 
 
 def type_bytes(name: str) -> int:
     return 1 if name == "pred" else int(name[1:].replace("16x2", "32")) // 8
 
 
-def parse(text: str) -> Module:
+def parse(text: str) -> PtxModule:
     """Raises ValueError at what it does not know."""
     text = re.sub(r"//[^\n]*|/\*.*?\*/", "", text, flags=re.S)
     text = re.sub(r"^\s*\.(version|target|address_size|file|loc)\b[^\n]*", "", text, flags=re.M)
@@ -91,7 +91,7 @@ def parse(text: str) -> Module:
             variables.append(_variable(head))
     if text[at:].strip():
         raise ValueError(f"PTX ends with: {text[at:].strip()[:80]}")
-    return Module(tuple(variables), tuple(functions))
+    return PtxModule(tuple(variables), tuple(functions))
 
 
 def _closing(text: str, at: int) -> int:
@@ -108,7 +108,7 @@ _HEAD = re.compile(
 _LIMITS = re.compile(r"\s*\.(noreturn|pragma\s+\"[^\"]*\"|(maxntid|reqntid|minnctapersm|maxnreg)\s+[\d, ]+)")
 
 
-def _function(head: str, body: str | None) -> Function:
+def _function(head: str, body: str | None) -> PtxFunction:
     match = _HEAD.fullmatch(head)
     if match is None or _LIMITS.sub("", match[5]).strip():
         raise ValueError(f"PTX function: {head}")
@@ -118,7 +118,7 @@ def _function(head: str, body: str | None) -> Function:
         for part in (match[2], match[4])
     )
     statements = None if body is None else tuple(_statements(body))
-    return Function(match[3], match[1] == "entry", results, params, int(threads[1]) if threads else 0, statements)
+    return PtxFunction(match[3], match[1] == "entry", results, params, int(threads[1]) if threads else 0, statements)
 
 
 _VARIABLE = re.compile(
@@ -128,7 +128,7 @@ _VARIABLE = re.compile(
 )
 
 
-def _variable(text: str) -> Variable:
+def _variable(text: str) -> PtxVariable:
     match = _VARIABLE.fullmatch(text)
     if match is None:
         raise ValueError(f"PTX variable: {text}")
@@ -136,7 +136,7 @@ def _variable(text: str) -> Variable:
     number = 1 if count is None else int(count[1:-1] or 0)
     numbers = tuple(int(v, 0) for v in re.findall(r"[-\w]+", values)) if values else ()
     many = bool(count) and count[0] == "<"
-    return Variable(space, kind, name, number, int(align or 0), numbers, many)
+    return PtxVariable(space, kind, name, number, int(align or 0), numbers, many)
 
 
 _START = re.compile(r"\s*(?:([{}])|([$\w]+):\s*(?:\.branchtargets\s+([^;]*);)?|([^;]+);)")

@@ -11,7 +11,7 @@ import pytest
 
 from brickrt.ops.cuda.kernel import THREADS
 from tests.support.cuda import host_kernels, host_scratch
-from tests.support.ptx.build import Library, Ranges, compiled
+from tests.support.ptx.build import PtxLibrary, Ranges, compiled
 
 
 class Single:
@@ -51,5 +51,5 @@ class Single:
 
 
 class _Runner:
-    def __init__(self, library: Library, ranges: Callable[..., Ranges]) -> None:
+    def __init__(self, library: PtxLibrary, ranges: Callable[..., Ranges]) -> None:
         self.run = library.kernel("run", ranges)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from brickrt.graph.builder import Builder, OnnxNode, builds
 from brickrt.graph.builders.common import convert, optional, wide
 from brickrt.graph.builders.spatial.window import (
-    Window,
+    WindowAttributes,
     auto_pad,
     of_weights,
     per_dimension,
@@ -46,7 +46,7 @@ def _operands(b: Builder, node: OnnxNode) -> list[str]:
 
 def _transposed_window(
     node: OnnxNode, spatial: tuple[int, ...], kernel: tuple[int, ...]
-) -> tuple[Window, tuple[int, ...]]:
+) -> tuple[WindowAttributes, tuple[int, ...]]:
     """The window and the output padding: pads follow from the output's shape where that is asked for."""
     rank = len(spatial)
     strides, dilations = steps(node, rank)
@@ -54,7 +54,7 @@ def _transposed_window(
     mode, shape = auto_pad(node), node.attrs.get("output_shape")
     if not shape and not mode.startswith("SAME"):
         pads = per_dimension(node, "pads", 2 * rank, 0) if mode == "NOTSET" else (0,) * (2 * rank)
-        return Window(kernel, strides, dilations, pads[:rank], pads[rank:]), extra
+        return WindowAttributes(kernel, strides, dilations, pads[:rank], pads[rank:]), extra
     wanted = [int(d) for d in shape][-rank:] if shape else [d * s for d, s in zip(spatial, strides)]
     totals = [
         s * (d - 1) + e + (k - 1) * dilation + 1 - size
@@ -62,4 +62,6 @@ def _transposed_window(
     ]
     begin, end = split_pads(mode, [max(t, 0) for t in totals])
     # An output larger than the kernel reaches is longer at its end.
-    return Window(kernel, strides, dilations, begin, end), tuple(e + max(-t, 0) for e, t in zip(extra, totals))
+    return WindowAttributes(kernel, strides, dilations, begin, end), tuple(
+        e + max(-t, 0) for e, t in zip(extra, totals)
+    )

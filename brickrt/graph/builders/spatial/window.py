@@ -12,7 +12,7 @@ AUTO_PADS = ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
 
 
 @dataclass(frozen=True)
-class Window:
+class WindowAttributes:
     kernel: Ints
     strides: Ints
     dilations: Ints
@@ -48,7 +48,7 @@ def of_weights(node: OnnxNode, kernel: Ints) -> Ints:
     return kernel
 
 
-def window_of(node: OnnxNode, spatial: Ints, kernel: Ints) -> Window:
+def window_of(node: OnnxNode, spatial: Ints, kernel: Ints) -> WindowAttributes:
     """The window of a Conv or a pool over `spatial` dimensions. Raises Unsupported for negative pads."""
     rank = len(spatial)
     if rank == 0:
@@ -64,7 +64,7 @@ def window_of(node: OnnxNode, spatial: Ints, kernel: Ints) -> Window:
         begin, end = pads[:rank], pads[rank:]
     if min(begin + end) < 0:
         raise Unsupported("negative pads")
-    return Window(kernel, strides, dilations, begin, end)
+    return WindowAttributes(kernel, strides, dilations, begin, end)
 
 
 def _same(mode: str, spatial: Ints, kernel: Ints, strides: Ints, dilations: Ints) -> tuple[Ints, Ints]:

@@ -10,7 +10,7 @@ from llvmlite import ir
 
 from brickrt.ops.cpu.elementwise import map as map_kernels  # noqa: F401  (registers the kernels)
 from brickrt.ops.cpu.emit.expressions import emit_expr
-from brickrt.ops.cpu.emit.function_emitter import FLOAT, VOID, Fn, vector
+from brickrt.ops.cpu.emit.function_emitter import FLOAT, VOID, FunctionEmitter, vector
 from brickrt.ops.expr import COMPARE, TEST, Expr, apply, arg, cast, const
 from brickrt.ops.operators.map import Map
 from brickrt.ops.types import Boxes
@@ -170,7 +170,7 @@ def test_where(isa):
 
 def count_calls(expr: Expr, name: str) -> int:
     module = ir.Module()
-    f = Fn(module, "k", [vector(FLOAT, 4)], VOID)
+    f = FunctionEmitter(module, "k", [vector(FLOAT, 4)], VOID)
     emit_expr(f, expr, [f.fn.args[0]], 4)
     f.finish()
     return str(module).count(f'call <4 x float> @"{name}')

@@ -5,8 +5,8 @@ import ctypes
 import pytest
 from llvmlite import ir
 
-from brickrt.ops.cpu.compile import Library, to_object
-from brickrt.ops.cpu.emit.function_emitter import I64, Fn
+from brickrt.ops.cpu.compile import LoadedObjects, to_object
+from brickrt.ops.cpu.emit.function_emitter import I64, FunctionEmitter
 from brickrt.ops.cpu.isa import Isa
 
 ISA = Isa(1, 16)
@@ -15,9 +15,9 @@ ISA = Isa(1, 16)
 def run(emit, n: int) -> int:
     """What `emit(f, n)` returns, compiled, for this n."""
     module = ir.Module("variables")
-    f = Fn(module, "f", (I64,), I64)
+    f = FunctionEmitter(module, "f", (I64,), I64)
     f.b.ret(emit(f, f.fn.args[0]))
-    library = Library(ISA)
+    library = LoadedObjects(ISA)
     library.add(to_object(module, ISA))
     return library.function("f", ctypes.c_int64, ret=ctypes.c_int64)(n)
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from llvmlite import ir
 
-from brickrt.ops.cpu.compile import Library, to_object
+from brickrt.ops.cpu.compile import LoadedObjects, to_object
 from brickrt.ops.cpu.emit import vector_math
-from brickrt.ops.cpu.emit.function_emitter import Fn
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.isa import Isa
 from tests.support.cpu.harness import AVX2, HOST
 
@@ -36,12 +36,12 @@ MOST_ULP = {"exp": 1.5, "log": 1.5, "tanh": 2.5, "erf": 2, "sigmoid": 2.5}
 def run(name: str, x: np.ndarray, isa: Isa, lanes: int) -> np.ndarray:
     """A loop of the function over x, whose size is a multiple of `lanes`."""
     module = ir.Module()
-    f = Fn(module, "k")
+    f = FunctionEmitter(module, "k")
     target, source = f.pointer(0), f.pointer(1)
     with f.loop(0, x.size, lanes) as i:
         f.store(FUNCTIONS[name](f, f.load(source, i, F32, lanes)), target, i, F32, lanes)
     f.finish()
-    library = Library(isa)
+    library = LoadedObjects(isa)
     library.add(to_object(module, isa))
     y = np.empty_like(x)
     library.function("k", ctypes.c_void_p, ctypes.c_void_p)((ctypes.c_void_p * 2)(y.ctypes.data, x.ctypes.data), None)

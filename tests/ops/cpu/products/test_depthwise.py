@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from brickrt.ops.cpu.kernel import choose_kernel
 from brickrt.ops.cpu.operand import dense
 from brickrt.ops.cpu.products.conv import ConvKernel
-from brickrt.ops.cpu.products.depthwise import LaneConvKernel
+from brickrt.ops.cpu.products.depthwise import DepthwiseKernel
 from brickrt.ops.operators.conv import Conv
 from brickrt.ops.types import TensorType
 from tests.support.cpu.conv_cases import ConvCase, check_bricks, check_conv, conv, transposed
@@ -62,7 +62,7 @@ def test_bricks_make_the_whole(name, brick):
 
 def test_who_takes_which_groups():
     """Groups of whole blocks of output channels go to the direct convolution."""
-    kinds = {(4, 4): LaneConvKernel, (16, 16): LaneConvKernel, (32, 2): ConvKernel, (24, 2): LaneConvKernel}
+    kinds = {(4, 4): DepthwiseKernel, (16, 16): DepthwiseKernel, (32, 2): ConvKernel, (24, 2): DepthwiseKernel}
     for (m, groups), expected in kinds.items():
         x, w, out = (TensorType(s, np.float32) for s in [(1, 16, 4), (m, 16 // groups, 1), (1, m, 4)])
         assert choose_kernel(conv((1,), groups=groups), (dense(x, 16), dense(w)), dense(out, 16), HOST) is expected

@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from brickrt.ops.cpu.isa import Isa
-from brickrt.ops.cpu.products.row_tiles import FEW, Window, choose_tile, sizes, split_evenly, tile_runs
+from brickrt.ops.cpu.products.row_tiles import FEW, RowWindow, choose_tile, sizes, split_evenly, tile_runs
 
 
-def output_extent(w: Window) -> int:
+def output_extent(w: RowWindow) -> int:
     """The largest output with pads at the end like those in front, at least one pixel."""
     span = w.dilation * (w.kernel - 1) + 1
     if w.transposed:
@@ -22,7 +22,7 @@ def output_extent(w: Window) -> int:
 def rows(draw):
     """A window, and a part [lo, hi) of its output."""
     kind = st.integers
-    w = Window(
+    w = RowWindow(
         draw(kind(1, 40)), draw(kind(1, 6)), draw(kind(1, 4)), draw(kind(1, 5)), draw(kind(0, 9)), draw(st.booleans())
     )
     extent = output_extent(w)
@@ -30,7 +30,7 @@ def rows(draw):
     return w, lo, draw(kind(lo + 1, extent))
 
 
-def taps_by_definition(w: Window, x: int) -> dict[int, int]:
+def taps_by_definition(w: RowWindow, x: int) -> dict[int, int]:
     """Tap → input index that output pixel x reads, those outside the tensor left out."""
     found = {}
     for k in range(w.kernel):
@@ -43,7 +43,7 @@ def taps_by_definition(w: Window, x: int) -> dict[int, int]:
     return found
 
 
-def taps_of_tiles(w: Window, lo: int, hi: int, most: int) -> dict[int, dict[int, int]]:
+def taps_of_tiles(w: RowWindow, lo: int, hi: int, most: int) -> dict[int, dict[int, int]]:
     """Output pixel → tap → input index, as the runs of tiles have it."""
     found: dict[int, dict[int, int]] = {}
     for run in tile_runs(w, w.shape_class(lo, hi), most):
@@ -79,7 +79,7 @@ def test_runs_of_taps_are_the_taps(row, most):
 
 def test_taps_gather_into_runs():
     """Seven taps, three pixels of padding: pixel 0 lacks taps 0 to 2, pixel 1 tap 0; inside they are one run."""
-    w = Window(64, 7, 2, 1, 3)
+    w = RowWindow(64, 7, 2, 1, 3)
     edge, inner = (run.tile.tap_runs() for run in tile_runs(w, w.shape_class(0, 24), 8)[:2])
     assert [(part.first, part.count, part.advance) for part in edge] == [(0, 1, 0), (1, 2, 1), (3, 4, 1)]
     assert [(part.first, part.count, part.advance) for part in inner] == [(0, 7, 1)]
@@ -114,7 +114,7 @@ def test_parts_of_one_class_have_the_same_tiles(row, width):
 
 def test_inner_bricks_of_a_row_are_one_class():
     """64 pixels, 3 taps:  |x......x|x......x| … |x......x|   only the first and the last meet an edge"""
-    w = Window(64, 3, 1, 1, 1)
+    w = RowWindow(64, 3, 1, 1, 1)
     classes = [w.shape_class(lo, lo + 8) for lo in range(0, 64, 8)]
     assert len(set(classes)) == 3
     assert len(set(classes[1:-1])) == 1
@@ -122,13 +122,13 @@ def test_inner_bricks_of_a_row_are_one_class():
 
 def test_a_row_is_an_edge_a_long_run_and_an_edge():
     """3 taps over 64 pixels in tiles of 8: tiles 1 to 6 are equal."""
-    runs = tile_runs(Window(64, 3, 1, 1, 1), Window(64, 3, 1, 1, 1).shape_class(0, 64), 8)
+    runs = tile_runs(RowWindow(64, 3, 1, 1, 1), RowWindow(64, 3, 1, 1, 1).shape_class(0, 64), 8)
     assert [run.repeat for run in runs] == [1, 6, 1]
     assert [(run.out_step, run.in_step) for run in runs] == [(0, 0), (8, 8), (0, 0)]
 
 
 def test_an_empty_row_has_no_tiles():
-    w = Window(5, 3, 1, 1, 1)
+    w = RowWindow(5, 3, 1, 1, 1)
     assert tile_runs(w, w.shape_class(2, 2), 8) == []
 
 

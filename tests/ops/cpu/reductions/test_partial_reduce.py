@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from brickrt.ops.cpu.reductions import partial_reduce as segment_kernels  # noqa: F401  (registers the kernels)
-from brickrt.ops.operators.partial_reduce import Segments
+from brickrt.ops.operators.partial_reduce import PartialReduce
 from tests.support.cpu.harness import AVX2, HOST, check
 
 ISAS = [pytest.param(HOST, id="avx512"), pytest.param(AVX2, id="avx2")]
@@ -19,4 +19,4 @@ ISAS = [pytest.param(HOST, id="avx512"), pytest.param(AVX2, id="avx2")]
 )
 def test_segments(shape, length, combine, isa):
     x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
-    check(Segments(combine, length), [x], isa, blocks=[isa.lanes], out_block=isa.lanes)
+    check(PartialReduce(combine, length), [x], isa, blocks=[isa.lanes], out_block=isa.lanes)

@@ -385,14 +385,14 @@ def test_what_is_missing(monkeypatch):
 
 
 def test_a_library_that_does_not_start_is_named():
-    class Broken(Frontend):
+    class BrokenFrontend(Frontend):
         def backend_version(self):
             raise RuntimeError("Unable to find\nsymbol cudnnGetVersion")
 
     with pytest.raises(
         Missing, match=r"does not start \(Unable to find symbol cudnnGetVersion\): pip install nvidia-cudnn"
     ):
-        Cudnn(Broken())
+        Cudnn(BrokenFrontend())
 
 
 # ---- the real frontend

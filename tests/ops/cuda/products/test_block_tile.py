@@ -15,7 +15,7 @@ from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.types import TensorType
 from brickrt.plan.tiling.gpu_tiles import TILES, tiles
 from brickrt.runtime.cuda.kernels.compile import compile_module
-from tests.ops.cuda.products.test_conv import Case, conv, operands
+from tests.ops.cuda.products.test_conv import ProductCase, conv, operands
 from tests.support.cuda.host_kernels import compiled, expected, needs_compiler, source_of
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
@@ -119,11 +119,11 @@ def matmul_kernel(a, b, dtype, packed, precision="fp32"):
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
 def test_other_kernels_do_not_spill(arch):
-    wide = Case((1, 96, 28, 28), 96, conv((7, 7), pads=(3, 3), groups=96, bias=True))
-    small = Case((1, 96, 28, 28), 96, conv((3, 3), pads=(1, 1), groups=96, bias=True))
-    image = Case((1, 3, 64, 64), 64, conv((7, 7), (2, 2), None, (3, 3), bias=True))
-    volume = Case((1, 16, 16, 16, 16), 32, conv((3, 3, 3), pads=(1, 1, 1)))
-    groups = Case((1, 128, 14, 14), 128, conv((3, 3), pads=(1, 1), groups=32))
+    wide = ProductCase((1, 96, 28, 28), 96, conv((7, 7), pads=(3, 3), groups=96, bias=True))
+    small = ProductCase((1, 96, 28, 28), 96, conv((3, 3), pads=(1, 1), groups=96, bias=True))
+    image = ProductCase((1, 3, 64, 64), 64, conv((7, 7), (2, 2), None, (3, 3), bias=True))
+    volume = ProductCase((1, 16, 16, 16, 16), 32, conv((3, 3, 3), pads=(1, 1, 1)))
+    groups = ProductCase((1, 128, 14, 14), 128, conv((3, 3), pads=(1, 1), groups=32))
     kernels = [conv_kernel(c, np.float32) for c in (wide, small, image, volume, groups)]
     kernels += [conv_kernel(c, np.float16) for c in (wide, small, image, volume)]
     kernels += [conv_kernel(small, np.float64), conv_kernel(image, np.int32)]

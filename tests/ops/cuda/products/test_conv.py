@@ -75,7 +75,7 @@ def gate(parts, dtype=np.float32):
 
 
 @dataclass(frozen=True)
-class Case:
+class ProductCase:
     x: tuple[int, ...]
     channels: int
     op: Conv
@@ -83,22 +83,24 @@ class Case:
 
 
 CASES = {
-    "even": Case((2, 8, 9, 7), 16, conv((3, 3), pads=(1, 1), bias=True)),
-    "odd": Case((1, 3, 9, 7), 5, conv((3, 2), (2, 1), (1, 2), (0, 2), (1, 0))),
-    "line": Case((3, 17, 23), 12, conv((5,), (2,), (2,), (4,), (1,), bias=True)),
-    "volume": Case((1, 16, 4, 5, 6), 24, conv((2, 3, 1), (1, 2, 1), pads=(1, 1, 0), groups=2)),
-    "groups": Case((1, 12, 5, 6), 36, conv((1, 3), pads=(0, 1), groups=4)),
-    "far": Case((1, 16, 6, 7), 8, conv((3, 3), dilations=(6, 5), pads=(6, 5))),
-    "plain": Case((2, 12, 7, 8), 20, conv((3, 3), pads=(1, 1), bias=True), {"layout": "plain"}),
-    "variable": Case((1, 6, 7, 8), 10, conv((3, 3), pads=(1, 1), groups=2, bias=True), {"packed": False}),
-    "depthwise": Case((1, 24, 9, 11), 24, conv((3, 3), pads=(1, 1), groups=24, bias=True)),
-    "strided depthwise": Case((2, 20, 9, 10), 20, conv((5, 5), (2, 2), (1, 1), (2, 1), (1, 2), 20)),
-    "odd depthwise": Case((1, 7, 6, 9), 21, conv((3, 4), (1, 3), (2, 2), (1, 3), groups=7)),
-    "plain depthwise": Case((1, 9, 6, 7), 9, conv((3, 3), pads=(1, 1), groups=9), {"layout": "plain", "packed": False}),
-    "wide depthwise": Case((2, 8, 40), 8, conv((11,), pads=(5,), groups=8)),
-    "depthwise volume": Case((1, 16, 4, 5, 6), 16, conv((3, 2, 3), (1, 2, 1), pads=(1, 0, 1), groups=16)),
-    "few per group": Case((1, 16, 6, 7), 32, conv((3, 3), pads=(1, 1), groups=4, bias=True)),
-    "point": Case((1, 64, 12, 12), 128, conv((1, 1))),
+    "even": ProductCase((2, 8, 9, 7), 16, conv((3, 3), pads=(1, 1), bias=True)),
+    "odd": ProductCase((1, 3, 9, 7), 5, conv((3, 2), (2, 1), (1, 2), (0, 2), (1, 0))),
+    "line": ProductCase((3, 17, 23), 12, conv((5,), (2,), (2,), (4,), (1,), bias=True)),
+    "volume": ProductCase((1, 16, 4, 5, 6), 24, conv((2, 3, 1), (1, 2, 1), pads=(1, 1, 0), groups=2)),
+    "groups": ProductCase((1, 12, 5, 6), 36, conv((1, 3), pads=(0, 1), groups=4)),
+    "far": ProductCase((1, 16, 6, 7), 8, conv((3, 3), dilations=(6, 5), pads=(6, 5))),
+    "plain": ProductCase((2, 12, 7, 8), 20, conv((3, 3), pads=(1, 1), bias=True), {"layout": "plain"}),
+    "variable": ProductCase((1, 6, 7, 8), 10, conv((3, 3), pads=(1, 1), groups=2, bias=True), {"packed": False}),
+    "depthwise": ProductCase((1, 24, 9, 11), 24, conv((3, 3), pads=(1, 1), groups=24, bias=True)),
+    "strided depthwise": ProductCase((2, 20, 9, 10), 20, conv((5, 5), (2, 2), (1, 1), (2, 1), (1, 2), 20)),
+    "odd depthwise": ProductCase((1, 7, 6, 9), 21, conv((3, 4), (1, 3), (2, 2), (1, 3), groups=7)),
+    "plain depthwise": ProductCase(
+        (1, 9, 6, 7), 9, conv((3, 3), pads=(1, 1), groups=9), {"layout": "plain", "packed": False}
+    ),
+    "wide depthwise": ProductCase((2, 8, 40), 8, conv((11,), pads=(5,), groups=8)),
+    "depthwise volume": ProductCase((1, 16, 4, 5, 6), 16, conv((3, 2, 3), (1, 2, 1), pads=(1, 0, 1), groups=16)),
+    "few per group": ProductCase((1, 16, 6, 7), 32, conv((3, 3), pads=(1, 1), groups=4, bias=True)),
+    "point": ProductCase((1, 64, 12, 12), 128, conv((1, 1))),
 }
 
 
@@ -149,12 +151,12 @@ def test_epilogues(dtype, channels):
 
 
 GATES = {
-    "two": Case((1, 8, 5, 6), 40, conv((1, 1), bias=True, epilogue=gate(2), parts=2)),
-    "odd": Case((1, 6, 5, 6), 26, conv((3, 1), bias=True, epilogue=gate(2), parts=2), {"packed": False}),
-    "narrow": Case((1, 16, 9, 9), 8, conv((1, 1), epilogue=gate(4), parts=4)),
-    "three": Case((1, 8, 5, 6), 36, conv((1, 1), epilogue=gate(3), parts=3)),
-    "depthwise": Case((1, 48, 5, 6), 48, conv((3, 3), None, None, (1, 1), None, 48, True, gate(2), 2)),
-    "groups": Case((1, 8, 5, 6), 40, conv((1, 2), None, None, None, None, 4, True, gate(2), 2)),
+    "two": ProductCase((1, 8, 5, 6), 40, conv((1, 1), bias=True, epilogue=gate(2), parts=2)),
+    "odd": ProductCase((1, 6, 5, 6), 26, conv((3, 1), bias=True, epilogue=gate(2), parts=2), {"packed": False}),
+    "narrow": ProductCase((1, 16, 9, 9), 8, conv((1, 1), epilogue=gate(4), parts=4)),
+    "three": ProductCase((1, 8, 5, 6), 36, conv((1, 1), epilogue=gate(3), parts=3)),
+    "depthwise": ProductCase((1, 48, 5, 6), 48, conv((3, 3), None, None, (1, 1), None, 48, True, gate(2), 2)),
+    "groups": ProductCase((1, 8, 5, 6), 40, conv((1, 2), None, None, None, None, 4, True, gate(2), 2)),
 }
 
 
@@ -197,7 +199,7 @@ def cases(draw):
     spans = [d * (k - 1) + 1 for k, d in zip(kernel, dilations)]
     extents = [max(e, span) for e, span in zip(each(1, 7), spans)]
     x = (draw(st.integers(1, 2)), groups * draw(st.integers(1, 9)), *extents)
-    return Case(
+    return ProductCase(
         x,
         groups * draw(st.integers(1, 19)),
         conv(kernel, each(1, 3), dilations, pads, ends, groups, draw(st.booleans())),

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from brickrt.ops.operators.conv import ConvTranspose
-from tests.ops.cuda.products.test_conv import Case, check, conv, silu, some_boxes, values
+from tests.ops.cuda.products.test_conv import ProductCase, check, conv, silu, some_boxes, values
 from tests.support.cuda.host_kernels import expected, needs_compiler
 
 pytestmark = needs_compiler
@@ -24,14 +24,16 @@ def operands(op, x, channels, dtype=np.float32, extras=()):
 
 
 CASES = {
-    "doubled": Case((2, 8, 5, 6), 16, transpose((2, 2), (2, 2), bias=True)),
-    "overlapping": Case((1, 16, 5, 4), 12, transpose((3, 4), (2, 2), None, (1, 1), (1, 0))),
-    "odd": Case((1, 5, 4, 5), 7, transpose((3, 2), (3, 1), (2, 3), (1, 0), (1, 0))),
-    "shared factor": Case((2, 6, 9), 10, transpose((4,), (4,), (6,), (3,), groups=2)),
-    "gaps": Case((1, 4, 6, 3), 8, transpose((1, 2), (3, 4))),
-    "volume": Case((1, 8, 3, 4, 3), 8, transpose((2, 3, 2), (2, 1, 3), None, (0, 1, 0), groups=2)),
-    "plain": Case((1, 6, 4, 5), 9, transpose((3, 3), (2, 2), None, (1, 1), groups=3), {"layout": "plain"}),
-    "variable": Case((1, 6, 4, 5), 10, transpose((3, 3), (2, 2), (1, 3), groups=2, bias=True), {"packed": False}),
+    "doubled": ProductCase((2, 8, 5, 6), 16, transpose((2, 2), (2, 2), bias=True)),
+    "overlapping": ProductCase((1, 16, 5, 4), 12, transpose((3, 4), (2, 2), None, (1, 1), (1, 0))),
+    "odd": ProductCase((1, 5, 4, 5), 7, transpose((3, 2), (3, 1), (2, 3), (1, 0), (1, 0))),
+    "shared factor": ProductCase((2, 6, 9), 10, transpose((4,), (4,), (6,), (3,), groups=2)),
+    "gaps": ProductCase((1, 4, 6, 3), 8, transpose((1, 2), (3, 4))),
+    "volume": ProductCase((1, 8, 3, 4, 3), 8, transpose((2, 3, 2), (2, 1, 3), None, (0, 1, 0), groups=2)),
+    "plain": ProductCase((1, 6, 4, 5), 9, transpose((3, 3), (2, 2), None, (1, 1), groups=3), {"layout": "plain"}),
+    "variable": ProductCase(
+        (1, 6, 4, 5), 10, transpose((3, 3), (2, 2), (1, 3), groups=2, bias=True), {"packed": False}
+    ),
 }
 
 

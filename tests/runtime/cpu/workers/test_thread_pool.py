@@ -15,7 +15,7 @@ import pytest
 
 from brickrt.runtime.cpu.workers.pinning import cores
 from brickrt.runtime.cpu.workers.queues import homes, queues
-from brickrt.runtime.cpu.workers.thread_pool import Crew, Jobs, crew
+from brickrt.runtime.cpu.workers.thread_pool import Jobs, ThreadPool, crew
 from tests.runtime.cpu.workers.test_worker_loop import check_run, graph_of, program_of
 
 pytestmark = pytest.mark.timeout(120, method="thread")
@@ -47,7 +47,7 @@ def test_jobs_that_meet_are_all_done(n):
 
 
 def test_several_leaders_have_helpers_of_their_own():
-    together, apart = threading.Barrier(6), Crew()
+    together, apart = threading.Barrier(6), ThreadPool()
 
     def lead(_):
         jobs, held = jobs_of(lambda k, seven: together.wait() and None, 2)
@@ -78,7 +78,7 @@ def test_helpers_have_a_core_each_where_there_are_enough():
         seen.append(os.sched_getaffinity(0))
 
     jobs, _held = jobs_of(work, len(usable))
-    Crew().lead(jobs)
+    ThreadPool().lead(jobs)
     assert os.sched_getaffinity(0) == before
     pinned = [next(iter(cpus)) for cpus in seen if len(cpus) == 1 and cpus != before]
     assert len(pinned) == len(set(pinned)) == (len(usable) - 1)

@@ -15,7 +15,7 @@ from tests.support.cuda.host_kernels import needs_compiler
 
 pytest.importorskip("cupy", reason="the driver is CuPy's")
 from brickrt.runtime.cuda.driver import cupy_driver
-from tests.support.cuda.fake_cupy import Array, FakeCupy, Refused, Stream
+from tests.support.cuda.fake_cupy import Array, FakeCupy, FakeStream, Refused
 
 pytestmark = needs_compiler
 
@@ -25,7 +25,7 @@ def fake(monkeypatch):
     made = FakeCupy()
     for name in ("cupy", "cudart", "cu"):
         monkeypatch.setattr(cupy_driver, name, getattr(made, name))
-    monkeypatch.setattr(cupy_driver, "STREAMS", (Stream,))
+    monkeypatch.setattr(cupy_driver, "STREAMS", (FakeStream,))
     monkeypatch.setattr(cupy_driver, "compile_modules", made.compile_modules)
     return made
 
@@ -59,7 +59,7 @@ def test_arrays_of_the_host(monkeypatch, fake, driver, launch, strategy):
 def test_arrays_of_the_device_on_any_stream(monkeypatch, fake, driver, stream):
     address = 5
     streams = {
-        "cupy": Stream(fake, address),
+        "cupy": FakeStream(fake, address),
         "protocol": SimpleNamespace(__cuda_stream__=lambda: (0, address)),
         "torch": SimpleNamespace(cuda_stream=address),
     }

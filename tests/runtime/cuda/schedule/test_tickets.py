@@ -63,7 +63,7 @@ class RunsWhatIsNotReady(Tickets):
 
 
 @dataclass(frozen=True)
-class ReadsWhatIsInProgress(Tickets):
+class BlockReadsWhatIsInProgress(Tickets):
     def state(self, shared, me, task):
         state = super().state(shared, me, task)
         return COMPLETE if state == IN_PROGRESS else state
@@ -109,7 +109,7 @@ def test_looking_at_the_oldest_alone_suffices():
     ("broken", "message"),
     [
         (RunsWhatIsNotReady(CHAIN, 2), "begins before its dependencies have ended"),
-        (ReadsWhatIsInProgress(CHAIN, 2), "begins before its dependencies have ended"),
+        (BlockReadsWhatIsInProgress(CHAIN, 2), "begins before its dependencies have ended"),
         (LooksAtTheLatestAlone(((), (0,), (0, 1), (0, 1)), 2, 2), "no worker can ever go on"),
         (LoadsAndStoresTheCounter(CHAIN, 2), "begins twice|takes shared memory back"),
         (Tickets(((2,), (2,), ()), 2, most=1), "no worker can ever go on"),

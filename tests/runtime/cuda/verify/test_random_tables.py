@@ -54,7 +54,7 @@ def test_tables_of_products_pass(graph, ways, precision):
 
 
 @dataclass
-class Broken:
+class BrokenTables:
     """Draws what is broken, and where."""
 
     draw: st.DrawFn
@@ -252,6 +252,6 @@ def test_broken_tables_are_refused(break_it, data):
     if "depend" in break_it.__name__:
         ways |= {"strategy": "memoized", "launch": "persistent"}
     tables, wanted = tables_of(data.draw(GRAPHS), **ways)
-    broken = break_it(Broken(data.draw, tables, wanted))
+    broken = break_it(BrokenTables(data.draw, tables, wanted))
     with pytest.raises(ValueError, match=r"\A[^\n]+\Z"):
         validate(*broken)

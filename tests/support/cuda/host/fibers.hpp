@@ -1,0 +1,276 @@
+// Blocks on the host: the threads of a block are fibers of one OS thread, which take turns where they wait. Blocks run
+// on one or several OS threads, each to its end before the next: enough for kernels whose blocks wait for others that
+// have begun. With BRICK_WARP=1 a block is one thread, no fiber, as a race detector wants it.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#if !defined(__x86_64__) && !defined(__aarch64__)
+#include <ucontext.h>
+#endif
+
+#ifndef BRICK_WARP
+#define BRICK_WARP 32
+#endif
+
+namespace brick::host {
+
+constexpr size_t STACK = 256 << 10;  // a power of two: a fiber knows itself by its stack pointer
+
+// ---- switching stacks
+
+#if defined(__x86_64__)
+struct Point {
+    void* sp;
+};
+asm(R"(
+    .text
+    .local brick_switch
+    .type brick_switch, @function
+brick_switch:
+    pushq %rbp
+    pushq %rbx
+    pushq %r12
+    pushq %r13
+    pushq %r14
+    pushq %r15
+    movq %rsp, (%rdi)
+    movq (%rsi), %rsp
+    popq %r15
+    popq %r14
+    popq %r13
+    popq %r12
+    popq %rbx
+    popq %rbp
+    ret
+)");
+extern "C" void brick_switch(Point* from, Point* to);
+inline void jump(Point& from, Point& to) { brick_switch(&from, &to); }
+inline void prepare(Point& point, char* stack, void (*entry)()) {
+    void** top = reinterpret_cast<void**>(stack + STACK - 64);  // entry begins 8 bytes off a multiple of 16
+    *--top = nullptr;
+    *--top = reinterpret_cast<void*>(entry);
+    point.sp = top - 6;
+}
+#elif defined(__aarch64__)
+struct Point {
+    void* sp;
+};
+asm(R"(
+    .text
+    .local brick_switch
+    .type brick_switch, %function
+brick_switch:
+    sub sp, sp, #160
+    stp x19, x20, [sp, #0]
+    stp x21, x22, [sp, #16]
+    stp x23, x24, [sp, #32]
+    stp x25, x26, [sp, #48]
+    stp x27, x28, [sp, #64]
+    stp x29, x30, [sp, #80]
+    stp d8, d9, [sp, #96]
+    stp d10, d11, [sp, #112]
+    stp d12, d13, [sp, #128]
+    stp d14, d15, [sp, #144]
+    mov x2, sp
+    str x2, [x0]
+    ldr x2, [x1]
+    mov sp, x2
+    ldp x19, x20, [sp, #0]
+    ldp x21, x22, [sp, #16]
+    ldp x23, x24, [sp, #32]
+    ldp x25, x26, [sp, #48]
+    ldp x27, x28, [sp, #64]
+    ldp x29, x30, [sp, #80]
+    ldp d8, d9, [sp, #96]
+    ldp d10, d11, [sp, #112]
+    ldp d12, d13, [sp, #128]
+    ldp d14, d15, [sp, #144]
+    add sp, sp, #160
+    ret
+)");
+extern "C" void brick_switch(Point* from, Point* to);
+inline void jump(Point& from, Point& to) { brick_switch(&from, &to); }
+inline void prepare(Point& point, char* stack, void (*entry)()) {
+    void** frame = reinterpret_cast<void**>(stack + STACK - 64 - 160);
+    memset(frame, 0, 160);
+    frame[11] = reinterpret_cast<void*>(entry);  // x30
+    point.sp = frame;
+}
+#else
+struct Point {
+    ucontext_t at;
+};
+inline void jump(Point& from, Point& to) { swapcontext(&from.at, &to.at); }
+inline void prepare(Point& point, char* stack, void (*entry)()) {
+    getcontext(&point.at);
+    point.at.uc_stack.ss_sp = stack + 4096;  // behind the fiber itself
+    point.at.uc_stack.ss_size = STACK - 4096;
+    point.at.uc_link = nullptr;
+    makecontext(&point.at, entry, 0);
+}
+#endif
+
+// ---- the threads of a block
+
+struct Block;
+
+// Lies at the beginning of its stack.
+struct Fiber {
+    Block* block;
+    Point at;
+    int thread;
+    unsigned exchanges;  // in which it took part
+};
+
+struct Barrier {
+    std::vector<int> waiting;
+};
+
+struct Block {
+    char* stacks = nullptr;
+    int capacity = 0, threads = 0, block = 0, blocks = 0, left = 0;
+    std::vector<char> room;  // of shared memory
+    char* shared = nullptr;
+    const std::function<void()>* body = nullptr;
+    Point home{};
+    Barrier all;
+    std::vector<Barrier> warps;
+    std::vector<int> ready;  // a ring of the threads that can go on
+    size_t head = 0, tail = 0;
+    std::vector<uint64_t> exchange[2];  // a word per thread, twice: the next may begin while some still read the last
+
+    Fiber& fiber(int thread) { return *reinterpret_cast<Fiber*>(stacks + thread * STACK); }
+    void push(int thread) { ready[tail++ % ready.size()] = thread; }
+};
+
+#if BRICK_WARP == 1
+inline Fiber& me() {
+    static thread_local Fiber fiber{};
+    return fiber;
+}
+#else
+inline Fiber& me() {
+    return *reinterpret_cast<Fiber*>(reinterpret_cast<uintptr_t>(__builtin_frame_address(0)) & ~(STACK - 1));
+}
+#endif
+inline Block& now() { return *me().block; }
+
+[[noreturn]] inline void die(const char* text) {
+    fprintf(stderr, "brickrt on the host: %s (block %d, thread %d)\n", text, now().block, me().thread);
+    abort();
+}
+
+// Lets the next thread of the block that can go on do so.
+inline void pass() {
+    Block& b = now();
+    if (b.head == b.tail) die("the threads of a block wait at different barriers, or some have returned");
+    Fiber& next = b.fiber(b.ready[b.head++ % b.ready.size()]);
+    if (&next != &me()) jump(me().at, next.at);
+}
+
+inline void wait(Barrier& barrier, int threads) {
+    if ((int)barrier.waiting.size() + 1 < threads) {
+        barrier.waiting.push_back(me().thread);
+        pass();
+        return;
+    }
+    for (int thread : barrier.waiting) now().push(thread);
+    barrier.waiting.clear();
+}
+
+// Lets the block's other threads go on, and other OS threads.
+inline void yield() {
+    std::this_thread::yield();
+    if (BRICK_WARP == 1) return;
+    now().push(me().thread);
+    pass();
+}
+
+inline void fiber_main() {
+    Block& b = now();
+    (*b.body)();
+    if (--b.left == 0) jump(me().at, b.home);
+    pass();
+}
+
+// ---- blocks
+
+inline void prepare_block(Block& b, int block, int blocks, int threads, long long shared) {
+    b.threads = b.left = threads;
+    b.block = block;
+    b.blocks = blocks;
+    b.room.assign(shared + 64, (char)0xff);  // NaN, so that nobody reads what was not written
+    b.shared = reinterpret_cast<char*>((reinterpret_cast<uintptr_t>(b.room.data()) + 63) / 64 * 64);
+}
+
+inline void run_block(Block& b) {
+#if BRICK_WARP == 1
+    me() = Fiber{&b, {}, 0, 0};
+    (*b.body)();
+#else
+    if (b.threads % BRICK_WARP) abort();
+    if (b.capacity < b.threads) {
+        free(b.stacks);
+        b.stacks = static_cast<char*>(aligned_alloc(STACK, b.threads * STACK));
+        b.capacity = b.threads;
+    }
+    b.warps.resize(b.threads / BRICK_WARP);
+    b.ready.resize(b.threads + 1);
+    b.head = b.tail = 0;
+    for (auto& words : b.exchange) words.assign(b.threads, 0);
+    for (int t = 0; t < b.threads; ++t) {
+        b.fiber(t) = Fiber{&b, {}, t, 0};
+        prepare(b.fiber(t).at, b.stacks + t * STACK, fiber_main);
+        if (t) b.push(t);
+    }
+    jump(b.home, b.fiber(0).at);
+#endif
+}
+
+// Blocks whose stacks may be used again.
+struct Pool {
+    std::mutex lock;
+    std::vector<Block*> free;
+
+    Block* take() {
+        std::lock_guard<std::mutex> locked(lock);
+        if (free.empty()) return new Block;
+        Block* block = free.back();
+        free.pop_back();
+        return block;
+    }
+    void give(Block* block) {
+        std::lock_guard<std::mutex> locked(lock);
+        free.push_back(block);
+    }
+};
+static Pool pool;
+
+// Runs a kernel's blocks on `workers` OS threads, this one among them.
+inline void run_grid(int grid, int threads, long long shared, int workers, const std::function<void()>& body) {
+    std::atomic<int> next{0};
+    auto work = [&] {
+        Block* block = pool.take();
+        block->body = &body;
+        for (int k; (k = next++) < grid;) {
+            prepare_block(*block, k, grid, threads, shared);
+            run_block(*block);
+        }
+        pool.give(block);
+    };
+    std::vector<std::thread> others;
+    for (int k = 1; k < workers && k < grid; ++k) others.emplace_back(work);
+    work();
+    for (auto& other : others) other.join();
+}
+
+}  // namespace brick::host
