@@ -2,22 +2,37 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from brickrt.version import VERSION as __version__
 
 if TYPE_CHECKING:
+    from brickrt.graph.errors import BrickError
     from brickrt.graph.onnx_import.source import load
+    from brickrt.plan.plan import Plan
     from brickrt.runtime.session.runtime import Runtime
+    from brickrt.runtime.stats import Stats
 
-__version__ = "0.1.0"
-__all__ = ["Runtime", "__version__", "load"]
+__all__ = ["BrickError", "Plan", "Runtime", "Stats", "__version__", "load"]
 
-_HOMES = {"Runtime": "brickrt.runtime.session.runtime", "load": "brickrt.graph.onnx_import.source"}
+_HOMES = {
+    "BrickError": "brickrt.graph.errors",
+    "Plan": "brickrt.plan.plan",
+    "Runtime": "brickrt.runtime.session.runtime",
+    "Stats": "brickrt.runtime.stats",
+    "load": "brickrt.graph.onnx_import.source",
+}
 
 
-def __getattr__(name: str) -> Any:
-    """Imports `load` and `Runtime` on first use, so that `import brickrt` stays quick."""
+def __getattr__(name: str) -> object:
+    """Imports what the API has on first use, so that `import brickrt` stays quick."""
     if name not in _HOMES:
         raise AttributeError(f"module 'brickrt' has no attribute '{name}'")
     from importlib import import_module
 
     return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    """The API and nothing else."""
+    return __all__

@@ -9,7 +9,6 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from brickrt import __version__
 from brickrt.cli.inputs import parse
 from brickrt.cli.requests import (
     BenchRequest,
@@ -26,6 +25,7 @@ from brickrt.cli.requests import (
     Strategy,
     WatchRequest,
 )
+from brickrt.version import VERSION
 
 PROGRAM = "brickrt"
 DEBUG = "--debug"
@@ -84,7 +84,7 @@ Threads = Annotated[int | None, typer.Option(metavar="N", help="Threads; one per
 
 def _show_version(value: bool) -> None:
     if value:
-        typer.echo(f"{PROGRAM} {__version__}")
+        typer.echo(f"{PROGRAM} {VERSION}")
         raise typer.Exit
 
 

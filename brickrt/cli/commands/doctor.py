@@ -11,13 +11,13 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from brickrt import __version__
 from brickrt.cli.outputs.json_output import to_json
 from brickrt.cli.terminal.text import printable, size_text, table
 from brickrt.plan.device.device_spec import host_device
 from brickrt.runtime.cache.disk_cache import cache_root
 from brickrt.runtime.cpu.calibrate.calibration import calibration
 from brickrt.runtime.thread_count import thread_count
+from brickrt.version import VERSION
 
 NEEDED = ("numpy", "onnx", "networkx", "rich", "llvmlite", "typer", "platformdirs")
 EXTRAS = {
@@ -39,7 +39,7 @@ def _report(calibrate: bool) -> dict[str, Any]:
     packages = dict.fromkeys([*NEEDED, *(package for packages, _ in EXTRAS.values() for package in packages)])
     libraries = {package: _version(package) for package in packages}
     return {
-        "brickrt": __version__,
+        "brickrt": VERSION,
         "python": platform.python_version(),
         "system": platform.platform(),
         "devices": [_cpu(calibrate), *_gpus()],

@@ -15,13 +15,13 @@ from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
-from brickrt import __version__
 from brickrt.plan.device.device_spec import DeviceSpec
 from brickrt.runtime.cache.disk_cache import DiskCache, cache_root
 from brickrt.runtime.cpu.calibrate import microbenchmarks as measuring
 from brickrt.runtime.cpu.calibrate import probe_loops
 from brickrt.runtime.cpu.calibrate.microbenchmarks import LEVELS, Measured, measure
 from brickrt.runtime.environment import MEASURING, measures
+from brickrt.version import VERSION
 
 STEP = 1.25
 ATTEMPTS = 3  # a busy machine may make sense a moment later
@@ -143,7 +143,7 @@ def _name(spec: DeviceSpec) -> str:
     """What decides the speeds: the processor, its cores and caches, and the code that measures."""
     machine = spec.name, spec.isa, spec.cores, spec.l1, spec.l2, spec.l3
     code = [Path(str(file)).read_text() for file in (__file__, measuring.__file__, probe_loops.__file__)]
-    return hashlib.sha256(repr((machine, __version__, code)).encode()).hexdigest()[:32]
+    return hashlib.sha256(repr((machine, VERSION, code)).encode()).hexdigest()[:32]
 
 
 def _text(found: Calibration) -> bytes:
