@@ -9,6 +9,7 @@ from itertools import pairwise
 import numpy as np
 import onnx
 
+import brickrt.ops.cuda.all_kernels  # noqa: F401  (makes the kernels known)
 from brickrt.graph.ir import Graph
 from brickrt.graph.onnx_import.source import load
 from brickrt.graph.passes.half_precision import lowered

@@ -25,7 +25,7 @@ def write_report(out: TextIO, runs: Sequence[GraphRun], about: Json, planned: Se
 
     `about` has `title` and, each a mapping of names to text, `summary` and `environment`.
     """
-    page = files(__package__).joinpath("report.html").read_text("utf-8")
+    page = files(__package__).joinpath("page.html").read_text("utf-8")
     # "<" would end the element that holds the data
     data = json.dumps(report_data(runs, about, planned), separators=(",", ":")).replace("<", "\\u003c")
     out.write(page.replace("{{title}}", _escaped(str(about["title"]))).replace("{{data}}", data))

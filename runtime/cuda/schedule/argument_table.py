@@ -16,6 +16,7 @@ from typing import Protocol
 
 import numpy as np
 
+import brickrt.ops.cuda.all_kernels  # noqa: F401  (makes the kernels known)
 from brickrt.graph.errors import BrickError
 from brickrt.graph.ir import Node
 from brickrt.ops.base import Op

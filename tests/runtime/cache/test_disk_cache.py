@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import brickrt.ops.cpu.all_kernels  # noqa: F401  (registers the kernels)
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel, choose_kernel
 from brickrt.ops.cpu.operand import dense

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+import brickrt.ops.cpu.all_kernels  # noqa: F401  (registers the kernels)
 from brickrt.ops.base import Op, evaluate_whole
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel, choose_kernel

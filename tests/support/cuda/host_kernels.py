@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import brickrt.ops.cuda.all_kernels  # noqa: F401  (makes the kernels known)
 from brickrt.ops import cuda
 from brickrt.ops.base import Op, Slab
 from brickrt.ops.cuda.kernel import Kernel, make_kernel

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import brickrt.ops.cuda.all_kernels  # noqa: F401  (makes the kernels known)
 from brickrt.graph.errors import BrickError
 from brickrt.ops.cuda.kernel import make_kernel
 from brickrt.ops.cuda.operand import dense
