@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from common import Clock, Table, built, each, go_on, gpu, options, random_feeds, spoiled, why
+from common import Clock, ResultTable, built, each, go_on, gpu, options, random_feeds, spoiled, why
 
 from brickrt.compare.gpu_contenders import ours
 from brickrt.compare.interleave import Spread, ratios, turns
@@ -90,7 +90,7 @@ def show(row: dict[str, Any]) -> str:
 
 def main() -> None:
     asked = options(__doc__, networks="resnet50,nafnet,unet").parse_args()
-    table, clock = Table("cuda-brickdl", gpu().spec, asked), Clock(asked.seconds)
+    table, clock = ResultTable("cuda-brickdl", gpu().spec, asked), Clock(asked.seconds)
     names = list(each(asked.networks))
     for k, name in enumerate(names[asked.skip :], asked.skip + 1):
         if clock.has_time(name):

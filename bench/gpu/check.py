@@ -16,7 +16,7 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-from common import CHECKED, Clock, Table, each, go_on, gpu, options, random_feeds, small, spoiled, why
+from common import CHECKED, Clock, ResultTable, each, go_on, gpu, options, random_feeds, small, spoiled, why
 
 from brickrt.compare.difference import difference
 from brickrt.runtime.session.runtime import Runtime
@@ -53,7 +53,7 @@ def main() -> int:
     parser.add_argument("--launches", default=",".join(LAUNCHES))
     parser.add_argument("--runs", type=int, default=1000)
     asked = parser.parse_args()
-    table, clock = Table("cuda-check", gpu().spec, asked, tolerance=TOLERANCE), Clock(asked.seconds)
+    table, clock = ResultTable("cuda-check", gpu().spec, asked, tolerance=TOLERANCE), Clock(asked.seconds)
     ways = [*combinations(asked.precisions, asked.strategies, asked.launches), *([None] if asked.runs else [])]
     rows = list(product(each(asked.networks), ways))
     bad = 0
@@ -76,7 +76,7 @@ def references(name: str) -> tuple[Any, Any, list[np.ndarray]]:
     return model, feeds, list(Runtime(model, device="reference").execute(feeds).values())
 
 
-def checked(name: str, how: tuple[str, str, str], table: Table) -> bool:
+def checked(name: str, how: tuple[str, str, str], table: ResultTable) -> bool:
     """Whether a network is computed right in one way."""
     error, wrong = error_of(*references(name), how)
     good = error <= TOLERANCE[how[0]]
@@ -85,7 +85,7 @@ def checked(name: str, how: tuple[str, str, str], table: Table) -> bool:
     return good
 
 
-def repeated(name: str, runs: int, table: Table) -> bool:
+def repeated(name: str, runs: int, table: ResultTable) -> bool:
     """Whether the persistent kernel gives the same bits every time."""
     changed, wrong = 0, ""
     model, feeds, _ = references(name)

@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from common import Clock, Table, built, each, gpu, options, random_feeds
+from common import Clock, ResultTable, built, each, gpu, options, random_feeds
 
 from brickrt.runtime.session.runtime import Runtime
 
@@ -87,7 +87,7 @@ def main() -> int:
     if shutil.which("ncu") is None:
         print("ncu is not installed: it comes with the CUDA toolkit (Nsight Compute)", file=sys.stderr)
         return 2
-    table, clock = Table("cuda-counters", gpu().spec, asked), Clock(asked.seconds)
+    table, clock = ResultTable("cuda-counters", gpu().spec, asked), Clock(asked.seconds)
     for name in each(asked.networks):
         for strategy in VARIANTS:
             if clock.has_time(f"{name}, {strategy}"):

@@ -15,7 +15,7 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-from common import Table, built, each, gpu, options, random_feeds, why
+from common import ResultTable, built, each, gpu, options, random_feeds, why
 from null_driver import NullArray, NullDriver
 
 from brickrt.runtime.cuda.program import CudaOptions, CudaProgram
@@ -80,7 +80,7 @@ def main() -> None:
     if null:
         runtimes.choose_engine = lambda *_: null_engine()
     spec = NullDriver().spec if null else gpu().spec
-    table = Table(f"cuda-host-{asked.device}", spec, asked)
+    table = ResultTable(f"cuda-host-{asked.device}", spec, asked)
     for name in each(asked.networks):
         try:
             row = measure(name, null, asked.runs)

@@ -1,7 +1,7 @@
 """Registers, shared memory and spills of all CUDA kernels of the zoo: python bench/gpu/kernels.py; needs no GPU.
 
 Writes bench/results/cuda-kernels.json. Exits with 1 where a kernel spills that spills.txt does not name. All of them
-take about 15 minutes of one core; --selected takes those that have every printed line (kernel_cover.py), and 2 minutes.
+take about 15 minutes of one core; --selected takes those that have every printed line (kernel_coverage.py), and 2 minutes.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import onnx
 from atomics import atomics
-from common import Clock, Table, among, built, go_on, gpu, options, spoiled, why
+from common import Clock, ResultTable, among, built, go_on, gpu, options, spoiled, why
 from onnx import TensorProto, helper, numpy_helper
 
 from brickrt.compare.interleave import Spread
@@ -168,7 +168,7 @@ def main() -> None:
     parser.add_argument("--tables", default=",".join(TABLES))
     asked = parser.parse_args()
     engine = gpu()
-    table, clock = Table("cuda-merging", engine.spec, asked), Clock(asked.seconds)
+    table, clock = ResultTable("cuda-merging", engine.spec, asked), Clock(asked.seconds)
     tables = among(asked.tables, TABLES, "table")
     for k, name in enumerate(tables[asked.skip :], asked.skip + 1):
         if clock.has_time(name):

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from common import LARGE, Clock, Table, built, each, go_on, gpu, options, random_feeds, spoiled, why
+from common import LARGE, Clock, ResultTable, built, each, go_on, gpu, options, random_feeds, spoiled, why
 
 from brickrt.compare.contenders import OURS
 from brickrt.compare.difference import difference
@@ -75,7 +75,7 @@ def main() -> None:
     parser.add_argument("--launch", default="auto")
     parser.add_argument("--strategy", default="auto")
     asked = parser.parse_args()
-    table, clock = Table("cuda-networks", gpu().spec, asked), Clock(asked.seconds)
+    table, clock = ResultTable("cuda-networks", gpu().spec, asked), Clock(asked.seconds)
     rows = list(wanted(asked))
     for k, (name, batch, size, precision) in enumerate(rows[asked.skip :], asked.skip + 1):
         if clock.has_time(f"{name}, batch {batch}, {precision}"):

@@ -183,7 +183,7 @@ def plan(
     """Print what of an .onnx file would run, where and why; nothing is run."""
     options = strategy.value, brick, max_layers, exact, device_spec, precision.value
     request = PlanRequest(model, tuple(shape), *options, compare, html, json)
-    return _work("planning", request)
+    return _work("plan", request)
 
 
 @app.command(
@@ -278,4 +278,4 @@ def zoo_export(
 
 def _work(module: str, *args: Any) -> str:
     """Calls `command` of brickrt.cli.<module>."""
-    return import_module(f"brickrt.cli.{module}").command(*args)
+    return import_module(f"brickrt.cli.commands.{module}").command(*args)

@@ -13,7 +13,7 @@ class Subgraph:
     """Nodes that run together, and how.
 
     `nodes` are indices into the plan's graph, ascending; only the output of the last one is read outside. `tails` read
-    that output alone, brick by brick in the tasks that make it, and are read outside too (`partials.py`). `kernels` are
+    that output alone, brick by brick in the tasks that make it, and are read outside too (`merging/split_reductions.py`). `kernels` are
     nodes that our kernels compute though a library could: they were measured faster. `brick` is
     the brick shape of that output, whole where a dimension is not cut. `node_bricks` has a brick shape per node:
     layerwise and memoized, that of the node's own grid; padded, the largest box of its output that one brick needs.

@@ -5,7 +5,7 @@ takes the next epoch instead of clearing words. Memory of zeros is epoch 0: runs
 
 Tasks are in queues, one per worker, each in topological order. A worker takes the first task that is ready from its own
 queue, or else from another's. `Protocol` is the definition that engines implement, one method per atomic step;
-`explore.py` runs it in every interleaving.
+`model_checker.py` runs it in every interleaving.
 """
 
 from __future__ import annotations

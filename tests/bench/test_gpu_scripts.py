@@ -50,13 +50,13 @@ def test_time_per_brick_comes_from_events(scripts):
 
 
 def test_rows_are_on_disk_as_soon_as_they_are_there(scripts, tmp_path):
-    from common import Table, options
+    from common import ResultTable, options
 
     from brickrt.plan.device.device_spec import PRESETS
 
     asked = options("", networks="").parse_args(["--out", str(tmp_path)])
     for asked.append, rows in ((True, 1), (True, 2), (False, 1)):
-        Table("some", PRESETS["h200"], asked, what=1).add({"a": 1}, "")
+        ResultTable("some", PRESETS["h200"], asked, what=1).add({"a": 1}, "")
         read = json.loads((tmp_path / "some.json").read_text())
         assert read["rows"] == [{"a": 1}] * rows
     assert read["what"] == 1 and read["machine"]["device"]["name"] == "NVIDIA H200"

@@ -31,7 +31,7 @@ def unroll_of(operations: int) -> int:
 
 @dataclass(frozen=True)
 class MapKernel(Kernel):
-    """`shape_class` is (first,): dimensions from `first` on are walked as one row (see rows.py)."""
+    """`shape_class` is (first,): dimensions from `first` on are walked as one row (see emit/rows.py)."""
 
     op: Map
 

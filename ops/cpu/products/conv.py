@@ -2,7 +2,7 @@
 
 Per tile of OB blocks of output channels and T pixels of a row, all accumulators stay in registers while input channels
 and taps are swept. Packed weights are one contiguous stream per OB blocks. Pixels that read padding are left out when
-the kernel is built (tiles.py), rows that do so at run time (conv_body.py).
+the kernel is built (row_tiles.py), rows that do so at run time (conv_body.py).
 """
 
 from __future__ import annotations

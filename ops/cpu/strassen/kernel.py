@@ -1,5 +1,5 @@
 """Matrix products with seven eighths of the multiplications: Strassen's scheme, as Winograd arranged it. Pointwise
-convolutions are such products too (`product_view.py`).
+convolutions are such products too (`products/matrix_view.py`).
 
 Rows of a box, columns and K are halved; with the quarters A11 … B22 a product is seven products of quarters,
 

@@ -1,5 +1,5 @@
 """Winograd convolution in groups of tiles that stay in cache: F(m×m, r×r), F(m, r) along one dimension, and either in
-three dimensions, where the taps of the outermost are swept (`winograd_axes.py` tells which dimension is what).
+three dimensions, where the taps of the outermost are swept (`axes.py` tells which dimension is what).
 
 A tile is m×m output pixels from n×n inputs; n = m + r - 1. For G tiles at a time, in the worker's scratch:
 

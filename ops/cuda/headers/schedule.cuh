@@ -1,5 +1,5 @@
 // How blocks find their tasks: in turn, or by tickets, waiting for what other blocks compute. A program's text includes
-// portable.cuh, then has the text of runtime/cuda/header.py (Context and numbers), then includes this.
+// portable.cuh, then has the text of runtime/cuda/kernels/context_header.py (Context and numbers), then includes this.
 //
 // Tasks are numbered such that each waits only for smaller ones, and tickets are given in that order. So the smallest
 // task that is not complete waits for nothing, and the block that holds its ticket is running and comes to it: there is

@@ -1,6 +1,6 @@
 """The workers' loop, compiled: find a task that is ready, acquire it, call its kernels, publish. No Python inside.
 
-It is the protocol of `states.py` (model-checked there) on atomic words. Every task has a home: the worker whose share
+It is the protocol of `state_protocol.py` (model-checked there) on atomic words. Every task has a home: the worker whose share
 of a tensor it writes, so that rows stay with the core that has them in its cache. A worker looks through its own queue,
 then through the others', each from its first task not started, WINDOW tasks on, and takes the first that is ready.
 

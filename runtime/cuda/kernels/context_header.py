@@ -1,4 +1,4 @@
-"""The C++ side of `context.py`, printed: a program's text has it between portable.cuh and schedule.cuh."""
+"""The C++ side of `kernel_context.py`, printed: a program's text has it between portable.cuh and schedule.cuh."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """What a kernel gets to know: one block of words, an argument of each launch, defined here and nowhere else.
 
-`header.py` generates the C++ struct from the fields below, `schedule.cuh` reads it. All fields are words of 8 bytes.
+`context_header.py` generates the C++ struct from the fields below, `schedule.cuh` reads it. All fields are words of 8 bytes.
 They stay as they are for the life of a program, so that captured launches may hold them; what changes from run to run
 lies behind them.
 
@@ -48,7 +48,7 @@ class Context:
 
     bases: int = _word("char* const*", "where each base begins; scratch: that of slot 0")
     task_at: int = _word("const int*", "[T + 1] where the records of a task's steps begin, in words")
-    records: int = _word("const long long*", "of all steps, see context.py")
+    records: int = _word("const long long*", "of all steps, see kernel_context.py")
     dep_offsets: int = _word("const int*", "[T + 1] task t waits for deps[dep_offsets[t]] … before dep_offsets[t + 1]")
     deps: int = _word("const int*", "tasks of the same launch, each smaller than the one that waits")
     words: int = _word("unsigned int*", "[T] epoch · 4 + state")

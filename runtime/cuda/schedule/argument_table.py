@@ -1,4 +1,4 @@
-"""The records of a program: for every step, which kernel, where its operands begin, and its box (words: context.py).
+"""The records of a program: for every step, which kernel, where its operands begin, and its box (words: kernel_context.py).
 
 An operand is written as (base, byte offset) such that adding the strides of any index gives the element: the virtual
 origin. Records are kept by the index of the steps that they are of; a launch numbers its own kernels, so that equal

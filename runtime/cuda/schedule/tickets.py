@@ -1,4 +1,4 @@
-"""A model of how blocks find their tasks, one method per atomic step; `ops/cuda/schedule.cuh` does the same.
+"""A model of how blocks find their tasks, one method per atomic step; `ops/cuda/headers/schedule.cuh` does the same.
 
 A block draws tickets, which are given in the order of the tasks, acquires the task, and looks at what it waits for. Of
 tasks that are not ready it holds a few and looks at them again, the oldest first, before it draws further tickets. The

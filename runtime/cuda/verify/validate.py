@@ -1,8 +1,8 @@
 """Checks the tables that kernels read, before any runs on them: a broken one would hang a GPU, or write anywhere.
 
-Steps are checked by themselves (`validate_steps.py`); that tasks run in the order that the task graph asks for
-(`validate_order.py`); and, from what steps read and write, that nothing is read before it is written
-(`validate_tensors.py`, `validate_scratch.py`, `validate_buffers.py`). What is not: whether a constant is the right one,
+Steps are checked by themselves (`steps.py`); that tasks run in the order that the task graph asks for
+(`order.py`); and, from what steps read and write, that nothing is read before it is written
+(`tensors.py`, `scratch.py`, `buffers.py`). What is not: whether a constant is the right one,
 what calls of a library find in buffers, and the caller's arrays.
 """
 

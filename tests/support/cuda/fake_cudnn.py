@@ -1,4 +1,4 @@
-"""A frontend of cuDNN whose plans run on the host: the calls that `cudnn_graph.py` makes, on NumPy."""
+"""A frontend of cuDNN whose plans run on the host: the calls that `ops/cuda/cudnn/graph.py` makes, on NumPy."""
 
 from __future__ import annotations
 

@@ -78,9 +78,9 @@ class FakeCupy:
                 alloc=self.alloc,
                 alloc_pinned_memory=self.alloc_pinned,
                 get_current_stream=lambda: self.default,
-                FakeStream=type("Made", (), {"__new__": lambda cls, non_blocking: FakeStream(self, 99)}),
+                Stream=type("Made", (), {"__new__": lambda cls, non_blocking: FakeStream(self, 99)}),
                 Event=lambda disable_timing: SimpleNamespace(ptr=7),
-                function=SimpleNamespace(CompiledModule=lambda: LoadedModule(self)),
+                function=SimpleNamespace(Module=lambda: LoadedModule(self)),
                 memory=real.cuda.memory,
             ),
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import brickrt.ops.cpu.moves.take  # noqa: F401 (registers the kernels)
 from brickrt.ops.affine_tables import Affine, affine
 from brickrt.ops.cpu.kernel import choose_kernel
 from brickrt.ops.cpu.moves.index_tables import in_blocks

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import brickrt.ops.cpu.moves.transpose  # noqa: F401 (registers the kernels)
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import choose_kernel
 from brickrt.ops.cpu.operand import dense

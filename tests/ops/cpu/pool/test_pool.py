@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import brickrt.ops.cpu.pool.kernel  # noqa: F401 (registers the kernels)
 from brickrt.ops.cpu.kernel import choose_kernel
 from brickrt.ops.cpu.operand import dense
 from brickrt.ops.operators.pool import Pool
