@@ -18,7 +18,7 @@ from brickrt import zoo
 from brickrt.compare.machine import machine
 from brickrt.graph.errors import BrickError
 from brickrt.plan.device.device_spec import DeviceSpec
-from brickrt.runtime.session.engines import Engine, choose_engine
+from brickrt.runtime.engines import Engine, choose_engine
 
 RESULTS = Path(__file__).parents[1] / "results"
 PAPER = ("vgg16", "resnet50", "darknet53", "resnet34-3d", "drn-c-26", "deepcam", "inception-v4")  # BrickDL's seven

@@ -19,8 +19,8 @@ from common import ResultTable, built, each, gpu, options, random_feeds, why
 from null_driver import NullArray, NullDriver
 
 from brickrt.runtime.cuda.program import CudaOptions, CudaProgram
+from brickrt.runtime.engines import Engine
 from brickrt.runtime.session import runtime as runtimes
-from brickrt.runtime.session.engines import Engine
 from brickrt.runtime.session.runtime import Runtime
 
 WINDOWS = 20

@@ -30,8 +30,8 @@ from brickrt.plan.merging.propose_merges import Proposal
 from brickrt.plan.options import PlanOptions
 from brickrt.plan.plan import Plan, make_plan
 from brickrt.runtime.cuda.program import CudaProgram
+from brickrt.runtime.engines import Engine
 from brickrt.runtime.lowering.lower import lower
-from brickrt.runtime.session.engines import Engine
 
 TABLES = "atomics", "subgraphs", "layers", "bricks"
 GROUPS = (2, 2, 2), (3, 3), (4, 2), (6,)

@@ -10,62 +10,74 @@ from typing import Any
 import numpy as np
 
 from brickrt.runtime import events
+from brickrt.runtime.arrays import DeviceArrays, on_device
+from brickrt.runtime.execution.execution import run_watched
+from brickrt.runtime.execution.report import StageRun
+from brickrt.runtime.execution.stage_cache import CompiledStage
 from brickrt.runtime.program_protocol import Program
-from brickrt.runtime.session.execution import Signature, run_watched
-from brickrt.runtime.session.report import StageRun
-from brickrt.runtime.session.stage_cache import CompiledStage
 
 
 class FastPath:
-    """Calls with NumPy arrays of the names, shapes and types in `signature`, whose outputs one program computes.
+    """Calls with inputs of the names, shapes and types of an earlier call, whose outputs one program computes.
 
+    `given` are the inputs of that call, `names` the model's outputs; `arrays` makes outputs where inputs lie on a GPU.
     `running` has the programs under way, of all calls of a runtime; `observer` watches them.
     """
 
     def __init__(
         self,
-        signature: Signature,
+        given: Mapping[str, Any],
         compiled: CompiledStage,
         names: Sequence[str],
         running: list[Program],
         observer: events.Observer | None,
+        arrays: DeviceArrays | None,
     ) -> None:
         assert compiled.program is not None
         graph = compiled.plan.graph
-        self._signature, self._compiled, self._running, self._observer = signature, compiled, running, observer
+        self._compiled, self._running, self._observer = compiled, running, observer
         self._program = compiled.program
-        given = [name for name, *_ in signature]
-        self._read = [given.index(name) for name in graph.inputs]
-        self._made = [(graph.types[name].shape, graph.types[name].dtype) for name in graph.outputs]
+        self._signature = [(name, type(array), array.shape, array.dtype) for name, array in given.items()]
+        self._arrays = arrays if any(map(on_device, given.values())) else None
+        order = list(given)
+        self._read = [order.index(name) for name in graph.inputs]
+        self._made = [graph.types[name] for name in graph.outputs]
         self._outputs = [(name, graph.outputs.index(name)) for name in names]
 
     @staticmethod
-    def possible(compiled: CompiledStage, names: Sequence[str]) -> bool:
-        """Whether the program computes all outputs, and nothing is left to the host."""
-        special = compiled.specialized
-        return (
-            compiled.program is not None and not special.host_nodes and set(names) <= set(compiled.plan.graph.outputs)
-        )
+    def possible(given: Mapping[str, Any], compiled: CompiledStage, names: Sequence[str]) -> bool:
+        """Whether the inputs are arrays of numbers, whose types alone decide what runs, and the program computes all
+        outputs, so that nothing is left to the host."""
+        if compiled.program is None or compiled.rest is not None or compiled.specialized.host_nodes:
+            return False
+        plain = all((type(a) is np.ndarray and a.dtype.kind not in "OUS") or on_device(a) for a in given.values())
+        return plain and set(names) <= set(compiled.plan.graph.outputs)
 
-    def taken(self, inputs: Mapping[str, Any]) -> list[np.ndarray] | None:
+    def taken(self, inputs: Mapping[str, Any]) -> list[Any] | None:
         """What the program reads, if the inputs are like those of the earlier call."""
         if not isinstance(inputs, dict) or len(inputs) != len(self._signature):
             return None
-        found: list[np.ndarray] = []
+        found: list[Any] = []
         for name, kind, shape, dtype in self._signature:
-            array = inputs.get(name)
-            if not (isinstance(array, np.ndarray) and type(array) is kind):
+            array: Any = inputs.get(name)
+            if type(array) is not kind or array.shape != shape or array.dtype != dtype:
                 return None
-            if array.shape != shape or array.dtype != dtype or not array.flags.c_contiguous:
+            if not array.flags.c_contiguous:
                 return None
             found.append(array)
         return [found[k] for k in self._read]
 
-    def run(self, arrays: list[np.ndarray]) -> tuple[dict[str, np.ndarray], StageRun]:
+    def run(self, given: list[Any], stream: Any = None) -> tuple[dict[str, Any], StageRun]:
         """The model's outputs by name."""
         started = time.perf_counter()
-        made = [np.empty(shape, dtype) for shape, dtype in self._made]
+        arrays = self._arrays
+        if arrays is None:
+            made: list[Any] = [np.empty(kind.shape, kind.dtype) for kind in self._made]
+        else:
+            given = [arrays.view(array, stream) if on_device(array) else array for array in given]
+            made = [arrays.empty(kind, stream) for kind in self._made]
         ran = StageRun(self._compiled)
-        ran.counts = run_watched(self._program, arrays, made, self._running, self._observer)
+        more = {} if stream is None else {"stream": stream}
+        ran.counts = run_watched(self._program, given, made, self._running, self._observer, **more)
         ran.run_ms = (time.perf_counter() - started) * 1e3
         return {name: made[k] for name, k in self._outputs}, ran

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,19 +11,20 @@ from typing import Any
 import onnx
 
 from brickrt.graph.errors import BrickError
-from brickrt.graph.onnx_import.check_inputs import check_inputs, check_named
+from brickrt.graph.onnx_import.check_inputs import check_inputs, check_named, describe
 from brickrt.graph.onnx_import.source import SourceGraph, load
 from brickrt.graph.specialize.specialize import first_stage
 from brickrt.plan.options import PlanOptions, check_precision
 from brickrt.plan.plan import Plan
 from brickrt.runtime import events
 from brickrt.runtime.arrays import on_device
+from brickrt.runtime.engines import choose_engine
+from brickrt.runtime.execution.execution import Execution
+from brickrt.runtime.execution.report import Report, StageRun, report_of
+from brickrt.runtime.execution.stage_cache import CompiledStage, StageCache
+from brickrt.runtime.pipeline import Pipeline, Progress
 from brickrt.runtime.program_protocol import LaunchMode, Program
-from brickrt.runtime.session.engines import choose_engine
-from brickrt.runtime.session.execution import Execution, Signature, signature_of
 from brickrt.runtime.session.fast_path import FastPath
-from brickrt.runtime.session.report import Report, StageRun, report_of
-from brickrt.runtime.session.stage_cache import CompiledStage, Compiler, Progress, StageCache
 from brickrt.runtime.stats import Stats
 from brickrt.runtime.thread_count import thread_count
 
@@ -67,26 +69,30 @@ class Runtime:
         self.source = graph if isinstance(graph, SourceGraph) else load(graph)
         engine = choose_engine(device, isa, launch)
         check_precision(engine.spec, precision)
-        self._compiler = Compiler(engine, options, self.threads, progress)
+        self._pipeline = Pipeline(engine, options, self.threads, progress)
         self._observer = events.observer_of(watch)
         self._running: list[Program] = []
         self._roots: dict[frozenset[str], StageCache] = {}
         self._lock = threading.Lock()
         self._last: Sequence[StageRun] | Report | None = None
-        self._known: tuple[Signature, StageCache, CompiledStage] | None = None
-        self._repeat: FastPath | None = None
+        self._fast: FastPath | None = None
 
     # ---- what it is
+
+    def __repr__(self) -> str:
+        inputs = ", ".join(f"{name} {describe(info)}" for name, info in self.source.inputs.items())
+        asked = f"device={self.device!r}, strategy={self.strategy!r}, threads={self.threads}"
+        return f"Runtime({self.source.name!r}, {asked}; takes {textwrap.shorten(inputs or 'nothing', 200)})"
 
     @property
     def device(self) -> str:
         """The engine's name: cpu, cuda, reference or null."""
-        return self._compiler.engine.name
+        return self._pipeline.engine.name
 
     @property
     def strategy(self) -> str:
         """The strategy that was asked for."""
-        return self._compiler.options.strategy
+        return self._pipeline.options.strategy
 
     @property
     def plan(self) -> Report:
@@ -119,7 +125,7 @@ class Runtime:
     def __exit__(self, *exc: object) -> None:
         """Gives up all programs; what the last call ran and measured is still known."""
         self._roots.clear()
-        self._known = self._repeat = None
+        self._fast = None
         if self._last is not None:
             self._last = self.plan.released()
 
@@ -132,32 +138,46 @@ class Runtime:
         CuPy arrays; with `stream`, CuPy's or another library's, they are so once the stream is there: the call may
         return before, and inputs must stay until then. May be called from several threads.
         """
-        repeat = self._repeat
-        if repeat is not None and stream is None and (arrays := repeat.taken(inputs)) is not None:
-            outputs, ran = repeat.run(arrays)
+        fast = self._fast
+        if fast is not None and (given := fast.taken(inputs)) is not None and self._takes(stream):
+            outputs, ran = fast.run(given, stream)
             self._last = (ran,)
             return outputs
-        inputs = self._taken(inputs, stream)
-        signature, known = signature_of(inputs), self._known
-        if signature is not None and known is not None and known[0] == signature:
-            call = self._call(inputs, stream)
-            call.run_stage(known[1].stage, known[2])
-        else:
-            call = self._checked_call(signature, inputs, stream)
-        self._last = call.ran
-        return {name: call.values[name] for name in self.source.outputs}
+        values = check_inputs(self.source, self._viewed(inputs, stream))
+        root = self._root(frozenset(values))
+        execution = Execution(values, self._observer, self._running, self._pipeline.engine.arrays, stream)
+        self._pipeline.execute(root, execution)
+        self._remember(values, root, execution.ran[0].stage)
+        self._last = execution.ran
+        return {name: execution.values[name] for name in self.source.outputs}
 
     def cancel(self) -> None:
-        """Ends the task graphs under way, in all threads: their `execute` raises `engine.Cancelled`."""
+        """Ends the task graphs under way, in all threads: their `execute` raises `Cancelled`."""
         for program in tuple(self._running):
             program.cancel()
 
-    def _taken(self, inputs: Mapping[str, Any], stream: Any) -> Mapping[str, Any]:
+    def prepare(self, inputs: Mapping[str, Any]) -> Report:
+        """Compiles for inputs like these what can be without running: the stages before the first host node.
+
+        Only shapes and types matter, except of inputs that serve as shapes.
+        """
+        values = check_inputs(self.source, self._viewed(inputs, None))
+        pipeline = self._pipeline
+        compiled, spent = self._root(frozenset(values)).get(pipeline.compiled, values, pipeline.engine.arrays)
+        self._last = report = report_of([StageRun(compiled, compile_ms=spent)])
+        return report
+
+    def _takes(self, stream: Any) -> bool:
+        """Raises BrickError for a stream where the device has none."""
+        if stream is not None and self._pipeline.engine.arrays is None:
+            raise BrickError(f"device '{self.device}' has no streams: use device='cuda'")
+        return True
+
+    def _viewed(self, inputs: Mapping[str, Any], stream: Any) -> Mapping[str, Any]:
         """The inputs, those on a GPU as the engine's own arrays."""
         check_named(inputs, self.source.inputs)
-        arrays = self._compiler.engine.arrays
-        if arrays is None and stream is not None:
-            raise BrickError(f"device '{self.device}' has no streams: use device='cuda'")
+        self._takes(stream)
+        arrays = self._pipeline.engine.arrays
         there = {name: value for name, value in inputs.items() if on_device(value)}
         if arrays is None and there:
             raise BrickError(f"input '{min(there)}' lies on a GPU: use device='cuda', or give a NumPy array")
@@ -165,38 +185,12 @@ class Runtime:
             return inputs
         return {**inputs, **{name: arrays.view(value, stream) for name, value in there.items()}}
 
-    def _call(self, values: Mapping[str, Any], stream: Any) -> Execution:
-        return Execution(self._observer, self._running, dict(values), self._compiler.engine.arrays, stream)
-
-    def _checked_call(self, signature: Signature | None, inputs: Mapping[str, Any], stream: Any) -> Execution:
-        """A call whose inputs are looked at; remembers the program where their types alone decide it."""
-        call = self._call(check_inputs(self.source, inputs), stream)
-        root = self._root(frozenset(call.values))
-        cache: StageCache | None = root
-        while cache is not None:
-            compiled, compile_ms = cache.get(self._compiler, call.values)
-            call.run_stage(cache.stage, compiled, compile_ms)
-            if signature is not None and cache is root and compiled.rest is None and not cache.value_names:
-                self._known = signature, cache, compiled
-                self._repeat = self._repeated(signature, compiled)
-            cache = compiled.rest
-        return call
-
-    def _repeated(self, signature: Signature, compiled: CompiledStage) -> FastPath | None:
-        """How further calls like this one go, where all is in the host's memory."""
-        if self._compiler.engine.arrays is not None or not FastPath.possible(compiled, tuple(self.source.outputs)):
-            return None
-        return FastPath(signature, compiled, tuple(self.source.outputs), self._running, self._observer)
-
-    def prepare(self, inputs: Mapping[str, Any]) -> Report:
-        """Compiles for inputs like these what can be without running: the stages before the first host node.
-
-        Only shapes and types matter, except of inputs that serve as shapes.
-        """
-        values = dict(check_inputs(self.source, self._taken(inputs, None)))
-        compiled, spent = self._root(frozenset(values)).get(self._compiler, values)
-        self._last = report = report_of([StageRun(compiled, compile_ms=spent)])
-        return report
+    def _remember(self, values: Mapping[str, Any], root: StageCache, compiled: CompiledStage) -> None:
+        """Lets further calls like this one take the fast path, where they can."""
+        names = tuple(self.source.outputs)
+        if not root.value_names and FastPath.possible(values, compiled, names):
+            arrays = self._pipeline.engine.arrays
+            self._fast = FastPath(values, compiled, names, self._running, self._observer, arrays)
 
     def _root(self, given: frozenset[str]) -> StageCache:
         """The first stage; which optional inputs are given decides what it is."""

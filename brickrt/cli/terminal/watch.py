@@ -22,7 +22,7 @@ from brickrt.dashboard.report.trace import write_trace
 from brickrt.graph.errors import BrickError
 from brickrt.graph.onnx_import.source import SourceGraph
 from brickrt.runtime.events import Observer
-from brickrt.runtime.session.report import Report
+from brickrt.runtime.execution.report import Report
 from brickrt.runtime.session.runtime import Runtime
 
 

@@ -12,8 +12,8 @@ from brickrt.plan.merging.strategy import choose_subgraphs
 from brickrt.plan.plan import Plan
 from brickrt.runtime.analysis import cache_simulator
 from brickrt.runtime.analysis.modelled_traffic import locality
+from brickrt.runtime.execution.report import Report
 from brickrt.runtime.lowering.lower import lower
-from brickrt.runtime.session.report import Report
 
 
 @dataclass

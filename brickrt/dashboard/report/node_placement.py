@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from brickrt.graph.onnx_import.source import SourceGraph
-from brickrt.runtime.session.report import Report
+from brickrt.runtime.execution.report import Report
 
 
 def where_nodes_ran(source: SourceGraph, report: Report) -> dict[str, str]:

@@ -57,7 +57,11 @@ class SourceGraph:
         return {name: info.dtype for name, info in infos.items() if info.dtype is not None}
 
 
-def load(model: str | Path | bytes | onnx.ModelProto) -> SourceGraph:
+Model = str | Path | bytes | onnx.ModelProto
+"""What can be imported: a path, bytes, or a message."""
+
+
+def load(model: Model) -> SourceGraph:
     """Imports a model from its path, its bytes, or as a message (which stays as it is).
 
     Raises ModelError, one line, for what is no valid ONNX model with known operators.

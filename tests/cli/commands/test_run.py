@@ -15,7 +15,7 @@ from onnx.reference import ReferenceEvaluator
 from brickrt.cli import files
 from brickrt.cli.commands import run
 from brickrt.cli.requests import EngineRequest, InputRequest, RunRequest
-from brickrt.runtime.session.engines import choose_engine
+from brickrt.runtime.engines import choose_engine
 from tests.support.cli_models import conv_model, same_model, save, sum_model, value
 
 KEYS = ("outputs", "latency_ms", "compile_ms", "device", "strategy", "threads", "plan", "fallback")

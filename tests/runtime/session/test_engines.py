@@ -18,7 +18,7 @@ from brickrt.plan.device.device_spec import host_device
 from brickrt.plan.plan import make_plan
 from brickrt.runtime.cpu.compile.host_isa import host_isa
 from brickrt.runtime.cpu.program import CpuProgram
-from brickrt.runtime.session import stage_cache
+from brickrt.runtime.execution import stage_cache
 from brickrt.runtime.session.runtime import Runtime
 from tests.support.graphs.piece_graphs import pieces
 from tests.support.graphs.plan_graphs import networks

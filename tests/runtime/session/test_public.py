@@ -16,7 +16,7 @@ from brickrt import zoo
 from brickrt.graph.errors import BrickError
 from brickrt.graph.onnx_import.source import SourceGraph
 from brickrt.runtime.events import Observer, TaskEvents
-from brickrt.runtime.session.report import Report
+from brickrt.runtime.execution.report import Report
 from brickrt.runtime.stats import Stats
 
 PUBLIC = [brickrt.Runtime, SourceGraph, Stats, Report, TaskEvents, Observer]

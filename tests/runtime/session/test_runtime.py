@@ -17,9 +17,9 @@ from brickrt.plan.device.device_spec import host_device
 from brickrt.plan.plan import make_plan
 from brickrt.runtime.cpu.compile.host_isa import host_isa
 from brickrt.runtime.cpu.program import CpuProgram
+from brickrt.runtime.execution.stage_cache import KEPT
 from brickrt.runtime.lowering.lower import lower
 from brickrt.runtime.session.runtime import Runtime
-from brickrt.runtime.session.stage_cache import KEPT
 from tests.support.graphs.onnx_models import by_onnxruntime, graph, model, node, tensor
 
 

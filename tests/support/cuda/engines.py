@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from brickrt.runtime.cuda.program import CudaOptions, CudaProgram
+from brickrt.runtime.engines import Engine, choose_engine
 from brickrt.runtime.session import runtime
-from brickrt.runtime.session.engines import Engine, choose_engine
 from brickrt.runtime.session.runtime import Runtime
 from tests.support.cuda.host_driver import HostDriver
 

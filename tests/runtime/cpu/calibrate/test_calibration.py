@@ -13,7 +13,7 @@ from brickrt.runtime.cpu.calibrate.calibration import REACHED, STEP, calibrated,
 from brickrt.runtime.cpu.calibrate.microbenchmarks import LEVELS, Measured, measure
 from brickrt.runtime.cpu.calibrate.probe_loops import probes
 from brickrt.runtime.cpu.compile.host_isa import host_isa
-from brickrt.runtime.session.engines import choose_engine
+from brickrt.runtime.engines import choose_engine
 
 SPEC = replace(host_device(), isa="avx512", lanes=16, cores=2, l2=1 << 20, l3=32 << 20)
 GOOD = Measured(

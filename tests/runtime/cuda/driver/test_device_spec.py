@@ -14,10 +14,10 @@ import pytest
 from brickrt.graph.errors import BrickError
 from brickrt.ops import cuda
 from brickrt.plan.device.device_spec import PRESETS
+from brickrt.runtime import engines
 from brickrt.runtime.cuda.driver import detect_gpu
 from brickrt.runtime.cuda.driver.device_spec import Properties, spec_of
-from brickrt.runtime.session import engines
-from brickrt.runtime.session.engines import choose_engine
+from brickrt.runtime.engines import choose_engine
 
 H200 = Properties("NVIDIA H200", (9, 0), 132, 227 << 10, 60 << 20, 141 << 30, 1_980_000, 3_201_000, 6144)
 A100 = Properties("NVIDIA A100", (8, 0), 108, 163 << 10, 40 << 20, 40 << 30, 1_410_000, 1_215_000, 5120)

@@ -14,21 +14,9 @@ from brickrt.graph.specialize.specialize import Stage
 from brickrt.ops.types import TensorType
 from brickrt.runtime import events
 from brickrt.runtime.arrays import DeviceArrays, on_device
+from brickrt.runtime.execution.report import StageRun
+from brickrt.runtime.execution.stage_cache import CompiledStage
 from brickrt.runtime.program_protocol import Counts, Program
-from brickrt.runtime.session.report import StageRun
-from brickrt.runtime.session.stage_cache import CompiledStage
-
-Signature = tuple[tuple[str, type, tuple[int, ...], np.dtype], ...]
-
-
-def signature_of(inputs: Mapping[str, Any]) -> Signature | None:
-    """Names, shapes and types of the inputs; None where not all are arrays of numbers, whose types say all."""
-    signature = []
-    for name, array in inputs.items():
-        if not (type(array) is np.ndarray or on_device(array)) or array.dtype.kind in "OUS":
-            return None
-        signature.append((name, type(array), array.shape, array.dtype))
-    return tuple(signature)
 
 
 def run_watched(
@@ -54,21 +42,23 @@ def run_watched(
 
 
 class Execution:
-    """`values` grows stage by stage; `running` has the programs under way, of all calls of a runtime.
+    """One call under way. `values` has the inputs, and grows stage by stage; `ran` says what each stage took.
 
-    Where some inputs lie on a GPU, so do the outputs of programs: made by `arrays`, on the caller's stream if given.
+    `running` has the programs under way, of all calls of a runtime; `observer` watches them. Where some inputs lie on a
+    GPU, so do the outputs of programs: made by `arrays`, on the caller's stream if given.
     """
 
     def __init__(
         self,
-        observer: events.Observer | None,
-        running: list[Program],
-        values: dict[str, Any],
+        values: Mapping[str, Any],
+        observer: events.Observer | None = None,
+        running: list[Program] | None = None,
         arrays: DeviceArrays | None = None,
         stream: Any = None,
     ) -> None:
-        self.observer, self.running, self.values = observer, running, values
-        self.arrays = arrays if any(map(on_device, values.values())) else None
+        self.values: dict[str, Any] = dict(values)
+        self.observer, self.running = observer, [] if running is None else running
+        self.arrays = arrays if any(map(on_device, self.values.values())) else None
         self.stream = stream
         self.ran: list[StageRun] = []
 
@@ -88,6 +78,7 @@ class Execution:
         self.ran.append(ran)
 
     def run_program(self, ran: StageRun) -> None:
+        """Runs a stage's program, and counts what its workers did."""
         program, graph = ran.stage.program, ran.stage.plan.graph
         assert program is not None
         inputs = [self.input(self.values[name]) for name in graph.inputs]

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from brickrt.graph.errors import BrickError
 from brickrt.plan.device.device_spec import DeviceSpec, host_device
 from brickrt.runtime.arrays import DeviceArrays
@@ -17,17 +19,21 @@ from brickrt.runtime.lowering.task_graph import TaskGraph
 from brickrt.runtime.program_protocol import LAUNCHES, LaunchMode, Program
 
 KernelProgress = Callable[[int, int], None]
+Constants = dict[str, np.ndarray]
 NAMES = ("auto", "cpu", "cuda", "reference", "null")
+
+
+Build = Callable[[TaskGraph, Constants, int, KernelProgress | None], Program]
 
 
 @dataclass(frozen=True)
 class Engine:
-    """`build(tasks, threads, progress)` makes the program; `threads` is 1 where the engine has no use for more.
+    """`build(tasks, constants, threads, progress)` makes the program, which owns the constants from then on.
     `arrays` is for engines whose device has memory of its own; `tune(progress)` for those that measure plans."""
 
     name: str
     spec: DeviceSpec
-    build: Callable[[TaskGraph, int, KernelProgress | None], Program]
+    build: Build
     arrays: DeviceArrays | None = None
     tune: Callable[[KernelProgress | None], Tune] | None = None
 
@@ -90,30 +96,30 @@ def _cuda(launch: LaunchMode) -> Engine:
     driver: Any = current_driver()  # its streams and events go with its own only
     compiler = check_compiler(driver.spec.isa)
 
-    def build(tasks: TaskGraph, threads: int, progress: KernelProgress | None) -> CudaProgram:
-        return CudaProgram(tasks, driver, CudaOptions(launch), progress)
+    def build(tasks: TaskGraph, constants: Constants, threads: int, progress: KernelProgress | None) -> CudaProgram:
+        return CudaProgram(tasks, driver, CudaOptions(launch), progress, constants=constants)
 
     def tune(progress: KernelProgress | None) -> Tuner:
         library = driver.library()
         how = f"{launch}, NVRTC {compiler}, cuDNN {library and library.version}"
-        return Tuner(lambda plan: build(lower(plan), 1, progress), how)
+        return Tuner(lambda plan: build(lower(plan), dict(plan.graph.constants), 1, progress), how)
 
     return Engine("cuda", driver.spec, build, driver, tune if measures() else None)
 
 
-def _reference(tasks: TaskGraph, threads: int, progress: KernelProgress | None) -> Program:
+def _reference(tasks: TaskGraph, constants: Constants, threads: int, progress: KernelProgress | None) -> Program:
     from brickrt.runtime.reference import ReferenceProgram
 
-    return ReferenceProgram(tasks)
+    return ReferenceProgram(tasks, constants=constants)
 
 
-def _cpu(spec: DeviceSpec, arithmetic: bool) -> Callable[[TaskGraph, int, KernelProgress | None], Program]:
+def _cpu(spec: DeviceSpec, arithmetic: bool) -> Build:
     """The CPU engine; without arithmetic it is the null engine: the same schedule and states, no kernels."""
 
-    def build(tasks: TaskGraph, threads: int, progress: KernelProgress | None) -> Program:
+    def build(tasks: TaskGraph, constants: Constants, threads: int, progress: KernelProgress | None) -> Program:
         from brickrt.runtime.cpu.compile.host_isa import host_isa
         from brickrt.runtime.cpu.program import CpuProgram
 
-        return CpuProgram(tasks, host_isa(spec), threads, arithmetic, progress)
+        return CpuProgram(tasks, host_isa(spec), threads, arithmetic, progress, constants=constants)
 
     return build

@@ -9,12 +9,13 @@ from functools import cached_property
 from brickrt.plan.plan import Plan
 from brickrt.runtime.analysis.memory_projection import project
 from brickrt.runtime.analysis.modelled_traffic import locality
+from brickrt.runtime.execution.stage_cache import CompiledStage
 from brickrt.runtime.lowering.task_graph import TaskGraph
 from brickrt.runtime.program_protocol import Counts, Program
-from brickrt.runtime.session.stage_cache import CompiledStage
 from brickrt.runtime.stats import Stats
 
 NO_COUNTS = Counts(0, 0, 0, 0)
+MOST_TOLD = 4  # nodes on the host that a short report names
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +29,7 @@ class Released:
     notes: Mapping[str, str]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Report:
     """What one call ran: plans of its stages in order, nodes that ran on the host and why, and what was measured."""
 
@@ -62,6 +63,12 @@ class Report:
         """The measured figures, with the modelled bytes per memory level."""
         levels = [Stats(level_bytes={k: v.moved for k, v in locality(p.tasks).levels.items()}) for p in self.programs]
         return Stats.total([self.measured, *levels])
+
+    def __repr__(self) -> str:
+        lines = [repr(plan) for plan in self.plans if plan.subgraphs]
+        host = [f"on the host: {name}" for name in self.fallback]
+        lines += host if len(host) <= MOST_TOLD else [*host[:MOST_TOLD], f"on the host: {len(host) - MOST_TOLD} more"]
+        return "\n".join(lines) or "nothing to compute: the outputs are known"
 
     def __str__(self) -> str:
         lines = [str(plan) for plan in self.plans if plan.subgraphs]

@@ -1,0 +1,1 @@
+"""One call of a model: what runs a stage, and the report on it."""

@@ -1,0 +1,119 @@
+"""The six stages by which a model runs, in the order of the README's table.
+
+    import      a path, bytes or a ModelProto  → SourceGraph      `load`
+    specialize  + types of the inputs          → Graph            `Pipeline.specialize`
+    plan        + device and options           → Plan             `Pipeline.plan`
+    lower                                      → TaskGraph        `Pipeline.lower`
+    compile     + kernels                      → Program          `Pipeline.compile`
+    execute     + inputs                       → outputs, Stats   `Execution.run_stage`
+
+A model with nodes that run on the host has several parts, which go through specialize … execute one after the other:
+what a later part needs to know, an earlier one computes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from brickrt.graph.ir import Graph
+from brickrt.graph.onnx_import.check_inputs import check_inputs
+from brickrt.graph.onnx_import.source import Model, SourceGraph, load
+from brickrt.graph.passes.half_precision import lowered
+from brickrt.graph.specialize.specialize import specialize
+from brickrt.graph.specialize.stages import Specialized, Stage, first_stage
+from brickrt.ops.types import TensorType
+from brickrt.plan.options import PlanOptions
+from brickrt.plan.plan import Plan
+from brickrt.runtime.analysis.memory_projection import check_ends, check_fits
+from brickrt.runtime.cache.plan_cache import remembered_plan
+from brickrt.runtime.engines import Engine
+from brickrt.runtime.execution.execution import Execution
+from brickrt.runtime.execution.stage_cache import CompiledStage, StageCache
+from brickrt.runtime.lowering.lower import lower
+from brickrt.runtime.lowering.task_graph import TaskGraph
+from brickrt.runtime.program_protocol import Program
+
+Progress = Callable[[str, int, int], None]
+"""Told of long steps: what, how much is done, of how much."""
+NOTHING = Graph((), {})
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """How models run: on which engine, by which options, with how many threads. `Runtime` adds what is kept."""
+
+    engine: Engine
+    options: PlanOptions = field(default_factory=PlanOptions)
+    threads: int = 1
+    progress: Progress | None = None
+
+    def run(self, model: SourceGraph | Model, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """A model's outputs by name, all six stages from the beginning. Raises BrickError."""
+        source = model if isinstance(model, SourceGraph) else load(model)
+        values = check_inputs(source, inputs)
+        execution = self.execute(StageCache(first_stage(source, values)), Execution(values))
+        return {name: execution.values[name] for name in source.outputs}
+
+    def execute(self, first: StageCache, execution: Execution) -> Execution:
+        """Runs a model's parts one after the other; those that the cache does not have are compiled."""
+        stage: StageCache | None = first
+        while stage is not None:
+            compiled, compile_ms = stage.get(self.compiled, execution.values, self.engine.arrays)
+            execution.run_stage(stage.stage, compiled, compile_ms)
+            stage = compiled.rest
+        return execution
+
+    def compiled(
+        self, stage: Stage, types: Mapping[str, TensorType], values: Mapping[str, np.ndarray]
+    ) -> Specialized | CompiledStage:
+        """A stage ready to run, or, where values of its inputs are needed first, the request for them."""
+        special = self.specialize(stage, types, values)
+        if special.need_values:
+            return special
+        plan, constants = without_constants(self.plan(special.graph))
+        special = replace(special, graph=NOTHING)  # the program alone has the constants now, and gives them up
+        program = self.compile(self.lower(plan), constants) if plan.graph.nodes else None
+        return CompiledStage(special, plan, program, StageCache(special.rest) if special.rest else None)
+
+    def specialize(
+        self, stage: Stage, types: Mapping[str, TensorType], values: Mapping[str, np.ndarray]
+    ) -> Specialized:
+        """The stage as brick operators, for inputs of these types. Raises BrickError where an input is too large."""
+        self._say("specialize", 0, 1)
+        special = specialize(stage, types, values)
+        if not special.need_values:
+            check_ends(special.graph)
+        return special
+
+    def plan(self, graph: Graph) -> Plan:
+        """The plan of a graph, remembered from an earlier process where there was one."""
+        self._say("plan", 0, 1)
+        tune = self.engine.tune(self._compiling) if self.engine.tune and self.options.strategy == "auto" else None
+        return remembered_plan(lowered(graph, self.options.precision), self.engine.spec, self.options, tune)
+
+    def lower(self, plan: Plan) -> TaskGraph:
+        """The plan's brick tasks in the order in which they run."""
+        return lower(plan)
+
+    def compile(self, tasks: TaskGraph, constants: dict[str, np.ndarray]) -> Program:
+        """The program of a task graph, which owns `constants`. Raises BrickError where memory is too small for it."""
+        check_fits(tasks, self.threads)
+        return self.engine.build(tasks, constants, self.threads, self._compiling)
+
+    def _compiling(self, done: int, total: int) -> None:
+        self._say("compile kernels", done, total)
+
+    def _say(self, what: str, done: int, total: int) -> None:
+        if self.progress:
+            self.progress(what, done, total)
+
+
+def without_constants(plan: Plan) -> tuple[Plan, dict[str, np.ndarray]]:
+    """The plan with constants of which only shapes and types are known, and the constants, for a program to own."""
+    constants = dict(plan.graph.constants)
+    known = {name: np.broadcast_to(np.zeros((), a.dtype), a.shape) for name, a in constants.items()}
+    return replace(plan, graph=replace(plan.graph, constants=known)), constants
