@@ -38,6 +38,7 @@ class BenchNetwork:
 
 
 def command(request: BenchRequest) -> str:
+    """Measures what was asked for; gives what is printed of it."""
     _check(request)
     rows = []
     for name in zoo.names() if request.model is None else [request.model]:
@@ -107,9 +108,8 @@ def _model(name: str, request: BenchRequest) -> Model:
         if request.size is not None:
             raise BrickError("--size is of use with networks of the zoo only: use --shape")
         return path
-    size = request.size[0] if request.size is not None and len(request.size) == 1 else request.size
     try:
-        return zoo.build(name, batch=request.batch or 1, size=size)
+        return zoo.build(name, batch=request.batch or 1, size=request.size)
     except ValueError as e:
         raise BrickError(str(e)) from None
 

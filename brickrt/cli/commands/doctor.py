@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from brickrt.cli.outputs.json_output import to_json
-from brickrt.cli.terminal.text import printable, size_text, table
+from brickrt.cli.terminal.text import printable, table
+from brickrt.dashboard.units import size_text
 from brickrt.plan.device.device_spec import host_device
 from brickrt.runtime.cache.disk_cache import cache_root
 from brickrt.runtime.cpu.calibrate.calibration import calibration
@@ -31,6 +32,7 @@ GPU_FIELDS = ("name", "memory.total", "driver_version", "compute_cap")
 
 
 def command(json: bool, calibrate: bool) -> str:
+    """What was found, as text or as JSON; speeds are measured again if `calibrate`."""
     report = _report(calibrate)
     return to_json(report) if json else _text(report)
 
@@ -68,7 +70,7 @@ def _cpu(again: bool) -> dict[str, Any]:
 
 
 def _gpus() -> Iterator[dict[str, Any]]:
-    """What the driver says; asking CUDA itself would load it. None where there is no driver."""
+    """The GPUs as nvidia-smi lists them; asking CUDA itself would load it. Nothing where there is no driver."""
     tool = shutil.which("nvidia-smi")
     if tool is None:
         return

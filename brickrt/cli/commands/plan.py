@@ -15,8 +15,9 @@ from brickrt.cli.outputs.plan_report import fallback_lines, plan_entries
 from brickrt.cli.outputs.plan_tree import plan_tree
 from brickrt.cli.requests import PlanRequest
 from brickrt.cli.terminal.progress import shown_progress
-from brickrt.cli.terminal.text import extents_text, printable, size_text
+from brickrt.cli.terminal.text import extents_text, printable
 from brickrt.dashboard.report.page import write_report
+from brickrt.dashboard.units import size_text
 from brickrt.graph.builder import OnnxNode
 from brickrt.graph.errors import BrickError
 from brickrt.graph.onnx_import.source import SourceGraph, load
@@ -47,6 +48,7 @@ class Planned:
 
 
 def command(request: PlanRequest) -> str:
+    """Plans the model's first stage; gives what is printed of it."""
     try:
         options = PlanOptions(request.strategy, request.brick, request.max_layers, request.exact, request.precision)
         device = device_named(request.device_spec)
@@ -60,7 +62,7 @@ def command(request: PlanRequest) -> str:
     with shown_progress() as progress:
         progress("import", 0, 1)
         source = load(request.model)
-        shapes, assumed = concrete_shapes(source, parse.named_shapes(list(request.shapes)))
+        shapes, assumed = concrete_shapes(source, parse.named_shapes(request.shapes))
         with assuming(assumed):
             special = _specialized(source, shapes)
             check_ends(special.graph)
@@ -138,7 +140,7 @@ def _text(report: dict[str, Any], plan: Plan) -> str:
     lines = [
         f"model    {printable(report['model'])} ({printable(inputs) or 'no inputs'})",
         f"device   {device['name']}, {device['cores']} cores, {device['isa']}",
-        f"memory   {size_text(report['projected_bytes'])}: "
+        f"memory   {size_text(report['projected_bytes'])} projected: "
         + ", ".join(f"{name} {size_text(n)}" for name, n in report["bytes"].items()),
         f"work     {report['flops'] / 1e9:.3g} Gflop in {report['tasks']} tasks; {_times(report)}",
     ]

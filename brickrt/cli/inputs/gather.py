@@ -11,7 +11,7 @@ from brickrt.cli.inputs import images, parse
 from brickrt.cli.inputs.arrays import read_npy, read_npz
 from brickrt.cli.inputs.shapes import concrete_shapes
 from brickrt.cli.requests import ImageRequest, InputRequest
-from brickrt.cli.terminal.text import size_text
+from brickrt.dashboard.units import size_text
 from brickrt.graph.errors import InputError
 from brickrt.graph.onnx_import.check_inputs import describe
 from brickrt.graph.onnx_import.protobuf import TensorInfo
@@ -120,7 +120,7 @@ def _as_small_float(array: np.ndarray, info: TensorInfo) -> np.ndarray:
 
 
 def _random(source: SourceGraph, request: InputRequest) -> tuple[Arrays, list[str]]:
-    shapes, assumed = concrete_shapes(source, parse.named_shapes(list(request.shapes)))
+    shapes, assumed = concrete_shapes(source, parse.named_shapes(request.shapes))
     _check_room(source, shapes)
     rng = np.random.default_rng(request.seed or 0)
     return {name: _made_up(name, info, shapes, rng) for name, info in source.inputs.items()}, assumed

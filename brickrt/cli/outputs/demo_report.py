@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import brickrt
 from brickrt.cli.requests import DemoRequest
-from brickrt.cli.terminal.text import printable, size_text, table
+from brickrt.cli.terminal.text import printable, table
+from brickrt.dashboard.units import size_text
 
 if TYPE_CHECKING:
     from brickrt.demo.engines import EngineFigures

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from brickrt.cli.requests import Strategy
 from brickrt.cli.terminal.progress import Progress
-from brickrt.cli.terminal.text import size_text, table
+from brickrt.cli.terminal.text import table
+from brickrt.dashboard.units import size_text
 from brickrt.graph.ir import Graph
 from brickrt.plan.device.device_spec import DeviceSpec
-from brickrt.plan.options import PlanOptions
+from brickrt.plan.options import STRATEGIES, PlanOptions
 from brickrt.plan.plan import make_plan
 from brickrt.runtime.analysis.memory_projection import project
 from brickrt.runtime.analysis.modelled_traffic import locality
@@ -24,9 +24,9 @@ Compared = dict[str, Any]
 def compare(graph: Graph, device: DeviceSpec, options: PlanOptions, progress: Progress) -> list[Compared]:
     """Per strategy: modelled time, bytes beyond each memory level, memory, and recomputation."""
     found = []
-    for number, strategy in enumerate(Strategy):
-        progress(f"plan {strategy.value}", number, len(Strategy))
-        found.append(_figures(graph, device, replace(options, strategy=strategy.value)))
+    for number, strategy in enumerate(STRATEGIES):
+        progress(f"plan {strategy}", number, len(STRATEGIES))
+        found.append(_figures(graph, device, replace(options, strategy=strategy)))
     return found
 
 
@@ -55,7 +55,7 @@ def compare_table(entries: Sequence[Compared]) -> str:
     """A line per strategy."""
     levels = list(entries[0]["level_bytes"])
     heads = ("strategy", "subgraphs", "merged", "tasks", "modelled ms", *(f"beyond {name}" for name in levels))
-    heads += ("intermediates", "memory", "recomputed")
+    heads += ("arena", "projected", "recomputed")
     rows = [
         (
             e["strategy"],

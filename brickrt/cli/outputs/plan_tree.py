@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from brickrt.cli.terminal.text import extents_text, printable, size_text
+from brickrt.cli.terminal.text import extents_text, printable
 from brickrt.dashboard.labels import shorten
+from brickrt.dashboard.units import size_text
 from brickrt.plan.plan import Plan, Subgraph
 
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from brickrt.cli.outputs.json_output import to_json
 from brickrt.cli.outputs.plan_report import fallback_lines, plan_entries, plan_table
-from brickrt.cli.outputs.value_summary import described
-from brickrt.cli.terminal.text import extents_text, printable, size_text, table
+from brickrt.cli.outputs.value_summary import value_summary
+from brickrt.cli.terminal.text import extents_text, printable, table
+from brickrt.dashboard.units import size_text
 from brickrt.runtime.session.runtime import Runtime
 
 Report = dict[str, Any]
@@ -30,7 +30,7 @@ def run_dict(
     stats = runtime.stats
     report = {
         "model": runtime.source.name,
-        "outputs": [described(name, value) for name, value in outputs.items()],
+        "outputs": [value_summary(name, value) for name, value in outputs.items()],
         "latency_ms": latency,
         "compile_ms": compile_ms,
         "device": runtime.device,
@@ -52,10 +52,6 @@ def run_dict(
     return report
 
 
-def run_json(report: Report) -> str:
-    return to_json(report)
-
-
 def run_text(report: Report) -> str:
     """Outputs, latency, and a line per subgraph."""
     latency, stats = report["latency_ms"], report["stats"]
@@ -65,8 +61,8 @@ def run_text(report: Report) -> str:
         "latency  " + ", ".join(f"{name} {ms:.3f} ms" for name, ms in latency.items()),
         f"compile  {report['compile_ms']:.1f} ms",
         f"device   {report['device']}, {report['threads']} threads, strategy {report['strategy']}",
-        f"memory   {size_text(report['peak_bytes'])} at most{_levels(stats['level_bytes'])}",
-        f"tasks    {stats['tasks']}: {stats['complete_first']} ready at once, {stats['waits']} waits, "
+        f"memory   {size_text(report['peak_bytes'])} peak{_levels(stats['level_bytes'])}",
+        f"tasks    {stats['tasks']}: {stats['complete_first']} complete first, {stats['waits']} waits, "
         f"{stats['revisits']} revisits, {stats['recomputed']} elements recomputed",
     ]
     if report["plan"]:

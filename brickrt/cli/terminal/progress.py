@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from functools import partial
 
 from brickrt.dashboard.live.keys import in_foreground
-from brickrt.dashboard.live.terminal_restore import held
+from brickrt.dashboard.live.terminal_restore import restored_by
 
 Progress = Callable[[str, int, int], None]
 
@@ -25,6 +25,6 @@ def shown_progress() -> Iterator[Progress]:
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn())
     console = Console(stderr=True)
     bars = Progress(*columns, console=console, transient=True, refresh_per_second=4)
-    with held(partial(console.show_cursor, True)), bars:
+    with restored_by(partial(console.show_cursor, True)), bars:
         task = bars.add_task("", total=None)
         yield lambda what, done, total: bars.update(task, description=what, completed=done, total=total)

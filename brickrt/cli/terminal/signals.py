@@ -3,7 +3,7 @@
 Python notes each signal in a pipe as soon as it comes; a thread reads it. What ends the process (Ctrl-C, SIGTERM,
 SIGHUP) cancels the runs under way and raises KeyboardInterrupt in the main thread, so that everything is unwound. Where
 that takes longer than PATIENCE, as a node that NumPy computes for seconds may, or at a second such signal, the process
-ends at once, with the terminal given back and no unfinished file.
+ends at once, with the terminal restored and no unfinished file.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 
 from brickrt.cli.files import remove_unfinished
-from brickrt.dashboard.live.terminal_restore import give_back_terminal
+from brickrt.dashboard.live.terminal_restore import restore_terminal
 
 PATIENCE = 2.0  # seconds
 ENDING = {"SIGINT": "interrupted", "SIGTERM": "terminated", "SIGHUP": "hung up"}
@@ -48,7 +48,7 @@ class Signals:
 
     def _heard(self, which: signal.Signals) -> None:
         if which.name == "SIGTSTP":
-            give_back_terminal()
+            restore_terminal()
             _stop()
         elif which.name not in ENDING:
             return
@@ -60,7 +60,7 @@ class Signals:
                 cancel()
 
     def _end_at_once(self) -> None:
-        give_back_terminal()
+        restore_terminal()
         remove_unfinished()
         assert self.ended_by is not None
         with suppress(OSError):

@@ -37,14 +37,6 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[s
     return "\n".join(line.rstrip() for line in captured.get().splitlines())
 
 
-def size_text(nbytes: float) -> str:
-    """Bytes with a unit, as 12.3 MiB."""
-    for unit in ("B", "KiB", "MiB"):
-        if nbytes < 1024:
-            return f"{nbytes:.0f} B" if unit == "B" else f"{nbytes:.1f} {unit}"
-        nbytes /= 1024
-    return f"{nbytes:.1f} GiB"
-
-
 def extents_text(extents: Sequence[object]) -> str:
+    """`1×3×224×224`; open extents, which are None, as `?`, and none at all as `scalar`."""
     return "×".join("?" if e is None else str(e) for e in extents) or "scalar"

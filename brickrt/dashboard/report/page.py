@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from html import escape
 from importlib.resources import files
 from typing import Any, TextIO
 
@@ -11,7 +12,8 @@ import numpy as np
 
 from brickrt.dashboard.figures import planned_figures, subgraph_figures
 from brickrt.dashboard.labels import Labels
-from brickrt.dashboard.recording import GraphRun, live_bytes
+from brickrt.dashboard.live_tensors import live_bytes
+from brickrt.dashboard.recording import GraphRun
 from brickrt.dashboard.report.drawing import draw_layers
 from brickrt.runtime.lowering.task_graph import TaskGraph
 
@@ -28,7 +30,7 @@ def write_report(out: TextIO, runs: Sequence[GraphRun], about: Json, planned: Se
     page = files(__package__).joinpath("page.html").read_text("utf-8")
     # "<" would end the element that holds the data
     data = json.dumps(report_data(runs, about, planned), separators=(",", ":")).replace("<", "\\u003c")
-    out.write(page.replace("{{title}}", _escaped(str(about["title"]))).replace("{{data}}", data))
+    out.write(page.replace("{{title}}", escape(str(about["title"]))).replace("{{data}}", data))
 
 
 def report_data(runs: Sequence[GraphRun], about: Json, planned: Sequence[TaskGraph] = ()) -> Json:
@@ -113,8 +115,3 @@ def brick_order(run: GraphRun, number: int) -> Json | None:
     cells[at[0], at[1]] = when / max(1, len(when) - 1)
     step = max(1, int(np.ceil(np.sqrt(cells.size / MOST_CELLS))))
     return {"subgraph": number, "cells": np.round(cells[::step, ::step], 3).tolist()}
-
-
-def _escaped(text: str) -> str:
-    marks: Mapping[str, str] = {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;"}
-    return "".join(marks.get(c, c) for c in text)

@@ -21,7 +21,8 @@ from typing import Any, TextIO
 import numpy as np
 
 from brickrt.dashboard.labels import Labels
-from brickrt.dashboard.recording import GraphRun, Recording, live_bytes
+from brickrt.dashboard.live_tensors import live_bytes
+from brickrt.dashboard.recording import GraphRun, Recording
 
 PROCESS = 1
 HOST_TRACK = 1000  # behind all workers
@@ -32,13 +33,13 @@ Event = dict[str, Any]
 def write_trace(
     out: TextIO,
     recording: Recording,
-    where: Mapping[str, str],
+    placement: Mapping[str, str],
     arrows: bool = False,
     limit: int = MOST_SLICES,
 ) -> None:
-    """Writes the trace. `where` says of every ONNX node what became of it: "subgraph 3", "folded", "host"."""
+    """Writes the trace. `placement` says of every ONNX node what became of it: "subgraph 3", "folded", "host"."""
     out.write('{"displayTimeUnit": "ms", "otherData": ')
-    json.dump({"nodes": dict(where)}, out)
+    json.dump({"nodes": dict(placement)}, out)
     out.write(', "traceEvents": [\n')
     for number, event in enumerate(trace_events(recording, arrows, limit)):
         out.write((",\n" if number else "") + json.dumps(event))
