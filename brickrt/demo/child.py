@@ -1,8 +1,8 @@
-"""A process of its own for one engine, so that its memory is nobody else's.
+"""Measures one engine in a process of its own, whose memory no other engine takes.
 
     python -m brickrt.demo.child ENGINE FOLDER THREADS RUNS
 
-`FOLDER` holds noisy.npy and clean.npy, bytes [height, width, 3]. Prints one JSON object, what `measured` gives.
+`FOLDER` holds noisy.npy and clean.npy, bytes [height, width, 3]. Prints what `measured` gives as one JSON object.
 """
 
 from __future__ import annotations
@@ -26,24 +26,19 @@ from brickrt.runtime.session.runtime import Runtime
 PAUSE = 0.1  # seconds: an engine's threads may spin on after a run
 LONG = 4.0  # seconds of timed runs after which no more begin
 SMALL = 64  # edge of the picture that brings an engine's libraries into memory
+Maker = Callable[[Feeds, int], Contender]
 
 
-def _bricks(feeds: Feeds, threads: int) -> Contender:
-    return contenders.ours(Runtime(network(), device="cpu", threads=threads), feeds)
+def _ours(strategy: str) -> Maker:
+    return lambda feeds, threads: contenders.ours(
+        Runtime(network(), device="cpu", threads=threads, strategy=strategy), feeds
+    )
 
 
-def _layerwise(feeds: Feeds, threads: int) -> Contender:
-    return contenders.ours(Runtime(network(), device="cpu", threads=threads, strategy="layerwise"), feeds)
-
-
-def _onnxruntime(feeds: Feeds, threads: int) -> Contender:
-    return contenders.onnxruntime(network(), feeds, threads)
-
-
-MAKERS: dict[str, Callable[[Feeds, int], Contender]] = {
-    "bricks": _bricks,
-    "layerwise": _layerwise,
-    "onnxruntime": _onnxruntime,
+MAKERS: dict[str, Maker] = {
+    "bricks": _ours("auto"),
+    "layerwise": _ours("layerwise"),
+    "onnxruntime": lambda feeds, threads: contenders.onnxruntime(network(), feeds, threads),
 }
 
 

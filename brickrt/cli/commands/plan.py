@@ -15,7 +15,7 @@ from brickrt.cli.outputs.plan_report import fallback_lines, plan_entries
 from brickrt.cli.outputs.plan_tree import plan_tree
 from brickrt.cli.requests import PlanRequest
 from brickrt.cli.terminal.progress import shown_progress
-from brickrt.cli.terminal.text import extents_text, printable
+from brickrt.cli.terminal.text import printable, shapes_text
 from brickrt.dashboard.report.page import write_report
 from brickrt.dashboard.units import size_text
 from brickrt.graph.builder import OnnxNode
@@ -117,9 +117,8 @@ def _memory(tasks: TaskGraph | None) -> dict[str, int]:
 def _about(report: dict[str, Any]) -> dict[str, Any]:
     """Title and figures of the page."""
     device = report["device"]
-    shapes = ", ".join(f"{name} {extents_text(shape)}" for name, shape in report["inputs"].items())
     return {
-        "title": f"{report['model']}, planned for {device['name']}: {shapes}",
+        "title": f"{report['model']}, planned for {device['name']}: {shapes_text(report['inputs'])}",
         "summary": {
             "projected memory": size_text(report["projected_bytes"]),
             "Gflop": f"{report['flops'] / 1e9:.3g}",
@@ -136,9 +135,8 @@ def _about(report: dict[str, Any]) -> dict[str, Any]:
 
 def _text(report: dict[str, Any], plan: Plan) -> str:
     device = report["device"]
-    inputs = ", ".join(f"{name} {extents_text(shape)}" for name, shape in report["inputs"].items())
     lines = [
-        f"model    {printable(report['model'])} ({printable(inputs) or 'no inputs'})",
+        f"model    {printable(report['model'])} ({printable(shapes_text(report['inputs'])) or 'no inputs'})",
         f"device   {device['name']}, {device['cores']} cores, {device['isa']}",
         f"memory   {size_text(report['projected_bytes'])} projected: "
         + ", ".join(f"{name} {size_text(n)}" for name, n in report["bytes"].items()),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from brickrt.cli.terminal.text import extents_text, printable, table
+from brickrt.cli.terminal.text import extents_text, printable, shapes_text, table
 from brickrt.compare.comparison import Comparison, mean_ratio
 from brickrt.compare.contenders import OURS
 from brickrt.compare.interleave import Spread
@@ -24,10 +24,10 @@ def bench_dict(rows: Sequence[Comparison], rounds: int) -> dict[str, Any]:
 
 def network_text(row: Comparison, rounds: int) -> str:
     """A line per engine, and the roofline."""
-    inputs = ", ".join(f"{name} {extents_text(shape)}" for name, shape in row.shapes.items())
     heads = ("engine", "median ms", "min", "max", "over brickrt", "difference")
+    inputs = shapes_text(row.shapes) or "no inputs"
     lines = [
-        printable(f"{row.network} ({inputs or 'no inputs'}), float32, threads: {row.threads}, rounds: {rounds}"),
+        printable(f"{row.network} ({inputs}), float32, threads: {row.threads}, rounds: {rounds}"),
         "",
         table(heads, [_engine_row(row, name) for name in row.ms], right=heads[1:]),
         "",

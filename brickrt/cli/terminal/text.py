@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from io import StringIO
 
 WIDE = 100_000  # columns of a table at most: a row stays a line, and screens wrap it themselves
@@ -40,3 +40,8 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[s
 def extents_text(extents: Sequence[object]) -> str:
     """`1×3×224×224`; open extents, which are None, as `?`, and none at all as `scalar`."""
     return "×".join("?" if e is None else str(e) for e in extents) or "scalar"
+
+
+def shapes_text(shapes: Mapping[str, Sequence[object]]) -> str:
+    """Names with their shapes, as `x 1×3×224×224, mask 1×1`."""
+    return ", ".join(f"{name} {extents_text(shape)}" for name, shape in shapes.items())

@@ -12,7 +12,7 @@ from typing import Any
 from brickrt.cli.files import check_writable, write_text
 from brickrt.cli.layerwise_traffic import layerwise_traffic
 from brickrt.cli.requests import RunRequest
-from brickrt.cli.terminal.text import extents_text
+from brickrt.cli.terminal.text import shapes_text
 from brickrt.compare.machine import machine
 from brickrt.dashboard.live.dashboard import Dashboard
 from brickrt.dashboard.live.watched_runs import WatchedRuns
@@ -88,8 +88,7 @@ def dashboard_of(runs: WatchedRuns) -> Dashboard:
 def about_run(runtime: Runtime, told: dict[str, Any]) -> dict[str, Any]:
     """Title, figures and surroundings of a report; `told` is what `run --json` says."""
     plans = runtime.plans
-    inputs = {name: plan.graph.types[name].shape for plan in plans[:1] for name in plan.graph.inputs}
-    shapes = ", ".join(f"{name} {extents_text(shape)}" for name, shape in inputs.items())
+    shapes = shapes_text({name: plan.graph.types[name].shape for plan in plans[:1] for name in plan.graph.inputs})
     return {
         "title": f"{runtime.source.name} on {runtime.device}" + (f": {shapes}" if shapes else ""),
         "summary": _summary(runtime, told),

@@ -35,35 +35,26 @@ def write_report(out: TextIO, runs: Sequence[GraphRun], about: Json, planned: Se
 
 def report_data(runs: Sequence[GraphRun], about: Json, planned: Sequence[TaskGraph] = ()) -> Json:
     """What the page shows; times in microseconds from the start of a graph's run."""
-    graphs: dict[int, list[GraphRun]] = {}
+    graphs: dict[TaskGraph, list[GraphRun]] = {}
     for run in runs:
-        graphs.setdefault(id(run.tasks), []).append(run)
-    return {**about, "graphs": [*(_graph(of_one) for of_one in graphs.values()), *map(_planned, planned)]}
+        graphs.setdefault(run.tasks, []).append(run)
+    shown = [*graphs.items(), *((tasks, []) for tasks in planned)]
+    return {**about, "graphs": [_graph(tasks, of_one) for tasks, of_one in shown]}
 
 
-def _planned(tasks: TaskGraph) -> Json:
-    """A task graph that has not run: no times."""
-    return {
-        "runs": 0,
-        "workers": 0,
-        "subgraphs": [figures.to_dict() for figures in planned_figures(tasks)],
-        "drawing": draw_layers(tasks.plan),
-        "timeline": [],
-        "memory": {"live": [], "arena": tasks.arena_bytes, "scratch": tasks.scratch_bytes},
-        "order": [],
-    }
-
-
-def _graph(runs: Sequence[GraphRun]) -> Json:
-    last = runs[-1]
+def _graph(tasks: TaskGraph, runs: Sequence[GraphRun]) -> Json:
+    """One task graph; without times where it has not run."""
+    last = runs[-1] if runs else None
+    figures = subgraph_figures(runs) if runs else planned_figures(tasks)
+    orders = (brick_order(last, k) for k in range(len(figures))) if last else ()
     return {
         "runs": len(runs),
-        "workers": int(last.events.worker.max(initial=0)) + 1,
-        "subgraphs": [figures.to_dict() for figures in subgraph_figures(runs)],
-        "drawing": draw_layers(last.tasks.plan),
-        "timeline": timeline(last),
-        "memory": _memory(last),
-        "order": [cells for k in range(len(last.tasks.plan.subgraphs)) if (cells := brick_order(last, k))],
+        "workers": int(last.events.worker.max(initial=0)) + 1 if last else 0,
+        "subgraphs": [of_one.to_dict() for of_one in figures],
+        "drawing": draw_layers(tasks.plan),
+        "timeline": timeline(last) if last else [],
+        "memory": {"live": _live(last) if last else [], "arena": tasks.arena_bytes, "scratch": tasks.scratch_bytes},
+        "order": [cells for cells in orders if cells],
     }
 
 
@@ -86,11 +77,10 @@ def timeline(run: GraphRun) -> list[list[float]]:
     return bars
 
 
-def _memory(run: GraphRun) -> Json:
-    when, held = live_bytes(run)
+def _live(run: GraphRun) -> list[list[float]]:
+    """[microseconds, bytes] of the tensors stored at a time."""
     began = int(run.events.start.min(initial=np.iinfo(np.int64).max))
-    points = [[round((int(t) - began) / 1e3, 3), int(n)] for t, n in zip(when, held)]
-    return {"live": points, "arena": run.tasks.arena_bytes, "scratch": run.tasks.scratch_bytes}
+    return [[round((int(t) - began) / 1e3, 3), int(n)] for t, n in zip(*live_bytes(run))]
 
 
 def brick_order(run: GraphRun, number: int) -> Json | None:
