@@ -1,4 +1,4 @@
-"""Measured figures per subgraph: where time and bytes of a run go."""
+"""Figures per subgraph: where the time and the bytes of a run go."""
 
 from __future__ import annotations
 

@@ -75,16 +75,16 @@ class Together:
     observers: Sequence[Observer]
 
     def began(self, tasks: TaskGraph, rows: Sequence[np.ndarray]) -> None:
-        """Tells all."""
+        """Passes it on to all observers."""
         for one in self.observers:
             one.began(tasks, rows)
 
     def ended(self, tasks: TaskGraph, events: TaskEvents) -> None:
-        """Tells all."""
+        """Passes it on to all observers."""
         for one in self.observers:
             one.ended(tasks, events)
 
     def hosted(self, name: str, start: int, end: int) -> None:
-        """Tells all."""
+        """Passes it on to all observers."""
         for one in self.observers:
             one.hosted(name, start, end)

@@ -43,8 +43,8 @@ MAKERS: dict[str, Maker] = {
 
 
 def measured(engine: str, folder: Path, threads: int, runs: int) -> dict[str, Any]:
-    """`ms` of at most `runs` runs after one that is not counted; `peak_bytes`, by how much memory grew in all,
-    libraries aside; `psnr` of the result."""
+    """`ms` of at most `runs` runs, after one that is not counted; `peak_bytes`, the most by which memory grew once the
+    libraries were loaded; `psnr` of the result."""
     make = MAKERS[engine]
     make({INPUT: np.zeros((1, 3, SMALL, SMALL), np.float32)}, threads).run()
     feeds = {INPUT: as_input(np.load(folder / "noisy.npy"))}
@@ -56,7 +56,7 @@ def measured(engine: str, folder: Path, threads: int, runs: int) -> dict[str, An
 
 
 def _timed(run: Callable[[], list[Any]], runs: int) -> tuple[list[float], np.ndarray]:
-    """Milliseconds of each run after one that is not counted, fewer where they are long; and the last one's output."""
+    """Milliseconds of each run, after one that is not counted, and the last output; fewer runs where they are long."""
     ms: list[float] = []
     outputs = run()
     while len(ms) < runs and sum(ms) < LONG * 1e3:

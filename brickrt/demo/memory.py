@@ -16,7 +16,7 @@ def peak_bytes() -> int | None:
 
 
 def _status_bytes(field: str) -> int | None:
-    """A field of Linux's /proc/self/status; getrusage's peak includes that of the process this one was forked from."""
+    """A field of Linux's /proc/self/status. getrusage would not do: its peak includes the parent's before the fork."""
     if not sys.platform.startswith("linux"):
         return None
     with open("/proc/self/status") as file:

@@ -1,4 +1,4 @@
-"""`brickrt bench`."""
+"""`brickrt bench`: a model's time beside that of other runtimes."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def _model(name: str, request: BenchRequest) -> Model:
 
 
 def _in_batch(source: SourceGraph, inputs: InputRequest, batch: int) -> InputRequest:
-    """The request with the inputs' open first dimensions bound."""
+    """The request with `batch` as the inputs' open first dimensions."""
     shapes, _ = concrete_shapes(source, {})
     bound: dict[str, Shape] = {}
     for name, shape in shapes.items():

@@ -1,4 +1,4 @@
-"""`brickrt demo`."""
+"""`brickrt demo`: denoises a photograph, shows the runs, and compares engines."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def command(request: DemoRequest) -> str:
 
 
 def _check(request: DemoRequest) -> None:
-    """Refuses what cannot end well, before any work."""
+    """Raises BrickError, before any work, for options that cannot work."""
     thread_count(request.threads)
     least, most = SIZES
     if not least <= request.size <= most or request.size % 2:

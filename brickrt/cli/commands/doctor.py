@@ -59,7 +59,7 @@ def _version(package: str) -> str | None:
 
 
 def _cpu(again: bool) -> dict[str, Any]:
-    """With the speeds that plans are made with, measured `again` if asked."""
+    """The CPU with the speeds that plans are made with, measured anew if `again`."""
     spec = host_device()
     found = calibration(spec, again)
     known = {key: value for key, value in spec.to_dict().items() if key in ("name", "cores", "isa", "l1", "l2", "l3")}
@@ -102,7 +102,7 @@ def _folder(path: Path) -> dict[str, Any]:
 
 
 def _missing(libraries: dict[str, str | None]) -> Iterator[dict[str, Any]]:
-    """Extras that are not whole; of the two for GPUs, one is enough."""
+    """Optional extras whose packages are missing; one of the two for GPUs is enough."""
     lacking = {extra: [p for p in packages if libraries[p] is None] for extra, (packages, _) in EXTRAS.items()}
     gpu_ready = not lacking["cuda12"] or not lacking["cuda13"]
     for extra, packages in lacking.items():

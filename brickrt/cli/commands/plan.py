@@ -36,7 +36,7 @@ from brickrt.runtime.thread_count import thread_count
 
 @dataclass(frozen=True)
 class Planned:
-    """What is known before anything runs: the first stage. `later` are nodes that are planned once values are known."""
+    """The first stage of a model. `later` are nodes that are planned once values are known, while it runs."""
 
     source: SourceGraph
     shapes: dict[str, Shape]

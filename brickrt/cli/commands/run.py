@@ -1,4 +1,4 @@
-"""`brickrt run`."""
+"""`brickrt run`: runs a model on files or random inputs, and reports."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def _repeated(
 
 
 def _progress_of(request: RunRequest) -> AbstractContextManager[Progress]:
-    """Shows the progress of the repeats. Not where the dashboard does, and not of one run: drawing takes time of it."""
+    """Shows the progress of the repeats, unless the dashboard does, or there is one run, which drawing would slow."""
     quiet = request.watch.dashboard or request.repeat == 1
     return nullcontext(lambda what, done, total: None) if quiet else shown_progress()
 

@@ -1,4 +1,4 @@
-"""`brickrt zoo export`."""
+"""`brickrt zoo export`: writes a network of the zoo."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from brickrt.graph.errors import BrickError
 
 
 def command(name: str, out: Path, batch: int, size: int | tuple[int, ...] | None, seed: int) -> str:
-    """Writes the network; gives the line to print."""
+    """Writes the network as an ONNX file; returns the line to print."""
     check_writable(out)
     try:
         model = zoo.build(name, batch, size, seed).SerializeToString(deterministic=True)

@@ -1,4 +1,4 @@
-"""`brickrt zoo list`."""
+"""`brickrt zoo list`: prints the networks of the zoo."""
 
 from __future__ import annotations
 

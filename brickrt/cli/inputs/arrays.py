@@ -34,7 +34,7 @@ def read_npz(path: Path) -> dict[str, np.ndarray]:
 
 @contextmanager
 def _damage_refused(path: Path) -> Iterator[None]:
-    """What NumPy says of a file becomes an InputError."""
+    """Errors that NumPy raises while it reads a file become an InputError."""
     try:
         yield
     except InputError:

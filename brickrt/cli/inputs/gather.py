@@ -36,7 +36,7 @@ def check_request(request: InputRequest) -> None:
 
 
 def gather(source: SourceGraph, request: InputRequest) -> tuple[Arrays, list[str]]:
-    """Arrays by input name, and the open dimensions for which 1 was taken. Whether they fit is for the runtime."""
+    """Arrays by input name, and the open dimensions for which 1 was taken. The runtime checks whether they fit."""
     if request.random:
         return _random(source, request)
     if not request.files and source.inputs:
@@ -69,7 +69,7 @@ def _from_file(source: SourceGraph, text: str, image: ImageRequest) -> Arrays:
 
 
 def _split(source: SourceGraph, text: str) -> tuple[str | None, Path]:
-    """`name=file` or `file`. Names and paths may hold '=' themselves: what the model or the disk knows decides."""
+    """`name=file` or `file`. Names and paths may contain '=': the model's inputs and the files that exist decide."""
     names = [name for name in (*source.inputs, *source.optional) if text.startswith(f"{name}=")]
     if names:
         name = max(names, key=len)
@@ -127,7 +127,7 @@ def _random(source: SourceGraph, request: InputRequest) -> tuple[Arrays, list[st
 
 
 def _check_room(source: SourceGraph, shapes: dict[str, tuple[int, ...]]) -> None:
-    """Refuses inputs that this machine cannot hold together, by the largest."""
+    """Refuses inputs that this machine cannot hold together; the error names the largest."""
     items = {name: getattr(source.inputs[name].dtype, "itemsize", 1) for name in shapes}
     sizes = {name: math.prod(shape) * items[name] for name, shape in shapes.items()}
     if sum(sizes.values()) > memory_bytes():
@@ -137,7 +137,7 @@ def _check_room(source: SourceGraph, shapes: dict[str, tuple[int, ...]]) -> None
 
 
 def _made_up(name: str, info: TensorInfo, shapes: dict[str, tuple[int, ...]], rng: np.random.Generator) -> np.ndarray:
-    """Normal floats, whole numbers from 0 to 9, coins."""
+    """Random values: normal floats, whole numbers from 0 to 9, or booleans."""
     if info.dtype is None or info.dtype.kind in "OUS":
         raise InputError(f"--random cannot make up input '{name}' {describe(info)}: give it with --input")
     shape, kind = shapes[name], info.dtype.kind

@@ -64,7 +64,7 @@ def _expected(info: TensorInfo, layout: ImageLayout) -> tuple[int | None, int | 
 
 
 def _pixels(path: Path, name: str, channels: int | None, resize: tuple[int, int] | None) -> np.ndarray:
-    """Bytes [height, width, channels]."""
+    """The image file as bytes [height, width, channels], resized if `resize` is given."""
     if channels is not None and channels not in MODES:
         raise InputError(f"{path}: input '{name}' has {channels} channels, images have 1, 3 or 4: give a .npy file")
     if find_spec("PIL") is None:

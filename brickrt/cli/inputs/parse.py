@@ -22,7 +22,7 @@ def numbers(option: str, text: str | None) -> tuple[float, ...] | None:
 
 
 def deviations(text: str | None) -> tuple[float, ...] | None:
-    """What --std gives: numbers to divide by."""
+    """The numbers of --std, which are divided by and so are above 0."""
     values = numbers("--std", text)
     if values and min(values) <= 0:
         raise BrickError(f"--std '{text}' is impossible: give numbers above 0, such as 0.5,0.5,0.5")
@@ -53,7 +53,7 @@ def height_width(text: str | None) -> tuple[int, int] | None:
 
 
 def spatial_size(text: str | None) -> int | tuple[int, ...] | None:
-    """What --size gives of a network of the zoo: `224` as a number, `16x112x112` as one per dimension."""
+    """--size of a network of the zoo: `224` as one number, `16x112x112` as one per dimension."""
     sizes = () if text is None else extents("--size", text, "224, or 16x112x112")
     return sizes[0] if len(sizes) == 1 else sizes or None
 
@@ -68,7 +68,7 @@ def named_shape(text: str) -> tuple[str, tuple[int, ...]]:
 
 
 def named_shapes(texts: Sequence[str]) -> dict[str, tuple[int, ...]]:
-    """What several --shape give, by name of the input."""
+    """The shapes of several --shape options, by name of the input."""
     shapes: dict[str, tuple[int, ...]] = {}
     for name, shape in map(named_shape, texts):
         if name in shapes:

@@ -22,7 +22,8 @@ Report = dict[str, Any]
 def demo_dict(
     request: DemoRequest, threads: int, quality: Mapping[str, float], found: Mapping[str, EngineFigures | str]
 ) -> Report:
-    """PSNR in dB, times in milliseconds, memory in bytes; `missing` tells why an engine has no figures."""
+    """The demo as JSON has it: PSNR in dB, times in milliseconds, memory in bytes; `missing` says why an engine has no
+    figures."""
     return {
         "size": request.size,
         "seed": request.seed,
@@ -34,7 +35,7 @@ def demo_dict(
 
 
 def demo_text(report: Report) -> str:
-    """The quality, a line per engine, and where to look."""
+    """The quality of the result, a line per engine, and the files that were written."""
     size, threads = report["size"], report["threads"]
     lines = [
         f"a photograph of {size}×{size} pixels, {threads} thread{'s' * (threads > 1)}",
@@ -49,7 +50,7 @@ def demo_text(report: Report) -> str:
 
 
 def demo_about(report: Report) -> dict[str, Any]:
-    """What the page of the report says above its figures."""
+    """Title, figures and environment of the report's page."""
     times = {TITLES[name]: _told(entry) for name, entry in report["engines"].items()}
     return {
         "title": f"brickrt demo: denoising {report['size']}×{report['size']} pixels",
@@ -77,7 +78,7 @@ def _memory(entry: Report) -> str:
 
 
 def _table(engines: Mapping[str, Report]) -> str:
-    """Medians, and what multiple of that of bricks the time is."""
+    """A line per engine: its median time, and that over the time of bricks."""
     ours = engines["bricks"]["ms"]["median"] if "bricks" in engines else None
     rows = [
         (

@@ -11,7 +11,7 @@ import numpy as np
 
 
 def to_json(value: Mapping[str, Any]) -> str:
-    """NaN and infinities, which JSON does not have, become null."""
+    """The object as text. NaN and infinities, which JSON does not have, become null."""
     return json.dumps(_plain(value), indent=2, allow_nan=False)
 
 

@@ -1,4 +1,4 @@
-"""The strategies side by side: what the models say of each."""
+"""The strategies side by side: modelled times, traffic and memory of each."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _figures(graph: Graph, device: DeviceSpec, options: PlanOptions) -> Compared
 
 
 def compare_table(entries: Sequence[Compared]) -> str:
-    """A line per strategy."""
+    """What `compare` gives as a table, a line per strategy."""
     levels = list(entries[0]["level_bytes"])
     heads = ("strategy", "subgraphs", "merged", "tasks", "modelled ms", *(f"beyond {name}" for name in levels))
     heads += ("arena", "projected", "recomputed")

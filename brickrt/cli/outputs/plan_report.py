@@ -27,7 +27,7 @@ def plan_entries(plans: Sequence[Plan]) -> list[Entry]:
 
 
 def plan_table(entries: Sequence[Entry]) -> str:
-    """A line per subgraph."""
+    """What `plan_entries` gives as a table, a line per subgraph."""
     heads = ("#", "strategy", "ops", "output", "brick", "tasks", "Mflop", "KiB", "Δ", "ρ", "why")
     rows = [
         (
@@ -49,6 +49,6 @@ def plan_table(entries: Sequence[Entry]) -> str:
 
 
 def fallback_lines(fallback: Mapping[str, str], took_ms: Mapping[str, float] | None = None) -> list[str]:
-    """Nodes that run whole on the host, why, and the milliseconds that took where they are known."""
+    """Lines for the nodes that run whole on the host: why, and the milliseconds that took if they are known."""
     took = {name: f", {ms:.3f} ms" for name, ms in (took_ms or {}).items()}
     return [f"on the host: {name} ({why}){took.get(name, '')}" for name, why in fallback.items()]

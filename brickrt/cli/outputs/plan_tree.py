@@ -12,7 +12,7 @@ from brickrt.plan.plan import Plan, Subgraph
 
 
 def plan_tree(plan: Plan) -> Iterator[str]:
-    """Lines, each subgraph with its layers below."""
+    """The lines of the tree, each subgraph with its layers below."""
     for number, subgraph in enumerate(plan.subgraphs):
         last = number == len(plan.subgraphs) - 1
         yield f"{'└─' if last else '├─'} {number} {_figures(subgraph)}"

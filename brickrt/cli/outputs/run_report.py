@@ -23,7 +23,7 @@ def run_dict(
     errors: dict[str, dict[str, float]] | None,
     files: Mapping[str, Path],
 ) -> Report:
-    """Times in milliseconds, memory in bytes. `verify` and `written` are there only if that was asked for.
+    """The run as JSON has it: times in milliseconds, memory in bytes; `verify` and `written` only if asked for.
 
     `files` are those that are written, by option.
     """
@@ -53,7 +53,7 @@ def run_dict(
 
 
 def run_text(report: Report) -> str:
-    """Outputs, latency, and a line per subgraph."""
+    """The run for people: outputs, latency, counters, and a line per subgraph."""
     latency, stats = report["latency_ms"], report["stats"]
     lines = [
         _output_table(report["outputs"]),

@@ -1,4 +1,4 @@
-"""What values look like from outside: type, shape and range."""
+"""Type, shape and range of output values."""
 
 from __future__ import annotations
 

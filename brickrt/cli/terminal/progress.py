@@ -15,7 +15,8 @@ Progress = Callable[[str, int, int], None]
 
 @contextmanager
 def shown_progress() -> Iterator[Progress]:
-    """What long steps are reported to; it does nothing where nobody looks."""
+    """Gives a function to report long steps to: (what, done, total). It shows a bar, or nothing where standard error is
+    no terminal in the foreground."""
     if not (sys.stderr.isatty() and in_foreground(sys.stderr)):
         yield lambda what, done, total: None
         return

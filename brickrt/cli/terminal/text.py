@@ -16,7 +16,7 @@ def note(message: str) -> None:
 
 
 def printable(text: str) -> str:
-    """Names come from files: control characters in them are shown, not obeyed."""
+    """The text with control characters written out: names come from files, and the terminal would obey them."""
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 

@@ -51,7 +51,7 @@ class WatchedRequest:
 
     @property
     def observer(self) -> Observer | None:
-        """None where nobody looks, so that nothing is noted."""
+        """What the runtime tells of its runs; None, so that it notes nothing, where no watching was asked for."""
         records = self._wanted.trace is not None or self._wanted.report is not None
         observers: list[Observer] = [self._recorder] if records else []
         observers += [self.watched_runs.run_state] if self._wanted.dashboard else []
@@ -64,7 +64,7 @@ class WatchedRequest:
 
     @contextmanager
     def shown(self) -> Iterator[WatchedRuns]:
-        """Shows the runs for as long as this lasts; what it gives is to be told of each."""
+        """Shows the runs while this lasts, on the dashboard if asked for; the caller appends each run's latency."""
         self.watched_runs.start()
         with dashboard_of(self.watched_runs) if self._wanted.dashboard else nullcontext():
             yield self.watched_runs

@@ -100,7 +100,7 @@ class Dashboard:
                 self.draw()
 
     def draw(self) -> None:
-        """One frame."""
+        """Draws one frame, or the line of progress."""
         if self._is_screen:
             with self._drawing:
                 if not self._stop.is_set() and self._take():
@@ -117,7 +117,7 @@ class Dashboard:
         return frame(self._shown, width, height, self.view, self.paused, self.note)
 
     def press(self, key: str) -> None:
-        """q quit, p pause the view, tab the next view, s save a snapshot."""
+        """Does what a key stands for: q quits, p pauses the view, tab shows the next view, s saves a snapshot."""
         self.note = ""
         if key == "q":
             self.note = "quitting after this run"

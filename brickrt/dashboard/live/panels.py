@@ -19,7 +19,7 @@ STRATEGY_STYLES = {"layerwise": "blue", "padded": "yellow", "memoized": "green"}
 
 
 def progress(name: str, share: float, text: str, width: int) -> Line:
-    """A bar after its name, and what is said of it."""
+    """A line with a name, a bar, and `text` after it."""
     share = min(1.0, max(0.0, share))
     tail = f" {100 * share:3.0f} %  {text}"
     cells = max(4, width - len(name) - len(tail) - 1)

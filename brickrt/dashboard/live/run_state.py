@@ -78,7 +78,7 @@ class GraphFacts:
 
 
 class CurrentRun:
-    """A run, under way until `finished` is set to when it ended: how far its rows have been read."""
+    """A run and how far its rows have been read. It is under way until `finished` is set to the time of its end."""
 
     def __init__(self, facts: GraphFacts, rows: Sequence[np.ndarray]) -> None:
         self.facts, self.rows = facts, rows
@@ -87,7 +87,7 @@ class CurrentRun:
         self.read, self.busy = [0] * len(rows), [0] * len(rows)
 
     def look(self) -> Moment:
-        """Reads what is new."""
+        """Reads the rows that are new; gives the state of the run."""
         seconds = max(1e-9, (self.finished or time.monotonic()) - self.began)
         lanes = tuple(self._lane(worker, seconds) for worker in range(len(self.rows)))
         task = max((lane.task for lane in lanes), default=-1)  # numbered in the order of running

@@ -1,4 +1,4 @@
-"""What has taken the terminal, and how it is restored when the process stops or ends without unwinding."""
+"""How a terminal that was taken is restored, also when the process stops or ends without unwinding the stack."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _RESTORERS: list[Callable[[], object]] = []
 
 @contextmanager
 def restored_by(restore: Callable[[], object]) -> Iterator[None]:
-    """While this lasts, `restore_terminal` calls `restore`, from any thread; so does an error."""
+    """While this lasts, `restore_terminal` calls `restore`, from any thread; an error inside calls it too."""
     _RESTORERS.append(restore)
     try:
         yield
@@ -23,7 +23,7 @@ def restored_by(restore: Callable[[], object]) -> Iterator[None]:
 
 
 def restore_terminal() -> None:
-    """The terminal as others want it: its first screen, its cursor, whole lines."""
+    """Gives the terminal back as it was: its first screen, its cursor, input in whole lines."""
     for restore in reversed(_RESTORERS):
         with suppress(OSError, ValueError):  # the terminal may be gone
             restore()

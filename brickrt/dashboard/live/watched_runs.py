@@ -25,7 +25,7 @@ class WatchedRuns:
     began: float = field(default_factory=time.monotonic)
 
     def start(self) -> None:
-        """The clock begins now."""
+        """Starts the clock that frames show."""
         self.began = time.monotonic()
 
     def compiled(self, report: Report, traffic: TrafficComparison | None) -> None:
@@ -34,7 +34,7 @@ class WatchedRuns:
         self.traffic = traffic
 
     def stop(self) -> None:
-        """No run begins any more."""
+        """Asks that no further run begins."""
         self.quit = True
 
     def frame_state(self) -> FrameState:

@@ -43,7 +43,7 @@ def report_data(runs: Sequence[GraphRun], about: Json, planned: Sequence[TaskGra
 
 
 def _graph(tasks: TaskGraph, runs: Sequence[GraphRun]) -> Json:
-    """One task graph; without times where it has not run."""
+    """One task graph, without times if it has not run."""
     last = runs[-1] if runs else None
     figures = subgraph_figures(runs) if runs else planned_figures(tasks)
     orders = (brick_order(last, k) for k in range(len(figures))) if last else ()
@@ -59,7 +59,7 @@ def _graph(tasks: TaskGraph, runs: Sequence[GraphRun]) -> Json:
 
 
 def timeline(run: GraphRun) -> list[list[float]]:
-    """[worker, start, duration, subgraph] of tasks; of neighbours together where there are many."""
+    """[worker, start, duration, subgraph] per task. Neighbours in a subgraph share a bar where there are many tasks."""
     e, owner = run.events, run.tasks.task_subgraph
     began = int(e.start.min(initial=np.iinfo(np.int64).max))
     bars: list[list[float]] = []

@@ -103,14 +103,14 @@ def _slices(run: GraphRun, labels: Labels, worker: int, times: tuple[int, int, i
 
 
 def _steps(counted: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """What each task added to what one worker, whose tasks are `rows`, had counted by then; 0 for others' tasks."""
+    """By how much each task of one worker raised the worker's counter; `rows` are its tasks, others have 0."""
     added = np.zeros(len(counted), np.int64)
     added[rows] = np.diff(counted[rows], prepend=0)
     return added
 
 
 def _groups(subgraphs: np.ndarray, most: int) -> Iterator[slice]:
-    """Runs of neighbours in one subgraph, of at most `most`."""
+    """Slices of neighbouring tasks of one subgraph, of at most `most` tasks."""
     ends = [*(np.flatnonzero(np.diff(subgraphs)) + 1).tolist(), len(subgraphs)]
     start = 0
     for end in ends:
