@@ -94,7 +94,7 @@ class Signals:
 
 @contextmanager
 def heard(signals: Signals) -> Iterator[None]:
-    """Hears signals while this lasts. Does nothing without POSIX, nor outside the main thread: only that gets signals."""
+    """Hears signals while this lasts. Does nothing without POSIX, or outside the main thread, which alone gets any."""
     global _active
     if threading.current_thread() is not threading.main_thread() or os.name != "posix":
         yield
