@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from brickrt.cli.files import check_writable, write_text
 from brickrt.cli.inputs import parse
 from brickrt.cli.inputs.shapes import Shape, assuming, concrete_shapes, note_assumed
-from brickrt.cli.outputs.json_output import to_json
-from brickrt.cli.outputs.plan_compare import Compared, compare, compare_table
+from brickrt.cli.outputs.json_output import Json, to_json
+from brickrt.cli.outputs.plan_compare import compare, compare_table
 from brickrt.cli.outputs.plan_report import fallback_lines, plan_entries
 from brickrt.cli.outputs.plan_tree import plan_tree
 from brickrt.cli.requests import PlanRequest
@@ -44,7 +43,7 @@ class Planned:
     tasks: TaskGraph | None
     fallback: dict[str, str]
     later: tuple[OnnxNode, ...]
-    compared: list[Compared]
+    compared: list[Json]
 
 
 def command(request: PlanRequest) -> str:
@@ -90,7 +89,7 @@ def _specialized(source: SourceGraph, shapes: dict[str, Shape]) -> Specialized:
     return special
 
 
-def _report(planned: Planned) -> dict[str, Any]:
+def _report(planned: Planned) -> Json:
     plan, tasks = planned.plan, planned.tasks
     return {
         "model": planned.source.name,
@@ -114,7 +113,7 @@ def _memory(tasks: TaskGraph | None) -> dict[str, int]:
     return asdict(project(tasks, 1) if tasks else MemoryProjection())
 
 
-def _about(report: dict[str, Any]) -> dict[str, Any]:
+def _about(report: Json) -> Json:
     """Title and figures of the page."""
     device = report["device"]
     return {
@@ -133,7 +132,7 @@ def _about(report: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _text(report: dict[str, Any], plan: Plan) -> str:
+def _text(report: Json, plan: Plan) -> str:
     device = report["device"]
     lines = [
         f"model    {printable(report['model'])} ({printable(shapes_text(report['inputs'])) or 'no inputs'})",
@@ -155,6 +154,6 @@ def _text(report: dict[str, Any], plan: Plan) -> str:
     return "\n".join(lines)
 
 
-def _times(report: dict[str, Any]) -> str:
+def _times(report: Json) -> str:
     modelled, layerwise = report["modelled_us"], report["layerwise_us"]
     return f"modelled {modelled / 1e3:.3g} ms, layerwise {layerwise / 1e3:.3g} ms" if math.isfinite(modelled) else ""

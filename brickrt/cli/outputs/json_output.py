@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+Json = dict[str, Any]  # an object, as commands put it together
+
 
 def to_json(value: Mapping[str, Any]) -> str:
     """The object as text. NaN and infinities, which JSON does not have, become null."""

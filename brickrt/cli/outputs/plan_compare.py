@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
+from brickrt.cli.outputs.json_output import Json
 from brickrt.cli.terminal.progress import Progress
 from brickrt.cli.terminal.text import table
 from brickrt.dashboard.units import size_text
@@ -18,10 +18,8 @@ from brickrt.runtime.analysis.modelled_traffic import locality
 from brickrt.runtime.lowering.lower import lower
 from brickrt.runtime.thread_count import thread_count
 
-Compared = dict[str, Any]
 
-
-def compare(graph: Graph, device: DeviceSpec, options: PlanOptions, progress: Progress) -> list[Compared]:
+def compare(graph: Graph, device: DeviceSpec, options: PlanOptions, progress: Progress) -> list[Json]:
     """Per strategy: modelled time, bytes beyond each memory level, memory, and recomputation."""
     found = []
     for number, strategy in enumerate(STRATEGIES):
@@ -30,7 +28,7 @@ def compare(graph: Graph, device: DeviceSpec, options: PlanOptions, progress: Pr
     return found
 
 
-def _figures(graph: Graph, device: DeviceSpec, options: PlanOptions) -> Compared:
+def _figures(graph: Graph, device: DeviceSpec, options: PlanOptions) -> Json:
     plan = make_plan(graph, device, options)
     tasks = lower(plan)
     levels = locality(tasks)
@@ -51,7 +49,7 @@ def _figures(graph: Graph, device: DeviceSpec, options: PlanOptions) -> Compared
     }
 
 
-def compare_table(entries: Sequence[Compared]) -> str:
+def compare_table(entries: Sequence[Json]) -> str:
     """What `compare` gives as a table, a line per strategy."""
     levels = list(entries[0]["level_bytes"])
     heads = ("strategy", "subgraphs", "merged", "tasks", "modelled ms", *(f"beyond {name}" for name in levels))

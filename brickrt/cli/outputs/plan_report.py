@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
+from brickrt.cli.outputs.json_output import Json
 from brickrt.cli.terminal.text import extents_text, table
 from brickrt.plan.plan import Plan
 
-Entry = dict[str, Any]
 
-
-def plan_entries(plans: Sequence[Plan]) -> list[Entry]:
+def plan_entries(plans: Sequence[Plan]) -> list[Json]:
     """One object per subgraph; `ops` are names of ONNX nodes, `kinds` the brick operators they became."""
     return [
         {
@@ -26,7 +24,7 @@ def plan_entries(plans: Sequence[Plan]) -> list[Entry]:
     ]
 
 
-def plan_table(entries: Sequence[Entry]) -> str:
+def plan_table(entries: Sequence[Json]) -> str:
     """What `plan_entries` gives as a table, a line per subgraph."""
     heads = ("#", "strategy", "ops", "output", "brick", "tasks", "Mflop", "KiB", "Δ", "ρ", "why")
     rows = [

@@ -21,7 +21,7 @@ def rows_of(run: GraphRun, workers: int = 2) -> list[np.ndarray]:
 
 
 def half(run: GraphRun) -> RunState:
-    """Someone run_state a run of which half the rows are there, and one task is under way."""
+    """The state of a run of which half the rows are there, and one task is under way."""
     run_state, filled = RunState(), rows_of(run)
     for rows in filled:
         n = events.used(rows)
@@ -32,5 +32,6 @@ def half(run: GraphRun) -> RunState:
 
 
 def frame_state(run_state: RunState) -> FrameState:
+    """A frame of the first of three runs, with made-up memory and traffic."""
     traffic = TrafficComparison(2e4, 3e4, {"l2": 1 << 20, "l3": 1 << 19}, {"l2": 1 << 21, "l3": 1 << 20})
     return WatchedRuns("model", 3, run_state, traffic, peak_bytes=1 << 20, projected_bytes=2 << 20).frame_state()
