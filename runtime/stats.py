@@ -45,10 +45,10 @@ class Stats:
         """What people read."""
         yield "time", f"{self.run_ms:.3f} ms in the engine, {self.host_ms:.3f} ms on the host"
         yield "compiling", f"{self.compile_ms:.1f} ms"
-        yield "tasks", f"{self.tasks}: {self.complete_first} ready at once"
+        yield "tasks", f"{self.tasks}: {self.complete_first} complete first"
         yield "waits, revisits", f"{self.waits}, {self.revisits}"
         yield "recomputed", f"{self.recomputed} elements"
-        yield "memory", f"{self.peak_bytes / 2**20:.1f} MiB at most"
+        yield "memory", f"{self.peak_bytes / 2**20:.1f} MiB peak"
         for level, nbytes in self.level_bytes.items():
             yield f"beyond {level}", f"{nbytes / 2**20:.1f} MiB, modelled"
         for name, ms in self.host_nodes.items():

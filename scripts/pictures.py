@@ -19,15 +19,17 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 from rich.console import Console
-from rich.text import Text
+from rich.segment import SegmentLines
 
 from brickrt import Runtime, zoo
+from brickrt.cli.layerwise_traffic import layerwise_traffic
 from brickrt.cli.outputs.run_report import run_dict
 from brickrt.cli.terminal.watch import about_run
 from brickrt.dashboard.live.frame_state import FrameState
 from brickrt.dashboard.live.frames import frame
-from brickrt.dashboard.live.panels import Lines
-from brickrt.dashboard.live.watched_runs import Session
+from brickrt.dashboard.live.lines import Line
+from brickrt.dashboard.live.run_state import COMPLETE
+from brickrt.dashboard.live.watched_runs import WatchedRuns
 from brickrt.dashboard.recording import Recorder, Together
 from brickrt.dashboard.report.page import write_report
 
@@ -40,59 +42,61 @@ BROWSERS = "chromium", "chromium-browser", "google-chrome"
 
 
 def main() -> None:
+    """Runs the network, and writes both pictures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     folder = parser.parse_args().folder
-    session, recorder = Session(f"{NETWORK} {SIZE}×{SIZE}", RUNS), Recorder()
-    watch = Together([recorder, session.watching])
+    watched, recorder = WatchedRuns(f"{NETWORK} {SIZE}×{SIZE}", RUNS), Recorder()
+    watch = Together([recorder, watched.run_state])
     runtime = Runtime(zoo.build(NETWORK, size=SIZE), device="cpu", strategy=STRATEGY, brick=BRICK, watch=watch)
     feeds = {"x": np.random.default_rng(0).standard_normal((1, 3, SIZE, SIZE)).astype(np.float32)}
-    session.planned(runtime.prepare(feeds))
-    running = threading.Thread(target=_run, args=(runtime, feeds, session))
+    prepared = runtime.prepare(feeds)
+    watched.compiled(prepared, layerwise_traffic(prepared))
+    watched.start()
+    running = threading.Thread(target=_run, args=(runtime, feeds, watched))
     running.start()
-    scene = _most_telling(_scenes(session, running))
+    state = _most_telling(_frame_states(watched, running))
     running.join()
-    _write(folder / "dashboard.svg", _drawn(frame(scene, *SCREEN)).encode())
-    _write(folder / "report.png", _photographed(_page(runtime, session, recorder)))
+    _write(folder / "dashboard.svg", _drawn(frame(state, *SCREEN)).encode())
+    _write(folder / "report.png", _photographed(_page(runtime, watched, recorder)))
 
 
-def _run(runtime: Runtime, feeds: dict[str, np.ndarray], session: Session) -> None:
+def _run(runtime: Runtime, feeds: dict[str, np.ndarray], watched: WatchedRuns) -> None:
     for _ in range(RUNS):
         started = time.perf_counter()
         runtime.execute(feeds)
-        session.latency_ms.append((time.perf_counter() - started) * 1e3)
+        watched.latency_ms.append((time.perf_counter() - started) * 1e3)
 
 
-def _scenes(session: Session, running: threading.Thread) -> Iterator[FrameState]:
+def _frame_states(watched: WatchedRuns, running: threading.Thread) -> Iterator[FrameState]:
     while running.is_alive():
         time.sleep(0.01)
-        yield session.scene()
+        yield watched.frame_state()
 
 
-def _most_telling(scenes: Iterator[FrameState]) -> FrameState:
+def _most_telling(states: Iterator[FrameState]) -> FrameState:
     """The one whose brick map is nearest to half done, once there are times."""
-    return min((scene for scene in scenes if scene.latency_ms), key=_distance_from_half)
+    return min((state for state in states if state.latency_ms), key=_distance_from_half)
 
 
-def _distance_from_half(scene: FrameState) -> float:
-    moment = scene.moment
-    if moment is None or scene.run >= scene.runs:
+def _distance_from_half(state: FrameState) -> float:
+    moment = state.moment
+    if moment is None or state.run >= state.runs:
         return 1.0
     owner, _, _ = moment.labels.grid(moment.subgraph)
-    return abs(float((moment.states[owner] == 2).mean()) - 0.5) if len(owner) > 100 else 1.0
+    return abs(float((moment.states[owner] == COMPLETE).mean()) - 0.5) if len(owner) > 100 else 1.0
 
 
-def _drawn(lines: Lines) -> str:
+def _drawn(lines: list[Line]) -> str:
     """Lines of a screen as SVG, with fonts of the viewer's own."""
     console = Console(record=True, width=SCREEN[0], height=SCREEN[1], file=io.StringIO(), force_terminal=True)
-    for spans in lines:
-        console.print(Text.assemble(*spans), no_wrap=True)
+    console.print(SegmentLines(lines, new_lines=True), end="")
     svg = console.export_svg(title="brickrt run nafnet.onnx --random --dashboard")
     return re.sub(r"@font-face \{.*?\}", "", svg, flags=re.DOTALL)
 
 
-def _page(runtime: Runtime, session: Session, recorder: Recorder) -> str:
-    times = session.latency_ms
+def _page(runtime: Runtime, watched: WatchedRuns, recorder: Recorder) -> str:
+    times = watched.latency_ms
     latency = {"first": times[0], "median": float(np.median(times)), "min": min(times), "max": max(times)}
     told = run_dict(runtime, {}, latency, 0.0, None, {}) | {"runs": len(times)}
     page = io.StringIO()

@@ -67,7 +67,7 @@ def _command(words: list[str]) -> int:
 
 
 def _explain(error: Exception) -> tuple[str, int]:
-    """The line to print, and the exit code."""
+    """The line to print for an error, and the exit code."""
     if isinstance(error, _UsageError):
         return f"{error.format_message().rstrip('.')}: see {_help_of(error)}", BAD_INPUT
     if isinstance(error, BrickError):
@@ -85,7 +85,7 @@ def _help_of(error: Exception) -> str:
 
 
 def _drop_output(*streams: int) -> None:
-    """These lead nowhere from here on, so that flushing them at the end is silent."""
+    """Points file descriptors at the null device, so that flushing them at the end raises no error."""
     null = os.open(os.devnull, os.O_WRONLY)
     for stream in streams:
         os.dup2(null, stream)

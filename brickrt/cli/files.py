@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all."""
+"""Writing files so that they are there whole or not at all."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _unfinished: set[str] = set()
 
 
 def remove_unfinished() -> None:
-    """Removes what is half written: for ends without unwinding."""
+    """Removes files that are half written. Called where the process ends at once, without unwinding the stack."""
     for path in tuple(_unfinished):
         with suppress(OSError):
             os.unlink(path)
@@ -55,7 +55,7 @@ def write_whole(path: Path, write: Callable[[IO[bytes]], object]) -> None:
 
 
 def write_text(path: Path, write: Callable[[TextIO], object]) -> None:
-    """The same for text, as UTF-8."""
+    """Does what `write_whole` does for text, as UTF-8."""
 
     def encoded(file: IO[bytes]) -> None:
         text = io.TextIOWrapper(file, "utf-8", newline="\n")

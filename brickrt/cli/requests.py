@@ -2,53 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from enum import StrEnum
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-
-class Device(StrEnum):
-    auto = "auto"
-    cpu = "cpu"
-    cuda = "cuda"
-    reference = "reference"
-
-
-class Strategy(StrEnum):
-    auto = "auto"
-    layerwise = "layerwise"
-    padded = "padded"
-    memoized = "memoized"
-
-
-class Precision(StrEnum):
-    fp32 = "fp32"
-    tf32 = "tf32"
-    fp16 = "fp16"
-    bf16 = "bf16"
-
-
-class LaunchOption(StrEnum):
-    auto = "auto"
-    streams = "streams"
-    graph = "graph"
-    persistent = "persistent"
-
-
-class ImageLayoutOption(StrEnum):
-    nchw = "nchw"
-    nhwc = "nhwc"
+# What options accept; strategies, precisions and launches are those of the API (a test holds them to that), whose
+# modules may load NumPy: help does without it.
+Device = Literal["auto", "cpu", "cuda", "reference"]
+Strategy = Literal["auto", "layerwise", "padded", "memoized"]
+Precision = Literal["fp32", "tf32", "fp16", "bf16"]
+Launch = Literal["auto", "streams", "graph", "persistent"]
+ImageLayout = Literal["nchw", "nhwc"]
 
 
 @dataclass(frozen=True)
 class ImageRequest:
-    """How images become tensors; None: what the model's input suggests."""
+    """How images become tensors; None stands for what the model's input suggests."""
 
     mean: tuple[float, ...] | None = None
     std: tuple[float, ...] | None = None
     scale: float | None = None
-    layout: ImageLayoutOption | None = None
+    layout: ImageLayout | None = None
     resize: tuple[int, int] | None = None
 
     def given(self) -> list[str]:
@@ -71,17 +45,18 @@ class InputRequest:
 class EngineRequest:
     """Arguments of the runtime."""
 
-    device: str = "auto"
-    strategy: str = "auto"
+    device: Device = "auto"
+    strategy: Strategy = "auto"
     brick: int | None = None
     threads: int | None = None
     max_layers: int | None = None
     exact: bool = False
-    precision: str = "fp32"
-    launch: str = "auto"
+    precision: Precision = "fp32"
+    launch: Launch = "auto"
 
     def arguments(self) -> dict[str, Any]:
-        return dict(vars(self))
+        """The arguments by name."""
+        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -96,6 +71,8 @@ class WatchRequest:
 
 @dataclass(frozen=True)
 class RunRequest:
+    """What `brickrt run` is asked for; `verify` compares the outputs with the reference engine's."""
+
     model: Path
     inputs: InputRequest
     engine: EngineRequest
@@ -113,14 +90,16 @@ class RunRequest:
 
 @dataclass(frozen=True)
 class PlanRequest:
+    """What `brickrt plan` is asked for; `compare` sets all strategies side by side."""
+
     model: Path
     shapes: tuple[str, ...] = ()
-    strategy: str = "auto"
+    strategy: Strategy = "auto"
     brick: int | None = None
     max_layers: int | None = None
     exact: bool = False
     device_spec: str = "cpu"
-    precision: str = "fp32"
+    precision: Precision = "fp32"
     compare: bool = False
     html: Path | None = None
     json: bool = False
@@ -128,14 +107,15 @@ class PlanRequest:
 
 @dataclass(frozen=True)
 class BenchRequest:
-    """`model` is a file or a network of the zoo; None: all of the zoo. `batch` and `size` None: the model's own."""
+    """What `brickrt bench` is asked for. `model` is a file or a network of the zoo, None all of the zoo; `batch` and
+    `size` are the model's own where they are None."""
 
     model: str | None
     inputs: InputRequest
     engine: EngineRequest
     peers: tuple[str, ...] | None = None
     batch: int | None = None
-    size: tuple[int, ...] | None = None
+    size: int | tuple[int, ...] | None = None
     rounds: int = 11
     output: Path | None = None
     json: bool = False
@@ -143,7 +123,7 @@ class BenchRequest:
 
 @dataclass(frozen=True)
 class DemoRequest:
-    """`size` is the edge of the photograph in pixels."""
+    """What `brickrt demo` is asked for; `size` is the edge of the photograph in pixels."""
 
     out: Path
     size: int = 2048

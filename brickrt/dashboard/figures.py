@@ -1,9 +1,9 @@
-"""Measured figures per subgraph: where time and bytes of a run go."""
+"""Figures per subgraph: where the time and the bytes of a run go."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -35,10 +35,10 @@ class SubgraphFigures:
     tasks: int
     flops: int
     moved_bytes: int
-    busy_us: float
-    share: float
     roof_us: float
     why: str
+    busy_us: float = 0.0
+    share: float = 0.0
 
     @property
     def gflops(self) -> float:
@@ -51,24 +51,14 @@ class SubgraphFigures:
         return self.moved_bytes / self.busy_us / 1e3 if self.busy_us else 0.0
 
     def to_dict(self) -> dict[str, Any]:
+        """The figures as JSON has them."""
         return asdict(self) | {"gflops": self.gflops, "gbps": self.gbps}
-
-
-def subgraph_figures(runs: Sequence[GraphRun]) -> list[SubgraphFigures]:
-    """Figures of the subgraphs of one task graph, times as the median over its runs."""
-    return _figures(runs[0].tasks, np.median([busy_us(run) for run in runs], axis=0))
 
 
 def planned_figures(tasks: TaskGraph) -> list[SubgraphFigures]:
     """Figures of a task graph that has not run: its times are 0."""
-    return _figures(tasks, np.zeros(len(tasks.plan.subgraphs)))
-
-
-def _figures(tasks: TaskGraph, busy: np.ndarray) -> list[SubgraphFigures]:
     plan, names = tasks.plan, Labels(tasks)
-    count = len(plan.subgraphs)
-    ran = np.bincount(tasks.task_subgraph[tasks.task_subgraph >= 0], minlength=count)
-    total = float(busy.sum()) or 1.0
+    counts = np.bincount(tasks.task_subgraph[tasks.task_subgraph >= 0], minlength=len(plan.subgraphs))
     return [
         SubgraphFigures(
             number=k,
@@ -78,16 +68,25 @@ def _figures(tasks: TaskGraph, busy: np.ndarray) -> list[SubgraphFigures]:
             brick=tuple(s.brick),
             delta=s.delta,
             rho=s.rho,
-            tasks=int(ran[k]),
+            tasks=int(counts[k]),
             flops=s.flops,
-            moved_bytes=moved_bytes(plan, s),
-            busy_us=float(busy[k]),
-            share=float(busy[k]) / total,
-            roof_us=roof_us(plan, s),
+            moved_bytes=_moved_bytes(plan, s),
+            roof_us=_roof_us(plan, s),
             why=s.why,
         )
         for k, s in enumerate(plan.subgraphs)
     ]
+
+
+def subgraph_figures(runs: Sequence[GraphRun]) -> list[SubgraphFigures]:
+    """Figures of the subgraphs of one task graph, times as the median over its runs."""
+    return with_times(planned_figures(runs[0].tasks), np.median([busy_us(run) for run in runs], axis=0))
+
+
+def with_times(planned: Sequence[SubgraphFigures], busy: np.ndarray) -> list[SubgraphFigures]:
+    """The figures with measured times: `busy` are microseconds per subgraph."""
+    total = float(busy.sum()) or 1.0
+    return [replace(s, busy_us=float(us), share=float(us) / total) for s, us in zip(planned, busy, strict=True)]
 
 
 def busy_us(run: GraphRun) -> np.ndarray:
@@ -98,7 +97,7 @@ def busy_us(run: GraphRun) -> np.ndarray:
     return np.bincount(which[which >= 0], took, minlength=len(run.tasks.plan.subgraphs))
 
 
-def moved_bytes(plan: Plan, s: Subgraph) -> int:
+def _moved_bytes(plan: Plan, s: Subgraph) -> int:
     """Bytes of the tensors that a subgraph reads or leaves outside."""
     graph = plan.graph
     inside = {graph.nodes[k].output for k in s.nodes[:-1]}
@@ -106,14 +105,14 @@ def moved_bytes(plan: Plan, s: Subgraph) -> int:
     return sum(graph.types[name].nbytes for name in touched if name not in inside)
 
 
-def roof_us(plan: Plan, s: Subgraph) -> float:
+def _roof_us(plan: Plan, s: Subgraph) -> float:
     """The least time of a subgraph on all cores."""
     device = plan.device
-    return max(s.flops / device.peak_gflops, moved_bytes(plan, s) / device.bandwidth[_level(plan)]) / 1e3
+    return max(s.flops / device.peak_gflops, _moved_bytes(plan, s) / device.bandwidth[_level(plan)]) / 1e3
 
 
 def _level(plan: Plan) -> str:
-    """The shared cache where the network's constants stay in it between runs, memory else."""
+    """The shared cache if the network's constants stay in it between runs, else memory."""
     level, size = plan.device.shared
     constants = sum(plan.graph.types[name].nbytes for name in plan.graph.constants)
     return level if constants <= plan.device.cache_share * size else "memory"

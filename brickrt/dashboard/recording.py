@@ -10,6 +10,8 @@ import numpy as np
 from brickrt.runtime.events import Observer, TaskEvents
 from brickrt.runtime.lowering.task_graph import TaskGraph
 
+MOST_EVENTS = 2_000_000  # kept, of the last runs: 100 MB
+
 
 @dataclass(frozen=True, eq=False)
 class GraphRun:
@@ -42,27 +44,26 @@ class Recording:
         return min([*starts, *(run.start for run in self.hosts)], default=0)
 
 
-MOST_EVENTS = 2_000_000  # kept, of the last runs: 100 MB
-
-
 class Recorder:
     """Observes a runtime, and keeps the last runs."""
 
     def __init__(self, most: int = MOST_EVENTS) -> None:
-        self.recording, self._most, self._held = Recording(), most, 0
+        self.recording, self._most, self._kept = Recording(), most, 0
 
     def began(self, tasks: TaskGraph, rows: Sequence[np.ndarray]) -> None:
-        pass
+        """Nothing is kept of a run before its end."""
 
     def ended(self, tasks: TaskGraph, events: TaskEvents) -> None:
+        """Keeps the run, and drops the oldest ones above the limit."""
         graphs = self.recording.graphs
         events.trim()
         graphs.append(GraphRun(tasks, events))
-        self._held += len(tasks)
-        while self._held > self._most and len(graphs) > 1:
-            self._held -= len(graphs.pop(0).tasks)
+        self._kept += len(tasks)
+        while self._kept > self._most and len(graphs) > 1:
+            self._kept -= len(graphs.pop(0).tasks)
 
     def hosted(self, name: str, start: int, end: int) -> None:
+        """Keeps the node once it has ended."""
         if end:
             self.recording.hosts.append(HostRun(name, start, end))
 
@@ -74,47 +75,16 @@ class Together:
     observers: Sequence[Observer]
 
     def began(self, tasks: TaskGraph, rows: Sequence[np.ndarray]) -> None:
+        """Passes it on to all observers."""
         for one in self.observers:
             one.began(tasks, rows)
 
     def ended(self, tasks: TaskGraph, events: TaskEvents) -> None:
+        """Passes it on to all observers."""
         for one in self.observers:
             one.ended(tasks, events)
 
     def hosted(self, name: str, start: int, end: int) -> None:
+        """Passes it on to all observers."""
         for one in self.observers:
             one.hosted(name, start, end)
-
-
-def live_bytes(run: GraphRun) -> tuple[np.ndarray, np.ndarray]:
-    """(nanoseconds, bytes): what tensors that are stored whole hold, from their first write to their last read.
-
-    Inputs and outputs of the graph, scratch and constants are not counted: they are there all the time.
-    """
-    begins, ends = _times(run)
-    changes: list[tuple[float, int]] = []
-    for name, place in run.tasks.places.items():
-        if place.kind == "arena" and name in begins:
-            changes += [(begins[name], place.nbytes), (ends[name], -place.nbytes)]
-    changes.sort()
-    when, step = (np.array([c[k] for c in changes], np.int64) for k in (0, 1))
-    return when, np.cumsum(step)
-
-
-def _times(run: GraphRun) -> tuple[dict[str, int], dict[str, int]]:
-    """Per stored tensor, when its first task began and when the last task that touches it ended."""
-    tasks, graph = run.tasks, run.tasks.plan.graph
-    start, end = (np.zeros(len(tasks), np.int64) for _ in range(2))
-    start[run.events.task], end[run.events.task] = run.events.start, run.events.end
-    begins: dict[str, int] = {}
-    ends: dict[str, int] = {}
-    for steps in tasks.steps:
-        if not len(steps.tasks):
-            continue
-        node = graph.nodes[steps.node]
-        first, last = int(start[steps.tasks].min()), int(end[steps.tasks].max())
-        root = tasks.root(node.output)
-        begins[root] = min(begins.get(root, first), first)
-        for name in (root, *map(tasks.root, node.inputs)):
-            ends[name] = max(ends.get(name, last), last)
-    return begins, ends

@@ -1,8 +1,8 @@
-"""A process of its own for one engine, so that its memory is nobody else's.
+"""Measures one engine in a process of its own, whose memory no other engine takes.
 
     python -m brickrt.demo.child ENGINE FOLDER THREADS RUNS
 
-`FOLDER` holds noisy.npy and clean.npy, bytes [height, width, 3]. Prints one JSON object, what `measured` gives.
+`FOLDER` holds noisy.npy and clean.npy, bytes [height, width, 3]. Prints what `measured` gives as one JSON object.
 """
 
 from __future__ import annotations
@@ -26,30 +26,25 @@ from brickrt.runtime.session.runtime import Runtime
 PAUSE = 0.1  # seconds: an engine's threads may spin on after a run
 LONG = 4.0  # seconds of timed runs after which no more begin
 SMALL = 64  # edge of the picture that brings an engine's libraries into memory
+Maker = Callable[[Feeds, int], Contender]
 
 
-def _bricks(feeds: Feeds, threads: int) -> Contender:
-    return contenders.ours(Runtime(network(), device="cpu", threads=threads), feeds)
+def _ours(strategy: str) -> Maker:
+    return lambda feeds, threads: contenders.ours(
+        Runtime(network(), device="cpu", threads=threads, strategy=strategy), feeds
+    )
 
 
-def _layerwise(feeds: Feeds, threads: int) -> Contender:
-    return contenders.ours(Runtime(network(), device="cpu", threads=threads, strategy="layerwise"), feeds)
-
-
-def _onnxruntime(feeds: Feeds, threads: int) -> Contender:
-    return contenders.onnxruntime(network(), feeds, threads)
-
-
-MAKERS: dict[str, Callable[[Feeds, int], Contender]] = {
-    "bricks": _bricks,
-    "layerwise": _layerwise,
-    "onnxruntime": _onnxruntime,
+MAKERS: dict[str, Maker] = {
+    "bricks": _ours("auto"),
+    "layerwise": _ours("layerwise"),
+    "onnxruntime": lambda feeds, threads: contenders.onnxruntime(network(), feeds, threads),
 }
 
 
 def measured(engine: str, folder: Path, threads: int, runs: int) -> dict[str, Any]:
-    """`ms` of at most `runs` runs after one that is not counted; `peak_bytes`, by how much memory grew in all,
-    libraries aside; `psnr` of the result."""
+    """`ms` of at most `runs` runs, after one that is not counted; `peak_bytes`, the most by which memory grew once the
+    libraries were loaded; `psnr` of the result."""
     make = MAKERS[engine]
     make({INPUT: np.zeros((1, 3, SMALL, SMALL), np.float32)}, threads).run()
     feeds = {INPUT: as_input(np.load(folder / "noisy.npy"))}
@@ -61,7 +56,7 @@ def measured(engine: str, folder: Path, threads: int, runs: int) -> dict[str, An
 
 
 def _timed(run: Callable[[], list[Any]], runs: int) -> tuple[list[float], np.ndarray]:
-    """Milliseconds of each run after one that is not counted, fewer where they are long; and the last one's output."""
+    """Milliseconds of each run, after one that is not counted, and the last output; fewer runs where they are long."""
     ms: list[float] = []
     outputs = run()
     while len(ms) < runs and sum(ms) < LONG * 1e3:

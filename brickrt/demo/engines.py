@@ -19,8 +19,8 @@ ENGINES = ("bricks", "layerwise", "onnxruntime")
 
 @dataclass(frozen=True)
 class EngineFigures:
-    """Of one engine: milliseconds (median, smallest, largest) of its timed runs, growth of resident memory in bytes
-    (None where the system does not tell), PSNR of its result in dB."""
+    """What was measured of one engine: milliseconds (median, least, most) of its timed runs, growth of resident memory
+    in bytes (None where the system does not tell), PSNR of its result in dB."""
 
     ms: dict[str, float]
     runs: int
@@ -60,7 +60,7 @@ def measure(engine: str, subject: DemoPictures) -> EngineFigures | str:
 
 
 def _failure(ended: subprocess.CompletedProcess[str]) -> str:
-    """The last line that the process wrote, or the signal that ended it."""
+    """Why a process failed: the last line that it wrote, or the signal that ended it."""
     if ended.returncode < 0:
         return f"ended by signal {-ended.returncode}: there may not be memory enough: use a smaller --size"
     return "failed: " + (ended.stderr.strip().splitlines() or [f"exit code {ended.returncode}"])[-1]

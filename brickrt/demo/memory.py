@@ -7,16 +7,16 @@ import sys
 
 def resident_bytes() -> int | None:
     """What is resident now; None where the system does not tell."""
-    return _of_status("VmRSS")
+    return _status_bytes("VmRSS")
 
 
 def peak_bytes() -> int | None:
     """The most that was resident since the program began."""
-    return _of_status("VmHWM")
+    return _status_bytes("VmHWM")
 
 
-def _of_status(field: str) -> int | None:
-    """A field of Linux's /proc/self/status; getrusage's peak includes that of the process this one was forked from."""
+def _status_bytes(field: str) -> int | None:
+    """A field of Linux's /proc/self/status. getrusage would not do: its peak includes the parent's before the fork."""
     if not sys.platform.startswith("linux"):
         return None
     with open("/proc/self/status") as file:

@@ -10,5 +10,5 @@ INPUT, OUTPUT = "noisy", "clean"
 
 
 def network() -> onnx.ModelProto:
-    """float32 [batch, 3, height, width] with noise → the same without; height and width even."""
+    """The model: takes float32 [batch, 3, height, width] with noise, height and width even; gives the same without."""
     return onnx.load_from_string(files(__package__).joinpath("denoiser.onnx").read_bytes())

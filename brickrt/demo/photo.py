@@ -22,7 +22,7 @@ def photograph(size: int) -> np.ndarray:
 
 
 def noisy(clean: np.ndarray, seed: int) -> np.ndarray:
-    """With normal noise, as eight bits hold it."""
+    """The picture with normal noise added, rounded to bytes."""
     noise = np.random.default_rng(seed).standard_normal(clean.shape, np.float32)
     return as_bytes(clean / np.float32(255) + np.float32(SIGMA) * noise)
 
@@ -33,17 +33,17 @@ def as_bytes(values: np.ndarray) -> np.ndarray:
 
 
 def as_input(picture: np.ndarray) -> np.ndarray:
-    """What the network takes: float32 [1, 3, height, width], 0 to 1."""
+    """A picture as the network's input: float32 [1, 3, height, width], 0 to 1."""
     return np.divide(picture.transpose(2, 0, 1)[None], 255, dtype=np.float32, order="C")
 
 
 def as_picture(output: np.ndarray) -> np.ndarray:
-    """What the network gave, as bytes [height, width, 3]."""
+    """The network's output as a picture, bytes [height, width, 3]."""
     return as_bytes(output[0].transpose(1, 2, 0))
 
 
 def psnr(picture: np.ndarray, clean: np.ndarray) -> float:
-    """Peak signal to noise in dB; infinite where the two are equal."""
+    """Peak signal-to-noise ratio in dB; infinite where the two are equal."""
     error = float(np.mean((picture.astype(np.float32) - clean) ** 2, dtype=np.float64))
     return 10 * float(np.log10(255**2 / error)) if error else float("inf")
 

@@ -15,7 +15,7 @@ def test_sums():
 
 def test_people_read_lines_and_tables():
     text, html = repr(SOME), SOME._repr_html_()
-    for words in ("2.000 ms in the engine", "3: 0 ready at once", "beyond l2", "1.0 MiB, modelled", "<a>, 0.500 ms"):
+    for words in ("2.000 ms in the engine", "3: 0 complete first", "beyond l2", "1.0 MiB, modelled", "<a>, 0.500 ms"):
         assert words in text
     assert html.startswith("<table>") and "&lt;a&gt;" in html and "<a>" not in html
     assert html.count("<tr>") == len(text.splitlines())

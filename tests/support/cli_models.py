@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -28,6 +30,12 @@ class Called:
 Call = Callable[..., Called]
 
 
+def told(called: Called) -> dict[str, Any]:
+    """The JSON object that a command printed, which must have ended well."""
+    assert called.code == 0, called.err
+    return json.loads(called.out)
+
+
 def caller(capsys) -> Call:
     """Calls the command line with words, which may be paths."""
 
@@ -37,6 +45,11 @@ def caller(capsys) -> Call:
         return Called(code, captured.out, captured.err)
 
     return call
+
+
+def numbers(*shape: int) -> np.ndarray:
+    """The same random numbers for the same shape."""
+    return np.random.default_rng(3).standard_normal(shape).astype(np.float32)
 
 
 def value(name: str, dims: Dims, kind: int = TensorProto.FLOAT) -> onnx.ValueInfoProto:

@@ -1,4 +1,4 @@
-"""`brickrt bench`."""
+"""`brickrt bench`: a model's time beside that of other runtimes."""
 
 from __future__ import annotations
 
@@ -38,6 +38,7 @@ class BenchNetwork:
 
 
 def command(request: BenchRequest) -> str:
+    """Measures what was asked for; gives what is printed of it."""
     _check(request)
     rows = []
     for name in zoo.names() if request.model is None else [request.model]:
@@ -107,15 +108,14 @@ def _model(name: str, request: BenchRequest) -> Model:
         if request.size is not None:
             raise BrickError("--size is of use with networks of the zoo only: use --shape")
         return path
-    size = request.size[0] if request.size is not None and len(request.size) == 1 else request.size
     try:
-        return zoo.build(name, batch=request.batch or 1, size=size)
+        return zoo.build(name, batch=request.batch or 1, size=request.size)
     except ValueError as e:
         raise BrickError(str(e)) from None
 
 
 def _in_batch(source: SourceGraph, inputs: InputRequest, batch: int) -> InputRequest:
-    """The request with the inputs' open first dimensions bound."""
+    """The request with `batch` as the inputs' open first dimensions."""
     shapes, _ = concrete_shapes(source, {})
     bound: dict[str, Shape] = {}
     for name, shape in shapes.items():

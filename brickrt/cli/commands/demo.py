@@ -1,4 +1,4 @@
-"""`brickrt demo`."""
+"""`brickrt demo`: denoises a photograph, shows the runs, and compares engines."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from brickrt.cli.files import check_writable, write_whole
+from brickrt.cli.layerwise_traffic import layerwise_traffic
 from brickrt.cli.outputs.demo_report import demo_about, demo_dict, demo_text
 from brickrt.cli.outputs.json_output import to_json
 from brickrt.cli.requests import DemoRequest
 from brickrt.cli.terminal.interrupts import interruptible
 from brickrt.cli.terminal.progress import shown_progress
-from brickrt.dashboard.live.dashboard import Dashboard
-from brickrt.dashboard.live.watched_runs import Session
+from brickrt.cli.terminal.watch import dashboard_of
+from brickrt.dashboard.live.watched_runs import WatchedRuns
 from brickrt.dashboard.recording import GraphRun, Recorder, Together
 from brickrt.dashboard.report.page import write_report
 from brickrt.graph.errors import BrickError
@@ -46,6 +47,7 @@ class Denoised:
 
 
 def command(request: DemoRequest) -> str:
+    """Runs and measures the denoiser, and writes its files; gives what is printed of it."""
     _check(request)
     from brickrt.demo import photo  # needs Pillow
     from brickrt.demo.engines import ENGINES, DemoPictures, measure
@@ -65,7 +67,7 @@ def command(request: DemoRequest) -> str:
 
 
 def _check(request: DemoRequest) -> None:
-    """Refuses what cannot end well, before any work."""
+    """Raises BrickError, before any work, for options that cannot work."""
     thread_count(request.threads)
     least, most = SIZES
     if not least <= request.size <= most or request.size % 2:
@@ -85,27 +87,27 @@ def _denoise(subject: DemoPictures, dashboard: bool) -> Denoised:
     from brickrt.demo.network import INPUT, network
     from brickrt.demo.photo import as_input, as_picture
 
-    recorder, session = Recorder(), Session("taking out the noise", 1 + WATCHED)
-    observers: list[Observer] = [recorder, session.watching] if dashboard else [recorder]
+    recorder, watched = Recorder(), WatchedRuns("taking out the noise", 1 + WATCHED)
+    observers: list[Observer] = [recorder, watched.run_state] if dashboard else [recorder]
     feeds = {INPUT: as_input(subject.noisy)}
     with shown_progress() as progress:
         watch = Together(observers)
         runtime = Runtime(network(), device="cpu", threads=subject.threads, progress=progress, watch=watch)
         prepared = runtime.prepare(feeds)
         if dashboard:
-            session.planned(prepared)
-    shown = Dashboard(session.scene, session.stop, Path.cwd()) if dashboard else nullcontext()
-    with interruptible(runtime.cancel), shown:
-        output = _repeated(runtime, feeds, session)
+            watched.compiled(prepared, layerwise_traffic(prepared))
+    watched.start()
+    with interruptible(runtime.cancel), dashboard_of(watched) if dashboard else nullcontext():
+        output = _repeated(runtime, feeds, watched)
     return Denoised(as_picture(output), recorder.recording.graphs[1:] or recorder.recording.graphs)
 
 
-def _repeated(runtime: Runtime, feeds: dict[str, np.ndarray], session: Session) -> np.ndarray:
+def _repeated(runtime: Runtime, feeds: dict[str, np.ndarray], watched: WatchedRuns) -> np.ndarray:
     """The last run's output; q ends after the run under way."""
     from brickrt.demo.network import OUTPUT
 
-    times = session.latency_ms
-    while not times or (len(times) < session.runs and not session.quit):
+    times = watched.latency_ms
+    while not times or (len(times) < watched.runs and not watched.quit):
         started = time.perf_counter()
         output = runtime.execute(feeds)[OUTPUT]
         times.append((time.perf_counter() - started) * 1e3)

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from brickrt.cli.outputs.json_output import to_json
-from brickrt.cli.terminal.text import printable, size_text, table
+from brickrt.cli.terminal.text import printable, table
+from brickrt.dashboard.units import size_text
 from brickrt.plan.device.device_spec import host_device
 from brickrt.runtime.cache.disk_cache import cache_root
 from brickrt.runtime.cpu.calibrate.calibration import calibration
@@ -31,6 +32,7 @@ GPU_FIELDS = ("name", "memory.total", "driver_version", "compute_cap")
 
 
 def command(json: bool, calibrate: bool) -> str:
+    """What was found, as text or as JSON; speeds are measured again if `calibrate`."""
     report = _report(calibrate)
     return to_json(report) if json else _text(report)
 
@@ -57,7 +59,7 @@ def _version(package: str) -> str | None:
 
 
 def _cpu(again: bool) -> dict[str, Any]:
-    """With the speeds that plans are made with, measured `again` if asked."""
+    """The CPU with the speeds that plans are made with, measured anew if `again`."""
     spec = host_device()
     found = calibration(spec, again)
     known = {key: value for key, value in spec.to_dict().items() if key in ("name", "cores", "isa", "l1", "l2", "l3")}
@@ -68,7 +70,7 @@ def _cpu(again: bool) -> dict[str, Any]:
 
 
 def _gpus() -> Iterator[dict[str, Any]]:
-    """What the driver says; asking CUDA itself would load it. None where there is no driver."""
+    """The GPUs as nvidia-smi lists them; asking CUDA itself would load it. Nothing where there is no driver."""
     tool = shutil.which("nvidia-smi")
     if tool is None:
         return
@@ -100,7 +102,7 @@ def _folder(path: Path) -> dict[str, Any]:
 
 
 def _missing(libraries: dict[str, str | None]) -> Iterator[dict[str, Any]]:
-    """Extras that are not whole; of the two for GPUs, one is enough."""
+    """Optional extras whose packages are missing; one of the two for GPUs is enough."""
     lacking = {extra: [p for p in packages if libraries[p] is None] for extra, (packages, _) in EXTRAS.items()}
     gpu_ready = not lacking["cuda12"] or not lacking["cuda13"]
     for extra, packages in lacking.items():

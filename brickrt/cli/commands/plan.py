@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from brickrt.cli.files import check_writable, write_text
 from brickrt.cli.inputs import parse
 from brickrt.cli.inputs.shapes import Shape, assuming, concrete_shapes, note_assumed
-from brickrt.cli.outputs.json_output import to_json
-from brickrt.cli.outputs.plan_compare import Compared, compare, compare_table
+from brickrt.cli.outputs.json_output import Json, to_json
+from brickrt.cli.outputs.plan_compare import compare, compare_table
 from brickrt.cli.outputs.plan_report import fallback_lines, plan_entries
 from brickrt.cli.outputs.plan_tree import plan_tree
 from brickrt.cli.requests import PlanRequest
 from brickrt.cli.terminal.progress import shown_progress
-from brickrt.cli.terminal.text import extents_text, printable, size_text
+from brickrt.cli.terminal.text import printable, shapes_text
 from brickrt.dashboard.report.page import write_report
+from brickrt.dashboard.units import size_text
 from brickrt.graph.builder import OnnxNode
 from brickrt.graph.errors import BrickError
 from brickrt.graph.onnx_import.source import SourceGraph, load
@@ -35,7 +35,7 @@ from brickrt.runtime.thread_count import thread_count
 
 @dataclass(frozen=True)
 class Planned:
-    """What is known before anything runs: the first stage. `later` are nodes that are planned once values are known."""
+    """The first stage of a model. `later` are nodes that are planned once values are known, while it runs."""
 
     source: SourceGraph
     shapes: dict[str, Shape]
@@ -43,10 +43,11 @@ class Planned:
     tasks: TaskGraph | None
     fallback: dict[str, str]
     later: tuple[OnnxNode, ...]
-    compared: list[Compared]
+    compared: list[Json]
 
 
 def command(request: PlanRequest) -> str:
+    """Plans the model's first stage; gives what is printed of it."""
     try:
         options = PlanOptions(request.strategy, request.brick, request.max_layers, request.exact, request.precision)
         device = device_named(request.device_spec)
@@ -60,7 +61,7 @@ def command(request: PlanRequest) -> str:
     with shown_progress() as progress:
         progress("import", 0, 1)
         source = load(request.model)
-        shapes, assumed = concrete_shapes(source, parse.named_shapes(list(request.shapes)))
+        shapes, assumed = concrete_shapes(source, parse.named_shapes(request.shapes))
         with assuming(assumed):
             special = _specialized(source, shapes)
             check_ends(special.graph)
@@ -88,7 +89,7 @@ def _specialized(source: SourceGraph, shapes: dict[str, Shape]) -> Specialized:
     return special
 
 
-def _report(planned: Planned) -> dict[str, Any]:
+def _report(planned: Planned) -> Json:
     plan, tasks = planned.plan, planned.tasks
     return {
         "model": planned.source.name,
@@ -112,12 +113,11 @@ def _memory(tasks: TaskGraph | None) -> dict[str, int]:
     return asdict(project(tasks, 1) if tasks else MemoryProjection())
 
 
-def _about(report: dict[str, Any]) -> dict[str, Any]:
+def _about(report: Json) -> Json:
     """Title and figures of the page."""
     device = report["device"]
-    shapes = ", ".join(f"{name} {extents_text(shape)}" for name, shape in report["inputs"].items())
     return {
-        "title": f"{report['model']}, planned for {device['name']}: {shapes}",
+        "title": f"{report['model']}, planned for {device['name']}: {shapes_text(report['inputs'])}",
         "summary": {
             "projected memory": size_text(report["projected_bytes"]),
             "Gflop": f"{report['flops'] / 1e9:.3g}",
@@ -132,13 +132,12 @@ def _about(report: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _text(report: dict[str, Any], plan: Plan) -> str:
+def _text(report: Json, plan: Plan) -> str:
     device = report["device"]
-    inputs = ", ".join(f"{name} {extents_text(shape)}" for name, shape in report["inputs"].items())
     lines = [
-        f"model    {printable(report['model'])} ({printable(inputs) or 'no inputs'})",
+        f"model    {printable(report['model'])} ({printable(shapes_text(report['inputs'])) or 'no inputs'})",
         f"device   {device['name']}, {device['cores']} cores, {device['isa']}",
-        f"memory   {size_text(report['projected_bytes'])}: "
+        f"memory   {size_text(report['projected_bytes'])} projected: "
         + ", ".join(f"{name} {size_text(n)}" for name, n in report["bytes"].items()),
         f"work     {report['flops'] / 1e9:.3g} Gflop in {report['tasks']} tasks; {_times(report)}",
     ]
@@ -155,6 +154,6 @@ def _text(report: dict[str, Any], plan: Plan) -> str:
     return "\n".join(lines)
 
 
-def _times(report: dict[str, Any]) -> str:
+def _times(report: Json) -> str:
     modelled, layerwise = report["modelled_us"], report["layerwise_us"]
     return f"modelled {modelled / 1e3:.3g} ms, layerwise {layerwise / 1e3:.3g} ms" if math.isfinite(modelled) else ""

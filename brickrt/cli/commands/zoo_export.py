@@ -1,4 +1,4 @@
-"""`brickrt zoo export`."""
+"""`brickrt zoo export`: writes a network of the zoo."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ from pathlib import Path
 
 from brickrt import zoo
 from brickrt.cli.files import check_writable, write_whole
-from brickrt.cli.terminal.text import printable, size_text
+from brickrt.cli.terminal.text import printable
+from brickrt.dashboard.units import size_text
 from brickrt.graph.errors import BrickError
 
 
-def command(name: str, out: Path, batch: int, size: tuple[int, ...] | None, seed: int) -> str:
+def command(name: str, out: Path, batch: int, size: int | tuple[int, ...] | None, seed: int) -> str:
+    """Writes the network as an ONNX file; returns the line to print."""
     check_writable(out)
     try:
-        extent = size[0] if size is not None and len(size) == 1 else size
-        model = zoo.build(name, batch, extent, seed).SerializeToString(deterministic=True)
+        model = zoo.build(name, batch, size, seed).SerializeToString(deterministic=True)
     except ValueError as e:
         raise BrickError(str(e)) from None
     write_whole(out, lambda file: file.write(model))

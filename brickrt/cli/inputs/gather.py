@@ -11,7 +11,7 @@ from brickrt.cli.inputs import images, parse
 from brickrt.cli.inputs.arrays import read_npy, read_npz
 from brickrt.cli.inputs.shapes import concrete_shapes
 from brickrt.cli.requests import ImageRequest, InputRequest
-from brickrt.cli.terminal.text import size_text
+from brickrt.dashboard.units import size_text
 from brickrt.graph.errors import InputError
 from brickrt.graph.onnx_import.check_inputs import describe
 from brickrt.graph.onnx_import.protobuf import TensorInfo
@@ -36,7 +36,7 @@ def check_request(request: InputRequest) -> None:
 
 
 def gather(source: SourceGraph, request: InputRequest) -> tuple[Arrays, list[str]]:
-    """Arrays by input name, and the open dimensions for which 1 was taken. Whether they fit is for the runtime."""
+    """Arrays by input name, and the open dimensions for which 1 was taken. The runtime checks whether they fit."""
     if request.random:
         return _random(source, request)
     if not request.files and source.inputs:
@@ -69,7 +69,7 @@ def _from_file(source: SourceGraph, text: str, image: ImageRequest) -> Arrays:
 
 
 def _split(source: SourceGraph, text: str) -> tuple[str | None, Path]:
-    """`name=file` or `file`. Names and paths may hold '=' themselves: what the model or the disk knows decides."""
+    """`name=file` or `file`. Names and paths may contain '=': the model's inputs and the files that exist decide."""
     names = [name for name in (*source.inputs, *source.optional) if text.startswith(f"{name}=")]
     if names:
         name = max(names, key=len)
@@ -120,14 +120,14 @@ def _as_small_float(array: np.ndarray, info: TensorInfo) -> np.ndarray:
 
 
 def _random(source: SourceGraph, request: InputRequest) -> tuple[Arrays, list[str]]:
-    shapes, assumed = concrete_shapes(source, parse.named_shapes(list(request.shapes)))
+    shapes, assumed = concrete_shapes(source, parse.named_shapes(request.shapes))
     _check_room(source, shapes)
     rng = np.random.default_rng(request.seed or 0)
     return {name: _made_up(name, info, shapes, rng) for name, info in source.inputs.items()}, assumed
 
 
 def _check_room(source: SourceGraph, shapes: dict[str, tuple[int, ...]]) -> None:
-    """Refuses inputs that this machine cannot hold together, by the largest."""
+    """Refuses inputs that this machine cannot hold together; the error names the largest."""
     items = {name: getattr(source.inputs[name].dtype, "itemsize", 1) for name in shapes}
     sizes = {name: math.prod(shape) * items[name] for name, shape in shapes.items()}
     if sum(sizes.values()) > memory_bytes():
@@ -137,7 +137,7 @@ def _check_room(source: SourceGraph, shapes: dict[str, tuple[int, ...]]) -> None
 
 
 def _made_up(name: str, info: TensorInfo, shapes: dict[str, tuple[int, ...]], rng: np.random.Generator) -> np.ndarray:
-    """Normal floats, whole numbers from 0 to 9, coins."""
+    """Random values: normal floats, whole numbers from 0 to 9, or booleans."""
     if info.dtype is None or info.dtype.kind in "OUS":
         raise InputError(f"--random cannot make up input '{name}' {describe(info)}: give it with --input")
     shape, kind = shapes[name], info.dtype.kind

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from brickrt.cli.requests import ImageLayoutOption, ImageRequest
+from brickrt.cli.requests import ImageLayout, ImageRequest
 from brickrt.graph.errors import InputError
 from brickrt.graph.onnx_import.check_inputs import describe
 from brickrt.graph.onnx_import.protobuf import TensorInfo
@@ -44,29 +44,27 @@ def _is_float(dtype: np.dtype) -> bool:
     return dtype.kind == "f" or dtype.name == "bfloat16"
 
 
-def _layout(info: TensorInfo) -> ImageLayoutOption:
+def _layout(info: TensorInfo) -> ImageLayout:
     """Channels last where only the last dimension can be channels."""
     shape = info.shape or ()
     first_taken = len(shape) >= 3 and shape[-3] in MODES
-    return (
-        ImageLayoutOption.nhwc if len(shape) >= 3 and shape[-1] in MODES and not first_taken else ImageLayoutOption.nchw
-    )
+    return "nhwc" if len(shape) >= 3 and shape[-1] in MODES and not first_taken else "nchw"
 
 
-def _expected(info: TensorInfo, layout: ImageLayoutOption) -> tuple[int | None, int | None, int | None]:
+def _expected(info: TensorInfo, layout: ImageLayout) -> tuple[int | None, int | None, int | None]:
     """Height, width and channels, None where the model leaves them open."""
     if info.shape is None:
         return None, None, None
     dims = [dim if isinstance(dim, int) else None for dim in info.shape]
     if len(dims) == 2:
         return dims[0], dims[1], 1
-    if layout is ImageLayoutOption.nhwc:
+    if layout == "nhwc":
         return dims[-3], dims[-2], dims[-1]
     return dims[-2], dims[-1], dims[-3]
 
 
 def _pixels(path: Path, name: str, channels: int | None, resize: tuple[int, int] | None) -> np.ndarray:
-    """Bytes [height, width, channels]."""
+    """The image file as bytes [height, width, channels], resized if `resize` is given."""
     if channels is not None and channels not in MODES:
         raise InputError(f"{path}: input '{name}' has {channels} channels, images have 1, 3 or 4: give a .npy file")
     if find_spec("PIL") is None:
@@ -134,10 +132,10 @@ def _per_channel(option: str, values: tuple[float, ...], channels: int) -> np.nd
     return np.asarray(values, np.float32)
 
 
-def _arranged(values: np.ndarray, info: TensorInfo, layout: ImageLayoutOption) -> np.ndarray:
+def _arranged(values: np.ndarray, info: TensorInfo, layout: ImageLayout) -> np.ndarray:
     """[height, width, channels] in the input's rank and layout."""
     rank = 4 if info.shape is None else len(info.shape)
     if rank == 2:
         return values[:, :, 0]
-    moved = values if layout is ImageLayoutOption.nhwc else values.transpose(2, 0, 1)
+    moved = values if layout == "nhwc" else values.transpose(2, 0, 1)
     return moved[None] if rank == 4 else moved

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from brickrt.graph.errors import BrickError
 
@@ -21,7 +22,7 @@ def numbers(option: str, text: str | None) -> tuple[float, ...] | None:
 
 
 def deviations(text: str | None) -> tuple[float, ...] | None:
-    """What --std gives: numbers to divide by."""
+    """The numbers of --std, which are divided by and so are above 0."""
     values = numbers("--std", text)
     if values and min(values) <= 0:
         raise BrickError(f"--std '{text}' is impossible: give numbers above 0, such as 0.5,0.5,0.5")
@@ -29,7 +30,7 @@ def deviations(text: str | None) -> tuple[float, ...] | None:
 
 
 def names(text: str | None) -> tuple[str, ...] | None:
-    """`a,b` as names, each once; None of None."""
+    """`a,b` as names, each once."""
     return None if text is None else tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
 
 
@@ -51,6 +52,12 @@ def height_width(text: str | None) -> tuple[int, int] | None:
     return found[0], found[1]
 
 
+def spatial_size(text: str | None) -> int | tuple[int, ...] | None:
+    """--size of a network of the zoo: `224` as one number, `16x112x112` as one per dimension."""
+    sizes = () if text is None else extents("--size", text, "224, or 16x112x112")
+    return sizes[0] if len(sizes) == 1 else sizes or None
+
+
 def named_shape(text: str) -> tuple[str, tuple[int, ...]]:
     """`x=1,3,224,224` as a name and a shape; `x=` is a scalar."""
     name, separator, dims = text.rpartition("=")
@@ -60,7 +67,8 @@ def named_shape(text: str) -> tuple[str, tuple[int, ...]]:
     return name, tuple(int(part) for part in parts)
 
 
-def named_shapes(texts: list[str]) -> dict[str, tuple[int, ...]]:
+def named_shapes(texts: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    """The shapes of several --shape options, by name of the input."""
     shapes: dict[str, tuple[int, ...]] = {}
     for name, shape in map(named_shape, texts):
         if name in shapes:

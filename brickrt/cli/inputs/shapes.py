@@ -35,7 +35,7 @@ def concrete_shapes(source: SourceGraph, asked: Mapping[str, Shape]) -> tuple[di
 
 @contextmanager
 def assuming(assumed: list[str]) -> Iterator[None]:
-    """What fails inside may do so because open dimensions are 1: errors say that."""
+    """Errors raised inside also say which open dimensions are taken to be 1, as that may be the cause."""
     try:
         yield
     except BrickError as e:
@@ -45,7 +45,7 @@ def assuming(assumed: list[str]) -> Iterator[None]:
 
 
 def note_assumed(assumed: list[str]) -> None:
-    """Says for which dimensions 1 was taken. To be called once nothing can fail, as errors are one line."""
+    """Says for which dimensions 1 was taken. Call it once nothing can fail: an error is to be the only line."""
     if assumed:
         note(f"open dimensions are 1: {', '.join(assumed)}: give --shape for others")
 

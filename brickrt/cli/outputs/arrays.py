@@ -15,7 +15,7 @@ from brickrt.graph.errors import BrickError
 
 
 def check_output(path: Path, outputs: Mapping[str, Any]) -> None:
-    """Refuses what could not be written after the run; `outputs` are the model's."""
+    """Raises BrickError for a path to which the model's `outputs` could not be written after the run."""
     if path.suffix.lower() not in (".npy", ".npz"):
         raise BrickError(f"--output {path}: is neither .npy nor .npz: change the name's end")
     if path.suffix.lower() == ".npy" and len(outputs) != 1:
@@ -50,7 +50,7 @@ def _storable(array: np.ndarray) -> np.ndarray:
 
 
 def _write_npz(file: IO[bytes], arrays: Mapping[str, np.ndarray]) -> None:
-    """What numpy.savez writes, which takes no array called `file` and dates what it writes."""
+    """Writes what numpy.savez would, which refuses an array called `file` and writes the date."""
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         for name, array in arrays.items():
             with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as entry:

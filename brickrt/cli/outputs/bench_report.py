@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from brickrt.cli.terminal.text import extents_text, printable, table
+from brickrt.cli.terminal.text import extents_text, printable, shapes_text, table
 from brickrt.compare.comparison import Comparison, mean_ratio
 from brickrt.compare.contenders import OURS
 from brickrt.compare.interleave import Spread
@@ -13,7 +13,7 @@ from brickrt.compare.machine import machine
 
 
 def bench_dict(rows: Sequence[Comparison], rounds: int) -> dict[str, Any]:
-    """Times in milliseconds; ratios are a peer's time over ours."""
+    """The comparison as JSON has it: times in milliseconds, ratios a peer's time over that of brickrt."""
     return {
         "machine": machine(rows[0].device),
         "rounds": rounds,
@@ -23,11 +23,11 @@ def bench_dict(rows: Sequence[Comparison], rounds: int) -> dict[str, Any]:
 
 
 def network_text(row: Comparison, rounds: int) -> str:
-    """A line per engine, and the roofline."""
-    inputs = ", ".join(f"{name} {extents_text(shape)}" for name, shape in row.shapes.items())
+    """One network: a line per engine, and the roofline."""
     heads = ("engine", "median ms", "min", "max", "over brickrt", "difference")
+    inputs = shapes_text(row.shapes) or "no inputs"
     lines = [
-        printable(f"{row.network} ({inputs or 'no inputs'}), float32, threads: {row.threads}, rounds: {rounds}"),
+        printable(f"{row.network} ({inputs}), float32, threads: {row.threads}, rounds: {rounds}"),
         "",
         table(heads, [_engine_row(row, name) for name in row.ms], right=heads[1:]),
         "",
@@ -37,7 +37,7 @@ def network_text(row: Comparison, rounds: int) -> str:
 
 
 def zoo_text(rows: Sequence[Comparison]) -> str:
-    """A line per network, and the geometric mean."""
+    """Several networks: a line each, and the geometric mean."""
     peers = list(dict.fromkeys(name for row in rows for name in row.ratios))
     heads = ("network", "input", "brickrt ms", *peers, "difference", "over roofline")
     body = [

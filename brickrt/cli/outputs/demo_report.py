@@ -8,20 +8,22 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import brickrt
+from brickrt.cli.outputs.json_output import Json
 from brickrt.cli.requests import DemoRequest
-from brickrt.cli.terminal.text import printable, size_text, table
+from brickrt.cli.terminal.text import printable, table
+from brickrt.dashboard.units import size_text
 
 if TYPE_CHECKING:
     from brickrt.demo.engines import EngineFigures
 
 TITLES = {"bricks": "brickrt, bricks", "layerwise": "brickrt, layer by layer", "onnxruntime": "ONNX Runtime"}
-Report = dict[str, Any]
 
 
 def demo_dict(
     request: DemoRequest, threads: int, quality: Mapping[str, float], found: Mapping[str, EngineFigures | str]
-) -> Report:
-    """PSNR in dB, times in milliseconds, memory in bytes; `missing` tells why an engine has no figures."""
+) -> Json:
+    """The demo as JSON has it: PSNR in dB, times in milliseconds, memory in bytes; `missing` says why an engine has no
+    figures."""
     return {
         "size": request.size,
         "seed": request.seed,
@@ -32,8 +34,8 @@ def demo_dict(
     }
 
 
-def demo_text(report: Report) -> str:
-    """The quality, a line per engine, and where to look."""
+def demo_text(report: Json) -> str:
+    """The quality of the result, a line per engine, and the files that were written."""
     size, threads = report["size"], report["threads"]
     lines = [
         f"a photograph of {size}×{size} pixels, {threads} thread{'s' * (threads > 1)}",
@@ -47,8 +49,8 @@ def demo_text(report: Report) -> str:
     return "\n".join(lines)
 
 
-def demo_about(report: Report) -> dict[str, Any]:
-    """What the page of the report says above its figures."""
+def demo_about(report: Json) -> dict[str, Any]:
+    """Title, figures and environment of the report's page."""
     times = {TITLES[name]: _told(entry) for name, entry in report["engines"].items()}
     return {
         "title": f"brickrt demo: denoising {report['size']}×{report['size']} pixels",
@@ -62,21 +64,21 @@ def demo_about(report: Report) -> dict[str, Any]:
     }
 
 
-def _quality(report: Report) -> str:
+def _quality(report: Json) -> str:
     before, after = report["psnr"]["before"], report["psnr"]["after"]
     return f"PSNR     {before:.2f} dB before, {after:.2f} dB after"
 
 
-def _told(entry: Report) -> str:
+def _told(entry: Json) -> str:
     return f"{entry['ms']['median']:.0f} ms, {_memory(entry)}"
 
 
-def _memory(entry: Report) -> str:
+def _memory(entry: Json) -> str:
     return "-" if entry["peak_bytes"] is None else size_text(entry["peak_bytes"])
 
 
-def _table(engines: Mapping[str, Report]) -> str:
-    """Medians, and what multiple of that of bricks the time is."""
+def _table(engines: Mapping[str, Json]) -> str:
+    """A line per engine: its median time, and that over the time of bricks."""
     ours = engines["bricks"]["ms"]["median"] if "bricks" in engines else None
     rows = [
         (

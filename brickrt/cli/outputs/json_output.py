@@ -9,9 +9,11 @@ from typing import Any
 
 import numpy as np
 
+Json = dict[str, Any]  # an object, as commands put it together
+
 
 def to_json(value: Mapping[str, Any]) -> str:
-    """NaN and infinities, which JSON does not have, become null."""
+    """The object as text. NaN and infinities, which JSON does not have, become null."""
     return json.dumps(_plain(value), indent=2, allow_nan=False)
 
 

@@ -1,36 +1,34 @@
-"""The strategies side by side: what the models say of each."""
+"""The strategies side by side: modelled times, traffic and memory of each."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
-from brickrt.cli.requests import Strategy
+from brickrt.cli.outputs.json_output import Json
 from brickrt.cli.terminal.progress import Progress
-from brickrt.cli.terminal.text import size_text, table
+from brickrt.cli.terminal.text import table
+from brickrt.dashboard.units import size_text
 from brickrt.graph.ir import Graph
 from brickrt.plan.device.device_spec import DeviceSpec
-from brickrt.plan.options import PlanOptions
+from brickrt.plan.options import STRATEGIES, PlanOptions
 from brickrt.plan.plan import make_plan
 from brickrt.runtime.analysis.memory_projection import project
 from brickrt.runtime.analysis.modelled_traffic import locality
 from brickrt.runtime.lowering.lower import lower
 from brickrt.runtime.thread_count import thread_count
 
-Compared = dict[str, Any]
 
-
-def compare(graph: Graph, device: DeviceSpec, options: PlanOptions, progress: Progress) -> list[Compared]:
+def compare(graph: Graph, device: DeviceSpec, options: PlanOptions, progress: Progress) -> list[Json]:
     """Per strategy: modelled time, bytes beyond each memory level, memory, and recomputation."""
     found = []
-    for number, strategy in enumerate(Strategy):
-        progress(f"plan {strategy.value}", number, len(Strategy))
-        found.append(_figures(graph, device, replace(options, strategy=strategy.value)))
+    for number, strategy in enumerate(STRATEGIES):
+        progress(f"plan {strategy}", number, len(STRATEGIES))
+        found.append(_figures(graph, device, replace(options, strategy=strategy)))
     return found
 
 
-def _figures(graph: Graph, device: DeviceSpec, options: PlanOptions) -> Compared:
+def _figures(graph: Graph, device: DeviceSpec, options: PlanOptions) -> Json:
     plan = make_plan(graph, device, options)
     tasks = lower(plan)
     levels = locality(tasks)
@@ -51,11 +49,11 @@ def _figures(graph: Graph, device: DeviceSpec, options: PlanOptions) -> Compared
     }
 
 
-def compare_table(entries: Sequence[Compared]) -> str:
-    """A line per strategy."""
+def compare_table(entries: Sequence[Json]) -> str:
+    """What `compare` gives as a table, a line per strategy."""
     levels = list(entries[0]["level_bytes"])
     heads = ("strategy", "subgraphs", "merged", "tasks", "modelled ms", *(f"beyond {name}" for name in levels))
-    heads += ("intermediates", "memory", "recomputed")
+    heads += ("arena", "projected", "recomputed")
     rows = [
         (
             e["strategy"],

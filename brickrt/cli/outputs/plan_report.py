@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
+from brickrt.cli.outputs.json_output import Json
 from brickrt.cli.terminal.text import extents_text, table
 from brickrt.plan.plan import Plan
 
-Entry = dict[str, Any]
 
-
-def plan_entries(plans: Sequence[Plan]) -> list[Entry]:
+def plan_entries(plans: Sequence[Plan]) -> list[Json]:
     """One object per subgraph; `ops` are names of ONNX nodes, `kinds` the brick operators they became."""
     return [
         {
@@ -26,8 +24,8 @@ def plan_entries(plans: Sequence[Plan]) -> list[Entry]:
     ]
 
 
-def plan_table(entries: Sequence[Entry]) -> str:
-    """A line per subgraph."""
+def plan_table(entries: Sequence[Json]) -> str:
+    """What `plan_entries` gives as a table, a line per subgraph."""
     heads = ("#", "strategy", "ops", "output", "brick", "tasks", "Mflop", "KiB", "Δ", "ρ", "why")
     rows = [
         (
@@ -49,6 +47,6 @@ def plan_table(entries: Sequence[Entry]) -> str:
 
 
 def fallback_lines(fallback: Mapping[str, str], took_ms: Mapping[str, float] | None = None) -> list[str]:
-    """Nodes that run whole on the host, why, and the milliseconds that took where they are known."""
+    """Lines for the nodes that run whole on the host: why, and the milliseconds that took if they are known."""
     took = {name: f", {ms:.3f} ms" for name, ms in (took_ms or {}).items()}
     return [f"on the host: {name} ({why}){took.get(name, '')}" for name, why in fallback.items()]

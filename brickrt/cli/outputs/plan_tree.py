@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from brickrt.cli.terminal.text import extents_text, printable, size_text
+from brickrt.cli.terminal.text import extents_text, printable
 from brickrt.dashboard.labels import shorten
+from brickrt.dashboard.units import size_text
 from brickrt.plan.plan import Plan, Subgraph
 
 
 def plan_tree(plan: Plan) -> Iterator[str]:
-    """Lines, each subgraph with its layers below."""
+    """The lines of the tree, each subgraph with its layers below."""
     for number, subgraph in enumerate(plan.subgraphs):
         last = number == len(plan.subgraphs) - 1
         yield f"{'└─' if last else '├─'} {number} {_figures(subgraph)}"

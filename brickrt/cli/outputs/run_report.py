@@ -6,13 +6,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from brickrt.cli.outputs.json_output import to_json
+from brickrt.cli.outputs.json_output import Json
 from brickrt.cli.outputs.plan_report import fallback_lines, plan_entries, plan_table
-from brickrt.cli.outputs.value_summary import described
-from brickrt.cli.terminal.text import extents_text, printable, size_text, table
+from brickrt.cli.outputs.value_summary import value_summary
+from brickrt.cli.terminal.text import extents_text, printable, table
+from brickrt.dashboard.units import size_text
 from brickrt.runtime.session.runtime import Runtime
-
-Report = dict[str, Any]
 
 
 def run_dict(
@@ -22,15 +21,15 @@ def run_dict(
     compile_ms: float,
     errors: dict[str, dict[str, float]] | None,
     files: Mapping[str, Path],
-) -> Report:
-    """Times in milliseconds, memory in bytes. `verify` and `written` are there only if that was asked for.
+) -> Json:
+    """The run as JSON has it: times in milliseconds, memory in bytes; `verify` and `written` only if asked for.
 
     `files` are those that are written, by option.
     """
     stats = runtime.stats
     report = {
         "model": runtime.source.name,
-        "outputs": [described(name, value) for name, value in outputs.items()],
+        "outputs": [value_summary(name, value) for name, value in outputs.items()],
         "latency_ms": latency,
         "compile_ms": compile_ms,
         "device": runtime.device,
@@ -52,12 +51,8 @@ def run_dict(
     return report
 
 
-def run_json(report: Report) -> str:
-    return to_json(report)
-
-
-def run_text(report: Report) -> str:
-    """Outputs, latency, and a line per subgraph."""
+def run_text(report: Json) -> str:
+    """The run for people: outputs, latency, counters, and a line per subgraph."""
     latency, stats = report["latency_ms"], report["stats"]
     lines = [
         _output_table(report["outputs"]),
@@ -65,8 +60,8 @@ def run_text(report: Report) -> str:
         "latency  " + ", ".join(f"{name} {ms:.3f} ms" for name, ms in latency.items()),
         f"compile  {report['compile_ms']:.1f} ms",
         f"device   {report['device']}, {report['threads']} threads, strategy {report['strategy']}",
-        f"memory   {size_text(report['peak_bytes'])} at most{_levels(stats['level_bytes'])}",
-        f"tasks    {stats['tasks']}: {stats['complete_first']} ready at once, {stats['waits']} waits, "
+        f"memory   {size_text(report['peak_bytes'])} peak{_levels(stats['level_bytes'])}",
+        f"tasks    {stats['tasks']}: {stats['complete_first']} complete first, {stats['waits']} waits, "
         f"{stats['revisits']} revisits, {stats['recomputed']} elements recomputed",
     ]
     if report["plan"]:
@@ -76,7 +71,7 @@ def run_text(report: Report) -> str:
     return "\n".join([*lines, *_closing(report)])
 
 
-def _closing(report: Report) -> Iterator[str]:
+def _closing(report: Json) -> Iterator[str]:
     if "verify" in report:
         check = report["verify"]
         yield (
@@ -92,12 +87,12 @@ def _levels(level_bytes: dict[str, int]) -> str:
     return f"; modelled traffic {moved}" if moved else ""
 
 
-def _output_table(outputs: list[Report]) -> str:
+def _output_table(outputs: list[Json]) -> str:
     rows = [_output_row(entry) for output in outputs for entry in (output, *output.get("items", ()))]
     return table(("output", "shape", "type", "min", "max", ""), rows, right=("min", "max"))
 
 
-def _output_row(entry: Report) -> tuple[str, ...]:
+def _output_row(entry: Json) -> tuple[str, ...]:
     shape = "-" if entry["shape"] is None else extents_text(entry["shape"])
     kind = f"{entry['type']} of {len(entry['items'])}" if "items" in entry else entry["type"]
     ends = ("-" if entry[end] is None else f"{entry[end]:.6g}" for end in ("min", "max"))

@@ -1,4 +1,4 @@
-"""What values look like from outside: type, shape and range."""
+"""Type, shape and range of output values."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import numpy as np
 from brickrt.compare.difference import real_numbers
 
 
-def described(name: str, value: Any) -> dict[str, Any]:
+def value_summary(name: str, value: Any) -> dict[str, Any]:
     """Name, type, shape and range of one output; `nonfinite` counts its NaNs and infinities."""
     entry: dict[str, Any] = {"name": name, "type": _kind(value), "shape": None, "min": None, "max": None}
     if isinstance(value, list):
-        return entry | {"items": [described(f"{name}.{k}", item) for k, item in enumerate(value)]}
+        return entry | {"items": [value_summary(f"{name}.{k}", item) for k, item in enumerate(value)]}
     if not isinstance(value, np.ndarray | np.generic):
         return entry
     array = np.asarray(value)

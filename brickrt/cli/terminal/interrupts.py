@@ -1,4 +1,4 @@
-"""Ctrl-C while the main thread runs compiled code, and does not hear signals."""
+"""Ctrl-C while the main thread runs compiled code, where Python handles no signals."""
 
 from __future__ import annotations
 

@@ -8,14 +8,15 @@ from contextlib import contextmanager
 from functools import partial
 
 from brickrt.dashboard.live.keys import in_foreground
-from brickrt.dashboard.live.terminal_restore import held
+from brickrt.dashboard.live.terminal_restore import restored_by
 
 Progress = Callable[[str, int, int], None]
 
 
 @contextmanager
 def shown_progress() -> Iterator[Progress]:
-    """What long steps are reported to; it does nothing where nobody looks."""
+    """Gives a function to report long steps to: (what, done, total). It shows a bar, or nothing where standard error is
+    no terminal in the foreground."""
     if not (sys.stderr.isatty() and in_foreground(sys.stderr)):
         yield lambda what, done, total: None
         return
@@ -25,6 +26,6 @@ def shown_progress() -> Iterator[Progress]:
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn())
     console = Console(stderr=True)
     bars = Progress(*columns, console=console, transient=True, refresh_per_second=4)
-    with held(partial(console.show_cursor, True)), bars:
+    with restored_by(partial(console.show_cursor, True)), bars:
         task = bars.add_task("", total=None)
         yield lambda what, done, total: bars.update(task, description=what, completed=done, total=total)

@@ -3,7 +3,7 @@
 Python notes each signal in a pipe as soon as it comes; a thread reads it. What ends the process (Ctrl-C, SIGTERM,
 SIGHUP) cancels the runs under way and raises KeyboardInterrupt in the main thread, so that everything is unwound. Where
 that takes longer than PATIENCE, as a node that NumPy computes for seconds may, or at a second such signal, the process
-ends at once, with the terminal given back and no unfinished file.
+ends at once, with the terminal restored and no unfinished file.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 
 from brickrt.cli.files import remove_unfinished
-from brickrt.dashboard.live.terminal_restore import give_back_terminal
+from brickrt.dashboard.live.terminal_restore import restore_terminal
 
 PATIENCE = 2.0  # seconds
 ENDING = {"SIGINT": "interrupted", "SIGTERM": "terminated", "SIGHUP": "hung up"}
@@ -36,7 +36,7 @@ class Signals:
         self._deadline: float | None = None
 
     def listen(self) -> None:
-        """The thread's work, until `_DONE` comes."""
+        """Handles signals as they come, in a thread, until `_DONE` is read."""
         while True:
             wait = None if self._deadline is None else max(0.0, self._deadline - time.monotonic())
             if not select.select([self._read], [], [], wait)[0]:
@@ -48,7 +48,7 @@ class Signals:
 
     def _heard(self, which: signal.Signals) -> None:
         if which.name == "SIGTSTP":
-            give_back_terminal()
+            restore_terminal()
             _stop()
         elif which.name not in ENDING:
             return
@@ -60,7 +60,7 @@ class Signals:
                 cancel()
 
     def _end_at_once(self) -> None:
-        give_back_terminal()
+        restore_terminal()
         remove_unfinished()
         assert self.ended_by is not None
         with suppress(OSError):
@@ -68,7 +68,7 @@ class Signals:
         os._exit(128 + self.ended_by)
 
     def install(self) -> Callable[[], None]:
-        """Starts hearing; gives what ends it. Signals that someone else handles or ignores stay theirs."""
+        """Starts to hear signals; returns a function that stops it. Handlers that others have installed stay."""
         ours = {"SIGTERM": _raise, "SIGHUP": _raise, "SIGTSTP": _pass}
         numbers = {getattr(signal, name): handler for name, handler in ours.items() if hasattr(signal, name)}
         mine = {n: handler for n, handler in numbers.items() if signal.getsignal(n) is signal.SIG_DFL}
@@ -94,8 +94,7 @@ class Signals:
 
 @contextmanager
 def heard(signals: Signals) -> Iterator[None]:
-    """Signals are heard as this file says: in the main thread, which alone gets them, and where a thread can wait for
-    them."""
+    """Hears signals while this lasts. Does nothing without POSIX, or outside the main thread, which alone gets any."""
     global _active
     if threading.current_thread() is not threading.main_thread() or os.name != "posix":
         yield
@@ -110,7 +109,7 @@ def heard(signals: Signals) -> Iterator[None]:
 
 
 def current() -> Signals | None:
-    """Those that are heard now."""
+    """The signals that are heard now, if any."""
     return _active
 
 
@@ -123,8 +122,8 @@ def _pass(number: int, frame: FrameType | None) -> None:
 
 
 def _stop() -> None:
-    """What the signal of Ctrl-Z does to a process that does not handle it. Python lets only its main thread change how
-    signals are handled, which may be busy."""
+    """Stops the process as Ctrl-Z does where nothing handles it. Calls C, because Python lets only the main thread,
+    which may be busy, change how signals are handled."""
     c = ctypes.CDLL(None).signal
     c.restype, c.argtypes = ctypes.c_void_p, [ctypes.c_int, ctypes.c_void_p]
     ours = c(signal.SIGTSTP, None)  # None: the default

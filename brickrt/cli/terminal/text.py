@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from io import StringIO
 
 WIDE = 100_000  # columns of a table at most: a row stays a line, and screens wrap it themselves
@@ -16,7 +16,7 @@ def note(message: str) -> None:
 
 
 def printable(text: str) -> str:
-    """Names come from files: control characters in them are shown, not obeyed."""
+    """The text with control characters written out: names come from files, and the terminal would obey them."""
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
@@ -37,14 +37,11 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[s
     return "\n".join(line.rstrip() for line in captured.get().splitlines())
 
 
-def size_text(nbytes: float) -> str:
-    """Bytes with a unit, as 12.3 MiB."""
-    for unit in ("B", "KiB", "MiB"):
-        if nbytes < 1024:
-            return f"{nbytes:.0f} B" if unit == "B" else f"{nbytes:.1f} {unit}"
-        nbytes /= 1024
-    return f"{nbytes:.1f} GiB"
-
-
 def extents_text(extents: Sequence[object]) -> str:
+    """`1×3×224×224`; open extents, which are None, as `?`, and none at all as `scalar`."""
     return "×".join("?" if e is None else str(e) for e in extents) or "scalar"
+
+
+def shapes_text(shapes: Mapping[str, Sequence[object]]) -> str:
+    """Names with their shapes, as `x 1×3×224×224, mask 1×1`."""
+    return ", ".join(f"{name} {extents_text(shape)}" for name, shape in shapes.items())

@@ -5,20 +5,22 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 from brickrt.cli.files import check_writable, write_text
+from brickrt.cli.layerwise_traffic import layerwise_traffic
 from brickrt.cli.requests import RunRequest
-from brickrt.cli.terminal.text import extents_text, size_text
+from brickrt.cli.terminal.text import shapes_text
 from brickrt.compare.machine import machine
 from brickrt.dashboard.live.dashboard import Dashboard
-from brickrt.dashboard.live.watched_runs import Session, compared
+from brickrt.dashboard.live.watched_runs import WatchedRuns
 from brickrt.dashboard.recording import Recorder, Together
-from brickrt.dashboard.report.node_placement import where_nodes_ran
+from brickrt.dashboard.report.node_placement import node_placement
 from brickrt.dashboard.report.page import write_report
 from brickrt.dashboard.report.trace import write_trace
+from brickrt.dashboard.units import size_text
 from brickrt.graph.errors import BrickError
 from brickrt.graph.onnx_import.source import SourceGraph
 from brickrt.runtime.events import Observer
@@ -43,55 +45,58 @@ class WatchedRequest:
     """What was asked to be watched of the runs of one request."""
 
     def __init__(self, request: RunRequest, source: SourceGraph) -> None:
-        self._request, self._wanted = request, request.watch
-        self.session = Session(f"{source.name} · {request.model.name}", request.repeat)
+        self._wanted = request.watch
+        self.watched_runs = WatchedRuns(f"{source.name} · {request.model.name}", request.repeat)
         self._recorder = Recorder()
 
     @property
     def observer(self) -> Observer | None:
-        """None where nobody looks, so that nothing is noted."""
+        """What the runtime tells of its runs; None, so that it notes nothing, where no watching was asked for."""
         records = self._wanted.trace is not None or self._wanted.report is not None
         observers: list[Observer] = [self._recorder] if records else []
-        observers += [self.session.watching] if self._wanted.dashboard else []
+        observers += [self.watched_runs.run_state] if self._wanted.dashboard else []
         return Together(observers) if observers else None
 
-    def planned(self, report: Report) -> None:
+    def compiled(self, report: Report) -> None:
+        """Takes note, between runs, of the stages that are compiled by now."""
         if self._wanted.dashboard:
-            self.session.planned(report)
+            self.watched_runs.compiled(report, layerwise_traffic(report))
 
     @contextmanager
-    def shown(self) -> Iterator[Session]:
-        """The session to be told of each run."""
-        if not self._wanted.dashboard:
-            yield self.session
-            return
-        with Dashboard(self.session.scene, self.session.stop, Path.cwd()):
-            yield self.session
+    def shown(self) -> Iterator[WatchedRuns]:
+        """Shows the runs while this lasts, on the dashboard if asked for; the caller appends each run's latency."""
+        self.watched_runs.start()
+        with dashboard_of(self.watched_runs) if self._wanted.dashboard else nullcontext():
+            yield self.watched_runs
 
     def write(self, runtime: Runtime, told: dict[str, Any]) -> None:
         """Writes the files asked for; `told` is what `run --json` says."""
         recording, wanted = self._recorder.recording, self._wanted
         if wanted.trace is not None:
-            where = where_nodes_ran(runtime.source, runtime.plan)
-            write_text(wanted.trace, lambda out: write_trace(out, recording, where, wanted.trace_arrows))
+            placement = node_placement(runtime.source, runtime.plan)
+            write_text(wanted.trace, lambda out: write_trace(out, recording, placement, wanted.trace_arrows))
         if wanted.report is not None:
             about = about_run(runtime, told)
             write_text(wanted.report, lambda out: write_report(out, recording.graphs, about))
 
 
+def dashboard_of(runs: WatchedRuns) -> Dashboard:
+    """The dashboard of some runs, its snapshots in the current folder."""
+    return Dashboard(runs.frame_state, runs.stop, Path.cwd())
+
+
 def about_run(runtime: Runtime, told: dict[str, Any]) -> dict[str, Any]:
-    """Title, figures and surroundings of a report."""
+    """Title, figures and surroundings of a report; `told` is what `run --json` says."""
     plans = runtime.plans
-    inputs = {name: plan.graph.types[name].shape for plan in plans[:1] for name in plan.graph.inputs}
-    shapes = ", ".join(f"{name} {extents_text(shape)}" for name, shape in inputs.items())
+    shapes = shapes_text({name: plan.graph.types[name].shape for plan in plans[:1] for name in plan.graph.inputs})
     return {
         "title": f"{runtime.source.name} on {runtime.device}" + (f": {shapes}" if shapes else ""),
-        "summary": summary(runtime, told),
-        "environment": environment(runtime),
+        "summary": _summary(runtime, told),
+        "environment": _environment(runtime),
     }
 
 
-def summary(runtime: Runtime, told: dict[str, Any]) -> dict[str, str]:
+def _summary(runtime: Runtime, told: dict[str, Any]) -> dict[str, str]:
     stats, flops = told["stats"], sum(plan.graph.flops() for plan in runtime.plans)
     median = told["latency_ms"]["median"]
     cards = {
@@ -100,13 +105,13 @@ def summary(runtime: Runtime, told: dict[str, Any]) -> dict[str, str]:
         "peak memory": size_text(told["peak_bytes"]),
         "projected memory": size_text(told["projected_bytes"]),
         "tasks": str(stats["tasks"]),
-        "ready at once": str(stats["complete_first"]),
+        "complete first": str(stats["complete_first"]),
         "waits": str(stats["waits"]),
         "revisits": str(stats["revisits"]),
-        "elements recomputed": str(stats["recomputed"]),
+        "recomputed elements": str(stats["recomputed"]),
         "threads": str(runtime.threads),
     }
-    found = compared(runtime.plan)
+    found = layerwise_traffic(runtime.plan)
     if found is not None:
         for level, moved in found.level_bytes.items():
             cards[f"modelled beyond {level}; layerwise {size_text(found.layerwise_bytes[level])}"] = size_text(moved)
@@ -115,7 +120,7 @@ def summary(runtime: Runtime, told: dict[str, Any]) -> dict[str, str]:
     return cards
 
 
-def environment(runtime: Runtime) -> dict[str, str]:
+def _environment(runtime: Runtime) -> dict[str, str]:
     found = machine(runtime.plan.plans[0].device)
     libraries = ", ".join(f"{name} {version}" for name, version in found["libraries"].items())
     told = {name: str(found[name]) for name in ("brickrt", "commit", "cpu", "python", "system") if found[name]}

@@ -10,22 +10,19 @@ from contextlib import ExitStack, redirect_stderr
 from io import StringIO
 from pathlib import Path
 
-from rich.console import Console
-
 from brickrt.dashboard.live.frame_state import FrameState
 from brickrt.dashboard.live.frames import VIEWS, frame, one_line
 from brickrt.dashboard.live.keys import Keys, in_foreground
-from brickrt.dashboard.live.lines import plain
-from brickrt.dashboard.live.panels import Lines
+from brickrt.dashboard.live.lines import Line, plain
 from brickrt.dashboard.live.screen import Screen
-from brickrt.dashboard.live.terminal_restore import held
+from brickrt.dashboard.live.terminal_restore import restored_by
 
 PERIOD = 0.1  # seconds from frame to frame
 PATIENCE = 0.5  # seconds for which the frame under way is waited for
 
 
 class Dashboard:
-    """Draws what `scene()` gives, on the whole screen; `on_quit` is called when q is pressed.
+    """Draws what `frame_state()` gives, on the whole screen; calls `on_quit` when q is pressed.
 
     A context manager: the terminal is afterwards as it was, whatever happens inside, and what was written to standard
     error meanwhile follows. While the process is stopped or in the background, the terminal is others'. Where standard
@@ -33,16 +30,15 @@ class Dashboard:
     over. `folder` is where snapshots go.
     """
 
-    def __init__(self, scene: Callable[[], FrameState], on_quit: Callable[[], None], folder: Path) -> None:
-        self.scene, self.on_quit, self.folder = scene, on_quit, folder
-        self.console = Console(stderr=True)
+    def __init__(self, frame_state: Callable[[], FrameState], on_quit: Callable[[], None], folder: Path) -> None:
+        self.frame_state, self.on_quit, self.folder = frame_state, on_quit, folder
         self.view, self.paused, self.note = VIEWS[0], False, ""
         self._stream = sys.stderr
-        self._is_screen = self._stream.isatty() and not self.console.is_dumb_terminal
-        self._screen = Screen(Console(file=self._stream))
-        self._held, self._shown = StringIO(), scene()
+        self._screen = Screen(self._stream)
+        self._is_screen = self._screen.is_usable
+        self._captured, self._shown = StringIO(), frame_state()
         self._stop = threading.Event()
-        self._drawing = threading.Lock()  # the terminal is taken, drawn on and given back by several threads
+        self._drawing = threading.Lock()  # the terminal is taken, drawn on and restored by several threads
         self._keys, self._taken = Keys(False), False
 
     def __enter__(self) -> Dashboard:
@@ -51,9 +47,9 @@ class Dashboard:
         try:
             self._resources.callback(self._last_line)
             if self._is_screen:
-                self._resources.enter_context(redirect_stderr(self._held))
-                self._resources.enter_context(held(self.give_back))
-                self._resources.callback(self.give_back)
+                self._resources.enter_context(redirect_stderr(self._captured))
+                self._resources.enter_context(restored_by(self.restore))
+                self._resources.callback(self.restore)
             self._thread.start()
         except BaseException:  # Ctrl-C may come before the first frame
             self.__exit__()
@@ -71,12 +67,12 @@ class Dashboard:
     def _last_line(self) -> None:
         if not self._is_screen:
             ends = ("\r", "\n") if self._stream.isatty() else ("", "\n")
-            self._stream.write(one_line(self.scene()).join(ends))
-        self._stream.write(self._held.getvalue())
+            self._stream.write(one_line(self.frame_state()).join(ends))
+        self._stream.write(self._captured.getvalue())
         self._stream.flush()
 
-    def give_back(self) -> None:
-        """The terminal as it was, until the next frame. From any thread."""
+    def restore(self) -> None:
+        """The terminal becomes as it was, until the next frame. From any thread."""
         ours = self._drawing.acquire(timeout=PATIENCE)  # a frame may hang in a terminal that takes nothing
         try:
             if self._taken:
@@ -104,23 +100,24 @@ class Dashboard:
                 self.draw()
 
     def draw(self) -> None:
-        """One frame."""
+        """Draws one frame, or the line of progress."""
         if self._is_screen:
             with self._drawing:
                 if not self._stop.is_set() and self._take():
                     width, height = self._screen.size()
                     self._screen.draw(self.lines(width, height), width, height)
         elif self._stream.isatty():
-            self._stream.write("\r" + one_line(self.scene()))
+            self._stream.write("\r" + one_line(self.frame_state()))
             self._stream.flush()
 
-    def lines(self, width: int, height: int) -> Lines:
+    def lines(self, width: int, height: int) -> list[Line]:
+        """The frame for a screen of this size; the same moment again while paused."""
         if not self.paused:
-            self._shown = self.scene()
+            self._shown = self.frame_state()
         return frame(self._shown, width, height, self.view, self.paused, self.note)
 
     def press(self, key: str) -> None:
-        """q quit, p pause the view, tab the next view, s save a snapshot."""
+        """Does what a key stands for: q quits, p pauses the view, tab shows the next view, s saves a snapshot."""
         self.note = ""
         if key == "q":
             self.note = "quitting after this run"

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from brickrt.dashboard.live.run_state import Moment, SubgraphRow
+from brickrt.dashboard.figures import SubgraphFigures
+from brickrt.dashboard.live.run_state import Moment
 
 
 @dataclass(frozen=True)
 class TrafficComparison:
-    """Modelled figures of the plan and of the same network layer by layer; bytes that move beyond each level."""
+    """Modelled figures of a plan and of the same network layer by layer: the mean reuse distance, and the bytes that
+    move beyond each level of memory."""
 
     reuse_bytes: float
     layerwise_reuse_bytes: float
@@ -20,16 +22,17 @@ class TrafficComparison:
 
 @dataclass(frozen=True)
 class FrameState:
-    """The state of all runs; `run` of `runs` is under way, counted from 0."""
+    """The state of all runs; `run` of `runs` is under way, counted from 0. `host` names the node that the host computes
+    now."""
 
     title: str
     run: int
     runs: int
     seconds: float
     moment: Moment | None
-    rows: Sequence[SubgraphRow] = ()
-    held_bytes: int = 0
+    rows: Sequence[SubgraphFigures] = ()
+    peak_bytes: int = 0
     projected_bytes: int = 0
-    locality: TrafficComparison | None = None
+    traffic: TrafficComparison | None = None
     host: str = ""
-    latency_ms: Sequence[float] = field(default_factory=tuple)
+    latency_ms: Sequence[float] = ()

@@ -16,8 +16,8 @@ LOOK = 0.05  # seconds between two looks at whether to stop
 
 
 class Keys:
-    """Keys typed on standard input; none where not `wanted`, or it is no terminal of this process's, or the system has
-    no termios."""
+    """Keys typed on standard input. There are none where not `wanted`, where standard input is not the terminal that
+    controls this process or the process is in its background, and on systems without termios."""
 
     def __init__(self, wanted: bool = True) -> None:
         self._fd, self._before = -1, None
@@ -27,13 +27,13 @@ class Keys:
         except ImportError:  # Windows: the dashboard works, without keys
             return
         ours = wanted and sys.stdin is not None and sys.stdin.isatty()
-        if ours and _is_controlling(sys.stdin) and in_foreground(sys.stdin):
+        if ours and _foreground(sys.stdin) == os.getpgrp():
             self._fd = sys.stdin.fileno()
             self._before = termios.tcgetattr(self._fd)
             tty.setcbreak(self._fd)
 
     def read(self, seconds: float, stop: threading.Event) -> Iterator[str]:
-        """Waits so long, or until `stop` is set; yields the keys typed meanwhile."""
+        """Waits for `seconds`, or until `stop` is set; yields the keys typed meanwhile."""
         end = time.monotonic() + seconds
         while (left := min(LOOK, end - time.monotonic())) > 0 and not stop.is_set():
             if self._fd < 0:
@@ -45,7 +45,7 @@ class Keys:
                 yield from SEQUENCE.sub("", typed.decode(errors="ignore"))
 
     def close(self) -> None:
-        """The terminal as it was."""
+        """Lets the terminal wait for whole lines again."""
         if self._before is not None:
             import termios
 
@@ -54,17 +54,15 @@ class Keys:
 
 
 def in_foreground(stream: TextIO) -> bool:
-    """Whether a terminal is ours now. A process in the background would be stopped for touching its own; one of another
-    session has no foreground that we know of."""
-    try:
-        return os.tcgetpgrp(stream.fileno()) == os.getpgrp()
-    except (OSError, AttributeError):
-        return True
+    """Whether a terminal is ours now. A process in the background would be stopped for touching its own terminal; of
+    another session's no foreground is known, and it may be touched."""
+    group = _foreground(stream)
+    return group is None or group == os.getpgrp()
 
 
-def _is_controlling(stream: TextIO) -> bool:
+def _foreground(stream: TextIO) -> int | None:
+    """The process group in the foreground of a terminal; None where it is not the one that controls this process."""
     try:
-        os.tcgetpgrp(stream.fileno())
+        return os.tcgetpgrp(stream.fileno())
     except (OSError, AttributeError):
-        return False
-    return True
+        return None

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from brickrt.dashboard.figures import busy_us, moved_bytes
+from brickrt.dashboard.figures import SubgraphFigures, busy_us, planned_figures, with_times
 from brickrt.dashboard.labels import Labels
 from brickrt.dashboard.live_tensors import LiveTensors
 from brickrt.dashboard.recording import GraphRun
@@ -23,7 +23,8 @@ TASK, START, END, WAITS, REVISITS = range(5)  # words of a worker's row
 
 @dataclass(frozen=True, eq=False)
 class Lane:
-    """What a worker does: the task it runs or ran last (−1 for none yet), whether it runs now, its busy share."""
+    """What a worker does: the task it runs or ran last (−1 for none yet), whether it runs now, and the share of time
+    for which it was busy."""
 
     task: int
     running: bool
@@ -32,7 +33,8 @@ class Lane:
 
 @dataclass(frozen=True, eq=False)
 class Moment:
-    """One look at a run: states of all tasks and how many have which, joins aside; `subgraph` was begun last."""
+    """One look at a run: the states of all tasks, and how many wait, run and are complete, joins aside; `subgraph` was
+    begun last."""
 
     labels: Labels
     states: np.ndarray
@@ -47,57 +49,62 @@ class Moment:
 
     @property
     def tasks(self) -> TaskGraph:
+        """The task graph that runs."""
         return self.labels.tasks
+
+    @property
+    def complete_first(self) -> int:
+        """Tasks so far that were the first that their worker looked at."""
+        return max(0, self.counts[COMPLETE] - self.waits - self.revisits)
 
 
 @dataclass(frozen=True, eq=False)
-class Known:
-    """What is looked up once per task graph."""
+class GraphFacts:
+    """What is looked up once per task graph: names, which tasks are no joins, stored tensors, figures of subgraphs
+    without times, and the elements of all tensors that are computed."""
 
     labels: Labels
-    own: np.ndarray  # whether a task is no join
-    lives: LiveTensors
-    moved: tuple[int, ...]  # bytes per subgraph
-    elements: int  # of all tensors that are computed
+    own: np.ndarray
+    live_tensors: LiveTensors
+    planned: list[SubgraphFigures]
+    elements: int
 
     @staticmethod
-    def of(tasks: TaskGraph) -> Known:
-        moved = tuple(moved_bytes(tasks.plan, subgraph) for subgraph in tasks.plan.subgraphs)
+    def of(tasks: TaskGraph) -> GraphFacts:
+        """The facts of a task graph."""
         elements = sum(tasks.plan.graph.out(node).size for node in tasks.plan.graph.nodes)
-        return Known(Labels(tasks), tasks.task_subgraph >= 0, LiveTensors.of(tasks), moved, elements)
+        own = tasks.task_subgraph >= 0
+        return GraphFacts(Labels(tasks), own, LiveTensors.of(tasks), planned_figures(tasks), elements)
 
 
-class Current:
-    """A run, under way until `finished` is set to when it ended: how far its rows have been read."""
+class CurrentRun:
+    """A run and how far its rows have been read. It is under way until `finished` is set to the time of its end."""
 
-    def __init__(self, known: Known, rows: Sequence[np.ndarray]) -> None:
-        self.known, self.rows = known, rows
+    def __init__(self, facts: GraphFacts, rows: Sequence[np.ndarray]) -> None:
+        self.facts, self.rows = facts, rows
         self.began, self.finished = time.monotonic(), 0.0
-        self.states = np.zeros(len(known.own), np.int8)
+        self.states = np.zeros(len(facts.own), np.int8)
         self.read, self.busy = [0] * len(rows), [0] * len(rows)
 
     def look(self) -> Moment:
-        """Reads what is new."""
+        """Reads the rows that are new; gives the state of the run."""
         seconds = max(1e-9, (self.finished or time.monotonic()) - self.began)
         lanes = tuple(self._lane(worker, seconds) for worker in range(len(self.rows)))
         task = max((lane.task for lane in lanes), default=-1)  # numbered in the order of running
-        subgraph = int(self.known.labels.tasks.task_subgraph[task]) if task >= 0 else 0
+        facts, states = self.facts, self.states.copy()
         last = [rows[at - 1, WAITS:].tolist() for rows, at in zip(self.rows, self.read) if at]
         waits, revisits = (sum(column) for column in zip(*last)) if last else (0, 0)
-        states = self.states.copy()
-        counts = _counts(states, self.known.own)
-        live = self.known.lives.live(states)
         return Moment(
-            labels=self.known.labels,
+            labels=facts.labels,
             states=states,
-            counts=counts,
+            counts=_counts(states, facts.own),
             lanes=lanes,
-            subgraph=max(0, subgraph),
+            subgraph=max(0, int(facts.labels.tasks.task_subgraph[task])) if task >= 0 else 0,
             seconds=seconds,
             waits=waits,
             revisits=revisits,
-            live_bytes=live,
-            elements=self.known.elements,
+            live_bytes=facts.live_tensors.live(states),
+            elements=facts.elements,
         )
 
     def _lane(self, worker: int, seconds: float) -> Lane:
@@ -121,22 +128,6 @@ def _counts(states: np.ndarray, own: np.ndarray) -> tuple[int, int, int]:
     return int(np.count_nonzero(own)) - running - complete, running, complete
 
 
-@dataclass(frozen=True)
-class SubgraphRow:
-    """A line of the table of subgraphs; time is that of all workers together."""
-
-    number: int
-    name: str
-    strategy: str
-    brick: str
-    delta: float
-    rho: float
-    ms: float
-    share: float
-    gflops: float
-    gbps: float
-
-
 class RunState:
     """Observes a runtime: what runs now, and the means of what ran. Its methods may be called from any thread.
 
@@ -146,28 +137,31 @@ class RunState:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._known: dict[int, Known] = {}
-        self._current: Current | None = None
+        self._facts: dict[int, GraphFacts] = {}
+        self._current: CurrentRun | None = None
         self._ended: dict[int, GraphRun] = {}  # not read yet
         self._next = 0.0  # when they are read again
         self._busy: dict[int, tuple[np.ndarray, int]] = {}
-        self._rows: tuple[tuple[int, int], list[SubgraphRow]] = ((0, 0), [])
+        self._rows: tuple[tuple[int, int], list[SubgraphFigures]] = ((0, 0), [])
         self.last: Moment | None = None
         self.host = ""
 
     def began(self, tasks: TaskGraph, rows: Sequence[np.ndarray]) -> None:
+        """Takes the rows to be read while the run goes on."""
         with self._lock:
-            if id(tasks) not in self._known:
-                self._known[id(tasks)] = Known.of(tasks)
-            self._current = Current(self._known[id(tasks)], rows)
+            if id(tasks) not in self._facts:
+                self._facts[id(tasks)] = GraphFacts.of(tasks)
+            self._current = CurrentRun(self._facts[id(tasks)], rows)
 
     def ended(self, tasks: TaskGraph, events: TaskEvents) -> None:
+        """Notes when the run ended, and what it left."""
         with self._lock:
             if self._current is not None:
                 self._current.finished = time.monotonic()
             self._ended[id(tasks)] = GraphRun(tasks, events)
 
     def hosted(self, name: str, start: int, end: int) -> None:
+        """Notes the node that the host computes, until it has ended."""
         self.host = "" if end else name
 
     def moment(self) -> Moment | None:
@@ -175,45 +169,26 @@ class RunState:
         with self._lock:
             if self._current is not None:
                 self.last = self._current.look()
-            if self._current is not None and self._current.finished:
-                self._current = None
+                if self._current.finished:
+                    self._current = None
             return self.last
 
-    def rows(self, labels: Labels) -> list[SubgraphRow]:
+    def rows(self, labels: Labels) -> list[SubgraphFigures]:
         """Per subgraph the mean of what was measured so far; zeros before the first run has ended."""
         with self._lock:
             if time.monotonic() >= self._next:
                 self._next = time.monotonic() + REFRESH
                 self._read_ended()
-            sums, runs = self._busy.get(id(labels.tasks), (np.zeros(len(labels.tasks.plan.subgraphs)), 0))
+            planned = self._facts[id(labels.tasks)].planned
+            sums, runs = self._busy.get(id(labels.tasks), (np.zeros(len(planned)), 0))
             key = id(labels.tasks), runs
             if self._rows[0] != key:
-                self._rows = key, _table(self._known[id(labels.tasks)], sums / max(1, runs))
+                self._rows = key, with_times(planned, sums / max(1, runs))
             return self._rows[1]
 
     def _read_ended(self) -> None:
         for key, run in self._ended.items():
-            sums, runs = self._busy.get(key, (np.zeros(len(run.tasks.plan.subgraphs)), 0))
-            self._busy[key] = sums + busy_us(run), runs + 1
+            busy = busy_us(run)
+            sums, runs = self._busy.get(key, (np.zeros_like(busy), 0))
+            self._busy[key] = sums + busy, runs + 1
         self._ended.clear()
-
-
-def _table(known: Known, busy: np.ndarray) -> list[SubgraphRow]:
-    return [_row(known, k, float(us), float(busy.sum()) or 1.0) for k, us in enumerate(busy)]
-
-
-def _row(known: Known, number: int, us: float, total: float) -> SubgraphRow:
-    s = known.labels.tasks.plan.subgraphs[number]
-    per_us = 1 / us / 1e3 if us else 0.0
-    return SubgraphRow(
-        number=number,
-        name=known.labels.subgraphs[number],
-        strategy=s.strategy,
-        brick="×".join(map(str, s.brick)),
-        delta=s.delta,
-        rho=s.rho,
-        ms=us / 1e3,
-        share=us / total,
-        gflops=s.flops * per_us,
-        gbps=known.moved[number] * per_us,
-    )

@@ -1,29 +1,29 @@
-"""What has taken the terminal, and how it is given back when the process stops or ends without unwinding."""
+"""How a terminal that was taken is restored, also when the process stops or ends without unwinding the stack."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-_HELD: list[Callable[[], object]] = []
+_RESTORERS: list[Callable[[], object]] = []
 
 
 @contextmanager
-def held(give_back: Callable[[], object]) -> Iterator[None]:
-    """While this lasts, `give_back_terminal` calls `give_back`, from any thread; so does an error."""
-    _HELD.append(give_back)
+def restored_by(restore: Callable[[], object]) -> Iterator[None]:
+    """While this lasts, `restore_terminal` calls `restore`, from any thread; an error inside calls it too."""
+    _RESTORERS.append(restore)
     try:
         yield
     except BaseException:
         with suppress(OSError, ValueError):
-            give_back()
+            restore()
         raise
     finally:
-        _HELD.remove(give_back)
+        _RESTORERS.remove(restore)
 
 
-def give_back_terminal() -> None:
-    """The terminal as others want it: its first screen, its cursor, whole lines."""
-    for give_back in reversed(_HELD):
+def restore_terminal() -> None:
+    """Gives the terminal back as it was: its first screen, its cursor, input in whole lines."""
+    for restore in reversed(_RESTORERS):
         with suppress(OSError, ValueError):  # the terminal may be gone
-            give_back()
+            restore()

@@ -6,16 +6,16 @@ from brickrt.graph.onnx_import.source import SourceGraph
 from brickrt.runtime.execution.report import Report
 
 
-def where_nodes_ran(source: SourceGraph, report: Report) -> dict[str, str]:
+def node_placement(source: SourceGraph, report: Report) -> dict[str, str]:
     """Per node "subgraph k", "host", or "folded" where it became part of constants or of other nodes.
 
-    In models of several parts, "part p subgraph k", both counted from 0.
+    In models of several stages "stage s subgraph k", both counted from 0.
     """
     plans = [plan for plan in report.plans if plan.subgraphs]
     constants = [node.name for node in source.light.graph.node if node.op_type == "Constant" and node.name]
     found = dict.fromkeys([*(node.name for node in source.nodes), *constants], "folded")
-    for part, plan in enumerate(plans):
+    for stage, plan in enumerate(plans):
         for number, subgraph in enumerate(plan.subgraphs):
-            place = f"subgraph {number}" if len(plans) == 1 else f"part {part} subgraph {number}"
+            place = f"subgraph {number}" if len(plans) == 1 else f"stage {stage} subgraph {number}"
             found |= {name: place for name in plan.ops(subgraph) if name in found}
     return found | dict.fromkeys(report.fallback, "host")

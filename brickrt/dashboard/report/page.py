@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from html import escape
 from importlib.resources import files
 from typing import Any, TextIO
 
@@ -11,7 +12,8 @@ import numpy as np
 
 from brickrt.dashboard.figures import planned_figures, subgraph_figures
 from brickrt.dashboard.labels import Labels
-from brickrt.dashboard.recording import GraphRun, live_bytes
+from brickrt.dashboard.live_tensors import live_bytes
+from brickrt.dashboard.recording import GraphRun
 from brickrt.dashboard.report.drawing import draw_layers
 from brickrt.runtime.lowering.task_graph import TaskGraph
 
@@ -28,45 +30,36 @@ def write_report(out: TextIO, runs: Sequence[GraphRun], about: Json, planned: Se
     page = files(__package__).joinpath("page.html").read_text("utf-8")
     # "<" would end the element that holds the data
     data = json.dumps(report_data(runs, about, planned), separators=(",", ":")).replace("<", "\\u003c")
-    out.write(page.replace("{{title}}", _escaped(str(about["title"]))).replace("{{data}}", data))
+    out.write(page.replace("{{title}}", escape(str(about["title"]))).replace("{{data}}", data))
 
 
 def report_data(runs: Sequence[GraphRun], about: Json, planned: Sequence[TaskGraph] = ()) -> Json:
     """What the page shows; times in microseconds from the start of a graph's run."""
-    graphs: dict[int, list[GraphRun]] = {}
+    graphs: dict[TaskGraph, list[GraphRun]] = {}
     for run in runs:
-        graphs.setdefault(id(run.tasks), []).append(run)
-    return {**about, "graphs": [*(_graph(of_one) for of_one in graphs.values()), *map(_planned, planned)]}
+        graphs.setdefault(run.tasks, []).append(run)
+    shown = [*graphs.items(), *((tasks, []) for tasks in planned)]
+    return {**about, "graphs": [_graph(tasks, of_one) for tasks, of_one in shown]}
 
 
-def _planned(tasks: TaskGraph) -> Json:
-    """A task graph that has not run: no times."""
-    return {
-        "runs": 0,
-        "workers": 0,
-        "subgraphs": [figures.to_dict() for figures in planned_figures(tasks)],
-        "drawing": draw_layers(tasks.plan),
-        "timeline": [],
-        "memory": {"live": [], "arena": tasks.arena_bytes, "scratch": tasks.scratch_bytes},
-        "order": [],
-    }
-
-
-def _graph(runs: Sequence[GraphRun]) -> Json:
-    last = runs[-1]
+def _graph(tasks: TaskGraph, runs: Sequence[GraphRun]) -> Json:
+    """One task graph, without times if it has not run."""
+    last = runs[-1] if runs else None
+    figures = subgraph_figures(runs) if runs else planned_figures(tasks)
+    orders = (brick_order(last, k) for k in range(len(figures))) if last else ()
     return {
         "runs": len(runs),
-        "workers": int(last.events.worker.max(initial=0)) + 1,
-        "subgraphs": [figures.to_dict() for figures in subgraph_figures(runs)],
-        "drawing": draw_layers(last.tasks.plan),
-        "timeline": timeline(last),
-        "memory": _memory(last),
-        "order": [cells for k in range(len(last.tasks.plan.subgraphs)) if (cells := brick_order(last, k))],
+        "workers": int(last.events.worker.max(initial=0)) + 1 if last else 0,
+        "subgraphs": [of_one.to_dict() for of_one in figures],
+        "drawing": draw_layers(tasks.plan),
+        "timeline": timeline(last) if last else [],
+        "memory": {"live": _live(last) if last else [], "arena": tasks.arena_bytes, "scratch": tasks.scratch_bytes},
+        "order": [cells for cells in orders if cells],
     }
 
 
 def timeline(run: GraphRun) -> list[list[float]]:
-    """[worker, start, duration, subgraph] of tasks; of neighbours together where there are many."""
+    """[worker, start, duration, subgraph] per task. Neighbours in a subgraph share a bar where there are many tasks."""
     e, owner = run.events, run.tasks.task_subgraph
     began = int(e.start.min(initial=np.iinfo(np.int64).max))
     bars: list[list[float]] = []
@@ -84,11 +77,10 @@ def timeline(run: GraphRun) -> list[list[float]]:
     return bars
 
 
-def _memory(run: GraphRun) -> Json:
-    when, held = live_bytes(run)
+def _live(run: GraphRun) -> list[list[float]]:
+    """[microseconds, bytes] of the tensors stored at a time."""
     began = int(run.events.start.min(initial=np.iinfo(np.int64).max))
-    points = [[round((int(t) - began) / 1e3, 3), int(n)] for t, n in zip(when, held)]
-    return {"live": points, "arena": run.tasks.arena_bytes, "scratch": run.tasks.scratch_bytes}
+    return [[round((int(t) - began) / 1e3, 3), int(n)] for t, n in zip(*live_bytes(run))]
 
 
 def brick_order(run: GraphRun, number: int) -> Json | None:
@@ -113,8 +105,3 @@ def brick_order(run: GraphRun, number: int) -> Json | None:
     cells[at[0], at[1]] = when / max(1, len(when) - 1)
     step = max(1, int(np.ceil(np.sqrt(cells.size / MOST_CELLS))))
     return {"subgraph": number, "cells": np.round(cells[::step, ::step], 3).tolist()}
-
-
-def _escaped(text: str) -> str:
-    marks: Mapping[str, str] = {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;"}
-    return "".join(marks.get(c, c) for c in text)

@@ -21,7 +21,8 @@ from typing import Any, TextIO
 import numpy as np
 
 from brickrt.dashboard.labels import Labels
-from brickrt.dashboard.recording import GraphRun, Recording, live_bytes
+from brickrt.dashboard.live_tensors import live_bytes
+from brickrt.dashboard.recording import GraphRun, Recording
 
 PROCESS = 1
 HOST_TRACK = 1000  # behind all workers
@@ -32,13 +33,13 @@ Event = dict[str, Any]
 def write_trace(
     out: TextIO,
     recording: Recording,
-    where: Mapping[str, str],
+    placement: Mapping[str, str],
     arrows: bool = False,
     limit: int = MOST_SLICES,
 ) -> None:
-    """Writes the trace. `where` says of every ONNX node what became of it: "subgraph 3", "folded", "host"."""
+    """Writes the trace. `placement` says of every ONNX node what became of it: "subgraph 3", "folded", "host"."""
     out.write('{"displayTimeUnit": "ms", "otherData": ')
-    json.dump({"nodes": dict(where)}, out)
+    json.dump({"nodes": dict(placement)}, out)
     out.write(', "traceEvents": [\n')
     for number, event in enumerate(trace_events(recording, arrows, limit)):
         out.write((",\n" if number else "") + json.dumps(event))
@@ -102,14 +103,14 @@ def _slices(run: GraphRun, labels: Labels, worker: int, times: tuple[int, int, i
 
 
 def _steps(counted: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """What each task added to what one worker, whose tasks are `rows`, had counted by then; 0 for others' tasks."""
+    """By how much each task of one worker raised the worker's counter; `rows` are its tasks, others have 0."""
     added = np.zeros(len(counted), np.int64)
     added[rows] = np.diff(counted[rows], prepend=0)
     return added
 
 
 def _groups(subgraphs: np.ndarray, most: int) -> Iterator[slice]:
-    """Runs of neighbours in one subgraph, of at most `most`."""
+    """Slices of neighbouring tasks of one subgraph, of at most `most` tasks."""
     ends = [*(np.flatnonzero(np.diff(subgraphs)) + 1).tolist(), len(subgraphs)]
     start = 0
     for end in ends:

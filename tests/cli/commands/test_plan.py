@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
+
+import numpy as np
+from onnx import TensorProto, helper
+
+from tests.support.cli_models import save, told, value
 
 
 def test_the_tree_has_every_subgraph_its_figures_and_its_layers(call, models):
@@ -46,7 +48,49 @@ def test_a_page_that_cannot_be_written_is_refused(call, models):
     assert called.code == 2 and called.out == "" and "no/such" in called.err
 
 
-def test_words_are_completed():
-    env = os.environ | {"_BRICKRT_COMPLETE": "complete_bash", "COMP_WORDS": "brickrt ru", "COMP_CWORD": "1"}
-    done = subprocess.run([sys.executable, "-m", "brickrt"], env=env, capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["run"]
+def test_plan_says_where_and_why(call, models):
+    report = told(call("plan", models / "conv.onnx", "--shape", "x=1,3,8,8", "--json"))
+    assert report["inputs"] == {"x": [1, 3, 8, 8]}
+    assert report["bytes"]["ends"] == 4 * 3 * 64 + 4 * 4 * 64
+    assert report["bytes"]["constants"] > 0 and report["projected_bytes"] >= sum(report["bytes"].values())
+    assert report["flops"] >= 2 * 4 * 64 * 27 and report["tasks"] > 0
+    assert all(entry["why"] and entry["ops"] for entry in report["plan"])
+    assert report["fallback"] == {} and report["later"] == []
+
+
+def test_plan_in_words(call, models):
+    called = call("plan", models / "conv.onnx", "--strategy", "memoized", "--brick", "4")
+    assert called.code == 0
+    assert "memoized" in called.out and "Conv" in called.out and "constants" in called.out
+    assert "x[0] (N)" in called.err
+
+
+def test_plan_for_another_device(call, models):
+    assert told(call("plan", models / "conv.onnx", "--device-spec", "h200", "--json"))["device"]["kind"] == "cuda"
+
+
+def test_plan_lists_what_is_known_only_later(call, tmp_path):
+    """x -> NonZero -> Relu: how many are not zero is not known before."""
+    nodes = [
+        helper.make_node("Abs", ["x"], ["a"], name="abs"),
+        helper.make_node("NonZero", ["a"], ["i"], name="count"),
+        helper.make_node("Cast", ["i"], ["f"], name="cast", to=TensorProto.FLOAT),
+        helper.make_node("Relu", ["f"], ["y"], name="relu"),
+    ]
+    save(tmp_path / "late.onnx", nodes, [value("x", (4,))], [value("y", (1, None))])
+    report = told(call("plan", tmp_path / "late.onnx", "--json"))
+    assert "count" in report["fallback"]
+    assert "relu" in [entry["node"] for entry in report["later"]]
+    assert "relu" in call("plan", tmp_path / "late.onnx").out
+    ran = told(call("run", tmp_path / "late.onnx", "--random", "--json", "--verify"))
+    assert ran["outputs"][0]["shape"] == [1, 4] and ran["verify"]["max_abs_error"] == 0
+
+
+def test_plan_needs_no_values_unless_they_are_shapes(call, tmp_path):
+    nodes = [helper.make_node("Reshape", ["x", "s"], ["y"], name="r")]
+    save(tmp_path / "reshape.onnx", nodes, [value("x", (4,)), value("s", (2,), TensorProto.INT64)], [value("y", None)])
+    called = call("plan", tmp_path / "reshape.onnx")
+    assert called.code == 2 and "'s'" in called.err
+    np.savez(tmp_path / "in.npz", x=np.zeros(4, np.float32), s=np.array([2, 2]))
+    report = told(call("run", tmp_path / "reshape.onnx", "--input", tmp_path / "in.npz", "--json"))
+    assert report["outputs"][0]["shape"] == [2, 2]

@@ -39,7 +39,7 @@ def test_the_trace_names_every_node_and_covers_the_workers(call, tmp_path):
     where = trace["otherData"]["nodes"]
     assert set(where) == {node.name for node in onnx.load(tmp_path / "late.onnx").graph.node}
     assert where["count"] == "host" and where["constant"] == "folded"
-    assert all(re.fullmatch(r"(part \d+ )?subgraph \d+", where[name]) for name in ("abs", "relu"))
+    assert all(re.fullmatch(r"(stage \d+ )?subgraph \d+", where[name]) for name in ("abs", "relu"))
     slices = [event for event in trace["traceEvents"] if event["ph"] == "X"]
     assert sum(event["cat"] == "host" for event in slices) == 3
     named = {name for event in slices for name in event["args"].get("nodes", ())}

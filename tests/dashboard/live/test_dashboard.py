@@ -49,7 +49,17 @@ def test_frames_are_whole_and_hold_all_parts(folder, columns, rows):
         assert seen[0].startswith("chain") and "run " in seen[0]
         assert seen[1].startswith("all runs") and seen[2].startswith("this run")
     text = "\n".join(frames[-1])
-    for part in ("worker 0", "worker 1", "memoized", "to do", "first time", "waits", "recomputed", "live", "projected"):
+    for part in (
+        "worker 0",
+        "worker 1",
+        "memoized",
+        "to do",
+        "complete first",
+        "waits",
+        "recomputed",
+        "live",
+        "projected",
+    ):
         assert part in text, text
     for part in ("reuse dist.", "beyond l2", "layers", "GF/s", "名", "?[31m?red"):
         assert part in text, text
@@ -179,7 +189,7 @@ def test_what_does_not_hear_signals_is_ended_all_the_same(tmp_path, presses):
     """The main thread hashes for minutes, in C, while a file is half written."""
     command = [sys.executable, "-c", DEAF, str(presses)]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (130, "given back\n", "brickrt: interrupted\n")
+    assert (done.returncode, done.stdout, done.stderr) == (130, "restored\n", "brickrt: interrupted\n")
     assert not list(tmp_path.iterdir())
 
 
@@ -188,7 +198,7 @@ import hashlib, os, signal, sys, threading
 from pathlib import Path
 from brickrt.cli.files import write_whole
 from brickrt.cli.terminal.signals import Signals, heard
-from brickrt.dashboard.live.terminal_restore import held
+from brickrt.dashboard.live.terminal_restore import restored_by
 
 def press():
     for _ in range(int(sys.argv[1])):
@@ -196,7 +206,7 @@ def press():
         threading.Event().wait(0.2)
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
-with heard(Signals()), held(lambda: print("given back", flush=True)):
+with heard(Signals()), restored_by(lambda: print("restored", flush=True)):
     threading.Timer(0.5, press).start()
     write_whole(Path("out"), lambda file: hashlib.pbkdf2_hmac("sha512", b"word", b"salt", 2**31 - 1))
 """

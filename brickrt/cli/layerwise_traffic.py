@@ -1,0 +1,48 @@
+"""Modelled memory traffic of plans beside that of the same layers one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+
+from brickrt.dashboard.live.frame_state import TrafficComparison
+from brickrt.plan.cost.cost_model import CostModel
+from brickrt.plan.merging.strategy import choose_subgraphs
+from brickrt.plan.plan import Plan
+from brickrt.runtime.analysis.cache_simulator import Locality
+from brickrt.runtime.analysis.modelled_traffic import locality
+from brickrt.runtime.execution.report import Report
+from brickrt.runtime.lowering.lower import lower
+from brickrt.runtime.lowering.task_graph import TaskGraph
+
+
+def layerwise_traffic(report: Report) -> TrafficComparison | None:
+    """Figures of all stages of a report; None where nothing is planned. Takes up to 1.5 s for networks of the zoo, so
+    it is not for while a run goes on."""
+    return _compared(tuple(program.tasks for program in report.programs)) if report.programs else None
+
+
+@lru_cache(1)  # the dashboard and the report want the same
+def _compared(stages: tuple[TaskGraph, ...]) -> TrafficComparison:
+    now = [locality(tasks) for tasks in stages]
+    then = [locality(lower(_layer_by_layer(tasks.plan))) for tasks in stages]
+    return TrafficComparison(_mean_reuse(now), _mean_reuse(then), _moved(now), _moved(then))
+
+
+def _layer_by_layer(plan: Plan) -> Plan:
+    """The same graph with the same layouts and algorithms, no layers merged."""
+    options = replace(plan.options, strategy="layerwise")
+    model = CostModel(plan.graph, plan.layouts, plan.device, plan.algorithms, plan.options.precision)
+    return replace(plan, options=options, subgraphs=tuple(choose_subgraphs(model, options)))
+
+
+def _mean_reuse(stages: Sequence[Locality]) -> float:
+    """The mean over the reads of all stages."""
+    reads = [int(stage.reuse_histogram.sum()) for stage in stages]
+    return sum(n * stage.reuse_mean for n, stage in zip(reads, stages)) / max(1, sum(reads))
+
+
+def _moved(stages: Sequence[Locality]) -> dict[str, int]:
+    names = dict.fromkeys(name for stage in stages for name in stage.levels)
+    return {name: sum(stage.levels[name].moved for stage in stages if name in stage.levels) for name in names}

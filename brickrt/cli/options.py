@@ -1,0 +1,95 @@
+"""Options and arguments of the commands: their types, names and help.
+
+A command's help fits a screen: options that are FOLDED have no line of their own, another option's help names them.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from brickrt.cli import requests
+
+FOLDED = "named in the help of another option"  # as the panel of an option
+
+# ---- the model and its plan
+
+Model = Annotated[Path, typer.Argument(metavar="MODEL", show_default=False)]
+BenchModel = Annotated[str | None, typer.Argument(metavar="MODEL", show_default=False)]
+Device = Annotated[
+    requests.Device,
+    typer.Option(metavar="NAME", show_default=False, help="auto, cpu, cuda (with --precision and --launch)."),
+]
+DeviceSpec = Annotated[
+    str, typer.Option(metavar="NAME", show_default=False, help="h200, h100, a100, l40s, rtx4090; also --precision.")
+]
+Strategy = Annotated[
+    requests.Strategy, typer.Option(metavar="HOW", show_default=False, help="auto, layerwise, padded or memoized.")
+]
+Brick = Annotated[int | None, typer.Option(metavar="N", help="Edge of bricks; also --max-layers N and --exact.")]
+MaxLayers = Annotated[int | None, typer.Option(metavar="N", rich_help_panel=FOLDED)]
+Exact = Annotated[bool, typer.Option("--exact", rich_help_panel=FOLDED)]
+Precision = Annotated[requests.Precision, typer.Option(metavar="NAME", show_default=False, rich_help_panel=FOLDED)]
+Launch = Annotated[requests.Launch, typer.Option(metavar="NAME", show_default=False, rich_help_panel=FOLDED)]
+Threads = Annotated[int | None, typer.Option(metavar="N", help="Threads; one per core by default.")]
+FoldedThreads = Annotated[int | None, typer.Option(metavar="N", rich_help_panel=FOLDED)]
+
+# ---- inputs
+
+Inputs = Annotated[
+    list[str], typer.Option(metavar="[NAME=]FILE", help="A .npy, .npz, .png or .jpg; several: name them.")
+]
+Shapes = Annotated[
+    list[str], typer.Option("--shape", metavar="NAME=1,3,224,224", help="Of an input; open dimensions are 1.")
+]
+Random = Annotated[bool, typer.Option("--random", help="Make up the inputs; --seed N: others.")]
+Seed = Annotated[int | None, typer.Option(min=0, metavar="N", rich_help_panel=FOLDED)]
+NoiseSeed = Annotated[int, typer.Option(min=0, metavar="N", help="Of the noise.")]
+Mean = Annotated[str | None, typer.Option(metavar="A,B,C", help="Of images; also --std A,B,C and --scale X (1/255).")]
+Std = Annotated[str | None, typer.Option(metavar="A,B,C", rich_help_panel=FOLDED)]
+Scale = Annotated[float | None, typer.Option(metavar="X", rich_help_panel=FOLDED)]
+Layout = Annotated[requests.ImageLayout | None, typer.Option(metavar="NAME", rich_help_panel=FOLDED)]
+Resize = Annotated[str | None, typer.Option(metavar="HxW", help="Of images, only when asked; --layout nchw or nhwc.")]
+PhotoSize = Annotated[int, typer.Option(metavar="N", help="Edge of the photograph in pixels, even.")]
+
+# ---- networks of the zoo
+
+Zoo = Annotated[bool, typer.Option("--zoo", help="Measure every network of the zoo.")]
+ZooName = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
+ZooSize = Annotated[str | None, typer.Option(metavar="N or DxHxW", help="Spatial size, of zoo networks.")]
+ExportSize = Annotated[str | None, typer.Option(metavar="N or DxHxW", help="Spatial size of the input.")]
+OpenBatch = Annotated[int | None, typer.Option(min=1, metavar="N", help="Batch size, where it is open.")]
+ExportBatch = Annotated[int, typer.Option(min=0, help="Batch size; 0 leaves it open.")]
+WeightSeed = Annotated[int, typer.Option(min=0, help="Of the weights.")]
+
+# ---- how often, and beside whom
+
+Repeat = Annotated[
+    int, typer.Option(min=1, metavar="N", show_default=False, help="How often; --threads N: one per core.")
+]
+Rounds = Annotated[int, typer.Option(min=1, metavar="N", help="Timed runs of each engine; --seed N: of inputs.")]
+Runs = Annotated[int, typer.Option(min=1, metavar="N", help="Timed runs of each engine; fewer if they are long.")]
+Peers = Annotated[
+    str | None,
+    typer.Option("--peers", "--against", metavar="A,B", help="Of onnxruntime, openvino, torch; all by default."),
+]
+Compare = Annotated[bool, typer.Option("--compare", help="All strategies side by side.")]
+Calibrate = Annotated[bool, typer.Option("--calibrate", help="Measure this machine's speeds again.")]
+
+# ---- what comes out
+
+Output = Annotated[Path | None, typer.Option(metavar="FILE", help="A .npy or .npz file to write.")]
+BenchOutput = Annotated[Path | None, typer.Option(metavar="FILE.json", help="Write the figures to a file too.")]
+DemoOut = Annotated[Path, typer.Option(metavar="FOLDER", help="Where pictures and report go.")]
+ExportOut = Annotated[Path, typer.Argument(metavar="OUT.onnx", show_default=False)]
+Verify = Annotated[bool, typer.Option("--verify", help="Compare with the reference engine (slow).")]
+Dashboard = Annotated[bool, typer.Option("--dashboard", help="Watch it run.")]
+Trace = Annotated[
+    Path | None, typer.Option(metavar="FILE.json", help="For Perfetto; --trace-arrows: dependencies too.")
+]
+TraceArrows = Annotated[bool, typer.Option("--trace-arrows", rich_help_panel=FOLDED)]
+Report = Annotated[Path | None, typer.Option(metavar="FILE.html", help="Write a page of plan and times.")]
+Html = Annotated[Path | None, typer.Option(metavar="FILE.html", help="Write the plan as a page.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]

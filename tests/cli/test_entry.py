@@ -1,0 +1,75 @@
+"""The program as a process: exit codes, what is written where, signals."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+from onnx import helper
+
+from tests.support.cli_models import save, value
+
+PROGRAM = [sys.executable, "-m", "brickrt"]
+
+
+def test_bad_input_as_a_process(tmp_path):
+    done = subprocess.run([*PROGRAM, "run", "absent.onnx"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "brickrt: absent.onnx: no such file: check the path\n"
+
+
+def test_json_alone_is_on_standard_output(models):
+    words = [*PROGRAM, "run", models / "sum.onnx", "--random", "--json", "--device", "reference"]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout)["model"] == "small"
+    assert done.stderr.startswith("brickrt: open dimensions are 1")
+
+
+def test_screens_that_know_only_ascii():
+    env = os.environ | {"PYTHONIOENCODING": "ascii"}
+    done = subprocess.run([*PROGRAM, "zoo", "list"], capture_output=True, text=True, check=True, env=env)
+    assert "3?224?224" in done.stdout
+
+
+def test_a_closed_pipe_is_silent():
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run([*PROGRAM, "zoo", "list"], stdout=write, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(write)
+    assert done.stderr == "" and done.returncode == 1
+
+
+def test_interrupt_leaves_no_file(tmp_path):
+    """Ctrl-C while the reference engine is busy."""
+    x = [value("x", (1, 16, 256, 256))]
+    weights = [("w", np.ones((16, 16, 3, 3), np.float32))]
+    nodes = [helper.make_node("Conv", ["x", "w"], ["y"], pads=[1] * 4)]
+    save(tmp_path / "slow.onnx", nodes, x, [value("y", (1, 16, 256, 256))], weights)
+    options = ["--random", "--device", "reference", "--repeat", "9999", "--output", "y.npy"]
+    words = [*PROGRAM, "run", "slow.onnx", *options]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    process = subprocess.Popen(words, cwd=tmp_path, preexec_fn=_listen_to_interrupts, **pipes)
+    try:
+        time.sleep(4)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+    finally:
+        process.kill()
+    assert (process.returncode, out, err) == (130, "", "brickrt: interrupted\n")
+    assert [path.name for path in tmp_path.iterdir()] == ["slow.onnx"]
+
+
+def _listen_to_interrupts():
+    """A test run in the background ignores Ctrl-C, and so would its children."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def test_words_are_completed():
+    env = os.environ | {"_BRICKRT_COMPLETE": "complete_bash", "COMP_WORDS": "brickrt ru", "COMP_CWORD": "1"}
+    done = subprocess.run([sys.executable, "-m", "brickrt"], env=env, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["run"]
