@@ -38,6 +38,15 @@ class Engine:
     tune: Callable[[KernelProgress | None], Tune] | None = None
 
 
+def planner(spec: DeviceSpec) -> Engine:
+    """An engine that plans for a device and builds nothing: the device need not be here."""
+
+    def build(tasks: TaskGraph, constants: Constants, threads: int, progress: KernelProgress | None) -> Program:
+        raise BrickError(f"plans for {spec.name} are not run: use a device that is here")
+
+    return Engine("planner", spec, build)
+
+
 def choose_engine(device: str = "auto", isa: str | None = None, launch: LaunchMode = "auto") -> Engine:
     """The engine for a device name; "auto" is a GPU if there is one that can be used, else the CPU, or what the
     environment's BRICKRT_DEVICE says. `isa` restricts the CPU's instruction set, `launch` is for the GPU.

@@ -20,16 +20,16 @@ from brickrt.dashboard.units import size_text
 from brickrt.graph.builder import OnnxNode
 from brickrt.graph.errors import BrickError
 from brickrt.graph.onnx_import.source import SourceGraph, load
-from brickrt.graph.passes.half_precision import lowered
-from brickrt.graph.specialize.specialize import Specialized, first_stage, specialize
+from brickrt.graph.specialize.stages import Specialized, first_stage
 from brickrt.ops.types import TensorType
 from brickrt.plan.device.device_spec import device_named
 from brickrt.plan.options import PlanOptions, check_precision
-from brickrt.plan.plan import Plan, make_plan
-from brickrt.runtime.analysis.memory_projection import MemoryProjection, check_ends, project
+from brickrt.plan.plan import Plan
+from brickrt.runtime.analysis.memory_projection import MemoryProjection, project
 from brickrt.runtime.cpu.calibrate.calibration import calibrated
-from brickrt.runtime.lowering.lower import lower
+from brickrt.runtime.engines import planner
 from brickrt.runtime.lowering.task_graph import TaskGraph
+from brickrt.runtime.pipeline import Pipeline
 from brickrt.runtime.thread_count import thread_count
 
 
@@ -59,17 +59,15 @@ def command(request: PlanRequest) -> str:
     if request.html is not None:
         check_writable(request.html)
     with shown_progress() as progress:
+        pipeline = Pipeline(planner(device), options, thread_count(None), progress)
         progress("import", 0, 1)
         source = load(request.model)
         shapes, assumed = concrete_shapes(source, parse.named_shapes(request.shapes))
         with assuming(assumed):
-            special = _specialized(source, shapes)
-            check_ends(special.graph)
-        progress("plan", 0, 1)
-        graph = lowered(special.graph, options.precision)
-        plan = make_plan(graph, device, options)
-        tasks = lower(plan) if plan.subgraphs else None
-        compared = compare(graph, device, options, progress) if request.compare and tasks else []
+            special = _specialized(pipeline, source, shapes)
+        plan = pipeline.plan(special.graph)
+        tasks = pipeline.lower(plan) if plan.subgraphs else None
+        compared = compare(pipeline, special.graph, progress) if request.compare and tasks else []
     later = special.rest.nodes if special.rest else ()
     planned = Planned(source, shapes, plan, tasks, dict(special.host_reasons), later, compared)
     report = _report(planned)
@@ -79,10 +77,10 @@ def command(request: PlanRequest) -> str:
     return to_json(report) if request.json else _text(report, plan)
 
 
-def _specialized(source: SourceGraph, shapes: dict[str, Shape]) -> Specialized:
+def _specialized(pipeline: Pipeline, source: SourceGraph, shapes: dict[str, Shape]) -> Specialized:
     types = {name: TensorType(shape, dtype) for name, shape in shapes.items() if (dtype := source.inputs[name].dtype)}
     tensors = {name: kind for name, kind in types.items() if kind.dtype.kind not in "OUS"}
-    special = specialize(first_stage(source), tensors, {})
+    special = pipeline.specialize(first_stage(source), tensors, {})
     if special.need_values:
         names = ", ".join(f"'{name}'" for name in sorted(special.need_values))
         raise BrickError(f"the values of input {names} decide shapes inside the model: use brickrt run with --input")

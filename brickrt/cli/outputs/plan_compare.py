@@ -6,36 +6,33 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from brickrt.cli.outputs.json_output import Json
-from brickrt.cli.terminal.progress import Progress
 from brickrt.cli.terminal.text import table
 from brickrt.dashboard.units import size_text
 from brickrt.graph.ir import Graph
-from brickrt.plan.device.device_spec import DeviceSpec
-from brickrt.plan.options import STRATEGIES, PlanOptions
-from brickrt.plan.plan import make_plan
+from brickrt.plan.options import STRATEGIES
 from brickrt.runtime.analysis.memory_projection import project
 from brickrt.runtime.analysis.modelled_traffic import locality
-from brickrt.runtime.lowering.lower import lower
-from brickrt.runtime.thread_count import thread_count
+from brickrt.runtime.pipeline import Pipeline, Progress
 
 
-def compare(graph: Graph, device: DeviceSpec, options: PlanOptions, progress: Progress) -> list[Json]:
+def compare(pipeline: Pipeline, graph: Graph, progress: Progress) -> list[Json]:
     """Per strategy: modelled time, bytes beyond each memory level, memory, and recomputation."""
     found = []
     for number, strategy in enumerate(STRATEGIES):
         progress(f"plan {strategy}", number, len(STRATEGIES))
-        found.append(_figures(graph, device, replace(options, strategy=strategy)))
+        options = replace(pipeline.options, strategy=strategy)
+        found.append(_figures(replace(pipeline, options=options, progress=None), graph))
     return found
 
 
-def _figures(graph: Graph, device: DeviceSpec, options: PlanOptions) -> Json:
-    plan = make_plan(graph, device, options)
-    tasks = lower(plan)
+def _figures(pipeline: Pipeline, graph: Graph) -> Json:
+    plan = pipeline.plan(graph)
+    tasks = pipeline.lower(plan)
     levels = locality(tasks)
-    memory = project(tasks, thread_count(None))
+    memory = project(tasks, pipeline.threads)
     elements = sum(plan.graph.out(node).size for node in plan.graph.nodes)
     return {
-        "strategy": options.strategy,
+        "strategy": pipeline.options.strategy,
         "subgraphs": len(plan.subgraphs),
         "merged": sum(s.strategy != "layerwise" for s in plan.subgraphs),
         "tasks": len(tasks) - tasks.joins,

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 
 from brickrt.dashboard.live.keys import in_foreground
 from brickrt.dashboard.live.terminal_restore import restored_by
-
-Progress = Callable[[str, int, int], None]
+from brickrt.runtime.pipeline import Progress
 
 
 @contextmanager
@@ -21,11 +20,12 @@ def shown_progress() -> Iterator[Progress]:
         yield lambda what, done, total: None
         return
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
+    from rich.progress import Progress as Bars
 
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn())
     console = Console(stderr=True)
-    bars = Progress(*columns, console=console, transient=True, refresh_per_second=4)
+    bars = Bars(*columns, console=console, transient=True, refresh_per_second=4)
     with restored_by(partial(console.show_cursor, True)), bars:
         task = bars.add_task("", total=None)
         yield lambda what, done, total: bars.update(task, description=what, completed=done, total=total)
