@@ -12,8 +12,8 @@ from brickrt.compare.interleave import PAUSE, Spread, geometric_mean, ratios, tu
 from brickrt.compare.roofline import Roofline, roofline
 from brickrt.plan.device.device_spec import DeviceSpec
 from brickrt.runtime.cpu.calibrate.calibration import measured
+from brickrt.runtime.progress import Progress
 from brickrt.runtime.session.runtime import Runtime
-from brickrt.runtime.session.stage_cache import Progress
 
 
 @dataclass(frozen=True)

@@ -18,11 +18,12 @@ from brickrt.plan.plan import Plan
 from brickrt.runtime import events
 from brickrt.runtime.arrays import on_device
 from brickrt.runtime.program_protocol import LaunchMode, Program
+from brickrt.runtime.progress import Progress
 from brickrt.runtime.session.engines import choose_engine
 from brickrt.runtime.session.execution import Execution, Signature, signature_of
 from brickrt.runtime.session.fast_path import FastPath
 from brickrt.runtime.session.report import Report, StageRun, report_of
-from brickrt.runtime.session.stage_cache import CompiledStage, Compiler, Progress, StageCache
+from brickrt.runtime.session.stage_cache import CompiledStage, Compiler, StageCache
 from brickrt.runtime.stats import Stats
 from brickrt.runtime.thread_count import thread_count
 

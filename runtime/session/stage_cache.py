@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,9 +22,9 @@ from brickrt.runtime.arrays import on_device
 from brickrt.runtime.cache.plan_cache import Tune, remembered_plan
 from brickrt.runtime.lowering.lower import lower
 from brickrt.runtime.program_protocol import Program
+from brickrt.runtime.progress import Progress
 from brickrt.runtime.session.engines import Engine
 
-Progress = Callable[[str, int, int], None]  # (what, done, of how many)
 KEPT = 8  # programs per stage
 
 

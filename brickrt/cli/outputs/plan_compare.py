@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 from brickrt.cli.requests import Strategy
-from brickrt.cli.terminal.progress import Progress
 from brickrt.cli.terminal.text import size_text, table
 from brickrt.graph.ir import Graph
 from brickrt.plan.device.device_spec import DeviceSpec
@@ -16,6 +15,7 @@ from brickrt.plan.plan import make_plan
 from brickrt.runtime.analysis.memory_projection import project
 from brickrt.runtime.analysis.modelled_traffic import locality
 from brickrt.runtime.lowering.lower import lower
+from brickrt.runtime.progress import Progress
 from brickrt.runtime.thread_count import thread_count
 
 Compared = dict[str, Any]

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 
 from brickrt.dashboard.live.keys import in_foreground
 from brickrt.dashboard.live.terminal_restore import held
-
-Progress = Callable[[str, int, int], None]
+from brickrt.runtime.progress import Progress
 
 
 @contextmanager

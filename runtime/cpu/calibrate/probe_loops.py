@@ -12,7 +12,7 @@ from llvmlite import ir
 
 from brickrt.ops.cpu.emit.function_emitter import FLOAT, I64, PTR, FunctionEmitter, vector
 from brickrt.ops.cpu.isa import Isa
-from brickrt.runtime.cpu.compile.compiled_functions import load_functions
+from brickrt.runtime.cpu.compile.load import load_module
 
 CHAINS = 12  # independent multiply-adds: enough for two units of latency 4 to 6
 UNROLLED = 4  # vectors of each stream per turn
@@ -34,13 +34,14 @@ class Probes:
 @cache
 def probes(isa: Isa) -> Probes:
     """The compiled loops, kept on disk."""
-    types = {
-        "multiply_add": (ctypes.c_int64, ctypes.c_void_p),
-        "stream": (ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64),
-    }
-    found = load_functions("probes", isa, lambda: _module(isa.lanes), types)
-    flops, chunk = CHAINS * isa.lanes * 2, UNROLLED * isa.lanes
-    return Probes(found["multiply_add"], found["stream"], flops, CHAINS + 2, chunk)
+    library = load_module(_module(isa.lanes), isa)
+    return Probes(
+        library.function("multiply_add", ctypes.c_int64, ctypes.c_void_p),
+        library.function("stream", ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64),
+        flops_per_turn=CHAINS * isa.lanes * 2,
+        vectors=CHAINS + 2,
+        chunk=UNROLLED * isa.lanes,
+    )
 
 
 def _module(lanes: int) -> ir.Module:

@@ -7,14 +7,14 @@ import ctypes
 import os
 import threading
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
 
 from brickrt.ops.cpu.isa import Isa
-from brickrt.runtime.cpu.compile.compiled_functions import load_functions
+from brickrt.runtime.cpu.compile.load import load_module
 from brickrt.runtime.cpu.memory import aligned_empty
 from brickrt.runtime.cpu.workers.mailbox import CLOSED, JOB_WORDS, MAILBOX_WORDS, mailbox_module
 from brickrt.runtime.cpu.workers.pinning import cores, here, pin
@@ -30,8 +30,7 @@ class Helper:
         self._box = aligned_empty(8 * MAILBOX_WORDS)
         self._box[:] = 0
         self.address: int = self._box.ctypes.data
-        native = _native()
-        native["prepare"](self.address)
+        _native()["prepare"](self.address)
         name = "brickrt" if cpu is None else f"brickrt-{cpu}"
         self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
         self._thread.start()
@@ -49,7 +48,7 @@ class Helper:
 
 @dataclass(frozen=True, eq=False)
 class Lease:
-    """Helpers of a run whose leader began on logical CPU `cpu`; None where other runs were under way."""
+    """Helpers lent to a run whose calling thread began on logical CPU `cpu`; None where other runs were under way."""
 
     cpu: int | None
     helpers: list[Helper]
@@ -62,13 +61,13 @@ class Jobs:
         table = np.array([(0, *call) for call in calls], np.int64).reshape(-1)
         assert len(table) == JOB_WORDS * len(calls)
         self.n, self.words, self.address = len(calls), table.data, table.ctypes.data
-        self.lead = _native()["lead"]
-        self.team: Lease | None = None
+        self.run = _native()["run_jobs"]
+        self.lease: Lease | None = None
 
-    def give_to(self, team: Lease) -> None:
-        """Has the helpers of a team do all jobs but the first."""
-        self.team = team
-        for k, helper in enumerate(team.helpers):
+    def assign(self, lease: Lease) -> None:
+        """Has the helpers do all jobs but the first."""
+        self.lease = lease
+        for k, helper in enumerate(lease.helpers):
             self.words[(k + 1) * JOB_WORDS] = helper.address
 
 
@@ -85,40 +84,40 @@ class ThreadPool:
             os.register_at_fork(after_in_child=self._forget)
         atexit.register(self._close)
 
-    def lead(self, jobs: Jobs) -> None:
+    def run(self, jobs: Jobs) -> None:
         """Does all jobs, the first on this thread. Those that no helper comes to in time are left undone."""
-        team = self._take(jobs.n - 1)
-        if jobs.team is not team:
-            jobs.give_to(team)
+        lease = self._lend(jobs.n - 1)
+        if jobs.lease is not lease:
+            jobs.assign(lease)
         try:
-            jobs.lead(jobs.address, jobs.n)
+            jobs.run(jobs.address, jobs.n)
         finally:
-            self._give_back(team)
+            self._take_back(lease)
 
-    def _take(self, n: int) -> Lease:
+    def _lend(self, n: int) -> Lease:
         """Helpers that are free, those of the run before if they will do; new ones where there are too few."""
         with self._lock:
             self._runs += 1
-            cpu, team = here(), self._last
+            cpu, lease = here(), self._last
             self._last = None
-            if team is not None:
-                if team.cpu == cpu and len(team.helpers) == n and self._runs == 1:
-                    return team
-                self._free_again(team)
+            if lease is not None:
+                if lease.cpu == cpu and len(lease.helpers) == n and self._runs == 1:
+                    return lease
+                self._free_again(lease)
             places = self._places(n, cpu)
             alone = cpu if self._runs == 1 else None
             return Lease(alone, [self._free[place].pop() if self._free[place] else Helper(place) for place in places])
 
-    def _give_back(self, team: Lease) -> None:
+    def _take_back(self, lease: Lease) -> None:
         with self._lock:
             self._runs -= 1
             if self._last is None:
-                self._last = team
+                self._last = lease
             else:
-                self._free_again(team)
+                self._free_again(lease)
 
-    def _free_again(self, team: Lease) -> None:
-        for helper in reversed(team.helpers):  # those that were busy last may still be awake
+    def _free_again(self, lease: Lease) -> None:
+        for helper in reversed(lease.helpers):  # those that were busy last may still be awake
             self._free[helper.cpu].append(helper)
 
     def _places(self, n: int, cpu: int) -> list[int | None]:
@@ -146,18 +145,14 @@ class ThreadPool:
 
 
 @cache
-def _native() -> dict:
-    pointer, word = ctypes.c_void_p, ctypes.c_int64
-    arguments: dict[str, list[type]] = {
-        "prepare": [pointer],
-        "serve": [pointer],
-        "tell": [pointer, word],
-        "lead": [pointer, word],
-    }
-    return load_functions("mailbox", _ANY, mailbox_module, arguments)
+def _native() -> dict[str, Callable[..., None]]:
+    """The compiled functions of `mailbox.py`."""
+    library, one, two = load_module(mailbox_module(), _ANY), (ctypes.c_void_p,), (ctypes.c_void_p, ctypes.c_int64)
+    types = {"prepare": one, "serve": one, "tell": two, "run_jobs": two}
+    return {name: library.function(name, *args) for name, args in types.items()}
 
 
 @cache
-def crew() -> ThreadPool:
-    """The crew of this process."""
+def thread_pool() -> ThreadPool:
+    """The pool of this process."""
     return ThreadPool()

@@ -25,12 +25,13 @@ from brickrt.runtime.cache import disk_cache
 from brickrt.runtime.cache.disk_cache import DiskCache, cache_root
 from brickrt.runtime.cpu.compile import compile_pool
 from brickrt.runtime.cpu.compile.kernel_digest import kernel_digest
-from brickrt.runtime.cpu.compile.kernel_loader import KernelLoader, Progress
+from brickrt.runtime.cpu.compile.load import KernelLoader
+from brickrt.runtime.progress import KernelProgress
 
 ISA = Isa(4, 16, "x86-64" if os.uname().machine == "x86_64" else "")
 
 
-def load(made: list[Kernel], progress: Progress | None = None) -> list[int]:
+def load(made: list[Kernel], progress: KernelProgress | None = None) -> list[int]:
     """Addresses of kernels, none of which is called here."""
     with KernelLoader(ISA) as loader:
         for kernel in made:
