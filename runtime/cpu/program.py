@@ -21,7 +21,7 @@ from brickrt.runtime.cpu.workers.thread_pool import Jobs, thread_pool
 from brickrt.runtime.lowering.task_graph import TaskGraph
 from brickrt.runtime.program_protocol import Cancelled, Counts
 from brickrt.runtime.progress import KernelProgress
-from brickrt.runtime.protocol.state_protocol import word
+from brickrt.runtime.state_words import word
 
 _TASKS, _FIRST, _WAITS, _REVISITS = loop.SUMS
 _SUMS = slice(loop.SUMS.start, loop.SUMS.stop)

@@ -124,16 +124,6 @@ def depth_first(offsets: np.ndarray, deps: np.ndarray, roots: np.ndarray) -> np.
     return order
 
 
-def is_topological(offsets: np.ndarray, deps: np.ndarray, order: np.ndarray) -> bool:
-    """Whether `order` holds every task once, each after all that it waits for."""
-    n = len(offsets) - 1
-    if not np.array_equal(np.sort(order), np.arange(n)):
-        return False
-    place = np.empty(n, np.int64)
-    place[order] = np.arange(n)
-    return bool((place[deps] < np.repeat(place, np.diff(offsets))).all())
-
-
 @cache
 def _walk() -> Callable[..., int]:
     """The compiled walk."""

@@ -25,7 +25,7 @@ from brickrt.ops.cpu.emit.function_emitter import I64, PTR, Index
 from brickrt.runtime.cpu.argument_table import FIRST, MOST_OPERANDS
 from brickrt.runtime.cpu.compile.native_function import NativeFunction
 from brickrt.runtime.cpu.workers.backoff import rest
-from brickrt.runtime.protocol.state_protocol import COMPLETE, IN_PROGRESS
+from brickrt.runtime.state_words import COMPLETE, IN_PROGRESS
 
 WINDOW = 32  # tasks of a queue that are looked at
 EVENT_WORDS = 5
