@@ -43,7 +43,7 @@ class ReferenceProgram:
         graph = self.tasks.plan.graph
         tensors = dict(graph.constants) | dict(zip(graph.inputs, inputs, strict=True))
         tensors |= dict(zip(graph.outputs, outputs, strict=True))
-        for name, place in self.tasks.places.items():
+        for name, place in self.tasks.allocations.items():
             if place.kind == "arena":
                 tensors[name] = np.empty(graph.types[name].shape, graph.types[name].dtype)
         for task in range(len(self._calls)):
@@ -82,8 +82,8 @@ class ReferenceProgram:
 
     def _slab(self, name: str, region: Boxes, tensors: dict[str, np.ndarray], local: dict[str, Slab]) -> Slab:
         """Just the region, so that a wrong region map shows; of a padded brick's own tensors all there is."""
-        if name in self.tasks.parts:
-            part = self.tasks.parts[name]
+        if name in self.tasks.inplace_slices:
+            part = self.tasks.inplace_slices[name]
             slab = self._slab(part.source, part.in_source(region), tensors, local)
             return Slab(slab.array, tuple(o - s for o, s in zip(slab.origin, part.start, strict=True)))
         if name in local:

@@ -1,4 +1,4 @@
-"""What stored tensors hold at a moment of a run."""
+"""What stored tensors hold at a moment of a run, and over time."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from brickrt.dashboard.recording import GraphRun
+from brickrt.runtime.lowering.lifetimes import task_lifetimes
 from brickrt.runtime.lowering.task_graph import TaskGraph
 
 
@@ -13,7 +15,7 @@ from brickrt.runtime.lowering.task_graph import TaskGraph
 class LiveTensors:
     """Per tensor of the arena: its bytes, the first task that writes it, and the last that touches it.
 
-    First and last are by number, which is the order of running but for what workers pass over.
+    First and last are by number, which is nearly the order of running: workers may pass over tasks.
     """
 
     nbytes: np.ndarray
@@ -22,23 +24,29 @@ class LiveTensors:
 
     @staticmethod
     def of(tasks: TaskGraph) -> LiveTensors:
-        graph = tasks.plan.graph
-        first: dict[str, int] = {}
-        last: dict[str, int] = {}
-        for steps in tasks.steps:
-            if not len(steps.tasks):
-                continue
-            node, low, high = graph.nodes[steps.node], int(steps.tasks.min()), int(steps.tasks.max())
-            root = tasks.root(node.output)
-            first[root] = min(first.get(root, low), low)
-            for name in (root, *map(tasks.root, node.inputs)):
-                last[name] = max(last.get(name, high), high)
-        stored = [name for name in first if tasks.places[name].kind == "arena"]
-        sizes = [tasks.places[name].nbytes for name in stored]
-        columns = sizes, [first[name] for name in stored], [last[name] for name in stored]
-        return LiveTensors(*(np.array(column, np.int64) for column in columns))
+        """The tensors of a task graph's arena."""
+        numbers = np.arange(len(tasks))
+        found = [
+            (tasks.allocations[name].nbytes, *ends) for name, ends in task_lifetimes(tasks, numbers, numbers).items()
+        ]
+        return LiveTensors(*np.array(found, np.int64).reshape(-1, 3).T)
 
     def live(self, states: np.ndarray) -> int:
         """Bytes of the tensors that are written and not yet read for the last time."""
         alive = (states[self.first] > 0) & (states[self.last] < 2)
         return int(self.nbytes[alive].sum())
+
+
+def live_bytes(run: GraphRun) -> tuple[np.ndarray, np.ndarray]:
+    """(nanoseconds, bytes): what tensors that are stored whole hold, from their first write to their last read.
+
+    Inputs and outputs of the graph, scratch and constants are not counted: they are there all the time.
+    """
+    start, end = (np.zeros(len(run.tasks), np.int64) for _ in range(2))
+    start[run.events.task], end[run.events.task] = run.events.start, run.events.end
+    changes: list[tuple[int, int]] = []
+    for name, (begins, ends) in task_lifetimes(run.tasks, start, end).items():
+        nbytes = run.tasks.allocations[name].nbytes
+        changes += [(begins, nbytes), (ends, -nbytes)]
+    when, step = np.array(sorted(changes), np.int64).reshape(-1, 2).T
+    return when, np.cumsum(step)

@@ -84,37 +84,3 @@ class Together:
     def hosted(self, name: str, start: int, end: int) -> None:
         for one in self.observers:
             one.hosted(name, start, end)
-
-
-def live_bytes(run: GraphRun) -> tuple[np.ndarray, np.ndarray]:
-    """(nanoseconds, bytes): what tensors that are stored whole hold, from their first write to their last read.
-
-    Inputs and outputs of the graph, scratch and constants are not counted: they are there all the time.
-    """
-    begins, ends = _times(run)
-    changes: list[tuple[float, int]] = []
-    for name, place in run.tasks.places.items():
-        if place.kind == "arena" and name in begins:
-            changes += [(begins[name], place.nbytes), (ends[name], -place.nbytes)]
-    changes.sort()
-    when, step = (np.array([c[k] for c in changes], np.int64) for k in (0, 1))
-    return when, np.cumsum(step)
-
-
-def _times(run: GraphRun) -> tuple[dict[str, int], dict[str, int]]:
-    """Per stored tensor, when its first task began and when the last task that touches it ended."""
-    tasks, graph = run.tasks, run.tasks.plan.graph
-    start, end = (np.zeros(len(tasks), np.int64) for _ in range(2))
-    start[run.events.task], end[run.events.task] = run.events.start, run.events.end
-    begins: dict[str, int] = {}
-    ends: dict[str, int] = {}
-    for steps in tasks.steps:
-        if not len(steps.tasks):
-            continue
-        node = graph.nodes[steps.node]
-        first, last = int(start[steps.tasks].min()), int(end[steps.tasks].max())
-        root = tasks.root(node.output)
-        begins[root] = min(begins.get(root, first), first)
-        for name in (root, *map(tasks.root, node.inputs)):
-            ends[name] = max(ends.get(name, last), last)
-    return begins, ends

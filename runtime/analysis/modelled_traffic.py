@@ -51,7 +51,7 @@ class _Pieces:
             if not self._stored(name):
                 continue
             boxes = node.op.region(i, steps.boxes, self.graph.ins(node), self.graph.out(node))
-            name, boxes = resolve(self.tasks.parts, name, boxes)
+            name, boxes = resolve(self.tasks.inplace_slices, name, boxes)
             root = self.tasks.root(name)
             if root != name:
                 boxes = Boxes.whole(self.graph.types[root].shape, len(boxes))
@@ -60,7 +60,7 @@ class _Pieces:
             self.reads.append((root, boxes, steps.tasks))
 
     def _stored(self, name: str) -> bool:
-        place = self.tasks.places.get(self.tasks.root(name))
+        place = self.tasks.allocations.get(self.tasks.root(name))
         return place is None or place.kind != "scratch"
 
     def _number(self, name: str, brick: tuple[int, ...]) -> None:

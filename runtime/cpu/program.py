@@ -46,7 +46,7 @@ class CpuProgram:
             records = Records(tasks, isa, loader.want, packers)
             for steps in tasks.steps if arithmetic else ():
                 records.add(steps)
-            for carries in tasks.carries if arithmetic else ():
+            for carries in tasks.scratch_moves if arithmetic else ():
                 records.carry(carries)
             if records.kernels:
                 self._library, addresses = loader.load(progress)

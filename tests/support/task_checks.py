@@ -88,10 +88,10 @@ def touches(tasks: TaskGraph) -> tuple[list[Touch], list[Touch]]:
     reads, writes = [], []
 
     def note(found: list[Touch], steps: Steps, name: str, boxes: Boxes) -> None:
-        name, boxes = resolve(tasks.parts, name, boxes)
-        if name in graph.constants or tasks.places[tasks.root(name)].kind == "scratch":
+        name, boxes = resolve(tasks.inplace_slices, name, boxes)
+        if name in graph.constants or tasks.allocations[tasks.root(name)].kind == "scratch":
             return
-        name, boxes = resolve(tasks.parts, name, boxes)
+        name, boxes = resolve(tasks.inplace_slices, name, boxes)
         root = tasks.root(name)
         if root != name:
             boxes = Boxes.whole(graph.types[root].shape, len(boxes))
@@ -132,7 +132,7 @@ def check_arena(tasks: TaskGraph) -> None:
         users[w.tensor].add(w.task)
     for r in reads:
         users[r.tensor].add(r.task)
-    arena = [(p.offset, p.offset + p.nbytes, name) for name, p in tasks.places.items() if p.kind == "arena"]
+    arena = [(p.offset, p.offset + p.nbytes, name) for name, p in tasks.allocations.items() if p.kind == "arena"]
     assert all(end <= tasks.arena_bytes for _, end, _ in arena)
 
     def done_before(old: str, new: str) -> bool:
@@ -173,11 +173,11 @@ class ArenaMachine:
         self.tasks, self.graph = tasks, tasks.plan.graph
         self.arena = np.full(tasks.arena_bytes + 8, 255, np.uint8)
         self.tensors = dict(self.graph.constants) | dict(inputs)
-        for name, place in tasks.places.items():
+        for name, place in tasks.allocations.items():
             if place.kind in ("arena", "output"):
                 self.tensors[name] = self.room(name, place.kind, place.offset)
         self.steps = defaultdict(list)
-        calls = [(s, k) for s in (*tasks.steps, *tasks.carries) for k in range(len(s.tasks))]
+        calls = [(s, k) for s in (*tasks.steps, *tasks.scratch_moves) for k in range(len(s.tasks))]
         for steps, k in sorted(calls, key=lambda call: call[0].ranks[call[1]]):
             self.steps[int(steps.tasks[k])].append((steps, k))
 
@@ -189,7 +189,7 @@ class ArenaMachine:
 
     def run(self, order: list[int]) -> dict[str, np.ndarray]:
         for task in order:
-            scratch = {n: self.junk(n, p) for n, p in self.tasks.places.items() if p.kind == "scratch"}
+            scratch = {n: self.junk(n, p) for n, p in self.tasks.allocations.items() if p.kind == "scratch"}
             for steps, k in self.steps[task]:
                 if isinstance(steps, ScratchMoves):
                     self.carry(steps, k, scratch[steps.tensor])
@@ -219,8 +219,8 @@ class ArenaMachine:
 
     def slab(self, name: str, local: Mapping[str, Slab]) -> Slab:
         """All that there is of a tensor."""
-        if name in self.tasks.parts:
-            part = self.tasks.parts[name]
+        if name in self.tasks.inplace_slices:
+            part = self.tasks.inplace_slices[name]
             source, shape = self.slab(part.source, local), self.graph.types[name].shape
             origin = np.asarray(source.origin) - part.start
             inside = Boxes(origin[None], (origin + source.array.shape)[None]).clip(shape)

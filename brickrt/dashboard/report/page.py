@@ -11,7 +11,8 @@ import numpy as np
 
 from brickrt.dashboard.figures import planned_figures, subgraph_figures
 from brickrt.dashboard.labels import Labels
-from brickrt.dashboard.recording import GraphRun, live_bytes
+from brickrt.dashboard.live_tensors import live_bytes
+from brickrt.dashboard.recording import GraphRun
 from brickrt.dashboard.report.drawing import draw_layers
 from brickrt.runtime.lowering.task_graph import TaskGraph
 

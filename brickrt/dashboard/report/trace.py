@@ -21,7 +21,8 @@ from typing import Any, TextIO
 import numpy as np
 
 from brickrt.dashboard.labels import Labels
-from brickrt.dashboard.recording import GraphRun, Recording, live_bytes
+from brickrt.dashboard.live_tensors import live_bytes
+from brickrt.dashboard.recording import GraphRun, Recording
 
 PROCESS = 1
 HOST_TRACK = 1000  # behind all workers

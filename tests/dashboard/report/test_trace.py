@@ -9,7 +9,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from brickrt.dashboard.recording import GraphRun, HostRun, Recording, live_bytes
+from brickrt.dashboard.live_tensors import live_bytes
+from brickrt.dashboard.recording import GraphRun, HostRun, Recording
 from brickrt.dashboard.report.trace import HOST_TRACK, trace_events, write_trace
 from brickrt.runtime.events import TaskEvents
 

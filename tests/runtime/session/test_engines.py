@@ -138,7 +138,7 @@ def test_sweeping_a_brick_does_not_change_a_bit(name, band, monkeypatch):
         if device == "cpu":
             np.testing.assert_array_equal(again, first)
             np.testing.assert_array_equal(again, whole)
-            assert any(program.tasks.carries for program in swept.plan.programs)
+            assert any(program.tasks.scratch_moves for program in swept.plan.programs)
         else:
             check_close(name, again)
 
