@@ -1,4 +1,4 @@
-"""Modelled bytes per memory level of a task graph: its accesses, brick by brick, through the device's caches."""
+"""Modelled bytes that a task graph moves per memory level: its accesses, brick by brick, through simulated caches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long tensors of the arena live: from their first write to their last use, in subgraphs or on any clock of tasks."""
+"""How long arena tensors live: from their first write to their last use, in subgraphs or on any clock of tasks."""
 
 from __future__ import annotations
 

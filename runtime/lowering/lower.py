@@ -1,4 +1,4 @@
-"""From a plan to its task graph: which bricks of which nodes, what each waits for, and in which order they run."""
+"""Lowers a plan to its task graph: which bricks of which nodes, what each waits for, and in which order they run."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from brickrt.plan.plan import Plan
 from brickrt.plan.subgraph import Subgraph
 from brickrt.runtime.lowering.arena import aligned, allocate, pack_arena, view_aliases, with_offsets
 from brickrt.runtime.lowering.band_buffers import BandBuffer, band_buffer
+from brickrt.runtime.lowering.band_prefetch import find_prefetches
 from brickrt.runtime.lowering.inplace_slices import InplaceSlice, find_inplace_slices, resolve, root_of
 from brickrt.runtime.lowering.lifetimes import subgraph_lifetimes
 from brickrt.runtime.lowering.order import depth_first
 from brickrt.runtime.lowering.space_filling import hilbert
-from brickrt.runtime.lowering.stream_prefetch import find_prefetches
 from brickrt.runtime.lowering.task_graph import Allocation, PrefetchTarget, ScratchMoves, Steps, StorageKind, TaskGraph
 
 MANY = 32  # bricks from which readers of most of a tensor wait for one join instead of for each brick
@@ -27,7 +27,7 @@ MANY = 32  # bricks from which readers of most of a tensor wait for one join ins
 
 @dataclass
 class Produced:
-    """A stored tensor: its bricks are the tasks from `first` on, of subgraph `subgraph`."""
+    """How a stored tensor is made: brick k of `grid` by task `first` + k, in subgraph `subgraph`."""
 
     grid: BrickGrid
     first: int
@@ -68,7 +68,7 @@ class Lowering:
         return self.finish(arena)
 
     def allocate_io(self) -> None:
-        """Inputs and outputs lie in the caller's arrays."""
+        """Notes that inputs and outputs lie in the caller's arrays, and which tensors lie inside others."""
         graph = self.plan.graph
         self.inplace_slices = find_inplace_slices(self.plan)
         self.aliases = view_aliases(self.plan) | {n: part.source for n, part in self.inplace_slices.items()}
@@ -113,7 +113,7 @@ class Lowering:
                 self.tail_steps(s, subgraph, boxes, tasks, np.zeros(len(tasks), np.int64))
 
     def alias(self, s: int, node: Node) -> None:
-        """A view costs one task without work, which waits for all of what it shows."""
+        """One task without work, which waits for all of what the view shows."""
         task = self.new_tasks(1)
         source = node.inputs[0]
         self.wait_for(s, source, Boxes.whole(self.plan.graph.types[source].shape), task)
@@ -121,7 +121,7 @@ class Lowering:
         self.store(s, node, BrickGrid(shape, tuple(max(1, e) for e in shape)), int(task[0]))
 
     def padded(self, s: int, subgraph: Subgraph) -> None:
-        """A task per brick of the last output; whatever comes before is computed again, into the worker's scratch."""
+        """A task per brick of the last output; it computes all that it needs of the tensors before, in scratch."""
         graph, root = self.plan.graph, self.plan.graph.nodes[subgraph.nodes[-1]].output
         grid = BrickGrid(graph.types[root].shape, subgraph.brick)
         tasks = self.new_tasks(len(grid))
@@ -217,7 +217,7 @@ class Lowering:
         return self.joins[s]
 
     def plan_arena(self) -> int:
-        """Gives all arena tensors their offsets, and returns the arena's bytes; writers of memory used before wait for its users."""
+        """Gives arena tensors offsets, and returns the bytes; writers of memory used before wait for its users."""
         lives = subgraph_lifetimes(self.plan, self.allocations, self.aliases)
         offsets, total, reuses = pack_arena(lives)
         self.allocations = with_offsets(self.allocations, offsets)
@@ -287,7 +287,7 @@ class Lowering:
 
 
 def recomputed(boxes: Boxes) -> int:
-    """Elements computed more than once, where the boxes are what the bricks of a grid need, the same along each axis."""
+    """Elements computed more than once. The boxes are what the bricks of a grid need, so each axis counts by itself."""
     boxes = Boxes(*(ends[boxes.volumes > 0] for ends in (boxes.lo, boxes.hi)))
     once = 1
     for lo, hi in zip(boxes.lo.T, boxes.hi.T, strict=True):
@@ -298,7 +298,7 @@ def recomputed(boxes: Boxes) -> int:
 
 
 def along_curve(grid: BrickGrid) -> np.ndarray:
-    """Brick numbers along a locality-preserving curve; bricks that differ in batch or channels follow one another."""
+    """Brick numbers in the order of visit: batch and channels outermost, and a Hilbert curve through the rest."""
     outer = int(np.prod(grid.grid[:2])) if len(grid.grid) > 3 else 1
     inner = grid.grid[2:] if len(grid.grid) > 3 else grid.grid
     curve = hilbert(inner)

@@ -17,7 +17,7 @@ from brickrt.graph.specialize.specialize import Specialized, Stage, specialize
 from brickrt.ops.types import TensorType
 from brickrt.plan.options import PlanOptions
 from brickrt.plan.plan import Plan
-from brickrt.runtime.analysis.memory_projection import check_ends, check_fits
+from brickrt.runtime.analysis.memory_projection import check_fits, check_io_sizes
 from brickrt.runtime.arrays import on_device
 from brickrt.runtime.cache.plan_cache import Tune, remembered_plan
 from brickrt.runtime.lowering.lower import lower
@@ -55,7 +55,7 @@ class Compiler:
         special = specialize(stage, types, values)
         if special.need_values:
             return special
-        check_ends(special.graph)
+        check_io_sizes(special.graph)
         self._say("plan", 0, 1)
         # no name is kept for the graph: building releases its weights one by one
         plan = remembered_plan(

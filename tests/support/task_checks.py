@@ -192,7 +192,7 @@ class ArenaMachine:
             scratch = {n: self.junk(n, p) for n, p in self.tasks.allocations.items() if p.kind == "scratch"}
             for steps, k in self.steps[task]:
                 if isinstance(steps, ScratchMoves):
-                    self.carry(steps, k, scratch[steps.tensor])
+                    self.move(steps, k, scratch[steps.tensor])
                 else:
                     self.step(steps, k, {n: Slab(scratch[n], tuple(o[k].tolist())) for n, o in steps.origins.items()})
         return {name: self.tensors[name] for name in self.graph.outputs}
@@ -200,9 +200,9 @@ class ArenaMachine:
     def junk(self, name: str, place: Allocation) -> np.ndarray:
         return np.full(place.extents, 77, self.graph.types[name].dtype)
 
-    def carry(self, carries: ScratchMoves, k: int, array: np.ndarray) -> None:
-        """Moves rows of a ring, and spoils those they came from."""
-        source, target = (carries.boxes.slices(k, origins[k]) for origins in (carries.before, carries.after))
+    def move(self, moves: ScratchMoves, k: int, array: np.ndarray) -> None:
+        """Moves rows of a band buffer, and spoils those they came from."""
+        source, target = (moves.boxes.slices(k, origins[k]) for origins in (moves.before, moves.after))
         moved = array[source].copy()
         assert moved.size
         array[source] = 78

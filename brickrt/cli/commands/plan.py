@@ -26,7 +26,7 @@ from brickrt.ops.types import TensorType
 from brickrt.plan.device.device_spec import device_named
 from brickrt.plan.options import PlanOptions, check_precision
 from brickrt.plan.plan import Plan, make_plan
-from brickrt.runtime.analysis.memory_projection import MemoryProjection, check_ends, project
+from brickrt.runtime.analysis.memory_projection import MemoryProjection, check_io_sizes, project
 from brickrt.runtime.cpu.calibrate.calibration import calibrated
 from brickrt.runtime.lowering.lower import lower
 from brickrt.runtime.lowering.task_graph import TaskGraph
@@ -63,7 +63,7 @@ def command(request: PlanRequest) -> str:
         shapes, assumed = concrete_shapes(source, parse.named_shapes(list(request.shapes)))
         with assuming(assumed):
             special = _specialized(source, shapes)
-            check_ends(special.graph)
+            check_io_sizes(special.graph)
         progress("plan", 0, 1)
         graph = lowered(special.graph, options.precision)
         plan = make_plan(graph, device, options)

@@ -1,4 +1,4 @@
-"""Two loops that measure the machine: multiply-adds in registers, and streams through memory."""
+"""Two compiled loops that load the machine fully: multiply-adds in registers, and streams through memory."""
 
 from __future__ import annotations
 
@@ -21,8 +21,11 @@ _F32 = np.dtype(np.float32)
 
 @dataclass(frozen=True)
 class Probes:
-    """`multiply_add(turns, buffer)` does `flops_per_turn` a turn, on a buffer of `vectors`. `stream(buffer, third,
-    sweeps)` adds the first and the second `third` elements into the third; `third` is a multiple of `chunk`."""
+    """`multiply_add(turns, buffer)` does `flops_per_turn` a turn, on a float32 buffer of `vectors` vectors.
+
+    `stream(buffer, third, sweeps)` adds the first `third` float32 elements of the buffer and the second into the third,
+    `sweeps` times; `third` is a multiple of `chunk`.
+    """
 
     multiply_add: Callable[[int, int], None]
     stream: Callable[[int, int, int], None]

@@ -1,4 +1,5 @@
-"""How compiled code waits: it looks again at once for a while, then lets others have the core, then takes naps."""
+"""How compiled code waits for a word to change: it looks again at once, later yields the core between looks, then
+sleeps."""
 
 from __future__ import annotations
 
@@ -19,14 +20,14 @@ _PAUSE |= dict.fromkeys(("aarch64", "arm64"), ("llvm.aarch64.hint", (I32(1),)))
 
 
 def pause(f: FunctionEmitter) -> None:
-    """Tells the core that this is a loop that waits."""
+    """Emits the instruction that tells the core that this loop waits, where it has one."""
     name, args = _PAUSE.get(platform.machine().lower(), ("", ()))
     if name:
         f.intrinsic(name, VOID, *args)
 
 
 def rest(f: FunctionEmitter, looks: ir.Value) -> None:
-    """What to do before the next look, after `looks` (i64) that found nothing."""
+    """Emits the pause before the next look, after `looks` (i64) that found nothing."""
     nap = f.local(I64, count=2)
     brief = f.b.icmp_signed("<=", looks, I64(PAUSES))
     with f.b.if_else(brief) as (short, longer):

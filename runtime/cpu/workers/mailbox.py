@@ -1,4 +1,5 @@
-"""How work reaches threads that stay outside Python, compiled: they wait briefly on a word, then sleep.
+"""Mailboxes, compiled: how jobs reach helper threads that never run Python. A helper waits briefly on a word of its
+mailbox, then sleeps.
 
 A helper thread serves one mailbox, int64 words:
     0 state: EMPTY, POSTED, TAKEN or CLOSED   8 function   9, 10 its two arguments   16… mutex   24… condition
@@ -18,7 +19,7 @@ EMPTY, POSTED, TAKEN, CLOSED = range(4)
 STATE, JOB, MUTEX, CONDITION = 0, 8, 16, 24
 MAILBOX_WORDS = 32
 JOB_WORDS = 4  # mailbox (of the first job none), function, and its two arguments
-SPIN_NS = 100_000  # a helper without work looks for more so long before it sleeps: about what waking it up costs twice
+SPIN_NS = 100_000  # for which a helper without work looks before it sleeps: about twice what waking it up costs
 LOOKS = 32  # between two looks at the clock
 
 

@@ -1,4 +1,4 @@
-"""The process's helper threads, for all programs: outside Python from their start on, asleep when nothing is to do."""
+"""The helper threads of the process, which all programs share. They run compiled code only, and sleep when idle."""
 
 from __future__ import annotations
 
@@ -48,14 +48,15 @@ class Helper:
 
 @dataclass(frozen=True, eq=False)
 class Lease:
-    """Helpers lent to a run whose calling thread began on logical CPU `cpu`; None where other runs were under way."""
+    """Helpers lent to a run. `cpu` is the logical CPU on which its calling thread began; None where other runs were
+    under way."""
 
     cpu: int | None
     helpers: list[Helper]
 
 
 class Jobs:
-    """Calls of compiled functions of two arguments, made at once: (function, argument, argument) each."""
+    """Calls of compiled functions that run at the same time, each (function, argument, argument)."""
 
     def __init__(self, calls: Sequence[tuple[int, int, int]]) -> None:
         table = np.array([(0, *call) for call in calls], np.int64).reshape(-1)
@@ -65,14 +66,14 @@ class Jobs:
         self.lease: Lease | None = None
 
     def assign(self, lease: Lease) -> None:
-        """Has the helpers do all jobs but the first."""
+        """Gives each job but the first to a helper."""
         self.lease = lease
         for k, helper in enumerate(lease.helpers):
             self.words[(k + 1) * JOB_WORDS] = helper.address
 
 
 class ThreadPool:
-    """Helpers that are free, and how programs get them."""
+    """Lends helpers to runs, and starts new ones where too few are free."""
 
     _last: Lease | None
     _runs: int
@@ -85,7 +86,10 @@ class ThreadPool:
         atexit.register(self._close)
 
     def run(self, jobs: Jobs) -> None:
-        """Does all jobs, the first on this thread. Those that no helper comes to in time are left undone."""
+        """Runs the first job on this thread and the others on helpers. Returns when all that began have ended.
+
+        A job that its helper has not begun by the end of the first is left out.
+        """
         lease = self._lend(jobs.n - 1)
         if jobs.lease is not lease:
             jobs.assign(lease)
@@ -95,7 +99,7 @@ class ThreadPool:
             self._take_back(lease)
 
     def _lend(self, n: int) -> Lease:
-        """Helpers that are free, those of the run before if they will do; new ones where there are too few."""
+        """`n` helpers: those of the run before where they fit, else free ones, else new ones."""
         with self._lock:
             self._runs += 1
             cpu, lease = here(), self._last
@@ -104,9 +108,8 @@ class ThreadPool:
                 if lease.cpu == cpu and len(lease.helpers) == n and self._runs == 1:
                     return lease
                 self._free_again(lease)
-            places = self._places(n, cpu)
             alone = cpu if self._runs == 1 else None
-            return Lease(alone, [self._free[place].pop() if self._free[place] else Helper(place) for place in places])
+            return Lease(alone, [self._free[at].pop() if self._free[at] else Helper(at) for at in self._cpus(n, cpu)])
 
     def _take_back(self, lease: Lease) -> None:
         with self._lock:
@@ -120,14 +123,17 @@ class ThreadPool:
         for helper in reversed(lease.helpers):  # those that were busy last may still be awake
             self._free[helper.cpu].append(helper)
 
-    def _places(self, n: int, cpu: int) -> list[int | None]:
-        """A core for each of `n` helpers, none that of `cpu`; anywhere if cores are too few or others run as well."""
+    def _cpus(self, n: int, cpu: int) -> list[int | None]:
+        """Logical CPUs for `n` helpers, each on a core of its own and none on that of `cpu`.
+
+        None stands for any CPU: where cores are too few, or other runs are under way.
+        """
         mine = self._cores.get(cpu)
         apart = [core for core in self._apart if core != mine]
         return [None] * n if mine is None or n > len(apart) or self._runs > 1 else list(apart[:n])
 
     def _forget(self) -> None:
-        """A process has no threads but its first; a fork begins with that."""
+        """Starts without helpers, also after a fork: the new process has no thread but the one that forked."""
         self._free: defaultdict[int | None, list[Helper]] = defaultdict(list)
         self._last = None
         self._runs = 0
@@ -146,7 +152,7 @@ class ThreadPool:
 
 @cache
 def _native() -> dict[str, Callable[..., None]]:
-    """The compiled functions of `mailbox.py`."""
+    """The compiled functions of mailboxes."""
     library, one, two = load_module(mailbox_module(), _ANY), (ctypes.c_void_p,), (ctypes.c_void_p, ctypes.c_int64)
     types = {"prepare": one, "serve": one, "tell": two, "run_jobs": two}
     return {name: library.function(name, *args) for name, args in types.items()}

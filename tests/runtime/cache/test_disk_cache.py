@@ -211,7 +211,7 @@ def test_equal_kernels_are_compiled_once(folder):
 def made(monkeypatch) -> dict[str, Kernel]:
     """Kernels enough for one helper."""
     monkeypatch.setattr(compile_pool, "usable_cores", lambda: 2)
-    return {kernel_digest(k): k for k in kernels(2 * compile_pool.WORTH)}
+    return {kernel_digest(k): k for k in kernels(2 * compile_pool.KERNELS_PER_HELPER)}
 
 
 def compiled(made: dict[str, Kernel], started: list[subprocess.Popen] | None = None) -> dict[str, bytes]:

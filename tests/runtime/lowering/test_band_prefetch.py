@@ -19,7 +19,7 @@ def swept():
     return model, {"x": x}
 
 
-def test_streams_are_stored_tensors_of_other_subgraphs_or_the_output(swept):
+def test_targets_are_stored_tensors_of_other_subgraphs_or_the_output(swept):
     model, feeds = swept
     tasks = Runtime(model, threads=2).prepare(feeds).programs[0].tasks
     graph = tasks.plan.graph
@@ -30,11 +30,11 @@ def test_streams_are_stored_tensors_of_other_subgraphs_or_the_output(swept):
         subgraph = next(s for s in tasks.plan.subgraphs if steps.node in s.nodes)
         inner = {graph.nodes[k].output for k in subgraph.nodes[:-1]}
         assert isinstance(node.op, Conv) and node.op.groups == 1
-        for name, stream in steps.prefetches.items():
+        for name, target in steps.prefetches.items():
             assert name not in inner and name not in graph.constants
             assert tasks.allocations[name].kind != "scratch"
-            assert stream.write == (name == graph.nodes[subgraph.nodes[-1]].output)
-            assert sum(stream.shift) == (0 if stream.write else min(subgraph.band[2:]))
+            assert target.write == (name == graph.nodes[subgraph.nodes[-1]].output)
+            assert sum(target.shift) == (0 if target.write else min(subgraph.band[2:]))
 
 
 def test_fetching_changes_no_bit(swept, monkeypatch):
