@@ -45,8 +45,8 @@ class ReferenceProgram:
         graph = self.tasks.plan.graph
         tensors = dict(graph.constants) | dict(zip(graph.inputs, inputs, strict=True))
         tensors |= dict(zip(graph.outputs, outputs, strict=True))
-        for name, place in self.tasks.allocations.items():
-            if place.kind == "arena":
+        for name, allocation in self.tasks.allocations.items():
+            if allocation.kind == "arena":
                 tensors[name] = np.empty(graph.types[name].shape, graph.types[name].dtype)
         for task in range(len(self._calls)):
             if self._cancelled:

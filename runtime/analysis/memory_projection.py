@@ -67,7 +67,7 @@ def check_fits(tasks: TaskGraph, threads: int) -> None:
     who, has = ("the GPU", device.memory) if device.kind == "cuda" else ("this machine", memory_bytes())
     if needed > has:
         graph = tasks.plan.graph
-        stored = [name for name, place in tasks.allocations.items() if place.kind != "scratch"]
+        stored = [name for name, one in tasks.allocations.items() if one.kind != "scratch"]
         largest = max(stored, key=lambda name: graph.types[name].nbytes, default="")
         part = f"'{largest}' {graph.types[largest]}" if largest else "its scratch"
         raise _refusal("the run", needed, f"{who} has {has / GIB:.1f}", part, device.kind)

@@ -60,8 +60,8 @@ class _Pieces:
             self.reads.append((root, boxes, steps.tasks))
 
     def _stored(self, name: str) -> bool:
-        place = self.tasks.allocations.get(self.tasks.root(name))
-        return place is None or place.kind != "scratch"
+        allocation = self.tasks.allocations.get(self.tasks.root(name))
+        return allocation is None or allocation.kind != "scratch"
 
     def _number(self, name: str, brick: tuple[int, ...]) -> None:
         grid = BrickGrid(self.graph.types[name].shape, brick)

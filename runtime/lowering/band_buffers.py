@@ -37,7 +37,7 @@ def band_buffer(swept: BandSweep, name: str) -> BandBuffer:
     """The buffer of a tensor that swept bricks compute and read."""
     held, whole = swept.rows[name], swept.brick_boxes(name)
     extents = whole.extents.max(axis=0, initial=0)
-    rows = int(held.ring.max(initial=0))
+    rows = int(held.stored.max(initial=0))
     extents[swept.axis] = rows
     first = _first_rows(held, rows)
     origins = np.repeat(whole.lo, swept.bands, axis=0)

@@ -82,17 +82,17 @@ class TaskGraph:
     """
 
     plan: Plan
-    steps: tuple[Steps, ...]
-    scratch_moves: tuple[ScratchMoves, ...]
     dep_offsets: np.ndarray
     deps: np.ndarray
     task_subgraph: np.ndarray
-    allocations: dict[str, Allocation]
-    aliases: dict[str, str]
-    inplace_slices: dict[str, InplaceSlice]
-    arena_bytes: int
-    scratch_bytes: int
-    recomputed: int
+    steps: tuple[Steps, ...] = ()
+    scratch_moves: tuple[ScratchMoves, ...] = ()
+    allocations: dict[str, Allocation] = field(default_factory=dict)
+    aliases: dict[str, str] = field(default_factory=dict)
+    inplace_slices: dict[str, InplaceSlice] = field(default_factory=dict)
+    arena_bytes: int = 0
+    scratch_bytes: int = 0
+    recomputed: int = 0
 
     def __len__(self) -> int:
         return len(self.dep_offsets) - 1

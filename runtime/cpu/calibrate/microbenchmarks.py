@@ -137,17 +137,9 @@ def _task_overhead(isa: Isa, spec: DeviceSpec) -> float:
     first = np.arange(TASKS + 1) - WINDOW
     tasks = TaskGraph(
         plan=Plan(Graph((), {}), {}, spec),
-        steps=(),
-        scratch_moves=(),
         dep_offsets=np.maximum(first, 0).astype(np.int64),
         deps=np.arange(TASKS - WINDOW, dtype=np.int64),
         task_subgraph=np.zeros(TASKS, np.int64),
-        allocations={},
-        aliases={},
-        inplace_slices={},
-        arena_bytes=0,
-        scratch_bytes=0,
-        recomputed=0,
     )
     program = CpuProgram(tasks, isa, spec.cores, arithmetic=False)
     return min(_run_us(program) for _ in range(REPEATS)) * spec.cores / TASKS

@@ -62,10 +62,10 @@ def _multiply_add(f: FunctionEmitter, lanes: int) -> None:
     x, y, *first = (f.load(buffer, k * lanes, _F32, lanes) for k in range(2 + CHAINS))
     sums = [f.local(kind, value) for value in first]
     with f.loop(0, turns):
-        for place in sums:
-            f.set(place, f.fma(f.get(place, kind), x, y))
-    for k, place in enumerate(sums):
-        f.store(f.get(place, kind), buffer, (2 + k) * lanes, _F32, lanes)
+        for total in sums:
+            f.set(total, f.fma(f.get(total, kind), x, y))
+    for k, total in enumerate(sums):
+        f.store(f.get(total, kind), buffer, (2 + k) * lanes, _F32, lanes)
     f.finish()
 
 

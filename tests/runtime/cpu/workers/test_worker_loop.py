@@ -26,17 +26,9 @@ def graph_of(rows: list[list[int]]) -> TaskGraph:
     """Tasks without steps; task t waits for `rows[t]`."""
     return TaskGraph(
         plan=Plan(Graph((), {}), {}, SERVER),
-        steps=(),
-        scratch_moves=(),
         dep_offsets=row_offsets(np.array([len(row) for row in rows], np.int64)),
         deps=np.array([d for row in rows for d in row], np.int64),
         task_subgraph=np.zeros(len(rows), np.int64),
-        allocations={},
-        aliases={},
-        inplace_slices={},
-        arena_bytes=0,
-        scratch_bytes=0,
-        recomputed=0,
     ).verify()
 
 
