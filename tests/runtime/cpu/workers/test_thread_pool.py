@@ -16,7 +16,7 @@ import pytest
 from brickrt.runtime.cpu.workers.pinning import cores
 from brickrt.runtime.cpu.workers.queues import homes, queues
 from brickrt.runtime.cpu.workers.thread_pool import Jobs, ThreadPool, thread_pool
-from tests.runtime.cpu.workers.test_worker_loop import check_run, graph_of, program_of
+from tests.support.cpu.bare_tasks import check_run, graph_of, program_of
 
 pytestmark = pytest.mark.timeout(120, method="thread")
 
@@ -90,7 +90,7 @@ def test_a_fork_starts_threads_of_its_own_and_processes_end():
     """In a fresh interpreter, since a fork of this one would have its threads' locks."""
     code = (
         "import os, sys; sys.path[:] = " + repr(sys.path) + "\n"
-        "from tests.runtime.cpu.workers.test_worker_loop import program_of\n"
+        "from tests.support.cpu.bare_tasks import program_of\n"
         "program = program_of([[], [0], [0], [1, 2]], 3)\n"
         "assert program.run([], []).tasks == 4\n"
         "child = os.fork()\n"
