@@ -1,1 +1,1 @@
-"""Task graph, order, states and engines."""
+"""From plans to results: lowering to task graphs, the engines that run them, and `Runtime`."""

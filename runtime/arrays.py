@@ -1,4 +1,4 @@
-"""Arrays that lie on a GPU, told apart without importing what made them."""
+"""Arrays in a GPU's memory, recognised without importing the library that made them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ CUDA, MANAGED = 2, 13  # device types of DLPack
 
 
 class DeviceArrays(Protocol):
-    """What an engine does with arrays of its device."""
+    """How an engine takes and makes arrays in its device's memory."""
 
     def view(self, value: Any, stream: Any) -> Any:
         """An array on the device as the engine's kind of array, without a copy where its elements lie in order; else it
@@ -27,7 +27,7 @@ class DeviceArrays(Protocol):
         ...
 
     def host(self, array: Any, stream: Any) -> np.ndarray:
-        """The values, once the caller's stream is there."""
+        """The values as a NumPy array, once the caller's stream has come to this point."""
         ...
 
 

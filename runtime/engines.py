@@ -17,8 +17,8 @@ from brickrt.runtime.environment import DEVICE, measures, usual_device
 from brickrt.runtime.lowering.lower import lower
 from brickrt.runtime.lowering.task_graph import TaskGraph
 from brickrt.runtime.program_protocol import LAUNCHES, LaunchMode, Program
+from brickrt.runtime.progress import KernelProgress
 
-KernelProgress = Callable[[int, int], None]
 Constants = dict[str, np.ndarray]
 NAMES = ("auto", "cpu", "cuda", "reference", "null")
 

@@ -1,4 +1,4 @@
-"""What the environment decides."""
+"""Environment variables that engines and calibration read."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ DEVICE = "BRICKRT_DEVICE"
 
 
 def measures() -> bool:
-    """Whether the device may be measured, for figures of the cost model and between plans."""
+    """Whether speeds of the device may be measured, for the cost model's figures and to compare plans."""
     return os.environ.get(MEASURING) != "0"
 
 
 def usual_device() -> str:
-    """The device that "auto" stands for; "auto" where that is not said."""
+    """The device that "auto" stands for; "auto" itself where the variable is not set."""
     return os.environ.get(DEVICE) or "auto"

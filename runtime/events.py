@@ -1,4 +1,4 @@
-"""What engines report while they run: one record per task, in arrays that watchers only read."""
+"""What engines report while they run: one row per task, in arrays that observers only read."""
 
 from __future__ import annotations
 
@@ -13,14 +13,16 @@ from brickrt.runtime.lowering.task_graph import TaskGraph
 
 
 class TaskEvents:
-    """All tasks of one run, one row each, by start time. Times are nanoseconds of a monotonic clock; `waits` and
-    `revisits` count the tasks until then that the worker waited for, and those for which it passed over others.
+    """All tasks of one run, one row each, by start time. Times are nanoseconds of a monotonic clock.
+
+    `waits` and `revisits` are the worker's counts until then: tasks that it waited for, and tasks for which it passed
+    over others that were not ready.
 
     Columns are put together when one is first asked for, which costs more than a task of a small network.
     """
 
     def __init__(self, filled: Sequence[np.ndarray]) -> None:
-        """`filled` are the buffers of the workers, whose run has ended."""
+        """`filled` are the workers' buffers after the run."""
         self._filled = filled
 
     def trim(self) -> None:
@@ -37,7 +39,7 @@ class TaskEvents:
 
     @property
     def worker(self) -> np.ndarray:
-        """Who ran it."""
+        """The number of the worker that ran it."""
         return self._columns[0]
 
     @property
@@ -70,39 +72,40 @@ class TaskEvents:
 
 
 class Observer(Protocol):
-    """What is told of runs while they go on. Times are nanoseconds of the clock of `time.monotonic_ns`."""
+    """Is told of runs while they go on. Times are nanoseconds of the clock of `time.monotonic_ns`."""
 
     def began(self, tasks: TaskGraph, rows: Sequence[np.ndarray]) -> None:
-        """A task graph begins to run; workers will fill in `rows`, which are those of `buffers`."""
+        """A task graph begins to run; workers will fill in `rows`, made by `buffers`."""
 
     def ended(self, tasks: TaskGraph, events: TaskEvents) -> None:
-        """It has run. Not told of runs that fail or are cancelled."""
+        """The task graph has run. Not called for runs that fail or are cancelled."""
 
     def hosted(self, name: str, start: int, end: int) -> None:
-        """The host computes an ONNX node whole: told when it begins, with `end` 0, and when it has ended."""
+        """The host computes an ONNX node: called when it begins, with `end` 0, and when it has ended."""
 
 
 Watcher = Callable[[TaskEvents], None]
 
 
 class Afterwards:
-    """An observer that tells a function of every run once it has ended."""
+    """An observer that passes the events of every run to a function once the run has ended."""
 
     def __init__(self, watcher: Watcher) -> None:
         self._watcher = watcher
 
     def began(self, tasks: TaskGraph, rows: Sequence[np.ndarray]) -> None:
-        pass
+        """Nothing is told yet."""
 
     def ended(self, tasks: TaskGraph, events: TaskEvents) -> None:
+        """Calls the function."""
         self._watcher(events)
 
     def hosted(self, name: str, start: int, end: int) -> None:
-        pass
+        """Nodes on the host have no events."""
 
 
 def observer_of(watch: Watcher | Observer | None) -> Observer | None:
-    """An observer as it is, a function as an observer."""
+    """An observer as it is; a function wrapped as an observer."""
     return Afterwards(watch) if callable(watch) else watch
 
 
@@ -115,5 +118,5 @@ def buffers(tasks: int, workers: int) -> list[np.ndarray]:
 
 
 def used(rows: np.ndarray, first: int = 0) -> int:
-    """How many rows of a worker's buffer are used, of which `first` are known to be."""
+    """How many rows of a worker's buffer are used, where `first` of them are known to be."""
     return bisect_left(range(len(rows)), True, first, key=lambda k: bool(rows[k, 1] == 0))

@@ -13,7 +13,7 @@ what a later part needs to know, an earlier one computes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -28,7 +28,7 @@ from brickrt.graph.specialize.stages import Specialized, Stage, first_stage
 from brickrt.ops.types import TensorType
 from brickrt.plan.options import PlanOptions
 from brickrt.plan.plan import Plan
-from brickrt.runtime.analysis.memory_projection import check_ends, check_fits
+from brickrt.runtime.analysis.memory_projection import check_fits, check_io_sizes
 from brickrt.runtime.cache.plan_cache import remembered_plan
 from brickrt.runtime.engines import Engine
 from brickrt.runtime.execution.execution import Execution
@@ -36,9 +36,8 @@ from brickrt.runtime.execution.stage_cache import CompiledStage, StageCache
 from brickrt.runtime.lowering.lower import lower
 from brickrt.runtime.lowering.task_graph import TaskGraph
 from brickrt.runtime.program_protocol import Program
+from brickrt.runtime.progress import Progress
 
-Progress = Callable[[str, int, int], None]
-"""Told of long steps: what, how much is done, of how much."""
 NOTHING = Graph((), {})
 
 
@@ -86,7 +85,7 @@ class Pipeline:
         self._say("specialize", 0, 1)
         special = specialize(stage, types, values)
         if not special.need_values:
-            check_ends(special.graph)
+            check_io_sizes(special.graph)
         return special
 
     def plan(self, graph: Graph) -> Plan:

@@ -1,4 +1,4 @@
-"""What an engine gives: programs that run one task graph."""
+"""The protocol of programs, which engines make of task graphs."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ LAUNCHES: tuple[str, ...] = get_args(LaunchMode)
 
 
 class Cancelled(Exception):
-    """A run was ended before its end; what it has written is not complete."""
+    """A run was ended early by `Program.cancel`; its outputs are not complete."""
 
 
 class Counts(NamedTuple):
-    """What the workers counted in one run: tasks run; of these the first that the worker looked at; tasks before which
-    it found none ready, and waited; and tasks for which it passed over others that were not ready."""
+    """What the workers counted in one run: tasks run; of these, those that were the first their worker looked at; tasks
+    before which it found none ready, and waited; and tasks for which it passed over others that were not ready."""
 
     tasks: int
     complete_first: int

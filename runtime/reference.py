@@ -1,7 +1,7 @@
 """The reference engine: every brick in NumPy, from the operators' definitions, in the order of the task graph.
 
-Tensors are plain here whatever their layout, since layouts do not change values. It is slow, and the oracle of the
-others.
+Tensors are plain here whatever their layout, since layouts do not change values. It is slow; the results of the other
+engines are compared with its.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from brickrt.runtime.program_protocol import Cancelled, Counts
 
 
 class ReferenceProgram:
-    """Runs a task graph brick by brick. Padded bricks keep their intermediates in slabs of their own."""
+    """Runs a task graph brick by brick on the caller's thread; a padded brick keeps its intermediates in own slabs."""
 
     threads = 1
 
@@ -29,22 +29,24 @@ class ReferenceProgram:
 
     @property
     def constant_bytes(self) -> int:
+        """The graph's constants, which are read where they are."""
         return sum(a.nbytes for a in self.tasks.plan.graph.constants.values())
 
     @property
     def working_bytes(self) -> int:
+        """All tensors that nodes write: none shares memory with another."""
         graph = self.tasks.plan.graph
         return sum(graph.out(node).nbytes for node in graph.nodes)
 
     def run(
         self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray], events: list[np.ndarray] | None = None
     ) -> Counts:
-        """See `engine.Program`."""
+        """See `Program`."""
         graph = self.tasks.plan.graph
         tensors = dict(graph.constants) | dict(zip(graph.inputs, inputs, strict=True))
         tensors |= dict(zip(graph.outputs, outputs, strict=True))
-        for name, place in self.tasks.places.items():
-            if place.kind == "arena":
+        for name, allocation in self.tasks.allocations.items():
+            if allocation.kind == "arena":
                 tensors[name] = np.empty(graph.types[name].shape, graph.types[name].dtype)
         for task in range(len(self._calls)):
             if self._cancelled:
@@ -59,7 +61,7 @@ class ReferenceProgram:
         return Counts(n, n, 0, 0)
 
     def cancel(self) -> None:
-        """See `engine.Program`."""
+        """See `Program`."""
         self._cancelled = True
 
     def _task(self, task: int, tensors: dict[str, np.ndarray]) -> None:
@@ -81,9 +83,10 @@ class ReferenceProgram:
             tensors[node.output][box.slices()] = value
 
     def _slab(self, name: str, region: Boxes, tensors: dict[str, np.ndarray], local: dict[str, Slab]) -> Slab:
-        """Just the region, so that a wrong region map shows; of a padded brick's own tensors all there is."""
-        if name in self.tasks.parts:
-            part = self.tasks.parts[name]
+        """Just the region, so that a wrong region map shows in the results; all that is held of a padded brick's own
+        tensors."""
+        if name in self.tasks.inplace_slices:
+            part = self.tasks.inplace_slices[name]
             slab = self._slab(part.source, part.in_source(region), tensors, local)
             return Slab(slab.array, tuple(o - s for o, s in zip(slab.origin, part.start, strict=True)))
         if name in local:

@@ -1,4 +1,4 @@
-"""Figures of a run."""
+"""The figures that `Runtime.stats` gives of a run."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Stats:
         return f"<table>{rows}</table>"
 
     def _told(self) -> Iterator[tuple[str, str]]:
-        """What people read."""
+        """The lines that a person reads: name and value."""
         yield "time", f"{self.run_ms:.3f} ms in the engine, {self.host_ms:.3f} ms on the host"
         yield "compiling", f"{self.compile_ms:.1f} ms"
         yield "tasks", f"{self.tasks}: {self.complete_first} complete first"
@@ -69,6 +69,7 @@ class Stats:
 
     @staticmethod
     def total(parts: Iterable[Stats]) -> Stats:
+        """The sum of the figures of parts that ran one after the other."""
         acc = Stats()
         for part in parts:
             acc = acc + part

@@ -1,4 +1,4 @@
-"""How many threads to run."""
+"""How many worker threads to run."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from brickrt.compare.interleave import PAUSE, Spread, geometric_mean, ratios, tu
 from brickrt.compare.roofline import Roofline, roofline
 from brickrt.plan.device.device_spec import DeviceSpec
 from brickrt.runtime.cpu.calibrate.calibration import measured
-from brickrt.runtime.pipeline import Progress
+from brickrt.runtime.progress import Progress
 from brickrt.runtime.session.runtime import Runtime
 
 

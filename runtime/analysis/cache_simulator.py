@@ -1,7 +1,7 @@
-"""What an order costs in memory: live bytes, reuse distances, and bytes moved at each level of a memory hierarchy.
+"""What an order of tasks costs in memory: live bytes, reuse distances, and bytes moved at each level of caches.
 
-A *piece* is what tasks read and write as a whole: a brick of a tensor, a weight. All figures come from the sequence
-of accesses that an order gives, with no clock: task after task, a task's reads before its writes.
+A *piece* is what tasks read and write as a whole: a brick of a tensor, a weight. All figures come from the sequence of
+accesses that an order gives: task after task, a task's reads before its writes. There is no clock.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ class Level:
 
     @property
     def moved(self) -> int:
+        """Bytes in both directions."""
         return self.fetched + self.written
 
 

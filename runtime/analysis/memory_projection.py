@@ -15,8 +15,8 @@ RECORD_WORDS = 24  # of a step's record, about
 
 @dataclass(frozen=True)
 class MemoryProjection:
-    """Bytes: constants as the kernels read them, tensors in the arena, scratch of all workers, argument tables and
-    dependencies, inputs and outputs."""
+    """Bytes of constants as the kernels read them, tensors in the arena, scratch of all workers, argument tables with
+    dependencies, and (`ends`, as `brickrt plan` prints it) inputs and outputs."""
 
     constants: int = 0
     arena: int = 0
@@ -26,11 +26,12 @@ class MemoryProjection:
 
     @property
     def total(self) -> int:
+        """All bytes of a run."""
         return self.constants + self.arena + self.scratch + self.tables + self.ends
 
 
 def _transformed(tasks: TaskGraph) -> int:
-    """What algorithms add to the weights they transform."""
+    """Bytes that algorithms such as Winograd's add to the weights they transform."""
     plan = tasks.plan
     nodes = {k: (plan.graph.nodes[k], name) for k, name in plan.algorithms.items()}
     weights = ((node, name, plan.graph.types[node.inputs[1]].nbytes) for node, name in nodes.values())
@@ -50,13 +51,13 @@ def project(tasks: TaskGraph, threads: int) -> MemoryProjection:
     )
 
 
-def check_ends(graph: Graph) -> None:
+def check_io_sizes(graph: Graph) -> None:
     """Refuses, before anything is planned, inputs and outputs that this machine cannot hold together."""
-    ends = {name: graph.types[name].nbytes for name in (*graph.inputs, *graph.outputs)}
-    if sum(ends.values()) > memory_bytes():
-        largest = max(ends, key=lambda name: ends[name])
+    sizes = {name: graph.types[name].nbytes for name in (*graph.inputs, *graph.outputs)}
+    if sum(sizes.values()) > memory_bytes():
+        largest = max(sizes, key=lambda name: sizes[name])
         held = f"this machine has {memory_bytes() / GIB:.1f}"
-        raise _refusal("inputs and outputs", sum(ends.values()), held, f"'{largest}' {graph.types[largest]}")
+        raise _refusal("inputs and outputs", sum(sizes.values()), held, f"'{largest}' {graph.types[largest]}")
 
 
 def check_fits(tasks: TaskGraph, threads: int) -> None:
@@ -66,7 +67,7 @@ def check_fits(tasks: TaskGraph, threads: int) -> None:
     who, has = ("the GPU", device.memory) if device.kind == "cuda" else ("this machine", memory_bytes())
     if needed > has:
         graph = tasks.plan.graph
-        stored = [name for name, place in tasks.places.items() if place.kind != "scratch"]
+        stored = [name for name, one in tasks.allocations.items() if one.kind != "scratch"]
         largest = max(stored, key=lambda name: graph.types[name].nbytes, default="")
         part = f"'{largest}' {graph.types[largest]}" if largest else "its scratch"
         raise _refusal("the run", needed, f"{who} has {has / GIB:.1f}", part, device.kind)

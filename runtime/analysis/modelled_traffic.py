@@ -1,4 +1,4 @@
-"""Modelled bytes per memory level of a task graph: its accesses, brick by brick, through the device's caches."""
+"""Modelled bytes that a task graph moves per memory level: its accesses, brick by brick, through simulated caches."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class _Pieces:
             if not self._stored(name):
                 continue
             boxes = node.op.region(i, steps.boxes, self.graph.ins(node), self.graph.out(node))
-            name, boxes = resolve(self.tasks.parts, name, boxes)
+            name, boxes = resolve(self.tasks.inplace_slices, name, boxes)
             root = self.tasks.root(name)
             if root != name:
                 boxes = Boxes.whole(self.graph.types[root].shape, len(boxes))
@@ -60,8 +60,8 @@ class _Pieces:
             self.reads.append((root, boxes, steps.tasks))
 
     def _stored(self, name: str) -> bool:
-        place = self.tasks.places.get(self.tasks.root(name))
-        return place is None or place.kind != "scratch"
+        allocation = self.tasks.allocations.get(self.tasks.root(name))
+        return allocation is None or allocation.kind != "scratch"
 
     def _number(self, name: str, brick: tuple[int, ...]) -> None:
         grid = BrickGrid(self.graph.types[name].shape, brick)

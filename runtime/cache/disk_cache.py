@@ -1,4 +1,4 @@
-"""Blobs on disk: compiled kernels and plans.
+"""Blobs on disk by name: compiled kernels, plans and calibrations.
 
 The folder belongs to the user alone and is used only while that holds; a file carries the digest of its content and is
 dropped where that does not match. The least recently used files go when the folder grows past its bound.
@@ -28,8 +28,10 @@ def cache_root() -> Path:
 
 
 def sources_digest(*folders: Path, without: tuple[str, ...] = ()) -> str:
-    """Digest of the sources below these folders, except below folders named in `without`: what other code made is not
-    found."""
+    """Digest of the sources below these folders, except below folders named in `without`.
+
+    As part of a blob's name it hides what other versions of the code made.
+    """
     digest = hashlib.sha256()
     for folder in folders:
         for path in sorted(_sources(folder, without)):
@@ -54,6 +56,7 @@ class DiskCache:
 
     @staticmethod
     def open(name: str) -> DiskCache:
+        """The cache `name` below the folder of all caches."""
         return DiskCache(cache_root() / name)
 
     @property

@@ -1,4 +1,4 @@
-"""Plans on disk: the decisions about a graph, by its structure, the device and the options."""
+"""Plans on disk: a plan's subgraphs, found again by the graph's structure, the device and the options."""
 
 from __future__ import annotations
 
@@ -24,10 +24,12 @@ class Tune(Protocol):
     the device's figures and the options."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """What the decisions depend on."""
+        ...
 
     def __call__(self, graph: Graph, plan: Plan) -> tuple[Subgraph, ...] | None:
-        """None where nothing could be measured."""
+        """The better decisions; None where nothing could be measured."""
         ...
 
 

@@ -1,1 +1,1 @@
-"""CPU engine."""
+"""The CPU engine: compiled kernels, argument tables, and worker threads that run tasks without Python."""

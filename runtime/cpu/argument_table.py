@@ -72,17 +72,17 @@ class Records:
         kind = graph.types[name]
         if name in graph.constants:
             return dense(kind, plan.device.lanes if plan.layouts[name] == "blocked" else 1)
-        if name in self.tasks.parts:
-            return replace(self.operand(self.tasks.parts[name].source), type=kind)
+        if name in self.tasks.inplace_slices:
+            return replace(self.operand(self.tasks.inplace_slices[name].source), type=kind)
         if self.tasks.root(name) != name:
             return dense(kind)
-        place = self.tasks.places[name]
+        place = self.tasks.allocations[name]
         return dense(kind, place.block, place.extents)
 
     def origin(self, name: str, operand: Operand, steps: Steps) -> tuple[int, np.ndarray]:
         """Base and byte offsets, one per step, of a tensor that is no constant."""
         root = self.tasks.root(name)
-        place = self.tasks.places[root]
+        place = self.tasks.allocations[root]
         n = len(steps.boxes)
         offsets = np.full(n, place.offset + self.shift(name, operand), np.int64)
         if place.kind in ("input", "output"):
@@ -93,7 +93,7 @@ class Records:
 
     def shift(self, name: str, operand: Operand) -> int:
         """Bytes from the origin of the stored tensor to that of a part of it."""
-        return int(byte_offsets(operand, start_of(self.tasks.parts, name, operand.type.rank))[0])
+        return int(byte_offsets(operand, start_of(self.tasks.inplace_slices, name, operand.type.rank))[0])
 
     # ---- steps
 
@@ -108,7 +108,7 @@ class Records:
         algorithm = self.tasks.plan.algorithms.get(steps.node)
         family = ALGORITHMS[algorithm] if algorithm else choose_kernel(node.op, ins, out, self.isa)
         which, classes = family.classify(node.op, ins, out, steps.boxes, self.isa)
-        streams = steps.ahead.items() if family.fetches else ()
+        streams = steps.prefetches.items() if family.fetches else ()
         ahead = tuple(Ahead(self.operand(name), stream.write) for name, stream in streams)
         variants = [family(node.op, ins, out, self.isa, packed, c, ahead) for c in classes]
         variants, asked = self.later.asking(steps, variants, which)
@@ -126,7 +126,7 @@ class Records:
         which, classes = MapKernel.classify(op, (operand,), operand, carries.boxes, self.isa)
         variants = [MapKernel(op, (operand,), operand, self.isa, (False,), c) for c in classes]
         numbers = np.array([self.number(v) for v in variants], np.int64)
-        base = self.tasks.places[carries.tensor].offset
+        base = self.tasks.allocations[carries.tensor].offset
         places = [base - byte_offsets(operand, origins) for origins in (carries.after, carries.before)]
         n = len(carries.boxes)
         heads = [numbers[which], np.full(n, 2), *(w for at in places for w in (np.full(n, SCRATCH), at))]
@@ -159,7 +159,7 @@ class Records:
             else:
                 records[:, 2 + 2 * k], records[:, 3 + 2 * k] = self.origin(name, operand, steps)
         for k, (ahead, (name, stream)) in enumerate(
-            zip(kernel.ahead, steps.ahead.items(), strict=False), len(operands)
+            zip(kernel.ahead, steps.prefetches.items(), strict=False), len(operands)
         ):
             base, offsets = self.origin(name, ahead.operand, steps)
             further = byte_offsets(ahead.operand, np.array([stream.shift], np.int64))

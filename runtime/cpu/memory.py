@@ -1,4 +1,4 @@
-"""Memory that begins where vectors like it to, and in huge pages where that is worth it."""
+"""Memory for tensors and tables: aligned to vectors, and in huge pages for weights, arena and scratch."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from threading import Lock
 
 import numpy as np
 
-ALIGNMENT = 64
+from brickrt.runtime.lowering.arena import ALIGNMENT, aligned
+
 CHUNK = 2**25  # bytes of address space that a pool takes at once
 
 
 def aligned_empty(nbytes: int) -> np.ndarray:
-    """Bytes that begin at a multiple of the widest vector."""
+    """An array of `nbytes` bytes, not initialised, that begins at a multiple of the widest vector."""
     raw = np.empty(nbytes + ALIGNMENT, np.uint8)
     start = -raw.ctypes.data % ALIGNMENT
     return raw[start : start + nbytes]
@@ -22,7 +23,7 @@ def aligned_empty(nbytes: int) -> np.ndarray:
 
 class HugePagePool:
     """Arrays side by side in huge pages, where the system has them: weights of 100 MB lie in more small pages than a
-    core remembers the places of. A chunk is given back with the last of its arrays. Any thread may ask."""
+    core's TLB has entries. A chunk is freed with the last of its arrays. Any thread may ask for arrays."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -30,7 +31,7 @@ class HugePagePool:
 
     def empty(self, nbytes: int) -> np.ndarray:
         """Bytes that begin at a multiple of the widest vector."""
-        taken = -(-nbytes // ALIGNMENT) * ALIGNMENT
+        taken = aligned(nbytes)
         with self._lock:
             if taken > self._left.size:
                 self._left = _huge(max(taken, CHUNK))

@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-import ctypes
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, cached_property
-from typing import Any
 
 import numpy as np
 
 from brickrt.ops.cpu.compile import LoadedObjects
 from brickrt.ops.cpu.isa import Isa
 from brickrt.runtime.cpu.argument_table import Records
-from brickrt.runtime.cpu.compile.compiled_functions import load_functions
-from brickrt.runtime.cpu.compile.kernel_loader import KernelLoader, Progress
+from brickrt.runtime.cpu.compile.load import KernelLoader, load_module
 from brickrt.runtime.cpu.memory import aligned_empty, give_back_freed
 from brickrt.runtime.cpu.workers import worker_loop as loop
 from brickrt.runtime.cpu.workers.io_addresses import IoAddresses
 from brickrt.runtime.cpu.workers.queues import queues
-from brickrt.runtime.cpu.workers.thread_pool import Jobs, crew
+from brickrt.runtime.cpu.workers.thread_pool import Jobs, thread_pool
 from brickrt.runtime.lowering.task_graph import TaskGraph
 from brickrt.runtime.program_protocol import Cancelled, Counts
-from brickrt.runtime.protocol.state_protocol import word
+from brickrt.runtime.progress import KernelProgress
+from brickrt.runtime.state_words import word
 
 _TASKS, _FIRST, _WAITS, _REVISITS = loop.SUMS
 _SUMS = slice(loop.SUMS.start, loop.SUMS.stop)
@@ -37,7 +35,7 @@ class CpuProgram:
     """
 
     def __init__(
-        self, tasks: TaskGraph, isa: Isa, threads: int, arithmetic: bool = True, progress: Progress | None = None
+        self, tasks: TaskGraph, isa: Isa, threads: int, arithmetic: bool = True, progress: KernelProgress | None = None
     ):
         self.tasks, self.threads, self.notes = tasks, threads, dict[str, str]()
         self._library: LoadedObjects | None = (
@@ -48,7 +46,7 @@ class CpuProgram:
             records = Records(tasks, isa, loader.want, packers)
             for steps in tasks.steps if arithmetic else ():
                 records.add(steps)
-            for carries in tasks.carries if arithmetic else ():
+            for carries in tasks.scratch_moves if arithmetic else ():
                 records.carry(carries)
             if records.kernels:
                 self._library, addresses = loader.load(progress)
@@ -101,7 +99,7 @@ class CpuProgram:
         self._ends.put((*inputs, *outputs))
         for k, rows in enumerate(events or ()):
             self._own[k, loop.EVENTS] = rows.__array_interface__["data"][0]
-        crew().lead(self._jobs)
+        thread_pool().run(self._jobs)
         if events:
             self._own[:, loop.EVENTS] = 0
         if context[loop.CANCEL]:
@@ -118,7 +116,7 @@ class CpuProgram:
     def _shared(self) -> np.ndarray:
         """The context; epoch, sums and ends are set by each run."""
         context = np.zeros(loop.CONTEXT_WORDS, np.int64)
-        context[loop.QUEUES], context[loop.N_ENDS] = self.threads, len(self._ends.places)
+        context[loop.QUEUES], context[loop.N_IO] = self.threads, len(self._ends.places)
         for k, array in (
             (loop.WORDS, self._words),
             (loop.QUEUE_AT, self._queue_at),
@@ -129,7 +127,7 @@ class CpuProgram:
             (loop.STEP_AT, self._step_at),
             (loop.RECORDS, self._records),
             (loop.KERNELS, self._kernels),
-            (loop.ENDS, self._ends.places),
+            (loop.IO_WORDS, self._ends.places),
         ):
             context[k] = array.ctypes.data
         return context
@@ -150,7 +148,7 @@ class CpuProgram:
         return own
 
     def _work(self, shared: np.ndarray, isa: Isa) -> Jobs:
-        """The workers as jobs of a crew."""
+        """The workers as jobs of the thread pool."""
         context, function = shared.ctypes.data, worker_address(isa)
         return Jobs([(function, context, row.ctypes.data) for row in self._own])
 
@@ -158,6 +156,4 @@ class CpuProgram:
 @cache
 def worker_address(isa: Isa) -> int:
     """The workers' loop."""
-    types = {"worker": (ctypes.c_void_p, ctypes.c_void_p)}
-    function: Any = load_functions("worker", isa, loop.worker_module, types)["worker"]
-    return ctypes.cast(function, ctypes.c_void_p).value or 0
+    return load_module(loop.worker_module(), isa).address("worker")

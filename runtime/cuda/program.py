@@ -15,7 +15,7 @@ import numpy as np
 from brickrt.graph.errors import BrickError
 from brickrt.runtime.cuda.device_state import DeviceState
 from brickrt.runtime.cuda.driver.alignment import aligned
-from brickrt.runtime.cuda.driver.protocol import CapturedGraph, CaptureRefused, DeviceFunction, Driver, Progress, Stream
+from brickrt.runtime.cuda.driver.protocol import CapturedGraph, CaptureRefused, DeviceFunction, Driver, Stream
 from brickrt.runtime.cuda.groups.cudnn_launches import calls_of
 from brickrt.runtime.cuda.groups.group_search import find_groups
 from brickrt.runtime.cuda.kernels.kernel_context import MOST_TASKS, why_stopped
@@ -28,6 +28,7 @@ from brickrt.runtime.cuda.schedule.launches import make_launches
 from brickrt.runtime.cuda.schedule.stream_schedule import schedule
 from brickrt.runtime.lowering.task_graph import TaskGraph
 from brickrt.runtime.program_protocol import Cancelled, Counts, LaunchMode
+from brickrt.runtime.progress import KernelProgress
 
 STREAMS = 4  # branches that run side by side
 WAVES = 2  # tasks of a group of memoized bricks, per node, in multiples of the device's multiprocessors
@@ -55,7 +56,11 @@ class CudaProgram:
     """
 
     def __init__(
-        self, tasks: TaskGraph, driver: Driver, options: CudaOptions | None = None, progress: Progress | None = None
+        self,
+        tasks: TaskGraph,
+        driver: Driver,
+        options: CudaOptions | None = None,
+        progress: KernelProgress | None = None,
     ) -> None:
         self.tasks, self._driver, self._lock, self._cancelling = tasks, driver, threading.Lock(), threading.Lock()
         self._cancelled = self._pending = False
@@ -63,7 +68,7 @@ class CudaProgram:
         with driver.current:
             self._build(options or CudaOptions(), progress)
 
-    def _build(self, options: CudaOptions, progress: Progress | None) -> None:
+    def _build(self, options: CudaOptions, progress: KernelProgress | None) -> None:
         tasks, driver = self.tasks, self._driver
         self._main, self._side, self._idle = driver.stream(), driver.stream(), driver.event()
         nodes = max((len(subgraph.nodes) for subgraph in tasks.plan.subgraphs), default=1)
@@ -95,7 +100,7 @@ class CudaProgram:
         if self._pending:
             self._idle.synchronize()
 
-    def _compiled(self, units: Units, progress: Progress | None) -> dict[int, DeviceFunction]:
+    def _compiled(self, units: Units, progress: KernelProgress | None) -> dict[int, DeviceFunction]:
         """The functions of all launches that are not the library's."""
         mine = {k: which for k, which in enumerate(units.of) if k not in self._calls.layers}
         needed, sources = sorted(set(mine.values())), list(units.sources)

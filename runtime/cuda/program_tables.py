@@ -117,7 +117,7 @@ def check_tables(
 def _wanted(
     tables: ProgramTables, units: Units, base_bytes: Sequence[int], owner: np.ndarray, calls: Mapping[int, Layer]
 ) -> Wanted:
-    graph, places, none = units.records.tasks, units.records.tasks.places, np.zeros(0, np.int64)
+    graph, places, none = units.records.tasks, units.records.tasks.allocations, np.zeros(0, np.int64)
     place = np.full(len(owner), -1, np.int64)
     place[tables.order] = np.arange(len(tables))
     at = place[np.concatenate([none, *(rows.tasks for rows, _ in units.numbered)])]

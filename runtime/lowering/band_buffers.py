@@ -1,7 +1,7 @@
 """Scratch of padded bricks: where each band of a brick finds a tensor's rows, and which of them move between bands.
 
-A tensor's rows lie in a ring that is not round: they follow one another, and when the next band's do not fit behind
-them, what later bands still read moves to the front.
+A tensor's rows lie in a linear buffer, one behind the other. When the next band's rows do not fit behind them, the rows
+that later bands still read move to its front.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from brickrt.plan.geometry.row_bands import BandSweep, HeldRows, with_rows
 
 @dataclass(frozen=True)
 class BandBuffer:
-    """Scratch of one tensor: `extents` of its storage, whose first element is `origins` in each band of each brick.
+    """Scratch of one tensor: `extents` of its storage, and `origins`, the index of its first element in each band of
+    each brick, int64 [bricks · bands, d].
 
-    `origins` is int64 [bricks · bands, d]; `moves` tells bands that begin with moving `moved` boxes, [bricks · bands].
+    `moves` [bricks · bands] tells which bands begin with a move, and `moved` the boxes that move then.
     """
 
     extents: tuple[int, ...]
@@ -33,10 +34,10 @@ class BandBuffer:
 
 
 def band_buffer(swept: BandSweep, name: str) -> BandBuffer:
-    """The ring of a tensor."""
+    """The buffer of a tensor that swept bricks compute and read."""
     held, whole = swept.rows[name], swept.brick_boxes(name)
     extents = whole.extents.max(axis=0, initial=0)
-    rows = int(held.ring.max(initial=0))
+    rows = int(held.stored.max(initial=0))
     extents[swept.axis] = rows
     first = _first_rows(held, rows)
     origins = np.repeat(whole.lo, swept.bands, axis=0)

@@ -1,7 +1,7 @@
-"""Slices that cost nothing: a contiguous part of a stored tensor is read where it lies.
+"""Slices that need no copy: a contiguous range of a stored tensor is read where it lies.
 
-A Take that keeps every axis, or a range of it in order, needs no copy: its readers get the source's strides and another
-origin. Split and Slice mostly are this.
+A Take that keeps every axis, or a range of it in order, is one: its readers get the source's strides and another
+origin. Most Split and Slice nodes of ONNX become this.
 """
 
 from __future__ import annotations
@@ -25,37 +25,38 @@ class InplaceSlice:
     start: tuple[int, ...]
 
     def in_source(self, boxes: Boxes) -> Boxes:
+        """The boxes in indices of `source`."""
         return Boxes(boxes.lo + np.asarray(self.start, np.int64), boxes.hi + np.asarray(self.start, np.int64))
 
 
-def root_of(parts: Mapping[str, InplaceSlice], name: str) -> str:
-    """The tensor that a part is of; any other tensor itself."""
-    while name in parts:
-        name = parts[name].source
+def root_of(slices: Mapping[str, InplaceSlice], name: str) -> str:
+    """The tensor that a slice is of; any other tensor itself."""
+    while name in slices:
+        name = slices[name].source
     return name
 
 
-def resolve(parts: Mapping[str, InplaceSlice], name: str, boxes: Boxes) -> tuple[str, Boxes]:
-    """The tensor that a part is of, and where the boxes are in it."""
-    while name in parts:
-        boxes, name = parts[name].in_source(boxes), parts[name].source
+def resolve(slices: Mapping[str, InplaceSlice], name: str, boxes: Boxes) -> tuple[str, Boxes]:
+    """The tensor that a slice is of, and where the boxes are in it."""
+    while name in slices:
+        boxes, name = slices[name].in_source(boxes), slices[name].source
     return name, boxes
 
 
-def start_of(parts: Mapping[str, InplaceSlice], name: str, rank: int) -> np.ndarray:
-    """Where a part begins in the stored tensor, or a tensor in itself, int64 [1, rank]."""
+def start_of(slices: Mapping[str, InplaceSlice], name: str, rank: int) -> np.ndarray:
+    """Where a slice begins in the stored tensor, zeros for any other tensor, int64 [1, rank]."""
     start = np.zeros((1, rank), np.int64)
-    while name in parts:
-        start += np.asarray(parts[name].start, np.int64)
-        name = parts[name].source
+    while name in slices:
+        start += np.asarray(slices[name].start, np.int64)
+        name = slices[name].source
     return start
 
 
-def find_parts(plan: Plan) -> dict[str, InplaceSlice]:
+def find_inplace_slices(plan: Plan) -> dict[str, InplaceSlice]:
     """All tensors of a plan that are read in place, by name.
 
-    What leaves a subgraph of bricks is stored brick by brick, so the last node of one is no part. A view needs its
-    elements next to one another.
+    What leaves a merged subgraph is stored brick by brick, so the last node of one is no slice in place. Nor is what
+    a view reads, whose elements must lie next to one another.
     """
     found = {}
     for subgraph in plan.subgraphs:
@@ -69,7 +70,7 @@ def find_parts(plan: Plan) -> dict[str, InplaceSlice]:
 
 
 def _start(plan: Plan, node: Node) -> tuple[int, ...] | None:
-    """First index of the source along each axis, or None where the node is no contiguous part."""
+    """First index of the source along each axis, or None where the node needs a copy."""
     graph = plan.graph
     if not isinstance(node.op, Take) or node.output in graph.outputs or node.inputs[0] in graph.constants:
         return None

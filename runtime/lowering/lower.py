@@ -1,4 +1,4 @@
-"""From a plan to its task graph: which bricks of which nodes, what each waits for, and in which order they run."""
+"""Lowers a plan to its task graph: which bricks of which nodes, what each waits for, and in which order they run."""
 
 from __future__ import annotations
 
@@ -13,20 +13,21 @@ from brickrt.plan.geometry.bricks import BrickGrid, row_offsets
 from brickrt.plan.geometry.row_bands import BandSweep, sweep, swept_axis
 from brickrt.plan.plan import Plan
 from brickrt.plan.subgraph import Subgraph
-from brickrt.runtime.lowering.arena import lifetimes, pack_arena, part_place, view_aliases, whole_place, with_offsets
+from brickrt.runtime.lowering.arena import aligned, allocate, pack_arena, view_aliases, with_offsets
 from brickrt.runtime.lowering.band_buffers import BandBuffer, band_buffer
-from brickrt.runtime.lowering.inplace_slices import InplaceSlice, find_parts, resolve, root_of
+from brickrt.runtime.lowering.band_prefetch import find_prefetches
+from brickrt.runtime.lowering.inplace_slices import InplaceSlice, find_inplace_slices, resolve, root_of
+from brickrt.runtime.lowering.lifetimes import subgraph_lifetimes
 from brickrt.runtime.lowering.order import depth_first
 from brickrt.runtime.lowering.space_filling import hilbert
-from brickrt.runtime.lowering.stream_prefetch import streams_ahead
-from brickrt.runtime.lowering.task_graph import Allocation, Kind, PrefetchTarget, ScratchMoves, Steps, TaskGraph
+from brickrt.runtime.lowering.task_graph import Allocation, PrefetchTarget, ScratchMoves, Steps, StorageKind, TaskGraph
 
 MANY = 32  # bricks from which readers of most of a tensor wait for one join instead of for each brick
 
 
 @dataclass
 class Produced:
-    """A stored tensor: its bricks are the tasks from `first` on, of subgraph `subgraph`."""
+    """How a stored tensor is made: brick k of `grid` by task `first` + k, in subgraph `subgraph`."""
 
     grid: BrickGrid
     first: int
@@ -39,10 +40,10 @@ class Lowering:
 
     plan: Plan
     steps: list[Steps] = field(default_factory=list)
-    carries: list[ScratchMoves] = field(default_factory=list)
-    places: dict[str, Allocation] = field(default_factory=dict)
+    scratch_moves: list[ScratchMoves] = field(default_factory=list)
+    allocations: dict[str, Allocation] = field(default_factory=dict)
     aliases: dict[str, str] = field(default_factory=dict)
-    parts: dict[str, InplaceSlice] = field(default_factory=dict)
+    inplace_slices: dict[str, InplaceSlice] = field(default_factory=dict)
     produced: dict[str, Produced] = field(default_factory=dict)
     waits: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)  # (task, what it waits for)
     owned: list[np.ndarray] = field(default_factory=list)  # provisional tasks of each subgraph, in order
@@ -54,7 +55,8 @@ class Lowering:
     # ---- subgraphs
 
     def lower(self) -> TaskGraph:
-        self.place_ends()
+        """The task graph of the whole plan."""
+        self.allocate_io()
         for s, subgraph in enumerate(self.plan.subgraphs):
             first = self.tasks
             if subgraph.strategy == "padded":
@@ -65,19 +67,20 @@ class Lowering:
         arena = self.plan_arena()
         return self.finish(arena)
 
-    def place_ends(self) -> None:
-        """Inputs and outputs lie in the caller's arrays."""
+    def allocate_io(self) -> None:
+        """Notes that inputs and outputs lie in the caller's arrays, and which tensors lie inside others."""
         graph = self.plan.graph
-        self.parts = find_parts(self.plan)
-        self.aliases = view_aliases(self.plan) | {name: part.source for name, part in self.parts.items()}
-        ends: tuple[tuple[Kind, tuple[str, ...]], ...] = (("input", graph.inputs), ("output", graph.outputs))
-        for kind, names in ends:
+        self.inplace_slices = find_inplace_slices(self.plan)
+        self.aliases = view_aliases(self.plan) | {n: part.source for n, part in self.inplace_slices.items()}
+        io: tuple[tuple[StorageKind, tuple[str, ...]], ...] = (("input", graph.inputs), ("output", graph.outputs))
+        for kind, names in io:
             for slot, name in enumerate(names):
-                if name not in graph.constants and name not in self.places:
+                if name not in graph.constants and name not in self.allocations:
                     t = graph.types[name]
-                    self.places[name] = Allocation(kind, t.shape, 1, t.nbytes, slot=slot)
+                    self.allocations[name] = Allocation(kind, t.shape, 1, t.nbytes, slot=slot)
 
     def new_tasks(self, n: int) -> np.ndarray:
+        """The numbers of `n` further tasks."""
         self.tasks += n
         return np.arange(self.tasks - n, self.tasks)
 
@@ -85,15 +88,16 @@ class Lowering:
         """Notes that a node's output is stored whole, brick by brick."""
         graph, name = self.plan.graph, node.output
         self.produced[name] = Produced(grid, first, s)
-        if name not in self.places and name not in self.aliases:
-            self.places[name] = whole_place(graph.types[name], self.plan.layouts[name], self.plan.device.lanes)
+        if name not in self.allocations and name not in self.aliases:
+            t, lanes = graph.types[name], self.plan.device.lanes
+            self.allocations[name] = allocate(t, t.shape, self.plan.layouts[name], lanes, "arena")
 
     def brick_by_brick(self, s: int, subgraph: Subgraph) -> None:
         """Layerwise and memoized: a task per brick of every node's output."""
         graph = self.plan.graph
         for k, brick in zip(subgraph.nodes, subgraph.node_bricks, strict=True):
             node = graph.nodes[k]
-            if node.output in self.parts:
+            if node.output in self.inplace_slices:
                 continue
             if node.output in self.aliases:
                 self.alias(s, node)
@@ -109,7 +113,7 @@ class Lowering:
                 self.tail_steps(s, subgraph, boxes, tasks, np.zeros(len(tasks), np.int64))
 
     def alias(self, s: int, node: Node) -> None:
-        """A view costs one task without work, which waits for all of what it shows."""
+        """One task without work, which waits for all of what the view shows."""
         task = self.new_tasks(1)
         source = node.inputs[0]
         self.wait_for(s, source, Boxes.whole(self.plan.graph.types[source].shape), task)
@@ -117,23 +121,24 @@ class Lowering:
         self.store(s, node, BrickGrid(shape, tuple(max(1, e) for e in shape)), int(task[0]))
 
     def padded(self, s: int, subgraph: Subgraph) -> None:
-        """A task per brick of the last output; whatever comes before is computed again, into the worker's scratch."""
+        """A task per brick of the last output; it computes all that it needs of the tensors before, in scratch."""
         graph, root = self.plan.graph, self.plan.graph.nodes[subgraph.nodes[-1]].output
         grid = BrickGrid(graph.types[root].shape, subgraph.brick)
         tasks = self.new_tasks(len(grid))
         blocks = {name: self.plan.device.lanes for name, at in self.plan.layouts.items() if at == "blocked"}
         axis = swept_axis(subgraph.brick, subgraph.band)
-        swept = sweep(graph, subgraph.nodes, grid.boxes(), subgraph.band[axis], axis, self.parts, blocks)
+        swept = sweep(graph, subgraph.nodes, grid.boxes(), subgraph.band[axis], axis, self.inplace_slices, blocks)
         inner = [graph.nodes[k].output for k in subgraph.nodes[:-1]]
-        rings = {name: self.band_buffer(swept, name) for name in inner if name not in self.parts}
-        self.pack_scratch(list(rings))
-        fetched = streams_ahead(self.plan, subgraph, axis) if swept.bands > 1 else {}
+        buffers = {name: self.band_buffer(swept, name) for name in inner if name not in self.inplace_slices}
+        self.pack_scratch(list(buffers))
+        prefetches = find_prefetches(self.plan, subgraph, axis) if swept.bands > 1 else {}
         for rank, k in enumerate(subgraph.nodes):
-            if graph.nodes[k].output not in self.parts:
+            if graph.nodes[k].output not in self.inplace_slices:
                 ranks = np.tile(np.arange(swept.bands) * len(subgraph.members) + rank, len(grid))
-                self.band_steps(k, swept, rings, np.repeat(tasks, swept.bands), 2 * ranks + 1, fetched.get(k, {}))
-        for name in swept.needed.keys() - set(inner) - {root}:
-            self.wait_for(s, name, swept.brick_boxes(name), tasks)
+                self.band_steps(k, swept, buffers, np.repeat(tasks, swept.bands), 2 * ranks + 1, prefetches.get(k, {}))
+        for name in swept.needed:
+            if name != root and name not in inner:
+                self.wait_for(s, name, swept.brick_boxes(name), tasks)
         self.store(s, graph.nodes[subgraph.nodes[-1]], grid, int(tasks[0]) if len(tasks) else self.tasks)
         after = np.tile(np.arange(swept.bands) * len(subgraph.members) + len(subgraph.nodes), len(grid))
         self.tail_steps(s, subgraph, swept.computed(root), np.repeat(tasks, swept.bands), after)
@@ -152,7 +157,7 @@ class Lowering:
         """Gives a tensor scratch for all that a band of a brick holds of it."""
         lanes, layout = self.plan.device.lanes, self.plan.layouts[name]
         found = band_buffer(swept, name)
-        self.places[name] = part_place(self.plan.graph.types[name], found.extents, layout, lanes, "scratch")
+        self.allocations[name] = allocate(self.plan.graph.types[name], found.extents, layout, lanes, "scratch")
         self.recomputed += recomputed(swept.brick_boxes(name))
         return found
 
@@ -160,39 +165,40 @@ class Lowering:
         self,
         k: int,
         swept: BandSweep,
-        rings: dict[str, BandBuffer],
+        buffers: dict[str, BandBuffer],
         tasks: np.ndarray,
         ranks: np.ndarray,
-        fetched: dict[str, PrefetchTarget],
+        prefetches: dict[str, PrefetchTarget],
     ) -> None:
         """Calls of node `k` in all bands of all bricks, each after what it keeps of its output has moved."""
         node = self.plan.graph.nodes[k]
         boxes = swept.computed(node.output)
         at = np.flatnonzero(boxes.volumes)
-        roots = [root_of(self.parts, name) for name in (*node.inputs, node.output)]
-        local = {name: rings[name].origins[at] for name in roots if name in rings}
-        self.steps.append(Steps(k, boxes.take(at), tasks[at], ranks[at], local, fetched))
-        if node.output in rings:
-            own = rings[node.output]
+        roots = [root_of(self.inplace_slices, name) for name in (*node.inputs, node.output)]
+        local = {name: buffers[name].origins[at] for name in roots if name in buffers}
+        self.steps.append(Steps(k, boxes.take(at), tasks[at], ranks[at], local, prefetches))
+        if node.output in buffers:
+            own = buffers[node.output]
             at = np.flatnonzero(own.moves)
             if len(at):
-                moved, places = own.moved.take(at), (own.before[at], own.origins[at])
-                self.carries.append(ScratchMoves(node.output, moved, tasks[at], ranks[at] - 1, *places))
+                moved, origins = own.moved.take(at), (own.before[at], own.origins[at])
+                self.scratch_moves.append(ScratchMoves(node.output, moved, tasks[at], ranks[at] - 1, *origins))
 
     def pack_scratch(self, names: list[str]) -> None:
+        """Gives the scratch of a padded brick's tensors its offsets, one behind the other."""
         at = 0
         offsets = {}
         for name in names:
             offsets[name] = at
-            at += -(-self.places[name].nbytes // 64) * 64
-        self.places.update(with_offsets({n: self.places[n] for n in names}, offsets))
+            at += aligned(self.allocations[name].nbytes)
+        self.allocations.update(with_offsets({n: self.allocations[n] for n in names}, offsets))
         self.scratch = max(self.scratch, at)
 
     # ---- dependencies
 
     def wait_for(self, s: int, tensor: str, boxes: Boxes, tasks: np.ndarray) -> None:
         """`tasks` of subgraph `s` read `boxes` of a tensor."""
-        tensor, boxes = resolve(self.parts, tensor, boxes)
+        tensor, boxes = resolve(self.inplace_slices, tensor, boxes)
         made = self.produced.get(tensor)
         if made is None:
             return
@@ -211,10 +217,10 @@ class Lowering:
         return self.joins[s]
 
     def plan_arena(self) -> int:
-        """Places all arena tensors; writers of memory used before wait for its users."""
-        lives = lifetimes(self.plan, self.places, self.aliases)
+        """Gives arena tensors offsets, and returns the bytes; writers of memory used before wait for its users."""
+        lives = subgraph_lifetimes(self.plan, self.allocations, self.aliases)
         offsets, total, reuses = pack_arena(lives)
-        self.places = with_offsets(self.places, offsets)
+        self.allocations = with_offsets(self.allocations, offsets)
         for reuse in reuses:
             made = self.produced[reuse.tensor]
             writers = np.arange(made.first, made.first + len(made.grid))
@@ -250,37 +256,38 @@ class Lowering:
                 sequence.append(np.array([self.tasks - 1 - self.joins[s]]))
                 owner.append(np.array([-1]))
         order = np.concatenate([*sequence, np.zeros(0, np.int64)]).astype(np.int64)
-        place = np.empty(len(order), np.int64)
-        place[order] = np.arange(len(order))
+        number = np.empty(len(order), np.int64)
+        number[order] = np.arange(len(order))
         readers, needs = self.all_waits()
-        by_reader = np.argsort(place[readers], kind="stable")
+        by_reader = np.argsort(number[readers], kind="stable")
         return TaskGraph(
             plan=self.plan,
-            steps=tuple(replace(s, tasks=place[s.tasks]) for s in self.steps),
-            carries=tuple(replace(c, tasks=place[c.tasks]) for c in self.carries),
-            dep_offsets=row_offsets(np.bincount(place[readers], minlength=len(order))),
-            deps=place[needs][by_reader],
+            steps=tuple(replace(s, tasks=number[s.tasks]) for s in self.steps),
+            scratch_moves=tuple(replace(c, tasks=number[c.tasks]) for c in self.scratch_moves),
+            dep_offsets=row_offsets(np.bincount(number[readers], minlength=len(order))),
+            deps=number[needs][by_reader],
             task_subgraph=np.concatenate([*owner, np.zeros(0, np.int64)]).astype(np.int64),
-            places=self.places,
+            allocations=self.allocations,
             aliases=self.aliases,
-            parts=self.parts,
+            inplace_slices=self.inplace_slices,
             arena_bytes=arena,
             scratch_bytes=self.scratch,
             recomputed=self.recomputed,
         )
 
     def all_waits(self) -> tuple[np.ndarray, np.ndarray]:
+        """All dependencies: (task, what it waits for), by number."""
         empty = np.zeros(0, np.int64)
         readers, needs = (np.concatenate([empty, *(w[k] for w in self.waits)]).astype(np.int64) for k in (0, 1))
         return self.numbered(readers), self.numbered(needs)
 
     def numbered(self, tasks: np.ndarray) -> np.ndarray:
-        """Joins follow all other tasks."""
+        """Provisional numbers without negative ones: joins follow all other tasks."""
         return np.where(tasks < 0, self.tasks - 1 - tasks, tasks)
 
 
 def recomputed(boxes: Boxes) -> int:
-    """Elements computed more than once, where the boxes are what the bricks of a grid need: axes are independent."""
+    """Elements computed more than once. The boxes are what the bricks of a grid need, so each axis counts by itself."""
     boxes = Boxes(*(ends[boxes.volumes > 0] for ends in (boxes.lo, boxes.hi)))
     once = 1
     for lo, hi in zip(boxes.lo.T, boxes.hi.T, strict=True):
@@ -291,7 +298,7 @@ def recomputed(boxes: Boxes) -> int:
 
 
 def along_curve(grid: BrickGrid) -> np.ndarray:
-    """Brick numbers along a locality-preserving curve; bricks that differ in batch or channels follow one another."""
+    """Brick numbers in the order of visit: batch and channels outermost, and a Hilbert curve through the rest."""
     outer = int(np.prod(grid.grid[:2])) if len(grid.grid) > 3 else 1
     inner = grid.grid[2:] if len(grid.grid) > 3 else grid.grid
     curve = hilbert(inner)

@@ -12,8 +12,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from brickrt.ops.cpu.isa import Isa
+
 if TYPE_CHECKING:
-    from llvmlite.binding import ExecutionEngine
+    from brickrt.ops.cpu.compile import LoadedObjects
+
+_NO_VECTORS = Isa(1, 16)
+_KEPT: list[LoadedObjects] = []  # the owner of the compiled walk's code
 
 # Walks with an explicit stack. mark: 0 not seen, 1 on the stack, 2 in the order. Returns 0, or for a cycle the
 # height of the stack, whose top is the task met a second time.
@@ -119,31 +124,13 @@ def depth_first(offsets: np.ndarray, deps: np.ndarray, roots: np.ndarray) -> np.
     return order
 
 
-def is_topological(offsets: np.ndarray, deps: np.ndarray, order: np.ndarray) -> bool:
-    """Whether `order` holds every task once, each after all that it waits for."""
-    n = len(offsets) - 1
-    if not np.array_equal(np.sort(order), np.arange(n)):
-        return False
-    place = np.empty(n, np.int64)
-    place[order] = np.arange(n)
-    return bool((place[deps] < np.repeat(place, np.diff(offsets))).all())
-
-
-@cache
-def _engine() -> ExecutionEngine:
-    """The owner of the compiled walk's code, which is there for as long as this is: for good."""
-    import llvmlite.binding as llvm
-
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    machine = llvm.Target.from_default_triple().create_target_machine(opt=2)
-    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(_WALK), machine)
-    engine.finalize_object()
-    return engine
-
-
 @cache
 def _walk() -> Callable[..., int]:
     """The compiled walk."""
+    from brickrt.ops.cpu.compile import LoadedObjects, to_object
+
+    library = LoadedObjects(_NO_VECTORS)
+    library.add(to_object(_WALK, _NO_VECTORS))
+    _KEPT.append(library)
     p, i64 = ctypes.c_void_p, ctypes.c_int64
-    return ctypes.CFUNCTYPE(i64, p, p, p, i64, p, p, p, p)(_engine().get_function_address("walk"))
+    return library.function("walk", p, p, p, i64, p, p, p, p, ret=i64)

@@ -1,7 +1,4 @@
-"""Orders of a brick grid in which bricks visited soon after each other lie near each other.
-
-Each function takes the grid shape, of any extents, and returns the brick numbers (row-major) in order of visit.
-"""
+"""An order of a brick grid in which bricks visited soon after each other lie near each other."""
 
 from __future__ import annotations
 
@@ -11,26 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 
 
-def snake(shape: Sequence[int]) -> np.ndarray:
-    """Row by row, every other row backwards: each step goes to an adjacent brick."""
-    visit = np.arange(math.prod(shape), dtype=np.int64)
-    number = np.zeros_like(visit)
-    inner = len(visit)
-    for extent in shape:
-        inner //= max(extent, 1)
-        rows, at = np.divmod(visit // max(inner, 1), max(extent, 1))
-        number = number * extent + np.where(rows % 2, extent - 1 - at, at)
-    return number
-
-
-def morton(shape: Sequence[int]) -> np.ndarray:
-    """Z-order: along the interleaved bits of the coordinates."""
-    coords, bits = _coordinates(shape)
-    return np.argsort(_interleave(coords, bits), kind="stable")
-
-
 def hilbert(shape: Sequence[int]) -> np.ndarray:
-    """Hilbert's curve through the enclosing cube of a power of two, less what lies outside the grid.
+    """The brick numbers (row-major) of a grid of any extents, in order of visit: Hilbert's curve through the enclosing
+    cube of a power of two, less what lies outside the grid.
 
     Every step goes to an adjacent brick where all extents (other than 1) are the same power of two.
     J. Skilling, "Programming the Hilbert curve", AIP Conference Proceedings 707 (2004).

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
@@ -12,7 +13,7 @@ from brickrt.ops.types import Boxes
 from brickrt.plan.plan import Plan
 from brickrt.runtime.lowering.inplace_slices import InplaceSlice
 
-Kind = Literal["arena", "scratch", "group", "input", "output"]
+StorageKind = Literal["arena", "scratch", "group", "input", "output"]
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,7 @@ class Allocation:
     is the index of the graph's input or output. Bricks of a "group" have scratch side by side, in the arena.
     """
 
-    kind: Kind
+    kind: StorageKind
     extents: tuple[int, ...]
     block: int
     nbytes: int
@@ -33,7 +34,7 @@ class Allocation:
 
 @dataclass(frozen=True)
 class PrefetchTarget:
-    """What a later step reads or writes of a tensor: `shift` [d] from the indices that this one computes."""
+    """What a later step reads or writes of a tensor: elements `shift` [d] away from the indices of this one."""
 
     shift: tuple[int, ...]
     write: bool
@@ -44,7 +45,7 @@ class Steps:
     """Calls of one node: `boxes` of its output, the `tasks` they belong to, and their `ranks` inside a task, [n].
 
     `origins` are, per tensor of the node that lies in scratch, the index of its storage's first element, [n, d].
-    `ahead` names stored tensors that later steps stream: an engine may fetch them meanwhile.
+    `prefetches` names stored tensors that later steps read or write: an engine may fetch them meanwhile.
     """
 
     node: int
@@ -52,14 +53,14 @@ class Steps:
     tasks: np.ndarray
     ranks: np.ndarray
     origins: dict[str, np.ndarray]
-    ahead: dict[str, PrefetchTarget] = field(default_factory=dict)
+    prefetches: dict[str, PrefetchTarget] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
 class ScratchMoves:
-    """Moves inside the scratch of one tensor: `boxes` of it stay while its storage begins elsewhere from then on.
+    """Copies inside the scratch of one tensor: `boxes` of it move so that its storage begins at another element.
 
-    `before` and `after` are the index of the storage's first element, [n, d]; what moves and where to never overlap.
+    `before` and `after` are the index of the storage's first element, [n, d]; source and target never overlap.
     """
 
     tensor: str
@@ -74,37 +75,36 @@ class ScratchMoves:
 class TaskGraph:
     """All tasks of a plan. Task t waits for `deps[dep_offsets[t]:dep_offsets[t + 1]]`, all smaller than t.
 
-    A task runs its steps and carries in order of rank; one without steps joins others: it is complete when they are.
-    `task_subgraph` is −1 for joins. `recomputed` counts elements computed more than once, `places` has every tensor
-    that is written or read, constants aside; `aliases` names the tensor that views and parts are stored in, and
-    `parts` says which part.
+    A task runs its steps and scratch moves in order of rank; one without steps joins others: it is complete when they
+    are. `task_subgraph` is −1 for joins. `recomputed` counts elements computed more than once, `allocations` has every
+    stored tensor, constants aside; `aliases` names the tensor that a view or slice is stored in, and `inplace_slices`
+    says where in it a slice begins.
     """
 
     plan: Plan
-    steps: tuple[Steps, ...]
-    carries: tuple[ScratchMoves, ...]
     dep_offsets: np.ndarray
     deps: np.ndarray
     task_subgraph: np.ndarray
-    places: dict[str, Allocation]
-    aliases: dict[str, str]
-    parts: dict[str, InplaceSlice]
-    arena_bytes: int
-    scratch_bytes: int
-    recomputed: int
+    steps: tuple[Steps, ...] = ()
+    scratch_moves: tuple[ScratchMoves, ...] = ()
+    allocations: dict[str, Allocation] = field(default_factory=dict)
+    aliases: dict[str, str] = field(default_factory=dict)
+    inplace_slices: dict[str, InplaceSlice] = field(default_factory=dict)
+    arena_bytes: int = 0
+    scratch_bytes: int = 0
+    recomputed: int = 0
 
     def __len__(self) -> int:
         return len(self.dep_offsets) - 1
 
     @cached_property
     def joins(self) -> int:
+        """How many tasks only join others."""
         return int((self.task_subgraph < 0).sum())
 
     def root(self, tensor: str) -> str:
         """The tensor in whose storage this one lies."""
-        while tensor in self.aliases:
-            tensor = self.aliases[tensor]
-        return tensor
+        return stored_in(self.aliases, tensor)
 
     def verify(self) -> TaskGraph:
         """Checks what the engines rely on; returns the graph. Raises ValueError."""
@@ -122,5 +122,12 @@ class TaskGraph:
         for steps in self.steps:
             node = graph.nodes[steps.node]
             volume, size = int(steps.boxes.volumes.sum()), graph.types[node.output].size
-            if self.places[node.output].kind != "scratch" and volume != size:
+            if self.allocations[node.output].kind != "scratch" and volume != size:
                 raise ValueError(f"node '{node.name}': its bricks have {volume} elements, its output {size}")
+
+
+def stored_in(aliases: Mapping[str, str], tensor: str) -> str:
+    """The tensor in whose storage another one lies, itself where it is no alias."""
+    while tensor in aliases:
+        tensor = aliases[tensor]
+    return tensor

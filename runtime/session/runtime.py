@@ -22,8 +22,9 @@ from brickrt.runtime.engines import choose_engine
 from brickrt.runtime.execution.execution import Execution
 from brickrt.runtime.execution.report import Report, StageRun, report_of
 from brickrt.runtime.execution.stage_cache import CompiledStage, StageCache
-from brickrt.runtime.pipeline import Pipeline, Progress
+from brickrt.runtime.pipeline import Pipeline
 from brickrt.runtime.program_protocol import LaunchMode, Program
+from brickrt.runtime.progress import Progress
 from brickrt.runtime.session.fast_path import FastPath
 from brickrt.runtime.stats import Stats
 from brickrt.runtime.thread_count import thread_count

@@ -88,10 +88,10 @@ def touches(tasks: TaskGraph) -> tuple[list[Touch], list[Touch]]:
     reads, writes = [], []
 
     def note(found: list[Touch], steps: Steps, name: str, boxes: Boxes) -> None:
-        name, boxes = resolve(tasks.parts, name, boxes)
-        if name in graph.constants or tasks.places[tasks.root(name)].kind == "scratch":
+        name, boxes = resolve(tasks.inplace_slices, name, boxes)
+        if name in graph.constants or tasks.allocations[tasks.root(name)].kind == "scratch":
             return
-        name, boxes = resolve(tasks.parts, name, boxes)
+        name, boxes = resolve(tasks.inplace_slices, name, boxes)
         root = tasks.root(name)
         if root != name:
             boxes = Boxes.whole(graph.types[root].shape, len(boxes))
@@ -132,7 +132,7 @@ def check_arena(tasks: TaskGraph) -> None:
         users[w.tensor].add(w.task)
     for r in reads:
         users[r.tensor].add(r.task)
-    arena = [(p.offset, p.offset + p.nbytes, name) for name, p in tasks.places.items() if p.kind == "arena"]
+    arena = [(p.offset, p.offset + p.nbytes, name) for name, p in tasks.allocations.items() if p.kind == "arena"]
     assert all(end <= tasks.arena_bytes for _, end, _ in arena)
 
     def done_before(old: str, new: str) -> bool:
@@ -173,11 +173,11 @@ class ArenaMachine:
         self.tasks, self.graph = tasks, tasks.plan.graph
         self.arena = np.full(tasks.arena_bytes + 8, 255, np.uint8)
         self.tensors = dict(self.graph.constants) | dict(inputs)
-        for name, place in tasks.places.items():
+        for name, place in tasks.allocations.items():
             if place.kind in ("arena", "output"):
                 self.tensors[name] = self.room(name, place.kind, place.offset)
         self.steps = defaultdict(list)
-        calls = [(s, k) for s in (*tasks.steps, *tasks.carries) for k in range(len(s.tasks))]
+        calls = [(s, k) for s in (*tasks.steps, *tasks.scratch_moves) for k in range(len(s.tasks))]
         for steps, k in sorted(calls, key=lambda call: call[0].ranks[call[1]]):
             self.steps[int(steps.tasks[k])].append((steps, k))
 
@@ -189,10 +189,10 @@ class ArenaMachine:
 
     def run(self, order: list[int]) -> dict[str, np.ndarray]:
         for task in order:
-            scratch = {n: self.junk(n, p) for n, p in self.tasks.places.items() if p.kind == "scratch"}
+            scratch = {n: self.junk(n, p) for n, p in self.tasks.allocations.items() if p.kind == "scratch"}
             for steps, k in self.steps[task]:
                 if isinstance(steps, ScratchMoves):
-                    self.carry(steps, k, scratch[steps.tensor])
+                    self.move(steps, k, scratch[steps.tensor])
                 else:
                     self.step(steps, k, {n: Slab(scratch[n], tuple(o[k].tolist())) for n, o in steps.origins.items()})
         return {name: self.tensors[name] for name in self.graph.outputs}
@@ -200,9 +200,9 @@ class ArenaMachine:
     def junk(self, name: str, place: Allocation) -> np.ndarray:
         return np.full(place.extents, 77, self.graph.types[name].dtype)
 
-    def carry(self, carries: ScratchMoves, k: int, array: np.ndarray) -> None:
-        """Moves rows of a ring, and spoils those they came from."""
-        source, target = (carries.boxes.slices(k, origins[k]) for origins in (carries.before, carries.after))
+    def move(self, moves: ScratchMoves, k: int, array: np.ndarray) -> None:
+        """Moves rows of a band buffer, and spoils those they came from."""
+        source, target = (moves.boxes.slices(k, origins[k]) for origins in (moves.before, moves.after))
         moved = array[source].copy()
         assert moved.size
         array[source] = 78
@@ -219,8 +219,8 @@ class ArenaMachine:
 
     def slab(self, name: str, local: Mapping[str, Slab]) -> Slab:
         """All that there is of a tensor."""
-        if name in self.tasks.parts:
-            part = self.tasks.parts[name]
+        if name in self.tasks.inplace_slices:
+            part = self.tasks.inplace_slices[name]
             source, shape = self.slab(part.source, local), self.graph.types[name].shape
             origin = np.asarray(source.origin) - part.start
             inside = Boxes(origin[None], (origin + source.array.shape)[None]).clip(shape)

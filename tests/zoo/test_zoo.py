@@ -16,22 +16,8 @@ import onnxruntime as ort
 import pytest
 
 from brickrt import zoo
+from tests.support.zoo_networks import SMALLEST
 
-# The smallest sizes that the networks take.
-SIZES: dict[str, int | tuple[int, ...]] = {
-    "darknet53": 32,
-    "deepcam": (32, 48),
-    "drn-c-26": 32,
-    "inception-v4": 75,
-    "mobilenetv2": 32,
-    "nafnet": 8,
-    "resnet34-3d": (8, 32, 32),
-    "resnet50": 32,
-    "unet": 16,
-    "unet3d": 16,
-    "vgg16": 32,
-    "vit-s16": 16,
-}
 # Output channels of those that give an image, at the input's size.
 IMAGES = {"deepcam": 3, "nafnet": 3, "unet": 1, "unet3d": 1}
 # Scores that the others give, where not 1000.
@@ -48,20 +34,20 @@ class ZooCase:
     y: np.ndarray
 
 
-@pytest.fixture(scope="module", params=SIZES)
+@pytest.fixture(scope="module", params=SMALLEST)
 def case(request: pytest.FixtureRequest) -> ZooCase:
     """Each network in turn, at its smallest size; pytest runs all tests of one before it makes the next."""
-    model = zoo.build(request.param, size=SIZES[request.param])
+    model = zoo.build(request.param, size=SMALLEST[request.param])
     run = _runner(model)
     x = _input(model)
     return ZooCase(model, run, x, run(x))
 
 
 def test_the_list_is_complete() -> None:
-    assert zoo.names() == sorted(SIZES)
+    assert zoo.names() == sorted(SMALLEST)
 
 
-@pytest.mark.parametrize("name", SIZES)
+@pytest.mark.parametrize("name", SMALLEST)
 def test_description(name: str) -> None:
     entry = zoo.describe(name)
     assert entry.name == name
@@ -111,7 +97,7 @@ def test_small_differences_stay_small(case: ZooCase) -> None:
 def test_symbolic_batch_has_the_same_weights_and_results(case: ZooCase) -> None:
     """The weights of both are drawn from the seed, each on its own: so this holds every network to determinism."""
     name = case.model.graph.name
-    symbolic = zoo.build(name, batch=0, size=SIZES[name])
+    symbolic = zoo.build(name, batch=0, size=SMALLEST[name])
     assert _shape(symbolic.graph.input[0])[0] == _shape(symbolic.graph.output[0])[0] == "N"
     assert _weight_digests(symbolic) == _weight_digests(case.model)
     pair = _run(symbolic, np.concatenate([-case.x, case.x]))
@@ -120,7 +106,7 @@ def test_symbolic_batch_has_the_same_weights_and_results(case: ZooCase) -> None:
 
 @pytest.mark.parametrize("name", ["mobilenetv2", "nafnet", "unet", "unet3d", "vit-s16"])
 def test_equal_seeds_give_equal_bytes(name: str) -> None:
-    first, again, other = (zoo.build(name, size=SIZES[name], seed=seed).SerializeToString() for seed in (7, 7, 8))
+    first, again, other = (zoo.build(name, size=SMALLEST[name], seed=seed).SerializeToString() for seed in (7, 7, 8))
     assert first == again != other
 
 

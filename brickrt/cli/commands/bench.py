@@ -15,13 +15,14 @@ from brickrt.cli.inputs.shapes import Shape, assuming, concrete_shapes, note_ass
 from brickrt.cli.outputs.bench_report import bench_dict, network_text, zoo_text
 from brickrt.cli.outputs.json_output import to_json
 from brickrt.cli.requests import BenchRequest, InputRequest
-from brickrt.cli.terminal.progress import Progress, shown_progress
+from brickrt.cli.terminal.progress import shown_progress
 from brickrt.cli.terminal.text import note
 from brickrt.compare.comparison import Comparison, compare
 from brickrt.compare.contenders import PEERS, Model
 from brickrt.graph.errors import BrickError
 from brickrt.graph.onnx_import.source import SourceGraph, load
 from brickrt.plan.options import PlanOptions
+from brickrt.runtime.progress import Progress
 from brickrt.runtime.session.runtime import Runtime
 from brickrt.runtime.thread_count import thread_count
 

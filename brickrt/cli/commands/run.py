@@ -17,10 +17,11 @@ from brickrt.cli.outputs.json_output import to_json
 from brickrt.cli.outputs.run_report import run_dict, run_text
 from brickrt.cli.requests import RunRequest
 from brickrt.cli.terminal.interrupts import interruptible
-from brickrt.cli.terminal.progress import Progress, shown_progress
+from brickrt.cli.terminal.progress import shown_progress
 from brickrt.cli.terminal.watch import WatchedRequest, check_files
 from brickrt.compare.difference import difference
 from brickrt.graph.onnx_import.source import load
+from brickrt.runtime.progress import Progress
 from brickrt.runtime.session.runtime import Runtime
 
 

@@ -12,7 +12,8 @@ from brickrt.graph.ir import Graph
 from brickrt.plan.options import STRATEGIES
 from brickrt.runtime.analysis.memory_projection import project
 from brickrt.runtime.analysis.modelled_traffic import locality
-from brickrt.runtime.pipeline import Pipeline, Progress
+from brickrt.runtime.pipeline import Pipeline
+from brickrt.runtime.progress import Progress
 
 
 def compare(pipeline: Pipeline, graph: Graph, progress: Progress) -> list[Json]:

@@ -9,7 +9,7 @@ from functools import partial
 
 from brickrt.dashboard.live.keys import in_foreground
 from brickrt.dashboard.live.terminal_restore import restored_by
-from brickrt.runtime.pipeline import Progress
+from brickrt.runtime.progress import Progress
 
 
 @contextmanager

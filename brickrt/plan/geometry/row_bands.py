@@ -20,7 +20,7 @@ from brickrt.graph.ir import Graph
 from brickrt.ops.types import Boxes, Shape
 from brickrt.plan.geometry.halo import NO_BLOCKS, whole_blocks
 
-CARRIED = 4  # a ring holds so many times what it keeps besides a band, so that rows move rarely
+CARRIED = 4  # a buffer of rows holds so many times what it keeps besides a band, so that rows move rarely
 _FAR = np.iinfo(np.int64).max
 
 
@@ -51,7 +51,7 @@ class HeldRows:
         return np.maximum(self.before - self.keep, 0).max(axis=1, initial=0)
 
     @property
-    def ring(self) -> np.ndarray:
+    def stored(self) -> np.ndarray:
         """Rows of storage, [bricks]: more than the window where rows must move, and no more than there are."""
         all_rows = (self.hi[:, -1:] - self.keep[:, :1]).max(axis=1, initial=0)
         return np.minimum(self.window + CARRIED * self.kept, all_rows)
@@ -148,7 +148,7 @@ def middle_bands(boxes: Boxes, rows: np.ndarray, axis: int) -> Boxes:
 
 
 def band_bytes(swept: BandSweep) -> np.ndarray:
-    """Bytes that the second of two bands touches, of inner tensors what their rings hold, [bricks]."""
+    """Bytes that the second of two bands touches, of inner tensors what their buffers hold, [bricks]."""
     total = np.zeros(len(next(iter(swept.needed.values()))) // 2, np.int64)
     for name, boxes in swept.needed.items():
         if name in swept.through:

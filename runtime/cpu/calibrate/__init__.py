@@ -1,1 +1,1 @@
-"""The speeds of this machine, measured once."""
+"""Measures the speeds of the host for the cost model."""

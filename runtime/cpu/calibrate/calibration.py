@@ -1,7 +1,7 @@
-"""The speeds of the host, measured once and kept on disk: they take the place of the table's in its `DeviceSpec`.
+"""The speeds of the host, measured once and kept on disk: they replace the table's figures in its `DeviceSpec`.
 
-What a plan sees is rounded to powers of `STEP`, so that it does not hang on the third digit; where a measurement makes
-no sense, or cannot be kept, the table's figures stay. BRICKRT_CALIBRATE=0 turns it off.
+Plans are made with figures rounded to powers of `STEP`, so that they do not depend on the third digit. Where a
+measurement is not plausible, or cannot be kept, the table's figures stay. BRICKRT_CALIBRATE=0 turns measuring off.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ COLD_US = 0.25  # of a task's overhead: unlike those measured, it finds its reco
 
 @dataclass(frozen=True)
 class Calibration:
-    """`refused` says why the table's figures are used; None where those measured are."""
+    """What was measured. `refused` says why the table's figures are used instead; None where they are not."""
 
     measured: Measured | None
     refused: str | None = None
@@ -46,7 +46,7 @@ class Calibration:
         return self._with(spec, float, 1.0)
 
     def planned(self, spec: DeviceSpec) -> DeviceSpec:
-        """The device as plans are made for it: figures in coarse steps, and of streaming what kernels reach."""
+        """The device as plans are made for it: rounded figures, and the share of the bandwidth that kernels reach."""
         return self._with(spec, _coarse, REACHED)
 
     def _with(self, spec: DeviceSpec, about: Callable[[float], float], reached: float) -> DeviceSpec:
@@ -67,7 +67,7 @@ class Calibration:
 
 
 def calibrated(spec: DeviceSpec) -> DeviceSpec:
-    """The host's device to plan for."""
+    """The host's device with measured figures, as plans are made for it."""
     return calibration(spec).planned(spec)
 
 
@@ -111,7 +111,7 @@ def _measured(spec: DeviceSpec) -> Calibration:
 
 
 def implausible(found: Measured, spec: DeviceSpec) -> str | None:
-    """What is wrong with figures, or None."""
+    """Why the figures cannot be right; None where they can."""
     if not found.steady:
         return "the machine was busy: repetitions differed"
     slowest, fastest = (2 * spec.lanes * hertz / 1e9 for hertz in CYCLES)

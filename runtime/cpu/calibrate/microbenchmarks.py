@@ -1,4 +1,4 @@
-"""Measuring the host: multiply-add peak, bandwidth per memory level, time per task. About a tenth of a second."""
+"""Measures the host: multiply-add peak, bandwidth per memory level, time per task. Takes about a tenth of a second."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ WINDOW = 8  # a task waits for the one so many before it
 
 @dataclass(frozen=True)
 class Measured:
-    """GFLOP/s of one core with all of them busy; GB/s read and written of all cores, and of one alone, by level; µs of
-    one core per task. `steady` tells that repetitions agreed."""
+    """GFLOP/s of one core while all are busy; GB/s read and written by all cores together, and by one alone, per memory
+    level; µs of one core per task. `steady` tells that repetitions agreed."""
 
     peak_gflops_per_core: float
     bandwidth: dict[str, float]
@@ -84,7 +84,7 @@ class _Team:
     size: int
 
     def rate(self, work: Callable[[int], None], units: float) -> _Rate:
-        """Each of the threads does `units` in `work(thread)`; the sum of their speeds."""
+        """The threads' speeds added up, where each does `units` of work in `work(thread)`."""
         found = []
         for _ in range(REPEATS):
             together = Barrier(self.size)
@@ -106,7 +106,7 @@ def _peak(isa: Isa, team: _Team) -> _Rate:
 
 
 def _bandwidths(isa: Isa, spec: DeviceSpec, team: _Team) -> dict[str, _Rate]:
-    """By level, as far as it can be told from its neighbours."""
+    """Bandwidth by memory level, of those that can be told apart."""
     parts = {level: nbytes for level, nbytes in _parts(spec, team.size).items() if nbytes}
     buffer = aligned_empty(max(nbytes * team.size for nbytes in parts.values()))
     buffer.fill(0)
@@ -137,17 +137,9 @@ def _task_overhead(isa: Isa, spec: DeviceSpec) -> float:
     first = np.arange(TASKS + 1) - WINDOW
     tasks = TaskGraph(
         plan=Plan(Graph((), {}), {}, spec),
-        steps=(),
-        carries=(),
         dep_offsets=np.maximum(first, 0).astype(np.int64),
         deps=np.arange(TASKS - WINDOW, dtype=np.int64),
         task_subgraph=np.zeros(TASKS, np.int64),
-        places={},
-        aliases={},
-        parts={},
-        arena_bytes=0,
-        scratch_bytes=0,
-        recomputed=0,
     )
     program = CpuProgram(tasks, isa, spec.cores, arithmetic=False)
     return min(_run_us(program) for _ in range(REPEATS)) * spec.cores / TASKS

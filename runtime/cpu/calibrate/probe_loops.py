@@ -1,4 +1,4 @@
-"""Two loops that measure the machine: multiply-adds in registers, and streams through memory."""
+"""Two compiled loops that load the machine fully: multiply-adds in registers, and streams through memory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from llvmlite import ir
 
 from brickrt.ops.cpu.emit.function_emitter import FLOAT, I64, PTR, FunctionEmitter, vector
 from brickrt.ops.cpu.isa import Isa
-from brickrt.runtime.cpu.compile.compiled_functions import load_functions
+from brickrt.runtime.cpu.compile.load import load_module
 
 CHAINS = 12  # independent multiply-adds: enough for two units of latency 4 to 6
 UNROLLED = 4  # vectors of each stream per turn
@@ -21,8 +21,11 @@ _F32 = np.dtype(np.float32)
 
 @dataclass(frozen=True)
 class Probes:
-    """`multiply_add(turns, buffer)` does `flops_per_turn` a turn, on a buffer of `vectors`. `stream(buffer, third,
-    sweeps)` adds the first and the second `third` elements into the third; `third` is a multiple of `chunk`."""
+    """`multiply_add(turns, buffer)` does `flops_per_turn` a turn, on a float32 buffer of `vectors` vectors.
+
+    `stream(buffer, third, sweeps)` adds the first `third` float32 elements of the buffer and the second into the third,
+    `sweeps` times; `third` is a multiple of `chunk`.
+    """
 
     multiply_add: Callable[[int, int], None]
     stream: Callable[[int, int, int], None]
@@ -34,13 +37,14 @@ class Probes:
 @cache
 def probes(isa: Isa) -> Probes:
     """The compiled loops, kept on disk."""
-    types = {
-        "multiply_add": (ctypes.c_int64, ctypes.c_void_p),
-        "stream": (ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64),
-    }
-    found = load_functions("probes", isa, lambda: _module(isa.lanes), types)
-    flops, chunk = CHAINS * isa.lanes * 2, UNROLLED * isa.lanes
-    return Probes(found["multiply_add"], found["stream"], flops, CHAINS + 2, chunk)
+    library = load_module(_module(isa.lanes), isa)
+    return Probes(
+        library.function("multiply_add", ctypes.c_int64, ctypes.c_void_p),
+        library.function("stream", ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64),
+        flops_per_turn=CHAINS * isa.lanes * 2,
+        vectors=CHAINS + 2,
+        chunk=UNROLLED * isa.lanes,
+    )
 
 
 def _module(lanes: int) -> ir.Module:
@@ -58,10 +62,10 @@ def _multiply_add(f: FunctionEmitter, lanes: int) -> None:
     x, y, *first = (f.load(buffer, k * lanes, _F32, lanes) for k in range(2 + CHAINS))
     sums = [f.local(kind, value) for value in first]
     with f.loop(0, turns):
-        for place in sums:
-            f.set(place, f.fma(f.get(place, kind), x, y))
-    for k, place in enumerate(sums):
-        f.store(f.get(place, kind), buffer, (2 + k) * lanes, _F32, lanes)
+        for total in sums:
+            f.set(total, f.fma(f.get(total, kind), x, y))
+    for k, total in enumerate(sums):
+        f.store(f.get(total, kind), buffer, (2 + k) * lanes, _F32, lanes)
     f.finish()
 
 

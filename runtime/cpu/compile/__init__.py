@@ -1,1 +1,1 @@
-"""From kernels to functions of this process, by several processes, kept on disk."""
+"""Kernels and the engine's own functions, compiled by several processes, kept on disk and loaded."""

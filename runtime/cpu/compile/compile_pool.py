@@ -1,4 +1,4 @@
-"""Compiling with all cores. LLVM holds a lock while it compiles, so helpers are processes.
+"""Compiles kernels with all cores. LLVM holds a lock while it compiles, so helpers are processes.
 
 A helper is this module run by a fresh interpreter, which needs nothing of the caller's main module. It reads pickled
 (digest, kernel) from its standard input, from its parent alone, answers each with the pickled object file, and ends
@@ -22,7 +22,7 @@ from brickrt.ops.cpu.compile import to_object
 from brickrt.ops.cpu.kernel import Kernel, emit_module
 from brickrt.runtime.thread_count import usable_cores
 
-WORTH = 5  # kernels per process from which starting one pays
+KERNELS_PER_HELPER = 5  # from which on starting a helper pays
 
 
 def symbol(digest: str) -> str:
@@ -36,7 +36,8 @@ def build(digest: str, kernel: Kernel) -> bytes:
 
 
 class CompileJob(NamedTuple):
-    """A kernel to compile, or the end of work (None); the least `rank` first, then the least `number`."""
+    """A kernel to compile, by digest, or None to end a thread; the queue gives the least `rank` first, then the least
+    `number`."""
 
     rank: float
     number: int
@@ -44,9 +45,10 @@ class CompileJob(NamedTuple):
 
 
 class Compilation:
-    """Kernels under compilation, the long ones first: by helpers as soon as some are asked for, and in `images` here.
+    """Compiles kernels, those that take longest first: helpers begin as soon as enough are asked for, and `images`
+    compiles in this process.
 
-    A context manager; leaving it ends the helpers, whatever they are at.
+    A context manager; leaving it ends the helpers, even while they compile.
     """
 
     def __init__(self) -> None:
@@ -58,10 +60,10 @@ class Compilation:
         self._threads: list[threading.Thread] = []
 
     def ask(self, digest: str, kernel: Kernel) -> None:
-        """Wants a kernel's machine code."""
+        """Asks for a kernel's machine code."""
         self.asked += 1
         self._todo.put(CompileJob(-effort(kernel), next(self._number), (digest, kernel)))
-        if len(self._helpers) + 1 < min(usable_cores(), self.asked // WORTH):
+        if len(self._helpers) + 1 < min(usable_cores(), self.asked // KERNELS_PER_HELPER):
             self._help()
 
     def images(self) -> Iterator[tuple[str, bytes]]:
@@ -86,7 +88,10 @@ class Compilation:
             helper.communicate()
 
     def _next(self) -> tuple[str, bytes] | None:
-        """What a helper has finished, else what is compiled here; waits only where nothing is left to compile."""
+        """An object file that a helper has finished, else one compiled here; waits where nothing is left to compile.
+
+        None where a helper failed.
+        """
         if self._done.empty():
             try:
                 kernel = self._todo.get_nowait().kernel
@@ -109,7 +114,7 @@ class Compilation:
         self._threads[-1].start()
 
     def _feed(self, helper: subprocess.Popen) -> None:
-        """Has a helper compile until nothing is left. What it fails to give is left to others."""
+        """Has a helper compile until nothing is left. Where it fails, the kernel goes back to the queue."""
         while (work := self._todo.get()).kernel is not None:
             image = _answer(helper, work.kernel)
             if image is None:
@@ -120,12 +125,12 @@ class Compilation:
 
 
 def effort(kernel: Kernel) -> int:
-    """Roughly how long compiling takes: code grows with expressions too."""
+    """Roughly how long compiling takes, without a unit; code grows with the operator's expressions too."""
     return 1000 * kernel.effort + len(repr(kernel.op))
 
 
 def _answer(helper: subprocess.Popen, kernel: tuple[str, Kernel]) -> bytes | None:
-    """The object file that a helper gives, None where it fails: the error is then met, with its traceback, here."""
+    """The object file that a helper gives. None where it fails: this process then compiles, and raises the error."""
     assert helper.stdin is not None and helper.stdout is not None
     try:
         pickle.dump(kernel, helper.stdin)

@@ -8,7 +8,7 @@ from brickrt.ops.cpu.isa import Isa
 from brickrt.plan.device.device_spec import DeviceSpec
 from brickrt.plan.device.machine import instruction_set
 
-# What LLVM calls a processor that has just the named instruction set, where that is not the host's own.
+# LLVM's processor and features for instruction sets that a plan may restrict kernels to.
 LESSER = {"avx2": ("haswell", "+avx2,+fma,+f16c"), "generic": ("x86-64", "")}
 
 

@@ -1,4 +1,4 @@
-"""Identity of compiled kernels: what all decides their machine code."""
+"""Names of compiled code in the disk cache: digests of everything that decides it."""
 
 from __future__ import annotations
 

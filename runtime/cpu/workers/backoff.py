@@ -1,4 +1,5 @@
-"""How compiled code waits: it looks again at once for a while, then lets others have the core, then takes naps."""
+"""How compiled code waits for a word to change: it looks again at once, later yields the core between looks, then
+sleeps."""
 
 from __future__ import annotations
 
@@ -6,7 +7,8 @@ import platform
 
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit.function_emitter import I32, I64, PTR, VOID, FunctionEmitter
+from brickrt.ops.cpu.emit.function_emitter import I32, I64, PTR, VOID
+from brickrt.runtime.cpu.compile.native_function import NativeFunction
 
 PAUSES = 200  # looks with a pause in between: some microseconds, about what giving the core away costs
 YIELDS = 2000  # looks after which others have had the core; a wait of a millisecond is worth sleeping
@@ -18,15 +20,15 @@ _PAUSE: dict[str, tuple[str, tuple[ir.Constant, ...]]] = {
 _PAUSE |= dict.fromkeys(("aarch64", "arm64"), ("llvm.aarch64.hint", (I32(1),)))
 
 
-def pause(f: FunctionEmitter) -> None:
-    """Tells the core that this is a loop that waits."""
+def pause(f: NativeFunction) -> None:
+    """Emits the instruction that tells the core that this loop waits, where it has one."""
     name, args = _PAUSE.get(platform.machine().lower(), ("", ()))
     if name:
         f.intrinsic(name, VOID, *args)
 
 
-def rest(f: FunctionEmitter, looks: ir.Value) -> None:
-    """What to do before the next look, after `looks` (i64) that found nothing."""
+def rest(f: NativeFunction, looks: ir.Value) -> None:
+    """Emits the pause before the next look, after `looks` (i64) that found nothing."""
     nap = f.local(I64, count=2)
     brief = f.b.icmp_signed("<=", looks, I64(PAUSES))
     with f.b.if_else(brief) as (short, longer):
@@ -36,6 +38,6 @@ def rest(f: FunctionEmitter, looks: ir.Value) -> None:
             with polite:
                 f.intrinsic("sched_yield", I32)
             with tired:
-                f.b.store(I64(0), nap)
-                f.b.store(I64(NAP_NS), f.b.gep(nap, [I64(1)], source_etype=I64))
+                f.put(0, nap, 0)
+                f.put(NAP_NS, nap, 1)
                 f.intrinsic("nanosleep", I32, nap, ir.Constant(PTR, None))

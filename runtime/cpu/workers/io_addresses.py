@@ -1,6 +1,7 @@
-"""Where the inputs and outputs of a call lie.
+"""Addresses of a call's inputs and outputs.
 
-NumPy takes 8 µs to tell an array's address when a network has just filled the caches. So workers look it up themselves.
+NumPy takes 8 µs to tell an array's address when a network has just filled the caches. So workers read it from the array
+object themselves, in compiled code.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ def arrays_begin_with_address() -> bool:
 
 
 class IoAddresses:
-    """`places` has per array the address of the word that holds the address of its elements."""
+    """For each input and output of a program, `places` [arrays] is the address of a word; the word holds the address of
+    the array's elements."""
 
     def __init__(self, count: int) -> None:
         self.places = np.zeros(count, np.int64)
@@ -35,7 +37,7 @@ class IoAddresses:
         self._words = self.places.data  # of which Python sets single ones, fast
 
     def put(self, arrays: Iterable[np.ndarray]) -> None:
-        """The arrays of the next run, which must live until it ends."""
+        """Sets the arrays of the next run, which must live until it ends."""
         if self._noted is None:
             for k, array in enumerate(arrays):
                 self._words[k] = id(array) + HEAD

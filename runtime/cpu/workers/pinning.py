@@ -26,7 +26,7 @@ def pin(cpu: int) -> None:
 
 
 def cores() -> dict[int, int]:
-    """Usable logical CPUs → those that stand for their cores. Empty where the system does not tell where we are."""
+    """Each usable logical CPU → the one that stands for its core. Empty where `here` cannot tell the current CPU."""
     if not hasattr(os, "sched_getaffinity") or _where() is None:
         return {}
     first = {_siblings(cpu): cpu for cpu in reversed(usable_cpus())}
@@ -34,7 +34,7 @@ def cores() -> dict[int, int]:
 
 
 def here() -> int:
-    """The logical CPU that runs the caller now."""
+    """The logical CPU that runs the caller now, -1 where the system does not tell."""
     where = _where()
     return where() if where else -1
 

@@ -1,17 +1,18 @@
-"""Which worker is home to a task: equal shares of every tensor, so that rows stay with the core that computed them."""
+"""Which worker's queue a task is in: equal shares of every tensor, so that rows stay with the core that made them."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from brickrt.plan.geometry.bricks import row_offsets
 from brickrt.runtime.lowering.task_graph import TaskGraph
 
 
 def homes(tasks: TaskGraph, workers: int) -> np.ndarray:
     """The home of each task, int64 [tasks].
 
-    A tensor's boxes in the order of its grid, batch and channels before rows, are divided by their volumes. What has
-    a single task goes to the last worker: a chain of such stays on one core.
+    The boxes of a tensor, in the order of its grid (batch and channels before rows), are shared out so that all workers
+    get about the same volume. A node of a single task goes to the last worker: a chain of such nodes stays on one core.
     """
     home = np.full(len(tasks), workers - 1, np.int64)
     for steps in tasks.steps:  # of padded bricks the last node's boxes count
@@ -23,7 +24,6 @@ def homes(tasks: TaskGraph, workers: int) -> np.ndarray:
 
 
 def queues(tasks: TaskGraph, workers: int) -> tuple[np.ndarray, np.ndarray]:
-    """Where each worker's queue begins and the last ends [workers + 1]; the tasks of all queues, ascending in each."""
+    """All queues in CSR form: offsets [workers + 1], and the tasks of all queues, ascending in each."""
     home = homes(tasks, workers)
-    starts = np.concatenate([[0], np.cumsum(np.bincount(home, minlength=workers))])
-    return starts.astype(np.int64), np.argsort(home, kind="stable").astype(np.int64)
+    return row_offsets(np.bincount(home, minlength=workers)), np.argsort(home, kind="stable").astype(np.int64)

@@ -1,4 +1,4 @@
-"""The process's helper threads, for all programs: outside Python from their start on, asleep when nothing is to do."""
+"""The helper threads of the process, which all programs share. They run compiled code only, and sleep when idle."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import ctypes
 import os
 import threading
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
 
 from brickrt.ops.cpu.isa import Isa
-from brickrt.runtime.cpu.compile.compiled_functions import load_functions
+from brickrt.runtime.cpu.compile.load import load_module
 from brickrt.runtime.cpu.memory import aligned_empty
 from brickrt.runtime.cpu.workers.mailbox import CLOSED, JOB_WORDS, MAILBOX_WORDS, mailbox_module
 from brickrt.runtime.cpu.workers.pinning import cores, here, pin
@@ -30,8 +30,7 @@ class Helper:
         self._box = aligned_empty(8 * MAILBOX_WORDS)
         self._box[:] = 0
         self.address: int = self._box.ctypes.data
-        native = _native()
-        native["prepare"](self.address)
+        _native()["prepare"](self.address)
         name = "brickrt" if cpu is None else f"brickrt-{cpu}"
         self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
         self._thread.start()
@@ -49,31 +48,32 @@ class Helper:
 
 @dataclass(frozen=True, eq=False)
 class Lease:
-    """Helpers of a run whose leader began on logical CPU `cpu`; None where other runs were under way."""
+    """Helpers lent to a run. `cpu` is the logical CPU on which its calling thread began; None where other runs were
+    under way."""
 
     cpu: int | None
     helpers: list[Helper]
 
 
 class Jobs:
-    """Calls of compiled functions of two arguments, made at once: (function, argument, argument) each."""
+    """Calls of compiled functions that run at the same time, each (function, argument, argument)."""
 
     def __init__(self, calls: Sequence[tuple[int, int, int]]) -> None:
         table = np.array([(0, *call) for call in calls], np.int64).reshape(-1)
         assert len(table) == JOB_WORDS * len(calls)
         self.n, self.words, self.address = len(calls), table.data, table.ctypes.data
-        self.lead = _native()["lead"]
-        self.team: Lease | None = None
+        self.run = _native()["run_jobs"]
+        self.lease: Lease | None = None
 
-    def give_to(self, team: Lease) -> None:
-        """Has the helpers of a team do all jobs but the first."""
-        self.team = team
-        for k, helper in enumerate(team.helpers):
+    def assign(self, lease: Lease) -> None:
+        """Gives each job but the first to a helper."""
+        self.lease = lease
+        for k, helper in enumerate(lease.helpers):
             self.words[(k + 1) * JOB_WORDS] = helper.address
 
 
 class ThreadPool:
-    """Helpers that are free, and how programs get them."""
+    """Lends helpers to runs, and starts new ones where too few are free."""
 
     _last: Lease | None
     _runs: int
@@ -85,50 +85,55 @@ class ThreadPool:
             os.register_at_fork(after_in_child=self._forget)
         atexit.register(self._close)
 
-    def lead(self, jobs: Jobs) -> None:
-        """Does all jobs, the first on this thread. Those that no helper comes to in time are left undone."""
-        team = self._take(jobs.n - 1)
-        if jobs.team is not team:
-            jobs.give_to(team)
-        try:
-            jobs.lead(jobs.address, jobs.n)
-        finally:
-            self._give_back(team)
+    def run(self, jobs: Jobs) -> None:
+        """Runs the first job on this thread and the others on helpers. Returns when all that began have ended.
 
-    def _take(self, n: int) -> Lease:
-        """Helpers that are free, those of the run before if they will do; new ones where there are too few."""
+        A job that its helper has not begun by the end of the first is left out.
+        """
+        lease = self._lend(jobs.n - 1)
+        if jobs.lease is not lease:
+            jobs.assign(lease)
+        try:
+            jobs.run(jobs.address, jobs.n)
+        finally:
+            self._take_back(lease)
+
+    def _lend(self, n: int) -> Lease:
+        """`n` helpers: those of the run before where they fit, else free ones, else new ones."""
         with self._lock:
             self._runs += 1
-            cpu, team = here(), self._last
+            cpu, lease = here(), self._last
             self._last = None
-            if team is not None:
-                if team.cpu == cpu and len(team.helpers) == n and self._runs == 1:
-                    return team
-                self._free_again(team)
-            places = self._places(n, cpu)
+            if lease is not None:
+                if lease.cpu == cpu and len(lease.helpers) == n and self._runs == 1:
+                    return lease
+                self._free_again(lease)
             alone = cpu if self._runs == 1 else None
-            return Lease(alone, [self._free[place].pop() if self._free[place] else Helper(place) for place in places])
+            return Lease(alone, [self._free[at].pop() if self._free[at] else Helper(at) for at in self._cpus(n, cpu)])
 
-    def _give_back(self, team: Lease) -> None:
+    def _take_back(self, lease: Lease) -> None:
         with self._lock:
             self._runs -= 1
             if self._last is None:
-                self._last = team
+                self._last = lease
             else:
-                self._free_again(team)
+                self._free_again(lease)
 
-    def _free_again(self, team: Lease) -> None:
-        for helper in reversed(team.helpers):  # those that were busy last may still be awake
+    def _free_again(self, lease: Lease) -> None:
+        for helper in reversed(lease.helpers):  # those that were busy last may still be awake
             self._free[helper.cpu].append(helper)
 
-    def _places(self, n: int, cpu: int) -> list[int | None]:
-        """A core for each of `n` helpers, none that of `cpu`; anywhere if cores are too few or others run as well."""
+    def _cpus(self, n: int, cpu: int) -> list[int | None]:
+        """Logical CPUs for `n` helpers, each on a core of its own and none on that of `cpu`.
+
+        None stands for any CPU: where cores are too few, or other runs are under way.
+        """
         mine = self._cores.get(cpu)
         apart = [core for core in self._apart if core != mine]
         return [None] * n if mine is None or n > len(apart) or self._runs > 1 else list(apart[:n])
 
     def _forget(self) -> None:
-        """A process has no threads but its first; a fork begins with that."""
+        """Starts without helpers, also after a fork: the new process has no thread but the one that forked."""
         self._free: defaultdict[int | None, list[Helper]] = defaultdict(list)
         self._last = None
         self._runs = 0
@@ -146,18 +151,14 @@ class ThreadPool:
 
 
 @cache
-def _native() -> dict:
-    pointer, word = ctypes.c_void_p, ctypes.c_int64
-    arguments: dict[str, list[type]] = {
-        "prepare": [pointer],
-        "serve": [pointer],
-        "tell": [pointer, word],
-        "lead": [pointer, word],
-    }
-    return load_functions("mailbox", _ANY, mailbox_module, arguments)
+def _native() -> dict[str, Callable[..., None]]:
+    """The compiled functions of mailboxes."""
+    library, one, two = load_module(mailbox_module(), _ANY), (ctypes.c_void_p,), (ctypes.c_void_p, ctypes.c_int64)
+    types = {"prepare": one, "serve": one, "tell": two, "run_jobs": two}
+    return {name: library.function(name, *args) for name, args in types.items()}
 
 
 @cache
-def crew() -> ThreadPool:
-    """The crew of this process."""
+def thread_pool() -> ThreadPool:
+    """The pool of this process."""
     return ThreadPool()

@@ -17,10 +17,11 @@ from brickrt.ops.cuda.kernel import THREADS
 from brickrt.ops.types import TensorType
 from brickrt.runtime.cuda.driver.cudnn_plans import Plans
 from brickrt.runtime.cuda.driver.device_spec import LEAST, Properties, spec_of
-from brickrt.runtime.cuda.driver.protocol import CaptureRefused, Numbers, Progress
+from brickrt.runtime.cuda.driver.protocol import CaptureRefused, Numbers
 from brickrt.runtime.cuda.kernels.compile import compile_modules
 from brickrt.runtime.cuda.kernels.kernel_sources import KernelSource
 from brickrt.runtime.cuda.kernels.packages import load_library
+from brickrt.runtime.progress import KernelProgress
 
 try:
     import cupy
@@ -174,7 +175,7 @@ class CupyDriver:
         kind = cudart.memcpyDeviceToHost
         cudart.memcpyAsync(array.ctypes.data, address, array.nbytes, kind, stream.address)
 
-    def functions(self, sources: Sequence[KernelSource], progress: Progress | None) -> list[CupyFunction]:
+    def functions(self, sources: Sequence[KernelSource], progress: KernelProgress | None) -> list[CupyFunction]:
         modules = compile_modules([source.text for source in sources], self.spec.isa, progress)
         pairs, limits = zip(sources, modules, strict=True), (self._properties.shared, self._together)
         return [CupyFunction(source, module.image, *limits) for source, module in pairs]

@@ -17,8 +17,8 @@ from brickrt.ops.cuda.cudnn.graph import CudnnPlan
 from brickrt.plan.device.device_spec import DeviceSpec
 from brickrt.runtime.arrays import DeviceArrays
 from brickrt.runtime.cuda.kernels.kernel_sources import KernelSource
+from brickrt.runtime.progress import KernelProgress
 
-Progress = Callable[[int, int], None]  # (compiled, to compile)
 Numbers = tuple[int, int, int, int]  # first task, tasks, which tickets, first slot of scratch
 
 
@@ -128,7 +128,7 @@ class Driver(DeviceArrays, Protocol):
         """Copies from the device; `array` is filled in when the stream is synchronized."""
         ...
 
-    def functions(self, sources: Sequence[KernelSource], progress: Progress | None) -> Sequence[DeviceFunction]:
+    def functions(self, sources: Sequence[KernelSource], progress: KernelProgress | None) -> Sequence[DeviceFunction]:
         """Compiles what no cache has."""
         ...
 

@@ -30,7 +30,7 @@ def check_group(tasks: TaskGraph, nodes: tuple[int, ...], k: int, share: Share) 
         raise Unfit(SEVERAL_PARTS)
     for i, name in enumerate(node.inputs[: inputs_of(node.op, share, len(node.inputs))]):
         kind, rank = graph.types[name], graph.out(node).rank
-        if (root := root_of(tasks.parts, name)) in inner and not _of_channels(tasks, name, root):
+        if (root := root_of(tasks.inplace_slices, name)) in inner and not _of_channels(tasks, name, root):
             raise Unfit(f"'{name}' is a part of another tensor of the brick")
         if is_window(node.op, i, kind, rank) or (name in inner and i >= node.op.main):
             if name in graph.constants or kind.rank != rank:

@@ -75,7 +75,7 @@ class Bricks:
     def __post_init__(self) -> None:
         graph = self.tasks.plan.graph
         made = [graph.nodes[k].output for k in self.nodes]
-        self.root, self.inner = made[-1], frozenset(made[:-1]) - self.tasks.parts.keys()
+        self.root, self.inner = made[-1], frozenset(made[:-1]) - self.tasks.inplace_slices.keys()
         self._needed[self.root] = self.boxes
         for k in reversed(self.nodes):
             if graph.nodes[k].output in self.inner | {self.root}:
@@ -105,13 +105,15 @@ class Bricks:
                 self.products[k] = self._of_channels(name, op, parts_of(op))
             for i, box in self._windows(k, op, self.stores[name].box):
                 source = self.source((k, i))
-                self.reads[k, i] = resolve(self.tasks.parts, node.inputs[i], box)[1] if source in self.inner else box
+                self.reads[k, i] = (
+                    resolve(self.tasks.inplace_slices, node.inputs[i], box)[1] if source in self.inner else box
+                )
                 self._need(source, self.reads[k, i])
         graph = self.tasks.plan.graph
         for i, source in enumerate(node.inputs):
             if i >= self.read(k) and source not in graph.constants:
                 region = node.op.region(i, self.computed(name), graph.ins(node), graph.out(node))
-                source, region = resolve(self.tasks.parts, source, region)
+                source, region = resolve(self.tasks.inplace_slices, source, region)
                 if source in self.inner:
                     self._need(source, region)
 
@@ -165,7 +167,7 @@ class Bricks:
     def source(self, read: Read) -> str:
         """The tensor that is read: of a part of one that is made here, all of it."""
         name = self.tasks.plan.graph.nodes[read[0]].inputs[read[1]]
-        root = root_of(self.tasks.parts, name)
+        root = root_of(self.tasks.inplace_slices, name)
         return root if root in self.inner else name
 
     def key(self, read: Read) -> Key:

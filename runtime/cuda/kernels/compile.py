@@ -17,8 +17,7 @@ from brickrt.graph.errors import BrickError
 from brickrt.ops import cuda
 from brickrt.runtime.cache.disk_cache import DiskCache
 from brickrt.runtime.cuda.kernels.packages import folders, load_library
-
-Progress = Callable[[int, int], None]  # (compiled, to compile)
+from brickrt.runtime.progress import KernelProgress
 
 HEADERS = Path(cuda.__file__).parent / "headers"
 OPTIONS = (
@@ -66,7 +65,7 @@ def compile_module(source: str, arch: str) -> CompiledModule:
 
 
 def compile_modules(
-    sources: Sequence[str], arch: str, progress: Progress | None = None, threads: int | None = None
+    sources: Sequence[str], arch: str, progress: KernelProgress | None = None, threads: int | None = None
 ) -> list[CompiledModule]:
     """The modules of several texts, compiled side by side: NVRTC works outside of the interpreter's lock."""
     found = []

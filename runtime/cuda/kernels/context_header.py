@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import fields
 
+from brickrt.runtime import state_words
 from brickrt.runtime.cuda.kernels import kernel_context
 from brickrt.runtime.cuda.kernels.kernel_context import Context
-from brickrt.runtime.protocol import state_protocol
 
 _NUMBERS = (
     *("SCRATCH", "BASE_SHIFT", "MOST_OPERANDS", "MOST_RANK", "HEAD_WORDS", "EVENT_WORDS", "COUNTS", "SHARED_BYTES"),
@@ -22,7 +22,7 @@ def header() -> str:
         [
             "namespace brick {",
             *(f"constexpr int {name} = {getattr(kernel_context, name)};" for name in _NUMBERS),
-            *(f"constexpr unsigned {name} = {getattr(state_protocol, name)};" for name in _STATES),
+            *(f"constexpr unsigned {name} = {getattr(state_words, name)};" for name in _STATES),
             "struct Context {",
             *(f"    {ctype} {name};  // {text}" for name, ctype, text in words),
             "};",

@@ -89,7 +89,7 @@ class Records:
             self.rows.append(self.add(steps) if len(steps.boxes) and i not in self.skipped else None)
             self.release(graph.nodes[steps.node].inputs, left)
         self.rows += made
-        for carries in self.tasks.carries:
+        for carries in self.tasks.scratch_moves:
             self.carried.setdefault(carries.tensor, []).append(self.carry(carries))
 
     def of(self, i: int) -> list[RecordRows]:
@@ -109,16 +109,16 @@ class Records:
         kind = graph.types[name]
         if name in graph.constants:
             return dense(kind, layouts[name])
-        if name in self.tasks.parts:
-            return replace(self.operand(self.tasks.parts[name].source), type=kind)
+        if name in self.tasks.inplace_slices:
+            return replace(self.operand(self.tasks.inplace_slices[name].source), type=kind)
         if self.tasks.root(name) != name:
             return dense(kind)
-        return dense(kind, layouts[name], self.tasks.places[name].extents)
+        return dense(kind, layouts[name], self.tasks.allocations[name].extents)
 
     def origin(self, name: str, operand: Operand, steps: Steps) -> Origin:
         """Where the virtual origin of a tensor is that is no constant."""
         root = self.tasks.root(name)
-        place = self.tasks.places[root]
+        place = self.tasks.allocations[root]
         offsets = np.full(len(steps.boxes), place.offset + self.shift(name, operand), np.int64)
         if place.kind in ("scratch", "group"):
             base = SCRATCH if place.kind == "scratch" else ARENA
@@ -130,7 +130,7 @@ class Records:
 
     def shift(self, name: str, operand: Operand) -> int:
         """Bytes from the origin of the stored tensor to that of a part of it."""
-        return int(byte_offsets(operand, start_of(self.tasks.parts, name, operand.rank))[0])
+        return int(byte_offsets(operand, start_of(self.tasks.inplace_slices, name, operand.rank))[0])
 
     # ---- steps
 
@@ -177,7 +177,7 @@ class Records:
 
     def carry(self, carries: ScratchMoves) -> RecordRows:
         """The records that move rows inside the scratch of a tensor."""
-        operand, start = self.operand(carries.tensor), self.tasks.places[carries.tensor].offset
+        operand, start = self.operand(carries.tensor), self.tasks.allocations[carries.tensor].offset
         places: list[Origin] = [
             (SCRATCH, start - byte_offsets(operand, origins)) for origins in (carries.after, carries.before)
         ]
@@ -203,7 +203,7 @@ class Records:
     def where(self, places: Mapping[str, Allocation]) -> Records:
         """Records of the same program for tensors that lie elsewhere."""
         other = copy.copy(self)
-        other.tasks = replace(self.tasks, places={**self.tasks.places, **places})
+        other.tasks = replace(self.tasks, allocations={**self.tasks.allocations, **places})
         return other
 
     def kernel(self, node: Node, op: Op, operands: Sequence[Operand], packed: Sequence[bool], boxes: Boxes) -> Kernel:

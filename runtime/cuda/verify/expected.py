@@ -73,7 +73,9 @@ def part_of(tasks: TaskGraph, name: str) -> OperandView | None:
     graph = tasks.plan.graph
     if name in graph.constants:
         return None
-    return OperandView(tasks.root(name), tuple(start_of(tasks.parts, name, graph.types[name].rank)[0].tolist()))
+    return OperandView(
+        tasks.root(name), tuple(start_of(tasks.inplace_slices, name, graph.types[name].rank)[0].tolist())
+    )
 
 
 def _at(tasks: TaskGraph, work: OpWork, k: int) -> OperandView | None:
@@ -83,18 +85,18 @@ def _at(tasks: TaskGraph, work: OpWork, k: int) -> OperandView | None:
         return None
     for name in (work.node.output, *work.node.inputs):
         part = part_of(tasks, name)
-        if part is None or len(part.start) != operand.rank or part.tensor not in tasks.places:
+        if part is None or len(part.start) != operand.rank or part.tensor not in tasks.allocations:
             continue
         if base_of(tasks, part.tensor) == base:
             shift = byte_offsets(operand, np.array([part.start], np.int64))
-            if (offsets == tasks.places[part.tensor].offset + shift).all():
+            if (offsets == tasks.allocations[part.tensor].offset + shift).all():
                 return part
     return None
 
 
 def base_of(tasks: TaskGraph, name: str) -> int:
     """Of a stored tensor."""
-    place = tasks.places[name]
+    place = tasks.allocations[name]
     if place.kind in ("input", "output"):
         return FIRST_END + place.slot + (len(tasks.plan.graph.inputs) if place.kind == "output" else 0)
     return ARENA if place.kind == "arena" else SCRATCH

@@ -365,8 +365,8 @@ def test_several_callers(monkeypatch, driver):
 
 def test_tables_are_validated(driver):
     tasks = lowered_chain("memoized")
-    tasks.places["y"] = tasks.places["y"].__class__(
-        "output", tasks.places["y"].extents, 1, tasks.places["y"].nbytes, 4096
+    tasks.allocations["y"] = tasks.allocations["y"].__class__(
+        "output", tasks.allocations["y"].extents, 1, tasks.allocations["y"].nbytes, 4096
     )
     with pytest.raises(ValueError, match=r"box .* has its output at bytes 4096:6352 of base 3, not in 0:3072"):
         CudaProgram(tasks, driver, CudaOptions())

@@ -188,7 +188,7 @@ def test_a_deep_network_reuses_memory_safely(strategy):
     check_reads(tasks)
     check_arena(tasks)
     if strategy == "layerwise":
-        assert tasks.arena_bytes < sum(p.nbytes for p in tasks.places.values() if p.kind == "arena") / 2
+        assert tasks.arena_bytes < sum(p.nbytes for p in tasks.allocations.values() if p.kind == "arena") / 2
     expected = interpret(graph, inputs)
     for seed in (0, 1):
         [(name, array)] = ArenaMachine(tasks, inputs).run(any_order(tasks, np.random.default_rng(seed))).items()

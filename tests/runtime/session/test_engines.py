@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
 
 import numpy as np
-import onnx
-import onnxruntime
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from brickrt import zoo
 from brickrt.graph.interpret import interpret
 from brickrt.plan.device.device_spec import host_device
 from brickrt.plan.plan import make_plan
@@ -23,49 +19,20 @@ from brickrt.runtime.session.runtime import Runtime
 from tests.support.graphs.piece_graphs import pieces
 from tests.support.graphs.plan_graphs import networks
 from tests.support.task_checks import check_arena, check_reads, in_bands, lowered, with_values
+from tests.support.zoo_networks import SMALLEST, expected, network
 
-SIZES = {
-    "darknet53": 32,
-    "deepcam": (64, 96),
-    "drn-c-26": 64,
-    "inception-v4": 75,
-    "mobilenetv2": 32,
-    "nafnet": 16,
-    "resnet34-3d": (8, 32, 32),
-    "resnet50": 32,
-    "unet": 16,
-    "unet3d": 16,
-    "vgg16": 32,
-    "vit-s16": 32,
-}
+SIZES = SMALLEST | {"deepcam": (64, 96), "drn-c-26": 64, "nafnet": 16, "vit-s16": 32}
 STRATEGIES = ["layerwise", "padded", "memoized", "auto"]
 
 
-@cache
-def network(name: str) -> tuple[onnx.ModelProto, np.ndarray]:
-    model = zoo.build(name, size=SIZES[name])
-    shape = [dim.dim_value for dim in model.graph.input[0].type.tensor_type.shape.dim]
-    return model, np.random.default_rng(0).standard_normal(shape).astype(np.float32)
-
-
-@cache
-def expected(name: str) -> np.ndarray:
-    """What ONNX Runtime computes."""
-    model, x = network(name)
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    return session.run(None, {"x": x})[0]
-
-
 def run(name: str, **options) -> tuple[np.ndarray, Runtime]:
-    model, x = network(name)
+    model, x = network(name, SIZES[name])
     runtime = Runtime(model, **options)
     return runtime.execute({"x": x})["y"], runtime
 
 
 def check_close(name: str, result: np.ndarray) -> None:
-    want = expected(name)
+    want = expected(name, SIZES[name])
     assert result.shape == want.shape
     assert result.dtype == want.dtype
     np.testing.assert_allclose(result, want, rtol=0, atol=1e-4 * np.abs(want).max())
@@ -138,7 +105,7 @@ def test_sweeping_a_brick_does_not_change_a_bit(name, band, monkeypatch):
         if device == "cpu":
             np.testing.assert_array_equal(again, first)
             np.testing.assert_array_equal(again, whole)
-            assert any(program.tasks.carries for program in swept.plan.programs)
+            assert any(program.tasks.scratch_moves for program in swept.plan.programs)
         else:
             check_close(name, again)
 
@@ -169,7 +136,7 @@ def test_recomputed_bricks_are_told():
 
 
 def test_a_program_runs_again_and_again():
-    model, x = network("nafnet")
+    model, x = network("nafnet", SIZES["nafnet"])
     runtime = Runtime(model, device="cpu", strategy="memoized", brick=4, threads=3)
     first = runtime.execute({"x": x})["y"]
     for _ in range(20):
@@ -197,9 +164,9 @@ def test_reference(name, strategy):
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("name", SIZES)
 def test_null_runs_every_task_of_a_safe_schedule(name, strategy):
-    model, x = network(name)
+    model, x = network(name, SIZES[name])
     runtime = Runtime(model, device="null", strategy=strategy, brick=None if strategy == "auto" else 8, threads=2)
-    assert runtime.execute({"x": x})["y"].shape == expected(name).shape
+    assert runtime.execute({"x": x})["y"].shape == expected(name, SIZES[name]).shape
     check_stats(runtime)
     programs = runtime.plan.programs
     assert runtime.stats.tasks == sum(len(program.tasks) for program in programs)

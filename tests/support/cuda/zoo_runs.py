@@ -2,44 +2,22 @@
 
 from __future__ import annotations
 
-from functools import cache
-
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 
-from brickrt import zoo
 from brickrt.runtime.session.runtime import Runtime
+from tests.support import zoo_networks
 from tests.support.cuda.engines import runtime_on
 from tests.support.cuda.host_driver import HostDriver
+from tests.support.zoo_networks import SMALLEST
 
-SIZES = {
-    "darknet53": 32,
-    "deepcam": (32, 48),
-    "drn-c-26": 32,
-    "inception-v4": 75,
-    "mobilenetv2": 32,
-    "nafnet": 8,
-    "resnet34-3d": (8, 32, 32),
-    "resnet50": 32,
-    "unet": 16,
-    "unet3d": 16,
-    "vgg16": 32,
-    "vit-s16": 32,
-}
+SIZES = SMALLEST | {"vit-s16": 32}
 
 
-@cache
 def network(name: str) -> tuple[onnx.ModelProto, np.ndarray, np.ndarray]:
     """Model, input, and what ONNX Runtime computes."""
-    model = zoo.build(name, size=SIZES[name])
-    shape = [dim.dim_value for dim in model.graph.input[0].type.tensor_type.shape.dim]
-    x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    return model, x, session.run(None, {"x": x})[0]
+    return *zoo_networks.network(name, SIZES[name]), zoo_networks.expected(name, SIZES[name])
 
 
 def check_network(

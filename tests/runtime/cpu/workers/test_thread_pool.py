@@ -15,8 +15,8 @@ import pytest
 
 from brickrt.runtime.cpu.workers.pinning import cores
 from brickrt.runtime.cpu.workers.queues import homes, queues
-from brickrt.runtime.cpu.workers.thread_pool import Jobs, ThreadPool, crew
-from tests.runtime.cpu.workers.test_worker_loop import check_run, graph_of, program_of
+from brickrt.runtime.cpu.workers.thread_pool import Jobs, ThreadPool, thread_pool
+from tests.support.cpu.bare_tasks import check_run, graph_of, program_of
 
 pytestmark = pytest.mark.timeout(120, method="thread")
 
@@ -42,7 +42,7 @@ def test_jobs_that_meet_are_all_done(n):
     jobs, _held = jobs_of(work, n)
     for _ in range(3):
         seen.clear()
-        crew().lead(jobs)
+        thread_pool().run(jobs)
         assert sorted(seen) == [(k, 7) for k in range(n)]
 
 
@@ -51,7 +51,7 @@ def test_several_leaders_have_helpers_of_their_own():
 
     def lead(_):
         jobs, held = jobs_of(lambda k, seven: together.wait() and None, 2)
-        apart.lead(jobs)
+        apart.run(jobs)
         return held
 
     with ThreadPoolExecutor(3) as pool:
@@ -78,7 +78,7 @@ def test_helpers_have_a_core_each_where_there_are_enough():
         seen.append(os.sched_getaffinity(0))
 
     jobs, _held = jobs_of(work, len(usable))
-    ThreadPool().lead(jobs)
+    ThreadPool().run(jobs)
     assert os.sched_getaffinity(0) == before
     pinned = [next(iter(cpus)) for cpus in seen if len(cpus) == 1 and cpus != before]
     assert len(pinned) == len(set(pinned)) == (len(usable) - 1)
@@ -86,11 +86,11 @@ def test_helpers_have_a_core_each_where_there_are_enough():
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
-def test_a_fork_hires_its_own_and_processes_end():
+def test_a_fork_starts_threads_of_its_own_and_processes_end():
     """In a fresh interpreter, since a fork of this one would have its threads' locks."""
     code = (
         "import os, sys; sys.path[:] = " + repr(sys.path) + "\n"
-        "from tests.runtime.cpu.workers.test_worker_loop import program_of\n"
+        "from tests.support.cpu.bare_tasks import program_of\n"
         "program = program_of([[], [0], [0], [1, 2]], 3)\n"
         "assert program.run([], []).tasks == 4\n"
         "child = os.fork()\n"

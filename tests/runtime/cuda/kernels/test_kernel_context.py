@@ -6,10 +6,10 @@ import subprocess
 
 import numpy as np
 
+from brickrt.runtime import state_words
 from brickrt.runtime.cuda.kernels import kernel_context
 from brickrt.runtime.cuda.kernels.context_header import _NUMBERS, header
 from brickrt.runtime.cuda.kernels.kernel_context import CONTEXT_WORDS, Context, why_stopped
-from brickrt.runtime.protocol import state_protocol
 from tests.support.cuda.host_kernels import COMPILER, FLAGS, compiled, needs_compiler
 
 SOURCE = '#include "portable.cuh"\n' + header() + '#include "schedule.cuh"\n'
@@ -62,7 +62,7 @@ def test_numbers_agree():
         SOURCE
         + f'extern "C" int number(int k) {{ const int v[] = {{(int){listed.replace(", ", ", (int)")}}}; return v[k]; }}'
     )
-    expected = [getattr(kernel_context, n) for n in names] + [getattr(state_protocol, n) for n in state_names]
+    expected = [getattr(kernel_context, n) for n in names] + [getattr(state_words, n) for n in state_names]
     assert [library.number(k) for k in range(len(expected))] == expected
 
 

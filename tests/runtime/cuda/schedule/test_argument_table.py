@@ -79,7 +79,7 @@ def test_virtual_origins_of_scratch_are_those_of_its_tensor():
     for steps, rows in zip(tasks.steps, records.rows, strict=True):
         output = tasks.plan.graph.nodes[steps.node].output
         if rows and output in steps.origins:
-            place, strides = tasks.places[output], np.asarray(rows.kernel.out.strides)
+            place, strides = tasks.allocations[output], np.asarray(rows.kernel.out.strides)
             for k, origin in enumerate(steps.origins[output]):
                 base, offset = operands(rows, k, 1)[0]
                 assert base == SCRATCH
@@ -95,7 +95,7 @@ def test_parts_promise_no_more_than_they_keep():
     x = s.map("abs", s.input(4, 8))
     part = s.add(Take((None, tuple(range(1, 7)))), x)
     tasks = lowered(with_values(s.graph(s.map("abs", part)))[0], "layerwise", SMALL)
-    assert part in tasks.parts
+    assert part in tasks.inplace_slices
     last = Records(tasks).rows[-1]
     assert last is not None and isinstance(last.kernel.op, Map)
     assert (last.kernel.ins[0].strides, last.kernel.ins[0].align) == ((8, 1), 4)

@@ -26,7 +26,7 @@ def complete_before(launches: list[Launch]) -> list[set[int]]:
 def check(tasks: TaskGraph, launches: list[Launch]) -> None:
     together = np.concatenate([np.zeros(0, np.int64), *(launch.tasks for launch in launches)])
     assert len(set(together.tolist())) == len(together)
-    working = {t for s in (*tasks.steps, *tasks.carries) for t in s.tasks.tolist()}
+    working = {t for s in (*tasks.steps, *tasks.scratch_moves) for t in s.tasks.tolist()}
     assert working <= set(together.tolist())
     launch_of = {int(t): k for k, launch in enumerate(launches) for t in launch.tasks}
     done, needs = complete_before(launches), ancestors(tasks)

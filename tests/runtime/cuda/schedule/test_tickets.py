@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from brickrt.runtime.cuda.kernels.context_header import header
 from brickrt.runtime.cuda.kernels.kernel_context import HELD
-from brickrt.runtime.cuda.schedule.tickets import LEFT, TICKETS, Tickets
-from brickrt.runtime.protocol.model_checker import ProtocolError, explore
-from brickrt.runtime.protocol.state_protocol import COMPLETE, IN_PROGRESS, word
+from brickrt.runtime.state_words import COMPLETE, IN_PROGRESS, word
 from tests.support.cuda.host_kernels import compiled, needs_compiler
+from tests.support.model_checker import ProtocolError, explore
+from tests.support.tickets import LEFT, TICKETS, Tickets
 
 GRAPHS = {
     "chain": ((), (0,), (1,), (2,)),  # 0 ← 1 ← 2 ← 3

@@ -19,28 +19,28 @@ def swept():
     return model, {"x": x}
 
 
-def test_streams_are_stored_tensors_of_other_subgraphs_or_the_output(swept):
+def test_targets_are_stored_tensors_of_other_subgraphs_or_the_output(swept):
     model, feeds = swept
     tasks = Runtime(model, threads=2).prepare(feeds).programs[0].tasks
     graph = tasks.plan.graph
-    found = [s for s in tasks.steps if s.ahead]
+    found = [s for s in tasks.steps if s.prefetches]
     assert found or all(s.band == s.brick for s in tasks.plan.subgraphs)
     for steps in found:
         node = graph.nodes[steps.node]
         subgraph = next(s for s in tasks.plan.subgraphs if steps.node in s.nodes)
         inner = {graph.nodes[k].output for k in subgraph.nodes[:-1]}
         assert isinstance(node.op, Conv) and node.op.groups == 1
-        for name, stream in steps.ahead.items():
+        for name, target in steps.prefetches.items():
             assert name not in inner and name not in graph.constants
-            assert tasks.places[name].kind != "scratch"
-            assert stream.write == (name == graph.nodes[subgraph.nodes[-1]].output)
-            assert sum(stream.shift) == (0 if stream.write else min(subgraph.band[2:]))
+            assert tasks.allocations[name].kind != "scratch"
+            assert target.write == (name == graph.nodes[subgraph.nodes[-1]].output)
+            assert sum(target.shift) == (0 if target.write else min(subgraph.band[2:]))
 
 
 def test_fetching_changes_no_bit(swept, monkeypatch):
     model, feeds = swept
     fetched = Runtime(model, threads=2).execute(feeds)
-    monkeypatch.setattr(lower, "streams_ahead", lambda plan, subgraph, axis: {})
+    monkeypatch.setattr(lower, "find_prefetches", lambda plan, subgraph, axis: {})
     plain = Runtime(model, threads=2).execute(feeds)
     for name, array in fetched.items():
         np.testing.assert_array_equal(array, plain[name])
@@ -50,7 +50,7 @@ def test_shifts_far_outside_are_harmless(swept, monkeypatch):
     """Lines may be asked for at any address."""
     model, feeds = swept
     expected = Runtime(model, threads=2).execute(feeds)
-    real = lower.streams_ahead
+    real = lower.find_prefetches
 
     def far(plan, subgraph, axis):
         found = real(plan, subgraph, axis)
@@ -58,6 +58,6 @@ def test_shifts_far_outside_are_harmless(swept, monkeypatch):
             k: {n: PrefetchTarget((0, 0, 10**7, 0), s.write) for n, s in names.items()} for k, names in found.items()
         }
 
-    monkeypatch.setattr(lower, "streams_ahead", far)
+    monkeypatch.setattr(lower, "find_prefetches", far)
     for name, array in Runtime(model, threads=2).execute(feeds).items():
         np.testing.assert_array_equal(array, expected[name])

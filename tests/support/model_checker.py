@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from brickrt.runtime.protocol.state_protocol import COMPLETE, Shared, word
+from brickrt.runtime.state_words import COMPLETE, word
+from tests.support.state_protocol_model import Shared
 
 T = TypeVar("T", bound=Hashable)
 State = tuple[int, ...]

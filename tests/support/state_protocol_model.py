@@ -1,11 +1,8 @@
-"""The state words of brick tasks, and a model of the protocol by which workers run them.
-
-One word per task holds `epoch * 4 + state`. Words only grow; a word of an older epoch counts as not started, so a run
-takes the next epoch instead of clearing words. Memory of zeros is epoch 0: runs start at epoch 1.
+"""A model of the protocol by which workers run tasks; `runtime/cpu/workers/worker_loop.py` is the same in LLVM IR.
 
 Tasks are in queues, one per worker, each in topological order. A worker takes the first task that is ready from its own
-queue, or else from another's. `Protocol` is the definition that engines implement, one method per atomic step;
-`model_checker.py` runs it in every interleaving.
+queue, or else from another's. `WorkerProtocol` has one method per atomic step; `model_checker.py` runs it in every
+interleaving.
 """
 
 from __future__ import annotations
@@ -13,11 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-NOT_STARTED, IN_PROGRESS, COMPLETE = 0, 1, 2
-
-
-def word(epoch: int, state: int) -> int:
-    return epoch * 4 + state
+from brickrt.runtime.state_words import COMPLETE, IN_PROGRESS, NOT_STARTED, word
 
 
 def state_of(value: int, epoch: int) -> int:
@@ -50,8 +43,8 @@ class Shared(NamedTuple):
         return self._replace(ended=_count(self.ended, task))
 
 
-class Worker(NamedTuple):
-    """One worker's own memory. `step` names the method of `Protocol` it executes next, or "stop".
+class WorkerMemory(NamedTuple):
+    """One worker's own memory. `step` names the method of `WorkerProtocol` it executes next, or "stop".
 
     It looks at place `slot` of the queue `distance` after its own; `heads` are the first tasks of each queue that it
     has not seen started.
@@ -67,7 +60,7 @@ class Worker(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Protocol:
+class WorkerProtocol:
     """Runs the tasks of `queues`; a task listed twice is run by whoever acquires it first.
 
     `deps[t]` are the tasks that t reads. A worker goes through its own queue, then the others, each from its head on
@@ -86,11 +79,11 @@ class Protocol:
         """What all workers see before the first step."""
         return Shared.start(words)
 
-    def start(self, worker: int) -> Worker:
+    def start(self, worker: int) -> WorkerMemory:
         """A worker before its first step."""
-        return self.anew(Worker(worker % len(self.queues), (0,) * len(self.queues)))
+        return self.anew(WorkerMemory(worker % len(self.queues), (0,) * len(self.queues)))
 
-    def look(self, shared: Shared, me: Worker) -> tuple[Shared, Worker]:
+    def look(self, shared: Shared, me: WorkerMemory) -> tuple[Shared, WorkerMemory]:
         """Acquire-load of a task's word."""
         task, queue = self.task(me), self.queue(me)
         if self.state(shared, task) == NOT_STARTED:
@@ -100,28 +93,28 @@ class Protocol:
             me = me._replace(heads=(*me.heads[:queue], me.slot + 1, *me.heads[queue + 1 :]))
         return shared, self.go_on(me)
 
-    def check(self, shared: Shared, me: Worker) -> tuple[Shared, Worker]:
+    def check(self, shared: Shared, me: WorkerMemory) -> tuple[Shared, WorkerMemory]:
         """Acquire-load of the word of one dependency, the latest first."""
         if self.state(shared, self.deps[self.task(me)][me.dep]) != COMPLETE:
             return shared, self.go_on(me)
         return shared, me._replace(step="check", dep=me.dep - 1) if me.dep else me._replace(step="acquire")
 
-    def acquire(self, shared: Shared, me: Worker) -> tuple[Shared, Worker]:
+    def acquire(self, shared: Shared, me: WorkerMemory) -> tuple[Shared, WorkerMemory]:
         """Compare-and-swap of the task's own word to in progress."""
         task = self.task(me)
         if shared.words[task] != me.seen:
             return shared, self.go_on(me)
         return self.store(shared, task, IN_PROGRESS), me._replace(step="begin")
 
-    def begin(self, shared: Shared, me: Worker) -> tuple[Shared, Worker]:
+    def begin(self, shared: Shared, me: WorkerMemory) -> tuple[Shared, WorkerMemory]:
         """The kernel starts to read its inputs."""
         return shared.begins(self.task(me)), me._replace(step="end")
 
-    def end(self, shared: Shared, me: Worker) -> tuple[Shared, Worker]:
+    def end(self, shared: Shared, me: WorkerMemory) -> tuple[Shared, WorkerMemory]:
         """The kernel has written its output."""
         return shared.ends(self.task(me)), me._replace(step="publish")
 
-    def publish(self, shared: Shared, me: Worker) -> tuple[Shared, Worker]:
+    def publish(self, shared: Shared, me: WorkerMemory) -> tuple[Shared, WorkerMemory]:
         """Release-store of complete."""
         return self.store(shared, self.task(me), COMPLETE), self.anew(me)
 
@@ -131,29 +124,29 @@ class Protocol:
     def store(self, shared: Shared, task: int, state: int) -> Shared:
         return shared.stored(task, word(self.epoch, state))
 
-    def queue(self, me: Worker) -> int:
+    def queue(self, me: WorkerMemory) -> int:
         return (me.home + me.distance) % len(self.queues)
 
-    def task(self, me: Worker) -> int:
+    def task(self, me: WorkerMemory) -> int:
         return self.queues[self.queue(me)][me.slot]
 
-    def go_on(self, me: Worker) -> Worker:
+    def go_on(self, me: WorkerMemory) -> WorkerMemory:
         """To the next place of the queue, or to the next queue."""
         queue, slot = self.queue(me), me.slot + 1
         if slot < len(self.queues[queue]) and slot - me.heads[queue] <= self.window:
             return me._replace(step="look", slot=slot, dep=0, seen=0)
         return self.enter(me, me.distance + 1)
 
-    def enter(self, me: Worker, distance: int) -> Worker:
+    def enter(self, me: WorkerMemory, distance: int) -> WorkerMemory:
         """To the head of the first queue from `distance` on that has tasks left; after the last one from the start."""
         for further in range(distance, len(self.queues)):
             queue = (me.home + further) % len(self.queues)
             if me.heads[queue] < len(self.queues[queue]):
-                return Worker(me.home, me.heads, distance=further, slot=me.heads[queue])
+                return WorkerMemory(me.home, me.heads, distance=further, slot=me.heads[queue])
         ended = all(head == len(queue) for head, queue in zip(me.heads, self.queues, strict=True))
-        return Worker(me.home, me.heads, "stop") if ended else self.anew(me)
+        return WorkerMemory(me.home, me.heads, "stop") if ended else self.anew(me)
 
-    def anew(self, me: Worker) -> Worker:
+    def anew(self, me: WorkerMemory) -> WorkerMemory:
         return self.enter(me, 0)
 
 

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from brickrt.runtime.protocol.model_checker import ProtocolError, explore
-from brickrt.runtime.protocol.state_protocol import COMPLETE, IN_PROGRESS, NOT_STARTED, Protocol, Worker, state_of, word
+from brickrt.runtime.state_words import COMPLETE, IN_PROGRESS, NOT_STARTED, word
+from tests.support.model_checker import ProtocolError, explore
+from tests.support.state_protocol_model import WorkerMemory, WorkerProtocol, state_of
 
 GRAPHS = {
     "chain": ((), (0,), (1,), (2,)),  # 0 ← 1 ← 2 ← 3
@@ -20,7 +21,7 @@ CHAIN, HALO = GRAPHS["chain"], GRAPHS["halo"]
 
 def shared_out(deps, queues=1, **options):
     """Tasks go to the queues in turn, in topological order."""
-    return Protocol(deps, tuple(tuple(range(q, len(deps), queues)) for q in range(queues)), **options)
+    return WorkerProtocol(deps, tuple(tuple(range(q, len(deps), queues)) for q in range(queues)), **options)
 
 
 def complete(deps, epoch=1):
@@ -52,7 +53,7 @@ def test_every_interleaving_of_more_workers_than_queues(deps):
 @pytest.mark.parametrize("workers", [2, 3])
 def test_a_task_in_two_queues_is_run_by_one_worker(workers):
     """0 ← 1"""
-    assert explore(Protocol(((), (0,)), ((0, 1), (0, 1))), workers).words == complete(((), (0,)))
+    assert explore(WorkerProtocol(((), (0,)), ((0, 1), (0, 1))), workers).words == complete(((), (0,)))
 
 
 @st.composite
@@ -66,7 +67,7 @@ def small_graphs(draw):
 def test_any_small_graph_in_any_queues(deps, data, window, workers):
     homes = data.draw(st.lists(st.integers(0, 1), min_size=len(deps), max_size=len(deps)))
     queues = tuple(tuple(t for t, home in enumerate(homes) if home == q) for q in (0, 1))
-    assert explore(Protocol(deps, queues, window=window), workers).words == complete(deps)
+    assert explore(WorkerProtocol(deps, queues, window=window), workers).words == complete(deps)
 
 
 def test_workers_interleave():
@@ -76,33 +77,33 @@ def test_workers_interleave():
 
 
 @dataclass(frozen=True)
-class PublishesBeforeTheRun(Protocol):
+class PublishesBeforeTheRun(WorkerProtocol):
     def acquire(self, shared, me):
         after, mine = super().acquire(shared, me)
         return (self.store(after, self.task(me), COMPLETE) if mine.step == "begin" else after), mine
 
 
 @dataclass(frozen=True)
-class StoresInsteadOfComparing(Protocol):
+class StoresInsteadOfComparing(WorkerProtocol):
     def acquire(self, shared, me):
         return self.store(shared, self.task(me), IN_PROGRESS), me._replace(step="begin")
 
 
 @dataclass(frozen=True)
-class ReadsWhatIsInProgress(Protocol):
+class ReadsWhatIsInProgress(WorkerProtocol):
     def state(self, shared, task):
         state = super().state(shared, task)
         return COMPLETE if state == IN_PROGRESS else state
 
 
 @dataclass(frozen=True)
-class ForgetsTheEpoch(Protocol):
+class ForgetsTheEpoch(WorkerProtocol):
     def state(self, shared, task):
         return shared.words[task] % 4
 
 
 @dataclass(frozen=True)
-class ForgetsTasksThatAreNotReady(Protocol):
+class ForgetsTasksThatAreNotReady(WorkerProtocol):
     """The head moves on with every look."""
 
     def go_on(self, me):
@@ -111,11 +112,11 @@ class ForgetsTasksThatAreNotReady(Protocol):
 
 
 @dataclass(frozen=True)
-class NeverHelps(Protocol):
+class NeverHelps(WorkerProtocol):
     """Stops at the end of its own queue."""
 
     def enter(self, me, distance):
-        return Worker(me.home, me.heads, "stop") if distance else super().enter(me, 0)
+        return WorkerMemory(me.home, me.heads, "stop") if distance else super().enter(me, 0)
 
 
 @pytest.mark.parametrize(
@@ -127,10 +128,10 @@ class NeverHelps(Protocol):
         (ForgetsTheEpoch(CHAIN, ((0, 1, 2, 3),), epoch=2), "not complete"),
         (ForgetsTasksThatAreNotReady(CHAIN, ((0, 2), (1, 3))), "not complete"),
         (NeverHelps(CHAIN, ((0,), (1,), (2, 3))), "not complete"),
-        (Protocol(CHAIN, ((3, 2, 1, 0),), window=1), "no worker can ever go on"),
-        (Protocol(HALO, ((3, 4, 5, 0, 1, 2),), window=0), "no worker can ever go on"),
-        (Protocol(CHAIN, ((0, 1), (3,))), "no worker can ever go on"),
-        (Protocol(CHAIN, ((0, 1), (2,))), r"tasks \[3\] not complete"),
+        (WorkerProtocol(CHAIN, ((3, 2, 1, 0),), window=1), "no worker can ever go on"),
+        (WorkerProtocol(HALO, ((3, 4, 5, 0, 1, 2),), window=0), "no worker can ever go on"),
+        (WorkerProtocol(CHAIN, ((0, 1), (3,))), "no worker can ever go on"),
+        (WorkerProtocol(CHAIN, ((0, 1), (2,))), r"tasks \[3\] not complete"),
     ],
 )
 def test_broken_protocols_are_caught(broken, message):
@@ -145,7 +146,7 @@ def test_the_error_tells_the_way_there():
 
 def test_a_wide_enough_window_forgives_a_bad_order():
     """Queue 2 1 0 of the chain 0 ← 1 ← 2: the first ready task is two places beyond the head."""
-    backwards = Protocol(CHAIN[:3], ((2, 1, 0),), window=2)
+    backwards = WorkerProtocol(CHAIN[:3], ((2, 1, 0),), window=2)
     assert explore(backwards, 1).words == complete(CHAIN[:3])
     with pytest.raises(ProtocolError, match="no worker can ever go on"):
         explore(replace(backwards, window=1), 1)

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from brickrt.runtime.cuda.kernels.kernel_context import HELD
-from brickrt.runtime.protocol.state_protocol import COMPLETE, IN_PROGRESS, Shared, state_of, word
+from brickrt.runtime.state_words import COMPLETE, IN_PROGRESS, word
+from tests.support.state_protocol_model import Shared, state_of
 
 TICKETS, LEFT = 1 << 8, 1 << 16
 """The counter holds blocks that have left · LEFT + epochs ended · TICKETS + tickets drawn."""

@@ -1,1 +1,0 @@
-"""The state words of tasks, and a checker of protocols over all interleavings."""
