@@ -12,7 +12,7 @@ import onnx
 import brickrt.ops.cuda.all_kernels  # noqa: F401  (makes the kernels known)
 from brickrt.graph.ir import Graph
 from brickrt.graph.onnx_import.source import load
-from brickrt.graph.passes.half_precision import lowered
+from brickrt.graph.passes.half_precision import to_half_precision
 from brickrt.graph.specialize.specialize import first_stage, specialize
 from brickrt.ops.cuda.kernel import THREADS, Kernel
 from brickrt.ops.cuda.products.block_tile import Core
@@ -85,7 +85,7 @@ class ModelPrograms:
 
     def in_precision(self, precision: str) -> Graph:
         if precision not in self._lowered:
-            self._lowered[precision] = lowered(self.graph, precision)
+            self._lowered[precision] = to_half_precision(self.graph, precision)
         graph = self._lowered[precision]
         return replace(graph, constants=dict(graph.constants))  # which programs give up
 

@@ -42,7 +42,7 @@ class ImageLayout:
     dtypes: str
 
 
-def style_of(device: DeviceSpec) -> ImageLayout:
+def image_layout(device: DeviceSpec) -> ImageLayout:
     if device.kind == "cpu":
         return ImageLayout("blocked", device.lanes, few=4, dtypes="float32 float64")
     return ImageLayout("last", 1, few=0, dtypes="float16 bfloat16 float32 float64")
@@ -57,7 +57,7 @@ class LayoutQuery:
     out: TensorType
     layouts: Sequence[Layout]
     constant: Sequence[bool]
-    style: ImageLayout
+    images: ImageLayout
 
 
 @dataclass(frozen=True)
@@ -81,13 +81,13 @@ def _rule(*ops: type[Op]) -> Callable[[R], R]:
     return register
 
 
-def assign_layouts(graph: Graph, style: ImageLayout) -> tuple[Graph, dict[str, Layout]]:
+def assign_layouts(graph: Graph, images: ImageLayout) -> tuple[Graph, dict[str, Layout]]:
     """The graph with Reorder nodes, and the layout of every tensor of it.
 
     A tensor is reordered at most once per layout. A graph output that its node writes blocked keeps its name for the
     plain result; the blocked tensor becomes "NAME:blocked".
     """
-    writer = _Writer(graph, style)
+    writer = _Writer(graph, images)
     for node in graph.nodes:
         writer.place(node)
     return writer.finish()
@@ -96,8 +96,8 @@ def assign_layouts(graph: Graph, style: ImageLayout) -> tuple[Graph, dict[str, L
 class _Writer:
     """Builds the new graph, node by node in order."""
 
-    def __init__(self, graph: Graph, style: ImageLayout) -> None:
-        self.graph, self.style = graph, style
+    def __init__(self, graph: Graph, images: ImageLayout) -> None:
+        self.graph, self.images = graph, images
         self.nodes: list[Node] = []
         self.types, self.constants = dict(graph.types), dict(graph.constants)
         self.layouts: dict[str, Layout] = dict.fromkeys([*graph.inputs, *graph.constants], "plain")
@@ -110,11 +110,11 @@ class _Writer:
         ins, out = [self.types[name] for name in inputs], self.types[node.output]
         constant = [name in self.constants for name in inputs]
         layouts: list[Layout] = ["plain" if self.layouts[name] == "plain" else "blocked" for name in inputs]
-        choice = _RULES.get(type(node.op), _all_plain)(LayoutQuery(node.op, ins, out, layouts, constant, self.style))
+        choice = _RULES.get(type(node.op), _all_plain)(LayoutQuery(node.op, ins, out, layouts, constant, self.images))
         read = tuple(self.read(name, self.named(layout), out.rank) for name, layout in zip(inputs, choice.ins))
         output = node.output
         if output in self.graph.outputs and choice.out == "blocked":
-            output = f"{node.output}:{self.style.layout}"
+            output = f"{node.output}:{self.images.layout}"
             self.renamed[node.output] = output
             self.types[output] = out
         self.layouts[output] = self.named(choice.out)
@@ -122,7 +122,7 @@ class _Writer:
 
     def named(self, layout: Layout) -> Layout:
         """What the rules call "blocked" by its name on the device."""
-        return self.style.layout if layout == "blocked" else layout
+        return self.images.layout if layout == "blocked" else layout
 
     def read(self, name: str, layout: Layout, rank: int) -> str:
         """A name under which the tensor has this layout, and if not plain this rank."""
@@ -174,16 +174,16 @@ class _Writer:
         return graph, {name: layout for name, layout in self.layouts.items() if name in known}
 
 
-def _all_plain(site: LayoutQuery) -> LayoutChoice:
-    return LayoutChoice(_each("plain", site), "plain")
+def _all_plain(query: LayoutQuery) -> LayoutChoice:
+    return LayoutChoice(_each("plain", query), "plain")
 
 
-def _each(layout: Layout, site: LayoutQuery) -> tuple[Layout, ...]:
-    return (layout,) * len(site.ins)
+def _each(layout: Layout, query: LayoutQuery) -> tuple[Layout, ...]:
+    return (layout,) * len(query.ins)
 
 
-def _blockable(kind: TensorType, style: ImageLayout) -> bool:
-    return kind.rank >= 3 and kind.dtype.name in style.dtypes.split()
+def _blockable(kind: TensorType, images: ImageLayout) -> bool:
+    return kind.rank >= 3 and kind.dtype.name in images.dtypes.split()
 
 
 def _operand(shape: Shape, rank: int) -> Layout:
@@ -193,65 +193,65 @@ def _operand(shape: Shape, rank: int) -> Layout:
 
 
 @_rule(Conv, ConvTranspose)
-def _conv(site: LayoutQuery) -> LayoutChoice:
-    if not _blockable(site.out, site.style):
-        return _all_plain(site)
-    op = site.op
+def _conv(query: LayoutQuery) -> LayoutChoice:
+    if not _blockable(query.out, query.images):
+        return _all_plain(query)
+    op = query.op
     assert isinstance(op, Conv | ConvTranspose)
     whole = isinstance(op, Conv) and op.groups == 1
-    x: Layout = site.layouts[0] if whole and site.ins[0].shape[1] <= site.style.few else "blocked"
+    x: Layout = query.layouts[0] if whole and query.ins[0].shape[1] <= query.images.few else "blocked"
     fixed: tuple[Layout, ...] = (x, "plain", "plain") if op.bias else (x, "plain")
     if op.scaled:
-        fixed = (*fixed, _operand(site.ins[op.main - 1].shape, site.out.rank))
-    extras = site.ins[len(fixed) :]
-    if whole and op.parts == 1 and not op.scaled and site.out.shape[1] <= site.style.few:
+        fixed = (*fixed, _operand(query.ins[op.main - 1].shape, query.out.rank))
+    extras = query.ins[len(fixed) :]
+    if whole and op.parts == 1 and not op.scaled and query.out.shape[1] <= query.images.few:
         plain: list[Layout] = ["plain" for _ in extras]
         return LayoutChoice((*fixed, *plain), "plain")
-    return LayoutChoice(fixed + tuple(_operand(kind.shape, site.out.rank) for kind in extras), "blocked")
+    return LayoutChoice(fixed + tuple(_operand(kind.shape, query.out.rank) for kind in extras), "blocked")
 
 
 @_rule(Pool)
-def _pool(site: LayoutQuery) -> LayoutChoice:
-    return LayoutChoice(("blocked",), "blocked") if _blockable(site.out, site.style) else _all_plain(site)
+def _pool(query: LayoutQuery) -> LayoutChoice:
+    return LayoutChoice(("blocked",), "blocked") if _blockable(query.out, query.images) else _all_plain(query)
 
 
 @_rule(Map)
-def _map(site: LayoutQuery) -> LayoutChoice:
-    out = site.out
-    full = [not c and kind.shape == out.shape for c, kind in zip(site.constant, site.ins)]
-    if out.rank < 3 or out.shape[1] == 1 or not any(f and at == "blocked" for f, at in zip(full, site.layouts)):
-        return _all_plain(site)
-    return LayoutChoice(tuple(_operand(kind.shape, out.rank) for kind in site.ins), "blocked")
+def _map(query: LayoutQuery) -> LayoutChoice:
+    out = query.out
+    full = [not c and kind.shape == out.shape for c, kind in zip(query.constant, query.ins)]
+    if out.rank < 3 or out.shape[1] == 1 or not any(f and at == "blocked" for f, at in zip(full, query.layouts)):
+        return _all_plain(query)
+    return LayoutChoice(tuple(_operand(kind.shape, out.rank) for kind in query.ins), "blocked")
 
 
 @_rule(Reduce)
-def _reduce(site: LayoutQuery) -> LayoutChoice:
-    op, x = site.op, site.ins[0]
+def _reduce(query: LayoutQuery) -> LayoutChoice:
+    op, x = query.op, query.ins[0]
     assert isinstance(op, Reduce)
     along_space, along_channels = min(op.axes) >= 2, op.axes == (1,)
-    blocked = site.layouts[0] == "blocked" and x.shape[1] > 1 and _blockable(x, site.style)
+    blocked = query.layouts[0] == "blocked" and x.shape[1] > 1 and _blockable(x, query.images)
     if not (blocked and op.keepdims and (along_space or along_channels)):
-        return _all_plain(site)
-    rest = tuple(_operand(kind.shape, x.rank) for kind in site.ins[1:])
+        return _all_plain(query)
+    rest = tuple(_operand(kind.shape, x.rank) for kind in query.ins[1:])
     return LayoutChoice(("blocked", *rest), "blocked" if along_space else "plain")
 
 
 @_rule(Rowwise)
-def _rowwise(site: LayoutQuery) -> LayoutChoice:
-    blocked = site.layouts[0] == "blocked" and site.out.shape[1] > 1 and _blockable(site.out, site.style)
+def _rowwise(query: LayoutQuery) -> LayoutChoice:
+    blocked = query.layouts[0] == "blocked" and query.out.shape[1] > 1 and _blockable(query.out, query.images)
     if not blocked:
-        return _all_plain(site)
-    return LayoutChoice(("blocked", *(_operand(kind.shape, site.out.rank) for kind in site.ins[1:])), "blocked")
+        return _all_plain(query)
+    return LayoutChoice(("blocked", *(_operand(kind.shape, query.out.rank) for kind in query.ins[1:])), "blocked")
 
 
 @_rule(Concat)
-def _concat(site: LayoutQuery) -> LayoutChoice:
-    op = site.op
+def _concat(query: LayoutQuery) -> LayoutChoice:
+    op = query.op
     assert isinstance(op, Concat)
-    aligned = op.axis != 1 or all(kind.shape[1] % site.style.lanes == 0 for kind in site.ins[:-1])
-    if "blocked" not in site.layouts or not aligned or site.out.shape[1] == 1:
-        return _all_plain(site)
-    return LayoutChoice(_each("blocked", site), "blocked")
+    aligned = op.axis != 1 or all(kind.shape[1] % query.images.lanes == 0 for kind in query.ins[:-1])
+    if "blocked" not in query.layouts or not aligned or query.out.shape[1] == 1:
+        return _all_plain(query)
+    return LayoutChoice(_each("blocked", query), "blocked")
 
 
 def _aligned(table: tuple[int, ...] | None, lanes: int) -> bool:
@@ -263,19 +263,19 @@ def _aligned(table: tuple[int, ...] | None, lanes: int) -> bool:
 
 
 @_rule(Take)
-def _take(site: LayoutQuery) -> LayoutChoice:
-    op = site.op
+def _take(query: LayoutQuery) -> LayoutChoice:
+    op = query.op
     assert isinstance(op, Take)
-    aligned = _aligned(op.tables[1] if len(op.tables) > 1 else None, site.style.lanes)
-    if site.layouts[0] == "plain" or not aligned or site.out.shape[1] == 1:
-        return _all_plain(site)
+    aligned = _aligned(op.tables[1] if len(op.tables) > 1 else None, query.images.lanes)
+    if query.layouts[0] == "plain" or not aligned or query.out.shape[1] == 1:
+        return _all_plain(query)
     return LayoutChoice(("blocked",), "blocked")
 
 
 @_rule(Interp)
-def _interp(site: LayoutQuery) -> LayoutChoice:
-    op = site.op
+def _interp(query: LayoutQuery) -> LayoutChoice:
+    op = query.op
     assert isinstance(op, Interp)
-    if site.layouts[0] == "plain" or op.taps[1] is not None or site.out.shape[1] == 1:
-        return _all_plain(site)
+    if query.layouts[0] == "plain" or op.taps[1] is not None or query.out.shape[1] == 1:
+        return _all_plain(query)
     return LayoutChoice(("blocked",), "blocked")

@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from brickrt.graph.ir import Graph
-from brickrt.graph.passes.long_reductions import in_two_steps
+from brickrt.graph.passes.long_reductions import split_long_reductions
 from brickrt.graph.passes.unfuse import unfuse
 from brickrt.plan.cost.conv_algorithms import choose_algorithms, keeps_algorithm
 from brickrt.plan.cost.cost_model import CostModel
 from brickrt.plan.device.device_spec import DeviceSpec
-from brickrt.plan.layout import Layout, assign_layouts, style_of
-from brickrt.plan.merging.split_reductions import attach_tails, split_reductions
+from brickrt.plan.layout import Layout, assign_layouts, image_layout
+from brickrt.plan.merging.split_reductions import attach_partial_reductions, split_reductions
 from brickrt.plan.merging.strategy import choose_subgraphs
 from brickrt.plan.options import PlanOptions
 from brickrt.plan.subgraph import Subgraph
@@ -60,7 +60,7 @@ class Plan:
                 raise ValueError(f"subgraph {number}: node '{node.name}' runs twice, or brick {brick} has another rank")
             own.add(node.output)
         written.add(inside[-1].output)
-        for tail in (self.graph.nodes[k] for k in subgraph.tails):
+        for tail in (self.graph.nodes[k] for k in subgraph.partial_reductions):
             if tail.inputs != (inside[-1].output,) or tail.output in written:
                 raise ValueError(f"subgraph {number}: tail '{tail.name}' runs twice, or reads more than its output")
             written.add(tail.output)
@@ -117,14 +117,14 @@ def make_plan(
     """
     options = options or PlanOptions()
     if device.kind == "cuda":
-        graph = in_two_steps(unfuse(graph, gates=False))  # its kernels know gates, not factors
-    graph, layouts = assign_layouts(graph, style_of(device))
+        graph = split_long_reductions(unfuse(graph, gates=False))  # its kernels know gates, not factors
+    graph, layouts = assign_layouts(graph, image_layout(device))
     if device.kind == "cpu":
         graph, layouts = split_reductions(graph, layouts, device)
     algorithms = choose_algorithms(graph, layouts, device, options.exact)
     if decided is None:
         chosen = choose_subgraphs(CostModel(graph, layouts, device, algorithms, options.precision), options)
-        decided = tuple(attach_tails(graph, chosen))
+        decided = tuple(attach_partial_reductions(graph, chosen))
     merged = {k for subgraph in decided if len(subgraph.nodes) > 1 for k in subgraph.nodes}
     kept = {k: name for k, name in algorithms.items() if k not in merged or keeps_algorithm(graph.nodes[k], name)}
     return Plan(graph, layouts, device, options, decided, kept)

@@ -12,7 +12,7 @@ from brickrt.ops.types import Shape
 class Subgraph:
     """Nodes that run together, and how.
 
-    `nodes` are indices into the plan's graph, ascending; only the output of the last one is read outside. `tails` read
+    `nodes` are indices into the plan's graph, ascending; only the output of the last one is read outside. `partial_reductions` read
     that output alone, brick by brick in the tasks that make it, and are read outside too (`merging/split_reductions.py`). `kernels` are
     nodes that our kernels compute though a library could: they were measured faster. `brick` is
     the brick shape of that output, whole where a dimension is not cut. `node_bricks` has a brick shape per node:
@@ -33,13 +33,13 @@ class Subgraph:
     why: str  # one sentence
     modelled_us: float = 0.0
     layerwise_us: float = 0.0  # modelled too, node by node
-    tails: tuple[int, ...] = ()
+    partial_reductions: tuple[int, ...] = ()
     kernels: tuple[int, ...] = ()
 
     @property
     def members(self) -> tuple[int, ...]:
         """All nodes that it runs."""
-        return self.nodes + self.tails
+        return self.nodes + self.partial_reductions
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

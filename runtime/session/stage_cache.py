@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from brickrt.graph.ir import Graph
-from brickrt.graph.passes.half_precision import lowered
+from brickrt.graph.passes.half_precision import to_half_precision
 from brickrt.graph.specialize.specialize import Specialized, Stage, specialize
 from brickrt.ops.types import TensorType
 from brickrt.plan.options import PlanOptions
@@ -59,7 +59,7 @@ class Compiler:
         self._say("plan", 0, 1)
         # no name is kept for the graph: building releases its weights one by one
         plan = remembered_plan(
-            lowered(special.graph, self.options.precision), self.engine.spec, self.options, self._tune()
+            to_half_precision(special.graph, self.options.precision), self.engine.spec, self.options, self._tune()
         )
         special = replace(special, graph=Graph((), {}))  # the plan has its own, whose weights the engine may release
         program = None

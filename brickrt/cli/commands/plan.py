@@ -20,7 +20,7 @@ from brickrt.dashboard.report.page import write_report
 from brickrt.graph.builder import OnnxNode
 from brickrt.graph.errors import BrickError
 from brickrt.graph.onnx_import.source import SourceGraph, load
-from brickrt.graph.passes.half_precision import lowered
+from brickrt.graph.passes.half_precision import to_half_precision
 from brickrt.graph.specialize.specialize import Specialized, first_stage, specialize
 from brickrt.ops.types import TensorType
 from brickrt.plan.device.device_spec import device_named
@@ -65,7 +65,7 @@ def command(request: PlanRequest) -> str:
             special = _specialized(source, shapes)
             check_ends(special.graph)
         progress("plan", 0, 1)
-        graph = lowered(special.graph, options.precision)
+        graph = to_half_precision(special.graph, options.precision)
         plan = make_plan(graph, device, options)
         tasks = lower(plan) if plan.subgraphs else None
         compared = compare(graph, device, options, progress) if request.compare and tasks else []

@@ -35,7 +35,7 @@ def sparse_array(sparse: onnx.SparseTensorProto, folder: Path | None) -> np.ndar
     return dense
 
 
-def bring_inside(graph: onnx.GraphProto, folder: Path | None) -> None:
+def embed_external_data(graph: onnx.GraphProto, folder: Path | None) -> None:
     """Reads the external data of attributes and subgraphs into the model, which then stands for itself."""
     for tensor in _inner_tensors(graph):
         if tensor.data_location == onnx.TensorProto.EXTERNAL:

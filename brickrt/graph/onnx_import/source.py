@@ -15,9 +15,9 @@ from onnx import helper, inliner, shape_inference
 from brickrt.graph.builder import OnnxNode
 from brickrt.graph.errors import ModelError
 from brickrt.graph.onnx_import.check_model import check_graph, check_header
-from brickrt.graph.onnx_import.external_data import bring_inside
+from brickrt.graph.onnx_import.external_data import embed_external_data
 from brickrt.graph.onnx_import.protobuf import TensorInfo, graph_parts, initializer_arrays, standard_domain, tensor_info
-from brickrt.graph.onnx_import.upgrade_opset import brought_up
+from brickrt.graph.onnx_import.upgrade_opset import upgraded
 
 HASHED_VALUES = 64
 """Integer constants of at most so many elements are part of a model's structure: they may be shapes and axes."""
@@ -63,10 +63,10 @@ def load(model: str | Path | bytes | onnx.ModelProto) -> SourceGraph:
     Raises ModelError, one line, for what is no valid ONNX model with known operators.
     """
     proto, folder, label = _read(model)
-    proto = brought_up(proto, check_header(proto, label), label)
+    proto = upgraded(proto, check_header(proto, label), label)
     opsets = check_header(proto, label)
     try:
-        bring_inside(proto.graph, folder)
+        embed_external_data(proto.graph, folder)
         constants = initializer_arrays(proto.graph, folder)
         light = _light(proto, label)
         check_graph(light, opsets, label)

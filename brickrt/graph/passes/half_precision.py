@@ -33,7 +33,7 @@ from brickrt.ops.operators.rowwise import Rowwise
 from brickrt.ops.types import TensorType
 
 F32 = np.dtype(np.float32)
-HALVES: dict[str, np.dtype] = {"fp16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16)}
+HALF_TYPES: dict[str, np.dtype] = {"fp16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16)}
 BOUNDS = COMPARE | {"min", "max"}
 """Functions of which a large constant does not make a large value."""
 POWERS = frozenset("exp pow sinh cosh".split())
@@ -41,16 +41,16 @@ Product = Conv | ConvTranspose | MatMul
 Expressive = Map | Reduce | Rowwise
 
 
-def lowered(graph: Graph, precision: str) -> Graph:
+def to_half_precision(graph: Graph, precision: str) -> Graph:
     """An equal graph that computes in halves; the same graph for "fp32" and "tf32", which keep tensors as they are."""
-    return _Lowering(graph, precision).graph() if precision in HALVES else graph
+    return _ToHalfPrecision(graph, precision).graph() if precision in HALF_TYPES else graph
 
 
-class _Lowering:
+class _ToHalfPrecision:
     """One pass in topological order, by the names of the graph given: `now` has the tensors that stand for them."""
 
     def __init__(self, graph: Graph, precision: str) -> None:
-        self.source, self.suffix, self.half = graph, precision, HALVES[precision]
+        self.source, self.suffix, self.half = graph, precision, HALF_TYPES[precision]
         self.limit = float(ml_dtypes.finfo(self.half).max)
         self.types, self.constants = dict(graph.types), dict(graph.constants)
         self.nodes: list[Node] = []

@@ -22,7 +22,7 @@ LENGTH = 4096
 """Elements to a result up to which one step is as fast."""
 
 
-def in_two_steps(graph: Graph) -> Graph:
+def split_long_reductions(graph: Graph) -> Graph:
     """An equal graph, in which reductions that are long, few and over several axes are two each."""
     types = dict(graph.types)
     nodes: list[Node] = []

@@ -28,7 +28,7 @@ Rule = Callable[[Graph, Node], tuple[str, list[Op]] | None]
 """The tensor that a node's output is made of, and by which operators in a row; None where a rule does not apply."""
 
 
-def order_moves(graph: Graph) -> Graph:
+def reorder_slices(graph: Graph) -> Graph:
     """An equal graph whose Takes come before its Views and Transposes where that saves copies."""
     for rule in (_take_before_transpose, _view_before_take, _transpose_before_view):
         graph = _apply(graph, rule)

@@ -22,7 +22,7 @@ from brickrt.graph.ir import Graph
 from brickrt.graph.onnx_import.check_inputs import check_inputs
 from brickrt.graph.passes.fold import fold
 from brickrt.graph.passes.fuse import fuse
-from brickrt.graph.passes.reorder_slices import order_moves
+from brickrt.graph.passes.reorder_slices import reorder_slices
 from brickrt.graph.passes.stitch import stitch
 from brickrt.graph.rewriter import prune, rename
 from brickrt.graph.specialize.inlining import SPECIAL, Splice, branch, expand, function_body, is_function
@@ -245,7 +245,7 @@ class _Walk:
         outputs, same, renamed = self.name_outputs([name for name in here if name not in known])
         inputs = tuple(name for name in stage.inputs if name in b.types and name not in b.constants)
         graph = rename(Graph(tuple(b.nodes), b.types, b.constants, inputs, tuple(outputs)), renamed)
-        graph = stitch(fuse(order_moves(fold(prune(graph))))).verify()
+        graph = stitch(fuse(reorder_slices(fold(prune(graph))))).verify()
         return Specialized(graph, tuple(self.host), self.reasons, only(known, wanted), same, self.rest(later, known))
 
     def name_outputs(self, names: list[str]) -> tuple[list[str], dict[str, str], dict[str, str]]:

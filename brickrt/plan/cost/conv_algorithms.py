@@ -21,7 +21,7 @@ from brickrt.ops.cpu.winograd.sizes import choose_sizes
 from brickrt.ops.operators.conv import Conv
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.types import Shape
-from brickrt.plan.cost.roofline import multiply_us, stream_us
+from brickrt.plan.cost.roofline import compute_us, read_us
 from brickrt.plan.cost.strassen import LEVELS, choose_product, growth, product_us
 from brickrt.plan.device.device_spec import DeviceSpec
 
@@ -101,7 +101,7 @@ def _direct_us(op: Conv, x: Shape, out: Shape, device: DeviceSpec, constants: in
     taps = [_live_taps(*side) for side in sides]
     products = out[0] * math.prod(int(t.sum()) for t in taps) * x[1] * -(-out[1] // device.lanes)
     weights = math.prod(int(np.count_nonzero(t)) for t in taps) * x[1] * out[1] * 4
-    return max(multiply_us(products, device, DIRECT_SHARE), stream_us(weights, max(weights, constants), device))
+    return max(compute_us(products, device, DIRECT_SHARE), read_us(weights, max(weights, constants), device))
 
 
 @dataclass(frozen=True)
@@ -131,13 +131,13 @@ def winograd_us(axes: Axes, channels: int, box: Shape, device: DeviceSpec, share
     products = padded * depth * taps * axes.products * channels * blocks
     sweeps = share.boxes * -(-tiles // sizes.group) * -(-depth // sizes.run)
     live = axes.products * panel * taps / swept.r
-    again, first = (stream_us(live, nbytes, device) for nbytes in (live, max(live, share.constants)))
+    again, first = (read_us(live, nbytes, device) for nbytes in (live, max(live, share.constants)))
     planes_in = min(swept.extent, (depth - 1) * swept.stride + swept.reach)
     vectors = _vectors_read(axes, channels, blocks_in, device.lanes)
     moved = tiles * axes.planes * (planes_in * vectors + depth * blocks) * device.lanes
     held = sizes.group * axes.planes * axes.residues * min(swept.reach, planes_in) * blocks_in * device.lanes * 4
     near = axes.residues == 1 or held <= STRIDED_HELD * device.l2
-    arithmetic = share.boxes * multiply_us(products, device, PRODUCT_SHARE)
+    arithmetic = share.boxes * compute_us(products, device, PRODUCT_SHARE)
     streamed = share.pieces * first + (sweeps - share.pieces) * again
     return max(arithmetic, streamed) + share.boxes * _transform_us(moved, device, near)
 

@@ -89,12 +89,12 @@ class CostModel:
         self.constant_bytes = constant_bytes(graph)
 
     @cached_property
-    def facts(self) -> list[NodeCost]:
+    def node_costs(self) -> list[NodeCost]:
         """Per node, in order."""
-        facts: list[NodeCost] = []
+        node_costs: list[NodeCost] = []
         for node in self.graph.nodes:
-            facts.append(self._facts(node, facts, self.algorithms.get(len(facts))))
-        return facts
+            node_costs.append(self._facts(node, node_costs, self.algorithms.get(len(node_costs))))
+        return node_costs
 
     @cached_property
     def kinds(self) -> list[int]:
@@ -148,7 +148,7 @@ class CostModel:
         ins, out = self.graph.ins(node), self.graph.out(node)
         per_us = self.device.peak_gflops_per_core * 1e3
         op = node.op
-        elementwise = per_us / (_OPERATIONS / 2 if self.device.halves else _OPERATIONS)
+        elementwise = per_us / (_OPERATIONS / 2 if self.device.double_pumped else _OPERATIONS)
         if isinstance(op, Conv | ConvTranspose | MatMul):
             peak = 1e3 * self._product_gflops(op, ins[0].dtype)
             return op.flops(ins, out) / (peak * _efficiency(op, ins[1].shape, self.device)) + (
@@ -181,15 +181,15 @@ class CostModel:
 
     @cached_property
     def _constants_gbps(self) -> float:
-        return self.resident_gbps(sum(fact.const_bytes for fact in self.facts))
+        return self.resident_gbps(sum(own.const_bytes for own in self.node_costs))
 
     def constants_us(self, nodes: Sequence[int]) -> float:
         """Reading the constants once: the same whatever the strategy."""
-        return sum(self.facts[k].const_bytes for k in nodes) / self._constants_gbps / 1e3
+        return sum(self.node_costs[k].const_bytes for k in nodes) / self._constants_gbps / 1e3
 
     def traffic_us(self, k: int) -> float:
         """Moving the tensors of node `k` when it runs on its own."""
-        moved = self.facts[k].in_bytes + self.facts[k].out_bytes
+        moved = self.node_costs[k].in_bytes + self.node_costs[k].out_bytes
         return 0.0 if isinstance(self.graph.nodes[k].op, View) else moved / self.resident_gbps(moved) / 1e3
 
     def streams_both(self, k: int) -> bool:
@@ -200,68 +200,70 @@ class CostModel:
 
     def layerwise_us(self, k: int) -> float:
         """Node `k` on its own, on all cores."""
-        device, fact = self.device, self.facts[k]
-        tasks = min(device.tasks_per_core * device.cores, max(1.0, fact.core_us / device.min_task_us))
-        compute, traffic = fact.core_us / min(device.cores, tasks), self.traffic_us(k)
+        device, own = self.device, self.node_costs[k]
+        tasks = min(device.tasks_per_core * device.cores, max(1.0, own.core_us / device.min_task_us))
+        compute, traffic = own.core_us / min(device.cores, tasks), self.traffic_us(k)
         overhead = math.ceil(tasks / device.cores) * device.task_overhead_us
         hidden = 1.0 if self.streams_both(k) else _HIDDEN
         return max(compute, traffic) + hidden * min(compute, traffic) + overhead + self.constants_us([k])
 
-    def padded_us(self, trial: BrickTrials) -> np.ndarray:
+    def padded_us(self, trials: BrickTrials) -> np.ndarray:
         """Padded bricks: intermediate results that do not fit the core's own cache go through the shared one."""
         device = self.device
-        constants = sum(self.facts[k].const_bytes for k in trial.nodes) if device.kind == "cpu" else 0
-        held = trial.held + constants
+        constants = sum(self.node_costs[k].const_bytes for k in trials.nodes) if device.kind == "cpu" else 0
+        held = trials.held + constants
         spilt = np.clip(1 - device.cache_share * device.l2 / np.maximum(held, 1), 0, 1)
         inner = _SPILT * spilt / device.bandwidth[device.shared[0]] + (1 - spilt) / device.bandwidth["l2"]
-        core_us = [self.recomputed_us(k, trial) for k in trial.nodes]
-        band_us = len(trial.nodes) * device.call_overhead_us + _HIDDEN * self._constants_again_us(trial)
-        return self._bricks_us(trial, core_us, trial.elements, inner, device.task_overhead_us + trial.bands * band_us)
+        core_us = [self.recomputed_us(k, trials) for k in trials.nodes]
+        band_us = len(trials.nodes) * device.call_overhead_us + _HIDDEN * self._constants_again_us(trials)
+        return self._bricks_us(
+            trials, core_us, trials.elements, inner, device.task_overhead_us + trials.bands * band_us
+        )
 
-    def memoized_us(self, trial: BrickTrials) -> np.ndarray:
+    def memoized_us(self, trials: BrickTrials) -> np.ndarray:
         """Memoized bricks: nothing twice, intermediate results through shared cache, and kept."""
-        device, ones = self.device, np.ones(len(trial.bricks))
-        inner_bytes = sum(self.facts[k].out_bytes for k in trial.nodes[:-1])
+        device, ones = self.device, np.ones(len(trials.bricks))
+        inner_bytes = sum(self.node_costs[k].out_bytes for k in trials.nodes[:-1])
         level, size = device.shared
         kept = 0.5 / device.bandwidth["memory"] if inner_bytes > device.cache_share * size else 0.0
-        shape = self.graph.out(self.graph.nodes[trial.nodes[-1]]).shape
-        rows = np.array([brick[2] if len(shape) > 2 else 1 for brick in trial.bricks])
-        core_us = [self.facts[k].core_us * self._tiled(k, trial, rows) for k in trial.nodes]
-        once = {name: np.minimum(elements, self.graph.types[name].size) for name, elements in trial.elements.items()}
-        task_us = len(trial.nodes) * (device.task_overhead_us + device.call_overhead_us) * ones
-        task_us += _HIDDEN * self._constants_again_us(trial)
-        return self._bricks_us(trial, core_us, once, (1 / device.bandwidth[level] + kept) * ones, task_us)
+        shape = self.graph.out(self.graph.nodes[trials.nodes[-1]]).shape
+        rows = np.array([brick[2] if len(shape) > 2 else 1 for brick in trials.bricks])
+        core_us = [self.node_costs[k].core_us * self._tiled(k, trials, rows) for k in trials.nodes]
+        once = {name: np.minimum(elements, self.graph.types[name].size) for name, elements in trials.elements.items()}
+        task_us = len(trials.nodes) * (device.task_overhead_us + device.call_overhead_us) * ones
+        task_us += _HIDDEN * self._constants_again_us(trials)
+        return self._bricks_us(trials, core_us, once, (1 / device.bandwidth[level] + kept) * ones, task_us)
 
-    def _constants_again_us(self, trial: BrickTrials) -> float:
+    def _constants_again_us(self, trials: BrickTrials) -> float:
         """Reading the constants of all nodes once more, from the shared cache where they exceed a core's own."""
         if self.device.kind != "cpu":
             return 0.0
-        constants = sum(self.facts[k].const_bytes for k in trial.nodes)
+        constants = sum(self.node_costs[k].const_bytes for k in trials.nodes)
         near = "l2" if constants <= self.device.cache_share * self.device.l2 else self.device.shared[0]
         return constants * self.device.cores / self.device.bandwidth[near] / 1e3
 
-    def recomputed_us(self, k: int, trial: BrickTrials) -> np.ndarray:
+    def recomputed_us(self, k: int, trials: BrickTrials) -> np.ndarray:
         """Arithmetic of node `k` on one core when every brick computes all it needs."""
         output = self.graph.nodes[k].output
-        once = self.facts[k].core_us * trial.elements[output] / max(1, self.graph.types[output].size)
-        return once * self._tiled(k, trial, trial.rows)
+        once = self.node_costs[k].core_us * trials.elements[output] / max(1, self.graph.types[output].size)
+        return once * self._tiled(k, trials, trials.rows)
 
-    def _tiled(self, k: int, trial: BrickTrials, root_rows: np.ndarray) -> np.ndarray:
+    def _tiled(self, k: int, trials: BrickTrials, root_rows: np.ndarray) -> np.ndarray:
         """How much slower node `k` is where so many rows of the output do not fill a Winograd kernel's tiles, or where
         it is computed directly (`keeps_algorithm`)."""
         node, name = self.graph.nodes[k], self.algorithms.get(k)
         if name is None or not isinstance(node.op, Conv):
-            return np.ones(len(trial.bricks))
+            return np.ones(len(trials.bricks))
         if not keeps_algorithm(node, name):
-            return np.full(len(trial.bricks), 1 / self._saved(node, name))
-        own, root = (self.graph.out(self.graph.nodes[n]).shape[2] for n in (k, trial.nodes[-1]))
+            return np.full(len(trials.bricks), 1 / self._saved(node, name))
+        own, root = (self.graph.out(self.graph.nodes[n]).shape[2] for n in (k, trials.nodes[-1]))
         rows = np.maximum(1, root_rows * own / root)
         tile = tile_outputs(self.graph.nodes[k].op, self.algorithms[k], 2)
         return np.ceil(rows / tile) * tile / rows
 
     def _bricks_us(
         self,
-        trial: BrickTrials,
+        trials: BrickTrials,
         core_us: Sequence[np.ndarray],
         elements: Mapping[str, np.ndarray],
         inner: np.ndarray,
@@ -269,27 +271,27 @@ class CostModel:
     ) -> np.ndarray:
         """`inner` is the time per kB of what stays between the nodes."""
         graph, cores = self.graph, self.device.cores
-        shape = graph.out(graph.nodes[trial.nodes[-1]]).shape
-        bricks = np.array([math.prod(shape) / math.prod(brick) for brick in trial.bricks])
+        shape = graph.out(graph.nodes[trials.nodes[-1]]).shape
+        bricks = np.array([math.prod(shape) / math.prod(brick) for brick in trials.bricks])
         rounds = np.ceil(bricks / cores) * cores / bricks
         if cores > 1:
             rounds = rounds * (1 + _UNEVEN * cores / bricks)
         total = bricks * task_us / cores
-        for core, traffic in zip(core_us, self._traffic(trial, elements, inner)):
+        for core, traffic in zip(core_us, self._traffic(trials, elements, inner)):
             busy = np.maximum(core / cores, traffic) + _HIDDEN * np.minimum(core / cores, traffic)
-            total = total + busy * self._row_ends(trial, shape)
-        return total * rounds + self.constants_us(trial.nodes)
+            total = total + busy * self._row_ends(trials, shape)
+        return total * rounds + self.constants_us(trials.nodes)
 
-    def _traffic(self, trial: BrickTrials, elements: Mapping[str, np.ndarray], inner: np.ndarray) -> list[np.ndarray]:
+    def _traffic(self, trials: BrickTrials, elements: Mapping[str, np.ndarray], inner: np.ndarray) -> list[np.ndarray]:
         """Per node. Tensors from outside come once from where they lie, and their halos from shared cache."""
         graph = self.graph
-        root = graph.nodes[trial.nodes[-1]].output
-        near = {graph.nodes[k].output for k in trial.nodes} - {root}
+        root = graph.nodes[trials.nodes[-1]].output
+        near = {graph.nodes[k].output for k in trials.nodes} - {root}
         outer = 1 / self.resident_gbps(sum(graph.types[name].nbytes for name in elements if name not in near))
         again = 1 / self.device.bandwidth[self.device.shared[0]]
         times = []
-        for k in trial.nodes:
-            us = np.zeros(len(trial.bricks))
+        for k in trials.nodes:
+            us = np.zeros(len(trials.bricks))
             for name in dict.fromkeys((*graph.nodes[k].inputs, graph.nodes[k].output)):
                 if name in elements:
                     kind = graph.types[name]
@@ -300,11 +302,11 @@ class CostModel:
             times.append(us)
         return times
 
-    def _row_ends(self, trial: BrickTrials, shape: Shape) -> np.ndarray:
+    def _row_ends(self, trials: BrickTrials, shape: Shape) -> np.ndarray:
         """What cutting rows of an image slows work on it down by; a GPU walks channels, not rows."""
-        if self.device.kind == "cuda" or not self.facts[trial.nodes[-1]].image or len(shape) < 4:
-            return np.ones(len(trial.bricks))
-        widths = (brick[-1] if brick[-1] < shape[-1] else math.inf for brick in trial.bricks)
+        if self.device.kind == "cuda" or not self.node_costs[trials.nodes[-1]].image or len(shape) < 4:
+            return np.ones(len(trials.bricks))
+        widths = (brick[-1] if brick[-1] < shape[-1] else math.inf for brick in trials.bricks)
         return np.array([1 + _ROW_END / (width + _ROW_END) for width in widths])
 
 
@@ -323,7 +325,7 @@ def _efficiency(op: Op, weights: Sequence[int], device: DeviceSpec) -> float:
     if isinstance(op, ConvTranspose):
         return 0.7
     if isinstance(op, Conv) and op.groups > 1:
-        return 0.8 if device.halves else 0.5 if weights[1] < device.lanes else 0.6
-    if device.halves:
+        return 0.8 if device.double_pumped else 0.5 if weights[1] < device.lanes else 0.6
+    if device.double_pumped:
         return 0.95 if weights[1] > 4 else 0.85
     return 0.75 if weights[1] > 4 else 0.4

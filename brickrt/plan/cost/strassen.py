@@ -19,7 +19,7 @@ from brickrt.ops.cpu.strassen.kernel import chunks_of, fits, group_columns
 from brickrt.ops.operators.conv import Conv
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.types import Shape
-from brickrt.plan.cost.roofline import multiply_us, stream_us
+from brickrt.plan.cost.roofline import compute_us, read_us
 from brickrt.plan.device.device_spec import DeviceSpec
 from brickrt.plan.geometry.bricks import even_edges
 
@@ -63,7 +63,7 @@ def choose_product(graph: Graph, node: Node, device: DeviceSpec, constants: int)
     names = [name for name in names if constants * growth(LEVELS[name]) <= MOST_MEMORY * device.memory]
     times = {name: product_us(graph, node, device, name, constants) for name in names}
     best = min(times, key=times.__getitem__, default=None)
-    margin = MARGIN if device.halves else UNTRIED
+    margin = MARGIN if device.double_pumped else UNTRIED
     if best is None or times[best] >= margin * product_us(graph, node, device, None, constants):
         return None
     return best
@@ -78,9 +78,9 @@ def product_us(graph: Graph, node: Node, device: DeviceSpec, algorithm: str | No
     columns = out.shape[column_dim(node)]
     depth = weights.size // columns
     vectors = out.size // columns * depth * -(-columns // device.lanes)
-    arithmetic = multiply_us(vectors, device, SHARE) * _conflict(graph, node)
+    arithmetic = compute_us(vectors, device, SHARE) * _conflict(graph, node)
     read = _far_us(out.size // columns * depth * 4, _moved(graph, node), device)
-    return _together(arithmetic, stream_us(weights.nbytes, max(weights.nbytes, constants), device) + read, HIDDEN)
+    return _together(arithmetic, read_us(weights.nbytes, max(weights.nbytes, constants), device) + read, HIDDEN)
 
 
 def column_dim(node: Node) -> int:
@@ -166,7 +166,7 @@ class _Work:
         sharers = min(cores, math.prod(boxes))
         pieces = min(rounds, -(-pieces * sharers // cores))
         weights = math.prod(self.chunks) * columns * 4 * growth(self.levels)
-        far, near = (stream_us(weights, held, self.device) for held in (max(weights, self.constants), weights))
+        far, near = (read_us(weights, held, self.device) for held in (max(weights, self.constants), weights))
         first = far / sharers + near * (1 - 1 / sharers)
         streamed = pieces * first + (sweeps - pieces) * near
         read = _far_us(sweeps * rows * self.depth * 4, self.moved, self.device)
@@ -182,7 +182,7 @@ class _Work:
         vectors = rows * depth * wide * (7 / 8) ** levels + rows * depth / device.lanes * SUM[levels] * filled
         vectors += rows * wide * chunks * OUTPUT[levels]
         spilt = max(0.0, 1 - device.l2 / self.held_bytes(rows, wide)) * self.first_bytes(rows) * chunks * groups
-        return multiply_us(vectors, device, SHARE) + SPILT * stream_us(spilt, device.l2 + 1, device)
+        return compute_us(vectors, device, SHARE) + SPILT * read_us(spilt, device.l2 + 1, device)
 
     def first_bytes(self, rows: int) -> float:
         """First factors of a chunk."""
@@ -208,7 +208,7 @@ def _moved(graph: Graph, node: Node) -> int:
 def _far_us(nbytes: float, moved: int, device: DeviceSpec) -> float:
     """Reading rows, if from memory: products overlap that, sums do not."""
     far = moved > KEPT * device.shared[1]
-    return stream_us(nbytes, math.inf, device) if far else 0.0
+    return read_us(nbytes, math.inf, device) if far else 0.0
 
 
 def _conflict(graph: Graph, node: Node) -> float:

@@ -39,7 +39,7 @@ class DeviceSpec:
     bandwidth: Mapping[str, float] = field(hash=False)
     core_bandwidth: Mapping[str, float] = field(default_factory=dict, hash=False)
     matrix_gflops_per_core: Mapping[str, float] = field(default_factory=dict, hash=False)  # of matrix units, by type
-    halves: bool = False
+    double_pumped: bool = False
     task_overhead_us: float = 1.0  # taking a task, checking what it waits for, publishing it
     call_overhead_us: float = 0.3  # one kernel call inside a task
     min_task_us: float = 30.0  # a layer is not cut in smaller tasks
@@ -89,7 +89,7 @@ def host_device(isa: str | None = None) -> DeviceSpec:
         raise ValueError(f"instruction set '{isa}' is unknown: use one of {', '.join(ISAS)}")
     isa = isa or machine.instruction_set()
     lanes, registers = ISAS[isa]
-    cpus, halves = machine.usable_cpus(), machine.halves_vectors(isa)
+    cpus, double_pumped = machine.usable_cpus(), machine.double_pumped(isa)
     cores, cached, ghz = machine.core_count(cpus), machine.caches(cpus), machine.clock_ghz()
     return DeviceSpec(
         name=machine.cpu_name(),
@@ -102,10 +102,10 @@ def host_device(isa: str | None = None) -> DeviceSpec:
         l2=cached.l2,
         l3=cached.l3,
         memory=machine.memory_bytes(),
-        peak_gflops_per_core=lanes * 2 * (1 if halves else 2) * ghz,  # per unit and lane a product and a sum
+        peak_gflops_per_core=lanes * 2 * (1 if double_pumped else 2) * ghz,  # per unit and lane a product and a sum
         bandwidth=_cpu_bandwidth(cores, lanes, ghz),
         tau=max(64, 16 * cores),
-        halves=halves,
+        double_pumped=double_pumped,
         margin=0.02,  # measured: merges modelled 3 % faster are, those modelled level may take a tenth longer
     )
 

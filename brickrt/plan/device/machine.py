@@ -102,7 +102,7 @@ def instruction_set() -> str:
     return "avx2" if features.get("avx2") and features.get("fma") else "generic"
 
 
-def halves_vectors(isa: str) -> bool:
+def double_pumped(isa: str) -> bool:
     """Whether the host runs the vectors of an instruction set as two halves."""
     from llvmlite import binding
 

@@ -55,18 +55,22 @@ def _short(x: TensorType) -> bool:
     return x.shape[-1] < LENGTH // 4
 
 
-def attach_tails(graph: Graph, subgraphs: Sequence[Subgraph]) -> list[Subgraph]:
+def attach_partial_reductions(graph: Graph, subgraphs: Sequence[Subgraph]) -> list[Subgraph]:
     """The subgraphs, with segments that can be made brick by brick moved to those that make what they read."""
     makers = {graph.nodes[s.nodes[-1]].output: number for number, s in enumerate(subgraphs)}
-    tails: dict[int, list[int]] = {}
+    partial_reductions: dict[int, list[int]] = {}
     moved = set()
     for number, s in enumerate(subgraphs):
         node = graph.nodes[s.nodes[-1]]
         maker = makers.get(node.inputs[0]) if isinstance(node.op, PartialReduce) else None
         if maker is not None and _may_host(graph, subgraphs[maker]):
-            tails.setdefault(maker, []).append(s.nodes[-1])
+            partial_reductions.setdefault(maker, []).append(s.nodes[-1])
             moved.add(number)
-    return [replace(s, tails=tuple(tails.get(number, ()))) for number, s in enumerate(subgraphs) if number not in moved]
+    return [
+        replace(s, partial_reductions=tuple(partial_reductions.get(number, ())))
+        for number, s in enumerate(subgraphs)
+        if number not in moved
+    ]
 
 
 def _may_host(graph: Graph, s: Subgraph) -> bool:

@@ -22,21 +22,21 @@ CHANNELS = (256, 128, 64, 32)  # of one that reduces space
 PIXELS = (1 << 30, 512, 64, 8, 1)  # that such a one leaves
 
 
-def gpu_brick(model: CostModel, k: int) -> Shape:
+def gpu_brick(cost: CostModel, k: int) -> Shape:
     """The brick shape of node `k` that gives its blocks."""
-    node, out = model.graph.nodes[k], model.graph.out(model.graph.nodes[k])
+    node, out = cost.graph.nodes[k], cost.graph.out(cost.graph.nodes[k])
     shape = tuple(max(1, extent) for extent in out.shape)
-    precision = "tf32" if model.precision == "tf32" else "fp32"
+    precision = "tf32" if cost.precision == "tf32" else "fp32"
     if isinstance(node.op, MatMul):
-        tries = [_of_matrices(shape, rows, columns) for rows, columns in tiles(model.graph.ins(node)[0], precision)]
+        tries = [_of_matrices(shape, rows, columns) for rows, columns in tiles(cost.graph.ins(node)[0], precision)]
     elif isinstance(node.op, Conv | ConvTranspose) and node.op.groups == 1:
-        tries = [(*_pixels(shape, rows), columns) for rows, columns in tiles(model.graph.ins(node)[0], precision)]
+        tries = [(*_pixels(shape, rows), columns) for rows, columns in tiles(cost.graph.ins(node)[0], precision)]
         tries = [(t[0], min(shape[1], t[-1]), *t[1:-1]) for t in tries]
-    elif model.facts[k].image and len(shape) >= 3:
-        tries = _of_images(model, k, shape)
+    elif cost.node_costs[k].image and len(shape) >= 3:
+        tries = _of_images(cost, k, shape)
     else:
-        tries = [_of_rows(shape, elements, _kept(model, k)) for elements in ELEMENTS]
-    want = model.device.tasks_per_core * model.device.cores
+        tries = [_of_rows(shape, elements, _kept(cost, k)) for elements in ELEMENTS]
+    want = cost.device.tasks_per_core * cost.device.cores
     return next((brick for brick in tries if _pieces(shape, brick) >= want), tries[-1])
 
 
@@ -62,9 +62,9 @@ def _pixels(shape: Shape, pixels: int) -> tuple[int, ...]:
     return tuple(edges)
 
 
-def _of_images(model: CostModel, k: int, shape: Shape) -> list[Shape]:
+def _of_images(cost: CostModel, k: int, shape: Shape) -> list[Shape]:
     """All channels of some pixels, or, where space is reduced, some channels of what is left of it."""
-    op = model.graph.nodes[k].op
+    op = cost.graph.nodes[k].op
     if isinstance(op, Rowwise) and op.axes != (1,):
         return [(1, min(shape[1], channels), *shape[2:]) for channels in CHANNELS]
     if isinstance(op, Reduce) and op.axes != (1,):
@@ -78,9 +78,9 @@ def _of_matrices(shape: Shape, rows: int, columns: int) -> Shape:
     return (*(1,) * (len(shape) - 2), min(shape[-2], rows), min(shape[-1], columns))
 
 
-def _kept(model: CostModel, k: int) -> tuple[int, ...]:
+def _kept(cost: CostModel, k: int) -> tuple[int, ...]:
     """Axes that pieces have whole, because a row along them is reduced to be mapped."""
-    op = model.graph.nodes[k].op
+    op = cost.graph.nodes[k].op
     return op.axes if isinstance(op, Rowwise) else ()
 
 

@@ -26,46 +26,46 @@ SHARED_US = 4.0  # tasks of a layer that is too short for more than one a core: 
 UNEVEN = 1.04  # cores that wait for the last tasks of a layer for longer, relative to it, get smaller ones
 
 
-def layer_brick(model: CostModel, k: int) -> Shape:
+def layer_brick(cost: CostModel, k: int) -> Shape:
     """The brick shape of node `k` that gives its layerwise tasks."""
-    node = model.graph.nodes[k]
-    shape = model.graph.out(node).shape
+    node = cost.graph.nodes[k]
+    shape = cost.graph.out(node).shape
     whole = tuple(max(1, extent) for extent in shape)
     if isinstance(node.op, View) or not shape:
         return whole
-    if model.device.kind == "cuda":
-        return gpu_brick(model, k)
-    want = _wanted_tasks(model, k)
-    if model.algorithms.get(k) in LEVELS:
-        return strassen_brick(model.graph, node, model.device, model.algorithms[k], model.constant_bytes, want)
-    if k in model.algorithms:
-        return winograd_brick(model, k, want)
-    if model.facts[k].image and len(shape) >= 2:
-        return _image_brick(model, k, list(whole), want)
+    if cost.device.kind == "cuda":
+        return gpu_brick(cost, k)
+    want = _wanted_tasks(cost, k)
+    if cost.algorithms.get(k) in LEVELS:
+        return strassen_brick(cost.graph, node, cost.device, cost.algorithms[k], cost.constant_bytes, want)
+    if k in cost.algorithms:
+        return winograd_brick(cost, k, want)
+    if cost.node_costs[k].image and len(shape) >= 2:
+        return _image_brick(cost, k, list(whole), want)
     if isinstance(node.op, MatMul):
-        return _product_brick(model, k, list(whole), want)
-    return _plain_brick(list(whole), want, model.device.cores)
+        return _product_brick(cost, k, list(whole), want)
+    return _plain_brick(list(whole), want, cost.device.cores)
 
 
-def _wanted_tasks(model: CostModel, k: int) -> int:
+def _wanted_tasks(cost: CostModel, k: int) -> int:
     """Enough to even out cores, none too short."""
-    device, fact = model.device, model.facts[k]
-    busy_us = max(fact.core_us, (model.traffic_us(k) + model.constants_us([k])) * device.cores)
+    device, own = cost.device, cost.node_costs[k]
+    busy_us = max(own.core_us, (cost.traffic_us(k) + cost.constants_us([k])) * device.cores)
     at_once = min(device.cores, int(busy_us / SHARED_US))
     return max(1, at_once, min(device.tasks_per_core * device.cores, int(busy_us / device.min_task_us)))
 
 
-def _image_brick(model: CostModel, k: int, brick: list[int], want: int) -> Shape:
-    device = model.device
+def _image_brick(cost: CostModel, k: int, brick: list[int], want: int) -> Shape:
+    device = cost.device
     batch, channels = brick[0], brick[1]
-    alone = model.facts[k].core_us / batch >= device.min_task_us
+    alone = cost.node_costs[k].core_us / batch >= device.min_task_us
     brick[0] = 1 if alone else _edge(batch, want, device.cores)
     want = _left(want, batch, brick[0])
-    unit = _channel_unit(model, k, channels)
-    if unit and _weights_lead(model, k):
+    unit = _channel_unit(cost, k, channels)
+    if unit and _weights_lead(cost, k):
         brick[1] = _edge(channels, want, device.cores, unit)
         want = _left(want, channels, brick[1])
-    slabs = max(want, _slabs_for_cache(model, k)) if alone else want
+    slabs = max(want, _slabs_for_cache(cost, k)) if alone else want
     pieces = math.prod(-(-extent // edge) for extent, edge in zip((batch, channels), brick, strict=False))
     if slabs == 1 and pieces > 1 and _rounds(pieces, device.cores) > UNEVEN:
         slabs = device.cores
@@ -81,29 +81,29 @@ def _image_brick(model: CostModel, k: int, brick: list[int], want: int) -> Shape
     return tuple(brick)
 
 
-def _channel_unit(model: CostModel, k: int, channels: int) -> int:
+def _channel_unit(cost: CostModel, k: int, channels: int) -> int:
     """Channels may be cut at multiples of this; 0 if not at all."""
-    node, lanes = model.graph.nodes[k], model.device.lanes
-    if model.layouts[node.output] != "blocked":
+    node, lanes = cost.graph.nodes[k], cost.device.lanes
+    if cost.layouts[node.output] != "blocked":
         return 0
     if isinstance(node.op, Reduce):
         return lanes if node.op.axes != (1,) else 0
     if isinstance(node.op, Conv) and node.op.groups == 1:
-        return 4 * lanes if channels >= 8 * lanes and not model.device.halves else lanes
+        return 4 * lanes if channels >= 8 * lanes and not cost.device.double_pumped else lanes
     return 0
 
 
-def _weights_lead(model: CostModel, k: int) -> bool:
+def _weights_lead(cost: CostModel, k: int) -> bool:
     """Whether cutting channels moves less than cutting rows; a reduction has no rows to cut."""
-    fact = model.facts[k]
-    batch = max(1, model.graph.out(model.graph.nodes[k]).shape[0])
-    return isinstance(model.graph.nodes[k].op, Reduce) or fact.const_bytes > fact.in_bytes / batch
+    own = cost.node_costs[k]
+    batch = max(1, cost.graph.out(cost.graph.nodes[k]).shape[0])
+    return isinstance(cost.graph.nodes[k].op, Reduce) or own.const_bytes > own.in_bytes / batch
 
 
-def _slabs_for_cache(model: CostModel, k: int) -> int:
+def _slabs_for_cache(cost: CostModel, k: int) -> int:
     """Slabs of one image so that what each reads stays in half of L2."""
-    batch = max(1, model.graph.out(model.graph.nodes[k]).shape[0])
-    return math.ceil(model.facts[k].in_bytes / batch / (model.device.l2 / 2))
+    batch = max(1, cost.graph.out(cost.graph.nodes[k]).shape[0])
+    return math.ceil(cost.node_costs[k].in_bytes / batch / (cost.device.l2 / 2))
 
 
 def _left(parts: int, extent: int, edge: int) -> int:
@@ -140,10 +140,10 @@ def _rounds(pieces: int, cores: int) -> float:
     return math.ceil(pieces / cores) * cores / pieces
 
 
-def _product_brick(model: CostModel, k: int, brick: list[int], want: int) -> Shape:
+def _product_brick(cost: CostModel, k: int, brick: list[int], want: int) -> Shape:
     """Batches first, then columns where the second operand is the larger, then rows."""
-    node, cores = model.graph.nodes[k], model.device.cores
-    a, b = (model.graph.types[name] for name in node.inputs[:2])
+    node, cores = cost.graph.nodes[k], cost.device.cores
+    a, b = (cost.graph.types[name] for name in node.inputs[:2])
     want = _cut_leading(brick, range(len(brick) - 2), want, cores)
     rows, columns = brick[-2:]
     if math.prod(b.shape[-2:]) > math.prod(a.shape[-2:]) or rows < want:

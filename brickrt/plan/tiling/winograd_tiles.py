@@ -21,15 +21,15 @@ from brickrt.plan.geometry.bricks import even_edges
 UNEVEN = 0.25  # of a task's time that cores wait for the last one
 
 
-def winograd_brick(model: CostModel, k: int, most: int) -> Shape:
+def winograd_brick(cost: CostModel, k: int, most: int) -> Shape:
     """The brick of the output of node `k` that gives up to `most` tasks, or few more."""
-    graph, node, device = model.graph, model.graph.nodes[k], model.device
+    graph, node, device = cost.graph, cost.graph.nodes[k], cost.device
     op, x, out = node.op, graph.ins(node)[0].shape, graph.out(node).shape
     assert isinstance(op, Conv)
-    axes = axes_of(op, x[2:], EDGES[model.algorithms[k]])
-    constants = max(model.constant_bytes, model.facts[k].const_bytes)
+    axes = axes_of(op, x[2:], EDGES[cost.algorithms[k]])
+    constants = max(cost.constant_bytes, cost.node_costs[k].const_bytes)
 
-    def cost(brick: Shape) -> tuple[float, int]:
+    def modelled(brick: Shape) -> tuple[float, int]:
         counts = [-(-e // b) for e, b in zip(out, brick, strict=True)]
         tasks = math.prod(counts)
         rounds = -(-tasks // device.cores)
@@ -37,8 +37,8 @@ def winograd_brick(model: CostModel, k: int, most: int) -> Shape:
         us = winograd_us(axes, x[1], brick, device, CoreShare(rounds, pieces, constants))
         return us * (1 + UNEVEN / rounds * (device.cores > 1)), tasks
 
-    costs = {tuple(brick): cost(tuple(brick)) for brick in product(*_edges(axes, out, device, most))}
-    return min((brick for brick in costs if costs[brick][1] < 2 * most), key=costs.__getitem__)
+    times = {tuple(brick): modelled(tuple(brick)) for brick in product(*_edges(axes, out, device, most))}
+    return min((brick for brick in times if times[brick][1] < 2 * most), key=times.__getitem__)
 
 
 def _edges(axes: Axes, out: Sequence[int], device: DeviceSpec, most: int) -> Iterator[list[int]]:

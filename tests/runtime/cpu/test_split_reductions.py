@@ -36,7 +36,7 @@ def attention(*spatial: int, channels: int = 20, images: int = 1) -> Sketch:
 
 def hosts(tasks) -> list[str]:
     """Strategies of the subgraphs that make segments beside their output."""
-    return [s.strategy for s in tasks.plan.subgraphs if s.tails]
+    return [s.strategy for s in tasks.plan.subgraphs if s.partial_reductions]
 
 
 def alone(tasks) -> int:

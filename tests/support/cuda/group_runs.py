@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from brickrt.graph.interpret import interpret
-from brickrt.graph.passes.half_precision import lowered as in_precision
+from brickrt.graph.passes.half_precision import to_half_precision as in_precision
 from brickrt.runtime.cuda.program import CudaOptions, CudaProgram
 from tests.support.cuda.callback_kernels import CallbackDriver
 from tests.support.cuda.fake_cudnn import Frontend, HostLibrary, PlanOf
