@@ -13,7 +13,8 @@ import brickrt.ops.cuda.all_kernels  # noqa: F401  (makes the kernels known)
 from brickrt.graph.ir import Graph
 from brickrt.graph.onnx_import.source import load
 from brickrt.graph.passes.half_precision import to_half_precision
-from brickrt.graph.specialize.specialize import first_stage, specialize
+from brickrt.graph.specialize.specialize import specialize
+from brickrt.graph.specialize.stages import first_stage
 from brickrt.ops.cuda.kernel import THREADS, Kernel
 from brickrt.ops.cuda.products.block_tile import Core
 from brickrt.ops.types import Shape, TensorType

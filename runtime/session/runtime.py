@@ -12,7 +12,7 @@ import onnx
 from brickrt.graph.errors import BrickError
 from brickrt.graph.onnx_import.check_inputs import check_inputs, check_named
 from brickrt.graph.onnx_import.source import SourceGraph, load
-from brickrt.graph.specialize.specialize import first_stage
+from brickrt.graph.specialize.stages import first_stage
 from brickrt.plan.options import PlanOptions, check_precision
 from brickrt.plan.plan import Plan
 from brickrt.runtime import events

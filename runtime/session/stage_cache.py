@@ -13,7 +13,8 @@ import numpy as np
 
 from brickrt.graph.ir import Graph
 from brickrt.graph.passes.half_precision import to_half_precision
-from brickrt.graph.specialize.specialize import Specialized, Stage, specialize
+from brickrt.graph.specialize.specialize import specialize
+from brickrt.graph.specialize.stages import Specialized, Stage
 from brickrt.ops.types import TensorType
 from brickrt.plan.options import PlanOptions
 from brickrt.plan.plan import Plan

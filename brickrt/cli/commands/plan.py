@@ -21,7 +21,8 @@ from brickrt.graph.builder import OnnxNode
 from brickrt.graph.errors import BrickError
 from brickrt.graph.onnx_import.source import SourceGraph, load
 from brickrt.graph.passes.half_precision import to_half_precision
-from brickrt.graph.specialize.specialize import Specialized, first_stage, specialize
+from brickrt.graph.specialize.specialize import specialize
+from brickrt.graph.specialize.stages import Specialized, first_stage
 from brickrt.ops.types import TensorType
 from brickrt.plan.device.device_spec import device_named
 from brickrt.plan.options import PlanOptions, check_precision

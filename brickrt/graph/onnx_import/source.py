@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -19,9 +18,6 @@ from brickrt.graph.onnx_import.external_data import embed_external_data
 from brickrt.graph.onnx_import.protobuf import TensorInfo, graph_parts, initializer_arrays, standard_domain, tensor_info
 from brickrt.graph.onnx_import.upgrade_opset import upgraded
 
-HASHED_VALUES = 64
-"""Integer constants of at most so many elements are part of a model's structure: they may be shapes and axes."""
-
 
 @dataclass(frozen=True, eq=False)
 class SourceGraph:
@@ -35,19 +31,6 @@ class SourceGraph:
     nodes: tuple[OnnxNode, ...]
     opsets: dict[str, int]
     light: onnx.ModelProto = field(repr=False)
-
-    def structure_hash(self) -> str:
-        """Equal for models that differ in the values of their weights only."""
-        return self._structure_hash
-
-    @cached_property
-    def _structure_hash(self) -> str:
-        parts = [repr(sorted(self.opsets.items())), repr(self.inputs), repr(list(self.outputs))]
-        parts += [f"{name}:{_structure(array)}" for name, array in self.initializers.items()]
-        digest = hashlib.sha256("\n".join(parts).encode())
-        for node in self.nodes:
-            digest.update(node.proto.SerializeToString(deterministic=True))
-        return digest.hexdigest()
 
     @cached_property
     def element_types(self) -> dict[str, np.dtype]:
@@ -144,8 +127,3 @@ def _standard_domains(model: onnx.ModelProto) -> None:
         for node in bodies.pop():
             node.domain = standard_domain(node.domain)
             bodies.extend(a.g.node for a in node.attribute if a.HasField("g"))
-
-
-def _structure(array: np.ndarray) -> str:
-    small = array.size <= HASHED_VALUES and array.dtype.kind in "biu"
-    return f"{array.dtype.name}{array.shape}{array.tolist() if small else ''}"

@@ -37,12 +37,6 @@ def branch(node: OnnxNode, taken: bool, opsets: Mapping[str, int], fresh: Fresh)
     return _splice(protos, names, constants, opsets, fresh)
 
 
-def is_function(node: OnnxNode) -> bool:
-    """Whether ONNX defines the operator by others."""
-    schema: Any = defs.get_schema(node.op_type, node.version, node.domain)
-    return schema.has_function or schema.has_context_dependent_function
-
-
 def function_body(node: OnnxNode, types: Sequence[TensorType | None]) -> onnx.FunctionProto | None:
     """The function that ONNX defines a node as, if all of its nodes have builders; `types` are those of its inputs."""
     schema: Any = defs.get_schema(node.op_type, node.version, node.domain)

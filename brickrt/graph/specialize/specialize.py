@@ -19,17 +19,14 @@ from brickrt.graph.host.run_host_node import reads
 from brickrt.graph.host.static_values import fold_on_host, small_enough, static_value
 from brickrt.graph.interpret import run_nodes
 from brickrt.graph.ir import Graph
-from brickrt.graph.onnx_import.check_inputs import check_inputs
 from brickrt.graph.passes.fold import fold
 from brickrt.graph.passes.fuse import fuse
 from brickrt.graph.passes.reorder_slices import reorder_slices
 from brickrt.graph.passes.stitch import stitch
 from brickrt.graph.rewriter import prune, rename
-from brickrt.graph.specialize.inlining import SPECIAL, Splice, branch, expand, function_body, is_function
-from brickrt.graph.specialize.stages import Specialized, Stage, first_stage, only
+from brickrt.graph.specialize.inlining import Splice, branch, expand, function_body
+from brickrt.graph.specialize.stages import Specialized, Stage, only
 from brickrt.ops.types import TensorType
-
-__all__ = ["Specialized", "Stage", "certain_host_nodes", "check_inputs", "first_stage", "specialize"]
 
 BOUND_ELEMENTS = 4096
 """Tensors with more elements are never bound as constants of a later stage: the node that asks runs on the host."""
@@ -49,17 +46,6 @@ def specialize(stage: Stage, types: Mapping[str, TensorType], values: Mapping[st
     if walk.need:
         return Specialized(Graph((), {}), need_values=frozenset(walk.need))
     return walk.result()
-
-
-def certain_host_nodes(stage: Stage) -> dict[str, str]:
-    """Nodes that run on the host whatever the shapes, and why: more may turn out to when their shapes are known."""
-    found = {}
-    for node in stage.nodes:
-        odd = [stage.source.element_types.get(name) for name in node.inputs]
-        reason = next((no_kernels(t) for t in odd if t is not None and t not in KERNEL_TYPES), None)
-        if reason or not (builder_for(node) or (not node.domain and node.op_type in SPECIAL) or is_function(node)):
-            found[node.name] = reason or NO_FORM
-    return found
 
 
 class _Walk:

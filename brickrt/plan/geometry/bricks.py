@@ -96,62 +96,6 @@ class BrickGrid:
         first = inside.lo // edges
         return first, np.where(inside.volumes[:, None] > 0, -(-inside.hi // edges) - first, 0)
 
-    def neighbours(self) -> BrickInfo:
-        """Adjacency where brick k lies in slot k."""
-        return BrickMap.identity(self).neighbours()
-
-
-@dataclass(frozen=True, eq=False)
-class BrickInfo:
-    """Who lies next to whom: int32 `adjacency` [n_slots, 3**d], rows by slot, neighbour slots by direction.
-
-    Directions are numbered row-major over steps -1, 0, +1 per axis, so column `centre` is the brick itself. Where
-    the tensor ends, the neighbour is slot `zero`, one brick of zeros stored after all others.
-    """
-
-    adjacency: np.ndarray
-    zero: int
-
-    @property
-    def centre(self) -> int:
-        return self.adjacency.shape[1] // 2
-
-
-@dataclass(frozen=True, eq=False)
-class BrickMap:
-    """Where bricks lie in storage: `slots` [n_bricks] gives each logical brick its physical slot."""
-
-    grid: BrickGrid
-    slots: np.ndarray
-
-    def __post_init__(self) -> None:
-        slots = np.asarray(self.slots, np.int64)
-        object.__setattr__(self, "slots", slots)
-        if not np.array_equal(np.sort(slots, axis=None), np.arange(len(self.grid))) or slots.ndim != 1:
-            raise ValueError(f"slots of {len(self.grid)} bricks must be a permutation of 0..{len(self.grid) - 1}")
-
-    @staticmethod
-    def identity(grid: BrickGrid) -> BrickMap:
-        return BrickMap(grid, np.arange(len(grid)))
-
-    @staticmethod
-    def along(grid: BrickGrid, order: np.ndarray) -> BrickMap:
-        """Bricks stored in the order in which a curve visits them."""
-        return BrickMap(grid, np.argsort(order))
-
-    @cached_property
-    def bricks(self) -> np.ndarray:
-        """The logical brick in each slot: the inverse of `slots`."""
-        return np.argsort(self.slots)
-
-    def neighbours(self) -> BrickInfo:
-        n, rank = len(self.grid), self.grid.rank
-        if n == 0 or rank == 0:
-            return BrickInfo(np.zeros((n, 3**rank), np.int32), n)
-        padded = np.pad(self.slots.astype(np.int32).reshape(self.grid.grid), 1, constant_values=n)
-        windows = np.lib.stride_tricks.sliding_window_view(padded, (3,) * rank)
-        return BrickInfo(windows.reshape(n, 3**rank)[self.bricks], n)
-
 
 def even_edges(extent: int, unit: int, most: int) -> list[int]:
     """Edges in multiples of `unit` for 1, 2, … `most` pieces of an extent."""

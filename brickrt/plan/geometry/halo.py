@@ -83,14 +83,6 @@ def working_set(graph: Graph, needed: dict[str, Boxes]) -> np.ndarray:
     return np.sum(sizes, axis=0)
 
 
-def receptive_field(graph: Graph, nodes: Iterable[int]) -> dict[str, Shape]:
-    """Per tensor, the extents of what the middle element of the subgraph's output depends on, clipped to the tensor."""
-    nodes = tuple(nodes)
-    middle = np.asarray([graph.types[graph.nodes[max(nodes)].output].shape], np.int64) // 2
-    needed = needed_boxes(graph, nodes, Boxes(middle, middle + 1))
-    return {name: tuple(int(e) for e in boxes.extents[0]) for name, boxes in needed.items()}
-
-
 def middle_boxes(shape: Shape, bricks: Sequence[Shape]) -> Boxes:
     """For each brick shape, the box of the brick in the middle of a tensor of `shape`."""
     edges, extents = np.asarray(bricks, np.int64), np.asarray(shape, np.int64)

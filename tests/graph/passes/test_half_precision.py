@@ -9,14 +9,14 @@ import pytest
 from brickrt import zoo
 from brickrt.graph.builder import Builder
 from brickrt.graph.builders.arithmetic.softmax import softmax_over
-from brickrt.graph.interpret import interpret
 from brickrt.graph.ir import Graph
 from brickrt.graph.onnx_import.source import load
 from brickrt.graph.passes.fuse import fuse
 from brickrt.graph.passes.half_precision import to_half_precision
 from brickrt.graph.passes.stitch import stitch
 from brickrt.graph.passes.unfuse import unfuse
-from brickrt.graph.specialize.specialize import first_stage, specialize
+from brickrt.graph.specialize.specialize import specialize
+from brickrt.graph.specialize.stages import first_stage
 from brickrt.ops.expr import apply, arg, cast, const
 from brickrt.ops.operators.conv import Conv
 from brickrt.ops.operators.map import Map
@@ -25,6 +25,7 @@ from brickrt.ops.operators.move import Concat, Transpose, View
 from brickrt.ops.operators.pool import Pool
 from brickrt.ops.operators.reduce import Reduce
 from brickrt.ops.types import TensorType
+from tests.support.graphs.by_definition import interpret
 from tests.support.graphs.small_graphs import ADD, MUL, RELU, X, Y, array, conv3, make, number
 
 F16, BF16, F32 = np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16), np.dtype(np.float32)

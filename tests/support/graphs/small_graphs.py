@@ -7,12 +7,12 @@ from collections.abc import Callable
 import numpy as np
 
 from brickrt.graph.builder import Builder
-from brickrt.graph.interpret import interpret
 from brickrt.graph.ir import Graph
 from brickrt.ops.expr import Expr, apply, arg, const
 from brickrt.ops.operators.conv import Conv
 from brickrt.ops.operators.map import Map
 from brickrt.ops.types import TensorType
+from tests.support.graphs.by_definition import interpret
 
 F32 = np.dtype(np.float32)
 X = arg(0, F32)
