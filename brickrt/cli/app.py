@@ -181,8 +181,10 @@ def plan(
     json: Json = False,
 ) -> str:
     """Print what of an .onnx file would run, where and why; nothing is run."""
-    options = strategy.value, brick, max_layers, exact, device_spec, precision.value
-    request = PlanRequest(model, tuple(shape), *options, compare, html, json)
+    output = compare, html, json
+    request = PlanRequest(
+        model, tuple(shape), strategy.value, brick, max_layers, exact, device_spec, precision.value, *output
+    )
     return _work("plan", request)
 
 

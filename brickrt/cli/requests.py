@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from brickrt.plan import options
 
 
 class Device(StrEnum):
@@ -72,12 +75,12 @@ class EngineRequest:
     """Arguments of the runtime."""
 
     device: str = "auto"
-    strategy: str = "auto"
+    strategy: options.Strategy = "auto"
     brick: int | None = None
     threads: int | None = None
     max_layers: int | None = None
     exact: bool = False
-    precision: str = "fp32"
+    precision: options.Precision = "fp32"
     launch: str = "auto"
 
     def arguments(self) -> dict[str, Any]:
@@ -115,12 +118,12 @@ class RunRequest:
 class PlanRequest:
     model: Path
     shapes: tuple[str, ...] = ()
-    strategy: str = "auto"
+    strategy: options.Strategy = "auto"
     brick: int | None = None
     max_layers: int | None = None
     exact: bool = False
     device_spec: str = "cpu"
-    precision: str = "fp32"
+    precision: options.Precision = "fp32"
     compare: bool = False
     html: Path | None = None
     json: bool = False

@@ -19,7 +19,7 @@ from brickrt.ops.cuda.kernel import THREADS, Kernel
 from brickrt.ops.cuda.products.block_tile import Core
 from brickrt.ops.types import Shape, TensorType
 from brickrt.plan.device.device_spec import DeviceSpec
-from brickrt.plan.options import PlanOptions
+from brickrt.plan.options import PlanOptions, Precision
 from brickrt.plan.plan import make_plan
 from brickrt.runtime.cuda.kernels.compile import CompiledModule, compile_modules
 from brickrt.runtime.cuda.kernels.kernel_sources import FunctionSource, KernelSource, function_of
@@ -84,13 +84,13 @@ class ModelPrograms:
         types = {name: TensorType(_extents(i.shape), i.dtype) for name, i in source.inputs.items() if i.dtype}
         return ModelPrograms(specialize(first_stage(source), types, {}).graph)
 
-    def in_precision(self, precision: str) -> Graph:
+    def in_precision(self, precision: Precision) -> Graph:
         if precision not in self._lowered:
             self._lowered[precision] = to_half_precision(self.graph, precision)
         graph = self._lowered[precision]
         return replace(graph, constants=dict(graph.constants))  # which programs give up
 
-    def functions(self, device: DeviceSpec, precision: str) -> list[Used]:
+    def functions(self, device: DeviceSpec, precision: Precision) -> list[Used]:
         """All kernel functions of its programs on a device, those of each way to launch them."""
         plan = make_plan(self.in_precision(precision), device, PlanOptions(precision=precision))
         tasks = lower(plan)

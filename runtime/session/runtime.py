@@ -13,7 +13,7 @@ from brickrt.graph.errors import BrickError
 from brickrt.graph.onnx_import.check_inputs import check_inputs, check_named
 from brickrt.graph.onnx_import.source import SourceGraph, load
 from brickrt.graph.specialize.stages import first_stage
-from brickrt.plan.options import PlanOptions, check_precision
+from brickrt.plan.options import PlanOptions, Precision, Strategy, check_precision
 from brickrt.plan.plan import Plan
 from brickrt.runtime import events
 from brickrt.runtime.arrays import on_device
@@ -48,13 +48,13 @@ class Runtime:
         graph: SourceGraph | str | Path | bytes | onnx.ModelProto,
         *,
         device: str = "auto",
-        strategy: str = "auto",
+        strategy: Strategy = "auto",
         brick: int | None = None,
         threads: int | None = None,
         max_layers: int | None = None,
         exact: bool = False,
         isa: str | None = None,
-        precision: str = "fp32",
+        precision: Precision = "fp32",
         launch: LaunchMode = "auto",
         progress: Progress | None = None,
         watch: events.Watcher | events.Observer | None = None,

@@ -1,8 +1,8 @@
-"""The imported model: ONNX as it is, with symbolic dimensions, its weights as arrays."""
+"""Imports a model: ONNX as it is, dimensions symbolic, weights as arrays."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -21,7 +21,11 @@ from brickrt.graph.onnx_import.upgrade_opset import upgraded
 
 @dataclass(frozen=True, eq=False)
 class SourceGraph:
-    """A valid ONNX model. `optional` inputs have their default in `initializers`; `nodes` are in topological order."""
+    """A valid ONNX model as it was imported.
+
+    `optional` inputs have their default in `initializers`; `nodes` are in topological order; `light` is the model
+    without its weights.
+    """
 
     name: str
     inputs: dict[str, TensorInfo]
@@ -30,20 +34,25 @@ class SourceGraph:
     initializers: dict[str, np.ndarray]
     nodes: tuple[OnnxNode, ...]
     opsets: dict[str, int]
-    light: onnx.ModelProto = field(repr=False)
+    light: onnx.ModelProto
+
+    def __repr__(self) -> str:
+        nbytes = sum(array.nbytes for array in self.initializers.values())
+        ends = f"inputs={len(self.inputs)}, outputs={len(self.outputs)}"
+        return f"SourceGraph({self.name!r}, nodes={len(self.nodes)}, {ends}, constant_bytes={nbytes})"
 
     @cached_property
     def element_types(self) -> dict[str, np.dtype]:
-        """Element types of the tensors for which ONNX can tell them before the model runs."""
+        """Element types by tensor name, of those that ONNX can tell before the model runs."""
         inferred = shape_inference.infer_shapes(self.light)
         infos = {v.name: tensor_info(v) for v in (*inferred.graph.value_info, *inferred.graph.output)}
         return {name: info.dtype for name, info in infos.items() if info.dtype is not None}
 
 
 def load(model: str | Path | bytes | onnx.ModelProto) -> SourceGraph:
-    """Imports a model from its path, its bytes, or as a message (which stays as it is).
+    """Imports a model from its path, its bytes, or a message (which is not changed).
 
-    Raises ModelError, one line, for what is no valid ONNX model with known operators.
+    Raises ModelError, one line, where it is no valid ONNX model of known operators.
     """
     proto, folder, label = _read(model)
     proto = upgraded(proto, check_header(proto, label), label)
@@ -71,7 +80,7 @@ def load(model: str | Path | bytes | onnx.ModelProto) -> SourceGraph:
 
 
 def _read(model: str | Path | bytes | onnx.ModelProto) -> tuple[onnx.ModelProto, Path | None, str]:
-    """A message of our own, the model's folder, and what to call the model in errors."""
+    """A copy of the model, its folder, and what to call it in errors."""
     proto = onnx.ModelProto()
     if isinstance(model, onnx.ModelProto):
         proto.CopyFrom(model)

@@ -20,22 +20,23 @@ SWEEPS_PER_CORE = (1, 2, 4)
 
 @dataclass(frozen=True)
 class Cut:
-    """How a tensor is cut: `axes` share one edge, those of `single` have edge 1, the others stay whole."""
+    """Which axes of a tensor are cut: bricks have edge 1 along `single`, one edge along `axes`, and else are whole."""
 
     single: tuple[int, ...]
     axes: tuple[int, ...]
 
     def brick(self, shape: Shape, edge: int) -> Shape:
+        """The brick of a tensor of this shape with one edge along all axes that are cut."""
         return self.brick_along(shape, dict.fromkeys(self.axes, edge))
 
     def brick_along(self, shape: Shape, edges: dict[int, int]) -> Shape:
-        """The brick with these edges per axis, none longer than the tensor; extents of 0 count as 1."""
+        """The brick with these edges by axis, none longer than the tensor; extents of 0 count as 1."""
         whole = [1 if axis in self.single else edges.get(axis, extent) for axis, extent in enumerate(shape)]
         return tuple(max(1, min(edge, extent)) for edge, extent in zip(whole, shape))
 
 
 def cut_of(cost: CostModel, k: int) -> Cut:
-    """Images are cut in batch and space, never along channels; batches of matrices in batch and rows."""
+    """Cuts images in batch and space, never along channels; batches of matrices in batch and rows."""
     rank = cost.graph.out(cost.graph.nodes[k]).rank
     if cost.node_costs[k].image:
         return Cut((0,)[:rank], tuple(range(2, rank)))
@@ -43,7 +44,7 @@ def cut_of(cost: CostModel, k: int) -> Cut:
 
 
 def why_whole(cost: CostModel, k: int) -> str | None:
-    """Why the output of node `k` cannot be cut into bricks, or None where it can."""
+    """Says why the output of node `k` cannot be cut in bricks; None where it can."""
     node = cost.graph.nodes[k]
     shape = cost.graph.out(node).shape
     if isinstance(node.op, View):
@@ -59,21 +60,21 @@ def why_whole(cost: CostModel, k: int) -> str | None:
 
 
 def parallelism(cost: CostModel, k: int, edge: int) -> float:
-    """ρ = ∏Dᵢ/Bⁿ over the dimensions that are cut, times the single ones (BrickDL §3.3)."""
+    """ρ = ∏Dᵢ/Bⁿ over the dimensions that are cut, times those with edge 1 (BrickDL §3.3)."""
     cut, shape = cut_of(cost, k), cost.graph.out(cost.graph.nodes[k]).shape
     spread = math.prod(shape[axis] for axis in cut.single + cut.axes)
     return spread / edge ** len(cut.axes)
 
 
 def edge_by_rule(cost: CostModel, k: int) -> int:
-    """The edge with the most parallelism ρ ≤ τ; the largest where all exceed τ."""
+    """The smallest edge with parallelism ρ ≤ τ; the largest edge where all exceed τ."""
     device = cost.device
     edges = device.edges if cost.node_costs[k].image else device.row_edges
     return next((edge for edge in edges if parallelism(cost, k, edge) <= device.tau), edges[-1])
 
 
 def candidates(cost: CostModel, k: int) -> list[Shape]:
-    """Bricks to try for the output of node `k`: whole rows first (their halos are read in place), then squares."""
+    """Bricks to try for the output of node `k`: those of whole rows first, then squares."""
     cut, shape = cut_of(cost, k), cost.graph.out(cost.graph.nodes[k]).shape
     heights = [*_below(shape[cut.axes[0]]), *_even(cost, shape, cut)]
     bricks = dict.fromkeys(cut.brick_along(shape, {cut.axes[0]: rows}) for rows in heights)
@@ -91,7 +92,7 @@ def candidates(cost: CostModel, k: int) -> list[Shape]:
 
 
 def swept_candidates(cost: CostModel, k: int) -> list[tuple[Shape, Shape]]:
-    """Tall bricks of an image to try, one to a few per core, with the bands that they are swept in."""
+    """Tall bricks of an image to try, one to a few per core, each with the bands that are computed at a time."""
     cut, shape = cut_of(cost, k), cost.graph.out(cost.graph.nodes[k]).shape
     if not cost.node_costs[k].image or not cut.axes:
         return []
@@ -108,7 +109,7 @@ def swept_candidates(cost: CostModel, k: int) -> list[tuple[Shape, Shape]]:
 
 
 def _even(cost: CostModel, shape: Shape, cut: Cut) -> list[int]:
-    """Rows of whole tensors where batches make bricks enough, else so that cores get equally many."""
+    """Rows that give every core equally many bricks; all rows where the batch alone has a brick per core."""
     extent, cores = shape[cut.axes[0]], cost.device.cores
     outer = math.prod(shape[axis] for axis in cut.single)
     return [extent] * (outer >= cores) + [-(-extent // (n * cores)) for n in SWEEPS_PER_CORE]

@@ -1,4 +1,4 @@
-"""Subgraph records from decisions: brick shapes per node, counts, and the exact figures behind them."""
+"""Makes the record of a subgraph from what was decided: brick shapes per node, counts and modelled times."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def brick_subgraph(cost: CostModel, nodes: tuple[int, ...], proposal: Proposal) 
 
 
 def _own_bricks(cost: CostModel, nodes: Sequence[int], brick: Shape) -> tuple[Shape, ...]:
-    """Memoized: every node in bricks of the output's edges, whole along axes where the output is whole."""
+    """Bricks of memoized nodes: those of the output, whole along axes where the output is whole."""
     graph = cost.graph
     whole = graph.out(graph.nodes[nodes[-1]]).shape
     cut: Cut = cut_of(cost, nodes[-1])
@@ -80,7 +80,7 @@ def _own_bricks(cost: CostModel, nodes: Sequence[int], brick: Shape) -> tuple[Sh
 
 
 def _largest_boxes(cost: CostModel, nodes: Sequence[int], needed: dict[str, Boxes]) -> tuple[Shape, ...]:
-    """Padded: what a brick needs of each node, at most."""
+    """The most that a padded brick needs of each node."""
     extents = [needed[cost.graph.nodes[k].output].extents.max(axis=0, initial=0) for k in nodes]
     return tuple(tuple(max(1, int(extent)) for extent in most) for most in extents)
 

@@ -17,7 +17,7 @@ from brickrt.ops.operators.reduce import Reduce
 from brickrt.ops.operators.rowwise import Rowwise
 from brickrt.plan.cost.cost_model import CostModel
 
-NODES_PER_LAYER = 8  # bound on light nodes per heavy one, so that planning stays linear
+NODES_PER_LAYER = 8  # nodes of a subgraph per heavy one that it may have, so that planning stays linear
 
 Choose = Callable[[Sequence[int]], int]
 
@@ -67,7 +67,7 @@ def is_global(cost: CostModel, k: int) -> bool:
 
 
 def stands_alone(cost: CostModel, k: int) -> bool:
-    """Whether node `k` ends a subgraph on both sides."""
+    """Whether node `k` is never merged with others."""
     return isinstance(cost.graph.nodes[k].op, View | Transpose | PartialReduce) or is_global(cost, k)
 
 
@@ -100,7 +100,7 @@ def _may_join(cost: CostModel, root: int, k: int, inside: set[int], elementwise:
 
 
 def _spreads(cost: CostModel, k: int, reader: int) -> bool:
-    """Whether the reader broadcasts node `k`'s result along a dimension that bricks cut: each would recompute it."""
+    """Whether the reader broadcasts the output of node `k` along a dimension that bricks cut: each recomputes it."""
     graph = cost.graph
     mine, its = graph.out(graph.nodes[k]).shape, graph.out(graph.nodes[reader]).shape
     if len(its) != len(mine):

@@ -1,6 +1,6 @@
-"""Whether a candidate subgraph should run merged, how much of it, and in which bricks: by the cost model.
+"""Decides by the cost model whether a candidate subgraph should run merged, how much of it, and in which bricks.
 
-All candidate bricks are tried at once, on the brick in the middle of the output; the winner is then checked exactly.
+All brick shapes are tried at once, on the brick in the middle of the output; the best is then computed from all bricks.
 """
 
 from __future__ import annotations
@@ -18,16 +18,18 @@ from brickrt.plan.geometry.bricks import BrickGrid
 from brickrt.plan.geometry.halo import Demand, growth, middle_boxes, needed_boxes, totals
 from brickrt.plan.geometry.row_bands import BandSweep, band_bytes, middle_bands
 from brickrt.plan.merging.brick_shapes import candidates, cut_of, parallelism, swept_candidates, why_whole
+from brickrt.plan.options import SubgraphStrategy
 
-Cutting = tuple[Shape, Shape]  # bricks of an output, and the band of them that is computed at a time
+Cutting = tuple[Shape, Shape]
+"""A brick shape of an output, and the band of a brick that is computed at a time."""
 
 
 @dataclass(frozen=True)
 class Proposal:
-    """Run the first `nodes` nodes of a candidate with this strategy and brick, a `band` of it at a time; `why` in
-    words and numbers."""
+    """To run the first `nodes` nodes of a candidate with this strategy and brick, a `band` of it at a time. `why` gives
+    the reason in words and numbers."""
 
-    strategy: str
+    strategy: SubgraphStrategy
     brick: Shape
     band: Shape
     nodes: int
@@ -36,7 +38,7 @@ class Proposal:
 
 @dataclass(frozen=True)
 class Timing:
-    """Modelled times per brick shape, the growth Δ, and whether fast memory holds a brick."""
+    """Per brick shape: modelled times, the growth Δ of arithmetic by halos, and whether a brick fits fast memory."""
 
     padded_us: np.ndarray
     memoized_us: np.ndarray
@@ -44,14 +46,14 @@ class Timing:
     fits: np.ndarray
 
     def chosen_us(self, delta_limit: float) -> np.ndarray:
-        """Of padded bricks where Δ allows them, else of memoized ones."""
+        """The time of padded bricks where Δ is within the limit, else of memoized ones."""
         return np.where(self.delta > delta_limit, self.memoized_us, self.padded_us)
 
 
 def propose(cost: CostModel, order: Sequence[int], edge: int | None) -> Proposal | str:
-    """The merge that saves most time against layerwise, or in words why there is none.
+    """Finds the merge that saves most time against running layerwise, or says in words why there is none.
 
-    `order` is a candidate subgraph, output first; `edge` fixes the brick's edge, None leaves it to the model.
+    `order` is a candidate subgraph, output first; `edge` fixes the brick's edge, None leaves it to the cost model.
     """
     whole = why_whole(cost, order[0])
     if whole:
@@ -69,8 +71,11 @@ def propose(cost: CostModel, order: Sequence[int], edge: int | None) -> Proposal
 
 
 def _bricks_to_try(cost: CostModel, root: int, edge: int | None) -> list[Cutting]:
-    """On a GPU edges that leave enough parallelism: ρ ≥ Bⁿ (BrickDL §3.3). Of images too large for ρ ≤ τ in bricks that
-    fit its cache, that rule would merge nothing: the model, which counts tasks, decides."""
+    """The edge asked for; on a GPU those that leave enough parallelism, ρ ≥ Bⁿ (BrickDL §3.3); else all candidates.
+
+    BrickDL's other rule, ρ ≤ τ, is left out on a GPU: large images would need bricks that do not fit its cache. The
+    cost model counts tasks, and decides.
+    """
     shape, cut = cost.graph.out(cost.graph.nodes[root]).shape, cut_of(cost, root)
     if edge is not None:
         bricks = [cut.brick(shape, edge)]
@@ -88,7 +93,7 @@ def _layerwise_us(cost: CostModel, nodes: Sequence[int]) -> float:
 
 
 def _hopeless(cost: CostModel, order: Sequence[int]) -> str | None:
-    """Why no merge can pay even without halos: arithmetic takes as long as layers do."""
+    """Says why no merge can save time even without halos: arithmetic alone takes as long as the layers do."""
     compute = alone = 0.0
     for n, k in enumerate(order, 1):
         compute += cost.node_costs[k].core_us / cost.device.cores
@@ -99,7 +104,7 @@ def _hopeless(cost: CostModel, order: Sequence[int]) -> str | None:
 
 
 def _search(cost: CostModel, order: Sequence[int], tries: list[Cutting]) -> Proposal | None:
-    """The best of all first nodes and bricks, by what it saves; on a tie the smaller subgraph."""
+    """The number of nodes and the bricks that save most; on a tie the smaller subgraph."""
     root, limit = cost.graph.nodes[order[0]], cost.device.delta_limit
     shape, bricks = cost.graph.out(root).shape, [brick for brick, _ in tries]
     demand = Demand(cost.graph, root.output, middle_boxes(shape, bricks))
@@ -118,13 +123,13 @@ def _search(cost: CostModel, order: Sequence[int], tries: list[Cutting]) -> Prop
         gain = np.where(timing.fits, _layerwise_us(cost, order[:n]) - timing.chosen_us(limit), -math.inf)
         at = int(np.argmax(gain))
         if gain[at] > saved:
-            strategy = "memoized" if timing.delta[at] > limit else "padded"
+            strategy: SubgraphStrategy = "memoized" if timing.delta[at] > limit else "padded"
             best, saved = Proposal(strategy, *tries[at], n), float(gain[at])
     return best
 
 
 def _middle_sweep(cost: CostModel, root: int, tries: Sequence[Cutting]) -> BandSweep:
-    """The sweep of the middle of the middle brick, for each cutting of the output of node `root`."""
+    """Two bands in the middle of the middle brick, for each cutting of the output of node `root`."""
     graph, output = cost.graph, cost.graph.nodes[root].output
     cut = cut_of(cost, root)
     boxes = middle_boxes(graph.types[output].shape, [brick for brick, _ in tries]).clip(graph.types[output].shape)
@@ -134,13 +139,13 @@ def _middle_sweep(cost: CostModel, root: int, tries: Sequence[Cutting]) -> BandS
 
 
 def _rows(cost: CostModel, root: int, tries: Sequence[Cutting]) -> np.ndarray:
-    """Rows of each band."""
+    """Rows of a band, per cutting."""
     axis = cut_of(cost, root).axes[0]
     return np.array([band[axis] for _, band in tries], np.int64)
 
 
 def _bands(tries: Sequence[Cutting]) -> np.ndarray:
-    """Bands per brick."""
+    """Bands of a brick, per cutting."""
     return np.array([math.prod(-(-a // b) for a, b in zip(brick, band, strict=True)) for brick, band in tries])
 
 
@@ -162,7 +167,7 @@ def _confirm(cost: CostModel, order: Sequence[int], found: Proposal) -> Proposal
 
 
 def exact_timing(cost: CostModel, nodes: Sequence[int], cutting: Cutting, needed: dict[str, Boxes]) -> Timing:
-    """Modelled times of a subgraph in one brick shape; `needed` holds the boxes of all its bricks."""
+    """Modelled times of a subgraph in one brick shape, [1]; `needed` holds the boxes of all its bricks."""
     held = held_bytes(cost, nodes, cutting)
     rows = _rows(cost, max(nodes), [cutting])
     return _time(cost, BrickTrials(sorted(nodes), [cutting[0]], _bands([cutting]), rows, totals(needed), held))

@@ -1,7 +1,7 @@
 """Chooses the subgraphs of a graph, and how each runs: layerwise, padded or memoized (BrickDL §3.3).
 
-A strategy that the options name is used wherever bricks are possible at all. "auto" merges only where the cost model
-says that it saves time.
+A strategy that the options name is used wherever bricks are possible. "auto" merges only where the cost model says that
+it saves time.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from brickrt.plan.merging.brick_shapes import cut_of, edge_by_rule, parallelism,
 from brickrt.plan.merging.build_subgraphs import brick_subgraph, layerwise_subgraph
 from brickrt.plan.merging.partition import partition
 from brickrt.plan.merging.propose_merges import Proposal, propose
-from brickrt.plan.options import PlanOptions
+from brickrt.plan.options import PlanOptions, SubgraphStrategy
 from brickrt.plan.subgraph import Subgraph
 
 RECOMPUTE_LIMIT = 4.0  # a node joins forced padded bricks while they compute it at most so many times over
@@ -28,24 +28,24 @@ def choose_subgraphs(cost: CostModel, options: PlanOptions) -> list[Subgraph]:
         reason = "layerwise as asked"
         return [layerwise_subgraph(cost, k, reason) for k in range(len(cost.graph.nodes))]
     if options.strategy == "auto":
-        return _Auto(cost, options).subgraphs(max_layers)
-    return _Forced(cost, options).subgraphs(max_layers)
+        return _Auto(cost, options.brick).subgraphs(max_layers)
+    return _Forced(cost, options.strategy, options.brick).subgraphs(max_layers)
 
 
 class _Forced:
     """The strategy that was asked for, in bricks of the edge that was asked for or that the rule gives."""
 
-    def __init__(self, cost: CostModel, options: PlanOptions) -> None:
-        self.cost, self.options = cost, options
+    def __init__(self, cost: CostModel, asked: SubgraphStrategy, brick: int | None) -> None:
+        self.cost, self.asked, self.brick = cost, asked, brick
 
     def subgraphs(self, max_layers: int) -> list[Subgraph]:
         return [self.decide(nodes) for nodes in partition(self.cost, max_layers, self.choose)]
 
     def edge(self, root: int) -> int:
-        return self.options.brick or edge_by_rule(self.cost, root)
+        return self.brick or edge_by_rule(self.cost, root)
 
     def refusal(self, root: int) -> str | None:
-        """Why the output of `root` is not cut in bricks, or None where it can be."""
+        """Says why the output of node `root` is not cut in bricks; None where it can be."""
         whole = why_whole(self.cost, root)
         if whole or self.cost.node_costs[root].image:
             return whole
@@ -54,7 +54,7 @@ class _Forced:
         return f"{rows} rows are no more than a brick of {edge}" if rows <= edge else None
 
     def choose(self, order: Sequence[int]) -> int:
-        """As many nodes as fit fast memory and are not recomputed over and over."""
+        """Keeps as many nodes as fit fast memory and are not recomputed more than RECOMPUTE_LIMIT allows."""
         cost, root = self.cost, order[0]
         if self.refusal(root):
             return 1
@@ -67,29 +67,27 @@ class _Forced:
             again = demand.needed[output].volumes[0] * bricks / max(1, cost.graph.types[output].size)
             demand.join(k)
             too_large = working_set(cost.graph, demand.needed)[0] > cost.device.fast_bytes
-            if n and (too_large or (self.options.strategy == "padded" and again > RECOMPUTE_LIMIT)):
+            if n and (too_large or (self.asked == "padded" and again > RECOMPUTE_LIMIT)):
                 return n
         return len(order)
 
     def decide(self, nodes: tuple[int, ...]) -> Subgraph:
-        root, asked = nodes[-1], self.options.strategy
+        root, asked, cost = nodes[-1], self.asked, self.cost
         refusal = self.refusal(root)
         if refusal:
-            return layerwise_subgraph(self.cost, root, f"layerwise, not {asked}: {refusal}")
-        shape = self.cost.graph.out(self.cost.graph.nodes[root]).shape
+            return layerwise_subgraph(cost, root, f"layerwise, not {asked}: {refusal}")
         edge = self.edge(root)
-        how = "asked" if self.options.brick else f"ρ={parallelism(self.cost, root, edge):.3g}, τ={self.cost.device.tau}"
-        brick = cut_of(self.cost, root).brick(shape, edge)
-        return brick_subgraph(
-            self.cost, nodes, Proposal(asked, brick, brick, len(nodes), f"{asked} as asked: edge {edge} ({how})")
-        )
+        how = "asked" if self.brick else f"ρ={parallelism(cost, root, edge):.3g}, τ={cost.device.tau}"
+        brick = cut_of(cost, root).brick(cost.graph.out(cost.graph.nodes[root]).shape, edge)
+        why = f"{asked} as asked: edge {edge} ({how})"
+        return brick_subgraph(cost, nodes, Proposal(asked, brick, brick, len(nodes), why))
 
 
 class _Auto:
-    """Merges where the model says that it pays; a node that stays alone runs layerwise."""
+    """Merges where the cost model says that it saves time; a node that stays alone runs layerwise."""
 
-    def __init__(self, cost: CostModel, options: PlanOptions) -> None:
-        self.cost, self.options = cost, options
+    def __init__(self, cost: CostModel, brick: int | None) -> None:
+        self.cost, self.brick = cost, brick
         self.known: dict[Hashable, Proposal | str] = {}
         self.found: dict[int, Proposal] = {}
         self.reasons: dict[int, str] = {}
@@ -104,7 +102,7 @@ class _Auto:
             return 1
         structure = self.cost.structure(order)
         if structure not in self.known:
-            self.known[structure] = propose(self.cost, order, self.options.brick)
+            self.known[structure] = propose(self.cost, order, self.brick)
         answer = self.known[structure]
         if isinstance(answer, str):
             self.reasons[root] = f"layerwise: {answer}"

@@ -29,6 +29,10 @@ def test_path_bytes_and_message_give_the_same(tmp_path):
         assert [n.proto for n in source.nodes] == [n.proto for n in sources[0].nodes]
 
 
+def test_repr_is_one_short_line():
+    assert repr(load(small())) == "SourceGraph('g', nodes=1, inputs=1, outputs=1, constant_bytes=24)"
+
+
 def test_message_stays_as_it_is():
     proto = small()
     before = proto.SerializeToString(deterministic=True)
