@@ -14,6 +14,7 @@ from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.operators.move import View
 from brickrt.ops.operators.reduce import Reduce
 from brickrt.ops.types import Shape
+from brickrt.plan.cost.constants import SHARED_US, UNEVEN_LAYER
 from brickrt.plan.cost.cost_model import CostModel
 from brickrt.plan.cost.strassen import LEVELS, strassen_brick
 from brickrt.plan.tiling.gpu_tiles import gpu_brick
@@ -22,8 +23,6 @@ from brickrt.plan.tiling.winograd_tiles import winograd_brick
 COLUMNS = 64  # columns of a product are cut in multiples of this
 CHUNK = 2**14  # elements of a row that is cut because nothing else can be
 ROW_TILE = 4  # rows that a piece has a multiple of, where it can
-SHARED_US = 4.0  # tasks of a layer that is too short for more than one a core: what another core saves by sharing it
-UNEVEN = 1.04  # cores that wait for the last tasks of a layer for longer, relative to it, get smaller ones
 
 
 def layer_brick(cost: CostModel, k: int) -> Shape:
@@ -67,7 +66,7 @@ def _image_brick(cost: CostModel, k: int, brick: list[int], want: int) -> Shape:
         want = _left(want, channels, brick[1])
     slabs = max(want, _slabs_for_cache(cost, k)) if alone else want
     pieces = math.prod(-(-extent // edge) for extent, edge in zip((batch, channels), brick, strict=False))
-    if slabs == 1 and pieces > 1 and _rounds(pieces, device.cores) > UNEVEN:
+    if slabs == 1 and pieces > 1 and _rounds(pieces, device.cores) > UNEVEN_LAYER:
         slabs = device.cores
     rows = 1
     axes = range(2, min(len(brick), max(3, len(brick) - 1)))
