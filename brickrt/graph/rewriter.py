@@ -1,4 +1,4 @@
-"""Graphs under change: what the passes of folding and fusing are written with."""
+"""`Rewriter`, by which folding and fusing change graphs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from brickrt.ops.types import TensorType
 
 
 class Rewriter:
-    """A graph's nodes by output, in topological order, with the readers of every tensor kept up to date."""
+    """A graph being changed: its nodes by output, in topological order, and the readers of every tensor."""
 
     def __init__(self, graph: Graph) -> None:
         self.nodes = {node.output: node for node in graph.nodes}

@@ -8,10 +8,11 @@ from typing import Any
 from brickrt.graph.ir import Graph
 from brickrt.graph.passes.long_reductions import split_long_reductions
 from brickrt.graph.passes.unfuse import unfuse
+from brickrt.plan.assign_layouts import assign_layouts
 from brickrt.plan.cost.conv_algorithms import choose_algorithms, keeps_algorithm
 from brickrt.plan.cost.cost_model import CostModel
 from brickrt.plan.device.device_spec import DeviceSpec
-from brickrt.plan.layout import Layout, assign_layouts, image_layout
+from brickrt.plan.layout import Layout, image_layout
 from brickrt.plan.merging.split_reductions import attach_partial_reductions, split_reductions
 from brickrt.plan.merging.strategy import choose_subgraphs
 from brickrt.plan.options import PlanOptions

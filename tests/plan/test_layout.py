@@ -7,8 +7,9 @@ from brickrt.graph.ir import Graph
 from brickrt.ops.operators.conv import Conv
 from brickrt.ops.operators.move import Concat, Reorder, Take, View
 from brickrt.ops.operators.pool import Pool
+from brickrt.plan.assign_layouts import assign_layouts
 from brickrt.plan.device.device_spec import PRESETS
-from brickrt.plan.layout import ImageLayout, assign_layouts, image_layout
+from brickrt.plan.layout import ImageLayout, image_layout
 from tests.support.graphs.by_definition import interpret
 from tests.support.graphs.plan_graphs import F32, Sketch, bottlenecks, gated_depthwise
 

@@ -1,4 +1,4 @@
-"""Models of opsets older than builders know, brought up to date by ONNX's own converter."""
+"""Converts models of opsets older than builders know by ONNX's own converter."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Nodes spliced into the graph that calls them: the chosen branch of an If, the body of an operator that ONNX
-defines as a function of others."""
+"""Inlines the chosen branch of an If, and the body of an operator that ONNX defines as a function of others."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Specialization: from a stage of the model and concrete types to a graph of brick operators.
 
-Nodes are visited in topological order. Each becomes constants, brick operators, or a node for the host; or it waits,
-because it depends on one that runs on the host or on a value the graph computes, and belongs to the rest.
+Nodes are visited in topological order. Each becomes constants, brick operators, or a node for the host. Or it waits for
+the next stage, because it depends on a node that runs on the host, or on a value that the graph computes.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ NO_FORM = "it has no form in brick operators"
 
 
 def specialize(stage: Stage, types: Mapping[str, TensorType], values: Mapping[str, np.ndarray]) -> Specialized:
-    """The stage with inputs of these types; `values` are those of inputs that become constants.
+    """Specializes a stage for inputs of these types; `values` are those of inputs that become constants.
 
     An input without a type is no tensor (a sequence, an absent optional): its readers run on the host. Raises
     BrickError, naming the node, for shapes and types that do not fit.
@@ -49,7 +49,7 @@ def specialize(stage: Stage, types: Mapping[str, TensorType], values: Mapping[st
 
 
 class _Walk:
-    """One pass over a stage."""
+    """One pass over a stage, which fills a `Builder`."""
 
     def __init__(self, stage: Stage, types: Mapping[str, TensorType], values: Mapping[str, np.ndarray]) -> None:
         self.stage, self.opsets = stage, stage.source.opsets

@@ -1,4 +1,4 @@
-"""Bricks of a tensor: the grid they form, where each lies in storage, and which ones a box touches."""
+"""Bricks of a tensor: the grid they form, and which of them a box touches."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from brickrt.ops.types import Boxes, Shape
 
 
 def ramps(counts: np.ndarray) -> np.ndarray:
-    """0..c-1 for every c of `counts`, one after the other: the positions inside the rows of a CSR list."""
+    """0, 1, … c-1 for every c of `counts`, one after the other: positions inside the rows of a CSR list."""
     ends = np.cumsum(counts)
     return np.arange(ends[-1] if len(ends) else 0, dtype=np.int64) - np.repeat(ends - counts, counts)
 
 
 def row_offsets(counts: np.ndarray) -> np.ndarray:
-    """CSR offsets, int64 [n + 1], of rows with these lengths."""
+    """CSR offsets, int64 [n + 1], of n rows with these lengths."""
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)])
 
 
@@ -48,6 +48,7 @@ class BrickGrid:
 
     @property
     def rank(self) -> int:
+        """Dimensions of the tensor."""
         return len(self.shape)
 
     def __len__(self) -> int:
@@ -71,7 +72,7 @@ class BrickGrid:
     def covering(self, boxes: Boxes) -> tuple[np.ndarray, np.ndarray]:
         """The bricks that share elements with each of n boxes, as CSR lists (offsets [n + 1], brick numbers).
 
-        Numbers ascend within a list. Parts of a box outside the tensor touch nothing, an empty box neither.
+        Numbers ascend within a list. What of a box lies outside the tensor touches nothing; nor does an empty box.
         """
         first, spans = self._spans(boxes)
         counts = spans.prod(axis=1)
@@ -98,6 +99,6 @@ class BrickGrid:
 
 
 def even_edges(extent: int, unit: int, most: int) -> list[int]:
-    """Edges in multiples of `unit` for 1, 2, … `most` pieces of an extent."""
+    """Edges that cut an extent in 1, 2, … `most` pieces of about equal length, in multiples of `unit`."""
     units = -(-extent // unit)
     return sorted({min(extent, -(-units // pieces) * unit) for pieces in range(1, most + 1)})

@@ -1,7 +1,7 @@
-"""How a layer that runs on its own is cut into tasks: few and large, but enough for all cores.
+"""Cuts a layer that runs on its own into tasks: few and large, but enough for all cores.
 
-Rows are cut across the full width. Where weights outweigh the image, output channels (columns of a product) are cut
-first, so that a task streams only its own weights.
+Rows are cut across the full width. Where weights have more bytes than the image, output channels (columns of a product)
+are cut first, so that a task reads only its own weights.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ROW_TILE = 4  # rows that a piece has a multiple of, where it can
 
 
 def layer_brick(cost: CostModel, k: int) -> Shape:
-    """The brick shape of node `k` that gives its layerwise tasks."""
+    """The brick shape of node `k` that makes its layerwise tasks."""
     node = cost.graph.nodes[k]
     shape = cost.graph.out(node).shape
     whole = tuple(max(1, extent) for extent in shape)
@@ -47,7 +47,7 @@ def layer_brick(cost: CostModel, k: int) -> Shape:
 
 
 def _wanted_tasks(cost: CostModel, k: int) -> int:
-    """Enough to even out cores, none too short."""
+    """Tasks enough to keep all cores evenly busy, of which none is too short."""
     device, own = cost.device, cost.node_costs[k]
     busy_us = max(own.core_us, (cost.traffic_us(k) + cost.constants_us([k])) * device.cores)
     at_once = min(device.cores, int(busy_us / SHARED_US))
@@ -81,7 +81,7 @@ def _image_brick(cost: CostModel, k: int, brick: list[int], want: int) -> Shape:
 
 
 def _channel_unit(cost: CostModel, k: int, channels: int) -> int:
-    """Channels may be cut at multiples of this; 0 if not at all."""
+    """The multiple at which channels may be cut; 0 where they may not."""
     node, lanes = cost.graph.nodes[k], cost.device.lanes
     if cost.layouts[node.output] != "blocked":
         return 0
@@ -100,18 +100,18 @@ def _weights_lead(cost: CostModel, k: int) -> bool:
 
 
 def _slabs_for_cache(cost: CostModel, k: int) -> int:
-    """Slabs of one image so that what each reads stays in half of L2."""
+    """Slabs of one image such that what each reads stays in half of L2."""
     batch = max(1, cost.graph.out(cost.graph.nodes[k]).shape[0])
     return math.ceil(cost.node_costs[k].in_bytes / batch / (cost.device.l2 / 2))
 
 
 def _left(parts: int, extent: int, edge: int) -> int:
-    """Parts still wanted of each piece once an axis of `extent` is cut at `edge`."""
+    """Parts that each piece is still to be cut in once an axis of `extent` is cut at `edge`."""
     return -(-parts // -(-extent // edge))
 
 
 def _edge(extent: int, parts: int, cores: int, unit: int = 1) -> int:
-    """An edge in multiples of `unit` for `parts` pieces or some more: the one that keeps the cores evenly busy."""
+    """The edge, a multiple of `unit`, that makes `parts` pieces or some more and keeps the cores evenly busy."""
     if parts <= 1:
         return extent
     units = -(-extent // unit)
@@ -127,7 +127,7 @@ def _edge(extent: int, parts: int, cores: int, unit: int = 1) -> int:
 
 
 def _busiest(extent: int, edge: int, cores: int) -> float:
-    """How much more than its share the busiest core gets of pieces with this edge, of which the last may be smaller."""
+    """How many times its fair share the busiest core gets of pieces with this edge; the last may be smaller."""
     pieces = -(-extent // edge)
     full, more = divmod(pieces - 1, cores)
     most = (full + 1) * edge if more else full * edge + extent - (pieces - 1) * edge
@@ -135,12 +135,12 @@ def _busiest(extent: int, edge: int, cores: int) -> float:
 
 
 def _rounds(pieces: int, cores: int) -> float:
-    """How much longer equal pieces take than if all cores were busy to the end."""
+    """How many times longer equal pieces take than if all cores were busy to the end."""
     return math.ceil(pieces / cores) * cores / pieces
 
 
 def _product_brick(cost: CostModel, k: int, brick: list[int], want: int) -> Shape:
-    """Batches first, then columns where the second operand is the larger, then rows."""
+    """Cuts batches first, then columns where the second operand is the larger, then rows."""
     node, cores = cost.graph.nodes[k], cost.device.cores
     a, b = (cost.graph.types[name] for name in node.inputs[:2])
     want = _cut_leading(brick, range(len(brick) - 2), want, cores)
@@ -153,7 +153,7 @@ def _product_brick(cost: CostModel, k: int, brick: list[int], want: int) -> Shap
 
 
 def _plain_brick(brick: list[int], want: int, cores: int) -> Shape:
-    """Leading dimensions; the last only where it holds everything."""
+    """Cuts leading dimensions; the last only where it holds all elements."""
     last = brick[-1]
     if math.prod(brick[:-1]) > 1:
         _cut_leading(brick, range(len(brick) - 1), want, cores)
@@ -163,7 +163,7 @@ def _plain_brick(brick: list[int], want: int, cores: int) -> Shape:
 
 
 def _cut_leading(brick: list[int], axes: Sequence[int], want: int, cores: int) -> int:
-    """Cuts `axes` in order until there are about `want` parts; gives how many are still wanted of each."""
+    """Cuts `axes` in order until there are about `want` parts; returns how many are still wanted of each."""
     for axis in axes:
         extent = brick[axis]
         brick[axis] = _edge(extent, want, cores)

@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 
 from brickrt.graph.ir import Graph
 from brickrt.ops.operators.move import Transpose, View
+from brickrt.plan.assign_layouts import assign_layouts
 from brickrt.plan.cost.cost_model import CostModel
 from brickrt.plan.device.device_spec import host_device
-from brickrt.plan.layout import assign_layouts, image_layout
+from brickrt.plan.layout import image_layout
 from brickrt.plan.merging.partition import partition
 from brickrt.plan.options import PlanOptions
 from brickrt.plan.plan import make_plan
