@@ -1,4 +1,4 @@
-"""Folding: what is constant is computed now, what does nothing disappears."""
+"""Folding: nodes with constant inputs are computed now, nodes that do nothing are removed."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ from brickrt.ops.operators.move import Concat, Take, Transpose, View
 
 
 def fold(graph: Graph) -> Graph:
-    """An equal graph: constants computed, scalars in expressions, identities gone, scales and pads in convolutions."""
+    """An equal graph: constants computed, scalars put in expressions, identities removed, scales and pads put in
+    convolutions."""
     rewriter = Rewriter(graph)
-    for output in list(rewriter.nodes):
-        if output in rewriter.nodes and not _fold_constant(rewriter, rewriter.nodes[output]):
-            _inline_scalars(rewriter, rewriter.nodes[output])
-            _join_moves(rewriter, rewriter.nodes[output])
-            _drop_identity(rewriter, rewriter.nodes[output])
+    for node in rewriter.walk():
+        if not _fold_constant(rewriter, node):
+            _inline_scalars(rewriter, node)
+            _join_moves(rewriter, rewriter.nodes[node.output])
+            _drop_identity(rewriter, rewriter.nodes[node.output])
     fold_pads(rewriter)
     fold_affine(rewriter)
     return rewriter.graph()
@@ -43,7 +44,7 @@ def _fold_constant(rewriter: Rewriter, node: Node) -> bool:
 
 
 def _inline_scalars(rewriter: Rewriter, node: Node) -> None:
-    """One-element constants of a Map become part of its expression, where that leaves the shape as it is."""
+    """Puts one-element constants of a Map in its expression, where that leaves the shape as it is."""
     op = node.op
     if not isinstance(op, Map):
         return
@@ -78,7 +79,7 @@ def _scalars(rewriter: Rewriter, node: Node) -> list[str]:
 
 
 def _without_neutral(expr: Expr) -> Expr:
-    """Without multiplications and divisions by one and subtractions of zero."""
+    """The expression without multiplications and divisions by one and subtractions of zero."""
     if not isinstance(expr, Apply):
         return expr
     args = tuple(_without_neutral(a) for a in expr.args)
@@ -89,7 +90,7 @@ def _without_neutral(expr: Expr) -> Expr:
 
 
 def _join_moves(rewriter: Rewriter, node: Node) -> None:
-    """A View of a View and a Transpose of a Transpose are one; a Transpose that keeps the order of memory is a View."""
+    """Joins Views of Views and Transposes of Transposes; a Transpose that keeps memory's order becomes a View."""
     producer = rewriter.nodes.get(node.inputs[0]) if node.inputs else None
     op: Op
     match node.op, producer:
@@ -111,7 +112,7 @@ def _keeps_memory(perm: tuple[int, ...], shape: tuple[int, ...]) -> bool:
 
 
 def _drop_identity(rewriter: Rewriter, node: Node) -> None:
-    """A node that gives its only input as it is."""
+    """Removes a node whose output is its only input."""
     if len(node.inputs) != 1 or rewriter.types[node.inputs[0]] != rewriter.types[node.output]:
         return
     match node.op:

@@ -1,6 +1,6 @@
-"""Scales and shifts per channel after a convolution or matrix product go into its weights and bias.
+"""Folds scales and shifts per channel after a convolution or matrix product into its weights and bias.
 
-This is how batch normalization disappears: it is a multiplication and an addition with constants of [1, C, 1, …].
+So batch normalization costs nothing: it is a multiplication and an addition with constants of [1, C, 1, …].
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ Affine = tuple[np.ndarray, np.ndarray]
 
 def fold_affine(rewriter: Rewriter) -> None:
     """Folds chains of affine Maps into the node they follow, as long as nobody else reads what lies between."""
-    for output in list(rewriter.nodes):
-        node = rewriter.nodes.get(output)
-        while node is not None:
-            node = _folded(rewriter, node)
+    for node in rewriter.walk():
+        merged: Node | None = node
+        while merged is not None:
+            merged = _folded(rewriter, merged)
 
 
 def _folded(rewriter: Rewriter, node: Node) -> Node | None:
@@ -52,7 +52,7 @@ def _folded(rewriter: Rewriter, node: Node) -> Node | None:
 
 
 def _affine(rewriter: Rewriter, reader: Node, node: Node) -> Affine | None:
-    """What the reader does to the channels of the node's output, if that is one product or sum with constants."""
+    """Scale and shift that the reader applies to channels of the node's output; None where it does anything else."""
     if not isinstance(reader.op, Map):
         return None
     expr, channels = reader.op.expr, _channels(rewriter, node)
@@ -113,7 +113,7 @@ def _operands(rewriter: Rewriter, node: Node, affine: Affine) -> tuple[str, ...]
 
 
 def _scaled(w: np.ndarray, scale: np.ndarray) -> np.ndarray:
-    """w times scale, in float64 a piece at a time, of w's type."""
+    """w times scale in w's type, computed in float64 a piece at a time, so that memory does not grow."""
     return np.multiply(w, scale, out=np.empty_like(w), dtype=np.float64, casting="same_kind")
 
 

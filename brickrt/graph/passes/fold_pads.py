@@ -1,4 +1,4 @@
-"""Zeros put around the input of a convolution become pads of the convolution."""
+"""Turns zeros padded around the input of a convolution into pads of the convolution."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def fold_pads(rewriter: Rewriter) -> None:
 
 
 def zero_pads(node: Node, shape: tuple[int, ...]) -> list[tuple[int, int]] | None:
-    """Zeros before and after each spatial axis, where that is all a node does to a tensor of `shape`."""
+    """Zeros that a node puts before and after each spatial axis of a tensor of `shape`; None where it does more."""
     if not isinstance(node.op, Take) or node.op.fill != 0 or any(t is not None for t in node.op.tables[:2]):
         return None
     pads = []

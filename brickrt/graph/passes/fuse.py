@@ -21,7 +21,7 @@ from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.operators.reduce import Reduce
 
 OPERATIONS = 64
-"""Operations that one expression may have, counted with what is repeated."""
+"""Most operations of an expression, where parts that are used twice count twice."""
 SHARED_BYTES = 1 << 16
 """Constants up to this size are compared by value."""
 
@@ -31,28 +31,24 @@ def fuse(graph: Graph) -> Graph:
     rewriter = Rewriter(graph)
     _share_constants(rewriter)
     _share_nodes(rewriter)
-    for output in list(rewriter.nodes):
-        _dedupe_operands(rewriter, output)
-        _absorb_maps(rewriter, output)
-    for output in list(rewriter.nodes):
-        if output in rewriter.nodes:
-            fuse_gate(rewriter, rewriter.nodes[output])
+    for node in rewriter.walk():
+        _dedupe_operands(rewriter, node)
+        _absorb_maps(rewriter, node.output)
+    for node in rewriter.walk():
+        fuse_gate(rewriter, node)
     order = rewriter.order()
-    for output in order:
-        if output in rewriter.nodes:
-            _into_product(rewriter, rewriter.nodes[output], order)
-    for output in order:
-        if output in rewriter.nodes:
-            fuse_channel_scales(rewriter, rewriter.nodes[output])
-    for output in list(rewriter.nodes):
-        if output in rewriter.nodes:
-            _into_reduce(rewriter, rewriter.nodes[output])
-            _after_reduce(rewriter, rewriter.nodes[output])
+    for node in rewriter.walk():
+        _into_product(rewriter, node, order)
+    for node in rewriter.walk():
+        fuse_channel_scales(rewriter, node)
+    for node in rewriter.walk():
+        _into_reduce(rewriter, node)
+        _after_reduce(rewriter, node)
     return rewriter.graph()
 
 
 def _share_constants(rewriter: Rewriter) -> None:
-    """Small constants of the same value are read under one name."""
+    """Makes readers of equal small constants read them under one name."""
     first: dict[tuple, str] = {}
     for name, array in rewriter.constants.items():
         if array.nbytes > SHARED_BYTES:
@@ -65,27 +61,23 @@ def _share_constants(rewriter: Rewriter) -> None:
 def _share_nodes(rewriter: Rewriter) -> None:
     """Common subexpressions: the same operator on the same inputs is computed once."""
     first: dict[tuple, str] = {}
-    for output in list(rewriter.nodes):
-        node = rewriter.nodes.get(output)
-        if node is None:
-            continue
-        shared = first.setdefault((node.op, node.inputs), output)
-        if shared != output and output not in rewriter.outputs:
+    for node in rewriter.walk():
+        shared = first.setdefault((node.op, node.inputs), node.output)
+        if shared != node.output and node.output not in rewriter.outputs:
             twin = rewriter.nodes[shared]
-            rewriter.substitute(output, shared)
+            rewriter.substitute(node.output, shared)
             rewriter.nodes[shared] = replace(twin, origin=origins([twin, node]))
 
 
-def _dedupe_operands(rewriter: Rewriter, output: str) -> None:
-    """A tensor that a Map reads twice is one operand."""
-    node = rewriter.nodes.get(output)
-    if node is not None and isinstance(node.op, Map) and len(set(node.inputs)) < len(node.inputs):
+def _dedupe_operands(rewriter: Rewriter, node: Node) -> None:
+    """Makes a tensor that a Map reads twice one operand."""
+    if isinstance(node.op, Map) and len(set(node.inputs)) < len(node.inputs):
         names = list(dict.fromkeys(node.inputs))
         rewriter.put(replace(node, op=Map(_renumbered(node.op.expr, node.inputs, names)), inputs=tuple(names)))
 
 
 def _absorb_maps(rewriter: Rewriter, output: str) -> None:
-    """Merges into a Map the Maps of the same shape that only it reads, as long as there are any."""
+    """Merges the Maps of the same shape that only this Map reads into it, as long as there are any."""
     found = True
     while found:
         found = False
@@ -97,7 +89,7 @@ def _absorb_maps(rewriter: Rewriter, output: str) -> None:
             if producer is None or not isinstance(producer.op, Map) or not _joins(rewriter, producer, node):
                 continue
             merged = _merged(producer, node)
-            if len(merged.inputs) <= OPERANDS and _operations(_expr(merged)) <= OPERATIONS:
+            if len(merged.inputs) <= OPERANDS and _operations(map_expression(merged)) <= OPERATIONS:
                 rewriter.put(merged)
                 rewriter.remove(producer.output)
                 found = True
@@ -105,24 +97,25 @@ def _absorb_maps(rewriter: Rewriter, output: str) -> None:
 
 
 def _joins(rewriter: Rewriter, producer: Node, node: Node) -> bool:
-    """Whether a tensor goes from one node to the other only, which makes something of the same shape of it."""
+    """Whether a node reads the output of another, nobody else does, and its own output has the same shape."""
     same = rewriter.types[producer.output].shape == rewriter.types[node.output].shape
     return same and rewriter.only_reader(producer.output) is node
 
 
 def _merged(producer: Node, node: Node) -> Node:
-    """One Map that does what two do."""
+    """One Map that computes what two do."""
     inputs = [n for name in node.inputs for n in (producer.inputs if name == producer.output else [name])]
     names = list(dict.fromkeys(inputs))
-    inner = _renumbered(_expr(producer), producer.inputs, names)
-    expr = _renumbered(_expr(node), node.inputs, names, {producer.output: inner})
+    inner = _renumbered(map_expression(producer), producer.inputs, names)
+    expr = _renumbered(map_expression(node), node.inputs, names, {producer.output: inner})
     return replace(node, op=Map(expr), inputs=tuple(names), origin=origins([producer, node]))
 
 
 def _renumbered(
     expr: Expr, inputs: tuple[str, ...], names: list[str], given: dict[str, Expr] | None = None, base: int = 0
 ) -> Expr:
-    """An expression over `inputs` as one over `names`, whose first is operand `base`; `given` are put in directly."""
+    """An expression over `inputs` as one over `names`, of which the first is operand `base`; inputs in `given` become
+    these expressions."""
     given = given or {}
     dtypes = {e.index: e.dtype for e in walk(expr) if isinstance(e, Arg)}
     return substitute(
@@ -148,7 +141,7 @@ def _into_product(rewriter: Rewriter, node: Node, order: dict[str, int]) -> None
 
 
 def _with_epilogue(rewriter: Rewriter, producer: Node, node: Node) -> Node | None:
-    """A product that does a Map too; None if the producer is no product or the Map is more than an epilogue can be."""
+    """The product with the Map as its epilogue; None if the producer is no product or the Map is too large for that."""
     if not isinstance(producer.op, Conv | ConvTranspose | MatMul):
         return None
     main = producer.op.main
@@ -156,7 +149,7 @@ def _with_epilogue(rewriter: Rewriter, producer: Node, node: Node) -> Node | Non
     extras += [name for name in node.inputs if name != producer.output and name not in extras]
     product = producer.op.epilogue or Arg(np.dtype(np.float32), 0)
     parts = producer.op.parts if isinstance(producer.op, Conv) else 1
-    expr = _renumbered(_expr(node), node.inputs, extras, {producer.output: product}, parts)
+    expr = _renumbered(map_expression(node), node.inputs, extras, {producer.output: product}, parts)
     if len(extras) > OPERANDS or _operations(expr) > OPERATIONS:
         return None
     if not _all_float32(rewriter.types[producer.output].dtype, expr):
@@ -167,7 +160,7 @@ def _with_epilogue(rewriter: Rewriter, producer: Node, node: Node) -> Node | Non
 
 
 def _all_float32(product: np.dtype, expr: Expr) -> bool:
-    """Epilogues are float32 from the product and the operands to the result; conditions inside may be bool."""
+    """Whether product, operands and result are float32, as epilogues must be; conditions inside may be bool."""
     return all(t == np.float32 for t in (product, expr.dtype, *(e.dtype for e in walk(expr) if isinstance(e, Arg))))
 
 
@@ -206,7 +199,7 @@ def _reading(node: Node, names: dict[str, str]) -> Node:
     return replace(node, inputs=tuple(names.get(name, name) for name in node.inputs))
 
 
-def _expr(node: Node) -> Expr:
+def map_expression(node: Node) -> Expr:
     """The expression of a Map."""
     assert isinstance(node.op, Map)
     return node.op.expr

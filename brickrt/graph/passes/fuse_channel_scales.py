@@ -1,4 +1,6 @@
-"""Factors of channels before a pointwise convolution go into its weights, at run time (squeeze and excitation).
+"""Fuses factors of channels into the pointwise convolution after them, which scales its weights when it runs.
+
+This is the end of squeeze and excitation:
 
 x ──── mul ─ conv          conv of x, s
 s [C] ─┘              →
@@ -22,7 +24,7 @@ FEWEST_PIXELS = 512
 
 
 def fuse_channel_scales(rewriter: Rewriter, node: Node) -> None:
-    """Has a convolution scale its input's channels itself, if it alone reads the product."""
+    """Makes a convolution scale the channels of its input itself, if nobody else reads the scaled tensor."""
     operands = _operands(rewriter, node)
     conv = rewriter.only_reader(node.output)
     if operands is None or conv is None or not isinstance(conv.op, Conv) or not _may_scale(rewriter, conv, node):
@@ -36,7 +38,7 @@ def fuse_channel_scales(rewriter: Rewriter, node: Node) -> None:
 
 
 def _operands(rewriter: Rewriter, node: Node) -> tuple[str, str] | None:
-    """What a Map multiplies, if it only multiplies a tensor by a factor per channel: the tensor and the factors."""
+    """The tensor and the factors of a Map that multiplies channels by a factor each; None for other nodes."""
     if not isinstance(node.op, Map) or len(node.inputs) != 2:
         return None
     expr, shape = node.op.expr, rewriter.types[node.output].shape
@@ -50,7 +52,7 @@ def _operands(rewriter: Rewriter, node: Node) -> tuple[str, str] | None:
 
 
 def _may_scale(rewriter: Rewriter, conv: Node, node: Node) -> bool:
-    """Whether a pointwise convolution reads the product as its input, and that only, and scaling its weights pays."""
+    """Whether a pointwise convolution reads the product as its input only, and scaling its weights costs less."""
     op = conv.op
     assert isinstance(op, Conv)
     constant = all(name in rewriter.constants for name in conv.inputs[1:2])

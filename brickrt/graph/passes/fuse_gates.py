@@ -1,4 +1,4 @@
-"""Gates: a Map of the equal parts of a convolution's channels becomes its epilogue, and the parts are never stored.
+"""Fuses gates: a Map of equal parts of a convolution's channels becomes its epilogue, and the parts are not stored.
 
 conv ─┬─ first half ── mul           conv in two parts, epilogue a·b
       └─ second half ──┘         →
@@ -58,8 +58,8 @@ def _first(take: Node) -> int:
 
 
 def _splits(rewriter: Rewriter, conv: Node, takes: list[Node], reader: Node) -> bool:
-    """Whether the takes are all that is read of the convolution, its equal parts, and read by `reader` alone, which
-    gives one of their shape."""
+    """Whether the takes are equal parts of the convolution and its only readers, and `reader`, of the same shape, is
+    theirs."""
     names = [take.output for take in takes]
     if conv.output in rewriter.outputs or rewriter.readers[conv.output].keys() != set(names):
         return False
@@ -79,7 +79,7 @@ def _same_shape(rewriter: Rewriter, a: str, b: str) -> bool:
 
 
 def _may_gate(rewriter: Rewriter, conv: Node, op: Conv, node: Node) -> bool:
-    """Whether kernels compute the parts of the convolution side by side, and lose no faster algorithm by it."""
+    """Whether kernels can compute the parts of the convolution side by side, and no faster algorithm is lost by it."""
     channels = rewriter.types[conv.output].shape[1]
     if op.epilogue is not None or len(node.inputs) > OPERANDS:
         return False

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from brickrt.graph.ir import Graph, Node
-from brickrt.graph.passes.fuse import OPERANDS, OPERATIONS
+from brickrt.graph.passes.fuse import OPERANDS, OPERATIONS, map_expression
 from brickrt.graph.rewriter import Rewriter, origins
 from brickrt.ops.expr import Apply, Arg, Expr, apply, substitute, walk
 from brickrt.ops.operators.map import Map
@@ -46,7 +46,7 @@ def stitch(graph: Graph) -> Graph:
 
 
 def _stitch(rewriter: Rewriter, last: Node) -> None:
-    """Puts a Map and what it is made of in one node, if that is reductions over rows of its shape."""
+    """Joins a Map with what it reads into one node, where that has reductions over rows of its shape."""
     for axes in _axes(rewriter, last):
         members = _members(rewriter, last, axes)
         chain = _StitchedChain(rewriter, [*members, last], axes)
@@ -65,7 +65,7 @@ def _axes(rewriter: Rewriter, last: Node) -> Iterator[tuple[int, ...]]:
 
 
 def _members(rewriter: Rewriter, last: Node, axes: tuple[int, ...]) -> list[Node]:
-    """What only `last` and other members read: Maps of its shape, and reductions of that shape over `axes`."""
+    """Nodes that only `last` and each other read: Maps of its shape, and reductions of that shape over `axes`."""
     shape, inside = rewriter.types[last.output].shape, {last.output: last}
 
     def joins(node: Node) -> bool:
@@ -87,12 +87,12 @@ def _members(rewriter: Rewriter, last: Node, axes: tuple[int, ...]) -> list[Node
 
 
 def _pays(rewriter: Rewriter, node: Node, last: Node) -> bool:
-    """Whether a Map is computed once in the chain, or kept, or so cheap that each sweep may compute it."""
+    """Whether a Map is read once, or can be kept, or is so cheap that each sweep may compute it anew."""
     return len(rewriter.readers[node.output]) == 1 or _is_cheap(node) or _may_be_kept(rewriter, node, last)
 
 
 def _may_be_kept(rewriter: Rewriter, node: Node, last: Node) -> bool:
-    """Whether the values may wait where the result will be, from the last reduction to the Map that gives it."""
+    """Whether values can be stored where the result will be, from the last reduction to the Map that reads them."""
     kind = rewriter.types[node.output]
     others = [rewriter.nodes[name] for name in rewriter.readers[node.output] if name != last.output]
     only = len(others) == 1 and isinstance(others[0].op, Reduce) and last.output in rewriter.readers[node.output]
@@ -100,13 +100,13 @@ def _may_be_kept(rewriter: Rewriter, node: Node, last: Node) -> bool:
 
 
 def _is_cheap(node: Node) -> bool:
-    functions = [e.fn for e in walk(_expr(node)) if isinstance(e, Apply)]
+    functions = [e.fn for e in walk(map_expression(node)) if isinstance(e, Apply)]
     return len(functions) <= CHEAP and not COSTLY.intersection(functions)
 
 
 @dataclass
 class _StitchedChain:
-    """Members in topological order, the last one the Map that gives the result."""
+    """Nodes to be joined, in topological order; the last one is the Map that computes the result."""
 
     rewriter: Rewriter
     members: list[Node]
@@ -128,7 +128,7 @@ class _StitchedChain:
         return math.prod(kind.shape[axis] for axis in self.axes) * kind.dtype.itemsize * across
 
     def _inputs(self) -> list[str] | None:
-        """What members read from outside, a tensor of the full shape first; None where there is none."""
+        """What members read from outside, a tensor of the full shape first; None where none of them has it."""
         own = {node.output for node in self.members}
         names = dict.fromkeys(name for node in self.members for name in node.inputs if name not in own)
         shape, types = self.rewriter.types[self.members[-1].output].shape, self.rewriter.types
@@ -149,7 +149,7 @@ class _StitchedChain:
                 steps.append(Step(node.op.combine, pre, node.op.post))
                 known[node.output] = results[node.output]
                 continue
-            known[node.output] = substitute(_expr(node), operands)
+            known[node.output] = substitute(map_expression(node), operands)
             if node is kept:
                 kept_expr = known[node.output]
                 known[node.output] = Arg(kept_expr.dtype, count + len(reductions))
@@ -157,18 +157,12 @@ class _StitchedChain:
         return Rowwise(self.axes, tuple(steps), expr, kept_expr)
 
     def _kept(self, reduction: Node) -> Node | None:
-        """The Map that the last reduction and the result are made of, if computing it again costs more than storing."""
+        """The Map that the last reduction and the result read, if storing it costs less than computing it twice."""
         last = self.members[-1]
         for node in self.members[:-1]:
             if isinstance(node.op, Map) and not _is_cheap(node) and _may_be_kept(self.rewriter, node, last):
                 return node if reduction.output in self.rewriter.readers[node.output] else None
         return None
-
-
-def _expr(node: Node) -> Expr:
-    """The expression of a Map."""
-    assert isinstance(node.op, Map)
-    return node.op.expr
 
 
 def _expressions(op: Rowwise) -> Iterator[Expr]:
@@ -178,9 +172,9 @@ def _expressions(op: Rowwise) -> Iterator[Expr]:
 
 
 def _reciprocals(expr: Expr, steps: list[Step], kept: Expr | None, count: int) -> tuple[Expr, list[Step]]:
-    """Divisions by what a step gives become products with its reciprocal, which is computed once per row.
+    """Replaces divisions by the result of a step with products with its reciprocal, computed once per row.
 
-    Only where nothing else reads that result, be it what is kept for the last sweep.
+    Only where nothing else reads that result, not even what is kept for the last sweep.
     """
     divisors = Counter(e.args[1] for e in _divisions(expr) if isinstance(e.args[1], Arg))
     sweeps = [expr, *(s.pre for s in steps), *([] if kept is None else [kept])]
