@@ -89,10 +89,10 @@ class Plan:
         return list(dict.fromkeys(name for node in nodes for name in node.origin or (node.name,)))
 
     def __repr__(self) -> str:
-        return plan_summary(self)
+        return plan_summary(self.graph, self.subgraphs, self.algorithms, self.device, self.options)
 
     def __str__(self) -> str:
-        return plan_table(self)
+        return plan_table(self.graph, self.subgraphs, self.algorithms)
 
 
 def make_plan(
