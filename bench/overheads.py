@@ -25,7 +25,8 @@ from onnx import helper
 from brickrt import zoo
 from brickrt.compare.machine import machine
 from brickrt.graph.onnx_import.source import load
-from brickrt.graph.specialize.specialize import first_stage, specialize
+from brickrt.graph.specialize.specialize import specialize
+from brickrt.graph.specialize.stages import first_stage
 from brickrt.ops.types import TensorType
 from brickrt.plan.device.device_spec import host_device
 from brickrt.plan.options import PlanOptions

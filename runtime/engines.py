@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, cast, get_args
 
 import numpy as np
 
@@ -20,7 +20,8 @@ from brickrt.runtime.program_protocol import LAUNCHES, LaunchMode, Program
 from brickrt.runtime.progress import KernelProgress
 
 Constants = dict[str, np.ndarray]
-NAMES = ("auto", "cpu", "cuda", "reference", "null")
+Device = Literal["auto", "cpu", "cuda", "reference", "null"]
+NAMES: tuple[str, ...] = get_args(Device)
 
 
 Build = Callable[[TaskGraph, Constants, int, KernelProgress | None], Program]
@@ -47,7 +48,7 @@ def planner(spec: DeviceSpec) -> Engine:
     return Engine("planner", spec, build)
 
 
-def choose_engine(device: str = "auto", isa: str | None = None, launch: LaunchMode = "auto") -> Engine:
+def choose_engine(device: Device = "auto", isa: str | None = None, launch: LaunchMode = "auto") -> Engine:
     """The engine for a device name; "auto" is a GPU if there is one that can be used, else the CPU, or what the
     environment's BRICKRT_DEVICE says. `isa` restricts the CPU's instruction set, `launch` is for the GPU.
 
@@ -58,7 +59,7 @@ def choose_engine(device: str = "auto", isa: str | None = None, launch: LaunchMo
     if device not in NAMES:
         raise BrickError(f"device '{device}' is unknown: use one of {', '.join(NAMES)}")
     if device == "auto":
-        device = usual_device()
+        device = cast(Device, usual_device())  # which is checked next
         if device not in NAMES:
             raise BrickError(f"{DEVICE}={device} in the environment is unknown: use one of {', '.join(NAMES)}")
     if device == "auto" and isa is None and (engine := _gpu_if_any(launch)):

@@ -22,7 +22,7 @@ import numpy as np
 from brickrt.graph.ir import Graph
 from brickrt.graph.onnx_import.check_inputs import check_inputs
 from brickrt.graph.onnx_import.source import Model, SourceGraph, load
-from brickrt.graph.passes.half_precision import lowered
+from brickrt.graph.passes.half_precision import to_half_precision
 from brickrt.graph.specialize.specialize import specialize
 from brickrt.graph.specialize.stages import Specialized, Stage, first_stage
 from brickrt.ops.types import TensorType
@@ -92,7 +92,7 @@ class Pipeline:
         """The plan of a graph, remembered from an earlier process where there was one."""
         self._say("plan", 0, 1)
         tune = self.engine.tune(self._compiling) if self.engine.tune and self.options.strategy == "auto" else None
-        return remembered_plan(lowered(graph, self.options.precision), self.engine.spec, self.options, tune)
+        return remembered_plan(to_half_precision(graph, self.options.precision), self.engine.spec, self.options, tune)
 
     def lower(self, plan: Plan) -> TaskGraph:
         """The plan's brick tasks in the order in which they run."""

@@ -12,13 +12,14 @@ import onnx
 import brickrt.ops.cuda.all_kernels  # noqa: F401  (makes the kernels known)
 from brickrt.graph.ir import Graph
 from brickrt.graph.onnx_import.source import load
-from brickrt.graph.passes.half_precision import lowered
-from brickrt.graph.specialize.specialize import first_stage, specialize
+from brickrt.graph.passes.half_precision import to_half_precision
+from brickrt.graph.specialize.specialize import specialize
+from brickrt.graph.specialize.stages import first_stage
 from brickrt.ops.cuda.kernel import THREADS, Kernel
 from brickrt.ops.cuda.products.block_tile import Core
 from brickrt.ops.types import Shape, TensorType
 from brickrt.plan.device.device_spec import DeviceSpec
-from brickrt.plan.options import PlanOptions
+from brickrt.plan.options import PlanOptions, Precision
 from brickrt.plan.plan import make_plan
 from brickrt.runtime.cuda.kernels.compile import CompiledModule, compile_modules
 from brickrt.runtime.cuda.kernels.kernel_sources import FunctionSource, KernelSource, function_of
@@ -83,13 +84,13 @@ class ModelPrograms:
         types = {name: TensorType(_extents(i.shape), i.dtype) for name, i in source.inputs.items() if i.dtype}
         return ModelPrograms(specialize(first_stage(source), types, {}).graph)
 
-    def in_precision(self, precision: str) -> Graph:
+    def in_precision(self, precision: Precision) -> Graph:
         if precision not in self._lowered:
-            self._lowered[precision] = lowered(self.graph, precision)
+            self._lowered[precision] = to_half_precision(self.graph, precision)
         graph = self._lowered[precision]
         return replace(graph, constants=dict(graph.constants))  # which programs give up
 
-    def functions(self, device: DeviceSpec, precision: str) -> list[Used]:
+    def functions(self, device: DeviceSpec, precision: Precision) -> list[Used]:
         """All kernel functions of its programs on a device, those of each way to launch them."""
         plan = make_plan(self.in_precision(precision), device, PlanOptions(precision=precision))
         tasks = lower(plan)

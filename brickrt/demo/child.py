@@ -21,6 +21,7 @@ from brickrt.compare.contenders import Contender, Feeds
 from brickrt.demo.memory import peak_bytes, resident_bytes
 from brickrt.demo.network import INPUT, network
 from brickrt.demo.photo import as_input, as_picture, psnr
+from brickrt.plan.options import Strategy
 from brickrt.runtime.session.runtime import Runtime
 
 PAUSE = 0.1  # seconds: an engine's threads may spin on after a run
@@ -29,7 +30,7 @@ SMALL = 64  # edge of the picture that brings an engine's libraries into memory
 Maker = Callable[[Feeds, int], Contender]
 
 
-def _ours(strategy: str) -> Maker:
+def _ours(strategy: Strategy) -> Maker:
     return lambda feeds, threads: contenders.ours(
         Runtime(network(), device="cpu", threads=threads, strategy=strategy), feeds
     )

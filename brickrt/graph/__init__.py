@@ -1,1 +1,1 @@
-"""The layer graph: import from ONNX, specialization to concrete shapes, folding and fusing."""
+"""Graphs: import from ONNX, specialization to concrete shapes, folding and fusing, nodes that run on the host."""

@@ -1,4 +1,4 @@
-"""From ONNX nodes to brick operators: the registry of builders, and what a builder works with."""
+"""The registry of builders, which translate ONNX nodes to brick operators, and the `Builder` they work with."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class OnnxNode:
 
 
 ADDRESSABLE = 1 << 47
-"""Bytes that a process can address on the machines of today: no tensor can be larger, even one never stored whole."""
+"""Bytes that a process can address: no tensor can be larger, not even one that is never stored whole."""
 
 BuilderFunction = Callable[["Builder", OnnxNode], "str | tuple[str, ...]"]
 
@@ -53,9 +53,9 @@ _BUILDERS: dict[tuple[str, str], BuilderFunction] = {}
 
 
 def builds(*op_types: str, domain: str = "") -> Callable[[BuilderFunction], BuilderFunction]:
-    """Registers a builder: `f(b, node)` emits operators and returns the tensor names of the node's outputs.
+    """Registers a builder: a function `f(b, node)` that emits operators and returns the tensor names of the outputs.
 
-    It returns '' for an output nobody uses. It raises `Unsupported` to have the node run on the host.
+    It returns '' for an output that nobody reads, and raises `Unsupported` where the node must run on the host.
     """
 
     def register(function: BuilderFunction) -> BuilderFunction:
@@ -67,17 +67,18 @@ def builds(*op_types: str, domain: str = "") -> Callable[[BuilderFunction], Buil
 
 
 def builder_for(node: OnnxNode) -> BuilderFunction | None:
+    """The builder of a node, None where there is none."""
     return _BUILDERS.get((node.domain, node.op_type))
 
 
 def no_kernels(dtype: np.dtype) -> str:
-    """Why a node with such elements runs on the host."""
+    """Says why a node with such elements runs on the host."""
     return f"no kernels for elements of type {'string' if dtype.kind in 'OUS' else dtype.name}"
 
 
 @dataclass(frozen=True)
 class Mark:
-    """How much a builder had collected."""
+    """A state of a builder that it can return to: the lengths of its tables."""
 
     nodes: int
     types: int
@@ -99,6 +100,7 @@ class Builder:
         self._named: set[str] = set()
 
     def type(self, name: str) -> TensorType:
+        """A tensor's type."""
         return self.types[self.resolve(name)]
 
     def value(self, name: str) -> np.ndarray:
@@ -138,8 +140,8 @@ class Builder:
         return name
 
     def check_room(self, shape: Sequence[int], dtype: np.dtype) -> None:
-        """Raises ValueError for tensors of which no machine could keep count. To be called before tables of their
-        positions are made."""
+        """Raises ValueError for a tensor larger than memory can be. To be called before a table of its positions is
+        made."""
         if math.prod(shape) * dtype.itemsize > ADDRESSABLE:
             extents = ",".join(map(str, shape))
             raise ValueError(f"the result {dtype.name}[{extents}] would be larger than memory can be")
@@ -149,7 +151,7 @@ class Builder:
         return name in self._used
 
     def use(self, names: Iterable[str]) -> None:
-        """Adds readers that turn up while the model is built, as in the branches of an If."""
+        """Marks tensors as read, for readers that turn up while the model is built, as in the branches of an If."""
         self._used.update(names)
 
     def mark(self) -> Mark:

@@ -1,4 +1,4 @@
-"""Errors of import and specialization: those for users, and the two signals builders give."""
+"""Errors for users, and the two signals that builders give."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 
 class BrickError(ValueError):
-    """One line for the user that names the thing and says what to do."""
+    """An error for the user: one line that says what is wrong and what to do."""
 
     def __init__(self, message: str) -> None:
         super().__init__(" ".join(str(message).split()))

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Node:
-    """One operator; `origin` names the ONNX nodes it stands for."""
+    """One operator and the names of its tensors; `origin` names the ONNX nodes it stands for."""
 
     name: str
     op: Op
@@ -37,6 +37,11 @@ class Graph:
     inputs: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
 
+    def __repr__(self) -> str:
+        nbytes = sum(array.nbytes for array in self.constants.values())
+        ends = f"inputs={len(self.inputs)}, outputs={len(self.outputs)}"
+        return f"Graph(nodes={len(self.nodes)}, {ends}, constant_bytes={nbytes})"
+
     @cached_property
     def producers(self) -> dict[str, int]:
         """Tensor name → index of the node that writes it."""
@@ -52,16 +57,19 @@ class Graph:
         return {name: tuple(ks) for name, ks in readers.items()}
 
     def ins(self, node: Node) -> list[TensorType]:
+        """Types of what a node reads, in its order."""
         return [self.types[name] for name in node.inputs]
 
     def out(self, node: Node) -> TensorType:
+        """Type of what a node writes."""
         return self.types[node.output]
 
     def flops(self, nodes: Iterable[Node] | None = None) -> int:
+        """Arithmetic operations of some nodes, or of all."""
         return sum(n.op.flops(self.ins(n), self.out(n)) for n in (self.nodes if nodes is None else nodes))
 
     def to_networkx(self) -> networkx.DiGraph:
-        """Layer graph for drawing and analysis: node indices, edges labelled with tensor names."""
+        """The graph for drawing and analysis: vertices are node indices, edges carry the name of their `tensor`."""
         import networkx
 
         g = networkx.DiGraph()
@@ -73,7 +81,7 @@ class Graph:
         return g
 
     def verify(self) -> Graph:
-        """Checks order, single assignment and types; returns the graph. Raises ValueError naming the node."""
+        """Checks order, single assignment and types; returns the graph. Raises ValueError that names the node."""
         known = set(self.inputs) | set(self.constants)
         for node in self.nodes:
             for name in node.inputs:

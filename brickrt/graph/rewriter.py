@@ -1,8 +1,8 @@
-"""Graphs under change: what the passes of folding and fusing are written with."""
+"""`Rewriter`, by which folding and fusing change graphs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -12,7 +12,7 @@ from brickrt.ops.types import TensorType
 
 
 class Rewriter:
-    """A graph's nodes by output, in topological order, with the readers of every tensor kept up to date."""
+    """A graph being changed: its nodes by output, in topological order, and the readers of every tensor."""
 
     def __init__(self, graph: Graph) -> None:
         self.nodes = {node.output: node for node in graph.nodes}
@@ -24,8 +24,14 @@ class Rewriter:
             self._read(node)
 
     def graph(self) -> Graph:
-        """The result, without what nobody needs any more."""
+        """The graph as it is now, without what no output needs any more."""
         return prune(Graph(tuple(self.nodes.values()), self.types, self.constants, self.inputs, self.outputs))
+
+    def walk(self) -> Iterator[Node]:
+        """The nodes in their present order, each as it is when its turn comes; those removed by then are left out."""
+        for output in list(self.nodes):
+            if output in self.nodes:
+                yield self.nodes[output]
 
     def order(self) -> dict[str, int]:
         """Position of each node by its output."""
@@ -43,23 +49,21 @@ class Rewriter:
         self._forget(self.nodes.pop(output))
 
     def only_reader(self, name: str) -> Node | None:
-        """The one node that reads a tensor, if it is the one and the tensor is no output of the graph."""
+        """The node that reads a tensor, if there is just one and the tensor is no output of the graph."""
         readers = self.readers.get(name, {})
         return self.nodes[next(iter(readers))] if len(readers) == 1 and name not in self.outputs else None
 
     def constant(self, array: np.ndarray, hint: str) -> str:
         """Adds a constant and returns its name."""
-        name, k = hint, 1
-        while name in self.types:
-            name, k = f"{hint}_{k}", k + 1
+        name = unused_name(hint, self.types)
         self.constants[name] = array
         self.types[name] = TensorType(array.shape, array.dtype)
         return name
 
     def substitute(self, output: str, other: str) -> bool:
-        """Has everybody read `other`, of the same type, instead of this node's output, and drops the node.
+        """Makes all readers of this node's output read `other`, of the same type, and drops the node.
 
-        An output of the graph keeps its name: the node that writes `other` takes it over; False where none can.
+        An output of the graph keeps its name: the node that writes `other` takes it over. False where none can.
         """
         if output in self.outputs:
             if other not in self.nodes or other in self.outputs:
@@ -95,6 +99,14 @@ class Rewriter:
     def _forget(self, node: Node) -> None:
         for name in node.inputs:
             self.readers[name].pop(node.output, None)
+
+
+def unused_name(hint: str, taken: Container[str]) -> str:
+    """The hint, with a number after it where it is taken."""
+    name, k = hint, 1
+    while name in taken:
+        name, k = f"{hint}_{k}", k + 1
+    return name
 
 
 def origins(nodes: Iterable[Node]) -> tuple[str, ...]:

@@ -1,1 +1,1 @@
-"""Partition, strategies, bricks and cost model."""
+"""Planning: layouts, algorithms, subgraphs and their strategies, bricks, by a cost model of the device."""

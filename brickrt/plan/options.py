@@ -3,49 +3,61 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal, get_args
 
 from brickrt.graph.errors import BrickError
 from brickrt.plan.device.device_spec import DeviceSpec
 
-STRATEGIES = ("auto", "layerwise", "padded", "memoized")
-PRECISIONS = ("fp32", "tf32", "fp16", "bf16")
+SubgraphStrategy = Literal["layerwise", "padded", "memoized"]
+"""How a subgraph runs: one node in tasks of its own; several in bricks that recompute their halos; or several in
+bricks of which each is computed once."""
+
+Strategy = Literal["auto", SubgraphStrategy]
+"""What a user asks for: a strategy wherever it is possible, or "auto", which takes the one modelled fastest."""
+
+Precision = Literal["fp32", "tf32", "fp16", "bf16"]
+"""How a GPU computes what the model has in float32."""
 
 
 @dataclass(frozen=True)
 class PlanOptions:
-    """`brick` is the edge of spatial bricks, `max_layers` the most heavy layers of a subgraph; None: the planner's.
-    `exact` rules out algorithms that trade accuracy for speed (Winograd, Strassen). `precision` is how a GPU computes
-    what the model has in float32: "tf32" rounds the factors of products, "fp16" and "bf16" all between inputs and
-    outputs.
+    """What a user asks of the planner.
 
-    ValueError, in one line, for an unknown strategy or an impossible number.
+    `brick` is the edge of spatial bricks, `max_layers` the most convolutions and products of a subgraph; None leaves
+    either to the planner. `exact` rules out algorithms that trade accuracy for speed (Winograd, Strassen). Of the
+    precisions, "tf32" rounds the factors of products, "fp16" and "bf16" all between inputs and outputs.
+
+    Raises ValueError, in one line, for an unknown strategy or precision and for an impossible number.
     """
 
-    strategy: str = "auto"
+    strategy: Strategy = "auto"
     brick: int | None = None
     max_layers: int | None = None
     exact: bool = False
-    precision: str = "fp32"
+    precision: Precision = "fp32"
 
     def __post_init__(self) -> None:
-        if self.strategy not in STRATEGIES:
-            raise ValueError(f"strategy '{self.strategy}' is unknown: use one of {', '.join(STRATEGIES)}")
-        if self.precision not in PRECISIONS:
-            raise ValueError(f"precision '{self.precision}' is unknown: use one of {', '.join(PRECISIONS)}")
+        _check_choice("strategy", self.strategy, get_args(Strategy))
+        _check_choice("precision", self.precision, get_args(Precision))
         _check_positive("brick", self.brick)
         _check_positive("max_layers", self.max_layers)
 
     def to_dict(self) -> dict[str, Any]:
+        """The options by name."""
         return asdict(self)
 
 
-def check_precision(device: DeviceSpec, precision: str) -> None:
-    """BrickError where a device computes float32 as float32 only."""
+def check_precision(device: DeviceSpec, precision: Precision) -> None:
+    """Raises BrickError where a device computes float32 as float32 only."""
     if device.kind == "cpu" and precision != "fp32":
         raise BrickError(
             f"precision '{precision}' is for GPUs: the CPU computes in the model's own types; use fp32, or a GPU"
         )
+
+
+def _check_choice(name: str, value: str, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise ValueError(f"{name} '{value}' is unknown: use one of {', '.join(known)}")
 
 
 def _check_positive(name: str, value: int | None) -> None:

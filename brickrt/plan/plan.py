@@ -6,15 +6,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from brickrt.graph.ir import Graph
-from brickrt.graph.passes.long_reductions import in_two_steps
+from brickrt.graph.passes.long_reductions import split_long_reductions
 from brickrt.graph.passes.unfuse import unfuse
+from brickrt.plan.assign_layouts import assign_layouts
 from brickrt.plan.cost.conv_algorithms import choose_algorithms, keeps_algorithm
 from brickrt.plan.cost.cost_model import CostModel
 from brickrt.plan.device.device_spec import DeviceSpec
-from brickrt.plan.layout import Layout, assign_layouts, style_of
-from brickrt.plan.merging.split_reductions import attach_tails, split_reductions
+from brickrt.plan.layout import Layout, image_layout
+from brickrt.plan.merging.split_reductions import attach_partial_reductions, split_reductions
 from brickrt.plan.merging.strategy import choose_subgraphs
 from brickrt.plan.options import PlanOptions
+from brickrt.plan.plan_text import plan_summary, plan_table
 from brickrt.plan.subgraph import Subgraph
 
 __all__ = ["Plan", "Subgraph", "make_plan"]
@@ -22,8 +24,11 @@ __all__ = ["Plan", "Subgraph", "make_plan"]
 
 @dataclass(frozen=True)
 class Plan:
-    """`subgraphs` hold every node of `graph` once, in an order in which they can run; `algorithms` names those of
-    layers that are not computed directly, by node index."""
+    """A graph with the layout of every tensor, and how it runs on a device.
+
+    `subgraphs` hold every node of `graph` once, in an order in which they can run. `algorithms` names, by node index,
+    the algorithms of layers that are not computed directly (Winograd, Strassen).
+    """
 
     graph: Graph
     layouts: dict[str, Layout]
@@ -33,7 +38,8 @@ class Plan:
     algorithms: dict[int, str] = field(default_factory=dict)
 
     def verify(self) -> Plan:
-        """Checks the graph, layouts, cover, order and brick shapes; returns the plan. ValueError names what is off."""
+        """Checks the graph, layouts, cover, order and brick shapes; returns the plan. Raises ValueError naming what is
+        wrong."""
         self.graph.verify()
         missing = set(self.graph.types) - set(self.layouts)
         if missing:
@@ -60,13 +66,15 @@ class Plan:
                 raise ValueError(f"subgraph {number}: node '{node.name}' runs twice, or brick {brick} has another rank")
             own.add(node.output)
         written.add(inside[-1].output)
-        for tail in (self.graph.nodes[k] for k in subgraph.tails):
-            if tail.inputs != (inside[-1].output,) or tail.output in written:
-                raise ValueError(f"subgraph {number}: tail '{tail.name}' runs twice, or reads more than its output")
-            written.add(tail.output)
+        for partial in (self.graph.nodes[k] for k in subgraph.partial_reductions):
+            if partial.inputs != (inside[-1].output,) or partial.output in written:
+                raise ValueError(
+                    f"subgraph {number}: partial reduction '{partial.name}' runs twice, or reads more than its output"
+                )
+            written.add(partial.output)
 
     def to_dict(self) -> dict[str, Any]:
-        """The plan without its tensors' values, as JSON has it."""
+        """What was decided, as JSON has it: device, options and subgraphs, without the graph."""
         return {
             "device": self.device.to_dict(),
             "options": self.options.to_dict(),
@@ -76,33 +84,15 @@ class Plan:
         }
 
     def ops(self, subgraph: Subgraph) -> list[str]:
-        """Names of the ONNX nodes it stands for; a node the planner added goes by its own name."""
+        """Names of the ONNX nodes that a subgraph stands for; nodes that the planner added go by their own names."""
         nodes = [self.graph.nodes[k] for k in subgraph.members]
         return list(dict.fromkeys(name for node in nodes for name in node.origin or (node.name,)))
 
+    def __repr__(self) -> str:
+        return plan_summary(self.graph, self.subgraphs, self.algorithms, self.device, self.options)
+
     def __str__(self) -> str:
-        rows = [
-            (
-                str(number),
-                s.strategy,
-                "+".join(self.algorithms.get(k, self.graph.nodes[k].op.name) for k in s.members),
-                "×".join(map(str, self.graph.out(self.graph.nodes[s.nodes[-1]]).shape)) or "scalar",
-                "×".join(map(str, s.brick)) or "-",
-                str(s.tasks),
-                f"{s.flops / 1e6:.1f}",
-                f"{s.footprint_bytes / 2**10:.0f}",
-                s.why,
-            )
-            for number, s in enumerate(self.subgraphs)
-        ]
-        heads = ("#", "strategy", "ops", "output", "brick", "tasks", "Mflop", "KiB", "why")
-        return _table([heads, *rows])
-
-
-def _table(rows: list[tuple[str, ...]]) -> str:
-    """Columns aligned to the left, the last one as it is."""
-    widths = [max(map(len, column)) for column in zip(*rows)][:-1]
-    return "\n".join("  ".join([*(cell.ljust(w) for cell, w in zip(row, widths)), row[-1]]) for row in rows)
+        return plan_table(self.graph, self.subgraphs, self.algorithms)
 
 
 def make_plan(
@@ -111,20 +101,22 @@ def make_plan(
     options: PlanOptions | None = None,
     decided: tuple[Subgraph, ...] | None = None,
 ) -> Plan:
-    """The plan of a graph on a device.
+    """Plans a graph for a device: layouts, algorithms, subgraphs.
 
     `decided` are the subgraphs of an earlier plan of the same graph, device and options, taken as they are.
     """
     options = options or PlanOptions()
     if device.kind == "cuda":
-        graph = in_two_steps(unfuse(graph, gates=False))  # its kernels know gates, not factors
-    graph, layouts = assign_layouts(graph, style_of(device))
+        graph = split_long_reductions(
+            unfuse(graph, gates=False)
+        )  # its kernels compute gates, but do not scale channels
+    graph, layouts = assign_layouts(graph, image_layout(device))
     if device.kind == "cpu":
         graph, layouts = split_reductions(graph, layouts, device)
     algorithms = choose_algorithms(graph, layouts, device, options.exact)
     if decided is None:
         chosen = choose_subgraphs(CostModel(graph, layouts, device, algorithms, options.precision), options)
-        decided = tuple(attach_tails(graph, chosen))
+        decided = tuple(attach_partial_reductions(graph, chosen))
     merged = {k for subgraph in decided if len(subgraph.nodes) > 1 for k in subgraph.nodes}
     kept = {k: name for k, name in algorithms.items() if k not in merged or keeps_algorithm(graph.nodes[k], name)}
     return Plan(graph, layouts, device, options, decided, kept)

@@ -6,21 +6,25 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from brickrt.ops.types import Shape
+from brickrt.plan.options import SubgraphStrategy
 
 
 @dataclass(frozen=True)
 class Subgraph:
     """Nodes that run together, and how.
 
-    `nodes` are indices into the plan's graph, ascending; only the output of the last one is read outside. `tails` read
-    that output alone, brick by brick in the tasks that make it, and are read outside too (`merging/split_reductions.py`). `kernels` are
-    nodes that our kernels compute though a library could: they were measured faster. `brick` is
-    the brick shape of that output, whole where a dimension is not cut. `node_bricks` has a brick shape per node:
-    layerwise and memoized, that of the node's own grid; padded, the largest box of its output that one brick needs.
+    `nodes` are indices into the plan's graph, ascending; nobody outside reads any output but that of the last one, the
+    subgraph's output. `partial_reductions` are nodes that read it brick by brick, in the tasks that make it
+    (`merging/split_reductions.py`); their outputs are read outside too. `kernels` are nodes that our kernels compute
+    though a library could: they were measured faster.
+
+    `brick` is the brick shape of the output, whole along dimensions that are not cut; `band` what of a brick is
+    computed at a time. `node_bricks` has a brick shape per node: layerwise and memoized, that of the node's own grid;
+    padded, the largest box of its output that one brick needs.
     """
 
     nodes: tuple[int, ...]
-    strategy: str  # "layerwise", "padded" or "memoized"
+    strategy: SubgraphStrategy
     brick: Shape
     band: Shape
     node_bricks: tuple[Shape, ...]
@@ -33,13 +37,14 @@ class Subgraph:
     why: str  # one sentence
     modelled_us: float = 0.0
     layerwise_us: float = 0.0  # modelled too, node by node
-    tails: tuple[int, ...] = ()
+    partial_reductions: tuple[int, ...] = ()
     kernels: tuple[int, ...] = ()
 
     @property
     def members(self) -> tuple[int, ...]:
         """All nodes that it runs."""
-        return self.nodes + self.tails
+        return self.nodes + self.partial_reductions
 
     def to_dict(self) -> dict[str, Any]:
+        """The fields by name, as JSON has them."""
         return asdict(self)

@@ -50,7 +50,7 @@ def remembered_plan(graph: Graph, device: DeviceSpec, options: PlanOptions, tune
 
 
 def _subgraph(entry: dict[str, Any]) -> Subgraph:
-    tuples = {name: tuple(entry[name]) for name in ("nodes", "tails", "kernels", "brick", "band")}
+    tuples = {name: tuple(entry[name]) for name in ("nodes", "partial_reductions", "kernels", "brick", "band")}
     return Subgraph(**entry | tuples | {"node_bricks": tuple(tuple(brick) for brick in entry["node_bricks"])})
 
 

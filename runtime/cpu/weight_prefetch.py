@@ -15,7 +15,7 @@ import numpy as np
 
 from brickrt.ops.cpu.kernel import Kernel
 from brickrt.ops.operators.conv import Conv
-from brickrt.plan.cost.roofline import multiply_us
+from brickrt.plan.cost.roofline import compute_us
 from brickrt.plan.plan import Plan
 from brickrt.runtime.lowering.task_graph import Steps, TaskGraph
 
@@ -101,7 +101,7 @@ def askers(tasks: TaskGraph) -> dict[int, PrefetchShare]:
 def awaited(plan: Plan, k: int) -> list[str]:
     """Constants that a node reads for longer than it computes; L2 holds smaller ones."""
     graph, device, node = plan.graph, plan.device, plan.graph.nodes[k]
-    work = multiply_us(graph.flops([node]) / (2 * device.lanes), device, 1.0)
+    work = compute_us(graph.flops([node]) / (2 * device.lanes), device, 1.0)
     gbps = device.bandwidth_at("memory", device.cores) / device.cores
     sizes = {name: graph.types[name].nbytes for name in dict.fromkeys(node.inputs) if name in graph.constants}
     return [name for name, nbytes in sizes.items() if nbytes > device.l2 and nbytes / gbps / 1e3 > work]

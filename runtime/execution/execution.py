@@ -10,7 +10,7 @@ import numpy as np
 
 from brickrt.graph.builder import OnnxNode
 from brickrt.graph.host.run_host_node import reads, run_node
-from brickrt.graph.specialize.specialize import Stage
+from brickrt.graph.specialize.stages import Stage
 from brickrt.ops.types import TensorType
 from brickrt.runtime import events
 from brickrt.runtime.arrays import DeviceArrays, on_device

@@ -109,7 +109,7 @@ class Lowering:
                 region = node.op.region(i, boxes, graph.ins(node), graph.out(node))
                 self.wait_for(s, name, region, tasks)
             self.store(s, node, grid, int(tasks[0]) if len(tasks) else self.tasks)
-            if subgraph.tails:  # of a single node
+            if subgraph.partial_reductions:  # of a single node
                 self.tail_steps(s, subgraph, boxes, tasks, np.zeros(len(tasks), np.int64))
 
     def alias(self, s: int, node: Node) -> None:
@@ -146,7 +146,7 @@ class Lowering:
     def tail_steps(self, s: int, subgraph: Subgraph, boxes: Boxes, tasks: np.ndarray, after: np.ndarray) -> None:
         """Calls of a subgraph's tails on the boxes of its output, once the tasks have made them."""
         at = np.flatnonzero(boxes.volumes)
-        for n, k in enumerate(subgraph.tails):
+        for n, k in enumerate(subgraph.partial_reductions):
             node = self.plan.graph.nodes[k]
             assert isinstance(node.op, PartialReduce)
             self.steps.append(Steps(k, node.op.made_of(boxes).take(at), tasks[at], 2 * (after[at] + n) + 1, {}))

@@ -5,20 +5,17 @@ from __future__ import annotations
 import textwrap
 import threading
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
-
-import onnx
 
 from brickrt.graph.errors import BrickError
 from brickrt.graph.onnx_import.check_inputs import check_inputs, check_named, describe
-from brickrt.graph.onnx_import.source import SourceGraph, load
-from brickrt.graph.specialize.specialize import first_stage
-from brickrt.plan.options import PlanOptions, check_precision
+from brickrt.graph.onnx_import.source import Model, SourceGraph, load
+from brickrt.graph.specialize.stages import first_stage
+from brickrt.plan.options import PlanOptions, Precision, Strategy, check_precision
 from brickrt.plan.plan import Plan
 from brickrt.runtime import events
 from brickrt.runtime.arrays import on_device
-from brickrt.runtime.engines import choose_engine
+from brickrt.runtime.engines import Device, choose_engine
 from brickrt.runtime.execution.execution import Execution
 from brickrt.runtime.execution.report import Report, StageRun, report_of
 from brickrt.runtime.execution.stage_cache import CompiledStage, StageCache
@@ -48,16 +45,16 @@ class Runtime:
 
     def __init__(
         self,
-        graph: SourceGraph | str | Path | bytes | onnx.ModelProto,
+        graph: SourceGraph | Model,
         *,
-        device: str = "auto",
-        strategy: str = "auto",
+        device: Device = "auto",
+        strategy: Strategy = "auto",
         brick: int | None = None,
         threads: int | None = None,
         max_layers: int | None = None,
         exact: bool = False,
         isa: str | None = None,
-        precision: str = "fp32",
+        precision: Precision = "fp32",
         launch: LaunchMode = "auto",
         progress: Progress | None = None,
         watch: events.Watcher | events.Observer | None = None,

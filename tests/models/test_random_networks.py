@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import brickrt
-from brickrt.graph.specialize.by_definition import run_model
+from tests.support.graphs.by_definition import run_model
 from tests.support.random_networks import random_network
 
 RUNS = [("layerwise", None), ("auto", None), *((s, b) for s in ("padded", "memoized") for b in (4, 5, 8, 32))]

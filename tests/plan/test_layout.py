@@ -3,13 +3,14 @@
 import numpy as np
 import pytest
 
-from brickrt.graph.interpret import interpret
 from brickrt.graph.ir import Graph
 from brickrt.ops.operators.conv import Conv
 from brickrt.ops.operators.move import Concat, Reorder, Take, View
 from brickrt.ops.operators.pool import Pool
+from brickrt.plan.assign_layouts import assign_layouts
 from brickrt.plan.device.device_spec import PRESETS
-from brickrt.plan.layout import ImageLayout, assign_layouts, style_of
+from brickrt.plan.layout import ImageLayout, image_layout
+from tests.support.graphs.by_definition import interpret
 from tests.support.graphs.plan_graphs import F32, Sketch, bottlenecks, gated_depthwise
 
 STYLE = ImageLayout("blocked", 16, 4, "float32 float64")
@@ -156,7 +157,7 @@ def test_flat_networks_stay_plain():
     assert not reorders(graph) and set(layouts.values()) == {"plain"}
 
 
-@pytest.mark.parametrize("style", [STYLE, style_of(PRESETS["h200"])], ids=lambda s: s.layout)
+@pytest.mark.parametrize("style", [STYLE, image_layout(PRESETS["h200"])], ids=lambda s: s.layout)
 @pytest.mark.parametrize("graph", [bottlenecks(1, 6, 8), gated_depthwise(6, 8)], ids=["bottleneck", "gated"])
 def test_values_are_those_of_the_graph_before(graph: Graph, style: ImageLayout):
     rng = np.random.default_rng(0)
@@ -183,6 +184,6 @@ def test_on_a_gpu_even_few_channels_are_innermost():
     """Three channels in, two out: both are images of the convolution, and only the graph's ends are plain."""
     s = Sketch()
     y = s.conv(s.input(1, 3, 8, 8), 2)
-    graph, layouts = assign_layouts(s.graph(), style_of(PRESETS["h200"]))
+    graph, layouts = assign_layouts(s.graph(), image_layout(PRESETS["h200"]))
     assert reorders(graph) == [("x0", "x0→last"), (f"{y}:last", y)]
     assert layouts[f"{y}:last"] == layouts["x0→last"] == "last"

@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from brickrt.graph.ir import Graph
 from brickrt.plan.device.device_spec import PRESETS, host_device
 from brickrt.plan.options import PlanOptions
 from brickrt.plan.plan import make_plan
@@ -64,3 +65,33 @@ def test_planning_stays_quick(strategy: str):
     start = time.process_time()
     make_plan(graph, host_device(), PlanOptions(strategy))
     assert time.process_time() - start < 5
+
+
+@pytest.mark.parametrize("device", [host_device(), PRESETS["h200"]], ids=["cpu", "cuda"])
+@pytest.mark.parametrize("blocks", [0, 1, 100])
+def test_repr_fits_a_screen(blocks, device):
+    options = PlanOptions(brick=8) if blocks == 1 else None
+    made = make_plan(bottlenecks(blocks), device, options)
+    lines = repr(made).splitlines()
+    assert len(lines) <= 20 and max(map(len, lines)) <= 100
+    assert f"{len(made.graph.nodes)} nodes in {len(made.subgraphs)} subgraphs" in lines[0]
+    for strategy in {s.strategy for s in made.subgraphs}:
+        assert f"{sum(s.strategy == strategy for s in made.subgraphs)} {strategy}" in lines[0]
+    assert device.name in lines[1]
+    assert ("brick 8" in lines[2]) == (blocks == 1)
+
+
+def test_repr_shows_the_subgraphs_that_take_longest():
+    made = make_plan(bottlenecks(10), host_device())
+    longest = max(range(len(made.subgraphs)), key=lambda n: made.subgraphs[n].modelled_us)
+    assert str(longest) in [line.split()[0] for line in repr(made).splitlines()]
+
+
+def test_repr_of_a_plan_of_nothing():
+    assert repr(make_plan(Graph((), {}), host_device())).startswith("Plan of 0 nodes in 0 subgraphs (none)")
+
+
+def test_repr_of_a_graph_is_one_short_line():
+    graph = bottlenecks(1)
+    nbytes = sum(array.nbytes for array in graph.constants.values())
+    assert repr(graph) == f"Graph(nodes={len(graph.nodes)}, inputs=1, outputs=1, constant_bytes={nbytes})"

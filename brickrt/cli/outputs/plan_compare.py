@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import get_args
 
 from brickrt.cli.outputs.json_output import Json
 from brickrt.cli.terminal.text import table
 from brickrt.dashboard.units import size_text
 from brickrt.graph.ir import Graph
-from brickrt.plan.options import STRATEGIES
+from brickrt.plan.options import Strategy
 from brickrt.runtime.analysis.memory_projection import project
 from brickrt.runtime.analysis.modelled_traffic import locality
 from brickrt.runtime.pipeline import Pipeline
@@ -19,8 +20,9 @@ from brickrt.runtime.progress import Progress
 def compare(pipeline: Pipeline, graph: Graph, progress: Progress) -> list[Json]:
     """Per strategy: modelled time, bytes beyond each memory level, memory, and recomputation."""
     found = []
-    for number, strategy in enumerate(STRATEGIES):
-        progress(f"plan {strategy}", number, len(STRATEGIES))
+    strategies: tuple[Strategy, ...] = get_args(Strategy)
+    for number, strategy in enumerate(strategies):
+        progress(f"plan {strategy}", number, len(strategies))
         options = replace(pipeline.options, strategy=strategy)
         found.append(_figures(replace(pipeline, options=options, progress=None), graph))
     return found

@@ -1,4 +1,4 @@
-"""One small builder per ONNX operator, by family. Importing this package fills the registry."""
+"""A builder per ONNX operator, by family. Importing this package registers them all."""
 
 from brickrt.graph.builders.arithmetic import (
     activation,

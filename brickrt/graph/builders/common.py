@@ -1,4 +1,4 @@
-"""What the builders of all families share: reading operands, and emitting the small steps."""
+"""What builders of all families use: reading operands and attributes, and emitting common operators."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def optional(node: OnnxNode, index: int) -> str:
 
 
 def positive(node: OnnxNode, attribute: str) -> int:
-    """An attribute that counts or divides."""
+    """An integer attribute that must be at least 1. Raises ValueError where it is not."""
     value = int(node.attrs[attribute])
     if value < 1:
         raise ValueError(f"{attribute} {value} must be at least 1")
@@ -67,7 +67,7 @@ def require_float(b: Builder, *names: str) -> None:
 
 
 def convert(b: Builder, name: str, dtype: np.dtype) -> str:
-    """The tensor with elements of another type."""
+    """The tensor with elements of another type. Raises Unsupported where no kernel casts to it."""
     source = b.type(name).dtype
     if source == dtype:
         return name
@@ -92,12 +92,13 @@ def view(b: Builder, name: str, shape: Sequence[int]) -> str:
 
 
 def transpose(b: Builder, name: str, perm: Sequence[int]) -> str:
+    """The tensor with its axes in another order."""
     order = tuple(int(k) for k in perm)
     return name if order == tuple(range(len(order))) else b.emit(Transpose(order), name)
 
 
 def take(b: Builder, name: str, tables: Mapping[int, Sequence[int]], fill: float | int | bool = 0) -> str:
-    """Reads along each axis of `tables` by its table; a table that keeps the axis as it is costs nothing."""
+    """The tensor whose axis k has the positions that `tables[k]` lists, `fill` for -1. Emits nothing if all stays."""
     shape = b.type(name).shape
     kept = {axis: tuple(t) for axis, t in tables.items() if not _keeps(t, shape[axis])}
     return b.emit(Take(tuple(kept.get(k) for k in range(len(shape))), fill), name) if kept else name
@@ -144,7 +145,8 @@ def reduce(
 ) -> str:
     """post(combine of pre(operands…)) over `axes`, in `dtype` (that of the first operand if not given).
 
-    float16 operands are combined in float32. No axes leave an elementwise step; an empty set gives its neutral value.
+    float16 operands are combined in float32. Without axes, `pre` and `post` are applied to every element. What is
+    combined of no elements is the neutral value.
     """
     args = [arg(k, b.type(name).dtype) for k, name in enumerate(names)]
     element = pre(*map(widened, args)) if pre else widened(args[0])

@@ -28,6 +28,7 @@ def like(x: Expr, value: float | int | bool) -> Const:
 
 
 def square(x: Expr) -> Expr:
+    """x·x."""
     return mul(x, x)
 
 

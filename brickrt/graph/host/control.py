@@ -1,7 +1,4 @@
-"""If, Loop, Scan and Optional in full, where ONNX's reference does only part of what they may be.
-
-An absent optional is None.
-"""
+"""If, Loop, Scan and Optional in full; ONNX's reference does only part of each. An absent optional is None."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from onnx import helper
 from onnx.reference.op_run import OpRun
 
 Step = Callable[..., list[np.ndarray]]
-"""The body of a scan: states and slices to new states and slices."""
+"""The body of a scan: from states and slices it computes new states and slices."""
 
 
 class _AnyValue(OpRun):
@@ -28,14 +25,17 @@ class _AnyValue(OpRun):
 
 
 class Optional(_AnyValue):
-    """The reference wraps the value in a list, which OptionalGetElement then does not unwrap."""
+    """An optional value as it is; the reference puts it in a list that OptionalGetElement does not unpack."""
 
     def _run(self, x=None, **_: Any):
         return (x,)
 
 
 class If(_AnyValue):
+    """Runs the branch that the condition chooses."""
+
     def need_context(self) -> bool:
+        """Its branches read tensors of the outer scope."""
         return True
 
     def _run(self, cond, context=None, then_branch=None, else_branch=None, attributes=None, **_: Any):
@@ -44,9 +44,10 @@ class If(_AnyValue):
 
 
 class Loop(_AnyValue):
-    """The reference stacks what the iterations give wrongly unless it is of rank 1, and needs the condition."""
+    """Runs the body while the condition holds; the reference needs a condition, and stacks only outputs of rank 1."""
 
     def need_context(self) -> bool:
+        """Its body reads tensors of the outer scope."""
         return True
 
     def _run(self, trips=None, cond=None, *states: Any, context=None, body=None, attributes=None, **_: Any):
@@ -65,17 +66,18 @@ class Loop(_AnyValue):
 
 
 def _none_of(kind: onnx.TypeProto) -> np.ndarray:
-    """What no iterations give, by what the body declares; an open dimension is 0."""
+    """The output of a loop without iterations, as the body declares it; an open dimension is 0."""
     tensor = kind.tensor_type
     return np.empty((0, *(d.dim_value for d in tensor.shape.dim)), helper.tensor_dtype_to_np_dtype(tensor.elem_type))
 
 
 class Scan(OpRun):
-    """Runs the body once per slice of the scanned inputs; the reference has only forward scans along axis 0."""
+    """Runs the body once per slice of the scanned inputs; the reference only scans forward along axis 0."""
 
     op_domain = ""
 
     def need_context(self) -> bool:
+        """Its body reads tensors of the outer scope."""
         return True
 
     def _run(self, *args, context=None, body=None, num_scan_inputs=None, attributes=None, **options: Any):

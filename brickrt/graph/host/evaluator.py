@@ -1,6 +1,6 @@
-"""What ONNX's reference lacks, or does only for newer opsets, as its own kind of operator class.
+"""ONNX's reference evaluator, with operators that it lacks or has only for newer opsets.
 
-The reference passes attributes as keywords, with the defaults of the newest opset: hence the ignored ones below.
+The reference passes attributes as keywords, also those of newer opsets: hence the ignored ones below.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from brickrt.graph.host.control import If, Loop, Optional, Scan
 
 
 class DequantizeLinear(OpRun):
-    """Opset 10 to 18."""
+    """(x - zero point)·scale, opset 10 to 18."""
 
     op_domain = ""
 
@@ -28,7 +28,7 @@ class DequantizeLinear(OpRun):
 
 
 class _Flattened(OpRun):
-    """Up to opset 12: over all axes from `axis` on, as if they were one; `axis` is 1 by default."""
+    """Operators of opset 12 and before, which take all axes from `axis` on (1 by default) as one."""
 
     op_domain = ""
 
@@ -38,27 +38,39 @@ class _Flattened(OpRun):
         return (self.of_rows(rows).reshape(x.shape).astype(x.dtype) if x.size else x,)
 
     def of_rows(self, x: np.ndarray) -> np.ndarray:
+        """The result for each row of a matrix."""
         raise NotImplementedError
 
 
 class Softmax(_Flattened):
+    """Softmax up to opset 12."""
+
     def of_rows(self, x: np.ndarray) -> np.ndarray:
+        """exp(x - max) divided by its sum."""
         e = np.exp(x - x.max(1, keepdims=True))
         return e / e.sum(1, keepdims=True)
 
 
 class LogSoftmax(_Flattened):
+    """LogSoftmax up to opset 12."""
+
     def of_rows(self, x: np.ndarray) -> np.ndarray:
+        """x - max - log(sum of exp(x - max))."""
         d = x - x.max(1, keepdims=True)
         return d - np.log(np.exp(d).sum(1, keepdims=True))
 
 
 class Hardmax(_Flattened):
+    """Hardmax up to opset 12."""
+
     def of_rows(self, x: np.ndarray) -> np.ndarray:
+        """1 at the first greatest element, else 0."""
         return np.arange(x.shape[1]) == x.argmax(1)[:, None]
 
 
 class GlobalLpPool(OpRun):
+    """The Lp norm of each channel."""
+
     op_domain = ""
 
     def _run(self, x, p=2, **_: Any):
@@ -67,6 +79,8 @@ class GlobalLpPool(OpRun):
 
 
 class MaxRoiPool(OpRun):
+    """The maxima of the bins of regions."""
+
     op_domain = ""
 
     def _run(self, x, rois, pooled_shape=None, spatial_scale=1.0, **_: Any):
@@ -100,6 +114,8 @@ class Multinomial(OpRun):
 
 
 class CategoryMapper(OpRun):
+    """Strings to integers, or integers to strings, by a table."""
+
     op_domain = "ai.onnx.ml"
 
     def _run(self, x, cats_int64s=None, cats_strings=None, default_int64=-1, default_string="_Unused", **_: Any):
@@ -111,6 +127,8 @@ class CategoryMapper(OpRun):
 
 
 class CastMap(OpRun):
+    """The values of a dict as a row, in the order of its keys."""
+
     op_domain = "ai.onnx.ml"
 
     def _run(self, x, cast_to="TO_FLOAT", map_form="DENSE", max_map=1, **_: Any):
@@ -125,6 +143,8 @@ class CastMap(OpRun):
 
 
 class ZipMap(OpRun):
+    """A dict of labels and values for each row."""
+
     op_domain = "ai.onnx.ml"
 
     def _run(self, x, classlabels_int64s=None, classlabels_strings=None, **_: Any):
@@ -142,7 +162,7 @@ _ALWAYS = (
 
 
 class HostEvaluator(ReferenceEvaluator):
-    """The reference with these operators, also in function bodies, which it evaluates by its own class."""
+    """The reference with the operators of this package, in function bodies too: these it evaluates by its own class."""
 
     def __init__(self, proto: Any, opsets: dict[str, int] | None = None, **options: Any) -> None:
         imports = opsets or {o.domain: o.version for o in getattr(proto, "opset_import", ())}

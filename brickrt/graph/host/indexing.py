@@ -11,6 +11,8 @@ _COMBINE: dict[str, np.ufunc] = {"add": np.add, "mul": np.multiply, "max": np.ma
 
 
 class GatherElements(OpRun):
+    """x at the positions that `indices` has along an axis."""
+
     op_domain = ""
 
     def _run(self, x, indices, axis=0, **_: Any):
@@ -18,6 +20,8 @@ class GatherElements(OpRun):
 
 
 class ScatterElements(OpRun):
+    """x with `updates` put, or combined, at positions along an axis."""
+
     op_domain = ""
 
     def _run(self, x, indices, updates, axis=0, reduction=None, **_: Any):
@@ -29,6 +33,8 @@ class Scatter(ScatterElements):
 
 
 class GatherND(OpRun):
+    """The parts of x whose leading indices are the rows of `indices`."""
+
     op_domain = ""
 
     def _run(self, x, indices, batch_dims=0, **_: Any):
@@ -38,6 +44,8 @@ class GatherND(OpRun):
 
 
 class ScatterND(OpRun):
+    """x with `updates` put, or combined, at the rows of `indices`."""
+
     op_domain = ""
 
     def _run(self, x, indices, updates, reduction=None, **_: Any):
@@ -45,7 +53,7 @@ class ScatterND(OpRun):
 
 
 class OneHot(OpRun):
-    """The depth may come as a tensor of one element, which the reference refuses."""
+    """One-hot vectors; the depth may be a tensor of one element, which the reference refuses."""
 
     op_domain = ""
 
@@ -58,7 +66,7 @@ class OneHot(OpRun):
 
 
 class NonMaxSuppression(OpRun):
-    """Best boxes first; a box goes where it overlaps a better one of its class by more than the threshold."""
+    """The best boxes first; a box is dropped where it overlaps a better one of its class beyond the threshold."""
 
     op_domain = ""
 

@@ -1,5 +1,7 @@
-"""Maxima of windows with where they are, in NumPy's own loops: ONNX's reference visits every element in Python, and
-counts from each channel's first where strides are 1."""
+"""Maxima of windows and their positions, in NumPy's own loops.
+
+ONNX's reference visits every element in Python, and where strides are 1 counts positions from each channel's first.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ from brickrt.ops.types import TensorType
 
 
 class MaxPool(OpRun):
-    """The second output are offsets into all of x, its images by columns where `storage_order` is 1."""
+    """Maxima, and as second output their offsets in all of x; `storage_order` 1 counts by columns."""
 
     op_domain = ""
 

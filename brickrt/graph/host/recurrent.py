@@ -45,7 +45,7 @@ class _Direction:
 
 
 class _Recurrent(OpRun):
-    """All directions over all steps; a subclass has the step."""
+    """Runs all directions over all time steps; a subclass has the step."""
 
     op_domain = ""
     defaults: tuple[str, ...] = ("tanh",)
@@ -102,6 +102,7 @@ class LSTM(_Recurrent):
     states = 2
 
     def step(self, d: _Direction, product: np.ndarray, state: State) -> State:
+        """Uses activations in the order gates, cell input, output."""
         h, c = state
         i, o, f, g = np.split(product + h @ d.weights + d.state_bias, 4, axis=1)
         of_input, of_output, of_forget = d.peepholes
@@ -117,6 +118,7 @@ class GRU(_Recurrent):
     defaults = ("sigmoid", "tanh")
 
     def step(self, d: _Direction, product: np.ndarray, state: State) -> State:
+        """Uses activations in the order gates, hidden."""
         (h,) = state
         split = 2 * h.shape[1]
         gates = product[:, :split] + h @ d.weights[:, :split] + d.state_bias[:split]
@@ -127,7 +129,10 @@ class GRU(_Recurrent):
 
 
 class RNN(_Recurrent):
+    """One gate."""
+
     def step(self, d: _Direction, product: np.ndarray, state: State) -> State:
+        """The only activation, of the input and state together."""
         (h,) = state
         return (d.activate(0, product + h @ d.weights + d.state_bias),)
 

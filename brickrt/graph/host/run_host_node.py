@@ -1,4 +1,4 @@
-"""Nodes that run whole on the host, in NumPy, through ONNX's own reference."""
+"""Runs ONNX nodes on the host, in NumPy, by ONNX's own reference evaluator."""
 
 from __future__ import annotations
 
@@ -55,11 +55,12 @@ def captured(node: OnnxNode) -> tuple[str, ...]:
 
 
 def subgraphs(node: OnnxNode) -> tuple[onnx.GraphProto, ...]:
+    """The graphs among the attributes of a node, such as the branches of an If."""
     return tuple(value for value in node.attrs.values() if isinstance(value, onnx.GraphProto))
 
 
 def outer_names(graph: onnx.GraphProto) -> list[str]:
-    """What a subgraph reads and does not define."""
+    """Names of tensors that a subgraph reads but does not define."""
     defined = {v.name for v in (*graph.input, *graph.initializer)} | {s.values.name for s in graph.sparse_initializer}
     needed: list[str] = []
     for node in graph.node:

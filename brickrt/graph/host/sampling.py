@@ -18,6 +18,8 @@ HALF_PIXELS = 16  # opset from which regions are half a pixel off by default
 
 
 class GridSample(OpRun):
+    """The image at the points of a grid."""
+
     op_domain = ""
 
     def _run(self, x, grid, mode="linear", padding_mode="zeros", align_corners=0, **_: Any):
@@ -32,6 +34,8 @@ class GridSample(OpRun):
 
 
 class DeformConv(OpRun):
+    """A convolution whose taps lie at offsets of their own, each with a factor."""
+
     op_domain = ""
 
     def _run(self, x, w, offset, bias=None, mask=None, group=1, offset_group=1, **windows: Any):
@@ -52,6 +56,8 @@ class DeformConv(OpRun):
 
 
 class RoiAlign(OpRun):
+    """The bins of regions, sampled between pixels."""
+
     op_domain = ""
 
     def _run(self, x, rois, images, mode="avg", output_height=1, output_width=1, spatial_scale=1.0, **settings: Any):

@@ -1,1 +1,1 @@
-"""From files and protobuf messages to `SourceGraph`: ONNX as it is, checked."""
+"""Import: from files and protobuf messages to `SourceGraph`, which is ONNX as it is, checked."""

@@ -1,4 +1,4 @@
-"""Do the arrays given fit the model's inputs? Nothing is converted silently."""
+"""Checks that arrays fit a model's inputs. Nothing is converted silently."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Bound = dict[str, tuple[int, str]]
 
 
 def check_inputs(source: SourceGraph, arrays: Mapping[str, Any]) -> dict[str, Any]:
-    """The arrays in the model's order, in row-major memory; those on a GPU as they are.
+    """Returns the arrays in the model's order, in row-major memory; those on a GPU as they are.
 
     Raises InputError for inputs that are missing, unknown, or of another type, rank or extent than the model says.
     """

@@ -1,4 +1,4 @@
-"""Is this a model that can run here? One line that says what is wrong, and what to do."""
+"""Checks that a model is valid ONNX of known operators; errors are one line that says what is wrong and what to do."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DOMAINS = ("", "ai.onnx.ml", "ai.onnx.preview.training", "ai.onnx.preview")
 
 
 def check_header(model: onnx.ModelProto, label: str) -> dict[str, int]:
-    """The opset version of each domain, or a ModelError."""
+    """The opset version of each domain. Raises ModelError for none, too old or too new ones."""
     if not model.ir_version and not model.graph.node:
         raise ModelError(f"{label}: not an ONNX model: give the .onnx file that the exporter wrote")
     opsets: dict[str, int] = {}
@@ -40,7 +40,7 @@ def check_header(model: onnx.ModelProto, label: str) -> dict[str, int]:
 
 
 def check_graph(light: onnx.ModelProto, opsets: dict[str, int], label: str) -> None:
-    """Refuses unknown domains and operators and invalid graphs. `light` is the model without its weights."""
+    """Raises ModelError for unknown domains and operators and invalid graphs. `light` is the model without weights."""
     for node in _all_nodes(light.graph):
         _check_node(node, opsets, label)
     try:

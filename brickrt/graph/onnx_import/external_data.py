@@ -1,4 +1,4 @@
-"""Tensor data kept in files beside the model."""
+"""Reads tensors, also those whose data lies in files beside the model."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def sparse_array(sparse: onnx.SparseTensorProto, folder: Path | None) -> np.ndar
     return dense
 
 
-def bring_inside(graph: onnx.GraphProto, folder: Path | None) -> None:
-    """Reads the external data of attributes and subgraphs into the model, which then stands for itself."""
+def embed_external_data(graph: onnx.GraphProto, folder: Path | None) -> None:
+    """Copies external data of attributes and subgraphs into the model; that of its own initializers stays in files."""
     for tensor in _inner_tensors(graph):
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
             tensor.raw_data = np.ascontiguousarray(_external_array(tensor, folder)).tobytes()

@@ -1,4 +1,4 @@
-"""From protobuf messages to Python values."""
+"""Translates ONNX's protobuf messages to Python values."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from brickrt.graph.builder import OnnxNode
 from brickrt.graph.onnx_import.external_data import sparse_array, tensor_array
 
 OPEN = ("", "?", "-1", "None")
-"""What exporters write for a dimension without a name; one model may have several, of different extents."""
+"""What exporters write for a dimension without a name: two of them may have different extents."""
 
 
 class TensorInfo(NamedTuple):
@@ -29,10 +29,12 @@ class TensorInfo(NamedTuple):
 
 
 def standard_domain(domain: str) -> str:
+    """A domain's name; the standard one is ''."""
     return "" if domain == "ai.onnx" else domain
 
 
 def tensor_info(value: onnx.ValueInfoProto) -> TensorInfo:
+    """The type and shape that a model declares for a tensor."""
     if not value.type.HasField("tensor_type"):
         return TensorInfo(None, None)
     tensor = value.type.tensor_type
@@ -49,7 +51,7 @@ def _dim(dim: onnx.TensorShapeProto.Dimension) -> int | str | None:
 
 
 def attribute_value(attribute: AttributeProto) -> Any:
-    """Tensors as arrays, strings decoded, subgraphs and types as they are."""
+    """The value of an attribute: tensors as arrays, strings decoded, subgraphs and types as they are."""
     value = helper.get_attribute_value(attribute)
     match attribute.type:
         case AttributeProto.STRING:
@@ -84,6 +86,7 @@ def constant_value(node: onnx.NodeProto) -> np.ndarray:
 
 
 def initializer_arrays(graph: onnx.GraphProto, folder: Path | None = None) -> dict[str, np.ndarray]:
+    """A graph's initializers by name; `folder` is where external data lies."""
     dense = {t.name: tensor_array(t, folder) for t in graph.initializer}
     return dense | {s.values.name: sparse_array(s, folder) for s in graph.sparse_initializer}
 
@@ -103,6 +106,7 @@ def graph_parts(
 
 
 def onnx_node(proto: onnx.NodeProto, opsets: Mapping[str, int], name: str) -> OnnxNode:
+    """A node of the model from its message, under a name that is unique."""
     domain = standard_domain(proto.domain)
     attrs = {a.name: attribute_value(a) for a in proto.attribute}
     return OnnxNode(name, proto.op_type, domain, opsets[domain], tuple(proto.input), tuple(proto.output), attrs, proto)

@@ -1,9 +1,8 @@
-"""The imported model: ONNX as it is, with symbolic dimensions, its weights as arrays."""
+"""Imports a model: ONNX as it is, dimensions symbolic, weights as arrays."""
 
 from __future__ import annotations
 
-import hashlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -15,17 +14,18 @@ from onnx import helper, inliner, shape_inference
 from brickrt.graph.builder import OnnxNode
 from brickrt.graph.errors import ModelError
 from brickrt.graph.onnx_import.check_model import check_graph, check_header
-from brickrt.graph.onnx_import.external_data import bring_inside
+from brickrt.graph.onnx_import.external_data import embed_external_data
 from brickrt.graph.onnx_import.protobuf import TensorInfo, graph_parts, initializer_arrays, standard_domain, tensor_info
-from brickrt.graph.onnx_import.upgrade_opset import brought_up
-
-HASHED_VALUES = 64
-"""Integer constants of at most so many elements are part of a model's structure: they may be shapes and axes."""
+from brickrt.graph.onnx_import.upgrade_opset import upgraded
 
 
 @dataclass(frozen=True, eq=False)
 class SourceGraph:
-    """A valid ONNX model. `optional` inputs have their default in `initializers`; `nodes` are in topological order."""
+    """A valid ONNX model as it was imported.
+
+    `optional` inputs have their default in `initializers`; `nodes` are in topological order; `light` is the model
+    without its weights.
+    """
 
     name: str
     inputs: dict[str, TensorInfo]
@@ -34,24 +34,16 @@ class SourceGraph:
     initializers: dict[str, np.ndarray]
     nodes: tuple[OnnxNode, ...]
     opsets: dict[str, int]
-    light: onnx.ModelProto = field(repr=False)
+    light: onnx.ModelProto
 
-    def structure_hash(self) -> str:
-        """Equal for models that differ in the values of their weights only."""
-        return self._structure_hash
-
-    @cached_property
-    def _structure_hash(self) -> str:
-        parts = [repr(sorted(self.opsets.items())), repr(self.inputs), repr(list(self.outputs))]
-        parts += [f"{name}:{_structure(array)}" for name, array in self.initializers.items()]
-        digest = hashlib.sha256("\n".join(parts).encode())
-        for node in self.nodes:
-            digest.update(node.proto.SerializeToString(deterministic=True))
-        return digest.hexdigest()
+    def __repr__(self) -> str:
+        nbytes = sum(array.nbytes for array in self.initializers.values())
+        ends = f"inputs={len(self.inputs)}, outputs={len(self.outputs)}"
+        return f"SourceGraph({self.name!r}, nodes={len(self.nodes)}, {ends}, constant_bytes={nbytes})"
 
     @cached_property
     def element_types(self) -> dict[str, np.dtype]:
-        """Element types of the tensors for which ONNX can tell them before the model runs."""
+        """Element types by tensor name, of those that ONNX can tell before the model runs."""
         inferred = shape_inference.infer_shapes(self.light)
         infos = {v.name: tensor_info(v) for v in (*inferred.graph.value_info, *inferred.graph.output)}
         return {name: info.dtype for name, info in infos.items() if info.dtype is not None}
@@ -64,13 +56,13 @@ Model = str | Path | bytes | onnx.ModelProto
 def load(model: Model) -> SourceGraph:
     """Imports a model from its path, its bytes, or as a message (which stays as it is).
 
-    Raises ModelError, one line, for what is no valid ONNX model with known operators.
+    Raises ModelError, one line, where it is no valid ONNX model of known operators.
     """
     proto, folder, label = _read(model)
-    proto = brought_up(proto, check_header(proto, label), label)
+    proto = upgraded(proto, check_header(proto, label), label)
     opsets = check_header(proto, label)
     try:
-        bring_inside(proto.graph, folder)
+        embed_external_data(proto.graph, folder)
         constants = initializer_arrays(proto.graph, folder)
         light = _light(proto, label)
         check_graph(light, opsets, label)
@@ -92,7 +84,7 @@ def load(model: Model) -> SourceGraph:
 
 
 def _read(model: str | Path | bytes | onnx.ModelProto) -> tuple[onnx.ModelProto, Path | None, str]:
-    """A message of our own, the model's folder, and what to call the model in errors."""
+    """A copy of the model, its folder, and what to call it in errors."""
     proto = onnx.ModelProto()
     if isinstance(model, onnx.ModelProto):
         proto.CopyFrom(model)
@@ -148,8 +140,3 @@ def _standard_domains(model: onnx.ModelProto) -> None:
         for node in bodies.pop():
             node.domain = standard_domain(node.domain)
             bodies.extend(a.g.node for a in node.attribute if a.HasField("g"))
-
-
-def _structure(array: np.ndarray) -> str:
-    small = array.size <= HASHED_VALUES and array.dtype.kind in "biu"
-    return f"{array.dtype.name}{array.shape}{array.tolist() if small else ''}"

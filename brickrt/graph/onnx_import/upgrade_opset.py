@@ -1,4 +1,4 @@
-"""Models of opsets older than builders know, brought up to date by ONNX's own converter."""
+"""Converts models of opsets older than builders know by ONNX's own converter."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from brickrt.graph.errors import ModelError
 BUILT_OPSET = 7
 
 
-def brought_up(model: onnx.ModelProto, opsets: Mapping[str, int], label: str) -> onnx.ModelProto:
+def upgraded(model: onnx.ModelProto, opsets: Mapping[str, int], label: str) -> onnx.ModelProto:
     """The model in opset 7 or later. Raises ModelError where the converter cannot."""
     version = opsets.get("", BUILT_OPSET)
     if version >= BUILT_OPSET:

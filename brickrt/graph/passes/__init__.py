@@ -1,1 +1,1 @@
-"""Rewrites of a specialized graph, one per file."""
+"""Passes: rewrites of a specialized graph, one per file."""

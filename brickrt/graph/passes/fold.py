@@ -1,4 +1,4 @@
-"""Folding: what is constant is computed now, what does nothing disappears."""
+"""Folding: nodes with constant inputs are computed now, nodes that do nothing are removed."""
 
 from __future__ import annotations
 
@@ -18,67 +18,68 @@ from brickrt.ops.operators.move import Concat, Take, Transpose, View
 
 
 def fold(graph: Graph) -> Graph:
-    """An equal graph: constants computed, scalars in expressions, identities gone, scales and pads in convolutions."""
-    edit = Rewriter(graph)
-    for output in list(edit.nodes):
-        if output in edit.nodes and not _fold_constant(edit, edit.nodes[output]):
-            _inline_scalars(edit, edit.nodes[output])
-            _join_moves(edit, edit.nodes[output])
-            _drop_identity(edit, edit.nodes[output])
-    fold_pads(edit)
-    fold_affine(edit)
-    return edit.graph()
+    """An equal graph: constants computed, scalars put in expressions, identities removed, scales and pads put in
+    convolutions."""
+    rewriter = Rewriter(graph)
+    for node in rewriter.walk():
+        if not _fold_constant(rewriter, node):
+            _inline_scalars(rewriter, node)
+            _join_moves(rewriter, rewriter.nodes[node.output])
+            _drop_identity(rewriter, rewriter.nodes[node.output])
+    fold_pads(rewriter)
+    fold_affine(rewriter)
+    return rewriter.graph()
 
 
-def _fold_constant(edit: Rewriter, node: Node) -> bool:
+def _fold_constant(rewriter: Rewriter, node: Node) -> bool:
     """Replaces a node whose inputs are all constants, except where the result takes much more room."""
-    if not all(name in edit.constants for name in node.inputs) or node.output in edit.outputs:
+    if not all(name in rewriter.constants for name in node.inputs) or node.output in rewriter.outputs:
         return False
-    operands = [edit.constants[name] for name in node.inputs]
-    if not small_enough([edit.types[node.output]], operands):
+    operands = [rewriter.constants[name] for name in node.inputs]
+    if not small_enough([rewriter.types[node.output]], operands):
         return False
-    edit.constants[node.output] = np.ascontiguousarray(evaluate_whole(node.op, operands))
-    edit.remove(node.output)
+    rewriter.constants[node.output] = np.ascontiguousarray(evaluate_whole(node.op, operands))
+    rewriter.remove(node.output)
     return True
 
 
-def _inline_scalars(edit: Rewriter, node: Node) -> None:
-    """One-element constants of a Map become part of its expression, where that leaves the shape as it is."""
+def _inline_scalars(rewriter: Rewriter, node: Node) -> None:
+    """Puts one-element constants of a Map in its expression, where that leaves the shape as it is."""
     op = node.op
     if not isinstance(op, Map):
         return
     expr = op.expr
-    for name in _scalars(edit, node):
+    for name in _scalars(rewriter, node):
         others = tuple(n for n in node.inputs if n != name)
         if (
-            np.broadcast_shapes(*(edit.types[n].shape for n in others), ()) != edit.types[node.output].shape
+            np.broadcast_shapes(*(rewriter.types[n].shape for n in others), ()) != rewriter.types[node.output].shape
             or not others
         ):
             continue
-        array = edit.constants[name]
+        array = rewriter.constants[name]
         expr = substitute(
             expr,
             {
                 k: const(array.reshape(()).item(), array.dtype)
                 if n == name
-                else Arg(edit.types[n].dtype, others.index(n))
+                else Arg(rewriter.types[n].dtype, others.index(n))
                 for k, n in enumerate(node.inputs)
             },
         )
         node = replace(node, op=Map(expr), inputs=others)
     simple = _without_neutral(expr)
-    if simple is not op.expr or node is not edit.nodes[node.output]:
-        edit.put(replace(node, op=Map(simple)))
+    if simple is not op.expr or node is not rewriter.nodes[node.output]:
+        rewriter.put(replace(node, op=Map(simple)))
 
 
-def _scalars(edit: Rewriter, node: Node) -> list[str]:
+def _scalars(rewriter: Rewriter, node: Node) -> list[str]:
     """Constant operands of one finite element (expressions are text in the end, and infinity has no literal)."""
-    constants = {name: edit.constants[name] for name in node.inputs if name in edit.constants}
+    constants = {name: rewriter.constants[name] for name in node.inputs if name in rewriter.constants}
     return [name for name, array in constants.items() if array.size == 1 and np.isfinite(array).all()]
 
 
 def _without_neutral(expr: Expr) -> Expr:
-    """Without multiplications and divisions by one and subtractions of zero."""
+    """The expression without multiplications and divisions by one and subtractions of zero."""
     if not isinstance(expr, Apply):
         return expr
     args = tuple(_without_neutral(a) for a in expr.args)
@@ -88,9 +89,9 @@ def _without_neutral(expr: Expr) -> Expr:
     return expr if all(a is b for a, b in zip(args, expr.args)) else Apply(expr.dtype, expr.fn, args)
 
 
-def _join_moves(edit: Rewriter, node: Node) -> None:
-    """A View of a View and a Transpose of a Transpose are one; a Transpose that keeps the order of memory is a View."""
-    producer = edit.nodes.get(node.inputs[0]) if node.inputs else None
+def _join_moves(rewriter: Rewriter, node: Node) -> None:
+    """Joins Views of Views and Transposes of Transposes; a Transpose that keeps memory's order becomes a View."""
+    producer = rewriter.nodes.get(node.inputs[0]) if node.inputs else None
     op: Op
     match node.op, producer:
         case View(), Node(op=View()):
@@ -99,10 +100,10 @@ def _join_moves(edit: Rewriter, node: Node) -> None:
             op, inputs = Transpose(tuple(first[k] for k in perm)), producer.inputs
         case _:
             op, inputs, producer = node.op, node.inputs, None
-    if isinstance(op, Transpose) and _keeps_memory(op.perm, edit.types[inputs[0]].shape):
-        op = View(edit.types[node.output].shape)
+    if isinstance(op, Transpose) and _keeps_memory(op.perm, rewriter.types[inputs[0]].shape):
+        op = View(rewriter.types[node.output].shape)
     if op is not node.op or inputs != node.inputs:
-        edit.put(replace(node, op=op, inputs=inputs, origin=origins([*([producer] if producer else []), node])))
+        rewriter.put(replace(node, op=op, inputs=inputs, origin=origins([*([producer] if producer else []), node])))
 
 
 def _keeps_memory(perm: tuple[int, ...], shape: tuple[int, ...]) -> bool:
@@ -110,9 +111,9 @@ def _keeps_memory(perm: tuple[int, ...], shape: tuple[int, ...]) -> bool:
     return long == sorted(long) and perm != tuple(range(len(perm)))
 
 
-def _drop_identity(edit: Rewriter, node: Node) -> None:
-    """A node that gives its only input as it is."""
-    if len(node.inputs) != 1 or edit.types[node.inputs[0]] != edit.types[node.output]:
+def _drop_identity(rewriter: Rewriter, node: Node) -> None:
+    """Removes a node whose output is its only input."""
+    if len(node.inputs) != 1 or rewriter.types[node.inputs[0]] != rewriter.types[node.output]:
         return
     match node.op:
         case Map(expr=Arg()) | View() | Concat():
@@ -120,9 +121,9 @@ def _drop_identity(edit: Rewriter, node: Node) -> None:
         case Transpose(perm=perm):
             same = perm == tuple(range(len(perm)))
         case Take(tables=tables):
-            extents = edit.types[node.output].shape
+            extents = rewriter.types[node.output].shape
             same = all(t is None or t == tuple(range(d)) for t, d in zip(tables, extents))
         case _:
             same = False
     if same:
-        edit.substitute(node.output, node.inputs[0])
+        rewriter.substitute(node.output, node.inputs[0])

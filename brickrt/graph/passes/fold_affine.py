@@ -1,6 +1,6 @@
-"""Scales and shifts per channel after a convolution or matrix product go into its weights and bias.
+"""Folds scales and shifts per channel after a convolution or matrix product into its weights and bias.
 
-This is how batch normalization disappears: it is a multiplication and an addition with constants of [1, C, 1, …].
+So batch normalization costs nothing: it is a multiplication and an addition with constants of [1, C, 1, …].
 """
 
 from __future__ import annotations
@@ -21,43 +21,47 @@ Affine = tuple[np.ndarray, np.ndarray]
 """Scale and shift in float64, each [channels]."""
 
 
-def fold_affine(edit: Rewriter) -> None:
+def fold_affine(rewriter: Rewriter) -> None:
     """Folds chains of affine Maps into the node they follow, as long as nobody else reads what lies between."""
-    for output in list(edit.nodes):
-        node = edit.nodes.get(output)
-        while node is not None:
-            node = _folded(edit, node)
+    for node in rewriter.walk():
+        merged: Node | None = node
+        while merged is not None:
+            merged = _folded(rewriter, merged)
 
 
-def _folded(edit: Rewriter, node: Node) -> Node | None:
+def _folded(rewriter: Rewriter, node: Node) -> Node | None:
     """The node with its only reader folded in, None if that is impossible."""
     if not isinstance(node.op, Conv | ConvTranspose | MatMul) or node.op.epilogue is not None:
         return None
-    reader, dtype = edit.only_reader(node.output), edit.types[node.output].dtype
-    if reader is None or dtype not in (np.float32, np.float64) or edit.types[reader.output] != edit.types[node.output]:
+    reader, dtype = rewriter.only_reader(node.output), rewriter.types[node.output].dtype
+    if (
+        reader is None
+        or dtype not in (np.float32, np.float64)
+        or rewriter.types[reader.output] != rewriter.types[node.output]
+    ):
         return None
-    affine = _affine(edit, reader, node)
-    operands = None if affine is None else _operands(edit, node, affine)
+    affine = _affine(rewriter, reader, node)
+    operands = None if affine is None else _operands(rewriter, node, affine)
     if operands is None:
         return None
     op = replace(node.op, bias=len(operands) == 3)
     merged = replace(node, op=op, inputs=operands, output=reader.output, origin=origins([node, reader]))
-    edit.put(merged)
-    edit.remove(node.output)
+    rewriter.put(merged)
+    rewriter.remove(node.output)
     return merged
 
 
-def _affine(edit: Rewriter, reader: Node, node: Node) -> Affine | None:
-    """What the reader does to the channels of the node's output, if that is one product or sum with constants."""
+def _affine(rewriter: Rewriter, reader: Node, node: Node) -> Affine | None:
+    """Scale and shift that the reader applies to channels of the node's output; None where it does anything else."""
     if not isinstance(reader.op, Map):
         return None
-    expr, channels = reader.op.expr, _channels(edit, node)
+    expr, channels = reader.op.expr, _channels(rewriter, node)
     if not isinstance(expr, Apply) or expr.fn not in ("add", "sub", "mul", "div") or len(expr.args) != 2:
         return None
     mine = [isinstance(a, Arg) and reader.inputs[a.index] == node.output for a in expr.args]
     if sum(mine) != 1:
         return None
-    operand = _per_channel(edit, reader, expr.args[mine.index(False)], node)
+    operand = _per_channel(rewriter, reader, expr.args[mine.index(False)], node)
     one, zero = np.ones(channels), np.zeros(channels)
     if operand is None:
         return None
@@ -75,12 +79,12 @@ def _affine(edit: Rewriter, reader: Node, node: Node) -> Affine | None:
     return None
 
 
-def _per_channel(edit: Rewriter, reader: Node, operand: Expr, node: Node) -> np.ndarray | None:
+def _per_channel(rewriter: Rewriter, reader: Node, operand: Expr, node: Node) -> np.ndarray | None:
     """A constant operand as float64 [channels]; None if it varies along anything else."""
-    channels, shape = _channels(edit, node), edit.types[node.output].shape
+    channels, shape = _channels(rewriter, node), rewriter.types[node.output].shape
     if isinstance(operand, Const):
         return np.full(channels, operand.value, np.float64)
-    array = edit.constants.get(reader.inputs[operand.index]) if isinstance(operand, Arg) else None
+    array = rewriter.constants.get(reader.inputs[operand.index]) if isinstance(operand, Arg) else None
     axis = len(shape) - 1 if isinstance(node.op, MatMul) else 1
     if array is None:
         return None
@@ -90,26 +94,26 @@ def _per_channel(edit: Rewriter, reader: Node, operand: Expr, node: Node) -> np.
     return np.broadcast_to(array.reshape(-1).astype(np.float64), (channels,))
 
 
-def _operands(edit: Rewriter, node: Node, affine: Affine) -> tuple[str, ...] | None:
+def _operands(rewriter: Rewriter, node: Node, affine: Affine) -> tuple[str, ...] | None:
     """The node's inputs with new weights and bias; None where what must change is no constant."""
     scale, shift = affine
     x, weights, *biases = node.inputs
-    bias = edit.constants.get(biases[0]) if biases else np.zeros(len(scale))
+    bias = rewriter.constants.get(biases[0]) if biases else np.zeros(len(scale))
     if np.any(scale != 1):
-        w = edit.constants.get(weights)
+        w = rewriter.constants.get(weights)
         if w is None or bias is None:
             return None
-        weights = edit.constant(_scaled(w, _along_channels(node.op, scale, w.shape)), f"{node.name}/weights")
+        weights = rewriter.constant(_scaled(w, _along_channels(node.op, scale, w.shape)), f"{node.name}/weights")
     if not biases and not np.any(shift):
         return (x, weights)
     if bias is None:
         return None
-    moved = (bias.astype(np.float64) * scale + shift).astype(edit.types[node.output].dtype)
-    return (x, weights, edit.constant(moved, f"{node.name}/bias"))
+    moved = (bias.astype(np.float64) * scale + shift).astype(rewriter.types[node.output].dtype)
+    return (x, weights, rewriter.constant(moved, f"{node.name}/bias"))
 
 
 def _scaled(w: np.ndarray, scale: np.ndarray) -> np.ndarray:
-    """w times scale, in float64 a piece at a time, of w's type."""
+    """w times scale in w's type, computed in float64 a piece at a time, so that memory does not grow."""
     return np.multiply(w, scale, out=np.empty_like(w), dtype=np.float64, casting="same_kind")
 
 
@@ -124,6 +128,6 @@ def _along_channels(op: Op, scale: np.ndarray, shape: tuple[int, ...]) -> np.nda
     return rows.reshape(*shape[:2], *ones)
 
 
-def _channels(edit: Rewriter, node: Node) -> int:
-    shape = edit.types[node.output].shape
+def _channels(rewriter: Rewriter, node: Node) -> int:
+    shape = rewriter.types[node.output].shape
     return shape[-1] if isinstance(node.op, MatMul) else shape[1]

@@ -1,4 +1,4 @@
-"""Zeros put around the input of a convolution become pads of the convolution."""
+"""Turns zeros padded around the input of a convolution into pads of the convolution."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from brickrt.ops.operators.conv import Conv
 from brickrt.ops.operators.move import Take
 
 
-def fold_pads(edit: Rewriter) -> None:
+def fold_pads(rewriter: Rewriter) -> None:
     """Merges zero padding of spatial axes into the convolutions that read it; others still read the padded tensor."""
-    for node in list(edit.nodes.values()):
-        pad = edit.nodes.get(node.inputs[0]) if node.inputs else None
+    for node in list(rewriter.nodes.values()):
+        pad = rewriter.nodes.get(node.inputs[0]) if node.inputs else None
         if not isinstance(node.op, Conv) or pad is None:
             continue
-        pads = zero_pads(pad, edit.types[pad.inputs[0]].shape)
+        pads = zero_pads(pad, rewriter.types[pad.inputs[0]].shape)
         if pads is None:
             continue
         before, after = zip(*pads, strict=True)
@@ -25,11 +25,11 @@ def fold_pads(edit: Rewriter) -> None:
             pads=tuple(p + q for p, q in zip(node.op.pads, before)),
             pads_end=tuple(p + q for p, q in zip(node.op.pads_end, after)),
         )
-        edit.put(replace(node, op=op, inputs=(pad.inputs[0], *node.inputs[1:]), origin=origins([pad, node])))
+        rewriter.put(replace(node, op=op, inputs=(pad.inputs[0], *node.inputs[1:]), origin=origins([pad, node])))
 
 
 def zero_pads(node: Node, shape: tuple[int, ...]) -> list[tuple[int, int]] | None:
-    """Zeros before and after each spatial axis, where that is all a node does to a tensor of `shape`."""
+    """Zeros that a node puts before and after each spatial axis of a tensor of `shape`; None where it does more."""
     if not isinstance(node.op, Take) or node.op.fill != 0 or any(t is not None for t in node.op.tables[:2]):
         return None
     pads = []

@@ -1,16 +1,15 @@
-"""Lowering a graph to half precision: float32 tensors become float16 or bfloat16, inputs and outputs stay as they are.
+"""Rewrites a graph to half precision: float32 tensors become float16 or bfloat16; inputs and outputs keep their type.
 
-Products (convolutions, matrix products) read and write halves; so does what is computed from halves element by element.
-These tensors stay float32, since operators with expressions read operands of any type:
+Products (convolutions, matrix products) read and write half precision, and so do elementwise operators on what they
+write. These tensors stay float32, since operators with expressions read operands of any type:
 
-- graph inputs, where an expression reads them, and graph outputs, where one makes them: no cast of their own is needed;
-- what reductions give (sums, means, deviations), unless a product reads it;
-- what is not computed from halves, such as masks from integers;
+- graph inputs that an expression reads, and graph outputs that one writes: they need no cast of their own;
+- results of reductions (sums, means, deviations), unless a product reads them;
+- what is not computed from tensors in half precision, such as masks from integers;
 - in float16, what may be beyond its range: constants with finite elements beyond 65504 (masks of -1e9 would become
-  infinite, and a row that is masked as a whole would be no number), what an expression makes of such constants or
-  tensors, and powers.
+  infinite, and a row that is masked as a whole NaN), what expressions compute from them, and powers.
 
-A product that reads one of these gets it cast, constants to the nearest finite half.
+A product that reads one of these gets it cast, constants to the nearest finite value.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ import numpy as np
 
 from brickrt.graph.ir import Graph, Node
 from brickrt.graph.passes.retype import expressions, retyped
-from brickrt.graph.rewriter import prune
+from brickrt.graph.rewriter import prune, unused_name
 from brickrt.ops.base import Op
 from brickrt.ops.expr import COMPARE, Apply, Const, Expr, arg, cast, walk
 from brickrt.ops.operators.conv import Conv, ConvTranspose
@@ -33,29 +32,29 @@ from brickrt.ops.operators.rowwise import Rowwise
 from brickrt.ops.types import TensorType
 
 F32 = np.dtype(np.float32)
-HALVES: dict[str, np.dtype] = {"fp16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16)}
+HALF_TYPES: dict[str, np.dtype] = {"fp16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16)}
 BOUNDS = COMPARE | {"min", "max"}
-"""Functions of which a large constant does not make a large value."""
+"""Functions that may have a large constant as operand though their value is not large."""
 POWERS = frozenset("exp pow sinh cosh".split())
 Product = Conv | ConvTranspose | MatMul
 Expressive = Map | Reduce | Rowwise
 
 
-def lowered(graph: Graph, precision: str) -> Graph:
-    """An equal graph that computes in halves; the same graph for "fp32" and "tf32", which keep tensors as they are."""
-    return _Lowering(graph, precision).graph() if precision in HALVES else graph
+def to_half_precision(graph: Graph, precision: str) -> Graph:
+    """The graph computed in half precision; as it is for "fp32" and "tf32", which change no tensor."""
+    return _ToHalfPrecision(graph, precision).graph() if precision in HALF_TYPES else graph
 
 
-class _Lowering:
-    """One pass in topological order, by the names of the graph given: `now` has the tensors that stand for them."""
+class _ToHalfPrecision:
+    """One pass in topological order, by the names of the graph given; `now` has the tensors that stand for them."""
 
     def __init__(self, graph: Graph, precision: str) -> None:
-        self.source, self.suffix, self.half = graph, precision, HALVES[precision]
+        self.source, self.suffix, self.half = graph, precision, HALF_TYPES[precision]
         self.limit = float(ml_dtypes.finfo(self.half).max)
         self.types, self.constants = dict(graph.types), dict(graph.constants)
         self.nodes: list[Node] = []
         self.now = {name: name for name in graph.types}
-        self.halves: dict[str, str] = {}
+        self.casts: dict[str, str] = {}
         self.wanted = _read_by_products(graph)
         self.data = {name for name in graph.inputs if graph.types[name].dtype == F32}
         self.large = {name for name, array in graph.constants.items() if array.dtype == F32 and self.exceeds(array)}
@@ -67,7 +66,7 @@ class _Lowering:
         return prune(Graph(tuple(self.nodes), self.types, self.constants, source.inputs, source.outputs)).verify()
 
     def exceeds(self, values: np.ndarray | float) -> bool:
-        """Whether finite values would not be finite as halves."""
+        """Whether a finite value would be infinite in half precision."""
         array = np.asarray(values)
         if array.size and -self.limit <= array.min() and array.max() <= self.limit:  # neither holds of NaN
             return False
@@ -77,17 +76,15 @@ class _Lowering:
     def visit(self, node: Node) -> None:
         target, op = self.target(node), node.op
         if isinstance(op, Product):
-            as_halves = set(node.inputs[: op.main])
+            cast_names = set(node.inputs[: op.main])
         else:
-            as_halves = set() if isinstance(op, Expressive) or target != self.half else set(node.inputs)
+            cast_names = set() if isinstance(op, Expressive) or target != self.half else set(node.inputs)
         if target == self.half:
-            as_halves |= {name for name in node.inputs if name in self.constants and name not in self.large}
+            cast_names |= {name for name in node.inputs if name in self.constants and name not in self.large}
             self.data.add(node.output)
-        names = tuple(self.as_half(name) if name in as_halves else self.now[name] for name in node.inputs)
+        names = tuple(self.as_half(name) if name in cast_names else self.now[name] for name in node.inputs)
         before, now = [t.dtype for t in self.source.ins(node)], [self.types[name].dtype for name in names]
         self.emit(node, retyped(op, before, now, target), names)
-
-    # ---- decisions
 
     def target(self, node: Node) -> np.dtype:
         """The type of a node's output: a half type for some that are float32."""
@@ -97,7 +94,7 @@ class _Lowering:
         computed = not self.data.isdisjoint(node.inputs)
         if self.may_be_large(node):
             self.large.add(node.output)
-        if node.output in self.source.outputs and not isinstance(op, Product) and not self.moves_halves(node):
+        if node.output in self.source.outputs and not isinstance(op, Product) and not self.moves_half(node):
             if computed:
                 self.data.add(node.output)
             return F32
@@ -107,16 +104,16 @@ class _Lowering:
             return F32 if node.output in self.large else self.half
         if isinstance(op, Reduce) or (isinstance(op, Map) and node.output in self.large):
             return F32
-        return self.half if computed or self.moves_halves(node) else F32
+        return self.half if computed or self.moves_half(node) else F32
 
-    def moves_halves(self, node: Node) -> bool:
-        """Whether an operator whose output has the type of its inputs reads halves."""
+    def moves_half(self, node: Node) -> bool:
+        """Whether an operator whose output has the type of its inputs reads half precision."""
         return not isinstance(node.op, Expressive | Product) and any(
             self.types[self.now[name]].dtype == self.half for name in node.inputs
         )
 
     def may_be_large(self, node: Node) -> bool:
-        """Whether elements may be beyond the range of the half type. What rows are normalized to is not."""
+        """Whether elements may be beyond the range of the half type; normalized rows never are."""
         if isinstance(node.op, Rowwise):
             return False
         exprs = expressions(node.op)
@@ -128,29 +125,27 @@ class _Lowering:
         constants = [e for e in (expr, *(a for p in parents for a in p.args)) if isinstance(e, Const)]
         return any(e.dtype == F32 and self.exceeds(e.value) for e in constants)
 
-    # ---- what is written
-
     def as_half(self, name: str) -> str:
-        """The tensor as halves if it is float32; a cast is made once."""
+        """The tensor in half precision if it is float32; a cast is made once."""
         now = self.now[name]
         if self.types[now].dtype != F32:
             return now
-        if now not in self.halves:
-            new = self.halves[now] = self.fresh(now)
+        if now not in self.casts:
+            new = self.casts[now] = self.fresh(now)
             self.types[new] = TensorType(self.types[now].shape, self.half)
             if now in self.constants:
                 self.constants[new] = self.rounded(self.constants[now])
             else:
                 self.nodes.append(Node(new, Map(cast(arg(0, F32), self.half)), (now,), new))
-        return self.halves[now]
+        return self.casts[now]
 
     def rounded(self, array: np.ndarray) -> np.ndarray:
-        """The nearest halves; finite elements stay finite."""
+        """The nearest values in half precision; finite elements stay finite."""
         finite = np.where(np.isfinite(array), array.clip(-self.limit, self.limit), array)
         return finite.astype(self.half)
 
     def emit(self, node: Node, op: Op, names: tuple[str, ...]) -> None:
-        """Adds a node; halves that are an output of the graph are cast back under its name."""
+        """Adds a node; where its output is one of the graph, it is cast back to float32 under its name."""
         kind = op.infer([self.types[name] for name in names])
         if node.output not in self.source.outputs or kind == self.source.out(node):
             self.types[node.output] = kind
@@ -163,10 +158,7 @@ class _Lowering:
         self.nodes.append(Node(f"{node.name}.cast", back, (output,), node.output, node.origin))
 
     def fresh(self, name: str) -> str:
-        new, k = f"{name}.{self.suffix}", 1
-        while new in self.types:
-            new, k = f"{name}.{self.suffix}_{k}", k + 1
-        return new
+        return unused_name(f"{name}.{self.suffix}", self.types)
 
 
 def _is_power(expr: Expr) -> bool:

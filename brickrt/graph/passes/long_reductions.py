@@ -1,4 +1,4 @@
-"""Long reductions of few results in two steps, so that all of a wide device takes part: one block computes a result.
+"""Splits long reductions of few results in two, so that all of a GPU takes part: a thread block computes a result.
 
 x [N, C, H, W] ─ sum over H and W ─     →     x ─ sum over W ─ sum over H ─
 """
@@ -11,19 +11,20 @@ from dataclasses import replace
 import numpy as np
 
 from brickrt.graph.ir import Graph, Node
+from brickrt.graph.rewriter import unused_name
 from brickrt.ops.expr import arg, cast, substitute
 from brickrt.ops.operators.reduce import Reduce
 from brickrt.ops.types import TensorType, is_floating
 
 F32 = np.dtype(np.float32)
 RESULTS = 4096
-"""A reduction of more results has work for every block."""
+"""Reductions of more results have work for every block."""
 LENGTH = 4096
-"""Elements to a result up to which one step is as fast."""
+"""Reductions of at most so many elements to a result are as fast in one step."""
 
 
-def in_two_steps(graph: Graph) -> Graph:
-    """An equal graph, in which reductions that are long, few and over several axes are two each."""
+def split_long_reductions(graph: Graph) -> Graph:
+    """An equal graph, in which long reductions of few results over several axes are two each."""
     types = dict(graph.types)
     nodes: list[Node] = []
     for node in graph.nodes:
@@ -38,7 +39,7 @@ def _cut(op: Reduce, x: TensorType) -> int:
     length = math.prod(shape[axis] for axis in op.axes)
     if length <= LENGTH or x.size // length >= RESULTS:
         return 0
-    # As much as the square root is left, so that both steps are short, but some axis for either.
+    # The second step is to reduce about the square root of all, so that both are short; each needs an axis at least.
     cuts = range(1, len(op.axes))
     rest = [math.prod(shape[axis] for axis in op.axes[:cut]) for cut in cuts]
     best = min(cuts, key=lambda cut: abs(math.log(rest[cut - 1] ** 2 / length)), default=0)
@@ -49,9 +50,7 @@ def _two(node: Node, cut: int, graph: Graph, types: dict[str, TensorType]) -> li
     """The reduction over all axes but the first `cut`, and the one over those."""
     op = node.op
     assert isinstance(op, Reduce)
-    name = f"{node.output}.parts"
-    while name in types:
-        name += "_"
+    name = unused_name(f"{node.output}.parts", types)
     dtype = graph.ins(node)[0].dtype if op.pre is None else op.pre.dtype
     pre, post = op.pre, op.post
     if is_floating(dtype) and dtype.itemsize < 4:  # what is between the steps is not to be rounded once more

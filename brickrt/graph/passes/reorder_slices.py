@@ -1,4 +1,4 @@
-"""The order of moves: what is taken is taken first and transposed last, so that a slice is read where it lies.
+"""Reorders slices: Takes come first and Transposes last, so that a slice is read where it lies.
 
 Transformers that project queries, keys and values at once split the result in one of two ways:
 
@@ -19,7 +19,7 @@ from dataclasses import replace
 
 from brickrt.graph.ir import Graph, Node
 from brickrt.graph.passes.fold import fold
-from brickrt.graph.rewriter import prune
+from brickrt.graph.rewriter import prune, unused_name
 from brickrt.ops.base import Op
 from brickrt.ops.operators.move import Take, Transpose, View
 from brickrt.ops.types import Shape
@@ -28,7 +28,7 @@ Rule = Callable[[Graph, Node], tuple[str, list[Op]] | None]
 """The tensor that a node's output is made of, and by which operators in a row; None where a rule does not apply."""
 
 
-def order_moves(graph: Graph) -> Graph:
+def reorder_slices(graph: Graph) -> Graph:
     """An equal graph whose Takes come before its Views and Transposes where that saves copies."""
     for rule in (_take_before_transpose, _view_before_take, _transpose_before_view):
         graph = _apply(graph, rule)
@@ -45,7 +45,7 @@ def _apply(graph: Graph, rule: Rule) -> Graph:
         chain = found[node.output]
         source, ops = chain or ("", [])
         for k, op in enumerate(ops):
-            output = node.output if k == len(ops) - 1 else _unused(types, f"{node.output}·{op.name}")
+            output = node.output if k == len(ops) - 1 else unused_name(f"{node.output}·{op.name}", types)
             types[output] = op.infer([types[source]])
             nodes.append(Node(output if k < len(ops) - 1 else node.name, op, (source,), output, node.origin))
             source = output
@@ -54,19 +54,12 @@ def _apply(graph: Graph, rule: Rule) -> Graph:
     return fold(prune(replace(graph, nodes=tuple(nodes), types=types)))
 
 
-def _unused(types: dict, hint: str) -> str:
-    name, k = hint, 1
-    while name in types:
-        name, k = f"{hint}_{k}", k + 1
-    return name
-
-
 def _producer(graph: Graph, name: str) -> Node | None:
     return graph.nodes[graph.producers[name]] if name in graph.producers else None
 
 
 def _readers(graph: Graph, name: str) -> list[Node]:
-    """Who reads a tensor; nobody alone where it leaves the graph."""
+    """The nodes that read a tensor; none where it is an output of the graph."""
     return [] if name in graph.outputs else [graph.nodes[k] for k in graph.consumers.get(name, ())]
 
 
@@ -129,7 +122,7 @@ def _transpose_before_view(graph: Graph, node: Node) -> tuple[str, list[Op]] | N
 
 
 def _kept_axes(before: Shape, after: Shape) -> list[int] | None:
-    """Which axes are left when others, of extent 1, are dropped; None where that is not all that happens."""
+    """The axes that are left when others, of extent 1, are dropped; None where more than that happens."""
     kept: list[int] = []
     for axis, extent in enumerate(before):
         if len(kept) < len(after) and after[len(kept)] == extent and len(before) - axis >= len(after) - len(kept):

@@ -1,6 +1,6 @@
-"""Operators on operands of other floating-point types than they were made for: their expressions cast around the edges.
+"""Gives operators other floating-point types than they were made for: their expressions cast operands and results.
 
-Inside, expressions stay as they are, so that constants keep their value, and no step in between is rounded.
+Inside, expressions stay as they are: constants keep their value, and no step in between is rounded.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from brickrt.graph.ir import Graph, Node
-from brickrt.graph.passes.fuse import OPERANDS, OPERATIONS
+from brickrt.graph.passes.fuse import OPERANDS, OPERATIONS, map_expression
 from brickrt.graph.rewriter import Rewriter, origins
 from brickrt.ops.expr import Apply, Arg, Expr, apply, substitute, walk
 from brickrt.ops.operators.map import Map
@@ -37,76 +37,78 @@ COSTLY = frozenset("exp log tanh erf sigmoid sin cos".split())
 
 def stitch(graph: Graph) -> Graph:
     """An equal graph: each chain of reductions and Maps over the same rows is one node."""
-    edit = Rewriter(graph)
-    for output in reversed(list(edit.nodes)):
-        node = edit.nodes.get(output)
+    rewriter = Rewriter(graph)
+    for output in reversed(list(rewriter.nodes)):
+        node = rewriter.nodes.get(output)
         if node is not None and isinstance(node.op, Map):
-            _stitch(edit, node)
-    return edit.graph()
+            _stitch(rewriter, node)
+    return rewriter.graph()
 
 
-def _stitch(edit: Rewriter, last: Node) -> None:
-    """Puts a Map and what it is made of in one node, if that is reductions over rows of its shape."""
-    for axes in _axes(edit, last):
-        members = _members(edit, last, axes)
-        chain = _StitchedChain(edit, [*members, last], axes)
+def _stitch(rewriter: Rewriter, last: Node) -> None:
+    """Joins a Map with what it reads into one node, where that has reductions over rows of its shape."""
+    for axes in _axes(rewriter, last):
+        members = _members(rewriter, last, axes)
+        chain = _StitchedChain(rewriter, [*members, last], axes)
         node = chain.node() if any(isinstance(m.op, Reduce) for m in members) else None
         if node is not None:
-            edit.put(node)
+            rewriter.put(node)
             for member in reversed(members):
-                edit.remove(member.output)
+                rewriter.remove(member.output)
             return
 
 
-def _axes(edit: Rewriter, last: Node) -> Iterator[tuple[int, ...]]:
+def _axes(rewriter: Rewriter, last: Node) -> Iterator[tuple[int, ...]]:
     """The axes of the reductions that a Map reads."""
-    producers = [edit.nodes[name] for name in last.inputs if name in edit.nodes]
+    producers = [rewriter.nodes[name] for name in last.inputs if name in rewriter.nodes]
     yield from dict.fromkeys(p.op.axes for p in producers if isinstance(p.op, Reduce) and p.op.keepdims)
 
 
-def _members(edit: Rewriter, last: Node, axes: tuple[int, ...]) -> list[Node]:
-    """What only `last` and other members read: Maps of its shape, and reductions of that shape over `axes`."""
-    shape, inside = edit.types[last.output].shape, {last.output: last}
+def _members(rewriter: Rewriter, last: Node, axes: tuple[int, ...]) -> list[Node]:
+    """Nodes that only `last` and each other read: Maps of its shape, and reductions of that shape over `axes`."""
+    shape, inside = rewriter.types[last.output].shape, {last.output: last}
 
     def joins(node: Node) -> bool:
-        if node.output in edit.outputs or not inside.keys() >= edit.readers[node.output].keys():
+        if node.output in rewriter.outputs or not inside.keys() >= rewriter.readers[node.output].keys():
             return False
         if isinstance(node.op, Reduce):
-            return node.op.keepdims and node.op.axes == axes and edit.types[node.inputs[0]].shape == shape
-        return isinstance(node.op, Map) and edit.types[node.output].shape == shape and _pays(edit, node, last)
+            return node.op.keepdims and node.op.axes == axes and rewriter.types[node.inputs[0]].shape == shape
+        return isinstance(node.op, Map) and rewriter.types[node.output].shape == shape and _pays(rewriter, node, last)
 
     grown = True
     while grown:
         around = dict.fromkeys(name for node in inside.values() for name in node.inputs)
-        found = [edit.nodes[n] for n in around if n in edit.nodes and n not in inside and joins(edit.nodes[n])]
+        found = [
+            rewriter.nodes[n] for n in around if n in rewriter.nodes and n not in inside and joins(rewriter.nodes[n])
+        ]
         inside |= {node.output: node for node in found}
         grown = bool(found)
-    return [node for output, node in edit.nodes.items() if output in inside and output != last.output]
+    return [node for output, node in rewriter.nodes.items() if output in inside and output != last.output]
 
 
-def _pays(edit: Rewriter, node: Node, last: Node) -> bool:
-    """Whether a Map is computed once in the chain, or kept, or so cheap that each sweep may compute it."""
-    return len(edit.readers[node.output]) == 1 or _is_cheap(node) or _may_be_kept(edit, node, last)
+def _pays(rewriter: Rewriter, node: Node, last: Node) -> bool:
+    """Whether a Map is read once, or can be kept, or is so cheap that each sweep may compute it anew."""
+    return len(rewriter.readers[node.output]) == 1 or _is_cheap(node) or _may_be_kept(rewriter, node, last)
 
 
-def _may_be_kept(edit: Rewriter, node: Node, last: Node) -> bool:
-    """Whether the values may wait where the result will be, from the last reduction to the Map that gives it."""
-    kind = edit.types[node.output]
-    others = [edit.nodes[name] for name in edit.readers[node.output] if name != last.output]
-    only = len(others) == 1 and isinstance(others[0].op, Reduce) and last.output in edit.readers[node.output]
-    return only and kind == edit.types[last.output] and kind.dtype in (np.float32, np.float64)
+def _may_be_kept(rewriter: Rewriter, node: Node, last: Node) -> bool:
+    """Whether values can be stored where the result will be, from the last reduction to the Map that reads them."""
+    kind = rewriter.types[node.output]
+    others = [rewriter.nodes[name] for name in rewriter.readers[node.output] if name != last.output]
+    only = len(others) == 1 and isinstance(others[0].op, Reduce) and last.output in rewriter.readers[node.output]
+    return only and kind == rewriter.types[last.output] and kind.dtype in (np.float32, np.float64)
 
 
 def _is_cheap(node: Node) -> bool:
-    functions = [e.fn for e in walk(_expr(node)) if isinstance(e, Apply)]
+    functions = [e.fn for e in walk(map_expression(node)) if isinstance(e, Apply)]
     return len(functions) <= CHEAP and not COSTLY.intersection(functions)
 
 
 @dataclass
 class _StitchedChain:
-    """Members in topological order, the last one the Map that gives the result."""
+    """Nodes to be joined, in topological order; the last one is the Map that computes the result."""
 
-    edit: Rewriter
+    rewriter: Rewriter
     members: list[Node]
     axes: tuple[int, ...]
 
@@ -121,20 +123,20 @@ class _StitchedChain:
         return Node(last.name, op, tuple(names), last.output, origins(self.members))
 
     def _row_bytes(self) -> int:
-        kind = self.edit.types[self.members[-1].output]
+        kind = self.rewriter.types[self.members[-1].output]
         across = 1 if kind.rank - 1 in self.axes else LANES
         return math.prod(kind.shape[axis] for axis in self.axes) * kind.dtype.itemsize * across
 
     def _inputs(self) -> list[str] | None:
-        """What members read from outside, a tensor of the full shape first; None where there is none."""
+        """What members read from outside, a tensor of the full shape first; None where none of them has it."""
         own = {node.output for node in self.members}
         names = dict.fromkeys(name for node in self.members for name in node.inputs if name not in own)
-        shape, types = self.edit.types[self.members[-1].output].shape, self.edit.types
-        full = next((n for n in names if types[n].shape == shape and n not in self.edit.constants), None)
+        shape, types = self.rewriter.types[self.members[-1].output].shape, self.rewriter.types
+        full = next((n for n in names if types[n].shape == shape and n not in self.rewriter.constants), None)
         return None if full is None else [full, *(name for name in names if name != full)]
 
     def _operator(self, names: list[str]) -> Rowwise:
-        types, reductions = self.edit.types, [n for n in self.members if isinstance(n.op, Reduce)]
+        types, reductions = self.rewriter.types, [n for n in self.members if isinstance(n.op, Reduce)]
         count = len(names)
         known: dict[str, Expr] = {name: Arg(types[name].dtype, k) for k, name in enumerate(names)}
         results = {n.output: Arg(types[n.output].dtype, count + k) for k, n in enumerate(reductions)}
@@ -147,7 +149,7 @@ class _StitchedChain:
                 steps.append(Step(node.op.combine, pre, node.op.post))
                 known[node.output] = results[node.output]
                 continue
-            known[node.output] = substitute(_expr(node), operands)
+            known[node.output] = substitute(map_expression(node), operands)
             if node is kept:
                 kept_expr = known[node.output]
                 known[node.output] = Arg(kept_expr.dtype, count + len(reductions))
@@ -155,18 +157,12 @@ class _StitchedChain:
         return Rowwise(self.axes, tuple(steps), expr, kept_expr)
 
     def _kept(self, reduction: Node) -> Node | None:
-        """The Map that the last reduction and the result are made of, if computing it again costs more than storing."""
+        """The Map that the last reduction and the result read, if storing it costs less than computing it twice."""
         last = self.members[-1]
         for node in self.members[:-1]:
-            if isinstance(node.op, Map) and not _is_cheap(node) and _may_be_kept(self.edit, node, last):
-                return node if reduction.output in self.edit.readers[node.output] else None
+            if isinstance(node.op, Map) and not _is_cheap(node) and _may_be_kept(self.rewriter, node, last):
+                return node if reduction.output in self.rewriter.readers[node.output] else None
         return None
-
-
-def _expr(node: Node) -> Expr:
-    """The expression of a Map."""
-    assert isinstance(node.op, Map)
-    return node.op.expr
 
 
 def _expressions(op: Rowwise) -> Iterator[Expr]:
@@ -176,9 +172,9 @@ def _expressions(op: Rowwise) -> Iterator[Expr]:
 
 
 def _reciprocals(expr: Expr, steps: list[Step], kept: Expr | None, count: int) -> tuple[Expr, list[Step]]:
-    """Divisions by what a step gives become products with its reciprocal, which is computed once per row.
+    """Replaces divisions by the result of a step with products with its reciprocal, computed once per row.
 
-    Only where nothing else reads that result, be it what is kept for the last sweep.
+    Only where nothing else reads that result, not even what is kept for the last sweep.
     """
     divisors = Counter(e.args[1] for e in _divisions(expr) if isinstance(e.args[1], Arg))
     sweeps = [expr, *(s.pre for s in steps), *([] if kept is None else [kept])]

@@ -1,10 +1,11 @@
-"""Convolutions with gates or factors as separate operators again, for devices whose kernels do not know these."""
+"""Takes gates and channel factors out of convolutions again, for devices whose kernels do not compute these."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from brickrt.graph.ir import Graph, Node
+from brickrt.graph.rewriter import unused_name
 from brickrt.ops.expr import apply, arg
 from brickrt.ops.operators.conv import Conv
 from brickrt.ops.operators.map import Map
@@ -13,7 +14,7 @@ from brickrt.ops.types import TensorType
 
 
 def unfuse(graph: Graph, gates: bool = True) -> Graph:
-    """An equal graph whose convolutions read what they multiply, and, where `gates` go too, are in one part."""
+    """An equal graph in which Maps scale channels before convolutions, and if `gates`, gate their parts after them."""
     types, nodes = dict(graph.types), []
     for node in graph.nodes:
         for step in _with_product(node, types) if isinstance(node.op, Conv) else (node,):
@@ -57,9 +58,8 @@ def _with_takes(node: Node, types: dict[str, TensorType]) -> list[Node]:
     return [*found, Node(f"{node.name}:gate", Map(op.epilogue), (*parts, *extras), node.output, node.origin)]
 
 
-def _fresh(name: str, kind: TensorType, types: dict[str, TensorType]) -> str:
-    """A name nobody has, with its type."""
-    while name in types:
-        name += "'"
+def _fresh(hint: str, kind: TensorType, types: dict[str, TensorType]) -> str:
+    """Adds a tensor and returns its name."""
+    name = unused_name(hint, types)
     types[name] = kind
     return name

@@ -1,1 +1,1 @@
-"""From a source graph and concrete input shapes to a graph of brick operators."""
+"""Specialization: from a source graph and concrete input shapes to graphs of brick operators."""

@@ -1,5 +1,4 @@
-"""Nodes spliced into the graph that calls them: the chosen branch of an If, the body of an operator that ONNX
-defines as a function of others."""
+"""Inlines the chosen branch of an If, and the body of an operator that ONNX defines as a function of others."""
 
 from __future__ import annotations
 
@@ -35,12 +34,6 @@ def branch(node: OnnxNode, taken: bool, opsets: Mapping[str, int], fresh: Fresh)
     ]
     protos = [*graph.node, *results]
     return _splice(protos, names, constants, opsets, fresh)
-
-
-def is_function(node: OnnxNode) -> bool:
-    """Whether ONNX defines the operator by others."""
-    schema: Any = defs.get_schema(node.op_type, node.version, node.domain)
-    return schema.has_function or schema.has_context_dependent_function
 
 
 def function_body(node: OnnxNode, types: Sequence[TensorType | None]) -> onnx.FunctionProto | None:

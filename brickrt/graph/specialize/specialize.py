@@ -1,7 +1,7 @@
 """Specialization: from a stage of the model and concrete types to a graph of brick operators.
 
-Nodes are visited in topological order. Each becomes constants, brick operators, or a node for the host; or it waits,
-because it depends on one that runs on the host or on a value the graph computes, and belongs to the rest.
+Nodes are visited in topological order. Each becomes constants, brick operators, or a node for the host. Or it waits for
+the next stage, because it depends on a node that runs on the host, or on a value that the graph computes.
 """
 
 from __future__ import annotations
@@ -19,17 +19,14 @@ from brickrt.graph.host.run_host_node import reads
 from brickrt.graph.host.static_values import fold_on_host, small_enough, static_value
 from brickrt.graph.interpret import run_nodes
 from brickrt.graph.ir import Graph
-from brickrt.graph.onnx_import.check_inputs import check_inputs
 from brickrt.graph.passes.fold import fold
 from brickrt.graph.passes.fuse import fuse
-from brickrt.graph.passes.reorder_slices import order_moves
+from brickrt.graph.passes.reorder_slices import reorder_slices
 from brickrt.graph.passes.stitch import stitch
 from brickrt.graph.rewriter import prune, rename
-from brickrt.graph.specialize.inlining import SPECIAL, Splice, branch, expand, function_body, is_function
-from brickrt.graph.specialize.stages import Specialized, Stage, first_stage, only
+from brickrt.graph.specialize.inlining import Splice, branch, expand, function_body
+from brickrt.graph.specialize.stages import Specialized, Stage, only
 from brickrt.ops.types import TensorType
-
-__all__ = ["Specialized", "Stage", "certain_host_nodes", "check_inputs", "first_stage", "specialize"]
 
 BOUND_ELEMENTS = 4096
 """Tensors with more elements are never bound as constants of a later stage: the node that asks runs on the host."""
@@ -39,7 +36,7 @@ NO_FORM = "it has no form in brick operators"
 
 
 def specialize(stage: Stage, types: Mapping[str, TensorType], values: Mapping[str, np.ndarray]) -> Specialized:
-    """The stage with inputs of these types; `values` are those of inputs that become constants.
+    """Specializes a stage for inputs of these types; `values` are those of inputs that become constants.
 
     An input without a type is no tensor (a sequence, an absent optional): its readers run on the host. Raises
     BrickError, naming the node, for shapes and types that do not fit.
@@ -51,19 +48,8 @@ def specialize(stage: Stage, types: Mapping[str, TensorType], values: Mapping[st
     return walk.result()
 
 
-def certain_host_nodes(stage: Stage) -> dict[str, str]:
-    """Nodes that run on the host whatever the shapes, and why: more may turn out to when their shapes are known."""
-    found = {}
-    for node in stage.nodes:
-        odd = [stage.source.element_types.get(name) for name in node.inputs]
-        reason = next((no_kernels(t) for t in odd if t is not None and t not in KERNEL_TYPES), None)
-        if reason or not (builder_for(node) or (not node.domain and node.op_type in SPECIAL) or is_function(node)):
-            found[node.name] = reason or NO_FORM
-    return found
-
-
 class _Walk:
-    """One pass over a stage."""
+    """One pass over a stage, which fills a `Builder`."""
 
     def __init__(self, stage: Stage, types: Mapping[str, TensorType], values: Mapping[str, np.ndarray]) -> None:
         self.stage, self.opsets = stage, stage.source.opsets
@@ -245,7 +231,7 @@ class _Walk:
         outputs, same, renamed = self.name_outputs([name for name in here if name not in known])
         inputs = tuple(name for name in stage.inputs if name in b.types and name not in b.constants)
         graph = rename(Graph(tuple(b.nodes), b.types, b.constants, inputs, tuple(outputs)), renamed)
-        graph = stitch(fuse(order_moves(fold(prune(graph))))).verify()
+        graph = stitch(fuse(reorder_slices(fold(prune(graph))))).verify()
         return Specialized(graph, tuple(self.host), self.reasons, only(known, wanted), same, self.rest(later, known))
 
     def name_outputs(self, names: list[str]) -> tuple[list[str], dict[str, str], dict[str, str]]:

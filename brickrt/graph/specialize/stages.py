@@ -1,7 +1,7 @@
 """Stages: the parts of a model that are specialized and run one after the other.
 
-A stage is a brick graph followed by nodes that run on the host. What depends on what these give, or on values that the
-graph computes, is the rest: a stage of its own, specialized once its inputs are known.
+A stage is a graph of brick operators followed by nodes that run on the host. Nodes that depend on the results of these,
+or on values that the graph computes, are the rest: the next stage, specialized once its inputs are known.
 """
 
 from __future__ import annotations
@@ -59,4 +59,5 @@ def first_stage(source: SourceGraph, overridden: Iterable[str] = ()) -> Stage:
 
 
 def only(values: Mapping[str, np.ndarray], names: Iterable[str]) -> dict[str, np.ndarray]:
+    """The values of these names, as far as there are any."""
     return {name: values[name] for name in names if name in values}

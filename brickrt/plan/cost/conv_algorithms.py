@@ -1,9 +1,9 @@
-"""Which algorithm computes a layer: direct, Winograd's in tiles of 2, 4 or 6 outputs an edge for convolutions, or
+"""Chooses the algorithm of a layer: direct, Winograd's in tiles of 2 to 6 outputs an edge for convolutions, or
 Strassen's scheme for matrix products and pointwise convolutions (`strassen.py`).
 
-F(4×4, 3×3) multiplies 4 times less often and F(4, 7) 2.8 times, but they transform, round a little more (a few 1e-6 of
-the largest output) and stream up to 4 times the weights: they need enough tiles to pay for that. A direct convolution
-leaves out the taps that fall on padding, which small images have many of.
+Winograd's F(4×4, 3×3) multiplies 4 times less often and F(4, 7) 2.8 times. But they transform, round a little more (a
+few 1e-6 of the largest output) and read up to 4 times the weights: they need enough tiles to make up for that. A direct
+convolution leaves out the taps that fall on padding, which small images have many of.
 """
 
 from __future__ import annotations
@@ -21,22 +21,27 @@ from brickrt.ops.cpu.winograd.sizes import choose_sizes
 from brickrt.ops.operators.conv import Conv
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.types import Shape
-from brickrt.plan.cost.roofline import multiply_us, stream_us
+from brickrt.plan.cost.constants import (
+    DIRECT_SHARE,
+    GATHERED,
+    GATHERED_CHANNELS,
+    PRODUCT_SHARE,
+    STRIDED_HELD,
+    STRIDED_MARGIN,
+    STRIDED_READS,
+    TRANSFORM_BYTES,
+    TRANSFORM_FLOPS,
+    WINOGRAD_MARGIN,
+)
+from brickrt.plan.cost.roofline import compute_us, read_us
 from brickrt.plan.cost.strassen import LEVELS, choose_product, growth, product_us
 from brickrt.plan.device.device_spec import DeviceSpec
 
 EDGES = {f"winograd{m}": m for m in (6, 5, 4, 3, 2)}  # outputs of a tile along each dimension that is tiled
 
-DIRECT_SHARE, PRODUCT_SHARE = 0.8, 0.9  # of the multiply-add peak
-TRANSFORM_FLOPS, TRANSFORM_BYTES = 10.0, 6.0  # per element of V and of M: additions at half the peak, traffic in L2
-STRIDED_READS = 2.0  # times that for inputs a stride apart, which tiles hardly share
-GATHERED, GATHERED_CHANNELS = 3.0, 4  # times that for single elements, of inputs of so few channels
-STRIDED_HELD = 1.5  # of L2: what all residues of a group of tiles may take
-MARGIN, STRIDED_MARGIN = 0.85, 0.72  # of the direct time that another algorithm may take
-
 
 def choose_algorithms(graph: Graph, layouts: Mapping[str, str], device: DeviceSpec, exact: bool) -> dict[int, str]:
-    """Node index → a name of `EDGES` or of `LEVELS`, for layers that are not computed directly."""
+    """Names the algorithm (of `EDGES` or `LEVELS`) by node index, for layers that are not computed directly."""
     if exact or device.kind != "cpu":
         return {}
     chosen, constants = {}, constant_bytes(graph)
@@ -53,7 +58,7 @@ def choose_algorithms(graph: Graph, layouts: Mapping[str, str], device: DeviceSp
 
 
 def weight_growth(op: Op, algorithm: str | None) -> float:
-    """Transformed weights over weights."""
+    """How many times larger the weights are as an algorithm reads them."""
     if algorithm in LEVELS:
         return growth(LEVELS[algorithm])
     if algorithm is None:
@@ -68,7 +73,7 @@ def keeps_algorithm(node: Node, algorithm: str) -> bool:
 
 
 def tile_outputs(op: Op, algorithm: str | None, dim: int) -> int:
-    """Outputs along a dimension that are computed together."""
+    """Outputs along a dimension that an algorithm computes together."""
     if algorithm not in EDGES:
         return 1
     assert isinstance(op, Conv)
@@ -76,7 +81,7 @@ def tile_outputs(op: Op, algorithm: str | None, dim: int) -> int:
 
 
 def constant_bytes(graph: Graph) -> int:
-    """Of all weights: what does not fit the shared cache comes from memory in every run."""
+    """Bytes of all constants: what does not fit the shared cache comes from memory in every run."""
     return sum(graph.types[name].nbytes for name in graph.constants)
 
 
@@ -101,12 +106,12 @@ def _direct_us(op: Conv, x: Shape, out: Shape, device: DeviceSpec, constants: in
     taps = [_live_taps(*side) for side in sides]
     products = out[0] * math.prod(int(t.sum()) for t in taps) * x[1] * -(-out[1] // device.lanes)
     weights = math.prod(int(np.count_nonzero(t)) for t in taps) * x[1] * out[1] * 4
-    return max(multiply_us(products, device, DIRECT_SHARE), stream_us(weights, max(weights, constants), device))
+    return max(compute_us(products, device, DIRECT_SHARE), read_us(weights, max(weights, constants), device))
 
 
 @dataclass(frozen=True)
 class CoreShare:
-    """What a core has of a layer: so many equal boxes, in so many different pieces of the output's channels, of a
+    """What a core computes of a layer: so many equal boxes, in so many different pieces of the output's channels, of a
     graph with `constants` bytes of constants."""
 
     boxes: int
@@ -131,19 +136,19 @@ def winograd_us(axes: Axes, channels: int, box: Shape, device: DeviceSpec, share
     products = padded * depth * taps * axes.products * channels * blocks
     sweeps = share.boxes * -(-tiles // sizes.group) * -(-depth // sizes.run)
     live = axes.products * panel * taps / swept.r
-    again, first = (stream_us(live, nbytes, device) for nbytes in (live, max(live, share.constants)))
+    again, first = (read_us(live, nbytes, device) for nbytes in (live, max(live, share.constants)))
     planes_in = min(swept.extent, (depth - 1) * swept.stride + swept.reach)
     vectors = _vectors_read(axes, channels, blocks_in, device.lanes)
     moved = tiles * axes.planes * (planes_in * vectors + depth * blocks) * device.lanes
     held = sizes.group * axes.planes * axes.residues * min(swept.reach, planes_in) * blocks_in * device.lanes * 4
     near = axes.residues == 1 or held <= STRIDED_HELD * device.l2
-    arithmetic = share.boxes * multiply_us(products, device, PRODUCT_SHARE)
+    arithmetic = share.boxes * compute_us(products, device, PRODUCT_SHARE)
     streamed = share.pieces * first + (sweeps - share.pieces) * again
     return max(arithmetic, streamed) + share.boxes * _transform_us(moved, device, near)
 
 
 def _vectors_read(axes: Axes, channels: int, blocks: int, lanes: int) -> float:
-    """Vectors of a plane of the input that a place of a tile takes as long as."""
+    """How many vectors of a plane of the input take as long to read as one place of a tile."""
     if axes.residues == 1:
         return blocks
     if channels <= GATHERED_CHANNELS:
@@ -159,13 +164,13 @@ def _transform_us(elements: float, device: DeviceSpec, near: bool) -> float:
 
 
 def _taps_per_output(axis: Axis) -> float:
-    """Of a swept axis, those that fall on the tensor; as if it were padded to its own extent."""
+    """Mean number of taps that fall on the tensor along a swept axis, were the output as long as the input."""
     outputs = (axis.extent - 1) // axis.stride + 1
     return _live_taps(outputs, axis.extent, axis.r, axis.stride, axis.dilation, axis.pad).sum() / outputs
 
 
 def _live_taps(outputs: int, extent: int, kernel: int, stride: int, dilation: int, pad: int) -> np.ndarray:
-    """Per tap of a dimension, how many outputs find it on the tensor."""
+    """For each tap of a dimension, the number of outputs for which it falls on the tensor."""
     at = np.arange(outputs)[:, None] * stride - pad + np.arange(kernel) * dilation
     return ((at >= 0) & (at < extent)).sum(axis=0)
 
@@ -195,5 +200,5 @@ def _fastest(graph: Graph, node: Node, device: DeviceSpec, constants: int, block
     times = {name: conv_us(graph, node, device, name, constants) for name in names}
     best = min(times, key=times.__getitem__)
     strided = blocked and axes_of(op, graph.ins(node)[0].shape[2:], EDGES[best]).residues > 1
-    margin = STRIDED_MARGIN if strided else MARGIN
+    margin = STRIDED_MARGIN if strided else WINOGRAD_MARGIN
     return best if times[best] < margin * direct else "direct"

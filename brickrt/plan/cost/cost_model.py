@@ -1,7 +1,6 @@
-"""What running nodes costs on a device, as modelled: the figures that choose between strategies.
+"""The cost model: how long nodes take on a device by each strategy. It chooses between strategies, bricks and tasks.
 
-Arithmetic and traffic overlap, though not fully: whatever is longest counts whole, the rest in part. Efficiencies are
-shares of the multiply-add peak that kernels reach.
+Arithmetic and traffic overlap, though not fully: the longer counts whole, the shorter in part.
 """
 
 from __future__ import annotations
@@ -14,38 +13,29 @@ from functools import cached_property
 import numpy as np
 
 from brickrt.graph.ir import Graph, Node
-from brickrt.ops.base import Op
-from brickrt.ops.expr import Apply, Expr, walk
 from brickrt.ops.operators.conv import Conv, ConvTranspose
 from brickrt.ops.operators.interp import Interp
-from brickrt.ops.operators.map import Map
 from brickrt.ops.operators.matmul import MatMul
-from brickrt.ops.operators.move import Concat, Reorder, Take, Transpose, View
+from brickrt.ops.operators.move import Transpose, View
 from brickrt.ops.operators.pool import Pool
-from brickrt.ops.operators.reduce import Reduce
-from brickrt.ops.operators.rowwise import Rowwise
 from brickrt.ops.types import Shape
+from brickrt.plan.cost.arithmetic import arithmetic_us
+from brickrt.plan.cost.constants import HIDDEN, ROW_END, SPILT_MOVES, UNEVEN_BRICKS
 from brickrt.plan.cost.conv_algorithms import constant_bytes, keeps_algorithm, layer_us, tile_outputs, weight_growth
+from brickrt.plan.cost.roofline import overlapped_us
 from brickrt.plan.device.device_spec import DeviceSpec
+from brickrt.plan.options import Precision
 
 HEAVY = (Conv, ConvTranspose, MatMul)
 SPATIAL = (Conv, ConvTranspose, Pool, Interp)
-_TRIGONOMETRIC = frozenset({"sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh"})
-_SLOW = _TRIGONOMETRIC | {"exp", "log", "tanh", "erf", "sigmoid", "pow", "mod", "fmod"}
-_DIVISIONS = frozenset({"div", "sqrt", "reciprocal"})
-_OPERATIONS = 4  # of one element that two multiply-add units do in a cycle, and elementwise kernels one
-_MOVES = 4.0  # vector operations per element of operators that only move
-_HIDDEN = 0.3  # share of shorter work that the longer does not hide; 0.3 fits measured layers at 512²
-_SPILT = 1.5  # a spilt line moves three times (fetched to be written, evicted, read), not twice
-_UNEVEN = 0.06  # of a brick's time that cores wait for the last one, though all bricks are equal
-_ROW_END = 8.0  # cutting rows to so many elements costs half as much again: tile tails, gathered halos
 
 
 @dataclass(frozen=True)
 class NodeCost:
-    """One node: bytes of its tensors and constants, and the time of its arithmetic on one core.
+    """What is known of one node: bytes of its tensors and constants, and the time of its arithmetic on one core.
 
-    `image` tells [batch, channels, spatial…] from batches of matrices: what is cut differs.
+    `image` tells [batch, channels, spatial…] from batches of matrices: other dimensions of it are cut. `heavy` nodes
+    are convolutions and products.
     """
 
     flops: int
@@ -61,8 +51,8 @@ class NodeCost:
 class BrickTrials:
     """A subgraph in several brick shapes of its output; arrays have one entry per shape.
 
-    `bands` is in how many bands a brick is computed, `rows` how many each has, `elements` are those of each tensor
-    that all bricks touch together, `held` the bytes that one band touches.
+    A brick is computed in `bands` bands of `rows` rows each. `elements` are those that all bricks together touch of
+    each tensor, `held` the bytes that one band touches.
     """
 
     nodes: Sequence[int]  # ascending
@@ -74,7 +64,7 @@ class BrickTrials:
 
 
 class CostModel:
-    """Costs of the nodes of one graph on one device."""
+    """Models the time of nodes and subgraphs of one graph on one device, all in microseconds."""
 
     def __init__(
         self,
@@ -82,23 +72,23 @@ class CostModel:
         layouts: Mapping[str, str],
         device: DeviceSpec,
         algorithms: Mapping[int, str] | None = None,
-        precision: str = "fp32",
+        precision: Precision = "fp32",
     ) -> None:
         self.graph, self.layouts, self.device, self.precision = graph, layouts, device, precision
         self.algorithms = algorithms or {}
         self.constant_bytes = constant_bytes(graph)
 
     @cached_property
-    def facts(self) -> list[NodeCost]:
-        """Per node, in order."""
-        facts: list[NodeCost] = []
+    def node_costs(self) -> list[NodeCost]:
+        """What is known of each node, in order."""
+        node_costs: list[NodeCost] = []
         for node in self.graph.nodes:
-            facts.append(self._facts(node, facts, self.algorithms.get(len(facts))))
-        return facts
+            node_costs.append(self._node_cost(node, node_costs, self.algorithms.get(len(node_costs))))
+        return node_costs
 
     @cached_property
     def kinds(self) -> list[int]:
-        """Per node a number; equal numbers for equal operators on equal tensors."""
+        """A number per node, equal for equal operators on equal tensors."""
         known: dict[Hashable, int] = {}
         return [known.setdefault(self._kind(node), len(known)) for node in self.graph.nodes]
 
@@ -109,7 +99,7 @@ class CostModel:
         return node.op, tensors
 
     def structure(self, nodes: Sequence[int]) -> Hashable:
-        """Equal for subgraphs that are the same but for names: repeated blocks of a network."""
+        """A key that is equal for subgraphs that are the same but for names, such as repeated blocks of a network."""
         numbers: dict[str, int] = {}
         wires = []
         for k in nodes:
@@ -118,7 +108,7 @@ class CostModel:
             wires.append((self.kinds[k], *(numbers.setdefault(name, len(numbers)) for name in names)))
         return tuple(wires)
 
-    def _facts(self, node: Node, before: Sequence[NodeCost], algorithm: str | None) -> NodeCost:
+    def _node_cost(self, node: Node, before: Sequence[NodeCost], algorithm: str | None) -> NodeCost:
         graph = self.graph
         ins, out = graph.ins(node), graph.out(node)
         names = dict.fromkeys(node.inputs)
@@ -129,7 +119,7 @@ class CostModel:
             image = any(before[p].image and graph.out(graph.nodes[p]).rank == out.rank for p in producers)
         return NodeCost(
             flops=node.op.flops(ins, out),
-            core_us=self._core_us(node) * self._saved(node, algorithm),
+            core_us=arithmetic_us(graph, node, self.device, self.precision) * self._saved(node, algorithm),
             in_bytes=sum(graph.types[name].nbytes for name in names) - constant,
             out_bytes=out.nbytes,
             const_bytes=int(constant * weight_growth(node.op, algorithm)),
@@ -144,152 +134,124 @@ class CostModel:
         direct, other = (layer_us(self.graph, node, self.device, a, self.constant_bytes) for a in (None, algorithm))
         return other / direct
 
-    def _core_us(self, node: Node) -> float:
-        ins, out = self.graph.ins(node), self.graph.out(node)
-        per_us = self.device.peak_gflops_per_core * 1e3
-        op = node.op
-        elementwise = per_us / (_OPERATIONS / 2 if self.device.halves else _OPERATIONS)
-        if isinstance(op, Conv | ConvTranspose | MatMul):
-            peak = 1e3 * self._product_gflops(op, ins[0].dtype)
-            return op.flops(ins, out) / (peak * _efficiency(op, ins[1].shape, self.device)) + (
-                out.size * expr_cost(op.epilogue) / elementwise
-            )
-        if isinstance(op, Map):
-            return out.size * expr_cost(op.expr) / elementwise
-        if isinstance(op, Reduce):
-            return (ins[0].size * (1 + expr_cost(op.pre)) + out.size * expr_cost(op.post)) / elementwise
-        if isinstance(op, Rowwise):
-            sweeps = sum(1 + expr_cost(step.pre) for step in op.steps)
-            return out.size * (sweeps + expr_cost(op.kept) + expr_cost(op.expr)) / elementwise
-        if isinstance(op, View):
-            return 0.0
-        if isinstance(op, Take | Concat | Transpose | Reorder):
-            return out.size * _MOVES / elementwise
-        return op.flops(ins, out) / elementwise
-
-    def _product_gflops(self, op: Op, dtype: np.dtype) -> float:
-        """Peak of one core for products; groups leave matrix units with too little to do."""
-        kind = "tf32" if dtype == np.float32 and self.precision == "tf32" else dtype.name
-        grouped = isinstance(op, Conv | ConvTranspose) and op.groups > 1
-        peak = self.device.peak_gflops_per_core
-        return peak if grouped else self.device.matrix_gflops_per_core.get(kind, peak)
-
     def resident_gbps(self, nbytes: float) -> float:
-        """Bandwidth to tensors of so many bytes together: shared cache if they stay there, else memory."""
+        """Bandwidth to tensors of so many bytes: of the shared cache if they stay there together, else of memory."""
         level, size = self.device.shared
         return self.device.bandwidth[level if nbytes <= self.device.cache_share * size else "memory"]
 
     @cached_property
     def _constants_gbps(self) -> float:
-        return self.resident_gbps(sum(fact.const_bytes for fact in self.facts))
+        return self.resident_gbps(sum(own.const_bytes for own in self.node_costs))
 
     def constants_us(self, nodes: Sequence[int]) -> float:
-        """Reading the constants once: the same whatever the strategy."""
-        return sum(self.facts[k].const_bytes for k in nodes) / self._constants_gbps / 1e3
+        """Time to read the constants once, which is the same for all strategies."""
+        return sum(self.node_costs[k].const_bytes for k in nodes) / self._constants_gbps / 1e3
 
     def traffic_us(self, k: int) -> float:
-        """Moving the tensors of node `k` when it runs on its own."""
-        moved = self.facts[k].in_bytes + self.facts[k].out_bytes
+        """Time to move the tensors of node `k` when it runs on its own."""
+        moved = self.node_costs[k].in_bytes + self.node_costs[k].out_bytes
         return 0.0 if isinstance(self.graph.nodes[k].op, View) else moved / self.resident_gbps(moved) / 1e3
 
     def streams_both(self, k: int) -> bool:
-        """Whether node `k` is a product of two computed tensors: attention's sums are short, and end in stores that
-        nothing overlaps."""
+        """Whether node `k` is a product of two computed tensors, as in attention: its sums are short and end in stores
+        that nothing overlaps."""
         node = self.graph.nodes[k]
         return isinstance(node.op, MatMul) and node.inputs[1] not in self.graph.constants
 
     def layerwise_us(self, k: int) -> float:
-        """Node `k` on its own, on all cores."""
-        device, fact = self.device, self.facts[k]
-        tasks = min(device.tasks_per_core * device.cores, max(1.0, fact.core_us / device.min_task_us))
-        compute, traffic = fact.core_us / min(device.cores, tasks), self.traffic_us(k)
+        """Time of node `k` on its own, on all cores."""
+        device, own = self.device, self.node_costs[k]
+        tasks = min(device.tasks_per_core * device.cores, max(1.0, own.core_us / device.min_task_us))
+        compute, traffic = own.core_us / min(device.cores, tasks), self.traffic_us(k)
         overhead = math.ceil(tasks / device.cores) * device.task_overhead_us
-        hidden = 1.0 if self.streams_both(k) else _HIDDEN
-        return max(compute, traffic) + hidden * min(compute, traffic) + overhead + self.constants_us([k])
+        shown = 1.0 if self.streams_both(k) else HIDDEN
+        return overlapped_us(compute, traffic, shown) + overhead + self.constants_us([k])
 
-    def padded_us(self, trial: BrickTrials) -> np.ndarray:
-        """Padded bricks: intermediate results that do not fit the core's own cache go through the shared one."""
+    def padded_us(self, trials: BrickTrials) -> np.ndarray:
+        """Times in padded bricks: intermediate results that do not fit a core's own cache go through the shared one."""
         device = self.device
-        constants = sum(self.facts[k].const_bytes for k in trial.nodes) if device.kind == "cpu" else 0
-        held = trial.held + constants
+        constants = sum(self.node_costs[k].const_bytes for k in trials.nodes) if device.kind == "cpu" else 0
+        held = trials.held + constants
         spilt = np.clip(1 - device.cache_share * device.l2 / np.maximum(held, 1), 0, 1)
-        inner = _SPILT * spilt / device.bandwidth[device.shared[0]] + (1 - spilt) / device.bandwidth["l2"]
-        core_us = [self.recomputed_us(k, trial) for k in trial.nodes]
-        band_us = len(trial.nodes) * device.call_overhead_us + _HIDDEN * self._constants_again_us(trial)
-        return self._bricks_us(trial, core_us, trial.elements, inner, device.task_overhead_us + trial.bands * band_us)
+        inner = SPILT_MOVES * spilt / device.bandwidth[device.shared[0]] + (1 - spilt) / device.bandwidth["l2"]
+        core_us = [self.recomputed_us(k, trials) for k in trials.nodes]
+        band_us = len(trials.nodes) * device.call_overhead_us + HIDDEN * self._constants_again_us(trials)
+        return self._bricks_us(
+            trials, core_us, trials.elements, inner, device.task_overhead_us + trials.bands * band_us
+        )
 
-    def memoized_us(self, trial: BrickTrials) -> np.ndarray:
-        """Memoized bricks: nothing twice, intermediate results through shared cache, and kept."""
-        device, ones = self.device, np.ones(len(trial.bricks))
-        inner_bytes = sum(self.facts[k].out_bytes for k in trial.nodes[:-1])
+    def memoized_us(self, trials: BrickTrials) -> np.ndarray:
+        """Times in memoized bricks: nothing is computed twice, intermediate results go through shared cache."""
+        device, ones = self.device, np.ones(len(trials.bricks))
+        inner_bytes = sum(self.node_costs[k].out_bytes for k in trials.nodes[:-1])
         level, size = device.shared
         kept = 0.5 / device.bandwidth["memory"] if inner_bytes > device.cache_share * size else 0.0
-        shape = self.graph.out(self.graph.nodes[trial.nodes[-1]]).shape
-        rows = np.array([brick[2] if len(shape) > 2 else 1 for brick in trial.bricks])
-        core_us = [self.facts[k].core_us * self._tiled(k, trial, rows) for k in trial.nodes]
-        once = {name: np.minimum(elements, self.graph.types[name].size) for name, elements in trial.elements.items()}
-        task_us = len(trial.nodes) * (device.task_overhead_us + device.call_overhead_us) * ones
-        task_us += _HIDDEN * self._constants_again_us(trial)
-        return self._bricks_us(trial, core_us, once, (1 / device.bandwidth[level] + kept) * ones, task_us)
+        shape = self.graph.out(self.graph.nodes[trials.nodes[-1]]).shape
+        rows = np.array([brick[2] if len(shape) > 2 else 1 for brick in trials.bricks])
+        core_us = [self.node_costs[k].core_us * self._tiled(k, trials, rows) for k in trials.nodes]
+        once = {name: np.minimum(elements, self.graph.types[name].size) for name, elements in trials.elements.items()}
+        task_us = len(trials.nodes) * (device.task_overhead_us + device.call_overhead_us) * ones
+        task_us += HIDDEN * self._constants_again_us(trials)
+        return self._bricks_us(trials, core_us, once, (1 / device.bandwidth[level] + kept) * ones, task_us)
 
-    def _constants_again_us(self, trial: BrickTrials) -> float:
-        """Reading the constants of all nodes once more, from the shared cache where they exceed a core's own."""
+    def _constants_again_us(self, trials: BrickTrials) -> float:
+        """Time to read all constants once more, from the shared cache where they exceed a core's own."""
         if self.device.kind != "cpu":
             return 0.0
-        constants = sum(self.facts[k].const_bytes for k in trial.nodes)
+        constants = sum(self.node_costs[k].const_bytes for k in trials.nodes)
         near = "l2" if constants <= self.device.cache_share * self.device.l2 else self.device.shared[0]
         return constants * self.device.cores / self.device.bandwidth[near] / 1e3
 
-    def recomputed_us(self, k: int, trial: BrickTrials) -> np.ndarray:
-        """Arithmetic of node `k` on one core when every brick computes all it needs."""
+    def recomputed_us(self, k: int, trials: BrickTrials) -> np.ndarray:
+        """Arithmetic of node `k` on one core when every brick computes all that it needs."""
         output = self.graph.nodes[k].output
-        once = self.facts[k].core_us * trial.elements[output] / max(1, self.graph.types[output].size)
-        return once * self._tiled(k, trial, trial.rows)
+        once = self.node_costs[k].core_us * trials.elements[output] / max(1, self.graph.types[output].size)
+        return once * self._tiled(k, trials, trials.rows)
 
-    def _tiled(self, k: int, trial: BrickTrials, root_rows: np.ndarray) -> np.ndarray:
-        """How much slower node `k` is where so many rows of the output do not fill a Winograd kernel's tiles, or where
-        it is computed directly (`keeps_algorithm`)."""
+    def _tiled(self, k: int, trials: BrickTrials, root_rows: np.ndarray) -> np.ndarray:
+        """How many times slower node `k` is because so many rows of the output do not fill a Winograd kernel's tiles,
+        or because it is computed directly in bricks (`keeps_algorithm`)."""
         node, name = self.graph.nodes[k], self.algorithms.get(k)
         if name is None or not isinstance(node.op, Conv):
-            return np.ones(len(trial.bricks))
+            return np.ones(len(trials.bricks))
         if not keeps_algorithm(node, name):
-            return np.full(len(trial.bricks), 1 / self._saved(node, name))
-        own, root = (self.graph.out(self.graph.nodes[n]).shape[2] for n in (k, trial.nodes[-1]))
+            return np.full(len(trials.bricks), 1 / self._saved(node, name))
+        own, root = (self.graph.out(self.graph.nodes[n]).shape[2] for n in (k, trials.nodes[-1]))
         rows = np.maximum(1, root_rows * own / root)
         tile = tile_outputs(self.graph.nodes[k].op, self.algorithms[k], 2)
         return np.ceil(rows / tile) * tile / rows
 
     def _bricks_us(
         self,
-        trial: BrickTrials,
+        trials: BrickTrials,
         core_us: Sequence[np.ndarray],
         elements: Mapping[str, np.ndarray],
         inner: np.ndarray,
         task_us: np.ndarray,
     ) -> np.ndarray:
-        """`inner` is the time per kB of what stays between the nodes."""
+        """Times of all bricks on all cores; `inner` is the time per kB of what stays between the nodes."""
         graph, cores = self.graph, self.device.cores
-        shape = graph.out(graph.nodes[trial.nodes[-1]]).shape
-        bricks = np.array([math.prod(shape) / math.prod(brick) for brick in trial.bricks])
+        shape = graph.out(graph.nodes[trials.nodes[-1]]).shape
+        bricks = np.array([math.prod(shape) / math.prod(brick) for brick in trials.bricks])
         rounds = np.ceil(bricks / cores) * cores / bricks
         if cores > 1:
-            rounds = rounds * (1 + _UNEVEN * cores / bricks)
+            rounds = rounds * (1 + UNEVEN_BRICKS * cores / bricks)
         total = bricks * task_us / cores
-        for core, traffic in zip(core_us, self._traffic(trial, elements, inner)):
-            busy = np.maximum(core / cores, traffic) + _HIDDEN * np.minimum(core / cores, traffic)
-            total = total + busy * self._row_ends(trial, shape)
-        return total * rounds + self.constants_us(trial.nodes)
+        for core, traffic in zip(core_us, self._traffic(trials, elements, inner)):
+            busy = np.maximum(core / cores, traffic) + HIDDEN * np.minimum(core / cores, traffic)
+            total = total + busy * self._row_ends(trials, shape)
+        return total * rounds + self.constants_us(trials.nodes)
 
-    def _traffic(self, trial: BrickTrials, elements: Mapping[str, np.ndarray], inner: np.ndarray) -> list[np.ndarray]:
-        """Per node. Tensors from outside come once from where they lie, and their halos from shared cache."""
+    def _traffic(self, trials: BrickTrials, elements: Mapping[str, np.ndarray], inner: np.ndarray) -> list[np.ndarray]:
+        """Traffic of each node. Tensors from outside come once from where they lie, their halos from shared cache."""
         graph = self.graph
-        root = graph.nodes[trial.nodes[-1]].output
-        near = {graph.nodes[k].output for k in trial.nodes} - {root}
+        root = graph.nodes[trials.nodes[-1]].output
+        near = {graph.nodes[k].output for k in trials.nodes} - {root}
         outer = 1 / self.resident_gbps(sum(graph.types[name].nbytes for name in elements if name not in near))
         again = 1 / self.device.bandwidth[self.device.shared[0]]
         times = []
-        for k in trial.nodes:
-            us = np.zeros(len(trial.bricks))
+        for k in trials.nodes:
+            us = np.zeros(len(trials.bricks))
             for name in dict.fromkeys((*graph.nodes[k].inputs, graph.nodes[k].output)):
                 if name in elements:
                     kind = graph.types[name]
@@ -300,30 +262,9 @@ class CostModel:
             times.append(us)
         return times
 
-    def _row_ends(self, trial: BrickTrials, shape: Shape) -> np.ndarray:
-        """What cutting rows of an image slows work on it down by; a GPU walks channels, not rows."""
-        if self.device.kind == "cuda" or not self.facts[trial.nodes[-1]].image or len(shape) < 4:
-            return np.ones(len(trial.bricks))
-        widths = (brick[-1] if brick[-1] < shape[-1] else math.inf for brick in trial.bricks)
-        return np.array([1 + _ROW_END / (width + _ROW_END) for width in widths])
-
-
-def expr_cost(expr: Expr | None) -> float:
-    """Vector operations per element."""
-    if expr is None:
-        return 0.0
-    return sum(
-        15.0 if e.fn in _SLOW else 4.0 if e.fn in _DIVISIONS else 1.0 for e in walk(expr) if isinstance(e, Apply)
-    )
-
-
-def _efficiency(op: Op, weights: Sequence[int], device: DeviceSpec) -> float:
-    if isinstance(op, MatMul):
-        return 0.85
-    if isinstance(op, ConvTranspose):
-        return 0.7
-    if isinstance(op, Conv) and op.groups > 1:
-        return 0.8 if device.halves else 0.5 if weights[1] < device.lanes else 0.6
-    if device.halves:
-        return 0.95 if weights[1] > 4 else 0.85
-    return 0.75 if weights[1] > 4 else 0.4
+    def _row_ends(self, trials: BrickTrials, shape: Shape) -> np.ndarray:
+        """How many times slower work on an image is because its rows are cut; a GPU walks channels, not rows."""
+        if self.device.kind == "cuda" or not self.node_costs[trials.nodes[-1]].image or len(shape) < 4:
+            return np.ones(len(trials.bricks))
+        widths = (brick[-1] if brick[-1] < shape[-1] else math.inf for brick in trials.bricks)
+        return np.array([1 + ROW_END / (width + ROW_END) for width in widths])

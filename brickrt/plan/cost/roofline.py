@@ -1,17 +1,23 @@
-"""How long arithmetic and streams take one core, as modelled."""
+"""How long arithmetic and reading take one core, as modelled, and both together."""
 
 from __future__ import annotations
 
+from brickrt.plan.cost.constants import HIDDEN
 from brickrt.plan.device.device_spec import DeviceSpec
 
 
-def multiply_us(vectors: float, device: DeviceSpec, share: float) -> float:
-    """Multiply-adds of whole vectors, at a share of the peak."""
+def compute_us(vectors: float, device: DeviceSpec, share: float) -> float:
+    """Time of so many multiply-adds of whole vectors at a share of the peak."""
     return vectors * device.lanes * 2 / (device.peak_gflops_per_core * share * 1e3)
 
 
-def stream_us(nbytes: float, held: float, device: DeviceSpec) -> float:
-    """Reading so many bytes, where `held` bytes stay together, while all cores do."""
+def read_us(nbytes: float, held: float, device: DeviceSpec) -> float:
+    """Time to read so many bytes while all cores do, from the cache that `held` bytes stay in, or from memory."""
     level, size = device.shared
     where = "l2" if held <= device.l2 else level if held <= size // 2 else "memory"
     return nbytes / (device.bandwidth_at(where, device.cores) / device.cores) / 1e3
+
+
+def overlapped_us(arithmetic: float, traffic: float, shown: float = HIDDEN) -> float:
+    """Time of both together: the longer counts whole, of the shorter a share is not hidden."""
+    return max(arithmetic, traffic) + shown * min(arithmetic, traffic)

@@ -1,4 +1,4 @@
-"""What a plan must know of a device: sizes, speeds, and the constants of the planning rules."""
+"""What planning knows of a device: sizes, speeds, and the constants of its rules."""
 
 from __future__ import annotations
 
@@ -15,12 +15,15 @@ ISAS = {"avx512": (16, 32), "avx2": (8, 16), "neon": (4, 32), "generic": (4, 16)
 
 @dataclass(frozen=True)
 class DeviceSpec:
-    """Sizes in bytes, `bandwidth` in GB/s of all cores together by level ("l2", "l3", "memory"), `core_bandwidth` of
-    one core that runs alone (an equal share of all where it is not known). Products of the types that
-    `matrix_gflops_per_core` names ("tf32", "float16", "bfloat16") run at that peak, all else at `peak_gflops_per_core`.
+    """A device as planning sees it.
 
-    Where vectors run in `halves`, a core has one multiply-add unit of whole vectors, not two; kernels come nearer to
-    that peak.
+    Sizes are in bytes. `lanes` are the float32 elements of a vector. `bandwidth` is in GB/s of all cores together, by
+    level ("l2", "l3", "memory"); `core_bandwidth` that of one core running alone (where it is not known, an equal share
+    of all). Products of the types that `matrix_gflops_per_core` names ("tf32", "float16", "bfloat16") run at that peak,
+    all else at `peak_gflops_per_core`.
+
+    `double_pumped` is set where a core splits its vector operations in two, as Zen 4 does those of 512 bits: one
+    multiply-add a cycle, not two. Kernels come nearer to that lower peak.
 
     A core of a GPU is a streaming multiprocessor: `l1` is its shared memory, `l2` its share of the chip's cache.
     """
@@ -39,7 +42,7 @@ class DeviceSpec:
     bandwidth: Mapping[str, float] = field(hash=False)
     core_bandwidth: Mapping[str, float] = field(default_factory=dict, hash=False)
     matrix_gflops_per_core: Mapping[str, float] = field(default_factory=dict, hash=False)  # of matrix units, by type
-    halves: bool = False
+    double_pumped: bool = False
     task_overhead_us: float = 1.0  # taking a task, checking what it waits for, publishing it
     call_overhead_us: float = 0.3  # one kernel call inside a task
     min_task_us: float = 30.0  # a layer is not cut in smaller tasks
@@ -55,21 +58,22 @@ class DeviceSpec:
 
     @property
     def peak_gflops(self) -> float:
+        """Peak of all cores together, matrix units aside."""
         return self.peak_gflops_per_core * self.cores
 
     @property
     def fast_bytes(self) -> int:
-        """Fast memory that one core has to itself."""
+        """Cache that one core has to itself: its L2 and its share of L3."""
         return self.l2 + self.l3 // self.cores
 
     @property
     def brick_bytes(self) -> int:
-        """The most that a brick of a merge may touch."""
+        """Bytes that a brick of a merged subgraph may touch at most."""
         return int(min(self.cache_share * self.fast_bytes, self.spill_limit * self.l2))
 
     @property
     def shared(self) -> tuple[str, int]:
-        """The level that all cores share next to memory, and its bytes."""
+        """The last cache level before memory, and its bytes: all cores share it."""
         return ("l3", self.l3) if self.l3 else ("l2", self.l2 * self.cores)
 
     def bandwidth_at(self, level: str, cores: int) -> float:
@@ -78,18 +82,19 @@ class DeviceSpec:
         return min(self.bandwidth[level], alone * cores)
 
     def to_dict(self) -> dict[str, Any]:
+        """The fields by name, as JSON has them."""
         mappings = ("bandwidth", "core_bandwidth", "matrix_gflops_per_core")
         return asdict(self) | {name: dict(getattr(self, name)) for name in mappings}
 
 
 @cache
 def host_device(isa: str | None = None) -> DeviceSpec:
-    """The CPU this runs on; `isa` plans for another instruction set of it. ValueError for an unknown one."""
+    """The CPU this runs on; `isa` names another instruction set to plan for. Raises ValueError for an unknown one."""
     if isa is not None and isa not in ISAS:
         raise ValueError(f"instruction set '{isa}' is unknown: use one of {', '.join(ISAS)}")
     isa = isa or machine.instruction_set()
     lanes, registers = ISAS[isa]
-    cpus, halves = machine.usable_cpus(), machine.halves_vectors(isa)
+    cpus, double_pumped = machine.usable_cpus(), machine.double_pumped(isa)
     cores, cached, ghz = machine.core_count(cpus), machine.caches(cpus), machine.clock_ghz()
     return DeviceSpec(
         name=machine.cpu_name(),
@@ -102,23 +107,23 @@ def host_device(isa: str | None = None) -> DeviceSpec:
         l2=cached.l2,
         l3=cached.l3,
         memory=machine.memory_bytes(),
-        peak_gflops_per_core=lanes * 2 * (1 if halves else 2) * ghz,  # per unit and lane a product and a sum
+        peak_gflops_per_core=lanes * 2 * (1 if double_pumped else 2) * ghz,  # per unit and lane a product and a sum
         bandwidth=_cpu_bandwidth(cores, lanes, ghz),
         tau=max(64, 16 * cores),
-        halves=halves,
+        double_pumped=double_pumped,
         margin=0.02,  # measured: merges modelled 3 % faster are, those modelled level may take a tenth longer
     )
 
 
 def _cpu_bandwidth(cores: int, lanes: int, ghz: float) -> dict[str, float]:
-    """Rules of thumb: 0.4 vectors and 10 bytes per cycle and core; memory is shared, so it grows slower than cores."""
+    """Rules of thumb, in GB/s: 0.4 vectors (L2) or 10 bytes (L3) a cycle and core; memory grows slower than cores."""
     return {"l2": 0.4 * 4 * lanes * ghz * cores, "l3": 10 * ghz * cores, "memory": 12 * cores**0.75}
 
 
 def _gpu(
     name: str, isa: str, multiprocessors: int, shared_kib: int, l2_mib: int, memory_gib: int, **speeds: Any
 ) -> DeviceSpec:
-    """Sizes and peaks are the makers' own figures, bandwidths to memory nine tenths of them; nothing was measured."""
+    """A GPU by its maker's figures, of which memory reaches nine tenths; nothing was measured."""
     return DeviceSpec(
         name=name,
         kind="cuda",
@@ -174,7 +179,7 @@ PRESETS = {
 
 
 def device_named(name: str) -> DeviceSpec:
-    """ "cpu" for this machine, else a preset. ValueError for an unknown name."""
+    """The device of a name: "cpu" is this machine, others are in PRESETS. Raises ValueError for an unknown one."""
     if name == "cpu":
         return host_device()
     if name not in PRESETS:

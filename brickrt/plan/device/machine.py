@@ -1,6 +1,6 @@
-"""What the operating system says of the machine: cores, caches, memory, clock, instruction set.
+"""Reads from the operating system what the machine has: cores, caches, memory, clock, instruction set.
 
-Linux files below /sys and /proc first, `sysctl` on macOS, and cautious constants for whatever is not told.
+On Linux from files below /sys and /proc, on macOS from `sysctl`; what neither tells gets a cautious default.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _UNITS = {"": 1, "K": KIB, "M": MIB, "G": GIB}
 
 @dataclass(frozen=True)
 class Caches:
-    """Bytes: `l1` and `l2` are one core's share, `l3` is what all cores have together (0: none)."""
+    """Bytes of the data caches: `l1` and `l2` are one core's share, `l3` is what all cores have together (0: none)."""
 
     l1: int = 32 * KIB
     l2: int = 512 * KIB
@@ -31,7 +31,7 @@ class Caches:
 
 
 def usable_cpus() -> tuple[int, ...]:
-    """Logical CPUs this process may run on, one per physical core (kernels fill a core's arithmetic units alone)."""
+    """Logical CPUs that this process may run on, one per physical core: one thread fills its arithmetic units."""
     if not hasattr(os, "sched_getaffinity"):
         return tuple(range(_sysctl("hw.perflevel0.physicalcpu") or os.cpu_count() or 1))
     seen: dict[str, int] = {}
@@ -41,7 +41,7 @@ def usable_cpus() -> tuple[int, ...]:
 
 
 def core_count(cpus: Iterable[int]) -> int:
-    """Cores to plan for: those usable, or fewer where a container's quota allows fewer."""
+    """Cores to plan for: those of the usable `cpus`, or fewer where a container's quota allows fewer."""
     usable = len(tuple(cpus))
     quota, _, period = _read(Path("/sys/fs/cgroup/cpu.max")).partition(" ")
     if quota.isdigit() and period.isdigit():
@@ -50,7 +50,7 @@ def core_count(cpus: Iterable[int]) -> int:
 
 
 def caches(cpus: tuple[int, ...]) -> Caches:
-    """Data caches of `cpus`, each shared cache counted once."""
+    """Data caches of these CPUs, each shared cache counted once."""
     found: dict[tuple[int, str], int] = {}
     for cpu in cpus:
         for index in (CPUS / f"cpu{cpu}/cache").glob("index*"):
@@ -80,7 +80,7 @@ def memory_bytes() -> int:
 
 
 def clock_ghz() -> float:
-    """Highest clock of the first core."""
+    """Highest clock of the first core, in GHz; 2.5 where it is not known."""
     khz = _read(CPUS / "cpu0/cpufreq/cpuinfo_max_freq")
     if khz.isdigit():
         return int(khz) / 1e6
@@ -102,15 +102,15 @@ def instruction_set() -> str:
     return "avx2" if features.get("avx2") and features.get("fma") else "generic"
 
 
-def halves_vectors(isa: str) -> bool:
-    """Whether the host runs the vectors of an instruction set as two halves."""
+def double_pumped(isa: str) -> bool:
+    """Whether the host splits the vector operations of an instruction set in two, as Zen 4 does those of 512 bits."""
     from llvmlite import binding
 
     return isa == "avx512" and binding.get_host_cpu_name() in HALVING
 
 
 def cpu_name() -> str:
-    """Marketing name where the system has one, else the architecture's."""
+    """The processor's marketing name where the system has one, else that of its architecture."""
     model = re.search(r"^model name\s*:\s*(.+)$", _read(Path("/proc/cpuinfo")), re.MULTILINE)
     return model[1].strip() if model else platform.processor() or platform.machine()
 

@@ -1,4 +1,4 @@
-"""Bricks of a tensor: the grid they form, where each lies in storage, and which ones a box touches."""
+"""Bricks of a tensor: the grid they form, and which of them a box touches."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from brickrt.ops.types import Boxes, Shape
 
 
 def ramps(counts: np.ndarray) -> np.ndarray:
-    """0..c-1 for every c of `counts`, one after the other: the positions inside the rows of a CSR list."""
+    """0, 1, … c-1 for every c of `counts`, one after the other: positions inside the rows of a CSR list."""
     ends = np.cumsum(counts)
     return np.arange(ends[-1] if len(ends) else 0, dtype=np.int64) - np.repeat(ends - counts, counts)
 
 
 def row_offsets(counts: np.ndarray) -> np.ndarray:
-    """CSR offsets, int64 [n + 1], of rows with these lengths."""
+    """CSR offsets, int64 [n + 1], of n rows with these lengths."""
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)])
 
 
@@ -48,6 +48,7 @@ class BrickGrid:
 
     @property
     def rank(self) -> int:
+        """Dimensions of the tensor."""
         return len(self.shape)
 
     def __len__(self) -> int:
@@ -71,7 +72,7 @@ class BrickGrid:
     def covering(self, boxes: Boxes) -> tuple[np.ndarray, np.ndarray]:
         """The bricks that share elements with each of n boxes, as CSR lists (offsets [n + 1], brick numbers).
 
-        Numbers ascend within a list. Parts of a box outside the tensor touch nothing, an empty box neither.
+        Numbers ascend within a list. What of a box lies outside the tensor touches nothing; nor does an empty box.
         """
         first, spans = self._spans(boxes)
         counts = spans.prod(axis=1)
@@ -96,64 +97,8 @@ class BrickGrid:
         first = inside.lo // edges
         return first, np.where(inside.volumes[:, None] > 0, -(-inside.hi // edges) - first, 0)
 
-    def neighbours(self) -> BrickInfo:
-        """Adjacency where brick k lies in slot k."""
-        return BrickMap.identity(self).neighbours()
-
-
-@dataclass(frozen=True, eq=False)
-class BrickInfo:
-    """Who lies next to whom: int32 `adjacency` [n_slots, 3**d], rows by slot, neighbour slots by direction.
-
-    Directions are numbered row-major over steps -1, 0, +1 per axis, so column `centre` is the brick itself. Where
-    the tensor ends, the neighbour is slot `zero`, one brick of zeros stored after all others.
-    """
-
-    adjacency: np.ndarray
-    zero: int
-
-    @property
-    def centre(self) -> int:
-        return self.adjacency.shape[1] // 2
-
-
-@dataclass(frozen=True, eq=False)
-class BrickMap:
-    """Where bricks lie in storage: `slots` [n_bricks] gives each logical brick its physical slot."""
-
-    grid: BrickGrid
-    slots: np.ndarray
-
-    def __post_init__(self) -> None:
-        slots = np.asarray(self.slots, np.int64)
-        object.__setattr__(self, "slots", slots)
-        if not np.array_equal(np.sort(slots, axis=None), np.arange(len(self.grid))) or slots.ndim != 1:
-            raise ValueError(f"slots of {len(self.grid)} bricks must be a permutation of 0..{len(self.grid) - 1}")
-
-    @staticmethod
-    def identity(grid: BrickGrid) -> BrickMap:
-        return BrickMap(grid, np.arange(len(grid)))
-
-    @staticmethod
-    def along(grid: BrickGrid, order: np.ndarray) -> BrickMap:
-        """Bricks stored in the order in which a curve visits them."""
-        return BrickMap(grid, np.argsort(order))
-
-    @cached_property
-    def bricks(self) -> np.ndarray:
-        """The logical brick in each slot: the inverse of `slots`."""
-        return np.argsort(self.slots)
-
-    def neighbours(self) -> BrickInfo:
-        n, rank = len(self.grid), self.grid.rank
-        if n == 0 or rank == 0:
-            return BrickInfo(np.zeros((n, 3**rank), np.int32), n)
-        padded = np.pad(self.slots.astype(np.int32).reshape(self.grid.grid), 1, constant_values=n)
-        windows = np.lib.stride_tricks.sliding_window_view(padded, (3,) * rank)
-        return BrickInfo(windows.reshape(n, 3**rank)[self.bricks], n)
-
 
 def even_edges(extent: int, unit: int, most: int) -> list[int]:
-    """Edges in multiples of `unit` for 1, 2, … `most` pieces of an extent."""
+    """Edges that cut an extent in 1, 2, … `most` pieces of about equal length, in multiples of `unit`."""
     units = -(-extent // unit)
     return sorted({min(extent, -(-units // pieces) * unit) for pieces in range(1, most + 1)})

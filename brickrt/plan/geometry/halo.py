@@ -1,4 +1,4 @@
-"""What bricks of a subgraph's output need of every tensor before it: halos, and what recomputing them costs."""
+"""Which boxes of every tensor of a subgraph the bricks of its output need: halos, and how much they add."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ NO_BLOCKS: Mapping[str, int] = MappingProxyType({})
 class Demand:
     """The boxes that n bricks need, per tensor, while nodes join a subgraph from its output backwards.
 
-    A node may join once all its readers that belong to the subgraph have. Constants are left out. Of the tensors in
-    `blocks`, kernels write channels only in whole blocks of so many: their boxes are rounded out to them.
+    A node may join once all its readers in the subgraph have. Constants are left out. `blocks` gives the channels
+    of a block for blocked tensors: kernels write whole blocks, so that boxes are rounded out to them.
     """
 
     def __init__(self, graph: Graph, output: str, boxes: Boxes, blocks: Mapping[str, int] = NO_BLOCKS) -> None:
@@ -62,15 +62,15 @@ def needed_boxes(
 
 
 def totals(needed: dict[str, Boxes]) -> dict[str, np.ndarray]:
-    """Elements of each tensor that all bricks touch together, arrays of one entry."""
+    """Elements of each tensor that all bricks touch together, each an array [1]."""
     return {name: boxes.volumes.sum(keepdims=True) for name, boxes in needed.items()}
 
 
 def growth(graph: Graph, nodes: Sequence[int], elements: dict[str, np.ndarray], flops: Sequence[float]) -> np.ndarray:
-    """Δ of BrickDL: operations when every brick computes all it needs, over operations without, less one.
+    """Δ of BrickDL: by how much arithmetic grows when every brick computes all that it needs, halos included.
 
-    `elements` are those that all bricks touch together, `flops` those of each node. Never negative: bricks that need
-    less than a whole layer have no growth.
+    `elements` are those that all bricks together touch of each tensor, `flops` those of each node. 0 where bricks need
+    less than whole layers.
     """
     outputs = [graph.nodes[k].output for k in nodes]
     again = sum(f * elements[name] / max(1, graph.types[name].size) for f, name in zip(flops, outputs))
@@ -78,17 +78,9 @@ def growth(graph: Graph, nodes: Sequence[int], elements: dict[str, np.ndarray], 
 
 
 def working_set(graph: Graph, needed: dict[str, Boxes]) -> np.ndarray:
-    """Bytes of all tensors of a brick together, per brick."""
+    """Bytes that each brick touches of all tensors together, [bricks]."""
     sizes = [boxes.volumes * graph.types[name].dtype.itemsize for name, boxes in needed.items()]
     return np.sum(sizes, axis=0)
-
-
-def receptive_field(graph: Graph, nodes: Iterable[int]) -> dict[str, Shape]:
-    """Per tensor, the extents of what the middle element of the subgraph's output depends on, clipped to the tensor."""
-    nodes = tuple(nodes)
-    middle = np.asarray([graph.types[graph.nodes[max(nodes)].output].shape], np.int64) // 2
-    needed = needed_boxes(graph, nodes, Boxes(middle, middle + 1))
-    return {name: tuple(int(e) for e in boxes.extents[0]) for name, boxes in needed.items()}
 
 
 def middle_boxes(shape: Shape, bricks: Sequence[Shape]) -> Boxes:

@@ -1,4 +1,4 @@
-"""Sweeping bricks: the rows of a brick in bands, and of every tensor before them only what no earlier band had.
+"""Computes bricks band by band: a few rows at a time, and of every tensor before them only rows that are new.
 
 Two 3×3 layers, a brick of six rows in bands of two, a line per row:
 
@@ -6,7 +6,7 @@ Two 3×3 layers, a brick of six rows in bands of two, a line per row:
     band 1   output 2 3      layer before 3 4        rows 1 and 2 are kept
     band 2   output 4 5      layer before 5 6        rows 3 and 4 are kept
 
-So nothing is computed twice inside a brick, however few of its rows fast memory holds.
+Nothing is computed twice inside a brick, however few of its rows fast memory holds.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _FAR = np.iinfo(np.int64).max
 
 @dataclass(frozen=True)
 class HeldRows:
-    """Rows of one tensor, per brick and band, int64 [bricks, bands].
+    """The rows of one tensor that each band computes and has in memory, int64 [bricks, bands].
 
-    A band computes the rows [lo, hi); while it runs, rows [keep, hi) are held: all that it or a later band reads.
+    A band computes the rows [lo, hi). While it runs, the rows [keep, hi) are held: all that it or a later band reads.
     """
 
     keep: np.ndarray
@@ -37,7 +37,7 @@ class HeldRows:
 
     @property
     def before(self) -> np.ndarray:
-        """Where the rows end that earlier bands computed; `keep` for the first band."""
+        """End of the rows that earlier bands computed; `keep` for the first band."""
         return np.concatenate([self.keep[:, :1], self.hi[:, :-1]], axis=1)
 
     @property
@@ -58,11 +58,11 @@ class HeldRows:
 
 
 class BandSweep:
-    """What bands of n bricks need of each tensor, while nodes join a subgraph from its output backwards.
+    """The boxes that bands of n bricks need of each tensor, while nodes join a subgraph from its output backwards.
 
     `boxes` are the bands of the output, brick by brick, `bands` of each. A node may join once all its readers have.
-    `through` names tensors that are parts of others: they are not computed, so their readers read all they need in
-    what they are part of. Constants are left out. `blocks` is as in `halo.Demand`.
+    `through` names tensors that are parts of others: they are never stored, so that their readers read the tensor they
+    are part of. Constants are left out. `blocks` is as in `halo.Demand`.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class BandSweep:
         self.ascends = True  # whether every band reads no less far than the one before
 
     def join(self, k: int) -> None:
-        """Adds what node `k` reads to compute what its own bands lack."""
+        """Adds what node `k` reads to compute the new rows of its bands."""
         node = self.graph.nodes[k]
         ins, out = self.graph.ins(node), self.graph.out(node)
         self.rows[node.output] = self.held(node.output)
@@ -115,7 +115,7 @@ class BandSweep:
         return with_rows(self.needed[name], rows.lo, rows.hi, self.axis)
 
     def brick_boxes(self, name: str) -> Boxes:
-        """What all bands of a brick need of a tensor, [bricks]."""
+        """The boxes that all bands of a brick need of a tensor, [bricks]."""
         boxes = self.needed[name]
         empty = (boxes.volumes == 0)[:, None]
         shape = len(boxes) // self.bands, self.bands, boxes.rank
@@ -132,13 +132,13 @@ def with_rows(boxes: Boxes, lo: np.ndarray, hi: np.ndarray, axis: int) -> Boxes:
 
 
 def swept_axis(brick: Shape, band: Shape) -> int:
-    """The axis along which a brick is cut in bands; the first where it is not."""
+    """The axis along which a brick is cut in bands; 0 where it is not cut."""
     return next((axis for axis, (b, a) in enumerate(zip(brick, band, strict=True)) if a < b), 0)
 
 
 def middle_bands(boxes: Boxes, rows: np.ndarray, axis: int) -> Boxes:
-    """Of each box two bands one after the other, of `rows` rows, at its middle; first an empty one where it has one
-    band only."""
+    """Two bands of `rows` rows in the middle of each box, one after the other; the first is empty where the box has
+    only one band."""
     starts, ends = boxes.lo[:, axis], boxes.hi[:, axis]
     middle = starts + (ends - starts) // rows // 2 * rows
     lo = np.stack([np.maximum(middle - rows, starts), middle], axis=1)
@@ -165,7 +165,7 @@ def band_bytes(swept: BandSweep) -> np.ndarray:
 
 
 def bands_of(boxes: Boxes, band: int, count: int, axis: int) -> Boxes:
-    """Each box in `count` bands of `band` rows along an axis, box by box; the last are shorter, or empty."""
+    """The boxes in `count` bands of `band` rows along an axis, box by box; the last bands are shorter, or empty."""
     each = Boxes(np.repeat(boxes.lo, count, axis=0), np.repeat(boxes.hi, count, axis=0))
     start = each.lo[:, axis] + np.tile(np.arange(count, dtype=np.int64), len(boxes)) * band
     top = each.hi[:, axis]
@@ -181,9 +181,9 @@ def sweep(
     through: Container[str],
     blocks: Mapping[str, int] = NO_BLOCKS,
 ) -> BandSweep:
-    """The sweep of a subgraph over `boxes` of its output in bands of `band` rows.
+    """What a subgraph needs of each tensor to compute `boxes` of its output in bands of `band` rows.
 
-    Where some tensor is not read in ascending order (rows are reversed) it has one band.
+    Boxes are one band each where some tensor is not read in ascending order, as when rows are reversed.
     """
     backwards, rows = sorted(nodes, reverse=True), int(boxes.extents[:, axis].max(initial=0))
     bands = max(1, -(-rows // band))

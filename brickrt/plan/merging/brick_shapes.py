@@ -20,62 +20,63 @@ SWEEPS_PER_CORE = (1, 2, 4)
 
 @dataclass(frozen=True)
 class Cut:
-    """How a tensor is cut: `axes` share one edge, those of `single` have edge 1, the others stay whole."""
+    """Which axes of a tensor are cut: bricks have edge 1 along `single`, one edge along `axes`, and else are whole."""
 
     single: tuple[int, ...]
     axes: tuple[int, ...]
 
     def brick(self, shape: Shape, edge: int) -> Shape:
+        """The brick of a tensor of this shape with one edge along all axes that are cut."""
         return self.brick_along(shape, dict.fromkeys(self.axes, edge))
 
     def brick_along(self, shape: Shape, edges: dict[int, int]) -> Shape:
-        """The brick with these edges per axis, none longer than the tensor; extents of 0 count as 1."""
+        """The brick with these edges by axis, none longer than the tensor; extents of 0 count as 1."""
         whole = [1 if axis in self.single else edges.get(axis, extent) for axis, extent in enumerate(shape)]
         return tuple(max(1, min(edge, extent)) for edge, extent in zip(whole, shape))
 
 
-def cut_of(model: CostModel, k: int) -> Cut:
-    """Images are cut in batch and space, never along channels; batches of matrices in batch and rows."""
-    rank = model.graph.out(model.graph.nodes[k]).rank
-    if model.facts[k].image:
+def cut_of(cost: CostModel, k: int) -> Cut:
+    """Cuts images in batch and space, never along channels; batches of matrices in batch and rows."""
+    rank = cost.graph.out(cost.graph.nodes[k]).rank
+    if cost.node_costs[k].image:
         return Cut((0,)[:rank], tuple(range(2, rank)))
     return Cut(tuple(range(rank - 2)), (rank - 2,) if rank >= 2 else ())
 
 
-def why_whole(model: CostModel, k: int) -> str | None:
-    """Why the output of node `k` cannot be cut into bricks, or None where it can."""
-    node = model.graph.nodes[k]
-    shape = model.graph.out(node).shape
+def why_whole(cost: CostModel, k: int) -> str | None:
+    """Says why the output of node `k` cannot be cut in bricks; None where it can."""
+    node = cost.graph.nodes[k]
+    shape = cost.graph.out(node).shape
     if isinstance(node.op, View):
         return "a view computes nothing"
     if isinstance(node.op, PartialReduce):
         return "its tasks are those that make what it reads, or slabs of rows"
-    if is_global(model, k):
+    if is_global(cost, k):
         return f"{node.op.name} over axes {_listed(getattr(node.op, 'axes', ()))} needs the whole tensor"
-    cut = cut_of(model, k)
+    cut = cut_of(cost, k)
     if not cut.axes or math.prod(shape) == 0 or math.prod(shape[axis] for axis in cut.axes) == 1:
         return f"nothing to cut in {_listed(shape, '×') or 'a scalar'}"
     return None
 
 
-def parallelism(model: CostModel, k: int, edge: int) -> float:
-    """ρ = ∏Dᵢ/Bⁿ over the dimensions that are cut, times the single ones (BrickDL §3.3)."""
-    cut, shape = cut_of(model, k), model.graph.out(model.graph.nodes[k]).shape
+def parallelism(cost: CostModel, k: int, edge: int) -> float:
+    """ρ = ∏Dᵢ/Bⁿ over the dimensions that are cut, times those with edge 1 (BrickDL §3.3)."""
+    cut, shape = cut_of(cost, k), cost.graph.out(cost.graph.nodes[k]).shape
     spread = math.prod(shape[axis] for axis in cut.single + cut.axes)
     return spread / edge ** len(cut.axes)
 
 
-def edge_by_rule(model: CostModel, k: int) -> int:
-    """The edge with the most parallelism ρ ≤ τ; the largest where all exceed τ."""
-    device = model.device
-    edges = device.edges if model.facts[k].image else device.row_edges
-    return next((edge for edge in edges if parallelism(model, k, edge) <= device.tau), edges[-1])
+def edge_by_rule(cost: CostModel, k: int) -> int:
+    """The smallest edge with parallelism ρ ≤ τ; the largest edge where all exceed τ."""
+    device = cost.device
+    edges = device.edges if cost.node_costs[k].image else device.row_edges
+    return next((edge for edge in edges if parallelism(cost, k, edge) <= device.tau), edges[-1])
 
 
-def candidates(model: CostModel, k: int) -> list[Shape]:
-    """Bricks to try for the output of node `k`: whole rows first (their halos are read in place), then squares."""
-    cut, shape = cut_of(model, k), model.graph.out(model.graph.nodes[k]).shape
-    heights = [*_below(shape[cut.axes[0]]), *_even(model, shape, cut)]
+def candidates(cost: CostModel, k: int) -> list[Shape]:
+    """Bricks to try for the output of node `k`: those of whole rows first, then squares."""
+    cut, shape = cut_of(cost, k), cost.graph.out(cost.graph.nodes[k]).shape
+    heights = [*_below(shape[cut.axes[0]]), *_even(cost, shape, cut)]
     bricks = dict.fromkeys(cut.brick_along(shape, {cut.axes[0]: rows}) for rows in heights)
     if len(cut.axes) == 3:
         plane = cut.axes[:2]
@@ -90,14 +91,14 @@ def candidates(model: CostModel, k: int) -> list[Shape]:
     return list(bricks)
 
 
-def swept_candidates(model: CostModel, k: int) -> list[tuple[Shape, Shape]]:
-    """Tall bricks of an image to try, one to a few per core, with the bands that they are swept in."""
-    cut, shape = cut_of(model, k), model.graph.out(model.graph.nodes[k]).shape
-    if not model.facts[k].image or not cut.axes:
+def swept_candidates(cost: CostModel, k: int) -> list[tuple[Shape, Shape]]:
+    """Tall bricks of an image to try, one to a few per core, each with the bands that are computed at a time."""
+    cut, shape = cut_of(cost, k), cost.graph.out(cost.graph.nodes[k]).shape
+    if not cost.node_costs[k].image or not cut.axes:
         return []
     y, x = cut.axes[0], cut.axes[-1]
     widths = (shape[x], *(w for w in CANDIDATE_WIDTHS if w < shape[x] and x != y))
-    heights = dict.fromkeys(-(-shape[y] // (n * model.device.cores)) for n in SWEEPS_PER_CORE)
+    heights = dict.fromkeys(-(-shape[y] // (n * cost.device.cores)) for n in SWEEPS_PER_CORE)
     return [
         (cut.brick_along(shape, {y: rows, x: width}), cut.brick_along(shape, {y: band, x: width}))
         for width in widths
@@ -107,9 +108,9 @@ def swept_candidates(model: CostModel, k: int) -> list[tuple[Shape, Shape]]:
     ]
 
 
-def _even(model: CostModel, shape: Shape, cut: Cut) -> list[int]:
-    """Rows of whole tensors where batches make bricks enough, else so that cores get equally many."""
-    extent, cores = shape[cut.axes[0]], model.device.cores
+def _even(cost: CostModel, shape: Shape, cut: Cut) -> list[int]:
+    """Rows that give every core equally many bricks; all rows where the batch alone has a brick per core."""
+    extent, cores = shape[cut.axes[0]], cost.device.cores
     outer = math.prod(shape[axis] for axis in cut.single)
     return [extent] * (outer >= cores) + [-(-extent // (n * cores)) for n in SWEEPS_PER_CORE]
 

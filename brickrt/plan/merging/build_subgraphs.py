@@ -1,4 +1,4 @@
-"""Subgraph records from decisions: brick shapes per node, counts, and the exact figures behind them."""
+"""Makes the record of a subgraph from what was decided: brick shapes per node, counts and modelled times."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from brickrt.plan.subgraph import Subgraph
 from brickrt.plan.tiling.layer_tiles import layer_brick
 
 
-def layerwise_subgraph(model: CostModel, k: int, why: str) -> Subgraph:
+def layerwise_subgraph(cost: CostModel, k: int, why: str) -> Subgraph:
     """Node `k` on its own."""
-    shape = model.graph.out(model.graph.nodes[k]).shape
-    brick = layer_brick(model, k)
-    needed = needed_boxes(model.graph, [k], middle_boxes(shape, [brick]))
-    tasks, us = _count(shape, brick), model.layerwise_us(k)
+    shape = cost.graph.out(cost.graph.nodes[k]).shape
+    brick = layer_brick(cost, k)
+    needed = needed_boxes(cost.graph, [k], middle_boxes(shape, [brick]))
+    tasks, us = _count(shape, brick), cost.layerwise_us(k)
     return Subgraph(
         nodes=(k,),
         strategy="layerwise",
@@ -31,25 +31,25 @@ def layerwise_subgraph(model: CostModel, k: int, why: str) -> Subgraph:
         rho=float(tasks),
         bricks=tasks,
         tasks=tasks,
-        flops=model.facts[k].flops,
-        footprint_bytes=int(working_set(model.graph, needed)[0]),
+        flops=cost.node_costs[k].flops,
+        footprint_bytes=int(working_set(cost.graph, needed)[0]),
         why=why,
         modelled_us=us,
         layerwise_us=us,
     )
 
 
-def brick_subgraph(model: CostModel, nodes: tuple[int, ...], proposal: Proposal) -> Subgraph:
+def brick_subgraph(cost: CostModel, nodes: tuple[int, ...], proposal: Proposal) -> Subgraph:
     """`nodes`, ascending, in the bricks of `proposal`."""
-    graph, brick = model.graph, proposal.brick
+    graph, brick = cost.graph, proposal.brick
     shape = graph.out(graph.nodes[nodes[-1]]).shape
     grid = BrickGrid(shape, brick)
     needed = needed_boxes(graph, nodes, grid.boxes())
     bricks, memoized = len(grid), proposal.strategy == "memoized"
-    node_bricks = _own_bricks(model, nodes, brick) if memoized else _largest_boxes(model, nodes, needed)
+    node_bricks = _own_bricks(cost, nodes, brick) if memoized else _largest_boxes(cost, nodes, needed)
     own = [_count(graph.out(graph.nodes[k]).shape, edges) for k, edges in zip(nodes, node_bricks)]
-    flops = [model.facts[k].flops for k in nodes]
-    timing = exact_timing(model, nodes, (brick, proposal.band), needed)
+    flops = [cost.node_costs[k].flops for k in nodes]
+    timing = exact_timing(cost, nodes, (brick, proposal.band), needed)
     delta = float(timing.delta[0])
     return Subgraph(
         nodes=nodes,
@@ -62,26 +62,26 @@ def brick_subgraph(model: CostModel, nodes: tuple[int, ...], proposal: Proposal)
         bricks=bricks,
         tasks=sum(own) if memoized else bricks,
         flops=sum(flops),
-        footprint_bytes=int(held_bytes(model, nodes, (brick, proposal.band))[0]),
+        footprint_bytes=int(held_bytes(cost, nodes, (brick, proposal.band))[0]),
         why=proposal.why if "Δ" in proposal.why else f"{proposal.why}, Δ={delta:.1%}",
         modelled_us=float((timing.memoized_us if memoized else timing.padded_us)[0]),
-        layerwise_us=sum(model.layerwise_us(k) for k in nodes),
+        layerwise_us=sum(cost.layerwise_us(k) for k in nodes),
     )
 
 
-def _own_bricks(model: CostModel, nodes: Sequence[int], brick: Shape) -> tuple[Shape, ...]:
-    """Memoized: every node in bricks of the output's edges, whole along axes where the output is whole."""
-    graph = model.graph
+def _own_bricks(cost: CostModel, nodes: Sequence[int], brick: Shape) -> tuple[Shape, ...]:
+    """Bricks of memoized nodes: those of the output, whole along axes where the output is whole."""
+    graph = cost.graph
     whole = graph.out(graph.nodes[nodes[-1]]).shape
-    cut: Cut = cut_of(model, nodes[-1])
+    cut: Cut = cut_of(cost, nodes[-1])
     edges = {axis: brick[axis] for axis in cut.axes if brick[axis] < whole[axis]}
     shapes = [graph.out(graph.nodes[k]).shape for k in nodes]
     return tuple(cut.brick_along(shape, edges) for shape in shapes)
 
 
-def _largest_boxes(model: CostModel, nodes: Sequence[int], needed: dict[str, Boxes]) -> tuple[Shape, ...]:
-    """Padded: what a brick needs of each node, at most."""
-    extents = [needed[model.graph.nodes[k].output].extents.max(axis=0, initial=0) for k in nodes]
+def _largest_boxes(cost: CostModel, nodes: Sequence[int], needed: dict[str, Boxes]) -> tuple[Shape, ...]:
+    """The most that a padded brick needs of each node."""
+    extents = [needed[cost.graph.nodes[k].output].extents.max(axis=0, initial=0) for k in nodes]
     return tuple(tuple(max(1, int(extent)) for extent in most) for most in extents)
 
 

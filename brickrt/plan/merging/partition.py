@@ -17,12 +17,12 @@ from brickrt.ops.operators.reduce import Reduce
 from brickrt.ops.operators.rowwise import Rowwise
 from brickrt.plan.cost.cost_model import CostModel
 
-NODES_PER_LAYER = 8  # bound on light nodes per heavy one, so that planning stays linear
+NODES_PER_LAYER = 8  # nodes of a subgraph per heavy one that it may have, so that planning stays linear
 
 Choose = Callable[[Sequence[int]], int]
 
 
-def partition(model: CostModel, max_layers: int, choose: Choose = len) -> list[tuple[int, ...]]:
+def partition(cost: CostModel, max_layers: int, choose: Choose = len) -> list[tuple[int, ...]]:
     """The subgraphs in an order in which they can run, each with its node indices ascending.
 
     `choose` is given a candidate, output first, in the order in which nodes joined, and tells how many of them to
@@ -30,80 +30,80 @@ def partition(model: CostModel, max_layers: int, choose: Choose = len) -> list[t
     """
     taken: set[int] = set()
     subgraphs = []
-    for root in reversed(range(len(model.graph.nodes))):
+    for root in reversed(range(len(cost.graph.nodes))):
         if root not in taken:
-            order = grow(model, root, taken, max_layers)
+            order = grow(cost, root, taken, max_layers)
             kept = order[: choose(order)]
             taken.update(kept)
             subgraphs.append(tuple(sorted(kept)))
     return subgraphs[::-1]
 
 
-def grow(model: CostModel, root: int, taken: set[int], max_layers: int) -> list[int]:
+def grow(cost: CostModel, root: int, taken: set[int], max_layers: int) -> list[int]:
     """The largest subgraph with output node `root`, in the order in which its nodes join."""
-    facts, order, inside = model.facts, [root], {root}
-    layers = int(facts[root].heavy)
-    ready = [-p for p in _candidates(model, root, root, inside)]
+    node_costs, order, inside = cost.node_costs, [root], {root}
+    layers = int(node_costs[root].heavy)
+    ready = [-p for p in _candidates(cost, root, root, inside)]
     heapq.heapify(ready)
     while ready and len(order) < NODES_PER_LAYER * max_layers:
         k = -heapq.heappop(ready)
-        if k in taken or k in inside or layers + facts[k].heavy > max_layers:
+        if k in taken or k in inside or layers + node_costs[k].heavy > max_layers:
             continue
-        layers += facts[k].heavy
+        layers += node_costs[k].heavy
         order.append(k)
         inside.add(k)
-        for p in _candidates(model, root, k, inside):
+        for p in _candidates(cost, root, k, inside):
             heapq.heappush(ready, -p)
     return order
 
 
-def is_global(model: CostModel, k: int) -> bool:
+def is_global(cost: CostModel, k: int) -> bool:
     """Whether node `k` reduces over a dimension that bricks cut."""
-    op = model.graph.nodes[k].op
+    op = cost.graph.nodes[k].op
     if not isinstance(op, Reduce | Rowwise):
         return False
-    rank = model.graph.ins(model.graph.nodes[k])[0].rank
-    return op.axes != ((1,) if model.facts[k].image else (rank - 1,))
+    rank = cost.graph.ins(cost.graph.nodes[k])[0].rank
+    return op.axes != ((1,) if cost.node_costs[k].image else (rank - 1,))
 
 
-def stands_alone(model: CostModel, k: int) -> bool:
-    """Whether node `k` ends a subgraph on both sides."""
-    return isinstance(model.graph.nodes[k].op, View | Transpose | PartialReduce) or is_global(model, k)
+def stands_alone(cost: CostModel, k: int) -> bool:
+    """Whether node `k` is never merged with others."""
+    return isinstance(cost.graph.nodes[k].op, View | Transpose | PartialReduce) or is_global(cost, k)
 
 
-def _candidates(model: CostModel, root: int, reader: int, inside: set[int]) -> list[int]:
+def _candidates(cost: CostModel, root: int, reader: int, inside: set[int]) -> list[int]:
     """Producers of what `reader` reads that may join now."""
-    graph = model.graph
+    graph = cost.graph
     node = graph.nodes[reader]
-    if stands_alone(model, reader):
+    if stands_alone(cost, reader):
         return []
     product = isinstance(node.op, MatMul)
     names = node.inputs[:1] if product and node.inputs[0] not in node.inputs[1:] else () if product else node.inputs
     producers = (graph.producers[name] for name in dict.fromkeys(names) if name in graph.producers)
-    return [p for p in producers if _may_join(model, root, p, inside, elementwise=product)]
+    return [p for p in producers if _may_join(cost, root, p, inside, elementwise=product)]
 
 
-def _may_join(model: CostModel, root: int, k: int, inside: set[int], elementwise: bool) -> bool:
-    graph = model.graph
+def _may_join(cost: CostModel, root: int, k: int, inside: set[int], elementwise: bool) -> bool:
+    graph = cost.graph
     node, out = graph.nodes[k], graph.nodes[k].output
-    if stands_alone(model, k) or out in graph.outputs:
+    if stands_alone(cost, k) or out in graph.outputs:
         return False
-    if isinstance(node.op, MatMul) and (model.device.kind != "cpu" or not model.streams_both(k)):
+    if isinstance(node.op, MatMul) and (cost.device.kind != "cpu" or not cost.streams_both(k)):
         return False  # every brick would stream the constant columns
     readers = graph.consumers[out]
     if not inside.issuperset(readers) or graph.types[out].rank != graph.out(graph.nodes[root]).rank:
         return False
     if elementwise and not isinstance(node.op, Map | Reduce | Rowwise):
         return False
-    same_cuts = not isinstance(node.op, Reduce | Rowwise) or model.facts[k].image == model.facts[root].image
-    return same_cuts and not any(_spreads(model, k, reader) for reader in readers)
+    same_cuts = not isinstance(node.op, Reduce | Rowwise) or cost.node_costs[k].image == cost.node_costs[root].image
+    return same_cuts and not any(_spreads(cost, k, reader) for reader in readers)
 
 
-def _spreads(model: CostModel, k: int, reader: int) -> bool:
-    """Whether the reader broadcasts node `k`'s result along a dimension that bricks cut: each would recompute it."""
-    graph = model.graph
+def _spreads(cost: CostModel, k: int, reader: int) -> bool:
+    """Whether the reader broadcasts the output of node `k` along a dimension that bricks cut: each recomputes it."""
+    graph = cost.graph
     mine, its = graph.out(graph.nodes[k]).shape, graph.out(graph.nodes[reader]).shape
     if len(its) != len(mine):
         return False
-    uncut = 1 if model.facts[reader].image else len(mine) - 1
+    uncut = 1 if cost.node_costs[reader].image else len(mine) - 1
     return any(a == 1 and b > 1 for axis, (a, b) in enumerate(zip(mine, its)) if axis != uncut)

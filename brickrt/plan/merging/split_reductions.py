@@ -1,9 +1,9 @@
-"""Global reductions in two passes: partial results, made in the tasks that make what is reduced, and a small reduction.
+"""Splits reductions over whole images in two: partial results of segments of rows, and a small reduction of these.
 
-conv ─┬─ reduce ─          conv ─┬─ segments ─ reduce ─
+conv ─┬─ reduce ─          conv ─┬─ partial reduce ─ reduce ─
       └─ …             →         └─ …
 
-The segments run as a tail of the convolution's subgraph: brick by brick, while the brick is in cache.
+The partial reductions run in the tasks of the convolution's subgraph, brick by brick, while the brick is in cache.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LENGTH = 64  # pixels of a segment: rows of bricks are cut at multiples of it
 def split_reductions(
     graph: Graph, layouts: Mapping[str, Layout], device: DeviceSpec
 ) -> tuple[Graph, dict[str, Layout]]:
-    """The graph in which reductions over all of space of what exceeds a core's cache read segments of it."""
+    """The graph in which reductions over all of space, of tensors that exceed a core's cache, read partial results."""
     nodes: list[Node] = []
     types, found = dict(graph.types), dict(layouts)
     for node in graph.nodes:
@@ -51,26 +51,30 @@ def _splits(graph: Graph, layouts: Mapping[str, Layout], device: DeviceSpec, nod
 
 
 def _short(x: TensorType) -> bool:
-    """Whether segments would hardly be fewer than elements."""
+    """Whether rows are so short that partial results would hardly be fewer than elements."""
     return x.shape[-1] < LENGTH // 4
 
 
-def attach_tails(graph: Graph, subgraphs: Sequence[Subgraph]) -> list[Subgraph]:
-    """The subgraphs, with segments that can be made brick by brick moved to those that make what they read."""
+def attach_partial_reductions(graph: Graph, subgraphs: Sequence[Subgraph]) -> list[Subgraph]:
+    """The subgraphs, with partial reductions that can run brick by brick moved into those that make what they read."""
     makers = {graph.nodes[s.nodes[-1]].output: number for number, s in enumerate(subgraphs)}
-    tails: dict[int, list[int]] = {}
+    attached: dict[int, list[int]] = {}
     moved = set()
     for number, s in enumerate(subgraphs):
         node = graph.nodes[s.nodes[-1]]
         maker = makers.get(node.inputs[0]) if isinstance(node.op, PartialReduce) else None
         if maker is not None and _may_host(graph, subgraphs[maker]):
-            tails.setdefault(maker, []).append(s.nodes[-1])
+            attached.setdefault(maker, []).append(s.nodes[-1])
             moved.add(number)
-    return [replace(s, tails=tuple(tails.get(number, ()))) for number, s in enumerate(subgraphs) if number not in moved]
+    return [
+        replace(s, partial_reductions=tuple(attached.get(number, ())))
+        for number, s in enumerate(subgraphs)
+        if number not in moved
+    ]
 
 
 def _may_host(graph: Graph, s: Subgraph) -> bool:
-    """Whether every brick, and band of one, holds whole segments."""
+    """Whether every brick, and band of one, has whole segments."""
     root = graph.nodes[s.nodes[-1]]
     computes = not isinstance(root.op, View | Take) and s.strategy != "memoized"
     shape = graph.out(root).shape

@@ -1,7 +1,7 @@
-"""How a layer that runs on its own is cut for a GPU: a piece per thread block, several per multiprocessor.
+"""Cuts a layer that runs on its own on a GPU: a piece per thread block, several per multiprocessor.
 
-Pieces of products are tiles of outputs by channels, as large as leave no multiprocessor idle; others are so many
-elements that every thread has a few.
+Pieces of products are tiles of rows by columns, as large as leave no multiprocessor idle. Pieces of other layers have
+so many elements that every thread computes a few.
 """
 
 from __future__ import annotations
@@ -17,31 +17,31 @@ from brickrt.ops.types import Shape, TensorType
 from brickrt.plan.cost.cost_model import CostModel
 
 TILES = ((128, 128), (128, 64), (64, 64), (64, 32), (32, 32), (16, 64))  # rows (pixels) by columns (channels)
-ELEMENTS = (16384, 8192, 4096, 2048, 1024)  # of a piece that is no product
-CHANNELS = (256, 128, 64, 32)  # of one that reduces space
-PIXELS = (1 << 30, 512, 64, 8, 1)  # that such a one leaves
+ELEMENTS = (16384, 8192, 4096, 2048, 1024)  # of a piece of other layers
+CHANNELS = (256, 128, 64, 32)  # of a piece that reduces space
+PIXELS = (1 << 30, 512, 64, 8, 1)  # of the result of such a piece
 
 
-def gpu_brick(model: CostModel, k: int) -> Shape:
-    """The brick shape of node `k` that gives its blocks."""
-    node, out = model.graph.nodes[k], model.graph.out(model.graph.nodes[k])
+def gpu_brick(cost: CostModel, k: int) -> Shape:
+    """The brick shape of node `k` that makes its thread blocks."""
+    node, out = cost.graph.nodes[k], cost.graph.out(cost.graph.nodes[k])
     shape = tuple(max(1, extent) for extent in out.shape)
-    precision = "tf32" if model.precision == "tf32" else "fp32"
+    precision = "tf32" if cost.precision == "tf32" else "fp32"
     if isinstance(node.op, MatMul):
-        tries = [_of_matrices(shape, rows, columns) for rows, columns in tiles(model.graph.ins(node)[0], precision)]
+        tries = [_of_matrices(shape, rows, columns) for rows, columns in tiles(cost.graph.ins(node)[0], precision)]
     elif isinstance(node.op, Conv | ConvTranspose) and node.op.groups == 1:
-        tries = [(*_pixels(shape, rows), columns) for rows, columns in tiles(model.graph.ins(node)[0], precision)]
+        tries = [(*_pixels(shape, rows), columns) for rows, columns in tiles(cost.graph.ins(node)[0], precision)]
         tries = [(t[0], min(shape[1], t[-1]), *t[1:-1]) for t in tries]
-    elif model.facts[k].image and len(shape) >= 3:
-        tries = _of_images(model, k, shape)
+    elif cost.node_costs[k].image and len(shape) >= 3:
+        tries = _of_images(cost, k, shape)
     else:
-        tries = [_of_rows(shape, elements, _kept(model, k)) for elements in ELEMENTS]
-    want = model.device.tasks_per_core * model.device.cores
+        tries = [_of_rows(shape, elements, _kept(cost, k)) for elements in ELEMENTS]
+    want = cost.device.tasks_per_core * cost.device.cores
     return next((brick for brick in tries if _pieces(shape, brick) >= want), tries[-1])
 
 
 def tiles(factor: TensorType, precision: str) -> list[tuple[int, int]]:
-    """Those of TILES that kernels compute at once, of products with such a factor."""
+    """The TILES that kernels of products with such a first operand can compute."""
     known = {(core.tile.m, core.tile.n) for core in cores(factor.dtype, precision)}
     return [tile for tile in TILES if tile in known]
 
@@ -51,7 +51,7 @@ def _pieces(shape: Shape, brick: Shape) -> int:
 
 
 def _pixels(shape: Shape, pixels: int) -> tuple[int, ...]:
-    """Batch and spatial edges of about so many pixels: whole rows, then planes, then images, as far as they go."""
+    """Batch and spatial edges of a piece of about so many pixels, which fills rows first, then planes, then images."""
     edges = [1] * (len(shape) - 1)
     extents = (shape[0], *shape[2:])
     for axis in reversed(range(len(edges))):
@@ -62,9 +62,9 @@ def _pixels(shape: Shape, pixels: int) -> tuple[int, ...]:
     return tuple(edges)
 
 
-def _of_images(model: CostModel, k: int, shape: Shape) -> list[Shape]:
-    """All channels of some pixels, or, where space is reduced, some channels of what is left of it."""
-    op = model.graph.nodes[k].op
+def _of_images(cost: CostModel, k: int, shape: Shape) -> list[Shape]:
+    """Bricks to try: all channels of some pixels, or where space is reduced, some channels of what is left of it."""
+    op = cost.graph.nodes[k].op
     if isinstance(op, Rowwise) and op.axes != (1,):
         return [(1, min(shape[1], channels), *shape[2:]) for channels in CHANNELS]
     if isinstance(op, Reduce) and op.axes != (1,):
@@ -78,14 +78,14 @@ def _of_matrices(shape: Shape, rows: int, columns: int) -> Shape:
     return (*(1,) * (len(shape) - 2), min(shape[-2], rows), min(shape[-1], columns))
 
 
-def _kept(model: CostModel, k: int) -> tuple[int, ...]:
-    """Axes that pieces have whole, because a row along them is reduced to be mapped."""
-    op = model.graph.nodes[k].op
+def _kept(cost: CostModel, k: int) -> tuple[int, ...]:
+    """Axes that stay whole, because statistics of whole rows along them are applied to each element."""
+    op = cost.graph.nodes[k].op
     return op.axes if isinstance(op, Rowwise) else ()
 
 
 def _of_rows(shape: Shape, elements: int, whole: tuple[int, ...]) -> Shape:
-    """Innermost axes first, until there are so many elements; those of `whole` in any case."""
+    """A brick of about so many elements that fills innermost axes first; axes of `whole` stay whole."""
     edges = [extent if axis in whole else 1 for axis, extent in enumerate(shape)]
     left = elements // math.prod(edges)
     for axis in reversed(range(len(shape))):

@@ -1,7 +1,7 @@
-"""How a layer that runs on its own is cut into tasks: few and large, but enough for all cores.
+"""Cuts a layer that runs on its own into tasks: few and large, but enough for all cores.
 
-Rows are cut across the full width. Where weights outweigh the image, output channels (columns of a product) are cut
-first, so that a task streams only its own weights.
+Rows are cut across the full width. Where weights have more bytes than the image, output channels (columns of a product)
+are cut first, so that a task reads only its own weights.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.operators.move import View
 from brickrt.ops.operators.reduce import Reduce
 from brickrt.ops.types import Shape
+from brickrt.plan.cost.constants import SHARED_US, UNEVEN_LAYER
 from brickrt.plan.cost.cost_model import CostModel
 from brickrt.plan.cost.strassen import LEVELS, strassen_brick
 from brickrt.plan.tiling.gpu_tiles import gpu_brick
@@ -22,52 +23,50 @@ from brickrt.plan.tiling.winograd_tiles import winograd_brick
 COLUMNS = 64  # columns of a product are cut in multiples of this
 CHUNK = 2**14  # elements of a row that is cut because nothing else can be
 ROW_TILE = 4  # rows that a piece has a multiple of, where it can
-SHARED_US = 4.0  # tasks of a layer that is too short for more than one a core: what another core saves by sharing it
-UNEVEN = 1.04  # cores that wait for the last tasks of a layer for longer, relative to it, get smaller ones
 
 
-def layer_brick(model: CostModel, k: int) -> Shape:
-    """The brick shape of node `k` that gives its layerwise tasks."""
-    node = model.graph.nodes[k]
-    shape = model.graph.out(node).shape
+def layer_brick(cost: CostModel, k: int) -> Shape:
+    """The brick shape of node `k` that makes its layerwise tasks."""
+    node = cost.graph.nodes[k]
+    shape = cost.graph.out(node).shape
     whole = tuple(max(1, extent) for extent in shape)
     if isinstance(node.op, View) or not shape:
         return whole
-    if model.device.kind == "cuda":
-        return gpu_brick(model, k)
-    want = _wanted_tasks(model, k)
-    if model.algorithms.get(k) in LEVELS:
-        return strassen_brick(model.graph, node, model.device, model.algorithms[k], model.constant_bytes, want)
-    if k in model.algorithms:
-        return winograd_brick(model, k, want)
-    if model.facts[k].image and len(shape) >= 2:
-        return _image_brick(model, k, list(whole), want)
+    if cost.device.kind == "cuda":
+        return gpu_brick(cost, k)
+    want = _wanted_tasks(cost, k)
+    if cost.algorithms.get(k) in LEVELS:
+        return strassen_brick(cost.graph, node, cost.device, cost.algorithms[k], cost.constant_bytes, want)
+    if k in cost.algorithms:
+        return winograd_brick(cost, k, want)
+    if cost.node_costs[k].image and len(shape) >= 2:
+        return _image_brick(cost, k, list(whole), want)
     if isinstance(node.op, MatMul):
-        return _product_brick(model, k, list(whole), want)
-    return _plain_brick(list(whole), want, model.device.cores)
+        return _product_brick(cost, k, list(whole), want)
+    return _plain_brick(list(whole), want, cost.device.cores)
 
 
-def _wanted_tasks(model: CostModel, k: int) -> int:
-    """Enough to even out cores, none too short."""
-    device, fact = model.device, model.facts[k]
-    busy_us = max(fact.core_us, (model.traffic_us(k) + model.constants_us([k])) * device.cores)
+def _wanted_tasks(cost: CostModel, k: int) -> int:
+    """Tasks enough to keep all cores evenly busy, of which none is too short."""
+    device, own = cost.device, cost.node_costs[k]
+    busy_us = max(own.core_us, (cost.traffic_us(k) + cost.constants_us([k])) * device.cores)
     at_once = min(device.cores, int(busy_us / SHARED_US))
     return max(1, at_once, min(device.tasks_per_core * device.cores, int(busy_us / device.min_task_us)))
 
 
-def _image_brick(model: CostModel, k: int, brick: list[int], want: int) -> Shape:
-    device = model.device
+def _image_brick(cost: CostModel, k: int, brick: list[int], want: int) -> Shape:
+    device = cost.device
     batch, channels = brick[0], brick[1]
-    alone = model.facts[k].core_us / batch >= device.min_task_us
+    alone = cost.node_costs[k].core_us / batch >= device.min_task_us
     brick[0] = 1 if alone else _edge(batch, want, device.cores)
     want = _left(want, batch, brick[0])
-    unit = _channel_unit(model, k, channels)
-    if unit and _weights_lead(model, k):
+    unit = _channel_unit(cost, k, channels)
+    if unit and _weights_lead(cost, k):
         brick[1] = _edge(channels, want, device.cores, unit)
         want = _left(want, channels, brick[1])
-    slabs = max(want, _slabs_for_cache(model, k)) if alone else want
+    slabs = max(want, _slabs_for_cache(cost, k)) if alone else want
     pieces = math.prod(-(-extent // edge) for extent, edge in zip((batch, channels), brick, strict=False))
-    if slabs == 1 and pieces > 1 and _rounds(pieces, device.cores) > UNEVEN:
+    if slabs == 1 and pieces > 1 and _rounds(pieces, device.cores) > UNEVEN_LAYER:
         slabs = device.cores
     rows = 1
     axes = range(2, min(len(brick), max(3, len(brick) - 1)))
@@ -81,38 +80,38 @@ def _image_brick(model: CostModel, k: int, brick: list[int], want: int) -> Shape
     return tuple(brick)
 
 
-def _channel_unit(model: CostModel, k: int, channels: int) -> int:
-    """Channels may be cut at multiples of this; 0 if not at all."""
-    node, lanes = model.graph.nodes[k], model.device.lanes
-    if model.layouts[node.output] != "blocked":
+def _channel_unit(cost: CostModel, k: int, channels: int) -> int:
+    """The multiple at which channels may be cut; 0 where they may not."""
+    node, lanes = cost.graph.nodes[k], cost.device.lanes
+    if cost.layouts[node.output] != "blocked":
         return 0
     if isinstance(node.op, Reduce):
         return lanes if node.op.axes != (1,) else 0
     if isinstance(node.op, Conv) and node.op.groups == 1:
-        return 4 * lanes if channels >= 8 * lanes and not model.device.halves else lanes
+        return 4 * lanes if channels >= 8 * lanes and not cost.device.double_pumped else lanes
     return 0
 
 
-def _weights_lead(model: CostModel, k: int) -> bool:
+def _weights_lead(cost: CostModel, k: int) -> bool:
     """Whether cutting channels moves less than cutting rows; a reduction has no rows to cut."""
-    fact = model.facts[k]
-    batch = max(1, model.graph.out(model.graph.nodes[k]).shape[0])
-    return isinstance(model.graph.nodes[k].op, Reduce) or fact.const_bytes > fact.in_bytes / batch
+    own = cost.node_costs[k]
+    batch = max(1, cost.graph.out(cost.graph.nodes[k]).shape[0])
+    return isinstance(cost.graph.nodes[k].op, Reduce) or own.const_bytes > own.in_bytes / batch
 
 
-def _slabs_for_cache(model: CostModel, k: int) -> int:
-    """Slabs of one image so that what each reads stays in half of L2."""
-    batch = max(1, model.graph.out(model.graph.nodes[k]).shape[0])
-    return math.ceil(model.facts[k].in_bytes / batch / (model.device.l2 / 2))
+def _slabs_for_cache(cost: CostModel, k: int) -> int:
+    """Slabs of one image such that what each reads stays in half of L2."""
+    batch = max(1, cost.graph.out(cost.graph.nodes[k]).shape[0])
+    return math.ceil(cost.node_costs[k].in_bytes / batch / (cost.device.l2 / 2))
 
 
 def _left(parts: int, extent: int, edge: int) -> int:
-    """Parts still wanted of each piece once an axis of `extent` is cut at `edge`."""
+    """Parts that each piece is still to be cut in once an axis of `extent` is cut at `edge`."""
     return -(-parts // -(-extent // edge))
 
 
 def _edge(extent: int, parts: int, cores: int, unit: int = 1) -> int:
-    """An edge in multiples of `unit` for `parts` pieces or some more: the one that keeps the cores evenly busy."""
+    """The edge, a multiple of `unit`, that makes `parts` pieces or some more and keeps the cores evenly busy."""
     if parts <= 1:
         return extent
     units = -(-extent // unit)
@@ -128,7 +127,7 @@ def _edge(extent: int, parts: int, cores: int, unit: int = 1) -> int:
 
 
 def _busiest(extent: int, edge: int, cores: int) -> float:
-    """How much more than its share the busiest core gets of pieces with this edge, of which the last may be smaller."""
+    """How many times its fair share the busiest core gets of pieces with this edge; the last may be smaller."""
     pieces = -(-extent // edge)
     full, more = divmod(pieces - 1, cores)
     most = (full + 1) * edge if more else full * edge + extent - (pieces - 1) * edge
@@ -136,14 +135,14 @@ def _busiest(extent: int, edge: int, cores: int) -> float:
 
 
 def _rounds(pieces: int, cores: int) -> float:
-    """How much longer equal pieces take than if all cores were busy to the end."""
+    """How many times longer equal pieces take than if all cores were busy to the end."""
     return math.ceil(pieces / cores) * cores / pieces
 
 
-def _product_brick(model: CostModel, k: int, brick: list[int], want: int) -> Shape:
-    """Batches first, then columns where the second operand is the larger, then rows."""
-    node, cores = model.graph.nodes[k], model.device.cores
-    a, b = (model.graph.types[name] for name in node.inputs[:2])
+def _product_brick(cost: CostModel, k: int, brick: list[int], want: int) -> Shape:
+    """Cuts batches first, then columns where the second operand is the larger, then rows."""
+    node, cores = cost.graph.nodes[k], cost.device.cores
+    a, b = (cost.graph.types[name] for name in node.inputs[:2])
     want = _cut_leading(brick, range(len(brick) - 2), want, cores)
     rows, columns = brick[-2:]
     if math.prod(b.shape[-2:]) > math.prod(a.shape[-2:]) or rows < want:
@@ -154,7 +153,7 @@ def _product_brick(model: CostModel, k: int, brick: list[int], want: int) -> Sha
 
 
 def _plain_brick(brick: list[int], want: int, cores: int) -> Shape:
-    """Leading dimensions; the last only where it holds everything."""
+    """Cuts leading dimensions; the last only where it holds all elements."""
     last = brick[-1]
     if math.prod(brick[:-1]) > 1:
         _cut_leading(brick, range(len(brick) - 1), want, cores)
@@ -164,7 +163,7 @@ def _plain_brick(brick: list[int], want: int, cores: int) -> Shape:
 
 
 def _cut_leading(brick: list[int], axes: Sequence[int], want: int, cores: int) -> int:
-    """Cuts `axes` in order until there are about `want` parts; gives how many are still wanted of each."""
+    """Cuts `axes` in order until there are about `want` parts; returns how many are still wanted of each."""
     for axis in axes:
         extent = brick[axis]
         brick[axis] = _edge(extent, want, cores)

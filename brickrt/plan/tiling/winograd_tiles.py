@@ -1,7 +1,7 @@
-"""How a Winograd layer is cut into tasks.
+"""Cuts a Winograd layer into tasks.
 
-Cutting channels transforms the input once per piece; cutting rows streams all weights once per piece, and both leave
-tiles of either kind that are not full. So the cut is the one that is modelled fastest.
+Every piece of channels transforms the input anew; every piece of rows reads all weights anew; and both leave tiles that
+are not full. So all cuts are modelled, and the fastest is taken.
 """
 
 from __future__ import annotations
@@ -13,36 +13,36 @@ from itertools import product
 from brickrt.ops.cpu.winograd.axes import Axes, axes_of
 from brickrt.ops.operators.conv import Conv
 from brickrt.ops.types import Shape
+from brickrt.plan.cost.constants import UNEVEN_WINOGRAD
 from brickrt.plan.cost.conv_algorithms import EDGES, CoreShare, winograd_us
 from brickrt.plan.cost.cost_model import CostModel
 from brickrt.plan.device.device_spec import DeviceSpec
 from brickrt.plan.geometry.bricks import even_edges
 
-UNEVEN = 0.25  # of a task's time that cores wait for the last one
 
-
-def winograd_brick(model: CostModel, k: int, most: int) -> Shape:
-    """The brick of the output of node `k` that gives up to `most` tasks, or few more."""
-    graph, node, device = model.graph, model.graph.nodes[k], model.device
+def winograd_brick(cost: CostModel, k: int, most: int) -> Shape:
+    """The brick of the output of node `k` that makes up to `most` tasks, or few more."""
+    graph, node, device = cost.graph, cost.graph.nodes[k], cost.device
     op, x, out = node.op, graph.ins(node)[0].shape, graph.out(node).shape
     assert isinstance(op, Conv)
-    axes = axes_of(op, x[2:], EDGES[model.algorithms[k]])
-    constants = max(model.constant_bytes, model.facts[k].const_bytes)
+    axes = axes_of(op, x[2:], EDGES[cost.algorithms[k]])
+    constants = max(cost.constant_bytes, cost.node_costs[k].const_bytes)
 
-    def cost(brick: Shape) -> tuple[float, int]:
+    def modelled(brick: Shape) -> tuple[float, int]:
+        """Time of the core that has most, and the number of tasks."""
         counts = [-(-e // b) for e, b in zip(out, brick, strict=True)]
         tasks = math.prod(counts)
         rounds = -(-tasks // device.cores)
         pieces = min(rounds, -(-counts[1] // device.cores))  # cores have channels of their own, as far as there are
         us = winograd_us(axes, x[1], brick, device, CoreShare(rounds, pieces, constants))
-        return us * (1 + UNEVEN / rounds * (device.cores > 1)), tasks
+        return us * (1 + UNEVEN_WINOGRAD / rounds * (device.cores > 1)), tasks
 
-    costs = {tuple(brick): cost(tuple(brick)) for brick in product(*_edges(axes, out, device, most))}
-    return min((brick for brick in costs if costs[brick][1] < 2 * most), key=costs.__getitem__)
+    times = {tuple(brick): modelled(tuple(brick)) for brick in product(*_edges(axes, out, device, most))}
+    return min((brick for brick in times if times[brick][1] < 2 * most), key=times.__getitem__)
 
 
 def _edges(axes: Axes, out: Sequence[int], device: DeviceSpec, most: int) -> Iterator[list[int]]:
-    """Per dimension of the output the edges to try: images, pairs of blocks, planes, whole tiles of rows."""
+    """Edges to try, per dimension of the output: images, pairs of channel blocks, planes, whole tiles of rows."""
     units = [1, 2 * device.lanes, *out[2:]]
     for axis in axes[:2]:
         if axis.dim is not None:

@@ -22,7 +22,7 @@ from onnx.backend.test.case.test_case import TestCase
 from brickrt.graph.builder import _BUILDERS, KERNEL_TYPES
 from brickrt.graph.errors import Unsupported
 from brickrt.graph.onnx_import import source
-from brickrt.graph.specialize import by_definition
+from tests.support.graphs import by_definition
 from tests.support.graphs.builders_harness import run_model
 
 ON_HOST = {

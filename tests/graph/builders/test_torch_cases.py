@@ -11,7 +11,7 @@ from onnx import numpy_helper, version_converter
 from onnx.backend.test.loader import load_model_tests
 
 from brickrt.graph.onnx_import import source
-from brickrt.graph.specialize import by_definition
+from tests.support.graphs import by_definition
 
 
 @pytest.mark.parametrize("version", [7, 11, 13, 18])

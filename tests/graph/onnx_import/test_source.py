@@ -26,7 +26,11 @@ def test_path_bytes_and_message_give_the_same(tmp_path):
         assert source.outputs == {"y": (np.float32, ("N", 3))}
         assert source.opsets == {"": 17, "ai.onnx.ml": 3}
         np.testing.assert_array_equal(source.initializers["w"], W)
-        assert source.structure_hash() == sources[0].structure_hash()
+        assert [n.proto for n in source.nodes] == [n.proto for n in sources[0].nodes]
+
+
+def test_repr_is_one_short_line():
+    assert repr(load(small())) == "SourceGraph('g', nodes=1, inputs=1, outputs=1, constant_bytes=24)"
 
 
 def test_message_stays_as_it_is():
@@ -116,25 +120,6 @@ def test_dimensions_may_be_open():
 
 def test_rank_may_be_open():
     assert load(model([node("Relu", "x", "y")], [tensor("x", None)])).inputs["x"].shape is None
-
-
-def test_structure_leaves_weights_out_but_not_shapes():
-    others = [
-        (small(), True),
-        (model([node("MatMul", "x w", "y")], [tensor("x", ["N", 2])], [tensor("y", ["N", 3])], w=W + 1), True),
-        (small(opset=16), False),
-        (model([node("MatMul", "x w", "y")], [tensor("x", ["N", 2])], w=W[:, :2]), False),
-        (model([node("Gemm", "x w", "y")], [tensor("x", ["N", 2])], w=W), False),
-    ]
-    mine = load(small()).structure_hash()
-    assert [load(other).structure_hash() == mine for other, _ in others] == [same for _, same in others]
-
-
-def test_structure_counts_small_integers():
-    def reshape(*shape: int) -> onnx.ModelProto:
-        return model([node("Reshape", "x s", "y")], [tensor("x", [4])], s=np.array(shape))
-
-    assert load(reshape(2, 2)).structure_hash() != load(reshape(4, 1)).structure_hash()
 
 
 def test_element_types_are_inferred():

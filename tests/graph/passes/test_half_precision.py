@@ -9,14 +9,14 @@ import pytest
 from brickrt import zoo
 from brickrt.graph.builder import Builder
 from brickrt.graph.builders.arithmetic.softmax import softmax_over
-from brickrt.graph.interpret import interpret
 from brickrt.graph.ir import Graph
 from brickrt.graph.onnx_import.source import load
 from brickrt.graph.passes.fuse import fuse
-from brickrt.graph.passes.half_precision import lowered
+from brickrt.graph.passes.half_precision import to_half_precision
 from brickrt.graph.passes.stitch import stitch
 from brickrt.graph.passes.unfuse import unfuse
-from brickrt.graph.specialize.specialize import first_stage, specialize
+from brickrt.graph.specialize.specialize import specialize
+from brickrt.graph.specialize.stages import first_stage
 from brickrt.ops.expr import apply, arg, cast, const
 from brickrt.ops.operators.conv import Conv
 from brickrt.ops.operators.map import Map
@@ -25,6 +25,7 @@ from brickrt.ops.operators.move import Concat, Transpose, View
 from brickrt.ops.operators.pool import Pool
 from brickrt.ops.operators.reduce import Reduce
 from brickrt.ops.types import TensorType
+from tests.support.graphs.by_definition import interpret
 from tests.support.graphs.small_graphs import ADD, MUL, RELU, X, Y, array, conv3, make, number
 
 F16, BF16, F32 = np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16), np.dtype(np.float32)
@@ -35,7 +36,7 @@ PRECISIONS = pytest.mark.parametrize("precision", HALVES)
 
 def nearly_same(before: Graph, precision: str, feeds: dict | None = None) -> Graph:
     """Asserts types of inputs and outputs, and results within the tolerance of the greatest one; returns the graph."""
-    after = lowered(before, precision)
+    after = to_half_precision(before, precision)
     assert (after.inputs, after.outputs) == (before.inputs, before.outputs)
     assert all(after.types[name] == before.types[name] for name in (*before.inputs, *before.outputs))
     feeds = feeds or {name: array(*before.types[name].shape, seed=7) for name in before.inputs}
@@ -54,7 +55,7 @@ def dtypes(graph: Graph) -> list[tuple[str, str]]:
 @pytest.mark.parametrize("precision", ["fp32", "tf32"])
 def test_single_precision_leaves_the_graph_alone(precision):
     graph = make(lambda b: conv3(b, "x", 4), x=(1, 3, 5, 5))
-    assert lowered(graph, precision) is graph
+    assert to_half_precision(graph, precision) is graph
 
 
 @PRECISIONS
@@ -164,7 +165,7 @@ def test_bounds_may_be_large_and_constants_of_products_stay_finite():
         clipped = b.emit(Map(apply("min", apply("max", X, number(0)), number(3e38))), conv3(b, "x", 2))
         return b.emit(MatMul(), clipped, b.constant(np.array([[1e6], [0], [0], [0], [0]], np.float32)))
 
-    after = lowered(make(build, x=(1, 2, 4, 5)), "fp16")
+    after = to_half_precision(make(build, x=(1, 2, 4, 5)), "fp16")
     assert all(np.isfinite(a).all() for a in after.constants.values())
     assert ("Map", "float32") not in dtypes(after)[:-1]
 
@@ -175,7 +176,7 @@ def test_powers_stay_float32_in_float16():
         return b.emit(Map(apply("log", X)), powers)
 
     graph = make(build, x=(1, 2, 4, 5))
-    after = lowered(graph, "fp16")
+    after = to_half_precision(graph, "fp16")
     feeds = {"x": array(1, 2, 4, 5) * 10}
     expected, actual = (next(iter(interpret(g, feeds).values())) for g in (graph, after))
     np.testing.assert_allclose(actual, expected, rtol=1e-2, atol=0.2)
@@ -207,13 +208,13 @@ def test_integers_and_doubles_are_untouched(precision):
     total = b.emit(Reduce("sum", (1,), True), "i")
     product = b.emit(MatMul(), "d", b.constant(np.ones((4, 2))))
     graph = Graph(tuple(b.nodes), b.types, b.constants, ("i", "d"), (total, product)).verify()
-    after = lowered(graph, precision)
+    after = to_half_precision(graph, precision)
     assert after.nodes == graph.nodes and after.types == graph.types
 
 
 def test_an_expression_reads_an_input_without_a_cast():
     graph = make(lambda b: conv3(b, b.emit(MUL, "x", b.constant(array(3, 1, 1))), 2), x=(1, 3, 4, 4))
-    after = lowered(graph, "fp16")
+    after = to_half_precision(graph, "fp16")
     assert dtypes(after) == [("Map", "float16"), ("Conv", "float16"), ("Map", "float32")]
     assert after.types[after.nodes[0].inputs[0]].dtype == F32
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from brickrt.graph.builder import Builder
-from brickrt.graph.passes.long_reductions import in_two_steps
+from brickrt.graph.passes.long_reductions import split_long_reductions
 from brickrt.ops.expr import apply, arg, cast, const
 from brickrt.ops.operators.map import Map
 from brickrt.ops.operators.reduce import Reduce
@@ -21,7 +21,7 @@ def axes_of(graph) -> list[tuple[int, ...]]:
 @pytest.mark.parametrize("combine", ["sum", "max"])
 def test_space_in_rows_first(combine, keepdims, second):
     before = make(lambda b: b.emit(Reduce(combine, (2, 3), keepdims), "x"), x=(2, 3, 80, 90))
-    after = same_results(before, in_two_steps(before), 1e-4)
+    after = same_results(before, split_long_reductions(before), 1e-4)
     assert axes_of(after) == [(3,), second]
 
 
@@ -31,7 +31,7 @@ def test_the_expression_before_is_in_the_first_and_the_one_after_in_the_second()
         return b.emit(Reduce("sum", (1, 2, 3), True, pre, post), "x", "y")
 
     before = make(build, x=(2, 60, 10, 9), y=(60, 1, 1))
-    after = same_results(before, in_two_steps(before), 1e-4)
+    after = same_results(before, split_long_reductions(before), 1e-4)
     assert axes_of(after) == [(2, 3), (1,)]
 
 
@@ -40,7 +40,7 @@ def test_the_expression_before_is_in_the_first_and_the_one_after_in_the_second()
 )
 def test_short_many_or_of_one_axis_are_left(shape, axes):
     before = make(lambda b: b.emit(Reduce("sum", axes, True), "x"), x=shape)
-    assert in_two_steps(before).nodes == before.nodes
+    assert split_long_reductions(before).nodes == before.nodes
 
 
 @pytest.mark.parametrize("post", [None, apply("mul", arg(0, np.float16), const(0.5, np.float16))])
@@ -52,7 +52,7 @@ def test_sums_of_halves_are_rounded_once(post):
         return b.emit(Reduce("sum", (2, 3), True, None, post), half)
 
     before = make(build, x=(1, 2, 80, 90))
-    after = same_results(before, in_two_steps(before), 1e-3)
+    after = same_results(before, split_long_reductions(before), 1e-3)
     assert axes_of(after) == [(3,), (2,)]
     between, last = (after.out(node).dtype for node in after.nodes if isinstance(node.op, Reduce))
     assert (between, last) == (np.float32, np.float16)

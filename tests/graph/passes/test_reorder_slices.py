@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from brickrt.graph.builder import Builder
-from brickrt.graph.passes.reorder_slices import order_moves
+from brickrt.graph.passes.reorder_slices import reorder_slices
 from brickrt.ops.operators.move import Take, Transpose, View
 from tests.support.graphs.small_graphs import MUL, array, make, ops, same_results
 
@@ -31,7 +31,7 @@ def split_after_transpose(b: Builder) -> tuple[str, ...]:
 
 def test_takes_come_before_a_transpose_that_only_they_read():
     before = make(split_after_transpose, x=(1, TOKENS, 3 * HEADS * DEPTH))
-    after = same_results(before, order_moves(before))
+    after = same_results(before, reorder_slices(before))
     assert sorted(ops(after)) == sorted(["View"] * 4 + ["Take"] * 3 + ["Transpose"] * 3)
     for node in after.nodes:
         if isinstance(node.op, Take):
@@ -50,7 +50,7 @@ def test_whole_heads_are_taken_after_the_view_that_splits_them():
         return tuple(outs)
 
     before = make(build, x=(1, TOKENS, 3 * HEADS * DEPTH))
-    after = same_results(before, order_moves(before))
+    after = same_results(before, reorder_slices(before))
     assert ops(after) == ["View", "Take", "Transpose"] * 3
 
 
@@ -59,7 +59,7 @@ def test_pieces_that_are_not_whole_are_taken_first(start, count):
     """Pieces of 4 from 0 on: only the last of these is made of whole ones, and its view splits it otherwise."""
     shape = (1, TOKENS, 2, count // 2) if start != 4 else (1, 8, TOKENS)
     before = make(lambda b: b.emit(View(shape), b.emit(part(3, 2, start, count), "x")), x=(1, TOKENS, 13))
-    assert ops(same_results(before, order_moves(before))) == ["Take", "View"]
+    assert ops(same_results(before, reorder_slices(before))) == ["Take", "View"]
 
 
 def test_a_transpose_that_others_read_stays():
@@ -68,7 +68,7 @@ def test_a_transpose_that_others_read_stays():
         return b.emit(part(2, 0, 1, 2), y), b.emit(MUL, y, b.constant(array(3), "c"))
 
     before = make(build, x=(3, 4))
-    assert ops(same_results(before, order_moves(before))) == ["Transpose", "Take", "Map"]
+    assert ops(same_results(before, reorder_slices(before))) == ["Transpose", "Take", "Map"]
 
 
 def test_takes_that_overlap_are_not_transposed_one_by_one():
@@ -77,7 +77,7 @@ def test_takes_that_overlap_are_not_transposed_one_by_one():
         return b.emit(part(2, 0, 0, 3), y), b.emit(part(2, 0, 1, 3), y)
 
     before = make(build, x=(3, 4))
-    assert ops(same_results(before, order_moves(before))) == ["Transpose", "Take", "Take"]
+    assert ops(same_results(before, reorder_slices(before))) == ["Transpose", "Take", "Take"]
 
 
 def test_a_view_that_drops_more_than_single_axes_stays_between_transposes():
@@ -86,4 +86,4 @@ def test_a_view_that_drops_more_than_single_axes_stays_between_transposes():
         return b.emit(Transpose((1, 0)), y)
 
     before = make(build, x=(3, 2, 4))
-    assert ops(same_results(before, order_moves(before))) == ["Transpose", "View", "Transpose"]
+    assert ops(same_results(before, reorder_slices(before))) == ["Transpose", "View", "Transpose"]

@@ -7,8 +7,8 @@ import onnx
 import pytest
 
 from brickrt.graph.onnx_import.source import load
-from brickrt.graph.specialize.by_definition import run_model, specialize_for
 from brickrt.graph.specialize.stages import first_stage
+from tests.support.graphs.by_definition import run_model, specialize_for
 from tests.support.graphs.onnx_models import by_onnxruntime, graph, model, node, tensor
 
 X = np.random.default_rng(0).standard_normal((2, 3)).astype(np.float32)

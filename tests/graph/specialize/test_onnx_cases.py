@@ -12,7 +12,7 @@ from onnx import numpy_helper
 from onnx.backend.test.case.node import collect_testcases
 
 from brickrt.graph.onnx_import.source import load
-from brickrt.graph.specialize.by_definition import run_model
+from tests.support.graphs.by_definition import run_model
 
 SKIPPED = {
     "test_bernoulli": "draws numbers",

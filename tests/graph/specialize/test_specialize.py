@@ -10,9 +10,10 @@ from onnx import helper
 from brickrt.graph import builder
 from brickrt.graph.errors import BrickError, Unsupported
 from brickrt.graph.onnx_import.source import SourceGraph, load
-from brickrt.graph.specialize.by_definition import run_model
-from brickrt.graph.specialize.specialize import Specialized, certain_host_nodes, first_stage, specialize
+from brickrt.graph.specialize.specialize import specialize
+from brickrt.graph.specialize.stages import Specialized, first_stage
 from brickrt.ops.types import TensorType
+from tests.support.graphs.by_definition import run_model
 from tests.support.graphs.onnx_models import by_onnxruntime, graph, model, node, tensor, unknown
 from tests.support.graphs.small_graphs import RELU
 
@@ -272,17 +273,6 @@ def test_output_that_a_builder_leaves_out_puts_the_node_on_the_host(monkeypatch)
     assert first(model(nodes, [tensor("x", [2, 3])], "v", k=np.array([2])), x=X).host_nodes == ()
     part = first(model(nodes, [tensor("x", [2, 3])], "v i", k=np.array([2])), x=X)
     assert "'i'" in part.host_reasons["TopK_0"]
-
-
-def test_nodes_that_are_sure_to_run_on_the_host_are_known_beforehand():
-    nodes = [
-        node("Unique", "x", "u"),
-        node("Relu", "u", "a"),
-        node("Cast", "a", "b", to=onnx.TensorProto.BFLOAT16),
-        node("Neg", "b", "y"),
-    ]
-    found = certain_host_nodes(first_stage(load(model(nodes, [tensor("x", [2, 3])]))))
-    assert list(found) == ["Unique_0", "Neg_3"]
 
 
 def test_optional_input_of_the_model():

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from brickrt.graph.errors import InputError
+from brickrt.graph.onnx_import.check_inputs import check_inputs
 from brickrt.graph.onnx_import.source import load
-from brickrt.graph.specialize.specialize import check_inputs
 from tests.support.graphs.onnx_models import model, node, tensor
 
 SOURCE = load(

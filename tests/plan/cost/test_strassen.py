@@ -21,9 +21,9 @@ from tests.support.graphs.plan_graphs import Sketch
 
 SERVER = DeviceSpec(
     "two cores of a server", "cpu", "avx512", 2, 16, 32, 2**15, 2**20, 36 * 2**20, 2**34, 110.0,
-    {"l2": 200.0, "l3": 80.0, "memory": 40.0}, tau=64, halves=True,
+    {"l2": 200.0, "l3": 80.0, "memory": 40.0}, tau=64, double_pumped=True,
 )  # fmt: skip
-NARROW = dataclasses.replace(SERVER, isa="avx2", lanes=8, registers=16, halves=False)
+NARROW = dataclasses.replace(SERVER, isa="avx2", lanes=8, registers=16, double_pumped=False)
 
 
 def product(*shape: int, columns: int, dtype: type = np.float32) -> Graph:
@@ -92,7 +92,7 @@ def test_two_levels_need_columns_for_four_tiles_and_memory_for_three_times_the_w
 def test_a_slight_gain_is_taken_only_where_it_was_measured():
     graph = product(1, 197, 192, columns=192)
     assert chosen(graph) == "strassen"
-    assert chosen(graph, dataclasses.replace(SERVER, halves=False)) is None
+    assert chosen(graph, dataclasses.replace(SERVER, double_pumped=False)) is None
 
 
 def test_rows_that_share_few_lines_of_the_cache_are_copied():

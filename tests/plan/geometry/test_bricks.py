@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from brickrt.ops.types import Boxes
-from brickrt.plan.geometry.bricks import BrickGrid, BrickMap, ramps, row_offsets
+from brickrt.plan.geometry.bricks import BrickGrid, ramps, row_offsets
 
 
 @st.composite
@@ -81,46 +81,10 @@ def test_covering_of_many_boxes_is_vectorised():
 def test_extents_of_zero_make_no_bricks_and_rank_zero_one():
     empty = BrickGrid((2, 0, 3), (1, 4, 2))
     assert empty.grid == (2, 0, 2)
-    assert len(empty) == len(empty.boxes()) == len(empty.neighbours().adjacency) == 0
+    assert len(empty) == len(empty.boxes()) == 0
     scalar = BrickGrid((), ())
     assert len(scalar) == 1
     assert scalar.covering(scalar.boxes())[1].tolist() == [0]
-    assert scalar.neighbours().adjacency.tolist() == [[0]]
-
-
-@settings(deadline=None)
-@given(grids(max_rank=3), st.randoms(use_true_random=False))
-def test_neighbours_by_direction(grid, random):
-    slots = list(range(len(grid)))
-    random.shuffle(slots)
-    bricks = BrickMap(grid, np.array(slots, np.int64))
-    info = bricks.neighbours()
-    assert info.zero == len(grid)
-    assert info.adjacency.shape == (len(grid), 3**grid.rank)
-    for at in np.ndindex(grid.grid):
-        row = info.adjacency[slots[int(grid.index(at))]]
-        for column, step in enumerate(itertools.product((-1, 0, 1), repeat=grid.rank)):
-            to = tuple(a + s for a, s in zip(at, step))
-            inside = all(0 <= x < n for x, n in zip(to, grid.grid))
-            assert row[column] == (slots[int(grid.index(to))] if inside else info.zero)
-        assert row[info.centre] == slots[int(grid.index(at))]
-
-
-def test_neighbours_of_a_row():
-    """Three bricks in a row and the zero brick z = 3:  z [0] [1] [2] z"""
-    assert BrickGrid((9,), (3,)).neighbours().adjacency.tolist() == [[3, 0, 1], [0, 1, 2], [1, 2, 3]]
-
-
-def test_map_along_an_order():
-    bricks = BrickMap.along(BrickGrid((4,), (1,)), np.array([2, 0, 3, 1]))
-    assert bricks.bricks.tolist() == [2, 0, 3, 1]
-    assert bricks.slots.tolist() == [1, 3, 0, 2]
-
-
-@pytest.mark.parametrize("slots", [[0, 0], [0, 2], [0], [[0, 1]]])
-def test_slots_must_be_a_permutation(slots):
-    with pytest.raises(ValueError, match=r"permutation of 0\.\.1"):
-        BrickMap(BrickGrid((2,), (1,)), np.array(slots))
 
 
 def test_bad_bricks_are_named():

@@ -6,7 +6,7 @@ import pytest
 from brickrt.graph.ir import Graph
 from brickrt.ops.types import Boxes
 from brickrt.plan.geometry.bricks import BrickGrid
-from brickrt.plan.geometry.halo import growth, middle_boxes, needed_boxes, receptive_field, totals, working_set
+from brickrt.plan.geometry.halo import growth, middle_boxes, needed_boxes, totals, working_set
 from tests.support.graphs.plan_graphs import Sketch
 
 
@@ -49,12 +49,6 @@ def test_several_readers_need_the_box_around_all():
     s.map("add", s.conv(x, 4, 3), s.conv(x, 4, 5))
     needed = needed_boxes(s.graph(), range(4), Boxes.one((0, 0, 8, 8), (1, 4, 12, 12)))
     assert needed["t0"].lo[0].tolist() == [0, 0, 6, 6] and needed["x0"].hi[0].tolist() == [1, 4, 14, 14]
-
-
-def test_receptive_field_of_strided_layers():
-    s = Sketch()
-    s.conv(s.conv(s.input(1, 4, 64, 64), 4, 3, stride=2), 4, 3)
-    assert receptive_field(s.graph(), [0, 1])["x0"] == (1, 4, 7, 7)
 
 
 @pytest.mark.parametrize("shape", [(7,), (1, 16), (2, 3, 17, 5)])

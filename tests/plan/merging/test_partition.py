@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 
 from brickrt.graph.ir import Graph
 from brickrt.ops.operators.move import Transpose, View
+from brickrt.plan.assign_layouts import assign_layouts
 from brickrt.plan.cost.cost_model import CostModel
 from brickrt.plan.device.device_spec import host_device
-from brickrt.plan.layout import assign_layouts, style_of
+from brickrt.plan.layout import image_layout
 from brickrt.plan.merging.partition import partition
 from brickrt.plan.options import PlanOptions
 from brickrt.plan.plan import make_plan
@@ -18,7 +19,7 @@ from tests.support.graphs.plan_graphs import Sketch, bottlenecks, networks
 
 def model(graph: Graph) -> CostModel:
     device = host_device()
-    return CostModel(*assign_layouts(graph, style_of(device)), device)
+    return CostModel(*assign_layouts(graph, image_layout(device)), device)
 
 
 @settings(max_examples=60, deadline=None)
@@ -31,7 +32,7 @@ def test_subgraphs_are_convex_and_have_one_output(graph: Graph, max_layers: int,
     dag = m.graph.to_networkx()
     for part in parts:
         inside = set(part)
-        assert list(part) == sorted(part) and sum(m.facts[k].heavy for k in part) <= max(max_layers, 1)
+        assert list(part) == sorted(part) and sum(m.node_costs[k].heavy for k in part) <= max(max_layers, 1)
         for k in part[:-1]:
             output = m.graph.nodes[k].output
             assert set(m.graph.consumers[output]) <= inside and output not in m.graph.outputs

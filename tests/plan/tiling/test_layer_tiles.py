@@ -17,7 +17,7 @@ SERVER = DeviceSpec(
     "two cores of a server", "cpu", "avx512", 2, 16, 32, 2**15, 2**20, 32 * 2**20, 2**34, 110.0,
     {"l2": 200.0, "l3": 80.0, "memory": 40.0}, tau=64,
 )  # fmt: skip
-HALVING = dataclasses.replace(SERVER, halves=True)
+DOUBLE_PUMPED = dataclasses.replace(SERVER, double_pumped=True)
 
 
 def pointwise(channels: int, outputs: int, edge: int) -> Graph:
@@ -35,7 +35,7 @@ def channels_of_a_task(device: DeviceSpec, channels: int, outputs: int) -> int:
 
 @pytest.mark.parametrize(("channels", "outputs", "expected"), [(576, 160, 80), (160, 960, 240)])
 def test_channels_are_cut_evenly_where_a_tile_has_one_block(channels, outputs, expected):
-    assert channels_of_a_task(HALVING, channels, outputs) == expected
+    assert channels_of_a_task(DOUBLE_PUMPED, channels, outputs) == expected
 
 
 def busiest(outputs: int, edge: int) -> int:

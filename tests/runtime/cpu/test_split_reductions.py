@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from brickrt.graph.interpret import interpret
 from brickrt.plan.device.device_spec import host_device
 from brickrt.plan.merging import split_reductions
 from brickrt.runtime.cpu.compile.host_isa import host_isa
 from brickrt.runtime.cpu.program import CpuProgram
+from tests.support.graphs.by_definition import interpret
 from tests.support.graphs.plan_graphs import Sketch
 from tests.support.task_checks import SERVER, ArenaMachine, any_order, check_arena, check_reads, lowered, with_values
 
@@ -36,7 +36,7 @@ def attention(*spatial: int, channels: int = 20, images: int = 1) -> Sketch:
 
 def hosts(tasks) -> list[str]:
     """Strategies of the subgraphs that make segments beside their output."""
-    return [s.strategy for s in tasks.plan.subgraphs if s.tails]
+    return [s.strategy for s in tasks.plan.subgraphs if s.partial_reductions]
 
 
 def alone(tasks) -> int:

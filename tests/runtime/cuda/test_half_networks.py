@@ -7,10 +7,10 @@ import pytest
 
 from brickrt import zoo
 from brickrt.graph.onnx_import.source import load
-from brickrt.graph.specialize.by_definition import run_model
 from tests.support.cuda.engines import runtime_on
 from tests.support.cuda.host_driver import HostDriver
 from tests.support.cuda.host_kernels import needs_compiler
+from tests.support.graphs.by_definition import run_model
 
 pytestmark = needs_compiler
 

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from brickrt.graph.interpret import interpret
 from brickrt.runtime.cuda.program import CudaOptions, CudaProgram
 from tests.support.cuda.callback_kernels import CallbackDriver, use_callbacks
 from tests.support.cuda.engines import runtime_on
 from tests.support.cuda.host_kernels import needs_compiler
 from tests.support.cuda.zoo_runs import SIZES, check_network, network
+from tests.support.graphs.by_definition import interpret
 from tests.support.graphs.piece_graphs import pieces
 from tests.support.graphs.plan_graphs import networks
 from tests.support.task_checks import check_twice, lowered, with_values

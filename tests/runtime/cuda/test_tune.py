@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from brickrt.graph.errors import BrickError
-from brickrt.graph.interpret import interpret
 from brickrt.plan.options import PlanOptions
 from brickrt.plan.plan import make_plan
 from brickrt.runtime.cache.plan_cache import remembered_plan
@@ -22,6 +21,7 @@ from tests.support.cuda.fake_cudnn import Frontend, HostLibrary
 from tests.support.cuda.host_driver import HostDriver
 from tests.support.cuda.host_kernels import needs_compiler
 from tests.support.cuda.zoo_runs import network
+from tests.support.graphs.by_definition import interpret
 from tests.support.graphs.plan_graphs import Sketch
 from tests.support.task_checks import check_twice, with_values
 

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from brickrt.graph.interpret import interpret
 from brickrt.ops.operators.move import Take, View
 from brickrt.runtime.analysis.cache_simulator import simulate
 from brickrt.runtime.analysis.modelled_traffic import _Pieces, locality
 from brickrt.runtime.lowering.lower import MANY
+from tests.support.graphs.by_definition import interpret
 from tests.support.graphs.piece_graphs import pieces
 from tests.support.graphs.plan_graphs import Sketch, bottlenecks, networks
 from tests.support.task_checks import (

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from brickrt.graph.interpret import interpret
 from brickrt.plan.device.device_spec import host_device
 from brickrt.plan.plan import make_plan
 from brickrt.runtime.cpu.compile.host_isa import host_isa
 from brickrt.runtime.cpu.program import CpuProgram
 from brickrt.runtime.execution import stage_cache
 from brickrt.runtime.session.runtime import Runtime
+from tests.support.graphs.by_definition import interpret
 from tests.support.graphs.piece_graphs import pieces
 from tests.support.graphs.plan_graphs import networks
 from tests.support.task_checks import check_arena, check_reads, in_bands, lowered, with_values

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from brickrt.graph.interpret import interpret
-from brickrt.graph.passes.half_precision import lowered as in_precision
+from brickrt.graph.passes.half_precision import to_half_precision as in_precision
 from brickrt.runtime.cuda.program import CudaOptions, CudaProgram
 from tests.support.cuda.callback_kernels import CallbackDriver
 from tests.support.cuda.fake_cudnn import Frontend, HostLibrary, PlanOf
 from tests.support.cuda.host_driver import SMALL
+from tests.support.graphs.by_definition import interpret
 from tests.support.task_checks import check_twice, lowered, with_values
 
 TOLERANCE = {"fp32": 1e-4, "tf32": 1e-4, "fp16": 1e-2, "bf16": 5e-2}

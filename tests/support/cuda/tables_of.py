@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from brickrt.graph.passes.half_precision import lowered as in_precision
+from brickrt.graph.passes.half_precision import to_half_precision as in_precision
 from brickrt.runtime.cuda import program_tables
 from brickrt.runtime.cuda.program import CudaOptions, CudaProgram
 from brickrt.runtime.cuda.verify.order import Order

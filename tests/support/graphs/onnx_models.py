@@ -19,6 +19,7 @@ def node(op_type: str, inputs: str, outputs: str, **attrs: object) -> onnx.NodeP
 
 
 def tensor(name: str, dims: Dims | None, dtype: type = np.float32) -> onnx.ValueInfoProto:
+    """An input or output of a graph; `dims` None leaves its rank open."""
     return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), dims)
 
 
@@ -34,6 +35,7 @@ def graph(
     name: str = "g",
     **initializers: np.ndarray,
 ) -> onnx.GraphProto:
+    """An ONNX graph; keywords are its initializers."""
     infos = [tensor(n, None) for n in outputs.split()] if isinstance(outputs, str) else outputs
     tensors = [numpy_helper.from_array(np.asarray(a), n) for n, a in initializers.items()]
     return helper.make_graph(nodes, name, inputs, infos, tensors)
@@ -46,11 +48,13 @@ def model(
     opset: int = 17,
     **initializers: np.ndarray,
 ) -> onnx.ModelProto:
+    """An ONNX model of one graph; keywords are its initializers."""
     imports = [helper.make_opsetid("", opset), helper.make_opsetid("ai.onnx.ml", 3)]
     return helper.make_model(graph(nodes, inputs, outputs, **initializers), opset_imports=imports, ir_version=8)
 
 
 def by_onnxruntime(proto: onnx.ModelProto, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """What ONNX Runtime computes, by output name."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     session = onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])

@@ -29,18 +29,21 @@ class Sketch:
         self.inputs: list[str] = []
 
     def input(self, *shape: int, dtype: np.dtype = F32) -> str:
+        """An input of the graph."""
         name = f"x{len(self.inputs)}"
         self.inputs.append(name)
         self.types[name] = TensorType(shape, dtype)
         return name
 
     def constant(self, *shape: int, values: np.ndarray | None = None) -> str:
+        """A constant: zeros that take no memory, or `values`."""
         name = f"c{len(self.constants)}"
         self.constants[name] = np.broadcast_to(np.zeros((), F32), shape) if values is None else values
         self.types[name] = TensorType(self.constants[name].shape, self.constants[name].dtype)
         return name
 
     def add(self, op: Op, *inputs: str) -> str:
+        """The output of an operator."""
         name = f"t{len(self.nodes)}"
         node = Node(f"n{len(self.nodes)}", op, inputs, name, (f"onnx{len(self.nodes)}",))
         self.types[name] = op.infer([self.types[i] for i in inputs])
@@ -50,6 +53,7 @@ class Sketch:
     def conv(
         self, x: str, channels: int, kernel: int = 3, stride: int = 1, groups: int = 1, pad: int | None = None
     ) -> str:
+        """A convolution that keeps height and width, unless strided or padded otherwise."""
         kind = self.types[x]
         n = kind.rank - 2
         pads = ((kernel - 1) // 2 if pad is None else pad,) * n

@@ -7,12 +7,12 @@ from collections.abc import Callable
 import numpy as np
 
 from brickrt.graph.builder import Builder
-from brickrt.graph.interpret import interpret
 from brickrt.graph.ir import Graph
 from brickrt.ops.expr import Expr, apply, arg, const
 from brickrt.ops.operators.conv import Conv
 from brickrt.ops.operators.map import Map
 from brickrt.ops.types import TensorType
+from tests.support.graphs.by_definition import interpret
 
 F32 = np.dtype(np.float32)
 X = arg(0, F32)
@@ -20,6 +20,7 @@ Y = arg(1, F32)
 
 
 def number(value: float) -> Expr:
+    """A float32 constant in an expression."""
     return const(value, F32)
 
 
@@ -28,6 +29,7 @@ ADD, MUL = Map(apply("add", X, Y)), Map(apply("mul", X, Y))
 
 
 def array(*shape: int, seed: int = 0) -> np.ndarray:
+    """Normally distributed float32 elements, the same for the same shape and seed."""
     return np.random.default_rng([seed, *shape]).standard_normal(shape).astype(np.float32)
 
 
@@ -62,4 +64,5 @@ def same_results(before: Graph, after: Graph, tolerance: float = 1e-5) -> Graph:
 
 
 def ops(graph: Graph) -> list[str]:
+    """Names of the operators of a graph, in order."""
     return [node.op.name for node in graph.nodes]

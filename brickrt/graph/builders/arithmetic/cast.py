@@ -24,9 +24,11 @@ def element_type(code: int) -> np.dtype:
 
 @builds("Cast")
 def cast_to(b: Builder, node: OnnxNode) -> str:
+    """A change of element type."""
     return convert(b, node.inputs[0], element_type(node.attrs["to"]))
 
 
 @builds("CastLike")
 def cast_like(b: Builder, node: OnnxNode) -> str:
+    """A change to the second input's element type."""
     return convert(b, node.inputs[0], b.type(node.inputs[1]).dtype)

@@ -10,23 +10,27 @@ from brickrt.graph.builders.arithmetic.cast import element_type
 
 @builds("Shape")
 def shape_of(b: Builder, node: OnnxNode) -> str:
+    """The extents from `start` to `end`."""
     part = slice(node.attrs.get("start", 0), node.attrs.get("end"))
     return b.constant(np.asarray(b.type(node.inputs[0]).shape[part], np.int64))
 
 
 @builds("Size")
 def size_of(b: Builder, node: OnnxNode) -> str:
+    """The number of elements."""
     return b.constant(np.asarray(b.type(node.inputs[0]).size, np.int64))
 
 
 @builds("ConstantOfShape")
 def constant_of_shape(b: Builder, node: OnnxNode) -> str:
+    """One value, in a shape that is known."""
     value = np.asarray(node.attrs.get("value", np.zeros(1, np.float32))).reshape(-1)[0]
     return b.constant(np.full(tuple(b.value(node.inputs[0]).tolist()), value))
 
 
 @builds("Range")
 def count_up(b: Builder, node: OnnxNode) -> str:
+    """start, start + delta, … up to the limit, which is left out."""
     start, limit, delta = (b.value(name).reshape(-1)[0] for name in node.inputs[:3])
     if delta == 0:
         raise ValueError("a step of 0 never reaches the limit")
@@ -36,6 +40,7 @@ def count_up(b: Builder, node: OnnxNode) -> str:
 
 @builds("EyeLike")
 def eye_like(b: Builder, node: OnnxNode) -> str:
+    """Ones on a diagonal, in the input's shape."""
     t = b.type(node.inputs[0])
     dtype = element_type(node.attrs["dtype"]) if "dtype" in node.attrs else t.dtype
     rows, columns = t.shape

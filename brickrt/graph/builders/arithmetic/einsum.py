@@ -23,6 +23,7 @@ class Term:
 
 @builds("Einsum")
 def einsum(b: Builder, node: OnnxNode) -> str:
+    """Products of two operands at a time, from the left; labels that nothing more needs are summed early."""
     names = [wide(b, name) for name in node.inputs]
     labels, result = parse(node.attrs["equation"], [b.type(name).rank for name in names])
     terms = [Term(name, term) for name, term in zip(names, labels, strict=True)]

@@ -43,16 +43,20 @@ _FOLDS = {"Max": maximum, "Min": minimum, "Sum": add, "Mean": add}
 
 @builds(*_UNARY)
 def unary(b: Builder, node: OnnxNode) -> str:
+    """A function of one operand, computed in float32 for float16."""
     return elementwise(b, in_float32(partial(apply, _UNARY[node.op_type])), node.inputs[0])
 
 
 @builds(*_BINARY)
 def binary(b: Builder, node: OnnxNode) -> str:
+    """A function of two operands, in their own type."""
     return elementwise(b, partial(apply, _BINARY[node.op_type]), *node.inputs)
 
 
 @builds(*_FOLDS)
 def variadic(b: Builder, node: OnnxNode) -> str:
+    """A function of any number of operands, two at a time."""
+
     def fold(*operands: Expr) -> Expr:
         total = reduce(_FOLDS[node.op_type], operands)
         return div(total, like(total, len(operands))) if node.op_type == "Mean" else total
@@ -62,16 +66,19 @@ def variadic(b: Builder, node: OnnxNode) -> str:
 
 @builds("Mod")
 def modulo(b: Builder, node: OnnxNode) -> str:
+    """The remainder, with the sign of the divisor, or with `fmod` that of the dividend."""
     return elementwise(b, partial(apply, "fmod" if node.attrs.get("fmod") else "mod"), *node.inputs)
 
 
 @builds("Where")
 def choose(b: Builder, node: OnnxNode) -> str:
+    """The first of two values where the condition holds, else the second."""
     return elementwise(b, where, *node.inputs)
 
 
 @builds("IsInf")
 def is_infinite(b: Builder, node: OnnxNode) -> str:
+    """Whether elements are infinite, of either sign or of the one asked for."""
     signs = bool(node.attrs.get("detect_positive", 1)), bool(node.attrs.get("detect_negative", 1))
     tests = {(True, True): "isinf", (True, False): "isposinf", (False, True): "isneginf"}
     if signs not in tests:
@@ -94,6 +101,7 @@ def clip(b: Builder, node: OnnxNode) -> str:
 
 @builds("Pow")
 def power(b: Builder, node: OnnxNode) -> str:
+    """x to the y."""
     return elementwise(b, _power, *node.inputs)
 
 
@@ -108,6 +116,7 @@ def _power(x: Expr, y: Expr) -> Expr:
 
 @builds("BitShift")
 def shift(b: Builder, node: OnnxNode) -> str:
+    """Bits moved left or right; all of them may be moved out."""
     return elementwise(b, _shift_right if node.attrs["direction"] == "RIGHT" else _shift_left, *node.inputs)
 
 

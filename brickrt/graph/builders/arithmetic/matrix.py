@@ -12,6 +12,7 @@ from brickrt.ops.operators.matmul import MatMul
 
 @builds("MatMul")
 def matmul(b: Builder, node: OnnxNode) -> str:
+    """The product of NumPy, computed in float32 for float16."""
     x, y = (wide(b, name) for name in node.inputs)
     return convert(b, product(b, x, y), b.type(node.inputs[0]).dtype)
 

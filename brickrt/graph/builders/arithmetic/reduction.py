@@ -52,6 +52,7 @@ REDUCTIONS = {
 
 @builds(*REDUCTIONS)
 def reduction(b: Builder, node: OnnxNode) -> str:
+    """One of REDUCTIONS along axes."""
     r, x = REDUCTIONS[node.op_type], node.inputs[0]
     pre, dtype = r.pre, b.type(x).dtype
     if dtype.kind == "b":
@@ -67,6 +68,7 @@ def _as(dtype: np.dtype, then: Unary | None) -> Unary:
 
 @builds("ReduceMean")
 def mean(b: Builder, node: OnnxNode) -> str:
+    """The sum along axes, divided by the number of elements."""
     axes = _axes(b, node)
     count = math.prod(b.type(node.inputs[0]).shape[k] for k in axes)
     average = (lambda s: div(s, like(s, count))) if axes else None

@@ -10,10 +10,12 @@ from brickrt.ops.expr import Expr, cast
 
 @builds("Softmax")
 def softmax(b: Builder, node: OnnxNode) -> str:
+    """exp(x - max) divided by its sum."""
     return softmax_over(b, node.inputs[0], _axes(b, node))
 
 
 def softmax_over(b: Builder, x: str, axes: tuple[int, ...]) -> str:
+    """Softmax of a tensor over some axes."""
     require_float(b, x)
     dtype = b.type(x).dtype
     powers = elementwise(b, lambda x, m: exp(sub(widened(x), widened(m))), x, reduce(b, "max", axes, x))
@@ -22,6 +24,7 @@ def softmax_over(b: Builder, x: str, axes: tuple[int, ...]) -> str:
 
 @builds("LogSoftmax")
 def log_softmax(b: Builder, node: OnnxNode) -> str:
+    """x - max - log(sum of exp(x - max))."""
     x, axes = node.inputs[0], _axes(b, node)
     require_float(b, x)
     dtype = b.type(x).dtype

@@ -13,6 +13,7 @@ from brickrt.ops.expr import Expr, cast
 
 @builds("BatchNormalization")
 def batch_norm(b: Builder, node: OnnxNode) -> str | tuple[str, ...]:
+    """Batch normalization by running statistics; in training it runs on the host."""
     x = node.inputs[0]
     require_float(b, *node.inputs)
     if node.attrs.get("training_mode", 0) or any(uses(b, node, k) for k in range(1, len(node.outputs))):
@@ -45,7 +46,7 @@ def _broadcast(b: Builder, name: str, x: str) -> str:
 
 
 def _live(b: Builder, x: str, parameters: list[str], epsilon: float) -> str:
-    """The same from statistics that are known only when it runs."""
+    """Batch normalization by statistics that are no constants."""
     dtype = b.type(x).dtype
 
     def compute(*args: Expr) -> Expr:

@@ -36,7 +36,7 @@ def _neighbours(channels: int, size: int, weight: float) -> AxisTaps:
 
 @builds("LpNormalization")
 def lp_norm(b: Builder, node: OnnxNode) -> str:
-    """Zero where the norm is zero."""
+    """x / (Lp norm along an axis); 0 where the norm is 0."""
     x = node.inputs[0]
     require_float(b, x)
     dtype = b.type(x).dtype

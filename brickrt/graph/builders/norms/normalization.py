@@ -28,6 +28,7 @@ Axes = tuple[int, ...]
 
 @builds("LayerNormalization")
 def layer_norm(b: Builder, node: OnnxNode) -> str | tuple[str, ...]:
+    """Layer normalization over the trailing axes; mean and deviation are outputs where somebody reads them."""
     x = node.inputs[0]
     axes = _trailing(b, node)
     mean, spread = moments(b, x, axes, node.attrs.get("epsilon", 1e-5))
@@ -40,6 +41,7 @@ def layer_norm(b: Builder, node: OnnxNode) -> str | tuple[str, ...]:
 
 @builds("RMSNormalization")
 def rms_norm(b: Builder, node: OnnxNode) -> str:
+    """x / root mean square over the trailing axes."""
     x = node.inputs[0]
     require_float(b, x)
     dtype = b.type(x).dtype
@@ -50,6 +52,7 @@ def rms_norm(b: Builder, node: OnnxNode) -> str:
 
 @builds("InstanceNormalization")
 def instance_norm(b: Builder, node: OnnxNode) -> str:
+    """Normalization of each channel of each image."""
     x = node.inputs[0]
     rank = b.type(x).rank
     mean, spread = moments(b, x, tuple(range(2, rank)), node.attrs.get("epsilon", 1e-5))
@@ -59,7 +62,7 @@ def instance_norm(b: Builder, node: OnnxNode) -> str:
 
 @builds("GroupNormalization")
 def group_norm(b: Builder, node: OnnxNode) -> str:
-    """Scale and bias are per channel since opset 21, per group before."""
+    """Normalization of groups of channels. Scale and bias are per channel since opset 21, per group before."""
     x, groups = node.inputs[0], positive(node, "num_groups")
     require_float(b, x)
     mean, spread = _group_moments(b, x, groups, node.attrs.get("epsilon", 1e-5))
@@ -97,6 +100,7 @@ def _group_moments(b: Builder, x: str, groups: int, epsilon: float) -> tuple[str
 
 @builds("MeanVarianceNormalization")
 def mean_variance_norm(b: Builder, node: OnnxNode) -> str:
+    """(x - mean) / (deviation + 1e-9) over some axes."""
     x = node.inputs[0]
     require_float(b, x)
     axes = normal_axes(node.attrs.get("axes") or (0, 2, 3), b.type(x).rank)

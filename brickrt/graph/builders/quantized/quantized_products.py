@@ -18,6 +18,7 @@ INT32 = np.dtype(np.int32)
 
 @builds("MatMulInteger")
 def matmul_integer(b: Builder, node: OnnxNode) -> str:
+    """The product of integers less their zero points, in int32."""
     x = _centered(b, node.inputs[0], _per_row(b, node, optional(node, 2)))
     y = _centered(b, node.inputs[1], optional(node, 3))
     return convert(b, product(b, x, y), INT32)
@@ -25,6 +26,7 @@ def matmul_integer(b: Builder, node: OnnxNode) -> str:
 
 @builds("ConvInteger")
 def conv_integer(b: Builder, node: OnnxNode) -> str:
+    """The convolution of integers less their zero points, in int32."""
     x = _centered(b, node.inputs[0], optional(node, 2))
     weights = _centered(b, node.inputs[1], _per_filter(b, node.inputs[1], optional(node, 3)))
     return convert(b, convolved(b, node, x, weights), INT32)
@@ -32,6 +34,7 @@ def conv_integer(b: Builder, node: OnnxNode) -> str:
 
 @builds("QLinearMatMul")
 def quantized_matmul(b: Builder, node: OnnxNode) -> str:
+    """A product of quantized matrices, quantized again."""
     a, a_scale, a_zero, c, c_scale, c_zero, scale, zero = node.inputs
     if b.type(scale).size > 1 or b.type(zero).size > 1:
         raise Unsupported("a quantized result with a scale per row")
@@ -41,6 +44,7 @@ def quantized_matmul(b: Builder, node: OnnxNode) -> str:
 
 @builds("QLinearConv")
 def quantized_conv(b: Builder, node: OnnxNode) -> str:
+    """A convolution of quantized operands, quantized again."""
     x, x_scale, x_zero, w, w_scale, w_zero, scale, zero = node.inputs[:8]
     weights = _centered(b, w, _per_filter(b, w, w_zero))
     bias = [convert(b, name, F64) for name in node.inputs[8:] if name]

@@ -15,6 +15,7 @@ _MOST_INDICES = 1 << 16
 
 @builds("Gather")
 def gather(b: Builder, node: OnnxNode) -> str:
+    """Elements at constant positions along an axis."""
     x, indices = node.inputs[0], b.known(node.inputs[1])
     if indices is None:
         raise Unsupported("Gather at positions known only when it runs")
@@ -30,6 +31,7 @@ def gather(b: Builder, node: OnnxNode) -> str:
 
 @builds("Trilu")
 def triangle(b: Builder, node: OnnxNode) -> str:
+    """The upper or lower triangle of matrices, else 0."""
     x = node.inputs[0]
     name = optional(node, 1)
     offset = int(b.value(name).reshape(-1)[0]) if name else 0

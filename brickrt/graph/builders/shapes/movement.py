@@ -12,12 +12,12 @@ from brickrt.graph.builders.common import integers, normal_axis, positive, take,
 from brickrt.ops.operators.move import Concat
 
 JOINED = 32
-"""Tensors that one operator joins: kernels have room for so many operands and some more."""
+"""Most tensors that one operator joins: kernels have room for little more operands."""
 
 
 @builds("Concat")
 def concat(b: Builder, node: OnnxNode) -> str:
-    """Empty operands add nothing; many are joined in several steps."""
+    """Joins tensors along an axis. Empty ones add nothing; more than JOINED are joined in several steps."""
     axis = normal_axis(node.attrs["axis"], b.type(node.inputs[0]).rank)
     parts = [name for name in node.inputs if b.type(name).shape[axis]] or [node.inputs[0]]
     while len(parts) > 1:
@@ -28,7 +28,7 @@ def concat(b: Builder, node: OnnxNode) -> str:
 
 @builds("Split")
 def split(b: Builder, node: OnnxNode) -> tuple[str, ...]:
-    """Parts as given, or equal ones of which the last may be smaller (opset 18)."""
+    """Parts along an axis, of the sizes given or of equal ones, of which the last may be smaller (opset 18)."""
     x, count = node.inputs[0], len(node.outputs)
     axis = normal_axis(node.attrs.get("axis", 0), b.type(x).rank)
     extent = b.type(x).shape[axis]
@@ -43,6 +43,7 @@ def split(b: Builder, node: OnnxNode) -> tuple[str, ...]:
 
 @builds("Slice")
 def cut(b: Builder, node: OnnxNode) -> str:
+    """Slice: a range of positions along each of some axes."""
     x = node.inputs[0]
     shape = b.type(x).shape
     starts, ends = integers(b, node, 1, "starts") or [], integers(b, node, 2, "ends") or []
@@ -58,6 +59,7 @@ def cut(b: Builder, node: OnnxNode) -> str:
 
 @builds("Transpose")
 def permute(b: Builder, node: OnnxNode) -> str:
+    """The axes in another order, reversed by default."""
     rank = b.type(node.inputs[0]).rank
     perm = node.attrs.get("perm") or range(rank)[::-1]
     if len(perm) != rank:
@@ -67,6 +69,7 @@ def permute(b: Builder, node: OnnxNode) -> str:
 
 @builds("Tile")
 def tile(b: Builder, node: OnnxNode) -> str:
+    """The tensor repeated along each axis."""
     x = node.inputs[0]
     repeats = list(zip(b.type(x).shape, integers(b, node, 1, "repeats") or [], strict=True))
     b.check_room([d * n for d, n in repeats], b.type(x).dtype)
@@ -75,6 +78,7 @@ def tile(b: Builder, node: OnnxNode) -> str:
 
 @builds("Expand")
 def expand(b: Builder, node: OnnxNode) -> str:
+    """The tensor broadcast together with a shape."""
     shape = tuple(integers(b, node, 1, "shape") or ())
     return expanded(b, node.inputs[0], shape)
 
@@ -90,6 +94,7 @@ def expanded(b: Builder, x: str, shape: Sequence[int]) -> str:
 
 @builds("DepthToSpace")
 def depth_to_space(b: Builder, node: OnnxNode) -> str:
+    """Channels moved into blocks of pixels."""
     n, c, h, w = b.type(node.inputs[0]).shape
     size = positive(node, "blocksize")
     depth = c // size**2
@@ -104,6 +109,7 @@ def depth_to_space(b: Builder, node: OnnxNode) -> str:
 
 @builds("SpaceToDepth")
 def space_to_depth(b: Builder, node: OnnxNode) -> str:
+    """Blocks of pixels moved into channels."""
     n, c, h, w = b.type(node.inputs[0]).shape
     size = positive(node, "blocksize")
     blocks = view(b, node.inputs[0], (n, c, h // size, size, w // size, size))

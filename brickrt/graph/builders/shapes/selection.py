@@ -14,6 +14,7 @@ INT64 = np.dtype(np.int64)
 
 @builds("ArgMax", "ArgMin")
 def arg_extreme(b: Builder, node: OnnxNode) -> str:
+    """The position of the greatest or least element along an axis."""
     axis = normal_axis(node.attrs.get("axis", 0), b.type(node.inputs[0]).rank)
     last = bool(node.attrs.get("select_last_index", 0))
     return _position(b, node.inputs[0], axis, node.op_type == "ArgMax", last, bool(node.attrs.get("keepdims", 1)))
@@ -21,7 +22,7 @@ def arg_extreme(b: Builder, node: OnnxNode) -> str:
 
 @builds("Hardmax")
 def hardmax(b: Builder, node: OnnxNode) -> str:
-    """Before opset 13 all axes from `axis` on are one."""
+    """1 at the first greatest element along an axis, else 0. Before opset 13 all axes from `axis` on are one."""
     x, shape = node.inputs[0], b.type(node.inputs[0]).shape
     axis = normal_axis(node.attrs.get("axis", 1 if node.version < 13 else -1), len(shape))
     if node.version < 13:

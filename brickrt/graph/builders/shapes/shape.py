@@ -13,11 +13,13 @@ from brickrt.graph.errors import Unsupported
 
 @builds("Identity")
 def identity(b: Builder, node: OnnxNode) -> str:
+    """The tensor as it is."""
     return node.inputs[0]
 
 
 @builds("Dropout")
 def dropout(b: Builder, node: OnnxNode) -> str | tuple[str, ...]:
+    """Nothing, and a mask of ones; in training it runs on the host."""
     x, training = node.inputs[0], optional(node, 2)
     if training and b.value(training).any():
         raise Unsupported("Dropout in training")
@@ -44,6 +46,7 @@ def reshape(b: Builder, node: OnnxNode) -> str:
 
 @builds("Flatten")
 def flatten(b: Builder, node: OnnxNode) -> str:
+    """The tensor as a matrix: axes before `axis` are rows."""
     shape = b.type(node.inputs[0]).shape
     axis = node.attrs.get("axis", 1)
     axis += len(shape) if axis < 0 else 0
@@ -52,6 +55,7 @@ def flatten(b: Builder, node: OnnxNode) -> str:
 
 @builds("Squeeze")
 def squeeze(b: Builder, node: OnnxNode) -> str:
+    """The tensor without axes of extent 1, those given or all."""
     shape = b.type(node.inputs[0]).shape
     axes = integers(b, node, 1, "axes")
     dropped = [k for k, d in enumerate(shape) if d == 1] if axes is None else normal_axes(axes, len(shape))
@@ -62,6 +66,7 @@ def squeeze(b: Builder, node: OnnxNode) -> str:
 
 @builds("Unsqueeze")
 def unsqueeze(b: Builder, node: OnnxNode) -> str:
+    """The tensor with axes of extent 1 added."""
     shape = b.type(node.inputs[0]).shape
     axes = integers(b, node, 1, "axes") or []
     rank = len(shape) + len(axes)

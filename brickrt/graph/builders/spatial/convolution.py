@@ -18,11 +18,12 @@ from brickrt.ops.operators.conv import Conv, ConvTranspose
 
 @builds("Conv")
 def conv(b: Builder, node: OnnxNode) -> str:
+    """A convolution, computed in float32 for float16."""
     return convert(b, convolved(b, node, *_operands(b, node)), b.type(node.inputs[0]).dtype)
 
 
 def convolved(b: Builder, node: OnnxNode, x: str, weights: str, *bias: str) -> str:
-    """The convolution that a node's attributes describe, of other operands than the node's."""
+    """A node's convolution, of other operands than the node has."""
     w = window_of(node, b.type(x).shape[2:], of_weights(node, b.type(weights).shape[2:]))
     op = Conv(w.kernel, w.strides, w.dilations, w.pads, w.pads_end, node.attrs.get("group", 1), bool(bias))
     return b.emit(op, x, weights, *bias)
@@ -30,6 +31,7 @@ def convolved(b: Builder, node: OnnxNode, x: str, weights: str, *bias: str) -> s
 
 @builds("ConvTranspose")
 def conv_transpose(b: Builder, node: OnnxNode) -> str:
+    """A transposed convolution, computed in float32 for float16."""
     operands = _operands(b, node)
     kernel = of_weights(node, b.type(operands[1]).shape[2:])
     w, extra = _transposed_window(node, b.type(operands[0]).shape[2:], kernel)

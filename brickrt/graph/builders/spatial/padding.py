@@ -13,6 +13,7 @@ from brickrt.graph.errors import Unsupported
 
 @builds("Pad")
 def pad(b: Builder, node: OnnxNode) -> str:
+    """The tensor with each axis padded or cropped at both ends."""
     x, shape = node.inputs[0], b.type(node.inputs[0]).shape
     amounts = integers(b, node, 1, "pads") or []
     mode = node.attrs.get("mode", "constant")
@@ -58,6 +59,7 @@ def _wrapped(index: np.ndarray, extent: int, mode: str) -> np.ndarray:
 
 @builds("CenterCropPad")
 def center_crop_pad(b: Builder, node: OnnxNode) -> str:
+    """The tensor cropped or padded at both ends to given extents."""
     x, shape = node.inputs[0], b.type(node.inputs[0]).shape
     sizes = integers(b, node, 1, "shape") or []
     axes = [normal_axis(axis, len(shape)) for axis in node.attrs.get("axes") or range(len(shape))]

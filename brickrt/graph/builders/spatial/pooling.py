@@ -19,6 +19,7 @@ Kind = Literal["max", "average", "lp"]
 
 @builds("MaxPool")
 def max_pool(b: Builder, node: OnnxNode) -> str | tuple[str, ...]:
+    """Maxima of windows; with indices it runs on the host."""
     if uses(b, node, 1):
         raise Unsupported("the Indices of MaxPool")
     y = b.emit(_pool(b, node, "max"), node.inputs[0])
@@ -27,11 +28,13 @@ def max_pool(b: Builder, node: OnnxNode) -> str | tuple[str, ...]:
 
 @builds("AveragePool")
 def average_pool(b: Builder, node: OnnxNode) -> str:
+    """Means of windows."""
     return _floating(b, node, "average")
 
 
 @builds("LpPool")
 def lp_pool(b: Builder, node: OnnxNode) -> str:
+    """Lp norms of windows."""
     return _floating(b, node, "lp")
 
 
@@ -44,6 +47,7 @@ def _pool(b: Builder, node: OnnxNode, kind: Kind) -> Pool:
 
 
 def pool_of(node: OnnxNode, spatial: Shape, kind: Kind) -> Pool:
+    """The operator that pools as a node says, over so many spatial extents."""
     w = window_of(node, spatial, tuple(int(k) for k in node.attrs["kernel_shape"]))
     # Automatic padding fixes the size of the output, so that there is nothing left to round up.
     ceil = bool(node.attrs.get("ceil_mode", 0)) and auto_pad(node) == "NOTSET"
@@ -54,11 +58,13 @@ def pool_of(node: OnnxNode, spatial: Shape, kind: Kind) -> Pool:
 
 @builds("GlobalMaxPool")
 def global_max_pool(b: Builder, node: OnnxNode) -> str:
+    """The maximum of each channel."""
     return reduce(b, "max", _spatial(b, node), node.inputs[0])
 
 
 @builds("GlobalAveragePool")
 def global_average_pool(b: Builder, node: OnnxNode) -> str:
+    """The mean of each channel."""
     require_float(b, node.inputs[0])
     count = math.prod(b.type(node.inputs[0]).shape[2:])
     return reduce(b, "sum", _spatial(b, node), node.inputs[0], post=lambda s: div(s, like(s, count)))
@@ -66,6 +72,7 @@ def global_average_pool(b: Builder, node: OnnxNode) -> str:
 
 @builds("GlobalLpPool")
 def global_lp_pool(b: Builder, node: OnnxNode) -> str:
+    """The Lp norm of each channel."""
     require_float(b, node.inputs[0])
     raised, rooted = norm(int(node.attrs.get("p", 2)))
     return reduce(b, "sum", _spatial(b, node), node.inputs[0], pre=raised, post=rooted)
@@ -76,7 +83,7 @@ def _spatial(b: Builder, node: OnnxNode) -> tuple[int, ...]:
 
 
 def norm(p: int) -> tuple[Unary, Unary]:
-    """What is summed for an Lp norm, and what makes the norm of the sum."""
+    """For an Lp norm, the function whose values are summed and the function that is applied to the sum."""
     if p == 1:
         return absolute, lambda s: s
     if p == 2:

@@ -19,12 +19,13 @@ from brickrt.ops.operators.interp import AxisTaps, Interp
 
 @builds("Upsample")
 def upsample(b: Builder, node: OnnxNode) -> str:
+    """Resize by scales, with the coordinates of old versions."""
     return _simple(b, node, node.attrs["scales"] if "scales" in node.attrs else b.value(node.inputs[1]).tolist())
 
 
 @builds("Resize")
 def resize(b: Builder, node: OnnxNode) -> str:
-    """Opset 10 has nothing but scales; all that came later is attributes with defaults."""
+    """Resize to sizes or by scales. Opset 10 has only scales; all that came later is attributes with defaults."""
     if node.version < 11:
         return _simple(b, node, b.value(node.inputs[1]).tolist())
     attrs = {
@@ -104,7 +105,7 @@ def _list(b: Builder, name: str) -> list:
 
 
 def _scaled(axis: int, extent: int, scale: float) -> AxisResize:
-    """In float32, as the shapes of ONNX models are inferred."""
+    """An axis by its scale; the new extent is computed in float32, as ONNX infers shapes."""
     if not 0 < scale < math.inf:
         raise ValueError(f"a scale of {scale} along axis {axis}")
     return AxisResize(axis, extent, math.floor(np.float32(extent) * np.float32(scale)), float(scale))

@@ -62,7 +62,7 @@ def outside(a: AxisResize) -> np.ndarray:
 
 
 def nearest_table(a: AxisResize, transform: str, rounding: str) -> np.ndarray:
-    """In float32, since whether a position just misses an integer decides what is read, and runtimes agree on that."""
+    """The element that each output element is. In float32, as other runtimes do: positions may just miss an integer."""
     x = originals(a, transform, np.float32)
     if rounding == "simple":
         rounding = "ceil" if a.scale < 1 else "floor"
@@ -76,7 +76,7 @@ def nearest_table(a: AxisResize, transform: str, rounding: str) -> np.ndarray:
 
 
 def axis_taps(a: AxisResize, transform: str, attrs: dict) -> AxisTaps:
-    """Linear or cubic weights; with `antialias`, the kernel is as wide as what one output element covers."""
+    """Linear or cubic weights; with `antialias`, the kernel is as wide as the input elements of an output element."""
     support = {"linear": 1, "cubic": 2}.get(attrs["mode"])
     if support is None:
         raise Unsupported(f"Resize in mode '{attrs['mode']}'")

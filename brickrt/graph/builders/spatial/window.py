@@ -13,6 +13,8 @@ AUTO_PADS = ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
 
 @dataclass(frozen=True)
 class WindowAttributes:
+    """A window: per spatial dimension its extent, stride, dilation, and the pads before and after."""
+
     kernel: Ints
     strides: Ints
     dilations: Ints
@@ -21,6 +23,7 @@ class WindowAttributes:
 
 
 def auto_pad(node: OnnxNode) -> str:
+    """The node's way of padding. Raises ValueError for an unknown one."""
     mode = node.attrs.get("auto_pad") or "NOTSET"
     if mode not in AUTO_PADS:
         raise ValueError(f"auto_pad '{mode}' is none of {', '.join(AUTO_PADS)}")
@@ -28,11 +31,12 @@ def auto_pad(node: OnnxNode) -> str:
 
 
 def per_dimension(node: OnnxNode, attribute: str, rank: int, default: int) -> Ints:
+    """An integer attribute per dimension, or its default for each."""
     return tuple(int(v) for v in node.attrs.get(attribute) or (default,) * rank)
 
 
 def steps(node: OnnxNode, rank: int) -> tuple[Ints, Ints]:
-    """Strides and dilations."""
+    """Strides and dilations of a window. Raises ValueError where one is below 1."""
     strides, dilations = (per_dimension(node, name, rank, 1) for name in ("strides", "dilations"))
     for name, values in (("strides", strides), ("dilations", dilations)):
         if min(values, default=1) < 1:
@@ -41,7 +45,7 @@ def steps(node: OnnxNode, rank: int) -> tuple[Ints, Ints]:
 
 
 def of_weights(node: OnnxNode, kernel: Ints) -> Ints:
-    """The kernel as the weights have it, which the attribute may only repeat."""
+    """The extents of the kernel, taken from the weights. Raises ValueError where `kernel_shape` says otherwise."""
     stated = per_dimension(node, "kernel_shape", len(kernel), 1)
     if "kernel_shape" in node.attrs and stated != kernel:
         raise ValueError(f"kernel_shape {list(stated)} is not that of the weights, {list(kernel)}")
@@ -68,7 +72,7 @@ def window_of(node: OnnxNode, spatial: Ints, kernel: Ints) -> WindowAttributes:
 
 
 def _same(mode: str, spatial: Ints, kernel: Ints, strides: Ints, dilations: Ints) -> tuple[Ints, Ints]:
-    """Pads that give ceil(extent / stride) outputs; the odd element goes to the end for SAME_UPPER."""
+    """Pads before and after that give ceil(extent / stride) outputs."""
     totals = [
         max((-(-d // s) - 1) * s + (k - 1) * dilation + 1 - d, 0)
         for d, k, s, dilation in zip(spatial, kernel, strides, dilations, strict=True)
@@ -77,5 +81,6 @@ def _same(mode: str, spatial: Ints, kernel: Ints, strides: Ints, dilations: Ints
 
 
 def split_pads(mode: str, totals: list[int]) -> tuple[Ints, Ints]:
+    """Total pads split in those before and after; the odd element goes to the end for SAME_UPPER."""
     smaller, larger = tuple(t // 2 for t in totals), tuple(t - t // 2 for t in totals)
     return (smaller, larger) if mode == "SAME_UPPER" else (larger, smaller)

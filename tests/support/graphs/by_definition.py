@@ -1,4 +1,4 @@
-"""A whole model by the NumPy definitions, stage after stage: slow, and the oracle of everything else."""
+"""Graphs and models run by the NumPy definitions of their operators: slow, and what engines are compared with."""
 
 from __future__ import annotations
 
@@ -8,12 +8,19 @@ from typing import Any
 import numpy as np
 
 from brickrt.graph.host.run_host_node import run_node
-from brickrt.graph.interpret import interpret
+from brickrt.graph.interpret import run_nodes
+from brickrt.graph.ir import Graph
 from brickrt.graph.onnx_import.check_inputs import check_inputs
 from brickrt.graph.onnx_import.source import SourceGraph
 from brickrt.graph.specialize.specialize import specialize
 from brickrt.graph.specialize.stages import Specialized, Stage, first_stage, only
 from brickrt.ops.types import TensorType
+
+
+def interpret(graph: Graph, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The graph's outputs by name."""
+    values = run_nodes(graph.nodes, {**graph.constants, **inputs})
+    return {name: values[name] for name in graph.outputs}
 
 
 def run_model(source: SourceGraph, inputs: Mapping[str, Any]) -> dict[str, Any]:

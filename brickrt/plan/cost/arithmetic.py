@@ -1,0 +1,72 @@
+"""How long a node's arithmetic takes one core, computed directly: without Winograd's or Strassen's algorithm."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from brickrt.graph.ir import Graph, Node
+from brickrt.ops.base import Op
+from brickrt.ops.expr import Apply, Expr, walk
+from brickrt.ops.operators.conv import Conv, ConvTranspose
+from brickrt.ops.operators.map import Map
+from brickrt.ops.operators.matmul import MatMul
+from brickrt.ops.operators.move import Concat, Reorder, Take, Transpose, View
+from brickrt.ops.operators.reduce import Reduce
+from brickrt.ops.operators.rowwise import Rowwise
+from brickrt.plan.cost.constants import DIVIDE_OPERATIONS, ELEMENTWISE_OPERATIONS, MOVE_OPERATIONS, SLOW_OPERATIONS
+from brickrt.plan.device.device_spec import DeviceSpec
+from brickrt.plan.options import Precision
+
+_TRIGONOMETRIC = frozenset({"sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh"})
+_SLOW = _TRIGONOMETRIC | {"exp", "log", "tanh", "erf", "sigmoid", "pow", "mod", "fmod"}
+_COSTS = dict.fromkeys(_SLOW, SLOW_OPERATIONS) | dict.fromkeys(("div", "sqrt", "reciprocal"), DIVIDE_OPERATIONS)
+
+
+def arithmetic_us(graph: Graph, node: Node, device: DeviceSpec, precision: Precision) -> float:
+    """Modelled microseconds of one core."""
+    ins, out, op = graph.ins(node), graph.out(node), node.op
+    elementwise = device.peak_gflops_per_core * 1e3
+    elementwise /= ELEMENTWISE_OPERATIONS / 2 if device.double_pumped else ELEMENTWISE_OPERATIONS
+    if isinstance(op, Conv | ConvTranspose | MatMul):
+        peak = 1e3 * _product_gflops(op, ins[0].dtype, device, precision) * _efficiency(op, ins[1].shape, device)
+        return op.flops(ins, out) / peak + out.size * _operations(op.epilogue) / elementwise
+    if isinstance(op, Map):
+        return out.size * _operations(op.expr) / elementwise
+    if isinstance(op, Reduce):
+        return (ins[0].size * (1 + _operations(op.pre)) + out.size * _operations(op.post)) / elementwise
+    if isinstance(op, Rowwise):
+        sweeps = sum(1 + _operations(step.pre) for step in op.steps)
+        return out.size * (sweeps + _operations(op.kept) + _operations(op.expr)) / elementwise
+    if isinstance(op, View):
+        return 0.0
+    if isinstance(op, Take | Concat | Transpose | Reorder):
+        return out.size * MOVE_OPERATIONS / elementwise
+    return op.flops(ins, out) / elementwise
+
+
+def _product_gflops(op: Op, dtype: np.dtype, device: DeviceSpec, precision: Precision) -> float:
+    """Peak of one core for products; groups leave matrix units with too little to do."""
+    kind = "tf32" if dtype == np.float32 and precision == "tf32" else dtype.name
+    grouped = isinstance(op, Conv | ConvTranspose) and op.groups > 1
+    peak = device.peak_gflops_per_core
+    return peak if grouped else device.matrix_gflops_per_core.get(kind, peak)
+
+
+def _operations(expr: Expr | None) -> float:
+    """Vector operations per element that an expression takes as long as."""
+    return 0.0 if expr is None else sum(_COSTS.get(e.fn, 1.0) for e in walk(expr) if isinstance(e, Apply))
+
+
+def _efficiency(op: Op, weights: Sequence[int], device: DeviceSpec) -> float:
+    """Share of the multiply-add peak that kernels reach, measured."""
+    if isinstance(op, MatMul):
+        return 0.85
+    if isinstance(op, ConvTranspose):
+        return 0.7
+    if isinstance(op, Conv) and op.groups > 1:
+        return 0.8 if device.double_pumped else 0.5 if weights[1] < device.lanes else 0.6
+    if device.double_pumped:
+        return 0.95 if weights[1] > 4 else 0.85
+    return 0.75 if weights[1] > 4 else 0.4

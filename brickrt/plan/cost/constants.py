@@ -1,0 +1,39 @@
+"""The figures of the cost model that were fitted to measurements; devices have their own (`device/device_spec.py`)."""
+
+# Work that overlaps, and cores that wait.
+HIDDEN = 0.3  # share of shorter work that the longer does not hide; 0.3 fits measured layers at 512²
+UNEVEN_BRICKS = 0.06  # share of a brick's time that cores wait for the last brick, though all are equal
+UNEVEN_WINOGRAD = 0.25  # the same of a task of a Winograd layer
+UNEVEN_STRASSEN = 0.02  # the same of a task of a product by Strassen's scheme
+UNEVEN_LAYER = 1.04  # a layer gets smaller tasks if it would take so many times longer than on evenly busy cores
+SHARED_US = 4.0  # tasks of a layer that is too short for more than one a core: what another core saves by sharing it
+
+# Arithmetic and traffic of any node.
+ELEMENTWISE_OPERATIONS = 4  # operations on an element in the time in which elementwise kernels do one of them
+MOVE_OPERATIONS = 4.0  # vector operations per element of operators that only move
+SLOW_OPERATIONS = 15.0  # vector operations that exp and the like take as long as
+DIVIDE_OPERATIONS = 4.0  # the same of divisions and square roots
+SPILT_MOVES = 1.5  # a spilt line moves three times (fetched to be written, evicted, read), not twice
+ROW_END = 8.0  # cutting rows to so many elements costs half as much again: tile tails, gathered halos
+
+# Direct convolutions, and Winograd's algorithm.
+DIRECT_SHARE, PRODUCT_SHARE = 0.8, 0.9  # of the multiply-add peak
+TRANSFORM_FLOPS, TRANSFORM_BYTES = 10.0, 6.0  # per element of V and of M: additions at half the peak, traffic in L2
+STRIDED_READS = 2.0  # times that for inputs a stride apart, which tiles hardly share
+GATHERED, GATHERED_CHANNELS = 3.0, 4  # times that for single elements, of inputs of so few channels
+STRIDED_HELD = 1.5  # of L2: what all residues of a group of tiles may take
+WINOGRAD_MARGIN, STRIDED_MARGIN = 0.85, 0.72  # of the direct time that Winograd's algorithm may take to be chosen
+
+# Products by Strassen's scheme.
+STRASSEN_SHARE = 0.95  # of the multiply-add peak, by any way to multiply
+STRASSEN_MARGIN = 0.95  # of the direct time that the scheme may take to be chosen
+DOUBLE_PUMPED_MARGIN = 0.98  # the same on the processors that these figures were measured on
+SUM = {1: 6.0, 2: 11.0}  # multiply-adds that take as long as the sums of one element; twice so many where they fill L2
+OUTPUT = {1: 7.0, 2: 16.0}  # the same per element of the output and chunk of K: what is kept, restored and added
+PREFETCHED_HIDDEN = 0.12  # as HIDDEN, for weights that are fetched far ahead
+SPILT_FACTORS = 0.6  # as HIDDEN, for first factors that L2 does not hold
+CONFLICT = 1.2  # times as long: rows a multiple of SETS apart, which the direct way reads in place, share few L1 lines
+SETS = 4096  # bytes after which the sets of L1 repeat
+WAYS = 8  # lines of a set; so many rows do not meet
+KEPT = 0.25  # share of the shared cache in which a layer finds its input, and leaves its output
+MOST_MEMORY = 0.25  # share of the memory that all constants may grow to
