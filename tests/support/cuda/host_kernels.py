@@ -28,6 +28,7 @@ from brickrt.ops.types import Boxes, TensorType
 
 HEADERS = Path(cuda.__file__).parent / "headers"
 HOST = Path(__file__).parent / "host"
+PTX = Path(__file__).parents[1] / "ptx"
 COMPILER = shutil.which("g++")
 # what was compiled, for all processes of a run of the tests; read here, since tests change BRICKRT_CACHE_DIR
 FOLDER = Path(os.environ.get("BRICKRT_CACHE_DIR") or tempfile.mkdtemp(prefix="brickrt-host-")) / "tests-host-kernels"
@@ -65,7 +66,7 @@ BRICK_KERNEL(run, Boxes, 64, 1) {
 @functools.cache
 def _key() -> str:
     version = subprocess.run([str(COMPILER), "--version"], capture_output=True, text=True).stdout
-    sources = [path.read_text() for folder in (HEADERS, HOST) for path in sorted(folder.iterdir())]
+    sources = [path.read_text() for folder in (HEADERS, HOST, PTX) for path in sorted(folder.glob("*.[ch][up][hp]"))]
     return "\0".join((version, *sources))
 
 
@@ -89,20 +90,26 @@ def compile_once(ending: str, source: str, flags: Sequence[str], libraries: Sequ
 
 
 @functools.cache
-def _prepared(*flags: str) -> tuple[str, str]:
-    """What kernels have in common: a header that is compiled already, and the library that runs their blocks."""
-    includes = "".join(f'#include "{path.name}"\n' for path in sorted(HEADERS.iterdir()) if path.name != "schedule.cuh")
+def _prepared(headers: tuple[str, ...], *flags: str) -> tuple[str, str]:
+    """What kernels have in common: headers that are compiled already, and the library that runs their blocks."""
+    includes = "".join(f'#include "{name}"\n' for name in headers)
     header = compile_once(".hpp.gch", includes, [*flags, "-x", "c++-header"])
     return str(header.with_suffix("")), str(compile_once(".so", '#include "blocks.hpp"\n', flags))
 
 
+def library_of_kernels(source: str, headers: tuple[str, ...], flags: Sequence[str]) -> ctypes.CDLL:
+    """A shared library of C++ text that includes some of these headers."""
+    assert COMPILER is not None
+    flags = (*flags, "-DBRICK_BLOCKS_APART")
+    header, blocks = _prepared(headers, *flags)
+    return ctypes.CDLL(str(compile_once(".so", source, [*flags, "-include", header], [blocks])))
+
+
 @functools.cache
 def compiled(source: str, *more: str) -> ctypes.CDLL:
-    """A shared library of C++ text."""
-    assert COMPILER is not None
-    flags = (*FLAGS, "-DBRICK_BLOCKS_APART", *more)
-    header, blocks = _prepared(*flags)
-    return ctypes.CDLL(str(compile_once(".so", source, [*flags, "-include", header], [blocks])))
+    """A shared library of CUDA text."""
+    headers = tuple(sorted(path.name for path in HEADERS.iterdir() if path.name != "schedule.cuh"))
+    return library_of_kernels(source, headers, (*FLAGS, *more))
 
 
 def source_of(kernel: Kernel) -> str:
