@@ -1,6 +1,7 @@
 """Compiled kernels are kept for one run of the tests, unless BRICKRT_CACHE_DIR names a folder to keep them in.
 
-Plans are made with the table's speeds, not with measured ones, so that they are the same in every run.
+Plans are made with the table's speeds, not with measured ones, so that they are the same in every run. Tests that take
+long go first, so that no worker ends with one of them while the others have nothing left to take.
 """
 
 from __future__ import annotations
@@ -9,15 +10,32 @@ import os
 import shutil
 import tempfile
 
+import pytest
+
+LONG = (
+    "tests/compare/test_kernels.py",
+    "tests/runtime/cuda/schedule/test_order_of_blocks.py",
+    "tests/docs/test_docs.py",
+    "tests/ops/cuda/test_alignment.py",
+    "tests/runtime/cuda/test_networks.py",
+    "tests/runtime/cuda/test_program.py",
+    "tests/runtime/cuda/test_tune.py",
+)
 _made: list[str] = []
 
 
 def pytest_configure() -> None:
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # two workers with two threads each wait for each other
     os.environ["BRICKRT_CALIBRATE"] = "0"
     os.environ["BRICKRT_DEVICE"] = "cpu"
     if "BRICKRT_CACHE_DIR" not in os.environ:
         _made.append(tempfile.mkdtemp(prefix="brickrt-tests-"))
         os.environ["BRICKRT_CACHE_DIR"] = _made[0]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    places = {path: k for k, path in enumerate(LONG)}
+    items.sort(key=lambda item: places.get(item.nodeid.partition("::")[0], len(LONG)))
 
 
 def pytest_unconfigure() -> None:

@@ -19,10 +19,10 @@ LINK = re.compile(r"\]\(([^)#]+)(?:#[^)]*)?\)")
 
 
 @pytest.fixture(scope="module")
-def environment(tmp_path_factory) -> dict[str, str]:
+def environment() -> dict[str, str]:
     """Kernels are compiled once for all pages; the speeds of the machine are not measured."""
     tools = os.path.dirname(sys.executable)
-    caches = str(tmp_path_factory.mktemp("cache"))
+    caches = os.path.join(os.environ["BRICKRT_CACHE_DIR"], "pages")
     path = tools + os.pathsep + os.environ["PATH"]
     return os.environ | {"PATH": path, "BRICKRT_CACHE_DIR": caches, "BRICKRT_CALIBRATE": "0", "NO_COLOR": "1"}
 

@@ -1,4 +1,8 @@
-"""Runs CUDA kernels on the host: their sources, compiled by the host's C++ compiler, with fibers for threads."""
+"""Runs CUDA kernels on the host: their sources, compiled by the host's C++ compiler, with fibers for threads.
+
+A kernel takes a tenth of a second to compile because what is common to all of them is compiled before: the headers, and
+the library that runs blocks of fibers (host/blocks.hpp).
+"""
 
 from __future__ import annotations
 
@@ -24,7 +28,10 @@ from brickrt.ops.types import Boxes, TensorType
 
 HEADERS = Path(cuda.__file__).parent / "headers"
 HOST = Path(__file__).parent / "host"
+PTX = Path(__file__).parents[1] / "ptx"
 COMPILER = shutil.which("g++")
+# what was compiled, for all processes of a run of the tests; read here, since tests change BRICKRT_CACHE_DIR
+FOLDER = Path(os.environ.get("BRICKRT_CACHE_DIR") or tempfile.mkdtemp(prefix="brickrt-host-")) / "tests-host-kernels"
 # With BRICKRT_TEST_SANITIZE set, scalar accesses that are not aligned and indices beyond arrays end the process.
 SANITIZED = bool(os.environ.get("BRICKRT_TEST_SANITIZE"))
 FLAGS = (
@@ -57,25 +64,52 @@ BRICK_KERNEL(run, Boxes, 64, 1) {
 
 
 @functools.cache
-def _folder() -> Path:
-    """With a precompiled header of what takes most of the time; compiles with other flags pass it by."""
-    folder = Path(tempfile.mkdtemp(prefix="brickrt-host-kernels-"))
-    (folder / "first.hpp").write_text('#include "portable.cuh"\n')
-    subprocess.run([str(COMPILER), *FLAGS, "-x", "c++-header", str(folder / "first.hpp")], check=True)
-    return folder
+def _key() -> str:
+    version = subprocess.run([str(COMPILER), "--version"], capture_output=True, text=True).stdout
+    sources = [path.read_text() for folder in (HEADERS, HOST, PTX) for path in sorted(folder.glob("*.[ch][up][hp]"))]
+    return "\0".join((version, *sources))
+
+
+def compile_once(ending: str, source: str, flags: Sequence[str], libraries: Sequence[str] = ()) -> Path:
+    """The file, with this ending, that the compiler makes of C++ text, made where no process of the tests has yet.
+
+    Several may make it at once: each under a name of its own, which is changed when the file is whole.
+    """
+    digest = hashlib.sha256("\0".join((_key(), source, *flags, *libraries)).encode()).hexdigest()[:24]
+    made = FOLDER / f"{digest}{ending}"
+    if not made.exists():
+        FOLDER.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=FOLDER) as folder:
+            text, result = Path(folder, "source.cpp"), Path(folder, "result")
+            text.write_text(source)
+            words = [str(COMPILER), *flags, "-o", str(result), str(text), *libraries]
+            done = subprocess.run(words, capture_output=True, text=True)
+            assert done.returncode == 0, done.stderr[:4000] + "\n" + source[-4000:]
+            result.replace(made)
+    return made
+
+
+@functools.cache
+def _prepared(headers: tuple[str, ...], *flags: str) -> tuple[str, str]:
+    """What kernels have in common: headers that are compiled already, and the library that runs their blocks."""
+    includes = "".join(f'#include "{name}"\n' for name in headers)
+    header = compile_once(".hpp.gch", includes, [*flags, "-x", "c++-header"])
+    return str(header.with_suffix("")), str(compile_once(".so", '#include "blocks.hpp"\n', flags))
+
+
+def library_of_kernels(source: str, headers: tuple[str, ...], flags: Sequence[str]) -> ctypes.CDLL:
+    """A shared library of C++ text that includes some of these headers."""
+    assert COMPILER is not None
+    flags = (*flags, "-DBRICK_BLOCKS_APART")
+    header, blocks = _prepared(headers, *flags)
+    return ctypes.CDLL(str(compile_once(".so", source, [*flags, "-include", header], [blocks])))
 
 
 @functools.cache
 def compiled(source: str, *more: str) -> ctypes.CDLL:
-    """A shared library of C++ text."""
-    assert COMPILER is not None
-    stem = _folder() / hashlib.sha256("".join((source, *more)).encode()).hexdigest()[:16]
-    stem.with_suffix(".cpp").write_text(source)
-    first = ["-include", str(_folder() / "first.hpp")]
-    words = [COMPILER, *FLAGS, *more, *first, "-o", str(stem.with_suffix(".so")), str(stem.with_suffix(".cpp"))]
-    done = subprocess.run(words, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[:4000] + "\n" + source[-4000:]
-    return ctypes.CDLL(str(stem.with_suffix(".so")))
+    """A shared library of CUDA text."""
+    headers = tuple(sorted(path.name for path in HEADERS.iterdir() if path.name != "schedule.cuh"))
+    return library_of_kernels(source, headers, (*FLAGS, *more))
 
 
 def source_of(kernel: Kernel) -> str:

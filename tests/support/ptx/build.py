@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-import hashlib
-import subprocess
-import tempfile
 from collections.abc import Callable, Iterable
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from brickrt.graph.errors import BrickError
@@ -17,11 +13,10 @@ from tests.support.cuda import host_kernels
 from tests.support.ptx.emit import cpp
 from tests.support.ptx.parse import parse
 
-HERE = Path(__file__).parent
 FLAGS = (
     *("-std=c++17", "-O1", "-shared", "-fPIC", "-w", "-ffp-contract=off", "-fno-strict-aliasing", "-pthread"),
     "-march=native",  # products are fused where the text says so
-    f"-I{HERE}",
+    f"-I{host_kernels.PTX}",
     f"-I{host_kernels.HOST}",
 )
 Ranges = Iterable[tuple[int, int]]
@@ -51,8 +46,8 @@ class _Range(ctypes.Structure):
 class PtxLibrary:
     """Kernels as functions of the host, that may touch the given ranges (address, bytes) of memory alone."""
 
-    def __init__(self, path: Path) -> None:
-        self._library = ctypes.CDLL(str(path))
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self._library = library
 
     def kernel(self, name: str, ranges: Callable[..., Ranges]) -> Callable[..., None]:
         """Called as kernels of `host_kernels` are; `ranges`, called alike, tells what memory there is."""
@@ -72,27 +67,10 @@ class PtxLibrary:
 
 
 @cache
-def _folder() -> Path:
-    """With a precompiled header."""
-    folder = Path(tempfile.mkdtemp(prefix="brickrt-ptx-"))
-    (folder / "first.hpp").write_text('#include "warps.hpp"\n')
-    _compile("-x", "c++-header", str(folder / "first.hpp"))
-    return folder
-
-
-def _compile(*words: str) -> None:
-    done = subprocess.run([str(host_kernels.COMPILER), *FLAGS, *words], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[:4000]
-
-
-@cache
 def compiled(source: str, arch: str) -> PtxLibrary:
     return assembled(ptx_of(source, arch))
 
 
 def assembled(ptx: str) -> PtxLibrary:
     """A library of PTX text."""
-    stem = _folder() / hashlib.sha256(ptx.encode()).hexdigest()[:16]
-    stem.with_suffix(".cpp").write_text(cpp(parse(ptx)))
-    _compile("-include", str(_folder() / "first.hpp"), "-o", f"{stem}.so", f"{stem}.cpp")
-    return PtxLibrary(stem.with_suffix(".so"))
+    return PtxLibrary(host_kernels.library_of_kernels(cpp(parse(ptx)), ("warps.hpp",), FLAGS))

@@ -10,10 +10,11 @@ import pytest
 
 from brickrt.runtime.cuda.kernels.context_header import header
 from brickrt.runtime.cuda.kernels.kernel_context import why_stopped
-from tests.support.cuda.host_kernels import COMPILER, HEADERS, HOST, _folder, needs_compiler
+from tests.support.cuda.host_kernels import HEADERS, HOST, compile_once, needs_compiler
 
 SOURCE = Path(__file__).parent / "schedule_host.cpp"
 SANITIZER = ("-fsanitize=thread", "-g", "-DBRICK_WARP=1")
+FOLDERS = (f"-I{HEADERS}", f"-I{HOST}")
 KINDS = {"threads": (*SANITIZER, 1), "warps": ("-O2", 64)}
 
 pytestmark = needs_compiler
@@ -25,23 +26,22 @@ def program(*flags: str, changed: tuple[str, str] = ("", "")) -> Path:
 
     `changed` is a piece of schedule.cuh, and what stands in its place.
     """
-    folder = _folder() / str(abs(hash((flags, changed))))
-    folder.mkdir()
-    (folder / "records.cuh").write_text(header())
-    text = (HEADERS / "schedule.cuh").read_text()
-    assert changed[0] in text
-    (folder / "schedule.cuh").write_text(text.replace(*changed) if changed[0] else text)
-    folders = [f"-I{f}" for f in (folder, HEADERS, HOST)]
-    words = [str(COMPILER), "-std=c++17", "-O1", "-DBRICK_HOST", *flags, *folders, str(SOURCE), "-pthread"]
-    done = subprocess.run([*words, "-o", str(folder / "schedule")], capture_output=True, text=True)
-    if done.returncode and "tsan" in done.stderr:
-        pytest.skip("no thread sanitizer for g++ here (libtsan)")
-    assert done.returncode == 0, done.stderr
+    schedule = (HEADERS / "schedule.cuh").read_text()
+    assert changed[0] in schedule
+    text = SOURCE.read_text()
+    for name, content in (("records", header()), ("schedule", schedule.replace(*changed) if changed[0] else schedule)):
+        text = text.replace(f'#include "{name}.cuh"', content)
+    try:
+        made = compile_once("", text, ["-std=c++17", "-O1", "-w", "-DBRICK_HOST", *flags, *FOLDERS, "-pthread"])
+    except AssertionError as e:
+        if "tsan" in str(e):
+            pytest.skip("no thread sanitizer for g++ here (libtsan)")
+        raise
     if flags == SANITIZER and not changed[0]:
-        started = subprocess.run([str(folder / "schedule"), *"run 1 1 1 1 1".split()], capture_output=True)
+        started = subprocess.run([str(made), *"run 1 1 1 1 1".split()], capture_output=True)
         if b"unexpected memory mapping" in started.stderr:
             pytest.skip("the thread sanitizer cannot start here (address space layout)")
-    return folder / "schedule"
+    return made
 
 
 def scheduled(kind: str, scenario: str, blocks: int, tasks: int, epochs: int = 1, seed: int = 1) -> str:

@@ -1,16 +1,13 @@
 // Blocks on the host: the threads of a block are fibers of one OS thread, which take turns where they wait. Blocks run
 // on one or several OS threads, each to its end before the next: enough for kernels whose blocks wait for others that
-// have begun. With BRICK_WARP=1 a block is one thread, no fiber, as a race detector wants it.
+// have begun. With BRICK_WARP=1 a block is one thread, no fiber, as a race detector wants it. What takes long to compile
+// is in blocks.hpp: part of this header, or with BRICK_BLOCKS_APART in a library that all kernels share.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <functional>
-#include <mutex>
-#include <thread>
 #include <vector>
 
 #if !defined(__x86_64__) && !defined(__aarch64__)
@@ -140,7 +137,8 @@ struct Block {
     int capacity = 0, threads = 0, block = 0, blocks = 0, left = 0;
     std::vector<char> room;  // of shared memory
     char* shared = nullptr;
-    const std::function<void()>* body = nullptr;
+    void (*body)(const void*) = nullptr;
+    const void* about = nullptr;  // what `body` is called with
     Point home{};
     Barrier all;
     std::vector<Barrier> warps;
@@ -152,11 +150,14 @@ struct Block {
     void push(int thread) { ready[tail++ % ready.size()] = thread; }
 };
 
+#ifdef BRICK_BLOCKS_APART
+#define BRICK_BLOCKS
+#else
+#define BRICK_BLOCKS inline
+#endif
+
 #if BRICK_WARP == 1
-inline Fiber& me() {
-    static thread_local Fiber fiber{};
-    return fiber;
-}
+BRICK_BLOCKS Fiber& me();
 #else
 inline Fiber& me() {
     return *reinterpret_cast<Fiber*>(reinterpret_cast<uintptr_t>(__builtin_frame_address(0)) & ~(STACK - 1));
@@ -164,113 +165,22 @@ inline Fiber& me() {
 #endif
 inline Block& now() { return *me().block; }
 
-[[noreturn]] inline void die(const char* text) {
-    fprintf(stderr, "brickrt on the host: %s (block %d, thread %d)\n", text, now().block, me().thread);
-    abort();
-}
-
+[[noreturn]] BRICK_BLOCKS void die(const char* text);
 // Lets the next thread of the block that can go on do so.
-inline void pass() {
-    Block& b = now();
-    if (b.head == b.tail) die("the threads of a block wait at different barriers, or some have returned");
-    Fiber& next = b.fiber(b.ready[b.head++ % b.ready.size()]);
-    if (&next != &me()) jump(me().at, next.at);
-}
-
-inline void wait(Barrier& barrier, int threads) {
-    if ((int)barrier.waiting.size() + 1 < threads) {
-        barrier.waiting.push_back(me().thread);
-        pass();
-        return;
-    }
-    for (int thread : barrier.waiting) now().push(thread);
-    barrier.waiting.clear();
-}
-
+BRICK_BLOCKS void pass();
+BRICK_BLOCKS void wait(Barrier& barrier, int threads);
 // Lets the block's other threads go on, and other OS threads.
-inline void yield() {
-    std::this_thread::yield();
-    if (BRICK_WARP == 1) return;
-    now().push(me().thread);
-    pass();
-}
+BRICK_BLOCKS void yield();
 
-inline void fiber_main() {
-    Block& b = now();
-    (*b.body)();
-    if (--b.left == 0) jump(me().at, b.home);
-    pass();
-}
-
-// ---- blocks
-
-inline void prepare_block(Block& b, int block, int blocks, int threads, long long shared) {
-    b.threads = b.left = threads;
-    b.block = block;
-    b.blocks = blocks;
-    b.room.assign(shared + 64, (char)0xff);  // NaN, so that nobody reads what was not written
-    b.shared = reinterpret_cast<char*>((reinterpret_cast<uintptr_t>(b.room.data()) + 63) / 64 * 64);
-}
-
-inline void run_block(Block& b) {
-#if BRICK_WARP == 1
-    me() = Fiber{&b, {}, 0, 0};
-    (*b.body)();
-#else
-    if (b.threads % BRICK_WARP) abort();
-    if (b.capacity < b.threads) {
-        free(b.stacks);
-        b.stacks = static_cast<char*>(aligned_alloc(STACK, b.threads * STACK));
-        b.capacity = b.threads;
-    }
-    b.warps.resize(b.threads / BRICK_WARP);
-    b.ready.resize(b.threads + 1);
-    b.head = b.tail = 0;
-    for (auto& words : b.exchange) words.assign(b.threads, 0);
-    for (int t = 0; t < b.threads; ++t) {
-        b.fiber(t) = Fiber{&b, {}, t, 0};
-        prepare(b.fiber(t).at, b.stacks + t * STACK, fiber_main);
-        if (t) b.push(t);
-    }
-    jump(b.home, b.fiber(0).at);
-#endif
-}
-
-// Blocks whose stacks may be used again.
-struct Pool {
-    std::mutex lock;
-    std::vector<Block*> free;
-
-    Block* take() {
-        std::lock_guard<std::mutex> locked(lock);
-        if (free.empty()) return new Block;
-        Block* block = free.back();
-        free.pop_back();
-        return block;
-    }
-    void give(Block* block) {
-        std::lock_guard<std::mutex> locked(lock);
-        free.push_back(block);
-    }
-};
-static Pool pool;
-
-// Runs a kernel's blocks on `workers` OS threads, this one among them.
-inline void run_grid(int grid, int threads, long long shared, int workers, const std::function<void()>& body) {
-    std::atomic<int> next{0};
-    auto work = [&] {
-        Block* block = pool.take();
-        block->body = &body;
-        for (int k; (k = next++) < grid;) {
-            prepare_block(*block, k, grid, threads, shared);
-            run_block(*block);
-        }
-        pool.give(block);
-    };
-    std::vector<std::thread> others;
-    for (int k = 1; k < workers && k < grid; ++k) others.emplace_back(work);
-    work();
-    for (auto& other : others) other.join();
+// Runs a kernel's blocks on `workers` OS threads, this one among them; each thread of each calls `body(about)`.
+BRICK_BLOCKS void run_blocks(int grid, int threads, long long shared, int workers, void (*body)(const void*), const void* about);
+template <class F> inline void run_grid(int grid, int threads, long long shared, int workers, const F& body) {
+    const auto call = [](const void* f) { (*static_cast<const F*>(f))(); };
+    run_blocks(grid, threads, shared, workers, call, &body);
 }
 
 }  // namespace brick::host
+
+#ifndef BRICK_BLOCKS_APART
+#include "blocks.hpp"
+#endif
