@@ -201,10 +201,10 @@ def _conv(site: LayoutQuery) -> LayoutChoice:
     whole = isinstance(op, Conv) and op.groups == 1
     x: Layout = site.layouts[0] if whole and site.ins[0].shape[1] <= site.style.few else "blocked"
     fixed: tuple[Layout, ...] = (x, "plain", "plain") if op.bias else (x, "plain")
-    if op.scaled:
+    if op.channel_scaled:
         fixed = (*fixed, _operand(site.ins[op.main - 1].shape, site.out.rank))
     extras = site.ins[len(fixed) :]
-    if whole and op.parts == 1 and not op.scaled and site.out.shape[1] <= site.style.few:
+    if whole and op.gate_parts == 1 and not op.channel_scaled and site.out.shape[1] <= site.style.few:
         plain: list[Layout] = ["plain" for _ in extras]
         return LayoutChoice((*fixed, *plain), "plain")
     return LayoutChoice(fixed + tuple(_operand(kind.shape, site.out.rank) for kind in extras), "blocked")

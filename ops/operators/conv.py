@@ -41,13 +41,13 @@ class Conv(Op):
     groups: int = 1
     bias: bool = False
     epilogue: Expr | None = None
-    parts: int = 1
-    scaled: bool = False
+    gate_parts: int = 1
+    channel_scaled: bool = False
 
     @property
     def main(self) -> int:
         """Inputs before the extra operands of the epilogue."""
-        return 2 + self.bias + self.scaled
+        return 2 + self.bias + self.channel_scaled
 
     @property
     def window(self) -> Window:
@@ -59,18 +59,18 @@ class Conv(Op):
             raise ValueError(f"Conv: weights {w} do not fit input {x} in {self.groups} groups")
         padded = (e + a + b for e, a, b in zip(x.shape[2:], self.pads, self.pads_end, strict=True))
         spatial = [(e - span) // s + 1 for e, span, s in zip(padded, self.window.spans, self.strides, strict=True)]
-        if w.shape[0] % self.parts or (self.parts > 1 and self.epilogue is None):
-            raise ValueError(f"Conv: weights {w} in {self.parts} parts; equal ones and an epilogue are needed")
-        if self.scaled:
+        if w.shape[0] % self.gate_parts or (self.gate_parts > 1 and self.epilogue is None):
+            raise ValueError(f"Conv: weights {w} in {self.gate_parts} parts; equal ones and an epilogue are needed")
+        if self.channel_scaled:
             factors, batch = ins[self.main - 1].shape, x.shape[0]
             if self.groups > 1 or factors[1:] != (x.shape[1], *(1 for _ in spatial)) or factors[0] not in (1, batch):
                 raise ValueError(f"Conv: factors {ins[self.main - 1]} for input {x} in {self.groups} groups")
-        return _result(self, ins, w.shape[0], spatial, self.parts)
+        return _result(self, ins, w.shape[0], spatial, self.gate_parts)
 
     def _product_boxes(self, boxes: Boxes, out: TensorType) -> Boxes:
         """The boxes of the product that hold all parts of boxes of the output."""
         hi = boxes.hi.copy()
-        hi[:, 1] += (self.parts - 1) * out.shape[1]
+        hi[:, 1] += (self.gate_parts - 1) * out.shape[1]
         return Boxes(boxes.lo, hi)
 
     def region(self, i: int, boxes: Boxes, ins: Sequence[TensorType], out: TensorType) -> Boxes:
@@ -83,7 +83,7 @@ class Conv(Op):
             hi = columns(len(boxes), m_hi, ins[1].shape[1:])
         elif i == 2 and self.bias:
             lo, hi = m_lo[:, None], m_hi[:, None]
-        elif self.scaled and i == self.main - 1:
+        elif self.channel_scaled and i == self.main - 1:
             lo = columns(len(boxes), boxes.lo[:, 0] * (ins[i].shape[0] > 1), [0] * (ins[i].rank - 1))
             hi = columns(len(boxes), boxes.hi[:, 0], ins[i].shape[1:])
         else:
@@ -105,7 +105,7 @@ class Conv(Op):
         wide = self._product_boxes(box, out)
         lo, hi = self._reach(wide, ins)
         x = read_padded(slabs[0], lo[0], hi[0], 0, dtype)
-        if self.scaled:
+        if self.channel_scaled:
             x = x * crop(slabs[self.main - 1], self.region(self.main - 1, box, ins, out)).astype(dtype)
         w = crop(slabs[1], self.region(1, box, ins, out)).astype(dtype)
         rows, channels = ins[1].shape[0] // self.groups, int(wide.extents[0, 1])
@@ -119,7 +119,7 @@ class Conv(Op):
         return _finish(self, product, box, slabs, ins, out)
 
     def flops(self, ins: Sequence[TensorType], out: TensorType) -> int:
-        product = (2 * math.prod(ins[1].shape[1:]) + self.bias) * self.parts
+        product = (2 * math.prod(ins[1].shape[1:]) + self.bias) * self.gate_parts
         return (product + count_applies(self.epilogue)) * out.size
 
 
@@ -135,8 +135,8 @@ class ConvTranspose(Op):
     groups: int = 1
     bias: bool = False
     epilogue: Expr | None = None
-    parts: ClassVar[int] = 1
-    scaled: ClassVar[bool] = False
+    gate_parts: ClassVar[int] = 1
+    channel_scaled: ClassVar[bool] = False
 
     @property
     def main(self) -> int:
@@ -259,5 +259,5 @@ def _finish(
         product = product + bias.reshape(-1, *(1,) * len(op.kernel))
     extra = op.main
     width = int(box.extents[0, 1])
-    parts = [product[:, k * out.shape[1] :][:, :width] for k in range(op.parts)]
+    parts = [product[:, k * out.shape[1] :][:, :width] for k in range(op.gate_parts)]
     return finish(parts, op.epilogue, box, slabs[extra:], ins[extra:], out.dtype)

@@ -29,7 +29,7 @@ def scale_weights(edit: Rewriter, node: Node) -> None:
         return
     x, factors = operands
     main = conv.op.main
-    op = replace(conv.op, scaled=True)
+    op = replace(conv.op, channel_scaled=True)
     inputs = (x, *conv.inputs[1:main], factors, *conv.inputs[main:])
     edit.put(replace(conv, op=op, inputs=inputs, origin=origins([node, conv])))
     edit.remove(node.output)
@@ -56,6 +56,6 @@ def _may_scale(edit: Rewriter, conv: Node, node: Node) -> bool:
     constant = all(name in edit.constants for name in conv.inputs[1:2])
     reads = conv.inputs[0] == node.output and node.output not in conv.inputs[1:]
     float32 = all(edit.types[name].dtype == np.float32 for name in (*node.inputs, conv.inputs[1]))
-    pointwise = op.groups == 1 and math.prod(op.kernel) == 1 and not op.scaled
+    pointwise = op.groups == 1 and math.prod(op.kernel) == 1 and not op.channel_scaled
     pixels = math.prod(edit.types[conv.output].shape[2:])
     return constant and reads and float32 and pointwise and pixels >= FEWEST_PIXELS

@@ -40,7 +40,7 @@ def fuse_gate(edit: Rewriter, node: Node) -> None:
     places = [*(take.output for take in sorted(takes, key=_first)), *extras]
     kinds = {e.index: e.dtype for e in walk(node.op.expr) if isinstance(e, Arg)}
     expr = substitute(node.op.expr, {k: Arg(kind, places.index(node.inputs[k])) for k, kind in kinds.items()})
-    op = replace(conv.op, epilogue=expr, parts=len(takes))
+    op = replace(conv.op, epilogue=expr, gate_parts=len(takes))
     edit.put(Node(conv.name, op, (*conv.inputs, *extras), node.output, origins([conv, *takes, node])))
     for gone in (*takes, conv):
         edit.remove(gone.output)

@@ -24,7 +24,7 @@ Share = Literal["all", "biased", "product"]
 
 def parts_of(op: Product) -> int:
     """Equal parts of the product's channels that the epilogue computes with."""
-    return op.parts if isinstance(op, Conv) else 1
+    return op.gate_parts if isinstance(op, Conv) else 1
 
 
 def in_place(op: Product, dtype: np.dtype) -> bool:
@@ -44,7 +44,7 @@ def shared(op: P, share: Share) -> P:
     if share == "all":
         return op
     alone = replace(op, epilogue=None, bias=op.bias and share == "biased")
-    return replace(alone, parts=1) if isinstance(alone, Conv) else alone
+    return replace(alone, gate_parts=1) if isinstance(alone, Conv) else alone
 
 
 def inputs_of(op: Op, share: Share, count: int) -> int:

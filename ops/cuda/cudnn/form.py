@@ -122,9 +122,9 @@ def weights(op: Op, kind: Operand, form: Form) -> Operand:
 def _conv(
     op: Conv | ConvTranspose, ins: Sequence[Operand], out: Operand, packed: Sequence[bool], precision: Precision
 ) -> Form:
-    if op.parts > 1:
+    if op.gate_parts > 1:
         raise Unfit(SEVERAL_PARTS)
-    if op.scaled:
+    if op.channel_scaled:
         raise Unfit("it scales the channels of its input")
     if min(*op.pads, *op.pads_end) < 0:
         raise Unfit("a padding is negative")

@@ -41,7 +41,7 @@ class ProductConv(ConvBase):
     def core(self) -> Core:
         e = self.extents
         pixels, columns = e[0] * math.prod(self.pixels(e[2:])), min(e[1], self.columns)
-        depth, parts = self.taps * self.channels, self.op.parts
+        depth, parts = self.taps * self.channels, self.op.gate_parts
         return choose_core(self.ins[0].dtype, self.precision, pixels, columns * parts, depth, WIDEST * parts)
 
     def pixels(self, extents: Sequence[int]) -> Sequence[int]:
@@ -55,8 +55,8 @@ class ProductConv(ConvBase):
     @property
     def padded_columns(self) -> int:
         """Columns of the packed weights, up to whole vectors of words; of several parts, up to whole runs of each."""
-        if self.op.parts > 1:
-            return -(-self.columns // WIDEST) * WIDEST * self.op.parts
+        if self.op.gate_parts > 1:
+            return -(-self.columns // WIDEST) * WIDEST * self.op.gate_parts
         whole = max(VECTOR // self.core.word, 1) if self.vectors else 1
         return -(-self.columns // whole) * whole
 
@@ -86,11 +86,11 @@ class ProductConv(ConvBase):
         Of several parts the columns are runs of WIDEST channels of each in turn.
         """
         rows = w.reshape(self.op.groups, -1, self.channels, math.prod(self.op.kernel))
-        if self.op.parts > 1:
-            runs = self.padded_columns // WIDEST // self.op.parts
-            full = np.zeros((self.op.parts, runs * WIDEST, *rows.shape[2:]), w.dtype)
-            full[:, : self.columns] = rows.reshape(self.op.parts, self.columns, *rows.shape[2:])
-            full = full.reshape(self.op.parts, runs, WIDEST, *rows.shape[2:])
+        if self.op.gate_parts > 1:
+            runs = self.padded_columns // WIDEST // self.op.gate_parts
+            full = np.zeros((self.op.gate_parts, runs * WIDEST, *rows.shape[2:]), w.dtype)
+            full[:, : self.columns] = rows.reshape(self.op.gate_parts, self.columns, *rows.shape[2:])
+            full = full.reshape(self.op.gate_parts, runs, WIDEST, *rows.shape[2:])
             rows = full.swapaxes(0, 1).reshape(1, self.padded_columns, *rows.shape[2:])
         return self.pack_taps(rows.transpose(0, 3, 2, 1))
 
@@ -121,6 +121,6 @@ class ProductConv(ConvBase):
 
 @kernel_for(Conv)
 def _choose(op: Conv, ins: Sequence[Operand], out: Operand) -> type[Kernel]:
-    if op.scaled:
+    if op.channel_scaled:
         raise LookupError("no CUDA kernel for convolutions whose input is scaled by channel")
     return DepthwiseConv if suits_depthwise(op, ins[0].shape[1], out.shape[1]) else ProductConv

@@ -39,12 +39,12 @@ class ConvBase(Kernel):
     @property
     def columns(self) -> int:
         """Channels of the product, of a group."""
-        return self.out.shape[1] * self.op.parts // self.op.groups
+        return self.out.shape[1] * self.op.gate_parts // self.op.groups
 
     @cached_property
     def tail(self) -> Tail:
         op, dtype, out, columns = self.op, self.ins[0].dtype, self.out, self.columns
-        return Tail(op.epilogue, dtype, op.bias, self.ins[2:], self.packed[2:], out, 1, columns, self.most, op.parts)
+        return Tail(op.epilogue, dtype, op.bias, self.ins[2:], self.packed[2:], out, 1, columns, self.most, op.gate_parts)
 
     @property
     def most(self) -> int:
@@ -64,7 +64,7 @@ class ConvBase(Kernel):
         op, x, w = self.op, self.ins[0], self.ins[1]
         constants = {
             "D": self.rank,
-            "PARTS": self.op.parts,
+            "PARTS": self.op.gate_parts,
             "OUT": self.out.shape[1],
             "CHANNELS": self.channels,
             "COLUMNS": self.columns,

@@ -24,7 +24,7 @@ WIDE = 7  # taps of a row that are kept, at most
 
 def suits_depthwise(op: Conv, channels: int, columns: int) -> bool:
     """Whether a group has so few channels that a product of matrices would compute mostly zeros."""
-    if op.parts > 1 and (op.groups > 1 or op.parts not in PARTS_OF_TILES):
+    if op.gate_parts > 1 and (op.groups > 1 or op.gate_parts not in PARTS_OF_TILES):
         return True
     channels, columns = channels // op.groups, columns // op.groups
     return op.groups > 1 and columns <= FEW_COLUMNS and channels * math.prod(op.kernel) <= FEW_PRODUCTS
@@ -53,7 +53,7 @@ class DepthwiseConv(ConvBase):
     @property
     def neighbours(self) -> int:
         """Outputs along a row that one thread sums: fewer where threads of the block would have no work."""
-        e, r = self.extents, min(NEIGHBOURS, max(HELD // (self.tail.width * self.op.parts), 1))
+        e, r = self.extents, min(NEIGHBOURS, max(HELD // (self.tail.width * self.op.gate_parts), 1))
         vectors = -(-e[1] // self.tail.width)
         while r > 1 and vectors * e[0] * math.prod(e[2:-1]) * -(-e[-1] // r) < THREADS:
             r //= 2
@@ -67,14 +67,14 @@ class DepthwiseConv(ConvBase):
         """Weights [M, C/g, k…] → [taps, C/g, parts, channels], zeros for padding."""
         if i != 1:
             return np.ascontiguousarray(array)
-        parts, outputs = self.op.parts, self.out.shape[1]
+        parts, outputs = self.op.gate_parts, self.out.shape[1]
         full = np.zeros((math.prod(self.op.kernel), self.channels, parts, self.padded_outputs), array.dtype)
         full[..., :outputs] = array.reshape(parts, outputs, self.channels, -1).transpose(3, 2, 0, 1)
         return full
 
     def emit(self, name: str) -> str:
         x, width = self.ins[0], self.tail.width
-        whole = self.op.parts == 1 or self.out.shape[1] % width == 0
+        whole = self.op.gate_parts == 1 or self.out.shape[1] % width == 0
         vector = min(width, 16 // x.dtype.itemsize)
         constants = {
             "OUTPUTS": self.padded_outputs,
