@@ -27,6 +27,11 @@ class Operand(Strided):
         """Elements of the widest load that rows along the dimension of stride 1 allow, wherever a multiple begins."""
         return max(1, self.align // self.dtype.itemsize)
 
+    def broadcast_strides(self, rank: int) -> tuple[int, ...]:
+        """Strides along the dimensions of an output of this rank that the tensor broadcasts to: 0 where it repeats."""
+        own = (0 if extent == 1 else stride for extent, stride in zip(self.shape, self.strides))
+        return (0,) * (rank - self.rank) + tuple(own)
+
 
 def dense(
     kind: TensorType, layout: str = "plain", extents: Sequence[int] | None = None, align: int = VECTOR

@@ -18,7 +18,7 @@ from brickrt.ops.operators.matmul import MatMul
 
 Product = Conv | ConvTranspose | MatMul
 P = TypeVar("P", bound=Conv | ConvTranspose | MatMul)
-Share = Literal["all", "biased", "product"]
+Coverage = Literal["all", "biased", "product"]
 """All; the product and its bias; the product alone."""
 
 
@@ -32,14 +32,14 @@ def in_place(op: Product, dtype: np.dtype) -> bool:
     return parts_of(op) == 1 and (op.epilogue is None or op.epilogue.dtype == dtype)
 
 
-def shares(op: Product) -> tuple[Share, ...]:
+def coverages(op: Product) -> tuple[Coverage, ...]:
     """Those that differ, the largest first."""
     if op.epilogue is None:
         return ("all", "product") if op.bias else ("all",)
     return ("all", "biased", "product") if op.bias else ("all", "product")
 
 
-def shared(op: P, share: Share) -> P:
+def covered(op: P, share: Coverage) -> P:
     """The operator that the library is asked for, on the first of the operator's inputs."""
     if share == "all":
         return op
@@ -47,13 +47,13 @@ def shared(op: P, share: Share) -> P:
     return replace(alone, gate_parts=1) if isinstance(alone, Conv) else alone
 
 
-def inputs_of(op: Op, share: Share, count: int) -> int:
+def inputs_of(op: Op, share: Coverage, count: int) -> int:
     """How many of a product's inputs, which are `count`, the library reads; what is left reads those after them."""
     assert isinstance(op, Product)
     return {"all": count, "biased": op.main, "product": 2}[share]
 
 
-def rest(op: Product, share: Share, dtype: np.dtype) -> Map:
+def remainder(op: Product, share: Coverage, dtype: np.dtype) -> Map:
     """What is left: the first operands are the parts of the product, then come those of the bias unless the library
     reads it, then the other inputs that it does not read."""
     parts = parts_of(op)

@@ -11,8 +11,9 @@ from brickrt.ops.base import Op
 from brickrt.ops.cuda.kernel import Kernel, kernel_for
 from brickrt.ops.cuda.operand import Operand
 from brickrt.ops.cuda.printing import box_walk, expressions
-from brickrt.ops.cuda.printing.box_walk import Walk, function, number, pointer, source_of
+from brickrt.ops.cuda.printing.box_walk import BoxWalk, offset_literal, source_of
 from brickrt.ops.cuda.printing.expressions import convert
+from brickrt.ops.cuda.printing.functions import declare_pointer, device_function
 from brickrt.ops.cuda.printing.types import ctype, is_float
 from brickrt.ops.operators.interp import AxisTaps, Interp
 
@@ -41,8 +42,8 @@ class InterpKernel(Kernel):
         return tuple(np.ascontiguousarray(a) for pair in pairs for a in pair)
 
     @cached_property
-    def walk(self) -> Walk:
-        return Walk(self.out, (source_of(self.ins[0], self.out),), frozenset(self.taps))
+    def walk(self) -> BoxWalk:
+        return BoxWalk(self.out, (source_of(self.ins[0], self.out),), frozenset(self.taps))
 
     @property
     def vector(self) -> int:
@@ -50,22 +51,22 @@ class InterpKernel(Kernel):
 
     def emit(self, name: str) -> str:
         if self.out.type.size == 0:
-            return function(name)
+            return device_function(name)
         kind, vector = ctype(self.out.dtype), self.vector
         first = 1 + len(self.ins)
         tables = [
             text
             for k, axis in enumerate(self.taps)
             for text in (
-                pointer(f"t{axis}", first + 2 * k, "int"),
-                pointer(f"g{axis}", first + 2 * k + 1, ctype(self.sum_type)),
+                declare_pointer(f"t{axis}", first + 2 * k, "int"),
+                declare_pointer(f"g{axis}", first + 2 * k + 1, ctype(self.sum_type)),
             )
         ]
         loads = [(f"brick::Vector<{kind}, {vector}> a[u]", "\n".join(["if (p[u].k < w.end) {", *self._item(), "}"]))]
-        return function(
+        return device_function(
             name,
-            pointer("y", 0, kind),
-            pointer("x", 1, kind),
+            declare_pointer("y", 0, kind),
+            declare_pointer("x", 1, kind),
             *tables,
             *self.walk.loop(vector, 1, loads, ["const auto r = a[u];"]),
         )
@@ -107,7 +108,7 @@ class InterpKernel(Kernel):
     def _read(self, axes: Sequence[int]) -> str:
         (source,) = self.walk.sources
         strides = self.ins[0].strides
-        taps = [f"j{axis} * {number(strides[axis])}" for axis in axes]
+        taps = [f"j{axis} * {offset_literal(strides[axis])}" for axis in axes]
         row = " + ".join(["x", self.walk.offset(source.strides, "p[u].i", skip=axes), *taps])
         if self.walk.inner in self.taps:
             return f"brick::Vector<{source.type}, 1>{{*({row})}}"

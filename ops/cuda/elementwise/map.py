@@ -9,8 +9,9 @@ from brickrt.ops.base import Op
 from brickrt.ops.cuda.kernel import Kernel, kernel_for
 from brickrt.ops.cuda.operand import Operand
 from brickrt.ops.cuda.printing import box_walk, expressions
-from brickrt.ops.cuda.printing.box_walk import Walk, function, pointer, source_of
+from brickrt.ops.cuda.printing.box_walk import BoxWalk, source_of
 from brickrt.ops.cuda.printing.expressions import effort, print_expr
+from brickrt.ops.cuda.printing.functions import declare_pointer, device_function
 from brickrt.ops.cuda.printing.types import compute_ctype, ctype
 from brickrt.ops.expr import used_operands
 from brickrt.ops.operators.map import Map
@@ -23,12 +24,12 @@ class MapKernel(Kernel):
     headers = (expressions.HEADER, box_walk.HEADER)
 
     @cached_property
-    def walk(self) -> Walk:
-        return Walk(self.out, tuple(source_of(self.ins[k], self.out) for k in used_operands(self.op.expr)))
+    def walk(self) -> BoxWalk:
+        return BoxWalk(self.out, tuple(source_of(self.ins[k], self.out) for k in used_operands(self.op.expr)))
 
     def emit(self, name: str) -> str:
         if self.out.type.size == 0:
-            return function(name)
+            return device_function(name)
         kind, vector = ctype(self.out.dtype), self.walk.vector
         operands = list(zip(used_operands(self.op.expr), self.walk.sources))
         loads = [
@@ -36,10 +37,10 @@ class MapKernel(Kernel):
             for k, s in operands
         ]
         unroll = 1 if effort(self.op.expr) > LIGHT else self.walk.unroll(vector)
-        return function(
+        return device_function(
             name,
-            pointer("y", 0, kind),
-            *(pointer(f"x{k}", 1 + k, s.type) for k, s in operands),
+            declare_pointer("y", 0, kind),
+            *(declare_pointer(f"x{k}", 1 + k, s.type) for k, s in operands),
             *self.walk.loop(vector, unroll, loads, self._result(vector)),
         )
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from brickrt.ops.cuda.operand import Operand
-from brickrt.ops.cuda.printing.box_walk import Walk, WalkedOperand, number, pointer, raw
+from brickrt.ops.cuda.printing.box_walk import BoxWalk, WalkedOperand, bits_ctype, offset_literal
+from brickrt.ops.cuda.printing.functions import declare_pointer
 
 TILE_BYTES = 16384
 SHORT_SIDE = 64
@@ -35,12 +36,15 @@ class Copy:
         return self.cut[2] if self.cut else 0
 
     @cached_property
-    def walk(self) -> Walk:
-        return Walk(self.out, (self.source,))
+    def walk(self) -> BoxWalk:
+        return BoxWalk(self.out, (self.source,))
 
     def emit(self) -> list[str]:
         """A block of statements."""
-        names = [pointer("y", 0, raw(self.out.dtype)), pointer("x", 1 + self.slot, self.source.type)]
+        names = [
+            declare_pointer("y", 0, bits_ctype(self.out.dtype)),
+            declare_pointer("x", 1 + self.slot, self.source.type),
+        ]
         return ["{", *names, *(self._direct() if self.across is None else self._tiled(self.across)), "}"]
 
     @property
@@ -76,7 +80,7 @@ class Copy:
     def _tiled(self, across: int) -> list[str]:
         a, b = self._tile(across)
         inner, other = self.walk.dims[-1], self.walk.dims[across]
-        apart = [number(s) for s in (self.source.strides[inner], self.out.strides[other])]
+        apart = [offset_literal(s) for s in (self.source.strides[inner], self.out.strides[other])]
         corner = [self.walk.corner(s, "w.i", shift) for s, shift in self._ends()]
         return [
             f"for ({self.walk.tiles(across, a, b)} w(s{self._cut()}); w.more(); w.next())",

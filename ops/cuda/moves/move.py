@@ -12,7 +12,8 @@ from brickrt.ops.cuda.kernel import Kernel, kernel_for
 from brickrt.ops.cuda.moves.copies import Copy
 from brickrt.ops.cuda.operand import Operand
 from brickrt.ops.cuda.printing import box_walk
-from brickrt.ops.cuda.printing.box_walk import Walk, WalkedOperand, function, number, pointer, raw
+from brickrt.ops.cuda.printing.box_walk import BoxWalk, WalkedOperand, bits_ctype, offset_literal
+from brickrt.ops.cuda.printing.functions import declare_pointer, device_function
 from brickrt.ops.operators.move import Concat, Reorder, Transpose, View
 from brickrt.ops.types import Shape
 from brickrt.ops.view import segments
@@ -39,7 +40,7 @@ class CopyKernel(Kernel):
 
     def emit(self, name: str) -> str:
         copies = self.copies if self.out.type.size else []
-        return function(name, *(line for c in copies for line in c.emit()))
+        return device_function(name, *(line for c in copies for line in c.emit()))
 
 
 class ConcatKernel(CopyKernel):
@@ -59,32 +60,30 @@ class ConcatKernel(CopyKernel):
         return found
 
     def emit(self, name: str) -> str:
-        kind, box_walk = (
-            raw(self.out.dtype),
-            Walk(self.out, tuple(c.source for c in self.copies), frozenset([self.op.axis])),
-        )
-        if any(c.across is not None for c in self.copies) or len({box_walk.stride(s) for s in box_walk.sources}) != 1:
+        kind = bits_ctype(self.out.dtype)
+        walk = BoxWalk(self.out, tuple(c.source for c in self.copies), frozenset([self.op.axis]))
+        if any(c.across is not None for c in self.copies) or len({walk.stride(s) for s in walk.sources}) != 1:
             return super().emit(name)
-        vector = box_walk.vector
-        if box_walk.inner == self.op.axis:  # no vector is of two inputs
+        vector = walk.vector
+        if walk.inner == self.op.axis:  # no vector is of two inputs
             vector = math.gcd(vector, *(c.start for c in self.copies))
-        loads = [(f"brick::Vector<{kind}, {vector}> a[u]", "\n".join(self._item(box_walk, vector)))]
-        return function(
+        loads = [(f"brick::Vector<{kind}, {vector}> a[u]", "\n".join(self._item(walk, vector)))]
+        return device_function(
             name,
-            pointer("y", 0, kind),
-            *(pointer(f"x{c.slot}", 1 + c.slot, kind) for c in self.copies),
-            *box_walk.loop(vector, box_walk.unroll(vector), loads, ["const auto r = a[u];"]),
+            declare_pointer("y", 0, kind),
+            *(declare_pointer(f"x{c.slot}", 1 + c.slot, kind) for c in self.copies),
+            *walk.loop(vector, walk.unroll(vector), loads, ["const auto r = a[u];"]),
         )
 
-    def _item(self, box_walk: Walk, vector: int) -> list[str]:
+    def _item(self, walk: BoxWalk, vector: int) -> list[str]:
         """Finds the row of the input that has the item, and reads it."""
-        rows = [f"x{c.slot} + ({box_walk.offset(c.source.strides, 'p[u].i', c.source.shift)})" for c in self.copies]
+        rows = [f"x{c.slot} + ({walk.offset(c.source.strides, 'p[u].i', c.source.shift)})" for c in self.copies]
         tests = [f"c < {c.end} ? " for c in self.copies[:-1]] + [""]
-        narrowest = min(box_walk.sources, key=lambda source: box_walk.wide(source, vector))
+        narrowest = min(walk.sources, key=lambda source: walk.wide(source, vector))
         return [
-            f"{{\nconst int c = {box_walk.index(self.op.axis, 'p[u]')};",
+            f"{{\nconst int c = {walk.index(self.op.axis, 'p[u]')};",
             f"const auto row = {' : '.join(t + row for t, row in zip(tests, rows))};",
-            f"a[u] = {box_walk.read_row(narrowest, vector, 'row', 'p[u].k', 'w.begin', 'w.end')};\n}}",
+            f"a[u] = {walk.read_row(narrowest, vector, 'row', 'p[u].k', 'w.begin', 'w.end')};\n}}",
         ]
 
 
@@ -97,37 +96,35 @@ class ViewKernel(Kernel):
         x, strides = self.ins[0], view_strides(self.ins[0], self.out.shape)
         apart = frozenset(d for d, s in enumerate(strides) if s is None)
         source = moved(x, [s or 0 for s in strides])
-        box_walk = Walk(self.out, (source,), apart)
+        walk = BoxWalk(self.out, (source,), apart)
         parts = [
-            self._index(box_walk, before, after)
+            self._index(walk, before, after)
             for before, after in segments(x.shape, self.out.shape)
             if any(strides[d] is None for d in range(*after.indices(self.out.rank)))
         ]
-        along = [f"p[u].k * {number(source.strides[box_walk.dims[-1]])}"] if box_walk.dims else []
-        where = " + ".join([box_walk.offset(source.strides, "p[u].i"), *along, *parts])
+        along = [f"p[u].k * {offset_literal(source.strides[walk.dims[-1]])}"] if walk.dims else []
+        where = " + ".join([walk.offset(source.strides, "p[u].i"), *along, *parts])
         load = f"if (p[u].k < w.end) a[u].v[0] = x[{where}];"
-        return function(
+        return device_function(
             name,
-            pointer("y", 0, source.type),
-            pointer("x", 1, source.type),
-            *box_walk.loop(
-                1, box_walk.unroll(1), [(f"brick::Vector<{source.type}, 1> a[u]", load)], ["const auto r = a[u];"]
-            ),
+            declare_pointer("y", 0, source.type),
+            declare_pointer("x", 1, source.type),
+            *walk.loop(1, walk.unroll(1), [(f"brick::Vector<{source.type}, 1> a[u]", load)], ["const auto r = a[u];"]),
         )
 
-    def _index(self, box_walk: Walk, before: slice, after: slice) -> str:
+    def _index(self, walk: BoxWalk, before: slice, after: slice) -> str:
         """The offset that the indices of a segment of the output make in the input."""
         x, dims = self.ins[0], range(*after.indices(self.out.rank))
-        flat = " + ".join(
-            f"{box_walk.index(d, 'p[u]')} * {math.prod(self.out.shape[d + 1 : after.stop])}" for d in dims
-        )
+        flat = " + ".join(f"{walk.index(d, 'p[u]')} * {math.prod(self.out.shape[d + 1 : after.stop])}" for d in dims)
         inside = {axis: math.prod(x.shape[axis + 1 : before.stop]) for axis in range(*before.indices(x.rank))}
-        return " + ".join(f"({flat}) / {n} % {x.shape[axis]} * {number(x.strides[axis])}" for axis, n in inside.items())
+        return " + ".join(
+            f"({flat}) / {n} % {x.shape[axis]} * {offset_literal(x.strides[axis])}" for axis, n in inside.items()
+        )
 
 
 def moved(x: Operand, strides: Sequence[int], shift: int = 0) -> WalkedOperand:
     """The input seen by the output's index."""
-    return WalkedOperand(raw(x.dtype), x.dtype.itemsize, tuple(strides), x.align, shift)
+    return WalkedOperand(bits_ctype(x.dtype), x.dtype.itemsize, tuple(strides), x.align, shift)
 
 
 def view_strides(x: Operand, shape: Shape) -> list[int | None]:

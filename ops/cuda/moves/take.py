@@ -12,7 +12,8 @@ from brickrt.ops.base import Op
 from brickrt.ops.cuda.kernel import Kernel, kernel_for
 from brickrt.ops.cuda.operand import Operand
 from brickrt.ops.cuda.printing import box_walk
-from brickrt.ops.cuda.printing.box_walk import Walk, WalkedOperand, function, number, pointer, raw
+from brickrt.ops.cuda.printing.box_walk import BoxWalk, WalkedOperand, bits_ctype, offset_literal
+from brickrt.ops.cuda.printing.functions import declare_pointer, device_function
 from brickrt.ops.operators.move import Take
 
 ONE_BY_ONE = 4
@@ -41,17 +42,17 @@ class TakeKernel(Kernel):
         x = self.ins[0]
         steps = [s * (1 if how is None else how.step) for s, how in zip(x.strides, self.axes)]
         shift = sum(s * how.start for s, how in zip(x.strides, self.axes) if how is not None)
-        return WalkedOperand(raw(x.dtype), x.dtype.itemsize, tuple(steps), x.align, shift)
+        return WalkedOperand(bits_ctype(x.dtype), x.dtype.itemsize, tuple(steps), x.align, shift)
 
     @cached_property
-    def walk(self) -> Walk:
+    def walk(self) -> BoxWalk:
         """Dimensions that keep their index may be joined."""
         kept = {
             d
             for d, (how, e) in enumerate(zip(self.axes, self.out.shape))
             if how == Affine(0, 1, 0, e) and e == self.ins[0].shape[d]
         }
-        return Walk(self.out, (self.source,), frozenset(range(self.out.rank)) - kept)
+        return BoxWalk(self.out, (self.source,), frozenset(range(self.out.rank)) - kept)
 
     @property
     def vector(self) -> int:
@@ -61,15 +62,15 @@ class TakeKernel(Kernel):
 
     def emit(self, name: str) -> str:
         if self.out.type.size == 0:
-            return function(name)
+            return device_function(name)
         vector, kind = self.vector, self.source.type
         items = min(self.walk.unroll(vector), ITEMS_LOOKED_UP) if self.looked_up else self.walk.unroll(vector)
-        tables = [pointer(f"t{d}", 1 + len(self.ins) + k, "int") for k, d in enumerate(self.looked_up)]
+        tables = [declare_pointer(f"t{d}", 1 + len(self.ins) + k, "int") for k, d in enumerate(self.looked_up)]
         loads = [(f"brick::Vector<{kind}, {vector}> a[u]", "\n".join(self._item(vector)))]
-        return function(
+        return device_function(
             name,
-            pointer("y", 0, kind),
-            pointer("x", 1, kind),
+            declare_pointer("y", 0, kind),
+            declare_pointer("x", 1, kind),
             *tables,
             f"const {kind} fill = {np.array(self.op.fill, self.out.dtype).view(f'u{self.out.dtype.itemsize}')}ull;",
             *self.walk.loop(vector, items, loads, ["const auto r = a[u];"]),
@@ -88,7 +89,7 @@ class TakeKernel(Kernel):
                 lines += [
                     f"const int j{d} = some ? t{d}[{index}] : -1;",
                     f"some &= j{d} >= 0;",
-                    f"row += j{d} * {number(self.ins[0].strides[d])};",
+                    f"row += j{d} * {offset_literal(self.ins[0].strides[d])};",
                 ]
             else:
                 lines += self._inside(how, d, index)
@@ -106,7 +107,7 @@ class TakeKernel(Kernel):
     def _read(self, vector: int) -> str:
         inner = self.walk.inner
         if inner is not None and self.axes[inner] is None:
-            stride = number(self.ins[0].strides[inner])
+            stride = offset_literal(self.ins[0].strides[inner])
             return f"brick::read_table<{vector}>(row, {stride}, t{inner}, p[u].k, lo, hi, fill)"
         return self.walk.read_row(self.source, vector, "row", "p[u].k", "lo", "hi", "fill")
 

@@ -10,6 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from brickrt.ops.cuda.operand import VECTOR, Operand
+from brickrt.ops.cuda.printing.traits import bool_text
 from brickrt.ops.cuda.printing.types import ctype
 
 HEADER = "walk.cuh"
@@ -32,18 +33,17 @@ class WalkedOperand:
 
 def source_of(operand: Operand, out: Operand) -> WalkedOperand:
     """An operand that broadcasts to the output (NumPy's rules)."""
-    missing = out.rank - operand.rank
-    strides = (0,) * missing + tuple(0 if e == 1 else s for s, e in zip(operand.strides, operand.shape))
+    strides = operand.broadcast_strides(out.rank)
     return WalkedOperand(ctype(operand.dtype), operand.dtype.itemsize, strides, operand.align)
 
 
-def raw(dtype: np.dtype) -> str:
+def bits_ctype(dtype: np.dtype) -> str:
     """The unsigned type of the same size, for what only moves elements."""
     return ctype(np.dtype(_RAW[dtype.itemsize]))
 
 
 @dataclass(frozen=True)
-class Walk:
+class BoxWalk:
     """Over an output with the elements of `sources`; `apart` are dimensions that must not be joined with others."""
 
     out: Operand
@@ -127,8 +127,8 @@ class Walk:
         return self._sum(strides, at, shift, self.dims)
 
     def _sum(self, strides: Sequence[int], at: str, shift: int, dims: Sequence[int]) -> str:
-        terms = [f"{at}[{self.dims.index(d)}] * {number(strides[d])}" for d in dims if strides[d]]
-        return " + ".join([*terms, *([number(shift)] if shift else [])]) or "0"
+        terms = [f"{at}[{self.dims.index(d)}] * {offset_literal(strides[d])}" for d in dims if strides[d]]
+        return " + ".join([*terms, *([offset_literal(shift)] if shift else [])]) or "0"
 
     def read(self, source: WalkedOperand, vector: int, pointer: str, place: str) -> str:
         """The elements of an item, as a `brick::Vector`."""
@@ -140,9 +140,9 @@ class Walk:
     def read_row(self, source: WalkedOperand, vector: int, row: str, *within: str) -> str:
         """Of the row at `row`; `within` are the item's k, the range that is read, and what is read outside of it."""
         if self.stride(source) == 1:
-            wide = str(self.wide(source, vector)).lower()
+            wide = bool_text(self.wide(source, vector))
             return f"brick::read<{wide}, {vector}>({row}, {', '.join(within)})"
-        return f"brick::read_apart<{vector}>({row}, {number(self.stride(source))}, {', '.join(within)})"
+        return f"brick::read_apart<{vector}>({row}, {offset_literal(self.stride(source))}, {', '.join(within)})"
 
     def loop(
         self,
@@ -181,21 +181,10 @@ class Walk:
         row = f"y + ({self.offset(self.out.strides, f'{place}.i')})"
         stride = 1 if self.inner is None else self.out.strides[self.inner]
         if stride == 1:
-            return f"brick::write<{str(vector > 1).lower()}>({row}, {place}.k, w.begin, w.end, r);"
-        return f"brick::write_apart({row}, {number(stride)}, {place}.k, w.begin, w.end, r);"
+            return f"brick::write<{bool_text(vector > 1)}>({row}, {place}.k, w.begin, w.end, r);"
+        return f"brick::write_apart({row}, {offset_literal(stride)}, {place}.k, w.begin, w.end, r);"
 
 
-def number(value: int) -> str:
+def offset_literal(value: int) -> str:
     """A number of elements; its product with an index is one instruction, and cannot overflow."""
     return f"{value}ll"
-
-
-def function(name: str, *lines: str) -> str:
-    """A device function of the given body."""
-    head = f"BRICK_DEVICE void {name}(const brick::Step& s, char* const* at, char* shared) {{"
-    return "\n".join([head, *(line for line in lines if line), "}\n"])
-
-
-def pointer(name: str, slot: int, kind: str) -> str:
-    """Declares a pointer to operand `slot`, 0 being the output."""
-    return f"const auto {name} = brick::global(({'const ' if slot else ''}{kind}*)at[{slot}]);"

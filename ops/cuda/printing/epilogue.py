@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,29 +18,14 @@ FIRST = 3  # after the output and the two factors
 WIDEST = 8  # columns that one thread finishes at once; tiles begin at multiples of it
 
 
-def choose_text(kind: str, name: str, values: Sequence[int]) -> str:
-    """A static function of an index that the compiler folds."""
-    cases = "".join(f"k == {k} ? {v} : " for k, v in enumerate(values[:-1]))
-    return f"static constexpr BRICK_DEVICE {kind} {name}(int k) {{ return {cases}{values[-1]}; }}\n"
-
-
-def constants_text(values: Mapping[str, int]) -> str:
-    """Static constants."""
-    return "".join(f"static constexpr int {name} = {value};\n" for name, value in values.items())
-
-
 def offset_text(strides: Sequence[int], lead: int = 0) -> str:
     """The offset of logical index `i`, of which the first `lead` entries are not this operand's, in elements."""
     terms = [f"(long long)i[{lead + k}] * {s}" for k, s in enumerate(strides) if s]
     return " + ".join(terms) or "0"
 
 
-def broadcast_strides(operand: Operand) -> tuple[int, ...]:
-    return tuple(0 if extent == 1 else s for extent, s in zip(operand.shape, operand.strides))
-
-
 @dataclass(frozen=True)
-class Tail:
+class EpilogueText:
     """`operands` are the bias, if there is one, then the extra operands; the first is `at[FIRST]`.
 
     `axis` of the output are the columns, which come in groups of `columns`. The product has `parts` columns for each,
@@ -66,7 +51,7 @@ class Tail:
             o = dense(o.type) if self.packed[k] else o
             lead = self.axis if self.bias and k == 0 else rank - o.type.rank
             after = rank - lead - o.type.rank
-            result.append((o, (0,) * lead + broadcast_strides(o) + (0,) * after))
+            result.append((o, (0,) * lead + o.broadcast_strides(o.rank) + (0,) * after))
         return result
 
     @property

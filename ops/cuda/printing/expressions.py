@@ -58,18 +58,6 @@ def print_expr(expr: Expr, operands: Sequence[str], prefix: str = "e") -> Printe
     return Printed("\n".join(printer.lines), value)
 
 
-def print_functor(name: str, expr: Expr, dtypes: Sequence[np.dtype]) -> str:
-    """A struct `name` whose call operator takes all operands, in the types of the computation, and gives the value."""
-    operands = [f"x{k}" for k in range(len(dtypes))]
-    statements, value = print_expr(expr, operands)
-    arguments = ", ".join(f"{compute_ctype(d)} {x}" for d, x in zip(dtypes, operands))
-    return (
-        f"struct {name} {{\n"
-        f"BRICK_DEVICE {compute_ctype(expr.dtype)} operator()({arguments}) const {{\n"
-        f"{statements}\nreturn {value};\n}}\n}};\n"
-    )
-
-
 def effort(expr: Expr) -> int:
     """Roughly the machine operations per element."""
     return sum(COSTLY.get(e.fn, 1) for e in distinct(expr) if isinstance(e, Apply))

@@ -12,7 +12,9 @@ import numpy as np
 
 from brickrt.ops.cuda.kernel import Kernel, kernel_for
 from brickrt.ops.cuda.operand import VECTOR, Operand
-from brickrt.ops.cuda.printing.epilogue import HEADERS, WIDEST, constants_text
+from brickrt.ops.cuda.printing.epilogue import HEADERS, WIDEST
+from brickrt.ops.cuda.printing.functions import device_function
+from brickrt.ops.cuda.printing.traits import constants_text
 from brickrt.ops.cuda.printing.types import is_float
 from brickrt.ops.cuda.products.block_tile import Core, choose_core
 from brickrt.ops.cuda.products.conv_base import ConvBase, offset_type
@@ -101,11 +103,9 @@ class ProductConv(ConvBase):
         return self.core.pack(full.reshape(self.op.groups, -1, self.padded_columns))
 
     def emit(self, name: str) -> str:
-        return (
-            f"struct {name}_conv {{\n{self.settings()}{self.tail.emit()}}};\n"
-            f"BRICK_DEVICE void {name}(const brick::Step& s, char* const* at, char* shared) {{\n"
-            f"    brick::{self.name}<{name}_conv, {self.core.text()}>(s, at, shared);\n}}\n"
-        )
+        traits = f"struct {name}_conv {{\n{self.settings()}{self.epilogue.emit()}}};\n"
+        call = f"    brick::{self.name}<{name}_conv, {self.core.text()}>(s, at, shared);"
+        return traits + device_function(name, call)
 
     def settings(self) -> str:
         """The members that igemm.cuh names."""

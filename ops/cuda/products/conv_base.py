@@ -9,7 +9,8 @@ import numpy as np
 
 from brickrt.ops.cuda.kernel import Kernel
 from brickrt.ops.cuda.operand import Operand
-from brickrt.ops.cuda.printing.epilogue import WIDEST, Tail, choose_text, constants_text
+from brickrt.ops.cuda.printing.epilogue import WIDEST, EpilogueText
+from brickrt.ops.cuda.printing.traits import choose_text, constants_text
 from brickrt.ops.cuda.printing.types import ctype
 from brickrt.ops.operators.conv import Conv, ConvTranspose
 
@@ -42,9 +43,20 @@ class ConvBase(Kernel):
         return self.out.shape[1] * self.op.gate_parts // self.op.groups
 
     @cached_property
-    def tail(self) -> Tail:
-        op, dtype, out, columns = self.op, self.ins[0].dtype, self.out, self.columns
-        return Tail(op.epilogue, dtype, op.bias, self.ins[2:], self.packed[2:], out, 1, columns, self.most, op.gate_parts)
+    def epilogue(self) -> EpilogueText:
+        op, rest = self.op, slice(2, None)
+        return EpilogueText(
+            op.epilogue,
+            self.ins[0].dtype,
+            op.bias,
+            self.ins[rest],
+            self.packed[rest],
+            self.out,
+            axis=1,
+            columns=self.columns,
+            most=self.most,
+            parts=op.gate_parts,
+        )
 
     @property
     def most(self) -> int:
@@ -69,8 +81,8 @@ class ConvBase(Kernel):
             "CHANNELS": self.channels,
             "COLUMNS": self.columns,
             "PACKED": int(self.packed[1]),
-            "WIDTH": self.tail.width,
-            "ROWS_INNER": int(self.tail.scattered),
+            "WIDTH": self.epilogue.width,
+            "ROWS_INNER": int(self.epilogue.scattered),
         }
         tables = {
             "kernel": op.kernel,

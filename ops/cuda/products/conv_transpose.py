@@ -12,7 +12,8 @@ import numpy as np
 
 from brickrt.ops.cuda.kernel import Kernel, kernel_for
 from brickrt.ops.cuda.operand import Operand
-from brickrt.ops.cuda.printing.epilogue import HEADERS, choose_text
+from brickrt.ops.cuda.printing.epilogue import HEADERS
+from brickrt.ops.cuda.printing.traits import choose_text
 from brickrt.ops.cuda.products.conv import ProductConv
 from brickrt.ops.operators.conv import ConvTranspose
 

@@ -9,7 +9,9 @@ from typing import ClassVar
 import numpy as np
 
 from brickrt.ops.cuda.kernel import THREADS
-from brickrt.ops.cuda.printing.epilogue import HEADERS, WIDEST, constants_text
+from brickrt.ops.cuda.printing.epilogue import HEADERS, WIDEST
+from brickrt.ops.cuda.printing.functions import device_function
+from brickrt.ops.cuda.printing.traits import constants_text
 from brickrt.ops.cuda.printing.types import compute_ctype
 from brickrt.ops.cuda.products.conv_base import ConvBase
 from brickrt.ops.operators.conv import Conv
@@ -53,8 +55,8 @@ class DepthwiseConv(ConvBase):
     @property
     def neighbours(self) -> int:
         """Outputs along a row that one thread sums: fewer where threads of the block would have no work."""
-        e, r = self.extents, min(NEIGHBOURS, max(HELD // (self.tail.width * self.op.gate_parts), 1))
-        vectors = -(-e[1] // self.tail.width)
+        e, r = self.extents, min(NEIGHBOURS, max(HELD // (self.epilogue.width * self.op.gate_parts), 1))
+        vectors = -(-e[1] // self.epilogue.width)
         while r > 1 and vectors * e[0] * math.prod(e[2:-1]) * -(-e[-1] // r) < THREADS:
             r //= 2
         return r
@@ -73,7 +75,7 @@ class DepthwiseConv(ConvBase):
         return full
 
     def emit(self, name: str) -> str:
-        x, width = self.ins[0], self.tail.width
+        x, width = self.ins[0], self.epilogue.width
         whole = self.op.gate_parts == 1 or self.out.shape[1] % width == 0
         vector = min(width, 16 // x.dtype.itemsize)
         constants = {
@@ -82,9 +84,8 @@ class DepthwiseConv(ConvBase):
             "SLIDING": int(self.sliding),
             "X_ALIGNED": int(x.strides[1] == 1 and x.vector >= vector and whole),
         }
-        return (
+        traits = (
             f"struct {name}_conv {{\nusing A = {compute_ctype(x.dtype)};\n{constants_text(constants)}"
-            f"{self.window_text()}{self.tail.emit()}}};\n"
-            f"BRICK_DEVICE void {name}(const brick::Step& s, char* const* at, char* shared) {{\n"
-            f"    brick::depthwise<{name}_conv>(s, at);\n}}\n"
+            f"{self.window_text()}{self.epilogue.emit()}}};\n"
         )
+        return traits + device_function(name, f"    brick::depthwise<{name}_conv>(s, at);")

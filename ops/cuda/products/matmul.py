@@ -13,7 +13,9 @@ import numpy as np
 from brickrt.ops.base import Op
 from brickrt.ops.cuda.kernel import Kernel, kernel_for
 from brickrt.ops.cuda.operand import VECTOR, Operand
-from brickrt.ops.cuda.printing.epilogue import HEADERS, Tail, broadcast_strides, choose_text, constants_text
+from brickrt.ops.cuda.printing.epilogue import HEADERS, EpilogueText
+from brickrt.ops.cuda.printing.functions import device_function
+from brickrt.ops.cuda.printing.traits import choose_text, constants_text
 from brickrt.ops.cuda.printing.types import ctype, is_float
 from brickrt.ops.cuda.products.block_tile import Core, choose_core
 from brickrt.ops.operators.matmul import MatMul
@@ -51,11 +53,18 @@ class MatMulKernel(Kernel):
         return choose_core(self.ins[0].dtype, self.precision, math.prod(e[self.outer : -1]), e[-1], self.depth)
 
     @cached_property
-    def tail(self) -> Tail:
+    def epilogue(self) -> EpilogueText:
         op, rest = self.op, slice(2, None)
-        last = self.rank - 1
-        dtype = self.ins[0].dtype
-        return Tail(op.epilogue, dtype, op.bias, self.ins[rest], self.packed[rest], self.out, last, self.columns)
+        return EpilogueText(
+            op.epilogue,
+            self.ins[0].dtype,
+            op.bias,
+            self.ins[rest],
+            self.packed[rest],
+            self.out,
+            axis=self.rank - 1,
+            columns=self.columns,
+        )
 
     @property
     def shared(self) -> int:
@@ -82,7 +91,7 @@ class MatMulKernel(Kernel):
     def along_output(self, i: int) -> list[int]:
         """Strides of `a` or `b` along the dimensions of the output that are not its columns, then its own last one."""
         o = self.ins[i]
-        strides = list(broadcast_strides(o))
+        strides = list(o.broadcast_strides(o.rank))
         if i == 1 and self.packed[1]:
             matrix = self.padded_depth * self.padded_columns
             batch = o.shape[:-2]
@@ -119,17 +128,18 @@ class MatMulKernel(Kernel):
             "PADDED_COLUMNS": self.padded_columns,
             "TOGETHER": self.core.together,
             "PACKED": int(self.packed[1]),
-            "WIDTH": self.tail.width,
-            "ROWS_INNER": int(self.tail.scattered),
+            "WIDTH": self.epilogue.width,
+            "ROWS_INNER": int(self.epilogue.scattered),
             **self.copied_together(),
         }
         strides = "".join(choose_text("long long", key, self.along_output(i)) for i, key in enumerate("ab"))
-        return (
+        traits = (
             f"struct {name}_matmul {{\nusing T = {ctype(self.ins[0].dtype)};\n{constants_text(constants)}"
-            f"static constexpr long long DEPTH_STRIDE = {self.ins[1].strides[-2]};\n{strides}{self.tail.emit()}}};\n"
-            f"BRICK_DEVICE void {name}(const brick::Step& s, char* const* at, char* shared) {{\n"
-            f"    brick::matmul<{name}_matmul, {self.core.text()}>(s, at, shared);\n}}\n"
+            f"static constexpr long long DEPTH_STRIDE = {self.ins[1].strides[-2]};\n"
+            f"{strides}{self.epilogue.emit()}}};\n"
         )
+        call = f"    brick::matmul<{name}_matmul, {self.core.text()}>(s, at, shared);"
+        return traits + device_function(name, call)
 
 
 @kernel_for(MatMul)

@@ -11,7 +11,8 @@ import numpy as np
 from brickrt.ops.cuda.kernel import THREADS, Kernel, kernel_for
 from brickrt.ops.cuda.operand import Operand
 from brickrt.ops.cuda.printing.expressions import literal
-from brickrt.ops.cuda.printing.trait_tables import table
+from brickrt.ops.cuda.printing.functions import device_function
+from brickrt.ops.cuda.printing.traits import bool_text, table_text
 from brickrt.ops.cuda.printing.types import compute_ctype, ctype, is_float
 from brickrt.ops.definitions.expressions import compute_type
 from brickrt.ops.operators.pool import Pool, lowest
@@ -51,12 +52,11 @@ class PoolKernel(Kernel):
             f"using T = {ctype(x.dtype)};\nusing A = {compute_ctype(x.dtype)};\n"
             f"static constexpr int DIMS = {dims}, TAPS = {math.prod(op.kernel)}, V = {vector};\n"
             f"static constexpr int KIND = brick::{KINDS[op.kind]}, NORM = {op.p};\n"
-            f"static constexpr bool ALIGNED = {'true' if vector > 1 else 'false'};\n"
+            f"static constexpr bool ALIGNED = {bool_text(vector > 1)};\n"
             f"static BRICK_DEVICE A first() {{ return {first}; }}\n"
-            + "".join(table(key, kind, values) for key, (kind, values) in tables.items())
+            + "".join(table_text(kind, key, values) for key, (kind, values) in tables.items())
             + "};\n"
-            f"BRICK_DEVICE void {name}(const brick::Step& s, char* const* at, char* shared) {{\n"
-            f"brick::Pool<{name}_traits>::box(s, at);\n}}\n"
+            + device_function(name, f"brick::Pool<{name}_traits>::box(s, at);")
         )
 
 

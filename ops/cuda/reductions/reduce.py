@@ -7,8 +7,9 @@ from typing import ClassVar
 
 from brickrt.ops.cuda.kernel import THREADS, Kernel, kernel_for
 from brickrt.ops.cuda.operand import Operand
-from brickrt.ops.cuda.reductions.row_traits import Traits
-from brickrt.ops.cuda.reductions.rows import Sharing, rows_of, sharing
+from brickrt.ops.cuda.printing.functions import device_function
+from brickrt.ops.cuda.reductions.row_traits import RowTraits
+from brickrt.ops.cuda.reductions.rows import Sharing, choose_sharing, rows_of
 from brickrt.ops.expr import Arg
 from brickrt.ops.operators.reduce import Reduce
 from brickrt.ops.operators.rowwise import Step
@@ -20,7 +21,7 @@ class RowsKernel(Kernel):
     headers: ClassVar[tuple[str, ...]] = ("math.cuh", "vectors.cuh", "combine.cuh", "rows.cuh")
 
     @property
-    def traits(self) -> Traits:
+    def traits(self) -> RowTraits:
         raise NotImplementedError
 
     @property
@@ -35,18 +36,15 @@ class RowsKernel(Kernel):
         return 256 + (traits.cache_bytes if traits.sharing.cached else 0)
 
     def emit(self, name: str) -> str:
-        return (
-            f"{self.traits.text(f'{name}_rows')}"
-            f"BRICK_DEVICE void {name}(const brick::Step& s, char* const* at, char* shared) {{\n"
-            f"brick::Rows<{name}_rows>::box(s, at, shared);\n}}\n"
-        )
+        call = f"brick::Rows<{name}_rows>::box(s, at, shared);"
+        return self.traits.text(f"{name}_rows") + device_function(name, call)
 
 
 class ReduceKernel(RowsKernel):
     op: Reduce
 
     @cached_property
-    def traits(self) -> Traits:
+    def traits(self) -> RowTraits:
         op, x = self.op, self.ins[0]
         place = {d: d if op.keepdims else n for n, d in enumerate(d for d in range(x.rank) if d not in op.axes)}
         box = self.largest or self.out.shape
@@ -54,9 +52,9 @@ class ReduceKernel(RowsKernel):
         strides = tuple(self.out.strides[place[d]] if d in place and e != 1 else 0 for d, e in enumerate(x.shape))
         rows = rows_of(x.shape, op.axes, self.ins, strides, full)
         step = Step(op.combine, op.pre or Arg(x.dtype, 0), op.post)
-        how = Sharing(1) if rows.across else sharing(rows, 0, full)
+        how = Sharing(1) if rows.across else choose_sharing(rows, 0, full)
         axes = [place[d] for d in rows.kept]
-        return Traits(rows, how, self.ins, self.out, [step], None, [], axes)
+        return RowTraits(rows, how, self.ins, self.out, [step], None, [], axes)
 
 
 @kernel_for(Reduce)

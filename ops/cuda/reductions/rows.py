@@ -66,7 +66,7 @@ class RowLayout:
 
 def rows_of(shape: Shape, axes: Ints, ins: Sequence[Operand], out_strides: Ints, box: Sequence[int]) -> RowLayout:
     """Rows along `axes` of the shape, which input 0 has; `box` are the extents of the largest box, of that rank."""
-    strides = (*(full_strides(t, shape) for t in ins), out_strides)
+    strides = (*(t.broadcast_strides(len(shape)) for t in ins), out_strides)
     order = sorted((d for d in range(len(shape)) if shape[d] != 1), key=lambda d: -strides[0][d])
     inner = order[-1] if order else axes[0]
     across = inner not in axes
@@ -76,12 +76,6 @@ def rows_of(shape: Shape, axes: Ints, ins: Sequence[Operand], out_strides: Ints,
     while vector > max(1, room):
         vector //= 2
     return RowLayout(shape, strides, tuple(d for d in order if d not in axes), runs, across, vector)
-
-
-def full_strides(t: Operand, shape: Shape) -> Ints:
-    """Strides of an operand that broadcasts to the shape."""
-    missing = len(shape) - t.rank
-    return (0,) * missing + tuple(s if e != 1 else 0 for s, e in zip(t.strides, t.shape))
 
 
 def _runs(shape: Shape, dims: Sequence[int], strides: Sequence[Ints]) -> tuple[DimensionRun, ...]:
@@ -109,7 +103,7 @@ class Sharing:
     cached: bool = False
 
 
-def sharing(rows: RowLayout, words: int, box: Sequence[int]) -> Sharing:
+def choose_sharing(rows: RowLayout, words: int, box: Sequence[int]) -> Sharing:
     """For rows of which `words` words an element are wanted again; `box` are the extents of the largest box."""
     lanes = 1
     while lanes < min(rows.count, 32):

@@ -7,8 +7,8 @@ from functools import cached_property
 from brickrt.ops.cuda.kernel import Kernel, kernel_for
 from brickrt.ops.cuda.operand import Operand
 from brickrt.ops.cuda.reductions.reduce import RowsKernel
-from brickrt.ops.cuda.reductions.row_traits import Traits, held_words
-from brickrt.ops.cuda.reductions.rows import RowLayout, Sharing, rows_of, sharing
+from brickrt.ops.cuda.reductions.row_traits import RowTraits, held_words
+from brickrt.ops.cuda.reductions.rows import RowLayout, Sharing, choose_sharing, rows_of
 from brickrt.ops.expr import Expr, substitute, used_operands
 from brickrt.ops.operators.rowwise import Rowwise, Step
 
@@ -19,15 +19,13 @@ class RowwiseKernel(RowsKernel):
     op: Rowwise
 
     @cached_property
-    def traits(self) -> Traits:
+    def traits(self) -> RowTraits:
         op, box = self.op, list(self.largest or self.out.shape)
-        shape = self.ins[0].shape
-        strides = tuple(s if e != 1 else 0 for s, e in zip(self.out.strides, shape))
-        rows = rows_of(shape, op.axes, self.ins, strides, box)
+        rows = rows_of(self.out.shape, op.axes, self.ins, self.out.broadcast_strides(self.out.rank), box)
         steps, expr = _without_kept(op, len(self.ins))
         held = _held(rows, self.ins, [expr, *(s.pre for s in steps)])
-        how = Sharing(1) if rows.across else sharing(rows, held_words(self.ins, held), box)
-        return Traits(rows, how, self.ins, self.out, steps, expr, held, list(rows.kept))
+        how = Sharing(1) if rows.across else choose_sharing(rows, held_words(self.ins, held), box)
+        return RowTraits(rows, how, self.ins, self.out, steps, expr, held, list(rows.kept))
 
 
 def _held(rows: RowLayout, ins: tuple[Operand, ...], exprs: list[Expr]) -> list[int]:

@@ -10,9 +10,9 @@ from brickrt.ops.base import Op
 from brickrt.ops.operators.interp import AxisTaps, Interp
 from brickrt.ops.operators.move import Take
 from brickrt.ops.types import Boxes
-from tests.ops.cuda.elementwise.test_map import split, values
 from tests.support.cuda.host_kernels import expected, needs_compiler, run_on_host
 from tests.support.cuda.host_scratch import run_in_scratch
+from tests.support.cuda.kernel_cases import split, taps, values
 
 pytestmark = needs_compiler
 LAYOUTS = [["plain", "plain"], ["last", "last"], ["plain", "last"]]
@@ -80,13 +80,6 @@ def test_take_in_scratch(layouts, off) -> None:
     box = Boxes.one((1, 4, 0, 3), (2, 12, 5, 8))
     got = run_in_scratch(op, [x], layouts, box, off)
     np.testing.assert_array_equal(got, expected(op, [x])[box.slices()])
-
-
-def taps(outputs: int, count: int, extent: int) -> AxisTaps:
-    rng = np.random.default_rng(outputs)
-    indices = rng.integers(0, extent, (outputs, count)).tolist()
-    weights = rng.uniform(-1, 1, (outputs, count)).tolist()
-    return AxisTaps(tuple(map(tuple, indices)), tuple(map(tuple, weights)))
 
 
 @pytest.mark.parametrize("layouts", LAYOUTS)

@@ -9,10 +9,11 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from brickrt.ops.cuda.printing.expressions import literal, print_expr, print_functor
+from brickrt.ops.cuda.printing.expressions import literal, print_expr
 from brickrt.ops.cuda.printing.types import BFLOAT16, compute_ctype, ctype, is_float
 from brickrt.ops.definitions.expressions import evaluate_expr, round_to
 from brickrt.ops.expr import COMPARE, TEST, Apply, Expr, apply, arg, cast, const
+from tests.support.cuda.functors import print_functor
 from tests.support.cuda.host_kernels import compiled, needs_compiler
 
 pytestmark = needs_compiler
