@@ -12,7 +12,8 @@ from itertools import product
 import numpy as np
 
 from brickrt.ops.cuda.cudnn.coverage import Coverage, coverages, covered, in_place, inputs_of
-from brickrt.ops.cuda.cudnn.form import Form, Unfit, as_convolution, form_of, weights
+from brickrt.ops.cuda.cudnn.form import Form, Unfit
+from brickrt.ops.cuda.cudnn.make_form import as_convolution, form_of, weights
 from brickrt.ops.cuda.kernel import Precision
 from brickrt.ops.cuda.operand import VECTOR, Operand
 from brickrt.ops.operators.conv import Conv, ConvTranspose

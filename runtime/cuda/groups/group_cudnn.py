@@ -8,7 +8,8 @@ from dataclasses import replace
 import numpy as np
 
 from brickrt.ops.cuda.cudnn.coverage import Coverage, Product, covered, inputs_of, parts_of
-from brickrt.ops.cuda.cudnn.form import SEVERAL_PARTS, Unfit, as_convolution, form_of, weights
+from brickrt.ops.cuda.cudnn.form import Unfit
+from brickrt.ops.cuda.cudnn.make_form import SEVERAL_PARTS, as_convolution, form_of, weights
 from brickrt.ops.cuda.operand import Operand, dense
 from brickrt.ops.operators.conv import Conv
 from brickrt.ops.operators.matmul import MatMul
