@@ -1,12 +1,12 @@
 """Convolution and transposed convolution in any number of dimensions.
 
 Inputs: x [N, C, spatial…], w [M, C/groups, kernel…] (transposed: [C, M/groups, kernel…]), then the bias [M] if `bias`,
-then, if `scaled`, factors [N or 1, C, 1…] of the input's channels (squeeze and excitation), then the extra operands of
-the epilogue, which broadcast to the output. In the epilogue `Arg(0)` is the convolution with its bias, and `Arg(k)`,
-k ≥ 1, is extra operand k-1.
+then, if `channel_scaled`, factors [N or 1, C, 1…] of the input's channels (squeeze and excitation), then the extra
+operands of the epilogue, which broadcast to the output. In the epilogue `Arg(0)` is the convolution with its bias, and
+`Arg(k)`, k ≥ 1, is extra operand k-1.
 
-A convolution in `parts` parts has that many times the channels of the output: `Arg(k)`, k < parts, is the k-th equal
-part of them, and the extra operands follow (gates: a · b, a · sigmoid(b)).
+A convolution with `gate_parts` > 1 sums that many times the channels of its output. Its epilogue combines equal parts
+of them: `Arg(k)`, k < gate_parts, is part k, and the extra operands follow (gates: a · b, a · sigmoid(b)).
 """
 
 from __future__ import annotations

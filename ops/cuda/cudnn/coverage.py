@@ -1,4 +1,4 @@
-"""How much of an operator a library is asked for: all of it, or its product, after which a kernel does the rest.
+"""How much of an operator cuDNN computes: all of it, or its product, after which a kernel does the rest.
 
 Engines of cuDNN that compute float32 without tensor cores take few epilogues, and none after transposed convolutions.
 """
@@ -23,24 +23,24 @@ Coverage = Literal["all", "biased", "product"]
 
 
 def parts_of(op: Product) -> int:
-    """Equal parts of the product's channels that the epilogue computes with."""
+    """The number of equal parts of the product's channels that the epilogue combines (`Conv.gate_parts`)."""
     return op.gate_parts if isinstance(op, Conv) else 1
 
 
 def in_place(op: Product, dtype: np.dtype) -> bool:
-    """Whether what is left of an operator may be computed where its product of this type lies."""
+    """Whether the remainder of an operator can overwrite its product, which has elements of `dtype`."""
     return parts_of(op) == 1 and (op.epilogue is None or op.epilogue.dtype == dtype)
 
 
 def coverages(op: Product) -> tuple[Coverage, ...]:
-    """Those that differ, the largest first."""
+    """The coverages that differ for this operator, the largest first."""
     if op.epilogue is None:
         return ("all", "product") if op.bias else ("all",)
     return ("all", "biased", "product") if op.bias else ("all", "product")
 
 
 def covered(op: P, share: Coverage) -> P:
-    """The operator that the library is asked for, on the first of the operator's inputs."""
+    """The operator that cuDNN computes: on the first inputs of `op`, as many as `inputs_of` says."""
     if share == "all":
         return op
     alone = replace(op, epilogue=None, bias=op.bias and share == "biased")
@@ -48,14 +48,17 @@ def covered(op: P, share: Coverage) -> P:
 
 
 def inputs_of(op: Op, share: Coverage, count: int) -> int:
-    """How many of a product's inputs, which are `count`, the library reads; what is left reads those after them."""
+    """How many of the `count` inputs cuDNN reads; the remainder reads those after them."""
     assert isinstance(op, Product)
     return {"all": count, "biased": op.main, "product": 2}[share]
 
 
 def remainder(op: Product, share: Coverage, dtype: np.dtype) -> Map:
-    """What is left: the first operands are the parts of the product, then come those of the bias unless the library
-    reads it, then the other inputs that it does not read."""
+    """The Map that computes the rest of `op` from its product, which has elements of `dtype`.
+
+    Its first operands are the parts of the product, then come those of the bias unless cuDNN adds it, then the other
+    inputs that cuDNN does not read.
+    """
     parts = parts_of(op)
     later = parts if op.bias and share == "product" else 0
     products: list[Expr] = [arg(k, dtype) for k in range(parts)]

@@ -35,7 +35,7 @@ class FormTensor:
 
     @property
     def nbytes(self) -> int:
-        """From the first element to the last."""
+        """Bytes from the first element to the last."""
         last = sum((d - 1) * s for d, s in zip(self.dims, self.strides, strict=True))
         return (last + 1) * np.dtype(np.float32 if self.dtype == "float32" else np.float16).itemsize
 

@@ -47,18 +47,23 @@ def residual_first(steps: tuple[Pointwise, ...], whole: Sequence[int]) -> tuple[
 
 @dataclass
 class _OperationChain:
-    """Operations in the order in which they are computed; equal ones once."""
+    """Collects the steps of an expression in the order in which they are computed; equal ones once.
+
+    `product` is what `Arg(0)` of the expression stands for, `extra` the tensor that `Arg(1)` does.
+    """
 
     steps: list[Pointwise] = field(default_factory=list)
     product: Value = ("step", -1)
     extra: int = 3
 
     def put(self, step: Pointwise) -> Value:
+        """The result of a step, which is added unless there is an equal one."""
         if step not in self.steps:
             self.steps.append(step)
         return "step", self.steps.index(step)
 
     def value(self, expr: Expr) -> Value:
+        """The value of an expression, after its steps. Raises Unfit."""
         if isinstance(expr, Const):
             return "scalar", float(expr.value)
         if isinstance(expr, Arg):
@@ -69,7 +74,7 @@ class _OperationChain:
         return self.known(expr) or self.plain(expr)
 
     def known(self, expr: Apply) -> Value | None:
-        """Operations of cuDNN that are several of ours."""
+        """The value of an expression that cuDNN has a single operation for (swish, relu and its variants), or None."""
         if expr.fn == "mul":
             for x, gate in (expr.args, expr.args[::-1]):
                 if gate == Apply(x.dtype, "sigmoid", (x,)):
@@ -80,6 +85,7 @@ class _OperationChain:
         return clipped and self.put(Pointwise("relu", (self.value(clipped[0]),), clipped[1]))
 
     def plain(self, expr: Apply) -> Value:
+        """The value of one function of operands."""
         if expr.fn == "cast":
             return self.value(expr.args[0])
         if expr.fn not in BINARY | UNARY:
@@ -93,7 +99,7 @@ class _OperationChain:
 
 
 def _leaky(expr: Apply) -> tuple[Expr, float] | None:
-    """x and a if the expression is a · x below zero, else x."""
+    """x and a if the expression is x, but a · x below zero; else None."""
     if expr.fn != "where":
         return None
     below, steep, x = expr.args
@@ -105,7 +111,7 @@ def _leaky(expr: Apply) -> tuple[Expr, float] | None:
 
 
 def _relu(expr: Apply) -> tuple[Expr, float] | None:
-    """x and the bound of the expression if that keeps x between 0 and a bound."""
+    """x and the upper bound if the expression clips x to [0, bound]; else None. The bound may be infinite."""
     bounds: dict[str, float] = {"max": -math.inf, "min": math.inf}
     x: Expr = expr
     while isinstance(x, Apply) and x.fn in bounds and math.isinf(bounds[x.fn]):

@@ -22,8 +22,11 @@ SEVERAL_PARTS = "its product has several parts"
 
 
 def as_convolution(op: Op, out: TensorType, packed: Sequence[bool], precision: Precision) -> tuple[bool, ...]:
-    """The ways to ask for an operator, the better first: matrix products by constants may be 1 × 1 convolutions too,
-    and have to be for float32, which cuDNN's matrix products round for tensor cores."""
+    """The ways to ask for an operator, the better first; True asks for a matrix product as a 1 × 1 convolution.
+
+    That takes constant weights. Float32 in full precision has no other way: cuDNN's matrix products round it for tensor
+    cores.
+    """
     if not isinstance(op, MatMul) or not packed[1] or math.prod(out.shape[:-1]) < LEAST_PIXELS:
         return (False,)
     return (True,) if out.dtype == np.float32 and precision == "fp32" else (False, True)
@@ -37,8 +40,10 @@ def form_of(
     precision: Precision,
     convolution: bool = False,
 ) -> Form:
-    """The form of an operator on operands that lie so; constant weights lie as `weights` says. A matrix product may be
-    asked for as a convolution. Raises Unfit."""
+    """The form of an operator on these operands; constant weights lie as `weights` says. Raises Unfit.
+
+    `convolution` asks for a matrix product as a convolution.
+    """
     for operand in (out, *ins):
         if operand.dtype.name not in DTYPES:
             raise Unfit(f"elements of type {operand.dtype.name}")
@@ -52,7 +57,7 @@ def form_of(
 
 
 def weights(op: Op, kind: Operand, form: Form) -> Operand:
-    """How constant weights lie: of a convolution their input channels innermost, and so of a product that is one."""
+    """How constant weights lie for a form: input channels innermost in convolutions, also those made of products."""
     if form.kind == "matmul":
         return kind
     if isinstance(op, MatMul):
@@ -92,14 +97,14 @@ def _conv(
 
 
 def _image(operand: Operand, rank: int = 0) -> FormTensor:
-    """A tensor, with ones before its dimensions up to `rank`."""
+    """A tensor as it lies, with dimensions of extent 1 put before its own up to `rank`."""
     more = max(0, rank - operand.rank)
     whole = max(1, math.prod(operand.shape))
     return FormTensor((1,) * more + operand.shape, (whole,) * more + operand.strides, operand.dtype.name)
 
 
 def _spread(operand: Operand, rank: int) -> FormTensor:
-    """Values of the channels, [C], as an image."""
+    """One value per channel, [C], as an image of one pixel."""
     c = operand.shape[0]
     return FormTensor((1, c, *[1] * (rank - 2)), (c, 1, *[c] * (rank - 2)), operand.dtype.name)
 
@@ -114,7 +119,7 @@ def _with_height(t: FormTensor) -> FormTensor:
 
 
 def _matmul(op: MatMul, ins: Sequence[Operand], out: Operand, precision: Precision) -> Form:
-    """As [B, M, K] × [B, K, N]; where b has no batch dimensions, those of a are among its rows."""
+    """A product [B, M, K] × [B, K, N]; where b has no batch dimensions, those of a are among its rows."""
     for operand in (out, *ins):
         if operand.strides != row_major(operand.shape):
             raise Unfit("a matrix is not stored row by row")
@@ -128,7 +133,7 @@ def _matmul(op: MatMul, ins: Sequence[Operand], out: Operand, precision: Precisi
 
 
 def _pixels(op: MatMul, ins: Sequence[Operand], out: Operand, precision: Precision) -> Form:
-    """As a 1 × 1 convolution of an image whose pixels are the rows of a; b is constant, and may have no batch."""
+    """A product as a 1 × 1 convolution of an image whose pixels are the rows of a; b may have no batch dimensions."""
     n, k, dtype = out.shape[-1], ins[0].shape[-1], out.dtype
     rows = math.prod(out.shape[:-1])
     if math.prod(ins[1].shape[:-2]) != 1 or ins[0].shape[:-1] != out.shape[:-1]:
@@ -151,12 +156,12 @@ def _pixels(op: MatMul, ins: Sequence[Operand], out: Operand, precision: Precisi
 
 
 def _column(pixels: int, channels: int, dtype: np.dtype) -> FormTensor:
-    """An image of width 1, channels innermost."""
+    """A matrix as an image of width 1, columns of the matrix being channels, innermost."""
     return FormTensor((1, channels, pixels, 1), (pixels * channels, 1, channels, channels), dtype.name)
 
 
 def _matrices(operand: Operand, out: Ints, fold: bool) -> FormTensor:
-    """An operand as [B, rows, columns], the batch among the rows if `fold`."""
+    """An operand of a product as [B, rows, columns], the batch among the rows if `fold`. Raises Unfit."""
     shape = (1,) * (len(out) - operand.rank) + operand.shape
     batch, wanted = shape[:-2], out[:-2]
     count = math.prod(batch)

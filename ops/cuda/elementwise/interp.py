@@ -1,4 +1,4 @@
-"""Interp: separable weighted sums; the taps of an axis are tables in memory."""
+"""Interpolation: weighted sums along axes, whose indices and weights are tables in memory."""
 
 from __future__ import annotations
 
@@ -14,42 +14,47 @@ from brickrt.ops.cuda.printing import box_walk, expressions
 from brickrt.ops.cuda.printing.box_walk import BoxWalk, offset_literal, source_of
 from brickrt.ops.cuda.printing.expressions import convert
 from brickrt.ops.cuda.printing.functions import declare_pointer, device_function
-from brickrt.ops.cuda.printing.types import ctype, is_float
+from brickrt.ops.cuda.printing.types import ctype
 from brickrt.ops.operators.interp import AxisTaps, Interp
+from brickrt.ops.types import is_floating
 
 UNROLLED = 4  # taps of an axis
 
 
 class InterpKernel(Kernel):
-    """The sums are float, or double where float would not do; vectors run along an axis that has no taps."""
+    """Sums in float where that is exact enough, else in double; vectors run along an axis without taps."""
 
     op: Interp
     headers = (expressions.HEADER, box_walk.HEADER)
 
     @cached_property
     def taps(self) -> dict[int, AxisTaps]:
+        """The taps by axis, of axes that have any."""
         return {axis: t for axis, t in enumerate(self.op.taps) if t is not None}
 
     @property
     def sum_type(self) -> np.dtype:
-        """Whole numbers are truncated in the end, where an error of the last place can show."""
-        single = is_float(self.out.dtype) and self.out.dtype.itemsize < 8
+        """The type of the sums: whole numbers need double, since truncation would show an error of the last place."""
+        single = is_floating(self.out.dtype) and self.out.dtype.itemsize < 8
         return np.dtype(np.float32 if single else np.float64)
 
     def tables(self) -> tuple[np.ndarray, ...]:
-        """Per axis the indices and the weights, [outputs, taps]."""
+        """Per axis with taps its indices and its weights, [outputs, taps]."""
         pairs = [(t.index_array.astype(np.int32), t.weight_array.astype(self.sum_type)) for t in self.taps.values()]
         return tuple(np.ascontiguousarray(a) for pair in pairs for a in pair)
 
     @cached_property
     def walk(self) -> BoxWalk:
+        """The walk over the box; axes with taps are not joined with others."""
         return BoxWalk(self.out, (source_of(self.ins[0], self.out),), frozenset(self.taps))
 
     @property
     def vector(self) -> int:
+        """Elements per item: one where the innermost axis has taps."""
         return 1 if self.walk.inner in self.taps else self.walk.vector
 
     def emit(self, name: str) -> str:
+        """A loop over items, in each of them a loop nest over the taps of all axes."""
         if self.out.type.size == 0:
             return device_function(name)
         kind, vector = ctype(self.out.dtype), self.vector
@@ -72,7 +77,7 @@ class InterpKernel(Kernel):
         )
 
     def _item(self) -> list[str]:
-        """The sums of the last axis outermost, as the definition has them."""
+        """Statements that compute an item; sums over the last axis are outermost, as in the NumPy definition."""
         work, axes = ctype(self.sum_type), list(self.taps)
         lines = [f"const int i{axis} = {self.walk.index(axis, 'p[u]')};" for axis in axes]
         lines += [f"{work} s{n}[{self.vector}];" for n in range(len(axes) + 1)]
@@ -119,4 +124,5 @@ class InterpKernel(Kernel):
 
 @kernel_for(Interp)
 def choose_interp(op: Op, ins: Sequence[Operand], out: Operand) -> type[Kernel]:
+    """All interpolations have one kernel."""
     return InterpKernel

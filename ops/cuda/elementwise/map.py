@@ -1,4 +1,4 @@
-"""Elementwise chains: vectors along the output's innermost dimension, several of them under way in each thread."""
+"""Elementwise chains: vectors along the output's innermost dimension, several of them in flight in each thread."""
 
 from __future__ import annotations
 
@@ -20,14 +20,18 @@ LIGHT = 64  # effort; beyond it one item at a time keeps the units busy
 
 
 class MapKernel(Kernel):
+    """Loads the operands that the expression uses, computes it element by element, and stores vectors."""
+
     op: Map
     headers = (expressions.HEADER, box_walk.HEADER)
 
     @cached_property
     def walk(self) -> BoxWalk:
+        """The walk over the box together with the operands that the expression uses."""
         return BoxWalk(self.out, tuple(source_of(self.ins[k], self.out) for k in used_operands(self.op.expr)))
 
     def emit(self, name: str) -> str:
+        """A loop over items; unless the expression is costly, several are loaded before the first is computed."""
         if self.out.type.size == 0:
             return device_function(name)
         kind, vector = ctype(self.out.dtype), self.walk.vector
@@ -60,4 +64,5 @@ class MapKernel(Kernel):
 
 @kernel_for(Map)
 def choose_map(op: Op, ins: Sequence[Operand], out: Operand) -> type[Kernel]:
+    """All Maps have one kernel."""
     return MapKernel

@@ -1,4 +1,4 @@
-"""Transpose, Reorder, View and Concat: other places for the same elements."""
+"""Transpose, Reorder, View and Concat: copies that change where elements lie."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ from brickrt.ops.view import segments
 
 
 class CopyKernel(Kernel):
-    """Each part of the output is a strided copy of an input."""
+    """An output that consists of strided copies of inputs; here of a single one."""
 
     headers = (box_walk.HEADER,)
 
     @cached_property
     def copies(self) -> list[Copy]:
+        """The copies that make up the output."""
         x = self.ins[0]
         strides: Sequence[int | None] = x.strides
         if isinstance(self.op, Transpose):
@@ -36,20 +37,23 @@ class CopyKernel(Kernel):
 
     @property
     def shared(self) -> int:
+        """Copies run one after the other, and share it."""
         return max((c.shared for c in self.copies), default=0) if self.out.type.size else 0
 
     def emit(self, name: str) -> str:
+        """The copies, one after the other."""
         copies = self.copies if self.out.type.size else []
         return device_function(name, *(line for c in copies for line in c.emit()))
 
 
 class ConcatKernel(CopyKernel):
-    """All inputs in one walk, since boxes can be small; one after the other where their neighbours differ."""
+    """All inputs in one walk, since boxes can be small; one after the other where their strides or tiles differ."""
 
     op: Concat
 
     @cached_property
     def copies(self) -> list[Copy]:
+        """One copy per input that has elements, cut to where it lies in the output."""
         found, start = [], 0
         for slot, x in enumerate(self.ins):
             end = start + x.shape[self.op.axis]
@@ -60,6 +64,7 @@ class ConcatKernel(CopyKernel):
         return found
 
     def emit(self, name: str) -> str:
+        """A single walk that chooses the input per item, or a walk for each copy."""
         kind = bits_ctype(self.out.dtype)
         walk = BoxWalk(self.out, tuple(c.source for c in self.copies), frozenset([self.op.axis]))
         if any(c.across is not None for c in self.copies) or len({walk.stride(s) for s in walk.sources}) != 1:
@@ -76,7 +81,7 @@ class ConcatKernel(CopyKernel):
         )
 
     def _item(self, walk: BoxWalk, vector: int) -> list[str]:
-        """Finds the row of the input that has the item, and reads it."""
+        """Statements that find the row of the input that has the item, and read it."""
         rows = [f"x{c.slot} + ({walk.offset(c.source.strides, 'p[u].i', c.source.shift)})" for c in self.copies]
         tests = [f"c < {c.end} ? " for c in self.copies[:-1]] + [""]
         narrowest = min(walk.sources, key=lambda source: walk.wide(source, vector))
@@ -88,11 +93,12 @@ class ConcatKernel(CopyKernel):
 
 
 class ViewKernel(Kernel):
-    """A View of an input whose dimensions are merged though memory has them apart: element by element."""
+    """A View that merges dimensions which are not contiguous in memory: indices are computed per element."""
 
     headers = (box_walk.HEADER,)
 
     def emit(self, name: str) -> str:
+        """A walk of single elements; segments without constant strides are indexed by division."""
         x, strides = self.ins[0], view_strides(self.ins[0], self.out.shape)
         apart = frozenset(d for d, s in enumerate(strides) if s is None)
         source = moved(x, [s or 0 for s in strides])
@@ -113,7 +119,7 @@ class ViewKernel(Kernel):
         )
 
     def _index(self, walk: BoxWalk, before: slice, after: slice) -> str:
-        """The offset that the indices of a segment of the output make in the input."""
+        """The input's offset that the output's indices within one segment amount to."""
         x, dims = self.ins[0], range(*after.indices(self.out.rank))
         flat = " + ".join(f"{walk.index(d, 'p[u]')} * {math.prod(self.out.shape[d + 1 : after.stop])}" for d in dims)
         inside = {axis: math.prod(x.shape[axis + 1 : before.stop]) for axis in range(*before.indices(x.rank))}
@@ -123,12 +129,12 @@ class ViewKernel(Kernel):
 
 
 def moved(x: Operand, strides: Sequence[int], shift: int = 0) -> WalkedOperand:
-    """The input seen by the output's index."""
+    """An input whose elements are moved only: `strides` are along the output's dimensions."""
     return WalkedOperand(bits_ctype(x.dtype), x.dtype.itemsize, tuple(strides), x.align, shift)
 
 
 def view_strides(x: Operand, shape: Shape) -> list[int | None]:
-    """Per dimension of the view elements from one index to the next; None where they are no constant."""
+    """Per dimension of the view, the input's elements from one index to the next; None where that is not constant."""
     strides: list[int | None] = [0] * len(shape)
     for before, after in segments(x.shape, shape):
         step = _step(x, before)
@@ -138,7 +144,7 @@ def view_strides(x: Operand, shape: Shape) -> list[int | None]:
 
 
 def _step(x: Operand, part: slice) -> int | None:
-    """Elements between neighbours of a run of dimensions in row-major order, if that is a constant."""
+    """Elements between neighbours of a run of dimensions in row-major order; None where that is not constant."""
     long = [d for d in range(*part.indices(x.rank)) if x.shape[d] > 1]
     near = all(x.strides[a] == x.strides[b] * x.shape[b] for a, b in pairwise(long))
     return (x.strides[long[-1]] if long else 0) if near else None
@@ -146,15 +152,18 @@ def _step(x: Operand, part: slice) -> int | None:
 
 @kernel_for(Concat)
 def choose_concat(op: Op, ins: Sequence[Operand], out: Operand) -> type[Kernel]:
+    """All concatenations have one kernel."""
     return ConcatKernel
 
 
 @kernel_for(Transpose, Reorder)
 def choose_copy(op: Op, ins: Sequence[Operand], out: Operand) -> type[Kernel]:
+    """Transposes and reorders are single strided copies."""
     return CopyKernel
 
 
 @kernel_for(View)
 def choose_view(op: Op, ins: Sequence[Operand], out: Operand) -> type[Kernel]:
+    """A strided copy where the input has constant strides along the view's dimensions."""
     constant = out.type.size == 0 or None not in view_strides(ins[0], out.shape)
     return CopyKernel if constant else ViewKernel

@@ -21,24 +21,28 @@ ITEMS_LOOKED_UP = 2  # under way at most: each holds an address and its bounds
 
 
 class TakeKernel(Kernel):
-    """Axes that are arithmetic become strides, and bounds where they read nothing; the rest is looked up in tables."""
+    """Axes whose tables are arithmetic become strides and bounds; the other tables are looked up in memory."""
 
     op: Take
     headers = (box_walk.HEADER,)
 
     @cached_property
     def axes(self) -> list[Affine | None]:
+        """Per axis its table as arithmetic, None where it has to be looked up."""
         return [affine(t, e) for t, e in zip(self.op.tables, self.out.shape)]
 
     @cached_property
     def looked_up(self) -> list[int]:
+        """The axes whose tables are in memory."""
         return [d for d, how in enumerate(self.axes) if how is None]
 
     def tables(self) -> tuple[np.ndarray, ...]:
+        """The tables that are looked up, in the order of their axes."""
         return tuple(np.asarray(self.op.tables[d], np.int32) for d in self.looked_up)
 
     @cached_property
     def source(self) -> WalkedOperand:
+        """The input along the output's dimensions, as far as axes are arithmetic."""
         x = self.ins[0]
         steps = [s * (1 if how is None else how.step) for s, how in zip(x.strides, self.axes)]
         shift = sum(s * how.start for s, how in zip(x.strides, self.axes) if how is not None)
@@ -46,7 +50,7 @@ class TakeKernel(Kernel):
 
     @cached_property
     def walk(self) -> BoxWalk:
-        """Dimensions that keep their index may be joined."""
+        """The walk over the box; only dimensions that keep their index may be joined."""
         kept = {
             d
             for d, (how, e) in enumerate(zip(self.axes, self.out.shape))
@@ -56,11 +60,12 @@ class TakeKernel(Kernel):
 
     @property
     def vector(self) -> int:
-        """Elements that are read one by one are no more than some to an item."""
+        """Elements per item, few where they are loaded one by one."""
         near = self.walk.inner is not None and self.source.strides[self.walk.inner] == 1
         return self.walk.vector if near and self.walk.inner not in self.looked_up else min(self.walk.vector, ONE_BY_ONE)
 
     def emit(self, name: str) -> str:
+        """A loop over items, which read the fill where their indices are out of bounds."""
         if self.out.type.size == 0:
             return device_function(name)
         vector, kind = self.vector, self.source.type
@@ -77,7 +82,7 @@ class TakeKernel(Kernel):
         )
 
     def _item(self, vector: int) -> list[str]:
-        """Statements that read an item, whose elements may lie outside of the input, all or some."""
+        """Statements that read an item, of which some or all elements may be outside of the input."""
         inner, lines = self.walk.inner, ["{", "bool some = p[u].k < w.end;", "int lo = w.begin, hi = w.end;"]
         start = self.walk.offset(self.source.strides, "p[u].i", self.source.shift, self.looked_up)
         lines.append(f"auto row = x + ({start});")
@@ -114,4 +119,5 @@ class TakeKernel(Kernel):
 
 @kernel_for(Take)
 def choose_take(op: Op, ins: Sequence[Operand], out: Operand) -> type[Kernel]:
+    """All Takes have one kernel."""
     return TakeKernel

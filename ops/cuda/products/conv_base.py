@@ -1,4 +1,4 @@
-"""What kernels of convolutions share: the parts of a group, the tail, and the window in C++."""
+"""The base of convolution kernels: groups, the epilogue, and the window as members of traits."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from brickrt.ops.operators.conv import Conv, ConvTranspose
 
 
 def offset_type(operand: Operand) -> str:
-    """A type that holds the offset of any element inside one image."""
+    """A C++ integer type that holds the offset of any element inside one image."""
     reach = sum((e - 1) * s for e, s in zip(operand.shape[1:], operand.strides[1:]))
     return "int" if reach < 2**31 else "long long"
 
 
 @dataclass(frozen=True)
 class ConvBase(Kernel):
-    """What convolutions and transposed ones share."""
+    """Base of the kernels for convolutions and transposed convolutions."""
 
     op: Conv | ConvTranspose
 
@@ -39,11 +39,12 @@ class ConvBase(Kernel):
 
     @property
     def columns(self) -> int:
-        """Channels of the product, of a group."""
+        """Columns of the product that belong to one group."""
         return self.out.shape[1] * self.op.gate_parts // self.op.groups
 
     @cached_property
     def epilogue(self) -> EpilogueText:
+        """Text of bias, epilogue and store."""
         op, rest = self.op, slice(2, None)
         return EpilogueText(
             op.epilogue,
@@ -64,7 +65,7 @@ class ConvBase(Kernel):
         return WIDEST
 
     def checked(self) -> list[int]:
-        """Per spatial dimension, whether taps may read beyond the input."""
+        """Per spatial dimension, 1 where taps may read beyond the input, else 0."""
         if isinstance(self.op, ConvTranspose):
             return [1] * self.rank
         op, x, out = self.op, self.ins[0].shape[2:], self.out.shape[2:]
@@ -72,7 +73,7 @@ class ConvBase(Kernel):
         return [int(a < 0 or b > e) for a, b, e in zip(lo, hi, x)]
 
     def window_text(self) -> str:
-        """The members that tell of window and operands."""
+        """The members of the traits that describe window and operands."""
         op, x, w = self.op, self.ins[0], self.ins[1]
         constants = {
             "D": self.rank,
@@ -98,5 +99,5 @@ class ConvBase(Kernel):
 
     @property
     def extents(self) -> tuple[int, ...]:
-        """Of the largest box."""
+        """Extents of the largest box."""
         return self.largest or self.out.shape

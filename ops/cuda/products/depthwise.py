@@ -1,4 +1,4 @@
-"""Convolutions with few products per output (depthwise.cuh): depthwise ones, and groups of few channels."""
+"""Convolutions with few multiplications per output (depthwise.cuh): depthwise ones, and groups of few channels."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ WIDE = 7  # taps of a row that are kept, at most
 
 
 def suits_depthwise(op: Conv, channels: int, columns: int) -> bool:
-    """Whether a group has so few channels that a product of matrices would compute mostly zeros."""
+    """Whether a group has so few channels that tiles of a product would mostly compute zeros."""
     if op.gate_parts > 1 and (op.groups > 1 or op.gate_parts not in PARTS_OF_TILES):
         return True
     channels, columns = channels // op.groups, columns // op.groups
@@ -34,27 +34,30 @@ def suits_depthwise(op: Conv, channels: int, columns: int) -> bool:
 
 @dataclass(frozen=True)
 class DepthwiseConv(ConvBase):
+    """Every thread sums a vector of channels of some neighbouring outputs, without shared memory."""
+
     headers: ClassVar[tuple[str, ...]] = ("depthwise.cuh", *HEADERS)
 
     @property
     def very(self) -> bool:
-        """Whether each channel is a group."""
+        """Whether every channel is a group of its own."""
         return self.channels == 1 and self.columns == 1
 
     @property
     def most(self) -> int:
+        """Fewer where a vector would cross groups, or the weights of a row of taps would not stay in registers."""
         if not self.very:
             return math.gcd(WIDEST, self.columns, self.out.shape[1])
         return WIDEST if self.op.kernel[-1] * WIDEST <= HELD else WIDEST // 2
 
     @property
     def sliding(self) -> bool:
-        """Whether the inputs of a row are loaded once for all outputs of a thread."""
+        """Whether a thread loads the inputs of a row once for all its outputs."""
         return self.op.kernel[-1] <= WIDE and self.op.dilations[-1] <= 2 and self.op.strides[-1] <= 2
 
     @property
     def neighbours(self) -> int:
-        """Outputs along a row that one thread sums: fewer where threads of the block would have no work."""
+        """Outputs along a row that a thread sums: fewer where threads of the block would be idle."""
         e, r = self.extents, min(NEIGHBOURS, max(HELD // (self.epilogue.width * self.op.gate_parts), 1))
         vectors = -(-e[1] // self.epilogue.width)
         while r > 1 and vectors * e[0] * math.prod(e[2:-1]) * -(-e[-1] // r) < THREADS:
@@ -63,6 +66,7 @@ class DepthwiseConv(ConvBase):
 
     @property
     def padded_outputs(self) -> int:
+        """Channels of the packed weights, up to whole vectors."""
         return -(-self.out.shape[1] // WIDEST) * WIDEST
 
     def pack(self, i: int, array: np.ndarray) -> np.ndarray:
@@ -75,6 +79,7 @@ class DepthwiseConv(ConvBase):
         return full
 
     def emit(self, name: str) -> str:
+        """Traits for depthwise.cuh, and a function that hands them to its template."""
         x, width = self.ins[0], self.epilogue.width
         whole = self.op.gate_parts == 1 or self.out.shape[1] % width == 0
         vector = min(width, 16 // x.dtype.itemsize)

@@ -1,4 +1,4 @@
-"""Reductions: rows with one step, of which the result is stored."""
+"""Reductions: rows with a single step, whose result is stored."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ from brickrt.ops.operators.rowwise import Step
 
 
 class RowsKernel(Kernel):
-    """A kernel that rows.cuh runs on traits."""
+    """Base of the kernels that rows.cuh runs on traits."""
 
     headers: ClassVar[tuple[str, ...]] = ("math.cuh", "vectors.cuh", "combine.cuh", "rows.cuh")
 
     @property
     def traits(self) -> RowTraits:
+        """What rows.cuh is told."""
         raise NotImplementedError
 
     @property
     def shared(self) -> int:
-        """Partial results of all threads, or of the warps, after which the row may lie."""
+        """Room for partial results of all threads or warps, then for the row, where the block keeps it."""
         traits = self.traits
         if traits.rows.across:
             widest = max((step.pre.dtype.itemsize for step in traits.steps), default=4)
@@ -36,15 +37,19 @@ class RowsKernel(Kernel):
         return 256 + (traits.cache_bytes if traits.sharing.cached else 0)
 
     def emit(self, name: str) -> str:
+        """The traits, and a function that hands them to the template."""
         call = f"brick::Rows<{name}_rows>::box(s, at, shared);"
         return self.traits.text(f"{name}_rows") + device_function(name, call)
 
 
 class ReduceKernel(RowsKernel):
+    """A reduction over some axes."""
+
     op: Reduce
 
     @cached_property
     def traits(self) -> RowTraits:
+        """Rows along the reduced axes; the output has strides along the others only."""
         op, x = self.op, self.ins[0]
         place = {d: d if op.keepdims else n for n, d in enumerate(d for d in range(x.rank) if d not in op.axes)}
         box = self.largest or self.out.shape

@@ -1,4 +1,4 @@
-"""Prints the traits that rows.cuh takes: where operands lie, and what is computed of their elements."""
+"""Text of the traits that rows.cuh takes: where operands lie, and what is computed of their elements."""
 
 from __future__ import annotations
 
@@ -20,9 +20,12 @@ COMBINE = {"sum": "Sum", "prod": "Product", "max": "Greatest", "min": "Smallest"
 
 @dataclass(frozen=True)
 class RowTraits:
-    """A struct for rows.cuh. `expr`, if given, makes an element of the output of each element of the inputs and the
-    results; else the output is the result of the last step. `held` inputs are kept between sweeps; `axes` are the
-    dimensions of the output that number rows."""
+    """A struct for rows.cuh.
+
+    `expr`, if given, makes an element of the output of each element of the inputs and the results; else the output is
+    the result of the last step. `held` inputs are kept between sweeps; `axes` are the dimensions of the output that
+    number rows.
+    """
 
     rows: RowLayout
     sharing: Sharing
@@ -35,10 +38,11 @@ class RowTraits:
 
     @property
     def cache_bytes(self) -> int:
-        """Shared memory that holds a row."""
+        """Bytes of shared memory that the held inputs of a row take."""
         return 4 * held_words(self.ins, self.held) * self.rows.count * self.rows.vector
 
     def text(self, name: str) -> str:
+        """The whole struct."""
         parts = [
             self._constants(),
             self._fields(),
@@ -68,7 +72,7 @@ class RowTraits:
         return constants_text(constants) + table_text("int", "axis", [*self.axes, 0])
 
     def _fields(self) -> str:
-        """Pointers to the row, results, and what is held of a vector."""
+        """Pointers to the row, results of steps, and what is held of a vector."""
         width = self.rows.vector if self.rows.across else 1
         pointers = "".join(f"const {ctype(t.dtype)}* p{k};\n" for k, t in enumerate(self.ins))
         results = "".join(f"{compute_ctype(step.dtype)} r{j}[{width}];\n" for j, step in enumerate(self.steps))
@@ -102,7 +106,7 @@ class RowTraits:
         return f"static BRICK_DEVICE long long offset{operand}(int i) {{ return {' + '.join(terms) or '0'}; }}\n"
 
     def _index(self, number: int) -> str:
-        """The index in a run at which vector i begins."""
+        """The index in a run of dimensions at which vector i begins."""
         rows = self.rows
         last = number == len(rows.runs) - 1
         inside = 1 if last else math.prod(run.extent for run in rows.runs[number + 1 : -1]) * rows.vectors
@@ -124,7 +128,7 @@ class RowTraits:
         return stride == 1 and t.align >= min(self.rows.vector * t.dtype.itemsize, 16)
 
     def _operands(self, exprs: Iterable[Expr], steps: int) -> tuple[list[str], list[str]]:
-        """Loads of the operands that expressions use and nobody holds, and the names of all operands' elements v."""
+        """Loads of the operands that expressions use and that are not held; names of all operands' elements v."""
         used = sorted({k for e in exprs for k in used_operands(e)})
         loads = [
             f"{compute_ctype(self.ins[k].dtype)} x{k}[V] = {{}};\n{self._load(k, f'x{k}')}"
@@ -176,7 +180,7 @@ class RowTraits:
         return self._covers() + function_text("void write(const Held& held, int i, int a, int b) const", lines)
 
     def _covers(self) -> str:
-        """Whether the box has element v of vector i, and whether it has all of each row."""
+        """Members that tell whether the box has element v of vector i, and whether it has all of each row."""
         inside, whole = [], []
         for n, run in enumerate(self.rows.runs):
             along = "" if self.rows.across or n < len(self.rows.runs) - 1 else " + v"
@@ -199,5 +203,5 @@ def _each(expr: Expr, names: Sequence[str], target: str) -> list[str]:
 
 
 def held_words(ins: Sequence[Operand], held: Sequence[int]) -> int:
-    """Words of 4 bytes that one element of all held inputs takes, as it is computed with."""
+    """Words of 4 bytes that an element of all held inputs takes, in the type it is computed in."""
     return len(held) * max((2 if ins[k].dtype.itemsize == 8 else 1 for k in held), default=0)

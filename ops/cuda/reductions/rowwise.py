@@ -1,4 +1,4 @@
-"""Reductions over the same rows and a Map of what they give: norms, softmax."""
+"""Row-wise operators (norms, softmax): reductions over the same rows, and a Map of what they give."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from brickrt.ops.operators.rowwise import Rowwise, Step
 
 
 class RowwiseKernel(RowsKernel):
-    """What an operator keeps is computed again: cheaper here than to store it and load it."""
+    """What the operator keeps is computed again: here that is cheaper than to store and load it."""
 
     op: Rowwise
 
     @cached_property
     def traits(self) -> RowTraits:
+        """Rows along the reduced axes; inputs that several sweeps read are held."""
         op, box = self.op, list(self.largest or self.out.shape)
         rows = rows_of(self.out.shape, op.axes, self.ins, self.out.broadcast_strides(self.out.rank), box)
         steps, expr = _without_kept(op, len(self.ins))
@@ -29,14 +30,14 @@ class RowwiseKernel(RowsKernel):
 
 
 def _held(rows: RowLayout, ins: tuple[Operand, ...], exprs: list[Expr]) -> list[int]:
-    """Inputs with elements of their own in every row that more than one sweep reads."""
+    """Inputs with elements of their own in every row, which more than one sweep reads."""
     reads = [k for e in exprs for k in used_operands(e)]
     own = [k for k in range(len(ins)) if reads.count(k) > 1 and all(rows.strides[k][d] for d in rows.kept)]
     return [k for k in own if any(run.strides[k] for run in rows.runs)]
 
 
 def _without_kept(op: Rowwise, inputs: int) -> tuple[list[Step], Expr]:
-    """Steps and expression with the kept value as what it is computed from."""
+    """Steps and expression in which the kept value is replaced by what it is computed from."""
     if op.kept is None:
         return list(op.steps), op.expr
     place = {inputs + len(op.steps): op.kept}
