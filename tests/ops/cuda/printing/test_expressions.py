@@ -6,6 +6,7 @@ import ctypes
 import itertools
 from collections.abc import Sequence
 
+import ml_dtypes
 import numpy as np
 import pytest
 
