@@ -173,7 +173,7 @@ class ConvTranspose(Op):
         return _result(self, ins, w.shape[1] * self.groups, spatial)
 
     def region(self, i: int, boxes: Boxes, ins: Sequence[TensorType], out: TensorType) -> Boxes:
-        """Of the input what contributes to the box; of the weights the columns of its channels."""
+        """Input: what contributes to the box; weights: the columns of the box's channels."""
         n, m = len(boxes), ins[1].shape[1]
         m_lo, m_hi = boxes.lo[:, 1], boxes.hi[:, 1]
         first, last = _groups_touched(boxes, m)

@@ -19,7 +19,7 @@ from brickrt.ops.operators.matmul import MatMul
 Product = Conv | ConvTranspose | MatMul
 P = TypeVar("P", bound=Conv | ConvTranspose | MatMul)
 Coverage = Literal["all", "biased", "product"]
-"""All; the product and its bias; the product alone."""
+"""What cuDNN computes: all of the operator; the product and its bias; the product alone."""
 
 
 def parts_of(op: Product) -> int:
@@ -39,28 +39,28 @@ def coverages(op: Product) -> tuple[Coverage, ...]:
     return ("all", "biased", "product") if op.bias else ("all", "product")
 
 
-def covered(op: P, share: Coverage) -> P:
+def covered(op: P, coverage: Coverage) -> P:
     """The operator that cuDNN computes: on the first inputs of `op`, as many as `inputs_of` says."""
-    if share == "all":
+    if coverage == "all":
         return op
-    alone = replace(op, epilogue=None, bias=op.bias and share == "biased")
+    alone = replace(op, epilogue=None, bias=op.bias and coverage == "biased")
     return replace(alone, gate_parts=1) if isinstance(alone, Conv) else alone
 
 
-def inputs_of(op: Op, share: Coverage, count: int) -> int:
+def inputs_of(op: Op, coverage: Coverage, count: int) -> int:
     """How many of the `count` inputs cuDNN reads; the remainder reads those after them."""
     assert isinstance(op, Product)
-    return {"all": count, "biased": op.main, "product": 2}[share]
+    return {"all": count, "biased": op.main, "product": 2}[coverage]
 
 
-def remainder(op: Product, share: Coverage, dtype: np.dtype) -> Map:
+def remainder(op: Product, coverage: Coverage, dtype: np.dtype) -> Map:
     """The Map that computes the rest of `op` from its product, which has elements of `dtype`.
 
     Its first operands are the parts of the product, then come those of the bias unless cuDNN adds it, then the other
     inputs that cuDNN does not read.
     """
     parts = parts_of(op)
-    later = parts if op.bias and share == "product" else 0
+    later = parts if op.bias and coverage == "product" else 0
     products: list[Expr] = [arg(k, dtype) for k in range(parts)]
     if later:
         products = [apply("add", product, arg(parts + k, dtype)) for k, product in enumerate(products)]

@@ -88,7 +88,7 @@ def test_transpose_in_other_layouts(layouts) -> None:
     ],
 )
 def test_view(before, after) -> None:
-    """Of channels-last inputs too, where merged dimensions lie apart in memory."""
+    """Channels-last inputs, too, where merged dimensions are not contiguous."""
     for layouts in (["plain", "plain"], ["last", "plain"], ["plain", "last"]):
         check(View(after), values(before), layouts=layouts, parts=2)
 

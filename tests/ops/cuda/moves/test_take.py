@@ -58,7 +58,7 @@ def test_arithmetic_of_tables(table, found) -> None:
     ],
 )
 def test_take(tables, layouts) -> None:
-    """Of [2, 8, 5, 7]: pads, mirrors, repeats, slices, gathers, nothing at all."""
+    """Pads, mirrors, repeats, slices, gathers and nothing at all, on [2, 8, 5, 7]."""
     check(Take(tables, 3), values((2, 8, 5, 7)), layouts)
 
 
@@ -85,7 +85,7 @@ def test_take_in_scratch(layouts, off) -> None:
 @pytest.mark.parametrize("layouts", LAYOUTS)
 @pytest.mark.parametrize("counts", [(None, 2, 2), (None, 4, None), (3, None, None), (None, None, 9), (2, 3, 2)])
 def test_interp(counts, layouts) -> None:
-    """Of [2, 8, 5, 7], to twice the extents."""
+    """[2, 8, 5, 7] to twice the extents."""
     axes = [None if n is None else taps(2 * e, n, e) for n, e in zip(counts, (8, 5, 7))]
     check(Interp((None, *axes)), values((2, 8, 5, 7)), layouts, rtol=1e-5)
 
