@@ -71,6 +71,16 @@ kernel_for = _REGISTRY.register
 """Registers a chooser, `choose(op, ins, out) -> type[Kernel]`, for the given operator classes."""
 
 
+def computes(*ops: type[Op]) -> Callable[[type[Kernel]], type[Kernel]]:
+    """Decorates a kernel class that computes these operators on any operands."""
+
+    def register(family: type[Kernel]) -> type[Kernel]:
+        kernel_for(*ops)(lambda op, ins, out: family)
+        return family
+
+    return register
+
+
 def make_kernel(
     op: Op,
     ins: Sequence[Operand],

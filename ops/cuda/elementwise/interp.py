@@ -7,9 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from brickrt.ops.base import Op
-from brickrt.ops.cuda.kernel import Kernel, kernel_for
-from brickrt.ops.cuda.operand import Operand
+from brickrt.ops.cuda.kernel import Kernel, computes
 from brickrt.ops.cuda.printing import box_walk, expressions
 from brickrt.ops.cuda.printing.box_walk import BoxWalk, offset_literal, source_of
 from brickrt.ops.cuda.printing.expressions import convert
@@ -21,6 +19,7 @@ from brickrt.ops.types import is_floating
 UNROLLED = 4  # taps of an axis
 
 
+@computes(Interp)
 class InterpKernel(Kernel):
     """Sums in float where that is exact enough, else in double; vectors run along an axis without taps."""
 
@@ -120,9 +119,3 @@ class InterpKernel(Kernel):
         if self.walk.stride(source) == 0:
             return f"brick::read_same<{self.vector}>({row}, p[u].k, w.end)"
         return self.walk.read_row(source, self.vector, row, "p[u].k", "w.begin", "w.end")
-
-
-@kernel_for(Interp)
-def choose_interp(op: Op, ins: Sequence[Operand], out: Operand) -> type[Kernel]:
-    """All interpolations have one kernel."""
-    return InterpKernel

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cached_property
 
-from brickrt.ops.base import Op
-from brickrt.ops.cuda.kernel import Kernel, kernel_for
-from brickrt.ops.cuda.operand import Operand
+from brickrt.ops.cuda.kernel import Kernel, computes
 from brickrt.ops.cuda.printing import box_walk, expressions
 from brickrt.ops.cuda.printing.box_walk import BoxWalk, source_of
 from brickrt.ops.cuda.printing.expressions import effort, print_expr
@@ -19,6 +16,7 @@ from brickrt.ops.operators.map import Map
 LIGHT = 64  # effort; beyond it one item at a time keeps the units busy
 
 
+@computes(Map)
 class MapKernel(Kernel):
     """Loads the operands that the expression uses, computes it element by element, and stores vectors."""
 
@@ -60,9 +58,3 @@ class MapKernel(Kernel):
             f"r.v[v] = ({ctype(self.out.dtype)})({value});",
             "}",
         ]
-
-
-@kernel_for(Map)
-def choose_map(op: Op, ins: Sequence[Operand], out: Operand) -> type[Kernel]:
-    """All Maps have one kernel."""
-    return MapKernel

@@ -8,7 +8,7 @@ from functools import cached_property
 from itertools import pairwise
 
 from brickrt.ops.base import Op
-from brickrt.ops.cuda.kernel import Kernel, kernel_for
+from brickrt.ops.cuda.kernel import Kernel, computes, kernel_for
 from brickrt.ops.cuda.moves.copies import Copy
 from brickrt.ops.cuda.operand import Operand
 from brickrt.ops.cuda.printing import box_walk
@@ -19,6 +19,7 @@ from brickrt.ops.types import Shape
 from brickrt.ops.view import segments
 
 
+@computes(Transpose, Reorder)
 class CopyKernel(Kernel):
     """An output that consists of strided copies of inputs; here of a single one."""
 
@@ -46,6 +47,7 @@ class CopyKernel(Kernel):
         return device_function(name, *(line for c in copies for line in c.emit()))
 
 
+@computes(Concat)
 class ConcatKernel(CopyKernel):
     """All inputs in one walk, since boxes can be small; one after the other where their strides or tiles differ."""
 
@@ -148,18 +150,6 @@ def _step(x: Operand, part: slice) -> int | None:
     long = [d for d in range(*part.indices(x.rank)) if x.shape[d] > 1]
     near = all(x.strides[a] == x.strides[b] * x.shape[b] for a, b in pairwise(long))
     return (x.strides[long[-1]] if long else 0) if near else None
-
-
-@kernel_for(Concat)
-def choose_concat(op: Op, ins: Sequence[Operand], out: Operand) -> type[Kernel]:
-    """All concatenations have one kernel."""
-    return ConcatKernel
-
-
-@kernel_for(Transpose, Reorder)
-def choose_copy(op: Op, ins: Sequence[Operand], out: Operand) -> type[Kernel]:
-    """Transposes and reorders are single strided copies."""
-    return CopyKernel
 
 
 @kernel_for(View)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
 
 from brickrt.ops.affine_tables import Affine, affine
-from brickrt.ops.base import Op
-from brickrt.ops.cuda.kernel import Kernel, kernel_for
-from brickrt.ops.cuda.operand import Operand
+from brickrt.ops.cuda.kernel import Kernel, computes
 from brickrt.ops.cuda.printing import box_walk
 from brickrt.ops.cuda.printing.box_walk import BoxWalk, WalkedOperand, bits_ctype, offset_literal
 from brickrt.ops.cuda.printing.functions import declare_pointer, device_function
@@ -20,6 +17,7 @@ ONE_BY_ONE = 4
 ITEMS_LOOKED_UP = 2  # under way at most: each holds an address and its bounds
 
 
+@computes(Take)
 class TakeKernel(Kernel):
     """Axes whose tables are arithmetic become strides and bounds; the other tables are looked up in memory."""
 
@@ -115,9 +113,3 @@ class TakeKernel(Kernel):
             stride = offset_literal(self.ins[0].strides[inner])
             return f"brick::read_table<{vector}>(row, {stride}, t{inner}, p[u].k, lo, hi, fill)"
         return self.walk.read_row(self.source, vector, "row", "p[u].k", "lo", "hi", "fill")
-
-
-@kernel_for(Take)
-def choose_take(op: Op, ins: Sequence[Operand], out: Operand) -> type[Kernel]:
-    """All Takes have one kernel."""
-    return TakeKernel

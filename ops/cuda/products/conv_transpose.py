@@ -13,14 +13,14 @@ from typing import ClassVar
 
 import numpy as np
 
-from brickrt.ops.cuda.kernel import Kernel, kernel_for
-from brickrt.ops.cuda.operand import Operand
+from brickrt.ops.cuda.kernel import computes
 from brickrt.ops.cuda.printing.epilogue import HEADERS
 from brickrt.ops.cuda.printing.traits import choose_text
 from brickrt.ops.cuda.products.conv import ProductConv
 from brickrt.ops.operators.conv import ConvTranspose
 
 
+@computes(ConvTranspose)
 @dataclass(frozen=True)
 class TransposedConv(ProductConv):
     """The kernel of transposed convolutions."""
@@ -73,8 +73,3 @@ class TransposedConv(ProductConv):
         inverses = [pow(back, -1, step) if step > 1 else 0 for back, step in zip(self.backs, self.steps)]
         tables = {"step": self.steps, "back": self.backs, "inverse": inverses}
         return super().settings() + "".join(choose_text("int", name, values) for name, values in tables.items())
-
-
-@kernel_for(ConvTranspose)
-def _choose(op: ConvTranspose, ins: Sequence[Operand], out: Operand) -> type[Kernel]:
-    return TransposedConv

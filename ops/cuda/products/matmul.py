@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
 
-from brickrt.ops.base import Op
-from brickrt.ops.cuda.kernel import Kernel, kernel_for
-from brickrt.ops.cuda.operand import VECTOR, Operand
+from brickrt.ops.cuda.kernel import Kernel, computes
+from brickrt.ops.cuda.operand import VECTOR
 from brickrt.ops.cuda.printing.epilogue import HEADERS, EpilogueText
 from brickrt.ops.cuda.printing.functions import device_function
 from brickrt.ops.cuda.printing.traits import choose_text, constants_text
@@ -24,6 +22,7 @@ from brickrt.ops.types import is_floating
 MOST_FOLDED = 4  # dimensions: the words of a row's index
 
 
+@computes(MatMul)
 @dataclass(frozen=True)
 class MatMulKernel(Kernel):
     """A matrix product per cell of the outer dimensions of the output."""
@@ -151,8 +150,3 @@ class MatMulKernel(Kernel):
         )
         call = f"    brick::matmul<{name}_matmul, {self.core.text()}>(s, at, shared);"
         return traits + device_function(name, call)
-
-
-@kernel_for(MatMul)
-def _choose(op: Op, ins: Sequence[Operand], out: Operand) -> type[Kernel]:
-    return MatMulKernel

@@ -5,8 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import ClassVar
 
-from brickrt.ops.cuda.kernel import THREADS, Kernel, kernel_for
-from brickrt.ops.cuda.operand import Operand
+from brickrt.ops.cuda.kernel import THREADS, Kernel, computes
 from brickrt.ops.cuda.printing.functions import device_function
 from brickrt.ops.cuda.reductions.row_traits import RowTraits
 from brickrt.ops.cuda.reductions.rows import Sharing, choose_sharing, rows_of
@@ -42,6 +41,7 @@ class RowsKernel(Kernel):
         return self.traits.text(f"{name}_rows") + device_function(name, call)
 
 
+@computes(Reduce)
 class ReduceKernel(RowsKernel):
     """A reduction over some axes."""
 
@@ -60,8 +60,3 @@ class ReduceKernel(RowsKernel):
         how = Sharing(1) if rows.across else choose_sharing(rows, 0, full)
         axes = [place[d] for d in rows.kept]
         return RowTraits(rows, how, self.ins, self.out, [step], None, [], axes)
-
-
-@kernel_for(Reduce)
-def _choose(op: Reduce, ins: tuple[Operand, ...], out: Operand) -> type[Kernel]:
-    return ReduceKernel

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from brickrt.ops.cuda.kernel import Kernel, kernel_for
+from brickrt.ops.cuda.kernel import computes
 from brickrt.ops.cuda.operand import Operand
 from brickrt.ops.cuda.reductions.reduce import RowsKernel
 from brickrt.ops.cuda.reductions.row_traits import RowTraits, held_words
@@ -13,6 +13,7 @@ from brickrt.ops.expr import Expr, substitute, used_operands
 from brickrt.ops.operators.rowwise import Rowwise, Step
 
 
+@computes(Rowwise)
 class RowwiseKernel(RowsKernel):
     """What the operator keeps is computed again: here that is cheaper than to store and load it."""
 
@@ -43,8 +44,3 @@ def _without_kept(op: Rowwise, inputs: int) -> tuple[list[Step], Expr]:
     place = {inputs + len(op.steps): op.kept}
     *first, last = op.steps
     return [*first, Step(last.combine, substitute(last.pre, place), last.post)], substitute(op.expr, place)
-
-
-@kernel_for(Rowwise)
-def _choose(op: Rowwise, ins: tuple[Operand, ...], out: Operand) -> type[Kernel]:
-    return RowwiseKernel
