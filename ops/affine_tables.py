@@ -1,4 +1,4 @@
-"""What a table of indices is in disguise: arithmetic."""
+"""Tables of indices that are arithmetic: start + step · i instead of a look-up."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Affine:
-    """Output index i reads start + step · i for lo ≤ i < hi, and nothing elsewhere."""
+    """Output index i reads input index start + step · i for lo ≤ i < hi, and nothing elsewhere."""
 
     start: int
     step: int
@@ -19,7 +19,10 @@ class Affine:
 
 
 def affine(table: Sequence[int] | None, extent: int) -> Affine | None:
-    """The table of an axis of `extent` outputs as arithmetic, -1 allowed at both ends; None where it is none."""
+    """The table of an axis of `extent` outputs as arithmetic; None where it is not.
+
+    Entries of -1, which read nothing, may stand at both ends. No table (None) is the identity.
+    """
     if table is None:
         return Affine(0, 1, 0, extent)
     entries = np.asarray(table, np.int64)

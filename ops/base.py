@@ -1,4 +1,4 @@
-"""What an operator must answer, whatever the device."""
+"""The protocol of operators: what each answers about itself, whatever device computes it."""
 
 from __future__ import annotations
 
@@ -13,37 +13,51 @@ from brickrt.ops.types import Boxes, TensorType
 
 @dataclass(frozen=True)
 class Slab:
-    """Part of a tensor: `array` holds the elements from index `origin` on."""
+    """Part of a tensor: `array` holds the elements from index `origin` of the tensor on."""
 
     array: np.ndarray
     origin: tuple[int, ...]
 
 
 class Op:
-    """Base of the brick operators: frozen dataclasses with one output and no state.
+    """Base of the brick operators: frozen dataclasses without state that describe one output of a node's inputs.
 
-    `ins` are the types of all inputs, in the order of the node's inputs, `out` the type of the output.
+    Planning asks `infer`, `region` and `flops`; kernels of every device are compared with `evaluate`. In all of them
+    `ins` are the types of all inputs, in the order of the node's inputs, and `out` is the type of the output.
     """
 
     name: ClassVar[str] = "Op"
 
     def infer(self, ins: Sequence[TensorType]) -> TensorType:
-        """Type of the output. Raises ValueError, naming what does not fit, for inputs the operator cannot take."""
+        """The type of the output. Raises ValueError, naming what does not fit, for inputs the operator cannot take.
+
+        It is called once per node, before anything else: the other methods may rely on inputs it accepted.
+        """
         raise NotImplementedError
 
     def region(self, i: int, boxes: Boxes, ins: Sequence[TensorType], out: TensorType) -> Boxes:
-        """The boxes of input `i` that are read to produce `boxes` of the output, clipped to that input."""
+        """The boxes of input `i` that are read to produce `boxes` of the output, one for one, clipped to the input.
+
+        This is what cuts a network into bricks: the region of a brick says which part of each input it waits for, halo
+        included. It is a bounding box, so it may hold elements that are not read, but never lacks one that is. Where a
+        box of the output is empty, its region is too.
+        """
         raise NotImplementedError
 
     def evaluate(self, box: Boxes, slabs: Sequence[Slab], ins: Sequence[TensorType], out: TensorType) -> np.ndarray:
-        """The NumPy definition: the output on one box, from at least the regions that box needs.
+        """The NumPy definition: the elements of one box (`box[0]`) of the output.
 
-        Floating-point arithmetic is done in float64; the result has the output's dtype and the box's shape.
+        `slabs` are the inputs, of which each covers at least `region(i, box, …)`; `crop` cuts that region out.
+        Floating-point arithmetic is done in float64 and rounded once, at the end; the result has the output's dtype and
+        the box's shape.
         """
         raise NotImplementedError
 
     def flops(self, ins: Sequence[TensorType], out: TensorType) -> int:
-        """Floating-point operations for the whole output (a fused multiply-add counts two)."""
+        """Floating-point operations for the whole output: by default one per element.
+
+        A fused multiply-add counts two.
+        """
         return out.size
 
 
@@ -56,5 +70,5 @@ def evaluate_whole(op: Op, arrays: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def crop(slab: Slab, boxes: Boxes) -> np.ndarray:
-    """The elements of box 0 of `boxes` out of a slab that covers it."""
+    """The elements of `boxes[0]` out of a slab that covers it."""
     return slab.array[boxes.slices(0, slab.origin)]

@@ -1,4 +1,4 @@
-"""The elementwise tail that convolutions and matrix products carry."""
+"""Epilogues: the elementwise expression that convolutions and matrix products apply to what they sum."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from brickrt.ops.types import Boxes, Shape, TensorType
 
 
 def count_applies(expr: Expr | None) -> int:
-    """Operations per element."""
+    """Operations per element; 0 without an expression."""
     return 0 if expr is None else sum(isinstance(e, Apply) for e in walk(expr))
 
 
@@ -32,7 +32,7 @@ def check_args(name: str, expr: Expr, dtypes: Sequence[np.dtype]) -> None:
 
 
 def check_operands(name: str, operands: Sequence[TensorType], shape: Shape) -> None:
-    """Raises ValueError where an operand does not broadcast to `shape`."""
+    """Raises ValueError where an operand does not broadcast to `shape` by NumPy's rules."""
     for t in operands:
         tail = shape[len(shape) - t.rank :] if t.rank <= len(shape) else None
         if tail is None or any(a not in (1, b) for a, b in zip(t.shape, tail, strict=True)):
@@ -42,7 +42,10 @@ def check_operands(name: str, operands: Sequence[TensorType], shape: Shape) -> N
 def epilogue_type(
     name: str, epilogue: Expr | None, extras: Sequence[TensorType], dtype: np.dtype, shape: Shape, parts: int = 1
 ) -> TensorType:
-    """Type of the output of an operator whose product has `dtype` and `shape`, in each of its parts."""
+    """The type of the output of an operator whose product has `dtype` and `shape`, in each of its `parts`.
+
+    Raises ValueError where the extra operands do not fit the epilogue.
+    """
     check_operands(name, extras, shape)
     if epilogue is None:
         if extras:
@@ -60,7 +63,7 @@ def finish(
     ins: Sequence[TensorType],
     dtype: np.dtype,
 ) -> np.ndarray:
-    """The epilogue over the parts of the product on `box`; `slabs` and `ins` are those of the extra operands."""
+    """Applies the epilogue to the parts of the product on `box`; `slabs` and `ins` are those of the extra operands."""
     product = parts[0]
     if epilogue is not None:
         extras = [crop(s, operand_region(box, t.shape)) for s, t in zip(slabs, ins, strict=True)]

@@ -1,7 +1,7 @@
 """Scalar expressions: the language of elementwise chains, epilogues and reductions.
 
 An expression is a tree of frozen nodes; every node knows its dtype. `Arg(k)` is operand k at the current index. The
-same tree is printed to NumPy here and to LLVM IR in `ops/cpu`.
+same tree is evaluated with NumPy in `ops/definitions`, emitted as LLVM IR in `ops/cpu` and as C++ in `ops/cuda`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ BOOL = np.dtype(bool)
 
 @dataclass(frozen=True)
 class Expr:
+    """A node of an expression; `dtype` is the type of its value."""
+
     dtype: np.dtype
 
 
@@ -28,6 +30,8 @@ class Arg(Expr):
 
 @dataclass(frozen=True)
 class Const(Expr):
+    """A constant, exactly representable in the node's dtype."""
+
     value: float | int | bool
 
 
@@ -51,19 +55,22 @@ TEST = frozenset("isnan isinf isposinf isneginf".split())
 
 
 def arg(index: int, dtype: np.dtype | str | type) -> Arg:
+    """Operand `index`, which has elements of type `dtype`."""
     return Arg(np.dtype(dtype), index)
 
 
 def const(value: float | int | bool, dtype: np.dtype | str | type) -> Const:
+    """A constant, rounded to `dtype`."""
     return Const(np.dtype(dtype), np.dtype(dtype).type(value).item())
 
 
 def cast(value: Expr, dtype: np.dtype | str | type) -> Expr:
+    """`value` converted to `dtype`; the value itself if it has that type."""
     return value if value.dtype == np.dtype(dtype) else Apply(np.dtype(dtype), "cast", (value,))
 
 
 def apply(fn: str, *args: Expr) -> Apply:
-    """`fn` of `args`, the result's dtype inferred. Raises ValueError for operands of different types."""
+    """`fn` of `args`; the result's dtype follows from theirs. Raises ValueError for operands of different types."""
     operands = args[1:] if fn == "where" else args
     if any(a.dtype != operands[0].dtype for a in operands) and fn != "pow":
         raise ValueError(f"{fn}: operands of types {', '.join(a.dtype.name for a in operands)}")
@@ -71,7 +78,7 @@ def apply(fn: str, *args: Expr) -> Apply:
 
 
 def walk(expr: Expr) -> Iterator[Expr]:
-    """All nodes, children first."""
+    """All nodes, children first; shared subtrees as often as they occur."""
     if isinstance(expr, Apply):
         for a in expr.args:
             yield from walk(a)

@@ -1,4 +1,4 @@
-"""A tensor in memory: what the kernels of all devices know of it."""
+"""How a tensor lies in memory, as far as kernels of all devices agree on it."""
 
 from __future__ import annotations
 
@@ -13,21 +13,24 @@ from brickrt.ops.types import TensorType
 
 @dataclass(frozen=True)
 class Strided:
-    """A tensor; strides are in elements, one per logical dimension."""
+    """A tensor in memory; strides are in elements, one per dimension."""
 
     type: TensorType
     strides: tuple[int, ...]
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """Extents of the tensor."""
         return self.type.shape
 
     @property
     def dtype(self) -> np.dtype:
+        """Type of its elements."""
         return self.type.dtype
 
     @property
     def rank(self) -> int:
+        """Number of dimensions."""
         return self.type.rank
 
 

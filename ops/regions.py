@@ -1,4 +1,4 @@
-"""What the region maps of the operators share."""
+"""Helpers for the region maps of operators."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ def box_shape(box: Boxes) -> Shape:
 
 
 def settle(boxes: Boxes, lo: np.ndarray, hi: np.ndarray, shape: Sequence[int]) -> Boxes:
-    """Ranges of an operand of `shape`, clipped to it, and empty where the box of the output is empty."""
+    """Ranges [lo, hi) as boxes of an operand of `shape`: clipped to it, and empty where the output's box is."""
     idle = (boxes.volumes == 0)[:, None]
     return Boxes(lo, np.where(idle, lo, hi)).clip(shape)
 
 
 def operand_region(boxes: Boxes, shape: Shape) -> Boxes:
-    """The region of an operand that broadcasts to the output; nothing where the box is empty."""
+    """The region of an operand that broadcasts to the output; empty where the output's box is."""
     region = broadcast_region(boxes, shape)
     return settle(boxes, region.lo, region.hi, shape)
 
@@ -39,7 +39,7 @@ def columns(n: int, *parts: np.ndarray | Sequence[int]) -> np.ndarray:
 
 
 class RangeMin:
-    """Minimum over any index range of a fixed array, answered for many ranges at once (a sparse table)."""
+    """The minimum over many index ranges of a fixed array at once (a sparse table: O(1) per range)."""
 
     def __init__(self, values: np.ndarray) -> None:
         levels, width = [values], 1
@@ -58,9 +58,10 @@ class RangeMin:
 def table_range(
     least: np.ndarray, most: np.ndarray, lo: np.ndarray, hi: np.ndarray, extent: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Smallest range around [least[i], most[i]] for all i in [lo, hi), per range; least > most marks "reads nothing".
+    """Per range [lo, hi) of outputs, the smallest input range around [least[i], most[i]] of all its i.
 
-    `extent` is the size of the axis that is read; a range that reads nothing comes back empty.
+    least > most marks an output that reads nothing; `extent` is the size of the axis that is read. A range that reads
+    nothing comes back empty.
     """
     if len(least) == 0:
         return np.zeros_like(lo), np.zeros_like(lo)

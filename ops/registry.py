@@ -1,4 +1,4 @@
-"""Which kernels compute an operator: every device has its own."""
+"""Which kernel classes compute an operator: every device has a registry of its own."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Registry(Generic[Chooser]):
         return register
 
     def chooser(self, op: Op) -> Chooser:
-        """Raises LookupError where no kernel is known."""
+        """The function that chooses a kernel class for `op`. Raises LookupError where no kernel is known."""
         if type(op) not in self._known:
             raise LookupError(f"no {self._device} kernel for {op.name}")
         return self._known[type(op)]

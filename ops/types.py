@@ -1,4 +1,4 @@
-"""Tensor types and boxes: the words every stage speaks."""
+"""Tensor types, and boxes: index ranges of tensors, many at once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Shape = tuple[int, ...]
 
 
 def is_floating(dtype: np.dtype) -> bool:
-    """Floating point; of bfloat16, which NumPy only has through ml_dtypes, `kind` does not tell."""
+    """Whether a type is floating point. NumPy has bfloat16 through ml_dtypes only, whose `kind` does not say so."""
     return dtype.kind == "f" or dtype.name == "bfloat16"
 
 
@@ -29,6 +29,7 @@ class TensorType:
 
     @property
     def rank(self) -> int:
+        """Number of dimensions."""
         return len(self.shape)
 
     @property
@@ -38,6 +39,7 @@ class TensorType:
 
     @property
     def nbytes(self) -> int:
+        """Bytes of all elements, without gaps."""
         return self.size * self.dtype.itemsize
 
     def __str__(self) -> str:
@@ -48,7 +50,7 @@ class TensorType:
 class Boxes:
     """`n` boxes of a `d`-dimensional tensor: half-open index ranges, int64 arrays of shape [n, d].
 
-    One box is the case n = 1. Regions map many boxes at once, so that lowering stays in NumPy.
+    A single box is the case n = 1. Region maps take many boxes at once, so that lowering stays in NumPy.
     """
 
     lo: np.ndarray
@@ -62,6 +64,7 @@ class Boxes:
 
     @staticmethod
     def one(lo: Sequence[int], hi: Sequence[int]) -> Boxes:
+        """A single box from its ends."""
         return Boxes(np.asarray([lo], np.int64).reshape(1, -1), np.asarray([hi], np.int64).reshape(1, -1))
 
     def __len__(self) -> int:
@@ -76,11 +79,12 @@ class Boxes:
 
     @property
     def rank(self) -> int:
+        """Number of dimensions."""
         return self.lo.shape[1]
 
     @property
     def extents(self) -> np.ndarray:
-        """[n, d]; never negative."""
+        """Elements along each dimension, [n, d]; never negative."""
         return np.maximum(self.hi - self.lo, 0)
 
     @property

@@ -1,4 +1,4 @@
-"""Where the elements of a reshaped tensor lie in the original."""
+"""Reshapes: where the elements of a reshaped tensor lie in the original."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Segment = tuple[slice, slice]
 def segments(before: Shape, after: Shape) -> tuple[Segment, ...]:
     """Cuts two shapes of equal, non-zero size into the shortest runs of axes with equal products.
 
-    (2, 6, 5) seen as (2, 3, 2, 5) gives {2}|{2}, {6}|{3, 2}, {5}|{5}: coordinates of one run depend on that run alone.
+    (2, 6, 5) reshaped to (2, 3, 2, 5) gives {2}|{2}, {6}|{3, 2}, {5}|{5}: indices in one run depend on that run alone.
     """
     found: list[Segment] = []
     i = j = 0
@@ -37,9 +37,10 @@ def segments(before: Shape, after: Shape) -> tuple[Segment, ...]:
 
 
 def view_region(boxes: Boxes, before: Shape, after: Shape) -> Boxes:
-    """The boxes of the original around the elements of `boxes`.
+    """The boxes of the original around the elements of `boxes` of the reshaped tensor.
 
-    Exact for runs of axes that are kept, split, or merged and cut along the first axis only; else the bounding box.
+    Exact where axes are kept or split, and where merged axes are cut along the first of them only; else the bounding
+    box.
     """
     lo, hi = np.zeros((2, len(boxes), len(before)), np.int64)
     if math.prod(before):
@@ -73,7 +74,7 @@ def _around(first: np.ndarray, last: np.ndarray, shape: Shape) -> tuple[np.ndarr
 
 
 def view_elements(array: np.ndarray, region: Boxes, box: Boxes, before: Shape, after: Shape) -> np.ndarray:
-    """The elements of `box` out of `array`, which holds `region` of the original."""
+    """The elements of `box` of the reshaped tensor out of `array`, which holds `region` of the original."""
     shape = box_shape(box)
     if array.size == math.prod(shape):
         # Both are the same elements, and both are in row-major order.

@@ -1,4 +1,4 @@
-"""Sliding windows: the arithmetic convolution and pooling share."""
+"""Sliding windows: the index arithmetic that convolution and pooling share."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Ints = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Window:
-    """Tap j of output index o reads input index o·stride - pad + j·dilation, per spatial dimension."""
+    """Per spatial dimension, tap t of output o reads input o · stride - pad + t · dilation."""
 
     kernel: Ints
     strides: Ints
@@ -24,20 +24,21 @@ class Window:
 
     @property
     def size(self) -> int:
+        """Number of taps."""
         return math.prod(self.kernel)
 
     @property
     def spans(self) -> Ints:
-        """Input indices from the first to the last tap."""
+        """Inputs from the first to the last tap, both included."""
         return tuple(d * (k - 1) + 1 for k, d in zip(self.kernel, self.dilations, strict=True))
 
     def reach(self, lo: np.ndarray, hi: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Input ranges of output ranges [n, spatial], padding included (not clipped)."""
+        """The input ranges that output ranges [n, spatial] read, padding included (not clipped)."""
         strides, pads = np.asarray(self.strides), np.asarray(self.pads)
         return lo * strides - pads, (hi - 1) * strides - pads + np.asarray(self.spans)
 
     def taps(self, array: np.ndarray, extents: Sequence[int]) -> Iterator[np.ndarray]:
-        """Per tap, row-major over the kernel, its view [N, C, *extents] of an array that starts at output 0."""
+        """Per tap, row-major over the kernel, its view [N, C, *extents] of an array that starts where output 0 does."""
         for tap in np.ndindex(*self.kernel):
             starts = [t * d for t, d in zip(tap, self.dilations, strict=True)]
             ranges = zip(starts, extents, self.strides, strict=True)
@@ -52,7 +53,7 @@ def check_window(name: str, rank: int, **settings: Ints) -> None:
 
 
 def read_padded(slab: Slab, lo: np.ndarray, hi: np.ndarray, fill: float | int, dtype: np.dtype) -> np.ndarray:
-    """The elements [lo, hi) as a new array of `dtype`, with `fill` for what the slab does not hold."""
+    """The elements [lo, hi) of a tensor as a new array of `dtype`, with `fill` for what the slab does not hold."""
     result = np.full(np.maximum(hi - lo, 0), fill, dtype)
     origin = np.asarray(slab.origin, np.int64)
     first = np.maximum(lo, origin)

@@ -87,10 +87,10 @@ def _conv(query: LayoutQuery) -> LayoutChoice:
     whole = isinstance(op, Conv) and op.groups == 1
     x: Layout = query.layouts[0] if whole and query.ins[0].shape[1] <= query.images.few else "blocked"
     fixed: tuple[Layout, ...] = (x, "plain", "plain") if op.bias else (x, "plain")
-    if op.scaled:
+    if op.channel_scaled:
         fixed = (*fixed, _operand(query.ins[op.main - 1].shape, query.out.rank))
     extras = query.ins[len(fixed) :]
-    if whole and op.parts == 1 and not op.scaled and query.out.shape[1] <= query.images.few:
+    if whole and op.gate_parts == 1 and not op.channel_scaled and query.out.shape[1] <= query.images.few:
         plain: list[Layout] = ["plain" for _ in extras]
         return LayoutChoice((*fixed, *plain), "plain")
     return LayoutChoice(fixed + tuple(_operand(kind.shape, query.out.rank) for kind in extras), "blocked")

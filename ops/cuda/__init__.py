@@ -1,1 +1,1 @@
-"""Kernels of the CUDA engine: C++ printed per node and shape, around headers that a host compiler takes too."""
+"""CUDA kernels: C++ printed per node and shape on top of headers/, which a host compiler takes too (for tests)."""

@@ -1,4 +1,4 @@
-"""A CUDA kernel: the device function that computes a box of a node's output, on operands that lie in a given way."""
+"""A CUDA kernel: prints the device function that computes boxes of a node's output."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ THREADS = 256
 
 @dataclass(frozen=True)
 class Kernel(ABC):
-    """Everything that decides the device function, hence also its identity in caches.
+    """An operator on operands that lie in a given way: everything that decides the text of its device function.
 
     `packed[i]` tells that input i is a constant, which lies as `pack` returns it. `precision` says how products of
     float32 are computed; of half types the sums are float32. `largest` are the extents of the largest box that is asked
@@ -39,16 +39,19 @@ class Kernel(ABC):
 
     @property
     def shared(self) -> int:
-        """Bytes of dynamic shared memory."""
+        """Bytes of dynamic shared memory that a block needs for the function."""
         return 0
 
     def pack(self, i: int, array: np.ndarray) -> np.ndarray:
-        """Constant input `i` as the kernel reads it: as its operand says, unless a kernel wants it otherwise."""
+        """Constant input `i` as the kernel reads it; by default as its operand says, without gaps."""
         outer_first = sorted(range(array.ndim), key=lambda axis: -self.ins[i].strides[axis])
         return np.ascontiguousarray(array.transpose(outer_first))
 
     def tables(self) -> tuple[np.ndarray, ...]:
-        """Constant arrays of the kernel's own, 16-byte aligned in memory: `at[1 + len(ins) + k]` is that of k."""
+        """Constant arrays that the kernel adds to its operands: `at[1 + len(ins) + k]` is the address of array k.
+
+        Their addresses are multiples of 16 bytes.
+        """
         return ()
 
     @abstractmethod
@@ -66,6 +69,16 @@ class Kernel(ABC):
 _REGISTRY: Registry[Callable[..., type[Kernel]]] = Registry("CUDA")
 kernel_for = _REGISTRY.register
 """Registers a chooser, `choose(op, ins, out) -> type[Kernel]`, for the given operator classes."""
+
+
+def computes(*ops: type[Op]) -> Callable[[type[Kernel]], type[Kernel]]:
+    """Decorates a kernel class that computes these operators on any operands."""
+
+    def register(family: type[Kernel]) -> type[Kernel]:
+        kernel_for(*ops)(lambda op, ins, out: family)
+        return family
+
+    return register
 
 
 def make_kernel(

@@ -1,4 +1,4 @@
-"""How a tensor lies in a GPU's memory: the part of a kernel's identity that is not the operator."""
+"""How a tensor lies in a GPU's memory, as far as device functions depend on it."""
 
 from __future__ import annotations
 
@@ -24,8 +24,13 @@ class Operand(Strided):
 
     @property
     def vector(self) -> int:
-        """Elements of the widest load that rows along the dimension of stride 1 allow, wherever a multiple begins."""
+        """Elements of the widest load along the dimension of stride 1, at indices that are multiples of it."""
         return max(1, self.align // self.dtype.itemsize)
+
+    def broadcast_strides(self, rank: int) -> tuple[int, ...]:
+        """Strides along the dimensions of an output of this rank that the tensor broadcasts to: 0 where it repeats."""
+        own = (0 if extent == 1 else stride for extent, stride in zip(self.shape, self.strides))
+        return (0,) * (rank - self.rank) + tuple(own)
 
 
 def dense(
@@ -33,8 +38,8 @@ def dense(
 ) -> Operand:
     """A tensor without gaps: "plain" is row-major, "last" has the channels (axis 1) innermost.
 
-    `extents` are those of the storage where it holds only part of the tensor (a padded brick's scratch); `align` is of
-    the virtual origin's address, in bytes.
+    `extents` are those of the storage where it holds only part of the tensor (a padded brick's scratch); `align` is the
+    alignment of the virtual origin's address, in bytes.
     """
     extents = tuple(kind.shape if extents is None else extents)
     strides = row_major(extents)
@@ -45,6 +50,6 @@ def dense(
 
 
 def alignment(kind: TensorType, extents: Sequence[int], strides: Sequence[int], align: int) -> int:
-    """The largest power of two ≤ `align` that divides all strides in bytes, but those of axes of one element."""
+    """The largest power of two up to `align` that divides all strides in bytes, but those of axes of one element."""
     steps = [s * kind.dtype.itemsize for s, e in zip(strides, extents) if s != 1 and e > 1]
     return math.gcd(VECTOR, align, *steps)

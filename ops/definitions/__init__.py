@@ -1,1 +1,1 @@
-"""The NumPy definitions that kernels are compared with."""
+"""NumPy arithmetic of operators and expressions, which kernels of all devices are compared with."""

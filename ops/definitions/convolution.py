@@ -1,4 +1,4 @@
-"""The arithmetic of convolution in NumPy: matrix products over gathered columns."""
+"""Convolutions in NumPy: inputs are gathered as columns (im2col) and multiplied as matrices."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ COLUMN_LIMIT = 1 << 23
 def correlate(x: np.ndarray, w: np.ndarray, groups: int, window: Window, extents: tuple[int, ...]) -> np.ndarray:
     """Convolution of x [N, groups·c, padded spatial…], which starts at output 0, with w [groups·m, c, kernel…].
 
-    Gives [N, groups·m, *extents], in slices of the first spatial dimension that keep the columns small.
+    Gives [N, groups·m, *extents]. Slices of the first spatial dimension are computed in turn, to keep the columns
+    small.
     """
     n, m = x.shape[0], w.shape[0]
     matrices = w.reshape(groups, m // groups, -1)

@@ -48,7 +48,7 @@ MIDDLE_Q = (
 
 
 def erf(x: np.ndarray) -> np.ndarray:
-    """The error function; NaN stays NaN."""
+    """The error function in float64; NaN stays NaN."""
     x = np.asarray(x, np.float64)
     size = np.minimum(np.abs(x), LARGE)
     middle = 1.0 - np.exp(-size * size) * np.polyval(MIDDLE_P, size) / np.polyval(MIDDLE_Q, size)

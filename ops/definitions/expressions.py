@@ -1,4 +1,4 @@
-"""Scalar expressions in NumPy: the definition every printed kernel is compared with."""
+"""Scalar expressions in NumPy: the definition that every emitted or printed kernel is compared with."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ INT64 = np.dtype(np.int64)
 
 
 def compute_type(dtype: np.dtype) -> np.dtype:
-    """The type arithmetic on `dtype` is done in: float64 for floating point, `dtype` itself for the rest."""
+    """The type in which arithmetic on `dtype` is done: float64 for floating point, `dtype` itself for the rest."""
     return FLOAT64 if is_floating(dtype) else dtype
 
 
 def round_to(value: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """`value` as ONNX Cast converts it: floats to integers truncate, integers wrap, anything but 0 is true."""
+    """`value` converted as ONNX Cast does: floats to integers truncate, integers wrap, anything but 0 is true."""
     with np.errstate(all="ignore"):
         if value.dtype.kind == "f" and dtype.kind in "iu" and dtype != np.uint64:
             # Through int64, because NumPy's direct conversion to a narrow type differs between machines.
@@ -29,10 +29,10 @@ def round_to(value: np.ndarray, dtype: np.dtype) -> np.ndarray:
 
 
 def evaluate_expr(expr: Expr, operands: Sequence[np.ndarray]) -> np.ndarray:
-    """The expression over operands that broadcast together; `Arg(k)` is `operands[k]`.
+    """The value of the expression over operands that broadcast together; `Arg(k)` is `operands[k]`.
 
-    A floating-point result is float64, not yet rounded to `expr.dtype`: that is left to the caller (`round_to`).
-    The shape is that of the operands the expression uses, which may be smaller than the broadcast of all.
+    A floating-point result is float64, not yet rounded to `expr.dtype`: that is left to the caller (`round_to`). Its
+    shape is that of the operands that the expression uses, which may be smaller than the broadcast of all.
     """
     with np.errstate(all="ignore"):
         return np.asarray(_value(expr, operands, {}))

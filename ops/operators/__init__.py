@@ -1,1 +1,1 @@
-"""The brick operators, one file per family."""
+"""The brick operators, one file per family; `ops/base.py` explains their protocol."""

@@ -1,12 +1,12 @@
 """Convolution and transposed convolution in any number of dimensions.
 
 Inputs: x [N, C, spatial…], w [M, C/groups, kernel…] (transposed: [C, M/groups, kernel…]), then the bias [M] if `bias`,
-then, if `scaled`, factors [N or 1, C, 1…] of the input's channels (squeeze and excitation), then the extra operands of
-the epilogue, which broadcast to the output. In the epilogue `Arg(0)` is the convolution with its bias, and `Arg(k)`,
-k ≥ 1, is extra operand k-1.
+then, if `channel_scaled`, factors [N or 1, C, 1…] of the input's channels (squeeze and excitation), then the extra
+operands of the epilogue, which broadcast to the output. In the epilogue `Arg(0)` is the convolution with its bias, and
+`Arg(k)`, k ≥ 1, is extra operand k-1.
 
-A convolution in `parts` parts has that many times the channels of the output: `Arg(k)`, k < parts, is the k-th equal
-part of them, and the extra operands follow (gates: a · b, a · sigmoid(b)).
+A convolution with `gate_parts` > 1 sums that many times the channels of its output. Its epilogue combines equal parts
+of them: `Arg(k)`, k < gate_parts, is part k, and the extra operands follow (gates: a · b, a · sigmoid(b)).
 """
 
 from __future__ import annotations
@@ -32,6 +32,11 @@ Ints = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Conv(Op):
+    """Convolution; the module's docstring lists its inputs.
+
+    `pads` are before, `pads_end` behind each spatial dimension.
+    """
+
     name: ClassVar[str] = "Conv"
     kernel: Ints
     strides: Ints
@@ -41,39 +46,42 @@ class Conv(Op):
     groups: int = 1
     bias: bool = False
     epilogue: Expr | None = None
-    parts: int = 1
-    scaled: bool = False
+    gate_parts: int = 1
+    channel_scaled: bool = False
 
     @property
     def main(self) -> int:
         """Inputs before the extra operands of the epilogue."""
-        return 2 + self.bias + self.scaled
+        return 2 + self.bias + self.channel_scaled
 
     @property
     def window(self) -> Window:
+        """The window that each output sums."""
         return Window(self.kernel, self.strides, self.dilations, self.pads)
 
     def infer(self, ins: Sequence[TensorType]) -> TensorType:
+        """Checks weights, bias and channel factors against the input."""
         x, w = _check_operands(self, ins)
         if w.shape[1] * self.groups != x.shape[1] or w.shape[0] % self.groups:
             raise ValueError(f"Conv: weights {w} do not fit input {x} in {self.groups} groups")
         padded = (e + a + b for e, a, b in zip(x.shape[2:], self.pads, self.pads_end, strict=True))
         spatial = [(e - span) // s + 1 for e, span, s in zip(padded, self.window.spans, self.strides, strict=True)]
-        if w.shape[0] % self.parts or (self.parts > 1 and self.epilogue is None):
-            raise ValueError(f"Conv: weights {w} in {self.parts} parts; equal ones and an epilogue are needed")
-        if self.scaled:
+        if w.shape[0] % self.gate_parts or (self.gate_parts > 1 and self.epilogue is None):
+            raise ValueError(f"Conv: weights {w} in {self.gate_parts} parts; equal ones and an epilogue are needed")
+        if self.channel_scaled:
             factors, batch = ins[self.main - 1].shape, x.shape[0]
             if self.groups > 1 or factors[1:] != (x.shape[1], *(1 for _ in spatial)) or factors[0] not in (1, batch):
                 raise ValueError(f"Conv: factors {ins[self.main - 1]} for input {x} in {self.groups} groups")
-        return _result(self, ins, w.shape[0], spatial, self.parts)
+        return _result(self, ins, w.shape[0], spatial, self.gate_parts)
 
     def _product_boxes(self, boxes: Boxes, out: TensorType) -> Boxes:
-        """The boxes of the product that hold all parts of boxes of the output."""
+        """Boxes of the product that hold all parts of boxes of the output."""
         hi = boxes.hi.copy()
-        hi[:, 1] += (self.parts - 1) * out.shape[1]
+        hi[:, 1] += (self.gate_parts - 1) * out.shape[1]
         return Boxes(boxes.lo, hi)
 
     def region(self, i: int, boxes: Boxes, ins: Sequence[TensorType], out: TensorType) -> Boxes:
+        """Input: the window's reach in the groups touched; weights and bias: rows of the box's channels."""
         product = self._product_boxes(boxes, out)
         m_lo, m_hi = product.lo[:, 1], product.hi[:, 1]
         if i == 0:
@@ -83,7 +91,7 @@ class Conv(Op):
             hi = columns(len(boxes), m_hi, ins[1].shape[1:])
         elif i == 2 and self.bias:
             lo, hi = m_lo[:, None], m_hi[:, None]
-        elif self.scaled and i == self.main - 1:
+        elif self.channel_scaled and i == self.main - 1:
             lo = columns(len(boxes), boxes.lo[:, 0] * (ins[i].shape[0] > 1), [0] * (ins[i].rank - 1))
             hi = columns(len(boxes), boxes.hi[:, 0], ins[i].shape[1:])
         else:
@@ -91,13 +99,14 @@ class Conv(Op):
         return settle(boxes, lo, hi, ins[i].shape)
 
     def _reach(self, boxes: Boxes, ins: Sequence[TensorType]) -> tuple[np.ndarray, np.ndarray]:
-        """The ranges of x that are read for boxes of the product, padding included."""
+        """The ranges of x that boxes of the product read, padding included."""
         lo, hi = self.window.reach(boxes.lo[:, 2:], boxes.hi[:, 2:])
         first, last = _groups_touched(boxes, ins[1].shape[0] // self.groups)
         c = ins[1].shape[1]
         return columns(len(boxes), boxes.lo[:, 0], first * c, lo), columns(len(boxes), boxes.hi[:, 0], last * c, hi)
 
     def evaluate(self, box: Boxes, slabs: Sequence[Slab], ins: Sequence[TensorType], out: TensorType) -> np.ndarray:
+        """Computes all groups that the box touches, and keeps its channels."""
         shape = box_shape(box)
         if 0 in shape:
             return np.empty(shape, out.dtype)
@@ -105,7 +114,7 @@ class Conv(Op):
         wide = self._product_boxes(box, out)
         lo, hi = self._reach(wide, ins)
         x = read_padded(slabs[0], lo[0], hi[0], 0, dtype)
-        if self.scaled:
+        if self.channel_scaled:
             x = x * crop(slabs[self.main - 1], self.region(self.main - 1, box, ins, out)).astype(dtype)
         w = crop(slabs[1], self.region(1, box, ins, out)).astype(dtype)
         rows, channels = ins[1].shape[0] // self.groups, int(wide.extents[0, 1])
@@ -119,12 +128,15 @@ class Conv(Op):
         return _finish(self, product, box, slabs, ins, out)
 
     def flops(self, ins: Sequence[TensorType], out: TensorType) -> int:
-        product = (2 * math.prod(ins[1].shape[1:]) + self.bias) * self.parts
+        """Multiply-adds of all parts, bias, and the epilogue."""
+        product = (2 * math.prod(ins[1].shape[1:]) + self.bias) * self.gate_parts
         return (product + count_applies(self.epilogue)) * out.size
 
 
 @dataclass(frozen=True)
 class ConvTranspose(Op):
+    """Transposed convolution: every input is scattered over the outputs that its window reaches."""
+
     name: ClassVar[str] = "ConvTranspose"
     kernel: Ints
     strides: Ints
@@ -135,8 +147,8 @@ class ConvTranspose(Op):
     groups: int = 1
     bias: bool = False
     epilogue: Expr | None = None
-    parts: ClassVar[int] = 1
-    scaled: ClassVar[bool] = False
+    gate_parts: ClassVar[int] = 1
+    channel_scaled: ClassVar[bool] = False
 
     @property
     def main(self) -> int:
@@ -145,10 +157,11 @@ class ConvTranspose(Op):
 
     @property
     def window(self) -> Window:
-        """The window of the convolution this is the transpose of: from outputs here to inputs there."""
+        """The window of the convolution this is the transpose of: it slides over this operator's output."""
         return Window(self.kernel, self.strides, self.dilations, self.pads)
 
     def infer(self, ins: Sequence[TensorType]) -> TensorType:
+        """The inverse of a convolution's shape formula, with `output_padding` to choose among extents."""
         x, w = _check_operands(self, ins)
         check_window(self.name, x.rank - 2, output_padding=self.output_padding)
         if w.shape[0] != x.shape[1] or x.shape[1] % self.groups:
@@ -160,6 +173,7 @@ class ConvTranspose(Op):
         return _result(self, ins, w.shape[1] * self.groups, spatial)
 
     def region(self, i: int, boxes: Boxes, ins: Sequence[TensorType], out: TensorType) -> Boxes:
+        """Input: what contributes to the box; weights: the columns of the box's channels."""
         n, m = len(boxes), ins[1].shape[1]
         m_lo, m_hi = boxes.lo[:, 1], boxes.hi[:, 1]
         first, last = _groups_touched(boxes, m)
@@ -179,7 +193,10 @@ class ConvTranspose(Op):
         return settle(boxes, lo, hi, ins[i].shape)
 
     def _contributors(self, boxes: Boxes, extents: Shape) -> tuple[np.ndarray, np.ndarray]:
-        """Per spatial dimension, the range around all i with i·stride + t·dilation - pad in the box, for some tap t."""
+        """Per spatial dimension, the range around all inputs that contribute to the box.
+
+        Those are all i with i·stride + t·dilation - pad in the box, for some tap t.
+        """
         lo, hi = np.zeros((2, len(boxes), len(extents)), np.int64)
         for axis, extent in enumerate(extents):
             least, most = np.full(len(boxes), extent), np.full(len(boxes), -1)
@@ -193,6 +210,7 @@ class ConvTranspose(Op):
         return lo, hi
 
     def evaluate(self, box: Boxes, slabs: Sequence[Slab], ins: Sequence[TensorType], out: TensorType) -> np.ndarray:
+        """Scatters the region of the input, and cuts the box out of what it reaches."""
         shape = box_shape(box)
         if 0 in shape:
             return np.empty(shape, out.dtype)
@@ -211,11 +229,12 @@ class ConvTranspose(Op):
         return _finish(self, product, box, slabs, ins, out)
 
     def flops(self, ins: Sequence[TensorType], out: TensorType) -> int:
+        """Every input is multiplied with all its weights; then bias and epilogue."""
         return 2 * math.prod(ins[1].shape[1:]) * ins[0].size + (self.bias + count_applies(self.epilogue)) * out.size
 
 
 def _groups_touched(boxes: Boxes, rows: int) -> tuple[np.ndarray, np.ndarray]:
-    """The range of groups the output channels of each box belong to, `rows` channels to a group."""
+    """The range of groups that the output channels of each box belong to, `rows` channels to a group."""
     return boxes.lo[:, 1] // rows, -(-boxes.hi[:, 1] // rows)
 
 
@@ -253,11 +272,11 @@ def _finish(
     ins: Sequence[TensorType],
     out: TensorType,
 ) -> np.ndarray:
-    """Bias and epilogue; the product holds all parts of the box."""
+    """Applies bias and epilogue; the product holds all parts of the box."""
     if op.bias:
         bias = crop(slabs[2], op.region(2, box, ins, out)).astype(product.dtype)
         product = product + bias.reshape(-1, *(1,) * len(op.kernel))
     extra = op.main
     width = int(box.extents[0, 1])
-    parts = [product[:, k * out.shape[1] :][:, :width] for k in range(op.parts)]
+    parts = [product[:, k * out.shape[1] :][:, :width] for k in range(op.gate_parts)]
     return finish(parts, op.epilogue, box, slabs[extra:], ins[extra:], out.dtype)

@@ -1,4 +1,4 @@
-"""Separable weighted sums along axes: linear and cubic Resize."""
+"""Linear and cubic Resize as weighted sums along one axis after the other."""
 
 from __future__ import annotations
 
@@ -16,30 +16,31 @@ from brickrt.ops.types import Boxes, TensorType
 
 @dataclass(frozen=True)
 class AxisTaps:
-    """Output index i of the axis is the sum over k of weights[i][k] * input[indices[i][k]]; indices are in range."""
+    """Along an axis, output i is the sum over k of weights[i][k] · input[indices[i][k]]; indices are in range."""
 
     indices: tuple[tuple[int, ...], ...]
     weights: tuple[tuple[float, ...], ...]
 
     @property
     def index_array(self) -> np.ndarray:
-        """[outputs, taps]"""
+        """The indices as int64 [outputs, taps]."""
         return np.asarray(self.indices, np.int64).reshape(len(self.indices), -1)
 
     @property
     def weight_array(self) -> np.ndarray:
-        """[outputs, taps]"""
+        """The weights as float64 [outputs, taps]."""
         return np.asarray(self.weights, np.float64).reshape(len(self.weights), -1)
 
 
 @dataclass(frozen=True)
 class Interp(Op):
-    """One `AxisTaps` per axis, None where the axis is kept."""
+    """Weighted sums along the axes that have `AxisTaps`; axes with None are kept."""
 
     name: ClassVar[str] = "Interp"
     taps: tuple[AxisTaps | None, ...]
 
     def infer(self, ins: Sequence[TensorType]) -> TensorType:
+        """An axis with taps gets as many outputs as its table has rows."""
         (x,) = ins
         if len(self.taps) != x.rank:
             raise ValueError(f"Interp: taps for {len(self.taps)} axes, input {x}")
@@ -59,6 +60,7 @@ class Interp(Op):
             raise ValueError(f"Interp: axis {axis} reads outside of input {x}")
 
     def region(self, i: int, boxes: Boxes, ins: Sequence[TensorType], out: TensorType) -> Boxes:
+        """Along axes with taps, the range from the least to the greatest index."""
         lo, hi = boxes.lo.copy(), boxes.hi.copy()
         for axis, taps in enumerate(self.taps):
             if taps is not None:
@@ -69,6 +71,7 @@ class Interp(Op):
         return settle(boxes, lo, hi, ins[0].shape)
 
     def evaluate(self, box: Boxes, slabs: Sequence[Slab], ins: Sequence[TensorType], out: TensorType) -> np.ndarray:
+        """Axis by axis, in float64 throughout."""
         shape = box_shape(box)
         if 0 in shape:
             return np.empty(shape, out.dtype)

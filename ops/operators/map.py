@@ -24,6 +24,7 @@ class Map(Op):
     expr: Expr
 
     def infer(self, ins: Sequence[TensorType]) -> TensorType:
+        """The broadcast of all inputs, used by the expression or not."""
         check_args(self.name, self.expr, [t.dtype for t in ins])
         try:
             shape = np.broadcast_shapes(*(t.shape for t in ins))
@@ -32,9 +33,11 @@ class Map(Op):
         return TensorType(shape, self.expr.dtype)
 
     def region(self, i: int, boxes: Boxes, ins: Sequence[TensorType], out: TensorType) -> Boxes:
+        """The same box, but for dimensions that broadcast."""
         return operand_region(boxes, ins[i].shape)
 
     def evaluate(self, box: Boxes, slabs: Sequence[Slab], ins: Sequence[TensorType], out: TensorType) -> np.ndarray:
+        """The expression, rounded once."""
         shape = box_shape(box)
         if 0 in shape:
             return np.empty(shape, out.dtype)
@@ -42,4 +45,5 @@ class Map(Op):
         return np.array(np.broadcast_to(round_to(evaluate_expr(self.expr, operands), out.dtype), shape))
 
     def flops(self, ins: Sequence[TensorType], out: TensorType) -> int:
+        """Functions of the expression, per element."""
         return count_applies(self.expr) * out.size

@@ -34,6 +34,7 @@ class MatMul(Op):
         return 2 + self.bias
 
     def infer(self, ins: Sequence[TensorType]) -> TensorType:
+        """Batch dimensions broadcast; the bias has the type of the factors."""
         if len(ins) < 2 + self.bias:
             raise ValueError(f"MatMul: {len(ins)} inputs, expected at least {2 + self.bias}")
         a, b = ins[0], ins[1]
@@ -49,6 +50,7 @@ class MatMul(Op):
         return epilogue_type(self.name, self.epilogue, ins[2 + self.bias :], a.dtype, shape)
 
     def region(self, i: int, boxes: Boxes, ins: Sequence[TensorType], out: TensorType) -> Boxes:
+        """Rows of a, columns of b, each with all of the depth."""
         shape = ins[i].shape
         if i == 2 and self.bias:
             return settle(boxes, boxes.lo[:, -1:], boxes.hi[:, -1:], shape)
@@ -64,6 +66,7 @@ class MatMul(Op):
         return settle(boxes, lo, hi, shape)
 
     def evaluate(self, box: Boxes, slabs: Sequence[Slab], ins: Sequence[TensorType], out: TensorType) -> np.ndarray:
+        """Product, bias and epilogue, in float64."""
         shape = box_shape(box)
         if 0 in shape:
             return np.empty(shape, out.dtype)
@@ -77,4 +80,5 @@ class MatMul(Op):
         return finish([product], self.epilogue, box, slabs[extra:], ins[extra:], out.dtype)
 
     def flops(self, ins: Sequence[TensorType], out: TensorType) -> int:
+        """Multiply-adds along the depth, then bias and epilogue."""
         return (2 * ins[0].shape[-1] + self.bias + count_applies(self.epilogue)) * out.size

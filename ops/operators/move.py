@@ -15,9 +15,10 @@ from brickrt.ops.view import view_elements, view_region
 
 
 class _Move(Op):
-    """No arithmetic."""
+    """Base of operators without arithmetic."""
 
     def flops(self, ins: Sequence[TensorType], out: TensorType) -> int:
+        """None."""
         return 0
 
 
@@ -33,6 +34,7 @@ class Take(_Move):
     fill: float | int | bool = 0
 
     def infer(self, ins: Sequence[TensorType]) -> TensorType:
+        """A table's length is the extent of its axis. Raises ValueError for entries out of range."""
         (x,) = ins
         if len(self.tables) != x.rank:
             raise ValueError(f"Take: tables for {len(self.tables)} axes, input {x}")
@@ -43,6 +45,7 @@ class Take(_Move):
         return TensorType(shape, x.dtype)
 
     def region(self, i: int, boxes: Boxes, ins: Sequence[TensorType], out: TensorType) -> Boxes:
+        """Along axes with tables, from the least to the greatest entry that is not -1."""
         lo, hi = boxes.lo.copy(), boxes.hi.copy()
         for axis, table in enumerate(self.tables):
             if table is not None:
@@ -55,6 +58,7 @@ class Take(_Move):
         return settle(Boxes(lo, hi), lo, hi, ins[0].shape)
 
     def evaluate(self, box: Boxes, slabs: Sequence[Slab], ins: Sequence[TensorType], out: TensorType) -> np.ndarray:
+        """Looks up one axis after the other."""
         shape = box_shape(box)
         region = self.region(0, box, ins, out)
         if 0 in shape or region.volumes[0] == 0:
@@ -79,12 +83,13 @@ def _look_up(x: np.ndarray, axis: int, entries: np.ndarray, origin: int, fill: f
 
 @dataclass(frozen=True)
 class Concat(_Move):
-    """Inputs one after the other along `axis` (non-negative)."""
+    """The inputs one after the other along `axis`, which is not negative."""
 
     name: ClassVar[str] = "Concat"
     axis: int
 
     def infer(self, ins: Sequence[TensorType]) -> TensorType:
+        """Inputs agree in all but the axis."""
         first = ins[0]
         if not 0 <= self.axis < first.rank:
             raise ValueError(f"Concat: axis {self.axis} of inputs {', '.join(map(str, ins))}")
@@ -97,11 +102,13 @@ class Concat(_Move):
         return TensorType(tuple(shape), first.dtype)
 
     def region(self, i: int, boxes: Boxes, ins: Sequence[TensorType], out: TensorType) -> Boxes:
+        """The box shifted to where the input begins; mostly empty for boxes that other inputs fill."""
         offset = np.zeros(out.rank, np.int64)
         offset[self.axis] = sum(t.shape[self.axis] for t in ins[:i])
         return settle(boxes, boxes.lo - offset, boxes.hi - offset, ins[i].shape)
 
     def evaluate(self, box: Boxes, slabs: Sequence[Slab], ins: Sequence[TensorType], out: TensorType) -> np.ndarray:
+        """Concatenates what the box has of each input."""
         shape = box_shape(box)
         if 0 in shape:
             return np.empty(shape, out.dtype)
@@ -116,16 +123,19 @@ class Transpose(_Move):
     perm: tuple[int, ...]
 
     def infer(self, ins: Sequence[TensorType]) -> TensorType:
+        """Raises ValueError where `perm` is no permutation of the axes."""
         (x,) = ins
         if sorted(self.perm) != list(range(x.rank)):
             raise ValueError(f"Transpose: {list(self.perm)} is no permutation of the axes of {x}")
         return TensorType(tuple(x.shape[axis] for axis in self.perm), x.dtype)
 
     def region(self, i: int, boxes: Boxes, ins: Sequence[TensorType], out: TensorType) -> Boxes:
+        """The same ranges, axes permuted back."""
         inverse = np.argsort(self.perm)
         return settle(boxes, boxes.lo[:, inverse], boxes.hi[:, inverse], ins[0].shape)
 
     def evaluate(self, box: Boxes, slabs: Sequence[Slab], ins: Sequence[TensorType], out: TensorType) -> np.ndarray:
+        """A contiguous copy of the transposed region."""
         shape = box_shape(box)
         if 0 in shape:
             return np.empty(shape, out.dtype)
@@ -134,12 +144,13 @@ class Transpose(_Move):
 
 @dataclass(frozen=True)
 class View(_Move):
-    """The same elements in row-major order under another shape."""
+    """The same elements in row-major order under another shape (Reshape, Flatten, Squeeze …)."""
 
     name: ClassVar[str] = "View"
     shape: tuple[int, ...]
 
     def infer(self, ins: Sequence[TensorType]) -> TensorType:
+        """Raises ValueError where the numbers of elements differ."""
         (x,) = ins
         out = TensorType(self.shape, x.dtype)
         if out.size != x.size or any(e < 0 for e in out.shape):
@@ -147,9 +158,11 @@ class View(_Move):
         return out
 
     def region(self, i: int, boxes: Boxes, ins: Sequence[TensorType], out: TensorType) -> Boxes:
+        """See `view_region`: exact or a bounding box."""
         return view_region(boxes, ins[0].shape, out.shape)
 
     def evaluate(self, box: Boxes, slabs: Sequence[Slab], ins: Sequence[TensorType], out: TensorType) -> np.ndarray:
+        """See `view_elements`."""
         shape = box_shape(box)
         if 0 in shape:
             return np.empty(shape, out.dtype)
@@ -159,18 +172,21 @@ class View(_Move):
 
 @dataclass(frozen=True)
 class Reorder(_Move):
-    """The same tensor in another memory layout: identity as far as values go."""
+    """The same tensor in another memory layout; its values do not change."""
 
     name: ClassVar[str] = "Reorder"
     layout: Literal["plain", "blocked", "last"]
 
     def infer(self, ins: Sequence[TensorType]) -> TensorType:
+        """The input's type."""
         (x,) = ins
         return x
 
     def region(self, i: int, boxes: Boxes, ins: Sequence[TensorType], out: TensorType) -> Boxes:
+        """The same box."""
         return settle(boxes, boxes.lo, boxes.hi, ins[0].shape)
 
     def evaluate(self, box: Boxes, slabs: Sequence[Slab], ins: Sequence[TensorType], out: TensorType) -> np.ndarray:
+        """A copy: NumPy arrays are row-major whatever the layout."""
         shape = box_shape(box)
         return np.empty(shape, out.dtype) if 0 in shape else np.array(crop(slabs[0], box))

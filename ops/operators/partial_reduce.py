@@ -1,4 +1,4 @@
-"""Partial results of a reduction: elements along the last axis combined in segments, for a second pass to finish."""
+"""The first pass of a long reduction: segments of the last axis are combined, and a second reduction finishes."""
 
 from __future__ import annotations
 
@@ -17,20 +17,24 @@ from brickrt.ops.types import Boxes, TensorType
 
 @dataclass(frozen=True)
 class PartialReduce(Op):
-    """Element i along the last axis of the output combines elements i·length…(i+1)·length - 1 of the input; the last
-    segment may be shorter."""
+    """Combines segments of `length` elements along the last axis; the last segment may be shorter.
+
+    Output i combines inputs i · length … (i + 1) · length - 1.
+    """
 
     name: ClassVar[str] = "Segments"
     combine: Literal["sum", "prod", "max", "min"]
     length: int
 
     def infer(self, ins: Sequence[TensorType]) -> TensorType:
+        """One output per segment."""
         (x,) = ins
         if not x.rank or self.length < 1:
             raise ValueError(f"Segments of {self.length} elements of input {x}")
         return TensorType((*x.shape[:-1], -(-x.shape[-1] // self.length)), x.dtype)
 
     def region(self, i: int, boxes: Boxes, ins: Sequence[TensorType], out: TensorType) -> Boxes:
+        """All elements of the box's segments."""
         lo, hi = boxes.lo.copy(), boxes.hi.copy()
         lo[:, -1] *= self.length
         hi[:, -1] *= self.length
@@ -44,6 +48,7 @@ class PartialReduce(Op):
         return Boxes(lo, hi)
 
     def evaluate(self, box: Boxes, slabs: Sequence[Slab], ins: Sequence[TensorType], out: TensorType) -> np.ndarray:
+        """Combines in float64 from segment to segment."""
         shape = box_shape(box)
         if 0 in shape:
             return np.empty(shape, out.dtype)
@@ -52,4 +57,5 @@ class PartialReduce(Op):
         return round_to(COMBINE[self.combine].reduceat(x, starts, axis=-1, dtype=x.dtype), out.dtype)
 
     def flops(self, ins: Sequence[TensorType], out: TensorType) -> int:
+        """One per element of the input."""
         return ins[0].size

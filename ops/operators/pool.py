@@ -1,4 +1,4 @@
-"""Pooling windows over x [N, C, spatial…]."""
+"""Pooling windows that slide over x [N, C, spatial…]."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Ints = tuple[int, ...]
 
 
 def lowest(dtype: np.dtype) -> float | int | bool:
-    """The identity of max."""
+    """The identity of max: the least value of a type."""
     if dtype.kind == "f":
         return float("-inf")
     return False if dtype.kind == "b" else int(np.iinfo(dtype).min)
@@ -27,7 +27,10 @@ def lowest(dtype: np.dtype) -> float | int | bool:
 
 @dataclass(frozen=True)
 class Pool(Op):
-    """Max, average or Lp pooling (ONNX MaxPool, AveragePool, LpPool); `p` is the norm of Lp."""
+    """Max, average or Lp pooling (ONNX MaxPool, AveragePool, LpPool); `p` is the exponent of Lp.
+
+    `ceil` rounds the number of outputs up; `count_include_pad` lets averages count padding.
+    """
 
     name: ClassVar[str] = "Pool"
     kind: Literal["max", "average", "lp"]
@@ -42,9 +45,11 @@ class Pool(Op):
 
     @property
     def window(self) -> Window:
+        """The window that each output combines."""
         return Window(self.kernel, self.strides, self.dilations, self.pads)
 
     def infer(self, ins: Sequence[TensorType]) -> TensorType:
+        """Raises ValueError where no window fits."""
         (x,) = ins
         if x.rank != len(self.kernel) + 2:
             raise ValueError(f"Pool: input {x} does not fit kernel {list(self.kernel)}")
@@ -65,6 +70,7 @@ class Pool(Op):
         return count - 1 if (count - 1) * stride >= extent + before else count
 
     def region(self, i: int, boxes: Boxes, ins: Sequence[TensorType], out: TensorType) -> Boxes:
+        """The window's reach; channels are independent."""
         return settle(boxes, *self._reach(boxes), ins[0].shape)
 
     def _reach(self, boxes: Boxes) -> tuple[np.ndarray, np.ndarray]:
@@ -72,6 +78,7 @@ class Pool(Op):
         return columns(len(boxes), boxes.lo[:, :2], lo), columns(len(boxes), boxes.hi[:, :2], hi)
 
     def evaluate(self, box: Boxes, slabs: Sequence[Slab], ins: Sequence[TensorType], out: TensorType) -> np.ndarray:
+        """Combines the views of all taps; padding is the identity of the combination."""
         shape = box_shape(box)
         if 0 in shape:
             return np.empty(shape, out.dtype)
@@ -88,7 +95,7 @@ class Pool(Op):
         return round_to(np.array(result), out.dtype)
 
     def _counts(self, box: Boxes, extents: Shape) -> np.ndarray:
-        """The divisor of every average of the box [spatial…]; what `ceil` adds beyond the padding never counts."""
+        """The divisor of every average of the box, [spatial…]; what `ceil` adds beyond the padding never counts."""
         per_axis = []
         for axis, extent in enumerate(extents):
             before, after = (self.pads[axis], self.pads_end[axis]) if self.count_include_pad else (0, 0)
@@ -98,4 +105,5 @@ class Pool(Op):
         return np.maximum(reduce(np.multiply.outer, per_axis), 1)
 
     def flops(self, ins: Sequence[TensorType], out: TensorType) -> int:
+        """One per tap and output."""
         return self.window.size * out.size

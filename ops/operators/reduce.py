@@ -34,6 +34,7 @@ class Reduce(Op):
     post: Expr | None = None
 
     def infer(self, ins: Sequence[TensorType]) -> TensorType:
+        """Checks axes and expressions; the type is that of `post`, `pre` or the input."""
         x, *others = ins
         if not self.axes or list(self.axes) != sorted(set(self.axes)) or self.axes[0] < 0 or self.axes[-1] >= x.rank:
             raise ValueError(f"Reduce: axes {list(self.axes)} of input {x}; give distinct ascending axes of it")
@@ -54,6 +55,7 @@ class Reduce(Op):
         return ins[0].dtype if self.pre is None else self.pre.dtype
 
     def region(self, i: int, boxes: Boxes, ins: Sequence[TensorType], out: TensorType) -> Boxes:
+        """Boxes that are whole along the reduced axes."""
         full = self._full(boxes, ins)
         return settle(boxes, full.lo, full.hi, ins[0].shape) if i == 0 else operand_region(full, ins[i].shape)
 
@@ -66,6 +68,7 @@ class Reduce(Op):
         return settle(boxes, full.lo, full.hi, ins[0].shape)
 
     def evaluate(self, box: Boxes, slabs: Sequence[Slab], ins: Sequence[TensorType], out: TensorType) -> np.ndarray:
+        """`pre`, the combination and `post` in float64."""
         shape = box_shape(box)
         if 0 in shape:
             return np.empty(shape, out.dtype)
@@ -82,7 +85,7 @@ class Reduce(Op):
         return round_to(np.array(np.broadcast_to(np.reshape(combined, shape), shape)), out.dtype)
 
     def _start(self, dtype: np.dtype) -> dict[str, Any]:
-        """The value a maximum or minimum of nothing has."""
+        """The value that a maximum or minimum of no elements has."""
         if self.combine not in ("max", "min"):
             return {}
         sign = 1 if self.combine == "min" else -1
@@ -93,4 +96,5 @@ class Reduce(Op):
         return {"initial": np.iinfo(dtype).max if sign > 0 else np.iinfo(dtype).min}
 
     def flops(self, ins: Sequence[TensorType], out: TensorType) -> int:
+        """`pre` and the combination per input, `post` per output."""
         return ins[0].size * (1 + count_applies(self.pre)) + out.size * count_applies(self.post)

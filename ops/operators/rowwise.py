@@ -1,7 +1,7 @@
-"""Reductions over the same axes and a Map of what they give, as one operator: norms, softmax (block composition).
+"""Norms and softmax as one operator: reductions over the same axes, and a Map of the inputs and what they give.
 
-A row is what one element of the reductions combines. Every row is reduced as often as there are steps, and then mapped,
-while it lies in cache.
+A row is the set of elements that one reduction combines. Kernels reduce a row once per step and then map it, while it
+lies in cache.
 """
 
 from __future__ import annotations
@@ -23,8 +23,10 @@ from brickrt.ops.types import Boxes, TensorType
 
 @dataclass(frozen=True)
 class Step:
-    """post(combine of pre). In `pre`, `Arg(k)` is input k of n and `Arg(n + j)` the result of step j; in `post`,
-    `Arg(0)` is the combined value."""
+    """One reduction of a row: post(combine of pre).
+
+    In `pre`, `Arg(k)` is input k of n and `Arg(n + j)` the result of step j; in `post`, `Arg(0)` is the combined value.
+    """
 
     combine: Literal["sum", "prod", "max", "min"]
     pre: Expr
@@ -32,6 +34,7 @@ class Step:
 
     @property
     def dtype(self) -> np.dtype:
+        """Type of the step's result."""
         return self.pre.dtype if self.post is None else self.post.dtype
 
 
@@ -50,6 +53,7 @@ class Rowwise(Op):
     kept: Expr | None = None
 
     def infer(self, ins: Sequence[TensorType]) -> TensorType:
+        """Checks each expression against the operands that it may use."""
         x, *others = ins
         if not self.axes or list(self.axes) != sorted(set(self.axes)) or self.axes[0] < 0 or self.axes[-1] >= x.rank:
             raise ValueError(f"Rowwise: axes {list(self.axes)} of input {x}; give distinct ascending axes of it")
@@ -72,15 +76,17 @@ class Rowwise(Op):
         return [] if self.kept is None else [self.kept.dtype]
 
     def region(self, i: int, boxes: Boxes, ins: Sequence[TensorType], out: TensorType) -> Boxes:
+        """Whole rows: the boxes, extended along the reduced axes."""
         return operand_region(self._rows(boxes, out), ins[i].shape)
 
     def _rows(self, boxes: Boxes, out: TensorType) -> Boxes:
-        """The boxes with all of every row that they hold part of; empty ones stay so."""
+        """The boxes, extended to all of every row that they hold part of; empty ones stay so."""
         lo, hi = boxes.lo.copy(), boxes.hi.copy()
         lo[:, self.axes], hi[:, self.axes] = 0, np.array(out.shape)[list(self.axes)]
         return settle(boxes, lo, hi, out.shape)
 
     def evaluate(self, box: Boxes, slabs: Sequence[Slab], ins: Sequence[TensorType], out: TensorType) -> np.ndarray:
+        """Steps in turn over whole rows, then the Map, cut to the box."""
         shape = box_shape(box)
         if 0 in shape:
             return np.empty(shape, out.dtype)
@@ -106,5 +112,6 @@ class Rowwise(Op):
         return combined if step.post is None else evaluate_expr(step.post, [combined])
 
     def flops(self, ins: Sequence[TensorType], out: TensorType) -> int:
+        """All sweeps and the Map, per element."""
         sweeps = sum(1 + count_applies(step.pre) for step in self.steps)
         return (sweeps + count_applies(self.kept) + count_applies(self.expr)) * out.size

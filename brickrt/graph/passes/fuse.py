@@ -148,7 +148,7 @@ def _with_epilogue(rewriter: Rewriter, producer: Node, node: Node) -> Node | Non
     extras = list(producer.inputs[main:])
     extras += [name for name in node.inputs if name != producer.output and name not in extras]
     product = producer.op.epilogue or Arg(np.dtype(np.float32), 0)
-    parts = producer.op.parts if isinstance(producer.op, Conv) else 1
+    parts = producer.op.gate_parts if isinstance(producer.op, Conv) else 1
     expr = _renumbered(map_expression(node), node.inputs, extras, {producer.output: product}, parts)
     if len(extras) > OPERANDS or _operations(expr) > OPERATIONS:
         return None

@@ -31,7 +31,7 @@ def fuse_channel_scales(rewriter: Rewriter, node: Node) -> None:
         return
     x, factors = operands
     main = conv.op.main
-    op = replace(conv.op, scaled=True)
+    op = replace(conv.op, channel_scaled=True)
     inputs = (x, *conv.inputs[1:main], factors, *conv.inputs[main:])
     rewriter.put(replace(conv, op=op, inputs=inputs, origin=origins([node, conv])))
     rewriter.remove(node.output)
@@ -58,6 +58,6 @@ def _may_scale(rewriter: Rewriter, conv: Node, node: Node) -> bool:
     constant = all(name in rewriter.constants for name in conv.inputs[1:2])
     reads = conv.inputs[0] == node.output and node.output not in conv.inputs[1:]
     float32 = all(rewriter.types[name].dtype == np.float32 for name in (*node.inputs, conv.inputs[1]))
-    pointwise = op.groups == 1 and math.prod(op.kernel) == 1 and not op.scaled
+    pointwise = op.groups == 1 and math.prod(op.kernel) == 1 and not op.channel_scaled
     pixels = math.prod(rewriter.types[conv.output].shape[2:])
     return constant and reads and float32 and pointwise and pixels >= FEWEST_PIXELS

@@ -44,7 +44,7 @@ def fuse_gate(rewriter: Rewriter, node: Node) -> None:
     places = [*(take.output for take in sorted(takes, key=_first)), *extras]
     kinds = {e.index: e.dtype for e in walk(node.op.expr) if isinstance(e, Arg)}
     expr = substitute(node.op.expr, {k: Arg(kind, places.index(node.inputs[k])) for k, kind in kinds.items()})
-    op = replace(conv.op, epilogue=expr, parts=len(takes))
+    op = replace(conv.op, epilogue=expr, gate_parts=len(takes))
     rewriter.put(Node(conv.name, op, (*conv.inputs, *extras), node.output, origins([conv, *takes, node])))
     for gone in (*takes, conv):
         rewriter.remove(gone.output)

@@ -59,7 +59,7 @@ def expressions(op: Op) -> list[Expr]:
 def _product(op: Conv | ConvTranspose | MatMul, before: np.dtype, ins: Dtypes, out: np.dtype) -> Op:
     if op.epilogue is None and ins[0] == out:
         return op
-    parts = op.parts if isinstance(op, Conv) else 1
+    parts = op.gate_parts if isinstance(op, Conv) else 1
     epilogue = op.epilogue or Arg(before, 0)
     operands = [*(ins[0] for _ in range(parts)), *ins[op.main :]]
     return replace(op, epilogue=cast(reading(epilogue, operands), out))

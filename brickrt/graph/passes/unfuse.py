@@ -26,7 +26,7 @@ def _with_product(node: Node, types: dict[str, TensorType]) -> list[Node]:
     """The multiplication of the input's channels by their factors, then the convolution."""
     op = node.op
     assert isinstance(op, Conv)
-    if not op.scaled:
+    if not op.channel_scaled:
         return [node]
     x, factors = node.inputs[0], node.inputs[op.main - 1]
     product = _fresh(f"{node.output}:scaled", types[x], types)
@@ -34,7 +34,7 @@ def _with_product(node: Node, types: dict[str, TensorType]) -> list[Node]:
     multiply = Map(apply("mul", arg(0, types[x].dtype), arg(1, types[x].dtype)))
     return [
         Node(f"{node.name}:scaled", multiply, (x, factors), product, node.origin),
-        replace(node, op=replace(op, scaled=False), inputs=inputs),
+        replace(node, op=replace(op, channel_scaled=False), inputs=inputs),
     ]
 
 
@@ -42,14 +42,14 @@ def _with_takes(node: Node, types: dict[str, TensorType]) -> list[Node]:
     """The convolution, its parts, and the epilogue as a Map of them."""
     op, out = node.op, types[node.output]
     assert isinstance(op, Conv)
-    if op.parts == 1:
+    if op.gate_parts == 1:
         return [node]
     assert op.epilogue is not None
     extras, each = node.inputs[op.main :], out.shape[1]
-    whole = TensorType((out.shape[0], op.parts * each, *out.shape[2:]), types[node.inputs[0]].dtype)
+    whole = TensorType((out.shape[0], op.gate_parts * each, *out.shape[2:]), types[node.inputs[0]].dtype)
     product = _fresh(f"{node.output}:parts", whole, types)
-    found = [Node(node.name, replace(op, epilogue=None, parts=1), node.inputs[: op.main], product, node.origin)]
-    for k in range(op.parts):
+    found = [Node(node.name, replace(op, epilogue=None, gate_parts=1), node.inputs[: op.main], product, node.origin)]
+    for k in range(op.gate_parts):
         table = tuple(range(k * each, (k + 1) * each))
         part = _fresh(f"{node.output}:part{k}", TensorType(out.shape, whole.dtype), types)
         take = Take((None, table, *(None,) * (out.rank - 2)))

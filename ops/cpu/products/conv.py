@@ -73,7 +73,7 @@ class ConvKernel(Kernel):
         cls, op: Op, ins: Sequence[Operand], out: Operand, boxes: Boxes, isa: Isa
     ) -> tuple[np.ndarray, list[tuple[int, ...]]]:
         assert isinstance(op, Conv | ConvTranspose)
-        align = common_cut(boxes, 1, out.shape[1] // op.groups, isa.lanes) * op.parts
+        align = common_cut(boxes, 1, out.shape[1] // op.groups, isa.lanes) * op.gate_parts
         flat = joins_rows(op, ins, out, boxes)
         spans = np.stack([boxes.lo[:, -1], boxes.hi[:, -1]], axis=1)
         if flat:
@@ -106,12 +106,12 @@ class ConvKernel(Kernel):
     @property
     def group_out(self) -> int:
         """Output channels of a group, of all parts."""
-        return self.out.shape[1] * self.op.parts // self.op.groups
+        return self.out.shape[1] * self.op.gate_parts // self.op.groups
 
     @property
     def group_blocks(self) -> int:
         """Blocks of output channels of a group, whole ones for each part."""
-        parts = self.op.parts
+        parts = self.op.gate_parts
         return parts * -(-self.group_out // parts // self.lanes)
 
     @cached_property
@@ -147,7 +147,7 @@ class ConvKernel(Kernel):
         isa = replace(self.isa, registers=self.isa.registers // 2) if double else self.isa
         step = self.op.strides[-1] if isinstance(self.op, ConvTranspose) else 1
         pixels = math.prod(self.out.shape[2:]) if is_pointwise(self.op) else -(-self.out.shape[-1] // step)
-        return choose_tile(max(min(pixels, 512), 1), self.whole_blocks, self.shape_class[0], isa, self.op.parts)
+        return choose_tile(max(min(pixels, 512), 1), self.whole_blocks, self.shape_class[0], isa, self.op.gate_parts)
 
     @property
     def tiled_blocks(self) -> int:
@@ -163,7 +163,7 @@ class ConvKernel(Kernel):
     @property
     def workspace(self) -> int:
         """Room for the weights of a tile times the factors of the input's channels."""
-        scaled = self.op.scaled and self.packed[1]
+        scaled = self.op.channel_scaled and self.packed[1]
         return self.group_in * self.taps * self.tile[0] * self.lanes * self.out.dtype.itemsize if scaled else 0
 
     def swept(self, boxes: Boxes) -> np.ndarray | None:
@@ -174,7 +174,7 @@ class ConvKernel(Kernel):
         width = sum(run.repeat for run in tile_runs(self.row_window, self.row_class, most))
         blocks = -(-boxes.hi[:, 1] // self.lanes) - boxes.lo[:, 1] // self.lanes
         rows = boxes.extents[:, 0] * (1 if self.flat else boxes.extents[:, 2:-1].prod(axis=1))
-        return rows * width * -(-blocks * self.op.parts // ob) * self.group_in * self.taps
+        return rows * width * -(-blocks * self.op.gate_parts // ob) * self.group_in * self.taps
 
     @cached_property
     def epilogue(self) -> Epilogue:
@@ -208,7 +208,7 @@ class ConvKernel(Kernel):
 
     def _by_tiles(self, array: np.ndarray) -> np.ndarray:
         """Channels [M, …] of several parts in the order of the tiles: of each part the blocks that one tile holds."""
-        parts, (ob, _) = self.op.parts, self.tile
+        parts, (ob, _) = self.op.gate_parts, self.tile
         if parts == 1:
             return array
         split = array.reshape(parts, -1, *array.shape[1:])

@@ -82,7 +82,7 @@ class ConvBody:
         self.out, self.x, self.w = (f.pointer(i) for i in range(3))
         self.bias = f.pointer(3) if kernel.op.bias else None
         self.ahead = [f.pointer(1 + len(kernel.ins) + k) for k in range(len(kernel.ahead))]
-        self.factors = f.pointer(kernel.op.main) if kernel.op.scaled else None
+        self.factors = f.pointer(kernel.op.main) if kernel.op.channel_scaled else None
         self.later = f.local(PTR, f.pointer(len(kernel.ins) + kernel.further)) if kernel.asks else None
         self.own = f.pointer(1 + len(kernel.ins) + kernel.further) if kernel.workspace else None
         self.dtype = kernel.out.dtype
@@ -99,7 +99,7 @@ class ConvBody:
         """All images and groups of the box; `group` is called for the blocks that it has of each."""
         f, k = self.f, self.k
         lo, hi = f.box(1)
-        first, last = (f.mul(f.div(end, k.lanes), k.op.parts) for end in (lo, f.add(hi, k.lanes - 1)))
+        first, last = (f.mul(f.div(end, k.lanes), k.op.gate_parts) for end in (lo, f.add(hi, k.lanes - 1)))
         gb, grouped = k.group_blocks, k.op.groups > 1
         groups = (f.div(first, gb), f.div(f.add(last, gb - 1), gb)) if grouped else (0, 1)
         with f.loop(*f.box(0)) as n, f.loop(*groups) as g:
@@ -170,15 +170,15 @@ class ConvBody:
     def places(self, place: TilePosition, out_x: Index, tile: PixelTile) -> list[tuple[int, int, list[Index]]]:
         """Per block and pixel that a tile gives their numbers, and the index of the output."""
         f, k = self.f, self.k
-        first = f.div(place.block, k.op.parts)
-        channels = [f.mul(f.add(first, j), k.lanes) for j in range(place.count // k.op.parts)]
+        first = f.div(place.block, k.op.gate_parts)
+        channels = [f.mul(f.add(first, j), k.lanes) for j in range(place.count // k.op.gate_parts)]
         columns = [f.add(out_x, tile.start + t * tile.step) for t in range(tile.count)]
         return [(j, t, [place.n, c, *place.at, x]) for j, c in enumerate(channels) for t, x in enumerate(columns)]
 
     def finish(self, acc: Accumulators, place: TilePosition, out_x: Index, tile: PixelTile) -> None:
         """Applies the epilogue to a tile's sums and stores them."""
         f, k = self.f, self.k
-        each, first = place.count // k.op.parts, f.div(place.block, k.op.parts)
+        each, first = place.count // k.op.gate_parts, f.div(place.block, k.op.gate_parts)
 
         def store(t: Index, sums: Sequence[ir.Value]) -> None:
             column = f.add(out_x, tile.start, f.mul(t, tile.step))
@@ -208,10 +208,10 @@ class ConvBody:
     def members(self, place: TilePosition, j: int) -> list[Index]:
         """Numbers in their group of the output channels of block `j` of a tile; lanes past the last one repeat it."""
         f, k = self.f, self.k
-        part, j = divmod(j, place.count // k.op.parts)
-        first = f.mul(f.add(f.div(place.block, k.op.parts), j), k.lanes)
+        part, j = divmod(j, place.count // k.op.gate_parts)
+        first = f.mul(f.add(f.div(place.block, k.op.gate_parts), j), k.lanes)
         first = f.sub(first, f.mul(place.group, k.group_blocks * k.lanes))
-        each = k.group_out // k.op.parts
+        each = k.group_out // k.op.gate_parts
         return [f.add(f.minimum(f.add(first, lane), each - 1), part * each) for lane in range(k.lanes)]
 
     def sweep(self, acc: Accumulators, place: TilePosition, in_x: Index, tile: PixelTile) -> None:

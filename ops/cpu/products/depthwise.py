@@ -45,7 +45,7 @@ class DepthwiseKernel(ConvKernel):
     def permutes(self) -> bool:
         """Whether a block of the product reads only the input block of the same number."""
         same = self.group_in == self.group_out and self.lanes % self.group_out == 0
-        whole = self.op.parts == 1 or self.out.shape[1] % self.lanes == 0
+        whole = self.op.gate_parts == 1 or self.out.shape[1] % self.lanes == 0
         return same and whole and self.ins[0].block == self.lanes
 
     @property
@@ -53,12 +53,12 @@ class DepthwiseKernel(ConvKernel):
         """First input channel of the group of each channel of the product (up to whole blocks of each part)."""
         blocks, each = self.out.channel_blocks, self.out.shape[1]
         channels = np.minimum(np.arange(blocks * self.lanes), each - 1)
-        parts = np.arange(self.op.parts)[:, None] * each
+        parts = np.arange(self.op.gate_parts)[:, None] * each
         return (channels + parts).reshape(-1) // self.group_out * self.group_in
 
     def pack(self, i: int, array: np.ndarray) -> np.ndarray:
         """Weights as [block][taps][member][lanes], the bias up to whole blocks."""
-        parts, each, blocks = self.op.parts, self.out.shape[1], self.op.parts * self.out.channel_blocks
+        parts, each, blocks = self.op.gate_parts, self.out.shape[1], self.op.gate_parts * self.out.channel_blocks
         padding = self.out.channel_blocks * self.lanes - each
         if i == 1:
             w = array
@@ -120,7 +120,7 @@ class DepthwiseBody:
     def tile(self, at: list[Index], out_x: Index, in_x: Index, tile: PixelTile) -> None:
         f, k = self.f, self.k
         n, block, *rows = at
-        parts = [f.add(block, part * k.out.channel_blocks) for part in range(k.op.parts)]
+        parts = [f.add(block, part * k.out.channel_blocks) for part in range(k.op.gate_parts)]
         sums = []
         for start in [self.initial(part) for part in parts]:
             sums.append([f.variable(start) for _ in range(tile.count)])
@@ -153,7 +153,7 @@ class DepthwiseBody:
     def channels(self, block: Index) -> list[Index]:
         """The channels of a block of the product; lanes past the last one of a part repeat it."""
         f, k = self.f, self.k
-        part = f.div(block, k.out.channel_blocks) if k.op.parts > 1 else 0
+        part = f.div(block, k.out.channel_blocks) if k.op.gate_parts > 1 else 0
         first = f.mul(f.sub(block, f.mul(part, k.out.channel_blocks)), k.lanes)
         inner = [f.minimum(f.add(first, lane), k.out.shape[1] - 1) for lane in range(k.lanes)]
         return [f.add(f.mul(part, k.out.shape[1]), channel) for channel in inner]
@@ -215,5 +215,5 @@ def kernel_windows(kernel: DepthwiseKernel) -> list[RowWindow]:
 
 @kernel_for(Conv, ConvTranspose)
 def _choose(op: Conv | ConvTranspose, ins: Sequence[Operand], out: Operand, isa: Isa) -> type[Kernel]:
-    whole = op.groups == 1 or (op.parts == 1 and (out.shape[1] // op.groups) % isa.lanes == 0)
+    whole = op.groups == 1 or (op.gate_parts == 1 and (out.shape[1] // op.groups) % isa.lanes == 0)
     return ConvKernel if whole else DepthwiseKernel

@@ -47,7 +47,7 @@ def fold_of(kernel: ConvKernel) -> Fold | None:
     """How the last block of output channels is computed; None where it is like the others."""
     plain, pixels = kernel.out.block == 1, int(np.prod(kernel.out.shape[2:]))
     last = kernel.group_out - (kernel.group_blocks - 1) * kernel.lanes
-    whole = kernel.op.groups == kernel.op.parts == 1 and not kernel.op.scaled
+    whole = kernel.op.groups == kernel.op.gate_parts == 1 and not kernel.op.channel_scaled
     foldable = whole and kernel.ins[0].block > 1 and kernel.packed[1]
     ways = min(kernel.lanes // power_of_two(last), power_of_two(kernel.group_in)) if foldable else 1
     worth = ways > 1 and (kernel.group_blocks == 1 or pixels >= FEWEST_PIXELS)

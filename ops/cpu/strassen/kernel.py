@@ -52,7 +52,7 @@ def fits(op: Op, b: Sequence[int]) -> bool:
     """Whether the kernel computes an operator with constant weights of this shape: one matrix for all it is applied to.
     The images of a convolution are blocked."""
     if isinstance(op, Conv):
-        return reads_one_pixel(op) and op.groups == op.parts == 1 and not op.scaled
+        return reads_one_pixel(op) and op.groups == op.gate_parts == 1 and not op.channel_scaled
     return isinstance(op, MatMul) and len(b) == 2
 
 

@@ -145,7 +145,7 @@ def axes_of(op: Conv, spatial: Sequence[int], edge: int) -> Axes:
 
 def fits(op: Conv, edge: int) -> bool:
     """Whether there is a transform in tiles of `edge` for a convolution, that rounds little enough."""
-    if op.groups > 1 or op.parts > 1 or op.scaled or len(op.kernel) > 3 or not _pads_fit(op):
+    if op.groups > 1 or op.gate_parts > 1 or op.channel_scaled or len(op.kernel) > 3 or not _pads_fit(op):
         return False
     swept = _swept(op)
     tiled = [i for i, r in enumerate(op.kernel) if r > 1 and i != swept]

@@ -1,1 +1,1 @@
-"""What cuDNN computes, as plain data and as its graphs."""
+"""Products that cuDNN computes: what it is asked for, how it is called, and how much of an operator it covers."""

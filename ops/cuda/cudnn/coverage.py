@@ -1,4 +1,4 @@
-"""How much of an operator a library is asked for: all of it, or its product, after which a kernel does the rest.
+"""How much of an operator cuDNN computes: all of it, or its product, after which a kernel does the rest.
 
 Engines of cuDNN that compute float32 without tensor cores take few epilogues, and none after transposed convolutions.
 """
@@ -18,46 +18,49 @@ from brickrt.ops.operators.matmul import MatMul
 
 Product = Conv | ConvTranspose | MatMul
 P = TypeVar("P", bound=Conv | ConvTranspose | MatMul)
-Share = Literal["all", "biased", "product"]
-"""All; the product and its bias; the product alone."""
+Coverage = Literal["all", "biased", "product"]
+"""What cuDNN computes: all of the operator; the product and its bias; the product alone."""
 
 
 def parts_of(op: Product) -> int:
-    """Equal parts of the product's channels that the epilogue computes with."""
-    return op.parts if isinstance(op, Conv) else 1
+    """The number of equal parts of the product's channels that the epilogue combines (`Conv.gate_parts`)."""
+    return op.gate_parts if isinstance(op, Conv) else 1
 
 
 def in_place(op: Product, dtype: np.dtype) -> bool:
-    """Whether what is left of an operator may be computed where its product of this type lies."""
+    """Whether the remainder of an operator can overwrite its product, which has elements of `dtype`."""
     return parts_of(op) == 1 and (op.epilogue is None or op.epilogue.dtype == dtype)
 
 
-def shares(op: Product) -> tuple[Share, ...]:
-    """Those that differ, the largest first."""
+def coverages(op: Product) -> tuple[Coverage, ...]:
+    """The coverages that differ for this operator, the largest first."""
     if op.epilogue is None:
         return ("all", "product") if op.bias else ("all",)
     return ("all", "biased", "product") if op.bias else ("all", "product")
 
 
-def shared(op: P, share: Share) -> P:
-    """The operator that the library is asked for, on the first of the operator's inputs."""
-    if share == "all":
+def covered(op: P, coverage: Coverage) -> P:
+    """The operator that cuDNN computes: on the first inputs of `op`, as many as `inputs_of` says."""
+    if coverage == "all":
         return op
-    alone = replace(op, epilogue=None, bias=op.bias and share == "biased")
-    return replace(alone, parts=1) if isinstance(alone, Conv) else alone
+    alone = replace(op, epilogue=None, bias=op.bias and coverage == "biased")
+    return replace(alone, gate_parts=1) if isinstance(alone, Conv) else alone
 
 
-def inputs_of(op: Op, share: Share, count: int) -> int:
-    """How many of a product's inputs, which are `count`, the library reads; what is left reads those after them."""
+def inputs_of(op: Op, coverage: Coverage, count: int) -> int:
+    """How many of the `count` inputs cuDNN reads; the remainder reads those after them."""
     assert isinstance(op, Product)
-    return {"all": count, "biased": op.main, "product": 2}[share]
+    return {"all": count, "biased": op.main, "product": 2}[coverage]
 
 
-def rest(op: Product, share: Share, dtype: np.dtype) -> Map:
-    """What is left: the first operands are the parts of the product, then come those of the bias unless the library
-    reads it, then the other inputs that it does not read."""
+def remainder(op: Product, coverage: Coverage, dtype: np.dtype) -> Map:
+    """The Map that computes the rest of `op` from its product, which has elements of `dtype`.
+
+    Its first operands are the parts of the product, then come those of the bias unless cuDNN adds it, then the other
+    inputs that cuDNN does not read.
+    """
     parts = parts_of(op)
-    later = parts if op.bias and share == "product" else 0
+    later = parts if op.bias and coverage == "product" else 0
     products: list[Expr] = [arg(k, dtype) for k in range(parts)]
     if later:
         products = [apply("add", product, arg(parts + k, dtype)) for k, product in enumerate(products)]

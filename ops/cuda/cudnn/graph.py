@@ -1,6 +1,6 @@
-"""All calls of cuDNN's Python frontend (1.32): forms as graphs, plans chosen by measuring, run on addresses.
+"""All calls of cuDNN's Python frontend (1.32): builds graphs of forms, chooses plans by measuring, and runs them.
 
-The frontend is imported when a `Cudnn` is made, or given: tests have one of their own.
+The frontend is imported when a `Cudnn` is made, or passed in: tests have one of their own.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ Measure = Callable[[Run, Sequence[int], int], float]
 
 
 class Missing(Exception):
-    """cuDNN is not here; the message says what to install."""
+    """cuDNN is not installed or does not start; the message says what to install."""
 
 
 @dataclass(frozen=True)
 class CudnnPlan:
-    """A form, ready to run. `blob` is what `Cudnn.load` makes the same of."""
+    """A form, ready to run with `workspace` bytes; `Cudnn.load` makes the same plan of `blob` again."""
 
     form: Form
     run: Run
@@ -44,7 +44,7 @@ class CudnnPlan:
 
 
 class Cudnn:
-    """cuDNN on the current device: what runs, does so on the stream in use, through that stream's own handle."""
+    """cuDNN on the current device. Plans run on the stream last passed to `use`, with that stream's own handle."""
 
     def __init__(self, frontend: Any = None) -> None:
         try:
@@ -58,7 +58,7 @@ class Cudnn:
             raise Missing(f"cuDNN does not start ({_line(e)}): pip install nvidia-cudnn-cu13") from None
 
     def use(self, stream: int) -> None:
-        """What runs from now on does so on this stream. Its first use may make a handle, which takes memory."""
+        """Makes plans run on this stream from now on; its first use may make a handle, which takes memory."""
         handle = self._handles.pop(stream, None)
         if handle is None:
             full = len(self._handles) == HANDLES
@@ -67,12 +67,12 @@ class Cudnn:
         self._handle = self._handles[stream] = handle
 
     def key(self, form: Form, device: str) -> str:
-        """Identity of the plan chosen for a form on a device."""
+        """The identity, in caches, of the plan chosen for a form on a device."""
         parts = (repr(form), device, self.version, str(WORKSPACE), str(TRIES))
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
 
     def choose(self, form: Form, measure: Measure) -> CudnnPlan:
-        """The fastest of the first few plans. Raises Unfit."""
+        """The fastest of the first few plans for a form. Raises Unfit where cuDNN has none."""
         try:
             graph = graph_of(self._api, form, self._handle)
             self._prepare(graph, form)
@@ -85,7 +85,7 @@ class Cudnn:
             raise Unfit(f"cuDNN refuses: {_line(e)}") from None
 
     def load(self, form: Form, blob: bytes) -> CudnnPlan | None:
-        """A plan from what another process kept of it; None where this cuDNN does not take it."""
+        """The plan that another process serialized as `blob`; None where this cuDNN does not take it."""
         try:
             graph = self._api.pygraph(handle=self._handle)
             graph.deserialize(self._handle, blob)
@@ -96,7 +96,7 @@ class Cudnn:
     # ---- plans
 
     def _prepare(self, graph: Any, form: Form) -> None:
-        """All plans that compute as precisely as the form says, each time the same bits."""
+        """Lists all plans that are as precise as the form says and give the same bits every time."""
         notes, modes = self._api.numerical_note, self._api.heur_mode
         barred = [notes.NONDETERMINISTIC, notes.DOWN_CONVERT_INPUTS, notes.REDUCED_PRECISION_REDUCTION]
         if form.tensors[1].dtype == "float32" and form.precision == "fp32":
@@ -109,7 +109,7 @@ class Cudnn:
         graph.check_support()
 
     def _fastest(self, graph: Any, form: Form, measure: Measure) -> int:
-        """Index of the fastest plan; with a single one nothing is measured."""
+        """The index of the fastest plan; where there is only one, nothing is measured."""
         sizes = [t.nbytes for t in form.tensors]
         built: list[tuple[int, int]] = []
         reason, ends = "no plan", time.monotonic() + PATIENCE
@@ -148,7 +148,7 @@ class Cudnn:
 
 
 def graph_of(api: Any, form: Form, handle: Any = None) -> Any:
-    """The frontend's graph of a form; tensor k has uid 1 + k. Without a handle it can be looked at, not more."""
+    """The frontend's graph of a form; tensor k has uid 1 + k. Without a handle it can be inspected, but not run."""
     single = _dtype(api, "float32")
     graph = api.pygraph(
         io_data_type=_dtype(api, form.tensors[1].dtype),
@@ -202,6 +202,6 @@ def _dtype(api: Any, name: str) -> Any:
 
 
 def _line(error: Exception) -> str:
-    """What an error says, in one line; without the settings of all engines that the frontend lists after it."""
+    """An error's message in one line, without the list of all engines' settings that the frontend puts after it."""
     text = " ".join(str(error).split()).partition(" (the backend declined")[0]
     return text[:300] or type(error).__name__

@@ -1,1 +1,1 @@
-"""Elementwise chains and interpolation."""
+"""Kernels for elementwise chains (Map) and interpolation (Interp)."""

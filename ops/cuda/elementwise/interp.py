@@ -1,4 +1,4 @@
-"""Interp: separable weighted sums; the taps of an axis are tables in memory."""
+"""Interpolation: weighted sums along axes, whose indices and weights are tables in memory."""
 
 from __future__ import annotations
 
@@ -7,71 +7,76 @@ from functools import cached_property
 
 import numpy as np
 
-from brickrt.ops.base import Op
-from brickrt.ops.cuda.kernel import Kernel, kernel_for
-from brickrt.ops.cuda.operand import Operand
+from brickrt.ops.cuda.kernel import Kernel, computes
 from brickrt.ops.cuda.printing import box_walk, expressions
-from brickrt.ops.cuda.printing.box_walk import Walk, function, number, pointer, source_of
+from brickrt.ops.cuda.printing.box_walk import BoxWalk, offset_literal, source_of
 from brickrt.ops.cuda.printing.expressions import convert
-from brickrt.ops.cuda.printing.types import ctype, is_float
+from brickrt.ops.cuda.printing.functions import declare_pointer, device_function
+from brickrt.ops.cuda.printing.types import ctype
 from brickrt.ops.operators.interp import AxisTaps, Interp
+from brickrt.ops.types import is_floating
 
 UNROLLED = 4  # taps of an axis
 
 
+@computes(Interp)
 class InterpKernel(Kernel):
-    """The sums are float, or double where float would not do; vectors run along an axis that has no taps."""
+    """Sums in float where that is exact enough, else in double; vectors run along an axis without taps."""
 
     op: Interp
     headers = (expressions.HEADER, box_walk.HEADER)
 
     @cached_property
     def taps(self) -> dict[int, AxisTaps]:
+        """The taps by axis, of axes that have any."""
         return {axis: t for axis, t in enumerate(self.op.taps) if t is not None}
 
     @property
     def sum_type(self) -> np.dtype:
-        """Whole numbers are truncated in the end, where an error of the last place can show."""
-        single = is_float(self.out.dtype) and self.out.dtype.itemsize < 8
+        """The type of the sums: whole numbers need double, since truncation would show an error of the last place."""
+        single = is_floating(self.out.dtype) and self.out.dtype.itemsize < 8
         return np.dtype(np.float32 if single else np.float64)
 
     def tables(self) -> tuple[np.ndarray, ...]:
-        """Per axis the indices and the weights, [outputs, taps]."""
+        """Per axis with taps its indices and its weights, [outputs, taps]."""
         pairs = [(t.index_array.astype(np.int32), t.weight_array.astype(self.sum_type)) for t in self.taps.values()]
         return tuple(np.ascontiguousarray(a) for pair in pairs for a in pair)
 
     @cached_property
-    def walk(self) -> Walk:
-        return Walk(self.out, (source_of(self.ins[0], self.out),), frozenset(self.taps))
+    def walk(self) -> BoxWalk:
+        """The walk over the box; axes with taps are not joined with others."""
+        return BoxWalk(self.out, (source_of(self.ins[0], self.out),), frozenset(self.taps))
 
     @property
     def vector(self) -> int:
+        """Elements per item: one where the innermost axis has taps."""
         return 1 if self.walk.inner in self.taps else self.walk.vector
 
     def emit(self, name: str) -> str:
+        """A loop over items, in each of them a loop nest over the taps of all axes."""
         if self.out.type.size == 0:
-            return function(name)
+            return device_function(name)
         kind, vector = ctype(self.out.dtype), self.vector
         first = 1 + len(self.ins)
         tables = [
             text
             for k, axis in enumerate(self.taps)
             for text in (
-                pointer(f"t{axis}", first + 2 * k, "int"),
-                pointer(f"g{axis}", first + 2 * k + 1, ctype(self.sum_type)),
+                declare_pointer(f"t{axis}", first + 2 * k, "int"),
+                declare_pointer(f"g{axis}", first + 2 * k + 1, ctype(self.sum_type)),
             )
         ]
         loads = [(f"brick::Vector<{kind}, {vector}> a[u]", "\n".join(["if (p[u].k < w.end) {", *self._item(), "}"]))]
-        return function(
+        return device_function(
             name,
-            pointer("y", 0, kind),
-            pointer("x", 1, kind),
+            declare_pointer("y", 0, kind),
+            declare_pointer("x", 1, kind),
             *tables,
             *self.walk.loop(vector, 1, loads, ["const auto r = a[u];"]),
         )
 
     def _item(self) -> list[str]:
-        """The sums of the last axis outermost, as the definition has them."""
+        """Statements that compute an item; sums over the last axis are outermost, as in the NumPy definition."""
         work, axes = ctype(self.sum_type), list(self.taps)
         lines = [f"const int i{axis} = {self.walk.index(axis, 'p[u]')};" for axis in axes]
         lines += [f"{work} s{n}[{self.vector}];" for n in range(len(axes) + 1)]
@@ -107,15 +112,10 @@ class InterpKernel(Kernel):
     def _read(self, axes: Sequence[int]) -> str:
         (source,) = self.walk.sources
         strides = self.ins[0].strides
-        taps = [f"j{axis} * {number(strides[axis])}" for axis in axes]
+        taps = [f"j{axis} * {offset_literal(strides[axis])}" for axis in axes]
         row = " + ".join(["x", self.walk.offset(source.strides, "p[u].i", skip=axes), *taps])
         if self.walk.inner in self.taps:
             return f"brick::Vector<{source.type}, 1>{{*({row})}}"
         if self.walk.stride(source) == 0:
             return f"brick::read_same<{self.vector}>({row}, p[u].k, w.end)"
         return self.walk.read_row(source, self.vector, row, "p[u].k", "w.begin", "w.end")
-
-
-@kernel_for(Interp)
-def choose_interp(op: Op, ins: Sequence[Operand], out: Operand) -> type[Kernel]:
-    return InterpKernel

@@ -1,16 +1,14 @@
-"""Elementwise chains: vectors along the output's innermost dimension, several of them under way in each thread."""
+"""Elementwise chains: vectors along the output's innermost dimension, several of them in flight in each thread."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cached_property
 
-from brickrt.ops.base import Op
-from brickrt.ops.cuda.kernel import Kernel, kernel_for
-from brickrt.ops.cuda.operand import Operand
+from brickrt.ops.cuda.kernel import Kernel, computes
 from brickrt.ops.cuda.printing import box_walk, expressions
-from brickrt.ops.cuda.printing.box_walk import Walk, function, pointer, source_of
+from brickrt.ops.cuda.printing.box_walk import BoxWalk, source_of
 from brickrt.ops.cuda.printing.expressions import effort, print_expr
+from brickrt.ops.cuda.printing.functions import declare_pointer, device_function
 from brickrt.ops.cuda.printing.types import compute_ctype, ctype
 from brickrt.ops.expr import used_operands
 from brickrt.ops.operators.map import Map
@@ -18,17 +16,22 @@ from brickrt.ops.operators.map import Map
 LIGHT = 64  # effort; beyond it one item at a time keeps the units busy
 
 
+@computes(Map)
 class MapKernel(Kernel):
+    """Loads the operands that the expression uses, computes it element by element, and stores vectors."""
+
     op: Map
     headers = (expressions.HEADER, box_walk.HEADER)
 
     @cached_property
-    def walk(self) -> Walk:
-        return Walk(self.out, tuple(source_of(self.ins[k], self.out) for k in used_operands(self.op.expr)))
+    def walk(self) -> BoxWalk:
+        """The walk over the box together with the operands that the expression uses."""
+        return BoxWalk(self.out, tuple(source_of(self.ins[k], self.out) for k in used_operands(self.op.expr)))
 
     def emit(self, name: str) -> str:
+        """A loop over items; unless the expression is costly, several are loaded before the first is computed."""
         if self.out.type.size == 0:
-            return function(name)
+            return device_function(name)
         kind, vector = ctype(self.out.dtype), self.walk.vector
         operands = list(zip(used_operands(self.op.expr), self.walk.sources))
         loads = [
@@ -36,10 +39,10 @@ class MapKernel(Kernel):
             for k, s in operands
         ]
         unroll = 1 if effort(self.op.expr) > LIGHT else self.walk.unroll(vector)
-        return function(
+        return device_function(
             name,
-            pointer("y", 0, kind),
-            *(pointer(f"x{k}", 1 + k, s.type) for k, s in operands),
+            declare_pointer("y", 0, kind),
+            *(declare_pointer(f"x{k}", 1 + k, s.type) for k, s in operands),
             *self.walk.loop(vector, unroll, loads, self._result(vector)),
         )
 
@@ -55,8 +58,3 @@ class MapKernel(Kernel):
             f"r.v[v] = ({ctype(self.out.dtype)})({value});",
             "}",
         ]
-
-
-@kernel_for(Map)
-def choose_map(op: Op, ins: Sequence[Operand], out: Operand) -> type[Kernel]:
-    return MapKernel

@@ -1,5 +1,5 @@
-// What reductions combine elements with, by one thread, by the lanes of a warp, and by the warps of a block. The order
-// depends on the number of threads alone, so that the same bits come out every time.
+// The operations of reductions, and how results of the threads of a warp or block are combined. The order depends on
+// the number of threads alone, so that the same bits come out every time.
 #pragma once
 #include "math.cuh"
 
@@ -14,7 +14,7 @@ template <class T> BRICK_DEVICE T most() {
     else return (T)~(math::Word<T>)least<T>();
 }
 
-// Associative operations with what they start from.
+// Associative operations and their identities.
 template <class T> struct Sum {
     using Type = T;
     static BRICK_DEVICE T start() { return (T)0; }
@@ -42,8 +42,9 @@ template <class T> struct Smallest {
     static BRICK_DEVICE T of(T x, T y) { return math::min(x, y); }
 };
 
-// A thread's total of the results of chunks. Sums carry what rounding takes from them (two-sum), so that the error of a
-// million elements is about that of one chunk; where a sum is not finite, what they carry is not a number and left out.
+// A thread's total over chunks. Floating-point sums are compensated (two-sum): they carry the rounding errors along, so
+// that the error of a million elements is about that of one chunk. Where a sum is not finite, the error is NaN and left
+// out.
 template <class C> struct Total {
     using T = typename C::Type;
     T value = C::start();
@@ -65,14 +66,14 @@ template <class T> struct Compensated {
 template <> struct Total<Sum<float>> : Compensated<float> {};
 template <> struct Total<Sum<double>> : Compensated<double> {};
 
-// Over the LANES neighbours of each lane of a warp; all of them get the result.
+// Combines the values of LANES neighbouring lanes; all of them get the result.
 template <class C, int LANES> BRICK_DEVICE typename C::Type over_lanes(typename C::Type v) {
 #pragma unroll
     for (int mask = LANES / 2; mask > 0; mask /= 2) v = C::of(v, shuffle_xor(v, mask));
     return v;
 }
 
-// Over all threads of the block, through shared memory of 8 bytes per warp; all of them get the result.
+// Combines the values of all threads of the block, through 8 bytes of shared memory per warp; all get the result.
 template <class C> BRICK_DEVICE typename C::Type over_block(typename C::Type v, char* shared) {
     using T = typename C::Type;
     T* parts = reinterpret_cast<T*>(shared);
@@ -85,8 +86,8 @@ template <class C> BRICK_DEVICE typename C::Type over_block(typename C::Type v, 
     return v;
 }
 
-// Over the threads `column` + k · `columns`, k < `parts`, V values of each, through shared memory of that size. Threads
-// that have no part take part in the barriers only.
+// Combines V values of each of the threads `column` + k · `columns`, k < `parts`, through shared memory that holds all
+// of them. Threads without a part only join the barriers.
 template <class C, int V>
 BRICK_DEVICE void over_parts(typename C::Type (&v)[V], int column, int columns, int part, int parts, char* shared) {
     using T = typename C::Type;

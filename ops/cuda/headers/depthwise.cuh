@@ -6,8 +6,9 @@ namespace brick {
 
 // `S` is printed per kernel:
 //   T, A (the type of sums), D (spatial dimensions), CHANNELS (input channels of a group), COLUMNS (of the product,
-//   of a group), PARTS of the product, OUT (output channels), OUTPUTS (padded as the packed weights are), PACKED, WIDTH (V), R, SLIDING (whether inputs of a
-//   row are loaded once), ROWS_INNER (whether pixels lie closer together than channels), X_ALIGNED,
+//   of a group), PARTS of the product, OUT (output channels), OUTPUTS (padded as the packed weights are), PACKED, WIDTH
+//   (V), R, SLIDING (whether inputs of a row are loaded once), ROWS_INNER (whether pixels lie closer together than
+//   channels), X_ALIGNED (whether V channels of the input can be loaded at once),
 //   kernel(d), stride(d), dilation(d), pad(d), extent(d), checked(d), x(d), w(d) and finish as for products (igemm.cuh).
 template <class S> struct Depthwise {
     using T = typename S::T;
@@ -101,7 +102,7 @@ template <class S> struct Depthwise {
         return shift >= 0 && shift % STRIDE == 0 && shift / STRIDE < R;
     }
 
-    // The sums, to the output.
+    // Computes the sums, and finishes the outputs.
     template <bool WHOLE> BRICK_DEVICE void run(const Step& s) {
 #pragma unroll
         for (int i = 0; i < R * S::PARTS * V; ++i) sum[i / V / S::PARTS][i / V % S::PARTS][i % V] = A(0);

@@ -11,9 +11,9 @@ struct Tap {
 };
 
 // What convolutions share. `S` is printed per kernel:
-//   T, Out, D (spatial dimensions), CHANNELS and COLUMNS (input and output channels of a group), PADDED_CHANNELS (up to
-//   whole words), PADDED_COLUMNS (those of the packed weights), TOGETHER (elements
-//   of the depth that lie together there), PARTS, OUT (output channels), PACKED, A_VECTOR, B_VECTOR, WIDTH, ROWS_INNER,
+//   T, D (spatial dimensions), CHANNELS and COLUMNS (input and output channels of a group), PADDED_CHANNELS (up to
+//   whole words), PADDED_COLUMNS (those of the packed weights), TOGETHER (elements of the depth that lie together
+//   there), PARTS, OUT (output channels), PACKED, A_VECTOR, B_VECTOR, WIDTH, ROWS_INNER,
 //   kernel(d), stride(d), dilation(d), pad(d), extent(d) (of the input), checked(d) (whether taps may read padding),
 //   x(d), w(d): strides of input and weights, in elements; Offset: a type that holds offsets inside one image,
 //   finish(at, index, a, b, sums): columns [a, b) of WIDTH.
@@ -25,15 +25,15 @@ template <class S> struct ConvBase {
     static constexpr int STORED = S::PADDED_COLUMNS, BESIDE = 0;
     static constexpr long long DOWN = S::PADDED_COLUMNS;  // of packed weights
 
-    // What shifts a row, or an element of the depth, that is zero everywhere: beyond any input.
+    // A coordinate beyond any input: rows and elements of the depth that are zero everywhere are shifted there.
     static constexpr int AWAY = 1 << 29;
     using Offset = typename S::Offset;
-    // Where a row's first tap reads the first channel of the group, if it is at coordinates `start`.
+    // A row: the address of what its first tap reads of the group's first channel, and the coordinates of that.
     struct Row {
         const T* at;
         int start[D];
     };
-    // By how much a tap and a channel are beside that.
+    // How far a tap and a channel are from that, in memory and in coordinates.
     struct Shift {
         Offset at;
         int by[D];
@@ -45,7 +45,7 @@ template <class S> struct ConvBase {
 
     BRICK_DEVICE ConvBase(const Step& s, char* const* at) : s(s), at(at) {}
 
-    // These are read again for each tile: registers are for sums.
+    // Addresses are read again for each tile, since registers are needed for sums.
     BRICK_DEVICE const T* left() const { return global(reinterpret_cast<const T*>(at[1])); }
     BRICK_DEVICE const T* right() const { return global(reinterpret_cast<const T*>(at[2])); }
 
@@ -59,7 +59,7 @@ template <class S> struct ConvBase {
         return hi < S::COLUMNS ? hi : S::COLUMNS;
     }
 
-    // Calls `each` for each group of the box, of which the problem `p` then is.
+    // Calls `each` for every group of the box, with `p` set to that group.
     template <class P, class Each> static BRICK_DEVICE void over_groups(P& p, const Each& each) {
         if constexpr (S::COLUMNS == S::OUT) {
             each();

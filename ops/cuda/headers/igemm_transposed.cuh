@@ -1,13 +1,13 @@
-// Transposed convolutions as products of matrices. Along a dimension of stride s, outputs o with the same phase
-// (o + pad) mod s sum the same taps, each `step` after the one before, whose inputs lie `back` before each other: one
-// product for each combination of phases.
+// Transposed convolutions as products of matrices. Along a dimension of stride s, all outputs o of one phase, (o + pad)
+// mod s, sum the same taps: every `step`-th one, each reading the input `back` before that of the tap before. There is
+// one product for each combination of phases.
 #pragma once
 #include "igemm.cuh"
 
 namespace brick {
 
-// `S` is as for ConvBase, and has step(d) = stride / gcd(stride, dilation), back(d) = dilation / gcd and inverse(d), which
-// times back(d) is 1 modulo step(d). Packed weights are ordered by the first tap of a phase, then by tap.
+// `S` is as for ConvBase, and has step(d) = stride / gcd(stride, dilation), back(d) = dilation / gcd and inverse(d),
+// which times back(d) is 1 modulo step(d). Packed weights are ordered by the first tap of a phase, then by tap.
 template <class S> struct TransposedProblem : ConvBase<S> {
     using Base = ConvBase<S>;
     using typename Base::T;

@@ -7,9 +7,8 @@ namespace brick {
 
 // `S` is printed per kernel:
 //   T, OUTER and FOLDED (dimensions of the output before its columns: one product for each cell of the outer ones),
-//   DEPTH, PADDED_DEPTH and PADDED_COLUMNS (those of packed B), COLUMNS, TOGETHER (elements of its
-//   depth that lie together), PACKED, A_VECTOR, B_VECTOR,
-//   B_PAIRS, B_DOWN, WIDTH, ROWS_INNER,
+//   DEPTH, PADDED_DEPTH and PADDED_COLUMNS (those of packed B), COLUMNS, TOGETHER (elements of its depth that lie
+//   together), PACKED, A_VECTOR, B_VECTOR, B_PAIRS, B_DOWN, WIDTH, ROWS_INNER (as in `product`),
 //   a(d), b(d): strides along the dimensions of the output, the last the one along the depth of A, along the columns of
 //   B; DEPTH_STRIDE along the depth of B; for packed B, `b` counts words of rows,
 //   finish(at, index, a, b, sums): columns [a, b) of WIDTH.

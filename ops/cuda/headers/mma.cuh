@@ -1,5 +1,5 @@
 // Matrix products of one warp on tensor cores, in words of 32 bits: a word of A or B holds one float (rounded to tf32)
-// or two neighbours along the depth of a half type, so that the fragments of all types lie alike.
+// or two neighbours along the depth of a half type, so that the fragments of all types have one layout.
 #pragma once
 #include "portable.cuh"
 
@@ -12,7 +12,7 @@ template <class T> BRICK_DEVICE unsigned fragment_word(unsigned word) { return w
 
 template <> inline unsigned fragment_word<float>(unsigned word) { return (word + 0x1000u) & ~0x1fffu; }
 
-// What the lanes of a warp show each other: fragments of A and B, in two sets that take turns.
+// Where the lanes of a warp exchange fragments of A and B, in two sets that take turns.
 struct Exchange {
     unsigned a[2][32][4], b[2][32][2];
     int turn[32];

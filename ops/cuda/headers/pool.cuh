@@ -1,4 +1,4 @@
-// Pooling windows: a thread computes the V outputs of a window position that lie together.
+// Pooling: a thread computes V neighbouring channels of a window position at a time.
 #pragma once
 #include "math.cuh"
 #include "vectors.cuh"
@@ -28,8 +28,8 @@ template <class P> struct Pool {
     using A = typename P::A;
     static constexpr int RANK = P::DIMS + 2;
 
-    // x is the channel's element of index 0. Taps outside of the input read the element at its edge, and do not count: all
-    // loads are unconditional, so that they are under way together.
+    // Combines a window; x is the channel's element of index 0. Taps outside of the input read the element at its edge
+    // and do not count: no load is conditional, so that all of them are in flight together.
     static BRICK_DEVICE void combine(const T* x, const int (&starts)[P::DIMS], int a, int b, A (&sum)[P::V]) {
         constexpr int TOGETHER = P::TAPS * P::V * sizeof(T) <= 256 ? P::TAPS : 8;
 #pragma unroll(TOGETHER)
@@ -81,7 +81,7 @@ template <class P> struct Pool {
 
     // The outputs [a, b) of V that begin at index c.
     static BRICK_DEVICE void some(const int (&c)[RANK], int a, int b, const T* x, T* y) {
-        if (a == 0 && b == P::V) position(c, 0, P::V, x, y);  // known to the compiler: no load asks
+        if (a == 0 && b == P::V) position(c, 0, P::V, x, y);  // constants here, so that no load is conditional
         else position(c, a, b, x, y);
     }
     static BRICK_DEVICE void position(const int (&c)[RANK], int a, int b, const T* x, T* y) {
@@ -93,7 +93,7 @@ template <class P> struct Pool {
         for (int d = 0; d < P::DIMS; ++d) {
             starts[d] = c[2 + d] * P::stride(d) - P::pad(d);
             y += c[2 + d] * P::to(2 + d);
-            // A window of padding alone has no edge that the box may read.
+            // A window of padding alone reads nothing: the box may have no element at the edge.
             reads = reads && starts[d] < P::extent(d) && starts[d] + (P::kernel(d) - 1) * P::dilation(d) >= 0;
         }
         A sum[P::V];

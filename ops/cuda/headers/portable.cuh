@@ -1,5 +1,6 @@
-// The words that all device sources are written in. On a GPU they are CUDA's; with BRICK_HOST defined a header of the
-// tests gives them to a host compiler, where the threads of a block take turns.
+// The functions and macros that all device sources are written with, so that two compilers take them. On a GPU they are
+// CUDA's; with BRICK_HOST defined, a header of the tests defines them for a host compiler, where the threads of a block
+// take turns.
 #pragma once
 
 #ifdef BRICK_HOST
@@ -11,9 +12,9 @@
 
 #define BRICK_DEVICE __device__ __forceinline__
 #define BRICK_FUNCTION __device__ __noinline__
-// A kernel of blocks of `THREADS` threads, `BLOCKS` of them on a multiprocessor. Its arguments: what `Context` is, tasks
-// `first` … `first + count` − 1, which ticket counter the launch has, and the scratch of its first block. The context
-// is an argument by value: it lies in constant memory, where instructions have it as an operand.
+// A kernel of blocks of `THREADS` threads, at least `BLOCKS` of them on a multiprocessor. Its arguments are a Context,
+// the range of tasks `first` … `first + count` − 1, the number of the launch's ticket counter, and the scratch of its
+// first block. The context is passed by value: so it lies in constant memory, where instructions have it as an operand.
 #define BRICK_KERNEL(name, Context, THREADS, BLOCKS)                                                           \
     BRICK_DEVICE void name##_block(const Context* c, int first, int count, int launch, int slot);              \
     extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)                                              \
@@ -61,14 +62,15 @@ template <class T> BRICK_DEVICE bool compare_and_swap(T* p, T expected, T wanted
     return atomicCAS(p, expected, wanted) == expected;
 }
 BRICK_DEVICE unsigned long long fetch_add(unsigned long long* p, unsigned long long v) { return atomicAdd(p, v); }
-// Adds to a word after all that the thread did before, and before all that it does later, for who adds to it as well.
+// Adds to a word, ordered against others that do (acquire and release): what the thread did before is visible to those
+// that add later.
 BRICK_DEVICE unsigned long long fetch_add_in_order(unsigned long long* p, unsigned long long v) {
     unsigned long long seen;
     asm volatile("atom.acq_rel.gpu.global.add.u64 %0, [%1], %2;" : "=l"(seen) : "l"(__cvta_generic_to_global(p)), "l"(v) : "memory");
     return seen;
 }
 BRICK_DEVICE unsigned long long fetch_max(unsigned long long* p, unsigned long long v) { return atomicMax(p, v); }
-// A word that nobody writes while kernels run: it may stay in caches that are not kept coherent.
+// Loads a word that nobody writes while kernels run, through caches that are not kept coherent.
 template <class T> BRICK_DEVICE T read_only(const T* p) { return __ldg(p); }
 BRICK_DEVICE char* read_only(char* const* p) { return (char*)__ldg((const unsigned long long*)p); }
 BRICK_DEVICE void nanosleep(unsigned ns) { __nanosleep(ns); }
@@ -78,20 +80,21 @@ BRICK_DEVICE long long globaltimer() {  // ns
     return ns;
 }
 
-// Accesses of several elements want addresses that are multiples of their size: a GPU stops where they are not.
+// Does nothing on a GPU, which stops at addresses that are not multiples of the access's size; on the host it checks
+// them.
 template <int BYTES> BRICK_DEVICE void check_aligned(const void*) {}
 
-// Copies 16 bytes to shared memory behind the back of the thread: the first `bytes` of them from `from`, then zeros.
+// Begins to copy 16 bytes to shared memory, asynchronously: the first `bytes` of them from `from`, then zeros.
 BRICK_DEVICE void copy_async16(void* to, const void* from, int bytes) {
     const unsigned shared = static_cast<unsigned>(__cvta_generic_to_shared(to));
     asm volatile("cp.async.ca.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(from), "r"(bytes));
 }
-// Ends a group of copies; `copy_wait<N>` waits until no more than the last N groups of this thread are under way.
+// Ends a group of copies; `copy_wait<N>` waits until all but the last N groups of this thread have arrived.
 BRICK_DEVICE void copy_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <int N> BRICK_DEVICE void copy_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory"); }
 
-// Four matrices of 8 rows of 16 bytes in shared memory: lane l gives the address of row l % 8 of matrix l / 8, and gets
-// word l % 4 of row l / 4 of each. All lanes of the warp call it together.
+// Loads four matrices of 8 rows of 16 bytes from shared memory: lane l gives the address of row l % 8 of matrix l / 8,
+// and gets word l % 4 of row l / 4 of each. All lanes of the warp call it together.
 BRICK_DEVICE void load_matrices(unsigned (&v)[4], const void* row) {
     const unsigned shared = static_cast<unsigned>(__cvta_generic_to_shared(row));
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
@@ -121,7 +124,7 @@ BRICK_DEVICE int lane() { return thread() % WARP; }
 BRICK_DEVICE int warp() { return thread() / WARP; }
 BRICK_DEVICE int warps() { return threads() / WARP; }
 
-// A box of a node's output, one entry per dimension, half open.
+// The box of a node's output that a step computes: [lo, hi) per dimension.
 struct Step {
     const int* lo;
     const int* hi;
@@ -140,7 +143,7 @@ template <int N, class T> BRICK_DEVICE void store(T* p, const Vector<T, N>& v) {
     *reinterpret_cast<Vector<T, N>*>(p) = v;
 }
 
-// A pointer that is known to be to global memory.
+// Tells the compiler that a pointer is to global memory.
 template <class T> BRICK_DEVICE T* global(T* p) {
 #ifndef BRICK_HOST
     __builtin_assume(__isGlobal(p));
@@ -148,7 +151,8 @@ template <class T> BRICK_DEVICE T* global(T* p) {
     return p;
 }
 
-// As `store`, to global memory and in one access: the compiler makes several of a store with a conditional one beside it.
+// As `store`, to global memory and in a single access: the compiler splits a plain store where a conditional one is
+// next to it.
 #ifdef BRICK_HOST
 template <class T, int N> inline void store_global(T* p, const Vector<T, N>& v) { store(p, v); }
 #else

@@ -1,6 +1,7 @@
-// Reductions over rows, and Maps of what they give. A row is what one element of a reduction combines; its elements come
-// in COUNT vectors. Either a vector lies along the row (the row is shared by LANES lanes, or by the block), or across V
-// rows, one element of each (neighbouring threads have neighbouring rows, and what threads are left share each row).
+// Reductions over rows, and Maps of what they give. A row is what one element of a reduction combines; its elements
+// come in COUNT vectors. Either a vector lies along the row, which LANES lanes of a warp or the whole block share; or
+// it lies across V rows and has one element of each: then neighbouring threads have neighbouring rows, and where rows
+// are fewer than threads, several threads share each.
 #pragma once
 #include "combine.cuh"
 #include "vectors.cuh"
@@ -9,7 +10,7 @@ namespace brick {
 
 template <int J> struct Number {};
 
-// What all kernels know of the rows at hand. Of V rows across a vector, those from a up to b are in the box.
+// The base of all traits K: the current rows. Of the V rows across a vector, those in [a, b) are in the box.
 struct RowState {
     const Step* step;
     bool whole;  // whether the box has all of each row
@@ -17,13 +18,13 @@ struct RowState {
 };
 
 // K: ACROSS, V             whether vectors lie across rows; elements of a vector
-//    COUNT, RUN            vectors of a row; elements after which a row (not ACROSS) breaks off, and a new vector begins
-//    RANK, KEPT, axis(k)   dimensions of the output; those that number rows, by their place in boxes, the last across
+//    COUNT, RUN            vectors of a row; elements of a run (not ACROSS): vectors do not cross its end
+//    RANK, KEPT, axis(k)   dimensions of the output; the k-th of those that number rows; the last is the one across
 //    STEPS, LANES          reductions; lanes to a row (not ACROSS), or 0 if the block shares it
 //    REGISTERS, CACHED     vectors of a row that a lane keeps in registers; whether the block keeps them in shared memory
 //    PER_ROW               whether the output has an element per row, not one per element
 //    Held                  what is kept of a vector
-//    seek(at, c)           turns to the row of indices c along the dimensions that number rows
+//    seek(at, c)           makes the row with indices c, along the dimensions that number rows, the current one
 //    fetch(i, a, b, held)  loads what is kept of elements [a, b) of vector i
 //    combine(Number<J>)    what step J combines with
 //    terms(Number<J>, held, i, a, b, t)   what it combines of vector i
@@ -31,7 +32,7 @@ struct RowState {
 //    write(held, i, a, b) or write(a, b)  stores elements of vector i, or results of rows
 template <class K> struct Rows {
     static constexpr int V = K::V, WIDTH = K::ACROSS ? V : 1;
-    static constexpr int CHUNK = 16;    // vectors between which sums are not compensated
+    static constexpr int CHUNK = 16;    // vectors whose sum is not compensated
     static constexpr int TOGETHER = 4;  // vectors that a thread loads before it uses the first
     using Held = typename K::Held;
     template <int J> using Combine = decltype(K::combine(Number<J>{}));
@@ -181,7 +182,7 @@ template <class K> struct Rows {
         const int lane = thread() % K::LANES;
         for (int base = warp() * ROWS; base < box.rows; base += warps() * ROWS) {
             const int row = base + thread() % 32 / K::LANES;
-            const bool live = row < box.rows;  // all lanes go along, for the shuffles
+            const bool live = row < box.rows;  // lanes without a row take part in the shuffles
             K k;
             begin(k, s);
             seek(k, box, live ? row : base, at);

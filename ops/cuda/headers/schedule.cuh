@@ -8,7 +8,7 @@
 
 namespace brick {
 
-constexpr unsigned LONGEST_REST = 1024;  // ns between two looks
+constexpr unsigned LONGEST_REST = 1024;  // nanoseconds between two looks
 
 // The operands and box of one step.
 struct Frame {
@@ -16,26 +16,27 @@ struct Frame {
     int lo[MOST_RANK], hi[MOST_RANK];
 };
 
-// A task not ready: it waits for deps[at], and before `end` perhaps for others; all before `at` are complete.
+// A task that is not ready: it waits for deps[at], and perhaps for some of the others before `end`; those before `at`
+// are complete.
 struct Held {
     int task, at, end;
 };
 
-// What a block keeps in shared memory. Only its first warp touches what is above `task`.
-struct Desk {
-    Held held[HELD];  // by task
-    int holding, over;  // how many; whether all tickets are taken
+// What a block keeps in shared memory. Only its first warp reads and writes the members before `task`.
+struct BlockState {
+    Held held[HELD];  // ascending by task
+    int holding, over;  // how many are held; whether all tickets are taken
     unsigned epoch;
     unsigned long long tasks, first, waits, revisits;
     long long* events;  // see `Context::events`
     int task;  // to be run, or -1
     Frame frames[2];
 };
-static_assert(sizeof(Desk) <= SHARED_BYTES, "Desk");
+static_assert(sizeof(BlockState) <= SHARED_BYTES, "BlockState");
 
 BRICK_DEVICE unsigned word(unsigned epoch, unsigned state) { return epoch * 4 + state; }
 
-// Ends the run; the first reason stays.
+// Ends the run, and tells the host why; of several reasons the first is kept.
 BRICK_DEVICE void stop(const Context* c, int reason, int task, int dep = 0) {
     const unsigned long long why = reason | (unsigned long long)task << 4 | (unsigned long long)dep << 34;
     if (compare_and_swap(c->stop, 0ull, why)) *c->told = why;
@@ -43,15 +44,15 @@ BRICK_DEVICE void stop(const Context* c, int reason, int task, int dep = 0) {
 BRICK_DEVICE bool stopped(const Context* c) { return load_relaxed(c->stop) != 0; }
 
 // Runs the steps of a task: `call(kernel, step, at, shared)` for each, with the whole block. `slot` is the block's
-// scratch. The block must be synchronized before, and after it before the desk is used again.
+// scratch. The block must be synchronized before, and after it before `state` is used again.
 template <class Call>
-BRICK_DEVICE void run_steps(const Context* c, int task, int slot, Desk* desk, char* shared, Call call) {
+BRICK_DEVICE void run_steps(const Context* c, int task, int slot, BlockState* state, char* shared, Call call) {
     int turn = 0;  // frames alternate: threads may still read the last one
     for (int k = read_only(c->task_at + task), end = read_only(c->task_at + task + 1); k < end; turn ^= 1) {
         const long long* record = c->records + k;
         const long long sizes = read_only(record + 1);
         const int operands = (int)sizes, rank = (int)(sizes >> 32);
-        Frame& frame = desk->frames[turn];
+        Frame& frame = state->frames[turn];
         for (int i = thread(); i < operands; i += threads()) {
             const unsigned long long operand = read_only(record + HEAD_WORDS + i);
             const int base = (int)(operand >> BASE_SHIFT);
@@ -69,22 +70,22 @@ BRICK_DEVICE void run_steps(const Context* c, int task, int slot, Desk* desk, ch
     }
 }
 
-BRICK_DEVICE void note_begin(const Desk* desk, int task) {
-    if (!desk->events) return;
-    long long* row = desk->events + (long long)EVENT_WORDS * task;
+BRICK_DEVICE void note_begin(const BlockState* state, int task) {
+    if (!state->events) return;
+    long long* row = state->events + (long long)EVENT_WORDS * task;
     row[0] = block();
     row[1] = globaltimer();
 }
-BRICK_DEVICE void note_end(const Desk* desk, int task) {
-    if (!desk->events) return;
-    long long* row = desk->events + (long long)EVENT_WORDS * task;
+BRICK_DEVICE void note_end(const BlockState* state, int task) {
+    if (!state->events) return;
+    long long* row = state->events + (long long)EVENT_WORDS * task;
     row[2] = globaltimer();
-    row[3] = desk->waits;
-    row[4] = desk->revisits;
+    row[3] = state->waits;
+    row[4] = state->revisits;
 }
 
-// Looks at what a task waits for, with a whole warp, from where the last look ended. What the others wrote before they
-// published is then visible to the warp, and after the next barrier to the block.
+// Whether all that a task waits for is complete. A whole warp looks, from where its last look ended. What other blocks
+// wrote before they published is then visible to the warp, and after the next barrier to the block.
 BRICK_DEVICE bool ready(const Context* c, unsigned epoch, Held& held) {
     const unsigned complete = word(epoch, COMPLETE);
     for (; held.at < held.end; held.at += WARP) {
@@ -98,8 +99,8 @@ BRICK_DEVICE bool ready(const Context* c, unsigned epoch, Held& held) {
     return true;
 }
 
-// Takes the next ticket and acquires its task. False where all tickets are taken. `mine` is false where the task was
-// started before: to be looked at late, since the answer takes as long as the first look at what the task waits for.
+// Takes the next ticket and acquires its task. False where all tickets are taken. `mine` becomes false where the task
+// was started before. Look at it late: its answer takes as long as the first look at what the task waits for.
 BRICK_DEVICE bool take(const Context* c, int first, int count, int launch, unsigned epoch, Held& held, bool& mine) {
     unsigned ticket = 0;
     if (lane() == 0) ticket = (unsigned)fetch_add(c->tickets + TICKET_WORDS * launch, 1ull);
@@ -114,25 +115,25 @@ BRICK_DEVICE bool take(const Context* c, int first, int count, int launch, unsig
     return true;
 }
 
-// The oldest held task that is ready, taken from the desk; or -1.
-BRICK_DEVICE int revisit(const Context* c, Desk* desk) {
-    const unsigned epoch = desk->epoch, complete = word(epoch, COMPLETE);
-    const int holding = desk->holding;
-    unsigned maybe = 0;  // one look at all of them, without acquiring anything
+// The oldest held task that is ready, which is held no longer; or -1.
+BRICK_DEVICE int revisit(const Context* c, BlockState* state) {
+    const unsigned epoch = state->epoch, complete = word(epoch, COMPLETE);
+    const int holding = state->holding;
+    unsigned maybe = 0;  // bit k: held[k] may be ready; all are looked at once, without acquiring what others wrote
     for (int from = 0; from < holding; from += WARP) {
         const int k = from + lane();
-        maybe |= ballot(k < holding && load_relaxed(c->words + read_only(c->deps + desk->held[k].at)) == complete) << from;
+        maybe |= ballot(k < holding && load_relaxed(c->words + read_only(c->deps + state->held[k].at)) == complete) << from;
     }
     for (; maybe; maybe &= maybe - 1) {
         const int k = first_bit(maybe);
-        Held held = desk->held[k];
+        Held held = state->held[k];
         const bool found = ready(c, epoch, held);
         warp_sync();
         if (lane() == 0) {
-            desk->held[k] = held;
+            state->held[k] = held;
             if (found) {
-                desk->holding = holding - 1;
-                for (int later = k; later < holding - 1; ++later) desk->held[later] = desk->held[later + 1];
+                state->holding = holding - 1;
+                for (int later = k; later < holding - 1; ++later) state->held[later] = state->held[later + 1];
             }
         }
         warp_sync();
@@ -141,46 +142,47 @@ BRICK_DEVICE int revisit(const Context* c, Desk* desk) {
     return -1;
 }
 
-// The first task of further tickets that is ready; or -1, where no more tickets can be held or had.
-BRICK_DEVICE int draw(const Context* c, int first, int count, int launch, Desk* desk) {
-    while (desk->holding < HELD && !desk->over) {
+// The first task of further tickets that is ready, while those that are not are held; or -1 where no more can be held,
+// or all tickets are taken.
+BRICK_DEVICE int draw(const Context* c, int first, int count, int launch, BlockState* state) {
+    while (state->holding < HELD && !state->over) {
         Held held;
         bool mine = true;
-        const bool taken = take(c, first, count, launch, desk->epoch, held, mine);
-        const bool found = taken && ready(c, desk->epoch, held);
+        const bool taken = take(c, first, count, launch, state->epoch, held, mine);
+        const bool found = taken && ready(c, state->epoch, held);
         if (!mine) stop(c, STARTED_TWICE, held.task);
         if (found) return held.task;
         warp_sync();
         if (lane() == 0) {
-            if (taken) desk->held[desk->holding++] = held;
-            else desk->over = 1;
+            if (taken) state->held[state->holding++] = held;
+            else state->over = 1;
         }
         warp_sync();
     }
     return -1;
 }
 
-// Counts a task that was found after so many looks in vain.
-BRICK_DEVICE void note_found(Desk* desk, int task, unsigned looks) {
-    const bool passed = desk->holding && desk->held[0].task < task;
-    ++(looks ? desk->waits : passed ? desk->revisits : desk->first);
-    ++desk->tasks;
+// Counts a task that was found after `looks` looks in vain.
+BRICK_DEVICE void note_found(BlockState* state, int task, unsigned looks) {
+    const bool passed = state->holding && state->held[0].task < task;
+    ++(looks ? state->waits : passed ? state->revisits : state->first);
+    ++state->tasks;
 }
 
-// The next task for the block, all that it waits for being complete; or -1 at the end. By one warp.
-BRICK_DEVICE int pick(const Context* c, int first, int count, int launch, Desk* desk) {
+// The next task for the block, which waits for nothing any more; or -1 at the end. One warp calls it.
+BRICK_DEVICE int pick(const Context* c, int first, int count, int launch, BlockState* state) {
     for (unsigned looks = 0;; ++looks) {
         if (ballot(stopped(c))) return -1;
-        int task = revisit(c, desk);
-        if (task < 0) task = draw(c, first, count, launch, desk);
+        int task = revisit(c, state);
+        if (task < 0) task = draw(c, first, count, launch, state);
         if (task >= 0) {
             warp_sync();
-            if (lane() == 0) note_found(desk, task, looks);
+            if (lane() == 0) note_found(state, task, looks);
             return task;
         }
-        if (!desk->holding) return -1;
+        if (!state->holding) return -1;
         if (c->spin_limit && looks >= c->spin_limit) {
-            if (lane() == 0) stop(c, HUNG, desk->held[0].task, read_only(c->deps + desk->held[0].at));
+            if (lane() == 0) stop(c, HUNG, state->held[0].task, read_only(c->deps + state->held[0].at));
             return -1;
         }
         if (lane() == 0) nanosleep(looks < 5 ? 32u << looks : LONGEST_REST);
@@ -188,69 +190,69 @@ BRICK_DEVICE int pick(const Context* c, int first, int count, int launch, Desk* 
     }
 }
 
-BRICK_DEVICE void begin(const Context* c, Desk* desk) {
-    desk->tasks = desk->first = desk->waits = desk->revisits = desk->task = 0;
-    desk->events = *c->events;
+BRICK_DEVICE void begin(const Context* c, BlockState* state) {
+    state->tasks = state->first = state->waits = state->revisits = state->task = 0;
+    state->events = *c->events;
 }
 
-// A block has come to its end. The last one begins the launch's next epoch, and tells the host what all have counted.
-BRICK_DEVICE void leave(const Context* c, int launch, const Desk* desk) {
+// Called at the end of every block. The last one begins the launch's next epoch, and tells the host what all counted.
+BRICK_DEVICE void leave(const Context* c, int launch, const BlockState* state) {
     unsigned long long *const tickets = c->tickets + TICKET_WORDS * launch, *const counts = c->counts + COUNTS * launch;
-    const unsigned long long mine[COUNTS] = {desk->tasks, desk->first, desk->waits, desk->revisits};
+    const unsigned long long mine[COUNTS] = {state->tasks, state->first, state->waits, state->revisits};
     for (int k = 0; k < COUNTS; ++k) fetch_add(counts + k, mine[k]);
     if ((fetch_add_in_order(tickets + 1, 1ull) + 1) % blocks()) return;
-    fetch_max(tickets, (unsigned long long)desk->epoch << 32);
+    fetch_max(tickets, (unsigned long long)state->epoch << 32);
     for (int k = 0; k < COUNTS; ++k) c->told[1 + COUNTS * launch + k] = load_relaxed(counts + k);
 }
 
 // Tasks `first` … `first + count` − 1 by tickets: each block runs those whose tickets it gets, when they are ready.
 template <class Call>
 BRICK_DEVICE void run_by_tickets(const Context* c, int first, int count, int launch, int slot, char* shared, Call call) {
-    Desk* desk = reinterpret_cast<Desk*>(shared);
+    BlockState* state = reinterpret_cast<BlockState*>(shared);
     if (thread() == 0) {
-        begin(c, desk);
-        desk->holding = desk->over = 0;
-        desk->epoch = 1 + (unsigned)(load_relaxed(c->tickets + TICKET_WORDS * launch) >> 32);
+        begin(c, state);
+        state->holding = state->over = 0;
+        state->epoch = 1 + (unsigned)(load_relaxed(c->tickets + TICKET_WORDS * launch) >> 32);
     }
     for (;;) {
         if (warp() == 0) {
             warp_sync();
-            const int task = pick(c, first, count, launch, desk);
+            const int task = pick(c, first, count, launch, state);
             if (lane() == 0) {
-                desk->task = task;
-                if (task >= 0) note_begin(desk, task);
+                state->task = task;
+                if (task >= 0) note_begin(state, task);
             }
         }
         sync();
-        const int task = desk->task;
+        const int task = state->task;
         if (task < 0) break;
-        run_steps(c, task, slot + block(), desk, shared + SHARED_BYTES, call);
+        run_steps(c, task, slot + block(), state, shared + SHARED_BYTES, call);
         sync();
         if (thread() == 0) {
-            note_end(desk, task);
-            store_release(c->words + task, word(desk->epoch, COMPLETE));
+            note_end(state, task);
+            store_release(c->words + task, word(state->epoch, COMPLETE));
         }
     }
-    if (thread() == 0) leave(c, launch, desk);
+    if (thread() == 0) leave(c, launch, state);
 }
 
-// Tasks `first` … `first + count` − 1 in turn, by launches in which none waits for another.
+// Tasks `first` … `first + count` − 1 in turn: in such launches no task waits for another.
 template <class Call>
 BRICK_DEVICE void run_in_turn(const Context* c, int first, int count, int slot, char* shared, Call call) {
-    Desk* desk = reinterpret_cast<Desk*>(shared);
-    if (thread() == 0) begin(c, desk);
+    BlockState* state = reinterpret_cast<BlockState*>(shared);
+    if (thread() == 0) begin(c, state);
     for (int task = first + block(); task < first + count; task += blocks()) {
         sync();
         if (thread() == 0) {
-            desk->task = stopped(c) ? -1 : 0;
-            note_begin(desk, task);
+            state->task = stopped(c) ? -1 : 0;
+            note_begin(state, task);
         }
         sync();
-        if (desk->task < 0) break;
-        run_steps(c, task, slot + block(), desk, shared + SHARED_BYTES, call);
-        if (desk->events) {
+        if (state->task < 0) break;
+        run_steps(c, task, slot + block(), state, shared + SHARED_BYTES, call);
+        if (state->events) {
             sync();
-            if (thread() == 0) note_end(desk, task);
+            if (thread() == 0) note_end(state, task);
         }
     }
 }

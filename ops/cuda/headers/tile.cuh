@@ -9,7 +9,7 @@ namespace brick {
 // or K words per column, as A, if EITHER and the problem says so.
 template <int THREADS_, int M_, int N_, int K_, int STAGES_, int SPLIT_, bool EITHER> struct Tile {
     static constexpr int THREADS = THREADS_, M = M_, N = N_, K = K_, STAGES = STAGES_, SPLIT = SPLIT_;
-    // Rows in shared memory are shifted against each other, so that fragments meet all banks.
+    // Rows in shared memory are padded, so that the words of a fragment lie in different banks.
     static constexpr int A_ROW = K + 4, B_ROW = N + 8, A_WORDS = M * A_ROW;
     static constexpr int B_WORDS = EITHER && N * A_ROW > K * B_ROW ? N * A_ROW : K * B_ROW;
     static constexpr int STAGE = A_WORDS + B_WORDS, SUM_ROW = N + 8;
@@ -111,7 +111,7 @@ template <class T, class Shape, int DOWN, int ACROSS> struct Warps {
 
     // ALONG: B has a row of words per column; ROUNDED: they are as the tensor cores take them.
     template <bool ALONG, bool ROUNDED> BRICK_DEVICE void multiply(const unsigned* a, const unsigned* b) {
-        warp_sync();  // filling the next stage may have parted the lanes
+        warp_sync();  // filling the next stage may have made the lanes diverge
         const int k = split() * 8;
         a += (row() + lane() % 16) * Shape::A_ROW + lane() / 16 * 4 + k;
         if (ALONG) b += (column() + lane() / 16 % NI * 8 + lane() % 8) * Shape::A_ROW + lane() / 8 % 2 * 4 + k;
@@ -163,10 +163,10 @@ template <class T, class Shape, int DOWN, int ACROSS> struct Warps {
     }
 };
 
-// Columns of a product in parts: runs of each part in turn.
+// The columns of a product with PARTS > 1 are runs of this many columns of each part in turn.
 constexpr int RUN = 8;
 
-// The rows of a tile: the index each has in the output (four words), the first of them -1 where there is none.
+// The table of a tile's rows has four words per row: its index in the output; the first is -1 where there is no row.
 constexpr int ROW_WORDS = 4;
 
 // How a thread fills the rows of A: V elements together, of rows `first()`, `first()` + STEP, …
@@ -175,7 +175,7 @@ template <class P, class Core> struct RowFill {
     using Shape = typename Core::Tile;
     static constexpr int V = P::A_VECTOR, PER_ROW = Shape::K * Core::PAIR / V, STEP = Shape::THREADS / PER_ROW;
     static constexpr int COUNT = (Shape::M + STEP - 1) / STEP, PITCH = Shape::A_ROW * Core::PAIR;
-    static constexpr bool KEPT = V > 1;  // else there are too many rows to keep where they begin
+    static constexpr bool KEPT = V > 1;  // else the rows are too many to keep where each begins
 
     const P& p;
     const int* rows;
@@ -292,7 +292,7 @@ template <class P, class Core> struct ColumnFill {
     }
 };
 
-// The sums of a tile through shared memory to the output, neighbouring columns to neighbouring threads.
+// Brings the sums of a tile through shared memory to the output: neighbouring threads finish neighbouring columns.
 template <class P, class Core>
 BRICK_DEVICE void finish_tile(const P& p, const Core& core, const int* rows, int n, typename Core::Sum* sums) {
     using Shape = typename Core::Tile;

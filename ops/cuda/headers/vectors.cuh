@@ -1,11 +1,11 @@
-// Rows of V elements of any type, loaded together where they may be, as the type they are computed in.
+// Loads and stores of V elements: converted to the type they are computed in, in one access where alignment allows it.
 #pragma once
 #include "portable.cuh"
 
 namespace brick {
 
-// Elements [a, b) of the V that lie STRIDE apart from p on; all else in v stays. ALIGNED: p allows loads of 16 bytes,
-// or of all V elements where those are less.
+// Loads elements [a, b) of the V that lie STRIDE apart from p on; the rest of v does not change. ALIGNED: p is aligned
+// for loads of 16 bytes, or of all V elements where those are fewer bytes.
 template <int V, int STRIDE, bool ALIGNED, class T, class A>
 BRICK_DEVICE void fetch(const T* p, int a, int b, A (&v)[V]) {
     constexpr int TOGETHER = V * sizeof(T) <= 16 ? V : 16 / (int)sizeof(T);
@@ -28,7 +28,7 @@ BRICK_DEVICE void fetch(const T* p, int a, int b, A (&v)[V]) {
     }
 }
 
-// The opposite: elements [a, b) of v, rounded to T.
+// Stores elements [a, b) of v, rounded to T.
 template <int STRIDE, bool ALIGNED, int V, class T, class A>
 BRICK_DEVICE void put(T* p, int a, int b, const A (&v)[V]) {
     constexpr int TOGETHER = V * sizeof(T) <= 16 ? V : 16 / (int)sizeof(T);

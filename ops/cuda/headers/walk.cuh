@@ -1,4 +1,4 @@
-// How a block walks over the elements of a box: in vectors along the innermost dimension of the output.
+// Box walks: how the threads of a block share the elements of a box, in vectors along the output's innermost dimension.
 #pragma once
 #include "portable.cuh"
 
@@ -12,12 +12,12 @@ template <int... N> struct Ints {
     }
 };
 
-// n / d for 0 ≤ n < 2^20 and d ≥ 1: half a unit is more than the error of the product.
+// n / d for 0 ≤ n < 2^20 and d ≥ 1. Adding half to n makes up for the rounding of the product.
 BRICK_DEVICE int small_quotient(int n, int d) { return (int)((n + 0.5f) * (1.0f / d)); }
 
-// A box seen along `Dims`, the dimensions of more than one element, outermost first. Dimension d is joined to the one
-// before it where bit d of JOINS says that memory has them without a gap, and the box covers all of d: the joined one
-// takes the place of d, and the one before has only index 0. `cut` bounds one logical dimension further.
+// The ranges of a box along `Dims`, the dimensions of more than one element, outermost first. Bit d of JOINS says that
+// dimension d lies in memory without a gap after the one before it. Where the box covers all of d, the two are joined:
+// d gets the range of both, and the one before it only index 0. `cut` restricts one logical dimension further.
 template <int RANK, class Dims, class Extents, unsigned JOINS> struct Box {
     static constexpr int R = Dims::size ? Dims::size : 1;
     int lo[R], hi[R];
@@ -45,8 +45,8 @@ template <int RANK, class Dims, class Extents, unsigned JOINS> struct Box {
     }
 };
 
-// The items of a thread: V elements along the innermost dimension, from index k on, a multiple of V. Those outside of
-// [begin, end) are not of the box.
+// The items of a thread. An item is V elements along the innermost dimension from index k on, which is a multiple of V;
+// elements outside of [begin, end) do not belong to the box.
 template <int RANK, class Dims, class Extents, unsigned JOINS, int V> struct Items {
     static constexpr int R = Dims::size ? Dims::size : 1;
     struct Place {
@@ -137,7 +137,7 @@ template <int RANK, class Dims, class Extents, unsigned JOINS, int B, int TA, in
     }
 };
 
-// The pairs (slow, fast) of a thread, `fasts` of them to a value of slow, of n in all.
+// The pairs (slow, fast) that a thread visits, of n in all: fast runs over 0 … fasts − 1 for each value of slow.
 struct Pairs {
     int slow, fast, slow_step, fast_step, fasts, next, n;
 
@@ -153,7 +153,7 @@ struct Pairs {
     }
 };
 
-// Copies a tile through shared memory, since neighbours along A are together in `to`, those along B in `from`.
+// Copies a tile through shared memory: neighbours along A are contiguous in `to`, those along B in `from`.
 template <int PITCH, class T, class S>
 BRICK_DEVICE void exchange(const T* from, S a_apart, T* to, S b_apart, int na, int nb, T* tile) {
     constexpr int UNDER_WAY = 4;
@@ -184,7 +184,7 @@ BRICK_DEVICE Vector<T, V> read(const T* row, int k, int lo, int hi, T fill = T{}
     for (int v = 0; v < V; ++v) x.v[v] = k + v >= lo && k + v < hi ? row[k + v] : fill;
     return x;
 }
-// Likewise, elements `stride` apart.
+// The same for elements that are `stride` apart.
 template <int V, class T, class S>
 BRICK_DEVICE Vector<T, V> read_apart(const T* row, S stride, int k, int lo, int hi, T fill = T{}) {
     Vector<T, V> x;
@@ -192,7 +192,7 @@ BRICK_DEVICE Vector<T, V> read_apart(const T* row, S stride, int k, int lo, int 
     for (int v = 0; v < V; ++v) x.v[v] = k + v >= lo && k + v < hi ? row[(k + v) * stride] : fill;
     return x;
 }
-// One element for all of the row.
+// The same for a row that repeats one element.
 template <int V, class T> BRICK_DEVICE Vector<T, V> read_same(const T* row, int k, int hi) {
     const T one = k < hi ? *row : T{};
     Vector<T, V> x;

@@ -1,1 +1,1 @@
-"""Operators that move elements."""
+"""Kernels that copy elements: transposes, reshapes, concatenations, and look-ups by tables."""

@@ -1,4 +1,7 @@
-"""Prints strided copies: vectors where neighbours stay neighbours, tiles through shared memory where they do not."""
+"""Strided copies: by vectors where input and output are contiguous along one dimension, else by tiles.
+
+Tiles go through shared memory, so that reads and writes of global memory are both contiguous.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from brickrt.ops.cuda.operand import Operand
-from brickrt.ops.cuda.printing.box_walk import Walk, WalkedOperand, number, pointer, raw
+from brickrt.ops.cuda.printing.box_walk import BoxWalk, WalkedOperand, bits_ctype, offset_literal
+from brickrt.ops.cuda.printing.functions import declare_pointer
 
 TILE_BYTES = 16384
 SHORT_SIDE = 64
@@ -17,7 +21,10 @@ SHORTEST = 4
 
 @dataclass(frozen=True)
 class Copy:
-    """Output index i is the element of input `slot` that `source` has there, for i in `cut`: (dimension, lo, hi)."""
+    """A copy of input `slot`: `source` says where it has the element of each output index.
+
+    `cut` = (dimension, lo, hi) restricts it to indices of that range; `largest` are the extents of the largest box.
+    """
 
     out: Operand
     source: WalkedOperand
@@ -27,25 +34,30 @@ class Copy:
 
     @property
     def start(self) -> int:
-        """Where the part begins along its dimension, if it is one."""
+        """Where the part begins along the dimension of `cut`; 0 without one."""
         return self.cut[1] if self.cut else 0
 
     @property
     def end(self) -> int:
+        """Where the part ends along the dimension of `cut`; 0 without one."""
         return self.cut[2] if self.cut else 0
 
     @cached_property
-    def walk(self) -> Walk:
-        return Walk(self.out, (self.source,))
+    def walk(self) -> BoxWalk:
+        """The walk over the box, together with the input."""
+        return BoxWalk(self.out, (self.source,))
 
     def emit(self) -> list[str]:
-        """A block of statements."""
-        names = [pointer("y", 0, raw(self.out.dtype)), pointer("x", 1 + self.slot, self.source.type)]
+        """The copy as a block of statements."""
+        names = [
+            declare_pointer("y", 0, bits_ctype(self.out.dtype)),
+            declare_pointer("x", 1 + self.slot, self.source.type),
+        ]
         return ["{", *names, *(self._direct() if self.across is None else self._tiled(self.across)), "}"]
 
     @property
     def shared(self) -> int:
-        """Bytes of shared memory."""
+        """Bytes of shared memory for a tile."""
         if self.across is None:
             return 0
         a, b = self._tile(self.across)
@@ -53,9 +65,10 @@ class Copy:
 
     @cached_property
     def across(self) -> int | None:
-        """Which of the walk's dimensions has neighbours in the input, if that takes tiles: another than in the output.
+        """The number, among the walk's dimensions, of the one along which the input is contiguous, if that takes tiles.
 
-        Where boxes are short along either, the threads of a warp read and write whole sectors all the same.
+        None where it is the output's innermost dimension as well, or where boxes are short along either: then a warp
+        reads and writes whole sectors anyway.
         """
         dims, strides = self.walk.dims, self.source.strides
         if not dims or self.out.strides[dims[-1]] != 1 or strides[dims[-1]] in (0, 1):
@@ -76,7 +89,7 @@ class Copy:
     def _tiled(self, across: int) -> list[str]:
         a, b = self._tile(across)
         inner, other = self.walk.dims[-1], self.walk.dims[across]
-        apart = [number(s) for s in (self.source.strides[inner], self.out.strides[other])]
+        apart = [offset_literal(s) for s in (self.source.strides[inner], self.out.strides[other])]
         corner = [self.walk.corner(s, "w.i", shift) for s, shift in self._ends()]
         return [
             f"for ({self.walk.tiles(across, a, b)} w(s{self._cut()}); w.more(); w.next())",
@@ -88,14 +101,14 @@ class Copy:
         return [(self.source.strides, self.source.shift), (self.out.strides, 0)]
 
     def _tile(self, across: int) -> tuple[int, int]:
-        """Elements along the innermost dimension of the output and along that of the input, powers of two."""
+        """Elements along the output's innermost dimension and along the input's, powers of two."""
         room = TILE_BYTES // max(4, self.source.itemsize)
         a = min(SHORT_SIDE, self._reach(len(self.walk.dims) - 1))
         b = min(room // a, self._reach(across))
         return min(room // b, self._reach(len(self.walk.dims) - 1)), b
 
     def _reach(self, k: int) -> int:
-        """The longest that a box can be along a dimension, joined ones included; up to the next power of two."""
+        """The most elements that a box has along a dimension, joined ones included; up to the next power of two."""
         dims, total = self.walk.dims, 1
         while True:
             extent = self.out.shape[dims[k]]
@@ -106,5 +119,5 @@ class Copy:
             k -= 1
 
     def _pitch(self, a: int) -> int:
-        """One bank of shared memory more than a tile's row, so that its columns lie in different ones."""
+        """Elements from row to row of a tile: a bank more than a row, so that columns lie in different banks."""
         return a + max(1, 4 // self.source.itemsize)

@@ -1,1 +1,1 @@
-"""C++ text that all kernels share: expressions, types, walks over boxes, epilogues."""
+"""C++ text that all kernels share: expressions, types, traits, walks over boxes, epilogues."""

@@ -1,4 +1,4 @@
-"""Prints how a kernel walks over its box (walk.cuh), and where its operands' elements lie."""
+"""Text of a kernel's walk over its box (walk.cuh), and of where its operands' elements lie."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from brickrt.ops.cuda.operand import VECTOR, Operand
+from brickrt.ops.cuda.printing.traits import bool_text
 from brickrt.ops.cuda.printing.types import ctype
 
 HEADER = "walk.cuh"
@@ -20,8 +21,11 @@ _RAW = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 @dataclass(frozen=True)
 class WalkedOperand:
-    """Elements that a kernel reads, by index of the output: `type` names them in C++, `strides` are per dimension of
-    the output, 0 where they are repeated; `align` as of operands; `shift` elements are added to the address."""
+    """Elements that a kernel reads by the output's index.
+
+    `type` is their C++ type; `strides` are per dimension of the output, 0 where elements repeat; `align` is as in
+    `Operand`; `shift` elements are added to the address.
+    """
 
     type: str
     itemsize: int
@@ -31,20 +35,19 @@ class WalkedOperand:
 
 
 def source_of(operand: Operand, out: Operand) -> WalkedOperand:
-    """An operand that broadcasts to the output (NumPy's rules)."""
-    missing = out.rank - operand.rank
-    strides = (0,) * missing + tuple(0 if e == 1 else s for s, e in zip(operand.strides, operand.shape))
+    """An operand that broadcasts to the output."""
+    strides = operand.broadcast_strides(out.rank)
     return WalkedOperand(ctype(operand.dtype), operand.dtype.itemsize, strides, operand.align)
 
 
-def raw(dtype: np.dtype) -> str:
-    """The unsigned type of the same size, for what only moves elements."""
+def bits_ctype(dtype: np.dtype) -> str:
+    """The unsigned C++ type of the same size, for kernels that only move elements."""
     return ctype(np.dtype(_RAW[dtype.itemsize]))
 
 
 @dataclass(frozen=True)
-class Walk:
-    """Over an output with the elements of `sources`; `apart` are dimensions that must not be joined with others."""
+class BoxWalk:
+    """A walk over boxes of `out`, reading `sources`; dimensions in `apart` must not be joined with others."""
 
     out: Operand
     sources: tuple[WalkedOperand, ...]
@@ -58,11 +61,12 @@ class Walk:
 
     @property
     def inner(self) -> int | None:
+        """The dimension that vectors run along, innermost in memory; None where the output has one element."""
         return self.dims[-1] if self.dims else None
 
     @cached_property
     def joins(self) -> int:
-        """Bit k: dimension dims[k] may be joined with the one before it."""
+        """A bit mask; bit k says that dims[k] may be joined with dims[k - 1]: no operand has a gap between them."""
         if self.out.type.size >= INT_LIMIT:
             return 0
         return sum(1 << k for k in range(1, len(self.dims)) if self._joins(self.dims[k - 1], self.dims[k]))
@@ -74,7 +78,7 @@ class Walk:
 
     @property
     def vector(self) -> int:
-        """Elements per item: of the widest type as many as a load takes, if the output can be stored so."""
+        """Elements per item: as many of the widest type as a load takes, if the output's rows are aligned for it."""
         size = self.out.dtype.itemsize
         if self.inner is None or self.out.strides[self.inner] != 1:
             return 1
@@ -87,24 +91,25 @@ class Walk:
         return max(1, min(2 if len(self.sources) > 2 else 4, BYTES_UNDER_WAY // widest))
 
     def stride(self, source: WalkedOperand) -> int:
-        """From one element of a row to the next."""
+        """Elements of the source from one element of a row to the next."""
         return 0 if self.inner is None else source.strides[self.inner]
 
     def row_align(self, strides: Sequence[int], size: int, align: int) -> int:
-        """Bytes that divide the addresses of all rows' beginnings."""
+        """A power of two that divides the byte addresses of all rows' beginnings."""
         return math.gcd(align, *(strides[d] * size for d in self.dims[:-1]))
 
     def wide(self, source: WalkedOperand, vector: int) -> bool:
-        """Whether a vector's elements can be loaded at once."""
+        """Whether the elements of a vector can be loaded by a single instruction."""
         align = math.gcd(self.row_align(source.strides, source.itemsize, source.align), source.shift * source.itemsize)
         return vector > 1 and self.stride(source) == 1 and align % (vector * source.itemsize) == 0
 
     def items(self, vector: int) -> str:
-        """The C++ type of the walk."""
+        """The C++ type of a walk in vectors."""
         return f"brick::Items<{self.box}, {vector}>"
 
     @property
     def box(self) -> str:
+        """The template arguments that describe the box."""
         dims, extents = (", ".join(map(str, v)) for v in (self.dims, [self.out.shape[d] for d in self.dims]))
         return f"{self.out.rank}, brick::Ints<{dims}>, brick::Ints<{extents}>, {self.joins}u"
 
@@ -113,22 +118,22 @@ class Walk:
         return f"brick::Tiles<{self.box}, {across}, {a}, {b}>"
 
     def index(self, dim: int, place: str) -> str:
-        """The index along a dimension at an item whose place is `place`."""
+        """The index along a dimension at an item whose place is the variable `place`."""
         if dim not in self.dims:
             return "0"
         return f"{place}.k" if dim == self.inner else f"{place}.i[{self.dims.index(dim)}]"
 
     def offset(self, strides: Sequence[int], at: str, shift: int = 0, skip: Collection[int] = ()) -> str:
-        """Elements from the virtual origin to the row at the indices `at`; dimensions in `skip` do not count."""
+        """Elements from the virtual origin to the row at the indices `at`, leaving out the dimensions in `skip`."""
         return self._sum(strides, at, shift, [d for d in self.dims[:-1] if d not in skip])
 
     def corner(self, strides: Sequence[int], at: str, shift: int = 0) -> str:
-        """Likewise to the element at the indices `at`."""
+        """Elements from the virtual origin to the element at the indices `at`, the innermost included."""
         return self._sum(strides, at, shift, self.dims)
 
     def _sum(self, strides: Sequence[int], at: str, shift: int, dims: Sequence[int]) -> str:
-        terms = [f"{at}[{self.dims.index(d)}] * {number(strides[d])}" for d in dims if strides[d]]
-        return " + ".join([*terms, *([number(shift)] if shift else [])]) or "0"
+        terms = [f"{at}[{self.dims.index(d)}] * {offset_literal(strides[d])}" for d in dims if strides[d]]
+        return " + ".join([*terms, *([offset_literal(shift)] if shift else [])]) or "0"
 
     def read(self, source: WalkedOperand, vector: int, pointer: str, place: str) -> str:
         """The elements of an item, as a `brick::Vector`."""
@@ -138,11 +143,14 @@ class Walk:
         return self.read_row(source, vector, row, f"{place}.k", "w.begin", "w.end")
 
     def read_row(self, source: WalkedOperand, vector: int, row: str, *within: str) -> str:
-        """Of the row at `row`; `within` are the item's k, the range that is read, and what is read outside of it."""
+        """The elements of an item, out of the row at `row`.
+
+        `within` are the item's k, the range that is read, and what stands for elements outside of it.
+        """
         if self.stride(source) == 1:
-            wide = str(self.wide(source, vector)).lower()
+            wide = bool_text(self.wide(source, vector))
             return f"brick::read<{wide}, {vector}>({row}, {', '.join(within)})"
-        return f"brick::read_apart<{vector}>({row}, {number(self.stride(source))}, {', '.join(within)})"
+        return f"brick::read_apart<{vector}>({row}, {offset_literal(self.stride(source))}, {', '.join(within)})"
 
     def loop(
         self,
@@ -152,10 +160,10 @@ class Walk:
         result: Sequence[str],
         cut: str = "",
     ) -> list[str]:
-        """The whole walk, `unroll` items under way in a thread.
+        """The statements of a whole walk, with `unroll` items of a thread in flight.
 
-        `loads` are declarations (of names that end in [u]) and statements; `result` declares the Vector `r` that is
-        stored to `y`. Both name the place of the item p[u]. `cut` bounds a dimension.
+        `loads` are pairs of a declaration (of a name that ends in [u]) and the statement that fills it; `result`
+        declares the Vector `r` that is stored to `y`. Both name the place of the item p[u]. `cut` bounds a dimension.
         """
         items = self.items(vector)
         return [
@@ -177,25 +185,14 @@ class Walk:
         ]
 
     def write(self, vector: int, place: str) -> str:
-        """Stores `r` to `y`."""
+        """The statement that stores `r` to `y`."""
         row = f"y + ({self.offset(self.out.strides, f'{place}.i')})"
         stride = 1 if self.inner is None else self.out.strides[self.inner]
         if stride == 1:
-            return f"brick::write<{str(vector > 1).lower()}>({row}, {place}.k, w.begin, w.end, r);"
-        return f"brick::write_apart({row}, {number(stride)}, {place}.k, w.begin, w.end, r);"
+            return f"brick::write<{bool_text(vector > 1)}>({row}, {place}.k, w.begin, w.end, r);"
+        return f"brick::write_apart({row}, {offset_literal(stride)}, {place}.k, w.begin, w.end, r);"
 
 
-def number(value: int) -> str:
-    """A number of elements; its product with an index is one instruction, and cannot overflow."""
+def offset_literal(value: int) -> str:
+    """A stride or offset as a 64-bit literal: its product with an index is one instruction, and cannot overflow."""
     return f"{value}ll"
-
-
-def function(name: str, *lines: str) -> str:
-    """A device function of the given body."""
-    head = f"BRICK_DEVICE void {name}(const brick::Step& s, char* const* at, char* shared) {{"
-    return "\n".join([head, *(line for line in lines if line), "}\n"])
-
-
-def pointer(name: str, slot: int, kind: str) -> str:
-    """Declares a pointer to operand `slot`, 0 being the output."""
-    return f"const auto {name} = brick::global(({'const ' if slot else ''}{kind}*)at[{slot}]);"

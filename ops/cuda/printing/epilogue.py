@@ -1,9 +1,9 @@
-"""What follows a product of matrices: bias, epilogue and store, printed for runs of columns of the output."""
+"""Text of what follows a product of matrices: bias, epilogue and store, for runs of columns of the output."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,33 +18,19 @@ FIRST = 3  # after the output and the two factors
 WIDEST = 8  # columns that one thread finishes at once; tiles begin at multiples of it
 
 
-def choose_text(kind: str, name: str, values: Sequence[int]) -> str:
-    """A static function of an index that the compiler folds."""
-    cases = "".join(f"k == {k} ? {v} : " for k, v in enumerate(values[:-1]))
-    return f"static constexpr BRICK_DEVICE {kind} {name}(int k) {{ return {cases}{values[-1]}; }}\n"
-
-
-def constants_text(values: Mapping[str, int]) -> str:
-    """Static constants."""
-    return "".join(f"static constexpr int {name} = {value};\n" for name, value in values.items())
-
-
 def offset_text(strides: Sequence[int], lead: int = 0) -> str:
-    """The offset of logical index `i`, of which the first `lead` entries are not this operand's, in elements."""
+    """The offset, in elements, at the logical index `i` of the output; its first `lead` entries do not count."""
     terms = [f"(long long)i[{lead + k}] * {s}" for k, s in enumerate(strides) if s]
     return " + ".join(terms) or "0"
 
 
-def broadcast_strides(operand: Operand) -> tuple[int, ...]:
-    return tuple(0 if extent == 1 else s for extent, s in zip(operand.shape, operand.strides))
-
-
 @dataclass(frozen=True)
-class Tail:
-    """`operands` are the bias, if there is one, then the extra operands; the first is `at[FIRST]`.
+class EpilogueText:
+    """The member function `finish` of a product's traits.
 
-    `axis` of the output are the columns, which come in groups of `columns`. The product has `parts` columns for each,
-    as far apart as the output is wide.
+    `operands` are the bias, if there is one, then the extra operands; the first of them is `at[FIRST]`. `axis` of the
+    output are the columns, which come in groups of `columns`. The product has `parts` columns for each column of the
+    output, as far apart as the output is wide.
     """
 
     expr: Expr | None
@@ -60,27 +46,27 @@ class Tail:
 
     @property
     def placed(self) -> list[tuple[Operand, tuple[int, ...]]]:
-        """The operands, constants as `pack` makes them, and their strides along the dimensions of the output."""
+        """The operands (constants as `pack` makes them) and their strides along the dimensions of the output."""
         rank, result = self.out.type.rank, []
         for k, o in enumerate(self.operands):
             o = dense(o.type) if self.packed[k] else o
             lead = self.axis if self.bias and k == 0 else rank - o.type.rank
             after = rank - lead - o.type.rank
-            result.append((o, (0,) * lead + broadcast_strides(o) + (0,) * after))
+            result.append((o, (0,) * lead + o.broadcast_strides(o.rank) + (0,) * after))
         return result
 
     @property
     def width(self) -> int:
-        """Columns finished together: a vector of the output."""
+        """Columns that a thread finishes together: a vector of the output."""
         return 1 if self.scattered else min(self.out.vector, self.most)
 
     @property
     def scattered(self) -> bool:
-        """Whether neighbouring columns do not lie together in the output."""
+        """Whether neighbouring columns are not neighbours in memory."""
         return self.out.strides[self.axis] != 1
 
     def emit(self) -> str:
-        """`finish(at, i, a, b, sum)`: columns [a, b) of the WIDTH that follow logical index `i`.
+        """`finish(at, i, a, b, sum)`: stores columns [a, b) of the WIDTH that follow logical index `i`.
 
         `sum` holds WIDTH values for each part.
         """
@@ -101,20 +87,20 @@ class Tail:
         )
 
     def _aligned(self, operand: Operand) -> str:
-        """Whether runs of `width` columns begin where vectors of the operand do."""
+        """Whether runs of `width` columns begin at multiples of the operand's vectors."""
         vector = min(self.width, VECTOR // operand.dtype.itemsize)
         channels = self.out.shape[self.axis]
         whole = (self.columns == channels and self.parts == 1) or math.gcd(self.columns, channels) % self.width == 0
         return "true" if whole and operand.vector >= vector else "false"
 
     def _load(self, name: str, k: int, operand: Operand, strides: Sequence[int], offset: str) -> str:
-        """A run of operand k."""
+        """Declares `name` and loads a run of operand k into it."""
         place = f"reinterpret_cast<const {ctype(operand.dtype)}*>(at[{FIRST + k}]) + {offset}"
         how = f"WIDTH, {strides[self.axis]}, {self._aligned(operand)}"
         return f"{compute_ctype(operand.dtype)} {name}[WIDTH] = {{}};\nbrick::fetch<{how}>({place}, a, b, {name});"
 
     def _sums(self) -> tuple[list[str], list[str]]:
-        """Loads of biases, and the parts of the product with them."""
+        """Loads of the biases, and declarations of the parts of the product with their biases added."""
         kind, loads, names = compute_ctype(self.dtype), [], []
         for part in range(self.parts):
             value = f"sum[{part} * WIDTH + w]"

@@ -1,4 +1,4 @@
-"""Prints expressions as C++ on scalars: halves are computed in float, all else in its own type."""
+"""Prints expressions as C++ on scalars; half types are computed in float, all others in their own type."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from brickrt.ops.cuda.printing.types import compute_ctype, ctype, is_float, is_half
+from brickrt.ops.cuda.printing.types import compute_ctype, ctype, is_half
 from brickrt.ops.expr import BOOL, COMPARE, TEST, Apply, Arg, Const, Expr, distinct
+from brickrt.ops.types import is_floating
 
 HEADER = "math.cuh"
 
@@ -41,14 +42,14 @@ COSTLY = {"div": 8, "reciprocal": 8, "sqrt": 8, "exp": 12, "log": 16, "sigmoid":
 
 
 class Printed(NamedTuple):
-    """Statements (one per line, each ends in a semicolon), and the expression that has the value after them."""
+    """Statements, one per line, each with its semicolon, and the expression that has the value after them."""
 
     statements: str
     value: str
 
 
 def print_expr(expr: Expr, operands: Sequence[str], prefix: str = "e") -> Printed:
-    """The expression, of type `compute_ctype(expr.dtype)`, which a half type is yet to be rounded from.
+    """The expression as C++, of type `compute_ctype(expr.dtype)`: half types are not rounded yet.
 
     `operands[k]` is C++ text of type `compute_ctype` that stands for `Arg(k)`, best a name; names of temporaries begin
     with `prefix`. Needs math.cuh. Equal subexpressions are computed once; nothing traps.
@@ -58,25 +59,13 @@ def print_expr(expr: Expr, operands: Sequence[str], prefix: str = "e") -> Printe
     return Printed("\n".join(printer.lines), value)
 
 
-def print_functor(name: str, expr: Expr, dtypes: Sequence[np.dtype]) -> str:
-    """A struct `name` whose call operator takes all operands, in the types of the computation, and gives the value."""
-    operands = [f"x{k}" for k in range(len(dtypes))]
-    statements, value = print_expr(expr, operands)
-    arguments = ", ".join(f"{compute_ctype(d)} {x}" for d, x in zip(dtypes, operands))
-    return (
-        f"struct {name} {{\n"
-        f"BRICK_DEVICE {compute_ctype(expr.dtype)} operator()({arguments}) const {{\n"
-        f"{statements}\nreturn {value};\n}}\n}};\n"
-    )
-
-
 def effort(expr: Expr) -> int:
-    """Roughly the machine operations per element."""
+    """Roughly the machine operations of an expression per element."""
     return sum(COSTLY.get(e.fn, 1) for e in distinct(expr) if isinstance(e, Apply))
 
 
 class _Printer:
-    """One expression under way: names by node, and by the text they stand for, so that equal ones are shared."""
+    """The state of printing one expression: names by node, and by text, so that equal values get one name."""
 
     def __init__(self, operands: Sequence[str], prefix: str) -> None:
         self.operands, self.prefix = operands, prefix
@@ -85,6 +74,7 @@ class _Printer:
         self.by_text: dict[tuple[str, str], str] = {}
 
     def value(self, expr: Expr) -> str:
+        """A name or literal for the value of a node, after the statements it needs."""
         if id(expr) not in self.by_node:
             self.by_node[id(expr)] = self._print(expr)
         return self.by_node[id(expr)]
@@ -104,11 +94,11 @@ class _Printer:
 
 
 def literal(value: float | int | bool, dtype: np.dtype) -> str:
-    """A constant, in parentheses where it needs them, exactly; of the type that `dtype` is computed in."""
+    """A constant, exactly, of the type that `dtype` is computed in; in parentheses where it needs them."""
     kind = compute_ctype(dtype)
     if dtype == BOOL:
         return "true" if value else "false"
-    if is_float(dtype):
+    if is_floating(dtype):
         return _float_literal(float(value), kind)
     if dtype.itemsize == 8:
         return f"(({kind}){int(value) % 2**64}ull)"
@@ -136,12 +126,12 @@ def _apply(expr: Apply, args: Sequence[str]) -> str:
     if fn in COMPARE:
         return f"{args[0]} {RELATION[fn]} {args[1]}"
     if fn in TEST:
-        return f"brick::math::{fn}({args[0]})" if is_float(dtype) else "false"
+        return f"brick::math::{fn}({args[0]})" if is_floating(dtype) else "false"
     return _family(dtype)(fn, dtype, args)
 
 
 def _family(dtype: np.dtype) -> Callable[[str, np.dtype, Sequence[str]], str]:
-    return _float if is_float(dtype) else _bool if dtype == BOOL else _integer
+    return _float if is_floating(dtype) else _bool if dtype == BOOL else _integer
 
 
 def _float(fn: str, dtype: np.dtype, args: Sequence[str]) -> str:
@@ -169,14 +159,14 @@ def _call(fn: str, dtype: np.dtype, args: Sequence[str], known: frozenset[str]) 
 
 
 def convert(value: str, source: np.dtype, target: np.dtype) -> str:
-    """A cast: floats to integers truncate, integers wrap, anything but 0 is true; a half type is rounded to."""
+    """A cast as ONNX has it: floats to integers truncate, integers wrap, anything but 0 is true, half types round."""
     if source == target:
         return value
     if target == BOOL:
         return f"{value} != 0"
     if is_half(target):
         return f"(float){ctype(target)}((float){value})"
-    if is_float(source) and not is_float(target):
+    if is_floating(source) and not is_floating(target):
         return f"brick::math::to_integer<{ctype(target)}>({value})"
     return f"({ctype(target)}){value}"
 
@@ -187,11 +177,11 @@ def _power(expr: Apply, args: Sequence[str]) -> str:
     known = expr.args[1].value if isinstance(expr.args[1], Const) else None
     if known in (1, 2, 3):
         return _small_power(base, args[0], int(known))
-    if known == 0.5 and is_float(base):
+    if known == 0.5 and is_floating(base):
         return f"brick::math::sqrt({args[0]})"
-    if not is_float(base) and not is_float(exponent):
+    if not is_floating(base) and not is_floating(exponent):
         return f"brick::math::int_power({args[0]}, {args[1]})"
-    if not is_float(base):
+    if not is_floating(base):
         return f"brick::math::power_to_integer<{ctype(base)}>({args[0]}, {args[1]})"
     exact = exponent.itemsize <= 4 or (known is not None and float(np.float32(known)) == known)
     work = "float" if base.itemsize < 8 and exact else "double"
@@ -201,5 +191,5 @@ def _power(expr: Apply, args: Sequence[str]) -> str:
 def _small_power(dtype: np.dtype, x: str, exponent: int) -> str:
     text = x
     for _ in range(exponent - 1):
-        text = f"({text} * {x})" if is_float(dtype) else _family(dtype)("mul", dtype, [text, x])
+        text = f"({text} * {x})" if is_floating(dtype) else _family(dtype)("mul", dtype, [text, x])
     return text

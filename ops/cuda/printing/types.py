@@ -1,11 +1,9 @@
-"""Element types as the device sources name them."""
+"""C++ names of element types."""
 
 from __future__ import annotations
 
-import ml_dtypes
 import numpy as np
 
-BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 _NAMES = {
     "bool": "bool",
     "int8": "signed char",
@@ -32,15 +30,10 @@ def ctype(dtype: np.dtype) -> str:
 
 
 def is_half(dtype: np.dtype) -> bool:
-    """Whether arithmetic on the type is done in float."""
+    """Whether a type is a half type (float16, bfloat16), on which arithmetic is done in float."""
     return np.dtype(dtype).name in ("float16", "bfloat16")
 
 
-def is_float(dtype: np.dtype) -> bool:
-    """Floating point; NumPy's `kind` does not tell it of bfloat16."""
-    return np.dtype(dtype).kind == "f" or np.dtype(dtype) == BFLOAT16
-
-
 def compute_ctype(dtype: np.dtype) -> str:
-    """The C++ type that arithmetic on the type is done in."""
+    """The C++ type in which arithmetic on the type is done."""
     return "float" if is_half(dtype) else ctype(dtype)

@@ -1,1 +1,1 @@
-"""Convolutions and matrix products as tiles of a thread block."""
+"""Kernels for convolutions and matrix products, most of them as tiles of a thread block."""

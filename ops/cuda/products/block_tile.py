@@ -1,4 +1,4 @@
-"""The tiles in which a block computes a product of matrices, chosen by the largest box asked for."""
+"""The tiles in which a block computes a product of matrices, and which of them suits the largest box."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FIXED = 1 << 15  # products that cost as much as beginning and ending a tile
 
 @dataclass(frozen=True)
 class BlockTile:
-    """`m` x `n` outputs, `k` words of the depth per stage, cut into `split` parts that groups of threads sum apart.
+    """`m` x `n` outputs, `k` words of the depth per stage; `split` groups of threads sum parts of the depth.
 
     On tensor cores `down` x `across` warps share the outputs; else each thread has `down` x `across` of them.
     """
@@ -33,12 +33,12 @@ class BlockTile:
     across: int
 
     def stage_words(self, either: bool) -> int:
-        """Words of a buffer; `either`: columns of B may lie as rows of A do."""
+        """Words of a buffer; `either`: columns of B may lie in it as rows of A do."""
         across, along = self.k * (self.n + 8), self.n * (self.k + 4)
         return self.m * (self.k + 4) + (max(across, along) if either else across)
 
     def cost(self, m: int, n: int, depth: int) -> int:
-        """Of a box of m x n outputs, in products; `depth` in words."""
+        """What a box of m x n outputs costs, in multiplications; `depth` in words."""
         tiles = -(-m // self.m) * -(-n // self.n)
         swept = -(-depth // self.k) * self.k
         return tiles * (swept * (self.m * self.n + COPIED * (self.m + self.n)) + FIXED)
@@ -76,7 +76,7 @@ LANE_TILES = (
 
 @dataclass(frozen=True)
 class Core:
-    """A tile and the type of its operands; `warps` on tensor cores."""
+    """A tile and the type of its operands; `warps` tells whether it runs on tensor cores."""
 
     tile: BlockTile
     dtype: np.dtype
@@ -89,24 +89,27 @@ class Core:
 
     @property
     def pair(self) -> int:
-        """Elements to a word."""
+        """Elements of a word: two of a half type on tensor cores, else one."""
         return self.word // self.dtype.itemsize
 
     @property
     def together(self) -> int:
-        """Elements along the depth that lie together in a packed operand: on tensor cores, what a copy takes."""
+        """Elements along the depth that are neighbours in packed operands: on tensor cores, what one copy takes."""
         return VECTOR // self.dtype.itemsize if self.warps else 1
 
     @property
     def stage_bytes(self) -> int:
+        """Bytes of a buffer in shared memory."""
         return self.tile.stage_words(self.warps) * self.word
 
     @property
     def stages(self) -> int:
+        """Buffers that fit: while one is multiplied, the others are being filled."""
         return min((SHARED - self.tile.m * ROW_BYTES) // self.stage_bytes, MOST_STAGES)
 
     @property
     def shared(self) -> int:
+        """Bytes of shared memory: the table of rows and the buffers."""
         return self.tile.m * ROW_BYTES + self.stages * self.stage_bytes
 
     def pack(self, b: np.ndarray) -> np.ndarray:
@@ -118,6 +121,7 @@ class Core:
         return as_tf32(words) if self.warps and b.dtype == np.float32 else np.ascontiguousarray(words)
 
     def text(self) -> str:
+        """The C++ type in tile.cuh."""
         t = self.tile
         either = "true" if self.warps else "false"
         shape = f"brick::Tile<{THREADS}, {t.m}, {t.n}, {t.k}, {self.stages}, {t.split}, {either}>"
@@ -125,7 +129,7 @@ class Core:
 
 
 def as_tf32(values: np.ndarray) -> np.ndarray:
-    """float32 rounded to the nearest that tensor cores tell apart, halves away from zero; a contiguous copy."""
+    """float32 rounded to the nearest value that tensor cores distinguish, ties away from zero; a contiguous copy."""
     words = np.ascontiguousarray(values).view(np.uint32)
     rounded = (words + np.uint32(1 << 12)) & ~np.uint32((1 << 13) - 1)
     return np.where(np.isnan(values), values, rounded.view(np.float32))
@@ -137,13 +141,16 @@ def on_warps(dtype: np.dtype, precision: str) -> bool:
 
 
 def cores(dtype: np.dtype, precision: str) -> Iterator[Core]:
-    """All that fit into shared memory, the largest first."""
+    """All tiles for a type whose buffers fit into shared memory, the largest first."""
     warps = on_warps(dtype, precision)
     found = (Core(t, dtype, warps) for t in (WARP_TILES if warps else LANE_TILES))
     return (c for c in found if c.stages >= 2)
 
 
 def choose_core(dtype: np.dtype, precision: str, m: int, n: int, depth: int, unit: int = 1) -> Core:
-    """For boxes of up to m x n outputs, which sum `depth` elements each, in tiles of whole units of columns."""
+    """The cheapest tile for boxes of up to m x n outputs that sum `depth` elements each.
+
+    Its columns are a multiple of `unit`.
+    """
     fit = (c for c in cores(dtype, precision) if c.tile.n % unit == 0)
     return min(fit, key=lambda c: c.tile.cost(m, n, -(-depth // c.pair)))

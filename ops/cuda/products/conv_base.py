@@ -1,4 +1,4 @@
-"""What kernels of convolutions share: the parts of a group, the tail, and the window in C++."""
+"""The base of convolution kernels: groups, the epilogue, and the window as members of traits."""
 
 from __future__ import annotations
 
@@ -9,20 +9,21 @@ import numpy as np
 
 from brickrt.ops.cuda.kernel import Kernel
 from brickrt.ops.cuda.operand import Operand
-from brickrt.ops.cuda.printing.epilogue import WIDEST, Tail, choose_text, constants_text
+from brickrt.ops.cuda.printing.epilogue import WIDEST, EpilogueText
+from brickrt.ops.cuda.printing.traits import choose_text, constants_text
 from brickrt.ops.cuda.printing.types import ctype
 from brickrt.ops.operators.conv import Conv, ConvTranspose
 
 
 def offset_type(operand: Operand) -> str:
-    """A type that holds the offset of any element inside one image."""
+    """A C++ integer type that holds the offset of any element inside one image."""
     reach = sum((e - 1) * s for e, s in zip(operand.shape[1:], operand.strides[1:]))
     return "int" if reach < 2**31 else "long long"
 
 
 @dataclass(frozen=True)
 class ConvBase(Kernel):
-    """What convolutions and transposed ones share."""
+    """Base of the kernels for convolutions and transposed convolutions."""
 
     op: Conv | ConvTranspose
 
@@ -38,13 +39,25 @@ class ConvBase(Kernel):
 
     @property
     def columns(self) -> int:
-        """Channels of the product, of a group."""
-        return self.out.shape[1] * self.op.parts // self.op.groups
+        """Columns of the product that belong to one group."""
+        return self.out.shape[1] * self.op.gate_parts // self.op.groups
 
     @cached_property
-    def tail(self) -> Tail:
-        op, dtype, out, columns = self.op, self.ins[0].dtype, self.out, self.columns
-        return Tail(op.epilogue, dtype, op.bias, self.ins[2:], self.packed[2:], out, 1, columns, self.most, op.parts)
+    def epilogue(self) -> EpilogueText:
+        """Text of bias, epilogue and store."""
+        op, rest = self.op, slice(2, None)
+        return EpilogueText(
+            op.epilogue,
+            self.ins[0].dtype,
+            op.bias,
+            self.ins[rest],
+            self.packed[rest],
+            self.out,
+            axis=1,
+            columns=self.columns,
+            most=self.most,
+            parts=op.gate_parts,
+        )
 
     @property
     def most(self) -> int:
@@ -52,7 +65,7 @@ class ConvBase(Kernel):
         return WIDEST
 
     def checked(self) -> list[int]:
-        """Per spatial dimension, whether taps may read beyond the input."""
+        """Per spatial dimension, 1 where taps may read beyond the input, else 0."""
         if isinstance(self.op, ConvTranspose):
             return [1] * self.rank
         op, x, out = self.op, self.ins[0].shape[2:], self.out.shape[2:]
@@ -60,17 +73,17 @@ class ConvBase(Kernel):
         return [int(a < 0 or b > e) for a, b, e in zip(lo, hi, x)]
 
     def window_text(self) -> str:
-        """The members that tell of window and operands."""
+        """The members of the traits that describe window and operands."""
         op, x, w = self.op, self.ins[0], self.ins[1]
         constants = {
             "D": self.rank,
-            "PARTS": self.op.parts,
+            "PARTS": self.op.gate_parts,
             "OUT": self.out.shape[1],
             "CHANNELS": self.channels,
             "COLUMNS": self.columns,
             "PACKED": int(self.packed[1]),
-            "WIDTH": self.tail.width,
-            "ROWS_INNER": int(self.tail.scattered),
+            "WIDTH": self.epilogue.width,
+            "ROWS_INNER": int(self.epilogue.scattered),
         }
         tables = {
             "kernel": op.kernel,
@@ -86,5 +99,5 @@ class ConvBase(Kernel):
 
     @property
     def extents(self) -> tuple[int, ...]:
-        """Of the largest box."""
+        """Extents of the largest box."""
         return self.largest or self.out.shape

@@ -1,4 +1,4 @@
-"""Convolutions with few products per output (depthwise.cuh): depthwise ones, and groups of few channels."""
+"""Convolutions with few multiplications per output (depthwise.cuh): depthwise ones, and groups of few channels."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from typing import ClassVar
 import numpy as np
 
 from brickrt.ops.cuda.kernel import THREADS
-from brickrt.ops.cuda.printing.epilogue import HEADERS, WIDEST, constants_text
+from brickrt.ops.cuda.printing.epilogue import HEADERS, WIDEST
+from brickrt.ops.cuda.printing.functions import device_function
+from brickrt.ops.cuda.printing.traits import constants_text
 from brickrt.ops.cuda.printing.types import compute_ctype
 from brickrt.ops.cuda.products.conv_base import ConvBase
 from brickrt.ops.operators.conv import Conv
@@ -23,8 +25,8 @@ WIDE = 7  # taps of a row that are kept, at most
 
 
 def suits_depthwise(op: Conv, channels: int, columns: int) -> bool:
-    """Whether a group has so few channels that a product of matrices would compute mostly zeros."""
-    if op.parts > 1 and (op.groups > 1 or op.parts not in PARTS_OF_TILES):
+    """Whether a group has so few channels that tiles of a product would mostly compute zeros."""
+    if op.gate_parts > 1 and (op.groups > 1 or op.gate_parts not in PARTS_OF_TILES):
         return True
     channels, columns = channels // op.groups, columns // op.groups
     return op.groups > 1 and columns <= FEW_COLUMNS and channels * math.prod(op.kernel) <= FEW_PRODUCTS
@@ -32,49 +34,54 @@ def suits_depthwise(op: Conv, channels: int, columns: int) -> bool:
 
 @dataclass(frozen=True)
 class DepthwiseConv(ConvBase):
+    """Every thread sums a vector of channels of some neighbouring outputs, without shared memory."""
+
     headers: ClassVar[tuple[str, ...]] = ("depthwise.cuh", *HEADERS)
 
     @property
     def very(self) -> bool:
-        """Whether each channel is a group."""
+        """Whether every channel is a group of its own."""
         return self.channels == 1 and self.columns == 1
 
     @property
     def most(self) -> int:
+        """Fewer where a vector would cross groups, or the weights of a row of taps would not stay in registers."""
         if not self.very:
             return math.gcd(WIDEST, self.columns, self.out.shape[1])
         return WIDEST if self.op.kernel[-1] * WIDEST <= HELD else WIDEST // 2
 
     @property
     def sliding(self) -> bool:
-        """Whether the inputs of a row are loaded once for all outputs of a thread."""
+        """Whether a thread loads the inputs of a row once for all its outputs."""
         return self.op.kernel[-1] <= WIDE and self.op.dilations[-1] <= 2 and self.op.strides[-1] <= 2
 
     @property
     def neighbours(self) -> int:
-        """Outputs along a row that one thread sums: fewer where threads of the block would have no work."""
-        e, r = self.extents, min(NEIGHBOURS, max(HELD // (self.tail.width * self.op.parts), 1))
-        vectors = -(-e[1] // self.tail.width)
+        """Outputs along a row that a thread sums: fewer where threads of the block would be idle."""
+        e, r = self.extents, min(NEIGHBOURS, max(HELD // (self.epilogue.width * self.op.gate_parts), 1))
+        vectors = -(-e[1] // self.epilogue.width)
         while r > 1 and vectors * e[0] * math.prod(e[2:-1]) * -(-e[-1] // r) < THREADS:
             r //= 2
         return r
 
     @property
     def padded_outputs(self) -> int:
+        """Channels of the packed weights, up to whole vectors."""
         return -(-self.out.shape[1] // WIDEST) * WIDEST
 
     def pack(self, i: int, array: np.ndarray) -> np.ndarray:
         """Weights [M, C/g, k…] → [taps, C/g, parts, channels], zeros for padding."""
         if i != 1:
             return np.ascontiguousarray(array)
-        parts, outputs = self.op.parts, self.out.shape[1]
+        parts, outputs = self.op.gate_parts, self.out.shape[1]
         full = np.zeros((math.prod(self.op.kernel), self.channels, parts, self.padded_outputs), array.dtype)
         full[..., :outputs] = array.reshape(parts, outputs, self.channels, -1).transpose(3, 2, 0, 1)
         return full
 
     def emit(self, name: str) -> str:
-        x, width = self.ins[0], self.tail.width
-        whole = self.op.parts == 1 or self.out.shape[1] % width == 0
+        """Traits for depthwise.cuh, and a function that hands them to its template."""
+        x, width = self.ins[0], self.epilogue.width
+        whole = self.op.gate_parts == 1 or self.out.shape[1] % width == 0
         vector = min(width, 16 // x.dtype.itemsize)
         constants = {
             "OUTPUTS": self.padded_outputs,
@@ -82,9 +89,8 @@ class DepthwiseConv(ConvBase):
             "SLIDING": int(self.sliding),
             "X_ALIGNED": int(x.strides[1] == 1 and x.vector >= vector and whole),
         }
-        return (
+        traits = (
             f"struct {name}_conv {{\nusing A = {compute_ctype(x.dtype)};\n{constants_text(constants)}"
-            f"{self.window_text()}{self.tail.emit()}}};\n"
-            f"BRICK_DEVICE void {name}(const brick::Step& s, char* const* at, char* shared) {{\n"
-            f"    brick::depthwise<{name}_conv>(s, at);\n}}\n"
+            f"{self.window_text()}{self.epilogue.emit()}}};\n"
         )
+        return traits + device_function(name, f"    brick::depthwise<{name}_conv>(s, at);")

@@ -1,68 +1,86 @@
-"""Products of matrices (matmul.cuh): dimensions that only `a` has are folded into its rows."""
+"""Matrix products (matmul.cuh): dimensions that only `a` has are folded into its rows."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
 
-from brickrt.ops.base import Op
-from brickrt.ops.cuda.kernel import Kernel, kernel_for
-from brickrt.ops.cuda.operand import VECTOR, Operand
-from brickrt.ops.cuda.printing.epilogue import HEADERS, Tail, broadcast_strides, choose_text, constants_text
-from brickrt.ops.cuda.printing.types import ctype, is_float
+from brickrt.ops.cuda.kernel import Kernel, computes
+from brickrt.ops.cuda.operand import VECTOR
+from brickrt.ops.cuda.printing.epilogue import HEADERS, EpilogueText
+from brickrt.ops.cuda.printing.functions import device_function
+from brickrt.ops.cuda.printing.traits import choose_text, constants_text
+from brickrt.ops.cuda.printing.types import ctype
 from brickrt.ops.cuda.products.block_tile import Core, choose_core
 from brickrt.ops.operators.matmul import MatMul
+from brickrt.ops.types import is_floating
 
 MOST_FOLDED = 4  # dimensions: the words of a row's index
 
 
+@computes(MatMul)
 @dataclass(frozen=True)
 class MatMulKernel(Kernel):
+    """A matrix product per cell of the outer dimensions of the output."""
+
     op: MatMul
 
     headers: ClassVar[tuple[str, ...]] = ("matmul.cuh", *HEADERS)
 
     @property
     def rank(self) -> int:
+        """Dimensions of the output."""
         return self.out.type.rank
 
     @property
     def outer(self) -> int:
-        """Dimensions with a product for each of their cells: all of the batch where `b` has any."""
+        """The number of outer dimensions, with a product for each cell; all batch dimensions where `b` has any."""
         batched = math.prod(self.ins[1].shape[:-2]) > 1
         return self.rank - 2 if batched else max(self.rank - 1 - MOST_FOLDED, 0)
 
     @property
     def depth(self) -> int:
+        """Elements that each output sums."""
         return self.ins[0].shape[-1]
 
     @property
     def columns(self) -> int:
+        """Columns of `b` and of the output."""
         return self.out.shape[-1]
 
     @cached_property
     def core(self) -> Core:
+        """The tile for the largest box."""
         e = self.largest or self.out.shape
         return choose_core(self.ins[0].dtype, self.precision, math.prod(e[self.outer : -1]), e[-1], self.depth)
 
     @cached_property
-    def tail(self) -> Tail:
+    def epilogue(self) -> EpilogueText:
+        """Text of bias, epilogue and store."""
         op, rest = self.op, slice(2, None)
-        last = self.rank - 1
-        dtype = self.ins[0].dtype
-        return Tail(op.epilogue, dtype, op.bias, self.ins[rest], self.packed[rest], self.out, last, self.columns)
+        return EpilogueText(
+            op.epilogue,
+            self.ins[0].dtype,
+            op.bias,
+            self.ins[rest],
+            self.packed[rest],
+            self.out,
+            axis=self.rank - 1,
+            columns=self.columns,
+        )
 
     @property
     def shared(self) -> int:
+        """As much as the tile takes."""
         return self.core.shared
 
     @property
     def padded_depth(self) -> int:
+        """The depth of packed `b`, up to whole pieces."""
         return -(-self.depth // self.core.together) * self.core.together
 
     @property
@@ -80,9 +98,9 @@ class MatMulKernel(Kernel):
         return self.core.pack(full)
 
     def along_output(self, i: int) -> list[int]:
-        """Strides of `a` or `b` along the dimensions of the output that are not its columns, then its own last one."""
+        """Strides of `a` or `b` along the dimensions of the output but its columns, then along its own last one."""
         o = self.ins[i]
-        strides = list(broadcast_strides(o))
+        strides = list(o.broadcast_strides(o.rank))
         if i == 1 and self.packed[1]:
             matrix = self.padded_depth * self.padded_columns
             batch = o.shape[:-2]
@@ -93,10 +111,10 @@ class MatMulKernel(Kernel):
         return [0] * (self.rank - o.type.rank) + strides[:-1] + [o.strides[-1]]
 
     def copied_together(self) -> dict[str, int]:
-        """How elements are brought to shared memory."""
+        """How elements are copied to shared memory: one by one, in pairs or in vectors, along rows or columns."""
         a, b = self.ins[:2]
         width = VECTOR // a.dtype.itemsize
-        wide = is_float(a.dtype)
+        wide = is_floating(a.dtype)
         rows_of_a = wide and a.strides[-1] == 1 and a.vector >= width and self.depth % width == 0
         rows_of_b = wide and b.strides[-1] == 1 and b.vector >= width and self.columns % width == 0
         columns_of_b = self.core.warps and b.strides[-2] == 1 and b.vector >= width and self.depth % width == 0
@@ -110,6 +128,7 @@ class MatMulKernel(Kernel):
         }
 
     def emit(self, name: str) -> str:
+        """Traits for matmul.cuh, and a function that hands them to its template."""
         constants = {
             "OUTER": self.outer,
             "FOLDED": self.rank - 1 - self.outer,
@@ -119,19 +138,15 @@ class MatMulKernel(Kernel):
             "PADDED_COLUMNS": self.padded_columns,
             "TOGETHER": self.core.together,
             "PACKED": int(self.packed[1]),
-            "WIDTH": self.tail.width,
-            "ROWS_INNER": int(self.tail.scattered),
+            "WIDTH": self.epilogue.width,
+            "ROWS_INNER": int(self.epilogue.scattered),
             **self.copied_together(),
         }
         strides = "".join(choose_text("long long", key, self.along_output(i)) for i, key in enumerate("ab"))
-        return (
+        traits = (
             f"struct {name}_matmul {{\nusing T = {ctype(self.ins[0].dtype)};\n{constants_text(constants)}"
-            f"static constexpr long long DEPTH_STRIDE = {self.ins[1].strides[-2]};\n{strides}{self.tail.emit()}}};\n"
-            f"BRICK_DEVICE void {name}(const brick::Step& s, char* const* at, char* shared) {{\n"
-            f"    brick::matmul<{name}_matmul, {self.core.text()}>(s, at, shared);\n}}\n"
+            f"static constexpr long long DEPTH_STRIDE = {self.ins[1].strides[-2]};\n"
+            f"{strides}{self.epilogue.emit()}}};\n"
         )
-
-
-@kernel_for(MatMul)
-def _choose(op: Op, ins: Sequence[Operand], out: Operand) -> type[Kernel]:
-    return MatMulKernel
+        call = f"    brick::matmul<{name}_matmul, {self.core.text()}>(s, at, shared);"
+        return traits + device_function(name, call)

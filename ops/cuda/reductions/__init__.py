@@ -1,1 +1,1 @@
-"""Reductions, row-wise operators and pooling."""
+"""Kernels for reductions, row-wise operators and pooling."""

@@ -1,31 +1,32 @@
-"""Reductions: rows with one step, of which the result is stored."""
+"""Reductions: rows with a single step, whose result is stored."""
 
 from __future__ import annotations
 
 from functools import cached_property
 from typing import ClassVar
 
-from brickrt.ops.cuda.kernel import THREADS, Kernel, kernel_for
-from brickrt.ops.cuda.operand import Operand
-from brickrt.ops.cuda.reductions.row_traits import Traits
-from brickrt.ops.cuda.reductions.rows import Sharing, rows_of, sharing
+from brickrt.ops.cuda.kernel import THREADS, Kernel, computes
+from brickrt.ops.cuda.printing.functions import device_function
+from brickrt.ops.cuda.reductions.row_traits import RowTraits
+from brickrt.ops.cuda.reductions.rows import Sharing, choose_sharing, rows_of
 from brickrt.ops.expr import Arg
 from brickrt.ops.operators.reduce import Reduce
 from brickrt.ops.operators.rowwise import Step
 
 
 class RowsKernel(Kernel):
-    """A kernel that rows.cuh runs on traits."""
+    """Base of the kernels that rows.cuh runs on traits."""
 
     headers: ClassVar[tuple[str, ...]] = ("math.cuh", "vectors.cuh", "combine.cuh", "rows.cuh")
 
     @property
-    def traits(self) -> Traits:
+    def traits(self) -> RowTraits:
+        """What rows.cuh is told."""
         raise NotImplementedError
 
     @property
     def shared(self) -> int:
-        """Partial results of all threads, or of the warps, after which the row may lie."""
+        """Room for partial results of all threads or warps, then for the row, where the block keeps it."""
         traits = self.traits
         if traits.rows.across:
             widest = max((step.pre.dtype.itemsize for step in traits.steps), default=4)
@@ -35,18 +36,20 @@ class RowsKernel(Kernel):
         return 256 + (traits.cache_bytes if traits.sharing.cached else 0)
 
     def emit(self, name: str) -> str:
-        return (
-            f"{self.traits.text(f'{name}_rows')}"
-            f"BRICK_DEVICE void {name}(const brick::Step& s, char* const* at, char* shared) {{\n"
-            f"brick::Rows<{name}_rows>::box(s, at, shared);\n}}\n"
-        )
+        """The traits, and a function that hands them to the template."""
+        call = f"brick::Rows<{name}_rows>::box(s, at, shared);"
+        return self.traits.text(f"{name}_rows") + device_function(name, call)
 
 
+@computes(Reduce)
 class ReduceKernel(RowsKernel):
+    """A reduction over some axes."""
+
     op: Reduce
 
     @cached_property
-    def traits(self) -> Traits:
+    def traits(self) -> RowTraits:
+        """Rows along the reduced axes; the output has strides along the others only."""
         op, x = self.op, self.ins[0]
         place = {d: d if op.keepdims else n for n, d in enumerate(d for d in range(x.rank) if d not in op.axes)}
         box = self.largest or self.out.shape
@@ -54,11 +57,6 @@ class ReduceKernel(RowsKernel):
         strides = tuple(self.out.strides[place[d]] if d in place and e != 1 else 0 for d, e in enumerate(x.shape))
         rows = rows_of(x.shape, op.axes, self.ins, strides, full)
         step = Step(op.combine, op.pre or Arg(x.dtype, 0), op.post)
-        how = Sharing(1) if rows.across else sharing(rows, 0, full)
+        how = Sharing(1) if rows.across else choose_sharing(rows, 0, full)
         axes = [place[d] for d in rows.kept]
-        return Traits(rows, how, self.ins, self.out, [step], None, [], axes)
-
-
-@kernel_for(Reduce)
-def _choose(op: Reduce, ins: tuple[Operand, ...], out: Operand) -> type[Kernel]:
-    return ReduceKernel
+        return RowTraits(rows, how, self.ins, self.out, [step], None, [], axes)

@@ -1,4 +1,4 @@
-"""Prints the traits that rows.cuh takes: where operands lie, and what is computed of their elements."""
+"""Text of the traits that rows.cuh takes: where operands lie, and what is computed of their elements."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from brickrt.ops.cuda.operand import Operand
 from brickrt.ops.cuda.printing.expressions import print_expr
-from brickrt.ops.cuda.printing.trait_tables import table
+from brickrt.ops.cuda.printing.functions import function_text
+from brickrt.ops.cuda.printing.traits import bool_text, constants_text, table_text
 from brickrt.ops.cuda.printing.types import compute_ctype, ctype
 from brickrt.ops.cuda.reductions.rows import RowLayout, Sharing
 from brickrt.ops.expr import Arg, Expr, used_operands
@@ -18,10 +19,13 @@ COMBINE = {"sum": "Sum", "prod": "Product", "max": "Greatest", "min": "Smallest"
 
 
 @dataclass(frozen=True)
-class Traits:
-    """A struct for rows.cuh. `expr`, if given, makes an element of the output of each element of the inputs and the
-    results; else the output is the result of the last step. `held` inputs are kept between sweeps; `axes` are the
-    dimensions of the output that number rows."""
+class RowTraits:
+    """A struct for rows.cuh.
+
+    `expr`, if given, makes an element of the output of each element of the inputs and the results; else the output is
+    the result of the last step. `held` inputs are kept between sweeps; `axes` are the dimensions of the output that
+    number rows.
+    """
 
     rows: RowLayout
     sharing: Sharing
@@ -34,10 +38,11 @@ class Traits:
 
     @property
     def cache_bytes(self) -> int:
-        """Shared memory that holds a row."""
+        """Bytes of shared memory that the held inputs of a row take."""
         return 4 * held_words(self.ins, self.held) * self.rows.count * self.rows.vector
 
     def text(self, name: str) -> str:
+        """The whole struct."""
         parts = [
             self._constants(),
             self._fields(),
@@ -51,7 +56,7 @@ class Traits:
 
     def _constants(self) -> str:
         rows, sharing = self.rows, self.sharing
-        numbers = {
+        constants = {
             "V": rows.vector,
             "COUNT": rows.count,
             "RUN": 1 if rows.across else rows.runs[-1].extent,
@@ -60,16 +65,14 @@ class Traits:
             "STEPS": len(self.steps),
             "LANES": sharing.lanes,
             "REGISTERS": sharing.registers,
+            "ACROSS": rows.across,
+            "CACHED": sharing.cached,
+            "PER_ROW": self.expr is None,
         }
-        flags = {"ACROSS": rows.across, "CACHED": sharing.cached, "PER_ROW": self.expr is None}
-        return (
-            "".join(f"static constexpr int {key} = {value};\n" for key, value in numbers.items())
-            + "".join(f"static constexpr bool {key} = {str(value).lower()};\n" for key, value in flags.items())
-            + table("axis", "int", [*self.axes, 0])
-        )
+        return constants_text(constants) + table_text("int", "axis", [*self.axes, 0])
 
     def _fields(self) -> str:
-        """Pointers to the row, results, and what is held of a vector."""
+        """Pointers to the row, results of steps, and what is held of a vector."""
         width = self.rows.vector if self.rows.across else 1
         pointers = "".join(f"const {ctype(t.dtype)}* p{k};\n" for k, t in enumerate(self.ins))
         results = "".join(f"{compute_ctype(step.dtype)} r{j}[{width}];\n" for j, step in enumerate(self.steps))
@@ -82,7 +85,7 @@ class Traits:
             for k, t in enumerate(self.ins)
         ]
         lines.append(f"y = reinterpret_cast<{ctype(self.out.dtype)}*>(at[0]){self._place(len(self.ins))};")
-        return _function("void seek(char* const* at, const int* c)", lines)
+        return function_text("void seek(char* const* at, const int* c)", lines)
 
     def _place(self, operand: int) -> str:
         strides = self.rows.strides[operand]
@@ -103,7 +106,7 @@ class Traits:
         return f"static BRICK_DEVICE long long offset{operand}(int i) {{ return {' + '.join(terms) or '0'}; }}\n"
 
     def _index(self, number: int) -> str:
-        """The index in a run at which vector i begins."""
+        """The index in a run of dimensions at which vector i begins."""
         rows = self.rows
         last = number == len(rows.runs) - 1
         inside = 1 if last else math.prod(run.extent for run in rows.runs[number + 1 : -1]) * rows.vectors
@@ -114,18 +117,18 @@ class Traits:
 
     def _fetch(self) -> str:
         lines = [self._load(k, f"held.x{k}") for k in self.held]
-        return _function("void fetch(int i, int a, int b, Held& held) const", lines)
+        return function_text("void fetch(int i, int a, int b, Held& held) const", lines)
 
     def _load(self, operand: int, target: str) -> str:
         t, stride = self.ins[operand], self.rows.across_strides()[operand]
-        aligned = str(self._aligned(t, stride)).lower()
+        aligned = bool_text(self._aligned(t, stride))
         return f"brick::fetch<V, {stride}, {aligned}>(p{operand} + offset{operand}(i), a, b, {target});"
 
     def _aligned(self, t: Operand, stride: int) -> bool:
         return stride == 1 and t.align >= min(self.rows.vector * t.dtype.itemsize, 16)
 
     def _operands(self, exprs: Iterable[Expr], steps: int) -> tuple[list[str], list[str]]:
-        """Loads of the operands that expressions use and nobody holds, and the names of all operands' elements v."""
+        """Loads of the operands that expressions use and that are not held; names of all operands' elements v."""
         used = sorted({k for e in exprs for k in used_operands(e)})
         loads = [
             f"{compute_ctype(self.ins[k].dtype)} x{k}[V] = {{}};\n{self._load(k, f'x{k}')}"
@@ -139,13 +142,13 @@ class Traits:
     def _step(self, number: int, step: Step) -> str:
         kind = compute_ctype(step.pre.dtype)
         loads, names = self._operands([step.pre], number)
-        terms = _function(
+        terms = function_text(
             f"void terms(brick::Number<{number}>, const Held& held, int i, int a, int b, {kind} (&t)[V]) const",
             [*loads, *_each(step.pre, names, "t[v]")],
         )
         post = Arg(step.pre.dtype, 0) if step.post is None else step.post
         statements, value = print_expr(post, ["value"])
-        finish = _function(
+        finish = function_text(
             f"void finish(brick::Number<{number}>, int w, {kind} value)",
             [*([statements] if statements else []), f"r{number}[w] = {value};"],
         )
@@ -154,17 +157,17 @@ class Traits:
 
     def _write_rows(self) -> str:
         stride = self.rows.across_strides()[-1] if self.rows.across else 1
-        aligned = str(self._aligned(self.out, stride)).lower()
+        aligned = bool_text(self._aligned(self.out, stride))
         result = f"r{len(self.steps) - 1}"
         never = "BRICK_DEVICE bool has_whole_rows(const brick::Step& s) const { return true; }\n"
-        return never + _function(
+        return never + function_text(
             "void write(int a, int b) const", [f"brick::put<{stride}, {aligned}>(y, a, b, {result});"]
         )
 
     def _write_elements(self, expr: Expr) -> str:
         loads, names = self._operands([expr], len(self.steps))
         stride, last = self.rows.across_strides()[-1], len(self.ins)
-        aligned = str(self._aligned(self.out, stride)).lower()
+        aligned = bool_text(self._aligned(self.out, stride))
         kind = compute_ctype(expr.dtype)
         lines = [
             *loads,
@@ -174,10 +177,10 @@ class Traits:
             f"for (int v = a; v < b; ++v)\nif (covers(i, v)) y[offset{last}(i) + v * {stride}] = "
             f"({ctype(self.out.dtype)})t[v];",
         ]
-        return self._covers() + _function("void write(const Held& held, int i, int a, int b) const", lines)
+        return self._covers() + function_text("void write(const Held& held, int i, int a, int b) const", lines)
 
     def _covers(self) -> str:
-        """Whether the box has element v of vector i, and whether it has all of each row."""
+        """Members that tell whether the box has element v of vector i, and whether it has all of each row."""
         inside, whole = [], []
         for n, run in enumerate(self.rows.runs):
             along = "" if self.rows.across or n < len(self.rows.runs) - 1 else " + v"
@@ -186,14 +189,10 @@ class Traits:
                 index = f"({self._index(n)}{along}) / {inner} % {self.rows.shape[d]}"
                 inside.append(f"{index} >= step->lo[{d}] && {index} < step->hi[{d}]")
                 whole.append(f"s.lo[{d}] <= 0 && s.hi[{d}] >= {self.rows.shape[d]}")
-        covers = _function("bool covers(int i, int v) const", [f"return {' && '.join(inside) or 'true'};"])
-        return covers + _function(
+        covers = function_text("bool covers(int i, int v) const", [f"return {' && '.join(inside) or 'true'};"])
+        return covers + function_text(
             "bool has_whole_rows(const brick::Step& s) const", [f"return {' && '.join(whole) or 'true'};"]
         )
-
-
-def _function(head: str, lines: Iterable[str]) -> str:
-    return f"BRICK_DEVICE {head} {{\n" + "".join(f"{line}\n" for line in lines) + "}\n"
 
 
 def _each(expr: Expr, names: Sequence[str], target: str) -> list[str]:
@@ -204,5 +203,5 @@ def _each(expr: Expr, names: Sequence[str], target: str) -> list[str]:
 
 
 def held_words(ins: Sequence[Operand], held: Sequence[int]) -> int:
-    """Words of 4 bytes that one element of all held inputs takes, as it is computed with."""
+    """Words of 4 bytes that an element of all held inputs takes, in the type it is computed in."""
     return len(held) * max((2 if ins[k].dtype.itemsize == 8 else 1 for k in held), default=0)

@@ -1,4 +1,4 @@
-"""How the elements that reductions combine lie in memory, and which threads take them: what rows.cuh is told."""
+"""How the elements of reduced rows lie in memory, and which threads take them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ WARP_ROW = 4096
 
 @dataclass(frozen=True)
 class DimensionRun:
-    """Dimensions of a row that are one to all operands, outermost first: `strides` are those of its elements."""
+    """Dimensions of a row that all operands see as one, outermost first; `strides` are from element to element."""
 
     dims: Ints
     extent: int
@@ -34,10 +34,11 @@ class DimensionRun:
 
 @dataclass(frozen=True)
 class RowLayout:
-    """The dimensions of the full `shape`, told apart.
+    """The dimensions of the full `shape`: those that number rows, and those along rows.
 
     `strides[k]` are those of operand k, then of the output, per dimension of the shape, 0 where it broadcasts or has
-    one element. `kept` number the rows and `runs` the elements of a row, outermost in memory first.
+    one element. `kept` number the rows and `runs` the elements of a row, outermost in memory first. `across`: a vector
+    has one element of each of `vector` rows, not `vector` elements of one row.
     """
 
     shape: Shape
@@ -49,7 +50,7 @@ class RowLayout:
 
     @property
     def vectors(self) -> int:
-        """Vectors that the innermost run begins with."""
+        """Vectors of the innermost run."""
         return -(-self.runs[-1].extent // (1 if self.across else self.vector))
 
     @cached_property
@@ -58,7 +59,7 @@ class RowLayout:
         return math.prod(run.extent for run in self.runs[:-1]) * self.vectors
 
     def across_strides(self) -> Ints:
-        """From one element of a vector to the next, per operand."""
+        """Per operand, the stride from one element of a vector to the next."""
         if self.across:
             return tuple(s[self.kept[-1]] for s in self.strides)
         return self.runs[-1].strides
@@ -66,7 +67,7 @@ class RowLayout:
 
 def rows_of(shape: Shape, axes: Ints, ins: Sequence[Operand], out_strides: Ints, box: Sequence[int]) -> RowLayout:
     """Rows along `axes` of the shape, which input 0 has; `box` are the extents of the largest box, of that rank."""
-    strides = (*(full_strides(t, shape) for t in ins), out_strides)
+    strides = (*(t.broadcast_strides(len(shape)) for t in ins), out_strides)
     order = sorted((d for d in range(len(shape)) if shape[d] != 1), key=lambda d: -strides[0][d])
     inner = order[-1] if order else axes[0]
     across = inner not in axes
@@ -78,14 +79,8 @@ def rows_of(shape: Shape, axes: Ints, ins: Sequence[Operand], out_strides: Ints,
     return RowLayout(shape, strides, tuple(d for d in order if d not in axes), runs, across, vector)
 
 
-def full_strides(t: Operand, shape: Shape) -> Ints:
-    """Strides of an operand that broadcasts to the shape."""
-    missing = len(shape) - t.rank
-    return (0,) * missing + tuple(s if e != 1 else 0 for s, e in zip(t.strides, t.shape))
-
-
 def _runs(shape: Shape, dims: Sequence[int], strides: Sequence[Ints]) -> tuple[DimensionRun, ...]:
-    """Dimensions in order of memory as few runs; there is at least one."""
+    """Dimensions in order of memory as few runs as possible; there is at least one."""
     runs: list[DimensionRun] = []
     for d in dims:
         steps = tuple(s[d] for s in strides)
@@ -101,7 +96,8 @@ def _runs(shape: Shape, dims: Sequence[int], strides: Sequence[Ints]) -> tuple[D
 class Sharing:
     """Which threads share a row that vectors lie along, and where its elements are kept between sweeps.
 
-    `lanes` is 0 where the whole block does, `registers` are vectors of a lane.
+    `lanes` of a warp share it, or the whole block where that is 0; `registers` are the vectors that each lane keeps,
+    and `cached` tells whether the block keeps them in shared memory.
     """
 
     lanes: int
@@ -109,8 +105,8 @@ class Sharing:
     cached: bool = False
 
 
-def sharing(rows: RowLayout, words: int, box: Sequence[int]) -> Sharing:
-    """For rows of which `words` words an element are wanted again; `box` are the extents of the largest box."""
+def choose_sharing(rows: RowLayout, words: int, box: Sequence[int]) -> Sharing:
+    """How to share rows of which `words` words per element are kept; `box` are the extents of the largest box."""
     lanes = 1
     while lanes < min(rows.count, 32):
         lanes *= 2

@@ -11,8 +11,9 @@ from itertools import product
 
 import numpy as np
 
-from brickrt.ops.cuda.cudnn.coverage import Share, in_place, inputs_of, shared, shares
-from brickrt.ops.cuda.cudnn.form import Form, Unfit, as_convolution, form_of, weights
+from brickrt.ops.cuda.cudnn.coverage import Coverage, coverages, covered, in_place, inputs_of
+from brickrt.ops.cuda.cudnn.form import Form, Unfit
+from brickrt.ops.cuda.cudnn.make_form import as_convolution, form_of, weights
 from brickrt.ops.cuda.kernel import Precision
 from brickrt.ops.cuda.operand import VECTOR, Operand
 from brickrt.ops.operators.conv import Conv, ConvTranspose
@@ -33,7 +34,7 @@ class Layer:
     steps: int
     form: Form
     places: tuple[int | np.ndarray, ...]
-    share: Share = "all"
+    share: Coverage = "all"
 
 
 @dataclass
@@ -82,16 +83,16 @@ def find_layers(tasks: TaskGraph) -> Layers:
     return layers
 
 
-def _shares(tasks: TaskGraph, k: int) -> tuple[Share, ...]:
+def _shares(tasks: TaskGraph, k: int) -> tuple[Coverage, ...]:
     """What is left of a whole layer is computed where its product lies, in the output."""
     graph = tasks.plan.graph
     node = graph.nodes[k]
     assert isinstance(node.op, Conv | ConvTranspose | MatMul)
-    return shares(node.op) if in_place(node.op, graph.types[node.inputs[0]].dtype) else ("all",)
+    return coverages(node.op) if in_place(node.op, graph.types[node.inputs[0]].dtype) else ("all",)
 
 
 def _layer(
-    records: Places, i: int, share: Share, convolution: bool, arrays: dict[tuple[int, str], np.ndarray]
+    records: Places, i: int, share: Coverage, convolution: bool, arrays: dict[tuple[int, str], np.ndarray]
 ) -> Layer:
     """`arrays` are constant inputs as they are uploaded, by number and kind of the form: other shares have the same."""
     steps, tasks = records.tasks.steps[i], records.tasks
@@ -101,7 +102,7 @@ def _layer(
     packed = [name in graph.constants for name in names[1:]]
     out, *ins = (records.operand(name) for name in names)
     assert isinstance(node.op, Conv | ConvTranspose | MatMul)
-    form = form_of(shared(node.op, share), ins, out, packed, precision_of(tasks), convolution)
+    form = form_of(covered(node.op, share), ins, out, packed, precision_of(tasks), convolution)
     places: list[int | np.ndarray] = []
     for k, (name, operand) in enumerate(zip(names, (out, *ins), strict=True)):
         if k and packed[k - 1]:

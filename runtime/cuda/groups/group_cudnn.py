@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from brickrt.ops.cuda.cudnn.coverage import Product, Share, inputs_of, parts_of, shared
-from brickrt.ops.cuda.cudnn.form import SEVERAL_PARTS, Unfit, as_convolution, form_of, weights
+from brickrt.ops.cuda.cudnn.coverage import Coverage, Product, covered, inputs_of, parts_of
+from brickrt.ops.cuda.cudnn.form import Unfit
+from brickrt.ops.cuda.cudnn.make_form import SEVERAL_PARTS, as_convolution, form_of, weights
 from brickrt.ops.cuda.operand import Operand, dense
 from brickrt.ops.operators.conv import Conv
 from brickrt.ops.operators.matmul import MatMul
@@ -21,7 +22,7 @@ from brickrt.runtime.lowering.inplace_slices import root_of
 from brickrt.runtime.lowering.task_graph import TaskGraph
 
 
-def check_group(tasks: TaskGraph, nodes: tuple[int, ...], k: int, share: Share) -> None:
+def check_group(tasks: TaskGraph, nodes: tuple[int, ...], k: int, share: Coverage) -> None:
     """Raises Unfit where a share of product `k` of a padded subgraph reads what no group gathers."""
     graph = tasks.plan.graph
     node, inner = graph.nodes[k], {graph.nodes[other].output for other in nodes}
@@ -65,7 +66,7 @@ def group_layer(
         if bricks.extents(key)[0] != bricks.extents(result)[0]:
             raise Unfit(f"'{names[i]}' is one for all images of a brick")
     ins = [_slots(room, node.op, keys[i], i) if i in keys else records.operand(name) for i, name in enumerate(names)]
-    out, op = _slots(room, node.op, result), _unpadded(shared(node.op, bricks.library[k]), bricks.extents(result)[2:])
+    out, op = _slots(room, node.op, result), _unpadded(covered(node.op, bricks.library[k]), bricks.extents(result)[2:])
     form = form_of(op, ins, out, packed, precision_of(tasks), way)
     places: list[int | np.ndarray] = [room.place(result).offset]
     for i, name in enumerate(names):

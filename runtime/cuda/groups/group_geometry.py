@@ -20,7 +20,7 @@ from functools import cached_property
 import numpy as np
 
 from brickrt.graph.ir import Node
-from brickrt.ops.cuda.cudnn.coverage import Product, Share, in_place, inputs_of, parts_of
+from brickrt.ops.cuda.cudnn.coverage import Coverage, Product, in_place, inputs_of, parts_of
 from brickrt.ops.operators.conv import ConvTranspose
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.regions import columns
@@ -64,7 +64,7 @@ class Bricks:
 
     tasks: TaskGraph
     nodes: tuple[int, ...]
-    library: Mapping[int, Share]
+    library: Mapping[int, Coverage]
     numbers: np.ndarray
     boxes: Boxes
     stores: dict[str, Store] = field(default_factory=dict)
@@ -232,7 +232,7 @@ class Bricks:
 
 
 def bricks_of(
-    tasks: TaskGraph, nodes: Sequence[int], brick: Shape, library: Mapping[int, Share], order: np.ndarray
+    tasks: TaskGraph, nodes: Sequence[int], brick: Shape, library: Mapping[int, Coverage], order: np.ndarray
 ) -> list[Bricks]:
     """All bricks of a padded subgraph, in an order of their numbers, those of equal shape together; ends of a tensor
     as whole bricks if that costs little. None where their shapes are too many."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from brickrt.ops.cuda.cudnn.coverage import Product, Share, shares
+from brickrt.ops.cuda.cudnn.coverage import Coverage, Product, coverages
 from brickrt.ops.cuda.cudnn.form import Unfit
 from brickrt.ops.cuda.cudnn.graph import CudnnPlan
 from brickrt.ops.operators.matmul import MatMul
@@ -136,7 +136,7 @@ class _GroupSearch:
         """The bricks of a launch by shape, with the calls for their nodes; none where kernels compute them."""
         subgraph = self.subgraph(launch)
         ops = {k: self.tasks.plan.graph.nodes[k].op for k in subgraph.nodes}
-        asked = {k: list(shares(op)) for k, op in ops.items() if isinstance(op, Product)}
+        asked = {k: list(coverages(op)) for k, op in ops.items() if isinstance(op, Product)}
         for k in subgraph.kernels:
             self.found.reasons[self.name(k)] = SLOWER
             asked.pop(k, None)
@@ -158,7 +158,7 @@ class _GroupSearch:
         return found
 
     def attempt(
-        self, subgraph: Subgraph, library: Mapping[int, Share]
+        self, subgraph: Subgraph, library: Mapping[int, Coverage]
     ) -> tuple[dict[GroupBuffers, Calls], dict[int, str]]:
         """Rooms if the library has plans for these shares of nodes; else why not, of those for which it has none."""
         bricks, start = self.bricks(subgraph, library), aligned(self.tasks.arena_bytes)
@@ -186,7 +186,7 @@ class _GroupSearch:
                 why = why or str(e)
         return why
 
-    def bricks(self, subgraph: Subgraph, library: Mapping[int, Share]) -> list[Bricks]:
+    def bricks(self, subgraph: Subgraph, library: Mapping[int, Coverage]) -> list[Bricks]:
         """In the order of their tasks, which keeps neighbours together; of matrices one matrix after the other."""
         order, root = np.argsort(self.task_of(subgraph)), self.tasks.plan.graph.nodes[subgraph.nodes[-1]]
         if isinstance(root.op, MatMul):

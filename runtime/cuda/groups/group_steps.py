@@ -9,7 +9,7 @@ import numpy as np
 
 from brickrt.graph.ir import Node
 from brickrt.ops.base import Op
-from brickrt.ops.cuda.cudnn.coverage import Share
+from brickrt.ops.cuda.cudnn.coverage import Coverage
 from brickrt.ops.cuda.operand import Operand
 from brickrt.ops.expr import const
 from brickrt.ops.operators.conv import Conv, ConvTranspose
@@ -47,7 +47,7 @@ class NodeWork:
 class RestWork(NodeWork):
     """Steps of what is left of a node after a share of it, which a library computed, there or in the output."""
 
-    share: Share
+    share: Coverage
     product: tuple[Operand, Origin] | None = None
 
     def rows(self, records: Records) -> RecordRows:
@@ -107,7 +107,7 @@ class Works:
         )
         return [*parts, self._fill(room, stage, numbers, boxes)] if len(numbers) else parts
 
-    def rest_of(self, steps: Steps, share: Share) -> WorkPart:
+    def rest_of(self, steps: Steps, share: Coverage) -> WorkPart:
         """What is left of a whole layer."""
         part = self._new(np.arange(len(steps.tasks)))
         self.found.append(RestWork(replace(steps, tasks=part.tasks), {}, share))

@@ -20,7 +20,7 @@ import brickrt.ops.cuda.all_kernels  # noqa: F401  (makes the kernels known)
 from brickrt.graph.errors import BrickError
 from brickrt.graph.ir import Node
 from brickrt.ops.base import Op
-from brickrt.ops.cuda.cudnn.coverage import Share, inputs_of, parts_of, rest
+from brickrt.ops.cuda.cudnn.coverage import Coverage, inputs_of, parts_of, remainder
 from brickrt.ops.cuda.kernel import Kernel, Precision, make_kernel
 from brickrt.ops.cuda.operand import VECTOR, Operand, dense
 from brickrt.ops.expr import arg
@@ -139,7 +139,7 @@ class Records:
         node = self.tasks.plan.graph.nodes[steps.node]
         return self._add(steps, node.op, [self.held(name, steps) for name in (node.output, *node.inputs)])
 
-    def add_rest(self, steps: Steps, share: Share, product: tuple[Operand, Origin] | None = None) -> RecordRows:
+    def add_rest(self, steps: Steps, share: Coverage, product: tuple[Operand, Origin] | None = None) -> RecordRows:
         """Likewise of what a node does after its product, which a library left there, or in the output."""
         graph = self.tasks.plan.graph
         node, op = graph.nodes[steps.node], graph.nodes[steps.node].op
@@ -152,7 +152,7 @@ class Records:
                 bias = dense(TensorType((bias.shape[0], *[1] * (out[0].rank - 2)), bias.dtype))
             others = [*_parts(bias, source, parts, 0), *others]
         held = [out, *_parts(*(product or out), parts, 1), *others]
-        return self._add(steps, rest(op, share, graph.types[node.inputs[0]].dtype), held)
+        return self._add(steps, remainder(op, share, graph.types[node.inputs[0]].dtype), held)
 
     def held(self, name: str, steps: Steps) -> tuple[Operand, Source]:
         """A tensor that steps read or write."""

@@ -186,11 +186,11 @@ def test_powers_stay_float32_in_float16():
 @pytest.mark.parametrize("kind", ["gates", "factors"])
 def test_convolutions_in_parts_and_with_factors(precision, kind):
     def gates(b: Builder) -> str:
-        op = Conv((1, 1), (1, 1), (1, 1), (0, 0), (0, 0), bias=True, epilogue=apply("mul", X, Y), parts=2)
+        op = Conv((1, 1), (1, 1), (1, 1), (0, 0), (0, 0), bias=True, epilogue=apply("mul", X, Y), gate_parts=2)
         return b.emit(op, "x", b.constant(array(8, 3, 1, 1)), b.constant(array(8)))
 
     def factors(b: Builder) -> str:
-        op = Conv((1, 1), (1, 1), (1, 1), (0, 0), (0, 0), epilogue=apply("add", X, Y), scaled=True)
+        op = Conv((1, 1), (1, 1), (1, 1), (0, 0), (0, 0), epilogue=apply("add", X, Y), channel_scaled=True)
         return b.emit(op, "x", b.constant(array(4, 3, 1, 1)), b.constant(array(1, 3, 1, 1)), b.constant(array(4, 1, 1)))
 
     before = make(gates if kind == "gates" else factors, x=(1, 3, 6, 5))

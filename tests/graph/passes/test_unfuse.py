@@ -41,11 +41,11 @@ def test_unfused(scaled, gated, residual):
     assert ops(fused) == ["Conv"]
     after = same_results(before, unfuse(fused))
     convs = [node.op for node in after.nodes if isinstance(node.op, Conv)]
-    assert all(op.parts == 1 and not op.scaled for op in convs)
+    assert all(op.gate_parts == 1 and not op.channel_scaled for op in convs)
     assert ops(after) == ["Map"] * scaled + ["Conv"] + ["Take", "Take", "Map"] * gated
 
 
 def test_gates_may_stay():
     fused = fuse(make(lambda b: gate(b, pointwise(b, b.emit(MUL, "x", "s"), 8)), x=X, s=(1, 3, 1, 1)))
     after = same_results(fused, unfuse(fused, gates=False))
-    assert ops(after) == ["Map", "Conv"] and after.nodes[1].op.parts == 2 and not after.nodes[1].op.scaled
+    assert ops(after) == ["Map", "Conv"] and after.nodes[1].op.gate_parts == 2 and not after.nodes[1].op.channel_scaled

@@ -35,6 +35,8 @@ from tests.runtime.cuda import test_runs as run_tests
 from tests.support.cuda import host_kernels
 from tests.support.cuda.engines import runtime_on
 from tests.support.cuda.host_kernels import expected, needs_compiler, stored
+from tests.support.cuda.kernel_cases import values
+from tests.support.cuda.product_cases import TOLERANCE, close, operands
 from tests.support.ptx import expressions
 from tests.support.ptx.build import compiled
 from tests.support.ptx.driver import PtxDriver
@@ -93,7 +95,7 @@ def test_expressions(test, monkeypatch):
 
 @in_turn(["float16"])
 def test_moves(case, single):
-    x = move_tests.values((2, 21, 6, 11), case)
+    x = values((2, 21, 6, 11), case)
     move_tests.check(Reorder("plain"), x, layouts=["last", "plain"])
     move_tests.check(Reorder("last"), x, layouts=["plain", "last"])
 
@@ -155,7 +157,7 @@ def check_tiles(kind, arch, chosen):
     found = list(cores(np.dtype(dtype), precision))[chosen]
     made = [block_tile_tests.kernel(kind, shape, columns, core) for core in found]
     library = compiled(block_tile_tests.together(made, THREADS, 2), arch)
-    arrays = conv_tests.operands(made[0].op, shape, columns, dtype)
+    arrays = operands(made[0].op, shape, columns, dtype)
     wanted = expected(made[0].op, arrays)
     box = np.array([0, 0, 0, 0, *wanted.shape], np.int32)
     for k, each in enumerate(made):
@@ -166,8 +168,8 @@ def check_tiles(kind, arch, chosen):
         ranges = [(a.ctypes.data, a.nbytes) for a in (box, at, *held)]
         run = library.kernel(f"run{k}", lambda *_, known=ranges: known)
         run(1, THREADS, ctypes.c_longlong(each.shared), ctypes.c_void_p(context.ctypes.data), 0, 1, 0, 0, 1)
-        tolerance = 2e-3 if precision == "tf32" else conv_tests.TOLERANCE[np.dtype(dtype).name]
-        conv_tests.close(np.moveaxis(result, -1, 1), wanted, tolerance)
+        tolerance = 2e-3 if precision == "tf32" else TOLERANCE[np.dtype(dtype).name]
+        close(np.moveaxis(result, -1, 1), wanted, tolerance)
 
 
 @pytest.mark.parametrize(("kind", "arch", "tile"), [("tf32", "sm_90", 3), ("fp32", "sm_80", 8)])

@@ -17,18 +17,26 @@ from brickrt.runtime.cuda.driver.cudnn_plans import Plans
 
 
 class data_type(enum.Enum):
+    """The frontend's element types."""
+
     FLOAT, HALF, BFLOAT16 = range(3)
 
 
 class heur_mode(enum.Enum):
+    """The frontend's ways to list plans."""
+
     A, FALLBACK = range(2)
 
 
 class numerical_note(enum.Enum):
+    """What the frontend says of an engine's precision."""
+
     TENSOR_CORE, DOWN_CONVERT_INPUTS, REDUCED_PRECISION_REDUCTION, NONDETERMINISTIC = range(4)
 
 
 class scalar_type(enum.Enum):
+    """When a scalar operand is known."""
+
     RUNTIME_PARAM, COMPILE_TIME_CONST = range(2)
 
 
@@ -82,6 +90,8 @@ class Frontend:
 
 @dataclass
 class FakeTensor:
+    """A tensor of a graph: an input, or the result of an operation."""
+
     dims: list[int] | None
     strides: list[int] | None
     dtype: data_type | None
@@ -143,6 +153,8 @@ KEPT: dict[bytes, FakeGraph] = {}
 
 
 class FakeGraph:
+    """A graph of the frontend: collects operations, and computes them with NumPy on the host's memory."""
+
     def __init__(self, api):
         self.api, self.tensors, self.results, self.barred, self.limit, self.at = api, [], [], set(), None, None
         self.operations = 0

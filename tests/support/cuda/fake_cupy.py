@@ -186,6 +186,8 @@ class Pointer:
 
 
 class FakeStream:
+    """A stream that does everything at once, or notes it down while it is captured."""
+
     def __init__(self, fake: FakeCupy, ptr: int) -> None:
         self.fake, self.ptr = fake, ptr
 
@@ -209,6 +211,8 @@ class FakeStream:
 
 
 class FakeCapturedGraph:
+    """What was captured, to be done by each launch."""
+
     def __init__(self, fake: FakeCupy, work: Any) -> None:
         self.fake, self.work = fake, work
 
@@ -221,6 +225,8 @@ class FakeCapturedGraph:
 
 
 class LoadedModule:
+    """A compiled module on the device."""
+
     def __init__(self, fake: FakeCupy) -> None:
         self.fake = fake
 

@@ -47,6 +47,8 @@ class HostMemory:
 
 
 class HostPinned(HostMemory):
+    """Memory of the host that devices copy to and from."""
+
     def __init__(self, nbytes: int) -> None:
         super().__init__(nbytes)
         self.array = self._room[self._start : self._start + nbytes]
@@ -61,6 +63,8 @@ class Token:
 
 
 class HostEvent:
+    """An event of streams."""
+
     def __init__(self, driver: HostDriver) -> None:
         self.driver = driver
         self.token: Token | None = None
@@ -77,6 +81,8 @@ class HostEvent:
 
 
 class HostStream:
+    """A queue of work, of which the driver does the first whenever it chooses this stream."""
+
     def __init__(self, driver: HostDriver, number: int) -> None:
         self.driver, self.number = driver, number
         self.queue: deque[Work | Token] = deque()
@@ -121,6 +127,8 @@ class HostStream:
 
 @dataclass
 class HostGraph:
+    """A captured graph: its nodes run in any order that their dependencies allow."""
+
     driver: HostDriver
     nodes: list[tuple[Work, frozenset[int]]]
 
@@ -137,6 +145,8 @@ class HostGraph:
 
 
 class HostFunction:
+    """A kernel function compiled for the host."""
+
     def __init__(self, driver: HostDriver, source: KernelSource, library: ctypes.CDLL, name: str) -> None:
         self.driver, self.source, self.library = driver, source, library
         self.function = getattr(library, name)

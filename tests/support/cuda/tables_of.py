@@ -22,6 +22,8 @@ class Found(Exception):
 
 
 class Uncompiled(HostDriver):
+    """A device that takes kernels without compiling them."""
+
     def functions(self, sources, progress):
         return [SimpleNamespace(resident=2) for _ in sources]
 

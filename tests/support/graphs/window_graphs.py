@@ -67,7 +67,7 @@ class _Stack:
         epilogue = self.draw(st.sampled_from(GATES))
         for k in range(2, parts + len(extra)):
             epilogue = apply("add", epilogue, arg(k, F32))
-        return self.sketch.add(replace(plain, parts=parts, epilogue=epilogue), x, *weights, *extra)
+        return self.sketch.add(replace(plain, gate_parts=parts, epilogue=epilogue), x, *weights, *extra)
 
     def pool(self, x: str, tensors: list[str]) -> str | None:
         ones = (1,) * self.rank

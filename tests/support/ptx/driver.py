@@ -17,6 +17,8 @@ from tests.support.ptx.build import PtxLibrary, compiled
 
 @dataclass
 class PtxDriver(HostDriver):
+    """The device on the host whose kernels are compiled to PTX for `arch`."""
+
     arch: str = "sm_90"
     arrays: weakref.WeakSet[HostArray] = field(default_factory=weakref.WeakSet)
 

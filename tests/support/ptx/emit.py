@@ -75,7 +75,7 @@ def _parameters(function: PtxFunction) -> str:
 
 
 class _Translation:
-    """Of one function."""
+    """The translation of one function."""
 
     def __init__(self, function: PtxFunction, places: dict[str, str]) -> None:
         self.function = function

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from brickrt.ops.cuda.printing.expressions import print_functor
 from brickrt.ops.cuda.printing.types import compute_ctype, ctype
 from brickrt.ops.expr import Expr
+from tests.support.cuda.functors import print_functor
 from tests.support.ptx.build import compiled
 
 _LOOP = """

@@ -126,7 +126,7 @@ def _arithmetic(w: InstructionWords) -> str:
 
 
 def _single(name: str) -> bool:
-    """Of 32-bit floats alone."""
+    """Whether an approximate function is of 32-bit floats alone."""
     return name.split(".")[0] in ("ex2", "lg2", "tanh", "sin", "cos")
 
 

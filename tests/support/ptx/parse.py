@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class PtxVariable:
-    """Of `count` elements of a type ("b8", "u32" …) in a state space ("reg", "param", "shared" …).
+    """A variable: `count` elements of a type ("b8", "u32" …) in a state space ("reg", "param", "shared" …).
 
     `count` is 0 where the text says `[]`; registers `%r<5>` are the variables %r1 … %r4 by the name "%r".
     """
@@ -29,11 +29,15 @@ class PtxVariable:
 
 @dataclass(frozen=True)
 class Label:
+    """The place that a jump names."""
+
     name: str
 
 
 @dataclass(frozen=True)
 class Brace:
+    """The beginning or end of a scope."""
+
     opens: bool
 
 
@@ -55,6 +59,8 @@ Statement = PtxVariable | Label | Brace | Instruction
 
 @dataclass(frozen=True)
 class PtxFunction:
+    """A function with its statements in order; `entry` where the host can launch it."""
+
     name: str
     entry: bool
     results: tuple[PtxVariable, ...]
@@ -65,6 +71,8 @@ class PtxFunction:
 
 @dataclass(frozen=True)
 class PtxModule:
+    """A whole PTX text."""
+
     variables: tuple[PtxVariable, ...]
     functions: tuple[PtxFunction, ...]
 

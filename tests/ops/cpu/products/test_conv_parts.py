@@ -36,7 +36,7 @@ CASES = {
 
 def prepared(case: ConvCase, expr: Expr, parts: int) -> tuple:
     """The operator and its arrays, with an operand of the output's shape if the expression reads one."""
-    op, arrays = replace(case.op, epilogue=expr, parts=parts), case.arrays()
+    op, arrays = replace(case.op, epilogue=expr, gate_parts=parts), case.arrays()
     if expr is GLU_SUM:
         n, m, *spatial = case.op.infer([TensorType(a.shape, a.dtype) for a in arrays]).shape
         arrays.append(np.random.default_rng(1).standard_normal((n, m // parts, *spatial)).astype(F32))

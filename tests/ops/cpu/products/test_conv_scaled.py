@@ -37,7 +37,7 @@ def prepared(case: ConvCase, lanes: int, each: bool, blocked: bool, packed: bool
     arrays += [factors, rng.standard_normal(shape).astype(F32)]
     constant = [False, *[packed] * (1 + case.op.bias), False, False]
     blocks = [*case.blocks(lanes), lanes if blocked else 1, lanes]
-    return replace(case.op, scaled=True, epilogue=SUM), arrays, blocks, constant
+    return replace(case.op, channel_scaled=True, epilogue=SUM), arrays, blocks, constant
 
 
 @pytest.mark.parametrize("packed", [True, False])

@@ -201,7 +201,12 @@ def test_bricks_of_pixels_make_the_whole(brick, stride, kernel):
 
 @pytest.mark.parametrize(
     "op",
-    [conv((3, 3)), conv((1, 1), pads=(1, 1)), conv((1, 1), groups=2), dataclasses.replace(point(), scaled=True)],
+    [
+        conv((3, 3)),
+        conv((1, 1), pads=(1, 1)),
+        conv((1, 1), groups=2),
+        dataclasses.replace(point(), channel_scaled=True),
+    ],
     ids=["window", "padded", "grouped", "scaled"],
 )
 def test_other_convolutions_do_not_fit(op):

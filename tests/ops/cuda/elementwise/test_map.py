@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 import pytest
 
@@ -12,24 +10,9 @@ from brickrt.ops.operators.map import Map
 from brickrt.ops.types import Boxes
 from tests.support.cuda.host_kernels import expected, needs_compiler, run_on_host
 from tests.support.cuda.host_scratch import run_in_scratch
+from tests.support.cuda.kernel_cases import SUM, split, values
 
 pytestmark = needs_compiler
-
-SUM = apply("max", apply("add", arg(0, "float32"), arg(1, "float32")), const(0, "float32"))
-
-
-def values(shape: tuple[int, ...], dtype: str = "float32") -> np.ndarray:
-    x = np.random.default_rng(0).uniform(-9, 9, shape)
-    return (x > 0) if dtype == "bool" else x.astype(dtype)
-
-
-def split(shape: tuple[int, ...], parts: int) -> Boxes:
-    """A grid of uneven boxes that covers a tensor, in reverse order."""
-    cuts = [sorted({0, e, *(e * k // parts for k in range(parts))}) for e in shape]
-    ranges = [list(itertools.pairwise(c)) if len(c) > 1 else [(0, c[0])] for c in cuts]
-    grid = list(itertools.product(*ranges))[::-1]
-    lo, hi = ([[r[k] for r in box] for box in grid] for k in (0, 1))
-    return Boxes(np.asarray(lo, np.int64).reshape(len(grid), -1), np.asarray(hi, np.int64).reshape(len(grid), -1))
 
 
 def check(expr: Expr, *arrays: np.ndarray, layouts=None, constant=None, boxes=None, threads: int = 64) -> None:

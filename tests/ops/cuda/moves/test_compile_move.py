@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -10,8 +11,7 @@ from brickrt.graph.errors import BrickError
 from brickrt.ops.base import Op
 from brickrt.ops.cuda.kernel import Kernel, make_kernel
 from brickrt.ops.cuda.operand import dense
-from brickrt.ops.cuda.printing.expressions import print_functor
-from brickrt.ops.cuda.printing.types import BFLOAT16, compute_ctype, ctype
+from brickrt.ops.cuda.printing.types import compute_ctype, ctype
 from brickrt.ops.expr import COMPARE, TEST, Apply, Expr, apply, arg, cast, const
 from brickrt.ops.operators.interp import AxisTaps, Interp
 from brickrt.ops.operators.map import Map
@@ -19,7 +19,9 @@ from brickrt.ops.operators.move import Concat, Reorder, Take, Transpose, View
 from brickrt.ops.types import TensorType
 from brickrt.runtime.cuda.kernels import compile as compiling
 from brickrt.runtime.cuda.kernels.kernel_sources import function_of, source_of
+from tests.support.cuda.functors import print_functor
 
+BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 IMAGE = (2, 24, 14, 14)
 TAPS = AxisTaps(((0, 1),) * 28, ((0.5, 0.5),) * 28)
 FLOATS = [np.dtype(d) for d in (BFLOAT16, "float32", "float64")]

@@ -8,9 +8,9 @@ import pytest
 from brickrt.ops.base import Op
 from brickrt.ops.operators.move import Concat, Reorder, Transpose, View
 from brickrt.ops.types import Boxes
-from tests.ops.cuda.elementwise.test_map import split, values
 from tests.support.cuda.host_kernels import expected, needs_compiler, run_on_host
 from tests.support.cuda.host_scratch import run_in_scratch
+from tests.support.cuda.kernel_cases import split, values
 
 pytestmark = needs_compiler
 
@@ -88,7 +88,7 @@ def test_transpose_in_other_layouts(layouts) -> None:
     ],
 )
 def test_view(before, after) -> None:
-    """Of channels-last inputs too, where merged dimensions lie apart in memory."""
+    """Channels-last inputs, too, where merged dimensions are not contiguous."""
     for layouts in (["plain", "plain"], ["last", "plain"], ["plain", "last"]):
         check(View(after), values(before), layouts=layouts, parts=2)
 

@@ -10,9 +10,9 @@ from brickrt.ops.base import Op
 from brickrt.ops.operators.interp import AxisTaps, Interp
 from brickrt.ops.operators.move import Take
 from brickrt.ops.types import Boxes
-from tests.ops.cuda.elementwise.test_map import split, values
 from tests.support.cuda.host_kernels import expected, needs_compiler, run_on_host
 from tests.support.cuda.host_scratch import run_in_scratch
+from tests.support.cuda.kernel_cases import split, taps, values
 
 pytestmark = needs_compiler
 LAYOUTS = [["plain", "plain"], ["last", "last"], ["plain", "last"]]
@@ -58,7 +58,7 @@ def test_arithmetic_of_tables(table, found) -> None:
     ],
 )
 def test_take(tables, layouts) -> None:
-    """Of [2, 8, 5, 7]: pads, mirrors, repeats, slices, gathers, nothing at all."""
+    """Pads, mirrors, repeats, slices, gathers and nothing at all, on [2, 8, 5, 7]."""
     check(Take(tables, 3), values((2, 8, 5, 7)), layouts)
 
 
@@ -82,17 +82,10 @@ def test_take_in_scratch(layouts, off) -> None:
     np.testing.assert_array_equal(got, expected(op, [x])[box.slices()])
 
 
-def taps(outputs: int, count: int, extent: int) -> AxisTaps:
-    rng = np.random.default_rng(outputs)
-    indices = rng.integers(0, extent, (outputs, count)).tolist()
-    weights = rng.uniform(-1, 1, (outputs, count)).tolist()
-    return AxisTaps(tuple(map(tuple, indices)), tuple(map(tuple, weights)))
-
-
 @pytest.mark.parametrize("layouts", LAYOUTS)
 @pytest.mark.parametrize("counts", [(None, 2, 2), (None, 4, None), (3, None, None), (None, None, 9), (2, 3, 2)])
 def test_interp(counts, layouts) -> None:
-    """Of [2, 8, 5, 7], to twice the extents."""
+    """[2, 8, 5, 7] to twice the extents."""
     axes = [None if n is None else taps(2 * e, n, e) for n, e in zip(counts, (8, 5, 7))]
     check(Interp((None, *axes)), values((2, 8, 5, 7)), layouts, rtol=1e-5)
 

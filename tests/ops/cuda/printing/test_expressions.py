@@ -6,16 +6,20 @@ import ctypes
 import itertools
 from collections.abc import Sequence
 
+import ml_dtypes
 import numpy as np
 import pytest
 
-from brickrt.ops.cuda.printing.expressions import literal, print_expr, print_functor
-from brickrt.ops.cuda.printing.types import BFLOAT16, compute_ctype, ctype, is_float
+from brickrt.ops.cuda.printing.expressions import literal, print_expr
+from brickrt.ops.cuda.printing.types import compute_ctype, ctype
 from brickrt.ops.definitions.expressions import evaluate_expr, round_to
 from brickrt.ops.expr import COMPARE, TEST, Apply, Expr, apply, arg, cast, const
+from brickrt.ops.types import is_floating
+from tests.support.cuda.functors import print_functor
 from tests.support.cuda.host_kernels import compiled, needs_compiler
 
 pytestmark = needs_compiler
+BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 
 FLOATS = [np.dtype(d) for d in ("float16", BFLOAT16, "float32", "float64")]
 SIGNED = [np.dtype(d) for d in ("int8", "int16", "int32", "int64")]
@@ -164,7 +168,7 @@ def test_casts(source) -> None:
         elif source.kind == "b":
             x = np.array([False, True])
         else:
-            top = 6e4 if is_float(target) else 120 if target == np.uint64 else 1e9
+            top = 6e4 if is_floating(target) else 120 if target == np.uint64 else 1e9
             low = 0 if target == np.uint64 else -1
             x = np.random.default_rng(0).uniform(low * top, top, 99).clip(-6e4, 6e4 if source == np.float16 else top)
             x = np.concatenate([x, [0, 0.9, 100.5]]).astype(source)

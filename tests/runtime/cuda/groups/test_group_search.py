@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from brickrt.graph.ir import Graph
-from brickrt.ops.cuda.cudnn import form as form_module
+from brickrt.ops.cuda.cudnn import make_form as form_module
 from brickrt.ops.cuda.cudnn.form import Unfit
 from brickrt.ops.expr import apply, arg, const
 from brickrt.ops.operators.conv import Conv
