@@ -11,7 +11,8 @@ from llvmlite import ir
 
 from brickrt.ops.base import Op
 from brickrt.ops.cpu.emit.expressions import effort, emit_expr
-from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter, Index
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
+from brickrt.ops.cpu.emit.llvm_types import Index
 from brickrt.ops.cpu.emit.operand_access import Access, access, constant_operand, load_operand, pack_constant
 from brickrt.ops.cpu.emit.rows import RowShape, joinable, row_classes
 from brickrt.ops.cpu.isa import Isa

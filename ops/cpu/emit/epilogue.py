@@ -10,7 +10,8 @@ from itertools import chain
 from llvmlite import ir
 
 from brickrt.ops.cpu.emit.expressions import effort, emit_expr
-from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter, Index
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
+from brickrt.ops.cpu.emit.llvm_types import Index
 from brickrt.ops.cpu.emit.operand_access import load_operand
 from brickrt.ops.cpu.operand import Operand
 from brickrt.ops.expr import Expr

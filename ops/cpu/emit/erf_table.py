@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit.function_emitter import FLOAT, I32, FunctionEmitter
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
+from brickrt.ops.cpu.emit.llvm_types import FLOAT, I32
 
 LANES = 16
 SCALE = 3.9

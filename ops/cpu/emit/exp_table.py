@@ -6,7 +6,8 @@ from __future__ import annotations
 import numpy as np
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit.function_emitter import FLOAT, I16, I32, FunctionEmitter
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
+from brickrt.ops.cpu.emit.llvm_types import FLOAT, I16, I32
 
 LANES = 16
 # Added to a small float, this leaves the nearest multiple of 1/16 in the low bits.

@@ -9,7 +9,8 @@ from llvmlite import ir
 
 from brickrt.ops.cpu.emit import integers, vector_math
 from brickrt.ops.cpu.emit.conversions import compare, convert
-from brickrt.ops.cpu.emit.function_emitter import FLOAT, I1, FunctionEmitter, fill, register_type, type_suffix, vector
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
+from brickrt.ops.cpu.emit.llvm_types import FLOAT, I1, fill, register_type, type_suffix, vector
 from brickrt.ops.cpu.emit.scalar_math import LIBM, libm
 from brickrt.ops.cpu.emit.vector_math import lanes_of
 from brickrt.ops.expr import COMPARE, TEST, Apply, Arg, Const, Expr, distinct

@@ -8,18 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit.function_emitter import (
-    I32,
-    I64,
-    PTR,
-    FunctionEmitter,
-    Index,
-    fill,
-    memory_type,
-    register_type,
-    type_suffix,
-    vector,
-)
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
+from brickrt.ops.cpu.emit.llvm_types import I32, I64, PTR, Index, fill, memory_type, register_type, type_suffix, vector
 from brickrt.ops.cpu.operand import Operand, dense, to_blocked
 from brickrt.ops.types import TensorType
 

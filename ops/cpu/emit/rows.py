@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter, Index
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
+from brickrt.ops.cpu.emit.llvm_types import Index
 from brickrt.ops.cpu.emit.operand_access import Access, access
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.operand import Operand

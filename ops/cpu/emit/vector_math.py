@@ -13,7 +13,8 @@ from llvmlite import ir
 from brickrt.ops.cpu.emit.erf_table import LANES as AVX512_LANES
 from brickrt.ops.cpu.emit.erf_table import erf_by_table
 from brickrt.ops.cpu.emit.exp_table import LN2_HIGH, LN2_LOW, LOG2E, exp_by_table, sigmoid_by_table
-from brickrt.ops.cpu.emit.function_emitter import FLOAT, I32, FunctionEmitter, fill, type_suffix, vector
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
+from brickrt.ops.cpu.emit.llvm_types import FLOAT, I32, fill, type_suffix, vector
 
 # Added to a small float, this leaves the nearest whole number in the low bits.
 ROUNDER = 12582912.0

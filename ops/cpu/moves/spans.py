@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter, Index, memory_type, vector
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
+from brickrt.ops.cpu.emit.llvm_types import Index, memory_type, vector
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.operand import Operand
 from brickrt.ops.types import Boxes

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit.function_emitter import I1, I32, FunctionEmitter, Index
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
+from brickrt.ops.cpu.emit.llvm_types import I1, I32, Index
 from brickrt.ops.cpu.moves.spans import CopyLoop, Mover, StridedMemory, longest, merge, strips, zero_of
 
 

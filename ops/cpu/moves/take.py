@@ -10,7 +10,8 @@ from llvmlite import ir
 
 from brickrt.ops.affine_tables import Affine, affine
 from brickrt.ops.base import Op
-from brickrt.ops.cpu.emit.function_emitter import I64, FunctionEmitter, Index, memory_type
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
+from brickrt.ops.cpu.emit.llvm_types import I64, Index, memory_type
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel, kernel_for
 from brickrt.ops.cpu.moves.index_tables import constant_array, in_blocks

@@ -8,7 +8,8 @@ from dataclasses import replace
 import numpy as np
 
 from brickrt.ops.base import Op
-from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter, Index
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
+from brickrt.ops.cpu.emit.llvm_types import Index
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel, kernel_for
 from brickrt.ops.cpu.moves.spans import (

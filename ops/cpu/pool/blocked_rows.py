@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit.function_emitter import Index
+from brickrt.ops.cpu.emit.llvm_types import Index
 from brickrt.ops.cpu.pool.row import PoolRow
 from brickrt.ops.cpu.pool.window import Taps
 

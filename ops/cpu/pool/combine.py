@@ -10,7 +10,8 @@ import numpy as np
 from llvmlite import ir
 
 from brickrt.ops.cpu.emit.expressions import convert, extreme
-from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter, Index, fill, register_type, type_suffix, vector
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
+from brickrt.ops.cpu.emit.llvm_types import Index, fill, register_type, type_suffix, vector
 from brickrt.ops.cpu.emit.scalar_math import libm
 from brickrt.ops.cpu.emit.vector_math import lanes_of
 from brickrt.ops.operators.pool import Pool, lowest

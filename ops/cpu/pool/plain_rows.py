@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from brickrt.ops.cpu.emit.function_emitter import Index
+from brickrt.ops.cpu.emit.llvm_types import Index
 from brickrt.ops.cpu.moves.spans import strips
 from brickrt.ops.cpu.pool.row import PoolRow
 from brickrt.ops.cpu.pool.window import Taps

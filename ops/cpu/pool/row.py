@@ -10,7 +10,8 @@ from itertools import product
 
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter, Index, register_type, vector
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
+from brickrt.ops.cpu.emit.llvm_types import Index, register_type, vector
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.operand import Operand
 from brickrt.ops.cpu.pool.combine import PoolMath

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter, Index
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
+from brickrt.ops.cpu.emit.llvm_types import Index
 from brickrt.ops.operators.pool import Pool
 
 

@@ -11,7 +11,8 @@ import numpy as np
 from llvmlite import ir
 
 from brickrt.ops.cpu.emit.epilogue import offset_of
-from brickrt.ops.cpu.emit.function_emitter import I32, PTR, FunctionEmitter, Index, register_type, vector, zeros
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
+from brickrt.ops.cpu.emit.llvm_types import I32, PTR, Index, register_type, vector, zeros
 from brickrt.ops.cpu.operand import Operand
 from brickrt.ops.cpu.products.register_tile import Accumulators, PackedStream
 from brickrt.ops.cpu.products.row_tiles import PixelTile, RowWindow, tile_runs

@@ -20,7 +20,8 @@ import numpy as np
 from llvmlite import ir
 
 from brickrt.ops.cpu.emit.epilogue import offset_of
-from brickrt.ops.cpu.emit.function_emitter import I32, I64, FunctionEmitter, Index, register_type, vector, zeros
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
+from brickrt.ops.cpu.emit.llvm_types import I32, I64, Index, register_type, vector, zeros
 from brickrt.ops.cpu.products.conv_body import ConvBody, TilePosition
 from brickrt.ops.cpu.products.register_tile import Accumulators
 from brickrt.ops.cpu.products.row_tiles import PixelTile

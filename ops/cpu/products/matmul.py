@@ -16,7 +16,8 @@ from llvmlite import ir
 
 from brickrt.ops.base import Op
 from brickrt.ops.cpu.emit.epilogue import Epilogue
-from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter, Index, register_type, vector, zeros
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
+from brickrt.ops.cpu.emit.llvm_types import Index, register_type, vector, zeros
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel, kernel_for
 from brickrt.ops.cpu.operand import Operand

@@ -16,7 +16,8 @@ from typing import ClassVar
 import numpy as np
 
 from brickrt.ops.base import Op
-from brickrt.ops.cpu.emit.function_emitter import I64, FunctionEmitter, Index
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
+from brickrt.ops.cpu.emit.llvm_types import I64, Index
 from brickrt.ops.cpu.operand import Operand
 from brickrt.ops.cpu.products.conv import joins_rows
 from brickrt.ops.operators.conv import Conv

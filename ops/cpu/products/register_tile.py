@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter, Index, register_type, vector
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
+from brickrt.ops.cpu.emit.llvm_types import Index, register_type, vector
 from brickrt.ops.cpu.emit.variables import Variable
 
 LoadWeight = Callable[[Index, int], ir.Value]  # (channel, block of the tile) → vector of output channels

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter, Index, zeros
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
+from brickrt.ops.cpu.emit.llvm_types import Index, zeros
 from brickrt.ops.cpu.products.register_tile import Accumulators
 
 

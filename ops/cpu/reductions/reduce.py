@@ -16,7 +16,8 @@ from llvmlite import ir
 from brickrt.ops.base import Op
 from brickrt.ops.cpu.emit.combine import Combine
 from brickrt.ops.cpu.emit.expressions import emit_expr
-from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter, Index, memory_type, vector
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
+from brickrt.ops.cpu.emit.llvm_types import Index, memory_type, vector
 from brickrt.ops.cpu.emit.operand_access import constant_operand, pack_constant
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel, kernel_for

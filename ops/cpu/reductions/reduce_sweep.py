@@ -10,7 +10,8 @@ from llvmlite import ir
 
 from brickrt.ops.cpu.emit.combine import Combine
 from brickrt.ops.cpu.emit.expressions import effort, emit_expr
-from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter, Index
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
+from brickrt.ops.cpu.emit.llvm_types import Index
 from brickrt.ops.cpu.reductions.reduce_plan import MergedDims, ReducePlan
 from brickrt.ops.expr import Expr, used_operands
 

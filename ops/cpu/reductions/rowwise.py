@@ -19,7 +19,8 @@ from brickrt.ops.base import Op
 from brickrt.ops.cpu.elementwise.map import unroll_of
 from brickrt.ops.cpu.emit.combine import Combine
 from brickrt.ops.cpu.emit.expressions import effort, emit_expr
-from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter, Index, register_type, vector
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
+from brickrt.ops.cpu.emit.llvm_types import Index, register_type, vector
 from brickrt.ops.cpu.emit.operand_access import constant_operand, pack_constant
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel, kernel_for

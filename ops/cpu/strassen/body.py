@@ -11,7 +11,8 @@ from llvmlite import ir
 
 from brickrt.ops.cpu.emit.epilogue import SHORT
 from brickrt.ops.cpu.emit.expressions import effort
-from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter, Index
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
+from brickrt.ops.cpu.emit.llvm_types import Index
 from brickrt.ops.cpu.products.row_tiles import sizes
 from brickrt.ops.cpu.strassen.frame import PRODUCTS, Masks, SevenProducts, StrassenFrame
 

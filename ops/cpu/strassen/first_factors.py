@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit.function_emitter import FLOAT, FunctionEmitter, Index, vector, zeros
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
+from brickrt.ops.cpu.emit.llvm_types import FLOAT, Index, vector, zeros
 
 if TYPE_CHECKING:
     from brickrt.ops.cpu.strassen.kernel import StrassenKernel

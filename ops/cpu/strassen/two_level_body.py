@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING
 
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit.function_emitter import I64, FunctionEmitter, Index
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
+from brickrt.ops.cpu.emit.llvm_types import I64, Index
 from brickrt.ops.cpu.products.row_tiles import sizes
 from brickrt.ops.cpu.strassen.first_factors import part_rows
 from brickrt.ops.cpu.strassen.frame import PRODUCTS, Masks, SevenProducts, StrassenFrame

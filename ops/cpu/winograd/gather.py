@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit.function_emitter import Index, zeros
+from brickrt.ops.cpu.emit.llvm_types import Index, zeros
 from brickrt.ops.cpu.winograd.frame import Frame, WinogradTile
 from brickrt.ops.cpu.winograd.input_transform import InputTransform
 

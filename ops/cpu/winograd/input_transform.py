@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit.function_emitter import Index, zeros
+from brickrt.ops.cpu.emit.llvm_types import Index, zeros
 from brickrt.ops.cpu.winograd.frame import AxisRange, Frame, Group, WinogradTile
 from brickrt.ops.cpu.winograd.transforms import input_rows
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from llvmlite import ir
 
 from brickrt.ops.cpu.emit.epilogue import offset_of
-from brickrt.ops.cpu.emit.function_emitter import Index
+from brickrt.ops.cpu.emit.llvm_types import Index
 from brickrt.ops.cpu.winograd.frame import Frame, Group, WinogradTile
 from brickrt.ops.cpu.winograd.transforms import output_rows
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit.function_emitter import Index, zeros
+from brickrt.ops.cpu.emit.llvm_types import Index, zeros
 from brickrt.ops.cpu.products.register_tile import Accumulators
 from brickrt.ops.cpu.winograd.axes import Axis
 from brickrt.ops.cpu.winograd.frame import Frame, Group

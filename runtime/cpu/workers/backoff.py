@@ -6,7 +6,8 @@ import platform
 
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit.function_emitter import I32, I64, PTR, VOID, FunctionEmitter
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
+from brickrt.ops.cpu.emit.llvm_types import I32, I64, PTR, VOID
 
 PAUSES = 200  # looks with a pause in between: some microseconds, about what giving the core away costs
 YIELDS = 2000  # looks after which others have had the core; a wait of a millisecond is worth sleeping

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit.function_emitter import I32, I64, PTR, VOID, FunctionEmitter
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
+from brickrt.ops.cpu.emit.llvm_types import I32, I64, PTR, VOID
 from brickrt.runtime.cpu.workers.backoff import pause, rest
 
 EMPTY, POSTED, TAKEN, CLOSED = range(4)

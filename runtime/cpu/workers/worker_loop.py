@@ -20,7 +20,8 @@ from __future__ import annotations
 
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit.function_emitter import I32, I64, PTR, VOID, FunctionEmitter
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
+from brickrt.ops.cpu.emit.llvm_types import I32, I64, PTR, VOID
 from brickrt.runtime.cpu.argument_table import FIRST, MOST_OPERANDS
 from brickrt.runtime.cpu.workers.backoff import rest
 from brickrt.runtime.protocol.state_protocol import COMPLETE, IN_PROGRESS
