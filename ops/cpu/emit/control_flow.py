@@ -13,7 +13,7 @@ from brickrt.ops.cpu.emit.variables import Scope, Variable, join
 
 
 class ControlFlow(IndexArithmetic):
-    """One function under construction; `b` is the llvmlite builder at the current place."""
+    """One function under construction: where code is emitted, and the loops and conditions around that place."""
 
     def __init__(self, module: ir.Module, name: str, args: Sequence[ir.Type] = (PTR, PTR), ret: ir.Type = VOID):
         self.module = module
@@ -122,10 +122,11 @@ class ControlFlow(IndexArithmetic):
     # ---- variables
 
     def variable(self, initial: ir.Value) -> Variable:
-        """A value to `read` and `change`, not between the branches of an `if_else`."""
+        """A value that changes as code goes on. No `read` or `change` of it inside an `if_else` of the builder."""
         return Variable(initial, len(self.scopes))
 
     def read(self, variable: Variable) -> ir.Value:
+        """The variable's value at the current place."""
         scopes = self.scopes[variable.depth :]
         if scopes and variable not in scopes[-1].entered:
             for scope in scopes:
@@ -134,5 +135,6 @@ class ControlFlow(IndexArithmetic):
         return variable.value
 
     def change(self, variable: Variable, value: ir.Value) -> None:
+        """Gives the variable a new value from the current place on."""
         self.read(variable)
         variable.value = value

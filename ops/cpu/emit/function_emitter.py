@@ -6,6 +6,8 @@ A kernel is `void name(i8** args, i64* box)`: args[0] is the virtual origin of t
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 import numpy as np
 from llvmlite import ir
 
@@ -30,16 +32,16 @@ from brickrt.ops.cpu.emit.llvm_types import (
 
 
 class FunctionEmitter(ControlFlow):
-    """A function under construction: values, vectors and memory."""
+    """A function under construction, from its arguments to memory; `b` is the llvmlite builder at the current place."""
 
     # ---- kernel arguments
 
     def pointer(self, k: int) -> ir.Value:
-        """args[k] of a kernel."""
+        """args[k] of a kernel, loaded."""
         return self.b.load(self.b.gep(self.fn.args[0], [I64(k)], source_etype=PTR), typ=PTR)
 
     def box(self, dim: int) -> tuple[ir.Value, ir.Value]:
-        """lo and hi of dimension `dim` of a kernel's box."""
+        """Begin and end of dimension `dim` of a kernel's box, loaded."""
         at = [self.b.gep(self.fn.args[1], [I64(2 * dim + k)], source_etype=I64) for k in (0, 1)]
         return self.b.load(at[0], typ=I64), self.b.load(at[1], typ=I64)
 
@@ -55,9 +57,11 @@ class FunctionEmitter(ControlFlow):
         return place
 
     def get(self, place: ir.Value, kind: ir.Type) -> ir.Value:
+        """What a stack variable (see `local`) of type `kind` holds."""
         return self.b.load(place, typ=kind)
 
     def set(self, place: ir.Value, value: ir.Value) -> None:
+        """Changes a stack variable."""
         self.b.store(value, place)
 
     def intrinsic(self, name: str, ret: ir.Type, *args: ir.Value) -> ir.Value:
@@ -77,12 +81,23 @@ class FunctionEmitter(ControlFlow):
         first = self.b.insert_element(undefined, scalar, I32(0))
         return self.b.shuffle_vector(first, undefined, firsts)
 
+    def math(self, name: str, *args: ir.Value) -> ir.Value:
+        """LLVM's intrinsic function `name` whose operands and result have one type, such as fabs or sqrt."""
+        kind = args[0].type
+        return self.intrinsic(f"llvm.{name}.{type_suffix(kind)}", kind, *args)
+
     def fma(self, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Value:
-        return self.intrinsic(f"llvm.fma.{type_suffix(x.type)}", x.type, x, y, z)
+        """x·y + z, rounded once."""
+        return self.math("fma", x, y, z)
+
+    def shuffle(self, x: ir.Value, y: ir.Value, lanes: Sequence[int]) -> ir.Value:
+        """The lanes of `x` and `y`, counted as one sequence, that `lanes` names."""
+        return self.b.shuffle_vector(x, y, ir.Constant(ir.VectorType(I32, len(lanes)), list(lanes)))
 
     # ---- memory: offsets are in elements
 
     def address(self, base: ir.Value, offset: Index, dtype: np.dtype) -> ir.Value:
+        """The address of the element at `offset` from `base`."""
         return self.b.gep(base, [self.value(offset)], source_etype=memory_type(dtype))
 
     def load(self, base: ir.Value, offset: Index, dtype: np.dtype, lanes: int = 1, mask: ir.Value | None = None):
@@ -104,6 +119,7 @@ class FunctionEmitter(ControlFlow):
         lanes: int = 1,
         mask: ir.Value | None = None,
     ) -> None:
+        """Writes `lanes` adjacent elements; where the <lanes x i1> mask is off, memory stays as it is."""
         value = self.narrow(value, dtype, lanes)
         at = self.address(base, offset, dtype)
         if mask is None:
@@ -116,19 +132,20 @@ class FunctionEmitter(ControlFlow):
         hints = [I32(int(write)), I32(3 if near else 2), I32(1)]
         self.intrinsic("llvm.prefetch.p0", VOID, self.address(base, offset, dtype), *hints)
 
-    def gather(
-        self, base: ir.Value, offset: Index, stride: Index, dtype: np.dtype, lanes: int, count: int | None = None
-    ):
-        """`count` (all by default) elements `stride` apart, as a vector; one splatted load where the stride is 0."""
-        if isinstance(stride, int) and stride == 1 and count in (None, lanes):
-            return self.load(base, offset, dtype, lanes)
-        if (isinstance(stride, int) and stride == 0) or lanes == 1:
-            return self.splat(self.load(base, offset, dtype), lanes)
-        acc = ir.Constant(vector(register_type(dtype), lanes), None)
-        for k in range(lanes if count is None else count):
-            one = self.load(base, self.add(offset, self.mul(stride, k)), dtype)
-            acc = self.b.insert_element(acc, one, I32(k))
+    def collect(self, base: ir.Value, offsets: Iterable[Index], dtype: np.dtype, lanes: int) -> ir.Value:
+        """A vector of elements that lie anywhere; lanes for which there is no offset are zero."""
+        acc = zeros(vector(register_type(dtype), lanes))
+        for lane, offset in enumerate(offsets):
+            acc = self.b.insert_element(acc, self.load(base, offset, dtype), I32(lane))
         return acc
+
+    def gather(self, base: ir.Value, offset: Index, stride: int, dtype: np.dtype, lanes: int) -> ir.Value:
+        """A vector of elements `stride` apart; one element in all lanes where the stride is 0."""
+        if stride == 1:
+            return self.load(base, offset, dtype, lanes)
+        if stride == 0 or lanes == 1:
+            return self.splat(self.load(base, offset, dtype), lanes)
+        return self.collect(base, (self.add(offset, stride * k) for k in range(lanes)), dtype, lanes)
 
     def widen(self, value: ir.Value, dtype: np.dtype, lanes: int) -> ir.Value:
         """From memory to register type."""

@@ -1,6 +1,6 @@
 """Arithmetic on indices that are Python's integers or LLVM's values: constants are folded.
 
-Code that is general in Python is so specific in the machine.
+So general Python code emits specific machine code.
 """
 
 from __future__ import annotations
@@ -20,9 +20,11 @@ class IndexArithmetic:
 
     @staticmethod
     def value(x: Index) -> ir.Value:
+        """The index as an LLVM value."""
         return index_constant(int(x)) if isinstance(x, int | np.integer) else x
 
     def add(self, *terms: Index) -> Index:
+        """The sum of the terms."""
         fixed = sum(t for t in terms if isinstance(t, int))
         acc: Index = fixed
         for t in terms:
@@ -31,11 +33,13 @@ class IndexArithmetic:
         return acc
 
     def sub(self, x: Index, y: Index) -> Index:
+        """x - y."""
         if isinstance(y, int):
             return self.add(x, -y)
         return self.b.sub(self.value(x), y)
 
     def mul(self, x: Index, y: Index) -> Index:
+        """x·y; times 0 or 1 costs nothing."""
         if isinstance(x, int) and isinstance(y, int):
             return x * y
         if isinstance(x, int):
@@ -57,16 +61,18 @@ class IndexArithmetic:
         return self.b.sub(quotient, self.b.zext(inexact_negative, I64))
 
     def rem(self, x: Index, y: int) -> Index:
-        """x - y*floor(x/y)."""
+        """The remainder of floor division by a positive constant, never negative."""
         return self.sub(x, self.mul(self.div(x, y), y))
 
     def minimum(self, x: Index, y: Index) -> Index:
+        """The lesser of two signed indices."""
         if isinstance(x, int) and isinstance(y, int):
             return min(x, y)
         x, y = self.value(x), self.value(y)
         return self.b.select(self.b.icmp_signed("<", x, y), x, y)
 
     def maximum(self, x: Index, y: Index) -> Index:
+        """The greater of two signed indices."""
         if isinstance(x, int) and isinstance(y, int):
             return max(x, y)
         x, y = self.value(x), self.value(y)

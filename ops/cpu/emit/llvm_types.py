@@ -32,7 +32,7 @@ def register_type(dtype: np.dtype) -> ir.Type:
 
 @lru_cache(maxsize=1 << 12)
 def index_constant(value: int) -> ir.Constant:
-    """An index as a constant: made once, since a constant remembers how it is printed."""
+    """An index as an i64. Each is made once, since llvmlite's constants cache how they are printed."""
     return I64(value)
 
 
@@ -43,7 +43,7 @@ def fill(kind: ir.Type, value: float | int) -> ir.Constant:
 
 @lru_cache(maxsize=1 << 12)
 def _filled(kind: ir.Type, value: float | int, text: str) -> ir.Constant:
-    """Made once, since a constant remembers how it is printed; `text` tells zeros apart."""
+    """Each constant is made once, as in `index_constant`; `text` tells 0.0 and -0.0 apart."""
     return ir.Constant(kind, [value] * kind.count if isinstance(kind, ir.VectorType) else value)
 
 
@@ -54,18 +54,19 @@ def splat_operands(kind: ir.Type, lanes: int) -> tuple[ir.Constant, ir.Constant]
 
 
 class Word(ir.Constant):
-    """A constant that is written as one word, not lane by lane."""
+    """A constant that LLVM IR writes as one word, such as zeroinitializer, not lane by lane."""
 
     def __init__(self, word: str, kind: ir.Type, value: Any) -> None:
         super().__init__(kind, value)
         self.word = word
 
     def get_reference(self) -> str:
+        """What llvmlite prints for the constant."""
         return self.word
 
 
 def zeros(kind: ir.Type, value: Sequence[int] | None = None) -> ir.Constant:
-    """Zero, in all lanes of a vector; `value` is how llvmlite sees it."""
+    """Zero, in all lanes of a vector; `value` is llvmlite's form of it, where it looks at that."""
     return Word("zeroinitializer", kind, value)
 
 

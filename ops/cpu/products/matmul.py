@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
 
@@ -47,10 +47,6 @@ class MatMulKernel(Kernel):
         return which.reshape(-1), [(align, int(r), int(ragged)) for r in rows]
 
     @property
-    def lanes(self) -> int:
-        return self.isa.lanes
-
-    @property
     def ragged(self) -> bool:
         return bool(self.shape_class[2])
 
@@ -70,14 +66,11 @@ class MatMulKernel(Kernel):
     @cached_property
     def tile(self) -> tuple[int, int]:
         """(OB, T) of `choose_tile`; equal for all shape classes, since they share the packed columns."""
-        double = self.out.dtype.itemsize == 8
-        isa = replace(self.isa, registers=self.isa.registers // 2) if double else self.isa
-        return choose_tile(max(min(self.out.shape[-2], 512), 1), self.blocks, self.shape_class[0], isa)
+        return choose_tile(self.out.shape[-2], self.blocks, self.shape_class[0], self.isa, self.out.dtype)
 
     @cached_property
     def epilogue(self) -> Epilogue:
-        first = 2 + self.op.bias
-        return Epilogue(self.op.epilogue, first, self.ins[first:], self.out, self.lanes)
+        return Epilogue.of(self.op, self.ins, self.out, self.lanes)
 
     def pack(self, i: int, array: np.ndarray) -> np.ndarray:
         """`b` [batch…, K, N] → [batch…, tile, K, OB*lanes], zero beyond N; the bias up to whole tiles."""

@@ -19,7 +19,7 @@ from brickrt.ops.base import Op
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import I64, Index
 from brickrt.ops.cpu.operand import Operand
-from brickrt.ops.cpu.products.conv import joins_rows
+from brickrt.ops.cpu.products.conv_geometry import joins_rows
 from brickrt.ops.operators.conv import Conv
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.types import Boxes

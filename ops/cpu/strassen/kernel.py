@@ -29,7 +29,7 @@ from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel
 from brickrt.ops.cpu.operand import Operand
-from brickrt.ops.cpu.products.conv import reads_one_pixel
+from brickrt.ops.cpu.products.conv_geometry import reads_one_pixel
 from brickrt.ops.cpu.products.matrix_view import VIEWS, ProductView
 from brickrt.ops.cpu.strassen.body import StrassenBody
 from brickrt.ops.operators.conv import Conv

@@ -23,7 +23,7 @@ from brickrt.ops.cpu.operand import Operand, dense, from_blocked, to_blocked
 from brickrt.ops.types import Boxes, TensorType
 
 HOST = Isa(16, 32)
-HALVING = Isa(16, 32, "znver4", llvm.get_host_cpu_features().flatten())  # no instructions that the host has not
+ZEN4 = Isa(16, 32, "znver4", llvm.get_host_cpu_features().flatten())  # no instructions that the host has not
 AVX2 = Isa(8, 16, "haswell", "+avx2,+fma,+f16c")
 PAGE = mmap.PAGESIZE
 
