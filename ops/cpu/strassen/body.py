@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from llvmlite import ir
 
@@ -14,10 +13,9 @@ from brickrt.ops.cpu.emit.expressions import effort
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import Index
 from brickrt.ops.cpu.products.row_tiles import sizes
-from brickrt.ops.cpu.strassen.frame import PRODUCTS, Masks, SevenProducts, StrassenFrame
-
-if TYPE_CHECKING:
-    from brickrt.ops.cpu.strassen.kernel import StrassenKernel
+from brickrt.ops.cpu.strassen.frame import Masks, SevenProducts, StrassenFrame
+from brickrt.ops.cpu.strassen.scheme import StrassenScheme
+from brickrt.ops.cpu.strassen.sizes import PRODUCTS
 
 
 @dataclass(frozen=True)
@@ -44,7 +42,7 @@ def row_tiles(rows: int, most: int) -> list[RowTiles]:
 
 
 class StrassenBody(StrassenFrame):
-    def __init__(self, kernel: StrassenKernel, f: FunctionEmitter) -> None:
+    def __init__(self, kernel: StrassenScheme, f: FunctionEmitter) -> None:
         super().__init__(kernel, f)
         blocked, epilogue = kernel.out.block > 1, kernel.op.epilogue
         self.long = blocked or (epilogue is not None and effort(epilogue) > SHORT)

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain, product
-from typing import TYPE_CHECKING
 
 from llvmlite import ir
 
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import FLOAT, Index, vector, zeros
-
-if TYPE_CHECKING:
-    from brickrt.ops.cpu.strassen.kernel import StrassenKernel
+from brickrt.ops.cpu.strassen.scheme import StrassenScheme
+from brickrt.ops.cpu.strassen.sizes import part_rows, part_starts
 
 LINE = 16  # elements of a cache line
 ROWS_AHEAD = 8  # between the rows that are added and those asked for
@@ -45,7 +43,7 @@ class FirstFactors:
     """Of the rows and the chunk of K from address `a` on, to `work`; meanwhile the panels at `b`, which come first, are
     asked for. K has `left` elements from there on; beyond it counts as zero."""
 
-    k: StrassenKernel
+    k: StrassenScheme
     f: FunctionEmitter
     a: ir.Value
     work: ir.Value
@@ -117,18 +115,3 @@ class FirstFactors:
             return [None] * 2**k.levels
         starts = [f.add(c, n * k.part_depth) for n in range(2**k.levels)]
         return [f.tail_mask(f.sub(self.left, start), k.lanes) for start in starts]
-
-
-def part_starts(rows: int, levels: int) -> list[int]:
-    """Where the parts of a box's rows begin, which is cut in halves `levels` times."""
-    starts = [0]
-    for level in range(1, levels + 1):
-        starts = [start + n * -(-rows // 2**level) for start in starts for n in (0, 1)]
-    return starts
-
-
-def part_rows(rows: int, levels: int) -> list[int]:
-    """Rows that are there in each of the parts: all end where the halves that they are parts of do."""
-    part, starts = -(-rows // 2**levels), part_starts(rows, levels)
-    ends = [-(-rows // 2) if n < len(starts) // 2 else rows for n in range(len(starts))]
-    return [min(part, max(0, end - start)) for start, end in zip(starts, ends, strict=True)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from llvmlite import ir
 
@@ -14,17 +14,15 @@ from brickrt.ops.cpu.emit.llvm_types import FLOAT, Index, vector, zeros
 from brickrt.ops.cpu.products.register_tile import Accumulators, PackedStream
 from brickrt.ops.cpu.products.spilled_tile import SpilledTile
 from brickrt.ops.cpu.strassen.first_factors import FirstFactors
+from brickrt.ops.cpu.strassen.scheme import StrassenScheme
+from brickrt.ops.cpu.strassen.sizes import PRODUCTS
 
-if TYPE_CHECKING:
-    from brickrt.ops.cpu.strassen.kernel import StrassenKernel
-
-PRODUCTS = 7
 LINE = 16  # elements of a cache line
 Masks = Sequence[ir.Value | None]  # per block of columns what of it belongs to the box: lanes, or whether it does
 
 
 class StrassenFrame:
-    def __init__(self, kernel: StrassenKernel, f: FunctionEmitter) -> None:
+    def __init__(self, kernel: StrassenScheme, f: FunctionEmitter) -> None:
         self.k, self.f = kernel, f
         self.view, self.dtype = kernel.view, kernel.out.dtype
         self.out, self.a, self.b = (f.pointer(i) for i in range(3))

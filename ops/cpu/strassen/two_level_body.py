@@ -1,4 +1,4 @@
-"""The code of `StrassenTwiceKernel`: per chunk of K the first factors, then group by group of columns seven rounds.
+"""The code of `TwoLevelStrassenKernel`: per chunk of K the first factors, then group by group of columns seven rounds.
 
 A round is a product of the first level. It adds a state, four tiles of sums, to what the seven products of the second
 level give, and leaves another; four rounds end one quarter of the group's outputs each:
@@ -15,20 +15,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from llvmlite import ir
 
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import I64, Index
 from brickrt.ops.cpu.products.row_tiles import sizes
-from brickrt.ops.cpu.strassen.first_factors import part_rows
-from brickrt.ops.cpu.strassen.frame import PRODUCTS, Masks, SevenProducts, StrassenFrame
+from brickrt.ops.cpu.strassen.frame import Masks, SevenProducts, StrassenFrame
+from brickrt.ops.cpu.strassen.sizes import PRODUCTS, part_rows
+from brickrt.ops.cpu.strassen.two_level_scheme import TwoLevelStrassenScheme
 
-if TYPE_CHECKING:
-    from brickrt.ops.cpu.strassen.two_level_kernel import StrassenTwiceKernel
-
-STATES = 3
 A, B, Q, ZERO = 0, 1, 2, 3
 ADDS = (ZERO, A, A, A, B, ZERO, Q)
 LEAVES = (A, Q, A, B, Q, Q, Q)
@@ -50,10 +46,10 @@ class Round:
     b: ir.Value
 
 
-class StrassenTwiceBody(StrassenFrame):
-    k: StrassenTwiceKernel
+class TwoLevelStrassenBody(StrassenFrame):
+    k: TwoLevelStrassenScheme
 
-    def __init__(self, kernel: StrassenTwiceKernel, f: FunctionEmitter) -> None:
+    def __init__(self, kernel: TwoLevelStrassenScheme, f: FunctionEmitter) -> None:
         super().__init__(kernel, f)
         self.parts = sizes(kernel.part_rows, kernel.most) if kernel.rows else []
 
@@ -110,10 +106,10 @@ class StrassenTwiceBody(StrassenFrame):
 class RowTile(SevenProducts):
     """`count` rows from `start` of every part on, in one round."""
 
-    k: StrassenTwiceKernel
+    k: TwoLevelStrassenScheme
     looped = True
 
-    def __init__(self, body: StrassenTwiceBody, at: Round, start: Index, count: int) -> None:
+    def __init__(self, body: TwoLevelStrassenBody, at: Round, start: Index, count: int) -> None:
         super().__init__(body, start, count, at.b, body.f.mul(at.number, PRODUCTS))
         self.body, self.at = body, at
         self.elements = count * body.width

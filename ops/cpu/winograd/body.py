@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.winograd.frame import Frame, Group
 from brickrt.ops.cpu.winograd.gather import GatheredInput
 from brickrt.ops.cpu.winograd.input_transform import InputTransform
 from brickrt.ops.cpu.winograd.output_transform import OutputTransform
 from brickrt.ops.cpu.winograd.products import Products
-
-if TYPE_CHECKING:
-    from brickrt.ops.cpu.winograd.kernel import WinogradKernel
+from brickrt.ops.cpu.winograd.scheme import WinogradScheme
 
 
 class WinogradBody:
-    def __init__(self, kernel: WinogradKernel, f: FunctionEmitter) -> None:
+    def __init__(self, kernel: WinogradScheme, f: FunctionEmitter) -> None:
         self.k, self.f, self.frame = kernel, f, Frame(kernel, f)
         read = GatheredInput(self.frame) if kernel.gathers else InputTransform(self.frame)
         self.phases = (read, Products(self.frame), OutputTransform(self.frame))

@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from llvmlite import ir
 
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import FLOAT, Index, vector
 from brickrt.ops.cpu.winograd.axes import Axis
-
-if TYPE_CHECKING:
-    from brickrt.ops.cpu.winograd.kernel import WinogradKernel
+from brickrt.ops.cpu.winograd.scheme import WinogradScheme
 
 
 @dataclass(frozen=True)
@@ -50,7 +47,7 @@ class WinogradTile:
 
 
 class Frame:
-    def __init__(self, kernel: WinogradKernel, f: FunctionEmitter) -> None:
+    def __init__(self, kernel: WinogradScheme, f: FunctionEmitter) -> None:
         self.k, self.f = kernel, f
         self.out, self.x, self.w = (f.pointer(i) for i in range(3))
         self.bias = f.pointer(3) if kernel.op.bias else None

@@ -16,6 +16,7 @@ import numpy as np
 from llvmlite import binding as llvm
 
 from brickrt.ops.base import Op, evaluate_whole
+from brickrt.ops.cpu.all_kernels import KernelMaker
 from brickrt.ops.cpu.compile import LoadedObjects, to_object
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel, choose_kernel, emit_module
@@ -107,7 +108,7 @@ def run_kernel(
     out_block: int = 1,
     packed: Sequence[bool] | None = None,
     scratch: bool = False,
-    kernel_cls: type[Kernel] | None = None,
+    kernel_cls: KernelMaker | None = None,
 ) -> np.ndarray:
     """The output on one box, after checking that nothing outside the box was written.
 
@@ -182,7 +183,7 @@ def check(
     rtol: float = 1e-5,
     atol: float = 1e-6,
     scratch: bool = True,
-    kernel_cls: type[Kernel] | None = None,
+    kernel_cls: KernelMaker | None = None,
 ) -> None:
     """Compares the kernel with `expected` (by default the NumPy definition), in whole tensors and as scratch.
 

@@ -12,14 +12,16 @@ from typing import ClassVar
 
 import numpy as np
 
-from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
-from brickrt.ops.cpu.strassen.kernel import BLOCKS, PRODUCTS, StrassenKernel, second_factors
-from brickrt.ops.cpu.strassen.two_level_body import STATES, StrassenTwiceBody
+from brickrt.ops.cpu.strassen.scheme import StrassenScheme
+from brickrt.ops.cpu.strassen.second_factors import second_factors
+from brickrt.ops.cpu.strassen.sizes import BLOCKS, PRODUCTS
+
+STATES = 3
 
 
 @dataclass(frozen=True)
-class StrassenTwiceKernel(StrassenKernel):
-    """`shape_class` as in `StrassenKernel`, with groups of four tiles."""
+class TwoLevelStrassenScheme(StrassenScheme):
+    """`shape_class` as in `StrassenScheme`, with groups of four tiles."""
 
     levels: ClassVar[int] = 2
     effort = 4
@@ -56,6 +58,3 @@ class StrassenTwiceKernel(StrassenKernel):
         """[chunk, group of tiles, product of the first level, of the second, K/chunks/4, BLOCKS*lanes]"""
         factors = second_factors(self.grouped(b), self.levels)
         return np.ascontiguousarray(factors.transpose(2, 4, 1, 0, 3, 5))
-
-    def emit(self, f: FunctionEmitter) -> None:
-        StrassenTwiceBody(self, f).emit()
