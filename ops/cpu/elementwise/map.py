@@ -10,10 +10,10 @@ import numpy as np
 from llvmlite import ir
 
 from brickrt.ops.base import Op
-from brickrt.ops.cpu.emit.expressions import effort, emit_expr
+from brickrt.ops.cpu.emit.expressions import effort, emit_expr, unroll_of
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import Index
-from brickrt.ops.cpu.emit.operand_access import Access, access, constant_operand, load_operand, pack_constant
+from brickrt.ops.cpu.emit.operand_access import Access, access, operands_in_memory, pack_constant
 from brickrt.ops.cpu.emit.rows import RowShape, joinable, row_classes
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel, kernel_for
@@ -21,13 +21,6 @@ from brickrt.ops.cpu.operand import Operand
 from brickrt.ops.expr import used_operands
 from brickrt.ops.operators.map import Map
 from brickrt.ops.types import Boxes
-
-__all__ = ["MapKernel", "load_operand"]
-
-
-def unroll_of(operations: int) -> int:
-    """Vectors per loop step: long expressions overlap by themselves."""
-    return 4 if operations <= 8 else 2 if operations <= 32 else 1
 
 
 @dataclass(frozen=True)
@@ -52,7 +45,7 @@ class MapKernel(Kernel):
     @cached_property
     def accesses(self) -> dict[int, Access]:
         """Of the operands that the expression uses."""
-        lie = [constant_operand(o.type, self.out) if p else o for o, p in zip(self.ins, self.packed, strict=True)]
+        lie = operands_in_memory(self.ins, self.packed, self.out)
         return {k: access(lie[k], self.out, self.row.dim) for k in used_operands(self.op.expr)}
 
     def emit(self, f: FunctionEmitter) -> None:

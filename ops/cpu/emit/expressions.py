@@ -41,6 +41,11 @@ def effort(expr: Expr) -> int:
     return sum(COSTLY.get(e.fn, 1) for e in distinct(expr) if isinstance(e, Apply))
 
 
+def unroll_of(operations: int) -> int:
+    """Vectors per loop step: long expressions overlap by themselves."""
+    return 4 if operations <= 8 else 2 if operations <= 32 else 1
+
+
 class _Printer:
     """One expression under way: values by node, and by function and argument values, so that equal ones are shared.
 

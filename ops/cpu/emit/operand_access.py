@@ -133,6 +133,11 @@ def constant_operand(kind: TensorType, out: Operand) -> Operand:
     return dense(TensorType(shape, kind.dtype), out.block if blocked else 1)
 
 
+def operands_in_memory(ins: Sequence[Operand], packed: Sequence[bool], out: Operand) -> list[Operand]:
+    """The operands, constants that are packed as `pack_constant` puts them."""
+    return [constant_operand(o.type, out) if p else o for o, p in zip(ins, packed, strict=True)]
+
+
 def pack_constant(array: np.ndarray, out: Operand) -> np.ndarray:
     """The bytes that `constant_operand` describes."""
     operand = constant_operand(TensorType(array.shape, array.dtype), out)

@@ -26,7 +26,7 @@ from brickrt.ops.types import Boxes
 
 
 @dataclass(frozen=True)
-class ProductView(ABC):
+class MatrixView(ABC):
     """`a` times constants gives `out`, in boxes of the class `shape` (see `classes`)."""
 
     op: Op
@@ -92,7 +92,7 @@ class ProductView(ABC):
         """From there to an element of K, of which a vector begins at a multiple of its lanes."""
 
 
-class PlainView(ProductView):
+class MatMulView(MatrixView):
     """[batch…, M, K] × [K, N]; `shape` is (rows,)."""
 
     dim, rows_adjacent = -1, False
@@ -131,7 +131,7 @@ class PlainView(ProductView):
         return k
 
 
-class PixelView(ProductView):
+class ConvView(MatrixView):
     """Blocked images; `shape` is (joined, extents…): with `joined` the pixels of an image are one long row."""
 
     dim, rows_adjacent = 1, True
@@ -199,4 +199,4 @@ class PixelView(ProductView):
         return [row, *found]
 
 
-VIEWS: dict[type[Op], type[ProductView]] = {MatMul: PlainView, Conv: PixelView}
+MATRIX_VIEWS: dict[type[Op], type[MatrixView]] = {MatMul: MatMulView, Conv: ConvView}

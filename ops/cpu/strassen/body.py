@@ -59,14 +59,14 @@ class StrassenBody(StrassenFrame):
                 self.clear(f.sub(pairs[1], pairs[0]))
             with f.loop(0, k.chunks) as chunk:
                 last = f.b.icmp_signed("==", f.value(chunk), f.value(k.chunks - 1)) if k.chunks > 1 else None
-                self.chunk(Chunk(corner, chunk, pairs, last))
+                self.chunk(ChunkPosition(corner, chunk, pairs, last))
 
     def clear(self, pairs: Index) -> None:
         f, k = self.f, self.k
         with f.loop(0, f.mul(pairs, k.partial_elements), k.lanes) as i:
             f.store(self.zero, self.work, f.add(i, k.partial_at), self.dtype, k.lanes)
 
-    def chunk(self, at: Chunk) -> None:
+    def chunk(self, at: ChunkPosition) -> None:
         f, k = self.f, self.k
         self.first_factors(at.corner, at.number, self.factors(at.pairs[0], at.number))
         whole = k.columns // self.group
@@ -77,7 +77,7 @@ class StrassenBody(StrassenFrame):
             with f.when(f.b.icmp_signed(">", at.pairs[1], f.value(whole))):
                 self.pair(at, whole, masked=True)
 
-    def pair(self, at: Chunk, pair: Index, masked: bool) -> None:
+    def pair(self, at: ChunkPosition, pair: Index, masked: bool) -> None:
         f, k = self.f, self.k
         starts = [f.add(f.mul(pair, self.group), j * k.lanes) for j in range(2 * self.blocks)]
         masks = [self.inside(start) if masked else None for start in starts]
@@ -92,7 +92,7 @@ class StrassenBody(StrassenFrame):
         f, k = self.f, self.k
         return f.address(self.b, f.mul(f.add(f.mul(pair, k.chunks), chunk), PRODUCTS * k.panel), self.dtype)
 
-    def following(self, at: Chunk, pair: Index) -> ir.Value:
+    def following(self, at: ChunkPosition, pair: Index) -> ir.Value:
         """Address of the factors that are wanted next; after the box's last ones, of those of the box beside it."""
         f = self.f
         after = self.factors(at.pairs[1], 0)
@@ -103,7 +103,7 @@ class StrassenBody(StrassenFrame):
 
 
 @dataclass(frozen=True)
-class Chunk:
+class ChunkPosition:
     """A chunk of K of the matrix at `corner`, for all `pairs` of tiles of columns. `last` tells whether it is the last
     one, None where there is one alone."""
 
@@ -121,7 +121,7 @@ class PairOfTiles(SevenProducts):
     def __init__(
         self,
         body: StrassenBody,
-        at: Chunk,
+        at: ChunkPosition,
         pair: Index,
         start: Index,
         run: RowTiles,

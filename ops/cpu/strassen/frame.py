@@ -109,18 +109,18 @@ class SevenProducts(SpilledTile, ABC):
 
     def after(self, product: int) -> None:
         """From one product to the next."""
-        u2, u3 = self.k.kept_at, self.k.kept_at + self.k.tile_elements
+        u2, u3 = self.k.spills_at, self.k.spills_at + self.k.tile_elements
         match product:
             case 0:
-                self.keep(u2)
+                self.spill(u2)
                 self.begin(0)
             case 1:
                 self.leave(0)
                 self.restore(u2)
             case 2:
-                self.keep(u2)
+                self.spill(u2)
             case 3:
-                self.keep(u3)
+                self.spill(u3)
                 self.begin(2)
             case 4:
                 self.leave(2)

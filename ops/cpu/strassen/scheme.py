@@ -28,7 +28,7 @@ from brickrt.ops.cpu.emit.epilogue import Epilogue
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel
 from brickrt.ops.cpu.operand import Operand
-from brickrt.ops.cpu.products.matrix_view import VIEWS, ProductView
+from brickrt.ops.cpu.products.matrix_view import MATRIX_VIEWS, MatrixView
 from brickrt.ops.cpu.strassen.second_factors import second_factors
 from brickrt.ops.cpu.strassen.sizes import BLOCKS, PRODUCTS, chunks_of, group_columns
 from brickrt.ops.operators.conv import Conv
@@ -51,7 +51,7 @@ class StrassenScheme(Kernel):
     def classify(
         cls, op: Op, ins: Sequence[Operand], out: Operand, boxes: Boxes, isa: Isa
     ) -> tuple[np.ndarray, list[tuple[int, ...]]]:
-        unit, view = group_columns(isa.lanes, cls.levels), VIEWS[type(op)]
+        unit, view = group_columns(isa.lanes, cls.levels), MATRIX_VIEWS[type(op)]
         lo, hi = boxes.lo[:, view.dim], boxes.hi[:, view.dim]
         groups = int((-(-hi // unit) - lo // unit).max(initial=1))
         ragged = bool(np.any(lo % unit) or np.any(hi[hi < out.shape[view.dim]] % unit))
@@ -59,8 +59,8 @@ class StrassenScheme(Kernel):
         return which.reshape(-1), [(groups, int(ragged), *shape) for shape in shapes.tolist()]
 
     @cached_property
-    def view(self) -> ProductView:
-        return VIEWS[type(self.op)](self.op, self.ins[0], self.out, self.shape_class[2:])
+    def view(self) -> MatrixView:
+        return MATRIX_VIEWS[type(self.op)](self.op, self.ins[0], self.out, self.shape_class[2:])
 
     @property
     def rows(self) -> int:
@@ -130,7 +130,7 @@ class StrassenScheme(Kernel):
         return (self.part_rows * self.sum_stride // self.lanes | 1) * self.lanes
 
     @property
-    def kept_at(self) -> int:
+    def spills_at(self) -> int:
         return PRODUCTS**self.levels * self.factor_elements
 
     @property
@@ -140,7 +140,7 @@ class StrassenScheme(Kernel):
     @property
     def raw_at(self) -> int:
         """A tile that the epilogue is still to be applied to."""
-        return self.kept_at + 2 * self.tile_elements
+        return self.spills_at + 2 * self.tile_elements
 
     @property
     def partial_at(self) -> int:

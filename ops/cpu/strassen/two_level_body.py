@@ -137,7 +137,7 @@ class RowTile(SevenProducts):
     def leave(self, tile: int, plus: int | None = None) -> None:
         leaves = self.state(LEAVES, tile)
         if plus is None:
-            self.keep(leaves)
+            self.spill(leaves)
             return
         more, adds, made = self.tile(plus), self.tile(self.state(ADDS, tile)), self.tile(leaves)
         for j, t in self.each():

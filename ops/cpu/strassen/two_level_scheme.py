@@ -33,12 +33,12 @@ class TwoLevelStrassenScheme(StrassenScheme):
         return PRODUCTS**self.levels * self.factor_elements
 
     @property
-    def kept_at(self) -> int:
+    def spills_at(self) -> int:
         return self.zeros_at + self.tile_elements
 
     @property
     def states_at(self) -> int:
-        return self.kept_at + 2 * self.tile_elements
+        return self.spills_at + 2 * self.tile_elements
 
     @property
     def state_elements(self) -> int:

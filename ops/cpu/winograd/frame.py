@@ -26,7 +26,7 @@ class AxisRange:
 
 
 @dataclass(frozen=True)
-class Group:
+class TileGroup:
     """Tiles [first, first + count) of the box, in `blocks` register tiles; outputs [lo, hi) of the swept axis."""
 
     first: Index
@@ -46,7 +46,7 @@ class WinogradTile:
     corner: tuple[Index, Index]
 
 
-class Frame:
+class WinogradFrame:
     def __init__(self, kernel: WinogradScheme, f: FunctionEmitter) -> None:
         self.k, self.f = kernel, f
         self.out, self.x, self.w = (f.pointer(i) for i in range(3))
@@ -83,7 +83,7 @@ class Frame:
         return f.mul(f.div(f.add(each, axis.m - 1), axis.m), axis.phases)
 
     @contextmanager
-    def tiles(self, group: Group) -> Iterator[WinogradTile]:
+    def tiles(self, group: TileGroup) -> Iterator[WinogradTile]:
         """Loop over a group's tiles."""
         f, k = self.f, self.k
         with f.loop(0, group.count) as t:

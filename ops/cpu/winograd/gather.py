@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from llvmlite import ir
 
 from brickrt.ops.cpu.emit.llvm_types import Index, zeros
-from brickrt.ops.cpu.winograd.frame import Frame, WinogradTile
+from brickrt.ops.cpu.winograd.frame import WinogradFrame, WinogradTile
 from brickrt.ops.cpu.winograd.input_transform import InputTransform
 
 
 class GatheredInput(InputTransform):
-    def __init__(self, frame: Frame) -> None:
+    def __init__(self, frame: WinogradFrame) -> None:
         super().__init__(frame)
         f, k = self.f, self.k
         self.zero = ir.Constant(frame.kind.element, 0.0)

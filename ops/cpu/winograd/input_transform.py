@@ -8,17 +8,17 @@ from contextlib import contextmanager
 from llvmlite import ir
 
 from brickrt.ops.cpu.emit.llvm_types import Index, zeros
-from brickrt.ops.cpu.winograd.frame import AxisRange, Frame, Group, WinogradTile
+from brickrt.ops.cpu.winograd.frame import AxisRange, TileGroup, WinogradFrame, WinogradTile
 from brickrt.ops.cpu.winograd.transforms import input_rows
 
 
 class InputTransform:
-    def __init__(self, frame: Frame) -> None:
+    def __init__(self, frame: WinogradFrame) -> None:
         self.frame, self.k, self.f = frame, frame.k, frame.f
         self.axes = (frame.k.axes.down, frame.k.axes.across)
         self.depth_stride, *self.strides = frame.strides(frame.k.ins[0].strides)
 
-    def emit(self, group: Group) -> None:
+    def emit(self, group: TileGroup) -> None:
         """All tiles, in the planes of the input that the group is the first to read."""
         f, planes = self.f, self.new_planes(group)
         with self.frame.tiles(group) as tile:
@@ -49,7 +49,7 @@ class InputTransform:
         with self.f.loop(0, down) as y, self.f.loop(0, across) as x:
             yield y, x
 
-    def new_planes(self, group: Group) -> tuple[Index, Index]:
+    def new_planes(self, group: TileGroup) -> tuple[Index, Index]:
         """Inputs of the swept axis: what the group's outputs read, without what those before them in the box read."""
         f, frame = self.f, self.frame
         span, axis = frame.swept, frame.swept.axis
@@ -113,6 +113,6 @@ class InputTransform:
                 f.store(value, start, (r * across.n + x) * k.plane_in, self.frame.dtype, k.lanes)
 
 
-def slot(frame: Frame, z: Index) -> Index:
+def slot(frame: WinogradFrame, z: Index) -> Index:
     """Where a plane of the input lies in the ring."""
     return z if frame.k.ring == frame.k.axes.swept.extent else frame.f.rem(z, frame.k.ring)

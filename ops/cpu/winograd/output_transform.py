@@ -6,16 +6,16 @@ from llvmlite import ir
 
 from brickrt.ops.cpu.emit.epilogue import offset_of
 from brickrt.ops.cpu.emit.llvm_types import Index
-from brickrt.ops.cpu.winograd.frame import Frame, Group, WinogradTile
+from brickrt.ops.cpu.winograd.frame import TileGroup, WinogradFrame, WinogradTile
 from brickrt.ops.cpu.winograd.transforms import output_rows
 
 
 class OutputTransform:
-    def __init__(self, frame: Frame) -> None:
+    def __init__(self, frame: WinogradFrame) -> None:
         self.frame, self.k, self.f = frame, frame.k, frame.f
         self.epilogue = frame.k.epilogue.bind(frame.f)
 
-    def emit(self, group: Group) -> None:
+    def emit(self, group: TileGroup) -> None:
         f, k, frame = self.f, self.k, self.frame
         with frame.tiles(group) as tile, f.loop(group.lo, group.hi) as z, f.loop(0, frame.own) as b:
             row = f.add(f.mul(f.sub(z, group.lo), group.blocks), tile.block)
