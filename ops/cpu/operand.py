@@ -22,6 +22,7 @@ class Operand(Strided):
 
     @property
     def channel_blocks(self) -> int:
+        """Blocks of channels, the last of which may be partial."""
         return -(-self.shape[1] // self.block)
 
 

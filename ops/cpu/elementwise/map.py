@@ -33,13 +33,16 @@ class MapKernel(Kernel):
     def classify(
         cls, op: Op, ins: Sequence[Operand], out: Operand, boxes: Boxes, isa: Isa
     ) -> tuple[np.ndarray, list[tuple[int, ...]]]:
+        """Boxes by the dimension that their rows begin at."""
         return row_classes(boxes, out, joinable(out, [access(o, out) for o in ins]))
 
     def pack(self, i: int, array: np.ndarray) -> np.ndarray:
+        """As the output's vectors read it."""
         return pack_constant(array, self.out)
 
     @cached_property
     def row(self) -> RowShape:
+        """The rows that boxes of this class are walked in."""
         return RowShape.of(self.out, self.shape_class, self.isa)
 
     @cached_property
@@ -49,6 +52,7 @@ class MapKernel(Kernel):
         return {k: access(lie[k], self.out, self.row.dim) for k in used_operands(self.op.expr)}
 
     def emit(self, f: FunctionEmitter) -> None:
+        """Row by row."""
         target, sources = f.pointer(0), {k: f.pointer(1 + k) for k in self.accesses}
         with self.row.walk(f) as (index, length):
             _RowLoop(self, f, target, sources, index).emit(length)
@@ -108,4 +112,5 @@ class _RowLoop:
 
 @kernel_for(Map)
 def choose(op: Op, ins: Sequence[Operand], out: Operand, isa: Isa) -> type[Kernel]:
+    """The one kernel for elementwise expressions."""
     return MapKernel

@@ -130,6 +130,7 @@ class StridedMemory:
     offset: Index = 0
 
     def moved(self, f: FunctionEmitter, *distance: Index) -> StridedMemory:
+        """The same memory, so many elements further."""
         return replace(self, offset=f.add(self.offset, *distance))
 
 
@@ -169,6 +170,7 @@ class Mover:
         f.store(value, dst.base, f.add(dst.offset, i), self.dtype, lanes, mask)
 
     def one(self, src: StridedMemory, dst: StridedMemory) -> None:
+        """Copies one element."""
         self.f.store(self.f.load(src.base, src.offset, self.dtype), dst.base, dst.offset, self.dtype)
 
     def scalars(self, src: StridedMemory, dst: StridedMemory, spans: Sequence[CopyLoop]) -> None:
@@ -212,4 +214,5 @@ def _fill(
 
 
 def zero_of(dtype: np.dtype, lanes: int) -> ir.Constant:
+    """Zero in every lane, as elements of `dtype` lie in memory."""
     return ir.Constant(vector(memory_type(dtype), lanes), None if lanes > 1 else 0)

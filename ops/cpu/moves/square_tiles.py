@@ -41,9 +41,11 @@ class Tiles:
 
     @property
     def side(self) -> int:
+        """Rows and columns of a tile."""
         return self.mover.isa.lanes
 
     def emit(self, src: StridedMemory, dst: StridedMemory) -> None:
+        """Copies from `src` to `dst`."""
         f, a, b = self.mover.f, self.across, self.along
 
         # Inner tiles follow one another in the destination, which is faster than in the source.

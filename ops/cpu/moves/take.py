@@ -44,6 +44,7 @@ class TakeKernel(MoveKernel):
     """Plain or blocked. Axes that are arithmetic become strides, their borders fills; the rest is looked up."""
 
     def emit(self, f: FunctionEmitter) -> None:
+        """Borders are filled, then what is inside is copied."""
         axes, ranges = axis_maps(self.op, self.out), stored_ranges(f, self.out, self.shape_class)
         sizes = stored_shape(self.out)
         spans = [CopyLoop(*r, s, d, e) for r, s, d, e in zip(ranges, self.ins[0].strides, self.out.strides, sizes)]
@@ -130,6 +131,7 @@ def inside(f: FunctionEmitter, span: CopyLoop, how: Affine) -> tuple[Index, Inde
 
 @kernel_for(Take)
 def choose_take(op: Take, ins: Sequence[Operand], out: Operand, isa: Isa) -> type[Kernel]:
+    """Raises LookupError where layouts differ or channels would move between lanes."""
     if ins[0].block != out.block:
         raise LookupError("Take: the operands' layouts differ; reorder first")
     axis_maps(op, out)

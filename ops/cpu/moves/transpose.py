@@ -38,9 +38,11 @@ class MoveKernel(Kernel):
     def classify(
         cls, op: Op, ins: Sequence[Operand], out: Operand, boxes: Boxes, isa: Isa
     ) -> tuple[np.ndarray, list[tuple[int, ...]]]:
+        """Boxes by the axes that they cover."""
         return whole_axes(boxes, out.shape)
 
     def mover(self, f: FunctionEmitter) -> Mover:
+        """Emits copies of elements as wide as the output's."""
         return Mover(f, raw(self.out.dtype), self.isa)
 
     def memories(self, f: FunctionEmitter) -> tuple[StridedMemory, StridedMemory]:
@@ -52,6 +54,7 @@ class TransposeKernel(MoveKernel):
     """Plain to plain, or blocked to blocked where axis 1 stays."""
 
     def emit(self, f: FunctionEmitter) -> None:
+        """A copy with the input's strides permuted."""
         strides = [self.ins[0].strides[axis] for axis in self.perm]
         ranges = stored_ranges(f, self.out, self.shape_class)
         axes = zip(ranges, strides, self.out.strides, stored_shape(self.out), strict=True)
@@ -60,6 +63,7 @@ class TransposeKernel(MoveKernel):
 
     @property
     def perm(self) -> Sequence[int]:
+        """Axes of the input in the output's order."""
         return self.op.perm if isinstance(self.op, Transpose) else range(self.out.type.rank)
 
 
@@ -67,6 +71,7 @@ class ReorderKernel(MoveKernel):
     """Between plain and blocked. The blocked side's whole blocks and its last, narrower one have their own code."""
 
     def emit(self, f: FunctionEmitter) -> None:
+        """Whole blocks, then the last one's channels."""
         c = self.out.shape[1]
         block = self.blocked.block
         lo, hi = logical_ranges(f, self.out, self.shape_class)[1]
@@ -101,6 +106,7 @@ class ReorderKernel(MoveKernel):
 
     @property
     def blocked(self) -> Operand:
+        """The operand that is blocked."""
         return self.out if self.out.block > 1 else self.ins[0]
 
 
@@ -114,6 +120,7 @@ class ViewKernel(MoveKernel):
     """Plain to plain. Of a dense input every box is copied by rows; of any other, element by element."""
 
     def emit(self, f: FunctionEmitter) -> None:
+        """A copy of flat memory where the input is dense."""
         src = self.ins[0]
         flat = row_major(self.out.shape)
         axes = zip(logical_ranges(f, self.out, self.shape_class), flat, self.out.strides, self.out.shape, strict=True)
@@ -137,6 +144,7 @@ def is_dense(operand: Operand) -> bool:
 
 @kernel_for(Transpose)
 def choose_transpose(op: Transpose, ins: Sequence[Operand], out: Operand, isa: Isa) -> type[Kernel]:
+    """Raises LookupError where blocked operands do not keep axis 1."""
     if ins[0].block != out.block or (out.block > 1 and op.perm[1] != 1):
         raise LookupError("Transpose: blocked operands need axis 1 to stay; reorder to plain first")
     return TransposeKernel
@@ -144,6 +152,7 @@ def choose_transpose(op: Transpose, ins: Sequence[Operand], out: Operand, isa: I
 
 @kernel_for(Reorder)
 def choose_reorder(op: Reorder, ins: Sequence[Operand], out: Operand, isa: Isa) -> type[Kernel]:
+    """Raises LookupError between blocks of different sizes."""
     if ins[0].block == out.block:
         return TransposeKernel
     if 1 not in (ins[0].block, out.block):
@@ -153,6 +162,7 @@ def choose_reorder(op: Reorder, ins: Sequence[Operand], out: Operand, isa: Isa) 
 
 @kernel_for(View)
 def choose_view(op: View, ins: Sequence[Operand], out: Operand, isa: Isa) -> type[Kernel]:
+    """Raises LookupError for blocked operands."""
     if ins[0].block > 1 or out.block > 1:
         raise LookupError("View: operands must be plain; reorder first")
     return ViewKernel

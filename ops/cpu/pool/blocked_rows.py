@@ -15,7 +15,10 @@ from brickrt.ops.cpu.pool.window import Taps
 
 
 class BlockedRow(PoolRow):
+    """A row of a blocked tensor."""
+
     def emit(self, lo: Index, hi: Index) -> None:
+        """In strips where windows share columns, else pixel by pixel."""
         f, b = self.f, self.f.b
         width = self.strip_width()
         if width == 0:

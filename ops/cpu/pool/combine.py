@@ -30,9 +30,11 @@ class PoolMath:
 
     @property
     def floating(self) -> bool:
+        """Whether values are floats."""
         return self.dtype.kind == "f"
 
     def identity(self, lanes: int) -> ir.Constant:
+        """What changes no value that it is combined with."""
         kind = vector(register_type(self.dtype), lanes)
         return fill(kind, lowest(self.dtype) if self.op.kind == "max" else 0)
 
@@ -43,6 +45,7 @@ class PoolMath:
         return self.f.b.fadd(x, y) if self.floating else self.f.b.add(x, y)
 
     def combine_all(self, values: Sequence[ir.Value]) -> ir.Value:
+        """All values of a window, combined in pairs."""
         if self.op.kind == "max" and self.floating and len(values) > 2:
             return self._max_of_floats(values)
         return pairwise(values, self.combine)

@@ -11,7 +11,10 @@ from brickrt.ops.cpu.pool.window import Taps
 
 
 class PlainRow(PoolRow):
+    """A row of a plain tensor."""
+
     def emit(self, lo: Index, hi: Index) -> None:
+        """Pixels at the left edge, vectors, pixels at the right edge."""
         f = self.f
         if self.out.strides[-1] != 1:
             self.pixels(lo, hi)

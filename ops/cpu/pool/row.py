@@ -66,6 +66,7 @@ class PoolRow(ABC):
 
     @property
     def last(self) -> AxisWindow:
+        """The window along the row."""
         return self.windows[-1]
 
     @property
@@ -125,10 +126,12 @@ class PoolRow(ABC):
         self.store(self.math.finish(total, self.count(taps)), x, lanes)
 
     def pixels(self, lo: Index, hi: Index) -> None:
+        """Output pixels [lo, hi), one at a time."""
         with self.f.loop(lo, hi) as x:
             self.pixel(x)
 
     def store(self, value: ir.Value, x: Index, lanes: int) -> None:
+        """Writes `lanes` values from output pixel `at` on."""
         self.f.store(value, self.dst, self.f.mul(x, self.out.strides[-1]), self.out.dtype, lanes)
 
 

@@ -42,6 +42,7 @@ class DepthwiseKernel(ConvScheme):
 
     @cached_property
     def tile(self) -> tuple[int, int]:
+        """One block of channels by as many pixels as hide the latency of a multiply-add."""
         return 1, PIXELS if self.isa.registers >= 32 else PIXELS // 2
 
     @property
@@ -76,10 +77,13 @@ class DepthwiseKernel(ConvScheme):
         return Kernel.pack(self, i, array)
 
     def emit(self, f: FunctionEmitter) -> None:
+        """See `DepthwiseBody`."""
         DepthwiseBody(self, f).emit()
 
 
 class DepthwiseBody:
+    """Emits a depthwise convolution."""
+
     def __init__(self, kernel: DepthwiseKernel, f: FunctionEmitter) -> None:
         self.k, self.f = kernel, f
         self.out, self.x, self.w = (f.pointer(i) for i in range(3))
@@ -105,6 +109,7 @@ class DepthwiseBody:
         return channel // x.block * x.strides[1] + channel % x.block
 
     def emit(self) -> None:
+        """Images, blocks of channels, rows."""
         f, k = self.f, self.k
         lo, hi = f.box(1)
         blocks = f.div(lo, k.lanes), f.div(f.add(hi, k.lanes - 1), k.lanes)
@@ -114,6 +119,7 @@ class DepthwiseBody:
             self.row([n, block, *at], spatial[-1][0])
 
     def row(self, at: list[Index], x: Index) -> None:
+        """One row of output pixels, from `x` on: runs of tiles."""
         f, k = self.f, self.k
         first = first_input(f, k.row_window, x)
         for run in tile_runs(k.row_window, k.row_class, k.tile[1]):
@@ -121,6 +127,7 @@ class DepthwiseBody:
                 self.tile(at, f.add(x, f.mul(r, run.out_step)), f.add(first, f.mul(r, run.in_step)), run.tile)
 
     def tile(self, at: list[Index], out_x: Index, in_x: Index, tile: PixelTile) -> None:
+        """One register tile per part, from bias to store."""
         f, k = self.f, self.k
         n, block, *rows = at
         parts = [f.add(block, part * k.out.channel_blocks) for part in range(k.op.parts)]
@@ -173,6 +180,7 @@ class DepthwiseBody:
                         f.change(total, f.fma(pixel, weight, f.read(total)))
 
     def weight(self, block: Index, tap: Index, member: Index) -> ir.Value:
+        """A vector of weights: of each lane's channel, at a tap, for a member of its group."""
         f, k = self.f, self.k
         if k.packed[1]:
             at = f.add(f.mul(f.add(f.mul(block, k.taps), tap), k.group_in), member)

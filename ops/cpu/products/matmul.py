@@ -40,6 +40,7 @@ class MatMulKernel(Kernel):
     def classify(
         cls, op: Op, ins: Sequence[Operand], out: Operand, boxes: Boxes, isa: Isa
     ) -> tuple[np.ndarray, list[tuple[int, ...]]]:
+        """Boxes by their rows."""
         align = common_cut(boxes, -1, out.shape[-1], isa.lanes)
         rows, which = np.unique(boxes.extents[:, -2], return_inverse=True)
         inner_ends = boxes.hi[:, -1][boxes.hi[:, -1] < out.shape[-1]]
@@ -48,10 +49,12 @@ class MatMulKernel(Kernel):
 
     @property
     def ragged(self) -> bool:
+        """Whether boxes cut columns inside a vector."""
         return bool(self.shape_class[2])
 
     @property
     def columns(self) -> int:
+        """N, columns of the product."""
         return self.out.shape[-1]
 
     @property
@@ -61,6 +64,7 @@ class MatMulKernel(Kernel):
 
     @property
     def blocks(self) -> int:
+        """Vectors of columns."""
         return -(-self.columns // self.lanes)
 
     @cached_property
@@ -70,6 +74,7 @@ class MatMulKernel(Kernel):
 
     @cached_property
     def epilogue(self) -> Epilogue:
+        """What is applied to the sums."""
         return Epilogue.of(self.op, self.ins, self.out, self.lanes)
 
     def pack(self, i: int, array: np.ndarray) -> np.ndarray:
@@ -96,10 +101,13 @@ class MatMulKernel(Kernel):
         return [0] * (rank - 2 - len(strides)) + strides
 
     def emit(self, f: FunctionEmitter) -> None:
+        """See `MatMulBody`."""
         MatMulBody(self, f).emit()
 
 
 class MatMulBody:
+    """Emits a matrix product."""
+
     def __init__(self, kernel: MatMulKernel, f: FunctionEmitter) -> None:
         self.k, self.f = kernel, f
         self.out, self.a, self.b = (f.pointer(i) for i in range(3))
@@ -124,6 +132,7 @@ class MatMulBody:
                     self.rows(batch, row, runs, whole, rest, masked=k.columns % k.lanes != 0)
 
     def rows(self, batch: list[Index], row: Index, runs: list, tile: Index, blocks: int, masked: bool) -> None:
+        """All rows of the box by one tile of `blocks` blocks of columns."""
         f = self.f
         for run in runs:
             with f.loop(0, run.repeat) as r:
@@ -146,6 +155,7 @@ class MatMulBody:
         return f.b.and_(f.tail_mask(f.sub(hi, column), k.lanes), f.b.not_(before))
 
     def tile(self, batch: list[Index], row: Index, count: int, tile: Index, blocks: int, masked: bool) -> None:
+        """One register tile, from bias to store."""
         f, k = self.f, self.k
         column = f.mul(tile, k.tile[0] * k.lanes)
         masks = self.masks(column, blocks, masked)
@@ -164,6 +174,7 @@ class MatMulBody:
                 f.store(value, self.out, f.dot(index, k.out.strides), self.dtype, k.lanes, mask)
 
     def initial(self, column: Index, masks: list[ir.Value | None]) -> list[ir.Value]:
+        """The bias of each block of columns, or zero."""
         f, k = self.f, self.k
         if self.bias is None:
             return [zeros(vector(register_type(self.dtype), k.lanes))] * len(masks)
@@ -174,6 +185,7 @@ class MatMulBody:
         ]
 
     def weights(self, batch: list[Index], tile: Index, column: Index, masks: list[ir.Value | None]):
+        """The function that loads `b` at an element of K, for a block of the tile's columns."""
         f, k = self.f, self.k
         start = f.dot(batch, k.batch_strides(1))
         if k.packed[1]:

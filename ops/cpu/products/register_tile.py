@@ -40,10 +40,12 @@ class PackedStream:
         return self.f.load(self.base, self.offset(c, j), self.dtype, self.lanes)
 
     def offset(self, c: Index, j: int) -> Index:
+        """Where block `j` of a channel lies, in elements."""
         return self.f.add(self.f.mul(c, self.blocks * self.lanes), j * self.lanes)
 
     @property
     def exceeds_l1(self) -> bool:
+        """Whether the tile's stream is longer than L1 holds."""
         return self.channels * self.blocks * self.lanes * self.dtype.itemsize > L1_BYTES
 
     def fetch(self, c: Index, blocks: int, pixels: int) -> None:
@@ -84,12 +86,15 @@ class Accumulators:
 
     @property
     def kind(self) -> ir.Type:
+        """The vector type of a sum."""
         return vector(register_type(self.dtype), self.lanes)
 
     def value(self, block: int, pixel: int) -> ir.Value:
+        """One sum."""
         return self.f.read(self.sums[block][pixel])
 
     def put(self, block: int, pixel: int, value: ir.Value) -> None:
+        """Changes one sum."""
         self.f.change(self.sums[block][pixel], value)
 
     def multiply_add(

@@ -92,6 +92,7 @@ class PixelTile:
         return runs
 
     def shifted(self) -> tuple:
+        """The tile counted from its anchor: equal for tiles that one code computes."""
         base = self.anchor
         return self.step, self.count, tuple(tuple(None if r is None else r - base for r in row) for row in self.taps)
 

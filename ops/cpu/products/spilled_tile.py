@@ -29,26 +29,32 @@ class SpilledTile:
         return self.f.address(self.work, at, self.acc.dtype)
 
     def load(self, tile: ir.Value, j: int, t: Index) -> ir.Value:
+        """A vector of a spilled tile."""
         return self.f.load(tile, self.slot(j, t), self.acc.dtype, self.acc.lanes)
 
     def store(self, value: ir.Value, tile: ir.Value, j: int, t: Index) -> None:
+        """Writes a vector of a spilled tile."""
         self.f.store(value, tile, self.slot(j, t), self.acc.dtype, self.acc.lanes)
 
     def clear(self) -> None:
+        """Sets the accumulators to zero."""
         for j, t in self.each():
             self.acc.put(j, t, zeros(self.acc.kind))
 
     def spill(self, at: Index) -> None:
+        """Stores the accumulators."""
         tile = self.tile(at)
         for j, t in self.each():
             self.store(self.acc.value(j, t), tile, j, t)
 
     def restore(self, at: Index) -> None:
+        """Loads a spilled tile into the accumulators."""
         tile = self.tile(at)
         for j, t in self.each():
             self.acc.put(j, t, self.load(tile, j, t))
 
     def add(self, at: Index) -> None:
+        """Adds a spilled tile to the accumulators."""
         tile = self.tile(at)
         for j, t in self.each():
             self.acc.put(j, t, self.f.b.fadd(self.load(tile, j, t), self.acc.value(j, t)))

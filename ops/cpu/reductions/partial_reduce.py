@@ -23,9 +23,12 @@ PARTIALS = 8  # accumulators: enough to hide the latency of the additions
 
 @dataclass(frozen=True)
 class PartialReduceKernel(Kernel):
+    """Each output combines one segment of a row."""
+
     op: PartialReduce
 
     def emit(self, f: FunctionEmitter) -> None:
+        """One vector of channels of a segment at a time."""
         lanes, (lo, hi) = self.isa.lanes, f.box(1)
         target, source = f.pointer(0), f.pointer(1)
         blocks = f.div(lo, lanes), f.div(f.add(hi, lanes - 1), lanes)
@@ -59,6 +62,7 @@ class PartialReduceKernel(Kernel):
 
 @kernel_for(PartialReduce)
 def choose(op: Op, ins: Sequence[Operand], out: Operand, isa: Isa) -> type[Kernel]:
+    """Raises LookupError for plain tensors."""
     if ins[0].block != isa.lanes or out.block != isa.lanes:
         raise LookupError("Segments are of blocked tensors")
     return PartialReduceKernel

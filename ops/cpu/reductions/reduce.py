@@ -39,22 +39,27 @@ class ReduceKernel(Kernel):
     def classify(
         cls, op: Op, ins: Sequence[Operand], out: Operand, boxes: Boxes, isa: Isa
     ) -> tuple[np.ndarray, list[tuple[int, ...]]]:
+        """Boxes by the kept dimensions that join."""
         assert isinstance(op, Reduce)
         return ReducePlan(op, tuple(ins), out).classify(boxes)
 
     def pack(self, i: int, array: np.ndarray) -> np.ndarray:
+        """As the input's vectors read it."""
         return pack_constant(array, self.ins[0])
 
     @cached_property
     def plan(self) -> ReducePlan:
+        """How the input is walked."""
         ins = operands_in_memory(self.ins, self.packed, self.ins[0])
         return ReducePlan(self.op, tuple(ins), self.out)
 
     @property
     def combine(self) -> Combine:
+        """How values are combined, and in which type."""
         return Combine(self.op.combine, self.ins[0].dtype if self.op.pre is None else self.op.pre.dtype)
 
     def emit(self, f: FunctionEmitter) -> None:
+        """See `_Outputs`."""
         _Outputs(self, f).emit()
 
 
@@ -170,6 +175,7 @@ class _Outputs:
 
 @kernel_for(Reduce)
 def choose(op: Op, ins: Sequence[Operand], out: Operand, isa: Isa) -> type[Kernel]:
+    """Raises ValueError for an output layout that a reduction cannot write."""
     assert isinstance(op, Reduce)
     ReducePlan(op, tuple(ins), out).check()
     return ReduceKernel

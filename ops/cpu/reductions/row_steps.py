@@ -35,10 +35,12 @@ class RowSteps:
         self.sources = [f.pointer(1 + k) for k in range(len(self.plan.ins))]
 
     def combine(self, number: int) -> Combine:
+        """How step `number` combines."""
         step = self.op.steps[number]
         return Combine(step.combine, step.pre.dtype)
 
     def finish(self, number: int, value: ir.Value, lanes: int) -> ir.Value:
+        """Step `number`'s result of what it has combined."""
         post = self.op.steps[number].post
         return value if post is None else emit_expr(self.f, post, [value], lanes)
 
@@ -60,12 +62,14 @@ class RowSteps:
         return sweep.run(places, mask)
 
     def sweep(self, number: int, more=None) -> ReductionSweep:
+        """The sweep of step `number`; `more` as in `ReductionSweep`."""
         plan = self.plans[number]
         return ReductionSweep(self.f, plan, self.combine(number), self.reduced, self.lanes, self.sources, None, more)
 
     # ---- the last sweep
 
     def mapped(self, places: Sequence[Place], results: Results, mask: ir.Value | None = None) -> None:
+        """Computes and stores the outputs of the rows at `places`."""
         self._level(0, list(places), results, mask)
 
     def _level(self, level: int, places: list[Place], results: Results, mask: ir.Value | None) -> None:
@@ -104,6 +108,7 @@ class RowSteps:
         )
 
     def value(self, place: Place, results: Sequence[ir.Value], mask: ir.Value | None) -> ir.Value:
+        """A vector of outputs at a place."""
         sweep, kept = self.sweep(0), self.op.kept
         more: list[ir.Value | None] = list(results)
         if kept is not None and self.whole:
@@ -113,8 +118,10 @@ class RowSteps:
         return sweep.evaluate(self.op.expr, place, mask, more)
 
     def offset(self, place: Place) -> Index:
+        """Where the output of a place lies."""
         return self.plan.out_access.offset(self.f, place)
 
     def store(self, value: ir.Value, place: Place, mask: ir.Value | None) -> None:
+        """Writes a vector of outputs; blocks of channels are written whole."""
         mask = None if self.plan.blocked else mask
         self.f.store(value, self.target, self.offset(place), self.plan.out.dtype, self.lanes, mask)

@@ -38,23 +38,28 @@ class RowwiseKernel(Kernel):
     def classify(
         cls, op: Op, ins: Sequence[Operand], out: Operand, boxes: Boxes, isa: Isa
     ) -> tuple[np.ndarray, list[tuple[int, ...]]]:
+        """Boxes by whether they hold whole rows, and by the kept dimensions that join."""
         assert isinstance(op, Rowwise)
         return plans(op, ins, out)[0].classify(boxes)
 
     def pack(self, i: int, array: np.ndarray) -> np.ndarray:
+        """As the input's vectors read it."""
         return pack_constant(array, self.ins[0])
 
     @cached_property
     def plans(self) -> list[RowPlan]:
+        """How each step walks its input."""
         ins = operands_in_memory(self.ins, self.packed, self.ins[0])
         return plans(self.op, ins, self.out, bool(self.shape_class[0]))
 
     def emit(self, f: FunctionEmitter) -> None:
+        """See `RowwiseBody`."""
         RowwiseBody(RowSteps(f, self.op, self.plans, self.shape_class, self.lanes)).emit()
 
 
 @kernel_for(Rowwise)
 def choose(op: Op, ins: Sequence[Operand], out: Operand, isa: Isa) -> type[Kernel]:
+    """Raises ValueError where input and output lie differently."""
     assert isinstance(op, Rowwise)
     plans(op, ins, out)[0].check()
     return RowwiseKernel

@@ -42,6 +42,8 @@ def row_tiles(rows: int, most: int) -> list[RowTiles]:
 
 
 class StrassenBody(StrassenFrame):
+    """Emits one level of Strassen's scheme."""
+
     def __init__(self, kernel: StrassenScheme, f: FunctionEmitter) -> None:
         super().__init__(kernel, f)
         blocked, epilogue = kernel.out.block > 1, kernel.op.epilogue
@@ -62,11 +64,13 @@ class StrassenBody(StrassenFrame):
                 self.chunk(ChunkPosition(corner, chunk, pairs, last))
 
     def clear(self, pairs: Index) -> None:
+        """Sets the sums of the box's `pairs` to zero."""
         f, k = self.f, self.k
         with f.loop(0, f.mul(pairs, k.partial_elements), k.lanes) as i:
             f.store(self.zero, self.work, f.add(i, k.partial_at), self.dtype, k.lanes)
 
     def chunk(self, at: ChunkPosition) -> None:
+        """First factors of a chunk, then all its pairs of tiles."""
         f, k = self.f, self.k
         self.first_factors(at.corner, at.number, self.factors(at.pairs[0], at.number))
         whole = k.columns // self.group
@@ -78,6 +82,7 @@ class StrassenBody(StrassenFrame):
                 self.pair(at, whole, masked=True)
 
     def pair(self, at: ChunkPosition, pair: Index, masked: bool) -> None:
+        """All tiles of rows by one pair of tiles of columns."""
         f, k = self.f, self.k
         starts = [f.add(f.mul(pair, self.group), j * k.lanes) for j in range(2 * self.blocks)]
         masks = [self.inside(start) if masked else None for start in starts]
@@ -135,6 +140,7 @@ class PairOfTiles(SevenProducts):
         self.parts = sizes(self.k.part_rows, self.k.most)
 
     def later(self) -> tuple[ir.Value, Sequence[int]]:
+        """The panels of the following pair or chunk."""
         return self.following, self.parts
 
     def begin(self, tile: int) -> None:
@@ -183,6 +189,7 @@ class PairOfTiles(SevenProducts):
                 self.output(self.load(raw, j, row), tile, partial, j, row)
 
     def index(self, tile: int, j: int, t: Index) -> list[Index]:
+        """Index in the output of vector (j, t) of one of the tiles C11, C12, C21, C22."""
         f, k = self.f, self.k
         lower, right = divmod(tile, 2)
         row = f.add(self.start, lower * k.part_rows, t)
@@ -190,6 +197,7 @@ class PairOfTiles(SevenProducts):
         return self.body.view.index(f, self.at.corner, row, column)
 
     def output(self, value: ir.Value, tile: int, partial: ir.Value | None, j: int, t: Index) -> None:
+        """Stores one vector, with the sum of earlier chunks where there is one."""
         if partial is not None:
             value = self.f.b.fadd(self.load(partial, j, t), value)
         self.body.put(value, self.index(tile, j, t), self.masks[tile % 2 * self.body.blocks + j])

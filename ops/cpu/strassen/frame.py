@@ -22,6 +22,8 @@ Masks = Sequence[ir.Value | None]  # per block of columns what of it belongs to 
 
 
 class StrassenFrame:
+    """Loads addresses first; outputs are finished and stored here."""
+
     def __init__(self, kernel: StrassenScheme, f: FunctionEmitter) -> None:
         self.k, self.f = kernel, f
         self.view, self.dtype = kernel.view, kernel.out.dtype
@@ -36,6 +38,7 @@ class StrassenFrame:
 
     @property
     def zero(self) -> ir.Constant:
+        """A vector of zeros."""
         return zeros(vector(FLOAT, self.k.lanes))
 
     def groups(self) -> tuple[Index, Index]:
@@ -71,6 +74,7 @@ class StrassenFrame:
             self.finish(value, index, mask)
 
     def finish(self, value: ir.Value, index: list[Index], mask: ir.Value | None) -> None:
+        """Bias, epilogue and store of a vector."""
         f, k = self.f, self.k
         if self.bias is not None:
             bias = f.load(self.bias, index[self.axis], self.dtype, k.lanes, None if k.packed[2] else mask)
@@ -152,6 +156,7 @@ class SevenProducts(SpilledTile, ABC):
         return f.address(self.work, at, self.frame.dtype)
 
     def multiply(self, number: Index) -> None:
+        """Adds a product to the accumulators."""
         f, k, frame = self.f, self.k, self.frame
         base = f.address(self.b, f.mul(number, k.panel), frame.dtype)
         channels = PRODUCTS * k.part_depth

@@ -51,6 +51,7 @@ class StrassenScheme(Kernel):
     def classify(
         cls, op: Op, ins: Sequence[Operand], out: Operand, boxes: Boxes, isa: Isa
     ) -> tuple[np.ndarray, list[tuple[int, ...]]]:
+        """Boxes by what their matrix views take for constant."""
         unit, view = group_columns(isa.lanes, cls.levels), MATRIX_VIEWS[type(op)]
         lo, hi = boxes.lo[:, view.dim], boxes.hi[:, view.dim]
         groups = int((-(-hi // unit) - lo // unit).max(initial=1))
@@ -60,18 +61,22 @@ class StrassenScheme(Kernel):
 
     @cached_property
     def view(self) -> MatrixView:
+        """The operands as matrices."""
         return MATRIX_VIEWS[type(self.op)](self.op, self.ins[0], self.out, self.shape_class[2:])
 
     @property
     def rows(self) -> int:
+        """Rows of a box."""
         return self.view.rows
 
     @property
     def groups(self) -> int:
+        """The most groups of tiles of columns that a box touches."""
         return self.shape_class[0]
 
     @property
     def ragged(self) -> bool:
+        """Whether boxes cut columns inside groups."""
         return bool(self.shape_class[1])
 
     @property
@@ -81,14 +86,17 @@ class StrassenScheme(Kernel):
 
     @property
     def columns(self) -> int:
+        """Columns of the product."""
         return self.view.columns
 
     @cached_property
     def chunks(self) -> int:
+        """Chunks that K is swept in."""
         return chunks_of(self.view.depth, self.lanes, self.levels)[0]
 
     @cached_property
     def chunk_depth(self) -> int:
+        """Elements of K in a chunk."""
         return chunks_of(self.view.depth, self.lanes, self.levels)[1]
 
     @property
@@ -113,6 +121,7 @@ class StrassenScheme(Kernel):
 
     @cached_property
     def epilogue(self) -> Epilogue:
+        """What is applied to the sums."""
         found = Epilogue.of(self.op, self.ins, self.out, self.lanes)
         return found.joined() if self.view.joined else found
 
@@ -131,10 +140,12 @@ class StrassenScheme(Kernel):
 
     @property
     def spills_at(self) -> int:
+        """Two register tiles."""
         return PRODUCTS**self.levels * self.factor_elements
 
     @property
     def tile_elements(self) -> int:
+        """Elements of a register tile."""
         return self.most * BLOCKS * self.lanes
 
     @property
@@ -144,6 +155,7 @@ class StrassenScheme(Kernel):
 
     @property
     def partial_at(self) -> int:
+        """Sums of the chunks so far."""
         return self.raw_at + self.tile_elements
 
     @property
@@ -153,6 +165,7 @@ class StrassenScheme(Kernel):
 
     @property
     def workspace(self) -> int:
+        """First factors, register tiles, and partial sums where K is swept in chunks."""
         partial = self.groups * self.partial_elements if self.chunks > 1 else 0
         return 4 * (self.partial_at + partial)
 
@@ -166,6 +179,7 @@ class StrassenScheme(Kernel):
         return super().pack(i, array)
 
     def packed_factors(self, b: np.ndarray) -> np.ndarray:
+        """Second factors of `b` in the order in which the kernel reads them."""
         factors = second_factors(self.grouped(b), self.levels)
         return np.ascontiguousarray(factors.transpose(3, 1, 0, 2, 4))
 

@@ -47,6 +47,8 @@ class Round:
 
 
 class TwoLevelStrassenBody(StrassenFrame):
+    """Emits two levels of Strassen's scheme."""
+
     k: TwoLevelStrassenScheme
 
     def __init__(self, kernel: TwoLevelStrassenScheme, f: FunctionEmitter) -> None:
@@ -56,6 +58,7 @@ class TwoLevelStrassenBody(StrassenFrame):
     # ---- loops
 
     def emit(self) -> None:
+        """Matrices, chunks of K, groups of columns, rounds."""
         f, k = self.f, self.k
         groups = self.groups()
         self.clear()
@@ -67,6 +70,7 @@ class TwoLevelStrassenBody(StrassenFrame):
                 self.round(Round(corner, chunk, groups[0], g, f.value(number), b))
 
     def clear(self) -> None:
+        """Writes the tile of zeros."""
         f, k = self.f, self.k
         with f.loop(0, k.tile_elements, k.lanes) as i:
             f.store(self.zero, self.work, f.add(i, k.zeros_at), self.dtype, k.lanes)
@@ -116,6 +120,7 @@ class RowTile(SevenProducts):
         self.bases: dict[tuple[int, ...], tuple[Index, Index]] = {w: self.base(w) for w in (ADDS, LEAVES, WITH)}
 
     def emit(self) -> None:
+        """The seven products of the second level, and in rounds that end a quarter its outputs."""
         finishes = self.body.pick([int(x) for x in FINISHES], self.at.number)
         finishing = self.f.b.icmp_signed("!=", self.f.value(finishes), I64(0))
         with self.f.when(finishing), self.outputs() as (lower, right):
@@ -131,10 +136,12 @@ class RowTile(SevenProducts):
     # ---- the state
 
     def begin(self, tile: int) -> None:
+        """Adds the state to the tiles that only pass it on."""
         if tile < 3:
             self.add(self.state(ADDS, tile))
 
     def leave(self, tile: int, plus: int | None = None) -> None:
+        """Writes the state that later rounds read."""
         leaves = self.state(LEAVES, tile)
         if plus is None:
             self.spill(leaves)
@@ -215,6 +222,7 @@ class RowTile(SevenProducts):
                         self.store(value, partial, j, t)
 
     def put(self, values: Sequence[ir.Value], row: Index, column: Index, masks: Masks) -> None:
+        """Stores a row's vectors of outputs."""
         for j, value in enumerate(values):
             self.body.put(value, self.index(row, column, j), masks[j])
 

@@ -30,14 +30,17 @@ class TwoLevelStrassenScheme(StrassenScheme):
 
     @property
     def zeros_at(self) -> int:
+        """A register tile of zeros."""
         return PRODUCTS**self.levels * self.factor_elements
 
     @property
     def spills_at(self) -> int:
+        """Two register tiles."""
         return self.zeros_at + self.tile_elements
 
     @property
     def states_at(self) -> int:
+        """What rounds leave for later ones."""
         return self.spills_at + 2 * self.tile_elements
 
     @property
@@ -47,6 +50,7 @@ class TwoLevelStrassenScheme(StrassenScheme):
 
     @property
     def partial_at(self) -> int:
+        """Sums of the chunks so far."""
         return self.states_at + STATES * self.state_elements
 
     @property

@@ -69,14 +69,17 @@ class Axis:
 
     @property
     def whole(self) -> int:
+        """Residues with all taps."""
         return self.r - self.residues * (self.taps - 1)
 
     @property
     def n(self) -> int:
+        """Inputs of a tile, and points at which it is evaluated."""
         return self.m + self.taps - 1
 
     @property
     def points(self) -> tuple[float, ...]:
+        """The interpolation points p of the pairs ±p."""
         return POINTS[self.m, self.taps]
 
     @property
@@ -119,6 +122,7 @@ class Axes(NamedTuple):
 
     @property
     def residues(self) -> int:
+        """Convolutions of stride 1 that make up this one."""
         return self.down.residues * self.across.residues
 
     @property

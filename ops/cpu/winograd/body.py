@@ -12,12 +12,15 @@ from brickrt.ops.cpu.winograd.scheme import WinogradScheme
 
 
 class WinogradBody:
+    """Emits a Winograd convolution."""
+
     def __init__(self, kernel: WinogradScheme, f: FunctionEmitter) -> None:
         self.k, self.f, self.frame = kernel, f, WinogradFrame(kernel, f)
         read = GatheredInput(self.frame) if kernel.gathers else InputTransform(self.frame)
         self.phases = (read, Products(self.frame), OutputTransform(self.frame))
 
     def emit(self) -> None:
+        """Groups of tiles, then runs of planes; all phases of one before the next."""
         f, k, frame = self.f, self.k, self.frame
         swept = frame.swept
         with f.loop(0, frame.total, k.group) as first, f.loop(swept.lo, swept.hi, k.run) as z:

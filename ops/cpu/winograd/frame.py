@@ -47,6 +47,8 @@ class WinogradTile:
 
 
 class WinogradFrame:
+    """Loads addresses first."""
+
     def __init__(self, kernel: WinogradScheme, f: FunctionEmitter) -> None:
         self.k, self.f = kernel, f
         self.out, self.x, self.w = (f.pointer(i) for i in range(3))
@@ -65,6 +67,7 @@ class WinogradFrame:
         self.total = f.mul(f.sub(self.images[1], self.images[0]), self.per_image)
 
     def span(self, axis: Axis) -> AxisRange:
+        """What an axis of the box reads and writes."""
         f = self.f
         if axis.dim is None:
             return AxisRange(axis, 0, 1, 0, 1)

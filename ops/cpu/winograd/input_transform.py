@@ -13,6 +13,8 @@ from brickrt.ops.cpu.winograd.transforms import input_rows
 
 
 class InputTransform:
+    """Emits the input transform of a blocked input."""
+
     def __init__(self, frame: WinogradFrame) -> None:
         self.frame, self.k, self.f = frame, frame.k, frame.f
         self.axes = (frame.k.axes.down, frame.k.axes.across)
@@ -71,6 +73,7 @@ class InputTransform:
         return ok
 
     def direct(self, base: Index, corner: Sequence[Index]) -> list[list[ir.Value]]:
+        """The n×n vectors of a tile that may all be read."""
         f, k, (down, across) = self.f, self.k, self.axes
         start = f.address(self.frame.x, f.add(base, f.dot(corner, self.strides)), self.frame.dtype)
         sy, sx = (stride * axis.step for stride, axis in zip(self.strides, self.axes, strict=True))

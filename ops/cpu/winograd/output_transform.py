@@ -11,11 +11,14 @@ from brickrt.ops.cpu.winograd.transforms import output_rows
 
 
 class OutputTransform:
+    """Emits the output transform."""
+
     def __init__(self, frame: WinogradFrame) -> None:
         self.frame, self.k, self.f = frame, frame.k, frame.f
         self.epilogue = frame.k.epilogue.bind(frame.f)
 
     def emit(self, group: TileGroup) -> None:
+        """All tiles, planes and blocks of channels of a group."""
         f, k, frame = self.f, self.k, self.frame
         with frame.tiles(group) as tile, f.loop(group.lo, group.hi) as z, f.loop(0, frame.own) as b:
             row = f.add(f.mul(f.sub(z, group.lo), group.blocks), tile.block)
@@ -52,6 +55,7 @@ class OutputTransform:
                         self.store_pixel(value, self.frame.index(tile.n, channel, (z, y, x)))
 
     def store_pixel(self, value: ir.Value, index: list[Index]) -> None:
+        """Epilogue and store of a vector."""
         f, frame = self.f, self.frame
         value = self.epilogue.apply(value, index)
         f.store(value, frame.out, offset_of(f, self.k.out, index), frame.dtype, self.k.lanes)

@@ -15,10 +15,13 @@ from brickrt.ops.cpu.winograd.input_transform import slot
 
 
 class Products:
+    """Emits the products."""
+
     def __init__(self, frame: WinogradFrame) -> None:
         self.frame, self.k, self.f = frame, frame.k, frame.f
 
     def emit(self, group: TileGroup) -> None:
+        """Plane by plane, for all blocks of output channels of the box."""
         f, k, frame = self.f, self.k, self.frame
         all_blocks = k.out.channel_blocks
         rest = all_blocks % k.ob
@@ -102,6 +105,7 @@ class Products:
         )
 
     def store(self, acc: Accumulators, plane: Index, row: Index, block: Index) -> None:
+        """Writes a register tile to M."""
         f, k, frame = self.f, self.k, self.frame
         at = f.add(f.mul(plane, k.plane_out), f.mul(f.add(f.mul(row, frame.own), block), k.t * k.lanes))
         start = f.address(frame.m, at, frame.dtype)

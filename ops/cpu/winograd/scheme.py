@@ -43,10 +43,12 @@ class WinogradScheme(Kernel):
 
     @cached_property
     def axes(self) -> Axes:
+        """How the spatial dimensions are walked."""
         return axes_of(self.op, self.ins[0].shape[2:], self.edge)
 
     @property
     def blocks_in(self) -> int:
+        """Blocks of input channels."""
         return self.ins[0].channel_blocks
 
     @property
@@ -63,6 +65,7 @@ class WinogradScheme(Kernel):
 
     @property
     def most_blocks(self) -> int:
+        """Blocks of output channels that a box has at most."""
         return self.shape_class[4]
 
     @property
@@ -73,6 +76,7 @@ class WinogradScheme(Kernel):
 
     @cached_property
     def sizes(self) -> Sizes:
+        """How many tiles are worked on at a time."""
         _, _, tiles, depth, _ = self.shape_class
         return choose_sizes(tiles, depth, self.ob, self.isa.registers, self.weight_bytes)
 
@@ -99,6 +103,7 @@ class WinogradScheme(Kernel):
 
     @property
     def weight_bytes(self) -> int:
+        """Bytes of the transformed weights."""
         return 4 * self.ins[0].shape[1] * self.out.shape[1] * self.axes.planes * self.axes.residues * self.axes.swept.r
 
     @property
@@ -108,15 +113,18 @@ class WinogradScheme(Kernel):
 
     @property
     def plane_out(self) -> int:
+        """Floats from one of the n² planes of M to the next."""
         return (self.run * self.most_blocks * self.group + 1) * self.lanes
 
     @property
     def workspace(self) -> int:
+        """V, M, and room for one tile's inputs where they are gathered."""
         gathered = self.depth_in * self.lanes if self.gathers else 0
         return 4 * self.axes.planes * (self.plane_in + self.plane_out + gathered)
 
     @cached_property
     def epilogue(self) -> Epilogue:
+        """What is applied to the sums."""
         return Epilogue.of(self.op, self.ins, self.out, self.lanes)
 
     def pack(self, i: int, array: np.ndarray) -> np.ndarray:

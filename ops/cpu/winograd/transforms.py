@@ -29,6 +29,7 @@ def weight_matrix(axis: Axis) -> np.ndarray:
 
 
 def has_zero(n: int) -> bool:
+    """Whether 0 is among the n points."""
     return n % 2 == 0
 
 
