@@ -128,7 +128,7 @@ class FunctionEmitter(ControlFlow):
         self.intrinsic(f"llvm.masked.store.{type_suffix(value.type)}.p0", VOID, value, at, I32(dtype.itemsize), mask)
 
     def prefetch(self, base: ir.Value, offset: Index, dtype: np.dtype, write: bool = False, near: bool = True) -> None:
-        """Asks for an element's cache line, to be read or written later; into L2 unless `near`. Any address is safe."""
+        """Prefetches an element's cache line, to read or write it: into L1 if `near`, else L2. Any address is safe."""
         hints = [I32(int(write)), I32(3 if near else 2), I32(1)]
         self.intrinsic("llvm.prefetch.p0", VOID, self.address(base, offset, dtype), *hints)
 

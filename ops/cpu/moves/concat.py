@@ -8,9 +8,9 @@ from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import Index
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel, kernel_for
+from brickrt.ops.cpu.moves.move_kernel import MoveKernel
 from brickrt.ops.cpu.moves.spans import CopyLoop, StridedMemory, lane_spans, stored_ranges, stored_shape
 from brickrt.ops.cpu.moves.square_tiles import copy_spans
-from brickrt.ops.cpu.moves.transpose import MoveKernel
 from brickrt.ops.cpu.operand import Operand
 from brickrt.ops.operators.move import Concat
 

@@ -15,6 +15,7 @@ from brickrt.ops.cpu.emit.llvm_types import I64, Index, memory_type
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel, kernel_for
 from brickrt.ops.cpu.moves.index_tables import constant_array, in_blocks
+from brickrt.ops.cpu.moves.move_kernel import MoveKernel
 from brickrt.ops.cpu.moves.spans import (
     CopyLoop,
     StridedMemory,
@@ -25,7 +26,6 @@ from brickrt.ops.cpu.moves.spans import (
     stored_shape,
 )
 from brickrt.ops.cpu.moves.square_tiles import copy_spans
-from brickrt.ops.cpu.moves.transpose import MoveKernel
 from brickrt.ops.cpu.operand import Operand
 from brickrt.ops.operators.move import Take
 

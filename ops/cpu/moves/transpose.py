@@ -5,49 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-import numpy as np
-
-from brickrt.ops.base import Op
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import Index
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel, kernel_for
+from brickrt.ops.cpu.moves.move_kernel import MoveKernel
 from brickrt.ops.cpu.moves.spans import (
     CopyLoop,
-    Mover,
-    StridedMemory,
     lane_spans,
     logical_ranges,
-    raw,
     stored_ranges,
     stored_shape,
-    whole_axes,
     whole_blocks,
 )
 from brickrt.ops.cpu.moves.square_tiles import copy_spans
 from brickrt.ops.cpu.operand import Operand
 from brickrt.ops.operand import row_major
 from brickrt.ops.operators.move import Reorder, Transpose, View
-from brickrt.ops.types import Boxes
-
-
-class MoveKernel(Kernel):
-    """Kernels that copy. `shape_class` marks the axes that all boxes of the class cover completely."""
-
-    @classmethod
-    def classify(
-        cls, op: Op, ins: Sequence[Operand], out: Operand, boxes: Boxes, isa: Isa
-    ) -> tuple[np.ndarray, list[tuple[int, ...]]]:
-        """Boxes by the axes that they cover."""
-        return whole_axes(boxes, out.shape)
-
-    def mover(self, f: FunctionEmitter) -> Mover:
-        """Emits copies of elements as wide as the output's."""
-        return Mover(f, raw(self.out.dtype), self.isa)
-
-    def memories(self, f: FunctionEmitter) -> tuple[StridedMemory, StridedMemory]:
-        """Of input 0 and of the output."""
-        return StridedMemory(f.pointer(1)), StridedMemory(f.pointer(0))
 
 
 class TransposeKernel(MoveKernel):

@@ -26,7 +26,7 @@ class PoolRow(ABC):
     """`src` is the address of input (n, c, 0, …), `dst` that of the row's output pixel 0.
 
     `outer` are the taps along all spatial axes but the row's own, `place` where they are: output indices. `length` is
-    about how many pixels are asked for at once.
+    about how many pixels of a row are wanted at once.
     """
 
     f: FunctionEmitter
@@ -131,7 +131,7 @@ class PoolRow(ABC):
             self.pixel(x)
 
     def store(self, value: ir.Value, x: Index, lanes: int) -> None:
-        """Writes `lanes` values from output pixel `at` on."""
+        """Writes `lanes` values from output pixel `x` on."""
         self.f.store(value, self.dst, self.f.mul(x, self.out.strides[-1]), self.out.dtype, lanes)
 
 

@@ -16,15 +16,16 @@ LoadWeight = Callable[[Index, int], ir.Value]  # (channel, block of the tile) â†
 
 LINE = 64  # bytes of a cache line
 L1_BYTES = 2**15  # a stream of weights above this comes from L2 for every register tile
-NEAR = 448  # multiply-adds between the weights in use and those asked for into L1
-FEWEST = 4  # multiply-adds of a step, of two pixels or more, that has loads to spare for asking
+NEAR = 448  # multiply-adds between the weights in use and those prefetched into L1
+FEWEST = 4  # multiply-adds of a step, of two pixels or more, that has loads to spare for prefetching
 
 
 @dataclass(frozen=True)
 class PackedStream:
-    """Weights [channel, blocks*lanes] from `base` on, in a stream that counts `channels` for the whole tile.
+    """Weights [channel, blocks*lanes] from `base` on, part of a tile's stream of `channels` (times taps) in all.
 
-    `ahead` asks for more than this stream, in the step of a channel. The stream of the next tile `follows` in memory.
+    `prefetch_more` emits prefetches of other things, in the step of a channel. With `follows`, the stream of the next
+    tile lies behind this one.
     """
 
     f: FunctionEmitter
@@ -33,7 +34,7 @@ class PackedStream:
     channels: int
     dtype: np.dtype
     lanes: int
-    ahead: Callable[[Index], None] | None = None
+    prefetch_more: Callable[[Index], None] | None = None
     follows: bool = False
 
     def __call__(self, c: Index, j: int) -> ir.Value:
@@ -48,18 +49,19 @@ class PackedStream:
         """Whether the tile's stream is longer than L1 holds."""
         return self.channels * self.blocks * self.lanes * self.dtype.itemsize > L1_BYTES
 
-    def fetch(self, c: Index, blocks: int, pixels: int) -> None:
-        """Asks for what the first `blocks` blocks need soon after channel `c`, and those of the next tile at it."""
+    def prefetch(self, c: Index, blocks: int, pixels: int) -> None:
+        """Prefetches weights of the first `blocks` blocks in the step of channel `c`: those a little further in this
+        stream, where L1 does not hold it, and those of the same channel in the next one."""
         f = self.f
-        if self.ahead:
-            self.ahead(c)
+        if self.prefetch_more:
+            self.prefetch_more(c)
         if self.exceeds_l1:
-            self._ask(f.add(c, NEAR // (blocks * pixels)), blocks, near=True)
+            self._prefetch(f.add(c, NEAR // (blocks * pixels)), blocks, near=True)
         if self.follows:
-            self._ask(f.add(c, self.channels), blocks, near=False)
+            self._prefetch(f.add(c, self.channels), blocks, near=False)
 
-    def _ask(self, c: Index, blocks: int, near: bool) -> None:
-        """Past the end that harms nobody."""
+    def _prefetch(self, c: Index, blocks: int, near: bool) -> None:
+        """May reach past the end, which is harmless."""
         for j in range(blocks):
             if j * self.lanes * self.dtype.itemsize % LINE == 0:
                 self.f.prefetch(self.base, self.offset(c, j), self.dtype, near=near)
@@ -111,7 +113,7 @@ class Accumulators:
         stream = weight if isinstance(weight, PackedStream) and spare else None
         with f.loop(0, channels) as c:
             if stream:
-                stream.fetch(c, self.blocks, len(live))
+                stream.prefetch(c, self.blocks, len(live))
             row = f.address(pixels, f.mul(c, stride), self.dtype)
             weights = [weight(c, j) for j in range(self.blocks)]
             for t, offset in live:

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit.epilogue import SHORT
-from brickrt.ops.cpu.emit.expressions import effort
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import Index
 from brickrt.ops.cpu.products.row_tiles import sizes
@@ -46,8 +44,7 @@ class StrassenBody(StrassenFrame):
 
     def __init__(self, kernel: StrassenScheme, f: FunctionEmitter) -> None:
         super().__init__(kernel, f)
-        blocked, epilogue = kernel.out.block > 1, kernel.op.epilogue
-        self.long = blocked or (epilogue is not None and effort(epilogue) > SHORT)
+        self.long = kernel.out.block > 1 or kernel.epilogue.long
 
     # ---- loops
 
@@ -58,16 +55,10 @@ class StrassenBody(StrassenFrame):
         with f.loops(self.view.batches(f)) as batch:
             corner = self.view.corner(f, batch)
             if k.chunks > 1:
-                self.clear(f.sub(pairs[1], pairs[0]))
+                self.clear(k.partial_at, f.mul(f.sub(pairs[1], pairs[0]), k.partial_elements))
             with f.loop(0, k.chunks) as chunk:
                 last = f.b.icmp_signed("==", f.value(chunk), f.value(k.chunks - 1)) if k.chunks > 1 else None
                 self.chunk(ChunkPosition(corner, chunk, pairs, last))
-
-    def clear(self, pairs: Index) -> None:
-        """Sets the sums of the box's `pairs` to zero."""
-        f, k = self.f, self.k
-        with f.loop(0, f.mul(pairs, k.partial_elements), k.lanes) as i:
-            f.store(self.zero, self.work, f.add(i, k.partial_at), self.dtype, k.lanes)
 
     def chunk(self, at: ChunkPosition) -> None:
         """First factors of a chunk, then all its pairs of tiles."""
@@ -121,7 +112,7 @@ class ChunkPosition:
 class PairOfTiles(SevenProducts):
     """Register tiles of the upper and the lower half of the rows, times two tiles of columns."""
 
-    looped = False  # outputs are finished in between: sums that lived on would be kept on the stack meanwhile
+    looped = False  # outputs are finished in between, and in a loop the sums would be on the stack meanwhile
 
     def __init__(
         self,
@@ -144,17 +135,17 @@ class PairOfTiles(SevenProducts):
         return self.following, self.parts
 
     def begin(self, tile: int) -> None:
-        """Asks for the lines that an output goes to."""
+        """Prefetches the lines that an output goes to."""
         with self.ending(), self.f.loop(0, self.count) as t:
             for j in range(self.body.blocks):
                 self.body.epilogue.prefetch(self.body.out, self.index(tile, j, t))
 
     def ending(self) -> AbstractContextManager[None]:
-        """What is done in the last chunk alone."""
+        """A condition around what only the last chunk does."""
         return nullcontext() if self.at.last is None else self.f.when(self.at.last)
 
     def leave(self, tile: int, plus: int | None = None) -> None:
-        """Adds it to what earlier chunks gave: the sum is kept, or after the last chunk finished."""
+        """Adds the tile to the sum of earlier chunks; after the last chunk, finishes and stores it."""
         rows = self.run.count - (tile > 1 and self.run.missing)
         there = self.each()[: rows * self.body.blocks]
         values = [self.acc.value(j, t) for j, t in there]

@@ -14,8 +14,8 @@ from brickrt.ops.cpu.strassen.scheme import StrassenScheme
 from brickrt.ops.cpu.strassen.sizes import part_rows, part_starts
 
 LINE = 16  # elements of a cache line
-ROWS_AHEAD = 8  # between the rows that are added and those asked for
-MOST_ASKED = 8  # lines asked for while one vector of each factor is computed
+ROWS_AHEAD = 8  # between the rows that are added and those prefetched
+MOST_PREFETCHED = 8  # lines, while one vector of each factor is computed
 Matrix = Sequence[Sequence[ir.Value]]
 
 
@@ -28,7 +28,7 @@ def sevenfold(f: FunctionEmitter, quarters: Sequence[ir.Value]) -> list[ir.Value
 
 
 def first_factors(f: FunctionEmitter, x: Matrix) -> list[ir.Value]:
-    """Of parts x[row][column], the factors of the last level innermost."""
+    """The factors of parts x[row][column], ordered by the first level's product, then by the second's."""
     half = len(x) // 2
     if not half:
         return [x[0][0]]
@@ -40,8 +40,8 @@ def first_factors(f: FunctionEmitter, x: Matrix) -> list[ir.Value]:
 
 @dataclass(frozen=True)
 class FirstFactors:
-    """Of the rows and the chunk of K from address `a` on, to `work`; meanwhile the panels at `b`, which come first, are
-    asked for. K has `left` elements from there on; beyond it counts as zero."""
+    """Emits the first factors of a box's rows and a chunk of K, from address `a` on, to `work`. K has `left` elements
+    from there on; beyond, it counts as zero. Meanwhile the panels at `b`, which are read first, are prefetched."""
 
     k: StrassenScheme
     f: FunctionEmitter
@@ -68,10 +68,10 @@ class FirstFactors:
                 self.vectors(row, c, there)
 
     def step(self, row: Index, c: Index, there: Sequence[int]) -> None:
-        """One vector of each factor, of rows that all parts have; and asks for what comes later."""
+        """One vector of each factor, of rows that all parts have; prefetches panels and later rows."""
         f, k = self.f, self.k
         steps = max(1, min(there) * k.part_depth // k.lanes)
-        lines = min(MOST_ASKED, -(-7 * k.panel // (steps * LINE)))
+        lines = min(MOST_PREFETCHED, -(-7 * k.panel // (steps * LINE)))
         at = f.add(f.mul(row, k.part_depth // k.lanes), f.div(c, k.lanes))
         for n in range(lines):
             f.prefetch(self.b, f.add(f.mul(at, lines * LINE), n * LINE), k.out.dtype, near=False)

@@ -30,7 +30,7 @@ ADDS = (ZERO, A, A, A, B, ZERO, Q)
 LEAVES = (A, Q, A, B, Q, Q, Q)
 FINISHES = (False, True, False, False, True, True, True)
 WITH = (ZERO, ZERO, ZERO, ZERO, ZERO, B, A)
-LOWER, RIGHT = (0, 0, 0, 0, 1, 1, 0), (0, 0, 0, 0, 0, 1, 1)  # which quarter
+LOWER, RIGHT = (0, 0, 0, 0, 1, 1, 0), (0, 0, 0, 0, 0, 1, 1)  # the quarter that a round ends
 
 
 @dataclass(frozen=True)
@@ -61,19 +61,13 @@ class TwoLevelStrassenBody(StrassenFrame):
         """Matrices, chunks of K, groups of columns, rounds."""
         f, k = self.f, self.k
         groups = self.groups()
-        self.clear()
+        self.clear(k.zeros_at, k.tile_elements)
         with f.loops(self.view.batches(f)) as batch, f.loop(0, k.chunks) as chunk:
             corner = self.view.corner(f, batch)
             self.first_factors(corner, chunk, self.factors(chunk, groups[0], 0))
             with f.loop(*groups) as g, f.loop(0, PRODUCTS) as number:
                 b = self.factors(chunk, g, number)
                 self.round(Round(corner, chunk, groups[0], g, f.value(number), b))
-
-    def clear(self) -> None:
-        """Writes the tile of zeros."""
-        f, k = self.f, self.k
-        with f.loop(0, k.tile_elements, k.lanes) as i:
-            f.store(self.zero, self.work, f.add(i, k.zeros_at), self.dtype, k.lanes)
 
     def factors(self, chunk: Index, group: Index, number: Index) -> ir.Value:
         """Address of the seven panels of a product of the first level."""
@@ -92,7 +86,7 @@ class TwoLevelStrassenBody(StrassenFrame):
             start += repeat * count
 
     def pick(self, values: Sequence[int], number: ir.Value) -> Index:
-        """values[number]"""
+        """values[number], at run time."""
         if len(set(values)) == 1:
             return values[0]
         found = self.f.value(values[-1])
@@ -101,7 +95,7 @@ class TwoLevelStrassenBody(StrassenFrame):
         return found
 
     def masks(self, column: Index) -> Masks:
-        """Of the blocks of a tile."""
+        """Masks of the blocks of a tile of columns."""
         whole = not self.k.ragged and self.k.columns % self.group == 0
         starts = [self.f.add(column, j * self.k.lanes) for j in range(self.blocks)]
         return [None if whole else self.inside(start) for start in starts]
@@ -124,7 +118,7 @@ class RowTile(SevenProducts):
         finishes = self.body.pick([int(x) for x in FINISHES], self.at.number)
         finishing = self.f.b.icmp_signed("!=", self.f.value(finishes), I64(0))
         with self.f.when(finishing), self.outputs() as (lower, right):
-            self.request(lower, right)
+            self.prefetch(lower, right)
         self.products()
         with self.f.when(finishing), self.outputs() as (lower, right):
             self.finish(lower, right)
@@ -190,15 +184,15 @@ class RowTile(SevenProducts):
         tile = f.add(f.mul(self.at.group, 4), f.mul(self.body.pick(RIGHT, self.at.number), 2), right)
         return row, f.mul(tile, self.body.width)
 
-    def request(self, lower: Index, right: Index) -> None:
-        """Asks for the lines that the outputs go to."""
+    def prefetch(self, lower: Index, right: Index) -> None:
+        """Prefetches the lines that the outputs go to."""
         row, column = self.place(lower, right)
         with self.f.loop(0, self.rows(lower)) as t:
             for j in range(self.body.blocks):
                 self.body.epilogue.prefetch(self.body.out, self.index(self.f.add(row, t), column, j))
 
     def finish(self, lower: Index, right: Index) -> None:
-        """Outputs of a tile: kept for the chunks to come, or stored."""
+        """Outputs of a tile: partial sums for later chunks, or finished and stored."""
         f, k = self.f, self.k
         tile = f.add(f.mul(lower, 2), right)
         made, more = self.tile(self.state(LEAVES, tile)), self.tile(self.state(WITH, tile))
@@ -227,7 +221,7 @@ class RowTile(SevenProducts):
             self.body.put(value, self.index(row, column, j), masks[j])
 
     def index(self, row: Index, column: Index, j: int) -> list[Index]:
-        """Of a vector of outputs."""
+        """Index in the output of a vector."""
         return self.body.view.index(self.f, self.at.corner, row, self.f.add(column, j * self.k.lanes))
 
     def partial(self, lower: Index, right: Index) -> Index:

@@ -2,7 +2,7 @@
 
 Rows of a box, columns and K are cut in four. All 49 first factors of a box's rows are computed in the worker's scratch,
 the second ones are packed with the constant `b`; columns are grouped in fours of register tiles. Per product of the
-first level (`ROUNDS`) a register tile runs through the seven products of the second.
+first level (a round, see two_level_body.py) a register tile runs through the seven products of the second.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class TwoLevelStrassenScheme(StrassenScheme):
     levels: ClassVar[int] = 2
     effort = 4
 
-    # ---- workspace, in elements: first factors, a tile of zeros, two kept tiles, states, sums of the chunks so far
+    # ---- workspace, in elements: first factors, a tile of zeros, two spilled tiles, states, sums of the chunks so far
 
     @property
     def zeros_at(self) -> int:

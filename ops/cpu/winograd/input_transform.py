@@ -99,7 +99,7 @@ class InputTransform:
         return [[pixel(*row, *column) for column in columns] for row in rows]
 
     def clamped(self, at: Index, span: AxisRange) -> tuple[Index, ir.Value]:
-        """An index that may be read instead of `at`, and whether it is the one asked for."""
+        """The nearest index that may be read, and whether it is `at` itself."""
         f = self.f
         inside = f.maximum(span.first, f.minimum(at, f.sub(span.last, 1)))
         return inside, f.b.icmp_signed("==", f.value(inside), f.value(at))
@@ -117,5 +117,5 @@ class InputTransform:
 
 
 def slot(frame: WinogradFrame, z: Index) -> Index:
-    """Where a plane of the input lies in the ring."""
+    """Where a plane of the input lies in V, a ring of planes."""
     return z if frame.k.ring == frame.k.axes.swept.extent else frame.f.rem(z, frame.k.ring)

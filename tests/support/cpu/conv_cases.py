@@ -11,11 +11,10 @@ from brickrt.ops.base import Op, evaluate_whole
 from brickrt.ops.cpu.all_kernels import KernelMaker
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import choose_kernel
-from brickrt.ops.cpu.operand import from_blocked
 from brickrt.ops.operators.conv import Conv, ConvTranspose
 from brickrt.ops.types import Boxes, TensorType
 from brickrt.plan.geometry.bricks import BrickGrid
-from tests.support.cpu.harness import GuardedMemory, call, check, stored
+from tests.support.cpu.harness import GuardedMemory, call, check, from_blocked, stored
 
 Ints = tuple[int, ...]
 

@@ -20,7 +20,7 @@ from brickrt.ops.cpu.all_kernels import KernelMaker
 from brickrt.ops.cpu.compile import LoadedObjects, to_object
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel, choose_kernel, emit_module
-from brickrt.ops.cpu.operand import Operand, dense, from_blocked, to_blocked
+from brickrt.ops.cpu.operand import Operand, dense, to_blocked
 from brickrt.ops.types import Boxes, TensorType
 
 HOST = Isa(16, 32)
@@ -137,6 +137,12 @@ def run_kernel(
     work = GuardedMemory(np.full(max(kernel.workspace // 4, 1), np.nan, np.float32))
     call(kernel, [out.origin, *origins, work.address], box)
     return _result(out, before, out_block, box, scratch)
+
+
+def from_blocked(array: np.ndarray, channels: int) -> np.ndarray:
+    """The inverse of `to_blocked`."""
+    n, blocks, *spatial, block = array.shape
+    return np.moveaxis(array, -1, 2).reshape(n, blocks * block, *spatial)[:, :channels]
 
 
 def _result(out: Stored, before: np.ndarray, block: int, box: Boxes, scratch: bool) -> np.ndarray:
