@@ -25,7 +25,7 @@ from brickrt.ops.types import Boxes
 
 @dataclass(frozen=True)
 class MapKernel(Kernel):
-    """`shape_class` is (first,): dimensions from `first` on are walked as one row (see emit/rows.py)."""
+    """`shape_class` is (first,): dimensions from `first` on are walked as one row (`emit/rows.py`)."""
 
     op: Map
 
@@ -47,7 +47,7 @@ class MapKernel(Kernel):
 
     @cached_property
     def accesses(self) -> dict[int, Access]:
-        """Of the operands that the expression uses."""
+        """How the output's vectors read each operand that the expression uses."""
         lie = operands_in_memory(self.ins, self.packed, self.out)
         return {k: access(lie[k], self.out, self.row.dim) for k in used_operands(self.op.expr)}
 

@@ -30,5 +30,5 @@ class MoveKernel(Kernel):
         return Mover(f, raw(self.out.dtype), self.isa)
 
     def memories(self, f: FunctionEmitter) -> tuple[StridedMemory, StridedMemory]:
-        """Of input 0 and of the output."""
+        """The memory of input 0, and that of the output."""
         return StridedMemory(f.pointer(1)), StridedMemory(f.pointer(0))

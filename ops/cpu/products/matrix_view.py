@@ -1,8 +1,7 @@
-"""The operands of a product with constant weights as matrices, however they lie: rows × K gives rows × columns.
+"""The operands of a product with constant weights as matrices, however they lie: [rows, K] × [K, columns].
 
-Of a matrix product they are matrices, one per batch. Of a pointwise convolution there is a matrix per image: rows are
-the pixels of a box, K the channels of the input and columns those of the output. Rows are added to one another, never
-images.
+A matrix product has a matrix per batch. A pointwise convolution has one per image: rows are the pixels of a box, K the
+channels of the input, columns those of the output. So Strassen's scheme adds pixels of one image, never images.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ class MatrixView(ABC):
     out: Operand
     shape: tuple[int, ...]
 
-    dim: ClassVar[int]  # of the output and of `a`, that columns and K are
+    dim: ClassVar[int]  # the dimension of the output that columns are, and of `a` that K is
     rows_adjacent: ClassVar[bool]  # whether rows lie closer together than vectors of K
 
     @property
@@ -55,7 +54,7 @@ class MatrixView(ABC):
     @property
     @abstractmethod
     def rows(self) -> int:
-        """Of a box, in one of its matrices."""
+        """Rows of a box in one of its matrices."""
 
     @staticmethod
     @abstractmethod

@@ -160,7 +160,7 @@ class StrassenScheme(Kernel):
 
     @property
     def partial_elements(self) -> int:
-        """Of the four outputs of a pair of tiles of columns."""
+        """Room for the four outputs of a pair of tiles of columns."""
         return 4 * self.part_rows * BLOCKS * self.lanes
 
     @property

@@ -45,7 +45,7 @@ class TwoLevelStrassenScheme(StrassenScheme):
 
     @property
     def state_elements(self) -> int:
-        """Of the four tiles that one product of the first level gives, of all rows of a part."""
+        """Room for the four tiles that one product of the first level gives, of all rows of a part."""
         return 4 * self.part_rows * BLOCKS * self.lanes
 
     @property
@@ -55,7 +55,7 @@ class TwoLevelStrassenScheme(StrassenScheme):
 
     @property
     def partial_elements(self) -> int:
-        """Of the sixteen outputs of a group of tiles of columns."""
+        """Room for the sixteen outputs of a group of tiles of columns."""
         return 4 * self.state_elements
 
     def packed_factors(self, b: np.ndarray) -> np.ndarray:

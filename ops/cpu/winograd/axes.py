@@ -64,7 +64,7 @@ class Axis:
 
     @property
     def taps(self) -> int:
-        """Of each residue; the first `whole` residues have as many, the others one less."""
+        """Taps of each residue; the first `whole` residues have as many, the others one less."""
         return -(-self.r // self.residues)
 
     @property
@@ -163,7 +163,7 @@ ABSENT = Axis(None, 1, 1, 1, 1, 0, 1)
 
 
 def _swept(op: Conv) -> int | None:
-    """Of three dimensions the first that reads points, else the outermost."""
+    """The swept one of three dimensions: the first whose kernel is 1, else the outermost. None of fewer dimensions."""
     if len(op.kernel) < 3:
         return None
     return op.kernel.index(1) if 1 in op.kernel else 0
