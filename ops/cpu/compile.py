@@ -23,6 +23,7 @@ def _initialize() -> None:
 
 
 def target_machine(isa: Isa) -> llvm.TargetMachine:
+    """LLVM's code generator for a processor; the host's where `isa` names none."""
     _initialize()
     cpu = isa.cpu or llvm.get_host_cpu_name()
     features = isa.features or llvm.get_host_cpu_features().flatten()
@@ -73,6 +74,7 @@ class LoadedObjects:
         self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
 
     def add(self, image: bytes) -> None:
+        """Adds an object file, as `to_object` gives it."""
         self._engine.add_object_file(llvm.ObjectFileRef.from_data(image))
 
     def address(self, name: str) -> int:
@@ -84,4 +86,5 @@ class LoadedObjects:
         return address
 
     def function(self, name: str, *args: type, ret: type | None = None):
+        """A function as a ctypes callable of the given argument and result types."""
         return ctypes.CFUNCTYPE(ret, *args)(self.address(name))

@@ -1,10 +1,10 @@
-"""What a kernel needs to know of the instruction set."""
+"""What a kernel needs to know of the processor it is compiled for."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-HALVING = frozenset({"znver4"})  # processors, as LLVM names them, that run vectors of 512 bits as two halves
+DOUBLE_PUMPED = frozenset({"znver4"})  # processors, as LLVM names them, that split operations on 512 bits in two
 
 
 @dataclass(frozen=True)
@@ -17,6 +17,6 @@ class Isa:
     features: str = ""
 
     @property
-    def halves(self) -> bool:
-        """Whether a multiply-add unit takes half a vector: one vector a cycle where others do two."""
-        return self.lanes == 16 and self.cpu in HALVING
+    def double_pumped(self) -> bool:
+        """Whether operations on a vector are split in two: one multiply-add a cycle, where others do two."""
+        return self.lanes == 16 and self.cpu in DOUBLE_PUMPED

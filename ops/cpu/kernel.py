@@ -19,8 +19,8 @@ from brickrt.ops.types import Boxes
 
 
 @dataclass(frozen=True)
-class Ahead:
-    """A tensor that a later kernel reads or writes."""
+class PrefetchedOperand:
+    """A tensor that a later kernel reads or (`write`) writes, and that this one prefetches."""
 
     operand: Operand
     write: bool
@@ -31,10 +31,12 @@ class Kernel(ABC):
     """Everything that decides the machine code, hence also its identity in caches.
 
     `packed[i]` tells that input i is a constant which `pack` brings into the kernel's own layout. `shape_class` is what
-    the code assumes of its boxes (see `classify`). `ahead` are tensors that later kernels stream: one that `fetches`
-    asks for their lines at the index it computes, and has their pointers after those of its inputs. One that
-    `asks` has a further pointer, to weights that a later kernel waits for: it asks for so many bytes of them, in order,
-    for every channel that a register tile sweeps.
+    the code assumes of its boxes (see `classify`).
+
+    A kernel whose class `prefetches` brings the lines of `prefetched` tensors, which later kernels stream, into L2 at
+    the index it computes; their pointers follow those of its inputs. With `prefetch_bytes` it has one more pointer, to
+    weights that a later kernel would wait for, and prefetches so many bytes of them, in order, for every input channel
+    that a register tile sweeps.
     """
 
     op: Op
@@ -43,42 +45,48 @@ class Kernel(ABC):
     isa: Isa
     packed: tuple[bool, ...]
     shape_class: tuple[int, ...] = ()
-    ahead: tuple[Ahead, ...] = ()
-    asks: int = 0
+    prefetched: tuple[PrefetchedOperand, ...] = ()
+    prefetch_bytes: int = 0
 
-    fetches: ClassVar[bool] = False  # whether `ahead` is heeded
+    prefetches: ClassVar[bool] = False
     effort: ClassVar[int] = 1  # of compiling it, beside that of others
 
     @classmethod
     def classify(
         cls, op: Op, ins: Sequence[Operand], out: Operand, boxes: Boxes, isa: Isa
     ) -> tuple[np.ndarray, list[tuple[int, ...]]]:
-        """Per box the number of its class, and the classes. One class for all boxes unless a kernel wants more."""
+        """Number of each box's shape class [n], and the classes. By default all boxes have one."""
         return np.zeros(len(boxes), np.int64), [()]
 
     @property
-    def further(self) -> int:
-        """Pointers after those of its inputs, the workspace aside."""
-        return len(self.ahead) + (self.asks > 0)
+    def lanes(self) -> int:
+        """Elements of float32 in a vector register."""
+        return self.isa.lanes
 
-    def swept(self, boxes: Boxes) -> np.ndarray | None:
-        """Channels that all register tiles of each box sweep together; None for a kernel that cannot ask meanwhile."""
+    @property
+    def extra_pointers(self) -> int:
+        """Pointers between those of its inputs and that of its workspace."""
+        return len(self.prefetched) + (self.prefetch_bytes > 0)
+
+    def swept_channels(self, boxes: Boxes) -> np.ndarray | None:
+        """Input channels that the register tiles of each box sweep, added up over tiles and taps [n]; None for a kernel
+        that cannot prefetch weights meanwhile."""
         return None
 
     @property
     def workspace(self) -> int:
-        """Bytes of a worker's scratch that the kernel overwrites: one more pointer, after the inputs, where not 0."""
+        """Bytes of a worker's scratch that the kernel overwrites. Where not 0, its address is the last pointer."""
         return 0
 
     def pack(self, i: int, array: np.ndarray) -> np.ndarray:
-        """Constant input `i` as the kernel reads it: here, as its operand lies. The same bytes for all shape classes of
-        an operator."""
+        """Constant input `i` in the layout that the kernel reads, by default that of its operand. It must not depend on
+        the shape class."""
         block = self.ins[i].block
         return to_blocked(array, block) if block > 1 else np.ascontiguousarray(array)
 
     @abstractmethod
     def emit(self, f: FunctionEmitter) -> None:
-        """Writes the kernel's body; the caller adds the return."""
+        """Emits the kernel's body; the caller adds the return."""
 
 
 _REGISTRY: Registry[Callable[..., type[Kernel]]] = Registry("CPU")

@@ -22,6 +22,7 @@ class Operand(Strided):
 
     @property
     def channel_blocks(self) -> int:
+        """Blocks of channels, the last of which may be partial."""
         return -(-self.shape[1] // self.block)
 
 
@@ -45,9 +46,3 @@ def to_blocked(array: np.ndarray, block: int) -> np.ndarray:
     padded[:, :c] = array
     split = padded.reshape(n, blocks, block, *spatial)
     return np.ascontiguousarray(np.moveaxis(split, 2, -1))
-
-
-def from_blocked(array: np.ndarray, channels: int) -> np.ndarray:
-    """The inverse of `to_blocked`."""
-    n, blocks, *spatial, block = array.shape
-    return np.moveaxis(array, -1, 2).reshape(n, blocks * block, *spatial)[:, :channels]

@@ -20,7 +20,7 @@ from brickrt.graph.ir import Node
 from brickrt.ops.cpu.all_kernels import ALGORITHMS
 from brickrt.ops.cpu.elementwise.map import MapKernel
 from brickrt.ops.cpu.isa import Isa
-from brickrt.ops.cpu.kernel import Ahead, Kernel, choose_kernel
+from brickrt.ops.cpu.kernel import Kernel, PrefetchedOperand, choose_kernel
 from brickrt.ops.cpu.operand import Operand, dense
 from brickrt.ops.expr import arg
 from brickrt.ops.operators.map import Map
@@ -108,15 +108,15 @@ class Records:
         algorithm = self.tasks.plan.algorithms.get(steps.node)
         family = ALGORITHMS[algorithm] if algorithm else choose_kernel(node.op, ins, out, self.isa)
         which, classes = family.classify(node.op, ins, out, steps.boxes, self.isa)
-        streams = steps.prefetches.items() if family.fetches else ()
-        ahead = tuple(Ahead(self.operand(name), stream.write) for name, stream in streams)
-        variants = [family(node.op, ins, out, self.isa, packed, c, ahead) for c in classes]
+        streams = steps.prefetches.items() if family.prefetches else ()
+        prefetched = tuple(PrefetchedOperand(self.operand(name), stream.write) for name, stream in streams)
+        variants = [family(node.op, ins, out, self.isa, packed, c, prefetched) for c in classes]
         variants, asked = self.later.asking(steps, variants, which)
         self.workspace = max(self.workspace, *(v.workspace for v in variants))
         numbers = np.array([self.number(v) for v in variants], np.int64)
         table = self.table(node, steps, [out, *ins], variants[0], numbers[which])
         if asked is not None:
-            self.later.note(steps.node, table[:, 2 + 2 * (len(ins) + variants[0].further) :][:, :2], asked)
+            self.later.note(steps.node, table[:, 2 + 2 * (len(ins) + variants[0].extra_pointers) :][:, :2], asked)
         self.rows.append((steps.tasks, steps.ranks, table))
 
     def carry(self, carries: ScratchMoves) -> None:
@@ -145,7 +145,7 @@ class Records:
     ) -> np.ndarray:
         """Records of one node's steps, [n, words]."""
         n, rank = len(steps.boxes), steps.boxes.rank
-        extra = int(kernel.workspace > 0) + kernel.further
+        extra = int(kernel.workspace > 0) + kernel.extra_pointers
         if len(operands) + extra > MOST_OPERANDS:
             raise BrickError(f"node '{node.name}': kernels take at most {MOST_OPERANDS} tensors, not {len(operands)}")
         end = 2 + 2 * (len(operands) + extra)
@@ -158,11 +158,11 @@ class Records:
                 records[:, 2 + 2 * k], records[:, 3 + 2 * k] = self.constant(name, kernel, k - 1), 0
             else:
                 records[:, 2 + 2 * k], records[:, 3 + 2 * k] = self.origin(name, operand, steps)
-        for k, (ahead, (name, stream)) in enumerate(
-            zip(kernel.ahead, steps.prefetches.items(), strict=False), len(operands)
+        for k, (later, (name, stream)) in enumerate(
+            zip(kernel.prefetched, steps.prefetches.items(), strict=False), len(operands)
         ):
-            base, offsets = self.origin(name, ahead.operand, steps)
-            further = byte_offsets(ahead.operand, np.array([stream.shift], np.int64))
+            base, offsets = self.origin(name, later.operand, steps)
+            further = byte_offsets(later.operand, np.array([stream.shift], np.int64))
             records[:, 2 + 2 * k], records[:, 3 + 2 * k] = base, offsets + further
         box = records[:, end:]
         box[:, 0::2], box[:, 1::2] = steps.boxes.lo, steps.boxes.hi

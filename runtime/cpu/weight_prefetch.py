@@ -56,14 +56,14 @@ class WeightPrefetch:
         self, steps: Steps, variants: Sequence[Kernel], which: np.ndarray
     ) -> tuple[list[Kernel], np.ndarray | None]:
         """The kernels of a node's steps, which ask where they are to and can, and how many bytes each step asks for."""
-        found = [v.swept(steps.boxes) for v in variants] if steps.node in self.wanted else []
+        found = [v.swept_channels(steps.boxes) for v in variants] if steps.node in self.wanted else []
         swept = [channels for channels in found if channels is not None]
         if not swept or len(swept) < len(variants):
             return list(variants), None
         channels = np.stack(swept)[which, np.arange(len(which))]
         least = self.wanted[steps.node].nbytes / int(channels.sum())
         pace = next((p for p in PACES if p >= least), PACES[-1])
-        return [replace(v, asks=pace) for v in variants], channels * pace
+        return [replace(v, prefetch_bytes=pace) for v in variants], channels * pace
 
     def note(self, node: int, column: np.ndarray, sizes: np.ndarray) -> None:
         self.slices.append(Slices(node, column, sizes))

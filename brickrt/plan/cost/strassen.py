@@ -15,7 +15,7 @@ from itertools import product
 import numpy as np
 
 from brickrt.graph.ir import Graph, Node
-from brickrt.ops.cpu.strassen.kernel import chunks_of, fits, group_columns
+from brickrt.ops.cpu.strassen.sizes import chunks_of, fits, group_columns
 from brickrt.ops.operators.conv import Conv
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.types import Shape

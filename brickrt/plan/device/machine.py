@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from brickrt.ops.cpu.isa import HALVING
+from brickrt.ops.cpu.isa import DOUBLE_PUMPED
 
 CPUS = Path("/sys/devices/system/cpu")
 KIB, MIB, GIB = 2**10, 2**20, 2**30
@@ -106,7 +106,7 @@ def double_pumped(isa: str) -> bool:
     """Whether the host splits the vector operations of an instruction set in two, as Zen 4 does those of 512 bits."""
     from llvmlite import binding
 
-    return isa == "avx512" and binding.get_host_cpu_name() in HALVING
+    return isa == "avx512" and binding.get_host_cpu_name() in DOUBLE_PUMPED
 
 
 def cpu_name() -> str:

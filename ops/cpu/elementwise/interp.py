@@ -17,6 +17,7 @@ class InterpKernel(Kernel):
     """Blocked: a vector holds the channels of a pixel. Plain: neighbours along the innermost axis."""
 
     def emit(self, f: FunctionEmitter) -> None:
+        """One vector of outputs at a time."""
         assert isinstance(self.op, Interp)
         sums = Sums.of(f, self.op, self.ins[0], self.out)
         ranges = stored_ranges(f, self.out)
@@ -31,6 +32,7 @@ class InterpKernel(Kernel):
 
 @kernel_for(Interp)
 def choose_interp(op: Interp, ins: Sequence[Operand], out: Operand, isa: Isa) -> type[Kernel]:
+    """Raises LookupError where layouts differ or channels in blocks would be interpolated."""
     if ins[0].block != out.block:
         raise LookupError("Interp: the operands' layouts differ; reorder first")
     if out.block > 1 and op.taps[1] is not None:

@@ -10,7 +10,8 @@ import numpy as np
 from llvmlite import ir
 
 from brickrt.ops.cpu.emit.expressions import convert
-from brickrt.ops.cpu.emit.function_emitter import I32, FunctionEmitter, Index, register_type, vector
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
+from brickrt.ops.cpu.emit.llvm_types import I32, Index, register_type, vector
 from brickrt.ops.cpu.moves.index_tables import constant_array
 from brickrt.ops.cpu.operand import Operand
 from brickrt.ops.operators.interp import AxisTaps, Interp
@@ -30,6 +31,7 @@ class AxisTables:
 
     @staticmethod
     def of(f: FunctionEmitter, taps: AxisTaps, work: np.dtype) -> AxisTables:
+        """The tables of an axis, weights as `work`."""
         outputs, count = taps.index_array.shape
         indices = constant_array(f, taps.index_array.T.ravel())
         return AxisTables(count, outputs, indices, constant_array(f, taps.weight_array.T.astype(work).ravel()))
@@ -48,12 +50,14 @@ class Sums:
 
     @staticmethod
     def of(f: FunctionEmitter, op: Interp, source: Operand, out: Operand) -> Sums:
+        """Puts the tables of all axes that have taps in the kernel's module."""
         work = work_dtype(out.dtype)
         tables = [None if taps is None else AxisTables.of(f, taps, work) for taps in op.taps]
         return Sums(f, source, out, tables, f.pointer(1), f.pointer(0))
 
     @property
     def work(self) -> np.dtype:
+        """The type that sums have."""
         return work_dtype(self.out.dtype)
 
     def emit_row(self, at: Sequence[Index], lanes: int, count: Index) -> None:
@@ -151,4 +155,5 @@ class Sums:
 
 
 def work_dtype(dtype: np.dtype) -> np.dtype:
+    """The type of sums for outputs of `dtype`."""
     return FLOAT32 if dtype.kind == "f" and dtype.itemsize <= 4 else FLOAT64

@@ -10,9 +10,10 @@ import numpy as np
 from llvmlite import ir
 
 from brickrt.ops.base import Op
-from brickrt.ops.cpu.emit.expressions import effort, emit_expr
-from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter, Index
-from brickrt.ops.cpu.emit.operand_access import Access, access, constant_operand, load_operand, pack_constant
+from brickrt.ops.cpu.emit.expressions import effort, emit_expr, unroll_of
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
+from brickrt.ops.cpu.emit.llvm_types import Index
+from brickrt.ops.cpu.emit.operand_access import Access, access, operands_in_memory, pack_constant
 from brickrt.ops.cpu.emit.rows import RowShape, joinable, row_classes
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel, kernel_for
@@ -21,17 +22,10 @@ from brickrt.ops.expr import used_operands
 from brickrt.ops.operators.map import Map
 from brickrt.ops.types import Boxes
 
-__all__ = ["MapKernel", "load_operand"]
-
-
-def unroll_of(operations: int) -> int:
-    """Vectors per loop step: long expressions overlap by themselves."""
-    return 4 if operations <= 8 else 2 if operations <= 32 else 1
-
 
 @dataclass(frozen=True)
 class MapKernel(Kernel):
-    """`shape_class` is (first,): dimensions from `first` on are walked as one row (see emit/rows.py)."""
+    """`shape_class` is (first,): dimensions from `first` on are walked as one row (`emit/rows.py`)."""
 
     op: Map
 
@@ -39,22 +33,26 @@ class MapKernel(Kernel):
     def classify(
         cls, op: Op, ins: Sequence[Operand], out: Operand, boxes: Boxes, isa: Isa
     ) -> tuple[np.ndarray, list[tuple[int, ...]]]:
+        """Boxes by the dimension that their rows begin at."""
         return row_classes(boxes, out, joinable(out, [access(o, out) for o in ins]))
 
     def pack(self, i: int, array: np.ndarray) -> np.ndarray:
+        """As the output's vectors read it."""
         return pack_constant(array, self.out)
 
     @cached_property
     def row(self) -> RowShape:
+        """The rows that boxes of this class are walked in."""
         return RowShape.of(self.out, self.shape_class, self.isa)
 
     @cached_property
     def accesses(self) -> dict[int, Access]:
-        """Of the operands that the expression uses."""
-        lie = [constant_operand(o.type, self.out) if p else o for o, p in zip(self.ins, self.packed, strict=True)]
+        """How the output's vectors read each operand that the expression uses."""
+        lie = operands_in_memory(self.ins, self.packed, self.out)
         return {k: access(lie[k], self.out, self.row.dim) for k in used_operands(self.op.expr)}
 
     def emit(self, f: FunctionEmitter) -> None:
+        """Row by row."""
         target, sources = f.pointer(0), {k: f.pointer(1 + k) for k in self.accesses}
         with self.row.walk(f) as (index, length):
             _RowLoop(self, f, target, sources, index).emit(length)
@@ -114,4 +112,5 @@ class _RowLoop:
 
 @kernel_for(Map)
 def choose(op: Op, ins: Sequence[Operand], out: Operand, isa: Isa) -> type[Kernel]:
+    """The one kernel for elementwise expressions."""
     return MapKernel

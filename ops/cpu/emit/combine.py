@@ -1,27 +1,38 @@
-"""The four ways to combine values in registers: identity, one step, across lanes."""
+"""The four ways to combine values in registers (sum, prod, max, min): one step, all of several, across lanes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from llvmlite import ir
 
 from brickrt.ops.cpu.emit.expressions import extreme
-from brickrt.ops.cpu.emit.function_emitter import I32, FunctionEmitter, fill, register_type, vector
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
+from brickrt.ops.cpu.emit.llvm_types import I32, fill, register_type, vector
 from brickrt.ops.cpu.emit.vector_math import lanes_of
 from brickrt.ops.expr import BOOL
 
 
+def pairwise(values: Sequence[ir.Value], combine: Callable[[ir.Value, ir.Value], ir.Value]) -> ir.Value:
+    """Combines neighbours level by level, which keeps chains of dependent instructions short."""
+    while len(values) > 1:
+        pairs = [combine(x, y) for x, y in zip(values[::2], values[1::2])]
+        values = [*pairs, *values[2 * len(pairs) :]]
+    return values[0]
+
+
 @dataclass(frozen=True)
 class Combine:
-    """`how` is sum, prod, max or min, of values of `dtype`; float16 is combined in float32, bool by or and and."""
+    """`how` is sum, prod, max or min, of values of `dtype`. float16 is combined in float32; of bool, sum and max are
+    "or", prod and min are "and"."""
 
     how: str
     dtype: np.dtype
 
     def identity(self, lanes: int) -> ir.Constant:
+        """The vector that changes nothing it is combined with."""
         return fill(vector(register_type(self.dtype), lanes), self._neutral())
 
     def _neutral(self) -> float | int:
@@ -36,6 +47,7 @@ class Combine:
         return int(limits.min if self.how == "max" else limits.max)
 
     def apply(self, f: FunctionEmitter, x: ir.Value, y: ir.Value) -> ir.Value:
+        """Two values combined, lane by lane."""
         if self.dtype == BOOL:
             return f.b.or_(x, y) if self.how in ("sum", "max") else f.b.and_(x, y)
         if self.how in ("max", "min"):
@@ -45,11 +57,7 @@ class Combine:
 
     def all(self, f: FunctionEmitter, values: Sequence[ir.Value]) -> ir.Value:
         """The values combined in pairs, pairs of pairs, and so on."""
-        values = list(values)
-        while len(values) > 1:
-            pairs = [self.apply(f, x, y) for x, y in zip(values[::2], values[1::2])]
-            values = pairs + values[len(values) // 2 * 2 :]
-        return values[0]
+        return pairwise(values, lambda x, y: self.apply(f, x, y))
 
     def lanes(self, f: FunctionEmitter, value: ir.Value) -> ir.Value:
         """All lanes of a vector as a scalar: lane k with lane k + half, until one is left."""
@@ -57,7 +65,7 @@ class Combine:
         if not half:
             return value
         while half >= 1:
-            low, high = (_shuffle(f, value, value, range(start, start + half)) for start in (0, half))
+            low, high = (f.shuffle(value, value, range(start, start + half)) for start in (0, half))
             value = self.apply(f, low, high)
             half //= 2
         return f.b.extract_element(value, I32(0))
@@ -67,18 +75,14 @@ class Combine:
         width = len(vectors) // 2
         vectors = list(vectors)
         while width:
-            vectors = [self._fold(f, x, y, width) for x, y in zip(vectors[:width], vectors[width:])]
+            vectors = [self._halve(f, x, y, width) for x, y in zip(vectors[:width], vectors[width:])]
             width //= 2
         return vectors[0]
 
-    def _fold(self, f: FunctionEmitter, x: ir.Value, y: ir.Value, width: int) -> ir.Value:
-        """Of every 2·width lanes the two halves combined: those of x go first, those of y second."""
+    def _halve(self, f: FunctionEmitter, x: ir.Value, y: ir.Value, width: int) -> ir.Value:
+        """Combines the two halves of every 2·width lanes: those of x go to the first half, those of y to the second."""
         lanes = lanes_of(x)
         first = [k if k % (2 * width) < width else lanes + k - width for k in range(lanes)]
-        low = _shuffle(f, x, y, first)
-        high = _shuffle(f, x, y, [k + width for k in first])
+        low = f.shuffle(x, y, first)
+        high = f.shuffle(x, y, [k + width for k in first])
         return self.apply(f, low, high)
-
-
-def _shuffle(f: FunctionEmitter, x: ir.Value, y: ir.Value, lanes: Sequence[int]) -> ir.Value:
-    return f.b.shuffle_vector(x, y, ir.Constant(ir.VectorType(I32, len(lanes)), list(lanes)))

@@ -10,10 +10,13 @@ from itertools import chain
 from llvmlite import ir
 
 from brickrt.ops.cpu.emit.expressions import effort, emit_expr
-from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter, Index
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
+from brickrt.ops.cpu.emit.llvm_types import Index
 from brickrt.ops.cpu.emit.operand_access import load_operand
 from brickrt.ops.cpu.operand import Operand
 from brickrt.ops.expr import Expr
+from brickrt.ops.operators.conv import Conv, ConvTranspose
+from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.types import TensorType
 
 SHORT = 8  # operations of an epilogue that is written out for every vector; a loop applies longer ones
@@ -50,8 +53,7 @@ def joined_rows(operand: Operand, spatial: Sequence[int]) -> Operand:
 
 @dataclass(frozen=True)
 class Epilogue:
-    """`expr` with first the accumulator of each part of the product, then operands `ins`, the kernel's inputs from
-    `first` on."""
+    """The operands of `expr` are the sums of the product's parts, then `ins`, the kernel's inputs from `first` on."""
 
     expr: Expr | None
     first: int
@@ -59,12 +61,23 @@ class Epilogue:
     out: Operand
     lanes: int
 
+    @staticmethod
+    def of(op: Conv | ConvTranspose | MatMul, ins: Sequence[Operand], out: Operand, lanes: int) -> Epilogue:
+        """The epilogue of a product, whose operands follow its main inputs."""
+        return Epilogue(op.epilogue, op.main, tuple(ins[op.main :]), out, lanes)
+
     def joined(self) -> Epilogue:
-        """For images whose rows are walked as one."""
+        """The same for images whose rows are walked as one."""
         spatial = self.out.shape[2:]
         return replace(self, ins=tuple(joined_rows(o, spatial) for o in self.ins), out=joined_rows(self.out, spatial))
 
+    @property
+    def long(self) -> bool:
+        """Whether a loop applies the expression rather than code for every vector."""
+        return self.expr is not None and effort(self.expr) > SHORT
+
     def bind(self, f: FunctionEmitter) -> BoundEpilogue:
+        """Loads the operands' addresses in the function that applies the epilogue."""
         return BoundEpilogue(self, f, [f.pointer(1 + self.first + k) for k in range(len(self.ins))])
 
 
@@ -95,8 +108,8 @@ class BoundEpilogue:
 
         A long expression is written once, in a loop: LLVM mixes the operations of many, and runs out of registers.
         """
-        f, e = self.f, self.epilogue
-        if e.expr is None or effort(e.expr) <= SHORT:
+        f = self.f
+        if not self.epilogue.long:
             for t, vectors in enumerate(sums):
                 finish(t, vectors)
             return
@@ -109,7 +122,7 @@ class BoundEpilogue:
             finish(t, [f.b.load(place, typ=kind) for place in places])
 
     def prefetch(self, target: ir.Value, index: Sequence[Index]) -> None:
-        """Asks for the lines that `apply` reads and the store to `target` writes at `index`, a sweep ahead of them."""
+        """Prefetches the lines that `apply` reads and the store to `target` writes at `index`, before the sweep."""
         f, e = self.f, self.epilogue
         for pointer, operand in zip(self.pointers, e.ins, strict=True):
             if operand.shape == e.out.shape and operand.block == e.out.block:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit.function_emitter import FLOAT, I32, FunctionEmitter
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
+from brickrt.ops.cpu.emit.llvm_types import fill
+from brickrt.ops.cpu.emit.table_lookup import FLOATS, WORDS, look_up
 
-LANES = 16
 SCALE = 3.9
 TOP = 15.4 / SCALE  # erf is 1 from there on
 # Added to a small float, this leaves the nearest whole number in the low bits.
@@ -126,29 +127,19 @@ COEFFICIENTS = (
         1.02142667e-05,
     ),
 )
-_VECTOR, _WHOLE = ir.VectorType(FLOAT, LANES), ir.VectorType(I32, LANES)
 
 
 def erf_by_table(f: FunctionEmitter, x: ir.Value) -> ir.Value:
     """erf(x) for x of <16 x float>, on processors with AVX-512."""
-    rounder, top = _all(ROUNDER), _all(TOP)
-    size = f.intrinsic("llvm.fabs.v16f32", _VECTOR, x)
+    rounder, top = fill(FLOATS, ROUNDER), fill(FLOATS, TOP)
+    size = f.math("fabs", x)
     size = f.b.select(f.b.fcmp_ordered("<", top, size), top, size)  # NaN stays
-    shifted = f.fma(size, _all(SCALE), rounder)
-    number = f.b.bitcast(shifted, _WHOLE)
-    t = f.fma(f.b.fsub(rounder, shifted), _all(1 / SCALE), size)
-    bases, *slopes = (_look_up(f, row, number) for row in COEFFICIENTS)
+    shifted = f.fma(size, fill(FLOATS, SCALE), rounder)
+    number = f.b.bitcast(shifted, WORDS)
+    t = f.fma(f.b.fsub(rounder, shifted), fill(FLOATS, 1 / SCALE), size)
+    bases, *slopes = (look_up(f, row, number) for row in COEFFICIENTS)
     slope = slopes[-1]
     for c in reversed(slopes[:-1]):
         slope = f.fma(slope, t, c)
     base = f.b.select(f.b.fcmp_ordered("==", shifted, rounder), t, bases)
-    return f.intrinsic("llvm.copysign.v16f32", _VECTOR, f.fma(slope, t, base), x)
-
-
-def _look_up(f: FunctionEmitter, row: tuple[float, ...], number: ir.Value) -> ir.Value:
-    """Per lane an entry of the row: the one that the low four bits of `number` count."""
-    return f.intrinsic("llvm.x86.avx512.permvar.sf.512", _VECTOR, ir.Constant(_VECTOR, list(row)), number)
-
-
-def _all(value: float) -> ir.Constant:
-    return ir.Constant(_VECTOR, [value] * LANES)
+    return f.math("copysign", f.fma(slope, t, base), x)

@@ -6,9 +6,10 @@ from __future__ import annotations
 import numpy as np
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit.function_emitter import FLOAT, I16, I32, FunctionEmitter
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
+from brickrt.ops.cpu.emit.llvm_types import I16, I32, fill
+from brickrt.ops.cpu.emit.table_lookup import FLOATS, LANES, WORDS, look_up
 
-LANES = 16
 # Added to a small float, this leaves the nearest multiple of 1/16 in the low bits.
 ROUNDER = 786432.0
 LOG2E = 1.4426950408889634
@@ -19,34 +20,24 @@ LN2_HIGH, LN2_LOW = 0.693145751953125, 1.4286068203094172e-06
 SCALE = 1.1502646207809448 * 2.0**-64
 SQUARE, CUBE = 0.5000162, 1 / 6
 CURRENT_ROUNDING = 4
-_VECTOR, _WHOLE = ir.VectorType(FLOAT, LANES), ir.VectorType(I32, LANES)
 _POWERS = [2 ** (k / LANES) for k in range(LANES)]
 
 
 def exp_by_table(f: FunctionEmitter, x: ir.Value, scale: float = 1.0) -> ir.Value:
     """scale·exp(x) for x of <16 x float>, |x| ≤ 128, on processors with AVX-512."""
-    shifted = f.fma(x, _all(LOG2E), _all(ROUNDER))
-    exponent = f.b.fsub(shifted, _all(ROUNDER))
-    rest = f.fma(exponent, _all(-LN2_LOW), f.fma(exponent, _all(-LN2_HIGH), x))
-    power = _look_up(f, [float(np.float32(scale * entry)) for entry in _POWERS], f.b.bitcast(shifted, _WHOLE))
-    small = f.fma(f.b.fmul(rest, rest), f.fma(rest, _all(CUBE), _all(SQUARE)), rest)
+    shifted = f.fma(x, fill(FLOATS, LOG2E), fill(FLOATS, ROUNDER))
+    exponent = f.b.fsub(shifted, fill(FLOATS, ROUNDER))
+    rest = f.fma(exponent, fill(FLOATS, -LN2_LOW), f.fma(exponent, fill(FLOATS, -LN2_HIGH), x))
+    power = look_up(f, [float(np.float32(scale * entry)) for entry in _POWERS], f.b.bitcast(shifted, WORDS))
+    small = f.fma(f.b.fmul(rest, rest), f.fma(rest, fill(FLOATS, CUBE), fill(FLOATS, SQUARE)), rest)
     return _scale(f, f.fma(power, small, power), exponent)
 
 
 def sigmoid_by_table(f: FunctionEmitter, x: ir.Value) -> ir.Value:
     """1/(1 + exp(-x)) for x of <16 x float>, |x| ≤ 128; all is scaled so that nothing overflows."""
-    return f.b.fdiv(_all(SCALE), f.b.fadd(_all(SCALE), exp_by_table(f, f.b.fneg(x), SCALE)))
-
-
-def _look_up(f: FunctionEmitter, row: list[float], number: ir.Value) -> ir.Value:
-    """Per lane an entry of the row: the one that the low four bits of `number` count."""
-    return f.intrinsic("llvm.x86.avx512.permvar.sf.512", _VECTOR, ir.Constant(_VECTOR, row), number)
+    return f.b.fdiv(fill(FLOATS, SCALE), f.b.fadd(fill(FLOATS, SCALE), exp_by_table(f, f.b.fneg(x), SCALE)))
 
 
 def _scale(f: FunctionEmitter, x: ir.Value, exponent: ir.Value) -> ir.Value:
     """x·2^n, n the largest whole number up to `exponent`, rounded once."""
-    return f.intrinsic("llvm.x86.avx512.mask.scalef.ps.512", _VECTOR, x, exponent, x, I16(-1), I32(CURRENT_ROUNDING))
-
-
-def _all(value: float) -> ir.Constant:
-    return ir.Constant(_VECTOR, [value] * LANES)
+    return f.intrinsic("llvm.x86.avx512.mask.scalef.ps.512", FLOATS, x, exponent, x, I16(-1), I32(CURRENT_ROUNDING))

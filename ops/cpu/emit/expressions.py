@@ -9,7 +9,8 @@ from llvmlite import ir
 
 from brickrt.ops.cpu.emit import integers, vector_math
 from brickrt.ops.cpu.emit.conversions import compare, convert
-from brickrt.ops.cpu.emit.function_emitter import FLOAT, I1, FunctionEmitter, fill, register_type, type_suffix, vector
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
+from brickrt.ops.cpu.emit.llvm_types import FLOAT, I1, fill, register_type, vector
 from brickrt.ops.cpu.emit.scalar_math import LIBM, libm
 from brickrt.ops.cpu.emit.vector_math import lanes_of
 from brickrt.ops.expr import COMPARE, TEST, Apply, Arg, Const, Expr, distinct
@@ -38,6 +39,11 @@ def emit_expr(f: FunctionEmitter, expr: Expr, operands: Sequence[ir.Value], lane
 def effort(expr: Expr) -> int:
     """Roughly the machine operations per vector, to decide how far to unroll."""
     return sum(COSTLY.get(e.fn, 1) for e in distinct(expr) if isinstance(e, Apply))
+
+
+def unroll_of(operations: int) -> int:
+    """Vectors per loop step: long expressions overlap by themselves."""
+    return 4 if operations <= 8 else 2 if operations <= 32 else 1
 
 
 class _Printer:
@@ -86,6 +92,7 @@ def _without_division(expr: Apply) -> Apply:
 
 
 def constant(expr: Const, lanes: int) -> ir.Constant:
+    """A constant of an expression in every lane."""
     value = float(expr.value) if expr.dtype.kind == "f" else int(expr.value)
     return fill(vector(register_type(expr.dtype), lanes), value)
 
@@ -135,12 +142,8 @@ def _test(f: FunctionEmitter, fn: str, dtype: np.dtype, x: ir.Value) -> ir.Value
         return fill(vector(I1, lanes_of(x)), 0)
     if fn == "isnan":
         return f.b.fcmp_unordered("uno", x, x)
-    size = _intrinsic(f, "fabs", x) if fn == "isinf" else x
+    size = f.math("fabs", x) if fn == "isinf" else x
     return f.b.fcmp_ordered("==", size, fill(x.type, float("-inf" if fn == "isneginf" else "inf")))
-
-
-def _intrinsic(f: FunctionEmitter, name: str, x: ir.Value) -> ir.Value:
-    return f.intrinsic(f"llvm.{name}.{type_suffix(x.type)}", x.type, x)
 
 
 # ---- floating point
@@ -151,7 +154,7 @@ def _float(f: FunctionEmitter, fn: str, args: Sequence[ir.Value]) -> ir.Value:
     if fn in ARITHMETIC:
         return getattr(f.b, ARITHMETIC[fn])(*args)
     if fn in INTRINSIC:
-        return _intrinsic(f, INTRINSIC[fn], x)
+        return f.math(INTRINSIC[fn], x)
     single = (x.type.element if lanes_of(x) > 1 else x.type) == FLOAT
     if fn in VECTORIZED and single:
         return VECTORIZED[fn](f, x)
@@ -202,7 +205,7 @@ def _power(f: FunctionEmitter, expr: Apply, args: Sequence[ir.Value]) -> ir.Valu
     if known in (1, 2, 3):
         return _small_power(f, base.dtype, args[0], int(known))
     if known == 0.5 and base.dtype.kind == "f":
-        return _intrinsic(f, "sqrt", args[0])
+        return f.math("sqrt", args[0])
     if base.dtype.kind != "f" and exponent.dtype.kind != "f":
         return integers.power(f, base.dtype, exponent.dtype, *args)
     single = base.dtype.kind == "f" and base.dtype.itemsize < 8 and exponent.dtype.itemsize <= 4

@@ -8,18 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit.function_emitter import (
-    I32,
-    I64,
-    PTR,
-    FunctionEmitter,
-    Index,
-    fill,
-    memory_type,
-    register_type,
-    type_suffix,
-    vector,
-)
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
+from brickrt.ops.cpu.emit.llvm_types import I32, I64, PTR, Index, fill, memory_type, type_suffix, vector
 from brickrt.ops.cpu.operand import Operand, dense, to_blocked
 from brickrt.ops.types import TensorType
 
@@ -77,12 +67,8 @@ class Access:
         self, f: FunctionEmitter, base: ir.Value, offset: Index, lanes: int, lo: Index, hi: Index
     ) -> ir.Value:
         """Lane k reads element k where lo ≤ k < hi, else the nearest of these."""
-        acc: ir.Value = ir.Constant(vector(register_type(self.dtype), lanes), None)
-        for k in range(lanes):
-            at = f.maximum(f.minimum(k, f.sub(hi, 1)), lo)
-            value = f.load(base, f.add(offset, f.mul(at, self.lane)), self.dtype)
-            acc = f.b.insert_element(acc, value, I32(k))
-        return acc
+        within = (f.maximum(f.minimum(k, f.sub(hi, 1)), lo) for k in range(lanes))
+        return f.collect(base, (f.add(offset, f.mul(at, self.lane)) for at in within), self.dtype, lanes)
 
 
 def access(operand: Operand, out: Operand, lane_dim: int = -1) -> Access:
@@ -145,6 +131,11 @@ def constant_operand(kind: TensorType, out: Operand) -> Operand:
     shape = (1,) * (len(out.shape) - kind.rank) + kind.shape
     blocked = out.block > 1 and shape[1] > 1
     return dense(TensorType(shape, kind.dtype), out.block if blocked else 1)
+
+
+def operands_in_memory(ins: Sequence[Operand], packed: Sequence[bool], out: Operand) -> list[Operand]:
+    """The operands, constants that are packed as `pack_constant` puts them."""
+    return [constant_operand(o.type, out) if p else o for o, p in zip(ins, packed, strict=True)]
 
 
 def pack_constant(array: np.ndarray, out: Operand) -> np.ndarray:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter, Index
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
+from brickrt.ops.cpu.emit.llvm_types import Index
 from brickrt.ops.cpu.emit.operand_access import Access, access
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.operand import Operand
@@ -25,8 +26,7 @@ def row_dim(out: Operand) -> int:
 def joinable(out: Operand, operands: Sequence[Access]) -> int:
     """The first dimension that could join the row if boxes cover the following ones.
 
-    Dimensions join where one step of the outer equals a
-    whole sweep of the inner, in the output and in all operands.
+    Dimensions join where one step of the outer equals a whole sweep of the inner, in the output and in all operands.
     """
     first = row_dim(out)
     every = [access(out, out), *operands]
@@ -55,7 +55,7 @@ def row_classes(boxes: Boxes, out: Operand, lowest: int) -> tuple[np.ndarray, li
 
 @dataclass(frozen=True)
 class RowShape:
-    """`dim`: the innermost dimension that moves; `first`: where the row begins."""
+    """A row covers dimensions `first` and all after it; `dim` is the innermost one that moves."""
 
     out: Operand
     first: int
@@ -64,6 +64,7 @@ class RowShape:
 
     @staticmethod
     def of(out: Operand, shape_class: Sequence[int], isa: Isa) -> RowShape:
+        """The rows of an output in boxes of a class of `row_classes`, (first dimension,)."""
         dim = row_dim(out)
         first = shape_class[0] if shape_class else max(dim, 0)
         adjacent = out.block > 1 or dim < 0 or out.shape[dim] == 1 or out.strides[dim] == 1
@@ -88,6 +89,7 @@ class RowShape:
         return self.out.block == 1 or self.dim >= 2
 
     def is_fixed(self, how: Access) -> bool:
+        """Whether an operand is the same all along the row."""
         return self.stride(how) == 0
 
     def moved(self, f: FunctionEmitter, how: Access, start: Index, i: Index) -> Index:

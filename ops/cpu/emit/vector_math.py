@@ -10,10 +10,11 @@ from collections.abc import Sequence
 
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit.erf_table import LANES as AVX512_LANES
 from brickrt.ops.cpu.emit.erf_table import erf_by_table
 from brickrt.ops.cpu.emit.exp_table import LN2_HIGH, LN2_LOW, LOG2E, exp_by_table, sigmoid_by_table
-from brickrt.ops.cpu.emit.function_emitter import FLOAT, I32, FunctionEmitter, fill, type_suffix, vector
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
+from brickrt.ops.cpu.emit.llvm_types import FLOAT, I32, fill, vector
+from brickrt.ops.cpu.emit.table_lookup import LANES
 
 # Added to a small float, this leaves the nearest whole number in the low bits.
 ROUNDER = 12582912.0
@@ -56,17 +57,19 @@ ERF_LARGE = (
 
 
 def lanes_of(x: ir.Value) -> int:
+    """Lanes of a vector; 1 of a scalar."""
     return x.type.count if isinstance(x.type, ir.VectorType) else 1
 
 
 def exp(f: FunctionEmitter, x: ir.Value) -> ir.Value:
+    """e^x; above 89 it is infinite."""
     return _exp_above(f, _at_most(f, x, 89.0))
 
 
 def _exp_above(f: FunctionEmitter, x: ir.Value) -> ir.Value:
     """exp(x) for x ≤ 89."""
     x = _at_least(f, x, -104.5)
-    if lanes_of(x) == AVX512_LANES:
+    if lanes_of(x) == LANES:
         return exp_by_table(f, x)
     whole, fraction = _reduce_exponent(f, x)
     return _scale(f, f.b.fadd(_expm1_reduced(f, fraction), fill(x.type, 1.0)), whole)
@@ -74,7 +77,7 @@ def _exp_above(f: FunctionEmitter, x: ir.Value) -> ir.Value:
 
 def sigmoid(f: FunctionEmitter, x: ir.Value) -> ir.Value:
     """e/(1 + e) for x < 0 and 1/(1 + e) above, e = exp(-|x|), so that nothing overflows."""
-    if lanes_of(x) == AVX512_LANES:
+    if lanes_of(x) == LANES:
         return sigmoid_by_table(f, _at_least(f, _at_most(f, x, 104.5), -104.5))
     one = fill(x.type, 1.0)
     decay = _exp_above(f, f.b.fneg(_abs(f, x)))
@@ -92,7 +95,8 @@ def tanh(f: FunctionEmitter, x: ir.Value) -> ir.Value:
 
 
 def erf(f: FunctionEmitter, x: ir.Value) -> ir.Value:
-    if lanes_of(x) == AVX512_LANES:
+    """The error function: a polynomial near 0, 1 - exp(polynomial) above ERF_SPLIT."""
+    if lanes_of(x) == LANES:
         return erf_by_table(f, x)
     size = _at_most(f, _abs(f, x), 4.0)
     small = f.fma(size, polynomial(f, f.b.fmul(size, size), ERF_SMALL), size)
@@ -105,6 +109,7 @@ def erf(f: FunctionEmitter, x: ir.Value) -> ir.Value:
 
 
 def log(f: FunctionEmitter, x: ir.Value) -> ir.Value:
+    """ln x, of exponent and mantissa, which is taken from √½ to √2."""
     subnormal = f.b.fcmp_ordered("<", x, fill(x.type, 2.0**-126))
     normal = f.b.select(subnormal, f.b.fmul(x, fill(x.type, 2.0**23)), x)
     shift = f.b.select(subnormal, fill(x.type, -23.0), fill(x.type, 0.0))
@@ -183,11 +188,11 @@ def _at_least(f: FunctionEmitter, x: ir.Value, bottom: float) -> ir.Value:
 
 
 def _abs(f: FunctionEmitter, x: ir.Value) -> ir.Value:
-    return f.intrinsic(f"llvm.fabs.{type_suffix(x.type)}", x.type, x)
+    return f.math("fabs", x)
 
 
 def _with_sign(f: FunctionEmitter, size: ir.Value, sign: ir.Value) -> ir.Value:
-    return f.intrinsic(f"llvm.copysign.{type_suffix(size.type)}", size.type, size, sign)
+    return f.math("copysign", size, sign)
 
 
 def _bits(f: FunctionEmitter, x: ir.Value) -> ir.Value:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter, Index
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
+from brickrt.ops.cpu.emit.llvm_types import Index
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel, kernel_for
+from brickrt.ops.cpu.moves.move_kernel import MoveKernel
 from brickrt.ops.cpu.moves.spans import CopyLoop, StridedMemory, lane_spans, stored_ranges, stored_shape
 from brickrt.ops.cpu.moves.square_tiles import copy_spans
-from brickrt.ops.cpu.moves.transpose import MoveKernel
 from brickrt.ops.cpu.operand import Operand
 from brickrt.ops.operators.move import Concat
 
@@ -18,6 +19,7 @@ class ConcatKernel(MoveKernel):
     """Plain or blocked operands, all alike."""
 
     def emit(self, f: FunctionEmitter) -> None:
+        """Input by input."""
         assert isinstance(self.op, Concat)
         axis, start = self.op.axis, 0
         ranges = stored_ranges(f, self.out, self.shape_class)
@@ -40,6 +42,7 @@ def within(f: FunctionEmitter, bounds: tuple[Index, Index], start: int, extent: 
 
 @kernel_for(Concat)
 def choose_concat(op: Concat, ins: Sequence[Operand], out: Operand, isa: Isa) -> type[Kernel]:
+    """Raises LookupError where layouts differ or inputs would begin inside a block of channels."""
     if any(i.block != out.block for i in ins):
         raise LookupError("Concat: the operands' layouts differ; reorder first")
     if out.block > 1 and op.axis == 1 and any(i.shape[1] % out.block for i in ins[:-1]):

@@ -6,7 +6,8 @@ import numpy as np
 from llvmlite import ir
 
 from brickrt.ops.affine_tables import Affine
-from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter, memory_type
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
+from brickrt.ops.cpu.emit.llvm_types import memory_type
 
 
 def in_blocks(axis: Affine, extent: int, block: int) -> Affine | None:

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter, Index, memory_type, vector
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
+from brickrt.ops.cpu.emit.llvm_types import Index, memory_type, vector
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.operand import Operand
 from brickrt.ops.types import Boxes
@@ -129,6 +130,7 @@ class StridedMemory:
     offset: Index = 0
 
     def moved(self, f: FunctionEmitter, *distance: Index) -> StridedMemory:
+        """The same memory, so many elements further."""
         return replace(self, offset=f.add(self.offset, *distance))
 
 
@@ -168,6 +170,7 @@ class Mover:
         f.store(value, dst.base, f.add(dst.offset, i), self.dtype, lanes, mask)
 
     def one(self, src: StridedMemory, dst: StridedMemory) -> None:
+        """Copies one element."""
         self.f.store(self.f.load(src.base, src.offset, self.dtype), dst.base, dst.offset, self.dtype)
 
     def scalars(self, src: StridedMemory, dst: StridedMemory, spans: Sequence[CopyLoop]) -> None:
@@ -211,4 +214,5 @@ def _fill(
 
 
 def zero_of(dtype: np.dtype, lanes: int) -> ir.Constant:
+    """Zero in every lane, as elements of `dtype` lie in memory."""
     return ir.Constant(vector(memory_type(dtype), lanes), None if lanes > 1 else 0)

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit.function_emitter import I1, I32, FunctionEmitter, Index
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
+from brickrt.ops.cpu.emit.llvm_types import I1, Index
 from brickrt.ops.cpu.moves.spans import CopyLoop, Mover, StridedMemory, longest, merge, strips, zero_of
 
 
@@ -40,9 +41,11 @@ class Tiles:
 
     @property
     def side(self) -> int:
+        """Rows and columns of a tile."""
         return self.mover.isa.lanes
 
     def emit(self, src: StridedMemory, dst: StridedMemory) -> None:
+        """Copies from `src` to `dst`."""
         f, a, b = self.mover.f, self.across, self.along
 
         # Inner tiles follow one another in the destination, which is faster than in the source.
@@ -105,11 +108,7 @@ def turn(f: FunctionEmitter, lines: list[ir.Value]) -> list[ir.Value]:
         for r in range(side):
             if not r & step:
                 low, high = lines[r], lines[r + step]
-                result[r] = _shuffle(f, low, high, keep)
-                result[r + step] = _shuffle(f, low, high, swap)
+                result[r] = f.shuffle(low, high, keep)
+                result[r + step] = f.shuffle(low, high, swap)
         lines, step = result, step // 2
     return lines
-
-
-def _shuffle(f: FunctionEmitter, low: ir.Value, high: ir.Value, order: list[int]) -> ir.Value:
-    return f.b.shuffle_vector(low, high, ir.Constant(ir.VectorType(I32, len(order)), order))

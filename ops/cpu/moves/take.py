@@ -10,10 +10,12 @@ from llvmlite import ir
 
 from brickrt.ops.affine_tables import Affine, affine
 from brickrt.ops.base import Op
-from brickrt.ops.cpu.emit.function_emitter import I64, FunctionEmitter, Index, memory_type
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
+from brickrt.ops.cpu.emit.llvm_types import I64, Index, memory_type
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel, kernel_for
 from brickrt.ops.cpu.moves.index_tables import constant_array, in_blocks
+from brickrt.ops.cpu.moves.move_kernel import MoveKernel
 from brickrt.ops.cpu.moves.spans import (
     CopyLoop,
     StridedMemory,
@@ -24,7 +26,6 @@ from brickrt.ops.cpu.moves.spans import (
     stored_shape,
 )
 from brickrt.ops.cpu.moves.square_tiles import copy_spans
-from brickrt.ops.cpu.moves.transpose import MoveKernel
 from brickrt.ops.cpu.operand import Operand
 from brickrt.ops.operators.move import Take
 
@@ -43,6 +44,7 @@ class TakeKernel(MoveKernel):
     """Plain or blocked. Axes that are arithmetic become strides, their borders fills; the rest is looked up."""
 
     def emit(self, f: FunctionEmitter) -> None:
+        """Borders are filled, then what is inside is copied."""
         axes, ranges = axis_maps(self.op, self.out), stored_ranges(f, self.out, self.shape_class)
         sizes = stored_shape(self.out)
         spans = [CopyLoop(*r, s, d, e) for r, s, d, e in zip(ranges, self.ins[0].strides, self.out.strides, sizes)]
@@ -129,6 +131,7 @@ def inside(f: FunctionEmitter, span: CopyLoop, how: Affine) -> tuple[Index, Inde
 
 @kernel_for(Take)
 def choose_take(op: Take, ins: Sequence[Operand], out: Operand, isa: Isa) -> type[Kernel]:
+    """Raises LookupError where layouts differ or channels would move between lanes."""
     if ins[0].block != out.block:
         raise LookupError("Take: the operands' layouts differ; reorder first")
     axis_maps(op, out)

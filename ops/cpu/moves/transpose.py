@@ -5,52 +5,30 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-import numpy as np
-
-from brickrt.ops.base import Op
-from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter, Index
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
+from brickrt.ops.cpu.emit.llvm_types import Index
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel, kernel_for
+from brickrt.ops.cpu.moves.move_kernel import MoveKernel
 from brickrt.ops.cpu.moves.spans import (
     CopyLoop,
-    Mover,
-    StridedMemory,
     lane_spans,
     logical_ranges,
-    raw,
     stored_ranges,
     stored_shape,
-    whole_axes,
     whole_blocks,
 )
 from brickrt.ops.cpu.moves.square_tiles import copy_spans
 from brickrt.ops.cpu.operand import Operand
 from brickrt.ops.operand import row_major
 from brickrt.ops.operators.move import Reorder, Transpose, View
-from brickrt.ops.types import Boxes
-
-
-class MoveKernel(Kernel):
-    """Kernels that copy. `shape_class` marks the axes that all boxes of the class cover completely."""
-
-    @classmethod
-    def classify(
-        cls, op: Op, ins: Sequence[Operand], out: Operand, boxes: Boxes, isa: Isa
-    ) -> tuple[np.ndarray, list[tuple[int, ...]]]:
-        return whole_axes(boxes, out.shape)
-
-    def mover(self, f: FunctionEmitter) -> Mover:
-        return Mover(f, raw(self.out.dtype), self.isa)
-
-    def memories(self, f: FunctionEmitter) -> tuple[StridedMemory, StridedMemory]:
-        """Of input 0 and of the output."""
-        return StridedMemory(f.pointer(1)), StridedMemory(f.pointer(0))
 
 
 class TransposeKernel(MoveKernel):
     """Plain to plain, or blocked to blocked where axis 1 stays."""
 
     def emit(self, f: FunctionEmitter) -> None:
+        """A copy with the input's strides permuted."""
         strides = [self.ins[0].strides[axis] for axis in self.perm]
         ranges = stored_ranges(f, self.out, self.shape_class)
         axes = zip(ranges, strides, self.out.strides, stored_shape(self.out), strict=True)
@@ -59,6 +37,7 @@ class TransposeKernel(MoveKernel):
 
     @property
     def perm(self) -> Sequence[int]:
+        """Axes of the input in the output's order."""
         return self.op.perm if isinstance(self.op, Transpose) else range(self.out.type.rank)
 
 
@@ -66,6 +45,7 @@ class ReorderKernel(MoveKernel):
     """Between plain and blocked. The blocked side's whole blocks and its last, narrower one have their own code."""
 
     def emit(self, f: FunctionEmitter) -> None:
+        """Whole blocks, then the last one's channels."""
         c = self.out.shape[1]
         block = self.blocked.block
         lo, hi = logical_ranges(f, self.out, self.shape_class)[1]
@@ -100,6 +80,7 @@ class ReorderKernel(MoveKernel):
 
     @property
     def blocked(self) -> Operand:
+        """The operand that is blocked."""
         return self.out if self.out.block > 1 else self.ins[0]
 
 
@@ -113,6 +94,7 @@ class ViewKernel(MoveKernel):
     """Plain to plain. Of a dense input every box is copied by rows; of any other, element by element."""
 
     def emit(self, f: FunctionEmitter) -> None:
+        """A copy of flat memory where the input is dense."""
         src = self.ins[0]
         flat = row_major(self.out.shape)
         axes = zip(logical_ranges(f, self.out, self.shape_class), flat, self.out.strides, self.out.shape, strict=True)
@@ -136,6 +118,7 @@ def is_dense(operand: Operand) -> bool:
 
 @kernel_for(Transpose)
 def choose_transpose(op: Transpose, ins: Sequence[Operand], out: Operand, isa: Isa) -> type[Kernel]:
+    """Raises LookupError where blocked operands do not keep axis 1."""
     if ins[0].block != out.block or (out.block > 1 and op.perm[1] != 1):
         raise LookupError("Transpose: blocked operands need axis 1 to stay; reorder to plain first")
     return TransposeKernel
@@ -143,6 +126,7 @@ def choose_transpose(op: Transpose, ins: Sequence[Operand], out: Operand, isa: I
 
 @kernel_for(Reorder)
 def choose_reorder(op: Reorder, ins: Sequence[Operand], out: Operand, isa: Isa) -> type[Kernel]:
+    """Raises LookupError between blocks of different sizes."""
     if ins[0].block == out.block:
         return TransposeKernel
     if 1 not in (ins[0].block, out.block):
@@ -152,6 +136,7 @@ def choose_reorder(op: Reorder, ins: Sequence[Operand], out: Operand, isa: Isa) 
 
 @kernel_for(View)
 def choose_view(op: View, ins: Sequence[Operand], out: Operand, isa: Isa) -> type[Kernel]:
+    """Raises LookupError for blocked operands."""
     if ins[0].block > 1 or out.block > 1:
         raise LookupError("View: operands must be plain; reorder first")
     return ViewKernel

@@ -9,13 +9,16 @@ from collections.abc import Callable, Sequence
 
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit.function_emitter import Index
+from brickrt.ops.cpu.emit.llvm_types import Index
 from brickrt.ops.cpu.pool.row import PoolRow
 from brickrt.ops.cpu.pool.window import Taps
 
 
 class BlockedRow(PoolRow):
+    """A row of a blocked tensor."""
+
     def emit(self, lo: Index, hi: Index) -> None:
+        """In strips where windows share columns, else pixel by pixel."""
         f, b = self.f, self.f.b
         width = self.strip_width()
         if width == 0:

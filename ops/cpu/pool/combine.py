@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
 from llvmlite import ir
 
+from brickrt.ops.cpu.emit.combine import pairwise
 from brickrt.ops.cpu.emit.expressions import convert, extreme
-from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter, Index, fill, register_type, type_suffix, vector
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
+from brickrt.ops.cpu.emit.llvm_types import Index, fill, register_type, vector
 from brickrt.ops.cpu.emit.scalar_math import libm
 from brickrt.ops.cpu.emit.vector_math import lanes_of
 from brickrt.ops.operators.pool import Pool, lowest
 
 DOUBLE = np.dtype(np.float64)
-Combine = Callable[[ir.Value, ir.Value], ir.Value]
-
-
-def pairwise(values: Sequence[ir.Value], combine: Combine) -> ir.Value:
-    """Combines neighbours level by level, which keeps chains of dependent instructions short."""
-    while len(values) > 1:
-        pairs = [combine(a, b) for a, b in zip(values[::2], values[1::2], strict=False)]
-        values = [*pairs, *values[2 * len(pairs) :]]
-    return values[0]
 
 
 @dataclass(frozen=True)
@@ -37,9 +30,11 @@ class PoolMath:
 
     @property
     def floating(self) -> bool:
+        """Whether values are floats."""
         return self.dtype.kind == "f"
 
     def identity(self, lanes: int) -> ir.Constant:
+        """What changes no value that it is combined with."""
         kind = vector(register_type(self.dtype), lanes)
         return fill(kind, lowest(self.dtype) if self.op.kind == "max" else 0)
 
@@ -50,6 +45,7 @@ class PoolMath:
         return self.f.b.fadd(x, y) if self.floating else self.f.b.add(x, y)
 
     def combine_all(self, values: Sequence[ir.Value]) -> ir.Value:
+        """All values of a window, combined in pairs."""
         if self.op.kind == "max" and self.floating and len(values) > 2:
             return self._max_of_floats(values)
         return pairwise(values, self.combine)
@@ -69,7 +65,7 @@ class PoolMath:
             return x
         b = self.f.b
         if self.floating:
-            size = self.f.intrinsic(f"llvm.fabs.{type_suffix(x.type)}", x.type, x)
+            size = self.f.math("fabs", x)
         else:
             negative = b.icmp_signed("<", x, fill(x.type, 0))
             size = b.select(negative, b.neg(x), x) if self.dtype.kind == "i" else x
@@ -96,7 +92,7 @@ class PoolMath:
         f, kind = self.f, total.type
         if self.op.kind == "lp":
             if self.op.p == 2:
-                return f.intrinsic(f"llvm.sqrt.{type_suffix(kind)}", kind, total)
+                return f.math("sqrt", total)
             return libm(f, "pow", total, fill(kind, 1.0 / self.op.p))
         if isinstance(count, int):
             return f.b.fmul(total, fill(kind, 1.0 / max(count, 1)))

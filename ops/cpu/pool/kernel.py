@@ -33,12 +33,14 @@ class PoolKernel(Kernel):
     def classify(
         cls, op: Op, ins: Sequence[Operand], out: Operand, boxes: Boxes, isa: Isa
     ) -> tuple[np.ndarray, list[tuple[int, ...]]]:
+        """Blocked boxes by the length of their rows."""
         if out.block == 1:
             return super().classify(op, ins, out, boxes, isa)
         lengths, index = np.unique(np.minimum(boxes.extents[:, -1], LONG_ROW), return_inverse=True)
         return index.reshape(-1), [(length,) for length in lengths.tolist()]
 
     def emit(self, f: FunctionEmitter) -> None:
+        """Row by row."""
         assert isinstance(self.op, Pool)
         length = self.shape_class[0] if self.shape_class else self.out.shape[-1]
         kind: type[PoolRow] = BlockedRow if self.out.block > 1 else PlainRow
@@ -51,6 +53,7 @@ class PoolKernel(Kernel):
 
 @kernel_for(Pool)
 def choose_pool(op: Pool, ins: Sequence[Operand], out: Operand, isa: Isa) -> type[Kernel]:
+    """Raises LookupError where layouts differ, and for averages and norms of booleans."""
     if ins[0].block != out.block:
         raise LookupError("Pool: the operands' layouts differ; reorder first")
     if out.dtype.kind == "b" and op.kind != "max":

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from brickrt.ops.cpu.emit.function_emitter import Index
+from brickrt.ops.cpu.emit.llvm_types import Index
 from brickrt.ops.cpu.moves.spans import strips
 from brickrt.ops.cpu.pool.row import PoolRow
 from brickrt.ops.cpu.pool.window import Taps
 
 
 class PlainRow(PoolRow):
+    """A row of a plain tensor."""
+
     def emit(self, lo: Index, hi: Index) -> None:
+        """Pixels at the left edge, vectors, pixels at the right edge."""
         f = self.f
         if self.out.strides[-1] != 1:
             self.pixels(lo, hi)

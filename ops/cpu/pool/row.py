@@ -10,7 +10,8 @@ from itertools import product
 
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter, Index, register_type, vector
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
+from brickrt.ops.cpu.emit.llvm_types import Index, register_type, vector
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.operand import Operand
 from brickrt.ops.cpu.pool.combine import PoolMath
@@ -25,7 +26,7 @@ class PoolRow(ABC):
     """`src` is the address of input (n, c, 0, …), `dst` that of the row's output pixel 0.
 
     `outer` are the taps along all spatial axes but the row's own, `place` where they are: output indices. `length` is
-    about how many pixels are asked for at once.
+    about how many pixels of a row are wanted at once.
     """
 
     f: FunctionEmitter
@@ -65,6 +66,7 @@ class PoolRow(ABC):
 
     @property
     def last(self) -> AxisWindow:
+        """The window along the row."""
         return self.windows[-1]
 
     @property
@@ -124,10 +126,12 @@ class PoolRow(ABC):
         self.store(self.math.finish(total, self.count(taps)), x, lanes)
 
     def pixels(self, lo: Index, hi: Index) -> None:
+        """Output pixels [lo, hi), one at a time."""
         with self.f.loop(lo, hi) as x:
             self.pixel(x)
 
     def store(self, value: ir.Value, x: Index, lanes: int) -> None:
+        """Writes `lanes` values from output pixel `x` on."""
         self.f.store(value, self.dst, self.f.mul(x, self.out.strides[-1]), self.out.dtype, lanes)
 
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter, Index
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
+from brickrt.ops.cpu.emit.llvm_types import Index
 from brickrt.ops.operators.pool import Pool
 
 
@@ -65,6 +66,7 @@ class AxisWindow:
         return first, max((self.extent + self.pad - span) // self.stride + 1, first)
 
     def is_inner(self, f: FunctionEmitter, o: Index) -> ir.Value:
+        """Whether the whole window of output `o` lies in the tensor."""
         first, last = self.inner
         o = f.value(o)
         b = f.b
@@ -72,6 +74,7 @@ class AxisWindow:
 
 
 def axis_windows(op: Pool, extents: tuple[int, ...]) -> list[AxisWindow]:
+    """The windows of a pooling along its spatial axes."""
     ends = [e + a if op.count_include_pad else None for e, a in zip(extents, op.pads_end, strict=True)]
     axes = zip(op.kernel, op.strides, op.dilations, op.pads, extents, ends, strict=True)
     return [AxisWindow(*axis) for axis in axes]

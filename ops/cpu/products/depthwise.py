@@ -18,27 +18,31 @@ import numpy as np
 from llvmlite import ir
 
 from brickrt.ops.cpu.emit.epilogue import offset_of
-from brickrt.ops.cpu.emit.function_emitter import I32, I64, FunctionEmitter, Index, register_type, vector, zeros
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
+from brickrt.ops.cpu.emit.llvm_types import I64, Index, register_type, vector, zeros
 from brickrt.ops.cpu.emit.variables import Variable
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel, kernel_for
 from brickrt.ops.cpu.operand import Operand
 from brickrt.ops.cpu.products.conv import ConvKernel
-from brickrt.ops.cpu.products.conv_body import collect, first_input, live_taps
-from brickrt.ops.cpu.products.row_tiles import PixelTile, RowWindow, tile_runs
+from brickrt.ops.cpu.products.conv_geometry import windows
+from brickrt.ops.cpu.products.conv_scheme import ConvScheme
+from brickrt.ops.cpu.products.live_taps import first_input, live_taps
+from brickrt.ops.cpu.products.row_tiles import PixelTile, tile_runs
 from brickrt.ops.operators.conv import Conv, ConvTranspose
 
 PIXELS = 8  # accumulators of a tile: enough to hide the latency of the additions
 
 
 @dataclass(frozen=True)
-class DepthwiseKernel(ConvKernel):
+class DepthwiseKernel(ConvScheme):
     """`shape_class` as ConvKernel's; the tile is one block of channels by PIXELS pixels."""
 
-    fetches: ClassVar[bool] = False
+    prefetches: ClassVar[bool] = False
 
     @cached_property
     def tile(self) -> tuple[int, int]:
+        """One block of channels by as many pixels as hide the latency of a multiply-add."""
         return 1, PIXELS if self.isa.registers >= 32 else PIXELS // 2
 
     @property
@@ -73,10 +77,13 @@ class DepthwiseKernel(ConvKernel):
         return Kernel.pack(self, i, array)
 
     def emit(self, f: FunctionEmitter) -> None:
+        """See `DepthwiseBody`."""
         DepthwiseBody(self, f).emit()
 
 
 class DepthwiseBody:
+    """Emits a depthwise convolution."""
+
     def __init__(self, kernel: DepthwiseKernel, f: FunctionEmitter) -> None:
         self.k, self.f = kernel, f
         self.out, self.x, self.w = (f.pointer(i) for i in range(3))
@@ -84,7 +91,7 @@ class DepthwiseBody:
         self.dtype = kernel.out.dtype
         self.kind = vector(register_type(self.dtype), kernel.lanes)
         self.epilogue = kernel.epilogue.bind(f)
-        self.windows = kernel_windows(kernel)
+        self.windows = windows(kernel.op, kernel.ins[0].shape[2:])[:-1]
         self.table = None if kernel.permutes else self.channel_table()
 
     def channel_table(self) -> ir.Value:
@@ -102,6 +109,7 @@ class DepthwiseBody:
         return channel // x.block * x.strides[1] + channel % x.block
 
     def emit(self) -> None:
+        """Images, blocks of channels, rows."""
         f, k = self.f, self.k
         lo, hi = f.box(1)
         blocks = f.div(lo, k.lanes), f.div(f.add(hi, k.lanes - 1), k.lanes)
@@ -111,6 +119,7 @@ class DepthwiseBody:
             self.row([n, block, *at], spatial[-1][0])
 
     def row(self, at: list[Index], x: Index) -> None:
+        """One row of output pixels, from `x` on: runs of tiles."""
         f, k = self.f, self.k
         first = first_input(f, k.row_window, x)
         for run in tile_runs(k.row_window, k.row_class, k.tile[1]):
@@ -118,6 +127,7 @@ class DepthwiseBody:
                 self.tile(at, f.add(x, f.mul(r, run.out_step)), f.add(first, f.mul(r, run.in_step)), run.tile)
 
     def tile(self, at: list[Index], out_x: Index, in_x: Index, tile: PixelTile) -> None:
+        """One register tile per part, from bias to store."""
         f, k = self.f, self.k
         n, block, *rows = at
         parts = [f.add(block, part * k.out.channel_blocks) for part in range(k.op.gate_parts)]
@@ -147,7 +157,7 @@ class DepthwiseBody:
         if self.bias is None:
             return zeros(self.kind)
         if not k.packed[2]:
-            return collect(f, self.bias, self.channels(block), self.dtype)
+            return f.collect(self.bias, self.channels(block), self.dtype, k.lanes)
         return f.load(self.bias, f.mul(block, k.lanes), self.dtype, k.lanes)
 
     def channels(self, block: Index) -> list[Index]:
@@ -170,11 +180,12 @@ class DepthwiseBody:
                         f.change(total, f.fma(pixel, weight, f.read(total)))
 
     def weight(self, block: Index, tap: Index, member: Index) -> ir.Value:
+        """A vector of weights: of each lane's channel, at a tap, for a member of its group."""
         f, k = self.f, self.k
         if k.packed[1]:
             at = f.add(f.mul(f.add(f.mul(block, k.taps), tap), k.group_in), member)
             return f.load(self.w, f.mul(at, k.lanes), self.dtype, k.lanes)
-        return collect(f, self.w, [self.weight_at(c, tap, member) for c in self.channels(block)], self.dtype)
+        return f.collect(self.w, [self.weight_at(c, tap, member) for c in self.channels(block)], self.dtype, k.lanes)
 
     def weight_at(self, channel: Index, tap: Index, member: Index) -> Index:
         """Offset of a weight that lies as the operator has it."""
@@ -194,7 +205,7 @@ class DepthwiseBody:
         assert self.table is not None
         first = f.add(f.mul(member, len(k.members)), f.mul(block, k.lanes))
         table = [f.b.gep(self.table, [f.value(f.add(first, lane))], source_etype=I64) for lane in range(k.lanes)]
-        return collect(f, self.x, [f.add(base, f.b.load(at, typ=I64)) for at in table], self.dtype)
+        return f.collect(self.x, [f.add(base, f.b.load(at, typ=I64)) for at in table], self.dtype, k.lanes)
 
     def shuffle(self, whole: ir.Value, member: Index) -> ir.Value:
         """Lane l takes the lane of member `member` of its own group."""
@@ -202,15 +213,9 @@ class DepthwiseBody:
         acc = zeros(self.kind)
         for m in range(size):
             picks = [lane // size * size + m for lane in range(self.k.lanes)]
-            picked = f.b.shuffle_vector(whole, whole, ir.Constant(ir.VectorType(I32, self.k.lanes), picks))
+            picked = f.shuffle(whole, whole, picks)
             acc = f.b.select(f.b.icmp_signed("==", f.value(member), I64(m)), picked, acc)
         return acc
-
-
-def kernel_windows(kernel: DepthwiseKernel) -> list[RowWindow]:
-    op, spatial = kernel.op, kernel.ins[0].shape[2:]
-    parts = zip(spatial, op.kernel, op.strides, op.dilations, op.pads, strict=True)
-    return [RowWindow(*part, isinstance(op, ConvTranspose)) for part in parts][:-1]
 
 
 @kernel_for(Conv, ConvTranspose)

@@ -6,54 +6,18 @@ channels s, s + ways, s + 2·ways…; sums of adjacent lanes finish the outputs 
     pixel   x0 x1 x2 x3 x0 x1 x2 x3 …      `ways` = 4 adjacent channels of a blocked tensor, repeated
     weight  o0 o0 o0 o0 o1 o1 o1 o1 …
 
-The outputs are stored blocked, or as rows of a plain tensor. A processor that halves vectors does two of half the
-length at once: where those hold the outputs, one channel is multiplied at a time, and nothing is summed at the end.
+The outputs are stored blocked, or as rows of a plain tensor. Zen 4 does two operations
+on half a vector at once: where half a vector holds the outputs, one channel is multiplied at a time, and nothing is
+summed at the end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
-from llvmlite import ir
-
-from brickrt.ops.cpu.emit.epilogue import offset_of
-from brickrt.ops.cpu.emit.function_emitter import I32, I64, FunctionEmitter, Index, register_type, vector, zeros
-from brickrt.ops.cpu.products.conv_body import ConvBody, TilePosition
-from brickrt.ops.cpu.products.register_tile import Accumulators
-from brickrt.ops.cpu.products.row_tiles import PixelTile
-
-if TYPE_CHECKING:
-    from brickrt.ops.cpu.products.conv import ConvKernel
 
 FEWEST_PIXELS = 8  # that pay for sweeping the last block apart from the others
-
-
-@dataclass(frozen=True)
-class Fold:
-    """`ways` input channels share a vector of `lanes`."""
-
-    ways: int
-    lanes: int
-
-    @property
-    def outputs(self) -> int:
-        return self.lanes // self.ways
-
-
-def fold_of(kernel: ConvKernel) -> Fold | None:
-    """How the last block of output channels is computed; None where it is like the others."""
-    plain, pixels = kernel.out.block == 1, int(np.prod(kernel.out.shape[2:]))
-    last = kernel.group_out - (kernel.group_blocks - 1) * kernel.lanes
-    whole = kernel.op.groups == kernel.op.gate_parts == 1 and not kernel.op.channel_scaled
-    foldable = whole and kernel.ins[0].block > 1 and kernel.packed[1]
-    ways = min(kernel.lanes // power_of_two(last), power_of_two(kernel.group_in)) if foldable else 1
-    worth = ways > 1 and (kernel.group_blocks == 1 or pixels >= FEWEST_PIXELS)
-    if ways == 2 and worth and not plain and kernel.isa.halves and kernel.out.dtype.itemsize < 8:
-        return Fold(1, kernel.lanes // 2)
-    return Fold(ways, kernel.lanes) if plain or worth else None
 
 
 def power_of_two(n: int) -> int:
@@ -61,160 +25,26 @@ def power_of_two(n: int) -> int:
     return 1 << (n - 1).bit_length()
 
 
-def pack_fold(rows: np.ndarray, unit: int, fold: Fold) -> np.ndarray:
-    """Weights [M, C, taps] of the last block → [channel unit, taps, channels / ways, lanes], flat."""
-    m, c, taps = rows.shape
-    ways = fold.ways
-    parts = []
-    for start in range(0, c, unit):
-        part = rows[:, start : start + unit]
-        chunks = -(-part.shape[1] // ways)
-        padded = np.zeros((fold.outputs, chunks * ways, taps), rows.dtype)
-        padded[:m, : part.shape[1]] = part
-        parts.append(padded.reshape(-1, chunks, ways, taps).transpose(3, 1, 0, 2).ravel())
-    return np.concatenate(parts) if parts else np.zeros(0, rows.dtype)
-
-
 @dataclass(frozen=True)
-class FewOutputsAccumulators(Accumulators):
-    """One vector per pixel, whose lanes are outputs by `ways` input channels."""
+class FewOutputs:
+    """`ways` input channels share a vector of `lanes`."""
 
-    ways: int = 1
-
-    def multiply_add(
-        self,
-        pixels: ir.Value,
-        offsets: Sequence[int | None],
-        stride: Index,
-        channels: int,
-        weight: Callable[[Index, int], ir.Value],
-    ) -> None:
-        """As `Accumulators.multiply_add`, of `ways` adjacent channels a step; `weight` counts steps."""
-        f, (steps, rest) = self.f, divmod(channels, self.ways)
-        live = [(t, offset) for t, offset in enumerate(offsets) if offset is not None]
-        with f.loop(0, steps) as c:
-            self.step(f.address(pixels, f.mul(c, f.mul(stride, self.ways)), self.dtype), live, weight(c, 0), self.ways)
-        if rest:
-            self.step(f.address(pixels, f.mul(stride, steps * self.ways), self.dtype), live, weight(steps, 0), rest)
-
-    def step(self, row: ir.Value, live: Sequence[tuple[int, int]], weight: ir.Value, count: int) -> None:
-        """Adds the products of `count` channels, which may be fewer than `ways`."""
-        f = self.f
-        for t, offset in live:
-            self.put(0, t, f.fma(self.spread(row, offset, count), weight, self.value(0, t)))
-
-    def spread(self, row: ir.Value, offset: int, count: int) -> ir.Value:
-        """`count` channels of a pixel, zeros up to `ways`, repeated over the lanes."""
-        f = self.f
-        part = f.load(row, offset, self.dtype, count)
-        if self.ways == 1:
-            return f.splat(part, self.lanes)
-        if count == 1:
-            whole = ir.VectorType(register_type(self.dtype), 2)
-            part, count = f.b.insert_element(ir.Constant(whole, None), part, I32(0)), 2
-        picks = [min(lane % self.ways, count) for lane in range(self.lanes)]  # element `count` is a zero
-        return shuffle(f, part, ir.Constant(part.type, None), picks)
-
-    def outputs(self) -> list[ir.Value]:
-        """Finished sums: vectors of `ways` pixels by `lanes / ways` outputs."""
-        values = [self.value(0, t) for t in range(self.pixels)]
-        ways = self.ways
-        while ways > 1:
-            values = [self.add_adjacent(*values[k : k + 2]) for k in range(0, len(values), 2)]
-            ways //= 2
-        return values
-
-    def add_adjacent(self, a: ir.Value, b: ir.Value | None = None) -> ir.Value:
-        """The sums of adjacent lanes of `a`, then those of `b`."""
-        f, b = self.f, a if b is None else b
-        even, odd = (shuffle(f, a, b, list(range(k, 2 * self.lanes, 2))) for k in (0, 1))
-        return f.b.fadd(even, odd)
-
-
-class FewOutputsBody(ConvBody):
-    """A convolution's last block of output channels: loops and taps are those of the other blocks."""
-
-    def __init__(self, kernel: ConvKernel, f: FunctionEmitter, fold: Fold) -> None:
-        super().__init__(kernel, f)
-        self.fold = fold
+    ways: int
+    lanes: int
 
     @property
-    def most(self) -> int:
-        """Pixels of a tile: their finished sums fill whole vectors where lanes are half as many as registers."""
-        return self.k.isa.registers // (4 if self.dtype.itemsize == 8 else 2)
+    def outputs(self) -> int:
+        """Output channels in a vector."""
+        return self.lanes // self.ways
 
-    def accumulators(self, place: TilePosition, count: int) -> FewOutputsAccumulators:
-        f, fold = self.f, self.fold
-        zero = zeros(vector(register_type(self.dtype), fold.lanes))
-        sums = tuple(f.variable(zero) for _ in range(count))
-        return FewOutputsAccumulators(f, 1, count, self.dtype, fold.lanes, (sums,), fold.ways)
-
-    def weights(self, place: TilePosition, q: Index, channels: int, tap: Index):
-        """The function that loads the weights of one step of channels of unit `q` at a tap."""
-        f, k = self.f, self.k
-        if not k.packed[1]:
-            return self.loose_weights(place, q, tap)
-        ways, lanes = self.fold.ways, self.fold.lanes
-        unit, steps = (-(-count // ways) for count in (k.unit, channels))
-        others = f.address(self.w, k.tiled_blocks * k.group_in * k.taps * k.lanes, self.dtype)
-        base = f.address(others, f.mul(f.add(f.mul(q, k.taps * unit), f.mul(tap, steps)), lanes), self.dtype)
-        return lambda c, j: f.load(base, f.mul(c, lanes), self.dtype, lanes)
-
-    def finish(self, acc: Accumulators, place: TilePosition, out_x: Index, tile: PixelTile) -> None:
-        assert isinstance(acc, FewOutputsAccumulators)
-        bias = self.initial(place)[0]
-        if self.k.out.block == 1:
-            self.store_rows(acc.outputs(), bias, place, out_x, tile)
-        else:
-            self.store_blocks(acc.outputs(), bias, place, out_x, tile)
-
-    def store_blocks(
-        self, sums: list[ir.Value], bias: ir.Value, place: TilePosition, out_x: Index, tile: PixelTile
-    ) -> None:
-        """A vector per pixel; the lanes beyond the outputs are anything."""
-        f, k = self.f, self.k
-        ways, outputs = self.fold.ways, self.fold.outputs
-        anything = ir.Constant(sums[0].type, ir.Undefined)
-        for t in range(tile.count):
-            picks = [t % ways * outputs + lane if lane < outputs else self.fold.lanes for lane in range(k.lanes)]
-            value = f.b.fadd(shuffle(f, sums[t // ways], anything, picks), bias)
-            index = [place.n, f.mul(place.block, k.lanes), *place.at, f.add(out_x, tile.start + t * tile.step)]
-            value = self.epilogue.apply(value, index)
-            f.store(value, self.out, offset_of(f, k.out, index), self.dtype, k.lanes)
-
-    def store_rows(
-        self, sums: list[ir.Value], bias: ir.Value, place: TilePosition, out_x: Index, tile: PixelTile
-    ) -> None:
-        """A row of pixels per output channel of the box."""
-        f, k = self.f, self.k
-        lo, hi = f.box(1)
-        for m in range(k.group_out):
-            wanted = f.b.and_(f.b.icmp_signed("<=", lo, I64(m)), f.b.icmp_signed("<", I64(m), hi))
-            with f.when(wanted):
-                one = f.splat(f.b.extract_element(bias, I32(m)), k.lanes)
-                for first in range(0, tile.count, k.lanes):
-                    count = min(k.lanes, tile.count - first)
-                    mask = None if count == k.lanes else f.tail_mask(count, k.lanes)
-                    index = [place.n, m, *place.at, f.add(out_x, tile.start + first)]
-                    value = f.b.fadd(self.output_row(sums, m, first, count), one)
-                    value = self.epilogue.apply(value, index, mask)
-                    f.store(value, self.out, offset_of(f, k.out, index), self.dtype, k.lanes, mask)
-
-    def output_row(self, sums: list[ir.Value], m: int, first: int, count: int) -> ir.Value:
-        """Output `m` of `count` pixels from `first` on; the lanes beyond repeat the last."""
-        f, k = self.f, self.k
-        ways, outputs = self.fold.ways, self.fold.outputs
-        pixels = [first + min(lane, count - 1) for lane in range(k.lanes)]
-        sources = [(p // ways, p % ways * outputs + m) for p in pixels]
-        numbers = sorted({number for number, _ in sources})
-        value = sums[numbers[0]]
-        value = shuffle(f, value, value, [lane if number == numbers[0] else 0 for number, lane in sources])
-        for wanted in numbers[1:]:
-            picks = [k.lanes + at if number == wanted else lane for lane, (number, at) in enumerate(sources)]
-            value = shuffle(f, value, sums[wanted], picks)
-        return value
-
-
-def shuffle(f: FunctionEmitter, a: ir.Value, b: ir.Value, picks: Sequence[int]) -> ir.Value:
-    """The elements of `a` and `b`, counted as one sequence, that `picks` names."""
-    return f.b.shuffle_vector(a, b, ir.Constant(ir.VectorType(I32, len(picks)), list(picks)))
+    def pack(self, rows: np.ndarray, unit: int) -> np.ndarray:
+        """Weights [M, C, taps] of the last block → [channel unit, taps, channels / ways, lanes], flat."""
+        m, c, taps = rows.shape
+        parts = []
+        for start in range(0, c, unit):
+            part = rows[:, start : start + unit]
+            steps = -(-part.shape[1] // self.ways)
+            padded = np.zeros((self.outputs, steps * self.ways, taps), rows.dtype)
+            padded[:m, : part.shape[1]] = part
+            parts.append(padded.reshape(-1, steps, self.ways, taps).transpose(3, 1, 0, 2).ravel())
+        return np.concatenate(parts) if parts else np.zeros(0, rows.dtype)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
 
@@ -16,7 +16,8 @@ from llvmlite import ir
 
 from brickrt.ops.base import Op
 from brickrt.ops.cpu.emit.epilogue import Epilogue
-from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter, Index, register_type, vector, zeros
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
+from brickrt.ops.cpu.emit.llvm_types import Index, register_type, vector, zeros
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel, kernel_for
 from brickrt.ops.cpu.operand import Operand
@@ -39,6 +40,7 @@ class MatMulKernel(Kernel):
     def classify(
         cls, op: Op, ins: Sequence[Operand], out: Operand, boxes: Boxes, isa: Isa
     ) -> tuple[np.ndarray, list[tuple[int, ...]]]:
+        """Boxes by their rows."""
         align = common_cut(boxes, -1, out.shape[-1], isa.lanes)
         rows, which = np.unique(boxes.extents[:, -2], return_inverse=True)
         inner_ends = boxes.hi[:, -1][boxes.hi[:, -1] < out.shape[-1]]
@@ -46,15 +48,13 @@ class MatMulKernel(Kernel):
         return which.reshape(-1), [(align, int(r), int(ragged)) for r in rows]
 
     @property
-    def lanes(self) -> int:
-        return self.isa.lanes
-
-    @property
     def ragged(self) -> bool:
+        """Whether boxes cut columns inside a vector."""
         return bool(self.shape_class[2])
 
     @property
     def columns(self) -> int:
+        """N, columns of the product."""
         return self.out.shape[-1]
 
     @property
@@ -64,19 +64,18 @@ class MatMulKernel(Kernel):
 
     @property
     def blocks(self) -> int:
+        """Vectors of columns."""
         return -(-self.columns // self.lanes)
 
     @cached_property
     def tile(self) -> tuple[int, int]:
         """(OB, T) of `choose_tile`; equal for all shape classes, since they share the packed columns."""
-        double = self.out.dtype.itemsize == 8
-        isa = replace(self.isa, registers=self.isa.registers // 2) if double else self.isa
-        return choose_tile(max(min(self.out.shape[-2], 512), 1), self.blocks, self.shape_class[0], isa)
+        return choose_tile(self.out.shape[-2], self.blocks, self.shape_class[0], self.isa, self.out.dtype)
 
     @cached_property
     def epilogue(self) -> Epilogue:
-        first = 2 + self.op.bias
-        return Epilogue(self.op.epilogue, first, self.ins[first:], self.out, self.lanes)
+        """What is applied to the sums."""
+        return Epilogue.of(self.op, self.ins, self.out, self.lanes)
 
     def pack(self, i: int, array: np.ndarray) -> np.ndarray:
         """`b` [batch…, K, N] → [batch…, tile, K, OB*lanes], zero beyond N; the bias up to whole tiles."""
@@ -102,10 +101,13 @@ class MatMulKernel(Kernel):
         return [0] * (rank - 2 - len(strides)) + strides
 
     def emit(self, f: FunctionEmitter) -> None:
+        """See `MatMulBody`."""
         MatMulBody(self, f).emit()
 
 
 class MatMulBody:
+    """Emits a matrix product."""
+
     def __init__(self, kernel: MatMulKernel, f: FunctionEmitter) -> None:
         self.k, self.f = kernel, f
         self.out, self.a, self.b = (f.pointer(i) for i in range(3))
@@ -130,6 +132,7 @@ class MatMulBody:
                     self.rows(batch, row, runs, whole, rest, masked=k.columns % k.lanes != 0)
 
     def rows(self, batch: list[Index], row: Index, runs: list, tile: Index, blocks: int, masked: bool) -> None:
+        """All rows of the box by one tile of `blocks` blocks of columns."""
         f = self.f
         for run in runs:
             with f.loop(0, run.repeat) as r:
@@ -152,6 +155,7 @@ class MatMulBody:
         return f.b.and_(f.tail_mask(f.sub(hi, column), k.lanes), f.b.not_(before))
 
     def tile(self, batch: list[Index], row: Index, count: int, tile: Index, blocks: int, masked: bool) -> None:
+        """One register tile, from bias to store."""
         f, k = self.f, self.k
         column = f.mul(tile, k.tile[0] * k.lanes)
         masks = self.masks(column, blocks, masked)
@@ -170,6 +174,7 @@ class MatMulBody:
                 f.store(value, self.out, f.dot(index, k.out.strides), self.dtype, k.lanes, mask)
 
     def initial(self, column: Index, masks: list[ir.Value | None]) -> list[ir.Value]:
+        """The bias of each block of columns, or zero."""
         f, k = self.f, self.k
         if self.bias is None:
             return [zeros(vector(register_type(self.dtype), k.lanes))] * len(masks)
@@ -180,6 +185,7 @@ class MatMulBody:
         ]
 
     def weights(self, batch: list[Index], tile: Index, column: Index, masks: list[ir.Value | None]):
+        """The function that loads `b` at an element of K, for a block of the tile's columns."""
         f, k = self.f, self.k
         start = f.dot(batch, k.batch_strides(1))
         if k.packed[1]:

@@ -8,22 +8,24 @@ from dataclasses import dataclass
 import numpy as np
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter, Index, register_type, vector
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
+from brickrt.ops.cpu.emit.llvm_types import Index, register_type, vector
 from brickrt.ops.cpu.emit.variables import Variable
 
 LoadWeight = Callable[[Index, int], ir.Value]  # (channel, block of the tile) → vector of output channels
 
 LINE = 64  # bytes of a cache line
 L1_BYTES = 2**15  # a stream of weights above this comes from L2 for every register tile
-NEAR = 448  # multiply-adds between the weights in use and those asked for into L1
-FEWEST = 4  # multiply-adds of a step, of two pixels or more, that has loads to spare for asking
+NEAR = 448  # multiply-adds between the weights in use and those prefetched into L1
+FEWEST = 4  # multiply-adds of a step, of two pixels or more, that has loads to spare for prefetching
 
 
 @dataclass(frozen=True)
 class PackedStream:
-    """Weights [channel, blocks*lanes] from `base` on, in a stream that counts `channels` for the whole tile.
+    """Weights [channel, blocks*lanes] from `base` on, part of a tile's stream of `channels` (times taps) in all.
 
-    `ahead` asks for more than this stream, in the step of a channel. The stream of the next tile `follows` in memory.
+    `prefetch_more` emits prefetches of other things, in the step of a channel. With `follows`, the stream of the next
+    tile lies behind this one.
     """
 
     f: FunctionEmitter
@@ -32,31 +34,34 @@ class PackedStream:
     channels: int
     dtype: np.dtype
     lanes: int
-    ahead: Callable[[Index], None] | None = None
+    prefetch_more: Callable[[Index], None] | None = None
     follows: bool = False
 
     def __call__(self, c: Index, j: int) -> ir.Value:
         return self.f.load(self.base, self.offset(c, j), self.dtype, self.lanes)
 
     def offset(self, c: Index, j: int) -> Index:
+        """Where block `j` of a channel lies, in elements."""
         return self.f.add(self.f.mul(c, self.blocks * self.lanes), j * self.lanes)
 
     @property
     def exceeds_l1(self) -> bool:
+        """Whether the tile's stream is longer than L1 holds."""
         return self.channels * self.blocks * self.lanes * self.dtype.itemsize > L1_BYTES
 
-    def fetch(self, c: Index, blocks: int, pixels: int) -> None:
-        """Asks for what the first `blocks` blocks need soon after channel `c`, and those of the next tile at it."""
+    def prefetch(self, c: Index, blocks: int, pixels: int) -> None:
+        """Prefetches weights of the first `blocks` blocks in the step of channel `c`: those a little further in this
+        stream, where L1 does not hold it, and those of the same channel in the next one."""
         f = self.f
-        if self.ahead:
-            self.ahead(c)
+        if self.prefetch_more:
+            self.prefetch_more(c)
         if self.exceeds_l1:
-            self._ask(f.add(c, NEAR // (blocks * pixels)), blocks, near=True)
+            self._prefetch(f.add(c, NEAR // (blocks * pixels)), blocks, near=True)
         if self.follows:
-            self._ask(f.add(c, self.channels), blocks, near=False)
+            self._prefetch(f.add(c, self.channels), blocks, near=False)
 
-    def _ask(self, c: Index, blocks: int, near: bool) -> None:
-        """Past the end that harms nobody."""
+    def _prefetch(self, c: Index, blocks: int, near: bool) -> None:
+        """May reach past the end, which is harmless."""
         for j in range(blocks):
             if j * self.lanes * self.dtype.itemsize % LINE == 0:
                 self.f.prefetch(self.base, self.offset(c, j), self.dtype, near=near)
@@ -83,12 +88,15 @@ class Accumulators:
 
     @property
     def kind(self) -> ir.Type:
+        """The vector type of a sum."""
         return vector(register_type(self.dtype), self.lanes)
 
     def value(self, block: int, pixel: int) -> ir.Value:
+        """One sum."""
         return self.f.read(self.sums[block][pixel])
 
     def put(self, block: int, pixel: int, value: ir.Value) -> None:
+        """Changes one sum."""
         self.f.change(self.sums[block][pixel], value)
 
     def multiply_add(
@@ -105,7 +113,7 @@ class Accumulators:
         stream = weight if isinstance(weight, PackedStream) and spare else None
         with f.loop(0, channels) as c:
             if stream:
-                stream.fetch(c, self.blocks, len(live))
+                stream.prefetch(c, self.blocks, len(live))
             row = f.address(pixels, f.mul(c, stride), self.dtype)
             weights = [weight(c, j) for j in range(self.blocks)]
             for t, offset in live:

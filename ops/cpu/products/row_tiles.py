@@ -21,7 +21,10 @@ from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.types import Boxes
 
 L2_BYTES_PER_CYCLE = 20  # what streaming weights out of L2 reaches
-FEW = 12  # sums of a tile, where vectors are halved, whose stores the next tile's multiply-adds hide
+VECTOR_BYTES = 64
+WIDEST = 512  # pixels of a row; longer ones are cut in tiles like it
+FEW = 12  # sums of a tile, on double-pumped processors, whose stores the next tile's multiply-adds hide
+FLOAT32 = np.dtype(np.float32)
 
 
 @dataclass(frozen=True)
@@ -89,6 +92,7 @@ class PixelTile:
         return runs
 
     def shifted(self) -> tuple:
+        """The tile counted from its anchor: equal for tiles that one code computes."""
         base = self.anchor
         return self.step, self.count, tuple(tuple(None if r is None else r - base for r in row) for row in self.taps)
 
@@ -182,7 +186,7 @@ def common_cut(boxes: Boxes, dim: int, group: int, lanes: int) -> int:
 
 
 def choose_tile(
-    width: int, blocks: int, align: int, isa: Isa, parts: int = 1, vector_bytes: int = 64
+    width: int, blocks: int, align: int, isa: Isa, dtype: np.dtype = FLOAT32, parts: int = 1
 ) -> tuple[int, int]:
     """(OB, T): blocks of output channels and most pixels of a register tile, for rows of `width` pixels.
 
@@ -190,18 +194,20 @@ def choose_tile(
     weights and T pixels; the weights come from L2. Under eight accumulators the latency of the additions shows.
     `align` is that of `common_cut`; OB must divide it. A tile holds as many blocks of each of `parts` parts.
 
-    A processor that halves vectors does one a cycle, and has loads to spare: multiply-adds of one block that take
-    their pixel from memory run at its peak, pixels loaded for several blocks do not quite.
+    A double-pumped processor does one a cycle, and has loads to spare: multiply-adds of one block that take their pixel
+    from memory run at its peak, pixels loaded for several blocks do not quite.
     """
+    width = max(1, min(width, WIDEST))
+    registers = isa.registers // 2 if dtype.itemsize == 8 else isa.registers
     best = None
     for ob in sorted({parts * n for n in (1, 2, 3, 4, 6, 8)}):
-        most = min((isa.registers - ob - 2) // ob, max(1, FEW // ob) if isa.halves else 24)
+        most = min((registers - ob - 2) // ob, max(1, FEW // ob) if isa.double_pumped else 24)
         if most < 1 or ob > max(blocks, 1) or (align and align % ob):
             continue
         widths = Counter(sizes(width, most))
         heights = Counter(_parts(blocks, ob))
         kinds = product(heights.items(), widths.items())
-        cost = sum(m * n * _cycles(o, t, vector_bytes, isa.halves) for (o, m), (t, n) in kinds)
+        cost = sum(m * n * _cycles(o, t, isa.double_pumped) for (o, m), (t, n) in kinds)
         if best is None or cost < best[0] - 1e-9:
             best = cost, ob, most
     assert best is not None
@@ -213,8 +219,8 @@ def _parts(blocks: int, ob: int) -> list[int]:
     return [ob] * (blocks // ob) + ([blocks % ob] if blocks % ob else [])
 
 
-def _cycles(ob: int, t: int, vector_bytes: int, halves: bool) -> float:
-    weights = ob * vector_bytes / L2_BYTES_PER_CYCLE
-    if halves:
+def _cycles(ob: int, t: int, double_pumped: bool) -> float:
+    weights = ob * VECTOR_BYTES / L2_BYTES_PER_CYCLE
+    if double_pumped:
         return max(ob * t, weights, 6.0) + 0.05 * ob + (0.1 * t if ob > 1 else 0.0)
     return max(ob * t / 2, (ob + t) / 2, weights, 4.0) + 0.05 * (ob + t)

@@ -11,7 +11,8 @@ from llvmlite import ir
 from brickrt.ops.base import Op
 from brickrt.ops.cpu.emit.combine import Combine
 from brickrt.ops.cpu.emit.epilogue import offset_of
-from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter, Index
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
+from brickrt.ops.cpu.emit.llvm_types import Index
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel, kernel_for
 from brickrt.ops.cpu.operand import Operand
@@ -22,9 +23,12 @@ PARTIALS = 8  # accumulators: enough to hide the latency of the additions
 
 @dataclass(frozen=True)
 class PartialReduceKernel(Kernel):
+    """Each output combines one segment of a row."""
+
     op: PartialReduce
 
     def emit(self, f: FunctionEmitter) -> None:
+        """One vector of channels of a segment at a time."""
         lanes, (lo, hi) = self.isa.lanes, f.box(1)
         target, source = f.pointer(0), f.pointer(1)
         blocks = f.div(lo, lanes), f.div(f.add(hi, lanes - 1), lanes)
@@ -58,6 +62,7 @@ class PartialReduceKernel(Kernel):
 
 @kernel_for(PartialReduce)
 def choose(op: Op, ins: Sequence[Operand], out: Operand, isa: Isa) -> type[Kernel]:
+    """Raises LookupError for plain tensors."""
     if ins[0].block != isa.lanes or out.block != isa.lanes:
         raise LookupError("Segments are of blocked tensors")
     return PartialReduceKernel

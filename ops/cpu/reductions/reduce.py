@@ -5,8 +5,7 @@ Every output combines its elements in an order that depends on the operator and 
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,18 +15,18 @@ from llvmlite import ir
 from brickrt.ops.base import Op
 from brickrt.ops.cpu.emit.combine import Combine
 from brickrt.ops.cpu.emit.expressions import emit_expr
-from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter, Index, memory_type, vector
-from brickrt.ops.cpu.emit.operand_access import constant_operand, pack_constant
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
+from brickrt.ops.cpu.emit.llvm_types import Index, memory_type, vector
+from brickrt.ops.cpu.emit.operand_access import operands_in_memory, pack_constant
+from brickrt.ops.cpu.emit.vector_loops import vector_loops
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel, kernel_for
 from brickrt.ops.cpu.operand import Operand
+from brickrt.ops.cpu.reductions.output_loops import OutputLoops
 from brickrt.ops.cpu.reductions.reduce_plan import MergedDims, ReducePlan
-from brickrt.ops.cpu.reductions.reduce_sweep import Place, ReductionSweep
+from brickrt.ops.cpu.reductions.reduce_sweep import BUSY_COLUMNS, COLUMNS, Place, ReductionSweep, moved_to
 from brickrt.ops.operators.reduce import Reduce
 from brickrt.ops.types import Boxes
-
-# Vectors of outputs that are swept together where lanes are outputs of a plain tensor.
-COLUMNS, BUSY_COLUMNS = 8, 2
 
 
 @dataclass(frozen=True)
@@ -40,22 +39,27 @@ class ReduceKernel(Kernel):
     def classify(
         cls, op: Op, ins: Sequence[Operand], out: Operand, boxes: Boxes, isa: Isa
     ) -> tuple[np.ndarray, list[tuple[int, ...]]]:
+        """Boxes by the kept dimensions that join."""
         assert isinstance(op, Reduce)
         return ReducePlan(op, tuple(ins), out).classify(boxes)
 
     def pack(self, i: int, array: np.ndarray) -> np.ndarray:
+        """As the input's vectors read it."""
         return pack_constant(array, self.ins[0])
 
     @cached_property
     def plan(self) -> ReducePlan:
-        ins = [constant_operand(o.type, self.ins[0]) if p else o for o, p in zip(self.ins, self.packed, strict=True)]
+        """How the input is walked."""
+        ins = operands_in_memory(self.ins, self.packed, self.ins[0])
         return ReducePlan(self.op, tuple(ins), self.out)
 
     @property
     def combine(self) -> Combine:
+        """How values are combined, and in which type."""
         return Combine(self.op.combine, self.ins[0].dtype if self.op.pre is None else self.op.pre.dtype)
 
     def emit(self, f: FunctionEmitter) -> None:
+        """See `_Outputs`."""
         _Outputs(self, f).emit()
 
 
@@ -70,18 +74,15 @@ class _Outputs:
         pointers = [f.pointer(1 + k) for k in range(len(kernel.ins))]
         reduced = [s for s in spans if s.reduced]
         self.bounds = [f.box(d) for d in range(len(kernel.out.shape))]
+        self.loops = OutputLoops(f, self.plan, self.bounds, self.lanes)
         cut = self.plan.blocked and not self.plan.lanes_reduced and kernel.out.block == 1
         channels = self.bounds[self.plan.out_dims[1] or 0] if cut else None
         self.sweep = ReductionSweep(f, self.plan, kernel.combine, reduced, self.lanes, pointers, channels)
 
     def emit(self) -> None:
-        f, kept = self.f, list(self.kept)
-        some = f.value(1)
-        for lo, hi in self.bounds:
-            some = f.b.select(f.b.icmp_signed("<", lo, hi), some, f.value(0))
-        row = kept.pop() if kept and self._has_rows(kept[-1]) else None
-        with f.when(f.b.icmp_signed("!=", some, f.value(0))), f.loops([self._range(s) for s in kept]) as at:
-            place = self._place(kept, at)
+        """One output, or one vector, or a row of outputs at a time."""
+        row = self.kept.pop() if self.kept and self._has_rows(self.kept[-1]) else None
+        with self.loops.places(self.kept) as place:
             if row is None:
                 self._single(place)
             elif self.plan.lanes_reduced:
@@ -95,23 +96,6 @@ class _Outputs:
             channels_only = len(self.sweep.spans) == 1 and self.plan.blocked
             return channels_only and last.dim > 1
         return not self.plan.blocked
-
-    def _range(self, span: MergedDims) -> tuple[Index, Index]:
-        """The span's part of the box; of channels as lanes in blocks."""
-        f = self.f
-        to = self.plan.out_dims[span.dims[0]]
-        assert to is not None
-        lo, hi = self.bounds[to]
-        if self.plan.blocked and span.dim == 1:
-            return f.div(lo, self.lanes), f.div(f.add(hi, self.lanes - 1), self.lanes)
-        inner = math.prod(self.plan.domain.shape[d] for d in span.dims[1:])
-        return f.mul(lo, inner), f.mul(hi, inner)
-
-    def _place(self, spans: Sequence[MergedDims], at: Sequence[Index]) -> Place:
-        place: Place = [0] * len(self.plan.domain.shape)
-        for span, i in zip(spans, at, strict=True):
-            place[span.dim] = self.f.mul(i, self.lanes) if self.plan.blocked and span.dim == 1 else i
-        return place
 
     # ---- one output, or one block of channels
 
@@ -134,21 +118,18 @@ class _Outputs:
     # ---- lanes are outputs of a plain domain
 
     def _columns(self, place: Place, row: MergedDims) -> None:
-        f, (lo, hi) = self.f, self._range(row)
-        columns = BUSY_COLUMNS if self.sweep.busy else COLUMNS
-        wide = columns * self.lanes
-        with f.loop(lo, f.sub(hi, wide - 1), wide) as i:
-            self._column_vectors(place, row, [f.add(i, k * self.lanes) for k in range(columns)])
-        done = f.sub(hi, f.rem(f.sub(hi, lo), wide))
-        with f.loop(done, f.sub(hi, self.lanes - 1), self.lanes) as i:
-            self._column_vectors(place, row, [i])
-        left = f.value(f.rem(f.sub(hi, lo), self.lanes))
-        with f.when(f.b.icmp_signed(">", left, f.value(0))):
-            self._column_vectors(place, row, [f.sub(hi, left)], left)
+        f, (lo, hi) = self.f, self.loops.range(row)
 
-    def _column_vectors(self, place: Place, row: MergedDims, at: Sequence[Index], left: ir.Value | None = None) -> None:
+        def body(at: Iterable[Index]) -> None:
+            self._column_vectors([moved_to(place, row.dim, i) for i in at], row)
+
+        def tail(left: ir.Value) -> None:
+            self._column_vectors([moved_to(place, row.dim, f.sub(hi, left))], row, left)
+
+        vector_loops(f, lo, hi, self.lanes, BUSY_COLUMNS if self.sweep.busy else COLUMNS, body, tail)
+
+    def _column_vectors(self, places: Sequence[Place], row: MergedDims, left: ir.Value | None = None) -> None:
         f, dtype = self.f, self.kernel.out.dtype
-        places = [[*place[: row.dim], i, *place[row.dim + 1 :]] for i in at]
         mask = None if left is None else f.tail_mask(left, self.lanes)
         for where, value in zip(places, self.sweep.run(places, mask), strict=True):
             value = self._finish(value, self.lanes)
@@ -162,9 +143,9 @@ class _Outputs:
 
     def _pixels(self, place: Place, row: MergedDims) -> None:
         """As many pixels as lanes at a time, so that their lanes are combined together."""
-        f, (lo, hi) = self.f, self._range(row)
+        f, (lo, hi) = self.f, self.loops.range(row)
         with f.loop(lo, f.sub(hi, self.lanes - 1), self.lanes) as i:
-            places = [[*place[: row.dim], f.add(i, k), *place[row.dim + 1 :]] for k in range(self.lanes)]
+            places = [moved_to(place, row.dim, f.add(i, k)) for k in range(self.lanes)]
             value = self._finish(self.kernel.combine.across(f, self.sweep.run(places)), self.lanes)
             stride = self.plan.out_access.strides[row.dim]
             if stride == 1:
@@ -172,7 +153,7 @@ class _Outputs:
             else:
                 self._scatter(value, self._target(places[0]), stride, 0, self.lanes)
         with f.loop(f.sub(hi, f.rem(f.sub(hi, lo), self.lanes)), hi) as i:
-            self._single([*place[: row.dim], i, *place[row.dim + 1 :]])
+            self._single(moved_to(place, row.dim, i))
 
     # ---- stores
 
@@ -194,6 +175,7 @@ class _Outputs:
 
 @kernel_for(Reduce)
 def choose(op: Op, ins: Sequence[Operand], out: Operand, isa: Isa) -> type[Kernel]:
+    """Raises ValueError for an output layout that a reduction cannot write."""
     assert isinstance(op, Reduce)
     ReducePlan(op, tuple(ins), out).check()
     return ReduceKernel

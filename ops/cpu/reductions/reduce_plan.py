@@ -29,6 +29,7 @@ class MergedDims:
 
     @property
     def dim(self) -> int:
+        """The dimension that indexes the span."""
         return self.dims[-1]
 
 
@@ -42,10 +43,12 @@ class ReducePlan:
 
     @property
     def domain(self) -> Operand:
+        """The input that is reduced, whose dimensions are walked."""
         return self.ins[0]
 
     @property
     def blocked(self) -> bool:
+        """Whether vectors hold channels of one pixel."""
         return self.domain.block > 1
 
     @cached_property
@@ -55,10 +58,12 @@ class ReducePlan:
 
     @property
     def lanes_reduced(self) -> bool:
+        """Whether the lanes of a vector are combined."""
         return self.lane_dim in self.op.axes
 
     @cached_property
     def accesses(self) -> tuple[Access, ...]:
+        """How the domain's vectors read each input."""
         return tuple(access(o, self.domain, row_dim(self.domain)) for o in self.ins)
 
     @cached_property

@@ -10,7 +10,8 @@ from llvmlite import ir
 
 from brickrt.ops.cpu.emit.combine import Combine
 from brickrt.ops.cpu.emit.expressions import effort, emit_expr
-from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter, Index
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
+from brickrt.ops.cpu.emit.llvm_types import Index
 from brickrt.ops.cpu.reductions.reduce_plan import MergedDims, ReducePlan
 from brickrt.ops.expr import Expr, used_operands
 
@@ -20,6 +21,9 @@ PARTIALS = 4
 LONG = 12
 # Longest chain of roundings in a float sum: beyond, sums of sums.
 CHAIN = 64
+
+# Vectors of outputs that are swept together where lanes are outputs of a plain tensor.
+COLUMNS, BUSY_COLUMNS = 8, 2
 
 Place = list[Index]
 Slots = list[list[ir.Value]]
@@ -92,9 +96,9 @@ class ReductionSweep:
             self._walk(level, places, slots, mask, 0, main, main // wide)
         # Only the innermost span has steps left that do not fill all partial accumulators.
         for k, i in enumerate(range(main, whole, step)):
-            self._step_once(moved(places, span.dim, i), slots, k, mask)
+            self._step_once(all_moved_to(places, span.dim, i), slots, k, mask)
         if whole < span.extent:
-            self._level(level + 1, moved(places, span.dim, whole), slots, self._tail(span))
+            self._level(level + 1, all_moved_to(places, span.dim, whole), slots, self._tail(span))
 
     def _walk(
         self, level: int, places: list[Place], slots: Slots, mask: ir.Value | None, lo: Index, hi: Index, count: int
@@ -117,11 +121,11 @@ class ReductionSweep:
     def _body(self, level: int, places: list[Place], slots: Slots, mask: ir.Value | None, i: Index) -> None:
         span = self.spans[level]
         if level < len(self.spans) - 1:
-            self._level(level + 1, moved(places, span.dim, i), slots, mask)
+            self._level(level + 1, all_moved_to(places, span.dim, i), slots, mask)
             return
         for k in range(self.partials):
             at = self.f.add(i, k * self._step(span))
-            self._step_once(moved(places, span.dim, at), slots, k, mask)
+            self._step_once(all_moved_to(places, span.dim, at), slots, k, mask)
 
     def _stride(self, level: int) -> int:
         """Elements of a span per iteration of its loop."""
@@ -184,5 +188,11 @@ class ReductionSweep:
         return how.load(self.f, self.pointers[k], how.offset(self.f, place), self.lanes, mask, channel, self.channels)
 
 
-def moved(places: Sequence[Place], dim: int, i: Index) -> list[Place]:
-    return [[*p[:dim], i, *p[dim + 1 :]] for p in places]
+def moved_to(place: Place, dim: int, i: Index) -> Place:
+    """The place with index `i` along `dim`."""
+    return [*place[:dim], i, *place[dim + 1 :]]
+
+
+def all_moved_to(places: Sequence[Place], dim: int, i: Index) -> list[Place]:
+    """Each place with index `i` along `dim`."""
+    return [moved_to(place, dim, i) for place in places]

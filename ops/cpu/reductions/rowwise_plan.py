@@ -21,10 +21,12 @@ class RowPlan(ReducePlan):
 
     @cached_property
     def out_dims(self) -> tuple[int | None, ...]:
+        """All: an output per input."""
         return tuple(range(len(self.domain.shape)))
 
     @cached_property
     def out_access(self) -> Access:
+        """As the input's."""
         return access(self.out, self.domain, row_dim(self.domain))
 
     def check(self) -> None:
@@ -35,6 +37,7 @@ class RowPlan(ReducePlan):
             raise ValueError("Rowwise: the output must be dense along its rows")
 
     def joins(self, outer: int, inner: int) -> bool:
+        """Rows that a box cuts stay as they are."""
         return (self.whole or outer not in self.op.axes) and super().joins(outer, inner)
 
     def classify(self, boxes: Boxes) -> tuple[np.ndarray, list[tuple[int, ...]]]:

@@ -5,18 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit.epilogue import SHORT
-from brickrt.ops.cpu.emit.expressions import effort
-from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter, Index
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
+from brickrt.ops.cpu.emit.llvm_types import Index
 from brickrt.ops.cpu.products.row_tiles import sizes
-from brickrt.ops.cpu.strassen.frame import PRODUCTS, Masks, SevenProducts, StrassenFrame
-
-if TYPE_CHECKING:
-    from brickrt.ops.cpu.strassen.kernel import StrassenKernel
+from brickrt.ops.cpu.strassen.frame import Masks, SevenProducts, StrassenFrame
+from brickrt.ops.cpu.strassen.scheme import StrassenScheme
+from brickrt.ops.cpu.strassen.sizes import PRODUCTS
 
 
 @dataclass(frozen=True)
@@ -43,10 +40,11 @@ def row_tiles(rows: int, most: int) -> list[RowTiles]:
 
 
 class StrassenBody(StrassenFrame):
-    def __init__(self, kernel: StrassenKernel, f: FunctionEmitter) -> None:
+    """Emits one level of Strassen's scheme."""
+
+    def __init__(self, kernel: StrassenScheme, f: FunctionEmitter) -> None:
         super().__init__(kernel, f)
-        blocked, epilogue = kernel.out.block > 1, kernel.op.epilogue
-        self.long = blocked or (epilogue is not None and effort(epilogue) > SHORT)
+        self.long = kernel.out.block > 1 or kernel.epilogue.long
 
     # ---- loops
 
@@ -57,17 +55,13 @@ class StrassenBody(StrassenFrame):
         with f.loops(self.view.batches(f)) as batch:
             corner = self.view.corner(f, batch)
             if k.chunks > 1:
-                self.clear(f.sub(pairs[1], pairs[0]))
+                self.clear(k.partial_at, f.mul(f.sub(pairs[1], pairs[0]), k.partial_elements))
             with f.loop(0, k.chunks) as chunk:
                 last = f.b.icmp_signed("==", f.value(chunk), f.value(k.chunks - 1)) if k.chunks > 1 else None
-                self.chunk(Chunk(corner, chunk, pairs, last))
+                self.chunk(ChunkPosition(corner, chunk, pairs, last))
 
-    def clear(self, pairs: Index) -> None:
-        f, k = self.f, self.k
-        with f.loop(0, f.mul(pairs, k.partial_elements), k.lanes) as i:
-            f.store(self.zero, self.work, f.add(i, k.partial_at), self.dtype, k.lanes)
-
-    def chunk(self, at: Chunk) -> None:
+    def chunk(self, at: ChunkPosition) -> None:
+        """First factors of a chunk, then all its pairs of tiles."""
         f, k = self.f, self.k
         self.first_factors(at.corner, at.number, self.factors(at.pairs[0], at.number))
         whole = k.columns // self.group
@@ -78,7 +72,8 @@ class StrassenBody(StrassenFrame):
             with f.when(f.b.icmp_signed(">", at.pairs[1], f.value(whole))):
                 self.pair(at, whole, masked=True)
 
-    def pair(self, at: Chunk, pair: Index, masked: bool) -> None:
+    def pair(self, at: ChunkPosition, pair: Index, masked: bool) -> None:
+        """All tiles of rows by one pair of tiles of columns."""
         f, k = self.f, self.k
         starts = [f.add(f.mul(pair, self.group), j * k.lanes) for j in range(2 * self.blocks)]
         masks = [self.inside(start) if masked else None for start in starts]
@@ -93,7 +88,7 @@ class StrassenBody(StrassenFrame):
         f, k = self.f, self.k
         return f.address(self.b, f.mul(f.add(f.mul(pair, k.chunks), chunk), PRODUCTS * k.panel), self.dtype)
 
-    def following(self, at: Chunk, pair: Index) -> ir.Value:
+    def following(self, at: ChunkPosition, pair: Index) -> ir.Value:
         """Address of the factors that are wanted next; after the box's last ones, of those of the box beside it."""
         f = self.f
         after = self.factors(at.pairs[1], 0)
@@ -104,7 +99,7 @@ class StrassenBody(StrassenFrame):
 
 
 @dataclass(frozen=True)
-class Chunk:
+class ChunkPosition:
     """A chunk of K of the matrix at `corner`, for all `pairs` of tiles of columns. `last` tells whether it is the last
     one, None where there is one alone."""
 
@@ -117,12 +112,12 @@ class Chunk:
 class PairOfTiles(SevenProducts):
     """Register tiles of the upper and the lower half of the rows, times two tiles of columns."""
 
-    looped = False  # outputs are finished in between: sums that lived on would be kept on the stack meanwhile
+    looped = False  # outputs are finished in between, and in a loop the sums would be on the stack meanwhile
 
     def __init__(
         self,
         body: StrassenBody,
-        at: Chunk,
+        at: ChunkPosition,
         pair: Index,
         start: Index,
         run: RowTiles,
@@ -136,20 +131,21 @@ class PairOfTiles(SevenProducts):
         self.parts = sizes(self.k.part_rows, self.k.most)
 
     def later(self) -> tuple[ir.Value, Sequence[int]]:
+        """The panels of the following pair or chunk."""
         return self.following, self.parts
 
     def begin(self, tile: int) -> None:
-        """Asks for the lines that an output goes to."""
+        """Prefetches the lines that an output goes to."""
         with self.ending(), self.f.loop(0, self.count) as t:
             for j in range(self.body.blocks):
                 self.body.epilogue.prefetch(self.body.out, self.index(tile, j, t))
 
     def ending(self) -> AbstractContextManager[None]:
-        """What is done in the last chunk alone."""
+        """A condition around what only the last chunk does."""
         return nullcontext() if self.at.last is None else self.f.when(self.at.last)
 
     def leave(self, tile: int, plus: int | None = None) -> None:
-        """Adds it to what earlier chunks gave: the sum is kept, or after the last chunk finished."""
+        """Adds the tile to the sum of earlier chunks; after the last chunk, finishes and stores it."""
         rows = self.run.count - (tile > 1 and self.run.missing)
         there = self.each()[: rows * self.body.blocks]
         values = [self.acc.value(j, t) for j, t in there]
@@ -184,6 +180,7 @@ class PairOfTiles(SevenProducts):
                 self.output(self.load(raw, j, row), tile, partial, j, row)
 
     def index(self, tile: int, j: int, t: Index) -> list[Index]:
+        """Index in the output of vector (j, t) of one of the tiles C11, C12, C21, C22."""
         f, k = self.f, self.k
         lower, right = divmod(tile, 2)
         row = f.add(self.start, lower * k.part_rows, t)
@@ -191,6 +188,7 @@ class PairOfTiles(SevenProducts):
         return self.body.view.index(f, self.at.corner, row, column)
 
     def output(self, value: ir.Value, tile: int, partial: ir.Value | None, j: int, t: Index) -> None:
+        """Stores one vector, with the sum of earlier chunks where there is one."""
         if partial is not None:
             value = self.f.b.fadd(self.load(partial, j, t), value)
         self.body.put(value, self.index(tile, j, t), self.masks[tile % 2 * self.body.blocks + j])

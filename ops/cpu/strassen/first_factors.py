@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain, product
-from typing import TYPE_CHECKING
 
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit.function_emitter import FLOAT, FunctionEmitter, Index, vector, zeros
-
-if TYPE_CHECKING:
-    from brickrt.ops.cpu.strassen.kernel import StrassenKernel
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
+from brickrt.ops.cpu.emit.llvm_types import FLOAT, Index, vector, zeros
+from brickrt.ops.cpu.strassen.scheme import StrassenScheme
+from brickrt.ops.cpu.strassen.sizes import part_rows, part_starts
 
 LINE = 16  # elements of a cache line
-ROWS_AHEAD = 8  # between the rows that are added and those asked for
-MOST_ASKED = 8  # lines asked for while one vector of each factor is computed
+ROWS_AHEAD = 8  # between the rows that are added and those prefetched
+MOST_PREFETCHED = 8  # lines, while one vector of each factor is computed
 Matrix = Sequence[Sequence[ir.Value]]
 
 
@@ -29,7 +28,7 @@ def sevenfold(f: FunctionEmitter, quarters: Sequence[ir.Value]) -> list[ir.Value
 
 
 def first_factors(f: FunctionEmitter, x: Matrix) -> list[ir.Value]:
-    """Of parts x[row][column], the factors of the last level innermost."""
+    """The factors of parts x[row][column], ordered by the first level's product, then by the second's."""
     half = len(x) // 2
     if not half:
         return [x[0][0]]
@@ -41,10 +40,10 @@ def first_factors(f: FunctionEmitter, x: Matrix) -> list[ir.Value]:
 
 @dataclass(frozen=True)
 class FirstFactors:
-    """Of the rows and the chunk of K from address `a` on, to `work`; meanwhile the panels at `b`, which come first, are
-    asked for. K has `left` elements from there on; beyond it counts as zero."""
+    """Emits the first factors of a box's rows and a chunk of K, from address `a` on, to `work`. K has `left` elements
+    from there on; beyond, it counts as zero. Meanwhile the panels at `b`, which are read first, are prefetched."""
 
-    k: StrassenKernel
+    k: StrassenScheme
     f: FunctionEmitter
     a: ir.Value
     work: ir.Value
@@ -69,10 +68,10 @@ class FirstFactors:
                 self.vectors(row, c, there)
 
     def step(self, row: Index, c: Index, there: Sequence[int]) -> None:
-        """One vector of each factor, of rows that all parts have; and asks for what comes later."""
+        """One vector of each factor, of rows that all parts have; prefetches panels and later rows."""
         f, k = self.f, self.k
         steps = max(1, min(there) * k.part_depth // k.lanes)
-        lines = min(MOST_ASKED, -(-7 * k.panel // (steps * LINE)))
+        lines = min(MOST_PREFETCHED, -(-7 * k.panel // (steps * LINE)))
         at = f.add(f.mul(row, k.part_depth // k.lanes), f.div(c, k.lanes))
         for n in range(lines):
             f.prefetch(self.b, f.add(f.mul(at, lines * LINE), n * LINE), k.out.dtype, near=False)
@@ -116,18 +115,3 @@ class FirstFactors:
             return [None] * 2**k.levels
         starts = [f.add(c, n * k.part_depth) for n in range(2**k.levels)]
         return [f.tail_mask(f.sub(self.left, start), k.lanes) for start in starts]
-
-
-def part_starts(rows: int, levels: int) -> list[int]:
-    """Where the parts of a box's rows begin, which is cut in halves `levels` times."""
-    starts = [0]
-    for level in range(1, levels + 1):
-        starts = [start + n * -(-rows // 2**level) for start in starts for n in (0, 1)]
-    return starts
-
-
-def part_rows(rows: int, levels: int) -> list[int]:
-    """Rows that are there in each of the parts: all end where the halves that they are parts of do."""
-    part, starts = -(-rows // 2**levels), part_starts(rows, levels)
-    ends = [-(-rows // 2) if n < len(starts) // 2 else rows for n in range(len(starts))]
-    return [min(part, max(0, end - start)) for start, end in zip(starts, ends, strict=True)]

@@ -4,26 +4,27 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from llvmlite import ir
 
 from brickrt.ops.cpu.emit.epilogue import offset_of
-from brickrt.ops.cpu.emit.function_emitter import FLOAT, FunctionEmitter, Index, vector, zeros
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
+from brickrt.ops.cpu.emit.llvm_types import FLOAT, Index, vector, zeros
 from brickrt.ops.cpu.products.register_tile import Accumulators, PackedStream
 from brickrt.ops.cpu.products.spilled_tile import SpilledTile
 from brickrt.ops.cpu.strassen.first_factors import FirstFactors
+from brickrt.ops.cpu.strassen.scheme import StrassenScheme
+from brickrt.ops.cpu.strassen.sizes import PRODUCTS
 
-if TYPE_CHECKING:
-    from brickrt.ops.cpu.strassen.kernel import StrassenKernel
-
-PRODUCTS = 7
 LINE = 16  # elements of a cache line
-Masks = Sequence[ir.Value | None]  # per block of columns what of it belongs to the box: lanes, or whether it does
+Masks = Sequence[ir.Value | None]  # per block of columns which lanes belong to the box, or whether the block does
 
 
 class StrassenFrame:
-    def __init__(self, kernel: StrassenKernel, f: FunctionEmitter) -> None:
+    """Loads addresses first; outputs are finished and stored here."""
+
+    def __init__(self, kernel: StrassenScheme, f: FunctionEmitter) -> None:
         self.k, self.f = kernel, f
         self.view, self.dtype = kernel.view, kernel.out.dtype
         self.out, self.a, self.b = (f.pointer(i) for i in range(3))
@@ -35,8 +36,15 @@ class StrassenFrame:
         self.group = 2**kernel.levels * self.width
         self.axis = self.view.dim % kernel.out.type.rank
 
+    def clear(self, at: int, elements: Index) -> None:
+        """Sets elements of the workspace, from number `at` on, to zero."""
+        f, k = self.f, self.k
+        with f.loop(0, elements, k.lanes) as i:
+            f.store(self.zero, self.work, f.add(i, at), self.dtype, k.lanes)
+
     @property
     def zero(self) -> ir.Constant:
+        """A vector of zeros."""
         return zeros(vector(FLOAT, self.k.lanes))
 
     def groups(self) -> tuple[Index, Index]:
@@ -45,7 +53,7 @@ class StrassenFrame:
         return self.f.div(first, self.group), self.f.div(self.f.add(last, self.group - 1), self.group)
 
     def first_factors(self, corner: Sequence[Index], chunk: Index, b: ir.Value) -> None:
-        """Of the matrix at `corner`; meanwhile what is at `b` is asked for."""
+        """Computes those of a chunk of the matrix at `corner`; meanwhile panels at `b` are prefetched."""
         f, view, first = self.f, self.view, self.f.mul(chunk, self.k.chunk_depth)
         a = f.address(self.a, f.add(view.source(f, corner), view.depth_offset(f, first)), self.dtype)
         FirstFactors(self.k, f, a, self.work, b, f.sub(view.depth, first)).emit()
@@ -53,7 +61,7 @@ class StrassenFrame:
     # ---- outputs
 
     def inside(self, column: Index) -> ir.Value:
-        """Of the block of columns from `column` on: the lanes that belong to the box, or whether a blocked one does."""
+        """Which lanes of the block of columns from `column` on belong to the box; if blocked, whether it does."""
         f, k = self.f, self.k
         lo, hi = f.box(self.axis)
         hi = f.minimum(hi, k.columns)
@@ -72,6 +80,7 @@ class StrassenFrame:
             self.finish(value, index, mask)
 
     def finish(self, value: ir.Value, index: list[Index], mask: ir.Value | None) -> None:
+        """Bias, epilogue and store of a vector."""
         f, k = self.f, self.k
         if self.bias is not None:
             bias = f.load(self.bias, index[self.axis], self.dtype, k.lanes, None if k.packed[2] else mask)
@@ -81,10 +90,10 @@ class StrassenFrame:
 
 
 class SevenProducts(SpilledTile, ABC):
-    """A register tile of `count` rows from `start` of every part on, and the seven products of the last level.
+    """The seven products of the last level, for a register tile of `count` rows of every part, from row `start` on.
 
-    `b` are their panels; their first factors are those from number `factor` on. Where they are `looped`, there is one
-    copy of the code of a product.
+    `b` is the address of their panels, `factor` the number of their first first factor. Where they are `looped`, the
+    code of a product is emitted once.
     """
 
     looped: ClassVar[bool]
@@ -110,18 +119,18 @@ class SevenProducts(SpilledTile, ABC):
 
     def after(self, product: int) -> None:
         """From one product to the next."""
-        u2, u3 = self.k.kept_at, self.k.kept_at + self.k.tile_elements
+        u2, u3 = self.k.spills_at, self.k.spills_at + self.k.tile_elements
         match product:
             case 0:
-                self.keep(u2)
+                self.spill(u2)
                 self.begin(0)
             case 1:
                 self.leave(0)
                 self.restore(u2)
             case 2:
-                self.keep(u2)
+                self.spill(u2)
             case 3:
-                self.keep(u3)
+                self.spill(u3)
                 self.begin(2)
             case 4:
                 self.leave(2)
@@ -140,11 +149,11 @@ class SevenProducts(SpilledTile, ABC):
 
     @abstractmethod
     def leave(self, tile: int, plus: int | None = None) -> None:
-        """One of these tiles is in the accumulators, less what is kept at `plus`; they stay as they are."""
+        """The accumulators hold one of these tiles, but for what is spilled at `plus`; they must stay as they are."""
 
     @abstractmethod
     def later(self) -> tuple[ir.Value, Sequence[int]]:
-        """Address of panels that come later, and the sizes of the tiles of rows that ask for them together."""
+        """Address of panels that are read later, and the sizes of the tiles of rows that share prefetching them."""
 
     def rows_of(self, number: Index) -> ir.Value:
         """Address of the tile's rows of a product's first factor."""
@@ -153,25 +162,26 @@ class SevenProducts(SpilledTile, ABC):
         return f.address(self.work, at, self.frame.dtype)
 
     def multiply(self, number: Index) -> None:
+        """Adds a product to the accumulators."""
         f, k, frame = self.f, self.k, self.frame
         base = f.address(self.b, f.mul(number, k.panel), frame.dtype)
         channels = PRODUCTS * k.part_depth
-        panel = PackedStream(f, base, frame.blocks, channels, frame.dtype, k.lanes, self.asking(number))
+        panel = PackedStream(f, base, frame.blocks, channels, frame.dtype, k.lanes, self.prefetches(number))
         offsets = [t * k.sum_stride for t in range(self.count)]
         self.acc.multiply_add(self.rows_of(number), offsets, 1, k.part_depth, panel)
 
-    def asking(self, number: Index) -> Callable[[Index], None]:
-        """Asks for a line of later panels in each step of a product: all tiles of rows ask for all of them, and each
-        for its own of the next product's rows."""
+    def prefetches(self, number: Index) -> Callable[[Index], None]:
+        """Emits the prefetches of a step of product `number`: lines of later panels, of which each tile of rows takes
+        its share, and a line of the next product's rows."""
         f, k, frame = self.f, self.k, self.frame
         panels, parts = self.later()
         share = -(-frame.width // len(parts))
         first = f.add(f.mul(f.div(self.start, parts[0]), PRODUCTS * k.part_depth), f.mul(number, k.part_depth))
         mine, rows = f.address(panels, f.mul(first, share), frame.dtype), self.rows_of(f.add(number, 1))
 
-        def ask(c: Index) -> None:
+        def prefetch(c: Index) -> None:
             for n in range(0, share, LINE):
                 f.prefetch(mine, f.add(f.mul(c, share), n), frame.dtype, near=False)
             f.prefetch(rows, f.mul(c, LINE), frame.dtype)
 
-        return ask
+        return prefetch

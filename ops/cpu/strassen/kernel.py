@@ -1,227 +1,25 @@
-"""Matrix products with seven eighths of the multiplications: Strassen's scheme, as Winograd arranged it. Pointwise
-convolutions are such products too (`products/matrix_view.py`).
-
-Rows of a box, columns and K are halved; with the quarters A11 … B22 a product is seven products of quarters,
-
-    P1 = A11 B11    P3 = S4 B22    P5 = S1 T1    P7 = S3 T3      C11 = P1 + P2    U3 = P1 + P6 + P7
-    P2 = A12 B21    P4 = A22 T4    P6 = S2 T2                    C21 = U3 - P4    C12 = P1 + P6 + P5 + P3
-                                                                 C22 = U3 + P5
-    S1 = A21 + A22,  S2 = S1 - A11,  S3 = A11 - A21,  S4 = A12 - S2
-    T1 = B12 - B11,  T2 = B22 - T1,  T3 = B22 - B12,  T4 = T2 - B21
-
-The sums T are packed with the constant `b`; all first factors of a box's rows lie in the worker's scratch. Columns are
-paired tile by tile, and all seven products of a pair of register tiles follow each other, so that the outputs stay in
-registers and L1. K is swept in chunks whose first factors fit L2; beyond its end it counts as zero.
-"""
+"""Kernels of Strassen's scheme: what `scheme.py` and `two_level_scheme.py` describe, with the code that computes it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from typing import ClassVar
-
-import numpy as np
-
-from brickrt.ops.base import Op
-from brickrt.ops.cpu.emit.epilogue import Epilogue
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
-from brickrt.ops.cpu.isa import Isa
-from brickrt.ops.cpu.kernel import Kernel
-from brickrt.ops.cpu.operand import Operand
-from brickrt.ops.cpu.products.conv import reads_one_pixel
-from brickrt.ops.cpu.products.matrix_view import VIEWS, ProductView
 from brickrt.ops.cpu.strassen.body import StrassenBody
-from brickrt.ops.operators.conv import Conv
-from brickrt.ops.operators.matmul import MatMul
-from brickrt.ops.types import Boxes
-
-BLOCKS = 2  # blocks of columns of a register tile
-PRODUCTS = 7
-CHUNKS = {1: 384, 2: 512}  # by levels: of K, at most where it divides evenly
-CHUNK_COST = 24  # elements of K that take as long as beginning another chunk
-LINES_APART = 4  # rows of a factor that lie a multiple of so many vectors apart would meet in few sets of the cache
+from brickrt.ops.cpu.strassen.scheme import StrassenScheme
+from brickrt.ops.cpu.strassen.two_level_body import TwoLevelStrassenBody
+from brickrt.ops.cpu.strassen.two_level_scheme import TwoLevelStrassenScheme
 
 
-def group_columns(lanes: int, levels: int = 1) -> int:
-    """Columns of a pair of register tiles (of four, by two levels), which boxes had better be cut at multiples of."""
-    return 2**levels * BLOCKS * lanes
-
-
-def fits(op: Op, b: Sequence[int]) -> bool:
-    """Whether the kernel computes an operator with constant weights of this shape: one matrix for all it is applied to.
-    The images of a convolution are blocked."""
-    if isinstance(op, Conv):
-        return reads_one_pixel(op) and op.groups == op.gate_parts == 1 and not op.channel_scaled
-    return isinstance(op, MatMul) and len(b) == 2
-
-
-def chunks_of(depth: int, lanes: int, levels: int = 1) -> tuple[int, int]:
-    """In how many equal chunks K is swept, and the elements of one, which is halved `levels` times into whole vectors;
-    the last may reach over the end of K."""
-    unit = 2**levels * lanes
-    whole = max(1, -(-depth // unit))
-
-    def cost(n: int) -> float:
-        return n * CHUNK_COST + n * -(-whole // n) * unit
-
-    n = min(range(-(-whole // (CHUNKS[levels] // unit)), whole + 1), key=cost)
-    return n, -(-whole // n) * unit
-
-
-def second_factors(b: np.ndarray, levels: int) -> np.ndarray:
-    """[chunks, K/chunks, groups, columns of a group] → [products of the last level, …, products of the first, chunks,
-    K/chunks/2**levels, groups, columns of a tile], in the order in which the kernels multiply."""
-    for _ in range(levels):
-        *outer, depth, groups, width = b.shape
-        quarters = b.reshape(*outer, 2, depth // 2, groups, 2, width // 2)
-        b11, b12, b21, b22 = (quarters[..., k, :, :, n, :] for k in (0, 1) for n in (0, 1))
-        t1 = b12 - b11
-        t2 = b22 - t1
-        b = np.stack([b11, b21, t2, b22 - b12, b21 - t2, t1, b22])
-    return b
-
-
-@dataclass(frozen=True)
-class StrassenKernel(Kernel):
-    """`shape_class` is (groups, ragged, …): the most groups of tiles of columns that a box touches, whether columns are
-    cut inside groups, and what `view` takes for constant. A group is a pair here, four tiles where `levels` is 2."""
-
-    op: MatMul | Conv
-    levels: ClassVar[int] = 1
-    effort = 6
-
-    @classmethod
-    def classify(
-        cls, op: Op, ins: Sequence[Operand], out: Operand, boxes: Boxes, isa: Isa
-    ) -> tuple[np.ndarray, list[tuple[int, ...]]]:
-        unit, view = group_columns(isa.lanes, cls.levels), VIEWS[type(op)]
-        lo, hi = boxes.lo[:, view.dim], boxes.hi[:, view.dim]
-        groups = int((-(-hi // unit) - lo // unit).max(initial=1))
-        ragged = bool(np.any(lo % unit) or np.any(hi[hi < out.shape[view.dim]] % unit))
-        shapes, which = np.unique(view.classes(op, ins, out, boxes), axis=0, return_inverse=True)
-        return which.reshape(-1), [(groups, int(ragged), *shape) for shape in shapes.tolist()]
-
-    @cached_property
-    def view(self) -> ProductView:
-        return VIEWS[type(self.op)](self.op, self.ins[0], self.out, self.shape_class[2:])
-
-    @property
-    def lanes(self) -> int:
-        return self.isa.lanes
-
-    @property
-    def rows(self) -> int:
-        return self.view.rows
-
-    @property
-    def groups(self) -> int:
-        return self.shape_class[0]
-
-    @property
-    def ragged(self) -> bool:
-        return bool(self.shape_class[1])
-
-    @property
-    def part_rows(self) -> int:
-        """Rows of the first of the parts that a box is cut in; the last rows of others may be missing."""
-        return -(-self.rows // 2**self.levels)
-
-    @property
-    def columns(self) -> int:
-        return self.view.columns
-
-    @cached_property
-    def chunks(self) -> int:
-        return chunks_of(self.view.depth, self.lanes, self.levels)[0]
-
-    @cached_property
-    def chunk_depth(self) -> int:
-        return chunks_of(self.view.depth, self.lanes, self.levels)[1]
-
-    @property
-    def part_depth(self) -> int:
-        """Elements of K that one of the products sums over."""
-        return self.chunk_depth // 2**self.levels
-
-    @property
-    def overhang(self) -> int:
-        """Elements of the last chunk that K does not have."""
-        return self.chunks * self.chunk_depth - self.view.depth
-
-    @property
-    def most(self) -> int:
-        """Rows of a register tile, at most."""
-        return (self.isa.registers - BLOCKS - 2) // BLOCKS
-
-    @property
-    def panel(self) -> int:
-        """Elements of `b` that one product of a chunk and a tile of columns reads."""
-        return self.part_depth * BLOCKS * self.lanes
-
-    @cached_property
-    def epilogue(self) -> Epilogue:
-        first = self.op.main
-        found = Epilogue(self.op.epilogue, first, self.ins[first:], self.out, self.lanes)
-        return found.joined() if self.view.joined else found
-
-    # ---- workspace, in elements: first factors, three register tiles, sums of the chunks so far
-
-    @property
-    def sum_stride(self) -> int:
-        """From one row of a factor to the next."""
-        vectors = self.part_depth // self.lanes
-        return (vectors + (vectors % LINES_APART == 0)) * self.lanes
-
-    @property
-    def factor_elements(self) -> int:
-        """From one factor to the next: all are written at once, at an odd number of vectors from each other."""
-        return (self.part_rows * self.sum_stride // self.lanes | 1) * self.lanes
-
-    @property
-    def kept_at(self) -> int:
-        return PRODUCTS**self.levels * self.factor_elements
-
-    @property
-    def tile_elements(self) -> int:
-        return self.most * BLOCKS * self.lanes
-
-    @property
-    def raw_at(self) -> int:
-        """A tile that the epilogue is still to be applied to."""
-        return self.kept_at + 2 * self.tile_elements
-
-    @property
-    def partial_at(self) -> int:
-        return self.raw_at + self.tile_elements
-
-    @property
-    def partial_elements(self) -> int:
-        """Of the four outputs of a pair of tiles of columns."""
-        return 4 * self.part_rows * BLOCKS * self.lanes
-
-    @property
-    def workspace(self) -> int:
-        partial = self.groups * self.partial_elements if self.chunks > 1 else 0
-        return 4 * (self.partial_at + partial)
-
-    def pack(self, i: int, array: np.ndarray) -> np.ndarray:
-        """`b` [K, N] → [group of tiles, chunk, product, K/chunks/2, BLOCKS*lanes]; the bias up to whole groups."""
-        missing = -self.columns % group_columns(self.lanes, self.levels)
-        if i == 1:
-            return self.packed_factors(np.pad(self.view.matrix(array), [(0, self.overhang), (0, missing)]))
-        if i == 2 and self.op.bias:
-            return np.pad(array, (0, missing))
-        return super().pack(i, array)
-
-    def packed_factors(self, b: np.ndarray) -> np.ndarray:
-        factors = second_factors(self.grouped(b), self.levels)
-        return np.ascontiguousarray(factors.transpose(3, 1, 0, 2, 4))
-
-    def grouped(self, b: np.ndarray) -> np.ndarray:
-        """`b` as [chunks, K/chunks, groups, columns of a group]."""
-        width = group_columns(self.lanes, self.levels)
-        return b.reshape(self.chunks, -1, b.shape[1] // width, width)
+class StrassenKernel(StrassenScheme):
+    """A matrix product with seven eighths of the multiplications."""
 
     def emit(self, f: FunctionEmitter) -> None:
+        """See `StrassenBody`."""
         StrassenBody(self, f).emit()
+
+
+class TwoLevelStrassenKernel(TwoLevelStrassenScheme):
+    """A matrix product with 49 of 64 multiplications."""
+
+    def emit(self, f: FunctionEmitter) -> None:
+        """See `TwoLevelStrassenBody`."""
+        TwoLevelStrassenBody(self, f).emit()

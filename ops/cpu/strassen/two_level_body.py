@@ -1,4 +1,4 @@
-"""The code of `StrassenTwiceKernel`: per chunk of K the first factors, then group by group of columns seven rounds.
+"""The code of `TwoLevelStrassenKernel`: per chunk of K the first factors, then group by group of columns seven rounds.
 
 A round is a product of the first level. It adds a state, four tiles of sums, to what the seven products of the second
 level give, and leaves another; four rounds end one quarter of the group's outputs each:
@@ -15,25 +15,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit.function_emitter import I64, FunctionEmitter, Index
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
+from brickrt.ops.cpu.emit.llvm_types import I64, Index
 from brickrt.ops.cpu.products.row_tiles import sizes
-from brickrt.ops.cpu.strassen.first_factors import part_rows
-from brickrt.ops.cpu.strassen.frame import PRODUCTS, Masks, SevenProducts, StrassenFrame
+from brickrt.ops.cpu.strassen.frame import Masks, SevenProducts, StrassenFrame
+from brickrt.ops.cpu.strassen.sizes import PRODUCTS, part_rows
+from brickrt.ops.cpu.strassen.two_level_scheme import TwoLevelStrassenScheme
 
-if TYPE_CHECKING:
-    from brickrt.ops.cpu.strassen.two_level_kernel import StrassenTwiceKernel
-
-STATES = 3
 A, B, Q, ZERO = 0, 1, 2, 3
 ADDS = (ZERO, A, A, A, B, ZERO, Q)
 LEAVES = (A, Q, A, B, Q, Q, Q)
 FINISHES = (False, True, False, False, True, True, True)
 WITH = (ZERO, ZERO, ZERO, ZERO, ZERO, B, A)
-LOWER, RIGHT = (0, 0, 0, 0, 1, 1, 0), (0, 0, 0, 0, 0, 1, 1)  # which quarter
+LOWER, RIGHT = (0, 0, 0, 0, 1, 1, 0), (0, 0, 0, 0, 0, 1, 1)  # the quarter that a round ends
 
 
 @dataclass(frozen=True)
@@ -49,30 +46,28 @@ class Round:
     b: ir.Value
 
 
-class StrassenTwiceBody(StrassenFrame):
-    k: StrassenTwiceKernel
+class TwoLevelStrassenBody(StrassenFrame):
+    """Emits two levels of Strassen's scheme."""
 
-    def __init__(self, kernel: StrassenTwiceKernel, f: FunctionEmitter) -> None:
+    k: TwoLevelStrassenScheme
+
+    def __init__(self, kernel: TwoLevelStrassenScheme, f: FunctionEmitter) -> None:
         super().__init__(kernel, f)
         self.parts = sizes(kernel.part_rows, kernel.most) if kernel.rows else []
 
     # ---- loops
 
     def emit(self) -> None:
+        """Matrices, chunks of K, groups of columns, rounds."""
         f, k = self.f, self.k
         groups = self.groups()
-        self.clear()
+        self.clear(k.zeros_at, k.tile_elements)
         with f.loops(self.view.batches(f)) as batch, f.loop(0, k.chunks) as chunk:
             corner = self.view.corner(f, batch)
             self.first_factors(corner, chunk, self.factors(chunk, groups[0], 0))
             with f.loop(*groups) as g, f.loop(0, PRODUCTS) as number:
                 b = self.factors(chunk, g, number)
                 self.round(Round(corner, chunk, groups[0], g, f.value(number), b))
-
-    def clear(self) -> None:
-        f, k = self.f, self.k
-        with f.loop(0, k.tile_elements, k.lanes) as i:
-            f.store(self.zero, self.work, f.add(i, k.zeros_at), self.dtype, k.lanes)
 
     def factors(self, chunk: Index, group: Index, number: Index) -> ir.Value:
         """Address of the seven panels of a product of the first level."""
@@ -91,7 +86,7 @@ class StrassenTwiceBody(StrassenFrame):
             start += repeat * count
 
     def pick(self, values: Sequence[int], number: ir.Value) -> Index:
-        """values[number]"""
+        """values[number], at run time."""
         if len(set(values)) == 1:
             return values[0]
         found = self.f.value(values[-1])
@@ -100,7 +95,7 @@ class StrassenTwiceBody(StrassenFrame):
         return found
 
     def masks(self, column: Index) -> Masks:
-        """Of the blocks of a tile."""
+        """Masks of the blocks of a tile of columns."""
         whole = not self.k.ragged and self.k.columns % self.group == 0
         starts = [self.f.add(column, j * self.k.lanes) for j in range(self.blocks)]
         return [None if whole else self.inside(start) for start in starts]
@@ -109,20 +104,21 @@ class StrassenTwiceBody(StrassenFrame):
 class RowTile(SevenProducts):
     """`count` rows from `start` of every part on, in one round."""
 
-    k: StrassenTwiceKernel
+    k: TwoLevelStrassenScheme
     looped = True
 
-    def __init__(self, body: StrassenTwiceBody, at: Round, start: Index, count: int) -> None:
+    def __init__(self, body: TwoLevelStrassenBody, at: Round, start: Index, count: int) -> None:
         super().__init__(body, start, count, at.b, body.f.mul(at.number, PRODUCTS))
         self.body, self.at = body, at
         self.elements = count * body.width
         self.bases: dict[tuple[int, ...], tuple[Index, Index]] = {w: self.base(w) for w in (ADDS, LEAVES, WITH)}
 
     def emit(self) -> None:
+        """The seven products of the second level, and in rounds that end a quarter its outputs."""
         finishes = self.body.pick([int(x) for x in FINISHES], self.at.number)
         finishing = self.f.b.icmp_signed("!=", self.f.value(finishes), I64(0))
         with self.f.when(finishing), self.outputs() as (lower, right):
-            self.request(lower, right)
+            self.prefetch(lower, right)
         self.products()
         with self.f.when(finishing), self.outputs() as (lower, right):
             self.finish(lower, right)
@@ -134,13 +130,15 @@ class RowTile(SevenProducts):
     # ---- the state
 
     def begin(self, tile: int) -> None:
+        """Adds the state to the tiles that only pass it on."""
         if tile < 3:
             self.add(self.state(ADDS, tile))
 
     def leave(self, tile: int, plus: int | None = None) -> None:
+        """Writes the state that later rounds read."""
         leaves = self.state(LEAVES, tile)
         if plus is None:
-            self.keep(leaves)
+            self.spill(leaves)
             return
         more, adds, made = self.tile(plus), self.tile(self.state(ADDS, tile)), self.tile(leaves)
         for j, t in self.each():
@@ -186,15 +184,15 @@ class RowTile(SevenProducts):
         tile = f.add(f.mul(self.at.group, 4), f.mul(self.body.pick(RIGHT, self.at.number), 2), right)
         return row, f.mul(tile, self.body.width)
 
-    def request(self, lower: Index, right: Index) -> None:
-        """Asks for the lines that the outputs go to."""
+    def prefetch(self, lower: Index, right: Index) -> None:
+        """Prefetches the lines that the outputs go to."""
         row, column = self.place(lower, right)
         with self.f.loop(0, self.rows(lower)) as t:
             for j in range(self.body.blocks):
                 self.body.epilogue.prefetch(self.body.out, self.index(self.f.add(row, t), column, j))
 
     def finish(self, lower: Index, right: Index) -> None:
-        """Outputs of a tile: kept for the chunks to come, or stored."""
+        """Outputs of a tile: partial sums for later chunks, or finished and stored."""
         f, k = self.f, self.k
         tile = f.add(f.mul(lower, 2), right)
         made, more = self.tile(self.state(LEAVES, tile)), self.tile(self.state(WITH, tile))
@@ -218,11 +216,12 @@ class RowTile(SevenProducts):
                         self.store(value, partial, j, t)
 
     def put(self, values: Sequence[ir.Value], row: Index, column: Index, masks: Masks) -> None:
+        """Stores a row's vectors of outputs."""
         for j, value in enumerate(values):
             self.body.put(value, self.index(row, column, j), masks[j])
 
     def index(self, row: Index, column: Index, j: int) -> list[Index]:
-        """Of a vector of outputs."""
+        """Index in the output of a vector."""
         return self.body.view.index(self.f, self.at.corner, row, self.f.add(column, j * self.k.lanes))
 
     def partial(self, lower: Index, right: Index) -> Index:

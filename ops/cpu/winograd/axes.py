@@ -64,19 +64,22 @@ class Axis:
 
     @property
     def taps(self) -> int:
-        """Of each residue; the first `whole` residues have as many, the others one less."""
+        """Taps of each residue; the first `whole` residues have as many, the others one less."""
         return -(-self.r // self.residues)
 
     @property
     def whole(self) -> int:
+        """Residues with all taps."""
         return self.r - self.residues * (self.taps - 1)
 
     @property
     def n(self) -> int:
+        """Inputs of a tile, and points at which it is evaluated."""
         return self.m + self.taps - 1
 
     @property
     def points(self) -> tuple[float, ...]:
+        """The interpolation points p of the pairs ±p."""
         return POINTS[self.m, self.taps]
 
     @property
@@ -119,6 +122,7 @@ class Axes(NamedTuple):
 
     @property
     def residues(self) -> int:
+        """Convolutions of stride 1 that make up this one."""
         return self.down.residues * self.across.residues
 
     @property
@@ -159,7 +163,7 @@ ABSENT = Axis(None, 1, 1, 1, 1, 0, 1)
 
 
 def _swept(op: Conv) -> int | None:
-    """Of three dimensions the first that reads points, else the outermost."""
+    """The swept one of three dimensions: the first whose kernel is 1, else the outermost. None of fewer dimensions."""
     if len(op.kernel) < 3:
         return None
     return op.kernel.index(1) if 1 in op.kernel else 0

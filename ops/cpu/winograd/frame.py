@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit.function_emitter import FLOAT, FunctionEmitter, Index, vector
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
+from brickrt.ops.cpu.emit.llvm_types import FLOAT, Index, vector
 from brickrt.ops.cpu.winograd.axes import Axis
-
-if TYPE_CHECKING:
-    from brickrt.ops.cpu.winograd.kernel import WinogradKernel
+from brickrt.ops.cpu.winograd.scheme import WinogradScheme
 
 
 @dataclass(frozen=True)
@@ -28,7 +26,7 @@ class AxisRange:
 
 
 @dataclass(frozen=True)
-class Group:
+class TileGroup:
     """Tiles [first, first + count) of the box, in `blocks` register tiles; outputs [lo, hi) of the swept axis."""
 
     first: Index
@@ -48,8 +46,10 @@ class WinogradTile:
     corner: tuple[Index, Index]
 
 
-class Frame:
-    def __init__(self, kernel: WinogradKernel, f: FunctionEmitter) -> None:
+class WinogradFrame:
+    """Loads addresses first."""
+
+    def __init__(self, kernel: WinogradScheme, f: FunctionEmitter) -> None:
         self.k, self.f = kernel, f
         self.out, self.x, self.w = (f.pointer(i) for i in range(3))
         self.bias = f.pointer(3) if kernel.op.bias else None
@@ -67,6 +67,7 @@ class Frame:
         self.total = f.mul(f.sub(self.images[1], self.images[0]), self.per_image)
 
     def span(self, axis: Axis) -> AxisRange:
+        """What an axis of the box reads and writes."""
         f = self.f
         if axis.dim is None:
             return AxisRange(axis, 0, 1, 0, 1)
@@ -85,7 +86,7 @@ class Frame:
         return f.mul(f.div(f.add(each, axis.m - 1), axis.m), axis.phases)
 
     @contextmanager
-    def tiles(self, group: Group) -> Iterator[WinogradTile]:
+    def tiles(self, group: TileGroup) -> Iterator[WinogradTile]:
         """Loop over a group's tiles."""
         f, k = self.f, self.k
         with f.loop(0, group.count) as t:

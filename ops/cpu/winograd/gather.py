@@ -10,13 +10,15 @@ from collections.abc import Sequence
 
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit.function_emitter import Index, zeros
-from brickrt.ops.cpu.winograd.frame import Frame, WinogradTile
+from brickrt.ops.cpu.emit.llvm_types import Index, zeros
+from brickrt.ops.cpu.winograd.frame import WinogradFrame, WinogradTile
 from brickrt.ops.cpu.winograd.input_transform import InputTransform
 
 
 class GatheredInput(InputTransform):
-    def __init__(self, frame: Frame) -> None:
+    """Emits the input transform of a plain input."""
+
+    def __init__(self, frame: WinogradFrame) -> None:
         super().__init__(frame)
         f, k = self.f, self.k
         self.zero = ir.Constant(frame.kind.element, 0.0)
@@ -25,6 +27,7 @@ class GatheredInput(InputTransform):
             f.store(zeros(frame.kind), self.places, f.mul(at, k.lanes), frame.dtype, k.lanes)
 
     def plane(self, base: Index, corner: Sequence[Index], guarded: bool, tile: WinogradTile, z: Index) -> None:
+        """Gathers the tile's inputs, then transforms each vector of them."""
         f, k, (down, across) = self.f, self.k, self.axes
         self.gather(base, corner, guarded)
         with f.loop(0, k.depth_in) as block:

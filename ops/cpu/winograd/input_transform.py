@@ -7,18 +7,20 @@ from contextlib import contextmanager
 
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit.function_emitter import Index, zeros
-from brickrt.ops.cpu.winograd.frame import AxisRange, Frame, Group, WinogradTile
+from brickrt.ops.cpu.emit.llvm_types import Index, zeros
+from brickrt.ops.cpu.winograd.frame import AxisRange, TileGroup, WinogradFrame, WinogradTile
 from brickrt.ops.cpu.winograd.transforms import input_rows
 
 
 class InputTransform:
-    def __init__(self, frame: Frame) -> None:
+    """Emits the input transform of a blocked input."""
+
+    def __init__(self, frame: WinogradFrame) -> None:
         self.frame, self.k, self.f = frame, frame.k, frame.f
         self.axes = (frame.k.axes.down, frame.k.axes.across)
         self.depth_stride, *self.strides = frame.strides(frame.k.ins[0].strides)
 
-    def emit(self, group: Group) -> None:
+    def emit(self, group: TileGroup) -> None:
         """All tiles, in the planes of the input that the group is the first to read."""
         f, planes = self.f, self.new_planes(group)
         with self.frame.tiles(group) as tile:
@@ -49,7 +51,7 @@ class InputTransform:
         with self.f.loop(0, down) as y, self.f.loop(0, across) as x:
             yield y, x
 
-    def new_planes(self, group: Group) -> tuple[Index, Index]:
+    def new_planes(self, group: TileGroup) -> tuple[Index, Index]:
         """Inputs of the swept axis: what the group's outputs read, without what those before them in the box read."""
         f, frame = self.f, self.frame
         span, axis = frame.swept, frame.swept.axis
@@ -71,6 +73,7 @@ class InputTransform:
         return ok
 
     def direct(self, base: Index, corner: Sequence[Index]) -> list[list[ir.Value]]:
+        """The n×n vectors of a tile that may all be read."""
         f, k, (down, across) = self.f, self.k, self.axes
         start = f.address(self.frame.x, f.add(base, f.dot(corner, self.strides)), self.frame.dtype)
         sy, sx = (stride * axis.step for stride, axis in zip(self.strides, self.axes, strict=True))
@@ -96,7 +99,7 @@ class InputTransform:
         return [[pixel(*row, *column) for column in columns] for row in rows]
 
     def clamped(self, at: Index, span: AxisRange) -> tuple[Index, ir.Value]:
-        """An index that may be read instead of `at`, and whether it is the one asked for."""
+        """The nearest index that may be read, and whether it is `at` itself."""
         f = self.f
         inside = f.maximum(span.first, f.minimum(at, f.sub(span.last, 1)))
         return inside, f.b.icmp_signed("==", f.value(inside), f.value(at))
@@ -113,6 +116,6 @@ class InputTransform:
                 f.store(value, start, (r * across.n + x) * k.plane_in, self.frame.dtype, k.lanes)
 
 
-def slot(frame: Frame, z: Index) -> Index:
-    """Where a plane of the input lies in the ring."""
+def slot(frame: WinogradFrame, z: Index) -> Index:
+    """Where a plane of the input lies in V, a ring of planes."""
     return z if frame.k.ring == frame.k.axes.swept.extent else frame.f.rem(z, frame.k.ring)

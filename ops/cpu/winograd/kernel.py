@@ -1,206 +1,63 @@
-"""Winograd convolution in groups of tiles that stay in cache: F(m×m, r×r), F(m, r) along one dimension, and either in
-three dimensions, where the taps of the outermost are swept (`axes.py` tells which dimension is what).
-
-A tile is m×m output pixels from n×n inputs; n = m + r - 1. For G tiles at a time, in the worker's scratch:
-
-    V[n²][z][G/T][s²][C/v][T][v]  =  Bᵀ d B of every tile d of the input, for the planes z that Z output planes read,
-                                     for each residue of the s² that a stride has
-    M[n²][Z][G/T][M/v][T][v]  =  n² matrix products with the transformed weights, added up over swept taps and residues
-    output                    =  Aᵀ M A, bias, epilogue
-
-F(4×4, 3×3) takes a quarter of a direct convolution's multiplications. V is a ring: planes that the next Z outputs read
-again are transformed once.
-"""
+"""Winograd kernels, and the maker of those whose tiles have a given edge."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 
 from brickrt.ops.base import Op
-from brickrt.ops.cpu.emit.epilogue import Epilogue
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.isa import Isa
-from brickrt.ops.cpu.kernel import Kernel
+from brickrt.ops.cpu.kernel import PrefetchedOperand
 from brickrt.ops.cpu.operand import Operand
 from brickrt.ops.cpu.products.row_tiles import common_cut
-from brickrt.ops.cpu.winograd.axes import Axes, axes_of
+from brickrt.ops.cpu.winograd.axes import axes_of
 from brickrt.ops.cpu.winograd.body import WinogradBody
-from brickrt.ops.cpu.winograd.sizes import Sizes, choose_sizes
-from brickrt.ops.cpu.winograd.transforms import transform_weights
+from brickrt.ops.cpu.winograd.scheme import WinogradScheme
 from brickrt.ops.operators.conv import Conv
 from brickrt.ops.types import Boxes
 
 
-@dataclass(frozen=True)
-class WinogradKernel(Kernel):
-    """`shape_class` is (align, tiles, depth, blocks): `align` as in `choose_tile`, then the most that a box has of
-    tiles in a plane (of all its images), of planes, and of blocks of output channels."""
-
-    op: Conv
-    effort = 5
-
-    @classmethod
-    def tile_edge(cls) -> int:
-        """m."""
-        raise NotImplementedError
-
-    @classmethod
-    def classify(
-        cls, op: Op, ins: Sequence[Operand], out: Operand, boxes: Boxes, isa: Isa
-    ) -> tuple[np.ndarray, list[tuple[int, ...]]]:
-        assert isinstance(op, Conv)
-        axes = axes_of(op, ins[0].shape[2:], cls.tile_edge())
-        depth, *tiles = (axis.tiles(np.ones(1) if axis.dim is None else boxes.extents[:, axis.dim]) for axis in axes)
-        align = common_cut(boxes, 1, out.shape[1], isa.lanes)
-        blocks = -(-boxes.hi[:, 1] // isa.lanes) - boxes.lo[:, 1] // isa.lanes
-        most = (int(each.max(initial=1)) for each in (boxes.extents[:, 0] * tiles[0] * tiles[1], depth, blocks))
-        return np.zeros(len(boxes), np.int64), [(align, *most)]
-
-    @cached_property
-    def axes(self) -> Axes:
-        return axes_of(self.op, self.ins[0].shape[2:], self.tile_edge())
-
-    @property
-    def lanes(self) -> int:
-        return self.isa.lanes
-
-    @property
-    def blocks_in(self) -> int:
-        return self.ins[0].channel_blocks
-
-    @property
-    def gathers(self) -> bool:
-        """Whether the input has so few channels that it lies plain: then lanes are shared by channels and residues."""
-        return self.ins[0].block == 1
-
-    @property
-    def depth_in(self) -> int:
-        """Vectors of V per tile: the blocks of all residues."""
-        if self.gathers:
-            return -(-self.axes.residues * self.ins[0].shape[1] // self.lanes)
-        return self.axes.residues * self.blocks_in
-
-    @property
-    def most_blocks(self) -> int:
-        return self.shape_class[3]
-
-    @property
-    def ob(self) -> int:
-        """Blocks of output channels of a register tile."""
-        align, blocks = self.shape_class[0], self.out.channel_blocks
-        return 2 if blocks >= 2 and align % 2 == 0 else 1
-
-    @cached_property
-    def sizes(self) -> Sizes:
-        _, tiles, depth, _ = self.shape_class
-        return choose_sizes(tiles, depth, self.ob, self.isa.registers, self.weight_bytes)
-
-    @property
-    def t(self) -> int:
-        """Tiles of a register tile."""
-        return self.sizes.t
-
-    @property
-    def group(self) -> int:
-        """G, tiles of a plane transformed at a time."""
-        return self.sizes.group
-
-    @property
-    def run(self) -> int:
-        """Z, output planes computed at a time."""
-        return self.sizes.run
-
-    @property
-    def ring(self) -> int:
-        """Planes of the input that are held."""
-        swept = self.axes.swept
-        return min((self.run - 1) * swept.stride + swept.reach, swept.extent)
-
-    @property
-    def weight_bytes(self) -> int:
-        return 4 * self.ins[0].shape[1] * self.out.shape[1] * self.axes.planes * self.axes.residues * self.axes.swept.r
-
-    @property
-    def plane_in(self) -> int:
-        """Floats from one of the n² planes of V to the next: an odd number of vectors, to spread over the cache."""
-        return (self.ring * self.depth_in * self.group + 1) * self.lanes
-
-    @property
-    def plane_out(self) -> int:
-        return (self.run * self.most_blocks * self.group + 1) * self.lanes
-
-    @property
-    def workspace(self) -> int:
-        gathered = self.depth_in * self.lanes if self.gathers else 0
-        return 4 * self.axes.planes * (self.plane_in + self.plane_out + gathered)
-
-    @cached_property
-    def epilogue(self) -> Epilogue:
-        first = 2 + self.op.bias
-        return Epilogue(self.op.epilogue, first, self.ins[first:], self.out, self.lanes)
-
-    def pack(self, i: int, array: np.ndarray) -> np.ndarray:
-        """Weights as [n²][tile of OB blocks][swept tap][s²][C][OB*lanes], the bias up to whole tiles."""
-        width = self.ob * self.lanes
-        tiles = -(-self.out.shape[1] // width)
-        missing = tiles * width - self.out.shape[1]
-        if i == 1:
-            u = self._transformed(array)
-            u = np.pad(u, [(0, 0), (0, missing), *[(0, 0)] * 3]) if missing else u
-            return u.reshape(self.axes.planes, tiles, width, *u.shape[2:]).transpose(0, 1, 4, 5, 3, 2)
-        if i == 2 and self.op.bias:
-            return np.pad(array, (0, missing))
-        return super().pack(i, array)
-
-    def _transformed(self, w: np.ndarray) -> np.ndarray:
-        """[M, C, k…] → [n², M, C, swept taps, s²]"""
-        swept, down, across = self.axes
-        dim = 2 if swept.dim is None else swept.dim
-        w = np.moveaxis(w.reshape(*w.shape[:2], *(1,) * (5 - w.ndim), *w.shape[2:]), dim, 2)
-        missing = [(0, axis.residues * axis.taps - axis.r) for axis in (down, across)]
-        w = np.pad(w, [*[(0, 0)] * 3, *missing]) if self.axes.residues > 1 else w
-        w = w.reshape(*w.shape[:3], down.taps, down.residues, across.taps, across.residues)
-        w = w.transpose(0, 1, 2, 4, 6, 3, 5).reshape(*w.shape[:3], self.axes.residues, down.taps, across.taps)
-        return transform_weights(w, down, across, np.float32)
+class WinogradKernel(WinogradScheme):
+    """A convolution by minimal filtering."""
 
     def emit(self, f: FunctionEmitter) -> None:
+        """See `WinogradBody`."""
         WinogradBody(self, f).emit()
 
 
 @dataclass(frozen=True)
-class Winograd6Kernel(WinogradKernel):
-    @classmethod
-    def tile_edge(cls) -> int:
-        return 6
+class WinogradMaker:
+    """Makes Winograd kernels whose tiles have `edge` outputs along each tiled dimension."""
 
+    edge: int
+    prefetches: ClassVar[bool] = WinogradKernel.prefetches
 
-@dataclass(frozen=True)
-class Winograd5Kernel(WinogradKernel):
-    @classmethod
-    def tile_edge(cls) -> int:
-        return 5
+    def __call__(
+        self,
+        op: Op,
+        ins: tuple[Operand, ...],
+        out: Operand,
+        isa: Isa,
+        packed: tuple[bool, ...],
+        shape_class: tuple[int, ...],
+        prefetched: tuple[PrefetchedOperand, ...] = (),
+    ) -> WinogradKernel:
+        """The kernel of a class of `classify`."""
+        assert isinstance(op, Conv)
+        return WinogradKernel(op, ins, out, isa, packed, shape_class, prefetched)
 
-
-@dataclass(frozen=True)
-class Winograd4Kernel(WinogradKernel):
-    @classmethod
-    def tile_edge(cls) -> int:
-        return 4
-
-
-@dataclass(frozen=True)
-class Winograd3Kernel(WinogradKernel):
-    @classmethod
-    def tile_edge(cls) -> int:
-        return 3
-
-
-@dataclass(frozen=True)
-class Winograd2Kernel(WinogradKernel):
-    @classmethod
-    def tile_edge(cls) -> int:
-        return 2
+    def classify(
+        self, op: Op, ins: Sequence[Operand], out: Operand, boxes: Boxes, isa: Isa
+    ) -> tuple[np.ndarray, list[tuple[int, ...]]]:
+        """As `Kernel.classify`: one class, for the largest box."""
+        assert isinstance(op, Conv)
+        axes = axes_of(op, ins[0].shape[2:], self.edge)
+        depth, *tiles = (axis.tiles(np.ones(1) if axis.dim is None else boxes.extents[:, axis.dim]) for axis in axes)
+        align = common_cut(boxes, 1, out.shape[1], isa.lanes)
+        blocks = -(-boxes.hi[:, 1] // isa.lanes) - boxes.lo[:, 1] // isa.lanes
+        most = (int(each.max(initial=1)) for each in (boxes.extents[:, 0] * tiles[0] * tiles[1], depth, blocks))
+        return np.zeros(len(boxes), np.int64), [(self.edge, align, *most)]

@@ -5,17 +5,20 @@ from __future__ import annotations
 from llvmlite import ir
 
 from brickrt.ops.cpu.emit.epilogue import offset_of
-from brickrt.ops.cpu.emit.function_emitter import Index
-from brickrt.ops.cpu.winograd.frame import Frame, Group, WinogradTile
+from brickrt.ops.cpu.emit.llvm_types import Index
+from brickrt.ops.cpu.winograd.frame import TileGroup, WinogradFrame, WinogradTile
 from brickrt.ops.cpu.winograd.transforms import output_rows
 
 
 class OutputTransform:
-    def __init__(self, frame: Frame) -> None:
+    """Emits the output transform."""
+
+    def __init__(self, frame: WinogradFrame) -> None:
         self.frame, self.k, self.f = frame, frame.k, frame.f
         self.epilogue = frame.k.epilogue.bind(frame.f)
 
-    def emit(self, group: Group) -> None:
+    def emit(self, group: TileGroup) -> None:
+        """All tiles, planes and blocks of channels of a group."""
         f, k, frame = self.f, self.k, self.frame
         with frame.tiles(group) as tile, f.loop(group.lo, group.hi) as z, f.loop(0, frame.own) as b:
             row = f.add(f.mul(f.sub(z, group.lo), group.blocks), tile.block)
@@ -52,6 +55,7 @@ class OutputTransform:
                         self.store_pixel(value, self.frame.index(tile.n, channel, (z, y, x)))
 
     def store_pixel(self, value: ir.Value, index: list[Index]) -> None:
+        """Epilogue and store of a vector."""
         f, frame = self.f, self.frame
         value = self.epilogue.apply(value, index)
         f.store(value, frame.out, offset_of(f, self.k.out, index), frame.dtype, self.k.lanes)

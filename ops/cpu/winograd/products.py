@@ -7,18 +7,21 @@ from contextlib import contextmanager
 
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit.function_emitter import Index, zeros
+from brickrt.ops.cpu.emit.llvm_types import Index, zeros
 from brickrt.ops.cpu.products.register_tile import Accumulators
 from brickrt.ops.cpu.winograd.axes import Axis
-from brickrt.ops.cpu.winograd.frame import Frame, Group
+from brickrt.ops.cpu.winograd.frame import TileGroup, WinogradFrame
 from brickrt.ops.cpu.winograd.input_transform import slot
 
 
 class Products:
-    def __init__(self, frame: Frame) -> None:
+    """Emits the products."""
+
+    def __init__(self, frame: WinogradFrame) -> None:
         self.frame, self.k, self.f = frame, frame.k, frame.f
 
-    def emit(self, group: Group) -> None:
+    def emit(self, group: TileGroup) -> None:
+        """Plane by plane, for all blocks of output channels of the box."""
         f, k, frame = self.f, self.k, self.frame
         all_blocks = k.out.channel_blocks
         rest = all_blocks % k.ob
@@ -29,7 +32,7 @@ class Products:
                 with f.loop(f.maximum(frame.first_block, all_blocks - rest), frame.last_block, rest) as block:
                     self.blocks(group, plane, block, rest)
 
-    def blocks(self, group: Group, plane: Index, block: Index, count: int) -> None:
+    def blocks(self, group: TileGroup, plane: Index, block: Index, count: int) -> None:
         """`count` blocks of output channels, for all register tiles of the group."""
         f, k, frame = self.f, self.k, self.frame
         tiles = -(-k.out.channel_blocks // k.ob)
@@ -102,6 +105,7 @@ class Products:
         )
 
     def store(self, acc: Accumulators, plane: Index, row: Index, block: Index) -> None:
+        """Writes a register tile to M."""
         f, k, frame = self.f, self.k, self.frame
         at = f.add(f.mul(plane, k.plane_out), f.mul(f.add(f.mul(row, frame.own), block), k.t * k.lanes))
         start = f.address(frame.m, at, frame.dtype)

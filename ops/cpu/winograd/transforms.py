@@ -12,7 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter, fill
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
+from brickrt.ops.cpu.emit.llvm_types import fill
 from brickrt.ops.cpu.winograd.axes import Axis
 
 CHUNK = 512  # filters transformed at a time: so few that a BLAS does not wake its threads, which then spin
@@ -28,6 +29,7 @@ def weight_matrix(axis: Axis) -> np.ndarray:
 
 
 def has_zero(n: int) -> bool:
+    """Whether 0 is among the n points."""
     return n % 2 == 0
 
 

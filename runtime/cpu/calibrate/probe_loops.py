@@ -10,7 +10,8 @@ from functools import cache
 import numpy as np
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit.function_emitter import FLOAT, I64, PTR, FunctionEmitter, vector
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
+from brickrt.ops.cpu.emit.llvm_types import FLOAT, I64, PTR, vector
 from brickrt.ops.cpu.isa import Isa
 from brickrt.runtime.cpu.compile.load import load_module
 

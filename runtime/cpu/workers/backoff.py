@@ -7,7 +7,7 @@ import platform
 
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit.function_emitter import I32, I64, PTR, VOID
+from brickrt.ops.cpu.emit.llvm_types import I32, I64, PTR, VOID
 from brickrt.runtime.cpu.compile.native_function import NativeFunction
 
 PAUSES = 200  # looks with a pause in between: some microseconds, about what giving the core away costs

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit.function_emitter import I32, I64, PTR, Index
+from brickrt.ops.cpu.emit.llvm_types import I32, I64, PTR, Index
 from brickrt.runtime.cpu.compile.native_function import NativeFunction
 from brickrt.runtime.cpu.workers.backoff import pause, rest
 

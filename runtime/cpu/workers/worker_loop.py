@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit.function_emitter import I64, PTR, Index
+from brickrt.ops.cpu.emit.llvm_types import I64, PTR, Index
 from brickrt.runtime.cpu.argument_table import FIRST, MOST_OPERANDS
 from brickrt.runtime.cpu.compile.native_function import NativeFunction
 from brickrt.runtime.cpu.workers.backoff import rest

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from brickrt.graph.ir import Graph
-from brickrt.ops.cpu.strassen.kernel import group_columns
+from brickrt.ops.cpu.strassen.sizes import group_columns
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.plan.cost.conv_algorithms import choose_algorithms, layer_us, weight_growth
 from brickrt.plan.cost.cost_model import CostModel

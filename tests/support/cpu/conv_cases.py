@@ -7,15 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-import brickrt.ops.cpu.all_kernels  # noqa: F401  (registers the kernels)
 from brickrt.ops.base import Op, evaluate_whole
+from brickrt.ops.cpu.all_kernels import KernelMaker
 from brickrt.ops.cpu.isa import Isa
-from brickrt.ops.cpu.kernel import Kernel, choose_kernel
-from brickrt.ops.cpu.operand import from_blocked
+from brickrt.ops.cpu.kernel import choose_kernel
 from brickrt.ops.operators.conv import Conv, ConvTranspose
 from brickrt.ops.types import Boxes, TensorType
 from brickrt.plan.geometry.bricks import BrickGrid
-from tests.support.cpu.harness import GuardedMemory, call, check, stored
+from tests.support.cpu.harness import GuardedMemory, call, check, from_blocked, stored
 
 Ints = tuple[int, ...]
 
@@ -105,7 +104,7 @@ def by_bricks(
     blocks: Sequence[int],
     out_block: int,
     packed: Sequence[bool],
-    kernel_cls: type[Kernel] | None = None,
+    kernel_cls: KernelMaker | None = None,
 ) -> tuple[np.ndarray, int]:
     """The output, each brick written by the kernel of its class, and the number of classes."""
     types = [TensorType(a.shape, a.dtype) for a in arrays]

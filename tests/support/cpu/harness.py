@@ -16,14 +16,15 @@ import numpy as np
 from llvmlite import binding as llvm
 
 from brickrt.ops.base import Op, evaluate_whole
+from brickrt.ops.cpu.all_kernels import KernelMaker
 from brickrt.ops.cpu.compile import LoadedObjects, to_object
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel, choose_kernel, emit_module
-from brickrt.ops.cpu.operand import Operand, dense, from_blocked, to_blocked
+from brickrt.ops.cpu.operand import Operand, dense, to_blocked
 from brickrt.ops.types import Boxes, TensorType
 
 HOST = Isa(16, 32)
-HALVING = Isa(16, 32, "znver4", llvm.get_host_cpu_features().flatten())  # no instructions that the host has not
+ZEN4 = Isa(16, 32, "znver4", llvm.get_host_cpu_features().flatten())  # no instructions that the host has not
 AVX2 = Isa(8, 16, "haswell", "+avx2,+fma,+f16c")
 PAGE = mmap.PAGESIZE
 
@@ -107,7 +108,7 @@ def run_kernel(
     out_block: int = 1,
     packed: Sequence[bool] | None = None,
     scratch: bool = False,
-    kernel_cls: type[Kernel] | None = None,
+    kernel_cls: KernelMaker | None = None,
 ) -> np.ndarray:
     """The output on one box, after checking that nothing outside the box was written.
 
@@ -136,6 +137,12 @@ def run_kernel(
     work = GuardedMemory(np.full(max(kernel.workspace // 4, 1), np.nan, np.float32))
     call(kernel, [out.origin, *origins, work.address], box)
     return _result(out, before, out_block, box, scratch)
+
+
+def from_blocked(array: np.ndarray, channels: int) -> np.ndarray:
+    """The inverse of `to_blocked`."""
+    n, blocks, *spatial, block = array.shape
+    return np.moveaxis(array, -1, 2).reshape(n, blocks * block, *spatial)[:, :channels]
 
 
 def _result(out: Stored, before: np.ndarray, block: int, box: Boxes, scratch: bool) -> np.ndarray:
@@ -182,7 +189,7 @@ def check(
     rtol: float = 1e-5,
     atol: float = 1e-6,
     scratch: bool = True,
-    kernel_cls: type[Kernel] | None = None,
+    kernel_cls: KernelMaker | None = None,
 ) -> None:
     """Compares the kernel with `expected` (by default the NumPy definition), in whole tensors and as scratch.
 

@@ -10,7 +10,8 @@ from llvmlite import ir
 
 from brickrt.ops.cpu.elementwise import map as map_kernels  # noqa: F401  (registers the kernels)
 from brickrt.ops.cpu.emit.expressions import emit_expr
-from brickrt.ops.cpu.emit.function_emitter import FLOAT, VOID, FunctionEmitter, vector
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
+from brickrt.ops.cpu.emit.llvm_types import FLOAT, VOID, vector
 from brickrt.ops.expr import COMPARE, TEST, Expr, apply, arg, cast, const
 from brickrt.ops.operators.map import Map
 from brickrt.ops.types import Boxes

@@ -6,7 +6,8 @@ import pytest
 from llvmlite import ir
 
 from brickrt.ops.cpu.compile import LoadedObjects, to_object
-from brickrt.ops.cpu.emit.function_emitter import I64, FunctionEmitter
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
+from brickrt.ops.cpu.emit.llvm_types import I64
 from brickrt.ops.cpu.isa import Isa
 
 ISA = Isa(1, 16)

@@ -14,7 +14,7 @@ from brickrt.ops.cpu.products.conv import ConvKernel
 from brickrt.ops.operators.conv import Conv
 from brickrt.ops.types import Boxes, TensorType
 from tests.support.cpu.conv_cases import ConvCase, check_bricks, check_conv, conv
-from tests.support.cpu.harness import AVX2, HALVING, HOST, check, run_kernel
+from tests.support.cpu.harness import AVX2, HOST, ZEN4, check, run_kernel
 
 ISAS = [pytest.param(HOST, id="avx512"), pytest.param(AVX2, id="avx2")]
 
@@ -67,7 +67,7 @@ LONG = {
 }
 
 
-@pytest.mark.parametrize("isa", [HOST, HALVING], ids=["avx512", "halving"])
+@pytest.mark.parametrize("isa", [HOST, ZEN4], ids=["avx512", "zen4"])
 @pytest.mark.parametrize("name", LONG)
 def test_long_rows(name, isa):
     check_conv(LONG[name], isa, scratch=False)

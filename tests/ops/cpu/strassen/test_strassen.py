@@ -11,8 +11,8 @@ import pytest
 from brickrt.ops.base import evaluate_whole
 from brickrt.ops.cpu.strassen.body import row_tiles
 from brickrt.ops.cpu.strassen.first_factors import part_rows
-from brickrt.ops.cpu.strassen.kernel import CHUNKS, StrassenKernel, chunks_of, fits
-from brickrt.ops.cpu.strassen.two_level_kernel import StrassenTwiceKernel
+from brickrt.ops.cpu.strassen.kernel import StrassenKernel, TwoLevelStrassenKernel
+from brickrt.ops.cpu.strassen.sizes import CHUNKS, chunks_of, fits
 from brickrt.ops.expr import apply, arg, const
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.types import Boxes, TensorType
@@ -21,7 +21,7 @@ from tests.support.cpu.harness import AVX2, HOST, check
 
 F32 = np.dtype(np.float32)
 CHUNK = CHUNKS[1]
-KERNELS = [pytest.param(StrassenKernel, id="once"), pytest.param(StrassenTwiceKernel, id="twice")]
+KERNELS = [pytest.param(StrassenKernel, id="once"), pytest.param(TwoLevelStrassenKernel, id="twice")]
 ISAS = [pytest.param(HOST, id="avx512"), pytest.param(AVX2, id="avx2")]
 SUM = apply("max", apply("add", arg(0, F32), arg(1, F32)), const(0, F32))
 LONG = apply("mul", arg(0, F32), apply("add", apply("erf", arg(0, F32)), const(1, F32)))

@@ -5,20 +5,14 @@ import pytest
 
 from brickrt.ops.base import evaluate_whole
 from brickrt.ops.cpu.winograd.axes import PLANAR, POINTS, Axis, fits
-from brickrt.ops.cpu.winograd.kernel import (
-    Winograd2Kernel,
-    Winograd3Kernel,
-    Winograd4Kernel,
-    Winograd5Kernel,
-    Winograd6Kernel,
-)
+from brickrt.ops.cpu.winograd.kernel import WinogradMaker
 from brickrt.ops.cpu.winograd.transforms import transform_weights, weight_matrix
 from brickrt.ops.expr import apply, arg, const
 from brickrt.ops.operators.conv import Conv
 from brickrt.ops.types import Boxes, TensorType
 from tests.support.cpu.harness import AVX2, HOST, check, random_boxes, run_kernel
 
-FAMILIES = [Winograd2Kernel, Winograd4Kernel]
+FAMILIES = [WinogradMaker(2), WinogradMaker(4)]
 TOLERANCE = 2e-5
 
 
@@ -116,9 +110,6 @@ KINDS = {
     "1d-5": ((1, 30, 16, 19), (5,), (3,), (6,), (6,), 4),
     "1d-7": ((1, 16, 35, 2), (7,), (1,), (3,), (3,), 4),
 }  # fmt: skip
-BY_EDGE = {
-    2: Winograd2Kernel, 3: Winograd3Kernel, 4: Winograd4Kernel, 5: Winograd5Kernel, 6: Winograd6Kernel,
-}  # fmt: skip
 
 
 def compare_on_boxes(op, shape, edge, isa, plain=False):
@@ -126,7 +117,7 @@ def compare_on_boxes(op, shape, edge, isa, plain=False):
     assert fits(op, edge)
     given = arrays(*shape, kernel=op.kernel)
     whole, _, part = random_boxes(types_of(op, given)[1].shape, 1, isa.lanes)
-    compare(BY_EDGE[edge], op, given, isa, plain, boxes=[whole, part])
+    compare(WinogradMaker(edge), op, given, isa, plain, boxes=[whole, part])
 
 
 ON_AVX2 = ("3d", "2d-d2", "2d-7x1", "1d-5")  # the other code that narrow vectors and few registers give
@@ -142,9 +133,9 @@ def test_kernels_of_any_dimension(kind, isa):
 def test_strides_where_nothing_is_transformed():
     """The swept dimension of a 3-D kernel, and the dimension in which a 1×3 kernel reads points."""
     given = arrays(1, 16, 16, 9, 6, 7, kernel=(3, 3, 3))
-    compare(Winograd4Kernel, conv((1, 1, 1), (1, 1, 1), kernel=(3, 3, 3), strides=(2, 1, 1)), given)
+    compare(WinogradMaker(4), conv((1, 1, 1), (1, 1, 1), kernel=(3, 3, 3), strides=(2, 1, 1)), given)
     given = arrays(1, 16, 16, 9, 11, kernel=(1, 3))
-    compare(Winograd4Kernel, conv((0, 1), (0, 1), kernel=(1, 3), strides=(2, 1)), given)
+    compare(WinogradMaker(4), conv((0, 1), (0, 1), kernel=(1, 3), strides=(2, 1)), given)
 
 
 # shape, kernel, strides, pads, pads_end, edge of the tiles
@@ -209,7 +200,7 @@ def test_strides_and_dilations_together_are_not_transformed():
 
 @pytest.mark.parametrize(
     ("dilations", "strides", "family"),
-    [((1, 2, 1), (1, 1, 1), Winograd4Kernel), ((1, 1, 1), (1, 2, 2), Winograd3Kernel)],
+    [((1, 2, 1), (1, 1, 1), WinogradMaker(4)), ((1, 1, 1), (1, 2, 2), WinogradMaker(3))],
 )
 def test_what_a_box_does_not_need_does_not_matter_in_three_dimensions(dilations, strides, family):
     """As above, with boxes cut along every dimension, and a dilation or strides."""
@@ -236,7 +227,7 @@ def test_rounding_stays_far_below_the_limit(m, r, rank):
     given = arrays(1, 256, 16, *(24,) * rank, bias=False, kernel=kernel)
     want = evaluate_whole(op, [a.astype(np.float64) for a in given])
     box = Boxes.whole(want.shape)
-    got = run_kernel(op, given, box, blocks=[16, 1], out_block=16, packed=[False, True], kernel_cls=BY_EDGE[m])
+    got = run_kernel(op, given, box, blocks=[16, 1], out_block=16, packed=[False, True], kernel_cls=WinogradMaker(m))
     assert np.abs(got - want).max() < 1e-5 * np.abs(want).max()
 
 

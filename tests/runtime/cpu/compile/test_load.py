@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit.function_emitter import I64
+from brickrt.ops.cpu.emit.llvm_types import I64
 from brickrt.ops.cpu.kernel import Kernel
 from brickrt.runtime.cpu.compile import load as loading
 from brickrt.runtime.cpu.compile.kernel_digest import kernel_digest

@@ -1,0 +1,45 @@
+"""Which input pixels a convolution's output pixels read, as far as kernels are chosen and specialized by it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from brickrt.ops.base import Op
+from brickrt.ops.cpu.emit.epilogue import rows_join
+from brickrt.ops.cpu.operand import Operand
+from brickrt.ops.cpu.products.row_tiles import RowWindow
+from brickrt.ops.operators.conv import Conv, ConvTranspose
+from brickrt.ops.types import Boxes
+
+POINT = RowWindow(1, 1, 1, 1, 0)
+
+
+def windows(op: Conv | ConvTranspose, spatial: Sequence[int]) -> list[RowWindow]:
+    """One window per spatial dimension."""
+    transposed = isinstance(op, ConvTranspose)
+    parts = zip(spatial, op.kernel, op.strides, op.dilations, op.pads, strict=True)
+    return [RowWindow(*part, transposed) for part in parts]
+
+
+def reads_one_pixel(op: Conv) -> bool:
+    """Whether each output pixel reads one input pixel alone."""
+    return set(op.kernel) == {1} and not any(op.pads + op.pads_end)
+
+
+def is_pointwise(op: Op) -> bool:
+    """Whether each output pixel reads the input pixel of the same index alone."""
+    return isinstance(op, Conv) and reads_one_pixel(op) and set(op.strides) == {1}
+
+
+def joins_rows(op: Conv | ConvTranspose, ins: Sequence[Operand], out: Operand, boxes: Boxes) -> bool:
+    """Whether a box of a pointwise convolution is one long row, in every operand.
+
+    Rows are joined when all boxes cover all dimensions but the outermost spatial one.
+    """
+    if not is_pointwise(op) or out.type.rank < 4:
+        return False
+    shape = np.asarray(out.shape[3:])
+    whole = bool(np.all(boxes.lo[:, 3:] == 0) and np.all(boxes.hi[:, 3:] == shape))
+    return whole and all(rows_join(o, out.shape[2:]) for o in (ins[0], out, *ins[op.main :]))

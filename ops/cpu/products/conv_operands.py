@@ -1,0 +1,134 @@
+"""Operands of a convolution inside its function: their addresses, and a tile's weights and bias."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from llvmlite import ir
+
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
+from brickrt.ops.cpu.emit.llvm_types import PTR, Index, register_type, vector, zeros
+from brickrt.ops.cpu.products.conv_geometry import windows
+from brickrt.ops.cpu.products.conv_scheme import ConvScheme
+from brickrt.ops.cpu.products.register_tile import LoadWeight, PackedStream
+from brickrt.ops.operators.conv import ConvTranspose
+
+BYTE = np.dtype(np.int8)
+
+
+@dataclass(frozen=True)
+class TilePosition:
+    """Where the emitter is: image, group, first block of channels of the tile and how many, outer spatial indices."""
+
+    n: Index
+    group: Index
+    block: Index
+    count: int
+    at: list[Index]
+
+
+class ConvOperands:
+    """Loads addresses first. Weights are packed in streams, or scaled in the workspace, or read where they lie."""
+
+    def __init__(self, kernel: ConvScheme, f: FunctionEmitter) -> None:
+        self.k, self.f = kernel, f
+        self.out, self.x, self.w = (f.pointer(i) for i in range(3))
+        self.bias = f.pointer(3) if kernel.op.bias else None
+        self.prefetched = [f.pointer(1 + len(kernel.ins) + k) for k in range(len(kernel.prefetched))]
+        self.factors = f.pointer(kernel.op.main) if kernel.op.channel_scaled else None
+        self.later = f.local(PTR, f.pointer(len(kernel.ins) + kernel.extra_pointers)) if kernel.prefetch_bytes else None
+        self.scaled_weights = f.pointer(1 + len(kernel.ins) + kernel.extra_pointers) if kernel.workspace else None
+        self.dtype = kernel.out.dtype
+        self.epilogue = kernel.epilogue.bind(f)
+        self.boxes = [f.box(d) for d in range(2, kernel.out.type.rank)]
+        self.windows = windows(kernel.op, kernel.ins[0].shape[2:])[:-1]
+
+    # ---- bias
+
+    def padded_block(self, place: TilePosition) -> Index:
+        """Index of the tile's first block where every group takes whole tiles (packed weights and bias)."""
+        skipped = self.k.padded_blocks - self.k.group_blocks
+        return self.f.add(place.block, self.f.mul(place.group, skipped))
+
+    def initial(self, place: TilePosition) -> list[ir.Value]:
+        """The bias of each block, or zero."""
+        f, k = self.f, self.k
+        if self.bias is None:
+            return [zeros(vector(register_type(self.dtype), k.lanes))] * place.count
+        if not k.packed[2]:
+            base = f.address(self.bias, f.mul(place.group, k.group_out), self.dtype)
+            return [f.collect(base, self.members(place, j), self.dtype, k.lanes) for j in range(place.count)]
+        first = self.padded_block(place)
+        return [f.load(self.bias, f.mul(f.add(first, j), k.lanes), self.dtype, k.lanes) for j in range(place.count)]
+
+    def members(self, place: TilePosition, j: int) -> list[Index]:
+        """Numbers in their group of the output channels of block `j` of a tile; lanes past the last one repeat it."""
+        f, k = self.f, self.k
+        part, j = divmod(j, place.count // k.op.gate_parts)
+        first = f.mul(f.add(f.div(place.block, k.op.gate_parts), j), k.lanes)
+        first = f.sub(first, f.mul(place.group, k.group_blocks * k.lanes))
+        each = k.group_out // k.op.gate_parts
+        return [f.add(f.minimum(f.add(first, lane), each - 1), part * each) for lane in range(k.lanes)]
+
+    # ---- weights
+
+    def prefetch_later(self, c: Index) -> None:
+        """Prefetches weights of a later kernel, while a tile sweeps channel `c` of a unit."""
+        assert self.later is not None
+        self.f.prefetch(self.f.get(self.later, PTR), self.f.mul(c, self.k.prefetch_bytes), BYTE, near=False)
+
+    def weights(self, place: TilePosition, q: Index, channels: int, tap: Index) -> LoadWeight:
+        """The function that loads the weights of one channel of unit `q` at a tap, for a block of the tile."""
+        f, k = self.f, self.k
+        if not k.packed[1]:
+            return self.loose_weights(place, q, tap)
+        within = f.mul(f.add(f.mul(q, k.taps * k.unit), f.mul(tap, channels)), k.tile[0] * k.lanes)
+        scaled = self.scaled_weights
+        base = f.address(self.stream(place) if scaled is None else scaled, within, self.dtype)
+        also = self.prefetch_later if self.later is not None else None
+        return PackedStream(f, base, k.tile[0], k.group_in * k.taps, self.dtype, k.lanes, also, follows=scaled is None)
+
+    def stream(self, place: TilePosition) -> ir.Value:
+        """Where the packed weights of a tile begin."""
+        f, k = self.f, self.k
+        return f.address(self.w, f.mul(self.padded_block(place), k.lanes * k.group_in * k.taps), self.dtype)
+
+    def scale_weights(self, place: TilePosition) -> None:
+        """Writes packed weights of a tile, times the factors of the input's channels, to the workspace."""
+        f, k = self.f, self.k
+        assert self.scaled_weights is not None
+        whole, tail = divmod(k.group_in, k.unit)
+        weights, width = self.stream(place), k.tile[0] * k.lanes
+        for lo, hi, channels in ((0, whole, k.unit), (whole, whole + bool(tail), tail)):
+            with f.loop(lo, hi) as q, f.loop(0, k.taps) as tap, f.loop(0, channels) as c:
+                first = f.mul(f.add(f.mul(q, k.taps * k.unit), f.mul(tap, channels), c), width)
+                factor = f.splat(self.factor(place, q, c), k.lanes)
+                for at in (f.add(first, j * k.lanes) for j in range(k.tile[0])):
+                    value = f.b.fmul(f.load(weights, at, self.dtype, k.lanes), factor)
+                    f.store(value, self.scaled_weights, at, self.dtype, k.lanes)
+
+    def factor(self, place: TilePosition, q: Index, c: Index) -> ir.Value:
+        """The factor of channel `c` of unit `q` of the input."""
+        f, k = self.f, self.k
+        operand = k.ins[k.op.main - 1]
+        channel = f.add(f.mul(q, k.unit), c)
+        block, lane = f.div(channel, operand.block), f.rem(channel, operand.block)
+        at = f.add(f.mul(block, operand.strides[1]), lane)
+        image = f.mul(place.n, operand.strides[0]) if operand.shape[0] > 1 else 0
+        return f.load(self.factors, f.add(image, at), self.dtype)
+
+    def loose_weights(self, place: TilePosition, q: Index, tap: Index) -> LoadWeight:
+        """Loads weights that are no constants from where they lie, one lane at a time."""
+        f, k = self.f, self.k
+        transposed = isinstance(k.op, ConvTranspose)
+        per_out, per_in = (k.taps, k.group_out * k.taps) if transposed else (k.group_in * k.taps, k.taps)
+        group = f.mul(place.group, k.group_in * k.group_out * k.taps)
+
+        def load(c: Index, j: int) -> ir.Value:
+            start = f.add(group, tap, f.mul(f.add(f.mul(q, k.unit), c), per_in))
+            offsets = [f.add(start, f.mul(member, per_out)) for member in self.members(place, j)]
+            value = f.collect(self.w, offsets, self.dtype, k.lanes)
+            return value if self.factors is None else f.b.fmul(value, f.splat(self.factor(place, q, c), k.lanes))
+
+        return load

@@ -1,0 +1,158 @@
+"""What identifies a kernel of a direct or transposed convolution, and the sizes that follow: all but its code.
+
+Per tile of OB blocks of output channels and T pixels of a row, all accumulators stay in registers while input channels
+and taps are swept. Pixels that read padding are left out when the kernel is built (row_tiles.py), rows that do so at
+run time (live_taps.py).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+
+from brickrt.ops.base import Op
+from brickrt.ops.cpu.emit.epilogue import Epilogue
+from brickrt.ops.cpu.isa import Isa
+from brickrt.ops.cpu.kernel import Kernel
+from brickrt.ops.cpu.operand import Operand
+from brickrt.ops.cpu.products.conv_geometry import POINT, is_pointwise, joins_rows, windows
+from brickrt.ops.cpu.products.few_outputs import FEWEST_PIXELS, FewOutputs, power_of_two
+from brickrt.ops.cpu.products.row_tiles import RowWindow, choose_tile, common_cut, tile_runs
+from brickrt.ops.operators.conv import Conv, ConvTranspose
+from brickrt.ops.types import Boxes
+
+
+@dataclass(frozen=True)
+class ConvScheme(Kernel):
+    """`shape_class` is (align, flat, width, phase, first, last): `align` as in `choose_tile`; with `flat` a box is one
+    row of `width` pixels (`joins_rows`); the last four are of the innermost dimension (`RowWindow.shape_class`)."""
+
+    op: Conv | ConvTranspose
+
+    prefetches: ClassVar[bool] = True
+
+    @classmethod
+    def classify(
+        cls, op: Op, ins: Sequence[Operand], out: Operand, boxes: Boxes, isa: Isa
+    ) -> tuple[np.ndarray, list[tuple[int, ...]]]:
+        """Boxes by the width of their rows, and by how these meet the tensor's edges."""
+        assert isinstance(op, Conv | ConvTranspose)
+        align = common_cut(boxes, 1, out.shape[1] // op.groups, isa.lanes) * op.gate_parts
+        flat = joins_rows(op, ins, out, boxes)
+        spans = np.stack([boxes.lo[:, -1], boxes.hi[:, -1]], axis=1)
+        if flat:
+            pixels = boxes.extents[:, 2:].prod(axis=1)
+            spans = np.stack([np.zeros_like(pixels), pixels], axis=1)
+        window = replace(POINT, extent=int(spans.max(initial=1))) if flat else windows(op, ins[0].shape[2:])[-1]
+        spans, which = np.unique(spans, axis=0, return_inverse=True)
+        keys: list[tuple[int, ...]] = [(align, int(flat), *window.shape_class(int(lo), int(hi))) for lo, hi in spans]
+        classes = list(dict.fromkeys(keys))
+        return np.array([classes.index(k) for k in keys])[which.reshape(-1)], classes
+
+    @property
+    def flat(self) -> bool:
+        """Whether a box is one row of pixels."""
+        return bool(self.shape_class[1])
+
+    @property
+    def row_class(self) -> tuple[int, int, int, int]:
+        """The part of the shape class that `tile_runs` takes."""
+        _, _, width, phase, first, last = self.shape_class
+        return width, phase, first, last
+
+    @property
+    def group_in(self) -> int:
+        """Input channels of a group."""
+        return self.ins[0].shape[1] // self.op.groups
+
+    @property
+    def group_out(self) -> int:
+        """Output channels of a group, of all parts."""
+        return self.out.shape[1] * self.op.gate_parts // self.op.groups
+
+    @property
+    def group_blocks(self) -> int:
+        """Blocks of output channels of a group, whole ones for each part."""
+        parts = self.op.gate_parts
+        return parts * -(-self.group_out // parts // self.lanes)
+
+    @cached_property
+    def few_outputs(self) -> FewOutputs | None:
+        """How the last block of output channels is computed where it has few; None where it is like the others."""
+        plain, pixels = self.out.block == 1, math.prod(self.out.shape[2:])
+        last = self.group_out - (self.group_blocks - 1) * self.lanes
+        ungrouped = self.op.groups == self.op.gate_parts == 1 and not self.op.channel_scaled
+        shareable = ungrouped and self.ins[0].block > 1 and self.packed[1]
+        ways = min(self.lanes // power_of_two(last), power_of_two(self.group_in)) if shareable else 1
+        pays = ways > 1 and (self.group_blocks == 1 or pixels >= FEWEST_PIXELS)
+        if ways == 2 and pays and not plain and self.isa.double_pumped and self.out.dtype.itemsize < 8:
+            return FewOutputs(1, self.lanes // 2)
+        return FewOutputs(ways, self.lanes) if plain or pays else None
+
+    @property
+    def whole_blocks(self) -> int:
+        """Blocks of output channels of a group, less one where its last block has few outputs."""
+        return self.group_blocks - bool(self.few_outputs)
+
+    @property
+    def unit(self) -> int:
+        """Input channels that lie at a constant stride whatever the group: the innermost sweep."""
+        block = self.ins[0].block
+        if block == 1:
+            return self.group_in
+        return block if self.op.groups == 1 else math.gcd(self.group_in, block)
+
+    @property
+    def taps(self) -> int:
+        """Pixels of the window."""
+        return math.prod(self.op.kernel)
+
+    @cached_property
+    def row_window(self) -> RowWindow:
+        """The window along the row: of the innermost dimension, or one pixel where a box is flat."""
+        return POINT if self.flat else windows(self.op, self.ins[0].shape[2:])[-1]
+
+    @cached_property
+    def tile(self) -> tuple[int, int]:
+        """(OB, T) of `choose_tile`; equal for all shape classes, since they share the packed weights."""
+        step = self.op.strides[-1] if isinstance(self.op, ConvTranspose) else 1
+        pixels = math.prod(self.out.shape[2:]) if is_pointwise(self.op) else -(-self.out.shape[-1] // step)
+        return choose_tile(pixels, self.whole_blocks, self.shape_class[0], self.isa, self.out.dtype, self.op.gate_parts)
+
+    @property
+    def tiled_blocks(self) -> int:
+        """`whole_blocks` up to whole tiles."""
+        ob, _ = self.tile
+        return -(-self.whole_blocks // ob) * ob
+
+    @property
+    def padded_blocks(self) -> int:
+        """Blocks of output channels of a group as its packed constants have them."""
+        return self.tiled_blocks + bool(self.few_outputs)
+
+    @property
+    def workspace(self) -> int:
+        """Room for the weights of a tile times the factors of the input's channels."""
+        scaled = self.op.channel_scaled and self.packed[1]
+        return self.group_in * self.taps * self.tile[0] * self.lanes * self.out.dtype.itemsize if scaled else 0
+
+    def swept_channels(self, boxes: Boxes) -> np.ndarray | None:
+        """As if no tap fell on padding."""
+        if self.op.groups > 1 or self.few_outputs or not self.packed[1]:
+            return None
+        ob, most = self.tile
+        width = sum(run.repeat for run in tile_runs(self.row_window, self.row_class, most))
+        blocks = -(-boxes.hi[:, 1] // self.lanes) - boxes.lo[:, 1] // self.lanes
+        rows = boxes.extents[:, 0] * (1 if self.flat else boxes.extents[:, 2:-1].prod(axis=1))
+        return rows * width * -(-blocks * self.op.gate_parts // ob) * self.group_in * self.taps
+
+    @cached_property
+    def epilogue(self) -> Epilogue:
+        """What is applied to the sums."""
+        found = Epilogue.of(self.op, self.ins, self.out, self.lanes)
+        return found.joined() if self.flat else found

@@ -1,0 +1,189 @@
+"""Matrix products with seven eighths of the multiplications: Strassen's scheme, as Winograd arranged it. Pointwise
+convolutions are such products too (`products/matrix_view.py`).
+
+Rows of a box, columns and K are halved; with the quarters A11 … B22 a product is seven products of quarters,
+
+    P1 = A11 B11    P3 = S4 B22    P5 = S1 T1    P7 = S3 T3      C11 = P1 + P2    U3 = P1 + P6 + P7
+    P2 = A12 B21    P4 = A22 T4    P6 = S2 T2                    C21 = U3 - P4    C12 = P1 + P6 + P5 + P3
+                                                                 C22 = U3 + P5
+    S1 = A21 + A22,  S2 = S1 - A11,  S3 = A11 - A21,  S4 = A12 - S2
+    T1 = B12 - B11,  T2 = B22 - T1,  T3 = B22 - B12,  T4 = T2 - B21
+
+The sums T are packed with the constant `b`; all first factors of a box's rows lie in the worker's scratch. Columns are
+paired tile by tile, and all seven products of a pair of register tiles follow each other, so that the outputs stay in
+registers and L1. K is swept in chunks whose first factors fit L2; beyond its end it counts as zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+
+from brickrt.ops.base import Op
+from brickrt.ops.cpu.emit.epilogue import Epilogue
+from brickrt.ops.cpu.isa import Isa
+from brickrt.ops.cpu.kernel import Kernel
+from brickrt.ops.cpu.operand import Operand
+from brickrt.ops.cpu.products.matrix_view import MATRIX_VIEWS, MatrixView
+from brickrt.ops.cpu.strassen.second_factors import second_factors
+from brickrt.ops.cpu.strassen.sizes import BLOCKS, PRODUCTS, chunks_of, group_columns
+from brickrt.ops.operators.conv import Conv
+from brickrt.ops.operators.matmul import MatMul
+from brickrt.ops.types import Boxes
+
+LINES_APART = 4  # rows of a factor that lie a multiple of so many vectors apart would meet in few sets of the cache
+
+
+@dataclass(frozen=True)
+class StrassenScheme(Kernel):
+    """`shape_class` is (groups, ragged, …): the most groups of tiles of columns that a box touches, whether columns are
+    cut inside groups, and what `view` takes for constant. A group is a pair here, four tiles where `levels` is 2."""
+
+    op: MatMul | Conv
+    levels: ClassVar[int] = 1
+    effort = 6
+
+    @classmethod
+    def classify(
+        cls, op: Op, ins: Sequence[Operand], out: Operand, boxes: Boxes, isa: Isa
+    ) -> tuple[np.ndarray, list[tuple[int, ...]]]:
+        """Boxes by what their matrix views take for constant."""
+        unit, view = group_columns(isa.lanes, cls.levels), MATRIX_VIEWS[type(op)]
+        lo, hi = boxes.lo[:, view.dim], boxes.hi[:, view.dim]
+        groups = int((-(-hi // unit) - lo // unit).max(initial=1))
+        ragged = bool(np.any(lo % unit) or np.any(hi[hi < out.shape[view.dim]] % unit))
+        shapes, which = np.unique(view.classes(op, ins, out, boxes), axis=0, return_inverse=True)
+        return which.reshape(-1), [(groups, int(ragged), *shape) for shape in shapes.tolist()]
+
+    @cached_property
+    def view(self) -> MatrixView:
+        """The operands as matrices."""
+        return MATRIX_VIEWS[type(self.op)](self.op, self.ins[0], self.out, self.shape_class[2:])
+
+    @property
+    def rows(self) -> int:
+        """Rows of a box."""
+        return self.view.rows
+
+    @property
+    def groups(self) -> int:
+        """The most groups of tiles of columns that a box touches."""
+        return self.shape_class[0]
+
+    @property
+    def ragged(self) -> bool:
+        """Whether boxes cut columns inside groups."""
+        return bool(self.shape_class[1])
+
+    @property
+    def part_rows(self) -> int:
+        """Rows of the first of the parts that a box is cut in; the last rows of others may be missing."""
+        return -(-self.rows // 2**self.levels)
+
+    @property
+    def columns(self) -> int:
+        """Columns of the product."""
+        return self.view.columns
+
+    @cached_property
+    def chunks(self) -> int:
+        """Chunks that K is swept in."""
+        return chunks_of(self.view.depth, self.lanes, self.levels)[0]
+
+    @cached_property
+    def chunk_depth(self) -> int:
+        """Elements of K in a chunk."""
+        return chunks_of(self.view.depth, self.lanes, self.levels)[1]
+
+    @property
+    def part_depth(self) -> int:
+        """Elements of K that one of the products sums over."""
+        return self.chunk_depth // 2**self.levels
+
+    @property
+    def overhang(self) -> int:
+        """Elements of the last chunk that K does not have."""
+        return self.chunks * self.chunk_depth - self.view.depth
+
+    @property
+    def most(self) -> int:
+        """Rows of a register tile, at most."""
+        return (self.isa.registers - BLOCKS - 2) // BLOCKS
+
+    @property
+    def panel(self) -> int:
+        """Elements of `b` that one product of a chunk and a tile of columns reads."""
+        return self.part_depth * BLOCKS * self.lanes
+
+    @cached_property
+    def epilogue(self) -> Epilogue:
+        """What is applied to the sums."""
+        found = Epilogue.of(self.op, self.ins, self.out, self.lanes)
+        return found.joined() if self.view.joined else found
+
+    # ---- workspace, in elements: first factors, three register tiles, sums of the chunks so far
+
+    @property
+    def sum_stride(self) -> int:
+        """From one row of a factor to the next."""
+        vectors = self.part_depth // self.lanes
+        return (vectors + (vectors % LINES_APART == 0)) * self.lanes
+
+    @property
+    def factor_elements(self) -> int:
+        """From one factor to the next: all are written at once, at an odd number of vectors from each other."""
+        return (self.part_rows * self.sum_stride // self.lanes | 1) * self.lanes
+
+    @property
+    def spills_at(self) -> int:
+        """Two register tiles."""
+        return PRODUCTS**self.levels * self.factor_elements
+
+    @property
+    def tile_elements(self) -> int:
+        """Elements of a register tile."""
+        return self.most * BLOCKS * self.lanes
+
+    @property
+    def raw_at(self) -> int:
+        """A tile that the epilogue is still to be applied to."""
+        return self.spills_at + 2 * self.tile_elements
+
+    @property
+    def partial_at(self) -> int:
+        """Sums of the chunks so far."""
+        return self.raw_at + self.tile_elements
+
+    @property
+    def partial_elements(self) -> int:
+        """Room for the four outputs of a pair of tiles of columns."""
+        return 4 * self.part_rows * BLOCKS * self.lanes
+
+    @property
+    def workspace(self) -> int:
+        """First factors, register tiles, and partial sums where K is swept in chunks."""
+        partial = self.groups * self.partial_elements if self.chunks > 1 else 0
+        return 4 * (self.partial_at + partial)
+
+    def pack(self, i: int, array: np.ndarray) -> np.ndarray:
+        """`b` [K, N] → [group of tiles, chunk, product, K/chunks/2, BLOCKS*lanes]; the bias up to whole groups."""
+        missing = -self.columns % group_columns(self.lanes, self.levels)
+        if i == 1:
+            return self.packed_factors(np.pad(self.view.matrix(array), [(0, self.overhang), (0, missing)]))
+        if i == 2 and self.op.bias:
+            return np.pad(array, (0, missing))
+        return super().pack(i, array)
+
+    def packed_factors(self, b: np.ndarray) -> np.ndarray:
+        """Second factors of `b` in the order in which the kernel reads them."""
+        factors = second_factors(self.grouped(b), self.levels)
+        return np.ascontiguousarray(factors.transpose(3, 1, 0, 2, 4))
+
+    def grouped(self, b: np.ndarray) -> np.ndarray:
+        """`b` as [chunks, K/chunks, groups, columns of a group]."""
+        width = group_columns(self.lanes, self.levels)
+        return b.reshape(self.chunks, -1, b.shape[1] // width, width)

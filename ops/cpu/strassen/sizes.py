@@ -1,0 +1,56 @@
+"""How a Strassen kernel cuts columns, K and rows: pure figures, some of which the planner's cost model shares."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from brickrt.ops.base import Op
+from brickrt.ops.cpu.products.conv_geometry import reads_one_pixel
+from brickrt.ops.operators.conv import Conv
+from brickrt.ops.operators.matmul import MatMul
+
+BLOCKS = 2  # blocks of columns of a register tile
+PRODUCTS = 7
+CHUNKS = {1: 384, 2: 512}  # by levels: of K, at most where it divides evenly
+CHUNK_COST = 24  # elements of K that take as long as beginning another chunk
+
+
+def group_columns(lanes: int, levels: int = 1) -> int:
+    """Columns of a pair of register tiles (of four, by two levels), which boxes had better be cut at multiples of."""
+    return 2**levels * BLOCKS * lanes
+
+
+def fits(op: Op, b: Sequence[int]) -> bool:
+    """Whether the kernel computes an operator with constant weights of this shape: one matrix for all it is applied to.
+    The images of a convolution are blocked."""
+    if isinstance(op, Conv):
+        return reads_one_pixel(op) and op.groups == op.gate_parts == 1 and not op.channel_scaled
+    return isinstance(op, MatMul) and len(b) == 2
+
+
+def chunks_of(depth: int, lanes: int, levels: int = 1) -> tuple[int, int]:
+    """In how many equal chunks K is swept, and the elements of one, which is halved `levels` times into whole vectors;
+    the last may reach over the end of K."""
+    unit = 2**levels * lanes
+    whole = max(1, -(-depth // unit))
+
+    def cost(n: int) -> float:
+        return n * CHUNK_COST + n * -(-whole // n) * unit
+
+    n = min(range(-(-whole // (CHUNKS[levels] // unit)), whole + 1), key=cost)
+    return n, -(-whole // n) * unit
+
+
+def part_starts(rows: int, levels: int) -> list[int]:
+    """Where the parts of a box's rows begin, which is cut in halves `levels` times."""
+    starts = [0]
+    for level in range(1, levels + 1):
+        starts = [start + n * -(-rows // 2**level) for start in starts for n in (0, 1)]
+    return starts
+
+
+def part_rows(rows: int, levels: int) -> list[int]:
+    """Rows that are there in each of the parts: all end where the halves that they are parts of do."""
+    part, starts = -(-rows // 2**levels), part_starts(rows, levels)
+    ends = [-(-rows // 2) if n < len(starts) // 2 else rows for n in range(len(starts))]
+    return [min(part, max(0, end - start)) for start, end in zip(starts, ends, strict=True)]
