@@ -10,8 +10,8 @@ import pytest
 from brickrt.graph.passes.half_precision import lowered as in_precision
 from brickrt.runtime.cuda import program_tables
 from brickrt.runtime.cuda.program import CudaOptions, CudaProgram
-from brickrt.runtime.cuda.verify.order import Order
-from brickrt.runtime.cuda.verify.types import CheckedTables, Wanted
+from tests.support.verify.order import Order
+from tests.support.verify.types import CheckedTables, Wanted
 from tests.support.cuda.fake_cudnn import Frontend, HostLibrary, PlanOf
 from tests.support.cuda.host_driver import SMALL, HostDriver
 from tests.support.task_checks import lowered, with_values

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from brickrt.plan.geometry.bricks import row_offsets
 from brickrt.runtime.cuda.kernels.kernel_context import BASE_SHIFT, CONSTANTS, FIRST_END, HEAD_WORDS, SCRATCH
-from brickrt.runtime.cuda.verify.steps import find_steps
-from brickrt.runtime.cuda.verify.validate import validate
+from tests.support.verify.steps import find_steps
+from tests.support.verify.validate import validate
 from tests.support.cuda.tables_of import order_of, tables_of
 from tests.support.graphs.piece_graphs import pieces
 from tests.support.graphs.plan_graphs import networks

@@ -9,9 +9,9 @@ import pytest
 
 from brickrt.ops.cuda.operand import dense
 from brickrt.ops.types import Boxes, TensorType
-from brickrt.runtime.cuda.verify.buffers import runs
-from brickrt.runtime.cuda.verify.grid import Grid, owners
-from brickrt.runtime.cuda.verify.validate import validate
+from tests.support.verify.buffers import runs
+from tests.support.verify.grid import Grid, owners
+from tests.support.verify.validate import validate
 from tests.support.cuda.tables_of import tables_of
 from tests.support.graphs.plan_graphs import Sketch
 

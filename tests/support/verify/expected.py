@@ -13,8 +13,8 @@ from brickrt.runtime.cuda.groups.cudnn_layers import Layer
 from brickrt.runtime.cuda.groups.group_steps import NodeWork, OpWork, RestWork
 from brickrt.runtime.cuda.kernels.kernel_context import ARENA, FIRST_END, SCRATCH
 from brickrt.runtime.cuda.schedule.argument_table import RecordRows, Records, byte_offsets
-from brickrt.runtime.cuda.verify.steps import reach
-from brickrt.runtime.cuda.verify.types import OperandView, Signature, Use
+from tests.support.verify.steps import reach
+from tests.support.verify.types import OperandView, Signature, Use
 from brickrt.runtime.lowering.inplace_slices import start_of
 from brickrt.runtime.lowering.task_graph import TaskGraph
 

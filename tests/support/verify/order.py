@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from brickrt.plan.geometry.bricks import ramps, row_offsets
-from brickrt.runtime.cuda.verify.types import CheckedLaunch, CheckedTables, Wanted, distinct, fail, first
+from tests.support.verify.types import CheckedLaunch, CheckedTables, Wanted, distinct, fail, first
 
 
 def expand(offsets: np.ndarray, values: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -15,9 +15,9 @@ from brickrt.ops.cuda.operand import Operand
 from brickrt.ops.types import Boxes
 from brickrt.plan.geometry.bricks import ramps
 from brickrt.runtime.cuda.kernels.kernel_context import ARENA
-from brickrt.runtime.cuda.verify.order import Order
-from brickrt.runtime.cuda.verify.steps import StepGroup
-from brickrt.runtime.cuda.verify.types import Wanted, fail, first
+from tests.support.verify.order import Order
+from tests.support.verify.steps import StepGroup
+from tests.support.verify.types import Wanted, fail, first
 
 CALL = -2  # in the place of a brick
 

@@ -11,13 +11,13 @@ from __future__ import annotations
 import numpy as np
 
 from brickrt.runtime.cuda.kernels.kernel_context import MOST_BASES, MOST_OPERANDS, MOST_RANK, MOST_TASKS
-from brickrt.runtime.cuda.verify.access import find_tensors, in_scratch
-from brickrt.runtime.cuda.verify.buffers import check_buffers
-from brickrt.runtime.cuda.verify.order import Order, check_after, check_graph
-from brickrt.runtime.cuda.verify.scratch import check_scratch
-from brickrt.runtime.cuda.verify.steps import find_steps
-from brickrt.runtime.cuda.verify.tensors import check_tensors
-from brickrt.runtime.cuda.verify.types import CheckedTables, Wanted, fail, first
+from tests.support.verify.access import find_tensors, in_scratch
+from tests.support.verify.buffers import check_buffers
+from tests.support.verify.order import Order, check_after, check_graph
+from tests.support.verify.scratch import check_scratch
+from tests.support.verify.steps import find_steps
+from tests.support.verify.tensors import check_tensors
+from tests.support.verify.types import CheckedTables, Wanted, fail, first
 
 
 def validate(tables: CheckedTables, wanted: Wanted) -> None:

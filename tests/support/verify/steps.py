@@ -11,7 +11,7 @@ from brickrt.ops.cuda.operand import Operand
 from brickrt.ops.types import Boxes
 from brickrt.plan.geometry.bricks import row_offsets
 from brickrt.runtime.cuda.kernels.kernel_context import ARENA, BASE_SHIFT, CONSTANTS, FIRST_END, HEAD_WORDS, SCRATCH
-from brickrt.runtime.cuda.verify.types import CheckedLaunch, CheckedTables, Signature, Wanted, fail, first
+from tests.support.verify.types import CheckedLaunch, CheckedTables, Signature, Wanted, fail, first
 
 _OUTPUT, _CONSTANT, _INPUT, _BUFFER = "output", "constant", "input", "buffer"
 

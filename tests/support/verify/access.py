@@ -11,9 +11,9 @@ import numpy as np
 from brickrt.ops.cuda.operand import Operand
 from brickrt.ops.types import Boxes
 from brickrt.runtime.cuda.kernels.kernel_context import ARENA, SCRATCH
-from brickrt.runtime.cuda.verify.order import Order
-from brickrt.runtime.cuda.verify.steps import StepGroup
-from brickrt.runtime.cuda.verify.types import OperandView, Use, Wanted, distinct, fail, first
+from tests.support.verify.order import Order
+from tests.support.verify.steps import StepGroup
+from tests.support.verify.types import OperandView, Use, Wanted, distinct, fail, first
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,10 +13,10 @@ import numpy as np
 
 from brickrt.ops.cuda.operand import Operand
 from brickrt.ops.types import Boxes
-from brickrt.runtime.cuda.verify.access import TensorAccess, TensorHistory, in_scratch
-from brickrt.runtime.cuda.verify.grid import Grid, owners
-from brickrt.runtime.cuda.verify.order import Order
-from brickrt.runtime.cuda.verify.types import Wanted, distinct, fail, first
+from tests.support.verify.access import TensorAccess, TensorHistory, in_scratch
+from tests.support.verify.grid import Grid, owners
+from tests.support.verify.order import Order
+from tests.support.verify.types import Wanted, distinct, fail, first
 
 
 def check_tensors(tensors: dict[str, TensorHistory], order: Order, wanted: Wanted) -> None:
