@@ -9,13 +9,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from brickrt.runtime.cuda.blueprint import Blueprint
 from brickrt.runtime.cuda.kernels.kernel_context import MOST_TASKS
 from brickrt.runtime.cuda.program_tables import ProgramTables
 from brickrt.runtime.cuda.schedule.launches import Launch
 
 
-def check_tables(tables: ProgramTables, launches: Sequence[Launch]) -> None:
+def check_tables(blueprint: Blueprint) -> None:
     """Raises ValueError, in one line, where the tables are not those of the launches, or tasks could wait forever."""
+    tables, launches = blueprint.tables, blueprint.launches
     _check_launches(tables, launches)
     _check_offsets("records", tables.table.task_at, tables.table.records, np.dtype(np.int64))
     _check_offsets("deps", tables.dep_offsets, tables.deps, np.dtype(np.int32))

@@ -115,15 +115,15 @@ class GroupBuffers:
         return found
 
 
-def make_room(bricks: Bricks, start: int, device: DeviceSpec, limit: int | None) -> GroupBuffers | None:
+def make_buffers(bricks: Bricks, start: int, device: DeviceSpec, limit: int | None) -> GroupBuffers | None:
     """Groups of as many bricks as the cache holds, at most `limit`, all about equally large; None where one brick is
     too large for it."""
     stages, limit = stages_of(bricks), limit or len(bricks)
     cache = device.cache_share * device.shared[1]
-    room = max(cache - _constant_bytes(bricks), cache / 2)  # weights that do not fit in half of it pass through
+    free = max(cache - _constant_bytes(bricks), cache / 2)  # weights that do not fit in half of it pass through
     for alike in (n for n in range(bricks.common[1], 0, -1) if bricks.common[1] % n == 0):
         count, (_, each) = len(bricks) // alike, _packed(bricks, stages, alike, alike)
-        most = min(int(room // max(1, each)), count, limit // alike)
+        most = min(int(free // max(1, each)), count, limit // alike)
         if most:
             slots = alike * -(-count // -(-count // most))
             offsets, nbytes = _packed(bricks, stages, slots, alike)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, fields
 
 import numpy as np
 
-SCRATCH, ARENA, CONSTANTS, FIRST_END = range(4)
+SCRATCH, ARENA, CONSTANTS, FIRST_IO = range(4)
 """Bases: scratch of the block's slot, arena, constants, then the graph's inputs and outputs."""
 BASE_SHIFT = 56
 MOST_BASES = 1 << 64 - BASE_SHIFT

@@ -10,7 +10,8 @@ import pytest
 from onnx import TensorProto
 
 from brickrt.graph.errors import BrickError
-from brickrt.runtime.cuda.program import CudaOptions, CudaProgram
+from brickrt.runtime.cuda.blueprint import CudaOptions
+from brickrt.runtime.cuda.program import CudaProgram
 from brickrt.runtime.events import TaskEvents
 from brickrt.runtime.program_protocol import Cancelled
 from brickrt.runtime.session.runtime import Runtime

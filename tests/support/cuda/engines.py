@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from brickrt.runtime.cuda.program import CudaOptions, CudaProgram
+from brickrt.runtime.cuda.blueprint import CudaOptions
+from brickrt.runtime.cuda.program import CudaProgram
 from brickrt.runtime.session import runtime
 from brickrt.runtime.session.engines import Engine, choose_engine
 from brickrt.runtime.session.runtime import Runtime

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from brickrt.graph.interpret import interpret
 from brickrt.graph.passes.half_precision import lowered as in_precision
-from brickrt.runtime.cuda.program import CudaOptions, CudaProgram
+from brickrt.runtime.cuda.blueprint import CudaOptions
+from brickrt.runtime.cuda.program import CudaProgram
 from tests.support.cuda.callback_kernels import CallbackDriver
 from tests.support.cuda.fake_cudnn import Frontend, HostLibrary, PlanOf
 from tests.support.cuda.host_driver import SMALL

@@ -1,4 +1,4 @@
-"""What a program's tables are to do, as far as `validate.py` checks it: from the task graph, not from the tables."""
+"""What a program's tables must do, as far as `validate.py` checks it: from the task graph, not from the tables."""
 
 from __future__ import annotations
 
@@ -9,55 +9,113 @@ import numpy as np
 from brickrt.graph.ir import Node
 from brickrt.ops.cuda.cudnn.coverage import Product, inputs_of, parts_of
 from brickrt.ops.cuda.operand import Operand
+from brickrt.runtime.cuda.blueprint import Blueprint
 from brickrt.runtime.cuda.groups.cudnn_layers import Layer
-from brickrt.runtime.cuda.groups.group_steps import NodeWork, OpWork, RestWork
-from brickrt.runtime.cuda.kernels.kernel_context import ARENA, FIRST_END, SCRATCH
-from brickrt.runtime.cuda.schedule.argument_table import RecordRows, Records, byte_offsets
-from tests.support.verify.steps import reach
-from tests.support.verify.types import OperandView, Signature, Use
+from brickrt.runtime.cuda.groups.group_steps import NodeSteps, OpSteps, RestSteps
+from brickrt.runtime.cuda.kernels.kernel_context import ARENA
+from brickrt.runtime.cuda.schedule.argument_table import ArgumentTable, KernelRecords, device_places
 from brickrt.runtime.lowering.inplace_slices import start_of
+from brickrt.runtime.lowering.record_order import order_records
 from brickrt.runtime.lowering.task_graph import TaskGraph
+from tests.support.verify.steps import reach
+from tests.support.verify.types import CheckedLaunch, CheckedTables, Expected, OperandView, Signature, Use
+from tests.support.verify.validate import validate
 
 
-def signature(records: Records, i: int, rows: RecordRows, kernel: int) -> Signature:
-    """Of rows that are among those of steps `i`, and call kernel `kernel`."""
-    node, parts = _parts(records, i, rows)
-    own, tables = rows.kernel, len(rows.kernel.tables())
+def verify_program(blueprint: Blueprint) -> None:
+    """Raises ValueError where the tables are not what kernels rely on, or do not do what the task graph says."""
+    validate(checked_tables(blueprint), expected_of(blueprint))
+
+
+def checked_tables(blueprint: Blueprint) -> CheckedTables:
+    """The tables of a program, as the checks take them."""
+    launches, tables = blueprint.launches, blueprint.tables
+    firsts = np.cumsum([0, *(len(launch.tasks) for launch in launches)]).tolist()
+    pieces = [
+        CheckedLaunch(
+            begin, len(launch.tasks), kernels, launch.kind == "persistent", launch.after, launch.kind == "bricks"
+        )
+        for begin, launch, kernels in zip(firsts, launches, blueprint.units.kernels, strict=False)
+    ]
+    return CheckedTables(tables.table.task_at, tables.table.records, tables.dep_offsets, tables.deps, pieces)
+
+
+def expected_of(blueprint: Blueprint) -> Expected:
+    """What the tables of a program must do."""
+    tasks, numbered, tables = blueprint.tasks, blueprint.units.numbered, blueprint.tables
+    places, types = tasks.places, tasks.plan.graph.types
+    number = np.full(len(blueprint.owner), -1, np.int64)
+    number[tables.order] = np.arange(len(tables))
+    found = order_records([(one.tasks, one.ranks, one.words) for one, _ in numbered], number)
+    like = np.repeat(np.arange(len(numbered)), [len(one.tasks) for one, _ in numbered])
+    base = device_places(tasks).base
+    return Expected(
+        signatures=list(_signatures(blueprint)),
+        tasks=found.tasks[found.order],
+        like=like[found.order],
+        owner=blueprint.owner[tables.order],
+        dep_offsets=tasks.dep_offsets,
+        deps=tasks.deps,
+        base_bytes=blueprint.base_bytes,
+        arena=tasks.arena_bytes,
+        constants=np.array(sorted(offset for offset, _ in blueprint.arguments.packed.pieces), np.int64),
+        io={name: base(name) for name, at in places.items() if at.kind in ("input", "output")},
+        outputs=[name for name, at in places.items() if at.kind == "output" and types[name].size],
+        uses=list(uses(tasks, {k: layer for k, (layer, _) in blueprint.calls.layers.items()})),
+    )
+
+
+def _signatures(blueprint: Blueprint) -> Iterator[Signature]:
+    """Those of all records, in the order of `Units.numbered`."""
+    units, numbered = blueprint.units, iter(blueprint.units.numbered)
+    firsts = {launch.steps: kernels.start for launch, kernels in zip(blueprint.launches, units.kernels, strict=True)}
+    for steps, first in firsts.items():
+        for i, records in ((step, records) for step in steps for records in units.arguments.of(step)):
+            same, number = next(numbered)
+            assert same is records
+            yield signature(units.arguments, i, records, first + number)
+    assert next(numbered, None) is None
+
+
+def signature(table: ArgumentTable, i: int, records: KernelRecords, kernel: int) -> Signature:
+    """What records that are among those of steps `i`, and call kernel `kernel`, must look like."""
+    node, parts = _parts(table, i, records)
+    own, tables = records.kernel, len(records.kernel.tables())
     return Signature(node.name, kernel, own.op, (own.out, *own.ins), (False, *own.packed), parts, tables)
 
 
-def _parts(records: Records, i: int, rows: RecordRows) -> tuple[Node, tuple[OperandView | None, ...]]:
-    """The node that rows are for, and what their operands are."""
-    tasks, steps = records.tasks, records.tasks.steps
+def _parts(table: ArgumentTable, i: int, records: KernelRecords) -> tuple[Node, tuple[OperandView | None, ...]]:
+    """The node that records are for, and what their operands are."""
+    tasks, steps = table.tasks, table.tasks.steps
     graph = tasks.plan.graph
     if i < len(steps):
         node = graph.nodes[steps[i].node]
-        names = (node.output, *node.inputs) if rows is records.rows[i] else (node.output, node.output)
+        names = (node.output, *node.inputs) if records is table.records[i] else (node.output, node.output)
         return node, tuple(part_of(tasks, name) for name in names)
-    work = records.works[i - len(steps)]
-    if isinstance(work, OpWork):
-        return work.node, tuple(_at(tasks, work, k) for k in range(len(work.operands)))
-    assert isinstance(work, NodeWork)
-    node = graph.nodes[work.steps.node]
+    extra = table.extra[i - len(steps)]
+    if isinstance(extra, OpSteps):
+        return extra.node, tuple(_at(tasks, extra, k) for k in range(len(extra.operands)))
+    assert isinstance(extra, NodeSteps)
+    node = graph.nodes[extra.steps.node]
     names = node.output, *node.inputs
-    out, *ins = (None if tasks.root(name) in work.places else part_of(tasks, name) for name in names)
-    if isinstance(work, RestWork):
-        ins = _left(node, work, rows, out, ins)
+    out, *ins = (None if tasks.root(name) in extra.places else part_of(tasks, name) for name in names)
+    if isinstance(extra, RestSteps):
+        ins = _left(node, extra, records, out, ins)
     return node, (out, *ins)
 
 
 def _left(
-    node: Node, work: RestWork, rows: RecordRows, out: OperandView | None, ins: list[OperandView | None]
+    node: Node, extra: RestSteps, records: KernelRecords, out: OperandView | None, ins: list[OperandView | None]
 ) -> list[OperandView | None]:
     """The inputs of what is left of a node: parts of its product, those of the bias, and what the library does not
     read."""
     assert isinstance(node.op, Product)
-    count, left = parts_of(node.op), ins[inputs_of(node.op, work.share, len(ins)) :]
-    products = [None if work.product else out] * count
-    if not (node.op.bias and work.share == "product"):
+    count, left = parts_of(node.op), ins[inputs_of(node.op, extra.share, len(ins)) :]
+    products = [None if extra.product else out] * count
+    if not (node.op.bias and extra.share == "product"):
         return [*products, *left]
     bias, *left = left
-    operands = rows.kernel.ins[count : 2 * count]
+    operands = records.kernel.ins[count : 2 * count]
     pieces = [bias and _piece(bias, operand, k) for k, operand in enumerate(operands)]
     return [*products, *pieces, *left]
 
@@ -76,28 +134,20 @@ def part_of(tasks: TaskGraph, name: str) -> OperandView | None:
     return OperandView(tasks.root(name), tuple(start_of(tasks.parts, name, graph.types[name].rank)[0].tolist()))
 
 
-def _at(tasks: TaskGraph, work: OpWork, k: int) -> OperandView | None:
+def _at(tasks: TaskGraph, extra: OpSteps, k: int) -> OperandView | None:
     """Which tensor of the node an operand is that is brought to bricks, or from them; None of buffers."""
-    (base, offsets), operand = work.origins[k], work.operands[k]
-    if base == ARENA and (reach(operand, offsets, work.boxes)[0] >= tasks.arena_bytes).all():
+    (base, offsets), operand = extra.origins[k], extra.operands[k]
+    if base == ARENA and (reach(operand, offsets, extra.boxes)[0] >= tasks.arena_bytes).all():
         return None
-    for name in (work.node.output, *work.node.inputs):
+    for name in (extra.node.output, *extra.node.inputs):
         part = part_of(tasks, name)
         if part is None or len(part.start) != operand.rank or part.tensor not in tasks.places:
             continue
-        if base_of(tasks, part.tensor) == base:
-            shift = byte_offsets(operand, np.array([part.start], np.int64))
+        if device_places(tasks).base(part.tensor) == base:
+            shift = operand.byte_offsets(np.array([part.start], np.int64))
             if (offsets == tasks.places[part.tensor].offset + shift).all():
                 return part
     return None
-
-
-def base_of(tasks: TaskGraph, name: str) -> int:
-    """Of a stored tensor."""
-    place = tasks.places[name]
-    if place.kind in ("input", "output"):
-        return FIRST_END + place.slot + (len(tasks.plan.graph.inputs) if place.kind == "output" else 0)
-    return ARENA if place.kind == "arena" else SCRATCH
 
 
 def uses(tasks: TaskGraph, calls: Mapping[int, Layer]) -> Iterator[Use]:

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from brickrt.plan.geometry.bricks import ramps, row_offsets
-from tests.support.verify.types import CheckedLaunch, CheckedTables, Wanted, distinct, fail, first
+from tests.support.verify.types import CheckedLaunch, CheckedTables, Expected, distinct, fail, first
 
 
 def expand(offsets: np.ndarray, values: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -19,11 +19,11 @@ def expand(offsets: np.ndarray, values: np.ndarray, rows: np.ndarray) -> tuple[n
     return of, values[offsets[rows][of] + ramps(counts)]
 
 
-def contains(keys: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Which of `wanted` are among sorted keys."""
+def contains(keys: np.ndarray, expected: np.ndarray) -> np.ndarray:
+    """Which of `expected` are among sorted keys."""
     if not len(keys):
-        return np.zeros(len(wanted), bool)
-    return np.asarray(keys[np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)] == wanted)
+        return np.zeros(len(expected), bool)
+    return np.asarray(keys[np.minimum(np.searchsorted(keys, expected), len(keys) - 1)] == expected)
 
 
 def check_after(launches: Sequence[CheckedLaunch]) -> None:
@@ -165,12 +165,12 @@ class Order:
         return None
 
 
-def check_graph(order: Order, wanted: Wanted) -> None:
+def check_graph(order: Order, expected: Expected) -> None:
     """Whatever a task of the graph waits for, the tables make it, and all its parts, wait for."""
-    count, launch_of = len(wanted.dep_offsets) - 1, order.launch_of
-    tasks, deps = np.repeat(np.arange(count), np.diff(wanted.dep_offsets)), wanted.deps
+    count, launch_of = len(expected.dep_offsets) - 1, order.launch_of
+    tasks, deps = np.repeat(np.arange(count), np.diff(expected.dep_offsets)), expected.deps
     number = np.full(count, -1, np.int64)
-    number[wanted.owner] = np.arange(len(wanted.owner))
+    number[expected.owner] = np.arange(len(expected.owner))
     tickets = np.array([*(launch.tickets for launch in order.tables.launches), False], bool)
     launched = np.where(number >= 0, launch_of[number] if len(launch_of) else -1, -1)
     own, others = launched[tasks], launched[deps]
@@ -179,12 +179,12 @@ def check_graph(order: Order, wanted: Wanted) -> None:
     if (i := first(~order.waits(mine, its))) is not None:
         fail(f"task {mine[i]} does not wait for task {its[i]}, whose result it needs")
     across = np.flatnonzero(~inside & (own >= 0))  # what is in no launch, others wait through
-    _check_across(order, wanted, tasks[across], deps[across])
+    _check_across(order, expected, tasks[across], deps[across])
 
 
-def _check_across(order: Order, wanted: Wanted, tasks: np.ndarray, deps: np.ndarray) -> None:
+def _check_across(order: Order, expected: Expected, tasks: np.ndarray, deps: np.ndarray) -> None:
     """The launches of tasks come after all those of what they wait for."""
-    offsets, launches = _launches(order, wanted)
+    offsets, launches = _launches(order, expected)
     kind, example = _alike(offsets, launches, len(order.tables.launches))
     pairs = distinct(kind[tasks] * np.int64(len(example)) + kind[deps])
     tasks, deps = (example[side] for side in np.divmod(pairs, len(example)))
@@ -209,14 +209,14 @@ def _alike(offsets: np.ndarray, launches: np.ndarray, count: int) -> tuple[np.nd
     return kind, example
 
 
-def _launches(order: Order, wanted: Wanted) -> tuple[np.ndarray, np.ndarray]:
+def _launches(order: Order, expected: Expected) -> tuple[np.ndarray, np.ndarray]:
     """The launches of all the graph's tasks, CSR; of those that are in none, those of what they wait for."""
-    count, width = len(wanted.dep_offsets) - 1, len(order.tables.launches) + 1
-    holders, launches = np.divmod(distinct(wanted.owner * np.int64(width) + order.launch_of), width)
+    count, width = len(expected.dep_offsets) - 1, len(order.tables.launches) + 1
+    holders, launches = np.divmod(distinct(expected.owner * np.int64(width) + order.launch_of), width)
     offsets = row_offsets(np.bincount(holders, minlength=count))
     joined: dict[int, np.ndarray] = {}
     for g in np.flatnonzero(np.diff(offsets) == 0).tolist():
-        deps = wanted.deps[wanted.dep_offsets[g] : wanted.dep_offsets[g + 1]]
+        deps = expected.deps[expected.dep_offsets[g] : expected.dep_offsets[g + 1]]
         _, direct = expand(offsets, launches, deps)
         joined[g] = order.distinct(np.concatenate([direct, *(joined[d] for d in deps.tolist() if d in joined)]))
     more = [np.full(len(found), g) for g, found in joined.items()]

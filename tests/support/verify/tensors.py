@@ -16,13 +16,13 @@ from brickrt.ops.types import Boxes
 from tests.support.verify.access import TensorAccess, TensorHistory, in_scratch
 from tests.support.verify.grid import Grid, owners
 from tests.support.verify.order import Order
-from tests.support.verify.types import Wanted, distinct, fail, first
+from tests.support.verify.types import Expected, distinct, fail, first
 
 
-def check_tensors(tensors: dict[str, TensorHistory], order: Order, wanted: Wanted) -> None:
+def check_tensors(tensors: dict[str, TensorHistory], order: Order, expected: Expected) -> None:
     """Of all that are not in scratch."""
     stored = [tensor for tensor in tensors.values() if not in_scratch(tensor)]
-    for name in wanted.outputs:
+    for name in expected.outputs:
         if name not in tensors or not tensors[name].writers.size:
             fail(f"output '{name}' is never written")
     made = []
@@ -30,9 +30,9 @@ def check_tensors(tensors: dict[str, TensorHistory], order: Order, wanted: Wante
         if tensor.writers.size:
             _check_written(tensor)
             made.append(tensor)
-        elif tensor.name not in wanted.ends:
+        elif tensor.name not in expected.io:
             _check_unread(tensor)
-    _check_shared([tensor for tensor in made if tensor.name not in wanted.ends])
+    _check_shared([tensor for tensor in made if tensor.name not in expected.io])
 
 
 def _check_unread(tensor: TensorHistory) -> None:
