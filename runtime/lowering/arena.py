@@ -55,7 +55,7 @@ def part_place(kind: TensorType, extents: Iterable[int], layout: str, lanes: int
     size = 1
     for e in stored:
         size *= e
-    return Allocation(where, extents, block, size * kind.dtype.itemsize)
+    return Allocation(where, extents, size * kind.dtype.itemsize)
 
 
 def view_aliases(plan: Plan) -> dict[str, str]:

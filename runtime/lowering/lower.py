@@ -75,7 +75,7 @@ class Lowering:
             for slot, name in enumerate(names):
                 if name not in graph.constants and name not in self.places:
                     t = graph.types[name]
-                    self.places[name] = Allocation(kind, t.shape, 1, t.nbytes, slot=slot)
+                    self.places[name] = Allocation(kind, t.shape, t.nbytes, slot=slot)
 
     def new_tasks(self, n: int) -> np.ndarray:
         self.tasks += n

@@ -25,7 +25,6 @@ class Allocation:
 
     kind: Kind
     extents: tuple[int, ...]
-    block: int
     nbytes: int
     offset: int = 0
     slot: int = -1

@@ -18,9 +18,10 @@ from brickrt.runtime.lowering.task_graph import TaskGraph
 
 @dataclass
 class Calls:
-    """By index of the launch the layer and its plan, and where its arrays lie in one part of memory.
+    """The library's `layers` and their plans by index of the launch, and the constants that they read.
 
-    `reasons` say of other products why kernels compute them, by name of the node, `rests` why they do what comes after.
+    `offsets` by index of the launch are in bytes, from the beginning of the arena, or of the constants for those.
+    `reasons` say why kernels compute other products, by name of the node; `rests`, why they do what comes after.
     """
 
     library: ProductLibrary | None = None
@@ -63,7 +64,7 @@ class Calls:
         return total
 
     def first_uses(self, streams: Sequence[int]) -> list[int]:
-        """Of each plan and stream that it runs on, one launch."""
+        """One launch of each plan on each stream that it runs on."""
         return list({(id(plan), streams[k]): k for k, (_, plan) in self.layers.items()}.values())
 
     def run(self, k: int, arena: int, arrays: int, workspace: int, stream: Stream, number: int) -> None:

@@ -39,11 +39,12 @@ Calls = dict[int, Call]
 
 @dataclass
 class Groups:
-    """`launches`, those of bricks in groups where that is possible, and `calls` among them, by index; what kernels do
-    in others is `extra`, in the place of the task graph's steps `skipped`, and what calls leave to them.
+    """The `launches` of a program, in which bricks are in groups where that is possible, and the library's `calls`
+    among them, by index of the launch.
 
-    Tasks of extra steps have numbers after the graph's; `owners` are the graph's tasks that they are a part of. `arena` is
-    in bytes, with the buffers of bricks. `layers` are those that the library may compute whole, `reasons` why kernels
+    Kernels do the rest in `extra` steps, which take the place of the task graph's steps `skipped`, or come after calls.
+    Their tasks have numbers after the graph's; `owners` are the graph's tasks that they are part of. `arena` is in
+    bytes, with the buffers of bricks. `layers` are those that the library may compute whole, `reasons` why kernels
     compute nodes, or what is left of them, by name.
     """
 
@@ -204,7 +205,8 @@ class _GroupSearch:
     # ---- launches
 
     def launch(self, launch: Launch, buffers: GroupBuffers, calls: Calls) -> None:
-        """Adds all groups that take turns in the same buffers, one launch after the other, after those that use the same memory."""
+        """Adds all groups that take turns in the same buffers: launches that run one by one, after others that use the
+        buffers' memory."""
         task_of, parts = (
             self.task_of(self.subgraph(launch)),
             [self.extra.of(buffers, stage) for stage in buffers.stages],

@@ -1,8 +1,8 @@
 """What a kernel gets to know: one block of words, an argument of each launch, defined here and nowhere else.
 
-`context_header.py` generates the C++ struct from the fields below, `schedule.cuh` reads it. All fields are words of 8 bytes.
-They stay as they are for the life of a program, so that captured launches may hold them; what changes from run to run
-lies behind them.
+`context_header.py` generates the C++ struct from the fields below, `schedule.cuh` reads it. All fields are words of 8
+bytes. They stay as they are for the life of a program, so that captured launches may hold them; what changes from run
+to run lies behind them.
 
 Words of a step's record: kernel; operands | rank << 32; then one word per operand (the output first), base << 56 |
 offset in bytes mod 2^56 (offsets may be negative); then one per dimension of the box, lo | hi << 32. The records of a

@@ -24,6 +24,7 @@ class Schedule:
 
     @property
     def streams(self) -> int:
+        """How many streams are used."""
         return 1 + max((turn.stream for turn in self.turns), default=0)
 
 

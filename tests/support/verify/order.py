@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from brickrt.plan.geometry.bricks import ramps, row_offsets
+from tests.support.task_checks import ancestors
 from tests.support.verify.types import CheckedLaunch, CheckedTables, Expected, distinct, fail, first
 
 
@@ -51,13 +52,8 @@ class Order:
     @cached_property
     def _before(self) -> np.ndarray:
         """Launches that are complete before each, as bits, uint8 [launches, bytes]."""
-        launches, found = self.tables.launches, list[int]()
-        for launch in launches:
-            mine = 0
-            for other in launch.after:
-                mine |= found[other] | 1 << other
-            found.append(mine)
-        width = len(launches) // 8 + 1
+        launches = self.tables.launches
+        found, width = ancestors(launch.after for launch in launches), len(launches) // 8 + 1
         flat = b"".join(one.to_bytes(width, "little") for one in found)
         return np.frombuffer(flat, np.uint8).reshape(len(launches), width)
 

@@ -13,6 +13,7 @@ from brickrt.runtime.cuda.kernels.kernel_context import FIRST_IO, SCRATCH
 from tests.support.cuda.tables_of import order_of, tables_of
 from tests.support.graphs.plan_graphs import networks
 from tests.support.graphs.window_graphs import stacks
+from tests.support.task_checks import ancestors, needs
 from tests.support.verify.steps import find_steps
 from tests.support.verify.validate import validate
 
@@ -37,13 +38,10 @@ def touched(tables, expected):
     return address[order], time[order], task[order]
 
 
-def ancestors(tables, order):
+def complete_before(tables, order):
     """[task, task]: whether the second is complete before the first begins."""
-    found = np.zeros((len(tables), len(tables)), bool)
-    for t in range(len(tables)):
-        for d in tables.deps[tables.dep_offsets[t] : tables.dep_offsets[t + 1]].tolist():
-            found[t] |= found[d]
-            found[t, d] = True
+    found = np.array([[bits >> d & 1 for d in range(len(tables))] for bits in ancestors(needs(tables))], bool)
+    found = found.reshape(len(tables), len(tables))
     launches = np.arange(len(tables.launches))
     before = np.array([order.launched(launches, np.full(len(launches), k)) for k in launches.tolist()])
     return found | before[order.launch_of][:, order.launch_of]
@@ -61,7 +59,7 @@ def races(tables, expected):
     given_ones = (base >= FIRST_IO) & (base < 1000) & ~np.isin(base, [expected.io[name] for name in expected.outputs])
     if (~writes & ~known & ~given_ones).any():
         return True
-    done = ancestors(tables, order_of(tables, expected))
+    done = complete_before(tables, order_of(tables, expected))
 
     def apart(first, then):
         return (task[first] == task[then]) | done[task[then], task[first]]
