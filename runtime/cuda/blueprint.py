@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from brickrt.runtime.cuda.driver.protocol import Driver
-from brickrt.runtime.cuda.groups.cudnn_launches import Calls, calls_of
+from brickrt.runtime.cuda.groups.cudnn_launches import LibraryCalls, calls_of
 from brickrt.runtime.cuda.groups.group_search import find_groups
 from brickrt.runtime.cuda.program_tables import ProgramTables, Units, make_tables
 from brickrt.runtime.cuda.schedule.argument_table import ArgumentTable
@@ -43,7 +43,7 @@ class Blueprint:
 
     tasks: TaskGraph
     launches: Sequence[Launch]
-    calls: Calls
+    calls: LibraryCalls
     arena_bytes: int
     owner: np.ndarray
     arguments: ArgumentTable

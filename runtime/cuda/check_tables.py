@@ -50,7 +50,7 @@ def _check_deps(tables: ProgramTables, launches: Sequence[Launch]) -> None:
     """Tasks wait for earlier ones, of the same launch, which takes tickets."""
     counts = np.array([len(launch.tasks) for launch in launches], np.int64)
     firsts = np.repeat(np.cumsum(counts) - counts, counts)
-    takes_tickets = np.repeat([launch.kind == "persistent" for launch in launches], counts)
+    takes_tickets = np.repeat(np.array([launch.kind == "persistent" for launch in launches], bool), counts)
     readers = np.repeat(np.arange(len(tables)), np.diff(tables.dep_offsets))
     wrong = (tables.deps < firsts[readers]) | (tables.deps >= readers) | ~takes_tickets[readers]
     if wrong.any():

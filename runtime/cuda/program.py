@@ -15,7 +15,7 @@ from brickrt.graph.errors import BrickError
 from brickrt.runtime.cuda.blueprint import Blueprint, CudaOptions, draw_up
 from brickrt.runtime.cuda.check_tables import check_tables
 from brickrt.runtime.cuda.device_state import DeviceState
-from brickrt.runtime.cuda.driver.alignment import aligned
+from brickrt.runtime.cuda.driver.alignment import aligned_size
 from brickrt.runtime.cuda.driver.protocol import CapturedGraph, CaptureRefused, DeviceFunction, Driver, Progress, Stream
 from brickrt.runtime.cuda.kernels.kernel_context import MOST_TASKS, why_stopped
 from brickrt.runtime.cuda.launcher import Launcher
@@ -87,9 +87,9 @@ class CudaProgram:
     # ---- memory
 
     def _place(self, constants: PackedConstants) -> DeviceState:
-        """The memory, with all that stays as it is written."""
+        """Takes the memory, and writes what stays as it is."""
         calls = self._calls
-        stride = aligned(self.tasks.scratch_bytes)
+        stride = aligned_size(self.tasks.scratch_bytes)
         self._slots = self._most_slots(stride)
         sizes = {
             "arena": self._arena,
@@ -201,12 +201,12 @@ class CudaProgram:
         return self._driver.stream_of(stream)
 
     def _put(self, inputs: Sequence[Any], outputs: Sequence[Any], events: int, waits: bool, main: Stream) -> None:
-        """A run, on a stream."""
+        """Puts a run on a stream."""
         self._memory.tell(self._io.upload(inputs, outputs, waits, main), events, main)
         self._start(main)
 
     def _start(self, main: Stream) -> None:
-        """All launches, on what the device was told."""
+        """Puts all launches on a stream, for the arrays that the device was told of."""
         if self._tickets:
             self._memory.next_epoch(main)
         if self._graph is not None:
@@ -215,7 +215,7 @@ class CudaProgram:
             self._queue.put(main)
 
     def _look_back(self, waits: bool) -> None:
-        """Before a run: what came of those before that nobody waited for. One that waits counts alone."""
+        """Raises what went wrong in earlier runs that nobody waited for; a run that `waits` is counted alone."""
         if not ((waits and self._pending) or self._cancelled or self._memory.stopped):
             return
         if self._pending:
@@ -256,7 +256,7 @@ class CudaProgram:
 
     @property
     def called(self) -> frozenset[int]:
-        """Nodes that the library computes, or the products of which."""
+        """Nodes that the library computes, or whose products it does."""
         return frozenset(self.tasks.steps[i].node for i in self._calls.steps)
 
     def seconds(self, subgraphs: Collection[int] | None = None) -> float:
@@ -276,7 +276,7 @@ class CudaProgram:
             return found
 
     def _tell_zeros(self) -> None:
-        """Inputs of zeros, and room for outputs, are where kernels look from now on."""
+        """Gives the kernels inputs of zeros, and memory of our own for outputs."""
         graph = self.tasks.plan.graph
         inputs, outputs = (
             [np.zeros(graph.types[name].shape, graph.types[name].dtype) for name in names]

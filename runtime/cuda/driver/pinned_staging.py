@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from brickrt.runtime.cuda.driver.alignment import aligned
+from brickrt.runtime.cuda.driver.alignment import aligned_size
 from brickrt.runtime.cuda.driver.protocol import Driver, Event, Stream
 
 TURNS = 8  # sets of words that may be on their way
@@ -18,7 +18,7 @@ class PinnedWords:
 
     def __init__(self, driver: Driver, count: int) -> None:
         self._driver, self._nbytes, self._turn = driver, 8 * count, 0
-        stride = aligned(self._nbytes)
+        stride = aligned_size(self._nbytes)
         self._pinned = driver.pinned(TURNS * stride)
         starts = range(0, TURNS * stride, stride)
         self._words = [self._pinned.array[at : at + self._nbytes].view(np.uint64) for at in starts]

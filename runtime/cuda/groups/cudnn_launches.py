@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from brickrt.ops.cuda.cudnn.graph import CudnnPlan
-from brickrt.runtime.cuda.driver.alignment import aligned
+from brickrt.runtime.cuda.driver.alignment import aligned_size
 from brickrt.runtime.cuda.driver.protocol import ProductLibrary, Stream
 from brickrt.runtime.cuda.groups.cudnn_layers import Layer, StoredConstant
 from brickrt.runtime.cuda.groups.group_search import Groups
@@ -17,7 +17,7 @@ from brickrt.runtime.lowering.task_graph import TaskGraph
 
 
 @dataclass
-class Calls:
+class LibraryCalls:
     """The library's `layers` and their plans by index of the launch, and the constants that they read.
 
     `offsets` by index of the launch are in bytes, from the beginning of the arena, or of the constants for those.
@@ -49,14 +49,14 @@ class Calls:
             array = constant.stored(values[constant.name])
             self._stored[constant] = self.nbytes
             self.pieces.append((self.nbytes, array))
-            self.nbytes += aligned(array.nbytes)
+            self.nbytes += aligned_size(array.nbytes)
         return self._stored[constant]
 
     def workspace(self, streams: Sequence[int]) -> int:
         """Bytes for launches on these streams: each has a workspace of its own, for the greediest of its calls."""
         most: dict[int, int] = {}
         for k, (_, plan) in self.layers.items():
-            most[streams[k]] = max(most.get(streams[k], 0), aligned(plan.workspace))
+            most[streams[k]] = max(most.get(streams[k], 0), aligned_size(plan.workspace))
         total = 0
         for stream in sorted(most):
             self._workspaces[stream] = total
@@ -76,9 +76,9 @@ class Calls:
         self.library.run(plan, addresses, workspace + self._workspaces[number], stream)
 
 
-def calls_of(tasks: TaskGraph, groups: Groups, library: ProductLibrary | None, values: OwnedConstants) -> Calls:
+def calls_of(tasks: TaskGraph, groups: Groups, library: ProductLibrary | None, values: OwnedConstants) -> LibraryCalls:
     """The calls of groups and whole layers, with the constants that they read."""
-    calls = Calls(library, reasons=groups.reasons | groups.layers.reasons)
+    calls = LibraryCalls(library, reasons=groups.reasons | groups.layers.reasons)
     for k, (layer, plan) in groups.calls.items():
         calls.add(k, layer, plan, values)
     for layer, _ in calls.layers.values():

@@ -22,7 +22,7 @@ from brickrt.ops.cuda.cudnn.graph import CudnnPlan
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.plan.geometry.bricks import BrickGrid
 from brickrt.plan.subgraph import Subgraph
-from brickrt.runtime.cuda.driver.alignment import aligned
+from brickrt.runtime.cuda.driver.alignment import aligned_size
 from brickrt.runtime.cuda.driver.protocol import ProductLibrary
 from brickrt.runtime.cuda.groups.cudnn_layers import SLOWER, Layer, Layers, find_layers, is_layer
 from brickrt.runtime.cuda.groups.group_buffers import GroupBuffers, make_buffers
@@ -34,7 +34,7 @@ from brickrt.runtime.cuda.schedule.launches import Launch
 from brickrt.runtime.lowering.task_graph import TaskGraph
 
 Call = tuple[Layer, CudnnPlan]
-Calls = dict[int, Call]
+NodeCalls = dict[int, Call]
 
 
 @dataclass
@@ -51,7 +51,7 @@ class Groups:
     launches: list[Launch]
     arena: int
     layers: Layers = field(default_factory=Layers)
-    calls: Calls = field(default_factory=dict)
+    calls: NodeCalls = field(default_factory=dict)
     extra: list[GroupSteps] = field(default_factory=list)
     skipped: frozenset[int] = frozenset()
     owners: list[np.ndarray] = field(default_factory=list)
@@ -133,7 +133,7 @@ class _GroupSearch:
 
     # ---- which
 
-    def in_groups(self, launch: Launch) -> dict[GroupBuffers, Calls]:
+    def in_groups(self, launch: Launch) -> dict[GroupBuffers, NodeCalls]:
         """The bricks of a launch by shape, with the calls for their nodes; none where kernels compute them."""
         subgraph = self.subgraph(launch)
         ops = {k: self.tasks.plan.graph.nodes[k].op for k in subgraph.nodes}
@@ -149,7 +149,7 @@ class _GroupSearch:
                 except Unfit as e:
                     some.remove(share)
                     refused.setdefault(k, str(e))
-        found: dict[GroupBuffers, Calls] = {}
+        found: dict[GroupBuffers, NodeCalls] = {}
         while (library := {k: some[0] for k, some in asked.items() if some}) and not found:
             found, why = self.attempt(subgraph, library)
             for k in why:
@@ -160,14 +160,14 @@ class _GroupSearch:
 
     def attempt(
         self, subgraph: Subgraph, library: Mapping[int, Share]
-    ) -> tuple[dict[GroupBuffers, Calls], dict[int, str]]:
+    ) -> tuple[dict[GroupBuffers, NodeCalls], dict[int, str]]:
         """Buffers if the library has plans for these shares of nodes; else why not, of those for which it has none."""
-        bricks, start = self.bricks(subgraph, library), aligned(self.tasks.arena_bytes)
+        bricks, start = self.bricks(subgraph, library), aligned_size(self.tasks.arena_bytes)
         buffers = [make_buffers(some, start, self.tasks.plan.device, self.limit) for some in bricks]
         if not buffers or None in buffers:
             why = "a brick is larger than the cache" if buffers else "bricks have too many shapes"
             return {}, dict.fromkeys(library, why)
-        found: dict[GroupBuffers, Calls] = {}
+        found: dict[GroupBuffers, NodeCalls] = {}
         refused: dict[int, str] = {}
         for one in (one for one in buffers if one is not None):
             calls = {k: self.call(one, k) for k in library}
@@ -204,7 +204,7 @@ class _GroupSearch:
 
     # ---- launches
 
-    def launch(self, launch: Launch, buffers: GroupBuffers, calls: Calls) -> None:
+    def launch(self, launch: Launch, buffers: GroupBuffers, calls: NodeCalls) -> None:
         """Adds all groups that take turns in the same buffers: launches that run one by one, after others that use the
         buffers' memory."""
         task_of, parts = (

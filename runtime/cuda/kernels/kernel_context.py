@@ -27,11 +27,11 @@ HELD = 4  # tickets of tasks not ready that a block holds before it waits
 LAST_EPOCH = (1 << 30) - 1
 """State words have 32 bits: after the run of this epoch, clear `words` and `tickets`, and begin again at 1."""
 TICKET_WORDS = 2
-"""Of a launch: runs ended << 32 | tickets taken in this one, of epoch runs ended + 1; blocks that left, of all runs."""
+"""Words of a launch: runs ended << 32 | tickets taken in this run, whose epoch is runs ended + 1; blocks that left."""
 EVENT_WORDS = 5
-"""Of a task's row: block, start and end in ns of the device's clock, waits and revisits of the block until then."""
+"""Words of a task's row: block, start and end in ns of the device's clock, the block's waits and revisits so far."""
 COUNTS = 4
-"""Of a launch, sums over all runs: tasks; complete at first sight; waited for; run before older ones (`Counts`)."""
+"""Sums of a launch over all runs: tasks; complete at first sight; waited for; run before older ones (`Counts`)."""
 SHARED_BYTES = 1536
 """Dynamic shared memory that a block keeps for itself; what kernels ask for comes on top."""
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from brickrt.runtime.cuda.driver.alignment import aligned
+from brickrt.runtime.cuda.driver.alignment import aligned_size
 from brickrt.runtime.cuda.driver.protocol import Driver, Stream
 
 
@@ -18,7 +18,7 @@ class AllocationSections:
         self._driver, self._at, self._sizes, total = driver, {}, sizes, 0
         for name, nbytes in sizes.items():
             self._at[name] = total
-            total += aligned(max(nbytes, 8))
+            total += aligned_size(max(nbytes, 8))
         self._held = driver.allocate(total)
         self.nbytes = total
 

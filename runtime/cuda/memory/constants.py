@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from brickrt.ops.cuda.kernel import Kernel
-from brickrt.runtime.cuda.driver.alignment import aligned
+from brickrt.runtime.cuda.driver.alignment import aligned_size
 
 
 @dataclass
@@ -26,7 +26,7 @@ class PackedConstants:
         if digest not in self._known:
             self._known[digest] = self.nbytes
             self.pieces.append((self.nbytes, content))
-            self.nbytes += aligned(content.nbytes)
+            self.nbytes += aligned_size(content.nbytes)
         return self._known[digest]
 
     def add_packed(self, kernel: Kernel, i: int, array: np.ndarray) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -366,9 +367,7 @@ def test_several_callers(monkeypatch, driver):
 
 def test_tables_are_validated(driver):
     tasks = lowered_chain("memoized")
-    tasks.places["y"] = tasks.places["y"].__class__(
-        "output", tasks.places["y"].extents, 1, tasks.places["y"].nbytes, 4096
-    )
+    tasks.places["y"] = replace(tasks.places["y"], slot=-1, offset=4096)
     with pytest.raises(ValueError, match=r"box .* has its output at bytes 4096:6352 of base 3, not in 0:3072"):
         CudaProgram(tasks, driver, CudaOptions())
 

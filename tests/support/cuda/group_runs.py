@@ -60,5 +60,5 @@ def packed(tensor, kind):
 
 
 def forms(program):
-    """Of all calls, in the order of their launches."""
+    """The forms of all calls, in the order of their launches."""
     return [program._calls.layers[k][0].form for k in sorted(program._calls.layers)]

@@ -89,7 +89,7 @@ class TensorHistory:
         return launch, int(tasks[0]) if len(tasks) else -1
 
     def tasks(self, accesses: Sequence[TensorAccess], launch: int) -> np.ndarray:
-        """Of one launch, ascending."""
+        """The tasks of these accesses in one launch, ascending."""
         found = [access.steps.tasks[self.order.launch_of[access.steps.tasks] == launch] for access in accesses]
         return distinct(np.concatenate(found)) if found else np.zeros(0, np.int64)
 

@@ -41,7 +41,7 @@ class BufferTouch:
 
 
 def check_buffers(steps: Sequence[StepGroup], order: Order, expected: Expected) -> None:
-    """Of all steps and calls."""
+    """Checks the buffers of all steps and calls."""
     for use in expected.uses:
         least, room = (0, expected.arena) if use.tensor is not None else (expected.arena, expected.base_bytes[ARENA])
         if use.start < least or use.end > room:
@@ -68,7 +68,7 @@ def _buffer(steps: StepGroup, k: int) -> bool:
 
 
 def _begun(touched: Sequence[BufferTouch], launches: Sequence[np.ndarray], expected: Expected) -> np.ndarray:
-    """Of each task of the graph the first launch in which a part of it touches buffers."""
+    """The first launch in which a part of each of the graph's tasks touches buffers."""
     found = np.full(len(expected.dep_offsets) - 1, np.iinfo(np.int64).max)
     for one, own in zip(touched, launches, strict=True):
         np.minimum.at(found, expected.owner[one.tasks], own)
@@ -76,7 +76,7 @@ def _begun(touched: Sequence[BufferTouch], launches: Sequence[np.ndarray], expec
 
 
 def touch(steps: StepGroup, k: int) -> BufferTouch:
-    """Of operand `k`."""
+    """What steps touch of their operand `k`."""
     boxes = steps.region(k)
     some = np.flatnonzero((boxes.hi > boxes.lo).all(axis=1))
     of, start, end = runs(steps.like.operands[k], steps.origins[some, k], boxes.take(some))

@@ -37,7 +37,7 @@ def check_after(launches: Sequence[CheckedLaunch]) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Order:
-    """Of the tables' tasks. `launch_of` [tasks]; `stepless` tasks do nothing but wait for others, [tasks]."""
+    """The order of the tables' tasks. `launch_of` [tasks]; `stepless` tasks do nothing but wait for others, [tasks]."""
 
     tables: CheckedTables
     launch_of: np.ndarray
@@ -62,7 +62,7 @@ class Order:
         return np.asarray(self._before[then, first_one >> 3] >> (first_one & 7) & 1 != 0)
 
     def all_launched(self, before: np.ndarray, after: np.ndarray) -> bool:
-        """Likewise of all pairs of different ones."""
+        """Whether that holds for all pairs of different launches."""
         a = before[:, None]
         return bool((self.launched(a, after) | (a == after)).all())
 
@@ -76,7 +76,7 @@ class Order:
 
     @cached_property
     def _readers(self) -> np.ndarray:
-        """Of each dependency the task that waits for it."""
+        """The task that waits for each dependency."""
         return np.repeat(np.arange(len(self.tables)), np.diff(self.tables.dep_offsets))
 
     @cached_property
@@ -87,7 +87,7 @@ class Order:
 
     @cached_property
     def _joins(self) -> tuple[np.ndarray, np.ndarray]:
-        """Of each task the stepless ones that it waits for, CSR."""
+        """The stepless tasks that each task waits for, CSR."""
         some = self.stepless[self.tables.deps]
         return row_offsets(np.bincount(self._readers[some], minlength=len(self.tables))), self.tables.deps[some]
 
@@ -146,7 +146,7 @@ class Order:
         return None
 
     def first_of_all(self, before: np.ndarray, after: np.ndarray) -> tuple[int, int] | None:
-        """Of all pairs, as `first_unordered`; all are of one launch."""
+        """The first such pair among all pairs of tasks `before` and `after`, which are of one launch."""
         offsets, joins = self._joins
         counts = offsets[after + 1] - offsets[after]
         for count in np.unique(counts).tolist():

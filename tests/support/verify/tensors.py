@@ -20,7 +20,7 @@ from tests.support.verify.types import Expected, distinct, fail, first
 
 
 def check_tensors(tensors: dict[str, TensorHistory], order: Order, expected: Expected) -> None:
-    """Of all that are not in scratch."""
+    """Checks all tensors that are not in scratch."""
     stored = [tensor for tensor in tensors.values() if not in_scratch(tensor)]
     for name in expected.outputs:
         if name not in tensors or not tensors[name].writers.size:
@@ -125,7 +125,7 @@ class Made:
             fail(f"{what}, for whose writer, task {before[i]}, it does not wait")
 
     def _check_all(self, access: TensorAccess) -> None:
-        """Likewise, of all of the tensor."""
+        """The same, as if each step read all of the tensor."""
         order, tasks = self.tensor.order, access.steps.tasks
         readers, name = order.distinct(order.launch_of[tasks]), self.tensor.name
         if not order.all_launched(self.launches, readers):
@@ -140,7 +140,7 @@ class Made:
 
 
 def _check_shared(tensors: Sequence[TensorHistory]) -> None:
-    """Of two in the same memory, whatever uses the one comes before what writes the other."""
+    """Where two tensors have the same memory, all that uses the one comes before all that writes the other."""
     here: list[TensorHistory] = []  # those that reach beyond where the next one begins
     for b in sorted(tensors, key=lambda one: one.bytes):
         here = [a for a in here if a.bytes[1] > b.bytes[0]]

@@ -1,4 +1,4 @@
-"""What the checks of `validate.py` are told: tables, and what they are to do."""
+"""What the checks of `validate.py` are given: tables, and what they must do."""
 
 from __future__ import annotations
 
@@ -118,6 +118,7 @@ class Expected:
 
 
 def fail(text: str) -> NoReturn:
+    """Ends the checks with this line."""
     raise ValueError(text)
 
 
