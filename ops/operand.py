@@ -33,6 +33,10 @@ class Strided:
         """Number of dimensions."""
         return self.type.rank
 
+    def byte_offsets(self, indices: np.ndarray) -> np.ndarray:
+        """Bytes from the virtual origin to the elements at `indices` [n, d]."""
+        return indices @ np.asarray(self.strides, np.int64) * self.dtype.itemsize
+
 
 def row_major(extents: Sequence[int]) -> tuple[int, ...]:
     """Strides of a tensor without gaps whose last dimension is innermost."""

@@ -98,9 +98,10 @@ def _host(isa: str | None) -> DeviceSpec:
 
 def _cuda(launch: LaunchMode) -> Engine:
     """The GPU engine. Its packages are only loaded here."""
+    from brickrt.runtime.cuda.blueprint import CudaOptions
     from brickrt.runtime.cuda.driver.cupy_driver import current_driver
     from brickrt.runtime.cuda.kernels.compile import check_compiler
-    from brickrt.runtime.cuda.program import CudaOptions, CudaProgram
+    from brickrt.runtime.cuda.program import CudaProgram
     from brickrt.runtime.cuda.tune import Tuner
 
     driver: Any = current_driver()  # its streams and events go with its own only

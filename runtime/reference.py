@@ -22,19 +22,21 @@ class ReferenceProgram:
 
     threads = 1
 
-    def __init__(self, tasks: TaskGraph) -> None:
+    def __init__(self, tasks: TaskGraph, constants: dict[str, np.ndarray] | None = None) -> None:
+        """Takes over `constants`, values by name; without them the graph's are used."""
         self.tasks, self.notes = tasks, dict[str, str]()
+        self._constants = dict(tasks.plan.graph.constants) if constants is None else constants
         self._calls = _calls(tasks)
         self._cancelled = False
 
     @property
     def constant_bytes(self) -> int:
-        """The graph's constants, which are read where they are."""
-        return sum(a.nbytes for a in self.tasks.plan.graph.constants.values())
+        """Memory of the constants."""
+        return sum(a.nbytes for a in self._constants.values())
 
     @property
     def working_bytes(self) -> int:
-        """All tensors that nodes write: none shares memory with another."""
+        """Memory of all nodes' outputs, as if none were in scratch."""
         graph = self.tasks.plan.graph
         return sum(graph.out(node).nbytes for node in graph.nodes)
 
@@ -43,7 +45,7 @@ class ReferenceProgram:
     ) -> Counts:
         """See `Program`."""
         graph = self.tasks.plan.graph
-        tensors = dict(graph.constants) | dict(zip(graph.inputs, inputs, strict=True))
+        tensors = dict(self._constants) | dict(zip(graph.inputs, inputs, strict=True))
         tensors |= dict(zip(graph.outputs, outputs, strict=True))
         for name, allocation in self.tasks.allocations.items():
             if allocation.kind == "arena":

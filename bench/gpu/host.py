@@ -18,7 +18,8 @@ import numpy as np
 from common import ResultTable, built, each, gpu, options, random_feeds, why
 from null_driver import NullArray, NullDriver
 
-from brickrt.runtime.cuda.program import CudaOptions, CudaProgram
+from brickrt.runtime.cuda.blueprint import CudaOptions
+from brickrt.runtime.cuda.program import CudaProgram
 from brickrt.runtime.engines import Engine
 from brickrt.runtime.session import runtime as runtimes
 from brickrt.runtime.session.runtime import Runtime

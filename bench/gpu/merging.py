@@ -115,7 +115,7 @@ def subgraphs(engine: Engine, rounds: int, clock: Clock, model: onnx.ModelProto)
     for strategy in MERGED:
         plan = bench.plan(PlanOptions(strategy))
         program = bench.program(plan)
-        for part in program.parts:
+        for part in program.launched_together:
             nodes = [k for s in part for k in plan.subgraphs[s].nodes]
             if len(nodes) > 1 and clock.has_time(f"{strategy} subgraphs {part}"):
                 both = {"layerwise": (layers, {alone[k] for k in nodes}), strategy: (program, part)}

@@ -23,9 +23,9 @@ from brickrt.plan.options import PlanOptions, Precision
 from brickrt.plan.plan import make_plan
 from brickrt.runtime.cuda.kernels.compile import CompiledModule, compile_modules
 from brickrt.runtime.cuda.kernels.kernel_sources import FunctionSource, KernelSource, function_of
-from brickrt.runtime.cuda.memory.constants import Constants
+from brickrt.runtime.cuda.memory.constants import PackedConstants
 from brickrt.runtime.cuda.program_tables import Units
-from brickrt.runtime.cuda.schedule.argument_table import Records
+from brickrt.runtime.cuda.schedule.argument_table import ArgumentTable
 from brickrt.runtime.cuda.schedule.launches import make_launches
 from brickrt.runtime.lowering.lower import lower
 
@@ -64,7 +64,7 @@ class KernelFigures:
 
 
 @dataclass
-class _Unpacked(Constants):
+class _Unpacked(PackedConstants):
     """Weights are not packed: kernels do not depend on them."""
 
     def add_packed(self, kernel: Kernel, i: int, array: np.ndarray) -> int:
@@ -94,14 +94,14 @@ class ModelPrograms:
         """All kernel functions of its programs on a device, those of each way to launch them."""
         plan = make_plan(self.in_precision(precision), device, PlanOptions(precision=precision))
         tasks = lower(plan)
-        records, found = Records(tasks, constants=_Unpacked()), dict[str, Used]()
+        table, found = ArgumentTable(tasks, packed=_Unpacked()), dict[str, Used]()
         for persistent in (False, True):
             launches = make_launches(tasks, persistent, GROUP)
-            units = Units(records, launches, THREADS)
+            units = Units(table, launches, THREADS)
             sources = list(units.sources)
             for launch, k in zip(launches, units.of, strict=True):
                 if sources[k].name not in found:
-                    kernels = [rows.kernel for i in launch.steps for rows in records.of(i)]
+                    kernels = [one.kernel for i in launch.steps for one in table.of(i)]
                     found[sources[k].name] = _used(sources[k], kernels)
         return list(found.values())
 

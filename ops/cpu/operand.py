@@ -25,6 +25,13 @@ class Operand(Strided):
         """Blocks of channels, the last of which may be partial."""
         return -(-self.shape[1] // self.block)
 
+    def byte_offsets(self, indices: np.ndarray) -> np.ndarray:
+        """Channels of a blocked tensor must be the first of a block."""
+        if self.block > 1:
+            indices = indices.copy()
+            indices[:, 1] //= self.block
+        return super().byte_offsets(indices)
+
 
 def dense(kind: TensorType, block: int = 1, extents: Sequence[int] | None = None) -> Operand:
     """The operand stored without gaps: [N, C/block, spatial…, block], or row-major where block is 1.

@@ -1,17 +1,16 @@
-"""The argument table of a program: for every step, which kernel, where its operands begin, and its box.
+"""The argument table of a program: a record for every step, which says which kernel, where its operands are, its box.
 
-Operands are found through a table of bases: a worker's scratch, the arena, then constants, inputs and outputs. An
-operand is written as (base, byte offset) such that adding the strides of any index gives the element: the virtual
-origin.
+A record is the number of the kernel; the number of operands; base and byte offset of each operand's virtual origin, the
+output first; then the lower and the upper end of the box along each axis. Bases are those of a worker's table: its
+scratch, the arena, inputs, outputs, constants.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -24,157 +23,120 @@ from brickrt.ops.cpu.kernel import Kernel, PrefetchedOperand, choose_kernel
 from brickrt.ops.cpu.operand import Operand, dense
 from brickrt.ops.expr import arg
 from brickrt.ops.operators.map import Map
+from brickrt.ops.types import Boxes, TensorType
+from brickrt.plan.layout import Layout
 from brickrt.runtime.cpu.memory import HugePagePool
 from brickrt.runtime.cpu.weight_prefetch import WeightPrefetch
-from brickrt.runtime.lowering.inplace_slices import start_of
+from brickrt.runtime.lowering.operands import Bases, OperandPlaces, Origin
+from brickrt.runtime.lowering.owned_constants import OwnedConstants
+from brickrt.runtime.lowering.record_order import Records, order_records
 from brickrt.runtime.lowering.task_graph import ScratchMoves, Steps, TaskGraph
 
 SCRATCH, ARENA, FIRST = 0, 1, 2
+HEAD_WORDS = 2  # of a record, before its operands
 MOST_OPERANDS = 64  # of a kernel, its output and its own memory among them: a worker has room for so many addresses
 
 
 @dataclass
-class Records:
-    """Grows step by step; `finish` orders the records as the workers want them."""
+class ArgumentTable:
+    """Grows step by step; `finish` gives the records as the workers read them."""
 
     tasks: TaskGraph
     isa: Isa
-    want: Callable[[Kernel], None]  # told of every kernel, once, in the order of their numbers
+    request: Callable[[Kernel], None]  # told of every kernel, once, in the order of their numbers
     packers: Executor  # constants are packed by its threads meanwhile
+    values: OwnedConstants
     kernels: dict[Kernel, int] = field(default_factory=dict)
     constants: dict[bytes, Future[np.ndarray]] = field(default_factory=dict)  # name, or digest where shared → packed
-    rows: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = field(default_factory=list)  # tasks, ranks, records
+    records: list[Records] = field(default_factory=list)
     memory: HugePagePool = field(default_factory=HugePagePool)  # where packed constants lie
     workspace: int = 0  # bytes that kernels need behind the scratch of padded bricks
 
     def __post_init__(self) -> None:
-        nodes = self.tasks.plan.graph.nodes
-        self.later = WeightPrefetch(self.tasks)
-        self.readers = Counter(name for steps in self.tasks.steps for name in nodes[steps.node].inputs)
-        self.left = self.readers.copy()
-
-    # ---- bases
-
-    def base_of_end(self, kind: str, slot: int) -> int:
-        """Bases of inputs, then outputs, follow scratch and arena; constants come last."""
-        return FIRST + slot + (len(self.tasks.plan.graph.inputs) if kind == "output" else 0)
-
-    @property
-    def first_constant(self) -> int:
-        graph = self.tasks.plan.graph
-        return FIRST + len(graph.inputs) + len(graph.outputs)
-
-    # ---- operands
-
-    def operand(self, name: str) -> Operand:
-        """How a tensor lies in memory."""
-        graph, plan = self.tasks.plan.graph, self.tasks.plan
-        kind = graph.types[name]
-        if name in graph.constants:
-            return dense(kind, plan.device.lanes if plan.layouts[name] == "blocked" else 1)
-        if name in self.tasks.inplace_slices:
-            return replace(self.operand(self.tasks.inplace_slices[name].source), type=kind)
-        if self.tasks.root(name) != name:
-            return dense(kind)
-        place = self.tasks.allocations[name]
-        return dense(kind, place.block, place.extents)
-
-    def origin(self, name: str, operand: Operand, steps: Steps) -> tuple[int, np.ndarray]:
-        """Base and byte offsets, one per step, of a tensor that is no constant."""
-        root = self.tasks.root(name)
-        place = self.tasks.allocations[root]
-        n = len(steps.boxes)
-        offsets = np.full(n, place.offset + self.shift(name, operand), np.int64)
-        if place.kind in ("input", "output"):
-            return self.base_of_end(place.kind, place.slot), offsets
-        if place.kind == "arena":
-            return ARENA, offsets
-        return SCRATCH, offsets - byte_offsets(operand, steps.origins[root])
-
-    def shift(self, name: str, operand: Operand) -> int:
-        """Bytes from the origin of the stored tensor to that of a part of it."""
-        return int(byte_offsets(operand, start_of(self.tasks.inplace_slices, name, operand.type.rank))[0])
+        self.places = host_places(self.tasks)
+        self.prefetch = WeightPrefetch(self.tasks)
 
     # ---- steps
 
     def add(self, steps: Steps) -> None:
         """Chooses kernels for one node's steps and writes their records."""
-        graph = self.tasks.plan.graph
-        node = graph.nodes[steps.node]
         if not len(steps.boxes):
             return
-        ins, out = tuple(self.operand(n) for n in node.inputs), self.operand(node.output)
-        packed = tuple(n in graph.constants for n in node.inputs)
+        node = self.tasks.plan.graph.nodes[steps.node]
+        out, *ins = (self.places.operand(name) for name in (node.output, *node.inputs))
+        variants, which = self._variants(steps, node, out, tuple(ins))
+        variants, asked = self.prefetch.asking(steps, variants, which)
+        self.workspace = max(self.workspace, *(v.workspace for v in variants))
+        numbers = self._numbers(variants)[which]
+        words = words_of(numbers, self._origins(node, steps, variants[0]), steps.boxes)
+        if asked is not None:
+            column = HEAD_WORDS + 2 * (len(ins) + variants[0].extra_pointers)
+            self.prefetch.note(steps.node, words[:, column : column + 2], asked)
+        self.records.append((steps.tasks, steps.ranks, words))
+
+    def _variants(
+        self, steps: Steps, node: Node, out: Operand, ins: tuple[Operand, ...]
+    ) -> tuple[list[Kernel], np.ndarray]:
+        """The kernels that a node's steps call, and the index of that of each step."""
+        packed = tuple(self.places.is_constant(name) for name in node.inputs)
         algorithm = self.tasks.plan.algorithms.get(steps.node)
         family = ALGORITHMS[algorithm] if algorithm else choose_kernel(node.op, ins, out, self.isa)
         which, classes = family.classify(node.op, ins, out, steps.boxes, self.isa)
         streams = steps.prefetches.items() if family.prefetches else ()
-        prefetched = tuple(PrefetchedOperand(self.operand(name), stream.write) for name, stream in streams)
-        variants = [family(node.op, ins, out, self.isa, packed, c, prefetched) for c in classes]
-        variants, asked = self.later.asking(steps, variants, which)
-        self.workspace = max(self.workspace, *(v.workspace for v in variants))
-        numbers = np.array([self.number(v) for v in variants], np.int64)
-        table = self.table(node, steps, [out, *ins], variants[0], numbers[which])
-        if asked is not None:
-            self.later.note(steps.node, table[:, 2 + 2 * (len(ins) + variants[0].extra_pointers) :][:, :2], asked)
-        self.rows.append((steps.tasks, steps.ranks, table))
+        ahead = tuple(PrefetchedOperand(self.places.operand(name), stream.write) for name, stream in streams)
+        return [family(node.op, ins, out, self.isa, packed, c, ahead) for c in classes], which
 
-    def carry(self, carries: ScratchMoves) -> None:
+    def carry(self, moves: ScratchMoves) -> None:
         """Writes the records that move rows inside the scratch of a tensor."""
-        operand = self.operand(carries.tensor)
+        operand, origins = self.places.moved(moves)
         op = Map(arg(0, operand.dtype))
-        which, classes = MapKernel.classify(op, (operand,), operand, carries.boxes, self.isa)
-        variants = [MapKernel(op, (operand,), operand, self.isa, (False,), c) for c in classes]
-        numbers = np.array([self.number(v) for v in variants], np.int64)
-        base = self.tasks.allocations[carries.tensor].offset
-        places = [base - byte_offsets(operand, origins) for origins in (carries.after, carries.before)]
-        n = len(carries.boxes)
-        heads = [numbers[which], np.full(n, 2), *(w for at in places for w in (np.full(n, SCRATCH), at))]
-        ends = [end for axis in zip(carries.boxes.lo.T, carries.boxes.hi.T, strict=True) for end in axis]
-        self.rows.append((carries.tasks, carries.ranks, np.stack([*heads, *ends], axis=1)))
+        which, classes = MapKernel.classify(op, (operand,), operand, moves.boxes, self.isa)
+        numbers = self._numbers([MapKernel(op, (operand,), operand, self.isa, (False,), c) for c in classes])
+        self.records.append((moves.tasks, moves.ranks, words_of(numbers[which], origins, moves.boxes)))
 
-    def number(self, kernel: Kernel) -> int:
-        """A kernel's place in the table of kernels."""
-        if kernel not in self.kernels:
-            self.kernels[kernel] = len(self.kernels)
-            self.want(kernel)
-        return self.kernels[kernel]
+    def _numbers(self, kernels: Sequence[Kernel]) -> np.ndarray:
+        """The kernels' places in the table of kernels."""
+        for kernel in kernels:
+            if kernel not in self.kernels:
+                self.kernels[kernel] = len(self.kernels)
+                self.request(kernel)
+        return np.array([self.kernels[kernel] for kernel in kernels], np.int64)
 
-    def table(
-        self, node: Node, steps: Steps, operands: list[Operand], kernel: Kernel, numbers: np.ndarray
-    ) -> np.ndarray:
-        """Records of one node's steps, [n, words]."""
-        n, rank = len(steps.boxes), steps.boxes.rank
-        extra = int(kernel.workspace > 0) + kernel.extra_pointers
-        if len(operands) + extra > MOST_OPERANDS:
-            raise BrickError(f"node '{node.name}': kernels take at most {MOST_OPERANDS} tensors, not {len(operands)}")
-        end = 2 + 2 * (len(operands) + extra)
-        records = np.empty((n, end + 2 * rank), np.int64)
-        records[:, 0], records[:, 1] = numbers, len(operands) + extra
-        if kernel.workspace:
-            records[:, end - 2], records[:, end - 1] = SCRATCH, self.tasks.scratch_bytes
-        for k, (name, operand) in enumerate(zip((node.output, *node.inputs), operands, strict=True)):
-            if k and kernel.packed[k - 1]:
-                records[:, 2 + 2 * k], records[:, 3 + 2 * k] = self.constant(name, kernel, k - 1), 0
+    def _origins(self, node: Node, steps: Steps, kernel: Kernel) -> list[Origin]:
+        """Where all that a kernel has pointers to begins: output, inputs, what it fetches or asks for, workspace."""
+        zeros = np.zeros(len(steps.boxes), np.int64)
+        found = [self.places.origin(node.output, kernel.out, steps)]
+        for i, (name, operand) in enumerate(zip(node.inputs, kernel.ins, strict=True)):
+            if kernel.packed[i]:
+                found.append((self.constant(name, kernel, i), zeros))
             else:
-                records[:, 2 + 2 * k], records[:, 3 + 2 * k] = self.origin(name, operand, steps)
-        for k, (later, (name, stream)) in enumerate(
-            zip(kernel.prefetched, steps.prefetches.items(), strict=False), len(operands)
-        ):
-            base, offsets = self.origin(name, later.operand, steps)
-            further = byte_offsets(later.operand, np.array([stream.shift], np.int64))
-            records[:, 2 + 2 * k], records[:, 3 + 2 * k] = base, offsets + further
-        box = records[:, end:]
-        box[:, 0::2], box[:, 1::2] = steps.boxes.lo, steps.boxes.hi
-        return records
+                found.append(self.places.origin(name, operand, steps))
+        for ahead, (name, stream) in zip(kernel.prefetched, steps.prefetches.items(), strict=False):
+            base, offsets = self.places.origin(name, ahead.operand, steps)
+            found.append((base, offsets + ahead.operand.byte_offsets(np.array([stream.shift], np.int64))))
+        if kernel.prefetch_bytes:
+            found.append((SCRATCH, zeros))  # filled in by `WeightPrefetch`
+        if kernel.workspace:
+            found.append((SCRATCH, zeros + self.tasks.scratch_bytes))
+        if len(found) > MOST_OPERANDS:
+            count = 1 + len(node.inputs)
+            raise BrickError(f"node '{node.name}': kernels take at most {MOST_OPERANDS} tensors, not {count}")
+        return found
+
+    # ---- constants
+
+    @property
+    def first_constant(self) -> int:
+        """The base of the first packed constant; the others follow."""
+        graph = self.tasks.plan.graph
+        return FIRST + len(graph.inputs) + len(graph.outputs)
 
     def constant(self, name: str, kernel: Kernel, i: int) -> int:
-        """Base of a constant as this kernel wants it."""
-        packed = self.packers.submit(_packed, self.memory, kernel, i, self.tasks.plan.graph.constants[name])
-        shared = self.readers[name] > 1
-        key = hashlib.sha256(packed.result().data).digest() if shared else name.encode()
+        """The base of a constant that is packed as input `i` of this kernel."""
+        packed = self.packers.submit(_packed, self.memory, kernel, i, self.values[name])
+        key = hashlib.sha256(packed.result().data).digest() if self.values.is_shared(name) else name.encode()
         self.constants.setdefault(key, packed)
-        self.release(name)
+        self.values.done(name)
         return self.first_constant + list(self.constants).index(key)
 
     def where_constant(self, name: str) -> tuple[int, int]:
@@ -182,33 +144,38 @@ class Records:
         base = self.first_constant + list(self.constants).index(name.encode())
         return base, self.constants[name.encode()].result().nbytes
 
-    def release(self, name: str) -> None:
-        """Gives up a constant that no step is still to read: a packed copy is what stays. Its type remains known."""
-        self.left[name] -= 1
-        if not self.left[name]:
-            constants = self.tasks.plan.graph.constants
-            constants[name] = np.broadcast_to(np.zeros((), constants[name].dtype), constants[name].shape)
+    # ---- what the workers read
 
     def finish(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(first step of each task [T + 1], offset of each step's record [S], records)."""
-        self.later.fill(self.where_constant)
-        tasks = np.concatenate([np.zeros(0, np.int64), *(t for t, _, _ in self.rows)])
-        ranks = np.concatenate([np.zeros(0, np.int64), *(r for _, r, _ in self.rows)])
-        sizes = np.concatenate([np.zeros(0, np.int64), *(np.full(len(t), r.shape[1]) for t, _, r in self.rows)])
-        starts = np.cumsum(sizes) - sizes
-        order = np.lexsort((ranks, tasks))
-        first = np.searchsorted(tasks[order], np.arange(len(self.tasks) + 1)).astype(np.int64)
-        flat = np.concatenate([np.zeros(0, np.int64), *(r.reshape(-1) for _, _, r in self.rows)])
-        return first, starts[order].astype(np.int64), flat.astype(np.int64)
+        """(first step of each task [T + 1], word at which each step's record begins [S], records)."""
+        self.prefetch.fill(self.where_constant)
+        found = order_records(self.records)
+        starts = np.cumsum(found.widths) - found.widths
+        first = np.searchsorted(found.tasks[found.order], np.arange(len(self.tasks) + 1)).astype(np.int64)
+        flat = np.concatenate([np.zeros(0, np.int64), *(words.reshape(-1) for _, _, words in self.records)])
+        return first, starts[found.order].astype(np.int64), flat
+
+
+def host_places(tasks: TaskGraph) -> OperandPlaces[Operand]:
+    """Where operands lie on the host: a block has as many channels as a vector has lanes."""
+    lanes = tasks.plan.device.lanes
+
+    def lay_out(kind: TensorType, layout: Layout, extents: Sequence[int] | None = None) -> Operand:
+        return dense(kind, lanes if layout == "blocked" else 1, extents)
+
+    return OperandPlaces(tasks, lay_out, Bases(SCRATCH, ARENA, FIRST))
+
+
+def words_of(numbers: np.ndarray, origins: Sequence[Origin], boxes: Boxes) -> np.ndarray:
+    """Records of the kernels with these numbers [n] on operands at these origins, int64 [n, words]."""
+    end = HEAD_WORDS + 2 * len(origins)
+    words = np.empty((len(boxes), end + 2 * boxes.rank), np.int64)
+    words[:, 0], words[:, 1] = numbers, len(origins)
+    for k, (base, offsets) in enumerate(origins):
+        words[:, HEAD_WORDS + 2 * k], words[:, HEAD_WORDS + 2 * k + 1] = base, offsets
+    words[:, end::2], words[:, end + 1 :: 2] = boxes.lo, boxes.hi
+    return words
 
 
 def _packed(memory: HugePagePool, kernel: Kernel, i: int, array: np.ndarray) -> np.ndarray:
     return memory.copy(kernel.pack(i, array))
-
-
-def byte_offsets(operand: Operand, indices: np.ndarray) -> np.ndarray:
-    """Bytes from the virtual origin to elements [n, d], whose channels are the first of a block."""
-    scaled = indices.copy()
-    if operand.block > 1:
-        scaled[:, 1] //= operand.block
-    return scaled @ np.asarray(operand.strides, np.int64) * operand.dtype.itemsize

@@ -11,13 +11,14 @@ import numpy as np
 
 from brickrt.ops.cpu.compile import LoadedObjects
 from brickrt.ops.cpu.isa import Isa
-from brickrt.runtime.cpu.argument_table import Records
+from brickrt.runtime.cpu.argument_table import ArgumentTable
 from brickrt.runtime.cpu.compile.load import KernelLoader, load_module
 from brickrt.runtime.cpu.memory import aligned_empty, give_back_freed
 from brickrt.runtime.cpu.workers import worker_loop as loop
 from brickrt.runtime.cpu.workers.io_addresses import IoAddresses
 from brickrt.runtime.cpu.workers.queues import queues
 from brickrt.runtime.cpu.workers.thread_pool import Jobs, thread_pool
+from brickrt.runtime.lowering.owned_constants import OwnedConstants
 from brickrt.runtime.lowering.task_graph import TaskGraph
 from brickrt.runtime.program_protocol import Cancelled, Counts
 from brickrt.runtime.progress import KernelProgress
@@ -29,39 +30,42 @@ _ZEROS = np.zeros(len(loop.SUMS), np.int64).data
 
 
 class CpuProgram:
-    """Kernels, argument table and memory of one task graph. `run` may be called from any thread; runs take turns.
-
-    The constants of the plan's graph are packed and then released: afterwards only their types are known there.
-    """
+    """Kernels, argument table and memory of one task graph. `run` may be called from any thread; runs take turns."""
 
     def __init__(
-        self, tasks: TaskGraph, isa: Isa, threads: int, arithmetic: bool = True, progress: KernelProgress | None = None
+        self,
+        tasks: TaskGraph,
+        isa: Isa,
+        threads: int,
+        arithmetic: bool = True,
+        progress: KernelProgress | None = None,
+        constants: dict[str, np.ndarray] | None = None,
     ):
+        """Compiles what no cache has. Takes over `constants`, values by name, and drops each once it is packed;
+        without them the graph's are used. Without `arithmetic` no kernel runs."""
         self.tasks, self.threads, self.notes = tasks, threads, dict[str, str]()
-        self._library: LoadedObjects | None = (
-            None  # held, since the kernels' addresses are good for as long as it lives
-        )
+        self._library: LoadedObjects | None = None  # held: the kernels' addresses are good for as long as it lives
         addresses: list[int] = []
         with KernelLoader(isa) as loader, ThreadPoolExecutor(threads) as packers:
-            records = Records(tasks, isa, loader.want, packers)
+            table = ArgumentTable(tasks, isa, loader.want, packers, OwnedConstants(tasks, constants))
             for steps in tasks.steps if arithmetic else ():
-                records.add(steps)
+                table.add(steps)
             for carries in tasks.scratch_moves if arithmetic else ():
-                records.carry(carries)
-            if records.kernels:
+                table.carry(carries)
+            if table.kernels:
                 self._library, addresses = loader.load(progress)
-            self._constants = [packed.result() for packed in records.constants.values()]
-        self._first_step, self._step_at, self._records = records.finish()
+            self._constants = [packed.result() for packed in table.constants.values()]
+        self._first_step, self._step_at, self._records = table.finish()
         self._kernels = np.array(addresses, np.int64)
         self._dep_offsets, self._deps = tasks.dep_offsets.astype(np.int64), tasks.deps.astype(np.int64)
         self._queue_at, self._queue = queues(tasks, threads)
         self._words = np.zeros(max(len(tasks), 1), np.int64)
-        self._arena = records.memory.empty(tasks.arena_bytes)
-        self._scratch = [records.memory.empty(tasks.scratch_bytes + records.workspace) for _ in range(threads)]
+        self._arena = table.memory.empty(tasks.arena_bytes)
+        self._scratch = [table.memory.empty(tasks.scratch_bytes + table.workspace) for _ in range(threads)]
         self._epoch = 0
         self._lock = threading.Lock()
         graph = tasks.plan.graph
-        self._ends = IoAddresses(len(graph.inputs) + len(graph.outputs))
+        self._io = IoAddresses(len(graph.inputs) + len(graph.outputs))
         shared = self._shared()
         self._context = shared.data  # of which Python sets single words, fast
         self._bases = self._tables_of_bases()
@@ -71,6 +75,7 @@ class CpuProgram:
 
     @cached_property
     def constant_bytes(self) -> int:
+        """Memory of the packed constants."""
         return sum(a.nbytes for a in self._constants)
 
     @cached_property
@@ -96,7 +101,7 @@ class CpuProgram:
         context = self._context
         context[loop.EPOCH] = word(self._epoch, 0)
         context[_SUMS] = _ZEROS
-        self._ends.put((*inputs, *outputs))
+        self._io.put((*inputs, *outputs))
         for k, rows in enumerate(events or ()):
             self._own[k, loop.EVENTS] = rows.__array_interface__["data"][0]
         thread_pool().run(self._jobs)
@@ -108,15 +113,15 @@ class CpuProgram:
         return Counts(context[_TASKS], context[_FIRST], context[_WAITS], context[_REVISITS])
 
     def cancel(self) -> None:
-        """See `engine.Program`."""
+        """See `Program`."""
         self._context[loop.CANCEL] = 1
 
     # ---- what the workers read
 
     def _shared(self) -> np.ndarray:
-        """The context; epoch, sums and ends are set by each run."""
+        """The context; epoch, sums and the addresses of inputs and outputs are set by each run."""
         context = np.zeros(loop.CONTEXT_WORDS, np.int64)
-        context[loop.QUEUES], context[loop.N_IO] = self.threads, len(self._ends.places)
+        context[loop.QUEUES], context[loop.N_IO] = self.threads, len(self._io.places)
         for k, array in (
             (loop.WORDS, self._words),
             (loop.QUEUE_AT, self._queue_at),
@@ -127,16 +132,16 @@ class CpuProgram:
             (loop.STEP_AT, self._step_at),
             (loop.RECORDS, self._records),
             (loop.KERNELS, self._kernels),
-            (loop.IO_WORDS, self._ends.places),
+            (loop.IO_WORDS, self._io.places),
         ):
             context[k] = array.ctypes.data
         return context
 
     def _tables_of_bases(self) -> np.ndarray:
         """Per worker scratch, arena, inputs and outputs (the worker gets them in each run), constants."""
-        ends = [0] * len(self._ends.places)
+        io = [0] * len(self._io.places)
         constants = [a.ctypes.data for a in self._constants]
-        return np.array([[s.ctypes.data, self._arena.ctypes.data, *ends, *constants] for s in self._scratch], np.int64)
+        return np.array([[s.ctypes.data, self._arena.ctypes.data, *io, *constants] for s in self._scratch], np.int64)
 
     def _workers(self) -> np.ndarray:
         """What each worker has to itself, in cache lines of its own."""

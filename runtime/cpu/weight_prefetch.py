@@ -34,7 +34,7 @@ class PrefetchShare:
 
 @dataclass
 class Slices:
-    """What the steps of a node ask for: `column` of their records is (base, byte offset), `sizes` are bytes."""
+    """What the steps of a node ask for: `column` is (base, byte offset) in their records, [n, 2], `sizes` in bytes."""
 
     node: int
     column: np.ndarray
@@ -43,37 +43,37 @@ class Slices:
 
 @dataclass
 class WeightPrefetch:
-    """Grows with the records; `fill` completes them."""
+    """Lets steps ask for weights while their records are made; `fill` says where those are, once that is known."""
 
     tasks: TaskGraph
-    wanted: dict[int, PrefetchShare] = field(default_factory=dict)  # by the node that asks
     slices: list[Slices] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.wanted = askers(self.tasks)
+        self.shares = askers(self.tasks)  # by the node that asks
 
     def asking(
         self, steps: Steps, variants: Sequence[Kernel], which: np.ndarray
     ) -> tuple[list[Kernel], np.ndarray | None]:
-        """The kernels of a node's steps, which ask where they are to and can, and how many bytes each step asks for."""
-        found = [v.swept_channels(steps.boxes) for v in variants] if steps.node in self.wanted else []
+        """The kernels of a node's steps, which ask if they should and can, and how many bytes each step asks for."""
+        found = [v.swept_channels(steps.boxes) for v in variants] if steps.node in self.shares else []
         swept = [channels for channels in found if channels is not None]
         if not swept or len(swept) < len(variants):
             return list(variants), None
         channels = np.stack(swept)[which, np.arange(len(which))]
-        least = self.wanted[steps.node].nbytes / int(channels.sum())
+        least = self.shares[steps.node].nbytes / int(channels.sum())
         pace = next((p for p in PACES if p >= least), PACES[-1])
         return [replace(v, prefetch_bytes=pace) for v in variants], channels * pace
 
     def note(self, node: int, column: np.ndarray, sizes: np.ndarray) -> None:
+        """Keeps the records of steps that ask, which `fill` completes."""
         self.slices.append(Slices(node, column, sizes))
 
     def fill(self, where: Callable[[str], tuple[int, int]]) -> None:
-        """Completes the records; `where` gives base and bytes of a constant. The last steps ask for the first bytes,
-        which are read first; where a step asks for less than all, nobody asks beyond the end."""
+        """Completes the records; `where` gives base and bytes of a constant. The last steps ask for its first bytes,
+        which are read first. No step asks beyond its end."""
         ends: Counter[str] = Counter()
         for each in reversed(self.slices):
-            name = self.wanted[each.node].constant
+            name = self.shares[each.node].constant
             base, nbytes = where(name)
             starts = ends[name] + np.cumsum(each.sizes) - each.sizes
             each.column[:, 0], each.column[:, 1] = base, np.clip(starts, 0, np.maximum(nbytes - each.sizes, 0))
@@ -81,7 +81,7 @@ class WeightPrefetch:
 
 
 def askers(tasks: TaskGraph) -> dict[int, PrefetchShare]:
-    """By node, what it should ask for. Nodes before one that waits for its weights, the nearest first."""
+    """What nodes should ask for, by node: those before one that waits for its weights, the nearest first."""
     plan, order = tasks.plan, [steps.node for steps in tasks.steps if len(steps.boxes)]
     readers = Counter(name for node in order for name in plan.graph.nodes[node].inputs)
     found: dict[int, PrefetchShare] = {}
@@ -99,7 +99,7 @@ def askers(tasks: TaskGraph) -> dict[int, PrefetchShare]:
 
 
 def awaited(plan: Plan, k: int) -> list[str]:
-    """Constants that a node reads for longer than it computes; L2 holds smaller ones."""
+    """Constants that take a node longer to read than it computes; those that fit in L2 are left out."""
     graph, device, node = plan.graph, plan.device, plan.graph.nodes[k]
     work = compute_us(graph.flops([node]) / (2 * device.lanes), device, 1.0)
     gbps = device.bandwidth_at("memory", device.cores) / device.cores
@@ -108,7 +108,7 @@ def awaited(plan: Plan, k: int) -> list[str]:
 
 
 def asked_bytes(plan: Plan, k: int) -> float:
-    """About what a node can ask for while it computes; 0 for one that cannot."""
+    """About how many bytes a node can ask for while it computes; 0 for one that cannot."""
     node, graph = plan.graph.nodes[k], plan.graph
     direct = isinstance(node.op, Conv) and node.op.groups == 1 and k not in plan.algorithms
     if not direct or plan.layouts[node.inputs[0]] != "blocked" or node.inputs[1] not in graph.constants:

@@ -9,19 +9,18 @@ import numpy as np
 
 from brickrt.runtime.cuda.driver.pinned_staging import PinnedWords
 from brickrt.runtime.cuda.driver.protocol import Driver, Stream
-from brickrt.runtime.cuda.kernels.kernel_context import CANCELLED, COUNTS, FIRST_END, LAST_EPOCH, TICKET_WORDS, Context
-from brickrt.runtime.cuda.memory.allocation import AllocationParts
+from brickrt.runtime.cuda.kernels.kernel_context import CANCELLED, COUNTS, FIRST_IO, LAST_EPOCH, TICKET_WORDS, Context
+from brickrt.runtime.cuda.memory.allocation import AllocationSections
 from brickrt.runtime.cuda.program_tables import ProgramTables
 
 SPIN_LIMIT = 1 << 23  # looks in vain, of about a microsecond each
 Pieces = Sequence[tuple[int, np.ndarray]]  # byte offset, array
 
 
-class DeviceState(AllocationParts):
-    """Tables of tasks, and `rooms`: bytes of "arena", "scratch", "constants" and what else is needed.
+class DeviceState(AllocationSections):
+    """Sections for the tables of tasks, and others: "arena", "scratch", "constants" and what else is needed.
 
-    `launches` are those whose blocks take tickets, `ends` the graph's inputs and outputs. `context` are the words that
-    launches have as an argument.
+    `context` are the words that launches have as an argument.
     """
 
     def __init__(
@@ -29,10 +28,12 @@ class DeviceState(AllocationParts):
         driver: Driver,
         tables: ProgramTables,
         launches: int,
-        ends: int,
-        rooms: Mapping[str, int],
+        io: int,
+        sizes: Mapping[str, int],
         scratch_stride: int,
     ) -> None:
+        """`launches` is the number of those whose blocks take tickets, `io` that of the graph's inputs and outputs,
+        `sizes` are the bytes of the other sections, `scratch_stride` those of one block's scratch."""
         arrays = {
             "task_at": tables.table.task_at,
             "records": tables.table.records,
@@ -40,28 +41,28 @@ class DeviceState(AllocationParts):
             "deps": tables.deps,
         }
         words = {
-            "bases": 8 * (FIRST_END + ends + 1),  # then what `Context.events` points to
+            "bases": 8 * (FIRST_IO + io + 1),  # then what `Context.events` points to
             "words": 4 * len(tables),
             "tickets": 8 * TICKET_WORDS * launches,
             "counts": 8 * COUNTS * launches,
             "stop": 8,
         }
-        super().__init__(driver, {name: array.nbytes for name, array in arrays.items()} | words | dict(rooms))
+        super().__init__(driver, {name: array.nbytes for name, array in arrays.items()} | words | dict(sizes))
         self._tables, self._runs = arrays, 0
         self._pinned = driver.pinned(8 * (1 + COUNTS * launches))
         self._told = self._pinned.array.view(np.uint64)
         self._counted = np.zeros(COUNTS, np.uint64)
-        self._words, self._sent = PinnedWords(driver, ends + 1), list[int]()
+        self._words, self._sent = PinnedWords(driver, io + 1), list[int]()
         self.context = Context(
             **{name: self[name] for name in (*arrays, *words)},
             told=self._pinned.address,
-            events=self["bases"] + 8 * (FIRST_END + ends),
+            events=self["bases"] + 8 * (FIRST_IO + io),
             scratch_stride=scratch_stride,
             spin_limit=SPIN_LIMIT,
         ).pack()
 
     def write(self, pieces: Mapping[str, Pieces], stream: Stream) -> None:
-        """Writes what stays as it is: tables, bases, and pieces of parts."""
+        """Writes what stays as it is: tables, bases, and pieces of sections."""
         bases = np.array([self[name] for name in ("scratch", "arena", "constants")], np.uint64)
         tables = ((name, 0, array) for name, array in (*self._tables.items(), ("bases", bases)))
         others = ((name, offset, array) for name, some in pieces.items() for offset, array in some)
@@ -77,11 +78,11 @@ class DeviceState(AllocationParts):
             for name in ("words", "tickets"):
                 self.clear(name, stream)
 
-    def tell(self, ends: Sequence[int], events: int, stream: Stream) -> None:
+    def tell(self, io: Sequence[int], events: int, stream: Stream) -> None:
         """Writes the addresses of inputs and outputs and of events (or 0), unless they are there already."""
-        words = [*ends, events]
+        words = [*io, events]
         if words != self._sent:
-            self._words.send(self["bases"] + 8 * FIRST_END, words, stream)
+            self._words.send(self["bases"] + 8 * FIRST_IO, words, stream)
             self._sent = words
 
     # ---- what the device tells without being asked

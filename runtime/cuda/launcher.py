@@ -9,7 +9,7 @@ import numpy as np
 
 from brickrt.runtime.cuda.device_state import DeviceState
 from brickrt.runtime.cuda.driver.protocol import CapturedGraph, CaptureRefused, DeviceFunction, Driver, Event, Stream
-from brickrt.runtime.cuda.groups.cudnn_launches import Calls
+from brickrt.runtime.cuda.groups.cudnn_launches import LibraryCalls
 from brickrt.runtime.cuda.schedule.launches import Launch
 from brickrt.runtime.cuda.schedule.stream_schedule import Schedule
 
@@ -25,7 +25,7 @@ class Launcher:
         schedule: Schedule,
         functions: Mapping[int, DeviceFunction],
         grids: Mapping[int, int],
-        calls: Calls,
+        calls: LibraryCalls,
         tickets: Mapping[int, int],
         memory: DeviceState,
     ) -> None:

@@ -6,52 +6,36 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from brickrt.graph.errors import BrickError
+from brickrt.runtime.cuda.blueprint import Blueprint, CudaOptions, draw_up
+from brickrt.runtime.cuda.check_tables import check_tables
 from brickrt.runtime.cuda.device_state import DeviceState
-from brickrt.runtime.cuda.driver.alignment import aligned
+from brickrt.runtime.cuda.driver.alignment import aligned_size
 from brickrt.runtime.cuda.driver.protocol import CapturedGraph, CaptureRefused, DeviceFunction, Driver, Stream
-from brickrt.runtime.cuda.groups.cudnn_launches import calls_of
-from brickrt.runtime.cuda.groups.group_search import find_groups
 from brickrt.runtime.cuda.kernels.kernel_context import MOST_TASKS, why_stopped
 from brickrt.runtime.cuda.launcher import Launcher
+from brickrt.runtime.cuda.memory.constants import PackedConstants
 from brickrt.runtime.cuda.memory.io_buffers import IoBuffers
-from brickrt.runtime.cuda.program_tables import Units, check_tables, make_tables
-from brickrt.runtime.cuda.schedule.argument_table import Records
+from brickrt.runtime.cuda.program_tables import Units
 from brickrt.runtime.cuda.schedule.device_events import DeviceEvents
-from brickrt.runtime.cuda.schedule.launches import make_launches
 from brickrt.runtime.cuda.schedule.stream_schedule import schedule
 from brickrt.runtime.lowering.task_graph import TaskGraph
-from brickrt.runtime.program_protocol import Cancelled, Counts, LaunchMode
+from brickrt.runtime.program_protocol import Cancelled, Counts
 from brickrt.runtime.progress import KernelProgress
 
 STREAMS = 4  # branches that run side by side
-WAVES = 2  # tasks of a group of memoized bricks, per node, in multiples of the device's multiprocessors
 COPIES = 4  # of launches that are measured alone, in one graph: starting one takes as long as a small kernel
 SCRATCH_SHARE = 8  # of the device's memory that scratch may take: one part in so many
-
-
-@dataclass(frozen=True)
-class CudaOptions:
-    """How plans are launched: see `launches.py`; "graph" and "persistent" as one captured graph, "auto" as the latter.
-
-    `group` is the most tasks of a group of memoized bricks, and of padded bricks that cuDNN computes; None: by the
-    device's size. `library`: cuDNN computes products of whole layers and of padded bricks where it is present."""
-
-    launch: LaunchMode = "auto"
-    group: int | None = None
-    library: bool = True
 
 
 class CudaProgram:
     """Functions, tables and memory of one task graph on a device. `run` may be called from any thread; runs take turns.
 
-    The constants of the plan's graph are uploaded and then released: afterwards only their types are known there.
     `not_captured` says why there is no CUDA graph though one was asked for.
     """
 
@@ -61,39 +45,33 @@ class CudaProgram:
         driver: Driver,
         options: CudaOptions | None = None,
         progress: KernelProgress | None = None,
+        constants: dict[str, np.ndarray] | None = None,
     ) -> None:
+        """Compiles what no cache has. Takes over `constants`, values by name, and drops each once it is packed;
+        without them the graph's are used."""
         self.tasks, self._driver, self._lock, self._cancelling = tasks, driver, threading.Lock(), threading.Lock()
         self._cancelled = self._pending = False
         self.not_captured: str | None = None
+        options = options or CudaOptions()
         with driver.current:
-            self._build(options or CudaOptions(), progress)
+            self._main, self._side, self._idle = driver.stream(), driver.stream(), driver.event()
+            self._build(draw_up(tasks, driver, options, constants), progress)
+            self._no_library = driver.no_library if options.library else "not used, as asked"
+            self._graph = None if options.launch == "streams" else self._captured()
 
-    def _build(self, options: CudaOptions, progress: KernelProgress | None) -> None:
-        tasks, driver = self.tasks, self._driver
-        self._main, self._side, self._idle = driver.stream(), driver.stream(), driver.event()
-        nodes = max((len(subgraph.nodes) for subgraph in tasks.plan.subgraphs), default=1)
-        group = options.group or WAVES * driver.spec.cores * nodes
-        launches = make_launches(tasks, options.launch in ("auto", "persistent"), group)
-        library = driver.library() if options.library else None
-        self._no_library = driver.no_library if options.library else "not used, as asked"
-        groups = find_groups(tasks, launches, library, options.group)
-        self._launches, self._arena, self._owner = groups.launches, groups.arena, groups.owner(len(tasks))
+    def _build(self, blueprint: Blueprint, progress: KernelProgress | None) -> None:
+        """Compiles kernels and fills memory. The blueprint is not kept: it holds packed constants."""
+        check_tables(blueprint)
+        self._launches, self._calls, self._tables = blueprint.launches, blueprint.calls, blueprint.tables
+        self._arena, self._owner = blueprint.arena_bytes, blueprint.owner
         by_tickets = [k for k, launch in enumerate(self._launches) if launch.kind == "persistent"]
         self._tickets = {k: number for number, k in enumerate(by_tickets)}
         self._schedule = schedule([launch.after for launch in self._launches], STREAMS)
-        self._calls = calls_of(tasks, groups, library)
-        records = Records(tasks, self._calls.steps | groups.skipped, groups.works)
-        units = Units(records, self._launches, driver.threads)
-        self._functions = self._compiled(units, progress)
+        self._functions = self._compiled(blueprint.units, progress)
         self.threads = max((self._at_once(k) for k in self._functions), default=1)  # blocks that run at once
-        self._tables = make_tables(tasks, self._launches, units.numbered)
-        self._ends = IoBuffers(driver, tasks.plan.graph)
-        base_bytes = tasks.scratch_bytes, self._arena, records.constants.nbytes, *self._ends.sizes
-        calls = {k: layer for k, (layer, _) in self._calls.layers.items()}
-        check_tables(self._tables, self._launches, units, base_bytes, self._owner, calls)
-        self._memory = self._place(records)
+        self._io = IoBuffers(self._driver, self.tasks.plan.graph)
+        self._memory = self._place(blueprint.arguments.packed)
         self._queue = self._launcher()
-        self._graph = None if options.launch == "streams" else self._captured()
 
     def __del__(self) -> None:
         """Memory goes back when no run is under way."""
@@ -109,19 +87,19 @@ class CudaProgram:
 
     # ---- memory
 
-    def _place(self, records: Records) -> DeviceState:
-        """The memory, with all that stays as it is written."""
-        calls, constants = self._calls, records.constants
-        stride = aligned(self.tasks.scratch_bytes)
+    def _place(self, constants: PackedConstants) -> DeviceState:
+        """Takes the memory, and writes what stays as it is."""
+        calls = self._calls
+        stride = aligned_size(self.tasks.scratch_bytes)
         self._slots = self._most_slots(stride)
-        rooms = {
+        sizes = {
             "arena": self._arena,
             "scratch": stride * self._slots,
             "constants": constants.nbytes,
             "factors": calls.nbytes,
             "workspace": calls.workspace([turn.stream for turn in self._schedule.turns]),
         }
-        memory = DeviceState(self._driver, self._tables, len(self._tickets), len(self._ends), rooms, stride)
+        memory = DeviceState(self._driver, self._tables, len(self._tickets), len(self._io), sizes, stride)
         memory.write({"constants": constants.pieces, "factors": calls.pieces}, self._main)
         self._constant_bytes = constants.nbytes + calls.nbytes
         return memory
@@ -147,17 +125,17 @@ class CudaProgram:
 
     @property
     def constant_bytes(self) -> int:
-        """See `engine.Program`."""
+        """See `Program`."""
         return self._constant_bytes
 
     @property
     def working_bytes(self) -> int:
-        """See `engine.Program`."""
-        return self._memory.nbytes - self._constant_bytes + self._ends.nbytes
+        """See `Program`."""
+        return self._memory.nbytes - self._constant_bytes + self._io.nbytes
 
     @property
     def notes(self) -> dict[str, str]:
-        """See `engine.Program`."""
+        """See `Program`."""
         kernels = {"products": self._calls.reasons, "epilogues": self._calls.rests}
         counted = ((what, len(why), Counter(why.values()).most_common()) for what, why in kernels.items() if why)
         texts = (f"{n} {what} by kernels: " + "; ".join(f"{text} ({k})" for text, k in why) for what, n, why in counted)
@@ -192,7 +170,7 @@ class CudaProgram:
         events: list[np.ndarray] | None = None,
         stream: Any = None,
     ) -> Counts:
-        """See `engine.Program`; arrays may also be the driver's, used in place.
+        """See `Program`; arrays may also be the driver's, used in place.
 
         With `stream`, and outputs that are such, the work is only put on it: the next run tells what went wrong, once
         that is known.
@@ -209,10 +187,10 @@ class CudaProgram:
                 self._idle.record(main)
                 self._pending = True
                 return Counts(len(self.tasks), len(self.tasks), 0, 0)
-            self._ends.download(outputs, main)
+            self._io.download(outputs, main)
             main.synchronize()
             counted = self._finish()
-            self._ends.read(outputs)
+            self._io.read(outputs)
             if events:
                 self._watch.fill(events, self.tasks, self._launches, self._owner, shift)
             return counted
@@ -224,12 +202,12 @@ class CudaProgram:
         return self._driver.stream_of(stream)
 
     def _put(self, inputs: Sequence[Any], outputs: Sequence[Any], events: int, waits: bool, main: Stream) -> None:
-        """A run, on a stream."""
-        self._memory.tell(self._ends.upload(inputs, outputs, waits, main), events, main)
+        """Puts a run on a stream."""
+        self._memory.tell(self._io.upload(inputs, outputs, waits, main), events, main)
         self._start(main)
 
     def _start(self, main: Stream) -> None:
-        """All launches, on what the device was told."""
+        """Puts all launches on a stream, for the arrays that the device was told of."""
         if self._tickets:
             self._memory.next_epoch(main)
         if self._graph is not None:
@@ -238,7 +216,7 @@ class CudaProgram:
             self._queue.put(main)
 
     def _look_back(self, waits: bool) -> None:
-        """Before a run: what came of those before that nobody waited for. One that waits counts alone."""
+        """Raises what went wrong in earlier runs that nobody waited for; a run that `waits` is counted alone."""
         if not ((waits and self._pending) or self._cancelled or self._memory.stopped):
             return
         if self._pending:
@@ -273,18 +251,18 @@ class CudaProgram:
     # ---- measuring
 
     @property
-    def parts(self) -> list[tuple[int, ...]]:
-        """Subgraphs that are launched together."""
+    def launched_together(self) -> list[tuple[int, ...]]:
+        """The subgraphs of each group that is launched together."""
         return list(dict.fromkeys(launch.subgraphs for launch in self._launches))
 
     @property
     def called(self) -> frozenset[int]:
-        """Nodes that the library computes, or the products of which."""
+        """Nodes that the library computes, or whose products it does."""
         return frozenset(self.tasks.steps[i].node for i in self._calls.steps)
 
     def seconds(self, subgraphs: Collection[int] | None = None) -> float:
-        """Of a run on zeros, as the device measures it; or of the launches of some subgraphs, by themselves, on what
-        is in memory: a run must have been before."""
+        """How long a run on zeros takes on the device; or the launches of some subgraphs, by themselves, on what is in
+        memory: a run must have been before."""
         with self._lock, self._driver.current:
             self._look_back(True)
             main = self._main
@@ -299,18 +277,18 @@ class CudaProgram:
             return found
 
     def _tell_zeros(self) -> None:
-        """Inputs of zeros, and room for outputs, are where kernels look from now on."""
+        """Gives the kernels inputs of zeros, and memory of our own for outputs."""
         graph = self.tasks.plan.graph
         inputs, outputs = (
             [np.zeros(graph.types[name].shape, graph.types[name].dtype) for name in names]
             for names in (graph.inputs, graph.outputs)
         )
-        self._memory.tell(self._ends.upload(inputs, outputs, True, self._main), 0, self._main)
+        self._memory.tell(self._io.upload(inputs, outputs, True, self._main), 0, self._main)
 
     # ---- cancelling
 
     def cancel(self) -> None:
-        """See `engine.Program`."""
+        """See `Program`."""
         with self._cancelling, self._driver.current:
             self._cancelled = True
             self._memory.stop(self._side)

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from brickrt.runtime.cuda.groups.cudnn_layers import Layer
 from brickrt.runtime.cuda.kernels.kernel_sources import FunctionSource, KernelSource, function_of, source_of
-from brickrt.runtime.cuda.schedule.argument_table import RecordRows, Records, TaskTable, make_table
+from brickrt.runtime.cuda.schedule.argument_table import ArgumentTable, KernelRecords
 from brickrt.runtime.cuda.schedule.launches import Launch
-from brickrt.runtime.cuda.verify import types
-from brickrt.runtime.cuda.verify.expected import base_of, signature, uses
-from brickrt.runtime.cuda.verify.types import Signature, Wanted
-from brickrt.runtime.cuda.verify.validate import validate
+from brickrt.runtime.cuda.schedule.task_table import TaskTable, make_table
 from brickrt.runtime.lowering.task_graph import TaskGraph
 
 
@@ -35,19 +31,18 @@ class ProgramTables:
 
 
 class Units:
-    """Texts of launches and the numbers that their kernels have there: launches of the same steps share them.
+    """Texts of launches, and the numbers that their kernels have there: launches of the same steps share a text.
 
-    `of[k]` is the source of launch k, `kernels[k]` those of all units that are its own; `numbered` are all records with
-    the numbers of their kernels in their unit.
+    `of[k]` is the source of launch k, `kernels[k]` the range that its kernels have among those of all texts;
+    `numbered` are all records with the numbers of their kernels in their text.
     """
 
-    def __init__(self, records: Records, launches: Sequence[Launch], threads: int) -> None:
-        self.records, self._threads, self._count = records, threads, 0
+    def __init__(self, arguments: ArgumentTable, launches: Sequence[Launch], threads: int) -> None:
+        self.arguments, self._threads, self._count = arguments, threads, 0
         self.sources: dict[KernelSource, int] = {}
         self.of: list[int] = []
         self.kernels: list[range] = []
-        self.signatures: list[Signature] = []  # of `numbered`
-        self.numbered: list[tuple[RecordRows, int]] = []
+        self.numbered: list[tuple[KernelRecords, int]] = []
         known: dict[tuple[int, ...], tuple[int, range]] = {}
         for launch in launches:
             if launch.steps not in known:
@@ -57,19 +52,18 @@ class Units:
             self.kernels.append(kernels)
 
     def _unit(self, launch: Launch) -> tuple[int, range]:
+        """The text of a launch, which is new, and its kernels."""
         functions: dict[FunctionSource, int] = {}
-        start = self._count
-        for i, rows in [(step, rows) for step in launch.steps for rows in self.records.of(step)]:
-            number = functions.setdefault(function_of(rows.kernel), len(functions))
-            self.signatures.append(signature(self.records, i, rows, start + number))
-            self.numbered.append((rows, number))
-        self._count += len(functions)
+        for records in (records for step in launch.steps for records in self.arguments.of(step)):
+            number = functions.setdefault(function_of(records.kernel), len(functions))
+            self.numbered.append((records, number))
+        start, self._count = self._count, self._count + len(functions)
         source = source_of(tuple(functions), launch.kind == "persistent", self._threads)
         return self.sources.setdefault(source, len(self.sources)), range(start, self._count)
 
 
 def make_tables(
-    tasks: TaskGraph, launches: Sequence[Launch], numbered: Sequence[tuple[RecordRows, int]]
+    tasks: TaskGraph, launches: Sequence[Launch], numbered: Sequence[tuple[KernelRecords, int]]
 ) -> ProgramTables:
     """The tables of all tasks that are in launches, also of such that the graph does not have."""
     none = np.zeros(0, np.int64)
@@ -87,55 +81,3 @@ def make_tables(
     offsets = np.concatenate([[0], np.cumsum(np.bincount(readers, minlength=len(order)))])
     deps = needs[by_reader].astype(np.int32)
     return ProgramTables(order, make_table(numbered, place, len(order)), offsets.astype(np.int32), deps)
-
-
-def check_tables(
-    tables: ProgramTables,
-    launches: Sequence[Launch],
-    units: Units,
-    base_bytes: Sequence[int],
-    owner: np.ndarray,
-    calls: Mapping[int, Layer],
-) -> None:
-    """Raises ValueError where the tables are not what kernels rely on, or do not do what the task graph says.
-
-    `base_bytes` as in `Wanted`; `owner` tells of which task of the graph each task is a part, `calls` what a library
-    computes, by launch.
-    """
-    firsts = np.cumsum([0, *(len(launch.tasks) for launch in launches)]).tolist()
-    pieces = [
-        types.CheckedLaunch(
-            begin, len(launch.tasks), kernels, launch.kind == "persistent", launch.after, launch.kind == "bricks"
-        )
-        for begin, launch, kernels in zip(firsts, launches, units.kernels, strict=False)
-    ]
-    table = tables.table
-    found = types.CheckedTables(table.task_at, table.records, tables.dep_offsets, tables.deps, pieces)
-    validate(found, _wanted(tables, units, base_bytes, owner, calls))
-
-
-def _wanted(
-    tables: ProgramTables, units: Units, base_bytes: Sequence[int], owner: np.ndarray, calls: Mapping[int, Layer]
-) -> Wanted:
-    graph, places, none = units.records.tasks, units.records.tasks.allocations, np.zeros(0, np.int64)
-    place = np.full(len(owner), -1, np.int64)
-    place[tables.order] = np.arange(len(tables))
-    at = place[np.concatenate([none, *(rows.tasks for rows, _ in units.numbered)])]
-    ranks = np.concatenate([none, *(rows.ranks for rows, _ in units.numbered)])
-    like = np.repeat(np.arange(len(units.numbered)), [len(rows.tasks) for rows, _ in units.numbered])
-    order = np.lexsort((ranks, at))
-    types = graph.plan.graph.types
-    return Wanted(
-        signatures=units.signatures,
-        tasks=at[order],
-        like=like[order],
-        owner=owner[tables.order],
-        dep_offsets=graph.dep_offsets,
-        deps=graph.deps,
-        base_bytes=base_bytes,
-        arena=graph.arena_bytes,
-        constants=np.array(sorted(offset for offset, _ in units.records.constants.pieces), np.int64),
-        ends={name: base_of(graph, name) for name, at in places.items() if at.kind in ("input", "output")},
-        outputs=[name for name, at in places.items() if at.kind == "output" and types[name].size],
-        uses=list(uses(graph, calls)),
-    )

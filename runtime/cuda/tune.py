@@ -86,7 +86,7 @@ class _Trials:
 
     def layers(self) -> tuple[Subgraph, ...]:
         options = replace(self.plan.options, strategy="layerwise")
-        return make_plan(self.own_graph(), self.plan.device, options).subgraphs
+        return make_plan(self.graph, self.plan.device, options).subgraphs
 
     def by_library_or_not(self, subgraphs: tuple[Subgraph, ...], more: Sequence[Part] = ()) -> TimedPlan:
         """The subgraphs with those products left to our kernels that these compute faster than the library."""
@@ -103,17 +103,13 @@ class _Trials:
         return min(found, key=lambda timed: timed.seconds)
 
     def timed(self, subgraphs: tuple[Subgraph, ...], more: Iterable[Part] = ()) -> TimedPlan:
-        plan = make_plan(self.own_graph(), self.plan.device, self.plan.options, decided=subgraphs)
+        plan = make_plan(self.graph, self.plan.device, self.plan.options, decided=subgraphs)
         program = self.build(plan)
         whole = program.seconds()
         numbers = {k: number for number, subgraph in enumerate(subgraphs) for k in subgraph.nodes}
-        parts = [frozenset(k for s in part for k in subgraphs[s].nodes) for part in program.parts]
+        parts = [frozenset(k for s in part for k in subgraphs[s].nodes) for part in program.launched_together]
         found = {part: program.seconds({numbers[k] for k in part}) for part in dict.fromkeys((*parts, *more))}
         return TimedPlan(subgraphs, whole, found, program.called)
-
-    def own_graph(self) -> Graph:
-        """The graph, for a program that releases its weights."""
-        return replace(self.graph, constants=dict(self.graph.constants))
 
 
 def _by_kernels(subgraphs: Sequence[Subgraph], nodes: frozenset[int] | set[int]) -> Iterator[Subgraph]:

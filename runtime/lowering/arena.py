@@ -40,7 +40,7 @@ def allocate(kind: TensorType, extents: Iterable[int], layout: str, lanes: int, 
     stored = list(extents)
     if block > 1:
         stored[1] = -(-stored[1] // block) * block
-    return Allocation(where, extents, block, math.prod(stored) * kind.dtype.itemsize)
+    return Allocation(where, extents, math.prod(stored) * kind.dtype.itemsize)
 
 
 def view_aliases(plan: Plan) -> dict[str, str]:

@@ -77,7 +77,7 @@ class Lowering:
             for slot, name in enumerate(names):
                 if name not in graph.constants and name not in self.allocations:
                     t = graph.types[name]
-                    self.allocations[name] = Allocation(kind, t.shape, 1, t.nbytes, slot=slot)
+                    self.allocations[name] = Allocation(kind, t.shape, t.nbytes, slot=slot)
 
     def new_tasks(self, n: int) -> np.ndarray:
         """The numbers of `n` further tasks."""

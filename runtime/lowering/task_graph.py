@@ -26,7 +26,6 @@ class Allocation:
 
     kind: StorageKind
     extents: tuple[int, ...]
-    block: int
     nbytes: int
     offset: int = 0
     slot: int = -1

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -23,6 +23,13 @@ SERVER = DeviceSpec(
     "two cores of a server", "cpu", "avx512", 2, 16, 32, 2**15, 2**20, 36 * 2**20, 2**34, 160.0,
     {"l2": 128.0, "l3": 50.0, "memory": 20.0}, tau=64,
 )  # fmt: skip
+
+
+class WaitingTasks(Protocol):
+    """Task t waits for `deps[dep_offsets[t]:dep_offsets[t + 1]]`: a task graph's tasks, or those of a GPU's tables."""
+
+    dep_offsets: np.ndarray
+    deps: np.ndarray
 
 
 def lowered(
@@ -56,15 +63,15 @@ def with_values(graph: Graph, seed: int = 0) -> tuple[Graph, dict[str, np.ndarra
     return replace(graph, constants={n: values(n) for n in graph.constants}), {n: values(n) for n in graph.inputs}
 
 
-def needs(tasks: TaskGraph) -> list[list[int]]:
-    """What each task waits for."""
+def needs(tasks: WaitingTasks) -> list[list[int]]:
+    """The tasks that each task waits for."""
     return [tasks.deps[a:b].tolist() for a, b in zip(tasks.dep_offsets, tasks.dep_offsets[1:], strict=False)]
 
 
-def ancestors(tasks: TaskGraph) -> list[int]:
-    """Per task, the set of tasks that are complete when it runs, as bits."""
+def ancestors(needs: Iterable[Iterable[int]]) -> list[int]:
+    """Of tasks or launches that wait for earlier ones: those that are complete when each runs, as bits."""
     found: list[int] = []
-    for waits in needs(tasks):
+    for waits in needs:
         mine = 0
         for d in waits:
             mine |= found[d] | 1 << d
@@ -112,7 +119,7 @@ def overlap(a: Boxes, b: Boxes) -> bool:
 
 def check_reads(tasks: TaskGraph) -> None:
     """Whatever a task reads was written by tasks that are complete when it runs, or by itself before."""
-    before, by_tensor = ancestors(tasks), defaultdict(list)
+    before, by_tensor = ancestors(needs(tasks)), defaultdict(list)
     reads, writes = touches(tasks)
     for w in writes:
         by_tensor[w.tensor].append(w)
@@ -124,7 +131,7 @@ def check_reads(tasks: TaskGraph) -> None:
 
 def check_arena(tasks: TaskGraph) -> None:
     """Of two tensors that share memory, every task of one is complete before any task writes the other."""
-    before = ancestors(tasks)
+    before = ancestors(needs(tasks))
     reads, writes = touches(tasks)
     writers, users = defaultdict(set), defaultdict(set)
     for w in writes:

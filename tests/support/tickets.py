@@ -60,6 +60,7 @@ class Tickets:
         return BlockMemory()
 
     def task(self, me: BlockMemory) -> int:
+        """The task that a block is at."""
         return me.task
 
     def open(self, shared: Shared, me: BlockMemory) -> tuple[Shared, BlockMemory]:
@@ -142,4 +143,5 @@ class Tickets:
         return me._replace(step="visit" if me.held else "leave")
 
     def state(self, shared: Shared, me: BlockMemory, task: int) -> int:
+        """A task's state in the block's epoch."""
         return state_of(shared.words[task], me.epoch)

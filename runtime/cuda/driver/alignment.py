@@ -3,6 +3,6 @@
 ALIGNMENT = 256  # bytes, as allocations have
 
 
-def aligned(nbytes: int) -> int:
+def aligned_size(nbytes: int) -> int:
     """The next multiple of ALIGNMENT."""
     return -(-nbytes // ALIGNMENT) * ALIGNMENT

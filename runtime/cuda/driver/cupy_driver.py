@@ -1,8 +1,7 @@
-"""The device as CuPy gives it: memory of its pool, streams, events and graphs. The only file that imports CuPy."""
+"""The device as CuPy gives it. Only files named cupy_… import CuPy, and none of them is imported without need."""
 
 from __future__ import annotations
 
-import ctypes
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -16,126 +15,27 @@ from brickrt.ops.cuda.cudnn.graph import Cudnn, Missing, Run
 from brickrt.ops.cuda.kernel import THREADS
 from brickrt.ops.types import TensorType
 from brickrt.runtime.cuda.driver.cudnn_plans import Plans
+from brickrt.runtime.cuda.driver.cupy_import import FAILURES, cudart, cupy
+from brickrt.runtime.cuda.driver.cupy_objects import (
+    CupyEvent,
+    CupyFunction,
+    CupyGraph,
+    CupyMemory,
+    CupyPinned,
+    CupyStream,
+    CurrentDevice,
+    seconds_of,
+)
 from brickrt.runtime.cuda.driver.device_spec import LEAST, Properties, spec_of
-from brickrt.runtime.cuda.driver.protocol import CaptureRefused, Numbers
+from brickrt.runtime.cuda.driver.protocol import CaptureRefused
 from brickrt.runtime.cuda.kernels.compile import compile_modules
 from brickrt.runtime.cuda.kernels.kernel_sources import KernelSource
 from brickrt.runtime.cuda.kernels.packages import load_library
 from brickrt.runtime.progress import KernelProgress
 
-try:
-    import cupy
-    from cupy.cuda import driver as cu
-    from cupy.cuda import runtime as cudart
-except ImportError as e:
-    reason = " ".join(str(e).split())[:200]
-    raise BrickError(
-        f"device 'cuda' needs CuPy ({reason}): pip install 'brickrt[cuda13]' (or [cuda12]), or use --device cpu"
-    ) from None
-
-FAILURES = (cudart.CUDARuntimeError, cu.CUDADriverError)
-CAREFREE_SHARED = 48 << 10  # bytes of shared memory that no function has to ask for
 STREAMS = tuple(getattr(cupy.cuda, name) for name in ("Stream", "ExternalStream") if hasattr(cupy.cuda, name))
 ALIGNMENT = 16  # bytes that vector loads need
-WINDOWS, REPEATS = 3, 5  # of measuring a plan of cuDNN
 LIBRARIES = "cudart", "cublasLt", "cudnn"  # that cuDNN and its frontend look for
-
-
-class CupyMemory:
-    """Zeros from CuPy's pool."""
-
-    def __init__(self, nbytes: int) -> None:
-        self.nbytes = nbytes
-        self._pointer = cupy.cuda.alloc(max(nbytes, 1))
-        self._pointer.memset_async(0, nbytes, cupy.cuda.get_current_stream())
-        cupy.cuda.get_current_stream().synchronize()
-        self.address: int = self._pointer.ptr
-
-
-class CupyPinned:
-    """Zeros from CuPy's pool of pinned memory, which has one address for host and device."""
-
-    def __init__(self, nbytes: int) -> None:
-        pointer = cupy.cuda.alloc_pinned_memory(max(nbytes, 8))
-        self.array = np.frombuffer(pointer, np.uint8, max(nbytes, 8))[:nbytes]  # holds the memory
-        self.array[:] = 0
-        self.address: int = pointer.ptr
-
-
-class CupyEvent:
-    def __init__(self) -> None:
-        self._event = cupy.cuda.Event(disable_timing=True)
-        self.address: int = self._event.ptr
-
-    def record(self, stream: CupyStream) -> None:
-        cudart.eventRecord(self.address, stream.address)
-
-    def synchronize(self) -> None:
-        cudart.eventSynchronize(self.address)
-
-
-class CupyStream:
-    def __init__(self, stream: Any) -> None:
-        self.cupy = stream
-        self.address: int = stream.ptr
-
-    def wait(self, event: CupyEvent) -> None:
-        cudart.streamWaitEvent(self.address, event.address)
-
-    def synchronize(self) -> None:
-        cudart.streamSynchronize(self.address)
-
-
-class CupyGraph:
-    def __init__(self, graph: Any) -> None:
-        self._graph = graph
-
-    def launch(self, stream: CupyStream) -> None:
-        self._graph.launch(stream.cupy)
-
-
-class _Current:
-    """Makes a device the calling thread's, and its context with it: calls of the driver's own interface need one."""
-
-    def __init__(self, device: int) -> None:
-        self._device = self._before = device
-
-    def __enter__(self) -> None:
-        self._before = cudart.getDevice()
-        cudart.setDevice(self._device)
-
-    def __exit__(self, *exc: object) -> None:
-        if self._before != self._device:
-            cudart.setDevice(self._before)
-
-
-class CupyFunction:
-    """A function of a module of its own; it is loaded at once, since nothing may be while a graph is captured."""
-
-    def __init__(self, source: KernelSource, cubin: bytes, most_shared: int, together: bool) -> None:
-        """`together`: whether the device starts blocks such that all run at once; tickets need it not."""
-        self.source, self._together = source, together
-        self._module = cupy.cuda.function.Module()
-        self._module.load(cubin)
-        self._address: int = self._module.get_function(source.name).ptr
-        needed = source.shared + cu.funcGetAttribute(cu.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, self._address)
-        if needed > most_shared:
-            raise BrickError(
-                f"kernel {source.name} needs {needed} bytes of shared memory, the device has {most_shared}"
-            )
-        if needed > CAREFREE_SHARED:
-            cu.funcSetAttribute(self._address, cu.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, source.shared)
-        self.resident: int = cu.occupancyMaxActiveBlocksPerMultiprocessor(self._address, source.threads, source.shared)
-
-    def launch(self, grid: int, context: np.ndarray, numbers: Numbers, stream: CupyStream, together: bool) -> None:
-        values = [ctypes.c_int(number) for number in numbers]
-        addresses = context.ctypes.data, *(ctypes.addressof(value) for value in values)
-        pointers = (ctypes.c_void_p * len(addresses))(*addresses)  # the arguments are copied from there by the call
-        shape = (grid, 1, 1, self.source.threads, 1, 1, self.source.shared, stream.address)
-        if together and self._together:
-            cu.launchCooperativeKernel(self._address, *shape, ctypes.addressof(pointers))
-        else:
-            cu.launchKernel(self._address, *shape, ctypes.addressof(pointers), 0)
 
 
 class CupyDriver:
@@ -152,30 +52,37 @@ class CupyDriver:
         self.no_library: str | None = None
 
     def allocate(self, nbytes: int) -> CupyMemory:
+        """Memory of zeros. Raises BrickError where the device has not enough left."""
         try:
             return CupyMemory(nbytes)
         except cupy.cuda.memory.OutOfMemoryError:
             raise BrickError(f"the GPU has no {nbytes / 2**20:.0f} MiB of memory left for this program") from None
 
     @property
-    def current(self) -> _Current:
-        return _Current(self._id)
+    def current(self) -> CurrentDevice:
+        """See `Driver`."""
+        return CurrentDevice(self._id)
 
     def pinned(self, nbytes: int) -> CupyPinned:
+        """Memory of zeros on the host that the device reads and writes too."""
         return CupyPinned(nbytes)
 
     def copy(self, to: int, start: int, nbytes: int, stream: CupyStream) -> None:
+        """Copies between pinned memory and the device's."""
         cudart.memcpyAsync(to, start, nbytes, cudart.memcpyDefault, stream.address)
 
     def upload(self, address: int, array: np.ndarray, stream: CupyStream) -> None:
+        """Copies to the device, from memory that is not pinned: CUDA takes the array before the call returns."""
         kind = cudart.memcpyHostToDevice
         cudart.memcpyAsync(address, array.ctypes.data, array.nbytes, kind, stream.address)
 
     def download(self, array: np.ndarray, address: int, stream: CupyStream) -> None:
+        """Copies from the device; `array` is filled in when the stream is synchronized."""
         kind = cudart.memcpyDeviceToHost
         cudart.memcpyAsync(array.ctypes.data, address, array.nbytes, kind, stream.address)
 
     def functions(self, sources: Sequence[KernelSource], progress: KernelProgress | None) -> list[CupyFunction]:
+        """Compiles what no cache has, and loads all."""
         modules = compile_modules([source.text for source in sources], self.spec.isa, progress)
         pairs, limits = zip(sources, modules, strict=True), (self._properties.shared, self._together)
         return [CupyFunction(source, module.image, *limits) for source, module in pairs]
@@ -195,16 +102,20 @@ class CupyDriver:
             return self._library
 
     def stream(self) -> CupyStream:
+        """A new stream, which does not wait for the default one."""
         return CupyStream(cupy.cuda.Stream(non_blocking=True))
 
     def event(self) -> CupyEvent:
+        """A new event."""
         return CupyEvent()
 
     def seconds(self, work: Callable[[], None], stream: CupyStream) -> float:
-        return _seconds(work, stream.cupy)
+        """See `Driver`."""
+        return seconds_of(work, stream.cupy)
 
     @contextmanager
     def capture(self, stream: CupyStream) -> Iterator[Callable[[], CupyGraph]]:
+        """See `Driver`."""
         graphs: list[CupyGraph] = []
         try:
             stream.cupy.begin_capture()  # relaxed: other threads may allocate meanwhile
@@ -225,6 +136,7 @@ class CupyDriver:
     # ---- the caller's arrays
 
     def view(self, value: Any, stream: Any) -> Any:
+        """An array of any library on this GPU as CuPy's, which kernels can read: copied only where that must be."""
         if isinstance(value, cupy.ndarray) and self._usable(value):
             return value
         if (where := self._device_of(value)) != self._id:  # CuPy would copy it
@@ -248,6 +160,7 @@ class CupyDriver:
         return data.device_id == self._id and data.ptr % ALIGNMENT == 0 and array.flags.c_contiguous
 
     def empty(self, kind: TensorType, stream: Any) -> Any:
+        """An array of CuPy's for an output, in the order of a stream."""
         with self.current:
             if stream is None:
                 return cupy.empty(kind.shape, kind.dtype)
@@ -255,15 +168,18 @@ class CupyDriver:
                 return cupy.empty(kind.shape, kind.dtype)
 
     def host(self, array: Any, stream: Any) -> np.ndarray:
+        """A copy in NumPy, once the stream, or without one the device, is done."""
         with self.current:
             if stream is None:
                 cudart.deviceSynchronize()
             return array.get(stream=self.stream_of(stream).cupy)
 
     def address(self, array: Any) -> int:
+        """Where an array of CuPy's lies."""
         return array.data.ptr
 
     def stream_of(self, stream: Any) -> CupyStream:
+        """The caller's stream, of any library; None is CuPy's current one."""
         return CupyStream(_stream(stream))
 
 
@@ -284,21 +200,7 @@ def _measured(cudnn: Cudnn, stream: Any, run: Run, sizes: Sequence[int], workspa
     addresses = [held.ptr for held in memory[:-1]]
     cupy.cuda.get_current_stream().synchronize()  # what the memory was used for is done
     cudnn.use(stream.ptr)
-    return _seconds(lambda: run(addresses, memory[-1].ptr), stream)
-
-
-def _seconds(work: Callable[[], None], stream: Any) -> float:
-    """See `Driver.seconds`: the least of some averages."""
-    begin, end = cupy.cuda.Event(), cupy.cuda.Event()
-    seconds = []
-    for _ in range(WINDOWS + 1):  # the first one warms up
-        begin.record(stream)
-        for _ in range(REPEATS):
-            work()
-        end.record(stream)
-        end.synchronize()
-        seconds.append(cupy.cuda.get_elapsed_time(begin, end) / 1e3 / REPEATS)
-    return min(seconds[1:])
+    return seconds_of(lambda: run(addresses, memory[-1].ptr), stream)
 
 
 def _taken(value: Any) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from brickrt.runtime.cuda.driver.alignment import aligned
+from brickrt.runtime.cuda.driver.alignment import aligned_size
 from brickrt.runtime.cuda.driver.protocol import Driver, Event, Stream
 
 TURNS = 8  # sets of words that may be on their way
@@ -18,10 +18,10 @@ class PinnedWords:
 
     def __init__(self, driver: Driver, count: int) -> None:
         self._driver, self._nbytes, self._turn = driver, 8 * count, 0
-        stride = aligned(self._nbytes)
+        stride = aligned_size(self._nbytes)
         self._pinned = driver.pinned(TURNS * stride)
         starts = range(0, TURNS * stride, stride)
-        self._rooms = [self._pinned.array[at : at + self._nbytes].view(np.uint64) for at in starts]
+        self._words = [self._pinned.array[at : at + self._nbytes].view(np.uint64) for at in starts]
         self._addresses = [self._pinned.address + at for at in starts]
         self._sent: list[Event | None] = [None] * TURNS
 
@@ -33,13 +33,13 @@ class PinnedWords:
             sent = self._sent[k] = self._driver.event()
         else:
             sent.synchronize()
-        self._rooms[k][:] = words
+        self._words[k][:] = words
         self._driver.copy(address, self._addresses[k], self._nbytes, stream)
         sent.record(stream)
 
 
 class StagedArray:
-    """An array's place on the device, and on the host the one that it is copied through."""
+    """Memory for an array on the device, and pinned memory on the host that it is copied through."""
 
     def __init__(self, driver: Driver, nbytes: int) -> None:
         self._driver, self.nbytes = driver, nbytes
@@ -47,7 +47,7 @@ class StagedArray:
         self.address = self._memory.address
 
     def upload(self, array: np.ndarray, stream: Stream) -> None:
-        """The last copy of the room must have ended. The array may be changed when the call returns."""
+        """Copies an array to the device, once the last copy has ended. It may be changed when the call returns."""
         flat = array.reshape(-1).view(np.uint8)
         for at in range(0, self.nbytes, PIECE):
             end = min(at + PIECE, self.nbytes)

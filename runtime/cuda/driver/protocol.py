@@ -57,7 +57,9 @@ class Stream(Protocol):
 class Event(Protocol):
     """A mark in a stream."""
 
-    def record(self, stream: Any) -> None: ...
+    def record(self, stream: Any) -> None:
+        """Marks what is on the stream so far."""
+        ...
 
     def synchronize(self) -> None:
         """Returns when the work before the mark is done."""
@@ -83,7 +85,9 @@ class DeviceFunction(Protocol):
 class CapturedGraph(Protocol):
     """Captured work."""
 
-    def launch(self, stream: Any) -> None: ...
+    def launch(self, stream: Any) -> None:
+        """Puts the graph on a stream."""
+        ...
 
 
 class ProductLibrary(Protocol):
@@ -114,7 +118,9 @@ class Driver(DeviceArrays, Protocol):
         """Memory of zeros."""
         ...
 
-    def pinned(self, nbytes: int) -> Pinned: ...
+    def pinned(self, nbytes: int) -> Pinned:
+        """Pinned memory of zeros."""
+        ...
 
     def copy(self, to: int, start: int, nbytes: int, stream: Any) -> None:
         """Copies between pinned memory and the device's; what is copied must stay until the stream is there."""
@@ -136,12 +142,16 @@ class Driver(DeviceArrays, Protocol):
         """None where there is none that computes products."""
         ...
 
-    def stream(self) -> Stream: ...
+    def stream(self) -> Stream:
+        """A new stream."""
+        ...
 
-    def event(self) -> Event: ...
+    def event(self) -> Event:
+        """A new event, which marks nothing yet."""
+        ...
 
     def seconds(self, work: Callable[[], None], stream: Any) -> float:
-        """Of what `work` puts on the stream, which it is asked to do several times."""
+        """How long what `work` puts on the stream takes; it is called several times."""
         ...
 
     def capture(self, stream: Any) -> AbstractContextManager[Callable[[], CapturedGraph]]:

@@ -8,18 +8,20 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from brickrt.ops.cuda.cudnn.graph import CudnnPlan
-from brickrt.runtime.cuda.driver.alignment import aligned
+from brickrt.runtime.cuda.driver.alignment import aligned_size
 from brickrt.runtime.cuda.driver.protocol import ProductLibrary, Stream
-from brickrt.runtime.cuda.groups.cudnn_layers import Layer
+from brickrt.runtime.cuda.groups.cudnn_layers import Layer, StoredConstant
 from brickrt.runtime.cuda.groups.group_search import Groups
+from brickrt.runtime.lowering.owned_constants import OwnedConstants
 from brickrt.runtime.lowering.task_graph import TaskGraph
 
 
 @dataclass
-class Calls:
-    """By index of the launch the layer and its plan, and where its arrays lie in one part of memory.
+class LibraryCalls:
+    """The library's `layers` and their plans by index of the launch, and the constants that they read.
 
-    `reasons` say of other products why kernels compute them, by name of the node, `rests` why they do what comes after.
+    `offsets` by index of the launch are in bytes, from the beginning of the arena, or of the constants for those.
+    `reasons` say why kernels compute other products, by name of the node; `rests`, why they do what comes after.
     """
 
     library: ProductLibrary | None = None
@@ -29,6 +31,7 @@ class Calls:
     nbytes: int = 0
     reasons: dict[str, str] = field(default_factory=dict)
     rests: dict[str, str] = field(default_factory=dict)
+    _stored: dict[StoredConstant, int] = field(default_factory=dict)
     _workspaces: dict[int, int] = field(default_factory=dict)  # offset of each stream's
 
     @property
@@ -36,24 +39,24 @@ class Calls:
         """Indices of the steps that need no kernels."""
         return frozenset(layer.steps for layer, _ in self.layers.values())
 
-    def add(self, k: int, layer: Layer, plan: CudnnPlan) -> None:
-        """Launch `k`. Several may be of one layer, whose arrays are there once."""
+    def add(self, k: int, layer: Layer, plan: CudnnPlan, values: OwnedConstants) -> None:
+        """Adds launch `k`. Several may be of one layer, whose constants are uploaded once."""
         self.layers[k] = layer, plan
-        self.offsets[k] = [p if isinstance(p, int) else self._offset(p) for p in layer.places]
+        self.offsets[k] = [p if isinstance(p, int) else self._offset(p, values) for p in layer.places]
 
-    def _offset(self, array: np.ndarray) -> int:
-        known = next((offset for offset, other in self.pieces if other is array), None)
-        if known is not None:
-            return known
-        self.pieces.append((self.nbytes, array))
-        self.nbytes += aligned(array.nbytes)
-        return self.pieces[-1][0]
+    def _offset(self, constant: StoredConstant, values: OwnedConstants) -> int:
+        if constant not in self._stored:
+            array = constant.stored(values[constant.name])
+            self._stored[constant] = self.nbytes
+            self.pieces.append((self.nbytes, array))
+            self.nbytes += aligned_size(array.nbytes)
+        return self._stored[constant]
 
     def workspace(self, streams: Sequence[int]) -> int:
         """Bytes for launches on these streams: each has a workspace of its own, for the greediest of its calls."""
         most: dict[int, int] = {}
         for k, (_, plan) in self.layers.items():
-            most[streams[k]] = max(most.get(streams[k], 0), aligned(plan.workspace))
+            most[streams[k]] = max(most.get(streams[k], 0), aligned_size(plan.workspace))
         total = 0
         for stream in sorted(most):
             self._workspaces[stream] = total
@@ -61,23 +64,23 @@ class Calls:
         return total
 
     def first_uses(self, streams: Sequence[int]) -> list[int]:
-        """Of each plan and stream that it runs on, one launch."""
+        """One launch of each plan on each stream that it runs on."""
         return list({(id(plan), streams[k]): k for k, (_, plan) in self.layers.items()}.values())
 
     def run(self, k: int, arena: int, arrays: int, workspace: int, stream: Stream, number: int) -> None:
         """Launch `k` on a stream; arena, arrays and the first stream's workspace begin at these addresses."""
         assert self.library is not None
         layer, plan = self.layers[k]
-        bases = (arrays if isinstance(place, np.ndarray) else arena for place in layer.places)
+        bases = (arrays if isinstance(place, StoredConstant) else arena for place in layer.places)
         addresses = [base + offset for base, offset in zip(bases, self.offsets[k], strict=True)]
         self.library.run(plan, addresses, workspace + self._workspaces[number], stream)
 
 
-def calls_of(tasks: TaskGraph, groups: Groups, library: ProductLibrary | None) -> Calls:
-    """The calls of groups and whole layers. To be asked while the constants are there."""
-    calls = Calls(library, reasons=groups.reasons | groups.layers.reasons)
+def calls_of(tasks: TaskGraph, groups: Groups, library: ProductLibrary | None, values: OwnedConstants) -> LibraryCalls:
+    """The calls of groups and whole layers, with the constants that they read."""
+    calls = LibraryCalls(library, reasons=groups.reasons | groups.layers.reasons)
     for k, (layer, plan) in groups.calls.items():
-        calls.add(k, layer, plan)
+        calls.add(k, layer, plan, values)
     for layer, _ in calls.layers.values():
         name = tasks.plan.graph.nodes[tasks.steps[layer.steps].node].name
         why = calls.reasons.pop(name, None)

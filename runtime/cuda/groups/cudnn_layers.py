@@ -14,26 +14,39 @@ import numpy as np
 from brickrt.ops.cuda.cudnn.coverage import Coverage, coverages, covered, in_place, inputs_of
 from brickrt.ops.cuda.cudnn.form import Form, Unfit
 from brickrt.ops.cuda.cudnn.make_form import as_convolution, form_of, weights
-from brickrt.ops.cuda.kernel import Precision
 from brickrt.ops.cuda.operand import VECTOR, Operand
 from brickrt.ops.operators.conv import Conv, ConvTranspose
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.plan.subgraph import Subgraph
 from brickrt.runtime.cuda.kernels.kernel_context import ARENA
-from brickrt.runtime.cuda.schedule.argument_table import Records
+from brickrt.runtime.cuda.schedule.argument_table import device_places, precision_of
+from brickrt.runtime.lowering.operands import OperandPlaces
 from brickrt.runtime.lowering.task_graph import TaskGraph
 
 SLOWER = "kernels were measured faster"
 
 
+@dataclass(frozen=True)
+class StoredConstant:
+    """A constant whose elements are uploaded in the order in which an operand has them in memory."""
+
+    name: str
+    operand: Operand
+
+    def stored(self, array: np.ndarray) -> np.ndarray:
+        """The constant's value in that order."""
+        outer_first = sorted(range(array.ndim), key=lambda axis: -self.operand.strides[axis])
+        return np.ascontiguousarray(array.transpose(outer_first))
+
+
 @dataclass(frozen=True, eq=False)
 class Layer:
     """A share of a node that cuDNN may compute whole: the index of its steps, and per tensor of the form, output first,
-    the byte offset in the arena, or the array that is uploaded for it."""
+    the byte offset in the arena, or the constant that is uploaded for it."""
 
     steps: int
     form: Form
-    places: tuple[int | np.ndarray, ...]
+    places: tuple[int | StoredConstant, ...]
     share: Coverage = "all"
 
 
@@ -45,22 +58,14 @@ class Layers:
     reasons: dict[str, str] = field(default_factory=dict)
 
 
-class Places(Records):
-    """Where operands lie, without any records."""
-
-    def __post_init__(self) -> None:
-        """Leaves the constants as they are."""
-
-
 def is_layer(subgraph: Subgraph) -> bool:
     """Whether padded bricks are of one node, which may as well be computed whole."""
     return subgraph.strategy == "padded" and len(subgraph.members) == 1
 
 
 def find_layers(tasks: TaskGraph) -> Layers:
-    """All products of layerwise subgraphs, and padded ones of a single node. To be asked while the constants are
-    there."""
-    records, layers = Places(tasks), Layers()
+    """All products of layerwise subgraphs, and padded ones of a single node."""
+    places, layers = device_places(tasks), Layers()
     graph = tasks.plan.graph
     alone = (s for s in tasks.plan.subgraphs if s.strategy == "layerwise" or is_layer(s))
     whole = {k: k in subgraph.kernels for subgraph in alone for k in subgraph.nodes}
@@ -71,12 +76,11 @@ def find_layers(tasks: TaskGraph) -> Layers:
         if whole[steps.node]:
             layers.reasons[node.name] = SLOWER
             continue
-        arrays: dict[tuple[int, str], np.ndarray] = {}
         packed = [name in graph.constants for name in node.inputs]
         ways = as_convolution(node.op, graph.out(node), packed, precision_of(tasks))
         for share, way in product(_shares(tasks, steps.node), ways):
             try:
-                layer = _layer(records, i, share, way, arrays)
+                layer = _layer(places, i, share, way)
                 layers.found.setdefault(i, []).append(layer)
             except Unfit as e:
                 layers.reasons.setdefault(node.name, str(e))
@@ -91,45 +95,30 @@ def _shares(tasks: TaskGraph, k: int) -> tuple[Coverage, ...]:
     return coverages(node.op) if in_place(node.op, graph.types[node.inputs[0]].dtype) else ("all",)
 
 
-def _layer(
-    records: Places, i: int, share: Coverage, convolution: bool, arrays: dict[tuple[int, str], np.ndarray]
-) -> Layer:
-    """`arrays` are constant inputs as they are uploaded, by number and kind of the form: other shares have the same."""
-    steps, tasks = records.tasks.steps[i], records.tasks
+def _layer(places: OperandPlaces[Operand], i: int, share: Coverage, convolution: bool) -> Layer:
+    """A share of steps `i`, a matrix product as a convolution if asked. Raises Unfit."""
+    steps, tasks = places.tasks.steps[i], places.tasks
     graph = tasks.plan.graph
     node = graph.nodes[steps.node]
     names = (node.output, *node.inputs[: inputs_of(node.op, share, len(node.inputs))])
     packed = [name in graph.constants for name in names[1:]]
-    out, *ins = (records.operand(name) for name in names)
+    out, *ins = (places.operand(name) for name in names)
     assert isinstance(node.op, Conv | ConvTranspose | MatMul)
     form = form_of(covered(node.op, share), ins, out, packed, precision_of(tasks), convolution)
-    places: list[int | np.ndarray] = []
+    found: list[int | StoredConstant] = []
     for k, (name, operand) in enumerate(zip(names, (out, *ins), strict=True)):
         if k and packed[k - 1]:
-            lies = weights(node.op, operand, form) if k == 2 else operand
-            if (k, form.kind) not in arrays:
-                arrays[k, form.kind] = stored(lies, graph.constants[name])
-            places.append(arrays[k, form.kind])
+            found.append(StoredConstant(name, weights(node.op, operand, form) if k == 2 else operand))
         else:
-            places.append(offset_of(records, name, operand, i))
-    return Layer(i, form, tuple(places), share)
+            found.append(offset_of(places, name, operand, i))
+    return Layer(i, form, tuple(found), share)
 
 
-def precision_of(tasks: TaskGraph) -> Precision:
-    return "tf32" if tasks.plan.options.precision == "tf32" else "fp32"
-
-
-def offset_of(records: Places, name: str, operand: Operand, i: int) -> int:
+def offset_of(places: OperandPlaces[Operand], name: str, operand: Operand, i: int) -> int:
     """Where in the arena a tensor lies that steps `i` read or write. Raises Unfit."""
-    base, offsets = records.origin(name, operand, records.tasks.steps[i])
+    base, offsets = places.origin(name, operand, places.tasks.steps[i])
     if base != ARENA:
         raise Unfit(f"'{name}' is an input or output of the graph")
     if offsets[0] % VECTOR:
         raise Unfit(f"'{name}' does not begin at a multiple of {VECTOR} bytes")
     return int(offsets[0])
-
-
-def stored(operand: Operand, array: np.ndarray) -> np.ndarray:
-    """The elements of a constant in the order in which the operand has them in memory."""
-    outer_first = sorted(range(array.ndim), key=lambda axis: -operand.strides[axis])
-    return np.ascontiguousarray(array.transpose(outer_first))

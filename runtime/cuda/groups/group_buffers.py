@@ -26,10 +26,12 @@ from brickrt.runtime.lowering.task_graph import Allocation
 
 @dataclass(frozen=True)
 class GroupStage:
-    """What is done with a group at a time: `tensor` is fetched, set to zero outside of its extents, computed by the
-    library ("call"), what that left of it ("rest") or all by a kernel ("node"), or, if it is the library's, brought to
-    where it is stored whole; or its window `read` is cut out, since libraries take tensors without gaps. `node` is
-    whose tensor it is, or of what is fetched the first that reads it."""
+    """What is done at a time, for a whole group, with `tensor`, `node`'s output or what it is the first to read.
+
+    gather: its bricks are copied to the buffers. fill: zeros are written outside of its extents. crop: its window
+    `read` is copied to a buffer of its own, since libraries take tensors without gaps. call: the library computes it,
+    or a share. rest: a kernel computes what the library left. node: a kernel computes all of it. scatter: the bricks
+    that the library computed are copied to where the tensor is stored whole."""
 
     kind: Literal["gather", "fill", "crop", "call", "rest", "node", "scatter"]
     node: int
@@ -62,8 +64,9 @@ def stages_of(bricks: Bricks) -> list[GroupStage]:
 
 @dataclass(frozen=True, eq=False)
 class GroupBuffers:
-    """Where bricks have their buffers: a group of at most `slots` at a time, from byte `start` of the arena on; each
-    `alike` of them, one after the other, have their second factor in common (`Bricks.common`)."""
+    """Where bricks have their buffers, from byte `start` of the arena on, for groups of at most `slots` bricks.
+
+    `alike` bricks in a row have their second factor in common (`Bricks.common`), and one buffer for it."""
 
     bricks: Bricks
     stages: tuple[GroupStage, ...]
@@ -75,6 +78,7 @@ class GroupBuffers:
 
     @property
     def groups(self) -> int:
+        """How many groups take turns in the buffers."""
         return -(-len(self.bricks) // self.slots)
 
     def sharing(self, key: Key) -> int:
@@ -89,7 +93,7 @@ class GroupBuffers:
         """All slots of a buffer, one after the other along the first dimension."""
         extents, slots = self.bricks.extents(key), self.slots // self.sharing(key)
         stored = (slots * extents[0], *extents[1:])
-        return Allocation("group", stored, 1, slots * _nbytes(self.bricks, key), self.start + self.offsets[key])
+        return Allocation("group", stored, slots * _nbytes(self.bricks, key), self.start + self.offsets[key])
 
     def packed(self, key: Key) -> Operand:
         """All slots of a buffer as one tensor."""
@@ -116,15 +120,15 @@ class GroupBuffers:
         return found
 
 
-def make_room(bricks: Bricks, start: int, device: DeviceSpec, limit: int | None) -> GroupBuffers | None:
+def make_buffers(bricks: Bricks, start: int, device: DeviceSpec, limit: int | None) -> GroupBuffers | None:
     """Groups of as many bricks as the cache holds, at most `limit`, all about equally large; None where one brick is
     too large for it."""
     stages, limit = stages_of(bricks), limit or len(bricks)
     cache = device.cache_share * device.shared[1]
-    room = max(cache - _constant_bytes(bricks), cache / 2)  # weights that do not fit in half of it pass through
+    free = max(cache - _constant_bytes(bricks), cache / 2)  # weights that do not fit in half of it pass through
     for alike in (n for n in range(bricks.common[1], 0, -1) if bricks.common[1] % n == 0):
         count, (_, each) = len(bricks) // alike, _packed(bricks, stages, alike, alike)
-        most = min(int(room // max(1, each)), count, limit // alike)
+        most = min(int(free // max(1, each)), count, limit // alike)
         if most:
             slots = alike * -(-count // -(-count // most))
             offsets, nbytes = _packed(bricks, stages, slots, alike)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-import numpy as np
-
 from brickrt.ops.cuda.cudnn.coverage import Coverage, Product, covered, inputs_of, parts_of
 from brickrt.ops.cuda.cudnn.form import Unfit
 from brickrt.ops.cuda.cudnn.make_form import SEVERAL_PARTS, as_convolution, form_of, weights
@@ -14,11 +12,13 @@ from brickrt.ops.cuda.operand import Operand, dense
 from brickrt.ops.operators.conv import Conv
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.types import Shape, TensorType
-from brickrt.runtime.cuda.groups.cudnn_layers import Layer, Places, offset_of, precision_of, stored
+from brickrt.runtime.cuda.groups.cudnn_layers import Layer, StoredConstant, offset_of
 from brickrt.runtime.cuda.groups.group_buffers import GroupBuffers
 from brickrt.runtime.cuda.groups.group_geometry import Key
 from brickrt.runtime.cuda.groups.product_windows import is_window
+from brickrt.runtime.cuda.schedule.argument_table import precision_of
 from brickrt.runtime.lowering.inplace_slices import root_of
+from brickrt.runtime.lowering.operands import OperandPlaces
 from brickrt.runtime.lowering.task_graph import TaskGraph
 
 
@@ -46,17 +46,11 @@ def _of_channels(tasks: TaskGraph, name: str, root: str) -> bool:
     return all(a == b for axis, (a, b) in enumerate(zip(*ends, strict=True)) if axis != 1)
 
 
-def group_layer(
-    records: Places, room: GroupBuffers, steps: int, way: bool, arrays: dict[tuple[int, int, str], np.ndarray]
-) -> Layer:
+def group_layer(places: OperandPlaces[Operand], buffers: GroupBuffers, steps: int, way: bool) -> Layer:
     """The call that computes a node, whose steps have this index, of all slots; a matrix product as a convolution if
-    `way` says so. Raises Unfit.
-
-    `arrays` are constant inputs as they are uploaded, by node, number of the input and kind of the form: calls for
-    others share them.
-    """
-    tasks, k = records.tasks, records.tasks.steps[steps].node
-    graph, bricks = tasks.plan.graph, room.bricks
+    `way` says so. Raises Unfit."""
+    tasks, k = places.tasks, places.tasks.steps[steps].node
+    graph, bricks = tasks.plan.graph, buffers.bricks
     node, result = graph.nodes[k], bricks.result(k)
     assert isinstance(node.op, Product)
     names = node.inputs[: bricks.read(k)]
@@ -65,39 +59,40 @@ def group_layer(
     for i, key in keys.items():
         if bricks.extents(key)[0] != bricks.extents(result)[0]:
             raise Unfit(f"'{names[i]}' is one for all images of a brick")
-    ins = [_slots(room, node.op, keys[i], i) if i in keys else records.operand(name) for i, name in enumerate(names)]
-    out, op = _slots(room, node.op, result), _unpadded(covered(node.op, bricks.library[k]), bricks.extents(result)[2:])
+    ins = [_slots(buffers, node.op, keys[i], i) if i in keys else places.operand(name) for i, name in enumerate(names)]
+    out, op = (
+        _slots(buffers, node.op, result),
+        _unpadded(covered(node.op, bricks.library[k]), bricks.extents(result)[2:]),
+    )
     form = form_of(op, ins, out, packed, precision_of(tasks), way)
-    places: list[int | np.ndarray] = [room.place(result).offset]
+    found: list[int | StoredConstant] = [buffers.place(result).offset]
     for i, name in enumerate(names):
         if i in keys:
-            places.append(room.place(keys[i]).offset)
+            found.append(buffers.place(keys[i]).offset)
         elif packed[i]:
-            if (k, i, form.kind) not in arrays:
-                arrays[k, i, form.kind] = stored(weights(op, ins[i], form) if i == 1 else ins[i], graph.constants[name])
-            places.append(arrays[k, i, form.kind])
+            found.append(StoredConstant(name, weights(op, ins[i], form) if i == 1 else ins[i]))
         else:
-            places.append(offset_of(records, name, ins[i], steps))
-    return Layer(steps, form, tuple(places), bricks.library[k])
+            found.append(offset_of(places, name, ins[i], steps))
+    return Layer(steps, form, tuple(found), bricks.library[k])
 
 
-def ways_of(records: Places, room: GroupBuffers, k: int) -> tuple[bool, ...]:
+def ways_of(tasks: TaskGraph, buffers: GroupBuffers, k: int) -> tuple[bool, ...]:
     """See `as_convolution`, of a product of all slots."""
-    graph = records.tasks.plan.graph
+    graph = tasks.plan.graph
     node = graph.nodes[k]
     packed = [name in graph.constants for name in node.inputs]
-    return as_convolution(node.op, room.packed(room.bricks.result(k)).type, packed, precision_of(records.tasks))
+    return as_convolution(node.op, buffers.packed(buffers.bricks.result(k)).type, packed, precision_of(tasks))
 
 
-def _slots(room: GroupBuffers, op: Product, key: Key, i: int = 0) -> Operand:
+def _slots(buffers: GroupBuffers, op: Product, key: Key, i: int = 0) -> Operand:
     """A buffer as the library takes it. Of matrices, the rows of bricks that have input 1 in common follow one another:
     [bricks, rows, columns]."""
-    packed = room.packed(key)
+    packed = buffers.packed(key)
     if not isinstance(op, MatMul) or packed.rank == 2:
         return packed
     *batch, rows, columns = packed.shape
-    alike = room.alike if i != 1 else 1
-    if alike > 1 and rows != room.bricks.boxes.extents[0, -2]:
+    alike = buffers.alike if i != 1 else 1
+    if alike > 1 and rows != buffers.bricks.boxes.extents[0, -2]:
         raise Unfit("an operand broadcasts over rows")
     return dense(TensorType((math.prod(batch) // alike, alike * rows, columns), packed.dtype))
 

@@ -42,7 +42,7 @@ Key = str | Read  # a buffer: of a tensor, of a window of one, or of a product
 
 @dataclass(frozen=True, eq=False)
 class Store:
-    """Of each brick `extents` elements of a tensor from index `lo` on, int64 [n, d]; `needed` of them are read."""
+    """What bricks keep of a tensor: `extents` elements from index `lo` on, int64 [n, d]; `needed` of them are read."""
 
     lo: np.ndarray
     extents: Shape
@@ -50,6 +50,7 @@ class Store:
 
     @property
     def box(self) -> Boxes:
+        """The boxes that are kept, [n]."""
         return Boxes(self.lo, self.lo + np.asarray(self.extents, np.int64))
 
 
@@ -181,14 +182,14 @@ class Bricks:
         return (k, PRODUCT) if k in self.products else self.tasks.plan.graph.nodes[k].output
 
     def extents(self, key: Key) -> Shape:
-        """Of a brick's buffer."""
+        """The extents of one brick's buffer."""
         if isinstance(key, str):
             return self.stores[key].extents
         box = self.products[key[0]] if key[1] == PRODUCT else self.reads[key]
         return tuple(box.extents[0].tolist())
 
     def layout(self, key: Key) -> Layout:
-        """Of a buffer: that of a tensor which is made here, else what the library reads or writes."""
+        """The layout of a buffer: that of a tensor which is made here, else what the library reads or writes."""
         graph = self.tasks.plan.graph
         if isinstance(key, str) and key in self.inner:
             return self.tasks.plan.layouts[key]
@@ -198,7 +199,7 @@ class Bricks:
         return layout_of(op)
 
     def dtype(self, key: Key) -> np.dtype:
-        """Of a buffer's elements; a product has that of its factors."""
+        """The type of a buffer's elements; a product has that of its factors."""
         graph = self.tasks.plan.graph
         name = key if isinstance(key, str) else graph.nodes[key[0]].inputs[max(0, key[1])]
         return graph.types[name].dtype

@@ -22,35 +22,37 @@ from brickrt.ops.cuda.cudnn.graph import CudnnPlan
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.plan.geometry.bricks import BrickGrid
 from brickrt.plan.subgraph import Subgraph
-from brickrt.runtime.cuda.driver.alignment import aligned
+from brickrt.runtime.cuda.driver.alignment import aligned_size
 from brickrt.runtime.cuda.driver.protocol import ProductLibrary
-from brickrt.runtime.cuda.groups.cudnn_layers import SLOWER, Layer, Layers, Places, find_layers, is_layer
-from brickrt.runtime.cuda.groups.group_buffers import GroupBuffers, make_room
+from brickrt.runtime.cuda.groups.cudnn_layers import SLOWER, Layer, Layers, find_layers, is_layer
+from brickrt.runtime.cuda.groups.group_buffers import GroupBuffers, make_buffers
 from brickrt.runtime.cuda.groups.group_cudnn import check_group, group_layer, ways_of
 from brickrt.runtime.cuda.groups.group_geometry import Bricks, bricks_of
-from brickrt.runtime.cuda.groups.group_steps import GroupWork, Works
+from brickrt.runtime.cuda.groups.group_steps import GroupStepList, GroupSteps
+from brickrt.runtime.cuda.schedule.argument_table import device_places
 from brickrt.runtime.cuda.schedule.launches import Launch
 from brickrt.runtime.lowering.task_graph import TaskGraph
 
 Call = tuple[Layer, CudnnPlan]
-Calls = dict[int, Call]
+NodeCalls = dict[int, Call]
 
 
 @dataclass
 class Groups:
-    """`launches`, those of bricks in groups where that is possible, and `calls` among them, by index; what kernels do
-    in others is `works`, in the place of the task graph's steps `skipped`, and what calls leave to them.
+    """The `launches` of a program, in which bricks are in groups where that is possible, and the library's `calls`
+    among them, by index of the launch.
 
-    Tasks of works have numbers after the graph's; `owners` are the graph's tasks that they are a part of. `arena` is
-    in bytes, with the buffers of bricks. `layers` are those that the library may compute whole, `reasons` why kernels
+    Kernels do the rest in `extra` steps, which take the place of the task graph's steps `skipped`, or come after calls.
+    Their tasks have numbers after the graph's; `owners` are the graph's tasks that they are part of. `arena` is in
+    bytes, with the buffers of bricks. `layers` are those that the library may compute whole, `reasons` why kernels
     compute nodes, or what is left of them, by name.
     """
 
     launches: list[Launch]
     arena: int
     layers: Layers = field(default_factory=Layers)
-    calls: Calls = field(default_factory=dict)
-    works: list[GroupWork] = field(default_factory=list)
+    calls: NodeCalls = field(default_factory=dict)
+    extra: list[GroupSteps] = field(default_factory=list)
     skipped: frozenset[int] = frozenset()
     owners: list[np.ndarray] = field(default_factory=list)
     reasons: dict[str, str] = field(default_factory=dict)
@@ -63,8 +65,7 @@ class Groups:
 def find_groups(
     tasks: TaskGraph, launches: Sequence[Launch], library: ProductLibrary | None, limit: int | None
 ) -> Groups:
-    """All that the library has plans for, in groups of at most `limit` bricks. To be asked while the constants are
-    there."""
+    """All that the library has plans for, in groups of at most `limit` bricks."""
     if library is None:
         return Groups(list(launches), tasks.arena_bytes)
     return _GroupSearch(tasks, library, limit, find_layers(tasks)).groups(launches)
@@ -73,10 +74,10 @@ def find_groups(
 class _GroupSearch:
     def __init__(self, tasks: TaskGraph, library: ProductLibrary, limit: int | None, layers: Layers) -> None:
         self.tasks, self.library, self.limit = tasks, library, limit
-        self.records = Places(tasks)
-        self.works = Works(self.records, len(tasks.steps), len(tasks))
+        self.places = device_places(tasks)
+        self.extra = GroupStepList(self.places, len(tasks.steps), len(tasks))
         self.steps_of = {steps.node: i for i, steps in enumerate(tasks.steps)}
-        self.found = Groups([], tasks.arena_bytes, layers, works=self.works.found)
+        self.found = Groups([], tasks.arena_bytes, layers, extra=self.extra.found)
         self.chain: int | None = None  # the last launch that uses the buffers
 
     def groups(self, launches: Sequence[Launch]) -> Groups:
@@ -86,15 +87,15 @@ class _GroupSearch:
             bricks = launch.kind == "bricks"
             if bricks and is_layer(self.subgraph(launch)) and launch.steps[0] in self.found.layers.found:
                 bricks, launch = False, replace(launch, kind="layer")
-            rooms = self.rooms(launch) if bricks else {}
-            if rooms:
+            groups = self.in_groups(launch) if bricks else {}
+            if groups:
                 self.found.skipped |= set(launch.steps)
             elif not bricks and (call := self.whole(launch)):
                 self.layer(launch, *call)
             else:
                 self.found.launches.append(launch)
-            for room, calls in rooms.items():
-                self.launch(launch, room, calls)
+            for buffers, calls in groups.items():
+                self.launch(launch, buffers, calls)
             ends.append(len(self.found.launches) - 1)
         return self.found
 
@@ -122,9 +123,9 @@ class _GroupSearch:
         self.found.calls[call] = layer, plan
         self.found.launches.append(launch)
         if layer.share != "all":
-            part = self.works.rest_of(steps, layer.share)
+            part = self.extra.rest_of(steps, layer.share)
             self.found.owners.append(steps.tasks)
-            rest = replace(launch, tasks=part.tasks, steps=(part.row,), after=(call,))
+            rest = replace(launch, tasks=part.tasks, steps=(part.index,), after=(call,))
             self.found.launches.append(rest)
 
     def name(self, k: int) -> str:
@@ -132,7 +133,7 @@ class _GroupSearch:
 
     # ---- which
 
-    def rooms(self, launch: Launch) -> dict[GroupBuffers, Calls]:
+    def in_groups(self, launch: Launch) -> dict[GroupBuffers, NodeCalls]:
         """The bricks of a launch by shape, with the calls for their nodes; none where kernels compute them."""
         subgraph = self.subgraph(launch)
         ops = {k: self.tasks.plan.graph.nodes[k].op for k in subgraph.nodes}
@@ -148,7 +149,7 @@ class _GroupSearch:
                 except Unfit as e:
                     some.remove(share)
                     refused.setdefault(k, str(e))
-        found: dict[GroupBuffers, Calls] = {}
+        found: dict[GroupBuffers, NodeCalls] = {}
         while (library := {k: some[0] for k, some in asked.items() if some}) and not found:
             found, why = self.attempt(subgraph, library)
             for k in why:
@@ -159,28 +160,27 @@ class _GroupSearch:
 
     def attempt(
         self, subgraph: Subgraph, library: Mapping[int, Coverage]
-    ) -> tuple[dict[GroupBuffers, Calls], dict[int, str]]:
-        """Rooms if the library has plans for these shares of nodes; else why not, of those for which it has none."""
-        bricks, start = self.bricks(subgraph, library), aligned(self.tasks.arena_bytes)
-        rooms = [make_room(some, start, self.tasks.plan.device, self.limit) for some in bricks]
-        if not rooms or None in rooms:
-            why = "a brick is larger than the cache" if rooms else "bricks have too many shapes"
+    ) -> tuple[dict[GroupBuffers, NodeCalls], dict[int, str]]:
+        """Buffers if the library has plans for these shares of nodes; else why not, of those for which it has none."""
+        bricks, start = self.bricks(subgraph, library), aligned_size(self.tasks.arena_bytes)
+        buffers = [make_buffers(some, start, self.tasks.plan.device, self.limit) for some in bricks]
+        if not buffers or None in buffers:
+            why = "a brick is larger than the cache" if buffers else "bricks have too many shapes"
             return {}, dict.fromkeys(library, why)
-        found: dict[GroupBuffers, Calls] = {}
+        found: dict[GroupBuffers, NodeCalls] = {}
         refused: dict[int, str] = {}
-        arrays: dict[tuple[int, int, str], np.ndarray] = {}
-        for room in (room for room in rooms if room is not None):
-            calls = {k: self.call(room, k, arrays) for k in library}
+        for one in (one for one in buffers if one is not None):
+            calls = {k: self.call(one, k) for k in library}
             refused |= {k: call for k, call in calls.items() if isinstance(call, str)}
-            found[room] = {k: call for k, call in calls.items() if not isinstance(call, str)}
+            found[one] = {k: call for k, call in calls.items() if not isinstance(call, str)}
         return {} if refused else found, refused
 
-    def call(self, room: GroupBuffers, k: int, arrays: dict[tuple[int, int, str], np.ndarray]) -> Call | str:
-        """The library's call for a node of the bricks of a room, or why it has none."""
+    def call(self, buffers: GroupBuffers, k: int) -> Call | str:
+        """The library's call for a node of the bricks in these buffers, or why it has none."""
         why = ""
-        for way in ways_of(self.records, room, k):
+        for way in ways_of(self.tasks, buffers, k):
             try:
-                layer = group_layer(self.records, room, self.steps_of[k], way, arrays)
+                layer = group_layer(self.places, buffers, self.steps_of[k], way)
                 return layer, self.library.plan(layer.form)
             except Unfit as e:
                 why = why or str(e)
@@ -204,20 +204,24 @@ class _GroupSearch:
 
     # ---- launches
 
-    def launch(self, launch: Launch, room: GroupBuffers, calls: Calls) -> None:
-        """All groups of a room, one launch after the other, after those that use the same memory."""
-        task_of, parts = self.task_of(self.subgraph(launch)), [self.works.of(room, stage) for stage in room.stages]
+    def launch(self, launch: Launch, buffers: GroupBuffers, calls: NodeCalls) -> None:
+        """Adds all groups that take turns in the same buffers: launches that run one by one, after others that use the
+        buffers' memory."""
+        task_of, parts = (
+            self.task_of(self.subgraph(launch)),
+            [self.extra.of(buffers, stage) for stage in buffers.stages],
+        )
         for part in (part for some in parts for part in some):
-            self.found.owners.append(task_of[room.bricks.numbers[part.bricks]])
-        for group in range(room.groups):
-            for stage, some in zip(room.stages, parts, strict=True):
-                tasks = [part.tasks[part.bricks // room.slots == group] for part in some]
+            self.found.owners.append(task_of[buffers.bricks.numbers[part.bricks]])
+        for group in range(buffers.groups):
+            for stage, some in zip(buffers.stages, parts, strict=True):
+                tasks = [part.tasks[part.bricks // buffers.slots == group] for part in some]
                 if stage.kind == "call":
                     self.found.calls[len(self.found.launches)] = calls[stage.node]
                     self.add(launch, np.zeros(0, np.int64), ())
                 elif sum(map(len, tasks)):
-                    self.add(launch, np.concatenate(tasks), tuple(part.row for part in some))
-        self.found.arena = max(self.found.arena, room.start + room.nbytes)
+                    self.add(launch, np.concatenate(tasks), tuple(part.index for part in some))
+        self.found.arena = max(self.found.arena, buffers.start + buffers.nbytes)
 
     def add(self, launch: Launch, tasks: np.ndarray, steps: tuple[int, ...]) -> None:
         before = set(launch.after) | (set() if self.chain is None else {self.chain})

@@ -1,8 +1,8 @@
 """What a kernel gets to know: one block of words, an argument of each launch, defined here and nowhere else.
 
-`context_header.py` generates the C++ struct from the fields below, `schedule.cuh` reads it. All fields are words of 8 bytes.
-They stay as they are for the life of a program, so that captured launches may hold them; what changes from run to run
-lies behind them.
+`context_header.py` generates the C++ struct from the fields below, `schedule.cuh` reads it. All fields are words of 8
+bytes. They stay as they are for the life of a program, so that captured launches may hold them; what changes from run
+to run lies behind them.
 
 Words of a step's record: kernel; operands | rank << 32; then one word per operand (the output first), base << 56 |
 offset in bytes mod 2^56 (offsets may be negative); then one per dimension of the box, lo | hi << 32. The records of a
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, fields
 
 import numpy as np
 
-SCRATCH, ARENA, CONSTANTS, FIRST_END = range(4)
+SCRATCH, ARENA, CONSTANTS, FIRST_IO = range(4)
 """Bases: scratch of the block's slot, arena, constants, then the graph's inputs and outputs."""
 BASE_SHIFT = 56
 MOST_BASES = 1 << 64 - BASE_SHIFT
@@ -27,11 +27,11 @@ HELD = 4  # tickets of tasks not ready that a block holds before it waits
 LAST_EPOCH = (1 << 30) - 1
 """State words have 32 bits: after the run of this epoch, clear `words` and `tickets`, and begin again at 1."""
 TICKET_WORDS = 2
-"""Of a launch: runs ended << 32 | tickets taken in this one, of epoch runs ended + 1; blocks that left, of all runs."""
+"""Words of a launch: runs ended << 32 | tickets taken in this run, whose epoch is runs ended + 1; blocks that left."""
 EVENT_WORDS = 5
-"""Of a task's row: block, start and end in ns of the device's clock, waits and revisits of the block until then."""
+"""Words of a task's row: block, start and end in ns of the device's clock, the block's waits and revisits so far."""
 COUNTS = 4
-"""Of a launch, sums over all runs: tasks; complete at first sight; waited for; run before older ones (`Counts`)."""
+"""Sums of a launch over all runs: tasks; complete at first sight; waited for; run before older ones (`Counts`)."""
 SHARED_BYTES = 1536
 """Dynamic shared memory that a block keeps for itself; what kernels ask for comes on top."""
 

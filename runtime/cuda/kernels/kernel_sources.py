@@ -40,6 +40,7 @@ class FunctionSource:
 
     @property
     def name(self) -> str:
+        """A name that no other text has."""
         return "box_" + _digest(self.text)
 
     @property

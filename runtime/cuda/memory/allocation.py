@@ -1,4 +1,4 @@
-"""The memory of a program: tables, constants, arena and scratch in one allocation."""
+"""One allocation for all that a program keeps on the device: tables, constants, arena, scratch."""
 
 from __future__ import annotations
 
@@ -6,31 +6,31 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from brickrt.runtime.cuda.driver.alignment import aligned
+from brickrt.runtime.cuda.driver.alignment import aligned_size
 from brickrt.runtime.cuda.driver.protocol import Driver, Stream
 
 
-class AllocationParts:
-    """Named parts of one allocation, each at a multiple of 256 bytes."""
+class AllocationSections:
+    """Named sections of one allocation, each at a multiple of 256 bytes."""
 
     def __init__(self, driver: Driver, sizes: Mapping[str, int]) -> None:
-        """`sizes` in bytes."""
+        """Allocates sections of these sizes, in bytes."""
         self._driver, self._at, self._sizes, total = driver, {}, sizes, 0
         for name, nbytes in sizes.items():
             self._at[name] = total
-            total += aligned(max(nbytes, 8))
+            total += aligned_size(max(nbytes, 8))
         self._held = driver.allocate(total)
         self.nbytes = total
 
     def __getitem__(self, name: str) -> int:
-        """Where a part begins."""
+        """The address at which a section begins."""
         return self._held.address + self._at[name]
 
     def fill(self, name: str, array: np.ndarray, stream: Stream, offset: int = 0) -> None:
-        """Writes an array into a part, from `offset` bytes on."""
+        """Writes an array into a section, from `offset` bytes on."""
         if array.nbytes:
             self._driver.upload(self[name] + offset, np.ascontiguousarray(array), stream)
 
     def clear(self, name: str, stream: Stream) -> None:
-        """Writes zeros into a part."""
+        """Writes zeros into a section."""
         self.fill(name, np.zeros(self._sizes[name], np.uint8), stream)

@@ -26,13 +26,14 @@ class IoBuffers:
 
     @property
     def nbytes(self) -> int:
-        """Of our own memory on the device."""
-        return sum(room.nbytes for room in self._own.values())
+        """Device memory that was taken for arrays of NumPy."""
+        return sum(staged.nbytes for staged in self._own.values())
 
     def upload(self, inputs: Sequence[Any], outputs: Sequence[Any], waits: bool, stream: Stream) -> list[int]:
-        """Where all inputs, then outputs lie. Copies the inputs that are not on the device.
+        """The addresses of all inputs, then outputs. Copies the inputs that are not on the device.
 
-        Runs between which the host does not wait for the device (`waits`) may not share the host's side of a room."""
+        `waits`: the host waits for this run's end. Otherwise the next run may begin while this one's inputs are still
+        copied, so they must not be staged in the same pinned memory."""
         addresses = []
         for k, array in enumerate(inputs):
             addresses.append(self._address(k, array))
@@ -45,7 +46,7 @@ class IoBuffers:
         return addresses
 
     def download(self, outputs: Sequence[Any], stream: Stream) -> None:
-        """Begins to copy outputs that are not on the device."""
+        """Begins to copy the outputs that are not on the device to the host."""
         for k, array in enumerate(outputs, self._inputs):
             if isinstance(array, np.ndarray):
                 self._own[k].download(stream)

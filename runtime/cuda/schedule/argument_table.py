@@ -1,15 +1,13 @@
-"""The records of a program: for every step, which kernel, where its operands begin, and its box (words: kernel_context.py).
+"""The argument table of a program: a record for every step, which says which kernel, where its operands are, its box.
 
-An operand is written as (base, byte offset) such that adding the strides of any index gives the element: the virtual
-origin. Records are kept by the index of the steps that they are of; a launch numbers its own kernels, so that equal
-launches of other programs have equal texts.
+`kernels/kernel_context.py` has the words of a record. Records are kept by the index of the steps that they are of; a
+launch numbers its own kernels, so that equal launches of other programs have equal texts.
 """
 
 from __future__ import annotations
 
 import copy
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
@@ -32,24 +30,24 @@ from brickrt.runtime.cuda.kernels.kernel_context import (
     ARENA,
     BASE_SHIFT,
     CONSTANTS,
-    FIRST_END,
+    FIRST_IO,
     HEAD_WORDS,
     MOST_BASES,
     MOST_OPERANDS,
     MOST_RANK,
     SCRATCH,
 )
-from brickrt.runtime.cuda.memory.constants import Constants
-from brickrt.runtime.lowering.inplace_slices import start_of
+from brickrt.runtime.cuda.memory.constants import PackedConstants
+from brickrt.runtime.lowering.operands import Bases, OperandPlaces, Origin
+from brickrt.runtime.lowering.owned_constants import OwnedConstants
 from brickrt.runtime.lowering.task_graph import Allocation, ScratchMoves, Steps, TaskGraph
 
-Origin = tuple[int, np.ndarray]  # base, byte offset per step
-Source = Origin | np.ndarray  # of an operand, or the constant that it is
+Source = Origin | np.ndarray  # where an operand lies, or the constant that it is
 
 
 @dataclass(frozen=True, eq=False)
-class RecordRows:
-    """Records of the steps of one kernel, int64 [n, words], whose first word is still to be set; their tasks, ranks."""
+class KernelRecords:
+    """Records of steps that call one kernel, int64 [n, words], whose first word is set later; their tasks and ranks."""
 
     kernel: Kernel
     tasks: np.ndarray
@@ -58,94 +56,74 @@ class RecordRows:
 
 
 class ExtraSteps(Protocol):
-    """Steps that are not among the task graph's."""
+    """Steps that the task graph does not have."""
 
-    def rows(self, records: Records) -> RecordRows: ...
+    def records(self, table: ArgumentTable) -> KernelRecords:
+        """Their records, made by the table of their program."""
+        ...
 
 
 @dataclass
-class Records:
-    """`rows[i]` are those of the graph's steps i, then those of `works`; `carried[name]` those that move rows of a
-    scratch tensor.
+class ArgumentTable:
+    """Makes all records: `records[i]` are those of the graph's steps i, then follow those of the `extra` steps;
+    `carried[name]` are those that move rows of a scratch tensor.
 
-    Steps whose index is in `skipped` get none: others than kernels compute them, or `works` do.
+    Steps whose index is in `skipped` get none: a library computes them, or extra steps do.
     """
 
     tasks: TaskGraph
     skipped: frozenset[int] = frozenset()
-    works: Sequence[ExtraSteps] = ()
-    constants: Constants = field(default_factory=Constants)
-    rows: list[RecordRows | None] = field(default_factory=list)
-    carried: dict[str, list[RecordRows]] = field(default_factory=dict)
+    extra: Sequence[ExtraSteps] = ()
+    values: OwnedConstants | None = None
+    packed: PackedConstants = field(default_factory=PackedConstants)
+    records: list[KernelRecords | None] = field(default_factory=list)
+    carried: dict[str, list[KernelRecords]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         graph = self.tasks.plan.graph
-        ends = len(graph.inputs) + len(graph.outputs)
-        if FIRST_END + ends > MOST_BASES:
-            raise BrickError(f"the CUDA engine takes at most {MOST_BASES - FIRST_END} inputs and outputs, not {ends}")
-        left = Counter(name for steps in self.tasks.steps for name in graph.nodes[steps.node].inputs)
-        made = [work.rows(self) for work in self.works]
+        count = len(graph.inputs) + len(graph.outputs)
+        if FIRST_IO + count > MOST_BASES:
+            raise BrickError(f"the CUDA engine takes at most {MOST_BASES - FIRST_IO} inputs and outputs, not {count}")
+        self.places, self._values = device_places(self.tasks), self.values or OwnedConstants(self.tasks)
+        extra = [steps.records(self) for steps in self.extra]
         for i, steps in enumerate(self.tasks.steps):
-            self.rows.append(self.add(steps) if len(steps.boxes) and i not in self.skipped else None)
-            self.release(graph.nodes[steps.node].inputs, left)
-        self.rows += made
-        for carries in self.tasks.scratch_moves:
-            self.carried.setdefault(carries.tensor, []).append(self.carry(carries))
+            self.records.append(self.add(steps) if len(steps.boxes) and i not in self.skipped else None)
+            for name in filter(self.places.is_constant, graph.nodes[steps.node].inputs):
+                self._values.done(name)
+        self.records += extra
+        for moves in self.tasks.scratch_moves:
+            self.carried.setdefault(moves.tensor, []).append(self._carry(moves))
 
-    def of(self, i: int) -> list[RecordRows]:
+    def of(self, i: int) -> list[KernelRecords]:
         """All records of steps `i`, those that move rows of the node's output included."""
-        own = self.rows[i]
+        own = self.records[i]
         if i >= len(self.tasks.steps):
             return [own] if own else []
         steps = self.tasks.steps[i]
         moves = self.carried.get(self.tasks.plan.graph.nodes[steps.node].output, ())
         return [*([own] if own else ()), *moves]
 
-    # ---- operands
-
-    def operand(self, name: str) -> Operand:
-        """How a tensor lies in memory; of parts, views and scratch the alignment is still to be found."""
-        graph, layouts = self.tasks.plan.graph, self.tasks.plan.layouts
-        kind = graph.types[name]
-        if name in graph.constants:
-            return dense(kind, layouts[name])
-        if name in self.tasks.inplace_slices:
-            return replace(self.operand(self.tasks.inplace_slices[name].source), type=kind)
-        if self.tasks.root(name) != name:
-            return dense(kind)
-        return dense(kind, layouts[name], self.tasks.allocations[name].extents)
-
-    def origin(self, name: str, operand: Operand, steps: Steps) -> Origin:
-        """Where the virtual origin of a tensor is that is no constant."""
-        root = self.tasks.root(name)
-        place = self.tasks.allocations[root]
-        offsets = np.full(len(steps.boxes), place.offset + self.shift(name, operand), np.int64)
-        if place.kind in ("scratch", "group"):
-            base = SCRATCH if place.kind == "scratch" else ARENA
-            return base, offsets - byte_offsets(operand, steps.origins[root])
-        if place.kind == "arena":
-            return ARENA, offsets
-        inputs = len(self.tasks.plan.graph.inputs)
-        return FIRST_END + place.slot + (inputs if place.kind == "output" else 0), offsets
-
-    def shift(self, name: str, operand: Operand) -> int:
-        """Bytes from the origin of the stored tensor to that of a part of it."""
-        return int(byte_offsets(operand, start_of(self.tasks.inplace_slices, name, operand.rank))[0])
+    def placed(self, places: Mapping[str, Allocation]) -> ArgumentTable:
+        """The same table for tensors that lie at other places."""
+        other = copy.copy(self)
+        other.tasks = replace(self.tasks, allocations={**self.tasks.allocations, **places})
+        other.places = device_places(other.tasks)
+        return other
 
     # ---- steps
 
-    def add(self, steps: Steps) -> RecordRows:
-        """The kernel and the records of one node's steps."""
+    def add(self, steps: Steps) -> KernelRecords:
+        """The records of one node's steps."""
         node = self.tasks.plan.graph.nodes[steps.node]
-        return self._add(steps, node.op, [self.held(name, steps) for name in (node.output, *node.inputs)])
+        return self._add(steps, node.op, [self._held(name, steps) for name in (node.output, *node.inputs)])
 
-    def add_rest(self, steps: Steps, share: Coverage, product: tuple[Operand, Origin] | None = None) -> RecordRows:
-        """Likewise of what a node does after its product, which a library left there, or in the output."""
+    def add_rest(self, steps: Steps, share: Coverage, product: tuple[Operand, Origin] | None = None) -> KernelRecords:
+        """The records of what a node does after its product, which a library left there, or in the output."""
         graph = self.tasks.plan.graph
         node, op = graph.nodes[steps.node], graph.nodes[steps.node].op
         assert isinstance(op, Conv | ConvTranspose | MatMul)
-        out, left = self.held(node.output, steps), node.inputs[inputs_of(op, share, len(node.inputs)) :]
-        others, parts = [self.held(name, steps) for name in left], parts_of(op)
+        out, left = self._held(node.output, steps), node.inputs[inputs_of(op, share, len(node.inputs)) :]
+        others, parts = [self._held(name, steps) for name in left], parts_of(op)
         if op.bias and share == "product":
             (bias, source), *others = others
             if not isinstance(op, MatMul):
@@ -154,90 +132,76 @@ class Records:
         held = [out, *_parts(*(product or out), parts, 1), *others]
         return self._add(steps, remainder(op, share, graph.types[node.inputs[0]].dtype), held)
 
-    def held(self, name: str, steps: Steps) -> tuple[Operand, Source]:
-        """A tensor that steps read or write."""
-        operand, constants = self.operand(name), self.tasks.plan.graph.constants
-        return operand, constants[name] if name in constants else self.origin(name, operand, steps)
-
-    def _add(self, steps: Steps, op: Op, held: Sequence[tuple[Operand, Source]]) -> RecordRows:
-        """Records of an operator on tensors of which the output is the first."""
-        node, n = self.tasks.plan.graph.nodes[steps.node], len(steps.boxes)
-        packed = tuple(isinstance(source, np.ndarray) for _, source in held[1:])
-        operands = [o if isinstance(source, np.ndarray) else _aligned(o, source) for o, source in held]
-        kernel = self.kernel(node, op, operands, packed, steps.boxes)
-        places = [
-            (CONSTANTS, np.full(n, self.constants.add_packed(kernel, k - 1, source)))
-            if isinstance(source, np.ndarray)
-            else source
-            for k, (_, source) in enumerate(held)
-        ]
-        self.check(node, len(held) + len(kernel.tables()), steps.boxes.rank)
-        places += [(CONSTANTS, np.full(n, self.constants.add(table))) for table in kernel.tables()]
-        return RecordRows(kernel, steps.tasks, steps.ranks, words_of(places, steps.boxes))
-
-    def carry(self, carries: ScratchMoves) -> RecordRows:
-        """The records that move rows inside the scratch of a tensor."""
-        operand, start = self.operand(carries.tensor), self.tasks.allocations[carries.tensor].offset
-        places: list[Origin] = [
-            (SCRATCH, start - byte_offsets(operand, origins)) for origins in (carries.after, carries.before)
-        ]
-        node = self.tasks.plan.graph.nodes[self.tasks.plan.graph.producers[carries.tensor]]
-        op, operands = Map(arg(0, operand.dtype)), (operand, operand)
-        return self.of_op(node, op, operands, places, carries.boxes, carries.tasks, carries.ranks)
-
-    def of_op(
+    def add_op(
         self,
         node: Node,
         op: Op,
         operands: Sequence[Operand],
-        places: Sequence[Origin],
+        origins: Sequence[Origin],
         boxes: Boxes,
         tasks: np.ndarray,
         ranks: np.ndarray,
-    ) -> RecordRows:
-        """Records of an operator that is not the node's own, on operands of which the output is the first."""
-        operands = [_aligned(operand, at) for operand, at in zip(operands, places, strict=True)]
-        kernel = self.kernel(node, op, operands, (False,) * (len(operands) - 1), boxes)
-        return RecordRows(kernel, tasks, ranks, words_of(places, boxes))
+    ) -> KernelRecords:
+        """The records of an operator that is not the node's own, on operands of which the output is the first."""
+        operands = [_aligned(operand, origin) for operand, origin in zip(operands, origins, strict=True)]
+        kernel = self._kernel(node, op, operands, (False,) * (len(operands) - 1), boxes)
+        return KernelRecords(kernel, tasks, ranks, words_of(origins, boxes))
 
-    def where(self, places: Mapping[str, Allocation]) -> Records:
-        """Records of the same program for tensors that lie elsewhere."""
-        other = copy.copy(self)
-        other.tasks = replace(self.tasks, allocations={**self.tasks.allocations, **places})
-        return other
+    def _held(self, name: str, steps: Steps) -> tuple[Operand, Source]:
+        """A tensor that steps read or write."""
+        operand = self.places.operand(name)
+        constant = self.places.is_constant(name)
+        return operand, self._values[name] if constant else self.places.origin(name, operand, steps)
 
-    def kernel(self, node: Node, op: Op, operands: Sequence[Operand], packed: Sequence[bool], boxes: Boxes) -> Kernel:
+    def _add(self, steps: Steps, op: Op, held: Sequence[tuple[Operand, Source]]) -> KernelRecords:
+        """The records of an operator on tensors of which the output is the first."""
+        node, n = self.tasks.plan.graph.nodes[steps.node], len(steps.boxes)
+        constant = tuple(isinstance(source, np.ndarray) for _, source in held[1:])
+        operands = [o if isinstance(source, np.ndarray) else _aligned(o, source) for o, source in held]
+        kernel = self._kernel(node, op, operands, constant, steps.boxes)
+        origins = [
+            (CONSTANTS, np.full(n, self.packed.add_packed(kernel, k - 1, source)))
+            if isinstance(source, np.ndarray)
+            else source
+            for k, (_, source) in enumerate(held)
+        ]
+        _check_sizes(node, len(held) + len(kernel.tables()), steps.boxes.rank)
+        origins += [(CONSTANTS, np.full(n, self.packed.add(table))) for table in kernel.tables()]
+        return KernelRecords(kernel, steps.tasks, steps.ranks, words_of(origins, steps.boxes))
+
+    def _carry(self, moves: ScratchMoves) -> KernelRecords:
+        """The records that move rows inside the scratch of a tensor."""
+        operand, origins = self.places.moved(moves)
+        graph = self.tasks.plan.graph
+        node = graph.nodes[graph.producers[moves.tensor]]
+        op, operands = Map(arg(0, operand.dtype)), (operand, operand)
+        return self.add_op(node, op, operands, origins, moves.boxes, moves.tasks, moves.ranks)
+
+    def _kernel(self, node: Node, op: Op, operands: Sequence[Operand], packed: Sequence[bool], boxes: Boxes) -> Kernel:
         """The kernel of `op` on operands of which the output is the first. Raises BrickError naming the node."""
         largest = tuple(int(e) for e in boxes.extents.max(axis=0, initial=0))
-        precision: Precision = "tf32" if self.tasks.plan.options.precision == "tf32" else "fp32"
         try:
-            return make_kernel(op, operands[1:], operands[0], packed, precision, largest)
+            return make_kernel(op, operands[1:], operands[0], packed, precision_of(self.tasks), largest)
         except LookupError as e:
             raise BrickError(f"node '{node.name}': {e.args[0]}; use --device cpu") from None
 
-    def check(self, node: Node, operands: int, rank: int) -> None:
-        """Raises BrickError for what a record has no room for."""
-        if operands > MOST_OPERANDS or rank > MOST_RANK:
-            limits = f"at most {MOST_OPERANDS} tensors of {MOST_RANK} dimensions"
-            raise BrickError(
-                f"node '{node.name}': CUDA kernels take {limits}, not {operands} of {rank}; use --device cpu"
-            )
 
-    def release(self, names: Sequence[str], left: Counter[str]) -> None:
-        """Gives up constants that no step is still to read: a packed copy is what stays. Their types remain known."""
-        constants = self.tasks.plan.graph.constants
-        for name in names:
-            left[name] -= 1
-            if name in constants and not left[name]:
-                constants[name] = np.broadcast_to(np.zeros((), constants[name].dtype), constants[name].shape)
+def device_places(tasks: TaskGraph) -> OperandPlaces[Operand]:
+    """Where operands lie on the device. The alignment of slices, views and scratch is still to be found."""
+    return OperandPlaces(tasks, dense, Bases(SCRATCH, ARENA, FIRST_IO))
 
 
-def words_of(places: Sequence[Origin], boxes: Boxes) -> np.ndarray:
+def precision_of(tasks: TaskGraph) -> Precision:
+    """How float32 products are computed."""
+    return "tf32" if tasks.plan.options.precision == "tf32" else "fp32"
+
+
+def words_of(origins: Sequence[Origin], boxes: Boxes) -> np.ndarray:
     """Records without the number of their kernel, int64 [n, words]."""
-    n, rank, operands = len(boxes), boxes.rank, len(places)
+    n, rank, operands = len(boxes), boxes.rank, len(origins)
     words = np.empty((n, HEAD_WORDS + operands + rank), np.uint64)
     words[:, 1] = operands | rank << 32
-    for k, (base, offsets) in enumerate(places):
+    for k, (base, offsets) in enumerate(origins):
         mask = np.uint64((1 << BASE_SHIFT) - 1)
         words[:, HEAD_WORDS + k] = offsets.astype(np.int64).view(np.uint64) & mask | np.uint64(base << BASE_SHIFT)
     box = words[:, HEAD_WORDS + operands :]
@@ -245,9 +209,11 @@ def words_of(places: Sequence[Origin], boxes: Boxes) -> np.ndarray:
     return words.view(np.int64)
 
 
-def byte_offsets(operand: Operand, indices: np.ndarray) -> np.ndarray:
-    """Bytes from the virtual origin to elements [n, d]."""
-    return indices @ np.asarray(operand.strides, np.int64) * operand.dtype.itemsize
+def _check_sizes(node: Node, operands: int, rank: int) -> None:
+    """Raises BrickError for what does not fit in a record."""
+    if operands > MOST_OPERANDS or rank > MOST_RANK:
+        limits = f"at most {MOST_OPERANDS} tensors of {MOST_RANK} dimensions"
+        raise BrickError(f"node '{node.name}': CUDA kernels take {limits}, not {operands} of {rank}; use --device cpu")
 
 
 def _parts(operand: Operand, source: Source, parts: int, axis: int) -> list[tuple[Operand, Source]]:
@@ -264,35 +230,5 @@ def _parts(operand: Operand, source: Source, parts: int, axis: int) -> list[tupl
 
 
 def _aligned(operand: Operand, origin: Origin) -> Operand:
-    """The operand with what its virtual origins allow; bases begin at multiples of more."""
+    """The operand with the alignment that its virtual origins have; bases begin at multiples of more."""
     return replace(operand, align=math.gcd(VECTOR, operand.align, int(np.gcd.reduce(origin[1], initial=0))))
-
-
-@dataclass(frozen=True, eq=False)
-class TaskTable:
-    """`records` of all tasks in order; those of task t begin at word `task_at[t]`, int32 [T + 1]."""
-
-    task_at: np.ndarray
-    records: np.ndarray
-
-
-def make_table(numbered: Sequence[tuple[RecordRows, int]], place: np.ndarray, tasks: int) -> TaskTable:
-    """The records of `tasks` tasks, of which t is number `place[t]`; each rows' kernel has the number beside it."""
-    none = np.zeros(0, np.int64)
-    at = place[np.concatenate([none, *(rows.tasks for rows, _ in numbered)])]
-    ranks = np.concatenate([none, *(rows.ranks for rows, _ in numbered)])
-    sizes = np.concatenate([none, *(np.full(len(rows.tasks), rows.words.shape[1]) for rows, _ in numbered)])
-    order = np.lexsort((ranks, at))
-    starts = np.empty_like(sizes)
-    starts[order] = np.cumsum(sizes[order]) - sizes[order]
-    records, row = np.empty(int(sizes.sum()), np.int64), 0
-    for rows, number in numbered:
-        n, width = rows.words.shape
-        words = rows.words.copy()
-        words[:, 0] = number
-        records[starts[row : row + n, None] + np.arange(width)] = words
-        row += n
-    task_at = np.concatenate([[0], np.cumsum(np.bincount(at, weights=sizes, minlength=tasks))])
-    if task_at[-1] >= 1 << 31:
-        raise BrickError("the plan has too many bricks for the CUDA engine: use larger ones with --brick")
-    return TaskTable(task_at.astype(np.int32), records)

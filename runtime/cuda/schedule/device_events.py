@@ -36,6 +36,7 @@ class DeviceEvents:
 
     @property
     def address(self) -> int:
+        """Where blocks write their rows."""
         return self._memory.address
 
     def shift(self) -> int:

@@ -1,4 +1,4 @@
-"""On which stream each launch runs, and which events order the streams: a pure function of what waits for what."""
+"""Chooses the stream of each launch, and the events that order the streams."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ class Schedule:
 
     @property
     def streams(self) -> int:
+        """How many streams are used."""
         return 1 + max((turn.stream for turn in self.turns), default=0)
 
 

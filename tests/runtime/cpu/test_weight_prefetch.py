@@ -58,8 +58,8 @@ def test_nearby_convolutions_ask_for_every_byte_once(noted):
     program = Runtime(model, threads=2, exact=True).prepare(feeds(model)).programs[0]
     (found,) = noted
     graph = program.tasks.plan.graph
-    assert {graph.nodes[k].op.__class__ for k in found.wanted} == {Conv}
-    nbytes = next(graph.types[share.constant].nbytes for share in found.wanted.values())
+    assert {graph.nodes[k].op.__class__ for k in found.shares} == {Conv}
+    nbytes = next(graph.types[share.constant].nbytes for share in found.shares.values())
     spans = sorted((int(at), int(at) + int(n)) for s in found.slices for at, n in zip(s.column[:, 1], s.sizes))
     assert spans[0][0] == 0 and spans[-1][1] == nbytes
     gaps = [after[0] - before[1] for before, after in pairwise(spans)]
@@ -82,4 +82,4 @@ def test_asking_changes_no_bit(monkeypatch, noted):
 def test_nobody_asks_where_that_helps_nobody(case, noted):
     model = classifier(2, rows=512) if case == "many rows compute longer" else classifier(1, convolutions=0)
     Runtime(model, threads=1, exact=True).prepare(feeds(model))
-    assert not noted[0].wanted
+    assert not noted[0].shares

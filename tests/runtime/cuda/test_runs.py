@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import threading
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from onnx import TensorProto
 
 from brickrt.graph.errors import BrickError
-from brickrt.runtime.cuda.program import CudaOptions, CudaProgram
+from brickrt.runtime.cuda.blueprint import CudaOptions
+from brickrt.runtime.cuda.program import CudaProgram
 from brickrt.runtime.events import TaskEvents
 from brickrt.runtime.program_protocol import Cancelled
 from brickrt.runtime.session.runtime import Runtime
@@ -365,9 +367,7 @@ def test_several_callers(monkeypatch, driver):
 
 def test_tables_are_validated(driver):
     tasks = lowered_chain("memoized")
-    tasks.allocations["y"] = tasks.allocations["y"].__class__(
-        "output", tasks.allocations["y"].extents, 1, tasks.allocations["y"].nbytes, 4096
-    )
+    tasks.allocations["y"] = replace(tasks.allocations["y"], slot=-1, offset=4096)
     with pytest.raises(ValueError, match=r"box .* has its output at bytes 4096:6352 of base 3, not in 0:3072"):
         CudaProgram(tasks, driver, CudaOptions())
 

@@ -61,7 +61,7 @@ class TunedPlans:
         return CudaProgram(lower(plan), self.driver)
 
     def plan(self):
-        graph = replace(self.graph, constants=dict(self.graph.constants))
+        graph = self.graph
         return remembered_plan(graph, self.driver.spec, self.options, Tuner(self.build, f"trial {id(self)}"))
 
     def check(self, plan):

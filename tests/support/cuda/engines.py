@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from brickrt.runtime.cuda.program import CudaOptions, CudaProgram
+from brickrt.runtime.cuda.blueprint import CudaOptions
+from brickrt.runtime.cuda.program import CudaProgram
 from brickrt.runtime.engines import Engine, choose_engine
 from brickrt.runtime.session import runtime
 from brickrt.runtime.session.runtime import Runtime
@@ -14,8 +15,8 @@ from tests.support.cuda.host_driver import HostDriver
 
 
 def engine_on(driver: HostDriver, launch: str = "auto", group: int | None = None) -> Engine:
-    def build(tasks: Any, threads: int, progress: Any) -> CudaProgram:
-        return CudaProgram(tasks, driver, CudaOptions(launch, group), progress)  # type: ignore[arg-type]
+    def build(tasks: Any, constants: Any, threads: int, progress: Any) -> CudaProgram:
+        return CudaProgram(tasks, driver, CudaOptions(launch, group), progress, constants)  # type: ignore[arg-type]
 
     return Engine("cuda", driver.spec, build, driver)
 

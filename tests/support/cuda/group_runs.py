@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from brickrt.graph.passes.half_precision import to_half_precision as in_precision
-from brickrt.runtime.cuda.program import CudaOptions, CudaProgram
+from brickrt.runtime.cuda.blueprint import CudaOptions
+from brickrt.runtime.cuda.program import CudaProgram
 from tests.support.cuda.callback_kernels import CallbackDriver
 from tests.support.cuda.fake_cudnn import Frontend, HostLibrary, PlanOf
 from tests.support.cuda.host_driver import SMALL
@@ -59,5 +60,5 @@ def packed(tensor, kind):
 
 
 def forms(program):
-    """The forms of all calls of the library, in the order of their launches."""
+    """The forms of all calls, in the order of their launches."""
     return [program._calls.layers[k][0].form for k in sorted(program._calls.layers)]

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+import tests.support.cuda.verified_programs  # noqa: F401  (programs on the host are verified)
 from brickrt.graph.errors import BrickError
 from brickrt.ops.cuda.kernel import THREADS
 from brickrt.ops.types import TensorType

@@ -46,7 +46,8 @@ def test_devices_newer_than_all_known_are_like_the_latest():
 
 def test_without_cupy_one_line_says_how_to_get_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", None)
-    monkeypatch.delitem(sys.modules, "brickrt.runtime.cuda.driver.cupy_driver", raising=False)
+    for name in ("driver", "objects", "import"):
+        monkeypatch.delitem(sys.modules, f"brickrt.runtime.cuda.driver.cupy_{name}", raising=False)
     with pytest.raises(BrickError, match=r"needs CuPy \(.*\): pip install 'brickrt\[cuda13\]'") as told:
         choose_engine("cuda")
     assert "\n" not in str(told.value)
@@ -83,14 +84,14 @@ def test_programs_know_all_kernels():
 def test_what_the_driver_calls_is_there():
     """Without a GPU nothing of it can be called; that names exist is what can be known."""
     pytest.importorskip("cupy", reason="the driver is CuPy's")
-    from brickrt.runtime.cuda.driver import cupy_driver
+    from brickrt.runtime.cuda.driver import cupy_driver, cupy_import, cupy_objects
 
-    text = Path(cupy_driver.__file__).read_text()
+    text = "".join(Path(module.__file__).read_text() for module in (cupy_driver, cupy_import, cupy_objects))
     used = set(re.findall(r"(?<![\w.])(?:cu|cudart|cupy)(?:\.[A-Za-z_]\w*)+", text))
     assert len(used) > 20
     for name in used:
         root, *path = name.split(".")
-        assert reduce(getattr, path, getattr(cupy_driver, root)) is not None, name
+        assert reduce(getattr, path, getattr(cupy_import, root)) is not None, name
 
 
 @pytest.mark.parametrize("device", ["auto", "cpu", "reference"])

@@ -18,8 +18,9 @@ from brickrt.ops.operators.conv import Conv
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.operators.move import Take
 from brickrt.ops.types import Boxes
+from brickrt.runtime.cuda.blueprint import CudaOptions
 from brickrt.runtime.cuda.groups.group_geometry import outside
-from brickrt.runtime.cuda.program import CudaOptions, CudaProgram
+from brickrt.runtime.cuda.program import CudaProgram
 from brickrt.runtime.events import TaskEvents, buffers
 from tests.support.cuda.callback_kernels import CallbackDriver, use_callbacks
 from tests.support.cuda.fake_cudnn import Frontend, HostLibrary

@@ -10,9 +10,11 @@ from brickrt.ops.operators.map import Map
 from brickrt.ops.operators.move import Take
 from brickrt.ops.types import Boxes
 from brickrt.runtime.cuda.driver.alignment import ALIGNMENT
-from brickrt.runtime.cuda.kernels.kernel_context import ARENA, CONSTANTS, FIRST_END, HEAD_WORDS, SCRATCH
-from brickrt.runtime.cuda.memory.constants import Constants
-from brickrt.runtime.cuda.schedule.argument_table import Records, make_table, words_of
+from brickrt.runtime.cuda.kernels.kernel_context import ARENA, CONSTANTS, FIRST_IO, HEAD_WORDS, SCRATCH
+from brickrt.runtime.cuda.memory.constants import PackedConstants
+from brickrt.runtime.cuda.schedule.argument_table import ArgumentTable, words_of
+from brickrt.runtime.cuda.schedule.task_table import make_table
+from brickrt.runtime.lowering.owned_constants import OwnedConstants
 from tests.support.cuda.callback_kernels import use_callbacks
 from tests.support.cuda.host_driver import SMALL
 from tests.support.graphs.plan_graphs import Sketch
@@ -42,7 +44,7 @@ def test_offsets_may_be_negative_and_bases_large():
 
 
 def test_equal_constants_are_kept_once():
-    constants = Constants()
+    constants = PackedConstants()
     some = np.arange(100, dtype=np.float32)
     first, other, again = (constants.add(a) for a in (some, some + 1, some.copy()))
     assert first == again != other
@@ -57,34 +59,32 @@ def two_layers() -> Graph:
     return with_values(graph)[0]
 
 
-def operands(rows, step: int, count: int) -> list[tuple[int, int]]:
-    return [unpacked(int(w)) for w in rows.words[step, HEAD_WORDS : HEAD_WORDS + count]]
+def operands(records, step: int, count: int) -> list[tuple[int, int]]:
+    return [unpacked(int(w)) for w in records.words[step, HEAD_WORDS : HEAD_WORDS + count]]
 
 
 def test_bases_of_tensors():
-    tasks = lowered(two_layers(), "layerwise", SMALL)
-    records = Records(tasks)
-    found = {base for rows in records.rows if rows for k in range(len(rows.tasks)) for base, _ in operands(rows, k, 2)}
-    assert {ARENA, FIRST_END, FIRST_END + 1} <= found
-    assert CONSTANTS in {
-        base for rows in records.rows if rows for base, _ in operands(rows, 0, len(rows.kernel.ins) + 1)
-    }
+    table = ArgumentTable(lowered(two_layers(), "layerwise", SMALL))
+    some = [records for records in table.records if records]
+    found = {base for records in some for k in range(len(records.tasks)) for base, _ in operands(records, k, 2)}
+    assert {ARENA, FIRST_IO, FIRST_IO + 1} <= found
+    assert CONSTANTS in {base for records in some for base, _ in operands(records, 0, len(records.kernel.ins) + 1)}
 
 
 def test_virtual_origins_of_scratch_are_those_of_its_tensor():
     """The first element that a brick has of a tensor in scratch lies in the tensor's place."""
     tasks = lowered(two_layers(), "padded", SMALL, brick=4)
-    records = Records(tasks)
+    table = ArgumentTable(tasks)
     seen = 0
-    for steps, rows in zip(tasks.steps, records.rows, strict=True):
+    for steps, records in zip(tasks.steps, table.records, strict=True):
         output = tasks.plan.graph.nodes[steps.node].output
-        if rows and output in steps.origins:
-            place, strides = tasks.allocations[output], np.asarray(rows.kernel.out.strides)
+        if records and output in steps.origins:
+            place, strides = tasks.allocations[output], np.asarray(records.kernel.out.strides)
             for k, origin in enumerate(steps.origins[output]):
-                base, offset = operands(rows, k, 1)[0]
+                base, offset = operands(records, k, 1)[0]
                 assert base == SCRATCH
-                assert offset + int(origin @ strides) * rows.kernel.out.dtype.itemsize == place.offset
-                assert offset % rows.kernel.out.align == 0
+                assert offset + int(origin @ strides) * records.kernel.out.dtype.itemsize == place.offset
+                assert offset % records.kernel.out.align == 0
                 seen += 1
     assert seen
 
@@ -96,30 +96,47 @@ def test_parts_promise_no_more_than_they_keep():
     part = s.add(Take((None, tuple(range(1, 7)))), x)
     tasks = lowered(with_values(s.graph(s.map("abs", part)))[0], "layerwise", SMALL)
     assert part in tasks.inplace_slices
-    last = Records(tasks).rows[-1]
+    last = ArgumentTable(tasks).records[-1]
     assert last is not None and isinstance(last.kernel.op, Map)
     assert (last.kernel.ins[0].strides, last.kernel.ins[0].align) == ((8, 1), 4)
 
 
 def test_tables_are_in_the_order_of_tasks_and_ranks():
     tasks = lowered(two_layers(), "padded", SMALL, brick=4)
-    records = Records(tasks)
-    numbered = [(rows, k) for k, rows in enumerate(records.rows) if rows]
+    numbered = [(records, k) for k, records in enumerate(ArgumentTable(tasks).records) if records]
     backwards = np.arange(len(tasks))[::-1].copy()
     table = make_table(numbered, backwards, len(tasks))
     for t in range(len(tasks)):
         words = table.records[table.task_at[backwards[t]] : table.task_at[backwards[t] + 1]].tolist()
         expected: list[int] = []
         mine = [(int(r.ranks[k]), n, r, k) for r, n in numbered for k in np.flatnonzero(r.tasks == t)]
-        for _, number, rows, k in sorted(mine, key=lambda one: one[0]):
-            expected += [number, *rows.words[k, 1:].tolist()]
+        for _, number, records, k in sorted(mine, key=lambda one: one[0]):
+            expected += [number, *records.words[k, 1:].tolist()]
         assert words == expected
 
 
-def test_constants_are_released_once_they_are_packed():
+def test_constants_are_dropped_once_they_are_packed():
+    """From the dictionary that the program was given; the graph stays as it is."""
     tasks = lowered(two_layers(), "layerwise", SMALL)
     constants = tasks.plan.graph.constants
-    shapes = {name: array.shape for name, array in constants.items()}
-    Records(tasks)
-    assert {name: array.shape for name, array in constants.items()} == shapes
-    assert all(array.strides == (0,) * array.ndim for array in constants.values())
+    before, values = dict(constants), dict(constants)
+    assert values
+    ArgumentTable(tasks, values=OwnedConstants(tasks, values))
+    assert not values
+    assert constants.keys() == before.keys() and all(constants[name] is before[name] for name in before)
+
+
+def test_constants_are_dropped_one_by_one():
+    """When kernels of the second convolution are chosen, the weights of the first are gone."""
+    s = Sketch()
+    graph = with_values(s.graph(s.conv(s.conv(s.input(1, 8, 6, 6), 8), 8)))[0]
+    tasks, held = lowered(graph, "layerwise", SMALL), list[int]()
+    values = dict(tasks.plan.graph.constants)
+
+    class Watched(PackedConstants):
+        def add_packed(self, kernel, i, array):
+            held.append(len(values))
+            return super().add_packed(kernel, i, array)
+
+    ArgumentTable(tasks, values=OwnedConstants(tasks, values), packed=Watched())
+    assert held == sorted(held, reverse=True) and held[0] > held[-1] and not values

@@ -13,14 +13,7 @@ from brickrt.runtime.lowering.task_graph import TaskGraph
 from tests.support.cuda.host_driver import SMALL
 from tests.support.graphs.piece_graphs import pieces
 from tests.support.graphs.plan_graphs import Sketch, networks
-from tests.support.task_checks import ancestors, lowered
-
-
-def complete_before(launches: list[Launch]) -> list[set[int]]:
-    found: list[set[int]] = []
-    for launch in launches:
-        found.append(set(launch.after).union(*(found[k] for k in launch.after)))
-    return found
+from tests.support.task_checks import ancestors, lowered, needs
 
 
 def check(tasks: TaskGraph, launches: list[Launch]) -> None:
@@ -29,15 +22,15 @@ def check(tasks: TaskGraph, launches: list[Launch]) -> None:
     working = {t for s in (*tasks.steps, *tasks.scratch_moves) for t in s.tasks.tolist()}
     assert working <= set(together.tolist())
     launch_of = {int(t): k for k, launch in enumerate(launches) for t in launch.tasks}
-    done, needs = complete_before(launches), ancestors(tasks)
+    done, before = ancestors(launch.after for launch in launches), ancestors(needs(tasks))
     for t in working:
         mine = launches[launch_of[t]]
-        for d in (d for d in working if needs[t] >> d & 1):
+        for d in (d for d in working if before[t] >> d & 1):
             other = launch_of[d]
             if other == launch_of[t]:
                 assert mine.kind == "persistent" and d < t
             else:
-                assert other in done[launch_of[t]]
+                assert done[launch_of[t]] >> other & 1
     for launch in launches:
         assert (np.diff(launch.tasks) > 0).all()
         owned = {t for i in launch.steps for t in tasks.steps[i].tasks.tolist()}
@@ -91,5 +84,5 @@ def test_padded_bricks_share_scratch_and_take_turns():
     assert {launch.kind for launch in launches} == {"bricks"}
     in_scratch = [k for k, launch in enumerate(launches) if len(launch.steps) > 1]
     assert in_scratch
-    done = complete_before(launches)
-    assert all(before in done[k] for before, k in pairwise(in_scratch))
+    done = ancestors(launch.after for launch in launches)
+    assert all(done[k] >> before & 1 for before, k in pairwise(in_scratch))

@@ -9,19 +9,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from brickrt.plan.geometry.bricks import row_offsets
-from brickrt.runtime.cuda.kernels.kernel_context import FIRST_END, SCRATCH
-from brickrt.runtime.cuda.verify.steps import find_steps
-from brickrt.runtime.cuda.verify.validate import validate
+from brickrt.runtime.cuda.kernels.kernel_context import FIRST_IO, SCRATCH
 from tests.support.cuda.tables_of import order_of, tables_of
 from tests.support.graphs.plan_graphs import networks
 from tests.support.graphs.window_graphs import stacks
+from tests.support.task_checks import ancestors, needs
+from tests.support.verify.steps import find_steps
+from tests.support.verify.validate import validate
 
 
-def touched(tables, wanted):
+def touched(tables, expected):
     """Every element that steps read or write, constants aside: address, place of the step twice, plus one for writes,
     and task; in order of address and time."""
     columns = []
-    for steps in find_steps(tables, order_of(tables, wanted).launch_of, wanted):
+    for steps in find_steps(tables, order_of(tables, expected).launch_of, expected):
         for k, operand in enumerate(steps.like.operands):
             for i in range(len(steps.tasks) if not steps.like.constant[k] else 0):
                 base = int(steps.bases[i, k])
@@ -37,31 +38,28 @@ def touched(tables, wanted):
     return address[order], time[order], task[order]
 
 
-def ancestors(tables, order):
+def complete_before(tables, order):
     """[task, task]: whether the second is complete before the first begins."""
-    found = np.zeros((len(tables), len(tables)), bool)
-    for t in range(len(tables)):
-        for d in tables.deps[tables.dep_offsets[t] : tables.dep_offsets[t + 1]].tolist():
-            found[t] |= found[d]
-            found[t, d] = True
+    found = np.array([[bits >> d & 1 for d in range(len(tables))] for bits in ancestors(needs(tables))], bool)
+    found = found.reshape(len(tables), len(tables))
     launches = np.arange(len(tables.launches))
     before = np.array([order.launched(launches, np.full(len(launches), k)) for k in launches.tolist()])
     return found | before[order.launch_of][:, order.launch_of]
 
 
-def races(tables, wanted):
+def races(tables, expected):
     """Whether tasks meet, or something is read that nobody has written."""
-    address, time, task = touched(tables, wanted)
+    address, time, task = touched(tables, expected)
     writes, index = time % 2 == 1, np.arange(len(time))
     begins = np.concatenate([[True], address[1:] != address[:-1]])
     last = np.maximum.accumulate(np.where(writes, index, -1))
     last = np.where(writes, np.concatenate([[-1], last[:-1]]), last)  # the last write before
     known = last >= np.maximum.accumulate(np.where(begins, index, 0))
     base = address >> 40
-    given_ones = (base >= FIRST_END) & (base < 1000) & ~np.isin(base, [wanted.ends[name] for name in wanted.outputs])
+    given_ones = (base >= FIRST_IO) & (base < 1000) & ~np.isin(base, [expected.io[name] for name in expected.outputs])
     if (~writes & ~known & ~given_ones).any():
         return True
-    done = ancestors(tables, order_of(tables, wanted))
+    done = complete_before(tables, order_of(tables, expected))
 
     def apart(first, then):
         return (task[first] == task[then]) | done[task[then], task[first]]
@@ -85,17 +83,17 @@ WAYS = st.fixed_dictionaries(
 )
 
 
-def free(wanted):
+def free(expected):
     """What the graph says left out."""
-    return replace(wanted, dep_offsets=np.zeros_like(wanted.dep_offsets), deps=wanted.deps[:0])
+    return replace(expected, dep_offsets=np.zeros_like(expected.dep_offsets), deps=expected.deps[:0])
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.one_of(networks(), stacks()), WAYS, st.data())
 def test_what_passes_has_no_races(graph, ways, data):
     """Some dependencies and some waits of launches are dropped; nothing but what steps touch tells."""
-    tables, wanted = tables_of(graph, **ways)
-    assert not races(tables, wanted)
+    tables, expected = tables_of(graph, **ways)
+    assert not races(tables, expected)
     keep = np.ones(len(tables.deps), bool)
     keep[sorted(data.draw(st.sets(st.integers(0, len(keep) - 1), max_size=3)) if len(keep) else ())] = False
     readers = np.repeat(np.arange(len(tables)), np.diff(tables.dep_offsets))[keep]
@@ -106,7 +104,7 @@ def test_what_passes_has_no_races(graph, ways, data):
     offsets = row_offsets(np.bincount(readers, minlength=len(tables)))
     broken = replace(tables, dep_offsets=offsets, deps=tables.deps[keep], launches=launches)
     try:
-        validate(broken, free(wanted))
+        validate(broken, free(expected))
     except ValueError:
         return
-    assert not races(broken, wanted)
+    assert not races(broken, expected)

@@ -10,14 +10,14 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from brickrt.plan.geometry.bricks import row_offsets
-from brickrt.runtime.cuda.kernels.kernel_context import BASE_SHIFT, CONSTANTS, FIRST_END, HEAD_WORDS, SCRATCH
-from brickrt.runtime.cuda.verify.steps import find_steps
-from brickrt.runtime.cuda.verify.validate import validate
+from brickrt.runtime.cuda.kernels.kernel_context import BASE_SHIFT, CONSTANTS, FIRST_IO, HEAD_WORDS, SCRATCH
 from tests.support.cuda.tables_of import order_of, tables_of
 from tests.support.graphs.piece_graphs import pieces
 from tests.support.graphs.plan_graphs import networks
 from tests.support.graphs.row_graphs import products
 from tests.support.graphs.window_graphs import stacks
+from tests.support.verify.steps import find_steps
+from tests.support.verify.validate import validate
 
 GRAPHS = st.one_of(networks(), pieces(), stacks())
 WAYS = st.fixed_dictionaries(
@@ -59,7 +59,7 @@ class BrokenTables:
 
     draw: st.DrawFn
     tables: object
-    wanted: object
+    expected: object
 
     def pick(self, some):
         some = list(some)
@@ -68,19 +68,19 @@ class BrokenTables:
 
     @property
     def order(self):
-        return order_of(self.tables, self.wanted)
+        return order_of(self.tables, self.expected)
 
     def steps(self, fits=lambda steps: True):
         """Steps of one signature, one of them, and the word at which its record begins."""
-        found = self.pick(s for s in find_steps(self.tables, self.order.launch_of, self.wanted) if fits(s))
+        found = self.pick(s for s in find_steps(self.tables, self.order.launch_of, self.expected) if fits(s))
         i = self.pick(range(len(found.tasks)))
-        sizes = np.array([HEAD_WORDS + s.words + s.rank for s in self.wanted.signatures])
-        return found, i, int(row_offsets(sizes[self.wanted.like])[found.at[i]])
+        sizes = np.array([HEAD_WORDS + s.words + s.rank for s in self.expected.signatures])
+        return found, i, int(row_offsets(sizes[self.expected.like])[found.at[i]])
 
     def with_word(self, at, word):
         records = self.tables.records.copy()
         records[at] = word
-        return replace(self.tables, records=records), self.wanted
+        return replace(self.tables, records=records), self.expected
 
     def with_operand(self, start, k, base, offset):
         word = np.uint64(base << BASE_SHIFT) | np.uint64(offset % (1 << BASE_SHIFT))
@@ -89,7 +89,7 @@ class BrokenTables:
     def with_launch(self, k, launch):
         launches = list(self.tables.launches)
         launches[k] = launch
-        return replace(self.tables, launches=launches), self.wanted
+        return replace(self.tables, launches=launches), self.expected
 
 
 def _without(offsets, values, which):
@@ -105,7 +105,7 @@ def dependency_dropped(b):
     i = b.pick(range(len(b.tables.deps)))
     same = np.flatnonzero((readers == readers[i]) & (b.tables.deps == b.tables.deps[i]))
     offsets, deps = _without(b.tables.dep_offsets, b.tables.deps, same)
-    return replace(b.tables, dep_offsets=offsets, deps=deps), b.wanted
+    return replace(b.tables, dep_offsets=offsets, deps=deps), b.expected
 
 
 def all_dependencies_dropped(b):
@@ -113,9 +113,9 @@ def all_dependencies_dropped(b):
     counts = np.diff(b.tables.dep_offsets)
     t = b.pick(np.flatnonzero((counts > 0) & ~b.order.stepless).tolist())
     offsets, deps = _without(b.tables.dep_offsets, b.tables.deps, np.arange(*b.tables.dep_offsets[t : t + 2]))
-    g = b.wanted.owner[t]
-    own, its = _without(b.wanted.dep_offsets, b.wanted.deps, np.arange(*b.wanted.dep_offsets[g : g + 2]))
-    return replace(b.tables, dep_offsets=offsets, deps=deps), replace(b.wanted, dep_offsets=own, deps=its)
+    g = b.expected.owner[t]
+    own, its = _without(b.expected.dep_offsets, b.expected.deps, np.arange(*b.expected.dep_offsets[g : g + 2]))
+    return replace(b.tables, dep_offsets=offsets, deps=deps), replace(b.expected, dep_offsets=own, deps=its)
 
 
 def dependency_turned(b):
@@ -124,7 +124,7 @@ def dependency_turned(b):
     reader = int(np.searchsorted(b.tables.dep_offsets, i, "right")) - 1
     deps = b.tables.deps.copy()
     deps[i] = b.pick([reader, min(reader + 1, len(b.tables) - 1)])
-    return replace(b.tables, deps=deps), b.wanted
+    return replace(b.tables, deps=deps), b.expected
 
 
 def operand_moved(b):
@@ -145,13 +145,13 @@ def operand_in_another_tensor(b):
     """Aligned, and inside of its base, but not where the tensor is."""
     steps, i, start = b.steps(lambda s: any(part is not None for part in s.like.parts))
     k = b.pick(k for k, part in enumerate(steps.like.parts) if part is not None and steps.bases[i, k] != SCRATCH)
-    assume(len(steps.tasks) > 1 or steps.bases[i, k] >= FIRST_END)
+    assume(len(steps.tasks) > 1 or steps.bases[i, k] >= FIRST_IO)
     return b.with_operand(start, k, int(steps.bases[i, k]), int(steps.origins[i, k]) + b.pick([64, -64, 1024]))
 
 
 def output_in_another_base(b):
     steps, i, start = b.steps()
-    base = b.pick({CONSTANTS, *range(FIRST_END, len(b.wanted.base_bytes)), 200} - {int(steps.bases[i, 0])})
+    base = b.pick({CONSTANTS, *range(FIRST_IO, len(b.expected.base_bytes)), 200} - {int(steps.bases[i, 0])})
     return b.with_operand(start, 0, base, 0)
 
 
@@ -190,15 +190,15 @@ def launches_swapped(b):
             replace(launches[j], after=launches[i].after),
             replace(launches[i], after=launches[j].after),
         )
-    return replace(b.tables, launches=launches), b.wanted
+    return replace(b.tables, launches=launches), b.expected
 
 
 def needed(b, order):
     """Pairs of launches of which the second has a task that waits for one of the first."""
-    launch_of = np.full(len(b.wanted.dep_offsets) - 1, -1)
-    launch_of[b.wanted.owner] = order.launch_of
-    readers = np.repeat(np.arange(len(launch_of)), np.diff(b.wanted.dep_offsets))
-    pairs = zip(launch_of[b.wanted.deps].tolist(), launch_of[readers].tolist(), strict=True)
+    launch_of = np.full(len(b.expected.dep_offsets) - 1, -1)
+    launch_of[b.expected.owner] = order.launch_of
+    readers = np.repeat(np.arange(len(launch_of)), np.diff(b.expected.dep_offsets))
+    pairs = zip(launch_of[b.expected.deps].tolist(), launch_of[readers].tolist(), strict=True)
     return sorted({(i, j) for i, j in pairs if 0 <= i < j})
 
 
@@ -224,7 +224,7 @@ def counts_changed(b):
 
 def other_numbers(b):
     name, kind = b.pick((n, k) for n in ("task_at", "records", "dep_offsets", "deps") for k in ("f8", "u8", "O", "?"))
-    return replace(b.tables, **{name: getattr(b.tables, name).astype(kind)}), b.wanted
+    return replace(b.tables, **{name: getattr(b.tables, name).astype(kind)}), b.expected
 
 
 WAYS_TO_BREAK = [
@@ -251,7 +251,7 @@ def test_broken_tables_are_refused(break_it, data):
     ways = data.draw(WAYS)
     if "depend" in break_it.__name__:
         ways |= {"strategy": "memoized", "launch": "persistent"}
-    tables, wanted = tables_of(data.draw(GRAPHS), **ways)
-    broken = break_it(BrokenTables(data.draw, tables, wanted))
+    tables, expected = tables_of(data.draw(GRAPHS), **ways)
+    broken = break_it(BrokenTables(data.draw, tables, expected))
     with pytest.raises(ValueError, match=r"\A[^\n]+\Z"):
         validate(*broken)

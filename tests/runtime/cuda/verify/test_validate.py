@@ -9,11 +9,11 @@ import pytest
 
 from brickrt.ops.cuda.operand import dense
 from brickrt.ops.types import Boxes, TensorType
-from brickrt.runtime.cuda.verify.buffers import runs
-from brickrt.runtime.cuda.verify.grid import Grid, owners
-from brickrt.runtime.cuda.verify.validate import validate
 from tests.support.cuda.tables_of import tables_of
 from tests.support.graphs.plan_graphs import Sketch
+from tests.support.verify.buffers import runs
+from tests.support.verify.grid import Grid, owners
+from tests.support.verify.validate import validate
 
 F32 = np.dtype(np.float32)
 
@@ -33,9 +33,9 @@ def chain():
     return s.graph(s.map("abs", s.conv(s.conv(s.input(1, 8, 6, 6), 8, 1), 8)))
 
 
-def refused(tables, wanted, message):
+def refused(tables, expected, message):
     with pytest.raises(ValueError, match=message) as error:
-        validate(tables, wanted)
+        validate(tables, expected)
     assert "\n" not in str(error.value)
 
 
@@ -65,22 +65,22 @@ def test_good_tables_pass(good):
     ],
 )
 def test_dependencies(good, task, dep, message):
-    tables, wanted = good
-    refused(replace(tables, deps=changed(tables.deps, tables.dep_offsets[task], dep)), wanted, message)
+    tables, expected = good
+    refused(replace(tables, deps=changed(tables.deps, tables.dep_offsets[task], dep)), expected, message)
 
 
 def test_what_steps_read_is_waited_for_even_if_the_graph_does_not_say_so(good):
-    tables, wanted = good
+    tables, expected = good
     deps = changed(tables.deps, tables.dep_offsets[8], 3)
     what = "task 8: node 'n1', box .* reads 't0', for whose writer, task 1, it does not wait"
-    refused(replace(tables, deps=deps), replace(wanted, deps=deps), what)
+    refused(replace(tables, deps=deps), replace(expected, deps=deps), what)
 
 
 def test_a_way_through_others_is_enough(good):
     """Task 9 waits for 8, which waits for 7: 9 need not wait for that itself, nor 10 for 8."""
-    tables, wanted = good
+    tables, expected = good
     deps = changed(tables.deps, tables.dep_offsets[11] + 3, 8)  # 11 is beside 8, and needs 7 too
-    validate(replace(tables, deps=deps), replace(wanted, deps=deps))
+    validate(replace(tables, deps=deps), replace(expected, deps=deps))
 
 
 @pytest.mark.parametrize(
@@ -97,23 +97,23 @@ def test_a_way_through_others_is_enough(good):
     ],
 )
 def test_launches(good, change, message):
-    tables, wanted = good
-    refused(replace(tables, launches=[replace(tables.launches[0], **change)]), wanted, message)
+    tables, expected = good
+    refused(replace(tables, launches=[replace(tables.launches[0], **change)]), expected, message)
 
 
 def test_a_task_in_two_launches(good):
-    tables, wanted = good
-    refused(replace(tables, launches=tables.launches * 2), wanted, "task 0 is in launches 0 and 1")
+    tables, expected = good
+    refused(replace(tables, launches=tables.launches * 2), expected, "task 0 is in launches 0 and 1")
 
 
 def test_launches_of_layers():
     """Each reads what the one before it writes."""
-    tables, wanted = tables_of(chain(), "layerwise", "streams")
-    validate(tables, wanted)
+    tables, expected = tables_of(chain(), "layerwise", "streams")
+    validate(tables, expected)
     first, second, *rest = tables.launches
     alone = [first, replace(second, after=()), *rest]
-    refused(replace(tables, launches=alone), wanted, "launch 1 does not come after launch 0: task .* waits for")
-    free = replace(wanted, dep_offsets=np.zeros_like(wanted.dep_offsets), deps=wanted.deps[:0])
+    refused(replace(tables, launches=alone), expected, "launch 1 does not come after launch 0: task .* waits for")
+    free = replace(expected, dep_offsets=np.zeros_like(expected.dep_offsets), deps=expected.deps[:0])
     refused(replace(tables, launches=alone), free, "reads 'x0→last', for whose writer, task 0, it does not wait")
 
 
@@ -123,9 +123,9 @@ def test_memory_used_again():
     x = s.input(1, 8, 6, 6)
     for _ in range(9):
         x = s.conv(x, 8, 1)
-    tables, wanted = tables_of(s.graph(x), "layerwise", "streams")
-    validate(tables, wanted)
-    free = replace(wanted, dep_offsets=np.zeros_like(wanted.dep_offsets), deps=wanted.deps[:0])
+    tables, expected = tables_of(s.graph(x), "layerwise", "streams")
+    validate(tables, expected)
+    free = replace(expected, dep_offsets=np.zeros_like(expected.dep_offsets), deps=expected.deps[:0])
     validate(tables, free)
     one_by_one = [replace(launch, after=(k - 1,) if k else ()) for k, launch in enumerate(tables.launches)]
     validate(replace(tables, launches=one_by_one), free)
@@ -135,22 +135,24 @@ def test_memory_used_again():
 
 
 def test_numbers(good):
-    tables, wanted = good
+    tables, expected = good
     for name in ("task_at", "records", "dep_offsets", "deps"):
         floats = getattr(tables, name).astype(float)
-        refused(replace(tables, **{name: floats}), wanted, f"the {name} are float64 of 1 dimensions")
-    refused(replace(tables, records=tables.records.astype(np.int32)), wanted, "the records are int32")
+        refused(replace(tables, **{name: floats}), expected, f"the {name} are float64 of 1 dimensions")
+    refused(replace(tables, records=tables.records.astype(np.int32)), expected, "the records are int32")
 
 
 def test_offsets(good):
-    tables, wanted = good
-    refused(replace(tables, task_at=changed(tables.task_at, 2, 3)), wanted, "task 1: its records end before they begin")
+    tables, expected = good
+    backwards = replace(tables, task_at=changed(tables.task_at, 2, 3))
+    refused(backwards, expected, "task 1: its records end before they begin")
     refused(
-        replace(tables, task_at=changed(tables.task_at, 2, 18)), wanted, "its records end at word 18, its steps at 17"
+        replace(tables, task_at=changed(tables.task_at, 2, 18)), expected, "its records end at word 18, its steps at 17"
     )
-    refused(replace(tables, dep_offsets=changed(tables.dep_offsets, 4, 99)), wanted, "task 4: its deps end before")
-    refused(replace(tables, deps=tables.deps[:-1]), wanted, "the offsets into deps do not go from 0 to 27 in 20 tasks")
-    refused(replace(tables, task_at=tables.task_at[:-1]), wanted, "the offsets into records do not go from 0 to")
+    refused(replace(tables, dep_offsets=changed(tables.dep_offsets, 4, 99)), expected, "task 4: its deps end before")
+    fewer = replace(tables, deps=tables.deps[:-1])
+    refused(fewer, expected, "the offsets into deps do not go from 0 to 27 in 20 tasks")
+    refused(replace(tables, task_at=tables.task_at[:-1]), expected, "the offsets into records do not go from 0 to")
 
 
 WORDS = [  # of task 8: kernel, operands and rank, output, x, weights, box
@@ -176,24 +178,24 @@ WORDS = [  # of task 8: kernel, operands and rank, output, x, weights, box
 
 @pytest.mark.parametrize(("word", "value", "message"), WORDS)
 def test_words(good, word, value, message):
-    tables, wanted = good
+    tables, expected = good
     at = int(tables.task_at[8]) + word
     records = changed(tables.records.view(np.uint64), at, np.uint64(value % (1 << 64))).view(np.int64)
-    refused(replace(tables, records=records), wanted, message)
+    refused(replace(tables, records=records), expected, message)
 
 
 def test_a_tensor_is_at_one_place(good):
-    tables, wanted = good
+    tables, expected = good
     at = tables.task_at[8] + 3
     records = changed(tables.records, at, tables.records[at] ^ 64)
-    refused(replace(tables, records=records), wanted, "task 8: .* finds 't0' at byte|not in 0:4608")
+    refused(replace(tables, records=records), expected, "task 8: .* finds 't0' at byte|not in 0:4608")
 
 
 def test_what_does_not_fit_in_a_record(good):
-    tables, wanted = good
-    many = [replace(wanted.signatures[0], tables=65), *wanted.signatures[1:]]
-    refused(tables, replace(wanted, signatures=many), "node 'x0→last': more than 64 operands")
-    refused(tables, replace(wanted, base_bytes=(1 << 20,) * 257), "too many inputs and outputs")
+    tables, expected = good
+    many = [replace(expected.signatures[0], tables=65), *expected.signatures[1:]]
+    refused(tables, replace(expected, signatures=many), "node 'x0→last': more than 64 operands")
+    refused(tables, replace(expected, base_bytes=(1 << 20,) * 257), "too many inputs and outputs")
 
 
 # ---- scratch and buffers
@@ -203,20 +205,20 @@ def test_what_does_not_fit_in_a_record(good):
 def test_scratch(band):
     """Two convolutions in padded bricks: the second reads more than the first has written, or elsewhere."""
     s = Sketch()
-    tables, wanted = tables_of(
+    tables, expected = tables_of(
         s.graph(s.conv(s.conv(s.input(1, 8, 6, 6), 8), 8)), "padded", "streams", brick=3, band=band
     )
-    validate(tables, wanted)
-    inner = next(k for k, like in enumerate(wanted.signatures) if like.node == "n0")
-    i = int(np.flatnonzero(wanted.like == inner)[-1])
-    sizes = np.array([2 + like.words + like.rank for like in wanted.signatures])
-    start = int(sizes[wanted.like[:i]].sum())
-    box = start + 2 + wanted.signatures[inner].words + 3
+    validate(tables, expected)
+    inner = next(k for k, like in enumerate(expected.signatures) if like.node == "n0")
+    i = int(np.flatnonzero(expected.like == inner)[-1])
+    sizes = np.array([2 + like.words + like.rank for like in expected.signatures])
+    start = int(sizes[expected.like[:i]].sum())
+    box = start + 2 + expected.signatures[inner].words + 3
     lo, hi = int(tables.records[box]) & 0xFFFFFFFF, int(tables.records[box]) >> 32
     narrow = changed(tables.records, box, lo | hi - 1 << 32)
-    refused(replace(tables, records=narrow), wanted, "node 'n1'.* reads more of 't0' than its task has written")
+    refused(replace(tables, records=narrow), expected, "node 'n1'.* reads more of 't0' than its task has written")
     moved = changed(tables.records, start + 2, tables.records[start + 2] + 16)
-    refused(replace(tables, records=moved), wanted, "reads 't0' where its task has not written it|bytes|same place")
+    refused(replace(tables, records=moved), expected, "reads 't0' where its task has not written it|bytes|same place")
 
 
 def test_runs():
@@ -248,23 +250,23 @@ def test_buffers(monkeypatch, tmp_path):
     monkeypatch.setenv("BRICKRT_CACHE_DIR", str(tmp_path))
     s = Sketch()
     x = s.conv(s.conv(s.map("abs", s.input(1, 8, 6, 6)), 8), 8)
-    tables, wanted = tables_of(s.graph(s.map("abs", x)), "padded", "streams", group=2, brick=3, most=99)
-    validate(tables, wanted)
-    calls = [use.launch for use in wanted.uses if use.tensor is None]
+    tables, expected = tables_of(s.graph(s.map("abs", x)), "padded", "streams", group=2, brick=3, most=99)
+    validate(tables, expected)
+    calls = [use.launch for use in expected.uses if use.tensor is None]
     first, last = min(calls), max(calls)
     assert first < last
     launches = list(tables.launches)
     launches[last] = replace(launches[last], after=())
-    refused(replace(tables, launches=launches), wanted, f"launch {last} does not come after launch")
-    a, b, *_ = (k for k in range(len(launches)) if reads_buffers(tables, wanted, k))
+    refused(replace(tables, launches=launches), expected, f"launch {last} does not come after launch")
+    a, b, *_ = (k for k in range(len(launches)) if reads_buffers(tables, expected, k))
     moved = replace(tables.launches[b], after=tables.launches[a].after)
     back = replace(tables.launches[a], after=tables.launches[b].after)
     launches = [moved if k == a else back if k == b else launch for k, launch in enumerate(tables.launches)]
-    refused(replace(tables, launches=launches), wanted, "reads what was not written for its brick")
+    refused(replace(tables, launches=launches), expected, "reads what was not written for its brick")
 
 
-def reads_buffers(tables, wanted, k):
+def reads_buffers(tables, expected, k):
     """Whether a launch has steps that read and write such."""
     launch = tables.launches[k]
-    mine = (wanted.tasks >= launch.first) & (wanted.tasks < launch.first + launch.count)
-    return any(wanted.signatures[i].parts == (None, None) for i in set(wanted.like[mine].tolist()))
+    mine = (expected.tasks >= launch.first) & (expected.tasks < launch.first + launch.count)
+    return any(expected.signatures[i].parts == (None, None) for i in set(expected.like[mine].tolist()))

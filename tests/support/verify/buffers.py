@@ -15,9 +15,9 @@ from brickrt.ops.cuda.operand import Operand
 from brickrt.ops.types import Boxes
 from brickrt.plan.geometry.bricks import ramps
 from brickrt.runtime.cuda.kernels.kernel_context import ARENA
-from brickrt.runtime.cuda.verify.order import Order
-from brickrt.runtime.cuda.verify.steps import StepGroup
-from brickrt.runtime.cuda.verify.types import Wanted, fail, first
+from tests.support.verify.order import Order
+from tests.support.verify.steps import StepGroup
+from tests.support.verify.types import Expected, fail, first
 
 CALL = -2  # in the place of a brick
 
@@ -40,24 +40,24 @@ class BufferTouch:
         return BufferTouch(self.steps, self.of[which], self.start[which], self.end[which], self.writes)
 
 
-def check_buffers(steps: Sequence[StepGroup], order: Order, wanted: Wanted) -> None:
-    """Of all steps and calls."""
-    for use in wanted.uses:
-        least, room = (0, wanted.arena) if use.tensor is not None else (wanted.arena, wanted.base_bytes[ARENA])
+def check_buffers(steps: Sequence[StepGroup], order: Order, expected: Expected) -> None:
+    """Checks the buffers of all steps and calls."""
+    for use in expected.uses:
+        least, room = (0, expected.arena) if use.tensor is not None else (expected.arena, expected.base_bytes[ARENA])
         if use.start < least or use.end > room:
             what = f"launch {use.launch}: node '{use.node}' has bytes {use.start}:{use.end} of the arena"
             fail(f"{what}, not in {least}:{room}")
-    calls = [use for use in wanted.uses if use.tensor is None]
+    calls = [use for use in expected.uses if use.tensor is None]
     touched = [touch(some, k) for some in steps for k, part in enumerate(some.like.parts) if _buffer(some, k)]
     launches = [order.launch_of[one.tasks] for one in touched]
     which = np.unique(np.concatenate([np.array([use.launch for use in calls], np.int64), *launches])).tolist()
     order.check_chain(which, "they use the buffers of the same bricks")
     ends = [end for one in touched for end in (one.start, one.end)]
     ends += [np.array([[use.start, use.end] for use in calls], np.int64).reshape(-1)]
-    written = Written(np.unique(np.concatenate(ends)), _begun(touched, launches, wanted))
+    written = Written(np.unique(np.concatenate(ends)), _begun(touched, launches, expected))
     for launch in which:
         now = [one.take(np.flatnonzero(own == launch)) for one, own in zip(touched, launches, strict=True)]
-        written.by_steps([one for one in now if len(one.of)], wanted.owner, launch)
+        written.by_steps([one for one in now if len(one.of)], expected.owner, launch)
         for use in calls:
             if use.launch == launch and use.writes:
                 written.by_call(use.start, use.end, launch)
@@ -67,16 +67,16 @@ def _buffer(steps: StepGroup, k: int) -> bool:
     return steps.like.parts[k] is None and not steps.like.constant[k]
 
 
-def _begun(touched: Sequence[BufferTouch], launches: Sequence[np.ndarray], wanted: Wanted) -> np.ndarray:
-    """Of each task of the graph the first launch in which a part of it touches buffers."""
-    found = np.full(len(wanted.dep_offsets) - 1, np.iinfo(np.int64).max)
+def _begun(touched: Sequence[BufferTouch], launches: Sequence[np.ndarray], expected: Expected) -> np.ndarray:
+    """The first launch in which a part of each of the graph's tasks touches buffers."""
+    found = np.full(len(expected.dep_offsets) - 1, np.iinfo(np.int64).max)
     for one, own in zip(touched, launches, strict=True):
-        np.minimum.at(found, wanted.owner[one.tasks], own)
+        np.minimum.at(found, expected.owner[one.tasks], own)
     return found
 
 
 def touch(steps: StepGroup, k: int) -> BufferTouch:
-    """Of operand `k`."""
+    """What steps touch of their operand `k`."""
     boxes = steps.region(k)
     some = np.flatnonzero((boxes.hi > boxes.lo).all(axis=1))
     of, start, end = runs(steps.like.operands[k], steps.origins[some, k], boxes.take(some))

@@ -1,4 +1,4 @@
-"""What the checks of `validate.py` are told: tables, and what they are to do."""
+"""What the checks of `validate.py` are given: tables, and what they must do."""
 
 from __future__ import annotations
 
@@ -93,13 +93,13 @@ class Use:
 
 
 @dataclass(frozen=True, eq=False)
-class Wanted:
-    """What tables are to do.
+class Expected:
+    """What tables must do.
 
     Steps, in the order of the tables, are of `tasks`, and like `signatures[like]`, [steps]. The tables' task t is task
     `owner[t]` of the graph, or a part of it; there task g waits for `deps[dep_offsets[g]:dep_offsets[g + 1]]`.
     `base_bytes` are the sizes of what the bases point to; of scratch, that of one slot. Below byte `arena` there are
-    tensors, from there on buffers of bricks. `constants` are the ascending offsets at which constants begin, `ends` the
+    tensors, from there on buffers of bricks. `constants` are the ascending offsets at which constants begin, `io` the
     bases of the caller's tensors; `outputs` are to be written.
     """
 
@@ -112,12 +112,13 @@ class Wanted:
     base_bytes: Sequence[int]
     arena: int
     constants: np.ndarray
-    ends: Mapping[str, int]
+    io: Mapping[str, int]
     outputs: Sequence[str]
     uses: Sequence[Use] = ()
 
 
 def fail(text: str) -> NoReturn:
+    """Ends the checks with this line."""
     raise ValueError(text)
 
 

@@ -10,8 +10,8 @@ import numpy as np
 from brickrt.ops.cuda.operand import Operand
 from brickrt.ops.types import Boxes
 from brickrt.plan.geometry.bricks import row_offsets
-from brickrt.runtime.cuda.kernels.kernel_context import ARENA, BASE_SHIFT, CONSTANTS, FIRST_END, HEAD_WORDS, SCRATCH
-from brickrt.runtime.cuda.verify.types import CheckedLaunch, CheckedTables, Signature, Wanted, fail, first
+from brickrt.runtime.cuda.kernels.kernel_context import ARENA, BASE_SHIFT, CONSTANTS, FIRST_IO, HEAD_WORDS, SCRATCH
+from tests.support.verify.types import CheckedLaunch, CheckedTables, Expected, Signature, fail, first
 
 _OUTPUT, _CONSTANT, _INPUT, _BUFFER = "output", "constant", "input", "buffer"
 
@@ -57,21 +57,21 @@ def reach(operand: Operand, origins: np.ndarray, boxes: Boxes) -> tuple[np.ndarr
     return np.where(some, start, 0), np.where(some, end, 0)
 
 
-def find_steps(tables: CheckedTables, launch_of: np.ndarray, wanted: Wanted) -> list[StepGroup]:
+def find_steps(tables: CheckedTables, launch_of: np.ndarray, expected: Expected) -> list[StepGroup]:
     """The steps of every signature that has any, each checked by itself."""
-    widths = np.array([HEAD_WORDS + s.words + s.rank for s in wanted.signatures], np.int64)
-    starts = row_offsets(widths[wanted.like])
-    bounds = starts[np.searchsorted(wanted.tasks, np.arange(len(tables) + 1))]
+    widths = np.array([HEAD_WORDS + s.words + s.rank for s in expected.signatures], np.int64)
+    starts = row_offsets(widths[expected.like])
+    bounds = starts[np.searchsorted(expected.tasks, np.arange(len(tables) + 1))]
     if (t := first(bounds != tables.task_at)) is not None:
         fail(f"task {max(t - 1, 0)}: its records end at word {tables.task_at[t]}, its steps at {bounds[t]}")
-    by_like = np.argsort(wanted.like, kind="stable")
-    ends = np.searchsorted(wanted.like[by_like], np.arange(len(wanted.signatures) + 1))
+    by_like = np.argsort(expected.like, kind="stable")
+    ends = np.searchsorted(expected.like[by_like], np.arange(len(expected.signatures) + 1))
     found = []
-    for k, like in enumerate(wanted.signatures):
+    for k, like in enumerate(expected.signatures):
         at = by_like[ends[k] : ends[k + 1]]
         if len(at):
-            steps = _read(tables, launch_of, like, wanted.tasks[at], at, starts[at])
-            _check(steps, tables.launches, launch_of, wanted)
+            steps = _read(tables, launch_of, like, expected.tasks[at], at, starts[at])
+            _check(steps, tables.launches, launch_of, expected)
             found.append(steps)
     return found
 
@@ -95,7 +95,7 @@ def _read(
     return StepGroup(like, tasks, at, Boxes(box << 32 >> 32, box >> 32), bases, origins)
 
 
-def _check(steps: StepGroup, launches: Sequence[CheckedLaunch], launch_of: np.ndarray, wanted: Wanted) -> None:
+def _check(steps: StepGroup, launches: Sequence[CheckedLaunch], launch_of: np.ndarray, expected: Expected) -> None:
     lo, hi, shape = steps.box.lo, steps.box.hi, steps.like.operands[0].shape
     if (i := first(((lo < 0) | (hi > np.asarray(shape, np.int64))).any(axis=1))) is not None:
         fail(f"{steps.where(i)} is not inside of {list(shape)}")
@@ -103,15 +103,15 @@ def _check(steps: StepGroup, launches: Sequence[CheckedLaunch], launch_of: np.nd
         fail(f"{steps.where(i)} has no elements")
     for k, what in enumerate(_operands(steps.like)):
         base, name = steps.bases[:, k], f"{what} {k - 1}" if k else "output"
-        if (i := first(~_may_be(base, what, wanted))) is not None:
-            fail(f"{steps.where(i)} has its {name} at base {base[i]} of {len(wanted.base_bytes)}")
+        if (i := first(~_may_be(base, what, expected))) is not None:
+            fail(f"{steps.where(i)} has its {name} at base {base[i]} of {len(expected.base_bytes)}")
         rooms = np.array([launch.scratch for launch in launches], bool)
         if (i := first((base == SCRATCH) & ~rooms[launch_of[steps.tasks]])) is not None:
             fail(f"{steps.where(i)} has its {name} in scratch, which launch {launch_of[steps.tasks[i]]} does not have")
         if what == _CONSTANT:
-            _check_constant(steps, k, name, wanted)
+            _check_constant(steps, k, name, expected)
         else:
-            _check_bytes(steps, k, name, wanted)
+            _check_bytes(steps, k, name, expected)
 
 
 def _operands(like: Signature) -> Iterator[str]:
@@ -122,34 +122,34 @@ def _operands(like: Signature) -> Iterator[str]:
         yield _CONSTANT
 
 
-def _may_be(base: np.ndarray, what: str, wanted: Wanted) -> np.ndarray:
+def _may_be(base: np.ndarray, what: str, expected: Expected) -> np.ndarray:
     """Whether operands may lie there, [n]."""
     if what == _CONSTANT:
         return np.asarray(base == CONSTANTS)
     if what == _BUFFER:
         return np.asarray(base == ARENA)
-    outputs = [wanted.ends[name] for name in wanted.outputs]
-    ends = np.isin(base, outputs) if what == _OUTPUT else (base >= FIRST_END) & (base < len(wanted.base_bytes))
+    outputs = [expected.io[name] for name in expected.outputs]
+    ends = np.isin(base, outputs) if what == _OUTPUT else (base >= FIRST_IO) & (base < len(expected.base_bytes))
     return np.asarray((base == SCRATCH) | (base == ARENA) | ends)
 
 
-def _check_constant(steps: StepGroup, k: int, name: str, wanted: Wanted) -> None:
+def _check_constant(steps: StepGroup, k: int, name: str, expected: Expected) -> None:
     """Constants lie in one piece, whose bytes only the kernel that packed them knows."""
-    if (i := first(~np.isin(steps.origins[:, k], wanted.constants))) is not None:
+    if (i := first(~np.isin(steps.origins[:, k], expected.constants))) is not None:
         fail(f"{steps.where(i)} has its {name} at byte {steps.origins[i, k]} of the constants, where none begins")
 
 
-def _check_bytes(steps: StepGroup, k: int, name: str, wanted: Wanted) -> None:
+def _check_bytes(steps: StepGroup, k: int, name: str, expected: Expected) -> None:
     operand, origins, base = steps.like.operands[k], steps.origins[:, k], steps.bases[:, k]
     align = max(operand.align, operand.dtype.itemsize)
     if (i := first(origins % align != 0)) is not None:
         fail(f"{steps.where(i)} has its {name} at byte {origins[i]}, no multiple of {align}")
     start, end = steps.bytes_of(k)
-    room, least = np.asarray(wanted.base_bytes, np.int64)[base], np.zeros_like(base)
+    room, least = np.asarray(expected.base_bytes, np.int64)[base], np.zeros_like(base)
     if steps.like.parts[k] is None:
-        least = np.where(base == ARENA, wanted.arena, least)
+        least = np.where(base == ARENA, expected.arena, least)
     else:
-        room = np.where(base == ARENA, wanted.arena, room)
+        room = np.where(base == ARENA, expected.arena, room)
     if (i := first((end > start) & (start < least) | (end > room))) is not None:
         where = f"bytes {start[i]}:{end[i]} of base {base[i]}, not in {least[i]}:{room[i]}"
         fail(f"{steps.where(i)} has its {name} at {where}")

@@ -8,9 +8,9 @@ from itertools import combinations
 import numpy as np
 
 from brickrt.ops.types import Boxes
-from brickrt.runtime.cuda.verify.access import TensorAccess, TensorHistory
-from brickrt.runtime.cuda.verify.order import Order
-from brickrt.runtime.cuda.verify.types import fail, first
+from tests.support.verify.access import TensorAccess, TensorHistory
+from tests.support.verify.order import Order
+from tests.support.verify.types import fail, first
 
 
 def check_scratch(tensors: Sequence[TensorHistory], order: Order) -> None:

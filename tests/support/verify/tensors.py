@@ -13,16 +13,16 @@ import numpy as np
 
 from brickrt.ops.cuda.operand import Operand
 from brickrt.ops.types import Boxes
-from brickrt.runtime.cuda.verify.access import TensorAccess, TensorHistory, in_scratch
-from brickrt.runtime.cuda.verify.grid import Grid, owners
-from brickrt.runtime.cuda.verify.order import Order
-from brickrt.runtime.cuda.verify.types import Wanted, distinct, fail, first
+from tests.support.verify.access import TensorAccess, TensorHistory, in_scratch
+from tests.support.verify.grid import Grid, owners
+from tests.support.verify.order import Order
+from tests.support.verify.types import Expected, distinct, fail, first
 
 
-def check_tensors(tensors: dict[str, TensorHistory], order: Order, wanted: Wanted) -> None:
-    """Of all that are not in scratch."""
+def check_tensors(tensors: dict[str, TensorHistory], order: Order, expected: Expected) -> None:
+    """Checks all tensors that are not in scratch."""
     stored = [tensor for tensor in tensors.values() if not in_scratch(tensor)]
-    for name in wanted.outputs:
+    for name in expected.outputs:
         if name not in tensors or not tensors[name].writers.size:
             fail(f"output '{name}' is never written")
     made = []
@@ -30,9 +30,9 @@ def check_tensors(tensors: dict[str, TensorHistory], order: Order, wanted: Wante
         if tensor.writers.size:
             _check_written(tensor)
             made.append(tensor)
-        elif tensor.name not in wanted.ends:
+        elif tensor.name not in expected.io:
             _check_unread(tensor)
-    _check_shared([tensor for tensor in made if tensor.name not in wanted.ends])
+    _check_shared([tensor for tensor in made if tensor.name not in expected.io])
 
 
 def _check_unread(tensor: TensorHistory) -> None:
@@ -125,7 +125,7 @@ class Made:
             fail(f"{what}, for whose writer, task {before[i]}, it does not wait")
 
     def _check_all(self, access: TensorAccess) -> None:
-        """Likewise, of all of the tensor."""
+        """The same, as if each step read all of the tensor."""
         order, tasks = self.tensor.order, access.steps.tasks
         readers, name = order.distinct(order.launch_of[tasks]), self.tensor.name
         if not order.all_launched(self.launches, readers):
@@ -140,7 +140,7 @@ class Made:
 
 
 def _check_shared(tensors: Sequence[TensorHistory]) -> None:
-    """Of two in the same memory, whatever uses the one comes before what writes the other."""
+    """Where two tensors have the same memory, all that uses the one comes before all that writes the other."""
     here: list[TensorHistory] = []  # those that reach beyond where the next one begins
     for b in sorted(tensors, key=lambda one: one.bytes):
         here = [a for a in here if a.bytes[1] > b.bytes[0]]

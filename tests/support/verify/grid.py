@@ -21,7 +21,7 @@ class Grid:
 
     @staticmethod
     def of(boxes: Boxes, shape: Sequence[int]) -> Grid:
-        """Of a tensor of this shape, cut where boxes inside of it begin or end."""
+        """The grid of a tensor of this shape, cut where boxes inside of it begin or end."""
         flags = [np.zeros(extent + 1, bool) for extent in shape]
         for flag, lo, hi in zip(flags, boxes.lo.T, boxes.hi.T, strict=True):
             flag[lo] = flag[hi] = True
@@ -55,7 +55,7 @@ class Grid:
 
 
 def owners(grid: Grid, boxes: Boxes) -> tuple[np.ndarray, np.ndarray]:
-    """Of each cell how many boxes have it, and the number of the last that does."""
+    """How many boxes have each cell, and the number of the last that does."""
     of, cells = grid.covering(boxes)
     owner = np.full(len(grid), -1, np.int64)
     owner[cells] = of

@@ -11,9 +11,9 @@ import numpy as np
 from brickrt.ops.cuda.operand import Operand
 from brickrt.ops.types import Boxes
 from brickrt.runtime.cuda.kernels.kernel_context import ARENA, SCRATCH
-from brickrt.runtime.cuda.verify.order import Order
-from brickrt.runtime.cuda.verify.steps import StepGroup
-from brickrt.runtime.cuda.verify.types import OperandView, Use, Wanted, distinct, fail, first
+from tests.support.verify.order import Order
+from tests.support.verify.steps import StepGroup
+from tests.support.verify.types import Expected, OperandView, Use, distinct, fail, first
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,12 +89,12 @@ class TensorHistory:
         return launch, int(tasks[0]) if len(tasks) else -1
 
     def tasks(self, accesses: Sequence[TensorAccess], launch: int) -> np.ndarray:
-        """Of one launch, ascending."""
+        """The tasks of these accesses in one launch, ascending."""
         found = [access.steps.tasks[self.order.launch_of[access.steps.tasks] == launch] for access in accesses]
         return distinct(np.concatenate(found)) if found else np.zeros(0, np.int64)
 
 
-def find_tensors(steps: Sequence[StepGroup], order: Order, wanted: Wanted) -> dict[str, TensorHistory]:
+def find_tensors(steps: Sequence[StepGroup], order: Order, expected: Expected) -> dict[str, TensorHistory]:
     """Tensors by name, each at one place; those in scratch are at one base."""
     found: dict[str, TensorHistory] = {}
     for some in steps:
@@ -105,11 +105,11 @@ def find_tensors(steps: Sequence[StepGroup], order: Order, wanted: Wanted) -> di
             updates = any(k and part.tensor == own for k, part in parts)
             which = tensor.reads if k else tensor.updates if updates else tensor.writes
             which.append(TensorAccess(some, k, part))
-    for use in wanted.uses:
+    for use in expected.uses:
         if use.tensor is not None:
             found.setdefault(use.tensor, TensorHistory(use.tensor, order)).uses.append(use)
     for tensor in found.values():
-        _check_place(tensor, wanted)
+        _check_place(tensor, expected)
     return found
 
 
@@ -118,9 +118,9 @@ def in_scratch(tensor: TensorHistory) -> bool:
     return bool(tensor.all) and int(tensor.all[0].bases[0]) == SCRATCH
 
 
-def _check_place(tensor: TensorHistory, wanted: Wanted) -> None:
-    base = wanted.ends.get(tensor.name, SCRATCH if in_scratch(tensor) else ARENA)
-    origin = 0 if tensor.name in wanted.ends else None
+def _check_place(tensor: TensorHistory, expected: Expected) -> None:
+    base = expected.io.get(tensor.name, SCRATCH if in_scratch(tensor) else ARENA)
+    origin = 0 if tensor.name in expected.io else None
     for access in tensor.all:
         if (i := first(access.bases != base)) is not None:
             fail(f"{access.steps.where(i)} finds '{tensor.name}' at base {access.bases[i]}, not {base}")

@@ -9,7 +9,8 @@ from functools import cached_property
 import numpy as np
 
 from brickrt.plan.geometry.bricks import ramps, row_offsets
-from brickrt.runtime.cuda.verify.types import CheckedLaunch, CheckedTables, Wanted, distinct, fail, first
+from tests.support.task_checks import ancestors
+from tests.support.verify.types import CheckedLaunch, CheckedTables, Expected, distinct, fail, first
 
 
 def expand(offsets: np.ndarray, values: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -19,11 +20,11 @@ def expand(offsets: np.ndarray, values: np.ndarray, rows: np.ndarray) -> tuple[n
     return of, values[offsets[rows][of] + ramps(counts)]
 
 
-def contains(keys: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Which of `wanted` are among sorted keys."""
+def contains(keys: np.ndarray, expected: np.ndarray) -> np.ndarray:
+    """Which of `expected` are among sorted keys."""
     if not len(keys):
-        return np.zeros(len(wanted), bool)
-    return np.asarray(keys[np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)] == wanted)
+        return np.zeros(len(expected), bool)
+    return np.asarray(keys[np.minimum(np.searchsorted(keys, expected), len(keys) - 1)] == expected)
 
 
 def check_after(launches: Sequence[CheckedLaunch]) -> None:
@@ -36,7 +37,7 @@ def check_after(launches: Sequence[CheckedLaunch]) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Order:
-    """Of the tables' tasks. `launch_of` [tasks]; `stepless` tasks do nothing but wait for others, [tasks]."""
+    """The order of the tables' tasks. `launch_of` [tasks]; `stepless` tasks do nothing but wait for others, [tasks]."""
 
     tables: CheckedTables
     launch_of: np.ndarray
@@ -51,13 +52,8 @@ class Order:
     @cached_property
     def _before(self) -> np.ndarray:
         """Launches that are complete before each, as bits, uint8 [launches, bytes]."""
-        launches, found = self.tables.launches, list[int]()
-        for launch in launches:
-            mine = 0
-            for other in launch.after:
-                mine |= found[other] | 1 << other
-            found.append(mine)
-        width = len(launches) // 8 + 1
+        launches = self.tables.launches
+        found, width = ancestors(launch.after for launch in launches), len(launches) // 8 + 1
         flat = b"".join(one.to_bytes(width, "little") for one in found)
         return np.frombuffer(flat, np.uint8).reshape(len(launches), width)
 
@@ -66,7 +62,7 @@ class Order:
         return np.asarray(self._before[then, first_one >> 3] >> (first_one & 7) & 1 != 0)
 
     def all_launched(self, before: np.ndarray, after: np.ndarray) -> bool:
-        """Likewise of all pairs of different ones."""
+        """Whether that holds for all pairs of different launches."""
         a = before[:, None]
         return bool((self.launched(a, after) | (a == after)).all())
 
@@ -80,7 +76,7 @@ class Order:
 
     @cached_property
     def _readers(self) -> np.ndarray:
-        """Of each dependency the task that waits for it."""
+        """The task that waits for each dependency."""
         return np.repeat(np.arange(len(self.tables)), np.diff(self.tables.dep_offsets))
 
     @cached_property
@@ -91,7 +87,7 @@ class Order:
 
     @cached_property
     def _joins(self) -> tuple[np.ndarray, np.ndarray]:
-        """Of each task the stepless ones that it waits for, CSR."""
+        """The stepless tasks that each task waits for, CSR."""
         some = self.stepless[self.tables.deps]
         return row_offsets(np.bincount(self._readers[some], minlength=len(self.tables))), self.tables.deps[some]
 
@@ -150,7 +146,7 @@ class Order:
         return None
 
     def first_of_all(self, before: np.ndarray, after: np.ndarray) -> tuple[int, int] | None:
-        """Of all pairs, as `first_unordered`; all are of one launch."""
+        """The first such pair among all pairs of tasks `before` and `after`, which are of one launch."""
         offsets, joins = self._joins
         counts = offsets[after + 1] - offsets[after]
         for count in np.unique(counts).tolist():
@@ -165,12 +161,12 @@ class Order:
         return None
 
 
-def check_graph(order: Order, wanted: Wanted) -> None:
+def check_graph(order: Order, expected: Expected) -> None:
     """Whatever a task of the graph waits for, the tables make it, and all its parts, wait for."""
-    count, launch_of = len(wanted.dep_offsets) - 1, order.launch_of
-    tasks, deps = np.repeat(np.arange(count), np.diff(wanted.dep_offsets)), wanted.deps
+    count, launch_of = len(expected.dep_offsets) - 1, order.launch_of
+    tasks, deps = np.repeat(np.arange(count), np.diff(expected.dep_offsets)), expected.deps
     number = np.full(count, -1, np.int64)
-    number[wanted.owner] = np.arange(len(wanted.owner))
+    number[expected.owner] = np.arange(len(expected.owner))
     tickets = np.array([*(launch.tickets for launch in order.tables.launches), False], bool)
     launched = np.where(number >= 0, launch_of[number] if len(launch_of) else -1, -1)
     own, others = launched[tasks], launched[deps]
@@ -179,12 +175,12 @@ def check_graph(order: Order, wanted: Wanted) -> None:
     if (i := first(~order.waits(mine, its))) is not None:
         fail(f"task {mine[i]} does not wait for task {its[i]}, whose result it needs")
     across = np.flatnonzero(~inside & (own >= 0))  # what is in no launch, others wait through
-    _check_across(order, wanted, tasks[across], deps[across])
+    _check_across(order, expected, tasks[across], deps[across])
 
 
-def _check_across(order: Order, wanted: Wanted, tasks: np.ndarray, deps: np.ndarray) -> None:
+def _check_across(order: Order, expected: Expected, tasks: np.ndarray, deps: np.ndarray) -> None:
     """The launches of tasks come after all those of what they wait for."""
-    offsets, launches = _launches(order, wanted)
+    offsets, launches = _launches(order, expected)
     kind, example = _alike(offsets, launches, len(order.tables.launches))
     pairs = distinct(kind[tasks] * np.int64(len(example)) + kind[deps])
     tasks, deps = (example[side] for side in np.divmod(pairs, len(example)))
@@ -209,14 +205,14 @@ def _alike(offsets: np.ndarray, launches: np.ndarray, count: int) -> tuple[np.nd
     return kind, example
 
 
-def _launches(order: Order, wanted: Wanted) -> tuple[np.ndarray, np.ndarray]:
+def _launches(order: Order, expected: Expected) -> tuple[np.ndarray, np.ndarray]:
     """The launches of all the graph's tasks, CSR; of those that are in none, those of what they wait for."""
-    count, width = len(wanted.dep_offsets) - 1, len(order.tables.launches) + 1
-    holders, launches = np.divmod(distinct(wanted.owner * np.int64(width) + order.launch_of), width)
+    count, width = len(expected.dep_offsets) - 1, len(order.tables.launches) + 1
+    holders, launches = np.divmod(distinct(expected.owner * np.int64(width) + order.launch_of), width)
     offsets = row_offsets(np.bincount(holders, minlength=count))
     joined: dict[int, np.ndarray] = {}
     for g in np.flatnonzero(np.diff(offsets) == 0).tolist():
-        deps = wanted.deps[wanted.dep_offsets[g] : wanted.dep_offsets[g + 1]]
+        deps = expected.deps[expected.dep_offsets[g] : expected.dep_offsets[g + 1]]
         _, direct = expand(offsets, launches, deps)
         joined[g] = order.distinct(np.concatenate([direct, *(joined[d] for d in deps.tolist() if d in joined)]))
     more = [np.full(len(found), g) for g, found in joined.items()]

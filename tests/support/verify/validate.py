@@ -11,31 +11,31 @@ from __future__ import annotations
 import numpy as np
 
 from brickrt.runtime.cuda.kernels.kernel_context import MOST_BASES, MOST_OPERANDS, MOST_RANK, MOST_TASKS
-from brickrt.runtime.cuda.verify.access import find_tensors, in_scratch
-from brickrt.runtime.cuda.verify.buffers import check_buffers
-from brickrt.runtime.cuda.verify.order import Order, check_after, check_graph
-from brickrt.runtime.cuda.verify.scratch import check_scratch
-from brickrt.runtime.cuda.verify.steps import find_steps
-from brickrt.runtime.cuda.verify.tensors import check_tensors
-from brickrt.runtime.cuda.verify.types import CheckedTables, Wanted, fail, first
+from tests.support.verify.access import find_tensors, in_scratch
+from tests.support.verify.buffers import check_buffers
+from tests.support.verify.order import Order, check_after, check_graph
+from tests.support.verify.scratch import check_scratch
+from tests.support.verify.steps import find_steps
+from tests.support.verify.tensors import check_tensors
+from tests.support.verify.types import CheckedTables, Expected, fail, first
 
 
-def validate(tables: CheckedTables, wanted: Wanted) -> None:
+def validate(tables: CheckedTables, expected: Expected) -> None:
     """Raises ValueError, in one line that names a task or a launch, where tables are not what kernels rely on."""
-    _check_shapes(tables, wanted)
-    launch_of = _launches(tables, 1 + max((s.kernel for s in wanted.signatures), default=-1))
+    _check_shapes(tables, expected)
+    launch_of = _launches(tables, 1 + max((s.kernel for s in expected.signatures), default=-1))
     _check_deps(tables, launch_of)
     check_after(tables.launches)
-    order = Order(tables, launch_of, np.bincount(wanted.tasks, minlength=len(tables)) == 0)
-    check_graph(order, wanted)
-    steps = find_steps(tables, launch_of, wanted)
-    tensors = find_tensors(steps, order, wanted)
-    check_tensors(tensors, order, wanted)
+    order = Order(tables, launch_of, np.bincount(expected.tasks, minlength=len(tables)) == 0)
+    check_graph(order, expected)
+    steps = find_steps(tables, launch_of, expected)
+    tensors = find_tensors(steps, order, expected)
+    check_tensors(tensors, order, expected)
     check_scratch([tensor for tensor in tensors.values() if in_scratch(tensor)], order)
-    check_buffers(steps, order, wanted)
+    check_buffers(steps, order, expected)
 
 
-def _check_shapes(tables: CheckedTables, wanted: Wanted) -> None:
+def _check_shapes(tables: CheckedTables, expected: Expected) -> None:
     arrays = {name: getattr(tables, name) for name in ("task_at", "records", "dep_offsets", "deps")}
     for name, array in arrays.items():
         if array.ndim != 1 or array.dtype.kind != "i" or (name == "records" and array.dtype != np.int64):
@@ -43,9 +43,9 @@ def _check_shapes(tables: CheckedTables, wanted: Wanted) -> None:
     n = len(tables)
     if n >= MOST_TASKS:
         fail(f"{n} tasks are more than {MOST_TASKS - 1}")
-    if len(wanted.base_bytes) > MOST_BASES:
-        fail(f"{len(wanted.base_bytes)} bases are more than {MOST_BASES}: the graph has too many inputs and outputs")
-    for one in wanted.signatures:
+    if len(expected.base_bytes) > MOST_BASES:
+        fail(f"{len(expected.base_bytes)} bases are more than {MOST_BASES}: the graph has too many inputs and outputs")
+    for one in expected.signatures:
         if one.words > MOST_OPERANDS or one.rank > MOST_RANK:
             fail(f"node '{one.node}': more than {MOST_OPERANDS} operands or {MOST_RANK} dimensions")
     for name, offsets, end in (("records", tables.task_at, tables.records), ("deps", tables.dep_offsets, tables.deps)):
@@ -53,8 +53,8 @@ def _check_shapes(tables: CheckedTables, wanted: Wanted) -> None:
             fail(f"the offsets into {name} do not go from 0 to {len(end)} in {n} tasks")
         if (t := first(np.diff(offsets) < 0)) is not None:
             fail(f"task {t}: its {name} end before they begin")
-    if n != len(wanted.owner):
-        fail(f"{n} tasks are not {len(wanted.owner)}")
+    if n != len(expected.owner):
+        fail(f"{n} tasks are not {len(expected.owner)}")
 
 
 def _launches(tables: CheckedTables, kernels: int) -> np.ndarray:

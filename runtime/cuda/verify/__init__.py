@@ -1,1 +1,0 @@
-"""Checks of the tables that kernels read."""
