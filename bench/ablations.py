@@ -23,9 +23,9 @@ from networks import ELEVEN, random_feeds
 from traffic import measured_bytes, why_not
 
 from brickrt import zoo
-from brickrt.compare.contenders import Contender, Feeds
 from brickrt.compare.interleave import Spread, ratios, turns
 from brickrt.compare.machine import machine
+from brickrt.compare.peers import ComparedEngine, Feeds
 from brickrt.compare.roofline import bytes_from, roofline
 from brickrt.graph.onnx_import.source import SourceGraph, load
 from brickrt.plan.device.device_spec import DeviceSpec, host_device
@@ -62,8 +62,8 @@ class Prepared:
     runtime: Runtime
     feeds: Feeds
 
-    def contender(self) -> Contender:
-        return Contender(self.variant.name, lambda: [self.runtime.execute(self.feeds)])
+    def engine(self) -> ComparedEngine:
+        return ComparedEngine(self.variant.name, lambda: [self.runtime.execute(self.feeds)])
 
     def figures(self, device: DeviceSpec, repeats: int) -> dict[str, Any]:
         stats, subgraphs = self.runtime.stats, [s for plan in self.runtime.plans for s in plan.subgraphs]
@@ -97,7 +97,7 @@ def ablate(name: str, size: Any, asked: argparse.Namespace) -> dict[str, Any]:
     model = zoo.build(name, batch=asked.batch, size=size)
     made = prepare(load(model), random_feeds(model), asked, list(variants(asked.vary.split(","))))
     device = made[0].runtime.plan.plans[0].device
-    times = turns([one.contender() for one in made], asked.rounds, PAUSE)
+    times = turns([one.engine() for one in made], asked.rounds, PAUSE)
     slower = ratios(times, "layerwise")
     bound = roofline(made[0].runtime.plan, measured(device), made[0].runtime.threads)
     rows = {}
@@ -118,7 +118,7 @@ def check(name: str, size: Any, asked: argparse.Namespace) -> dict[str, Any]:
     """Auto's time over that of the fastest forced strategy, turn by turn."""
     model = zoo.build(name, batch=asked.batch, size=size)
     made = prepare(load(model), random_feeds(model), asked, list(variants(())))
-    times = turns([one.contender() for one in made], asked.rounds, PAUSE)
+    times = turns([one.engine() for one in made], asked.rounds, PAUSE)
     best = min(FORCED, key=lambda key: Spread.of(times[key]).median)
     over = Spread.of([auto / forced for auto, forced in zip(times["auto"], times[best], strict=True)])
     medians = {key: Spread.of(each).median for key, each in times.items()}

@@ -17,8 +17,8 @@ import onnx
 
 from brickrt import zoo
 from brickrt.compare.comparison import Comparison, compare, mean_ratio
-from brickrt.compare.contenders import OURS, PEERS
 from brickrt.compare.machine import machine
+from brickrt.compare.peers import OURS, PEERS
 from brickrt.runtime.session.runtime import Runtime
 
 ELEVEN = {

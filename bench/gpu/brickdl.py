@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from common import Clock, ResultTable, built, each, go_on, gpu, options, random_feeds, spoiled, why
 
-from brickrt.compare.gpu_contenders import ours
+from brickrt.compare.gpu_peers import ours
 from brickrt.compare.interleave import Spread, ratios, turns
 from brickrt.graph.onnx_import.source import load
 from brickrt.runtime.events import TaskEvents

@@ -18,10 +18,10 @@ import numpy as np
 import onnx
 from atomics import atomics
 from common import Clock, ResultTable, among, built, go_on, gpu, options, spoiled, why
+from kernel_figures import ModelPrograms
 from onnx import TensorProto, helper, numpy_helper
 
 from brickrt.compare.interleave import Spread
-from brickrt.compare.kernels import ModelPrograms
 from brickrt.ops.operators.conv import Conv
 from brickrt.plan.cost.cost_model import CostModel
 from brickrt.plan.merging.brick_shapes import cut_of, edge_by_rule

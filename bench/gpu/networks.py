@@ -15,10 +15,10 @@ from typing import Any
 
 from common import LARGE, Clock, ResultTable, built, each, go_on, gpu, options, random_feeds, spoiled, why
 
-from brickrt.compare.contenders import OURS
 from brickrt.compare.difference import difference
-from brickrt.compare.gpu_contenders import PEERS, as_numpy, make_peers, ours
+from brickrt.compare.gpu_peers import PEERS, as_numpy, make_peers, ours
 from brickrt.compare.interleave import Spread, ratios, turns
+from brickrt.compare.peers import OURS
 from brickrt.runtime.session.runtime import Runtime
 
 PAUSE = 0.01  # seconds between turns: a GPU is idle as soon as a turn has ended

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from brickrt.compare import contenders
-from brickrt.compare.contenders import Contender, Feeds
+from brickrt.compare import peers
+from brickrt.compare.peers import ComparedEngine, Feeds
 from brickrt.demo.memory import peak_bytes, resident_bytes
 from brickrt.demo.network import INPUT, network
 from brickrt.demo.photo import as_input, as_picture, psnr
@@ -28,19 +28,19 @@ LONG = 4.0  # seconds of timed runs after which no more begin
 SMALL = 64  # edge of the picture that brings an engine's libraries into memory
 
 
-def _bricks(feeds: Feeds, threads: int) -> Contender:
-    return contenders.ours(Runtime(network(), device="cpu", threads=threads), feeds)
+def _bricks(feeds: Feeds, threads: int) -> ComparedEngine:
+    return peers.ours(Runtime(network(), device="cpu", threads=threads), feeds)
 
 
-def _layerwise(feeds: Feeds, threads: int) -> Contender:
-    return contenders.ours(Runtime(network(), device="cpu", threads=threads, strategy="layerwise"), feeds)
+def _layerwise(feeds: Feeds, threads: int) -> ComparedEngine:
+    return peers.ours(Runtime(network(), device="cpu", threads=threads, strategy="layerwise"), feeds)
 
 
-def _onnxruntime(feeds: Feeds, threads: int) -> Contender:
-    return contenders.onnxruntime(network(), feeds, threads)
+def _onnxruntime(feeds: Feeds, threads: int) -> ComparedEngine:
+    return peers.onnxruntime(network(), feeds, threads)
 
 
-MAKERS: dict[str, Callable[[Feeds, int], Contender]] = {
+MAKERS: dict[str, Callable[[Feeds, int], ComparedEngine]] = {
     "bricks": _bricks,
     "layerwise": _layerwise,
     "onnxruntime": _onnxruntime,
