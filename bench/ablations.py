@@ -23,9 +23,9 @@ from networks import ELEVEN, random_feeds
 from traffic import measured_bytes, why_not
 
 from brickrt import zoo
-from brickrt.compare.contenders import Contender, Feeds
 from brickrt.compare.interleave import Spread, ratios, turns
 from brickrt.compare.machine import machine
+from brickrt.compare.peers import ComparedEngine, Feeds
 from brickrt.compare.roofline import bytes_from, roofline
 from brickrt.graph.onnx_import.source import SourceGraph, load
 from brickrt.plan.device.device_spec import DeviceSpec, host_device
@@ -40,11 +40,14 @@ PAUSE = 0.01  # seconds: only our own threads run
 
 @dataclass(frozen=True)
 class Variant:
+    """A way to run a network, and the options of `Runtime` for it."""
+
     name: str
     options: dict[str, Any] = field(default_factory=dict)
 
 
 def variants(vary: Sequence[str]) -> Iterator[Variant]:
+    """Auto, the forced strategies, and padded and memoized bricks with the layers or edges of `vary` varied."""
     for strategy in ("auto", *FORCED):
         yield Variant(strategy, {"strategy": strategy})
     for strategy in ("padded", "memoized"):
@@ -62,10 +65,12 @@ class Prepared:
     runtime: Runtime
     feeds: Feeds
 
-    def contender(self) -> Contender:
-        return Contender(self.variant.name, lambda: [self.runtime.execute(self.feeds)])
+    def engine(self) -> ComparedEngine:
+        """The variant as an engine that takes turns with the others."""
+        return ComparedEngine(self.variant.name, lambda: [self.runtime.execute(self.feeds)])
 
     def figures(self, device: DeviceSpec, repeats: int) -> dict[str, Any]:
+        """What is written about the variant beside its times."""
         stats, subgraphs = self.runtime.stats, [s for plan in self.runtime.plans for s in plan.subgraphs]
         return {
             "options": self.variant.options,
@@ -79,6 +84,7 @@ class Prepared:
 
 
 def prepare(source: SourceGraph, feeds: Feeds, asked: argparse.Namespace, wanted: Sequence[Variant]) -> list[Prepared]:
+    """The variants of a network, each with a runtime of its own that has run once."""
     made = [Prepared(v, Runtime(source, device="cpu", threads=asked.threads, **v.options), feeds) for v in wanted]
     for one in made:
         one.runtime.execute(feeds)
@@ -97,7 +103,7 @@ def ablate(name: str, size: Any, asked: argparse.Namespace) -> dict[str, Any]:
     model = zoo.build(name, batch=asked.batch, size=size)
     made = prepare(load(model), random_feeds(model), asked, list(variants(asked.vary.split(","))))
     device = made[0].runtime.plan.plans[0].device
-    times = turns([one.contender() for one in made], asked.rounds, PAUSE)
+    times = turns([one.engine() for one in made], asked.rounds, PAUSE)
     slower = ratios(times, "layerwise")
     bound = roofline(made[0].runtime.plan, measured(device), made[0].runtime.threads)
     rows = {}
@@ -118,7 +124,7 @@ def check(name: str, size: Any, asked: argparse.Namespace) -> dict[str, Any]:
     """Auto's time over that of the fastest forced strategy, turn by turn."""
     model = zoo.build(name, batch=asked.batch, size=size)
     made = prepare(load(model), random_feeds(model), asked, list(variants(())))
-    times = turns([one.contender() for one in made], asked.rounds, PAUSE)
+    times = turns([one.engine() for one in made], asked.rounds, PAUSE)
     best = min(FORCED, key=lambda key: Spread.of(times[key]).median)
     over = Spread.of([auto / forced for auto, forced in zip(times["auto"], times[best], strict=True)])
     medians = {key: Spread.of(each).median for key, each in times.items()}
@@ -126,6 +132,7 @@ def check(name: str, size: Any, asked: argparse.Namespace) -> dict[str, Any]:
 
 
 def show(row: dict[str, Any]) -> Iterator[str]:
+    """Lines of text about what `ablate` found."""
     yield f"{row['network']} {'×'.join(map(str, row['shape']))}, {row['threads']} threads"
     levels = list(next(iter(row["variants"].values()))["modelled_bytes"])
     counted = list(next(iter(row["variants"].values()))["measured_bytes"])
@@ -142,6 +149,7 @@ def show(row: dict[str, Any]) -> Iterator[str]:
 
 
 def show_check(row: dict[str, Any]) -> str:
+    """A line of text about what `check` found."""
     times = "  ".join(f"{key} {ms:.2f} ms" for key, ms in row["ms"].items())
     over = row["auto_over_best"]
     verdict = "slower" if over["median"] > TOLERANCE else "ok"
@@ -149,6 +157,7 @@ def show_check(row: dict[str, Any]) -> str:
 
 
 def main() -> int:
+    """Measures or checks the networks that the command line names; 1 if a check found auto slower."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--networks", default=",".join(ELEVEN))
     parser.add_argument("--vary", default="layers,bricks")

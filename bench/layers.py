@@ -68,6 +68,7 @@ def describe(plan: Plan, s: Subgraph) -> str:
 
 
 def main() -> None:
+    """Profiles the network that the command line names, and prints its subgraphs, the longest first."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("network", metavar="NAME")
     parser.add_argument("--size", type=int)

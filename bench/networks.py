@@ -17,8 +17,8 @@ import onnx
 
 from brickrt import zoo
 from brickrt.compare.comparison import Comparison, compare, mean_ratio
-from brickrt.compare.contenders import OURS, PEERS
 from brickrt.compare.machine import machine
+from brickrt.compare.peers import OURS, PEERS
 from brickrt.runtime.session.runtime import Runtime
 
 ELEVEN = {
@@ -44,12 +44,14 @@ def random_feeds(model: onnx.ModelProto) -> dict[str, np.ndarray]:
 
 
 def measure(name: str, asked: argparse.Namespace) -> Comparison:
+    """A network on brickrt and its peers, as the command line asks."""
     model = zoo.build(name, batch=asked.batch, size=asked.size or ELEVEN.get(name))
     runtime = Runtime(model, device="cpu", threads=asked.threads, strategy=asked.strategy)
     return compare(name, model, random_feeds(model), runtime, asked.peers.split(","), asked.rounds)
 
 
 def show(row: Comparison) -> str:
+    """A line of text about a network."""
     peers = "  ".join(
         f"{name} {row.ms[name].median:8.1f} ms, ×{r.median:.2f} ({r.min:.2f}–{r.max:.2f})"
         for name, r in row.ratios.items()
@@ -60,6 +62,7 @@ def show(row: Comparison) -> str:
 
 
 def main() -> None:
+    """Parses the command line, measures, and prints and writes what was found."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--networks", default=",".join(ELEVEN))
     parser.add_argument("--threads", type=int, default=2)

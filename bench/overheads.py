@@ -166,6 +166,7 @@ def call_overhead() -> float:
 
 
 def main() -> None:
+    """Measures everything, prints it, and writes it to --out."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path)
     asked = parser.parse_args()

@@ -16,6 +16,7 @@ LARGEST = 140_000  # bytes
 
 
 def main() -> None:
+    """Writes the picture at the best quality that keeps it below LARGEST bytes."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("out", type=Path)

@@ -51,6 +51,7 @@ class DenoiserBlock(nn.Module):
             nn.init.normal_(last.weight, std=0.02)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """[N, WIDTH, H, W] to the same shape."""
         a, b = self.depth(self.expand(x)).chunk(2, dim=1)
         x = x + self.project(a * b)
         a, b = self.widen(x).chunk(2, dim=1)
@@ -68,6 +69,7 @@ class Denoiser(nn.Module):
         nn.init.normal_(self.leave.weight, std=0.02)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """The picture without the noise that the network finds."""
         inner = self.enter(to_depth(x))
         for block in self.blocks:
             inner = block(inner)
@@ -90,6 +92,7 @@ def to_space(x: torch.Tensor) -> torch.Tensor:
 
 
 def photographs() -> list[Image.Image]:
+    """The photographs that are learnt from, in colour."""
     found = []
     for package, names in TRAINED.items():
         folder = Path(str(files(package))) / FOLDERS[package]
@@ -115,6 +118,7 @@ def noisy(clean: torch.Tensor) -> torch.Tensor:
 
 
 def psnr(a: torch.Tensor, b: torch.Tensor) -> float:
+    """Peak signal-to-noise ratio in dB, of values in 0…1."""
     return float(-10 * torch.log10(((a - b) ** 2).mean()))
 
 
@@ -129,6 +133,7 @@ def judged() -> torch.Tensor:
 
 
 def train(network: Denoiser, minutes: float, seed: int) -> None:
+    """Trains for so many minutes; the rate falls along a cosine."""
     rng, photos = random.Random(seed), photographs()
     torch.manual_seed(seed)
     optimizer = torch.optim.Adam(network.parameters(), lr=RATE)
@@ -151,6 +156,7 @@ def train(network: Denoiser, minutes: float, seed: int) -> None:
 
 
 def report(network: Denoiser, when: str) -> None:
+    """Prints how much less noise the judged picture has."""
     clean = judged()[:, :, 256:640, 256:640]
     torch.manual_seed(0)
     before = noisy(clean)
@@ -202,6 +208,7 @@ def as_onnx(network: Denoiser) -> onnx.ModelProto:
 
 
 def main() -> None:
+    """Trains, and writes the network to --out."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--minutes", type=float, default=20)

@@ -45,6 +45,7 @@ FEW = "--networks resnet50 --precisions fp32 --strategies memoized --launches pe
 
 
 def main() -> int:
+    """Runs the steps that were asked for; 1 if a check failed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=25.0)
     parser.add_argument("--only", default=",".join(STEPS))

@@ -35,6 +35,7 @@ BRICK_KERNEL(NAME, Words_NAME, THREADS, 1) {
 
 
 def source(what: str) -> KernelSource:
+    """A kernel whose blocks do `what` again and again; `what` is a line of C++."""
     name = "atomic_" + hashlib.sha256(what.encode()).hexdigest()[:16]
     text = _TEXT.replace("THREADS", str(THREADS)).replace("LINE", str(LINE)).replace("WHAT", what)
     return KernelSource(name, text.replace("NAME", name), THREADS, 0)

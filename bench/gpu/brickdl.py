@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from common import Clock, ResultTable, built, each, go_on, gpu, options, random_feeds, spoiled, why
 
-from brickrt.compare.gpu_contenders import ours
+from brickrt.compare.gpu_peers import ours
 from brickrt.compare.interleave import Spread, ratios, turns
 from brickrt.graph.onnx_import.source import load
 from brickrt.runtime.events import TaskEvents
@@ -28,6 +28,7 @@ PAUSE = 0.01
 
 
 def variants() -> Iterator[tuple[str, dict[str, Any]]]:
+    """Names and options of all variants of the tables."""
     yield "layerwise", {"strategy": "layerwise"}
     yield "auto", {"strategy": "auto"}
     for strategy in ("padded", "memoized"):
@@ -52,6 +53,7 @@ def per_brick(events: TaskEvents) -> dict[str, float]:
 
 
 def ablate(name: str, rounds: int) -> dict[str, Any]:
+    """Figures of all variants of a network, and why some failed."""
     model = built(name)
     source, feeds = load(model), random_feeds(model)
     made, failed, seen = {}, {}, {}
@@ -81,6 +83,7 @@ def _watched(source: Any, feeds: Any, how: dict[str, Any]) -> dict[str, float]:
 
 
 def show(row: dict[str, Any]) -> str:
+    """Lines of text about what `ablate` found."""
     lines = [row["network"]]
     for key, v in row["variants"].items():
         figures = f"{v['ms']['median']:9.3f} ms  ×{v['over_layerwise'] or np.nan:.2f}  {v['tasks']:8} tasks"
@@ -89,6 +92,7 @@ def show(row: dict[str, Any]) -> str:
 
 
 def main() -> None:
+    """Parses the command line, measures, and prints and writes what was found."""
     asked = options(__doc__, networks="resnet50,nafnet,unet").parse_args()
     table, clock = ResultTable("cuda-brickdl", gpu().spec, asked), Clock(asked.seconds)
     names = list(each(asked.networks))

@@ -47,6 +47,7 @@ def error_of(model: Any, feeds: Any, expected: list[np.ndarray], how: tuple[str,
 
 
 def main() -> int:
+    """Checks the networks that the command line names; 1 if anything is off."""
     parser = options(__doc__, networks=",".join(CHECKED))
     parser.add_argument("--precisions", default="fp32,tf32,fp16,bf16")
     parser.add_argument("--strategies", default=",".join(STRATEGIES))

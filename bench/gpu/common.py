@@ -36,6 +36,7 @@ def random_feeds(model: onnx.ModelProto) -> dict[str, np.ndarray]:
 
 
 def built(name: str, batch: int = 1, size: Any = None) -> onnx.ModelProto:
+    """A network of the zoo; a size of None is its own."""
     return zoo.build(name, batch=batch, size=size)
 
 
@@ -63,6 +64,7 @@ class ResultTable:
         self.content: dict[str, Any] = {"machine": machine(spec) | {"gpu": gpu_text()}, **about, "rows": rows}
 
     def add(self, row: Mapping[str, Any], text: str) -> None:
+        """Prints `text`, and writes the file again with `row` added."""
         self.content["rows"].append(dict(row))
         print(text, flush=True)
         self.file.parent.mkdir(parents=True, exist_ok=True)
@@ -83,6 +85,7 @@ class Clock:
         return max(self.ends - time.monotonic(), 0.0)
 
     def has_time(self, what: str) -> bool:
+        """Whether there is time left; says on stderr that `what` is left out where there is not."""
         if self.left:
             return True
         print(f"no time for {what}", file=sys.stderr, flush=True)
@@ -134,6 +137,7 @@ def options(description: str | None, **defaults: Any) -> argparse.ArgumentParser
 
 
 def each(text: str) -> Iterator[str]:
+    """The words of a list with commas."""
     yield from (part for part in text.split(",") if part)
 
 

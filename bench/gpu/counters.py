@@ -78,6 +78,7 @@ def _number(text: str | None) -> float:
 
 
 def main() -> int:
+    """Counts for the networks that the command line names; run by ncu with --watched, executes one."""
     if sys.argv[1:2] == ["--watched"]:
         run_once(sys.argv[2], sys.argv[3], int(sys.argv[4]))
         return 0

@@ -28,6 +28,7 @@ WINDOWS = 20
 
 
 def null_engine() -> Engine:
+    """An engine whose driver does nothing."""
     driver: Any = NullDriver()
     return Engine("cuda", driver.spec, lambda tasks, *_: CudaProgram(tasks, driver, CudaOptions()), driver)
 
@@ -46,6 +47,7 @@ def per_call(call: Callable[[], Any], wait: Callable[[], Any], runs: int) -> flo
 
 
 def measure(name: str, null: bool, runs: int) -> dict[str, Any]:
+    """Microseconds of the ways to run a network."""
     model = built(name, size=None)
     feeds = random_feeds(model)
     runtime = Runtime(model, device="cuda")
@@ -73,6 +75,7 @@ def measure(name: str, null: bool, runs: int) -> dict[str, Any]:
 
 
 def main() -> None:
+    """Parses the command line, measures, and prints and writes what was found."""
     parser = options(__doc__, networks="resnet50,mobilenetv2,nafnet")
     parser.add_argument("--device", choices=["cuda", "null"], default="cuda")
     parser.add_argument("--runs", type=int, default=2000)

@@ -1,7 +1,7 @@
 """Registers, shared memory and spills of all CUDA kernels of the zoo: python bench/gpu/kernels.py; needs no GPU.
 
 Writes bench/results/cuda-kernels.json. Exits with 1 where a kernel spills that spills.txt does not name. All of them
-take about 15 minutes of one core; --selected takes those that have every printed line (kernel_coverage.py), and 2 minutes.
+take about 15 minutes of one core; --selected takes 2: those that have every printed line (kernel_coverage.py).
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from common import among
+from kernel_coverage import cover
+from kernel_figures import KernelFigures, ModelPrograms, Used, figures
 
 from brickrt import zoo
-from brickrt.compare.kernel_coverage import cover
-from brickrt.compare.kernels import KernelFigures, ModelPrograms, Used, figures
 from brickrt.plan.device.device_spec import device_named
 from brickrt.runtime.cuda.kernels.compile import compiler_version
 
@@ -99,11 +99,13 @@ def text_of(result: dict[str, Any]) -> str:
 
 
 def commit() -> str:
+    """The commit of this working copy."""
     words = ["git", "describe", "--always", "--dirty"]
     return subprocess.run(words, cwd=HERE, capture_output=True, text=True).stdout.strip()
 
 
 def main() -> int:
+    """Compiles what the command line asks for, and writes its figures; 1 if a kernel spills without a reason."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--networks", default=",".join(zoo.names()))
     parser.add_argument("--devices", default=",".join(DEVICES))

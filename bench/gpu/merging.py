@@ -18,10 +18,10 @@ import numpy as np
 import onnx
 from atomics import atomics
 from common import Clock, ResultTable, among, built, go_on, gpu, options, spoiled, why
+from kernel_figures import ModelPrograms
 from onnx import TensorProto, helper, numpy_helper
 
 from brickrt.compare.interleave import Spread
-from brickrt.compare.kernels import ModelPrograms
 from brickrt.ops.operators.conv import Conv
 from brickrt.plan.cost.cost_model import CostModel
 from brickrt.plan.merging.brick_shapes import cut_of, edge_by_rule
@@ -60,9 +60,11 @@ class Bench:
         self.engine, self.network = engine, ModelPrograms.of(model)
 
     def plan(self, how: PlanOptions, **more: Any) -> Plan:
+        """A plan of the model in fp32."""
         return make_plan(self.network.in_precision("fp32"), self.engine.spec, how, **more)
 
     def program(self, plan: Plan) -> CudaProgram:
+        """The program of a plan, run once."""
         program = self.engine.build(lower(plan), 1, None)
         assert isinstance(program, CudaProgram)
         program.seconds()
@@ -101,6 +103,7 @@ def in_turns(tries: dict[str, tuple[CudaProgram, Any]], rounds: int) -> dict[str
 
 
 def compared(times: dict[str, list[float]], ours: str, layers: str = "layerwise") -> dict[str, Any]:
+    """Microseconds of `ours`, and by how many times `layers` takes longer."""
     ratios = [a / b if b else 1.0 for a, b in zip(times[layers], times[ours], strict=True)]
     return {"us": 1e6 * Spread.of(times[ours]).median, "over_layers": Spread.of(ratios).to_dict()}
 
@@ -109,6 +112,7 @@ def compared(times: dict[str, list[float]], ours: str, layers: str = "layerwise"
 
 
 def subgraphs(engine: Engine, rounds: int, clock: Clock, model: onnx.ModelProto) -> Iterator[dict[str, Any]]:
+    """A row for each merged subgraph of a model."""
     bench = Bench(engine, model)
     layers = bench.program(bench.plan(PlanOptions("layerwise")))
     alone = {k: number for number, s in enumerate(layers.tasks.plan.subgraphs) for k in s.nodes}
@@ -137,14 +141,17 @@ def chain(engine: Engine, rounds: int, model: onnx.ModelProto, cuts: dict[str, t
 
 
 def by_layers() -> dict[str, tuple]:
+    """Cuts of the chain that differ in the layers merged."""
     return {f"{strategy} {'+'.join(map(str, g))}": (g, strategy, None) for strategy in MERGED for g in GROUPS}
 
 
 def by_bricks() -> dict[str, tuple]:
+    """Cuts of the chain that differ in the edge of a brick."""
     return {f"{strategy} {edge}³": ((3, 3), strategy, edge) for strategy in MERGED for edge in EDGES}
 
 
 def rows(name: str, engine: Engine, rounds: int, clock: Clock) -> Iterator[dict[str, Any]]:
+    """The rows of a table."""
     if name == "atomics":
         yield from atomics(engine.arrays)
     elif name == "subgraphs":
@@ -155,6 +162,7 @@ def rows(name: str, engine: Engine, rounds: int, clock: Clock) -> Iterator[dict[
 
 
 def show(row: dict[str, Any]) -> str:
+    """A line of text about a row."""
     words = []
     for key, value in row.items():
         if isinstance(value, dict):
@@ -164,6 +172,7 @@ def show(row: dict[str, Any]) -> str:
 
 
 def main() -> None:
+    """Parses the command line, measures, and prints and writes what was found."""
     parser = options(__doc__)
     parser.add_argument("--tables", default=",".join(TABLES))
     asked = parser.parse_args()

@@ -15,10 +15,10 @@ from typing import Any
 
 from common import LARGE, Clock, ResultTable, built, each, go_on, gpu, options, random_feeds, spoiled, why
 
-from brickrt.compare.contenders import OURS
 from brickrt.compare.difference import difference
-from brickrt.compare.gpu_contenders import PEERS, as_numpy, make_peers, ours
+from brickrt.compare.gpu_peers import PEERS, as_numpy, make_peers, ours
 from brickrt.compare.interleave import Spread, ratios, turns
+from brickrt.compare.peers import OURS
 from brickrt.runtime.session.runtime import Runtime
 
 PAUSE = 0.01  # seconds between turns: a GPU is idle as soon as a turn has ended
@@ -34,6 +34,7 @@ def wanted(asked: argparse.Namespace) -> Iterator[tuple[str, int, Any, str]]:
 
 
 def measure(name: str, batch: int, size: Any, precision: str, asked: argparse.Namespace) -> dict[str, Any]:
+    """A row: brickrt and its peers on one network."""
     model = built(name, batch, size)
     feeds = random_feeds(model)
     runtime = Runtime(model, device="cuda", precision=precision, launch=asked.launch, strategy=asked.strategy)
@@ -56,6 +57,7 @@ def measure(name: str, batch: int, size: Any, precision: str, asked: argparse.Na
 
 
 def show(row: dict[str, Any]) -> str:
+    """A line of text about a row."""
     if "failed" in row:
         return f"{row['network']:13} batch {row['batch']} {row['precision']} failed: {row['failed']}"
     peers = "  ".join(f"{k} ×{v['median']:.2f} ({v['min']:.2f}–{v['max']:.2f})" for k, v in row["ratios"].items())
@@ -67,6 +69,7 @@ def show(row: dict[str, Any]) -> str:
 
 
 def main() -> None:
+    """Parses the command line, measures, and prints and writes what was found."""
     parser = options(__doc__)
     parser.add_argument("--batches", default="1,8,64")
     parser.add_argument("--precisions", default="fp32,tf32,fp16")

@@ -25,6 +25,8 @@ class NullArray:
 
 
 class NullMemory:
+    """Memory of the device or, with an array of bytes, of the host."""
+
     def __init__(self, nbytes: int) -> None:
         self.address, self.nbytes, self.array = 1 << 20, nbytes, np.zeros(nbytes, np.uint8)
 
@@ -37,16 +39,22 @@ class NullQueue:
     def __init__(self, source: KernelSource | None = None) -> None:
         self.source = source
 
-    def wait(self, event: Any) -> None: ...
+    def wait(self, event: Any) -> None:
+        """Nothing to wait for."""
 
-    def record(self, stream: Any) -> None: ...
+    def record(self, stream: Any) -> None:
+        """Nothing to record."""
 
-    def synchronize(self) -> None: ...
+    def synchronize(self) -> None:
+        """Nothing to wait for."""
 
-    def launch(self, *_: Any) -> None: ...
+    def launch(self, *_: Any) -> None:
+        """Launches nothing."""
 
 
 class NullDriver:
+    """What a program asks of a driver (runtime/cuda/driver/protocol.py); everything is done at once."""
+
     threads, no_library = THREADS, "a device that does nothing"
 
     def __init__(self, device: str = "h200") -> None:
@@ -54,46 +62,62 @@ class NullDriver:
         self.current, self.queue = nullcontext(), NullQueue()
 
     def allocate(self, nbytes: int) -> NullMemory:
+        """Memory of the device."""
         return NullMemory(0)
 
     def pinned(self, nbytes: int) -> NullMemory:
+        """Memory of the host."""
         return NullMemory(nbytes)
 
-    def copy(self, to: int, start: int, nbytes: int, stream: Any) -> None: ...
+    def copy(self, to: int, start: int, nbytes: int, stream: Any) -> None:
+        """Copies nothing."""
 
-    def upload(self, address: int, array: np.ndarray, stream: Any) -> None: ...
+    def upload(self, address: int, array: np.ndarray, stream: Any) -> None:
+        """Copies nothing."""
 
-    def download(self, array: np.ndarray, address: int, stream: Any) -> None: ...
+    def download(self, array: np.ndarray, address: int, stream: Any) -> None:
+        """Copies nothing."""
 
     def functions(self, sources: Sequence[KernelSource], progress: Any) -> list[NullQueue]:
+        """A function for each source, none compiled."""
         return [NullQueue(source) for source in sources]
 
-    def library(self) -> None: ...
+    def library(self) -> None:
+        """There is no cuDNN."""
 
     def stream(self) -> NullQueue:
+        """The only stream."""
         return self.queue
 
     def event(self) -> NullQueue:
+        """The only event."""
         return self.queue
 
     def seconds(self, work: Any, stream: Any) -> float:
+        """No time: `work` is not done."""
         return 0.0
 
     @contextmanager
     def capture(self, stream: Any) -> Iterator[Callable[[], NullQueue]]:
+        """Gives a graph of nothing."""
         yield lambda: self.queue
 
     def view(self, value: Any, stream: Any) -> Any:
+        """The value itself."""
         return value
 
     def empty(self, kind: TensorType, stream: Any) -> NullArray:
+        """A new array of the device."""
         return NullArray(kind.shape, kind.dtype)
 
     def host(self, array: NullArray, stream: Any) -> np.ndarray:
+        """Zeros."""
         return np.zeros(array.shape, array.dtype)
 
     def address(self, array: NullArray) -> int:
+        """A number that no other array has."""
         return id(array)
 
     def stream_of(self, stream: Any) -> NullQueue:
+        """The only stream."""
         return self.queue

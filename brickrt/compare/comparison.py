@@ -1,4 +1,4 @@
-"""One network, on brickrt and its peers."""
+"""One network on brickrt and its peers: times, ratios, how far outputs are apart, and the roofline."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from brickrt.compare.contenders import OURS, PEERS, Contender, Feeds, Model, lacking, ours
 from brickrt.compare.difference import difference
 from brickrt.compare.interleave import PAUSE, Spread, geometric_mean, ratios, turns
+from brickrt.compare.peers import OURS, PEERS, ComparedEngine, Feeds, Model, lacking, ours
 from brickrt.compare.roofline import Roofline, roofline
 from brickrt.plan.device.device_spec import DeviceSpec
 from brickrt.runtime.cpu.calibrate.calibration import measured
@@ -18,9 +18,10 @@ from brickrt.runtime.session.runtime import Runtime
 
 @dataclass(frozen=True)
 class Comparison:
-    """`ms` by engine; `ratios` and `differences` by peer, these as shares of the peer's largest output value.
+    """What `compare` found: `ms` by engine, `ratios` (the peer's time over brickrt's) and `differences` by peer.
 
-    `device` is what the plan was made for, `left_out` are the peers that could not run, and why.
+    A difference is the largest one between outputs, as a share of the peer's largest output value. `device` is what the
+    plan was made for, `left_out` has the peers that could not run, and why.
     """
 
     network: str
@@ -36,10 +37,11 @@ class Comparison:
 
     @property
     def best(self) -> str | None:
-        """The fastest peer."""
+        """The name of the fastest peer; None where there is none."""
         return min(self.ratios, key=lambda name: self.ratios[name].median, default=None)
 
     def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
         return {
             "network": self.network,
             "shapes": self.shapes,
@@ -65,14 +67,14 @@ def compare(
     pause: float = PAUSE,
     progress: Progress | None = None,
 ) -> Comparison:
-    """Runs `runtime`, which has `model` loaded, and the peers in turns; with as many threads as the runtime has."""
-    contenders, left_out = make_peers(model, feeds, runtime.threads, peers)
+    """Times `runtime`, which has `model` loaded, and the peers in turns, all with the runtime's number of threads."""
+    others, left_out = make_peers(model, feeds, runtime.threads, peers)
     mine = ours(runtime, feeds)
     outputs = mine.run()
     device = runtime.plan.plans[0].device
     bound = roofline(runtime.plan, measured(device), runtime.threads)
-    differences = {c.name: difference(outputs, c.run())["max_rel_error"] for c in contenders}
-    times = turns([mine, *contenders], rounds, pause, progress=progress)
+    differences = {peer.name: difference(outputs, peer.run())["max_rel_error"] for peer in others}
+    times = turns([mine, *others], rounds, pause, progress=progress)
     return Comparison(
         network=name,
         shapes={key: list(array.shape) for key, array in feeds.items()},
@@ -89,9 +91,9 @@ def compare(
 
 def make_peers(
     model: Model, feeds: Feeds, threads: int, names: Sequence[str]
-) -> tuple[list[Contender], dict[str, str]]:
-    """The peers that run the model, and why the others do not."""
-    made: list[Contender] = []
+) -> tuple[list[ComparedEngine], dict[str, str]]:
+    """The peers of these names that run the model, each having run once; and by name why the others do not."""
+    made: list[ComparedEngine] = []
     left_out: dict[str, str] = {}
     for name in names:
         why = lacking(name)
@@ -102,7 +104,7 @@ def make_peers(
                 continue
             except Exception as e:  # each peer has its own ways to fail
                 why = f"does not run this model: {' '.join(str(e).split())[:200] or type(e).__name__}"
-                made = [c for c in made if c.name != name]
+                made = [peer for peer in made if peer.name != name]
         left_out[name] = why
     return made, left_out
 

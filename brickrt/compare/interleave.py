@@ -1,4 +1,4 @@
-"""Timing several engines in one process, in turns of random order, so that only their ratios depend on them."""
+"""Timing several engines in one process, in turns of random order: what slows the machine then slows all of them."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from statistics import median
 
-from brickrt.compare.contenders import Contender
+from brickrt.compare.peers import ComparedEngine
 
-PAUSE = 0.1  # seconds: other engines' threads spin on after a run
+PAUSE = 0.1  # seconds: threads of the engine that ran before may still spin
 
 
 @dataclass(frozen=True)
@@ -24,39 +24,41 @@ class Spread:
 
     @staticmethod
     def of(values: Sequence[float]) -> Spread:
+        """The spread of one or more values."""
         return Spread(median(values), min(values), max(values))
 
     def to_dict(self) -> dict[str, float]:
+        """For JSON."""
         return asdict(self)
 
 
 def turns(
-    contenders: Sequence[Contender],
+    engines: Sequence[ComparedEngine],
     rounds: int,
     pause: float = PAUSE,
     seed: int = 0,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> dict[str, list[float]]:
-    """Milliseconds per turn and engine. Before each timed run a pause, and a run that does not count.
+    """Milliseconds of each engine, by round. Before each timed run come a pause and a run that is not timed.
 
-    `progress(what, done, total)` is told of every round, between runs.
+    `progress(what, done, total)` is called before every round.
     """
     order = random.Random(seed)
-    times: dict[str, list[float]] = {c.name: [] for c in contenders}
+    times: dict[str, list[float]] = {engine.name: [] for engine in engines}
     for number in range(rounds):
         if progress:
             progress("round", number, rounds)
-        for c in order.sample(list(contenders), len(contenders)):
+        for engine in order.sample(list(engines), len(engines)):
             time.sleep(pause)
-            c.run()
+            engine.run()
             started = time.perf_counter()
-            c.run()
-            times[c.name].append((time.perf_counter() - started) * 1e3)
+            engine.run()
+            times[engine.name].append((time.perf_counter() - started) * 1e3)
     return times
 
 
 def ratios(times: Mapping[str, Sequence[float]], ours: str) -> dict[str, Spread]:
-    """Per peer: its time over ours, turn by turn; above 1 we are faster."""
+    """Each engine's time over that of the one called `ours`, round by round; above 1 `ours` is faster."""
     mine = times[ours]
     return {
         name: Spread.of([t / o for t, o in zip(theirs, mine, strict=True)])
@@ -66,6 +68,6 @@ def ratios(times: Mapping[str, Sequence[float]], ours: str) -> dict[str, Spread]
 
 
 def geometric_mean(values: Iterable[float]) -> float | None:
-    """None of no values."""
+    """The geometric mean of positive values; None where there are none."""
     logs = [math.log(v) for v in values]
     return math.exp(sum(logs) / len(logs)) if logs else None

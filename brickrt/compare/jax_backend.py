@@ -1,8 +1,9 @@
-"""JAX as a `translate.Backend`: how XLA is given a network."""
+"""JAX as a `Backend`: how XLA is given a network."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import jax
@@ -10,90 +11,117 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from brickrt.compare.translate import Ints, TranslatedNetwork, evaluate
+from brickrt.compare.backend import Ints, Pads, SlidingWindow
+from brickrt.compare.translate import TranslatedNetwork, evaluate
 
 _PAD = {"constant": "constant", "reflect": "reflect", "edge": "edge", "wrap": "wrap"}
-_ELEMENTWISE: dict[str, Callable[..., Any]] = {
-    "Abs": jnp.abs, "Add": jnp.add, "Ceil": jnp.ceil, "Cos": jnp.cos, "Div": jnp.divide, "Erf": lax.erf,
-    "Exp": jnp.exp, "Floor": jnp.floor, "Log": jnp.log, "Max": jnp.maximum, "Min": jnp.minimum,
-    "Mul": jnp.multiply, "Neg": jnp.negative, "Pow": jnp.power, "Reciprocal": lambda x: 1 / x, "Relu": jax.nn.relu,
-    "Sigmoid": jax.nn.sigmoid, "Sin": jnp.sin, "Sqrt": jnp.sqrt, "Sub": jnp.subtract, "Tanh": jnp.tanh,
-    "Where": jnp.where,
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "Abs": jnp.abs, "Ceil": jnp.ceil, "Cos": jnp.cos, "Erf": lax.erf, "Exp": jnp.exp, "Floor": jnp.floor,
+    "HardSwish": jax.nn.hard_swish, "LeakyRelu": jax.nn.leaky_relu, "Log": jnp.log, "Max": jnp.maximum,
+    "Min": jnp.minimum, "Neg": jnp.negative, "Reciprocal": jnp.reciprocal, "Relu": jax.nn.relu,
+    "Sigmoid": jax.nn.sigmoid, "Sin": jnp.sin, "Sqrt": jnp.sqrt, "Tanh": jnp.tanh, "Where": jnp.where,
+    "Clip": jnp.clip, "Gelu": jax.nn.gelu,
+    "ReduceMax": jnp.max, "ReduceMean": jnp.mean, "ReduceMin": jnp.min, "ReduceSum": jnp.sum,
+    "Concat": jnp.concatenate, "Expand": jnp.broadcast_to, "Reshape": jnp.reshape, "Softmax": jax.nn.softmax,
+    "Transpose": jnp.transpose,
 }  # fmt: skip
 
 
 class JaxBackend:
-    """See `translate.Backend`. `precision` is that of products: None lets XLA choose, "highest" is float32."""
+    """JAX's functions by the names of `Backend`; norms are written out, since XLA fuses them.
 
-    @property
-    def elementwise(self) -> Mapping[str, Callable[..., Any]]:
-        return _ELEMENTWISE
+    `precision` is that of products: None lets XLA choose, "highest" is float32.
+    """
 
     def __init__(self, precision: str | None = "highest") -> None:
         self.precision = precision
 
+    @property
+    def functions(self) -> Mapping[str, Callable[..., Any]]:
+        """Those of `jax.numpy`, `jax.nn` and `jax.lax`."""
+        return {**_FUNCTIONS, "MatMul": partial(jnp.matmul, precision=self.precision)}
+
     def constant(self, array: np.ndarray, like: jax.Array) -> jax.Array:
+        """A constant of the trace."""
         return jnp.asarray(array, like.dtype if array.dtype.kind == "f" else None)
 
-    def pad(self, x: jax.Array, pads: Sequence[tuple[int, int]], mode: str, value: float) -> jax.Array:
+    def pad(self, x: jax.Array, pads: Pads, mode: str, value: float) -> jax.Array:
+        """`pad`."""
         return jnp.pad(x, pads, constant_values=value) if mode == "constant" else jnp.pad(x, pads, _PAD[mode])
 
-    def conv(
-        self, x: jax.Array, w: jax.Array, b: jax.Array | None, strides: Ints, dilations: Ints, groups: int
-    ) -> jax.Array:
+    def conv(self, x: jax.Array, w: jax.Array, b: jax.Array | None, window: SlidingWindow, groups: int) -> jax.Array:
+        """`conv_general_dilated`."""
         y = lax.conv_general_dilated(
-            x, w, tuple(strides), "VALID", rhs_dilation=tuple(dilations), feature_group_count=groups,
+            x, w, window.strides, window.pads, rhs_dilation=window.dilations, feature_group_count=groups,
             precision=self.precision,
         )  # fmt: skip
-        return y if b is None else y + b.reshape(1, -1, *(1,) * (x.ndim - 2))
+        return y if b is None else y + _column(b, x)
 
     def conv_transpose(
-        self, x: jax.Array, w: jax.Array, b: jax.Array | None, strides: Ints, dilations: Ints, groups: int
+        self, x: jax.Array, w: jax.Array, b: jax.Array | None, window: SlidingWindow, groups: int, extra: Ints
     ) -> jax.Array:
         """As the gradient of a convolution: the input spread by the strides, the kernel turned around."""
         flipped = jnp.flip(w, tuple(range(2, w.ndim))).reshape(groups, w.shape[0] // groups, *w.shape[1:])
         turned = jnp.swapaxes(flipped, 1, 2).reshape(-1, w.shape[0] // groups, *w.shape[2:])
-        pads = [(d * (k - 1),) * 2 for k, d in zip(w.shape[2:], dilations, strict=True)]
+        reach = [d * (k - 1) for k, d in zip(window.kernel, window.dilations, strict=True)]
+        pads = [(r - before, r - after + e) for r, (before, after), e in zip(reach, window.pads, extra, strict=True)]
         y = lax.conv_general_dilated(
-            x, turned, (1,) * (x.ndim - 2), pads, lhs_dilation=tuple(strides), rhs_dilation=tuple(dilations),
+            x, turned, (1,) * (x.ndim - 2), pads, lhs_dilation=window.strides, rhs_dilation=window.dilations,
             feature_group_count=groups, precision=self.precision,
         )  # fmt: skip
-        return y if b is None else y + b.reshape(1, -1, *(1,) * (x.ndim - 2))
+        return y if b is None else y + _column(b, x)
 
-    def pool(self, kind: str, x: jax.Array, kernel: Ints, strides: Ints, dilations: Ints) -> jax.Array:
-        start, combine = (-jnp.inf, lax.max) if kind == "max" else (0.0, lax.add)
-        windows = [(1, 1, *values) for values in (kernel, strides, dilations)]
-        y = lax.reduce_window(
-            x, jnp.asarray(start, x.dtype), combine, windows[0], windows[1], "VALID", window_dilation=windows[2]
-        )
-        return y if kind == "max" else y / float(np.prod(kernel))
+    def max_pool(self, x: jax.Array, window: SlidingWindow) -> jax.Array:
+        """`reduce_window`."""
+        return _over_windows(x, window, -jnp.inf, lax.max)
 
-    def reduce(self, kind: str, x: jax.Array, axes: Ints, keepdims: bool) -> jax.Array:
-        function: Any = {"mean": jnp.mean, "sum": jnp.sum, "max": jnp.max, "min": jnp.min}[kind]
-        return function(x, axis=tuple(axes), keepdims=keepdims)
+    def average_pool(self, x: jax.Array, window: SlidingWindow, counted: bool) -> jax.Array:
+        """`reduce_window`, over how many there are."""
+        sums = _over_windows(x, window, 0.0, lax.add)
+        if counted:
+            return sums / float(np.prod(window.kernel))
+        return sums / _over_windows(jnp.ones((1, 1, *x.shape[2:]), x.dtype), window, 0.0, lax.add)
 
-    def softmax(self, x: jax.Array, axis: int) -> jax.Array:
-        return jax.nn.softmax(x, axis)
+    def batch_norm(
+        self, x: jax.Array, scale: jax.Array, bias: jax.Array, mean: jax.Array, variance: jax.Array, epsilon: float
+    ) -> jax.Array:
+        """One multiplication and one addition."""
+        factor = scale / jnp.sqrt(variance + epsilon)
+        return x * _column(factor, x) + _column(bias - mean * factor, x)
 
-    def matmul(self, a: jax.Array, b: jax.Array) -> jax.Array:
-        return jnp.matmul(a, b, precision=self.precision)
+    def instance_norm(self, x: jax.Array, scale: jax.Array, bias: jax.Array, epsilon: float) -> jax.Array:
+        """By mean and variance."""
+        return _normalized(x, range(2, x.ndim), epsilon) * _column(scale, x) + _column(bias, x)
 
-    def reshape(self, x: jax.Array, shape: Ints) -> jax.Array:
-        return x.reshape(tuple(shape))
-
-    def transpose(self, x: jax.Array, axes: Ints) -> jax.Array:
-        return jnp.transpose(x, tuple(axes))
-
-    def concat(self, parts: Sequence[jax.Array], axis: int) -> jax.Array:
-        return jnp.concatenate(list(parts), axis)
-
-    def expand(self, x: jax.Array, shape: Ints) -> jax.Array:
-        return jnp.broadcast_to(x, tuple(shape))
+    def layer_norm(
+        self, x: jax.Array, scale: jax.Array, bias: jax.Array | None, axis: int, epsilon: float
+    ) -> jax.Array:
+        """By mean and variance."""
+        y = _normalized(x, range(axis, x.ndim), epsilon) * scale
+        return y if bias is None else y + bias
 
     def take(self, x: jax.Array, indices: np.ndarray, axis: int) -> jax.Array:
+        """`slice_in_dim` or `take`."""
         if len(indices) and (np.diff(indices) == 1).all():
             return lax.slice_in_dim(x, int(indices[0]), int(indices[-1]) + 1, axis=axis)
         return jnp.take(x, indices, axis)
+
+
+def _column(values: jax.Array, x: jax.Array) -> jax.Array:
+    """A value per channel of x, as an operand."""
+    return values.reshape(1, -1, *(1,) * (x.ndim - 2))
+
+
+def _over_windows(x: jax.Array, window: SlidingWindow, start: float, combine: Callable[..., Any]) -> jax.Array:
+    kernel, strides, dilations = ((1, 1, *values) for values in (window.kernel, window.strides, window.dilations))
+    pads = ((0, 0), (0, 0), *window.pads)
+    first = jnp.asarray(start, x.dtype)
+    return lax.reduce_window(x, first, combine, kernel, strides, pads, window_dilation=dilations)
+
+
+def _normalized(x: jax.Array, axes: Ints, epsilon: float) -> jax.Array:
+    centred = x - jnp.mean(x, tuple(axes), keepdims=True)
+    return centred / jnp.sqrt(jnp.mean(centred * centred, tuple(axes), keepdims=True) + epsilon)
 
 
 def jax_network(

@@ -15,7 +15,7 @@ LIBRARIES = ("numpy", "llvmlite", "onnxruntime", "openvino", "torch", "jax")
 
 
 def machine(spec: DeviceSpec) -> dict[str, Any]:
-    """`device` holds the figures that the plans were made with."""
+    """Versions, system and commit, for files of results; `device` holds the figures that the plans were made with."""
     return {
         "brickrt": brickrt.__version__,
         "commit": _commit(),
@@ -28,7 +28,7 @@ def machine(spec: DeviceSpec) -> dict[str, Any]:
 
 
 def _commit() -> str | None:
-    """Of the working copy that brickrt was imported from; None where it is installed."""
+    """The commit of the working copy that brickrt was imported from; None where it was installed."""
     folder = Path(brickrt.__file__).parents[1]
     if not (folder / ".git").exists():
         return None

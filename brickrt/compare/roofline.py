@@ -18,7 +18,7 @@ from brickrt.runtime.session.runtime import Report
 
 @dataclass(frozen=True)
 class Roofline:
-    """`traffic_ms` per level that the bytes come from ("l3", "memory")."""
+    """The two parts of the bound: arithmetic, and traffic by the level that the bytes come from ("l3", "memory")."""
 
     flops: int
     level_bytes: dict[str, int]
@@ -27,15 +27,16 @@ class Roofline:
 
     @property
     def bound_ms(self) -> float:
+        """The longest part."""
         return max([self.compute_ms, *self.traffic_ms.values()])
 
     def to_dict(self, took_ms: float) -> dict[str, Any]:
-        """With the measured time over the bound."""
+        """For JSON; `over` is the measured time, `took_ms`, over the bound."""
         return vars(self) | {"bound_ms": self.bound_ms, "over": took_ms / self.bound_ms if self.bound_ms else None}
 
 
 def roofline(report: Report, spec: DeviceSpec, threads: int) -> Roofline:
-    """The bound of what a runtime ran last on this device, a core for each thread as far as there are any."""
+    """The bound for what a runtime ran last on this device, with a core for each thread but no more than there are."""
     cores = min(threads, spec.cores)
     flops = sum(s.flops for plan in report.plans for s in plan.subgraphs)
     below = bytes_from(report.stats.level_bytes, spec)
@@ -50,6 +51,6 @@ def roofline(report: Report, spec: DeviceSpec, threads: int) -> Roofline:
 
 
 def bytes_from(level_bytes: Mapping[str, int], spec: DeviceSpec) -> dict[str, int]:
-    """Bytes by the level they come from; statistics name the level that missed them."""
+    """Bytes by the level that they come from; `level_bytes` has them by the level that did not hold them."""
     levels = ["l2", *([spec.shared[0]] if spec.shared[0] != "l2" else []), "memory"]
     return {below: level_bytes[level] for level, below in pairwise(levels) if level in level_bytes}

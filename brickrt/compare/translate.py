@@ -1,71 +1,30 @@
 """Runs an ONNX graph with the functions of an array library, so that other compilers can be given the same network.
 
-Integers that decide shapes stay NumPy arrays on the host, and nodes of which all inputs are known there are folded; so
-what a library sees is straight-line code on tensors, which it can trace. The library is a `Backend`.
+Integers that decide shapes stay NumPy arrays on the host, and nodes whose inputs are all known there are folded; so a
+library, which is a `Backend`, sees straight-line code on tensors, which it can trace. Why no library does it:
+bench/NOTES.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-Array = Any  # of the library
-Value = Any  # an Array, or a NumPy array on the host
-Ints = Sequence[int]
-
+from brickrt.compare.backend import Array, Backend, TranslatedNode, Value, extents
+from brickrt.compare.translate_ops import OPERATORS
 
 SETTINGS = ("Clip", "Pad", "Resize", "Upsample")  # operators whose later inputs are numbers that the host must know
 
 
-class Backend(Protocol):
-    """What an array library must have; shapes are ONNX's (batch, channels, space), pads come as pairs per dimension."""
-
-    @property
-    def elementwise(self) -> Mapping[str, Callable[..., Array]]:
-        """By ONNX operator; operands only."""
-        ...
-
-    def constant(self, array: np.ndarray, like: Array) -> Array: ...
-    def pad(self, x: Array, pads: Sequence[tuple[int, int]], mode: str, value: float) -> Array: ...
-    def conv(self, x: Array, w: Array, b: Array | None, strides: Ints, dilations: Ints, groups: int) -> Array: ...
-    def conv_transpose(
-        self, x: Array, w: Array, b: Array | None, strides: Ints, dilations: Ints, groups: int
-    ) -> Array: ...
-    def pool(self, kind: str, x: Array, kernel: Ints, strides: Ints, dilations: Ints) -> Array: ...
-    def reduce(self, kind: str, x: Array, axes: Ints, keepdims: bool) -> Array: ...
-    def softmax(self, x: Array, axis: int) -> Array: ...
-    def matmul(self, a: Array, b: Array) -> Array: ...
-    def reshape(self, x: Array, shape: Ints) -> Array: ...
-    def transpose(self, x: Array, axes: Ints) -> Array: ...
-    def concat(self, parts: Sequence[Array], axis: int) -> Array: ...
-    def expand(self, x: Array, shape: Ints) -> Array: ...
-    def take(self, x: Array, indices: np.ndarray, axis: int) -> Array: ...
-
-
-@dataclass(frozen=True)
-class TranslatedNode:
-    """An ONNX node, its attributes as Python values."""
-
-    kind: str
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-    attributes: Mapping[str, Any]
-    proto: onnx.NodeProto = field(repr=False)
-
-    def get(self, name: str, default: Any = None) -> Any:
-        return self.attributes.get(name, default)
-
-
 @dataclass(frozen=True)
 class TranslatedNetwork:
-    """The nodes of a model in order; `weights` are its floating-point tensors, `known` all other
-    constants, by name."""
+    """The nodes of a model in order; `weights` are its floating-point tensors, `known` all other constants, by name."""
 
     nodes: tuple[TranslatedNode, ...]
     inputs: tuple[str, ...]
@@ -76,7 +35,7 @@ class TranslatedNetwork:
 
 
 def network(model: onnx.ModelProto) -> TranslatedNetwork:
-    """The main graph of a model. LookupError, naming it, for an operator that has no translation."""
+    """The main graph of a model. Raises LookupError, which names it, for an operator without translation."""
     graph = model.graph
     arrays = {t.name: numpy_helper.to_array(t) for t in graph.initializer}
     nodes = []
@@ -92,25 +51,16 @@ def network(model: onnx.ModelProto) -> TranslatedNetwork:
     known = {name: array for name, array in arrays.items() if name not in weights}
     inputs = tuple(i.name for i in graph.input if i.name not in arrays)
     opset = next(o.version for o in model.opset_import if o.domain in ("", "ai.onnx"))
-    from brickrt.compare.translate_ops import OPERATORS
-
     unknown = sorted({node.kind for node in nodes} - set(OPERATORS))
     if unknown:
         raise LookupError(f"no translation of {', '.join(unknown)}")
     return TranslatedNetwork(tuple(nodes), inputs, tuple(o.name for o in graph.output), weights, known, opset)
 
 
-def extents(x: Array) -> tuple[int, ...]:
-    """The shape in numbers of Python's; a library that traces has its own for it."""
-    return tuple(map(int, x.shape))
-
-
 def evaluate(
     net: TranslatedNetwork, backend: Backend, weights: Mapping[str, Array], inputs: Sequence[Array]
 ) -> list[Array]:
-    """The outputs; `weights` are those of the network as arrays of the library, `inputs` in the network's order."""
-    from brickrt.compare.translate_ops import OPERATORS
-
+    """The outputs, in order. `weights` are those of the network as arrays of the library, `inputs` in its order."""
     values: dict[str, Value] = {**net.known, **weights, **dict(zip(net.inputs, inputs, strict=True)), "": None}
     for node in net.nodes:
         operands = [values[name] for name in node.inputs]

@@ -1,19 +1,23 @@
-"""ONNX operators in terms of a `translate.Backend`: attributes and optional inputs, once for all libraries."""
+"""ONNX operators in terms of a `Backend`: attributes and optional inputs, once for all libraries."""
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from brickrt.compare.translate import Array, Backend, Ints, TranslatedNode, Value, extents
+from brickrt.compare.backend import Array, Backend, Ints, Pads, SlidingWindow, TranslatedNode, Value, extents
 
 Operator = Callable[[Backend, TranslatedNode, Sequence[Value]], Any]
 OPERATORS: dict[str, Operator] = {}
 _ELEMENTWISE = (
-    "Abs Add Ceil Cos Div Erf Exp Floor Log Max Min Mul Neg Pow Reciprocal Relu Sigmoid Sin Sqrt Sub Tanh Where"
-).split()
+    "Abs Ceil Cos Erf Exp Floor HardSwish Log Max Min Neg Reciprocal Relu Sigmoid Sin Sqrt Tanh Where".split()
+)
+_ARITHMETIC = {
+    "Add": operator.add, "Sub": operator.sub, "Mul": operator.mul, "Div": operator.truediv, "Pow": operator.pow,
+}  # fmt: skip
 
 
 def _operator(*names: str) -> Callable[[Operator], Operator]:
@@ -46,7 +50,16 @@ def _tensors(b: Backend, operands: Sequence[Value]) -> list[Array]:
 
 @_operator(*_ELEMENTWISE)
 def _elementwise(b: Backend, node: TranslatedNode, operands: Sequence[Value]) -> Array:
-    return b.elementwise[node.kind](*_tensors(b, operands))
+    return b.functions[node.kind](*_tensors(b, operands))
+
+
+@_operator(*_ARITHMETIC)
+def _arithmetic(b: Backend, node: TranslatedNode, operands: Sequence[Value]) -> Array:
+    """Scalars stay numbers of Python's: as tensors they would be sent to a GPU in every run."""
+    scalars = [isinstance(v, np.ndarray) and v.ndim == 0 for v in operands]
+    tensors = _tensors(b, [None if scalar else v for v, scalar in zip(operands, scalars, strict=True)])
+    left, right = (v.item() if scalar else t for v, t, scalar in zip(operands, tensors, scalars, strict=True))
+    return _ARITHMETIC[node.kind](left, right)
 
 
 @_operator("Identity", "Dropout", "Cast")
@@ -59,43 +72,36 @@ def _same(b: Backend, node: TranslatedNode, operands: Sequence[Value]) -> Array:
 
 @_operator("LeakyRelu")
 def _leaky_relu(b: Backend, node: TranslatedNode, operands: Sequence[Value]) -> Array:
-    x = operands[0]
-    return b.elementwise["Max"](x, x * node.get("alpha", 0.01))
+    return b.functions["LeakyRelu"](operands[0], node.get("alpha", 0.01))
 
 
 @_operator("Clip")
 def _clip(b: Backend, node: TranslatedNode, operands: Sequence[Value]) -> Array:
-    x = operands[0]
-    for k, (name, bound) in enumerate((("min", "Max"), ("max", "Min")), 1):
-        limit = _given(operands, k)
-        limit = node.get(name) if limit is None else limit
-        if limit is not None:
-            x = b.elementwise[bound](x, _like(b, np.asarray(limit), x))
-    return x
+    limits = [node.get(name, _given(operands, k)) for k, name in enumerate(("min", "max"), 1)]
+    return b.functions["Clip"](operands[0], *(None if limit is None else float(limit) for limit in limits))
 
 
-@_operator("HardSigmoid", "HardSwish")
-def _hard(b: Backend, node: TranslatedNode, operands: Sequence[Value]) -> Array:
-    x = operands[0]
-    swish = node.kind == "HardSwish"
-    alpha, beta = (1 / 6, 0.5) if swish else (node.get("alpha", 0.2), node.get("beta", 0.5))
-    one = b.constant(np.asarray(1.0, np.float32), x)
-    gate = b.elementwise["Min"](b.elementwise["Relu"](x * alpha + beta), one)
-    return x * gate if swish else gate
+@_operator("HardSigmoid")
+def _hard_sigmoid(b: Backend, node: TranslatedNode, operands: Sequence[Value]) -> Array:
+    return b.functions["Clip"](operands[0] * node.get("alpha", 0.2) + node.get("beta", 0.5), 0.0, 1.0)
 
 
 @_operator("Gelu")
 def _gelu(b: Backend, node: TranslatedNode, operands: Sequence[Value]) -> Array:
-    x = operands[0]
-    if node.get("approximate", "none") == "tanh":
-        return 0.5 * x * (1 + b.elementwise["Tanh"](0.7978845608028654 * (x + 0.044715 * x * x * x)))
-    return 0.5 * x * (1 + b.elementwise["Erf"](x * 0.7071067811865476))
+    return b.functions["Gelu"](operands[0], node.get("approximate", "none") == "tanh")
 
 
 # ---- windows
 
 
-def _pads(node: TranslatedNode, extents: Ints, kernel: Ints, strides: Ints, dilations: Ints) -> list[tuple[int, int]]:
+def _window(node: TranslatedNode, x: Array, kernel: Ints) -> SlidingWindow:
+    ones = [1] * len(kernel)
+    strides, dilations = node.get("strides") or ones, node.get("dilations") or ones
+    pads = _pads(node, extents(x)[2:], kernel, strides, dilations)
+    return SlidingWindow(tuple(kernel), tuple(strides), tuple(dilations), tuple(pads))
+
+
+def _pads(node: TranslatedNode, extents: Ints, kernel: Ints, strides: Ints, dilations: Ints) -> Pads:
     """Before and after each spatial dimension."""
     rank, how = len(kernel), node.get("auto_pad", "NOTSET")
     if how in ("NOTSET", "VALID"):
@@ -109,61 +115,37 @@ def _pads(node: TranslatedNode, extents: Ints, kernel: Ints, strides: Ints, dila
     return pairs
 
 
-def _window(node: TranslatedNode, kernel: Ints) -> tuple[Ints, Ints]:
-    ones = [1] * len(kernel)
-    return node.get("strides") or ones, node.get("dilations") or ones
-
-
-def _padded(b: Backend, x: Array, pads: Sequence[tuple[int, int]], value: float = 0.0) -> Array:
-    return b.pad(x, [(0, 0), (0, 0), *pads], "constant", value) if any(map(any, pads)) else x
-
-
 @_operator("Conv")
 def _conv(b: Backend, node: TranslatedNode, operands: Sequence[Value]) -> Array:
     x, w = operands[:2]
-    kernel = extents(w)[2:]
-    strides, dilations = _window(node, kernel)
-    pads = _pads(node, extents(x)[2:], kernel, strides, dilations)
-    return b.conv(_padded(b, x, pads), w, _given(operands, 2), strides, dilations, node.get("group", 1))
+    return b.conv(x, w, _given(operands, 2), _window(node, x, extents(w)[2:]), node.get("group", 1))
 
 
 @_operator("ConvTranspose")
 def _conv_transpose(b: Backend, node: TranslatedNode, operands: Sequence[Value]) -> Array:
-    x, w = operands[:2]
-    kernel = extents(w)[2:]
-    strides, dilations = _window(node, kernel)
     if node.get("auto_pad", "NOTSET") != "NOTSET" or node.get("output_shape"):
         raise LookupError("no translation of ConvTranspose with auto_pad or output_shape")
-    pads = _pads(node, extents(x)[2:], kernel, strides, dilations)
+    x, w = operands[:2]
+    kernel = extents(w)[2:]
     extra = node.get("output_padding") or [0] * len(kernel)
-    y = b.conv_transpose(x, w, None, strides, dilations, node.get("group", 1))
-    y = _padded(b, y, [(0, e) for e in extra])
-    for axis, ((before, after), extent) in enumerate(zip(pads, extents(y)[2:], strict=True), 2):
-        y = b.take(y, np.arange(before, extent - after), axis)
-    bias = _given(operands, 2)
-    return y if bias is None else y + b.reshape(bias, (1, -1, *(1,) * len(kernel)))
+    return b.conv_transpose(x, w, _given(operands, 2), _window(node, x, kernel), node.get("group", 1), extra)
 
 
 @_operator("MaxPool", "AveragePool")
 def _pool(b: Backend, node: TranslatedNode, operands: Sequence[Value]) -> Array:
-    x, kernel = operands[0], node.get("kernel_shape")
-    strides, dilations = _window(node, kernel)
     if node.get("ceil_mode") or len([name for name in node.outputs if name]) > 1:
         raise LookupError(f"no translation of {node.kind} with ceil_mode or indices")
-    pads = _pads(node, extents(x)[2:], kernel, strides, dilations)
+    window = _window(node, operands[0], node.get("kernel_shape"))
     if node.kind == "MaxPool":
-        return b.pool("max", _padded(b, x, pads, float("-inf")), kernel, strides, dilations)
-    y = b.pool("average", _padded(b, x, pads), kernel, strides, dilations)
-    if any(map(any, pads)) and not node.get("count_include_pad", 0):
-        ones = b.constant(np.ones((1, 1, *extents(x)[2:]), np.float32), x)
-        y = y / b.pool("average", _padded(b, ones, pads), kernel, strides, dilations)
-    return y
+        return b.max_pool(operands[0], window)
+    return b.average_pool(operands[0], window, bool(node.get("count_include_pad", 0)) or not window.padded)
 
 
 @_operator("GlobalAveragePool", "GlobalMaxPool")
 def _global_pool(b: Backend, node: TranslatedNode, operands: Sequence[Value]) -> Array:
     x = operands[0]
-    return b.reduce("mean" if "Average" in node.kind else "max", x, range(2, x.ndim), True)
+    kind = "ReduceMean" if "Average" in node.kind else "ReduceMax"
+    return b.functions[kind](x, axis=tuple(range(2, x.ndim)), keepdims=True)
 
 
 # ---- norms, reductions, products
@@ -173,54 +155,43 @@ def _global_pool(b: Backend, node: TranslatedNode, operands: Sequence[Value]) ->
 def _reduce(b: Backend, node: TranslatedNode, operands: Sequence[Value]) -> Array:
     x = operands[0]
     axes = _ints(node, "axes", operands, 1) or list(range(x.ndim))
-    return b.reduce(node.kind[6:].lower(), x, [a % x.ndim for a in axes], bool(node.get("keepdims", 1)))
+    return b.functions[node.kind](x, axis=tuple(a % x.ndim for a in axes), keepdims=bool(node.get("keepdims", 1)))
 
 
 @_operator("Softmax")
 def _softmax(b: Backend, node: TranslatedNode, operands: Sequence[Value]) -> Array:
-    return b.softmax(operands[0], node.get("axis", -1))
-
-
-def _normalized(b: Backend, x: Array, axes: Ints, epsilon: float) -> Array:
-    centred = x - b.reduce("mean", x, axes, True)
-    return centred / b.elementwise["Sqrt"](b.reduce("mean", centred * centred, axes, True) + epsilon)
+    return b.functions["Softmax"](operands[0], node.get("axis", -1))
 
 
 @_operator("LayerNormalization")
 def _layer_norm(b: Backend, node: TranslatedNode, operands: Sequence[Value]) -> Array:
     x, scale, bias = operands[0], operands[1], _given(operands, 2)
-    rank = x.ndim
-    y = _normalized(b, x, range(node.get("axis", -1) % rank, rank), node.get("epsilon", 1e-5)) * scale
-    return y if bias is None else y + bias
+    return b.layer_norm(x, scale, bias, node.get("axis", -1) % x.ndim, node.get("epsilon", 1e-5))
 
 
 @_operator("InstanceNormalization")
 def _instance_norm(b: Backend, node: TranslatedNode, operands: Sequence[Value]) -> Array:
     x, scale, bias = operands
-    column = (1, -1, *(1,) * (x.ndim - 2))
-    y = _normalized(b, x, range(2, x.ndim), node.get("epsilon", 1e-5))
-    return y * b.reshape(scale, column) + b.reshape(bias, column)
+    return b.instance_norm(x, scale, bias, node.get("epsilon", 1e-5))
 
 
 @_operator("BatchNormalization")
 def _batch_norm(b: Backend, node: TranslatedNode, operands: Sequence[Value]) -> Array:
     x, scale, bias, mean, variance = operands
-    column = (1, -1, *(1,) * (x.ndim - 2))
-    factor = scale / b.elementwise["Sqrt"](variance + node.get("epsilon", 1e-5))
-    return x * b.reshape(factor, column) + b.reshape(bias - mean * factor, column)
+    return b.batch_norm(x, scale, bias, mean, variance, node.get("epsilon", 1e-5))
 
 
 @_operator("MatMul")
 def _matmul(b: Backend, node: TranslatedNode, operands: Sequence[Value]) -> Array:
-    return b.matmul(*_tensors(b, operands))
+    return b.functions["MatMul"](*_tensors(b, operands))
 
 
 @_operator("Gemm")
 def _gemm(b: Backend, node: TranslatedNode, operands: Sequence[Value]) -> Array:
     x, w, c = operands[0], operands[1], _given(operands, 2)
-    x = b.transpose(x, (1, 0)) if node.get("transA", 0) else x
-    w = b.transpose(w, (1, 0)) if node.get("transB", 0) else w
-    y = b.matmul(x, w) * node.get("alpha", 1.0)
+    x = b.functions["Transpose"](x, (1, 0)) if node.get("transA", 0) else x
+    w = b.functions["Transpose"](w, (1, 0)) if node.get("transB", 0) else w
+    y = b.functions["MatMul"](x, w) * node.get("alpha", 1.0)
     return y if c is None else y + c * node.get("beta", 1.0)
 
 
@@ -231,13 +202,13 @@ def _gemm(b: Backend, node: TranslatedNode, operands: Sequence[Value]) -> Array:
 def _reshape(b: Backend, node: TranslatedNode, operands: Sequence[Value]) -> Array:
     x = operands[0]
     shape = [extents(x)[k] if e == 0 else int(e) for k, e in enumerate(operands[1].tolist())]
-    return b.reshape(x, shape)
+    return b.functions["Reshape"](x, shape)
 
 
 @_operator("Flatten")
 def _flatten(b: Backend, node: TranslatedNode, operands: Sequence[Value]) -> Array:
     x, axis = operands[0], node.get("axis", 1)
-    return b.reshape(x, (int(np.prod(extents(x)[:axis])), -1))
+    return b.functions["Reshape"](x, (int(np.prod(extents(x)[:axis])), -1))
 
 
 @_operator("Squeeze", "Unsqueeze")
@@ -245,33 +216,33 @@ def _squeeze(b: Backend, node: TranslatedNode, operands: Sequence[Value]) -> Arr
     x, axes = operands[0], _ints(node, "axes", operands, 1)
     if node.kind == "Squeeze":
         dropped = [a % x.ndim for a in axes] if axes else [a for a, e in enumerate(extents(x)) if e == 1]
-        return b.reshape(x, [e for a, e in enumerate(extents(x)) if a not in dropped])
+        return b.functions["Reshape"](x, [e for a, e in enumerate(extents(x)) if a not in dropped])
     rank = x.ndim + len(axes or ())
     kept = iter(extents(x))
-    return b.reshape(x, [1 if a in {v % rank for v in axes or ()} else next(kept) for a in range(rank)])
+    return b.functions["Reshape"](x, [1 if a in {v % rank for v in axes or ()} else next(kept) for a in range(rank)])
 
 
 @_operator("Transpose")
 def _transpose(b: Backend, node: TranslatedNode, operands: Sequence[Value]) -> Array:
-    return b.transpose(operands[0], node.get("perm") or range(operands[0].ndim)[::-1])
+    return b.functions["Transpose"](operands[0], node.get("perm") or range(operands[0].ndim)[::-1])
 
 
 @_operator("Concat")
 def _concat(b: Backend, node: TranslatedNode, operands: Sequence[Value]) -> Array:
-    return b.concat(_tensors(b, operands), node.get("axis"))
+    return b.functions["Concat"](_tensors(b, operands), node.get("axis"))
 
 
 @_operator("Expand")
 def _expand(b: Backend, node: TranslatedNode, operands: Sequence[Value]) -> Array:
     x = operands[0]
-    return b.expand(x, np.broadcast_shapes(extents(x), tuple(operands[1].tolist())))
+    return b.functions["Expand"](x, np.broadcast_shapes(extents(x), tuple(operands[1].tolist())))
 
 
 @_operator("Tile")
 def _tile(b: Backend, node: TranslatedNode, operands: Sequence[Value]) -> Array:
     x = operands[0]
     for axis, repeats in enumerate(operands[1].tolist()):
-        x = b.concat([x] * repeats, axis) if repeats > 1 else x
+        x = b.functions["Concat"]([x] * repeats, axis) if repeats > 1 else x
     return x
 
 
@@ -301,7 +272,7 @@ def _gather(b: Backend, node: TranslatedNode, operands: Sequence[Value]) -> Arra
     x, indices, axis = operands[0], operands[1], node.get("axis", 0)
     axis %= x.ndim
     taken = b.take(x, indices.reshape(-1) % extents(x)[axis], axis)
-    return b.reshape(taken, (*extents(x)[:axis], *indices.shape, *extents(x)[axis + 1 :]))
+    return b.functions["Reshape"](taken, (*extents(x)[:axis], *indices.shape, *extents(x)[axis + 1 :]))
 
 
 @_operator("Pad")
@@ -320,18 +291,20 @@ def _shuffle(b: Backend, node: TranslatedNode, operands: Sequence[Value]) -> Arr
     x, edge = operands[0], node.get("blocksize")
     n, c, h, w = extents(x)
     if node.kind == "SpaceToDepth":
-        x = b.reshape(x, (n, c, h // edge, edge, w // edge, edge))
-        return b.reshape(b.transpose(x, (0, 3, 5, 1, 2, 4)), (n, c * edge * edge, h // edge, w // edge))
+        x = b.functions["Reshape"](x, (n, c, h // edge, edge, w // edge, edge))
+        return b.functions["Reshape"](
+            b.functions["Transpose"](x, (0, 3, 5, 1, 2, 4)), (n, c * edge * edge, h // edge, w // edge)
+        )
     if node.get("mode", "DCR") == "DCR":
-        x = b.transpose(b.reshape(x, (n, edge, edge, c // edge**2, h, w)), (0, 3, 4, 1, 5, 2))
+        x = b.functions["Transpose"](b.functions["Reshape"](x, (n, edge, edge, c // edge**2, h, w)), (0, 3, 4, 1, 5, 2))
     else:
-        x = b.transpose(b.reshape(x, (n, c // edge**2, edge, edge, h, w)), (0, 1, 4, 2, 5, 3))
-    return b.reshape(x, (n, c // edge**2, h * edge, w * edge))
+        x = b.functions["Transpose"](b.functions["Reshape"](x, (n, c // edge**2, edge, edge, h, w)), (0, 1, 4, 2, 5, 3))
+    return b.functions["Reshape"](x, (n, c // edge**2, h * edge, w * edge))
 
 
 @_operator("Resize", "Upsample")
 def _resize(b: Backend, node: TranslatedNode, operands: Sequence[Value]) -> Array:
-    """Nearest neighbours by whole factors, which is what upsampling in networks mostly is."""
+    """Nearest neighbours by whole factors only, which is how most networks upsample."""
     x = operands[0]
     scales = (
         node.get("scales")

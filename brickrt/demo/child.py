@@ -16,30 +16,34 @@ from typing import Any
 
 import numpy as np
 
-from brickrt.compare import contenders
-from brickrt.compare.contenders import Contender, Feeds
+from brickrt.compare import peers
+from brickrt.compare.peers import ComparedEngine, Feeds
 from brickrt.demo.memory import peak_bytes, resident_bytes
 from brickrt.demo.network import INPUT, network
 from brickrt.demo.photo import as_input, as_picture, psnr
-from brickrt.plan.options import Strategy
 from brickrt.runtime.session.runtime import Runtime
 
 PAUSE = 0.1  # seconds: an engine's threads may spin on after a run
 LONG = 4.0  # seconds of timed runs after which no more begin
 SMALL = 64  # edge of the picture that brings an engine's libraries into memory
-Maker = Callable[[Feeds, int], Contender]
 
 
-def _ours(strategy: Strategy) -> Maker:
-    return lambda feeds, threads: contenders.ours(
-        Runtime(network(), device="cpu", threads=threads, strategy=strategy), feeds
-    )
+def _bricks(feeds: Feeds, threads: int) -> ComparedEngine:
+    return peers.ours(Runtime(network(), device="cpu", threads=threads), feeds)
 
 
-MAKERS: dict[str, Maker] = {
-    "bricks": _ours("auto"),
-    "layerwise": _ours("layerwise"),
-    "onnxruntime": lambda feeds, threads: contenders.onnxruntime(network(), feeds, threads),
+def _layerwise(feeds: Feeds, threads: int) -> ComparedEngine:
+    return peers.ours(Runtime(network(), device="cpu", threads=threads, strategy="layerwise"), feeds)
+
+
+def _onnxruntime(feeds: Feeds, threads: int) -> ComparedEngine:
+    return peers.onnxruntime(network(), feeds, threads)
+
+
+MAKERS: dict[str, Callable[[Feeds, int], ComparedEngine]] = {
+    "bricks": _bricks,
+    "layerwise": _layerwise,
+    "onnxruntime": _onnxruntime,
 }
 
 

@@ -12,7 +12,7 @@ from statistics import median
 
 import numpy as np
 
-from brickrt.compare.contenders import lacking
+from brickrt.compare.peers import lacking
 
 ENGINES = ("bricks", "layerwise", "onnxruntime")
 

@@ -1,4 +1,4 @@
-"""The layers that networks are made of. Each takes and gives a `Activation`, and names its nodes after its `name`."""
+"""The layers that networks are made of. Each takes and gives an `Activation`, and names its nodes after its `name`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Activation:
         return (extents,) * len(self.spatial) if isinstance(extents, int) else extents
 
     def like(self, name: str) -> Activation:
-        """A tensor of this shape called `name`."""
+        """An activation of this shape called `name`."""
         return replace(self, name=name)
 
 
@@ -36,7 +36,7 @@ class Net(Writer):
     """A network being written, layer by layer.
 
     `x` is its input; `batch` an extent, or the name of a symbolic one. Layers with weights take `rectified`: whether
-    their input comes from a rectifier, which `weights.filters` makes up for.
+    their input comes from a rectifier, whose effect on variance and mean `weights.filters` evens out.
     """
 
     def __init__(self, name: str, seed: int, batch: int | str, channels: int, spatial: tuple[int, ...]) -> None:

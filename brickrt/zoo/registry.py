@@ -25,7 +25,7 @@ _NETWORKS: dict[str, tuple[Entry, Callable[..., Any]]] = {}
 def network(
     name: str, title: str, source: str, default_size: tuple[int, ...], channels: int = 3
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register `write(net, x, **options) -> Tensor` under `name`."""
+    """Registers `write(net, x, **options) -> Activation` under `name`."""
 
     def register(write: Callable[..., Any]) -> Callable[..., Any]:
         _NETWORKS[name] = Entry(name, title, source, default_size, channels), write

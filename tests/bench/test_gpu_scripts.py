@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from brickrt.compare.gpu_contenders import as_numpy, make_peers
+from brickrt.compare.gpu_peers import as_numpy, make_peers
 from brickrt.compare.interleave import turns
 from brickrt.runtime.events import TaskEvents
 
@@ -95,7 +95,7 @@ def test_networks_are_given_to_torch_compile_in_one_graph(name):
     """As far as Dynamo goes: what generates code would take minutes."""
     torch = pytest.importorskip("torch", reason="PyTorch is not installed: peers of the GPU benchmark need it")
     from brickrt import zoo
-    from brickrt.compare.gpu_contenders import exported
+    from brickrt.compare.gpu_peers import exported
     from brickrt.compare.torch_backend import TorchNetwork
     from brickrt.compare.translate import network
 

@@ -12,8 +12,8 @@ from onnx import helper
 
 from brickrt.compare import comparison as comparing
 from brickrt.compare.comparison import compare, make_peers, mean_ratio
-from brickrt.compare.contenders import PEERS, Contender, lacking, onnxruntime
 from brickrt.compare.machine import machine
+from brickrt.compare.peers import PEERS, ComparedEngine, lacking, onnxruntime
 from brickrt.compare.roofline import bytes_from, roofline
 from brickrt.plan.device.device_spec import PRESETS, host_device
 from brickrt.runtime.session.runtime import Runtime
@@ -51,7 +51,7 @@ def test_peers_that_fail_are_left_out(model, monkeypatch):
         raise RuntimeError("no such\noperator")
 
     def breaks(*_):
-        return Contender("breaks", broken)
+        return ComparedEngine("breaks", broken)
 
     monkeypatch.setattr(comparing, "PEERS", {"broken": broken, "breaks": breaks, "absent": broken})
     monkeypatch.setattr(comparing, "lacking", lambda name: "not installed: get it" if name == "absent" else None)
@@ -70,7 +70,7 @@ def test_missing_peers_say_how_to_get_them(monkeypatch):
     assert [lacking(name) is None for name in ("onnxruntime", "openvino")] == [
         find_spec(name) is not None for name in ("onnxruntime", "openvino")
     ]
-    monkeypatch.setattr("brickrt.compare.contenders.find_spec", lambda name: None)
+    monkeypatch.setattr("brickrt.compare.peers.find_spec", lambda name: None)
     for name in PEERS:
         assert "pip install" in (lacking(name) or "")
 

@@ -2,15 +2,15 @@ import math
 
 import pytest
 
-from brickrt.compare.contenders import Contender
 from brickrt.compare.interleave import Spread, geometric_mean, ratios, turns
+from brickrt.compare.peers import ComparedEngine
 
 
 def test_every_engine_runs_twice_a_turn_in_changing_order():
     """One run of a turn is timed; the one before it is not, and belongs to the same engine."""
     calls: list[str] = []
-    contenders = [Contender(name, lambda name=name: calls.append(name) or []) for name in "abc"]
-    times = turns(contenders, 20, pause=0)
+    engines = [ComparedEngine(name, lambda name=name: calls.append(name) or []) for name in "abc"]
+    times = turns(engines, 20, pause=0)
     assert {name: len(each) for name, each in times.items()} == {"a": 20, "b": 20, "c": 20}
     assert calls[::2] == calls[1::2] and len(calls) == 120
     orders = {tuple(calls[k : k + 6 : 2]) for k in range(0, 120, 6)}

@@ -18,7 +18,7 @@ from brickrt.cli.requests import BenchRequest, InputRequest
 from brickrt.cli.terminal.progress import shown_progress
 from brickrt.cli.terminal.text import note
 from brickrt.compare.comparison import Comparison, compare
-from brickrt.compare.contenders import PEERS, Model
+from brickrt.compare.peers import PEERS, Model
 from brickrt.graph.errors import BrickError
 from brickrt.graph.onnx_import.source import SourceGraph, load
 from brickrt.plan.options import PlanOptions

@@ -7,9 +7,9 @@ from typing import Any
 
 from brickrt.cli.terminal.text import extents_text, printable, shapes_text, table
 from brickrt.compare.comparison import Comparison, mean_ratio
-from brickrt.compare.contenders import OURS
 from brickrt.compare.interleave import Spread
 from brickrt.compare.machine import machine
+from brickrt.compare.peers import OURS
 
 
 def bench_dict(rows: Sequence[Comparison], rounds: int) -> dict[str, Any]:

@@ -61,7 +61,7 @@ def test_the_whole_zoo(call, monkeypatch):
 
 
 def test_missing_peers_take_one_line(call, models, monkeypatch):
-    monkeypatch.setattr("brickrt.compare.contenders.find_spec", lambda name: None)
+    monkeypatch.setattr("brickrt.compare.peers.find_spec", lambda name: None)
     called = call("bench", models / "conv.onnx", "--shape", "x=1,3,8,8", "--rounds", 1, "--threads", 1)
     assert called.code == 0 and called.err.count("\n") == 1
     assert 'onnxruntime (not installed: pip install "brickrt[bench]")' in called.err and "torch" in called.err

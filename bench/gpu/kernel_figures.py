@@ -80,11 +80,13 @@ class ModelPrograms:
 
     @staticmethod
     def of(model: onnx.ModelProto) -> ModelPrograms:
+        """The model specialized to the shapes of its inputs, which are all known."""
         source = load(model)
         types = {name: TensorType(_extents(i.shape), i.dtype) for name, i in source.inputs.items() if i.dtype}
         return ModelPrograms(specialize(first_stage(source), types, {}).graph)
 
     def in_precision(self, precision: Precision) -> Graph:
+        """The specialized graph in a precision."""
         if precision not in self._lowered:
             self._lowered[precision] = to_half_precision(self.graph, precision)
         graph = self._lowered[precision]

@@ -1,6 +1,6 @@
-"""brickrt and other engines on one GPU: inputs lie in its memory, and a turn ends when the GPU has ended.
+"""brickrt and its peers on a GPU as engines: inputs lie in its memory, and a run returns when the GPU has finished.
 
-Peers are given the same network in straight-line code (`translate`); all compute in the same precision.
+Peers are given the same network, translated to their own functions (translate.py); all compute in the same precision.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from typing import Any
 import numpy as np
 import onnx
 
-from brickrt.compare.contenders import OURS, Contender, Feeds
+from brickrt.compare.peers import OURS, ComparedEngine, Feeds
 from brickrt.compare.translate import TranslatedNetwork, network
 from brickrt.runtime.session.runtime import Runtime
 
 Made = Callable[[], list[np.ndarray]]
 
 
-def ours(runtime: Runtime, feeds: Feeds, name: str = OURS) -> Contender:
-    """`runtime` is one of device cuda."""
+def ours(runtime: Runtime, feeds: Feeds, name: str = OURS) -> ComparedEngine:
+    """brickrt, by a runtime of device "cuda" that has the model loaded."""
     import cupy
 
     held = {key: cupy.asarray(array) for key, array in feeds.items()}
@@ -32,7 +32,7 @@ def ours(runtime: Runtime, feeds: Feeds, name: str = OURS) -> Contender:
         cupy.cuda.runtime.deviceSynchronize()
         return outputs
 
-    return Contender(name, run)
+    return ComparedEngine(name, run)
 
 
 def _torch(net: TranslatedNetwork, feeds: Feeds, precision: str, device: str) -> tuple[Any, list[Any]]:
@@ -54,7 +54,7 @@ def _torch(net: TranslatedNetwork, feeds: Feeds, precision: str, device: str) ->
     return module, [t.to(memory_format=formats[t.ndim]) if t.ndim in formats else t for t in tensors]
 
 
-def _torch_contender(name: str, module: Any, tensors: list[Any], device: str) -> Contender:
+def _torch_engine(name: str, module: Any, tensors: list[Any], device: str) -> ComparedEngine:
     import torch
 
     def run() -> list[Any]:
@@ -64,54 +64,59 @@ def _torch_contender(name: str, module: Any, tensors: list[Any], device: str) ->
             torch.cuda.synchronize()
         return list(outputs)
 
-    return Contender(name, run)
+    return ComparedEngine(name, run)
 
 
-def torch_eager(net: TranslatedNetwork, feeds: Feeds, precision: str, device: str = "cuda") -> Contender:
-    """cuDNN operator by operator."""
-    return _torch_contender("torch", *_torch(net, feeds, precision, device), device)
+def torch_eager(net: TranslatedNetwork, feeds: Feeds, precision: str, device: str = "cuda") -> ComparedEngine:
+    """PyTorch, one operator after another: cuDNN for convolutions."""
+    return _torch_engine("torch", *_torch(net, feeds, precision, device), device)
 
 
-def torch_script(net: TranslatedNetwork, feeds: Feeds, precision: str, device: str = "cuda") -> Contender:
+def torch_script(net: TranslatedNetwork, feeds: Feeds, precision: str, device: str = "cuda") -> ComparedEngine:
+    """TorchScript: the module traced and frozen."""
     import torch
 
     module, tensors = _torch(net, feeds, precision, device)
     with torch.inference_mode(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that shapes are constants of the trace, as they shall be
+        warnings.simplefilter("ignore")  # it warns that shapes become constants of the trace, which is what we want
         traced = torch.jit.freeze(torch.jit.trace(module, tensors, check_trace=False))
-    return _torch_contender("torchscript", traced, tensors, device)
+    return _torch_engine("torchscript", traced, tensors, device)
 
 
 def exported(module: Any, tensors: list[Any]) -> Any:
-    """The same module in straight-line code of tensors: Dynamo would take NumPy's arrays for tensors, too."""
+    """The module as straight-line code on tensors: Dynamo would trace the NumPy arrays of the module itself."""
     import torch
 
     return torch.export.export(module, tuple(tensors), strict=False).module()
 
 
-def torch_compiled(net: TranslatedNetwork, feeds: Feeds, precision: str, device: str = "cuda") -> Contender:
+def torch_compiled(net: TranslatedNetwork, feeds: Feeds, precision: str, device: str = "cuda") -> ComparedEngine:
+    """torch.compile, tuned as far as it goes on a GPU."""
     import torch
 
     module, tensors = _torch(net, feeds, precision, device)
     mode = "max-autotune" if device == "cuda" else None
     compiled = torch.compile(exported(module, tensors), mode=mode, dynamic=False)
-    return _torch_contender("torch.compile", compiled, tensors, device)
+    return _torch_engine("torch.compile", compiled, tensors, device)
 
 
-def xla(net: TranslatedNetwork, feeds: Feeds, precision: str, device: str = "cuda") -> Contender:
-    """JAX, on the device that it chose by itself; it shares the GPU's memory with the others."""
+def xla(net: TranslatedNetwork, feeds: Feeds, precision: str, device: str = "cuda") -> ComparedEngine:
+    """XLA by JAX, on the device that JAX chooses; LookupError where that is not the GPU, as it should be.
+
+    JAX does not reserve the GPU's memory: the other engines need some.
+    """
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     import jax
     import jax.numpy as jnp
 
     from brickrt.compare.jax_backend import jax_network
 
-    if device == "cuda" and jax.default_backend() != "gpu":  # it would compute on the host, with a warning at most
+    if device == "cuda" and jax.default_backend() != "gpu":
         raise LookupError(f"JAX finds no GPU and would use its {jax.default_backend()} backend")
     dtype = {"fp16": jnp.float16, "bf16": jnp.bfloat16}.get(precision, jnp.float32)
     function = jax_network(net, dtype, {"fp32": "highest", "tf32": "tensorfloat32"}.get(precision))
     arrays = [jnp.asarray(feeds[name], dtype) for name in net.inputs]
-    return Contender("xla", lambda: list(jax.block_until_ready(function(*arrays))))
+    return ComparedEngine("xla", lambda: list(jax.block_until_ready(function(*arrays))))
 
 
 PEERS = {"torch": torch_eager, "torchscript": torch_script, "torch.compile": torch_compiled, "xla": xla}
@@ -120,8 +125,8 @@ _MODULE = {"xla": "jax"}
 
 def make_peers(
     model: onnx.ModelProto, feeds: Feeds, precision: str, names: list[str], device: str = "cuda"
-) -> tuple[list[Contender], dict[str, str]]:
-    """The peers that run the model, each having run once, and why the others do not."""
+) -> tuple[list[ComparedEngine], dict[str, str]]:
+    """The peers of these names that run the model, each having run once; and by name why the others do not."""
     made, left_out = [], {}
     net = network(model)
     for name in names:
@@ -139,7 +144,7 @@ def make_peers(
 
 
 def as_numpy(output: Any) -> np.ndarray:
-    """An output of any contender, in float32 where it is a half."""
+    """An output of any engine as an array of NumPy, in float32 where it is of half precision."""
     if hasattr(output, "detach"):
         output = output.detach().float().cpu().numpy()
     array = output.get() if hasattr(output, "get") else np.asarray(output)

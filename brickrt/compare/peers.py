@@ -1,6 +1,6 @@
-"""brickrt and other engines behind one small interface: a function without arguments that runs a model on one input.
+"""brickrt and its peers on a CPU as engines: each a function without arguments that runs a model on one input.
 
-Peers are imported when they are made. All compute in float32 with the given number of threads.
+A peer is imported when its engine is made. All compute in float32 with the given number of threads.
 """
 
 from __future__ import annotations
@@ -22,29 +22,31 @@ Model: TypeAlias = Path | onnx.ModelProto
 
 
 @dataclass(frozen=True)
-class Contender:
+class ComparedEngine:
     """An engine ready to run one model on one input; `run` returns the outputs in the model's order."""
 
     name: str
     run: Callable[[], list[Any]]
 
 
-def ours(runtime: Runtime, feeds: Feeds) -> Contender:
-    return Contender(OURS, lambda: list(runtime.execute(feeds).values()))
+def ours(runtime: Runtime, feeds: Feeds) -> ComparedEngine:
+    """brickrt, by a runtime that has the model loaded."""
+    return ComparedEngine(OURS, lambda: list(runtime.execute(feeds).values()))
 
 
-def onnxruntime(model: Model, feeds: Feeds, threads: int) -> Contender:
+def onnxruntime(model: Model, feeds: Feeds, threads: int) -> ComparedEngine:
+    """ONNX Runtime on the CPU, with all of its optimizations, as is its default."""
     import onnxruntime as ort
 
     options = ort.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
     options.log_severity_level = 3  # errors
     session = ort.InferenceSession(_file_or_bytes(model), options, providers=["CPUExecutionProvider"])
-    return Contender("onnxruntime", lambda: session.run(None, dict(feeds)))
+    return ComparedEngine("onnxruntime", lambda: session.run(None, dict(feeds)))
 
 
-def openvino(model: Model, feeds: Feeds, threads: int) -> Contender:
-    """Inputs and outputs are shared with it, not copied."""
+def openvino(model: Model, feeds: Feeds, threads: int) -> ComparedEngine:
+    """OpenVINO on the CPU, for latency: one stream. Inputs and outputs are shared with it, not copied."""
     import openvino as ov
 
     core = ov.Core()
@@ -56,11 +58,11 @@ def openvino(model: Model, feeds: Feeds, threads: int) -> Contender:
     def run() -> list[Any]:
         return list(request.infer(dict(feeds), share_inputs=True, share_outputs=True).values())
 
-    return Contender("openvino", run)
+    return ComparedEngine("openvino", run)
 
 
-def torch(model: Model, feeds: Feeds, threads: int) -> Contender:
-    """Its own operators on the same graph, traced and frozen, which lets it fuse and arrange weights as it likes."""
+def torch(model: Model, feeds: Feeds, threads: int) -> ComparedEngine:
+    """PyTorch on the CPU: the network translated, traced and frozen, so that it can fuse and pack weights."""
     import torch as pt
 
     from brickrt.compare.torch_backend import TorchNetwork
@@ -77,10 +79,10 @@ def torch(model: Model, feeds: Feeds, threads: int) -> Contender:
         with pt.inference_mode():
             return [t.numpy() for t in module(*tensors)]
 
-    return Contender("torch", run)
+    return ComparedEngine("torch", run)
 
 
-PEERS: dict[str, Callable[[Model, Feeds, int], Contender]] = {
+PEERS: dict[str, Callable[[Model, Feeds, int], ComparedEngine]] = {
     "onnxruntime": onnxruntime,
     "openvino": openvino,
     "torch": torch,
@@ -90,7 +92,7 @@ _GET = {"onnxruntime": _EXTRA, "openvino": _EXTRA, "torch": "pip install torch"}
 
 
 def lacking(peer: str) -> str | None:
-    """Why a peer cannot be used here and how to get it, or None where it can."""
+    """Why a peer cannot be used here, and how to get it; None where it can be used."""
     return f"not installed: {_GET[peer]}" if find_spec(peer) is None else None
 
 
