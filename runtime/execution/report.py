@@ -89,6 +89,7 @@ class StageRun:
 
     @property
     def stats(self) -> Stats:
+        """The figures of this stage."""
         program, counts = self.stage.program, self.counts
         times = Stats(
             compile_ms=self.compile_ms, run_ms=self.run_ms, host_ms=self.host_ms, host_nodes=dict(self.host_nodes)

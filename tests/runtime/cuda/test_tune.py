@@ -17,10 +17,10 @@ from brickrt.runtime.lowering.lower import lower
 from brickrt.runtime.session import runtime
 from tests.support.cuda.callback_kernels import CallbackDriver, use_callbacks
 from tests.support.cuda.engines import engine_on
-from tests.support.cuda.fake_cudnn import Frontend, HostLibrary
 from tests.support.cuda.host_driver import HostDriver
 from tests.support.cuda.host_kernels import needs_compiler
 from tests.support.cuda.zoo_runs import network
+from tests.support.cudnn.fake_cudnn import Frontend, HostLibrary
 from tests.support.graphs.by_definition import interpret
 from tests.support.graphs.plan_graphs import Sketch
 from tests.support.task_checks import check_twice, with_values

@@ -8,8 +8,8 @@ from brickrt.graph.passes.half_precision import to_half_precision as in_precisio
 from brickrt.runtime.cuda.blueprint import CudaOptions
 from brickrt.runtime.cuda.program import CudaProgram
 from tests.support.cuda.callback_kernels import CallbackDriver
-from tests.support.cuda.fake_cudnn import Frontend, HostLibrary, PlanOf
 from tests.support.cuda.host_driver import SMALL
+from tests.support.cudnn.fake_cudnn import Frontend, HostLibrary, PlanOf
 from tests.support.graphs.by_definition import interpret
 from tests.support.task_checks import check_twice, lowered, with_values
 

@@ -6,8 +6,8 @@ import numpy as np
 
 from brickrt.graph.passes.half_precision import to_half_precision as in_precision
 from brickrt.runtime.cuda.blueprint import CudaOptions, draw_up
-from tests.support.cuda.fake_cudnn import Frontend, HostLibrary, PlanOf
 from tests.support.cuda.host_driver import SMALL, HostDriver
+from tests.support.cudnn.fake_cudnn import Frontend, HostLibrary, PlanOf
 from tests.support.task_checks import lowered, with_values
 from tests.support.verify.expected import checked_tables, expected_of
 from tests.support.verify.order import Order

@@ -9,7 +9,7 @@ from brickrt.ops.cuda.cudnn.graph import HANDLES, TRIES, WORKSPACE, Cudnn, Missi
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.runtime.cache.disk_cache import DiskCache
 from brickrt.runtime.cuda.driver.cudnn_plans import Plans
-from tests.support.cuda.cudnn_cases import (
+from tests.support.cudnn.cudnn_cases import (
     CONVS,
     EPILOGUES,
     MATRICES,
@@ -21,7 +21,7 @@ from tests.support.cuda.cudnn_cases import (
     form,
     measured_by,
 )
-from tests.support.cuda.fake_cudnn import Frontend, PlanOf, numerical_note
+from tests.support.cudnn.fake_cudnn import Frontend, PlanOf, numerical_note
 
 SMALL = form(MatMul(), [filled((3, 4)), filled((4, 2))])
 

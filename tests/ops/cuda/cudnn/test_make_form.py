@@ -15,7 +15,8 @@ from brickrt.ops.operators.map import Map
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.types import TensorType
 from brickrt.runtime.cuda.groups import cudnn_layers as layers
-from tests.support.cuda.cudnn_cases import (
+from tests.support.cuda.host_kernels import expected
+from tests.support.cudnn.cudnn_cases import (
     BF16,
     CONVS,
     EPILOGUES,
@@ -33,8 +34,7 @@ from tests.support.cuda.cudnn_cases import (
     measured_by,
     transposed,
 )
-from tests.support.cuda.fake_cudnn import Frontend
-from tests.support.cuda.host_kernels import expected
+from tests.support.cudnn.fake_cudnn import Frontend
 
 TOLERANCE = {"float32": 1e-5, "float16": 2e-3, "bfloat16": 2e-2}
 

@@ -10,8 +10,8 @@ from brickrt.runtime.session.runtime import Runtime
 from tests.runtime.cuda.test_program import network
 from tests.support.cuda.callback_kernels import CallbackDriver, use_callbacks
 from tests.support.cuda.engines import engine_on
-from tests.support.cuda.fake_cudnn import Frontend, HostLibrary, PlanOf
 from tests.support.cuda.host_kernels import needs_compiler
+from tests.support.cudnn.fake_cudnn import Frontend, HostLibrary, PlanOf
 
 pytestmark = needs_compiler
 

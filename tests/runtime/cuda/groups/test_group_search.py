@@ -23,10 +23,10 @@ from brickrt.runtime.cuda.groups.group_geometry import outside
 from brickrt.runtime.cuda.program import CudaProgram
 from brickrt.runtime.events import TaskEvents, buffers
 from tests.support.cuda.callback_kernels import CallbackDriver, use_callbacks
-from tests.support.cuda.fake_cudnn import Frontend, HostLibrary
 from tests.support.cuda.group_runs import check, forms
 from tests.support.cuda.host_driver import SMALL
 from tests.support.cuda.host_kernels import needs_compiler
+from tests.support.cudnn.fake_cudnn import Frontend, HostLibrary
 from tests.support.graphs.piece_graphs import pieces
 from tests.support.graphs.plan_graphs import Sketch, bottlenecks, networks
 from tests.support.graphs.row_graphs import products
