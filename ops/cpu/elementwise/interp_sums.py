@@ -9,7 +9,7 @@ from math import prod
 import numpy as np
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit.expressions import convert
+from brickrt.ops.cpu.arithmetic.expressions import convert
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import I32, Index, register_type, vector
 from brickrt.ops.cpu.moves.index_tables import constant_array

@@ -10,14 +10,14 @@ import numpy as np
 from llvmlite import ir
 
 from brickrt.ops.base import Op
-from brickrt.ops.cpu.emit.expressions import effort, emit_expr, unroll_of
+from brickrt.ops.cpu.arithmetic.expressions import effort, emit_expr, unroll_of
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import Index
-from brickrt.ops.cpu.emit.operand_access import Access, access, operands_in_memory, pack_constant
-from brickrt.ops.cpu.emit.rows import RowShape, joinable, row_classes
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel, kernel_for
 from brickrt.ops.cpu.operand import Operand
+from brickrt.ops.cpu.operands.operand_access import Access, access, operands_in_memory, pack_constant
+from brickrt.ops.cpu.operands.rows import RowShape, joinable, row_classes
 from brickrt.ops.expr import used_operands
 from brickrt.ops.operators.map import Map
 from brickrt.ops.types import Boxes
@@ -25,7 +25,7 @@ from brickrt.ops.types import Boxes
 
 @dataclass(frozen=True)
 class MapKernel(Kernel):
-    """`shape_class` is (first,): dimensions from `first` on are walked as one row (`emit/rows.py`)."""
+    """`shape_class` is (first,): dimensions from `first` on are walked as one row (`operands/rows.py`)."""
 
     op: Map
 

@@ -9,12 +9,12 @@ from functools import reduce
 import numpy as np
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit.combine import pairwise
-from brickrt.ops.cpu.emit.expressions import convert, extreme
+from brickrt.ops.cpu.arithmetic.combine import pairwise
+from brickrt.ops.cpu.arithmetic.expressions import convert, extreme
+from brickrt.ops.cpu.arithmetic.scalar_math import libm
+from brickrt.ops.cpu.arithmetic.vector_math import lanes_of
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import Index, fill, register_type, vector
-from brickrt.ops.cpu.emit.scalar_math import libm
-from brickrt.ops.cpu.emit.vector_math import lanes_of
 from brickrt.ops.operators.pool import Pool, lowest
 
 DOUBLE = np.dtype(np.float64)

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from brickrt.ops.base import Op
-from brickrt.ops.cpu.emit.epilogue import rows_join
 from brickrt.ops.cpu.operand import Operand
+from brickrt.ops.cpu.operands.epilogue import rows_join
 from brickrt.ops.cpu.products.row_tiles import RowWindow
 from brickrt.ops.operators.conv import Conv, ConvTranspose
 from brickrt.ops.types import Boxes

@@ -17,13 +17,13 @@ from typing import ClassVar
 import numpy as np
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit.epilogue import offset_of
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import I64, Index, register_type, vector, zeros
 from brickrt.ops.cpu.emit.variables import Variable
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel, kernel_for
 from brickrt.ops.cpu.operand import Operand
+from brickrt.ops.cpu.operands.epilogue import offset_of
 from brickrt.ops.cpu.products.conv import ConvKernel
 from brickrt.ops.cpu.products.conv_geometry import windows
 from brickrt.ops.cpu.products.conv_scheme import ConvScheme

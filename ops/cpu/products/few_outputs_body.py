@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit.epilogue import offset_of
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import I32, I64, Index, register_type, vector, zeros
+from brickrt.ops.cpu.operands.epilogue import offset_of
 from brickrt.ops.cpu.products.conv_body import ConvBody
 from brickrt.ops.cpu.products.conv_operands import TilePosition
 from brickrt.ops.cpu.products.conv_scheme import ConvScheme

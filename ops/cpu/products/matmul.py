@@ -15,12 +15,12 @@ import numpy as np
 from llvmlite import ir
 
 from brickrt.ops.base import Op
-from brickrt.ops.cpu.emit.epilogue import Epilogue
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import Index, register_type, vector, zeros
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel, kernel_for
 from brickrt.ops.cpu.operand import Operand
+from brickrt.ops.cpu.operands.epilogue import Epilogue
 from brickrt.ops.cpu.products.register_tile import Accumulators, PackedStream
 from brickrt.ops.cpu.products.row_tiles import RowWindow, choose_tile, common_cut, tile_runs
 from brickrt.ops.operators.matmul import MatMul

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from llvmlite import ir
 
 from brickrt.ops.base import Op
-from brickrt.ops.cpu.emit.combine import Combine
-from brickrt.ops.cpu.emit.epilogue import offset_of
+from brickrt.ops.cpu.arithmetic.combine import Combine
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import Index
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel, kernel_for
 from brickrt.ops.cpu.operand import Operand
+from brickrt.ops.cpu.operands.epilogue import offset_of
 from brickrt.ops.operators.partial_reduce import PartialReduce
 
 PARTIALS = 8  # accumulators: enough to hide the latency of the additions

@@ -13,15 +13,15 @@ import numpy as np
 from llvmlite import ir
 
 from brickrt.ops.base import Op
-from brickrt.ops.cpu.emit.combine import Combine
-from brickrt.ops.cpu.emit.expressions import emit_expr
+from brickrt.ops.cpu.arithmetic.combine import Combine
+from brickrt.ops.cpu.arithmetic.expressions import emit_expr
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import Index, memory_type, vector
-from brickrt.ops.cpu.emit.operand_access import operands_in_memory, pack_constant
 from brickrt.ops.cpu.emit.vector_loops import vector_loops
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel, kernel_for
 from brickrt.ops.cpu.operand import Operand
+from brickrt.ops.cpu.operands.operand_access import operands_in_memory, pack_constant
 from brickrt.ops.cpu.reductions.output_loops import OutputLoops
 from brickrt.ops.cpu.reductions.reduce_plan import MergedDims, ReducePlan
 from brickrt.ops.cpu.reductions.reduce_sweep import BUSY_COLUMNS, COLUMNS, Place, ReductionSweep, moved_to

@@ -12,9 +12,9 @@ from functools import cached_property
 
 import numpy as np
 
-from brickrt.ops.cpu.emit.operand_access import Access, access
-from brickrt.ops.cpu.emit.rows import row_dim
 from brickrt.ops.cpu.operand import Operand
+from brickrt.ops.cpu.operands.operand_access import Access, access
+from brickrt.ops.cpu.operands.rows import row_dim
 from brickrt.ops.operators.reduce import Reduce
 from brickrt.ops.types import Boxes
 

@@ -8,8 +8,8 @@ from functools import cached_property
 
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit.combine import Combine
-from brickrt.ops.cpu.emit.expressions import effort, emit_expr
+from brickrt.ops.cpu.arithmetic.combine import Combine
+from brickrt.ops.cpu.arithmetic.expressions import effort, emit_expr
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import Index
 from brickrt.ops.cpu.reductions.reduce_plan import MergedDims, ReducePlan

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit.combine import Combine
-from brickrt.ops.cpu.emit.expressions import effort, emit_expr, unroll_of
+from brickrt.ops.cpu.arithmetic.combine import Combine
+from brickrt.ops.cpu.arithmetic.expressions import effort, emit_expr, unroll_of
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import Index
 from brickrt.ops.cpu.emit.vector_loops import vector_loops

@@ -10,10 +10,10 @@ import numpy as np
 
 from brickrt.ops.base import Op
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
-from brickrt.ops.cpu.emit.operand_access import operands_in_memory, pack_constant
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel, kernel_for
 from brickrt.ops.cpu.operand import Operand
+from brickrt.ops.cpu.operands.operand_access import operands_in_memory, pack_constant
 from brickrt.ops.cpu.reductions.row_steps import RowSteps
 from brickrt.ops.cpu.reductions.rowwise_body import RowwiseBody
 from brickrt.ops.cpu.reductions.rowwise_plan import RowPlan

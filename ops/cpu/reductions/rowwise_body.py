@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit.expressions import effort
+from brickrt.ops.cpu.arithmetic.expressions import effort
 from brickrt.ops.cpu.emit.llvm_types import Index
 from brickrt.ops.cpu.emit.vector_loops import vector_loops
 from brickrt.ops.cpu.reductions.pixel_chunk import PixelChunk

@@ -7,8 +7,8 @@ from functools import cached_property
 
 import numpy as np
 
-from brickrt.ops.cpu.emit.operand_access import Access, access
-from brickrt.ops.cpu.emit.rows import row_dim
+from brickrt.ops.cpu.operands.operand_access import Access, access
+from brickrt.ops.cpu.operands.rows import row_dim
 from brickrt.ops.cpu.reductions.reduce_plan import ReducePlan
 from brickrt.ops.types import Boxes
 

@@ -8,9 +8,9 @@ from typing import ClassVar
 
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit.epilogue import offset_of
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import FLOAT, Index, vector, zeros
+from brickrt.ops.cpu.operands.epilogue import offset_of
 from brickrt.ops.cpu.products.register_tile import Accumulators, PackedStream
 from brickrt.ops.cpu.products.spilled_tile import SpilledTile
 from brickrt.ops.cpu.strassen.first_factors import FirstFactors

@@ -24,10 +24,10 @@ from typing import ClassVar
 import numpy as np
 
 from brickrt.ops.base import Op
-from brickrt.ops.cpu.emit.epilogue import Epilogue
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel
 from brickrt.ops.cpu.operand import Operand
+from brickrt.ops.cpu.operands.epilogue import Epilogue
 from brickrt.ops.cpu.products.matrix_view import MATRIX_VIEWS, MatrixView
 from brickrt.ops.cpu.strassen.second_factors import second_factors
 from brickrt.ops.cpu.strassen.sizes import BLOCKS, PRODUCTS, chunks_of, group_columns

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit.epilogue import offset_of
 from brickrt.ops.cpu.emit.llvm_types import Index
+from brickrt.ops.cpu.operands.epilogue import offset_of
 from brickrt.ops.cpu.winograd.frame import TileGroup, WinogradFrame, WinogradTile
 from brickrt.ops.cpu.winograd.transforms import output_rows
 

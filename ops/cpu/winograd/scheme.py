@@ -19,8 +19,8 @@ from functools import cached_property
 
 import numpy as np
 
-from brickrt.ops.cpu.emit.epilogue import Epilogue
 from brickrt.ops.cpu.kernel import Kernel
+from brickrt.ops.cpu.operands.epilogue import Epilogue
 from brickrt.ops.cpu.winograd.axes import Axes, axes_of
 from brickrt.ops.cpu.winograd.sizes import Sizes, choose_sizes
 from brickrt.ops.cpu.winograd.transforms import transform_weights

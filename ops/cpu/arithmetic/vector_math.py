@@ -10,11 +10,11 @@ from collections.abc import Sequence
 
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit.erf_table import erf_by_table
-from brickrt.ops.cpu.emit.exp_table import LN2_HIGH, LN2_LOW, LOG2E, exp_by_table, sigmoid_by_table
+from brickrt.ops.cpu.arithmetic.erf_table import erf_by_table
+from brickrt.ops.cpu.arithmetic.exp_table import LN2_HIGH, LN2_LOW, LOG2E, exp_by_table, sigmoid_by_table
+from brickrt.ops.cpu.arithmetic.table_lookup import LANES
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import FLOAT, I32, fill, vector
-from brickrt.ops.cpu.emit.table_lookup import LANES
 
 # Added to a small float, this leaves the nearest whole number in the low bits.
 ROUNDER = 12582912.0

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from llvmlite import ir
 
+from brickrt.ops.cpu.arithmetic.vector_math import lanes_of
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import FLOAT, I32, I64
-from brickrt.ops.cpu.emit.vector_math import lanes_of
 
 # Those of the expression language whose names the C library shares.
 LIBM = frozenset(

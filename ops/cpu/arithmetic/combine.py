@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit.expressions import extreme
+from brickrt.ops.cpu.arithmetic.expressions import extreme
+from brickrt.ops.cpu.arithmetic.vector_math import lanes_of
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import I32, fill, register_type, vector
-from brickrt.ops.cpu.emit.vector_math import lanes_of
 from brickrt.ops.expr import BOOL
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from llvmlite import ir
 
+from brickrt.ops.cpu.arithmetic.vector_math import lanes_of
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import HALF, register_type, type_suffix, vector
-from brickrt.ops.cpu.emit.vector_math import lanes_of
 from brickrt.ops.expr import BOOL
 
 

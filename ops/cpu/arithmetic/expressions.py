@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit import integers, vector_math
-from brickrt.ops.cpu.emit.conversions import compare, convert
+from brickrt.ops.cpu.arithmetic import integers, vector_math
+from brickrt.ops.cpu.arithmetic.conversions import compare, convert
+from brickrt.ops.cpu.arithmetic.scalar_math import LIBM, libm
+from brickrt.ops.cpu.arithmetic.vector_math import lanes_of
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import FLOAT, I1, fill, register_type, vector
-from brickrt.ops.cpu.emit.scalar_math import LIBM, libm
-from brickrt.ops.cpu.emit.vector_math import lanes_of
 from brickrt.ops.expr import COMPARE, TEST, Apply, Arg, Const, Expr, distinct
 
 VECTORIZED: dict[str, Callable[..., ir.Value]] = {

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from llvmlite import ir
 
+from brickrt.ops.cpu.arithmetic.expressions import emit_expr
 from brickrt.ops.cpu.elementwise import map as map_kernels  # noqa: F401  (registers the kernels)
-from brickrt.ops.cpu.emit.expressions import emit_expr
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import FLOAT, VOID, vector
 from brickrt.ops.expr import COMPARE, TEST, Expr, apply, arg, cast, const

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from llvmlite import ir
 
+from brickrt.ops.cpu.arithmetic import vector_math
 from brickrt.ops.cpu.compile import LoadedObjects, to_object
-from brickrt.ops.cpu.emit import vector_math
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.isa import Isa
 from tests.support.cpu.harness import AVX2, HOST

@@ -10,9 +10,9 @@ import numpy as np
 
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import Index
-from brickrt.ops.cpu.emit.operand_access import Access, access
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.operand import Operand
+from brickrt.ops.cpu.operands.operand_access import Access, access
 from brickrt.ops.types import Boxes
 
 

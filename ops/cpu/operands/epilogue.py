@@ -9,11 +9,11 @@ from itertools import chain
 
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit.expressions import effort, emit_expr
+from brickrt.ops.cpu.arithmetic.expressions import effort, emit_expr
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import Index
-from brickrt.ops.cpu.emit.operand_access import load_operand
 from brickrt.ops.cpu.operand import Operand
+from brickrt.ops.cpu.operands.operand_access import load_operand
 from brickrt.ops.expr import Expr
 from brickrt.ops.operators.conv import Conv, ConvTranspose
 from brickrt.ops.operators.matmul import MatMul

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from llvmlite import ir
 
+from brickrt.ops.cpu.arithmetic.table_lookup import FLOATS, WORDS, look_up
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import fill
-from brickrt.ops.cpu.emit.table_lookup import FLOATS, WORDS, look_up
 
 SCALE = 3.9
 TOP = 15.4 / SCALE  # erf is 1 from there on

@@ -6,9 +6,9 @@ from __future__ import annotations
 import numpy as np
 from llvmlite import ir
 
+from brickrt.ops.cpu.arithmetic.table_lookup import FLOATS, LANES, WORDS, look_up
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import I16, I32, fill
-from brickrt.ops.cpu.emit.table_lookup import FLOATS, LANES, WORDS, look_up
 
 # Added to a small float, this leaves the nearest multiple of 1/16 in the low bits.
 ROUNDER = 786432.0

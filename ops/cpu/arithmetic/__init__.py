@@ -1,0 +1,1 @@
+"""Scalar expressions and functions on register values: vectors or scalars of LLVM."""

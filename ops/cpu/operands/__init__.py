@@ -1,0 +1,1 @@
+"""How kernels reach their operands: broadcasts, joined rows, epilogues."""
