@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from functools import cache
@@ -151,3 +152,12 @@ def test_tests_mirror_the_package():
     known = {at for at, _ in folders()}
     tests = [at for at, _ in folders() if at.startswith("tests/") and at.split("/")[1] not in NO_MIRROR]
     none(f"{at}: no {mirrored(at)}" for at in tests if mirrored(at) not in known)
+
+
+def test_the_words_of_the_glossary_are_used():
+    """Each stands in the code, one word or joined as names are."""
+    words = re.findall(r"^- \*\*(.+?)\*\*", (ROOT / "docs" / "glossary.md").read_text("utf-8"), re.MULTILINE)
+    code = "\n".join(text(path) for path in files(*DOCUMENTED)).lower()
+    pattern = {word: "[ _-]?".join(map(re.escape, re.split(r"[ -]", word.lower()))) for word in words}
+    unused = [word for word, parts in pattern.items() if not re.search(parts, code)]
+    assert words and not unused

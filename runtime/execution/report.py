@@ -15,7 +15,7 @@ from brickrt.runtime.program_protocol import Counts, Program
 from brickrt.runtime.stats import Stats
 
 NO_COUNTS = Counts(0, 0, 0, 0)
-MOST_TOLD = 4  # nodes on the host that a short report names
+MOST_TOLD = 8  # stages, and nodes on the host, that a short report names
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,9 +54,9 @@ class Report:
         return sum(project(program.tasks, program.threads).total for program in self.programs)
 
     @property
-    def held_bytes(self) -> int:
+    def peak_bytes(self) -> int:
         """Memory that the programs of all stages hold while they run, with inputs and outputs."""
-        return sum(map(_held, self.programs))
+        return sum(map(_peak_bytes, self.programs))
 
     @cached_property
     def stats(self) -> Stats:
@@ -65,15 +65,20 @@ class Report:
         return Stats.total([self.measured, *levels])
 
     def __repr__(self) -> str:
-        lines = [repr(plan) for plan in self.plans if plan.subgraphs]
-        host = [f"on the host: {name}" for name in self.fallback]
-        lines += host if len(host) <= MOST_TOLD else [*host[:MOST_TOLD], f"on the host: {len(host) - MOST_TOLD} more"]
+        told = [repr(plan) for plan in self.plans if plan.subgraphs]
+        if len(told) > 1:
+            told = [f"stage {k}: {text.partition(chr(10))[0]}" for k, text in enumerate(told)]
+        lines = _shortened(told) + _shortened([f"on the host: {name}" for name in self.fallback])
         return "\n".join(lines) or "nothing to compute: the outputs are known"
 
     def __str__(self) -> str:
         lines = [str(plan) for plan in self.plans if plan.subgraphs]
         lines += [f"host: {name} ({why})" for name, why in self.fallback.items()]
         return "\n".join(lines) or "nothing to compute: the outputs are known"
+
+
+def _shortened(lines: list[str]) -> list[str]:
+    return lines if len(lines) <= MOST_TOLD else [*lines[:MOST_TOLD], f"and {len(lines) - MOST_TOLD} more"]
 
 
 @dataclass(eq=False)
@@ -102,14 +107,14 @@ class StageRun:
             waits=counts.waits,
             revisits=counts.revisits,
             recomputed=program.tasks.recomputed,
-            peak_bytes=_held(program),
+            peak_bytes=_peak_bytes(program),
         )
 
 
-def _held(program: Program | Released) -> int:
+def _peak_bytes(program: Program | Released) -> int:
     graph = program.tasks.plan.graph
-    ends_bytes = sum(graph.types[name].nbytes for name in (*graph.inputs, *graph.outputs))
-    return program.constant_bytes + program.working_bytes + ends_bytes
+    io_bytes = sum(graph.types[name].nbytes for name in (*graph.inputs, *graph.outputs))
+    return program.constant_bytes + program.working_bytes + io_bytes
 
 
 def report_of(call: Sequence[StageRun]) -> Report:

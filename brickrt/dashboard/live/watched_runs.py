@@ -30,7 +30,7 @@ class WatchedRuns:
 
     def compiled(self, report: Report, traffic: TrafficComparison | None) -> None:
         """Takes note of the memory of all stages in a report, and of their modelled traffic."""
-        self.peak_bytes, self.projected_bytes = report.held_bytes, report.projected_bytes
+        self.peak_bytes, self.projected_bytes = report.peak_bytes, report.projected_bytes
         self.traffic = traffic
 
     def stop(self) -> None:

@@ -10,7 +10,7 @@ from brickrt.plan.cost.cost_model import CostModel
 from brickrt.plan.geometry.bricks import BrickGrid
 from brickrt.plan.geometry.halo import middle_boxes, needed_boxes, working_set
 from brickrt.plan.merging.brick_shapes import Cut, cut_of
-from brickrt.plan.merging.propose_merges import Proposal, exact_timing, held_bytes
+from brickrt.plan.merging.propose_merges import Proposal, exact_timing, footprint_bytes
 from brickrt.plan.subgraph import Subgraph
 from brickrt.plan.tiling.layer_tiles import layer_brick
 
@@ -62,7 +62,7 @@ def brick_subgraph(cost: CostModel, nodes: tuple[int, ...], proposal: Proposal) 
         bricks=bricks,
         tasks=sum(own) if memoized else bricks,
         flops=sum(flops),
-        footprint_bytes=int(held_bytes(cost, nodes, (brick, proposal.band))[0]),
+        footprint_bytes=int(footprint_bytes(cost, nodes, (brick, proposal.band))[0]),
         why=proposal.why if "Δ" in proposal.why else f"{proposal.why}, Δ={delta:.1%}",
         modelled_us=float((timing.memoized_us if memoized else timing.padded_us)[0]),
         layerwise_us=sum(cost.layerwise_us(k) for k in nodes),

@@ -168,12 +168,12 @@ def _confirm(cost: CostModel, order: Sequence[int], found: Proposal) -> Proposal
 
 def exact_timing(cost: CostModel, nodes: Sequence[int], cutting: Cutting, needed: dict[str, Boxes]) -> Timing:
     """Modelled times of a subgraph in one brick shape, [1]; `needed` holds the boxes of all its bricks."""
-    held = held_bytes(cost, nodes, cutting)
+    held = footprint_bytes(cost, nodes, cutting)
     rows = _rows(cost, max(nodes), [cutting])
     return _time(cost, BrickTrials(sorted(nodes), [cutting[0]], _bands([cutting]), rows, totals(needed), held))
 
 
-def held_bytes(cost: CostModel, nodes: Sequence[int], cutting: Cutting) -> np.ndarray:
+def footprint_bytes(cost: CostModel, nodes: Sequence[int], cutting: Cutting) -> np.ndarray:
     """Bytes that a band of a brick touches, [1]."""
     backwards = sorted(nodes, reverse=True)
     swept = _middle_sweep(cost, backwards[0], [cutting])
