@@ -56,8 +56,8 @@ def test_stages_are_told_in_order():
     told = []
     pipeline = Pipeline(choose_engine("cpu"), progress=lambda what, done, total: told.append(what))
     pipeline.run(two_stages(), {"x": X})
-    firsts = list(dict.fromkeys(told))
-    assert firsts == ["specialize", "plan", "compile kernels"] and told.count("plan") == 2
+    steps = [what for what in told if what != "compile kernels"]  # of which there are none where all are cached
+    assert steps == ["specialize", "plan", "specialize", "plan"]
 
 
 def test_inputs_are_checked_before_anything_else():
