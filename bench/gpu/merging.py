@@ -65,7 +65,7 @@ class Bench:
 
     def program(self, plan: Plan) -> CudaProgram:
         """The program of a plan, run once."""
-        program = self.engine.build(lower(plan), 1, None)
+        program = self.engine.build(lower(plan), dict(plan.graph.constants), 1, None)
         assert isinstance(program, CudaProgram)
         program.seconds()
         return program

@@ -62,7 +62,7 @@ class FastPath:
             array: Any = inputs.get(name)
             if type(array) is not kind or array.shape != shape or array.dtype != dtype:
                 return None
-            if not array.flags.c_contiguous:
+            if kind is np.ndarray and not array.flags.c_contiguous:
                 return None
             found.append(array)
         return [found[k] for k in self._read]

@@ -101,15 +101,14 @@ def test_building_a_program_can_release_the_weights():
     """Nothing but the plan holds weights that were folded: an engine that packs them gives them up one by one."""
     found = []
 
-    def build(tasks, threads, progress):
-        constants = tasks.plan.graph.constants
+    def build(tasks, constants, threads, progress):
         folded = [weakref.ref(array) for array in constants.values() if array.ndim == 4]
         constants.clear()
         found.append((len(folded), sum(held() is not None for held in folded)))
         raise BrickError("enough")
 
     runtime = Runtime(zoo.build("mobilenetv2", size=32), threads=1)
-    runtime._compiler = replace(runtime._compiler, engine=replace(runtime._compiler.engine, build=build))
+    runtime._pipeline = replace(runtime._pipeline, engine=replace(runtime._pipeline.engine, build=build))
     with pytest.raises(BrickError, match="enough"):
         runtime.execute({"x": np.zeros((1, 3, 32, 32), np.float32)})
     assert found == [(52, 0)]

@@ -11,9 +11,15 @@ import pytest
 from onnx import TensorProto
 
 from brickrt.graph.errors import BrickError
+from brickrt.graph.onnx_import.source import load
+from brickrt.graph.specialize.stages import first_stage
+from brickrt.ops.types import TensorType
+from brickrt.plan.options import PlanOptions
 from brickrt.runtime.cuda.blueprint import CudaOptions
 from brickrt.runtime.cuda.program import CudaProgram
+from brickrt.runtime.engines import choose_engine
 from brickrt.runtime.events import TaskEvents
+from brickrt.runtime.pipeline import Pipeline
 from brickrt.runtime.program_protocol import Cancelled
 from brickrt.runtime.session.runtime import Runtime
 from tests.support.cuda.callback_kernels import CallbackDriver, use_callbacks
@@ -120,9 +126,10 @@ def test_arrays_of_the_host_go_through_pinned_memory(driver):
 
 def lowered_chain(strategy: str = "padded"):
     """The task graph of `chain`."""
-    runtime = Runtime(chain(), device="reference", strategy=strategy, brick=4)
-    runtime.execute({"x": X})
-    return runtime.plan.programs[0].tasks
+    pipeline = Pipeline(choose_engine("reference"), PlanOptions(strategy, 4))  # type: ignore[arg-type]
+    stage = first_stage(load(chain()))
+    graph = pipeline.specialize(stage, {"x": TensorType(X.shape, X.dtype)}, {}).graph
+    return pipeline.lower(pipeline.plan(graph))
 
 
 def test_a_stream_of_the_caller(monkeypatch, driver):

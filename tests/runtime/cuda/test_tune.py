@@ -153,7 +153,7 @@ def test_a_runtime_measures_what_nothing_was_asked_of(monkeypatch):
 
     def tune(progress):
         measured.append(progress)
-        return Tuner(lambda plan: engine.build(lower(plan), 1, progress), "host")
+        return Tuner(lambda plan: engine.build(lower(plan), dict(plan.graph.constants), 1, progress), "host")
 
     monkeypatch.setattr(runtime, "choose_engine", lambda *_: replace(engine, tune=tune))
     model, x, want = network("unet")

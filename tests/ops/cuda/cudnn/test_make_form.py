@@ -45,7 +45,7 @@ def computed(op, arrays, packed=True):
     frontend = Frontend()
     plan = Cudnn(frontend).choose(form(op, arrays, packed=packed), measured_by(frontend))
     held = [weights(op, o, plan.form) if k == 1 and packed else o for k, o in enumerate(ins)]
-    memory = [aligned(layers.stored(o, a)) for o, a in zip(held, arrays)]
+    memory = [aligned(layers.StoredConstant("", o).stored(a)) for o, a in zip(held, arrays)]
     result = aligned(np.full(out.shape, 77, out.dtype))
     assert [m.nbytes for m in (result, *memory)] == [t.nbytes for t in plan.form.tensors]
     plan.run([m.ctypes.data for m in (result, *memory)], 0)
