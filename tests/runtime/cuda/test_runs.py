@@ -235,15 +235,6 @@ def test_events_tell_of_every_task(monkeypatch, driver, launch, strategy):
 
 @pytest.mark.parametrize("launch", ["streams", "persistent"])
 def test_cancel_before_and_while_it_runs(monkeypatch, launch):
-    driver = CallbackDriver(workers=1)
-    proto = chain(3)
-    runtime = runtime_on(monkeypatch, driver, proto, launch, strategy="memoized", brick=4)
-    runtime.execute({"x": X})
-    (program,) = runtime.plan.programs
-    program.cancel()
-    with pytest.raises(Cancelled):
-        runtime.execute({"x": X})
-    check(runtime.execute({"x": X})["y"], on_cpu(proto))
     begun = threading.Event()
 
     class RecordingObserver:
@@ -256,7 +247,16 @@ def test_cancel_before_and_while_it_runs(monkeypatch, launch):
         def hosted(self, name, start, end):
             pass
 
-    runtime._observer = RecordingObserver()
+    driver, proto = CallbackDriver(workers=1), chain(3)
+    how = {"strategy": "memoized", "brick": 4, "watch": RecordingObserver()}
+    runtime = runtime_on(monkeypatch, driver, proto, launch, **how)
+    runtime.execute({"x": X})
+    (program,) = runtime.plan.programs
+    program.cancel()
+    with pytest.raises(Cancelled):
+        runtime.execute({"x": X})
+    check(runtime.execute({"x": X})["y"], on_cpu(proto))
+    begun.clear()
     other = threading.Thread(target=lambda: (begun.wait(), runtime.cancel()))
     other.start()
     for _ in range(200):
@@ -267,7 +267,6 @@ def test_cancel_before_and_while_it_runs(monkeypatch, launch):
     else:
         pytest.fail("no run was cancelled")
     other.join()
-    runtime._observer = None
     check(runtime.execute({"x": X})["y"], on_cpu(proto))
 
 
