@@ -24,6 +24,14 @@ LONG = (
 _made: list[str] = []
 
 
+@pytest.fixture(autouse=True)
+def _compiles_in_this_process(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The workers of the tests have all cores busy: helper processes, of which each loads LLVM first, take longer than
+    they save. Their own tests have them all the same."""
+    if "tests/runtime/cpu/compile/" not in request.node.nodeid:
+        monkeypatch.setattr("brickrt.runtime.cpu.compile.compile_pool.KERNELS_PER_HELPER", 1 << 30)
+
+
 def pytest_configure() -> None:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # two workers with two threads each wait for each other
     os.environ["BRICKRT_CALIBRATE"] = "0"
