@@ -52,7 +52,7 @@ def pytest_collection_finish() -> None:
     which hold many cycles while they are made, start fewer of them."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(50_000, 20, 50)
+    gc.set_threshold(200_000, 20, 50)
 
 
 def pytest_unconfigure() -> None:
