@@ -113,7 +113,7 @@ def test_docstrings_are_sentences():
     """None begins with "Of …", as if its name were the first half of the sentence."""
     none(
         f"{f}: {name}: {said.partition(chr(10))[0]}"
-        for f in files(*DOCUMENTED)
+        for f in files(*CODE)
         for name, node in (("the file", tree(f)), *((name, node) for name, node, _ in defined(f)))
         if (said := (ast.get_docstring(node) or "")).startswith("Of ")
     )

@@ -138,7 +138,7 @@ def figures(
 
 
 def _figures(group: Sequence[Used], module: CompiledModule) -> list[KernelFigures]:
-    """Of functions in one module: what they call apart is told by its name, which is in their text."""
+    """The figures of functions in one module: what they call apart is told by its name, which is in their text."""
     known = {f.name: f for f in module.functions}
     called = [f for f in module.functions if not f.registers]
     found = []

@@ -69,7 +69,7 @@ def needs(tasks: WaitingTasks) -> list[list[int]]:
 
 
 def ancestors(needs: Iterable[Iterable[int]]) -> list[int]:
-    """Of tasks or launches that wait for earlier ones: those that are complete when each runs, as bits."""
+    """Per task or launch those that are complete when it runs, as bits: all that it waits for, directly or not."""
     found: list[int] = []
     for waits in needs:
         mine = 0
@@ -130,7 +130,7 @@ def check_reads(tasks: TaskGraph) -> None:
 
 
 def check_arena(tasks: TaskGraph) -> None:
-    """Of two tensors that share memory, every task of one is complete before any task writes the other."""
+    """Checks that of two tensors that share memory every task of one is complete before any task writes the other."""
     before = ancestors(needs(tasks))
     reads, writes = touches(tasks)
     writers, users = defaultdict(set), defaultdict(set)

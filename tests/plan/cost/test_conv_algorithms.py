@@ -92,7 +92,7 @@ def test_strides_need_large_images_and_few_channels():
 
 
 def test_a_direct_convolution_costs_the_taps_that_fall_on_the_tensor():
-    """Of 3 taps, the two outputs of a dimension of two elements read 2 each; a single one reads 1."""
+    """With 3 taps, the two outputs of a dimension of two elements read 2 each; a single one reads 1."""
     flat, deep, full = (layer(64, (d, 28, 28), (k, 3, 3)) for d, k in ((1, 3), (2, 3), (1, 1)))
     flat_cost, deep_cost, full_cost = (conv_us(g, g.nodes[0], SERVER, "direct") for g in (flat, deep, full))
     assert flat_cost == pytest.approx(full_cost)

@@ -20,7 +20,7 @@ from tests.support.task_checks import check_twice, lowered, with_values
 
 
 def placeholder(kind: TensorType) -> np.ndarray:
-    """Of a constant whose value only the program has."""
+    """Stands for a constant whose value only the program has."""
     return np.broadcast_to(np.zeros((), kind.dtype), kind.shape)
 
 

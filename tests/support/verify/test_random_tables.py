@@ -109,7 +109,7 @@ def dependency_dropped(b):
 
 
 def all_dependencies_dropped(b):
-    """Of a task with steps, also in the graph: what it reads and writes must tell."""
+    """Drops what a task with steps waits for, also in the graph: what it reads and writes must tell."""
     counts = np.diff(b.tables.dep_offsets)
     t = b.pick(np.flatnonzero((counts > 0) & ~b.order.stepless).tolist())
     offsets, deps = _without(b.tables.dep_offsets, b.tables.deps, np.arange(*b.tables.dep_offsets[t : t + 2]))
@@ -168,7 +168,7 @@ def box_changed(b):
 
 
 def box_repeated(b):
-    """Of a tensor that is stored whole one box twice, and another one not."""
+    """Writes one box of a tensor that is stored whole twice, and another one not."""
     steps, i, start = b.steps(lambda s: len(s.tasks) > 1 and s.like.parts[0] and s.bases[0, 0] != SCRATCH)
     j = b.pick(set(range(len(steps.tasks))) - {i})
     assume((steps.box.lo[i] != steps.box.lo[j]).any())
@@ -203,7 +203,7 @@ def needed(b, order):
 
 
 def after_dropped(b):
-    """Of what others do not tell, too."""
+    """A launch no longer comes after one that its other ones do not come after either."""
     k = b.pick(k for k, launch in enumerate(b.tables.launches) if launch.after)
     launch = b.tables.launches[k]
     gone = b.pick(launch.after)

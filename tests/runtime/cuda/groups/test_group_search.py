@@ -64,7 +64,7 @@ def test_random_graphs(graph, launch, group, brick, band, seed, most):
 @settings(max_examples=80, deadline=None)
 @given(stacks(), *ANY_WAY, MOST, st.sampled_from(["padded", "padded", "layerwise"]))
 def test_random_windows(graph, launch, group, brick, band, seed, most, strategy):
-    """Of whole layers too what the library leaves is computed by kernels."""
+    """Kernels compute what the library leaves, in whole layers too."""
     check(graph, launch, group, brick, band, seed, most=most, strategy=strategy)
 
 
@@ -122,7 +122,7 @@ def test_memory_of_groups_is_told():
 
 
 def test_what_the_library_refuses_kernels_compute_for_the_group(monkeypatch):
-    """Of three layers the middle one is refused."""
+    """The library refuses the middle one of three layers."""
     graph, plan = chain(), HostLibrary.plan
     middle = (10, 10)
 
