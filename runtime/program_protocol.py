@@ -9,7 +9,7 @@ import numpy as np
 
 from brickrt.runtime.lowering.task_graph import TaskGraph
 
-LaunchMode = Literal["auto", "streams", "graph", "persistent"]  # how a GPU runs plans
+LaunchMode = Literal["auto", "streams", "dynamic", "graph", "persistent"]  # how a GPU runs plans
 LAUNCHES: tuple[str, ...] = get_args(LaunchMode)
 
 

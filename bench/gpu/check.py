@@ -23,7 +23,7 @@ from brickrt.runtime.session.runtime import Runtime
 
 TOLERANCE = {"fp32": 1e-4, "tf32": 1e-2, "fp16": 1e-2, "bf16": 5e-2}
 STRATEGIES = ("layerwise", "padded", "memoized", "auto")
-LAUNCHES = ("streams", "graph", "persistent")
+LAUNCHES = ("streams", "dynamic", "graph", "persistent")
 
 
 def combinations(precisions: str, strategies: str, launches: str) -> Iterator[tuple[str, str, str]]:

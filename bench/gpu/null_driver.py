@@ -45,6 +45,10 @@ class NullQueue:
     def record(self, stream: Any) -> None:
         """Nothing to record."""
 
+    def query(self) -> bool:
+        """Everything is done."""
+        return True
+
     def synchronize(self) -> None:
         """Nothing to wait for."""
 

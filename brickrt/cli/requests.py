@@ -11,7 +11,7 @@ from typing import Any, Literal
 Device = Literal["auto", "cpu", "cuda", "reference"]
 Strategy = Literal["auto", "layerwise", "padded", "memoized"]
 Precision = Literal["fp32", "tf32", "fp16", "bf16"]
-Launch = Literal["auto", "streams", "graph", "persistent"]
+Launch = Literal["auto", "streams", "dynamic", "graph", "persistent"]
 ImageLayout = Literal["nchw", "nhwc"]
 
 

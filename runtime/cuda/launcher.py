@@ -1,15 +1,17 @@
-"""The launches of a program on streams: branches side by side, all as one graph, or some by themselves."""
+"""The launches of a program on streams: branches side by side, as others end, all as one graph, or some by themselves."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import cached_property
 
 import numpy as np
 
 from brickrt.runtime.cuda.device_state import DeviceState
 from brickrt.runtime.cuda.driver.protocol import CapturedGraph, CaptureRefused, DeviceFunction, Driver, Event, Stream
 from brickrt.runtime.cuda.groups.cudnn_launches import LibraryCalls
+from brickrt.runtime.cuda.schedule.dispatch import Dispatcher
 from brickrt.runtime.cuda.schedule.launches import Launch
 from brickrt.runtime.cuda.schedule.stream_schedule import Schedule
 
@@ -39,23 +41,39 @@ class Launcher:
 
     def put(self, main: Stream) -> None:
         """Puts all launches on their streams; those but `main` begin and end with it."""
-        streams = [main, *self._branches]
-        self._begun.record(main)
-        for stream in self._branches:
-            stream.wait(self._begun)
+        streams = self._begin(main)
         for k, turn in enumerate(self._schedule.turns):
             for other in turn.waits:
                 streams[turn.stream].wait(self._events[other])
-            self._put(k, streams[turn.stream])
+            self._put(k, streams[turn.stream], turn.stream)
             if turn.recorded:
                 self._events[k].record(streams[turn.stream])
         for k in self._schedule.tails:
             main.wait(self._events[k])
 
+    def react(self, main: Stream, stopped: Callable[[], bool]) -> None:
+        """Puts launches on streams as others end, those but `main` begin and end with it. Returns when all are there,
+        or `stopped` says that no more shall be."""
+        streams = self._begin(main)
+        self._dispatcher.run(lambda k, number: self._put(k, streams[number], number), streams, stopped)
+
+    def _begin(self, main: Stream) -> list[Stream]:
+        """All streams, of which none begins before `main` is here."""
+        self._begun.record(main)
+        for stream in self._branches:
+            stream.wait(self._begun)
+        return [main, *self._branches]
+
+    @cached_property
+    def _dispatcher(self) -> Dispatcher:
+        """As many streams as the schedule has suffice: where it has fewer than it may, each has launches that come
+        after one another, so that no more can run side by side."""
+        return Dispatcher(self._driver, [launch.after for launch in self._launches], self._schedule.streams)
+
     def put_some(self, which: Sequence[int], stream: Stream) -> None:
         """Puts launches on one stream, one after the other."""
         for k in which:
-            self._put(k, stream)
+            self._put(k, stream, self._schedule.turns[k].stream)
 
     def graph(self, main: Stream, put: Callable[[Stream], None]) -> CapturedGraph:
         """What `put` puts on a stream, as a graph. Raises CaptureRefused."""
@@ -75,13 +93,13 @@ class Launcher:
         streams = [main, *self._branches]
         numbers = [turn.stream for turn in self._schedule.turns]
         for k in self._calls.first_uses(numbers):
-            self._put(k, streams[numbers[k]])
+            self._put(k, streams[numbers[k]], numbers[k])
             streams[numbers[k]].synchronize()
 
-    def _put(self, k: int, stream: Stream) -> None:
+    def _put(self, k: int, stream: Stream, number: int) -> None:
+        """With the workspace that the stream of this number has to itself."""
         launch, memory = self._launches[k], self._memory
-        if k in self._calls.layers:  # on different streams, with workspaces of their own
-            number = self._schedule.turns[k].stream
+        if k in self._calls.layers:
             self._calls.run(k, memory["arena"], memory["factors"], memory["workspace"], stream, number)
         else:
             numbers = self._firsts[k], len(launch.tasks), self._tickets.get(k, 0), 0

@@ -53,11 +53,12 @@ class CudaProgram:
         self._cancelled = self._pending = False
         self.not_captured: str | None = None
         options = options or CudaOptions()
+        self._reacts = options.launch == "dynamic"
         with driver.current:
             self._main, self._side, self._idle = driver.stream(), driver.stream(), driver.event()
             self._build(draw_up(tasks, driver, options, constants), progress)
             self._no_library = driver.no_library if options.library else "not used, as asked"
-            self._graph = None if options.launch == "streams" else self._captured()
+            self._graph = None if self._reacts or options.launch == "streams" else self._captured()
 
     def _build(self, blueprint: Blueprint, progress: KernelProgress | None) -> None:
         """Compiles kernels and fills memory. The blueprint is not kept: it holds packed constants."""
@@ -97,12 +98,16 @@ class CudaProgram:
             "scratch": stride * self._slots,
             "constants": constants.nbytes,
             "factors": calls.nbytes,
-            "workspace": calls.workspace([turn.stream for turn in self._schedule.turns]),
+            "workspace": calls.workspace([self._may_be_on(turn.stream) for turn in self._schedule.turns]),
         }
         memory = DeviceState(self._driver, self._tables, len(self._tickets), len(self._io), sizes, stride)
         memory.write({"constants": constants.pieces, "factors": calls.pieces}, self._main)
         self._constant_bytes = constants.nbytes + calls.nbytes
         return memory
+
+    def _may_be_on(self, stream: int) -> Sequence[int]:
+        """Streams of a launch that the schedule has on this one."""
+        return range(self._schedule.streams) if self._reacts else (stream,)
 
     def _most_slots(self, stride: int) -> int:
         """Blocks that have scratch: as many as run at once, unless that takes too much memory."""
@@ -212,6 +217,8 @@ class CudaProgram:
             self._memory.next_epoch(main)
         if self._graph is not None:
             self._graph.launch(main)
+        elif self._reacts:
+            self._queue.react(main, lambda: self._cancelled or self._memory.stopped != 0)
         else:
             self._queue.put(main)
 

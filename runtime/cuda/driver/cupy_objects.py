@@ -13,6 +13,7 @@ from brickrt.runtime.cuda.driver.cupy_import import cu, cudart, cupy
 from brickrt.runtime.cuda.driver.protocol import Numbers
 from brickrt.runtime.cuda.kernels.kernel_sources import KernelSource
 
+NOT_READY = 600  # cudaErrorNotReady, which is no error
 CAREFREE_SHARED = 48 << 10  # bytes of shared memory that no function has to ask for
 WINDOWS, REPEATS = 3, 5  # of measuring
 
@@ -48,6 +49,17 @@ class CupyEvent:
     def record(self, stream: CupyStream) -> None:
         """Marks what is on the stream so far."""
         cudart.eventRecord(self.address, stream.address)
+
+    def query(self) -> bool:
+        """See `Event`. Raises what went wrong on the device. That an event is not ready CUDA keeps as the thread's last
+        error, which other libraries would take for theirs; `check_status` takes it away."""
+        try:
+            cudart.check_status(cudart.eventQuery(self.address))
+        except cudart.CUDARuntimeError as e:
+            if e.status != NOT_READY:
+                raise
+            return False
+        return True
 
     def synchronize(self) -> None:
         """Returns when the work before the mark is done."""

@@ -61,6 +61,10 @@ class Event(Protocol):
         """Marks what is on the stream so far."""
         ...
 
+    def query(self) -> bool:
+        """Whether the work before the mark is done, without waiting for it; if it is not, a later call may tell."""
+        ...
+
     def synchronize(self) -> None:
         """Returns when the work before the mark is done."""
         ...

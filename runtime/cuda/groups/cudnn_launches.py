@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -52,11 +52,13 @@ class LibraryCalls:
             self.nbytes += aligned_size(array.nbytes)
         return self._stored[constant]
 
-    def workspace(self, streams: Sequence[int]) -> int:
-        """Bytes for launches on these streams: each has a workspace of its own, for the greediest of its calls."""
+    def workspace(self, streams: Sequence[Collection[int]]) -> int:
+        """Bytes for launches, each on any of its streams: these have workspaces of their own, for the greediest of the
+        calls that may be there."""
         most: dict[int, int] = {}
         for k, (_, plan) in self.layers.items():
-            most[streams[k]] = max(most.get(streams[k], 0), aligned_size(plan.workspace))
+            for stream in streams[k]:
+                most[stream] = max(most.get(stream, 0), aligned_size(plan.workspace))
         total = 0
         for stream in sorted(most):
             self._workspaces[stream] = total

@@ -16,6 +16,7 @@ RUNS = [
     ("drn-c-26", "memoized", "persistent"),
     ("inception-v4", "auto", "streams"),
     ("mobilenetv2", "memoized", "streams"),
+    ("nafnet", "memoized", "dynamic"),
     ("nafnet", "padded", "graph"),
     ("resnet34-3d", "padded", "streams"),
     ("resnet50", "memoized", "persistent"),

@@ -21,7 +21,7 @@ from tests.support.task_checks import check_twice, lowered, with_values
 pytestmark = needs_compiler
 
 STRATEGIES = ["layerwise", "padded", "memoized", "auto"]
-LAUNCHES = ["streams", "graph", "persistent"]
+LAUNCHES = ["streams", "dynamic", "graph", "persistent"]
 SMALL_ONES = ["nafnet", "mobilenetv2"]
 
 
@@ -36,7 +36,7 @@ def _callbacks(monkeypatch):
 def test_every_way(monkeypatch, name, strategy, launch):
     driver = CallbackDriver(seed=1)
     check_network(monkeypatch, name, driver, strategy, launch)
-    assert ("graph" in {call[0] for call in driver.calls}) == (launch != "streams")
+    assert ("graph" in {call[0] for call in driver.calls}) == (launch in ("graph", "persistent"))
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)

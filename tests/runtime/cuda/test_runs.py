@@ -80,7 +80,7 @@ def check(y: np.ndarray, want: np.ndarray) -> None:
 
 
 @pytest.mark.parametrize("strategy", ["padded", "memoized"])
-@pytest.mark.parametrize("launch", ["streams", "persistent"])
+@pytest.mark.parametrize("launch", ["streams", "dynamic", "persistent"])
 def test_arrays_on_the_device_are_used_in_place(monkeypatch, driver, launch, strategy):
     """Nothing but their addresses is copied."""
     proto = chain()
@@ -208,7 +208,7 @@ def test_refused_captures_are_told_and_run_from_streams(monkeypatch, capsys):
 
 
 @pytest.mark.parametrize("strategy", ["layerwise", "padded", "memoized"])
-@pytest.mark.parametrize("launch", ["streams", "persistent"])
+@pytest.mark.parametrize("launch", ["streams", "dynamic", "persistent"])
 def test_events_tell_of_every_task(monkeypatch, driver, launch, strategy):
     seen: list[TaskEvents] = []
     runtime = runtime_on(monkeypatch, driver, chain(3), launch, group=5, strategy=strategy, brick=4, watch=seen.append)
@@ -233,7 +233,7 @@ def test_events_tell_of_every_task(monkeypatch, driver, launch, strategy):
 # ---- cancelling, and what goes wrong
 
 
-@pytest.mark.parametrize("launch", ["streams", "persistent"])
+@pytest.mark.parametrize("launch", ["streams", "dynamic", "persistent"])
 def test_cancel_before_and_while_it_runs(monkeypatch, launch):
     begun = threading.Event()
 

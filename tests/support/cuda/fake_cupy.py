@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import operator
+from collections import deque
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -61,6 +62,7 @@ class FakeCupy:
 
     def __init__(self) -> None:
         self.calls: list[str] = []
+        self.statuses = deque([0])  # what looks at events find, in turns
         self.capturing: list[Callable[[], None]] | None = None
         self.functions: list[Any] = []
         self.memory: list[HostMemory] = []
@@ -125,7 +127,7 @@ class FakeCupy:
 
             return call
 
-        numbers = {name: value for name, value in vars(module).items() if isinstance(value, int)}
+        numbers = {name: value for name, value in vars(module).items() if isinstance(value, int | type)}
         return SimpleNamespace(**numbers, **{name: made(name) for name in does})
 
     def _runtime(self) -> dict[str, Callable]:
@@ -136,6 +138,8 @@ class FakeCupy:
             "getDeviceProperties": lambda device: PROPERTIES,
             "deviceGetAttribute": lambda which, device: 1_000_000,
             "deviceSynchronize": self._wait,
+            "check_status": real_cudart.check_status,
+            "eventQuery": lambda event: self._looked(),
             "eventRecord": lambda event, stream: None,
             "eventSynchronize": self._wait,
             "streamWaitEvent": lambda stream, event, flags=0: None,
@@ -152,6 +156,10 @@ class FakeCupy:
             "launchKernel": lambda f, *rest: self._launch(f, *rest[:-1]),
             "launchCooperativeKernel": self._launch,
         }
+
+    def _looked(self) -> int:
+        self.statuses.rotate()
+        return self.statuses[0]
 
     def _wait(self, *_: int) -> None:
         if self.capturing is not None:

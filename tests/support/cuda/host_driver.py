@@ -27,6 +27,7 @@ from brickrt.runtime.cuda.kernels.kernel_sources import KernelSource
 from tests.support.cuda.host_kernels import compiled
 
 SMALL = replace(PRESETS["h200"], name="a small GPU on the host", cores=3)
+MOST_AT_A_LOOK = 2  # pieces of work that are done while the host looks at an event
 GUARD = 256  # bytes around each allocation, of a pattern that nobody may touch
 Work = Callable[[], None]
 
@@ -69,10 +70,22 @@ class HostEvent:
     def __init__(self, driver: HostDriver) -> None:
         self.driver = driver
         self.token: Token | None = None
+        self.unseen = 0  # looks that find it not done though it is
 
     def record(self, stream: HostStream) -> None:
         self.token = stream.mark()
+        self.unseen = self.driver.random.randint(0, self.driver.late)
         stream.driver.calls.append(("record", stream.number))
+
+    def query(self) -> bool:
+        """Some work is done meanwhile, of any streams."""
+        token = self.token
+        assert token is None or token.nodes is None, "what was captured is asked for"
+        self.driver.run_some()
+        if token is None or not token.done:
+            return token is None
+        self.unseen -= 1
+        return self.unseen < 0
 
     def synchronize(self) -> None:
         token = self.token
@@ -200,7 +213,8 @@ class HostArray:
 
 @dataclass
 class HostDriver:
-    """`resident` blocks run on one of `spec.cores` multiprocessors, in truth on `workers` threads."""
+    """`resident` blocks run on one of `spec.cores` multiprocessors, in truth on `workers` threads. That an event is
+    done the host sees at most `late` looks later."""
 
     spec: DeviceSpec = SMALL
     threads: int = THREADS
@@ -208,6 +222,7 @@ class HostDriver:
     workers: int = 2
     seed: int = 0
     captures: bool = True
+    late: int = 0
     flags: tuple[str, ...] = ()
     given_library: Any = None
     no_library: str | None = None
@@ -292,11 +307,23 @@ class HostDriver:
         """Runs work of all streams at random, until something is so."""
         with self.lock:
             while not until():
-                able = [s for s in self.streams if s.queue and _can_go(s.queue[0])]
-                assert able, "the streams wait for one another"
-                work = self.random.choice(able).queue.popleft()
-                if not isinstance(work, Token):
-                    work()
+                assert self._run_one(), "the streams wait for one another"
+
+    def run_some(self) -> None:
+        """Runs as much as a device might have done between two looks of the host: nothing, or a little."""
+        with self.lock:
+            for _ in range(self.random.randrange(MOST_AT_A_LOOK + 1)):
+                self._run_one()
+
+    def _run_one(self) -> bool:
+        """Runs work of a stream, if there is any that can go."""
+        able = [s for s in self.streams if s.queue and _can_go(s.queue[0])]
+        if not able:
+            return False
+        work = self.random.choice(able).queue.popleft()
+        if not isinstance(work, Token):
+            work()
+        return True
 
     def check(self) -> None:
         for memory in self.memory:

@@ -43,17 +43,30 @@ def runtime_of(monkeypatch, driver, launch="persistent", strategy="memoized"):
 
 
 @pytest.mark.parametrize("strategy", ["layerwise", "padded", "memoized"])
-@pytest.mark.parametrize("launch", ["streams", "persistent"])
+@pytest.mark.parametrize("launch", ["streams", "dynamic", "persistent"])
 def test_arrays_of_the_host(monkeypatch, fake, driver, launch, strategy):
     made = runtime_of(monkeypatch, driver, launch, strategy)
     for _ in range(2):
         fake.calls.clear()
         np.testing.assert_allclose(made.execute({"x": X})["y"], on_cpu(chain()), rtol=1e-5, atol=1e-5)
-    if launch != "streams":
+    if launch == "persistent":
         steady = ["getDevice", "setDevice", "memcpyAsync", "graph", "memcpyAsync", "streamSynchronize"]
         assert fake.calls == steady
     for memory in fake.memory:
         memory.check()
+
+
+def test_events_tell_whether_they_are_done(fake, driver):
+    """What CUDA says of one that is not is taken back, or others would see it as an error; true errors are raised."""
+    event = driver.event()
+    for status, done in ((0, True), (600, False)):
+        fake.statuses[0] = status
+        fake.calls.clear()
+        assert event.query() == done
+        assert fake.calls == ["eventQuery", "check_status"]
+    fake.statuses[0] = 700
+    with pytest.raises(cupy_objects.cudart.CUDARuntimeError, match="cudaErrorIllegalAddress"):
+        event.query()
 
 
 @pytest.mark.parametrize("stream", [None, 5, "cupy", "protocol", "torch"])

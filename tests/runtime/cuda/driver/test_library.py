@@ -35,7 +35,7 @@ def run(monkeypatch, name, library, launch="graph", strategy="layerwise", **opti
     return driver, program
 
 
-@pytest.mark.parametrize("launch", ["streams", "graph"])
+@pytest.mark.parametrize("launch", ["streams", "dynamic", "graph"])
 @pytest.mark.parametrize("name", ["mobilenetv2", "unet"])
 def test_products_of_layers_are_the_librarys(monkeypatch, name, launch):
     library = HostLibrary(Frontend([PlanOf(workspace=64)]))
@@ -55,9 +55,10 @@ def test_ends_of_the_graph_are_no_operands(monkeypatch):
     assert any("is an input or output of the graph" in reason for reason in program._calls.reasons.values())
 
 
-def test_branches_have_workspaces_of_their_own(monkeypatch):
+@pytest.mark.parametrize("launch", ["streams", "dynamic"])
+def test_branches_have_workspaces_of_their_own(monkeypatch, launch):
     library = HostLibrary(Frontend([PlanOf(workspace=1000)]))
-    run(monkeypatch, "inception-v4", library, "streams")
+    run(monkeypatch, "inception-v4", library, launch)
     streams = {number for number, *_ in library.ran}
     assert len(streams) > 1 and len({workspace for _, workspace, _ in library.ran}) == len(streams)
 
