@@ -1,1 +1,1 @@
-"""The CUDA engine: plans as launches on a stream, in one CUDA graph, and in a persistent kernel."""
+"""The CUDA engine: plans as launches on streams, in one CUDA graph, and in a persistent kernel."""

@@ -23,7 +23,8 @@ WAVES = 2  # tasks of a group of memoized bricks, per node, in multiples of the 
 
 @dataclass(frozen=True)
 class CudaOptions:
-    """How plans are launched: see `launches.py`; "graph" and "persistent" as one captured graph, "auto" as the latter.
+    """How plans are launched: see `launches.py`; "graph" and "persistent" as one captured graph, "auto" as the latter;
+    "streams" from the host by a schedule, "dynamic" from the host as launches end.
 
     `group` is the most tasks of a group of memoized bricks, and of padded bricks that cuDNN computes; None: by the
     device's size. `library`: cuDNN computes products of whole layers and of padded bricks where it is present."""

@@ -1,4 +1,4 @@
-"""The launches of a program on streams: branches side by side, as others end, all as one graph, or some by themselves."""
+"""The launches of a program on streams: by a schedule, as others end, all as one graph, or some by themselves."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Launcher:
             main.wait(self._events[k])
 
     def react(self, main: Stream, stopped: Callable[[], bool]) -> None:
-        """Puts launches on streams as others end, those but `main` begin and end with it. Returns when all are there,
+        """Puts launches on streams as others end; those but `main` begin and end with it. Returns when all are there,
         or `stopped` says that no more shall be."""
         streams = self._begin(main)
         self._dispatcher.run(lambda k, number: self._put(k, streams[number], number), streams, stopped)

@@ -178,7 +178,8 @@ class CudaProgram:
         """See `Program`; arrays may also be the driver's, used in place.
 
         With `stream`, and outputs that are such, the work is only put on it: the next run tells what went wrong, once
-        that is known.
+        that is known. Where launches start as others end, this returns when all have started, and so waits for most of
+        the run.
         """
         with self._lock, self._driver.current:
             waits = stream is None or events is not None or any(isinstance(array, np.ndarray) for array in outputs)

@@ -36,8 +36,8 @@ class Runtime:
     and products merged; `isa` a lesser instruction set of this CPU; `exact` rules out Winograd and Strassen, whose
     rounding is a few 1e-6 larger.
     For a GPU, `precision` is fp32, tf32 (products of float32 on matrix units), fp16 or bf16 (all between inputs and
-    outputs), and `launch` how it runs plans: auto, streams, graph (all in one CUDA graph) or persistent (the same, with
-    memoized subgraphs as persistent kernels).
+    outputs), and `launch` how it runs plans: auto, streams, dynamic (the host starts launches as others end),
+    graph (all in one CUDA graph) or persistent (the same, with memoized subgraphs as persistent kernels).
     `progress(what, done, total)` is told of long steps, `watch` of every run: a function is given its TaskEvents
     afterwards, an `events.Observer` is told while it goes on.
     Raises BrickError, one line, for models, options and inputs that make no sense.

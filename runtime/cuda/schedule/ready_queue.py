@@ -28,9 +28,10 @@ class ReadyQueue:
     """
 
     def __init__(self, after: Sequence[Sequence[int]], streams: int) -> None:
-        self._needs = [len(needs) for needs in after]
+        direct = _direct(after)
+        self._needs = [len(needs) for needs in direct]
         self._followers: list[list[int]] = [[] for _ in after]
-        for k, needs in enumerate(after):
+        for k, needs in enumerate(direct):
             for other in needs:
                 self._followers[other].append(k)
         self._streams = range(streams)
@@ -40,19 +41,18 @@ class ReadyQueue:
         """A new run: nothing has started."""
         self._missing = list(self._needs)  # of what a launch comes after, how many are not complete
         self._near = [[0 for _ in self._streams] for _ in self._needs]  # and of these, how many each stream holds
-        self._ready = [k for k, needs in enumerate(self._needs) if not needs]  # a heap, as those below are
-        self._behind: list[list[int]] = [[] for _ in self._streams]  # what may start on one stream before it is ready
-        self._started = [False for _ in self._needs]
+        self.left = none = len(self._needs)  # launches that have not started; their number, in a heap, is no launch
+        self._started = [False for _ in range(none + 1)]
+        self._ready = [*(k for k, needs in enumerate(self._needs) if not needs), none]  # a heap
+        self._behind = [[none] for _ in self._streams]  # heaps of what may start on one stream before it is ready
         self._held: list[deque[int]] = [deque() for _ in self._streams]
-        self.left = len(self._needs)  # launches that have not started
 
     def take(self) -> tuple[int, int] | None:
         """A launch to start now, and its stream; None where something must end first, or nothing is left."""
         for load in range(DEPTH):
-            able = [s for s in self._streams if len(self._held[s]) == load]
-            found = [(k, *self._held[s], s) for s in able if (k := self._first(s)) is not None]
-            if found:
-                k, *_, stream = min(found)  # of streams with as many launches the one whose own is earliest
+            found = [(self._first(s), *held, s) for s, held in enumerate(self._held) if len(held) == load]
+            k, *_, stream = min(found, default=(len(self._needs), 0))  # of streams alike the one whose own is earliest
+            if k < len(self._needs):
                 self._start(k, stream)
                 return k, stream
         return None
@@ -67,13 +67,13 @@ class ReadyQueue:
             else:
                 self._note(k)
 
-    def _first(self, stream: int) -> int | None:
-        """The earliest launch that may start on a stream."""
-        heaps = self._ready, self._behind[stream]
-        for heap in heaps:
-            while heap and self._started[heap[0]]:
+    def _first(self, stream: int) -> int:
+        """The earliest launch that may start on a stream; the number of all launches where none may."""
+        ready, behind = self._ready, self._behind[stream]
+        for heap in (ready, behind):
+            while self._started[heap[0]]:
                 heappop(heap)
-        return min((heap[0] for heap in heaps if heap), default=None)
+        return min(ready[0], behind[0])
 
     def _start(self, k: int, stream: int) -> None:
         self._started[k] = True
@@ -88,3 +88,19 @@ class ReadyQueue:
         for stream, near in enumerate(self._near[k]):
             if near == self._missing[k] and not self._started[k]:
                 heappush(self._behind[stream], k)
+
+
+def _direct(after: Sequence[Sequence[int]]) -> list[list[int]]:
+    """What each launch comes after, without what others of these come after themselves: tensors that share memory leave
+    many such, and each costs time in every run."""
+    before: list[int] = []  # all that a launch comes after, one way or another, a bit each
+    found = []
+    for needs in after:
+        mine, kept = 0, []
+        for other in sorted(needs, reverse=True):
+            if not mine >> other & 1:
+                kept.append(other)
+                mine |= before[other] | 1 << other
+        before.append(mine)
+        found.append(kept)
+    return found

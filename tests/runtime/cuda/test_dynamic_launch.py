@@ -79,6 +79,19 @@ def test_a_callers_stream(monkeypatch):
     driver.check()
 
 
+def test_it_is_measured_like_others():
+    """The whole with the host's part in it, a subgraph by itself."""
+    driver = CallbackDriver()
+    program = CudaProgram(lowered_chain("memoized"), driver, CudaOptions("dynamic", group=3))
+    y = np.zeros_like(X)
+    program.run([X], [y])
+    launches = [call for call in driver.calls if call[0] == "launch"]
+    assert len(launches) == len(program._launches)
+    assert program.seconds() > len(launches) and program.seconds({0}) > 0
+    program.run([X], [y])
+    check(y, on_cpu(chain()))
+
+
 @pytest.mark.parametrize("waits", [True, False])
 def test_cancelled_in_the_middle_no_more_starts(waits):
     """And what has started ends. Where nobody waited the next run tells."""

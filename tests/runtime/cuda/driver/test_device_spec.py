@@ -67,7 +67,9 @@ def test_without_a_gpu_one_line_says_so():
 
 
 def test_unknown_ways_to_launch():
-    with pytest.raises(BrickError, match="launch 'fast' is unknown: use one of auto, streams, dynamic, graph, persistent"):
+    with pytest.raises(
+        BrickError, match="launch 'fast' is unknown: use one of auto, streams, dynamic, graph, persistent"
+    ):
         choose_engine("cpu", launch="fast")
 
 
