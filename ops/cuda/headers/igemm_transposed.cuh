@@ -66,17 +66,26 @@ template <class S> struct TransposedProblem : ConvBase<S> {
         row[0] = this->s.lo[0] + m;
     }
 
+    // n / taps[d]: one of two numbers that are known when this is compiled, so that nothing is divided.
+    BRICK_DEVICE unsigned quotient(int d, unsigned n) const {
+        const unsigned fewest = S::kernel(d) / S::step(d);
+        if (S::kernel(d) % S::step(d) == 0) return n / fewest;
+        if (fewest == 0) return n;
+        return taps[d] == (int)fewest ? n / fewest : n / (fewest + 1);
+    }
+
     BRICK_DEVICE Tap tap(int k) const {
-        Tap t{-1, {0, 0, 0}};
-        if (k >= this->depth) return t;
-        int rest = k / S::PADDED_CHANNELS;
-        t.channel = k % S::PADDED_CHANNELS;
-        if (t.channel >= S::CHANNELS) t.channel = -1;
+        Tap t{};
+        unsigned rest = (unsigned)k / S::PADDED_CHANNELS;
+        t.channel = (unsigned)k % S::PADDED_CHANNELS;
+        if (k >= this->depth || t.channel >= S::CHANNELS) t.channel = -1;
 #pragma unroll
-        for (int d = D - 1; d >= 0; --d) {
-            t.at[d] = rest % taps[d];
-            rest /= taps[d];
+        for (int d = D - 1; d > 0; --d) {
+            const unsigned next = quotient(d, rest);
+            t.at[d] = rest - next * taps[d];
+            rest = next;
         }
+        t.at[0] = rest;
         return t;
     }
 

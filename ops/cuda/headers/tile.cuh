@@ -335,6 +335,7 @@ template <class P, class Core> BRICK_DEVICE void product_tile(const P& p, int m,
     int* const rows = reinterpret_cast<int*>(shared);
     Word* const stages = reinterpret_cast<Word*>(shared + Shape::M * ROW_WORDS * sizeof(int));
     sync();
+#pragma unroll 1  // at most once, mostly: code is short instead
     for (int r = thread(); r < Shape::M; r += Shape::THREADS) {
         Vector<int, ROW_WORDS> row{-1, 0, 0, 0};
         if (m + r < p.rows) p.locate(m + r, row.v);
