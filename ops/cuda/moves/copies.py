@@ -93,7 +93,7 @@ class Copy:
         corner = [self.walk.corner(s, "w.i", shift) for s, shift in self._ends()]
         return [
             f"for ({self.walk.tiles(across, a, b)} w(s{self._cut()}); w.more(); w.next())",
-            f"brick::exchange<{self._pitch(a)}>(x + ({corner[0]}), {apart[0]}, y + ({corner[1]}), {apart[1]}, "
+            f"brick::exchange<{self._pitch(a)}, {a}, {b}>(x + ({corner[0]}), {apart[0]}, y + ({corner[1]}), {apart[1]}, "
             f"w.na, w.nb, ({self.source.type}*)shared);",
         ]
 
