@@ -150,12 +150,15 @@ template <class S> struct ConvProblem : ConvBase<S> {
         row[0] = this->s.lo[0] + m;
     }
 
+    // Whether buffers of as many elements never reach beyond the depth.
+    template <int BUFFER> static constexpr BRICK_DEVICE bool fits() { return DEPTH % BUFFER == 0; }
+
     // Unsigned, since that makes the divisions by constants shorter; this is computed for each buffer.
-    BRICK_DEVICE Tap tap(int k) const {
+    template <bool BEYOND = true> BRICK_DEVICE Tap tap(int k) const {
         Tap t{};
         unsigned rest = (unsigned)k / S::PADDED_CHANNELS;
         t.channel = (unsigned)k % S::PADDED_CHANNELS;
-        if (k >= DEPTH || t.channel >= S::CHANNELS) t.channel = -1;
+        if ((BEYOND && k >= DEPTH) || (S::PADDED_CHANNELS > S::CHANNELS && t.channel >= S::CHANNELS)) t.channel = -1;
 #pragma unroll
         for (int d = D - 1; d > 0; --d) {
             t.at[d] = rest % S::kernel(d);
@@ -172,8 +175,8 @@ template <class S> struct ConvProblem : ConvBase<S> {
         return this->row_at(index[0], start);
     }
 
-    BRICK_DEVICE typename Base::Shift shift(int k) const {
-        const Tap t = tap(k);
+    template <int BUFFER> BRICK_DEVICE typename Base::Shift shift(int k) const {
+        const Tap t = tap<!fits<BUFFER>()>(k);
         int by[D];
 #pragma unroll
         for (int d = 0; d < D; ++d) by[d] = t.at[d] * S::dilation(d);

@@ -74,11 +74,14 @@ template <class S> struct TransposedProblem : ConvBase<S> {
         return taps[d] == (int)fewest ? n / fewest : n / (fewest + 1);
     }
 
-    BRICK_DEVICE Tap tap(int k) const {
+    template <int BUFFER> static constexpr BRICK_DEVICE bool fits() { return S::PADDED_CHANNELS % BUFFER == 0; }
+
+    template <bool BEYOND = true> BRICK_DEVICE Tap tap(int k) const {
         Tap t{};
         unsigned rest = (unsigned)k / S::PADDED_CHANNELS;
         t.channel = (unsigned)k % S::PADDED_CHANNELS;
-        if (k >= this->depth || t.channel >= S::CHANNELS) t.channel = -1;
+        if ((BEYOND && k >= this->depth) || (S::PADDED_CHANNELS > S::CHANNELS && t.channel >= S::CHANNELS))
+            t.channel = -1;
 #pragma unroll
         for (int d = D - 1; d > 0; --d) {
             const unsigned next = quotient(d, rest);
@@ -97,8 +100,8 @@ template <class S> struct TransposedProblem : ConvBase<S> {
         return this->row_at(index[0], start);
     }
 
-    BRICK_DEVICE typename Base::Shift shift(int k) const {
-        const Tap t = tap(k);
+    template <int BUFFER> BRICK_DEVICE typename Base::Shift shift(int k) const {
+        const Tap t = tap<!fits<BUFFER>()>(k);
         int by[D];
 #pragma unroll
         for (int d = 0; d < D; ++d) by[d] = -t.at[d] * S::back(d);
