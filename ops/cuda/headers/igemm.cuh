@@ -5,7 +5,7 @@
 
 namespace brick {
 
-// A tap and a channel of the input; `channel` is -1 beyond the depth.
+// A tap and a channel of the input; beyond the depth `channel` is -1, and `at` means nothing.
 struct Tap {
     int channel, at[3];
 };
@@ -150,17 +150,21 @@ template <class S> struct ConvProblem : ConvBase<S> {
         row[0] = this->s.lo[0] + m;
     }
 
-    BRICK_DEVICE Tap tap(int k) const {
-        Tap t{-1, {0, 0, 0}};
-        if (k >= DEPTH) return t;
-        int rest = k / S::PADDED_CHANNELS;
-        t.channel = k % S::PADDED_CHANNELS;
-        if (t.channel >= S::CHANNELS) t.channel = -1;
+    // Whether buffers of as many elements never reach beyond the depth.
+    template <int BUFFER> static constexpr BRICK_DEVICE bool fits() { return DEPTH % BUFFER == 0; }
+
+    // Unsigned, since that makes the divisions by constants shorter; this is computed for each buffer.
+    template <bool BEYOND = true> BRICK_DEVICE Tap tap(int k) const {
+        Tap t{};
+        unsigned rest = (unsigned)k / S::PADDED_CHANNELS;
+        t.channel = (unsigned)k % S::PADDED_CHANNELS;
+        if ((BEYOND && k >= DEPTH) || (S::PADDED_CHANNELS > S::CHANNELS && t.channel >= S::CHANNELS)) t.channel = -1;
 #pragma unroll
-        for (int d = D - 1; d >= 0; --d) {
+        for (int d = D - 1; d > 0; --d) {
             t.at[d] = rest % S::kernel(d);
             rest /= S::kernel(d);
         }
+        t.at[0] = rest;
         return t;
     }
 
@@ -171,8 +175,8 @@ template <class S> struct ConvProblem : ConvBase<S> {
         return this->row_at(index[0], start);
     }
 
-    BRICK_DEVICE typename Base::Shift shift(int k) const {
-        const Tap t = tap(k);
+    template <int BUFFER> BRICK_DEVICE typename Base::Shift shift(int k) const {
+        const Tap t = tap<!fits<BUFFER>()>(k);
         int by[D];
 #pragma unroll
         for (int d = 0; d < D; ++d) by[d] = t.at[d] * S::dilation(d);
@@ -208,7 +212,7 @@ template <class S> struct ConvProblem : ConvBase<S> {
 
     template <int DEPTH_OF_BUFFER> BRICK_DEVICE int next(int k) const {
         if constexpr (S::PADDED_CHANNELS % DEPTH_OF_BUFFER == 0 && taps() > 1 && taps() <= 32)
-            while (k < DEPTH && useless >> k / S::PADDED_CHANNELS & 1) k += S::PADDED_CHANNELS;
+            while (k < DEPTH && useless >> (unsigned)k / S::PADDED_CHANNELS & 1) k += S::PADDED_CHANNELS;
         return k;
     }
 };

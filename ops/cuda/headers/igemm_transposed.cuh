@@ -66,17 +66,29 @@ template <class S> struct TransposedProblem : ConvBase<S> {
         row[0] = this->s.lo[0] + m;
     }
 
-    BRICK_DEVICE Tap tap(int k) const {
-        Tap t{-1, {0, 0, 0}};
-        if (k >= this->depth) return t;
-        int rest = k / S::PADDED_CHANNELS;
-        t.channel = k % S::PADDED_CHANNELS;
-        if (t.channel >= S::CHANNELS) t.channel = -1;
+    // n / taps[d]: one of two numbers that are known when this is compiled, so that nothing is divided.
+    BRICK_DEVICE unsigned quotient(int d, unsigned n) const {
+        const unsigned fewest = S::kernel(d) / S::step(d);
+        if (S::kernel(d) % S::step(d) == 0) return n / fewest;
+        if (fewest == 0) return n;
+        return taps[d] == (int)fewest ? n / fewest : n / (fewest + 1);
+    }
+
+    template <int BUFFER> static constexpr BRICK_DEVICE bool fits() { return S::PADDED_CHANNELS % BUFFER == 0; }
+
+    template <bool BEYOND = true> BRICK_DEVICE Tap tap(int k) const {
+        Tap t{};
+        unsigned rest = (unsigned)k / S::PADDED_CHANNELS;
+        t.channel = (unsigned)k % S::PADDED_CHANNELS;
+        if ((BEYOND && k >= this->depth) || (S::PADDED_CHANNELS > S::CHANNELS && t.channel >= S::CHANNELS))
+            t.channel = -1;
 #pragma unroll
-        for (int d = D - 1; d >= 0; --d) {
-            t.at[d] = rest % taps[d];
-            rest /= taps[d];
+        for (int d = D - 1; d > 0; --d) {
+            const unsigned next = quotient(d, rest);
+            t.at[d] = rest - next * taps[d];
+            rest = next;
         }
+        t.at[0] = rest;
         return t;
     }
 
@@ -88,8 +100,8 @@ template <class S> struct TransposedProblem : ConvBase<S> {
         return this->row_at(index[0], start);
     }
 
-    BRICK_DEVICE typename Base::Shift shift(int k) const {
-        const Tap t = tap(k);
+    template <int BUFFER> BRICK_DEVICE typename Base::Shift shift(int k) const {
+        const Tap t = tap<!fits<BUFFER>()>(k);
         int by[D];
 #pragma unroll
         for (int d = 0; d < D; ++d) by[d] = -t.at[d] * S::back(d);

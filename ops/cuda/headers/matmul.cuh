@@ -76,7 +76,8 @@ template <class S> struct MatMulProblem {
             if (r.any) r.at += index[d] * S::a(S::OUTER + d);
         return r;
     }
-    BRICK_DEVICE int shift(int k) const { return k; }
+    template <int BUFFER> static constexpr BRICK_DEVICE bool fits() { return S::DEPTH % BUFFER == 0; }
+    template <int BUFFER> BRICK_DEVICE int shift(int k) const { return k; }
     BRICK_DEVICE bool inside(const Row& r, int k) const { return r.any && k < S::DEPTH; }
     BRICK_DEVICE const T* from(const Row& r, int k) const { return r.at + k * S::a(RANK - 1); }
 

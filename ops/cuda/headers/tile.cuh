@@ -197,7 +197,7 @@ template <class P, class Core> struct RowFill {
 
     // K words of the depth from element `k` on, into a buffer.
     BRICK_DEVICE void fill(int k, typename Core::Word* a) const {
-        const auto shift = p.shift(k + part());
+        const auto shift = p.template shift<Shape::K * Core::PAIR>(k + part());
         T* const to = reinterpret_cast<T*>(a) + first() * PITCH + part();
         if constexpr (KEPT) {
 #pragma unroll
@@ -261,7 +261,8 @@ template <class P, class Core> struct ColumnFill {
 #pragma unroll
         for (int i = 0; i < COUNT; ++i) {
             if (ALL % Shape::THREADS && thread() + i * Shape::THREADS >= ALL) break;
-            const bool in = n + column() + i * NEXT_N < P::STORED && k + depth() + i * NEXT_K < p.deep();
+            const bool deep = P::template fits<Shape::K * Core::PAIR>() || k + depth() + i * NEXT_K < p.deep();
+            const bool in = deep && n + column() + i * NEXT_N < P::STORED;
             const T* const next = from + i * (NEXT_N * P::BESIDE + NEXT_K * P::DOWN);
             copy_async16(b + i * place(NEXT_N, NEXT_K), next, in ? 16 : 0);
         }
@@ -335,6 +336,7 @@ template <class P, class Core> BRICK_DEVICE void product_tile(const P& p, int m,
     int* const rows = reinterpret_cast<int*>(shared);
     Word* const stages = reinterpret_cast<Word*>(shared + Shape::M * ROW_WORDS * sizeof(int));
     sync();
+#pragma unroll 1  // at most once, mostly: code is short instead
     for (int r = thread(); r < Shape::M; r += Shape::THREADS) {
         Vector<int, ROW_WORDS> row{-1, 0, 0, 0};
         if (m + r < p.rows) p.locate(m + r, row.v);
@@ -379,7 +381,8 @@ template <class P, class Core> BRICK_DEVICE void product_tile(const P& p, int m,
 //   ROWS_INNER (whether the output's rows lie closer together than its columns),
 //   rows, depth (elements, whole words), begin() and end() (the columns that are wanted),
 //   locate(m, row): the index of row m, four words, the first not negative;
-//   Row row(index): what a row adds to where elements of A lie, shift(k): what element k of the depth adds;
+//   Row row(index): what a row adds to where elements of A lie, shift<N>(k): what element k of the depth adds, which is
+//   in a buffer of N; fits<N>(): whether all of those are of the depth;
 //   inside(row, shift): whether there is one, which is zero else, from(row, shift): where;
 //   b(k, n): where B (k, n) lies, null where it is zero; for B_VECTOR column(n): where the first piece of column n is,
 //   DOWN and BESIDE: from there to the next of the depth, and of columns that are not packed; STORED columns and

@@ -153,12 +153,34 @@ struct Pairs {
     }
 };
 
-// Copies a tile through shared memory: neighbours along A are contiguous in `to`, those along B in `from`.
-template <int PITCH, class T, class S>
+// Copies SLOWS rows of FASTS elements each: neighbouring threads have neighbours of a row, and each several rows, whose
+// elements are all loaded before the first is stored. `threads` is a multiple of FASTS.
+template <int SLOWS, int FASTS, class T, class S, class U>
+BRICK_DEVICE void copy_rows(const T* from, S from_slow, S from_fast, T* to, U to_slow, U to_fast) {
+    constexpr int UNDER_WAY = 4;
+    const int first = thread() / FASTS, fast = thread() % FASTS, step = threads() / FASTS;
+    from += first * from_slow + fast * from_fast, to += first * to_slow + fast * to_fast;
+    from_slow *= step, to_slow *= step;
+    for (int s = first; s < SLOWS; s += UNDER_WAY * step) {
+        T x[UNDER_WAY];
+#pragma unroll
+        for (int u = 0; u < UNDER_WAY; ++u, from += from_slow)
+            if (s + u * step < SLOWS) x[u] = *from;
+#pragma unroll
+        for (int u = 0; u < UNDER_WAY; ++u, to += to_slow)
+            if (s + u * step < SLOWS) *to = x[u];
+    }
+}
+
+// Copies a tile of `na` x `nb`, at most A x B, through shared memory: neighbours along A are contiguous in `to`, those
+// along B in `from`.
+template <int PITCH, int A, int B, class T, class S>
 BRICK_DEVICE void exchange(const T* from, S a_apart, T* to, S b_apart, int na, int nb, T* tile) {
     constexpr int UNDER_WAY = 4;
+    const bool whole = na == A && nb == B && threads() % A == 0 && threads() % B == 0;
     sync();  // until the tile before has been read
-    for (Pairs p(na * nb, nb); p.more();) {
+    if (whole) copy_rows<A, B>(from, a_apart, (S)1, tile, 1, PITCH);
+    for (Pairs p(whole ? 0 : na * nb, nb); p.more();) {
         T x[UNDER_WAY];
         int at[UNDER_WAY];
 #pragma unroll
@@ -171,6 +193,7 @@ BRICK_DEVICE void exchange(const T* from, S a_apart, T* to, S b_apart, int na, i
             if (at[u] >= 0) tile[at[u]] = x[u];
     }
     sync();
+    if (whole) return copy_rows<B, A>(tile, PITCH, 1, to, b_apart, (S)1);
     for (Pairs p(na * nb, na); p.more(); p.step()) to[p.slow * b_apart + p.fast] = tile[p.slow * PITCH + p.fast];
 }
 

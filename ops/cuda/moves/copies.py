@@ -91,9 +91,10 @@ class Copy:
         inner, other = self.walk.dims[-1], self.walk.dims[across]
         apart = [offset_literal(s) for s in (self.source.strides[inner], self.out.strides[other])]
         corner = [self.walk.corner(s, "w.i", shift) for s, shift in self._ends()]
+        sizes = f"{self._pitch(a)}, {a}, {b}"
         return [
             f"for ({self.walk.tiles(across, a, b)} w(s{self._cut()}); w.more(); w.next())",
-            f"brick::exchange<{self._pitch(a)}>(x + ({corner[0]}), {apart[0]}, y + ({corner[1]}), {apart[1]}, "
+            f"brick::exchange<{sizes}>(x + ({corner[0]}), {apart[0]}, y + ({corner[1]}), {apart[1]}, "
             f"w.na, w.nb, ({self.source.type}*)shared);",
         ]
 

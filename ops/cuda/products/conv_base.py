@@ -42,6 +42,11 @@ class ConvBase(Kernel):
         """Columns of the product that belong to one group."""
         return self.out.shape[1] * self.op.gate_parts // self.op.groups
 
+    @property
+    def vector_columns(self) -> int:
+        """The columns among which vectors of the output begin at multiples of their length: those of a group."""
+        return self.columns
+
     @cached_property
     def epilogue(self) -> EpilogueText:
         """Text of bias, epilogue and store."""
@@ -54,7 +59,7 @@ class ConvBase(Kernel):
             self.packed[rest],
             self.out,
             axis=1,
-            columns=self.columns,
+            columns=self.vector_columns,
             most=self.most,
             parts=op.gate_parts,
         )

@@ -51,6 +51,11 @@ class DepthwiseConv(ConvBase):
         return WIDEST if self.op.kernel[-1] * WIDEST <= HELD else WIDEST // 2
 
     @property
+    def vector_columns(self) -> int:
+        """All of them: a vector has channels of several groups, or a group has several vectors."""
+        return self.out.shape[1] * self.op.gate_parts
+
+    @property
     def sliding(self) -> bool:
         """Whether a thread loads the inputs of a row once for all its outputs."""
         return self.op.kernel[-1] <= WIDE and self.op.dilations[-1] <= 2 and self.op.strides[-1] <= 2

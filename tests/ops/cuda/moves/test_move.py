@@ -38,6 +38,14 @@ def test_reorder_of_other_types(dtype) -> None:
     check(Reorder("last"), x, layouts=["plain", "last"])
 
 
+@pytest.mark.parametrize("threads", [64, 96, 256])
+@pytest.mark.parametrize("shape", [(1, 64, 8, 16), (2, 32, 10, 16), (1, 8, 5, 200)])
+def test_tiles_that_boxes_fill(shape, threads):
+    """All of them, or all but the last; 96 threads do not divide into rows of a tile."""
+    check(Reorder("plain"), values(shape), layouts=["last", "plain"], threads=threads)
+    check(Reorder("last"), values(shape, "float16"), layouts=["plain", "last"], threads=threads)
+
+
 @pytest.mark.parametrize("off", [0, 1])
 @pytest.mark.parametrize("layouts", [["plain", "last"], ["last", "plain"], ["last", "last"]])
 def test_reorder_in_scratch(layouts, off) -> None:

@@ -8,36 +8,13 @@ from brickrt.ops.expr import apply, arg, cast, const
 from brickrt.ops.operators.rowwise import Rowwise, Step
 from brickrt.ops.types import Boxes
 from tests.support.cuda.host_kernels import expected, needs_compiler, run_on_host
+from tests.support.cuda.row_cases import norm, softmax
 from tests.support.graphs.random_boxes import check_random_boxes
 
 pytestmark = needs_compiler
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 F32 = np.dtype(np.float32)
 TOLERANCE = {"float16": 2e-3, "bfloat16": 2e-2, "float32": 1e-5}
-
-
-def softmax(axes, dtype=F32):
-    """The exponentials are kept."""
-    x = cast(arg(0, dtype), F32) if dtype != F32 else arg(0, F32)
-    kept = cast(apply("exp", apply("sub", x, arg(1, F32))), dtype)
-    sums = Step("sum", cast(arg(3, dtype), F32), apply("reciprocal", arg(0, F32)))
-    result = cast(apply("mul", cast(arg(3, dtype), F32), arg(2, F32)), dtype)
-    return Rowwise(tuple(axes), (Step("max", x), sums), result, kept)
-
-
-def norm(axes, count, weights=2, dtype=F32):
-    """(x - mean) / deviation · weight + bias."""
-    x = cast(arg(0, dtype), F32)
-    w, b = (cast(arg(k, dtype), F32) for k in (1, 2))
-    mean, spread = (arg(k, F32) for k in (1 + weights, 2 + weights))
-    centred = apply("sub", x, mean)
-    average = apply("div", arg(0, F32), const(count, F32))
-    deviation = apply("reciprocal", apply("sqrt", apply("add", average, const(1e-5, F32))))
-    result = apply("mul", centred, spread)
-    if weights:
-        result = apply("add", apply("mul", result, w), b)
-    steps = (Step("sum", x, average), Step("sum", apply("mul", centred, centred), deviation))
-    return Rowwise(tuple(axes), steps, cast(result, dtype))
 
 
 def values(shape, dtype=F32, seed=0):
