@@ -1,25 +1,30 @@
 """The tables of BrickDL §4.5 on this GPU: what merging is worth, part by part.
 
-    python bench/gpu/brickdl.py [--networks resnet50,nafnet,unet] [--rounds 9] [--seconds 500]
+    python bench/gpu/brickdl.py [--networks resnet50,nafnet:2048,unet] [--variants …] [--rounds 9]
 
-All variants of a network run in turns: layerwise (with cuDNN where it is there), and padded and memoized bricks with
-2, 3, 4 and 6 layers merged, and with edges from 4 to 32. Per variant: milliseconds, how many times faster than
+All variants of a network run in turns: layerwise (with cuDNN where it is there), auto, and padded and memoized bricks
+as planned, with 2, 3, 4 and 6 layers merged, and with edges from 4 to 32. Per variant: milliseconds, how many times faster than
 layerwise it is, tasks, and elements computed again; from the blocks' own events the time of a brick, and that between
 two bricks of a block: taking the next, waiting for what it reads, publishing.
 """
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
-from common import Clock, ResultTable, built, each, go_on, gpu, options, random_feeds, spoiled, why
+from common import among, asked_networks, built, engine, gpu, random_feeds
+from items import Item, options, run, why
+from programs import Programs
 
 from brickrt.compare.gpu_peers import ours
 from brickrt.compare.interleave import Spread, ratios, turns
 from brickrt.graph.onnx_import.source import load
+from brickrt.plan.options import PlanOptions
 from brickrt.runtime.events import TaskEvents
 from brickrt.runtime.session.runtime import Runtime
 
@@ -32,8 +37,9 @@ def variants() -> Iterator[tuple[str, dict[str, Any]]]:
     yield "layerwise", {"strategy": "layerwise"}
     yield "auto", {"strategy": "auto"}
     for strategy in ("padded", "memoized"):
-        yield from ((f"{strategy}, {n} layers", {"strategy": strategy, "max_layers": n}) for n in LAYERS)
-        yield from ((f"{strategy}, bricks of {n}", {"strategy": strategy, "brick": n}) for n in BRICKS)
+        yield strategy, {"strategy": strategy}
+        yield from ((f"{strategy} {n} layers", {"strategy": strategy, "max_layers": n}) for n in LAYERS)
+        yield from ((f"{strategy} bricks of {n}", {"strategy": strategy, "brick": n}) for n in BRICKS)
 
 
 def per_brick(events: TaskEvents) -> dict[str, float]:
@@ -52,12 +58,17 @@ def per_brick(events: TaskEvents) -> dict[str, float]:
     }
 
 
-def ablate(name: str, rounds: int) -> dict[str, Any]:
+def ablate(name: str, size: int | None, asked: argparse.Namespace) -> dict[str, Any]:
     """Figures of all variants of a network, and why some failed."""
-    model = built(name)
+    model = built(name, 1, size)
+    named = dict(variants())
+    wanted = {key: named[key] for key in among(asked.variants, named, "variant")}
+    if asked.device == "null":
+        return {"tasks": {key: _tasks(model, how) for key, how in wanted.items()}}
+    gpu()
     source, feeds = load(model), random_feeds(model)
     made, failed, seen = {}, {}, {}
-    for key, how in variants():
+    for key, how in wanted.items():
         try:
             runtime = Runtime(source, device="cuda", launch="persistent", **how)
             runtime.execute(feeds)
@@ -65,7 +76,7 @@ def ablate(name: str, rounds: int) -> dict[str, Any]:
             made[key] = runtime
         except Exception as e:  # the driver, CuPy and cuDNN have errors of their own
             failed[key] = why(e)
-    times = turns([ours(runtime, feeds, key) for key, runtime in made.items()], rounds, PAUSE)
+    times = turns([ours(runtime, feeds, key) for key, runtime in made.items()], asked.rounds, PAUSE)
     gains = ratios(times, "layerwise") if "layerwise" in times else {}
     rows = {}
     for key, runtime in made.items():
@@ -73,7 +84,13 @@ def ablate(name: str, rounds: int) -> dict[str, Any]:
         stats = runtime.stats
         rows[key] = {"ms": Spread.of(times[key]).to_dict(), "over_layerwise": gain} | seen[key]
         rows[key] |= {"tasks": stats.tasks, "recomputed": stats.recomputed}
-    return {"network": name, "variants": rows, "failed": failed}
+    return {"variants": rows, "failed": failed, "good": not failed}
+
+
+def _tasks(model: Any, how: dict[str, Any]) -> int:
+    """The tasks of a variant, whose program is built for a device that does nothing."""
+    programs = Programs(engine("null", "persistent"), model)
+    return len(programs.program(programs.plan(PlanOptions(**how))).tasks)
 
 
 def _watched(source: Any, feeds: Any, how: dict[str, Any]) -> dict[str, float]:
@@ -82,30 +99,16 @@ def _watched(source: Any, feeds: Any, how: dict[str, Any]) -> dict[str, float]:
     return per_brick(seen[0])
 
 
-def show(row: dict[str, Any]) -> str:
-    """Lines of text about what `ablate` found."""
-    lines = [row["network"]]
-    for key, v in row["variants"].items():
-        figures = f"{v['ms']['median']:9.3f} ms  ×{v['over_layerwise'] or np.nan:.2f}  {v['tasks']:8} tasks"
-        lines.append(f"  {key:24}{figures}  {v['task_us']:7.2f} µs a task, {v['between_us']:.2f} between")
-    return "\n".join([*lines, *(f"  {key:24}failed: {text}" for key, text in row["failed"].items())])
-
-
-def main() -> None:
-    """Parses the command line, measures, and prints and writes what was found."""
-    asked = options(__doc__, networks="resnet50,nafnet,unet").parse_args()
-    table, clock = ResultTable("cuda-brickdl", gpu().spec, asked), Clock(asked.seconds)
-    names = list(each(asked.networks))
-    for k, name in enumerate(names[asked.skip :], asked.skip + 1):
-        if clock.has_time(name):
-            try:
-                row = ablate(name, asked.rounds)
-            except Exception as e:
-                row = {"network": name, "variants": {}, "failed": {"all": why(e)}}
-            table.add(row, show(row))
-            if k < len(names) and spoiled():
-                sys.exit(go_on(k, clock))
+def main() -> int:
+    """Measures the networks that the command line names."""
+    parser = options(__doc__)
+    parser.add_argument("--networks", default="resnet50,nafnet,unet")
+    parser.add_argument("--variants", default=",".join(key for key, _ in variants()))
+    parser.add_argument("--rounds", type=int, default=9)
+    asked = parser.parse_args()
+    pairs = asked_networks(asked.networks)
+    return run((Item(f"{name} {size or 'own size'}", partial(ablate, name, size, asked)) for name, size in pairs), asked)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,31 +1,36 @@
-"""What the scripts of this folder share: networks, options, the machine, files of results."""
+"""What the scripts of this folder share: networks, inputs, engines."""
 
 from __future__ import annotations
 
-import argparse
-import json
 import subprocess
 import sys
-import time
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
+from null_driver import NullDriver
 
 from brickrt import zoo
 from brickrt.compare.machine import machine
 from brickrt.graph.errors import BrickError
+from brickrt.graph.onnx_import.source import SourceGraph, load
 from brickrt.plan.device.device_spec import DeviceSpec
+from brickrt.plan.options import PlanOptions
+from brickrt.runtime.cuda.blueprint import CudaOptions
+from brickrt.runtime.cuda.program import CudaProgram
 from brickrt.runtime.engines import Engine, choose_engine
+from brickrt.runtime.lowering.task_graph import TaskGraph
+from brickrt.runtime.pipeline import Pipeline
+from brickrt.runtime.program_protocol import LaunchMode
+from brickrt.runtime.progress import KernelProgress
 
-RESULTS = Path(__file__).parents[1] / "results"
 PAPER = ("vgg16", "resnet50", "darknet53", "resnet34-3d", "drn-c-26", "deepcam", "inception-v4")  # BrickDL's seven
 MORE = ("mobilenetv2", "unet", "nafnet", "vit-s16")
 CHECKED = (*PAPER, *MORE, "unet3d")
-LARGE = {"unet": 2048, "nafnet": 2048, "deepcam": 1536, "drn-c-26": 1024}  # high resolution, batch 1
 SMALL = {"resnet34-3d": (8, 32, 32), "inception-v4": 139, "vit-s16": 64, "unet3d": 32}  # 64 otherwise
+TOLERANCE = {"fp32": 1e-4, "tf32": 1e-2, "fp16": 1e-2, "bf16": 5e-2}
+"""Largest error of a network's output relative to its largest value, by precision."""
 
 
 def random_feeds(model: onnx.ModelProto) -> dict[str, np.ndarray]:
@@ -45,6 +50,35 @@ def small(name: str) -> onnx.ModelProto:
     return built(name, 1, SMALL.get(name, 64))
 
 
+# ---- engines
+
+
+def engine(device: str, launch: LaunchMode = "auto", library: bool = True) -> Engine:
+    """The GPU's engine, or one whose device does nothing; it measures no plans. Without `library`, all layers are
+    computed by brickrt's own kernels. Raises BrickError where the GPU cannot be used."""
+    driver: Any = NullDriver() if device == "null" else choose_engine("cuda").arrays
+
+    def build(
+        tasks: TaskGraph, constants: dict[str, np.ndarray], threads: int, progress: KernelProgress | None
+    ) -> CudaProgram:
+        return CudaProgram(tasks, driver, CudaOptions(launch, library=library), progress, constants=constants)
+
+    return Engine("cuda", driver.spec, build, driver)
+
+
+def outputs_of(on: Engine, model: SourceGraph | onnx.ModelProto, feeds: Mapping[str, Any], how: PlanOptions) -> list[Any]:
+    """A model's outputs, computed once."""
+    return list(Pipeline(on, how).run(model if isinstance(model, SourceGraph) else load(model), feeds).values())
+
+
+def reference(model: SourceGraph | onnx.ModelProto, feeds: Mapping[str, Any]) -> list[Any]:
+    """A model's outputs by the reference engine."""
+    return outputs_of(choose_engine("reference"), model, feeds, PlanOptions())
+
+
+# ---- the machine
+
+
 def gpu_text() -> str | None:
     """Name, driver and memory, as the driver's tool tells."""
     command = ["nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"]
@@ -54,46 +88,13 @@ def gpu_text() -> str | None:
         return None
 
 
-class ResultTable:
-    """Rows, printed as they come, and written with the machine after each, so that none is lost at a sudden end."""
-
-    def __init__(self, name: str, spec: DeviceSpec, asked: argparse.Namespace, **about: Any) -> None:
-        """`asked` has `out`, the folder, and whether to `append` to the rows that the file has."""
-        self.file = asked.out / f"{name}.json"
-        rows = json.loads(self.file.read_text())["rows"] if asked.append and self.file.exists() else []
-        self.content: dict[str, Any] = {"machine": machine(spec) | {"gpu": gpu_text()}, **about, "rows": rows}
-
-    def add(self, row: Mapping[str, Any], text: str) -> None:
-        """Prints `text`, and writes the file again with `row` added."""
-        self.content["rows"].append(dict(row))
-        print(text, flush=True)
-        self.file.parent.mkdir(parents=True, exist_ok=True)
-        partial = self.file.with_suffix(".partial")
-        partial.write_text(json.dumps(self.content, indent=1) + "\n")
-        partial.replace(self.file)
-
-
-class Clock:
-    """Whether there is time for more; what is left out is said."""
-
-    def __init__(self, seconds: float) -> None:
-        self.ends = time.monotonic() + seconds
-
-    @property
-    def left(self) -> float:
-        """Seconds, not negative."""
-        return max(self.ends - time.monotonic(), 0.0)
-
-    def has_time(self, what: str) -> bool:
-        """Whether there is time left; says on stderr that `what` is left out where there is not."""
-        if self.left:
-            return True
-        print(f"no time for {what}", file=sys.stderr, flush=True)
-        return False
+def about(spec: DeviceSpec) -> dict[str, Any]:
+    """The machine, for files of results."""
+    return machine(spec) | {"gpu": gpu_text()}
 
 
 def gpu() -> Engine:
-    """The engine, or the process's end with one line that says what is missing."""
+    """The GPU's engine, or the process's end with one line that says what is missing."""
     try:
         return choose_engine("cuda")
     except BrickError as e:
@@ -101,44 +102,19 @@ def gpu() -> Engine:
         raise SystemExit(2) from None
 
 
-def why(error: Exception) -> str:
-    """An error of whatever library in one line."""
-    return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
-
-
-def spoiled() -> bool:
-    """Whether an error on the GPU has ended all work of this process, as one of a kernel does."""
-    import cupy
-
-    try:
-        cupy.cuda.runtime.deviceSynchronize()
-    except cupy.cuda.runtime.CUDARuntimeError:
-        return True
-    return False
-
-
-def go_on(done: int, clock: Clock) -> int:
-    """Does in a new process what is left after the first `done` rows, networks or tables; its exit code."""
-    print("the GPU takes no more work from this process: the rest is done by another", file=sys.stderr, flush=True)
-    more = ["--append", "--skip", str(done), "--seconds", f"{clock.left:.0f}"]
-    return subprocess.run([sys.executable, *sys.argv, *more]).returncode
-
-
-def options(description: str | None, **defaults: Any) -> argparse.ArgumentParser:
-    """What every script takes."""
-    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--networks", default=defaults.get("networks", ",".join(PAPER + MORE)))
-    parser.add_argument("--rounds", type=int, default=defaults.get("rounds", 9))
-    parser.add_argument("--seconds", type=float, default=500.0, help="no new row after so long")
-    parser.add_argument("--out", type=Path, default=RESULTS)
-    parser.add_argument("--skip", type=int, default=0, help="so many rows, networks or tables are done")
-    parser.add_argument("--append", action="store_true", help="keep the rows that the file of results has")
-    return parser
+# ---- words of the command line
 
 
 def each(text: str) -> Iterator[str]:
     """The words of a list with commas."""
     yield from (part for part in text.split(",") if part)
+
+
+def asked_networks(text: str) -> list[tuple[str, int | None]]:
+    """Networks of a list such as "resnet50,nafnet:2048": names, and sizes where they are not a network's own."""
+    pairs = [word.partition(":") for word in each(text)]
+    among(",".join(name for name, _, _ in pairs), zoo.names(), "network")
+    return [(name, int(size) if size else None) for name, _, size in pairs]
 
 
 def among(text: str, known: Iterable[str], what: str) -> list[str]:

@@ -1,22 +1,27 @@
 """Bytes that really move: DRAM, L2 and L1 transactions by the GPU's counters, for layerwise and merged bricks.
 
-    python bench/gpu/counters.py [--networks resnet50,nafnet]        needs ncu (Nsight Compute)
+    python bench/gpu/counters.py [--networks resnet50,nafnet:2048]        needs ncu (Nsight Compute)
 
 It runs itself under `ncu --clock-control none`, one execution per variant, and sums over all kernels.
 """
 
 from __future__ import annotations
 
+import argparse
 import csv
 import io
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from common import Clock, ResultTable, built, each, gpu, options, random_feeds
+from common import asked_networks, built, random_feeds
+from items import Item, NotInstalled, options, run
 
+from brickrt.plan.options import Strategy
 from brickrt.runtime.session.runtime import Runtime
 
 METRICS = {
@@ -25,14 +30,14 @@ METRICS = {
     "l2_sectors": "lts__t_sectors.sum",
     "l1_sectors": "l1tex__t_sectors.sum",
 }
-VARIANTS = ("layerwise", "padded", "memoized", "auto")
+VARIANTS: tuple[Strategy, ...] = ("layerwise", "padded", "memoized", "auto")
 
 
-def run_once(name: str, strategy: str, batch: int) -> None:
+def run_once(name: str, size: int | None, strategy: Strategy) -> None:
     """What ncu watches: a first execution that compiles, and one between the profiler's marks."""
     import cupy
 
-    model = built(name, batch)
+    model = built(name, 1, size)
     runtime = Runtime(model, device="cuda", strategy=strategy, launch="persistent")
     feeds = {key: cupy.asarray(array) for key, array in random_feeds(model).items()}
     runtime.execute(feeds)
@@ -43,11 +48,15 @@ def run_once(name: str, strategy: str, batch: int) -> None:
     cupy.cuda.runtime.profilerStop()
 
 
-def counted(name: str, strategy: str, batch: int) -> dict[str, float]:
+def counted(name: str, size: int | None, strategy: Strategy, asked: argparse.Namespace) -> dict[str, float]:
     """Sums over all kernels of one execution, by the keys of METRICS. RuntimeError with ncu's own words if it fails."""
+    if asked.device == "null":
+        raise NotInstalled("a device that does nothing has no counters")
+    if shutil.which("ncu") is None:
+        raise NotInstalled("ncu is not installed: it comes with the CUDA toolkit (Nsight Compute)")
     command = ["ncu", "--clock-control", "none", "--profile-from-start", "off", "--graph-profiling", "node", "--csv"]
     command += ["--page", "raw", "--print-units", "base", "--metrics", ",".join(METRICS.values())]
-    command += [sys.executable, str(Path(__file__)), "--watched", name, strategy, str(batch)]
+    command += [sys.executable, str(Path(__file__)), "--watched", f"{name}:{size or ''}", strategy]
     done = subprocess.run(command, capture_output=True, text=True)
     sums = summed(done.stdout)
     if done.returncode or not sums:
@@ -77,28 +86,23 @@ def _number(text: str | None) -> float:
         return 0.0
 
 
+def items(asked: argparse.Namespace) -> Iterator[Item]:
+    """Every network in every strategy."""
+    for name, size in asked_networks(asked.networks):
+        for strategy in VARIANTS:
+            yield Item(f"{name} {size or 'own size'}, {strategy}", partial(counted, name, size, strategy, asked))
+
+
 def main() -> int:
     """Counts for the networks that the command line names; run by ncu with --watched, executes one."""
     if sys.argv[1:2] == ["--watched"]:
-        run_once(sys.argv[2], sys.argv[3], int(sys.argv[4]))
+        ((name, size),) = asked_networks(sys.argv[2])
+        run_once(name, size, sys.argv[3])  # type: ignore[arg-type]
         return 0
-    parser = options(__doc__, networks="resnet50,nafnet")
-    parser.add_argument("--batch", type=int, default=1)
+    parser = options(__doc__)
+    parser.add_argument("--networks", default="resnet50,nafnet")
     asked = parser.parse_args()
-    if shutil.which("ncu") is None:
-        print("ncu is not installed: it comes with the CUDA toolkit (Nsight Compute)", file=sys.stderr)
-        return 2
-    table, clock = ResultTable("cuda-counters", gpu().spec, asked), Clock(asked.seconds)
-    for name in each(asked.networks):
-        for strategy in VARIANTS:
-            if clock.has_time(f"{name}, {strategy}"):
-                row: dict[str, Any] = {"network": name, "strategy": strategy, "batch": asked.batch}
-                try:
-                    row |= counted(name, strategy, asked.batch)
-                except RuntimeError as e:
-                    row["failed"] = str(e)
-                table.add(row, "  ".join(f"{k} {v:.4g}" if isinstance(v, float) else str(v) for k, v in row.items()))
-    return 0
+    return run(items(asked), asked)
 
 
 if __name__ == "__main__":

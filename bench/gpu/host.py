@@ -9,28 +9,22 @@ output array is made for each), and with arrays of NumPy, whose time has the cop
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from statistics import median
 from typing import Any
 
 import numpy as np
-from common import ResultTable, built, each, gpu, options, random_feeds, why
-from null_driver import NullArray, NullDriver
+from common import built, each, engine, random_feeds
+from items import Item, options, run
+from null_driver import NullArray
 
-from brickrt.runtime.cuda.blueprint import CudaOptions
-from brickrt.runtime.cuda.program import CudaProgram
-from brickrt.runtime.engines import Engine
 from brickrt.runtime.session import runtime as runtimes
 from brickrt.runtime.session.runtime import Runtime
 
 WINDOWS = 20
-
-
-def null_engine() -> Engine:
-    """An engine whose driver does nothing."""
-    driver: Any = NullDriver()
-    return Engine("cuda", driver.spec, lambda tasks, *_: CudaProgram(tasks, driver, CudaOptions()), driver)
 
 
 def per_call(call: Callable[[], Any], wait: Callable[[], Any], runs: int) -> float:
@@ -50,6 +44,8 @@ def measure(name: str, null: bool, runs: int) -> dict[str, Any]:
     """Microseconds of the ways to run a network."""
     model = built(name, size=None)
     feeds = random_feeds(model)
+    if null:
+        runtimes.choose_engine = lambda *_: engine("null")
     runtime = Runtime(model, device="cuda")
     runtime.execute(feeds)
     (program,) = runtime.plan.programs
@@ -66,7 +62,6 @@ def measure(name: str, null: bool, runs: int) -> dict[str, Any]:
     given = [np.asarray(feeds[key]) for key in program.tasks.plan.graph.inputs]
     results = [np.empty(array.shape, array.dtype) for array in outputs]
     return {
-        "network": name,
         "run_same_us": per_call(lambda: program.run(inputs, outputs, stream=stream), wait, runs),
         "execute_new_us": per_call(lambda: runtime.execute(there, stream=stream), wait, runs),
         "run_numpy_us": per_call(lambda: program.run(given, results), wait, runs // 10),
@@ -74,26 +69,15 @@ def measure(name: str, null: bool, runs: int) -> dict[str, Any]:
     }
 
 
-def main() -> None:
-    """Parses the command line, measures, and prints and writes what was found."""
-    parser = options(__doc__, networks="resnet50,mobilenetv2,nafnet")
-    parser.add_argument("--device", choices=["cuda", "null"], default="cuda")
+def main() -> int:
+    """Measures the networks that the command line names."""
+    parser = options(__doc__)
+    parser.add_argument("--networks", default="resnet50,mobilenetv2,nafnet")
     parser.add_argument("--runs", type=int, default=2000)
     asked = parser.parse_args()
     null = asked.device == "null"
-    if null:
-        runtimes.choose_engine = lambda *_: null_engine()
-    spec = NullDriver().spec if null else gpu().spec
-    table = ResultTable(f"cuda-host-{asked.device}", spec, asked)
-    for name in each(asked.networks):
-        try:
-            row = measure(name, null, asked.runs)
-        except Exception as e:
-            table.add({"network": name, "failed": why(e)}, f"{name:13} failed: {why(e)}")
-            continue
-        figures = "  ".join(f"{key[:-3].replace('_', ' ')} {us:.1f}" for key, us in row.items() if key != "network")
-        table.add(row, f"{name:13} µs: {figures}")
+    return run((Item(name, partial(measure, name, null, asked.runs)) for name in each(asked.networks)), asked)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable
+from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
@@ -35,8 +36,10 @@ def ours(runtime: Runtime, feeds: Feeds, name: str = OURS) -> ComparedEngine:
     return ComparedEngine(name, run)
 
 
-def _torch(net: TranslatedNetwork, feeds: Feeds, precision: str, device: str) -> tuple[Any, list[Any]]:
-    """The module and its inputs, channels last."""
+def _torch(
+    net: TranslatedNetwork, feeds: Feeds, precision: str, device: str, channels_last: bool = True
+) -> tuple[Any, list[Any]]:
+    """The module and its inputs, channels last or as ONNX has them."""
     import torch
 
     from brickrt.compare.torch_backend import TorchNetwork
@@ -47,7 +50,7 @@ def _torch(net: TranslatedNetwork, feeds: Feeds, precision: str, device: str) ->
     dtype = {"fp16": torch.float16, "bf16": torch.bfloat16}.get(precision, torch.float32)
     module = TorchNetwork(net).eval().to(device, dtype)
     tensors = [torch.from_numpy(np.array(feeds[name])).to(device, dtype) for name in net.inputs]
-    formats = {4: torch.channels_last, 5: torch.channels_last_3d}
+    formats = {4: torch.channels_last, 5: torch.channels_last_3d} if channels_last else {}
     for key, buffer in list(module.named_buffers()):
         if buffer.ndim in formats:
             setattr(module, key, buffer.to(memory_format=formats[buffer.ndim]))
@@ -70,6 +73,32 @@ def _torch_engine(name: str, module: Any, tensors: list[Any], device: str) -> Co
 def torch_eager(net: TranslatedNetwork, feeds: Feeds, precision: str, device: str = "cuda") -> ComparedEngine:
     """PyTorch, one operator after another: cuDNN for convolutions."""
     return _torch_engine("torch", *_torch(net, feeds, precision, device), device)
+
+
+def torch_graph(
+    net: TranslatedNetwork, feeds: Feeds, precision: str, device: str = "cuda", channels_last: bool = True
+) -> ComparedEngine:
+    """PyTorch captured in a CUDA graph, so that the host's time for each operator is no part of a run."""
+    import torch
+
+    if device != "cuda":
+        raise LookupError("a CUDA graph needs a GPU")
+    module, tensors = _torch(net, feeds, precision, device, channels_last)
+    with torch.inference_mode():
+        with torch.cuda.stream(torch.cuda.Stream()):  # cuDNN chooses its algorithms here: it cannot in a capture
+            for _ in range(3):
+                module(*tensors)
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            outputs = list(module(*tensors))
+
+    def run() -> list[Any]:
+        graph.replay()
+        torch.cuda.synchronize()
+        return outputs
+
+    return ComparedEngine("torch-graph" if channels_last else "torch-graph-nchw", run)
 
 
 def torch_script(net: TranslatedNetwork, feeds: Feeds, precision: str, device: str = "cuda") -> ComparedEngine:
@@ -119,7 +148,14 @@ def xla(net: TranslatedNetwork, feeds: Feeds, precision: str, device: str = "cud
     return ComparedEngine("xla", lambda: list(jax.block_until_ready(function(*arrays))))
 
 
-PEERS = {"torch": torch_eager, "torchscript": torch_script, "torch.compile": torch_compiled, "xla": xla}
+PEERS: dict[str, Callable[..., ComparedEngine]] = {
+    "torch": torch_eager,
+    "torch-graph": torch_graph,
+    "torch-graph-nchw": partial(torch_graph, channels_last=False),
+    "torchscript": torch_script,
+    "torch.compile": torch_compiled,
+    "xla": xla,
+}
 _MODULE = {"xla": "jax"}
 
 

@@ -1,0 +1,76 @@
+"""A first meeting with a GPU, in one call of at most 9.5 minutes: does it run, is it right, how fast.
+
+    python bench/gpu/first.py FOLDER [--minutes 9.5] [--references FOLDER] [--device cuda|null]
+
+What matters most comes first, and each step is a process of its own with a limit, so that whatever goes wrong, the
+lines in FOLDER tell what is known by then: probes, kernels, networks, repeats, sanitizers, speeds, steps (.jsonl, a
+line of JSON per result, see items.py) and log.txt. The exit code is 1 where anything is wrong.
+
+    probes     packages, compiler, driver, capture, cuDNN, ceilings
+    families   every family of kernels in every type, alone
+    networks   twelve networks, layerwise, padded and memoized as one CUDA graph, fp32 and fp16; beside them the
+               sanitizers look at a chain of three layers
+    repeat     a thousand runs of the persistent kernel
+    speed      large and small networks beside PyTorch; merged against layerwise; each layer by cuDNN and by our kernels
+    others     the other launches and precisions, for as long as there is time
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from common import about, engine
+from steps import Step, run_rounds
+
+SPEED = "resnet50,nafnet:2048,unet:2048,vit-s16"
+SANITIZER = ("compute-sanitizer", "--error-exitcode", "9", "--tool")
+SHARDS = 6  # processes that check side by side: most of their time is the host's
+
+
+def rounds(references: Path | None) -> list[list[Step]]:
+    """The steps; those of a round run side by side."""
+    kept = ("--references", str(references)) if references else ()
+
+    def check(name: str, file: str, seconds: float, shards: int = 1, under: tuple[str, ...] = ()) -> Step:
+        what = name if name in ("networks", "others", "repeat") else "chain"
+        return Step(name, file, seconds, ("check.py", "--what", what, *kept), shards, under)
+
+    networks = ("networks.py", "--batches", "1", "--networks", SPEED, "--rounds", "7")
+    merged = ("brickdl.py", "--networks", SPEED, "--variants", "layerwise,padded,memoized", "--rounds", "5")
+    return [
+        [Step("probes", "probes", 45, ("probes.py",))],
+        [Step("families", "kernels", 90, ("families.py",), SHARDS)],
+        [
+            check("networks", "networks", 140, SHARDS),
+            check("memcheck", "sanitizers", 120, 1, (*SANITIZER, "memcheck")),
+            check("racecheck", "sanitizers", 120, 1, (*SANITIZER, "racecheck")),
+        ],
+        [check("repeat", "repeats", 25)],
+        [Step("speed", "speeds", 130, (*networks, "--precisions", "fp16,fp32"))],
+        [Step("merged", "speeds", 70, merged)],
+        [Step("layers", "speeds", 30, ("by_layer.py",))],
+        [Step("atomics", "speeds", 15, ("merging.py", "--tables", "atomics"))],
+        [check("others", "networks", 120, SHARDS)],
+    ]
+
+
+def arguments(description: str | None, minutes: float) -> argparse.Namespace:
+    """What this script and its sequel take."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=Path, metavar="FOLDER", help="where the lines go; at most eight files")
+    parser.add_argument("--minutes", type=float, default=minutes)
+    parser.add_argument("--references", type=Path, help="a folder with outputs of the reference, as pack.py makes it")
+    parser.add_argument("--device", choices=["cuda", "null"], default="cuda", help="null: one that does nothing")
+    return parser.parse_args()
+
+
+def main() -> int:
+    """Runs all steps."""
+    asked = arguments(__doc__, 9.5)
+    return run_rounds(rounds(asked.references), asked.out, asked.minutes, asked.device, about(engine("null").spec))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,183 @@
+"""Runs scripts that ask a device, each in a process of its own with a limit; what they say goes to files, line by line.
+
+A script that hangs is stopped at its limit, one that crashes is started again behind the item that it crashed at: the
+lines so far are on disk, each with its step's name. What was not asked has the status "no time", never "BAD".
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TextIO
+
+from items import SPOILED
+
+HERE = Path(__file__).parent
+LEAST = 5.0  # seconds that are left if anything is started
+WRONG = "BAD", "failed", "crashed"
+
+
+@dataclass(frozen=True)
+class Step:
+    """A script with its arguments, in `shards` processes side by side, for at most so many seconds; its lines go to
+    `file`. `under` is a tool that runs it, with that tool's arguments."""
+
+    name: str
+    file: str
+    seconds: float
+    words: tuple[str, ...]
+    shards: int = 1
+    under: tuple[str, ...] = ()
+
+
+class Lines:
+    """The files of results, a line of JSON each, and `log.txt` for all else that processes print."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folder, self._lock = folder, threading.Lock()
+        self._files: dict[str, TextIO] = {}
+        self.counts: dict[str, Counter[str]] = {}
+
+    def add(self, step: Step, row: Mapping[str, Any]) -> None:
+        """Writes a row of a step, and says on stdout what is wrong."""
+        status = str(row.get("status", "ok"))
+        with self._lock:
+            self.counts.setdefault(step.name, Counter())[status] += len(row.get("items", (1,)))
+            self._write(f"{step.file}.jsonl", json.dumps({"step": step.name, **row}))
+            if status in WRONG:
+                print(f"{status} {step.name}: {row.get('item')} {row.get('why', row.get('error', ''))}"[:300], flush=True)
+
+    def note(self, row: Mapping[str, Any]) -> None:
+        """Writes a row about the run itself."""
+        with self._lock:
+            self._write("steps.jsonl", json.dumps(row))
+            print(json.dumps(row)[:500], flush=True)
+
+    def log(self, step: Step, text: str) -> None:
+        """Writes what is no row."""
+        with self._lock:
+            self._write("log.txt", f"{step.name}: {text.rstrip()}")
+
+    def _write(self, name: str, text: str) -> None:
+        if name not in self._files:
+            self._files[name] = (self._folder / name).open("a", encoding="utf-8")
+        self._files[name].write(text + "\n")
+        self._files[name].flush()
+
+    def close(self) -> None:
+        """Closes all files."""
+        for file in self._files.values():
+            file.close()
+
+
+def run_rounds(rounds: Sequence[Sequence[Step]], out: Path, minutes: float, device: str, about: Mapping[str, Any]) -> int:
+    """Runs the steps of each round side by side, round by round, until the minutes are over; 1 if anything is wrong."""
+    ends, lines = time.monotonic() + 60 * minutes, Lines(out)
+    lines.note({"about": dict(about), "minutes": minutes, "device": device})
+    for together in rounds:
+        workers = [(step, k) for step in together for k in range(step.shards)]
+        with ThreadPoolExecutor(len(workers)) as pool:
+            list(pool.map(lambda one: Worker(one[0], one[1], device, lines, ends).run(), workers))
+        for step in together:
+            counts = lines.counts.get(step.name, Counter())
+            left = round(ends - time.monotonic(), 1)
+            lines.note({"step": step.name, "seconds_left": left, "counts": dict(counts)})
+    wrong = any(counts[status] for counts in lines.counts.values() for status in WRONG)
+    lines.close()
+    return int(wrong)
+
+
+@dataclass
+class Worker:
+    """One shard of a step: its processes, one after the other."""
+
+    step: Step
+    shard: int
+    device: str
+    lines: Lines
+    ends: float
+    asked: list[str] = field(default_factory=list)
+    done: int = 0
+    under_way: str | None = None
+    finished: bool = False
+
+    def run(self) -> None:
+        """Runs the shard to its end, or until there is no time."""
+        if self.step.under and shutil.which(self.step.under[0]) is None:
+            return self._add({"status": "missing", "why": f"{self.step.under[0]} is not installed"})
+        ends = min(self.ends, time.monotonic() + self.step.seconds)
+        again = True
+        while again and ends - time.monotonic() > LEAST:
+            again = self._process(ends)
+        rest = self.asked[self.done :] if self.asked or self.finished else [self.step.name]
+        if rest:
+            self._add({"status": "no time", "items": rest})
+
+    def _process(self, ends: float) -> bool:
+        """Runs one process; whether another has to go on."""
+        command = [*self.step.under, sys.executable, str(HERE / self.step.words[0]), *self.step.words[1:]]
+        command += ["--device", self.device, "--shard", f"{self.shard}/{self.step.shards}", "--skip", str(self.done)]
+        pipe = subprocess.PIPE
+        running = subprocess.Popen(command, stdout=pipe, stderr=subprocess.STDOUT, text=True, start_new_session=True)
+        timer = threading.Timer(max(ends - time.monotonic(), 0.0), _kill, [running])
+        timer.start()
+        assert running.stdout is not None
+        for text in running.stdout:
+            self._take(text)
+        code = running.wait()
+        timer.cancel()
+        _kill(running)  # what it has started itself
+        return self._goes_on(code, time.monotonic() >= ends)
+
+    def _goes_on(self, code: int, killed: bool) -> bool:
+        if killed:
+            return False
+        if self.under_way is not None:
+            self._answered({"item": self.under_way, "status": "crashed", "why": f"its process ended with {code}"})
+        elif code not in (0, SPOILED):
+            self._add({"status": "failed", "why": f"the process ended with {code}: see log.txt"})
+        self.finished = self.finished or code != SPOILED
+        return code == SPOILED or self.done < len(self.asked)
+
+    def _take(self, text: str) -> None:
+        """One line of a process."""
+        try:
+            row = json.loads(text) if text.startswith("{") else None
+        except ValueError:
+            row = None
+        if not isinstance(row, dict):
+            self.lines.log(self.step, text)
+        elif "asks" in row:
+            self.asked = self.asked[: self.done] + row["asks"]
+        elif "begin" in row:
+            self.under_way = row["begin"]
+        else:
+            self._answered(row)
+
+    def _answered(self, row: Mapping[str, Any]) -> None:
+        self.under_way = None
+        self.done += 1
+        self._add(row)
+
+    def _add(self, row: Mapping[str, Any]) -> None:
+        self.lines.add(self.step, row)
+
+
+def _kill(running: subprocess.Popen[str]) -> None:
+    """Ends a process and all that it has started."""
+    try:
+        os.killpg(running.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
