@@ -69,7 +69,9 @@ class Faults:
     def places(self) -> list[str]:
         """What launches that may be running compute."""
         assert self._marks is not None
-        return [self._names.launch(k) for k in self._marks.running()]
+        found = self._marks.running()
+        calls = [k for k in found if self._names.is_call(k)]
+        return [self._names.launch(k) for k in found if k not in calls] + ([self._names.calls(calls)] if calls else [])
 
     def _exactly(self, launch: int) -> list[str]:
         """What blocks are at; of launches that do not tell, all they compute."""

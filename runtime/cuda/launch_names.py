@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from brickrt.runtime.cuda.blueprint import Blueprint
 from brickrt.runtime.cuda.groups.group_steps import OpSteps
 from brickrt.runtime.lowering.task_graph import TaskGraph
 
-MOST_NODES = 4  # of a launch that are named
+MOST_NODES, MOST_CALLS = 4, 8  # of a launch, and of calls in a row, that are named
 
 
 class LaunchNames:
@@ -32,22 +32,34 @@ class LaunchNames:
             return f"node '{self._steps[layer.steps][0]}', by cuDNN ({layer.form.kind}){bricks}"
         return f"{self._nodes(k)}, kernel {self._kernels[k]}, {self._bricks(k)}"
 
+    def is_call(self, k: int) -> bool:
+        """Whether a library computes launch `k`."""
+        return k in self._layers
+
+    def calls(self, which: Sequence[int]) -> str:
+        """Launches of a library that follow one another."""
+        if len(which) == 1:
+            return self.launch(which[0])
+        named = list(dict.fromkeys(f"'{self._steps[self._layers[k][0].steps][0]}'" for k in which))
+        return f"one of {len(which)} calls of cuDNN, for {_listed('node', named, MOST_CALLS)}"
+
     def task(self, task: int) -> str:
         """Node and brick of a task."""
         found = self._box(task)
         return f"node '{found[0]}', brick {found[1]}" if found else "a join"
 
     def task_and_kernel(self, task: int) -> str:
-        """The same, with the kernel."""
+        """The same, with the kernel; of a padded brick all nodes."""
         k = int(np.searchsorted(self._ends, task, "right"))
-        return f"{self.task(task)}, kernel {self._kernels[k]} of {self._nodes(k)}"
+        if self._launches[k].kind == "bricks":
+            return f"{self._nodes(k)}, kernel {self._kernels[k]}, brick {self._first_box([task])}"
+        return f"{self.task(task)}, kernel {self._kernels[k]}"
 
     def _nodes(self, k: int) -> str:
         named = list(
             dict.fromkeys(f"'{name}' ({op})" for name, op in (self._steps[i] for i in self._launches[k].steps))
         )
-        more = f" and {len(named) - MOST_NODES} more" if len(named) > MOST_NODES else ""
-        return f"node{'s' if len(named) > 1 else ''} {', '.join(named[:MOST_NODES])}{more}"
+        return _listed("node", named, MOST_NODES)
 
     def _bricks(self, k: int) -> str:
         count, end = len(self._launches[k].tasks), int(self._ends[k])
@@ -65,6 +77,11 @@ class LaunchNames:
                 ends = ", ".join(f"{a}:{b}" for a, b in zip(steps.boxes.lo[k], steps.boxes.hi[k], strict=True))
                 return graph.nodes[steps.node].name, f"[{ends}]"
         return None
+
+
+def _listed(what: str, names: Sequence[str], most: int) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return f"{what}{'s' if len(names) > 1 else ''} {', '.join(names[:most])}{more}"
 
 
 def _steps(blueprint: Blueprint) -> list[tuple[str, str]]:
