@@ -55,9 +55,8 @@ class Faults:
             others = [one for one in tuple(Faults._all) if one._driver is self._driver and one.under_way]
             places, known = [place for one in others for place in one.places()], bool(others)
         more = f"; or {len(places) - MOST_PLACES} more" if len(places) > MOST_PLACES else ""
-        where = "in " + "; or ".join(places[:MOST_PLACES]) + more if places else f"when {error.doing}"
-        if known and not places:
-            where = "before a kernel began"
+        early = ", before a kernel began" if known else ""
+        where = "in " + "; or ".join(places[:MOST_PLACES]) + more if places else f"when {error.doing}{early}"
         hint = "" if self._checked or not places else f"; set {CHECKED}=1 to learn the brick"
         return f"the GPU took a fault {where}: {error.reason}{hint}"
 

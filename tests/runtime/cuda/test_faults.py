@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import re
+from dataclasses import replace
 from itertools import count
 
 import numpy as np
@@ -15,6 +16,7 @@ from brickrt.graph.specialize.stages import first_stage
 from brickrt.ops.types import TensorType
 from brickrt.plan.options import PlanOptions
 from brickrt.runtime.cuda.blueprint import CudaOptions
+from brickrt.runtime.cuda.driver.cudnn_plans import Plans
 from brickrt.runtime.cuda.driver.device_errors import DeviceError, NoMemory
 from brickrt.runtime.cuda.program import CudaProgram
 from brickrt.runtime.engines import planner
@@ -221,6 +223,46 @@ def test_cancelling_what_took_a_fault_that_nobody_knows_of(driver):
     program.cancel()
     with pytest.raises(BrickError, match="the GPU took a fault"):
         program.run([X], [np.zeros_like(X)])
+
+
+def test_a_fault_while_plans_of_the_library_are_measured():
+    """A plan that cannot be measured for other reasons is none."""
+    library = HostLibrary(Frontend([PlanOf(), PlanOf()]))
+    error = DeviceError("measuring", REASON)
+    library._measure = lambda *_: (_ for _ in ()).throw(error)
+    driver = CallbackDriver(given_library=library)
+    program = made(driver, lowered(chain(3), "layerwise"))
+    assert f"cuDNN refuses: measuring failed on the GPU: {REASON}" in program._calls.reasons.values()
+    error.fatal = True
+    with pytest.raises(
+        BrickError, match=r"took a fault when measuring a plan of cuDNN's for conv \(1, 3, 16, 16\): cuda"
+    ):
+        made(driver, program.tasks)
+
+
+def test_a_call_of_the_library_that_fails():
+    """A fault that came before is what is told, if there is one."""
+    library = FailingLibrary(Frontend([PlanOf()]))
+    driver = CallbackDriver(given_library=library)
+    program, y = made(driver, lowered(chain(3), "layerwise"), "streams"), np.zeros_like(X)
+    library.struck = lambda: None
+    with pytest.raises(
+        BrickError, match=r"^node 'conv0', by cuDNN \(conv\): a call of cuDNN failed on .*: CUDNN_STATUS_E"
+    ):
+        program.run([X], [y])
+    library.struck = driver.strike
+    assert re.match("the GPU took a fault when using the device, before a kernel began: cuda", fault_of(program))
+
+
+class FailingLibrary(HostLibrary):
+    """A library whose calls fail in the way of the frontend, after what `struck` does."""
+
+    def run(self, plan, addresses, workspace, stream):
+        self.struck()
+        Plans.run(self, replace(plan, run=self._fail), addresses, workspace, stream)
+
+    def _fail(self, *_):
+        raise RuntimeError("CUDNN_STATUS_EXECUTION_FAILED")
 
 
 # ---- checked runs

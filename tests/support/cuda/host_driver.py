@@ -98,7 +98,7 @@ class HostStream:
     """A queue of work, of which the driver does the first whenever it chooses this stream."""
 
     def __init__(self, driver: HostDriver, number: int) -> None:
-        self.driver, self.number = driver, number
+        self.driver, self.number, self.address = driver, number, number
         self.queue: deque[Work | Token] = deque()
         self.nodes: frozenset[int] = frozenset()  # of the graph under capture, that the next work comes after
 
