@@ -152,6 +152,7 @@ class CupyDriver:
 
     def view(self, value: Any, stream: Any) -> Any:
         """An array of any library on this GPU as CuPy's, which kernels can read: copied only where that must be."""
+        self._check_fault()
         if isinstance(value, cupy.ndarray) and self._usable(value):
             return value
         with VIEWING:
@@ -161,6 +162,10 @@ class CupyDriver:
         with VIEWING, self.current, self.stream_of(stream).cupy:
             array = cupy.ascontiguousarray(_taken(value))
             return array if self._usable(array) else array.copy()
+
+    def _check_fault(self) -> None:
+        if self.fault is not None:
+            raise after(self.fault)
 
     def _device_of(self, value: Any) -> int:
         """The GPU that has an array of CuPy, DLPack or the CUDA array interface."""
@@ -178,6 +183,7 @@ class CupyDriver:
 
     def empty(self, kind: TensorType, stream: Any) -> Any:
         """An array of CuPy's for an output, in the order of a stream."""
+        self._check_fault()
         try:
             with self.current:
                 if stream is None:
@@ -190,6 +196,7 @@ class CupyDriver:
 
     def host(self, array: Any, stream: Any) -> np.ndarray:
         """A copy in NumPy, once the stream, or without one the device, is done."""
+        self._check_fault()
         with Telling("copying an array to the host"), self.current:
             if stream is None:
                 cudart.deviceSynchronize()
