@@ -192,16 +192,18 @@ BRICK_DEVICE int pick(const Context* c, int first, int count, int launch, BlockS
     }
 }
 
-// Called at the beginning of every block, by one thread. The first one tells the host that the launch has begun: nobody
-// waits for that.
+// Called at the beginning of every block, by one thread. The first block tells the host that the launch has begun: both
+// words it loads are on their way together, and nobody waits for what it stores.
 BRICK_DEVICE void begin(const Context* c, int launch, BlockState* state) {
-    unsigned long long begun = 0, *const counts = c->counts + COUNT_WORDS * launch;
-    if (block() == 0) begun = counts[BEGUN] + 1;  // on its way together with the word below
     state->tasks = state->first = state->waits = state->revisits = state->task = 0;
-    state->events = *c->events;
-    if (block()) return;
-    counts[BEGUN] = begun;
-    store_to_host(c->told + 1 + COUNT_WORDS * launch + BEGUN, begun);
+    long long* const events = *c->events;
+    if (block() == 0) {
+        unsigned long long* const count = c->counts + COUNT_WORDS * launch + BEGUN;
+        const unsigned long long begun = *count + 1;
+        *count = begun;
+        store_to_host(c->told + 1 + COUNT_WORDS * launch + BEGUN, begun);
+    }
+    state->events = events;
 }
 
 // Called at the end of every block. The last one begins the launch's next epoch, and tells the host what all counted.

@@ -89,6 +89,17 @@ def nth(number, op="Conv"):
     return lambda kernel, lo: kernel.op.name == op and next(numbers) == number
 
 
+@pytest.mark.parametrize("strategy", ["layerwise", "padded", "memoized"])
+@pytest.mark.parametrize("launch", ["streams", "persistent"])
+def test_every_launch_tells_that_it_has_begun(driver, launch, strategy):
+    """By itself too, in a graph too; the words of calls of a library stay 0."""
+    program = made(driver, None, launch, strategy)
+    for _ in range(3):
+        program.run([X], [np.zeros_like(X)])
+    assert program._memory.begun.tolist() == [3] * len(program._launches)
+    assert not program._marks.under_way
+
+
 # ---- where
 
 
