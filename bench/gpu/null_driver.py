@@ -59,17 +59,20 @@ class NullQueue:
 class NullDriver:
     """What a program asks of a driver (runtime/cuda/driver/protocol.py); everything is done at once."""
 
-    threads, no_library = THREADS, "a device that does nothing"
+    threads, no_library, fault = THREADS, "a device that does nothing", None
 
     def __init__(self, device: str = "h200") -> None:
         self.spec: DeviceSpec = PRESETS[device]
         self.current, self.queue = nullcontext(), NullQueue()
 
-    def allocate(self, nbytes: int) -> NullMemory:
+    def check_alive(self) -> None:
+        """Nothing fails."""
+
+    def allocate(self, nbytes: int, purpose: str = "") -> NullMemory:
         """Memory of the device."""
         return NullMemory(0)
 
-    def pinned(self, nbytes: int) -> NullMemory:
+    def pinned(self, nbytes: int, purpose: str = "") -> NullMemory:
         """Memory of the host."""
         return NullMemory(nbytes)
 

@@ -11,6 +11,7 @@ import numpy as np
 from brickrt.runtime.cuda.driver.protocol import Driver
 from brickrt.runtime.cuda.groups.cudnn_launches import LibraryCalls, calls_of
 from brickrt.runtime.cuda.groups.group_search import find_groups
+from brickrt.runtime.cuda.groups.group_steps import GroupSteps
 from brickrt.runtime.cuda.program_tables import ProgramTables, Units, make_tables
 from brickrt.runtime.cuda.schedule.argument_table import ArgumentTable
 from brickrt.runtime.cuda.schedule.launches import Launch, make_launches
@@ -39,7 +40,7 @@ class Blueprint:
     """Launches, in an order in which they can run, the library's `calls` among them, and their texts and tables.
 
     `arena_bytes` are those of the arena with the buffers of groups of bricks. Task t of the launches is task `owner[t]`
-    of the graph, or a part of it.
+    of the graph, or a part of it. `extra` are steps of groups, whose indices follow those of the graph's steps.
     """
 
     tasks: TaskGraph
@@ -50,6 +51,7 @@ class Blueprint:
     arguments: ArgumentTable
     units: Units
     tables: ProgramTables
+    extra: Sequence[GroupSteps]
 
     @cached_property
     def base_bytes(self) -> list[int]:
@@ -73,4 +75,6 @@ def draw_up(
     arguments = ArgumentTable(tasks, calls.steps | groups.skipped, groups.extra, values)
     units = Units(arguments, groups.launches, driver.threads)
     tables = make_tables(tasks, groups.launches, units.numbered)
-    return Blueprint(tasks, groups.launches, calls, groups.arena, groups.owner(len(tasks)), arguments, units, tables)
+    return Blueprint(
+        tasks, groups.launches, calls, groups.arena, groups.owner(len(tasks)), arguments, units, tables, groups.extra
+    )

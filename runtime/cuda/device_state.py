@@ -9,7 +9,16 @@ import numpy as np
 
 from brickrt.runtime.cuda.driver.pinned_staging import PinnedWords
 from brickrt.runtime.cuda.driver.protocol import Driver, Stream
-from brickrt.runtime.cuda.kernels.kernel_context import CANCELLED, COUNTS, FIRST_IO, LAST_EPOCH, TICKET_WORDS, Context
+from brickrt.runtime.cuda.kernels.kernel_context import (
+    BEGUN,
+    CANCELLED,
+    COUNT_WORDS,
+    COUNTS,
+    FIRST_IO,
+    LAST_EPOCH,
+    TICKET_WORDS,
+    Context,
+)
 from brickrt.runtime.cuda.memory.allocation import AllocationSections
 from brickrt.runtime.cuda.program_tables import ProgramTables
 
@@ -31,9 +40,10 @@ class DeviceState(AllocationSections):
         io: int,
         sizes: Mapping[str, int],
         scratch_stride: int,
+        checked: bool = False,
     ) -> None:
-        """`launches` is the number of those whose blocks take tickets, `io` that of the graph's inputs and outputs,
-        `sizes` are the bytes of the other sections, `scratch_stride` those of one block's scratch."""
+        """`launches` is their number, `io` that of the graph's inputs and outputs, `sizes` are the bytes of the other
+        sections, `scratch_stride` those of one block's scratch. `checked`: see `Context`."""
         arrays = {
             "task_at": tables.table.task_at,
             "records": tables.table.records,
@@ -44,13 +54,14 @@ class DeviceState(AllocationSections):
             "bases": 8 * (FIRST_IO + io + 1),  # then what `Context.events` points to
             "words": 4 * len(tables),
             "tickets": 8 * TICKET_WORDS * launches,
-            "counts": 8 * COUNTS * launches,
+            "counts": 8 * COUNT_WORDS * launches,
             "stop": 8,
         }
         super().__init__(driver, {name: array.nbytes for name, array in arrays.items()} | words | dict(sizes))
         self._tables, self._runs = arrays, 0
-        self._pinned = driver.pinned(8 * (1 + COUNTS * launches))
+        self._pinned = driver.pinned(8 * (1 + COUNT_WORDS * launches), "counts of launches")
         self._told = self._pinned.array.view(np.uint64)
+        self._rows = self._told[1:].reshape(launches, COUNT_WORDS)
         self._counted = np.zeros(COUNTS, np.uint64)
         self._words, self._sent = PinnedWords(driver, io + 1), list[int]()
         self.context = Context(
@@ -59,6 +70,7 @@ class DeviceState(AllocationSections):
             events=self["bases"] + 8 * (FIRST_IO + io),
             scratch_stride=scratch_stride,
             spin_limit=SPIN_LIMIT,
+            checked=int(checked),
         ).pack()
 
     def write(self, pieces: Mapping[str, Pieces], stream: Stream) -> None:
@@ -92,9 +104,14 @@ class DeviceState(AllocationSections):
         """The word that says why blocks stopped; 0 while all is well, or where it was the host that said so."""
         return int(self._told[0])
 
+    @property
+    def begun(self) -> np.ndarray:
+        """How often each launch has begun, as words that blocks change; they can be read after a fault too."""
+        return self._rows[:, BEGUN]
+
     def counted(self) -> list[int]:
         """What blocks have counted since this was last asked, in launches that have ended."""
-        sums = self._told[1:].reshape(-1, COUNTS).sum(axis=0)
+        sums = self._rows[:, :COUNTS].sum(axis=0)
         found, self._counted = (sums - self._counted).tolist(), sums
         return found
 

@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from brickrt.runtime.cuda.device_state import DeviceState
+from brickrt.runtime.cuda.driver.device_errors import DeviceError
 from brickrt.runtime.cuda.driver.protocol import CapturedGraph, CaptureRefused, DeviceFunction, Driver, Event, Stream
 from brickrt.runtime.cuda.groups.cudnn_launches import LibraryCalls
 from brickrt.runtime.cuda.schedule.dispatch import Dispatcher
@@ -17,8 +18,8 @@ from brickrt.runtime.cuda.schedule.stream_schedule import Schedule
 
 
 class Launcher:
-    """Launch k is `grids[k]` blocks of `functions[k]`, or the library's where `calls` has it; `tickets` are the numbers
-    of those that have counters."""
+    """Launch k is `grids[k]` blocks of `functions[k]`, or the library's where `calls` has it. Where it is `checked` the
+    host waits for each. Raises DeviceError, with the launch where it is certain that it was that one."""
 
     def __init__(
         self,
@@ -28,11 +29,11 @@ class Launcher:
         functions: Mapping[int, DeviceFunction],
         grids: Mapping[int, int],
         calls: LibraryCalls,
-        tickets: Mapping[int, int],
         memory: DeviceState,
+        checked: bool = False,
     ) -> None:
         self._driver, self._launches, self._schedule, self._memory = driver, launches, schedule, memory
-        self._functions, self._grids, self._calls, self._tickets = functions, grids, calls, tickets
+        self._functions, self._grids, self._calls, self._checked = functions, grids, calls, checked
         self._branches = [driver.stream() for _ in range(schedule.streams - 1)]
         self._events: dict[int, Event] = {k: driver.event() for k, turn in enumerate(schedule.turns) if turn.recorded}
         self._begun = driver.event()
@@ -83,6 +84,8 @@ class Launcher:
 
     def alone(self, which: Sequence[int], main: Stream) -> Callable[[], None]:
         """Puts launches on a stream, one after the other; as one graph if that can be."""
+        if self._checked:
+            return lambda: self.put_some(which, main)
         with suppress(CaptureRefused):  # the time that is measured then has the host's in it
             graph = self.graph(main, lambda stream: self.put_some(which, stream))
             return lambda: graph.launch(main)
@@ -93,15 +96,34 @@ class Launcher:
         streams = [main, *self._branches]
         numbers = [turn.stream for turn in self._schedule.turns]
         for k in self._calls.first_uses(numbers):
-            self._put(k, streams[numbers[k]], numbers[k])
-            streams[numbers[k]].synchronize()
+            self._put(k, streams[numbers[k]], numbers[k], True)
 
-    def _put(self, k: int, stream: Stream, number: int) -> None:
-        """With the workspace that the stream of this number has to itself."""
+    def _put(self, k: int, stream: Stream, number: int, waits: bool = False) -> None:
+        """Puts a launch on a stream, with the workspace that the stream of this number has; and `waits` for it."""
+        waits = waits or self._checked
+        try:
+            self._launch(k, stream, number)
+            if waits:
+                stream.synchronize()
+        except DeviceError as e:
+            raise self._placed(e, k, waits) from None
+
+    def _placed(self, error: DeviceError, k: int, waits: bool) -> DeviceError:
+        """The error of a call for launch `k`. One that is no fault may come of one that an earlier launch took."""
+        try:
+            if not error.fatal:
+                self._driver.check_alive()
+        except DeviceError as e:
+            error = e
+        if waits or not error.fatal:
+            error.launch = k
+        return error
+
+    def _launch(self, k: int, stream: Stream, number: int) -> None:
         launch, memory = self._launches[k], self._memory
         if k in self._calls.layers:
             self._calls.run(k, memory["arena"], memory["factors"], memory["workspace"], stream, number)
         else:
-            numbers = self._firsts[k], len(launch.tasks), self._tickets.get(k, 0), 0
+            numbers = self._firsts[k], len(launch.tasks), k, 0
             together = launch.kind == "persistent"
             self._functions[k].launch(self._grids[k], memory.context, numbers, stream, together)

@@ -16,14 +16,19 @@ from brickrt.runtime.cuda.blueprint import Blueprint, CudaOptions, draw_up
 from brickrt.runtime.cuda.check_tables import check_tables
 from brickrt.runtime.cuda.device_state import DeviceState
 from brickrt.runtime.cuda.driver.alignment import aligned_size
+from brickrt.runtime.cuda.driver.device_errors import DeviceError
 from brickrt.runtime.cuda.driver.protocol import CapturedGraph, CaptureRefused, DeviceFunction, Driver, Stream
+from brickrt.runtime.cuda.faults import Faults
 from brickrt.runtime.cuda.kernels.kernel_context import MOST_TASKS, why_stopped
+from brickrt.runtime.cuda.launch_marks import LaunchMarks
+from brickrt.runtime.cuda.launch_names import LaunchNames
 from brickrt.runtime.cuda.launcher import Launcher
 from brickrt.runtime.cuda.memory.constants import PackedConstants
 from brickrt.runtime.cuda.memory.io_buffers import IoBuffers
 from brickrt.runtime.cuda.program_tables import Units
 from brickrt.runtime.cuda.schedule.device_events import DeviceEvents
 from brickrt.runtime.cuda.schedule.stream_schedule import schedule
+from brickrt.runtime.environment import checked
 from brickrt.runtime.lowering.task_graph import TaskGraph
 from brickrt.runtime.program_protocol import Cancelled, Counts
 from brickrt.runtime.progress import KernelProgress
@@ -52,32 +57,39 @@ class CudaProgram:
         self.tasks, self._driver, self._lock, self._cancelling = tasks, driver, threading.Lock(), threading.Lock()
         self._cancelled = self._pending = False
         self.not_captured: str | None = None
-        options = options or CudaOptions()
-        self._reacts = options.launch == "dynamic"
-        with driver.current:
+        self._checked = checked()
+        options, self._faults = options or CudaOptions(), Faults(driver, self._checked)
+        self._reacts = options.launch == "dynamic" and not self._checked
+        with self._faults, driver.current:
             self._main, self._side, self._idle = driver.stream(), driver.stream(), driver.event()
             self._build(draw_up(tasks, driver, options, constants), progress)
             self._no_library = driver.no_library if options.library else "not used, as asked"
-            self._graph = None if self._reacts or options.launch == "streams" else self._captured()
+            by_streams = self._checked or options.launch in ("streams", "dynamic")
+            self._graph = None if by_streams else self._captured()
 
     def _build(self, blueprint: Blueprint, progress: KernelProgress | None) -> None:
         """Compiles kernels and fills memory. The blueprint is not kept: it holds packed constants."""
         check_tables(blueprint)
         self._launches, self._calls, self._tables = blueprint.launches, blueprint.calls, blueprint.tables
-        self._arena, self._owner = blueprint.arena_bytes, blueprint.owner
-        by_tickets = [k for k, launch in enumerate(self._launches) if launch.kind == "persistent"]
-        self._tickets = {k: number for number, k in enumerate(by_tickets)}
+        self._arena, self._owner, self._names = blueprint.arena_bytes, blueprint.owner, LaunchNames(blueprint)
+        self._by_tickets = any(launch.kind == "persistent" for launch in self._launches)
         self._schedule = schedule([launch.after for launch in self._launches], STREAMS)
         self._functions = self._compiled(blueprint.units, progress)
         self.threads = max((self._at_once(k) for k in self._functions), default=1)  # blocks that run at once
         self._io = IoBuffers(self._driver, self.tasks.plan.graph)
         self._memory = self._place(blueprint.arguments.packed)
         self._queue = self._launcher()
+        marked = [k not in self._calls.layers for k in range(len(self._launches))]
+        self._marks = LaunchMarks(self._memory.begun, marked, self._schedule)
+        self._faults.watch(self._marks, self._names, self._watch.at_work if self._checked else list)
 
     def __del__(self) -> None:
         """Memory goes back when no run is under way."""
-        if self._pending:
-            self._idle.synchronize()
+        if self._pending and self._driver.fault is None:
+            try:
+                self._idle.synchronize()
+            except DeviceError as e:
+                print(f"brickrt: {self._faults.told(e)}", file=sys.stderr)  # nobody else can be told
 
     def _compiled(self, units: Units, progress: KernelProgress | None) -> dict[int, DeviceFunction]:
         """The functions of all launches that are not the library's."""
@@ -100,7 +112,9 @@ class CudaProgram:
             "factors": calls.nbytes,
             "workspace": calls.workspace([self._may_be_on(turn.stream) for turn in self._schedule.turns]),
         }
-        memory = DeviceState(self._driver, self._tables, len(self._tickets), len(self._io), sizes, stride)
+        memory = DeviceState(
+            self._driver, self._tables, len(self._launches), len(self._io), sizes, stride, self._checked
+        )
         memory.write({"constants": constants.pieces, "factors": calls.pieces}, self._main)
         self._constant_bytes = constants.nbytes + calls.nbytes
         return memory
@@ -117,7 +131,10 @@ class CudaProgram:
         return max(1, min(max(grids), self._driver.spec.memory // SCRATCH_SHARE // stride))
 
     def _grid(self, k: int) -> int:
-        """Blocks of a launch: of layers one per task, which the device starts as others end, else what runs at once."""
+        """Blocks of a launch: of layers one per task, which the device starts as others end, else what runs at once.
+        One where runs are checked, so that one task is under way."""
+        if self._checked:
+            return 1
         count = len(self._launches[k].tasks)
         return count if self._launches[k].kind == "layer" else min(count, self._at_once(k))
 
@@ -126,7 +143,7 @@ class CudaProgram:
 
     @cached_property
     def _watch(self) -> DeviceEvents:
-        return DeviceEvents(self._driver, self._side, len(self._tables))
+        return DeviceEvents(self._driver, self._side, len(self._tables), self._checked)
 
     @property
     def constant_bytes(self) -> int:
@@ -154,7 +171,7 @@ class CudaProgram:
         for k in grids:
             if self._launches[k].kind == "bricks" and self._slots:
                 grids[k] = min(grids[k], self._slots)
-        given = self._launches, self._schedule, self._functions, grids, self._calls, self._tickets, self._memory
+        given = self._launches, self._schedule, self._functions, grids, self._calls, self._memory, self._checked
         return Launcher(self._driver, *given)
 
     def _captured(self) -> CapturedGraph | None:
@@ -181,14 +198,14 @@ class CudaProgram:
         that is known. Where launches start as others end, this returns when all have started, and so waits for most of
         the run.
         """
-        with self._lock, self._driver.current:
+        with self._lock, self._faults, self._driver.current:
             waits = stream is None or events is not None or any(isinstance(array, np.ndarray) for array in outputs)
             self._look_back(waits)
             main = self._stream_for(inputs, stream)
             if self._pending:
                 main.wait(self._idle)
             shift = self._watch.shift() if events else 0
-            self._put(inputs, outputs, self._watch.address if events else 0, waits, main)
+            self._put(inputs, outputs, bool(events), waits, main)
             if not waits:
                 self._idle.record(main)
                 self._pending = True
@@ -207,15 +224,17 @@ class CudaProgram:
             return self._main
         return self._driver.stream_of(stream)
 
-    def _put(self, inputs: Sequence[Any], outputs: Sequence[Any], events: int, waits: bool, main: Stream) -> None:
-        """Puts a run on a stream."""
-        self._memory.tell(self._io.upload(inputs, outputs, waits, main), events, main)
+    def _put(self, inputs: Sequence[Any], outputs: Sequence[Any], events: bool, waits: bool, main: Stream) -> None:
+        """Puts a run on a stream; blocks note `events`."""
+        rows = self._watch.address if events or self._checked else 0
+        self._memory.tell(self._io.upload(inputs, outputs, waits, main), rows, main)
         self._start(main)
 
     def _start(self, main: Stream) -> None:
         """Puts all launches on a stream, for the arrays that the device was told of."""
-        if self._tickets:
+        if self._by_tickets:
             self._memory.next_epoch(main)
+        self._marks.put()
         if self._graph is not None:
             self._graph.launch(main)
         elif self._reacts:
@@ -234,6 +253,7 @@ class CudaProgram:
 
     def _finish(self) -> Counts:
         """At the end of runs, what their workers counted. Raises Cancelled and BrickError."""
+        self._marks.end()
         _, _, waits, revisits = self._memory.counted()
         self._check_cancelled()
         if stop := self._memory.stopped:
@@ -245,16 +265,7 @@ class CudaProgram:
     def _why(self, word: int) -> str:
         """A stop word in one line that names node and brick."""
         task = word >> 4 & (MOST_TASKS - 1)
-        return f"the CUDA engine gave up: {why_stopped(word)}; task {task} is {self._described(task)}"
-
-    def _described(self, task: int) -> str:
-        """What a task of the tables computes."""
-        number, graph = int(self._owner[self._tables.order[task]]), self.tasks.plan.graph
-        for steps in reversed(self.tasks.steps):
-            for k in np.flatnonzero(steps.tasks == number)[-1:].tolist():
-                ends = ", ".join(f"{a}:{b}" for a, b in zip(steps.boxes.lo[k], steps.boxes.hi[k], strict=True))
-                return f"node '{graph.nodes[steps.node].name}', brick [{ends}]"
-        return "a join"
+        return f"the CUDA engine gave up: {why_stopped(word)}; task {task} is {self._names.task(task)}"
 
     # ---- measuring
 
@@ -271,7 +282,7 @@ class CudaProgram:
     def seconds(self, subgraphs: Collection[int] | None = None) -> float:
         """How long a run on zeros takes on the device; or the launches of some subgraphs, by themselves, on what is in
         memory: a run must have been before."""
-        with self._lock, self._driver.current:
+        with self._lock, self._faults, self._driver.current:
             self._look_back(True)
             main = self._main
             if subgraphs is None:
@@ -279,7 +290,9 @@ class CudaProgram:
                 found = self._driver.seconds(lambda: self._start(main), main)
             else:
                 which = [k for k, launch in enumerate(self._launches) if set(launch.subgraphs) <= set(subgraphs)]
-                found = self._driver.seconds(self._queue.alone(which * COPIES, main), main) / COPIES
+                with self._marks.alone(which):
+                    found = self._driver.seconds(self._queue.alone(which * COPIES, main), main) / COPIES
+                    main.synchronize()
             main.synchronize()
             self._finish()
             return found
@@ -291,15 +304,22 @@ class CudaProgram:
             [np.zeros(graph.types[name].shape, graph.types[name].dtype) for name in names]
             for names in (graph.inputs, graph.outputs)
         )
-        self._memory.tell(self._io.upload(inputs, outputs, True, self._main), 0, self._main)
+        rows = self._watch.address if self._checked else 0
+        self._memory.tell(self._io.upload(inputs, outputs, True, self._main), rows, self._main)
 
     # ---- cancelling
 
     def cancel(self) -> None:
-        """See `Program`."""
-        with self._cancelling, self._driver.current:
-            self._cancelled = True
-            self._memory.stop(self._side)
+        """See `Program`. After a fault there is nothing to end, and the run itself tells of it."""
+        if self._driver.fault is not None:
+            return
+        try:
+            with self._cancelling, self._driver.current:
+                self._cancelled = True
+                self._memory.stop(self._side)
+        except DeviceError as e:
+            if not e.fatal:
+                raise
 
     def _check_cancelled(self) -> None:
         with self._cancelling:

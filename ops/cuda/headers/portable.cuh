@@ -13,8 +13,8 @@
 #define BRICK_DEVICE __device__ __forceinline__
 #define BRICK_FUNCTION __device__ __noinline__
 // A kernel of blocks of `THREADS` threads, at least `BLOCKS` of them on a multiprocessor. Its arguments are a Context,
-// the range of tasks `first` … `first + count` − 1, the number of the launch's ticket counter, and the scratch of its
-// first block. The context is passed by value: so it lies in constant memory, where instructions have it as an operand.
+// the range of tasks `first` … `first + count` − 1, the number of the launch, and the scratch of its first block. The
+// context is passed by value: so it lies in constant memory, where instructions have it as an operand.
 #define BRICK_KERNEL(name, Context, THREADS, BLOCKS)                                                           \
     BRICK_DEVICE void name##_block(const Context* c, int first, int count, int launch, int slot);              \
     extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)                                              \
@@ -58,6 +58,11 @@ BRICK_DEVICE unsigned load_acquire(const unsigned* p) {
 BRICK_DEVICE void store_release(unsigned* p, unsigned v) {
     asm volatile("st.release.gpu.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
 }
+// Stores a word that the host reads while the kernel runs, or after it has failed.
+BRICK_DEVICE void store_to_host(unsigned long long* p, unsigned long long v) {
+    asm volatile("st.relaxed.sys.u64 [%0], %1;" ::"l"(p), "l"(v) : "memory");
+}
+BRICK_DEVICE void fence_system() { __threadfence_system(); }
 template <class T> BRICK_DEVICE bool compare_and_swap(T* p, T expected, T wanted) {
     return atomicCAS(p, expected, wanted) == expected;
 }

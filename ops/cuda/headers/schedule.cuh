@@ -70,14 +70,16 @@ BRICK_DEVICE void run_steps(const Context* c, int task, int slot, BlockState* st
     }
 }
 
-BRICK_DEVICE void note_begin(const BlockState* state, int task) {
+BRICK_DEVICE void note_begin(const Context* c, const BlockState* state, int task) {
     if (!state->events) return;
     long long* row = state->events + (long long)EVENT_WORDS * task;
     row[0] = block();
     row[1] = globaltimer();
+    if (c->checked) fence_system();
 }
-BRICK_DEVICE void note_end(const BlockState* state, int task) {
+BRICK_DEVICE void note_end(const Context* c, const BlockState* state, int task) {
     if (!state->events) return;
+    if (c->checked) fence_system();  // what the block stored is stored: no fault of it can come later
     long long* row = state->events + (long long)EVENT_WORDS * task;
     row[2] = globaltimer();
     row[3] = state->waits;
@@ -190,19 +192,28 @@ BRICK_DEVICE int pick(const Context* c, int first, int count, int launch, BlockS
     }
 }
 
-BRICK_DEVICE void begin(const Context* c, BlockState* state) {
+// Called at the beginning of every block, by one thread. The first block tells the host that the launch has begun: both
+// words it loads are on their way together, and nobody waits for what it stores.
+BRICK_DEVICE void begin(const Context* c, int launch, BlockState* state) {
     state->tasks = state->first = state->waits = state->revisits = state->task = 0;
-    state->events = *c->events;
+    long long* const events = *c->events;
+    if (block() == 0) {
+        unsigned long long* const count = c->counts + COUNT_WORDS * launch + BEGUN;
+        const unsigned long long begun = *count + 1;
+        *count = begun;
+        store_to_host(c->told + 1 + COUNT_WORDS * launch + BEGUN, begun);
+    }
+    state->events = events;
 }
 
 // Called at the end of every block. The last one begins the launch's next epoch, and tells the host what all counted.
 BRICK_DEVICE void leave(const Context* c, int launch, const BlockState* state) {
-    unsigned long long *const tickets = c->tickets + TICKET_WORDS * launch, *const counts = c->counts + COUNTS * launch;
+    unsigned long long *const tickets = c->tickets + TICKET_WORDS * launch, *const counts = c->counts + COUNT_WORDS * launch;
     const unsigned long long mine[COUNTS] = {state->tasks, state->first, state->waits, state->revisits};
     for (int k = 0; k < COUNTS; ++k) fetch_add(counts + k, mine[k]);
     if ((fetch_add_in_order(tickets + 1, 1ull) + 1) % blocks()) return;
     fetch_max(tickets, (unsigned long long)state->epoch << 32);
-    for (int k = 0; k < COUNTS; ++k) c->told[1 + COUNTS * launch + k] = load_relaxed(counts + k);
+    for (int k = 0; k < COUNTS; ++k) c->told[1 + COUNT_WORDS * launch + k] = load_relaxed(counts + k);
 }
 
 // Tasks `first` … `first + count` − 1 by tickets: each block runs those whose tickets it gets, when they are ready.
@@ -210,7 +221,7 @@ template <class Call>
 BRICK_DEVICE void run_by_tickets(const Context* c, int first, int count, int launch, int slot, char* shared, Call call) {
     BlockState* state = reinterpret_cast<BlockState*>(shared);
     if (thread() == 0) {
-        begin(c, state);
+        begin(c, launch, state);
         state->holding = state->over = 0;
         state->epoch = 1 + (unsigned)(load_relaxed(c->tickets + TICKET_WORDS * launch) >> 32);
     }
@@ -220,7 +231,7 @@ BRICK_DEVICE void run_by_tickets(const Context* c, int first, int count, int lau
             const int task = pick(c, first, count, launch, state);
             if (lane() == 0) {
                 state->task = task;
-                if (task >= 0) note_begin(state, task);
+                if (task >= 0) note_begin(c, state, task);
             }
         }
         sync();
@@ -229,7 +240,7 @@ BRICK_DEVICE void run_by_tickets(const Context* c, int first, int count, int lau
         run_steps(c, task, slot + block(), state, shared + SHARED_BYTES, call);
         sync();
         if (thread() == 0) {
-            note_end(state, task);
+            note_end(c, state, task);
             store_release(c->words + task, word(state->epoch, COMPLETE));
         }
     }
@@ -238,21 +249,21 @@ BRICK_DEVICE void run_by_tickets(const Context* c, int first, int count, int lau
 
 // Tasks `first` … `first + count` − 1 in turn: in such launches no task waits for another.
 template <class Call>
-BRICK_DEVICE void run_in_turn(const Context* c, int first, int count, int slot, char* shared, Call call) {
+BRICK_DEVICE void run_in_turn(const Context* c, int first, int count, int launch, int slot, char* shared, Call call) {
     BlockState* state = reinterpret_cast<BlockState*>(shared);
-    if (thread() == 0) begin(c, state);
+    if (thread() == 0) begin(c, launch, state);
     for (int task = first + block(); task < first + count; task += blocks()) {
         sync();
         if (thread() == 0) {
             state->task = stopped(c) ? -1 : 0;
-            note_begin(state, task);
+            note_begin(c, state, task);
         }
         sync();
         if (state->task < 0) break;
         run_steps(c, task, slot + block(), state, shared + SHARED_BYTES, call);
         if (state->events) {
             sync();
-            if (thread() == 0) note_end(state, task);
+            if (thread() == 0) note_end(c, state, task);
         }
     }
 }

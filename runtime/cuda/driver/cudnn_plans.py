@@ -5,9 +5,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
-from brickrt.ops.cuda.cudnn.form import Form
-from brickrt.ops.cuda.cudnn.graph import Cudnn, CudnnPlan, Measure
+from brickrt.ops.cuda.cudnn.form import Form, Unfit
+from brickrt.ops.cuda.cudnn.graph import Cudnn, CudnnPlan, Measure, Run
 from brickrt.runtime.cache.disk_cache import DiskCache
+from brickrt.runtime.cuda.driver.device_errors import DeviceError
 from brickrt.runtime.cuda.driver.protocol import Stream
 
 
@@ -36,12 +37,34 @@ class Plans:
         blob = self._store.get(key)
         plan = self._library.load(form, blob) if blob is not None else None
         if plan is None:
-            plan = self._library.choose(form, self._measure)
+            plan = self._choose(form)
             self._store.put(key, plan.blob)
         return plan
 
+    def _choose(self, form: Form) -> CudnnPlan:
+        """The library refuses a form for whatever goes wrong as it measures, but after a fault all is lost."""
+        faults: list[DeviceError] = []
+
+        def measure(run: Run, sizes: Sequence[int], workspace: int) -> float:
+            try:
+                return self._measure(run, sizes, workspace)
+            except DeviceError as e:
+                faults.extend([e] if e.fatal else [])
+                raise
+
+        try:
+            return self._library.choose(form, measure)
+        except Unfit:
+            if faults:
+                doing = f"measuring a plan of cuDNN's for {form.kind} {form.tensors[0].dims}"
+                raise DeviceError(doing, faults[0].reason, True) from None
+            raise
+
     def run(self, plan: CudnnPlan, addresses: Sequence[int], workspace: int, stream: Stream) -> None:
-        """Puts a plan on a stream."""
+        """Puts a plan on a stream. Raises DeviceError."""
         with self._lock:
-            self._library.use(stream.address)
-            plan.run(addresses, workspace)
+            try:
+                self._library.use(stream.address)
+                plan.run(addresses, workspace)
+            except Exception as e:  # the frontend's errors are of many kinds
+                raise DeviceError("a call of cuDNN", " ".join(str(e).split())[:300] or type(e).__name__) from e

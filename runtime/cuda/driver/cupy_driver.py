@@ -15,6 +15,7 @@ from brickrt.ops.cuda.cudnn.graph import Cudnn, Missing, Run
 from brickrt.ops.cuda.kernel import THREADS
 from brickrt.ops.types import TensorType
 from brickrt.runtime.cuda.driver.cudnn_plans import Plans
+from brickrt.runtime.cuda.driver.cupy_errors import TOLD, Telling, device_error, taking
 from brickrt.runtime.cuda.driver.cupy_import import FAILURES, cudart, cupy
 from brickrt.runtime.cuda.driver.cupy_objects import (
     CupyEvent,
@@ -26,6 +27,7 @@ from brickrt.runtime.cuda.driver.cupy_objects import (
     CurrentDevice,
     seconds_of,
 )
+from brickrt.runtime.cuda.driver.device_errors import DeviceError, after, in_mib
 from brickrt.runtime.cuda.driver.device_spec import LEAST, Properties, spec_of
 from brickrt.runtime.cuda.driver.protocol import CaptureRefused
 from brickrt.runtime.cuda.kernels.compile import compile_modules
@@ -36,6 +38,7 @@ from brickrt.runtime.progress import KernelProgress
 STREAMS = tuple(getattr(cupy.cuda, name) for name in ("Stream", "ExternalStream") if hasattr(cupy.cuda, name))
 ALIGNMENT = 16  # bytes that vector loads need
 LIBRARIES = "cudart", "cublasLt", "cudnn"  # that cuDNN and its frontend look for
+COPYING, VIEWING = Telling("copying memory"), Telling("taking an input", "a copy of an input")
 
 
 class CupyDriver:
@@ -50,36 +53,42 @@ class CupyDriver:
         self._together = bool(cudart.deviceGetAttribute(cudart.cudaDevAttrCooperativeLaunch, self._id))
         self._library: Plans | None = None
         self.no_library: str | None = None
+        self.fault: str | None = None
 
-    def allocate(self, nbytes: int) -> CupyMemory:
-        """Memory of zeros. Raises BrickError where the device has not enough left."""
-        try:
-            return CupyMemory(nbytes)
-        except cupy.cuda.memory.OutOfMemoryError:
-            raise BrickError(f"the GPU has no {nbytes / 2**20:.0f} MiB of memory left for this program") from None
+    def check_alive(self) -> None:
+        """See `Driver`. The question costs little and CUDA answers it while a stream is captured too."""
+        with Telling("using the device"):
+            cudart.memGetInfo()
+
+    def allocate(self, nbytes: int, purpose: str = "a program") -> CupyMemory:
+        """Memory of zeros."""
+        return CupyMemory(nbytes, purpose)
 
     @property
     def current(self) -> CurrentDevice:
         """See `Driver`."""
         return CurrentDevice(self._id)
 
-    def pinned(self, nbytes: int) -> CupyPinned:
+    def pinned(self, nbytes: int, purpose: str = "a program") -> CupyPinned:
         """Memory of zeros on the host that the device reads and writes too."""
-        return CupyPinned(nbytes)
+        return CupyPinned(nbytes, purpose)
 
     def copy(self, to: int, start: int, nbytes: int, stream: CupyStream) -> None:
         """Copies between pinned memory and the device's."""
-        cudart.memcpyAsync(to, start, nbytes, cudart.memcpyDefault, stream.address)
+        with COPYING:
+            cudart.memcpyAsync(to, start, nbytes, cudart.memcpyDefault, stream.address)
 
     def upload(self, address: int, array: np.ndarray, stream: CupyStream) -> None:
         """Copies to the device, from memory that is not pinned: CUDA takes the array before the call returns."""
         kind = cudart.memcpyHostToDevice
-        cudart.memcpyAsync(address, array.ctypes.data, array.nbytes, kind, stream.address)
+        with COPYING:
+            cudart.memcpyAsync(address, array.ctypes.data, array.nbytes, kind, stream.address)
 
     def download(self, array: np.ndarray, address: int, stream: CupyStream) -> None:
         """Copies from the device; `array` is filled in when the stream is synchronized."""
         kind = cudart.memcpyDeviceToHost
-        cudart.memcpyAsync(array.ctypes.data, address, array.nbytes, kind, stream.address)
+        with COPYING:
+            cudart.memcpyAsync(array.ctypes.data, address, array.nbytes, kind, stream.address)
 
     def functions(self, sources: Sequence[KernelSource], progress: KernelProgress | None) -> list[CupyFunction]:
         """Compiles what no cache has, and loads all."""
@@ -103,7 +112,8 @@ class CupyDriver:
 
     def stream(self) -> CupyStream:
         """A new stream, which does not wait for the default one."""
-        return CupyStream(cupy.cuda.Stream(non_blocking=True))
+        with Telling("making a stream"):
+            return CupyStream(cupy.cuda.Stream(non_blocking=True))
 
     def event(self) -> CupyEvent:
         """A new event."""
@@ -125,9 +135,14 @@ class CupyDriver:
                 with suppress(*FAILURES):
                     stream.cupy.end_capture()  # its own error would hide the reason
                 raise
-            graph = stream.cupy.end_capture()
-            graph.upload(stream.cupy)
+            with Telling("making the CUDA graph"):
+                graph = stream.cupy.end_capture()
+                graph.upload(stream.cupy)
             graphs.append(CupyGraph(graph))
+        except DeviceError as e:
+            if e.fatal:
+                raise
+            raise CaptureRefused(str(e)) from e
         except BrickError:
             raise
         except Exception as e:  # libraries have errors of their own for what they cannot do while captured
@@ -137,13 +152,20 @@ class CupyDriver:
 
     def view(self, value: Any, stream: Any) -> Any:
         """An array of any library on this GPU as CuPy's, which kernels can read: copied only where that must be."""
+        self._check_fault()
         if isinstance(value, cupy.ndarray) and self._usable(value):
             return value
-        if (where := self._device_of(value)) != self._id:  # CuPy would copy it
+        with VIEWING:
+            where = self._device_of(value)
+        if where != self._id:  # CuPy would copy it
             raise BrickError(f"an input lies on GPU {where}, the model runs on GPU {self._id}: copy it there")
-        with self.current, self.stream_of(stream).cupy:
+        with VIEWING, self.current, self.stream_of(stream).cupy:
             array = cupy.ascontiguousarray(_taken(value))
             return array if self._usable(array) else array.copy()
+
+    def _check_fault(self) -> None:
+        if self.fault is not None:
+            raise after(self.fault)
 
     def _device_of(self, value: Any) -> int:
         """The GPU that has an array of CuPy, DLPack or the CUDA array interface."""
@@ -161,15 +183,21 @@ class CupyDriver:
 
     def empty(self, kind: TensorType, stream: Any) -> Any:
         """An array of CuPy's for an output, in the order of a stream."""
-        with self.current:
-            if stream is None:
-                return cupy.empty(kind.shape, kind.dtype)
-            with self.stream_of(stream).cupy:
-                return cupy.empty(kind.shape, kind.dtype)
+        self._check_fault()
+        try:
+            with self.current:
+                if stream is None:
+                    return cupy.empty(kind.shape, kind.dtype)
+                with self.stream_of(stream).cupy:
+                    return cupy.empty(kind.shape, kind.dtype)
+        except TOLD as e:
+            what = f"an output, {kind}"
+            raise device_error(e, f"taking memory for {what}", f"the {in_mib(kind.nbytes)} of {what}") from None
 
     def host(self, array: Any, stream: Any) -> np.ndarray:
         """A copy in NumPy, once the stream, or without one the device, is done."""
-        with self.current:
+        self._check_fault()
+        with Telling("copying an array to the host"), self.current:
             if stream is None:
                 cudart.deviceSynchronize()
             return array.get(stream=self.stream_of(stream).cupy)
@@ -188,6 +216,8 @@ _DRIVERS: dict[int, CupyDriver] = {}
 
 def current_driver() -> CupyDriver:
     """That of the current device, which has one in a process: cuDNN's handles and plans are its own."""
+    if fault := next((driver.fault for driver in _DRIVERS.values() if driver.fault), None):
+        raise after(fault)
     device = _device()
     if device not in _DRIVERS:
         _DRIVERS[device] = CupyDriver()
@@ -196,9 +226,10 @@ def current_driver() -> CupyDriver:
 
 def _measured(cudnn: Cudnn, stream: Any, run: Run, sizes: Sequence[int], workspace: int) -> float:
     """Seconds of one run of a plan on a stream."""
-    memory = [cupy.cuda.alloc(max(n, 1)) for n in (*sizes, workspace)]
-    addresses = [held.ptr for held in memory[:-1]]
-    cupy.cuda.get_current_stream().synchronize()  # what the memory was used for is done
+    with taking(sum(sizes) + workspace, f"measuring a plan of cuDNN's, with a workspace of {in_mib(workspace)}"):
+        memory = [cupy.cuda.alloc(max(n, 1)) for n in (*sizes, workspace)]
+        addresses = [held.ptr for held in memory[:-1]]
+        cupy.cuda.get_current_stream().synchronize()  # what the memory was used for is done
     cudnn.use(stream.ptr)
     return seconds_of(lambda: run(addresses, memory[-1].ptr), stream)
 

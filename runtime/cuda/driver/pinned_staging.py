@@ -19,7 +19,7 @@ class PinnedWords:
     def __init__(self, driver: Driver, count: int) -> None:
         self._driver, self._nbytes, self._turn = driver, 8 * count, 0
         stride = aligned_size(self._nbytes)
-        self._pinned = driver.pinned(TURNS * stride)
+        self._pinned = driver.pinned(TURNS * stride, "addresses of arrays")
         starts = range(0, TURNS * stride, stride)
         self._words = [self._pinned.array[at : at + self._nbytes].view(np.uint64) for at in starts]
         self._addresses = [self._pinned.address + at for at in starts]
@@ -41,9 +41,10 @@ class PinnedWords:
 class StagedArray:
     """Memory for an array on the device, and pinned memory on the host that it is copied through."""
 
-    def __init__(self, driver: Driver, nbytes: int) -> None:
+    def __init__(self, driver: Driver, nbytes: int, name: str) -> None:
+        """`name` is that of the array, for errors."""
         self._driver, self.nbytes = driver, nbytes
-        self._memory, self._pinned = driver.allocate(max(nbytes, 8)), driver.pinned(nbytes)
+        self._memory, self._pinned = driver.allocate(max(nbytes, 8), name), driver.pinned(nbytes, name)
         self.address = self._memory.address
 
     def upload(self, array: np.ndarray, stream: Stream) -> None:

@@ -1,7 +1,7 @@
 """What the CUDA engine needs of a device. `cupy_driver.py` is the real one; tests have one that runs on the host.
 
 Addresses are integers. Work on a stream is done in order, and later than these calls return unless they say otherwise.
-Streams and events given are the driver's own.
+Streams and events given are the driver's own. All calls raise DeviceError where they fail, or where a kernel has.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from brickrt.runtime.arrays import DeviceArrays
 from brickrt.runtime.cuda.kernels.kernel_sources import KernelSource
 from brickrt.runtime.progress import KernelProgress
 
-Numbers = tuple[int, int, int, int]  # first task, tasks, which tickets, first slot of scratch
+Numbers = tuple[int, int, int, int]  # first task, tasks, which launch, first slot of scratch
 
 
 class CaptureRefused(Exception):
@@ -112,18 +112,23 @@ class Driver(DeviceArrays, Protocol):
     spec: DeviceSpec
     threads: int  # of a block
     no_library: str | None  # why there is none, once it was asked for
+    fault: str | None  # what a kernel did, in one line, after which the device cannot be used any more
 
     @property
     def current(self) -> AbstractContextManager[Any]:
         """Inside of it the calling thread works on this device; all else here is called there."""
         ...
 
-    def allocate(self, nbytes: int) -> DeviceMemory:
-        """Memory of zeros."""
+    def check_alive(self) -> None:
+        """Raises DeviceError where the device took a fault."""
         ...
 
-    def pinned(self, nbytes: int) -> Pinned:
-        """Pinned memory of zeros."""
+    def allocate(self, nbytes: int, purpose: str = ...) -> DeviceMemory:
+        """Memory of zeros; errors tell its purpose."""
+        ...
+
+    def pinned(self, nbytes: int, purpose: str = ...) -> Pinned:
+        """Pinned memory of zeros; likewise."""
         ...
 
     def copy(self, to: int, start: int, nbytes: int, stream: Any) -> None:

@@ -10,6 +10,7 @@ from brickrt.runtime.cuda.kernels.kernel_context import Context
 
 _NUMBERS = (
     *("SCRATCH", "BASE_SHIFT", "MOST_OPERANDS", "MOST_RANK", "HEAD_WORDS", "EVENT_WORDS", "COUNTS", "SHARED_BYTES"),
+    *("BEGUN", "COUNT_WORDS"),
     *("HELD", "TICKET_WORDS", "CANCELLED", "HUNG", "STARTED_TWICE"),
 )
 _STATES = ("NOT_STARTED", "IN_PROGRESS", "COMPLETE")

@@ -32,6 +32,10 @@ EVENT_WORDS = 5
 """Words of a task's row: block, start and end in ns of the device's clock, the block's waits and revisits so far."""
 COUNTS = 4
 """Sums of a launch over all runs: tasks; complete at first sight; waited for; run before older ones (`Counts`)."""
+BEGUN = COUNTS
+"""The word behind a launch's sums: how often it has begun. Its first block tells the host at once, since after a fault
+nothing on the device can be read any more."""
+COUNT_WORDS = COUNTS + 1
 SHARED_BYTES = 1536
 """Dynamic shared memory that a block keeps for itself; what kernels ask for comes on top."""
 
@@ -44,7 +48,7 @@ def _word(ctype: str, text: str) -> int:
 
 @dataclass
 class Context:
-    """Addresses are of device memory but for `told`. T tasks, L launches whose blocks take tickets."""
+    """Addresses are of device memory but for `told`. T tasks, L launches."""
 
     bases: int = _word("char* const*", "where each base begins; scratch: that of slot 0")
     task_at: int = _word("const int*", "[T + 1] where the records of a task's steps begin, in words")
@@ -53,12 +57,15 @@ class Context:
     deps: int = _word("const int*", "tasks of the same launch, each smaller than the one that waits")
     words: int = _word("unsigned int*", "[T] epoch · 4 + state")
     tickets: int = _word("unsigned long long*", "[L, 2] runs ended << 32 | tickets taken; blocks that have left")
-    counts: int = _word("unsigned long long*", "[L, 4] tasks, complete at first sight, waited for, revisited")
+    counts: int = _word("unsigned long long*", "[L, 5] tasks, complete at first sight, waited for, revisited; begun")
     stop: int = _word("unsigned long long*", "not 0: begin no more tasks; reason | task << 4 | dependency << 34")
-    told: int = _word("unsigned long long*", "of the host: [1 + L · 4] stop, and counts when a launch has ended")
+    told: int = _word(
+        "unsigned long long*", "of the host: [1 + L · 5] stop; counts when a launch has ended, begun when it begins"
+    )
     events: int = _word("long long* const*", "where the rows [T, 5] are: block, start, end, waits, revisits; or null")
     scratch_stride: int = _word("long long", "bytes from a slot's scratch to the next one's")
     spin_limit: int = _word("long long", "looks in vain after which a block gives up; 0: never")
+    checked: int = _word("long long", "not 0: what a block notes of a task is on the host before it goes on")
 
     def pack(self) -> np.ndarray:
         """The words, int64 [fields]."""

@@ -7,7 +7,10 @@ from collections.abc import Mapping
 import numpy as np
 
 from brickrt.runtime.cuda.driver.alignment import aligned_size
+from brickrt.runtime.cuda.driver.device_errors import in_mib
 from brickrt.runtime.cuda.driver.protocol import Driver, Stream
+
+NAMED = 4  # sections, the largest, that an error tells of
 
 
 class AllocationSections:
@@ -19,7 +22,7 @@ class AllocationSections:
         for name, nbytes in sizes.items():
             self._at[name] = total
             total += aligned_size(max(nbytes, 8))
-        self._held = driver.allocate(total)
+        self._held = driver.allocate(total, _purpose(sizes))
         self.nbytes = total
 
     def __getitem__(self, name: str) -> int:
@@ -34,3 +37,9 @@ class AllocationSections:
     def clear(self, name: str, stream: Stream) -> None:
         """Writes zeros into a section."""
         self.fill(name, np.zeros(self._sizes[name], np.uint8), stream)
+
+
+def _purpose(sizes: Mapping[str, int]) -> str:
+    """What the memory is for, in one line."""
+    largest = sorted(sizes, key=lambda name: -sizes[name])[:NAMED]
+    return f"a program ({', '.join(f'{name} {in_mib(sizes[name])}' for name in largest if sizes[name])})"

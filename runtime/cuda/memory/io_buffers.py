@@ -18,6 +18,7 @@ class IoBuffers:
     def __init__(self, driver: Driver, graph: Graph) -> None:
         self._driver = driver
         self._inputs = len(graph.inputs)
+        self._names = [*(f"input '{name}'" for name in graph.inputs), *(f"output '{name}'" for name in graph.outputs)]
         self.sizes = [graph.types[name].nbytes for name in (*graph.inputs, *graph.outputs)]
         self._own: dict[int, StagedArray] = {}
 
@@ -61,5 +62,5 @@ class IoBuffers:
         if not isinstance(array, np.ndarray):
             return self._driver.address(array)
         if k not in self._own:
-            self._own[k] = StagedArray(self._driver, self.sizes[k])
+            self._own[k] = StagedArray(self._driver, self.sizes[k], self._names[k])
         return self._own[k].address

@@ -27,11 +27,15 @@ CLOCK = KernelSource(
 
 
 class DeviceEvents:
-    """Memory for one run's rows, and the device's clock."""
+    """Memory for one run's rows, and the device's clock. Where runs are `checked` the rows lie on the host, which can
+    read them after a fault too."""
 
-    def __init__(self, driver: Driver, stream: Stream, tasks: int) -> None:
+    def __init__(self, driver: Driver, stream: Stream, tasks: int, checked: bool = False) -> None:
         self._driver, self._stream, self._tasks = driver, stream, tasks
-        self._memory = driver.allocate(8 * max(EVENT_WORDS * tasks, 1))
+        nbytes, purpose = 8 * max(EVENT_WORDS * tasks, 1), "the events of a run"
+        self._pinned = driver.pinned(nbytes, purpose) if checked else None
+        self._memory = self._pinned or driver.allocate(nbytes, purpose)
+        self._time = driver.allocate(8, "the time")
         self._clock: DeviceFunction | None = None
 
     @property
@@ -50,8 +54,8 @@ class DeviceEvents:
     def _look(self, clock: DeviceFunction) -> tuple[int, int]:
         """How long a look took, and the difference of the clocks at its middle."""
         there, before = np.zeros(1, np.int64), time.monotonic_ns()
-        clock.launch(1, np.array([self.address]), (0, 0, 0, 0), self._stream, False)
-        self._driver.download(there, self.address, self._stream)
+        clock.launch(1, np.array([self._time.address]), (0, 0, 0, 0), self._stream, False)
+        self._driver.download(there, self._time.address, self._stream)
         self._stream.synchronize()
         after = time.monotonic_ns()
         return after - before, (before + after) // 2 - int(there[0])
@@ -86,9 +90,16 @@ class DeviceEvents:
             mine[:, 3:] = mine[:, 3:].cumsum(axis=0)
             own[: len(mine)] = mine
 
+    def at_work(self) -> list[int]:
+        """Tasks that have begun and not ended, where runs are checked."""
+        noted = self._noted()
+        return np.flatnonzero(noted[:, 1] > noted[:, 2]).tolist()
+
     def _noted(self) -> np.ndarray:
         noted = np.zeros((self._tasks, EVENT_WORDS), np.int64)
-        if self._tasks:
+        if self._pinned is not None:
+            noted[:] = self._pinned.array[: noted.nbytes].view(np.int64).reshape(noted.shape)
+        elif self._tasks:
             self._driver.download(noted, self.address, self._stream)
             self._stream.synchronize()
         return noted

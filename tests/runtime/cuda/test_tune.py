@@ -146,6 +146,18 @@ def test_what_could_not_be_measured_is_not_kept(callbacks, capsys):
     assert not merged(trial.plan())
 
 
+def test_nothing_is_measured_where_runs_are_checked(callbacks, monkeypatch, capsys):
+    """What was measured before is taken, so that the plan is the one that failed."""
+    trial = TunedPlans(chains(3, 3), lambda launches, _: 1 / launches)
+    with monkeypatch.context() as checked:
+        checked.setenv("BRICKRT_CHECKED", "1")
+        assert merged(trial.plan()) and not trial.calls
+        assert capsys.readouterr().err == (
+            "brickrt: the plan is taken as modelled: BRICKRT_CHECKED is set, and nothing is measured\n"
+        )
+    assert not merged(trial.plan())
+
+
 def test_a_runtime_measures_what_nothing_was_asked_of(monkeypatch):
     """Once for a network; not where a strategy is asked for."""
     driver, measured = HostDriver(), []

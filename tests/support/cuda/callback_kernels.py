@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from tests.support.cuda.host_kernels import compiled
 MOST_KERNELS = 512
 _KERNELS: list[Kernel] = []
 _FAULTS: list[BaseException] = []
+_RUNNING: list[CallbackDriver] = []  # the driver whose kernel runs
 
 
 class CallbackKernel(Kernel):
@@ -47,7 +48,10 @@ def make_callback_kernel(
 @ctypes.CFUNCTYPE(None, ctypes.c_int, *[ctypes.POINTER(ctypes.c_int)] * 2, ctypes.POINTER(ctypes.c_void_p))
 def _called(number: int, lo: Any, hi: Any, at: Any) -> None:
     try:
-        _compute(_KERNELS[number], lo, hi, at)
+        kernel, driver = _KERNELS[number], _RUNNING[0]
+        if driver.strikes is not None and driver.strikes(kernel, tuple(lo[: kernel.out.type.rank])):
+            driver.strike()
+        _compute(kernel, lo, hi, at)
     except BaseException as e:
         _FAULTS.append(e)
 
@@ -91,6 +95,8 @@ class CallbackFunction(HostFunction):
             ctypes.c_void_p.in_dll(self.library, "brick_callback").value = ctypes.cast(_called, ctypes.c_void_p).value
 
     def before(self) -> None:
+        assert isinstance(self.driver, CallbackDriver)
+        _RUNNING[:] = [self.driver]
         if self.numbers:
             table = (ctypes.c_int * MOST_KERNELS).in_dll(self.library, "brick_numbers")
             table[: len(self.numbers)] = self.numbers
@@ -103,9 +109,11 @@ class CallbackFunction(HostFunction):
 
 
 class CallbackDriver(HostDriver):
-    """Blocks of one thread, whose kernels call back."""
+    """Blocks of one thread, whose kernels call back. Those that `strikes`, given a kernel and where its box begins, is
+    true of make the device take a fault."""
 
     def __init__(self, **options: Any) -> None:
+        self.strikes: Callable[[Kernel, tuple[int, ...]], bool] | None = None
         super().__init__(threads=1, flags=("-DBRICK_WARP=1", "-O0"), **options)
 
     def functions(self, sources: Sequence[KernelSource], progress: Any) -> list[HostFunction]:

@@ -38,8 +38,9 @@ CONTEXT_ROOM = 256  # bytes that are copied of an argument whose size nobody tel
 class Refused(real_cudart.CUDARuntimeError):
     """An error of CUDA's; the real one asks the driver for its text."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, status: int = 0) -> None:
         RuntimeError.__init__(self, text)
+        self.status = status
 
 
 def fits(function: Any, args: Sequence[Any]) -> None:
@@ -67,6 +68,9 @@ class FakeCupy:
         self.functions: list[Any] = []
         self.memory: list[HostMemory] = []
         self.device = 0
+        self.fails: dict[
+            str, Exception
+        ] = {}  # by names of calls, "alloc", "alloc_pinned", "load", "upload" and "launch"
         self.places: dict[int, int] = {}  # devices of addresses, where it is not the first
         self.cudart, self.cu = self._checked(real_cudart, self._runtime()), self._checked(real_cu, self._driver())
         self.default = self.current = FakeStream(self, 0)
@@ -96,7 +100,13 @@ class FakeCupy:
         nbytes = int(np.prod(value.shape)) * value.dtype.itemsize
         return Array(self, np.frombuffer(ctypes.string_at(address, nbytes), value.dtype).reshape(value.shape))
 
+    def fail(self, name: str) -> None:
+        """Raises what a call is to raise."""
+        if name in self.fails:
+            raise self.fails[name]
+
     def alloc(self, nbytes: int) -> Pointer:
+        self.fail("alloc")
         assert self.capturing is None, "memory was taken during a capture"
         memory = HostMemory(nbytes)
         memory._room[memory._start : memory._start + nbytes] = 77
@@ -108,6 +118,7 @@ class FakeCupy:
         return self.places.get(address, 0)
 
     def alloc_pinned(self, nbytes: int) -> Any:
+        self.fail("alloc_pinned")
         pointer = self.alloc(nbytes)
         room = (ctypes.c_char * nbytes).from_address(pointer.ptr)
         room.ptr, room.held = pointer.ptr, pointer
@@ -123,6 +134,7 @@ class FakeCupy:
             def call(*args: Any) -> Any:
                 fits(getattr(module, name), args)
                 self.calls.append(name)
+                self.fail(name)
                 return does[name](*args)
 
             return call
@@ -132,6 +144,7 @@ class FakeCupy:
 
     def _runtime(self) -> dict[str, Callable]:
         return {
+            "memGetInfo": lambda: (100 << 20, 80 << 30),
             "getDeviceCount": lambda: 2,
             "getDevice": lambda: self.device,
             "setDevice": lambda device: setattr(self, "device", device),
@@ -224,10 +237,12 @@ class FakeCapturedGraph:
     def __init__(self, fake: FakeCupy, work: Any) -> None:
         self.fake, self.work = fake, work
 
-    def upload(self, stream: FakeStream) -> None: ...
+    def upload(self, stream: FakeStream) -> None:
+        self.fake.fail("upload")
 
     def launch(self, stream: FakeStream) -> None:
         self.fake.calls.append("graph")
+        self.fake.fail("launch")
         for work in self.work:
             work()
 
@@ -240,6 +255,7 @@ class LoadedModule:
 
     def load(self, cubin: bytes) -> None:
         assert type(cubin) is bytes
+        self.fake.fail("load")
 
     def get_function(self, name: str) -> Any:
         self.fake.functions.append(getattr(self.fake.library, name))

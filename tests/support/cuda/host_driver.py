@@ -2,6 +2,9 @@
 
 Work is queued until somebody waits for it. Then streams take turns at random, as far as the events between them allow:
 what an event should have ordered shows. Captured work is a graph whose nodes run in a random order that it allows.
+
+A driver can take a fault (`strike`), as a GPU does: from then on pinned memory stays as it was at that moment, no work
+runs, and every call raises. Memory can run out (`allocations`).
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from brickrt.graph.errors import BrickError
 from brickrt.ops.cuda.kernel import THREADS
 from brickrt.ops.types import TensorType
 from brickrt.plan.device.device_spec import PRESETS, DeviceSpec
+from brickrt.runtime.cuda.driver.device_errors import DeviceError, NoMemory
 from brickrt.runtime.cuda.driver.protocol import CaptureRefused, Numbers
 from brickrt.runtime.cuda.kernels.kernel_sources import KernelSource
 from tests.support.cuda.host_kernels import compiled
@@ -38,6 +42,7 @@ class HostMemory:
     def __init__(self, nbytes: int) -> None:
         self.nbytes = nbytes
         self._room = np.full(nbytes + 3 * GUARD, 0xA5, np.uint8)
+        self.frozen: np.ndarray | None = None
         start = GUARD + -self._room.ctypes.data % GUARD
         self.address = self._room.ctypes.data + start
         self._room[start : start + nbytes] = 0
@@ -50,6 +55,13 @@ class HostMemory:
 
 class HostPinned(HostMemory):
     """Memory of the host that devices copy to and from."""
+
+    def freeze(self) -> None:
+        """What is written later is lost."""
+        self.frozen = self.array.copy()
+
+    def thaw(self) -> None:
+        self.array[:] = self.frozen
 
     def __init__(self, nbytes: int) -> None:
         super().__init__(nbytes)
@@ -73,6 +85,7 @@ class HostEvent:
         self.unseen = 0  # looks that find it not done though it is
 
     def record(self, stream: HostStream) -> None:
+        self.driver.check_alive()
         self.token = stream.mark()
         self.unseen = self.driver.random.randint(0, self.driver.late)
         stream.driver.calls.append(("record", stream.number))
@@ -98,7 +111,7 @@ class HostStream:
     """A queue of work, of which the driver does the first whenever it chooses this stream."""
 
     def __init__(self, driver: HostDriver, number: int) -> None:
-        self.driver, self.number = driver, number
+        self.driver, self.number, self.address = driver, number, number
         self.queue: deque[Work | Token] = deque()
         self.nodes: frozenset[int] = frozenset()  # of the graph under capture, that the next work comes after
 
@@ -107,6 +120,7 @@ class HostStream:
         return self in self.driver.capturing
 
     def put(self, work: Work) -> None:
+        self.driver.check_alive()
         if self.captured:
             graph = self.driver.capturing[self]
             graph.append((work, self.nodes))
@@ -122,6 +136,7 @@ class HostStream:
         return token
 
     def wait(self, event: HostEvent) -> None:
+        self.driver.check_alive()
         self.driver.calls.append(("wait", self.number))
         if event.token is None:
             return
@@ -152,7 +167,7 @@ class HostGraph:
 
     def _run(self) -> None:
         left = dict(enumerate(self.nodes))
-        while left:
+        while left and self.driver.struck is None:
             ready = [k for k, (_, needs) in left.items() if not needs & left.keys()]
             left.pop(k := self.driver.random.choice(ready))
             self.nodes[k][0]()
@@ -226,6 +241,7 @@ class HostDriver:
     flags: tuple[str, ...] = ()
     given_library: Any = None
     no_library: str | None = None
+    allocations: int | None = None  # until there is no memory left
     cost: Callable[[list[tuple]], float] = len  # of what was called, in seconds
     calls: list[tuple] = field(default_factory=list)
 
@@ -235,10 +251,32 @@ class HostDriver:
         self.capturing: dict[HostStream, list[tuple[Work, frozenset[int]]]] = {}
         self.memory: list[HostMemory] = []
         self.lock = threading.RLock()
+        self.struck: str | None = None
+        self.fault: str | None = None
         self.default = self.stream()
 
-    def allocate(self, nbytes: int) -> HostMemory:
+    def check_alive(self) -> None:
+        if self.struck is not None:
+            raise DeviceError("using the device", self.struck, True)
+
+    def strike(self) -> None:
+        """The device takes a fault: called while a kernel runs."""
+        if self.struck is None:
+            self.struck = "cudaErrorIllegalAddress: an illegal memory access was encountered"
+            for memory in self.memory:
+                if isinstance(memory, HostPinned):
+                    memory.freeze()
+
+    def _take(self, purpose: str) -> None:
+        self.check_alive()
+        if self.allocations is not None:
+            if not self.allocations:
+                raise NoMemory("taking memory", "the host", purpose, "none is free")
+            self.allocations -= 1
+
+    def allocate(self, nbytes: int, purpose: str = "a program") -> HostMemory:
         assert not self.capturing, "memory was taken during a capture"
+        self._take(purpose)
         self.memory.append(HostMemory(nbytes))
         return self.memory[-1]
 
@@ -246,8 +284,9 @@ class HostDriver:
     def current(self) -> AbstractContextManager[None]:
         return nullcontext()
 
-    def pinned(self, nbytes: int) -> HostPinned:
+    def pinned(self, nbytes: int, purpose: str = "a program") -> HostPinned:
         assert not self.capturing, "memory was taken during a capture"
+        self._take(purpose)
         self.memory.append(found := HostPinned(nbytes))
         return found
 
@@ -306,12 +345,14 @@ class HostDriver:
     def run(self, until: Callable[[], bool]) -> None:
         """Runs work of all streams at random, until something is so."""
         with self.lock:
+            self.check_alive()
             while not until():
                 assert self._run_one(), "the streams wait for one another"
 
     def run_some(self) -> None:
         """Runs as much as a device might have done between two looks of the host: nothing, or a little."""
         with self.lock:
+            self.check_alive()
             for _ in range(self.random.randrange(MOST_AT_A_LOOK + 1)):
                 self._run_one()
 
@@ -323,7 +364,16 @@ class HostDriver:
         work = self.random.choice(able).queue.popleft()
         if not isinstance(work, Token):
             work()
+        if self.struck is not None:
+            self._end()
         return True
+
+    def _end(self) -> None:
+        """Nothing runs any more, and what was written after the fault is not there."""
+        for memory in self.memory:
+            if isinstance(memory, HostPinned) and memory.frozen is not None:
+                memory.thaw()
+        raise DeviceError("waiting for work", str(self.struck), True)
 
     def check(self) -> None:
         for memory in self.memory:

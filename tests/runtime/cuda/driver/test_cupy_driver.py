@@ -14,7 +14,7 @@ from tests.support.cuda.engines import runtime_on
 from tests.support.cuda.host_kernels import needs_compiler
 
 pytest.importorskip("cupy", reason="the driver is CuPy's")
-from brickrt.runtime.cuda.driver import cupy_driver, cupy_objects
+from brickrt.runtime.cuda.driver import cupy_driver, cupy_errors, cupy_objects
 from tests.support.cuda.fake_cupy import Array, FakeCupy, FakeStream, Refused
 
 pytestmark = needs_compiler
@@ -23,7 +23,7 @@ pytestmark = needs_compiler
 @pytest.fixture
 def fake(monkeypatch):
     made = FakeCupy()
-    for module in (cupy_driver, cupy_objects):
+    for module in (cupy_driver, cupy_objects, cupy_errors):
         for name in {"cupy", "cudart", "cu"} & vars(module).keys():
             monkeypatch.setattr(module, name, getattr(made, name))
     monkeypatch.setattr(cupy_driver, "STREAMS", (FakeStream,))

@@ -22,7 +22,7 @@ BRICK_KERNEL(tickets, brick::Context, 256, 2) {
 }
 BRICK_KERNEL(turn, brick::Context, 256, 2) {
     BRICK_SHARED(shared);
-    brick::run_in_turn(c, first, count, slot, shared, Call{});
+    brick::run_in_turn(c, first, count, launch, slot, shared, Call{});
 }
 """
 SOURCE = '#include "portable.cuh"\n' + header() + '#include "schedule.cuh"\n' + SCALE

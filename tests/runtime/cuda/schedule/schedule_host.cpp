@@ -70,7 +70,7 @@ struct Graph {
 struct Machine {
     Graph graph;
     int tasks;
-    std::vector<Word> values, runs, tickets = std::vector<Word>(4), counts = std::vector<Word>(8), told = std::vector<Word>(9);
+    std::vector<Word> values, runs, tickets = std::vector<Word>(4), counts = std::vector<Word>(10), told = std::vector<Word>(11);
     std::vector<unsigned> words;
     Word stop = 0, epoch = 0;
     long long* events = nullptr;
@@ -104,7 +104,7 @@ struct Machine {
     }
 
     // What the host was told of both launches.
-    Word counted(int k) const { return told[1 + k] + told[5 + k]; }
+    Word counted(int k) const { return told[1 + k] + told[1 + brick::COUNT_WORDS + k]; }
 
     int wrong(Word each) const {
         for (int t = 0; t < tasks; ++t) {
@@ -142,7 +142,7 @@ int main(int argc, char** argv) {
         printf("stop %llu of %d: %llu\n", m.stop, tasks, m.counted(0));
         if (m.counted(0) == (Word)tasks) return printf("it ran to the end\n");
         m.stop = 0;
-        m.counts.assign(8, 0);
+        m.counts.assign(10, 0);
         m.runs.assign(tasks, 0);
         m.launch(blocks, threads);
         return m.wrong(1);

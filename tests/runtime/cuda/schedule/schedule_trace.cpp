@@ -106,7 +106,7 @@ extern "C" int trace(int tasks, const int* offsets, const int* deps, int grid, i
         task_at.push_back((int)records.size());
     }
     std::vector<unsigned> words(tasks);
-    std::vector<Word> tickets(2), counts(4), told(5);
+    std::vector<Word> tickets(2), counts(5), told(6);
     Word stop = 0;
     long long* events = nullptr;
     brick::Context c{};

@@ -72,6 +72,8 @@ inline int first_bit(unsigned v) { return __builtin_ctz(v); }
 template <class T> inline T load_relaxed(const T* p) { return __atomic_load_n(p, __ATOMIC_RELAXED); }
 template <class T> inline T load_acquire(const T* p) { return __atomic_load_n(p, __ATOMIC_ACQUIRE); }
 template <class T> inline void store_release(T* p, T v) { __atomic_store_n(p, v, __ATOMIC_RELEASE); }
+template <class T> inline void store_to_host(T* p, T v) { __atomic_store_n(p, v, __ATOMIC_RELAXED); }
+inline void fence_system() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 template <class T> inline bool compare_and_swap(T* p, T expected, T wanted) {
     return __atomic_compare_exchange_n(p, &expected, wanted, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 }
