@@ -15,6 +15,8 @@ from dataclasses import dataclass, field, fields
 
 import numpy as np
 
+from brickrt.ops.cuda.shared_memory import KEPT
+
 SCRATCH, ARENA, CONSTANTS, FIRST_IO = range(4)
 """Bases: scratch of the block's slot, arena, constants, then the graph's inputs and outputs."""
 BASE_SHIFT = 56
@@ -32,7 +34,7 @@ EVENT_WORDS = 5
 """Words of a task's row: block, start and end in ns of the device's clock, the block's waits and revisits so far."""
 COUNTS = 4
 """Sums of a launch over all runs: tasks; complete at first sight; waited for; run before older ones (`Counts`)."""
-SHARED_BYTES = 1536
+SHARED_BYTES = KEPT
 """Dynamic shared memory that a block keeps for itself; what kernels ask for comes on top."""
 
 RUNNING, CANCELLED, HUNG, STARTED_TWICE = range(4)
