@@ -57,8 +57,8 @@ class NullDriver:
 
     threads, no_library = THREADS, "a device that does nothing"
 
-    def __init__(self, device: str = "h200") -> None:
-        self.spec: DeviceSpec = PRESETS[device]
+    def __init__(self, spec: DeviceSpec = PRESETS["h200"]) -> None:
+        self.spec = spec
         self.current, self.queue = nullcontext(), NullQueue()
 
     def allocate(self, nbytes: int) -> NullMemory:
