@@ -156,7 +156,7 @@ def _split(subgraphs: Sequence[Subgraph], layers: Sequence[Subgraph], parts: Ite
 
 
 def _mixed(layered: TimedPlan, merged: Mapping[Part, TimedPlan]) -> tuple[Subgraph, ...]:
-    """Merges the parts that measured no slower so, those that save most first, none sharing nodes; the rest are layers."""
+    """Merges parts that measured no slower so, those that save most first, none sharing nodes; the rest are layers."""
     saved = {part: layered.parts[part] - timed.parts[part] for part, timed in merged.items()}
     taken: set[int] = set()
     chosen: list[Subgraph] = []
