@@ -107,7 +107,9 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=9)
     asked = parser.parse_args()
     pairs = asked_networks(asked.networks)
-    return run((Item(f"{name} {size or 'own size'}", partial(ablate, name, size, asked)) for name, size in pairs), asked)
+    return run(
+        (Item(f"{name} {size or 'own size'}", partial(ablate, name, size, asked)) for name, size in pairs), asked
+    )
 
 
 if __name__ == "__main__":

@@ -66,7 +66,9 @@ def engine(device: str, launch: LaunchMode = "auto", library: bool = True) -> En
     return Engine("cuda", driver.spec, build, driver)
 
 
-def outputs_of(on: Engine, model: SourceGraph | onnx.ModelProto, feeds: Mapping[str, Any], how: PlanOptions) -> list[Any]:
+def outputs_of(
+    on: Engine, model: SourceGraph | onnx.ModelProto, feeds: Mapping[str, Any], how: PlanOptions
+) -> list[Any]:
     """A model's outputs, computed once."""
     return list(Pipeline(on, how).run(model if isinstance(model, SourceGraph) else load(model), feeds).values())
 

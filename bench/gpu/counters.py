@@ -16,7 +16,6 @@ import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from common import asked_networks, built, random_feeds
 from items import Item, NotInstalled, options, run

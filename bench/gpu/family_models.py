@@ -16,9 +16,13 @@ OPSET = 18
 Shape = Sequence[int]
 
 
-def model(nodes: Sequence[onnx.NodeProto], given: dict[str, np.ndarray], constants: dict[str, np.ndarray]) -> onnx.ModelProto:
+def model(
+    nodes: Sequence[onnx.NodeProto], given: dict[str, np.ndarray], constants: dict[str, np.ndarray]
+) -> onnx.ModelProto:
     """A model whose output is "y", with inputs like the arrays of `given`."""
-    ends = [helper.make_tensor_value_info(k, helper.np_dtype_to_tensor_dtype(v.dtype), v.shape) for k, v in given.items()]
+    ends = [
+        helper.make_tensor_value_info(k, helper.np_dtype_to_tensor_dtype(v.dtype), v.shape) for k, v in given.items()
+    ]
     held = [numpy_helper.from_array(array, name) for name, array in constants.items()]
     out = [helper.make_empty_tensor_value_info("y")]
     made = helper.make_model(
@@ -105,9 +109,15 @@ def elementwise() -> dict[str, onnx.ModelProto]:
         "add, broadcast": one("Add", (2, 24, 9, 11), (24, 1, 1)),
         "erf": chain((2, 24, 9, 11), *gelu),
         "sigmoid and tanh": chain((2, 40, 33), ("Sigmoid", [], {}), ("Tanh", [], {}), ("Exp", [], {})),
-        "softplus, log, sqrt": chain((3, 5, 7), ("Softplus", [], {}), ("Log", [], {}), ("Abs", [], {}), ("Sqrt", [], {})),
-        "pow and reciprocal": chain((64, 33), ("Abs", [], {}), ("Add", [half[0]], {}), ("Pow", [scalar(1.7)], {}), ("Reciprocal", [], {})),
-        "clip and leaky": chain((1, 32, 16, 16), ("LeakyRelu", [], {"alpha": 0.1}), ("Clip", [scalar(-0.05), scalar(1.5)], {})),
+        "softplus, log, sqrt": chain(
+            (3, 5, 7), ("Softplus", [], {}), ("Log", [], {}), ("Abs", [], {}), ("Sqrt", [], {})
+        ),
+        "pow and reciprocal": chain(
+            (64, 33), ("Abs", [], {}), ("Add", [half[0]], {}), ("Pow", [scalar(1.7)], {}), ("Reciprocal", [], {})
+        ),
+        "clip and leaky": chain(
+            (1, 32, 16, 16), ("LeakyRelu", [], {"alpha": 0.1}), ("Clip", [scalar(-0.05), scalar(1.5)], {})
+        ),
         "hard swish": one("HardSwish", (1, 17, 13)),
         "resize, linear": one("Resize", (1, 6, 19, 23), constants=[none, none, sizes], mode="linear"),
         "resize, nearest": one("Resize", (1, 6, 19, 23), constants=[none, none, sizes], mode="nearest"),
@@ -168,8 +178,14 @@ def integers() -> dict[str, onnx.ModelProto]:
         "mul and add int64": model([helper.make_node("Mul", ["a", "a"], ["y"])], {"a": long}, {}),
         "compare": model([helper.make_node("Less", ["a", "b"], ["y"])], {"a": a, "b": b}, {}),
         "move uint8": model([helper.make_node("Transpose", ["a"], ["y"], perm=[2, 0, 1])], {"a": small}, {}),
-        "dequantize": model([helper.make_node("DequantizeLinear", ["a", "s", "z"], ["y"])], {"a": small}, {"s": scale, "z": zero}),
-        "quantize": model([helper.make_node("QuantizeLinear", ["a", "s", "z"], ["y"])], {"a": values((2, 16, 30))}, {"s": scale, "z": zero}),
+        "dequantize": model(
+            [helper.make_node("DequantizeLinear", ["a", "s", "z"], ["y"])], {"a": small}, {"s": scale, "z": zero}
+        ),
+        "quantize": model(
+            [helper.make_node("QuantizeLinear", ["a", "s", "z"], ["y"])],
+            {"a": values((2, 16, 30))},
+            {"s": scale, "z": zero},
+        ),
     }
 
 

@@ -17,8 +17,9 @@ from brickrt.graph.specialize.specialize import specialize
 from brickrt.graph.specialize.stages import first_stage
 from brickrt.ops.cuda.kernel import THREADS, Kernel
 from brickrt.ops.cuda.products.block_tile import Core
+from brickrt.ops.cuda.shared_memory import RESERVED, of_multiprocessor
 from brickrt.ops.types import Shape, TensorType
-from brickrt.plan.device.device_spec import DeviceSpec
+from brickrt.plan.device.device_spec import PRESETS, DeviceSpec
 from brickrt.plan.options import PlanOptions, Precision
 from brickrt.plan.plan import make_plan
 from brickrt.runtime.cuda.kernels.compile import CompiledModule, compile_modules
@@ -32,9 +33,8 @@ from brickrt.runtime.lowering.lower import lower
 GROUP = 1024  # tasks of a group of memoized bricks
 MERGED = 16  # functions that are compiled together
 REGISTERS = 1 << 16  # of a multiprocessor
-MOST_BLOCKS = 8  # of THREADS threads, on a multiprocessor
-SHARED = {"sm_80": 164 << 10, "sm_90": 228 << 10}  # bytes of a multiprocessor
-RESERVED = 1 << 10  # bytes of shared memory that a block takes beside its own
+MOST_THREADS = {"sm_80": 2048, "sm_89": 1536, "sm_90": 2048}  # of a multiprocessor
+SHARED = {device.isa: of_multiprocessor(device.l1) for device in PRESETS.values()}  # bytes of a multiprocessor
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class KernelFigures:
     def blocks(self, arch: str) -> int:
         """Blocks that a multiprocessor holds at the same time."""
         by_registers = REGISTERS // (THREADS * -(-self.registers // 8) * 8)
-        return min(MOST_BLOCKS, by_registers, SHARED[arch] // (self.shared + RESERVED))
+        return min(MOST_THREADS[arch] // THREADS, by_registers, SHARED[arch] // (self.shared + RESERVED))
 
 
 @dataclass

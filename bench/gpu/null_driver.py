@@ -61,8 +61,8 @@ class NullDriver:
 
     threads, no_library, fault = THREADS, "a device that does nothing", None
 
-    def __init__(self, device: str = "h200") -> None:
-        self.spec: DeviceSpec = PRESETS[device]
+    def __init__(self, spec: DeviceSpec = PRESETS["h200"]) -> None:
+        self.spec = spec
         self.current, self.queue = nullcontext(), NullQueue()
 
     def check_alive(self) -> None:

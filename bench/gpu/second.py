@@ -1,6 +1,6 @@
 """What is worth knowing after `first.py`: other engines, larger batches, tables of BrickDL, bytes that really move.
 
-    python bench/gpu/second.py FOLDER [--minutes 9.5] [--device cuda|null]
+python bench/gpu/second.py FOLDER [--minutes 9.5] [--device cuda|null]
 """
 
 from __future__ import annotations

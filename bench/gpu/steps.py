@@ -57,7 +57,9 @@ class Lines:
             self.counts.setdefault(step.name, Counter())[status] += len(row.get("items", (1,)))
             self._write(f"{step.file}.jsonl", json.dumps({"step": step.name, **row}))
             if status in WRONG:
-                print(f"{status} {step.name}: {row.get('item')} {row.get('why', row.get('error', ''))}"[:300], flush=True)
+                print(
+                    f"{status} {step.name}: {row.get('item')} {row.get('why', row.get('error', ''))}"[:300], flush=True
+                )
 
     def note(self, row: Mapping[str, Any]) -> None:
         """Writes a row about the run itself."""
@@ -82,7 +84,9 @@ class Lines:
             file.close()
 
 
-def run_rounds(rounds: Sequence[Sequence[Step]], out: Path, minutes: float, device: str, about: Mapping[str, Any]) -> int:
+def run_rounds(
+    rounds: Sequence[Sequence[Step]], out: Path, minutes: float, device: str, about: Mapping[str, Any]
+) -> int:
     """Runs the steps of each round side by side, round by round, until the minutes are over; 1 if anything is wrong."""
     ends, lines = time.monotonic() + 60 * minutes, Lines(out)
     lines.note({"about": dict(about), "minutes": minutes, "device": device})

@@ -11,12 +11,15 @@ import numpy as np
 
 from brickrt.ops.base import Op
 from brickrt.ops.cuda.operand import Operand
+from brickrt.ops.cuda.shared_memory import LEAST
 from brickrt.ops.registry import Registry
 
 Precision = Literal["fp32", "tf32"]
 
 THREADS = 256
 """Threads of a block, at most."""
+BLOCKS = 2
+"""Blocks that registers leave room for on a multiprocessor, at least: one computes while the other waits."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +28,7 @@ class Kernel(ABC):
 
     `packed[i]` tells that input i is a constant, which lies as `pack` returns it. `precision` says how products of
     float32 are computed; of half types the sums are float32. `largest` are the extents of the largest box that is asked
-    for: a hint for the sizes of tiles.
+    for: a hint for the sizes of tiles. `most_shared` are the bytes of shared memory that the device gives a block.
     """
 
     op: Op
@@ -34,6 +37,7 @@ class Kernel(ABC):
     packed: tuple[bool, ...]
     precision: Precision = "fp32"
     largest: tuple[int, ...] = ()
+    most_shared: int = LEAST
 
     headers: ClassVar[tuple[str, ...]] = ()  # of ops/cuda, that the function needs beside portable.cuh
 
@@ -88,7 +92,8 @@ def make_kernel(
     packed: Sequence[bool],
     precision: Precision = "fp32",
     largest: Sequence[int] = (),
+    most_shared: int = LEAST,
 ) -> Kernel:
     """The kernel of an operator. Raises LookupError where none takes these operands."""
     family = _REGISTRY.chooser(op)(op, tuple(ins), out)
-    return family(op, tuple(ins), out, tuple(packed), precision, tuple(largest))
+    return family(op, tuple(ins), out, tuple(packed), precision, tuple(largest), most_shared)

@@ -1,14 +1,15 @@
 """Decisions that a device itself makes, once per network: what the cost model left open is measured.
 
-Merged subgraphs run as planned, and layer by layer; each product is computed by the library, and by our kernels. What
-was faster is taken, part by part; then whole runs decide between that and the two it was put together from. One program
-is on the device at a time, so that measuring takes no more memory than the greediest of them (WELDER tunes likewise).
+Merged subgraphs run as planned, and layer by layer; so do merges that the cost model puts a little behind the layers.
+Each product is computed by the library, and by our kernels. What was faster is taken, part by part; then whole runs
+decide between that and those it was put together from. One program is on the device at a time, so that measuring takes
+no more memory than the greediest of them (WELDER tunes likewise).
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -25,16 +26,19 @@ from brickrt.runtime.environment import CHECKED, checked
 Part = frozenset[int]
 """Nodes that are launched together."""
 FAILURES = (BrickError, ValueError)
+LOSS = 0.3  # of the layers' time: a merge that is modelled to take no more than that longer is measured
 Build = Callable[[Plan], CudaProgram]
 
 
 @dataclass(frozen=True)
 class TimedPlan:
-    """Subgraphs that ran; seconds of the whole, and of parts by themselves; the nodes that the library computed."""
+    """Subgraphs that ran; seconds of the whole, and of parts by themselves; which of these are launched together though
+    they are several nodes; the nodes that the library computed."""
 
     subgraphs: tuple[Subgraph, ...]
     seconds: float
     parts: dict[Part, float]
+    merged: tuple[Part, ...]
     called: frozenset[int]
 
 
@@ -71,26 +75,48 @@ def _code() -> str:
 class _Trials:
     def __init__(self, graph: Graph, plan: Plan, build: Build) -> None:
         self.graph, self.plan, self.build = graph, plan, build
+        self.notes: list[str] = []  # what did not run, and why
 
     def best(self) -> tuple[Subgraph, ...]:
-        planned = self.by_library_or_not(self.plan.subgraphs)
-        merged = [part for part in planned.parts if len(part) > 1]
-        if not merged:
-            return planned.subgraphs
-        try:
-            layered = self.by_library_or_not(tuple(_split(self.plan.subgraphs, self.layers(), merged)), merged)
-        except FAILURES as e:  # layers take more memory than what is merged
-            whys = (f"{s.why}; layer by layer it does not run: {e}" for s in planned.subgraphs)
-            return tuple(replace(s, why=why) for s, why in zip(planned.subgraphs, whys, strict=True))
-        found = [planned, layered]
-        slower = [part for part in merged if layered.parts[part] < planned.parts[part]]
-        if slower and len(slower) < len(merged):
-            found.append(self.timed(tuple(_split(planned.subgraphs, layered.subgraphs, slower))))
-        return min(found, key=lambda timed: timed.seconds).subgraphs
+        layers_as_planned = all(len(s.nodes) == 1 for s in self.plan.subgraphs)
+        bold = self.bold()
+        planned = self.by_library_or_not(self.plan.subgraphs, bold.merged if bold and layers_as_planned else ())
+        merged = {part: timed for timed in (bold, planned) if timed for part in timed.merged}
+        layered = planned if layers_as_planned or not merged else self.layered(planned, tuple(merged))
+        found = [timed for timed in (planned, layered, bold) if timed]
+        mixed = _mixed(layered, merged) if layered else planned.subgraphs
+        if not any(_same(mixed, timed.subgraphs) for timed in found):
+            found.append(self.timed(mixed))
+        fastest = min(found, key=lambda timed: timed.seconds)
+        return self.told(_explained(fastest.subgraphs, frozenset().union(*merged) if layered else frozenset()))
 
-    def layers(self) -> tuple[Subgraph, ...]:
+    def bold(self) -> TimedPlan | None:
+        """The plan that merges more than the cost model thinks worth it; None where there is no more, or it fails."""
+        device = replace(self.plan.device, margin=-LOSS)
+        subgraphs = make_plan(self.graph, device, self.plan.options).subgraphs
+        more = {s.nodes for s in subgraphs if len(s.nodes) > 1} - {s.nodes for s in self.plan.subgraphs}
+        if not more:
+            return None
+        try:
+            told = (replace(s, why=f"measured faster: {s.why}") if s.nodes in more else s for s in subgraphs)
+            return self.timed(tuple(told))
+        except FAILURES as e:
+            self.notes.append(f"with more merged it does not run: {e}")
+            return None
+
+    def layered(self, planned: TimedPlan, parts: Sequence[Part]) -> TimedPlan | None:
+        """What is merged in the plan layer by layer; None where that fails: layers take more memory."""
         options = replace(self.plan.options, strategy="layerwise")
-        return make_plan(self.graph, self.plan.device, options).subgraphs
+        layers = make_plan(self.graph, self.plan.device, options).subgraphs
+        try:
+            return self.by_library_or_not(tuple(_split(self.plan.subgraphs, layers, planned.merged)), parts)
+        except FAILURES as e:
+            self.notes.append(f"layer by layer it does not run: {e}")
+            return None
+
+    def told(self, subgraphs: Iterable[Subgraph]) -> tuple[Subgraph, ...]:
+        """The subgraphs, each with what did not run."""
+        return tuple(replace(s, why="; ".join((s.why, *self.notes))) for s in subgraphs)
 
     def by_library_or_not(self, subgraphs: tuple[Subgraph, ...], more: Sequence[Part] = ()) -> TimedPlan:
         """The subgraphs with those products left to our kernels that these compute faster than the library."""
@@ -113,7 +139,8 @@ class _Trials:
         numbers = {k: number for number, subgraph in enumerate(subgraphs) for k in subgraph.nodes}
         parts = [frozenset(k for s in part for k in subgraphs[s].nodes) for part in program.launched_together]
         found = {part: program.seconds({numbers[k] for k in part}) for part in dict.fromkeys((*parts, *more))}
-        return TimedPlan(subgraphs, whole, found, program.called)
+        merged = tuple(part for part in parts if len(part) > 1)
+        return TimedPlan(subgraphs, whole, found, merged, program.called)
 
 
 def _by_kernels(subgraphs: Sequence[Subgraph], nodes: frozenset[int] | set[int]) -> Iterator[Subgraph]:
@@ -127,6 +154,32 @@ def _split(subgraphs: Sequence[Subgraph], layers: Sequence[Subgraph], parts: Ite
     split = frozenset().union(*parts)
     for subgraph in subgraphs:
         if split.issuperset(subgraph.nodes):
-            yield from (replace(alone[k], why="layerwise: measured faster than merged") for k in subgraph.nodes)
+            yield from (alone[k] for k in subgraph.nodes)
         else:
             yield subgraph
+
+
+def _mixed(layered: TimedPlan, merged: Mapping[Part, TimedPlan]) -> tuple[Subgraph, ...]:
+    """Merges parts that measured no slower so, those that save most first, none sharing nodes; the rest are layers."""
+    saved = {part: layered.parts[part] - timed.parts[part] for part, timed in merged.items()}
+    taken: set[int] = set()
+    chosen: list[Subgraph] = []
+    for part in sorted(saved, key=lambda part: -saved[part]):
+        if saved[part] >= 0 and taken.isdisjoint(part):
+            taken |= part
+            chosen += (s for s in merged[part].subgraphs if part.issuperset(s.nodes))
+    chosen += (s for s in layered.subgraphs if taken.isdisjoint(s.nodes))
+    return tuple(sorted(chosen, key=lambda s: s.nodes[-1]))  # what reads a subgraph's output has a later one itself
+
+
+def _same(a: Sequence[Subgraph], b: Sequence[Subgraph]) -> bool:
+    """Whether two programs would be the same."""
+    one, other = ({(s.nodes, s.strategy, s.brick, s.band, s.kernels) for s in subgraphs} for subgraphs in (a, b))
+    return one == other
+
+
+def _explained(subgraphs: Iterable[Subgraph], merged: frozenset[int]) -> Iterator[Subgraph]:
+    """The subgraphs; layers that were merged in a trial say what came of it."""
+    for s in subgraphs:
+        lost = len(s.nodes) == 1 and merged.issuperset(s.nodes)
+        yield replace(s, why="layerwise: measured faster than merged") if lost else s

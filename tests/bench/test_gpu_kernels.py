@@ -94,6 +94,8 @@ def test_resident_blocks():
     assert KernelFigures("a", "A", 32, 1536, 0, 0).blocks("sm_90") == 8
     assert KernelFigures("a", "A", 129, 1536, 0, 0).blocks("sm_90") == 1
     assert KernelFigures("a", "A", 40, 50 << 10, 0, 0).blocks("sm_80") == 3
+    assert KernelFigures("a", "A", 32, 1536, 0, 0).blocks("sm_89") == 6
+    assert KernelFigures("a", "A", 80, 49 << 10, 0, 0).blocks("sm_89") == 2
 
 
 def test_a_kernel_that_spills_needs_a_reason(script, monkeypatch):

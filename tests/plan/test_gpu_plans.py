@@ -1,6 +1,7 @@
 """Plans for GPUs, made without one: layouts, pieces of layers, and the rules of BrickDL §3.3."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -53,6 +54,15 @@ def test_a_chain_bound_by_memory_is_merged_and_keeps_enough_bricks(gpu: DeviceSp
             [axis for axis in (2, 3) if sub.brick[axis] < made.graph.out(made.graph.nodes[sub.nodes[-1]]).shape[axis]]
         )
         assert sub.rho >= max(sub.brick[2:]) ** cut
+
+
+def test_a_negative_margin_admits_merges_that_are_modelled_to_lose():
+    """Up to that share of the layers' time, and no more."""
+    most = {}
+    for margin in (0.05, -0.1, -0.3):
+        made = plan(bottlenecks(2, 256), replace(PRESETS["h200"], margin=margin))
+        most[margin] = max(s.modelled_us / s.layerwise_us for s in made.subgraphs if len(s.nodes) > 1)
+    assert most[0.05] < 0.95 + 1e-6 < 1 < most[-0.1] < 1.1 + 1e-6 < most[-0.3] < 1.3 + 1e-6
 
 
 @GPUS

@@ -52,7 +52,7 @@ class DeviceSpec:
     row_edges: tuple[int, ...] = (32, 64, 128, 256)  # of matrices: fewer rows would stream the other operand too often
     delta_limit: float = 0.15  # growth by halos above which bricks are memoized
     max_layers: int = 3  # convolutions and products in one subgraph
-    margin: float = 0.05  # share of time that a merge must save
+    margin: float = 0.05  # share of time that a merge must save; where negative, it may take so much more
     cache_share: float = 0.7  # share of l2 that the working set of a brick may take
     spill_limit: float = 3.0  # multiples of l2 that a brick may touch: measured, larger ones run at the speed of layers
 

@@ -104,8 +104,10 @@ def _hopeless(cost: CostModel, order: Sequence[int]) -> str | None:
 
 
 def _search(cost: CostModel, order: Sequence[int], tries: list[Cutting]) -> Proposal | None:
-    """The number of nodes and the bricks that save most; on a tie the smaller subgraph."""
+    """The number of nodes and the bricks that save most; on a tie the smaller subgraph. Where a merge may take longer
+    than layers do, that which stays farthest below what it may take."""
     root, limit = cost.graph.nodes[order[0]], cost.device.delta_limit
+    allowed = max(1.0, 1 - cost.device.margin)
     shape, bricks = cost.graph.out(root).shape, [brick for brick, _ in tries]
     demand = Demand(cost.graph, root.output, middle_boxes(shape, bricks))
     swept = _middle_sweep(cost, order[0], tries)
@@ -120,7 +122,7 @@ def _search(cost: CostModel, order: Sequence[int], tries: list[Cutting]) -> Prop
         elements = {name: boxes.volumes * counts for name, boxes in demand.needed.items()}
         trials = BrickTrials(sorted(order[:n]), bricks, _bands(tries), rows, elements, band_bytes(swept))
         timing = _time(cost, trials)
-        gain = np.where(timing.fits, _layerwise_us(cost, order[:n]) - timing.chosen_us(limit), -math.inf)
+        gain = np.where(timing.fits, allowed * _layerwise_us(cost, order[:n]) - timing.chosen_us(limit), -math.inf)
         at = int(np.argmax(gain))
         if gain[at] > saved:
             strategy: SubgraphStrategy = "memoized" if timing.delta[at] > limit else "padded"

@@ -13,11 +13,11 @@ template <int THREADS_, int M_, int N_, int K_, int STAGES_, int SPLIT_, bool EI
     static constexpr int A_ROW = K + 4, B_ROW = N + 8, A_WORDS = M * A_ROW;
     static constexpr int B_WORDS = EITHER && N * A_ROW > K * B_ROW ? N * A_ROW : K * B_ROW;
     static constexpr int STAGE = A_WORDS + B_WORDS, SUM_ROW = N + 8;
-    // Rows whose sums fit into the buffers at once.
+    // Rows whose sums fit into the buffers at once; kernels that finish more than 64 spill registers.
     static constexpr BRICK_DEVICE int rows_held(int rows) {
         return rows * SPLIT * SUM_ROW <= STAGES * STAGE ? rows : rows_held(rows / 2);
     }
-    static constexpr int HELD = rows_held(M);
+    static constexpr int HELD = rows_held(M < 64 ? M : 64);
 };
 
 // Sums on CUDA cores: TM x TN to a thread, operands and sums of type T.
@@ -359,6 +359,7 @@ template <class P, class Core> BRICK_DEVICE void product_tile(const P& p, int m,
         }
         copy_commit();
     };
+#pragma unroll 1  // else registers are spilled
     for (int s = 0; s < Shape::STAGES - 1; ++s) fill();
     while (waiting) {
         copy_wait<Shape::STAGES - 2>();

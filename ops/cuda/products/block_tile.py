@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from brickrt.ops.cuda.kernel import THREADS
+from brickrt.ops.cuda.kernel import BLOCKS, THREADS
 from brickrt.ops.cuda.operand import VECTOR
 from brickrt.ops.cuda.printing.types import ctype, is_half
+from brickrt.ops.cuda.shared_memory import LEAST, room
 
-SHARED = 48 << 10  # bytes that every kernel may have without asking
-MOST_STAGES = 4
+TWO_STAGES = 48 << 10  # bytes that a tile with two buffers may take: one block of any device has them
+MOST_STAGES = 4  # with three buffers on their way, two blocks of any tile ask for more than memory gives meanwhile
 ROW_BYTES = 16  # of a tile's table of rows, per row
 COPIED = 24  # products that cost as much as bringing one element of an operand to shared memory
 FIXED = 1 << 15  # products that cost as much as beginning and ending a tile
@@ -76,11 +77,15 @@ LANE_TILES = (
 
 @dataclass(frozen=True)
 class Core:
-    """A tile and the type of its operands; `warps` tells whether it runs on tensor cores."""
+    """A tile and the type of its operands; `warps` tells whether it runs on tensor cores.
+
+    Of its `stages`, the buffers in shared memory, one is multiplied while the others are being filled.
+    """
 
     tile: BlockTile
     dtype: np.dtype
     warps: bool
+    stages: int = 2
 
     @property
     def word(self) -> int:
@@ -103,14 +108,14 @@ class Core:
         return self.tile.stage_words(self.warps) * self.word
 
     @property
-    def stages(self) -> int:
-        """Buffers that fit: while one is multiplied, the others are being filled."""
-        return min((SHARED - self.tile.m * ROW_BYTES) // self.stage_bytes, MOST_STAGES)
-
-    @property
     def shared(self) -> int:
         """Bytes of shared memory: the table of rows and the buffers."""
         return self.tile.m * ROW_BYTES + self.stages * self.stage_bytes
+
+    def staged(self, most: int) -> Core:
+        """With as many buffers as BLOCKS blocks have room for on a device that gives a block at most `most` bytes."""
+        fitting = (room(most, BLOCKS) - self.tile.m * ROW_BYTES) // self.stage_bytes
+        return replace(self, stages=max(2, min(fitting, MOST_STAGES)))
 
     def pack(self, b: np.ndarray) -> np.ndarray:
         """[…, depth, columns] → […, depth / together, columns, together], zeros beyond the depth."""
@@ -140,17 +145,22 @@ def on_warps(dtype: np.dtype, precision: str) -> bool:
     return is_half(dtype) or (dtype == np.float32 and precision == "tf32")
 
 
-def cores(dtype: np.dtype, precision: str) -> Iterator[Core]:
-    """All tiles for a type whose buffers fit into shared memory, the largest first."""
+def cores(dtype: np.dtype, precision: str, most: int = LEAST) -> Iterator[Core]:
+    """All tiles for a type, the largest first, with the buffers that suit a device (`Core.staged`).
+
+    The tiles are the same for all devices, and with them the order in which products are summed.
+    """
     warps = on_warps(dtype, precision)
     found = (Core(t, dtype, warps) for t in (WARP_TILES if warps else LANE_TILES))
-    return (c for c in found if c.stages >= 2)
+    return (c.staged(most) for c in found if c.shared <= TWO_STAGES)
 
 
-def choose_core(dtype: np.dtype, precision: str, m: int, n: int, depth: int, unit: int = 1) -> Core:
+def choose_core(dtype: np.dtype, precision: str, m: int, n: int, depth: int, unit: int = 1, most: int = LEAST) -> Core:
     """The cheapest tile for boxes of up to m x n outputs that sum `depth` elements each.
 
-    Its columns are a multiple of `unit`.
+    Its columns are a multiple of `unit`. It has no more buffers than begin to be filled at once.
     """
-    fit = (c for c in cores(dtype, precision) if c.tile.n % unit == 0)
-    return min(fit, key=lambda c: c.tile.cost(m, n, -(-depth // c.pair)))
+    fit = (c for c in cores(dtype, precision, most) if c.tile.n % unit == 0)
+    best = min(fit, key=lambda c: c.tile.cost(m, n, -(-depth // c.pair)))
+    fills = -(-depth // (best.tile.k * best.pair))
+    return replace(best, stages=max(2, min(best.stages, fills + 1)))

@@ -45,7 +45,8 @@ class ProductConv(ConvBase):
         e = self.extents
         pixels, columns = e[0] * math.prod(self.pixels(e[2:])), min(e[1], self.columns)
         depth, parts = self.taps * self.channels, self.op.gate_parts
-        return choose_core(self.ins[0].dtype, self.precision, pixels, columns * parts, depth, WIDEST * parts)
+        shape = pixels, columns * parts, depth
+        return choose_core(self.ins[0].dtype, self.precision, *shape, WIDEST * parts, self.most_shared)
 
     def pixels(self, extents: Sequence[int]) -> Sequence[int]:
         """Spatial extents of the rows of one product, for a box with these extents."""

@@ -56,7 +56,8 @@ class MatMulKernel(Kernel):
     def core(self) -> Core:
         """The tile for the largest box."""
         e = self.largest or self.out.shape
-        return choose_core(self.ins[0].dtype, self.precision, math.prod(e[self.outer : -1]), e[-1], self.depth)
+        shape = math.prod(e[self.outer : -1]), e[-1], self.depth
+        return choose_core(self.ins[0].dtype, self.precision, *shape, most=self.most_shared)
 
     @cached_property
     def epilogue(self) -> EpilogueText:

@@ -11,12 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from brickrt.ops.cuda.kernel import Kernel
+from brickrt.ops.cuda.kernel import BLOCKS, Kernel
 from brickrt.runtime.cuda.kernels.context_header import header
 from brickrt.runtime.cuda.kernels.kernel_context import SHARED_BYTES
 
 BY_TICKETS, IN_TURN = "run_by_tickets(c, first, count, launch,", "run_in_turn(c, first, count, launch,"
-BLOCKS = 2  # on a multiprocessor, at least: one computes while the other waits
 _NAME = "brick_function_name"  # stands for the name until the text is known
 
 

@@ -180,8 +180,9 @@ class ArgumentTable:
     def _kernel(self, node: Node, op: Op, operands: Sequence[Operand], packed: Sequence[bool], boxes: Boxes) -> Kernel:
         """The kernel of `op` on operands of which the output is the first. Raises BrickError naming the node."""
         largest = tuple(int(e) for e in boxes.extents.max(axis=0, initial=0))
+        how = precision_of(self.tasks), largest, self.tasks.plan.device.l1
         try:
-            return make_kernel(op, operands[1:], operands[0], packed, precision_of(self.tasks), largest)
+            return make_kernel(op, operands[1:], operands[0], packed, *how)
         except LookupError as e:
             raise BrickError(f"node '{node.name}': {e.args[0]}; use --device cpu") from None
 

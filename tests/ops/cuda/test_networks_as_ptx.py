@@ -19,6 +19,7 @@ from brickrt.ops.cuda.kernel import THREADS
 from brickrt.ops.cuda.products.block_tile import cores
 from brickrt.ops.operators.move import Reorder
 from brickrt.ops.operators.reduce import Reduce
+from brickrt.plan.device.device_spec import PRESETS
 from brickrt.runtime.cuda.kernels import compile as compiling
 from tests.ops.cuda.elementwise import test_map as map_tests
 from tests.ops.cuda.moves import test_move as move_tests
@@ -154,7 +155,8 @@ def test_softmax(case, single):
 def check_tiles(kind, arch, chosen):
     """Some tiles of a kind, on an output that none divides."""
     shape, columns, (dtype, precision) = (1, 24, 11, 13), 136, block_tile_tests.KINDS[kind]
-    found = list(cores(np.dtype(dtype), precision))[chosen]
+    most = next(device.l1 for device in PRESETS.values() if device.isa == arch)
+    found = list(cores(np.dtype(dtype), precision, most))[chosen]
     made = [block_tile_tests.kernel(kind, shape, columns, core) for core in found]
     library = compiled(block_tile_tests.together(made, THREADS, 2), arch)
     arrays = operands(made[0].op, shape, columns, dtype)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from brickrt.graph.errors import BrickError
+from brickrt.plan.cost.cost_model import CostModel
 from brickrt.plan.options import PlanOptions
 from brickrt.plan.plan import make_plan
 from brickrt.runtime.cache.plan_cache import remembered_plan
@@ -105,6 +106,65 @@ def test_parts_are_chosen_one_by_one(callbacks):
     plan = trial.plan()
     assert merged(plan) == [4] and len(trial.built) == 3
     trial.check(plan)
+
+
+def model(monkeypatch, factor):
+    """Has the cost model say that subgraphs take `factor(nodes)` times as long merged as layer by layer."""
+
+    def merged_us(self, trials):
+        us = factor(trials.nodes) * sum(self.layerwise_us(k) for k in trials.nodes)
+        return np.full(len(trials.bricks), us)
+
+    for name in ("padded_us", "memoized_us"):
+        monkeypatch.setattr(CostModel, name, merged_us)
+
+
+def test_merges_that_the_model_puts_a_little_behind_are_measured(callbacks, monkeypatch):
+    """And taken where they are ahead; a layer says that it was measured where they are not."""
+    model(monkeypatch, lambda nodes: 1.2)
+    few = TunedPlans(chains(3, 3), lambda launches, _: launches, "auto")
+    many = TunedPlans(chains(3, 3), lambda launches, _: 1 / launches, "auto")
+    assert not merged(make_plan(few.graph, few.driver.spec, few.options))
+    plan = few.plan()
+    assert merged(plan) and not merged(many.plan())
+    assert all(s.why.startswith("measured faster: ") for s in plan.subgraphs if len(s.nodes) > 1)
+    assert "layerwise: measured faster than merged" in {s.why for s in many.plan().subgraphs}
+    assert len(few.built) == len(many.built) == 2
+    few.check(plan)
+
+
+def test_merges_that_the_model_puts_far_behind_are_not_tried(callbacks, monkeypatch):
+    model(monkeypatch, lambda nodes: 1.5)
+    trial = TunedPlans(chains(3, 3), lambda launches, _: launches, "auto")
+    assert not merged(trial.plan()) and len(trial.built) == 1
+
+
+@pytest.mark.parametrize(("first", "planned"), [(1.2, []), (0.5, [3])])
+def test_parts_of_what_the_model_puts_behind_are_chosen_one_by_one(callbacks, monkeypatch, first, planned):
+    """As in the test above: three layers are faster, four slower than merged. The model may want the three merged."""
+    alone = {COPIES: 5.0, 3 * COPIES: 2.0, 4 * COPIES: 50.0}
+    whole = {3: 9.0, 5: 1.0, 6: 9.0, 8: 9.0}
+    model(monkeypatch, lambda nodes: first if 0 in nodes else 1.2)
+    trial = TunedPlans(chains(2, 3), lambda launches, _: (alone | whole)[launches], "auto")
+    assert merged(make_plan(trial.graph, trial.driver.spec, trial.options)) == planned
+    plan = trial.plan()
+    assert merged(plan) == [4] and len(trial.built) == 3 + bool(planned)
+    trial.check(plan)
+
+
+def test_whole_runs_decide(callbacks, monkeypatch):
+    """Though each part is faster merged."""
+    model(monkeypatch, lambda nodes: 1.2)
+    trial = TunedPlans(chains(2, 3), lambda launches, _: {3: 9.0, 8: 5.0}.get(launches, launches), "auto")
+    assert not merged(trial.plan()) and len(trial.built) == 2
+
+
+def test_merges_beside_the_plan_may_not_fit(callbacks, monkeypatch):
+    model(monkeypatch, lambda nodes: 1.2)
+    trial = TunedPlans(chains(3, 3), lambda launches, _: launches, "auto", fits=lambda plan: not merged(plan))
+    plan = trial.plan()
+    assert not merged(plan) and len(trial.built) == 1
+    assert all(s.why.endswith("with more merged it does not run: no room on the GPU") for s in plan.subgraphs)
 
 
 def test_kernels_are_taken_where_the_library_is_slower(callbacks):

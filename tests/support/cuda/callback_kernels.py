@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from brickrt.ops.base import Op, Slab
-from brickrt.ops.cuda.kernel import Kernel
+from brickrt.ops.cuda.kernel import Kernel, Precision
 from brickrt.ops.cuda.operand import Operand
 from brickrt.ops.types import Boxes
 from brickrt.runtime.cuda.kernels.kernel_sources import KernelSource
@@ -40,9 +40,15 @@ class CallbackKernel(Kernel):
 
 
 def make_callback_kernel(
-    op: Op, ins: Sequence[Operand], out: Operand, packed: Sequence[bool], precision: str, largest: Sequence[int]
+    op: Op,
+    ins: Sequence[Operand],
+    out: Operand,
+    packed: Sequence[bool],
+    precision: Precision,
+    largest: Sequence[int],
+    most_shared: int,
 ) -> Kernel:
-    return CallbackKernel(op, tuple(ins), out, tuple(packed), precision, tuple(largest))
+    return CallbackKernel(op, tuple(ins), out, tuple(packed), precision, tuple(largest), most_shared)
 
 
 @ctypes.CFUNCTYPE(None, ctypes.c_int, *[ctypes.POINTER(ctypes.c_int)] * 2, ctypes.POINTER(ctypes.c_void_p))

@@ -1,18 +1,21 @@
 """Every tile computes the same product; none needs more registers than two blocks on a multiprocessor leave it."""
 
 import ctypes
+from dataclasses import replace
 
 import ml_dtypes
 import numpy as np
 import pytest
 
 from brickrt.graph.errors import BrickError
-from brickrt.ops.cuda.kernel import THREADS, make_kernel
+from brickrt.ops.cuda.kernel import BLOCKS, THREADS, make_kernel
 from brickrt.ops.cuda.operand import dense
-from brickrt.ops.cuda.products.block_tile import LANE_TILES, SHARED, WARP_TILES, cores
+from brickrt.ops.cuda.products.block_tile import LANE_TILES, MOST_STAGES, WARP_TILES, choose_core, cores
 from brickrt.ops.cuda.products.conv import ProductConv
+from brickrt.ops.cuda.shared_memory import room
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.types import TensorType
+from brickrt.plan.device.device_spec import PRESETS
 from brickrt.plan.tiling.gpu_tiles import TILES, tiles
 from brickrt.runtime.cuda.kernels.compile import compile_module
 from tests.support.cuda.host_kernels import compiled, expected, needs_compiler, source_of
@@ -41,11 +44,31 @@ def kernel(kind, x, channels, core=None):
     return made
 
 
-def test_tiles_fit_into_shared_memory():
+@pytest.mark.parametrize("device", PRESETS)
+def test_tiles_leave_room_for_a_second_block(device):
+    """With as many buffers as fit then; the tiles themselves are the same for all devices."""
+    most = PRESETS[device].l1
     for dtype, precision in KINDS.values():
-        found = list(cores(np.dtype(dtype), precision))
-        assert len(found) == len(WARP_TILES if found[0].warps else LANE_TILES)
-        assert all(c.shared <= SHARED for c in found)
+        found = list(cores(np.dtype(dtype), precision, most))
+        assert [c.tile for c in found] == list(WARP_TILES if found[0].warps else LANE_TILES)
+        for core in found:
+            assert 2 <= core.stages <= MOST_STAGES and core.shared <= room(most, BLOCKS)
+            more = replace(core, stages=core.stages + 1)
+            assert core.stages == MOST_STAGES or more.shared > room(most, BLOCKS)
+
+
+def test_large_devices_have_more_buffers():
+    stages = {}
+    for name, device in PRESETS.items():
+        (first, *_) = cores(np.dtype(np.float16), "fp32", device.l1)
+        stages[name] = first.stages
+    assert stages == {"h200": 4, "h100": 4, "a100": 3, "l40s": 2, "rtx4090": 2}
+
+
+def test_shallow_products_have_no_buffers_that_stay_empty():
+    for depth, stages in ((16, 2), (32, 2), (64, 3), (96, 4), (1024, 4)):
+        core = choose_core(np.dtype(np.float16), "fp32", 1 << 16, 128, depth, most=PRESETS["h200"].l1)
+        assert (core.tile.m, core.tile.n, core.stages) == (128, 128, stages)
 
 
 def test_layers_are_cut_in_tiles_that_kernels_have():
@@ -86,21 +109,51 @@ def spilled(kernels, arch):
 def test_all_tiles_compute_the_same(kind):
     """On an output that no tile divides."""
     dtype, precision = KINDS[kind]
-    first = kernel(kind, (1, 24, 11, 13), 136)
     made = [kernel(kind, (1, 24, 11, 13), 136, core) for core in cores(np.dtype(dtype), precision)]
+    x, w, bias = operands(made[0].op, (1, 24, 11, 13), 136, dtype)
+    wanted = expected(made[0].op, [x, w, bias])
+    for each, result in zip(made, results(made, x, w, bias), strict=True):
+        tolerance = (1e-5 if kind == "fp32" else 2e-3) * np.abs(wanted).max()
+        np.testing.assert_allclose(result, wanted, atol=tolerance, err_msg=str(each.core.tile))
+
+
+@needs_compiler
+@pytest.mark.parametrize("kind", KINDS)
+def test_buffers_change_no_bit(kind):
+    """Fewer, as many and more than the depth fills."""
+    dtype, precision = KINDS[kind]
+    found = list(cores(np.dtype(dtype), precision))
+    made = [
+        kernel(kind, (1, 24, 11, 13), 136, replace(core, stages=stages))
+        for core in (found[0], found[3], found[-1])
+        for stages in range(2, MOST_STAGES + 1)
+    ]
+    bits = [result.tobytes() for result in results(made, *operands(made[0].op, (1, 24, 11, 13), 136, dtype))]
+    per_tile = MOST_STAGES - 1
+    for k in range(0, len(made), per_tile):
+        assert len({each.core.stages for each in made[k : k + per_tile]}) == per_tile
+        assert len(set(bits[k : k + per_tile])) == 1, made[k].core.tile
+
+
+def results(made, x, w, bias):
+    """What kernels of one convolution compute on the host, in one library."""
     library = compiled(together(made, 64, 1))
-    x, w, bias = operands(first.op, (1, 24, 11, 13), 136, dtype)
-    wanted = expected(first.op, [x, w, bias])
-    box = np.array([0, 0, 0, 0, *wanted.shape], np.int32)
+    extents = made[0].out.shape
+    box = np.array([0, 0, 0, 0, *extents], np.int32)
+    found = []
     for k, each in enumerate(made):
-        held = [np.zeros((1, 11, 13, 136), dtype), np.ascontiguousarray(np.moveaxis(x, 1, -1)), each.pack(1, w), bias]
+        held = [
+            np.zeros((extents[0], *extents[2:], extents[1]), x.dtype),
+            np.ascontiguousarray(np.moveaxis(x, 1, -1)),
+            each.pack(1, w),
+            bias,
+        ]
         at = (ctypes.c_void_p * 4)(*(a.ctypes.data for a in held))
         context = (ctypes.c_int64 * 3)(box.ctypes.data, ctypes.addressof(at), 4)
         shared = ctypes.c_longlong(each.shared)
         getattr(library, f"run{k}")(1, THREADS, shared, ctypes.byref(context), 0, 1, 0, 0, 1)
-        result = np.moveaxis(held[0], -1, 1)
-        tolerance = (1e-5 if kind == "fp32" else 2e-3) * np.abs(wanted).max()
-        np.testing.assert_allclose(result, wanted, atol=tolerance, err_msg=str(each.core.tile))
+        found.append(np.moveaxis(held[0], -1, 1))
+    return found
 
 
 def conv_kernel(case, dtype, precision="fp32", layout="last"):

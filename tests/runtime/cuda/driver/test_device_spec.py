@@ -16,19 +16,14 @@ from brickrt.ops import cuda
 from brickrt.plan.device.device_spec import PRESETS
 from brickrt.runtime import engines
 from brickrt.runtime.cuda.driver import detect_gpu
-from brickrt.runtime.cuda.driver.device_spec import Properties, spec_of
+from brickrt.runtime.cuda.driver.device_spec import spec_of
 from brickrt.runtime.engines import choose_engine
-
-H200 = Properties("NVIDIA H200", (9, 0), 132, 227 << 10, 60 << 20, 141 << 30, 1_980_000, 3_201_000, 6144)
-A100 = Properties("NVIDIA A100", (8, 0), 108, 163 << 10, 40 << 20, 40 << 30, 1_410_000, 1_215_000, 5120)
-
-L40S = Properties("NVIDIA L40S", (8, 9), 142, 99 << 10, 96 << 20, 48 << 30, 2_520_000, 9_001_000, 384)
-RTX4090 = Properties("NVIDIA GeForce RTX 4090", (8, 9), 128, 99 << 10, 72 << 20, 24 << 30, 2_520_000, 10_501_000, 384)
+from tests.support.cuda.gpu_properties import PROPERTIES
 
 
-@pytest.mark.parametrize(("found", "name"), [(H200, "h200"), (A100, "a100"), (L40S, "l40s"), (RTX4090, "rtx4090")])
-def test_what_devices_say_of_themselves_is_near_the_presets(found, name):
-    spec, preset = spec_of(found), PRESETS[name]
+@pytest.mark.parametrize("name", PRESETS)
+def test_what_devices_say_of_themselves_is_near_the_presets(name):
+    spec, preset = spec_of(PROPERTIES[name]), PRESETS[name]
     for field in ("name", "kind", "isa", "cores", "l1", "l2", "memory"):
         assert getattr(spec, field) == getattr(preset, field)
     for level, expected in preset.bandwidth.items():
@@ -39,7 +34,7 @@ def test_what_devices_say_of_themselves_is_near_the_presets(found, name):
 
 
 def test_devices_newer_than_all_known_are_like_the_latest():
-    spec = spec_of(replace(H200, capability=(13, 0)))
+    spec = spec_of(replace(PROPERTIES["h200"], capability=(13, 0)))
     assert spec.isa == "sm_130"
     assert spec.peak_gflops_per_core > 0
 

@@ -1,0 +1,20 @@
+"""The shared memory of a multiprocessor, and how much of it each of its blocks may have."""
+
+from __future__ import annotations
+
+RESERVED = 1 << 10
+"""Bytes that CUDA takes for each block; a multiprocessor has so many more than it gives to one block."""
+KEPT = 1536
+"""Bytes that a block keeps for itself (schedule.cuh); what its device functions ask for comes on top."""
+LEAST = 99 << 10
+"""Bytes that every GPU with the instructions of our kernels gives to one block."""
+
+
+def of_multiprocessor(most: int) -> int:
+    """Bytes of a multiprocessor of a device that gives a block at most `most`."""
+    return most + RESERVED
+
+
+def room(most: int, blocks: int) -> int:
+    """Bytes that a block's device functions may take where `blocks` of them share such a multiprocessor."""
+    return of_multiprocessor(most) // blocks - RESERVED - KEPT
