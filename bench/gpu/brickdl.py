@@ -3,9 +3,9 @@
     python bench/gpu/brickdl.py [--networks resnet50,nafnet:2048,unet] [--variants …] [--rounds 9]
 
 All variants of a network run in turns: layerwise (with cuDNN where it is there), auto, and padded and memoized bricks
-as planned, with 2, 3, 4 and 6 layers merged, and with edges from 4 to 32. Per variant: milliseconds, how many times faster than
-layerwise it is, tasks, and elements computed again; from the blocks' own events the time of a brick, and that between
-two bricks of a block: taking the next, waiting for what it reads, publishing.
+as planned, with 2, 3, 4 and 6 layers merged, and with edges from 4 to 32. Per variant: milliseconds, how many times
+faster than layerwise it is, tasks, and elements computed again; from the blocks' own events the time of a brick, and
+that between two bricks of a block: taking the next, waiting for what it reads, publishing.
 """
 
 from __future__ import annotations
@@ -106,10 +106,9 @@ def main() -> int:
     parser.add_argument("--variants", default=",".join(key for key, _ in variants()))
     parser.add_argument("--rounds", type=int, default=9)
     asked = parser.parse_args()
-    pairs = asked_networks(asked.networks)
-    return run(
-        (Item(f"{name} {size or 'own size'}", partial(ablate, name, size, asked)) for name, size in pairs), asked
-    )
+    networks = asked_networks(asked.networks)
+    items = [Item(f"{name} {size or 'own size'}", partial(ablate, name, size, asked)) for name, size in networks]
+    return run(items, asked)
 
 
 if __name__ == "__main__":

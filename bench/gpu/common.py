@@ -14,7 +14,7 @@ from null_driver import NullDriver
 from brickrt import zoo
 from brickrt.compare.machine import machine
 from brickrt.graph.errors import BrickError
-from brickrt.graph.onnx_import.source import SourceGraph, load
+from brickrt.graph.onnx_import.source import load
 from brickrt.plan.device.device_spec import DeviceSpec
 from brickrt.plan.options import PlanOptions
 from brickrt.runtime.cuda.blueprint import CudaOptions
@@ -24,6 +24,7 @@ from brickrt.runtime.lowering.task_graph import TaskGraph
 from brickrt.runtime.pipeline import Pipeline
 from brickrt.runtime.program_protocol import LaunchMode
 from brickrt.runtime.progress import KernelProgress
+from brickrt.runtime.reference import ReferenceProgram
 
 PAPER = ("vgg16", "resnet50", "darknet53", "resnet34-3d", "drn-c-26", "deepcam", "inception-v4")  # BrickDL's seven
 MORE = ("mobilenetv2", "unet", "nafnet", "vit-s16")
@@ -66,16 +67,19 @@ def engine(device: str, launch: LaunchMode = "auto", library: bool = True) -> En
     return Engine("cuda", driver.spec, build, driver)
 
 
-def outputs_of(
-    on: Engine, model: SourceGraph | onnx.ModelProto, feeds: Mapping[str, Any], how: PlanOptions
-) -> list[Any]:
+def outputs_of(on: Engine, model: onnx.ModelProto, feeds: Mapping[str, Any], how: PlanOptions) -> list[Any]:
     """A model's outputs, computed once."""
-    return list(Pipeline(on, how).run(model if isinstance(model, SourceGraph) else load(model), feeds).values())
+    return list(Pipeline(on, how).run(load(model), feeds).values())
 
 
-def reference(model: SourceGraph | onnx.ModelProto, feeds: Mapping[str, Any]) -> list[Any]:
-    """A model's outputs by the reference engine."""
-    return outputs_of(choose_engine("reference"), model, feeds, PlanOptions())
+def reference(model: onnx.ModelProto, feeds: Mapping[str, Any]) -> list[Any]:
+    """A model's outputs by the definitions in NumPy. Their plan is a GPU's: so nothing is asked of the processor, and
+    what a machine without LLVM has suffices."""
+
+    def build(tasks: TaskGraph, constants: dict[str, np.ndarray], *_: Any) -> ReferenceProgram:
+        return ReferenceProgram(tasks, constants=constants)
+
+    return outputs_of(Engine("reference", NullDriver().spec, build), model, feeds, PlanOptions("layerwise"))
 
 
 # ---- the machine

@@ -14,15 +14,13 @@ from onnx import helper, numpy_helper
 
 OPSET = 18
 Shape = Sequence[int]
+Arrays = dict[str, np.ndarray]
 
 
-def model(
-    nodes: Sequence[onnx.NodeProto], given: dict[str, np.ndarray], constants: dict[str, np.ndarray]
-) -> onnx.ModelProto:
+def model(nodes: Sequence[onnx.NodeProto], given: Arrays, constants: Arrays) -> onnx.ModelProto:
     """A model whose output is "y", with inputs like the arrays of `given`."""
-    ends = [
-        helper.make_tensor_value_info(k, helper.np_dtype_to_tensor_dtype(v.dtype), v.shape) for k, v in given.items()
-    ]
+    types = {name: helper.np_dtype_to_tensor_dtype(array.dtype) for name, array in given.items()}
+    ends = [helper.make_tensor_value_info(name, types[name], array.shape) for name, array in given.items()]
     held = [numpy_helper.from_array(array, name) for name, array in constants.items()]
     out = [helper.make_empty_tensor_value_info("y")]
     made = helper.make_model(

@@ -1,4 +1,4 @@
-"""What a script asks a device, one thing after the other: each answer is a line of JSON, written as soon as it is known.
+"""What a script asks a device, one thing after the other: each answer is a line of JSON, written once it is known.
 
 `steps.py` runs such scripts with a limit, and again where an error on the GPU ended all work of a process. A line has
 the `item`'s name, its figures and a `status`:

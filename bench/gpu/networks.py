@@ -1,4 +1,4 @@
-"""Whole networks on a GPU, beside PyTorch (cuDNN; eager, under a CUDA graph in both layouts, compiled) and XLA, in turns.
+"""Whole networks on a GPU, in turns with PyTorch (eager, under a CUDA graph in both layouts, compiled) and XLA.
 
     python bench/gpu/networks.py [--networks resnet50,nafnet:2048] [--batches 1,8] [--precisions fp32,fp16] [--peers …]
 

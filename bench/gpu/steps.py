@@ -120,7 +120,8 @@ class Worker:
     def run(self) -> None:
         """Runs the shard to its end, or until there is no time."""
         if self.step.under and shutil.which(self.step.under[0]) is None:
-            return self._add({"status": "missing", "why": f"{self.step.under[0]} is not installed"})
+            self._add({"status": "missing", "why": f"{self.step.under[0]} is not installed"})
+            return
         ends = min(self.ends, time.monotonic() + self.step.seconds)
         again = True
         while again and ends - time.monotonic() > LEAST:

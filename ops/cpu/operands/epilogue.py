@@ -29,19 +29,6 @@ def offset_of(f: FunctionEmitter, operand: Operand, index: Sequence[Index]) -> I
     return f.dot([index[0], f.div(index[1], operand.block), *index[2:]], operand.strides)
 
 
-def rows_join(operand: Operand, spatial: Sequence[int]) -> bool:
-    """Whether an operand can be walked along all `spatial` dimensions of the output as along one.
-
-    Either it has them all and they lie without gaps, or it is the same everywhere in them.
-    """
-    first = max(0, len(operand.shape) - len(spatial))
-    extents, strides = operand.shape[first:], operand.strides[first:]
-    if all(extent == 1 for extent in extents):
-        return True
-    gapless = all(s == extent * inner for s, extent, inner in zip(strides, extents[1:], strides[1:], strict=False))
-    return gapless and extents == tuple(spatial)
-
-
 def joined_rows(operand: Operand, spatial: Sequence[int]) -> Operand:
     """An operand whose rows are walked as one: its innermost dimension has all pixels, so that rows of one pixel are
     not taken for a broadcast. What is the same everywhere in `spatial` stays as it is."""

@@ -8,7 +8,6 @@ import numpy as np
 
 from brickrt.ops.base import Op
 from brickrt.ops.cpu.operand import Operand
-from brickrt.ops.cpu.operands.epilogue import rows_join
 from brickrt.ops.cpu.products.row_tiles import RowWindow
 from brickrt.ops.operators.conv import Conv, ConvTranspose
 from brickrt.ops.types import Boxes
@@ -31,6 +30,19 @@ def reads_one_pixel(op: Conv) -> bool:
 def is_pointwise(op: Op) -> bool:
     """Whether each output pixel reads the input pixel of the same index alone."""
     return isinstance(op, Conv) and reads_one_pixel(op) and set(op.strides) == {1}
+
+
+def rows_join(operand: Operand, spatial: Sequence[int]) -> bool:
+    """Whether an operand can be walked along all `spatial` dimensions of the output as along one.
+
+    Either it has them all and they lie without gaps, or it is the same everywhere in them.
+    """
+    first = max(0, len(operand.shape) - len(spatial))
+    extents, strides = operand.shape[first:], operand.strides[first:]
+    if all(extent == 1 for extent in extents):
+        return True
+    gapless = all(s == extent * inner for s, extent, inner in zip(strides, extents[1:], strides[1:], strict=False))
+    return gapless and extents == tuple(spatial)
 
 
 def joins_rows(op: Conv | ConvTranspose, ins: Sequence[Operand], out: Operand, boxes: Boxes) -> bool:

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from brickrt.plan.geometry.bricks import row_offsets
+from brickrt.runtime.lowering import order as ordering
 from brickrt.runtime.lowering.order import depth_first
 
 
@@ -61,6 +62,15 @@ def test_order_is_what_the_recursion_visits(graph):
     assert is_topological(*csr(rows), order)
 
 
+@settings(deadline=None)
+@given(task_graphs())
+def test_without_llvm_the_order_is_the_same(graph):
+    rows, roots = graph
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ordering, "_compiled_walk", lambda: None)
+        assert depth_first(*csr(rows), np.array(roots, np.int64)).tolist() == demand(rows, roots)
+
+
 def test_a_pyramid_is_climbed_from_one_side():
     """Three layers of bricks, each reading its neighbours; the first output needs only part of what is below.
 
@@ -81,10 +91,12 @@ def test_tasks_that_nobody_demands_come_last():
     assert depth_first(*csr([[], [], [1], [], [3]]), np.array([2])).tolist() == [1, 2, 0, 3, 4]
 
 
-def test_cycles_are_named():
+@pytest.mark.parametrize("walk", [ordering._compiled_walk(), None], ids=["compiled", "python"])
+def test_cycles_are_named(walk, monkeypatch):
     """0 → 1 → 2 → 3
     ↑_______|      (arrows point at what a task waits for)
     """
+    monkeypatch.setattr(ordering, "_compiled_walk", lambda: walk)
     with pytest.raises(ValueError, match="wait for each other in a cycle: 1 → 2 → 3 → 1"):
         depth_first(*csr([[1], [2], [3], [1]]), np.array([0]))
     with pytest.raises(ValueError, match="cycle: 0 → 0"):
