@@ -1,6 +1,6 @@
 """What cuDNN plans of all products of the zoo, on devices that are only described: python bench/gpu/cudnn_plans.py
 
-Needs no GPU, and nothing runs on one: it needs nvidia-cudnn-cu13, nvidia-cublas (1.5 GB installed) and a C compiler. All
+Nothing runs on a GPU, and none is needed, but nvidia-cudnn-cu13, nvidia-cublas (1.5 GB) and a C compiler are. All
 forms that plans of the networks ask cuDNN for are planned by it, once per device. Writes bench/results/cudnn-plans.json
 after each precision, and keeps what that has of others; exits with 1 where a form is refused for no known reason, ends
 cuDNN's process, or is to be computed in full float32 and gets a plan on tensor cores. Most of the time goes by while

@@ -8,6 +8,7 @@ from brickrt.ops.cuda.cudnn.form import Form
 from described.library import Answer
 
 NO_FULL_PRODUCTS = "cuDNN multiplies float32 matrices on tensor cores only, which round it"
+FEW_FULL_VOLUMES = "few engines for full float32 volumes add a residual, none to some shapes"
 
 
 def described(form: Form) -> str:
@@ -38,8 +39,15 @@ def kind_of(form: Form) -> str:
 
 
 def known_refusal(form: Form) -> str | None:
-    """Why cuDNN is known to have no plan for a form, which kernels compute then; None where it should have one."""
-    return NO_FULL_PRODUCTS if form.kind == "matmul" and is_full(form) else None
+    """Why cuDNN is known to have no plan for a form, or not always; None where it should have one.
+
+    Kernels compute such products, or what comes after them."""
+    if not is_full(form):
+        return None
+    if form.kind == "matmul":
+        return NO_FULL_PRODUCTS
+    volumes = form.kind == "conv" and len(form.tensors[0].dims) == 5
+    return FEW_FULL_VOLUMES if volumes and any(t.dims == form.tensors[0].dims for t in form.tensors[3:]) else None
 
 
 def wrong(said: Mapping[Form, Answer]) -> list[str]:

@@ -54,7 +54,7 @@ def compiled(folder: Path) -> Path:
 
 @dataclass(frozen=True)
 class Answer:
-    """What cuDNN said to a form: the name of the first plan that it built, with its workspace in bytes and, for float32,
+    """What cuDNN said to a form: the name of the first plan that it built, its workspace in bytes and, for float32,
     whether it uses tensor cores; or why it `refused`. `crashed` if its process ended instead."""
 
     plan: str = ""
@@ -81,6 +81,10 @@ class DescribedLibrary:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends cuDNN's process."""
         self._end()
         self._folder.cleanup()
 

@@ -1,4 +1,4 @@
-"""The process in which cuDNN plans: python -m described.worker LIBRARY DEVICE, with the fake runtime compiled as LIBRARY.
+"""The process in which cuDNN plans: python -m described.worker LIBRARY DEVICE; LIBRARY is the compiled fake runtime.
 
 Reads pickled forms from its input, and writes a line of JSON for each: cuDNN's version first, then `Answer`'s fields. A
 process of its own, because the fake runtime must be there before cuDNN is loaded, and no other may be.
