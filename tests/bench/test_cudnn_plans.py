@@ -104,6 +104,16 @@ def test_full_products_of_two_activations_are_refused(libraries, device):
         libraries[device].plan(product)
 
 
+@needs_cudnn
+def test_a_crash_is_an_answer():
+    first, second = typical("fp16")[:2]
+    with DescribedLibrary("h100") as real:
+        real._worker.kill()
+        with pytest.raises(Unfit, match="cuDNN's process ended"):
+            real.plan(first)
+        assert real.answers[first].crashed and real.plan(second).form == second
+
+
 def test_what_is_wrong_is_said():
     """Unknown refusals, crashes, and tensor cores in full float32; not those in tf32."""
     full, rounded = typical("fp32")[0], typical("tf32")[0]

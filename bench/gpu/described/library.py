@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -114,8 +115,9 @@ class DescribedLibrary:
     def _ask(self, form: Form) -> Answer:
         assert self._worker.stdin is not None
         start = time.monotonic()
-        pickle.dump(form, self._worker.stdin)
-        self._worker.stdin.flush()
+        with suppress(BrokenPipeError):  # then there is no answer either
+            pickle.dump(form, self._worker.stdin)
+            self._worker.stdin.flush()
         said = self._line()
         seconds = round(time.monotonic() - start, 3)
         if said is None:
@@ -137,7 +139,8 @@ class DescribedLibrary:
     def _end(self) -> None:
         for stream in (self._worker.stdin, self._worker.stdout):
             assert stream is not None
-            stream.close()
+            with suppress(BrokenPipeError):
+                stream.close()
         self._worker.wait()
 
 
