@@ -8,7 +8,7 @@ from brickrt.ops.cuda.cudnn.form import Form
 from described.library import Answer
 
 NO_FULL_PRODUCTS = "cuDNN multiplies float32 matrices on tensor cores only, which round it"
-FEW_FULL_VOLUMES = "few engines for full float32 volumes add a residual, none to some shapes"
+NO_FULL_BROADCASTS = "in full float32 no engine adds what broadcasts along some of the spatial dimensions"
 
 
 def described(form: Form) -> str:
@@ -39,15 +39,15 @@ def kind_of(form: Form) -> str:
 
 
 def known_refusal(form: Form) -> str | None:
-    """Why cuDNN is known to have no plan for a form, or not always; None where it should have one.
-
-    Kernels compute such products, or what comes after them."""
+    """Why cuDNN is known to have no plan for a form; None where it should have one. Kernels compute such products, or
+    what comes after them."""
     if not is_full(form):
         return None
     if form.kind == "matmul":
         return NO_FULL_PRODUCTS
-    volumes = form.kind == "conv" and len(form.tensors[0].dims) == 5
-    return FEW_FULL_VOLUMES if volumes and any(t.dims == form.tensors[0].dims for t in form.tensors[3:]) else None
+    whole = form.tensors[0].dims
+    parts = [t.dims for t in form.tensors[3:] if t.dims != whole and set(t.dims[2:]) != {1}]
+    return NO_FULL_BROADCASTS if parts else None
 
 
 def wrong(said: Mapping[Form, Answer]) -> list[str]:
