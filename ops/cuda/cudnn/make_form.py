@@ -17,7 +17,7 @@ from brickrt.ops.operators.conv import Conv, ConvTranspose
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.types import TensorType
 
-LEAST_PIXELS = 32  # fewer rows of a product are not worth a convolution
+LEAST_PIXELS = 32  # fewer rows of a product are not worth a convolution where cuDNN has the product
 SEVERAL_PARTS = "its product has several parts"
 
 
@@ -25,11 +25,13 @@ def as_convolution(op: Op, out: TensorType, packed: Sequence[bool], precision: P
     """The ways to ask for an operator, the better first; True asks for a matrix product as a 1 × 1 convolution.
 
     That takes constant weights. Float32 in full precision has no other way: cuDNN's matrix products round it for tensor
-    cores.
+    cores, so few rows are asked for as few pixels. Other precisions ask for few rows as a product alone.
     """
-    if not isinstance(op, MatMul) or not packed[1] or math.prod(out.shape[:-1]) < LEAST_PIXELS:
+    if not isinstance(op, MatMul) or not packed[1]:
         return (False,)
-    return (True,) if out.dtype == np.float32 and precision == "fp32" else (False, True)
+    if out.dtype == np.float32 and precision == "fp32":
+        return (True,)
+    return (False, True) if math.prod(out.shape[:-1]) >= LEAST_PIXELS else (False,)
 
 
 def form_of(

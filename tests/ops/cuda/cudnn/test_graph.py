@@ -177,7 +177,7 @@ def test_the_real_frontend_takes_transposed_convolutions(op, shape, channels):
 @pytest.mark.parametrize(("a", "b", "extra"), MATRICES, ids=str)
 def test_the_real_frontend_takes_matrix_products(a, b, extra):
     cudnn = pytest.importorskip("cudnn", reason="the package nvidia-cudnn-frontend is missing")
-    found = form(MatMul(epilogue=RESIDUAL), [filled(a), filled(b), filled(extra)])
+    found = form(MatMul(epilogue=RESIDUAL), [filled(a), filled(b), filled(extra)], "tf32")
     graph = graph_of(cudnn, found)
     graph.nodes[0].infer_properties(graph.context)
     assert tuple(graph.find_tensor("matmul.0::C").dim) == found.tensors[0].dims

@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from brickrt.ops.cuda.cudnn import make_form
 from brickrt.ops.cuda.cudnn.form import Unfit
 from brickrt.ops.cuda.cudnn.graph import Cudnn
 from brickrt.ops.cuda.cudnn.make_form import as_convolution, form_of, weights
@@ -39,11 +38,11 @@ from tests.support.cudnn.fake_cudnn import Frontend
 TOLERANCE = {"float32": 1e-5, "float16": 2e-3, "bfloat16": 2e-2}
 
 
-def computed(op, arrays, packed=True):
+def computed(op, arrays, packed=True, precision="fp32"):
     """The output by cuDNN's graph, on the host."""
     ins, out, _ = lies(op, arrays, packed)
     frontend = Frontend()
-    plan = Cudnn(frontend).choose(form(op, arrays, packed=packed), measured_by(frontend))
+    plan = Cudnn(frontend).choose(form(op, arrays, precision, packed), measured_by(frontend))
     held = [weights(op, o, plan.form) if k == 1 and packed else o for k, o in enumerate(ins)]
     memory = [aligned(layers.StoredConstant("", o).stored(a)) for o, a in zip(held, arrays)]
     result = aligned(np.full(out.shape, 77, out.dtype))
@@ -54,10 +53,10 @@ def computed(op, arrays, packed=True):
     )
 
 
-def check(op, arrays, packed=True):
+def check(op, arrays, packed=True, precision="fp32"):
     wanted = expected(op, arrays).astype(np.float64)
     tolerance = TOLERANCE[arrays[0].dtype.name]
-    found = computed(op, arrays, packed).astype(np.float64)
+    found = computed(op, arrays, packed, precision).astype(np.float64)
     np.testing.assert_allclose(found, wanted, rtol=tolerance, atol=tolerance * np.abs(wanted).max())
 
 
@@ -119,19 +118,19 @@ def test_what_broadcasts_comes_second():
 
 @pytest.mark.parametrize(("a", "b", "extra"), MATRICES, ids=str)
 def test_matrix_products(a, b, extra):
-    check(MatMul(bias=True), [filled(a), filled(b), filled(b[-1:])])
-    check(MatMul(epilogue=RESIDUAL), [filled(a), filled(b), filled(extra)])
+    check(MatMul(bias=True), [filled(a), filled(b), filled(b[-1:])], precision="tf32")
+    check(MatMul(epilogue=RESIDUAL), [filled(a), filled(b), filled(extra)], precision="tf32")
 
 
-@pytest.mark.parametrize("dtype", ["fp32", "tf32"])
-def test_float32_is_multiplied_by_convolutions(dtype):
+@pytest.mark.parametrize("rows", [1, 20])
+@pytest.mark.parametrize("precision", ["fp32", "tf32"])
+def test_float32_is_multiplied_by_convolutions(precision, rows):
     """cuDNN has matrix products on tensor cores only."""
-    arrays = [filled((2, 20, 7)), filled((7, 4))]
-    assert form(MatMul(), arrays, dtype).kind == ("conv" if dtype == "fp32" else "matmul")
-    assert form(MatMul(), [arrays[0][:, :2], arrays[1]]).kind == "matmul"
+    arrays = [filled((2, rows, 7)), filled((7, 4))]
+    assert form(MatMul(), arrays, precision).kind == ("conv" if precision == "fp32" else "matmul")
     assert form(MatMul(), arrays, packed=False).kind == "matmul"
     ins, out, constant = lies(MatMul(), arrays)
-    assert as_convolution(MatMul(), out.type, constant, "tf32") == (False, True)
+    assert as_convolution(MatMul(), out.type, constant, "tf32") == ((False, True) if rows == 20 else (False,))
     assert form_of(MatMul(), ins, out, constant, "tf32", True) == replace(form(MatMul(), arrays), precision="tf32")
 
 
@@ -141,8 +140,7 @@ BESIDE = [lambda shape: shape, lambda shape: shape[-1:], lambda shape: (1, *shap
 
 @pytest.mark.parametrize("beside", BESIDE)
 @pytest.mark.parametrize(("a", "b"), ROWS, ids=str)
-def test_matrix_products_as_convolutions(monkeypatch, a, b, beside):
-    monkeypatch.setattr(make_form, "LEAST_PIXELS", 1)
+def test_matrix_products_as_convolutions(a, b, beside):
     extra = filled(beside((*a[:-1], b[-1])), seed=5)
     for op, more in (
         (MatMul(bias=True), ()),
@@ -157,8 +155,7 @@ def test_matrix_products_as_convolutions(monkeypatch, a, b, beside):
 @pytest.mark.parametrize(
     ("a", "b", "extra"), [MATRICES[1], MATRICES[4], ((2, 5, 7), (7, 4), (5, 4)), ((4, 7), (7, 4), (4, 1))]
 )
-def test_products_that_are_no_convolutions(monkeypatch, a, b, extra):
-    monkeypatch.setattr(make_form, "LEAST_PIXELS", 1)
+def test_products_that_are_no_convolutions(a, b, extra):
     with pytest.raises(Unfit, match=r"are no convolution|broadcasts in part"):
         form(MatMul(epilogue=RESIDUAL), [filled(a), filled(b), filled(extra)])
 

@@ -69,10 +69,11 @@ def test_random_windows(graph, launch, group, brick, band, seed, most, strategy)
 
 
 @settings(max_examples=80, deadline=None)
-@given(products(), *ANY_WAY, MOST, st.sampled_from([1, 32]))
-def test_random_products(graph, launch, group, brick, band, seed, most, least):
+@given(products(), *ANY_WAY, MOST, st.sampled_from([1, 32]), st.sampled_from(["fp32", "tf32"]))
+def test_random_products(graph, launch, group, brick, band, seed, most, least, precision):
+    """As products, which full float32 has not, and as convolutions."""
     with patch.object(form_module, "LEAST_PIXELS", least):
-        check(graph, launch, group, brick, band, seed, most=most)
+        check(graph, launch, group, brick, band, seed, most=most, precision=precision)
 
 
 # ---- which calls

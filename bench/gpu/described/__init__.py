@@ -1,0 +1,1 @@
+"""cuDNN's plans for devices that are only described: which forms of the zoo it takes there, on any machine."""
