@@ -63,8 +63,8 @@ def ablate(name: str, size: int | None, asked: argparse.Namespace) -> dict[str, 
     model = built(name, 1, size)
     named = dict(variants())
     wanted = {key: named[key] for key in among(asked.variants, named, "variant")}
-    if asked.device == "null":
-        return {"tasks": {key: _tasks(model, how) for key, how in wanted.items()}}
+    if asked.device != "cuda":
+        return {"tasks": {key: _tasks(asked.device, model, how) for key, how in wanted.items()}}
     gpu()
     source, feeds = load(model), random_feeds(model)
     made, failed, seen = {}, {}, {}
@@ -87,9 +87,9 @@ def ablate(name: str, size: int | None, asked: argparse.Namespace) -> dict[str, 
     return {"variants": rows, "failed": failed, "good": not failed}
 
 
-def _tasks(model: Any, how: dict[str, Any]) -> int:
+def _tasks(device: str, model: Any, how: dict[str, Any]) -> int:
     """The tasks of a variant, whose program is built for a device that does nothing."""
-    programs = Programs(engine("null", "persistent"), model)
+    programs = Programs(engine(device, "persistent"), model)
     return len(programs.program(programs.plan(PlanOptions(**how))).tasks)
 
 

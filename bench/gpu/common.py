@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +17,7 @@ from brickrt import zoo
 from brickrt.compare.machine import machine
 from brickrt.graph.errors import BrickError
 from brickrt.graph.onnx_import.source import load
-from brickrt.plan.device.device_spec import DeviceSpec
+from brickrt.plan.device.device_spec import PRESETS
 from brickrt.plan.options import PlanOptions
 from brickrt.runtime.cuda.blueprint import CudaOptions
 from brickrt.runtime.cuda.program import CudaProgram
@@ -26,6 +28,8 @@ from brickrt.runtime.program_protocol import LaunchMode
 from brickrt.runtime.progress import KernelProgress
 from brickrt.runtime.reference import ReferenceProgram
 
+ROOT = Path(__file__).parents[2]
+COMMIT = "COMMIT"  # the file of a packed folder that names its commit
 PAPER = ("vgg16", "resnet50", "darknet53", "resnet34-3d", "drn-c-26", "deepcam", "inception-v4")  # BrickDL's seven
 MORE = ("mobilenetv2", "unet", "nafnet", "vit-s16")
 CHECKED = (*PAPER, *MORE, "unet3d")
@@ -55,9 +59,10 @@ def small(name: str) -> onnx.ModelProto:
 
 
 def engine(device: str, launch: LaunchMode = "auto", library: bool = True) -> Engine:
-    """The GPU's engine, or one whose device does nothing; it measures no plans. Without `library`, all layers are
-    computed by brickrt's own kernels. Raises BrickError where the GPU cannot be used."""
-    driver: Any = NullDriver() if device == "null" else choose_engine("cuda").arrays
+    """The GPU's engine, or one whose device does nothing (see `items.DEVICES`); it measures no plans. Without
+    `library`, all layers are computed by brickrt's own kernels. Raises BrickError where the GPU cannot be used."""
+    nothing = partial(NullDriver, PRESETS.get(device, PRESETS["h200"]), device in PRESETS)
+    driver: Any = choose_engine("cuda").arrays if device == "cuda" else nothing()
 
     def build(
         tasks: TaskGraph, constants: dict[str, np.ndarray], threads: int, progress: KernelProgress | None
@@ -94,9 +99,19 @@ def gpu_text() -> str | None:
         return None
 
 
-def about(spec: DeviceSpec) -> dict[str, Any]:
-    """The machine, for files of results."""
-    return machine(spec) | {"gpu": gpu_text()}
+def about(device: str) -> dict[str, Any]:
+    """Versions, commit and GPU, for files of results."""
+    known = {key: value for key, value in machine(NullDriver().spec).items() if key not in ("cpu", "device")}
+    return known | {"commit": commit(), "gpu": gpu_text() if device == "cuda" else None}
+
+
+def commit() -> str:
+    """The commit of this working copy, or the one that a packed folder was made of."""
+    words = ["git", "describe", "--always", "--dirty", "--exclude", "*"]
+    packed = ROOT / COMMIT
+    if packed.exists():
+        return packed.read_text().strip()
+    return subprocess.run(words, cwd=ROOT, capture_output=True, text=True).stdout.strip()
 
 
 def gpu() -> Engine:

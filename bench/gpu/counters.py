@@ -49,7 +49,7 @@ def run_once(name: str, size: int | None, strategy: Strategy) -> None:
 
 def counted(name: str, size: int | None, strategy: Strategy, asked: argparse.Namespace) -> dict[str, float]:
     """Sums over all kernels of one execution, by the keys of METRICS. RuntimeError with ncu's own words if it fails."""
-    if asked.device == "null":
+    if asked.device != "cuda":
         raise NotInstalled("a device that does nothing has no counters")
     if shutil.which("ncu") is None:
         raise NotInstalled("ncu is not installed: it comes with the CUDA toolkit (Nsight Compute)")

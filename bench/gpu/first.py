@@ -1,6 +1,6 @@
 """A first meeting with a GPU, in one call of at most 9.5 minutes: does it run, is it right, how fast.
 
-    python bench/gpu/first.py FOLDER [--minutes 9.5] [--references FOLDER] [--device cuda|null]
+    python bench/gpu/first.py FOLDER [--minutes 9.5] [--references FOLDER] [--device cuda|null|h200]
 
 What matters most comes first, and each step is a process of its own with a limit, so that whatever goes wrong, the
 lines in FOLDER tell what is known by then: probes, kernels, networks, repeats, sanitizers, speeds, steps (.jsonl, a
@@ -21,7 +21,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from common import about, engine
+from common import about
+from items import DEVICES
 from steps import Step, run_rounds
 
 SPEED = "resnet50,nafnet:2048,unet:2048,vit-s16"
@@ -62,14 +63,14 @@ def arguments(description: str | None, minutes: float) -> argparse.Namespace:
     parser.add_argument("out", type=Path, metavar="FOLDER", help="where the lines go; at most eight files")
     parser.add_argument("--minutes", type=float, default=minutes)
     parser.add_argument("--references", type=Path, help="a folder with outputs of the reference, as pack.py makes it")
-    parser.add_argument("--device", choices=["cuda", "null"], default="cuda", help="null: one that does nothing")
+    parser.add_argument("--device", choices=DEVICES, default="cuda", help="all but cuda do nothing")
     return parser.parse_args()
 
 
 def main() -> int:
     """Runs all steps."""
     asked = arguments(__doc__, 9.5)
-    return run_rounds(rounds(asked.references), asked.out, asked.minutes, asked.device, about(engine("null").spec))
+    return run_rounds(rounds(asked.references), asked.out, asked.minutes, asked.device, about(asked.device))
 
 
 if __name__ == "__main__":

@@ -18,6 +18,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from brickrt.plan.device.device_spec import PRESETS
+
+DEVICES = ("cuda", "null", *PRESETS)
+"""The GPU; a device that does nothing; and such of other names, for which kernels are compiled."""
 SPOILED = 3
 """Exit code of a script whose process can use the GPU no more: what is left is for a new process."""
 
@@ -37,7 +41,7 @@ class Item:
 def options(description: str | None) -> argparse.ArgumentParser:
     """What every script takes."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device", choices=["cuda", "null"], default="cuda", help="null: one that does nothing")
+    parser.add_argument("--device", choices=DEVICES, default="cuda", help="all but cuda do nothing")
     parser.add_argument("--shard", default="0/1", help="k/n: every n-th item, from the k-th on")
     parser.add_argument("--skip", type=int, default=0, help="so many items are done")
     return parser
@@ -50,7 +54,7 @@ def run(items: Iterable[Item], asked: argparse.Namespace) -> int:
     say({"asks": [item.name for item in mine]})
     for item in mine:
         say({"begin": item.name})
-        row = answer(item, asked.device == "null")
+        row = answer(item, asked.device != "cuda")
         say(row)
         if row["status"] in ("BAD", "failed") and asked.device == "cuda" and spoiled():
             return SPOILED

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterable
@@ -16,7 +15,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from common import among
+from common import among, commit
 from kernel_coverage import cover
 from kernel_figures import KernelFigures, ModelPrograms, Used, figures
 
@@ -96,12 +95,6 @@ def text_of(result: dict[str, Any]) -> str:
         body = ",\n  ".join(map(json.dumps, table))
         lines.append(f" {json.dumps(arch)}: [\n  {body}\n ]")
     return "{\n" + ",\n".join(lines) + "\n}\n"
-
-
-def commit() -> str:
-    """The commit of this working copy."""
-    words = ["git", "describe", "--always", "--dirty"]
-    return subprocess.run(words, cwd=HERE, capture_output=True, text=True).stdout.strip()
 
 
 def main() -> int:

@@ -33,7 +33,7 @@ def measure(name: str, size: int | None, batch: int, precision: Any, asked: argp
     model = built(name, batch, size)
     feeds = random_feeds(model)
     row = {"shape": list(next(iter(feeds.values())).shape), "precision": precision, "launch": asked.launch}
-    if asked.device == "null":
+    if asked.device != "cuda":
         return row | _on_nothing(model, precision, asked)
     gpu()
     runtime = Runtime(model, device="cuda", precision=precision, launch=asked.launch, strategy=asked.strategy)
@@ -55,7 +55,7 @@ def measure(name: str, size: int | None, batch: int, precision: Any, asked: argp
 
 def _on_nothing(model: Any, precision: Any, asked: argparse.Namespace) -> dict[str, Any]:
     """What can be said where the device does nothing: that the program is built."""
-    programs = Programs(engine("null", asked.launch), model)
+    programs = Programs(engine(asked.device, asked.launch), model)
     plan = programs.plan(PlanOptions(asked.strategy, precision=precision))
     programs.program(plan)
     return {"strategies": sorted({s.strategy for s in plan.subgraphs})}

@@ -12,6 +12,7 @@ import numpy as np
 from brickrt.ops.cuda.kernel import THREADS
 from brickrt.ops.types import TensorType
 from brickrt.plan.device.device_spec import PRESETS, DeviceSpec
+from brickrt.runtime.cuda.kernels.compile import compile_modules
 from brickrt.runtime.cuda.kernels.kernel_sources import KernelSource
 
 
@@ -57,12 +58,13 @@ class NullQueue:
 
 
 class NullDriver:
-    """What a program asks of a driver (runtime/cuda/driver/protocol.py); everything is done at once."""
+    """What a program asks of a driver (runtime/cuda/driver/protocol.py); everything is done at once. With `compiles`,
+    kernels are compiled for the device, and kept on disk."""
 
     threads, no_library, fault = THREADS, "a device that does nothing", None
 
-    def __init__(self, spec: DeviceSpec = PRESETS["h200"]) -> None:
-        self.spec = spec
+    def __init__(self, spec: DeviceSpec = PRESETS["h200"], compiles: bool = False) -> None:
+        self.spec, self._compiles = spec, compiles
         self.current, self.queue = nullcontext(), NullQueue()
 
     def check_alive(self) -> None:
@@ -86,7 +88,9 @@ class NullDriver:
         """Copies nothing."""
 
     def functions(self, sources: Sequence[KernelSource], progress: Any) -> list[NullQueue]:
-        """A function for each source, none compiled."""
+        """A function for each source, none of which runs."""
+        if self._compiles:
+            compile_modules([source.text for source in sources], self.spec.isa, progress)
         return [NullQueue(source) for source in sources]
 
     def library(self) -> None:

@@ -179,7 +179,7 @@ def _no_device() -> Mapping[str, Any]:
 def main() -> int:
     """Asks all probes."""
     asked = options(__doc__).parse_args()
-    return run(items(asked.device == "null"), asked)
+    return run(items(asked.device != "cuda"), asked)
 
 
 if __name__ == "__main__":

@@ -1,13 +1,13 @@
 """What is worth knowing after `first.py`: other engines, larger batches, tables of BrickDL, bytes that really move.
 
-python bench/gpu/second.py FOLDER [--minutes 9.5] [--device cuda|null]
+python bench/gpu/second.py FOLDER [--minutes 9.5] [--device cuda|null|h200]
 """
 
 from __future__ import annotations
 
 import sys
 
-from common import about, engine
+from common import about
 from first import arguments
 from steps import Step, run_rounds
 
@@ -32,7 +32,7 @@ def rounds() -> list[list[Step]]:
 def main() -> int:
     """Runs all steps."""
     asked = arguments(__doc__, 9.5)
-    return run_rounds(rounds(), asked.out, asked.minutes, asked.device, about(engine("null").spec))
+    return run_rounds(rounds(), asked.out, asked.minutes, asked.device, about(asked.device))
 
 
 if __name__ == "__main__":
