@@ -148,6 +148,7 @@ def reductions() -> dict[str, onnx.ModelProto]:
 def moves() -> dict[str, onnx.ModelProto]:
     """What only moves elements."""
     wide = (2, 12, 15, 17)
+    pointwise = ("Conv", [values((24, 8, 1, 1), 7)], {})
     return {
         "transpose to last": one("Transpose", (2, 24, 15, 17), perm=[0, 2, 3, 1]),
         "transpose": one("Transpose", (33, 50, 20), perm=[2, 0, 1]),
@@ -160,6 +161,7 @@ def moves() -> dict[str, onnx.ModelProto]:
         "expand": one("Expand", (3, 1, 7), constants=[ints([2, 3, 5, 7])]),
         "depth to space": one("DepthToSpace", (1, 24, 7, 9), blocksize=2),
         "space to depth": one("SpaceToDepth", (1, 6, 14, 16), blocksize=2),
+        "flatten pixels": chain((2, 8, 7, 9), pointwise, ("Reshape", [ints([3, 1008])], {})),
         "reshape": chain((4, 6, 10), ("Reshape", [ints([8, 30])], {}), ("Transpose", [], {"perm": [1, 0]})),
     }
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -28,7 +26,7 @@ RAW = """==PROF== Connected
 def scripts(monkeypatch):
     monkeypatch.syspath_prepend(str(FOLDER))
     yield
-    for name in ("all", "common", "check", "brickdl", "counters", "networks", "host", "null_driver"):
+    for name in [path.stem for path in FOLDER.glob("*.py")]:
         sys.modules.pop(name, None)
 
 
@@ -49,28 +47,14 @@ def test_time_per_brick_comes_from_events(scripts):
     assert brickdl.per_brick(events) == {"task_us": pytest.approx(14 / 3), "between_us": 6.0}
 
 
-def test_rows_are_on_disk_as_soon_as_they_are_there(scripts, tmp_path):
-    from common import ResultTable, options
-
-    from brickrt.plan.device.device_spec import PRESETS
-
-    asked = options("", networks="").parse_args(["--out", str(tmp_path)])
-    for asked.append, rows in ((True, 1), (True, 2), (False, 1)):
-        ResultTable("some", PRESETS["h200"], asked, what=1).add({"a": 1}, "")
-        read = json.loads((tmp_path / "some.json").read_text())
-        assert read["rows"] == [{"a": 1}] * rows
-    assert read["what"] == 1 and read["machine"]["device"]["name"] == "NVIDIA H200"
-    assert [f.name for f in tmp_path.iterdir()] == ["some.json"]
-
-
 def test_every_network_is_asked_for_once_per_setting(scripts):
     import argparse
 
     import networks
 
-    asked = argparse.Namespace(precisions="fp32,fp16", batches="1,8", networks="vgg16,unet", large=True)
-    rows = list(networks.wanted(asked))
-    assert len(rows) == len(set(rows)) == 2 * (2 * 2 + 1)
+    asked = argparse.Namespace(precisions="fp32,fp16", batches="1,8", networks="vgg16,unet:2048", peers="torch")
+    names = [item.name for item in networks.items(asked)]
+    assert len(names) == len(set(names)) == 2 * 2 * 2 and "unet 2048, batch 8, fp16" in names
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
@@ -118,7 +102,7 @@ def test_a_peer_that_would_compute_on_the_host_is_left_out():
     assert not peers and "JAX finds no GPU" in left_out["xla"]
 
 
-def test_the_hosts_time_is_measured_on_a_device_that_does_nothing(scripts, monkeypatch, tmp_path, capsys):
+def test_the_hosts_time_is_measured_on_a_device_that_does_nothing(scripts, monkeypatch, capsys):
     """How long it takes here is no matter."""
     import host
 
@@ -126,86 +110,69 @@ def test_the_hosts_time_is_measured_on_a_device_that_does_nothing(scripts, monke
 
     monkeypatch.setattr(runtime, "choose_engine", runtime.choose_engine)  # put back afterwards
     monkeypatch.setattr(host, "WINDOWS", 2)
-    words = "host.py --device null --networks nafnet --runs 20 --out".split()
-    monkeypatch.setattr(sys, "argv", [*words, str(tmp_path)])
-    host.main()
-    assert "run same" in capsys.readouterr().out and (tmp_path / "cuda-host-null.json").exists()
+    monkeypatch.setattr(sys, "argv", "host.py --device null --networks nafnet --runs 20".split())
+    assert host.main() == 0
+    asks, begin, row = map(json.loads, capsys.readouterr().out.splitlines())
+    assert asks == {"asks": ["nafnet"]} and begin == {"begin": "nafnet"}
+    assert row["status"] == "null" and row["run_same_us"] > 0 and row["execute_numpy_us"] > 0
 
 
-def test_what_comes_after_an_error_that_ends_all_work_is_done_by_a_new_process(scripts, monkeypatch, tmp_path):
-    """The third of six rows fails for good: its file has three rows, and another process goes on with the fourth."""
-    import check
-    import common
+def test_every_kernel_is_among_the_families(scripts):
+    """Programs of all models have kernels of all classes, and a model that has none is of no use."""
+    from common import engine
+    from family_models import FAMILIES
+    from programs import Programs
 
-    from brickrt.plan.device.device_spec import PRESETS
+    from brickrt.ops.cuda import all_kernels
+    from brickrt.ops.cuda.kernel import Kernel
+    from brickrt.plan.options import PlanOptions
 
-    asked_for, failing = [], ("fp32", "padded", "graph")
-
-    def error_of(*rest):
-        return (1.0, "an illegal address") if rest[-1] == failing else (0.0, "")
-
-    def run(words):
-        asked_for.append(words)
-        return SimpleNamespace(returncode=0)
-
-    monkeypatch.setattr(check, "gpu", lambda: SimpleNamespace(spec=PRESETS["h200"]))
-    monkeypatch.setattr(check, "references", lambda name: (name, {}, []))
-    monkeypatch.setattr(check, "error_of", error_of)
-    monkeypatch.setattr(check, "spoiled", lambda: True)
-    monkeypatch.setattr(common, "gpu_text", lambda: None)
-    monkeypatch.setattr(common, "subprocess", SimpleNamespace(run=run))
-    words = (
-        "check.py --networks unet --precisions fp32 --strategies layerwise,padded,memoized --launches graph,persistent"
-    )
-    words += " --runs 0"
-    monkeypatch.setattr(sys, "argv", [*words.split(), "--out", str(tmp_path)])
-    assert check.main() == 1
-    ((_, *again),) = asked_for
-    assert again[: len(sys.argv)] == sys.argv and again[len(sys.argv) :][:3] == ["--append", "--skip", "3"]
-    monkeypatch.setattr(sys, "argv", again)
-    assert check.main() == 0 and len(asked_for) == 1
-    rows = json.loads((tmp_path / "cuda-check.json").read_text())["rows"]
-    assert [row["error"] for row in rows] == [0, 0, 1, 0, 0, 0]
+    assert all_kernels.__all__
+    seen = set()
+    for name, model in [pair for family in FAMILIES.values() for pair in family().items()]:
+        programs = Programs(engine("null", "streams", library=False), model)
+        plan = programs.plan(PlanOptions("layerwise"))
+        kernels = kernels_of(programs.engine, plan)
+        assert kernels, name
+        seen |= kernels
+    assert seen >= {kind for kind in leaves(Kernel) if kind.__module__.startswith("brickrt.")}
 
 
-def test_a_step_is_stopped_with_all_that_it_has_started(scripts, monkeypatch, tmp_path):
-    monkeypatch.delitem(sys.modules, "all", raising=False)
-    import all as everything
+def kernels_of(engine, plan):
+    """The classes of the kernels of a plan."""
+    from brickrt.runtime.cuda.blueprint import CudaOptions, draw_up
+    from brickrt.runtime.lowering.lower import lower
 
-    monkeypatch.setattr(everything, "LEAST", 1.0)
-    fifo = tmp_path / "fifo"
-    os.mkfifo(fifo)
-    reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
-    child = f"import time; fifo = open({str(fifo)!r}, 'w'); print('here', file=fifo, flush=True); time.sleep(60)"
-    parent = f"import subprocess, sys; subprocess.run([sys.executable, '-S', '-c', {child!r}])"
-    assert everything._run([sys.executable, "-S", "-c", parent], 5) == 124
-    assert os.read(reader, 10) == b"here\n"
-    os.set_blocking(reader, True)
-    assert os.read(reader, 10) == b""  # nobody has it open for writing, once what was killed is gone
-    os.close(reader)
+    tasks = lower(plan)
+    blueprint = draw_up(tasks, engine.arrays, CudaOptions("streams", library=False))
+    steps = range(len(tasks.steps))
+    return {type(records.kernel) for step in steps for records in blueprint.arguments.of(step)}
 
 
-def test_a_check_that_crashes_is_no_success(scripts, monkeypatch, tmp_path, capsys):
-    """Steps are run for what they ask; a killed check fails all, a tool that is missing is said."""
-    monkeypatch.delitem(sys.modules, "all", raising=False)
-    import all as everything
+def leaves(kind):
+    """The classes below one that no other is derived from."""
+    return set().union(*map(leaves, kind.__subclasses__())) if kind.__subclasses__() else {kind}
 
-    ran = []
-    monkeypatch.setattr(everything, "_run", lambda words, seconds: ran.append(words) or (-11 if "1000" in words else 0))
-    monkeypatch.setattr(sys, "argv", ["all.py", "--only", "check,counters", "--out", str(tmp_path)])
-    assert everything.main() == 1 and len(ran) == len(everything.CHECKED) + 1
-    given = [words[words.index("--networks") + 1] for words in ran[:-1]]
-    assert given == list(everything.CHECKED) and not set(given) & set(ran[-1])
-    monkeypatch.setattr(sys, "argv", ["all.py", "--only", "counters", "--out", str(tmp_path)])
-    assert everything.main() == 0
-    monkeypatch.undo()
-    assert everything._run(["no-such-tool-anywhere"], 1) == 127 and "not checked" in capsys.readouterr().out
+
+def test_models_of_families_are_right_on_the_host(scripts):
+    """What the GPU is compared with agrees with the CPU engine, in every family."""
+    import families
+    from common import reference
+    from family_models import FAMILIES
+
+    from brickrt import Runtime
+    from brickrt.compare.difference import difference
+
+    for family in FAMILIES.values():
+        for name, model in list(family().items())[::3]:
+            feeds = families.feeds_of(model)
+            found = list(Runtime(model, device="cpu", threads=1).execute(feeds).values())
+            assert difference(found, reference(model, feeds))["max_rel_error"] < 1e-5, name
 
 
 def test_what_is_missing_or_unknown_is_one_line(scripts, monkeypatch, capsys):
-    import all as everything
-    import check
     import common
+    import families
 
     from brickrt.graph.errors import BrickError
 
@@ -213,12 +180,13 @@ def test_what_is_missing_or_unknown_is_one_line(scripts, monkeypatch, capsys):
         raise BrickError("device 'cuda' needs CuPy: install it")
 
     monkeypatch.setattr(common, "choose_engine", missing)
-    asked = {check: "check.py", everything: "all.py --only check,bogus"}
-    for module, words in asked.items():
-        monkeypatch.setattr(sys, "argv", words.split())
-        with pytest.raises(SystemExit) as ended:
-            module.main()
-        assert ended.value.code == 2
+    with pytest.raises(SystemExit) as ended:
+        common.gpu()
+    assert ended.value.code == 2
+    monkeypatch.setattr(sys, "argv", "families.py --families bogus".split())
+    with pytest.raises(SystemExit) as ended:
+        families.main()
+    assert ended.value.code == 2
     first, second = capsys.readouterr().err.splitlines()
     assert first == "device 'cuda' needs CuPy: install it"
-    assert second.startswith("step 'bogus' is unknown: use some of check, sanitize")
+    assert second.startswith("family 'bogus' is unknown: use some of products, ")

@@ -45,7 +45,7 @@ def test_a_chain_is_cut_as_asked(tables, engine):
         f"{s} {g}" for s in ("padded", "memoized") for g in ("2+2+2", "3+3", "4+2", "6")
     ]
     assert all(row["us"] > 0 and row["over_layers"]["median"] > 0 for row in rows)
-    bench = tables.Bench(engine, model)
+    bench = tables.ChainPrograms(engine, model)
     for groups in tables.GROUPS:
         plan = bench.merged(groups, "padded", 4).verify()
         assert tuple(len(s.nodes) for s in plan.subgraphs if s.strategy == "padded") == groups
@@ -53,7 +53,7 @@ def test_a_chain_is_cut_as_asked(tables, engine):
 
 def test_a_chain_in_bricks_is_right(tables, engine):
     model = tables.convolutions(6, 2, 6)
-    bench = tables.Bench(engine, model)
+    bench = tables.ChainPrograms(engine, model)
     x = np.random.default_rng(1).standard_normal((1, 2, 6, 6, 6), np.float32)
     (want,) = Runtime(model, device="reference").execute({"x": x}).values()
     for strategy, edge in (("padded", 4), ("memoized", 8)):
@@ -63,13 +63,11 @@ def test_a_chain_in_bricks_is_right(tables, engine):
 
 
 def test_subgraphs_of_a_network_beside_their_layers(tables, engine):
-    from common import Clock
-
     model = tables.convolutions(4, 2, 8, rank=2)
-    rows = list(tables.subgraphs(engine, 2, Clock(float("inf")), model))
+    rows = list(tables.subgraphs(engine, 2, model))
     assert {row["strategy"] for row in rows} == {"padded", "memoized"}
     assert all(len(row["ops"]) > 1 and row["us"] > 0 for row in rows)
-    assert "over_layers ×" in tables.show(rows[0])
+    assert rows[0]["over_layers"]["median"] > 0
 
 
 def test_kernels_of_atomics_compile(tables):

@@ -1,0 +1,168 @@
+"""Steps that ask a device: whatever a process does, the lines say what is known, and "no time" is never "BAD"."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).parents[2] / "bench" / "gpu"
+SCRIPT = """
+import os, subprocess, sys, time
+sys.path.insert(0, {folder!r})
+from items import Item, NotInstalled, options, run
+import items
+
+def wrong(): return {{"error": 0.5, "good": False}}
+def raises(): raise RuntimeError("an illegal  address\\nwas met")
+def lacks(): raise NotInstalled("no such tool")
+def crashes(): os._exit(139)
+def hangs():
+    subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(60)"])
+    print("noise", flush=True)
+    time.sleep(60)
+known = dict(fine=lambda: {{"ms": 1.23456789}}, wrong=wrong, raises=raises, lacks=lacks, crashes=crashes, hangs=hangs)
+parser = options("")
+parser.add_argument("--what", required=True)
+asked = parser.parse_args()
+if os.environ.get("SPOILED"):
+    items.spoiled = lambda: True
+sys.exit(run([Item(f"{{word}} {{k}}", known[word]) for k, word in enumerate(asked.what.split(","))], asked))
+"""
+
+
+@pytest.fixture
+def steps(monkeypatch, tmp_path):
+    """The module, for scripts in a folder of the test."""
+    monkeypatch.syspath_prepend(str(FOLDER))
+    import steps as module
+
+    (tmp_path / "asks.py").write_text(SCRIPT.format(folder=str(FOLDER)))
+    monkeypatch.setattr(module, "HERE", tmp_path)
+    monkeypatch.setattr(module, "LEAST", 0.2)
+    yield module
+    for name in ("steps", "items"):
+        sys.modules.pop(name, None)
+
+
+def asked(steps, tmp_path, what, seconds=60.0, device="null", **how):
+    """The exit code and the rows of one step."""
+    step = steps.Step("some", "rows", seconds, ("asks.py", "--what", what), **how)
+    code = steps.run_rounds([[step]], tmp_path / "out", 1.0, device, {"commit": "abc"})
+    rows = [json.loads(line) for line in (tmp_path / "out" / "rows.jsonl").read_text().splitlines()]
+    return code, [(row["status"], row.get("item", row.get("items"))) for row in rows], rows
+
+
+def test_each_item_is_a_line(steps, tmp_path):
+    code, found, rows = asked(steps, tmp_path, "fine,lacks,fine", device="cuda")
+    assert code == 0 and found == [("ok", "fine 0"), ("missing", "lacks 1"), ("ok", "fine 2")]
+    assert rows[0]["ms"] == 1.23457 and rows[0]["step"] == "some" and "no such tool" in rows[1]["why"]
+    notes = [json.loads(line) for line in (tmp_path / "out" / "steps.jsonl").read_text().splitlines()]
+    assert notes[0]["about"] == {"commit": "abc"} and notes[1]["counts"] == {"ok": 2, "missing": 1}
+    assert len(list((tmp_path / "out").iterdir())) <= 8
+
+
+def test_a_device_that_does_nothing_is_never_right(steps, tmp_path):
+    code, found, _ = asked(steps, tmp_path, "fine,wrong")
+    assert code == 0 and found == [("null", "fine 0"), ("null", "wrong 1")]
+
+
+def test_what_is_wrong_is_said(steps, tmp_path, capsys):
+    code, found, rows = asked(steps, tmp_path, "wrong,raises,fine", device="cuda")
+    assert code == 1 and found == [("BAD", "wrong 0"), ("failed", "raises 1"), ("ok", "fine 2")]
+    assert rows[1]["why"] == "RuntimeError: an illegal address was met"
+    assert "BAD some: wrong 0 0.5" in capsys.readouterr().out
+
+
+def test_what_comes_after_a_crash_is_done_by_a_new_process(steps, tmp_path):
+    code, found, rows = asked(steps, tmp_path, "fine,crashes,fine,crashes")
+    assert code == 1
+    assert found == [("null", "fine 0"), ("crashed", "crashes 1"), ("null", "fine 2"), ("crashed", "crashes 3")]
+    assert "139" in rows[1]["why"]
+
+
+def test_what_comes_after_an_error_that_ends_all_work_is_done_by_a_new_process(steps, tmp_path, monkeypatch):
+    monkeypatch.setenv("SPOILED", "1")
+    code, found, _ = asked(steps, tmp_path, "raises,fine,wrong", device="cuda")
+    assert code == 1 and found == [("failed", "raises 0"), ("ok", "fine 1"), ("BAD", "wrong 2")]
+
+
+def test_a_hanging_step_ends_at_its_limit_with_all_that_it_has_started(steps, tmp_path):
+    began = time.monotonic()
+    code, found, _ = asked(steps, tmp_path, "fine,hangs,wrong", seconds=4.0)
+    assert time.monotonic() - began < 30
+    assert code == 0 and found == [("null", "fine 0"), ("no time", ["hangs 1", "wrong 2"])]
+    assert "some: noise" in (tmp_path / "out" / "log.txt").read_text()
+
+
+def test_shards_ask_each_item_once(steps, tmp_path):
+    _, found, _ = asked(steps, tmp_path, "fine,fine,fine,fine,fine", shards=3)
+    assert sorted(name for _, name in found) == [f"fine {k}" for k in range(5)]
+
+
+def test_no_time_is_left_and_a_tool_is_missing(steps, tmp_path):
+    assert asked(steps, tmp_path, "fine", seconds=0.0)[1] == [("no time", ["some"])]
+    code, found, rows = asked(steps, tmp_path, "fine", under=("no-such-tool-anywhere",))
+    assert code == 0 and found[-1] == ("missing", None) and "no-such-tool-anywhere" in rows[-1]["why"]
+
+
+def test_a_tool_that_finds_something_fails(steps, tmp_path):
+    """A sanitizer runs a script to its end, and has an exit code of its own."""
+    tool = tmp_path / "tool"
+    tool.write_text('#!/bin/sh\n"$@"\nexit 9\n')
+    tool.chmod(0o755)
+    code, found, rows = asked(steps, tmp_path, "fine", under=(str(tool),))
+    assert code == 1 and found == [("null", "fine 0"), ("failed", None)] and "ended with 9" in rows[1]["why"]
+
+
+def test_a_script_that_does_not_start_is_said(steps, tmp_path):
+    step = steps.Step("some", "rows", 30, ("no_such_script.py",))
+    assert steps.run_rounds([[step]], tmp_path / "out", 1.0, "null", {}) == 1
+    (row,) = map(json.loads, (tmp_path / "out" / "rows.jsonl").read_text().splitlines())
+    assert row["status"] == "failed" and "no_such_script.py" in (tmp_path / "out" / "log.txt").read_text()
+
+
+BARE = '''
+"""Stands for a machine without some packages."""
+import sys
+
+class Hook:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in "llvmlite typer rich cudnn cupy torch jax onnxruntime setuptools".split():
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Hook())
+'''
+
+
+def test_packed_sources_run_on_a_bare_machine(monkeypatch, tmp_path):
+    """By PYTHONPATH alone, without what such a machine lacks: kernels of all families, networks, persistent runs."""
+    monkeypatch.syspath_prepend(str(FOLDER))
+    import pack
+
+    folder, out = tmp_path / "packed", tmp_path / "out"
+    folder.mkdir()
+    pack.copy_sources(folder)
+    (folder / "hook").mkdir()
+    (folder / "hook" / "sitecustomize.py").write_text(BARE)
+    env = {**os.environ, "PYTHONPATH": f"{folder / 'hook'}{os.pathsep}{folder}"}
+    program = (
+        "import sys; from steps import Step, run_rounds; from pathlib import Path; import brickrt\n"
+        f"assert Path(brickrt.__file__).is_relative_to({str(folder)!r})\n"
+        "which = '--precisions', 'fp32,fp16', '--families', 'products,moves'\n"
+        "families = Step('families', 'a', 100, ('families.py', *which))\n"
+        "chain, repeat = (Step(w, 'b', 60, ('check.py', '--what', w, '--runs', '20')) for w in ('chain', 'repeat'))\n"
+        f"sys.exit(run_rounds([[families], [chain], [repeat]], Path({str(out)!r}), 3, 'null', {{}}))"
+    )
+    command = [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(folder / 'bench' / 'gpu')!r})\n{program}"]
+    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    rows = [json.loads(line) for name in "ab" for line in (out / f"{name}.jsonl").read_text().splitlines()]
+    assert {row["status"] for row in rows} == {"null"} and len(rows) > 60
+    for name in [path.stem for path in FOLDER.glob("*.py")]:
+        sys.modules.pop(name, None)
