@@ -1,4 +1,4 @@
-"""What cuDNN plans of all products of the zoo, on devices that are only described: python bench/gpu/cudnn_plans.py
+"""What cuDNN plans of all products of the zoo, on devices that are only described: python -m bench.gpu.cudnn_plans
 
 Nothing runs on a GPU, and none is needed, but nvidia-cudnn-cu13, nvidia-cublas (1.5 GB) and a C compiler are. All
 forms that plans of the networks ask cuDNN for are planned by it, once per device. Writes bench/results/cudnn-plans.json
@@ -21,13 +21,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from common import RESULTS, among
-from described.devices import DESCRIBED
-from described.forms import described, kind_of, known_refusal, wrong
-from described.library import PACKAGES, Answer, DescribedLibrary, missing
-from described.zoo_calls import PRECISIONS, STRATEGIES, ask_for
-from kernel_figures import ModelPrograms
-
+from bench.gpu.described.devices import DESCRIBED
+from bench.gpu.described.forms import described, kind_of, known_refusal, wrong
+from bench.gpu.described.library import PACKAGES, Answer, DescribedLibrary, missing
+from bench.gpu.described.zoo_calls import PRECISIONS, STRATEGIES, ask_for
+from bench.gpu.support.common import RESULTS, among
+from bench.gpu.support.kernel_figures import ModelPrograms
 from brickrt import zoo
 from brickrt.ops.cuda.cudnn.form import Form
 from brickrt.plan.options import Precision

@@ -1,6 +1,6 @@
 """A first meeting with a GPU, in one call of at most 9.5 minutes: does it run, is it right, how fast.
 
-    python bench/gpu/first.py FOLDER [--minutes 9.5] [--references FOLDER] [--device cuda|null|h200]
+    python -m bench.gpu.first FOLDER [--minutes 9.5] [--references FOLDER] [--device cuda|null|h200]
 
 What matters most comes first, and each step is a process of its own with a limit, so that whatever goes wrong, the
 lines in FOLDER tell what is known by then: probes, kernels, networks, repeats, sanitizers, speeds, steps (.jsonl, a
@@ -21,38 +21,38 @@ import argparse
 import sys
 from pathlib import Path
 
-from common import about
-from items import DEVICES
-from steps import Step, run_rounds
+from bench.gpu.support.common import about
+from bench.gpu.support.items import DEVICES
+from bench.gpu.support.steps import ScriptStep, run_rounds
 
 SPEED = "resnet50,nafnet:2048,unet:2048,vit-s16"
 SANITIZER = ("compute-sanitizer", "--error-exitcode", "9", "--tool")
 SHARDS = 6  # processes that check side by side: most of their time is the host's
 
 
-def rounds(references: Path | None) -> list[list[Step]]:
+def rounds(references: Path | None) -> list[list[ScriptStep]]:
     """The steps; those of a round run side by side."""
     kept = ("--references", str(references)) if references else ()
 
-    def check(name: str, file: str, seconds: float, shards: int = 1, under: tuple[str, ...] = ()) -> Step:
+    def check(name: str, file: str, seconds: float, shards: int = 1, under: tuple[str, ...] = ()) -> ScriptStep:
         what = name if name in ("networks", "others", "repeat") else "chain"
-        return Step(name, file, seconds, ("check.py", "--what", what, *kept), shards, under)
+        return ScriptStep(name, file, seconds, ("bench.gpu.asks.check", "--what", what, *kept), shards, under)
 
-    networks = ("networks.py", "--batches", "1", "--networks", SPEED, "--rounds", "7")
-    merged = ("brickdl.py", "--networks", SPEED, "--variants", "layerwise,padded,memoized", "--rounds", "5")
+    networks = ("bench.gpu.asks.networks", "--batches", "1", "--networks", SPEED, "--rounds", "7")
+    merged = ("bench.gpu.asks.brickdl", "--networks", SPEED, "--variants", "layerwise,padded,memoized", "--rounds", "5")
     return [
-        [Step("probes", "probes", 45, ("probes.py",))],
-        [Step("families", "kernels", 90, ("families.py",), SHARDS)],
+        [ScriptStep("probes", "probes", 45, ("bench.gpu.asks.probes",))],
+        [ScriptStep("families", "kernels", 90, ("bench.gpu.asks.families",), SHARDS)],
         [
             check("networks", "networks", 140, SHARDS),
             check("memcheck", "sanitizers", 120, 1, (*SANITIZER, "memcheck")),
             check("racecheck", "sanitizers", 120, 1, (*SANITIZER, "racecheck")),
         ],
         [check("repeat", "repeats", 25)],
-        [Step("speed", "speeds", 130, (*networks, "--precisions", "fp16,fp32"))],
-        [Step("merged", "speeds", 70, merged)],
-        [Step("layers", "speeds", 30, ("by_layer.py",))],
-        [Step("atomics", "speeds", 15, ("merging.py", "--tables", "atomics"))],
+        [ScriptStep("speed", "speeds", 130, (*networks, "--precisions", "fp16,fp32"))],
+        [ScriptStep("merged", "speeds", 70, merged)],
+        [ScriptStep("layers", "speeds", 30, ("bench.gpu.asks.by_layer",))],
+        [ScriptStep("atomics", "speeds", 15, ("bench.gpu.asks.merging", "--tables", "atomics"))],
         [check("others", "networks", 120, SHARDS)],
     ]
 
@@ -70,7 +70,13 @@ def arguments(description: str | None, minutes: float) -> argparse.Namespace:
 def main() -> int:
     """Runs all steps."""
     asked = arguments(__doc__, 9.5)
-    return run_rounds(rounds(asked.references), asked.out, asked.minutes, asked.device, about(asked.device))
+    return run_rounds(
+        rounds(asked.references and asked.references.resolve()),
+        asked.out.resolve(),
+        asked.minutes,
+        asked.device,
+        about(asked.device),
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Registers, shared memory and spills of all CUDA kernels of the zoo: python bench/gpu/kernels.py; needs no GPU.
+"""Registers, shared memory and spills of all CUDA kernels of the zoo: python -m bench.gpu.kernels; needs no GPU.
 
 Writes bench/results/cuda-kernels.json. Exits with 1 where a kernel spills that spills.txt does not name. All of them
 take about 15 minutes of one core; --selected takes 2: those that have every printed line (kernel_coverage.py).
@@ -15,10 +15,9 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from common import among, commit
-from kernel_coverage import cover
-from kernel_figures import KernelFigures, ModelPrograms, Used, figures
-
+from bench.gpu.support.common import among, commit
+from bench.gpu.support.kernel_coverage import cover
+from bench.gpu.support.kernel_figures import KernelFigures, ModelPrograms, Used, figures
 from brickrt import zoo
 from brickrt.plan.device.device_spec import device_named
 from brickrt.runtime.cuda.kernels.compile import compiler_version

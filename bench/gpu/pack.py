@@ -1,6 +1,6 @@
 """Makes a folder with all that a bare GPU machine needs for `first.py`: no network, no pip, no compiler of its own.
 
-    python bench/gpu/pack.py FOLDER [--devices h100,h200] [--minutes 10] [--mib 64]
+    python -m bench.gpu.pack FOLDER [--devices h100,h200] [--minutes 10] [--mib 64]
     sh FOLDER/run.sh RESULTS                        # there; it needs NumPy, onnx, CuPy and NVRTC of CUDA 13
 
 The folder holds the sources, which run as they lie by PYTHONPATH; packages that machines tend to lack; what the
@@ -19,8 +19,7 @@ import tarfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from common import CHECKED, COMMIT, ROOT, among, commit
-
+from bench.gpu.support.common import CHECKED, COMMIT, ROOT, among, commit
 from brickrt.plan.device.device_spec import PRESETS
 
 PACKAGES = ("platformdirs", "nvidia-cudnn-frontend==1.32.0")
@@ -28,13 +27,14 @@ PYTHON = "3.12"
 SYSTEMS = *(f"manylinux_2_{n}_x86_64" for n in (28, 27, 17)), "manylinux2014_x86_64"
 LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.pyc")
 RUN = """#!/bin/sh
-# All that first.py asks, or with a second word another script of bench/gpu: sh run.sh RESULTS [second.py]
+# All that first.py asks, or with a second word another script of bench/gpu: sh run.sh RESULTS [second]
 here=$(cd "$(dirname "$0")" && pwd)
 work=$(mktemp -d) && mkdir -p "$1" "$work/cache" || exit
 for wheel in "$here"/packages/*.whl; do python3 -m zipfile -e "$wheel" "$work/packages"; done
 tar -xJf "$here/kernels.tar.xz" -C "$work/cache" && chmod 700 "$work/cache"
 export BRICKRT_CACHE_DIR="$work/cache" PYTHONPATH="$work/packages:$here" PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
-exec python3 "$here/bench/gpu/${2:-first.py}" "$1" --references "$here/references"
+out=$(cd "$1" && pwd) && cd "$here" || exit
+exec python3 -m "bench.gpu.${2:-first}" "$out" --references "$here/references"
 """
 
 
@@ -55,9 +55,11 @@ def fetch_packages(folder: Path, packages: Sequence[str] = PACKAGES) -> None:
 
 def compute(folder: Path, device: str, minutes: float, cache: Path) -> None:
     """What first.py asks, of a device that does nothing but have its kernels compiled; the references on the way."""
-    words = [str(ROOT / "bench" / "gpu" / "first.py"), str(folder / "made"), "--references", str(folder / "references")]
-    command = [sys.executable, *words, "--device", device, "--minutes", str(minutes)]
-    subprocess.run(command, check=False, env=os.environ | {"BRICKRT_CACHE_DIR": str(cache)}, stdout=subprocess.DEVNULL)
+    words = [str(folder / "made"), "--references", str(folder / "references")]
+    command = [sys.executable, "-m", "bench.gpu.first", *words, "--device", device, "--minutes", str(minutes)]
+    subprocess.run(
+        command, check=False, cwd=ROOT, env=os.environ | {"BRICKRT_CACHE_DIR": str(cache)}, stdout=subprocess.DEVNULL
+    )
     shutil.rmtree(folder / "made", ignore_errors=True)
 
 
@@ -91,9 +93,9 @@ def main() -> int:
     asked.folder.mkdir(parents=True)
     copy_sources(asked.folder)
     fetch_packages(asked.folder)
-    cache = asked.folder / "cache"
+    cache = asked.folder.resolve() / "cache"
     for device in devices:
-        compute(asked.folder, device, asked.minutes / len(devices), cache)
+        compute(asked.folder.resolve(), device, asked.minutes / len(devices), cache)
     keep_kernels(asked.folder, cache)
     shutil.rmtree(cache, ignore_errors=True)
     return report(asked.folder, asked.mib)

@@ -4,26 +4,20 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
+from bench.gpu.described import library
+from bench.gpu.described.devices import DESCRIBED, attributes, properties
+from bench.gpu.described.forms import described, is_full, kind_of, known_refusal, wrong
+from bench.gpu.described.library import Answer, DescribedLibrary, missing
+from bench.gpu.described.zoo_calls import ask_for
+from bench.gpu.support.kernel_figures import ModelPrograms
 from brickrt import zoo
 from brickrt.ops.cuda.cudnn.form import Form, Unfit
 from brickrt.ops.expr import apply, arg, const
 from brickrt.ops.operators.matmul import MatMul
 from tests.support.cudnn.cudnn_cases import BF16, F16, F32, conv, filled, form, transposed
-
-SCRIPTS = Path(__file__).parents[2] / "bench" / "gpu"
-
-with pytest.MonkeyPatch.context() as patch:
-    patch.syspath_prepend(str(SCRIPTS))
-    from described import library
-    from described.devices import DESCRIBED, attributes, properties
-    from described.forms import described, is_full, kind_of, known_refusal, wrong
-    from described.library import Answer, DescribedLibrary, missing
-    from described.zoo_calls import ask_for
-    from kernel_figures import ModelPrograms
 
 DEVICES = ("h200", "a100", "l40s")
 TYPES = {"fp32": F32, "tf32": F32, "fp16": F16, "bf16": BF16}

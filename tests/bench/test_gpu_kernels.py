@@ -1,36 +1,19 @@
 """All CUDA kernels of the zoo, by a selection of them, compile without spilling registers; what the script says."""
 
-import importlib.util
 import json
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
+from bench.gpu import kernels
+from bench.gpu.support.kernel_coverage import alone, cover, traits
+from bench.gpu.support.kernel_figures import KernelFigures, ModelPrograms, Used, figures
 from brickrt import zoo
 from brickrt.graph.errors import BrickError
 from brickrt.plan.device.device_spec import device_named
 from brickrt.runtime.cuda.kernels.compile import compile_module
 from brickrt.zoo import weights
-
-SCRIPT = Path(__file__).parents[2] / "bench" / "gpu" / "kernels.py"
-
-with pytest.MonkeyPatch.context() as patch:
-    patch.syspath_prepend(str(SCRIPT.parent))
-    from kernel_coverage import alone, cover, traits
-    from kernel_figures import KernelFigures, ModelPrograms, Used, figures
-
-
-@pytest.fixture(scope="module")
-def script():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(SCRIPT.parent))
-        spec = importlib.util.spec_from_file_location("gpu_kernels", SCRIPT)
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        sys.modules.pop("common")
-        yield module
 
 
 @pytest.fixture(scope="module")
@@ -50,21 +33,21 @@ def quick_weights(monkeypatch):
 
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("device", ["a100", "h200"])
-def test_kernels_compile_and_none_spills_without_a_reason(device, script, compiler, quick_weights):
+def test_kernels_compile_and_none_spills_without_a_reason(device, compiler, quick_weights):
     """All networks and precisions: every line of any kernel in the plans for a GPU is compiled for its architecture."""
-    (used,) = script.all_used(zoo.names(), [device], script.PRECISIONS).values()
+    (used,) = kernels.all_used(zoo.names(), [device], kernels.PRECISIONS).values()
     by_size = sorted(used, key=lambda one: -len(one.functions))
     labels = {f: one.label for one in by_size for f in one.functions}
     chosen = cover(labels)
     assert len(labels) > 1000 and 50 < len(chosen) < 200
     found = figures([Used(alone(f), labels[f]) for f in chosen], device_named(device).isa, threads=1)
     assert len(found) == len(chosen) and all(0 < one.registers <= 128 for one in found)
-    assert [f"spills {one.spills} bytes: {one.label}" for one in script.spilling(found)] == []
+    assert [f"spills {one.spills} bytes: {one.label}" for one in kernels.spilling(found)] == []
 
 
-def test_the_devices_are_those_of_the_script(script):
+def test_the_devices_are_those_of_the_script():
     """A new one has to be added to the test above."""
-    assert set(script.DEVICES) == {"a100", "h200"}
+    assert set(kernels.DEVICES) == {"a100", "h200"}
 
 
 def test_a_selection_has_all_lines(compiler):
@@ -77,16 +60,16 @@ def test_a_selection_has_all_lines(compiler):
     assert len(chosen) < len(functions) / 2
 
 
-def test_the_script_writes_what_it_found(script, compiler, monkeypatch, tmp_path, capsys):
+def test_the_script_writes_what_it_found(compiler, monkeypatch, tmp_path, capsys):
     out = tmp_path / "kernels.json"
     words = ["kernels.py", "--networks", "nafnet", "--devices", "h200", "--precisions", "fp32", "--out", str(out)]
     monkeypatch.setattr(sys, "argv", words)
-    assert script.main() == 0
+    assert kernels.main() == 0
     found = json.loads(out.read_text())
     assert found["networks"] == ["nafnet"] and found["commit"] and found["nvrtc"]
-    kernels = [dict(zip(found["columns"], row, strict=True)) for row in found["sm_90"]]
-    assert sum(k["functions"] for k in kernels) == found["summary"]["sm_90"]["functions"] > 8
-    assert any("DepthwiseConv" in k["label"] for k in kernels) and all(k["blocks"] >= 1 for k in kernels)
+    rows = [dict(zip(found["columns"], row, strict=True)) for row in found["sm_90"]]
+    assert sum(k["functions"] for k in rows) == found["summary"]["sm_90"]["functions"] > 8
+    assert any("DepthwiseConv" in k["label"] for k in rows) and all(k["blocks"] >= 1 for k in rows)
     assert "nafnet on h200 in fp32" in capsys.readouterr().out
 
 
@@ -98,24 +81,24 @@ def test_resident_blocks():
     assert KernelFigures("a", "A", 80, 49 << 10, 0, 0).blocks("sm_89") == 2
 
 
-def test_a_kernel_that_spills_needs_a_reason(script, monkeypatch):
+def test_a_kernel_that_spills_needs_a_reason(monkeypatch):
     found = [KernelFigures("a", "Some [1]", 255, 0, 8, 16), KernelFigures("b", "Other [2]", 32, 0, 0, 0)]
-    assert script.spilling(found) == found[:1]
+    assert kernels.spilling(found) == found[:1]
     for label in ("Some [1]", "S*[1]", "*e*"):
         for most, left in ((16, 0), (15, 1)):
-            monkeypatch.setattr(script, "allowed", lambda label=label, most=most: {label: (most, "it is rare")})
-            assert script.spilling(found) == found[:left]
-    monkeypatch.setattr(script, "allowed", lambda: {"Some": (16, "it is rare"), "Some [2]": (16, "it is rarer")})
-    assert script.spilling(found) == found[:1]
+            monkeypatch.setattr(kernels, "allowed", lambda label=label, most=most: {label: (most, "it is rare")})
+            assert kernels.spilling(found) == found[:left]
+    monkeypatch.setattr(kernels, "allowed", lambda: {"Some": (16, "it is rare"), "Some [2]": (16, "it is rarer")})
+    assert kernels.spilling(found) == found[:1]
 
 
-def test_a_selection_of_kernel_functions(script, compiler):
+def test_a_selection_of_kernel_functions(compiler):
     used = ModelPrograms.of(zoo.build("mobilenetv2")).functions(device_named("h200"), "fp32")
-    chosen = script.selected(used)
+    chosen = kernels.selected(used)
     assert 0 < len(chosen) < len(used) and set(chosen) <= set(used)
     have, all_of_them = ({f for one in some for f in one.functions} for some in (chosen, used))
     assert set().union(*map(traits, have)) == set().union(*map(traits, all_of_them))
 
 
-def test_every_kernel_in_the_list_has_a_reason(script):
-    assert all(label and most and reason for label, (most, reason) in script.allowed().items())
+def test_every_kernel_in_the_list_has_a_reason():
+    assert all(label and most and reason for label, (most, reason) in kernels.allowed().items())

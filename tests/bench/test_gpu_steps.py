@@ -11,14 +11,16 @@ from pathlib import Path
 
 import pytest
 
-FOLDER = Path(__file__).parents[2] / "bench" / "gpu"
+from bench.gpu import pack
+from bench.gpu.support import steps as run_steps
+
+ROOT = Path(__file__).parents[2]
 SCRIPT = """
 import os, subprocess, sys, time
-sys.path.insert(0, {folder!r})
-from items import Item, NotInstalled, options, run
-import items
+from bench.gpu.support.items import Item, NotInstalled, options, run
+from bench.gpu.support import items
 
-def wrong(): return {{"error": 0.5, "good": False}}
+def wrong(): return {"error": 0.5, "good": False}
 def raises(): raise RuntimeError("an illegal  address\\nwas met")
 def lacks(): raise NotInstalled("no such tool")
 def crashes(): os._exit(139)
@@ -26,33 +28,29 @@ def hangs():
     subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(60)"])
     print("noise", flush=True)
     time.sleep(60)
-known = dict(fine=lambda: {{"ms": 1.23456789}}, wrong=wrong, raises=raises, lacks=lacks, crashes=crashes, hangs=hangs)
+known = dict(fine=lambda: {"ms": 1.23456789}, wrong=wrong, raises=raises, lacks=lacks, crashes=crashes, hangs=hangs)
 parser = options("")
 parser.add_argument("--what", required=True)
 asked = parser.parse_args()
 if os.environ.get("SPOILED"):
     items.spoiled = lambda: True
-sys.exit(run([Item(f"{{word}} {{k}}", known[word]) for k, word in enumerate(asked.what.split(","))], asked))
+sys.exit(run([Item(f"{word} {k}", known[word]) for k, word in enumerate(asked.what.split(","))], asked))
 """
 
 
 @pytest.fixture
 def steps(monkeypatch, tmp_path):
-    """The module, for scripts in a folder of the test."""
-    monkeypatch.syspath_prepend(str(FOLDER))
-    import steps as module
-
-    (tmp_path / "asks.py").write_text(SCRIPT.format(folder=str(FOLDER)))
-    monkeypatch.setattr(module, "HERE", tmp_path)
-    monkeypatch.setattr(module, "LEAST", 0.2)
-    yield module
-    for name in ("steps", "items"):
-        sys.modules.pop(name, None)
+    """The module that runs steps, for modules in a folder of the test."""
+    (tmp_path / "asks.py").write_text(SCRIPT)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setattr(run_steps, "ROOT", tmp_path)
+    monkeypatch.setattr(run_steps, "LEAST", 0.2)
+    return run_steps
 
 
 def asked(steps, tmp_path, what, seconds=60.0, device="null", **how):
     """The exit code and the rows of one step."""
-    step = steps.Step("some", "rows", seconds, ("asks.py", "--what", what), **how)
+    step = steps.ScriptStep("some", "rows", seconds, ("asks", "--what", what), **how)
     code = steps.run_rounds([[step]], tmp_path / "out", 1.0, device, {"commit": "abc"})
     rows = [json.loads(line) for line in (tmp_path / "out" / "rows.jsonl").read_text().splitlines()]
     return code, [(row["status"], row.get("item", row.get("items"))) for row in rows], rows
@@ -121,10 +119,10 @@ def test_a_tool_that_finds_something_fails(steps, tmp_path):
 
 
 def test_a_script_that_does_not_start_is_said(steps, tmp_path):
-    step = steps.Step("some", "rows", 30, ("no_such_script.py",))
+    step = steps.ScriptStep("some", "rows", 30, ("no_such_script",))
     assert steps.run_rounds([[step]], tmp_path / "out", 1.0, "null", {}) == 1
     (row,) = map(json.loads, (tmp_path / "out" / "rows.jsonl").read_text().splitlines())
-    assert row["status"] == "failed" and "no_such_script.py" in (tmp_path / "out" / "log.txt").read_text()
+    assert row["status"] == "failed" and "no_such_script" in (tmp_path / "out" / "log.txt").read_text()
 
 
 BARE = '''
@@ -140,29 +138,32 @@ sys.meta_path.insert(0, Hook())
 '''
 
 
-def test_packed_sources_run_on_a_bare_machine(monkeypatch, tmp_path):
-    """By PYTHONPATH alone, without what such a machine lacks: kernels of all families, networks, persistent runs."""
-    monkeypatch.syspath_prepend(str(FOLDER))
-    import pack
+PROGRAM = """
+import sys
+from pathlib import Path
 
+import brickrt
+from bench.gpu.support.steps import ScriptStep, run_rounds
+
+assert Path(brickrt.__file__).is_relative_to(Path.cwd())
+which = "--precisions", "fp32,fp16", "--families", "products,moves"
+families = ScriptStep("families", "a", 100, ("bench.gpu.asks.families", *which))
+checks = [ScriptStep(w, "b", 60, ("bench.gpu.asks.check", "--what", w, "--runs", "20")) for w in ("chain", "repeat")]
+sys.exit(run_rounds([[families], checks], Path(sys.argv[1]), 3, "null", {}))
+"""
+
+
+def test_packed_sources_run_on_a_bare_machine(tmp_path):
+    """By PYTHONPATH alone, without what such a machine lacks: kernels of all families, networks, persistent runs."""
     folder, out = tmp_path / "packed", tmp_path / "out"
     folder.mkdir()
     pack.copy_sources(folder)
     (folder / "hook").mkdir()
     (folder / "hook" / "sitecustomize.py").write_text(BARE)
     env = {**os.environ, "PYTHONPATH": f"{folder / 'hook'}{os.pathsep}{folder}"}
-    program = (
-        "import sys; from steps import Step, run_rounds; from pathlib import Path; import brickrt\n"
-        f"assert Path(brickrt.__file__).is_relative_to({str(folder)!r})\n"
-        "which = '--precisions', 'fp32,fp16', '--families', 'products,moves'\n"
-        "families = Step('families', 'a', 100, ('families.py', *which))\n"
-        "chain, repeat = (Step(w, 'b', 60, ('check.py', '--what', w, '--runs', '20')) for w in ('chain', 'repeat'))\n"
-        f"sys.exit(run_rounds([[families], [chain], [repeat]], Path({str(out)!r}), 3, 'null', {{}}))"
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(out)], cwd=folder, env=env, capture_output=True, text=True
     )
-    command = [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(folder / 'bench' / 'gpu')!r})\n{program}"]
-    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     rows = [json.loads(line) for name in "ab" for line in (out / f"{name}.jsonl").read_text().splitlines()]
     assert {row["status"] for row in rows} == {"null"} and len(rows) > 60
-    for name in [path.stem for path in FOLDER.glob("*.py")]:
-        sys.modules.pop(name, None)

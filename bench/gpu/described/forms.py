@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from bench.gpu.described.library import Answer
 from brickrt.ops.cuda.cudnn.form import Form
-from described.library import Answer
 
 NO_FULL_PRODUCTS = "cuDNN multiplies float32 matrices on tensor cores only, which round it"
 NO_FULL_BROADCASTS = "in full float32 no engine adds what broadcasts along some of the spatial dimensions"

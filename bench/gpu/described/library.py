@@ -103,10 +103,10 @@ class DescribedLibrary:
         raise NotImplementedError
 
     def _start(self) -> None:
-        command = [sys.executable, "-m", "described.worker", str(self._runtime), self.device]
+        command = [sys.executable, "-m", "bench.gpu.described.worker", str(self._runtime), self.device]
         with self._log.open("wb") as log:
             pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": log}
-            self._worker = subprocess.Popen(command, cwd=HERE.parent, **pipes)
+            self._worker = subprocess.Popen(command, cwd=HERE.parents[2], **pipes)
         version = self._line()
         if version is None:
             raise RuntimeError(f"cuDNN does not plan for a described device: {self._said()}")

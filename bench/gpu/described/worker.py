@@ -1,4 +1,5 @@
-"""The process in which cuDNN plans: python -m described.worker LIBRARY DEVICE; LIBRARY is the compiled fake runtime.
+"""The process in which cuDNN plans: `python -m bench.gpu.described.worker LIBRARY DEVICE`; the library is the compiled
+fake runtime.
 
 Reads pickled forms from its input, and writes a line of JSON for each: cuDNN's version first, then `Answer`'s fields. A
 process of its own, because the fake runtime must be there before cuDNN is loaded, and no other may be.
@@ -14,10 +15,10 @@ import pickle
 import sys
 from typing import Any
 
+from bench.gpu.described.devices import attributes, properties
 from brickrt.ops.cuda.cudnn import graph as cudnn_calls
 from brickrt.ops.cuda.cudnn.form import Form, Unfit
 from brickrt.ops.cuda.cudnn.graph import Cudnn, graph_of
-from described.devices import attributes, properties
 
 NO_PATIENCE = -1.0  # the first plan that can be built is enough: nothing is measured here
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kernel_figures import GROUP, ModelPrograms
-
+from bench.gpu.support.kernel_figures import GROUP, ModelPrograms
 from brickrt.ops.cuda.cudnn.coverage import Product
 from brickrt.plan.device.device_spec import device_named
 from brickrt.plan.options import PlanOptions, Precision, Strategy

@@ -34,10 +34,10 @@ from tests.ops.cuda.reductions import test_reduce as reduce_tests
 from tests.ops.cuda.reductions import test_rowwise as rowwise_tests
 from tests.runtime.cuda import test_runs as run_tests
 from tests.support.cuda import host_kernels
+from tests.support.cuda.cases.kernel_cases import values
+from tests.support.cuda.cases.product_cases import TOLERANCE, close, operands
 from tests.support.cuda.engines import runtime_on
 from tests.support.cuda.host_kernels import expected, needs_compiler, stored
-from tests.support.cuda.kernel_cases import values
-from tests.support.cuda.product_cases import TOLERANCE, close, operands
 from tests.support.ptx import expressions
 from tests.support.ptx.build import compiled
 from tests.support.ptx.driver import PtxDriver

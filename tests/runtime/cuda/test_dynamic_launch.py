@@ -13,8 +13,8 @@ from brickrt.runtime.session.runtime import Runtime
 from tests.runtime.cuda.test_runs import X, chain, check, lowered_chain, on_cpu, sample
 from tests.support.cuda.callback_kernels import CallbackDriver, use_callbacks
 from tests.support.cuda.engines import runtime_on
-from tests.support.cuda.host_driver import HostArray
 from tests.support.cuda.host_kernels import needs_compiler
+from tests.support.cuda.host_memory import HostArray
 from tests.support.cuda.zoo_runs import network
 
 pytestmark = needs_compiler

@@ -23,8 +23,9 @@ from brickrt.runtime.engines import planner
 from brickrt.runtime.pipeline import Pipeline
 from tests.runtime.cuda.test_runs import X, chain, check, on_cpu
 from tests.support.cuda.callback_kernels import CallbackDriver, use_callbacks
-from tests.support.cuda.host_driver import SMALL, HostArray
+from tests.support.cuda.host_driver import SMALL
 from tests.support.cuda.host_kernels import needs_compiler
+from tests.support.cuda.host_memory import HostArray
 from tests.support.cudnn.fake_cudnn import Frontend, HostLibrary, PlanOf
 from tests.support.graphs.onnx_models import model, node, tensor
 

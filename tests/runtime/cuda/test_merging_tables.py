@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
+from bench.gpu.asks import atomics, merging
 from brickrt.graph.errors import BrickError
 from brickrt.runtime.cuda.kernels.compile import compile_module, compiler_version
 from brickrt.runtime.session.runtime import Runtime
@@ -17,18 +15,12 @@ from tests.support.cuda.host_driver import HostDriver
 from tests.support.cuda.host_kernels import needs_compiler
 
 pytestmark = needs_compiler
-FOLDER = Path(__file__).parents[3] / "bench" / "gpu"
 
 
 @pytest.fixture
 def tables(monkeypatch, tmp_path):
-    monkeypatch.syspath_prepend(str(FOLDER))
     monkeypatch.setenv("BRICKRT_CACHE_DIR", str(tmp_path))
-    import merging
-
-    yield merging
-    for name in ("common", "merging", "atomics"):
-        sys.modules.pop(name, None)
+    return merging
 
 
 @pytest.fixture
@@ -75,8 +67,6 @@ def test_kernels_of_atomics_compile(tables):
         compiler_version()
     except BrickError as e:
         pytest.skip(str(e))
-    import atomics
-
     for what in atomics.KINDS.values():
         source = atomics.source(what)
         (found,) = compile_module(source.text, "sm_90").functions

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
+from bench.gpu.support.null_driver import NullDriver
 from brickrt.ops.cuda.kernel import BLOCKS
 from brickrt.ops.cuda.shared_memory import RESERVED, of_multiprocessor
 from brickrt.plan.device.device_spec import PRESETS, DeviceSpec
@@ -16,10 +15,6 @@ from tests.support.cuda.gpu_properties import PROPERTIES
 from tests.support.graphs.plan_graphs import bottlenecks, gated_depthwise
 from tests.support.task_checks import lowered, with_values
 from tests.support.verify.expected import verify_program
-
-with pytest.MonkeyPatch.context() as patch:
-    patch.syspath_prepend(str(Path(__file__).parents[3] / "bench" / "gpu"))
-    from null_driver import NullDriver
 
 
 def sizes(spec: DeviceSpec) -> tuple[str, str, int, int, int, int]:

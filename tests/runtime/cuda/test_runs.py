@@ -24,8 +24,8 @@ from brickrt.runtime.program_protocol import Cancelled
 from brickrt.runtime.session.runtime import Runtime
 from tests.support.cuda.callback_kernels import CallbackDriver, use_callbacks
 from tests.support.cuda.engines import runtime_on
-from tests.support.cuda.host_driver import HostArray
 from tests.support.cuda.host_kernels import needs_compiler
+from tests.support.cuda.host_memory import HostArray
 from tests.support.graphs.onnx_models import model, node, tensor
 
 pytestmark = needs_compiler

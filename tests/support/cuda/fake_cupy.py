@@ -18,8 +18,8 @@ from cupy.cuda import driver as real_cu
 from cupy.cuda import runtime as real_cudart
 
 from brickrt.runtime.cuda.kernels.compile import CompiledModule
-from tests.support.cuda.host_driver import HostMemory
 from tests.support.cuda.host_kernels import compiled
+from tests.support.cuda.host_memory import HostMemory
 
 BITS = {"intptr_t": (64, True), "int": (32, True), "unsigned int": (32, False), "size_t": (64, False)}
 PROPERTIES = {

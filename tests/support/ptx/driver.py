@@ -11,7 +11,8 @@ from typing import Any
 
 from brickrt.ops.types import TensorType
 from brickrt.runtime.cuda.kernels.kernel_sources import KernelSource
-from tests.support.cuda.host_driver import HostArray, HostDriver, HostFunction
+from tests.support.cuda.host_driver import HostDriver, HostFunction
+from tests.support.cuda.host_memory import HostArray
 from tests.support.ptx.build import PtxLibrary, compiled
 
 

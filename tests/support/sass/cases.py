@@ -21,7 +21,7 @@ from brickrt.ops.operators.reduce import Reduce
 from brickrt.ops.types import Shape, TensorType
 from brickrt.runtime.cuda.kernels.compile import compile_modules
 from brickrt.runtime.cuda.kernels.kernel_sources import function_of, source_of
-from tests.support.cuda.row_cases import norm, softmax
+from tests.support.cuda.cases.row_cases import norm, softmax
 from tests.support.sass.read import MachineFunction, disassemble
 
 IMAGE = (2, 64, 56, 56)

@@ -8,9 +8,9 @@ import pytest
 from brickrt.ops.expr import Expr, apply, arg, cast, const
 from brickrt.ops.operators.map import Map
 from brickrt.ops.types import Boxes
+from tests.support.cuda.cases.kernel_cases import SUM, split, values
 from tests.support.cuda.host_kernels import expected, needs_compiler, run_on_host
 from tests.support.cuda.host_scratch import run_in_scratch
-from tests.support.cuda.kernel_cases import SUM, split, values
 
 pytestmark = needs_compiler
 

@@ -8,9 +8,9 @@ import pytest
 from brickrt.ops.base import Op
 from brickrt.ops.operators.move import Concat, Reorder, Transpose, View
 from brickrt.ops.types import Boxes
+from tests.support.cuda.cases.kernel_cases import split, values
 from tests.support.cuda.host_kernels import expected, needs_compiler, run_on_host
 from tests.support.cuda.host_scratch import run_in_scratch
-from tests.support.cuda.kernel_cases import split, values
 
 pytestmark = needs_compiler
 

@@ -10,9 +10,9 @@ from brickrt.ops.base import Op
 from brickrt.ops.operators.interp import AxisTaps, Interp
 from brickrt.ops.operators.move import Take
 from brickrt.ops.types import Boxes
+from tests.support.cuda.cases.kernel_cases import split, taps, values
 from tests.support.cuda.host_kernels import expected, needs_compiler, run_on_host
 from tests.support.cuda.host_scratch import run_in_scratch
-from tests.support.cuda.kernel_cases import split, taps, values
 
 pytestmark = needs_compiler
 LAYOUTS = [["plain", "plain"], ["last", "last"], ["plain", "last"]]

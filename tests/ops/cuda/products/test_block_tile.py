@@ -18,8 +18,8 @@ from brickrt.ops.types import TensorType
 from brickrt.plan.device.device_spec import PRESETS
 from brickrt.plan.tiling.gpu_tiles import TILES, tiles
 from brickrt.runtime.cuda.kernels.compile import compile_module
+from tests.support.cuda.cases.product_cases import ProductCase, conv, operands
 from tests.support.cuda.host_kernels import compiled, expected, needs_compiler, source_of
-from tests.support.cuda.product_cases import ProductCase, conv, operands
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 KINDS = {

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from brickrt.ops.cuda.kernel import THREADS
 from brickrt.ops.expr import apply, arg, cast, const
 from brickrt.ops.types import Boxes
-from tests.support.cuda.host_kernels import expected, needs_compiler, run_on_host
-from tests.support.cuda.product_cases import (
+from tests.support.cuda.cases.product_cases import (
     BFLOAT16,
     ProductCase,
     check,
@@ -21,6 +20,7 @@ from tests.support.cuda.product_cases import (
     some_boxes,
     values,
 )
+from tests.support.cuda.host_kernels import expected, needs_compiler, run_on_host
 
 pytestmark = needs_compiler
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from brickrt.ops.operators.conv import ConvTranspose
+from tests.support.cuda.cases.product_cases import ProductCase, check, conv, silu, some_boxes, values
 from tests.support.cuda.host_kernels import expected, needs_compiler
-from tests.support.cuda.product_cases import ProductCase, check, conv, silu, some_boxes, values
 
 pytestmark = needs_compiler
 

@@ -5,8 +5,8 @@ import pytest
 
 from brickrt.ops.cuda.kernel import THREADS
 from brickrt.ops.operators.matmul import MatMul
+from tests.support.cuda.cases.product_cases import TOLERANCE, close, silu, some_boxes, values
 from tests.support.cuda.host_kernels import expected, needs_compiler, run_on_host
-from tests.support.cuda.product_cases import TOLERANCE, close, silu, some_boxes, values
 
 pytestmark = needs_compiler
 

@@ -7,8 +7,8 @@ import pytest
 from brickrt.ops.expr import apply, arg, cast, const
 from brickrt.ops.operators.rowwise import Rowwise, Step
 from brickrt.ops.types import Boxes
+from tests.support.cuda.cases.row_cases import norm, softmax
 from tests.support.cuda.host_kernels import expected, needs_compiler, run_on_host
-from tests.support.cuda.row_cases import norm, softmax
 from tests.support.graphs.random_boxes import check_random_boxes
 
 pytestmark = needs_compiler

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import onnx
-from kernel_figures import ModelPrograms
 
+from bench.gpu.support.kernel_figures import ModelPrograms
 from brickrt.plan.options import PlanOptions
 from brickrt.plan.plan import Plan, make_plan
 from brickrt.runtime.cuda.program import CudaProgram

@@ -1,6 +1,6 @@
 """The host's time per run: how long `run` and `execute` take to put one on a stream, and to have one done.
 
-    python bench/gpu/host.py [--networks …] [--device cuda|null] [--runs 2000]
+    python -m bench.gpu.asks.host [--networks …] [--device cuda|null] [--runs 2000]
 
 With `--device null`, on any machine: a driver whose calls cost nothing, so the figures are Python's alone.
 Microseconds, the median of windows of runs: with arrays of the device on a stream (same: those of the last run; new: an
@@ -17,10 +17,10 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-from common import built, each, engine, random_feeds
-from items import Item, options, run
-from null_driver import NullArray
 
+from bench.gpu.support.common import built, each, engine, random_feeds
+from bench.gpu.support.items import Item, options, run
+from bench.gpu.support.null_driver import NullArray
 from brickrt.runtime.session import runtime as runtimes
 from brickrt.runtime.session.runtime import Runtime
 

@@ -1,6 +1,6 @@
 """Whole networks on a GPU, in turns with PyTorch (eager, under a CUDA graph in both layouts, compiled) and XLA.
 
-    python bench/gpu/networks.py [--networks resnet50,nafnet:2048] [--batches 1,8] [--precisions fp32,fp16] [--peers …]
+    python -m bench.gpu.asks.networks [--networks resnet50,nafnet:2048] [--batches 1,8] [--precisions fp32] [--peers …]
 
 Per row: milliseconds and the peers' time over ours (median, min, max; above 1 brickrt is faster), and how far the
 outputs lie apart as a share of the largest. `nafnet:2048` is NAFNet on images of 2048².
@@ -14,10 +14,9 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from common import MORE, PAPER, among, asked_networks, built, each, engine, gpu, random_feeds
-from items import Item, options, run
-from programs import Programs
-
+from bench.gpu.support.common import MORE, PAPER, among, asked_networks, built, each, engine, gpu, random_feeds
+from bench.gpu.support.items import Item, options, run
+from bench.gpu.support.programs import Programs
 from brickrt.compare.difference import difference
 from brickrt.compare.gpu_peers import PEERS, as_numpy, make_peers, ours
 from brickrt.compare.interleave import Spread, ratios, turns

@@ -1,6 +1,6 @@
 """Bytes that really move: DRAM, L2 and L1 transactions by the GPU's counters, for layerwise and merged bricks.
 
-    python bench/gpu/counters.py [--networks resnet50,nafnet:2048]        needs ncu (Nsight Compute)
+    python -m bench.gpu.asks.counters [--networks resnet50,nafnet:2048]        needs ncu (Nsight Compute)
 
 It runs itself under `ncu --clock-control none`, one execution per variant, and sums over all kernels.
 """
@@ -15,11 +15,9 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 
-from common import asked_networks, built, random_feeds
-from items import Item, NotInstalled, options, run
-
+from bench.gpu.support.common import ROOT, asked_networks, built, random_feeds
+from bench.gpu.support.items import Item, NotInstalled, options, run
 from brickrt.plan.options import Strategy
 from brickrt.runtime.session.runtime import Runtime
 
@@ -55,8 +53,8 @@ def counted(name: str, size: int | None, strategy: Strategy, asked: argparse.Nam
         raise NotInstalled("ncu is not installed: it comes with the CUDA toolkit (Nsight Compute)")
     command = ["ncu", "--clock-control", "none", "--profile-from-start", "off", "--graph-profiling", "node", "--csv"]
     command += ["--page", "raw", "--print-units", "base", "--metrics", ",".join(METRICS.values())]
-    command += [sys.executable, str(Path(__file__)), "--watched", f"{name}:{size or ''}", strategy]
-    done = subprocess.run(command, capture_output=True, text=True)
+    command += [sys.executable, "-m", "bench.gpu.asks.counters", "--watched", f"{name}:{size or ''}", strategy]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     sums = summed(done.stdout)
     if done.returncode or not sums:
         raise RuntimeError(" ".join((done.stderr or done.stdout).split())[-300:])

@@ -1,6 +1,6 @@
 """The tables of BrickDL §4.5 on this GPU: what merging is worth, part by part.
 
-    python bench/gpu/brickdl.py [--networks resnet50,nafnet:2048,unet] [--variants …] [--rounds 9]
+    python -m bench.gpu.asks.brickdl [--networks resnet50,nafnet:2048,unet] [--variants …] [--rounds 9]
 
 All variants of a network run in turns: layerwise (with cuDNN where it is there), auto, and padded and memoized bricks
 as planned, with 2, 3, 4 and 6 layers merged, and with edges from 4 to 32. Per variant: milliseconds, how many times
@@ -17,10 +17,10 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from common import among, asked_networks, built, engine, gpu, random_feeds
-from items import Item, options, run, why
-from programs import Programs
 
+from bench.gpu.support.common import among, asked_networks, built, engine, gpu, random_feeds
+from bench.gpu.support.items import Item, options, run, why
+from bench.gpu.support.programs import Programs
 from brickrt.compare.gpu_peers import ours
 from brickrt.compare.interleave import Spread, ratios, turns
 from brickrt.graph.onnx_import.source import load

@@ -1,6 +1,6 @@
 """Does the machine have what the engine needs? Packages, driver, kernels, capture, cuDNN, clocks and ceilings.
 
-    python bench/gpu/probes.py
+    python -m bench.gpu.asks.probes
 
 Each probe asks one thing by itself, in the order in which the engine needs them, so that the first that fails says what
 to mend. None takes more than a few seconds.
@@ -17,9 +17,9 @@ from functools import cache, partial
 from typing import Any
 
 import numpy as np
-from common import engine, gpu_text
-from items import Item, NotInstalled, options, run
 
+from bench.gpu.support.common import engine, gpu_text
+from bench.gpu.support.items import Item, NotInstalled, options, run
 from brickrt.ops.cuda.cudnn.graph import Cudnn
 from brickrt.runtime.cuda.kernels.compile import compile_module, compiler_version
 from brickrt.runtime.cuda.kernels.kernel_sources import KernelSource
@@ -104,7 +104,7 @@ def _filled(start: Callable[[Callable[[Any, bool], None], Any], None]) -> dict[s
 
 def library(precision: str) -> dict[str, Any]:
     """One convolution by cuDNN in a precision, by the engine, launched in a captured graph."""
-    from check import convolution_error
+    from bench.gpu.asks.check import convolution_error
 
     if driver().library() is None:
         raise NotInstalled(driver().no_library)

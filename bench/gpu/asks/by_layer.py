@@ -1,6 +1,6 @@
 """Each layer of a network on this GPU, by itself: by cuDNN, and by brickrt's own kernels.
 
-    python bench/gpu/by_layer.py [--networks resnet50,vit-s16] [--precisions fp32,fp16]
+    python -m bench.gpu.asks.by_layer [--networks resnet50,vit-s16] [--precisions fp32,fp16]
 
 Microseconds on the device of every product, and of all layers together.
 """
@@ -13,10 +13,9 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from common import asked_networks, built, each, engine
-from items import Item, options, run
-from programs import Programs
-
+from bench.gpu.support.common import asked_networks, built, each, engine
+from bench.gpu.support.items import Item, options, run
+from bench.gpu.support.programs import Programs
 from brickrt.plan.options import PlanOptions
 
 

@@ -21,16 +21,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
 
-from items import SPOILED
+from bench.gpu.support.items import SPOILED
 
-HERE = Path(__file__).parent
+ROOT = Path(__file__).parents[3]
 LEAST = 5.0  # seconds that are left if anything is started
 WRONG = "BAD", "failed", "crashed"
 
 
 @dataclass(frozen=True)
-class Step:
-    """A script with its arguments, in `shards` processes side by side, for at most so many seconds; its lines go to
+class ScriptStep:
+    """A module with its arguments, in `shards` processes side by side, for at most so many seconds; its lines go to
     `file`. `under` is a tool that runs it, with that tool's arguments."""
 
     name: str
@@ -50,7 +50,7 @@ class Lines:
         self._files: dict[str, TextIO] = {}
         self.counts: dict[str, Counter[str]] = {}
 
-    def add(self, step: Step, row: Mapping[str, Any]) -> None:
+    def add(self, step: ScriptStep, row: Mapping[str, Any]) -> None:
         """Writes a row of a step, and says on stdout what is wrong."""
         status = str(row.get("status", "ok"))
         with self._lock:
@@ -67,7 +67,7 @@ class Lines:
             self._write("steps.jsonl", json.dumps(row))
             print(json.dumps(row)[:500], flush=True)
 
-    def log(self, step: Step, text: str) -> None:
+    def log(self, step: ScriptStep, text: str) -> None:
         """Writes what is no row."""
         with self._lock:
             self._write("log.txt", f"{step.name}: {text.rstrip()}")
@@ -85,7 +85,7 @@ class Lines:
 
 
 def run_rounds(
-    rounds: Sequence[Sequence[Step]], out: Path, minutes: float, device: str, about: Mapping[str, Any]
+    rounds: Sequence[Sequence[ScriptStep]], out: Path, minutes: float, device: str, about: Mapping[str, Any]
 ) -> int:
     """Runs the steps of each round side by side, round by round, until the minutes are over; 1 if anything is wrong."""
     ends, lines = time.monotonic() + 60 * minutes, Lines(out)
@@ -107,7 +107,7 @@ def run_rounds(
 class Worker:
     """One shard of a step: its processes, one after the other."""
 
-    step: Step
+    step: ScriptStep
     shard: int
     device: str
     lines: Lines
@@ -132,10 +132,11 @@ class Worker:
 
     def _process(self, ends: float) -> bool:
         """Runs one process; whether another has to go on."""
-        command = [*self.step.under, sys.executable, str(HERE / self.step.words[0]), *self.step.words[1:]]
+        command = [*self.step.under, sys.executable, "-m", *self.step.words]
         command += ["--device", self.device, "--shard", f"{self.shard}/{self.step.shards}", "--skip", str(self.done)]
         pipe = subprocess.PIPE
-        running = subprocess.Popen(command, stdout=pipe, stderr=subprocess.STDOUT, text=True, start_new_session=True)
+        both = {"stdout": pipe, "stderr": subprocess.STDOUT}
+        running = subprocess.Popen(command, cwd=ROOT, text=True, start_new_session=True, **both)
         timer = threading.Timer(max(ends - time.monotonic(), 0.0), _kill, [running])
         timer.start()
         assert running.stdout is not None

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 import onnx
-from null_driver import NullDriver
 
+from bench.gpu.support.null_driver import NullDriver
 from brickrt import zoo
 from brickrt.compare.machine import machine
 from brickrt.graph.errors import BrickError
@@ -28,7 +28,7 @@ from brickrt.runtime.program_protocol import LaunchMode
 from brickrt.runtime.progress import KernelProgress
 from brickrt.runtime.reference import ReferenceProgram
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 COMMIT = "COMMIT"  # the file of a packed folder that names its commit
 PAPER = ("vgg16", "resnet50", "darknet53", "resnet34-3d", "drn-c-26", "deepcam", "inception-v4")  # BrickDL's seven
 MORE = ("mobilenetv2", "unet", "nafnet", "vit-s16")

@@ -1,6 +1,6 @@
 """Every family of kernels, in every type, alone on this GPU, against its definition in NumPy.
 
-    python bench/gpu/families.py [--precisions fp32,tf32,fp16,bf16] [--families products,…]
+    python -m bench.gpu.asks.families [--precisions fp32,tf32,fp16,bf16] [--families products,…]
 
 Layers are computed by brickrt's own kernels, also those that cuDNN would be asked for.
 """
@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 import onnx
-from common import TOLERANCE, among, engine, reference
-from family_models import FAMILIES
-from items import Item, options, run
-from programs import Programs, run_program
 
+from bench.gpu.asks.family_models import FAMILIES
+from bench.gpu.support.common import TOLERANCE, among, engine, reference
+from bench.gpu.support.items import Item, options, run
+from bench.gpu.support.programs import Programs, run_program
 from brickrt.compare.difference import difference
 from brickrt.plan.options import PlanOptions
 

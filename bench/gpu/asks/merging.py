@@ -1,6 +1,6 @@
 """What merging is worth on this GPU, by itself: the tables of BrickDL §4.5 that are of subgraphs, not of networks.
 
-    python bench/gpu/merging.py [--tables atomics,subgraphs,layers,bricks] [--rounds 9]
+    python -m bench.gpu.asks.merging [--tables atomics,subgraphs,layers,bricks] [--rounds 9]
 
 atomics: nanoseconds of what a block does to take and to publish a task. subgraphs: each merged subgraph of ResNet-50
 against its layers by cuDNN. layers: a chain of six 3×3×3 convolutions, merged 2+2+2, 3+3, 4+2 and 6 at a time. bricks:
@@ -17,12 +17,12 @@ from functools import partial
 from typing import Any
 
 import onnx
-from atomics import atomics
-from check import convolutions
-from common import among, built, engine
-from items import Item, options, run
-from programs import Programs
 
+from bench.gpu.asks.atomics import atomics
+from bench.gpu.asks.check import convolutions
+from bench.gpu.support.common import among, built, engine
+from bench.gpu.support.items import Item, options, run
+from bench.gpu.support.programs import Programs
 from brickrt.compare.interleave import Spread
 from brickrt.ops.operators.conv import Conv
 from brickrt.plan.cost.cost_model import CostModel

@@ -1,6 +1,6 @@
 """Is everything right on this GPU? Networks, strategies, launches and precisions, against the reference engine.
 
-    python bench/gpu/check.py [--what networks|others|repeat|chain] [--references FOLDER] [--runs 1000]
+    python -m bench.gpu.asks.check [--what networks|others|repeat|chain] [--references FOLDER] [--runs 1000]
 
 networks: all of them in every strategy as one CUDA graph, in fp32 and fp16. others: the other launches and precisions.
 repeat: the persistent kernel again and again: no hang, the same bits each time. chain: three layers in a few bricks,
@@ -20,11 +20,11 @@ from typing import Any
 
 import numpy as np
 import onnx
-from common import CHECKED, TOLERANCE, engine, outputs_of, random_feeds, reference, small
-from items import Item, NotInstalled, options, run
 from onnx import TensorProto, helper, numpy_helper
-from programs import Programs, run_program
 
+from bench.gpu.support.common import CHECKED, TOLERANCE, engine, outputs_of, random_feeds, reference, small
+from bench.gpu.support.items import Item, NotInstalled, options, run
+from bench.gpu.support.programs import Programs, run_program
 from brickrt.compare.difference import difference
 from brickrt.plan.options import PlanOptions
 
