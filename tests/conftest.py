@@ -14,7 +14,7 @@ import tempfile
 import pytest
 
 LONG = (
-    "tests/compare/test_kernels.py",
+    "tests/bench/test_gpu_kernels.py",
     "tests/runtime/cuda/schedule/test_order_of_blocks.py",
     "tests/docs/test_docs.py",
     "tests/ops/cuda/test_alignment.py",

@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import LONG
+
 ROOT = Path(__file__).parents[1]
 CODE = ("brickrt", "ops", "runtime", "tests", "bench", "scripts")
 DOCUMENTED = ("brickrt", "ops", "runtime")
@@ -161,3 +163,7 @@ def test_the_words_of_the_glossary_are_used():
     pattern = {word: "[ _-]?".join(map(re.escape, re.split(r"[ -]", word.lower()))) for word in words}
     unused = [word for word, parts in pattern.items() if not re.search(parts, code)]
     assert words and not unused
+
+
+def test_the_tests_that_go_first_are_there():
+    assert [path for path in LONG if not (ROOT / path).exists()] == []

@@ -57,9 +57,9 @@ def scheduled(kind: str, scenario: str, blocks: int, tasks: int, epochs: int = 1
     ("kind", "blocks", "tasks", "epochs"),
     [
         ("threads", 1, 20_000, 3),
-        ("threads", 2, 200_000, 4),
-        ("threads", 8, 100_000, 4),
-        ("threads", 32, 40_000, 3),
+        ("threads", 2, 60_000, 4),
+        ("threads", 8, 30_000, 4),
+        ("threads", 32, 15_000, 3),
         ("threads", 3, 7, 200),
         ("warps", 2, 20_000, 3),
         ("warps", 6, 10_000, 2),
