@@ -11,7 +11,8 @@ line of JSON per result, see items.py) and log.txt. The exit code is 1 where any
     networks   twelve networks, layerwise, padded and memoized as one CUDA graph, fp32 and fp16; beside them the
                sanitizers look at a chain of three layers
     repeat     a thousand runs of the persistent kernel
-    speed      large and small networks beside PyTorch; merged against layerwise; each layer by cuDNN and by our kernels
+    speed      large and small networks beside PyTorch; merged against layerwise; each layer by cuDNN and by our
+               kernels; every way to launch
     others     the other launches and precisions, for as long as there is time
 """
 
@@ -39,6 +40,16 @@ def rounds(references: Path | None) -> list[list[ScriptStep]]:
         return ScriptStep(name, file, seconds, ("bench.gpu.asks.check", "--what", what, *kept), shards, under)
 
     networks = ("bench.gpu.asks.networks", "--batches", "1", "--networks", SPEED, "--rounds", "7")
+    ways = ("bench.gpu.asks.networks", "--batches", "1", "--networks", "resnet50,inception-v4", "--peers", "")
+    launches = (
+        *ways,
+        "--precisions",
+        "fp32",
+        "--strategy",
+        "memoized",
+        "--launches",
+        "streams,dynamic,graph,persistent",
+    )
     merged = ("bench.gpu.asks.brickdl", "--networks", SPEED, "--variants", "layerwise,padded,memoized", "--rounds", "5")
     return [
         [ScriptStep("probes", "probes", 45, ("bench.gpu.asks.probes",))],
@@ -49,9 +60,11 @@ def rounds(references: Path | None) -> list[list[ScriptStep]]:
             check("racecheck", "sanitizers", 120, 1, (*SANITIZER, "racecheck")),
         ],
         [check("repeat", "repeats", 25)],
-        [ScriptStep("speed", "speeds", 130, (*networks, "--precisions", "fp16,fp32"))],
+        [ScriptStep("speed fp16", "speeds", 65, (*networks, "--precisions", "fp16"))],
+        [ScriptStep("speed fp32", "speeds", 65, (*networks, "--precisions", "fp32"))],
         [ScriptStep("merged", "speeds", 70, merged)],
         [ScriptStep("layers", "speeds", 30, ("bench.gpu.asks.by_layer",))],
+        [ScriptStep("launches", "speeds", 40, launches)],
         [ScriptStep("atomics", "speeds", 15, ("bench.gpu.asks.merging", "--tables", "atomics"))],
         [check("others", "networks", 120, SHARDS)],
     ]

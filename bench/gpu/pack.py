@@ -27,14 +27,17 @@ PYTHON = "3.12"
 SYSTEMS = *(f"manylinux_2_{n}_x86_64" for n in (28, 27, 17)), "manylinux2014_x86_64"
 LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.pyc")
 RUN = """#!/bin/sh
-# All that first.py asks, or with a second word another script of bench/gpu: sh run.sh RESULTS [second]
+# All that first.py asks, or what another script of bench/gpu does: sh run.sh RESULTS [first [--minutes 5 …]]
 here=$(cd "$(dirname "$0")" && pwd)
-work=$(mktemp -d) && mkdir -p "$1" "$work/cache" || exit
-for wheel in "$here"/packages/*.whl; do python3 -m zipfile -e "$wheel" "$work/packages"; done
-tar -xJf "$here/kernels.tar.xz" -C "$work/cache" && chmod 700 "$work/cache"
-export BRICKRT_CACHE_DIR="$work/cache" PYTHONPATH="$work/packages:$here" PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
-out=$(cd "$1" && pwd) && cd "$here" || exit
-exec python3 -m "bench.gpu.${2:-first}" "$out" --references "$here/references"
+work=$(mktemp -d) && mkdir -p "$1" "$work/packages" "$work/cache" && out=$(cd "$1" && pwd) || exit
+script=${2:-first}
+shift; [ $# -eq 0 ] || shift
+for wheel in "$here"/packages/*.whl; do [ ! -e "$wheel" ] || python3 -m zipfile -e "$wheel" "$work/packages"; done
+[ ! -e "$here/kernels.tar.xz" ] || tar -xJf "$here/kernels.tar.xz" -C "$work/cache"
+chmod 700 "$work/cache"
+export BRICKRT_CACHE_DIR="$work/cache" PYTHONPATH="$work/packages:$here${PYTHONPATH:+:$PYTHONPATH}"
+export PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
+cd "$here" && exec python3 -m "bench.gpu.$script" "$out" --references "$here/references" "$@"
 """
 
 

@@ -42,8 +42,9 @@ def test_every_network_is_asked_for_once_per_setting():
     import argparse
 
     asked = argparse.Namespace(precisions="fp32,fp16", batches="1,8", networks="vgg16,unet:2048", peers="torch")
+    asked.launches = "auto"
     names = [item.name for item in networks.items(asked)]
-    assert len(names) == len(set(names)) == 2 * 2 * 2 and "unet 2048, batch 8, fp16" in names
+    assert len(names) == len(set(names)) == 2 * 2 * 2 and "unet 2048, batch 8, fp16, auto" in names
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])

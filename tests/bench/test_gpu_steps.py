@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.gpu import pack
+from bench.gpu import first, pack
 from bench.gpu.support import steps as run_steps
 
 ROOT = Path(__file__).parents[2]
@@ -138,6 +138,19 @@ sys.meta_path.insert(0, Hook())
 '''
 
 
+@pytest.fixture
+def packed(tmp_path):
+    """A packed folder, without what has to be fetched or compiled, and the environment of a bare machine."""
+    folder = tmp_path / "packed"
+    folder.mkdir()
+    pack.copy_sources(folder)
+    (folder / "hook").mkdir()
+    (folder / "hook" / "sitecustomize.py").write_text(BARE)
+    tools = Path(sys.executable).parent
+    path = {"PATH": f"{tools}{os.pathsep}{os.environ['PATH']}", "TMPDIR": str(tmp_path)}
+    return folder, {**os.environ, **path, "PYTHONPATH": f"{folder / 'hook'}{os.pathsep}{folder}"}
+
+
 PROGRAM = """
 import sys
 from pathlib import Path
@@ -153,17 +166,39 @@ sys.exit(run_rounds([[families], checks], Path(sys.argv[1]), 3, "null", {}))
 """
 
 
-def test_packed_sources_run_on_a_bare_machine(tmp_path):
+def test_packed_sources_run_on_a_bare_machine(packed, tmp_path):
     """By PYTHONPATH alone, without what such a machine lacks: kernels of all families, networks, persistent runs."""
-    folder, out = tmp_path / "packed", tmp_path / "out"
-    folder.mkdir()
-    pack.copy_sources(folder)
-    (folder / "hook").mkdir()
-    (folder / "hook" / "sitecustomize.py").write_text(BARE)
-    env = {**os.environ, "PYTHONPATH": f"{folder / 'hook'}{os.pathsep}{folder}"}
+    (folder, env), out = packed, tmp_path / "out"
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(out)], cwd=folder, env=env, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     rows = [json.loads(line) for name in "ab" for line in (out / f"{name}.jsonl").read_text().splitlines()]
     assert {row["status"] for row in rows} == {"null"} and len(rows) > 60
+
+
+def test_everything_is_asked_in_the_time_that_is_given(packed, tmp_path):
+    """The first meeting with a GPU, on a device that does nothing: no step runs on, none is forgotten."""
+    (folder, env), out, began = packed, tmp_path / "out", time.monotonic()
+    words = ["sh", str(folder / "run.sh"), str(out), "first", "--device", "null", "--minutes", "0.12"]
+    done = subprocess.run(words, cwd=tmp_path, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    assert time.monotonic() - began < 60
+    files = {file.name: file.read_text().splitlines() for file in out.iterdir()}
+    assert len(files) <= 8
+    about, *steps = map(json.loads, files.pop("steps.jsonl"))
+    assert about["about"]["commit"] and about["device"] == "null"
+    known = [step.name for together in first.rounds(None) for step in together]
+    assert [step["step"] for step in steps] == known
+    rows = [json.loads(line) for name, lines in files.items() if name != "log.txt" for line in lines]
+    assert {row["step"] for row in rows} == set(known)
+    assert {row["status"] for row in rows} <= {"null", "missing", "no time"}
+    assert any(row["status"] == "null" for row in rows)
+
+
+def test_a_folder_that_is_too_large_is_said(tmp_path, capsys):
+    (tmp_path / "references").mkdir()
+    (tmp_path / "sources").write_bytes(b"0" * (1 << 20))
+    assert pack.report(tmp_path, 2.0) == 0 and pack.report(tmp_path, 0.5) == 1
+    said = capsys.readouterr().out
+    assert "1.00 MiB  in all, at most 0.5" in said and "no references of vgg16" in said

@@ -41,7 +41,7 @@ def ways() -> Iterator[Way]:
 
 def other_ways() -> Iterator[Way]:
     """What is checked when there is time."""
-    for launch in ("persistent", "streams"):
+    for launch in ("persistent", "streams", "dynamic"):
         yield from ((strategy, launch, "fp32") for strategy in ("memoized", "padded"))
     yield from ((strategy, "graph", precision) for precision in ("tf32", "bf16") for strategy in STRATEGIES)
     yield from (("auto", "persistent", precision) for precision in TOLERANCE)

@@ -12,6 +12,7 @@ import argparse
 import sys
 from collections.abc import Iterator
 from functools import partial
+from itertools import product
 from typing import Any
 
 from bench.gpu.support.common import MORE, PAPER, among, asked_networks, built, each, engine, gpu, random_feeds
@@ -22,20 +23,23 @@ from brickrt.compare.gpu_peers import PEERS, as_numpy, make_peers, ours
 from brickrt.compare.interleave import Spread, ratios, turns
 from brickrt.compare.peers import OURS
 from brickrt.plan.options import PlanOptions
+from brickrt.runtime.program_protocol import LAUNCHES
 from brickrt.runtime.session.runtime import Runtime
 
 PAUSE = 0.01  # seconds between turns: a GPU is idle as soon as a turn has ended
 
 
-def measure(name: str, size: int | None, batch: int, precision: Any, asked: argparse.Namespace) -> dict[str, Any]:
+def measure(
+    name: str, size: int | None, batch: int, precision: Any, launch: Any, asked: argparse.Namespace
+) -> dict[str, Any]:
     """A row: brickrt and its peers on one network."""
     model = built(name, batch, size)
     feeds = random_feeds(model)
-    row = {"shape": list(next(iter(feeds.values())).shape), "precision": precision, "launch": asked.launch}
+    row = {"shape": list(next(iter(feeds.values())).shape), "precision": precision, "launch": launch}
     if asked.device != "cuda":
-        return row | _on_nothing(model, precision, asked)
+        return row | _on_nothing(model, precision, launch, asked)
     gpu()
-    runtime = Runtime(model, device="cuda", precision=precision, launch=asked.launch, strategy=asked.strategy)
+    runtime = Runtime(model, device="cuda", precision=precision, launch=launch, strategy=asked.strategy)
     mine = ours(runtime, feeds)
     outputs = [as_numpy(a) for a in mine.run()]
     peers, left_out = make_peers(model, feeds, precision, list(each(asked.peers)))
@@ -52,22 +56,23 @@ def measure(name: str, size: int | None, batch: int, precision: Any, asked: argp
     }
 
 
-def _on_nothing(model: Any, precision: Any, asked: argparse.Namespace) -> dict[str, Any]:
+def _on_nothing(model: Any, precision: Any, launch: Any, asked: argparse.Namespace) -> dict[str, Any]:
     """What can be said where the device does nothing: that the program is built."""
-    programs = Programs(engine(asked.device, asked.launch), model)
+    programs = Programs(engine(asked.device, launch), model)
     plan = programs.plan(PlanOptions(asked.strategy, precision=precision))
     programs.program(plan)
     return {"strategies": sorted({s.strategy for s in plan.subgraphs})}
 
 
 def items(asked: argparse.Namespace) -> Iterator[Item]:
-    """Every network by every batch and precision; the precisions of one network follow one another."""
+    """Every network by every batch, precision and launch; those of one network follow one another."""
     among(asked.peers, PEERS, "peer")
+    among(asked.launches, LAUNCHES, "launch")
     for batch in map(int, each(asked.batches)):
         for name, size in asked_networks(asked.networks):
-            for precision in each(asked.precisions):
-                where = f"{name} {size or 'own size'}, batch {batch}, {precision}"
-                yield Item(where, partial(measure, name, size, batch, precision, asked))
+            for precision, launch in product(each(asked.precisions), each(asked.launches)):
+                where = f"{name} {size or 'own size'}, batch {batch}, {precision}, {launch}"
+                yield Item(where, partial(measure, name, size, batch, precision, launch, asked))
 
 
 def main() -> int:
@@ -78,7 +83,7 @@ def main() -> int:
     parser.add_argument("--batches", default="1,8,64")
     parser.add_argument("--precisions", default="fp32,tf32,fp16")
     parser.add_argument("--peers", default="torch,torch-graph,torch-graph-nchw")
-    parser.add_argument("--launch", default="auto")
+    parser.add_argument("--launches", default="auto", help=f"some of {', '.join(LAUNCHES)}")
     parser.add_argument("--strategy", default="auto")
     asked = parser.parse_args()
     return run(items(asked), asked)
