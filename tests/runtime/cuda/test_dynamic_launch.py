@@ -133,3 +133,5 @@ def test_cancelled_in_the_middle_no_more_starts(waits):
             program.run([x], [y])
     program.run([x], [y])
     check(y.get(), on_cpu(chain()))
+    since = program._memory.begun - program._marks._base
+    assert since.tolist() == [1] * len(program._launches)  # launches that did not start are not waited for later
