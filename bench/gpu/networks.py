@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from common import MORE, PAPER, among, asked_networks, built, each, engine, gpu, random_feeds
+from common import MORE, PAPER, among, asked_networks, built, each, engine, random_feeds
 from items import Item, options, run
 from programs import Programs
 
@@ -35,7 +35,6 @@ def measure(name: str, size: int | None, batch: int, precision: Any, asked: argp
     row = {"shape": list(next(iter(feeds.values())).shape), "precision": precision, "launch": asked.launch}
     if asked.device != "cuda":
         return row | _on_nothing(model, precision, asked)
-    gpu()
     runtime = Runtime(model, device="cuda", precision=precision, launch=asked.launch, strategy=asked.strategy)
     mine = ours(runtime, feeds)
     outputs = [as_numpy(a) for a in mine.run()]

@@ -25,6 +25,7 @@ from items import SPOILED
 
 HERE = Path(__file__).parent
 LEAST = 5.0  # seconds that are left if anything is started
+GRACE = 5.0  # seconds that a process may take to be gone, and its last lines to be read
 WRONG = "BAD", "failed", "crashed"
 
 
@@ -124,8 +125,11 @@ class Worker:
             return
         ends = min(self.ends, time.monotonic() + self.step.seconds)
         again = True
-        while again and ends - time.monotonic() > LEAST:
-            again = self._process(ends)
+        try:
+            while again and ends - time.monotonic() > LEAST:
+                again = self._process(ends)
+        except OSError as e:
+            self._add({"status": "failed", "why": f"{self.step.words[0]} cannot be started: {e}"})
         rest = self.asked[self.done :] if self.asked or self.finished else [self.step.name]
         if rest:
             self._add({"status": "no time", "items": rest})
@@ -134,20 +138,32 @@ class Worker:
         """Runs one process; whether another has to go on."""
         command = [*self.step.under, sys.executable, str(HERE / self.step.words[0]), *self.step.words[1:]]
         command += ["--device", self.device, "--shard", f"{self.shard}/{self.step.shards}", "--skip", str(self.done)]
-        pipe = subprocess.PIPE
-        running = subprocess.Popen(command, stdout=pipe, stderr=subprocess.STDOUT, text=True, start_new_session=True)
-        timer = threading.Timer(max(ends - time.monotonic(), 0.0), _kill, [running])
-        timer.start()
-        assert running.stdout is not None
-        for text in running.stdout:
-            self._take(text)
-        code = running.wait()
-        timer.cancel()
-        _kill(running)  # what it has started itself
-        return self._goes_on(code, time.monotonic() >= ends)
+        running = subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            encoding="utf-8",
+            errors="replace",
+            start_new_session=True,
+        )
+        over = threading.Event()
+        reader = threading.Thread(target=self._read, args=(running.stdout, over), daemon=True)
+        reader.start()
+        code = _ended(running, ends - time.monotonic())
+        _kill(running)  # and what it has started itself
+        _ended(running, GRACE)
+        reader.join(GRACE)
+        over.set()  # what got away may hold the pipe open: nobody waits for it
+        return self._goes_on(code)
 
-    def _goes_on(self, code: int, killed: bool) -> bool:
-        if killed:
+    def _read(self, pipe: TextIO, over: threading.Event) -> None:
+        for text in pipe:
+            if over.is_set():
+                return
+            self._take(text)
+
+    def _goes_on(self, code: int | None) -> bool:
+        if code is None:
             return False
         if self.under_way is not None:
             self._answered({"item": self.under_way, "status": "crashed", "why": f"its process ended with {code}"})
@@ -178,6 +194,14 @@ class Worker:
 
     def _add(self, row: Mapping[str, Any]) -> None:
         self.lines.add(self.step, row)
+
+
+def _ended(running: subprocess.Popen[str], seconds: float) -> int | None:
+    """The exit code of a process; None where it goes on longer, as one may that is stuck in the GPU's driver."""
+    try:
+        return running.wait(max(seconds, 0.0))
+    except subprocess.TimeoutExpired:
+        return None
 
 
 def _kill(running: subprocess.Popen[str]) -> None:
