@@ -3,7 +3,8 @@
     python bench/gpu/networks.py [--networks resnet50,nafnet:2048] [--batches 1,8] [--precisions fp32,fp16] [--peers …]
 
 Per row: milliseconds and the peers' time over ours (median, min, max; above 1 brickrt is faster), and how far the
-outputs lie apart as a share of the largest. `nafnet:2048` is NAFNet on images of 2048².
+outputs lie apart as a share of the largest: far more than rounding explains is BAD. `nafnet:2048` is NAFNet on images
+of 2048².
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from common import MORE, PAPER, among, asked_networks, built, each, engine, random_feeds
+from common import MORE, PAPER, TOLERANCE, among, asked_networks, built, each, engine, random_feeds
 from items import Item, options, run
 from programs import Programs
 
@@ -25,6 +26,7 @@ from brickrt.compare.peers import OURS
 from brickrt.plan.options import PlanOptions
 from brickrt.runtime.session.runtime import Runtime
 
+APART = 10  # times the tolerance against the reference: peers round too
 PAUSE = 0.01  # seconds between turns: a GPU is idle as soon as a turn has ended
 
 
@@ -49,6 +51,7 @@ def measure(name: str, size: int | None, batch: int, precision: Any, asked: argp
         "differences": apart,
         "left_out": left_out,
         "strategies": sorted({s.strategy for plan in runtime.plans for s in plan.subgraphs}),
+        "good": all(error <= APART * TOLERANCE[precision] for error in apart.values()),
     }
 
 
