@@ -179,8 +179,8 @@ def test_a_fault_on_a_second_stream():
 
 
 def test_a_fault_of_launches_that_start_as_others_end():
-    """Of more branches than streams, where launches of one stream need not come one after the other: the one that took
-    the fault is never left out."""
+    """There are more branches than streams, and launches of one stream need not come one after the other: the one that
+    took the fault is never left out."""
     widths = range(1, 13)
     weights = {f"w{k}": np.ones((k, 3, 3, 3), np.float32) for k in widths}
     nodes = [node("Conv", f"x w{k}", f"c{k}", name=f"conv{k}", pads=[1] * 4) for k in widths]
