@@ -33,8 +33,9 @@ work=$(mktemp -d) && mkdir -p "$1" "$work/packages" "$work/cache" && out=$(cd "$
 script=${2:-first}
 shift; [ $# -eq 0 ] || shift
 for wheel in "$here"/packages/*.whl; do [ ! -e "$wheel" ] || python3 -m zipfile -e "$wheel" "$work/packages"; done
-[ ! -e "$here/kernels.tar.xz" ] || tar -xJf "$here/kernels.tar.xz" -C "$work/cache"
-chmod 700 "$work/cache"
+# unpacked files become the user's own, and only so are trusted
+[ ! -e "$here/kernels.tar.xz" ] || python3 -m tarfile --filter data -e "$here/kernels.tar.xz" "$work/cache"
+chmod -R go-w "$work/cache"
 export BRICKRT_CACHE_DIR="$work/cache" PYTHONPATH="$work/packages:$here${PYTHONPATH:+:$PYTHONPATH}"
 export PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 cd "$here" && exec python3 -m "bench.gpu.$script" "$out" --references "$here/references" "$@"
@@ -64,11 +65,13 @@ def compute(folder: Path, device: str, minutes: float, cache: Path) -> None:
         command, check=False, cwd=ROOT, env=os.environ | {"BRICKRT_CACHE_DIR": str(cache)}, stdout=subprocess.DEVNULL
     )
     shutil.rmtree(folder / "made", ignore_errors=True)
+    for unfinished in (folder / "references").glob("*.new"):
+        unfinished.unlink()
 
 
 def keep_kernels(folder: Path, cache: Path) -> None:
     """Compiled kernels and plans, packed: machine code shrinks to a fifth."""
-    with tarfile.open(folder / "kernels.tar.xz", "w:xz") as archive:
+    with tarfile.open(folder / "kernels.tar.xz", "w:xz") as archive:  # Python can unpack it where there is no xz
         for path in sorted(cache.iterdir()) if cache.exists() else []:
             archive.add(path, path.name)
 

@@ -14,7 +14,7 @@ from bench.gpu.support.steps import ScriptStep, run_rounds
 
 def rounds() -> list[list[ScriptStep]]:
     """The steps, one after the other."""
-    networks = ("bench.gpu.asks.networks", "--rounds", "7")
+    networks = ("bench.gpu.asks.networks", "--rounds", "7", "--tuned")
     peers = (*networks, "--batches", "1", "--precisions", "fp32,fp16", "--networks", "resnet50,nafnet,unet,vit-s16")
     batch = (*networks, "--batches", "64", "--precisions", "fp16", "--networks", "resnet50,mobilenetv2,vit-s16")
     return [

@@ -23,8 +23,9 @@ class LaunchMarks:
     """`begun` are the words that tell how often each launch has begun, which the device changes; of launches that are
     not `marked` they stay 0. Runs of all launches follow one another, in the order of streams."""
 
-    def __init__(self, begun: np.ndarray, marked: Sequence[bool], schedule: Schedule) -> None:
-        self._begun, self._marked, self._whole = begun, marked, _before(schedule)
+    def __init__(self, begun: np.ndarray, marked: Sequence[bool], before: Mapping[int, Sequence[int]]) -> None:
+        """`before` are those that have ended when a launch begins; what comes before these may be left out."""
+        self._begun, self._marked, self._whole = begun, marked, before
         self.restart()
 
     def restart(self) -> None:
@@ -58,7 +59,11 @@ class LaunchMarks:
         self.restart()
         self._before, self._only = {k: [before] for before, k in pairwise(which)}, which
         self._runs = UNKNOWN
-        yield
+        try:
+            yield
+        except BaseException:
+            self.spoil()
+            raise
         self.restart()
 
     def running(self) -> list[int]:
@@ -87,7 +92,7 @@ class LaunchMarks:
         return sorted(found, key=lambda k: (not self._marked[k], k))
 
 
-def _before(schedule: Schedule) -> dict[int, list[int]]:
+def by_schedule(schedule: Schedule) -> dict[int, list[int]]:
     """What each launch comes after directly: the last one on its stream, and those that it waits for."""
     tails: dict[int, int] = {}
     found = {}

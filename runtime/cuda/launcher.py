@@ -52,11 +52,11 @@ class Launcher:
         for k in self._schedule.tails:
             main.wait(self._events[k])
 
-    def react(self, main: Stream, stopped: Callable[[], bool]) -> None:
+    def react(self, main: Stream, stopped: Callable[[], bool]) -> bool:
         """Puts launches on streams as others end; those but `main` begin and end with it. Returns when all are there,
-        or `stopped` says that no more shall be."""
+        or False when `stopped` says that no more shall be."""
         streams = self._begin(main)
-        self._dispatcher.run(lambda k, number: self._put(k, streams[number], number), streams, stopped)
+        return self._dispatcher.run(lambda k, number: self._put(k, streams[number], number), streams, stopped)
 
     def _begin(self, main: Stream) -> list[Stream]:
         """All streams, of which none begins before `main` is here."""

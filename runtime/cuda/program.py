@@ -20,7 +20,7 @@ from brickrt.runtime.cuda.driver.device_errors import DeviceError
 from brickrt.runtime.cuda.driver.protocol import CapturedGraph, CaptureRefused, DeviceFunction, Driver, Stream
 from brickrt.runtime.cuda.faults import Faults
 from brickrt.runtime.cuda.kernels.kernel_context import MOST_TASKS, why_stopped
-from brickrt.runtime.cuda.launch_marks import LaunchMarks
+from brickrt.runtime.cuda.launch_marks import LaunchMarks, by_schedule
 from brickrt.runtime.cuda.launch_names import LaunchNames
 from brickrt.runtime.cuda.launcher import Launcher
 from brickrt.runtime.cuda.memory.constants import PackedConstants
@@ -80,7 +80,8 @@ class CudaProgram:
         self._memory = self._place(blueprint.arguments.packed)
         self._queue = self._launcher()
         marked = [k not in self._calls.layers for k in range(len(self._launches))]
-        self._marks = LaunchMarks(self._memory.begun, marked, self._schedule)
+        after = {k: launch.after for k, launch in enumerate(self._launches)}
+        self._marks = LaunchMarks(self._memory.begun, marked, after if self._reacts else by_schedule(self._schedule))
         self._faults.watch(self._marks, self._names, self._watch.at_work if self._checked else list)
 
     def __del__(self) -> None:
@@ -235,12 +236,22 @@ class CudaProgram:
         if self._by_tickets:
             self._memory.next_epoch(main)
         self._marks.put()
+        whole = False
+        try:
+            whole = self._put_all(main)
+        finally:
+            if not whole:
+                self._marks.spoil()
+
+    def _put_all(self, main: Stream) -> bool:
+        """Puts all launches on streams; False where the run was stopped before."""
+        if self._reacts:
+            return self._queue.react(main, lambda: self._cancelled or self._memory.stopped != 0)
         if self._graph is not None:
             self._graph.launch(main)
-        elif self._reacts:
-            self._queue.react(main, lambda: self._cancelled or self._memory.stopped != 0)
         else:
             self._queue.put(main)
+        return True
 
     def _look_back(self, waits: bool) -> None:
         """Raises what went wrong in earlier runs that nobody waited for; a run that `waits` is counted alone."""

@@ -15,20 +15,26 @@ from bench.gpu import first, pack
 from bench.gpu.support import steps as run_steps
 
 ROOT = Path(__file__).parents[2]
-SCRIPT = """
+SCRIPT = r"""
 import os, subprocess, sys, time
 from bench.gpu.support.items import Item, NotInstalled, options, run
 from bench.gpu.support import items
 
 def wrong(): return {"error": 0.5, "good": False}
-def raises(): raise RuntimeError("an illegal  address\\nwas met")
+def raises(): raise RuntimeError("an illegal  address\nwas met")
 def lacks(): raise NotInstalled("no such tool")
 def crashes(): os._exit(139)
 def hangs():
     subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(60)"])
     print("noise", flush=True)
     time.sleep(60)
-known = dict(fine=lambda: {"ms": 1.23456789}, wrong=wrong, raises=raises, lacks=lacks, crashes=crashes, hangs=hangs)
+def away():
+    subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(30)"], start_new_session=True)
+    os.write(1, b"\xff\xfe not UTF-8\n")
+    return {}
+def stuck(): time.sleep(60)
+def fine(): return {"ms": 1.23456789}
+known = {f.__name__: f for f in (fine, wrong, raises, lacks, crashes, hangs, away, stuck)}
 parser = options("")
 parser.add_argument("--what", required=True)
 asked = parser.parse_args()
@@ -96,6 +102,20 @@ def test_a_hanging_step_ends_at_its_limit_with_all_that_it_has_started(steps, tm
     assert time.monotonic() - began < 30
     assert code == 0 and found == [("null", "fine 0"), ("no time", ["hangs 1", "wrong 2"])]
     assert "some: noise" in (tmp_path / "out" / "log.txt").read_text()
+
+
+def test_what_a_process_leaves_behind_is_not_waited_for(steps, tmp_path, monkeypatch):
+    """A grandchild in a session of its own has the pipe open; bytes that are no text are kept in the log."""
+    monkeypatch.setattr(steps, "GRACE", 0.5)
+    began = time.monotonic()
+    assert asked(steps, tmp_path, "away,fine")[1] == [("null", "away 0"), ("null", "fine 1")]
+    assert time.monotonic() - began < 25 and "not UTF-8" in (tmp_path / "out" / "log.txt").read_text()
+
+
+def test_an_item_that_hangs_is_said_and_the_rest_is_asked(steps, tmp_path):
+    code, found, rows = asked(steps, tmp_path, "stuck,fine", item_seconds=1.0)
+    assert code == 1 and found == [("stuck", "stuck 0"), ("null", "fine 1")]
+    assert rows[0]["why"] == "no answer in 1 s"
 
 
 def test_shards_ask_each_item_once(steps, tmp_path):

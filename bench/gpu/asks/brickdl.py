@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.gpu.support.common import among, asked_networks, built, engine, gpu, random_feeds
+from bench.gpu.support.common import among, asked_networks, built, engine, random_feeds
 from bench.gpu.support.items import Item, options, run, why
 from bench.gpu.support.programs import Programs
 from brickrt.compare.gpu_peers import ours
@@ -65,7 +65,6 @@ def ablate(name: str, size: int | None, asked: argparse.Namespace) -> dict[str, 
     wanted = {key: named[key] for key in among(asked.variants, named, "variant")}
     if asked.device != "cuda":
         return {"tasks": {key: _tasks(asked.device, model, how) for key, how in wanted.items()}}
-    gpu()
     source, feeds = load(model), random_feeds(model)
     made, failed, seen = {}, {}, {}
     for key, how in wanted.items():

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import os
 import sys
 from collections.abc import Iterator
 from functools import lru_cache, partial
@@ -50,7 +51,7 @@ def other_ways() -> Iterator[Way]:
 # ---- networks
 
 
-@lru_cache(1)
+@lru_cache(2)  # as many as a process of `first.py` has
 def known(name: str, folder: Path | None) -> tuple[onnx.ModelProto, dict[str, np.ndarray], list[np.ndarray]]:
     """A network, its inputs, and the reference's outputs: those of the folder where they are of these weights."""
     model = small(name)
@@ -59,11 +60,18 @@ def known(name: str, folder: Path | None) -> tuple[onnx.ModelProto, dict[str, np
         return model, feeds, reference(model, feeds)
     file = folder / f"{name}-{hashlib.sha256(model.SerializeToString()).hexdigest()[:16]}.npz"
     if not file.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        arrays: dict[str, Any] = {f"a{k}": array for k, array in enumerate(reference(model, feeds))}
-        np.savez_compressed(file, **arrays)
+        keep(file, {f"a{k}": array for k, array in enumerate(reference(model, feeds))})
     with np.load(file) as kept:
         return model, feeds, [kept[f"a{k}"] for k in range(len(kept.files))]
+
+
+def keep(file: Path, arrays: dict[str, Any]) -> None:
+    """Writes a file of arrays that is whole or not there: a process may be ended at any time."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = file.with_name(f"{file.stem}-{os.getpid()}.new")
+    with unfinished.open("wb") as f:
+        np.savez_compressed(f, **arrays)
+    unfinished.replace(file)
 
 
 def check_network(name: str, way: Way, asked: argparse.Namespace) -> dict[str, Any]:

@@ -3,19 +3,21 @@
     python -m bench.gpu.asks.networks [--networks resnet50,nafnet:2048] [--batches 1,8] [--precisions fp32] [--peers …]
 
 Per row: milliseconds and the peers' time over ours (median, min, max; above 1 brickrt is faster), and how far the
-outputs lie apart as a share of the largest. `nafnet:2048` is NAFNet on images of 2048².
+outputs lie apart as a share of the largest: far more than rounding explains is BAD. `nafnet:2048` is NAFNet on images
+of 2048².
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Iterator
 from functools import partial
 from itertools import product
 from typing import Any
 
-from bench.gpu.support.common import MORE, PAPER, among, asked_networks, built, each, engine, gpu, random_feeds
+from bench.gpu.support.common import MORE, PAPER, TOLERANCE, among, asked_networks, built, each, engine, random_feeds
 from bench.gpu.support.items import Item, options, run
 from bench.gpu.support.programs import Programs
 from brickrt.compare.difference import difference
@@ -26,6 +28,7 @@ from brickrt.plan.options import PlanOptions
 from brickrt.runtime.program_protocol import LAUNCHES
 from brickrt.runtime.session.runtime import Runtime
 
+APART = 10  # times the tolerance against the reference: peers round too
 PAUSE = 0.01  # seconds between turns: a GPU is idle as soon as a turn has ended
 
 
@@ -38,7 +41,6 @@ def measure(
     row = {"shape": list(next(iter(feeds.values())).shape), "precision": precision, "launch": launch}
     if asked.device != "cuda":
         return row | _on_nothing(model, precision, launch, asked)
-    gpu()
     runtime = Runtime(model, device="cuda", precision=precision, launch=launch, strategy=asked.strategy)
     mine = ours(runtime, feeds)
     outputs = [as_numpy(a) for a in mine.run()]
@@ -53,6 +55,7 @@ def measure(
         "differences": apart,
         "left_out": left_out,
         "strategies": sorted({s.strategy for plan in runtime.plans for s in plan.subgraphs}),
+        "good": all(error <= APART * TOLERANCE[precision] for error in apart.values()),
     }
 
 
@@ -84,8 +87,10 @@ def main() -> int:
     parser.add_argument("--precisions", default="fp32,tf32,fp16")
     parser.add_argument("--peers", default="torch,torch-graph,torch-graph-nchw")
     parser.add_argument("--launches", default="auto", help=f"some of {', '.join(LAUNCHES)}")
+    parser.add_argument("--tuned", action="store_true", help="plans are measured, as a Runtime does")
     parser.add_argument("--strategy", default="auto")
     asked = parser.parse_args()
+    os.environ["BRICKRT_CALIBRATE"] = str(int(asked.tuned))  # measuring builds several programs of each network
     return run(items(asked), asked)
 
 

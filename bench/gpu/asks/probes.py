@@ -20,7 +20,6 @@ import numpy as np
 
 from bench.gpu.support.common import engine, gpu_text
 from bench.gpu.support.items import Item, NotInstalled, options, run
-from brickrt.ops.cuda.cudnn.graph import Cudnn
 from brickrt.runtime.cuda.kernels.compile import compile_module, compiler_version
 from brickrt.runtime.cuda.kernels.kernel_sources import KernelSource
 
@@ -106,21 +105,26 @@ def library(precision: str) -> dict[str, Any]:
     """One convolution by cuDNN in a precision, by the engine, launched in a captured graph."""
     from bench.gpu.asks.check import convolution_error
 
-    if driver().library() is None:
-        raise NotInstalled(driver().no_library)
+    cudnn_version()
     return convolution_error(precision)
 
 
-def cudnn_versions() -> dict[str, Any]:
-    """cuDNN and its frontend."""
-    return {"cudnn": Cudnn().version}
+def cudnn_version() -> dict[str, Any]:
+    """cuDNN as the engine finds it."""
+    found = driver().library()
+    if found is None:
+        raise NotInstalled(driver().no_library)
+    return {"cudnn": found.version}
 
 
 def clocks() -> dict[str, Any]:
     """Clocks, power and temperature, as the driver's tool tells."""
     asked = "clocks.sm,clocks.mem,clocks.max.sm,power.draw,power.limit,temperature.gpu,utilization.gpu"
     words = ["nvidia-smi", f"--query-gpu={asked}", "--format=csv,noheader,nounits"]
-    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=30)
+    except FileNotFoundError:
+        raise NotInstalled("nvidia-smi is not installed") from None
     return dict(zip(asked.split(","), done.stdout.strip().split(", ")))
 
 
@@ -162,7 +166,7 @@ def items(null: bool) -> Iterator[Item]:
         "cooperative launch": together,
         "captured launch": partial(captured, False),
         "captured cooperative launch": partial(captured, True),
-        "cudnn": cudnn_versions,
+        "cudnn": cudnn_version,
         **{f"convolution by cudnn, {p}": partial(library, p) for p in ("fp32", "tf32", "fp16", "bf16")},
         "clocks": clocks,
         "copy": copies,

@@ -15,7 +15,6 @@ import onnx
 from bench.gpu.support.null_driver import NullDriver
 from brickrt import zoo
 from brickrt.compare.machine import machine
-from brickrt.graph.errors import BrickError
 from brickrt.graph.onnx_import.source import load
 from brickrt.plan.device.device_spec import PRESETS
 from brickrt.plan.options import PlanOptions
@@ -94,7 +93,8 @@ def gpu_text() -> str | None:
     """Name, driver and memory, as the driver's tool tells."""
     command = ["nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"]
     try:
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip().splitlines()[0]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30)
+        return done.stdout.strip().splitlines()[0]
     except (OSError, subprocess.SubprocessError, IndexError):
         return None
 
@@ -112,15 +112,6 @@ def commit() -> str:
     if packed.exists():
         return packed.read_text().strip()
     return subprocess.run(words, cwd=ROOT, capture_output=True, text=True).stdout.strip()
-
-
-def gpu() -> Engine:
-    """The GPU's engine, or the process's end with one line that says what is missing."""
-    try:
-        return choose_engine("cuda")
-    except BrickError as e:
-        print(e, file=sys.stderr)
-        raise SystemExit(2) from None
 
 
 # ---- words of the command line

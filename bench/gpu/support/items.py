@@ -4,8 +4,11 @@
 the `item`'s name, its figures and a `status`:
 
     ok       it passed, or was measured     missing  a package or a tool is not installed
-    BAD      the result is wrong            null     the device was one that does nothing
-    failed   it raised an error: `why`      no time  it was not asked, or not to its end (only `steps.py` says so)
+    BAD      the result is wrong
+    failed   it raised an error: `why`      null     the device was one that does nothing
+
+`steps.py` adds: `crashed`, its process ended; `stuck`, it gave no answer in its limit; and `no time`: it was not asked,
+or not to its end.
 """
 
 from __future__ import annotations

@@ -25,19 +25,22 @@ from bench.gpu.support.items import SPOILED
 
 ROOT = Path(__file__).parents[3]
 LEAST = 5.0  # seconds that are left if anything is started
-WRONG = "BAD", "failed", "crashed"
+GRACE = 5.0  # seconds that a process may take to be gone, and its last lines to be read
+LOOK = 0.25  # seconds between looks at how long an item takes
+WRONG = "BAD", "failed", "crashed", "stuck"
 
 
 @dataclass(frozen=True)
 class ScriptStep:
-    """A module with its arguments, in `shards` processes side by side, for at most so many seconds; its lines go to
-    `file`. `under` is a tool that runs it, with that tool's arguments."""
+    """A module with its arguments, in `shards` processes side by side, for at most so many seconds, and at most
+    `item_seconds` at an item; its lines go to `file`. `under` is a tool that runs it, with that tool's arguments."""
 
     name: str
     file: str
     seconds: float
     words: tuple[str, ...]
     shards: int = 1
+    item_seconds: float = 60.0
     under: tuple[str, ...] = ()
 
 
@@ -115,6 +118,8 @@ class Worker:
     asked: list[str] = field(default_factory=list)
     done: int = 0
     under_way: str | None = None
+    since: float = 0.0
+    stuck: bool = False
     finished: bool = False
 
     def run(self) -> None:
@@ -124,8 +129,11 @@ class Worker:
             return
         ends = min(self.ends, time.monotonic() + self.step.seconds)
         again = True
-        while again and ends - time.monotonic() > LEAST:
-            again = self._process(ends)
+        try:
+            while again and ends - time.monotonic() > LEAST:
+                again = self._process(ends)
+        except OSError as e:
+            self._add({"status": "failed", "why": f"{self.step.words[0]} cannot be started: {e}"})
         rest = self.asked[self.done :] if self.asked or self.finished else [self.step.name]
         if rest:
             self._add({"status": "no time", "items": rest})
@@ -134,24 +142,50 @@ class Worker:
         """Runs one process; whether another has to go on."""
         command = [*self.step.under, sys.executable, "-m", *self.step.words]
         command += ["--device", self.device, "--shard", f"{self.shard}/{self.step.shards}", "--skip", str(self.done)]
-        pipe = subprocess.PIPE
-        both = {"stdout": pipe, "stderr": subprocess.STDOUT}
-        running = subprocess.Popen(command, cwd=ROOT, text=True, start_new_session=True, **both)
-        timer = threading.Timer(max(ends - time.monotonic(), 0.0), _kill, [running])
-        timer.start()
-        assert running.stdout is not None
-        for text in running.stdout:
-            self._take(text)
-        code = running.wait()
-        timer.cancel()
-        _kill(running)  # what it has started itself
-        return self._goes_on(code, time.monotonic() >= ends)
+        running = subprocess.Popen(
+            command,
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            encoding="utf-8",
+            errors="replace",
+            start_new_session=True,
+        )
+        over = threading.Event()
+        reader = threading.Thread(target=self._read, args=(running.stdout, over), daemon=True)
+        reader.start()
+        code = self._watched(running, ends)
+        _kill(running)  # and what it has started itself
+        _ended(running, GRACE)
+        reader.join(GRACE)
+        over.set()  # what got away may hold the pipe open: nobody waits for it
+        return self._goes_on(code)
 
-    def _goes_on(self, code: int, killed: bool) -> bool:
-        if killed:
+    def _watched(self, running: subprocess.Popen[str], ends: float) -> int | None:
+        """The exit code of a process; None at the end of the time. One that is stuck at an item is not waited for."""
+        while (now := time.monotonic()) < ends:
+            code = _ended(running, min(LOOK, ends - now))
+            if code is not None:
+                return code
+            self.stuck = self.under_way is not None and now - self.since > self.step.item_seconds
+            if self.stuck:
+                return SPOILED
+        return None
+
+    def _read(self, pipe: TextIO, over: threading.Event) -> None:
+        for text in pipe:
+            if over.is_set():
+                return
+            self._take(text)
+
+    def _goes_on(self, code: int | None) -> bool:
+        if code is None:
             return False
         if self.under_way is not None:
-            self._answered({"item": self.under_way, "status": "crashed", "why": f"its process ended with {code}"})
+            status, why = "crashed", f"its process ended with {code}"
+            if self.stuck:
+                status, why = "stuck", f"no answer in {self.step.item_seconds:g} s"
+            self._answered({"item": self.under_way, "status": status, "why": why})
         elif code not in (0, SPOILED):
             self._add({"status": "failed", "why": f"the process ended with {code}: see log.txt"})
         self.finished = self.finished or code != SPOILED
@@ -168,7 +202,7 @@ class Worker:
         elif "asks" in row:
             self.asked = self.asked[: self.done] + row["asks"]
         elif "begin" in row:
-            self.under_way = row["begin"]
+            self.under_way, self.since = row["begin"], time.monotonic()
         else:
             self._answered(row)
 
@@ -179,6 +213,14 @@ class Worker:
 
     def _add(self, row: Mapping[str, Any]) -> None:
         self.lines.add(self.step, row)
+
+
+def _ended(running: subprocess.Popen[str], seconds: float) -> int | None:
+    """The exit code of a process; None where it goes on longer, as one may that is stuck in the GPU's driver."""
+    try:
+        return running.wait(max(seconds, 0.0))
+    except subprocess.TimeoutExpired:
+        return None
 
 
 def _kill(running: subprocess.Popen[str]) -> None:

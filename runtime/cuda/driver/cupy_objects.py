@@ -57,14 +57,15 @@ class CupyEvent:
             cudart.eventRecord(self.address, stream.address)
 
     def query(self) -> bool:
-        """See `Event`. Raises what went wrong on the device. That an event is not ready CUDA keeps as the thread's last
+        """See `Event`. That an event is not ready CUDA keeps as the thread's last
         error, which other libraries would take for theirs; `check_status` takes it away."""
-        try:
-            cudart.check_status(cudart.eventQuery(self.address))
-        except cudart.CUDARuntimeError as e:
-            if e.status != NOT_READY:
-                raise
-            return False
+        with WAITING:
+            try:
+                cudart.check_status(cudart.eventQuery(self.address))
+            except cudart.CUDARuntimeError as e:
+                if e.status != NOT_READY:
+                    raise
+                return False
         return True
 
     def synchronize(self) -> None:

@@ -22,9 +22,9 @@ class Dispatcher:
         self._free = [deque(driver.event() for _ in range(DEPTH)) for _ in range(streams)]  # in turns
         self._marks: list[deque[Event]] = [deque() for _ in range(streams)]  # behind launches that have not ended
 
-    def run(self, put: Callable[[int, int], None], streams: Sequence[Stream], stopped: Callable[[], bool]) -> None:
-        """Returns when all launches are on the streams, or when `stopped` says that no more shall be; the first stream
-        then waits for what is on the others. `put` puts a launch on the stream of a number.
+    def run(self, put: Callable[[int, int], None], streams: Sequence[Stream], stopped: Callable[[], bool]) -> bool:
+        """Returns when all launches are on the streams, or False when `stopped` says that no more shall be; the first
+        stream then waits for what is on the others. `put` puts a launch on the stream of a number.
 
         If it raises, or the host is interrupted, what has started has ended when the error leaves this.
         """
@@ -35,14 +35,17 @@ class Dispatcher:
                 if self._queue.left:
                     self._wait()
         except BaseException:
-            for mark in chain(*self._marks):
-                mark.synchronize()
-            self._forget()
+            try:
+                for mark in chain(*self._marks):
+                    mark.synchronize()
+            finally:
+                self._forget()
             raise
         for marks in self._marks[1:]:
             if marks:
                 streams[0].wait(marks[-1])
         self._forget()
+        return not self._queue.left
 
     def _forget(self) -> None:
         for marks in self._marks:

@@ -179,6 +179,23 @@ def test_a_fault_on_a_second_stream():
     assert seen == {"a", "b", "c"}
 
 
+def test_a_fault_of_launches_that_start_as_others_end():
+    """There are more branches than streams, and launches of one stream need not come one after the other: the one that
+    took the fault is never left out."""
+    widths = range(1, 13)
+    weights = {f"w{k}": np.ones((k, 3, 3, 3), np.float32) for k in widths}
+    nodes = [node("Conv", f"x w{k}", f"c{k}", name=f"conv{k}", pads=[1] * 4) for k in widths]
+    nodes.append(node("Concat", " ".join(f"c{k}" for k in widths), "y", axis=1))
+    tasks = lowered(model(nodes, [tensor("x", X.shape)], **weights), "layerwise")
+    for seed in range(16):
+        driver = CallbackDriver(seed=seed)
+        program, width = made(driver, tasks, "dynamic"), 1 + seed % len(widths)
+        driver.strikes = lambda kernel, lo, width=width: kernel.op.name == "Conv" and kernel.out.shape[1] == width
+        with pytest.raises(BrickError, match="the GPU took a fault in node"):
+            program.run([X], [np.zeros((1, sum(widths), *X.shape[2:]), np.float32)])
+        assert named(program, f"conv{width}") in program._marks.running()
+
+
 # ---- when
 
 

@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from brickrt.runtime.cuda.launch_marks import LaunchMarks
+from brickrt.runtime.cuda.launch_marks import LaunchMarks, by_schedule
 from brickrt.runtime.cuda.schedule.stream_schedule import Schedule, Turn, schedule
 
 CHAIN = schedule([(), (0,), (1,), (2,)], 4)
@@ -16,7 +16,7 @@ CHAIN = schedule([(), (0,), (1,), (2,)], 4)
 def marks_of(begun, marked=(True, True, True, True), of=CHAIN):
     """Marks in a run of which so much was told, after `put` runs."""
     words = np.zeros(len(begun), np.uint64)
-    marks = LaunchMarks(words, marked, of)
+    marks = LaunchMarks(words, marked, by_schedule(of))
     marks.put()
     words += np.array(begun, np.uint64)
     return marks
@@ -62,6 +62,19 @@ def test_launches_alone():
     marks.put()
     marks._begun[:2] += np.uint64(1)
     assert marks.running() == [1]
+
+
+def test_an_interrupt_of_launches_alone():
+    """What comes later is told apart again, once all has ended."""
+    marks = marks_of([1, 1, 1, 1])
+    marks.end()
+    with pytest.raises(KeyboardInterrupt), marks.alone([1, 3]):
+        marks._begun[1] += np.uint64(1)
+        raise KeyboardInterrupt
+    marks.end()
+    marks.put()
+    marks._begun[:3] += np.uint64(1)
+    assert marks.running() == [2]
 
 
 def test_a_run_that_was_not_put_as_a_whole():

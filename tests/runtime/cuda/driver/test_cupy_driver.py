@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from brickrt.graph.errors import BrickError
+from brickrt.runtime.cuda.driver.device_errors import DeviceError
 from brickrt.runtime.cuda.driver.protocol import CaptureRefused
 from tests.runtime.cuda.test_runs import X, chain, on_cpu
 from tests.support.cuda.engines import runtime_on
@@ -65,8 +66,9 @@ def test_events_tell_whether_they_are_done(fake, driver):
         assert event.query() == done
         assert fake.calls == ["eventQuery", "check_status"]
     fake.statuses[0] = 700
-    with pytest.raises(cupy_objects.cudart.CUDARuntimeError, match="cudaErrorIllegalAddress"):
+    with pytest.raises(DeviceError, match="cudaErrorIllegalAddress") as told:
         event.query()
+    assert told.value.fatal
 
 
 @pytest.mark.parametrize("stream", [None, 5, "cupy", "protocol", "torch"])
