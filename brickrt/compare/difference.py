@@ -8,10 +8,11 @@ import numpy as np
 
 
 def difference(mine: Any, reference: Any) -> dict[str, float]:
-    """Largest absolute error, and that error by the largest reference value; infinite where they cannot be compared."""
+    """Largest absolute error, and the largest by its output's largest reference value; infinite where they cannot be
+    compared."""
     if isinstance(mine, list) and isinstance(reference, list) and len(mine) == len(reference):
-        errors = [difference(a, b) for a, b in zip(mine, reference)]
-        return max(errors, key=lambda e: e["max_abs_error"], default=_error(0.0, 1.0))
+        errors = [_error(0.0, 1.0), *(difference(a, b) for a, b in zip(mine, reference))]
+        return {key: max(error[key] for error in errors) for key in errors[0]}
     a, b = (_comparable(v) for v in (mine, reference))
     if a is None or b is None or a.shape != b.shape:
         return _error(0.0 if _same(mine, reference) else np.inf, 1.0)

@@ -12,6 +12,7 @@ from onnx import helper
 
 from brickrt.compare import comparison as comparing
 from brickrt.compare.comparison import compare, make_peers, mean_ratio
+from brickrt.compare.difference import difference
 from brickrt.compare.machine import machine
 from brickrt.compare.peers import PEERS, ComparedEngine, lacking, onnxruntime
 from brickrt.compare.roofline import bytes_from, roofline
@@ -97,3 +98,10 @@ def test_bytes_are_named_after_where_they_come_from():
 def test_the_machine_is_told():
     told = machine(host_device())
     assert told["device"]["cores"] >= 1 and told["libraries"]["numpy"] == np.__version__
+
+
+def test_a_small_output_that_is_wrong_is_not_hidden_by_a_large_one():
+    large, small = np.array([1000.0, 2000.0]), np.array([0.001, 0.002])
+    found = difference([large + 0.5, small * 2], [large, small])
+    assert found == {"max_abs_error": 0.5, "max_rel_error": pytest.approx(1.0)}
+    assert difference([], []) == {"max_abs_error": 0.0, "max_rel_error": 0.0}
