@@ -1,7 +1,8 @@
 """The secret of a user's caches: a file of random bytes that nobody else reads, beside the folders of the caches.
 
-Blobs carry a code made with it, so that whoever can write the folders, but not read this file, cannot make one that
-is taken. A file that others could have read or replaced, or of another length, is no secret: a new one takes its place.
+A blob's file has a MAC made with it, a message authentication code: whoever can write the folders, but not read this
+file, cannot make one that is taken. A file that others could have read or written, or of another length, is no secret:
+a new one takes its place.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from brickrt.runtime.cache.owned_files import OTHERS_USE, read_own
 
 SECRET = "secret"
 SECRET_BYTES = 32
-CODE_BYTES = 32
+MAC_BYTES = 32
 
 
-def code_of(key: bytes, name: str, blob: bytes) -> bytes:
-    """What only those who have the key can say of a blob under this name: 32 bytes."""
-    code = hashlib.blake2b(name.encode() + b"\0", digest_size=CODE_BYTES, key=key)
-    code.update(blob)
-    return code.digest()
+def mac_of(key: bytes, name: str, blob: bytes) -> bytes:
+    """The MAC of a blob under this name, 32 bytes: only those who have the key can make it."""
+    mac = hashlib.blake2b(name.encode() + b"\0", digest_size=MAC_BYTES, key=key)
+    mac.update(blob)
+    return mac.digest()
 
 
 def read_key(root: Path) -> bytes | None:

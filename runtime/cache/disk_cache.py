@@ -1,6 +1,6 @@
 """Blobs on disk by name: compiled kernels, plans and calibrations.
 
-The folder and the one above it belong to the user alone and are used only while that holds. A file carries a code of
+The folder and the one above it belong to the user alone and are used only while that holds. A file carries a MAC of
 its name and content, made with the user's secret (`cache_key.py`), and is dropped where that does not match: edited,
 cut, renamed and planted files are none. The least recently used files go when the folder grows past its bound.
 """
@@ -19,7 +19,7 @@ from pathlib import Path
 
 import platformdirs
 
-from brickrt.runtime.cache.cache_key import CODE_BYTES, code_of, make_key, read_key
+from brickrt.runtime.cache.cache_key import MAC_BYTES, mac_of, make_key, read_key
 from brickrt.runtime.cache.owned_files import is_own_folder, read_own
 
 BOUND_BYTES = 512 << 20
@@ -95,8 +95,8 @@ class DiskCache:
         key = read_key(self.root)
         if content is None or key is None:
             return None
-        code, blob = content[:CODE_BYTES], content[CODE_BYTES:]
-        if not hmac.compare_digest(code, self._code(key, name, blob)):
+        mac, blob = content[:MAC_BYTES], content[MAC_BYTES:]
+        if not hmac.compare_digest(mac, self._mac(key, name, blob)):
             _drop(self.folder / name)
             return None
         return blob
@@ -109,12 +109,12 @@ class DiskCache:
             key = make_key(self.root) if self.trusted else None
             if key is None:
                 return
-            self._write(name, self._code(key, name, blob) + blob)
+            self._write(name, self._mac(key, name, blob) + blob)
             if name.startswith(TRIMMING):
                 self.trim()
 
-    def _code(self, key: bytes, name: str, blob: bytes) -> bytes:
-        return code_of(key, f"{self.folder.name}/{name}", blob)
+    def _mac(self, key: bytes, name: str, blob: bytes) -> bytes:
+        return mac_of(key, f"{self.folder.name}/{name}", blob)
 
     def _write(self, name: str, content: bytes) -> None:
         path = self.folder / name

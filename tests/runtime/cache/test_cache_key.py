@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from brickrt.runtime.cache import cache_key
-from brickrt.runtime.cache.cache_key import SECRET, SECRET_BYTES, code_of, make_key, read_key
+from brickrt.runtime.cache.cache_key import SECRET, SECRET_BYTES, mac_of, make_key, read_key
 from brickrt.runtime.cache.disk_cache import DiskCache
 from tests.runtime.cache import attacks
 
@@ -132,6 +132,6 @@ def test_several_processes_make_one_secret(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == [SECRET]
 
 
-def test_a_code_depends_on_the_key_the_name_and_the_blob():
-    codes = [code_of(key, name, blob) for key in (b"k", b"l") for name in ("a", "ab") for blob in (b"bc", b"c")]
-    assert len(set(codes)) == len(codes)
+def test_a_mac_depends_on_the_key_the_name_and_the_blob():
+    macs = [mac_of(key, name, blob) for key in (b"k", b"l") for name in ("a", "ab") for blob in (b"bc", b"c")]
+    assert len(set(macs)) == len(macs)
