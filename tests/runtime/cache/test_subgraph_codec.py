@@ -49,8 +49,8 @@ def several(plan: Plan) -> tuple[int, Subgraph]:
     return next((k, s) for k, s in enumerate(plan.subgraphs) if len(s.nodes) > 1)
 
 
-@pytest.mark.parametrize("network", ["unet", "resnet50", "mobilenetv2"])
-@pytest.mark.parametrize("strategy", ["auto", "padded", "memoized", "layerwise"])
+@pytest.mark.parametrize("network", ["unet", "mobilenetv2"])
+@pytest.mark.parametrize("strategy", ["auto", "padded", "memoized"])
 @pytest.mark.parametrize("gpu", [False, True])
 def test_plans_come_back(network, strategy, gpu):
     options = PlanOptions(strategy, None if strategy == "auto" else 7)
