@@ -14,7 +14,7 @@ import numpy as np
 
 import brickrt.graph.builders  # noqa: F401  (registers the builders)
 from brickrt.graph.builder import KERNEL_TYPES, Builder, Mark, OnnxNode, builder_for, no_kernels
-from brickrt.graph.errors import BrickError, NeedValue, Unsupported
+from brickrt.graph.errors import BrickError, NeedValue, Unsupported, last_resort
 from brickrt.graph.host.run_host_node import reads
 from brickrt.graph.host.static_values import fold_on_host, small_enough, static_value
 from brickrt.graph.interpret import run_nodes
@@ -42,10 +42,11 @@ def specialize(stage: Stage, types: Mapping[str, TensorType], values: Mapping[st
     BrickError, naming the node, for shapes and types that do not fit.
     """
     walk = _Walk(stage, types, values)
-    walk.run()
-    if walk.need:
-        return Specialized(Graph((), {}), need_values=frozenset(walk.need))
-    return walk.result()
+    with last_resort(walk.doing):
+        walk.run()
+        if walk.need:
+            return Specialized(Graph((), {}), need_values=frozenset(walk.need))
+        return walk.result()
 
 
 class _Walk:
@@ -77,6 +78,18 @@ class _Walk:
             self.b.current = node
             self.visit(node)
         self.b.current = None
+
+    def doing(self) -> str:
+        """What the walk is at, for errors."""
+        node = self.b.current
+        if node is None:
+            return f"specializing {self.stage.source.name}"
+        return f"{node.op_type} node '{node.name}' with {self.given(reads(node))}"
+
+    def given(self, names: Iterable[str]) -> str:
+        """Tensors and their types, for errors."""
+        types = self.b.types
+        return ", ".join(f"'{n}' {types.get(self.b.resolve(n), 'of unknown type')}" for n in names) or "no inputs"
 
     def visit(self, node: OnnxNode) -> None:
         names = reads(node)
@@ -120,8 +133,7 @@ class _Walk:
         except BrickError:
             raise
         except ValueError as e:
-            given = ", ".join(f"'{name}' {self.b.type(name)}" for name in names)
-            raise BrickError(f"{node.op_type} node '{node.name}' cannot take {given}: {e}") from e
+            raise BrickError(f"{node.op_type} node '{node.name}' cannot take {self.given(names)}: {e}") from e
 
     def wait_for_values(self, node: OnnxNode, names: tuple[str, ...], needed: Iterable[str]) -> None:
         for name in sorted(needed):
