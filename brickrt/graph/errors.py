@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from errno import ENOMEM
 
 
 class BrickError(ValueError):
@@ -41,9 +42,14 @@ class Unsupported(Exception):
         super().__init__(reason)
 
 
+def out_of_memory(error: BaseException) -> bool:
+    """Whether an error says that there is not enough memory."""
+    return isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == ENOMEM)
+
+
 def described(error: BaseException) -> str:
     """An error's kind and message in one line; memory that ran out in plain words."""
-    if isinstance(error, MemoryError):
+    if out_of_memory(error):
         return f"memory ran out ({error})" if str(error) else "memory ran out"
     return f"{type(error).__name__}: {error}"
 
@@ -72,9 +78,9 @@ def last_resort(doing: Callable[[], str]) -> Iterator[None]:
         yield
     except BrickError:
         raise
-    except MemoryError as e:
-        raise BrickError(f"{doing()}: {described(e)}: use smaller inputs, or a machine with more memory") from e
     except Exception as e:
+        if out_of_memory(e):
+            raise BrickError(f"{doing()}: {described(e)}: use smaller inputs, or a machine with more memory") from e
         if getattr(e, _CALLERS, False):
             raise
         raise Defect(f"{doing()}: {described(e)}: this is a defect of brickrt, please report it") from e

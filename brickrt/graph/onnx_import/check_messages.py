@@ -73,12 +73,9 @@ def _texts(descriptor: Any) -> tuple[tuple[str, bool], ...]:
 
 def _check_text(message: Message) -> None:
     for name, repeated in _texts(message.DESCRIPTOR):
-        try:
-            text = getattr(message, name)
-            for one in text if repeated else (text,):
-                one.encode()
-        except (UnicodeDecodeError, UnicodeEncodeError) as e:
-            raise ModelError(f"field '{name}' of a {message.DESCRIPTOR.name} is no UTF-8 text ({e.reason})") from e
+        text = getattr(message, name)  # text that is not UTF-8 comes as bytes
+        if any(isinstance(one, bytes) for one in (text if repeated else (text,))):
+            raise ModelError(f"field '{name}' of a {message.DESCRIPTOR.name} is no UTF-8 text")
 
 
 def _check_tensor(tensor: TensorProto) -> None:
@@ -118,7 +115,28 @@ def _check_dimensions(dims: Iterable[int], what: str) -> None:
         raise ModelError(f"{what} has the extents {extents}, one of them negative")
 
 
+def _check_node(node: onnx.NodeProto) -> None:
+    """Axes that no tensor has crash ONNX's own shape inference; nothing later may see them."""
+    for attribute in node.attribute:
+        lo, hi = _RANGES.get(attribute.name, (None, None)) if not standard_domain(node.domain) else (None, None)
+        values = [attribute.i] if attribute.type == onnx.AttributeProto.INT else attribute.ints
+        wrong = next((v for v in values if lo is not None and not lo <= v < hi), None)
+        if wrong is not None:
+            raise ModelError(
+                f"{node.op_type} node '{node.name or next(iter(node.output), '')}': {attribute.name} {wrong} is outside "
+                f"{lo} to {hi - 1}"
+            )
+
+
+_AXES = (-MOST_DIMENSIONS, MOST_DIMENSIONS)
+_RANGES = {
+    **dict.fromkeys(("axis", "axes", "batch_axis", "time_axis", "scan_input_axes", "scan_output_axes"), _AXES),
+    **dict.fromkeys(("perm", "batch_dims"), (0, MOST_DIMENSIONS)),
+}
+"""Integer attributes of standard operators that stand for axes: the least, and the first that is too large."""
+
 _CHECKS = {
+    onnx.NodeProto.DESCRIPTOR.full_name: _check_node,
     TensorProto.DESCRIPTOR.full_name: _check_tensor,
     onnx.SparseTensorProto.DESCRIPTOR.full_name: _check_sparse,
     onnx.ValueInfoProto.DESCRIPTOR.full_name: _check_value,

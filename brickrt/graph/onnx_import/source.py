@@ -95,7 +95,7 @@ def _read(model: str | Path | bytes | onnx.ModelProto) -> tuple[onnx.ModelProto,
     proto = onnx.ModelProto()
     if isinstance(model, onnx.ModelProto):
         proto.CopyFrom(model)
-        return proto, None, _label(proto)
+        return proto, None, f"model '{model.graph.name}'"
     if isinstance(model, bytes):
         return _parse(model, "model"), None, "model"
     if not isinstance(model, (str, Path)):
@@ -116,13 +116,6 @@ def _file(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as e:
         raise ModelError(f"{path}: cannot be read ({e.strerror}): check the path and its permissions") from e
-
-
-def _label(proto: onnx.ModelProto) -> str:
-    try:
-        return f"model '{proto.graph.name}'"
-    except UnicodeDecodeError:
-        return "model"
 
 
 def _parse(data: bytes, label: str) -> onnx.ModelProto:

@@ -24,6 +24,7 @@ from brickrt.graph.passes.fuse import fuse
 from brickrt.graph.passes.reorder_slices import reorder_slices
 from brickrt.graph.passes.stitch import stitch
 from brickrt.graph.rewriter import prune, rename
+from brickrt.graph.specialize.check_types import check_types
 from brickrt.graph.specialize.inlining import Splice, branch, expand, function_body
 from brickrt.graph.specialize.stages import Specialized, Stage, only
 from brickrt.ops.types import TensorType
@@ -152,12 +153,16 @@ class _Walk:
             b.aliases[node.outputs[0]] = b.resolve(node.inputs[0])
             return
         if node.op_type == "If" and not node.domain:
-            taken = bool(b.value(node.inputs[0]).reshape(-1)[0])
+            condition = b.value(node.inputs[0]).reshape(-1)
+            if condition.size != 1:
+                raise ValueError(f"a condition of {condition.size} elements, not one")
+            taken = bool(condition[0])
             self.splice(branch(node, taken, self.opsets, b.fresh))
             return
         untyped = [name for name in names if b.resolve(name) not in b.types]
         if untyped:
             raise Unsupported(f"'{untyped[0]}' is no tensor")
+        check_types(node, {name: b.type(name) for name in names})
         static = static_value(node, b.type(names[0])) if names else None
         if static is not None:
             b.bind(node.outputs[0], static)

@@ -22,8 +22,10 @@ def short_time(b: Builder, node: OnnxNode) -> str:
     parts = shape[2] if len(shape) == 3 else 1
     named = optional(node, 3)
     length = int(b.value(named).reshape(-1)[0]) if named else b.type(window).size if window else shape[1]
-    weights = np.ones(length) if not window else b.value(window).reshape(-1).astype(np.float64)
+    if min(length, step) < 1:
+        raise ValueError(f"frames of {length} samples, {step} apart: both must be at least 1")
     matrix = _matrix(length, length, parts, bool(node.attrs.get("onesided", 1)), False)
+    weights = np.ones(length) if not window else b.value(window).reshape(-1).astype(np.float64)
     kernel = (matrix.reshape(length, parts, -1) * weights[:, None, None]).transpose(2, 1, 0)
     channels = transpose(b, x, (0, 2, 1)) if parts == 2 else view(b, x, (shape[0], 1, shape[1]))
     op = Conv((length,), (step,), (1,), (0,), (0,), 1, False)
@@ -46,6 +48,8 @@ def transform(b: Builder, node: OnnxNode) -> str:
     order = (*(k for k in range(rank) if k not in (axis, rank - 1)), axis, rank - 1)
     *rows, extent, parts = b.type(transpose(b, x, order)).shape
     length = int(b.value(optional(node, 1)).reshape(-1)[0]) if optional(node, 1) else extent
+    if length < 1:
+        raise ValueError(f"a transform of {length} samples")
     matrix = _matrix(extent, length, parts, half, inverse).astype(b.type(x).dtype)
     flat = view(b, transpose(b, x, order), (int(np.prod(rows)), extent * parts))
     y = b.emit(MatMul(), flat, b.constant(matrix))

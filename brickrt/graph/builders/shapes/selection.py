@@ -40,6 +40,7 @@ def one_hot(b: Builder, node: OnnxNode) -> str:
     shape = b.type(indices).shape
     axis = normal_axis(node.attrs.get("axis", -1), len(shape) + 1)
     position = convert(b, view(b, indices, (*shape[:axis], 1, *shape[axis:])), INT64)
+    b.check_constant((depth,), INT64)
     counter = b.constant(np.arange(depth, dtype=np.int64).reshape(_along(axis, len(shape) + 1)))
     off, on = b.value(values).reshape(-1)[:2]
     dtype = b.type(values).dtype
