@@ -25,7 +25,7 @@ def available_bytes() -> int:
     if free is None:
         free = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else UNKNOWN
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
-    return free if limit == resource.RLIM_INFINITY else min(free, limit)
+    return free if limit == resource.RLIM_INFINITY else max(0, min(free, limit - _mapped_bytes()))
 
 
 def require_room(shape: Sequence[int], dtype: np.dtype, what: str) -> None:
@@ -68,3 +68,11 @@ def _from_meminfo() -> int | None:
         return None
     fields = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
     return int(fields["MemAvailable"].split()[0]) * 1024 if "MemAvailable" in fields else None
+
+
+def _mapped_bytes() -> int:
+    """What of the address space this process has already; 0 where the system does not say."""
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return 0

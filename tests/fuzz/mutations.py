@@ -10,7 +10,26 @@ import onnx
 from google.protobuf.message import Message
 from onnx import TensorProto, defs, helper
 
-INTEGERS = (0, 1, -1, 2, 3, 5, 8, 17, 33, 64, -1000, 1000, 1 << 16, 10**7, 1 << 31, -(1 << 31), (1 << 63) - 1, -(1 << 63))
+INTEGERS = (
+    0,
+    1,
+    -1,
+    2,
+    3,
+    5,
+    8,
+    17,
+    33,
+    64,
+    -1000,
+    1000,
+    1 << 16,
+    10**7,
+    1 << 31,
+    -(1 << 31),
+    (1 << 63) - 1,
+    -(1 << 63),
+)
 FLOATS = (0.0, -0.0, 1.0, -1.0, 0.5, 1e30, -1e30, float("inf"), float("-inf"), float("nan"), 1e-40)
 TEXTS = ("", "x", "y", "Relu", "SAME_UPPER", "nearest", "sum", "ai.onnx", "a\0b", "ä", "../x", "é" * 40)
 OPERATORS = tuple(sorted({s.name for s in defs.get_all_schemas() if s.domain == ""}))

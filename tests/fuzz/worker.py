@@ -46,6 +46,7 @@ class Worker:
         self._process = context.Process(target=_serve, args=(there,), daemon=True)
         self._process.start()
         there.close()
+        self._here.recv()  # imports take longer than some limits
 
     def _stop(self) -> None:
         self._process.kill()
@@ -61,6 +62,7 @@ def _serve(parent: Connection) -> None:
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
     os.dup2(nowhere, 2)
+    parent.send("ready")
     while True:
         try:
             case = parent.recv()

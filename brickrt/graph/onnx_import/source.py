@@ -99,7 +99,9 @@ def _read(model: str | Path | bytes | onnx.ModelProto) -> tuple[onnx.ModelProto,
     if isinstance(model, bytes):
         return _parse(model, "model"), None, "model"
     if not isinstance(model, (str, Path)):
-        raise ModelError(f"a model is a path, bytes or an onnx.ModelProto, not a {type(model).__name__}: give one of these")
+        raise ModelError(
+            f"a model is a path, bytes or an onnx.ModelProto, not a {type(model).__name__}: give one of these"
+        )
     path = Path(model)
     return _parse(_file(path), str(path)), path.parent, str(path)
 

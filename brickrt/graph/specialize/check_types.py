@@ -12,16 +12,19 @@ from onnx import TensorProto, defs, helper
 from brickrt.graph.builder import OnnxNode
 from brickrt.ops.types import TensorType
 
+OPTIONAL = defs.OpSchema.FormalParameterOption.Optional
+
 
 class _Parameter(NamedTuple):
     """An input as a schema has it: the types it takes, and the letter that all inputs of one type share, or ''."""
 
     types: frozenset[str]
     letter: str
+    optional: bool
 
 
 def check_types(node: OnnxNode, types: Mapping[str, TensorType]) -> None:
-    """Raises ValueError for an input of a type that the operator never took, or that differs from one it must equal.
+    """Raises ValueError for an input that is missing, of a type the operator never took, or unlike one it must equal.
 
     `types` are those of the inputs by name. The newest schema of the operator decides: what an older one did not take
     yet, kernels compute all the same.
@@ -29,9 +32,14 @@ def check_types(node: OnnxNode, types: Mapping[str, TensorType]) -> None:
     parameters, variadic = _parameters(node.op_type, node.domain)
     first: dict[str, tuple[str, np.dtype]] = {}
     for k, name in enumerate(node.inputs):
-        if name not in types or not (k < len(parameters) or variadic):
+        if not (k < len(parameters) or variadic):
             continue
-        parameter, dtype = parameters[min(k, len(parameters) - 1)], types[name].dtype
+        parameter = parameters[min(k, len(parameters) - 1)]
+        if not name and not parameter.optional:
+            raise ValueError(f"input {k} is left out, which the operator needs")
+        if name not in types:
+            continue
+        dtype = types[name].dtype
         if _written(dtype) not in parameter.types:
             raise ValueError(f"input {k}, '{name}', must be one of {', '.join(sorted(parameter.types))}")
         if parameter.letter:
@@ -46,7 +54,9 @@ def _parameters(op_type: str, domain: str) -> tuple[tuple[_Parameter, ...], bool
     schema: Any = defs.get_schema(op_type, domain=domain)
     letters = {c.type_param_str for c in schema.type_constraints}
     found = tuple(
-        _Parameter(frozenset(p.types), p.type_str if p.type_str in letters and p.is_homogeneous else "")
+        _Parameter(
+            frozenset(p.types), p.type_str if p.type_str in letters and p.is_homogeneous else "", p.option == OPTIONAL
+        )
         for p in schema.inputs
     )
     return found, bool(found) and schema.inputs[-1].option == defs.OpSchema.FormalParameterOption.Variadic
