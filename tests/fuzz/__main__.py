@@ -10,9 +10,9 @@ from collections import Counter
 from pathlib import Path
 
 from tests.fuzz.base_models import base_model
+from tests.fuzz.case_runner import CaseRunner
 from tests.fuzz.mutations import mutated
 from tests.fuzz.run_case import Case
-from tests.fuzz.worker import Worker
 
 SEEDS = Path(__file__).parent / "seeds"
 
@@ -33,7 +33,7 @@ def place(word: str, text: str) -> str:
 def search(minutes: float, first: int, keep: Path) -> Counter[str]:
     """Runs cases from number `first` on; what goes wrong in a new place is written to the folder `keep`."""
     end, seed, seen = time.monotonic() + 60 * minutes, first, Counter[str]()
-    with Worker() as worker:
+    with CaseRunner() as worker:
         while time.monotonic() < end:
             one = case(seed)
             word, text = worker.run(one)

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.fuzz.worker import Worker
+from tests.fuzz.case_runner import CaseRunner
 
 
 @pytest.fixture(scope="session")
-def worker() -> Iterator[Worker]:
-    with Worker() as one:
+def worker() -> Iterator[CaseRunner]:
+    with CaseRunner() as one:
         yield one

@@ -7,7 +7,7 @@ import onnx
 import pytest
 from onnx import helper
 
-from tests.fuzz.worker import Worker
+from tests.fuzz.case_runner import CaseRunner
 from tests.support.graphs.onnx_models import graph, model, node, tensor
 
 IMAGE = [tensor("x", [1, 4, 8, 8])]
@@ -97,13 +97,13 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_refused(worker: Worker, name: str):
+def test_refused(worker: CaseRunner, name: str):
     proto, words = BROKEN[name]
     word, text = worker.run((proto if isinstance(proto, bytes) else proto.SerializeToString(), "cpu"))
     assert word == "refused", text
     assert words in text and "defect" not in text, text
 
 
-def test_functions_that_call_others_run(worker: Worker):
+def test_functions_that_call_others_run(worker: CaseRunner):
     proto = calling(("F", ["G", "G"]), ("G", ["Relu", "Relu"]))
     assert worker.run((proto.SerializeToString(), "reference")) == ("ran", "")

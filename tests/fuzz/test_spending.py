@@ -7,7 +7,7 @@ import time
 import numpy as np
 import pytest
 
-from tests.fuzz.worker import Worker
+from tests.fuzz.case_runner import CaseRunner
 from tests.support.graphs.onnx_models import model, node, tensor
 
 IMAGE = [tensor("x", [1, 4, 8, 8])]
@@ -49,7 +49,7 @@ HUGE = {
 
 
 @pytest.mark.parametrize("name", HUGE)
-def test_refused_before_anything_is_spent(worker: Worker, name: str):
+def test_refused_before_anything_is_spent(worker: CaseRunner, name: str):
     started = time.monotonic()
     word, text = worker.run((HUGE[name].SerializeToString(), "cpu"))
     assert word == "refused", text
@@ -58,6 +58,6 @@ def test_refused_before_anything_is_spent(worker: Worker, name: str):
 
 
 @pytest.mark.parametrize("size", [10**7, 1 << 62])
-def test_a_norm_over_more_channels_than_there_are(worker: Worker, size: int):
+def test_a_norm_over_more_channels_than_there_are(worker: CaseRunner, size: int):
     proto = model([node("LRN", "x", "y", size=size)], IMAGE)
     assert worker.run((proto.SerializeToString(), "cpu")) == ("ran", "")

@@ -1,4 +1,4 @@
-"""Checks a model's messages before anything else reads them, native code included: text, types, ranks, nesting, functions.
+"""Checks a model's messages before anything else, native code included, reads them: text, types, ranks, nesting, calls.
 
 ONNX's checker comes later: it looks at nodes and edges, but takes element types that do not exist, and calls itself for
 each function and each sub-graph.
@@ -117,17 +117,18 @@ def _check_dimensions(dims: Iterable[int], what: str) -> None:
 
 def _check_node(node: onnx.NodeProto) -> None:
     """Axes that no tensor has crash ONNX's own shape inference; nothing later may see them."""
+    if standard_domain(node.domain):
+        return
     for attribute in node.attribute:
-        lo, hi = _RANGES.get(attribute.name, (None, None)) if not standard_domain(node.domain) else (None, None)
+        least, end = _RANGES.get(attribute.name, _ANY)
         values = [attribute.i] if attribute.type == onnx.AttributeProto.INT else attribute.ints
-        wrong = next((v for v in values if lo is not None and not lo <= v < hi), None)
+        wrong = next((v for v in values if not least <= v < end), None)
         if wrong is not None:
-            raise ModelError(
-                f"{node.op_type} node '{node.name or next(iter(node.output), '')}': {attribute.name} {wrong} is outside "
-                f"{lo} to {hi - 1}"
-            )
+            what = f"{node.op_type} node '{node.name or next(iter(node.output), '')}'"
+            raise ModelError(f"{what}: {attribute.name} {wrong} is outside {least} to {end - 1}")
 
 
+_ANY = (-(1 << 63), 1 << 63)
 _AXES = (-MOST_DIMENSIONS, MOST_DIMENSIONS)
 _RANGES = {
     **dict.fromkeys(("axis", "axes", "batch_axis", "time_axis", "scan_input_axes", "scan_output_axes"), _AXES),

@@ -76,7 +76,7 @@ def _external_array(tensor: onnx.TensorProto, folder: Path | None) -> np.ndarray
     path = _inside(info.get("location", ""), tensor.name, folder)
     dtype = helper.tensor_dtype_to_np_dtype(tensor.data_type)
     shape = tuple(tensor.dims)
-    if dtype == object:
+    if dtype.kind == "O":
         raise ModelError(f"tensor '{tensor.name}' of strings lies in a file, which ONNX has no form for: embed it")
     count = math.prod(shape)
     packed = _bits(dtype) < 8

@@ -63,8 +63,10 @@ def of_weights(node: OnnxNode, kernel: Ints) -> Ints:
 
 
 def window_of(node: OnnxNode, spatial: Ints, kernel: Ints) -> WindowAttributes:
-    """The window of a Conv or a pool over `spatial` dimensions. Raises Unsupported for negative pads, ValueError for settings
-    that make no sense."""
+    """The window of a Conv or a pool over `spatial` dimensions.
+
+    Raises Unsupported for negative pads, ValueError for settings that make no sense.
+    """
     rank = len(spatial)
     if rank == 0:
         raise Unsupported("a window without spatial dimensions")

@@ -13,14 +13,14 @@ SECONDS = 20.0
 BYTES = 6 << 30
 
 
-class Worker:
+class CaseRunner:
     """Runs cases in a process of its own, which is started again where a case ended it."""
 
     def __init__(self, seconds: float = SECONDS) -> None:
         self._seconds = seconds
         self._start()
 
-    def __enter__(self) -> Worker:
+    def __enter__(self) -> CaseRunner:
         return self
 
     def __exit__(self, *exc: object) -> None:
