@@ -111,6 +111,13 @@ class Builder:
             raise NeedValue([name])
         return array
 
+    def scalar(self, name: str) -> Any:
+        """The only element of a constant. Raises NeedValue where it is not known, ValueError for other than one."""
+        array = self.value(name)
+        if array.size != 1:
+            raise ValueError(f"'{name}' has {array.size} elements, not one")
+        return array.reshape(-1)[0]
+
     def known(self, name: str) -> np.ndarray | None:
         """The value of a constant, None for any other tensor and for an omitted input."""
         return self.constants.get(self.resolve(name))

@@ -36,7 +36,7 @@ def constant_of_shape(b: Builder, node: OnnxNode) -> str:
 @builds("Range")
 def count_up(b: Builder, node: OnnxNode) -> str:
     """start, start + delta, … up to the limit, which is left out."""
-    start, limit, delta = (b.value(name).reshape(-1)[0] for name in node.inputs[:3])
+    start, limit, delta = (b.scalar(name) for name in node.inputs[:3])
     if delta == 0:
         raise ValueError("a step of 0 never reaches the limit")
     steps = np.ceil((np.float64(limit) - np.float64(start)) / np.float64(delta))

@@ -28,7 +28,7 @@ def pad(b: Builder, node: OnnxNode) -> str:
 def _fill(b: Builder, node: OnnxNode) -> float | int | bool:
     name = optional(node, 2)
     if name and b.type(name).size:
-        return b.value(name).reshape(-1)[0].item()
+        return b.scalar(name).item()
     dtype = b.type(node.inputs[0]).dtype
     return np.asarray(node.attrs.get("value", 0)).astype(dtype).item()
 
