@@ -16,7 +16,10 @@ OPTIONAL = defs.OpSchema.FormalParameterOption.Optional
 
 
 class _Parameter(NamedTuple):
-    """An input as a schema has it: the types it takes, and the letter that all inputs of one type share, or ''."""
+    """An input as a schema has it: the types it takes, and the letter that all inputs of one type share, or ''.
+
+    The inputs of loops may be left out, as those of Scan were once.
+    """
 
     types: frozenset[str]
     letter: str
@@ -55,7 +58,9 @@ def _parameters(op_type: str, domain: str) -> tuple[tuple[_Parameter, ...], bool
     letters = {c.type_param_str for c in schema.type_constraints}
     found = tuple(
         _Parameter(
-            frozenset(p.types), p.type_str if p.type_str in letters and p.is_homogeneous else "", p.option == OPTIONAL
+            frozenset(p.types),
+            p.type_str if p.type_str in letters and p.is_homogeneous else "",
+            p.option == OPTIONAL or not p.is_homogeneous,
         )
         for p in schema.inputs
     )
