@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from brickrt.graph.errors import callers_own, last_resort
 from brickrt.graph.ir import Graph
 from brickrt.graph.onnx_import.check_inputs import check_inputs
 from brickrt.graph.onnx_import.source import Model, SourceGraph, load
@@ -91,24 +92,36 @@ class Pipeline:
     def plan(self, graph: Graph) -> Plan:
         """The plan of a graph, remembered from an earlier process where there was one."""
         self._say("plan", 0, 1)
-        tune = self.engine.tune(self._compiling) if self.engine.tune and self.options.strategy == "auto" else None
-        return remembered_plan(to_half_precision(graph, self.options.precision), self.engine.spec, self.options, tune)
+        with last_resort(lambda: _doing("planning", graph)):
+            tune = self.engine.tune(self._compiling) if self.engine.tune and self.options.strategy == "auto" else None
+            half = to_half_precision(graph, self.options.precision)
+            return remembered_plan(half, self.engine.spec, self.options, tune)
 
     def lower(self, plan: Plan) -> TaskGraph:
         """The plan's brick tasks in the order in which they run."""
-        return lower(plan)
+        with last_resort(lambda: _doing("lowering", plan.graph)):
+            return lower(plan)
 
     def compile(self, tasks: TaskGraph, constants: dict[str, np.ndarray]) -> Program:
         """The program of a task graph, which owns `constants`. Raises BrickError where memory is too small for it."""
         check_fits(tasks, self.threads)
-        return self.engine.build(tasks, constants, self.threads, self._compiling)
+        with last_resort(lambda: _doing("compiling", tasks.plan.graph)):
+            return self.engine.build(tasks, constants, self.threads, self._compiling)
 
     def _compiling(self, done: int, total: int) -> None:
         self._say("compile kernels", done, total)
 
     def _say(self, what: str, done: int, total: int) -> None:
         if self.progress:
-            self.progress(what, done, total)
+            with callers_own():
+                self.progress(what, done, total)
+
+
+def _doing(what: str, graph: Graph) -> str:
+    """A stage and the nodes it is at, for errors."""
+    names = list(dict.fromkeys(name for node in graph.nodes for name in node.origin))
+    more = f" and {len(names) - 4} more" if len(names) > 4 else ""
+    return f"{what} the nodes {', '.join(map(repr, names[:4]))}{more}"
 
 
 def without_constants(plan: Plan) -> tuple[Plan, dict[str, np.ndarray]]:

@@ -24,7 +24,7 @@ MOST_FILES = 15  # beside sub-folders
 MOST_LINES = 400
 MOST_LINES_OF_A_FUNCTION = 40
 # folders of tests that stand for no folder of the package: helpers, tests of the whole, and of what is no package
-NO_MIRROR = ("support", "backend", "models", "docs", "bench")
+NO_MIRROR = ("support", "backend", "models", "docs", "bench", "fuzz")
 # links in the package: brickrt.ops is ops, brickrt.runtime is runtime
 AT_THE_TOP = ("ops", "runtime")
 # the CPU's and the CUDA engine's halves of one design may name a class alike

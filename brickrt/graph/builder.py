@@ -11,6 +11,7 @@ import numpy as np
 
 from brickrt.graph.errors import NeedValue, Unsupported
 from brickrt.graph.ir import Node
+from brickrt.graph.room import require_room, require_table_room
 from brickrt.ops.base import Op
 from brickrt.ops.types import TensorType
 
@@ -110,6 +111,13 @@ class Builder:
             raise NeedValue([name])
         return array
 
+    def scalar(self, name: str) -> Any:
+        """The only element of a constant. Raises NeedValue where it is not known, ValueError for other than one."""
+        array = self.value(name)
+        if array.size != 1:
+            raise ValueError(f"'{name}' has {array.size} elements, not one")
+        return array.reshape(-1)[0]
+
     def known(self, name: str) -> np.ndarray | None:
         """The value of a constant, None for any other tensor and for an omitted input."""
         return self.constants.get(self.resolve(name))
@@ -140,11 +148,30 @@ class Builder:
         return name
 
     def check_room(self, shape: Sequence[int], dtype: np.dtype) -> None:
-        """Raises ValueError for a tensor larger than memory can be. To be called before a table of its positions is
-        made."""
+        """Raises ValueError for a tensor larger than memory can be."""
         if math.prod(shape) * dtype.itemsize > ADDRESSABLE:
             extents = ",".join(map(str, shape))
             raise ValueError(f"the result {dtype.name}[{extents}] would be larger than memory can be")
+
+    def check_tables(self, shape: Sequence[int], dtype: np.dtype) -> None:
+        """Raises BrickError where a tensor, or tables with an entry for each position along its axes, have no room.
+
+        To be called before such tables are made.
+        """
+        self.check_room(shape, dtype)
+        require_table_room(sum(shape), f"{self.what()} gives {dtype.name}[{','.join(map(str, shape))}]")
+
+    def check_constant(self, shape: Sequence[int], dtype: np.dtype) -> None:
+        """Raises BrickError for a constant that has no room, ValueError for one of negative extents. To be called
+        before it is made."""
+        if any(d < 0 for d in shape):
+            raise ValueError(f"the extents {list(shape)} are not all positive or 0")
+        require_room(shape, dtype, f"{self.what()} gives a constant which")
+
+    def what(self) -> str:
+        """The node that is being built, for errors."""
+        node = self.current
+        return f"{node.op_type} node '{node.name}'" if node else "the model"
 
     def used(self, name: str) -> bool:
         """Whether anybody reads this output of the model's node, or it is an output of the model."""

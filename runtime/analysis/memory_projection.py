@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from brickrt.graph.errors import BrickError
 from brickrt.graph.ir import Graph
+from brickrt.graph.room import available_bytes
 from brickrt.plan.cost.conv_algorithms import weight_growth
 from brickrt.plan.device.machine import GIB, memory_bytes
 from brickrt.runtime.lowering.task_graph import TaskGraph
@@ -63,8 +64,13 @@ def check_io_sizes(graph: Graph) -> None:
 def check_fits(tasks: TaskGraph, threads: int) -> None:
     """Refuses a task graph whose run this machine, or its GPU, cannot hold."""
     device = tasks.plan.device
-    needed = project(tasks, threads if device.kind == "cpu" else 1).total
+    projection = project(tasks, threads if device.kind == "cpu" else 1)
+    needed = projection.total
     who, has = ("the GPU", device.memory) if device.kind == "cuda" else ("this machine", memory_bytes())
+    if device.kind != "cuda" and needed <= has:  # inputs and constants are there already; what follows is new
+        made = sum(tasks.plan.graph.types[name].nbytes for name in tasks.plan.graph.outputs)
+        needed = projection.arena + projection.scratch + projection.tables + made
+        who, has = "now this machine", min(has, available_bytes())
     if needed > has:
         graph = tasks.plan.graph
         stored = [name for name, one in tasks.allocations.items() if one.kind != "scratch"]

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from brickrt.graph.builder import OnnxNode
+from brickrt.graph.errors import last_resort
 from brickrt.graph.host.run_host_node import reads, run_node
 from brickrt.graph.specialize.stages import Stage
 from brickrt.ops.types import TensorType
@@ -82,7 +83,8 @@ class Execution:
         program, graph = ran.stage.program, ran.stage.plan.graph
         assert program is not None
         inputs = [self.input(self.values[name]) for name in graph.inputs]
-        outputs = [self.output(graph.types[name]) for name in graph.outputs]
+        with last_resort(lambda: f"making room for the outputs {', '.join(map(repr, graph.outputs))}"):
+            outputs = [self.output(graph.types[name]) for name in graph.outputs]
         stream = {} if self.stream is None else {"stream": self.stream}
         ran.counts = run_watched(program, inputs, outputs, self.running, self.observer, **stream)
         for name, array in zip(graph.outputs, outputs, strict=True):

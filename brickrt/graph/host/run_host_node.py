@@ -11,7 +11,8 @@ import onnx
 from onnx import helper
 
 from brickrt.graph.builder import OnnxNode
-from brickrt.graph.errors import BrickError
+from brickrt.graph.errors import BrickError, described
+from brickrt.graph.host.check_output_room import check_output_room
 from brickrt.graph.host.evaluator import HostEvaluator
 
 Value = Any
@@ -33,6 +34,7 @@ def run_node(node: OnnxNode, opsets: Mapping[str, int], arrays: Mapping[str, Val
     wanted = [name for name in node.outputs if name]
     types = tuple(_element_type(value) for value in feeds.values())
     made = _evaluators.setdefault(node, {})
+    check_output_room(node, feeds)
     try:
         if types not in made:
             made[types] = _evaluator(node, opsets, dict(zip(feeds, types, strict=True)))
@@ -114,4 +116,4 @@ def _cause(error: BaseException) -> str:
     """The message of the innermost error: the reference wraps it in its own."""
     while error.__cause__ is not None:
         error = error.__cause__
-    return f"{type(error).__name__}: {error}"
+    return described(error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
@@ -10,6 +11,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 from brickrt.graph.errors import ModelError
+from brickrt.graph.room import require_room
 
 
 def tensor_array(tensor: onnx.TensorProto, folder: Path | None) -> np.ndarray:
@@ -21,18 +23,32 @@ def tensor_array(tensor: onnx.TensorProto, folder: Path | None) -> np.ndarray:
         return _external_array(tensor, folder)
     try:
         return numpy_helper.to_array(tensor)
-    except (ValueError, TypeError, KeyError) as e:
+    except (ValueError, TypeError, KeyError, OverflowError) as e:
         raise ModelError(f"tensor '{tensor.name}' is damaged ({e}): export the model again") from e
 
 
 def sparse_array(sparse: onnx.SparseTensorProto, folder: Path | None) -> np.ndarray:
     """The dense form of a sparse tensor."""
     values, indices = tensor_array(sparse.values, folder), tensor_array(sparse.indices, folder)
-    shape = tuple(sparse.dims)
+    shape, name = tuple(sparse.dims), sparse.values.name
+    require_room(shape, values.dtype, f"sparse tensor '{name}'")
+    _check_indices(name, shape, values, indices)
     dense = np.zeros(shape, values.dtype)
     where = indices if indices.ndim == 1 else np.ravel_multi_index(tuple(indices.T), shape)
     dense.reshape(-1)[where] = values
     return dense
+
+
+def _check_indices(name: str, shape: tuple[int, ...], values: np.ndarray, indices: np.ndarray) -> None:
+    """Raises ModelError unless `indices` are positions in the whole tensor, or rows of one index for each axis."""
+    limits = math.prod(shape) if indices.ndim == 1 else np.array(shape)
+    wanted = {1: (values.size,), 2: (values.size, len(shape))}.get(indices.ndim)
+    inside = indices.shape == wanted and bool(np.all((indices >= 0) & (indices < limits)))
+    if values.ndim != 1 or indices.dtype != np.int64 or not inside:
+        raise ModelError(
+            f"sparse tensor '{name}' of shape {list(shape)} has values of shape {list(values.shape)} whose indices, "
+            f"{indices.dtype.name}{list(indices.shape)}, are not positions in it: export the model again"
+        )
 
 
 def embed_external_data(graph: onnx.GraphProto, folder: Path | None) -> None:
@@ -60,7 +76,9 @@ def _external_array(tensor: onnx.TensorProto, folder: Path | None) -> np.ndarray
     path = _inside(info.get("location", ""), tensor.name, folder)
     dtype = helper.tensor_dtype_to_np_dtype(tensor.data_type)
     shape = tuple(tensor.dims)
-    count = int(np.prod(shape, dtype=np.int64))
+    if dtype.kind == "O":
+        raise ModelError(f"tensor '{tensor.name}' of strings lies in a file, which ONNX has no form for: embed it")
+    count = math.prod(shape)
     packed = _bits(dtype) < 8
     nbytes = -(-count * _bits(dtype) // 8)
     if not path.is_file():
@@ -99,6 +117,8 @@ def _inside(location: str, name: str, folder: Path | None) -> Path:
     """The data file, which must lie in the model's folder."""
     if folder is None:
         raise ModelError(f"tensor '{name}' lies in file '{location}': load the model by its path")
+    if "\0" in location:
+        raise ModelError(f"tensor '{name}': file {location!r} has a NUL in its name: export the model again")
     path = folder / location
     absolute = PurePosixPath(location).is_absolute() or PureWindowsPath(location).is_absolute()
     root = folder.resolve()

@@ -11,6 +11,7 @@ import onnx
 from onnx import AttributeProto, helper
 
 from brickrt.graph.builder import OnnxNode
+from brickrt.graph.errors import ModelError
 from brickrt.graph.onnx_import.external_data import sparse_array, tensor_array
 
 OPEN = ("", "?", "-1", "None")
@@ -52,6 +53,10 @@ def _dim(dim: onnx.TensorShapeProto.Dimension) -> int | str | None:
 
 def attribute_value(attribute: AttributeProto) -> Any:
     """The value of an attribute: tensors as arrays, strings decoded, subgraphs and types as they are."""
+    if attribute.ref_attr_name:
+        raise ModelError(
+            f"attribute '{attribute.name}' refers to one of a function, outside any: export the model again"
+        )
     value = helper.get_attribute_value(attribute)
     match attribute.type:
         case AttributeProto.STRING:
@@ -72,6 +77,10 @@ def attribute_value(attribute: AttributeProto) -> Any:
 
 def constant_value(node: onnx.NodeProto) -> np.ndarray:
     """The array of a Constant node, whichever attribute holds it."""
+    if len(node.attribute) != 1:
+        raise ModelError(
+            f"Constant node '{node.name}' has {len(node.attribute)} values, not one: export the model again"
+        )
     attribute = node.attribute[0]
     value = attribute_value(attribute)
     match attribute.name:

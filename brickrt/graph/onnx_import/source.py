@@ -12,7 +12,8 @@ from google.protobuf.message import DecodeError
 from onnx import helper, inliner, shape_inference
 
 from brickrt.graph.builder import OnnxNode
-from brickrt.graph.errors import ModelError
+from brickrt.graph.errors import ModelError, last_resort
+from brickrt.graph.onnx_import.check_messages import check_messages
 from brickrt.graph.onnx_import.check_model import check_graph, check_header
 from brickrt.graph.onnx_import.external_data import embed_external_data
 from brickrt.graph.onnx_import.protobuf import TensorInfo, graph_parts, initializer_arrays, standard_domain, tensor_info
@@ -58,7 +59,13 @@ def load(model: Model) -> SourceGraph:
 
     Raises ModelError, one line, where it is no valid ONNX model of known operators.
     """
-    proto, folder, label = _read(model)
+    with last_resort(lambda: f"loading {model if isinstance(model, (str, Path)) else 'the model'}"):
+        proto, folder, label = _read(model)
+        check_messages(proto, label)
+        return _imported(proto, folder, label)
+
+
+def _imported(proto: onnx.ModelProto, folder: Path | None, label: str) -> SourceGraph:
     proto = upgraded(proto, check_header(proto, label), label)
     opsets = check_header(proto, label)
     try:
@@ -91,12 +98,26 @@ def _read(model: str | Path | bytes | onnx.ModelProto) -> tuple[onnx.ModelProto,
         return proto, None, f"model '{model.graph.name}'"
     if isinstance(model, bytes):
         return _parse(model, "model"), None, "model"
+    if not isinstance(model, (str, Path)):
+        raise ModelError(
+            f"a model is a path, bytes or an onnx.ModelProto, not a {type(model).__name__}: give one of these"
+        )
     path = Path(model)
-    if not path.exists():
-        raise ModelError(f"{path}: no such file: check the path")
-    if path.is_dir():
-        raise ModelError(f"{path}: is a folder: give the .onnx file in it")
-    return _parse(path.read_bytes(), str(path)), path.parent, str(path)
+    return _parse(_file(path), str(path)), path.parent, str(path)
+
+
+def _file(path: Path) -> bytes:
+    """The bytes of a model's file. Raises ModelError where it cannot be read."""
+    if "\0" in str(path):
+        raise ModelError(f"{str(path)!r}: no path has a NUL in it: check the path")
+    try:
+        if not path.exists():
+            raise ModelError(f"{path}: no such file: check the path")
+        if path.is_dir():
+            raise ModelError(f"{path}: is a folder: give the .onnx file in it")
+        return path.read_bytes()
+    except OSError as e:
+        raise ModelError(f"{path}: cannot be read ({e.strerror}): check the path and its permissions") from e
 
 
 def _parse(data: bytes, label: str) -> onnx.ModelProto:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import onnx
-from onnx import version_converter
+from onnx import shape_inference, version_converter
 
 from brickrt.graph.errors import ModelError
 
@@ -19,7 +19,7 @@ def upgraded(model: onnx.ModelProto, opsets: Mapping[str, int], label: str) -> o
         return model
     try:
         return version_converter.convert_version(model, BUILT_OPSET)
-    except (RuntimeError, ValueError) as e:
+    except (RuntimeError, ValueError, shape_inference.InferenceError, version_converter.ConvertError) as e:
         reason = " ".join(str(e).rpartition(" failed: ")[2].split())
         raise ModelError(
             f"{label}: opset {version} is older than {BUILT_OPSET} and cannot be converted ({reason}): export it again"

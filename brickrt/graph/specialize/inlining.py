@@ -56,7 +56,14 @@ def function_body(node: OnnxNode, types: Sequence[TensorType | None]) -> onnx.Fu
 
 
 def expand(node: OnnxNode, body: onnx.FunctionProto, opsets: Mapping[str, int], fresh: Fresh) -> Splice:
-    """The nodes of a function's body, reading the inputs of `node` and writing its outputs."""
+    """The nodes of a function's body, reading the inputs of `node` and writing its outputs.
+
+    Raises ValueError where the body writes too few.
+    """
+    written = {*body.input, *(name for n in body.node for name in n.output)}
+    missing = [outer for inner, outer in zip(body.output, node.outputs) if outer and inner not in written]
+    if missing or len(node.outputs) > len(body.output):
+        raise ValueError(f"ONNX's definition of it does not compute {missing or list(node.outputs)} for these inputs")
     outer = dict(zip(body.output, node.outputs)) | dict.fromkeys(body.input, "") | dict(zip(body.input, node.inputs))
     names = {name: fresh(name) for n in body.node for name in n.output if name}
     names |= {name: target for name, target in outer.items() if target or name in body.input}

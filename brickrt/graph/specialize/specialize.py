@@ -14,7 +14,7 @@ import numpy as np
 
 import brickrt.graph.builders  # noqa: F401  (registers the builders)
 from brickrt.graph.builder import KERNEL_TYPES, Builder, Mark, OnnxNode, builder_for, no_kernels
-from brickrt.graph.errors import BrickError, NeedValue, Unsupported
+from brickrt.graph.errors import BrickError, NeedValue, Unsupported, last_resort
 from brickrt.graph.host.run_host_node import reads
 from brickrt.graph.host.static_values import fold_on_host, small_enough, static_value
 from brickrt.graph.interpret import run_nodes
@@ -24,6 +24,7 @@ from brickrt.graph.passes.fuse import fuse
 from brickrt.graph.passes.reorder_slices import reorder_slices
 from brickrt.graph.passes.stitch import stitch
 from brickrt.graph.rewriter import prune, rename
+from brickrt.graph.specialize.check_types import check_types
 from brickrt.graph.specialize.inlining import Splice, branch, expand, function_body
 from brickrt.graph.specialize.stages import Specialized, Stage, only
 from brickrt.ops.types import TensorType
@@ -42,10 +43,11 @@ def specialize(stage: Stage, types: Mapping[str, TensorType], values: Mapping[st
     BrickError, naming the node, for shapes and types that do not fit.
     """
     walk = _Walk(stage, types, values)
-    walk.run()
-    if walk.need:
-        return Specialized(Graph((), {}), need_values=frozenset(walk.need))
-    return walk.result()
+    with last_resort(walk.doing):
+        walk.run()
+        if walk.need:
+            return Specialized(Graph((), {}), need_values=frozenset(walk.need))
+        return walk.result()
 
 
 class _Walk:
@@ -77,6 +79,18 @@ class _Walk:
             self.b.current = node
             self.visit(node)
         self.b.current = None
+
+    def doing(self) -> str:
+        """What the walk is at, for errors."""
+        node = self.b.current
+        if node is None:
+            return f"specializing {self.stage.source.name}"
+        return f"{node.op_type} node '{node.name}' with {self.given(reads(node))}"
+
+    def given(self, names: Iterable[str]) -> str:
+        """Tensors and their types, for errors."""
+        types = self.b.types
+        return ", ".join(f"'{n}' {types.get(self.b.resolve(n), 'of unknown type')}" for n in names) or "no inputs"
 
     def visit(self, node: OnnxNode) -> None:
         names = reads(node)
@@ -120,8 +134,7 @@ class _Walk:
         except BrickError:
             raise
         except ValueError as e:
-            given = ", ".join(f"'{name}' {self.b.type(name)}" for name in names)
-            raise BrickError(f"{node.op_type} node '{node.name}' cannot take {given}: {e}") from e
+            raise BrickError(f"{node.op_type} node '{node.name}' cannot take {self.given(names)}: {e}") from e
 
     def wait_for_values(self, node: OnnxNode, names: tuple[str, ...], needed: Iterable[str]) -> None:
         for name in sorted(needed):
@@ -140,12 +153,16 @@ class _Walk:
             b.aliases[node.outputs[0]] = b.resolve(node.inputs[0])
             return
         if node.op_type == "If" and not node.domain:
-            taken = bool(b.value(node.inputs[0]).reshape(-1)[0])
+            condition = b.value(node.inputs[0]).reshape(-1)
+            if condition.size != 1:
+                raise ValueError(f"a condition of {condition.size} elements, not one")
+            taken = bool(condition[0])
             self.splice(branch(node, taken, self.opsets, b.fresh))
             return
         untyped = [name for name in names if b.resolve(name) not in b.types]
         if untyped:
             raise Unsupported(f"'{untyped[0]}' is no tensor")
+        check_types(node, {name: b.type(name) for name in names})
         static = static_value(node, b.type(names[0])) if names else None
         if static is not None:
             b.bind(node.outputs[0], static)

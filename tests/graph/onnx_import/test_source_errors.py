@@ -9,7 +9,7 @@ import onnx
 import pytest
 from onnx import helper
 
-from brickrt.graph.errors import BrickError
+from brickrt.graph.errors import BrickError, Defect
 from brickrt.graph.onnx_import.source import load
 from tests.support.graphs.onnx_models import graph, model, node, tensor
 
@@ -144,3 +144,22 @@ def test_external_data_of_a_constant_node(tmp_path):
     proto.graph.node.insert(0, helper.make_node("Constant", [], ["w"], value=value))
     path.write_bytes(proto.SerializeToString())
     assert load(path).initializers["w"].tolist() == [[1, 2, 3], [4, 5, 6]]
+
+
+def test_external_data_with_a_nul_in_its_path(tmp_path):
+    check(external(tmp_path, "w\0.bin"), ["'w'", "NUL"])
+
+
+def test_what_is_no_model_and_no_path(tmp_path):
+    check(3, ["not a int"])
+    check("a\0b.onnx", ["NUL"])
+
+
+def test_any_other_error_is_called_a_defect(monkeypatch):
+    def fails(*given: object) -> None:
+        raise KeyError("inside")
+
+    monkeypatch.setattr("brickrt.graph.onnx_import.source.graph_parts", fails)
+    with pytest.raises(Defect, match=r"loading .*KeyError: 'inside'.*report") as caught:
+        load(relu())
+    assert isinstance(caught.value.__cause__, KeyError)

@@ -18,12 +18,14 @@ _MOST_ELEMENTS = 1 << 22
 def short_time(b: Builder, node: OnnxNode) -> str:
     """Frames of [batch, samples, parts] are windows of a convolution whose channels are the frequencies."""
     x, window = wide(b, node.inputs[0]), optional(node, 2)
-    shape, step = b.type(x).shape, int(b.value(node.inputs[1]).reshape(-1)[0])
+    shape, step = b.type(x).shape, int(b.scalar(node.inputs[1]))
     parts = shape[2] if len(shape) == 3 else 1
     named = optional(node, 3)
-    length = int(b.value(named).reshape(-1)[0]) if named else b.type(window).size if window else shape[1]
-    weights = np.ones(length) if not window else b.value(window).reshape(-1).astype(np.float64)
+    length = int(b.scalar(named)) if named else b.type(window).size if window else shape[1]
+    if min(length, step) < 1:
+        raise ValueError(f"frames of {length} samples, {step} apart: both must be at least 1")
     matrix = _matrix(length, length, parts, bool(node.attrs.get("onesided", 1)), False)
+    weights = np.ones(length) if not window else b.value(window).reshape(-1).astype(np.float64)
     kernel = (matrix.reshape(length, parts, -1) * weights[:, None, None]).transpose(2, 1, 0)
     channels = transpose(b, x, (0, 2, 1)) if parts == 2 else view(b, x, (shape[0], 1, shape[1]))
     op = Conv((length,), (step,), (1,), (0,), (0,), 1, False)
@@ -41,11 +43,13 @@ def transform(b: Builder, node: OnnxNode) -> str:
     if inverse and half:
         raise Unsupported("an inverse transform to real numbers")
     rank, named = b.type(x).rank, optional(node, 2)
-    axis = int(b.value(named).reshape(-1)[0]) if named else node.attrs.get("axis", 1 if node.version < 20 else -2)
+    axis = int(b.scalar(named)) if named else node.attrs.get("axis", 1 if node.version < 20 else -2)
     axis = normal_axis(axis, rank)
     order = (*(k for k in range(rank) if k not in (axis, rank - 1)), axis, rank - 1)
     *rows, extent, parts = b.type(transpose(b, x, order)).shape
-    length = int(b.value(optional(node, 1)).reshape(-1)[0]) if optional(node, 1) else extent
+    length = int(b.scalar(optional(node, 1))) if optional(node, 1) else extent
+    if length < 1:
+        raise ValueError(f"a transform of {length} samples")
     matrix = _matrix(extent, length, parts, half, inverse).astype(b.type(x).dtype)
     flat = view(b, transpose(b, x, order), (int(np.prod(rows)), extent * parts))
     y = b.emit(MatMul(), flat, b.constant(matrix))

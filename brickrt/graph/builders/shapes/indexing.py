@@ -34,7 +34,7 @@ def triangle(b: Builder, node: OnnxNode) -> str:
     """The upper or lower triangle of matrices, else 0."""
     x = node.inputs[0]
     name = optional(node, 1)
-    offset = int(b.value(name).reshape(-1)[0]) if name else 0
+    offset = int(b.scalar(name)) if name else 0
     upper = node.attrs.get("upper", 1)
     rows, columns = b.type(x).shape[-2:]
     distance = np.arange(columns)[None, :] - np.arange(rows)[:, None]

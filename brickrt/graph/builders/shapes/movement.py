@@ -18,7 +18,10 @@ JOINED = 32
 @builds("Concat")
 def concat(b: Builder, node: OnnxNode) -> str:
     """Joins tensors along an axis. Empty ones add nothing; more than JOINED are joined in several steps."""
-    axis = normal_axis(node.attrs["axis"], b.type(node.inputs[0]).rank)
+    ranks = {b.type(name).rank for name in node.inputs}
+    if len(ranks) > 1 or 0 in ranks:
+        raise ValueError(f"tensors of rank {', '.join(map(str, sorted(ranks)))} cannot be joined")
+    axis = normal_axis(node.attrs["axis"], ranks.pop())
     parts = [name for name in node.inputs if b.type(name).shape[axis]] or [node.inputs[0]]
     while len(parts) > 1:
         groups = [parts[k : k + JOINED] for k in range(0, len(parts), JOINED)]
@@ -72,7 +75,9 @@ def tile(b: Builder, node: OnnxNode) -> str:
     """The tensor repeated along each axis."""
     x = node.inputs[0]
     repeats = list(zip(b.type(x).shape, integers(b, node, 1, "repeats") or [], strict=True))
-    b.check_room([d * n for d, n in repeats], b.type(x).dtype)
+    if any(n < 0 for _, n in repeats):
+        raise ValueError(f"repeats {[n for _, n in repeats]} must be at least 0")
+    b.check_tables([d * n for d, n in repeats], b.type(x).dtype)
     return take(b, x, {k: tuple(range(d)) * n for k, (d, n) in enumerate(repeats)})
 
 
@@ -86,7 +91,7 @@ def expand(b: Builder, node: OnnxNode) -> str:
 def expanded(b: Builder, x: str, shape: Sequence[int]) -> str:
     """The tensor broadcast together with `shape`."""
     target = np.broadcast_shapes(b.type(x).shape, tuple(shape))
-    b.check_room(target, b.type(x).dtype)
+    b.check_tables(target, b.type(x).dtype)
     source = (1,) * (len(target) - b.type(x).rank) + b.type(x).shape
     tables = {k: (0,) * n for k, (d, n) in enumerate(zip(source, target, strict=True)) if d != n}
     return take(b, view(b, x, source), tables)

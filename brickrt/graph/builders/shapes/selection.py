@@ -36,10 +36,11 @@ def hardmax(b: Builder, node: OnnxNode) -> str:
 def one_hot(b: Builder, node: OnnxNode) -> str:
     """Negative indices count from the end of the new axis; those outside it select nothing."""
     indices, values = node.inputs[0], node.inputs[2]
-    depth = int(b.value(node.inputs[1]).reshape(-1)[0])
+    depth = int(b.scalar(node.inputs[1]))
     shape = b.type(indices).shape
     axis = normal_axis(node.attrs.get("axis", -1), len(shape) + 1)
     position = convert(b, view(b, indices, (*shape[:axis], 1, *shape[axis:])), INT64)
+    b.check_constant((depth,), INT64)
     counter = b.constant(np.arange(depth, dtype=np.int64).reshape(_along(axis, len(shape) + 1)))
     off, on = b.value(values).reshape(-1)[:2]
     dtype = b.type(values).dtype

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from brickrt.graph.builder import Builder, OnnxNode, builds
-from brickrt.graph.builders.common import convert, optional, wide
+from brickrt.graph.builders.common import convert, optional, positive, wide
 from brickrt.graph.builders.spatial.window import (
     WindowAttributes,
     auto_pad,
@@ -25,7 +25,7 @@ def conv(b: Builder, node: OnnxNode) -> str:
 def convolved(b: Builder, node: OnnxNode, x: str, weights: str, *bias: str) -> str:
     """A node's convolution, of other operands than the node has."""
     w = window_of(node, b.type(x).shape[2:], of_weights(node, b.type(weights).shape[2:]))
-    op = Conv(w.kernel, w.strides, w.dilations, w.pads, w.pads_end, node.attrs.get("group", 1), bool(bias))
+    op = Conv(w.kernel, w.strides, w.dilations, w.pads, w.pads_end, groups_of(node), bool(bias))
     return b.emit(op, x, weights, *bias)
 
 
@@ -35,9 +35,14 @@ def conv_transpose(b: Builder, node: OnnxNode) -> str:
     operands = _operands(b, node)
     kernel = of_weights(node, b.type(operands[1]).shape[2:])
     w, extra = _transposed_window(node, b.type(operands[0]).shape[2:], kernel)
-    groups, bias = node.attrs.get("group", 1), len(operands) == 3
+    groups, bias = groups_of(node), len(operands) == 3
     op = ConvTranspose(w.kernel, w.strides, w.dilations, w.pads, w.pads_end, extra, groups, bias)
     return convert(b, b.emit(op, *operands), b.type(node.inputs[0]).dtype)
+
+
+def groups_of(node: OnnxNode) -> int:
+    """The number of groups. Raises ValueError where it is below 1."""
+    return positive(node, "group") if "group" in node.attrs else 1
 
 
 def _operands(b: Builder, node: OnnxNode) -> list[str]:

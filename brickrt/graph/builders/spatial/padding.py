@@ -21,14 +21,14 @@ def pad(b: Builder, node: OnnxNode) -> str:
     axes = list(range(len(shape))) if axes is None else [normal_axis(axis, len(shape)) for axis in axes]
     sides = list(zip(axes, amounts[: len(axes)], amounts[len(axes) :], strict=True))
     grown = {k: max(0, shape[k] + lo + hi) for k, lo, hi in sides}
-    b.check_room([grown.get(k, extent) for k, extent in enumerate(shape)], b.type(x).dtype)
+    b.check_tables([grown.get(k, extent) for k, extent in enumerate(shape)], b.type(x).dtype)
     return take(b, x, {k: positions(shape[k], lo, hi, mode) for k, lo, hi in sides}, _fill(b, node))
 
 
 def _fill(b: Builder, node: OnnxNode) -> float | int | bool:
     name = optional(node, 2)
     if name and b.type(name).size:
-        return b.value(name).reshape(-1)[0].item()
+        return b.scalar(name).item()
     dtype = b.type(node.inputs[0]).dtype
     return np.asarray(node.attrs.get("value", 0)).astype(dtype).item()
 
@@ -64,7 +64,7 @@ def center_crop_pad(b: Builder, node: OnnxNode) -> str:
     sizes = integers(b, node, 1, "shape") or []
     axes = [normal_axis(axis, len(shape)) for axis in node.attrs.get("axes") or range(len(shape))]
     grown = dict(zip(axes, sizes, strict=True))
-    b.check_room([grown.get(k, extent) for k, extent in enumerate(shape)], b.type(x).dtype)
+    b.check_tables([grown.get(k, extent) for k, extent in enumerate(shape)], b.type(x).dtype)
     return take(b, x, {k: _centered(shape[k], size) for k, size in grown.items()})
 
 

@@ -48,8 +48,11 @@ def _simple(b: Builder, node: OnnxNode, scales: Sequence[float]) -> str:
 
 def _resized(b: Builder, x: str, axes: list[AxisResize], attrs: dict) -> str:
     mode, transform = attrs.get("mode", "nearest"), attrs["coordinate_transformation_mode"]
+    for a in axes:
+        if a.size < 1 or not 0 < a.scale < math.inf:
+            raise ValueError(f"axis {a.axis} of {a.extent} cannot become {a.size}, {a.scale} times as long")
     sizes = {a.axis: a.size for a in axes}
-    b.check_room([sizes.get(k, extent) for k, extent in enumerate(b.type(x).shape)], b.type(x).dtype)
+    b.check_tables([sizes.get(k, extent) for k, extent in enumerate(b.type(x).shape)], b.type(x).dtype)
     axes = [a for a in axes if not a.trivial(transform)]
     fill = attrs.get("extrapolation_value", 0.0)
     holes = {a.axis: outside(a) for a in axes} if transform == "tf_crop_and_resize" else {}

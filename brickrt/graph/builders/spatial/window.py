@@ -8,6 +8,9 @@ from brickrt.graph.builder import OnnxNode
 from brickrt.graph.errors import Unsupported
 
 Ints = tuple[int, ...]
+MOST = 1 << 31
+"""Positions are 64 bits wide: a product of two such settings stays below."""
+
 AUTO_PADS = ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
 
 
@@ -44,6 +47,13 @@ def steps(node: OnnxNode, rank: int) -> tuple[Ints, Ints]:
     return strides, dilations
 
 
+def require_moderate(**settings: Ints) -> None:
+    """Raises ValueError for a setting with an entry so large that positions in the input would overflow."""
+    for name, values in settings.items():
+        if max(values, default=0) > MOST:
+            raise ValueError(f"{name} {list(values)} is larger than any tensor can be")
+
+
 def of_weights(node: OnnxNode, kernel: Ints) -> Ints:
     """The extents of the kernel, taken from the weights. Raises ValueError where `kernel_shape` says otherwise."""
     stated = per_dimension(node, "kernel_shape", len(kernel), 1)
@@ -53,13 +63,17 @@ def of_weights(node: OnnxNode, kernel: Ints) -> Ints:
 
 
 def window_of(node: OnnxNode, spatial: Ints, kernel: Ints) -> WindowAttributes:
-    """The window of a Conv or a pool over `spatial` dimensions. Raises Unsupported for negative pads."""
+    """The window of a Conv or a pool over `spatial` dimensions.
+
+    Raises Unsupported for negative pads, ValueError for settings that make no sense.
+    """
     rank = len(spatial)
     if rank == 0:
         raise Unsupported("a window without spatial dimensions")
     if len(kernel) != rank or min(kernel) < 1:
         raise ValueError(f"a kernel of {list(kernel)} does not suit {rank} spatial dimensions")
     strides, dilations = steps(node, rank)
+    require_moderate(kernel=kernel, strides=strides, dilations=dilations)
     if auto_pad(node).startswith("SAME"):
         begin, end = _same(auto_pad(node), spatial, kernel, strides, dilations)
     else:
@@ -68,6 +82,7 @@ def window_of(node: OnnxNode, spatial: Ints, kernel: Ints) -> WindowAttributes:
         begin, end = pads[:rank], pads[rank:]
     if min(begin + end) < 0:
         raise Unsupported("negative pads")
+    require_moderate(pads=begin + end)
     return WindowAttributes(kernel, strides, dilations, begin, end)
 
 

@@ -1,0 +1,183 @@
+"""Checks a model's messages before anything else, native code included, reads them: text, types, ranks, nesting, calls.
+
+ONNX's checker comes later: it looks at nodes and edges, but takes element types that do not exist, and calls itself for
+each function and each sub-graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import cache
+from typing import Any
+
+import onnx
+from google.protobuf.message import Message
+from onnx import TensorProto, helper
+
+from brickrt.graph.errors import ModelError
+from brickrt.graph.onnx_import.protobuf import standard_domain
+
+MOST_DIMENSIONS = 32
+"""The rank that NumPy and kernels' argument tables have room for."""
+
+MOST_NESTED = 24
+"""Sub-graphs and types inside one another."""
+
+MOST_NODES = 1 << 20
+"""Nodes after local functions are inlined."""
+
+ELEMENT_TYPES = frozenset(helper.get_all_tensor_dtypes()) - {TensorProto.UNDEFINED}
+_NESTING = frozenset((onnx.GraphProto.DESCRIPTOR.full_name, onnx.TypeProto.DESCRIPTOR.full_name))
+
+
+def check_messages(model: onnx.ModelProto, label: str) -> None:
+    """Raises ModelError for text that is not UTF-8, unknown element types, and what is too deep or too much."""
+    try:
+        for message in _below(model, 0):
+            _CHECKS.get(message.DESCRIPTOR.full_name, _nothing)(message)
+        _check_functions(model)
+    except ModelError as e:
+        raise ModelError(f"{label}: {e}: export the model again") from e
+
+
+def _nothing(message: Any) -> None:
+    pass
+
+
+def _below(message: Message, depth: int) -> Iterator[Message]:
+    """A message and all inside it. Raises ModelError where they are nested too deeply."""
+    depth += message.DESCRIPTOR.full_name in _NESTING
+    if depth > MOST_NESTED:
+        raise ModelError(f"more than {MOST_NESTED} sub-graphs or types are nested inside one another")
+    _check_text(message)
+    yield message
+    for name, repeated in _parts(message.DESCRIPTOR):
+        if repeated:
+            for one in getattr(message, name):
+                yield from _below(one, depth)
+        elif message.HasField(name):
+            yield from _below(getattr(message, name), depth)
+
+
+@cache
+def _parts(descriptor: Any) -> tuple[tuple[str, bool], ...]:
+    """The fields of a kind of message that hold messages, and whether each holds many."""
+    return tuple((f.name, bool(f.is_repeated)) for f in descriptor.fields if f.type == f.TYPE_MESSAGE)
+
+
+@cache
+def _texts(descriptor: Any) -> tuple[tuple[str, bool], ...]:
+    """The fields of a kind of message that hold text, and whether each holds many."""
+    return tuple((f.name, bool(f.is_repeated)) for f in descriptor.fields if f.type == f.TYPE_STRING)
+
+
+def _check_text(message: Message) -> None:
+    for name, repeated in _texts(message.DESCRIPTOR):
+        text = getattr(message, name)  # text that is not UTF-8 comes as bytes
+        if any(isinstance(one, bytes) for one in (text if repeated else (text,))):
+            raise ModelError(f"field '{name}' of a {message.DESCRIPTOR.name} is no UTF-8 text")
+
+
+def _check_tensor(tensor: TensorProto) -> None:
+    what = f"tensor '{tensor.name}'"
+    _check_element_type(tensor.data_type, what)
+    _check_dimensions(tensor.dims, what)
+    if tensor.HasField("segment"):
+        raise ModelError(f"{what} is stored in segments, which nothing writes")
+
+
+def _check_sparse(sparse: onnx.SparseTensorProto) -> None:
+    _check_dimensions(sparse.dims, f"sparse tensor '{sparse.values.name}'")
+
+
+def _check_value(value: onnx.ValueInfoProto) -> None:
+    _check_type(value.type, f"tensor '{value.name}'")
+
+
+def _check_type(kind: onnx.TypeProto, what: str) -> None:
+    for tensor in (kind.tensor_type, kind.sparse_tensor_type):
+        if tensor.elem_type:
+            _check_element_type(tensor.elem_type, what)
+        if len(tensor.shape.dim) > MOST_DIMENSIONS:
+            raise ModelError(f"{what} has {len(tensor.shape.dim)} dimensions, more than {MOST_DIMENSIONS}")
+
+
+def _check_element_type(number: int, what: str) -> None:
+    if number not in ELEMENT_TYPES:
+        raise ModelError(f"{what} has elements of type {number}, which does not exist in onnx {onnx.__version__}")
+
+
+def _check_dimensions(dims: Iterable[int], what: str) -> None:
+    extents = list(dims)
+    if len(extents) > MOST_DIMENSIONS:
+        raise ModelError(f"{what} has {len(extents)} dimensions, more than {MOST_DIMENSIONS}")
+    if any(d < 0 for d in extents):
+        raise ModelError(f"{what} has the extents {extents}, one of them negative")
+
+
+def _check_node(node: onnx.NodeProto) -> None:
+    """Axes that no tensor has crash ONNX's own shape inference; nothing later may see them."""
+    if standard_domain(node.domain):
+        return
+    for attribute in node.attribute:
+        least, end = _RANGES.get(attribute.name, _ANY)
+        values = [attribute.i] if attribute.type == onnx.AttributeProto.INT else attribute.ints
+        wrong = next((v for v in values if not least <= v < end), None)
+        if wrong is not None:
+            what = f"{node.op_type} node '{node.name or next(iter(node.output), '')}'"
+            raise ModelError(f"{what}: {attribute.name} {wrong} is outside {least} to {end - 1}")
+
+
+_ANY = (-(1 << 63), 1 << 63)
+_AXES = (-MOST_DIMENSIONS, MOST_DIMENSIONS)
+_RANGES = {
+    **dict.fromkeys(("axis", "axes", "batch_axis", "time_axis", "scan_input_axes", "scan_output_axes"), _AXES),
+    **dict.fromkeys(("perm", "batch_dims"), (0, MOST_DIMENSIONS)),
+}
+"""Integer attributes of standard operators that stand for axes: the least, and the first that is too large."""
+
+_CHECKS = {
+    onnx.NodeProto.DESCRIPTOR.full_name: _check_node,
+    TensorProto.DESCRIPTOR.full_name: _check_tensor,
+    onnx.SparseTensorProto.DESCRIPTOR.full_name: _check_sparse,
+    onnx.ValueInfoProto.DESCRIPTOR.full_name: _check_value,
+}
+
+
+def _check_functions(model: onnx.ModelProto) -> None:
+    """Raises ModelError for functions that call themselves, or grow beyond bounds when they are inlined."""
+    bodies = {(standard_domain(f.domain), f.name, f.overload): f.node for f in model.functions}
+    if not bodies:
+        return
+    sizes: dict[tuple[str, str, str], int] = {}
+    for start in bodies:
+        _measure(start, bodies, sizes)
+    total = sum(sizes.get(called, 1) for called in _calls(model.graph.node))
+    if total > MOST_NODES:
+        raise ModelError(f"its functions stand for {total} nodes, more than {MOST_NODES}")
+
+
+def _measure(start: Any, bodies: dict[Any, Any], sizes: dict[Any, int]) -> None:
+    """Fills in `sizes`, the nodes of each function once all in it are inlined, for `start` and what it calls."""
+    open_calls, trail = [(start, list(_calls(bodies[start])))], {start}
+    while open_calls:
+        name, calls = open_calls[-1]
+        missing = next((c for c in calls if c in bodies and c not in sizes), None)
+        if missing is None:
+            sizes[name] = sum(sizes.get(c, 1) for c in calls)
+            trail.discard(name)
+            open_calls.pop()
+        elif missing in trail:
+            raise ModelError(f"function '{missing[1]}' calls itself")
+        else:
+            trail.add(missing)
+            open_calls.append((missing, list(_calls(bodies[missing]))))
+
+
+def _calls(nodes: Iterable[onnx.NodeProto]) -> Iterator[tuple[str, str, str]]:
+    """What the nodes, also those of sub-graphs, call."""
+    for node in nodes:
+        yield standard_domain(node.domain), node.op_type, node.overload
+        for attribute in node.attribute:
+            for graph in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
+                yield from _calls(graph.node)

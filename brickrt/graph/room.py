@@ -1,0 +1,88 @@
+"""Whether memory has room for a tensor, asked before anything is spent on it."""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from brickrt.graph.errors import BrickError
+from brickrt.ops.types import TensorType
+
+GIB = 1 << 30
+UNKNOWN = 8 * GIB
+POSITION_BYTES = 40
+"""What one entry of a table of positions takes: a Python integer and its place in a tuple."""
+
+
+def available_bytes() -> int:
+    """Bytes that this process can still get: what the system has free or in caches, less where a limit is lower."""
+    free = _from_meminfo()
+    if free is None:
+        free = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else UNKNOWN
+    limit = _address_limit()
+    return free if limit is None else max(0, min(free, limit - _mapped_bytes()))
+
+
+def _address_limit() -> int | None:
+    """Bytes of address space that the process may have; None where there is no limit."""
+    if sys.platform == "win32":
+        return None
+    import resource
+
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    return None if limit == resource.RLIM_INFINITY else limit
+
+
+def require_room(shape: Sequence[int], dtype: np.dtype, what: str) -> None:
+    """Raises BrickError for a tensor, which `what` names, larger than the memory that is available."""
+    needed = math.prod(int(d) for d in shape) * dtype.itemsize
+    if needed > ALWAYS and needed > (has := available_bytes()):
+        raise _refusal(f"{what} {dtype.name}[{','.join(map(str, shape))}]", needed, has)
+
+
+def require_room_together(types: Iterable[TensorType], what: str) -> None:
+    """Raises BrickError for tensors, which `what` names, that are together larger than the memory available."""
+    kinds = list(types)
+    needed = sum(t.nbytes for t in kinds)
+    if needed > ALWAYS and needed > (has := available_bytes()):
+        raise _refusal(f"{what} {', '.join(map(str, kinds[:4]))}{', …' * (len(kinds) > 4)}", needed, has)
+
+
+def require_table_room(entries: int, what: str) -> None:
+    """Raises BrickError for tables of positions, which `what` names, larger than the memory that is available."""
+    needed = entries * POSITION_BYTES
+    if needed > ALWAYS and needed > (has := available_bytes()):
+        raise _refusal(f"{what} by a table of {entries} positions", needed, has)
+
+
+ALWAYS = 1 << 24
+"""Bytes for which nobody is asked: there is always room for so little, and asking reads a file."""
+
+
+def _refusal(what: str, needed: int, has: int) -> BrickError:
+    return BrickError(
+        f"{what} takes {needed} bytes ({needed / GIB:.1f} GiB), {has / GIB:.1f} GiB of memory are available: "
+        "use smaller shapes"
+    )
+
+
+def _from_meminfo() -> int | None:
+    try:
+        text = Path("/proc/meminfo").read_text()
+    except OSError:
+        return None
+    fields = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
+    return int(fields["MemAvailable"].split()[0]) * 1024 if "MemAvailable" in fields else None
+
+
+def _mapped_bytes() -> int:
+    """What of the address space this process has already; 0 where the system does not say."""
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return 0

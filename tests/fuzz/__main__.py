@@ -1,0 +1,66 @@
+"""Changes models at random for as long as asked, and keeps those that go wrong as seeds, one for each place."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import re
+import time
+from collections import Counter
+from pathlib import Path
+
+from tests.fuzz.base_models import base_model
+from tests.fuzz.case_runner import CaseRunner
+from tests.fuzz.mutations import mutated
+from tests.fuzz.run_case import Case
+
+SEEDS = Path(__file__).parent / "seeds"
+
+
+def case(seed: int) -> Case:
+    """Broken model number `seed`. One in three goes to the CPU engine, the others to NumPy, which is sooner there."""
+    return mutated(seed, base_model(seed)), "cpu" if seed % 3 == 0 else "reference"
+
+
+def place(word: str, text: str) -> str:
+    """Where a case went wrong, the same for cases that go wrong alike: the last error and the last line of code."""
+    lines = text.strip().splitlines()
+    files = [line.strip() for line in lines if line.strip().startswith("File ")]
+    error = re.sub(r"\d+", "N", lines[-1])[:60] if lines else ""
+    return f"{word}: {files[-1] if files else ''} {error}"
+
+
+def search(minutes: float, first: int, keep: Path) -> Counter[str]:
+    """Runs cases from number `first` on; what goes wrong in a new place is written to the folder `keep`."""
+    end, seed, seen = time.monotonic() + 60 * minutes, first, Counter[str]()
+    with CaseRunner() as worker:
+        while time.monotonic() < end:
+            one = case(seed)
+            word, text = worker.run(one)
+            where = place(word, text) if word in ("broke", "hung", "died") else word
+            seen[where] += 1
+            if where != word and seen[where] == 1:
+                file = keep / f"{word}-{hashlib.sha256(one[0]).hexdigest()[:10]}-{one[1]}.onnx"
+                file.write_bytes(one[0])
+                print(f"case {seed} {where}\n{text}\n  kept as {file}", flush=True)
+            seed += 1
+    print(f"{seed - first} cases from {first} on")
+    return seen
+
+
+def main() -> int:
+    """The command; 1 where anything went wrong."""
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=1.0)
+    parser.add_argument("--seed", type=int, default=0, help="number of the first case")
+    parser.add_argument("--keep", type=Path, default=SEEDS, help="folder for what goes wrong")
+    asked = parser.parse_args()
+    asked.keep.mkdir(parents=True, exist_ok=True)
+    seen = search(asked.minutes, asked.seed, asked.keep)
+    for where, count in seen.most_common():
+        print(f"{count:6d} {where}")
+    return 0 if set(seen) <= {"ran", "refused"} else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,47 @@
+"""Runs one broken model, and says what came of it."""
+
+from __future__ import annotations
+
+import traceback
+from typing import Literal
+
+import numpy as np
+
+from brickrt.graph.errors import BrickError, Defect
+from brickrt.graph.onnx_import.protobuf import TensorInfo
+from brickrt.graph.onnx_import.source import load
+from brickrt.runtime.session.runtime import Runtime
+
+MOST_INPUT = 1 << 22
+OPEN_DIMENSION = 2
+
+Case = tuple[bytes, Literal["cpu", "reference"]]
+
+
+def outcome(case: Case) -> tuple[str, str]:
+    """A word and a text: `ran`, `refused` (a BrickError) or `broke` with the traceback."""
+    model, device = case
+    try:
+        source = load(model)
+        inputs = {name: _example(info) for name, info in source.inputs.items()}
+        if sum(a.nbytes for a in inputs.values()) > MOST_INPUT:
+            return "refused", "inputs are larger than a test should make them"
+        Runtime(source, device=device, threads=1).execute(inputs)
+    except Defect:
+        return "broke", traceback.format_exc()
+    except BrickError as e:
+        return "refused", str(e)
+    except Exception:
+        return "broke", traceback.format_exc()
+    return "ran", ""
+
+
+def _example(info: TensorInfo) -> np.ndarray:
+    """An input that fits: small numbers, ones where the type has few."""
+    dims = [d if isinstance(d, int) else OPEN_DIMENSION for d in info.shape or ()]
+    dtype = info.dtype or np.dtype(np.float32)
+    if np.prod([float(d) for d in dims]) * dtype.itemsize > MOST_INPUT:
+        return np.broadcast_to(np.zeros((), dtype), dims) if len(dims) <= 32 and max(dims) < 1 << 40 else np.zeros(1)
+    if dtype.kind in "OUS":
+        return np.full(dims, "a", object)
+    return (np.arange(int(np.prod(dims, dtype=np.int64))) % 3).reshape(dims).astype(dtype)

@@ -1,0 +1,63 @@
+"""What would take more memory or time than there is, is refused before any of it is spent, with the node's name."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+
+from tests.fuzz.case_runner import CaseRunner
+from tests.support.graphs.onnx_models import model, node, tensor
+
+IMAGE = [tensor("x", [1, 4, 8, 8])]
+PAIR = [tensor("x", [2])]
+SECONDS = 3.0
+
+
+def i(*values: int) -> np.ndarray:
+    return np.array(values, np.int64)
+
+
+HUGE = {
+    "constant": model([node("ConstantOfShape", "s", "y", name="n")], s=i(1 << 31)),
+    "summed": model([node("ConstantOfShape", "s", "c", name="n"), node("ReduceSum", "c", "y")], s=i(1 << 31)),
+    "range": model([node("Range", "a b c", "y", name="n")], a=i(0)[0], b=i(1 << 40)[0], c=i(1)[0]),
+    "one hot": model(
+        [node("OneHot", "x d v", "y", name="n")], [tensor("x", [4], np.int64)], d=i(1 << 40), v=np.float32([0, 1])
+    ),
+    "pads": model([node("Pad", "x p", "y", name="n")], PAIR, p=i(1 << 31, 0)),
+    "window's pads": model([node("MaxPool", "x", "y", name="n", kernel_shape=[2, 2], pads=[1 << 31] * 4)], IMAGE),
+    "tile": model([node("Tile", "x r", "y", name="n")], PAIR, r=i(1 << 31)),
+    "expand": model(
+        [node("Expand", "x r", "e", name="n"), node("ReduceMax", "e", "y")], [tensor("x", [1])], r=i(1 << 33)
+    ),
+    "resize": model([node("Resize", "x _ _ s", "y", name="n")], IMAGE, s=i(1, 4, 1 << 30, 1)),
+    "random": model([node("RandomNormal", "", "y", name="n", shape=[1 << 40])]),
+    "window": model([node("BlackmanWindow", "k", "y", name="n")], k=i(1 << 40)[0]),
+    "after the host": model(
+        [
+            node("NonZero", "x", "z"),
+            node("Shape", "z", "s"),
+            node("Mul", "s k", "t"),
+            node("ConstantOfShape", "t", "y", name="n"),
+        ],
+        [tensor("x", [2, 2])],
+        k=i(1 << 20, 1 << 20),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HUGE)
+def test_refused_before_anything_is_spent(worker: CaseRunner, name: str):
+    started = time.monotonic()
+    word, text = worker.run((HUGE[name].SerializeToString(), "cpu"))
+    assert word == "refused", text
+    assert "'n'" in text and ("bytes" in text or "larger than" in text), text
+    assert time.monotonic() - started < SECONDS
+
+
+@pytest.mark.parametrize("size", [10**7, 1 << 62])
+def test_a_norm_over_more_channels_than_there_are(worker: CaseRunner, size: int):
+    proto = model([node("LRN", "x", "y", size=size)], IMAGE)
+    assert worker.run((proto.SerializeToString(), "cpu")) == ("ran", "")

@@ -1,0 +1,51 @@
+"""What goes wrong with a node is a BrickError that names it; what nobody foresaw is called a defect."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from brickrt.graph.builder import _BUILDERS
+from brickrt.graph.errors import BrickError, Defect, callers_own, last_resort
+from brickrt.runtime.session.runtime import Runtime
+from tests.support.graphs.onnx_models import model, node, tensor
+
+RELU = model([node("Relu", "x", "y", name="n")], [tensor("x", [2])])
+X = {"x": np.ones(2, np.float32)}
+
+
+def raising(error: Exception):
+    def builder(*given: object) -> str:
+        raise error
+
+    return builder
+
+
+def test_an_unforeseen_error_names_the_node(monkeypatch):
+    monkeypatch.setitem(_BUILDERS, ("", "Relu"), raising(IndexError("far out")))
+    with pytest.raises(Defect, match=r"Relu node 'n' with 'x' float32\[2\]: IndexError: far out.*report") as caught:
+        Runtime(RELU, device="reference").execute(X)
+    assert isinstance(caught.value.__cause__, IndexError)
+
+
+@pytest.mark.parametrize("error", [MemoryError(), OSError(12, "no room")], ids=["memory", "mapping"])
+def test_memory_that_runs_out_is_no_defect(monkeypatch, error):
+    monkeypatch.setitem(_BUILDERS, ("", "Relu"), raising(error))
+    with pytest.raises(BrickError, match=r"'n'.*memory ran out") as caught:
+        Runtime(RELU, device="reference").execute(X)
+    assert not isinstance(caught.value, Defect)
+
+
+def test_what_a_callers_function_raises_goes_on_as_it_is():
+    def progress(*said: object) -> None:
+        raise LookupError("enough")
+
+    with pytest.raises(LookupError, match="enough"):
+        Runtime(RELU, device="cpu", progress=progress).execute(X)
+    with pytest.raises(LookupError), last_resort(lambda: "a test"), callers_own():
+        raise LookupError
+
+
+def test_keyboard_interrupts_go_on():
+    with pytest.raises(KeyboardInterrupt), last_resort(lambda: "a test"):
+        raise KeyboardInterrupt

@@ -1,0 +1,41 @@
+"""Tensors that memory has no room for are refused, those that it has room for are not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from brickrt.graph import room
+from brickrt.graph.errors import BrickError
+from brickrt.ops.types import TensorType
+from brickrt.runtime.session.runtime import Runtime
+from tests.support.graphs.onnx_models import model, node, tensor
+
+F32 = np.dtype(np.float32)
+MIB = 1 << 20
+
+
+def test_this_machine_has_some_memory():
+    assert 64 * MIB < room.available_bytes() < 1 << 50
+
+
+def test_one_tensor_and_several(monkeypatch):
+    monkeypatch.setattr(room, "available_bytes", lambda: 32 * MIB)
+    room.require_room([8, MIB], F32, "a tensor")
+    with pytest.raises(BrickError, match=r"a tensor float32\[9,1048576\] takes 37748736 bytes"):
+        room.require_room([9, MIB], F32, "a tensor")
+    half = TensorType((5, MIB), F32)
+    room.require_room_together([half], "a node gives")
+    with pytest.raises(BrickError, match=r"a node gives float32\[5,1048576\], float32\[5,1048576\] takes"):
+        room.require_room_together([half, half], "a node gives")
+    room.require_table_room(MIB // 2, "a node")
+    with pytest.raises(BrickError, match="1048576 positions"):
+        room.require_table_room(MIB, "a node")
+
+
+def test_a_run_that_this_moment_has_no_room_for(monkeypatch):
+    proto = model([node("Expand", "x s", "y")], [tensor("x", [1, 1024])], s=np.array([4096, 1024]))
+    inputs = {"x": np.ones((1, 1024), np.float32)}
+    monkeypatch.setattr("brickrt.runtime.analysis.memory_projection.available_bytes", lambda: 8 * MIB)
+    with pytest.raises(BrickError, match=r"the run would take .*now this machine has"):
+        Runtime(proto, device="cpu").execute(inputs)
