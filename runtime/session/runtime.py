@@ -14,6 +14,7 @@ from brickrt.graph.specialize.stages import first_stage
 from brickrt.plan.options import PlanOptions, Precision, Strategy, check_precision
 from brickrt.plan.plan import Plan
 from brickrt.runtime import events
+from brickrt.runtime.after_fork import tell_children
 from brickrt.runtime.arrays import on_device
 from brickrt.runtime.engines import Device, choose_engine
 from brickrt.runtime.execution.execution import Execution
@@ -72,8 +73,14 @@ class Runtime:
         self._running: list[Program] = []
         self._roots: dict[frozenset[str], StageCache] = {}
         self._lock = threading.Lock()
+        tell_children(self)
         self._last: Sequence[StageRun] | Report | None = None
         self._fast: FastPath | None = None
+
+    def after_fork(self) -> None:
+        """See `Forked`: runs that were under way in other threads are not so in a child."""
+        self._lock = threading.Lock()
+        self._running.clear()
 
     # ---- what it is
 
