@@ -1,25 +1,31 @@
 """Blobs on disk by name: compiled kernels, plans and calibrations.
 
-The folder belongs to the user alone and is used only while that holds; a file carries the digest of its content and is
-dropped where that does not match. The least recently used files go when the folder grows past its bound.
+The folder and the one above it belong to the user alone and are used only while that holds. A file carries a MAC of
+its name and content, made with the user's secret (`cache_key.py`), and is dropped where that does not match: edited,
+cut, renamed and planted files are none. The least recently used files go when the folder grows past its bound.
 """
 
 from __future__ import annotations
 
 import hashlib
+import hmac
 import os
-import stat
+import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import platformdirs
 
+from brickrt.runtime.cache.cache_key import MAC_BYTES, mac_of, make_key, read_key
+from brickrt.runtime.cache.owned_files import is_own_folder, read_own
+
 BOUND_BYTES = 512 << 20
-DIGEST_BYTES = 32
 TRIMMING = "00"
 """Looking at a whole folder takes a while: writing a blob whose digest begins so does, one in 256."""
+_warned: list[Path] = []  # of a folder that is not trusted, once per process
 
 
 def cache_root() -> Path:
@@ -60,50 +66,65 @@ class DiskCache:
         return DiskCache(cache_root() / name)
 
     @property
+    def root(self) -> Path:
+        """The folder above, which has the secret."""
+        return self.folder.parent
+
+    @property
     def trusted(self) -> bool:
-        """Whether the folder is ours and nobody else can write into it."""
+        """Whether the folder and the one above are ours and nobody else can write into them. Where they are there, but
+        are not, one line on stderr says so once."""
         try:
-            info = self.folder.lstat()
+            infos = {self.root: self.root.stat(), self.folder: self.folder.lstat()}
         except OSError:
             return False
-        if not stat.S_ISDIR(info.st_mode):
-            return False
-        return not hasattr(os, "getuid") or (info.st_uid == os.getuid() and not info.st_mode & 0o022)
+        strange = [folder for folder, info in infos.items() if not is_own_folder(info)]
+        if strange and not _warned:
+            _warned.append(strange[0])
+            print(f"brickrt: no caches: {strange[0]} is no folder that this user alone writes", file=sys.stderr)
+        return not strange
 
     def get(self, name: str) -> bytes | None:
         """The blob, or None where there is none that can be trusted."""
         if not self.trusted:
             return None
-        path = self.folder / name
         try:
-            content = path.read_bytes()
-            os.utime(path)
+            content = read_own(self.folder / name, touch=True)
         except OSError:
             return None
-        digest, blob = content[:DIGEST_BYTES], content[DIGEST_BYTES:]
-        if hashlib.sha256(blob).digest() != digest:
-            path.unlink(missing_ok=True)
+        key = read_key(self.root)
+        if content is None or key is None:
+            return None
+        mac, blob = content[:MAC_BYTES], content[MAC_BYTES:]
+        if not hmac.compare_digest(mac, self._mac(key, name, blob)):
+            _drop(self.folder / name)
             return None
         return blob
 
     def put(self, name: str, blob: bytes) -> None:
         """Keeps a blob, atomically; where the folder cannot be written, the work is only not remembered."""
-        try:
-            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if not self.trusted:
+        with suppress(OSError):
+            self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self.folder.mkdir(mode=0o700, exist_ok=True)
+            key = make_key(self.root) if self.trusted else None
+            if key is None:
                 return
-            self._write(name, hashlib.sha256(blob).digest() + blob)
-        except OSError:
-            return
-        if name.startswith(TRIMMING):
-            self.trim()
+            self._write(name, self._mac(key, name, blob) + blob)
+            if name.startswith(TRIMMING):
+                self.trim()
+
+    def _mac(self, key: bytes, name: str, blob: bytes) -> bytes:
+        return mac_of(key, f"{self.folder.name}/{name}", blob)
 
     def _write(self, name: str, content: bytes) -> None:
+        path = self.folder / name
         handle, temporary = tempfile.mkstemp(dir=self.folder, prefix=".new-")
         try:
             with os.fdopen(handle, "wb") as f:
                 f.write(content)
-            os.replace(temporary, self.folder / name)
+            if path.is_dir() and not path.is_symlink():
+                _drop(path)
+            os.replace(temporary, path)
         finally:
             Path(temporary).unlink(missing_ok=True)
 
@@ -122,5 +143,11 @@ class DiskCache:
         for _, size, path in sorted(entries):
             if excess <= 0:
                 return
-            Path(path).unlink(missing_ok=True)
+            _drop(Path(path))
             excess -= size
+
+
+def _drop(path: Path) -> None:
+    """Removes what is there, if that is possible: of folders, empty ones."""
+    with suppress(OSError):
+        path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import json
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from brickrt import graph as graphs
 from brickrt import ops as operators
@@ -17,6 +17,7 @@ from brickrt.plan.options import PlanOptions
 from brickrt.plan.plan import Plan, make_plan
 from brickrt.plan.subgraph import Subgraph
 from brickrt.runtime.cache.disk_cache import DiskCache, sources_digest
+from brickrt.runtime.cache.subgraph_codec import check, decode, encode
 
 
 class Tune(Protocol):
@@ -34,34 +35,31 @@ class Tune(Protocol):
 
 
 def remembered_plan(graph: Graph, device: DeviceSpec, options: PlanOptions, tune: Tune | None = None) -> Plan:
-    """The plan of a graph: its decisions from disk where they were made before, else made and kept."""
-    store, name = DiskCache.open("plans"), _digest(graph, device, options, tune.name if tune else "")
+    """The plan of a graph: its decisions from disk where they were made before and fit it, else made and kept."""
+    store, name = DiskCache.open("plans"), plan_digest(graph, device, options, tune.name if tune else "")
     known = store.get(name)
     if known is not None:
-        return make_plan(graph, device, options, decided=tuple(_subgraph(entry) for entry in json.loads(known)))
+        with suppress(ValueError):  # it is made anew
+            return check(make_plan(graph, device, options, decided=decode(known)))
     plan = make_plan(graph, device, options)
     if tune and plan.graph.nodes:
         decided = tune(graph, plan)
         if decided is None:
             return plan
         plan = make_plan(graph, device, options, decided=decided)
-    store.put(name, json.dumps([s.to_dict() for s in plan.subgraphs]).encode())
+    store.put(name, encode(plan.subgraphs))
     return plan
 
 
-def _subgraph(entry: dict[str, Any]) -> Subgraph:
-    tuples = {name: tuple(entry[name]) for name in ("nodes", "partial_reductions", "kernels", "brick", "band")}
-    return Subgraph(**entry | tuples | {"node_bricks": tuple(tuple(brick) for brick in entry["node_bricks"])})
-
-
 @cache
-def _code() -> str:
+def planning_code() -> str:
+    """Digest of the code that plans depend on."""
     return sources_digest(*(Path(next(iter(package.__path__))) for package in (planner, operators, graphs)))
 
 
-def _digest(graph: Graph, device: DeviceSpec, options: PlanOptions, tune: str) -> str:
+def plan_digest(graph: Graph, device: DeviceSpec, options: PlanOptions, tune: str = "") -> str:
     """All that a plan depends on; of constants only which tensors are some."""
-    digest = hashlib.sha256(f"{_code()}{device}{options}{tune}{graph.inputs}{graph.outputs}".encode())
+    digest = hashlib.sha256(f"{planning_code()}{device}{options}{tune}{graph.inputs}{graph.outputs}".encode())
     for node in graph.nodes:
         digest.update(f"{node}{graph.out(node)}".encode())
     for name in (*graph.inputs, *graph.constants):

@@ -10,13 +10,16 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from brickrt.plan.device.device_spec import DeviceSpec
 from brickrt.runtime.cache.disk_cache import DiskCache, cache_root
+from brickrt.runtime.cache.parse_json import is_figure, parse_json
 from brickrt.runtime.cpu.calibrate import microbenchmarks as measuring
 from brickrt.runtime.cpu.calibrate import probe_loops
 from brickrt.runtime.cpu.calibrate.microbenchmarks import LEVELS, Measured, measure
@@ -91,13 +94,21 @@ def calibration(spec: DeviceSpec, again: bool = False) -> Calibration:
 @cache
 def _remembered(spec: DeviceSpec, root: Path) -> Calibration:
     """From disk. What cannot be kept there is not used: plans would differ from one process to the next."""
-    store, name = _store(), _name(spec)
-    if store.get(name) is None:
-        found = _text(_measured(spec))
-        if store.get(name) is None:  # another process may have been faster
-            store.put(name, found)
-    kept = store.get(name)
-    return _read(kept) if kept is not None else Calibration(None, f"{store.folder} cannot be written")
+    if (known := _kept(spec)) is not None:
+        return known
+    found = _text(_measured(spec))
+    if (known := _kept(spec)) is not None:  # another process was faster
+        return known
+    _store().put(_name(spec), found)
+    return _kept(spec) or Calibration(None, f"{_store().folder} cannot be written")
+
+
+def _kept(spec: DeviceSpec) -> Calibration | None:
+    """What is on disk, where it makes sense."""
+    kept = _store().get(_name(spec))
+    with suppress(ValueError):
+        return _read(kept, spec) if kept is not None else None
+    return None
 
 
 def _measured(spec: DeviceSpec) -> Calibration:
@@ -150,6 +161,26 @@ def _text(found: Calibration) -> bytes:
     return json.dumps(asdict(found)).encode()
 
 
-def _read(kept: bytes) -> Calibration:
-    entry = json.loads(kept)
-    return Calibration(Measured(**entry["measured"]), entry["refused"])
+def _read(kept: bytes, spec: DeviceSpec) -> Calibration:
+    """The calibration of a text of `_text`. Raises ValueError for any other, and for figures that cannot be right."""
+    entry = parse_json(kept)
+    if not isinstance(entry, dict) or entry.keys() != {"measured", "refused"}:
+        raise ValueError("no calibration")
+    figures, refused = _figures(entry["measured"]), entry["refused"]
+    why = implausible(figures, spec) if refused is None else None
+    if why is not None or not isinstance(refused, str | None):
+        raise ValueError(why or "no reason")
+    return Calibration(figures, refused)
+
+
+def _figures(entry: Any) -> Measured:
+    """Positive numbers, each under its name. Raises ValueError for others."""
+    if not isinstance(entry, dict) or set(entry) != set(Measured.__match_args__):
+        raise ValueError("no figures")
+    levels = [entry["bandwidth"], entry["core_bandwidth"]]
+    if any(not isinstance(level, dict) for level in levels) or not set(levels[0]) == set(levels[1]) <= set(LEVELS):
+        raise ValueError("no figures of levels of memory")
+    numbers = [entry["peak_gflops_per_core"], entry["task_overhead_us"], *levels[0].values(), *levels[1].values()]
+    if not all(is_figure(n) and n > 0 for n in numbers) or type(entry["steady"]) is not bool:
+        raise ValueError("figures that are no positive numbers")
+    return Measured(**entry)

@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Any
 from brickrt.graph.errors import BrickError
 from brickrt.ops import cuda
 from brickrt.runtime.cache.disk_cache import DiskCache
+from brickrt.runtime.cache.parse_json import is_count, parse_json
 from brickrt.runtime.cuda.kernels.packages import folders, load_library
 from brickrt.runtime.progress import KernelProgress
 
@@ -27,6 +29,7 @@ OPTIONS = (
     "--diag-suppress=177",  # a name is not used
 )
 LIBRARIES = "nvrtc-builtins", "nvrtc"  # of which the second looks for the first
+ELF = b"\x7fELF"  # with which machine code for a GPU begins
 _HINT = 'pip install "brickrt[cuda13]"'
 
 
@@ -58,7 +61,8 @@ def compile_module(source: str, arch: str) -> CompiledModule:
     store, name = DiskCache.open("cuda"), _digest(source, arch)
     known = store.get(name)
     if known is not None:
-        return _unpack(known)
+        with suppress(ValueError):  # it is compiled again
+            return _unpack(known)
     module = _compile(source, arch)
     store.put(name, _pack(module))
     return module
@@ -211,5 +215,16 @@ def _pack(module: CompiledModule) -> bytes:
 
 
 def _unpack(blob: bytes) -> CompiledModule:
-    functions, image = blob.split(b"\n", 1)
-    return CompiledModule(image, tuple(Resources(**f) for f in json.loads(functions)))
+    """The module of a blob of `_pack`. Raises ValueError for any other."""
+    header, image = blob.split(b"\n", 1)
+    functions = parse_json(header)
+    if not image.startswith(ELF) or not isinstance(functions, list) or not all(map(_are_resources, functions)):
+        raise ValueError("no compiled module")
+    return CompiledModule(image, tuple(Resources(**f) for f in functions))
+
+
+def _are_resources(entry: Any) -> bool:
+    if not isinstance(entry, dict) or set(entry) != set(Resources.__match_args__):
+        return False
+    name, *figures = (entry[field] for field in Resources.__match_args__)
+    return isinstance(name, str) and all(map(is_count, figures))

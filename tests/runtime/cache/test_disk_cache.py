@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from brickrt.runtime.cache import disk_cache
+from brickrt.runtime.cache.cache_key import MAC_BYTES
 from brickrt.runtime.cache.disk_cache import DiskCache, cache_root
 
 
@@ -82,7 +83,7 @@ def test_damaged_files_are_dropped(folder, damage):
 
 
 def test_the_least_recently_used_go_first(folder):
-    store = DiskCache(folder, bound=5 * (1000 + disk_cache.DIGEST_BYTES))
+    store = DiskCache(folder, bound=5 * (1000 + MAC_BYTES))
     for k in range(8):
         store.put(f"k{k}", bytes(1000))
         os.utime(folder / f"k{k}", (k, k))
@@ -92,7 +93,7 @@ def test_the_least_recently_used_go_first(folder):
 
 
 def test_some_writes_trim(folder):
-    store = DiskCache(folder, bound=2 * (1000 + disk_cache.DIGEST_BYTES))
+    store = DiskCache(folder, bound=2 * (1000 + MAC_BYTES))
     for name in ("1a", "2a", "3a", f"{disk_cache.TRIMMING}a"):
         store.put(name, bytes(1000))
         assert len(list(folder.iterdir())) <= 3

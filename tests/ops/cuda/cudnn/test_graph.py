@@ -1,5 +1,7 @@
 """Plans of forms: which one is chosen, and kept; and what the real frontend says as far as it goes without a device."""
 
+import hashlib
+
 import numpy as np
 import pytest
 
@@ -90,6 +92,26 @@ def test_plans_are_kept_on_disk(monkeypatch, tmp_path):
     Plans(other, "a device", lambda *_: measurements.append(1.0) or 1.0).plan(SMALL)
     assert len(measurements) == 2
     assert DiskCache.open("cudnn").get(Cudnn(Frontend()).key(SMALL, "another device")) is None
+
+
+def test_cudnn_is_given_no_plan_that_others_could_have_put_on_the_disk(monkeypatch, tmp_path):
+    monkeypatch.setenv("BRICKRT_CACHE_DIR", str(tmp_path))
+    measured: list[int] = []
+
+    def blob() -> bytes:
+        library = Cudnn(Frontend([PlanOf(2), PlanOf(1)]))
+        monkeypatch.setattr(library, "load", lambda form, blob: given.append(blob) or Cudnn.load(library, form, blob))
+        return Plans(library, "a device", lambda *_: measured.append(1) or 1.0).plan(SMALL).blob
+
+    given: list[bytes] = []
+    first = blob()
+    path = tmp_path / "cudnn" / Cudnn(Frontend()).key(SMALL, "a device")
+    path.write_bytes(hashlib.sha256(first).digest() + first)
+    measured.clear()
+    second = blob()
+    assert given == [] and measured, "chosen again"
+    measured.clear()
+    assert blob() == second and given == [second] and not measured, "found again"
 
 
 def test_a_plan_that_this_cudnn_does_not_take_is_chosen_anew():

@@ -109,6 +109,41 @@ def test_what_cannot_be_kept_is_not_used(measuring, monkeypatch, tmp_path):
     assert calibrated(SPEC) == SPEC and "cannot be written" in (calibration(SPEC).refused or "")
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"refused": 3},
+        {"measured": None},
+        {"measured": []},
+        {"surplus": 1},
+        {"measured": asdict(GOOD) | {"peak_gflops_per_core": 1e9}},
+        {"measured": asdict(GOOD) | {"peak_gflops_per_core": -1.0}},
+        {"measured": asdict(GOOD) | {"peak_gflops_per_core": 0}, "refused": "busy"},
+        {"measured": asdict(GOOD) | {"task_overhead_us": math.nan}, "refused": "busy"},
+        {"measured": asdict(GOOD) | {"task_overhead_us": "0.1"}, "refused": "busy"},
+        {"measured": asdict(GOOD) | {"core_bandwidth": {"l2": 10**400}, "bandwidth": {"l2": 1.0}}, "refused": "busy"},
+        {"measured": asdict(GOOD) | {"bandwidth": {"l2": 200.0}}, "refused": "busy"},
+        {"measured": asdict(GOOD) | {"bandwidth": [200.0]}, "refused": "busy"},
+        {"measured": asdict(GOOD) | {"core_bandwidth": {"l9": 1.0}, "bandwidth": {"l9": 1.0}}, "refused": "busy"},
+        {"measured": asdict(GOOD) | {"steady": 1}, "refused": "busy"},
+    ],
+)
+def test_what_is_no_calibration_is_measured_again(measuring, change):
+    """Even where it was kept with the caches' secret."""
+    store, name = calibrating._store(), calibrating._name(SPEC)
+    store.put(name, json.dumps({"measured": asdict(GOOD), "refused": None} | change).encode())
+    calibrating._remembered.cache_clear()
+    assert calibration(SPEC) == calibrating.Calibration(GOOD)
+    assert json.loads(store.get(name)) == {"measured": asdict(GOOD), "refused": None}
+
+
+@pytest.mark.parametrize("text", [b"", b"[]", b"null", b"{", b"[" * 100_000, b"\xff"])
+def test_what_is_no_text_of_a_calibration_is_measured_again(measuring, text):
+    calibrating._store().put(calibrating._name(SPEC), text)
+    calibrating._remembered.cache_clear()
+    assert calibration(SPEC) == calibrating.Calibration(GOOD)
+
+
 def test_all_engines_plan_alike(measuring):
     specs = [choose_engine(device).spec for device in ("cpu", "reference", "null")]
     assert specs[0] == specs[1] == specs[2] == calibrated(host_device())

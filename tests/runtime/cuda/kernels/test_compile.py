@@ -1,12 +1,22 @@
 """Modules compile without a driver; what ptxas tells is read; the disk remembers; what is missing is told."""
 
+import json
 import sys
+from dataclasses import asdict
 
 import pytest
 
 from brickrt.graph.errors import BrickError
+from brickrt.runtime.cache.disk_cache import DiskCache
 from brickrt.runtime.cuda.kernels import compile as compiling
-from brickrt.runtime.cuda.kernels.compile import Resources, compile_module, compile_modules, first_error, resources
+from brickrt.runtime.cuda.kernels.compile import (
+    CompiledModule,
+    Resources,
+    compile_module,
+    compile_modules,
+    first_error,
+    resources,
+)
 from brickrt.runtime.cuda.kernels.context_header import header
 
 SCALE = """
@@ -79,6 +89,37 @@ def test_a_module_is_compiled_once(monkeypatch, compiler, empty_cache):
     first = compile_module(SMALL, "sm_80")
     monkeypatch.setattr(compiling, "_compile", lambda *_: pytest.fail("compiled again"))
     assert compile_module(SMALL, "sm_80") == first
+
+
+@pytest.mark.parametrize(
+    "blob",
+    [
+        b"",
+        b"[]",
+        b"{}\n\x7fELF",
+        b"[]\nPTX",
+        b"[{}]\n\x7fELF",
+        b"[3]\n\x7fELF",
+        b"[[[\n\x7fELF",
+        b"\xff\n\x7fELF",
+        b"[" * 100_000 + b"\n\x7fELF",
+        json.dumps([asdict(Resources("k")) | {"registers": -1}]).encode() + b"\n\x7fELF",
+        json.dumps([asdict(Resources("k")) | {"name": 3}]).encode() + b"\n\x7fELF",
+        json.dumps([asdict(Resources("k")) | {"surplus": 3}]).encode() + b"\n\x7fELF",
+    ],
+    ids=lambda blob: str(blob[:40]),
+)
+def test_what_is_no_module_is_compiled_again(monkeypatch, empty_cache, blob):
+    """Even where it was kept with the caches' secret."""
+    module = CompiledModule(b"\x7fELF code", (Resources("k", 8),))
+    monkeypatch.setattr(compiling, "_digest", lambda *_: "name")
+    monkeypatch.setattr(compiling, "_compile", lambda *_: module)
+    store = DiskCache.open("cuda")
+    store.put("name", blob)
+    assert store.get("name") == blob
+    assert compile_module(SMALL, "sm_80") == module
+    monkeypatch.setattr(compiling, "_compile", lambda *_: pytest.fail("compiled again"))
+    assert compile_module(SMALL, "sm_80") == module
 
 
 def test_text_architecture_compiler_and_headers_decide(monkeypatch, compiler):
