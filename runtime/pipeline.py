@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from brickrt.graph.errors import callers_own, last_resort
+from brickrt.graph.errors import BrickError, callers_own, last_resort
 from brickrt.graph.ir import Graph
 from brickrt.graph.onnx_import.check_inputs import check_inputs
 from brickrt.graph.onnx_import.source import Model, SourceGraph, load
@@ -31,6 +31,7 @@ from brickrt.plan.options import PlanOptions
 from brickrt.plan.plan import Plan
 from brickrt.runtime.analysis.memory_projection import check_fits, check_io_sizes
 from brickrt.runtime.cache.plan_cache import remembered_plan
+from brickrt.runtime.cache.saved_plan import SavedPlan
 from brickrt.runtime.engines import Engine
 from brickrt.runtime.execution.execution import Execution
 from brickrt.runtime.execution.stage_cache import CompiledStage, StageCache
@@ -40,16 +41,19 @@ from brickrt.runtime.program_protocol import Program
 from brickrt.runtime.progress import Progress
 
 NOTHING = Graph((), {})
+LATER = "nodes of the model are planned only when values before them are known"
 
 
 @dataclass(frozen=True)
 class Pipeline:
-    """How models run: on which engine, by which options, with how many threads. `Runtime` adds what is kept."""
+    """How models run: on which engine, by which options, with how many threads, by a `saved` plan if there is one.
+    `Runtime` adds what is kept."""
 
     engine: Engine
     options: PlanOptions = field(default_factory=PlanOptions)
     threads: int = 1
     progress: Progress | None = None
+    saved: SavedPlan | None = None
 
     def run(self, model: SourceGraph | Model, inputs: Mapping[str, Any]) -> dict[str, Any]:
         """A model's outputs by name, all six stages from the beginning. Raises BrickError."""
@@ -74,6 +78,8 @@ class Pipeline:
         special = self.specialize(stage, types, values)
         if special.need_values:
             return special
+        if self.saved and special.rest:
+            raise BrickError(f"{self.saved.path}: a plan that is saved cannot be run: {LATER}")
         plan, constants = without_constants(self.plan(special.graph))
         special = replace(special, graph=NOTHING)  # the program alone has the constants now, and gives them up
         program = self.compile(self.lower(plan), constants) if plan.graph.nodes else None
@@ -90,12 +96,18 @@ class Pipeline:
         return special
 
     def plan(self, graph: Graph) -> Plan:
-        """The plan of a graph, remembered from an earlier process where there was one."""
+        """The plan of a graph: the saved one, or one remembered from an earlier process, or a new one."""
         self._say("plan", 0, 1)
         with last_resort(lambda: _doing("planning", graph)):
+            graph = self.as_planned(graph)
+            if self.saved:
+                return self.saved.plan(graph)
             tune = self.engine.tune(self._compiling) if self.engine.tune and self.options.strategy == "auto" else None
-            half = to_half_precision(graph, self.options.precision)
-            return remembered_plan(half, self.engine.spec, self.options, tune)
+            return remembered_plan(graph, self.engine.spec, self.options, tune)
+
+    def as_planned(self, graph: Graph) -> Graph:
+        """A specialized graph in the precision that was asked for."""
+        return to_half_precision(graph, self.options.precision)
 
     def lower(self, plan: Plan) -> TaskGraph:
         """The plan's brick tasks in the order in which they run."""

@@ -82,13 +82,14 @@ def run(
     input: options.Inputs = [],  # noqa: B006  (typer copies it)
     output: options.Output = None,
     device: options.Device = "auto",
-    strategy: options.Strategy = "auto",
+    strategy: options.RunStrategy = "auto",
     brick: options.Brick = None,
     threads: options.FoldedThreads = None,
     max_layers: options.MaxLayers = None,
     exact: options.Exact = False,
     precision: options.Precision = "fp32",
     launch: options.Launch = "auto",
+    plan: options.SavedPlan = None,
     repeat: options.Repeat = 1,
     random: options.Random = False,
     seed: options.Seed = None,
@@ -109,7 +110,7 @@ def run(
     pixels = parse.numbers("--mean", mean), parse.deviations(std), scale
     image = ImageRequest(*pixels, layout, parse.height_width(resize))
     inputs = InputRequest(tuple(input), random, seed, tuple(shape), image)
-    engine = EngineRequest(device, strategy, brick, threads, max_layers, exact, precision, launch)
+    engine = EngineRequest(device, strategy, brick, threads, max_layers, exact, precision, launch, plan)
     watch = WatchRequest(trace, trace_arrows, report, dashboard)
     return _work("run", RunRequest(model, inputs, engine, output, repeat, verify, json, watch))
 
@@ -133,11 +134,12 @@ def plan(
     precision: options.Precision = "fp32",
     compare: options.Compare = False,
     html: options.Html = None,
+    save: options.Save = None,
     json: options.Json = False,
 ) -> str:
     """Print what of an .onnx file would run, where and why; nothing is run."""
     asked = strategy, brick, max_layers, exact, device_spec, precision
-    return _work("plan", PlanRequest(model, tuple(shape), *asked, compare, html, json))
+    return _work("plan", PlanRequest(model, tuple(shape), *asked, compare, html, json, save))
 
 
 @app.command(

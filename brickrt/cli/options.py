@@ -28,6 +28,10 @@ DeviceSpec = Annotated[
 Strategy = Annotated[
     requests.Strategy, typer.Option(metavar="HOW", show_default=False, help="auto, layerwise, padded or memoized.")
 ]
+RunStrategy = Annotated[
+    requests.Strategy,
+    typer.Option(metavar="HOW", show_default=False, help="auto, layerwise, padded, memoized; or --plan FILE."),
+]
 Brick = Annotated[int | None, typer.Option(metavar="N", help="Edge of bricks; also --max-layers N and --exact.")]
 MaxLayers = Annotated[int | None, typer.Option(metavar="N", rich_help_panel=FOLDED)]
 Exact = Annotated[bool, typer.Option("--exact", rich_help_panel=FOLDED)]
@@ -92,4 +96,6 @@ Trace = Annotated[
 TraceArrows = Annotated[bool, typer.Option("--trace-arrows", rich_help_panel=FOLDED)]
 Report = Annotated[Path | None, typer.Option(metavar="FILE.html", help="Write a page of plan and times.")]
 Html = Annotated[Path | None, typer.Option(metavar="FILE.html", help="Write the plan as a page.")]
+Save = Annotated[Path | None, typer.Option(metavar="FILE.json", help="Keep the plan, for run --plan.")]
+SavedPlan = Annotated[Path | None, typer.Option(metavar="FILE.json", rich_help_panel=FOLDED)]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]

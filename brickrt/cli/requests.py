@@ -53,6 +53,7 @@ class EngineRequest:
     exact: bool = False
     precision: Precision = "fp32"
     launch: Launch = "auto"
+    plan: Path | None = None
 
     def arguments(self) -> dict[str, Any]:
         """The arguments by name."""
@@ -103,6 +104,7 @@ class PlanRequest:
     compare: bool = False
     html: Path | None = None
     json: bool = False
+    save: Path | None = None
 
 
 @dataclass(frozen=True)

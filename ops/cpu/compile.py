@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,10 +11,26 @@ from functools import cache
 
 from llvmlite import binding as llvm
 from llvmlite import ir
+from llvmlite.binding import ffi
 
 from brickrt.ops.cpu.isa import Isa
 
-_options = threading.Lock()  # LLVM's are those of the whole process
+_options = threading.RLock()  # LLVM's are those of the whole process
+
+
+def _before_fork() -> None:
+    """Waits for what other threads have LLVM do, and keeps them from more: a child needs its memory and locks whole."""
+    _options.acquire()
+    ffi.lib._lock.__enter__()
+
+
+def _after_fork() -> None:
+    ffi.lib._lock.__exit__()
+    _options.release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
 
 
 @cache

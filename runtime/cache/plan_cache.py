@@ -36,7 +36,7 @@ class Tune(Protocol):
 
 def remembered_plan(graph: Graph, device: DeviceSpec, options: PlanOptions, tune: Tune | None = None) -> Plan:
     """The plan of a graph: its decisions from disk where they were made before and fit it, else made and kept."""
-    store, name = DiskCache.open("plans"), _digest(graph, device, options, tune.name if tune else "")
+    store, name = DiskCache.open("plans"), plan_digest(graph, device, options, tune.name if tune else "")
     known = store.get(name)
     if known is not None:
         with suppress(ValueError):  # it is made anew
@@ -52,13 +52,14 @@ def remembered_plan(graph: Graph, device: DeviceSpec, options: PlanOptions, tune
 
 
 @cache
-def _code() -> str:
+def planning_code() -> str:
+    """Digest of the code that plans depend on."""
     return sources_digest(*(Path(next(iter(package.__path__))) for package in (planner, operators, graphs)))
 
 
-def _digest(graph: Graph, device: DeviceSpec, options: PlanOptions, tune: str) -> str:
+def plan_digest(graph: Graph, device: DeviceSpec, options: PlanOptions, tune: str = "") -> str:
     """All that a plan depends on; of constants only which tensors are some."""
-    digest = hashlib.sha256(f"{_code()}{device}{options}{tune}{graph.inputs}{graph.outputs}".encode())
+    digest = hashlib.sha256(f"{planning_code()}{device}{options}{tune}{graph.inputs}{graph.outputs}".encode())
     for node in graph.nodes:
         digest.update(f"{node}{graph.out(node)}".encode())
     for name in (*graph.inputs, *graph.constants):

@@ -11,6 +11,7 @@ import numpy as np
 
 from brickrt.ops.cpu.compile import LoadedObjects
 from brickrt.ops.cpu.isa import Isa
+from brickrt.runtime.after_fork import tell_children
 from brickrt.runtime.cpu.argument_table import ArgumentTable
 from brickrt.runtime.cpu.compile.load import KernelLoader, load_module
 from brickrt.runtime.cpu.memory import aligned_empty, give_back_freed
@@ -62,8 +63,7 @@ class CpuProgram:
         self._words = np.zeros(max(len(tasks), 1), np.int64)
         self._arena = table.memory.empty(tasks.arena_bytes)
         self._scratch = [table.memory.empty(tasks.scratch_bytes + table.workspace) for _ in range(threads)]
-        self._epoch = 0
-        self._lock = threading.Lock()
+        self._epoch, self._lock = 0, threading.Lock()
         graph = tasks.plan.graph
         self._io = IoAddresses(len(graph.inputs) + len(graph.outputs))
         shared = self._shared()
@@ -72,6 +72,13 @@ class CpuProgram:
         self._own = self._workers()
         self._jobs = self._work(shared, isa)
         give_back_freed()
+        tell_children(self)
+
+    def after_fork(self) -> None:
+        """See `Forked`: of a run that another thread had under way nothing is left but words of its epoch."""
+        self._lock = threading.Lock()
+        self._context[loop.CANCEL] = 0
+        self._own[:, loop.EVENTS] = 0
 
     @cached_property
     def constant_bytes(self) -> int:

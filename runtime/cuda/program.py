@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 
 from brickrt.graph.errors import BrickError
+from brickrt.runtime.after_fork import tell_children
 from brickrt.runtime.cuda.blueprint import Blueprint, CudaOptions, draw_up
 from brickrt.runtime.cuda.check_tables import check_tables
 from brickrt.runtime.cuda.device_state import DeviceState
 from brickrt.runtime.cuda.driver.alignment import aligned_size
-from brickrt.runtime.cuda.driver.device_errors import DeviceError
+from brickrt.runtime.cuda.driver.device_errors import FORKED, DeviceError
 from brickrt.runtime.cuda.driver.protocol import CapturedGraph, CaptureRefused, DeviceFunction, Driver, Stream
 from brickrt.runtime.cuda.faults import Faults
 from brickrt.runtime.cuda.kernels.kernel_context import MOST_TASKS, why_stopped
@@ -55,6 +56,7 @@ class CudaProgram:
         """Compiles what no cache has. Takes over `constants`, values by name, and drops each once it is packed;
         without them the graph's are used."""
         self.tasks, self._driver, self._lock, self._cancelling = tasks, driver, threading.Lock(), threading.Lock()
+        tell_children(self)
         self._cancelled = self._pending = False
         self.not_captured: str | None = None
         self._checked = checked()
@@ -66,6 +68,11 @@ class CudaProgram:
             self._no_library = driver.no_library if options.library else "not used, as asked"
             by_streams = self._checked or options.launch in ("streams", "dynamic")
             self._graph = None if by_streams else self._captured()
+
+    def after_fork(self) -> None:
+        """See `Forked`: CUDA works in the process alone that began it."""
+        self._lock, self._cancelling = threading.Lock(), threading.Lock()
+        self._driver.fault = FORKED
 
     def _build(self, blueprint: Blueprint, progress: KernelProgress | None) -> None:
         """Compiles kernels and fills memory. The blueprint is not kept: it holds packed constants."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -36,7 +37,8 @@ def run_watched(
             observer.began(program.tasks, filled)
         counts = program.run(inputs, outputs, filled, **stream)
     finally:
-        running.remove(program)
+        with suppress(ValueError):  # in a child that this thread's observer forked nothing is under way
+            running.remove(program)
     if observer and filled:
         observer.ended(program.tasks, events.TaskEvents(filled))
     return counts

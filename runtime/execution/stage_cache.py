@@ -14,6 +14,7 @@ import numpy as np
 from brickrt.graph.specialize.stages import Specialized, Stage
 from brickrt.ops.types import TensorType
 from brickrt.plan.plan import Plan
+from brickrt.runtime.after_fork import tell_children
 from brickrt.runtime.arrays import DeviceArrays, on_device
 from brickrt.runtime.program_protocol import Program
 
@@ -42,6 +43,11 @@ class StageCache:
         self.stage = stage
         self.value_names = set(stage.value_inputs)
         self._compiled: OrderedDict[tuple, CompiledStage] = OrderedDict()
+        self._lock = threading.Lock()
+        tell_children(self)
+
+    def after_fork(self) -> None:
+        """See `Forked`: what another thread was compiling, a child compiles anew."""
         self._lock = threading.Lock()
 
     def get(

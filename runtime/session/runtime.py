@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 import threading
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from brickrt.graph.errors import BrickError
@@ -14,8 +15,10 @@ from brickrt.graph.specialize.stages import first_stage
 from brickrt.plan.options import PlanOptions, Precision, Strategy, check_precision
 from brickrt.plan.plan import Plan
 from brickrt.runtime import events
+from brickrt.runtime.after_fork import tell_children
 from brickrt.runtime.arrays import on_device
-from brickrt.runtime.engines import Device, choose_engine
+from brickrt.runtime.cache.saved_plan import SavedPlan
+from brickrt.runtime.engines import Device, Engine, choose_engine
 from brickrt.runtime.execution.execution import Execution
 from brickrt.runtime.execution.report import Report, StageRun, report_of
 from brickrt.runtime.execution.stage_cache import CompiledStage, StageCache
@@ -40,6 +43,7 @@ class Runtime:
     graph (all in one CUDA graph) or persistent (the same, with memoized subgraphs as persistent kernels).
     `progress(what, done, total)` is told of long steps, `watch` of every run: a function is given its TaskEvents
     afterwards, an `events.Observer` is told while it goes on.
+    `plan` is a file of `brickrt plan --save`, which then decides all that strategy, brick, max_layers and exact would.
     Raises BrickError, one line, for models, options and inputs that make no sense.
     """
 
@@ -58,6 +62,7 @@ class Runtime:
         launch: LaunchMode = "auto",
         progress: Progress | None = None,
         watch: events.Watcher | events.Observer | None = None,
+        plan: str | Path | None = None,
     ) -> None:
         try:
             options = PlanOptions(strategy, brick, max_layers, exact, precision)
@@ -67,13 +72,20 @@ class Runtime:
         self.source = graph if isinstance(graph, SourceGraph) else load(graph)
         engine = choose_engine(device, isa, launch)
         check_precision(engine.spec, precision)
-        self._pipeline = Pipeline(engine, options, self.threads, progress)
+        saved = None if plan is None else _saved(Path(plan), engine, options)
+        self._pipeline = Pipeline(engine, saved.options if saved else options, self.threads, progress, saved)
         self._observer = events.observer_of(watch)
         self._running: list[Program] = []
         self._roots: dict[frozenset[str], StageCache] = {}
         self._lock = threading.Lock()
+        tell_children(self)
         self._last: Sequence[StageRun] | Report | None = None
         self._fast: FastPath | None = None
+
+    def after_fork(self) -> None:
+        """See `Forked`: runs that were under way in other threads are not so in a child."""
+        self._lock = threading.Lock()
+        self._running.clear()
 
     # ---- what it is
 
@@ -196,3 +208,10 @@ class Runtime:
             if given not in self._roots:
                 self._roots[given] = StageCache(first_stage(self.source, given))
             return self._roots[given]
+
+
+def _saved(path: Path, engine: Engine, options: PlanOptions) -> SavedPlan:
+    """A plan from a file. Raises BrickError where options are given that it has decided already."""
+    if options != PlanOptions(precision=options.precision):
+        raise BrickError(f"{path}: has strategy, brick, max_layers and exact in it: leave them out")
+    return SavedPlan.read(path, engine.spec, options.precision)

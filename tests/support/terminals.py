@@ -37,6 +37,7 @@ class Terminal:
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
             signal.signal(signal.SIGINT, signal.default_int_handler)
+            signal.signal(signal.SIGHUP, signal.SIG_DFL)  # `nohup`, under which tests may run, has it ignored
             os.chdir(folder)
             fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
             child = {**os.environ, "TERM": "xterm-256color", **(env or {})}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 from brickrt.cli.files import check_writable, write_text
 from brickrt.cli.inputs import parse
@@ -19,6 +20,7 @@ from brickrt.dashboard.report.page import write_report
 from brickrt.dashboard.units import size_text
 from brickrt.graph.builder import OnnxNode
 from brickrt.graph.errors import BrickError
+from brickrt.graph.ir import Graph
 from brickrt.graph.onnx_import.source import SourceGraph, load
 from brickrt.graph.specialize.stages import Specialized, first_stage
 from brickrt.ops.types import TensorType
@@ -26,10 +28,11 @@ from brickrt.plan.device.device_spec import device_named
 from brickrt.plan.options import PlanOptions, check_precision
 from brickrt.plan.plan import Plan
 from brickrt.runtime.analysis.memory_projection import MemoryProjection, project
+from brickrt.runtime.cache.saved_plan import plan_text
 from brickrt.runtime.cpu.calibrate.calibration import calibrated
 from brickrt.runtime.engines import planner
 from brickrt.runtime.lowering.task_graph import TaskGraph
-from brickrt.runtime.pipeline import Pipeline
+from brickrt.runtime.pipeline import LATER, Pipeline
 from brickrt.runtime.thread_count import thread_count
 
 
@@ -56,8 +59,8 @@ def command(request: PlanRequest) -> str:
     check_precision(device, request.precision)
     if device.kind == "cpu":
         device = calibrated(device)
-    if request.html is not None:
-        check_writable(request.html)
+    for path in filter(None, (request.html, request.save)):
+        check_writable(path)
     with shown_progress() as progress:
         pipeline = Pipeline(planner(device), options, thread_count(None), progress)
         progress("import", 0, 1)
@@ -69,12 +72,20 @@ def command(request: PlanRequest) -> str:
         tasks = pipeline.lower(plan) if plan.subgraphs else None
         compared = compare(pipeline, special.graph, progress) if request.compare and tasks else []
     later = special.rest.nodes if special.rest else ()
+    if request.save is not None:
+        _save(request.save, pipeline.as_planned(special.graph), plan, later)
     planned = Planned(source, shapes, plan, tasks, dict(special.host_reasons), later, compared)
     report = _report(planned)
     if request.html is not None:
         write_text(request.html, lambda out: write_report(out, [], _about(report), [tasks] if tasks else []))
     note_assumed(assumed)
     return to_json(report) if request.json else _text(report, plan)
+
+
+def _save(path: Path, graph: Graph, plan: Plan, later: tuple[OnnxNode, ...]) -> None:
+    if later:
+        raise BrickError(f"{path}: the plan cannot be saved: {LATER}: '{later[0].name}' ({later[0].op_type})")
+    write_text(path, lambda out: out.write(plan_text(graph, plan)))
 
 
 def _specialized(pipeline: Pipeline, source: SourceGraph, shapes: dict[str, Shape]) -> Specialized:

@@ -94,7 +94,7 @@ def _progress_of(request: RunRequest) -> AbstractContextManager[Progress]:
 
 
 def _as_reference(request: RunRequest) -> dict[str, Any]:
-    return request.engine.arguments() | {"device": "reference", "launch": "auto", "precision": "fp32"}
+    return request.engine.arguments() | {"device": "reference", "launch": "auto", "precision": "fp32", "plan": None}
 
 
 def _errors(reference: Runtime, arrays: dict[str, np.ndarray], outputs: dict[str, Any]) -> dict[str, dict[str, float]]:

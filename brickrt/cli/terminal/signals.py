@@ -3,7 +3,8 @@
 Python notes each signal in a pipe as soon as it comes; a thread reads it. What ends the process (Ctrl-C, SIGTERM,
 SIGHUP) cancels the runs under way and raises KeyboardInterrupt in the main thread, so that everything is unwound. Where
 that takes longer than PATIENCE, as a node that NumPy computes for seconds may, or at a second such signal, the process
-ends at once, with the terminal restored and no unfinished file.
+ends at once, with the terminal restored and no unfinished file. What was ignored at the start stays ignored: under
+`nohup` SIGHUP ends nothing.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from brickrt.graph.room import require_room
 def tensor_array(tensor: onnx.TensorProto, folder: Path | None) -> np.ndarray:
     """The values of a tensor; `folder` is where the model lies, None for a model that came without a path.
 
-    Data in files is mapped, not read: it stays on disk until used.
+    Data in files is read at once: a file that is mapped and then cut short would end the process with SIGBUS.
     """
     if tensor.data_location == onnx.TensorProto.EXTERNAL:
         return _external_array(tensor, folder)
@@ -90,12 +90,24 @@ def _external_array(tensor: onnx.TensorProto, folder: Path | None) -> np.ndarray
         raise ModelError(f"tensor '{tensor.name}': file '{path}' is too short: copy it again")
     if count == 0:
         return np.zeros(shape, dtype)
+    data = _read(path, offset, nbytes, tensor.name)
     if packed:
         copy = onnx.TensorProto(name=tensor.name, data_type=tensor.data_type, dims=shape)
-        copy.raw_data = np.fromfile(path, np.uint8, nbytes, offset=offset).tobytes()
+        copy.raw_data = data.tobytes()
         return numpy_helper.to_array(copy)
-    mapped = np.memmap(path, dtype, "r", offset, shape)
-    return mapped if mapped.flags.aligned else np.array(mapped)
+    return data.view(dtype).reshape(shape)
+
+
+def _read(path: Path, offset: int, nbytes: int, tensor: str) -> np.ndarray:
+    """Bytes of a file, which must not be changed."""
+    try:
+        data = np.fromfile(path, np.uint8, nbytes, offset=offset)
+    except OSError as e:
+        raise ModelError(f"tensor '{tensor}': file '{path}' cannot be read: {e.strerror or e}") from None
+    if data.size < nbytes:  # it was cut since it was measured
+        raise ModelError(f"tensor '{tensor}': file '{path}' is too short: copy it again")
+    data.flags.writeable = False
+    return data
 
 
 def _number(tensor: str, info: Mapping[str, str], key: str, unsaid: int) -> int:

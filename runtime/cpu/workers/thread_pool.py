@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import ctypes
-import os
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -14,6 +13,7 @@ from functools import cache
 import numpy as np
 
 from brickrt.ops.cpu.isa import Isa
+from brickrt.runtime.after_fork import tell_children
 from brickrt.runtime.cpu.compile.load import load_module
 from brickrt.runtime.cpu.memory import aligned_empty
 from brickrt.runtime.cpu.workers.mailbox import CLOSED, JOB_WORDS, MAILBOX_WORDS, mailbox_module
@@ -80,9 +80,8 @@ class ThreadPool:
     _lock: threading.Lock
 
     def __init__(self) -> None:
-        self._forget()
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self._forget)
+        self.after_fork()
+        tell_children(self)
         atexit.register(self._close)
 
     def run(self, jobs: Jobs) -> None:
@@ -132,8 +131,8 @@ class ThreadPool:
         apart = [core for core in self._apart if core != mine]
         return [None] * n if mine is None or n > len(apart) or self._runs > 1 else list(apart[:n])
 
-    def _forget(self) -> None:
-        """Starts without helpers, also after a fork: the new process has no thread but the one that forked."""
+    def after_fork(self) -> None:
+        """See `Forked`: starts without helpers, in a child as at first."""
         self._free: defaultdict[int | None, list[Helper]] = defaultdict(list)
         self._last = None
         self._runs = 0

@@ -14,6 +14,7 @@ from brickrt.graph.errors import BrickError
 from brickrt.ops.cuda.cudnn.graph import Cudnn, Missing, Run
 from brickrt.ops.cuda.kernel import THREADS
 from brickrt.ops.types import TensorType
+from brickrt.runtime.after_fork import tell_children
 from brickrt.runtime.cuda.driver.cudnn_plans import Plans
 from brickrt.runtime.cuda.driver.cupy_errors import TOLD, Telling, device_error, taking
 from brickrt.runtime.cuda.driver.cupy_import import FAILURES, cudart, cupy
@@ -27,7 +28,7 @@ from brickrt.runtime.cuda.driver.cupy_objects import (
     CurrentDevice,
     seconds_of,
 )
-from brickrt.runtime.cuda.driver.device_errors import DeviceError, after, in_mib
+from brickrt.runtime.cuda.driver.device_errors import FORKED, DeviceError, after, in_mib
 from brickrt.runtime.cuda.driver.device_spec import LEAST, Properties, spec_of
 from brickrt.runtime.cuda.driver.protocol import CaptureRefused
 from brickrt.runtime.cuda.kernels.compile import compile_modules
@@ -54,6 +55,11 @@ class CupyDriver:
         self._library: Plans | None = None
         self.no_library: str | None = None
         self.fault: str | None = None
+        tell_children(self)
+
+    def after_fork(self) -> None:
+        """See `Forked`."""
+        self._starting, self.fault = threading.Lock(), FORKED
 
     def check_alive(self) -> None:
         """See `Driver`. The question costs little and CUDA answers it while a stream is captured too."""

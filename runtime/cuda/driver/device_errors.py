@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from brickrt.graph.errors import BrickError
 
+FORKED = (
+    "this process was forked from one that uses the GPU, which CUDA does not allow: start it by itself, with "
+    "multiprocessing by its method 'spawn'"
+)
+"""The fault of a driver in a child, where it can do nothing."""
+
 
 class DeviceError(BrickError):
     """A call to the device that failed: what it was `doing`, and the `reason` in CUDA's words, its error's name first.
@@ -33,4 +39,6 @@ def in_mib(nbytes: int) -> str:
 
 def after(fault: str) -> BrickError:
     """What to say of the device after a fault."""
+    if fault == FORKED:
+        return BrickError(fault)
     return BrickError(f"the GPU took a fault and cannot be used any more in this process: start a new one. {fault}")

@@ -127,6 +127,23 @@ def test_signals_that_end_it_leave_the_terminal_sane(folder, sent, code):
     assert not (folder / "y.npy").exists()
 
 
+def test_what_nohup_ignores_stays_ignored(folder):
+    terminal = Terminal(words(*FOREVER), 80, 24, folder, program=["-c", NOHUP])
+    assert terminal.read(60, terminal.shows("tasks/s"))
+    os.kill(terminal.pid, signal.SIGHUP)
+    terminal.seen.clear()
+    assert terminal.read(30, terminal.shows("tasks/s"))
+    terminal.type(b"q")
+    assert terminal.end() == 0
+
+
+NOHUP = """
+import os, signal, sys
+signal.signal(signal.SIGHUP, signal.SIG_IGN)
+os.execv(sys.executable, [sys.executable, "-m", "brickrt", *sys.argv[1:]])
+"""
+
+
 def test_ctrl_z_gives_the_terminal_back_and_fg_takes_it_again(folder):
     terminal = Terminal(words(*FOREVER), 80, 24, folder, program=["-c", SHELL])
     assert terminal.read(60, terminal.shows("tasks/s"))

@@ -11,6 +11,7 @@ from onnx import helper
 
 from brickrt.graph.errors import BrickError, Defect
 from brickrt.graph.onnx_import.source import load
+from brickrt.runtime.session.runtime import Runtime
 from tests.support.graphs.onnx_models import graph, model, node, tensor
 
 X = [tensor("x", [2])]
@@ -88,10 +89,34 @@ def external(folder, location: str = "w.bin", held: int = 6, **told: str) -> obj
     return path
 
 
-def test_external_data_is_mapped(tmp_path):
+def test_external_data_is_read_at_once(tmp_path):
+    """The file may be cut or deleted as soon as the model is loaded."""
     source = load(external(tmp_path))
+    os.truncate(tmp_path / "w.bin", 0)
     np.testing.assert_array_equal(source.initializers["w"], np.arange(1, 7, dtype=np.float32).reshape(2, 3))
-    assert isinstance(source.initializers["w"], np.memmap)
+    assert not source.initializers["w"].flags.writeable
+
+
+@pytest.mark.parametrize("change", [lambda path: os.truncate(path, 0), os.unlink], ids=["cut", "deleted"])
+@pytest.mark.parametrize("when", ["after loading", "between runs"])
+def test_runs_need_no_external_data(tmp_path, change, when):
+    """Runs of a known and of a new shape compute the same as before the file changed."""
+    proto = onnx.load(external(tmp_path), load_external_data=False)
+    proto.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "N"
+    onnx.save(proto, tmp_path / "model.onnx")
+    runtime = Runtime(tmp_path / "model.onnx", device="cpu", threads=1)
+    if when == "between runs":
+        runtime.execute({"x": np.ones((1, 2), np.float32)})
+    change(tmp_path / "w.bin")
+    for rows in (1, 3):
+        y = runtime.execute({"x": np.ones((rows, 2), np.float32)})["y"]
+        np.testing.assert_array_equal(y, np.tile(np.float32([5, 7, 9]), (rows, 1)))
+
+
+def test_external_data_that_is_cut_while_it_is_read(tmp_path, monkeypatch):
+    path = external(tmp_path)
+    monkeypatch.setattr(np, "fromfile", lambda *args, offset: np.zeros(5, np.uint8))
+    check(path, ["'w'", "w.bin", "too short"])
 
 
 def test_external_data_written_by_onnx(tmp_path):
