@@ -32,11 +32,11 @@ class MemoryProjection:
 
 
 def _transformed(tasks: TaskGraph) -> int:
-    """Bytes that algorithms such as Winograd's add to the weights they transform."""
+    """Bytes that algorithms such as Winograd's add to the weights: these transformed, beside themselves."""
     plan = tasks.plan
     nodes = {k: (plan.graph.nodes[k], name) for k, name in plan.algorithms.items()}
     weights = ((node, name, plan.graph.types[node.inputs[1]].nbytes) for node, name in nodes.values())
-    return int(sum(nbytes * (weight_growth(node.op, name) - 1) for node, name, nbytes in weights))
+    return int(sum(nbytes * weight_growth(node.op, name) for node, name, nbytes in weights))
 
 
 def project(tasks: TaskGraph, threads: int) -> MemoryProjection:

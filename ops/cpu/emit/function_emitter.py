@@ -6,7 +6,8 @@ A kernel is `void name(i8** args, i64* box)`: args[0] is the virtual origin of t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 from llvmlite import ir
@@ -44,6 +45,18 @@ class FunctionEmitter(ControlFlow):
         """Begin and end of dimension `dim` of a kernel's box, loaded."""
         at = [self.b.gep(self.fn.args[1], [I64(2 * dim + k)], source_etype=I64) for k in (0, 1)]
         return self.b.load(at[0], typ=I64), self.b.load(at[1], typ=I64)
+
+    @contextmanager
+    def apart(self, name: str, *values: Index) -> Iterator[tuple[FunctionEmitter, list[ir.Value]]]:
+        """A function of its own for code that seldom runs or is seldom entered, called at the current place: its
+        emitter, and the `values` inside it. Among hot loops such code would take registers from them."""
+        f = FunctionEmitter(self.module, f"{self.fn.name}.{name}", (PTR, PTR, *(I64 for _ in values)))
+        f.fn.linkage = "internal"
+        f.fn.attributes.add("noinline")
+        f.fn.attributes.add("cold")
+        yield f, list(f.fn.args[2:])
+        f.finish()
+        self.b.call(f.fn, [*self.fn.args[:2], *(self.value(value) for value in values)])
 
     # ---- values
 

@@ -78,6 +78,11 @@ class Axis:
         return self.m + self.taps - 1
 
     @property
+    def inputs(self) -> int:
+        """Inputs of a tile, of all residues, `dilation` apart."""
+        return (self.m - 1) * self.stride + self.r
+
+    @property
     def points(self) -> tuple[float, ...]:
         """The interpolation points p of the pairs ±p."""
         return POINTS[self.m, self.taps]

@@ -38,8 +38,9 @@ class TileGroup:
 
 @dataclass(frozen=True)
 class WinogradTile:
-    """Register tile of the group and place in it, image, and the tile's first output down and across."""
+    """Number in the box, register tile of the group and place in it, image, and first output down and across."""
 
+    number: Index
     block: Index
     place: Index
     n: Index
@@ -62,8 +63,8 @@ class WinogradFrame:
         self.first_block, self.last_block = f.div(lo, kernel.lanes), f.div(f.add(hi, kernel.lanes - 1), kernel.lanes)
         self.own = f.sub(self.last_block, self.first_block)
         self.images = f.box(0)
-        down, self.across = (self.tiles_along(s) for s in self.plane)
-        self.per_image = f.mul(down, self.across)
+        self.down, self.across = (self.tiles_along(s) for s in self.plane)
+        self.per_image = f.mul(self.down, self.across)
         self.total = f.mul(f.sub(self.images[1], self.images[0]), self.per_image)
 
     def span(self, axis: Axis) -> AxisRange:
@@ -90,13 +91,13 @@ class WinogradFrame:
         """Loop over a group's tiles."""
         f, k = self.f, self.k
         with f.loop(0, group.count) as t:
-            index = f.value(f.add(group.first, t))
-            image = f.b.udiv(index, f.value(self.per_image))
-            index = f.b.sub(index, f.value(f.mul(image, self.per_image)))
+            number = f.value(f.add(group.first, t))
+            image = f.b.udiv(number, f.value(self.per_image))
+            index = f.b.sub(number, f.value(f.mul(image, self.per_image)))
             row = f.b.udiv(index, f.value(self.across))
             column = f.b.sub(index, f.value(f.mul(row, self.across)))
             y, x = (self.origin(s, at) for s, at in zip(self.plane, (row, column), strict=True))
-            yield WinogradTile(f.div(t, k.t), f.rem(t, k.t), f.add(self.images[0], image), (y, x))
+            yield WinogradTile(number, f.div(t, k.t), f.rem(t, k.t), f.add(self.images[0], image), (y, x))
 
     def origin(self, span: AxisRange, tile: Index) -> Index:
         """First output of a tile of an axis: every m·d outputs are a tile of each of d phases."""

@@ -11,8 +11,10 @@ from collections.abc import Sequence
 from llvmlite import ir
 
 from brickrt.ops.cpu.emit.llvm_types import Index, zeros
+from brickrt.ops.cpu.emit.magnitudes import kept_lanes, lanes_before
 from brickrt.ops.cpu.winograd.frame import WinogradFrame, WinogradTile
-from brickrt.ops.cpu.winograd.input_transform import InputTransform
+from brickrt.ops.cpu.winograd.input_transform import InputTransform, slot
+from brickrt.ops.cpu.winograd.tile_ranges import TileRange
 
 
 class GatheredInput(InputTransform):
@@ -30,10 +32,17 @@ class GatheredInput(InputTransform):
         """Gathers the tile's inputs, then transforms each vector of them."""
         f, k, (down, across) = self.f, self.k, self.axes
         self.gather(base, corner, guarded)
+        found = TileRange(self.frame)
         with f.loop(0, k.depth_in) as block:
             start = f.address(self.places, f.mul(block, k.axes.planes * k.lanes), self.frame.dtype)
-            vectors = [f.load(start, p * k.lanes, self.frame.dtype, k.lanes) for p in range(k.axes.planes)]
-            self.store([vectors[i * across.n : (i + 1) * across.n] for i in range(down.n)], tile, z, block)
+
+            def load(i: Index, j: int, start: ir.Value = start) -> ir.Value:
+                return f.load(start, f.mul(f.add(f.mul(i, across.n), j), k.lanes), self.frame.dtype, k.lanes)
+
+            self.store([[load(i, j) for j in range(across.n)] for i in range(down.n)], tile, z, block)
+            of_first = lanes_before(f, k.lanes, block, k.ins[0].shape[1])
+            found.look(load, kept_lanes(k.lanes), [of_first for _ in found.places])
+        self.suspects.note(self.suspects.at(slot(self.frame, z), tile), found.suspect())
 
     def gather(self, base: Index, corner: Sequence[Index], guarded: bool) -> None:
         """Fills the places: of each channel, row by row."""

@@ -7,16 +7,18 @@ from contextlib import contextmanager
 
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit.llvm_types import Index, zeros
+from brickrt.ops.cpu.emit.llvm_types import I64, Index, zeros
+from brickrt.ops.cpu.emit.magnitudes import lanes_before, nothing
 from brickrt.ops.cpu.winograd.frame import AxisRange, TileGroup, WinogradFrame, WinogradTile
+from brickrt.ops.cpu.winograd.tile_ranges import Suspects, TileRange
 from brickrt.ops.cpu.winograd.transforms import input_rows
 
 
 class InputTransform:
-    """Emits the input transform of a blocked input."""
+    """Emits the input transform of a blocked input, and a first look at its tiles (`tile_ranges.py`)."""
 
     def __init__(self, frame: WinogradFrame) -> None:
-        self.frame, self.k, self.f = frame, frame.k, frame.f
+        self.frame, self.k, self.f, self.suspects = frame, frame.k, frame.f, Suspects(frame)
         self.axes = (frame.k.axes.down, frame.k.axes.across)
         self.depth_stride, *self.strides = frame.strides(frame.k.ins[0].strides)
 
@@ -34,12 +36,50 @@ class InputTransform:
 
     def plane(self, base: Index, corner: Sequence[Index], guarded: bool, tile: WinogradTile, z: Index) -> None:
         """One tile in plane `z` of the input, which begins at `base`; `guarded` where not all of it may be read."""
-        f, k = self.f, self.k
+        f, k, found = self.f, self.k, TileRange(self.frame)
         with self.residues() as residue, f.loop(0, k.blocks_in) as c:
             start = f.add(base, f.mul(c, k.ins[0].strides[1]))
             first = [f.add(at, r) for at, r in zip(corner, residue, strict=True)]
             d = self.guarded(start, first) if guarded else self.direct(start, first)
             self.store(d, tile, z, f.add(f.mul(self.frame.residue(residue), k.blocks_in), c))
+            self.look(found, start, first, guarded, lanes_before(f, k.lanes, c, k.ins[0].shape[1]), residue)
+        self.suspects.note(self.suspects.at(slot(self.frame, z), tile), found.suspect())
+
+    def look(
+        self,
+        found: TileRange,
+        base: Index,
+        corner: Sequence[Index],
+        guarded: bool,
+        kept: ir.Value,
+        residue: tuple[Index, Index],
+    ) -> None:
+        """A first look at a block of channels, of which lanes are `kept`. In place of what may not be read, the nearest
+        input is looked at: outputs that read padding read that too, unless taps are apart."""
+        f = self.f
+
+        def nearest(row: Index, column: Index) -> list[tuple[Index, ir.Value]]:
+            places = zip(corner, (row, column), self.frame.plane, strict=True)
+            return [self.clamped(f.add(at, f.mul(n, span.axis.step)), span) for at, n, span in places]
+
+        def load(row: Index, column: int) -> ir.Value:
+            at = [f.add(c, f.mul(n, axis.step)) for c, n, axis in zip(corner, (row, column), self.axes, strict=True)]
+            at = [place for place, _ in nearest(row, column)] if guarded else at
+            return f.load(self.frame.x, f.add(base, f.dot(at, self.strides)), self.frame.dtype, self.k.lanes)
+
+        conditions: list[list[ir.Value]] = [[] for _ in found.places]
+        if guarded and any(axis.dilation > 1 for axis in self.axes):
+            conditions = [[very for _, very in nearest(*place)] for place in found.places]
+        if self.k.axes.residues > 1:  # an output reads less of other residues than of the first
+            of_first = f.b.icmp_signed("==", f.value(self.frame.residue(residue)), I64(0))
+            conditions = [[*each, of_first] for each in conditions]
+        found.look(load, kept, [self.kept_if(each, kept) for each in conditions])
+
+    def kept_if(self, conditions: Sequence[ir.Value], kept: ir.Value) -> ir.Value:
+        """Lanes that are kept where all conditions hold."""
+        for condition in conditions:
+            kept = self.f.b.select(condition, kept, nothing(self.k.lanes))
+        return kept
 
     @contextmanager
     def residues(self) -> Iterator[tuple[Index, Index]]:

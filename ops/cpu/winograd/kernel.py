@@ -15,8 +15,14 @@ from brickrt.ops.cpu.kernel import PrefetchedOperand
 from brickrt.ops.cpu.operand import Operand
 from brickrt.ops.cpu.products.row_tiles import common_cut
 from brickrt.ops.cpu.winograd.axes import axes_of
-from brickrt.ops.cpu.winograd.body import WinogradBody
+from brickrt.ops.cpu.winograd.direct_tiles import DirectTiles
+from brickrt.ops.cpu.winograd.frame import TileGroup, WinogradFrame
+from brickrt.ops.cpu.winograd.gather import GatheredInput
+from brickrt.ops.cpu.winograd.input_transform import InputTransform
+from brickrt.ops.cpu.winograd.output_transform import OutputTransform
+from brickrt.ops.cpu.winograd.products import Products
 from brickrt.ops.cpu.winograd.scheme import WinogradScheme
+from brickrt.ops.cpu.winograd.tile_ranges import Suspects
 from brickrt.ops.operators.conv import Conv
 from brickrt.ops.types import Boxes
 
@@ -25,8 +31,21 @@ class WinogradKernel(WinogradScheme):
     """A convolution by minimal filtering."""
 
     def emit(self, f: FunctionEmitter) -> None:
-        """See `WinogradBody`."""
-        WinogradBody(self, f).emit()
+        """Groups of tiles, then runs of planes; all phases of one before the next, the last where tiles are suspect."""
+        frame = WinogradFrame(self, f)
+        read = GatheredInput(frame) if self.gathers else InputTransform(frame)
+        phases = (read, Products(frame), OutputTransform(frame))
+        suspects = Suspects(frame)
+        with f.loop(0, frame.total, self.group) as first:
+            suspects.begin()
+            count = f.minimum(self.group, f.sub(frame.total, first))
+            blocks = f.div(f.add(count, self.t - 1), self.t)
+            with f.loop(frame.swept.lo, frame.swept.hi, self.run) as z:
+                end = f.minimum(f.add(z, self.run), frame.swept.hi)
+                for phase in phases:
+                    phase.emit(TileGroup(first, count, blocks, z, end))
+                with f.when(suspects.any()), f.apart("again", first, count, z, end) as (apart, at):
+                    DirectTiles(WinogradFrame(self, apart)).emit(TileGroup(at[0], at[1], 0, at[2], at[3]))
 
 
 @dataclass(frozen=True)

@@ -59,3 +59,10 @@ class OutputTransform:
         f, frame = self.f, self.frame
         value = self.epilogue.apply(value, index)
         f.store(value, frame.out, offset_of(f, self.k.out, index), frame.dtype, self.k.lanes)
+
+    def finish(self, value: ir.Value, index: list[Index]) -> None:
+        """Bias, epilogue and store of a vector."""
+        frame = self.frame
+        if frame.bias is not None:
+            value = self.f.b.fadd(value, self.f.load(frame.bias, index[1], frame.dtype, self.k.lanes))
+        self.store_pixel(value, index)

@@ -14,6 +14,7 @@ again are transformed once.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -117,36 +118,73 @@ class WinogradScheme(Kernel):
         return (self.run * self.most_blocks * self.group + 1) * self.lanes
 
     @property
-    def workspace(self) -> int:
-        """V, M, and room for one tile's inputs where they are gathered."""
+    def suspects_at(self) -> int:
+        """Elements before the flags of `tile_ranges.py`: V, M, and room for a tile's inputs where they are gathered."""
         gathered = self.depth_in * self.lanes if self.gathers else 0
-        return 4 * self.axes.planes * (self.plane_in + self.plane_out + gathered)
+        return self.axes.planes * (self.plane_in + self.plane_out + gathered)
+
+    @property
+    def magnitudes_at(self) -> int:
+        """Elements before the magnitudes of `tile_check.py`."""
+        return self.suspects_at + self.lanes + self.ring * self.group
+
+    @property
+    def row_pixel(self) -> int:
+        """Elements from one pixel to the next of a row that `direct_tiles.py` copies."""
+        return self.ins[0].channel_blocks * self.ins[0].block
+
+    @property
+    def pixels_at(self) -> int:
+        """Elements before that row."""
+        return self.magnitudes_at + self.axes.swept.r * self.axes.down.inputs * self.axes.across.inputs
+
+    @property
+    def workspace(self) -> int:
+        """All that phases leave for each other, elements of 4 bytes."""
+        return 4 * (self.pixels_at + self.axes.across.inputs * self.row_pixel)
 
     @cached_property
     def epilogue(self) -> Epilogue:
         """What is applied to the sums."""
         return Epilogue.of(self.op, self.ins, self.out, self.lanes)
 
-    def pack(self, i: int, array: np.ndarray) -> np.ndarray:
-        """Weights as [n²][tile of OB blocks][swept tap][s²][C][OB*lanes], the bias up to whole tiles."""
+    @property
+    def transformed_elements(self) -> int:
+        """Packed weights before those as they are."""
+        return self.weight_bytes // 4 // self.out.shape[1] * self._padded
+
+    @property
+    def _padded(self) -> int:
+        """Output channels up to whole tiles of blocks."""
         width = self.ob * self.lanes
-        tiles = -(-self.out.shape[1] // width)
-        missing = tiles * width - self.out.shape[1]
+        return -(-self.out.shape[1] // width) * width
+
+    def pack(self, i: int, array: np.ndarray) -> np.ndarray:
+        """Weights as [n²][tile of OB blocks][swept tap][s²][C][OB*lanes], followed by themselves as [block][tap][C]
+        [lanes]; the bias up to whole tiles."""
+        missing = self._padded - self.out.shape[1]
         if i == 1:
-            u = self._transformed(array)
-            u = np.pad(u, [(0, 0), (0, missing), *[(0, 0)] * 3]) if missing else u
-            return u.reshape(self.axes.planes, tiles, width, *u.shape[2:]).transpose(0, 1, 4, 5, 3, 2)
+            w = self._walked(np.pad(array, [(0, missing), *[(0, 0)] * (array.ndim - 1)]))
+            return np.concatenate([self._transformed(w).ravel(), self._direct(w).ravel()])
         if i == 2 and self.op.bias:
             return np.pad(array, (0, missing))
         return super().pack(i, array)
 
+    def _walked(self, w: np.ndarray) -> np.ndarray:
+        """[M, C, k…] → [M, C, swept, down, across]"""
+        dim = 2 if self.axes.swept.dim is None else self.axes.swept.dim
+        return np.moveaxis(w.reshape(*w.shape[:2], *(1,) * (5 - w.ndim), *w.shape[2:]), dim, 2)
+
+    def _direct(self, w: np.ndarray) -> np.ndarray:
+        """[M, C, swept, down, across] → [M/lanes, taps, C, lanes]"""
+        return w.reshape(-1, self.lanes, w.shape[1], math.prod(w.shape[2:])).transpose(0, 3, 2, 1)
+
     def _transformed(self, w: np.ndarray) -> np.ndarray:
-        """[M, C, k…] → [n², M, C, swept taps, s²]"""
-        swept, down, across = self.axes
-        dim = 2 if swept.dim is None else swept.dim
-        w = np.moveaxis(w.reshape(*w.shape[:2], *(1,) * (5 - w.ndim), *w.shape[2:]), dim, 2)
+        """[M, C, swept, down, across] → [n², tile of OB blocks, swept tap, s², C, OB*lanes]"""
+        _, down, across = self.axes
         missing = [(0, axis.residues * axis.taps - axis.r) for axis in (down, across)]
         w = np.pad(w, [*[(0, 0)] * 3, *missing]) if self.axes.residues > 1 else w
         w = w.reshape(*w.shape[:3], down.taps, down.residues, across.taps, across.residues)
         w = w.transpose(0, 1, 2, 4, 6, 3, 5).reshape(*w.shape[:3], self.axes.residues, down.taps, across.taps)
-        return transform_weights(w, down, across, np.float32)
+        u = transform_weights(w, down, across, np.float32)
+        return u.reshape(len(u), -1, self.ob * self.lanes, *u.shape[2:]).transpose(0, 1, 4, 5, 3, 2)

@@ -1,0 +1,109 @@
+"""Which tiles of a Winograd convolution may be mixed: a first look at their inputs while these are transformed.
+
+Minimal filtering rounds in proportion to the largest value that a tile reads, so an output errs in proportion to values
+that it does not read itself. That is little unless an output of the tile reads only values 2**SPREAD times smaller than
+the tile's largest, or a value is not finite.
+
+    most  the greatest sum of squares of a channel's inputs
+    least the least of the magnitudes of a few places: those of every r-th input down and across, for r taps, of which
+          whatever an output reads has one
+
+Where `most` exceeds `least` by too much, the tile is suspect: `tile_check.py` looks at what each output reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import reduce
+from itertools import product
+from typing import TypeAlias
+
+from llvmlite import ir
+
+from brickrt.ops.cpu.emit.llvm_types import FLOAT, I32, Index, vector, zeros
+from brickrt.ops.cpu.emit.magnitudes import (
+    BITS,
+    greater,
+    greatest_lane,
+    greatest_of_four,
+    lesser,
+    magnitudes,
+    nothing,
+)
+from brickrt.ops.cpu.winograd.frame import WinogradFrame, WinogradTile
+
+SPREAD = 4  # as a power of two, between the largest value of a tile and the largest that an output reads
+MOST = 60  # as a power of two, of values whose sums stay finite
+FOUR = 4
+Load: TypeAlias = Callable[[Index, int], ir.Value]
+
+
+class Suspects:
+    """The flags int32[plane of the ring][tile of the group], not 0 for a suspect tile, behind whether any was suspect
+    in the group so far; in the worker's scratch."""
+
+    def __init__(self, frame: WinogradFrame) -> None:
+        self.frame, self.f = frame, frame.f
+        self.found = self.f.address(frame.v, frame.k.suspects_at, frame.dtype)
+        self.flags = self.f.address(self.found, frame.k.lanes, BITS)
+
+    def begin(self) -> None:
+        """Before a group's first tile."""
+        self.f.store(I32(0), self.found, 0, BITS)
+
+    def any(self) -> ir.Value:
+        """Whether one was suspect."""
+        return self.f.b.icmp_signed("!=", self.f.load(self.found, 0, BITS), I32(0))
+
+    def at(self, slot: Index, tile: WinogradTile) -> Index:
+        """Where the flag of a tile in a plane of the ring lies."""
+        k = self.frame.k
+        return self.f.add(self.f.mul(slot, k.group), self.f.mul(tile.block, k.t), tile.place)
+
+    def note(self, at: Index, suspect: ir.Value) -> None:
+        """Keeps whether a tile is suspect."""
+        f, flag = self.f, self.f.b.zext(suspect, I32)
+        f.store(flag, self.flags, at, BITS)
+        f.store(f.b.or_(f.load(self.found, 0, BITS), flag), self.found, 0, BITS)
+
+
+class TileRange:
+    """Emits the first look at one tile in one plane, vector by vector of channels."""
+
+    def __init__(self, frame: WinogradFrame) -> None:
+        self.k, self.f = frame.k, frame.f
+        _, self.down, self.across = frame.k.axes
+        self.places = list(product(*(range(axis.taps - 1, axis.n, axis.taps) for axis in (self.down, self.across))))
+        self.most = self.f.variable(nothing(self.k.lanes))
+        self.samples = [self.f.variable(nothing(self.k.lanes)) for _ in self.places]
+
+    def look(self, load: Load, kept: ir.Value, sampled: Sequence[ir.Value]) -> None:
+        """The n×n vectors that `load` gives by row and column, whose lanes `kept` are channels. Of each of `places` the
+        lanes `sampled` are of inputs that every output reads which reads the place.
+
+        The vectors are loaded again, in a loop of its own: in the midst of a transform, sums make LLVM spill it.
+        """
+        f = self.f
+        sums = [f.variable(zeros(vector(FLOAT, self.k.lanes))) for _ in range(self.across.n)]
+        with f.loop(0, self.down.n) as row:
+            for column, total in enumerate(sums):
+                value = load(row, column)
+                f.change(total, f.fma(value, value, f.read(total)))
+        total = reduce(f.b.fadd, map(f.read, sums))
+        f.change(self.most, greater(f, f.read(self.most), magnitudes(f, total, kept)))
+        for sample, place, lanes in zip(self.samples, self.places, sampled, strict=True):
+            f.change(sample, greater(f, f.read(sample), magnitudes(f, load(*place), lanes)))
+
+    def suspect(self) -> ir.Value:
+        """Whether the tile is; a comparison with NaN does not hold."""
+        f, found = self.f, [self.f.read(each) for each in self.samples]
+        found += found[:1] * (-len(found) % FOUR)
+        fours = [greatest_of_four(f, found[n : n + FOUR], self.k.lanes) for n in range(0, len(found), FOUR)]
+        least = fours[0]
+        for four in fours[1:]:
+            least = lesser(f, least, four)
+        least = f.b.bitcast(f.intrinsic("llvm.vector.reduce.smin.v4i32", I32, least), FLOAT)
+        most = f.b.bitcast(greatest_lane(f, f.read(self.most)), FLOAT)
+        limit = f.b.fmul(f.b.fmul(least, least), ir.Constant(FLOAT, 4.0**SPREAD))
+        near = f.b.fcmp_ordered("<=", most, limit)
+        return f.b.not_(f.b.and_(near, f.b.fcmp_ordered("<", most, ir.Constant(FLOAT, 4.0**MOST))))

@@ -1,0 +1,137 @@
+"""Winograd kernels on data that minimal filtering must not mix: what an output does not read does not change it.
+
+x x x x x x      an outlier at any pixel of a tile's inputs; the outputs that read it are as the definition has them,
+x x x o x x  →   the others err by less than 1e-5 of the largest of them
+"""
+
+import numpy as np
+import pytest
+
+from brickrt.ops.base import evaluate_whole
+from brickrt.ops.cpu.winograd.axes import POINTS
+from brickrt.ops.cpu.winograd.kernel import WinogradMaker
+from brickrt.ops.expr import apply, arg, const
+from brickrt.ops.types import Boxes
+from tests.ops.cpu.winograd.test_winograd import GATHERED, KINDS, STRIDED, arrays, conv
+from tests.support.cpu.harness import AVX2, HOST, run_kernel
+
+VALUES = (np.nan, np.inf, -np.inf, 1e4, -1e8, 3e38)
+SOME = {
+    **{name: (*KINDS[name], None) for name in ("3d", "3d-dilated", "3d-3x1x3", "2d-d3x2", "2d-5x5", "2d-1x7", "1d-5")},
+    **{
+        name: (s, k, None, p, e, m, t)
+        for name, (s, k, t, p, e, m) in STRIDED.items()
+        if name in ("3x3/2", "5x8/3x4", "7/3")
+    },
+}
+
+
+def run(op, given, edge, isa, plain=False, box=None):
+    blocks = [1 if plain else isa.lanes, *[1] * (len(given) - 1)]
+    blocks[1 + op.main - 1 :] = [isa.lanes] * (len(given) - op.main)
+    packed = [False, *[True] * (op.main - 1), *[False] * (len(given) - op.main)]
+    box = box or Boxes.whole(evaluate_whole(op, given).shape)
+    return run_kernel(
+        op, given, box, isa, blocks=blocks, out_block=isa.lanes, packed=packed, kernel_cls=WinogradMaker(edge)
+    )
+
+
+def places(shape, count=5, seed=3):
+    """The first pixel, the last, and some between."""
+    rng = np.random.default_rng(seed)
+    yield (0, 0, *[0] * (len(shape) - 2))
+    yield tuple(extent - 1 for extent in shape)
+    for _ in range(count - 2):
+        yield tuple(int(rng.integers(extent)) for extent in shape)
+
+
+def check_outlier(op, given, edge, isa, value, place, plain=False):
+    """`value` at one place of the input."""
+    given = [a.copy() for a in given]
+    wide = [a.astype(np.float64) for a in given]
+    before = evaluate_whole(op, wide)
+    given[0][place] = wide[0][place] = value
+    with np.errstate(invalid="ignore"):
+        want = evaluate_whole(op, wide)
+    got = run(op, given, edge, isa, plain)
+    outside = (want == before).all(axis=1, keepdims=True) & np.ones_like(want, bool)
+    largest = np.abs(before[outside]).max(initial=0)
+    assert np.abs(got[outside] - want[outside]).max(initial=0) < 1e-5 * largest
+    inside = ~outside
+    if np.isfinite(value):
+        scale = np.abs(want[inside]).max(initial=1)
+        finite = np.isfinite(got[inside])
+        assert np.abs(got[inside] - want[inside])[finite].max(initial=0) < 1e-5 * scale
+        assert abs(value) > 1e38 or finite.all()
+    else:
+        np.testing.assert_array_equal(got[inside], want[inside].astype(np.float32))
+
+
+@pytest.mark.parametrize("kind", SOME)
+def test_an_outlier_changes_only_what_reads_it(kind):
+    shape, kernel, dilations, pads, pads_end, edge, strides = SOME[kind]
+    op = conv(pads, pads_end, kernel=kernel, dilations=dilations, strides=strides)
+    given = arrays(*shape, kernel=kernel)
+    for value, place in zip(VALUES * 2, places(given[0].shape, 2 * len(VALUES)), strict=True):
+        check_outlier(op, given, edge, HOST, value, place)
+
+
+@pytest.mark.parametrize("kind", ["7x7/2", "3x3x3/2", "3x3-dilated"])
+def test_an_outlier_in_a_plain_input(kind):
+    shape, kernel, strides, dilations, edge = GATHERED[kind]
+    pads = tuple(k // 2 * d for k, d in zip(kernel, dilations, strict=True))
+    op = conv(pads, pads, kernel=kernel, strides=strides, dilations=dilations)
+    given = arrays(*shape, kernel=kernel)
+    for value, place in zip(VALUES, places(given[0].shape, len(VALUES)), strict=True):
+        check_outlier(op, given, edge, HOST, value, place, plain=True)
+
+
+@pytest.mark.parametrize("isa", [HOST, AVX2], ids=["host", "avx2"])
+@pytest.mark.parametrize("value", VALUES)
+def test_an_outlier_at_every_pixel_of_a_tile(value, isa):
+    op, given = conv(), arrays(1, 20, 16, 9, 10)
+    for y, x in np.ndindex(7, 7):
+        check_outlier(op, given, 4, isa, value, (0, (3 * y + x) % 20, y + 1, x + 2))
+
+
+@pytest.mark.parametrize(("m", "r"), [k for k in POINTS if k != (1, 1)])
+@pytest.mark.parametrize("value", [30.0, 100.0, 1e3, 1e6])
+def test_outliers_of_every_size(m, r, value):
+    op = conv((r // 2,), (r // 2,), kernel=(r,), bias=False)
+    given = arrays(1, 32, 16, 40, bias=False, kernel=(r,))
+    for place in range(7, 7 + m + r):
+        check_outlier(op, given, m, HOST, value, (0, 5, place))
+
+
+def test_what_reads_zeros_alone_is_the_bias():
+    """One bright pixel on black, with a residual: exact everywhere, and the residual is added once."""
+    x, residual = arg(0, "float32"), arg(1, "float32")
+    op = conv(epilogue=apply("max", apply("add", x, residual), const(0.0, "float32")))
+    given = [np.zeros((1, 16, 12, 14), np.float32), *arrays(1, 16, 20, 12, 14)[1:]]
+    given[0][0, 3, 5, 6] = 1e20
+    given.append(np.abs(np.random.default_rng(1).standard_normal((1, 20, 12, 14))).astype(np.float32))
+    want = evaluate_whole(op, given)
+    got = run(op, given, 4, HOST)
+    reads = np.zeros((12, 14), bool)
+    reads[4:7, 5:8] = True
+    np.testing.assert_array_equal(got[..., ~reads], want[..., ~reads])
+    np.testing.assert_allclose(got, want, rtol=1e-6)
+
+
+def test_ranges_of_a_photograph_at_night():
+    """Half of the image 1e-5 of the other: each half as exact as if it were alone."""
+    op, given = conv(bias=False), arrays(1, 24, 16, 16, 22, bias=False)
+    given[0][..., 11:] *= 1e-5
+    want = evaluate_whole(op, [a.astype(np.float64) for a in given])
+    got = run(op, given, 4, HOST)
+    dark = np.s_[..., 12:]
+    assert np.abs(got - want)[dark].max() < 1e-5 * np.abs(want[dark]).max()
+
+
+def test_an_outlier_beyond_the_box_does_not_matter():
+    """It is no part of what the box reads: the same bits come out."""
+    op, given = conv(), arrays(1, 16, 16, 20, 9)
+    box = Boxes.one([0, 0, 3, 0], [1, 16, 9, 9])
+    want = run(op, given, 4, HOST, box=box)
+    given[0][:, :, 10:] = np.inf
+    np.testing.assert_array_equal(run(op, given, 4, HOST, box=box), want)
