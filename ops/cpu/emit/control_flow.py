@@ -101,6 +101,15 @@ class ControlFlow(IndexArithmetic):
         join(after, bodies)
         self.b.position_at_end(after)
 
+    def pick(self, values: Sequence[int], number: ir.Value) -> Index:
+        """values[number], at run time."""
+        if len(set(values)) == 1:
+            return values[0]
+        found = self.value(values[-1])
+        for k, value in enumerate(values[:-1]):
+            found = self.b.select(self.b.icmp_signed("==", number, I64(k)), I64(value), found)
+        return found
+
     def _choose(self, number: ir.Value, first: int, blocks: list[ir.Block]) -> None:
         """Goes to that one of the blocks, which are numbered from `first` on: by comparisons, which processors guess
         better than jumps through a table."""

@@ -13,11 +13,15 @@ import numpy as np
 from llvmlite import ir
 
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
-from brickrt.ops.cpu.emit.llvm_types import I32, I64, Index, fill, type_suffix, vector, zeros
+from brickrt.ops.cpu.emit.llvm_types import FLOAT, I32, I64, Index, fill, type_suffix, vector, zeros
 
 BITS = np.dtype(np.int32)
 POWER = 1 << 23  # from a magnitude to twice it
 NAN = (1 << 31) - 1  # the greatest of all, and all bits but the sign
+EXPONENT_OF_ONE = 127
+SPREAD = 4  # as a power of two, between values that are mixed: fast algorithms round in proportion to the largest
+MOST = 60  # as a power of two, of values whose sums of squares stay finite
+Fold: TypeAlias = Callable[[ir.Value, ir.Value], ir.Value]
 
 
 def nothing(lanes: int) -> ir.Value:
@@ -59,17 +63,32 @@ def lesser(f: FunctionEmitter, x: ir.Value, y: ir.Value) -> ir.Value:
     return f.math("smin", x, y)
 
 
+def must_not_mix(f: FunctionEmitter, most: ir.Value, least: ir.Value) -> ir.Value:
+    """Whether the greatest and the least of magnitudes are too far from each other, or sums would not stay finite."""
+    apart = f.b.icmp_signed(">", f.b.sub(most, least), I32(SPREAD * POWER))
+    return f.b.or_(apart, f.b.icmp_signed(">=", most, I32((EXPONENT_OF_ONE + MOST) * POWER)))
+
+
+def may_mix(f: FunctionEmitter, most: ir.Value, least: ir.Value) -> ir.Value:
+    """Whether the greatest and the least of sums of squares, given as their bits, are near each other; NaN is not."""
+    high, low = (f.b.bitcast(bits, FLOAT) for bits in (most, least))
+    near = f.b.fcmp_ordered("<=", high, f.b.fmul(low, ir.Constant(FLOAT, 4.0**SPREAD)))
+    return f.b.and_(near, f.b.fcmp_ordered("<", high, ir.Constant(FLOAT, 4.0**MOST)))
+
+
 def greatest_lane(f: FunctionEmitter, x: ir.Value) -> ir.Value:
     """The greatest of a vector's lanes."""
     return f.intrinsic(f"llvm.vector.reduce.smax.{type_suffix(x.type)}", I32, x)
 
 
-Fold: TypeAlias = Callable[[ir.Value, ir.Value], ir.Value]
-
-
 def greatest_of_four(f: FunctionEmitter, four: Sequence[ir.Value], lanes: int) -> ir.Value:
     """The greatest lane of each of four vectors, <4 x i32>."""
     return fold_four(f, four, lanes, partial(greater, f))
+
+
+def least_lane(f: FunctionEmitter, x: ir.Value) -> ir.Value:
+    """The least of a vector's lanes."""
+    return f.intrinsic(f"llvm.vector.reduce.smin.{type_suffix(x.type)}", I32, x)
 
 
 def fold_four(f: FunctionEmitter, four: Sequence[ir.Value], lanes: int, fold: Fold) -> ir.Value:
@@ -79,8 +98,9 @@ def fold_four(f: FunctionEmitter, four: Sequence[ir.Value], lanes: int, fold: Fo
     def halved(x: ir.Value, y: ir.Value, low: Sequence[int]) -> ir.Value:
         return fold(f.shuffle(x, y, low), f.shuffle(x, y, [lane + 2 for lane in low]))
 
-    pairs = [halved(x, y, [at + k for at in starts for k in (0, lanes, 1, lanes + 1)]) for x, y in (four[:2], four[2:])]
-    each = halved(*pairs, [at + k for at in starts for k in (0, 1, lanes, lanes + 1)])
+    low = [at + k for at in starts for k in (0, lanes, 1, lanes + 1)]
+    first, second = (halved(four[n], four[n + 1], low) for n in (0, 2))
+    each = halved(first, second, [at + k for at in starts for k in (0, 1, lanes, lanes + 1)])
     while lanes > 4:
         lanes //= 2
         each = fold(*(f.shuffle(each, each, range(at, at + lanes)) for at in (0, lanes)))

@@ -12,6 +12,7 @@ from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import Index
 from brickrt.ops.cpu.products.row_tiles import sizes
 from brickrt.ops.cpu.strassen.frame import Masks, SevenProducts, StrassenFrame
+from brickrt.ops.cpu.strassen.row_ranges import mixed_matrices
 from brickrt.ops.cpu.strassen.scheme import StrassenScheme
 from brickrt.ops.cpu.strassen.sizes import PRODUCTS
 
@@ -52,8 +53,7 @@ class StrassenBody(StrassenFrame):
         """Matrices, then chunks of K, then pairs of tiles of columns, then tiles of rows."""
         f, k = self.f, self.k
         pairs = self.groups()
-        with f.loops(self.view.batches(f)) as batch:
-            corner = self.view.corner(f, batch)
+        with mixed_matrices(self) as corner:
             if k.chunks > 1:
                 self.clear(k.partial_at, f.mul(f.sub(pairs[1], pairs[0]), k.partial_elements))
             with f.loop(0, k.chunks) as chunk:

@@ -80,6 +80,23 @@ class FirstFactors:
             f.prefetch(column, start, k.out.dtype, near=False)
         self.vectors(row, c, there)
 
+    def norms(self, row: Index, c: Index, absent: Sequence[bool]) -> None:
+        """Adds the squares of one step to the norms of its rows; for a row that a part lacks, those of the first part.
+        In a loop of its own, since sums in the midst of the factors make LLVM spill these."""
+        f, k, dtype = self.f, self.k, self.k.out.dtype
+        rows = self.rows(row)
+        places = [k.norm_at(f, row, n) for n in range(len(rows))]
+        sums = [f.variable(f.load(self.work, place, dtype, k.lanes)) for place in places]
+        with f.loop(0, len(rows)) as part:
+            at = f.add(c, f.mul(part, k.part_depth))
+            column = f.address(self.a, k.view.depth_offset(f, at), dtype)
+            mask = f.tail_mask(f.sub(self.left, at), k.lanes) if k.overhang else None
+            for total, start, missing in zip(sums, rows, absent, strict=True):
+                value = f.load(column, rows[0] if missing else start, dtype, k.lanes, mask)
+                f.change(total, f.fma(value, value, f.read(total)))
+        for total, place in zip(sums, places, strict=True):
+            f.store(f.read(total), self.work, place, dtype, k.lanes)
+
     def columns(self, c: Index) -> list[ir.Value]:
         """Addresses of element `c` of every part of K, in the first row."""
         f, k = self.f, self.k
@@ -107,6 +124,7 @@ class FirstFactors:
         to = f.address(self.work, f.add(f.mul(row, k.sum_stride), c), k.out.dtype)
         for n, value in enumerate(first_factors(f, x)):
             f.store(value, to, n * k.factor_elements, k.out.dtype, k.lanes)
+        self.norms(row, c, absent)
 
     def masks(self, c: Index) -> list[ir.Value | None]:
         """What is there of the vectors at element `c` of the parts of K."""

@@ -24,6 +24,8 @@ from typing import ClassVar
 import numpy as np
 
 from brickrt.ops.base import Op
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
+from brickrt.ops.cpu.emit.llvm_types import Index
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel
 from brickrt.ops.cpu.operand import Operand
@@ -164,16 +166,44 @@ class StrassenScheme(Kernel):
         return 4 * self.part_rows * BLOCKS * self.lanes
 
     @property
+    def norms_at(self) -> int:
+        """Sums of squares of rows (`row_ranges.py`), a vector for each."""
+        return self.partial_at + (self.groups * self.partial_elements if self.chunks > 1 else 0)
+
+    @property
+    def norms_elements(self) -> int:
+        """Room for those of all rows."""
+        return self.part_rows * 2**self.levels * self.lanes
+
+    def norm_at(self, f: FunctionEmitter, row: Index, part: int) -> Index:
+        """Where that of a row of a part lies."""
+        return f.add(self.norms_at, f.mul(f.add(f.mul(row, 2**self.levels), part), self.lanes))
+
+    @property
     def workspace(self) -> int:
-        """First factors, register tiles, and partial sums where K is swept in chunks."""
-        partial = self.groups * self.partial_elements if self.chunks > 1 else 0
-        return 4 * (self.partial_at + partial)
+        """First factors, register tiles, partial sums where K is swept in chunks, and norms."""
+        return 4 * (self.norms_at + self.norms_elements)
+
+    @property
+    def padded_columns(self) -> int:
+        """Columns up to whole groups."""
+        unit = group_columns(self.lanes, self.levels)
+        return -(-self.columns // unit) * unit
+
+    @property
+    def factors_elements(self) -> int:
+        """Elements of `b`'s second factors, behind which it lies as it is: [K][padded columns]."""
+        groups = self.padded_columns // group_columns(self.lanes, self.levels)
+        return groups * self.chunks * PRODUCTS**self.levels * self.panel
 
     def pack(self, i: int, array: np.ndarray) -> np.ndarray:
-        """`b` [K, N] → [group of tiles, chunk, product, K/chunks/2, BLOCKS*lanes]; the bias up to whole groups."""
-        missing = -self.columns % group_columns(self.lanes, self.levels)
+        """`b` [K, N] → [group of tiles, chunk, product, K/chunks/2, BLOCKS*lanes], then itself as [K, padded columns];
+        the bias up to whole groups."""
+        missing = self.padded_columns - self.columns
         if i == 1:
-            return self.packed_factors(np.pad(self.view.matrix(array), [(0, self.overhang), (0, missing)]))
+            b = np.pad(self.view.matrix(array), [(0, 0), (0, missing)])
+            factors = self.packed_factors(np.pad(b, [(0, self.overhang), (0, 0)]))
+            return np.concatenate([factors.ravel(), b.ravel()])
         if i == 2 and self.op.bias:
             return np.pad(array, (0, missing))
         return super().pack(i, array)

@@ -22,6 +22,7 @@ from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import I64, Index
 from brickrt.ops.cpu.products.row_tiles import sizes
 from brickrt.ops.cpu.strassen.frame import Masks, SevenProducts, StrassenFrame
+from brickrt.ops.cpu.strassen.row_ranges import mixed_matrices
 from brickrt.ops.cpu.strassen.sizes import PRODUCTS, part_rows
 from brickrt.ops.cpu.strassen.two_level_scheme import TwoLevelStrassenScheme
 
@@ -62,8 +63,7 @@ class TwoLevelStrassenBody(StrassenFrame):
         f, k = self.f, self.k
         groups = self.groups()
         self.clear(k.zeros_at, k.tile_elements)
-        with f.loops(self.view.batches(f)) as batch, f.loop(0, k.chunks) as chunk:
-            corner = self.view.corner(f, batch)
+        with mixed_matrices(self) as corner, f.loop(0, k.chunks) as chunk:
             self.first_factors(corner, chunk, self.factors(chunk, groups[0], 0))
             with f.loop(*groups) as g, f.loop(0, PRODUCTS) as number:
                 b = self.factors(chunk, g, number)
@@ -84,15 +84,6 @@ class TwoLevelStrassenBody(StrassenFrame):
             with self.f.loop(0, repeat) as r:
                 RowTile(self, at, self.f.add(start, self.f.mul(r, count)), count).emit()
             start += repeat * count
-
-    def pick(self, values: Sequence[int], number: ir.Value) -> Index:
-        """values[number], at run time."""
-        if len(set(values)) == 1:
-            return values[0]
-        found = self.f.value(values[-1])
-        for k, value in enumerate(values[:-1]):
-            found = self.f.b.select(self.f.b.icmp_signed("==", number, I64(k)), I64(value), found)
-        return found
 
     def masks(self, column: Index) -> Masks:
         """Masks of the blocks of a tile of columns."""
@@ -115,7 +106,7 @@ class RowTile(SevenProducts):
 
     def emit(self) -> None:
         """The seven products of the second level, and in rounds that end a quarter its outputs."""
-        finishes = self.body.pick([int(x) for x in FINISHES], self.at.number)
+        finishes = self.f.pick([int(x) for x in FINISHES], self.at.number)
         finishing = self.f.b.icmp_signed("!=", self.f.value(finishes), I64(0))
         with self.f.when(finishing), self.outputs() as (lower, right):
             self.prefetch(lower, right)
@@ -156,7 +147,7 @@ class RowTile(SevenProducts):
         """Where the state of this round begins, and whether it has a place for each tile."""
         k = self.k
         starts = [k.zeros_at if s == ZERO else k.states_at + s * k.state_elements for s in which]
-        pick = self.body.pick
+        pick = self.f.pick
         return pick(starts, self.at.number), pick([int(s != ZERO) for s in which], self.at.number)
 
     # ---- outputs
@@ -171,7 +162,7 @@ class RowTile(SevenProducts):
         """Rows of the tile that are there, of the upper or lower part of this round's quarter."""
         f, k = self.f, self.k
         there = [part_rows(k.rows, k.levels)[2 * half : 2 * half + 2] for half in (0, 1)]
-        of_half = [self.body.pick([there[half][n] for half in LOWER], self.at.number) for n in (0, 1)]
+        of_half = [self.f.pick([there[half][n] for half in LOWER], self.at.number) for n in (0, 1)]
         upper = f.b.icmp_signed("==", f.value(lower), I64(0))
         count = f.b.select(upper, f.value(of_half[0]), f.value(of_half[1]))
         return f.minimum(self.count, f.sub(count, self.start))
@@ -179,9 +170,9 @@ class RowTile(SevenProducts):
     def place(self, lower: Index, right: Index) -> tuple[Index, Index]:
         """Row and column of the matrix at which a tile begins."""
         f, k = self.f, self.k
-        half = self.body.pick([n * -(-k.rows // 2) for n in LOWER], self.at.number)
+        half = self.f.pick([n * -(-k.rows // 2) for n in LOWER], self.at.number)
         row = f.add(half, f.mul(lower, k.part_rows), self.start)
-        tile = f.add(f.mul(self.at.group, 4), f.mul(self.body.pick(RIGHT, self.at.number), 2), right)
+        tile = f.add(f.mul(self.at.group, 4), f.mul(self.f.pick(RIGHT, self.at.number), 2), right)
         return row, f.mul(tile, self.body.width)
 
     def prefetch(self, lower: Index, right: Index) -> None:
@@ -227,7 +218,7 @@ class RowTile(SevenProducts):
     def partial(self, lower: Index, right: Index) -> Index:
         """Where the sums of earlier chunks lie: group by group, quarter by quarter, then as states do."""
         f, k = self.f, self.k
-        quarter = self.body.pick([2 * n + m for n, m in zip(LOWER, RIGHT, strict=True)], self.at.number)
+        quarter = self.f.pick([2 * n + m for n, m in zip(LOWER, RIGHT, strict=True)], self.at.number)
         whole = f.add(f.mul(f.sub(self.at.group, self.at.first), 4), quarter)
         tile = f.add(f.mul(f.add(f.mul(lower, 2), right), self.elements), f.mul(self.start, 4 * self.body.width))
         return f.add(k.partial_at, f.mul(whole, k.state_elements), tile)

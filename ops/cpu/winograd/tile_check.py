@@ -19,20 +19,18 @@ from brickrt.ops.cpu.emit.llvm_types import I1, I32, I64, Index
 from brickrt.ops.cpu.emit.magnitudes import (
     BITS,
     NAN,
-    POWER,
     greater,
     greatest_lane,
     lanes_before,
     lesser,
     magnitudes,
+    must_not_mix,
     nothing,
 )
 from brickrt.ops.cpu.winograd.axes import Axis
 from brickrt.ops.cpu.winograd.frame import AxisRange, WinogradFrame, WinogradTile
-from brickrt.ops.cpu.winograd.tile_ranges import MOST, SPREAD
 
 DIRECT = -(1 << 63)
-EXPONENT_OF_ONE = 127
 
 
 class TileCheck:
@@ -92,11 +90,9 @@ class TileCheck:
             f.change(zeros, f.b.or_(f.read(zeros), f.b.select(none, bit, I64(0))))
             f.change(most, greater(f, f.read(most), found))
             f.change(least, lesser(f, f.read(least), f.b.select(none, I32(NAN), found)))
-        apart = f.b.icmp_signed(">", f.b.sub(f.read(most), f.read(least)), I32(SPREAD * POWER))
-        large = f.b.icmp_signed(">=", f.read(most), I32((EXPONENT_OF_ONE + MOST) * POWER))
         some = f.b.icmp_signed(">", f.read(most), I32(0))
         zeros_again = f.b.select(some, f.read(zeros), I64(0))
-        return f.b.select(f.b.or_(apart, large), I64(DIRECT), zeros_again)
+        return f.b.select(must_not_mix(f, f.read(most), f.read(least)), I64(DIRECT), zeros_again)
 
     def read(self, i: Index, j: Index) -> ir.Value:
         """The largest magnitude that an output of the tile reads."""

@@ -26,14 +26,14 @@ from brickrt.ops.cpu.emit.magnitudes import (
     greater,
     greatest_lane,
     greatest_of_four,
+    least_lane,
     lesser,
     magnitudes,
+    may_mix,
     nothing,
 )
 from brickrt.ops.cpu.winograd.frame import WinogradFrame, WinogradTile
 
-SPREAD = 4  # as a power of two, between the largest value of a tile and the largest that an output reads
-MOST = 60  # as a power of two, of values whose sums stay finite
 FOUR = 4
 Load: TypeAlias = Callable[[Index, int], ir.Value]
 
@@ -102,8 +102,6 @@ class TileRange:
         least = fours[0]
         for four in fours[1:]:
             least = lesser(f, least, four)
-        least = f.b.bitcast(f.intrinsic("llvm.vector.reduce.smin.v4i32", I32, least), FLOAT)
-        most = f.b.bitcast(greatest_lane(f, f.read(self.most)), FLOAT)
-        limit = f.b.fmul(f.b.fmul(least, least), ir.Constant(FLOAT, 4.0**SPREAD))
-        near = f.b.fcmp_ordered("<=", most, limit)
-        return f.b.not_(f.b.and_(near, f.b.fcmp_ordered("<", most, ir.Constant(FLOAT, 4.0**MOST))))
+        low = least_lane(f, least)
+        least_square = f.b.bitcast(f.b.fmul(*[f.b.bitcast(low, FLOAT)] * 2), I32)
+        return f.b.not_(may_mix(f, greatest_lane(f, f.read(self.most)), least_square))
