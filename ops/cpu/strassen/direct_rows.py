@@ -46,11 +46,11 @@ class DirectRows:
             none = f.b.icmp_signed("==", found, I32(0))
             f.change(most, greater(f, f.read(most), found))
             f.change(least, lesser(f, f.read(least), f.b.select(none, I32(NAN), found)))
-        direct = must_not_mix(f, f.read(most), f.read(least))
+        direct = f.b.or_(self.frame.must_not_mix(), must_not_mix(f, f.read(most), f.read(least)))
         with self.rows(group) as (n, row):
             none = f.b.icmp_signed("==", f.load(self.found, n, BITS), I32(0))
             with f.when(f.b.or_(direct, none)):
-                self.row(row, f.b.and_(direct, f.b.not_(none)))
+                self.row(row, direct)
 
     @contextmanager
     def rows(self, group: Index) -> Iterator[tuple[Index, Index]]:
@@ -84,7 +84,7 @@ class DirectRows:
                 self.products(sums, k.view.row_offset(f, row), column)
             for j in range(TOGETHER):
                 at = f.add(column, j * k.lanes)
-                frame.put(sums.value(j, 0), k.view.index(f, self.corner, row, at), frame.inside(at))
+                frame.put_sums(sums.value(j, 0), k.view.index(f, self.corner, row, at), frame.inside(at))
 
     def products(self, sums: Accumulators, start: Index, column: Index) -> None:
         """Adds up all of K for some blocks of columns of the row that begins at `start`."""

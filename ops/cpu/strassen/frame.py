@@ -9,7 +9,8 @@ from typing import ClassVar
 from llvmlite import ir
 
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
-from brickrt.ops.cpu.emit.llvm_types import FLOAT, Index, vector, zeros
+from brickrt.ops.cpu.emit.llvm_types import FLOAT, I32, Index, vector, zeros
+from brickrt.ops.cpu.emit.magnitudes import BITS
 from brickrt.ops.cpu.operands.epilogue import offset_of
 from brickrt.ops.cpu.products.register_tile import Accumulators, PackedStream
 from brickrt.ops.cpu.products.spilled_tile import SpilledTile
@@ -35,6 +36,10 @@ class StrassenFrame:
         self.blocks = self.width // kernel.lanes
         self.group = 2**kernel.levels * self.width
         self.axis = self.view.dim % kernel.out.type.rank
+
+    def must_not_mix(self) -> ir.Value:
+        """Whether `b` must not be mixed."""
+        return self.f.b.icmp_signed("!=", self.f.load(self.b, self.k.flag_at, BITS), I32(0))
 
     def clear(self, at: int, elements: Index) -> None:
         """Sets elements of the workspace, from number `at` on, to zero."""
@@ -72,6 +77,11 @@ class StrassenFrame:
         return f.b.and_(end, f.b.not_(f.tail_mask(f.sub(lo, column), k.lanes))) if k.ragged else end
 
     def put(self, value: ir.Value, index: list[Index], mask: ir.Value | None) -> None:
+        """A vector of sums of even columns, finished and stored."""
+        sizes = self.f.load(self.b, self.f.add(self.k.sizes_at, index[self.axis]), self.dtype, self.k.lanes)
+        self.put_sums(self.f.b.fmul(value, sizes), index, mask)
+
+    def put_sums(self, value: ir.Value, index: list[Index], mask: ir.Value | None) -> None:
         """A vector of sums, finished and stored."""
         if mask is not None and self.k.out.block > 1:
             with self.f.when(mask):

@@ -45,4 +45,4 @@ def suspect(frame: StrassenFrame, group: Index) -> ir.Value:
     f, k, parts = frame.f, frame.k, 2**frame.k.levels
     norms = [f.load(frame.work, k.norm_at(f, group, n % parts), frame.dtype, k.lanes) for n in range(FOUR)]
     bits = magnitudes(f, fold_four(f, norms, k.lanes, f.b.fadd), kept_lanes(FOUR))
-    return f.b.not_(may_mix(f, greatest_lane(f, bits), least_lane(f, bits)))
+    return f.b.or_(frame.must_not_mix(), f.b.not_(may_mix(f, greatest_lane(f, bits), least_lane(f, bits))))

@@ -31,7 +31,7 @@ from brickrt.ops.cpu.kernel import Kernel
 from brickrt.ops.cpu.operand import Operand
 from brickrt.ops.cpu.operands.epilogue import Epilogue
 from brickrt.ops.cpu.products.matrix_view import MATRIX_VIEWS, MatrixView
-from brickrt.ops.cpu.strassen.second_factors import second_factors
+from brickrt.ops.cpu.strassen.second_factors import column_sizes, second_factors
 from brickrt.ops.cpu.strassen.sizes import BLOCKS, PRODUCTS, chunks_of, group_columns
 from brickrt.ops.operators.conv import Conv
 from brickrt.ops.operators.matmul import MatMul
@@ -191,19 +191,32 @@ class StrassenScheme(Kernel):
         return -(-self.columns // unit) * unit
 
     @property
+    def sizes_at(self) -> int:
+        """Elements of the packed `b` before the sizes of its columns."""
+        return self.factors_elements + self.view.depth * self.padded_columns
+
+    @property
+    def flag_at(self) -> int:
+        """Elements before the number that tells whether it must not be mixed."""
+        return self.sizes_at + self.padded_columns
+
+    @property
     def factors_elements(self) -> int:
         """Elements of `b`'s second factors, behind which it lies as it is: [K][padded columns]."""
         groups = self.padded_columns // group_columns(self.lanes, self.levels)
         return groups * self.chunks * PRODUCTS**self.levels * self.panel
 
     def pack(self, i: int, array: np.ndarray) -> np.ndarray:
-        """`b` [K, N] → [group of tiles, chunk, product, K/chunks/2, BLOCKS*lanes], then itself as [K, padded columns];
-        the bias up to whole groups."""
+        """`b` [K, N] with columns of one size → [group of tiles, chunk, product, K/chunks/2, BLOCKS*lanes]; then `b` as
+        it is, [K, padded columns], the sizes of its columns, and a number that is not 0 where it must not be mixed. The
+        bias up to whole groups."""
         missing = self.padded_columns - self.columns
         if i == 1:
             b = np.pad(self.view.matrix(array), [(0, 0), (0, missing)])
-            factors = self.packed_factors(np.pad(b, [(0, self.overhang), (0, 0)]))
-            return np.concatenate([factors.ravel(), b.ravel()])
+            sizes = column_sizes(b)
+            even = np.divide(b, sizes, out=np.zeros_like(b), where=sizes > 0)
+            factors = self.packed_factors(np.pad(even, [(0, self.overhang), (0, 0)]))
+            return np.concatenate([factors.ravel(), b.ravel(), sizes, [np.float32(not np.isfinite(b).all())]])
         if i == 2 and self.op.bias:
             return np.pad(array, (0, missing))
         return super().pack(i, array)

@@ -16,7 +16,7 @@ from brickrt.ops.cpu.winograd.axes import Axis
 from brickrt.ops.cpu.winograd.frame import TileGroup, WinogradFrame, WinogradTile
 from brickrt.ops.cpu.winograd.input_transform import slot
 from brickrt.ops.cpu.winograd.output_transform import OutputTransform
-from brickrt.ops.cpu.winograd.tile_check import TileCheck, tile_input
+from brickrt.ops.cpu.winograd.tile_check import DIRECT, TileCheck, tile_input
 from brickrt.ops.cpu.winograd.tile_ranges import Suspects
 
 
@@ -36,12 +36,13 @@ class DirectTiles:
         """Looks closely at all suspect tiles, plane by plane."""
         f, frame = self.f, self.frame
         with frame.tiles(group) as tile, f.loop(group.lo, group.hi) as z:
-            suspect = f.variable(I32(0))
+            suspect = f.variable(self.suspects.always)
             with self.taps(self.k.axes.swept, z) as (_, plane):
                 flag = f.load(self.suspects.flags, self.suspects.at(slot(frame, plane), tile), BITS)
                 f.change(suspect, f.b.or_(f.read(suspect), flag))
             with f.when(f.b.icmp_signed("!=", f.read(suspect), I32(0))):
-                flags = self.check.flags(tile, z)
+                always = f.b.icmp_signed("!=", self.suspects.always, I32(0))
+                flags = f.b.select(always, I64(DIRECT), self.check.flags(tile, z))
                 with f.when(f.b.icmp_signed("!=", flags, I64(0))):
                     self.tile(tile, z, flags)
 

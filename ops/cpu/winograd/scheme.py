@@ -20,6 +20,7 @@ from functools import cached_property
 
 import numpy as np
 
+from brickrt.ops.cpu.emit.magnitudes import MOST
 from brickrt.ops.cpu.kernel import Kernel
 from brickrt.ops.cpu.operands.epilogue import Epilogue
 from brickrt.ops.cpu.winograd.axes import Axes, axes_of
@@ -161,14 +162,19 @@ class WinogradScheme(Kernel):
 
     def pack(self, i: int, array: np.ndarray) -> np.ndarray:
         """Weights as [n²][tile of OB blocks][swept tap][s²][C][OB*lanes], followed by themselves as [block][tap][C]
-        [lanes]; the bias up to whole tiles."""
+        [lanes], and by a number that is not 0 where they must not be transformed; the bias up to whole tiles."""
         missing = self._padded - self.out.shape[1]
         if i == 1:
             w = self._walked(np.pad(array, [(0, missing), *[(0, 0)] * (array.ndim - 1)]))
-            return np.concatenate([self._transformed(w).ravel(), self._direct(w).ravel()])
+            return np.concatenate([self._transformed(w).ravel(), self._direct(w).ravel(), must_not_transform(array)])
         if i == 2 and self.op.bias:
             return np.pad(array, (0, missing))
         return super().pack(i, array)
+
+    @property
+    def flag_at(self) -> int:
+        """Elements of the packed weights before that number."""
+        return self.transformed_elements + self._padded * self.ins[0].shape[1] * math.prod(self.op.kernel)
 
     def _walked(self, w: np.ndarray) -> np.ndarray:
         """[M, C, k…] → [M, C, swept, down, across]"""
@@ -188,3 +194,9 @@ class WinogradScheme(Kernel):
         w = w.transpose(0, 1, 2, 4, 6, 3, 5).reshape(*w.shape[:3], self.axes.residues, down.taps, across.taps)
         u = transform_weights(w, down, across, np.float32)
         return u.reshape(len(u), -1, self.ob * self.lanes, *u.shape[2:]).transpose(0, 1, 4, 5, 3, 2)
+
+
+def must_not_transform(w: np.ndarray) -> np.ndarray:
+    """[1] where weights are not finite, or so large that sums of them may not be; else [0]. float32."""
+    largest = max(w.max(initial=0), -w.min(initial=0)) if np.isfinite(w).all() else np.inf
+    return np.array([largest >= 2.0**MOST], np.float32)

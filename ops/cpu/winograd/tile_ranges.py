@@ -44,12 +44,13 @@ class Suspects:
 
     def __init__(self, frame: WinogradFrame) -> None:
         self.frame, self.f = frame, frame.f
+        self.always = self.f.load(frame.w, frame.k.flag_at, BITS)  # not 0: weights that must not be transformed
         self.found = self.f.address(frame.v, frame.k.suspects_at, frame.dtype)
         self.flags = self.f.address(self.found, frame.k.lanes, BITS)
 
     def begin(self) -> None:
         """Before a group's first tile."""
-        self.f.store(I32(0), self.found, 0, BITS)
+        self.f.store(self.always, self.found, 0, BITS)
 
     def any(self) -> ir.Value:
         """Whether one was suspect."""

@@ -1,5 +1,5 @@
-"""Products and pointwise convolutions by Strassen's scheme inside a network: right under every strategy, equal for any
-number of threads."""
+"""Products and convolutions by Strassen's scheme and by minimal filtering inside a network: right under every strategy,
+equal for any number of threads, and no further spread than definitions spread what is not finite."""
 
 from __future__ import annotations
 
@@ -33,6 +33,22 @@ def residual() -> onnx.ModelProto:
         helper.make_node("Add", ["b", "p"], ["y"]),
     ]
     return made(nodes, weights, [2, WIDTH, 26, 30], [2, WIDTH, 13, 15])
+
+
+@cache
+def filters() -> onnx.ModelProto:
+    """x → 3×3 → relu → 3×3 dilated → 1×1 → 3×3 with a stride."""
+    rng = np.random.default_rng(0)
+    shapes = {"a": (64, 64, 3, 3), "b": (96, 64, 3, 3), "c": (256, 96, 1, 1), "d": (64, 256, 3, 3)}
+    weights = {name: rng.standard_normal(shape) / np.prod(shape[1:]) ** 0.5 for name, shape in shapes.items()}
+    nodes = [
+        helper.make_node("Conv", ["x", "a"], ["m"], pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["m"], ["r"]),
+        helper.make_node("Conv", ["r", "b"], ["n"], pads=[2, 2, 2, 2], dilations=[2, 2]),
+        helper.make_node("Conv", ["n", "c"], ["p"]),
+        helper.make_node("Conv", ["p", "d"], ["y"], pads=[1, 1, 1, 1], strides=[2, 2]),
+    ]
+    return made(nodes, weights, [1, 64, 44, 52], [1, 64, 22, 26])
 
 
 @cache
@@ -101,3 +117,23 @@ def test_what_one_sample_holds_changes_no_other(network, value):
     assert LEVELS.keys() & algorithms(runtime)
     x[1] = value
     np.testing.assert_array_equal(runtime.execute({"x": x})["y"][0], plain[0])
+
+
+@pytest.mark.parametrize("strategy", ["auto", "layerwise", "padded", "memoized"])
+@pytest.mark.parametrize("network", [model, residual, filters])
+def test_what_is_not_finite_spreads_as_defined(network, strategy):
+    fast, exact = (
+        Runtime(network(), device="cpu", **options)
+        for options in ({"strategy": strategy, "threads": 2}, {"exact": True})
+    )
+    x = sample(network())
+    plain = exact.execute({"x": x})["y"]
+    for value, share in ((np.nan, 0.1), (np.inf, 0.45), (1e4, 0.6), (1e8, 0.81), (3e38, 0.93)):
+        given = x.copy()
+        given.flat[int(share * x.size)] = value
+        got, want = fast.execute({"x": given})["y"], exact.execute({"x": given})["y"]
+        np.testing.assert_array_equal(np.isnan(got), np.isnan(want))
+        np.testing.assert_array_equal(np.isinf(got), np.isinf(want))
+        outside = want == plain
+        assert np.abs(got[outside] - want[outside]).max() < 1e-5 * np.abs(want[outside]).max()
+    assert algorithms(fast) or (network is residual and strategy in ("padded", "memoized"))

@@ -94,3 +94,27 @@ def test_rows_of_every_size(value, kernel):
     want = given[0].astype(np.float64) @ given[1].astype(np.float64)
     got = run_kernel(MatMul(), given, Boxes.whole(want.shape), HOST, packed=[False, True], kernel_cls=kernel)
     assert (np.abs(got - want).max(axis=1) < 2e-5 * np.abs(want).max(axis=1)).all()
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_columns_of_every_size(kernel):
+    """Each column is as exact as if it were alone; columns of zeros give zeros."""
+    given = sample((16, 256), (256, 96))
+    given[1][:, ::3] *= 1e20
+    given[1][:, 1::7] *= 1e-15
+    given[1][:, 2::5] = 0
+    want = given[0].astype(np.float64) @ given[1].astype(np.float64)
+    got = run_kernel(MatMul(), given, Boxes.whole(want.shape), HOST, packed=[False, True], kernel_cls=kernel)
+    assert (np.abs(got - want).max(axis=0) <= 2e-5 * np.abs(want).max(axis=0)).all()
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_weights_that_are_not_finite(value, kernel):
+    given = sample((9, 64), (64, 96))
+    given[1][40, 33] = value
+    given[0][3, 40] = 0
+    with np.errstate(invalid="ignore"):
+        want = given[0].astype(np.float64) @ given[1].astype(np.float64)
+        got = run_kernel(MatMul(), given, Boxes.whole(want.shape), HOST, packed=[False, True], kernel_cls=kernel)
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)

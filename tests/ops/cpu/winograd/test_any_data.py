@@ -135,3 +135,17 @@ def test_an_outlier_beyond_the_box_does_not_matter():
     want = run(op, given, 4, HOST, box=box)
     given[0][:, :, 10:] = np.inf
     np.testing.assert_array_equal(run(op, given, 4, HOST, box=box), want)
+
+
+@pytest.mark.parametrize("value", [np.nan, -np.inf, 1e30])
+def test_weights_that_must_not_be_transformed(value):
+    op, given = conv(), arrays(1, 16, 20, 9, 10)
+    given[1][3, 5, 0, 2] = value
+    given[0][0, 5, 4, 4] = 0
+    wide = [a.astype(np.float64) for a in given]
+    with np.errstate(invalid="ignore", over="ignore"):
+        want = evaluate_whole(op, wide)
+        got = run(op, given, 4, HOST)
+    np.testing.assert_allclose(np.delete(got, 3, 1), np.delete(want, 3, 1), rtol=0, atol=1e-4)
+    np.testing.assert_array_equal(np.isnan(got[:, 3, 1:, :-1]), np.isnan(want[:, 3, 1:, :-1]))
+    np.testing.assert_array_equal(np.isinf(got[:, 3, 1:, :-1]), np.isinf(want[:, 3, 1:, :-1]))
