@@ -39,14 +39,24 @@ def _initialize() -> None:
     llvm.initialize_native_asmprinter()
 
 
+@cache
+def _host() -> tuple[str, str]:
+    """The processor that this process runs on, and its features."""
+    return llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
+
+
 def target_machine(isa: Isa) -> llvm.TargetMachine:
     """LLVM's code generator for a processor; the host's where `isa` names none."""
     _initialize()
-    cpu = isa.cpu or llvm.get_host_cpu_name()
-    features = isa.features or llvm.get_host_cpu_features().flatten()
+    cpu, features = _host()
     target = llvm.Target.from_default_triple()
     # Not "pic": the loader confuses the offset tables of several objects in one library, and constants are read astray.
-    return target.create_target_machine(cpu=cpu, features=features, opt=3, reloc="default", jit=True)
+    return target.create_target_machine(
+        cpu=isa.cpu or cpu, features=isa.features or features, opt=3, reloc="default", jit=True
+    )
+
+
+_compiler = cache(target_machine)  # a loader, in contrast, takes one for itself
 
 
 def to_object(module: ir.Module | str, isa: Isa) -> bytes:
@@ -56,7 +66,7 @@ def to_object(module: ir.Module | str, isa: Isa) -> bytes:
     and to simplify index arithmetic: these few passes take a fifth of the time of its own pipeline, and the code is
     equally quick.
     """
-    machine = target_machine(isa)
+    machine = _compiler(isa)
     parsed = llvm.parse_assembly(str(module))
     passes = llvm.create_new_function_pass_manager()
     passes.add_sroa_pass()

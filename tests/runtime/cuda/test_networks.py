@@ -25,8 +25,9 @@ RUNS = [
     ("vgg16", "auto", "persistent"),
     ("vit-s16", "layerwise", "streams"),
 ]
+LARGE = ("deepcam", "resnet34-3d")  # bricks of 4 pixels would mostly compute the halos of many layers
 
 
 @pytest.mark.parametrize(("name", "strategy", "launch"), RUNS)
 def test_network(monkeypatch, name, strategy, launch):
-    check_network(monkeypatch, name, HostDriver(), strategy, launch)
+    check_network(monkeypatch, name, HostDriver(), strategy, launch, brick=8 if name in LARGE else 4)
