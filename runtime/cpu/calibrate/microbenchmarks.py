@@ -153,8 +153,8 @@ class _Cores:
     def gflops(self) -> float:
         """GFLOP/s of all together, of each in its best turn."""
         flops = 2 * self.loops.lanes * self.loops.chains * ALL_MULTIPLIED
-        turns = [self.rates(lambda at: self.loops.multiply_add(ALL_MULTIPLIED, at), flops) for _ in range(REPEATS)]
-        return sum(map(max, zip(*turns, strict=True)))
+        turns = [self.rates(lambda at: self.loops.multiply_add(ALL_MULTIPLIED, at), flops) for _ in range(4 * REPEATS)]
+        return sum(max(core) for core in zip(*turns, strict=True))
 
     def gbps(self, nbytes: int) -> float:
         """GB/s of all together, each in so many of its bytes, of which every turn moves others.
@@ -164,9 +164,11 @@ class _Cores:
         third = self.loops.third(min(nbytes, TOGETHER))
         window = 12 * third
         sweeps = -(-TOGETHER // window)
-        offsets = [turn % (nbytes // window) * window for turn in range(REPEATS)]
-        turns = [self.rates(lambda at, o=o: self.loops.stream(at + o, third, sweeps), window * sweeps) for o in offsets]
-        return sorted(map(sum, turns))[-2]
+
+        def moved(offset: int) -> float:
+            return sum(self.rates(lambda at: self.loops.stream(at + offset, third, sweeps), window * sweeps))
+
+        return sorted(moved(turn % (nbytes // window) * window) for turn in range(REPEATS))[-2]
 
     def rates(self, work: Callable[[int], None], units: float) -> list[float]:
         """Units per ns of each core, in a turn in which each does so many in `work(address)`."""
