@@ -29,7 +29,7 @@ from brickrt.runtime.cpu.memory import aligned_empty
 from brickrt.runtime.cpu.program import CpuProgram
 from brickrt.runtime.lowering.task_graph import TaskGraph
 
-COUNTED, MULTIPLIED = 4_000, 12_000  # turns of a probe's loop that take some 30 µs
+COUNTED, MULTIPLIED = 4_000, 12_000  # rounds of a probe's loop that take some 30 µs
 ALL_MULTIPLIED = 40_000  # the same while all cores work, some 100 µs
 NEAR = 4 * MIB  # bytes that a turn moves through a core's own cache at least: some 40 µs
 FAR = 2  # times that cache: bytes that a turn moves through what is behind it, up to half a millisecond

@@ -17,17 +17,17 @@ from brickrt.ops.cpu.isa import Isa
 from brickrt.runtime.cpu.compile.load import load_module
 
 CHAINS, FEW_CHAINS = 16, 12  # independent multiply-adds: enough for four units of latency 4, or two of latency 6
-LINKS = 32  # additions of a turn, each of which needs the one before: one cycle each on any processor
-UNROLLED = 4  # vectors of each stream per turn
+LINKS = 32  # additions of a round, each of which needs the one before: one cycle each on any processor
+UNROLLED = 4  # vectors of each stream per round
 _F32, _I64 = np.dtype(np.float32), np.dtype(np.int64)
 
 
 @dataclass(frozen=True)
 class Probes:
-    """`multiply_add(turns, buffer)` multiplies and adds `chains` vectors of `lanes` float32 elements a turn, on so many
+    """`multiply_add(rounds, buffer)` multiplies and adds `chains` vectors of `lanes` float32 elements a round, on so many
     vectors and two more.
 
-    `count(turns, buffer)` takes LINKS cycles a turn, on a buffer of three int64.
+    `count(rounds, buffer)` takes LINKS cycles a round, on a buffer of three int64.
 
     `stream(buffer, third, sweeps)` adds the first `third` float32 elements of the buffer and the second into the third,
     `sweeps` times; `third` is a multiple of `chunk`.
@@ -41,7 +41,7 @@ class Probes:
 
     @property
     def chunk(self) -> int:
-        """Elements of each stream that a turn of its loop moves."""
+        """Elements of each stream that a round of its loop moves."""
         return UNROLLED * self.lanes
 
     def third(self, nbytes: int) -> int:
@@ -72,13 +72,13 @@ def _module(lanes: int, chains: int) -> ir.Module:
 
 
 def _multiply_add(f: FunctionEmitter, lanes: int, chains: int) -> None:
-    """Every turn sums[k] = sums[k] · x + y for each chain. The buffer holds x, y and the sums: were they known to be
+    """Every round sums[k] = sums[k] · x + y for each chain. The buffer holds x, y and the sums: were they known to be
     equal, LLVM would keep one."""
-    turns, buffer = f.fn.args
+    rounds, buffer = f.fn.args
     kind = vector(FLOAT, lanes)
     x, y, *first = (f.load(buffer, k * lanes, _F32, lanes) for k in range(2 + chains))
     sums = [f.local(kind, value) for value in first]
-    with f.loop(0, turns):
+    with f.loop(0, rounds):
         for total in sums:
             f.set(total, f.fma(f.get(total, kind), x, y))
     for k, total in enumerate(sums):
@@ -98,10 +98,10 @@ def _stream(f: FunctionEmitter, lanes: int) -> None:
 
 def _count(f: FunctionEmitter) -> None:
     """Additions and exclusive ors in turn: LLVM cannot make one of two. The buffer holds the sum and both operands."""
-    turns, buffer = f.fn.args
+    rounds, buffer = f.fn.args
     total, added, flipped = (f.load(buffer, k, _I64) for k in range(3))
     place = f.local(I64, total)
-    with f.loop(0, turns):
+    with f.loop(0, rounds):
         total = f.get(place, I64)
         for _ in range(LINKS // 2):
             total = f.b.xor(f.b.add(total, added), flipped)
