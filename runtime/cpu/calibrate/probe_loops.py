@@ -24,8 +24,8 @@ _F32, _I64 = np.dtype(np.float32), np.dtype(np.int64)
 
 @dataclass(frozen=True)
 class Probes:
-    """`multiply_add(rounds, buffer)` multiplies and adds `chains` vectors of `lanes` float32 elements a round, on so many
-    vectors and two more.
+    """`multiply_add(rounds, buffer)` multiplies and adds `chains` vectors of `lanes` float32 elements a round, on a
+    buffer of two vectors more.
 
     `count(rounds, buffer)` takes LINKS cycles a round, on a buffer of three int64.
 
