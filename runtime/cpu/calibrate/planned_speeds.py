@@ -24,25 +24,29 @@ DOUBT = 1.15  # a figure that would be in a higher class if it were so many time
 
 @dataclass(frozen=True)
 class Classes:
-    """The figures `middle · step^k`: each stands for all that are nearer to it than to the others, as ratios."""
+    """`figure · step^k` stands for all figures from `lowest · step^k` up to the next class."""
 
-    middle: float
+    figure: float
     step: float
+    lowest: float
 
     def of(self, figure: float) -> float:
         """The figure that stands for this one."""
-        return self.middle * self.step ** round(math.log(figure / self.middle, self.step))
+        return self.figure * self.step ** math.floor(math.log(figure / self.lowest, self.step))
 
     def doubtful(self, figure: float) -> bool:
         """Whether a figure that only disturbances lower may be one of a higher class."""
         return self.of(figure * DOUBT) > self.of(figure)
 
 
-# Middles are where processors were found, so that they lie far from the ends of their class.
-VECTORS = Classes(1.0, 2.0)  # multiplied and added per cycle: by one unit, by two, by four, or by half of one
-L2_BYTES = Classes(30.0, 2.0)  # per cycle: Zen 4 reaches 28, Intel's servers 32
-FAR_BYTES = Classes(6.0, 3.0)  # per cycle: 5 from a server's large L3, 8 from memory and 24 from L3 (Zen 4)
-BYTES = {"l2": L2_BYTES, "l3": FAR_BYTES, "memory": FAR_BYTES}
+# Processors that were measured lie far from the ends of their class. What stands for one keeps ratios of peak and
+# bandwidth near those that made fast plans on them.
+VECTORS = Classes(1.0, 2.0, lowest=0.7)  # multiplied and added per cycle: by one unit, two, four, or half of one
+BYTES = {
+    "l2": Classes(30.0, 2.0, lowest=21.0),  # per cycle: Zen 4 reaches 28, Intel's servers 32
+    "l3": Classes(5.0, 4.0, lowest=2.5),  # a server's share of a large L3 gives 5, the L3 of Zen 4 24
+    "memory": Classes(8.0, 4.0, lowest=2.5),  # Intel's servers give 4.6, Zen 4 8
+}
 
 
 def doubtful(core: CoreSpeeds) -> bool:
@@ -60,12 +64,12 @@ def planned(spec: DeviceSpec, core: CoreSpeeds) -> DeviceSpec:
     return replace(
         spec,
         peak_gflops_per_core=2 * spec.lanes * VECTORS.of(core.vectors_per_cycle) * CLOCK_GHZ,
-        bandwidth=_falling(speeds),
+        bandwidth=_falling(speeds, spec),
         core_bandwidth={},
         task_overhead_us=TASK_US,
     )
 
 
-def _falling(speeds: Mapping[str, float]) -> dict[str, float]:
-    """The same, where no level is faster than those before it: classes and typical figures may cross."""
-    return {level: min(list(speeds.values())[: k + 1]) for k, level in enumerate(speeds)}
+def _falling(speeds: Mapping[str, float], spec: DeviceSpec) -> dict[str, float]:
+    """The same, where memory is not faster than the L3 before it: a class and a typical figure may cross."""
+    return dict(speeds) | ({"memory": min(speeds["l3"], speeds["memory"])} if spec.l3 else {})

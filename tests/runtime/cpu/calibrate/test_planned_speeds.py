@@ -15,9 +15,8 @@ from brickrt.runtime.cpu.calibrate.best_turns import MOST_S, best_rates
 from brickrt.runtime.cpu.calibrate.measured import CoreSpeeds
 from brickrt.runtime.cpu.calibrate.microbenchmarks import core_speeds
 from brickrt.runtime.cpu.calibrate.planned_speeds import (
+    BYTES,
     CLOCK_GHZ,
-    FAR_BYTES,
-    L2_BYTES,
     REACHED,
     VECTORS,
     Classes,
@@ -106,8 +105,8 @@ def _clear(classes: Classes) -> st.SearchStrategy[float]:
         lambda clock, vectors, l2, far: CoreSpeeds(clock, vectors, {"l2": l2 * clock, "l3": far * clock}),
         clock=st.floats(1.5, 5.5),
         vectors=st.sampled_from([0.5, 1.0, 2.0, 4.0]),
-        l2=_clear(L2_BYTES),
-        far=_clear(FAR_BYTES),
+        l2=_clear(BYTES["l2"]),
+        far=_clear(BYTES["l3"]),
     ),
     noise=st.builds(Noise, st.floats(0, 0.04), st.floats(0, 0.3), st.floats(0.7, 1.0), st.floats(1.0, 2.0)),
     seed=st.integers(0, 2**32),
@@ -143,15 +142,16 @@ def test_a_rate_that_rises_late_is_met():
 def test_classes():
     assert [VECTORS.of(figure) for figure in (0.5, 0.9, 1.3, 1.5, 1.9, 2.1, 3.2)] == [0.5, 1.0, 1.0, 2.0, 2.0, 2.0, 4.0]
     assert VECTORS.doubtful(1.3) and not VECTORS.doubtful(1.0) and not VECTORS.doubtful(1.9)
-    assert [FAR_BYTES.of(figure) for figure in (4.5, 8.0, 24.0)] == [6.0, 6.0, 18.0]
+    assert [BYTES["l3"].of(figure) for figure in (4.5, 8.0, 24.0)] == [5.0, 5.0, 20.0]
+    assert [BYTES["memory"].of(figure) for figure in (2.0, 4.5, 8.0, 24.0)] == [2.0, 8.0, 8.0, 32.0]
 
 
 def test_planned_figures():
     device = planned(SPEC, CoreSpeeds(3.7, 1.95, {"l2": 118.0, "l3": 88.0, "memory": 30.0}))
     assert device.peak_gflops_per_core == 2 * 2 * 16 * CLOCK_GHZ
     assert device.bandwidth["l2"] == 2 * 30 * CLOCK_GHZ
-    assert device.bandwidth["l3"] == pytest.approx(2 * 18 * CLOCK_GHZ * REACHED)
-    assert device.bandwidth["memory"] == pytest.approx(2**0.75 * 6 * CLOCK_GHZ * REACHED)
+    assert device.bandwidth["l3"] == pytest.approx(2 * 20 * CLOCK_GHZ * REACHED)
+    assert device.bandwidth["memory"] == pytest.approx(2**0.75 * 8 * CLOCK_GHZ * REACHED)
 
 
 def test_levels_that_could_not_be_told_apart_are_typical():
@@ -159,6 +159,8 @@ def test_levels_that_could_not_be_told_apart_are_typical():
     assert (
         device.bandwidth["memory"] == device.bandwidth["l3"] < device.bandwidth["l2"]
     )  # not faster than what is before
+    without = planned(replace(SPEC, l3=0), CoreSpeeds(3.2, 4.0, {"l2": 110.0, "memory": 90.0}))
+    assert without.bandwidth["memory"] > without.bandwidth["l3"]  # which is not there
     assert device.bandwidth_at("memory", 2) == device.bandwidth["memory"] and not device.core_bandwidth
 
 
