@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from brickrt.plan.device.device_spec import DeviceSpec, host_device
@@ -100,6 +100,7 @@ def _clear(classes: Classes) -> st.SearchStrategy[float]:
     return figures.filter(lambda f: classes.of(f / 1.1) == classes.of(f) == classes.of(f * 1.1))
 
 
+@settings(max_examples=200, deadline=None)
 @given(
     speeds=st.builds(
         lambda clock, vectors, l2, far: CoreSpeeds(clock, vectors, {"l2": l2 * clock, "l3": far * clock}),
