@@ -10,8 +10,10 @@ import numpy as np
 
 from brickrt.dashboard.labels import Labels
 from brickrt.dashboard.recording import GraphRun
+from brickrt.plan.device.device_spec import host_device
 from brickrt.plan.plan import Plan
 from brickrt.plan.subgraph import Subgraph
+from brickrt.runtime.cpu.calibrate.calibration import measured
 from brickrt.runtime.lowering.task_graph import TaskGraph
 
 
@@ -106,8 +108,8 @@ def _moved_bytes(plan: Plan, s: Subgraph) -> int:
 
 
 def _roof_us(plan: Plan, s: Subgraph) -> float:
-    """The least time of a subgraph on all cores."""
-    device = plan.device
+    """The least time of a subgraph on all cores: of this processor as it was measured, not as plans see it."""
+    device = measured(host_device(plan.device.isa)) if plan.device.kind == "cpu" else plan.device
     return max(s.flops / device.peak_gflops, _moved_bytes(plan, s) / device.bandwidth[_level(plan)]) / 1e3
 
 

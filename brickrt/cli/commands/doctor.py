@@ -59,7 +59,7 @@ def _version(package: str) -> str | None:
 
 
 def _cpu(again: bool) -> dict[str, Any]:
-    """The CPU with the speeds that plans are made with, measured anew if `again`."""
+    """The CPU with its speeds as they were measured, anew if `again`."""
     spec = host_device()
     found = calibration(spec, again)
     known = {key: value for key, value in spec.to_dict().items() if key in ("name", "cores", "isa", "l1", "l2", "l3")}

@@ -12,6 +12,8 @@ from brickrt.plan.device import machine
 # float32 vector lanes and vector registers of each instruction set.
 ISAS = {"avx512": (16, 32), "avx2": (8, 16), "neon": (4, 32), "generic": (4, 16)}
 
+MEMORY_SCALING = 0.75  # so many cores draw from memory what cores**MEMORY_SCALING times one does
+
 
 @dataclass(frozen=True)
 class DeviceSpec:
@@ -108,16 +110,16 @@ def host_device(isa: str | None = None) -> DeviceSpec:
         l3=cached.l3,
         memory=machine.memory_bytes(),
         peak_gflops_per_core=lanes * 2 * (1 if double_pumped else 2) * ghz,  # per unit and lane a product and a sum
-        bandwidth=_cpu_bandwidth(cores, lanes, ghz),
+        bandwidth=typical_bandwidth(cores, lanes, ghz),
         tau=max(64, 16 * cores),
         double_pumped=double_pumped,
         margin=0.02,  # measured: merges modelled 3 % faster are, those modelled level may take a tenth longer
     )
 
 
-def _cpu_bandwidth(cores: int, lanes: int, ghz: float) -> dict[str, float]:
+def typical_bandwidth(cores: int, lanes: int, ghz: float) -> dict[str, float]:
     """Rules of thumb, in GB/s: 0.4 vectors (L2) or 10 bytes (L3) a cycle and core; memory grows slower than cores."""
-    return {"l2": 0.4 * 4 * lanes * ghz * cores, "l3": 10 * ghz * cores, "memory": 12 * cores**0.75}
+    return {"l2": 0.4 * 4 * lanes * ghz * cores, "l3": 10 * ghz * cores, "memory": 12 * cores**MEMORY_SCALING}
 
 
 def _gpu(

@@ -1,40 +1,26 @@
 """The speeds of the host, measured once and kept on disk: they replace the table's figures in its `DeviceSpec`.
 
-Plans are made with figures rounded to powers of `STEP`, so that they do not depend on the third digit. Where a
-measurement is not plausible, or cannot be kept, the table's figures stay. BRICKRT_CALIBRATE=0 turns measuring off.
+Plans are made with coarse classes of them (`planned_speeds.py`). Where a measurement is not plausible, or cannot be
+kept, the table's figures stay. BRICKRT_CALIBRATE=0 turns measuring off.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import math
-from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cache
-from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 from brickrt.plan.device.device_spec import DeviceSpec
-from brickrt.runtime.cache.disk_cache import DiskCache, cache_root
-from brickrt.runtime.cache.parse_json import is_figure, parse_json
-from brickrt.runtime.cpu.calibrate import microbenchmarks as measuring
-from brickrt.runtime.cpu.calibrate import probe_loops
-from brickrt.runtime.cpu.calibrate.microbenchmarks import LEVELS, Measured, measure
+from brickrt.runtime.cache.disk_cache import DiskCache, cache_root, sources_digest
+from brickrt.runtime.cache.parse_json import parse_json
+from brickrt.runtime.cpu.calibrate.measured import Measured
+from brickrt.runtime.cpu.calibrate.microbenchmarks import measure
+from brickrt.runtime.cpu.calibrate.planned_speeds import planned
 from brickrt.runtime.environment import MEASURING, measures
 from brickrt.version import VERSION
-
-STEP = 1.25
-ATTEMPTS = 3  # a busy machine may make sense a moment later
-CYCLES = (0.4e9, 6e9)  # per second, between which a clock is plausible
-PER_CORE = {"l2": (4.0, 800.0), "l3": (2.0, 400.0), "memory": (0.5, 400.0)}  # GB/s of one core that are plausible
-SCALING = {"l2": 0.7, "l3": 0.5, "memory": 0.0}  # least share of so many times one core's speed that cores reach
-LINEAR_CORES = 4  # up to which a shared cache is expected to scale
-OVERHEAD_US = (0.001, 50.0)
-REACHED = 0.5  # of the bandwidth below L2: kernels wait for lines, and fetch those that they only write
-COLD_US = 0.25  # of a task's overhead: unlike those measured, it finds its records and states in other caches
 
 
 @dataclass(frozen=True)
@@ -46,27 +32,25 @@ class Calibration:
 
     def applied(self, spec: DeviceSpec) -> DeviceSpec:
         """The device with what was measured in place of the table's figures."""
-        return self._with(spec, float, 1.0)
-
-    def planned(self, spec: DeviceSpec) -> DeviceSpec:
-        """The device as plans are made for it: rounded figures, and the share of the bandwidth that kernels reach."""
-        return self._with(spec, _coarse, REACHED)
-
-    def _with(self, spec: DeviceSpec, about: Callable[[float], float], reached: float) -> DeviceSpec:
-        found = self.measured
-        if found is None or self.refused is not None:
+        found = self.usable
+        if found is None:
             return spec
-
-        def speeds(measured: Mapping[str, float]) -> dict[str, float]:
-            return {level: about(v * (1.0 if level == "l2" else reached)) for level, v in measured.items()}
-
         return replace(
             spec,
-            peak_gflops_per_core=about(found.peak_gflops_per_core),
-            bandwidth={**spec.bandwidth, **speeds(found.bandwidth)},
-            core_bandwidth=speeds(found.core_bandwidth),
-            task_overhead_us=about(COLD_US + found.task_overhead_us),
+            peak_gflops_per_core=found.peak_gflops_per_core,
+            bandwidth={**spec.bandwidth, **found.bandwidth},
+            core_bandwidth=found.core.bandwidth,
+            task_overhead_us=found.task_overhead_us,
         )
+
+    def planned(self, spec: DeviceSpec) -> DeviceSpec:
+        """The device as plans are made for it."""
+        return planned(spec, self.usable.core) if self.usable else spec
+
+    @property
+    def usable(self) -> Measured | None:
+        """The figures, where they are not refused."""
+        return self.measured if self.refused is None else None
 
 
 def calibrated(spec: DeviceSpec) -> DeviceSpec:
@@ -107,43 +91,13 @@ def _kept(spec: DeviceSpec) -> Calibration | None:
     """What is on disk, where it makes sense."""
     kept = _store().get(_name(spec))
     with suppress(ValueError):
-        return _read(kept, spec) if kept is not None else None
+        return _read(kept) if kept is not None else None
     return None
 
 
 def _measured(spec: DeviceSpec) -> Calibration:
-    found = Calibration(None, "not measured")
-    for _ in range(ATTEMPTS):
-        figures = measure(spec)
-        found = Calibration(figures, implausible(figures, spec))
-        if found.refused is None:
-            break
-    return found
-
-
-def implausible(found: Measured, spec: DeviceSpec) -> str | None:
-    """Why the figures cannot be right; None where they can."""
-    if not found.steady:
-        return "the machine was busy: repetitions differed"
-    slowest, fastest = (2 * spec.lanes * hertz / 1e9 for hertz in CYCLES)
-    if not slowest <= found.peak_gflops_per_core <= 2 * fastest:
-        return f"a multiply-add peak of {found.peak_gflops_per_core:.3g} GFLOP/s a core"
-    for level in found.bandwidth:
-        alone, together = found.core_bandwidth[level], found.bandwidth[level]
-        low, high = PER_CORE[level]
-        least = max(0.7, SCALING[level] * min(spec.cores, LINEAR_CORES)) * alone
-        if not low <= alone <= high or not least <= together <= 1.5 * spec.cores * alone:
-            return f"{alone:.3g} GB/s of one core and {together:.3g} of all from {level}"
-    speeds = [found.bandwidth[level] for level in LEVELS if level in found.bandwidth]
-    if any(near < 0.9 * far for near, far in pairwise(speeds)):
-        return "a level that is slower than the one behind it"
-    if not OVERHEAD_US[0] <= found.task_overhead_us <= OVERHEAD_US[1]:
-        return f"{found.task_overhead_us:.3g} µs a task"
-    return None
-
-
-def _coarse(figure: float) -> float:
-    return float(f"{STEP ** round(math.log(figure) / math.log(STEP)):.4g}")
+    found = measure(spec)
+    return Calibration(found, found.implausible())
 
 
 def _store() -> DiskCache:
@@ -153,34 +107,24 @@ def _store() -> DiskCache:
 def _name(spec: DeviceSpec) -> str:
     """What decides the speeds: the processor, its cores and caches, and the code that measures."""
     machine = spec.name, spec.isa, spec.cores, spec.l1, spec.l2, spec.l3
-    code = [Path(str(file)).read_text() for file in (__file__, measuring.__file__, probe_loops.__file__)]
-    return hashlib.sha256(repr((machine, VERSION, code)).encode()).hexdigest()[:32]
+    return hashlib.sha256(repr((machine, VERSION, _code())).encode()).hexdigest()[:32]
+
+
+@cache
+def _code() -> str:
+    return sources_digest(Path(__file__).parent)
 
 
 def _text(found: Calibration) -> bytes:
     return json.dumps(asdict(found)).encode()
 
 
-def _read(kept: bytes, spec: DeviceSpec) -> Calibration:
+def _read(kept: bytes) -> Calibration:
     """The calibration of a text of `_text`. Raises ValueError for any other, and for figures that cannot be right."""
     entry = parse_json(kept)
     if not isinstance(entry, dict) or entry.keys() != {"measured", "refused"}:
         raise ValueError("no calibration")
-    figures, refused = _figures(entry["measured"]), entry["refused"]
-    why = implausible(figures, spec) if refused is None else None
-    if why is not None or not isinstance(refused, str | None):
-        raise ValueError(why or "no reason")
-    return Calibration(figures, refused)
-
-
-def _figures(entry: Any) -> Measured:
-    """Positive numbers, each under its name. Raises ValueError for others."""
-    if not isinstance(entry, dict) or set(entry) != set(Measured.__match_args__):
-        raise ValueError("no figures")
-    levels = [entry["bandwidth"], entry["core_bandwidth"]]
-    if any(not isinstance(level, dict) for level in levels) or not set(levels[0]) == set(levels[1]) <= set(LEVELS):
-        raise ValueError("no figures of levels of memory")
-    numbers = [entry["peak_gflops_per_core"], entry["task_overhead_us"], *levels[0].values(), *levels[1].values()]
-    if not all(is_figure(n) and n > 0 for n in numbers) or type(entry["steady"]) is not bool:
-        raise ValueError("figures that are no positive numbers")
-    return Measured(**entry)
+    found = Calibration(Measured.of(entry["measured"]), entry["refused"])
+    if not isinstance(found.refused, str | None) or (found.usable and found.usable.implausible()):
+        raise ValueError("figures that cannot be right, or no reason")
+    return found

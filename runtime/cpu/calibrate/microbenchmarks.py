@@ -1,11 +1,16 @@
-"""Measures the host: multiply-add peak, bandwidth per memory level, time per task. Takes about a tenth of a second."""
+"""Measures the host: clock, multiply-adds, bandwidth per memory level, time per task. Takes a few tenths of a second.
+
+Plans depend on what one core does in its best moments, which others at work on the machine do not change
+(`best_turns.py`). What all cores do together is measured too, for rooflines and for those who want to know.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import cycle
 from threading import Barrier
 
 import numpy as np
@@ -15,121 +20,165 @@ from brickrt.ops.cpu.isa import Isa
 from brickrt.plan.device.device_spec import DeviceSpec
 from brickrt.plan.device.machine import MIB
 from brickrt.plan.plan import Plan
-from brickrt.runtime.cpu.calibrate.probe_loops import probes
+from brickrt.runtime.cpu.calibrate.best_turns import Turn, best_rates
+from brickrt.runtime.cpu.calibrate.measured import LEVELS, CoreSpeeds, Measured
+from brickrt.runtime.cpu.calibrate.planned_speeds import doubtful
+from brickrt.runtime.cpu.calibrate.probe_loops import LINKS, Probes, probes
 from brickrt.runtime.cpu.compile.host_isa import host_isa
 from brickrt.runtime.cpu.memory import aligned_empty
 from brickrt.runtime.cpu.program import CpuProgram
 from brickrt.runtime.lowering.task_graph import TaskGraph
 
-LEVELS = ("l2", "l3", "memory")
-REPEATS = 7
-STEADY = 1.3  # the second best repetition over the third
-TURNS = 20_000  # of the multiply-adds, about half a millisecond
-MOVED = 32 * MIB  # bytes that a repetition streams through a cache
+COUNTED, MULTIPLIED = 4_000, 12_000  # rounds of a probe's loop that take some 30 µs
+ALL_MULTIPLIED = 40_000  # the same while all cores work, some 100 µs
+NEAR = 4 * MIB  # bytes that a turn moves through a core's own cache at least: some 40 µs
+FAR = 2  # times that cache: bytes that a turn moves through what is behind it, up to half a millisecond
+REPEATS = 25
+TOGETHER = 8 * MIB  # bytes that each core moves at least, while all do
 LEAST_MEMORY, MOST_MEMORY = 64 * MIB, 512 * MIB  # bytes of the buffer that is to exceed all caches
 TASKS = 16_384
 WINDOW = 8  # a task waits for the one so many before it
 
 
-@dataclass(frozen=True)
-class Measured:
-    """GFLOP/s of one core while all are busy; GB/s read and written by all cores together, and by one alone, per memory
-    level; µs of one core per task. `steady` tells that repetitions agreed."""
-
-    peak_gflops_per_core: float
-    bandwidth: dict[str, float]
-    core_bandwidth: dict[str, float]
-    task_overhead_us: float
-    steady: bool
-
-
 def measure(spec: DeviceSpec) -> Measured:
     """Speeds of the host, whose instruction set, cores and caches are those of `spec`."""
-    isa = host_isa(spec)
+    isa, parts = host_isa(spec), _parts(spec)
+    loops, each = probes(isa), max(parts.values())
+    buffer = aligned_empty(spec.cores * each)
+    buffer.fill(0)
+    core = _Core(loops, buffer.ctypes.data).speeds(parts, spec)
     with ThreadPoolExecutor(spec.cores) as pool:
-        peak = _peak(isa, _Team(pool, spec.cores))
-        together = _bandwidths(isa, spec, _Team(pool, spec.cores))
-        alone = _bandwidths(isa, spec, _Team(pool, 1)) if spec.cores > 1 else together
-    rates = [peak, *together.values(), *alone.values()]
-    return Measured(
-        peak_gflops_per_core=peak.usual / spec.cores,
-        bandwidth={level: rate.usual for level, rate in together.items()},
-        core_bandwidth={level: rate.usual for level, rate in alone.items()},
-        task_overhead_us=_task_overhead(isa, spec),
-        steady=all(rate.steady for rate in rates),
-    )
+        cores = _Cores(loops, buffer.ctypes.data, each, pool, spec.cores)
+        return Measured(
+            core=core,
+            peak_gflops_per_core=cores.gflops() / spec.cores,
+            bandwidth={level: cores.gbps(nbytes) for level, nbytes in parts.items()},
+            task_overhead_us=_task_overhead(isa, spec),
+        )
+
+
+def _parts(spec: DeviceSpec) -> dict[str, int]:
+    """Bytes for each core to stream through, well inside a level of memory and well outside the one before: of those
+    that can be told apart."""
+    shared = spec.l3 // 2 // spec.cores
+    memory = min(max(2 * spec.l3, LEAST_MEMORY), MOST_MEMORY, spec.memory // 8)
+    parts = {"l2": 3 * spec.l2 // 8}
+    if shared >= 3 * spec.l2 // 2:
+        parts["l3"] = shared
+    if memory >= 3 * spec.l3 // 2:
+        parts["memory"] = memory // spec.cores
+    return parts
+
+
+def _rate(work: Callable[[], None], units: float) -> float:
+    """Units per nanosecond."""
+    started = time.perf_counter_ns()
+    work()
+    return units / max(1, time.perf_counter_ns() - started)
 
 
 @dataclass(frozen=True)
-class _Rate:
-    """Giga-units per second of several repetitions, the best first. The second counts: in the best, threads may have
-    run one after the other, each with all of the machine."""
+class _Core:
+    """One core that works alone, on a buffer of zeros that begins at an address."""
 
-    repeats: Sequence[float]
+    loops: Probes
+    start: int
 
-    @property
-    def usual(self) -> float:
-        return self.repeats[1]
+    def speeds(self, parts: Mapping[str, int], spec: DeviceSpec) -> CoreSpeeds:
+        """What it does in its best moments."""
+        turns = {"clock": self.count, "vectors": self.multiply_add, "l2": self.near(parts["l2"])}
+        if "l3" in parts:
+            turns["l3"] = self.far(parts["l3"], FAR * spec.l2)
+        if "memory" in parts:
+            turns["memory"] = self.far(parts["memory"] * spec.cores, FAR * spec.l2)
+        return core_speeds(turns)
 
-    @property
-    def steady(self) -> bool:
-        return self.repeats[1] <= STEADY * self.repeats[2]
+    def count(self) -> float:
+        """Cycles per ns."""
+        return _rate(lambda: self.loops.count(COUNTED, self.start), COUNTED * LINKS)
+
+    def multiply_add(self) -> float:
+        """Vectors per ns."""
+        return _rate(lambda: self.loops.multiply_add(MULTIPLIED, self.start), MULTIPLIED * self.loops.chains)
+
+    def near(self, nbytes: int) -> Turn:
+        """Bytes per ns from a core's own cache, which holds them when the turn begins."""
+        third = self.loops.third(nbytes)
+        sweeps = -(-NEAR // (12 * third))
+
+        def turn() -> float:
+            self.loops.stream(self.start, third, 1)
+            return _rate(lambda: self.loops.stream(self.start, third, sweeps), 12 * third * sweeps)
+
+        return turn
+
+    def far(self, nbytes: int, at_once: int) -> Turn:
+        """Bytes per ns from behind that cache: every turn moves those that were moved longest ago."""
+        third = self.loops.third(min(nbytes, at_once))
+        starts = cycle(range(self.start, self.start + nbytes - 12 * third + 1, 12 * third))
+
+        def turn() -> float:
+            at = next(starts)
+            return _rate(lambda: self.loops.stream(at, third, 1), 12 * third)
+
+        return turn
+
+
+def core_speeds(turns: Mapping[str, Turn], now: Callable[[], float] = time.perf_counter) -> CoreSpeeds:
+    """The speeds of a core whose "clock", "vectors" and levels of memory have these turns, which give units per ns.
+
+    Memory comes last: its turns leave nothing in the caches.
+    """
+    near = {name: turn for name, turn in turns.items() if name != "memory"}
+    best = best_rates(near, lambda rates: doubtful(_speeds(rates)), now)
+    far = {name: turn for name, turn in turns.items() if name == "memory"}
+    return _speeds(best | best_rates(far, lambda rates: doubtful(_speeds(best | rates)), now)) if far else _speeds(best)
+
+
+def _speeds(rates: Mapping[str, float]) -> CoreSpeeds:
+    levels = {level: rates[level] for level in LEVELS if level in rates}
+    return CoreSpeeds(rates["clock"], rates["vectors"] / rates["clock"], levels)
 
 
 @dataclass(frozen=True)
-class _Team:
-    """Threads that start a piece of work at the same time."""
+class _Cores:
+    """All cores, which start a piece of work at the same time, each with as many bytes of the buffer."""
 
+    loops: Probes
+    start: int
+    nbytes: int
     pool: ThreadPoolExecutor
     size: int
 
-    def rate(self, work: Callable[[int], None], units: float) -> _Rate:
-        """The threads' speeds added up, where each does `units` of work in `work(thread)`."""
-        found = []
-        for _ in range(REPEATS):
-            together = Barrier(self.size)
+    def gflops(self) -> float:
+        """GFLOP/s of all together, of each in its best turn."""
+        flops = 2 * self.loops.lanes * self.loops.chains * ALL_MULTIPLIED
+        turns = [self.rates(lambda at: self.loops.multiply_add(ALL_MULTIPLIED, at), flops) for _ in range(4 * REPEATS)]
+        return sum(max(core) for core in zip(*turns, strict=True))
 
-            def timed(k: int, together: Barrier = together) -> float:
-                together.wait()
-                started = time.perf_counter_ns()
-                work(k)
-                return units / max(1, time.perf_counter_ns() - started)
+    def gbps(self, nbytes: int) -> float:
+        """GB/s of all together, each in so many of its bytes, of which every turn moves others.
 
-            found.append(sum(self.pool.map(timed, range(self.size))))
-        return _Rate(sorted(found, reverse=True))
+        The second best of several: in the best, cores may have worked one after another, each with all of the machine.
+        """
+        third = self.loops.third(min(nbytes, TOGETHER))
+        window = 12 * third
+        sweeps = -(-TOGETHER // window)
 
+        def moved(offset: int) -> float:
+            return sum(self.rates(lambda at: self.loops.stream(at + offset, third, sweeps), window * sweeps))
 
-def _peak(isa: Isa, team: _Team) -> _Rate:
-    loops = probes(isa)
-    buffers = [np.full(loops.vectors * isa.lanes, 0.5, np.float32) for _ in range(team.size)]
-    return team.rate(lambda k: loops.multiply_add(TURNS, buffers[k].ctypes.data), TURNS * loops.flops_per_turn)
+        return sorted(moved(turn % (nbytes // window) * window) for turn in range(REPEATS))[-2]
 
+    def rates(self, work: Callable[[int], None], units: float) -> list[float]:
+        """Units per ns of each core, in a turn in which each does so many in `work(address)`."""
+        together = Barrier(self.size)
 
-def _bandwidths(isa: Isa, spec: DeviceSpec, team: _Team) -> dict[str, _Rate]:
-    """Bandwidth by memory level, of those that can be told apart."""
-    parts = {level: nbytes for level, nbytes in _parts(spec, team.size).items() if nbytes}
-    buffer = aligned_empty(max(nbytes * team.size for nbytes in parts.values()))
-    buffer.fill(0)
-    return {level: _bandwidth(isa, team, buffer, nbytes) for level, nbytes in parts.items()}
+        def timed(k: int) -> float:
+            together.wait()
+            return _rate(lambda: work(self.start + k * self.nbytes), units)
 
-
-def _parts(spec: DeviceSpec, threads: int) -> dict[str, int]:
-    """Bytes that each thread streams through, by level: well inside it, and well outside the one before. 0: none."""
-    shared = spec.l3 // 2 // spec.cores
-    memory = min(max(2 * spec.l3, LEAST_MEMORY), MOST_MEMORY, spec.memory // 8)
-    return {
-        "l2": 3 * spec.l2 // 8,
-        "l3": shared if shared >= 3 * spec.l2 // 2 else 0,
-        "memory": memory // threads if memory >= 3 * spec.l3 // 2 else 0,
-    }
-
-
-def _bandwidth(isa: Isa, team: _Team, buffer: np.ndarray, nbytes: int) -> _Rate:
-    loops = probes(isa)
-    third = nbytes // 12 // loops.chunk * loops.chunk
-    moved = 12 * third
-    sweeps = max(1, MOVED // moved)
-    return team.rate(lambda k: loops.stream(buffer.ctypes.data + k * nbytes, third, sweeps), moved * sweeps)
+        return list(self.pool.map(timed, range(self.size)))
 
 
 def _task_overhead(isa: Isa, spec: DeviceSpec) -> float:

@@ -1,4 +1,5 @@
-"""Two compiled loops that load the machine fully: multiply-adds in registers, and streams through memory."""
+"""Compiled loops whose speed tells that of the machine: multiply-adds in registers, streams through memory, and a chain
+of additions that tells the clock."""
 
 from __future__ import annotations
 
@@ -15,14 +16,18 @@ from brickrt.ops.cpu.emit.llvm_types import FLOAT, I64, PTR, vector
 from brickrt.ops.cpu.isa import Isa
 from brickrt.runtime.cpu.compile.load import load_module
 
-CHAINS = 12  # independent multiply-adds: enough for two units of latency 4 to 6
-UNROLLED = 4  # vectors of each stream per turn
-_F32 = np.dtype(np.float32)
+CHAINS, FEW_CHAINS = 16, 12  # independent multiply-adds: enough for four units of latency 4, or two of latency 6
+LINKS = 32  # additions of a round, each of which needs the one before: one cycle each on any processor
+UNROLLED = 4  # vectors of each stream per round
+_F32, _I64 = np.dtype(np.float32), np.dtype(np.int64)
 
 
 @dataclass(frozen=True)
 class Probes:
-    """`multiply_add(turns, buffer)` does `flops_per_turn` a turn, on a float32 buffer of `vectors` vectors.
+    """`multiply_add(rounds, buffer)` multiplies and adds `chains` vectors of `lanes` float32 elements a round, on a
+    buffer of two vectors more.
+
+    `count(rounds, buffer)` takes LINKS cycles a round, on a buffer of three int64.
 
     `stream(buffer, third, sweeps)` adds the first `third` float32 elements of the buffer and the second into the third,
     `sweeps` times; `third` is a multiple of `chunk`.
@@ -30,39 +35,50 @@ class Probes:
 
     multiply_add: Callable[[int, int], None]
     stream: Callable[[int, int, int], None]
-    flops_per_turn: int
-    vectors: int
-    chunk: int
+    count: Callable[[int, int], None]
+    chains: int
+    lanes: int
+
+    @property
+    def chunk(self) -> int:
+        """Elements of each stream that a round of its loop moves."""
+        return UNROLLED * self.lanes
+
+    def third(self, nbytes: int) -> int:
+        """The elements of each stream for which all three take up to so many bytes."""
+        return nbytes // 12 // self.chunk * self.chunk
 
 
 @cache
 def probes(isa: Isa) -> Probes:
     """The compiled loops, kept on disk."""
-    library = load_module(_module(isa.lanes), isa)
+    chains = CHAINS if isa.registers > CHAINS + 2 else FEW_CHAINS
+    library = load_module(_module(isa.lanes, chains), isa)
     return Probes(
         library.function("multiply_add", ctypes.c_int64, ctypes.c_void_p),
         library.function("stream", ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64),
-        flops_per_turn=CHAINS * isa.lanes * 2,
-        vectors=CHAINS + 2,
-        chunk=UNROLLED * isa.lanes,
+        library.function("count", ctypes.c_int64, ctypes.c_void_p),
+        chains,
+        isa.lanes,
     )
 
 
-def _module(lanes: int) -> ir.Module:
+def _module(lanes: int, chains: int) -> ir.Module:
     module = ir.Module("probes")
-    _multiply_add(FunctionEmitter(module, "multiply_add", (I64, PTR)), lanes)
+    _multiply_add(FunctionEmitter(module, "multiply_add", (I64, PTR)), lanes, chains)
     _stream(FunctionEmitter(module, "stream", (PTR, I64, I64)), lanes)
+    _count(FunctionEmitter(module, "count", (I64, PTR)))
     return module
 
 
-def _multiply_add(f: FunctionEmitter, lanes: int) -> None:
-    """Every turn sums[k] = sums[k] · x + y for each chain. The buffer holds x, y and the sums: were they known to be
+def _multiply_add(f: FunctionEmitter, lanes: int, chains: int) -> None:
+    """Every round sums[k] = sums[k] · x + y for each chain. The buffer holds x, y and the sums: were they known to be
     equal, LLVM would keep one."""
-    turns, buffer = f.fn.args
+    rounds, buffer = f.fn.args
     kind = vector(FLOAT, lanes)
-    x, y, *first = (f.load(buffer, k * lanes, _F32, lanes) for k in range(2 + CHAINS))
+    x, y, *first = (f.load(buffer, k * lanes, _F32, lanes) for k in range(2 + chains))
     sums = [f.local(kind, value) for value in first]
-    with f.loop(0, turns):
+    with f.loop(0, rounds):
         for total in sums:
             f.set(total, f.fma(f.get(total, kind), x, y))
     for k, total in enumerate(sums):
@@ -77,4 +93,18 @@ def _stream(f: FunctionEmitter, lanes: int) -> None:
             at = f.add(i, k * lanes)
             total = f.b.fadd(f.load(buffer, at, _F32, lanes), f.load(buffer, f.add(at, third), _F32, lanes))
             f.store(total, buffer, f.add(at, third, third), _F32, lanes)
+    f.finish()
+
+
+def _count(f: FunctionEmitter) -> None:
+    """Additions and exclusive ors in turn: LLVM cannot make one of two. The buffer holds the sum and both operands."""
+    rounds, buffer = f.fn.args
+    total, added, flipped = (f.load(buffer, k, _I64) for k in range(3))
+    place = f.local(I64, total)
+    with f.loop(0, rounds):
+        total = f.get(place, I64)
+        for _ in range(LINKS // 2):
+            total = f.b.xor(f.b.add(total, added), flipped)
+        f.set(place, total)
+    f.store(f.get(place, I64), buffer, 0, _I64)
     f.finish()

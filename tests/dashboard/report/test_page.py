@@ -5,10 +5,12 @@ from __future__ import annotations
 import io
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from brickrt.dashboard import figures as figuring
 from brickrt.dashboard.figures import subgraph_figures
 from brickrt.dashboard.recording import GraphRun
 from brickrt.dashboard.report.drawing import draw_layers
@@ -30,6 +32,16 @@ def test_figures_add_up(run):
     assert sum(f.share for f in figures) == pytest.approx(1)
     assert sum(f.flops for f in figures) == run.tasks.plan.graph.flops()
     assert all(f.roof_us >= 0 and f.moved_bytes > 0 for f in figures)
+
+
+def test_rooflines_are_those_of_the_measured_processor(run, monkeypatch):
+    def twice(spec):
+        gbps = {level: 2 * speed for level, speed in spec.bandwidth.items()}
+        return replace(spec, peak_gflops_per_core=2 * spec.peak_gflops_per_core, bandwidth=gbps)
+
+    before = [f.roof_us for f in subgraph_figures([run])]
+    monkeypatch.setattr(figuring, "measured", twice)
+    assert [f.roof_us for f in subgraph_figures([run])] == pytest.approx([us / 2 for us in before])
 
 
 def test_the_timeline_holds_all_busy_time(run):

@@ -7,44 +7,40 @@ from dataclasses import asdict, replace
 import numpy as np
 import pytest
 
-from brickrt.plan.device.device_spec import DeviceSpec, host_device
+from brickrt.plan.device.device_spec import host_device
 from brickrt.runtime.cpu.calibrate import calibration as calibrating
-from brickrt.runtime.cpu.calibrate.calibration import REACHED, STEP, calibrated, calibration, implausible, measured
-from brickrt.runtime.cpu.calibrate.microbenchmarks import LEVELS, Measured, measure
-from brickrt.runtime.cpu.calibrate.probe_loops import probes
+from brickrt.runtime.cpu.calibrate.calibration import calibrated, calibration, measured
+from brickrt.runtime.cpu.calibrate.measured import LEVELS, CoreSpeeds, Measured
+from brickrt.runtime.cpu.calibrate.microbenchmarks import measure
+from brickrt.runtime.cpu.calibrate.planned_speeds import planned
+from brickrt.runtime.cpu.calibrate.probe_loops import LINKS, probes
 from brickrt.runtime.cpu.compile.host_isa import host_isa
 from brickrt.runtime.engines import choose_engine
 
 SPEC = replace(host_device(), isa="avx512", lanes=16, cores=2, l2=1 << 20, l3=32 << 20)
-GOOD = Measured(
-    peak_gflops_per_core=112.0,
-    bandwidth={"l2": 200.0, "l3": 120.0, "memory": 40.0},
-    core_bandwidth={"l2": 101.0, "l3": 80.0, "memory": 30.0},
-    task_overhead_us=0.02,
-    steady=True,
-)
+CORE = CoreSpeeds(3.6, 0.98, {"l2": 101.0, "l3": 80.0, "memory": 30.0})
+GOOD = Measured(CORE, peak_gflops_per_core=112.0, bandwidth=CORE.bandwidth, task_overhead_us=0.02)
+OTHER = replace(GOOD, core=replace(CORE, vectors_per_cycle=1.9))  # of another class
 
 
 @pytest.fixture
 def measuring(monkeypatch, tmp_path):
-    """Calibration switched on, with an empty cache. It measures what the list holds, one after the other."""
+    """Calibration switched on, with an empty cache. It measures what the list holds."""
     figures = [GOOD]
     monkeypatch.setenv("BRICKRT_CALIBRATE", "1")
     monkeypatch.setenv("BRICKRT_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(calibrating, "measure", lambda spec: figures.pop(0) if len(figures) > 1 else figures[0])
+    monkeypatch.setattr(calibrating, "measure", lambda spec: figures[0])
     return figures
 
 
-def test_plans_see_rounded_figures(measuring):
+def test_plans_see_classes_and_others_what_was_measured(measuring):
     device = calibrated(SPEC)
-    exponent = math.log(device.peak_gflops_per_core) / math.log(STEP)
-    assert exponent == pytest.approx(round(exponent), abs=1e-3)
-    assert device.peak_gflops_per_core == pytest.approx(112, rel=0.13)
-    assert device.bandwidth["memory"] == pytest.approx(40 * REACHED, rel=0.13)
-    assert set(device.bandwidth) == set(SPEC.bandwidth)
-    assert 0.2 < device.task_overhead_us < 0.4
+    assert device == planned(SPEC, CORE) != SPEC
     assert replace(device, **{name: getattr(SPEC, name) for name in _CHANGED}) == SPEC
-    assert measured(SPEC).peak_gflops_per_core == 112.0 == measured(device).peak_gflops_per_core
+    shown = measured(SPEC)
+    assert shown == measured(device)
+    assert (shown.peak_gflops_per_core, shown.task_overhead_us) == (112.0, 0.02)
+    assert shown.bandwidth == GOOD.bandwidth and shown.core_bandwidth == CORE.bandwidth
 
 
 _CHANGED = ("peak_gflops_per_core", "bandwidth", "core_bandwidth", "task_overhead_us")
@@ -52,24 +48,22 @@ _CHANGED = ("peak_gflops_per_core", "bandwidth", "core_bandwidth", "task_overhea
 
 def test_it_is_measured_once(measuring, tmp_path):
     first = calibrated(SPEC)
-    measuring[:] = [replace(GOOD, peak_gflops_per_core=60.0)]
+    measuring[:] = [OTHER]
     calibrating._remembered.cache_clear()
     assert calibrated(SPEC) == first
-    assert calibrated(replace(SPEC, l2=1 << 21)).peak_gflops_per_core < first.peak_gflops_per_core
-    assert calibration(SPEC, again=True).measured == measuring[0]
-    assert calibrated(SPEC).peak_gflops_per_core < first.peak_gflops_per_core
+    assert calibrated(replace(SPEC, l2=1 << 21)).peak_gflops_per_core > first.peak_gflops_per_core
+    assert calibration(SPEC, again=True).measured == OTHER
+    assert calibrated(SPEC).peak_gflops_per_core > first.peak_gflops_per_core
 
 
 @pytest.mark.parametrize(
     ("change", "named"),
     [
-        ({"steady": False}, "busy"),
-        ({"peak_gflops_per_core": 3.0}, "peak"),
-        ({"peak_gflops_per_core": 900.0}, "peak"),
-        ({"bandwidth": {"l2": 130.0, "l3": 120.0, "memory": 40.0}}, "from l2"),
-        ({"bandwidth": {"l2": 200.0, "l3": 75.0, "memory": 40.0}}, "from l3"),
-        ({"bandwidth": {"l2": 150.0, "l3": 90.0, "memory": 95.0}}, "memory"),
-        ({"bandwidth": {"l2": 100.0, "l3": 119.0}, "core_bandwidth": {"l2": 60.0, "l3": 80.0}}, "slower"),
+        ({"core": replace(CORE, clock_ghz=0.1)}, "clock"),
+        ({"core": replace(CORE, vectors_per_cycle=9.0)}, "vectors"),
+        ({"core": replace(CORE, vectors_per_cycle=0.1)}, "vectors"),
+        ({"core": replace(CORE, bandwidth={"l2": 1000.0, "l3": 80.0, "memory": 30.0})}, "from l2"),
+        ({"core": replace(CORE, bandwidth={"l2": 100.0, "l3": 80.0, "memory": 0.3})}, "from memory"),
         ({"task_overhead_us": 100.0}, "µs"),
     ],
 )
@@ -84,14 +78,9 @@ def test_figures_that_make_no_sense_are_not_used(measuring, change, named):
     assert calibration(SPEC, again=True).refused is None
 
 
-def test_a_busy_moment_is_measured_again(measuring):
-    measuring[:] = [replace(GOOD, steady=False), GOOD]
-    assert calibration(SPEC).refused is None
-
-
 def test_levels_that_could_not_be_told_apart_keep_the_table(measuring):
-    measuring[:] = [replace(GOOD, bandwidth={"l2": 200.0}, core_bandwidth={"l2": 100.0})]
-    device = calibrated(SPEC)
+    measuring[:] = [replace(GOOD, core=replace(CORE, bandwidth={"l2": 100.0}), bandwidth={"l2": 200.0})]
+    device = measured(SPEC)
     assert device.bandwidth["memory"] == SPEC.bandwidth["memory"]
     assert device.bandwidth_at("memory", 1) == SPEC.bandwidth["memory"] / 2
     assert device.bandwidth_at("l2", 1) == device.core_bandwidth["l2"] < device.bandwidth_at("l2", 2)
@@ -101,6 +90,12 @@ def test_it_can_be_turned_off(measuring, monkeypatch):
     monkeypatch.setenv("BRICKRT_CALIBRATE", "0")
     assert calibrated(SPEC) == SPEC and "BRICKRT_CALIBRATE" in (calibration(SPEC).refused or "")
     assert choose_engine("cpu").spec == host_device()
+
+
+def _levels(name: str) -> dict:
+    """Figures of one level of memory of this name."""
+    levels = {"bandwidth": {name: 1.0}}
+    return asdict(GOOD) | levels | {"core": asdict(CORE) | levels}
 
 
 def test_what_cannot_be_kept_is_not_used(measuring, monkeypatch, tmp_path):
@@ -116,16 +111,20 @@ def test_what_cannot_be_kept_is_not_used(measuring, monkeypatch, tmp_path):
         {"measured": None},
         {"measured": []},
         {"surplus": 1},
-        {"measured": asdict(GOOD) | {"peak_gflops_per_core": 1e9}},
+        {"measured": asdict(GOOD) | {"task_overhead_us": 1e9}},
         {"measured": asdict(GOOD) | {"peak_gflops_per_core": -1.0}},
-        {"measured": asdict(GOOD) | {"peak_gflops_per_core": 0}, "refused": "busy"},
-        {"measured": asdict(GOOD) | {"task_overhead_us": math.nan}, "refused": "busy"},
-        {"measured": asdict(GOOD) | {"task_overhead_us": "0.1"}, "refused": "busy"},
-        {"measured": asdict(GOOD) | {"core_bandwidth": {"l2": 10**400}, "bandwidth": {"l2": 1.0}}, "refused": "busy"},
-        {"measured": asdict(GOOD) | {"bandwidth": {"l2": 200.0}}, "refused": "busy"},
-        {"measured": asdict(GOOD) | {"bandwidth": [200.0]}, "refused": "busy"},
-        {"measured": asdict(GOOD) | {"core_bandwidth": {"l9": 1.0}, "bandwidth": {"l9": 1.0}}, "refused": "busy"},
-        {"measured": asdict(GOOD) | {"steady": 1}, "refused": "busy"},
+        {"measured": asdict(GOOD) | {"peak_gflops_per_core": 0}, "refused": "why"},
+        {"measured": asdict(GOOD) | {"task_overhead_us": math.nan}, "refused": "why"},
+        {"measured": asdict(GOOD) | {"task_overhead_us": "0.1"}, "refused": "why"},
+        {"measured": asdict(GOOD) | {"bandwidth": {"l2": 10**400, "l3": 1.0, "memory": 1.0}}, "refused": "why"},
+        {"measured": asdict(GOOD) | {"bandwidth": {"l2": 200.0}}, "refused": "why"},
+        {"measured": asdict(GOOD) | {"bandwidth": [200.0]}, "refused": "why"},
+        {"measured": asdict(GOOD) | {"core": None}, "refused": "why"},
+        {"measured": asdict(GOOD) | {"core": {"clock_ghz": 3.0}}, "refused": "why"},
+        {"measured": asdict(GOOD) | {"core": asdict(CORE) | {"clock_ghz": True}}, "refused": "why"},
+        {"measured": asdict(GOOD) | {"core": asdict(CORE) | {"clock_ghz": 0.01}}},
+        {"measured": asdict(GOOD) | {"core": asdict(CORE) | {"bandwidth": []}}, "refused": "why"},
+        {"measured": _levels("l9"), "refused": "why"},
     ],
 )
 def test_what_is_no_calibration_is_measured_again(measuring, change):
@@ -157,18 +156,21 @@ def test_the_probes_compute_what_they_say(isa):
     want = np.concatenate([a[: 2 * third], a[:third] + a[third : 2 * third], a[3 * third :]])
     loops.stream(a.ctypes.data, third, 2)
     np.testing.assert_array_equal(a, want)
-    lanes = host_device(isa).lanes
-    b = np.arange(loops.vectors * lanes, dtype=np.float32)
-    b[: 2 * lanes] = 0.5
+    b = np.arange((loops.chains + 2) * loops.lanes, dtype=np.float32)
+    b[: 2 * loops.lanes] = 0.5
     loops.multiply_add(2, b.ctypes.data)  # s → s/2 + 0.5 → s/4 + 0.75, in every chain
-    np.testing.assert_array_equal(b[2 * lanes :], np.arange(2 * lanes, len(b)) / 4 + 0.75)
+    np.testing.assert_array_equal(b[2 * loops.lanes :], np.arange(2 * loops.lanes, len(b)) / 4 + 0.75)
+    c = np.array([7, 1, 2], np.int64)
+    loops.count(2, c.ctypes.data)
+    want = 7
+    for _ in range(LINKS):  # half of a turn's links add, half flip bits
+        want = (want + 1) ^ 2
+    assert list(c) == [want, 1, 2]
 
 
 @pytest.mark.parametrize("isa", [None, "avx2"])
 def test_measuring_gives_figures_that_can_be_kept(isa):
-    spec: DeviceSpec = host_device(isa)
-    found = measure(spec)
-    assert found.peak_gflops_per_core > 0 and found.task_overhead_us > 0
-    assert found.bandwidth.keys() == found.core_bandwidth.keys() <= set(LEVELS)
-    assert Measured(**json.loads(json.dumps(asdict(found)))) == found
-    assert implausible(replace(found, steady=False), spec)
+    found = measure(host_device(isa))
+    assert found.implausible() is None
+    assert found.bandwidth.keys() == found.core.bandwidth.keys() <= set(LEVELS)
+    assert Measured.of(json.loads(json.dumps(asdict(found)))) == found
