@@ -16,6 +16,7 @@ import onnx
 from google.protobuf.message import Message
 from onnx import TensorProto, helper
 
+from brickrt.graph.builder import ADDRESSABLE
 from brickrt.graph.errors import ModelError
 from brickrt.graph.onnx_import.protobuf import standard_domain
 from brickrt.graph.room import require_room_together
@@ -26,9 +27,6 @@ MOST_DIMENSIONS = 32
 
 MOST_NESTED = 24
 """Sub-graphs and types inside one another."""
-
-MOST_ELEMENTS = 1 << 59
-"""The product of a tensor's extents, zeros aside, that NumPy can count bytes of."""
 
 MOST_NODES = 1 << 20
 """Nodes of local functions once they are inlined, in a model that is not larger itself."""
@@ -136,7 +134,7 @@ def _check_dimensions(dims: Iterable[int], what: str) -> None:
         raise ModelError(f"{what} has {len(extents)} dimensions, more than {MOST_DIMENSIONS}")
     if any(d < 0 for d in extents):
         raise ModelError(f"{what} has the extents {extents}, one of them negative")
-    if math.prod(d for d in extents if d) > MOST_ELEMENTS:
+    if math.prod(d for d in extents if d) > ADDRESSABLE:
         raise ModelError(f"{what} has the extents {extents}, more than any memory holds")
 
 
