@@ -103,7 +103,7 @@ class SavedPlan:
 def _file(path: Path) -> PlanFile:
     """What is in the file, as it was written."""
     try:
-        content = parse_json(path.read_bytes())
+        content = None if path.is_char_device() else parse_json(path.read_bytes())  # a device may have no end
     except OSError as e:
         raise BrickError(f"{path}: cannot be read ({e.strerror or e}): give a file of brickrt plan --save") from None
     except ValueError:

@@ -116,6 +116,8 @@ def _file(path: Path) -> bytes:
             raise ModelError(f"{path}: no such file: check the path")
         if path.is_dir():
             raise ModelError(f"{path}: is a folder: give the .onnx file in it")
+        if path.is_char_device():  # which may have no end
+            raise ModelError(f"{path}: is a device: give an .onnx file")
         return path.read_bytes()
     except OSError as e:
         raise ModelError(f"{path}: cannot be read ({e.strerror}): check the path and its permissions") from e

@@ -76,6 +76,15 @@ def test_missing_file_and_folder(tmp_path):
     check(tmp_path, [str(tmp_path), "folder"])
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/zero"), reason="this system has no device without an end")
+def test_a_device_without_an_end():
+    check("/dev/zero", ["/dev/zero", "device"])
+    with pytest.raises(BrickError, match="/dev/zero: is no plan"):
+        Runtime(relu(), device="reference", plan="/dev/zero")
+    with pytest.raises(BrickError, match="plan is a dict"):
+        Runtime(relu(), device="reference", plan={})
+
+
 def external(folder, location: str = "w.bin", held: int = 6, **told: str) -> object:
     """A model in `folder` whose weights [2, 3] are in the file `location`; `told` is what else is said of them."""
     proto = model([node("MatMul", "x w", "y")], [tensor("x", [1, 2])], w=np.zeros((2, 3), np.float32))
