@@ -25,6 +25,7 @@ _UsageError: Any = typer.BadParameter.__mro__[1]  # its module differs between v
 def main(args: Sequence[str] | None = None) -> int:
     """Runs the command that `args` (default: the process's) name. Gives the exit code: 0, 1 for a failure that is not
     the user's, 2 for bad input, 128 and its number for a signal that ended it: 130 after Ctrl-C."""
+    _open_closed_streams()
     words = list(sys.argv[1:] if args is None else args)
     signals, code = Signals(), INTERRUPTED
     with suppress(KeyboardInterrupt), heard(signals):
@@ -59,10 +60,16 @@ def _ran(words: list[str]) -> int:
 def _command(words: list[str]) -> int:
     """Commands return the text to print; typer returns a number where it has ended the program itself."""
     result = get_command(app).main(words or ["--help"], prog_name=PROGRAM, standalone_mode=False)
-    if isinstance(result, str):
-        encoding = sys.stdout.encoding or "utf-8"
-        sys.stdout.write(result.encode(encoding, "replace").decode(encoding) + "\n")
-    sys.stdout.flush()
+    try:
+        if isinstance(result, str):
+            encoding = sys.stdout.encoding or "utf-8"
+            sys.stdout.write(result.encode(encoding, "replace").decode(encoding) + "\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as e:
+        _drop_output(1)
+        raise BrickError(f"standard output cannot be written ({e.strerror}): send it elsewhere") from e
     return result if isinstance(result, int) else 0
 
 
@@ -82,6 +89,14 @@ def _explain(error: Exception) -> tuple[str, int]:
 def _help_of(error: Exception) -> str:
     context = getattr(error, "ctx", None)
     return f"{context.command_path if context else PROGRAM} --help"
+
+
+def _open_closed_streams() -> None:
+    """Points standard streams that the process was started without at the null device, in the order of their numbers:
+    no file that is opened later may get one of these."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode, encoding="utf-8"))
 
 
 def _drop_output(*streams: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, TextIO
@@ -22,11 +22,20 @@ def remove_unfinished() -> None:
             os.unlink(path)
 
 
+def check_files(files: Mapping[str, Path], model: Path) -> None:
+    """Refuses, before any work is done, files by option that could not be written, or of which two, or one and the
+    model, are one file."""
+    if len(set(map(os.path.realpath, files.values()))) < len(files):
+        raise BrickError(f"{' and '.join(files)} name the same file: give each its own")
+    for option, path in files.items():
+        if os.path.realpath(path) == os.path.realpath(model):
+            raise BrickError(f"{option} {path}: is the model itself: give another path")
+        check_writable(path)
+
+
 def check_writable(path: Path) -> None:
     """Refuses, before any work is done, a path that could not be written in the end."""
-    folder = path.resolve().parent
-    if path.is_dir():
-        raise BrickError(f"{path}: is a folder: give a file's name")
+    folder = _target(path).parent
     if not folder.is_dir():
         raise BrickError(f"{path}: there is no folder {folder}: create it, or give another path")
     if not os.access(folder, os.W_OK | os.X_OK) or (path.exists() and not os.access(path, os.W_OK)):
@@ -35,8 +44,7 @@ def check_writable(path: Path) -> None:
 
 def write_whole(path: Path, write: Callable[[IO[bytes]], object]) -> None:
     """Calls `write` with a file that takes the place of `path` once all of it is written."""
-    target = path.resolve()
-    temporary = None
+    target, temporary = _target(path), None
     try:
         handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
         _unfinished.add(temporary)
@@ -63,6 +71,17 @@ def write_text(path: Path, write: Callable[[TextIO], object]) -> None:
         text.detach()  # flushes, and leaves the file open
 
     write_whole(path, encoded)
+
+
+def _target(path: Path) -> Path:
+    """The file that a path stands for, links followed. Raises BrickError for what is there and no file: a new file
+    would take its place."""
+    target = Path(os.path.realpath(path))
+    if target.is_dir():
+        raise BrickError(f"{path}: is a folder: give a file's name")
+    if target.exists() and not target.is_file():
+        raise BrickError(f"{path}: is a device or a pipe: give a file's name")
+    return target
 
 
 def _remove(path: str | None) -> None:

@@ -85,8 +85,7 @@ class RunRequest:
 
     def files(self) -> dict[str, Path]:
         """The files to write, by option."""
-        given = {"--output": self.output, "--trace": self.watch.trace, "--report": self.watch.report}
-        return {option: path for option, path in given.items() if path is not None}
+        return _given({"--output": self.output, "--trace": self.watch.trace, "--report": self.watch.report})
 
 
 @dataclass(frozen=True)
@@ -105,6 +104,10 @@ class PlanRequest:
     html: Path | None = None
     json: bool = False
     save: Path | None = None
+
+    def files(self) -> dict[str, Path]:
+        """The files to write, by option."""
+        return _given({"--html": self.html, "--save": self.save})
 
 
 @dataclass(frozen=True)
@@ -133,3 +136,7 @@ class DemoRequest:
     seed: int = 0
     runs: int = 3
     json: bool = False
+
+
+def _given(files: dict[str, Path | None]) -> dict[str, Path]:
+    return {option: path for option, path in files.items() if path is not None}

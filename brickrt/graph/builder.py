@@ -148,8 +148,9 @@ class Builder:
         return name
 
     def check_room(self, shape: Sequence[int], dtype: np.dtype) -> None:
-        """Raises ValueError for a tensor larger than memory can be."""
-        if math.prod(shape) * dtype.itemsize > ADDRESSABLE:
+        """Raises ValueError for a tensor larger than memory can be, even one that is empty along an axis: NumPy counts
+        its other axes."""
+        if math.prod(d for d in shape if d) * dtype.itemsize > ADDRESSABLE:
             extents = ",".join(map(str, shape))
             raise ValueError(f"the result {dtype.name}[{extents}] would be larger than memory can be")
 

@@ -15,17 +15,21 @@ from brickrt.ops.types import TensorType
 
 GIB = 1 << 30
 UNKNOWN = 8 * GIB
+CGROUP = Path("/sys/fs/cgroup")
+"""Where a container sees its limits (version 2)."""
 POSITION_BYTES = 40
 """What one entry of a table of positions takes: a Python integer and its place in a tuple."""
 
 
 def available_bytes() -> int:
-    """Bytes that this process can still get: what the system has free or in caches, less where a limit is lower."""
+    """Bytes that this process can still get: what the system has free or in caches, less where a container's or the
+    process's limit is lower."""
     free = _from_meminfo()
     if free is None:
         free = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else UNKNOWN
-    limit = _address_limit()
-    return free if limit is None else max(0, min(free, limit - _mapped_bytes()))
+    limit, container = _address_limit(), _from_cgroup()
+    free = free if container is None else min(free, container)
+    return max(0, free if limit is None else min(free, limit - _mapped_bytes()))
 
 
 def _address_limit() -> int | None:
@@ -78,6 +82,18 @@ def _from_meminfo() -> int | None:
         return None
     fields = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
     return int(fields["MemAvailable"].split()[0]) * 1024 if "MemAvailable" in fields else None
+
+
+def _from_cgroup() -> int | None:
+    """What a container's limit leaves, where there is one: files that it has in memory can be given up."""
+    try:
+        limit, used = ((CGROUP / name).read_text().strip() for name in ("memory.max", "memory.current"))
+        figures = dict(line.split() for line in (CGROUP / "memory.stat").read_text().splitlines())
+    except OSError:
+        return None
+    if limit == "max":
+        return None
+    return int(limit) - int(used) + int(figures["active_file"]) + int(figures["inactive_file"])
 
 
 def _mapped_bytes() -> int:

@@ -31,7 +31,7 @@ def mac_of(key: bytes, name: str, blob: bytes) -> bytes:
 def read_key(root: Path) -> bytes | None:
     """The secret of the caches below `root`; None where there is none to trust."""
     with suppress(OSError):
-        key = read_own(root / SECRET, OTHERS_USE)
+        key = read_own(root / SECRET, SECRET_BYTES, OTHERS_USE)
         return key if key is not None and len(key) == SECRET_BYTES else None
     return None
 

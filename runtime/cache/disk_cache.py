@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -25,12 +26,23 @@ from brickrt.runtime.cache.owned_files import is_own_folder, read_own
 BOUND_BYTES = 512 << 20
 TRIMMING = "00"
 """Looking at a whole folder takes a while: writing a blob whose digest begins so does, one in 256."""
+OURS = re.compile(r"[0-9a-f]{32}|\.new-.*")
+"""Names of blobs, which are digests, and of those being written: what else is in a folder is not ours to drop."""
+NOWHERE = Path(os.devnull) / "brickrt"
+"""A folder that no system has: it holds nothing and keeps nothing."""
 _warned: list[Path] = []  # of a folder that is not trusted, once per process
 
 
 def cache_root() -> Path:
-    """The folder of all of brickrt's caches: BRICKRT_CACHE_DIR, or the user's cache directory."""
-    return Path(os.environ.get("BRICKRT_CACHE_DIR") or platformdirs.user_cache_dir("brickrt"))
+    """The folder of all of brickrt's caches: BRICKRT_CACHE_DIR, or the user's cache directory. NOWHERE where the user
+    has no home, as those of containers may not."""
+    if told := os.environ.get("BRICKRT_CACHE_DIR"):
+        return Path(told)
+    try:
+        root = Path(platformdirs.user_cache_dir("brickrt"))
+    except RuntimeError:
+        return NOWHERE
+    return root if root.is_absolute() else NOWHERE
 
 
 def sources_digest(*folders: Path, without: tuple[str, ...] = ()) -> str:
@@ -55,7 +67,8 @@ def _sources(folder: Path, without: tuple[str, ...]) -> Iterator[Path]:
 
 @dataclass(frozen=True)
 class DiskCache:
-    """Named blobs in one folder; a folder that cannot be trusted or written holds nothing and keeps nothing."""
+    """Blobs in one folder, each named by a digest of 32 hexadecimal digits. A folder that cannot be trusted holds
+    nothing and keeps nothing; one that cannot be written keeps nothing new."""
 
     folder: Path
     bound: int = BOUND_BYTES
@@ -89,7 +102,7 @@ class DiskCache:
         if not self.trusted:
             return None
         try:
-            content = read_own(self.folder / name, touch=True)
+            content = read_own(self.folder / name, self.bound, touch=True)
         except OSError:
             return None
         key = read_key(self.root)
@@ -104,8 +117,8 @@ class DiskCache:
     def put(self, name: str, blob: bytes) -> None:
         """Keeps a blob, atomically; where the folder cannot be written, the work is only not remembered."""
         with suppress(OSError):
-            self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self.folder.mkdir(mode=0o700, exist_ok=True)
+            for folder in (*reversed(self.folder.parents), self.folder):  # made for this user alone, all of them
+                folder.mkdir(mode=0o700, exist_ok=True)
             key = make_key(self.root) if self.trusted else None
             if key is None:
                 return
@@ -134,6 +147,8 @@ class DiskCache:
             return
         entries = []
         for entry in os.scandir(self.folder):
+            if not OURS.fullmatch(entry.name):
+                continue
             try:
                 info = entry.stat(follow_symlinks=False)
             except FileNotFoundError:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 
 OTHERS_WRITE, OTHERS_USE = 0o022, 0o077
@@ -21,16 +22,18 @@ def is_own_folder(info: os.stat_result) -> bool:
     return stat.S_ISDIR(info.st_mode) and _is_own(info, OTHERS_WRITE)
 
 
-def read_own(path: Path, barred: int = OTHERS_WRITE, touch: bool = False) -> bytes | None:
-    """The content of a regular file of ours whose mode has none of the barred bits, else None. All is asked of the
-    opened file. `touch` makes now the time of its last change. Raises OSError where there is none to open."""
+def read_own(path: Path, most: int, barred: int = OTHERS_WRITE, touch: bool = False) -> bytes | None:
+    """The content of a regular file of ours, of `most` bytes, whose mode has none of the barred bits, else None. All is
+    asked of the opened file. `touch` makes now the time of its last change, where the file system may be written.
+    Raises OSError where there is none to open."""
     handle = os.open(path, READING)
     try:
         info = os.fstat(handle)
-        if not stat.S_ISREG(info.st_mode) or not _is_own(info, barred):
+        if not stat.S_ISREG(info.st_mode) or not _is_own(info, barred) or info.st_size > most:
             return None
         if touch:
-            os.utime(handle if os.utime in os.supports_fd else path)
+            with suppress(OSError):
+                os.utime(handle if os.utime in os.supports_fd else path)
         with os.fdopen(handle, "rb", buffering=0, closefd=False) as f:
             return f.read()
     finally:

@@ -5,18 +5,11 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator
-from dataclasses import fields
-from typing import Any, get_args, get_type_hints
 
 from brickrt.ops.types import Shape
-from brickrt.plan.options import SubgraphStrategy
 from brickrt.plan.plan import Plan
 from brickrt.plan.subgraph import Subgraph
-from brickrt.runtime.cache.parse_json import is_count, is_figure, parse_json
-
-STRATEGIES = get_args(SubgraphStrategy)
-_KINDS = get_type_hints(Subgraph)
-_NAMES = {field.name for field in fields(Subgraph)}
+from brickrt.runtime.cache.parse_json import parse_json, read_as
 
 
 def encode(subgraphs: tuple[Subgraph, ...]) -> bytes:
@@ -26,42 +19,7 @@ def encode(subgraphs: tuple[Subgraph, ...]) -> bytes:
 
 def decode(text: bytes) -> tuple[Subgraph, ...]:
     """The subgraphs of a text, each field of its type. Raises ValueError for any other text."""
-    entries = parse_json(text)
-    if not isinstance(entries, list):
-        raise ValueError("no list of subgraphs")
-    return tuple(_subgraph(entry) for entry in entries)
-
-
-def _subgraph(entry: Any) -> Subgraph:
-    if not isinstance(entry, dict) or entry.keys() != _NAMES:
-        raise ValueError("a subgraph with other fields")
-    return Subgraph(**{name: _field(name, value) for name, value in entry.items()})
-
-
-def _field(name: str, value: Any) -> Any:
-    """The value as the field has it: lists become tuples."""
-    kind = _KINDS[name]
-    if kind is float:
-        right = is_figure(value)
-    elif kind is int:
-        right = is_count(value)
-    elif kind is str:
-        right = isinstance(value, str)
-    elif kind is SubgraphStrategy:
-        right = value in STRATEGIES
-    elif name == "node_bricks":
-        right = isinstance(value, list) and all(map(_are_counts, value))
-        value = tuple(map(tuple, value)) if right else value
-    else:
-        right = _are_counts(value)
-        value = tuple(value) if right else value
-    if not right:
-        raise ValueError(f"{name} of a subgraph: {value!r:.100}")
-    return value
-
-
-def _are_counts(value: Any) -> bool:
-    return isinstance(value, list) and all(map(is_count, value))
+    return read_as(tuple[Subgraph, ...], parse_json(text), "a subgraph")
 
 
 def check(plan: Plan) -> Plan:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from brickrt.graph.errors import last_resort
 from brickrt.runtime import events
 from brickrt.runtime.arrays import DeviceArrays, on_device
 from brickrt.runtime.execution.execution import run_watched
@@ -71,11 +72,16 @@ class FastPath:
         """The model's outputs by name."""
         started = time.perf_counter()
         arrays = self._arrays
-        if arrays is None:
-            made: list[Any] = [np.empty(kind.shape, kind.dtype) for kind in self._made]
-        else:
+        if arrays is not None:
             given = [arrays.view(array, stream) if on_device(array) else array for array in given]
-            made = [arrays.empty(kind, stream) for kind in self._made]
+        try:
+            if arrays is None:
+                made: list[Any] = [np.empty(kind.shape, kind.dtype) for kind in self._made]
+            else:
+                made = [arrays.empty(kind, stream) for kind in self._made]
+        except MemoryError:
+            with last_resort(lambda: f"making room for the outputs {', '.join(name for name, _ in self._outputs)}"):
+                raise
         ran = StageRun(self._compiled)
         more = {} if stream is None else {"stream": stream}
         ran.counts = run_watched(self._program, given, made, self._running, self._observer, **more)

@@ -72,7 +72,7 @@ class Runtime:
         self.source = graph if isinstance(graph, SourceGraph) else load(graph)
         engine = choose_engine(device, isa, launch)
         check_precision(engine.spec, precision)
-        saved = None if plan is None else _saved(Path(plan), engine, options)
+        saved = None if plan is None else _saved(plan, engine, options)
         self._pipeline = Pipeline(engine, saved.options if saved else options, self.threads, progress, saved)
         self._observer = events.observer_of(watch)
         self._running: list[Program] = []
@@ -210,8 +210,10 @@ class Runtime:
             return self._roots[given]
 
 
-def _saved(path: Path, engine: Engine, options: PlanOptions) -> SavedPlan:
+def _saved(path: str | Path, engine: Engine, options: PlanOptions) -> SavedPlan:
     """A plan from a file. Raises BrickError where options are given that it has decided already."""
+    if not isinstance(path, str | Path):
+        raise BrickError(f"plan is a {type(path).__name__}: give the path of a file of brickrt plan --save")
     if options != PlanOptions(precision=options.precision):
         raise BrickError(f"{path}: has strategy, brick, max_layers and exact in it: leave them out")
-    return SavedPlan.read(path, engine.spec, options.precision)
+    return SavedPlan.read(Path(path), engine.spec, options.precision)

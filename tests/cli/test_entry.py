@@ -10,6 +10,7 @@ import sys
 import time
 
 import numpy as np
+import pytest
 from onnx import helper
 
 from tests.support.cli_models import save, value
@@ -42,6 +43,24 @@ def test_a_closed_pipe_is_silent():
     done = subprocess.run([*PROGRAM, "zoo", "list"], stdout=write, stderr=subprocess.PIPE, text=True, check=False)
     os.close(write)
     assert done.stderr == "" and done.returncode == 1
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+def test_streams_may_be_closed(models, tmp_path, closed):
+    """As services start programs. What is written lands in no other file."""
+    words = f"'{sys.executable}' -m brickrt plan '{models / 'conv.onnx'}' --save plan.json {closed}"
+    assert subprocess.run(words, shell=True, cwd=tmp_path, check=False, timeout=100).returncode == 0
+    assert json.loads((tmp_path / "plan.json").read_text())["brickrt"]
+    words = f"'{sys.executable}' -m brickrt plan absent.onnx {closed}"
+    assert subprocess.run(words, shell=True, cwd=tmp_path, check=False, timeout=100).returncode == 2
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no device that is always full")
+def test_a_full_disk_behind_standard_output():
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([*PROGRAM, "zoo", "list"], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 2 and done.stderr.startswith("brickrt: standard output cannot be written (No space")
+    assert len(done.stderr.splitlines()) == 1
 
 
 def test_interrupt_leaves_no_file(tmp_path):

@@ -19,6 +19,19 @@ def test_this_machine_has_some_memory():
     assert 64 * MIB < room.available_bytes() < 1 << 50
 
 
+@pytest.mark.parametrize(("limit", "left"), [(str(64 * MIB), 64 - 40 + 5), (str(8 * MIB), 0), ("max", None)])
+def test_a_container_has_what_its_limit_leaves(monkeypatch, tmp_path, limit, left):
+    free = room.available_bytes()
+    (tmp_path / "memory.max").write_text(f"{limit}\n")
+    (tmp_path / "memory.current").write_text(f"{40 * MIB}\n")
+    (tmp_path / "memory.stat").write_text(f"anon {30 * MIB}\nactive_file {2 * MIB}\ninactive_file {3 * MIB}\n")
+    monkeypatch.setattr(room, "CGROUP", tmp_path)
+    if left is None:
+        assert room.available_bytes() > free // 4
+    else:
+        assert room.available_bytes() == left * MIB
+
+
 def test_one_tensor_and_several(monkeypatch):
     monkeypatch.setattr(room, "available_bytes", lambda: 32 * MIB)
     room.require_room([8, MIB], F32, "a tensor")

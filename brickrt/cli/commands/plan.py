@@ -6,7 +6,7 @@ import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from brickrt.cli.files import check_writable, write_text
+from brickrt.cli.files import check_files, write_text
 from brickrt.cli.inputs import parse
 from brickrt.cli.inputs.shapes import Shape, assuming, concrete_shapes, note_assumed
 from brickrt.cli.outputs.json_output import Json, to_json
@@ -59,8 +59,7 @@ def command(request: PlanRequest) -> str:
     check_precision(device, request.precision)
     if device.kind == "cpu":
         device = calibrated(device)
-    for path in filter(None, (request.html, request.save)):
-        check_writable(path)
+    check_files(request.files(), request.model)
     with shown_progress() as progress:
         pipeline = Pipeline(planner(device), options, thread_count(None), progress)
         progress("import", 0, 1)

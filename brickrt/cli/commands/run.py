@@ -18,7 +18,7 @@ from brickrt.cli.outputs.run_report import run_dict, run_text
 from brickrt.cli.requests import RunRequest
 from brickrt.cli.terminal.interrupts import interruptible
 from brickrt.cli.terminal.progress import shown_progress
-from brickrt.cli.terminal.watch import WatchedRequest, check_files
+from brickrt.cli.terminal.watch import WatchedRequest, check_watched
 from brickrt.compare.difference import difference
 from brickrt.graph.onnx_import.source import load
 from brickrt.runtime.progress import Progress
@@ -42,7 +42,7 @@ class RepeatedRuns:
 def command(request: RunRequest) -> str:
     """Runs the model as often as asked; gives what is printed of it."""
     check_request(request.inputs)
-    check_files(request)
+    check_watched(request)
     with shown_progress() as progress:
         progress("import", 0, 1)
         source = load(request.model)

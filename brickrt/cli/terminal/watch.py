@@ -9,7 +9,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from brickrt.cli.files import check_writable, write_text
+from brickrt.cli.files import check_files, write_text
 from brickrt.cli.layerwise_traffic import layerwise_traffic
 from brickrt.cli.requests import RunRequest
 from brickrt.cli.terminal.text import shapes_text
@@ -28,17 +28,11 @@ from brickrt.runtime.execution.report import Report
 from brickrt.runtime.session.runtime import Runtime
 
 
-def check_files(request: RunRequest) -> None:
+def check_watched(request: RunRequest) -> None:
     """Refuses, before anything runs, files that could not be written."""
     if request.watch.trace_arrows and request.watch.trace is None:
         raise BrickError("--trace-arrows is of use with --trace only: add --trace FILE.json or leave it out")
-    files = request.files()
-    if len({path.resolve() for path in files.values()}) < len(files):
-        raise BrickError(f"{' and '.join(files)} name the same file: give each its own")
-    for option, path in files.items():
-        if path.resolve() == request.model.resolve():
-            raise BrickError(f"{option} {path}: is the model itself: give another path")
-        check_writable(path)
+    check_files(request.files(), request.model)
 
 
 class WatchedRequest:

@@ -10,6 +10,7 @@ import onnx
 from onnx import defs, helper, numpy_helper, shape_inference
 
 from brickrt.graph.builder import OnnxNode
+from brickrt.graph.errors import BrickError
 from brickrt.graph.room import require_room_together
 from brickrt.ops.types import TensorType
 
@@ -27,7 +28,12 @@ MOST_VALUES = 64
 
 
 def check_output_room(node: OnnxNode, feeds: Mapping[str, Any]) -> None:
-    """Raises BrickError, naming the node and its outputs, where these need more memory than is available."""
+    """Raises BrickError, naming the node and its outputs, where these need more memory than is available, and for a
+    TopK of more elements than there are: the evaluator counts them all first."""
+    if node.op_type == "TopK" and len(node.inputs) > 1 and not node.domain:
+        size, most = np.size(feeds[node.inputs[0]]), np.max(feeds[node.inputs[1]], initial=0)
+        if most > size:
+            raise BrickError(f"TopK node '{node.name}' is asked for {most} of {size} elements: give a smaller k")
     if node.domain or node.op_type not in SIZED:
         return
     require_room_together(_outputs(node, feeds), f"{node.op_type} node '{node.name}' gives what")

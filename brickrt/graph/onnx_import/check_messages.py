@@ -1,4 +1,5 @@
-"""Checks a model's messages before anything else, native code included, reads them: text, types, ranks, nesting, calls.
+"""Checks a model's messages before anything else, native code included, reads them: text, types, extents, nesting,
+calls, and room for what they stand for.
 
 ONNX's checker comes later: it looks at nodes and edges, but takes element types that do not exist, and calls itself for
 each function and each sub-graph.
@@ -6,6 +7,7 @@ each function and each sub-graph.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Any
@@ -14,8 +16,11 @@ import onnx
 from google.protobuf.message import Message
 from onnx import TensorProto, helper
 
+from brickrt.graph.builder import ADDRESSABLE
 from brickrt.graph.errors import ModelError
 from brickrt.graph.onnx_import.protobuf import standard_domain
+from brickrt.graph.room import require_room_together
+from brickrt.ops.types import TensorType
 
 MOST_DIMENSIONS = 32
 """The rank that NumPy and kernels' argument tables have room for."""
@@ -24,17 +29,24 @@ MOST_NESTED = 24
 """Sub-graphs and types inside one another."""
 
 MOST_NODES = 1 << 20
-"""Nodes after local functions are inlined."""
+"""Nodes of local functions once they are inlined, in a model that is not larger itself."""
+
+NODE_BYTES = 1 << 8
+"""A node of more bytes counts as several."""
 
 ELEMENT_TYPES = frozenset(helper.get_all_tensor_dtypes()) - {TensorProto.UNDEFINED}
 _NESTING = frozenset((onnx.GraphProto.DESCRIPTOR.full_name, onnx.TypeProto.DESCRIPTOR.full_name))
 
 
 def check_messages(model: onnx.ModelProto, label: str) -> None:
-    """Raises ModelError for text that is not UTF-8, unknown element types, and what is too deep or too much."""
+    """Raises ModelError for text that is not UTF-8, unknown element types, and what is too deep or too much, and
+    BrickError for tensors in files and sparse ones that are together larger than the memory available."""
+    kinds: list[TensorType] = []
     try:
-        for message in _below(model, 0):
+        for message in messages_below(model):
             _CHECKS.get(message.DESCRIPTOR.full_name, _nothing)(message)
+            kinds += _expanded(message)
+        require_room_together(kinds, f"{label}: what lies in files or is sparse,")
         _check_functions(model)
     except ModelError as e:
         raise ModelError(f"{label}: {e}: export the model again") from e
@@ -44,7 +56,16 @@ def _nothing(message: Any) -> None:
     pass
 
 
-def _below(message: Message, depth: int) -> Iterator[Message]:
+def _expanded(message: Any) -> list[TensorType]:
+    """The type of a tensor that takes more memory than its message: one in a file, or a sparse one."""
+    if isinstance(message, onnx.SparseTensorProto):
+        return [TensorType(tuple(message.dims), helper.tensor_dtype_to_np_dtype(message.values.data_type))]
+    if isinstance(message, TensorProto) and message.data_location == TensorProto.EXTERNAL:
+        return [TensorType(tuple(message.dims), helper.tensor_dtype_to_np_dtype(message.data_type))]
+    return []
+
+
+def messages_below(message: Message, depth: int = 0) -> Iterator[Message]:
     """A message and all inside it. Raises ModelError where they are nested too deeply."""
     depth += message.DESCRIPTOR.full_name in _NESTING
     if depth > MOST_NESTED:
@@ -54,9 +75,9 @@ def _below(message: Message, depth: int) -> Iterator[Message]:
     for name, repeated in _parts(message.DESCRIPTOR):
         if repeated:
             for one in getattr(message, name):
-                yield from _below(one, depth)
+                yield from messages_below(one, depth)
         elif message.HasField(name):
-            yield from _below(getattr(message, name), depth)
+            yield from messages_below(getattr(message, name), depth)
 
 
 @cache
@@ -113,6 +134,8 @@ def _check_dimensions(dims: Iterable[int], what: str) -> None:
         raise ModelError(f"{what} has {len(extents)} dimensions, more than {MOST_DIMENSIONS}")
     if any(d < 0 for d in extents):
         raise ModelError(f"{what} has the extents {extents}, one of them negative")
+    if math.prod(d for d in extents if d) > ADDRESSABLE:
+        raise ModelError(f"{what} has the extents {extents}, more than any memory holds")
 
 
 def _check_node(node: onnx.NodeProto) -> None:
@@ -145,26 +168,28 @@ _CHECKS = {
 
 
 def _check_functions(model: onnx.ModelProto) -> None:
-    """Raises ModelError for functions that call themselves, or grow beyond bounds when they are inlined."""
+    """Raises ModelError for functions of one name, that call themselves, or that grow beyond bounds when inlined."""
     bodies = {(standard_domain(f.domain), f.name, f.overload): f.node for f in model.functions}
     if not bodies:
         return
+    if len(bodies) < len(model.functions):
+        raise ModelError("two of its functions have one name")
     sizes: dict[tuple[str, str, str], int] = {}
     for start in bodies:
         _measure(start, bodies, sizes)
-    total = sum(sizes.get(called, 1) for called in _calls(model.graph.node))
-    if total > MOST_NODES:
-        raise ModelError(f"its functions stand for {total} nodes, more than {MOST_NODES}")
+    total = sum(sizes.get(called, 0) for called, _ in _calls(model.graph.node))
+    if total > max(MOST_NODES, model.ByteSize() // NODE_BYTES):
+        raise ModelError(f"its functions stand for {total} nodes of up to {NODE_BYTES} bytes, more than {MOST_NODES}")
 
 
 def _measure(start: Any, bodies: dict[Any, Any], sizes: dict[Any, int]) -> None:
-    """Fills in `sizes`, the nodes of each function once all in it are inlined, for `start` and what it calls."""
+    """Fills in `sizes`, the nodes of each function once all in it is inlined, for `start` and what it calls."""
     open_calls, trail = [(start, list(_calls(bodies[start])))], {start}
     while open_calls:
         name, calls = open_calls[-1]
-        missing = next((c for c in calls if c in bodies and c not in sizes), None)
+        missing = next((c for c, _ in calls if c in bodies and c not in sizes), None)
         if missing is None:
-            sizes[name] = sum(sizes.get(c, 1) for c in calls)
+            sizes[name] = sum(sizes.get(c, weight) for c, weight in calls)
             trail.discard(name)
             open_calls.pop()
         elif missing in trail:
@@ -174,10 +199,10 @@ def _measure(start: Any, bodies: dict[Any, Any], sizes: dict[Any, int]) -> None:
             open_calls.append((missing, list(_calls(bodies[missing]))))
 
 
-def _calls(nodes: Iterable[onnx.NodeProto]) -> Iterator[tuple[str, str, str]]:
-    """What the nodes, also those of sub-graphs, call."""
+def _calls(nodes: Iterable[onnx.NodeProto]) -> Iterator[tuple[tuple[str, str, str], int]]:
+    """What the nodes, also those of sub-graphs, call, and how many nodes each counts as itself."""
     for node in nodes:
-        yield standard_domain(node.domain), node.op_type, node.overload
+        yield (standard_domain(node.domain), node.op_type, node.overload), 1 + node.ByteSize() // NODE_BYTES
         for attribute in node.attribute:
             for graph in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
                 yield from _calls(graph.node)

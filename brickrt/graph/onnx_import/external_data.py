@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+import os
+import re
+from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
 import numpy as np
@@ -11,7 +13,6 @@ import onnx
 from onnx import helper, numpy_helper
 
 from brickrt.graph.errors import ModelError
-from brickrt.graph.room import require_room
 
 
 def tensor_array(tensor: onnx.TensorProto, folder: Path | None) -> np.ndarray:
@@ -31,7 +32,6 @@ def sparse_array(sparse: onnx.SparseTensorProto, folder: Path | None) -> np.ndar
     """The dense form of a sparse tensor."""
     values, indices = tensor_array(sparse.values, folder), tensor_array(sparse.indices, folder)
     shape, name = tuple(sparse.dims), sparse.values.name
-    require_room(shape, values.dtype, f"sparse tensor '{name}'")
     _check_indices(name, shape, values, indices)
     dense = np.zeros(shape, values.dtype)
     where = indices if indices.ndim == 1 else np.ravel_multi_index(tuple(indices.T), shape)
@@ -51,51 +51,39 @@ def _check_indices(name: str, shape: tuple[int, ...], values: np.ndarray, indice
         )
 
 
-def embed_external_data(graph: onnx.GraphProto, folder: Path | None) -> None:
-    """Copies external data of attributes and subgraphs into the model; that of its own initializers stays in files."""
-    for tensor in _inner_tensors(graph):
+def embed_external_data(tensors: Iterable[onnx.TensorProto], folder: Path | None) -> None:
+    """Copies what of these tensors lies in files into the model."""
+    for tensor in tensors:
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
-            tensor.raw_data = np.ascontiguousarray(_external_array(tensor, folder)).tobytes()
+            tensor.raw_data = _external_bytes(tensor, folder).tobytes()
             tensor.data_location = onnx.TensorProto.DEFAULT
             del tensor.external_data[:]
 
 
-def _inner_tensors(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
-    for node in graph.node:
-        for attribute in node.attribute:
-            if attribute.HasField("t"):
-                yield attribute.t
-            yield from attribute.tensors
-            for sub in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
-                yield from sub.initializer
-                yield from _inner_tensors(sub)
-
-
 def _external_array(tensor: onnx.TensorProto, folder: Path | None) -> np.ndarray:
+    data = _external_bytes(tensor, folder)
+    dtype = helper.tensor_dtype_to_np_dtype(tensor.data_type)
+    if _bits(dtype) < 8:
+        packed = {"data_type": tensor.data_type, "dims": tensor.dims, "raw_data": data.tobytes()}
+        return numpy_helper.to_array(onnx.TensorProto(**packed))
+    return data.view(dtype).reshape(tuple(tensor.dims))
+
+
+def _external_bytes(tensor: onnx.TensorProto, folder: Path | None) -> np.ndarray:
     info = {entry.key: entry.value for entry in tensor.external_data}
     path = _inside(info.get("location", ""), tensor.name, folder)
     dtype = helper.tensor_dtype_to_np_dtype(tensor.data_type)
-    shape = tuple(tensor.dims)
     if dtype.kind == "O":
         raise ModelError(f"tensor '{tensor.name}' of strings lies in a file, which ONNX has no form for: embed it")
-    count = math.prod(shape)
-    packed = _bits(dtype) < 8
-    nbytes = -(-count * _bits(dtype) // 8)
-    if not path.is_file():
+    nbytes = -(-math.prod(tensor.dims) * _bits(dtype) // 8)
+    if not os.path.isfile(path):
         raise ModelError(f"tensor '{tensor.name}': file '{path}' is missing: put it beside the model")
     offset, length = (_number(tensor.name, info, key, unsaid) for key, unsaid in (("offset", 0), ("length", nbytes)))
     if length < nbytes:
         raise ModelError(f"tensor '{tensor.name}' needs {nbytes} bytes, its data has {length}: export the model again")
     if path.stat().st_size < offset + length:
         raise ModelError(f"tensor '{tensor.name}': file '{path}' is too short: copy it again")
-    if count == 0:
-        return np.zeros(shape, dtype)
-    data = _read(path, offset, nbytes, tensor.name)
-    if packed:
-        copy = onnx.TensorProto(name=tensor.name, data_type=tensor.data_type, dims=shape)
-        copy.raw_data = data.tobytes()
-        return numpy_helper.to_array(copy)
-    return data.view(dtype).reshape(shape)
+    return _read(path, offset, nbytes, tensor.name)
 
 
 def _read(path: Path, offset: int, nbytes: int, tensor: str) -> np.ndarray:
@@ -113,16 +101,17 @@ def _read(path: Path, offset: int, nbytes: int, tensor: str) -> np.ndarray:
 def _number(tensor: str, info: Mapping[str, str], key: str, unsaid: int) -> int:
     """Where external data begins, or how long it is."""
     text = info.get(key, str(unsaid))
-    if not (text.isascii() and text.isdigit()):
-        raise ModelError(f"tensor '{tensor}': {key} '{text}' of its data is no number of bytes: export the model again")
+    if not re.fullmatch("[0-9]{1,19}", text):  # files have fewer than 2⁶³ bytes
+        raise ModelError(
+            f"tensor '{tensor}': {key} '{text:.40}' of its data is no number of bytes: export the model again"
+        )
     return int(text)
 
 
 def _bits(dtype: np.dtype) -> int:
-    """Bits per element in a file: the small integer and float types are packed."""
-    if "4" in dtype.name and dtype.name.startswith(("int4", "uint4", "float4")):
-        return 4
-    return 2 if dtype.name in ("int2", "uint2") else dtype.itemsize * 8
+    """Bits per element in a file. Elements of less than a byte are packed there; a type's name has its bits."""
+    digits = re.search(r"\d+", dtype.name)
+    return int(digits[0]) if digits else dtype.itemsize * 8
 
 
 def _inside(location: str, name: str, folder: Path | None) -> Path:
@@ -131,9 +120,9 @@ def _inside(location: str, name: str, folder: Path | None) -> Path:
         raise ModelError(f"tensor '{name}' lies in file '{location}': load the model by its path")
     if "\0" in location:
         raise ModelError(f"tensor '{name}': file {location!r} has a NUL in its name: export the model again")
-    path = folder / location
     absolute = PurePosixPath(location).is_absolute() or PureWindowsPath(location).is_absolute()
-    root = folder.resolve()
-    if not location or absolute or ".." in Path(location).parts or not path.resolve().is_relative_to(root):
+    path, root = folder / location, os.path.realpath(folder)
+    inside = Path(os.path.realpath(path)).is_relative_to(root)
+    if not location or absolute or ".." in Path(location).parts or not inside:
         raise ModelError(f"tensor '{name}': file '{location}' is outside the model's folder: move it beside the model")
     return path

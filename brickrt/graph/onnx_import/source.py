@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,7 +14,7 @@ from onnx import helper, inliner, shape_inference
 
 from brickrt.graph.builder import OnnxNode
 from brickrt.graph.errors import ModelError, last_resort
-from brickrt.graph.onnx_import.check_messages import check_messages
+from brickrt.graph.onnx_import.check_messages import check_messages, messages_below
 from brickrt.graph.onnx_import.check_model import check_graph, check_header
 from brickrt.graph.onnx_import.external_data import embed_external_data
 from brickrt.graph.onnx_import.protobuf import TensorInfo, graph_parts, initializer_arrays, standard_domain, tensor_info
@@ -69,7 +70,7 @@ def _imported(proto: onnx.ModelProto, folder: Path | None, label: str) -> Source
     proto = upgraded(proto, check_header(proto, label), label)
     opsets = check_header(proto, label)
     try:
-        embed_external_data(proto.graph, folder)
+        embed_external_data(_inner_tensors(proto), folder)
         constants = initializer_arrays(proto.graph, folder)
         light = _light(proto, label)
         check_graph(light, opsets, label)
@@ -115,6 +116,8 @@ def _file(path: Path) -> bytes:
             raise ModelError(f"{path}: no such file: check the path")
         if path.is_dir():
             raise ModelError(f"{path}: is a folder: give the .onnx file in it")
+        if path.is_char_device():  # which may have no end
+            raise ModelError(f"{path}: is a device: give an .onnx file")
         return path.read_bytes()
     except OSError as e:
         raise ModelError(f"{path}: cannot be read ({e.strerror}): check the path and its permissions") from e
@@ -127,6 +130,12 @@ def _parse(data: bytes, label: str) -> onnx.ModelProto:
     except DecodeError as e:
         raise ModelError(f"{label}: not an ONNX model, or cut off: copy or export it again") from e
     return proto
+
+
+def _inner_tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
+    """The tensors of attributes, sub-graphs and functions."""
+    for part in (*model.graph.node, *model.functions):
+        yield from (message for message in messages_below(part) if isinstance(message, onnx.TensorProto))
 
 
 def _light(proto: onnx.ModelProto, label: str) -> onnx.ModelProto:

@@ -29,11 +29,12 @@ def branch(node: OnnxNode, taken: bool, opsets: Mapping[str, int], fresh: Fresh)
     defined = [*initializer_arrays(graph), *(name for n in graph.node for name in n.output if name)]
     names = {name: fresh(name) for name in defined}
     constants = {names[name]: array for name, array in initializer_arrays(graph).items()}
-    results = [
-        helper.make_node("Identity", [inner.name], [outer]) for inner, outer in zip(graph.output, node.outputs) if outer
-    ]
-    protos = [*graph.node, *results]
-    return _splice(protos, names, constants, opsets, fresh)
+    nodes, constants = _splice(graph.node, names, constants, opsets, fresh)
+    for inner, outer in zip(graph.output, node.outputs):
+        if outer:  # which may be a name inside, too
+            result = helper.make_node("Identity", [names.get(inner.name, inner.name)], [outer])
+            nodes.append(onnx_node(result, opsets, fresh("Identity")))
+    return nodes, constants
 
 
 def function_body(node: OnnxNode, types: Sequence[TensorType | None]) -> onnx.FunctionProto | None:

@@ -101,4 +101,4 @@ class BrickGrid:
 def even_edges(extent: int, unit: int, most: int) -> list[int]:
     """Edges that cut an extent in 1, 2, … `most` pieces of about equal length, in multiples of `unit`."""
     units = -(-extent // unit)
-    return sorted({min(extent, -(-units // pieces) * unit) for pieces in range(1, most + 1)})
+    return sorted({min(extent, -(-units // pieces) * unit) for pieces in range(1, min(most, max(units, 1)) + 1)})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 
@@ -50,10 +51,15 @@ REFUSED = {
     "shape": (["--shape", "x=2,3,8,8"], None, "is for inputs x"),
     "strategy": (["--strategy", "padded"], None, "leave them out"),
     "device": ([], lambda c: c["device"].update(kind="cuda"), "is for a device of kind cuda, this is cpu"),
-    "isa": ([], lambda c: c["device"].update(isa="other"), "(other), this is"),
+    "isa": ([], lambda c: c["device"].update(isa="other"), "(other, "),
     "precision": ([], lambda c: c["options"].update(precision="fp16"), "is for precision fp16, asked for is fp32"),
     "code": ([], lambda c: c.update(code="", brickrt="0.0.9"), "brickrt 0.0.9"),
-    "fields": ([], lambda c: c["device"].update(cores="many"), "cores of a device: 'many'"),
+    "fields": ([], lambda c: c["device"].update(cores="many"), "cores 'many'"),
+    "lanes": ([], lambda c: c["device"].update(lanes=c["device"]["lanes"] + 1), "lanes, "),
+    "speeds": ([], lambda c: c["device"]["bandwidth"].update(l2=[]), "bandwidth []"),
+    "speed": ([], lambda c: c["device"].update(margin=float("nan")), "margin nan"),
+    "inputs": ([], lambda c: c.update(inputs=[]), "inputs []"),
+    "exact": ([], lambda c: c["options"].update(exact="no"), "exact 'no'"),
     "subgraphs": ([], lambda c: c["subgraphs"].pop(), "is damaged"),
     "option": ([], lambda c: c["options"].update(strategy="best"), "is damaged (strategy 'best'"),
 }
@@ -87,6 +93,16 @@ def test_other_models_and_files_are_refused(call, models, saved, tmp_path):
     assert "is no plan" in refused(models / "conv.onnx", saved)
 
 
-def test_a_plan_that_cannot_be_written_is_refused(call, models):
-    called = call("plan", models / "conv.onnx", "--save", "no/such/plan.json")
-    assert called.code == 2 and called.out == "" and "no/such" in called.err
+def test_a_plan_that_cannot_be_written_is_refused(call, models, tmp_path):
+    (tmp_path / "loop").symlink_to("loop")
+    for path in ("no/such/plan.json", models / "conv.onnx", tmp_path, tmp_path / "loop" / "plan.json"):
+        called = call("plan", models / "conv.onnx", "--save", path)
+        assert called.code == 2 and called.out == "" and str(path) in called.err
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no pipes with names")
+def test_what_is_no_file_stays(call, models, tmp_path):
+    """A file that took the place of /dev/null would break the machine."""
+    os.mkfifo(tmp_path / "pipe")
+    called = call("plan", models / "conv.onnx", "--save", tmp_path / "pipe")
+    assert called.code == 2 and "is a device or a pipe" in called.err and (tmp_path / "pipe").is_fifo()

@@ -199,3 +199,9 @@ def test_chance(proto, expected):
 def test_tensor_attributes_are_arrays():
     value = onnx_node(node("ConstantOfShape", "s", "y", value=numpy_helper.from_array(np.int8([3]))), {"": 17}, "n")
     assert value.attrs["value"].dtype == np.int8
+
+
+def test_more_elements_than_there_are():
+    """Refused before anything of that size is made."""
+    with pytest.raises(BrickError, match=r"TopK node 'n' is asked for 1099511627776 of 2 elements"):
+        run(node("TopK", "x k", "y i"), x=np.ones(2, np.float32), k=np.array([1 << 40]))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+from itertools import pairwise
 
 import numpy as np
 import onnx
 import pytest
-from onnx import helper
+from onnx import helper, numpy_helper
 
 from brickrt.graph.errors import BrickError, Defect
 from brickrt.graph.onnx_import.source import load
@@ -73,6 +74,15 @@ def check(thing: object, words: list[str]) -> None:
 def test_missing_file_and_folder(tmp_path):
     check(tmp_path / "no.onnx", ["no.onnx", "no such file"])
     check(tmp_path, [str(tmp_path), "folder"])
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/zero"), reason="this system has no device without an end")
+def test_a_device_without_an_end():
+    check("/dev/zero", ["/dev/zero", "device"])
+    with pytest.raises(BrickError, match="/dev/zero: is no plan"):
+        Runtime(relu(), device="reference", plan="/dev/zero")
+    with pytest.raises(BrickError, match="plan is a dict"):
+        Runtime(relu(), device="reference", plan={})
 
 
 def external(folder, location: str = "w.bin", held: int = 6, **told: str) -> object:
@@ -151,11 +161,97 @@ def test_external_data_that_is_missing_or_short(tmp_path):
         ({"length": "20"}, "needs 24 bytes, its data has 20"),
         ({"length": "-1"}, "length '-1'"),
         ({"offset": "first"}, "offset 'first'"),
+        ({"offset": "9" * 5000}, "no number of bytes"),
+        ({"location": "a" * 300}, "missing"),
     ],
     ids=str,
 )
 def test_external_data_where_the_file_has_none(tmp_path, told, about):
     check(external(tmp_path, **told), ["'w'", about])
+
+
+def test_external_data_that_is_a_link_to_itself(tmp_path):
+    (tmp_path / "loop").symlink_to("loop")
+    check(external(tmp_path, "loop"), ["'w'", "missing"])
+
+
+@pytest.mark.parametrize("kind", ["INT4", "UINT2", "FLOAT6E2M3", "FLOAT8E4M3FN", "BFLOAT16", "BOOL", "COMPLEX64"])
+@pytest.mark.parametrize("inner", [False, True], ids=["initializer", "constant"])
+def test_external_data_of_small_and_odd_elements(tmp_path, kind, inner):
+    """As they are packed in a file, and none at all."""
+    number = onnx.TensorProto.DataType.Value(kind)
+    for values in ([1, 0, 1, 1, 0], []):
+        inside = numpy_helper.to_array(helper.make_tensor("w", number, [len(values)], values))
+        weights = numpy_helper.from_array(inside, "w")
+        (tmp_path / "w.bin").write_bytes(weights.raw_data)
+        weights.ClearField("raw_data")
+        weights.data_location = onnx.TensorProto.EXTERNAL
+        weights.external_data.add(key="location", value="w.bin")
+        proto = model([node("Identity", "w", "y")], opset=26)
+        proto.ir_version = onnx.IR_VERSION
+        if inner:
+            proto.graph.node.insert(0, helper.make_node("Constant", [], ["w"], value=weights))
+        else:
+            proto.graph.initializer.append(weights)
+        (tmp_path / "model.onnx").write_bytes(proto.SerializeToString())
+        found = load(tmp_path / "model.onnx").initializers["w"]
+        assert found.dtype == inside.dtype and found.tolist() == inside.tolist()
+
+
+def test_external_data_of_functions_and_sparse_constants(tmp_path):
+    weights = onnx.TensorProto(name="w", data_type=onnx.TensorProto.FLOAT, dims=[2])
+    weights.data_location = onnx.TensorProto.EXTERNAL
+    weights.external_data.add(key="location", value="w.bin")
+    (tmp_path / "w.bin").write_bytes(np.float32([3, 4]).tobytes())
+    places = numpy_helper.from_array(np.array([0, 1]))
+    sparse = onnx.SparseTensorProto(values=weights, indices=places, dims=[2])
+    body = [helper.make_node("Constant", [], ["c"], value=weights), node("Add", "a c", "b")]
+    imports = [helper.make_opsetid("", 17)]
+    nodes = [helper.make_node("Constant", [], ["s"], sparse_value=sparse), node("Add", "x s", "t")]
+    proto = model([*nodes, helper.make_node("Own", ["t"], ["y"], domain="own")], X)
+    proto.opset_import.append(helper.make_opsetid("own", 1))
+    proto.functions.append(helper.make_function("own", "Own", ["a"], ["b"], body, imports))
+    (tmp_path / "model.onnx").write_bytes(proto.SerializeToString())
+    constants = load(tmp_path / "model.onnx").initializers.values()
+    assert [array.tolist() for array in constants] == [[3, 4], [3, 4]]
+
+
+def empty_sparse(count: int, extents: list[int]) -> onnx.ModelProto:
+    """The sum of so many sparse tensors without a value."""
+    proto = model([node("Sum", " ".join(f"w{k}" for k in range(count)), "y")])
+    for k in range(count):
+        values = onnx.TensorProto(name=f"w{k}", data_type=onnx.TensorProto.FLOAT, dims=[0])
+        places = onnx.TensorProto(data_type=onnx.TensorProto.INT64, dims=[0])
+        proto.graph.sparse_initializer.add(values=values, indices=places, dims=extents)
+    return proto
+
+
+def copies(levels: int) -> onnx.ModelProto:
+    """Functions of which each calls the one before 32 times, the first with a constant of 100 kB."""
+    constant = helper.make_node("Constant", [], ["c"], value=numpy_helper.from_array(np.zeros(25_000, np.float32)))
+    bodies = [[constant, node("ReduceSum", "c", "d", keepdims=0), node("Add", "a d", "b")]]
+    names = ["a", *(f"t{k}" for k in range(31)), "b"]
+    for level in range(levels):
+        calls = [helper.make_node(f"F{level}", [i], [o], domain="own") for i, o in pairwise(names)]
+        bodies.append(calls)
+    imports = [helper.make_opsetid("", 17), helper.make_opsetid("own", 1)]
+    proto = model([helper.make_node(f"F{levels}", ["x"], ["y"], domain="own")], X)
+    proto.opset_import.append(imports[1])
+    proto.functions.extend(helper.make_function("own", f"F{k}", ["a"], ["b"], b, imports) for k, b in enumerate(bodies))
+    return proto
+
+
+def test_what_small_files_ask_too_much_memory_for():
+    check(empty_sparse(1 << 12, [1 << 30]), ["is sparse", "bytes"])
+    check(empty_sparse(1, [0, 1 << 62, 1 << 62]), ["'w0'", "more than any memory"])
+    check(copies(3), ["functions", "bytes"])
+    assert len(load(copies(1)).nodes) == 64
+
+
+def test_functions_of_one_name():
+    proto = copies(0)
+    proto.functions.append(proto.functions[0])
+    check(proto, ["functions have one name"])
 
 
 def test_external_data_needs_a_path(tmp_path):

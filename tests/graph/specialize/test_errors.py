@@ -36,6 +36,31 @@ def test_memory_that_runs_out_is_no_defect(monkeypatch, error):
     assert not isinstance(caught.value, Defect)
 
 
+def test_memory_for_outputs_that_runs_out_is_no_defect(monkeypatch):
+    """In the first call, and in further ones, which take a shorter way."""
+
+    def none_left(*given: object, **more: object) -> None:
+        raise MemoryError
+
+    runtime = Runtime(RELU, device="cpu", threads=1)
+    runtime.prepare(X)
+    for _ in range(2):
+        with monkeypatch.context() as patch:
+            patch.setattr(np, "empty", none_left)
+            with pytest.raises(BrickError, match=r"outputs '?y'?: memory ran out") as caught:
+                runtime.execute(X)
+        assert not isinstance(caught.value, Defect)
+        runtime.execute(X)
+
+
+def test_what_is_empty_but_endless_is_no_defect():
+    shape = np.array([0, 1 << 62, 1 << 62])
+    proto = model([node("Reshape", "x s", "y", name="n", allowzero=1)], [tensor("x", [0])], s=shape)
+    with pytest.raises(BrickError, match=r"'n'.*larger than memory can be") as caught:
+        Runtime(proto, device="reference").execute({"x": np.zeros(0, np.float32)})
+    assert not isinstance(caught.value, Defect)
+
+
 def test_what_a_callers_function_raises_goes_on_as_it_is():
     def progress(*said: object) -> None:
         raise LookupError("enough")

@@ -78,6 +78,16 @@ def test_the_same_branch_twice_does_not_clash():
     check(proto, x=X)
 
 
+@pytest.mark.parametrize("taken", [True, False])
+def test_branch_whose_result_has_the_name_that_it_is_given_outside(taken):
+    names = "t w", "a"
+    then = graph([node("Relu", "x", "t"), node("Mul", *names)], outputs="a", w=np.float32([1, 2, 3]))
+    chosen = node("If", "c", "a", then_branch=then, else_branch=graph([node("Identity", "x", "a")], outputs="a"))
+    source = load(model([chosen, node("Neg", "a", "y")], [tensor("x", [2, 3])], c=np.array(taken)))
+    expected = -np.maximum(X, 0) * np.float32([1, 2, 3]) if taken else -X
+    np.testing.assert_array_equal(run_model(source, {"x": X})["y"], expected)
+
+
 def test_branch_within_a_branch():
     inner = choice("d")
     inner.output[0] = "v"

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from brickrt.ops.types import Boxes
-from brickrt.plan.geometry.bricks import BrickGrid, ramps, row_offsets
+from brickrt.plan.geometry.bricks import BrickGrid, even_edges, ramps, row_offsets
 
 
 @st.composite
@@ -102,3 +102,9 @@ def test_ramps_and_offsets(counts):
     expected = [k for count in counts for k in range(count)]
     assert ramps(np.array(counts, np.int64)).tolist() == expected
     assert row_offsets(np.array(counts, np.int64)).tolist() == [sum(counts[:k]) for k in range(len(counts) + 1)]
+
+
+def test_even_edges_are_as_many_as_the_extent_has():
+    """However many pieces are asked for, as a plan from a file may."""
+    assert even_edges(10, 4, 1 << 80) == even_edges(10, 4, 3) == [4, 8, 10]
+    assert even_edges(0, 4, 1 << 80) == [0]

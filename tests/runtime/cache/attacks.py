@@ -33,6 +33,11 @@ def emptied(path: Path) -> None:
     path.write_bytes(b"")
 
 
+def enormous(path: Path) -> None:
+    """More than memory holds, all of it a hole."""
+    os.truncate(path, 1 << 42)
+
+
 def junk_with_its_digest(path: Path) -> None:
     """Junk whose digest, which needs no secret, is right."""
     junk = b"\x7fELF" + bytes(5000)
@@ -80,6 +85,7 @@ ATTACKS: tuple[Attack, ...] = (
     edited,
     cut,
     emptied,
+    enormous,
     junk_with_its_digest,
     empty_list_with_its_digest,
     fifo,

@@ -60,7 +60,8 @@ def folder(path: Path) -> None:
     path.mkdir()
 
 
-SPOILED = (removed, attacks.cut, attacks.emptied, too_long, others_read, attacks.fifo, attacks.link_to_itself_elsewhere)
+SHORT_OR_LONG = (removed, attacks.cut, attacks.emptied, too_long, attacks.enormous)
+SPOILED = (*SHORT_OR_LONG, others_read, attacks.fifo, attacks.link_to_itself_elsewhere)
 
 
 @pytest.mark.parametrize("spoil", SPOILED, ids=lambda spoil: spoil.__name__)

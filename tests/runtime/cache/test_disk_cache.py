@@ -20,6 +20,11 @@ def folder(tmp_path, monkeypatch) -> Path:
     return tmp_path / "cache" / "kernels"
 
 
+def digest(k: int) -> str:
+    """A name as blobs have it."""
+    return f"{k:x}".rjust(32, "f")
+
+
 def test_the_folder_is_the_users_alone(folder):
     store = DiskCache.open("kernels")
     store.put("a", b"code")
@@ -48,6 +53,44 @@ def test_a_folder_of_someone_else_is_not_used(folder, monkeypatch):
     assert store.get("a") is None
     store.put("b", b"more")
     assert not (folder / "b").exists()
+
+
+def test_all_folders_that_are_made_are_the_users_alone(tmp_path):
+    folder = tmp_path / "a" / "b" / "kernels"
+    mask = os.umask(0)
+    try:
+        DiskCache(folder).put("a", b"code")
+    finally:
+        os.umask(mask)
+    assert {stat.S_IMODE(made.stat().st_mode) for made in (folder, *folder.parents[:2])} == {0o700}
+
+
+@pytest.mark.parametrize("home", [RuntimeError("no home"), "~/.cache/brickrt"])
+def test_without_a_home_nothing_is_kept(tmp_path, monkeypatch, home):
+    """Versions of platformdirs differ in what they say then."""
+
+    def told(_: str) -> str:
+        if isinstance(home, str):
+            return home
+        raise home
+
+    monkeypatch.delenv("BRICKRT_CACHE_DIR", raising=False)
+    monkeypatch.setattr(disk_cache.platformdirs, "user_cache_dir", told)
+    monkeypatch.chdir(tmp_path)
+    store = DiskCache.open("kernels")
+    store.put("a", b"code")
+    assert store.get("a") is None and not list(tmp_path.iterdir())
+
+
+def test_files_are_used_where_nothing_can_be_written(folder, monkeypatch):
+    def refused(*_: object, **__: object) -> None:
+        raise OSError(30, "Read-only file system")
+
+    store = DiskCache.open("kernels")
+    store.put("a", b"code")
+    for name in ("utime", "mkdir", "replace"):
+        monkeypatch.setattr(os, name, refused)
+    assert store.get("a") == b"code"
 
 
 def test_a_link_is_not_followed(folder, tmp_path):
@@ -85,17 +128,27 @@ def test_damaged_files_are_dropped(folder, damage):
 def test_the_least_recently_used_go_first(folder):
     store = DiskCache(folder, bound=5 * (1000 + MAC_BYTES))
     for k in range(8):
-        store.put(f"k{k}", bytes(1000))
-        os.utime(folder / f"k{k}", (k, k))
-    assert store.get("k1") is not None  # used now: it stays
+        store.put(digest(k), bytes(1000))
+        os.utime(folder / digest(k), (k, k))
+    assert store.get(digest(1)) is not None  # used now: it stays
     store.trim()
-    assert sorted(p.name for p in folder.iterdir()) == ["k1", "k4", "k5", "k6", "k7"]
+    assert sorted(p.name for p in folder.iterdir()) == [digest(k) for k in (1, 4, 5, 6, 7)]
+
+
+def test_only_blobs_go(folder):
+    """The folder of all caches may be one of the user's, with a folder `plans` of other things."""
+    store = DiskCache(folder, bound=0)
+    store.put(digest(1), b"code")
+    for name in ("letter.txt", "cafe", ".new-left"):
+        (folder / name).write_bytes(bytes(1000))
+    store.trim()
+    assert sorted(p.name for p in folder.iterdir()) == ["cafe", "letter.txt"]
 
 
 def test_some_writes_trim(folder):
     store = DiskCache(folder, bound=2 * (1000 + MAC_BYTES))
-    for name in ("1a", "2a", "3a", f"{disk_cache.TRIMMING}a"):
-        store.put(name, bytes(1000))
+    for name in ("1", "2", "3", disk_cache.TRIMMING):
+        store.put(f"{name:a<32}", bytes(1000))
         assert len(list(folder.iterdir())) <= 3
     assert len(list(folder.iterdir())) == 2
 
