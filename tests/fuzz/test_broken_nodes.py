@@ -58,6 +58,12 @@ def of_type(number: int) -> onnx.ModelProto:
     return proto
 
 
+def with_attributes(op: str, *attributes: onnx.AttributeProto) -> onnx.ModelProto:
+    proto = model([node(op, "x", "y")], IMAGE)
+    proto.graph.node[0].attribute.extend(attributes)
+    return proto
+
+
 def without_utf8() -> bytes:
     data = model([node("Relu", "x", "y", name="rrrr")], PAIR).SerializeToString()
     return data.replace(b"rrrr", b"\xff\xfe\xfd\xfc")
@@ -66,6 +72,7 @@ def without_utf8() -> bytes:
 BROKEN = {
     "group": (model([node("Conv", "x w", "y", group=0)], IMAGE, w=KERNEL), "group 0"),
     "transposed group": (model([node("ConvTranspose", "x w", "y", group=0)], IMAGE, w=KERNEL), "group 0"),
+    "no matrices": (model([node("Gemm", "x x", "y")], PAIR), "must be matrices"),
     "no frame": (model([node("STFT", "x s _ l", "y")], SIGNAL, s=n(1), l=n(0)), "0 samples"),
     "no step": (model([node("STFT", "x s _ l", "y")], SIGNAL, s=n(0), l=n(4)), "0 apart"),
     "no transform": (model([node("DFT", "x l", "y")], SIGNAL, l=n(0)), "0 samples"),
@@ -78,6 +85,9 @@ BROKEN = {
         model([node("NonZero", "x", "i"), node("GatherND", "x i", "y", batch_dims=-1000)], [tensor("x", [2, 2])]),
         "batch_dims -1000",
     ),
+    "word": (model([node("DepthToSpace", "x", "y", blocksize=2, mode="CDR")], IMAGE), "'CDR' is none of DCR, CRD"),
+    "twice": (with_attributes("Softmax", *[helper.make_attribute("axis", k) for k in (1, 2)]), "given twice"),
+    "no name": (with_attributes("Softmax", helper.make_attribute("", 1)), "without a name"),
     "kernel": (
         model([node("MaxPool", "x", "y", auto_pad="SAME_UPPER", kernel_shape=[3, (1 << 63) - 1])], IMAGE),
         "larger than any tensor",

@@ -14,6 +14,7 @@ from onnx.reference.op_run import OpRun
 
 from brickrt.graph.host import indexing, pooling, recurrent, sampling
 from brickrt.graph.host.control import If, Loop, Optional, Scan
+from brickrt.graph.host.guarded import GuardedNode
 
 
 class DequantizeLinear(OpRun):
@@ -168,6 +169,7 @@ class HostEvaluator(ReferenceEvaluator):
         imports = opsets or {o.domain: o.version for o in getattr(proto, "opset_import", ())}
         options["new_ops"] = _missing_ops(imports.get("", 0))
         super().__init__(proto, opsets, **options)
+        self.rt_nodes_ = [GuardedNode(node) for node in self.rt_nodes_]
 
 
 def _missing_ops(version: int) -> list[type[OpRun]]:

@@ -15,10 +15,9 @@ from google.protobuf.message import Message
 from onnx import TensorProto, helper
 
 from brickrt.graph.errors import ModelError
+from brickrt.graph.onnx_import.check_attributes import MOST_DIMENSIONS, check_attributes
 from brickrt.graph.onnx_import.protobuf import standard_domain
-
-MOST_DIMENSIONS = 32
-"""The rank that NumPy and kernels' argument tables have room for."""
+from brickrt.graph.time_budget import check_time
 
 MOST_NESTED = 24
 """Sub-graphs and types inside one another."""
@@ -49,6 +48,7 @@ def _below(message: Message, depth: int) -> Iterator[Message]:
     depth += message.DESCRIPTOR.full_name in _NESTING
     if depth > MOST_NESTED:
         raise ModelError(f"more than {MOST_NESTED} sub-graphs or types are nested inside one another")
+    check_time("reading a", message.DESCRIPTOR.name)
     _check_text(message)
     yield message
     for name, repeated in _parts(message.DESCRIPTOR):
@@ -116,25 +116,9 @@ def _check_dimensions(dims: Iterable[int], what: str) -> None:
 
 
 def _check_node(node: onnx.NodeProto) -> None:
-    """Axes that no tensor has crash ONNX's own shape inference; nothing later may see them."""
-    if standard_domain(node.domain):
-        return
-    for attribute in node.attribute:
-        least, end = _RANGES.get(attribute.name, _ANY)
-        values = [attribute.i] if attribute.type == onnx.AttributeProto.INT else attribute.ints
-        wrong = next((v for v in values if not least <= v < end), None)
-        if wrong is not None:
-            what = f"{node.op_type} node '{node.name or next(iter(node.output), '')}'"
-            raise ModelError(f"{what}: {attribute.name} {wrong} is outside {least} to {end - 1}")
+    if not standard_domain(node.domain):
+        check_attributes(node)
 
-
-_ANY = (-(1 << 63), 1 << 63)
-_AXES = (-MOST_DIMENSIONS, MOST_DIMENSIONS)
-_RANGES = {
-    **dict.fromkeys(("axis", "axes", "batch_axis", "time_axis", "scan_input_axes", "scan_output_axes"), _AXES),
-    **dict.fromkeys(("perm", "batch_dims"), (0, MOST_DIMENSIONS)),
-}
-"""Integer attributes of standard operators that stand for axes: the least, and the first that is too large."""
 
 _CHECKS = {
     onnx.NodeProto.DESCRIPTOR.full_name: _check_node,

@@ -18,6 +18,7 @@ from brickrt.graph.onnx_import.check_model import check_graph, check_header
 from brickrt.graph.onnx_import.external_data import embed_external_data
 from brickrt.graph.onnx_import.protobuf import TensorInfo, graph_parts, initializer_arrays, standard_domain, tensor_info
 from brickrt.graph.onnx_import.upgrade_opset import upgraded
+from brickrt.graph.time_budget import preparing
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,8 +62,9 @@ def load(model: Model) -> SourceGraph:
     """
     with last_resort(lambda: f"loading {model if isinstance(model, (str, Path)) else 'the model'}"):
         proto, folder, label = _read(model)
-        check_messages(proto, label)
-        return _imported(proto, folder, label)
+        with preparing():
+            check_messages(proto, label)
+            return _imported(proto, folder, label)
 
 
 def _imported(proto: onnx.ModelProto, folder: Path | None, label: str) -> SourceGraph:
@@ -146,7 +148,7 @@ def _light(proto: onnx.ModelProto, label: str) -> onnx.ModelProto:
         return light
     try:
         return inliner.inline_local_functions(light, convert_version=True)
-    except RuntimeError as e:
+    except (RuntimeError, shape_inference.InferenceError) as e:
         raise ModelError(f"{label}: the model's functions cannot be inlined ({e}): export without functions") from e
 
 

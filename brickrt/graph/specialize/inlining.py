@@ -30,10 +30,12 @@ def branch(node: OnnxNode, taken: bool, opsets: Mapping[str, int], fresh: Fresh)
     names = {name: fresh(name) for name in defined}
     constants = {names[name]: array for name, array in initializer_arrays(graph).items()}
     results = [
-        helper.make_node("Identity", [inner.name], [outer]) for inner, outer in zip(graph.output, node.outputs) if outer
+        helper.make_node("Identity", [names.get(inner.name, inner.name)], [outer])
+        for inner, outer in zip(graph.output, node.outputs)
+        if outer
     ]
-    protos = [*graph.node, *results]
-    return _splice(protos, names, constants, opsets, fresh)
+    protos = [*(_renamed(n, names) for n in graph.node), *results]  # an outer name may be an inner one too
+    return _splice(protos, {}, constants, opsets, fresh)
 
 
 def function_body(node: OnnxNode, types: Sequence[TensorType | None]) -> onnx.FunctionProto | None:
