@@ -95,6 +95,9 @@ class ReferenceProgram:
             return Slab(slab.array, tuple(o - s for o, s in zip(slab.origin, part.start, strict=True)))
         if name in local:
             return local[name]
+        if name not in tensors and not region.volumes[0]:
+            dtype = self.tasks.plan.graph.types[name].dtype
+            return Slab(np.empty(region.extents[0], dtype), tuple(region.lo[0].tolist()))
         if name not in tensors:
             root = tensors[self.tasks.root(name)]
             tensors[name] = root.reshape(self.tasks.plan.graph.types[name].shape)

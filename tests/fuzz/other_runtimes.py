@@ -49,6 +49,8 @@ def _by_onnxruntime(model: bytes, found: Outcome) -> Answers:
 
 
 def _by_reference(model: bytes, found: Outcome) -> Answers:
+    if b"LRN" in model:
+        raise NotImplementedError("it takes the batch's extent for the number of channels")
     return ReferenceEvaluator(onnx.ModelProto.FromString(model)).run(list(found.outputs or {}), found.inputs)
 
 

@@ -43,6 +43,13 @@ def nested(depth: int) -> onnx.ModelProto:
     return model([*body.node], [*PAIR, tensor("c", [], bool)], "t")
 
 
+def on_a_sequence() -> onnx.ModelProto:
+    """A branch taken where a sequence is true."""
+    either = graph([node("Neg", "x", "t")], outputs="t")
+    nodes = [node("SequenceConstruct", "x", "c"), node("If", "c", "y", then_branch=either, else_branch=either)]
+    return model(nodes, PAIR)
+
+
 def sparse(indices: list[int], dims: list[int], shape: tuple[int, ...] | None = None) -> onnx.ModelProto:
     """A product with a sparse matrix of two values at these indices."""
     values = helper.make_tensor("w", onnx.TensorProto.FLOAT, [2], [1.0, 2.0])
@@ -84,6 +91,22 @@ BROKEN = {
     "batches": (
         model([node("NonZero", "x", "i"), node("GatherND", "x i", "y", batch_dims=-1000)], [tensor("x", [2, 2])]),
         "batch_dims -1000",
+    ),
+    "switch": (model([node("ReduceMax", "x", "y", keepdims=2)], PAIR), "keepdims 2 is outside 0 to 1"),
+    "untyped condition": (on_a_sequence(), "If node"),
+    "output padding": (
+        model([node("ConvTranspose", "x w", "y", output_padding=[0, 1])], IMAGE, w=KERNEL),
+        "output_padding [0, 1] must be less",
+    ),
+    "parts": (
+        model([node("Split", "x", "y z", num_outputs=3)], IMAGE, opset=18),
+        "num_outputs is 3, the node has 2",
+    ),
+    "scales": (model([node("Upsample", "x s", "y")], IMAGE, opset=9, s=np.ones((4, 0), np.float32)), "Upsample node"),
+    "norm": (model([node("GlobalLpPool", "x", "y", p=0)], IMAGE), "at least 1"),
+    "number of tops": (
+        model([node("TopK", "x k", "v y")], [tensor("x", [4])], k=np.array([1 << 40])),
+        "gives 1099511627776 elements",
     ),
     "word": (model([node("DepthToSpace", "x", "y", blocksize=2, mode="CDR")], IMAGE), "'CDR' is none of DCR, CRD"),
     "twice": (with_attributes("Softmax", *[helper.make_attribute("axis", k) for k in (1, 2)]), "given twice"),

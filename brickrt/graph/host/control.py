@@ -41,6 +41,8 @@ class If(_AnyValue):
         return True
 
     def _run(self, cond, context=None, then_branch=None, else_branch=None, attributes=None, **_: Any):
+        if not isinstance(cond, np.ndarray):
+            raise TypeError(f"a condition is a tensor, not a {type(cond).__name__}")
         chosen = then_branch if bool(np.asarray(cond).reshape(-1)[0]) else else_branch
         return tuple(chosen.run(None, context or {}, attributes=attributes))
 

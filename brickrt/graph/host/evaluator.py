@@ -69,6 +69,18 @@ class Hardmax(_Flattened):
         return np.arange(x.shape[1]) == x.argmax(1)[:, None]
 
 
+class LRN(OpRun):
+    """Local response normalization; the reference takes the batch's extent for the number of channels."""
+
+    op_domain = ""
+
+    def _run(self, x, alpha=1e-4, beta=0.75, bias=1.0, size=1, **_: Any):
+        square, sums = x * x, np.empty_like(x)
+        for c in range(x.shape[1]):
+            sums[:, c] = square[:, max(0, c - (size - 1) // 2) : c + size // 2 + 1].sum(1)
+        return (x / (bias + alpha / size * sums) ** x.dtype.type(beta),)
+
+
 class GlobalLpPool(OpRun):
     """The Lp norm of each channel."""
 
@@ -154,7 +166,7 @@ class ZipMap(OpRun):
 
 
 _ALWAYS = (
-    *(If, Loop, Optional, Scan, GlobalLpPool, MaxRoiPool, Multinomial, CategoryMapper, CastMap, ZipMap),
+    *(If, Loop, Optional, Scan, LRN, GlobalLpPool, MaxRoiPool, Multinomial, CategoryMapper, CastMap, ZipMap),
     *(indexing.GatherElements, indexing.ScatterElements, indexing.Scatter, indexing.GatherND),
     *(indexing.ScatterND, indexing.OneHot, indexing.NonMaxSuppression),
     *(recurrent.LSTM, recurrent.GRU, recurrent.RNN),

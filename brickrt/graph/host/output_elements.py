@@ -69,6 +69,12 @@ def _range(arrays: Arrays, at: Attributes) -> int:
     return max(0, math.ceil((limit - start) / delta))
 
 
+def _top_k(arrays: Arrays, at: Attributes) -> int:
+    shape = list(_shape(arrays))
+    shape[at.get("axis", -1)] = _integers(arrays[1])[0]
+    return _product(shape)
+
+
 def _one_hot(arrays: Arrays, at: Attributes) -> int:
     return _product([*_shape(arrays), int(np.asarray(arrays[1]).reshape(-1)[0])])
 
@@ -213,6 +219,7 @@ _COUNTS: dict[str, Callable[[Arrays, Attributes], int]] = {
     "Tile": _tile,
     "Range": _range,
     "OneHot": _one_hot,
+    "TopK": _top_k,
     "Pad": _pad,
     "CenterCropPad": _crop_or_pad,
     "Multinomial": _multinomial,

@@ -46,12 +46,20 @@ def _check_word(attribute: AttributeProto, op_type: str, what: str) -> None:
         raise ModelError(f"{what}: {attribute.name} '{word}' is none of {', '.join(known.split())}")
 
 
+_SWITCHES = (
+    *("keepdims", "transA", "transB", "noop_with_empty_axes", "exclusive", "reverse", "align_corners", "ceil_mode"),
+    *("count_include_pad", "select_last_index", "largest", "sorted", "fmod", "upper", "storage_order", "antialias"),
+    *("exclude_outside", "center_point_box", "input_forget", "linear_before_reset", "layout", "inverse", "onesided"),
+    *("periodic", "is_causal", "allowzero"),
+)
 _AXES = (-MOST_DIMENSIONS, MOST_DIMENSIONS)
 _RANGES = {
     **dict.fromkeys(("axis", "axes", "batch_axis", "time_axis", "scan_input_axes", "scan_output_axes"), _AXES),
     **dict.fromkeys(("perm", "batch_dims"), (0, MOST_DIMENSIONS)),
+    **dict.fromkeys(_SWITCHES, (0, 2)),
+    "qk_matmul_output_mode": (0, 4),
 }
-"""Integer attributes that stand for axes: the least, and the first that is too large."""
+"""Integer attributes that stand for axes, or for yes and no: the least, and the first that is too large."""
 
 _LOSS = "none sum mean"
 _SCATTERED = "none add mul min max"

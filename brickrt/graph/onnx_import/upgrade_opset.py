@@ -10,6 +10,7 @@ from onnx import shape_inference, version_converter
 from brickrt.graph.errors import ModelError
 
 BUILT_OPSET = 7
+CONVERTING_FAILS = (RuntimeError, ValueError, shape_inference.InferenceError, version_converter.ConvertError)
 
 
 def upgraded(model: onnx.ModelProto, opsets: Mapping[str, int], label: str) -> onnx.ModelProto:
@@ -19,7 +20,7 @@ def upgraded(model: onnx.ModelProto, opsets: Mapping[str, int], label: str) -> o
         return model
     try:
         return version_converter.convert_version(model, BUILT_OPSET)
-    except (RuntimeError, ValueError, shape_inference.InferenceError, version_converter.ConvertError) as e:
+    except CONVERTING_FAILS as e:
         reason = " ".join(str(e).rpartition(" failed: ")[2].split())
         raise ModelError(
             f"{label}: opset {version} is older than {BUILT_OPSET} and cannot be converted ({reason}): export it again"

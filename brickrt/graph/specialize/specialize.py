@@ -155,6 +155,8 @@ class _Walk:
             b.aliases[node.outputs[0]] = b.resolve(node.inputs[0])
             return
         if node.op_type == "If" and not node.domain:
+            if b.resolve(node.inputs[0]) not in b.types:
+                raise Unsupported(f"its condition '{node.inputs[0]}' is no tensor")
             condition = b.value(node.inputs[0]).reshape(-1)
             if condition.size != 1:
                 raise ValueError(f"a condition of {condition.size} elements, not one")
