@@ -108,6 +108,10 @@ BROKEN = {
         model([node("TopK", "x k", "v y")], [tensor("x", [4])], k=np.array([1 << 40])),
         "gives 1099511627776 elements",
     ),
+    "ranks": (
+        model([node("GatherElements", "x i", "y")], [tensor("x", [2, 3])], i=np.zeros(0, np.int64)),
+        "indices of 1 dimensions",
+    ),
     "word": (model([node("DepthToSpace", "x", "y", blocksize=2, mode="CDR")], IMAGE), "'CDR' is none of DCR, CRD"),
     "twice": (with_attributes("Softmax", *[helper.make_attribute("axis", k) for k in (1, 2)]), "given twice"),
     "no name": (with_attributes("Softmax", helper.make_attribute("", 1)), "without a name"),

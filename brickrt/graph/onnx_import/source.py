@@ -15,10 +15,11 @@ from brickrt.graph.builder import OnnxNode
 from brickrt.graph.errors import ModelError, last_resort
 from brickrt.graph.onnx_import.check_messages import check_messages
 from brickrt.graph.onnx_import.check_model import check_graph, check_header
+from brickrt.graph.onnx_import.converter import INLINE, converted
 from brickrt.graph.onnx_import.element_types import element_types
 from brickrt.graph.onnx_import.external_data import embed_external_data
 from brickrt.graph.onnx_import.protobuf import TensorInfo, graph_parts, initializer_arrays, standard_domain, tensor_info
-from brickrt.graph.onnx_import.upgrade_opset import CONVERTING_FAILS, upgraded
+from brickrt.graph.onnx_import.upgrade_opset import upgraded
 from brickrt.graph.time_budget import preparing
 
 
@@ -148,9 +149,15 @@ def _light(proto: onnx.ModelProto, label: str) -> onnx.ModelProto:
     if not light.functions:
         return light
     try:
-        return inliner.inline_local_functions(light, convert_version=True)
-    except CONVERTING_FAILS as e:
+        return inliner.inline_local_functions(light) if _one_opset(light) else converted(light, INLINE)
+    except (RuntimeError, ModelError) as e:
         raise ModelError(f"{label}: the model's functions cannot be inlined ({e}): export without functions") from e
+
+
+def _one_opset(model: onnx.ModelProto) -> bool:
+    """Whether the functions have the opsets of the model, so that none need be converted."""
+    opsets = {o.domain: o.version for o in model.opset_import}
+    return all(opsets.get(o.domain, o.version) == o.version for f in model.functions for o in f.opset_import)
 
 
 def _standard_domains(model: onnx.ModelProto) -> None:
