@@ -108,6 +108,8 @@ BROKEN = {
         model([node("TopK", "x k", "v y")], [tensor("x", [4])], k=np.array([1 << 40])),
         "gives 1099511627776 elements",
     ),
+    "axes twice": (model([node("Unsqueeze", "x a", "y")], PAIR, a=np.array([1, 1])), "name one axis twice"),
+    "flattened": (model([node("Flatten", "x", "y", axis=-2)], PAIR), "axis -2 is outside -1 to 1"),
     "ranks": (
         model([node("GatherElements", "x i", "y")], [tensor("x", [2, 3])], i=np.zeros(0, np.int64)),
         "indices of 1 dimensions",
