@@ -26,6 +26,7 @@ from brickrt.graph.onnx_import.source import Model, SourceGraph, load
 from brickrt.graph.passes.half_precision import to_half_precision
 from brickrt.graph.specialize.specialize import specialize
 from brickrt.graph.specialize.stages import Specialized, Stage, first_stage
+from brickrt.graph.time_budget import preparing
 from brickrt.ops.types import TensorType
 from brickrt.plan.options import PlanOptions
 from brickrt.plan.plan import Plan
@@ -75,14 +76,16 @@ class Pipeline:
         self, stage: Stage, types: Mapping[str, TensorType], values: Mapping[str, np.ndarray]
     ) -> Specialized | CompiledStage:
         """A stage ready to run, or, where values of its inputs are needed first, the request for them."""
-        special = self.specialize(stage, types, values)
-        if special.need_values:
-            return special
-        if self.saved and special.rest:
-            raise BrickError(f"{self.saved.path}: a plan that is saved cannot be run: {LATER}")
-        plan, constants = without_constants(self.plan(special.graph))
-        special = replace(special, graph=NOTHING)  # the program alone has the constants now, and gives them up
-        program = self.compile(self.lower(plan), constants) if plan.graph.nodes else None
+        with preparing():
+            special = self.specialize(stage, types, values)
+            if special.need_values:
+                return special
+            if self.saved and special.rest:
+                raise BrickError(f"{self.saved.path}: a plan that is saved cannot be run: {LATER}")
+            plan, constants = without_constants(self.plan(special.graph))
+            special = replace(special, graph=NOTHING)  # the program alone has the constants now, and gives them up
+            tasks = self.lower(plan) if plan.graph.nodes else None
+        program = None if tasks is None else self.compile(tasks, constants)
         return CompiledStage(special, plan, program, StageCache(special.rest) if special.rest else None)
 
     def specialize(
@@ -90,7 +93,8 @@ class Pipeline:
     ) -> Specialized:
         """The stage as brick operators, for inputs of these types. Raises BrickError where an input is too large."""
         self._say("specialize", 0, 1)
-        special = specialize(stage, types, values)
+        with preparing():
+            special = specialize(stage, types, values)
         if not special.need_values:
             check_io_sizes(special.graph)
         return special
@@ -98,7 +102,7 @@ class Pipeline:
     def plan(self, graph: Graph) -> Plan:
         """The plan of a graph: the saved one, or one remembered from an earlier process, or a new one."""
         self._say("plan", 0, 1)
-        with last_resort(lambda: _doing("planning", graph)):
+        with last_resort(lambda: _doing("planning", graph)), preparing():
             graph = self.as_planned(graph)
             if self.saved:
                 return self.saved.plan(graph)
@@ -111,7 +115,7 @@ class Pipeline:
 
     def lower(self, plan: Plan) -> TaskGraph:
         """The plan's brick tasks in the order in which they run."""
-        with last_resort(lambda: _doing("lowering", plan.graph)):
+        with last_resort(lambda: _doing("lowering", plan.graph)), preparing():
             return lower(plan)
 
     def compile(self, tasks: TaskGraph, constants: dict[str, np.ndarray]) -> Program:

@@ -7,13 +7,14 @@ from typing import Literal, NamedTuple, Protocol, get_args
 
 import numpy as np
 
+from brickrt.graph.errors import Interrupted
 from brickrt.runtime.lowering.task_graph import TaskGraph
 
 LaunchMode = Literal["auto", "streams", "dynamic", "graph", "persistent"]  # how a GPU runs plans
 LAUNCHES: tuple[str, ...] = get_args(LaunchMode)
 
 
-class Cancelled(Exception):
+class Cancelled(Interrupted):
     """A run was ended early by `Program.cancel`; its outputs are not complete."""
 
 
@@ -27,7 +28,15 @@ class Counts(NamedTuple):
     revisits: int
 
 
-class Program(Protocol):
+class Cancellable(Protocol):
+    """A run, or what runs again and again."""
+
+    def cancel(self) -> None:
+        """Ends the run under way, or else the next one, after what is in progress. From any thread."""
+        ...
+
+
+class Program(Cancellable, Protocol):
     """One task graph, ready to run; `run` may be called from any thread."""
 
     tasks: TaskGraph
@@ -59,8 +68,4 @@ class Program(Protocol):
 
         `events` are buffers of `events.buffers` to fill in. Raises Cancelled after `cancel`.
         """
-        ...
-
-    def cancel(self) -> None:
-        """Ends the run under way, or else the next one, after the tasks that are in progress. From any thread."""
         ...

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from brickrt.graph.errors import last_resort
 from brickrt.ops.base import Slab
 from brickrt.ops.types import Boxes
 from brickrt.runtime.lowering.task_graph import Steps, TaskGraph
@@ -77,7 +78,8 @@ class ReferenceProgram:
         ins, out = graph.ins(node), graph.out(node)
         regions = [node.op.region(i, box, ins, out) for i in range(len(node.inputs))]
         slabs = [self._slab(name, region, tensors, local) for name, region in zip(node.inputs, regions, strict=True)]
-        value = node.op.evaluate(box, slabs, ins, out)
+        with last_resort(lambda: f"computing {node.name}"):
+            value = node.op.evaluate(box, slabs, ins, out)
         if node.output in steps.origins:
             band = Slab(value, tuple(int(v) for v in box.lo[0]))
             local[node.output] = _joined(local.get(node.output), band, steps.origins[node.output][k])
@@ -93,6 +95,9 @@ class ReferenceProgram:
             return Slab(slab.array, tuple(o - s for o, s in zip(slab.origin, part.start, strict=True)))
         if name in local:
             return local[name]
+        if name not in tensors and not region.volumes[0]:
+            dtype = self.tasks.plan.graph.types[name].dtype
+            return Slab(np.empty(region.extents[0], dtype), tuple(region.lo[0].tolist()))
         if name not in tensors:
             root = tensors[self.tasks.root(name)]
             tensors[name] = root.reshape(self.tasks.plan.graph.types[name].shape)

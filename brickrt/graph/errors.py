@@ -26,6 +26,10 @@ class Defect(BrickError):
     """What went wrong is a defect of brickrt, not of the model: the last resort, which no model should ever reach."""
 
 
+class Interrupted(Exception):
+    """A computation was left on purpose, before its end."""
+
+
 class NeedValue(Exception):
     """The values, not only the types, of these tensors are needed to build a node."""
 
@@ -76,7 +80,7 @@ def last_resort(doing: Callable[[], str]) -> Iterator[None]:
     """
     try:
         yield
-    except BrickError:
+    except (BrickError, Interrupted):
         raise
     except Exception as e:
         if out_of_memory(e):

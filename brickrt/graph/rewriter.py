@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from brickrt.graph.ir import Graph, Node
+from brickrt.graph.time_budget import check_time
 from brickrt.ops.types import TensorType
 
 
@@ -31,6 +32,7 @@ class Rewriter:
         """The nodes in their present order, each as it is when its turn comes; those removed by then are left out."""
         for output in list(self.nodes):
             if output in self.nodes:
+                check_time("simplifying what writes", output)
                 yield self.nodes[output]
 
     def order(self) -> dict[str, int]:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from brickrt.graph.errors import BrickError
-from brickrt.ops.types import TensorType
 
 GIB = 1 << 30
 UNKNOWN = 8 * GIB
@@ -29,7 +28,7 @@ def available_bytes() -> int:
         free = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else UNKNOWN
     limit, container = _address_limit(), _from_cgroup()
     free = free if container is None else min(free, container)
-    return max(0, free if limit is None else min(free, limit - _mapped_bytes()))
+    return max(0, free if limit is None else min(free, limit - mapped_bytes()))
 
 
 def _address_limit() -> int | None:
@@ -45,23 +44,18 @@ def _address_limit() -> int | None:
 def require_room(shape: Sequence[int], dtype: np.dtype, what: str) -> None:
     """Raises BrickError for a tensor, which `what` names, larger than the memory that is available."""
     needed = math.prod(int(d) for d in shape) * dtype.itemsize
-    if needed > ALWAYS and needed > (has := available_bytes()):
-        raise _refusal(f"{what} {dtype.name}[{','.join(map(str, shape))}]", needed, has)
+    require_bytes(needed, f"{what} {dtype.name}[{','.join(map(str, shape))}]")
 
 
-def require_room_together(types: Iterable[TensorType], what: str) -> None:
-    """Raises BrickError for tensors, which `what` names, that are together larger than the memory available."""
-    kinds = list(types)
-    needed = sum(t.nbytes for t in kinds)
+def require_bytes(needed: int, what: str) -> None:
+    """Raises BrickError for what `what` says in words, where it takes more bytes than are available."""
     if needed > ALWAYS and needed > (has := available_bytes()):
-        raise _refusal(f"{what} {', '.join(map(str, kinds[:4]))}{', …' * (len(kinds) > 4)}", needed, has)
+        raise _refusal(what, needed, has)
 
 
 def require_table_room(entries: int, what: str) -> None:
     """Raises BrickError for tables of positions, which `what` names, larger than the memory that is available."""
-    needed = entries * POSITION_BYTES
-    if needed > ALWAYS and needed > (has := available_bytes()):
-        raise _refusal(f"{what} by a table of {entries} positions", needed, has)
+    require_bytes(entries * POSITION_BYTES, f"{what} by a table of {entries} positions")
 
 
 ALWAYS = 1 << 24
@@ -96,7 +90,7 @@ def _from_cgroup() -> int | None:
     return int(limit) - int(used) + int(figures["active_file"]) + int(figures["inactive_file"])
 
 
-def _mapped_bytes() -> int:
+def mapped_bytes() -> int:
     """What of the address space this process has already; 0 where the system does not say."""
     try:
         return int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")

@@ -12,6 +12,7 @@ from brickrt import graph as graphs
 from brickrt import ops as operators
 from brickrt import plan as planner
 from brickrt.graph.ir import Graph
+from brickrt.graph.time_budget import not_counted
 from brickrt.plan.device.device_spec import DeviceSpec
 from brickrt.plan.options import PlanOptions
 from brickrt.plan.plan import Plan, make_plan
@@ -43,7 +44,8 @@ def remembered_plan(graph: Graph, device: DeviceSpec, options: PlanOptions, tune
             return check(make_plan(graph, device, options, decided=decode(known)))
     plan = make_plan(graph, device, options)
     if tune and plan.graph.nodes:
-        decided = tune(graph, plan)
+        with not_counted():
+            decided = tune(graph, plan)
         if decided is None:
             return plan
         plan = make_plan(graph, device, options, decided=decided)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
 
 from brickrt.graph.builder import OnnxNode
 from brickrt.graph.errors import last_resort
+from brickrt.graph.host.guarded import asking
 from brickrt.graph.host.run_host_node import reads, run_node
 from brickrt.graph.specialize.stages import Stage
 from brickrt.ops.types import TensorType
@@ -18,27 +19,50 @@ from brickrt.runtime import events
 from brickrt.runtime.arrays import DeviceArrays, on_device
 from brickrt.runtime.execution.report import StageRun
 from brickrt.runtime.execution.stage_cache import CompiledStage
-from brickrt.runtime.program_protocol import Counts, Program
+from brickrt.runtime.program_protocol import Cancellable, Cancelled, Counts, Program
+
+
+@contextmanager
+def among(running: list[Cancellable], one: Cancellable) -> Iterator[None]:
+    """Inside, `one` is among those that are cancelled when the runtime is."""
+    running.append(one)
+    try:
+        yield
+    finally:
+        with suppress(ValueError):  # in a child that this thread's observer forked nothing is under way
+            running.remove(one)
+
+
+class HostNodeRun:
+    """A node that runs on the host. A loop asks, round by round, whether it is cancelled."""
+
+    def __init__(self) -> None:
+        self._cancelled = False
+
+    def cancel(self) -> None:
+        """See `Cancellable`."""
+        self._cancelled = True
+
+    def check(self) -> None:
+        """Raises Cancelled after `cancel`."""
+        if self._cancelled:
+            raise Cancelled
 
 
 def run_watched(
     program: Program,
     inputs: Sequence[Any],
     outputs: Sequence[Any],
-    running: list[Program],
+    running: list[Cancellable],
     observer: events.Observer | None,
     **stream: Any,
 ) -> Counts:
     """Runs a program, which is among those `running` meanwhile; the observer, if there is one, is told of it."""
     filled = events.buffers(len(program.tasks), program.threads) if observer else None
-    running.append(program)
-    try:
+    with among(running, program):
         if observer and filled:
             observer.began(program.tasks, filled)
         counts = program.run(inputs, outputs, filled, **stream)
-    finally:
-        with suppress(ValueError):  # in a child that this thread's observer forked nothing is under way
-            running.remove(program)
     if observer and filled:
         observer.ended(program.tasks, events.TaskEvents(filled))
     return counts
@@ -47,7 +71,7 @@ def run_watched(
 class Execution:
     """One call under way. `values` has the inputs, and grows stage by stage; `ran` says what each stage took.
 
-    `running` has the programs under way, of all calls of a runtime; `observer` watches them. Where some inputs lie on a
+    `running` has what is under way, of all calls of a runtime; `observer` watches it. Where some inputs lie on a
     GPU, so do the outputs of programs: made by `arrays`, on the caller's stream if given.
     """
 
@@ -55,7 +79,7 @@ class Execution:
         self,
         values: Mapping[str, Any],
         observer: events.Observer | None = None,
-        running: list[Program] | None = None,
+        running: list[Cancellable] | None = None,
         arrays: DeviceArrays | None = None,
         stream: Any = None,
     ) -> None:
@@ -110,7 +134,9 @@ class Execution:
         started = time.monotonic_ns()
         if self.observer:
             self.observer.hosted(node.name, started, 0)
-        results = run_node(node, stage.source.opsets, {name: self.on_host(name) for name in reads(node)})
+        given, run = {name: self.on_host(name) for name in reads(node)}, HostNodeRun()
+        with among(self.running, run), asking(run.check):
+            results = run_node(node, stage.source.opsets, given)
         self.values |= {n: value for n, value in zip(node.outputs, results) if n}
         ended = time.monotonic_ns()
         if self.observer:

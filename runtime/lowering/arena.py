@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from brickrt.graph.time_budget import check_time
 from brickrt.ops.operators.move import View
 from brickrt.ops.types import TensorType
 from brickrt.plan.plan import Plan
@@ -58,6 +59,7 @@ def pack_arena(lives: list[Lifetime], slack: int = SLACK) -> tuple[dict[str, int
     offsets: dict[str, int] = {}
     packed: list[tuple[int, int, Lifetime]] = []
     for life in sorted(lives, key=lambda one: (-one.nbytes, one.born)):
+        check_time("finding memory for", life.tensor)
         size = aligned(life.nbytes)
         at = 0
         for start, end, other in sorted(packed, key=lambda p: p[:2]):

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from brickrt.graph.ir import Node
+from brickrt.graph.time_budget import check_time
 from brickrt.ops.operators.partial_reduce import PartialReduce
 from brickrt.ops.types import Boxes
 from brickrt.plan.geometry.bricks import BrickGrid, row_offsets
@@ -58,6 +59,7 @@ class Lowering:
         """The task graph of the whole plan."""
         self.allocate_io()
         for s, subgraph in enumerate(self.plan.subgraphs):
+            check_time("lowering node", self.plan.graph.nodes[subgraph.nodes[-1]].name)
             first = self.tasks
             if subgraph.strategy == "padded":
                 self.padded(s, subgraph)
@@ -222,6 +224,7 @@ class Lowering:
         offsets, total, reuses = pack_arena(lives)
         self.allocations = with_offsets(self.allocations, offsets)
         for reuse in reuses:
+            check_time("ordering the uses of the memory of", reuse.tensor)
             made = self.produced[reuse.tensor]
             writers = np.arange(made.first, made.first + len(made.grid))
             for user in reuse.users:

@@ -15,14 +15,14 @@ from brickrt.runtime.arrays import DeviceArrays, on_device
 from brickrt.runtime.execution.execution import run_watched
 from brickrt.runtime.execution.report import StageRun
 from brickrt.runtime.execution.stage_cache import CompiledStage
-from brickrt.runtime.program_protocol import Program
+from brickrt.runtime.program_protocol import Cancellable
 
 
 class FastPath:
     """Calls with inputs of the names, shapes and types of an earlier call, whose outputs one program computes.
 
     `given` are the inputs of that call, `names` the model's outputs; `arrays` makes outputs where inputs lie on a GPU.
-    `running` has the programs under way, of all calls of a runtime; `observer` watches them.
+    `running` has what is under way, of all calls of a runtime; `observer` watches it.
     """
 
     def __init__(
@@ -30,7 +30,7 @@ class FastPath:
         given: Mapping[str, Any],
         compiled: CompiledStage,
         names: Sequence[str],
-        running: list[Program],
+        running: list[Cancellable],
         observer: events.Observer | None,
         arrays: DeviceArrays | None,
     ) -> None:

@@ -23,7 +23,7 @@ from brickrt.runtime.execution.execution import Execution
 from brickrt.runtime.execution.report import Report, StageRun, report_of
 from brickrt.runtime.execution.stage_cache import CompiledStage, StageCache
 from brickrt.runtime.pipeline import Pipeline
-from brickrt.runtime.program_protocol import LaunchMode, Program
+from brickrt.runtime.program_protocol import Cancellable, LaunchMode
 from brickrt.runtime.progress import Progress
 from brickrt.runtime.session.fast_path import FastPath
 from brickrt.runtime.stats import Stats
@@ -75,7 +75,7 @@ class Runtime:
         saved = None if plan is None else _saved(plan, engine, options)
         self._pipeline = Pipeline(engine, saved.options if saved else options, self.threads, progress, saved)
         self._observer = events.observer_of(watch)
-        self._running: list[Program] = []
+        self._running: list[Cancellable] = []
         self._roots: dict[frozenset[str], StageCache] = {}
         self._lock = threading.Lock()
         tell_children(self)
@@ -162,9 +162,9 @@ class Runtime:
         return {name: execution.values[name] for name in self.source.outputs}
 
     def cancel(self) -> None:
-        """Ends the task graphs under way, in all threads: their `execute` raises `Cancelled`."""
-        for program in tuple(self._running):
-            program.cancel()
+        """Ends what is under way, loops on the host too, in all threads: their `execute` raises `Cancelled`."""
+        for run in tuple(self._running):
+            run.cancel()
 
     def prepare(self, inputs: Mapping[str, Any]) -> Report:
         """Compiles for inputs like these what can be without running: the stages before the first host node.

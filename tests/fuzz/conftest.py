@@ -11,5 +11,5 @@ from tests.fuzz.case_runner import CaseRunner
 
 @pytest.fixture(scope="session")
 def worker() -> Iterator[CaseRunner]:
-    with CaseRunner() as one:
+    with CaseRunner(compared=True) as one:
         yield one

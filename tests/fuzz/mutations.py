@@ -10,6 +10,8 @@ import onnx
 from google.protobuf.message import Message
 from onnx import TensorProto, defs, helper
 
+from tests.fuzz.rearrangements import constants, inside, joined, values
+
 INTEGERS = (
     0,
     1,
@@ -37,11 +39,16 @@ OPERATORS = tuple(sorted({s.name for s in defs.get_all_schemas() if s.domain == 
 Mutation = Callable[[random.Random, onnx.ModelProto], None]
 
 
-def mutated(seed: int, proto: onnx.ModelProto) -> bytes:
-    """The bytes of a changed copy of a model: a few changes, of which the seed decides."""
+def mutated(seed: int, proto: onnx.ModelProto, other: onnx.ModelProto | None = None) -> bytes:
+    """The bytes of a changed copy of a model: a few changes, of which the seed decides. With an `other` model, some
+    copies have that one behind them, or are put together anew otherwise."""
     rng = random.Random(seed)
     copy = onnx.ModelProto()
     copy.CopyFrom(proto)
+    if other is not None and rng.random() < 0.2:
+        joined(rng, copy, other)
+    if other is not None and rng.random() < 0.4:
+        rng.choice((constants, constants, values, inside))(rng, copy)
     for _ in range(rng.choice((1, 1, 1, 2, 3))):
         rng.choice(_MUTATIONS)(rng, copy)
     data = copy.SerializeToString()

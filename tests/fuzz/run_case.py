@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -18,22 +18,31 @@ OPEN_DIMENSION = 2
 Case = tuple[bytes, Literal["cpu", "reference"]]
 
 
-def outcome(case: Case) -> tuple[str, str]:
-    """A word and a text: `ran`, `refused` (a BrickError) or `broke` with the traceback."""
+class Outcome(NamedTuple):
+    """A word: `ran`, `refused` (a BrickError) or `broke`; its text or traceback; and, of what ran, the arrays."""
+
+    word: str
+    text: str = ""
+    inputs: dict[str, np.ndarray] | None = None
+    outputs: dict[str, Any] | None = None
+
+
+def outcome(case: Case) -> Outcome:
+    """What comes of a case."""
     model, device = case
     try:
         source = load(model)
         inputs = {name: _example(info) for name, info in source.inputs.items()}
         if sum(a.nbytes for a in inputs.values()) > MOST_INPUT:
-            return "refused", "inputs are larger than a test should make them"
-        Runtime(source, device=device, threads=1).execute(inputs)
+            return Outcome("refused", "inputs are larger than a test should make them")
+        outputs = Runtime(source, device=device, threads=1).execute(inputs)
     except Defect:
-        return "broke", traceback.format_exc()
+        return Outcome("broke", traceback.format_exc())
     except BrickError as e:
-        return "refused", str(e)
+        return Outcome("refused", str(e))
     except Exception:
-        return "broke", traceback.format_exc()
-    return "ran", ""
+        return Outcome("broke", traceback.format_exc())
+    return Outcome("ran", "", inputs, outputs)
 
 
 def _example(info: TensorInfo) -> np.ndarray:

@@ -43,6 +43,13 @@ def nested(depth: int) -> onnx.ModelProto:
     return model([*body.node], [*PAIR, tensor("c", [], bool)], "t")
 
 
+def on_a_sequence() -> onnx.ModelProto:
+    """A branch taken where a sequence is true."""
+    either = graph([node("Neg", "x", "t")], outputs="t")
+    nodes = [node("SequenceConstruct", "x", "c"), node("If", "c", "y", then_branch=either, else_branch=either)]
+    return model(nodes, PAIR)
+
+
 def sparse(indices: list[int], dims: list[int], shape: tuple[int, ...] | None = None) -> onnx.ModelProto:
     """A product with a sparse matrix of two values at these indices."""
     values = helper.make_tensor("w", onnx.TensorProto.FLOAT, [2], [1.0, 2.0])
@@ -58,6 +65,12 @@ def of_type(number: int) -> onnx.ModelProto:
     return proto
 
 
+def with_attributes(op: str, *attributes: onnx.AttributeProto) -> onnx.ModelProto:
+    proto = model([node(op, "x", "y")], IMAGE)
+    proto.graph.node[0].attribute.extend(attributes)
+    return proto
+
+
 def without_utf8() -> bytes:
     data = model([node("Relu", "x", "y", name="rrrr")], PAIR).SerializeToString()
     return data.replace(b"rrrr", b"\xff\xfe\xfd\xfc")
@@ -66,6 +79,7 @@ def without_utf8() -> bytes:
 BROKEN = {
     "group": (model([node("Conv", "x w", "y", group=0)], IMAGE, w=KERNEL), "group 0"),
     "transposed group": (model([node("ConvTranspose", "x w", "y", group=0)], IMAGE, w=KERNEL), "group 0"),
+    "no matrices": (model([node("Gemm", "x x", "y")], PAIR), "must be matrices"),
     "no frame": (model([node("STFT", "x s _ l", "y")], SIGNAL, s=n(1), l=n(0)), "0 samples"),
     "no step": (model([node("STFT", "x s _ l", "y")], SIGNAL, s=n(0), l=n(4)), "0 apart"),
     "no transform": (model([node("DFT", "x l", "y")], SIGNAL, l=n(0)), "0 samples"),
@@ -78,6 +92,31 @@ BROKEN = {
         model([node("NonZero", "x", "i"), node("GatherND", "x i", "y", batch_dims=-1000)], [tensor("x", [2, 2])]),
         "batch_dims -1000",
     ),
+    "switch": (model([node("ReduceMax", "x", "y", keepdims=2)], PAIR), "keepdims 2 is outside 0 to 1"),
+    "untyped condition": (on_a_sequence(), "If node"),
+    "output padding": (
+        model([node("ConvTranspose", "x w", "y", output_padding=[0, 1])], IMAGE, w=KERNEL),
+        "output_padding [0, 1] must be less",
+    ),
+    "parts": (
+        model([node("Split", "x", "y z", num_outputs=3)], IMAGE, opset=18),
+        "num_outputs is 3, the node has 2",
+    ),
+    "scales": (model([node("Upsample", "x s", "y")], IMAGE, opset=9, s=np.ones((4, 0), np.float32)), "Upsample node"),
+    "norm": (model([node("GlobalLpPool", "x", "y", p=0)], IMAGE), "at least 1"),
+    "number of tops": (
+        model([node("TopK", "x k", "v y")], [tensor("x", [4])], k=np.array([1 << 40])),
+        "gives 1099511627776 elements",
+    ),
+    "axes twice": (model([node("Unsqueeze", "x a", "y")], PAIR, a=np.array([1, 1])), "name one axis twice"),
+    "flattened": (model([node("Flatten", "x", "y", axis=-2)], PAIR), "axis -2 is outside -1 to 1"),
+    "ranks": (
+        model([node("GatherElements", "x i", "y")], [tensor("x", [2, 3])], i=np.zeros(0, np.int64)),
+        "indices of 1 dimensions",
+    ),
+    "word": (model([node("DepthToSpace", "x", "y", blocksize=2, mode="CDR")], IMAGE), "'CDR' is none of DCR, CRD"),
+    "twice": (with_attributes("Softmax", *[helper.make_attribute("axis", k) for k in (1, 2)]), "given twice"),
+    "no name": (with_attributes("Softmax", helper.make_attribute("", 1)), "without a name"),
     "kernel": (
         model([node("MaxPool", "x", "y", auto_pad="SAME_UPPER", kernel_shape=[3, (1 << 63) - 1])], IMAGE),
         "larger than any tensor",

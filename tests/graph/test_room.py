@@ -7,7 +7,6 @@ import pytest
 
 from brickrt.graph import room
 from brickrt.graph.errors import BrickError
-from brickrt.ops.types import TensorType
 from brickrt.runtime.session.runtime import Runtime
 from tests.support.graphs.onnx_models import model, node, tensor
 
@@ -37,10 +36,9 @@ def test_one_tensor_and_several(monkeypatch):
     room.require_room([8, MIB], F32, "a tensor")
     with pytest.raises(BrickError, match=r"a tensor float32\[9,1048576\] takes 37748736 bytes"):
         room.require_room([9, MIB], F32, "a tensor")
-    half = TensorType((5, MIB), F32)
-    room.require_room_together([half], "a node gives")
-    with pytest.raises(BrickError, match=r"a node gives float32\[5,1048576\], float32\[5,1048576\] takes"):
-        room.require_room_together([half, half], "a node gives")
+    room.require_bytes(32 * MIB, "a node's outputs")
+    with pytest.raises(BrickError, match="a node's outputs takes 33554433 bytes"):
+        room.require_bytes(32 * MIB + 1, "a node's outputs")
     room.require_table_room(MIB // 2, "a node")
     with pytest.raises(BrickError, match="1048576 positions"):
         room.require_table_room(MIB, "a node")

@@ -11,6 +11,8 @@ import onnx
 from onnx import helper
 from onnx.reference.op_run import OpRun
 
+from brickrt.graph.host.guarded import Collected
+
 Step = Callable[..., list[np.ndarray]]
 """The body of a scan: from states and slices it computes new states and slices."""
 
@@ -39,6 +41,8 @@ class If(_AnyValue):
         return True
 
     def _run(self, cond, context=None, then_branch=None, else_branch=None, attributes=None, **_: Any):
+        if not isinstance(cond, np.ndarray):
+            raise TypeError(f"a condition is a tensor, not a {type(cond).__name__}")
         chosen = then_branch if bool(np.asarray(cond).reshape(-1)[0]) else else_branch
         return tuple(chosen.run(None, context or {}, attributes=attributes))
 
@@ -54,15 +58,14 @@ class Loop(_AnyValue):
         names, scanned = body.input_names, len(body.output_names) - 1 - len(states)
         limit = np.inf if trips is None else int(np.asarray(trips).reshape(-1)[0])
         going, count = cond is None or bool(np.asarray(cond).reshape(-1)[0]), 0
-        collected: list[list[np.ndarray]] = [[] for _ in range(scanned)]
+        collected = Collected(scanned, f"Loop node '{self.onnx_node.name}'")
         while going and count < limit:
             feeds = {**(context or {}), **dict(zip(names, [np.asarray(count, np.int64), np.asarray(going), *states]))}
             proceed, *results = body.run(None, feeds, attributes=attributes)
             states, going, count = tuple(results[: len(states)]), bool(np.asarray(proceed).reshape(-1)[0]), count + 1
-            for part, value in zip(collected, results[len(states) :], strict=True):
-                part.append(value)
+            collected.add(results[len(states) :])
         types = body.output_types[len(body.output_types) - scanned :]
-        return (*states, *(np.stack(part) if part else _none_of(t) for part, t in zip(collected, types)))
+        return (*states, *(np.stack(part) if part else _none_of(t) for part, t in zip(collected.parts, types)))
 
 
 def _none_of(kind: onnx.TypeProto) -> np.ndarray:
@@ -108,13 +111,12 @@ class Scan(OpRun):
             list(np.moveaxis(x, axis, 0)[:: -1 if back else 1])
             for x, axis, back in zip(inputs, axes, backward, strict=True)
         ]
-        collected: list[list[np.ndarray]] = [[] for _ in range(n_outputs)]
+        collected = Collected(n_outputs, f"Scan node '{self.onnx_node.name}'")
         for slices in zip(*sequences, strict=True):
             given = step(*states, *slices)
             states = given[:split]
-            for part, value in zip(collected, given[split:], strict=True):
-                part.append(value)
-        if any(not part for part in collected):
+            collected.add(given[split:])
+        if any(not part for part in collected.parts):
             raise ValueError("a scan over no elements has outputs of unknown shape")
         axes, backward = (
             _per(options, "scan_output_axes", n_outputs),
@@ -122,7 +124,7 @@ class Scan(OpRun):
         )
         stacked = (
             np.stack(part[:: -1 if back else 1], axis)
-            for part, axis, back in zip(collected, axes, backward, strict=True)
+            for part, axis, back in zip(collected.parts, axes, backward, strict=True)
         )
         return (*states, *stacked)
 

@@ -14,6 +14,7 @@ from onnx.reference.op_run import OpRun
 
 from brickrt.graph.host import indexing, pooling, recurrent, sampling
 from brickrt.graph.host.control import If, Loop, Optional, Scan
+from brickrt.graph.host.guarded import GuardedNode
 
 
 class DequantizeLinear(OpRun):
@@ -66,6 +67,18 @@ class Hardmax(_Flattened):
     def of_rows(self, x: np.ndarray) -> np.ndarray:
         """1 at the first greatest element, else 0."""
         return np.arange(x.shape[1]) == x.argmax(1)[:, None]
+
+
+class LRN(OpRun):
+    """Local response normalization; the reference takes the batch's extent for the number of channels."""
+
+    op_domain = ""
+
+    def _run(self, x, alpha=1e-4, beta=0.75, bias=1.0, size=1, **_: Any):
+        square, sums = x * x, np.empty_like(x)
+        for c in range(x.shape[1]):
+            sums[:, c] = square[:, max(0, c - (size - 1) // 2) : c + size // 2 + 1].sum(1)
+        return (x / (bias + alpha / size * sums) ** x.dtype.type(beta),)
 
 
 class GlobalLpPool(OpRun):
@@ -153,7 +166,7 @@ class ZipMap(OpRun):
 
 
 _ALWAYS = (
-    *(If, Loop, Optional, Scan, GlobalLpPool, MaxRoiPool, Multinomial, CategoryMapper, CastMap, ZipMap),
+    *(If, Loop, Optional, Scan, LRN, GlobalLpPool, MaxRoiPool, Multinomial, CategoryMapper, CastMap, ZipMap),
     *(indexing.GatherElements, indexing.ScatterElements, indexing.Scatter, indexing.GatherND),
     *(indexing.ScatterND, indexing.OneHot, indexing.NonMaxSuppression),
     *(recurrent.LSTM, recurrent.GRU, recurrent.RNN),
@@ -168,6 +181,7 @@ class HostEvaluator(ReferenceEvaluator):
         imports = opsets or {o.domain: o.version for o in getattr(proto, "opset_import", ())}
         options["new_ops"] = _missing_ops(imports.get("", 0))
         super().__init__(proto, opsets, **options)
+        self.rt_nodes_ = [GuardedNode(node) for node in self.rt_nodes_]
 
 
 def _missing_ops(version: int) -> list[type[OpRun]]:

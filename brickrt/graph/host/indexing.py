@@ -89,6 +89,8 @@ def _along(axis: int, rank: int) -> list[int]:
 
 def _elements(x: np.ndarray, indices: np.ndarray, axis: int) -> tuple[np.ndarray, ...]:
     """The position that each element of `indices` names along `axis`, its own along the others."""
+    if indices.ndim != x.ndim:
+        raise ValueError(f"indices of {indices.ndim} dimensions do not suit data of {x.ndim}")
     grids = list(np.ogrid[tuple(slice(n) for n in indices.shape)])
     grids[axis % x.ndim] = indices
     return tuple(grids)

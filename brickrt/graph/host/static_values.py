@@ -8,10 +8,14 @@ import numpy as np
 
 from brickrt.graph.builder import OnnxNode
 from brickrt.graph.host.run_host_node import deterministic, reads, run_node
+from brickrt.graph.ir import Node
 from brickrt.ops.types import TensorType
 
 GROWTH = 1 << 24
 """Bytes by which a folded constant may be larger than what it is computed from."""
+
+FOLDED_FLOPS = 1 << 33
+"""Operations that may be spent on a constant: a second or two in NumPy, which nothing interrupts."""
 
 
 def static_value(node: OnnxNode, type: TensorType) -> np.ndarray | None:
@@ -26,6 +30,11 @@ def static_value(node: OnnxNode, type: TensorType) -> np.ndarray | None:
 def small_enough(results: Iterable[TensorType], operands: Iterable[np.ndarray]) -> bool:
     """Whether constants of these types may take the place of the operands they are computed from."""
     return sum(t.nbytes for t in results) <= sum(a.nbytes for a in operands) + GROWTH
+
+
+def quick_enough(nodes: Iterable[Node], types: Mapping[str, TensorType]) -> bool:
+    """Whether NumPy may compute these nodes before the model runs; kernels are faster."""
+    return sum(n.op.flops([types[i] for i in n.inputs], types[n.output]) for n in nodes) <= FOLDED_FLOPS
 
 
 def fold_on_host(

@@ -18,12 +18,11 @@ from onnx import TensorProto, helper
 
 from brickrt.graph.builder import ADDRESSABLE
 from brickrt.graph.errors import ModelError
+from brickrt.graph.onnx_import.check_attributes import MOST_DIMENSIONS, check_attributes
 from brickrt.graph.onnx_import.protobuf import standard_domain
-from brickrt.graph.room import require_room_together
+from brickrt.graph.room import require_bytes
+from brickrt.graph.time_budget import check_time
 from brickrt.ops.types import TensorType
-
-MOST_DIMENSIONS = 32
-"""The rank that NumPy and kernels' argument tables have room for."""
 
 MOST_NESTED = 24
 """Sub-graphs and types inside one another."""
@@ -46,7 +45,8 @@ def check_messages(model: onnx.ModelProto, label: str) -> None:
         for message in messages_below(model):
             _CHECKS.get(message.DESCRIPTOR.full_name, _nothing)(message)
             kinds += _expanded(message)
-        require_room_together(kinds, f"{label}: what lies in files or is sparse,")
+        named = f"{', '.join(map(str, kinds[:4]))}{', …' * (len(kinds) > 4)}"
+        require_bytes(sum(kind.nbytes for kind in kinds), f"{label}: what lies in files or is sparse, {named}")
         _check_functions(model)
     except ModelError as e:
         raise ModelError(f"{label}: {e}: export the model again") from e
@@ -70,6 +70,7 @@ def messages_below(message: Message, depth: int = 0) -> Iterator[Message]:
     depth += message.DESCRIPTOR.full_name in _NESTING
     if depth > MOST_NESTED:
         raise ModelError(f"more than {MOST_NESTED} sub-graphs or types are nested inside one another")
+    check_time("reading a", message.DESCRIPTOR.name)
     _check_text(message)
     yield message
     for name, repeated in _parts(message.DESCRIPTOR):
@@ -139,25 +140,9 @@ def _check_dimensions(dims: Iterable[int], what: str) -> None:
 
 
 def _check_node(node: onnx.NodeProto) -> None:
-    """Axes that no tensor has crash ONNX's own shape inference; nothing later may see them."""
-    if standard_domain(node.domain):
-        return
-    for attribute in node.attribute:
-        least, end = _RANGES.get(attribute.name, _ANY)
-        values = [attribute.i] if attribute.type == onnx.AttributeProto.INT else attribute.ints
-        wrong = next((v for v in values if not least <= v < end), None)
-        if wrong is not None:
-            what = f"{node.op_type} node '{node.name or next(iter(node.output), '')}'"
-            raise ModelError(f"{what}: {attribute.name} {wrong} is outside {least} to {end - 1}")
+    if not standard_domain(node.domain):
+        check_attributes(node)
 
-
-_ANY = (-(1 << 63), 1 << 63)
-_AXES = (-MOST_DIMENSIONS, MOST_DIMENSIONS)
-_RANGES = {
-    **dict.fromkeys(("axis", "axes", "batch_axis", "time_axis", "scan_input_axes", "scan_output_axes"), _AXES),
-    **dict.fromkeys(("perm", "batch_dims"), (0, MOST_DIMENSIONS)),
-}
-"""Integer attributes of standard operators that stand for axes: the least, and the first that is too large."""
 
 _CHECKS = {
     onnx.NodeProto.DESCRIPTOR.full_name: _check_node,

@@ -13,6 +13,7 @@ from onnx import AttributeProto, helper
 from brickrt.graph.builder import OnnxNode
 from brickrt.graph.errors import ModelError
 from brickrt.graph.onnx_import.external_data import sparse_array, tensor_array
+from brickrt.graph.time_budget import check_time
 
 OPEN = ("", "?", "-1", "None")
 """What exporters write for a dimension without a name: two of them may have different extents."""
@@ -110,6 +111,7 @@ def graph_parts(
         if proto.op_type == "Constant" and standard_domain(proto.domain) == "":
             constants[proto.output[0]] = constant_value(proto)
         else:
+            check_time(f"reading {proto.op_type} node", proto.name)
             nodes.append(onnx_node(proto, opsets, _unique(proto.name or f"{proto.op_type}_{k}", names)))
     return tuple(nodes), constants
 

@@ -10,15 +10,18 @@ from pathlib import Path
 import numpy as np
 import onnx
 from google.protobuf.message import DecodeError
-from onnx import helper, inliner, shape_inference
+from onnx import helper, inliner
 
 from brickrt.graph.builder import OnnxNode
 from brickrt.graph.errors import ModelError, last_resort
 from brickrt.graph.onnx_import.check_messages import check_messages, messages_below
 from brickrt.graph.onnx_import.check_model import check_graph, check_header
+from brickrt.graph.onnx_import.converter import INLINE, converted
+from brickrt.graph.onnx_import.element_types import element_types
 from brickrt.graph.onnx_import.external_data import embed_external_data
 from brickrt.graph.onnx_import.protobuf import TensorInfo, graph_parts, initializer_arrays, standard_domain, tensor_info
 from brickrt.graph.onnx_import.upgrade_opset import upgraded
+from brickrt.graph.time_budget import preparing
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,10 +48,10 @@ class SourceGraph:
 
     @cached_property
     def element_types(self) -> dict[str, np.dtype]:
-        """Element types by tensor name, of those that ONNX can tell before the model runs."""
-        inferred = shape_inference.infer_shapes(self.light)
-        infos = {v.name: tensor_info(v) for v in (*inferred.graph.value_info, *inferred.graph.output)}
-        return {name: info.dtype for name, info in infos.items() if info.dtype is not None}
+        """Element types by tensor name, of those that can be told before the model runs."""
+        infos = {**self.inputs, **self.optional}
+        given = {name: info.dtype for name, info in infos.items() if info.dtype is not None}
+        return element_types(self.nodes, given | {name: array.dtype for name, array in self.initializers.items()})
 
 
 Model = str | Path | bytes | onnx.ModelProto
@@ -62,8 +65,9 @@ def load(model: Model) -> SourceGraph:
     """
     with last_resort(lambda: f"loading {model if isinstance(model, (str, Path)) else 'the model'}"):
         proto, folder, label = _read(model)
-        check_messages(proto, label)
-        return _imported(proto, folder, label)
+        with preparing():
+            check_messages(proto, label)
+            return _imported(proto, folder, label)
 
 
 def _imported(proto: onnx.ModelProto, folder: Path | None, label: str) -> SourceGraph:
@@ -154,9 +158,15 @@ def _light(proto: onnx.ModelProto, label: str) -> onnx.ModelProto:
     if not light.functions:
         return light
     try:
-        return inliner.inline_local_functions(light, convert_version=True)
-    except RuntimeError as e:
+        return inliner.inline_local_functions(light) if _one_opset(light) else converted(light, INLINE)
+    except (RuntimeError, ModelError) as e:
         raise ModelError(f"{label}: the model's functions cannot be inlined ({e}): export without functions") from e
+
+
+def _one_opset(model: onnx.ModelProto) -> bool:
+    """Whether the functions have the opsets of the model, so that none need be converted."""
+    opsets = {o.domain: o.version for o in model.opset_import}
+    return all(opsets.get(o.domain, o.version) == o.version for f in model.functions for o in f.opset_import)
 
 
 def _standard_domains(model: onnx.ModelProto) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import onnx
-from onnx import shape_inference, version_converter
 
 from brickrt.graph.errors import ModelError
+from brickrt.graph.onnx_import.converter import UPGRADE, converted
 
 BUILT_OPSET = 7
 
@@ -18,9 +18,8 @@ def upgraded(model: onnx.ModelProto, opsets: Mapping[str, int], label: str) -> o
     if version >= BUILT_OPSET:
         return model
     try:
-        return version_converter.convert_version(model, BUILT_OPSET)
-    except (RuntimeError, ValueError, shape_inference.InferenceError, version_converter.ConvertError) as e:
-        reason = " ".join(str(e).rpartition(" failed: ")[2].split())
+        return converted(model, UPGRADE.format(BUILT_OPSET))
+    except ModelError as e:
         raise ModelError(
-            f"{label}: opset {version} is older than {BUILT_OPSET} and cannot be converted ({reason}): export it again"
+            f"{label}: opset {version} is older than {BUILT_OPSET} and cannot be converted ({e}): export it again"
         ) from e

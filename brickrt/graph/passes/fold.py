@@ -6,11 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from brickrt.graph.host.static_values import small_enough
+from brickrt.graph.host.static_values import quick_enough, small_enough
 from brickrt.graph.ir import Graph, Node
 from brickrt.graph.passes.fold_affine import fold_affine
 from brickrt.graph.passes.fold_pads import fold_pads
 from brickrt.graph.rewriter import Rewriter, origins
+from brickrt.graph.time_budget import TooLong, folding
 from brickrt.ops.base import Op, evaluate_whole
 from brickrt.ops.expr import Apply, Arg, Const, Expr, const, substitute
 from brickrt.ops.operators.map import Map
@@ -36,9 +37,14 @@ def _fold_constant(rewriter: Rewriter, node: Node) -> bool:
     if not all(name in rewriter.constants for name in node.inputs) or node.output in rewriter.outputs:
         return False
     operands = [rewriter.constants[name] for name in node.inputs]
-    if not small_enough([rewriter.types[node.output]], operands):
+    if not small_enough([rewriter.types[node.output]], operands) or not quick_enough([node], rewriter.types):
         return False
-    rewriter.constants[node.output] = np.ascontiguousarray(evaluate_whole(node.op, operands))
+    try:
+        with folding():
+            value = np.ascontiguousarray(evaluate_whole(node.op, operands))
+    except TooLong:
+        return False
+    rewriter.constants[node.output] = value
     rewriter.remove(node.output)
     return True
 

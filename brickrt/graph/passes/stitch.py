@@ -20,6 +20,7 @@ import numpy as np
 from brickrt.graph.ir import Graph, Node
 from brickrt.graph.passes.fuse import OPERANDS, OPERATIONS, map_expression
 from brickrt.graph.rewriter import Rewriter, origins
+from brickrt.graph.time_budget import check_time
 from brickrt.ops.expr import Apply, Arg, Expr, apply, substitute, walk
 from brickrt.ops.operators.map import Map
 from brickrt.ops.operators.reduce import Reduce
@@ -39,6 +40,7 @@ def stitch(graph: Graph) -> Graph:
     """An equal graph: each chain of reductions and Maps over the same rows is one node."""
     rewriter = Rewriter(graph)
     for output in reversed(list(rewriter.nodes)):
+        check_time("joining what leads to", output)
         node = rewriter.nodes.get(output)
         if node is not None and isinstance(node.op, Map):
             _stitch(rewriter, node)

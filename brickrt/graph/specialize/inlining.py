@@ -29,12 +29,13 @@ def branch(node: OnnxNode, taken: bool, opsets: Mapping[str, int], fresh: Fresh)
     defined = [*initializer_arrays(graph), *(name for n in graph.node for name in n.output if name)]
     names = {name: fresh(name) for name in defined}
     constants = {names[name]: array for name, array in initializer_arrays(graph).items()}
-    nodes, constants = _splice(graph.node, names, constants, opsets, fresh)
-    for inner, outer in zip(graph.output, node.outputs):
-        if outer:  # which may be a name inside, too
-            result = helper.make_node("Identity", [names.get(inner.name, inner.name)], [outer])
-            nodes.append(onnx_node(result, opsets, fresh("Identity")))
-    return nodes, constants
+    results = [
+        helper.make_node("Identity", [names.get(inner.name, inner.name)], [outer])
+        for inner, outer in zip(graph.output, node.outputs)
+        if outer
+    ]
+    protos = [*(_renamed(n, names) for n in graph.node), *results]  # an outer name may be an inner one too
+    return _splice(protos, {}, constants, opsets, fresh)
 
 
 def function_body(node: OnnxNode, types: Sequence[TensorType | None]) -> onnx.FunctionProto | None:

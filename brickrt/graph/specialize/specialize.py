@@ -7,7 +7,7 @@ the next stage, because it depends on a node that runs on the host, or on a valu
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -16,9 +16,9 @@ import brickrt.graph.builders  # noqa: F401  (registers the builders)
 from brickrt.graph.builder import KERNEL_TYPES, Builder, Mark, OnnxNode, builder_for, no_kernels
 from brickrt.graph.errors import BrickError, NeedValue, Unsupported, last_resort
 from brickrt.graph.host.run_host_node import reads
-from brickrt.graph.host.static_values import fold_on_host, small_enough, static_value
+from brickrt.graph.host.static_values import fold_on_host, quick_enough, small_enough, static_value
 from brickrt.graph.interpret import run_nodes
-from brickrt.graph.ir import Graph
+from brickrt.graph.ir import Graph, Node
 from brickrt.graph.passes.fold import fold
 from brickrt.graph.passes.fuse import fuse
 from brickrt.graph.passes.reorder_slices import reorder_slices
@@ -27,6 +27,7 @@ from brickrt.graph.rewriter import prune, rename
 from brickrt.graph.specialize.check_types import check_types
 from brickrt.graph.specialize.inlining import Splice, branch, expand, function_body
 from brickrt.graph.specialize.stages import Specialized, Stage, only
+from brickrt.graph.time_budget import TooLong, check_time, folding
 from brickrt.ops.types import TensorType
 
 BOUND_ELEMENTS = 4096
@@ -77,6 +78,7 @@ class _Walk:
         while self.queue:
             node = self.queue.popleft()
             self.b.current = node
+            check_time(f"specializing {node.op_type} node", node.name)
             self.visit(node)
         self.b.current = None
 
@@ -153,6 +155,8 @@ class _Walk:
             b.aliases[node.outputs[0]] = b.resolve(node.inputs[0])
             return
         if node.op_type == "If" and not node.domain:
+            if b.resolve(node.inputs[0]) not in b.types:
+                raise Unsupported(f"its condition '{node.inputs[0]}' is no tensor")
             condition = b.value(node.inputs[0]).reshape(-1)
             if condition.size != 1:
                 raise ValueError(f"a condition of {condition.size} elements, not one")
@@ -200,7 +204,11 @@ class _Walk:
             else:
                 self.fold_or_adopt(node, names, outputs, mark)
                 return
-        values = fold_on_host(node, self.opsets, {name: b.value(name) for name in names})
+        try:
+            with folding():
+                values = fold_on_host(node, self.opsets, {name: b.value(name) for name in names})
+        except TooLong:
+            raise Unsupported("it takes too long to be computed before the model runs") from None
         if values is None:
             raise Unsupported("its results depend on chance or are no tensors")
         for name, array in values.items():
@@ -209,14 +217,24 @@ class _Walk:
     def fold_or_adopt(self, node: OnnxNode, names: tuple[str, ...], outputs: tuple[str, ...], mark: Mark) -> None:
         b = self.b
         results = {name: b.resolve(tensor) for name, tensor in zip(node.outputs, outputs) if name and tensor}
-        if not small_enough([b.types[t] for t in results.values()], [b.value(name) for name in names]):
+        added = b.nodes[mark.nodes :]
+        small = small_enough([b.types[t] for t in results.values()], [b.value(name) for name in names])
+        values = self.folded(added) if small and quick_enough(added, b.types) else None
+        if values is None:
             self.adopt(node, outputs, mark.nodes)
             return
-        values = run_nodes(b.nodes[mark.nodes :], b.constants)
         arrays = {name: values[tensor] for name, tensor in results.items()}
         b.rollback(mark)
         for name, array in arrays.items():
             b.bind(name, array)
+
+    def folded(self, nodes: Sequence[Node]) -> dict[str, np.ndarray] | None:
+        """What nodes with constant inputs compute, by name; None where it takes too long."""
+        try:
+            with folding():
+                return run_nodes(nodes, self.b.constants)
+        except TooLong:
+            return None
 
     def adopt(self, node: OnnxNode, outputs: tuple[str, ...], start: int) -> None:
         """Gives the tensors that a builder returned the names of the node's outputs."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Sequence
 
+from brickrt.graph.time_budget import check_time
 from brickrt.ops.operators.map import Map
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.operators.move import Transpose, View
@@ -32,6 +33,7 @@ def partition(cost: CostModel, max_layers: int, choose: Choose = len) -> list[tu
     subgraphs = []
     for root in reversed(range(len(cost.graph.nodes))):
         if root not in taken:
+            check_time("planning node", cost.graph.nodes[root].name)
             order = grow(cost, root, taken, max_layers)
             kept = order[: choose(order)]
             taken.update(kept)

@@ -35,6 +35,12 @@ def test_outputs_come_in_order_and_unnamed_ones_are_none():
     assert indices.shape == (2, 2, 4)
 
 
+@pytest.mark.parametrize("size", [1, 3, 9])
+def test_local_response_normalization_with_more_channels_than_images(size):
+    images = np.concatenate([X, -X], 1)[..., None]
+    same_as_onnxruntime(node("LRN", "x", "y", size=size, alpha=0.1, bias=2.0), 13, x=images)
+
+
 def test_omitted_inputs():
     (y,) = run(node("Clip", "x _ high", "y"), x=X, high=np.float32(0.5))
     np.testing.assert_array_equal(y, np.minimum(X, 0.5))

@@ -35,6 +35,12 @@ def test_constant_condition_takes_its_branch(taken):
     check(proto, x=X)
 
 
+def test_a_branch_may_name_its_tensors_like_those_outside():
+    same = graph([node("Exp", "x", "y"), node("Neg", "y", "z")], outputs="z")
+    proto = model([node("If", "c", "y", then_branch=same, else_branch=same)], [tensor("x", [2, 3])], c=np.array(True))
+    np.testing.assert_allclose(run_model(load(proto), {"x": X})["y"], -np.exp(X), 1e-6)
+
+
 def test_condition_that_is_an_input_is_asked_for():
     proto = model([choice(), node("Neg", "a", "y")], [tensor("x", [2, 3]), tensor("c", [], bool)])
     for taken in (True, False):

@@ -16,6 +16,7 @@ from brickrt.runtime.cpu.compile.host_isa import host_isa
 from brickrt.runtime.cpu.program import CpuProgram
 from brickrt.runtime.session.runtime import Runtime
 from tests.support.graphs.by_definition import interpret
+from tests.support.graphs.onnx_models import by_onnxruntime, model, node, tensor
 from tests.support.graphs.piece_graphs import pieces
 from tests.support.graphs.plan_graphs import networks
 from tests.support.task_checks import check_arena, check_reads, in_bands, lowered, with_values
@@ -159,6 +160,18 @@ def test_reference(name, strategy):
     result, runtime = run(name, device="reference", strategy=strategy, brick=8)
     check_close(name, result)
     check_stats(runtime)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_bricks_that_need_nothing_of_an_input(strategy):
+    """Steps of 5 and a kernel of 1: most rows of the output are the bias."""
+    nodes = [node("Relu", "x", "r"), node("ConvTranspose", "r w b", "y", strides=[5, 5])]
+    proto = model(nodes, [tensor("x", [1, 2, 4, 4])], w=np.ones((2, 3, 1, 1), np.float32), b=np.float32([1, 2, 3]))
+    x = np.random.default_rng(0).standard_normal((1, 2, 4, 4)).astype(np.float32)
+    want = by_onnxruntime(proto, {"x": x})["y"]
+    for device in ("reference", "cpu"):
+        y = Runtime(proto, device=device, strategy=strategy, brick=1).execute({"x": x})["y"]
+        np.testing.assert_allclose(y, want, 1e-6)
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)

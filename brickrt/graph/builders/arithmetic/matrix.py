@@ -35,6 +35,8 @@ def product(b: Builder, x: str, y: str) -> str:
 def gemm(b: Builder, node: OnnxNode) -> str:
     """alpha * A' * B' + beta * C."""
     x, y = (wide(b, name) for name in node.inputs[:2])
+    if b.type(x).rank != 2 or b.type(y).rank != 2:
+        raise ValueError(f"'{node.inputs[0]}' and '{node.inputs[1]}' must be matrices")
     x = _transposed(b, x) if node.attrs.get("transA", 0) else x
     y = _transposed(b, y) if node.attrs.get("transB", 0) else y
     alpha, beta = node.attrs.get("alpha", 1.0), node.attrs.get("beta", 1.0)

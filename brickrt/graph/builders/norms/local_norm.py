@@ -9,7 +9,7 @@ import numpy as np
 from brickrt.graph.builder import Builder, OnnxNode, builds
 from brickrt.graph.builders.common import convert, elementwise, normal_axis, positive, reduce, require_float, view, wide
 from brickrt.graph.builders.scalar import add, div, equal, like, mul, square, where, wide_type, widened
-from brickrt.graph.builders.spatial.pooling import norm
+from brickrt.graph.builders.spatial.pooling import norm, order_of
 from brickrt.ops.expr import Expr, apply, cast
 from brickrt.ops.operators.interp import AxisTaps, Interp
 from brickrt.ops.operators.matmul import MatMul
@@ -64,7 +64,7 @@ def lp_norm(b: Builder, node: OnnxNode) -> str:
     x = node.inputs[0]
     require_float(b, x)
     dtype = b.type(x).dtype
-    raised, rooted = norm(int(node.attrs.get("p", 2)))
+    raised, rooted = norm(order_of(node))
     axis = normal_axis(node.attrs.get("axis", -1), b.type(x).rank)
     length = reduce(b, "sum", (axis,), x, pre=raised, post=rooted, dtype=wide_type(dtype))
 

@@ -36,6 +36,8 @@ def split(b: Builder, node: OnnxNode) -> tuple[str, ...]:
     axis = normal_axis(node.attrs.get("axis", 0), b.type(x).rank)
     extent = b.type(x).shape[axis]
     asked = integers(b, node, 1, "split")
+    if node.attrs.get("num_outputs", count) != count:
+        raise ValueError(f"num_outputs is {node.attrs['num_outputs']}, the node has {count}")
     if asked and sum(asked) != extent:
         raise ValueError(f"split {asked} does not add up to the {extent} of axis {axis}")
     sizes = asked or [-(-extent // count)] * count

@@ -50,6 +50,8 @@ def flatten(b: Builder, node: OnnxNode) -> str:
     shape = b.type(node.inputs[0]).shape
     axis = node.attrs.get("axis", 1)
     axis += len(shape) if axis < 0 else 0
+    if not 0 <= axis <= len(shape):
+        raise ValueError(f"axis {node.attrs['axis']} is outside {-len(shape)} to {len(shape)}")
     return view(b, node.inputs[0], (math.prod(shape[:axis]), math.prod(shape[axis:])))
 
 
@@ -71,5 +73,7 @@ def unsqueeze(b: Builder, node: OnnxNode) -> str:
     axes = integers(b, node, 1, "axes") or []
     rank = len(shape) + len(axes)
     added = {normal_axis(axis, rank) for axis in axes}
+    if len(added) < len(axes):
+        raise ValueError(f"axes {list(axes)} name one axis twice")
     extents = iter(shape)
     return view(b, node.inputs[0], [1 if k in added else next(extents) for k in range(rank)])

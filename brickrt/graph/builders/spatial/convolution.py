@@ -58,6 +58,8 @@ def _transposed_window(
     rank = len(spatial)
     strides, dilations = steps(node, rank)
     extra = per_dimension(node, "output_padding", rank, 0)[:rank]
+    if any(e >= max(s, d) for e, s, d in zip(extra, strides, dilations, strict=True)):
+        raise ValueError(f"output_padding {list(extra)} must be less than strides or dilations")
     mode, shape = auto_pad(node), node.attrs.get("output_shape")
     if not shape and not mode.startswith("SAME"):
         pads = per_dimension(node, "pads", 2 * rank, 0) if mode == "NOTSET" else (0,) * (2 * rank)

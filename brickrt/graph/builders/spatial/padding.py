@@ -35,7 +35,7 @@ def _fill(b: Builder, node: OnnxNode) -> float | int | bool:
 
 def positions(extent: int, before: int, after: int, mode: str) -> Sequence[int]:
     """Where each element of a padded axis comes from, -1 for the fill; negative amounts crop, and crop first."""
-    first, last = max(-before, 0), extent - max(-after, 0)
+    first, last = min(max(-before, 0), extent), extent - max(-after, 0)
     kept = max(last - first, 0)
     index = np.arange(-max(before, 0), kept + max(after, 0))
     if mode == "constant" or (kept == 0 and index.size == 0):

@@ -52,7 +52,7 @@ def pool_of(node: OnnxNode, spatial: Shape, kind: Kind) -> Pool:
     # Automatic padding fixes the size of the output, so that there is nothing left to round up.
     ceil = bool(node.attrs.get("ceil_mode", 0)) and auto_pad(node) == "NOTSET"
     include_pad = bool(node.attrs.get("count_include_pad", 0))
-    p = int(node.attrs.get("p", 2))
+    p = order_of(node)
     return Pool(kind, w.kernel, w.strides, w.dilations, w.pads, w.pads_end, ceil, include_pad, p)
 
 
@@ -74,12 +74,20 @@ def global_average_pool(b: Builder, node: OnnxNode) -> str:
 def global_lp_pool(b: Builder, node: OnnxNode) -> str:
     """The Lp norm of each channel."""
     require_float(b, node.inputs[0])
-    raised, rooted = norm(int(node.attrs.get("p", 2)))
+    raised, rooted = norm(order_of(node))
     return reduce(b, "sum", _spatial(b, node), node.inputs[0], pre=raised, post=rooted)
 
 
 def _spatial(b: Builder, node: OnnxNode) -> tuple[int, ...]:
     return tuple(range(2, b.type(node.inputs[0]).rank))
+
+
+def order_of(node: OnnxNode) -> int:
+    """The p of an Lp norm."""
+    p = int(node.attrs.get("p", 2))
+    if p < 1:
+        raise ValueError(f"p is {p}: a norm has at least 1")
+    return p
 
 
 def norm(p: int) -> tuple[Unary, Unary]:

@@ -20,14 +20,16 @@ from brickrt.ops.operators.interp import AxisTaps, Interp
 @builds("Upsample")
 def upsample(b: Builder, node: OnnxNode) -> str:
     """Resize by scales, with the coordinates of old versions."""
-    return _simple(b, node, node.attrs["scales"] if "scales" in node.attrs else b.value(node.inputs[1]).tolist())
+    return _simple(
+        b, node, node.attrs["scales"] if "scales" in node.attrs else b.value(node.inputs[1]).reshape(-1).tolist()
+    )
 
 
 @builds("Resize")
 def resize(b: Builder, node: OnnxNode) -> str:
     """Resize to sizes or by scales. Opset 10 has only scales; all that came later is attributes with defaults."""
     if node.version < 11:
-        return _simple(b, node, b.value(node.inputs[1]).tolist())
+        return _simple(b, node, b.value(node.inputs[1]).reshape(-1).tolist())
     attrs = {
         "coordinate_transformation_mode": "half_pixel",
         "nearest_mode": "round_prefer_floor",

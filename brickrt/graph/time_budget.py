@@ -1,0 +1,96 @@
+"""How long brickrt may be busy with a model before it runs. What is counted is computing time of the thread, so that a
+busy machine refuses nothing that an idle one takes."""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+from brickrt.graph.errors import BrickError, Interrupted
+
+VARIABLE = "BRICKRT_PREPARE_SECONDS"
+USUAL = 10.0
+FOLDING_SHARE = 0.25
+"""Of the time that is left, what folding one node may take."""
+
+_end: ContextVar[float] = ContextVar("end", default=math.inf)
+
+
+class TooLong(Interrupted):
+    """What was computed took longer than it may, and was left."""
+
+
+def allowed_seconds() -> float:
+    """What importing a model may take, and specializing, planning and lowering each part of it; 0 is no limit."""
+    text = os.environ.get(VARIABLE) or str(USUAL)
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not seconds >= 0:
+        raise BrickError(f"{VARIABLE} is {text!r}: give it a number of seconds, or 0 for no limit")
+    return seconds or math.inf
+
+
+@contextmanager
+def preparing() -> Iterator[None]:
+    """Inside, `check_time` raises once this thread has computed for as long as is allowed. Inside another: as there."""
+    if _end.get() < math.inf:
+        yield
+        return
+    token = _end.set(time.thread_time() + allowed_seconds())
+    try:
+        yield
+    finally:
+        _end.reset(token)
+
+
+@contextmanager
+def not_counted() -> Iterator[None]:
+    """What is computed inside does not count: the caller sees how far it is."""
+    began, end = time.thread_time(), _end.get()
+    token = _end.set(math.inf)
+    try:
+        yield
+    finally:
+        _end.reset(token)
+        _end.set(end + time.thread_time() - began)
+
+
+def check_time(doing: str, name: str) -> None:
+    """Raises BrickError where preparing has taken longer than allowed; it says what is under way, and at what."""
+    end = _end.get()
+    if end < math.inf and time.thread_time() > end:
+        raise BrickError(
+            f"{doing} '{name}': brickrt has been busy with the model for {allowed_seconds():g} s, and not run it yet: "
+            f"set {VARIABLE} to more seconds, or to 0 for no limit"
+        )
+
+
+@contextmanager
+def folding() -> Iterator[None]:
+    """Inside, what Python computes raises TooLong, at its next call, once it has taken a share of the time left.
+
+    A profile function sees every call in this thread: from nowhere else can the loops of a library be left. Where a
+    profiler runs already there is no limit.
+    """
+    end = time.thread_time() + FOLDING_SHARE * (_end.get() - time.thread_time())
+    if end == math.inf or sys.getprofile() is not None:
+        yield
+        return
+
+    def look(*_: Any) -> None:
+        if time.thread_time() > end:
+            raise TooLong
+
+    sys.setprofile(look)
+    try:
+        yield
+    finally:
+        sys.setprofile(None)

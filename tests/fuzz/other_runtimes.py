@@ -1,0 +1,88 @@
+"""Compares what a model gave with what ONNX Runtime and ONNX's own reference make of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnx.reference import ReferenceEvaluator
+
+from tests.fuzz.run_case import Outcome
+
+Answers = list[Any]
+
+BY_CHANCE = ("Random", "Multinomial", "Bernoulli", "Dropout")
+NEWEST_IR = 11  # that ONNX Runtime reads
+TOLERANCE = {np.dtype(np.float16): 2e-2, np.dtype(np.float32): 1e-3, np.dtype(np.float64): 1e-3}
+"""Relative to the largest value of a tensor; other floating-point types have few digits."""
+
+
+def disagreement(model: bytes, found: Outcome) -> str:
+    """What differs from every other runtime that takes the model; '' where one agrees, or none takes it."""
+    if any(word.encode() in model for word in BY_CHANCE):
+        return ""
+    told = []
+    for name, run in (("onnxruntime", _by_onnxruntime), ("onnx.reference", _by_reference)):
+        try:
+            answers = run(model, found)
+        except Exception:  # it does not take the model, or not these inputs: nothing to compare with
+            continue
+        wrong = _first_difference(found.outputs or {}, answers)
+        if not wrong:
+            return ""
+        told.append(f"{name}: {wrong}")
+    return "\n".join(told)
+
+
+def _by_onnxruntime(model: bytes, found: Outcome) -> Answers:
+    proto = onnx.ModelProto.FromString(model)
+    proto.ir_version = min(proto.ir_version, NEWEST_IR)
+    for value in (*proto.graph.output, *proto.graph.value_info):
+        value.ClearField("type")  # what a model says of tensors that it computes itself decides nothing
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level, options.intra_op_num_threads = 4, 1
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return session.run(list(found.outputs or {}), found.inputs)
+
+
+def _by_reference(model: bytes, found: Outcome) -> Answers:
+    if b"LRN" in model:
+        raise NotImplementedError("it takes the batch's extent for the number of channels")
+    return ReferenceEvaluator(onnx.ModelProto.FromString(model)).run(list(found.outputs or {}), found.inputs)
+
+
+def _first_difference(ours: dict[str, Any], theirs: Answers) -> str:
+    for (name, mine), other in zip(ours.items(), theirs, strict=True):
+        wrong = _difference(mine, other)
+        if wrong:
+            return f"'{name}' {wrong}"
+    return ""
+
+
+def _difference(mine: Any, other: Any) -> str:
+    if isinstance(other, (list, tuple)):
+        if not isinstance(mine, (list, tuple)) or len(mine) != len(other):
+            return f"is {mine!r:.80} and not {other!r:.80}"
+        return next((wrong for a, b in zip(mine, other) if (wrong := _difference(a, b))), "")
+    if not isinstance(other, (np.ndarray, np.generic)):
+        return "" if str(mine) == str(other) else f"is {mine!r:.80} and not {other!r:.80}"
+    a, b = np.asarray(mine), np.asarray(other)
+    if a.shape != b.shape:
+        return f"has shape {a.shape} and not {b.shape}"
+    if a.dtype != b.dtype and "O" not in (a.dtype.kind, b.dtype.kind):
+        return f"is {a.dtype} and not {b.dtype}"
+    return "" if _close(a, b) else f"is {a.dtype}{list(a.shape)} {a!r:.300} and not {b!r:.300}"
+
+
+def _close(a: np.ndarray, b: np.ndarray) -> bool:
+    if a.dtype.kind in "OUS":
+        return bool((a.astype(str) == b.astype(str)).all())
+    if a.dtype.kind in "biu":
+        return bool((a == b).all())
+    tolerance = TOLERANCE.get(a.dtype, 0.2)
+    x, y = a.astype(np.float64), b.astype(np.float64)
+    largest = np.abs(y[np.isfinite(y)]).max(initial=0)
+    return bool(np.allclose(x, y, rtol=tolerance, atol=tolerance * largest, equal_nan=True))
