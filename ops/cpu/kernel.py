@@ -84,6 +84,10 @@ class Kernel(ABC):
         block = self.ins[i].block
         return to_blocked(array, block) if block > 1 else np.ascontiguousarray(array)
 
+    def pack_parts(self, i: int, array: np.ndarray) -> Sequence[np.ndarray]:
+        """As `pack`, in arrays whose elements are to lie one behind the other."""
+        return [self.pack(i, array)]
+
     @abstractmethod
     def emit(self, f: FunctionEmitter) -> None:
         """Emits the kernel's body; the caller adds the return."""

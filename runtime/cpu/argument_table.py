@@ -179,4 +179,4 @@ def words_of(numbers: np.ndarray, origins: Sequence[Origin], boxes: Boxes) -> np
 
 def _packed(memory: HugePagePool, kernel: Kernel, i: int, array: np.ndarray) -> np.ndarray:
     with np.errstate(invalid="ignore", over="ignore"):  # what is not finite is no mistake of the user's
-        return memory.copy(kernel.pack(i, array))
+        return memory.copy(kernel.pack_parts(i, array))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import mmap
+from collections.abc import Sequence
 from contextlib import suppress
 from threading import Lock
 
@@ -38,10 +39,13 @@ class HugePagePool:
             out, self._left = self._left[:nbytes], self._left[taken:]
         return out
 
-    def copy(self, array: np.ndarray) -> np.ndarray:
-        """The bytes of the array's elements, in row-major order."""
-        out = self.empty(array.nbytes)
-        out.view(array.dtype).reshape(array.shape)[...] = array
+    def copy(self, arrays: Sequence[np.ndarray]) -> np.ndarray:
+        """The bytes of the arrays' elements, each in row-major order, one array behind the other."""
+        out, start = self.empty(sum(array.nbytes for array in arrays)), 0
+        for array in arrays:
+            part = out[start : start + array.nbytes]
+            part.view(array.dtype).reshape(array.shape)[...] = array
+            start += array.nbytes
         return out
 
 

@@ -206,25 +206,27 @@ class StrassenScheme(Kernel):
         groups = self.padded_columns // group_columns(self.lanes, self.levels)
         return groups * self.chunks * PRODUCTS**self.levels * self.panel
 
-    def pack(self, i: int, array: np.ndarray) -> np.ndarray:
+    def pack_parts(self, i: int, array: np.ndarray) -> Sequence[np.ndarray]:
         """`b` [K, N] with columns of one size → [group of tiles, chunk, product, K/chunks/2, BLOCKS*lanes]; then `b` as
         it is, [K, padded columns], the sizes of its columns, and a number that is not 0 where it must not be mixed. The
         bias up to whole groups."""
         missing = self.padded_columns - self.columns
         if i == 1:
-            b = np.pad(self.view.matrix(array), [(0, 0), (0, missing)])
+            b = self.view.matrix(array)
+            b = np.pad(b, [(0, 0), (0, missing)]) if missing else b
             sizes = column_sizes(b)
-            even = np.divide(b, sizes, out=np.zeros_like(b), where=sizes > 0)
-            factors = self.packed_factors(np.pad(even, [(0, self.overhang), (0, 0)]))
-            return np.concatenate([factors.ravel(), b.ravel(), sizes, [np.float32(not np.isfinite(b).all())]])
+            even = np.zeros((len(b) + self.overhang, b.shape[1]), np.float32)
+            np.divide(b, np.where(sizes > 0, sizes, 1), out=even[: len(b)])
+            factors = self.packed_factors(even)
+            return [factors, b, sizes, np.array([not np.isfinite(b).all()], np.float32)]
         if i == 2 and self.op.bias:
-            return np.pad(array, (0, missing))
-        return super().pack(i, array)
+            return [np.pad(array, (0, missing))]
+        return super().pack_parts(i, array)
 
     def packed_factors(self, b: np.ndarray) -> np.ndarray:
         """Second factors of `b` in the order in which the kernel reads them."""
         factors = second_factors(self.grouped(b), self.levels)
-        return np.ascontiguousarray(factors.transpose(3, 1, 0, 2, 4))
+        return factors.transpose(3, 1, 0, 2, 4)
 
     def grouped(self, b: np.ndarray) -> np.ndarray:
         """`b` as [chunks, K/chunks, groups, columns of a group]."""

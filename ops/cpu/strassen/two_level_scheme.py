@@ -61,4 +61,4 @@ class TwoLevelStrassenScheme(StrassenScheme):
     def packed_factors(self, b: np.ndarray) -> np.ndarray:
         """[chunk, group of tiles, product of the first level, of the second, K/chunks/4, BLOCKS*lanes]"""
         factors = second_factors(self.grouped(b), self.levels)
-        return np.ascontiguousarray(factors.transpose(2, 4, 1, 0, 3, 5))
+        return factors.transpose(2, 4, 1, 0, 3, 5)

@@ -15,6 +15,7 @@ again are transformed once.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -160,16 +161,17 @@ class WinogradScheme(Kernel):
         width = self.ob * self.lanes
         return -(-self.out.shape[1] // width) * width
 
-    def pack(self, i: int, array: np.ndarray) -> np.ndarray:
+    def pack_parts(self, i: int, array: np.ndarray) -> Sequence[np.ndarray]:
         """Weights as [n²][tile of OB blocks][swept tap][s²][C][OB*lanes], followed by themselves as [block][tap][C]
         [lanes], and by a number that is not 0 where they must not be transformed; the bias up to whole tiles."""
         missing = self._padded - self.out.shape[1]
         if i == 1:
-            w = self._walked(np.pad(array, [(0, missing), *[(0, 0)] * (array.ndim - 1)]))
-            return np.concatenate([self._transformed(w).ravel(), self._direct(w).ravel(), must_not_transform(array)])
+            w = np.pad(array, [(0, missing), *[(0, 0)] * (array.ndim - 1)]) if missing else array
+            w = self._walked(w)
+            return [self._transformed(w), self._direct(w), must_not_transform(array)]
         if i == 2 and self.op.bias:
-            return np.pad(array, (0, missing))
-        return super().pack(i, array)
+            return [np.pad(array, (0, missing))]
+        return super().pack_parts(i, array)
 
     @property
     def flag_at(self) -> int:

@@ -209,5 +209,5 @@ def test_tensor_attributes_are_arrays():
 
 def test_more_elements_than_there_are():
     """Refused before anything of that size is made."""
-    with pytest.raises(BrickError, match=r"TopK node 'n' is asked for 1099511627776 of 2 elements"):
+    with pytest.raises(BrickError, match=r"TopK node 'TopK' is asked for 1099511627776 of 2 elements"):
         run(node("TopK", "x k", "y i"), x=np.ones(2, np.float32), k=np.array([1 << 40]))

@@ -56,7 +56,7 @@ def test_nothing_to_store():
 @pytest.mark.parametrize("shape", [(), (0, 3), (5,), (3, 4)])
 def test_copies_are_aligned_and_in_order(shape):
     array = np.asfortranarray(np.arange(np.prod(shape), dtype=np.float64).reshape(shape))
-    copy = HugePagePool().copy(array)
+    copy = HugePagePool().copy([array])
     assert not copy.nbytes or copy.ctypes.data % ALIGNMENT == 0
     assert copy.tobytes() == array.tobytes("C")
     assert aligned_empty(100).ctypes.data % ALIGNMENT == 0

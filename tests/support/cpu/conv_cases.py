@@ -14,7 +14,7 @@ from brickrt.ops.cpu.kernel import choose_kernel
 from brickrt.ops.operators.conv import Conv, ConvTranspose
 from brickrt.ops.types import Boxes, TensorType
 from brickrt.plan.geometry.bricks import BrickGrid
-from tests.support.cpu.harness import GuardedMemory, call, check, from_blocked, stored
+from tests.support.cpu.harness import GuardedMemory, call, check, from_blocked, packed_constant, stored
 
 Ints = tuple[int, ...]
 
@@ -117,7 +117,7 @@ def by_bricks(
     which, classes = family.classify(op, operands, out.operand, boxes, isa)
     kernels = [family(op, operands, out.operand, isa, tuple(packed), c) for c in classes]
     pairs = list(enumerate(zip(arrays, packed, strict=True)))
-    constants = [GuardedMemory(kernels[0].pack(i, a)) if p else None for i, (a, p) in pairs]
+    constants = [GuardedMemory(packed_constant(kernels[0], i, a)) if p else None for i, (a, p) in pairs]
     origins = [out.origin, *(c.address if c else i.origin for c, i in zip(constants, ins, strict=True))]
     work = GuardedMemory(np.full(max(1, *(k.workspace // 4 for k in kernels)), np.nan, np.float32))
     for k, number in enumerate(which):

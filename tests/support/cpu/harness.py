@@ -130,13 +130,18 @@ def run_kernel(
     _, classes = cls.classify(op, operands, out.operand, box, isa)
     kernel = cls(op, operands, out.operand, isa, tuple(packed), classes[0])
     memories = [
-        GuardedMemory(kernel.pack(i, a)) if constant else s.memory
+        GuardedMemory(packed_constant(kernel, i, a)) if constant else s.memory
         for i, (a, s, constant) in enumerate(zip(arrays, ins, packed, strict=True))
     ]
     origins = [m.address if constant else s.origin for m, s, constant in zip(memories, ins, packed, strict=True)]
     work = GuardedMemory(np.full(max(kernel.workspace // 4, 1), np.nan, np.float32))
     call(kernel, [out.origin, *origins, work.address], box)
     return _result(out, before, out_block, box, scratch)
+
+
+def packed_constant(kernel: Kernel, i: int, array: np.ndarray) -> np.ndarray:
+    """Constant input `i` as the kernel reads it."""
+    return np.concatenate([part.ravel() for part in kernel.pack_parts(i, array)])
 
 
 def from_blocked(array: np.ndarray, channels: int) -> np.ndarray:
