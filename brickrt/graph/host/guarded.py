@@ -46,9 +46,8 @@ class GuardedNode:
         if proto.op_type == "TopK" and proto.domain in ("", "ai.onnx") and len(arrays) > 1:
             size, most = np.size(inputs[0]), np.max(inputs[1], initial=0)
             if most > size:
-                raise BrickError(
-                    f"TopK node '{proto.name or proto.op_type}' is asked for {most} of {size} elements: give a smaller k"
-                )
+                name = proto.name or proto.op_type
+                raise BrickError(f"TopK node '{name}' is asked for {most} of {size} elements: give a smaller k")
         elements = output_elements(proto, arrays)
         if elements:
             largest = max((x.itemsize for x in arrays if x is not None), default=4)
