@@ -40,8 +40,7 @@ class GatheredInput(InputTransform):
                 return f.load(start, f.mul(f.add(f.mul(i, across.n), j), k.lanes), self.frame.dtype, k.lanes)
 
             self.store([[load(i, j) for j in range(across.n)] for i in range(down.n)], tile, z, block)
-            of_first = lanes_before(f, k.lanes, block, k.ins[0].shape[1])
-            found.look(load, kept_lanes(k.lanes), [of_first for _ in found.places])
+            found.look(load, kept_lanes(k.lanes), lanes_before(f, k.lanes, block, k.ins[0].shape[1]))
         self.suspects.note(self.suspects.at(slot(self.frame, z), tile), found.suspect())
 
     def gather(self, base: Index, corner: Sequence[Index], guarded: bool) -> None:

@@ -54,32 +54,32 @@ class InputTransform:
         kept: ir.Value,
         residue: tuple[Index, Index],
     ) -> None:
-        """A first look at a block of channels, of which lanes are `kept`. In place of what may not be read, the nearest
-        input is looked at: outputs that read padding read that too, unless taps are apart."""
+        """A first look at a block of channels, of which lanes are `kept`."""
         f = self.f
 
-        def nearest(row: Index, column: Index) -> list[tuple[Index, ir.Value]]:
-            places = zip(corner, (row, column), self.frame.plane, strict=True)
-            return [self.clamped(f.add(at, f.mul(n, span.axis.step)), span) for at, n, span in places]
-
         def load(row: Index, column: int) -> ir.Value:
-            at = [f.add(c, f.mul(n, axis.step)) for c, n, axis in zip(corner, (row, column), self.axes, strict=True)]
-            at = [place for place, _ in nearest(row, column)] if guarded else at
+            at = [self.readable(side, corner[side], n, guarded) for side, n in enumerate((row, column))]
             return f.load(self.frame.x, f.add(base, f.dot(at, self.strides)), self.frame.dtype, self.k.lanes)
 
-        conditions: list[list[ir.Value]] = [[] for _ in found.places]
-        if guarded and any(axis.dilation > 1 for axis in self.axes):
-            conditions = [[very for _, very in nearest(*place)] for place in found.places]
+        sampled = kept
         if self.k.axes.residues > 1:  # an output reads less of other residues than of the first
             of_first = f.b.icmp_signed("==", f.value(self.frame.residue(residue)), I64(0))
-            conditions = [[*each, of_first] for each in conditions]
-        found.look(load, kept, [self.kept_if(each, kept) for each in conditions])
+            sampled = f.b.select(of_first, kept, nothing(self.k.lanes))
+        if guarded and any(axis.extent < axis.dilation for axis in self.axes):  # then outputs may read padding alone
+            sampled = nothing(self.k.lanes)
+        found.look(load, kept, sampled)
 
-    def kept_if(self, conditions: Sequence[ir.Value], kept: ir.Value) -> ir.Value:
-        """Lanes that are kept where all conditions hold."""
-        for condition in conditions:
-            kept = self.f.b.select(condition, kept, nothing(self.k.lanes))
-        return kept
+    def readable(self, side: int, first: Index, n: Index, guarded: bool) -> Index:
+        """The n-th input of a tile down or across, from `first` on. Where it may not be read, the nearest one that may
+        and that is as far from it as taps are: an output that reads padding reads this one, too."""
+        f, span = self.f, self.frame.plane[side]
+        axis = span.axis
+        if guarded and axis.dilation > 1:
+            before, after = f.sub(span.first, first), f.sub(f.sub(span.last, 1), first)
+            least = f.div(f.add(before, axis.dilation - 1), axis.dilation)
+            n = f.maximum(least, f.minimum(n, f.div(after, axis.dilation)))
+        at = f.add(first, f.mul(n, axis.step))
+        return self.clamped(at, span)[0] if guarded else at
 
     @contextmanager
     def residues(self) -> Iterator[tuple[Index, Index]]:

@@ -5,15 +5,15 @@ that it does not read itself. That is little unless an output of the tile reads 
 the tile's largest, or a value is not finite.
 
     most  the greatest sum of squares of a channel's inputs
-    least the least of the magnitudes of a few places: those of every r-th input down and across, for r taps, of which
-          whatever an output reads has one
+    least the outputs are gone through in groups: of the largest magnitudes of what all outputs of a group read, as far
+          as it is sampled, the least
 
 Where `most` exceeds `least` by too much, the tile is suspect: `tile_check.py` looks at what each output reads.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import reduce
 from itertools import product
 from typing import TypeAlias
@@ -32,9 +32,11 @@ from brickrt.ops.cpu.emit.magnitudes import (
     may_mix,
     nothing,
 )
+from brickrt.ops.cpu.winograd.axes import Axis
 from brickrt.ops.cpu.winograd.frame import WinogradFrame, WinogradTile
 
 FOUR = 4
+MANY_CHANNELS = 16  # of which one place tells about how large inputs are
 Load: TypeAlias = Callable[[Index, int], ir.Value]
 
 
@@ -68,19 +70,29 @@ class Suspects:
         f.store(f.b.or_(f.load(self.found, 0, BITS), flag), self.found, 0, BITS)
 
 
+def sampled(axis: Axis, channels: int) -> list[range]:
+    """For each group of a tile's outputs along an axis, places that all of them read: one where there are many channels
+    at each, else about half of what an output reads."""
+    if channels >= MANY_CHANNELS:
+        return [range(first + axis.taps - 1, first + axis.taps) for first in range(0, axis.m, axis.taps)]
+    group = -(-axis.taps // 2)
+    return [range(min(first + group, axis.m) - 1, first + axis.taps) for first in range(0, axis.m, group)]
+
+
 class TileRange:
     """Emits the first look at one tile in one plane, vector by vector of channels."""
 
     def __init__(self, frame: WinogradFrame) -> None:
         self.k, self.f = frame.k, frame.f
         _, self.down, self.across = frame.k.axes
-        self.places = list(product(*(range(axis.taps - 1, axis.n, axis.taps) for axis in (self.down, self.across))))
+        sides = (sampled(axis, frame.k.ins[0].shape[1]) for axis in (self.down, self.across))
+        self.places = [list(product(*ranges)) for ranges in product(*sides)]
         self.most = self.f.variable(nothing(self.k.lanes))
         self.samples = [self.f.variable(nothing(self.k.lanes)) for _ in self.places]
 
-    def look(self, load: Load, kept: ir.Value, sampled: Sequence[ir.Value]) -> None:
-        """The n×n vectors that `load` gives by row and column, whose lanes `kept` are channels. Of each of `places` the
-        lanes `sampled` are of inputs that every output reads which reads the place.
+    def look(self, load: Load, kept: ir.Value, sampled: ir.Value) -> None:
+        """The n×n vectors that `load` gives by row and column, whose lanes `kept` are channels. Lanes `sampled` are of
+        inputs that every output reads which reads their place.
 
         The vectors are loaded again, in a loop of its own: in the midst of a transform, sums make LLVM spill it.
         """
@@ -92,8 +104,9 @@ class TileRange:
                 f.change(total, f.fma(value, value, f.read(total)))
         total = reduce(f.b.fadd, map(f.read, sums))
         f.change(self.most, greater(f, f.read(self.most), magnitudes(f, total, kept)))
-        for sample, place, lanes in zip(self.samples, self.places, sampled, strict=True):
-            f.change(sample, greater(f, f.read(sample), magnitudes(f, load(*place), lanes)))
+        for sample, places in zip(self.samples, self.places, strict=True):
+            for place in places:
+                f.change(sample, greater(f, f.read(sample), magnitudes(f, load(*place), sampled)))
 
     def suspect(self) -> ir.Value:
         """Whether the tile is; a comparison with NaN does not hold."""
