@@ -16,7 +16,7 @@ from brickrt.ops.cpu.winograd.axes import Axis
 from brickrt.ops.cpu.winograd.frame import TileGroup, WinogradFrame, WinogradTile
 from brickrt.ops.cpu.winograd.input_transform import slot
 from brickrt.ops.cpu.winograd.output_transform import OutputTransform
-from brickrt.ops.cpu.winograd.tile_check import DIRECT, TileCheck, tile_input
+from brickrt.ops.cpu.winograd.tile_check import DIRECT, TileCheck, reads, tile_input
 from brickrt.ops.cpu.winograd.tile_ranges import Suspects
 
 
@@ -79,13 +79,13 @@ class DirectTiles:
             f.store(sums.value(0, j), self.sums, j * k.lanes, self.frame.dtype, k.lanes)
 
     def copy(self, start: Index, first: Index) -> None:
-        """All channels of the pixels that a row of a tile's outputs reads; zero for what is not on the tensor."""
-        f, k, axis, x, dtype = self.f, self.k, self.k.axes.across, self.k.ins[0], self.frame.dtype
-        lanes = x.block
+        """All channels of the pixels that a row of a tile's outputs reads; zero for what the box does not read."""
+        f, k, x, dtype, span = self.f, self.k, self.k.ins[0], self.frame.dtype, self.frame.plane[1]
+        axis, lanes = span.axis, x.block
         with f.loop(0, axis.inputs) as n:
             place = f.value(f.add(first, f.mul(n, axis.dilation)))
-            inside = f.b.icmp_unsigned("<", place, I64(axis.extent))
-            at = f.add(start, f.mul(f.b.select(inside, place, I64(0)), self.strides[2]))
+            inside = reads(f, span, place)
+            at = f.add(start, f.mul(f.b.select(inside, place, f.value(span.first)), self.strides[2]))
             with f.loop(0, x.channel_blocks) as c:
                 value = f.load(self.frame.x, f.add(at, f.mul(c, x.strides[1])), dtype, lanes)
                 value = f.b.select(inside, value, zeros(value.type))

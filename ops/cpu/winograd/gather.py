@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit.llvm_types import Index, zeros
+from brickrt.ops.cpu.emit.llvm_types import I64, Index, zeros
 from brickrt.ops.cpu.emit.magnitudes import kept_lanes, lanes_before
 from brickrt.ops.cpu.winograd.frame import WinogradFrame, WinogradTile
 from brickrt.ops.cpu.winograd.input_transform import InputTransform, slot
@@ -51,13 +51,21 @@ class GatheredInput(InputTransform):
             if guarded:
                 y, in_rows = self.clamped(y, self.frame.plane[0])
             row = f.add(base, f.mul(c, x.strides[1]), f.mul(y, self.strides[0]))
-            self.gather_row(row, corner[1], in_rows, (c, i, residue))
+            with f.when(self.is_read(i, residue)):
+                self.gather_row(row, corner[1], in_rows, (c, i, residue))
+
+    def is_read(self, i: Index, residue: Index) -> ir.Value:
+        """Whether outputs read a row of a tile of a residue: of those with a tap less, the last stays zero."""
+        f, down = self.f, self.axes[0]
+        last = f.b.icmp_signed("==", f.value(i), I64(down.n - 1))
+        return f.b.not_(f.b.and_(last, f.b.icmp_signed(">=", f.value(residue), I64(down.whole))))
 
     def gather_row(self, row: Index, corner: Index, in_rows: ir.Value | None, at: tuple[Index, Index, Index]) -> None:
-        """One channel in one row; zero for what may not be read. `in_rows` is None where all may."""
+        """One channel in one row; zero for what may not be read, and for what no output reads (see `is_read`).
+        `in_rows` is None where all may."""
         f, frame, (_, across) = self.f, self.frame, self.axes
         for j in range(across.n):
-            for residue in range(across.residues):
+            for residue in range(across.residues if j < across.n - 1 else across.whole):
                 x, ok = f.add(corner, j * across.step + residue), None
                 if in_rows is not None:
                     x, inside = self.clamped(x, frame.plane[1])

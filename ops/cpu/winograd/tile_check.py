@@ -50,7 +50,7 @@ class TileCheck:
             inside, at = I1(1), f.mul(tile.n, self.k.ins[0].strides[0])
             for span, output, n, stride in zip(spans, (z, *tile.corner), place, self.strides, strict=True):
                 index = f.value(f.add(tile_input(f, span.axis, output), f.mul(n, span.axis.dilation)))
-                inside = f.b.and_(inside, _reads(f, span, index))
+                inside = f.b.and_(inside, reads(f, span, index))
                 at = f.add(at, f.mul(index, stride))
             most = f.variable(I32(0))
             with f.when(inside):
@@ -122,7 +122,7 @@ def tile_input(f: FunctionEmitter, axis: Axis, output: Index) -> Index:
     return f.sub(f.mul(output, axis.stride), axis.pad)
 
 
-def _reads(f: FunctionEmitter, span: AxisRange, index: Index) -> ir.Value:
+def reads(f: FunctionEmitter, span: AxisRange, index: Index) -> ir.Value:
     """Whether the box reads an input."""
     least = f.b.icmp_signed(">=", index, f.value(span.first))
     return f.b.and_(least, f.b.icmp_signed("<", index, f.value(span.last)))

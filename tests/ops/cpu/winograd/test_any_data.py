@@ -13,7 +13,7 @@ from brickrt.ops.cpu.winograd.kernel import WinogradMaker
 from brickrt.ops.expr import apply, arg, const
 from brickrt.ops.types import Boxes
 from tests.ops.cpu.winograd.test_winograd import GATHERED, KINDS, STRIDED, arrays, conv
-from tests.support.cpu.harness import AVX2, HOST, run_kernel
+from tests.support.cpu.harness import AVX2, HOST, check, run_kernel
 
 VALUES = (np.nan, np.inf, -np.inf, 1e4, -1e8, 3e38)
 SOME = {
@@ -149,3 +149,31 @@ def test_weights_that_must_not_be_transformed(value):
     np.testing.assert_allclose(np.delete(got, 3, 1), np.delete(want, 3, 1), rtol=0, atol=1e-4)
     np.testing.assert_array_equal(np.isnan(got[:, 3, 1:, :-1]), np.isnan(want[:, 3, 1:, :-1]))
     np.testing.assert_array_equal(np.isinf(got[:, 3, 1:, :-1]), np.isinf(want[:, 3, 1:, :-1]))
+
+
+@pytest.mark.parametrize("kind", ["7x7/2-odd", "3x3x3/2", "7/3"])
+def test_outliers_all_over_a_plain_input(kind):
+    """Also where a residue of the strides has a tap less than others."""
+    shape, kernel, strides, dilations, edge = GATHERED[kind]
+    pads = tuple(k // 2 * d for k, d in zip(kernel, dilations, strict=True))
+    op = conv(pads, pads, kernel=kernel, strides=strides, dilations=dilations)
+    given = arrays(*shape, kernel=kernel)
+    for place in places(given[0].shape, 24, seed=5):
+        check_outlier(op, given, edge, HOST, np.nan, place, plain=True)
+
+
+@pytest.mark.parametrize("strides", [(1, 1), (2, 2)])
+@pytest.mark.parametrize("isa", [HOST, AVX2], ids=["host", "avx2"])
+def test_nothing_is_read_beyond_a_bricks_scratch(isa, strides):
+    """Tiles that reach over a box whose input is stored alone, as in padded bricks, and must be computed directly."""
+    op, given = conv(strides=strides), arrays(1, 16, 16, 24, 40)
+    given[0][0, 3, 9::4, 2::4] = np.nan
+    with np.errstate(invalid="ignore"):
+        want = evaluate_whole(op, given)
+    boxes = [Boxes.one([0, 0, 2, lo], [1, 16, 10, hi]) for lo, hi in ((0, 5), (8, 17), (3, 9), (11, 20))]
+    for box in boxes:
+        check(
+            op, given, isa, blocks=[isa.lanes, 1, 1], out_block=isa.lanes, packed=[False, True, True], rtol=0,
+            atol=2e-5 * np.nanmax(np.abs(want)), kernel_cls=WinogradMaker(5 if strides == (2, 2) else 4), boxes=[box],
+            expected=want,
+        )  # fmt: skip
