@@ -7,9 +7,11 @@ import numpy as np
 
 def column_sizes(b: np.ndarray) -> np.ndarray:
     """Powers of two between which and their doubles lie the largest magnitudes of the columns of `b` [K, N], float32
-    [N]: columns divided by them can be added to each other without a loss. 0 for columns of zeros; those
-    that are not finite are of no use. (Outside scaling of G. Ballard et al., "Improving the numerical stability of fast matrix
-    multiplication", SIAM J. Matrix Anal. Appl. 37, 2016.)"""
+    [N]: columns divided by them can be added to each other without a loss. 0 for columns of zeros.
+
+    Outside scaling of G. Ballard et al., "Improving the numerical stability of fast matrix multiplication", SIAM J.
+    Matrix Anal. Appl. 37, 2016.
+    """
     largest = np.maximum(b.max(axis=0, initial=0), -b.min(axis=0, initial=0))
     _, exponents = np.frexp(np.where(np.isfinite(largest), largest, 1))
     return np.where(largest > 0, np.ldexp(np.float32(1), exponents - 1), 0).astype(np.float32)
