@@ -15,6 +15,7 @@ from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.types import Boxes
 from tests.ops.cpu.strassen.test_strassen import F32, ISAS, KERNELS, sample
 from tests.support.cpu.harness import AVX2, HOST, run_kernel
+from tests.support.cpu.outliers import with_outlier
 
 VALUES = (np.nan, np.inf, -np.inf, 1e4, -1e8, 3e38)
 
@@ -22,12 +23,7 @@ VALUES = (np.nan, np.inf, -np.inf, 1e4, -1e8, 3e38)
 def check_outlier(op, given, isa, kernel, value, place):
     """`value` at one place of the first operand."""
     images = isinstance(op, Conv)
-    given = [a.copy() for a in given]
-    wide = [a.astype(np.float64) for a in given]
-    before = evaluate_whole(op, wide)
-    given[0][place] = wide[0][place] = value
-    with np.errstate(invalid="ignore"):
-        want = evaluate_whole(op, wide)
+    given, before, want = with_outlier(op, given, value, place)
     packed = [0 < i < 2 + op.bias for i in range(len(given))]
     blocks = [isa.lanes if images and not constant else 1 for constant in packed]
     out_block = isa.lanes if images else 1

@@ -14,6 +14,7 @@ from brickrt.ops.expr import apply, arg, const
 from brickrt.ops.types import Boxes
 from tests.ops.cpu.winograd.test_winograd import GATHERED, KINDS, STRIDED, arrays, conv
 from tests.support.cpu.harness import AVX2, HOST, check, run_kernel
+from tests.support.cpu.outliers import with_outlier
 
 VALUES = (np.nan, np.inf, -np.inf, 1e4, -1e8, 3e38)
 SOME = {
@@ -47,12 +48,7 @@ def places(shape, count=5, seed=3):
 
 def check_outlier(op, given, edge, isa, value, place, plain=False):
     """`value` at one place of the input."""
-    given = [a.copy() for a in given]
-    wide = [a.astype(np.float64) for a in given]
-    before = evaluate_whole(op, wide)
-    given[0][place] = wide[0][place] = value
-    with np.errstate(invalid="ignore"):
-        want = evaluate_whole(op, wide)
+    given, before, want = with_outlier(op, given, value, place)
     got = run(op, given, edge, isa, plain)
     outside = (want == before).all(axis=1, keepdims=True) & np.ones_like(want, bool)
     largest = np.abs(before[outside]).max(initial=0)
