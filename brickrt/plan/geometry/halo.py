@@ -73,8 +73,10 @@ def growth(graph: Graph, nodes: Sequence[int], elements: dict[str, np.ndarray], 
     less than whole layers.
     """
     outputs = [graph.nodes[k].output for k in nodes]
-    again = sum(f * elements[name] / max(1, graph.types[name].size) for f, name in zip(flops, outputs))
-    return np.maximum(again / max(1, sum(flops)) - 1, 0)
+    # in float64: operations times elements exceed int64 from images of 2048² on
+    shares = [elements[name] / float(max(1, graph.types[name].size)) for name in outputs]
+    again = sum(float(f) * share for f, share in zip(flops, shares))
+    return np.maximum(again / max(1.0, float(sum(flops))) - 1, 0)
 
 
 def working_set(graph: Graph, needed: dict[str, Boxes]) -> np.ndarray:

@@ -35,6 +35,20 @@ def test_growth_of_two_and_three_layers():
         assert growth(graph, range(layers), totals(needed), [1.0] * layers) == pytest.approx(expected)
 
 
+@pytest.mark.parametrize("size", [2**9, 2**14, 2**15, 2**19])
+def test_growth_of_large_images_is_that_of_small_ones(size: int):
+    """2²⁰ to 2⁴⁰ elements; a layer has up to 2⁴⁵ operations, and their product has more bits than int64."""
+    graph = chain(3, size)
+    whole = size // 8
+    band = Boxes.one((0, 0, 4 * whole, 4 * whole), (1, 4, 4 * whole + 64, 4 * whole + 64))
+    bricks = (size // 64) ** 2
+    needed = needed_boxes(graph, range(3), band)
+    elements = {name: total * bricks for name, total in totals(needed).items()}
+    flops = [graph.flops([node]) for node in graph.nodes]
+    expected = (68**2 + 66**2 + 64**2) / (3 * 64**2) - 1
+    assert growth(graph, range(3), elements, flops) == pytest.approx(expected)
+
+
 def test_totals_and_working_set():
     graph = chain(2, 16)
     needed = needed_boxes(graph, [0, 1], BrickGrid((1, 4, 16, 16), (1, 4, 4, 16)).boxes())
