@@ -131,6 +131,6 @@ def _cpu(spec: DeviceSpec, arithmetic: bool) -> Build:
         from brickrt.runtime.cpu.compile.host_isa import host_isa
         from brickrt.runtime.cpu.program import CpuProgram
 
-        return CpuProgram(tasks, host_isa(spec), threads, arithmetic, progress, constants=constants)
+        return CpuProgram.build(tasks, host_isa(spec), threads, arithmetic, progress, constants=constants)
 
     return build

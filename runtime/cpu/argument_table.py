@@ -28,7 +28,7 @@ from brickrt.plan.layout import Layout
 from brickrt.runtime.cpu.memory import HugePagePool
 from brickrt.runtime.cpu.weight_prefetch import WeightPrefetch
 from brickrt.runtime.lowering.operands import Bases, OperandPlaces, Origin
-from brickrt.runtime.lowering.owned_constants import OwnedConstants
+from brickrt.runtime.lowering.owned_constants import ConstantValues
 from brickrt.runtime.lowering.record_order import Records, order_records
 from brickrt.runtime.lowering.task_graph import ScratchMoves, Steps, TaskGraph
 
@@ -38,18 +38,27 @@ MOST_OPERANDS = 64  # of a kernel, its output and its own memory among them: a w
 
 
 @dataclass
+class SharedTables:
+    """What the programs of one task graph, or of the bands of one plan, have in common: kernels with their numbers, and
+    packed constants."""
+
+    request: Callable[[Kernel], None]  # told of every kernel, once, in the order of their numbers
+    packers: Executor  # constants are packed by its threads meanwhile
+    values: ConstantValues
+    kernels: dict[Kernel, int] = field(default_factory=dict)
+    constants: dict[bytes, Future[np.ndarray]] = field(default_factory=dict)  # name, or digest where shared → packed
+    packed_as: dict[tuple[int, int, type[Kernel]], bytes] = field(default_factory=dict)  # (node, input, …) → key
+    memory: HugePagePool = field(default_factory=HugePagePool)  # where packed constants lie
+
+
+@dataclass
 class ArgumentTable:
     """Grows step by step; `finish` gives the records as the workers read them."""
 
     tasks: TaskGraph
     isa: Isa
-    request: Callable[[Kernel], None]  # told of every kernel, once, in the order of their numbers
-    packers: Executor  # constants are packed by its threads meanwhile
-    values: OwnedConstants
-    kernels: dict[Kernel, int] = field(default_factory=dict)
-    constants: dict[bytes, Future[np.ndarray]] = field(default_factory=dict)  # name, or digest where shared → packed
+    shared: SharedTables
     records: list[Records] = field(default_factory=list)
-    memory: HugePagePool = field(default_factory=HugePagePool)  # where packed constants lie
     workspace: int = 0  # bytes that kernels need behind the scratch of padded bricks
 
     def __post_init__(self) -> None:
@@ -57,6 +66,13 @@ class ArgumentTable:
         self.prefetch = WeightPrefetch(self.tasks)
 
     # ---- steps
+
+    def add_all(self) -> None:
+        """Writes the records of all steps of the task graph."""
+        for steps in self.tasks.steps:
+            self.add(steps)
+        for moves in self.tasks.scratch_moves:
+            self.carry(moves)
 
     def add(self, steps: Steps) -> None:
         """Chooses kernels for one node's steps and writes their records."""
@@ -96,11 +112,12 @@ class ArgumentTable:
 
     def _numbers(self, kernels: Sequence[Kernel]) -> np.ndarray:
         """The kernels' places in the table of kernels."""
+        known = self.shared.kernels
         for kernel in kernels:
-            if kernel not in self.kernels:
-                self.kernels[kernel] = len(self.kernels)
-                self.request(kernel)
-        return np.array([self.kernels[kernel] for kernel in kernels], np.int64)
+            if kernel not in known:
+                known[kernel] = len(known)
+                self.shared.request(kernel)
+        return np.array([known[kernel] for kernel in kernels], np.int64)
 
     def _origins(self, node: Node, steps: Steps, kernel: Kernel) -> list[Origin]:
         """Where all that a kernel has pointers to begins: output, inputs, what it fetches or asks for, workspace."""
@@ -108,7 +125,7 @@ class ArgumentTable:
         found = [self.places.origin(node.output, kernel.out, steps)]
         for i, (name, operand) in enumerate(zip(node.inputs, kernel.ins, strict=True)):
             if kernel.packed[i]:
-                found.append((self.constant(name, kernel, i), zeros))
+                found.append((self.constant(steps.node, i, kernel), zeros))
             else:
                 found.append(self.places.origin(name, operand, steps))
         for ahead, (name, stream) in zip(kernel.prefetched, steps.prefetches.items(), strict=False):
@@ -131,18 +148,26 @@ class ArgumentTable:
         graph = self.tasks.plan.graph
         return FIRST + len(graph.inputs) + len(graph.outputs)
 
-    def constant(self, name: str, kernel: Kernel, i: int) -> int:
-        """The base of a constant that is packed as input `i` of this kernel."""
-        packed = self.packers.submit(_packed, self.memory, kernel, i, self.values[name])
-        key = hashlib.sha256(packed.result().data).digest() if self.values.is_shared(name) else name.encode()
-        self.constants.setdefault(key, packed)
-        self.values.done(name)
-        return self.first_constant + list(self.constants).index(key)
+    def constant(self, k: int, i: int, kernel: Kernel) -> int:
+        """The base of a constant that is packed as input `i` of this kernel of node `k`."""
+        shared, name = self.shared, self.tasks.plan.graph.nodes[k].inputs[i]
+        reader = (k, i, type(kernel))
+        if reader not in shared.packed_as:
+            packed = shared.packers.submit(_packed, shared.memory, kernel, i, shared.values[name])
+            several = shared.values.is_shared(name)
+            key = hashlib.sha256(packed.result().data).digest() if several else name.encode()
+            shared.constants.setdefault(key, packed)
+            shared.values.done(name)
+            shared.packed_as[reader] = key
+        return self.base_of(shared.packed_as[reader])
+
+    def base_of(self, key: bytes) -> int:
+        """The base of a packed constant."""
+        return self.first_constant + list(self.shared.constants).index(key)
 
     def where_constant(self, name: str) -> tuple[int, int]:
         """Base and bytes of a packed constant that one node reads."""
-        base = self.first_constant + list(self.constants).index(name.encode())
-        return base, self.constants[name.encode()].result().nbytes
+        return self.base_of(name.encode()), self.shared.constants[name.encode()].result().nbytes
 
     # ---- what the workers read
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import cache, cached_property
 
 import numpy as np
@@ -12,14 +13,14 @@ import numpy as np
 from brickrt.ops.cpu.compile import LoadedObjects
 from brickrt.ops.cpu.isa import Isa
 from brickrt.runtime.after_fork import tell_children
-from brickrt.runtime.cpu.argument_table import ArgumentTable
+from brickrt.runtime.cpu.argument_table import ArgumentTable, SharedTables
 from brickrt.runtime.cpu.compile.load import KernelLoader, load_module
 from brickrt.runtime.cpu.memory import aligned_empty, give_back_freed
 from brickrt.runtime.cpu.workers import worker_loop as loop
 from brickrt.runtime.cpu.workers.io_addresses import IoAddresses
 from brickrt.runtime.cpu.workers.queues import queues
 from brickrt.runtime.cpu.workers.thread_pool import Jobs, thread_pool
-from brickrt.runtime.lowering.owned_constants import OwnedConstants
+from brickrt.runtime.lowering.owned_constants import ConstantValues, OwnedConstants
 from brickrt.runtime.lowering.task_graph import TaskGraph
 from brickrt.runtime.program_protocol import Cancelled, Counts
 from brickrt.runtime.progress import KernelProgress
@@ -30,39 +31,74 @@ _SUMS = slice(loop.SUMS.start, loop.SUMS.stop)
 _ZEROS = np.zeros(len(loop.SUMS), np.int64).data
 
 
+@dataclass
+class ProgramParts:
+    """Several argument tables of one plan with their kernels, constants and memory, of which programs are made."""
+
+    isa: Isa
+    threads: int
+    tables: list[ArgumentTable]
+    constants: list[np.ndarray]
+    addresses: list[int]
+    arena: np.ndarray
+    scratch: list[np.ndarray]
+    library: LoadedObjects | None  # held: the kernels' addresses are good for as long as it lives
+
+
+def compile_parts(
+    task_graphs: Sequence[TaskGraph],
+    isa: Isa,
+    threads: int,
+    values: ConstantValues,
+    progress: KernelProgress | None = None,
+    arithmetic: bool = True,
+) -> ProgramParts:
+    """Compiles what no cache has, and packs constants once for all task graphs. They do not run at the same time: arena
+    and scratch are those of the largest."""
+    library: LoadedObjects | None = None
+    addresses: list[int] = []
+    with KernelLoader(isa) as loader, ThreadPoolExecutor(threads) as packers:
+        shared = SharedTables(loader.want, packers, values)
+        tables = [ArgumentTable(tasks, isa, shared) for tasks in task_graphs]
+        for table in tables if arithmetic else ():
+            table.add_all()
+        if shared.kernels:
+            library, addresses = loader.load(progress)
+        constants = [packed.result() for packed in shared.constants.values()]
+    scratch = max(table.tasks.scratch_bytes + table.workspace for table in tables)
+    arena = shared.memory.empty(max(tasks.arena_bytes for tasks in task_graphs))
+    memory = [shared.memory.empty(scratch) for _ in range(threads)]
+    return ProgramParts(isa, threads, tables, constants, addresses, arena, memory, library)
+
+
 class CpuProgram:
     """Kernels, argument table and memory of one task graph. `run` may be called from any thread; runs take turns."""
 
-    def __init__(
-        self,
+    @staticmethod
+    def build(
         tasks: TaskGraph,
         isa: Isa,
         threads: int,
         arithmetic: bool = True,
         progress: KernelProgress | None = None,
         constants: dict[str, np.ndarray] | None = None,
-    ):
-        """Compiles what no cache has. Takes over `constants`, values by name, and drops each once it is packed;
-        without them the graph's are used. Without `arithmetic` no kernel runs."""
-        self.tasks, self.threads, self.notes = tasks, threads, dict[str, str]()
-        self._library: LoadedObjects | None = None  # held: the kernels' addresses are good for as long as it lives
-        addresses: list[int] = []
-        with KernelLoader(isa) as loader, ThreadPoolExecutor(threads) as packers:
-            table = ArgumentTable(tasks, isa, loader.want, packers, OwnedConstants(tasks, constants))
-            for steps in tasks.steps if arithmetic else ():
-                table.add(steps)
-            for carries in tasks.scratch_moves if arithmetic else ():
-                table.carry(carries)
-            if table.kernels:
-                self._library, addresses = loader.load(progress)
-            self._constants = [packed.result() for packed in table.constants.values()]
+    ) -> CpuProgram:
+        """Compiles a program. Takes over `constants`, values by name, and drops each once it is packed; without them
+        the graph's are used. Without `arithmetic` no kernel runs."""
+        values = OwnedConstants(tasks, constants)
+        parts = compile_parts([tasks], isa, threads, values, progress, arithmetic)
+        return CpuProgram(parts, parts.tables[0])
+
+    def __init__(self, parts: ProgramParts, table: ArgumentTable):
+        """The program of one of the tables."""
+        self.tasks, self.threads, self.notes = table.tasks, parts.threads, dict[str, str]()
+        tasks, self._library, self._constants = self.tasks, parts.library, parts.constants
         self._first_step, self._step_at, self._records = table.finish()
-        self._kernels = np.array(addresses, np.int64)
+        self._kernels = np.array(parts.addresses, np.int64)
         self._dep_offsets, self._deps = tasks.dep_offsets.astype(np.int64), tasks.deps.astype(np.int64)
-        self._queue_at, self._queue = queues(tasks, threads)
+        self._queue_at, self._queue = queues(tasks, self.threads)
         self._words = np.zeros(max(len(tasks), 1), np.int64)
-        self._arena = table.memory.empty(tasks.arena_bytes)
-        self._scratch = [table.memory.empty(tasks.scratch_bytes + table.workspace) for _ in range(threads)]
+        self._arena, self._scratch = parts.arena, parts.scratch
         self._epoch, self._lock = 0, threading.Lock()
         graph = tasks.plan.graph
         self._io = IoAddresses(len(graph.inputs) + len(graph.outputs))
@@ -70,7 +106,7 @@ class CpuProgram:
         self._context = shared.data  # of which Python sets single words, fast
         self._bases = self._tables_of_bases()
         self._own = self._workers()
-        self._jobs = self._work(shared, isa)
+        self._jobs = self._work(shared, parts.isa)
         give_back_freed()
         tell_children(self)
 

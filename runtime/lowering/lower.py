@@ -9,7 +9,7 @@ import numpy as np
 from brickrt.graph.ir import Node
 from brickrt.graph.time_budget import check_time
 from brickrt.ops.operators.partial_reduce import PartialReduce
-from brickrt.ops.types import Boxes
+from brickrt.ops.types import Boxes, Shape
 from brickrt.plan.geometry.bricks import BrickGrid, row_offsets
 from brickrt.plan.geometry.row_bands import BandSweep, sweep, swept_axis
 from brickrt.plan.plan import Plan
@@ -45,7 +45,7 @@ class Lowering:
     allocations: dict[str, Allocation] = field(default_factory=dict)
     aliases: dict[str, str] = field(default_factory=dict)
     inplace_slices: dict[str, InplaceSlice] = field(default_factory=dict)
-    produced: dict[str, Produced] = field(default_factory=dict)
+    produced: dict[str, list[Produced]] = field(default_factory=dict)
     waits: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)  # (task, what it waits for)
     owned: list[np.ndarray] = field(default_factory=list)  # provisional tasks of each subgraph, in order
     joins: dict[int, int] = field(default_factory=dict)  # subgraph → task that is complete when all of it is
@@ -86,13 +86,21 @@ class Lowering:
         self.tasks += n
         return np.arange(self.tasks - n, self.tasks)
 
+    def grid(self, k: int, brick: Shape) -> BrickGrid:
+        """The bricks of what is computed of a node's output: all of it."""
+        return BrickGrid(self.plan.graph.out(self.plan.graph.nodes[k]).shape, brick)
+
     def store(self, s: int, node: Node, grid: BrickGrid, first: int) -> None:
-        """Notes that a node's output is stored whole, brick by brick."""
-        graph, name = self.plan.graph, node.output
-        self.produced[name] = Produced(grid, first, s)
+        """Notes that a node's output is stored brick by brick."""
+        name = node.output
+        self.produced.setdefault(name, []).append(Produced(grid, first, s))
         if name not in self.allocations and name not in self.aliases:
-            t, lanes = graph.types[name], self.plan.device.lanes
-            self.allocations[name] = allocate(t, t.shape, self.plan.layouts[name], lanes, "arena")
+            self.allocations[name] = self.arena_place(name)
+
+    def arena_place(self, name: str) -> Allocation:
+        """Room in the arena for a whole tensor."""
+        t, lanes = self.plan.graph.types[name], self.plan.device.lanes
+        return allocate(t, t.shape, self.plan.layouts[name], lanes, "arena")
 
     def brick_by_brick(self, s: int, subgraph: Subgraph) -> None:
         """Layerwise and memoized: a task per brick of every node's output."""
@@ -104,7 +112,7 @@ class Lowering:
             if node.output in self.aliases:
                 self.alias(s, node)
                 continue
-            grid = BrickGrid(graph.out(node).shape, brick)
+            grid = self.grid(k, brick)
             boxes, tasks = grid.boxes(), self.new_tasks(len(grid))
             self.steps.append(Steps(k, boxes, tasks, np.zeros(len(tasks), np.int64), {}))
             for i, name in enumerate(node.inputs):
@@ -125,7 +133,7 @@ class Lowering:
     def padded(self, s: int, subgraph: Subgraph) -> None:
         """A task per brick of the last output; it computes all that it needs of the tensors before, in scratch."""
         graph, root = self.plan.graph, self.plan.graph.nodes[subgraph.nodes[-1]].output
-        grid = BrickGrid(graph.types[root].shape, subgraph.brick)
+        grid = self.grid(subgraph.nodes[-1], subgraph.brick)
         tasks = self.new_tasks(len(grid))
         blocks = {name: self.plan.device.lanes for name, at in self.plan.layouts.items() if at == "blocked"}
         axis = swept_axis(subgraph.brick, subgraph.band)
@@ -153,7 +161,7 @@ class Lowering:
             assert isinstance(node.op, PartialReduce)
             self.steps.append(Steps(k, node.op.made_of(boxes).take(at), tasks[at], 2 * (after[at] + n) + 1, {}))
             brick = (*subgraph.brick[:-1], -(-subgraph.brick[-1] // node.op.length))
-            self.store(s, node, BrickGrid(self.plan.graph.out(node).shape, brick), int(tasks[0]))
+            self.store(s, node, self.grid(k, brick), int(tasks[0]))
 
     def band_buffer(self, swept: BandSweep, name: str) -> BandBuffer:
         """Gives a tensor scratch for all that a band of a brick holds of it."""
@@ -201,9 +209,11 @@ class Lowering:
     def wait_for(self, s: int, tensor: str, boxes: Boxes, tasks: np.ndarray) -> None:
         """`tasks` of subgraph `s` read `boxes` of a tensor."""
         tensor, boxes = resolve(self.inplace_slices, tensor, boxes)
-        made = self.produced.get(tensor)
-        if made is None:
-            return
+        for made in self.produced.get(tensor, ()):
+            self.wait_for_bricks(s, made, boxes, tasks)
+
+    def wait_for_bricks(self, s: int, made: Produced, boxes: Boxes, tasks: np.ndarray) -> None:
+        """`tasks` wait for the bricks that make `boxes`, or for all of the subgraph where that is most of them."""
         offsets, bricks = made.grid.covering(boxes)
         most_of_it = len(made.grid) > MANY and len(bricks) > len(made.grid) * len(tasks) // 2
         if most_of_it and made.subgraph != s:
@@ -225,8 +235,8 @@ class Lowering:
         self.allocations = with_offsets(self.allocations, offsets)
         for reuse in reuses:
             check_time("ordering the uses of the memory of", reuse.tensor)
-            made = self.produced[reuse.tensor]
-            writers = np.arange(made.first, made.first + len(made.grid))
+            produced = self.produced[reuse.tensor]
+            writers = np.concatenate([np.arange(made.first, made.first + len(made.grid)) for made in produced])
             for user in reuse.users:
                 self.waits.append((writers, np.full(len(writers), self.join(user))))
         return total
@@ -238,7 +248,7 @@ class Lowering:
         tasks = np.arange(first, self.tasks)
         if subgraph.strategy == "layerwise" or len(tasks) < 3:
             return tasks
-        made = self.produced[self.plan.graph.nodes[subgraph.nodes[-1]].output]
+        made = self.produced[self.plan.graph.nodes[subgraph.nodes[-1]].output][-1]
         roots = made.first - first + along_curve(made.grid)
         inside = [(t, d) for t, d in self.waits if len(d) and t[0] >= first and d[0] >= first]
         if not inside:

@@ -68,6 +68,8 @@ class OperandPlaces(Generic[O_co]):
         offsets = np.full(len(steps.boxes), place.offset + int(start[0]), np.int64)
         if place.kind in ("scratch", "group"):
             offsets -= operand.byte_offsets(steps.origins[root])
+        if place.origin:
+            offsets -= operand.byte_offsets(np.array([place.origin], np.int64))
         return self.base(root), offsets
 
     def base(self, root: str) -> int:

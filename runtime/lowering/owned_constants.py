@@ -3,10 +3,27 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
+from typing import Protocol
 
 import numpy as np
 
+from brickrt.graph.ir import Graph
 from brickrt.runtime.lowering.task_graph import TaskGraph
+
+
+class ConstantValues(Protocol):
+    """Values of constants by name, while programs are built."""
+
+    def __getitem__(self, name: str, /) -> np.ndarray: ...
+
+    def is_shared(self, name: str, /) -> bool:
+        """Whether several nodes read a constant, or one of them does so several times."""
+        ...
+
+    def done(self, name: str, /) -> None:
+        """One reader has its packed copy."""
+        ...
 
 
 class OwnedConstants:
@@ -32,3 +49,22 @@ class OwnedConstants:
         self._left[name] -= 1
         if not self._left[name]:
             del self._values[name]
+
+
+class KeptConstants:
+    """Values that stay: the bands of a plan read the same constants, each in a program of its own."""
+
+    def __init__(self, graph: Graph, values: Mapping[str, np.ndarray]) -> None:
+        self._values = values
+        readers = Counter(name for node in graph.nodes for name in node.inputs if name in graph.constants)
+        self._shared = {name for name, count in readers.items() if count > 1}
+
+    def __getitem__(self, name: str, /) -> np.ndarray:
+        return self._values[name]
+
+    def is_shared(self, name: str, /) -> bool:
+        """See `ConstantValues`."""
+        return name in self._shared
+
+    def done(self, name: str, /) -> None:
+        """See `ConstantValues`."""

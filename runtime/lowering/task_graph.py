@@ -21,7 +21,8 @@ class Allocation:
     """Where a tensor is stored: densely, in its layout, from `offset` bytes on in the storage of its kind.
 
     `extents` are those of the storage: of the whole tensor, or of the largest box of a padded brick's scratch. `slot`
-    is the index of the graph's input or output. Bricks of a "group" have scratch side by side, in the arena.
+    is the index of the graph's input or output. Bricks of a "group" have scratch side by side, in the arena. `origin` is
+    the index of the first element in storage, where that is not the tensor's first.
     """
 
     kind: StorageKind
@@ -29,6 +30,7 @@ class Allocation:
     nbytes: int
     offset: int = 0
     slot: int = -1
+    origin: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,7 @@ class TaskGraph:
     A task runs its steps and scratch moves in order of rank; one without steps joins others: it is complete when they
     are. `task_subgraph` is −1 for joins. `recomputed` counts elements computed more than once, `allocations` has every
     stored tensor, constants aside; `aliases` names the tensor that a view or slice is stored in, and `inplace_slices`
-    says where in it a slice begins.
+    says where in it a slice begins. `volumes` has, by node, the elements that are written of outputs that are not written whole.
     """
 
     plan: Plan
@@ -92,6 +94,7 @@ class TaskGraph:
     arena_bytes: int = 0
     scratch_bytes: int = 0
     recomputed: int = 0
+    volumes: Mapping[int, int] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.dep_offsets) - 1
@@ -120,7 +123,8 @@ class TaskGraph:
         graph = self.plan.graph
         for steps in self.steps:
             node = graph.nodes[steps.node]
-            volume, size = int(steps.boxes.volumes.sum()), graph.types[node.output].size
+            volume = int(steps.boxes.volumes.sum())
+            size = self.volumes.get(steps.node, graph.types[node.output].size)
             if self.allocations[node.output].kind != "scratch" and volume != size:
                 raise ValueError(f"node '{node.name}': its bricks have {volume} elements, its output {size}")
 

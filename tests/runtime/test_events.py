@@ -43,7 +43,7 @@ def test_nothing_ran():
 def test_every_task_of_a_plan_is_reported_once_whoever_runs_it():
     graph, _ = with_values(bottlenecks(1, size=8, channels=4))
     tasks = lowered(graph, "memoized", host_device(), brick=4)
-    program = CpuProgram(tasks, host_isa(host_device()), 3, arithmetic=False)
+    program = CpuProgram.build(tasks, host_isa(host_device()), 3, arithmetic=False)
     ends = [[np.zeros(graph.types[n].shape, np.float32) for n in names] for names in (graph.inputs, graph.outputs)]
     for _ in range(2):
         filled = events.buffers(len(tasks), 3)

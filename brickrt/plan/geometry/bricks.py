@@ -25,21 +25,29 @@ def row_offsets(counts: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class BrickGrid:
-    """A tensor of `shape` cut into bricks of shape `brick`, numbered row-major.
+    """A tensor of `shape`, or the box of one that begins at `origin`, cut into bricks of shape `brick`.
 
-    A dimension of extent 0 has no bricks; a tensor of rank 0 is one brick.
+    Bricks are numbered row-major. A dimension of extent 0 has no bricks; a tensor of rank 0 is one brick.
     """
 
     shape: Shape
     brick: Shape
+    origin: Shape = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "shape", tuple(int(extent) for extent in self.shape))
         object.__setattr__(self, "brick", tuple(int(edge) for edge in self.brick))
+        object.__setattr__(self, "origin", tuple(int(start) for start in self.origin) or (0,) * len(self.shape))
         if len(self.shape) != len(self.brick):
             raise ValueError(f"brick {self.brick} and tensor shape {self.shape} differ in rank: give one edge per axis")
         if min(self.brick, default=1) < 1:
             raise ValueError(f"brick {self.brick} has an edge below 1: every edge must be at least 1")
+
+    @staticmethod
+    def of_box(box: Boxes, brick: Shape) -> BrickGrid:
+        """The grid of a single box; bricks are no longer than it."""
+        edges = tuple(max(1, min(edge, int(extent))) for edge, extent in zip(brick, box.extents[0], strict=True))
+        return BrickGrid(tuple(box.extents[0].tolist()), edges, tuple(box.lo[0].tolist()))
 
     @cached_property
     def grid(self) -> Shape:
@@ -55,9 +63,11 @@ class BrickGrid:
         return math.prod(self.grid)
 
     def boxes(self) -> Boxes:
-        """The boxes of all bricks, in brick order; the last brick of an uneven axis ends with the tensor."""
+        """The boxes of all bricks, in brick order; the last brick of an uneven axis is shorter."""
         lo = np.indices(self.grid, np.int64).reshape(self.rank, len(self)).T * np.asarray(self.brick, np.int64)
-        return Boxes(lo, np.minimum(lo + np.asarray(self.brick, np.int64), np.asarray(self.shape, np.int64)))
+        hi = np.minimum(lo + np.asarray(self.brick, np.int64), np.asarray(self.shape, np.int64))
+        origin = np.asarray(self.origin, np.int64)
+        return Boxes(lo + origin, hi + origin)
 
     def index(self, coords: np.ndarray | Sequence[int]) -> np.ndarray:
         """Brick numbers of grid coordinates [..., d]. Raises ValueError for coordinates outside the grid."""
@@ -92,7 +102,8 @@ class BrickGrid:
 
     def _spans(self, boxes: Boxes) -> tuple[np.ndarray, np.ndarray]:
         """Per box and axis the first brick that it meets, and how many, [n, d] each."""
-        inside = boxes.clip(self.shape)
+        origin = np.asarray(self.origin, np.int64)
+        inside = Boxes(boxes.lo - origin, boxes.hi - origin).clip(self.shape)
         edges = np.asarray(self.brick, np.int64)
         first = inside.lo // edges
         return first, np.where(inside.volumes[:, None] > 0, -(-inside.hi // edges) - first, 0)

@@ -1,6 +1,6 @@
-"""Splits reductions over whole images in two: partial results of segments of rows, and a small reduction of these.
+"""Splits reductions over whole images: partial results of segments of rows, and a small reduction of these, or two.
 
-conv ─┬─ reduce ─          conv ─┬─ partial reduce ─ reduce ─
+conv ─┬─ reduce ─          conv ─┬─ partial reduce ─ (reduce rows) ─ reduce ─
       └─ …             →         └─ …
 
 The partial reductions run in the tasks of the convolution's subgraph, brick by brick, while the brick is in cache.
@@ -36,9 +36,21 @@ def split_reductions(
             op, name = PartialReduce(node.op.combine, LENGTH), f"{node.output}:segments"
             types[name], found[name] = op.infer(graph.ins(node)), "blocked"
             nodes.append(Node(f"{node.name}:segments", op, node.inputs, name, node.origin))
+            if types[name].nbytes > device.l2:
+                nodes.append(_row_totals(types[name].rank, node, name))
+                rows, found[nodes[-1].output] = nodes[-1].op.infer([types[name]]), "blocked"
+                name = nodes[-1].output
+                types[name] = rows
             node = replace(node, inputs=(name,))
         nodes.append(node)
     return replace(graph, nodes=tuple(nodes), types=types), found
+
+
+def _row_totals(rank: int, node: Node, segments: str) -> Node:
+    """Combines the segments of each row: of an image of any width a number per row and channel is left."""
+    assert isinstance(node.op, Reduce)
+    op = Reduce(node.op.combine, tuple(range(3, rank)), keepdims=True)
+    return Node(f"{node.name}:rows", op, (segments,), f"{node.output}:rows", node.origin)
 
 
 def _splits(graph: Graph, layouts: Mapping[str, Layout], device: DeviceSpec, node: Node) -> bool:

@@ -190,7 +190,7 @@ def _task_overhead(isa: Isa, spec: DeviceSpec) -> float:
         deps=np.arange(TASKS - WINDOW, dtype=np.int64),
         task_subgraph=np.zeros(TASKS, np.int64),
     )
-    program = CpuProgram(tasks, isa, spec.cores, arithmetic=False)
+    program = CpuProgram.build(tasks, isa, spec.cores, arithmetic=False)
     return min(_run_us(program) for _ in range(REPEATS)) * spec.cores / TASKS
 
 

@@ -76,7 +76,7 @@ def test_what_is_projected_is_what_is_held(strategy):
     graph, _ = with_values(bottlenecks(1, size=8, channels=16))
     tasks = lowered(graph, strategy, host_device(), brick=4)
     said = project(tasks, threads=2)
-    program = CpuProgram(tasks, host_isa(host_device()), 2)
+    program = CpuProgram.build(tasks, host_isa(host_device()), 2)
     assert said.total == said.constants + said.arena + said.scratch + said.tables + said.ends
     assert said.arena == tasks.arena_bytes
     assert said.constants <= program.constant_bytes <= 2 * said.constants

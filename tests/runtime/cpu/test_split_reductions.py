@@ -101,7 +101,7 @@ def test_the_same_bits_for_any_number_of_threads(name, isa):
         tasks = lowered(replace(graph, constants=dict(constants)), strategy, spec, band, **options)
         assert hosts(tasks) == [strategy]
         got = np.full(want.shape, np.nan, np.float32)
-        CpuProgram(tasks, host_isa(host_device(isa)), threads).run([x], [got])
+        CpuProgram.build(tasks, host_isa(host_device(isa)), threads).run([x], [got])
         np.testing.assert_allclose(got, want, rtol=0, atol=1e-5 * np.abs(want).max())
         results.append(got)
     assert all((r == results[0]).all() for r in results)

@@ -61,7 +61,7 @@ def test_values_come_from_the_dictionary(engine, strategy):
     plan = replace(tasks.plan, graph=replace(tasks.plan.graph, constants=empty))
     tasks, before = replace(tasks, plan=plan), dict(empty)
     if engine == "cpu":
-        program = CpuProgram(tasks, host_isa(spec), 2, constants=values)
+        program = CpuProgram.build(tasks, host_isa(spec), 2, constants=values)
         assert not values
     else:
         program = ReferenceProgram(tasks, constants=values)

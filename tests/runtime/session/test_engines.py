@@ -122,7 +122,7 @@ def test_sweeping_a_brick_does_not_change_a_bit(name, band, monkeypatch):
 def test_random_graphs(graph, strategy, brick, band, isa):
     graph, inputs = with_values(graph)
     want, spec = interpret(graph, inputs), replace(host_device(isa), cores=4, min_task_us=1e-3)
-    program = CpuProgram(lowered(graph, strategy, spec, band, brick=brick), host_isa(host_device(isa)), threads=2)
+    program = CpuProgram.build(lowered(graph, strategy, spec, band, brick=brick), host_isa(host_device(isa)), threads=2)
     outputs = [np.full(graph.types[name].shape, np.nan, np.float32) for name in graph.outputs]
     for _ in range(2):
         program.run([inputs[name] for name in graph.inputs], outputs)

@@ -282,7 +282,7 @@ def test_a_kernel_of_too_many_operands_is_refused():
     types = kinds | {"y": join.op.infer(list(kinds.values()))}
     tasks = lower(make_plan(Graph((join,), types, {}, names, ("y",)), host_device()))
     with pytest.raises(BrickError, match="'join': kernels take at most"):
-        CpuProgram(tasks, host_isa(host_device()), 1)
+        CpuProgram.build(tasks, host_isa(host_device()), 1)
 
 
 @pytest.mark.parametrize("strategy", ["padded", "memoized"])

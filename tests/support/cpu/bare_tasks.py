@@ -27,7 +27,7 @@ def graph_of(rows: list[list[int]]) -> TaskGraph:
 
 def program_of(rows: list[list[int]], threads: int) -> CpuProgram:
     """A program of tasks without work."""
-    return CpuProgram(graph_of(rows), host_isa(host_device()), threads, arithmetic=False)
+    return CpuProgram.build(graph_of(rows), host_isa(host_device()), threads, arithmetic=False)
 
 
 def check_run(program: CpuProgram, rows: list[list[int]]) -> events.TaskEvents:

@@ -1,0 +1,203 @@
+"""The plan of one band: the units that run in it on the rows that they compute, and what restores and saves rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from brickrt.graph.ir import Node
+from brickrt.ops.expr import arg
+from brickrt.ops.operators.map import Map
+from brickrt.ops.types import Boxes, Shape
+from brickrt.plan.geometry.row_bands import with_rows
+from brickrt.plan.plan import Plan
+from brickrt.plan.stream.band_schedule import BandSchedule
+from brickrt.plan.stream.band_storage import BandStorage, kept_name, storage_origin, with_extent
+from brickrt.plan.subgraph import Subgraph
+
+COLUMNS = 64  # columns of a piece are a multiple of this; segments of partial reductions have as many
+PIECES = 2  # tasks per core, of a layer that is cut once more
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a tensor lies while a band runs: storage of `extents` whose first element is `origin` of the tensor;
+    `slot` counts the persistent tensors, −1 is the arena."""
+
+    extents: Shape
+    origin: Shape
+    slot: int = -1
+
+
+@dataclass(frozen=True)
+class BandPlan:
+    """`plan` has the subgraphs of one band, on a graph whose inputs are the persistent tensors. `boxes` has, by node,
+    the part of its output that is computed; `places` the storage of each tensor. `restores` and `saves` map the nodes
+    that copy rows of a tensor, from where they are kept and back, to its name."""
+
+    plan: Plan
+    boxes: dict[int, Boxes]
+    places: dict[str, Place]
+    restores: dict[int, str] = field(default_factory=dict)
+    saves: dict[int, str] = field(default_factory=dict)
+
+
+def plan_band(plan: Plan, units: Sequence[Subgraph], schedule: BandSchedule, storage: BandStorage, band: int) -> BandPlan:
+    """The plan of a band of a pass."""
+    maker = _BandPlanner(plan, units, schedule, storage, band)
+    return maker.run()
+
+
+def plan_resident(plan: Plan, units: Sequence[Subgraph], storage: BandStorage) -> BandPlan:
+    """The plan of what runs between two passes, on whole tensors."""
+    graph = plan.graph
+    boxes = {k: Boxes.whole(graph.out(graph.nodes[k]).shape) for unit in units for k in unit.members}
+    places = {name: Place(storage.tensors[name].extents, (), slot) for slot, name in enumerate(storage.persistent)}
+    band_graph = replace(graph, inputs=tuple(storage.persistent), outputs=())
+    return BandPlan(replace(plan, graph=band_graph, subgraphs=tuple(units)), boxes, places)
+
+
+class _BandPlanner:
+    def __init__(
+        self, plan: Plan, units: Sequence[Subgraph], schedule: BandSchedule, storage: BandStorage, band: int
+    ) -> None:
+        self.plan, self.units, self.schedule, self.storage, self.band = plan, units, schedule, storage, band
+        self.nodes = list(plan.graph.nodes)
+        self.types, self.layouts = dict(plan.graph.types), dict(plan.layouts)
+        self.boxes: dict[int, Boxes] = {}
+        self.places: dict[str, Place] = {}
+        self.restores: dict[int, str] = {}
+        self.saves: dict[int, str] = {}
+        self.slots = {name: slot for slot, name in enumerate(storage.persistent)}
+
+    def run(self) -> BandPlan:
+        active = [s for number in self.schedule.units if (s := self.active(self.units[number])) is not None]
+        for name in self.storage.tensors:
+            self.place(name)
+        before, after = self.copies(active)
+        subgraphs: list[Subgraph] = []
+        for at, unit in enumerate(active):
+            subgraphs += [*before.get(at, ()), unit, *after.get(at, ())]
+        graph = replace(
+            self.plan.graph,
+            nodes=tuple(self.nodes),
+            types=self.types,
+            inputs=tuple(self.storage.persistent),
+            outputs=(),
+        )
+        plan = replace(self.plan, graph=graph, layouts=self.layouts, subgraphs=tuple(subgraphs))
+        return BandPlan(plan, self.boxes, self.places, self.restores, self.saves)
+
+    def active(self, unit: Subgraph) -> Subgraph | None:
+        """The unit as it runs in this band, cut for its rows; None where it computes nothing."""
+        graph, rows = self.plan.graph, self.schedule.rows
+        output = graph.nodes[unit.nodes[-1]].output
+        partials = tuple(k for k in unit.partial_reductions if graph.nodes[k].output in rows)
+        if output not in rows:  # a slice that is read in place
+            return replace(unit, partial_reductions=())
+        box = self.schedule.box(output, self.band)
+        if not box.volumes[0]:
+            return None
+        self.boxes[unit.nodes[-1]] = box
+        for k in partials:
+            self.boxes[k] = self.schedule.box(graph.nodes[k].output, self.band)
+        brick = band_brick(unit.brick, tuple(box.extents[0].tolist()), self.schedule.axis, self.plan.device.cores)
+        band = tuple(min(a, b) for a, b in zip(unit.band, brick, strict=True))
+        node_bricks = unit.node_bricks if unit.strategy == "padded" else (brick,)
+        return replace(unit, brick=brick, band=band, node_bricks=node_bricks, partial_reductions=partials)
+
+    def place(self, name: str) -> None:
+        """Where a tensor lies."""
+        stored, axis = self.storage.tensors[name], self.schedule.axis
+        if stored.kind == "whole":
+            self.places[name] = Place(stored.extents, (), self.slots[name])
+            return
+        rows = self.schedule.rows[name]
+        if stored.kind == "ring":  # its base is moved to the band's first new row
+            origin = storage_origin(stored, axis, int(rows.lo[self.band]))
+            self.places[name] = Place(stored.extents, origin, self.slots[name])
+            return
+        self.places[name] = Place(stored.extents, storage_origin(stored, axis, int(rows.keep[self.band])))
+        if stored.kind == "saved":
+            kept, extents = kept_name(name), with_extent(stored.extents, axis, stored.kept)
+            self.types[kept], self.layouts[kept] = self.types[name], self.layouts[name]
+            origin = storage_origin(stored, axis, int(rows.keep[self.band]))
+            self.places[kept] = Place(extents, origin, self.slots[kept])
+            after = self.after_name(name)
+            self.types[after], self.layouts[after] = self.types[name], self.layouts[name]
+            origin = storage_origin(stored, axis, int(rows.kept_after[self.band]))
+            self.places[after] = Place(extents, origin, self.slots[kept])
+
+    def after_name(self, name: str) -> str:
+        """The name of the saved rows as the next band finds them, in the same storage."""
+        return f"{kept_name(name)}:after"
+
+    def copies(self, active: Sequence[Subgraph]) -> tuple[dict[int, list[Subgraph]], dict[int, list[Subgraph]]]:
+        """What restores rows before the unit that first uses a tensor, and what saves rows after the unit that makes
+        it, by place in the order of units."""
+        uses = self.uses(active)
+        before: dict[int, list[Subgraph]] = {}
+        after: dict[int, list[Subgraph]] = {}
+        for name, stored in self.storage.tensors.items():
+            if stored.kind != "saved" or name not in uses:
+                continue
+            rows, band = self.schedule.rows[name], self.band
+            keep, lo, hi, left = (int(a[band]) for a in (rows.keep, rows.lo, rows.hi, rows.kept_after))
+            first, made = uses[name]
+            if keep < lo:
+                before.setdefault(first, []).append(self.copy(name, kept_name(name), name, keep, lo))
+                self.restores[len(self.nodes) - 1] = name
+            if left < hi:
+                after.setdefault(made, []).append(self.copy(name, name, self.after_name(name), left, hi))
+                self.saves[len(self.nodes) - 1] = name
+        return before, after
+
+    def uses(self, active: Sequence[Subgraph]) -> dict[str, tuple[int, int]]:
+        """Per tensor the first unit that uses it, and the unit that makes it, or that first one."""
+        graph = self.plan.graph
+        found: dict[str, tuple[int, int]] = {}
+        for at, unit in enumerate(active):
+            for k in unit.members:
+                for name in graph.nodes[k].inputs:
+                    found.setdefault(self.root(name), (at, at))
+                output = graph.nodes[k].output
+                found[output] = (found[output][0] if output in found else at, at)
+        return found
+
+    def root(self, name: str) -> str:
+        """The stored tensor that a slice is of."""
+        producers = self.plan.graph.producers
+        while name in producers and name not in self.storage.tensors:
+            source = self.plan.graph.nodes[producers[name]].inputs
+            if not source:
+                break
+            name = source[0]
+        return name
+
+    def copy(self, name: str, source: str, target: str, lo: int, hi: int) -> Subgraph:
+        """A copy of the rows [lo, hi) of a tensor."""
+        across = self.schedule.across[name]
+        row = across.lo[:, self.schedule.axis] * 0
+        box = with_rows(across, row + lo, row + hi, self.schedule.axis)
+        k = len(self.nodes)
+        self.nodes.append(Node(f"{source} to {target}", Map(arg(0, self.types[name].dtype)), (source,), target))
+        self.boxes[k] = box
+        extents = tuple(box.extents[0].tolist())
+        brick = band_brick(extents, extents, self.schedule.axis, self.plan.device.cores)
+        return Subgraph((k,), "layerwise", brick, brick, (brick,), 0.0, 1.0, 1, 1, 0, 0, "rows between bands")
+
+
+def band_brick(brick: Shape, extents: Shape, axis: int, cores: int) -> Shape:
+    """Bricks of a box, none larger than `brick`, even along the swept axis, and enough for all cores."""
+    edges = [max(1, min(edge, extent)) for edge, extent in zip(brick, extents, strict=True)]
+    edges[axis] = -(-extents[axis] // -(-extents[axis] // edges[axis]))
+    pieces = math.prod(-(-extent // edge) for extent, edge in zip(extents, edges, strict=True))
+    want = PIECES * cores
+    if pieces < want and len(edges) > axis + 1:
+        parts = -(-want // pieces)
+        columns = -(-edges[-1] // parts)
+        edges[-1] = min(edges[-1], -(-columns // COLUMNS) * COLUMNS)
+    elif pieces < want:
+        edges[axis] = -(-edges[axis] // -(-want // pieces))
+    return tuple(edges)

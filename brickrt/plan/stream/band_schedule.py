@@ -1,0 +1,239 @@
+"""The rows of every tensor that each band of a pass computes, and those that it keeps for later bands.
+
+Two 3×3 layers in bands of two rows, a line per band. Before an output row come two bands that only run ahead, so that
+no band computes more than two rows of any tensor:
+
+    band 0   input 0 1
+    band 1   input 2 3     layer 0 1 (and row 2 next time)
+    band 2   input 4 5     layer 2 3     output 0 1
+    band 3   input 6 7     layer 4 5     output 2 3
+
+A schedule is that of the whole tensor, wherever a run begins: so the same boxes are computed, and the same bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from brickrt.graph.ir import Graph, Node
+from brickrt.ops.operators.partial_reduce import PartialReduce
+from brickrt.ops.types import Boxes
+from brickrt.plan.geometry.halo import whole_blocks
+from brickrt.plan.geometry.row_bands import with_rows
+from brickrt.plan.stream.swept_tensors import SweptTensors
+from brickrt.plan.subgraph import Subgraph
+
+MOST_AHEAD = 256  # bands before the first output row
+_FAR = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True)
+class SweptRows:
+    """Rows of one tensor, int64 [bands]: a band computes [lo, hi), and holds [keep, hi) while it runs."""
+
+    keep: np.ndarray
+    lo: np.ndarray
+    hi: np.ndarray
+
+    @property
+    def kept_after(self) -> np.ndarray:
+        """First row that is held for the next band, [bands]; `hi` after the last."""
+        return np.minimum(np.concatenate([self.keep[1:], self.hi[-1:]]), self.hi)
+
+    @property
+    def fresh(self) -> int:
+        """Most rows that a band computes."""
+        return int((self.hi - self.lo).max(initial=0))
+
+    @property
+    def kept(self) -> int:
+        """Most rows that one band leaves to the next."""
+        return int((self.hi - self.kept_after).max(initial=0))
+
+    @property
+    def window(self) -> int:
+        """Most rows held at a time."""
+        return int((self.hi - self.keep).max(initial=0))
+
+
+@dataclass(frozen=True)
+class Read:
+    """Input `i` of node `k`: the boxes of the output and the regions of the input that they read, [bands] each."""
+
+    k: int
+    i: int
+    boxes: Boxes
+    region: Boxes
+
+
+@dataclass
+class BandSchedule:
+    """One pass. `units` are indices of the units that run in it, ascending. `rows` has the stored swept tensors;
+    `across` the box of each with the ranges of its other axes, over all of its rows. `reads` is what each node reads,
+    nodes inside of padded units included. `ahead` bands come before the first rows of the targets."""
+
+    graph: Graph
+    units: tuple[int, ...]
+    targets: tuple[str, ...]
+    axis: int
+    bands: int
+    ahead: int
+    rows: dict[str, SweptRows] = field(default_factory=dict)
+    across: dict[str, Boxes] = field(default_factory=dict)
+    reads: list[Read] = field(default_factory=list)
+
+    def box(self, name: str, band: int, held: bool = False) -> Boxes:
+        """The box of a tensor that a band computes, or holds."""
+        rows, across = self.rows[name], self.across[name]
+        lo = (rows.keep if held else rows.lo)[band]
+        return with_rows(across, lo[None], rows.hi[band][None], self.axis)
+
+
+@dataclass(frozen=True)
+class Network:
+    """What schedules are made of: the graph in units, its swept tensors, tensors that are read inside of others, and
+    the channels of a block of the blocked ones."""
+
+    graph: Graph
+    units: Sequence[Subgraph]
+    swept: SweptTensors
+    inplace: Collection[str]
+    blocks: Mapping[str, int]
+
+
+def schedule_pass(network: Network, number: int, rows: int, part: Mapping[str, Boxes] | None = None) -> BandSchedule:
+    """The schedule of pass `number`, in bands of `rows` rows of the tallest input or output.
+
+    `part` are boxes of graph outputs where only some columns of them are computed.
+    """
+    ahead = 0
+    while True:
+        scheduler = _Scheduler(network, number, rows, ahead, part or {})
+        found = scheduler.run()
+        if not scheduler.late or ahead >= MOST_AHEAD:
+            return found
+        ahead = max(2 * ahead, scheduler.late)
+
+
+class _Scheduler:
+    """Goes through the units backwards, from what the pass is for."""
+
+    def __init__(self, network: Network, number: int, rows: int, ahead: int, part: Mapping[str, Boxes]) -> None:
+        self.network, self.graph, self.axis = network, network.graph, network.swept.axis
+        self.ahead, self.late = ahead, 0
+        swept, graph = network.swept, network.graph
+        ends = [n for n in (*swept.collected, *graph.outputs) if swept.level.get(n) == number]
+        self.targets = tuple(dict.fromkeys(ends))
+        tall = max(graph.types[n].shape[self.axis] for n in (*graph.inputs, *graph.outputs) if n in swept.level)
+        self.bands = ahead + max(1, -(-tall // rows))
+        self.needed: dict[str, Boxes] = {}
+        for name in self.targets:
+            self.needed[name] = self._target(name, rows / tall, part.get(name))
+        self.found = BandSchedule(graph, (), self.targets, self.axis, self.bands, ahead)
+
+    def _target(self, name: str, share: float, part: Boxes | None) -> Boxes:
+        """The bands of a target: of each the same share of its rows."""
+        whole = part or Boxes.whole(self.graph.types[name].shape)
+        extent = self.graph.types[name].shape[self.axis]
+        ends = np.ceil(np.arange(self.bands - self.ahead + 1) * share * extent - 1e-9).astype(np.int64)
+        ends = np.concatenate([np.zeros(self.ahead, np.int64), np.minimum(ends, extent)])
+        each = Boxes(np.repeat(whole.lo, self.bands, axis=0), np.repeat(whole.hi, self.bands, axis=0))
+        return with_rows(each, ends[:-1], ends[1:], self.axis)
+
+    def run(self) -> BandSchedule:
+        """The whole schedule."""
+        units = []
+        for number in reversed(range(len(self.network.units))):
+            if self._unit(self.network.units[number]):
+                units.append(number)
+        for name in self.graph.inputs:
+            if name in self.needed:
+                self._compute(name)
+        self.found.units = tuple(reversed(units))
+        return self.found
+
+    def _unit(self, unit: Subgraph) -> bool:
+        """Adds what a unit reads; whether the pass needs it."""
+        graph, output = self.graph, self.graph.nodes[unit.nodes[-1]].output
+        partials = [graph.nodes[k] for k in unit.partial_reductions if graph.nodes[k].output in self.needed]
+        for node in partials:
+            self._need(output, node.op.region(0, self.needed[node.output], graph.ins(node), graph.out(node)))
+        if output not in self.needed:
+            return False
+        boxes = self.needed[output] if output in self.network.inplace else self._compute(output)
+        for node in partials:
+            assert isinstance(node.op, PartialReduce)
+            self._note(node.output, self.needed[node.output], node.op.made_of(boxes))
+        self._inside(unit, boxes)
+        return True
+
+    def _inside(self, unit: Subgraph, boxes: Boxes) -> None:
+        """What the nodes of a unit read to compute boxes of its output."""
+        inner = {self.graph.nodes[k].output for k in unit.nodes[:-1]}
+        local = {self.graph.nodes[unit.nodes[-1]].output: boxes}
+        for k in reversed(unit.nodes):
+            node = self.graph.nodes[k]
+            for i, name in enumerate(node.inputs):
+                if name in self.graph.constants or node.output not in local:
+                    continue
+                region = self._region(node, i, local[node.output])
+                self.found.reads.append(Read(k, i, local[node.output], region))
+                if name in inner:
+                    local[name] = region.union(local[name]) if name in local else region
+                elif name in self.network.swept.level:
+                    self._need(name, region)
+
+    def _region(self, node: Node, i: int, boxes: Boxes) -> Boxes:
+        """What a node reads of an input; nothing for boxes that are empty."""
+        name, ins = node.inputs[i], self.graph.ins(node)
+        region = node.op.region(i, boxes, ins, self.graph.out(node))
+        region = Boxes(region.lo, np.where((boxes.volumes == 0)[:, None], region.lo, region.hi))
+        blocks = self.network.blocks
+        return whole_blocks(region, blocks[name], ins[i].shape) if name in blocks else region
+
+    def _need(self, name: str, region: Boxes) -> None:
+        self.needed[name] = region.union(self.needed[name]) if name in self.needed else region
+
+    def _compute(self, name: str) -> Boxes:
+        """The boxes that bands compute of a tensor all of whose readers are known: never many more rows than usual."""
+        needed = self.needed[name]
+        reach, first = self._reached(needed)
+        lo = np.concatenate([np.full(1, first), reach[:-1]])
+        across = self._across(needed)
+        boxes = with_rows(
+            Boxes(np.repeat(across.lo, self.bands, axis=0), np.repeat(across.hi, self.bands, axis=0)), lo, reach, self.axis
+        )
+        return self._note(name, needed, boxes)
+
+    def _note(self, name: str, needed: Boxes, computed: Boxes) -> Boxes:
+        """Keeps the rows of a tensor of which `needed` is read, and `computed` made."""
+        lo, hi = (ends[:, self.axis] for ends in (computed.lo, computed.hi))
+        read = np.where(needed.volumes == 0, _FAR, needed.lo[:, self.axis])
+        keep = np.minimum(np.minimum.accumulate(read[::-1])[::-1], lo)
+        self.found.rows[name] = SweptRows(keep, lo, hi)
+        self.found.across[name] = self._across(computed)
+        return computed
+
+    def _reached(self, needed: Boxes) -> tuple[np.ndarray, int]:
+        """End of the rows that are computed by the end of each band, and the first row of all."""
+        some = needed.volumes > 0
+        if not some.any():
+            return np.zeros(self.bands, np.int64), 0
+        first = int(needed.lo[some, self.axis].min())
+        reach = np.maximum(np.maximum.accumulate(np.where(some, needed.hi[:, self.axis], 0)), first)
+        start = int(some.argmax())
+        usual = int(np.diff(reach[start:]).max(initial=0)) or int(reach[-1]) - first
+        for band in range(start, 0, -1):
+            reach[band - 1] = max(first, reach[band] - usual)
+        self.late = max(self.late, -(-(int(reach[0]) - first) // max(1, usual)) - 1)
+        return reach, first
+
+    def _across(self, boxes: Boxes) -> Boxes:
+        """The smallest box around all, [1]."""
+        some = boxes.volumes > 0
+        if not some.any():
+            return Boxes(boxes.lo[:1], boxes.lo[:1])
+        return Boxes(boxes.lo[some].min(axis=0, keepdims=True), boxes.hi[some].max(axis=0, keepdims=True))

@@ -1,0 +1,117 @@
+"""Where a pass stores its tensors: for good, for the rows of a few bands, or for one band alone.
+
+    whole     collected and resident tensors, all of them
+    ring      rows of several bands behind one another; when the buffer is full, those still held move to its front
+    saved     in the arena while a band runs; the rows for the next band are saved at its end, and restored
+    arena     while a band runs
+
+Rings begin elsewhere in each band, so their bases move. Rows of the arena are at the same place in every band.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from brickrt.ops.types import Boxes, Shape, TensorType
+from brickrt.plan.layout import Layout
+from brickrt.plan.plan import Plan
+from brickrt.plan.stream.band_schedule import BandSchedule, SweptRows
+from brickrt.plan.stream.swept_tensors import SweptTensors
+
+Kind = Literal["whole", "ring", "saved", "arena"]
+RING_BANDS = 2  # bands after which a ring is full, so that its rows move in every second band
+
+
+def stored_bytes(kind: TensorType, extents: Iterable[int], layout: Layout, lanes: int) -> int:
+    """Bytes of storage of these extents; channels of a blocked tensor are filled up to whole blocks."""
+    stored = [int(e) for e in extents]
+    if layout == "blocked":
+        stored[1] = -(-stored[1] // lanes) * lanes
+    return math.prod(stored) * kind.dtype.itemsize
+
+
+@dataclass(frozen=True)
+class Stored:
+    """How a tensor is stored: `extents` of its storage, `first` the index of the storage's first element but for rows.
+    `kept` are the rows of what is saved of it. `starts` [bands] is the first row in a ring in each band."""
+
+    kind: Kind
+    extents: Shape
+    first: Shape
+    kept: int = 0
+    starts: np.ndarray | None = None
+
+
+@dataclass(frozen=True)
+class BandStorage:
+    """The storage of a pass. `persistent` has the names and bytes of what outlives a band, in order; the saved rows of a
+    tensor T are "T:kept"."""
+
+    tensors: dict[str, Stored]
+    persistent: dict[str, int]
+
+
+def kept_name(name: str) -> str:
+    """The name of the saved rows of a tensor."""
+    return f"{name}:kept"
+
+
+def store_pass(plan: Plan, schedule: BandSchedule, swept: SweptTensors, always: Mapping[str, int]) -> BandStorage:
+    """Storage for all tensors of a pass; `always` are tensors that every pass has, whole, with their bytes."""
+    graph, axis = plan.graph, schedule.axis
+    tensors = {name: Stored("whole", graph.types[name].shape, ()) for name in always}
+    persistent = dict(always)
+    for name, rows in schedule.rows.items():
+        if name in always:
+            continue
+        found = _stored(name, rows, schedule, name in graph.inputs, name in graph.outputs)
+        tensors[name] = found
+        layout, lanes = plan.layouts[name], plan.device.lanes
+        if found.kind == "ring":
+            persistent[name] = stored_bytes(graph.types[name], found.extents, layout, lanes)
+        elif found.kind == "saved":
+            extents = with_extent(found.extents, axis, found.kept)
+            persistent[kept_name(name)] = stored_bytes(graph.types[name], extents, layout, lanes)
+    return BandStorage(tensors, persistent)
+
+
+def _stored(name: str, rows: SweptRows, schedule: BandSchedule, is_input: bool, is_output: bool) -> Stored:
+    """A graph's inputs are read a band ahead, its outputs written a band behind."""
+    across, axis = schedule.across[name], schedule.axis
+    first, extents = tuple(across.lo[0].tolist()), tuple(across.extents[0].tolist())
+    if is_input or is_output or rows.kept > rows.fresh:
+        keep, hi = rows.keep, rows.hi
+        if is_input:
+            hi = np.concatenate([hi[1:], hi[-1:]])
+        if is_output:
+            keep = np.minimum(keep, np.concatenate([rows.lo[:1], rows.lo[:-1]]))
+        most = int((hi - keep).max(initial=0)) + (RING_BANDS - 1) * rows.fresh
+        return Stored("ring", with_extent(extents, axis, most), first, starts=ring_starts(keep, hi, most))
+    kind: Kind = "saved" if rows.kept else "arena"
+    return Stored(kind, with_extent(extents, axis, rows.window), first, rows.kept)
+
+
+def ring_starts(keep: np.ndarray, hi: np.ndarray, rows: int) -> np.ndarray:
+    """The first row of a ring of `rows` rows in each band, in which [keep, hi) are held, [bands]."""
+    starts = keep.copy()
+    for band in range(1, len(starts)):
+        before = starts[band - 1]
+        starts[band] = keep[band] if hi[band] - before > rows else before
+    return starts
+
+
+def with_extent(extents: Shape, axis: int, rows: int) -> Shape:
+    """Extents with other rows."""
+    return (*extents[:axis], max(1, int(rows)), *extents[axis + 1 :])
+
+
+def storage_origin(stored: Stored, axis: int, row: int) -> Shape:
+    """The index of the first element of storage that begins at a row."""
+    return (*stored.first[:axis], int(row), *stored.first[axis + 1 :])
+
+

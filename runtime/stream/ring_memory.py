@@ -1,0 +1,97 @@
+"""The memory that outlives a band: rings, saved rows and whole tensors, side by side in one allocation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Executor
+
+import numpy as np
+
+from brickrt.ops.types import Shape, TensorType
+from brickrt.plan.plan import Plan
+from brickrt.plan.stream.band_storage import BandStorage
+from brickrt.plan.stream.stream_plan import PassPlan, StreamPlan
+from brickrt.runtime.lowering.arena import aligned
+
+
+def persistent_bytes(plan: StreamPlan) -> int:
+    """Bytes of the tensors that are held whole, and of the largest pass."""
+    always = sum(map(aligned, plan.always.values()))
+    passes = (sum(map(aligned, one.storage.persistent.values())) - always for one in plan.passes)
+    return always + max(passes, default=0)
+
+
+class PassMemory:
+    """The persistent tensors of one pass in `memory`, an array of bytes."""
+
+    def __init__(self, plan: Plan, one: PassPlan, memory: np.ndarray) -> None:
+        self.plan, self.axis, self.schedule, self.storage = plan, one.schedule.axis, one.schedule, one.storage
+        self.arrays: list[np.ndarray] = []
+        self.at: dict[str, np.ndarray] = {}
+        start = 0
+        for name, nbytes in one.storage.persistent.items():
+            self.at[name] = memory[start : start + nbytes]
+            start += aligned(nbytes)
+
+    def bases(self, band: int) -> list[np.ndarray]:
+        """Arrays that begin where a band's records count from: of a ring, at its first new row."""
+        found = []
+        for name, array in self.at.items():
+            stored = self.storage.tensors.get(name)
+            if stored is not None and stored.kind == "ring":
+                array = array[self.row_at(name, band) * self.row_bytes(name) :]
+            found.append(array)
+        return found
+
+    def row_at(self, name: str, band: int) -> int:
+        """Where in its ring the first new row of a band lies."""
+        starts = self.storage.tensors[name].starts
+        assert starts is not None
+        return int(self.schedule.rows[name].lo[band] - starts[band])
+
+    def row_bytes(self, name: str) -> int:
+        """Bytes from one row to the next."""
+        return self.planes(name).shape[2]
+
+    def planes(self, name: str) -> np.ndarray:
+        """A ring as bytes [planes, rows, bytes of a row]."""
+        extents = self.storage.tensors[name].extents
+        lanes = self.plan.device.lanes if self.plan.layouts[name] == "blocked" else 1
+        itemsize = self.plan.graph.types[name].dtype.itemsize
+        row = math.prod(extents[self.axis + 1 :]) * lanes * itemsize
+        return self.at[name].reshape(-1, extents[self.axis], row)
+
+    def rows(self, name: str, band: int, lo: int, hi: int) -> np.ndarray:
+        """The rows [lo, hi) of a plain ring, as an array of the tensor's type, while a band runs."""
+        stored, kind = self.storage.tensors[name], self.plan.graph.types[name]
+        assert stored.starts is not None
+        start = int(stored.starts[band])
+        whole = self.at[name].view(kind.dtype).reshape(stored.extents)
+        return whole[(*(slice(None) for _ in range(self.axis)), slice(lo - start, hi - start))]
+
+    def moving(self, band: int) -> Iterable[str]:
+        """The rings whose rows move to the front before a band."""
+        for name, stored in self.storage.tensors.items():
+            if stored.starts is not None and band and stored.starts[band] != stored.starts[band - 1]:
+                yield name
+
+    def move(self, name: str, band: int, pool: Executor, parts: int, hi: int) -> None:
+        """Moves the rows up to `hi` that the band still holds to the front of their ring."""
+        starts, planes = self.storage.tensors[name].starts, self.planes(name)
+        assert starts is not None
+        first, shift = int(starts[band]), int(starts[band] - starts[band - 1])
+        count = hi - first
+        if count <= 0:
+            return
+        edges = np.linspace(0, len(planes), min(parts, len(planes)) + 1).astype(int)
+        jobs = [pool.submit(_shift, planes[a:b], shift, count) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+        for job in jobs:
+            job.result()
+
+
+def _shift(planes: np.ndarray, shift: int, count: int) -> None:
+    """Moves `count` rows forward by `shift`, in pieces that do not overlap."""
+    for done in range(0, count, shift):
+        n = min(shift, count - done)
+        planes[:, done : done + n] = planes[:, done + shift : done + shift + n]
