@@ -39,7 +39,7 @@ class PassMemory:
         found = []
         for name, array in self.at.items():
             stored = self.storage.tensors.get(name)
-            if stored is not None and stored.kind == "ring":
+            if stored is not None and stored.starts is not None:
                 array = array[self.row_at(name, band) * self.row_bytes(name) :]
             found.append(array)
         return found

@@ -53,7 +53,9 @@ def plan_resident(plan: Plan, units: Sequence[Subgraph], storage: BandStorage) -
     """The plan of what runs between two passes, on whole tensors."""
     graph = plan.graph
     boxes = {k: Boxes.whole(graph.out(graph.nodes[k]).shape) for unit in units for k in unit.members}
-    places = {name: Place(storage.tensors[name].extents, (), slot) for slot, name in enumerate(storage.persistent)}
+    slots = {name: slot for slot, name in enumerate(storage.persistent)}
+    whole = {name: one for name, one in storage.tensors.items() if one.kind in ("whole", "collected")}
+    places = {name: Place(one.extents, (), slots[name]) for name, one in whole.items()}
     band_graph = replace(graph, inputs=tuple(storage.persistent), outputs=())
     return BandPlan(replace(plan, graph=band_graph, subgraphs=tuple(units)), boxes, places)
 
@@ -114,7 +116,7 @@ class _BandPlanner:
             self.places[name] = Place(stored.extents, (), self.slots[name])
             return
         rows = self.schedule.rows[name]
-        if stored.kind == "ring":  # its base is moved to the band's first new row
+        if stored.starts is not None:  # its base is moved to the band's first new row
             origin = storage_origin(stored, axis, int(rows.lo[self.band]))
             self.places[name] = Place(stored.extents, origin, self.slots[name])
             return

@@ -1,6 +1,7 @@
 """Where a pass stores its tensors: for good, for the rows of a few bands, or for one band alone.
 
-    whole     collected and resident tensors, all of them
+    whole     a resident tensor, all of it
+    collected the same of a swept tensor, which bands write
     ring      rows of several bands behind one another; when the buffer is full, those still held move to its front
     saved     in the arena while a band runs; the rows for the next band are saved at its end, and restored
     arena     while a band runs
@@ -23,7 +24,7 @@ from brickrt.plan.plan import Plan
 from brickrt.plan.stream.band_schedule import BandSchedule, SweptRows
 from brickrt.plan.stream.swept_tensors import SweptTensors
 
-Kind = Literal["whole", "ring", "saved", "arena"]
+Kind = Literal["whole", "collected", "ring", "saved", "arena"]
 RING_BANDS = 2  # bands after which a ring is full, so that its rows move in every second band
 
 
@@ -38,7 +39,8 @@ def stored_bytes(kind: TensorType, extents: Iterable[int], layout: Layout, lanes
 @dataclass(frozen=True)
 class Stored:
     """How a tensor is stored: `extents` of its storage, `first` the index of the storage's first element but for rows.
-    `kept` are the rows of what is saved of it. `starts` [bands] is the first row in a ring in each band."""
+    `kept` are the rows of what is saved of it. `starts` [bands] is the first row of the storage in each band, where it
+    differs or bands write to it."""
 
     kind: Kind
     extents: Shape
@@ -64,7 +66,7 @@ def kept_name(name: str) -> str:
 def store_pass(plan: Plan, schedule: BandSchedule, swept: SweptTensors, always: Mapping[str, int]) -> BandStorage:
     """Storage for all tensors of a pass; `always` are tensors that every pass has, whole, with their bytes."""
     graph, axis = plan.graph, schedule.axis
-    tensors = {name: Stored("whole", graph.types[name].shape, ()) for name in always}
+    tensors = {name: _whole(graph.types[name], schedule.rows.get(name)) for name in always}
     persistent = dict(always)
     for name, rows in schedule.rows.items():
         if name in always:
@@ -78,6 +80,13 @@ def store_pass(plan: Plan, schedule: BandSchedule, swept: SweptTensors, always: 
             extents = with_extent(found.extents, axis, found.kept)
             persistent[kept_name(name)] = stored_bytes(graph.types[name], extents, layout, lanes)
     return BandStorage(tensors, persistent)
+
+
+def _whole(kind: TensorType, rows: SweptRows | None) -> Stored:
+    """All of a tensor; `rows` are those that bands compute of it."""
+    if rows is None:
+        return Stored("whole", kind.shape, ())
+    return Stored("collected", kind.shape, (0,) * kind.rank, starts=np.zeros_like(rows.lo))
 
 
 def _stored(name: str, rows: SweptRows, schedule: BandSchedule, is_input: bool, is_output: bool) -> Stored:
