@@ -63,7 +63,8 @@ def plan_stream(plan: Plan, slices: dict[str, object], views: dict[str, str], ro
     graph = plan.graph
     plan = replace(plan, algorithms={k: name for k, name in plan.algorithms.items() if name not in LEVELS})
     units = tuple(as_units(graph, plan.subgraphs, AXIS))
-    swept = find_swept_tensors(graph, units, AXIS)
+    inside = {name: one.source for name, one in slices.items()}
+    swept = find_swept_tensors(graph, units, AXIS, inside)
     blocks = {name: plan.device.lanes for name, layout in plan.layouts.items() if layout == "blocked"}
     network = Network(graph, units, swept, slices, blocks)
     whole = [name for name in (*swept.collected, *swept.resident) if name not in slices and name not in views]
