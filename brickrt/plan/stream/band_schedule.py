@@ -117,7 +117,7 @@ def schedule_pass(network: Network, number: int, rows: int, part: Mapping[str, B
         found = scheduler.run()
         if not scheduler.late or ahead >= MOST_AHEAD:
             return found
-        ahead = max(2 * ahead, scheduler.late)
+        ahead = min(ahead + scheduler.late, MOST_AHEAD)
 
 
 class _Scheduler:
@@ -249,7 +249,8 @@ class _Scheduler:
         first = int(needed.lo[some, self.axis].min())
         reach = np.maximum(np.maximum.accumulate(np.where(some, needed.hi[:, self.axis], 0)), first)
         start = int(some.argmax())
-        usual = int(np.diff(reach[start:]).max(initial=0)) or int(reach[-1]) - first
+        share = -(-(int(reach[-1]) - first) // (self.bands - self.ahead))
+        usual = max(share, int(np.diff(reach[start:]).max(initial=0)))
         for band in range(start, 0, -1):
             reach[band - 1] = max(first, reach[band] - usual)
         self.late = max(self.late, -(-(int(reach[0]) - first) // max(1, usual)) - 1)
