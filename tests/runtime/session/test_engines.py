@@ -71,7 +71,7 @@ RUNS = [
 ]
 
 
-# Which numbers of threads must give what one gives, where it is not 3: none for the largest, each one chain of layers.
+# Which numbers of threads must give what one gives, where it is not 3: none for two of the largest.
 THREADS: dict[str, tuple[int, ...]] = {"nafnet": (2, 3), "mobilenetv2": (2, 3), "resnet34-3d": (), "vgg16": ()}
 
 
