@@ -210,16 +210,9 @@ def check(
     for alone, some in ((False, boxes), (True, parts if scratch else [])):
         for box in some:
             got = run_kernel(
-                op,
-                arrays,
-                box,
-                isa,
-                blocks=blocks,
-                out_block=out_block,
-                packed=packed,
-                scratch=alone,
+                op, arrays, box, isa, blocks=blocks, out_block=out_block, packed=packed, scratch=alone,
                 kernel_cls=kernel_cls,
-            )
+            )  # fmt: skip
             where = f"box {box.lo[0].tolist()}..{box.hi[0].tolist()}, scratch={alone}"
             assert_equal(got, whole[box.slices()], rtol, atol, where)
 
