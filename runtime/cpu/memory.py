@@ -10,7 +10,7 @@ from threading import Lock
 
 import numpy as np
 
-from brickrt.runtime.lowering.arena import ALIGNMENT, aligned
+from brickrt.plan.geometry.arena_packing import ALIGNMENT, aligned
 
 CHUNK = 2**25  # bytes of address space that a pool takes at once
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from brickrt.ops.types import Boxes
-from brickrt.plan.geometry.row_bands import BandSweep, HeldRows, with_rows
+from brickrt.plan.geometry.row_bands import BandSweep, HeldRows, buffer_extents, with_rows
 
 
 @dataclass(frozen=True)
@@ -35,18 +35,15 @@ class BandBuffer:
 
 def band_buffer(swept: BandSweep, name: str) -> BandBuffer:
     """The buffer of a tensor that swept bricks compute and read."""
-    held, whole = swept.rows[name], swept.brick_boxes(name)
-    extents = whole.extents.max(axis=0, initial=0)
-    rows = int(held.stored.max(initial=0))
-    extents[swept.axis] = rows
-    first = _first_rows(held, rows)
+    held, whole, extents = swept.rows[name], swept.brick_boxes(name), buffer_extents(swept, name)
+    first = _first_rows(held, extents[swept.axis])
     origins = np.repeat(whole.lo, swept.bands, axis=0)
     origins[:, swept.axis] = first.reshape(-1)
     moves = np.zeros_like(first, bool)
     moves[:, 1:] = (first[:, 1:] != first[:, :-1]) & (held.before > held.keep)[:, 1:]
     boxes = Boxes(*(np.repeat(ends, swept.bands, axis=0) for ends in (whole.lo, whole.hi)))
     moved = with_rows(boxes, held.keep, np.maximum(held.before, held.keep), swept.axis)
-    return BandBuffer(tuple(int(e) for e in extents), origins, moves.reshape(-1), moved)
+    return BandBuffer(extents, origins, moves.reshape(-1), moved)
 
 
 def _first_rows(held: HeldRows, rows: int) -> np.ndarray:

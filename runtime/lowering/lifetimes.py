@@ -3,24 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
 from brickrt.graph.ir import Node
+from brickrt.plan.geometry.arena_packing import Lifetime
 from brickrt.plan.plan import Plan
 from brickrt.runtime.lowering.task_graph import Allocation, TaskGraph, stored_in
-
-
-@dataclass(frozen=True)
-class Lifetime:
-    """First and last subgraph that use a tensor, and the subgraphs that do."""
-
-    tensor: str
-    nbytes: int
-    born: int
-    dies: int
-    users: tuple[int, ...]
 
 
 def subgraph_lifetimes(plan: Plan, allocations: Mapping[str, Allocation], aliases: Mapping[str, str]) -> list[Lifetime]:

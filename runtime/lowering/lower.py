@@ -10,11 +10,12 @@ from brickrt.graph.ir import Node
 from brickrt.graph.time_budget import check_time
 from brickrt.ops.operators.partial_reduce import PartialReduce
 from brickrt.ops.types import Boxes, Shape
+from brickrt.plan.geometry.arena_packing import aligned, pack_arena
 from brickrt.plan.geometry.bricks import BrickGrid, row_offsets
 from brickrt.plan.geometry.row_bands import BandSweep, sweep, swept_axis
 from brickrt.plan.plan import Plan
 from brickrt.plan.subgraph import Subgraph
-from brickrt.runtime.lowering.arena import aligned, allocate, pack_arena, view_aliases, with_offsets
+from brickrt.runtime.lowering.arena import allocate, view_aliases, with_offsets
 from brickrt.runtime.lowering.band_buffers import BandBuffer, band_buffer
 from brickrt.runtime.lowering.band_prefetch import find_prefetches
 from brickrt.runtime.lowering.inplace_slices import InplaceSlice, find_inplace_slices, resolve, root_of

@@ -3,29 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from concurrent.futures import Executor
 
 import numpy as np
 
-from brickrt.ops.types import Shape, TensorType
+from brickrt.plan.geometry.arena_packing import aligned
 from brickrt.plan.plan import Plan
-from brickrt.plan.stream.band_storage import BandStorage
-from brickrt.plan.stream.stream_plan import PassPlan, StreamPlan
-from brickrt.runtime.lowering.arena import aligned
+from brickrt.plan.stream.stream_plan import Sweep
 
 
-def persistent_bytes(plan: StreamPlan) -> int:
-    """Bytes of the tensors that are held whole, and of the largest pass."""
-    always = sum(map(aligned, plan.always.values()))
-    passes = (sum(map(aligned, one.storage.persistent.values())) - always for one in plan.passes)
-    return always + max(passes, default=0) + aligned(1)  # so that what begins at the end of all begins somewhere
+class SweepMemory:
+    """The persistent tensors of one sweep in `memory`, an array of bytes."""
 
-
-class PassMemory:
-    """The persistent tensors of one pass in `memory`, an array of bytes."""
-
-    def __init__(self, plan: Plan, one: PassPlan, memory: np.ndarray) -> None:
+    def __init__(self, plan: Plan, one: Sweep, memory: np.ndarray) -> None:
         self.plan, self.axis, self.schedule, self.storage = plan, one.schedule.axis, one.schedule, one.storage
         self.arrays: list[np.ndarray] = []
         self.at: dict[str, np.ndarray] = {}
@@ -87,7 +78,7 @@ class PassMemory:
         if count <= 0:
             return
         edges = np.linspace(0, len(planes), min(parts, len(planes)) + 1).astype(int)
-        jobs = [pool.submit(_shift, planes[a:b], shift, count) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+        jobs = [pool.submit(_shift, planes[a:b], shift, count) for a, b in pairwise(edges)]
         for job in jobs:
             job.result()
 

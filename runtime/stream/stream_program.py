@@ -18,9 +18,10 @@ from brickrt.runtime.lowering.owned_constants import KeptConstants
 from brickrt.runtime.progress import KernelProgress
 from brickrt.runtime.stream.boxes_io import Sink, Source
 from brickrt.runtime.stream.lower_band import lower_band
-from brickrt.runtime.stream.ring_memory import PassMemory, persistent_bytes
+from brickrt.plan.stream.stream_memory import persistent_bytes
+from brickrt.runtime.stream.ring_memory import SweepMemory
 
-BETWEEN = -1  # instead of a band: what runs before a pass
+BETWEEN = -1  # instead of a band: what runs before a sweep
 
 
 class StreamProgram:
@@ -37,9 +38,9 @@ class StreamProgram:
         """Lowers and compiles every distinct band."""
         self.plan, self.threads = plan, threads
         slices, views = find_inplace_slices(plan.plan), view_aliases(plan.plan)
-        keys = [(number, int(band)) for number, one in enumerate(plan.passes) for band in np.unique(one.like)]
+        keys = [(number, int(band)) for number, one in enumerate(plan.sweeps) for band in np.unique(one.like)]
         bands = {key: plan.band_plan(*key) for key in keys}
-        for number in range(len(plan.passes) + 1):
+        for number in range(len(plan.sweeps) + 1):
             resident = plan.resident_plan(number)
             if resident is not None:
                 bands[number, BETWEEN] = resident
@@ -47,28 +48,29 @@ class StreamProgram:
         parts = compile_parts(tasks, isa, threads, KeptConstants(plan.plan.graph, constants), progress)
         self.programs = {key: CpuProgram(parts, table) for key, table in zip(bands, parts.tables, strict=True)}
         self.memory = HugePagePool().empty(persistent_bytes(plan))
-        self.passes = [PassMemory(plan.plan, one, self.memory) for one in plan.passes]
+        self.sweeps = [SweepMemory(plan.plan, one, self.memory) for one in plan.sweeps]
 
     def run(self, sources: Mapping[str, Source], sinks: Mapping[str, Sink]) -> None:
-        """Reads the graph's inputs and writes its outputs, pass by pass."""
+        """Reads the graph's inputs and writes its outputs, sweep by sweep."""
         self._fill_whole(sources)
-        with ThreadPoolExecutor(1) as reader, ThreadPoolExecutor(1) as writer, ThreadPoolExecutor(self.threads) as movers:
-            for number in range(len(self.plan.passes)):
-                self._between(number)
-                _PassRun(self, number, sources, sinks, reader, writer, movers).run()
-        self._between(len(self.plan.passes))
+        with ThreadPoolExecutor(1) as reader, ThreadPoolExecutor(1) as writer:
+            with ThreadPoolExecutor(self.threads) as movers:
+                for number in range(len(self.plan.sweeps)):
+                    self._between(number)
+                    _SweepRun(self, number, sources, sinks, (reader, writer, movers)).run()
+        self._between(len(self.plan.sweeps))
         self._write_whole(sinks)
 
     def _between(self, number: int) -> None:
-        """What runs on whole tensors before a pass."""
+        """What runs on whole tensors before a sweep."""
         program = self.programs.get((number, BETWEEN))
         if program is not None:
-            memory = self.passes[min(number, len(self.passes) - 1)]
+            memory = self.sweeps[min(number, len(self.sweeps) - 1)]
             program.run(list(memory.at.values()), ())
 
     def _whole(self, name: str) -> np.ndarray:
         kind = self.plan.plan.graph.types[name]
-        return self.passes[-1].at[name].view(kind.dtype).reshape(kind.shape)
+        return self.sweeps[-1].at[name].view(kind.dtype).reshape(kind.shape)
 
     def _fill_whole(self, sources: Mapping[str, Source]) -> None:
         """Inputs that are not swept are read whole."""
@@ -85,7 +87,7 @@ class StreamProgram:
                 sinks[name].write((0,) * whole.ndim, whole)
 
 
-class _PassRun:
+class _SweepRun:
     """One sweep. Rows of the next band are read, and those of the band before written, while a band runs."""
 
     def __init__(
@@ -94,14 +96,12 @@ class _PassRun:
         number: int,
         sources: Mapping[str, Source],
         sinks: Mapping[str, Sink],
-        reader: ThreadPoolExecutor,
-        writer: ThreadPoolExecutor,
-        movers: ThreadPoolExecutor,
+        helpers: tuple[ThreadPoolExecutor, ThreadPoolExecutor, ThreadPoolExecutor],
     ) -> None:
-        self.program, self.number, self.one = program, number, program.plan.passes[number]
-        self.memory, self.schedule = program.passes[number], self.one.schedule
+        self.program, self.number, self.one = program, number, program.plan.sweeps[number]
+        self.memory, self.schedule = program.sweeps[number], self.one.schedule
         self.sources, self.sinks = sources, sinks
-        self.reader, self.writer, self.movers = reader, writer, movers
+        self.reader, self.writer, self.movers = helpers
         graph = program.plan.plan.graph
         self.inputs = [name for name in graph.inputs if name in self.schedule.rows]
         self.outputs = [name for name in graph.outputs if name in self.schedule.targets]

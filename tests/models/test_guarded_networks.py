@@ -14,9 +14,9 @@ import onnx
 import pytest
 
 from brickrt.ops.types import TensorType
+from brickrt.plan.geometry.arena_packing import aligned
 from brickrt.runtime.cpu.memory import HugePagePool
 from brickrt.runtime.execution.execution import Execution
-from brickrt.runtime.lowering.arena import aligned
 from brickrt.runtime.session.runtime import Runtime
 from tests.support.cpu.harness import PAGE, GuardedMemory, poison
 from tests.support.cpu.in_child import in_child

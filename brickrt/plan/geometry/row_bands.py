@@ -164,6 +164,13 @@ def band_bytes(swept: BandSweep) -> np.ndarray:
     return total
 
 
+def buffer_extents(swept: BandSweep, name: str) -> Shape:
+    """Extents of the buffer that holds a tensor's rows in any brick."""
+    extents = swept.brick_boxes(name).extents.max(axis=0, initial=0)
+    extents[swept.axis] = int(swept.rows[name].stored.max(initial=0))
+    return tuple(int(e) for e in extents)
+
+
 def bands_of(boxes: Boxes, band: int, count: int, axis: int) -> Boxes:
     """The boxes in `count` bands of `band` rows along an axis, box by box; the last bands are shorter, or empty."""
     each = Boxes(np.repeat(boxes.lo, count, axis=0), np.repeat(boxes.hi, count, axis=0))

@@ -1,4 +1,4 @@
-"""Where a pass stores its tensors: for good, for the rows of a few bands, or for one band alone.
+"""Where a sweep stores its tensors: for good, for the rows of a few bands, or for one band alone.
 
     whole     a resident tensor, all of it
     collected the same of a swept tensor, which bands write
@@ -12,17 +12,16 @@ Rings begin elsewhere in each band, so their bases move. Rows of the arena are a
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
-from brickrt.ops.types import Boxes, Shape, TensorType
+from brickrt.ops.types import Shape, TensorType
 from brickrt.plan.layout import Layout
 from brickrt.plan.plan import Plan
 from brickrt.plan.stream.band_schedule import BandSchedule, SweptRows
-from brickrt.plan.stream.swept_tensors import SweptTensors
 
 Kind = Literal["whole", "collected", "ring", "saved", "arena"]
 RING_BANDS = 2  # bands after which a ring is full, so that its rows move in every second band
@@ -51,8 +50,8 @@ class Stored:
 
 @dataclass(frozen=True)
 class BandStorage:
-    """The storage of a pass. `persistent` has the names and bytes of what outlives a band, in order; the saved rows of a
-    tensor T are "T:kept"."""
+    """The storage of a sweep. `persistent` has the names and bytes of what outlives a band, in order; the saved rows of
+    a tensor T are "T:kept"."""
 
     tensors: dict[str, Stored]
     persistent: dict[str, int]
@@ -63,15 +62,27 @@ def kept_name(name: str) -> str:
     return f"{name}:kept"
 
 
-def store_pass(plan: Plan, schedule: BandSchedule, swept: SweptTensors, always: Mapping[str, int]) -> BandStorage:
-    """Storage for all tensors of a pass; `always` are tensors that every pass has, whole, with their bytes."""
+def common_extents(schedules: Sequence[BandSchedule]) -> dict[str, Shape]:
+    """Per tensor extents across its rows that fit each of several strips: they share kernels, which know strides."""
+    found: dict[str, np.ndarray] = {}
+    for schedule in schedules:
+        for name, box in schedule.across.items():
+            found[name] = np.maximum(found.get(name, 0), box.extents[0])
+    return {name: tuple(extents.tolist()) for name, extents in found.items()}
+
+
+def store_pass(
+    plan: Plan, schedule: BandSchedule, always: Mapping[str, int], common: Mapping[str, Shape]
+) -> BandStorage:
+    """Storage for all tensors of a sweep; `always` are tensors that every sweep has, whole, with their bytes, and
+    `common` the extents of the others across their rows."""
     graph, axis = plan.graph, schedule.axis
     tensors = {name: _whole(graph.types[name], schedule.rows.get(name)) for name in always}
     persistent = dict(always)
     for name, rows in schedule.rows.items():
         if name in always:
             continue
-        found = _stored(name, rows, schedule, name in graph.inputs, name in graph.outputs)
+        found = _stored(name, rows, schedule, common[name])
         tensors[name] = found
         layout, lanes = plan.layouts[name], plan.device.lanes
         if found.kind == "ring":
@@ -89,10 +100,11 @@ def _whole(kind: TensorType, rows: SweptRows | None) -> Stored:
     return Stored("collected", kind.shape, (0,) * kind.rank, starts=np.zeros_like(rows.lo))
 
 
-def _stored(name: str, rows: SweptRows, schedule: BandSchedule, is_input: bool, is_output: bool) -> Stored:
+def _stored(name: str, rows: SweptRows, schedule: BandSchedule, extents: Shape) -> Stored:
     """A graph's inputs are read a band ahead, its outputs written a band behind."""
-    across, axis = schedule.across[name], schedule.axis
-    first, extents = tuple(across.lo[0].tolist()), tuple(across.extents[0].tolist())
+    graph, axis = schedule.graph, schedule.axis
+    is_input, is_output = name in graph.inputs, name in graph.outputs
+    first = tuple(schedule.across[name].lo[0].tolist())
     if is_input or is_output or rows.kept > rows.fresh:
         keep, hi = rows.keep, rows.hi
         if is_input:

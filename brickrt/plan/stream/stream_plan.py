@@ -1,16 +1,21 @@
-"""A network as passes of bands, each with its storage: all that a run in bounded memory does, before it is lowered."""
+"""A network as sweeps of bands, each with its storage: all that a run in bounded memory does, before it is lowered."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
 
 import numpy as np
 
+from brickrt.graph.ir import Graph
+from brickrt.ops.types import Boxes
 from brickrt.plan.cost.strassen import LEVELS
+from brickrt.plan.geometry.bricks import even_edges
 from brickrt.plan.plan import Plan
-from brickrt.plan.stream.band_plan import BandPlan, plan_band, plan_resident
+from brickrt.plan.stream.band_plan import COLUMNS, BandPlan, plan_band, plan_resident
 from brickrt.plan.stream.band_schedule import BandSchedule, Network, schedule_pass
-from brickrt.plan.stream.band_storage import BandStorage, store_pass, stored_bytes
+from brickrt.plan.stream.band_storage import BandStorage, common_extents, store_pass, stored_bytes
 from brickrt.plan.stream.equal_bands import equal_bands
 from brickrt.plan.stream.swept_tensors import SweptTensors, as_units, find_swept_tensors
 from brickrt.plan.subgraph import Subgraph
@@ -19,9 +24,11 @@ AXIS = 2  # rows of images, planes of volumes
 
 
 @dataclass(frozen=True, eq=False)
-class PassPlan:
-    """One sweep. `before` are the units that run on whole tensors before it. Band b runs what band `like[b]` does."""
+class Sweep:
+    """One way down the network's rows: all of a pass, or a strip of its last one. `before` are the units that run on
+    whole tensors before it. Band b runs what band `like[b]` does."""
 
+    number: int  # of the pass
     schedule: BandSchedule
     storage: BandStorage
     before: tuple[Subgraph, ...]
@@ -30,57 +37,101 @@ class PassPlan:
 
 @dataclass(frozen=True, eq=False)
 class StreamPlan:
-    """A plan as passes. `rows` is the height of a band, in rows of the tallest input or output; `last` are the units
-    that run on whole tensors after all passes. `always` has the bytes of the tensors that are held whole."""
+    """A plan as sweeps. `rows` is the height of a band, in rows of the tallest input or output, `strips` in how many
+    parts each of the other spatial axes is cut; `last` are the units that run on whole tensors after all sweeps.
+    `always` has the bytes of the tensors that are held whole."""
 
     plan: Plan
     rows: int
+    strips: tuple[int, ...]
     units: tuple[Subgraph, ...]
     swept: SweptTensors
     always: dict[str, int]
-    passes: tuple[PassPlan, ...]
+    sweeps: tuple[Sweep, ...]
     last: tuple[Subgraph, ...]
 
-    def band_plan(self, number: int, band: int) -> BandPlan:
-        """What a band of a pass does."""
-        one = self.passes[number]
+    def band_plan(self, sweep: int, band: int) -> BandPlan:
+        """What a band of a sweep does."""
+        one = self.sweeps[sweep]
         return plan_band(self.plan, self.units, one.schedule, one.storage, band)
 
-    def resident_plan(self, number: int) -> BandPlan | None:
-        """What runs before a pass, or after the last; None where that is nothing."""
-        units = self.passes[number].before if number < len(self.passes) else self.last
-        storage = self.passes[min(number, len(self.passes) - 1)].storage
+    def resident_plan(self, sweep: int) -> BandPlan | None:
+        """What runs before a sweep, or after the last; None where that is nothing."""
+        units = self.sweeps[sweep].before if sweep < len(self.sweeps) else self.last
+        storage = self.sweeps[min(sweep, len(self.sweeps) - 1)].storage
         return plan_resident(self.plan, units, storage) if units else None
 
 
-def plan_stream(plan: Plan, slices: dict[str, object], views: dict[str, str], rows: int) -> StreamPlan:
-    """The passes of a plan in bands of `rows` rows. Raises BrickError naming a node that is not run band by band.
+@dataclass(frozen=True)
+class StreamPlanner:
+    """Makes stream plans of one plan; `slices` and `views` name the tensors of it that lie in others."""
 
-    `slices` and `views` name the tensors of the plan that lie in others.
-    """
-    from dataclasses import replace
+    plan: Plan
+    network: Network
+    always: dict[str, int]
 
-    graph = plan.graph
-    plan = replace(plan, algorithms={k: name for k, name in plan.algorithms.items() if name not in LEVELS})
-    units = tuple(as_units(graph, plan.subgraphs, AXIS))
-    inside = {name: one.source for name, one in slices.items()}
-    swept = find_swept_tensors(graph, units, AXIS, inside)
-    blocks = {name: plan.device.lanes for name, layout in plan.layouts.items() if layout == "blocked"}
-    network = Network(graph, units, swept, slices, blocks)
-    whole = [name for name in (*swept.collected, *swept.resident) if name not in slices and name not in views]
-    always = {n: stored_bytes(graph.types[n], graph.types[n].shape, plan.layouts[n], plan.device.lanes) for n in whole}
-    passes = []
-    for number in range(swept.passes):
-        schedule = schedule_pass(network, number, rows)
-        storage = store_pass(plan, schedule, swept, always)
-        passes.append(PassPlan(schedule, storage, _resident_units(graph, units, swept, number), equal_bands(schedule)))
-    last = tuple(
-        unit for number in range(swept.passes, 1 + max(swept.resident.values(), default=0))
-        for unit in _resident_units(graph, units, swept, number)
-    )
-    return StreamPlan(plan, rows, units, swept, always, tuple(passes), last)
+    @staticmethod
+    def of(plan: Plan, slices: Collection[str], views: Collection[str]) -> StreamPlanner:
+        """Raises BrickError naming a node that is not run band by band."""
+        graph, lanes = plan.graph, plan.device.lanes
+        # the products that Strassen's scheme pairs depend on where boxes begin
+        plan = replace(plan, algorithms={k: name for k, name in plan.algorithms.items() if name not in LEVELS})
+        units = tuple(as_units(graph, plan.subgraphs, AXIS))
+        swept = find_swept_tensors(graph, units, AXIS, slices)
+        blocks = {name: lanes for name, layout in plan.layouts.items() if layout == "blocked"}
+        whole = [name for name in (*swept.collected, *swept.resident) if name not in slices and name not in views]
+        types = {name: graph.types[name] for name in whole}
+        always = {n: stored_bytes(kind, kind.shape, plan.layouts[n], lanes) for n, kind in types.items()}
+        return StreamPlanner(plan, Network(graph, units, swept, slices, blocks), always)
+
+    @property
+    def tall(self) -> int:
+        """Rows of the tallest input or output."""
+        graph = self.plan.graph
+        swept = [name for name in (*graph.inputs, *graph.outputs) if name in self.network.swept.level]
+        return max((graph.types[name].shape[AXIS] for name in swept), default=0)
+
+    def stream_plan(self, rows: int, strips: tuple[int, ...] = ()) -> StreamPlan:
+        """The sweeps in bands of `rows` rows, the last pass in so many `strips` along the axes behind the rows."""
+        swept, units = self.network.swept, self.network.units
+        graph, sweeps = self.plan.graph, []
+        for number in range(swept.passes):
+            cut = number == swept.passes - 1 and not any(swept.level[n] == number for n in swept.collected)
+            parts = list(_parts(graph, swept, strips)) if cut else [{}]
+            schedules = [schedule_pass(self.network, number, rows, part) for part in parts]
+            extents = common_extents(schedules)
+            for first, schedule in enumerate(schedules):
+                storage = store_pass(self.plan, schedule, self.always, extents)
+                before = () if first else _resident_units(graph, units, swept, number)
+                sweeps.append(Sweep(number, schedule, storage, before, equal_bands(schedule)))
+        after = range(swept.passes, 1 + max(swept.resident.values(), default=0))
+        last = [unit for number in after for unit in _resident_units(graph, units, swept, number)]
+        return StreamPlan(self.plan, rows, strips, tuple(units), swept, self.always, tuple(sweeps), tuple(last))
 
 
-def _resident_units(graph, units, swept: SweptTensors, number: int) -> tuple[Subgraph, ...]:
+def _resident_units(
+    graph: Graph, units: Sequence[Subgraph], swept: SweptTensors, number: int
+) -> tuple[Subgraph, ...]:
     """The units that compute resident tensors before a pass."""
     return tuple(unit for unit in units if swept.resident.get(graph.nodes[unit.nodes[-1]].output) == number)
+
+
+def _parts(graph: Graph, swept: SweptTensors, strips: tuple[int, ...]) -> Iterator[dict[str, Boxes]]:
+    """The parts of the graph's outputs that strips compute, strip by strip."""
+    outputs = {name: graph.types[name].shape for name in graph.outputs if name in swept.level}
+    axes = range(AXIS + 1, AXIS + 1 + len(strips))
+    cuts = []
+    for axis, count in zip(axes, strips, strict=True):
+        widest = max((shape[axis] for shape in outputs.values() if len(shape) > axis), default=1)
+        edge = even_edges(widest, COLUMNS if widest >= 8 * COLUMNS else COLUMNS // 4, count)[0]
+        pieces = -(-widest // edge)
+        cuts.append([(k * edge / widest, min(1.0, (k + 1) * edge / widest)) for k in range(pieces)])
+    for ranges in product(*cuts):
+        part = {}
+        for name, shape in outputs.items():
+            box = Boxes.whole(shape)
+            for axis, (start, end) in zip(axes, ranges, strict=True):
+                if len(shape) > axis:
+                    box.lo[:, axis], box.hi[:, axis] = round(start * shape[axis]), round(end * shape[axis])
+            part[name] = box
+        yield part

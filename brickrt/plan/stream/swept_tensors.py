@@ -10,9 +10,8 @@ is computed from it alone is *resident*: small, and computed between two passes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 
 from brickrt.graph.errors import BrickError
 from brickrt.graph.ir import Graph, Node
@@ -24,7 +23,6 @@ from brickrt.plan.subgraph import Subgraph
 
 MANY_ROWS = 32  # of a tensor with fewer, all rows are simply kept
 COLLECTED_BYTES = 2**26  # a tensor that is needed whole may have so many
-NOTHING_INSIDE: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass
@@ -74,10 +72,10 @@ def _alone(s: Subgraph) -> list[Subgraph]:
 
 
 def find_swept_tensors(
-    graph: Graph, units: Sequence[Subgraph], axis: int, inside: Mapping[str, str] = NOTHING_INSIDE
+    graph: Graph, units: Sequence[Subgraph], axis: int, inside: Collection[str] = ()
 ) -> SweptTensors:
-    """Raises BrickError naming the node where rows cannot be swept. `inside` maps tensors that are never stored to the
-    one that each is a part of: that one is collected in their place."""
+    """Raises BrickError naming the node where rows cannot be swept. `inside` are slices that are never stored: what
+    they are part of is collected in their place."""
     found = SweptTensors(axis)
     for name in graph.inputs:
         shape = graph.types[name].shape
@@ -91,7 +89,7 @@ def find_swept_tensors(
     return found
 
 
-def _note(found: SweptTensors, graph: Graph, node: Node, inside: Mapping[str, str]) -> None:
+def _note(found: SweptTensors, graph: Graph, node: Node, inside: Collection[str]) -> None:
     """Finds out what a node's output is."""
     ready, swept = 0, []
     for i, name in enumerate(node.inputs):
@@ -102,7 +100,7 @@ def _note(found: SweptTensors, graph: Graph, node: Node, inside: Mapping[str, st
         elif needs_all_rows(graph, node, i, found.axis):
             ready = max(ready, found.level[name] + 1)
             while name in inside:
-                name = inside[name]
+                name = graph.nodes[graph.producers[name]].inputs[0]
             found.collected[name] = _collected(found, graph, node, name)
         else:
             swept.append(name)

@@ -18,9 +18,8 @@ from brickrt.ops.cuda.operand import Operand, dense
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.types import TensorType
 from brickrt.plan.device.device_spec import DeviceSpec
+from brickrt.plan.geometry.arena_packing import Lifetime, pack_arena
 from brickrt.runtime.cuda.groups.group_geometry import Bricks, Key, Read
-from brickrt.runtime.lowering.arena import pack_arena
-from brickrt.runtime.lowering.lifetimes import Lifetime
 from brickrt.runtime.lowering.task_graph import Allocation
 
 

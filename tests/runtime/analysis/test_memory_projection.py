@@ -11,13 +11,12 @@ import pytest
 from brickrt import Runtime, zoo
 from brickrt.graph.errors import BrickError
 from brickrt.plan.device.device_spec import PRESETS, host_device
+from brickrt.plan.geometry.arena_packing import ALIGNMENT, Lifetime, aligned, pack_arena
+from brickrt.plan.geometry.arena_packing import ALIGNMENT as ARENA_ALIGNMENT
 from brickrt.runtime.analysis.memory_projection import MemoryProjection, check_fits, project
 from brickrt.runtime.cpu.compile.host_isa import host_isa
 from brickrt.runtime.cpu.memory import CHUNK, HugePagePool, aligned_empty
 from brickrt.runtime.cpu.program import CpuProgram
-from brickrt.runtime.lowering.arena import ALIGNMENT, aligned, pack_arena
-from brickrt.runtime.lowering.arena import ALIGNMENT as ARENA_ALIGNMENT
-from brickrt.runtime.lowering.lifetimes import Lifetime
 from tests.support.graphs.plan_graphs import Sketch, bottlenecks
 from tests.support.task_checks import lowered, with_values
 

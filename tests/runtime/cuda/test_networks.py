@@ -26,8 +26,10 @@ RUNS = [
     ("vit-s16", "layerwise", "streams"),
 ]
 LARGE = ("deepcam", "resnet34-3d")  # bricks of 4 pixels would mostly compute the halos of many layers
+ONCE = (*LARGE, "darknet53", "inception-v4", "vgg16")  # the others run again, in each way to launch
 
 
 @pytest.mark.parametrize(("name", "strategy", "launch"), RUNS)
 def test_network(monkeypatch, name, strategy, launch):
-    check_network(monkeypatch, name, HostDriver(), strategy, launch, brick=8 if name in LARGE else 4)
+    brick = 8 if name in LARGE else 4
+    check_network(monkeypatch, name, HostDriver(), strategy, launch, brick, again=name not in ONCE)

@@ -48,8 +48,8 @@ def test_every_way(monkeypatch, name, strategy, launch):
     ],
 )
 def test_zoo(monkeypatch, name, strategy, launch):
-    """Each network in two strategies, and each strategy in all ways to launch."""
-    check_network(monkeypatch, name, CallbackDriver(), strategy, launch, brick=8)
+    """Each network in two strategies, and each strategy in all ways to launch; the test above runs twice."""
+    check_network(monkeypatch, name, CallbackDriver(), strategy, launch, brick=8, again=False)
 
 
 @settings(max_examples=25, deadline=None)

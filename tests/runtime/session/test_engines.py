@@ -71,13 +71,17 @@ RUNS = [
 ]
 
 
+# Which numbers of threads must give what one gives, where it is not 3: none for two of the largest.
+THREADS: dict[str, tuple[int, ...]] = {"nafnet": (2, 3), "mobilenetv2": (2, 3), "resnet34-3d": (), "vgg16": ()}
+
+
 @pytest.mark.parametrize(("name", "strategy", "brick"), RUNS)
 def test_cpu(name, strategy, brick):
     result, runtime = run(name, device="cpu", strategy=strategy, brick=brick, threads=1)
     check_close(name, result)
     check_stats(runtime)
     assert runtime.stats.revisits == 0
-    for threads in (2, 3) if name in ("nafnet", "mobilenetv2") else (3,):
+    for threads in THREADS.get(name, (3,)):
         again, other = run(name, device="cpu", strategy=strategy, brick=brick, threads=threads)
         np.testing.assert_array_equal(again, result, f"{threads} threads")
         assert other.stats.tasks == runtime.stats.tasks
@@ -174,12 +178,15 @@ def test_bricks_that_need_nothing_of_an_input(strategy):
         np.testing.assert_allclose(y, want, 1e-6)
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
-@pytest.mark.parametrize("name", SIZES)
+@pytest.mark.parametrize(
+    ("name", "strategy"), [(name, STRATEGIES[s]) for k, name in enumerate(SIZES) for s in (k % 2, k % 2 + 2)]
+)
 def test_null_runs_every_task_of_a_safe_schedule(name, strategy):
+    """Each network in two strategies; the tests of lowering check all of them on random graphs."""
     model, x = network(name, SIZES[name])
     runtime = Runtime(model, device="null", strategy=strategy, brick=None if strategy == "auto" else 8, threads=2)
-    assert runtime.execute({"x": x})["y"].shape == expected(name, SIZES[name]).shape
+    shape = tuple(dim.dim_value for dim in model.graph.output[0].type.tensor_type.shape.dim)
+    assert runtime.execute({"x": x})["y"].shape == shape
     check_stats(runtime)
     programs = runtime.plan.programs
     assert runtime.stats.tasks == sum(len(program.tasks) for program in programs)

@@ -190,6 +190,7 @@ def check(
     out_block: int = 1,
     packed: Sequence[bool] | None = None,
     boxes: Sequence[Boxes] | None = None,
+    parts: Sequence[Boxes] | None = None,
     expected: np.ndarray | None = None,
     rtol: float = 1e-5,
     atol: float = 1e-6,
@@ -199,25 +200,19 @@ def check(
     """Compares the kernel with `expected` (by default the NumPy definition), in whole tensors and as scratch.
 
     Integers and booleans must be equal. By default `boxes` are `random_boxes`. Every shape of scratch is another kernel
-    to compile, so only the last box runs as scratch, or none if `scratch` is off.
+    to compile, so only the last box runs as scratch, or `parts` where they are given, or none if `scratch` is off.
     """
     types = [TensorType(a.shape, a.dtype) for a in arrays]
     shape = op.infer(types).shape
     whole = evaluate_whole(op, arrays) if expected is None else expected
     boxes = random_boxes(shape, 4, out_block) if boxes is None else list(boxes)
-    for alone, some in ((False, boxes), (True, boxes[-1:] if scratch else [])):
+    parts = boxes[-1:] if parts is None else parts
+    for alone, some in ((False, boxes), (True, parts if scratch else [])):
         for box in some:
             got = run_kernel(
-                op,
-                arrays,
-                box,
-                isa,
-                blocks=blocks,
-                out_block=out_block,
-                packed=packed,
-                scratch=alone,
+                op, arrays, box, isa, blocks=blocks, out_block=out_block, packed=packed, scratch=alone,
                 kernel_cls=kernel_cls,
-            )
+            )  # fmt: skip
             where = f"box {box.lo[0].tolist()}..{box.hi[0].tolist()}, scratch={alone}"
             assert_equal(got, whole[box.slices()], rtol, atol, where)
 

@@ -15,11 +15,11 @@ class HostMemory:
 
     def __init__(self, nbytes: int) -> None:
         self.nbytes = nbytes
-        self._room = np.full(nbytes + 3 * GUARD, 0xA5, np.uint8)
+        self._room = np.zeros(nbytes + 3 * GUARD, np.uint8)
         self.frozen: np.ndarray | None = None
         start = GUARD + -self._room.ctypes.data % GUARD
         self.address = self._room.ctypes.data + start
-        self._room[start : start + nbytes] = 0
+        self._room[:start] = self._room[start + nbytes :] = 0xA5
         self._start = start
 
     def check(self) -> None:

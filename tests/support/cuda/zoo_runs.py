@@ -21,16 +21,23 @@ def network(name: str) -> tuple[onnx.ModelProto, np.ndarray, np.ndarray]:
 
 
 def check_network(
-    monkeypatch: pytest.MonkeyPatch, name: str, driver: HostDriver, strategy: str, launch: str, brick: int = 4
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    driver: HostDriver,
+    strategy: str,
+    launch: str,
+    brick: int = 4,
+    again: bool = True,
 ) -> Runtime:
-    """Runs a network twice and compares."""
+    """Runs a network, and `again` with the same bits, and compares."""
     model, x, want = network(name)
     edge = None if strategy == "auto" else brick
     runtime = runtime_on(monkeypatch, driver, model, launch, group=7, strategy=strategy, brick=edge)
     first = runtime.execute({"x": x})["y"]
     assert (first.shape, first.dtype) == (want.shape, want.dtype)
     np.testing.assert_allclose(first, want, rtol=0, atol=1e-4 * np.abs(want).max())
-    np.testing.assert_array_equal(runtime.execute({"x": x})["y"], first)
+    if again:
+        np.testing.assert_array_equal(runtime.execute({"x": x})["y"], first)
     driver.check()
     stats = runtime.stats
     assert stats.complete_first + stats.waits + stats.revisits == stats.tasks

@@ -56,16 +56,18 @@ def test_transpose_of_blocked_space(isa):
     check_few(Transpose((0, 1, 3, 2)), [sample((1, 37, 5, 6))], isa, blocks=[isa.lanes], out_block=isa.lanes)
 
 
-@pytest.mark.parametrize("isa", ISAS)
-@pytest.mark.parametrize(
-    "shape", [(1, 16, 4, 33), (2, 35, 5, 7), (1, 3, 9, 17), (2, 1, 20), (1, 40, 1, 1), (3, 21), (1, 20, 2, 3, 4)]
-)
-def test_reorder(shape, isa):
+SHAPES = [(1, 16, 4, 33), (2, 35, 5, 7), (1, 3, 9, 17), (2, 1, 20), (1, 40, 1, 1), (3, 21), (1, 20, 2, 3, 4)]
+
+
+@pytest.mark.parametrize(("shape", "turn"), [(shape, k % 2) for k, shape in enumerate(SHAPES)])
+def test_reorder(shape, turn):
+    """To blocks on one instruction set, from them on the other, by turns."""
     x = sample(shape)
-    check_few(Reorder("blocked"), [x], isa, out_block=isa.lanes)
-    check_few(Reorder("plain"), [x], isa, blocks=[isa.lanes])
-    check_few(Reorder("plain"), [x], isa)
-    check_few(Reorder("blocked"), [x], isa, blocks=[isa.lanes], out_block=isa.lanes)
+    to, back = ((HOST, AVX2), (AVX2, HOST))[turn]
+    check_few(Reorder("blocked"), [x], to, out_block=to.lanes)
+    check_few(Reorder("plain"), [x], back, blocks=[back.lanes])
+    check_few(Reorder("plain"), [x], to)
+    check_few(Reorder("blocked"), [x], back, blocks=[back.lanes], out_block=back.lanes)
 
 
 @pytest.mark.parametrize(("dtype", "isa"), WIDTHS)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,10 +24,24 @@ from tests.support.cpu.harness import AVX2, HOST, check
 F32 = np.dtype(np.float32)
 CHUNK = CHUNKS[1]
 KERNELS = [pytest.param(StrassenKernel, id="once"), pytest.param(TwoLevelStrassenKernel, id="twice")]
-ISAS = [pytest.param(HOST, id="avx512"), pytest.param(AVX2, id="avx2")]
 SUM = apply("max", apply("add", arg(0, F32), arg(1, F32)), const(0, F32))
 LONG = apply("mul", arg(0, F32), apply("add", apply("erf", arg(0, F32)), const(1, F32)))
 ERROR = 1e-5  # of the largest output
+WAYS = [
+    [("avx512 once", HOST, StrassenKernel), ("avx2 twice", AVX2, TwoLevelStrassenKernel)],
+    [("avx512 twice", HOST, TwoLevelStrassenKernel), ("avx2 once", AVX2, StrassenKernel)],
+]
+
+
+def in_turn(name: str, cases: Iterable[Any]) -> pytest.MarkDecorator:
+    """Parameters `name`, `isa` and `kernel`: each case has both instruction sets and both kernels, in one pair or the
+    other by turns."""
+    rows = [
+        pytest.param(case, isa, kernel, id=f"{case} {way}")
+        for k, case in enumerate(cases)
+        for way, isa, kernel in WAYS[k % 2]
+    ]
+    return pytest.mark.parametrize((name, "isa", "kernel"), rows)
 
 
 def sample(*shapes):
@@ -42,25 +58,19 @@ def check_product(op, arrays, isa, kernel, **how):
     check(op, arrays, isa, packed=packed, expected=want, kernel_cls=kernel, **how)
 
 
-@pytest.mark.parametrize("kernel", KERNELS)
-@pytest.mark.parametrize("isa", ISAS)
-@pytest.mark.parametrize("rows", [1, 2, 3, 5, 8, 25, 27, 40, 56, 58])
+@in_turn("rows", [1, 2, 5, 3, 8, 25, 40, 27, 56, 58])
 def test_rows(rows, isa, kernel):
     check_product(MatMul(), sample((rows, 64), (64, 64)), isa, kernel, boxes=[Boxes.whole((rows, 64))])
 
 
-@pytest.mark.parametrize("kernel", KERNELS)
-@pytest.mark.parametrize("isa", ISAS)
-@pytest.mark.parametrize("columns", [1, 16, 31, 64, 65, 128, 150])
+@in_turn("columns", [1, 16, 31, 64, 65, 128, 150])
 def test_columns(columns, isa, kernel):
     check_product(
         MatMul(True), sample((7, 64), (64, columns), (columns,)), isa, kernel, boxes=[Boxes.whole((7, columns))]
     )
 
 
-@pytest.mark.parametrize("kernel", KERNELS)
-@pytest.mark.parametrize("isa", ISAS)
-@pytest.mark.parametrize("depth", [1, 17, 64, 100, 192, 728, 2 * CHUNK, 3 * CHUNK + 64])
+@in_turn("depth", [1, 17, 64, 100, 192, 728, 2 * CHUNK, 3 * CHUNK + 64])
 def test_depths(depth, isa, kernel):
     check_product(MatMul(), sample((9, depth), (depth, 70)), isa, kernel, boxes=[Boxes.whole((9, 70))])
 
@@ -93,9 +103,7 @@ def test_epilogue_with_another_operand(shape, kernel):
     check_product(MatMul(True, SUM), sample((2, 5, 64), (64, 61), (61,), shape), AVX2, kernel)
 
 
-@pytest.mark.parametrize("kernel", KERNELS)
-@pytest.mark.parametrize("isa", ISAS)
-@pytest.mark.parametrize("depth", [64, 2 * CHUNK])
+@in_turn("depth", [64, 2 * CHUNK])
 def test_long_epilogue(depth, isa, kernel):
     arrays = sample((2, 11, depth), (depth, 61), (61,))
     arrays[1] /= np.float32(depth**0.5)
@@ -108,9 +116,8 @@ def test_columns_cut_inside_pairs(kernel):
     check_product(MatMul(True, SUM), sample((5, 64), (64, 61), (61,), (5, 61)), AVX2, kernel, boxes=boxes)
 
 
-@pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("brick", [(1, 3, 500), (2, 2, 32), (1, 7, 64), (2, 4, 8), (1, 4, 11)])
-@pytest.mark.parametrize("depth", [64, 2 * CHUNK])
+@pytest.mark.parametrize(("depth", "kernel"), [(64, TwoLevelStrassenKernel), (2 * CHUNK, StrassenKernel)])
 def test_bricks_make_the_whole(brick, depth, kernel):
     arrays = sample((2, 7, depth), (depth, 101), (101,))
     want = evaluate_whole(MatMul(True), arrays)
@@ -152,9 +159,7 @@ def point(rank=2, strides=(), bias=False):
     return conv((1,) * rank, strides or (1,) * rank, bias=bias)
 
 
-@pytest.mark.parametrize("kernel", KERNELS)
-@pytest.mark.parametrize("isa", ISAS)
-@pytest.mark.parametrize(
+@in_turn(
     "case",
     [
         ConvCase(point(), (64, 7, 7), 64),
@@ -171,26 +176,43 @@ def point(rank=2, strides=(), bias=False):
         ConvCase(point(), (12, 5, 5), 24),
         ConvCase(point(bias=True), (728, 4, 7), 100),
     ],
-    ids=str,
 )
 def test_pointwise_convolutions(case, isa, kernel):
+    """The whole, and a part: in the whole tensor on AVX2, else alone in memory."""
     shape = case.op.infer([TensorType(a.shape, a.dtype) for a in case.arrays()]).shape
-    check_pixels(case, isa, kernel, boxes=[Boxes.whole(shape), middle(shape, isa.lanes)])
+    whole, part = Boxes.whole(shape), middle(shape, isa.lanes)
+    boxes, parts = ([whole, part], []) if isa is AVX2 else ([whole], [part])
+    check_pixels(case, isa, kernel, boxes=boxes, parts=parts)
 
 
-@pytest.mark.parametrize("kernel", KERNELS)
-@pytest.mark.parametrize("depth", [64, 2 * CHUNK])
-@pytest.mark.parametrize("expr", [SUM, LONG], ids=["sum", "long"])
-@pytest.mark.parametrize("extents", [(5, 6), (30, 1)], ids=["rows", "column"])
+@pytest.mark.parametrize(
+    ("extents", "expr", "depth", "kernel"),
+    [
+        ((5, 6), SUM, 64, StrassenKernel),
+        ((5, 6), SUM, 2 * CHUNK, TwoLevelStrassenKernel),
+        ((5, 6), LONG, 64, TwoLevelStrassenKernel),
+        ((5, 6), LONG, 2 * CHUNK, StrassenKernel),
+        ((30, 1), SUM, 64, TwoLevelStrassenKernel),
+        ((30, 1), SUM, 2 * CHUNK, StrassenKernel),
+        ((30, 1), LONG, 64, StrassenKernel),
+        ((30, 1), LONG, 2 * CHUNK, TwoLevelStrassenKernel),
+    ],
+    ids=[
+        f"{shape} {expr} {depth}"
+        for shape in ("rows", "column")
+        for expr in ("sum", "long")
+        for depth in ("one chunk", "two chunks")
+    ],
+)
 def test_pointwise_convolution_with_an_epilogue(extents, expr, depth, kernel):
+    """Any three of the parameters meet in all combinations."""
     case = ConvCase(point(bias=True), (depth, *extents), 104, n=2)
     op = dataclasses.replace(case.op, epilogue=expr)
     check_pixels(case, AVX2, kernel, op, sample((2, 104, *extents)) if expr is SUM else ())
 
 
-@pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("brick", [(1, 500, 2, 9), (2, 64, 5, 4), (1, 8, 1, 9), (1, 128, 3, 9), (2, 24, 5, 9)])
-@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize(("stride", "kernel"), [(1, StrassenKernel), (2, TwoLevelStrassenKernel)])
 def test_bricks_of_pixels_make_the_whole(brick, stride, kernel):
     case = ConvCase(point(strides=(stride, stride), bias=True), (64, 5, 9), 150, n=2)
     arrays = case.arrays()

@@ -38,19 +38,23 @@ def compare(family, op, given, isa=HOST, plain=False, **options):
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("isa", [HOST, AVX2], ids=["host", "avx2"])
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("turn", [0, 1])
 @pytest.mark.parametrize(
-    "shape",
-    [(1, 16, 16, 8, 8), (2, 20, 40, 9, 13), (1, 33, 16, 4, 3), (1, 16, 50, 1, 2), (1, 64, 64, 17, 18)],
-    ids=lambda s: "x".join(map(str, s)),
-)
-def test_shapes(shape, family, isa):
+    ("shape", "first"),
+    [((1, 16, 16, 8, 8), 0), ((2, 20, 40, 9, 13), 1), ((1, 33, 16, 4, 3), 0), ((1, 16, 50, 1, 2), 1),
+     ((1, 64, 64, 17, 18), 0)],
+    ids=lambda s: "x".join(map(str, s)) if isinstance(s, tuple) else "",
+)  # fmt: skip
+def test_shapes(shape, first, turn):
+    """Each shape in tiles of both edges, one on the host and one on AVX2."""
+    family, isa = FAMILIES[(first + turn) % 2], (HOST, AVX2)[turn]
     compare(family, conv(), arrays(*shape), isa)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("pads", [((0, 0), (0, 0)), ((2, 1), (0, 2)), ((0, 2), (2, 0))])
+@pytest.mark.parametrize(
+    ("pads", "family"),
+    [(((0, 0), (0, 0)), FAMILIES[0]), (((2, 1), (0, 2)), FAMILIES[1]), (((0, 2), (2, 0)), FAMILIES[0])],
+)
 def test_pads(pads, family):
     compare(family, conv(*pads, bias=False), arrays(1, 16, 32, 11, 9, bias=False))
 
@@ -112,22 +116,32 @@ KINDS = {
 }  # fmt: skip
 
 
-def compare_on_boxes(op, shape, edge, isa, plain=False):
-    """In tiles of `edge`: all of the output, and a part."""
+def in_turn(kinds, on_avx2):
+    """Kinds with an instruction set, and whether a part of the output lies alone in memory: every other one's does, and
+    on AVX2 that of the others."""
+    alone = {kind: k % 2 == 1 for k, kind in enumerate(kinds)}
+    rows = [*((k, HOST, alone[k]) for k in kinds), *((k, AVX2, not alone[k]) for k in on_avx2)]
+    ids = [f"{k} {'host' if isa is HOST else 'avx2'} {'scratch' if part else 'whole'}" for k, isa, part in rows]
+    return pytest.mark.parametrize(("kind", "isa", "alone"), rows, ids=ids)
+
+
+def compare_on_boxes(op, shape, edge, isa, alone, plain=False):
+    """In tiles of `edge`: all of the output, and a part of it, in the whole tensor or `alone` in memory."""
     assert fits(op, edge)
     given = arrays(*shape, kernel=op.kernel)
     whole, _, part = random_boxes(types_of(op, given)[1].shape, 1, isa.lanes)
-    compare(WinogradMaker(edge), op, given, isa, plain, boxes=[whole, part])
+    boxes, parts = ([whole], [part]) if alone else ([whole, part], [])
+    compare(WinogradMaker(edge), op, given, isa, plain, boxes=boxes, parts=parts)
 
 
 ON_AVX2 = ("3d", "2d-d2", "2d-7x1", "1d-5")  # the other code that narrow vectors and few registers give
 
 
-@pytest.mark.parametrize(("kind", "isa"), [*((k, HOST) for k in KINDS), *((k, AVX2) for k in ON_AVX2)])
-def test_kernels_of_any_dimension(kind, isa):
+@in_turn(KINDS, ON_AVX2)
+def test_kernels_of_any_dimension(kind, isa, alone):
     shape, kernel, dilations, pads, pads_end, edge = KINDS[kind]
     op = conv(pads, pads_end, kernel=kernel, dilations=dilations)
-    compare_on_boxes(op, shape, edge, isa)
+    compare_on_boxes(op, shape, edge, isa, alone)
 
 
 def test_strides_where_nothing_is_transformed():
@@ -160,13 +174,11 @@ STRIDED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("kind", "isa"), [*((k, HOST) for k in STRIDED), *((k, AVX2) for k in ("3x3/2", "7x7x7/2", "11x11/4"))]
-)
-def test_strides(kind, isa):
+@in_turn(STRIDED, ("3x3/2", "7x7x7/2", "11x11/4"))
+def test_strides(kind, isa, alone):
     shape, kernel, strides, pads, pads_end, edge = STRIDED[kind]
     op = conv(pads, pads_end, kernel=kernel, strides=strides)
-    compare_on_boxes(op, shape, edge, isa)
+    compare_on_boxes(op, shape, edge, isa, alone)
 
 
 GATHERED = {
@@ -183,14 +195,12 @@ GATHERED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("kind", "isa"), [*((k, HOST) for k in GATHERED), *((k, AVX2) for k in ("7x7/2", "7x7x7/2", "11x11/4"))]
-)
-def test_few_channels_of_a_plain_input(kind, isa):
+@in_turn(GATHERED, ("7x7/2", "7x7x7/2", "11x11/4"))
+def test_few_channels_of_a_plain_input(kind, isa, alone):
     shape, kernel, strides, dilations, edge = GATHERED[kind]
     pads = tuple(k // 2 * d for k, d in zip(kernel, dilations, strict=True))
     op = conv(pads, pads, kernel=kernel, strides=strides, dilations=dilations)
-    compare_on_boxes(op, shape, edge, isa, plain=True)
+    compare_on_boxes(op, shape, edge, isa, alone, plain=True)
 
 
 def test_strides_and_dilations_together_are_not_transformed():

@@ -61,7 +61,7 @@ def test_random_graphs(graph, launch, group, brick, band, seed, most):
     check(graph, launch, group, brick, band, seed, most=most)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(stacks(), *ANY_WAY, MOST, st.sampled_from(["padded", "padded", "layerwise"]))
 def test_random_windows(graph, launch, group, brick, band, seed, most, strategy):
     """Kernels compute what the library leaves, in whole layers too."""

@@ -1,0 +1,119 @@
+"""The memory that a stream plan takes, known before anything is lowered."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from brickrt.plan.cost.conv_algorithms import weight_growth
+from brickrt.plan.geometry.arena_packing import Lifetime, aligned, pack_arena
+from brickrt.plan.geometry.bricks import BrickGrid
+from brickrt.plan.geometry.row_bands import buffer_extents, sweep, swept_axis
+from brickrt.plan.plan import Plan
+from brickrt.plan.stream.band_plan import BandPlan
+from brickrt.plan.stream.band_storage import stored_bytes
+from brickrt.plan.stream.stream_plan import StreamPlan
+from brickrt.plan.subgraph import Subgraph
+
+RECORD_BYTES = 8 * 32  # of a step's record with its dependencies, about
+WORKSPACE = 2**23  # bytes of a thread's scratch that kernels such as Winograd's may take
+COMPILING = 160 * 2**20  # by which a process grows while kernels are compiled and loaded, helpers and threads started
+
+
+@dataclass(frozen=True)
+class StreamMemory:
+    """Bytes of a run: what the process has before it (`runtime`) and grows by compiling; constants as kernels read them;
+    persistent tensors; the arena; scratch of all threads; tables of all distinct bands; buffers of readers and writers.
+    """
+
+    runtime: int
+    constants: int
+    persistent: int
+    arena: int
+    scratch: int
+    tables: int
+    buffers: int
+
+    @property
+    def total(self) -> int:
+        """All bytes, at most."""
+        parts = (self.runtime, COMPILING, self.constants, self.persistent, self.arena, self.scratch, self.tables)
+        return sum(parts) + self.buffers
+
+
+def persistent_bytes(plan: StreamPlan) -> int:
+    """Bytes of the tensors that are held whole, and of the largest sweep."""
+    always = sum(map(aligned, plan.always.values()))
+    sweeps = (sum(map(aligned, one.storage.persistent.values())) - always for one in plan.sweeps)
+    return always + max(sweeps, default=0) + aligned(1)  # so that what begins at the end of all begins somewhere
+
+
+def project_stream(plan: StreamPlan, slices: Collection[str], threads: int, runtime: int, buffers: int = 0) -> StreamMemory:
+    """What a run of a stream plan will hold; `runtime` and `buffers` are bytes that the caller knows."""
+    arena, scratch, tables = 0, 0, 0
+    for number, one in enumerate(plan.sweeps):
+        bands = Counter(one.like.tolist())
+        usual = plan.band_plan(number, bands.most_common(1)[0][0])
+        arena = max(arena, arena_bytes(usual, plan.plan, slices))
+        scratch = max(scratch, *(_scratch(usual, unit, slices) for unit in usual.plan.subgraphs), 0)
+        tables += len(bands) * RECORD_BYTES * sum(_steps(usual, unit) for unit in usual.plan.subgraphs)
+    return StreamMemory(
+        runtime=runtime,
+        constants=_constants(plan.plan),
+        persistent=persistent_bytes(plan),
+        arena=arena,
+        scratch=threads * (scratch + WORKSPACE),
+        tables=tables,
+        buffers=buffers,
+    )
+
+
+def arena_bytes(band: BandPlan, plan: Plan, slices: Collection[str]) -> int:
+    """Bytes of the arena while a band runs."""
+    users: dict[str, list[int]] = {}
+    graph = band.plan.graph
+    for s, unit in enumerate(band.plan.subgraphs):
+        for k in unit.members:
+            for name in (*graph.nodes[k].inputs, graph.nodes[k].output):
+                while name in slices:
+                    name = plan.graph.nodes[plan.graph.producers[name]].inputs[0]
+                if name in band.places and band.places[name].slot < 0:
+                    users.setdefault(name, []).append(s)
+    lanes, layouts = plan.device.lanes, band.plan.layouts
+    sizes = {name: stored_bytes(graph.types[name], band.places[name].extents, layouts[name], lanes) for name in users}
+    lives = [Lifetime(name, sizes[name], at[0], at[-1], tuple(dict.fromkeys(at))) for name, at in users.items()]
+    return pack_arena(lives)[1]
+
+
+def _scratch(band: BandPlan, unit: Subgraph, slices: Collection[str]) -> int:
+    """Bytes that a thread needs for the inner tensors of a padded brick."""
+    if unit.strategy != "padded" or unit.nodes[-1] not in band.boxes:
+        return 0
+    graph, layouts, lanes = band.plan.graph, band.plan.layouts, band.plan.device.lanes
+    blocks = {name: lanes for name, layout in layouts.items() if layout == "blocked"}
+    boxes, axis = BrickGrid.of_box(band.boxes[unit.nodes[-1]], unit.brick).boxes(), swept_axis(unit.brick, unit.band)
+    swept = sweep(graph, unit.nodes, boxes, unit.band[axis], axis, slices, blocks)
+    inner = [graph.nodes[k].output for k in unit.nodes[:-1] if graph.nodes[k].output not in slices]
+    extents = {name: buffer_extents(swept, name) for name in inner}
+    return sum(aligned(stored_bytes(graph.types[n], extents[n], layouts[n], lanes)) for n in inner)
+
+
+def _steps(band: BandPlan, unit: Subgraph) -> int:
+    """Kernel calls of a unit in a band, about."""
+    if unit.nodes[-1] not in band.boxes:
+        return 0
+    bricks = len(BrickGrid.of_box(band.boxes[unit.nodes[-1]], unit.brick))
+    times = math.prod(-(-a // b) for a, b in zip(unit.brick, unit.band, strict=True))
+    return bricks * times * len(unit.members)
+
+
+def _constants(plan: Plan) -> int:
+    """Bytes of the constants as kernels read them: Winograd's transformed, beside the weights themselves."""
+    graph = plan.graph
+    total = sum(array.nbytes for array in graph.constants.values())
+    for k, name in plan.algorithms.items():
+        node = graph.nodes[k]
+        total += int(graph.types[node.inputs[1]].nbytes * weight_growth(node.op, name))
+    return total
