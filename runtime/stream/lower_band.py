@@ -9,9 +9,10 @@ import numpy as np
 
 from brickrt.ops.types import Shape
 from brickrt.plan.geometry.bricks import BrickGrid
+from brickrt.plan.geometry.arena_packing import aligned
 from brickrt.plan.stream.band_plan import BandPlan
 from brickrt.plan.subgraph import Subgraph
-from brickrt.runtime.lowering.arena import aligned, allocate
+from brickrt.runtime.lowering.arena import allocate
 from brickrt.runtime.lowering.inplace_slices import InplaceSlice
 from brickrt.runtime.lowering.lower import Lowering
 from brickrt.runtime.lowering.task_graph import Allocation, StorageKind, TaskGraph

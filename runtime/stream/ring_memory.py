@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from concurrent.futures import Executor
+from itertools import pairwise
 
 import numpy as np
 
