@@ -9,6 +9,7 @@ import numpy as np
 
 from brickrt.ops.types import Shape
 from brickrt.plan.geometry.bricks import BrickGrid
+from brickrt.plan.geometry.arena_packing import aligned
 from brickrt.plan.stream.band_plan import BandPlan
 from brickrt.plan.subgraph import Subgraph
 from brickrt.runtime.lowering.arena import allocate
@@ -43,6 +44,19 @@ class BandLowering(Lowering):
         place, plan = self.band.places[name], self.plan
         one = allocate(plan.graph.types[name], place.extents, plan.layouts[name], plan.device.lanes, kind)
         return replace(one, origin=place.origin)
+
+    def plan_arena(self) -> int:
+        """Tensors of which nodes read no row in this band (padding, the other part of a Concat) need an address too."""
+        total, graph = super().plan_arena(), self.plan.graph
+        for k in (k for subgraph in self.plan.subgraphs for k in subgraph.nodes):
+            for name in graph.nodes[k].inputs:
+                while name in self.aliases:
+                    name = self.aliases[name]
+                if name not in self.allocations and name not in graph.constants:
+                    kind, layout = graph.types[name], self.plan.layouts[name]
+                    self.allocations[name] = allocate(kind, (1,) * kind.rank, layout, self.plan.device.lanes, "arena")
+                    total = max(total, aligned(self.allocations[name].nbytes))
+        return total
 
     def grid(self, k: int, brick: Shape) -> BrickGrid:
         """The bricks of the rows that the band computes."""

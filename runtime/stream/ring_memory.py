@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from concurrent.futures import Executor
+from itertools import pairwise
 
 import numpy as np
 
@@ -20,19 +21,21 @@ class SweepMemory:
         self.plan, self.axis, self.schedule, self.storage = plan, one.schedule.axis, one.schedule, one.storage
         self.arrays: list[np.ndarray] = []
         self.at: dict[str, np.ndarray] = {}
+        self.memory, self.start = memory, dict[str, int]()
         start = 0
         for name, nbytes in one.storage.persistent.items():
-            self.at[name] = memory[start : start + nbytes]
+            self.at[name], self.start[name] = memory[start : start + nbytes], start
             start += aligned(nbytes)
 
     def bases(self, band: int) -> list[np.ndarray]:
-        """Arrays that begin where a band's records count from: of a ring, at its first new row."""
+        """Arrays that begin where a band's records count from: of a ring, at its first new row. That may be behind its
+        last; they are not cut there, as NumPy has empty arrays begin anywhere."""
         found = []
-        for name, array in self.at.items():
+        for name, start in self.start.items():
             stored = self.storage.tensors.get(name)
             if stored is not None and stored.starts is not None:
-                array = array[self.row_at(name, band) * self.row_bytes(name) :]
-            found.append(array)
+                start += self.row_at(name, band) * self.row_bytes(name)
+            found.append(self.memory[start:])
         return found
 
     def row_at(self, name: str, band: int) -> int:

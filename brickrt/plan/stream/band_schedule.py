@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from brickrt.graph.ir import Graph, Node
+from brickrt.ops.operators.move import View
 from brickrt.ops.operators.partial_reduce import PartialReduce
 from brickrt.ops.types import Boxes
 from brickrt.plan.geometry.halo import whole_blocks
@@ -32,7 +33,8 @@ _FAR = np.iinfo(np.int64).max
 
 @dataclass(frozen=True)
 class SweptRows:
-    """Rows of one tensor, int64 [bands]: a band computes [lo, hi), and holds [keep, hi) while it runs."""
+    """Rows of one tensor, int64 [bands]: a band computes [lo, hi), and holds [keep, hi) while it runs. Of a tensor that
+    is known whole, from a pass before, it computes none: all three are the first row that is still read."""
 
     keep: np.ndarray
     lo: np.ndarray
@@ -117,7 +119,7 @@ def schedule_pass(
         found = scheduler.run()
         if not scheduler.late or ahead >= MOST_AHEAD:
             return found
-        ahead = max(2 * ahead, scheduler.late)
+        ahead = min(ahead + scheduler.late, MOST_AHEAD)
 
 
 class _Scheduler:
@@ -129,12 +131,22 @@ class _Scheduler:
         swept, graph = network.swept, network.graph
         ends = [n for n in (*swept.collected, *graph.outputs) if swept.level.get(n) == number]
         self.targets = tuple(dict.fromkeys(ends))
-        tall = max(graph.types[n].shape[self.axis] for n in (*graph.inputs, *graph.outputs) if n in swept.level)
+        self.known = {n for n, level in swept.collected.items() if level < number} | self._resident()
+        ends = [n for n in (*graph.inputs, *graph.outputs) if n in swept.level] or list(swept.level)
+        tall = max((graph.types[n].shape[self.axis] for n in ends), default=1)
         self.bands = ahead + max(1, -(-tall // rows))
         self.needed: dict[str, Boxes] = {}
+        self.read: dict[str, Boxes] = {}  # of what is known
         for name in self.targets:
             self.needed[name] = self._target(name, rows / tall, part.get(name))
         self.found = BandSchedule(graph, (), self.targets, self.axis, self.bands, ahead)
+
+    def _resident(self) -> set[str]:
+        """Tensors that have rows and are known before the pass, but for those that lie in others."""
+        graph, names = self.graph, self.network.swept.resident
+        views = {node.output for node in graph.nodes if isinstance(node.op, View)}
+        tall = {name for name in names if (*graph.types[name].shape, 1, 1, 1)[self.axis] > 1}
+        return tall - views - set(self.network.inplace)
 
     def _target(self, name: str, share: float, part: Boxes | None) -> Boxes:
         """The bands of a target: of each the same share of its rows."""
@@ -154,6 +166,8 @@ class _Scheduler:
         for name in self.graph.inputs:
             if name in self.needed:
                 self._compute(name)
+        for name, region in self.read.items():
+            self._follow(name, region)
         self.found.units = tuple(reversed(units))
         return self.found
 
@@ -185,6 +199,8 @@ class _Scheduler:
                 self.found.reads.append(Read(k, i, local[node.output], region))
                 if name in inner:
                     local[name] = region.union(local[name]) if name in local else region
+                elif name in self.known:
+                    self.read[name] = region.union(self.read[name]) if name in self.read else region
                 elif name in self.network.swept.level:
                     self._need(name, region)
 
@@ -219,6 +235,14 @@ class _Scheduler:
         self.found.across[name] = self._across(computed)
         return computed
 
+    def _follow(self, name: str, region: Boxes) -> None:
+        """Counts rows of a tensor that is known whole from the first that is still read: so bands are alike."""
+        read = np.where(region.volumes == 0, _FAR, region.lo[:, self.axis])
+        first = np.minimum.accumulate(read[::-1])[::-1]
+        first = np.minimum(first, first[first < _FAR].max(initial=0))
+        self.found.rows[name] = SweptRows(first, first, first)
+        self.found.across[name] = self._across(region)
+
     def _reached(self, needed: Boxes) -> tuple[np.ndarray, int]:
         """End of the rows that are computed by the end of each band, and the first row of all."""
         some = needed.volumes > 0
@@ -227,7 +251,8 @@ class _Scheduler:
         first = int(needed.lo[some, self.axis].min())
         reach = np.maximum(np.maximum.accumulate(np.where(some, needed.hi[:, self.axis], 0)), first)
         start = int(some.argmax())
-        usual = int(np.diff(reach[start:]).max(initial=0)) or int(reach[-1]) - first
+        share = -(-(int(reach[-1]) - first) // (self.bands - self.ahead))
+        usual = max(share, int(np.diff(reach[start:]).max(initial=0)))
         for band in range(start, 0, -1):
             reach[band - 1] = max(first, reach[band] - usual)
         self.late = max(self.late, -(-(int(reach[0]) - first) // max(1, usual)) - 1)

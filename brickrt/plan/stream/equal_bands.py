@@ -7,26 +7,37 @@ each tensor. What depends on the row itself (tables of a Resize, constants that 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
 from brickrt.graph.ir import Graph, Node
-from brickrt.ops.operators.conv import ConvTranspose
+from brickrt.ops.operators.conv import Conv, ConvTranspose
 from brickrt.ops.operators.interp import Interp
-from brickrt.ops.operators.move import Concat, Take, Transpose, View
+from brickrt.ops.operators.map import Map
+from brickrt.ops.operators.matmul import MatMul
+from brickrt.ops.operators.move import Concat, Reorder, Take, Transpose
+from brickrt.ops.operators.partial_reduce import PartialReduce
+from brickrt.ops.operators.pool import Pool
+from brickrt.ops.operators.reduce import Reduce
+from brickrt.ops.operators.rowwise import Rowwise
 from brickrt.ops.types import Boxes
 from brickrt.plan.stream.band_schedule import BandSchedule, Read
+
+SAME_ROWS = (Interp, Map, MatMul, PartialReduce, Reduce, Reorder, Take)  # regions that say all, without tables of rows
 
 
 def equal_bands(schedule: BandSchedule) -> np.ndarray:
     """The number of the first band that each band is like, int64 [bands]; its own for a band unlike those before."""
+    first = {name: rows.lo for name, rows in schedule.rows.items()}
+    for read in schedule.reads:  # what is not stored begins where its box does
+        first.setdefault(schedule.graph.nodes[read.k].output, read.boxes.lo[:, schedule.axis])
     columns = [*_stored(schedule)]
     for read in schedule.reads:
-        columns += _read(schedule, read)
+        columns += _read(schedule, read, first)
     table = np.stack(columns, axis=1) if columns else np.zeros((schedule.bands, 1), np.int64)
-    _, first, which = np.unique(table, axis=0, return_index=True, return_inverse=True)
-    return first[which.reshape(-1)].astype(np.int64)
+    _, bands, which = np.unique(table, axis=0, return_index=True, return_inverse=True)
+    return bands[which.reshape(-1)].astype(np.int64)
 
 
 def _stored(schedule: BandSchedule) -> Iterator[np.ndarray]:
@@ -39,29 +50,32 @@ def _stored(schedule: BandSchedule) -> Iterator[np.ndarray]:
         yield (rows.lo == 0) * 2 + (rows.hi == extent)
 
 
-def _read(schedule: BandSchedule, read: Read) -> list[np.ndarray]:
-    """The numbers of one input of a node."""
+def _read(schedule: BandSchedule, read: Read, first: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+    """The numbers of one input of a node; `first` has the row of each tensor that its numbers count from, [bands]. What
+    a resident tensor is does not move: its rows count from 0."""
     graph, axis = schedule.graph, schedule.axis
-    node = graph.nodes[read.k]
-    idle = read.boxes.volumes == 0
+    node, name = graph.nodes[read.k], graph.nodes[read.k].inputs[read.i]
     out_lo, out_hi = read.boxes.lo[:, axis], read.boxes.hi[:, axis]
-    anchor = schedule.rows[node.output].lo if node.output in schedule.rows else out_lo
-    columns = [out_lo - anchor, out_hi - anchor, (out_lo == 0) * 2 + (out_hi == graph.out(node).shape[axis])]
-    name = node.inputs[read.i]
-    if read.region.rank > axis:
-        before = schedule.rows[name].lo if name in schedule.rows else read.region.lo[:, axis]
-        columns += [read.region.lo[:, axis] - before, read.region.hi[:, axis] - before]
-        columns += _by_row(graph, node, axis, read.boxes, before)
-        if name not in schedule.rows and not _inside(schedule, name) and graph.types[name].shape[axis] > 1:
-            columns.append(out_lo)  # a resident tensor, which does not move
+    edges = (out_lo == 0) * 2 + (out_hi == graph.out(node).shape[axis])
+    columns = [out_lo - first[node.output], out_hi - first[node.output], edges]
     if _has_constant_rows(graph, node, read.boxes):
         columns.append(out_lo)
+    before = first.get(name, np.zeros_like(out_lo))
+    regions = _region(read.region, axis, before)
+    if read.region.rank > axis:
+        regions += _by_row(graph, read, axis, before)
+    idle, none = read.boxes.volumes == 0, read.region.volumes == 0
+    columns += [np.where(none, -1, column) for column in regions]
     return [np.where(idle, -1, column).astype(np.int64) for column in columns]
 
 
-def _inside(schedule: BandSchedule, name: str) -> bool:
-    """Whether a tensor is computed by a node of the pass."""
-    return any(schedule.graph.nodes[read.k].output == name for read in schedule.reads)
+def _region(region: Boxes, axis: int, before: np.ndarray) -> list[np.ndarray]:
+    """The ends of regions along all axes, rows from `before` on."""
+    columns = []
+    for k in range(region.rank):
+        start = before if k == axis else 0
+        columns += [region.lo[:, k] - start, region.hi[:, k] - start]
+    return columns
 
 
 def _has_constant_rows(graph: Graph, node: Node, boxes: Boxes) -> bool:
@@ -72,19 +86,21 @@ def _has_constant_rows(graph: Graph, node: Node, boxes: Boxes) -> bool:
     return any(bool((region.lo != region.lo[:1]).any()) for region in regions)
 
 
-def _by_row(graph: Graph, node: Node, axis: int, boxes: Boxes, before: np.ndarray) -> list[np.ndarray]:
-    """Numbers for operators that do not treat all rows alike."""
-    op, lo, hi = node.op, boxes.lo[:, axis], boxes.hi[:, axis]
-    if isinstance(op, ConvTranspose):
-        return [lo - op.strides[axis - 2] * before]
-    if isinstance(op, Interp) and op.taps[axis] is not None:
-        indices, weights = op.taps[axis].index_array, op.taps[axis].weight_array
-        return [_digests(indices, lo, hi, before), _digests(weights, lo, hi)]
-    if isinstance(op, Take) and op.tables[axis] is not None:
-        return [_digests(np.asarray(op.tables[axis], np.int64), lo, hi, before)]
-    if isinstance(op, View) or (isinstance(op, Concat) and op.axis == axis):
-        return [lo]
-    return [lo] if isinstance(op, Transpose) and op.perm[axis] != axis else []
+def _by_row(graph: Graph, read: Read, axis: int, before: np.ndarray) -> list[np.ndarray]:
+    """Numbers for operators of which the regions do not tell where in them an output row lies: because they end at the
+    edges of a tensor, or because rows are not alike."""
+    op, lo, hi = graph.nodes[read.k].op, read.boxes.lo[:, axis], read.boxes.hi[:, axis]
+    if isinstance(op, (Conv, ConvTranspose, Pool)):
+        step = op.strides[axis - 2]
+        return [] if read.i else [lo - step * before if isinstance(op, ConvTranspose) else step * lo - before]
+    if isinstance(op, Interp) and (taps := op.taps[axis]) is not None:
+        return [_digests(taps.index_array, lo, hi, before), _digests(taps.weight_array, lo, hi)]
+    if isinstance(op, Take) and (table := op.tables[axis]) is not None:
+        return [_digests(np.asarray(table, np.int64), lo, hi, before)]
+    if isinstance(op, (Concat, Rowwise)):
+        return [lo - before]
+    exact = isinstance(op, SAME_ROWS) or (isinstance(op, Transpose) and op.perm[axis] == axis)
+    return [] if exact else [lo]
 
 
 def _digests(rows: np.ndarray, lo: np.ndarray, hi: np.ndarray, before: np.ndarray | None = None) -> np.ndarray:

@@ -47,7 +47,7 @@ def persistent_bytes(plan: StreamPlan) -> int:
     """Bytes of the tensors that are held whole, and of the largest sweep."""
     always = sum(map(aligned, plan.always.values()))
     sweeps = (sum(map(aligned, one.storage.persistent.values())) - always for one in plan.sweeps)
-    return always + max(sweeps, default=0)
+    return always + max(sweeps, default=0) + aligned(1)  # so that what begins at the end of all begins somewhere
 
 
 def project_stream(plan: StreamPlan, slices: Collection[str], threads: int, runtime: int, buffers: int = 0) -> StreamMemory:

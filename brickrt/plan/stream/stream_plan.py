@@ -85,7 +85,7 @@ class StreamPlanner:
         # the products that Strassen's scheme pairs depend on where boxes begin
         plan = replace(plan, algorithms={k: name for k, name in plan.algorithms.items() if name not in LEVELS})
         units = tuple(as_units(graph, plan.subgraphs, AXIS))
-        swept = find_swept_tensors(graph, units, AXIS)
+        swept = find_swept_tensors(graph, units, AXIS, slices)
         blocks = {name: lanes for name, layout in plan.layouts.items() if layout == "blocked"}
         whole = [name for name in (*swept.collected, *swept.resident) if name not in slices and name not in views]
         types = {name: graph.types[name] for name in whole}

@@ -10,12 +10,14 @@ is computed from it alone is *resident*: small, and computed between two passes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from brickrt.graph.errors import BrickError
 from brickrt.graph.ir import Graph, Node
 from brickrt.ops.operators.move import View
+from brickrt.ops.operators.reduce import Reduce
+from brickrt.ops.operators.rowwise import Rowwise
 from brickrt.ops.types import Boxes
 from brickrt.plan.subgraph import Subgraph
 
@@ -69,8 +71,11 @@ def _alone(s: Subgraph) -> list[Subgraph]:
     ]
 
 
-def find_swept_tensors(graph: Graph, units: Sequence[Subgraph], axis: int) -> SweptTensors:
-    """Raises BrickError naming the node where rows cannot be swept."""
+def find_swept_tensors(
+    graph: Graph, units: Sequence[Subgraph], axis: int, inside: Collection[str] = ()
+) -> SweptTensors:
+    """Raises BrickError naming the node where rows cannot be swept. `inside` are slices that are never stored: what
+    they are part of is collected in their place."""
     found = SweptTensors(axis)
     for name in graph.inputs:
         shape = graph.types[name].shape
@@ -80,11 +85,11 @@ def find_swept_tensors(graph: Graph, units: Sequence[Subgraph], axis: int) -> Sw
             found.resident[name] = 0
     for unit in units:
         for k in unit.members:
-            _note(found, graph, graph.nodes[k])
+            _note(found, graph, graph.nodes[k], inside)
     return found
 
 
-def _note(found: SweptTensors, graph: Graph, node: Node) -> None:
+def _note(found: SweptTensors, graph: Graph, node: Node, inside: Collection[str]) -> None:
     """Finds out what a node's output is."""
     ready, swept = 0, []
     for i, name in enumerate(node.inputs):
@@ -94,6 +99,8 @@ def _note(found: SweptTensors, graph: Graph, node: Node) -> None:
             ready = max(ready, found.resident[name])
         elif needs_all_rows(graph, node, i, found.axis):
             ready = max(ready, found.level[name] + 1)
+            while name in inside:
+                name = graph.nodes[graph.producers[name]].inputs[0]
             found.collected[name] = _collected(found, graph, node, name)
         else:
             swept.append(name)
@@ -122,7 +129,8 @@ def needs_all_rows(graph: Graph, node: Node, i: int, axis: int) -> bool:
     kind, out = graph.types[node.inputs[i]], graph.out(node)
     if node.inputs[i] in graph.constants or kind.rank <= axis or kind.shape[axis] == 1:
         return False
-    if out.rank <= axis or out.shape[axis] == 1:
+    over_rows = isinstance(node.op, (Reduce, Rowwise)) and axis in node.op.axes
+    if out.rank <= axis or out.shape[axis] == 1 or over_rows:
         return True
     row = Boxes.whole(out.shape)
     row.hi[:, axis] = 1
