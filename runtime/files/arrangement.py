@@ -82,6 +82,14 @@ def _orders(shape: Extents, wanted: Wanted) -> list[tuple[int, ...]]:
     )
 
 
+def channel_axis(wanted: Wanted) -> int:
+    """The axis of channels in a model's input: the last where only that can be, else 1; 0 of inputs with one axis."""
+    last, rank = len(wanted) - 1, len(wanted)
+    if rank >= 3 and wanted[last] in CHANNELS and wanted[1 if rank > 3 else 0] not in CHANNELS:
+        return last
+    return min(1 if rank > 3 else 0, last)
+
+
 def as_file_holds(path: str, shape: Extents) -> Arrangement:
     """How an output is laid out in a file. TIFF: one image [height, width, channels] of up to 4 channels, else a page
     for each channel; volumes a page for each slice. NIfTI: [x, y, z, channels]. Others as they are."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from brickrt.graph.errors import BrickError, InputError
-from brickrt.runtime.files.arrangement import Arrangement, Wanted, as_file_holds, as_model_takes
+from brickrt.runtime.files.arrangement import Arrangement, Wanted, as_file_holds, as_model_takes, channel_axis
 from brickrt.runtime.files.boxes import PIECE_BYTES, Extents, check_box
 from brickrt.runtime.files.converted import read_converted, write_converted
 from brickrt.runtime.files.sink import BoxSink, create_sink
@@ -63,7 +63,7 @@ class TensorSource:
             self.source.read(begin, view)
         else:
             read_converted(self.source.read, self.source.dtype, self._scaled, begin, view)
-            self._shift.apply(out)
+            self._shift.apply(lo, out)
 
     def _scaled(self, stored: np.ndarray) -> np.ndarray:
         return stored if self._scale is None else stored.astype(np.float32) * np.float32(self._scale)
@@ -78,29 +78,31 @@ class TensorSource:
 
 
 class _Shift:
-    """Subtracts a mean and divides by a standard deviation, of each channel (axis 1)."""
+    """Subtracts a mean and divides by a standard deviation, of each channel."""
 
-    def __init__(self, mean: tuple[float, ...] | None, std: tuple[float, ...] | None) -> None:
-        self._mean, self._std = mean, std
+    def __init__(self, mean: tuple[float, ...] | None, std: tuple[float, ...] | None, axis: int) -> None:
+        self._mean, self._std, self._axis = mean, std, axis
         self.given = mean is not None or std is not None
 
-    def check(self, name: str, channels: int) -> None:
+    def check(self, name: str, shape: Extents) -> None:
+        channels = shape[self._axis]
         for what, values in (("mean", self._mean), ("std", self._std)):
             if values is not None and len(values) not in (1, channels):
                 raise InputError(
                     f"{name}: {what} has {len(values)} numbers for {channels} channels: give 1 or {channels}"
                 )
 
-    def apply(self, out: np.ndarray) -> None:
-        """In place, and without memory of its own."""
+    def apply(self, lo: Extents, out: np.ndarray) -> None:
+        """In place, for a box that begins at `lo`, and without memory of its own."""
         if self._mean is not None:
-            out -= self._along_channels(self._mean, out)
+            out -= self._along_channels(self._mean, lo, out)
         if self._std is not None:
-            out /= self._along_channels(self._std, out)
+            out /= self._along_channels(self._std, lo, out)
 
-    @staticmethod
-    def _along_channels(values: tuple[float, ...], out: np.ndarray) -> np.ndarray:
-        return np.asarray(values, np.float32).reshape(1, -1, *(1,) * (out.ndim - 2))
+    def _along_channels(self, values: tuple[float, ...], lo: Extents, out: np.ndarray) -> np.ndarray:
+        first = lo[self._axis] if len(values) > 1 else 0
+        here = np.asarray(values, np.float32)[first : first + out.shape[self._axis]]
+        return here.reshape([-1 if axis == self._axis else 1 for axis in range(out.ndim)])
 
 
 def as_tensor(
@@ -124,13 +126,13 @@ def as_tensor(
         raise InputError(
             f"{source.name}: has the shape {list(source.shape)}, the model takes {wanted}: cut or convert it"
         )
-    shift = _Shift(mean, std)
+    shift = _Shift(mean, std, channel_axis(shape))
     if scale is not None or shift.given:
         if kind not in (np.float32, np.float64):
             raise InputError(
                 f"{source.name}: the model takes {kind}, which is not scaled: leave scale, mean and std out"
             )
-        shift.check(source.name, arrangement.tensor_shape(source.shape)[1])
+        shift.check(source.name, arrangement.tensor_shape(source.shape))
     elif not np.can_cast(source.dtype, kind, "same_kind") and source.dtype.kind not in "biu":
         raise InputError(f"{source.name}: holds {source.dtype}, the model takes {kind}: convert the file")
     return TensorSource(source, arrangement, kind, scale, shift)

@@ -32,8 +32,9 @@ class ChunkReader:
         self.axis = usual_axis(shape)
         self._load = load
         bytes_of_chunk = math.prod(self.chunks) * dtype.itemsize
-        self._group = max(1, group // bytes_of_chunk)
         self._along = max((k for k in range(len(shape)) if self.chunks[k] < shape[k]), default=0)
+        abreast = -(-shape[self._along] // self.chunks[self._along])
+        self._group = min(abreast, max(1, group // bytes_of_chunk))
         self._kept: dict[Extents, np.ndarray] = {}
 
     @property

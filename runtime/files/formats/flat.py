@@ -12,13 +12,12 @@ from typing import Literal
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from brickrt.graph.errors import BrickError
+from brickrt.graph.errors import BrickError, InputError
 from brickrt.runtime.files.boxes import PIECE_BYTES, Extents, added, as_bytes, check_box, cut, slices, steps, usual_axis
 from brickrt.runtime.files.descriptor import Unfinished, open_file, read_at, sync_file, write_at
 from brickrt.runtime.files.identity import file_identity
 
-_SHORT_RUN = 1 << 14  # bytes: shorter runs are read together with what lies between them
-_MOST_WASTE = 4
+_RUN_APART = 1 << 14  # bytes from run to run: what lies between is read as well, as that is quicker than another call
 
 
 @dataclass(frozen=True)
@@ -92,7 +91,7 @@ class FlatBoxes:
         small = span * item <= PIECE_BYTES
         if span == useful:
             return small or self._direct(array[slices((0,) * array.ndim, extents)])
-        return gaps and small and span <= _MOST_WASTE * useful and self._run(extents) * item < _SHORT_RUN
+        return gaps and small and span * item * self._run(extents) <= _RUN_APART * useful
 
     def _run(self, extents: Extents) -> int:
         """How many elements of a box lie together."""
@@ -129,7 +128,7 @@ class FlatSource:
         self.axis = usual_axis(layout.shape)
         held = os.fstat(fd).st_size
         if held < layout.offset + layout.nbytes:
-            raise BrickError(
+            raise InputError(
                 f"{name}: has {held} bytes, {list(layout.shape)} of {self.dtype} take {layout.offset + layout.nbytes}:"
                 " write it again, or give the right shape"
             )
@@ -149,8 +148,8 @@ class FlatSource:
 
 
 class FlatSink:
-    """A `BoxSink` of a header, a flat array, and a trailer. Boxes may have any shape and order; nothing of them is kept in
-    memory."""
+    """A `BoxSink` of a header, a flat array, and a trailer. Boxes may have any shape and order; nothing of them is
+    kept in memory."""
 
     buffer_bytes = PIECE_BYTES
     row_unit = 1

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from brickrt.graph.errors import InputError
+from brickrt.graph.errors import BrickError, InputError
 from brickrt.runtime.files.boxes import Extents, nonempty, number_type
 from brickrt.runtime.files.descriptor import open_file, read_at, refused
 from brickrt.runtime.files.extras import needed
@@ -106,7 +106,11 @@ def _flat(dataset: Any, path: Path) -> FlatLayout | None:
 def hdf5_sink(path: Path, inside: str, shape: Extents, dtype: np.dtype, axis: int, resume: bool) -> FlatSink:
     """A sink for a new file with one dataset, in one piece and by descriptor: a killed run leaves nothing that h5py
     would refuse."""
-    needed("h5py", str(path))
+    h5py = needed("h5py", str(path))
+    try:
+        h5py.h5t.py_create(dtype, logical=True)
+    except TypeError as e:
+        raise BrickError(f"{path}: HDF5 cannot hold {dtype}: use another type, or .npy") from e
     offset, header, trailer = _empty_file(path, inside.strip("/") or "data", shape, dtype)
     return FlatSink(path, header, FlatLayout(shape, dtype, offset), axis, resume, trailer)
 

@@ -134,7 +134,7 @@ def nifti_sink(path: Path, shape: Extents, dtype: np.dtype, axis: int, resume: b
         raise BrickError(f"{path}: packed files can only be written from end to end: write .nii, and pack it with gzip")
     kind = "Nifti1Header" if max(shape) <= _MOST_IN_FIRST_VERSION else "Nifti2Header"
     made = getattr(nibabel, kind)
-    header = made.from_header(like.header) if isinstance(like, NiftiSource) else made()
+    header = made.from_header(like.header, check=False) if isinstance(like, NiftiSource) else made()
     try:
         header.set_data_dtype(dtype)
         header.set_data_shape(shape)
@@ -143,6 +143,8 @@ def nifti_sink(path: Path, shape: Extents, dtype: np.dtype, axis: int, resume: b
     header.set_slope_inter(1, 0)
     offset = 352 if kind == "Nifti1Header" else 544
     header["vox_offset"] = offset
+    for mark in {"sizeof_hdr", "magic", "eol_check"} & set(header.keys()):  # the input may be of the other version
+        header[mark] = made()[mark]
     block = header.binaryblock
     layout = FlatLayout(shape, dtype, offset, "F")
     return FlatSink(path, block + bytes(offset - len(block)), layout, axis, resume)

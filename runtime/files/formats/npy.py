@@ -20,9 +20,10 @@ def npy_source(path: Path, dtype: np.dtype | None = None) -> FlatSource:
     with path.open("rb") as file:
         shape, column_major, stored = _header(path, file)
         offset = file.tell()
-    if dtype is not None and stored.kind == "V" and stored.names is None and stored.itemsize == dtype.itemsize:
+    nameless = stored.type is np.void and stored.names is None
+    if nameless and dtype is not None and stored.itemsize == dtype.itemsize:
         stored = dtype
-    if stored.kind == "V":
+    elif nameless:
         raise InputError(f"{path}: holds {stored.itemsize} bytes an element without a type: give the type")
     number_type(str(path), stored)
     order = "F" if column_major else "C"

@@ -74,7 +74,8 @@ class TiffSegments(ChunkedSource):
 
     def __init__(self, pages: TiffPages) -> None:
         self.pages = pages
-        chunks = (1,) * len(pages.pages) + tuple(pages.first.chunks)
+        segment = tuple(pages.first.chunks)
+        chunks = (1,) * (len(pages.shape) - len(segment)) + segment
         super().__init__(pages.name, pages.shape, pages.dtype, chunks)
         self._fd = pages.file.filehandle.fileno()
 
@@ -85,7 +86,7 @@ class TiffSegments(ChunkedSource):
         if page is None:
             return np.zeros(extents, self.dtype)
         first = self.pages.first
-        place = tuple(begin // extent for begin, extent in zip(lo[lead:], first.chunks))
+        place = tuple(begin // extent for begin, extent in zip(lo[lead:], (self.chunks or ())[lead:]))
         index = int(np.ravel_multi_index(place, first.chunked))
         offset, length = page.dataoffsets[index], page.databytecounts[index]
         if not offset or not length:
@@ -100,9 +101,7 @@ class TiffSegments(ChunkedSource):
             decoded = self.pages.first.decode(data, index, **tables)[0]
         except Exception as e:  # each codec has errors of its own
             if "imagecodecs" in str(e):
-                raise BrickError(
-                    f'{self.name}: is compressed in a way that needs: pip install "brickrt[codecs]"'
-                ) from e
+                raise BrickError(f'{self.name}: needs the package imagecodecs: pip install "brickrt[codecs]"') from e
             raise InputError(f"{self.name}: segment {index} is damaged ({e}): write it again") from e
         height, width = self._rows_and_columns(extents)
         return np.ascontiguousarray(decoded[0, :height, :width]).reshape(extents)

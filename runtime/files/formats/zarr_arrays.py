@@ -22,6 +22,7 @@ from brickrt.runtime.files.identity import digest, folder_identity
 
 _MARKS = ("zarr.json", ".zarray", ".zgroup")
 _CHUNK_ROWS, _CHUNK_COLUMNS, _CHUNK_IN_VOLUMES = 64, 1024, (16, 128, 128)
+_TYPES = "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 complex128".split()
 _SPACE = ("z", "y", "x")
 
 
@@ -105,6 +106,8 @@ class ZarrSink:
         self.resumed = resume and (part.exists() or self._path.exists())
         self._at = part if part.exists() or not self.resumed else self._path
         self._touched: set[Extents] = set()
+        if dtype.name not in _TYPES:
+            raise BrickError(f"{path}: Zarr cannot hold {dtype}: use another type, or .npy")
         with refused(path):
             self._array = self._opened(zarr) if self.resumed else self._made(zarr)
             for described in {self._at / "zarr.json", self._folder / "zarr.json"}:

@@ -29,17 +29,17 @@ def test_npy_files_are_read(tmp_path, shape, dtype, order):
     shape=st.lists(st.integers(1, 9), min_size=1, max_size=4).map(tuple),
     order=st.sampled_from("CF"),
     piece_bytes=st.sampled_from([16, 64, 1 << 20]),
-    short_run=st.sampled_from([1, 1 << 14]),
+    run_apart=st.sampled_from([1, 1 << 14]),
 )
 @settings(max_examples=60, deadline=None)
-def test_boxes_are_the_same_however_they_are_cut(tmp_path_factory, shape, order, piece_bytes, short_run):
+def test_boxes_are_the_same_however_they_are_cut(tmp_path_factory, shape, order, piece_bytes, run_apart):
     """Limits of a few bytes make small arrays take the ways of large ones."""
     path = tmp_path_factory.mktemp("flat") / "a.npy"
     want = np.asarray(values(shape, "<u4"), order=order)
     np.save(path, want)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(flat, "PIECE_BYTES", piece_bytes)
-        patch.setattr(flat, "_SHORT_RUN", short_run)
+        patch.setattr(flat, "_RUN_APART", run_apart)
         source = open_source(path)
         check_reads(source, want, times=6)
         source.close()
