@@ -12,9 +12,11 @@ import numpy as np
 from brickrt.graph.errors import InputError
 from brickrt.runtime.files.boxes import Extents
 from brickrt.runtime.files.formats import hdf5, tiff_source
+from brickrt.runtime.files.formats.flat import FlatSource
 from brickrt.runtime.files.formats.hdf5 import Hdf5Chunks, hdf5_source
 from brickrt.runtime.files.formats.nifti import nifti_source
 from brickrt.runtime.files.formats.npy import npy_source, raw_source
+from brickrt.runtime.files.formats.relaid import RelaidSource
 from brickrt.runtime.files.formats.sliced import SlicedArray, sliced_source
 from brickrt.runtime.files.formats.zarr_arrays import zarr_object, zarr_source
 
@@ -52,7 +54,9 @@ class BoxSource(Protocol):
         ...
 
     @axis.setter
-    def axis(self, axis: int, /) -> None: ...
+    def axis(self, axis: int, /) -> None:
+        """Says along which axis boxes will follow each other."""
+        ...
 
     @property
     def buffer_bytes(self) -> int:
@@ -93,6 +97,17 @@ def open_source(
         source.close()
         raise
     return source
+
+
+def by_rows(source: BoxSource, *, scratch: Path | None = None) -> BoxSource:
+    """The source, or where it is column-major and `source.axis` is not its last axis, a row-major copy of it in a
+    scratch file: rows of such files are scattered over all of it, and a sweep would read it again for each band."""
+    scattered = isinstance(source, FlatSource) and source.column_major and source.axis != len(source.shape) - 1
+    if not isinstance(source, FlatSource) or not scattered:
+        return source
+    relaid = RelaidSource(source, scratch)
+    relaid.axis = source.axis
+    return relaid
 
 
 def _check_wanted(source: BoxSource, dtype: np.dtype | None, shape: Extents | None) -> None:

@@ -12,7 +12,7 @@ from brickrt.runtime.files.arrangement import Arrangement, Wanted, as_file_holds
 from brickrt.runtime.files.boxes import PIECE_BYTES, Extents, check_box
 from brickrt.runtime.files.converted import read_converted, write_converted
 from brickrt.runtime.files.sink import BoxSink, create_sink
-from brickrt.runtime.files.source import BoxSource
+from brickrt.runtime.files.source import BoxSource, by_rows
 
 _WHILE_CONVERTING = 6 * PIECE_BYTES
 
@@ -43,6 +43,7 @@ class TensorSource:
 
     @axis.setter
     def axis(self, axis: int) -> None:
+        """Says along which axis boxes will follow each other."""
         self._axis = axis
         self.source.axis = self._arrangement.file_axis(axis)
 
@@ -54,6 +55,11 @@ class TensorSource:
     def buffer_bytes(self) -> int:
         """What the source holds, and a piece that is converted."""
         return self.source.buffer_bytes + (0 if self._as_it_is else _WHILE_CONVERTING)
+
+    def copy_if_scattered(self, scratch: Path | None = None) -> None:
+        """Where rows along `axis` are scattered over the file, as those of NIfTI are along x, reads from a row-major copy
+        of it in `scratch`, by default the folder for temporary files, from now on."""
+        self.source = by_rows(self.source, scratch=scratch)
 
     def read(self, lo: Extents, out: np.ndarray) -> None:
         """Fills `out` with the box that begins at `lo`."""

@@ -116,6 +116,7 @@ class ChunkedSource:
 
     @axis.setter
     def axis(self, axis: int) -> None:
+        """Says along which axis boxes will follow each other."""
         self._reader.axis = axis
 
     @property

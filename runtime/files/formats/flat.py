@@ -125,6 +125,7 @@ class FlatSource:
         self._boxes = FlatBoxes(fd, layout, name)
         self.shape, self.dtype, self.name = layout.shape, layout.dtype.newbyteorder("="), name
         self.chunks: Extents | None = layout.run
+        self.column_major = layout.order == "F" and len(layout.shape) > 1
         self.axis = usual_axis(layout.shape)
         held = os.fstat(fd).st_size
         if held < layout.offset + layout.nbytes:

@@ -18,6 +18,7 @@ from brickrt.runtime.files.converted import read_converted
 from brickrt.runtime.files.descriptor import open_file, read_at, refused, write_at
 from brickrt.runtime.files.extras import needed
 from brickrt.runtime.files.formats.flat import FlatLayout, FlatSink, FlatSource
+from brickrt.runtime.files.formats.relaid import RelaidSink, column_major_sink
 from brickrt.runtime.files.identity import file_identity
 
 _HEADERS = {348: "Nifti1Header", 540: "Nifti2Header"}
@@ -127,7 +128,9 @@ def _unpack(path: Path, handle: int) -> None:
         raise InputError(f"{path}: is damaged ({e}): copy or write it again") from e
 
 
-def nifti_sink(path: Path, shape: Extents, dtype: np.dtype, axis: int, resume: bool, like: object) -> FlatSink:
+def nifti_sink(
+    path: Path, shape: Extents, dtype: np.dtype, axis: int, resume: bool, like: object
+) -> FlatSink | RelaidSink:
     """A sink for a `.nii` file with the affine and the units of `like`, if that is a NIfTI source."""
     nibabel = needed("nibabel", str(path))
     if path.suffix.lower() == ".gz":
@@ -147,4 +150,4 @@ def nifti_sink(path: Path, shape: Extents, dtype: np.dtype, axis: int, resume: b
         header[mark] = made()[mark]
     block = header.binaryblock
     layout = FlatLayout(shape, dtype, offset, "F")
-    return FlatSink(path, block + bytes(offset - len(block)), layout, axis, resume)
+    return column_major_sink(path, block + bytes(offset - len(block)), layout, axis, resume)

@@ -180,7 +180,7 @@ def test_hdf5_files_are_written(tmp_path, shape, inside):
     assert [path.name for path in tmp_path.iterdir()] == ["a.h5"]
 
 
-class Slices:
+class SlicesOnly:
     """Has what is asked for, and says how much that was."""
 
     def __init__(self, array, chunks=None):
@@ -197,17 +197,19 @@ def test_objects_with_slices_are_read():
     want = values((2, 3, 19, 21), "i4")
     check_reads(open_source(want), want)
     check_reads(open_source(np.asfortranarray(want)), want)
-    plain, cut = Slices(want), Slices(want, ((1, 1), (3,), (8, 8, 3), (21,)))
+    plain, cut = SlicesOnly(want), SlicesOnly(want, ((1, 1), (3,), (8, 8, 3), (21,)))
     assert isinstance(open_source(plain), SlicedSource)
     check_reads(open_source(plain), want)
     source = open_source(cut)
     assert isinstance(source, SlicedChunks) and source.chunks == (1, 3, 8, 21)
     check_reads(source, want)
-    assert isinstance(open_source(Slices(want, ((1, 1), (3,), (3, 8, 8), (21,)))), SlicedSource)  # not all of one size
+    assert isinstance(
+        open_source(SlicesOnly(want, ((1, 1), (3,), (3, 8, 8), (21,)))), SlicedSource
+    )  # not all of one size
 
 
 def test_little_is_asked_for_at_a_time():
-    big = Slices(np.broadcast_to(np.float32(3), (1, 4, 600, 500)))
+    big = SlicesOnly(np.broadcast_to(np.float32(3), (1, 4, 600, 500)))
     out = np.zeros((1, 4, 600, 500), np.float32)
     open_source(big).read((0, 0, 0, 0), out)
     assert (out == 3).all() and max(big.asked) * 4 <= 1 << 20 and len(big.asked) > 4
@@ -218,7 +220,7 @@ def test_objects_without_slices_are_refused():
         open_source([1, 2])
     with pytest.raises(InputError, match=r"gives \[1\] for a box \[4, 5\]: its slices must be like NumPy's"):
 
-        class Liar(Slices):
+        class Liar(SlicesOnly):
             def __getitem__(self, key):
                 return np.zeros(1)
 

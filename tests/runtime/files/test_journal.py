@@ -146,7 +146,7 @@ def test_checksums_are_of_elements_in_row_major_order(tmp_path, kind):
 
 @pytest.mark.parametrize("name", ["a.npy", "a.zarr", "a.tif", "a.h5"])
 def test_units_whose_bytes_are_not_there_are_done_again(tmp_path, name):
-    """Of four bands one was written with other values, one not at all."""
+    """One of four bands was written with other values, one not at all."""
     want = values((1, 2, 64, 40), "f4")
     sink = create_sink(tmp_path / name, want.shape, "f4", chunks=(1, 1, 16, 40) if "zarr" in name else None)
     journal = Journal.create(journal_path(tmp_path / name), HEADER)

@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 from brickrt.graph.errors import BrickError, InputError
+from brickrt.runtime.files.formats import relaid
 from brickrt.runtime.files.sink import create_sink
-from brickrt.runtime.files.source import open_source
+from brickrt.runtime.files.source import by_rows, open_source
+from brickrt.runtime.files.tensors import as_tensor
 from tests.runtime.files.helpers import check_reads, check_writes, values
 
 AFFINE = np.array([[0, 2, 0, 5], [-1, 0, 0, 6], [0, 0, 3, 7], [0, 0, 0, 1.0]])
@@ -82,6 +84,57 @@ def test_volumes_are_written_with_the_affine_of_the_input(tmp_path, shape):
     np.testing.assert_array_equal(np.asarray(found.dataobj), want)
     np.testing.assert_array_equal(found.affine, AFFINE)
     assert found.header.get_xyzt_units() == ("mm", "sec")
+
+
+def test_rows_that_are_scattered_are_read_from_a_copy(tmp_path, monkeypatch):
+    """A sweep along x, which is innermost: without a copy each band would read the file from end to end."""
+    monkeypatch.setattr(relaid, "_COPIED_AT_A_TIME", 2000)
+    want = values((17, 18, 19), "i2")
+    source = open_source(saved(tmp_path / "a.nii", want))
+    identity = source.identity()
+    (tmp_path / "scratch").mkdir()
+    copied = by_rows(source, scratch=tmp_path / "scratch")
+    assert copied.identity() == identity and copied.axis == 0 and copied.chunks == (1, 1, 19)
+    check_reads(copied, want)
+    assert not list((tmp_path / "scratch").iterdir())
+    source.axis = 2
+    assert by_rows(source) is source
+    copied.close()
+
+
+def test_a_tensor_of_scattered_rows_is_read_from_a_copy(tmp_path):
+    want = values((17, 18, 19), "i2")
+    tensor = as_tensor(open_source(saved(tmp_path / "a.nii", want)), (1, 1, None, None, None), "f4")
+    tensor.copy_if_scattered(tmp_path)
+    assert isinstance(tensor.source, relaid.RelaidSource) and tensor.source.axis == 0
+    check_reads(tensor, want[None, None].astype(np.float32))
+
+
+def test_rows_wait_for_the_end_where_they_are_scattered(tmp_path, monkeypatch):
+    monkeypatch.setattr(relaid, "_COPIED_AT_A_TIME", 2000)
+    want = values((17, 18, 19), "f4")
+    sink = create_sink(tmp_path / "a.nii", want.shape, "f4", axis=0)
+    sink.write((0, 0, 0), want[:9])
+    sink.abandon(keep=True)
+    sink = create_sink(tmp_path / "a.nii", want.shape, "f4", axis=0, resume=True)
+    assert sink.resumed
+    sink.write((9, 0, 0), want[9:])
+    with monkeypatch.context() as patch:
+        patch.setattr(relaid, "copy_boxes", lambda *args: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            sink.close()
+    assert [path.name for path in tmp_path.iterdir()] == [".a.nii.rows.brickrt-part"]  # nothing is lost
+    sink.close()
+    assert [path.name for path in tmp_path.iterdir()] == ["a.nii"]
+    np.testing.assert_array_equal(np.asarray(nibabel.load(tmp_path / "a.nii").dataobj), want)
+    sink = create_sink(
+        tmp_path / "a.nii", want.shape, "f4", axis=0, resume=True
+    )  # killed after it had finished the file
+    assert sink.resumed
+    found = np.zeros(want.shape, np.float32)
+    sink.read((0, 0, 0), found)
+    np.testing.assert_array_equal(found, want)
+    sink.close()
 
 
 def test_what_nifti_cannot_be_written_as_is_refused(tmp_path):
