@@ -106,10 +106,12 @@ class Network:
     blocks: Mapping[str, int]
 
 
-def schedule_pass(network: Network, number: int, rows: int, part: Mapping[str, Boxes] | None = None) -> BandSchedule:
+def schedule_pass(
+    network: Network, number: int, rows: int, part: Mapping[str, Boxes] | None = None, most: int | None = None
+) -> BandSchedule:
     """The schedule of pass `number`, in bands of `rows` rows of the tallest input or output.
 
-    `part` are boxes of graph outputs where only some columns of them are computed.
+    `part` are boxes of graph outputs where only some columns of them are computed; `most` bands are planned.
     """
     ahead = 0
     while True:

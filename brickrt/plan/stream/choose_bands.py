@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from brickrt.graph.errors import BrickError
 from brickrt.plan.stream.stream_memory import StreamMemory, project_stream
@@ -27,7 +27,7 @@ class MemoryLimit:
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """A stream plan with its memory; `work` is the arithmetic it does, halos again, over that of the whole network."""
+    """A stream plan, or a sample of its strips, with its memory; `work` is the arithmetic it does, halos again, over that of the whole network."""
 
     plan: StreamPlan
     memory: StreamMemory
@@ -51,9 +51,9 @@ def choose_bands(planner: StreamPlanner, slices: Collection[str], asked: MemoryL
             if fits or (best is not None and one.work >= best.work):
                 break  # shorter bands only do more
         if best is not None and best.plan.rows == heights[0]:
-            return best  # more strips only do more
+            break  # more strips only do more
     if best is not None:
-        return best
+        return replace(best, plan=planner.stream_plan(best.plan.rows, best.plan.strips))
     assert least is not None
     needed = -(-least.memory.total // MIB)
     raise BrickError(
@@ -76,7 +76,7 @@ def _largest(memory: StreamMemory) -> str:
 def _candidate(
     planner: StreamPlanner, slices: Collection[str], asked: MemoryLimit, rows: int, strips: tuple[int, ...]
 ) -> Candidate:
-    plan = planner.stream_plan(rows, strips)
+    plan = planner.stream_plan(rows, strips, sample=True)
     memory = project_stream(plan, slices, asked.threads, asked.runtime, asked.buffers)
     return Candidate(plan, memory, _work(planner, plan))
 
@@ -129,7 +129,7 @@ def _work(planner: StreamPlanner, plan: StreamPlan) -> float:
     for one in plan.sweeps:
         computed: dict[int, int] = {}
         for read in one.schedule.reads:
-            computed[read.k] = max(computed.get(read.k, 0), int(read.boxes.volumes.sum()))
+            computed[read.k] = max(computed.get(read.k, 0), one.times * int(read.boxes.volumes.sum()))
         for k, volume in computed.items():
             elements[k] = elements.get(k, 0.0) + volume
     flops = {k: float(graph.flops([graph.nodes[k]])) for k in elements}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass
 
@@ -19,6 +18,7 @@ from brickrt.plan.subgraph import Subgraph
 
 RECORD_BYTES = 8 * 32  # of a step's record with its dependencies, about
 WORKSPACE = 2**23  # bytes of a thread's scratch that kernels such as Winograd's may take
+UNLIKE = 6  # bands at the ends of a sweep that are unlike all others, and one of the others
 COMPILING = 160 * 2**20  # by which a process grows while kernels are compiled and loaded, helpers and threads started
 
 
@@ -54,11 +54,11 @@ def project_stream(plan: StreamPlan, slices: Collection[str], threads: int, runt
     """What a run of a stream plan will hold; `runtime` and `buffers` are bytes that the caller knows."""
     arena, scratch, tables = 0, 0, 0
     for number, one in enumerate(plan.sweeps):
-        bands = Counter(one.like.tolist())
-        usual = plan.band_plan(number, bands.most_common(1)[0][0])
+        usual = plan.band_plan(number, one.schedule.bands // 2)
         arena = max(arena, arena_bytes(usual, plan.plan, slices))
         scratch = max(scratch, *(_scratch(usual, unit, slices) for unit in usual.plan.subgraphs), 0)
-        tables += len(bands) * RECORD_BYTES * sum(_steps(usual, unit) for unit in usual.plan.subgraphs)
+        distinct = (one.schedule.ahead + UNLIKE) * one.times
+        tables += distinct * RECORD_BYTES * sum(_steps(usual, unit) for unit in usual.plan.subgraphs)
     return StreamMemory(
         runtime=runtime,
         constants=_constants(plan.plan),

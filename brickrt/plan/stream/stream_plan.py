@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import product
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import pairwise, product
 
 import numpy as np
 
@@ -26,13 +28,18 @@ AXIS = 2  # rows of images, planes of volumes
 @dataclass(frozen=True, eq=False)
 class Sweep:
     """One way down the network's rows: all of a pass, or a strip of its last one. `before` are the units that run on
-    whole tensors before it. Band b runs what band `like[b]` does."""
+    whole tensors before it. `times` counts the strips that it stands for."""
 
     number: int  # of the pass
     schedule: BandSchedule
     storage: BandStorage
     before: tuple[Subgraph, ...]
-    like: np.ndarray
+    times: int = 1
+
+    @cached_property
+    def like(self) -> np.ndarray:
+        """The first band that does what each band does, int64 [bands]."""
+        return equal_bands(self.schedule)
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,6 +76,7 @@ class StreamPlanner:
     plan: Plan
     network: Network
     always: dict[str, int]
+    _known: dict[tuple[int, int], Sweep] = field(default_factory=dict, repr=False)
 
     @staticmethod
     def of(plan: Plan, slices: Collection[str], views: Collection[str]) -> StreamPlanner:
@@ -91,22 +99,40 @@ class StreamPlanner:
         swept = [name for name in (*graph.inputs, *graph.outputs) if name in self.network.swept.level]
         return max((graph.types[name].shape[AXIS] for name in swept), default=0)
 
-    def stream_plan(self, rows: int, strips: tuple[int, ...] = ()) -> StreamPlan:
-        """The sweeps in bands of `rows` rows, the last pass in so many `strips` along the axes behind the rows."""
-        swept, units = self.network.swept, self.network.units
-        graph, sweeps = self.plan.graph, []
-        for number in range(swept.passes):
-            cut = number == swept.passes - 1 and not any(swept.level[n] == number for n in swept.collected)
-            parts = list(_parts(graph, swept, strips)) if cut else [{}]
-            schedules = [schedule_pass(self.network, number, rows, part) for part in parts]
-            extents = common_extents(schedules)
-            for first, schedule in enumerate(schedules):
-                storage = store_pass(self.plan, schedule, self.always, extents)
-                before = () if first else _resident_units(graph, units, swept, number)
-                sweeps.append(Sweep(number, schedule, storage, before, equal_bands(schedule)))
+    def stream_plan(self, rows: int, strips: tuple[int, ...] = (), sample: bool = False) -> StreamPlan:
+        """The sweeps in bands of `rows` rows, the last pass in so many `strips` along the axes behind the rows.
+
+        With `sample`, of strips that are alike there is one alone: enough for memory and work.
+        """
+        swept, units, graph = self.network.swept, self.network.units, self.plan.graph
+        sweeps = [s for number in range(swept.passes) for s in self._sweeps(number, rows, strips, sample)]
         after = range(swept.passes, 1 + max(swept.resident.values(), default=0))
         last = [unit for number in after for unit in _resident_units(graph, units, swept, number)]
         return StreamPlan(self.plan, rows, strips, tuple(units), swept, self.always, tuple(sweeps), tuple(last))
+
+    def _sweeps(self, number: int, rows: int, strips: tuple[int, ...], sample: bool) -> list[Sweep]:
+        """The sweeps of a pass."""
+        swept, graph = self.network.swept, self.plan.graph
+        cut = number == swept.passes - 1 and not any(swept.level[name] == number for name in swept.collected)
+        if not cut:
+            return [self._whole_sweep(number, rows)]
+        parts = _parts(graph, swept, strips, sample)
+        schedules = [(schedule_pass(self.network, number, rows, part), times) for part, times in parts]
+        extents = common_extents([schedule for schedule, _ in schedules])
+        before = _resident_units(graph, self.network.units, swept, number)
+        return [
+            Sweep(number, schedule, store_pass(self.plan, schedule, self.always, extents), () if k else before, times)
+            for k, (schedule, times) in enumerate(schedules)
+        ]
+
+    def _whole_sweep(self, number: int, rows: int) -> Sweep:
+        """The sweep of a pass that is not cut in strips."""
+        if (number, rows) not in self._known:
+            schedule = schedule_pass(self.network, number, rows)
+            storage = store_pass(self.plan, schedule, self.always, common_extents([schedule]))
+            before = _resident_units(self.plan.graph, self.network.units, self.network.swept, number)
+            self._known[number, rows] = Sweep(number, schedule, storage, before)
+        return self._known[number, rows]
 
 
 def _resident_units(
@@ -116,22 +142,25 @@ def _resident_units(
     return tuple(unit for unit in units if swept.resident.get(graph.nodes[unit.nodes[-1]].output) == number)
 
 
-def _parts(graph: Graph, swept: SweptTensors, strips: tuple[int, ...]) -> Iterator[dict[str, Boxes]]:
-    """The parts of the graph's outputs that strips compute, strip by strip."""
+def _parts(
+    graph: Graph, swept: SweptTensors, strips: tuple[int, ...], sample: bool
+) -> list[tuple[dict[str, Boxes], int]]:
+    """The parts of the graph's outputs that strips compute, strip by strip, and for how many strips each stands."""
     outputs = {name: graph.types[name].shape for name in graph.outputs if name in swept.level}
     axes = range(AXIS + 1, AXIS + 1 + len(strips))
     cuts = []
     for axis, count in zip(axes, strips, strict=True):
         widest = max((shape[axis] for shape in outputs.values() if len(shape) > axis), default=1)
         edge = even_edges(widest, COLUMNS if widest >= 8 * COLUMNS else COLUMNS // 4, count)[0]
-        pieces = -(-widest // edge)
-        cuts.append([(k * edge / widest, min(1.0, (k + 1) * edge / widest)) for k in range(pieces)])
+        ends = np.minimum(np.arange(-(-widest // edge) + 1) * edge, widest) / max(1, widest)
+        pieces = [(float(a), float(b), 1) for a, b in pairwise(ends)]
+        cuts.append([pieces[0], (*pieces[1][:2], len(pieces) - 2), pieces[-1]] if sample and len(pieces) > 3 else pieces)
+    found = []
     for ranges in product(*cuts):
-        part = {}
-        for name, shape in outputs.items():
-            box = Boxes.whole(shape)
-            for axis, (start, end) in zip(axes, ranges, strict=True):
-                if len(shape) > axis:
-                    box.lo[:, axis], box.hi[:, axis] = round(start * shape[axis]), round(end * shape[axis])
-            part[name] = box
-        yield part
+        part = {name: Boxes.whole(shape) for name, shape in outputs.items()}
+        for axis, (start, end, _) in zip(axes, ranges, strict=True):
+            for box in (box for box in part.values() if box.rank > axis):
+                extent = int(box.hi[0, axis])
+                box.lo[:, axis], box.hi[:, axis] = round(start * extent), round(end * extent)
+        found.append((part, math.prod(times for _, _, times in ranges)))
+    return found

@@ -1,0 +1,1 @@
+"""Arrays in files, read and written box by box, and the journal of a run that can be resumed."""

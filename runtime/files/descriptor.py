@@ -1,0 +1,143 @@
+"""Reading and writing files by descriptor, and files that take their name once they are whole.
+
+Nothing is mapped: pages of a mapped file count as the process's memory.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from errno import EDQUOT, EFBIG, EIO, ENOSPC
+from pathlib import Path
+
+from brickrt.graph.errors import BrickError, InputError
+
+
+@contextmanager
+def refused(name: object) -> Iterator[None]:
+    """Errors of the system become one line that names the file; a full disk is said to be full."""
+    try:
+        yield
+    except OSError as e:
+        if e.errno in (ENOSPC, EDQUOT):
+            raise BrickError(f"{name}: the disk is full: free space, or write to another disk") from e
+        if e.errno == EFBIG:
+            raise BrickError(f"{name}: a file may not grow as large: raise the limit (ulimit -f), or its disk's") from e
+        if e.errno == EIO:
+            raise BrickError(f"{name}: the disk failed ({e.strerror}): look at the disk, or use another") from e
+        raise BrickError(f"{name}: {e.strerror or e}: check the path and the permissions") from e
+
+
+def open_file(path: Path) -> int:
+    """A descriptor to read from. Raises InputError where there is no such file."""
+    if not path.exists():
+        raise InputError(f"{path}: no such file: check the path")
+    if not path.is_file():
+        raise InputError(f"{path}: is no file: check the path")
+    with refused(path):
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+
+def read_at(fd: int, into: memoryview, offset: int, name: object) -> None:
+    """Fills `into`, bytes, from `offset` on. A file that ends before is refused."""
+    done = 0
+    with refused(name):
+        while done < len(into):
+            got = os.preadv(fd, [into[done:]], offset + done)
+            if got == 0:
+                raise InputError(f"{name}: is cut off at {offset + done} bytes: copy or write it again")
+            done += got
+
+
+def write_at(fd: int, data: memoryview, offset: int, name: object) -> None:
+    """Writes all of `data`, bytes, at `offset`."""
+    done = 0
+    with refused(name):
+        while done < len(data):
+            done += os.pwrite(fd, data[done:], offset + done)
+
+
+def sync_file(fd: int, name: object) -> None:
+    """Returns when what was written is on the disk."""
+    with refused(name):
+        os.fsync(fd)
+
+
+def sync_path(path: Path) -> None:
+    """Returns when a file, or the names in a folder, are on the disk."""
+    with refused(path):
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+
+def part_of(path: Path) -> Path:
+    """The name that an output has until it is whole; the same in each run, so that a later one can go on with it."""
+    return path.with_name(f".{path.name}.brickrt-part")
+
+
+def check_room(path: Path, needs: int) -> None:
+    """Refuses an output for which the disk has no room, before any work is done."""
+    with refused(path.parent):
+        disk = os.statvfs(path.parent)
+    free = disk.f_bavail * disk.f_frsize
+    if needs > free:
+        raise BrickError(
+            f"{path}: takes {needs / 2**30:.2f} GiB, its disk has {free / 2**30:.2f} GiB free:"
+            " free space, or write to another disk"
+        )
+
+
+class Unfinished:
+    """A file under another name, which `finish` gives the name `path`, in place of what had it.
+
+    With `resume` an earlier run's file is gone on with; `resumed` says whether there was one. It may have its own name
+    already, where that run ended after it had finished the file.
+    """
+
+    def __init__(self, path: Path, resume: bool) -> None:
+        self.path = Path(os.path.realpath(path))
+        _check_target(path, self.path)
+        part = part_of(self.path)
+        self.resumed = resume and (part.exists() or self.path.exists())
+        self.at = part if part.exists() or not self.resumed else self.path
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | (0 if self.resumed else os.O_TRUNC)
+        with refused(path):
+            self.fd = os.open(self.at, flags, 0o666)
+
+    def size(self) -> int:
+        """Its bytes."""
+        return os.fstat(self.fd).st_size
+
+    def grow(self, size: int) -> None:
+        """Gives it its full size. Parts that were not written take no room yet; the disk must have room for them."""
+        check_room(self.path, size)
+        with refused(self.path):
+            os.ftruncate(self.fd, size)
+
+    def finish(self) -> None:
+        """Makes it durable and gives it its name."""
+        sync_file(self.fd, self.path)
+        os.close(self.fd)
+        if self.at != self.path:
+            with refused(self.path):
+                os.replace(self.at, self.path)
+            sync_path(self.path.parent)
+
+    def abandon(self, keep: bool) -> None:
+        """Closes it; without `keep` what an unfinished run wrote is removed."""
+        os.close(self.fd)
+        if not keep and self.at != self.path:
+            with suppress(FileNotFoundError):
+                os.unlink(self.at)
+
+
+def _check_target(path: Path, target: Path) -> None:
+    if not target.parent.is_dir():
+        raise BrickError(f"{path}: there is no folder {target.parent}: create it, or give another path")
+    if target.exists() and not stat.S_ISREG(target.stat().st_mode):
+        raise BrickError(f"{path}: is a folder, device or pipe: give another path")

@@ -1,0 +1,1 @@
+"""One module for each file format: its sources and its sinks."""

@@ -1,0 +1,238 @@
+"""The journal of a run: which units are finished, so that a run that was killed can be gone on with."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import math
+import os
+import struct
+import zlib
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+
+import numpy as np
+
+from brickrt.graph.errors import BrickError
+from brickrt.runtime.files.boxes import Extents, added, as_bytes, pieces
+from brickrt.runtime.files.descriptor import part_of, read_at, refused, sync_file, sync_path, write_at
+from brickrt.runtime.files.identity import contiguous
+from brickrt.runtime.files.sink import BoxSink
+
+_MAGIC = b"brickrt journal 1\n"
+_FRAME = struct.Struct("<QI")  # bytes that follow, their CRC-32
+_KEY = struct.Struct("<HH")  # numbers in the key, bytes in the checksum
+
+Key = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Record:
+    """A finished unit: the checksum of what it wrote, and results that later units need."""
+
+    checksum: str
+    payload: bytes
+
+
+def journal_path(output: str | Path) -> Path:
+    """Where the journal of an output is: beside it."""
+    path = Path(str(output).partition("::")[0])
+    return path.with_name(f"{path.name}.brickrt-journal")
+
+
+class Journal:
+    """An append-only file of finished units. One process has it open at a time.
+
+    Create the output's sink first: a journal that is there says that there is an output to go on with.
+    """
+
+    def __init__(self, path: Path, fd: int, end: int, finished: dict[Key, Record]) -> None:
+        self.path, self.finished = path, finished
+        self._fd, self._end = fd, end
+
+    @classmethod
+    def create(cls, path: Path, header: Mapping[str, str]) -> Journal:
+        """A new journal, in place of an older one. `header` maps words, such as "model", to digests."""
+        if path.exists():
+            os.close(_opened(path))
+        part = part_of(path)
+        with refused(path):
+            fd = os.open(part, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            _lock(fd, path)
+            with refused(path):
+                os.ftruncate(fd, 0)
+            data = _MAGIC + _framed(json.dumps(dict(header)).encode())
+            write_at(fd, memoryview(data), 0, path)
+            sync_file(fd, path)
+            with refused(path):
+                os.replace(part, path)
+            sync_path(path.parent)
+        except BaseException:
+            os.close(fd)
+            raise
+        return cls(path, fd, len(data), {})
+
+    @classmethod
+    def resume(cls, path: Path, header: Mapping[str, str]) -> Journal:
+        """The journal of a run that was stopped. A last record that is torn is dropped. Raises BrickError where there
+        is none, and where a digest of `header` is another one than then."""
+        if not path.exists():
+            raise BrickError(f"{path}: there is no such journal of a run to go on with: leave out --resume to start")
+        fd = _opened(path)
+        try:
+            then, finished, end = _parsed(_content(fd, path), path)
+            _check_header(path, then, header)
+            with refused(path):
+                os.ftruncate(fd, end)
+        except BaseException:
+            os.close(fd)
+            raise
+        return cls(path, fd, end, finished)
+
+    def finish(self, key: Key, checksum: str, payload: bytes = b"") -> None:
+        """Says that a unit is finished; it is on the disk when this returns. Call the sink's `sync` before. Where it
+        raises BrickError, as the disk is full, the unit is not finished."""
+        word = checksum.encode()
+        numbers = struct.pack(f"<{len(key)}q", *key)
+        data = _framed(_KEY.pack(len(key), len(word)) + numbers + word + payload)
+        try:
+            write_at(self._fd, memoryview(data), self._end, self.path)
+            sync_file(self._fd, self.path)
+        except BrickError:
+            with suppress(OSError):
+                os.ftruncate(self._fd, self._end)
+            raise
+        self._end += len(data)
+        self.finished[key] = Record(checksum, payload)
+
+    def close(self) -> None:
+        """Closes the journal; a later run may go on with it."""
+        os.close(self._fd)
+
+    def remove(self) -> None:
+        """Removes the journal: the output is whole. Call the sink's `close` before."""
+        with refused(self.path):
+            os.unlink(self.path)
+        os.close(self._fd)
+        sync_path(self.path.parent)
+
+
+def read_journal(path: Path) -> tuple[dict[str, str], dict[Key, Record]]:
+    """The header and the finished units, while another process may write the journal."""
+    with refused(path):
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        header, finished, _ = _parsed(_content(fd, path), path)
+    finally:
+        os.close(fd)
+    return header, finished
+
+
+def _opened(path: Path) -> int:
+    """A locked descriptor of a journal."""
+    with refused(path):
+        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        _lock(fd, path)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def _lock(fd: int, path: Path) -> None:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as e:
+        raise BrickError(f"{path}: another run writes this output: wait for it, or give another path") from e
+
+
+def _content(fd: int, path: Path) -> bytes:
+    data = bytearray(os.fstat(fd).st_size)
+    read_at(fd, memoryview(data), 0, path)
+    return bytes(data)
+
+
+def _framed(data: bytes) -> bytes:
+    return _FRAME.pack(len(data), zlib.crc32(data)) + data
+
+
+def _frame(data: bytes, at: int) -> bytes | None:
+    """The content of the frame that begins at `at`; None where it is torn."""
+    begin = at + _FRAME.size
+    if begin > len(data):
+        return None
+    length, crc = _FRAME.unpack_from(data, at)
+    content = data[begin : begin + length]
+    return content if len(content) == length and zlib.crc32(content) == crc else None
+
+
+def _parsed(data: bytes, path: Path) -> tuple[dict[str, str], dict[Key, Record], int]:
+    """The header, the finished units, and where the last whole record ends."""
+    at = len(_MAGIC)
+    header = _frame(data, at) if data.startswith(_MAGIC) else None
+    if header is None:
+        raise BrickError(f"{path}: is damaged or no journal of this version: leave out --resume to start again")
+    finished: dict[Key, Record] = {}
+    at += _FRAME.size + len(header)
+    while (content := _frame(data, at)) is not None and content:
+        count, word = _KEY.unpack_from(content)
+        key = struct.unpack_from(f"<{count}q", content, _KEY.size)
+        begin = _KEY.size + 8 * count
+        finished[key] = Record(content[begin : begin + word].decode(), content[begin + word :])
+        at += _FRAME.size + len(content)
+    return json.loads(header), finished, at
+
+
+def _check_header(path: Path, then: Mapping[str, str], now: Mapping[str, str]) -> None:
+    changed = [word for word in {**then, **now} if then.get(word) != now.get(word)]
+    if changed:
+        others = f", and so are {', '.join(changed[1:])}" if changed[1:] else ""
+        raise BrickError(
+            f"{path}: the {changed[0]} is another one than when this run was begun{others}:"
+            " leave out --resume to start again"
+        )
+
+
+def checksum(array: np.ndarray) -> str:
+    """A digest of the elements' bytes in row-major order."""
+    state = blake2b(digest_size=16)
+    for data in contiguous(array):
+        state.update(data)
+    return state.hexdigest()
+
+
+def stored_checksum(sink: BoxSink, dtype: np.dtype, lo: Extents, extents: Extents) -> str:
+    """The checksum of a box as it is in the file, read in pieces; `dtype` is that of the file."""
+    state = blake2b(digest_size=16)
+    for offset, part in pieces(extents, dtype.itemsize):
+        read = np.empty(part, dtype)
+        sink.read(added(lo, offset), read)
+        state.update(as_bytes(read))
+    return state.hexdigest()
+
+
+def verify(
+    journal: Journal, sink: BoxSink, dtype: np.dtype, box: Callable[[Key], tuple[Extents, Extents] | None]
+) -> list[Key]:
+    """Reads the finished units back, and takes those whose bytes are others than then from `journal.finished`, so
+    that they are done again; returns them. `box` says where a unit begins and its extents, None for units that wrote
+    nothing."""
+    torn = []
+    for key, record in journal.finished.items():
+        where = box(key)
+        if where is None or not math.prod(where[1]):
+            continue
+        try:
+            whole = stored_checksum(sink, dtype, *where) == record.checksum
+        except BrickError:  # a chunk that cannot be decoded is torn as well
+            whole = False
+        if not whole:
+            torn.append(key)
+    for key in torn:
+        del journal.finished[key]
+    return torn

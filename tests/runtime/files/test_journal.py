@@ -1,0 +1,269 @@
+"""The journal of a run that may be killed at any moment."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+
+from brickrt.graph.errors import BrickError
+from brickrt.runtime.files.journal import (
+    Journal,
+    Record,
+    checksum,
+    journal_path,
+    read_journal,
+    stored_checksum,
+    verify,
+)
+from brickrt.runtime.files.sink import create_sink
+from brickrt.runtime.files.source import open_source
+from tests.runtime.files.helpers import odd, values
+
+HEADER = {"model": "1f", "input": "2f", "plan": "3f", "instruction set": "avx2", "format": "1"}
+FINISHED = {(0, 0): Record("aa", b""), (0, -1): Record("bb", b"partial sums"), (2**40, 7): Record("", bytes(1000))}
+
+
+def made(path):
+    journal = Journal.create(path, HEADER)
+    ends = [os.path.getsize(path)]
+    for key, record in FINISHED.items():
+        journal.finish(key, record.checksum, record.payload)
+        ends.append(os.path.getsize(path))
+    assert journal.finished == FINISHED
+    journal.close()
+    return ends
+
+
+def test_what_is_finished_is_there_when_a_run_resumes(tmp_path):
+    made(tmp_path / "j")
+    journal = Journal.resume(tmp_path / "j", HEADER)
+    assert journal.finished == FINISHED
+    journal.finish((0, 0), "cc", b"again")
+    assert read_journal(tmp_path / "j") == (HEADER, FINISHED | {(0, 0): Record("cc", b"again")})
+    journal.remove()
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_journal_that_is_torn_at_any_byte_keeps_the_whole_records(tmp_path):
+    ends = made(tmp_path / "j")
+    data = (tmp_path / "j").read_bytes()
+    for cut in [*range(ends[2] + 20), *range(ends[2] + 20, ends[3], 97)]:
+        path = tmp_path / "torn"
+        path.write_bytes(data[:cut])
+        whole = sum(end <= cut for end in ends) - 1
+        if whole < 0:
+            with pytest.raises(BrickError, match="is damaged or no journal of this version: leave out --resume"):
+                Journal.resume(path, HEADER)
+            continue
+        journal = Journal.resume(path, HEADER)
+        assert journal.finished == dict(list(FINISHED.items())[:whole])
+        journal.finish((9,), "dd")
+        journal.close()
+        assert read_journal(path)[1] == dict(list(FINISHED.items())[:whole]) | {(9,): Record("dd", b"")}
+
+
+def test_a_record_of_which_any_byte_changed_is_dropped(tmp_path):
+    ends = made(tmp_path / "j")
+    data = bytearray((tmp_path / "j").read_bytes())
+    for at in range(ends[1], ends[2]):
+        data[at] ^= 0x5A
+        (tmp_path / "k").write_bytes(data)
+        assert read_journal(tmp_path / "k")[1] == {(0, 0): Record("aa", b"")}
+        data[at] ^= 0x5A
+
+
+@pytest.mark.parametrize(
+    ("now", "said"),
+    [
+        (HEADER | {"model": "9"}, "the model is another one than when this run was begun: leave out --resume"),
+        (
+            HEADER | {"input": "9", "plan": "9"},
+            "the input is another one than when this run was begun, and so are plan:",
+        ),
+        ({**HEADER, "new": "9"}, "the new is another one"),
+        ({}, "the model is another one"),
+    ],
+)
+def test_a_changed_header_is_named(tmp_path, now, said):
+    made(tmp_path / "j")
+    before = (tmp_path / "j").read_bytes()
+    with pytest.raises(BrickError, match=said):
+        Journal.resume(tmp_path / "j", now)
+    assert (tmp_path / "j").read_bytes() == before
+
+
+def test_without_a_journal_nothing_is_resumed(tmp_path):
+    with pytest.raises(BrickError, match="there is no such journal of a run to go on with: leave out --resume"):
+        Journal.resume(tmp_path / "j", HEADER)
+
+
+def test_two_runs_do_not_write_one_output(tmp_path):
+    first = Journal.create(tmp_path / "j", HEADER)
+    for second in (Journal.create, Journal.resume):
+        with pytest.raises(BrickError, match="another run writes this output: wait for it, or give another path"):
+            second(tmp_path / "j", HEADER)
+    first.close()
+    Journal.create(tmp_path / "j", HEADER).close()
+
+
+def test_a_full_disk_leaves_the_journal_as_it_was(tmp_path, monkeypatch):
+    journal = Journal.create(tmp_path / "j", HEADER)
+    journal.finish((1,), "aa")
+    pwrite = os.pwrite
+    room = [10]
+
+    def full(fd, data, at):
+        if room[0] == 0:
+            raise OSError(28, "No space left on device")
+        part, room[0] = data[: room[0]], 0
+        return pwrite(fd, part, at)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", full)
+        with pytest.raises(BrickError, match=r"j: the disk is full: free space"):
+            journal.finish((2,), "bb")
+    assert journal.finished == {(1,): Record("aa", b"")}
+    journal.finish((3,), "cc")
+    assert list(read_journal(tmp_path / "j")[1]) == [(1,), (3,)]
+
+
+@pytest.mark.parametrize("kind", range(3))
+def test_checksums_are_of_elements_in_row_major_order(tmp_path, kind):
+    want = values((3, 7, 5), "f4")
+    array = odd(want.shape, want.dtype, kind)
+    array[...] = want
+    assert checksum(array) == checksum(want) != checksum(want + 1)
+    sink = create_sink(tmp_path / "a.npy", want.shape, "f4", axis=1)
+    sink.write((0, 0, 0), array)
+    assert stored_checksum(sink, sink.dtype, (1, 2, 0), (2, 5, 3)) == checksum(want[1:3, 2:7, :3])
+    sink.abandon()
+
+
+@pytest.mark.parametrize("name", ["a.npy", "a.zarr", "a.tif", "a.h5"])
+def test_units_whose_bytes_are_not_there_are_done_again(tmp_path, name):
+    """One of four bands was written with other values, one not at all."""
+    want = values((1, 2, 64, 40), "f4")
+    sink = create_sink(tmp_path / name, want.shape, "f4", chunks=(1, 1, 16, 40) if "zarr" in name else None)
+    journal = Journal.create(journal_path(tmp_path / name), HEADER)
+    for band in range(4):
+        part = want[:, :, 16 * band : 16 * band + 16]
+        if band != 2:
+            sink.write((0, 0, 16 * band, 0), part + (band == 1))
+        sink.sync()
+        journal.finish((band,), checksum(part))
+    journal.finish((9,), "", b"a unit that wrote nothing")
+    sink.abandon(keep=True)
+    journal.close()
+    sink = create_sink(
+        tmp_path / name, want.shape, "f4", resume=True, chunks=(1, 1, 16, 40) if "zarr" in name else None
+    )
+    journal = Journal.resume(journal_path(tmp_path / name), HEADER)
+
+    def box(key):
+        return ((0, 0, 16 * key[0], 0), (1, 2, 16, 40)) if key[0] < 4 else None
+
+    assert sink.resumed and sorted(verify(journal, sink, sink.dtype, box)) == [(1,), (2,)]
+    assert sorted(journal.finished) == [(0,), (3,), (9,)]
+    sink.abandon()
+
+
+def test_a_chunk_that_cannot_be_decoded_is_done_again(tmp_path):
+    sink = create_sink(tmp_path / "a.zarr", (32, 16), "u4", axis=0, chunks=(16, 16))
+    want = values((32, 16), "u4")
+    sink.write((0, 0), want)
+    sink.sync()
+    journal = Journal.create(tmp_path / "j", HEADER)
+    for band in range(2):
+        journal.finish((band,), checksum(want[16 * band : 16 * band + 16]))
+    chunk = tmp_path / ".a.zarr.brickrt-part" / "c" / "1" / "0"
+    chunk.write_bytes(chunk.read_bytes()[:-5])
+    assert verify(journal, sink, sink.dtype, lambda key: ((16 * key[0], 0), (16, 16))) == [(1,)]
+
+
+RUN = textwrap.dedent("""
+    import os, signal, sys
+    import numpy as np
+    from pathlib import Path
+    from brickrt.runtime.files.journal import Journal, checksum, journal_path, verify
+    from brickrt.runtime.files.sink import create_sink
+
+    fsync, pwrite, replace, unlink = os.fsync, os.pwrite, os.replace, os.unlink
+    calls, kill_at = 0, 0
+
+    def step():
+        global calls
+        calls += 1
+        if calls == kill_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def in_halves(fd, data, at):
+        half = len(data) // 2
+        step()
+        pwrite(fd, data[:half], at)
+        step()
+        return half + pwrite(fd, data[half:], at + half)
+
+    os.fsync = lambda fd: (step(), fsync(fd))
+    os.pwrite = in_halves
+    os.replace = lambda a, b: (step(), replace(a, b))
+    os.unlink = lambda a: (step(), unlink(a))
+
+    def box(key):
+        return (0, 0, 8 * key[0], 0), (1, 2, 8, 20)
+
+    def run(output):
+        path = journal_path(output)
+        resume = path.exists()
+        sink = create_sink(output, (1, 2, 24, 20), "f4", resume=resume)
+        journal = (Journal.resume if resume else Journal.create)(path, {"model": "m"})
+        verify(journal, sink, sink.dtype, box)
+        for band in range(3):
+            if (band,) not in journal.finished:
+                part = np.arange(320, dtype=np.float32).reshape(1, 2, 8, 20) + 1000 * band
+                sink.write(box((band,))[0], part)
+                sink.sync()
+                journal.finish((band,), checksum(part))
+        sink.close()
+        journal.remove()
+
+    def in_a_child(output, when):
+        global kill_at
+        kill_at = when
+        child = os.fork()
+        if child == 0:
+            run(output)
+            os._exit(0)
+        return os.waitpid(child, 0)[1]
+
+    folder, name = Path(sys.argv[1]), sys.argv[2]
+    for when in range(1, 200):
+        output = folder / str(when) / name
+        output.parent.mkdir()
+        status = in_a_child(output, when)
+        if status == 0:
+            break
+        assert os.WTERMSIG(status) == signal.SIGKILL and in_a_child(output, 0) == 0
+    print(when)
+""")
+
+
+@pytest.mark.parametrize("name", ["a.npy", "a.tif"])
+def test_a_run_that_is_killed_at_any_moment_goes_on(tmp_path, name):
+    """Each call that changes the disk is two moments: before it, and where it is a write, when half of it was done."""
+    ended = subprocess.run([sys.executable, "-c", RUN, str(tmp_path), name], capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+    moments = int(ended.stdout)
+    assert moments > 20 and len(list(tmp_path.iterdir())) == moments
+    want = np.concatenate([np.arange(320, dtype=np.float32).reshape(1, 2, 8, 20) + 1000 * k for k in range(3)], 2)
+    for folder in tmp_path.iterdir():
+        assert [path.name for path in folder.iterdir()] == [name]
+        source = open_source(folder / name)
+        out = np.zeros(want.shape, np.float32)
+        source.read((0, 0, 0, 0), out)
+        source.close()
+        np.testing.assert_array_equal(out, want)
