@@ -13,14 +13,17 @@ from tests.support.random_layers import LAYERS
 MOST_ELEMENTS = 60_000  # of a tensor
 
 
-def random_network(decisions: random.Random, most_layers: int = 9) -> onnx.ModelProto:
-    """One input `x` [1–3, channels, *extents], float32."""
+def random_network(
+    decisions: random.Random, most_layers: int = 9, extents: tuple[int, ...] | None = None
+) -> onnx.ModelProto:
+    """One input `x` [1–3, channels, *extents], float32; two or three extents that are drawn, unless they are given."""
     space = (decisions.randint(5, 37), decisions.randint(5, 37))
     if decisions.random() < 0.3:
         space = tuple(decisions.randint(3, 13) for _ in range(3))
     if decisions.random() < 0.15:
         flat = decisions.randrange(len(space))
         space = tuple(1 if k == flat else extent for k, extent in enumerate(space))
+    space = extents or space
     draft = Draft(decisions, (decisions.choice([1, 1, 2, 3]), decisions.choice([1, 3, 4, 8, 16, 20]), *space))
     for _ in range(decisions.randint(2, most_layers)):
         _grow(draft)
