@@ -55,7 +55,8 @@ class SweepMemory:
         lanes = self.plan.device.lanes if self.plan.layouts[name] == "blocked" else 1
         itemsize = self.plan.graph.types[name].dtype.itemsize
         row = math.prod(extents[self.axis + 1 :]) * lanes * itemsize
-        return self.at[name].reshape(-1, extents[self.axis], row)
+        planes = self.at[name].size // max(1, extents[self.axis] * row)  # of tensors without elements there are none
+        return self.at[name].reshape(planes, extents[self.axis], row)
 
     def rows(self, name: str, band: int, lo: int, hi: int) -> np.ndarray:
         """The rows [lo, hi) of a plain ring, as an array of the tensor's type, while a band runs."""
