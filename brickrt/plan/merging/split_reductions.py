@@ -3,7 +3,8 @@
 conv ─┬─ reduce ─          conv ─┬─ partial reduce ─ (reduce rows) ─ reduce ─
       └─ …             →         └─ …
 
-The partial reductions run in the tasks of the convolution's subgraph, brick by brick, while the brick is in cache.
+The partial reductions run in the tasks of the convolution's subgraph, brick by brick, while the brick is in cache. Other
+reductions over images are first of each row, and then of these.
 """
 
 from __future__ import annotations
@@ -42,6 +43,10 @@ def split_reductions(
                 name = nodes[-1].output
                 types[name] = rows
             node = replace(node, inputs=(name,))
+        elif _splits_by_row(graph, device, node):
+            first, node = _row_by_row(graph, node)
+            types[first.output], found[first.output] = first.op.infer(graph.ins(first)), layouts[first.inputs[0]]
+            nodes.append(first)
         nodes.append(node)
     return replace(graph, nodes=tuple(nodes), types=types), found
 
@@ -51,6 +56,26 @@ def _row_totals(rank: int, node: Node, segments: str) -> Node:
     assert isinstance(node.op, Reduce)
     op = Reduce(node.op.combine, tuple(range(3, rank)), keepdims=True)
     return Node(f"{node.name}:rows", op, (segments,), f"{node.output}:rows", node.origin)
+
+
+def _row_by_row(graph: Graph, node: Node) -> tuple[Node, Node]:
+    """The reduction of each row of space to a number, and that of these to what `node` gives."""
+    op = node.op
+    assert isinstance(op, Reduce)
+    name = f"{node.output}:rows"
+    first = Reduce(op.combine, op.axes[1:], True, op.pre)
+    last = replace(op, axes=op.axes[:1] if op.keepdims else op.axes, pre=None)
+    rows = Node(f"{node.name}:rows", first, node.inputs, name, node.origin)
+    return rows, replace(node, op=last, inputs=(name,))
+
+
+def _splits_by_row(graph: Graph, device: DeviceSpec, node: Node) -> bool:
+    """Reductions whose elements are computed from several tensors, as variances are, or of the network's inputs."""
+    op, ins = node.op, graph.ins(node)
+    if not isinstance(op, Reduce) or ins[0].nbytes <= device.l2:
+        return False
+    wide = (ins[0].dtype if op.pre is None else op.pre.dtype).itemsize >= 4  # rows are not rounded to halves
+    return wide and ins[0].rank > 3 and op.axes == tuple(range(2, ins[0].rank))
 
 
 def _splits(graph: Graph, layouts: Mapping[str, Layout], device: DeviceSpec, node: Node) -> bool:
