@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from brickrt.ops.types import Shape
-from brickrt.plan.geometry.bricks import BrickGrid
 from brickrt.plan.geometry.arena_packing import aligned
+from brickrt.plan.geometry.bricks import BrickGrid
 from brickrt.plan.stream.band_plan import BandPlan
 from brickrt.plan.subgraph import Subgraph
 from brickrt.runtime.lowering.arena import allocate

@@ -3,8 +3,8 @@
 conv ─┬─ reduce ─          conv ─┬─ partial reduce ─ (reduce rows) ─ reduce ─
       └─ …             →         └─ …
 
-The partial reductions run in the tasks of the convolution's subgraph, brick by brick, while the brick is in cache. Other
-reductions over images are first of each row, and then of these.
+The partial reductions run in the tasks of the convolution's subgraph, brick by brick, while the brick is in cache.
+Other reductions over images are first of each row, and then of these.
 """
 
 from __future__ import annotations

@@ -222,7 +222,10 @@ class _Scheduler:
         lo = np.concatenate([np.full(1, first), reach[:-1]])
         across = self._across(needed)
         boxes = with_rows(
-            Boxes(np.repeat(across.lo, self.bands, axis=0), np.repeat(across.hi, self.bands, axis=0)), lo, reach, self.axis
+            Boxes(np.repeat(across.lo, self.bands, axis=0), np.repeat(across.hi, self.bands, axis=0)),
+            lo,
+            reach,
+            self.axis,
         )
         return self._note(name, needed, boxes)
 

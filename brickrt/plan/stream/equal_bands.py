@@ -41,7 +41,7 @@ def equal_bands(schedule: BandSchedule) -> np.ndarray:
 
 
 def _stored(schedule: BandSchedule) -> Iterator[np.ndarray]:
-    """Of every stored tensor the rows computed, held and kept, and whether they reach an edge."""
+    """The rows of every stored tensor that are computed, held and kept, and whether they reach an edge."""
     for name, rows in schedule.rows.items():
         extent = schedule.graph.types[name].shape[schedule.axis]
         yield rows.hi - rows.lo

@@ -1,8 +1,8 @@
 """Which tensors a sweep computes band by band, which it needs whole, and in which pass each is known.
 
-A tensor is *swept* where a band of its rows needs only some rows of what it is computed from. A node that needs all rows
-of a swept tensor at once (a global pool) ends a pass: that tensor is *collected*, whole, while the pass goes on, and what
-is computed from it alone is *resident*: small, and computed between two passes.
+A tensor is *swept* where a band of its rows needs only some rows of what it is computed from. A node that needs all
+rows of a swept tensor at once (a global pool) ends a pass: that tensor is *collected*, whole, while the pass goes on,
+and what is computed from it alone is *resident*: small, and computed between two passes.
 
     pass 0   x → conv → partial sums (collected)          between   partial sums → scale (resident)
     pass 1   x → conv → · scale → y
@@ -53,8 +53,20 @@ def as_units(graph: Graph, subgraphs: Iterable[Subgraph], axis: int) -> list[Sub
             for k in s.nodes
             for i, name in enumerate(graph.nodes[k].inputs)
         )
-        units += _alone(s) if s.strategy == "memoized" or ends else [s]
+        parts = _alone(s) if s.strategy == "memoized" or ends else [s]
+        units += [one for part in parts for one in _whole_segments(graph, part, axis)]
     return units
+
+
+def _whole_segments(graph: Graph, s: Subgraph, axis: int) -> list[Subgraph]:
+    """Partial reductions along the rows on their own: bands begin in the middle of segments."""
+    along = [k for k in s.partial_reductions if graph.out(graph.nodes[k]).rank == axis + 1]
+    found = [replace(s, partial_reductions=tuple(k for k in s.partial_reductions if k not in along))]
+    for k in along:
+        brick = graph.out(graph.nodes[k]).shape
+        own = replace(s, nodes=(k,), strategy="layerwise", brick=brick, band=brick, node_bricks=(brick,))
+        found.append(replace(own, partial_reductions=()))
+    return found
 
 
 def _alone(s: Subgraph) -> list[Subgraph]:

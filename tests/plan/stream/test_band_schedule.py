@@ -21,7 +21,7 @@ from brickrt.plan.stream.stream_plan import StreamPlan, Sweep
 from tests.support.graphs.onnx_models import model as proto
 from tests.support.graphs.onnx_models import node, tensor
 from tests.support.random_networks import random_network
-from tests.support.streams import plan_of, planner_of
+from tests.support.cpu.streams import plan_of, planner_of
 
 HEIGHTS = st.sampled_from([1, 2, 3, 5, 8, 13, 100])
 
@@ -153,7 +153,7 @@ def test_nothing_grows_with_the_rows() -> None:
 
 @pytest.mark.parametrize("name", ["resnet50", "mobilenetv2", "nafnet", "drn-c-26", "deepcam"])
 def test_only_sums_of_rows_grow_with_the_rows(name: str) -> None:
-    """Of global pools a number per row and channel is kept. Layers may be merged otherwise, in a taller image."""
+    """Global pools keep a number per row and channel. Layers may be merged otherwise, in a taller image."""
     low, tall = (planner_of(plan_of(zoo.build(name, size=(rows, 512)))).stream_plan(64) for rows in (4096, 16384))
     for a, b in zip(low.sweeps, tall.sweeps, strict=True):
         assert rows_between_bands(tall, b) < 1.05 * rows_between_bands(low, a)
@@ -167,6 +167,13 @@ def test_only_sums_of_rows_grow_with_the_rows(name: str) -> None:
 def rows_between_bands(stream: StreamPlan, sweep: Sweep) -> int:
     """Bytes of rings and saved rows."""
     return sum(nbytes for name, nbytes in sweep.storage.persistent.items() if name not in stream.always)
+
+
+def test_a_pixel_that_is_spread_over_the_image_is_swept() -> None:
+    """As DeepCAM's fifth branch: of a resident pixel a band makes its rows."""
+    stream = planner_of(plan_of(zoo.build("deepcam", size=(4096, 512)))).stream_plan(64)
+    spread = [name for name in stream.swept.level if "tile" in name]
+    assert spread and not set(spread) & set(stream.always)
 
 
 # ---- what is refused

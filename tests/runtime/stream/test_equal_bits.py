@@ -1,0 +1,171 @@
+"""Networks that run in bands compute the bits of those that run whole; without `exact`, almost."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+import brickrt
+from brickrt import zoo
+from brickrt.graph.errors import BrickError
+from tests.support.graphs.onnx_models import model, node, tensor
+from tests.support.random_networks import random_network
+from tests.support.cpu.streams import plan_of, planner_of, random_inputs, run_stream
+
+F32 = np.float32
+HEIGHTS = st.sampled_from([1, 2, 3, 5, 8, 100])
+
+
+def check_equal(network: onnx.ModelProto, rows: int, threads: int, refused: bool = False) -> None:
+    """In bands of `rows` rows, with memory overwritten before each, the bits are those of the network run whole."""
+    plan, inputs = plan_of(network, threads=threads), random_inputs(network)
+    try:
+        stream = planner_of(plan).stream_plan(rows)
+    except BrickError:
+        assume(not refused)
+        raise
+    found = run_stream(stream, inputs, threads)
+    for name, wanted in brickrt.Runtime(network, device="cpu", exact=True, threads=threads).execute(inputs).items():
+        np.testing.assert_array_equal(found[name], wanted, f"{name} in bands of {rows} rows, {threads} threads")
+
+
+@settings(max_examples=20, deadline=None, derandomize=True)
+@given(st.integers(0, 2**20), HEIGHTS, st.integers(1, 3))
+def test_images_and_volumes(seed: int, rows: int, threads: int) -> None:
+    check_equal(random_network(random.Random(seed)), rows, threads, refused=True)
+
+
+@settings(max_examples=6, deadline=None, derandomize=True)
+@given(st.integers(0, 2**20), st.integers(1, 600), HEIGHTS)
+def test_signals(seed: int, extent: int, rows: int) -> None:
+    """[N, C, L], swept along L."""
+    check_equal(random_network(random.Random(seed), extents=(extent,)), rows, 2, refused=True)
+
+
+@settings(max_examples=6, deadline=None, derandomize=True)
+@given(st.integers(0, 2**20), st.integers(40, 150), st.sampled_from([1, 7, 16, 64]))
+def test_many_rows(seed: int, extent: int, rows: int) -> None:
+    """So many that bands are alike, and rings move."""
+    check_equal(random_network(random.Random(seed), extents=(extent, 7)), rows, 2, refused=True)
+
+
+# ---- what random networks hardly have
+
+
+def weights(*shape: int) -> np.ndarray:
+    return (np.random.default_rng(sum(shape)).standard_normal(shape) / np.sqrt(np.prod(shape[1:]))).astype(F32)
+
+
+def test_sums_over_large_images() -> None:
+    """Images that exceed a core's cache leave a number per row and channel; each norm or gate ends a pass."""
+    nodes = [
+        node("Conv", "x w", "a", pads=[1, 1, 1, 1]),
+        node("InstanceNormalization", "a one zero", "b"),
+        node("Conv", "b v", "c", pads=[2, 2, 2, 2], dilations=[2, 2]),
+        node("GroupNormalization", "c one zero", "d", num_groups=4),
+        node("GlobalAveragePool", "d", "e"),
+        node("Conv", "e g", "f"),
+        node("Sigmoid", "f", "s"),
+        node("Mul", "d s", "h"),
+        node("Add", "h a", "y"),
+    ]
+    values = {"w": weights(20, 3, 3, 3), "v": weights(20, 20, 3, 3), "g": weights(20, 20, 1, 1)}
+    values |= {"one": np.ones(20, F32), "zero": np.zeros(20, F32)}
+    network = model(nodes, [tensor("x", [2, 3, 203, 301])], opset=21, **values)
+    check_equal(network, 32, 2)
+
+
+def test_sums_along_rows() -> None:
+    """A long signal is summed in segments of the axis that is swept: bands begin inside of them."""
+    nodes = [
+        node("Conv", "x w", "a", pads=[1, 1]),
+        node("Relu", "a", "z"),
+        node("GlobalAveragePool", "a", "g"),
+        node("Mul", "a g", "y"),
+    ]
+    network = model(nodes, [tensor("x", [1, 3, 131072])], "y z", w=weights(32, 3, 3))
+    assert any(part.partial_reductions for part in plan_of(network).subgraphs)
+    check_equal(network, 30001, 2)
+
+
+@pytest.mark.parametrize(("name", "size"), [("resnet50", 65), ("vgg16", 64)])
+def test_classification(name: str, size: int) -> None:
+    """The convolutions are swept, the head runs once on what is left."""
+    network = zoo.build(name, size=size)
+    stream = planner_of(plan_of(network)).stream_plan(16)
+    assert len(stream.sweeps) == 1 and stream.last and len(stream.sweeps[0].schedule.units) > 5
+    check_equal(network, 16, 2)
+
+
+def test_inputs_and_outputs_of_several_heights() -> None:
+    """x [·, 45] ─ strided ─ a [·, 23] ─ + z ─ y, and Resize to w [·, 67], and what is small besides."""
+    nodes = [
+        node("Conv", "x w", "a", pads=[1, 1, 1, 1], strides=[2, 2]),
+        node("Add", "a z", "b"),
+        node("Mul", "b small", "y"),
+        node("Resize", "b _ _ sizes", "u", mode="linear"),
+        node("Relu", "small", "v"),
+        node("GlobalMaxPool", "u", "p"),
+    ]
+    inputs = [tensor("x", [1, 3, 45, 31]), tensor("z", [1, 9, 23, 16]), tensor("small", [1, 9, 1, 1])]
+    outputs = [tensor("y", None), tensor("u", None), tensor("v", None), tensor("p", None), tensor("a", None)]
+    network = model(nodes, inputs, outputs, w=weights(9, 3, 3, 3), sizes=np.array([1, 9, 67, 20]))
+    for rows in (4, 67):
+        check_equal(network, rows, 2)
+
+
+def test_double_precision_and_constants_with_rows() -> None:
+    """A position is added to every pixel, and rows are reversed, joined and cut."""
+    nodes = [
+        node("Add", "x position", "a"),
+        node("Slice", "a start end axis back", "b"),
+        node("Concat", "a b a", "c", axis=2),
+        node("Slice", "c some most axis", "d"),
+        node("Pad", "d pads", "e", mode="reflect"),
+        node("AveragePool", "e", "y", kernel_shape=[3, 2], strides=[2, 1], ceil_mode=1),
+    ]
+    ints = {"start": [-1], "end": [-1000], "axis": [2], "back": [-1], "some": [7], "most": [90]}
+    ints["pads"] = [0, 0, 3, 1, 0, 0, 2, 1]
+    values = {name: np.array(value, np.int64) for name, value in ints.items()}
+    values["position"] = np.random.default_rng(3).standard_normal((1, 5, 41, 6))
+    network = model(nodes, [tensor("x", [2, 5, 41, 6], np.float64)], [tensor("y", None, np.float64)], **values)
+    for rows in (1, 9):
+        check_equal(network, rows, 2)
+
+
+@pytest.mark.parametrize("extents", [(1, 37), (1, 1), (2, 16), (3, 1)])
+def test_few_rows(extents: tuple[int, int]) -> None:
+    """No more than a band has, or one."""
+    nodes = [
+        node("Conv", "x w", "a", pads=[1, 1, 1, 1]),
+        node("ConvTranspose", "a v", "b", strides=[2, 2]),
+        node("MaxPool", "b", "y", kernel_shape=[2, 2], strides=[2, 1]),
+    ]
+    network = model(nodes, [tensor("x", [1, 3, *extents])], w=weights(18, 3, 3, 3), v=weights(18, 5, 2, 2))
+    for rows in (1, 8):
+        check_equal(network, rows, 1)
+
+
+def test_no_channels() -> None:
+    """Half of what is joined is empty."""
+    nodes = [node("Concat", "x none", "a", axis=1), node("Relu", "a", "y"), node("Relu", "none", "z")]
+    inputs = [tensor("x", [1, 3, 40, 7]), tensor("none", [1, 0, 40, 7])]
+    check_equal(model(nodes, inputs, [tensor("y", None), tensor("z", None)]), 8, 1)
+
+
+@pytest.mark.parametrize("name", ["unet", "nafnet", "mobilenetv2"])
+def test_bits_do_not_depend_on_threads(name: str) -> None:
+    """Nor, by default, are they far from those of the network run whole."""
+    network = zoo.build(name, size=64)
+    inputs = random_inputs(network)
+    stream = planner_of(plan_of(network, exact=False)).stream_plan(16)
+    first, *others = (run_stream(stream, inputs, threads)["y"] for threads in (1, 2, 3))
+    for other in others:
+        np.testing.assert_array_equal(first, other)
+    wanted = brickrt.Runtime(network, device="cpu", threads=2).execute(inputs)["y"]
+    np.testing.assert_allclose(first, wanted, rtol=0, atol=1e-5 * np.abs(wanted).max())
