@@ -62,7 +62,18 @@ class SweepMemory:
         assert stored.starts is not None
         start = int(stored.starts[band])
         whole = self.at[name].view(kind.dtype).reshape(stored.extents)
-        return whole[(*(slice(None) for _ in range(self.axis)), slice(lo - start, hi - start))]
+        cut = [slice(0, extent) for extent in self.schedule.across[name].extents[0].tolist()]
+        cut[self.axis] = slice(lo - start, hi - start)
+        return whole[tuple(cut)]
+
+    def is_collected(self, name: str) -> bool:
+        """Whether bands write a tensor that is held whole."""
+        return self.storage.tensors[name].kind == "collected"
+
+    def collected_rows(self, name: str, band: int) -> np.ndarray:
+        """What a band writes of a collected tensor, as bytes [planes, rows, bytes of a row]."""
+        rows = self.schedule.rows[name]
+        return self.planes(name)[:, int(rows.lo[band]) : int(rows.hi[band])]
 
     def moving(self, band: int) -> Iterable[str]:
         """The rings whose rows move to the front before a band."""

@@ -127,9 +127,9 @@ def _work(planner: StreamPlanner, plan: StreamPlan) -> float:
     graph = planner.plan.graph
     elements: dict[int, float] = {}
     for one in plan.sweeps:
-        computed: dict[int, int] = {}
+        computed: dict[int, float] = {}
         for read in one.schedule.reads:
-            computed[read.k] = max(computed.get(read.k, 0), one.times * int(read.boxes.volumes.sum()))
+            computed[read.k] = max(computed.get(read.k, 0.0), int(read.boxes.volumes.sum()) * one.times / one.share)
         for k, volume in computed.items():
             elements[k] = elements.get(k, 0.0) + volume
     flops = {k: float(graph.flops([graph.nodes[k]])) for k in elements}
