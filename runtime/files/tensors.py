@@ -57,8 +57,8 @@ class TensorSource:
         return self.source.buffer_bytes + (0 if self._as_it_is else _WHILE_CONVERTING)
 
     def copy_if_scattered(self, scratch: Path | None = None) -> None:
-        """Where rows along `axis` are scattered over the file, as those of NIfTI are along x, reads from a row-major copy
-        of it in `scratch`, by default the folder for temporary files, from now on."""
+        """Where rows along `axis` are scattered over the file, as those of NIfTI are along x, reads from a row-major
+        copy in `scratch`, by default the folder for temporary files, from now on."""
         self.source = by_rows(self.source, scratch=scratch)
 
     def read(self, lo: Extents, out: np.ndarray) -> None:
