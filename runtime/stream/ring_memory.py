@@ -10,6 +10,7 @@ from itertools import pairwise
 import numpy as np
 
 from brickrt.plan.geometry.arena_packing import aligned
+from brickrt.plan.geometry.row_bands import with_rows
 from brickrt.plan.plan import Plan
 from brickrt.plan.stream.stream_plan import Sweep
 
@@ -60,11 +61,10 @@ class SweepMemory:
         """The rows [lo, hi) of a plain ring, as an array of the tensor's type, while a band runs."""
         stored, kind = self.storage.tensors[name], self.plan.graph.types[name]
         assert stored.starts is not None
-        start = int(stored.starts[band])
+        across, first = self.schedule.across[name], np.asarray(stored.first, np.int64)
+        first[self.axis] = stored.starts[band]
         whole = self.at[name].view(kind.dtype).reshape(stored.extents)
-        cut = [slice(0, extent) for extent in self.schedule.across[name].extents[0].tolist()]
-        cut[self.axis] = slice(lo - start, hi - start)
-        return whole[tuple(cut)]
+        return whole[with_rows(across, np.array(lo), np.array(hi), self.axis).slices(0, first.tolist())]
 
     def is_collected(self, name: str) -> bool:
         """Whether bands write a tensor that is held whole."""

@@ -23,6 +23,8 @@ from brickrt.plan.subgraph import Subgraph
 
 MANY_ROWS = 32  # of a tensor with fewer, all rows are simply kept
 COLLECTED_BYTES = 2**26  # a tensor that is needed whole may have so many
+SPREAD_BYTES = 2**18  # a tensor that is computed of resident ones is resident too if it has no more than so many,
+SPREAD = 4  # or no more than so many times those that it is computed of
 
 
 @dataclass
@@ -104,12 +106,20 @@ def _note(found: SweptTensors, graph: Graph, node: Node, inside: Collection[str]
             found.collected[name] = _collected(found, graph, node, name)
         else:
             swept.append(name)
-    if not swept:
+    if not swept and not _spreads(graph, node, found.axis):
         found.resident[node.output] = ready
         return
     if isinstance(node.op, View):
         raise _refusal(graph, node, "gives the elements another shape")
-    found.level[node.output] = max(ready, *(found.level[name] for name in swept))
+    found.level[node.output] = max([ready, *(found.level[name] for name in swept)])
+
+
+def _spreads(graph: Graph, node: Node, axis: int) -> bool:
+    """Whether a node makes many rows of little, as a pooled pixel is spread over the image: those are swept again."""
+    read = sum(graph.types[name].nbytes for name in node.inputs if name not in graph.constants)
+    out = graph.out(node)
+    many = out.rank > axis and out.shape[axis] >= MANY_ROWS and not isinstance(node.op, View)
+    return many and out.nbytes > max(SPREAD * read, SPREAD_BYTES)
 
 
 def _collected(found: SweptTensors, graph: Graph, node: Node, name: str) -> int:

@@ -1,0 +1,70 @@
+"""Networks that run as a stream of bands, in memory that is overwritten before every band."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import onnx
+
+from brickrt import load
+from brickrt.graph.specialize.stages import first_stage
+from brickrt.ops.types import TensorType
+from brickrt.plan.options import PlanOptions
+from brickrt.plan.plan import Plan
+from brickrt.plan.stream.stream_plan import StreamPlan, StreamPlanner
+from brickrt.runtime.cpu.compile.host_isa import host_isa
+from brickrt.runtime.cpu.program import CpuProgram
+from brickrt.runtime.engines import choose_engine
+from brickrt.runtime.lowering.arena import view_aliases
+from brickrt.runtime.lowering.inplace_slices import find_inplace_slices
+from brickrt.runtime.pipeline import Pipeline
+from brickrt.runtime.stream.boxes_io import ArraySink, ArraySource
+from brickrt.runtime.stream.stream_program import StreamProgram
+
+Arrays = Mapping[str, np.ndarray]
+
+
+def plan_of(model: onnx.ModelProto, exact: bool = True, threads: int = 2) -> Plan:
+    """The plan that an in-core run has."""
+    source = load(model)
+    pipeline = Pipeline(choose_engine("cpu"), PlanOptions(exact=exact), threads)
+    types = {name: TensorType(tuple(info.shape), info.dtype) for name, info in source.inputs.items()}
+    return pipeline.plan(pipeline.specialize(first_stage(source, frozenset(types)), types, {}).graph)
+
+
+def planner_of(plan: Plan) -> StreamPlanner:
+    """Raises BrickError where the plan is not run band by band."""
+    return StreamPlanner.of(plan, find_inplace_slices(plan), view_aliases(plan))
+
+
+def run_stream(stream: StreamPlan, inputs: Arrays, threads: int) -> dict[str, np.ndarray]:
+    """The outputs. All memory but the constants is filled with NaN at first, and what a band has to itself before each
+    band."""
+    graph = stream.plan.graph
+    program = StreamProgram(stream, host_isa(choose_engine("cpu").spec), threads, graph.constants)
+    program.memory[:] = 255
+    program.programs = {key: _Forgetful(one) for key, one in program.programs.items()}
+    kinds = {name: graph.types[name] for name in graph.outputs}
+    outputs = {name: np.full(kind.shape, 77, kind.dtype) for name, kind in kinds.items()}
+    sources = {name: ArraySource(inputs[name]) for name in graph.inputs}
+    program.run(sources, {name: ArraySink(array) for name, array in outputs.items()})
+    return outputs
+
+
+class _Forgetful:
+    """A program whose arena and scratch hold NaN when it starts."""
+
+    def __init__(self, program: CpuProgram) -> None:
+        self.program = program
+
+    def run(self, inputs: list[np.ndarray], outputs: list[np.ndarray]) -> object:
+        for own in (self.program._arena, *self.program._scratch):
+            own.view(np.uint8)[:] = 255
+        return self.program.run(inputs, outputs)
+
+
+def random_inputs(model: onnx.ModelProto, seed: int = 0) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    infos = load(model).inputs
+    return {name: rng.standard_normal(tuple(info.shape)).astype(info.dtype) for name, info in infos.items()}
