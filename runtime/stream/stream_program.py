@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
@@ -88,13 +87,11 @@ class StreamProgram:
         self._cancelled, self._running = False, None
         self._fill_whole(files.sources)
         work = {one.sweep: one for one in self.work}
-        with ThreadPoolExecutor(1) as reader, ThreadPoolExecutor(1) as writer:
-            with ThreadPoolExecutor(self.threads) as movers:
-                threads = RunThreads(reader, writer, movers, self.threads)
-                for number in range(len(self.plan.sweeps)):
-                    self._between(number)
-                    if number in work:
-                        self._sweep(work[number], files, threads)
+        with RunThreads.started(self.threads) as threads:
+            for number in range(len(self.plan.sweeps)):
+                self._between(number)
+                if number in work:
+                    self._sweep(work[number], files, threads)
         self._between(len(self.plan.sweeps))
         self._write_whole(files.sinks)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -61,6 +62,13 @@ class RunThreads:
     writer: ThreadPoolExecutor
     movers: ThreadPoolExecutor
     count: int
+
+    @classmethod
+    @contextmanager
+    def started(cls, count: int) -> Iterator[RunThreads]:
+        """The threads, `count` of which move rows; they have ended when this is left."""
+        with ThreadPoolExecutor(1) as reader, ThreadPoolExecutor(1) as writer, ThreadPoolExecutor(count) as movers:
+            yield cls(reader, writer, movers, count)
 
 
 @dataclass(frozen=True)

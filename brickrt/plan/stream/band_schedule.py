@@ -75,8 +75,8 @@ class Read:
 class BandSchedule:
     """One pass. `units` are indices of the units that run in it, ascending. `rows` has the stored swept tensors;
     `across` the box of each with the ranges of its other axes, over all of its rows. `reads` is what each node reads,
-    nodes inside of padded units included. `ahead` bands come before the first rows of the targets; `height` is that of a
-    band in rows of the tallest input or output."""
+    nodes inside of padded units included. `ahead` bands come before the first rows of the targets; `height` is that of
+    a band in rows of the tallest input or output."""
 
     graph: Graph
     units: tuple[int, ...]
@@ -227,7 +227,10 @@ class _Scheduler:
         lo = np.concatenate([np.full(1, first), reach[:-1]])
         across = self._across(needed)
         boxes = with_rows(
-            Boxes(np.repeat(across.lo, self.bands, axis=0), np.repeat(across.hi, self.bands, axis=0)), lo, reach, self.axis
+            Boxes(np.repeat(across.lo, self.bands, axis=0), np.repeat(across.hi, self.bands, axis=0)),
+            lo,
+            reach,
+            self.axis,
         )
         return self._note(name, needed, boxes)
 

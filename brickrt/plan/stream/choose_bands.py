@@ -27,7 +27,8 @@ class MemoryLimit:
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """A stream plan, or a sample of its strips, with its memory; `work` is the arithmetic it does, halos again, over that of the whole network."""
+    """A stream plan, or a sample of its strips, with its memory; `work` is the arithmetic it does, halos again, over
+    that of the whole network."""
 
     plan: StreamPlan
     memory: StreamMemory

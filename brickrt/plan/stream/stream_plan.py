@@ -168,9 +168,7 @@ class StreamPlanner:
         return Sweep(number, schedule, storage, before, times, share)
 
 
-def _resident_units(
-    graph: Graph, units: Sequence[Subgraph], swept: SweptTensors, number: int
-) -> tuple[Subgraph, ...]:
+def _resident_units(graph: Graph, units: Sequence[Subgraph], swept: SweptTensors, number: int) -> tuple[Subgraph, ...]:
     """The units that compute resident tensors before a pass."""
     return tuple(unit for unit in units if swept.resident.get(graph.nodes[unit.nodes[-1]].output) == number)
 
@@ -187,7 +185,9 @@ def _parts(
         edge = even_edges(widest, COLUMNS if widest >= 8 * COLUMNS else COLUMNS // 4, count)[0]
         ends = np.minimum(np.arange(-(-widest // edge) + 1) * edge, widest) / max(1, widest)
         pieces = [(float(a), float(b), 1) for a, b in pairwise(ends)]
-        cuts.append([pieces[0], (*pieces[1][:2], len(pieces) - 2), pieces[-1]] if sample and len(pieces) > 3 else pieces)
+        cuts.append(
+            [pieces[0], (*pieces[1][:2], len(pieces) - 2), pieces[-1]] if sample and len(pieces) > 3 else pieces
+        )
     found = []
     for ranges in product(*cuts):
         part = {name: Boxes.whole(shape) for name, shape in outputs.items()}

@@ -1,8 +1,8 @@
 """Which tensors a sweep computes band by band, which it needs whole, and in which pass each is known.
 
-A tensor is *swept* where a band of its rows needs only some rows of what it is computed from. A node that needs all rows
-of a swept tensor at once (a global pool) ends a pass: that tensor is *collected*, whole, while the pass goes on, and what
-is computed from it alone is *resident*: small, and computed between two passes.
+A tensor is *swept* where a band of its rows needs only some rows of what it is computed from. A node that needs all
+rows of a swept tensor at once (a global pool) ends a pass: that tensor is *collected*, whole, while the pass goes on,
+and what is computed from it alone is *resident*: small, and computed between two passes.
 
     pass 0   x → conv → partial sums (collected)          between   partial sums → scale (resident)
     pass 1   x → conv → · scale → y

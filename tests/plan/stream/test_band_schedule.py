@@ -90,7 +90,9 @@ def check_shift(sweep: Sweep, band: int) -> None:
     are those of the band that it is like."""
     schedule, like = sweep.schedule, int(sweep.like[band])
     for name, rows in schedule.rows.items():
-        ends = [(r.hi[b] - r.lo[b], r.lo[b] - r.keep[b], r.hi[b] - r.kept_after[b]) for r in [rows] for b in (band, like)]
+        ends = [
+            (r.hi[b] - r.lo[b], r.lo[b] - r.keep[b], r.hi[b] - r.kept_after[b]) for r in [rows] for b in (band, like)
+        ]
         assert ends[0] == ends[1], name
     first = {name: rows.lo for name, rows in schedule.rows.items()}
     for read in schedule.reads:
