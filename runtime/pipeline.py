@@ -106,7 +106,7 @@ class Pipeline:
             graph = self.as_planned(graph)
             if self.saved:
                 return self.saved.plan(graph)
-            tune = self.engine.tune(self._compiling) if self.engine.tune and self.options.strategy == "auto" else None
+            tune = self.engine.tune(self.compiling) if self.engine.tune and self.options.strategy == "auto" else None
             return remembered_plan(graph, self.engine.spec, self.options, tune)
 
     def as_planned(self, graph: Graph) -> Graph:
@@ -122,9 +122,10 @@ class Pipeline:
         """The program of a task graph, which owns `constants`. Raises BrickError where memory is too small for it."""
         check_fits(tasks, self.threads)
         with last_resort(lambda: _doing("compiling", tasks.plan.graph)):
-            return self.engine.build(tasks, constants, self.threads, self._compiling)
+            return self.engine.build(tasks, constants, self.threads, self.compiling)
 
-    def _compiling(self, done: int, total: int) -> None:
+    def compiling(self, done: int, total: int) -> None:
+        """Tells `progress` of kernels that are compiled."""
         self._say("compile kernels", done, total)
 
     def _say(self, what: str, done: int, total: int) -> None:

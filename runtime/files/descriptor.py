@@ -108,6 +108,7 @@ class Unfinished:
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | (0 if self.resumed else os.O_TRUNC)
         with refused(path):
             self.fd = os.open(self.at, flags, 0o666)
+        sync_path(self.path.parent)  # a journal may soon say that it is there
 
     def size(self) -> int:
         """Its bytes."""

@@ -116,6 +116,8 @@ def create_sink(
         tiff_source.SUFFIXES: lambda: TiffSink(target, extents, kind, axis, resume, _places(like)),
         hdf5.SUFFIXES: lambda: hdf5_sink(target, inside, extents, kind, axis, resume),
     }
+    if "://" in name:
+        raise BrickError(f"{name}: stores elsewhere are for reading only: write to a disk here, and copy it")
     if is_zarr(name):
         return ZarrSink(Path(name), extents, kind, axis, resume, chunks)
     for suffixes, make in makers.items():

@@ -48,24 +48,25 @@ class TensorSource:
         self.source.axis = self._arrangement.file_axis(axis)
 
     @property
-    def _as_it_is(self) -> bool:
+    def as_it_is(self) -> bool:
+        """Whether values are neither scaled nor converted."""
         return self._scale is None and not self._shift.given and self.dtype == self.source.dtype
 
     @property
     def buffer_bytes(self) -> int:
         """What the source holds, and a piece that is converted."""
-        return self.source.buffer_bytes + (0 if self._as_it_is else _WHILE_CONVERTING)
+        return self.source.buffer_bytes + (0 if self.as_it_is else _WHILE_CONVERTING)
 
     def copy_if_scattered(self, scratch: Path | None = None) -> None:
-        """Where rows along `axis` are scattered over the file, as those of NIfTI are along x, reads from a row-major copy
-        of it in `scratch`, by default the folder for temporary files, from now on."""
+        """Where rows along `axis` are scattered over the file, as those of NIfTI are along x, reads from a row-major
+        copy in `scratch`, by default the folder for temporary files, from now on."""
         self.source = by_rows(self.source, scratch=scratch)
 
     def read(self, lo: Extents, out: np.ndarray) -> None:
         """Fills `out` with the box that begins at `lo`."""
         check_box(self.name, self.shape, self.dtype, lo, out)
         view, begin = self._arrangement.in_file_order(out), self._arrangement.file_lo(lo)
-        if self._as_it_is:
+        if self.as_it_is:
             self.source.read(begin, view)
         else:
             read_converted(self.source.read, self.source.dtype, self._scaled, begin, view)
@@ -158,17 +159,18 @@ class TensorSink:
     @property
     def buffer_bytes(self) -> int:
         """What the sink holds, and a piece that is converted."""
-        return self.sink.buffer_bytes + (0 if self._as_it_is else _WHILE_CONVERTING)
+        return self.sink.buffer_bytes + (0 if self.as_it_is else _WHILE_CONVERTING)
 
     @property
-    def _as_it_is(self) -> bool:
+    def as_it_is(self) -> bool:
+        """Whether values are neither scaled nor converted."""
         return self._scale is None and self.dtype == self.sink.dtype
 
     def write(self, lo: Extents, array: np.ndarray) -> None:
         """Writes the box that begins at `lo`."""
         check_box(self.name, self.shape, self.dtype, lo, array)
         view, begin = self._arrangement.in_file_order(array), self._arrangement.file_lo(lo)
-        if self._as_it_is:
+        if self.as_it_is:
             self.sink.write(begin, view)
         else:
             write_converted(self.sink.write, self.sink.dtype, self._converted, begin, view)

@@ -21,8 +21,8 @@ class Allocation:
     """Where a tensor is stored: densely, in its layout, from `offset` bytes on in the storage of its kind.
 
     `extents` are those of the storage: of the whole tensor, or of the largest box of a padded brick's scratch. `slot`
-    is the index of the graph's input or output. Bricks of a "group" have scratch side by side, in the arena. `origin` is
-    the index of the first element in storage, where that is not the tensor's first.
+    is the index of the graph's input or output. Bricks of a "group" have scratch side by side, in the arena. `origin`
+    is the index of the first element in storage, where that is not the tensor's first.
     """
 
     kind: StorageKind
@@ -79,7 +79,7 @@ class TaskGraph:
     A task runs its steps and scratch moves in order of rank; one without steps joins others: it is complete when they
     are. `task_subgraph` is −1 for joins. `recomputed` counts elements computed more than once, `allocations` has every
     stored tensor, constants aside; `aliases` names the tensor that a view or slice is stored in, and `inplace_slices`
-    says where in it a slice begins. `volumes` has, by node, the elements that are written of outputs that are not written whole.
+    says where in it a slice begins. `volumes` has, by node, the elements written of outputs that are not written whole.
     """
 
     plan: Plan

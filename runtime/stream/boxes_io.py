@@ -2,25 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 import numpy as np
-
-
-class Source(Protocol):
-    """Where rows of an input come from."""
-
-    def read(self, lo: tuple[int, ...], out: np.ndarray) -> None:
-        """Fills `out` with the box of its shape that begins at `lo`."""
-        ...
-
-
-class Sink(Protocol):
-    """Where rows of an output go."""
-
-    def write(self, lo: tuple[int, ...], array: np.ndarray) -> None:
-        """Takes the box that begins at `lo`."""
-        ...
 
 
 class ArraySource:

@@ -75,6 +75,6 @@ class BandLowering(Lowering):
 
 
 def lower_band(band: BandPlan, slices: Mapping[str, InplaceSlice], views: Mapping[str, str]) -> TaskGraph:
-    """The verified task graph of one band; `slices` and `views` are the tensors of the whole plan that lie in others."""
+    """The verified task graph of one band; `slices` and `views` are the whole plan's tensors that lie in others."""
     tasks = BandLowering(band.plan, band=band, slices=slices, views=views).lower()
     return replace(tasks, volumes={k: int(box.volumes[0]) for k, box in band.boxes.items()}).verify()

@@ -67,6 +67,15 @@ class SweepMemory:
         whole = self.at[name].view(kind.dtype).reshape(stored.extents)
         return whole[with_rows(across, np.array(lo), np.array(hi), self.axis).slices(0, first.tolist())]
 
+    def is_collected(self, name: str) -> bool:
+        """Whether bands write a tensor that is held whole."""
+        return self.storage.tensors[name].kind == "collected"
+
+    def collected_rows(self, name: str, band: int) -> np.ndarray:
+        """What a band writes of a collected tensor, as bytes [planes, rows, bytes of a row]."""
+        rows = self.schedule.rows[name]
+        return self.planes(name)[:, int(rows.lo[band]) : int(rows.hi[band])]
+
     def moving(self, band: int) -> Iterable[str]:
         """The rings whose rows move to the front before a band."""
         for name, stored in self.storage.tensors.items():

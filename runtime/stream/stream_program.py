@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from brickrt.ops.cpu.isa import Isa
-from brickrt.ops.types import Shape
+from brickrt.plan.stream.band_plan import BandPlan
+from brickrt.plan.stream.stream_memory import persistent_bytes
 from brickrt.plan.stream.stream_plan import StreamPlan
 from brickrt.runtime.cpu.memory import HugePagePool
 from brickrt.runtime.cpu.program import CpuProgram, compile_parts
@@ -16,16 +16,18 @@ from brickrt.runtime.lowering.arena import view_aliases
 from brickrt.runtime.lowering.inplace_slices import find_inplace_slices
 from brickrt.runtime.lowering.owned_constants import KeptConstants
 from brickrt.runtime.progress import KernelProgress
-from brickrt.runtime.stream.boxes_io import Sink, Source
 from brickrt.runtime.stream.lower_band import lower_band
-from brickrt.plan.stream.stream_memory import persistent_bytes
 from brickrt.runtime.stream.ring_memory import SweepMemory
+from brickrt.runtime.stream.sweep_run import Files, RunThreads, Sink, Source, SweepRun, SweepWork
 
 BETWEEN = -1  # instead of a band: what runs before a sweep
+Key = tuple[int, int, frozenset[int]]  # sweep, band, units that it leaves out
 
 
 class StreamProgram:
     """Programs of all distinct bands of a plan, with one memory."""
+
+    _running: CpuProgram | None
 
     def __init__(
         self,
@@ -33,37 +35,77 @@ class StreamProgram:
         isa: Isa,
         threads: int,
         constants: Mapping[str, np.ndarray],
+        work: Sequence[SweepWork] | None = None,
         progress: KernelProgress | None = None,
     ) -> None:
-        """Lowers and compiles every distinct band."""
+        """Lowers and compiles every distinct band of the work, which is all of every sweep by default."""
         self.plan, self.threads = plan, threads
+        everything = [SweepWork(number, plan.bands(number, 0)) for number in range(len(plan.sweeps))]
+        self.work = everything if work is None else list(work)
         slices, views = find_inplace_slices(plan.plan), view_aliases(plan.plan)
-        keys = [(number, int(band)) for number, one in enumerate(plan.sweeps) for band in np.unique(one.like)]
-        bands = {key: plan.band_plan(*key) for key in keys}
-        for number in range(len(plan.sweeps) + 1):
-            resident = plan.resident_plan(number)
-            if resident is not None:
-                bands[number, BETWEEN] = resident
+        bands = self._distinct()
         tasks = [lower_band(band, slices, views) for band in bands.values()]
         parts = compile_parts(tasks, isa, threads, KeptConstants(plan.plan.graph, constants), progress)
         self.programs = {key: CpuProgram(parts, table) for key, table in zip(bands, parts.tables, strict=True)}
         self.memory = HugePagePool().empty(persistent_bytes(plan))
         self.sweeps = [SweepMemory(plan.plan, one, self.memory) for one in plan.sweeps]
+        for array in (self.memory, parts.arena, *parts.scratch):
+            array[:] = 0  # resident from now on: nothing is found missing in the middle of a run
+        self._cancelled, self._running = False, None
 
-    def run(self, sources: Mapping[str, Source], sinks: Mapping[str, Sink]) -> None:
-        """Reads the graph's inputs and writes its outputs, sweep by sweep."""
-        self._fill_whole(sources)
-        with ThreadPoolExecutor(1) as reader, ThreadPoolExecutor(1) as writer:
-            with ThreadPoolExecutor(self.threads) as movers:
-                for number in range(len(self.plan.sweeps)):
-                    self._between(number)
-                    _SweepRun(self, number, sources, sinks, (reader, writer, movers)).run()
+    def _distinct(self) -> dict[Key, BandPlan]:
+        """The plans of all bands that differ, and of what runs between sweeps."""
+        found: dict[Key, BandPlan] = {}
+        for one in self.work:
+            for band in range(one.bands.first, one.bands.end):
+                key = self._key(one, band)
+                if key not in found:
+                    found[key] = self.plan.band_plan(*key)
+        for number in range(len(self.plan.sweeps) + 1):
+            resident = self.plan.resident_plan(number)
+            if resident is not None:
+                found[number, BETWEEN, frozenset()] = resident
+        return found
+
+    def _key(self, one: SweepWork, band: int) -> Key:
+        skipped = self.plan.skipped(one.sweep, one.bands, band) if one.bands.starts else frozenset[int]()
+        return one.sweep, int(self.plan.sweeps[one.sweep].like[band]), skipped
+
+    @property
+    def bands(self) -> int:
+        """How many bands run."""
+        return sum(one.bands.end - one.bands.first for one in self.work)
+
+    def cancel(self) -> None:
+        """Ends the run under way after the band that it is at."""
+        self._cancelled = True
+        if self._running is not None:
+            self._running.cancel()
+
+    def run(self, files: Files) -> None:
+        """Reads the graph's inputs and writes its outputs, sweep by sweep. Raises Cancelled after `cancel`."""
+        self._cancelled, self._running = False, None
+        self._fill_whole(files.sources)
+        work = {one.sweep: one for one in self.work}
+        with RunThreads.started(self.threads) as threads:
+            for number in range(len(self.plan.sweeps)):
+                self._between(number)
+                if number in work:
+                    self._sweep(work[number], files, threads)
         self._between(len(self.plan.sweeps))
-        self._write_whole(sinks)
+        self._write_whole(files.sinks)
+
+    def _sweep(self, one: SweepWork, files: Files, threads: RunThreads) -> None:
+        def compute(band: int, bases: list[np.ndarray]) -> None:
+            self._running = self.programs[self._key(one, band)]
+            self._running.run(bases, ())
+            self._running = None
+
+        SweepRun(one, self.sweeps[one.sweep], files, threads, compute).run(lambda: self._cancelled)
 
     def _between(self, number: int) -> None:
         """What runs on whole tensors before a sweep."""
-        program = self.programs.get((number, BETWEEN))
+        program = self.programs.get((number, BETWEEN, frozenset()))
         if program is not None:
             memory = self.sweeps[min(number, len(self.sweeps) - 1)]
             program.run(list(memory.at.values()), ())
@@ -85,74 +127,3 @@ class StreamProgram:
             if name in self.plan.swept.resident:
                 whole = self._whole(name)
                 sinks[name].write((0,) * whole.ndim, whole)
-
-
-class _SweepRun:
-    """One sweep. Rows of the next band are read, and those of the band before written, while a band runs."""
-
-    def __init__(
-        self,
-        program: StreamProgram,
-        number: int,
-        sources: Mapping[str, Source],
-        sinks: Mapping[str, Sink],
-        helpers: tuple[ThreadPoolExecutor, ThreadPoolExecutor, ThreadPoolExecutor],
-    ) -> None:
-        self.program, self.number, self.one = program, number, program.plan.sweeps[number]
-        self.memory, self.schedule = program.sweeps[number], self.one.schedule
-        self.sources, self.sinks = sources, sinks
-        self.reader, self.writer, self.movers = helpers
-        graph = program.plan.plan.graph
-        self.inputs = [name for name in graph.inputs if name in self.schedule.rows]
-        self.outputs = [name for name in graph.outputs if name in self.schedule.targets]
-        self.reading: Future[None] | None = None
-        self.writing: list[Future[None]] = []
-
-    def run(self) -> None:
-        """All bands."""
-        bands = self.schedule.bands
-        self.reading = self.reader.submit(self.read, 0, 0)
-        for band in range(bands):
-            assert self.reading is not None
-            self.reading.result()
-            while len(self.writing) > 1:
-                self.writing.pop(0).result()
-            self.move(band)
-            if band + 1 < bands:
-                self.reading = self.reader.submit(self.read, band + 1, band)
-            self.program.programs[self.number, int(self.one.like[band])].run(self.memory.bases(band), ())
-            self.writing.append(self.writer.submit(self.write, band))
-        for written in self.writing:
-            written.result()
-
-    def move(self, band: int) -> None:
-        """Makes room in the rings that are full."""
-        for name in self.memory.moving(band):
-            rows = self.schedule.rows[name]
-            hi = int(rows.hi[band] if name in self.inputs else rows.hi[band - 1])
-            if name in self.outputs:
-                while self.writing:
-                    self.writing.pop(0).result()
-            self.memory.move(name, band, self.movers, self.program.threads, hi)
-
-    def read(self, band: int, during: int) -> None:
-        """Reads the new rows of a band, into rings as they lie while another one runs."""
-        for name in self.inputs:
-            rows, across = self.schedule.rows[name], self.schedule.across[name]
-            lo, hi = int(rows.lo[band]), int(rows.hi[band])
-            if lo < hi:
-                self.sources[name].read(self.corner(across.lo[0], lo), self.memory.rows(name, during, lo, hi))
-
-    def write(self, band: int) -> None:
-        """Writes the new rows of a band."""
-        for name in self.outputs:
-            rows, across = self.schedule.rows[name], self.schedule.across[name]
-            lo, hi = int(rows.lo[band]), int(rows.hi[band])
-            if lo < hi:
-                self.sinks[name].write(self.corner(across.lo[0], lo), self.memory.rows(name, band, lo, hi))
-
-    def corner(self, first: np.ndarray, row: int) -> Shape:
-        """The first index of rows that begin at `row`."""
-        at = [int(index) for index in first]
-        at[self.schedule.axis] = row
-        return tuple(at)

@@ -11,6 +11,7 @@ import numpy as np
 from brickrt.graph.errors import InputError
 from brickrt.graph.onnx_import.protobuf import TensorInfo
 from brickrt.graph.onnx_import.source import SourceGraph
+from brickrt.ops.types import TensorType
 
 Bound = dict[str, tuple[int, str]]
 """The extent of each symbolic dimension, and the input that fixed it."""
@@ -31,6 +32,20 @@ def check_inputs(source: SourceGraph, arrays: Mapping[str, Any]) -> dict[str, An
         raise InputError(f"input {wanted} is missing: give an array for it")
     bound: Bound = {}
     return {name: _checked(name, info, arrays[name], bound) for name, info in expected.items() if name in arrays}
+
+
+def check_input_types(source: SourceGraph, types: Mapping[str, TensorType]) -> None:
+    """As `check_inputs`, of arrays of which types alone are known; optional inputs are not given."""
+    for name in types:
+        if name not in source.inputs:
+            raise InputError(f"input '{name}' is not one of the model's{_suggestion(name, source.inputs)}")
+    bound: Bound = {}
+    for name, info in source.inputs.items():
+        if name not in types:
+            raise InputError(f"input '{name}' {describe(info)} is missing: give a file for it")
+        if info.shape is not None:
+            shape = types[name].shape
+            _check_shape(name, info, np.broadcast_to(np.zeros((), types[name].dtype), shape), bound)
 
 
 def check_named(arrays: object, expected: Iterable[str]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 from brickrt.graph.ir import Node
@@ -43,10 +43,16 @@ class BandPlan:
     saves: dict[int, str] = field(default_factory=dict)
 
 
-def plan_band(plan: Plan, units: Sequence[Subgraph], schedule: BandSchedule, storage: BandStorage, band: int) -> BandPlan:
-    """The plan of a band of a pass."""
-    maker = _BandPlanner(plan, units, schedule, storage, band)
-    return maker.run()
+def plan_band(
+    plan: Plan,
+    units: Sequence[Subgraph],
+    schedule: BandSchedule,
+    storage: BandStorage,
+    band: int,
+    skipped: Collection[int] = (),
+) -> BandPlan:
+    """The plan of a band of a sweep, without the units whose numbers are skipped."""
+    return _BandPlanner(plan, units, schedule, storage, band, skipped).run()
 
 
 def plan_resident(plan: Plan, units: Sequence[Subgraph], storage: BandStorage) -> BandPlan:
@@ -62,9 +68,16 @@ def plan_resident(plan: Plan, units: Sequence[Subgraph], storage: BandStorage) -
 
 class _BandPlanner:
     def __init__(
-        self, plan: Plan, units: Sequence[Subgraph], schedule: BandSchedule, storage: BandStorage, band: int
+        self,
+        plan: Plan,
+        units: Sequence[Subgraph],
+        schedule: BandSchedule,
+        storage: BandStorage,
+        band: int,
+        skipped: Collection[int],
     ) -> None:
-        self.plan, self.units, self.schedule, self.storage, self.band = plan, units, schedule, storage, band
+        self.plan, self.schedule, self.storage, self.band = plan, schedule, storage, band
+        self.units = [units[number] for number in schedule.units if number not in skipped]
         self.nodes = list(plan.graph.nodes)
         self.types, self.layouts = dict(plan.graph.types), dict(plan.layouts)
         self.boxes: dict[int, Boxes] = {}
@@ -74,7 +87,7 @@ class _BandPlanner:
         self.slots = {name: slot for slot, name in enumerate(storage.persistent)}
 
     def run(self) -> BandPlan:
-        active = [s for number in self.schedule.units if (s := self.active(self.units[number])) is not None]
+        active = [s for unit in self.units if (s := self.active(unit)) is not None]
         for name in self.storage.tensors:
             self.place(name)
         before, after = self.copies(active)

@@ -75,7 +75,8 @@ class Read:
 class BandSchedule:
     """One pass. `units` are indices of the units that run in it, ascending. `rows` has the stored swept tensors;
     `across` the box of each with the ranges of its other axes, over all of its rows. `reads` is what each node reads,
-    nodes inside of padded units included. `ahead` bands come before the first rows of the targets."""
+    nodes inside of padded units included. `ahead` bands come before the first rows of the targets; `height` is that of
+    a band in rows of the tallest input or output."""
 
     graph: Graph
     units: tuple[int, ...]
@@ -83,6 +84,7 @@ class BandSchedule:
     axis: int
     bands: int
     ahead: int
+    height: int
     rows: dict[str, SweptRows] = field(default_factory=dict)
     across: dict[str, Boxes] = field(default_factory=dict)
     reads: list[Read] = field(default_factory=list)
@@ -115,7 +117,7 @@ def schedule_pass(
     """
     ahead = 0
     while True:
-        scheduler = _Scheduler(network, number, rows, ahead, part or {})
+        scheduler = _Scheduler(network, number, rows, ahead, part or {}, most)
         found = scheduler.run()
         if not scheduler.late or ahead >= MOST_AHEAD:
             return found
@@ -125,7 +127,9 @@ def schedule_pass(
 class _Scheduler:
     """Goes through the units backwards, from what the pass is for."""
 
-    def __init__(self, network: Network, number: int, rows: int, ahead: int, part: Mapping[str, Boxes]) -> None:
+    def __init__(
+        self, network: Network, number: int, rows: int, ahead: int, part: Mapping[str, Boxes], most: int | None
+    ) -> None:
         self.network, self.graph, self.axis = network, network.graph, network.swept.axis
         self.ahead, self.late = ahead, 0
         swept, graph = network.swept, network.graph
@@ -134,12 +138,13 @@ class _Scheduler:
         self.known = {n for n, level in swept.collected.items() if level < number} | self._resident()
         ends = [n for n in (*graph.inputs, *graph.outputs) if n in swept.level] or list(swept.level)
         tall = max((graph.types[n].shape[self.axis] for n in ends), default=1)
-        self.bands = ahead + max(1, -(-tall // rows))
+        bands = max(1, -(-tall // rows))
+        self.bands = ahead + (bands if most is None else min(bands, most))
         self.needed: dict[str, Boxes] = {}
         self.read: dict[str, Boxes] = {}  # of what is known
         for name in self.targets:
             self.needed[name] = self._target(name, rows / tall, part.get(name))
-        self.found = BandSchedule(graph, (), self.targets, self.axis, self.bands, ahead)
+        self.found = BandSchedule(graph, (), self.targets, self.axis, self.bands, ahead, rows)
 
     def _resident(self) -> set[str]:
         """Tensors that have rows and are known before the pass, but for those that lie in others."""

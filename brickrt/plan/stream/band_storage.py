@@ -134,5 +134,3 @@ def with_extent(extents: Shape, axis: int, rows: int) -> Shape:
 def storage_origin(stored: Stored, axis: int, row: int) -> Shape:
     """The index of the first element of storage that begins at a row."""
     return (*stored.first[:axis], int(row), *stored.first[axis + 1 :])
-
-

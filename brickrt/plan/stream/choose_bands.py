@@ -27,7 +27,8 @@ class MemoryLimit:
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """A stream plan, or a sample of its strips, with its memory; `work` is the arithmetic it does, halos again, over that of the whole network."""
+    """A stream plan, or a sample of its strips, with its memory; `work` is the arithmetic it does, halos again, over
+    that of the whole network."""
 
     plan: StreamPlan
     memory: StreamMemory
@@ -127,9 +128,9 @@ def _work(planner: StreamPlanner, plan: StreamPlan) -> float:
     graph = planner.plan.graph
     elements: dict[int, float] = {}
     for one in plan.sweeps:
-        computed: dict[int, int] = {}
+        computed: dict[int, float] = {}
         for read in one.schedule.reads:
-            computed[read.k] = max(computed.get(read.k, 0), one.times * int(read.boxes.volumes.sum()))
+            computed[read.k] = max(computed.get(read.k, 0.0), int(read.boxes.volumes.sum()) * one.times / one.share)
         for k, volume in computed.items():
             elements[k] = elements.get(k, 0.0) + volume
     flops = {k: float(graph.flops([graph.nodes[k]])) for k in elements}

@@ -24,9 +24,9 @@ COMPILING = 160 * 2**20  # by which a process grows while kernels are compiled a
 
 @dataclass(frozen=True)
 class StreamMemory:
-    """Bytes of a run: what the process has before it (`runtime`) and grows by compiling; constants as kernels read them;
-    persistent tensors; the arena; scratch of all threads; tables of all distinct bands; buffers of readers and writers.
-    """
+    """Bytes of a run: what the process has before it (`runtime`) and grows by compiling; constants as kernels read
+    them; persistent tensors; the arena; scratch of all threads; tables of all distinct bands; buffers of readers and
+    writers."""
 
     runtime: int
     constants: int
@@ -50,7 +50,9 @@ def persistent_bytes(plan: StreamPlan) -> int:
     return always + max(sweeps, default=0) + aligned(1)  # so that what begins at the end of all begins somewhere
 
 
-def project_stream(plan: StreamPlan, slices: Collection[str], threads: int, runtime: int, buffers: int = 0) -> StreamMemory:
+def project_stream(
+    plan: StreamPlan, slices: Collection[str], threads: int, runtime: int, buffers: int = 0
+) -> StreamMemory:
     """What a run of a stream plan will hold; `runtime` and `buffers` are bytes that the caller knows."""
     arena, scratch, tables = 0, 0, 0
     for number, one in enumerate(plan.sweeps):

@@ -11,30 +11,35 @@ from itertools import pairwise, product
 import numpy as np
 
 from brickrt.graph.ir import Graph
-from brickrt.ops.types import Boxes
+from brickrt.ops.types import Boxes, Shape
 from brickrt.plan.cost.strassen import LEVELS
 from brickrt.plan.geometry.bricks import even_edges
 from brickrt.plan.plan import Plan
 from brickrt.plan.stream.band_plan import COLUMNS, BandPlan, plan_band, plan_resident
+from brickrt.plan.stream.band_range import BandRange, band_range
 from brickrt.plan.stream.band_schedule import BandSchedule, Network, schedule_pass
 from brickrt.plan.stream.band_storage import BandStorage, common_extents, store_pass, stored_bytes
 from brickrt.plan.stream.equal_bands import equal_bands
 from brickrt.plan.stream.swept_tensors import SweptTensors, as_units, find_swept_tensors
 from brickrt.plan.subgraph import Subgraph
 
+SAMPLED_BANDS = 48  # that are planned where all that follow are like the last, or more where they are short:
+SAMPLED_ROWS = 1024
 AXIS = 2  # rows of images, planes of volumes
 
 
 @dataclass(frozen=True, eq=False)
 class Sweep:
     """One way down the network's rows: all of a pass, or a strip of its last one. `before` are the units that run on
-    whole tensors before it. `times` counts the strips that it stands for."""
+    whole tensors before it. `times` counts the strips that it stands for, and `share` is the part of its bands that was
+    planned."""
 
     number: int  # of the pass
     schedule: BandSchedule
     storage: BandStorage
     before: tuple[Subgraph, ...]
     times: int = 1
+    share: float = 1.0
 
     @cached_property
     def like(self) -> np.ndarray:
@@ -57,10 +62,21 @@ class StreamPlan:
     sweeps: tuple[Sweep, ...]
     last: tuple[Subgraph, ...]
 
-    def band_plan(self, sweep: int, band: int) -> BandPlan:
-        """What a band of a sweep does."""
+    def band_plan(self, sweep: int, band: int, skipped: frozenset[int] = frozenset()) -> BandPlan:
+        """What a band of a sweep does, without the units whose numbers are skipped."""
         one = self.sweeps[sweep]
-        return plan_band(self.plan, self.units, one.schedule, one.storage, band)
+        return plan_band(self.plan, self.units, one.schedule, one.storage, band, skipped)
+
+    def bands(self, sweep: int, wanted: int, end: int | None = None) -> BandRange:
+        """What runs for the results of the bands [wanted, end) of a sweep."""
+        schedule = self.sweeps[sweep].schedule
+        return band_range(schedule, self.units, wanted, schedule.bands if end is None else end)
+
+    def skipped(self, sweep: int, bands: BandRange, band: int) -> frozenset[int]:
+        """The units that a band at the beginning of a range leaves out."""
+        graph = self.plan.graph
+        units = ((number, self.units[number]) for number in self.sweeps[sweep].schedule.units)
+        return frozenset(n for n, unit in units if not bands.runs(graph.nodes[unit.nodes[-1]].output, band))
 
     def resident_plan(self, sweep: int) -> BandPlan | None:
         """What runs before a sweep, or after the last; None where that is nothing."""
@@ -76,7 +92,7 @@ class StreamPlanner:
     plan: Plan
     network: Network
     always: dict[str, int]
-    _known: dict[tuple[int, int], Sweep] = field(default_factory=dict, repr=False)
+    _known: dict[tuple[int, int, bool], Sweep] = field(default_factory=dict, repr=False)
 
     @staticmethod
     def of(plan: Plan, slices: Collection[str], views: Collection[str]) -> StreamPlanner:
@@ -102,7 +118,7 @@ class StreamPlanner:
     def stream_plan(self, rows: int, strips: tuple[int, ...] = (), sample: bool = False) -> StreamPlan:
         """The sweeps in bands of `rows` rows, the last pass in so many `strips` along the axes behind the rows.
 
-        With `sample`, of strips that are alike there is one alone: enough for memory and work.
+        With `sample`, of strips and of bands that are alike there are few: enough for memory and work.
         """
         swept, units, graph = self.network.swept, self.network.units, self.plan.graph
         sweeps = [s for number in range(swept.passes) for s in self._sweeps(number, rows, strips, sample)]
@@ -110,34 +126,49 @@ class StreamPlanner:
         last = [unit for number in after for unit in _resident_units(graph, units, swept, number)]
         return StreamPlan(self.plan, rows, strips, tuple(units), swept, self.always, tuple(sweeps), tuple(last))
 
+    def _most(self, rows: int) -> int:
+        """Bands of a sample."""
+        return max(SAMPLED_BANDS, SAMPLED_ROWS // rows)
+
     def _sweeps(self, number: int, rows: int, strips: tuple[int, ...], sample: bool) -> list[Sweep]:
         """The sweeps of a pass."""
         swept, graph = self.network.swept, self.plan.graph
         cut = number == swept.passes - 1 and not any(swept.level[name] == number for name in swept.collected)
         if not cut:
-            return [self._whole_sweep(number, rows)]
+            return [self._whole_sweep(number, rows, sample)]
+        most = self._most(rows) if sample else None
         parts = _parts(graph, swept, strips, sample)
-        schedules = [(schedule_pass(self.network, number, rows, part), times) for part, times in parts]
+        schedules = [(schedule_pass(self.network, number, rows, part, most), times) for part, times in parts]
         extents = common_extents([schedule for schedule, _ in schedules])
         before = _resident_units(graph, self.network.units, swept, number)
         return [
-            Sweep(number, schedule, store_pass(self.plan, schedule, self.always, extents), () if k else before, times)
+            self._sweep(number, schedule, extents, () if k else before, times)
             for k, (schedule, times) in enumerate(schedules)
         ]
 
-    def _whole_sweep(self, number: int, rows: int) -> Sweep:
+    def _whole_sweep(self, number: int, rows: int, sample: bool) -> Sweep:
         """The sweep of a pass that is not cut in strips."""
-        if (number, rows) not in self._known:
-            schedule = schedule_pass(self.network, number, rows)
-            storage = store_pass(self.plan, schedule, self.always, common_extents([schedule]))
+        key = number, rows, sample
+        if key not in self._known:
+            schedule = schedule_pass(self.network, number, rows, most=self._most(rows) if sample else None)
             before = _resident_units(self.plan.graph, self.network.units, self.network.swept, number)
-            self._known[number, rows] = Sweep(number, schedule, storage, before)
-        return self._known[number, rows]
+            self._known[key] = self._sweep(number, schedule, common_extents([schedule]), before)
+        return self._known[key]
+
+    def _sweep(
+        self,
+        number: int,
+        schedule: BandSchedule,
+        extents: dict[str, Shape],
+        before: tuple[Subgraph, ...],
+        times: int = 1,
+    ) -> Sweep:
+        storage = store_pass(self.plan, schedule, self.always, extents)
+        share = (schedule.bands - schedule.ahead) / max(1, -(-self.tall // max(1, schedule.height)))
+        return Sweep(number, schedule, storage, before, times, share)
 
 
-def _resident_units(
-    graph: Graph, units: Sequence[Subgraph], swept: SweptTensors, number: int
-) -> tuple[Subgraph, ...]:
+def _resident_units(graph: Graph, units: Sequence[Subgraph], swept: SweptTensors, number: int) -> tuple[Subgraph, ...]:
     """The units that compute resident tensors before a pass."""
     return tuple(unit for unit in units if swept.resident.get(graph.nodes[unit.nodes[-1]].output) == number)
 
@@ -154,7 +185,9 @@ def _parts(
         edge = even_edges(widest, COLUMNS if widest >= 8 * COLUMNS else COLUMNS // 4, count)[0]
         ends = np.minimum(np.arange(-(-widest // edge) + 1) * edge, widest) / max(1, widest)
         pieces = [(float(a), float(b), 1) for a, b in pairwise(ends)]
-        cuts.append([pieces[0], (*pieces[1][:2], len(pieces) - 2), pieces[-1]] if sample and len(pieces) > 3 else pieces)
+        cuts.append(
+            [pieces[0], (*pieces[1][:2], len(pieces) - 2), pieces[-1]] if sample and len(pieces) > 3 else pieces
+        )
     found = []
     for ranges in product(*cuts):
         part = {name: Boxes.whole(shape) for name, shape in outputs.items()}

@@ -36,6 +36,7 @@ class ChunkReader:
         abreast = -(-shape[self._along] // self.chunks[self._along])
         self._group = min(abreast, max(1, group // bytes_of_chunk))
         self._kept: dict[Extents, np.ndarray] = {}
+        self._kept_bytes = 0
 
     @property
     def row_bytes(self) -> int:
@@ -89,16 +90,22 @@ class ChunkReader:
 
     def _keep(self, at: Extents, chunk: np.ndarray, needed: bool) -> None:
         if not needed:
-            self._kept.pop(at, None)
+            self._drop(at)
             return
         if at not in self._kept:
             self._kept[at] = chunk if chunk.base is None else chunk.copy()
-        while sum(kept.nbytes for kept in self._kept.values()) > self.row_bytes:
-            del self._kept[next(iter(self._kept))]
+            self._kept_bytes += chunk.nbytes
+        while self._kept_bytes > self.row_bytes:
+            self._drop(next(iter(self._kept)))
+
+    def _drop(self, at: Extents) -> None:
+        if at in self._kept:
+            self._kept_bytes -= self._kept.pop(at).nbytes
 
     def forget(self) -> None:
         """Gives the kept chunks back."""
         self._kept.clear()
+        self._kept_bytes = 0
 
 
 class ChunkedSource:

@@ -38,7 +38,9 @@ class ZarrSource(ChunkedSource):
         """The box, read by zarr."""
         try:
             return np.asarray(self._array[slices(lo, extents)])
-        except (OSError, ValueError, RuntimeError) as e:
+        except MemoryError:
+            raise
+        except Exception as e:  # each codec has errors of its own
             raise InputError(f"{self.name}: a chunk at {list(lo)} cannot be read ({e}): write it again") from e
 
     def identity(self) -> str:
@@ -188,7 +190,9 @@ class ZarrSink:
             for begin, extents in self._groups(lo, out.shape):
                 offset = tuple(b - a for a, b in zip(lo, begin))
                 out[slices(offset, extents)] = self._array[slices(begin, extents)]
-        except (OSError, ValueError, RuntimeError) as e:
+        except MemoryError:
+            raise
+        except Exception as e:  # each codec has errors of its own
             raise BrickError(f"{self.name}: a chunk at {list(lo)} cannot be read ({e}): write it again") from e
 
     def sync(self) -> None:

@@ -249,6 +249,8 @@ def test_names_without_a_known_suffix_are_refused(tmp_path):
         open_source(tmp_path / "a.jpg")
     with pytest.raises(BrickError, match=r"a\.jpg: is none of \.npy, .*: give another name"):
         create_sink(tmp_path / "a.jpg", (4, 4, 4), "f4")
+    with pytest.raises(BrickError, match=r"s3://a/b\.zarr: stores elsewhere are for reading only"):
+        create_sink("s3://a/b.zarr", (4, 4, 4), "f4")
     with pytest.raises(InputError, match=r"b\.tif: no such file"):
         open_source(tmp_path / "b.tif")
 

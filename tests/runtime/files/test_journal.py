@@ -188,11 +188,12 @@ def test_a_chunk_that_cannot_be_decoded_is_done_again(tmp_path):
 RUN = textwrap.dedent("""
     import os, signal, sys
     import numpy as np
+    import zarr  # once, not in each child
     from pathlib import Path
     from brickrt.runtime.files.journal import Journal, checksum, journal_path, verify
     from brickrt.runtime.files.sink import create_sink
 
-    fsync, pwrite, replace, unlink = os.fsync, os.pwrite, os.replace, os.unlink
+    fsync, pwrite, replace, unlink, rename = os.fsync, os.pwrite, os.replace, os.unlink, os.rename
     calls, kill_at = 0, 0
 
     def step():
@@ -211,7 +212,8 @@ RUN = textwrap.dedent("""
     os.fsync = lambda fd: (step(), fsync(fd))
     os.pwrite = in_halves
     os.replace = lambda a, b: (step(), replace(a, b))
-    os.unlink = lambda a: (step(), unlink(a))
+    os.unlink = lambda *a, **k: (step(), unlink(*a, **k))
+    os.rename = lambda a, b: (step(), rename(a, b))
 
     def box(key):
         return (0, 0, 8 * key[0], 0), (1, 2, 8, 20)
@@ -240,8 +242,8 @@ RUN = textwrap.dedent("""
             os._exit(0)
         return os.waitpid(child, 0)[1]
 
-    folder, name = Path(sys.argv[1]), sys.argv[2]
-    for when in range(1, 200):
+    folder, name, apart = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+    for when in range(1, 500, apart):
         output = folder / str(when) / name
         output.parent.mkdir()
         status = in_a_child(output, when)
@@ -252,13 +254,14 @@ RUN = textwrap.dedent("""
 """)
 
 
-@pytest.mark.parametrize("name", ["a.npy", "a.tif"])
-def test_a_run_that_is_killed_at_any_moment_goes_on(tmp_path, name):
-    """Each call that changes the disk is two moments: before it, and where it is a write, when half of it was done."""
-    ended = subprocess.run([sys.executable, "-c", RUN, str(tmp_path), name], capture_output=True, text=True)
+@pytest.mark.parametrize(("name", "apart"), [("a.npy", 1), ("a.tif", 1), ("a.zarr", 7)])
+def test_a_run_that_is_killed_at_any_moment_goes_on(tmp_path, name, apart):
+    """Moments are before each call that changes the disk, and where it is a write, when half of it was done; for Zarr,
+    which makes many, every seventh."""
+    ended = subprocess.run([sys.executable, "-c", RUN, str(tmp_path), name, str(apart)], capture_output=True, text=True)
     assert ended.returncode == 0, ended.stderr
     moments = int(ended.stdout)
-    assert moments > 20 and len(list(tmp_path.iterdir())) == moments
+    assert moments > 20 and len(list(tmp_path.iterdir())) == len(range(1, moments + 1, apart))
     want = np.concatenate([np.arange(320, dtype=np.float32).reshape(1, 2, 8, 20) + 1000 * k for k in range(3)], 2)
     for folder in tmp_path.iterdir():
         assert [path.name for path in folder.iterdir()] == [name]

@@ -21,6 +21,7 @@ from brickrt.runtime.lowering.inplace_slices import find_inplace_slices
 from brickrt.runtime.pipeline import Pipeline
 from brickrt.runtime.stream.boxes_io import ArraySink, ArraySource
 from brickrt.runtime.stream.stream_program import StreamProgram
+from brickrt.runtime.stream.sweep_run import Files
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -48,7 +49,7 @@ def run_stream(stream: StreamPlan, inputs: Arrays, threads: int) -> dict[str, np
     kinds = {name: graph.types[name] for name in graph.outputs}
     outputs = {name: np.full(kind.shape, 77, kind.dtype) for name, kind in kinds.items()}
     sources = {name: ArraySource(inputs[name]) for name in graph.inputs}
-    program.run(sources, {name: ArraySink(array) for name, array in outputs.items()})
+    program.run(Files(sources, {name: ArraySink(array) for name, array in outputs.items()}))
     return outputs
 
 

@@ -1,0 +1,166 @@
+"""One sweep: rows of the next band are read, and those of the band before written, while a band runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from brickrt.ops.types import Shape
+from brickrt.plan.stream.band_range import BandRange
+from brickrt.plan.stream.band_schedule import BandSchedule
+from brickrt.runtime.program_protocol import Cancelled
+from brickrt.runtime.stream.ring_memory import SweepMemory
+
+
+class Source(Protocol):
+    """Where rows of an input come from."""
+
+    def read(self, lo: tuple[int, ...], out: np.ndarray) -> None:
+        """Fills `out` with the box of its shape that begins at `lo`."""
+        ...
+
+
+class Sink(Protocol):
+    """Where rows of an output go."""
+
+    def write(self, lo: tuple[int, ...], array: np.ndarray) -> None:
+        """Takes the box that begins at `lo`."""
+        ...
+
+
+class Written(Protocol):
+    """Is told of what a band gave, by the thread that writes, once it is written."""
+
+    def outputs(self, sweep: int, band: int, boxes: Mapping[str, tuple[Shape, np.ndarray]]) -> None:
+        """The rows of outputs, each with where it begins."""
+        ...
+
+    def collected(self, sweep: int, band: int, rows: Mapping[str, np.ndarray]) -> None:
+        """The rows of tensors that are collected for later sweeps."""
+        ...
+
+
+@dataclass(frozen=True)
+class Files:
+    """What a run reads and writes, by the names of the graph's inputs and outputs; who is told what is written."""
+
+    sources: Mapping[str, Source]
+    sinks: Mapping[str, Sink]
+    written: Written | None = None
+
+
+@dataclass(frozen=True)
+class RunThreads:
+    """A thread that reads, one that writes, and some that move rows."""
+
+    reader: ThreadPoolExecutor
+    writer: ThreadPoolExecutor
+    movers: ThreadPoolExecutor
+    count: int
+
+    @classmethod
+    @contextmanager
+    def started(cls, count: int) -> Iterator[RunThreads]:
+        """The threads, `count` of which move rows; they have ended when this is left."""
+        with ThreadPoolExecutor(1) as reader, ThreadPoolExecutor(1) as writer, ThreadPoolExecutor(count) as movers:
+            yield cls(reader, writer, movers, count)
+
+
+@dataclass(frozen=True)
+class SweepWork:
+    """The bands of a sweep that run."""
+
+    sweep: int
+    bands: BandRange
+
+
+class SweepRun:
+    """A sweep under way. `compute(band, bases)` runs a band."""
+
+    def __init__(
+        self,
+        work: SweepWork,
+        memory: SweepMemory,
+        files: Files,
+        threads: RunThreads,
+        compute: Callable[[int, list[np.ndarray]], None],
+    ) -> None:
+        self.work, self.bands, self.memory, self.files, self.threads = work, work.bands, memory, files, threads
+        self.compute = compute
+        self.schedule: BandSchedule = memory.schedule
+        rows = self.schedule.rows
+        graph = self.schedule.graph
+        self.inputs = [name for name in graph.inputs if name in rows]
+        self.outputs = [name for name in graph.outputs if name in self.schedule.targets]
+        self.collected = [name for name in self.schedule.targets if memory.is_collected(name)]
+        self.writing: list[Future[None]] = []
+
+    def run(self, cancelled: Callable[[], bool]) -> None:
+        """All bands of the range."""
+        reading = self.threads.reader.submit(self.read, self.bands.first, self.bands.first)
+        try:
+            for band in range(self.bands.first, self.bands.end):
+                reading.result()
+                self.await_writes(1)
+                if cancelled():
+                    raise Cancelled
+                self.move(band)
+                if band + 1 < self.bands.end:
+                    reading = self.threads.reader.submit(self.read, band + 1, band)
+                self.compute(band, self.memory.bases(band))
+                self.writing.append(self.threads.writer.submit(self.write, band))
+            self.await_writes(0)
+        finally:
+            reading.exception()  # memory must stay until nobody reads or writes
+            for written in self.writing:
+                written.exception()
+
+    def await_writes(self, left: int) -> None:
+        """Waits until so many bands are still to be written."""
+        while len(self.writing) > left:
+            self.writing.pop(0).result()
+
+    def move(self, band: int) -> None:
+        """Makes room in the rings that are full."""
+        for name in self.memory.moving(band) if band > self.bands.first else ():
+            rows = self.schedule.rows[name]
+            if name in self.outputs:
+                self.await_writes(0)
+            hi = int(rows.hi[band] if name in self.inputs else rows.hi[band - 1])
+            self.memory.move(name, band, self.threads.movers, self.threads.count, hi)
+
+    def read(self, band: int, during: int) -> None:
+        """Reads the new rows of a band, into rings as they lie while another one runs."""
+        for name in self.inputs:
+            rows = self.schedule.rows[name]
+            lo, hi = int(rows.lo[band]), int(rows.hi[band])
+            if lo < hi and self.bands.runs(name, band):
+                self.files.sources[name].read(self.corner(name, lo), self.memory.rows(name, during, lo, hi))
+
+    def write(self, band: int) -> None:
+        """Writes the new rows of a band."""
+        boxes: dict[str, tuple[Shape, np.ndarray]] = {}
+        for name in self.outputs if band >= self.bands.wanted else ():
+            rows = self.schedule.rows[name]
+            lo, hi = int(rows.lo[band]), int(rows.hi[band])
+            if lo < hi:
+                boxes[name] = self.corner(name, lo), self.memory.rows(name, band, lo, hi)
+                self.files.sinks[name].write(*boxes[name])
+        if self.files.written is None or band < self.bands.wanted:
+            return
+        if boxes:
+            self.files.written.outputs(self.work.sweep, band, boxes)
+        if self.collected:
+            parts = {name: self.memory.collected_rows(name, band) for name in self.collected}
+            self.files.written.collected(self.work.sweep, band, parts)
+
+    def corner(self, name: str, row: int) -> Shape:
+        """The first index of a tensor's rows that begin at `row`."""
+        at = self.schedule.across[name].lo[0].tolist()
+        at[self.schedule.axis] = row
+        return tuple(at)
