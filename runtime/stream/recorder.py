@@ -18,7 +18,7 @@ COLLECTED = -1  # instead of an output's number: rows of tensors that later swee
 Progress = Callable[[int, int], None]  # (sweep, band)
 
 
-class Recorder:
+class StreamRecorder:
     """Writes the journal of a run. Units are (sweep, band, output)."""
 
     def __init__(self, journal: Journal, sinks: Mapping[str, TensorSink], progress: Progress | None = None) -> None:
@@ -26,7 +26,7 @@ class Recorder:
         self.numbers = {name: number for number, name in enumerate(sinks)}
 
     def outputs(self, sweep: int, band: int, boxes: Mapping[str, tuple[Shape, np.ndarray]]) -> None:
-        """See `Written`."""
+        """See `BandListener`."""
         for name, (lo, array) in boxes.items():
             sink = self.sinks[name]
             sink.sync()
@@ -34,7 +34,7 @@ class Recorder:
         self._tell(sweep, band)
 
     def collected(self, sweep: int, band: int, rows: Mapping[str, np.ndarray]) -> None:
-        """See `Written`."""
+        """See `BandListener`."""
         payload = b"".join(np.ascontiguousarray(part).tobytes() for part in rows.values())
         self.journal.finish((sweep, band, COLLECTED), "", payload)
         self._tell(sweep, band)

@@ -31,7 +31,7 @@ from brickrt.runtime.files.tensors import TensorSink, TensorSource, as_file
 from brickrt.runtime.lowering.arena import view_aliases
 from brickrt.runtime.lowering.inplace_slices import find_inplace_slices
 from brickrt.runtime.pipeline import Pipeline
-from brickrt.runtime.stream.recorder import Recorder, left_to_do, restore_collected
+from brickrt.runtime.stream.recorder import StreamRecorder, left_to_do, restore_collected
 from brickrt.runtime.stream.resident import peak_bytes, resident_bytes
 from brickrt.runtime.stream.stream_program import StreamProgram
 from brickrt.runtime.stream.sweep_run import Files, SweepWork
@@ -129,7 +129,7 @@ class StreamJob:
         restore_collected(plan, journal, program.sweeps, work)
         ready = time.perf_counter()
         self.program = program
-        program.run(Files(self.inputs, sinks, Recorder(journal, sinks, left.tell)))
+        program.run(Files(self.inputs, sinks, StreamRecorder(journal, sinks, left.tell)))
         ran = time.perf_counter()
         return StreamReport(
             plan=plan,

@@ -33,7 +33,7 @@ class Sink(Protocol):
         ...
 
 
-class Written(Protocol):
+class BandListener(Protocol):
     """Is told of what a band gave, by the thread that writes, once it is written."""
 
     def outputs(self, sweep: int, band: int, boxes: Mapping[str, tuple[Shape, np.ndarray]]) -> None:
@@ -51,7 +51,7 @@ class Files:
 
     sources: Mapping[str, Source]
     sinks: Mapping[str, Sink]
-    written: Written | None = None
+    written: BandListener | None = None
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ def stored_bytes(kind: TensorType, extents: Iterable[int], layout: Layout, lanes
 
 
 @dataclass(frozen=True)
-class Stored:
+class TensorStorage:
     """How a tensor is stored: `extents` of its storage, `first` the index of the storage's first element but for rows.
     `kept` are the rows of what is saved of it. `starts` [bands] is the first row of the storage in each band, where it
     differs or bands write to it."""
@@ -53,7 +53,7 @@ class BandStorage:
     """The storage of a sweep. `persistent` has the names and bytes of what outlives a band, in order; the saved rows of
     a tensor T are "T:kept"."""
 
-    tensors: dict[str, Stored]
+    tensors: dict[str, TensorStorage]
     persistent: dict[str, int]
 
 
@@ -93,14 +93,14 @@ def store_pass(
     return BandStorage(tensors, persistent)
 
 
-def _whole(kind: TensorType, rows: SweptRows | None) -> Stored:
+def _whole(kind: TensorType, rows: SweptRows | None) -> TensorStorage:
     """All of a tensor; `rows` are those that bands compute of it."""
     if rows is None:
-        return Stored("whole", kind.shape, ())
-    return Stored("collected", kind.shape, (0,) * kind.rank, starts=np.zeros_like(rows.lo))
+        return TensorStorage("whole", kind.shape, ())
+    return TensorStorage("collected", kind.shape, (0,) * kind.rank, starts=np.zeros_like(rows.lo))
 
 
-def _stored(name: str, rows: SweptRows, schedule: BandSchedule, extents: Shape) -> Stored:
+def _stored(name: str, rows: SweptRows, schedule: BandSchedule, extents: Shape) -> TensorStorage:
     """A graph's inputs are read a band ahead, its outputs written a band behind."""
     graph, axis = schedule.graph, schedule.axis
     is_input, is_output = name in graph.inputs, name in graph.outputs
@@ -112,9 +112,9 @@ def _stored(name: str, rows: SweptRows, schedule: BandSchedule, extents: Shape) 
         if is_output:
             keep = np.minimum(keep, np.concatenate([rows.lo[:1], rows.lo[:-1]]))
         most = int((hi - keep).max(initial=0)) + (RING_BANDS - 1) * rows.fresh
-        return Stored("ring", with_extent(extents, axis, most), first, starts=ring_starts(keep, hi, most))
+        return TensorStorage("ring", with_extent(extents, axis, most), first, starts=ring_starts(keep, hi, most))
     kind: Kind = "saved" if rows.kept else "arena"
-    return Stored(kind, with_extent(extents, axis, rows.window), first, rows.kept)
+    return TensorStorage(kind, with_extent(extents, axis, rows.window), first, rows.kept)
 
 
 def ring_starts(keep: np.ndarray, hi: np.ndarray, rows: int) -> np.ndarray:
@@ -131,6 +131,6 @@ def with_extent(extents: Shape, axis: int, rows: int) -> Shape:
     return (*extents[:axis], max(1, int(rows)), *extents[axis + 1 :])
 
 
-def storage_origin(stored: Stored, axis: int, row: int) -> Shape:
+def storage_origin(stored: TensorStorage, axis: int, row: int) -> Shape:
     """The index of the first element of storage that begins at a row."""
     return (*stored.first[:axis], int(row), *stored.first[axis + 1 :])

@@ -93,7 +93,7 @@ def _strips(planner: StreamPlanner) -> Iterator[tuple[int, ...]]:
     graph = planner.plan.graph
     outputs = [graph.types[name].shape for name in graph.outputs if name in planner.network.swept.level]
     behind = max((shape[AXIS + 1 :] for shape in outputs), key=len, default=())
-    found = (_spread(parts, behind) for parts in STRIPS)
+    found = (_spread(parts, behind) for parts in (STRIPS if planner.may_cut else (1,)))
     yield from dict.fromkeys(strips for strips in found if strips is not None)
 
 

@@ -11,6 +11,7 @@ from itertools import pairwise, product
 import numpy as np
 
 from brickrt.graph.ir import Graph
+from brickrt.ops.operators.rowwise import Rowwise
 from brickrt.ops.types import Boxes, Shape
 from brickrt.plan.cost.strassen import LEVELS
 from brickrt.plan.geometry.bricks import even_edges
@@ -107,6 +108,14 @@ class StreamPlanner:
         types = {name: graph.types[name] for name in whole}
         always = {n: stored_bytes(kind, kind.shape, plan.layouts[n], lanes) for n, kind in types.items()}
         return StreamPlanner(plan, Network(graph, units, swept, slices, blocks), always)
+
+    @property
+    def may_cut(self) -> bool:
+        """Whether the last pass may be cut in strips: in exact plans norms along rows must not be, as they round
+        otherwise where rows begin elsewhere."""
+        graph, level = self.plan.graph, self.network.swept.level
+        norms = (node for node in graph.nodes if isinstance(node.op, Rowwise) and node.output in level)
+        return not self.plan.options.exact or not any(norms)
 
     @property
     def tall(self) -> int:

@@ -18,10 +18,10 @@ from brickrt.ops.types import Boxes
 from brickrt.plan.geometry.row_bands import with_rows
 from brickrt.plan.stream.band_schedule import BandSchedule, Read, SweptRows
 from brickrt.plan.stream.stream_plan import StreamPlan, Sweep
+from tests.support.cpu.streams import plan_of, planner_of
 from tests.support.graphs.onnx_models import model as proto
 from tests.support.graphs.onnx_models import node, tensor
 from tests.support.random_networks import random_network
-from tests.support.cpu.streams import plan_of, planner_of
 
 HEIGHTS = st.sampled_from([1, 2, 3, 5, 8, 13, 100])
 

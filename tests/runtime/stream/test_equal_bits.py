@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 import brickrt
 from brickrt import zoo
 from brickrt.graph.errors import BrickError
+from tests.support.cpu.streams import plan_of, planner_of, random_inputs, run_stream
 from tests.support.graphs.onnx_models import model, node, tensor
 from tests.support.random_networks import random_network
-from tests.support.cpu.streams import plan_of, planner_of, random_inputs, run_stream
 
 F32 = np.float32
 HEIGHTS = st.sampled_from([1, 2, 3, 5, 8, 100])
