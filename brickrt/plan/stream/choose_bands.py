@@ -13,6 +13,7 @@ HEIGHTS = (128, 64, 32, 16, 8, 4, 2, 1)  # of bands, times the least that all te
 STRIPS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 BAND_ROWS = 2.0  # rows in whose time a band begins and ends, about: rows are copied, and workers wait for each other
 MIB = 2**20
+STEP = 8  # the least memory is stated in multiples of so many MiB
 
 
 @dataclass(frozen=True)
@@ -42,21 +43,17 @@ def choose_bands(planner: StreamPlanner, slices: Collection[str], asked: MemoryL
     least: Candidate | None = None
     heights = _heights(planner)
     for strips in _strips(planner):
-        for rows in heights:
-            one = _candidate(planner, slices, asked, rows, strips)
-            if least is None or one.memory.total < least.memory.total:
-                least = one
-            fits = one.memory.total <= asked.limit
-            if fits and (best is None or one.work < best.work):
-                best = one
-            if fits or (best is not None and one.work >= best.work):
-                break  # shorter bands only do more
+        tallest, smallest = _tallest(planner, slices, asked, heights, strips)
+        if smallest is not None and (least is None or smallest.memory.total < least.memory.total):
+            least = smallest
+        if tallest is not None and (best is None or tallest.work < best.work):
+            best = tallest
         if best is not None and best.plan.rows == heights[0]:
             break  # more strips only do more
     if best is not None:
         return replace(best, plan=planner.stream_plan(best.plan.rows, best.plan.strips))
     assert least is not None
-    needed = -(-least.memory.total // MIB)
+    needed = (-(-least.memory.total // (STEP * MIB)) + 1) * STEP  # what a process has already differs by a little
     raise BrickError(
         f"{asked.limit / MIB:.0f} MiB of memory are not enough: the least that would do is {needed} MiB, "
         f"of which {_largest(least.memory)}: raise --max-memory to {needed}MiB"
@@ -72,6 +69,23 @@ def _largest(memory: StreamMemory) -> str:
     }
     name = max(parts, key=lambda part: parts[part])
     return f"{name} takes {parts[name] / MIB:.0f}"
+
+
+def _tallest(
+    planner: StreamPlanner, slices: Collection[str], asked: MemoryLimit, heights: list[int], strips: tuple[int, ...]
+) -> tuple[Candidate | None, Candidate | None]:
+    """Of descending heights the first candidate that fits, since shorter bands only do more, and the last that was
+    tried and does not."""
+    fits, fails = None, None
+    low, high = 0, len(heights)  # the first that fits is in [low, high]
+    while low < high:
+        at = (low + high) // 2
+        one = _candidate(planner, slices, asked, heights[at], strips)
+        if one.memory.total <= asked.limit:
+            fits, high = one, at
+        else:
+            fails, low = one, at + 1
+    return fits, fails
 
 
 def _candidate(

@@ -194,9 +194,8 @@ def _parts(
         edge = even_edges(widest, COLUMNS if widest >= 8 * COLUMNS else COLUMNS // 4, count)[0]
         ends = np.minimum(np.arange(-(-widest // edge) + 1) * edge, widest) / max(1, widest)
         pieces = [(float(a), float(b), 1) for a, b in pairwise(ends)]
-        cuts.append(
-            [pieces[0], (*pieces[1][:2], len(pieces) - 2), pieces[-1]] if sample and len(pieces) > 3 else pieces
-        )
+        middle = pieces[len(pieces) // 2]  # it has neighbours on both sides, if any has
+        cuts.append([(*middle[:2], len(pieces))] if sample else pieces)
     found = []
     for ranges in product(*cuts):
         part = {name: Boxes.whole(shape) for name, shape in outputs.items()}

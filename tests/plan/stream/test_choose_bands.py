@@ -1,0 +1,65 @@
+"""Bands and strips are chosen within a limit, or refused with the least that would do, without lowering anything."""
+
+import re
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from brickrt import zoo
+from brickrt.graph.errors import BrickError
+from brickrt.plan.stream.choose_bands import Candidate, MemoryLimit, choose_bands
+from brickrt.plan.stream.stream_plan import StreamPlanner
+from brickrt.runtime.lowering.inplace_slices import find_inplace_slices
+from tests.support.cpu.streams import plan_of, planner_of
+
+MIB = 2**20
+RUNTIME = 180 * MIB
+
+
+def planner(name: str, size: int | tuple[int, ...]) -> StreamPlanner:
+    return planner_of(plan_of(zoo.build(name, size=size)))
+
+
+def chosen(planner: StreamPlanner, mib: int) -> Candidate:
+    return choose_bands(planner, find_inplace_slices(planner.plan), MemoryLimit(mib * MIB, 2, RUNTIME))
+
+
+def test_less_memory_takes_shorter_bands_or_strips_and_never_less_work():
+    unet = planner("unet", 2048)
+    found = [chosen(unet, mib) for mib in (2048, 900, 700, 620, 580)]
+    assert [one.memory.total <= mib * MIB for one, mib in zip(found, (2048, 900, 700, 620, 580), strict=True)] == [
+        True
+    ] * 5
+    assert found[0].plan.strips == (1,) and found[0].plan.rows == 128
+    assert [one.work for one in found] == sorted(one.work for one in found)
+    assert all(a.memory.total >= b.memory.total for a, b in pairwise(found))
+
+
+@pytest.mark.parametrize(("name", "size"), [("unet", 1024), ("nafnet", 1024), ("unet3d", 128)])
+def test_what_is_refused_names_the_least_that_is_then_enough(name: str, size: int):
+    network = planner(name, size)
+    with pytest.raises(
+        BrickError, match=r"^300 MiB of memory are not enough: .* raise --max-memory to \d+MiB$"
+    ) as refused:
+        chosen(network, 300)
+    least = int(re.findall(r"to (\d+)MiB", str(refused.value))[0])
+    assert chosen(network, least).memory.total <= least * MIB
+    with pytest.raises(BrickError):
+        chosen(network, least - 24)
+
+
+def test_memory_does_not_grow_with_height():
+    square, tall = (chosen(planner("unet", size), 900) for size in ((1024, 1024), (16384, 1024)))
+    assert (square.plan.rows, square.plan.strips) == (tall.plan.rows, tall.plan.strips)
+    assert abs(square.memory.total - tall.memory.total) < MIB
+
+
+@pytest.mark.parametrize("strips", [(2, 3), (1, 4), (5, 1)])
+def test_strips_cover_every_element_once(strips: tuple[int, ...]):
+    volume = planner("unet3d", 96)
+    count = np.zeros(volume.plan.graph.types["y"].shape, np.int8)
+    for one in volume.stream_plan(16, strips).sweeps:
+        for band in range(one.schedule.bands):
+            count[one.schedule.box("y", band).slices()] += 1
+    assert (count == 1).all()
