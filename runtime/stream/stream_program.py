@@ -24,6 +24,12 @@ BETWEEN = -1  # instead of a band: what runs before a sweep
 Key = tuple[int, int, frozenset[int]]  # sweep, band, units that it leaves out
 
 
+def _views(plan: StreamPlan) -> dict[str, str]:
+    """The reshapes that need no copy, with what they are of: those of tensors that are held whole."""
+    producers, chained = plan.plan.graph.producers, plan.swept.chained
+    return {name: source for name, source in view_aliases(plan.plan).items() if producers[name] not in chained}
+
+
 class StreamProgram:
     """Programs of all distinct bands of a plan, with one memory."""
 
@@ -42,7 +48,7 @@ class StreamProgram:
         self.plan, self.threads = plan, threads
         everything = [SweepWork(number, plan.bands(number, 0)) for number in range(len(plan.sweeps))]
         self.work = everything if work is None else list(work)
-        slices, views = find_inplace_slices(plan.plan), view_aliases(plan.plan)
+        slices, views = find_inplace_slices(plan.plan), _views(plan)
         bands = self._distinct()
         tasks = [lower_band(band, slices, views) for band in bands.values()]
         parts = compile_parts(tasks, isa, threads, KeptConstants(plan.plan.graph, constants), progress)

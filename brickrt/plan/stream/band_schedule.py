@@ -85,6 +85,7 @@ class BandSchedule:
     bands: int
     ahead: int
     height: int
+    chained: frozenset[int] = frozenset()  # nodes inside of which rows lie along other axes
     rows: dict[str, SweptRows] = field(default_factory=dict)
     across: dict[str, Boxes] = field(default_factory=dict)
     reads: list[Read] = field(default_factory=list)
@@ -144,7 +145,7 @@ class _Scheduler:
         self.read: dict[str, Boxes] = {}  # of what is known
         for name in self.targets:
             self.needed[name] = self._target(name, rows / tall, part.get(name))
-        self.found = BandSchedule(graph, (), self.targets, self.axis, self.bands, ahead, rows)
+        self.found = BandSchedule(graph, (), self.targets, self.axis, self.bands, ahead, rows, swept.chained)
 
     def _resident(self) -> set[str]:
         """Tensors that have rows and are known before the pass, but for those that lie in others."""

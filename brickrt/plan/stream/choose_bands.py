@@ -74,7 +74,7 @@ def _largest(memory: StreamMemory) -> str:
 def _tallest(
     planner: StreamPlanner, slices: Collection[str], asked: MemoryLimit, heights: list[int], strips: tuple[int, ...]
 ) -> tuple[Candidate | None, Candidate | None]:
-    """Of descending heights the first candidate that fits, since shorter bands only do more, and the last that was
+    """The first candidate of descending heights that fits, since shorter bands only do more, and the last that was
     tried and does not."""
     fits, fails = None, None
     low, high = 0, len(heights)  # the first that fits is in [low, high]

@@ -12,11 +12,12 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from brickrt.graph.ir import Graph, Node
+from brickrt.ops.operand import row_major
 from brickrt.ops.operators.conv import Conv, ConvTranspose
 from brickrt.ops.operators.interp import Interp
 from brickrt.ops.operators.map import Map
 from brickrt.ops.operators.matmul import MatMul
-from brickrt.ops.operators.move import Concat, Reorder, Take, Transpose
+from brickrt.ops.operators.move import Concat, Reorder, Take, Transpose, View
 from brickrt.ops.operators.partial_reduce import PartialReduce
 from brickrt.ops.operators.pool import Pool
 from brickrt.ops.operators.reduce import Reduce
@@ -53,6 +54,8 @@ def _stored(schedule: BandSchedule) -> Iterator[np.ndarray]:
 def _read(schedule: BandSchedule, read: Read, first: Mapping[str, np.ndarray]) -> list[np.ndarray]:
     """The numbers of one input of a node; `first` has the row of each tensor that its numbers count from, [bands]. What
     a resident tensor is does not move: its rows count from 0."""
+    if read.k in schedule.chained:
+        return _chained(schedule, read)
     graph, axis = schedule.graph, schedule.axis
     node, name = graph.nodes[read.k], graph.nodes[read.k].inputs[read.i]
     out_lo, out_hi = read.boxes.lo[:, axis], read.boxes.hi[:, axis]
@@ -67,6 +70,24 @@ def _read(schedule: BandSchedule, read: Read, first: Mapping[str, np.ndarray]) -
     idle, none = read.boxes.volumes == 0, read.region.volumes == 0
     columns += [np.where(none, -1, column) for column in regions]
     return [np.where(idle, -1, column).astype(np.int64) for column in columns]
+
+
+def _chained(schedule: BandSchedule, read: Read) -> list[np.ndarray]:
+    """The numbers of a node of a chain of reshapes: extents, where elements lie in rows that are not read whole, and
+    the ends of tensors that are stored."""
+    graph = schedule.graph
+    node = graph.nodes[read.k]
+    shapes = graph.ins(node)[0].shape, graph.out(node).shape
+    columns = [*read.boxes.extents.T, *read.region.extents.T]
+    if isinstance(node.op, View):
+        strides = [np.asarray(row_major(shape), np.int64) for shape in shapes]
+        columns.append(read.boxes.lo @ strides[1] - read.region.lo @ strides[0])
+    if _has_constant_rows(graph, node, read.boxes):
+        columns += list(read.boxes.lo.T)
+    for name, boxes in ((node.inputs[0], read.region), (node.output, read.boxes)):
+        if name in schedule.rows:
+            columns += _region(boxes, schedule.axis, schedule.rows[name].lo)
+    return [np.where(read.boxes.volumes == 0, -1, column).astype(np.int64) for column in columns]
 
 
 def _region(region: Boxes, axis: int, before: np.ndarray) -> list[np.ndarray]:

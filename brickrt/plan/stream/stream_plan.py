@@ -21,6 +21,7 @@ from brickrt.plan.stream.band_range import BandRange, band_range
 from brickrt.plan.stream.band_schedule import BandSchedule, Network, schedule_pass
 from brickrt.plan.stream.band_storage import BandStorage, common_extents, store_pass, stored_bytes
 from brickrt.plan.stream.equal_bands import equal_bands
+from brickrt.plan.stream.reshape_chains import with_chains
 from brickrt.plan.stream.swept_tensors import SweptTensors, as_units, find_swept_tensors
 from brickrt.plan.subgraph import Subgraph
 
@@ -103,6 +104,8 @@ class StreamPlanner:
         plan = replace(plan, algorithms={k: name for k, name in plan.algorithms.items() if name not in LEVELS})
         units = tuple(as_units(graph, plan.subgraphs, AXIS))
         swept = find_swept_tensors(graph, units, AXIS, slices)
+        units = tuple(with_chains(graph, units, swept.chains, AXIS))
+        views = {name for name in views if graph.producers[name] not in swept.chained}
         blocks = {name: lanes for name, layout in plan.layouts.items() if layout == "blocked"}
         whole = [name for name in (*swept.collected, *swept.resident) if name not in slices and name not in views]
         types = {name: graph.types[name] for name in whole}

@@ -15,10 +15,11 @@ from dataclasses import dataclass, field, replace
 
 from brickrt.graph.errors import BrickError
 from brickrt.graph.ir import Graph, Node
-from brickrt.ops.operators.move import View
+from brickrt.ops.operators.move import Transpose, View
 from brickrt.ops.operators.reduce import Reduce
 from brickrt.ops.operators.rowwise import Rowwise
 from brickrt.ops.types import Boxes
+from brickrt.plan.stream.reshape_chains import reshape_chain
 from brickrt.plan.subgraph import Subgraph
 
 MANY_ROWS = 32  # of a tensor with fewer, all rows are simply kept
@@ -30,12 +31,19 @@ SPREAD = 4  # or no more than so many times those that it is computed of
 @dataclass
 class SweptTensors:
     """`level` of a swept tensor is the pass in which it is first known; `resident` tensors are known before the pass
-    that they are mapped to; `collected` are the swept tensors that are stored whole."""
+    that they are mapped to; `collected` are the swept tensors that are stored whole. `chains` are reshapes and
+    transposes that are swept together."""
 
     axis: int
     level: dict[str, int] = field(default_factory=dict)
     resident: dict[str, int] = field(default_factory=dict)
     collected: dict[str, int] = field(default_factory=dict)
+    chains: list[tuple[int, ...]] = field(default_factory=list)
+
+    @property
+    def chained(self) -> frozenset[int]:
+        """The nodes of all chains."""
+        return frozenset(k for chain in self.chains for k in chain)
 
     @property
     def passes(self) -> int:
@@ -97,10 +105,27 @@ def find_swept_tensors(
             found.level[name] = 0
         else:
             found.resident[name] = 0
+    done: set[int] = set()
+    alone = {unit.nodes[0] for unit in units if len(unit.members) == 1}
     for unit in units:
-        for k in unit.members:
-            _note(found, graph, graph.nodes[k], inside)
+        for k in (k for k in unit.members if k not in done):
+            chain = _chain(found, graph, k, alone)
+            if chain:
+                found.chains.append(chain)
+                done.update(chain)
+                found.level[graph.nodes[chain[-1]].output] = found.level[graph.nodes[k].inputs[0]]
+            else:
+                _note(found, graph, graph.nodes[k], inside)
     return found
+
+
+def _chain(found: SweptTensors, graph: Graph, k: int, alone: Collection[int]) -> tuple[int, ...]:
+    """The chain that begins with a node which reshapes or transposes swept rows."""
+    node = graph.nodes[k]
+    moves = isinstance(node.op, View) or (isinstance(node.op, Transpose) and node.op.perm[found.axis] != found.axis)
+    if not moves or k not in alone or node.inputs[0] not in found.level:
+        return ()
+    return reshape_chain(graph, k, found.axis, alone)
 
 
 def _note(found: SweptTensors, graph: Graph, node: Node, inside: Collection[str]) -> None:

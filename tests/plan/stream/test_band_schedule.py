@@ -100,7 +100,7 @@ def check_shift(sweep: Sweep, band: int) -> None:
     first = {name: rows.lo for name, rows in schedule.rows.items()}
     for read in schedule.reads:
         first.setdefault(schedule.graph.nodes[read.k].output, read.boxes.lo[:, schedule.axis])
-    for read in schedule.reads:
+    for read in (read for read in schedule.reads if read.k not in schedule.chained):  # there rows are another axis
         mine, other = (seen_from(schedule, read, first, b) for b in (band, like))
         assert len(mine) == len(other), schedule.graph.nodes[read.k].name
         for a, b in zip(mine, other, strict=True):
@@ -181,7 +181,7 @@ def test_a_pixel_that_is_spread_over_the_image_is_swept() -> None:
 
 def test_another_shape_of_rows_is_refused() -> None:
     nodes = [node("Conv", "x w", "c", name="first"), node("Reshape", "c shape", "y", name="fold")]
-    shape = np.array([1, 4, 50, 200])
+    shape = np.array([1, 100, 40, 10])
     model = proto(nodes, [tensor("x", [1, 3, 100, 100])], w=np.zeros((4, 3, 1, 1), np.float32), shape=shape)
     with pytest.raises(BrickError, match=r"^node 'fold' \(View\) gives the elements another shape: .* band by band$"):
         planner_of(plan_of(model))
