@@ -14,7 +14,7 @@ from brickrt.plan.device.machine import instruction_set
 from brickrt.plan.stream.stream_plan import StreamPlan
 from brickrt.runtime.cache.saved_plan import SavedPlan
 from brickrt.runtime.cluster.blocks import Block
-from brickrt.runtime.cluster.cluster_job import ClusterJob, cut_plan, job_header, specialized
+from brickrt.runtime.cluster.cluster_job import ClusterJob, cut_plan, input_types, job_header, specialized
 from brickrt.runtime.cluster.owned_rows import NoRows, OwnedRows
 from brickrt.runtime.cluster.record_folder import BlockRecord, RecordFolder
 from brickrt.runtime.cpu.compile.host_isa import host_isa
@@ -70,7 +70,7 @@ class _Runner:
         self.folder.check_run(job.run)
         source = load(job.model)
         self.sources = {name: one.open(name, source.inputs[name]) for name, one in job.inputs.items()}
-        graph = specialized(source, self.sources)
+        graph = specialized(source, input_types(self.sources))
         saved = SavedPlan.read(self.folder.plan, host_device(), "fp32")
         self.stream: StreamPlan = cut_plan(saved.plan(graph), job.rows, job.strips)
         self.constants = dict(self.stream.plan.graph.constants)

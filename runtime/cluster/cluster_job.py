@@ -92,9 +92,13 @@ class ClusterJob:
     threads: int
 
 
-def specialized(source: SourceGraph, inputs: Mapping[str, TensorSource]) -> Graph:
-    """The model as brick operators, for inputs of these shapes."""
-    types = {name: TensorType(one.shape, one.dtype) for name, one in inputs.items()}
+def input_types(inputs: Mapping[str, TensorSource]) -> dict[str, TensorType]:
+    """Shapes and types of files that are open."""
+    return {name: TensorType(one.shape, one.dtype) for name, one in inputs.items()}
+
+
+def specialized(source: SourceGraph, types: Mapping[str, TensorType]) -> Graph:
+    """The model as brick operators, for inputs of these types."""
     with preparing():
         return specialize(first_stage(source, frozenset(types)), types, {}).graph
 

@@ -45,7 +45,7 @@ class Piece:
     array: np.ndarray
 
 
-class _Pieces:
+class _ChunkSource:
     """Reads chunks of an array; where there is none, nothing that is wanted depends on the values, which are 0."""
 
     def __init__(self, pieces: Sequence[Piece]) -> None:
@@ -97,7 +97,7 @@ class _LazyRunner:
             isa, constants = host_isa(plan.device), dict(plan.graph.constants)
             self.program = StreamProgram(self.stream, isa, _threads(), constants, work)
         chunk = _OneChunk()
-        self.program.run(Files({self.input: _Pieces(pieces)}, {self.output: chunk}))
+        self.program.run(Files({self.input: _ChunkSource(pieces)}, {self.output: chunk}))
         return chunk.array
 
 

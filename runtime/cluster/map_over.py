@@ -44,35 +44,29 @@ def map_over(
     Outputs have the names of their inputs and are of the format of `suffix`, in the folder `into`; a file whose output
     is there already is left alone. `like` says how files are scaled. Returns outputs by input. Where a file fails, the
     others are run all the same, and BrickError then names the first."""
-    from distributed import as_completed
-
-    workers, found = ask_workers(client), _files(files)
+    workers, outputs = ask_workers(client), _outputs(_files(files), Path(into).absolute(), suffix)
     asked = options or StreamOptions()
-    limit = asked.max_memory or workers.budget or USUAL_LIMIT
-    folder = Path(into).absolute()
-    if not folder.is_dir():
-        raise BrickError(f"{folder}: there is no such folder: create it, or give another path")
-    outputs = {path: folder / f"{_stem(path)}{suffix}" for path in found}
-    if len(set(outputs.values())) < len(outputs):
-        raise BrickError("two files have the same name: map over their folders one after the other")
+    asked = replace(asked, max_memory=asked.max_memory or workers.budget or USUAL_LIMIT)
     content = model if isinstance(model, bytes) else str(Path(model).absolute())
+    usual = like or ClusterInput("")
     tasks = [
-        FileTask(
-            content,
-            replace(like or ClusterInput(""), path=str(path)),
-            str(output),
-            replace(asked, max_memory=limit),
-            workers.threads,
-        )
+        FileTask(content, replace(usual, path=str(path)), str(output), asked, workers.threads)
         for path, output in outputs.items()
         if not output.exists()
     ]
-    futures = client.map(run_file, tasks, resources={RESOURCE: 1}, pure=False)
-    errors = {future.key: future.exception() for future in as_completed(futures) if future.status == "error"}
-    for task, future in zip(tasks, futures, strict=True):
-        if future.key in errors:
-            raise BrickError(f"{task.input.path}: {errors[future.key]} ({len(errors)} of {len(tasks)} files failed)")
+    _run_all(client, tasks)
     return {str(path): str(output) for path, output in outputs.items()}
+
+
+def _run_all(client: Any, tasks: list[FileTask]) -> None:
+    """Runs all, and raises the first error when none is under way any more."""
+    from distributed import wait
+
+    futures = client.map(run_file, tasks, resources={RESOURCE: 1}, pure=False)
+    wait(futures)
+    failed = [(task, future) for task, future in zip(tasks, futures, strict=True) if future.status != "finished"]
+    for task, future in failed:
+        raise BrickError(f"{task.input.path}: {future.exception()} ({len(failed)} of {len(tasks)} files failed)")
 
 
 def run_file(task: FileTask) -> None:
@@ -87,6 +81,16 @@ def run_file(task: FileTask) -> None:
         StreamJob(pipeline, source, {name: opened}, task.options).run({next(iter(source.outputs)): task.output})
     finally:
         opened.close()
+
+
+def _outputs(files: list[Path], folder: Path, suffix: str) -> dict[Path, Path]:
+    """Outputs by input."""
+    if not folder.is_dir():
+        raise BrickError(f"{folder}: there is no such folder: create it, or give another path")
+    outputs = {path: folder / f"{_stem(path)}{suffix}" for path in files}
+    if len(set(outputs.values())) < len(outputs):
+        raise BrickError("two files have the same name: map over their folders one after the other")
+    return outputs
 
 
 def _files(files: str | Path | Iterable[str | Path]) -> list[Path]:

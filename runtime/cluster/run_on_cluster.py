@@ -22,6 +22,7 @@ from brickrt.runtime.cluster.cluster_job import (
     ClusterJob,
     ClusterOutput,
     cut_plan,
+    input_types,
     job_header,
     specialized,
 )
@@ -163,7 +164,7 @@ class _ClusterRun:
         if rows is not None and (rows, strips) != (self.stream.rows, self.stream.strips):
             self.stream = cut_plan(job.plan, rows, strips)
             self.memory = self._memory(self.stream)
-        self._graph = pipeline.as_planned(specialized(source, opened))
+        self._graph = pipeline.as_planned(specialized(source, input_types(opened)))
         self.outputs = {
             name: ClusterOutput(
                 str(Path(outputs[name]).absolute()),
@@ -290,6 +291,7 @@ def run_passes(
                 before,
                 key=f"brickrt-{job.run}-block-{block.number}",
                 resources={RESOURCE: 1},
+                priority=-block.number,  # from top to bottom, as files are read
                 pure=False,
             )
             for block in blocks
