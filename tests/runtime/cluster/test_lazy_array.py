@@ -34,7 +34,7 @@ def some(shape: tuple[int, ...]) -> np.ndarray:
 def test_the_whole_and_a_part_have_the_bits_of_the_network():
     model = zoo.build("unet", size=(64, 128), width=2, levels=1)
     x = (
-        some((1, 3, 96, 160))
+        some((1, 3, 64, 128))
         if model.graph.input[0].type.tensor_type.shape.dim[1].dim_value == 3
         else some((1, 1, 96, 160))
     )
