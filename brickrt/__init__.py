@@ -10,17 +10,23 @@ if TYPE_CHECKING:
     from brickrt.graph.errors import BrickError
     from brickrt.graph.onnx_import.source import load
     from brickrt.plan.plan import Plan
+    from brickrt.runtime.cluster.lazy_array import lazy
+    from brickrt.runtime.cluster.map_over import map_over
+    from brickrt.runtime.cluster.run_on_cluster import run_on_cluster
     from brickrt.runtime.session.runtime import Runtime
     from brickrt.runtime.stats import Stats
 
-__all__ = ["BrickError", "Plan", "Runtime", "Stats", "__version__", "load"]
+__all__ = ["BrickError", "Plan", "Runtime", "Stats", "__version__", "lazy", "load", "map_over", "run_on_cluster"]
 
 _HOMES = {
     "BrickError": "brickrt.graph.errors",
     "Plan": "brickrt.plan.plan",
     "Runtime": "brickrt.runtime.session.runtime",
     "Stats": "brickrt.runtime.stats",
+    "lazy": "brickrt.runtime.cluster.lazy_array",
     "load": "brickrt.graph.onnx_import.source",
+    "map_over": "brickrt.runtime.cluster.map_over",
+    "run_on_cluster": "brickrt.runtime.cluster.run_on_cluster",
 }
 
 

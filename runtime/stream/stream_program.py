@@ -77,6 +77,14 @@ class StreamProgram:
         skipped = self.plan.skipped(one.sweep, one.bands, band) if one.bands.starts else frozenset[int]()
         return one.sweep, int(self.plan.sweeps[one.sweep].like[band]), skipped
 
+    def take(self, work: Sequence[SweepWork]) -> bool:
+        """Runs other work from now on. False where that has bands unlike all that were compiled: nothing changes."""
+        keys = {self._key(one, band) for one in work for band in range(one.bands.first, one.bands.end)}
+        if not keys <= self.programs.keys():
+            return False
+        self.work = list(work)
+        return True
+
     @property
     def bands(self) -> int:
         """How many bands run."""

@@ -1,0 +1,1 @@
+"""Runs networks band by band on the workers of a Dask cluster, from files to files."""

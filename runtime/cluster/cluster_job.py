@@ -1,0 +1,140 @@
+"""What every worker is told of a run: the files, the options, and the plan that it must come to as well."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from brickrt.graph.errors import BrickError, InputError
+from brickrt.graph.ir import Graph
+from brickrt.graph.onnx_import.protobuf import TensorInfo
+from brickrt.graph.onnx_import.source import SourceGraph
+from brickrt.graph.specialize.specialize import specialize
+from brickrt.graph.specialize.stages import first_stage
+from brickrt.graph.time_budget import preparing
+from brickrt.ops.types import Shape, TensorType
+from brickrt.plan.plan import Plan
+from brickrt.plan.stream.stream_plan import AXIS, StreamPlan, StreamPlanner
+from brickrt.runtime.cache.plan_cache import plan_digest
+from brickrt.runtime.files.source import is_zarr, open_source
+from brickrt.runtime.files.tensors import TensorSink, TensorSource, as_file, as_tensor
+from brickrt.runtime.lowering.arena import view_aliases
+from brickrt.runtime.lowering.inplace_slices import find_inplace_slices
+
+
+@dataclass(frozen=True)
+class ClusterInput:
+    """A file that all workers can read. Values become (value × scale − mean) / std where one of them is given; `dtype`
+    and `shape` are for raw files."""
+
+    path: str
+    scale: float | None = None
+    mean: tuple[float, ...] | None = None
+    std: tuple[float, ...] | None = None
+    dtype: str | None = None
+    shape: tuple[int, ...] | None = None
+
+    def open(self, name: str, info: TensorInfo) -> TensorSource:
+        """The file as the model's input. Raises InputError where it does not fit."""
+        if info.dtype is None or info.shape is None:
+            raise InputError(f"input '{name}' of the model has no shape: it is not read from a file")
+        wanted = tuple(extent if isinstance(extent, int) else None for extent in info.shape)
+        source = open_source(self.path, dtype=self.dtype, shape=self.shape)
+        try:
+            return as_tensor(source, wanted, info.dtype, scale=self.scale, mean=self.mean, std=self.std)
+        except BaseException:
+            source.close()
+            raise
+
+
+@dataclass(frozen=True)
+class ClusterOutput:
+    """A Zarr array that all workers write to; `stored` and `scale` are those of `as_file`."""
+
+    path: str
+    chunks: Shape
+    stored: str | None = None
+    scale: float | None = None
+
+    def open(self, kind: TensorType, resume: bool) -> TensorSink:
+        """The array as the model's output."""
+        if not is_zarr(self.path):
+            raise BrickError(f"{self.path}: workers of a cluster write Zarr together: give a name that ends in .zarr")
+        return as_file(
+            self.path,
+            kind.shape,
+            kind.dtype,
+            stored=self.stored if kind.dtype.kind == "f" else None,
+            scale=self.scale if kind.dtype.kind == "f" else None,
+            axis=min(AXIS, kind.rank - 1),
+            resume=resume,
+            chunks=self.chunks,
+        )
+
+
+@dataclass(frozen=True)
+class ClusterJob:
+    """One run: its number `run`, the folder of its records, the files, how the plan is cut and the plan's digest."""
+
+    run: str
+    folder: str
+    model: str
+    inputs: Mapping[str, ClusterInput]
+    outputs: Mapping[str, ClusterOutput]
+    rows: int
+    strips: tuple[int, ...]
+    header: Mapping[str, str]
+    isa: str
+    threads: int
+
+
+def input_types(inputs: Mapping[str, TensorSource]) -> dict[str, TensorType]:
+    """Shapes and types of files that are open."""
+    return {name: TensorType(one.shape, one.dtype) for name, one in inputs.items()}
+
+
+def specialized(source: SourceGraph, types: Mapping[str, TensorType]) -> Graph:
+    """The model as brick operators, for inputs of these types."""
+    with preparing():
+        return specialize(first_stage(source, frozenset(types)), types, {}).graph
+
+
+def cut_plan(plan: Plan, rows: int, strips: tuple[int, ...]) -> StreamPlan:
+    """The plan in bands of `rows` rows and so many strips."""
+    planner = StreamPlanner.of(plan, find_inplace_slices(plan), view_aliases(plan))
+    return planner.stream_plan(rows, strips)
+
+
+def job_header(
+    graph: Graph, stream: StreamPlan, inputs: Mapping[str, TensorSource], outputs: Mapping[str, ClusterOutput]
+) -> dict[str, str]:
+    """Digests of what a run is of: coordinator and workers, and a run that goes on, must have the same."""
+    plan = stream.plan
+    model = hashlib.sha256(plan_digest(graph, plan.device, plan.options).encode())
+    for name, array in sorted(graph.constants.items()):
+        model.update(name.encode() + np.ascontiguousarray(array).tobytes())
+    return {
+        "model": model.hexdigest()[:32],
+        "input": " ".join(f"{name}:{one.identity()}" for name, one in sorted(inputs.items())),
+        "plan": stream_digest(stream),
+        "instruction set": plan.device.isa,
+        "output": " ".join(f"{Path(one.path).name} {one.stored} {one.scale}" for one in outputs.values()),
+    }
+
+
+def stream_digest(stream: StreamPlan) -> str:
+    """A digest of all boxes that the bands of all sweeps compute."""
+    digest = hashlib.sha256(f"{stream.rows} {stream.strips} {stream.plan.algorithms}".encode())
+    for unit in stream.units:
+        digest.update(f"{unit.members} {unit.strategy} {unit.brick} {unit.band} {unit.node_bricks}".encode())
+    for one in stream.sweeps:
+        digest.update(f"{one.number} {one.schedule.units} {one.schedule.targets}".encode())
+        for name, rows in one.schedule.rows.items():
+            across = one.schedule.across[name]
+            digest.update(name.encode() + b"".join(a.tobytes() for a in (rows.keep, rows.lo, rows.hi)))
+            digest.update(across.lo.tobytes() + across.hi.tobytes())
+    return digest.hexdigest()[:32]

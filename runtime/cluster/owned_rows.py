@@ -1,0 +1,45 @@
+"""A block's part of an output: what it writes of it, and nothing beyond."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from brickrt.ops.types import Shape
+from brickrt.plan.stream.stream_plan import AXIS
+from brickrt.runtime.cluster.record_folder import WrittenBox
+from brickrt.runtime.files.journal import checksum, stored_checksum
+from brickrt.runtime.files.tensors import TensorSink
+
+
+class OwnedRows:
+    """Writes the rows [lo, hi) of what it is given to a sink, and keeps checksums of it. `ask` is called before."""
+
+    def __init__(self, name: str, sink: TensorSink, rows: tuple[int, int] | None, ask: Callable[[], None]) -> None:
+        self.name, self.sink, self.rows, self.ask = name, sink, rows, ask
+        self.boxes: list[WrittenBox] = []
+
+    def write(self, lo: Shape, array: np.ndarray) -> None:
+        """See `Sink`. Without rows it takes all."""
+        if self.rows is not None:
+            first, end = (min(max(row - lo[AXIS], 0), array.shape[AXIS]) for row in self.rows)
+            if first >= end:
+                return
+            array = array[(slice(None),) * AXIS + (slice(first, end),)]
+            lo = (*lo[:AXIS], lo[AXIS] + first, *lo[AXIS + 1 :])
+        self.ask()
+        self.sink.write(lo, array)
+        self.boxes.append(WrittenBox(self.name, lo, array.shape, box_checksum(self.sink, lo, array)))
+
+
+class NoRows:
+    """Takes what a block is not asked for, and leaves it."""
+
+    def write(self, lo: Shape, array: np.ndarray) -> None:
+        """See `Sink`."""
+
+
+def box_checksum(sink: TensorSink, lo: Shape, array: np.ndarray) -> str:
+    """The checksum of a box as the file has it."""
+    return checksum(array) if sink.as_it_is else stored_checksum(sink, sink.sink.dtype, lo, array.shape)

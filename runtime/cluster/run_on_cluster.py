@@ -1,0 +1,334 @@
+"""A model from files to files on the workers of a Dask cluster: planned once, run in blocks, published by one."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from brickrt.graph.errors import BrickError
+from brickrt.graph.onnx_import.source import SourceGraph, load
+from brickrt.plan.options import PlanOptions
+from brickrt.plan.stream.stream_memory import StreamMemory, project_stream
+from brickrt.plan.stream.stream_plan import StreamPlan
+from brickrt.runtime.cache.saved_plan import SavedPlan, plan_text
+from brickrt.runtime.cluster.block_task import forget_job, join_rows, run_block
+from brickrt.runtime.cluster.blocks import Block, block_chunks, block_lengths, cut_blocks
+from brickrt.runtime.cluster.cluster_job import (
+    ClusterInput,
+    ClusterJob,
+    ClusterOutput,
+    cut_plan,
+    input_types,
+    job_header,
+    specialized,
+)
+from brickrt.runtime.cluster.cluster_workers import RESOURCE, USUAL_LIMIT, ClusterWorkers, ask_workers
+from brickrt.runtime.cluster.record_folder import AGAIN, RecordFolder
+from brickrt.runtime.engines import choose_engine
+from brickrt.runtime.files.tensors import TensorSource
+from brickrt.runtime.lowering.inplace_slices import find_inplace_slices
+from brickrt.runtime.pipeline import Pipeline
+from brickrt.runtime.progress import Progress
+from brickrt.runtime.stream.resident import resident_bytes
+from brickrt.runtime.stream.stream_job import StreamJob, StreamOptions
+
+JOINED = 32  # results that one task joins
+COPIES = 3  # of the rows of collected tensors that a worker may hold beside those in the program's memory
+
+
+@dataclass(frozen=True)
+class ClusterOptions:
+    """`max_memory` bytes of each worker, by default a little less than what pauses it; `stored` and `scale` as in
+    StreamOptions. With `resume` a run that was ended goes on, by its own plan. `plan` is what is asked of the planner.
+    `rows` of a band and `length`, the bands of a block, are chosen by modelled time where they are not given."""
+
+    max_memory: int | None = None
+    stored: str | None = None
+    scale: float | None = None
+    resume: bool = False
+    plan: PlanOptions = field(default_factory=PlanOptions)
+    rows: int | None = None
+    length: int | None = None
+
+
+@dataclass(frozen=True)
+class ClusterReport:
+    """What a run on a cluster did: `begun` has the numbers of the blocks that were begun, again those of workers that
+    died, `finished` those that were finished, by this run and those that it went on with."""
+
+    plan: StreamPlan
+    memory: StreamMemory
+    limit: int
+    workers: int
+    blocks: int
+    begun: tuple[int, ...]
+    finished: tuple[int, ...]
+    plan_s: float
+    run_s: float
+    outputs: dict[str, str]
+
+
+def run_on_cluster(
+    client: Any,
+    model: str | Path | bytes,
+    inputs: Mapping[str, str | Path | ClusterInput],
+    outputs: Mapping[str, str | Path],
+    options: ClusterOptions | None = None,
+    progress: Progress | None = None,
+) -> ClusterReport:
+    """Runs a model on all workers of `client` that declare the resource "brickrt".
+
+    Model, inputs and outputs, which are Zarr arrays, are files that all workers and this process see under the same
+    names. What is finished is kept beside the output, where the run ends early, for one that resumes.
+    `progress("blocks", done, total)` is told of it. Raises BrickError for what cannot be run so, before anything is
+    written."""
+    asked = options or ClusterOptions()
+    folder = RecordFolder.beside(next(iter(outputs.values())))
+    workers = ask_workers(client)
+    with folder.locked(asked.resume):
+        run = _ClusterRun(client, workers, folder, asked, progress)
+        run.prepare(model, inputs, outputs)
+        return run.run()
+
+
+class _ClusterRun:
+    """The coordinator's part of a run."""
+
+    def __init__(
+        self,
+        client: Any,
+        workers: ClusterWorkers,
+        folder: RecordFolder,
+        options: ClusterOptions,
+        progress: Progress | None,
+    ) -> None:
+        self.client, self.workers, self.folder, self.options = client, workers, folder, options
+        self.progress = progress
+
+    def prepare(
+        self, model: str | Path | bytes, inputs: Mapping[str, str | Path | ClusterInput], outputs: Mapping[str, Any]
+    ) -> None:
+        """Plans, or takes the plan of the run that this one goes on with, and writes it for the workers."""
+        began = time.perf_counter()
+        source = load(model if isinstance(model, bytes) else Path(model))
+        files = {name: _input(one) for name, one in inputs.items()}
+        unknown = [name for name in files if name not in source.inputs]
+        if unknown or len(files) != len(source.inputs):
+            raise BrickError(f"the model's inputs are {', '.join(source.inputs)}: give a file for each")
+        missing = [name for name in source.outputs if name not in outputs]
+        if missing or len(outputs) != len(source.outputs):
+            raise BrickError(f"the model's outputs are {', '.join(source.outputs)}: give a file for each")
+        opened = {name: one.open(name, source.inputs[name]) for name, one in files.items()}
+        try:
+            self._plan(source, opened, outputs)
+            told = self._header(self._graph, opened)
+        finally:
+            for one in opened.values():
+                one.close()
+        self.model = model
+        at = str(self.folder.model) if isinstance(model, bytes) else str(Path(model).absolute())
+        self.job = ClusterJob(
+            run=uuid.uuid4().hex,
+            folder=str(self.folder.path),
+            model=at,
+            inputs=files,
+            outputs=self.outputs,
+            rows=self.stream.rows,
+            strips=self.stream.strips,
+            header=told,
+            isa=self.workers.isa,
+            threads=self.workers.threads,
+        )
+        self.plan_s = time.perf_counter() - began
+
+    def _plan(self, source: SourceGraph, opened: Mapping[str, TensorSource], outputs: Mapping[str, Any]) -> None:
+        """Chooses how the network is swept, and how sweeps are cut into blocks."""
+        then = self.folder.header() if self.options.resume else {}
+        engine = choose_engine("cpu", self.workers.isa)
+        saved = SavedPlan.read(self.folder.plan, engine.spec, "fp32") if then else None
+        asked = saved.options if saved else self.options.plan
+        pipeline = Pipeline(engine, asked, self.workers.threads, None, saved)
+        rows, strips = then.get("rows", self.options.rows), tuple(then.get("strips", ()))
+        self.limit = self.options.max_memory or self.workers.budget or USUAL_LIMIT
+        if self.workers.budget and self.limit > self.workers.budget:
+            raise BrickError(
+                f"{self.limit >> 20} MiB are more than a worker may have before it is paused, "
+                f"{self.workers.budget >> 20} MiB: give less, or start workers with more"
+            )
+        job = self._chosen(pipeline, source, opened)
+        self.stream, self.memory = job.stream, job.candidate.memory
+        if rows is not None and (rows, strips) != (self.stream.rows, self.stream.strips):
+            self.stream = cut_plan(job.plan, rows, strips)
+            self.memory = self._memory(self.stream)
+        self._graph = pipeline.as_planned(specialized(source, input_types(opened)))
+        self.outputs = {
+            name: ClusterOutput(
+                str(Path(outputs[name]).absolute()),
+                block_chunks(self.stream, name),
+                self.options.stored,
+                self.options.scale,
+            )
+            for name in self.stream.plan.graph.outputs
+        }
+        gflops = engine.spec.peak_gflops_per_core * self.workers.threads
+        chosen = block_lengths(self.stream, self.workers.count, gflops)
+        if self.options.length is not None:
+            chosen = (self.options.length,) * len(chosen)
+        self.lengths = tuple(then.get("lengths", chosen))
+        self._then, self._plan_text = then, plan_text(self._graph, job.plan)
+
+    def _chosen(self, pipeline: Pipeline, source: SourceGraph, opened: Mapping[str, TensorSource]) -> StreamJob:
+        """The plan within the limit, where workers also hold rows of collected tensors on their way."""
+        beside = 0
+        while True:
+            limit = self.limit - self.workers.resident + resident_bytes() - beside
+            job = StreamJob(pipeline, source, opened, StreamOptions(limit))
+            collected = COPIES * sum(job.stream.always.get(name, 0) for name in job.stream.swept.collected)
+            if collected <= beside:
+                return job
+            beside = collected
+
+    def _memory(self, stream: StreamPlan) -> StreamMemory:
+        """The memory of a plan that was not chosen here. Raises BrickError where workers have less."""
+        slices = find_inplace_slices(stream.plan)
+        memory = project_stream(stream, slices, self.workers.threads, self.workers.resident)
+        if memory.total > self.limit:
+            raise BrickError(
+                f"bands of {stream.rows} rows need {memory.total >> 20} MiB, a worker has {self.limit >> 20} MiB: "
+                f"start workers with more, or {AGAIN}"
+            )
+        return memory
+
+    def _header(self, graph: Any, opened: Mapping[str, TensorSource]) -> dict[str, str]:
+        """The digests, which must be those of the run that this one goes on with."""
+        told = job_header(graph, self.stream, opened, self.outputs)
+        then = self._then.get("digests", told)
+        changed = [word for word in told if told[word] != then.get(word)]
+        if changed:
+            others = f", and so are {', '.join(changed[1:])}" if changed[1:] else ""
+            raise BrickError(
+                f"{self.folder.path}: the {changed[0]} is another one than when this run was begun{others}: {AGAIN}"
+            )
+        return told
+
+    def run(self) -> ClusterReport:
+        """Has the workers run all blocks that are not finished, and gives the outputs their names."""
+        began, kinds = time.perf_counter(), self.stream.plan.graph.types
+        sinks = {}
+        try:
+            if not self.options.resume:
+                self.folder.clear()
+            for name, one in self.outputs.items():
+                sinks[name] = one.open(kinds[name], self.options.resume)
+            self._describe()
+            chunk_rows = {name: one.chunks[2] if len(one.chunks) > 2 else 1 for name, one in self.outputs.items()}
+            passes = cut_blocks(self.stream, self.lengths, chunk_rows)
+            run_passes(self.client, self.job, passes, self._tell)
+            if lacking := [block.number for cut in passes for block in cut if not self.folder.record(block.number)]:
+                raise BrickError(f"{self.folder.path}: blocks {lacking} have no record: resume the run")
+        except BaseException:
+            for sink in sinks.values():
+                sink.abandon(keep=self.folder.is_begun)
+            raise
+        finally:
+            self.client.run(forget_job, on_error="ignore")
+        report = self._report(sum(map(len, passes)), began)
+        for sink in sinks.values():
+            sink.close()
+        self.folder.remove()
+        return report
+
+    def _describe(self) -> None:
+        """Writes what workers need to know, the header last."""
+        if isinstance(self.model, bytes):
+            self.folder.write(self.folder.model.name, self.model)
+        self.folder.write(self.folder.plan.name, self._plan_text.encode())
+        cut = {"rows": self.stream.rows, "strips": self.stream.strips, "lengths": self.lengths}
+        self.folder.write_header({"run": self.job.run, "digests": self.job.header, **cut})
+
+    def _tell(self, done: int, total: int) -> None:
+        if self.progress is not None:
+            self.progress("blocks", done, total)
+
+    def _report(self, blocks: int, began: float) -> ClusterReport:
+        return ClusterReport(
+            plan=self.stream,
+            memory=self.memory,
+            limit=self.limit,
+            workers=self.workers.count,
+            blocks=blocks,
+            begun=tuple(self.folder.logged("begun")),
+            finished=tuple(self.folder.logged("finished")),
+            plan_s=self.plan_s,
+            run_s=time.perf_counter() - began,
+            outputs={name: one.path for name, one in self.outputs.items()},
+        )
+
+
+def _input(one: str | Path | ClusterInput) -> ClusterInput:
+    """The file under a name that does not depend on the folder a worker was started in."""
+    found = one if isinstance(one, ClusterInput) else ClusterInput(str(one))
+    return found if "://" in found.path else replace(found, path=str(Path(found.path).absolute()))
+
+
+def run_passes(
+    client: Any, job: ClusterJob, passes: Sequence[Sequence[Block]], tell: Callable[[int, int], None]
+) -> None:
+    """Submits all blocks, those of a pass after what the passes before found, and waits. Raises the first error."""
+    from distributed import as_completed
+
+    futures, before = [], client.submit(join_rows, key=f"brickrt-{job.run}-none", pure=False)
+    for number, blocks in enumerate(passes):
+        mine = [
+            client.submit(
+                run_block,
+                job,
+                block,
+                before,
+                key=f"brickrt-{job.run}-block-{block.number}",
+                resources={RESOURCE: 1},
+                priority=-block.number,  # from top to bottom, as files are read
+                pure=False,
+            )
+            for block in blocks
+        ]
+        futures += mine
+        before = _joined(client, f"brickrt-{job.run}-pass-{number}", [before, *mine])
+    tell(0, len(futures))
+    try:
+        for done, future in enumerate(as_completed(futures), 1):
+            if future.status == "error":
+                raise _told(future.exception())
+            if future.status != "finished":
+                raise BrickError("the cluster gave up the run: start it again, and resume")
+            tell(done, len(futures))
+    finally:
+        for future in futures:  # what has not begun is dropped
+            future.release()
+
+
+def _joined(client: Any, key: str, parts: Sequence[Any]) -> Any:
+    """All rows of the parts, joined in a tree."""
+    level = 0
+    while len(parts) > 1:
+        groups = [parts[k : k + JOINED] for k in range(0, len(parts), JOINED)]
+        parts = [
+            client.submit(join_rows, *group, key=f"{key}-{level}-{k}", pure=False) for k, group in enumerate(groups)
+        ]
+        level += 1
+    return parts[0]
+
+
+def _told(error: BaseException) -> BaseException:
+    """Dask's errors in one line; others as they are."""
+    from distributed.scheduler import KilledWorker, NoValidWorkerError
+
+    if isinstance(error, KilledWorker):
+        return BrickError(f"block {error.task}: {error.allowed_failures + 1} workers died of it: see their logs")
+    if isinstance(error, NoValidWorkerError):
+        return BrickError(f"no worker is left that declares the resource {RESOURCE}: start some, and resume")
+    return error

@@ -1,0 +1,81 @@
+"""Blocks write every row once and whole chunks only; strips share no chunk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from brickrt import load
+from brickrt.ops.types import TensorType
+from brickrt.plan.stream.stream_plan import StreamPlan
+from brickrt.runtime.cluster.blocks import EFFICIENCY, SECONDS, block_chunks, block_lengths, cut_blocks, sweep_flops
+from brickrt.runtime.cluster.cluster_job import cut_plan, specialized
+from brickrt.runtime.engines import choose_engine
+from brickrt.runtime.pipeline import Pipeline
+from tests.runtime.cluster.helpers import make_case
+
+
+def stream_of(folder: Path, name: str, rows: int, strips: tuple[int, ...] = ()) -> StreamPlan:
+    case = make_case(folder, name)
+    array = np.load(case.input, mmap_mode="r")
+    graph = specialized(load(case.model), {"x": TensorType(array.shape, array.dtype)})
+    return cut_plan(Pipeline(choose_engine("cpu")).plan(graph), rows, strips)
+
+
+@pytest.mark.parametrize("name", ["unet", "nafnet", "uneven"])
+@pytest.mark.parametrize("rows", [7, 16, 64])
+@pytest.mark.parametrize("length", [1, 3])
+@pytest.mark.parametrize("chunk", [5, 16, 50])
+def test_every_row_is_written_once_in_whole_chunks(tmp_path: Path, name: str, rows: int, length: int, chunk: int):
+    stream = stream_of(tmp_path, name, rows)
+    (output,) = stream.plan.graph.outputs
+    extent = stream.plan.graph.types[output].shape[2]
+    blocks = cut_blocks(stream, [length] * len(stream.sweeps), {output: chunk})
+    for number, cut in enumerate(blocks):
+        schedule = stream.sweeps[number].schedule
+        assert [block.wanted for block in cut] == [0, *(block.end for block in cut[:-1])]
+        assert cut[-1].end == schedule.bands
+    written = [block.owned[output] for block in blocks[-1]]
+    assert [lo for lo, _ in written] == [0, *(hi for _, hi in written[:-1])]
+    assert written[-1][1] == extent
+    assert all(hi % chunk == 0 or hi == extent for _, hi in written[:-1])
+    for block in blocks[-1]:  # the bands that run give all rows that are written
+        lo, hi = block.owned[output]
+        rows_of = stream.sweeps[block.sweep].schedule.rows[output]
+        assert lo == hi or (rows_of.lo[block.wanted] <= lo and rows_of.hi[block.reach - 1] >= hi)
+
+
+def test_numbers_are_those_of_all_passes(tmp_path: Path):
+    stream = stream_of(tmp_path, "pooled", 16)
+    blocks = cut_blocks(stream, [4], {"y": 1})
+    assert [block.number for cut in blocks for block in cut] == list(range(len(blocks[0]) + 1))
+    assert blocks[-1][0].end == 0
+
+
+def test_strips_share_no_chunk(tmp_path: Path):
+    stream = stream_of(tmp_path, "unet", 16, (3,))
+    columns = block_chunks(stream, "y")[3]
+    begins = {int(one.schedule.across["y"].lo[0, 3]) for one in stream.sweeps}
+    assert len(begins) == 3 and all(begin % columns == 0 for begin in begins)
+
+
+def test_blocks_are_as_long_as_the_model_of_time_says(tmp_path: Path):
+    """Slow workers take a few bands at a time, but twice as many as run again before them; fast ones share a sweep."""
+    stream = stream_of(tmp_path, "uneven", 2)
+    schedule = stream.sweeps[0].schedule
+    bands, middle = schedule.bands - schedule.ahead, schedule.ahead + 30
+    again = middle - stream.bands(0, middle).first
+    seconds = sweep_flops(stream, 0) / (EFFICIENCY * 1e9)
+    assert 0 < 2 * again < bands // 4
+    assert block_lengths(stream, 2, 1e6) == (bands // 4,)
+    assert block_lengths(stream, 2, seconds / (bands / 10 * SECONDS)) == (10,)
+    assert block_lengths(stream, 2, seconds / (1e6 * SECONDS)) == (2 * again,)
+
+
+def test_few_bands_are_shared_by_all_workers(tmp_path: Path):
+    """Though what runs again is then as much as what is new."""
+    stream = stream_of(tmp_path, "unet", 8)
+    schedule = stream.sweeps[0].schedule
+    assert block_lengths(stream, schedule.bands - schedule.ahead, 1e6) == (1,)
