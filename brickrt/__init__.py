@@ -12,14 +12,16 @@ if TYPE_CHECKING:
     from brickrt.plan.plan import Plan
     from brickrt.runtime.session.runtime import Runtime
     from brickrt.runtime.stats import Stats
+    from brickrt.runtime.stream.stream_report import StreamReport
 
-__all__ = ["BrickError", "Plan", "Runtime", "Stats", "__version__", "load"]
+__all__ = ["BrickError", "Plan", "Runtime", "Stats", "StreamReport", "__version__", "load"]
 
 _HOMES = {
     "BrickError": "brickrt.graph.errors",
     "Plan": "brickrt.plan.plan",
     "Runtime": "brickrt.runtime.session.runtime",
     "Stats": "brickrt.runtime.stats",
+    "StreamReport": "brickrt.runtime.stream.stream_report",
     "load": "brickrt.graph.onnx_import.source",
 }
 
