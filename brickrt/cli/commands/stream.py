@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from brickrt.cli.inputs.gather import FORMATS, named_files
@@ -26,6 +24,7 @@ from brickrt.runtime.files.sink import WRITABLE
 from brickrt.runtime.files.source import READABLE, is_zarr
 from brickrt.runtime.pipeline import Pipeline
 from brickrt.runtime.progress import Progress
+from brickrt.runtime.stream.data_limit import data_limit
 from brickrt.runtime.stream.stream_files import Pixels, opened_job, source_of
 from brickrt.runtime.stream.stream_job import StreamJob
 from brickrt.runtime.stream.stream_planning import FREE_SHARE, in_core_bytes, whole_graph
@@ -100,29 +99,13 @@ def command(request: RunRequest) -> str:
 def _run(job: StreamJob, outputs: dict[str, Path], hard: bool) -> StreamReport:
     """The run; where Ctrl-C ends it, a line says how to go on."""
     try:
-        with interruptible(job.cancel), _data_limit(job.limit if hard else None):
+        with interruptible(job.cancel), data_limit(job.limit if hard else None, job.pipeline.threads):
             return job.run(outputs)
     except KeyboardInterrupt:
         if journal_path(next(iter(outputs.values()))).exists():
             done = f"{job.finished} of {job.all_bands} bands are finished and kept"
             note(f"{done}: the same command with --resume goes on with them")
         raise
-
-
-@contextmanager
-def _data_limit(limit: int | None) -> Iterator[None]:
-    """The system gives this process no more private memory than the limit while this lasts."""
-    if limit is None:
-        yield
-        return
-    import resource  # here, as Windows lacks it
-
-    before = resource.getrlimit(resource.RLIMIT_DATA)
-    resource.setrlimit(resource.RLIMIT_DATA, (limit, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_DATA, before)
 
 
 def _refusal(request: RunRequest) -> str:
