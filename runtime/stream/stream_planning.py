@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
 
 from brickrt.graph.errors import BrickError, last_resort
 from brickrt.graph.ir import Graph
@@ -66,18 +67,28 @@ def plan_stream(
     plan = pipeline.plan(whole_graph(source, types))
     slices, views = find_inplace_slices(plan), view_aliases(plan)
     limit = max_memory or runtime + int(FREE_SHARE * available_bytes())
-    runtime += 0 if cut else KEPT_BACK
     asked = MemoryLimit(limit, pipeline.threads, runtime, reading + _writing(plan))
     with last_resort(lambda: "planning bands"), preparing():
         planner = StreamPlanner.of(plan, slices, views)
-        candidate = choose_bands(planner, slices, asked) if cut is None else _as_cut(planner, slices, asked, cut)
+        candidate = _chosen(planner, slices, asked) if cut is None else _as_cut(planner, slices, asked, cut)
     return PlannedStream(plan, candidate, limit, time.perf_counter() - began)
 
 
-def _as_cut(planner: StreamPlanner, slices: Mapping[str, object], asked: MemoryLimit, cut: Cut) -> Candidate:
+def _chosen(planner: StreamPlanner, slices: Collection[str], asked: MemoryLimit) -> Candidate:
+    """The fastest candidate with a little memory to spare, or one without. The least that a refusal names has some to
+    spare too, so that it is enough for the next process."""
+    try:
+        return choose_bands(planner, slices, replace(asked, runtime=asked.runtime + KEPT_BACK))
+    except BrickError as refusal:
+        with suppress(BrickError):
+            return choose_bands(planner, slices, asked)
+        raise refusal
+
+
+def _as_cut(planner: StreamPlanner, slices: Collection[str], asked: MemoryLimit, cut: Cut) -> Candidate:
     """The bands of an earlier run. Raises BrickError where they take more memory than is allowed."""
     sample = planner.stream_plan(cut.rows, cut.strips, sample=True)
-    memory = project_stream(sample, tuple(slices), asked.threads, asked.runtime, asked.buffers)
+    memory = project_stream(sample, slices, asked.threads, asked.runtime, asked.buffers)
     if memory.total > asked.limit:
         raise BrickError(
             f"{asked.limit / MIB:.0f} MiB of memory are not enough for the bands that this run was begun with: raise "
