@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from brickrt.graph.errors import BrickError, last_resort
+from brickrt.graph.errors import BrickError, callers_own, last_resort
 from brickrt.graph.onnx_import.source import SourceGraph
 from brickrt.ops.types import TensorType
 from brickrt.plan.plan import Plan
@@ -203,7 +203,9 @@ class _Countdown:
         left = seconds / here * (job.all_bands - job.finished) if here > 0 else None
         rows = min((band + 1 - schedule.ahead) * schedule.height, self.tall)
         traffic = self.traffic.read, self.traffic.written
-        job.watch(StreamProgress(sweep, len(sweeps), rows, self.tall, job.finished, job.all_bands, *traffic, left))
+        told = StreamProgress(sweep, len(sweeps), rows, self.tall, job.finished, job.all_bands, *traffic, left)
+        with callers_own():
+            job.watch(told)
 
 
 def _model_digest(plan: Plan, isa: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from brickrt.graph.errors import BrickError, last_resort
@@ -19,7 +18,7 @@ from brickrt.ops.types import TensorType
 from brickrt.plan.geometry.arena_packing import Lifetime, pack_arena
 from brickrt.plan.plan import Plan
 from brickrt.plan.stream.band_storage import stored_bytes
-from brickrt.plan.stream.choose_bands import MIB, Candidate, MemoryLimit, choose_bands
+from brickrt.plan.stream.choose_bands import MIB, Candidate, MemoryLimit, TooLittleMemory, choose_bands
 from brickrt.plan.stream.stream_memory import project_stream
 from brickrt.plan.stream.stream_plan import AXIS, StreamPlanner
 from brickrt.runtime.lowering.arena import view_aliases
@@ -79,10 +78,12 @@ def _chosen(planner: StreamPlanner, slices: Collection[str], asked: MemoryLimit)
     spare too, so that it is enough for the next process."""
     try:
         return choose_bands(planner, slices, replace(asked, runtime=asked.runtime + KEPT_BACK))
-    except BrickError as refusal:
-        with suppress(BrickError):
-            return choose_bands(planner, slices, asked)
-        raise refusal
+    except TooLittleMemory as refusal:
+        least = refusal.least
+        memory = replace(least.memory, runtime=asked.runtime)
+        if memory.total > asked.limit:
+            raise
+        return replace(least, plan=planner.stream_plan(least.plan.rows, least.plan.strips), memory=memory)
 
 
 def _as_cut(planner: StreamPlanner, slices: Collection[str], asked: MemoryLimit, cut: Cut) -> Candidate:

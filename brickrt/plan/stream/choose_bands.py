@@ -35,6 +35,14 @@ class Candidate:
     work: float
 
 
+class TooLittleMemory(BrickError):
+    """No candidate is within the limit; `least` is the one that takes least."""
+
+    def __init__(self, message: str, least: Candidate) -> None:
+        super().__init__(message)
+        self.least = least
+
+
 def choose_bands(planner: StreamPlanner, slices: Collection[str], asked: MemoryLimit) -> Candidate:
     """The fastest candidate, by the model, whose memory is within the limit. Raises BrickError with the least memory
     that would do where none is."""
@@ -57,9 +65,10 @@ def choose_bands(planner: StreamPlanner, slices: Collection[str], asked: MemoryL
         return replace(best, plan=planner.stream_plan(best.plan.rows, best.plan.strips))
     assert least is not None
     needed = -(-least.memory.total // MIB)
-    raise BrickError(
+    raise TooLittleMemory(
         f"{asked.limit / MIB:.0f} MiB of memory are not enough: the least that would do is {needed} MiB, "
-        f"of which {_largest(least.memory)}: raise --max-memory to {needed}MiB"
+        f"of which {_largest(least.memory)}: raise --max-memory to {needed}MiB",
+        least,
     )
 
 

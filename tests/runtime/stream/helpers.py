@@ -24,9 +24,9 @@ PLENTY = 2**32
 ROOT = Path(__file__).parents[3]
 
 
-def two_layers(classes: int = 5, size: int = SIZE) -> bytes:
+def two_layers(classes: int = 5, size: int = SIZE, seed: int = 5) -> bytes:
     """x [1,3,size,size] → Conv 3×3 → Relu → Conv 3×3 → y [1,classes,size,size]."""
-    rng = np.random.default_rng(5)
+    rng = np.random.default_rng(seed)
     weights = [
         numpy_helper.from_array((0.2 * rng.standard_normal(shape)).astype(np.float32), name)
         for name, shape in {"v": (8, 3, 3, 3), "w": (classes, 8, 3, 3)}.items()
