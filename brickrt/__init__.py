@@ -15,14 +15,27 @@ if TYPE_CHECKING:
     from brickrt.runtime.cluster.run_on_cluster import run_on_cluster
     from brickrt.runtime.session.runtime import Runtime
     from brickrt.runtime.stats import Stats
+    from brickrt.runtime.stream.stream_report import StreamReport
 
-__all__ = ["BrickError", "Plan", "Runtime", "Stats", "__version__", "lazy", "load", "map_over", "run_on_cluster"]
+__all__ = [
+    "BrickError",
+    "Plan",
+    "Runtime",
+    "Stats",
+    "StreamReport",
+    "__version__",
+    "lazy",
+    "load",
+    "map_over",
+    "run_on_cluster",
+]
 
 _HOMES = {
     "BrickError": "brickrt.graph.errors",
     "Plan": "brickrt.plan.plan",
     "Runtime": "brickrt.runtime.session.runtime",
     "Stats": "brickrt.runtime.stats",
+    "StreamReport": "brickrt.runtime.stream.stream_report",
     "lazy": "brickrt.runtime.cluster.lazy_array",
     "load": "brickrt.graph.onnx_import.source",
     "map_over": "brickrt.runtime.cluster.map_over",

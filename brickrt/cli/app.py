@@ -19,6 +19,7 @@ from brickrt.cli.requests import (
     InputRequest,
     PlanRequest,
     RunRequest,
+    StreamRequest,
     WatchRequest,
 )
 from brickrt.version import VERSION
@@ -73,7 +74,7 @@ def common(
 @app.command(
     cls=Compact,
     epilog=_examples(
-        "run model.onnx --input a=photo.png --input b=2.npy --output out.npz",
+        "run model.onnx --input big.tif --output out.zarr --max-memory 1GiB",
         "run model.onnx --random --shape x=1,3,512,512 --repeat 9 --dashboard",
     ),
 )
@@ -91,9 +92,9 @@ def run(
     launch: options.Launch = "auto",
     plan: options.SavedPlan = None,
     repeat: options.Repeat = 1,
-    random: options.Random = False,
+    random: options.RunRandom = False,
     seed: options.Seed = None,
-    shape: options.Shapes = [],  # noqa: B006
+    shape: options.RunShapes = [],  # noqa: B006
     mean: options.Mean = None,
     std: options.Std = None,
     scale: options.Scale = None,
@@ -104,6 +105,12 @@ def run(
     trace: options.Trace = None,
     trace_arrows: options.TraceArrows = False,
     report: options.Report = None,
+    max_memory: options.MaxMemory = None,
+    resume: options.Resume = False,
+    hard: options.Hard = False,
+    stored_as: options.StoredAs = None,
+    argmax: options.ArgMax = None,
+    threshold: options.Threshold = None,
     json: options.Json = False,
 ) -> str:
     """Run MODEL, an .onnx file; print outputs, latency and plan."""
@@ -112,7 +119,9 @@ def run(
     inputs = InputRequest(tuple(input), random, seed, tuple(shape), image)
     engine = EngineRequest(device, strategy, brick, threads, max_layers, exact, precision, launch, plan)
     watch = WatchRequest(trace, trace_arrows, report, dashboard)
-    return _work("run", RunRequest(model, inputs, engine, output, repeat, verify, json, watch))
+    limit = parse.memory("--max-memory", max_memory)
+    stream = StreamRequest(limit, resume, hard, *parse.stored_as(stored_as), argmax, threshold)
+    return _work("run", RunRequest(model, inputs, engine, output, repeat, verify, json, watch, stream))
 
 
 @app.command(
@@ -135,11 +144,13 @@ def plan(
     compare: options.Compare = False,
     html: options.Html = None,
     save: options.Save = None,
+    max_memory: options.PlanMemory = None,
     json: options.Json = False,
 ) -> str:
     """Print what of an .onnx file would run, where and why; nothing is run."""
     asked = strategy, brick, max_layers, exact, device_spec, precision
-    return _work("plan", PlanRequest(model, tuple(shape), *asked, compare, html, json, save))
+    limit = parse.memory("--max-memory", max_memory)
+    return _work("plan", PlanRequest(model, tuple(shape), *asked, compare, html, json, save, limit))
 
 
 @app.command(

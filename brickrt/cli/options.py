@@ -43,12 +43,13 @@ FoldedThreads = Annotated[int | None, typer.Option(metavar="N", rich_help_panel=
 # ---- inputs
 
 Inputs = Annotated[
-    list[str], typer.Option(metavar="[NAME=]FILE", help="A .npy, .npz, .png or .jpg; several: name them.")
+    list[str], typer.Option(metavar="[NAME=]FILE", help=".npy, .npz, .png, .jpg, .zarr, .tif, .nii, .h5.")
 ]
 Shapes = Annotated[
     list[str], typer.Option("--shape", metavar="NAME=1,3,224,224", help="Of an input; open dimensions are 1.")
 ]
-Random = Annotated[bool, typer.Option("--random", help="Make up the inputs; --seed N: others.")]
+RunShapes = Annotated[list[str], typer.Option("--shape", metavar="NAME=1,3,224,224", rich_help_panel=FOLDED)]
+RunRandom = Annotated[bool, typer.Option("--random", help="Make up inputs; --seed N, --shape x=1,3,64,64 (else 1).")]
 Seed = Annotated[int | None, typer.Option(min=0, metavar="N", rich_help_panel=FOLDED)]
 NoiseSeed = Annotated[int, typer.Option(min=0, metavar="N", help="Of the noise.")]
 Mean = Annotated[str | None, typer.Option(metavar="A,B,C", help="Of images; also --std A,B,C and --scale X (1/255).")]
@@ -57,6 +58,20 @@ Scale = Annotated[float | None, typer.Option(metavar="X", rich_help_panel=FOLDED
 Layout = Annotated[requests.ImageLayout | None, typer.Option(metavar="NAME", rich_help_panel=FOLDED)]
 Resize = Annotated[str | None, typer.Option(metavar="HxW", help="Of images, only when asked; --layout nchw or nhwc.")]
 PhotoSize = Annotated[int, typer.Option(metavar="N", help="Edge of the photograph in pixels, even.")]
+
+# ---- runs in bounded memory
+
+MaxMemory = Annotated[
+    str | None, typer.Option(metavar="SIZE", help="Band by band, in 1GiB or 700MiB; --resume, --hard.")
+]
+PlanMemory = Annotated[str | None, typer.Option(metavar="SIZE", help="How it runs band by band, in 1GiB or 700MiB.")]
+Resume = Annotated[bool, typer.Option("--resume", rich_help_panel=FOLDED)]
+Hard = Annotated[bool, typer.Option("--hard", rich_help_panel=FOLDED)]
+StoredAs = Annotated[
+    str | None, typer.Option("--as", metavar="TYPE", help="Of files, as uint8:255; --argmax N, --threshold X.")
+]
+ArgMax = Annotated[int | None, typer.Option(metavar="AXIS", rich_help_panel=FOLDED)]
+Threshold = Annotated[float | None, typer.Option(metavar="X", rich_help_panel=FOLDED)]
 
 # ---- networks of the zoo
 
@@ -84,17 +99,17 @@ Calibrate = Annotated[bool, typer.Option("--calibrate", help="Measure this machi
 
 # ---- what comes out
 
-Output = Annotated[Path | None, typer.Option(metavar="FILE", help="A .npy or .npz file to write.")]
+Output = Annotated[Path | None, typer.Option(metavar="FILE", help=".npy, .npz, .zarr, .tif, .nii, .h5, to write.")]
 BenchOutput = Annotated[Path | None, typer.Option(metavar="FILE.json", help="Write the figures to a file too.")]
 DemoOut = Annotated[Path, typer.Option(metavar="FOLDER", help="Where pictures and report go.")]
 ExportOut = Annotated[Path, typer.Argument(metavar="OUT.onnx", show_default=False)]
 Verify = Annotated[bool, typer.Option("--verify", help="Compare with the reference engine (slow).")]
 Dashboard = Annotated[bool, typer.Option("--dashboard", help="Watch it run.")]
 Trace = Annotated[
-    Path | None, typer.Option(metavar="FILE.json", help="For Perfetto; --trace-arrows: dependencies too.")
+    Path | None, typer.Option(metavar="FILE.json", help="For Perfetto, --trace-arrows; --report FILE.html.")
 ]
 TraceArrows = Annotated[bool, typer.Option("--trace-arrows", rich_help_panel=FOLDED)]
-Report = Annotated[Path | None, typer.Option(metavar="FILE.html", help="Write a page of plan and times.")]
+Report = Annotated[Path | None, typer.Option(metavar="FILE.html", rich_help_panel=FOLDED)]
 Html = Annotated[Path | None, typer.Option(metavar="FILE.html", help="Write the plan as a page.")]
 Save = Annotated[Path | None, typer.Option(metavar="FILE.json", help="Keep the plan, for run --plan.")]
 SavedPlan = Annotated[Path | None, typer.Option(metavar="FILE.json", rich_help_panel=FOLDED)]

@@ -71,6 +71,24 @@ class WatchRequest:
 
 
 @dataclass(frozen=True)
+class StreamRequest:
+    """How a run goes band by band: `max_memory` bytes resident, which are a data limit too with `hard`; files of the
+    type `stored` after floats were multiplied with `stored_scale`; `argmax` or `threshold` as the model's last step."""
+
+    max_memory: int | None = None
+    resume: bool = False
+    hard: bool = False
+    stored: str | None = None
+    stored_scale: float | None = None
+    argmax: int | None = None
+    threshold: float | None = None
+
+    def given(self) -> bool:
+        """Whether any of it was asked for."""
+        return self != StreamRequest()
+
+
+@dataclass(frozen=True)
 class RunRequest:
     """What `brickrt run` is asked for; `verify` compares the outputs with the reference engine's."""
 
@@ -82,6 +100,7 @@ class RunRequest:
     verify: bool = False
     json: bool = False
     watch: WatchRequest = WatchRequest()
+    stream: StreamRequest = StreamRequest()
 
     def files(self) -> dict[str, Path]:
         """The files to write, by option."""
@@ -104,6 +123,7 @@ class PlanRequest:
     html: Path | None = None
     json: bool = False
     save: Path | None = None
+    max_memory: int | None = None
 
     def files(self) -> dict[str, Path]:
         """The files to write, by option."""

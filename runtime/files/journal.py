@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import math
 import os
@@ -145,6 +144,8 @@ def _opened(path: Path) -> int:
 
 
 def _lock(fd: int, path: Path) -> None:
+    import fcntl  # here, as Windows lacks it and runs in memory need it not
+
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as e:

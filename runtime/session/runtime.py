@@ -27,6 +27,8 @@ from brickrt.runtime.program_protocol import Cancellable, LaunchMode
 from brickrt.runtime.progress import Progress
 from brickrt.runtime.session.fast_path import FastPath
 from brickrt.runtime.stats import Stats
+from brickrt.runtime.stream.stream_files import named, opened_job
+from brickrt.runtime.stream.stream_report import StreamOptions, StreamReport
 from brickrt.runtime.thread_count import thread_count
 
 
@@ -160,6 +162,36 @@ class Runtime:
         self._remember(values, root, execution.ran[0].stage)
         self._last = execution.ran
         return {name: execution.values[name] for name in self.source.outputs}
+
+    def stream(
+        self,
+        inputs: Any,
+        outputs: Any,
+        *,
+        max_memory: int | None = None,
+        resume: bool = False,
+        stored: str | None = None,
+        scale: float | None = None,
+    ) -> StreamReport:
+        """Runs the model band by band from files to files, with at most `max_memory` bytes resident in this process, by
+        default 80 % of what is free.
+
+        `inputs` are paths (.npy, .zarr, .tif, .nii, .h5) or anything with shape, dtype and slices, by name, or one
+        alone; values are converted, not scaled. `outputs` are paths by name, or one alone. Files hold the type
+        `stored`, such as "uint8", by default the outputs' own; floats are multiplied with `scale` before, rounded and
+        clipped. With `resume` a run that was ended goes on, to the same bytes as if it had not been; each band is kept
+        once it is on the disk. Raises BrickError, in one line: where the limit is too low, with the least that would
+        do, before any file is written; where an operator is not run band by band; for files that cannot be read or
+        written; and to resume, where the input, the model or the options are others. Raises Cancelled after `cancel`.
+        """
+        options = StreamOptions(max_memory, stored, scale, resume)
+        files = named("outputs", outputs, list(self.source.outputs))
+        with opened_job(self._pipeline, self.source, inputs, files, options) as job:
+            self._running.append(job)
+            try:
+                return job.run(files)
+            finally:
+                self._running.remove(job)
 
     def cancel(self) -> None:
         """Ends what is under way, loops on the host too, in all threads: their `execute` raises `Cancelled`."""

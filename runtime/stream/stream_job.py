@@ -5,91 +5,55 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Mapping
-from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
-from brickrt.graph.errors import BrickError, last_resort
-from brickrt.graph.ir import Graph
-from brickrt.graph.onnx_import.check_inputs import check_input_types
+from brickrt.graph.errors import BrickError, callers_own, last_resort
 from brickrt.graph.onnx_import.source import SourceGraph
-from brickrt.graph.room import available_bytes
-from brickrt.graph.specialize.specialize import specialize
-from brickrt.graph.specialize.stages import first_stage
-from brickrt.graph.time_budget import preparing
 from brickrt.ops.types import TensorType
 from brickrt.plan.plan import Plan
-from brickrt.plan.stream.choose_bands import Candidate, MemoryLimit, choose_bands
-from brickrt.plan.stream.stream_memory import StreamMemory
-from brickrt.plan.stream.stream_plan import AXIS, StreamPlan, StreamPlanner
+from brickrt.plan.stream.stream_plan import AXIS, StreamPlan
 from brickrt.runtime.cache.plan_cache import plan_digest
 from brickrt.runtime.cpu.compile.host_isa import host_isa
 from brickrt.runtime.files.journal import Journal, journal_path
 from brickrt.runtime.files.tensors import TensorSink, TensorSource, as_file
-from brickrt.runtime.lowering.arena import view_aliases
-from brickrt.runtime.lowering.inplace_slices import find_inplace_slices
 from brickrt.runtime.pipeline import Pipeline
+from brickrt.runtime.program_protocol import Cancelled
+from brickrt.runtime.stream.counted import CountedSink, CountedSource, Traffic
 from brickrt.runtime.stream.recorder import StreamRecorder, left_to_do, restore_collected
-from brickrt.runtime.stream.resident import peak_bytes, resident_bytes
+from brickrt.runtime.stream.resident import peak_bytes
+from brickrt.runtime.stream.stream_planning import plan_stream
 from brickrt.runtime.stream.stream_program import StreamProgram
+from brickrt.runtime.stream.stream_report import StreamOptions, StreamProgress, StreamReport, Watch, tall
 from brickrt.runtime.stream.sweep_run import Files, SweepWork
 
-FREE_SHARE = 0.8  # of the memory that is free, which a run takes where no limit is given
 COLUMNS = 1024  # of a chunk of an output
-
-
-@dataclass(frozen=True)
-class StreamOptions:
-    """`max_memory` bytes that the process may have resident, 80 % of what is free where it is None. `stored` is the
-    type of the files' elements, by default that of the outputs, which are multiplied with `scale` before. With
-    `resume`, a run that was ended goes on."""
-
-    max_memory: int | None = None
-    stored: str | None = None
-    scale: float | None = None
-    resume: bool = False
-
-
-@dataclass(frozen=True)
-class StreamReport:
-    """What a run in bounded memory did. `peak` is the most that was resident, `bands` how many ran of `all_bands`."""
-
-    plan: StreamPlan
-    memory: StreamMemory
-    limit: int
-    peak: int
-    bands: int
-    all_bands: int
-    plan_s: float
-    compile_s: float
-    run_s: float
-    outputs: dict[str, str] = field(default_factory=dict)
+CUT = "bands"  # in the journal's header
 
 
 class StreamJob:
     """One model on one set of files. `candidate` is what was chosen, known before anything is lowered."""
 
     def __init__(
-        self, pipeline: Pipeline, source: SourceGraph, inputs: Mapping[str, TensorSource], options: StreamOptions
+        self,
+        pipeline: Pipeline,
+        source: SourceGraph,
+        inputs: Mapping[str, TensorSource],
+        options: StreamOptions,
+        watch: Watch | None = None,
     ) -> None:
         """Plans. Raises BrickError with the least memory that would do where the limit is below, and naming the node
         where a network is not run band by band."""
-        began = time.perf_counter()
-        self.pipeline, self.inputs, self.options = pipeline, dict(inputs), options
+        self.pipeline, self.inputs, self.options, self.watch = pipeline, dict(inputs), options, watch
         types = {name: TensorType(one.shape, one.dtype) for name, one in inputs.items()}
-        check_input_types(source, types)
-        self.plan = pipeline.plan(_whole_graph(source, types))
-        slices, views = find_inplace_slices(self.plan), view_aliases(self.plan)
         buffers = sum(one.buffer_bytes for one in inputs.values())
-        runtime = resident_bytes()
-        limit = options.max_memory or runtime + int(FREE_SHARE * available_bytes())
-        asked = MemoryLimit(limit, pipeline.threads, runtime, buffers + _sink_buffers(self.plan))
-        with last_resort(lambda: "planning bands"), preparing():
-            planner = StreamPlanner.of(self.plan, slices, views)
-            self.candidate: Candidate = choose_bands(planner, slices, asked)
-        self.limit, self.plan_s = limit, time.perf_counter() - began
+        self.planned = plan_stream(pipeline, source, types, options.max_memory, options.cut, buffers)
+        self.plan, self.candidate, self.limit = self.planned.plan, self.planned.candidate, self.planned.limit
+        self.plan_s = self.planned.plan_s
+        self.finished = 0  # bands, of all
+        self._program: StreamProgram | None = None
+        self._cancelled = False
 
     @property
     def stream(self) -> StreamPlan:
@@ -97,7 +61,8 @@ class StreamJob:
         return self.candidate.plan
 
     def run(self, outputs: Mapping[str, str | Path]) -> StreamReport:
-        """Writes the outputs to files. What is finished is kept, where the run ends early, for one that resumes."""
+        """Writes the outputs to files. What is finished is kept, where the run ends early, for one that resumes. Raises
+        BrickError for files that cannot be read or written, and Cancelled after `cancel`."""
         sinks = self._sinks(outputs)
         try:
             path = journal_path(next(iter(outputs.values())))
@@ -109,10 +74,12 @@ class StreamJob:
             raise
         try:
             report = self._run(journal, sinks)
-        except BaseException:
+        except BaseException as e:
             journal.close()
             for sink in sinks.values():
                 sink.abandon(keep=True)
+            if isinstance(e, BrickError):
+                raise type(e)(f"{e}; what is finished is kept, and --resume goes on with it") from e
             raise
         for sink in sinks.values():
             sink.close()
@@ -120,38 +87,49 @@ class StreamJob:
         return report
 
     def _run(self, journal: Journal, sinks: Mapping[str, TensorSink]) -> StreamReport:
-        began, plan, pipeline = time.perf_counter(), self.stream, self.pipeline
+        began, plan = time.perf_counter(), self.stream
         work = left_to_do(plan, journal, sinks)
-        total = sum(one.schedule.bands for one in plan.sweeps)
-        left = _Countdown(pipeline, work, total)
         with last_resort(lambda: "compiling bands"):
-            program = self._program(work)
+            isa, constants = host_isa(self.pipeline.engine.spec), self.plan.graph.constants
+            program = StreamProgram(plan, isa, self.pipeline.threads, constants, work, self.pipeline.compiling)
         restore_collected(plan, journal, program.sweeps, work)
-        ready = time.perf_counter()
-        self.program = program
-        program.run(Files(self.inputs, sinks, StreamRecorder(journal, sinks, left.tell)))
-        ran = time.perf_counter()
+        self._program, ready, traffic = program, time.perf_counter(), Traffic()
+        if self._cancelled:
+            raise Cancelled
+        told = _Countdown(self, work, traffic)
+        with last_resort(lambda: "running bands"):
+            program.run(
+                Files(
+                    {name: CountedSource(one, traffic) for name, one in self.inputs.items()},
+                    {name: CountedSink(sink, traffic) for name, sink in sinks.items()},
+                    StreamRecorder(journal, sinks, told.tell),
+                )
+            )
         return StreamReport(
             plan=plan,
             memory=self.candidate.memory,
             limit=self.limit,
             peak=peak_bytes(),
             bands=program.bands,
-            all_bands=total,
+            all_bands=self.all_bands,
             plan_s=self.plan_s,
             compile_s=ready - began,
-            run_s=ran - ready,
+            run_s=time.perf_counter() - ready,
+            bytes_read=traffic.read,
+            bytes_written=traffic.written,
             outputs={name: sink.name for name, sink in sinks.items()},
         )
 
-    def _program(self, work: list[SweepWork]) -> StreamProgram:
-        isa, constants = host_isa(self.pipeline.engine.spec), self.plan.graph.constants
-        return StreamProgram(self.stream, isa, self.pipeline.threads, constants, work, self.pipeline.compiling)
+    @property
+    def all_bands(self) -> int:
+        """Bands of all sweeps."""
+        return sum(one.schedule.bands for one in self.stream.sweeps)
 
     def cancel(self) -> None:
-        """Ends the run under way; what it finished is kept."""
-        with suppress(AttributeError):  # it is not compiled yet
-            self.program.cancel()
+        """Ends the run under way, or the next; what it finished is kept."""
+        self._cancelled = True
+        if self._program is not None:
+            self._program.cancel()
 
     def _sinks(self, outputs: Mapping[str, str | Path]) -> dict[str, TensorSink]:
         graph, options = self.plan.graph, self.options
@@ -199,45 +177,35 @@ class StreamJob:
             "model": _model_digest(self.plan, spec.isa),
             "input": " ".join(f"{name}:{one.identity()}" for name, one in sorted(self.inputs.items())),
             "plan": hashlib.sha256(cuts.encode()).hexdigest()[:32],
+            CUT: str(self.planned.cut),
             "instruction set": spec.isa,
             "output": f"{self.options.stored} {self.options.scale}",
         }
 
 
 class _Countdown:
-    """Tells how many bands are written."""
+    """Tells how far the run is."""
 
-    def __init__(self, pipeline: Pipeline, work: list[SweepWork], total: int) -> None:
-        self.pipeline, self.total = pipeline, total
-        self.done = total - sum(one.bands.end - one.bands.wanted for one in work)
+    def __init__(self, job: StreamJob, work: list[SweepWork], traffic: Traffic) -> None:
+        self.job, self.traffic, self.began = job, traffic, time.perf_counter()
+        left = sum(one.bands.end - one.bands.wanted for one in work)
+        self.before = job.finished = job.all_bands - left
+        self.tall = tall(job.stream)
 
     def tell(self, sweep: int, band: int) -> None:
-        """One more is."""
-        self.done += 1
-        if self.pipeline.progress is not None:
-            self.pipeline.progress("stream", min(self.done, self.total), self.total)
-
-
-def _whole_graph(source: SourceGraph, types: Mapping[str, TensorType]) -> Graph:
-    """The model as one graph of brick operators. Raises BrickError where it is none."""
-    with preparing():
-        special = specialize(first_stage(source, frozenset(types)), types, {})
-    if special.need_values:
-        names = ", ".join(map(repr, sorted(special.need_values)))
-        raise BrickError(f"shapes depend on the values of {names}: such a network is not run band by band")
-    if special.rest or special.host_nodes:
-        names = ", ".join(f"'{node.name}' ({node.op_type})" for node in special.host_nodes[:4])
-        raise BrickError(f"nodes {names} run on the host: a network with them is not run band by band")
-    if set(source.outputs) - set(special.graph.outputs):
-        names = ", ".join(map(repr, sorted(set(source.outputs) - set(special.graph.outputs))))
-        raise BrickError(f"outputs {names} are known before the run, or are others: leave them out of the model")
-    return special.graph
-
-
-def _sink_buffers(plan: Plan) -> int:
-    """Bytes that writers may hold: a band's rows in another order and type, about."""
-    outputs = [plan.graph.types[name] for name in plan.graph.outputs]
-    return sum(2**24 + 256 * kind.nbytes // max(1, (*kind.shape, 1, 1, 1)[AXIS]) for kind in outputs)
+        """The results of a band are on the disk."""
+        job, sweeps = self.job, self.job.stream.sweeps
+        job.finished = sum(one.schedule.bands for one in sweeps[:sweep]) + band + 1
+        if job.watch is None:
+            return
+        schedule, here = sweeps[sweep].schedule, job.finished - self.before
+        seconds = time.perf_counter() - self.began
+        left = seconds / here * (job.all_bands - job.finished) if here > 0 else None
+        rows = min((band + 1 - schedule.ahead) * schedule.height, self.tall)
+        traffic = self.traffic.read, self.traffic.written
+        told = StreamProgress(sweep, len(sweeps), rows, self.tall, job.finished, job.all_bands, *traffic, left)
+        with callers_own():
+            job.watch(told)
 
 
 def _model_digest(plan: Plan, isa: str) -> str:

@@ -13,6 +13,7 @@ from brickrt.cli.outputs.json_output import Json, to_json
 from brickrt.cli.outputs.plan_compare import compare, compare_table
 from brickrt.cli.outputs.plan_report import fallback_lines, plan_entries
 from brickrt.cli.outputs.plan_tree import plan_tree
+from brickrt.cli.outputs.stream_report import plan_text_of
 from brickrt.cli.requests import PlanRequest
 from brickrt.cli.terminal.progress import shown_progress
 from brickrt.cli.terminal.text import printable, shapes_text
@@ -33,6 +34,8 @@ from brickrt.runtime.cpu.calibrate.calibration import calibrated
 from brickrt.runtime.engines import planner
 from brickrt.runtime.lowering.task_graph import TaskGraph
 from brickrt.runtime.pipeline import LATER, Pipeline
+from brickrt.runtime.stream.stream_planning import plan_stream
+from brickrt.runtime.stream.stream_report import plan_dict
 from brickrt.runtime.thread_count import thread_count
 
 
@@ -65,6 +68,9 @@ def command(request: PlanRequest) -> str:
         progress("import", 0, 1)
         source = load(request.model)
         shapes, assumed = concrete_shapes(source, parse.named_shapes(request.shapes))
+        if request.max_memory is not None:
+            with assuming(assumed):
+                return _streamed(request, pipeline, source, shapes)
         with assuming(assumed):
             special = _specialized(pipeline, source, shapes)
         plan = pipeline.plan(special.graph)
@@ -79,6 +85,17 @@ def command(request: PlanRequest) -> str:
         write_text(request.html, lambda out: write_report(out, [], _about(report), [tasks] if tasks else []))
     note_assumed(assumed)
     return to_json(report) if request.json else _text(report, plan)
+
+
+def _streamed(request: PlanRequest, pipeline: Pipeline, source: SourceGraph, shapes: dict[str, Shape]) -> str:
+    """How the model would run band by band."""
+    for option, given in {"--compare": request.compare, "--html": request.html, "--save": request.save}.items():
+        if given:
+            raise BrickError(f"{option} is of no use with --max-memory: leave one out")
+    types = {name: TensorType(shape, dtype) for name, shape in shapes.items() if (dtype := source.inputs[name].dtype)}
+    planned = plan_stream(pipeline, source, types, request.max_memory)
+    told = plan_dict(planned.candidate.plan, planned.candidate.memory, planned.limit) | {"plan_s": planned.plan_s}
+    return to_json(told) if request.json else plan_text_of(told)
 
 
 def _save(path: Path, graph: Graph, plan: Plan, later: tuple[OnnxNode, ...]) -> None:

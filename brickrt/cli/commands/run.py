@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from brickrt.cli.commands import stream
 from brickrt.cli.inputs.gather import check_request, gather
 from brickrt.cli.inputs.shapes import assuming, note_assumed
 from brickrt.cli.outputs.arrays import check_output, write_output
@@ -41,6 +42,8 @@ class RepeatedRuns:
 
 def command(request: RunRequest) -> str:
     """Runs the model as often as asked; gives what is printed of it."""
+    if stream.is_asked_for(request) or stream.is_too_large(request):
+        return stream.command(request)
     check_request(request.inputs)
     check_watched(request)
     with shown_progress() as progress:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -49,6 +50,21 @@ def gather(source: SourceGraph, request: InputRequest) -> tuple[Arrays, list[str
                 raise InputError(f"input '{name}' is given twice: give it once")
             arrays[name] = array
     return arrays, []
+
+
+def named_files(source: SourceGraph, files: Sequence[str]) -> dict[str, str]:
+    """Paths, or places inside files as `a.h5::name`, by input name."""
+    if not files:
+        wanted = ", ".join(f"'{name}' {describe(info)}" for name, info in source.inputs.items())
+        raise InputError(f"no input is given, the model takes {wanted}: use --input FILE")
+    named: dict[str, str] = {}
+    for text in files:
+        given, path = _split(source, text)
+        name = given or _only_input(source, path)
+        if name in named:
+            raise InputError(f"input '{name}' is given twice: give it once")
+        named[name] = text if given is None else text[len(given) + 1 :]
+    return named
 
 
 def _from_file(source: SourceGraph, text: str, image: ImageRequest) -> Arrays:

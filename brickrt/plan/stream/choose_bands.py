@@ -13,7 +13,6 @@ HEIGHTS = (128, 64, 32, 16, 8, 4, 2, 1)  # of bands, times the least that all te
 STRIPS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 BAND_ROWS = 2.0  # rows in whose time a band begins and ends, about: rows are copied, and workers wait for each other
 MIB = 2**20
-STEP = 8  # the least memory is stated in multiples of so many MiB
 
 
 @dataclass(frozen=True)
@@ -36,6 +35,14 @@ class Candidate:
     work: float
 
 
+class TooLittleMemory(BrickError):
+    """No candidate is within the limit; `least` is the one that takes least."""
+
+    def __init__(self, message: str, least: Candidate) -> None:
+        super().__init__(message)
+        self.least = least
+
+
 def choose_bands(planner: StreamPlanner, slices: Collection[str], asked: MemoryLimit) -> Candidate:
     """The fastest candidate, by the model, whose memory is within the limit. Raises BrickError with the least memory
     that would do where none is."""
@@ -53,10 +60,11 @@ def choose_bands(planner: StreamPlanner, slices: Collection[str], asked: MemoryL
     if best is not None:
         return replace(best, plan=planner.stream_plan(best.plan.rows, best.plan.strips))
     assert least is not None
-    needed = (-(-least.memory.total // (STEP * MIB)) + 1) * STEP  # what a process has already differs by a little
-    raise BrickError(
+    needed = -(-least.memory.total // MIB)
+    raise TooLittleMemory(
         f"{asked.limit / MIB:.0f} MiB of memory are not enough: the least that would do is {needed} MiB, "
-        f"of which {_largest(least.memory)}: raise --max-memory to {needed}MiB"
+        f"of which {_largest(least.memory)}: raise --max-memory to {needed}MiB",
+        least,
     )
 
 

@@ -1,0 +1,103 @@
+"""One run in bounded memory, in a process of its own, whose memory is that of the run: for the scripts and tests that
+end it, or look at what it took.
+
+    python -m bench.stream_run nafnet --size 256 --input x.npy --output y.zarr --rows 8
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import signal
+import threading
+from pathlib import Path
+from typing import Any
+
+from brickrt import zoo
+from brickrt.graph.errors import BrickError
+from brickrt.graph.onnx_import.source import load
+from brickrt.plan.options import PlanOptions
+from brickrt.runtime.engines import choose_engine
+from brickrt.runtime.files.sink import WRITABLE
+from brickrt.runtime.pipeline import Pipeline
+from brickrt.runtime.stream.stream_files import opened_job
+from brickrt.runtime.stream.stream_report import Cut, StreamOptions, StreamProgress
+
+PLENTY = 2**33
+
+
+def main() -> None:
+    """Prints `planned`, then the report as JSON."""
+    words = _words()
+    model: Any = words.network
+    if not Path(words.network).exists():
+        model = zoo.build(words.network, size=words.size).SerializeToString()
+    source = load(model)
+    pipeline = Pipeline(choose_engine("cpu"), PlanOptions(), words.threads)
+    outputs = {name: _output(words.output, name, len(source.outputs)) for name in source.outputs}
+    cut = Cut(words.rows, words.strips) if words.rows and not words.resume else None
+    limit = words.limit if words.limit else PLENTY
+    if words.over:
+        limit = int(words.over * _least(pipeline, source, words.input, outputs))
+    options = StreamOptions(limit, words.stored, None, words.resume, cut)
+    with opened_job(pipeline, source, words.input, outputs, options, watch=_killing(words)) as job:
+        print("planned", flush=True)
+        report = job.run(outputs)
+    print(json.dumps(report.to_dict()))
+
+
+def _words() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("network", help="of the zoo, or an .onnx file")
+    parser.add_argument("--size", type=int)
+    parser.add_argument("--input", required=True)
+    parser.add_argument("--output", required=True)
+    parser.add_argument("--rows", type=int, help="of a band; by default as the limit allows")
+    parser.add_argument("--strips", type=lambda text: tuple(map(int, text.split(","))), default=(1,))
+    parser.add_argument("--limit", type=int, help="bytes")
+    parser.add_argument("--over", type=float, help="times the least that would do, as the limit")
+    parser.add_argument("--stored")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--resume", action="store_true")
+    parser.add_argument("--kill-band", type=int, help="ends by SIGKILL once so many bands were told of")
+    parser.add_argument("--delay", type=float, default=0.0, help="seconds after that band")
+    return parser.parse_args()
+
+
+def _output(path: str, name: str, count: int) -> str:
+    if not path.lower().endswith(WRITABLE):
+        raise SystemExit(f"{path}: is none of {', '.join(WRITABLE)}")
+    return path if count == 1 else f"{path.rpartition('.')[0]}.{name}.{path.rpartition('.')[2]}"
+
+
+def _least(pipeline: Pipeline, source: Any, file: str, outputs: dict[str, str]) -> int:
+    """The bytes that a refusal says would do."""
+    try:
+        with opened_job(pipeline, source, file, outputs, StreamOptions(1)):
+            raise AssertionError("one byte was enough")
+    except BrickError as e:
+        found = re.search(r"--max-memory to (\d+)MiB", str(e))
+        if found is None:
+            raise
+        return int(found[1]) * 2**20
+
+
+def _killing(words: argparse.Namespace) -> Any:
+    """Ends this process, as nothing else would, some time after a band."""
+    if words.kill_band is None:
+        return None
+    told = 0
+
+    def watch(progress: StreamProgress) -> None:
+        nonlocal told
+        told += 1
+        if told == words.kill_band:
+            threading.Timer(words.delay, os.kill, (os.getpid(), signal.SIGKILL)).start()
+
+    return watch
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,143 @@
+"""How a model will run in a stated amount of memory, known before anything is lowered."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+
+from brickrt.graph.errors import BrickError, last_resort
+from brickrt.graph.ir import Graph
+from brickrt.graph.onnx_import.check_inputs import check_input_types
+from brickrt.graph.onnx_import.source import SourceGraph
+from brickrt.graph.room import available_bytes
+from brickrt.graph.specialize.specialize import specialize
+from brickrt.graph.specialize.stages import first_stage
+from brickrt.graph.time_budget import preparing
+from brickrt.ops.types import TensorType
+from brickrt.plan.geometry.arena_packing import Lifetime, pack_arena
+from brickrt.plan.plan import Plan
+from brickrt.plan.stream.band_storage import stored_bytes
+from brickrt.plan.stream.choose_bands import MIB, Candidate, MemoryLimit, TooLittleMemory, choose_bands
+from brickrt.plan.stream.stream_memory import project_stream
+from brickrt.plan.stream.stream_plan import AXIS, StreamPlanner
+from brickrt.runtime.lowering.arena import view_aliases
+from brickrt.runtime.lowering.inplace_slices import find_inplace_slices
+from brickrt.runtime.pipeline import Pipeline
+from brickrt.runtime.stream.resident import resident_bytes
+from brickrt.runtime.stream.stream_report import Cut
+
+FREE_SHARE = 0.8  # of the memory that is free, which a run takes where no limit is given
+KEPT_BACK = 8 * MIB  # so that a process which is a little larger can go on with a run
+
+
+@dataclass(frozen=True, eq=False)
+class PlannedStream:
+    """A plan and how it is cut, for `limit` bytes; planning took `plan_s` seconds."""
+
+    plan: Plan
+    candidate: Candidate
+    limit: int
+    plan_s: float
+
+    @property
+    def cut(self) -> Cut:
+        """The heights of bands and the strips."""
+        return Cut(self.candidate.plan.rows, self.candidate.plan.strips)
+
+
+def plan_stream(
+    pipeline: Pipeline,
+    source: SourceGraph,
+    types: Mapping[str, TensorType],
+    max_memory: int | None = None,
+    cut: Cut | None = None,
+    reading: int = 0,
+) -> PlannedStream:
+    """Plans for at most `max_memory` resident bytes, 80 % of what is free where it is None; a `cut` of an earlier run
+    is taken as it is. `reading` are bytes that readers hold.
+
+    Raises BrickError with the least memory that would do where the limit is below, and naming the node where a network
+    is not run band by band."""
+    began, runtime = time.perf_counter(), resident_bytes()
+    if pipeline.engine.spec.kind != "cpu":
+        raise BrickError(f"device '{pipeline.engine.name}' runs no bands: use device cpu")
+    check_input_types(source, types)
+    plan = pipeline.plan(whole_graph(source, types))
+    slices, views = find_inplace_slices(plan), view_aliases(plan)
+    limit = max_memory or runtime + int(FREE_SHARE * available_bytes())
+    asked = MemoryLimit(limit, pipeline.threads, runtime, reading + _writing(plan))
+    with last_resort(lambda: "planning bands"), preparing():
+        planner = StreamPlanner.of(plan, slices, views)
+        candidate = _chosen(planner, slices, asked) if cut is None else _as_cut(planner, slices, asked, cut)
+    return PlannedStream(plan, candidate, limit, time.perf_counter() - began)
+
+
+def _chosen(planner: StreamPlanner, slices: Collection[str], asked: MemoryLimit) -> Candidate:
+    """The fastest candidate with a little memory to spare, or one without. The least that a refusal names has some to
+    spare too, so that it is enough for the next process."""
+    try:
+        return choose_bands(planner, slices, replace(asked, runtime=asked.runtime + KEPT_BACK))
+    except TooLittleMemory as refusal:
+        least = refusal.least
+        memory = replace(least.memory, runtime=asked.runtime)
+        if memory.total > asked.limit:
+            raise
+        return replace(least, plan=planner.stream_plan(least.plan.rows, least.plan.strips), memory=memory)
+
+
+def _as_cut(planner: StreamPlanner, slices: Collection[str], asked: MemoryLimit, cut: Cut) -> Candidate:
+    """The bands of an earlier run. Raises BrickError where they take more memory than is allowed."""
+    sample = planner.stream_plan(cut.rows, cut.strips, sample=True)
+    memory = project_stream(sample, slices, asked.threads, asked.runtime, asked.buffers)
+    if memory.total > asked.limit:
+        raise BrickError(
+            f"{asked.limit / MIB:.0f} MiB of memory are not enough for the bands that this run was begun with: raise "
+            f"--max-memory to {-(-memory.total // MIB)}MiB, or leave out --resume to start again"
+        )
+    return Candidate(planner.stream_plan(cut.rows, cut.strips), memory, 1.0)
+
+
+def whole_graph(source: SourceGraph, types: Mapping[str, TensorType]) -> Graph:
+    """The model as one graph of brick operators. Raises BrickError where it is none."""
+    with preparing():
+        special = specialize(first_stage(source, frozenset(types)), types, {})
+    if special.need_values:
+        names = ", ".join(map(repr, sorted(special.need_values)))
+        raise BrickError(f"shapes depend on the values of {names}: such a network is not run band by band")
+    if special.rest or special.host_nodes:
+        names = ", ".join(f"'{node.name}' ({node.op_type})" for node in special.host_nodes[:4])
+        raise BrickError(f"nodes {names} run on the host: a network with them is not run band by band")
+    if set(source.outputs) - set(special.graph.outputs):
+        names = ", ".join(map(repr, sorted(set(source.outputs) - set(special.graph.outputs))))
+        raise BrickError(f"outputs {names} are known before the run, or are others: leave them out of the model")
+    return special.graph
+
+
+def in_core_bytes(plan: Plan) -> int:
+    """About what a run takes that holds inputs, outputs and everything stored between subgraphs whole."""
+    graph, slices, views = plan.graph, find_inplace_slices(plan), view_aliases(plan)
+    ends = {*graph.inputs, *graph.outputs}
+    users: dict[str, list[int]] = {}
+    for s, unit in enumerate(plan.subgraphs):
+        inner = {graph.nodes[k].output for k in unit.nodes[:-1]} if unit.strategy == "padded" else set()
+        for k in unit.members:
+            for name in (*graph.nodes[k].inputs, graph.nodes[k].output):
+                if name not in inner | ends and name not in graph.constants:
+                    users.setdefault(name, []).append(s)
+    sizes = {
+        n: 0
+        if n in slices or n in views
+        else stored_bytes(graph.types[n], graph.types[n].shape, plan.layouts[n], lanes)
+        for lanes in (plan.device.lanes,)
+        for n in users
+    }
+    lives = [Lifetime(name, sizes[name], at[0], at[-1], tuple(dict.fromkeys(at))) for name, at in users.items()]
+    constants = sum(array.nbytes for array in graph.constants.values())
+    return pack_arena(lives)[1] + sum(graph.types[name].nbytes for name in ends) + constants
+
+
+def _writing(plan: Plan) -> int:
+    """Bytes that writers may hold: a band's rows in another order and type, about."""
+    outputs = [plan.graph.types[name] for name in plan.graph.outputs]
+    return sum(2**24 + 256 * kind.nbytes // max(1, (*kind.shape, 1, 1, 1)[AXIS]) for kind in outputs)

@@ -1,0 +1,116 @@
+"""What a run in bounded memory is asked for, tells on its way, and did."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from brickrt.plan.stream.stream_memory import COMPILING, StreamMemory
+from brickrt.plan.stream.stream_plan import AXIS, StreamPlan
+
+
+@dataclass(frozen=True)
+class Cut:
+    """How the network was cut: rows of a band, and strips along each axis behind the rows."""
+
+    rows: int
+    strips: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"{self.rows} {','.join(map(str, self.strips))}".strip()
+
+    @classmethod
+    def parse(cls, text: str) -> Cut:
+        """The cut that `str` wrote. Raises ValueError for other text."""
+        rows, _, strips = text.partition(" ")
+        return cls(int(rows), tuple(map(int, strips.split(","))) if strips else ())
+
+
+@dataclass(frozen=True)
+class StreamOptions:
+    """`max_memory` bytes that the process may have resident, 80 % of what is free where it is None. `stored` is the
+    type of the files' elements, by default that of the outputs, which are multiplied with `scale` before. With
+    `resume`, a run that was ended goes on, in the bands of its `cut`."""
+
+    max_memory: int | None = None
+    stored: str | None = None
+    scale: float | None = None
+    resume: bool = False
+    cut: Cut | None = None
+
+
+@dataclass(frozen=True)
+class StreamProgress:
+    """How far a run is: in rows of its sweep, in bands of all, in bytes of the files. `left_s` are seconds, None until
+    a band has run."""
+
+    sweep: int
+    sweeps: int
+    rows: int
+    all_rows: int
+    bands: int
+    all_bands: int
+    bytes_read: int
+    bytes_written: int
+    left_s: float | None
+
+
+Watch = Callable[[StreamProgress], None]
+
+
+@dataclass(frozen=True)
+class StreamReport:
+    """What a run in bounded memory did. `peak` are the most bytes that were resident, `memory` those that were
+    projected and `limit` those that were allowed; `bands` ran of `all_bands`: others an earlier run had finished.
+    `bytes_read` and `bytes_written` are those of the files' elements, `plan_s`, `compile_s` and `run_s` seconds,
+    `outputs` the files by output."""
+
+    plan: StreamPlan = field(repr=False)
+    memory: StreamMemory
+    limit: int
+    peak: int
+    bands: int
+    all_bands: int
+    plan_s: float
+    compile_s: float
+    run_s: float
+    bytes_read: int = 0
+    bytes_written: int = 0
+    outputs: dict[str, str] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as JSON has it: memory in bytes, times in seconds."""
+        return plan_dict(self.plan, self.memory, self.limit) | {
+            "peak_bytes": self.peak,
+            "bands_run": self.bands,
+            "bytes_read": self.bytes_read,
+            "bytes_written": self.bytes_written,
+            "plan_s": self.plan_s,
+            "compile_s": self.compile_s,
+            "run_s": self.run_s,
+            "outputs": dict(self.outputs),
+        }
+
+
+def tall(plan: StreamPlan) -> int:
+    """Rows of the tallest input or output that is swept."""
+    graph, level = plan.plan.graph, plan.swept.level
+    ends = [graph.types[name].shape for name in (*graph.inputs, *graph.outputs) if name in level]
+    return max((shape[AXIS] for shape in ends), default=0)
+
+
+def plan_dict(plan: StreamPlan, memory: StreamMemory, limit: int) -> dict[str, Any]:
+    """How a network is cut, and the memory that it takes by part, in bytes, as JSON has it."""
+    return {
+        "passes": plan.swept.passes,
+        "sweeps": len(plan.sweeps),
+        "axis": plan.sweeps[0].schedule.axis if plan.sweeps else None,
+        "rows": tall(plan),
+        "band_rows": plan.rows,
+        "strips": list(plan.strips),
+        "bands": sum(one.schedule.bands for one in plan.sweeps),
+        "limit_bytes": limit,
+        "projected_bytes": memory.total,
+        "memory": asdict(memory) | {"compiling": COMPILING},
+    }

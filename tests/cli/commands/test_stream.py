@@ -1,0 +1,162 @@
+"""`brickrt run` and `brickrt plan` in bounded memory."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from brickrt.cli.commands import stream
+from brickrt.cli.inputs import parse
+from brickrt.graph.errors import BrickError
+from brickrt.runtime.files.journal import journal_path
+from tests.runtime.stream.helpers import pixels, two_layers
+from tests.support.cli_models import told
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    """m.onnx and x.npy in the current folder."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "m.onnx").write_bytes(two_layers())
+    np.save("x.npy", pixels())
+    return tmp_path
+
+
+RUN = ("run", "m.onnx", "--input", "x.npy", "--output")
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("1GiB", 2**30), ("700MiB", 700 * 2**20), ("2G", 2**31), ("1e9", 10**9), ("1.5 gb", 15 * 10**8), ("64k", 2**16)],
+)
+def test_sizes(text, size):
+    assert parse.memory("--max-memory", text) == size
+
+
+@pytest.mark.parametrize("text", ["", "much", "-1GiB", "0", "1QiB", "1e30", "nan", "GiB"])
+def test_what_is_no_size(text):
+    with pytest.raises(BrickError, match="is no amount of memory: write it as --max-memory 1GiB"):
+        parse.memory("--max-memory", text)
+
+
+def test_as_in_core(call, files):
+    """The same values; the figures in words and as JSON."""
+    assert call(*RUN, "core.npy").code == 0
+    called = call(*RUN, "y.npy", "--max-memory", "2GiB")
+    assert called.code == 0 and called.err == "", called.err
+    np.testing.assert_allclose(np.load("y.npy"), np.load("core.npy"), rtol=1e-5, atol=1e-5)
+    for word in ("passes   1", "projected, 2.0 GiB allowed", "measured", "bands", "strips", "written  y.npy"):
+        assert word in called.out
+    report = told(call(*RUN, "z.npy", "--max-memory", "2G", "--json", "--hard"))
+    assert report["limit_bytes"] == 2**31 and report["bands_run"] == report["bands"] and report["rows"] == 64
+    assert sum(report["memory"].values()) == report["projected_bytes"]
+    assert report["outputs"] == {"y": "z.npy"} and report["bytes_written"] == np.load("y.npy").nbytes
+    assert np.array_equal(np.load("z.npy"), np.load("y.npy"))
+
+
+def test_types_and_last_steps(call, files):
+    assert call(*RUN, "y.npy", "--max-memory", "2G").code == 0
+    values = np.load("y.npy")
+    assert call(*RUN, "u.npy", "--as", "uint8:50").code == 0
+    np.testing.assert_array_equal(np.load("u.npy"), np.clip(np.rint(values * np.float32(50)), 0, 255))
+    assert call(*RUN, "a.npy", "--argmax", "1").code == 0
+    assert np.load("a.npy").dtype == np.uint8 and np.mean(np.load("a.npy") == values.argmax(1)[:, None]) > 0.999
+    assert call(*RUN, "t.npy", "--threshold", "0.5").code == 0
+    assert np.mean(np.load("t.npy") == (values > 0.5)) > 0.999
+
+
+def test_tiff_in_zarr_out_needs_no_option(call, files):
+    """TIFF files of whole numbers are images: 0 to 1, as those of .png files are."""
+    tifffile, zarr = pytest.importorskip("tifffile"), pytest.importorskip("zarr")
+    image = np.random.default_rng(0).integers(0, 256, (64, 64, 3), np.uint8)
+    tifffile.imwrite("x.tif", image)
+    np.save("scaled.npy", (image.astype(np.float32) / 255).transpose(2, 0, 1)[None])
+    assert call("run", "m.onnx", "--input", "scaled.npy", "--output", "y.npy").code == 0
+    called = call("run", "m.onnx", "--input", "x=x.tif", "--output", "y.zarr")
+    assert called.code == 0, called.err
+    np.testing.assert_allclose(zarr.open("y.zarr", mode="r")[:], np.load("y.npy"), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("words", "refused"),
+    [
+        (["y.npy", "--max-memory", "1MiB"], "1 MiB of memory are not enough: the least that would do is"),
+        (["y.npy", "--max-memory", "lots"], "--max-memory 'lots' is no amount of memory"),
+        (["y.npy", "--resume"], "there is no such journal of a run to go on with"),
+        (["y.npy", "--as", "uint9"], "--as 'uint9' is impossible"),
+        (["y.npy", "--argmax", "7"], "--argmax 7: the output 'y' has the axes 0 to 3"),
+        (["y.npy", "--argmax", "1", "--threshold", "0"], "--argmax and --threshold exclude each other"),
+        (["y.npz", "--max-memory", "1GiB"], "y.npz: is none of .npy"),
+        (["y.zarr", "--verify"], "--verify is of no use in a run band by band"),
+        (["y.zarr", "--repeat", "3"], "--repeat is of no use in a run band by band"),
+        (["y.zarr", "--device", "reference"], "--device reference runs nothing band by band: use cpu"),
+        (["m.onnx", "--max-memory", "1GiB"], "--output m.onnx: is the model itself"),
+    ],
+)
+def test_refused_in_one_line(call, files, words, refused):
+    called = call(*RUN, *words)
+    assert called.code == 2 and called.out == "" and refused in called.err, called.err
+    assert len(called.err.splitlines()) == 1
+    assert sorted(path.name for path in files.iterdir()) == ["m.onnx", "x.npy"]
+
+
+def test_no_output_is_refused(call, files):
+    called = call("run", "m.onnx", "--input", "x.npy", "--max-memory", "1GiB")
+    assert called.code == 2 and "--output is missing" in called.err
+
+
+def test_large_inputs_are_run_band_by_band_where_memory_is_short(call, files, monkeypatch):
+    """Small ones are not looked at, and large ones that fit run in core."""
+    monkeypatch.setattr(stream, "LARGE", 1000)
+    assert "latency" in call(*RUN, "y.npy").out
+    monkeypatch.setattr(stream, "available_bytes", lambda: 2**10)
+    assert "passes   1" in call(*RUN, "y.npy").out
+    monkeypatch.setattr(stream, "LARGE", 2**26)
+    assert "latency" in call(*RUN, "y.npy").out
+
+
+def test_plan_says_how_it_would_run(call, files):
+    called = call("plan", "m.onnx", "--max-memory", "1GiB")
+    assert called.code == 0 and "passes   1, each down 64 rows" in called.out and "1.0 GiB allowed" in called.out
+    report = told(call("plan", "m.onnx", "--max-memory", "1GiB", "--json"))
+    assert report["limit_bytes"] == 2**30 and report["strips"] == [1] and report["band_rows"] <= 64
+    refused = call("plan", "m.onnx", "--max-memory", "50MiB")
+    assert refused.code == 2 and re.search(r"raise --max-memory to \d+MiB$", refused.err.strip())
+    assert call("plan", "m.onnx", "--max-memory", "1GiB", "--html", "p.html").code == 2
+
+
+def test_interrupt_keeps_what_is_finished(files):
+    """Ctrl-C, and the line that says how to go on."""
+    out = files / "y.npy"
+    code = (
+        "import os, signal, sys\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "from brickrt.cli import main\n"
+        "from brickrt.runtime.stream import stream_job\n"
+        "tell = stream_job._Countdown.tell\n"
+        "def press(self, sweep, band):\n"
+        "    tell(self, sweep, band)\n"
+        "    band == 9 and os.kill(os.getpid(), signal.SIGINT)\n"
+        "stream_job._Countdown.tell = press\n"
+        "from brickrt.runtime.stream import stream_planning as p\n"
+        "from brickrt.runtime.stream.stream_report import Cut\n"
+        "plan = p.plan_stream\n"
+        "stream_job.plan_stream = lambda *a: plan(*a[:4], a[4] or Cut(1, (1,)), *a[5:])\n"
+        "sys.exit(main(sys.argv[1:]))\n"
+    )
+    words = [sys.executable, "-c", code, *RUN, "y.npy", "--max-memory", "2G"]
+    done = subprocess.run(words, cwd=files, capture_output=True, text=True, check=False, timeout=100)
+    assert done.returncode == 128 + signal.SIGINT, done.stderr
+    first, second = done.stderr.splitlines()
+    assert re.fullmatch(r"brickrt: \d+ of 6\d bands are finished and kept: the same command with --resume .*", first)
+    assert second == "brickrt: interrupted" and journal_path(out).exists()
+    again = [sys.executable, "-m", "brickrt", *RUN, "y.npy", "--resume", "--json"]
+    report = json.loads(subprocess.run(again, cwd=files, capture_output=True, text=True, check=True).stdout)
+    assert report["bands_run"] < report["bands"] and os.path.exists(out)

@@ -1,0 +1,140 @@
+"""Runs that end early: killed, out of disk, with torn chunks; and what may not be gone on with."""
+
+from __future__ import annotations
+
+import os
+import random
+import resource
+import signal
+from errno import ENOSPC
+
+import numpy as np
+import pytest
+
+from bench.stream_kills import digest
+from brickrt.graph.errors import BrickError
+from brickrt.runtime.files.journal import journal_path, read_journal
+from tests.runtime.stream.helpers import PLENTY, child, pixels, pools, run, two_layers
+
+
+@pytest.mark.parametrize(("model", "kills", "name"), [(two_layers, 2, "y.npy"), (pools, 4, "y.zarr")])
+def test_killed_at_random_moments_and_gone_on_with(model, kills, name, tmp_path):
+    """SIGKILL a while after some band, of NAFNet's in any of its passes. The files are those of a run in one go."""
+    rng, out = random.Random(7), tmp_path / name
+    (tmp_path / "m.onnx").write_bytes(model())
+    np.save(tmp_path / "x.npy", pixels())
+    words = [tmp_path / "m.onnx", "--input", tmp_path / "x.npy", "--limit", PLENTY]
+    whole = run(model(), pixels(), tmp_path / f"whole-{name}", rows=4)
+    for k in range(kills):
+        begin = ["--resume"] if k else ["--rows", 4]
+        moment = ["--kill-band", max(1, whole.all_bands // (kills + 1) - 2), "--delay", rng.uniform(0, 0.004)]
+        code, _, err = child(*words, "--output", out, *begin, *moment, check=False)
+        assert code in (-signal.SIGKILL, 0), err
+        if code == 0:
+            break
+    else:
+        assert journal_path(out).exists()
+        _, told, _ = child(*words, "--output", out, "--resume")
+        assert told["bands_run"] < whole.all_bands
+    assert digest(out) == digest(tmp_path / f"whole-{name}")
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(["m.onnx", "x.npy", name, f"whole-{name}"])
+
+
+def test_a_full_disk(tmp_path, monkeypatch):
+    """One line; nothing is lost, and the run goes on where there is room again."""
+    model, out, real, left = two_layers(), tmp_path / "y.npy", os.pwrite, [9]
+
+    def full(fd, data, offset):
+        left[0] -= 1
+        if left[0] < 0:
+            raise OSError(ENOSPC, "No space left on device")
+        return real(fd, data, offset)
+
+    whole = run(model, pixels(), tmp_path / "whole.npy")
+    monkeypatch.setattr(os, "pwrite", full)
+    with pytest.raises(BrickError, match=r"^\S+: the disk is full: .*--resume goes on with it$") as error:
+        run(model, pixels(), out)
+    assert "\n" not in str(error.value) and not out.exists()
+    monkeypatch.undo()
+    assert read_journal(journal_path(out))[1]
+    assert 0 < run(model, pixels(), out, resume=True).bands < whole.all_bands
+    assert digest(out) == digest(tmp_path / "whole.npy")
+
+
+def test_a_chunk_that_does_not_fit_the_disk(tmp_path):
+    """Zarr's chunks are files of their own: the limit on a file's size is below that of a chunk."""
+    model, out = two_layers(size=256), tmp_path / "y.zarr"
+    given = pixels(256)
+    run(model, given, tmp_path / "whole.zarr", rows=64)
+    heard, before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN), resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, before[1]))
+    try:
+        with pytest.raises(BrickError, match=r"a file may not grow as large.*--resume goes on with it$") as error:
+            run(model, given, out, rows=64)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, heard)
+    assert "\n" not in str(error.value) and not out.exists()
+    run(model, given, out, resume=True)
+    assert digest(out) == digest(tmp_path / "whole.zarr")
+
+
+def test_a_torn_chunk_is_done_again(tmp_path):
+    """A kill may leave pages of a finished band unwritten only where the disk lies; what is there is read again."""
+    model, out = two_layers(), tmp_path / "y.npy"
+    run(model, pixels(), tmp_path / "whole.npy")
+    _ended_after(4, model, out)
+    part = next(path for path in tmp_path.iterdir() if path.name.endswith("brickrt-part"))
+    with part.open("r+b") as file:
+        file.seek(128 + 4 * 64 * 9)  # in the second band
+        file.write(b"\xff" * 8)
+    told = run(model, pixels(), out, resume=True)
+    assert told.bands >= told.all_bands - 2
+    assert digest(out) == digest(tmp_path / "whole.npy")
+
+
+def test_what_changed_meanwhile_is_not_gone_on_with(tmp_path):
+    model, out = two_layers(), tmp_path / "y.npy"
+    _ended_after(3, model, out)
+    for refused, words in {
+        "the input is another one": (model, pixels(seed=9), {}),
+        "the model is another one": (two_layers(seed=6), pixels(), {}),
+        "the output is another one": (model, pixels(), {"scale": 2.0}),
+    }.items():
+        given, array, options = words
+        with pytest.raises(BrickError, match=refused) as error:
+            run(given, array, out, resume=True, **options)
+        assert "\n" not in str(error.value)
+    run(model, pixels(), tmp_path / "whole.npy")
+    run(model, pixels(), out, resume=True)  # nothing of it was lost
+    assert digest(out) == digest(tmp_path / "whole.npy")
+
+
+def test_nothing_to_go_on_with(tmp_path):
+    with pytest.raises(BrickError, match="there is no such journal of a run to go on with: leave out --resume"):
+        run(two_layers(), pixels(), tmp_path / "y.npy", resume=True)
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_bands_of_the_first_run_are_kept(tmp_path):
+    """Another limit would cut another way; where it is too low for the bands that there are, that is said."""
+    model, out = two_layers(), tmp_path / "y.npy"
+    _ended_after(3, model, out)
+    with pytest.raises(BrickError, match=r"not enough for the bands that this run was begun with: raise --max-memory"):
+        run(model, pixels(), out, resume=True, max_memory=2**27)
+    told = run(model, pixels(), out, resume=True, max_memory=None)
+    assert told.plan.rows == 8
+
+
+class Enough(Exception):
+    """A run is left on purpose."""
+
+
+def _ended_after(bands, model, out):
+    def watch(progress):
+        if progress.bands >= bands:
+            raise Enough
+
+    with pytest.raises(Enough):
+        run(model, pixels(), out, watch=watch)
+    assert journal_path(out).exists()

@@ -1,0 +1,152 @@
+"""Runs in bounded memory: the same values as in core, limits held, and what the API takes."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+
+import brickrt
+from brickrt.graph.errors import BrickError
+from brickrt.graph.onnx_import.last_step import with_argmax, with_threshold
+from brickrt.graph.onnx_import.source import load
+from brickrt.plan.options import PlanOptions
+from brickrt.runtime.engines import choose_engine
+from brickrt.runtime.pipeline import Pipeline
+from brickrt.runtime.program_protocol import Cancelled
+from brickrt.runtime.stream.stream_files import opened_job
+from brickrt.runtime.stream.stream_report import Cut, StreamOptions
+from tests.runtime.stream.helpers import PLENTY, child, pixels, pools, run, two_layers
+
+
+def test_api_takes_arrays_and_paths(tmp_path):
+    runtime = brickrt.Runtime(two_layers(), device="cpu", threads=2)
+    np.save(tmp_path / "x.npy", pixels())
+    wanted = runtime.execute({"x": pixels()})["y"]
+    for given, out in (({"x": tmp_path / "x.npy"}, {"y": tmp_path / "a.npy"}), (pixels(), tmp_path / "b.npy")):
+        report = runtime.stream(given, out, max_memory=PLENTY)
+        assert isinstance(report, brickrt.StreamReport) and report.bytes_read >= pixels().nbytes
+        assert report.bytes_written == wanted.nbytes and report.bands == report.all_bands
+        np.testing.assert_allclose(np.load(report.outputs["y"]), wanted, rtol=1e-5, atol=1e-5)
+    runtime.stream(pixels(), tmp_path / "c.npy", max_memory=PLENTY, stored="uint8", scale=40)
+    np.testing.assert_allclose(np.load(tmp_path / "c.npy"), np.clip(np.rint(wanted * 40), 0, 255), atol=1)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "options", "refused"),
+    [
+        ({"x": pixels(), "z": 1}, "y.npy", {}, "has the inputs 'x': 'z' is none of them"),
+        (pixels(), {"no": "y.npy"}, {}, "has the outputs 'y': 'no' is none of them"),
+        (pixels(), {}, {}, "has the outputs 'y': some are missing"),
+        (pixels(), "y.npy", {"max_memory": 0}, "max_memory 0 is impossible: give a number of bytes"),
+        (pixels(), "y.npy", {"stored": "uint9"}, "'uint9' is no type: use uint8"),
+        (pixels(), "y.npy", {"scale": float("nan")}, "scale nan is impossible"),
+        (pixels()[:, :2], "y.npy", {}, "has the shape"),
+        ("absent.npy", "y.npy", {}, "absent.npy: no such file"),
+        (pixels(), "y.png", {}, "y.png: is none of"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_in_one_line(inputs, outputs, options, refused, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    runtime = brickrt.Runtime(two_layers(), device="cpu", threads=2)
+    with pytest.raises(BrickError, match=re.escape(refused)) as error:
+        runtime.stream(inputs, outputs, **{"max_memory": PLENTY, **options})
+    assert "\n" not in str(error.value)
+    assert not list(tmp_path.iterdir())
+
+
+def test_below_the_least_is_refused_with_the_least(tmp_path):
+    """And that is enough, for a process of its own."""
+    (tmp_path / "m.onnx").write_bytes(two_layers())
+    np.save(tmp_path / "x.npy", pixels())
+    words = [tmp_path / "m.onnx", "--input", tmp_path / "x.npy", "--output", tmp_path / "y.npy", "--limit"]
+    code, _, err = child(*words, 2**20, check=False)
+    least = int(re.search(r"raise --max-memory to (\d+)MiB$", err.strip().splitlines()[-1])[1]) * 2**20
+    assert code == 1 and not (tmp_path / "y.npy").exists()
+    assert child(*words, least - 2**24, check=False)[0] == 1
+    _, told, _ = child(*words, least)
+    assert told["peak_bytes"] <= told["projected_bytes"] <= told["limit_bytes"] == least
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "over"), [("layers", 512, 1.03), ("nafnet", 128, 1.5), ("unet3d", 32, 1.03)], ids=str
+)
+def test_measured_is_at_most_projected_is_at_most_the_limit(name, size, over, tmp_path):
+    """`python -m bench.stream_memory` has thirty such cases."""
+    shape = (1, 1, size, size, size) if name == "unet3d" else (1, 3, size, size)
+    np.save(tmp_path / "x.npy", np.zeros(shape, np.float32))
+    (tmp_path / "m.onnx").write_bytes(two_layers(size=size))
+    network = tmp_path / "m.onnx" if name == "layers" else name
+    words = [network, "--size", size, "--input", tmp_path / "x.npy", "--output", tmp_path / "y.npy", "--over", over]
+    _, told, _ = child(*words)
+    assert told["peak_bytes"] <= told["projected_bytes"] <= told["limit_bytes"]
+
+
+def test_progress_counts_rows_bands_and_bytes(tmp_path):
+    told = []
+    report = run(pools(), pixels(), tmp_path / "y.npy", rows=16, watch=told.append)
+    bands = [one.bands for one in told]
+    assert bands == sorted(bands) and bands[-1] == report.all_bands == told[-1].all_bands
+    assert {one.sweep for one in told} == set(range(told[0].sweeps)) and told[0].sweeps > 1
+    assert told[-1].rows == told[-1].all_rows == 64
+    assert told[-1].bytes_written == report.bytes_written == pixels().nbytes
+    assert told[0].left_s > 0 and told[-1].left_s == 0
+
+
+def test_cancel_keeps_what_is_finished(tmp_path):
+    source, options = load(two_layers()), StreamOptions(PLENTY, cut=Cut(4, (1,)))
+    pipeline, out = Pipeline(choose_engine("cpu"), PlanOptions(), 2), {"y": tmp_path / "y.npy"}
+    with (
+        opened_job(
+            pipeline, source, pixels(), out, options, watch=lambda told: told.bands == 6 and job.cancel()
+        ) as job,
+        pytest.raises(Cancelled),
+    ):
+        job.run(out)
+    report = run(two_layers(), pixels(), tmp_path / "y.npy", resume=True)
+    assert report.bands < report.all_bands
+    run(two_layers(), pixels(), tmp_path / "whole.npy", rows=4)
+    assert (tmp_path / "y.npy").read_bytes() == (tmp_path / "whole.npy").read_bytes()
+
+
+@pytest.mark.parametrize("classes", [1, 5, 300])
+def test_argmax_joins_the_graph(classes, tmp_path):
+    source = with_argmax(load(two_layers(classes, 16)), 1)
+    given = {"x": pixels(16)}
+    runtime = brickrt.Runtime(source, device="cpu", threads=2)
+    wanted = brickrt.Runtime(two_layers(classes, 16), device="cpu", threads=2).execute(given)["y"].argmax(1)[:, None]
+    runtime.stream(given, tmp_path / "y.npy", max_memory=PLENTY)
+    found = np.load(tmp_path / "y.npy")
+    assert found.dtype == (np.uint8 if classes <= 256 else np.int32)
+    np.testing.assert_array_equal(found, wanted)
+
+
+def test_threshold_joins_the_graph(tmp_path):
+    runtime = brickrt.Runtime(with_threshold(load(two_layers()), 0.25), device="cpu", threads=2)
+    values = brickrt.Runtime(two_layers(), device="cpu", threads=2).execute({"x": pixels()})["y"]
+    runtime.stream(pixels(), tmp_path / "y.npy", max_memory=PLENTY)
+    found = np.load(tmp_path / "y.npy")
+    near = np.abs(values - 0.25) < 1e-4
+    assert found.dtype == np.uint8 and set(np.unique(found)) == {0, 1}
+    np.testing.assert_array_equal(found[~near], (values > 0.25)[~near])
+
+
+@pytest.mark.parametrize("join", [lambda s: with_argmax(s, 4), lambda s: with_threshold(s, float("nan"))])
+def test_last_steps_that_make_no_sense(join):
+    with pytest.raises(BrickError):
+        join(load(two_layers()))
+
+
+def test_nodes_that_run_on_the_host_are_refused_by_name(tmp_path):
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, (1, 3, 64, None)) for name in "xy"]
+    nodes = [
+        helper.make_node("NonZero", ["x"], ["n"], name="counts"),
+        helper.make_node("Cast", ["n"], ["y"], to=1),
+    ]
+    ends[1] = helper.make_tensor_value_info("y", TensorProto.FLOAT, (None, None))
+    graph = helper.make_graph(nodes, "host", ends[:1], ends[1:])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8).SerializeToString()
+    with pytest.raises(BrickError, match=r"'counts' \(NonZero\) run on the host: a network with them is not run band"):
+        brickrt.Runtime(model, device="cpu").stream(pixels(), tmp_path / "y.npy", max_memory=PLENTY)
