@@ -17,7 +17,7 @@ from brickrt.runtime.engines import choose_engine
 from brickrt.runtime.pipeline import Pipeline
 from brickrt.runtime.program_protocol import Cancelled
 from brickrt.runtime.stream.stream_files import opened_job
-from brickrt.runtime.stream.stream_report import Cut, StreamOptions
+from brickrt.runtime.stream.stream_report import StreamCut, StreamOptions
 from tests.runtime.stream.helpers import PLENTY, child, pixels, pools, run, two_layers
 
 
@@ -96,7 +96,7 @@ def test_progress_counts_rows_bands_and_bytes(tmp_path):
 
 
 def test_cancel_keeps_what_is_finished(tmp_path):
-    source, options = load(two_layers()), StreamOptions(PLENTY, cut=Cut(4, (1,)))
+    source, options = load(two_layers()), StreamOptions(PLENTY, cut=StreamCut(4, (1,)))
     pipeline, out = Pipeline(choose_engine("cpu"), PlanOptions(), 2), {"y": tmp_path / "y.npy"}
     with (
         opened_job(
