@@ -11,19 +11,20 @@ import json
 import os
 import re
 import signal
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
 
 from brickrt import zoo
-from brickrt.graph.errors import BrickError
 from brickrt.graph.onnx_import.source import load
 from brickrt.plan.options import PlanOptions
 from brickrt.runtime.engines import choose_engine
 from brickrt.runtime.files.sink import WRITABLE
 from brickrt.runtime.pipeline import Pipeline
 from brickrt.runtime.stream.stream_files import opened_job
-from brickrt.runtime.stream.stream_report import Cut, StreamOptions, StreamProgress
+from brickrt.runtime.stream.stream_report import StreamCut, StreamOptions, StreamProgress
 
 PLENTY = 2**33
 
@@ -37,10 +38,10 @@ def main() -> None:
     source = load(model)
     pipeline = Pipeline(choose_engine("cpu"), PlanOptions(), words.threads)
     outputs = {name: _output(words.output, name, len(source.outputs)) for name in source.outputs}
-    cut = Cut(words.rows, words.strips) if words.rows and not words.resume else None
+    cut = StreamCut(words.rows, words.strips) if words.rows and not words.resume else None
     limit = words.limit if words.limit else PLENTY
     if words.over:
-        limit = int(words.over * _least(pipeline, source, words.input, outputs))
+        limit = int(words.over * _least(words))
     options = StreamOptions(limit, words.stored, None, words.resume, cut)
     with opened_job(pipeline, source, words.input, outputs, options, watch=_killing(words)) as job:
         print("planned", flush=True)
@@ -72,16 +73,32 @@ def _output(path: str, name: str, count: int) -> str:
     return path if count == 1 else f"{path.rpartition('.')[0]}.{name}.{path.rpartition('.')[2]}"
 
 
-def _least(pipeline: Pipeline, source: Any, file: str, outputs: dict[str, str]) -> int:
-    """The bytes that a refusal says would do."""
-    try:
-        with opened_job(pipeline, source, file, outputs, StreamOptions(1)):
-            raise AssertionError("one byte was enough")
-    except BrickError as e:
-        found = re.search(r"--max-memory to (\d+)MiB", str(e))
-        if found is None:
-            raise
-        return int(found[1]) * 2**20
+def _least(words: argparse.Namespace) -> int:
+    """The bytes that a refusal says would do, of a process like this one: planning twice would make this one larger."""
+    same = [
+        "--size",
+        str(words.size),
+        "--input",
+        words.input,
+        "--output",
+        words.output,
+        "--threads",
+        str(words.threads),
+    ]
+    call = [
+        sys.executable,
+        "-m",
+        "bench.stream_run",
+        words.network,
+        *(same if words.size else same[2:]),
+        "--limit",
+        "1",
+    ]
+    done = subprocess.run(call, capture_output=True, text=True, check=False)
+    found = re.search(r"--max-memory to (\d+)MiB", done.stderr)
+    if found is None:
+        raise SystemExit(done.stderr)
+    return int(found[1]) * 2**20
 
 
 def _killing(words: argparse.Namespace) -> Any:

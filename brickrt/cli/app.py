@@ -95,32 +95,24 @@ def run(
     random: options.RunRandom = False,
     seed: options.Seed = None,
     shape: options.RunShapes = [],  # noqa: B006
-    mean: options.Mean = None,
-    std: options.Std = None,
-    scale: options.Scale = None,
-    layout: options.Layout = None,
-    resize: options.Resize = None,
+    mean: options.Mean = None, std: options.Std = None, scale: options.Scale = None,
+    layout: options.Layout = None, resize: options.Resize = None,
     verify: options.Verify = False,
     dashboard: options.Dashboard = False,
-    trace: options.Trace = None,
-    trace_arrows: options.TraceArrows = False,
-    report: options.Report = None,
-    max_memory: options.MaxMemory = None,
-    resume: options.Resume = False,
-    hard: options.Hard = False,
+    trace: options.Trace = None, trace_arrows: options.TraceArrows = False, report: options.Report = None,
+    max_memory: options.MaxMemory = None, resume: options.Resume = False, hard: options.Hard = False,
     stored_as: options.StoredAs = None,
-    argmax: options.ArgMax = None,
-    threshold: options.Threshold = None,
+    argmax: options.ArgMax = None, threshold: options.Threshold = None,
     json: options.Json = False,
-) -> str:
+) -> str:  # fmt: skip
     """Run MODEL, an .onnx file; print outputs, latency and plan."""
-    pixels = parse.numbers("--mean", mean), parse.deviations(std), scale
-    image = ImageRequest(*pixels, layout, parse.height_width(resize))
+    means, deviations = parse.numbers("--mean", mean), parse.deviations(std)
+    image = ImageRequest(means, deviations, scale, layout, parse.height_width(resize))
     inputs = InputRequest(tuple(input), random, seed, tuple(shape), image)
     engine = EngineRequest(device, strategy, brick, threads, max_layers, exact, precision, launch, plan)
     watch = WatchRequest(trace, trace_arrows, report, dashboard)
-    limit = parse.memory("--max-memory", max_memory)
-    stream = StreamRequest(limit, resume, hard, *parse.stored_as(stored_as), argmax, threshold)
+    stored = parse.stored_as(stored_as)
+    stream = StreamRequest(parse.memory("--max-memory", max_memory), resume, hard, *stored, argmax, threshold)
     return _work("run", RunRequest(model, inputs, engine, output, repeat, verify, json, watch, stream))
 
 

@@ -18,7 +18,7 @@ COLLECTED = -1  # instead of an output's number: rows of tensors that later swee
 Progress = Callable[[int, int], None]  # (sweep, band)
 
 
-class StreamRecorder:
+class JournalWriter:
     """Writes the journal of a run. Units are (sweep, band, output)."""
 
     def __init__(self, journal: Journal, sinks: Mapping[str, TensorSink], progress: Progress | None = None) -> None:

@@ -19,7 +19,7 @@ from brickrt.runtime.files.source import open_source
 from brickrt.runtime.files.tensors import TensorSource, as_tensor, unit_scale
 from brickrt.runtime.pipeline import Pipeline
 from brickrt.runtime.stream.stream_job import CUT, StreamJob
-from brickrt.runtime.stream.stream_report import Cut, StreamOptions, Watch
+from brickrt.runtime.stream.stream_report import StreamCut, StreamOptions, Watch
 
 IMAGES = (".tif", ".tiff", ".btf", ".tf8")
 
@@ -87,14 +87,14 @@ def check_options(options: StreamOptions) -> None:
             raise BrickError(f"'{options.stored}' is no type: use uint8, uint16 or float32") from None
 
 
-def _begun(outputs: Mapping[str, str | Path]) -> Cut:
+def _begun(outputs: Mapping[str, str | Path]) -> StreamCut:
     """How the run was cut that is gone on with."""
     path = journal_path(next(iter(outputs.values())))
     if not path.exists():
         raise BrickError(f"{path}: there is no such journal of a run to go on with: leave out --resume to start")
     header, _ = read_journal(path)
     try:
-        return Cut.parse(header[CUT])
+        return StreamCut.parse(header[CUT])
     except (KeyError, ValueError):
         raise BrickError(f"{path}: is a journal of another version: leave out --resume to start again") from None
 

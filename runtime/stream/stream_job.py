@@ -21,7 +21,7 @@ from brickrt.runtime.files.tensors import TensorSink, TensorSource, as_file
 from brickrt.runtime.pipeline import Pipeline
 from brickrt.runtime.program_protocol import Cancelled
 from brickrt.runtime.stream.counted import CountedSink, CountedSource, Traffic
-from brickrt.runtime.stream.recorder import StreamRecorder, left_to_do, restore_collected
+from brickrt.runtime.stream.recorder import JournalWriter, left_to_do, restore_collected
 from brickrt.runtime.stream.resident import peak_bytes
 from brickrt.runtime.stream.stream_planning import plan_stream
 from brickrt.runtime.stream.stream_program import StreamProgram
@@ -102,7 +102,7 @@ class StreamJob:
                 Files(
                     {name: CountedSource(one, traffic) for name, one in self.inputs.items()},
                     {name: CountedSink(sink, traffic) for name, sink in sinks.items()},
-                    StreamRecorder(journal, sinks, told.tell),
+                    JournalWriter(journal, sinks, told.tell),
                 )
             )
         return StreamReport(

@@ -25,7 +25,7 @@ from brickrt.runtime.lowering.arena import view_aliases
 from brickrt.runtime.lowering.inplace_slices import find_inplace_slices
 from brickrt.runtime.pipeline import Pipeline
 from brickrt.runtime.stream.resident import resident_bytes
-from brickrt.runtime.stream.stream_report import Cut
+from brickrt.runtime.stream.stream_report import StreamCut
 
 FREE_SHARE = 0.8  # of the memory that is free, which a run takes where no limit is given
 KEPT_BACK = 8 * MIB  # so that a process which is a little larger can go on with a run
@@ -41,9 +41,9 @@ class PlannedStream:
     plan_s: float
 
     @property
-    def cut(self) -> Cut:
+    def cut(self) -> StreamCut:
         """The heights of bands and the strips."""
-        return Cut(self.candidate.plan.rows, self.candidate.plan.strips)
+        return StreamCut(self.candidate.plan.rows, self.candidate.plan.strips)
 
 
 def plan_stream(
@@ -51,7 +51,7 @@ def plan_stream(
     source: SourceGraph,
     types: Mapping[str, TensorType],
     max_memory: int | None = None,
-    cut: Cut | None = None,
+    cut: StreamCut | None = None,
     reading: int = 0,
 ) -> PlannedStream:
     """Plans for at most `max_memory` resident bytes, 80 % of what is free where it is None; a `cut` of an earlier run
@@ -86,7 +86,7 @@ def _chosen(planner: StreamPlanner, slices: Collection[str], asked: MemoryLimit)
         return replace(least, plan=planner.stream_plan(least.plan.rows, least.plan.strips), memory=memory)
 
 
-def _as_cut(planner: StreamPlanner, slices: Collection[str], asked: MemoryLimit, cut: Cut) -> Candidate:
+def _as_cut(planner: StreamPlanner, slices: Collection[str], asked: MemoryLimit, cut: StreamCut) -> Candidate:
     """The bands of an earlier run. Raises BrickError where they take more memory than is allowed."""
     sample = planner.stream_plan(cut.rows, cut.strips, sample=True)
     memory = project_stream(sample, slices, asked.threads, asked.runtime, asked.buffers)

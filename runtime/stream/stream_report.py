@@ -11,7 +11,7 @@ from brickrt.plan.stream.stream_plan import AXIS, StreamPlan
 
 
 @dataclass(frozen=True)
-class Cut:
+class StreamCut:
     """How the network was cut: rows of a band, and strips along each axis behind the rows."""
 
     rows: int
@@ -21,7 +21,7 @@ class Cut:
         return f"{self.rows} {','.join(map(str, self.strips))}".strip()
 
     @classmethod
-    def parse(cls, text: str) -> Cut:
+    def parse(cls, text: str) -> StreamCut:
         """The cut that `str` wrote. Raises ValueError for other text."""
         rows, _, strips = text.partition(" ")
         return cls(int(rows), tuple(map(int, strips.split(","))) if strips else ())
@@ -37,7 +37,7 @@ class StreamOptions:
     stored: str | None = None
     scale: float | None = None
     resume: bool = False
-    cut: Cut | None = None
+    cut: StreamCut | None = None
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from brickrt.plan.options import PlanOptions
 from brickrt.runtime.engines import choose_engine
 from brickrt.runtime.pipeline import Pipeline
 from brickrt.runtime.stream.stream_files import opened_job
-from brickrt.runtime.stream.stream_report import Cut, StreamOptions, StreamReport, Watch
+from brickrt.runtime.stream.stream_report import StreamCut, StreamOptions, StreamReport, Watch
 
 SIZE = 64
 PLENTY = 2**32
@@ -55,7 +55,7 @@ def pixels(size: int = SIZE, seed: int = 0) -> np.ndarray:
 
 def run(model: bytes, given: object, out: Path, rows: int = 8, watch: Watch | None = None, **options) -> StreamReport:
     """A run in this process, in bands of so many rows."""
-    cut = None if options.get("resume") else Cut(rows, (1,))
+    cut = None if options.get("resume") else StreamCut(rows, (1,))
     asked = StreamOptions(**{"max_memory": PLENTY, "cut": cut, **options})
     pipeline = Pipeline(choose_engine("cpu"), PlanOptions(), 2)
     with opened_job(pipeline, load(model), given, {"y": out}, asked, watch=watch) as job:

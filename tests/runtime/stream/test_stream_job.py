@@ -12,12 +12,15 @@ import brickrt
 from brickrt.graph.errors import BrickError
 from brickrt.graph.onnx_import.last_step import with_argmax, with_threshold
 from brickrt.graph.onnx_import.source import load
+from brickrt.ops.types import TensorType
 from brickrt.plan.options import PlanOptions
+from brickrt.runtime.analysis.memory_projection import project
 from brickrt.runtime.engines import choose_engine
 from brickrt.runtime.pipeline import Pipeline
 from brickrt.runtime.program_protocol import Cancelled
 from brickrt.runtime.stream.stream_files import opened_job
-from brickrt.runtime.stream.stream_report import Cut, StreamOptions
+from brickrt.runtime.stream.stream_planning import in_core_bytes, whole_graph
+from brickrt.runtime.stream.stream_report import StreamCut, StreamOptions
 from tests.runtime.stream.helpers import PLENTY, child, pixels, pools, run, two_layers
 
 
@@ -96,7 +99,7 @@ def test_progress_counts_rows_bands_and_bytes(tmp_path):
 
 
 def test_cancel_keeps_what_is_finished(tmp_path):
-    source, options = load(two_layers()), StreamOptions(PLENTY, cut=Cut(4, (1,)))
+    source, options = load(two_layers()), StreamOptions(PLENTY, cut=StreamCut(4, (1,)))
     pipeline, out = Pipeline(choose_engine("cpu"), PlanOptions(), 2), {"y": tmp_path / "y.npy"}
     with (
         opened_job(
@@ -137,6 +140,15 @@ def test_threshold_joins_the_graph(tmp_path):
 def test_last_steps_that_make_no_sense(join):
     with pytest.raises(BrickError):
         join(load(two_layers()))
+
+
+@pytest.mark.parametrize("model", [two_layers, pools])
+def test_memory_of_a_run_in_core_is_known_without_lowering(model):
+    source, pipeline = load(model(size=128)), Pipeline(choose_engine("cpu"), PlanOptions(), 1)
+    plan = pipeline.plan(whole_graph(source, {"x": TensorType((1, 3, 128, 128), np.dtype(np.float32))}))
+    lowered = project(pipeline.lower(plan), 1)
+    constants = sum(array.nbytes for array in plan.graph.constants.values())
+    assert in_core_bytes(plan) - constants == pytest.approx(lowered.arena + lowered.ends, rel=0.1)
 
 
 def test_nodes_that_run_on_the_host_are_refused_by_name(tmp_path):
