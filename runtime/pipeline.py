@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from brickrt.graph.allowance import allowing
 from brickrt.graph.errors import BrickError, callers_own, last_resort
 from brickrt.graph.ir import Graph
 from brickrt.graph.onnx_import.check_inputs import check_inputs
@@ -30,7 +31,7 @@ from brickrt.graph.time_budget import preparing
 from brickrt.ops.types import TensorType
 from brickrt.plan.options import PlanOptions
 from brickrt.plan.plan import Plan
-from brickrt.runtime.analysis.memory_projection import check_fits, check_io_sizes
+from brickrt.runtime.analysis.memory_projection import check_fits, check_io_sizes, check_work
 from brickrt.runtime.cache.plan_cache import remembered_plan
 from brickrt.runtime.cache.saved_plan import SavedPlan
 from brickrt.runtime.engines import Engine
@@ -66,22 +67,31 @@ class Pipeline:
     def execute(self, first: StageCache, execution: Execution) -> Execution:
         """Runs a model's parts one after the other; those that the cache does not have are compiled."""
         stage: StageCache | None = first
-        while stage is not None:
-            compiled, compile_ms = stage.get(self.compiled, execution.values, self.engine.arrays)
-            execution.run_stage(stage.stage, compiled, compile_ms)
-            stage = compiled.rest
+        given = sum(getattr(value, "nbytes", 0) for value in execution.values.values())
+        with allowing(first.stage.source.stored_bytes + given):
+            while stage is not None:
+                compiled, compile_ms = stage.get(self.compiled, execution.values, self.engine.arrays)
+                execution.run_stage(stage.stage, compiled, compile_ms)
+                stage = compiled.rest
         return execution
 
     def compiled(
         self, stage: Stage, types: Mapping[str, TensorType], values: Mapping[str, np.ndarray]
     ) -> Specialized | CompiledStage:
         """A stage ready to run, or, where values of its inputs are needed first, the request for them."""
+        with allowing(_given(stage, types)):
+            return self._compiled(stage, types, values)
+
+    def _compiled(
+        self, stage: Stage, types: Mapping[str, TensorType], values: Mapping[str, np.ndarray]
+    ) -> Specialized | CompiledStage:
         with preparing():
             special = self.specialize(stage, types, values)
             if special.need_values:
                 return special
             if self.saved and special.rest:
                 raise BrickError(f"{self.saved.path}: a plan that is saved cannot be run: {LATER}")
+            check_work(special.graph)
             plan, constants = without_constants(self.plan(special.graph))
             special = replace(special, graph=NOTHING)  # the program alone has the constants now, and gives them up
             tasks = self.lower(plan) if plan.graph.nodes else None
@@ -93,10 +103,10 @@ class Pipeline:
     ) -> Specialized:
         """The stage as brick operators, for inputs of these types. Raises BrickError where an input is too large."""
         self._say("specialize", 0, 1)
-        with preparing():
+        with preparing(), allowing(_given(stage, types)):
             special = specialize(stage, types, values)
-        if not special.need_values:
-            check_io_sizes(special.graph)
+            if not special.need_values:
+                check_io_sizes(special.graph)
         return special
 
     def plan(self, graph: Graph) -> Plan:
@@ -131,6 +141,11 @@ class Pipeline:
         if self.progress:
             with callers_own():
                 self.progress(what, done, total)
+
+
+def _given(stage: Stage, types: Mapping[str, TensorType]) -> int:
+    """Bytes of a model and of inputs of these types."""
+    return stage.source.stored_bytes + sum(t.nbytes for t in types.values())
 
 
 def _doing(what: str, graph: Graph) -> str:

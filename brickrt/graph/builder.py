@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from brickrt.graph.allowance import hold
 from brickrt.graph.errors import NeedValue, Unsupported
 from brickrt.graph.ir import Node
-from brickrt.graph.room import require_room, require_table_room
+from brickrt.graph.room import own_bytes, require_room, require_table_room
 from brickrt.ops.base import Op
 from brickrt.ops.types import TensorType
 
@@ -126,7 +127,7 @@ class Builder:
         """Adds a constant and returns its tensor name."""
         array = np.asarray(array)
         name = self.fresh(hint)
-        self.bind(name, array)
+        self.bind_new(name, array)
         return name
 
     def emit(self, op: Op, *inputs: str, hint: str = "") -> str:
@@ -213,6 +214,11 @@ class Builder:
         """Makes `name` a constant."""
         self.constants[name] = array
         self.types[name] = TensorType(array.shape, array.dtype)
+
+    def bind_new(self, name: str, array: np.ndarray) -> None:
+        """Makes `name` a constant that was computed, and takes memory of its own."""
+        hold(own_bytes(array, ()))
+        self.bind(name, array)
 
     def fresh(self, hint: str) -> str:
         """A new tensor name."""

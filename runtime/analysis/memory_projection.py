@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from brickrt.graph.allowance import FLOPS_PER_SECOND, allowance, hold
 from brickrt.graph.errors import BrickError
 from brickrt.graph.ir import Graph
-from brickrt.graph.room import available_bytes
+from brickrt.graph.room import available_bytes, require_bytes
 from brickrt.plan.cost.conv_algorithms import weight_growth
 from brickrt.plan.device.machine import GIB, memory_bytes
 from brickrt.runtime.lowering.task_graph import TaskGraph
@@ -59,24 +60,45 @@ def check_io_sizes(graph: Graph) -> None:
         largest = max(sizes, key=lambda name: sizes[name])
         held = f"this machine has {memory_bytes() / GIB:.1f}"
         raise _refusal("inputs and outputs", sum(sizes.values()), held, f"'{largest}' {graph.types[largest]}")
+    for name in graph.outputs:
+        require_bytes(sizes[name], f"the output '{name}' {graph.types[name]}")
+
+
+def check_work(graph: Graph) -> None:
+    """Refuses operators that compute far more than the model and its inputs stand for. Raises BrickError."""
+    allowed = allowance()
+    if allowed is None:
+        return
+    flops = {n: n.op.flops(graph.ins(n), graph.out(n)) for n in graph.nodes}
+    most = max(flops, key=lambda n: flops[n], default=None)
+    if most is not None:
+        seconds = sum(flops.values()) / FLOPS_PER_SECOND
+        allowed.require_seconds(seconds, f"computing '{most.name}' {graph.out(most)} and the nodes around it")
 
 
 def check_fits(tasks: TaskGraph, threads: int) -> None:
     """Refuses a task graph whose run this machine, or its GPU, cannot hold."""
-    device = tasks.plan.device
+    device, graph = tasks.plan.device, tasks.plan.graph
     projection = project(tasks, threads if device.kind == "cpu" else 1)
     needed = projection.total
     who, has = ("the GPU", device.memory) if device.kind == "cuda" else ("this machine", memory_bytes())
     if device.kind != "cuda" and needed <= has:  # inputs and constants are there already; what follows is new
-        made = sum(tasks.plan.graph.types[name].nbytes for name in tasks.plan.graph.outputs)
+        made = sum(graph.types[name].nbytes for name in graph.outputs)
         needed = projection.arena + projection.scratch + projection.tables + made
         who, has = "now this machine", min(has, available_bytes())
+        allowed = allowance()
+        if allowed is not None:
+            allowed.require_bytes(needed, f"the run, whose largest part is {_largest(tasks)},")
+            hold(needed - made)
     if needed > has:
-        graph = tasks.plan.graph
-        stored = [name for name, one in tasks.allocations.items() if one.kind != "scratch"]
-        largest = max(stored, key=lambda name: graph.types[name].nbytes, default="")
-        part = f"'{largest}' {graph.types[largest]}" if largest else "its scratch"
-        raise _refusal("the run", needed, f"{who} has {has / GIB:.1f}", part, device.kind)
+        raise _refusal("the run", needed, f"{who} has {has / GIB:.1f}", _largest(tasks), device.kind)
+
+
+def _largest(tasks: TaskGraph) -> str:
+    graph = tasks.plan.graph
+    stored = [name for name, one in tasks.allocations.items() if one.kind != "scratch"]
+    largest = max(stored, key=lambda name: graph.types[name].nbytes, default="")
+    return f"'{largest}' {graph.types[largest]}" if largest else "its scratch"
 
 
 def _refusal(what: str, needed: int, held: str, largest: str, kind: str = "cpu") -> BrickError:

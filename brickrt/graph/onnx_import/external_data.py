@@ -51,6 +51,20 @@ def _check_indices(name: str, shape: tuple[int, ...], values: np.ndarray, indice
         )
 
 
+def bytes_beside(tensors: Iterable[onnx.TensorProto], folder: Path | None) -> int:
+    """Bytes of the files beside the model in which tensors lie, each file counted once; 0 for what is not there."""
+    stored = (t.external_data for t in tensors if t.data_location == onnx.TensorProto.EXTERNAL)
+    files = {entry.value for entries in stored for entry in entries if entry.key == "location"}
+    return 0 if folder is None else sum(_size(folder / file) for file in files if "\0" not in file)
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:  # reading the tensor says what is wrong
+        return 0
+
+
 def embed_external_data(tensors: Iterable[onnx.TensorProto], folder: Path | None) -> None:
     """Copies what of these tensors lies in files into the model."""
     for tensor in tensors:
