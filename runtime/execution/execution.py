@@ -46,7 +46,7 @@ class HostNodeRun:
         self._cancelled = True
 
     def check(self) -> None:
-        """Raises Cancelled after `cancel`, and BrickError where nodes on the host have computed too long in this run."""
+        """Raises Cancelled after `cancel`, and BrickError where nodes on the host have computed too long."""
         if self._cancelled:
             raise Cancelled
         if self._allowed is not None:

@@ -83,12 +83,13 @@ def _serve(parent: Connection, seconds: int, compared: bool) -> None:
 
 def _judged(case: Case, seconds: int, compared: bool) -> Verdict:
     how, found, peak = in_child(lambda: outcome(case), seconds, BYTES)
-    if how != "answered":
-        return Verdict(how, found, peak)
-    if "memory ran out" in found.text:
-        return Verdict("ran out", found.text, peak)
+    word, text = (found.word, found.text) if how == "answered" else (how, found)
+    if "memory ran out" in text:
+        word = "ran out"
     if peak > MOST:
-        return Verdict("heavy", f"{peak >> 20} MiB, {found.word}: {found.text}", peak)
+        return Verdict("heavy", f"{peak >> 20} MiB, {word}: {text}", peak)
+    if how != "answered" or word == "ran out":
+        return Verdict(word, text, peak)
     if not compared or found.outputs is None:
         return Verdict(found.word, found.text, peak)
     how, other, _ = in_child(lambda: compared_with_others(case[0], found), seconds, BYTES)

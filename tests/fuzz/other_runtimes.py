@@ -20,7 +20,7 @@ TOLERANCE = {np.dtype(np.float16): 2e-2, np.dtype(np.float32): 1e-3, np.dtype(np
 """Relative to the largest value of a tensor; other floating-point types have few digits."""
 
 
-class Comparison(NamedTuple):
+class Compared(NamedTuple):
     """What differs from every other runtime that gives an answer, '' where one agrees or none does; and, in few words,
     what became of the comparison with each."""
 
@@ -32,11 +32,11 @@ class NotTaken(Exception):
     """Another runtime does not load a model; the cause says why."""
 
 
-def compared_with_others(model: bytes, found: Outcome) -> Comparison:
+def compared_with_others(model: bytes, found: Outcome) -> Compared:
     """Runs the model with ONNX Runtime and with ONNX's reference. What they raise decides only that there is no
     answer: both refuse much that the definition allows."""
     if any(word.encode() in model for word in BY_CHANCE):
-        return Comparison("", ("left to chance",))
+        return Compared("", ("left to chance",))
     wrong, told = [], []
     for name, run in OTHERS.items():
         if name == "onnx.reference" and b"LRN" in model:
@@ -55,7 +55,7 @@ def compared_with_others(model: bytes, found: Outcome) -> Comparison:
         if difference:
             wrong.append(f"{name}: {difference}")
     agreed = any(text.endswith(" agrees") for text in told)
-    return Comparison("" if agreed else "\n".join(wrong), tuple(told))
+    return Compared("" if agreed else "\n".join(wrong), tuple(told))
 
 
 def _by_onnxruntime(model: bytes, found: Outcome) -> Answers:

@@ -13,7 +13,7 @@ import pytest
 
 from brickrt.graph import allowance
 from tests.fuzz.base_models import own_models
-from tests.fuzz.case_runner import CaseRunner
+from tests.fuzz.case_runner import MOST, CaseRunner
 from tests.fuzz.mutations import mutated
 from tests.fuzz.run_case import outcome
 from tests.support.cpu.in_child import in_child
@@ -46,8 +46,10 @@ def test_a_case_that_hangs_or_takes_much_memory_is_told_of_and_the_next_runs(mon
     monkeypatch.setenv(allowance.MEMORY, "0")
     with CaseRunner(seconds=1) as one:
         assert one.run((long_loop().SerializeToString(), "reference"))[0] == "hung"
-        assert one.run((large().SerializeToString(), "cpu"))[0] == "heavy"
         assert one.run((b"no model", "reference"))[0] == "refused"
+    with CaseRunner() as one:
+        assert one.run((large().SerializeToString(), "cpu"))[0] == "heavy"
+        assert one.run((b"no model", "reference"))[0] == "refused" and one.peak > MOST
 
 
 def test_what_is_compared_is_counted(worker: CaseRunner):

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
+from functools import cache
 from typing import Any
 
 import numpy as np
 import onnx
+from onnx import defs
 
 from brickrt.graph.allowance import allowance, hold
 from brickrt.graph.errors import BrickError
@@ -57,6 +59,7 @@ class GuardedNode:
             if most > size:
                 name = proto.name or proto.op_type
                 raise BrickError(f"TopK node '{name}' is asked for {most} of {size} elements: give a smaller k")
+        _check_kinds(proto, inputs)
         if proto.op_type in CONTROL:
             return self._node.run(*inputs, **more)
         heavy = _require(proto, arrays)
@@ -66,6 +69,31 @@ class GuardedNode:
         given = [x for x in arrays if x is not None]
         hold(sum(own_bytes(y, given) for y in outputs if isinstance(y, np.ndarray)))
         return outputs
+
+
+def _check_kinds(proto: onnx.NodeProto, inputs: Sequence[Any]) -> None:
+    """Raises BrickError for a tensor where the operator takes a sequence, and the reverse: the reference takes either
+    for the other, a tensor for the sequence of its rows."""
+    for name, kinds, value in zip(proto.input, _kinds(proto.domain, proto.op_type), inputs):
+        given = "seq" if isinstance(value, list) else "tensor" if isinstance(value, np.ndarray) else ""
+        if given and kinds and given not in kinds:
+            raise BrickError(
+                f"{proto.op_type} node '{proto.name}' takes a {'tensor' if given == 'seq' else 'sequence'}, and "
+                f"'{name}' is a {'sequence' if given == 'seq' else 'tensor'}: give it the other"
+            )
+
+
+@cache
+def _kinds(domain: str, op_type: str) -> tuple[frozenset[str], ...]:
+    """What each input of a standard operator may be, `tensor` and `seq`; nothing where it may be anything."""
+    if not defs.has(op_type, domain):
+        return ()
+    return tuple(
+        frozenset()
+        if any(t.startswith(("optional", "map", "sparse")) for t in one.types)
+        else frozenset(t.partition("(")[0] for t in one.types)
+        for one in defs.get_schema(op_type, domain=domain).inputs
+    )
 
 
 def _require(proto: onnx.NodeProto, arrays: Sequence[np.ndarray | None]) -> bool:

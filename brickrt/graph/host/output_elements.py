@@ -201,6 +201,10 @@ def _rois(arrays: Arrays, at: Attributes) -> int:
     return _product([len(np.asarray(arrays[1])), _shape(arrays)[1], *extents, samples])
 
 
+def _tf_idf(arrays: Arrays, at: Attributes) -> int:
+    return _product([*_shape(arrays)[:-1], max(at["ngram_indexes"], default=0) + 1])
+
+
 _ELEMENTWISE = (
     *("Add", "Sub", "Mul", "Div", "Pow", "Mod", "And", "Or", "Xor", "BitwiseAnd", "BitwiseOr", "BitwiseXor"),
     *("BitShift", "Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Where", "Max", "Min", "Mean", "Sum"),
@@ -232,4 +236,5 @@ _COUNTS: dict[str, Callable[[Arrays, Attributes], int]] = {
     "Gather": _gather,
     "Concat": _concat,
     "GridSample": _grid_sample,
+    "TfIdfVectorizer": _tf_idf,
 }

@@ -43,7 +43,7 @@ def _check_indices(name: str, shape: tuple[int, ...], values: np.ndarray, indice
     """Raises ModelError unless `indices` are positions in the whole tensor, or rows of one index for each axis."""
     limits = math.prod(shape) if indices.ndim == 1 else np.array(shape)
     wanted = {1: (values.size,), 2: (values.size, len(shape))}.get(indices.ndim)
-    inside = indices.shape == wanted and bool(np.all((indices >= 0) & (indices < limits)))
+    inside = bool(shape) and indices.shape == wanted and bool(np.all((indices >= 0) & (indices < limits)))
     if values.ndim != 1 or indices.dtype != np.int64 or not inside:
         raise ModelError(
             f"sparse tensor '{name}' of shape {list(shape)} has values of shape {list(values.shape)} whose indices, "

@@ -63,6 +63,8 @@ def center_crop_pad(b: Builder, node: OnnxNode) -> str:
     x, shape = node.inputs[0], b.type(node.inputs[0]).shape
     sizes = integers(b, node, 1, "shape") or []
     axes = [normal_axis(axis, len(shape)) for axis in node.attrs.get("axes") or range(len(shape))]
+    if any(size < 0 for size in sizes):
+        raise ValueError(f"the extents {sizes} are not all positive or 0")
     grown = dict(zip(axes, sizes, strict=True))
     b.check_tables([grown.get(k, extent) for k, extent in enumerate(shape)], b.type(x).dtype)
     return take(b, x, {k: _centered(shape[k], size) for k, size in grown.items()})
