@@ -13,13 +13,14 @@ what a later part needs to know, an earlier one computes.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from brickrt.graph.allowance import allowing
+from brickrt.graph.allowance import allowing, given_by
 from brickrt.graph.errors import BrickError, callers_own, last_resort
 from brickrt.graph.ir import Graph
 from brickrt.graph.onnx_import.check_inputs import check_inputs
@@ -31,7 +32,7 @@ from brickrt.graph.time_budget import preparing
 from brickrt.ops.types import TensorType
 from brickrt.plan.options import PlanOptions
 from brickrt.plan.plan import Plan
-from brickrt.runtime.analysis.memory_projection import check_fits, check_io_sizes, check_work
+from brickrt.runtime.analysis.memory_projection import check_definitions, check_fits, check_io_sizes, check_work
 from brickrt.runtime.cache.plan_cache import remembered_plan
 from brickrt.runtime.cache.saved_plan import SavedPlan
 from brickrt.runtime.engines import Engine
@@ -67,7 +68,8 @@ class Pipeline:
     def execute(self, first: StageCache, execution: Execution) -> Execution:
         """Runs a model's parts one after the other; those that the cache does not have are compiled."""
         stage: StageCache | None = first
-        given = sum(getattr(value, "nbytes", 0) for value in execution.values.values())
+        arrays = [value for value in execution.values.values() if hasattr(value, "dtype")]
+        given = sum(given_by(math.prod(a.shape), a.dtype.itemsize) for a in arrays)
         with allowing(first.stage.source.stored_bytes + given):
             while stage is not None:
                 compiled, compile_ms = stage.get(self.compiled, execution.values, self.engine.arrays)
@@ -131,6 +133,8 @@ class Pipeline:
     def compile(self, tasks: TaskGraph, constants: dict[str, np.ndarray]) -> Program:
         """The program of a task graph, which owns `constants`. Raises BrickError where memory is too small for it."""
         check_fits(tasks, self.threads)
+        if self.engine.name == "reference":
+            check_definitions(tasks)
         with last_resort(lambda: _doing("compiling", tasks.plan.graph)):
             return self.engine.build(tasks, constants, self.threads, self._compiling)
 
@@ -145,7 +149,7 @@ class Pipeline:
 
 def _given(stage: Stage, types: Mapping[str, TensorType]) -> int:
     """Bytes of a model and of inputs of these types."""
-    return stage.source.stored_bytes + sum(t.nbytes for t in types.values())
+    return stage.source.stored_bytes + sum(given_by(t.size, t.dtype.itemsize) for t in types.values())
 
 
 def _doing(what: str, graph: Graph) -> str:

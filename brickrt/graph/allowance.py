@@ -15,10 +15,10 @@ from contextvars import ContextVar
 from brickrt.graph.errors import BrickError
 
 MEMORY, SECONDS = "BRICKRT_MEMORY_GIB", "BRICKRT_RUN_SECONDS"
-USUAL = {MEMORY: 0.5, SECONDS: 10.0}
+USUAL = {MEMORY: 0.5, SECONDS: 5.0}
 GIB = 1 << 30
 MULTIPLE = 256
-"""Bytes that each byte given allows: an image of bytes, say, as 64 channels of float32."""
+"""Bytes that each byte given allows: an image of one channel, say, as two tensors of 128 channels."""
 BYTES_PER_SECOND = 1 << 17
 """Bytes given that allow a run another second: with `FLOPS_PER_SECOND`, 2^20 operations for each byte."""
 FLOPS_PER_SECOND = 1 << 37
@@ -83,6 +83,11 @@ def allowed(variable: str) -> float:
     if not amount >= 0:
         raise BrickError(f"{variable} is {text!r}: give it a number, or 0 for no limit")
     return amount or math.inf
+
+
+def given_by(elements: int, itemsize: int) -> int:
+    """Bytes that an input counts for: networks compute with numbers of at least 4."""
+    return elements * max(4, itemsize)
 
 
 _current: ContextVar[Allowance | None] = ContextVar("allowance", default=None)

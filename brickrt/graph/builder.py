@@ -12,7 +12,7 @@ import numpy as np
 from brickrt.graph.allowance import hold
 from brickrt.graph.errors import NeedValue, Unsupported
 from brickrt.graph.ir import Node
-from brickrt.graph.room import own_bytes, require_room, require_table_room
+from brickrt.graph.room import own_bytes, require_modest, require_room, require_table_room
 from brickrt.ops.base import Op
 from brickrt.ops.types import TensorType
 
@@ -48,6 +48,9 @@ class OnnxNode:
 
 ADDRESSABLE = 1 << 47
 """Bytes that a process can address: no tensor can be larger, not even one that is never stored whole."""
+
+COPIES = 4
+"""Of a constant that the model makes: as it is made, as kernels read it, and what is computed from it."""
 
 BuilderFunction = Callable[["Builder", OnnxNode], "str | tuple[str, ...]"]
 
@@ -142,6 +145,8 @@ class Builder:
             if t.dtype not in KERNEL_TYPES:
                 raise Unsupported(no_kernels(t.dtype))
         self.check_room(out.shape, out.dtype)
+        if all(out.shape):
+            require_modest(out.size * max(8, 2 * out.dtype.itemsize), f"{self.what()} gives {out}, which with copies")
         name = self.fresh(hint or op.name)
         self.types[name] = out
         origin = (self.current.name,) if self.current else ()
@@ -169,6 +174,9 @@ class Builder:
         if any(d < 0 for d in shape):
             raise ValueError(f"the extents {list(shape)} are not all positive or 0")
         require_room(shape, dtype, f"{self.what()} gives a constant which")
+        require_modest(
+            COPIES * math.prod(shape) * dtype.itemsize, f"{self.what()} gives a constant which, with copies,"
+        )
 
     def what(self) -> str:
         """The node that is being built, for errors."""

@@ -56,6 +56,13 @@ def require_bytes(needed: float, what: str) -> None:
         raise _refusal(what, needed, has)
 
 
+def require_modest(needed: float, what: str) -> None:
+    """Raises BrickError for what `what` says in words, where it takes more than the model may, on any machine."""
+    allowed = allowance()
+    if allowed is not None and needed > ALWAYS:
+        allowed.require_bytes(needed, what)
+
+
 def require_table_room(entries: int, what: str) -> None:
     """Raises BrickError for tables of positions, which `what` names, larger than the memory that is available."""
     require_bytes(entries * POSITION_BYTES, f"{what} by a table of {entries} positions")

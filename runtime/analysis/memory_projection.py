@@ -6,12 +6,16 @@ from dataclasses import dataclass
 
 from brickrt.graph.allowance import FLOPS_PER_SECOND, allowance, hold
 from brickrt.graph.errors import BrickError
+from brickrt.graph.host.static_values import definition_bytes
 from brickrt.graph.ir import Graph
-from brickrt.graph.room import available_bytes, require_bytes
+from brickrt.graph.room import available_bytes, require_bytes, require_modest
+from brickrt.ops.types import is_floating
 from brickrt.plan.cost.conv_algorithms import weight_growth
 from brickrt.plan.device.machine import GIB, memory_bytes
 from brickrt.runtime.lowering.task_graph import TaskGraph
 
+DEFINED_PER_SECOND, WHOLE_NUMBERS_PER_SECOND = 1 << 34, 1 << 30
+"""Operations of definitions in NumPy: of float64, as in products of matrices, and of integers."""
 RECORD_WORDS = 24  # of a step's record, about
 
 
@@ -88,10 +92,27 @@ def check_fits(tasks: TaskGraph, threads: int) -> None:
         who, has = "now this machine", min(has, available_bytes())
         allowed = allowance()
         if allowed is not None:
-            allowed.require_bytes(needed, f"the run, whose largest part is {_largest(tasks)},")
+            allowed.require_bytes(
+                needed + max(0, projection.constants - allowed.given),
+                f"the run, whose largest part is {_largest(tasks)},",
+            )
             hold(needed - made)
     if needed > has:
         raise _refusal("the run", needed, f"{who} has {has / GIB:.1f}", _largest(tasks), device.kind)
+
+
+def check_definitions(tasks: TaskGraph) -> None:
+    """Refuses a run by definitions, in NumPy, whose largest step takes more memory than the model may, or which takes
+    longer. Raises BrickError."""
+    graph, allowed, seconds = tasks.plan.graph, allowance(), 0.0
+    for steps in tasks.steps:
+        node = graph.nodes[steps.node]
+        rate = DEFINED_PER_SECOND if is_floating(graph.out(node).dtype) else WHOLE_NUMBERS_PER_SECOND
+        seconds += node.op.flops(graph.ins(node), graph.out(node)) / rate
+        if allowed is not None:
+            allowed.require_seconds(seconds, f"computing '{node.name}' {graph.out(node)} in NumPy, and all before it,")
+        needed = definition_bytes(node.op, graph.ins(node), graph.out(node)) // max(1, len(steps.boxes))
+        require_modest(needed, f"computing '{node.name}' {graph.out(node)} in NumPy")
 
 
 def _largest(tasks: TaskGraph) -> str:

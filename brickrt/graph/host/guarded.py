@@ -15,7 +15,7 @@ from onnx import defs
 from brickrt.graph.allowance import allowance, hold
 from brickrt.graph.errors import BrickError
 from brickrt.graph.host.output_elements import output_elements
-from brickrt.graph.host.work import integers_of, seconds_of, temporary_bytes
+from brickrt.graph.host.work import OBJECT_BYTES, integers_of, memory_of, seconds_of, temporary_bytes
 from brickrt.graph.room import ALWAYS, own_bytes, require_bytes
 from brickrt.graph.time_budget import TooLong, at_every_call
 
@@ -67,7 +67,7 @@ class GuardedNode:
         with at_every_call(ask) if heavy and ask is not None else nullcontext():
             outputs = self._node.run(*inputs, **more)
         given = [x for x in arrays if x is not None]
-        hold(sum(own_bytes(y, given) for y in outputs if isinstance(y, np.ndarray)))
+        hold(sum(memory_of(y) for y in outputs if isinstance(y, np.ndarray) and own_bytes(y, given)))
         return outputs
 
 
@@ -105,8 +105,8 @@ def _require(proto: onnx.NodeProto, arrays: Sequence[np.ndarray | None]) -> bool
         require_bytes(elements * largest, f"{what} gives {elements} elements, which")
     allowed = allowance()
     if allowed is not None:
-        read = sum(x.size * _element_bytes(x) for x in given)
-        wide = max((_element_bytes(x) for x in given), default=8)
+        read = sum(memory_of(x) for x in given)
+        wide = max((memory_of(x) // max(1, x.size) for x in given), default=8)
         between = temporary_bytes(proto, arrays, elements * wide, read)
         if between > ALWAYS:
             require_bytes(between, f"{what}, with all that it needs while it computes,")
@@ -115,10 +115,6 @@ def _require(proto: onnx.NodeProto, arrays: Sequence[np.ndarray | None]) -> bool
             raise TooLong
         allowed.require_seconds(seconds, what)
     return max(elements, *(x.size for x in given), *integers_of(proto), 0) > LIGHT
-
-
-def _element_bytes(x: np.ndarray) -> int:
-    return TEXT_BYTES if x.dtype.kind in "OUS" else x.itemsize
 
 
 class Collected:
@@ -132,17 +128,13 @@ class Collected:
         """One slice more of every output. Raises BrickError where there is no room for twice what there is."""
         for part, value in zip(self.parts, values, strict=True):
             part.append(value)
-            hold(value.nbytes)
+            hold(memory_of(value))
             self._bytes += value.nbytes + OBJECT_BYTES
         if self._bytes > self._asked:
             self._asked = 2 * self._bytes
             require_bytes(self._asked, f"{self._what}, after {len(self.parts[0])} rounds, collects outputs which")
 
 
-OBJECT_BYTES = 160
-"""What an array takes beside its elements."""
-TEXT_BYTES = 80
-"""A short text as a Python object, and its place in an array."""
 LIGHT = 1 << 14
 """Elements for which no loop in Python takes long: it is left at its end."""
 FOLDED_SECONDS = 2.0

@@ -14,6 +14,7 @@ from brickrt.graph.allowance import hold
 from brickrt.graph.builder import OnnxNode
 from brickrt.graph.errors import BrickError, Interrupted, described
 from brickrt.graph.host.evaluator import HostEvaluator
+from brickrt.graph.host.work import memory_of
 from brickrt.graph.room import own_bytes
 
 Value = Any
@@ -47,7 +48,7 @@ def run_node(node: OnnxNode, opsets: Mapping[str, int], arrays: Mapping[str, Val
         raise BrickError(f"{node.op_type} node '{node.name}' fails on the host for {given}: {_cause(e)}") from e
     values = [_array(results[name]) if name else None for name in node.outputs]
     read = [value for value in feeds.values() if isinstance(value, np.ndarray)]
-    hold(sum(own_bytes(value, read) for value in values if isinstance(value, np.ndarray)))
+    hold(sum(memory_of(value) for value in values if isinstance(value, np.ndarray) and own_bytes(value, read)))
     return values
 
 

@@ -17,6 +17,10 @@ PRODUCTS_PER_SECOND = 1 << 32
 """Products of float32 and float64, as a library for matrices computes them with one core."""
 SLOW_PRODUCTS_PER_SECOND = 1 << 29
 """Products of other types, and sums that are no matrix products, which NumPy computes one by one."""
+OBJECT_BYTES = 160
+"""What an array takes beside its elements."""
+TEXT_BYTES = 80
+"""A short text as a Python object, and its place in an array."""
 USUAL_TEMPORARIES = 3
 """Arrays of the size of its inputs and outputs that a node makes, itself in NumPy's terms."""
 TEMPORARIES = {
@@ -25,6 +29,13 @@ TEMPORARIES = {
     **dict.fromkeys(("LSTM", "GRU", "RNN", "Attention", "RotaryEmbedding", "TfIdfVectorizer"), 6),
 }
 VIEWS = frozenset(("Identity", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Shape", "Size", "Slice", "Transpose"))
+
+
+def memory_of(x: np.ndarray) -> int:
+    """Bytes of an array, and of its texts."""
+    if x.dtype.kind != "O":
+        return x.nbytes
+    return x.size * TEXT_BYTES + sum(len(text) for text in x.flat if isinstance(text, str | bytes))
 
 
 def seconds_of(node: onnx.NodeProto, arrays: Arrays) -> float:
@@ -45,6 +56,10 @@ def temporary_bytes(node: onnx.NodeProto, arrays: Arrays, made: int, read: int) 
     if node.op_type in VIEWS:
         return made
     between: float = TEMPORARIES.get(node.op_type, USUAL_TEMPORARIES) * (made + read)
+    if node.op_type == "Cast" and attributes(node).get("to") == onnx.TensorProto.STRING:
+        between += TEXT_BYTES * max((x.size for x in arrays[:1] if x is not None), default=0)
+    if node.op_type == "SplitToSequence":
+        between += OBJECT_BYTES * max((x.size for x in arrays[:1] if x is not None), default=0)
     if node.op_type == "Einsum":
         between = max(between, 8 * _einsum(arrays, attributes(node))[1])
     if node.op_type in ("Conv", "ConvTranspose", "QLinearConv", "ConvInteger"):

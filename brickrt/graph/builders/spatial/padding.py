@@ -20,7 +20,9 @@ def pad(b: Builder, node: OnnxNode) -> str:
     axes = integers(b, node, 3, "axes")
     axes = list(range(len(shape))) if axes is None else [normal_axis(axis, len(shape)) for axis in axes]
     sides = list(zip(axes, amounts[: len(axes)], amounts[len(axes) :], strict=True))
-    grown = {k: max(0, shape[k] + lo + hi) for k, lo, hi in sides}
+    if any(max(-lo, 0) + max(-hi, 0) > shape[k] for k, lo, hi in sides):
+        raise ValueError(f"the pads {amounts} crop more than there is")
+    grown = {k: shape[k] + lo + hi for k, lo, hi in sides}
     b.check_tables([grown.get(k, extent) for k, extent in enumerate(shape)], b.type(x).dtype)
     return take(b, x, {k: positions(shape[k], lo, hi, mode) for k, lo, hi in sides}, _fill(b, node))
 
