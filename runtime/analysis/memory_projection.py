@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from brickrt.graph.allowance import FLOPS_PER_SECOND, allowance, hold
 from brickrt.graph.errors import BrickError
 from brickrt.graph.host.static_values import definition_bytes
-from brickrt.graph.ir import Graph
+from brickrt.graph.ir import Graph, Node
 from brickrt.graph.room import available_bytes, require_bytes, require_modest
 from brickrt.ops.types import is_floating
 from brickrt.plan.cost.conv_algorithms import weight_growth
@@ -16,6 +16,8 @@ from brickrt.runtime.lowering.task_graph import TaskGraph
 
 DEFINED_PER_SECOND, WHOLE_NUMBERS_PER_SECOND = 1 << 34, 1 << 30
 """Operations of definitions in NumPy: of float64, as in products of matrices, and of integers."""
+SLOW_FLOPS_PER_SECOND = 1 << 32
+COLUMNS = 8
 RECORD_WORDS = 24  # of a step's record, about
 
 
@@ -73,11 +75,21 @@ def check_work(graph: Graph) -> None:
     allowed = allowance()
     if allowed is None:
         return
-    flops = {n: n.op.flops(graph.ins(n), graph.out(n)) for n in graph.nodes}
-    most = max(flops, key=lambda n: flops[n], default=None)
+    seconds = {n: n.op.flops(graph.ins(n), graph.out(n)) / _rate(graph, n) for n in graph.nodes}
+    most = max(seconds, key=lambda n: seconds[n], default=None)
     if most is not None:
-        seconds = sum(flops.values()) / FLOPS_PER_SECOND
-        allowed.require_seconds(seconds, f"computing '{most.name}' {graph.out(most)} and the nodes around it")
+        what = f"computing '{most.name}' {graph.out(most)} and the nodes around it"
+        allowed.require_seconds(sum(seconds.values()), what)
+
+
+def _rate(graph: Graph, node: Node) -> int:
+    """Operations per second, roughly: products with enough columns fill a core's arithmetic, nothing else does."""
+    columns = {"MatMul": lambda w: w[-1], "Conv": lambda w: w[0], "ConvTranspose": lambda w: w[1] if len(w) > 1 else 0}
+    if node.op.name not in columns or len(node.inputs) < 2:
+        return SLOW_FLOPS_PER_SECOND
+    groups = getattr(node.op, "groups", 1) if node.op.name == "Conv" else 1
+    wide = columns[node.op.name](graph.ins(node)[1].shape) // groups >= COLUMNS
+    return FLOPS_PER_SECOND if wide and is_floating(graph.out(node).dtype) else SLOW_FLOPS_PER_SECOND
 
 
 def check_fits(tasks: TaskGraph, threads: int) -> None:

@@ -146,6 +146,12 @@ BROKEN = {
     "sparse type": (untyped_sparse(), "type 0"),
     "steps": (model([node("Slice", "x o o o s", "y")], PAIR, o=np.array([0]), s=np.zeros(0, np.int64)), "0 steps"),
     "cropped": (model([node("CenterCropPad", "x s", "y")], PAIR, s=np.array([-3]), opset=18), "extents [-3]"),
+    "scalar's axis": (model([node("ReduceMax", "x", "y", axes=[0])], [tensor("x", [])]), "axis 0 is outside"),
+    "cut scalar": (
+        model([node("Slice", "x o e a", "y")], [tensor("x", [])], o=np.array([0]), e=np.array([1]), a=np.array([0])),
+        "axis 0 is outside",
+    ),
+    "crops": (model([node("Pad", "x p", "y")], PAIR, p=np.array([-3, 1 << 46])), "crop more than there is"),
     "split scalar": (model([node("Split", "x", "y z")], [tensor("x", [])], "y z"), "scalar"),
     "hidden size": (
         model([node("RNN", "x w r", "y", hidden_size=5)], [tensor("x", [1, 1, 2])], w=RECURRENT, r=RECURRENT),

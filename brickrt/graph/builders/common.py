@@ -49,7 +49,7 @@ def integers(b: Builder, node: OnnxNode, index: int, attribute: str) -> list[int
 
 def normal_axis(axis: int, rank: int) -> int:
     """`axis` counted from the front. Raises ValueError where there is no such axis."""
-    if not -rank <= axis < max(rank, 1):
+    if not -rank <= axis < rank:
         raise ValueError(f"axis {axis} is outside a tensor of rank {rank}")
     return axis + rank if axis < 0 else axis
 
