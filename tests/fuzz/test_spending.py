@@ -30,6 +30,10 @@ GRAMS = {
 HUGE = {
     "constant": model([node("ConstantOfShape", "s", "y", name="n")], s=i(1 << 31)),
     "summed": model([node("ConstantOfShape", "s", "c", name="n"), node("ReduceSum", "c", "y")], s=i(1 << 31)),
+    "nothing summed": model(
+        [node("ConstantOfShape", "s", "c"), node("ReduceMean", "c", "y", name="n", axes=[0], keepdims=0)],
+        s=i(0, 65536, 10**7),
+    ),
     "range": model([node("Range", "a b c", "y", name="n")], a=i(0)[0], b=i(1 << 40)[0], c=i(1)[0]),
     "one hot": model(
         [node("OneHot", "x d v", "y", name="n")], [tensor("x", [4], np.int64)], d=i(1 << 40), v=np.float32([0, 1])

@@ -158,6 +158,7 @@ def reduce(
         return _mapped(b, _mapped(b, names[0], before, *names[1:]), after)
     if source.size == 0:
         empty = _dropped(source.shape, axes, keepdims)
+        b.check_constant(empty, element.dtype)
         return _mapped(b, b.constant(np.full(empty, _neutral(combine, element.dtype), element.dtype)), after)
     return b.emit(Reduce(combine, normal_axes(axes, source.rank), keepdims, before, after), *names)
 

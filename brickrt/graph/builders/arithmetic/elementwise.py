@@ -82,6 +82,7 @@ def is_infinite(b: Builder, node: OnnxNode) -> str:
     signs = bool(node.attrs.get("detect_positive", 1)), bool(node.attrs.get("detect_negative", 1))
     tests = {(True, True): "isinf", (True, False): "isposinf", (False, True): "isneginf"}
     if signs not in tests:
+        b.check_constant(b.type(node.inputs[0]).shape, np.dtype(bool))
         return b.constant(np.zeros(b.type(node.inputs[0]).shape, bool))
     return elementwise(b, partial(apply, tests[signs]), node.inputs[0])
 
