@@ -18,6 +18,8 @@ DEFINED_PER_SECOND, WHOLE_NUMBERS_PER_SECOND = 1 << 34, 1 << 30
 """Operations of definitions in NumPy: of float64, as in products of matrices, and of integers."""
 SLOW_FLOPS_PER_SECOND = 1 << 32
 COLUMNS = 8
+TAPS_PER_SECOND = 1 << 29
+"""Of pooling windows: each tap is read again for each output."""
 RECORD_WORDS = 24  # of a step's record, about
 
 
@@ -85,6 +87,8 @@ def check_work(graph: Graph) -> None:
 def _rate(graph: Graph, node: Node) -> int:
     """Operations per second, roughly: products with enough columns fill a core's arithmetic, nothing else does."""
     columns = {"MatMul": lambda w: w[-1], "Conv": lambda w: w[0], "ConvTranspose": lambda w: w[1] if len(w) > 1 else 0}
+    if node.op.name == "Pool":
+        return TAPS_PER_SECOND
     if node.op.name not in columns or len(node.inputs) < 2:
         return SLOW_FLOPS_PER_SECOND
     groups = getattr(node.op, "groups", 1) if node.op.name == "Conv" else 1

@@ -63,6 +63,13 @@ def test_work_that_no_input_stands_for():
         Runtime(proto, device="cpu").execute({"x": np.ones(1, np.float32)})
 
 
+def test_a_pooling_window_as_large_as_an_image():
+    pool = node("MaxPool", "e", "y", kernel_shape=[99, 99], name="p")
+    proto = model([node("Expand", "x s", "e"), pool], [tensor("x", [1])], s=np.array([1, 1, 1500, 1500]))
+    with pytest.raises(BrickError, match=r"computing 'p' .* takes about .*BRICKRT_RUN_SECONDS"):
+        Runtime(proto, device="cpu").execute({"x": np.ones(1, np.float32)})
+
+
 def test_a_loop_ends_when_its_time_is_over(monkeypatch):
     ends = [tensor("i", [], np.int64), tensor("going", [], bool), tensor("s", [2])]
     body = graph([], ends, "going s")  # nothing in it asks whether the run goes on: the loop does
