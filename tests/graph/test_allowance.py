@@ -70,6 +70,14 @@ def test_a_pooling_window_as_large_as_an_image():
         Runtime(proto, device="cpu").execute({"x": np.ones(1, np.float32)})
 
 
+def test_weights_that_kernels_read_in_a_larger_layout():
+    """One output channel takes all lanes of a vector."""
+    nodes = [node("ConstantOfShape", "s", "w"), node("Conv", "e w", "y", name="c")]
+    proto = model([node("Expand", "x s", "e"), *nodes], [tensor("x", [1])], s=np.array([1, 1, 2900, 2900]))
+    with pytest.raises(BrickError, match=r"the layout of its kernel takes .* may take 0.5 GiB: .*BRICKRT_MEMORY_GIB"):
+        Runtime(proto, device="cpu").execute({"x": np.ones(1, np.float32)})
+
+
 def test_a_loop_ends_when_its_time_is_over(monkeypatch):
     ends = [tensor("i", [], np.int64), tensor("going", [], bool), tensor("s", [2])]
     body = graph([], ends, "going s")  # nothing in it asks whether the run goes on: the loop does

@@ -81,6 +81,13 @@ class DepthwiseKernel(ConvScheme):
             return np.pad(array.reshape(parts, each), [(0, 0), (0, padding)])
         return Kernel.pack(self, i, array)
 
+    def packed_elements(self, i: int) -> int:
+        """See `Kernel`."""
+        padded = self.op.gate_parts * self.out.channel_blocks * self.lanes
+        if i == 1:
+            return padded * self.taps * self.group_in
+        return padded if i == 2 and self.op.bias else super().packed_elements(i)
+
     def emit(self, f: FunctionEmitter) -> None:
         """See `DepthwiseBody`."""
         DepthwiseBody(self, f).emit()
