@@ -26,6 +26,8 @@ from brickrt.ops.cpu.products.row_tiles import RowWindow, choose_tile, common_cu
 from brickrt.ops.operators.conv import Conv, ConvTranspose
 from brickrt.ops.types import Boxes
 
+STRAIGHT_CODE = 3
+"""How much code a tile without a loop over channels is: LLVM looks at those beside it too."""
 ANY_ROW = (0, 0, 0, 0)
 """In place of `RowWindow.shape_class`, where code does not depend on it."""
 
@@ -74,7 +76,8 @@ class ConvScheme(Kernel):
     def walks_taps(self) -> bool:
         """Whether a row is computed pixel by pixel, by a loop over its taps: the same code for all boxes, where that of
         register tiles would be too long."""
-        return not self.flat and self.row_window.is_long(self.out.shape[-1], self.tile[1], self.tap_code)
+        tile_code = STRAIGHT_CODE if self.group_in == 1 else 1
+        return not self.flat and self.row_window.is_long(self.out.shape[-1], self.tile[1], tile_code, self.tap_code)
 
     @property
     def row_class(self) -> tuple[int, int, int, int]:

@@ -54,8 +54,8 @@ class DepthwiseKernel(ConvScheme):
 
     @property
     def tap_code(self) -> int:
-        """Lanes that are gathered are several times as much code."""
-        return 1 if self.permutes else 4
+        """Lanes that are gathered or shuffled are several times as much code."""
+        return 1 if self.permutes and self.group_in == 1 else 8
 
     @property
     def members(self) -> np.ndarray:

@@ -72,13 +72,15 @@ class RowWindow:
         quotient, rest = divmod(phase + p - k * self.dilation, self.stride)
         return quotient if rest == 0 else None
 
-    def is_long(self, width: int, most: int, each: int | None) -> bool:
-        """Whether the tiles of a row of `width` outputs, of at most `most` pixels, are too much code: `each` is that of
-        a tap, or None where runs of equal taps are one loop (`PixelTile.tap_runs`)."""
+    def is_long(self, width: int, most: int, tile_code: int, tap_code: int | None) -> bool:
+        """Whether the tiles of a row of `width` outputs, of at most `most` pixels, are too much code: `tile_code` is
+        that of a tile, `tap_code` that of a tap, or None where runs of equal taps are one loop
+        (`PixelTile.tap_runs`)."""
         kinds = max(1, min(self.stride, width)) if self.transposed else 1
         tiles = self._edge(width) // most + kinds
         taps = -(-self.kernel // self.stride) if self.transposed else self.kernel
-        return tiles > MOST_TILES or tiles * (min(taps, 2 * most) if each is None else taps * each) > MOST_TAPS
+        runs = min(taps, 2 * most) if tap_code is None else taps * tap_code
+        return tiles * tile_code > MOST_TILES or tiles * runs > MOST_TAPS
 
     def _edge(self, width: int) -> int:
         """Outputs of a row whose windows reach beyond the tensor, about."""

@@ -59,7 +59,7 @@ def cut(b: Builder, node: OnnxNode) -> str:
     steps = [1] * len(starts) if steps is None else steps
     if not len(starts) == len(ends) == len(steps):
         raise ValueError(f"it has {len(starts)} starts, {len(ends)} ends and {len(steps)} steps")
-    axes = list(range(len(starts))) if axes is None else [normal_axis(axis, len(shape)) for axis in axes]
+    axes = [normal_axis(axis, len(shape)) for axis in (range(len(starts)) if axes is None else axes)]
     spans = {
         axis: range(shape[axis])[start:end:step]
         for axis, start, end, step in zip(axes, starts, ends, steps, strict=True)
