@@ -13,12 +13,14 @@ what a later part needs to know, an earlier one computes.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
+from brickrt.graph.allowance import allowing, given_by
 from brickrt.graph.errors import BrickError, callers_own, last_resort
 from brickrt.graph.ir import Graph
 from brickrt.graph.onnx_import.check_inputs import check_inputs
@@ -30,7 +32,7 @@ from brickrt.graph.time_budget import preparing
 from brickrt.ops.types import TensorType
 from brickrt.plan.options import PlanOptions
 from brickrt.plan.plan import Plan
-from brickrt.runtime.analysis.memory_projection import check_fits, check_io_sizes
+from brickrt.runtime.analysis.memory_projection import check_definitions, check_fits, check_io_sizes, check_work
 from brickrt.runtime.cache.plan_cache import remembered_plan
 from brickrt.runtime.cache.saved_plan import SavedPlan
 from brickrt.runtime.engines import Engine
@@ -66,22 +68,32 @@ class Pipeline:
     def execute(self, first: StageCache, execution: Execution) -> Execution:
         """Runs a model's parts one after the other; those that the cache does not have are compiled."""
         stage: StageCache | None = first
-        while stage is not None:
-            compiled, compile_ms = stage.get(self.compiled, execution.values, self.engine.arrays)
-            execution.run_stage(stage.stage, compiled, compile_ms)
-            stage = compiled.rest
+        arrays = [value for value in execution.values.values() if hasattr(value, "dtype")]
+        given = sum(given_by(math.prod(a.shape), a.dtype.itemsize) for a in arrays)
+        with allowing(first.stage.source.stored_bytes + given):
+            while stage is not None:
+                compiled, compile_ms = stage.get(self.compiled, execution.values, self.engine.arrays)
+                execution.run_stage(stage.stage, compiled, compile_ms)
+                stage = compiled.rest
         return execution
 
     def compiled(
         self, stage: Stage, types: Mapping[str, TensorType], values: Mapping[str, np.ndarray]
     ) -> Specialized | CompiledStage:
         """A stage ready to run, or, where values of its inputs are needed first, the request for them."""
+        with allowing(_given(stage, types)):
+            return self._compiled(stage, types, values)
+
+    def _compiled(
+        self, stage: Stage, types: Mapping[str, TensorType], values: Mapping[str, np.ndarray]
+    ) -> Specialized | CompiledStage:
         with preparing():
             special = self.specialize(stage, types, values)
             if special.need_values:
                 return special
             if self.saved and special.rest:
                 raise BrickError(f"{self.saved.path}: a plan that is saved cannot be run: {LATER}")
+            check_work(special.graph)
             plan, constants = without_constants(self.plan(special.graph))
             special = replace(special, graph=NOTHING)  # the program alone has the constants now, and gives them up
             tasks = self.lower(plan) if plan.graph.nodes else None
@@ -93,10 +105,10 @@ class Pipeline:
     ) -> Specialized:
         """The stage as brick operators, for inputs of these types. Raises BrickError where an input is too large."""
         self._say("specialize", 0, 1)
-        with preparing():
+        with preparing(), allowing(_given(stage, types)):
             special = specialize(stage, types, values)
-        if not special.need_values:
-            check_io_sizes(special.graph)
+            if not special.need_values:
+                check_io_sizes(special.graph)
         return special
 
     def plan(self, graph: Graph) -> Plan:
@@ -121,6 +133,8 @@ class Pipeline:
     def compile(self, tasks: TaskGraph, constants: dict[str, np.ndarray]) -> Program:
         """The program of a task graph, which owns `constants`. Raises BrickError where memory is too small for it."""
         check_fits(tasks, self.threads)
+        if self.engine.name == "reference":
+            check_definitions(tasks)
         with last_resort(lambda: _doing("compiling", tasks.plan.graph)):
             return self.engine.build(tasks, constants, self.threads, self.compiling)
 
@@ -132,6 +146,11 @@ class Pipeline:
         if self.progress:
             with callers_own():
                 self.progress(what, done, total)
+
+
+def _given(stage: Stage, types: Mapping[str, TensorType]) -> int:
+    """Bytes of a model and of inputs of these types."""
+    return stage.source.stored_bytes + sum(given_by(t.size, t.dtype.itemsize) for t in types.values())
 
 
 def _doing(what: str, graph: Graph) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
@@ -68,9 +69,22 @@ def _command(words: list[str]) -> int:
     except BrokenPipeError:
         raise
     except OSError as e:
-        _drop_output(1)
-        raise BrickError(f"standard output cannot be written ({e.strerror}): send it elsewhere") from e
+        raise _unwritable(e) from e
     return result if isinstance(result, int) else 0
+
+
+def _unwritable(error: OSError) -> BrickError:
+    _drop_output(1)
+    return BrickError(f"standard output cannot be written ({error.strerror}): send it elsewhere")
+
+
+def _is_full() -> bool:
+    """Whether standard output takes no line more."""
+    try:
+        os.write(1, b"\n")
+    except OSError as e:
+        return e.errno == errno.ENOSPC
+    return False
 
 
 def _explain(error: Exception) -> tuple[str, int]:
@@ -81,6 +95,8 @@ def _explain(error: Exception) -> tuple[str, int]:
         return str(error), BAD_INPUT
     if isinstance(error, MemoryError):
         return f"not enough memory: {error or 'use smaller inputs'}", FAILED
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC and _is_full():  # of help, which typer prints
+        return str(_unwritable(error)), BAD_INPUT
     if isinstance(error, OSError) and error.filename:
         return f"{error.filename}: {error.strerror}: check the path and its permissions", BAD_INPUT
     return f"internal error: {type(error).__name__}: {error}: run again with {DEBUG}, and report what it says", FAILED

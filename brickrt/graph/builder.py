@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from brickrt.graph.allowance import hold
 from brickrt.graph.errors import NeedValue, Unsupported
 from brickrt.graph.ir import Node
-from brickrt.graph.room import require_room, require_table_room
+from brickrt.graph.room import own_bytes, require_modest, require_room, require_table_room
 from brickrt.ops.base import Op
 from brickrt.ops.types import TensorType
 
@@ -47,6 +48,9 @@ class OnnxNode:
 
 ADDRESSABLE = 1 << 47
 """Bytes that a process can address: no tensor can be larger, not even one that is never stored whole."""
+
+COPIES = 4
+"""Of a constant that the model makes: as it is made, as kernels read it, and what is computed from it."""
 
 BuilderFunction = Callable[["Builder", OnnxNode], "str | tuple[str, ...]"]
 
@@ -126,7 +130,7 @@ class Builder:
         """Adds a constant and returns its tensor name."""
         array = np.asarray(array)
         name = self.fresh(hint)
-        self.bind(name, array)
+        self.bind_new(name, array)
         return name
 
     def emit(self, op: Op, *inputs: str, hint: str = "") -> str:
@@ -141,6 +145,8 @@ class Builder:
             if t.dtype not in KERNEL_TYPES:
                 raise Unsupported(no_kernels(t.dtype))
         self.check_room(out.shape, out.dtype)
+        if all(out.shape):
+            require_modest(out.size * max(8, 2 * out.dtype.itemsize), f"{self.what()} gives {out}, which with copies")
         name = self.fresh(hint or op.name)
         self.types[name] = out
         origin = (self.current.name,) if self.current else ()
@@ -168,6 +174,9 @@ class Builder:
         if any(d < 0 for d in shape):
             raise ValueError(f"the extents {list(shape)} are not all positive or 0")
         require_room(shape, dtype, f"{self.what()} gives a constant which")
+        require_modest(
+            COPIES * math.prod(shape) * dtype.itemsize, f"{self.what()} gives a constant which, with copies,"
+        )
 
     def what(self) -> str:
         """The node that is being built, for errors."""
@@ -213,6 +222,11 @@ class Builder:
         """Makes `name` a constant."""
         self.constants[name] = array
         self.types[name] = TensorType(array.shape, array.dtype)
+
+    def bind_new(self, name: str, array: np.ndarray) -> None:
+        """Makes `name` a constant that was computed, and takes memory of its own."""
+        hold(own_bytes(array, ()))
+        self.bind(name, array)
 
     def fresh(self, hint: str) -> str:
         """A new tensor name."""

@@ -1,18 +1,18 @@
-"""Whether memory has room for a tensor, asked before anything is spent on it."""
+"""Whether memory has room for a tensor, and the model may have it, asked before anything is spent on it."""
 
 from __future__ import annotations
 
 import math
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
 
+from brickrt.graph.allowance import GIB, allowance
 from brickrt.graph.errors import BrickError
 
-GIB = 1 << 30
 UNKNOWN = 8 * GIB
 CGROUP = Path("/sys/fs/cgroup")
 """Where a container sees its limits (version 2)."""
@@ -47,10 +47,20 @@ def require_room(shape: Sequence[int], dtype: np.dtype, what: str) -> None:
     require_bytes(needed, f"{what} {dtype.name}[{','.join(map(str, shape))}]")
 
 
-def require_bytes(needed: int, what: str) -> None:
-    """Raises BrickError for what `what` says in words, where it takes more bytes than are available."""
+def require_bytes(needed: float, what: str) -> None:
+    """Raises BrickError for what `what` says in words, where it takes more than the model may, or than is available."""
+    allowed = allowance()
+    if allowed is not None:
+        allowed.require_bytes(needed, what)
     if needed > ALWAYS and needed > (has := available_bytes()):
         raise _refusal(what, needed, has)
+
+
+def require_modest(needed: float, what: str) -> None:
+    """Raises BrickError for what `what` says in words, where it takes more than the model may, on any machine."""
+    allowed = allowance()
+    if allowed is not None and needed > ALWAYS:
+        allowed.require_bytes(needed, what)
 
 
 def require_table_room(entries: int, what: str) -> None:
@@ -58,13 +68,20 @@ def require_table_room(entries: int, what: str) -> None:
     require_bytes(entries * POSITION_BYTES, f"{what} by a table of {entries} positions")
 
 
+def own_bytes(array: np.ndarray, others: Iterable[np.ndarray]) -> int:
+    """The memory of an array; 0 for a view of others, or of one element."""
+    if array.base is not None and (0 in array.strides or any(np.may_share_memory(array, one) for one in others)):
+        return 0
+    return array.nbytes
+
+
 ALWAYS = 1 << 24
 """Bytes for which nobody is asked: there is always room for so little, and asking reads a file."""
 
 
-def _refusal(what: str, needed: int, has: int) -> BrickError:
+def _refusal(what: str, needed: float, has: int) -> BrickError:
     return BrickError(
-        f"{what} takes {needed} bytes ({needed / GIB:.1f} GiB), {has / GIB:.1f} GiB of memory are available: "
+        f"{what} takes {needed:.0f} bytes ({needed / GIB:.1f} GiB), {has / GIB:.1f} GiB of memory are available: "
         "use smaller shapes"
     )
 

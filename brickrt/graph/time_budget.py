@@ -7,10 +7,9 @@ import math
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
 
 from brickrt.graph.errors import BrickError, Interrupted
 
@@ -81,15 +80,26 @@ def folding() -> Iterator[None]:
     profiler runs already there is no limit.
     """
     end = time.thread_time() + FOLDING_SHARE * (_end.get() - time.thread_time())
-    if end == math.inf or sys.getprofile() is not None:
+    if end == math.inf:
         yield
         return
 
-    def look(*_: Any) -> None:
+    def look() -> None:
         if time.thread_time() > end:
             raise TooLong
 
-    sys.setprofile(look)
+    with at_every_call(look):
+        yield
+
+
+@contextmanager
+def at_every_call(look: Callable[[], None]) -> Iterator[None]:
+    """Inside, `look` is called at every call in this thread; what it raises leaves even a library's loops. Where a
+    profiler runs already it is not."""
+    if sys.getprofile() is not None:
+        yield
+        return
+    sys.setprofile(lambda *_: look())
     try:
         yield
     finally:

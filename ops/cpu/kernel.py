@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -87,6 +88,14 @@ class Kernel(ABC):
     def pack_parts(self, i: int, array: np.ndarray) -> Sequence[np.ndarray]:
         """As `pack`, in arrays whose elements are to lie one behind the other."""
         return [self.pack(i, array)]
+
+    def packed_elements(self, i: int) -> int:
+        """No fewer elements than `pack_parts` gives for input `i`, known before it is packed: lanes that it fills with
+        zeros can make it many times as large."""
+        operand = self.ins[i]
+        block, channels = max(operand.block, self.out.block), operand.shape[1] if operand.type.rank > 1 else 1
+        elements = math.prod(operand.shape)
+        return elements if block == 1 else -(-elements * (channels + block) // max(1, channels))
 
     @abstractmethod
     def emit(self, f: FunctionEmitter) -> None:

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from brickrt.graph.allowance import FLOPS_PER_SECOND, allowance, hold
 from brickrt.graph.errors import BrickError
-from brickrt.graph.ir import Graph
-from brickrt.graph.room import available_bytes
+from brickrt.graph.host.static_values import definition_bytes
+from brickrt.graph.ir import Graph, Node
+from brickrt.graph.room import available_bytes, require_bytes, require_modest
+from brickrt.ops.types import is_floating
 from brickrt.plan.cost.conv_algorithms import weight_growth
 from brickrt.plan.device.machine import GIB, memory_bytes
 from brickrt.runtime.lowering.task_graph import TaskGraph
 
+DEFINED_PER_SECOND, WHOLE_NUMBERS_PER_SECOND = 1 << 34, 1 << 30
+"""Operations of definitions in NumPy: of float64, as in products of matrices, and of integers."""
+SLOW_FLOPS_PER_SECOND = 1 << 32
+COLUMNS = 8
+TAPS_PER_SECOND = 1 << 29
+"""Of pooling windows: each tap is read again for each output."""
 RECORD_WORDS = 24  # of a step's record, about
 
 
@@ -59,24 +68,74 @@ def check_io_sizes(graph: Graph) -> None:
         largest = max(sizes, key=lambda name: sizes[name])
         held = f"this machine has {memory_bytes() / GIB:.1f}"
         raise _refusal("inputs and outputs", sum(sizes.values()), held, f"'{largest}' {graph.types[largest]}")
+    for name in graph.outputs:
+        require_bytes(sizes[name], f"the output '{name}' {graph.types[name]}")
+
+
+def check_work(graph: Graph) -> None:
+    """Refuses operators that compute far more than the model and its inputs stand for. Raises BrickError."""
+    allowed = allowance()
+    if allowed is None:
+        return
+    seconds = {n: n.op.flops(graph.ins(n), graph.out(n)) / _rate(graph, n) for n in graph.nodes}
+    most = max(seconds, key=lambda n: seconds[n], default=None)
+    if most is not None:
+        what = f"computing '{most.name}' {graph.out(most)} and the nodes around it"
+        allowed.require_seconds(sum(seconds.values()), what)
+
+
+def _rate(graph: Graph, node: Node) -> int:
+    """Operations per second, roughly: products with enough columns fill a core's arithmetic, nothing else does."""
+    columns = {"MatMul": lambda w: w[-1], "Conv": lambda w: w[0], "ConvTranspose": lambda w: w[1] if len(w) > 1 else 0}
+    if node.op.name == "Pool":
+        return TAPS_PER_SECOND
+    if node.op.name not in columns or len(node.inputs) < 2:
+        return SLOW_FLOPS_PER_SECOND
+    groups = getattr(node.op, "groups", 1) if node.op.name == "Conv" else 1
+    wide = columns[node.op.name](graph.ins(node)[1].shape) // groups >= COLUMNS
+    return FLOPS_PER_SECOND if wide and is_floating(graph.out(node).dtype) else SLOW_FLOPS_PER_SECOND
 
 
 def check_fits(tasks: TaskGraph, threads: int) -> None:
     """Refuses a task graph whose run this machine, or its GPU, cannot hold."""
-    device = tasks.plan.device
+    device, graph = tasks.plan.device, tasks.plan.graph
     projection = project(tasks, threads if device.kind == "cpu" else 1)
     needed = projection.total
     who, has = ("the GPU", device.memory) if device.kind == "cuda" else ("this machine", memory_bytes())
     if device.kind != "cuda" and needed <= has:  # inputs and constants are there already; what follows is new
-        made = sum(tasks.plan.graph.types[name].nbytes for name in tasks.plan.graph.outputs)
+        made = sum(graph.types[name].nbytes for name in graph.outputs)
         needed = projection.arena + projection.scratch + projection.tables + made
         who, has = "now this machine", min(has, available_bytes())
+        allowed = allowance()
+        if allowed is not None:
+            allowed.require_bytes(
+                needed + max(0, projection.constants - allowed.given),
+                f"the run, whose largest part is {_largest(tasks)},",
+            )
+            hold(needed - made)
     if needed > has:
-        graph = tasks.plan.graph
-        stored = [name for name, one in tasks.allocations.items() if one.kind != "scratch"]
-        largest = max(stored, key=lambda name: graph.types[name].nbytes, default="")
-        part = f"'{largest}' {graph.types[largest]}" if largest else "its scratch"
-        raise _refusal("the run", needed, f"{who} has {has / GIB:.1f}", part, device.kind)
+        raise _refusal("the run", needed, f"{who} has {has / GIB:.1f}", _largest(tasks), device.kind)
+
+
+def check_definitions(tasks: TaskGraph) -> None:
+    """Refuses a run by definitions, in NumPy, whose largest step takes more memory than the model may, or which takes
+    longer. Raises BrickError."""
+    graph, allowed, seconds = tasks.plan.graph, allowance(), 0.0
+    for steps in tasks.steps:
+        node = graph.nodes[steps.node]
+        rate = DEFINED_PER_SECOND if is_floating(graph.out(node).dtype) else WHOLE_NUMBERS_PER_SECOND
+        seconds += node.op.flops(graph.ins(node), graph.out(node)) / rate
+        if allowed is not None:
+            allowed.require_seconds(seconds, f"computing '{node.name}' {graph.out(node)} in NumPy, and all before it,")
+        needed = definition_bytes(node.op, graph.ins(node), graph.out(node)) // max(1, len(steps.boxes))
+        require_modest(needed, f"computing '{node.name}' {graph.out(node)} in NumPy")
+
+
+def _largest(tasks: TaskGraph) -> str:
+    graph = tasks.plan.graph
+    stored = [name for name, one in tasks.allocations.items() if one.kind != "scratch"]
+    largest = max(stored, key=lambda name: graph.types[name].nbytes, default="")
+    return f"'{largest}' {graph.types[largest]}" if largest else "its scratch"
 
 
 def _refusal(what: str, needed: int, held: str, largest: str, kind: str = "cpu") -> BrickError:

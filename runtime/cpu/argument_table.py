@@ -14,8 +14,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from brickrt.graph.allowance import hold
 from brickrt.graph.errors import BrickError
 from brickrt.graph.ir import Node
+from brickrt.graph.room import require_modest
 from brickrt.ops.cpu.all_kernels import ALGORITHMS
 from brickrt.ops.cpu.elementwise.map import MapKernel
 from brickrt.ops.cpu.isa import Isa
@@ -34,6 +36,7 @@ from brickrt.runtime.lowering.task_graph import ScratchMoves, Steps, TaskGraph
 
 SCRATCH, ARENA, FIRST = 0, 1, 2
 HEAD_WORDS = 2  # of a record, before its operands
+COPIES = 2  # of a constant while it is packed
 MOST_OPERANDS = 64  # of a kernel, its output and its own memory among them: a worker has room for so many addresses
 
 
@@ -149,10 +152,14 @@ class ArgumentTable:
         return FIRST + len(graph.inputs) + len(graph.outputs)
 
     def constant(self, k: int, i: int, kernel: Kernel) -> int:
-        """The base of a constant that is packed as input `i` of this kernel of node `k`."""
+        """The base of a constant that is packed as input `i` of this kernel of node `k`. Raises BrickError where the
+        model may not have the memory for that."""
         shared, name = self.shared, self.tasks.plan.graph.nodes[k].inputs[i]
         reader = (k, i, type(kernel))
         if reader not in shared.packed_as:
+            nbytes = kernel.packed_elements(i) * shared.values[name].itemsize
+            require_modest(COPIES * nbytes, f"bringing the constant '{name}' into the layout of its kernel")
+            hold(nbytes)
             packed = shared.packers.submit(_packed, shared.memory, kernel, i, shared.values[name])
             several = shared.values.is_shared(name)
             key = hashlib.sha256(packed.result().data).digest() if several else name.encode()

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from brickrt.graph.allowance import allowance, hold
 from brickrt.graph.builder import OnnxNode
 from brickrt.graph.errors import last_resort
 from brickrt.graph.host.guarded import asking
@@ -34,19 +35,28 @@ def among(running: list[Cancellable], one: Cancellable) -> Iterator[None]:
 
 
 class HostNodeRun:
-    """A node that runs on the host. A loop asks, round by round, whether it is cancelled."""
+    """A node that runs on the host. A loop asks, round by round, whether it is cancelled, or takes too long."""
 
-    def __init__(self) -> None:
-        self._cancelled = False
+    def __init__(self, node: OnnxNode) -> None:
+        self._cancelled, self._node = False, node
+        self._began, self._allowed = time.thread_time(), allowance()
 
     def cancel(self) -> None:
         """See `Cancellable`."""
         self._cancelled = True
 
     def check(self) -> None:
-        """Raises Cancelled after `cancel`."""
+        """Raises Cancelled after `cancel`, and BrickError where nodes on the host have computed too long."""
         if self._cancelled:
             raise Cancelled
+        if self._allowed is not None:
+            node = f"{self._node.op_type} node '{self._node.name}'"
+            self._allowed.check_seconds(time.thread_time() - self._began, node)
+
+    def ended(self) -> None:
+        """Counts what it has computed."""
+        if self._allowed is not None:
+            self._allowed.spent += time.thread_time() - self._began
 
 
 def run_watched(
@@ -111,6 +121,7 @@ class Execution:
         inputs = [self.input(self.values[name]) for name in graph.inputs]
         with last_resort(lambda: f"making room for the outputs {', '.join(map(repr, graph.outputs))}"):
             outputs = [self.output(graph.types[name]) for name in graph.outputs]
+            hold(sum(graph.types[name].nbytes for name in graph.outputs))
         stream = {} if self.stream is None else {"stream": self.stream}
         ran.counts = run_watched(program, inputs, outputs, self.running, self.observer, **stream)
         for name, array in zip(graph.outputs, outputs, strict=True):
@@ -134,9 +145,10 @@ class Execution:
         started = time.monotonic_ns()
         if self.observer:
             self.observer.hosted(node.name, started, 0)
-        given, run = {name: self.on_host(name) for name in reads(node)}, HostNodeRun()
+        given, run = {name: self.on_host(name) for name in reads(node)}, HostNodeRun(node)
         with among(self.running, run), asking(run.check):
             results = run_node(node, stage.source.opsets, given)
+        run.ended()
         self.values |= {n: value for n, value in zip(node.outputs, results) if n}
         ended = time.monotonic_ns()
         if self.observer:

@@ -56,9 +56,10 @@ def test_streams_may_be_closed(models, tmp_path, closed):
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no device that is always full")
-def test_a_full_disk_behind_standard_output():
+@pytest.mark.parametrize("words", [["zoo", "list"], ["--help"], ["plan", "--help"]], ids=" ".join)
+def test_a_full_disk_behind_standard_output(words):
     with open("/dev/full", "w") as full:
-        done = subprocess.run([*PROGRAM, "zoo", "list"], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        done = subprocess.run([*PROGRAM, *words], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert done.returncode == 2 and done.stderr.startswith("brickrt: standard output cannot be written (No space")
     assert len(done.stderr.splitlines()) == 1
 

@@ -15,11 +15,12 @@ from google.protobuf.message import DecodeError
 from tests.fuzz.base_models import base_model
 from tests.fuzz.case_runner import CaseRunner
 from tests.fuzz.mutations import mutated
+from tests.fuzz.other_runtimes import OTHERS
 from tests.fuzz.run_case import Case
 
 SEEDS = Path(__file__).parent / "seeds"
 NAMES = r"[0-9]+|'[^']*'"
-FINE = frozenset(("ran", "refused", "long"))
+FINE = frozenset(("ran", "refused"))
 
 
 def case(seed: int) -> Case:
@@ -57,8 +58,20 @@ def search(minutes: float, first: int, keep: Path) -> Counter[str]:
             seed += 1
             if seed % 1000 == 0:
                 print(f"{seed - first} cases, {sum(seen[word] for word in FINE)} of them fine", flush=True)
-    print(f"{seed - first} cases from {first} on")
+    print(f"{seed - first} cases from {first} on, {worker.peak >> 20} MiB at most; {_summary(worker.compared)}")
     return seen
+
+
+def _summary(compared: Counter[str]) -> str:
+    """How many cases were compared with each other runtime, and what became of the others."""
+    asked = {name: {text: n for text, n in compared.items() if text.startswith(name)} for name in OTHERS}
+    parts = []
+    for name, told in asked.items():
+        done = sum(n for text, n in told.items() if text.endswith(("agrees", "differs")))
+        rest = ", ".join(f"{n} {text.removeprefix(name).strip()}" for text, n in Counter(told).most_common())
+        parts.append(f"compared with {name}: {done} of {sum(told.values())} ({rest})")
+    others = {text: n for text, n in compared.items() if not text.startswith(tuple(OTHERS))}
+    return "; ".join([*parts, *(f"{n} {text}" for text, n in others.items())])
 
 
 def main() -> int:

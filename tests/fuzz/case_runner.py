@@ -7,22 +7,36 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+from collections import Counter
 from multiprocessing.connection import Connection
+from typing import NamedTuple
 
 from tests.fuzz.base_models import own_models
-from tests.fuzz.other_runtimes import disagreement
+from tests.fuzz.other_runtimes import compared_with_others
 from tests.fuzz.run_case import Case, outcome
 from tests.support.cpu.in_child import in_child
 
 SECONDS = 20
-BYTES = 1 << 30
-"""Memory that a case may take beside what this process has: asked for more, brickrt must refuse before it is spent."""
-RUNNING = "in run_host\n"
-"""In the traceback of a case that has begun to run, and calls for a long run on the host, as in a loop."""
+MOST = 1 << 30
+"""Memory, that of the libraries included, that a process may have at a time for a small model."""
+BYTES = 1 << 32
+"""Memory that a case can get at all: far more than it may take, and less than would bring the machine down."""
+
+
+class Verdict(NamedTuple):
+    """What came of a case, and of comparing it with each other runtime; the most memory that it had."""
+
+    word: str
+    text: str
+    peak: int
+    compared: tuple[str, ...] = ()
 
 
 class CaseRunner:
-    """Runs cases; with `compared`, what ran is compared with other runtimes, and may come out as `differs`."""
+    """Runs cases; with `compared`, what ran is compared with other runtimes, and may come out as `differs`.
+
+    `compared` then counts what became of comparisons, `peak` is the most memory that a case took.
+    """
 
     def __init__(self, seconds: int = SECONDS, compared: bool = False) -> None:
         context = multiprocessing.get_context("spawn")
@@ -31,6 +45,7 @@ class CaseRunner:
         self._process.start()
         there.close()
         self._here.recv()
+        self.compared, self.peak = Counter[str](), 0
 
     def __enter__(self) -> CaseRunner:
         return self
@@ -40,12 +55,13 @@ class CaseRunner:
         self._process.join()
 
     def run(self, case: Case) -> tuple[str, str]:
-        """What came of a case: as `outcome`, or `hung`, `long`, `died`, `ran out` (of memory) or `differs`.
-
-        It is `long` where the model runs, and asks for a long run itself, as loops can.
-        """
+        """What came of a case: as `outcome`, or `hung`, `died`, `ran out` (of memory), `heavy` (more than a process
+        may) or `differs`."""
         self._here.send(case)
-        return self._here.recv()
+        verdict: Verdict = self._here.recv()
+        self.compared.update(verdict.compared)
+        self.peak = max(self.peak, verdict.peak)
+        return verdict.word, verdict.text
 
 
 def _serve(parent: Connection, seconds: int, compared: bool) -> None:
@@ -65,14 +81,18 @@ def _serve(parent: Connection, seconds: int, compared: bool) -> None:
         parent.send(_judged(case, seconds, compared))
 
 
-def _judged(case: Case, seconds: int, compared: bool) -> tuple[str, str]:
-    how, found = in_child(lambda: outcome(case), seconds, BYTES)
+def _judged(case: Case, seconds: int, compared: bool) -> Verdict:
+    how, found, peak = in_child(lambda: outcome(case), seconds, BYTES)
+    word, text = (found.word, found.text) if how == "answered" else (how, found)
+    if "memory ran out" in text:
+        word = "ran out"
+    if peak > MOST:
+        return Verdict("heavy", f"{peak >> 20} MiB, {word}: {text}", peak)
+    if how != "answered" or word == "ran out":
+        return Verdict(word, text, peak)
+    if not compared or found.outputs is None:
+        return Verdict(found.word, found.text, peak)
+    how, other, _ = in_child(lambda: compared_with_others(case[0], found), seconds, BYTES)
     if how != "answered":
-        return "long" if RUNNING in found else how, found
-    if "memory ran out" in found.text:
-        return "ran out", found.text
-    if compared and found.outputs is not None:
-        how, other = in_child(lambda: disagreement(case[0], found), seconds, BYTES)
-        if how == "answered" and other:
-            return "differs", other
-    return found.word, found.text
+        return Verdict(found.word, found.text, peak, (f"another runtime {how}",))
+    return Verdict("differs" if other.wrong else found.word, other.wrong or found.text, peak, other.told)

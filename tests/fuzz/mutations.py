@@ -10,6 +10,7 @@ import onnx
 from google.protobuf.message import Message
 from onnx import TensorProto, defs, helper
 
+from tests.fuzz import damage, insertions
 from tests.fuzz.rearrangements import constants, inside, joined, values
 
 INTEGERS = (
@@ -49,7 +50,9 @@ def mutated(seed: int, proto: onnx.ModelProto, other: onnx.ModelProto | None = N
         joined(rng, copy, other)
     if other is not None and rng.random() < 0.4:
         rng.choice((constants, constants, values, inside))(rng, copy)
-    for _ in range(rng.choice((1, 1, 1, 2, 3))):
+    if other is not None and rng.random() < 0.5:
+        rng.choice(_KINDS)(rng, copy)
+    for _ in range(rng.choice((0, 1, 1, 2, 3) if other is not None else (1, 1, 1, 2, 3))):
         rng.choice(_MUTATIONS)(rng, copy)
     data = copy.SerializeToString()
     return _bytes_changed(rng, data) if rng.random() < 0.15 else data
@@ -221,6 +224,12 @@ def opset(rng: random.Random, proto: onnx.ModelProto) -> None:
         rng.choice(proto.opset_import).version = rng.randint(-1, 27)
 
 
+_KINDS: tuple[Mutation, ...] = (
+    *(insertions.types, insertions.quantized, insertions.sequences, insertions.growing, insertions.doubling),
+    *(insertions.products, damage.raw_data, damage.external, damage.circle, damage.same_names, damage.dimensions),
+    *(damage.capture, damage.function, damage.sparse, damage.text, damage.attribute_message, damage.metadata),
+    damage.old_opset,
+)
 _MUTATIONS: tuple[Mutation, ...] = (
     *(any_field, any_field, attribute, attribute, integer_attribute, integer_attribute),
     *(operator, edges, declared_type, stored_tensor, stored_tensor, opset),

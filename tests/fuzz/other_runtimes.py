@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 import onnx
@@ -19,39 +20,71 @@ TOLERANCE = {np.dtype(np.float16): 2e-2, np.dtype(np.float32): 1e-3, np.dtype(np
 """Relative to the largest value of a tensor; other floating-point types have few digits."""
 
 
-def disagreement(model: bytes, found: Outcome) -> str:
-    """What differs from every other runtime that takes the model; '' where one agrees, or none takes it."""
+class Compared(NamedTuple):
+    """What differs from every other runtime that gives an answer, '' where one agrees or none does; and, in few words,
+    what became of the comparison with each."""
+
+    wrong: str
+    told: tuple[str, ...]
+
+
+class NotTaken(Exception):
+    """Another runtime does not load a model; the cause says why."""
+
+
+def compared_with_others(model: bytes, found: Outcome) -> Compared:
+    """Runs the model with ONNX Runtime and with ONNX's reference. What they raise decides only that there is no
+    answer: both refuse much that the definition allows."""
     if any(word.encode() in model for word in BY_CHANCE):
-        return ""
-    told, others = [], {"onnxruntime": _by_onnxruntime, "onnx.reference": _by_reference}
-    if b"LRN" in model:
-        del others["onnx.reference"]  # it takes the batch's extent for the number of channels
-    for name, run in others.items():
+        return Compared("", ("left to chance",))
+    wrong, told = [], []
+    for name, run in OTHERS.items():
+        if name == "onnx.reference" and b"LRN" in model:
+            told.append(f"{name} not asked, as it is wrong for LRN")  # it takes the batch's extent for the channels
+            continue
         try:
             answers = run(model, found)
-        except Exception:  # it does not take the model, or not these inputs: nothing to compare with
+        except NotTaken as e:
+            told.append(f"{name} does not load the model ({type(e.__cause__).__name__})")
             continue
-        wrong = _first_difference(found.outputs or {}, answers)
-        if not wrong:
-            return ""
-        told.append(f"{name}: {wrong}")
-    return "\n".join(told)
+        except Exception as e:
+            told.append(f"{name} fails in the run ({type(e).__name__})")
+            continue
+        difference = _first_difference(found.outputs or {}, answers)
+        told.append(f"{name} {'differs' if difference else 'agrees'}")
+        if difference:
+            wrong.append(f"{name}: {difference}")
+    agreed = any(text.endswith(" agrees") for text in told)
+    return Compared("" if agreed else "\n".join(wrong), tuple(told))
 
 
 def _by_onnxruntime(model: bytes, found: Outcome) -> Answers:
-    proto = onnx.ModelProto.FromString(model)
-    proto.ir_version = min(proto.ir_version, NEWEST_IR)
-    for value in (*proto.graph.output, *proto.graph.value_info):
-        value.ClearField("type")  # what a model says of tensors that it computes itself decides nothing
     options = onnxruntime.SessionOptions()
     options.log_severity_level, options.intra_op_num_threads = 4, 1
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    session = onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    try:
+        proto = onnx.ModelProto.FromString(model)
+        proto.ir_version = min(proto.ir_version, NEWEST_IR)
+        for value in (*proto.graph.output, *proto.graph.value_info):
+            value.ClearField("type")  # what a model says of tensors that it computes itself decides nothing
+        session = onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    except Exception as e:
+        raise NotTaken from e
     return session.run(list(found.outputs or {}), found.inputs)
 
 
 def _by_reference(model: bytes, found: Outcome) -> Answers:
-    return ReferenceEvaluator(onnx.ModelProto.FromString(model)).run(list(found.outputs or {}), found.inputs)
+    try:
+        evaluator = ReferenceEvaluator(onnx.ModelProto.FromString(model))
+    except Exception as e:
+        raise NotTaken from e
+    return evaluator.run(list(found.outputs or {}), found.inputs)
+
+
+OTHERS: dict[str, Callable[[bytes, Outcome], Answers]] = {
+    "onnxruntime": _by_onnxruntime,
+    "onnx.reference": _by_reference,
+}
 
 
 def _first_difference(ours: dict[str, Any], theirs: Answers) -> str:

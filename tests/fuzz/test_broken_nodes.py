@@ -13,6 +13,7 @@ from tests.support.graphs.onnx_models import graph, model, node, tensor
 IMAGE = [tensor("x", [1, 4, 8, 8])]
 PAIR = [tensor("x", [2])]
 SIGNAL = [tensor("x", [1, 16, 1])]
+RECURRENT = np.ones((1, 2, 2), np.float32)
 KERNEL = np.ones((4, 4, 3, 3), np.float32)
 
 
@@ -56,6 +57,12 @@ def sparse(indices: list[int], dims: list[int], shape: tuple[int, ...] | None = 
     places = helper.make_tensor("i", onnx.TensorProto.INT64, shape or [len(indices)], indices)
     proto = model([node("MatMul", "x w", "y")], [tensor("x", [2, 2])])
     proto.graph.sparse_initializer.append(helper.make_sparse_tensor(values, places, dims))
+    return proto
+
+
+def untyped_sparse() -> onnx.ModelProto:
+    proto = sparse([0, 1], [2, 2])
+    proto.graph.sparse_initializer[0].values.ClearField("data_type")
     return proto
 
 
@@ -131,6 +138,25 @@ BROKEN = {
     "negative index": (sparse([-1, 2], [2, 2]), "not positions"),
     "sparse rows": (sparse([0, 0, 0, 1, 1, 1], [2, 2], (2, 3)), "not positions"),
     "sparse extents": (sparse([0, 1], [-2, 2]), "negative"),
+    "sparse scalar": (sparse([], [], (2, 0)), "not positions"),
+    "no sequence": (
+        model([node("Optional", "x", "o"), node("SequenceLength", "o", "y")], PAIR),
+        "takes a sequence, and 'o' is a tensor",
+    ),
+    "sparse type": (untyped_sparse(), "type 0"),
+    "steps": (model([node("Slice", "x o o o s", "y")], PAIR, o=np.array([0]), s=np.zeros(0, np.int64)), "0 steps"),
+    "cropped": (model([node("CenterCropPad", "x s", "y")], PAIR, s=np.array([-3]), opset=18), "extents [-3]"),
+    "scalar's axis": (model([node("ReduceMax", "x", "y", axes=[0])], [tensor("x", [])]), "axis 0 is outside"),
+    "cut scalar": (
+        model([node("Slice", "x o e a", "y")], [tensor("x", [])], o=np.array([0]), e=np.array([1]), a=np.array([0])),
+        "axis 0 is outside",
+    ),
+    "crops": (model([node("Pad", "x p", "y")], PAIR, p=np.array([-3, 1 << 46])), "crop more than there is"),
+    "split scalar": (model([node("Split", "x", "y z")], [tensor("x", [])], "y z"), "scalar"),
+    "hidden size": (
+        model([node("RNN", "x w r", "y", hidden_size=5)], [tensor("x", [1, 1, 2])], w=RECURRENT, r=RECURRENT),
+        "hidden_size is 5",
+    ),
     "text": (without_utf8(), "UTF-8"),
 }
 

@@ -19,9 +19,21 @@ def i(*values: int) -> np.ndarray:
     return np.array(values, np.int64)
 
 
+GRAMS = {
+    "min_gram_length": 1,
+    "max_gram_length": 1,
+    "max_skip_count": 0,
+    "ngram_counts": [0],
+    "ngram_indexes": [0, 1 << 31],
+    "pool_int64s": [2, 3],
+}
 HUGE = {
     "constant": model([node("ConstantOfShape", "s", "y", name="n")], s=i(1 << 31)),
     "summed": model([node("ConstantOfShape", "s", "c", name="n"), node("ReduceSum", "c", "y")], s=i(1 << 31)),
+    "nothing summed": model(
+        [node("ConstantOfShape", "s", "c"), node("ReduceMean", "c", "y", name="n", axes=[0], keepdims=0)],
+        s=i(0, 65536, 10**7),
+    ),
     "range": model([node("Range", "a b c", "y", name="n")], a=i(0)[0], b=i(1 << 40)[0], c=i(1)[0]),
     "one hot": model(
         [node("OneHot", "x d v", "y", name="n")], [tensor("x", [4], np.int64)], d=i(1 << 40), v=np.float32([0, 1])
@@ -35,6 +47,7 @@ HUGE = {
     "resize": model([node("Resize", "x _ _ s", "y", name="n")], IMAGE, s=i(1, 4, 1 << 30, 1)),
     "random": model([node("RandomNormal", "", "y", name="n", shape=[1 << 40])]),
     "window": model([node("BlackmanWindow", "k", "y", name="n")], k=i(1 << 40)[0]),
+    "grams": model([node("TfIdfVectorizer", "x", "y", name="n", mode="TF", **GRAMS)], [tensor("x", [4], np.int64)]),
     "after the host": model(
         [
             node("NonZero", "x", "z"),

@@ -49,7 +49,7 @@ def integers(b: Builder, node: OnnxNode, index: int, attribute: str) -> list[int
 
 def normal_axis(axis: int, rank: int) -> int:
     """`axis` counted from the front. Raises ValueError where there is no such axis."""
-    if not -rank <= axis < max(rank, 1):
+    if not -rank <= axis < rank:
         raise ValueError(f"axis {axis} is outside a tensor of rank {rank}")
     return axis + rank if axis < 0 else axis
 
@@ -158,6 +158,7 @@ def reduce(
         return _mapped(b, _mapped(b, names[0], before, *names[1:]), after)
     if source.size == 0:
         empty = _dropped(source.shape, axes, keepdims)
+        b.check_constant(empty, element.dtype)
         return _mapped(b, b.constant(np.full(empty, _neutral(combine, element.dtype), element.dtype)), after)
     return b.emit(Reduce(combine, normal_axes(axes, source.rank), keepdims, before, after), *names)
 

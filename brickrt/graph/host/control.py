@@ -11,7 +11,7 @@ import onnx
 from onnx import helper
 from onnx.reference.op_run import OpRun
 
-from brickrt.graph.host.guarded import Collected
+from brickrt.graph.host.guarded import Collected, ask_whether_to_go_on
 
 Step = Callable[..., list[np.ndarray]]
 """The body of a scan: from states and slices it computes new states and slices."""
@@ -60,6 +60,7 @@ class Loop(_AnyValue):
         going, count = cond is None or bool(np.asarray(cond).reshape(-1)[0]), 0
         collected = Collected(scanned, f"Loop node '{self.onnx_node.name}'")
         while going and count < limit:
+            ask_whether_to_go_on()
             feeds = {**(context or {}), **dict(zip(names, [np.asarray(count, np.int64), np.asarray(going), *states]))}
             proceed, *results = body.run(None, feeds, attributes=attributes)
             states, going, count = tuple(results[: len(states)]), bool(np.asarray(proceed).reshape(-1)[0]), count + 1
@@ -113,6 +114,7 @@ class Scan(OpRun):
         ]
         collected = Collected(n_outputs, f"Scan node '{self.onnx_node.name}'")
         for slices in zip(*sequences, strict=True):
+            ask_whether_to_go_on()
             given = step(*states, *slices)
             states = given[:split]
             collected.add(given[split:])

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
+from functools import cache
 from typing import Any
 
 import numpy as np
+import onnx
+from onnx import defs
 
+from brickrt.graph.allowance import allowance, hold
 from brickrt.graph.errors import BrickError
 from brickrt.graph.host.output_elements import output_elements
-from brickrt.graph.room import require_bytes
+from brickrt.graph.host.work import OBJECT_BYTES, integers_of, memory_of, seconds_of, temporary_bytes
+from brickrt.graph.room import ALWAYS, own_bytes, require_bytes
+from brickrt.graph.time_budget import TooLong, at_every_call
 
 _ask: ContextVar[Callable[[], None] | None] = ContextVar("ask", default=None)
 
@@ -26,6 +32,13 @@ def asking(ask: Callable[[], None]) -> Iterator[None]:
         _ask.reset(token)
 
 
+def ask_whether_to_go_on() -> None:
+    """Raises what the function given to `asking` raises."""
+    ask = _ask.get()
+    if ask is not None:
+        ask()
+
+
 class GuardedNode:
     """A node of the reference, of which nothing else changes."""
 
@@ -36,11 +49,9 @@ class GuardedNode:
         return getattr(self._node, name)
 
     def run(self, *inputs: Any, **more: Any) -> tuple[Any, ...]:
-        """Runs the node. Raises BrickError where memory has no room for its outputs, and for a TopK of more elements
-        than there are: the reference makes them all before it looks."""
-        ask = _ask.get()
-        if ask is not None:
-            ask()
+        """Runs the node. Raises BrickError where there is no room for it or it would compute too long, and for a TopK
+        of more elements than there are: the reference makes them all before it looks."""
+        ask_whether_to_go_on()
         proto = self._node.onnx_node
         arrays = [x if isinstance(x, np.ndarray) else None for x in inputs]
         if proto.op_type == "TopK" and proto.domain in ("", "ai.onnx") and len(arrays) > 1:
@@ -48,11 +59,62 @@ class GuardedNode:
             if most > size:
                 name = proto.name or proto.op_type
                 raise BrickError(f"TopK node '{name}' is asked for {most} of {size} elements: give a smaller k")
-        elements = output_elements(proto, arrays)
-        if elements:
-            largest = max((x.itemsize for x in arrays if x is not None), default=4)
-            require_bytes(elements * largest, f"{proto.op_type} node '{proto.name}' gives {elements} elements, which")
-        return self._node.run(*inputs, **more)
+        _check_kinds(proto, inputs)
+        if proto.op_type in CONTROL:
+            return self._node.run(*inputs, **more)
+        heavy = _require(proto, arrays)
+        ask = _ask.get()
+        with at_every_call(ask) if heavy and ask is not None else nullcontext():
+            outputs = self._node.run(*inputs, **more)
+        given = [x for x in arrays if x is not None]
+        hold(sum(memory_of(y) for y in outputs if isinstance(y, np.ndarray) and own_bytes(y, given)))
+        return outputs
+
+
+def _check_kinds(proto: onnx.NodeProto, inputs: Sequence[Any]) -> None:
+    """Raises BrickError for a tensor where the operator takes a sequence, and the reverse: the reference takes either
+    for the other, a tensor for the sequence of its rows."""
+    for name, kinds, value in zip(proto.input, _kinds(proto.domain, proto.op_type), inputs):
+        given = "seq" if isinstance(value, list) else "tensor" if isinstance(value, np.ndarray) else ""
+        if given and kinds and given not in kinds:
+            raise BrickError(
+                f"{proto.op_type} node '{proto.name}' takes a {'tensor' if given == 'seq' else 'sequence'}, and "
+                f"'{name}' is a {'sequence' if given == 'seq' else 'tensor'}: give it the other"
+            )
+
+
+@cache
+def _kinds(domain: str, op_type: str) -> tuple[frozenset[str], ...]:
+    """What each input of a standard operator may be, `tensor` and `seq`; nothing where it may be anything."""
+    if not defs.has(op_type, domain):
+        return ()
+    return tuple(
+        frozenset()
+        if any(t.startswith(("optional", "map", "sparse")) for t in one.types)
+        else frozenset(t.partition("(")[0] for t in one.types)
+        for one in defs.get_schema(op_type, domain=domain).inputs
+    )
+
+
+def _require(proto: onnx.NodeProto, arrays: Sequence[np.ndarray | None]) -> bool:
+    """Raises BrickError where a node has no room or takes too long; whether it may take long in Python's loops."""
+    what, given = f"{proto.op_type} node '{proto.name}'", [x for x in arrays if x is not None]
+    elements = output_elements(proto, arrays)
+    largest = max((x.itemsize for x in given), default=4)
+    if elements:
+        require_bytes(elements * largest, f"{what} gives {elements} elements, which")
+    allowed = allowance()
+    if allowed is not None:
+        read = sum(memory_of(x) for x in given)
+        wide = max((memory_of(x) // max(1, x.size) for x in given), default=8)
+        between = temporary_bytes(proto, arrays, elements * wide, read)
+        if between > ALWAYS:
+            require_bytes(between, f"{what}, with all that it needs while it computes,")
+        seconds = seconds_of(proto, arrays)
+        if _ask.get() is None and seconds > FOLDED_SECONDS:
+            raise TooLong
+        allowed.require_seconds(seconds, what)
+    return max(elements, *(x.size for x in given), *integers_of(proto), 0) > LIGHT
 
 
 class Collected:
@@ -66,11 +128,16 @@ class Collected:
         """One slice more of every output. Raises BrickError where there is no room for twice what there is."""
         for part, value in zip(self.parts, values, strict=True):
             part.append(value)
+            hold(memory_of(value))
             self._bytes += value.nbytes + OBJECT_BYTES
         if self._bytes > self._asked:
             self._asked = 2 * self._bytes
             require_bytes(self._asked, f"{self._what}, after {len(self.parts[0])} rounds, collects outputs which")
 
 
-OBJECT_BYTES = 160
-"""What an array takes beside its elements."""
+LIGHT = 1 << 14
+"""Elements for which no loop in Python takes long: it is left at its end."""
+FOLDED_SECONDS = 2.0
+"""What a call of NumPy may take before the model runs, where nobody asks."""
+CONTROL = frozenset(("If", "Loop", "Scan"))
+"""Operators that only run others, which are guarded themselves."""

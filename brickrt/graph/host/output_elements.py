@@ -201,6 +201,20 @@ def _rois(arrays: Arrays, at: Attributes) -> int:
     return _product([len(np.asarray(arrays[1])), _shape(arrays)[1], *extents, samples])
 
 
+def _tf_idf(arrays: Arrays, at: Attributes) -> int:
+    return _product([*_shape(arrays)[:-1], max(at["ngram_indexes"], default=0) + 1])
+
+
+def _gather_nd(arrays: Arrays, at: Attributes) -> int:
+    shape, places = _shape(arrays), np.asarray(arrays[1]).shape
+    return _product([*places[:-1], *shape[at.get("batch_dims", 0) + places[-1] :]])
+
+
+def _mel_weights(arrays: Arrays, at: Attributes) -> int:
+    bins, length = _integers(arrays[0])[0], _integers(arrays[1])[0]
+    return _product([bins, length // 2 + 1])
+
+
 _ELEMENTWISE = (
     *("Add", "Sub", "Mul", "Div", "Pow", "Mod", "And", "Or", "Xor", "BitwiseAnd", "BitwiseOr", "BitwiseXor"),
     *("BitShift", "Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Where", "Max", "Min", "Mean", "Sum"),
@@ -232,4 +246,7 @@ _COUNTS: dict[str, Callable[[Arrays, Attributes], int]] = {
     "Gather": _gather,
     "Concat": _concat,
     "GridSample": _grid_sample,
+    "TfIdfVectorizer": _tf_idf,
+    "GatherND": _gather_nd,
+    "MelWeightMatrix": _mel_weights,
 }

@@ -52,6 +52,9 @@ class _Recurrent(OpRun):
     states = 1
 
     def _run(self, x, w, r, bias=None, lengths=None, h=None, c=None, peepholes=None, **options: Any):
+        hidden = options.get("hidden_size")
+        if hidden is not None and hidden != r.shape[2]:
+            raise ValueError(f"hidden_size is {hidden}, the recurrent weights have {r.shape[2]} columns")
         swapped = [None if a is None else a.swapaxes(0, 1) if options.get("layout") else a for a in (x, h, c)]
         x, initial = swapped[0], swapped[1 : 1 + self.states]
         lengths = np.full(x.shape[1], x.shape[0]) if lengths is None else lengths

@@ -10,9 +10,12 @@ import numpy as np
 import onnx
 from onnx import helper
 
+from brickrt.graph.allowance import hold
 from brickrt.graph.builder import OnnxNode
 from brickrt.graph.errors import BrickError, Interrupted, described
 from brickrt.graph.host.evaluator import HostEvaluator
+from brickrt.graph.host.work import memory_of
+from brickrt.graph.room import own_bytes
 
 Value = Any
 """An array, a list of values (an ONNX sequence), a dict (a map), or None (an absent optional)."""
@@ -43,7 +46,10 @@ def run_node(node: OnnxNode, opsets: Mapping[str, int], arrays: Mapping[str, Val
         described = [f"'{name}' {_describe(value)}" for name, value in feeds.items()]
         given = ", ".join(described[:6]) + (f" and {len(described) - 6} more" if len(described) > 6 else "")
         raise BrickError(f"{node.op_type} node '{node.name}' fails on the host for {given}: {_cause(e)}") from e
-    return [_array(results[name]) if name else None for name in node.outputs]
+    values = [_array(results[name]) if name else None for name in node.outputs]
+    read = [value for value in feeds.values() if isinstance(value, np.ndarray)]
+    hold(sum(memory_of(value) for value in values if isinstance(value, np.ndarray) and own_bytes(value, read)))
+    return values
 
 
 def reads(node: OnnxNode) -> tuple[str, ...]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
+from brickrt.graph.allowance import allowance
 from brickrt.graph.builder import OnnxNode
 from brickrt.graph.host.run_host_node import deterministic, reads, run_node
 from brickrt.graph.ir import Node
+from brickrt.ops.base import Op
 from brickrt.ops.types import TensorType
 
 GROWTH = 1 << 24
@@ -16,6 +18,16 @@ GROWTH = 1 << 24
 
 FOLDED_FLOPS = 1 << 33
 """Operations that may be spent on a constant: a second or two in NumPy, which nothing interrupts."""
+
+
+WIDE = 24
+"""Bytes that an element takes while a definition computes: up to three numbers of float64."""
+
+
+def definition_bytes(op: Op, ins: Sequence[TensorType], out: TensorType) -> int:
+    """Memory that the definition of an operator takes: a window's elements, for each output, in columns."""
+    columns = op.flops(ins, out) // out.shape[1] * 4 if op.name == "Conv" and out.size else 0
+    return columns + WIDE * (out.size + sum(t.size for t in ins))
 
 
 def static_value(node: OnnxNode, type: TensorType) -> np.ndarray | None:
@@ -32,8 +44,13 @@ def small_enough(results: Iterable[TensorType], operands: Iterable[np.ndarray]) 
     return sum(t.nbytes for t in results) <= sum(a.nbytes for a in operands) + GROWTH
 
 
-def quick_enough(nodes: Iterable[Node], types: Mapping[str, TensorType]) -> bool:
-    """Whether NumPy may compute these nodes before the model runs; kernels are faster."""
+def quick_enough(nodes: Sequence[Node], types: Mapping[str, TensorType]) -> bool:
+    """Whether NumPy may compute these nodes before the model runs, and memory that the model may take holds what it
+    computes; kernels are faster, and need less."""
+    made = sum(definition_bytes(n.op, [types[i] for i in n.inputs], types[n.output]) for n in nodes)
+    allowed = allowance()
+    if allowed is not None and made > GROWTH and not allowed.has_room(made):
+        return False
     return sum(n.op.flops([types[i] for i in n.inputs], types[n.output]) for n in nodes) <= FOLDED_FLOPS
 
 

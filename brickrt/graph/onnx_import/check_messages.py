@@ -109,6 +109,7 @@ def _check_tensor(tensor: TensorProto) -> None:
 
 
 def _check_sparse(sparse: onnx.SparseTensorProto) -> None:
+    _check_element_type(sparse.values.data_type, f"sparse tensor '{sparse.values.name}'")
     _check_dimensions(sparse.dims, f"sparse tensor '{sparse.values.name}'")
 
 

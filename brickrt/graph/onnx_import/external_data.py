@@ -43,12 +43,26 @@ def _check_indices(name: str, shape: tuple[int, ...], values: np.ndarray, indice
     """Raises ModelError unless `indices` are positions in the whole tensor, or rows of one index for each axis."""
     limits = math.prod(shape) if indices.ndim == 1 else np.array(shape)
     wanted = {1: (values.size,), 2: (values.size, len(shape))}.get(indices.ndim)
-    inside = indices.shape == wanted and bool(np.all((indices >= 0) & (indices < limits)))
+    inside = bool(shape) and indices.shape == wanted and bool(np.all((indices >= 0) & (indices < limits)))
     if values.ndim != 1 or indices.dtype != np.int64 or not inside:
         raise ModelError(
             f"sparse tensor '{name}' of shape {list(shape)} has values of shape {list(values.shape)} whose indices, "
             f"{indices.dtype.name}{list(indices.shape)}, are not positions in it: export the model again"
         )
+
+
+def bytes_beside(tensors: Iterable[onnx.TensorProto], folder: Path | None) -> int:
+    """Bytes of the files beside the model in which tensors lie, each file counted once; 0 for what is not there."""
+    stored = (t.external_data for t in tensors if t.data_location == onnx.TensorProto.EXTERNAL)
+    files = {entry.value for entries in stored for entry in entries if entry.key == "location"}
+    return 0 if folder is None else sum(_size(folder / file) for file in files if "\0" not in file)
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:  # reading the tensor says what is wrong
+        return 0
 
 
 def embed_external_data(tensors: Iterable[onnx.TensorProto], folder: Path | None) -> None:

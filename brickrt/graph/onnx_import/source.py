@@ -12,13 +12,14 @@ import onnx
 from google.protobuf.message import DecodeError
 from onnx import helper, inliner
 
+from brickrt.graph.allowance import allowing
 from brickrt.graph.builder import OnnxNode
 from brickrt.graph.errors import ModelError, last_resort
 from brickrt.graph.onnx_import.check_messages import check_messages, messages_below
 from brickrt.graph.onnx_import.check_model import check_graph, check_header
 from brickrt.graph.onnx_import.converter import INLINE, converted
 from brickrt.graph.onnx_import.element_types import element_types
-from brickrt.graph.onnx_import.external_data import embed_external_data
+from brickrt.graph.onnx_import.external_data import bytes_beside, embed_external_data
 from brickrt.graph.onnx_import.protobuf import TensorInfo, graph_parts, initializer_arrays, standard_domain, tensor_info
 from brickrt.graph.onnx_import.upgrade_opset import upgraded
 from brickrt.graph.time_budget import preparing
@@ -29,7 +30,7 @@ class SourceGraph:
     """A valid ONNX model as it was imported.
 
     `optional` inputs have their default in `initializers`; `nodes` are in topological order; `light` is the model
-    without its weights.
+    without its weights, `stored_bytes` the size of its file and of what it has in others.
     """
 
     name: str
@@ -40,6 +41,7 @@ class SourceGraph:
     nodes: tuple[OnnxNode, ...]
     opsets: dict[str, int]
     light: onnx.ModelProto
+    stored_bytes: int
 
     def __repr__(self) -> str:
         nbytes = sum(array.nbytes for array in self.initializers.values())
@@ -65,12 +67,13 @@ def load(model: Model) -> SourceGraph:
     """
     with last_resort(lambda: f"loading {model if isinstance(model, (str, Path)) else 'the model'}"):
         proto, folder, label = _read(model)
-        with preparing():
+        stored = proto.ByteSize() + bytes_beside(proto.graph.initializer, folder)
+        with preparing(), allowing(stored):
             check_messages(proto, label)
-            return _imported(proto, folder, label)
+            return _imported(proto, folder, label, stored)
 
 
-def _imported(proto: onnx.ModelProto, folder: Path | None, label: str) -> SourceGraph:
+def _imported(proto: onnx.ModelProto, folder: Path | None, label: str, stored: int) -> SourceGraph:
     proto = upgraded(proto, check_header(proto, label), label)
     opsets = check_header(proto, label)
     try:
@@ -92,6 +95,7 @@ def _imported(proto: onnx.ModelProto, folder: Path | None, label: str) -> Source
         nodes=nodes,
         opsets=opsets,
         light=light,
+        stored_bytes=stored,
     )
 
 

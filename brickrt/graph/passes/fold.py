@@ -6,11 +6,13 @@ from dataclasses import replace
 
 import numpy as np
 
+from brickrt.graph.allowance import hold
 from brickrt.graph.host.static_values import quick_enough, small_enough
 from brickrt.graph.ir import Graph, Node
 from brickrt.graph.passes.fold_affine import fold_affine
 from brickrt.graph.passes.fold_pads import fold_pads
 from brickrt.graph.rewriter import Rewriter, origins
+from brickrt.graph.room import own_bytes
 from brickrt.graph.time_budget import TooLong, folding
 from brickrt.ops.base import Op, evaluate_whole
 from brickrt.ops.expr import Apply, Arg, Const, Expr, const, substitute
@@ -45,6 +47,7 @@ def _fold_constant(rewriter: Rewriter, node: Node) -> bool:
     except TooLong:
         return False
     rewriter.constants[node.output] = value
+    hold(own_bytes(value, operands))
     rewriter.remove(node.output)
     return True
 

@@ -226,7 +226,7 @@ class _Walk:
         arrays = {name: values[tensor] for name, tensor in results.items()}
         b.rollback(mark)
         for name, array in arrays.items():
-            b.bind(name, array)
+            b.bind_new(name, array)
 
     def folded(self, nodes: Sequence[Node]) -> dict[str, np.ndarray] | None:
         """What nodes with constant inputs compute, by name; None where it takes too long."""

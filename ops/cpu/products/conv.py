@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
@@ -14,16 +16,23 @@ from brickrt.ops.operators.conv import ConvTranspose
 class ConvKernel(ConvScheme):
     """A convolution whose register tiles hold channels of one group. Its packed weights are one stream per tile."""
 
-    def pack(self, i: int, array: np.ndarray) -> np.ndarray:
+    def pack_parts(self, i: int, array: np.ndarray) -> Sequence[np.ndarray]:
         """Weights as one stream per tile, bias up to whole tiles per group, epilogue constants as the operands say."""
         if i == 1:
             return self._pack_weights(array)
         if i == 2 and self.op.bias:
             split = self._by_tiles(array).reshape(self.op.groups, -1)
-            return np.pad(split, [(0, 0), (0, self.padded_blocks * self.lanes - split.shape[1])])
-        return super().pack(i, array)
+            return [np.pad(split, [(0, 0), (0, self.padded_blocks * self.lanes - split.shape[1])])]
+        return super().pack_parts(i, array)
 
-    def _pack_weights(self, w: np.ndarray) -> np.ndarray:
+    def packed_elements(self, i: int) -> int:
+        """See `Kernel`."""
+        padded = self.op.groups * self.padded_blocks * self.lanes
+        if i == 1:
+            return padded * self.taps * (self.group_in + (self.few_outputs.ways if self.few_outputs else 0))
+        return padded if i == 2 and self.op.bias else super().packed_elements(i)
+
+    def _pack_weights(self, w: np.ndarray) -> Sequence[np.ndarray]:
         """[M, C/g, k…] (transposed: [C, M/g, k…]) → [group, tile, channel unit, taps, channel, OB*lanes], flat.
 
         Those of a last block with few outputs follow.
@@ -33,10 +42,9 @@ class ConvKernel(ConvScheme):
             w = np.moveaxis(w.reshape(g, c, self.group_out, self.taps), 2, 1)
         rows = self._by_tiles(w).reshape(g, -1, c, self.taps)
         if not self.few_outputs:
-            return self._pack_tiles(rows)
+            return [self._pack_tiles(rows)]
         whole = self.whole_blocks * self.lanes
-        tiles = self._pack_tiles(rows[:, :whole])
-        return np.concatenate([tiles.ravel(), self.few_outputs.pack(rows[0, whole:], self.unit)])
+        return [self._pack_tiles(rows[:, :whole]), *self.few_outputs.pack(rows[0, whole:], self.unit)]
 
     def _by_tiles(self, array: np.ndarray) -> np.ndarray:
         """Channels [M, …] of several parts in the order of the tiles: of each part the blocks that one tile holds."""

@@ -13,9 +13,9 @@ from brickrt.ops.cpu.operand import Operand
 from brickrt.ops.cpu.operands.epilogue import offset_of
 from brickrt.ops.cpu.products.conv_operands import BYTE, ConvOperands, TilePosition
 from brickrt.ops.cpu.products.conv_scheme import ConvScheme
-from brickrt.ops.cpu.products.live_taps import first_input, live_taps
+from brickrt.ops.cpu.products.live_taps import first_input, live_taps, shared_taps
 from brickrt.ops.cpu.products.register_tile import Accumulators
-from brickrt.ops.cpu.products.row_tiles import PixelTile, tile_runs
+from brickrt.ops.cpu.products.row_tiles import PIXEL, PixelTile, tile_runs
 
 
 class ConvBody(ConvOperands):
@@ -73,13 +73,17 @@ class ConvBody(ConvOperands):
     def row(self, place: TilePosition, x: Index) -> None:
         """One row of output pixels, from `x` on: runs of tiles."""
         f, k = self.f, self.k
+        if k.walks_taps:
+            self.walked_row(place, x, self.boxes[-1][1])
+            return
         first = first_input(f, k.row_window, x)
         for run in tile_runs(k.row_window, k.row_class, self.most):
             with f.loop(0, run.repeat) as r:
                 self.tile(place, f.add(x, f.mul(r, run.out_step)), f.add(first, f.mul(r, run.in_step)), run.tile)
 
     def tile(self, place: TilePosition, out_x: Index, in_x: Index, tile: PixelTile) -> None:
-        """One register tile, from bias to store."""
+        """One register tile, from bias to store. `in_x` is the input that relative index 0 stands for, or, where taps
+        are walked, the output again."""
         acc = self.accumulators(place, tile.count)
         for _, _, index in self.places(place, out_x, tile):
             self.epilogue.prefetch(self.out, index)
@@ -147,6 +151,9 @@ class ConvBody(ConvOperands):
         with self.outer_taps(at, 0, start, 0) as (offset, tap):
             if k.flat:
                 offset = f.add(offset, f.dot(place.at, x.strides[2:-1]))
+            if k.walks_taps:
+                self.walked_taps(acc, place, offset, in_x, q, channels, tap)
+                return
             pixels = f.address(self.x, f.add(offset, f.mul(in_x, x.strides[-1])), self.dtype)
             self.row_taps(acc, place, pixels, tile, q, channels, tap)
 
@@ -185,6 +192,38 @@ class ConvBody(ConvOperands):
                 acc.multiply_add(base, offsets, step, channels, self.weights(place, q, channels, tap))
                 if self.later is not None:
                     f.set(self.later, f.address(f.get(self.later, PTR), channels * k.prefetch_bytes, BYTE))
+
+    def walked_row(self, place: TilePosition, x: Index, end: Index) -> None:
+        """One row of output pixels where taps are walked: several at a time that lie side by side, then single ones."""
+        f, count = self.f, 1 if self.k.row_window.transposed else self.most
+        rest = f.add(x, f.mul(f.div(f.sub(end, x), count), count))
+        with f.loop(x, rest, count) as pixel:
+            self.tile(place, pixel, pixel, PixelTile(0, 1, count, ()))
+        with f.loop(rest, end) as pixel:
+            self.tile(place, pixel, pixel, PIXEL)
+
+    def walked_taps(
+        self, acc: Accumulators, place: TilePosition, offset: Index, x: Index, q: Index, channels: int, row: Index
+    ) -> None:
+        """The taps along the row that outputs from `x` on read, and for each of them the channels; `offset` is that of
+        the row of inputs."""
+        f, k = self.f, self.k
+        window, operand, extent = k.row_window, k.ins[0], k.out.shape[-1]
+        step = 1 if operand.block > 1 else operand.strides[1]
+
+        def add(tap: Index, index: Index, offsets: list[int | None]) -> None:
+            pixel = f.address(self.x, f.add(offset, f.mul(index, operand.strides[-1])), self.dtype)
+            number = f.add(f.mul(row, window.kernel), tap)
+            acc.multiply_add(pixel, offsets, step, channels, self.weights(place, q, channels, number))
+
+        if window.transposed:
+            with live_taps(f, window, extent, x) as (tap, index):
+                add(tap, index, [0])
+            return
+        for lo, hi, live in shared_taps(f, window, extent, x, acc.pixels):
+            offsets = [t * window.stride * operand.strides[-1] if t in live else None for t in range(acc.pixels)]
+            with f.loop(lo, hi) as tap:
+                add(tap, f.add(first_input(f, window, x), f.mul(tap, window.dilation)), offsets)
 
 
 def channel_offset(f: FunctionEmitter, operand: Operand, channel: Index, unit: int) -> Index:

@@ -26,6 +26,11 @@ from brickrt.ops.cpu.products.row_tiles import RowWindow, choose_tile, common_cu
 from brickrt.ops.operators.conv import Conv, ConvTranspose
 from brickrt.ops.types import Boxes
 
+STRAIGHT_CODE = 3
+"""How much code a tile without a loop over channels is: LLVM looks at those beside it too."""
+ANY_ROW = (0, 0, 0, 0)
+"""In place of `RowWindow.shape_class`, where code does not depend on it."""
+
 
 @dataclass(frozen=True)
 class ConvScheme(Kernel):
@@ -44,6 +49,9 @@ class ConvScheme(Kernel):
         assert isinstance(op, Conv | ConvTranspose)
         align = common_cut(boxes, 1, out.shape[1] // op.groups, isa.lanes) * op.gate_parts
         flat = joins_rows(op, ins, out, boxes)
+        kernel = cls(op, tuple(ins), out, isa, (False,) * len(ins), (align, int(flat), *ANY_ROW))
+        if kernel.walks_taps:
+            return np.zeros(len(boxes), np.int64), [kernel.shape_class]
         spans = np.stack([boxes.lo[:, -1], boxes.hi[:, -1]], axis=1)
         if flat:
             pixels = boxes.extents[:, 2:].prod(axis=1)
@@ -58,6 +66,18 @@ class ConvScheme(Kernel):
     def flat(self) -> bool:
         """Whether a box is one row of pixels."""
         return bool(self.shape_class[1])
+
+    @property
+    def tap_code(self) -> int | None:
+        """How much code a tap of a row is (`RowWindow.is_long`); None: a loop covers equal ones."""
+        return None
+
+    @cached_property
+    def walks_taps(self) -> bool:
+        """Whether a row is computed pixel by pixel, by a loop over its taps: the same code for all boxes, where that of
+        register tiles would be too long."""
+        tile_code = STRAIGHT_CODE if self.group_in == 1 else 1
+        return not self.flat and self.row_window.is_long(self.out.shape[-1], self.tile[1], tile_code, self.tap_code)
 
     @property
     def row_class(self) -> tuple[int, int, int, int]:
@@ -143,7 +163,7 @@ class ConvScheme(Kernel):
 
     def swept_channels(self, boxes: Boxes) -> np.ndarray | None:
         """As if no tap fell on padding."""
-        if self.op.groups > 1 or self.few_outputs or not self.packed[1]:
+        if self.op.groups > 1 or self.few_outputs or not self.packed[1] or self.walks_taps:
             return None
         ob, most = self.tile
         width = sum(run.repeat for run in tile_runs(self.row_window, self.row_class, most))

@@ -28,7 +28,7 @@ from brickrt.ops.cpu.products.conv import ConvKernel
 from brickrt.ops.cpu.products.conv_geometry import windows
 from brickrt.ops.cpu.products.conv_scheme import ConvScheme
 from brickrt.ops.cpu.products.live_taps import first_input, live_taps
-from brickrt.ops.cpu.products.row_tiles import PixelTile, tile_runs
+from brickrt.ops.cpu.products.row_tiles import PIXEL, PixelTile, tile_runs
 from brickrt.ops.operators.conv import Conv, ConvTranspose
 
 PIXELS = 8  # accumulators of a tile: enough to hide the latency of the additions
@@ -53,6 +53,11 @@ class DepthwiseKernel(ConvScheme):
         return same and whole and self.ins[0].block == self.lanes
 
     @property
+    def tap_code(self) -> int:
+        """Lanes that are gathered or shuffled are several times as much code."""
+        return 1 if self.permutes and self.group_in == 1 else 8
+
+    @property
     def members(self) -> np.ndarray:
         """First input channel of the group of each channel of the product (up to whole blocks of each part)."""
         blocks, each = self.out.channel_blocks, self.out.shape[1]
@@ -75,6 +80,13 @@ class DepthwiseKernel(ConvScheme):
         if i == 2 and self.op.bias:
             return np.pad(array.reshape(parts, each), [(0, 0), (0, padding)])
         return Kernel.pack(self, i, array)
+
+    def packed_elements(self, i: int) -> int:
+        """See `Kernel`."""
+        padded = self.op.gate_parts * self.out.channel_blocks * self.lanes
+        if i == 1:
+            return padded * self.taps * self.group_in
+        return padded if i == 2 and self.op.bias else super().packed_elements(i)
 
     def emit(self, f: FunctionEmitter) -> None:
         """See `DepthwiseBody`."""
@@ -121,6 +133,10 @@ class DepthwiseBody:
     def row(self, at: list[Index], x: Index) -> None:
         """One row of output pixels, from `x` on: runs of tiles."""
         f, k = self.f, self.k
+        if k.walks_taps:
+            with f.loop(x, self.f.box(k.out.type.rank - 1)[1]) as pixel:
+                self.tile(at, pixel, pixel, PIXEL)
+            return
         first = first_input(f, k.row_window, x)
         for run in tile_runs(k.row_window, k.row_class, k.tile[1]):
             with f.loop(0, run.repeat) as r:
@@ -140,9 +156,14 @@ class DepthwiseBody:
                 key, index = loops.enter_context(live_taps(f, window, k.out.shape[2 + axis], y))
                 base = f.add(base, f.mul(index, k.ins[0].strides[2 + axis]))
                 tap = f.add(f.mul(tap, window.kernel), key)
+            if k.walks_taps:
+                key, in_x = loops.enter_context(live_taps(f, k.row_window, k.out.shape[-1], in_x))
+                taps: list[tuple[Index, tuple[int | None, ...]]] = [(key, (0,))]
+            else:
+                taps = list(enumerate(tile.taps))
             base = f.add(base, f.mul(in_x, k.ins[0].strides[-1]))
             for acc, part in zip(sums, parts, strict=True):
-                self.row_taps(acc, part, base, f.mul(tap, k.row_window.kernel), tile)
+                self.row_taps(acc, part, base, f.mul(tap, k.row_window.kernel), taps)
 
         def store(t: Index, values: Sequence[ir.Value]) -> None:
             index = [n, f.mul(block, k.lanes), *rows, f.add(out_x, tile.start, f.mul(t, tile.step))]
@@ -168,10 +189,17 @@ class DepthwiseBody:
         inner = [f.minimum(f.add(first, lane), k.out.shape[1] - 1) for lane in range(k.lanes)]
         return [f.add(f.mul(part, k.out.shape[1]), channel) for channel in inner]
 
-    def row_taps(self, acc: list[Variable], block: Index, base: Index, first_tap: Index, tile: PixelTile) -> None:
-        """The taps along the row, and for each of them the members of the group."""
+    def row_taps(
+        self,
+        acc: list[Variable],
+        block: Index,
+        base: Index,
+        first_tap: Index,
+        taps: Sequence[tuple[Index, tuple[int | None, ...]]],
+    ) -> None:
+        """The taps along the row, each with the input of every pixel, and for each of them the members of the group."""
         f, k = self.f, self.k
-        for kx, rels in enumerate(tile.taps):
+        for kx, rels in taps:
             with f.loop(0, k.group_in) as member:
                 weight = self.weight(block, f.add(first_tap, kx), member)
                 for total, rel in zip(acc, rels, strict=True):

@@ -37,8 +37,8 @@ class FewOutputs:
         """Output channels in a vector."""
         return self.lanes // self.ways
 
-    def pack(self, rows: np.ndarray, unit: int) -> np.ndarray:
-        """Weights [M, C, taps] of the last block → [channel unit, taps, channels / ways, lanes], flat."""
+    def pack(self, rows: np.ndarray, unit: int) -> list[np.ndarray]:
+        """Weights [M, C, taps] of the last block → for each channel unit [taps, channels / ways, outputs, ways]."""
         m, c, taps = rows.shape
         parts = []
         for start in range(0, c, unit):
@@ -46,5 +46,5 @@ class FewOutputs:
             steps = -(-part.shape[1] // self.ways)
             padded = np.zeros((self.outputs, steps * self.ways, taps), rows.dtype)
             padded[:m, : part.shape[1]] = part
-            parts.append(padded.reshape(-1, steps, self.ways, taps).transpose(3, 1, 0, 2).ravel())
-        return np.concatenate(parts) if parts else np.zeros(0, rows.dtype)
+            parts.append(padded.reshape(-1, steps, self.ways, taps).transpose(3, 1, 0, 2))
+        return parts

@@ -11,6 +11,8 @@ from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import I64, Index
 from brickrt.ops.cpu.products.row_tiles import RowWindow
 
+MANY = 8
+
 
 def first_input(f: FunctionEmitter, window: RowWindow, x: Index) -> Index:
     """Input index that relative index 0 of a row of tiles stands for (`RowWindow.base` at run time)."""
@@ -24,20 +26,39 @@ def live_taps(f: FunctionEmitter, window: RowWindow, extent_out: int, y: Index) 
     """Loop over the taps of an outer dimension that fall on the tensor: yields (tap, input index)."""
     k, s, d, pad = window.kernel, window.stride, window.dilation, window.pad
     if window.transposed:
-        with f.loop(0, k) as tap:
+        congruent = d == 1 and s > MANY  # few of many taps meet a pixel of the input: every s-th one
+        first = f.rem(f.add(y, pad), s) if congruent else 0
+        with f.loop(first, k, s if congruent else 1) as tap:
             spread = f.sub(f.add(y, pad), f.mul(tap, d))
             index = f.div(spread, s)
             with f.when(_inside(f, index, window.extent, f.rem(spread, s))):
                 yield tap, index
         return
-    start = f.sub(f.mul(y, s), pad)
+    with f.loop(*tap_range(f, window, extent_out, y)) as tap:
+        yield tap, f.add(first_input(f, window, y), f.mul(tap, d))
+
+
+def tap_range(f: FunctionEmitter, window: RowWindow, extent_out: int, y: Index) -> tuple[Index, Index]:
+    """Between which taps of output `y` those lie that fall on the tensor; not of transposed convolutions."""
+    k, s, d, pad = window.kernel, window.stride, window.dilation, window.pad
     if pad == 0 and (extent_out - 1) * s + (k - 1) * d < window.extent:
-        lo, hi = 0, k
-    else:
-        lo = f.maximum(0, f.div(f.sub(d - 1, start), d))
-        hi = f.minimum(k, f.add(f.div(f.sub(window.extent - 1, start), d), 1))
-    with f.loop(lo, hi) as tap:
-        yield tap, f.add(start, f.mul(tap, d))
+        return 0, k
+    start = first_input(f, window, y)
+    lo = f.maximum(0, f.div(f.sub(d - 1, start), d))
+    return lo, f.minimum(k, f.add(f.div(f.sub(window.extent - 1, start), d), 1))
+
+
+def shared_taps(
+    f: FunctionEmitter, window: RowWindow, extent_out: int, x: Index, count: int
+) -> list[tuple[Index, Index, range]]:
+    """Taps [lo, hi) that fall on the tensor, in ascending order for each of `count` outputs from `x` on, and which of
+    these they are of: taps of single ones, those that all of them read, again those of single ones."""
+    ranges = [tap_range(f, window, extent_out, f.add(x, t)) for t in range(count)]
+    first = ranges[0][0]  # later outputs begin and end at lower taps
+    last = f.maximum(first, ranges[-1][1])
+    before = [(lo, f.minimum(first, hi), range(t, t + 1)) for t, (lo, hi) in enumerate(ranges)]
+    behind = [(last, hi, range(t, t + 1)) for t, (_, hi) in enumerate(ranges)]
+    return [*before, (first, last, range(count)), *behind]
 
 
 def _inside(f: FunctionEmitter, index: Index, extent: int, rest: Index) -> ir.Value:

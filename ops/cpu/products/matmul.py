@@ -90,6 +90,14 @@ class MatMulKernel(Kernel):
             return np.pad(array, (0, tiles * width - self.columns))
         return super().pack(i, array)
 
+    def packed_elements(self, i: int) -> int:
+        """See `Kernel`."""
+        width = self.tile[0] * self.lanes
+        padded = -(-self.columns // width) * width
+        if i == 1:
+            return math.prod(self.ins[1].shape[:-1]) * padded
+        return padded if i == 2 and self.op.bias else super().packed_elements(i)
+
     def batch_strides(self, i: int) -> list[int]:
         """Strides of input `i` along the batch dimensions of the output, 0 where it broadcasts."""
         operand, rank = self.ins[i], self.out.type.rank

@@ -25,6 +25,9 @@ VECTOR_BYTES = 64
 WIDEST = 512  # pixels of a row; longer ones are cut in tiles like it
 FEW = 12  # sums of a tile, on double-pumped processors, whose stores the next tile's multiply-adds hide
 FLOAT32 = np.dtype(np.float32)
+MOST_TILES, MOST_TAPS = 24, 512
+"""Different tiles of a row, and runs of taps of them all, that are written out: code for more takes seconds and
+hundreds of MiB to compile, and some of it ends LLVM."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,8 @@ class RowWindow:
             for p in {0, *range(max(0, width - self.stride), width)}
             for k in (0, self.kernel - 1)
         ]
-        rels += [self.relative(p, k, phase) for p in range(min(width, self.stride)) for k in range(self.kernel)]
+        if self.transposed:
+            rels += [self.relative(p, k, phase) for p in range(min(width, self.stride)) for k in range(self.kernel)]
         known = [r for r in rels if r is not None] or [0]
         base = self.base(lo)
         return (
@@ -67,6 +71,26 @@ class RowWindow:
             return p * self.stride + k * self.dilation
         quotient, rest = divmod(phase + p - k * self.dilation, self.stride)
         return quotient if rest == 0 else None
+
+    def is_long(self, width: int, most: int, tile_code: int, tap_code: int | None) -> bool:
+        """Whether the tiles of a row of `width` outputs, of at most `most` pixels, are too much code: `tile_code` is
+        that of a tile, `tap_code` that of a tap, or None where runs of equal taps are one loop
+        (`PixelTile.tap_runs`)."""
+        kinds = max(1, min(self.stride, width)) if self.transposed else 1
+        tiles = self._edge(width) // most + kinds
+        taps = -(-self.kernel // self.stride) if self.transposed else self.kernel
+        runs = min(taps, 2 * most) if tap_code is None else taps * tap_code
+        return tiles * tile_code > MOST_TILES or tiles * runs > MOST_TAPS
+
+    def _edge(self, width: int) -> int:
+        """Outputs of a row whose windows reach beyond the tensor, about."""
+        span = (self.kernel - 1) * self.dilation
+        if self.transposed:
+            before, behind = span - self.pad, width + self.pad - (self.extent - 1) * self.stride
+        else:
+            before = -(-self.pad // self.stride)
+            behind = -((self.extent - 1 - span - (width - 1) * self.stride + self.pad) // self.stride)
+        return min(width, max(0, before) + max(0, behind))
 
 
 @dataclass(frozen=True)
@@ -95,6 +119,10 @@ class PixelTile:
         """The tile counted from its anchor: equal for tiles that one code computes."""
         base = self.anchor
         return self.step, self.count, tuple(tuple(None if r is None else r - base for r in row) for row in self.taps)
+
+
+PIXEL = PixelTile(0, 1, 1, ())
+"""One pixel whose taps are not known: they are walked (`live_taps.py`)."""
 
 
 @dataclass
@@ -138,7 +166,8 @@ def tile_runs(window: RowWindow, shape_class: tuple[int, int, int, int], most: i
     for residue in range(min(step, width)):
         pixels = list(range(residue, width, step))
         for part in split_evenly(pixels, most):
-            _append(runs, _tile(window, part, step, phase, first, last))
+            if not (runs and _continues(runs, window, part, first, last)):
+                _append(runs, _tile(window, part, step, phase, first, last))
     return runs
 
 
@@ -162,6 +191,19 @@ def _tile(window: RowWindow, pixels: list[int], step: int, phase: int, first: in
     return PixelTile(
         pixels[0], step, len(pixels), tuple(tuple(tap(p, k) for p in pixels) for k in range(window.kernel))
     )
+
+
+def _continues(runs: list[RepeatedTiles], window: RowWindow, pixels: list[int], first: int, last: int) -> bool:
+    """Lengthens the last run by a tile of these pixels, where it is seen without its taps that both are equal: all
+    windows lie on the tensor."""
+    run, tile = runs[-1], runs[-1].tile
+    inner = first <= tile.start * window.stride
+    inner = inner and pixels[-1] * window.stride + (window.kernel - 1) * window.dilation <= last
+    if window.transposed or not inner or tile.count != len(pixels):
+        return False
+    step = tile.count  # such tiles lie side by side
+    runs[-1] = RepeatedTiles(tile, run.repeat + 1, step, step * window.stride)
+    return True
 
 
 def _append(runs: list[RepeatedTiles], tile: PixelTile) -> None:

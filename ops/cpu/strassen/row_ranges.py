@@ -19,11 +19,9 @@ from contextlib import contextmanager
 from llvmlite import ir
 
 from brickrt.ops.cpu.emit.llvm_types import Index
-from brickrt.ops.cpu.emit.magnitudes import fold_four, greatest_lane, kept_lanes, least_lane, magnitudes, may_mix
+from brickrt.ops.cpu.emit.magnitudes import FOUR, fold_four, greatest_lane, kept_lanes, least_lane, magnitudes, may_mix
 from brickrt.ops.cpu.strassen.direct_rows import DirectRows
 from brickrt.ops.cpu.strassen.frame import StrassenFrame
-
-FOUR = 4
 
 
 @contextmanager

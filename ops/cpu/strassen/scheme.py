@@ -223,6 +223,12 @@ class StrassenScheme(Kernel):
             return [np.pad(array, (0, missing))]
         return super().pack_parts(i, array)
 
+    def packed_elements(self, i: int) -> int:
+        """See `Kernel`."""
+        if i == 1:
+            return self.flag_at + 1
+        return self.padded_columns if i == 2 and self.op.bias else super().packed_elements(i)
+
     def packed_factors(self, b: np.ndarray) -> np.ndarray:
         """Second factors of `b` in the order in which the kernel reads them."""
         factors = second_factors(self.grouped(b), self.levels)

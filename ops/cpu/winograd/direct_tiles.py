@@ -33,7 +33,7 @@ class DirectTiles:
         self.sums = self.f.local(frame.kind, count=frame.k.axes.across.m)
 
     def emit(self, group: TileGroup) -> None:
-        """Looks closely at all suspect tiles, plane by plane."""
+        """Looks closely at all suspect tiles, plane by plane; not where all are to be computed in any case."""
         f, frame = self.f, self.frame
         with frame.tiles(group) as tile, f.loop(group.lo, group.hi) as z:
             suspect = f.variable(self.suspects.always)
@@ -41,10 +41,11 @@ class DirectTiles:
                 flag = f.load(self.suspects.flags, self.suspects.at(slot(frame, plane), tile), BITS)
                 f.change(suspect, f.b.or_(f.read(suspect), flag))
             with f.when(f.b.icmp_signed("!=", f.read(suspect), I32(0))):
-                always = f.b.icmp_signed("!=", self.suspects.always, I32(0))
-                flags = f.b.select(always, I64(DIRECT), self.check.flags(tile, z))
-                with f.when(f.b.icmp_signed("!=", flags, I64(0))):
-                    self.tile(tile, z, flags)
+                flags = f.variable(I64(DIRECT))
+                with f.when(f.b.icmp_signed("==", self.suspects.always, I32(0))):
+                    f.change(flags, self.check.flags(tile, z))
+                with f.when(f.b.icmp_signed("!=", f.read(flags), I64(0))):
+                    self.tile(tile, z, f.read(flags))
 
     def tile(self, tile: WinogradTile, z: Index, flags: ir.Value) -> None:
         """The flagged outputs of a tile in one plane, of all blocks of channels that the box has."""

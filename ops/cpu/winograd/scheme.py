@@ -173,6 +173,12 @@ class WinogradScheme(Kernel):
             return [np.pad(array, (0, missing))]
         return super().pack_parts(i, array)
 
+    def packed_elements(self, i: int) -> int:
+        """See `Kernel`."""
+        if i == 1:
+            return self.flag_at + 1
+        return self._padded if i == 2 and self.op.bias else super().packed_elements(i)
+
     @property
     def flag_at(self) -> int:
         """Elements of the packed weights before that number."""

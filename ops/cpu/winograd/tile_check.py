@@ -82,17 +82,17 @@ class TileCheck:
     def compared(self, tile: WinogradTile) -> ir.Value:
         """The flags, from what the outputs that belong to the box read."""
         f = self.f
-        most, least, zeros = f.variable(I32(0)), f.variable(I32(NAN)), f.variable(I64(0))
+        most, least, blank = f.variable(I32(0)), f.variable(I32(NAN)), f.variable(I64(0))
         with self.outputs(0, tile) as (i, _), self.outputs(1, tile) as (j, _):
             found = self.read(i, j)
             none = f.b.icmp_signed("==", found, I32(0))
             bit = f.b.shl(I64(1), f.value(self.bit(i, j)))
-            f.change(zeros, f.b.or_(f.read(zeros), f.b.select(none, bit, I64(0))))
+            f.change(blank, f.b.or_(f.read(blank), f.b.select(none, bit, I64(0))))
             f.change(most, greater(f, f.read(most), found))
             f.change(least, lesser(f, f.read(least), f.b.select(none, I32(NAN), found)))
         some = f.b.icmp_signed(">", f.read(most), I32(0))
-        zeros_again = f.b.select(some, f.read(zeros), I64(0))
-        return f.b.select(must_not_mix(f, f.read(most), f.read(least)), I64(DIRECT), zeros_again)
+        blank_again = f.b.select(some, f.read(blank), I64(0))
+        return f.b.select(must_not_mix(f, f.read(most), f.read(least)), I64(DIRECT), blank_again)
 
     def read(self, i: Index, j: Index) -> ir.Value:
         """The largest magnitude that an output of the tile reads."""

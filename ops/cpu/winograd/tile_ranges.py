@@ -23,6 +23,7 @@ from llvmlite import ir
 from brickrt.ops.cpu.emit.llvm_types import FLOAT, I32, Index, vector, zeros
 from brickrt.ops.cpu.emit.magnitudes import (
     BITS,
+    FOUR,
     greater,
     greatest_lane,
     greatest_of_four,
@@ -35,7 +36,6 @@ from brickrt.ops.cpu.emit.magnitudes import (
 from brickrt.ops.cpu.winograd.axes import Axis
 from brickrt.ops.cpu.winograd.frame import WinogradFrame, WinogradTile
 
-FOUR = 4
 MANY_CHANNELS = 16  # of which one place tells about how large inputs are
 Load: TypeAlias = Callable[[Index, int], ir.Value]
 

@@ -64,6 +64,12 @@ def test_square_is_a_product() -> None:
 
 
 @pytest.mark.parametrize("op", ["Sum", "Mean", "Max", "Min"])
+@pytest.mark.parametrize("count", [60, 61, 130])
+def test_many_operands(op: str, count: int) -> None:
+    check(op, 13, [data(3) for _ in range(count)])
+
+
+@pytest.mark.parametrize("op", ["Sum", "Mean", "Max", "Min"])
 def test_variadic_operators(op: str) -> None:
     operands = [data(2, 3), data(3), data(2, 1), data(1)]
     for count in (1, 2, 4):

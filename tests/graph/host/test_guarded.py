@@ -46,7 +46,7 @@ def test_a_state_that_doubles_in_every_round():
     proto = loop(node("Concat", "s s", "s2", axis=0, name="c"), results="s2")
     runtime = Runtime(proto, device="reference")
     assert runtime.execute({"x": np.ones(1, np.float32), "n": np.int64(10)})["last"].shape == (1024,)
-    with pytest.raises(BrickError, match=r"^Concat node 'c' gives 33554432 elements, which takes 134217728 bytes"):
+    with pytest.raises(BrickError, match=r"^Concat node 'c', with all that it needs .*takes \d+ bytes"):
         runtime.execute({"x": np.ones(1, np.float32), "n": np.int64(60)})
 
 

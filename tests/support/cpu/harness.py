@@ -140,8 +140,10 @@ def run_kernel(
 
 
 def packed_constant(kernel: Kernel, i: int, array: np.ndarray) -> np.ndarray:
-    """Constant input `i` as the kernel reads it."""
-    return np.concatenate([part.ravel() for part in kernel.pack_parts(i, array)])
+    """Constant input `i` as the kernel reads it, which is no more than the kernel foretells."""
+    packed = np.concatenate([part.ravel() for part in kernel.pack_parts(i, array)])
+    assert packed.size <= kernel.packed_elements(i)
+    return packed
 
 
 def from_blocked(array: np.ndarray, channels: int) -> np.ndarray:

@@ -8,6 +8,7 @@ import pickle
 import resource
 import select
 import signal
+import sys
 import time
 import traceback
 from collections.abc import Callable
@@ -15,12 +16,17 @@ from typing import Any, Literal, NamedTuple
 
 from brickrt.graph.room import mapped_bytes
 
+KIB = 1 if sys.platform == "darwin" else 1 << 10
+"""Bytes of the unit in which the system counts memory."""
+
 
 class Ended(NamedTuple):
-    """How a child ended: with an answer; `hung`, and then where; or `died`, and then how."""
+    """How a child ended: with an answer; `hung`, and then where; or `died`, and then how. `peak` is the most memory, in
+    bytes, that it or a process of its own had at a time, what it shares with this one included."""
 
     how: Literal["answered", "hung", "died"]
     answer: Any
+    peak: int = 0
 
 
 class TimeIsOver(BaseException):
@@ -43,10 +49,11 @@ def in_child(work: Callable[[], Any], seconds: int, nbytes: int | None = None) -
     os.close(mine)
     if not in_time:
         os.kill(child, signal.SIGKILL)
-    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    _, status, used = os.wait4(child, 0)
+    code, peak = os.waitstatus_to_exitcode(status), used.ru_maxrss * KIB
     if not in_time or code == -signal.SIGXCPU:
-        return Ended("hung", f"no result within {seconds} s")
-    return Ended(*pickle.loads(data)) if code == 0 and data else Ended("died", f"exit code {code}")
+        return Ended("hung", f"no result within {seconds} s", peak)
+    return Ended(*pickle.loads(data), peak) if code == 0 and data else Ended("died", f"exit code {code}", peak)
 
 
 def _answer(work: Callable[[], Any], pipe: int, seconds: int, nbytes: int | None) -> None:

@@ -38,6 +38,8 @@ _BINARY = {
     "Equal": "eq", "Less": "lt", "LessOrEqual": "le", "Greater": "gt", "GreaterOrEqual": "ge",
 }  # fmt: skip
 
+MOST_OPERANDS = 60
+"""That are combined in one expression."""
 _FOLDS = {"Max": maximum, "Min": minimum, "Sum": add, "Mean": add}
 
 
@@ -56,12 +58,21 @@ def binary(b: Builder, node: OnnxNode) -> str:
 @builds(*_FOLDS)
 def variadic(b: Builder, node: OnnxNode) -> str:
     """A function of any number of operands, two at a time."""
+    first, *others = node.inputs
 
     def fold(*operands: Expr) -> Expr:
-        total = reduce(_FOLDS[node.op_type], operands)
-        return div(total, like(total, len(operands))) if node.op_type == "Mean" else total
+        return reduce(_FOLDS[node.op_type], operands)
 
-    return node.inputs[0] if len(node.inputs) == 1 else elementwise(b, in_float32(fold), *node.inputs)
+    def mean(*operands: Expr) -> Expr:
+        total = fold(*operands)
+        return div(total, like(total, len(node.inputs)))
+
+    while len(others) >= MOST_OPERANDS:  # an expression is gone through by functions that call themselves
+        first = elementwise(b, in_float32(fold), first, *others[: MOST_OPERANDS - 1])
+        others = others[MOST_OPERANDS - 1 :]
+    if not others:
+        return first
+    return elementwise(b, in_float32(mean if node.op_type == "Mean" else fold), first, *others)
 
 
 @builds("Mod")
@@ -82,6 +93,7 @@ def is_infinite(b: Builder, node: OnnxNode) -> str:
     signs = bool(node.attrs.get("detect_positive", 1)), bool(node.attrs.get("detect_negative", 1))
     tests = {(True, True): "isinf", (True, False): "isposinf", (False, True): "isneginf"}
     if signs not in tests:
+        b.check_constant(b.type(node.inputs[0]).shape, np.dtype(bool))
         return b.constant(np.zeros(b.type(node.inputs[0]).shape, bool))
     return elementwise(b, partial(apply, tests[signs]), node.inputs[0])
 

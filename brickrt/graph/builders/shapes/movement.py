@@ -33,6 +33,8 @@ def concat(b: Builder, node: OnnxNode) -> str:
 def split(b: Builder, node: OnnxNode) -> tuple[str, ...]:
     """Parts along an axis, of the sizes given or of equal ones, of which the last may be smaller (opset 18)."""
     x, count = node.inputs[0], len(node.outputs)
+    if not b.type(x).rank:
+        raise ValueError("a scalar cannot be split")
     axis = normal_axis(node.attrs.get("axis", 0), b.type(x).rank)
     extent = b.type(x).shape[axis]
     asked = integers(b, node, 1, "split")
@@ -53,8 +55,11 @@ def cut(b: Builder, node: OnnxNode) -> str:
     shape = b.type(x).shape
     starts, ends = integers(b, node, 1, "starts") or [], integers(b, node, 2, "ends") or []
     axes = integers(b, node, 3, "axes")
-    steps = integers(b, node, 4, "steps") or [1] * len(starts)
-    axes = list(range(len(starts))) if axes is None else [normal_axis(axis, len(shape)) for axis in axes]
+    steps = integers(b, node, 4, "steps")
+    steps = [1] * len(starts) if steps is None else steps
+    if not len(starts) == len(ends) == len(steps):
+        raise ValueError(f"it has {len(starts)} starts, {len(ends)} ends and {len(steps)} steps")
+    axes = [normal_axis(axis, len(shape)) for axis in (range(len(starts)) if axes is None else axes)]
     spans = {
         axis: range(shape[axis])[start:end:step]
         for axis, start, end, step in zip(axes, starts, ends, steps, strict=True)

@@ -20,7 +20,9 @@ def pad(b: Builder, node: OnnxNode) -> str:
     axes = integers(b, node, 3, "axes")
     axes = list(range(len(shape))) if axes is None else [normal_axis(axis, len(shape)) for axis in axes]
     sides = list(zip(axes, amounts[: len(axes)], amounts[len(axes) :], strict=True))
-    grown = {k: max(0, shape[k] + lo + hi) for k, lo, hi in sides}
+    if any(max(-lo, 0) + max(-hi, 0) > shape[k] for k, lo, hi in sides):
+        raise ValueError(f"the pads {amounts} crop more than there is")
+    grown = {k: shape[k] + lo + hi for k, lo, hi in sides}
     b.check_tables([grown.get(k, extent) for k, extent in enumerate(shape)], b.type(x).dtype)
     return take(b, x, {k: positions(shape[k], lo, hi, mode) for k, lo, hi in sides}, _fill(b, node))
 
@@ -63,6 +65,8 @@ def center_crop_pad(b: Builder, node: OnnxNode) -> str:
     x, shape = node.inputs[0], b.type(node.inputs[0]).shape
     sizes = integers(b, node, 1, "shape") or []
     axes = [normal_axis(axis, len(shape)) for axis in node.attrs.get("axes") or range(len(shape))]
+    if any(size < 0 for size in sizes):
+        raise ValueError(f"the extents {sizes} are not all positive or 0")
     grown = dict(zip(axes, sizes, strict=True))
     b.check_tables([grown.get(k, extent) for k, extent in enumerate(shape)], b.type(x).dtype)
     return take(b, x, {k: _centered(shape[k], size) for k, size in grown.items()})

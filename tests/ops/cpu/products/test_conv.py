@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from brickrt.ops.base import evaluate_whole
-from brickrt.ops.cpu.kernel import choose_kernel
+from brickrt.ops.cpu.kernel import choose_kernel, emit_module
 from brickrt.ops.cpu.operand import dense
+from brickrt.ops.cpu.products import row_tiles
 from brickrt.ops.cpu.products.conv import ConvKernel
 from brickrt.ops.operators.conv import Conv
 from brickrt.ops.types import Boxes, TensorType
@@ -71,6 +72,38 @@ LONG = {
 @pytest.mark.parametrize("name", LONG)
 def test_long_rows(name, isa):
     check_conv(LONG[name], isa, scratch=False)
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("name", [*CASES, *LONG])
+def test_taps_that_are_walked(monkeypatch, name, isa):
+    """As rows are computed that would be too much code."""
+    monkeypatch.setattr(row_tiles, "MOST_TAPS", 1)
+    check_conv((CASES | LONG)[name], isa, scratch=False)
+
+
+def test_walked_taps_of_weights_that_are_no_constants(monkeypatch):
+    monkeypatch.setattr(row_tiles, "MOST_TAPS", 1)
+    check_conv(CASES["2d bias"], HOST, packed=False, scratch=False)
+
+
+WIDE = {
+    "400 taps on padding": ConvCase(conv((400,), pads=(399,)), (1, 200), 3),
+    "400 plain taps on padding": ConvCase(conv((1, 400), pads=(0, 300)), (1, 2, 200), 1, plain=True),
+}
+
+
+@pytest.mark.parametrize("name", WIDE)
+def test_wide_windows_are_little_code(name):
+    case, lanes = WIDE[name], HOST.lanes
+    check_conv(case, HOST, scratch=False)
+    arrays, blocks = case.arrays(), case.blocks(lanes)
+    ins = tuple(dense(TensorType(a.shape, "float32"), b) for a, b in zip(arrays, blocks, strict=True))
+    out = case.op.infer([o.type for o in ins])
+    boxes = Boxes.one((0,) * out.rank, out.shape)
+    which, classes = ConvKernel.classify(case.op, ins, dense(out, lanes), boxes, HOST)
+    code = emit_module(ConvKernel(case.op, ins, dense(out, lanes), HOST, (False, True), classes[which[0]]), "wide")
+    assert len(str(code).splitlines()) < 10_000
 
 
 @pytest.mark.parametrize("isa", ISAS)
@@ -172,3 +205,11 @@ def random_cases(draw) -> ConvCase:
 @given(random_cases())
 def test_random_windows(case):
     check_conv(case, AVX2, scratch=False)
+
+
+@settings(max_examples=15, deadline=None)
+@given(random_cases())
+def test_random_windows_whose_taps_are_walked(case):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(row_tiles, "MOST_TAPS", 1)
+        check_conv(case, AVX2, scratch=False)

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from brickrt.ops.cpu.products import row_tiles
 from brickrt.ops.operators.conv import ConvTranspose
 from tests.support.cpu.conv_cases import ConvCase, check_bricks, check_conv, transposed
 from tests.support.cpu.harness import AVX2, HOST
@@ -30,6 +31,26 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_boxes(name, isa):
     check_conv(CASES[name], isa)
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("name", CASES)
+def test_taps_that_are_walked(monkeypatch, name, isa):
+    """As rows are computed that would be too much code."""
+    monkeypatch.setattr(row_tiles, "MOST_TILES", 0)
+    check_conv(CASES[name], isa, scratch=False)
+
+
+WIDE = {
+    "stride 97": ConvCase(transposed((99,), (97,), pads=(1,)), (3, 10), 17),
+    "stride 40, kernel 130": ConvCase(transposed((2, 130), (1, 40), bias=True), (2, 3, 5), 1, plain=True),
+    "stride 30, dilated": ConvCase(transposed((3,), (30,), (31,)), (2, 9), 3),
+}
+
+
+@pytest.mark.parametrize("name", WIDE)
+def test_wide_strides(name):
+    check_conv(WIDE[name], HOST, scratch=False)
 
 
 @pytest.mark.parametrize("name", ["1d", "2x2/2"])

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from brickrt.ops.cpu.kernel import choose_kernel
 from brickrt.ops.cpu.operand import dense
+from brickrt.ops.cpu.products import row_tiles
 from brickrt.ops.cpu.products.conv import ConvKernel
 from brickrt.ops.cpu.products.depthwise import DepthwiseKernel
 from brickrt.ops.operators.conv import Conv
@@ -42,6 +43,14 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_boxes(name, isa):
     check_conv(CASES[name], isa)
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("name", CASES)
+def test_taps_that_are_walked(monkeypatch, name, isa):
+    """As rows are computed that would be too much code."""
+    monkeypatch.setattr(row_tiles, "MOST_TILES", 0)
+    check_conv(CASES[name], isa, scratch=False)
 
 
 @pytest.mark.parametrize("name", ["depthwise", "multiplier 2", "three in, two out", "transposed groups"])

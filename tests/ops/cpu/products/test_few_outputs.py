@@ -122,7 +122,7 @@ def test_packed_weights_hold_each_weight_once(m, c, taps, ways):
     lanes, unit = 16, 16
     m = min(m, lanes // ways)
     rows = np.arange(1.0, 1 + m * c * taps).reshape(m, c, taps)
-    packed = FewOutputs(ways, lanes).pack(rows, unit)
+    packed = np.concatenate([part.ravel() for part in FewOutputs(ways, lanes).pack(rows, unit)])
     assert packed.size % lanes == 0
     assert sorted(packed[packed > 0]) == rows.ravel().tolist()
 
