@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-SIZES = {"unet": (256, 512, 1024), "nafnet": (256, 512, 1024), "deepcam": (256, 512), "unet3d": (48, 64)}
+SIZES = {"unet": (256, 512, 1024), "nafnet": (128, 256, 512, 1024), "deepcam": (256,), "unet3d": (32, 48)}
 OVER = (1.02, 1.15, 2.0)  # times the least that would do
 MIB = 2**20
 

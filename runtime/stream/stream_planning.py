@@ -59,12 +59,13 @@ def plan_stream(
 
     Raises BrickError with the least memory that would do where the limit is below, and naming the node where a network
     is not run band by band."""
-    began, runtime = time.perf_counter(), resident_bytes()
+    began = time.perf_counter()
     if pipeline.engine.spec.kind != "cpu":
         raise BrickError(f"device '{pipeline.engine.name}' runs no bands: use device cpu")
     check_input_types(source, types)
     plan = pipeline.plan(whole_graph(source, types))
     slices, views = find_inplace_slices(plan), view_aliases(plan)
+    runtime = resident_bytes()  # with the graph, whose weights are copies of the model's
     limit = max_memory or runtime + int(FREE_SHARE * available_bytes())
     asked = MemoryLimit(limit, pipeline.threads, runtime, reading + _writing(plan))
     with last_resort(lambda: "planning bands"), preparing():
