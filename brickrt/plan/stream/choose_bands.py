@@ -58,7 +58,12 @@ def choose_bands(planner: StreamPlanner, slices: Collection[str], asked: MemoryL
         if best is not None and best.plan.rows == heights[0]:
             break  # more strips only do more
     if best is not None:
-        return replace(best, plan=planner.stream_plan(best.plan.rows, best.plan.strips))
+        plan = planner.stream_plan(best.plan.rows, best.plan.strips)
+        memory = project_stream(plan, slices, asked.threads, asked.runtime, asked.buffers)
+        best = replace(best, plan=plan, memory=memory)
+        if memory.total <= asked.limit:
+            return best
+        least = best  # a sample of its bands took less
     assert least is not None
     needed = -(-least.memory.total // MIB)
     raise TooLittleMemory(
@@ -82,18 +87,21 @@ def _largest(memory: StreamMemory) -> str:
 def _tallest(
     planner: StreamPlanner, slices: Collection[str], asked: MemoryLimit, heights: list[int], strips: tuple[int, ...]
 ) -> tuple[Candidate | None, Candidate | None]:
-    """The first candidate of descending heights that fits, since shorter bands only do more, and the last that was
-    tried and does not."""
-    fits, fails = None, None
-    low, high = 0, len(heights)  # the first that fits is in [low, high]
+    """The first candidate of descending heights that fits, since shorter bands only do more; or else the shortest,
+    which does not."""
+    one = _candidate(planner, slices, asked, heights[-1], strips)
+    if one.memory.total > asked.limit:
+        return None, one
+    fits = one
+    low, high = 0, len(heights) - 1  # the first that fits is in [low, high]
     while low < high:
         at = (low + high) // 2
         one = _candidate(planner, slices, asked, heights[at], strips)
         if one.memory.total <= asked.limit:
             fits, high = one, at
         else:
-            fails, low = one, at + 1
-    return fits, fails
+            low = at + 1
+    return fits, None
 
 
 def _candidate(

@@ -26,7 +26,7 @@ from brickrt.plan.stream.swept_tensors import SweptTensors, as_units, find_swept
 from brickrt.plan.subgraph import Subgraph
 
 SAMPLED_BANDS = 48  # that are planned where all that follow are like the last, or more where they are short:
-SAMPLED_ROWS = 1024
+SAMPLED_ROWS = 256
 AXIS = 2  # rows of images, planes of volumes
 
 
