@@ -37,6 +37,7 @@ from brickrt.runtime.cluster.run_on_cluster import ClusterOptions, ClusterReport
 
 def main() -> None:
     asked = options()
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     if asked.child:
         print(json.dumps(one_run(asked, Path(asked.child), resume=asked.resume)), flush=True)
         return
@@ -52,6 +53,10 @@ def main() -> None:
         f"undisturbed: {usual['blocks']} blocks, {usual['run_s']:.1f} s, {usual['peak'] >> 20} MiB a worker, "
         f"projected {usual['projected'] >> 20}, limit {usual['limit'] >> 20} MiB, {usual['digest'][:16]}"
     )
+    for workers in {1, 2, 4} - {asked.workers}:
+        other = one_run(argparse.Namespace(**{**vars(asked), "workers": workers}), folder, resume=False)
+        assert other["digest"] == usual["digest"]
+        print(f"{workers} workers: {other['run_s']:.1f} s, the same digest", flush=True)
     again = 0
     for number in range(asked.rounds):
         way: Callable[..., dict] = killed_workers if number % 2 == 0 else killed_cluster

@@ -11,6 +11,8 @@ from typing import Any
 
 from brickrt.graph.errors import BrickError
 from brickrt.graph.onnx_import.source import SourceGraph, load
+from brickrt.plan.device.device_spec import host_device
+from brickrt.plan.device.machine import instruction_set
 from brickrt.plan.options import PlanOptions
 from brickrt.plan.stream.stream_memory import StreamMemory, project_stream
 from brickrt.plan.stream.stream_plan import StreamPlan
@@ -28,7 +30,7 @@ from brickrt.runtime.cluster.cluster_job import (
 )
 from brickrt.runtime.cluster.cluster_workers import RESOURCE, USUAL_LIMIT, ClusterWorkers, ask_workers
 from brickrt.runtime.cluster.record_folder import AGAIN, RecordFolder
-from brickrt.runtime.engines import choose_engine
+from brickrt.runtime.engines import Engine, choose_engine, planner
 from brickrt.runtime.files.tensors import TensorSource
 from brickrt.runtime.lowering.inplace_slices import find_inplace_slices
 from brickrt.runtime.pipeline import Pipeline
@@ -87,6 +89,8 @@ def run_on_cluster(
     `progress("blocks", done, total)` is told of it. Raises BrickError for what cannot be run so, before anything is
     written."""
     asked = options or ClusterOptions()
+    if not outputs:
+        raise BrickError("there is no output: give a file for each of the model's")
     folder = RecordFolder.beside(next(iter(outputs.values())))
     workers = ask_workers(client)
     with folder.locked(asked.resume):
@@ -148,7 +152,7 @@ class _ClusterRun:
     def _plan(self, source: SourceGraph, opened: Mapping[str, TensorSource], outputs: Mapping[str, Any]) -> None:
         """Chooses how the network is swept, and how sweeps are cut into blocks."""
         then = self.folder.header() if self.options.resume else {}
-        engine = choose_engine("cpu", self.workers.isa)
+        engine = _engine(self.workers.isa)
         saved = SavedPlan.read(self.folder.plan, engine.spec, "fp32") if then else None
         asked = saved.options if saved else self.options.plan
         pipeline = Pipeline(engine, asked, self.workers.threads, None, saved)
@@ -163,7 +167,7 @@ class _ClusterRun:
         self.stream, self.memory = job.stream, job.candidate.memory
         if rows is not None and (rows, strips) != (self.stream.rows, self.stream.strips):
             self.stream = cut_plan(job.plan, rows, strips)
-            self.memory = self._memory(self.stream)
+            self.memory = self._memory(self.stream, job.candidate.memory.buffers)
         self._graph = pipeline.as_planned(specialized(source, input_types(opened)))
         self.outputs = {
             name: ClusterOutput(
@@ -187,15 +191,15 @@ class _ClusterRun:
         while True:
             limit = self.limit - self.workers.resident + resident_bytes() - beside
             job = StreamJob(pipeline, source, opened, StreamOptions(limit))
-            collected = COPIES * sum(job.stream.always.get(name, 0) for name in job.stream.swept.collected)
-            if collected <= beside:
+            on_their_way = _on_their_way(job.stream)
+            if on_their_way <= beside:
                 return job
-            beside = collected
+            beside = on_their_way
 
-    def _memory(self, stream: StreamPlan) -> StreamMemory:
+    def _memory(self, stream: StreamPlan, buffers: int) -> StreamMemory:
         """The memory of a plan that was not chosen here. Raises BrickError where workers have less."""
-        slices = find_inplace_slices(stream.plan)
-        memory = project_stream(stream, slices, self.workers.threads, self.workers.resident)
+        slices, beside = find_inplace_slices(stream.plan), buffers + _on_their_way(stream)
+        memory = project_stream(stream, slices, self.workers.threads, self.workers.resident, beside)
         if memory.total > self.limit:
             raise BrickError(
                 f"bands of {stream.rows} rows need {memory.total >> 20} MiB, a worker has {self.limit >> 20} MiB: "
@@ -234,8 +238,7 @@ class _ClusterRun:
             for sink in sinks.values():
                 sink.abandon(keep=self.folder.is_begun)
             raise
-        finally:
-            self.client.run(forget_job, on_error="ignore")
+        self.client.run(forget_job, on_error="ignore")  # after an error there may be no scheduler; the next run does so
         report = self._report(sum(map(len, passes)), began)
         for sink in sinks.values():
             sink.close()
@@ -267,6 +270,16 @@ class _ClusterRun:
             run_s=time.perf_counter() - began,
             outputs={name: one.path for name, one in self.outputs.items()},
         )
+
+
+def _engine(isa: str) -> Engine:
+    """What workers of an instruction set plan for, with this machine's speeds where it has the same."""
+    return choose_engine("cpu") if isa == instruction_set() else planner(host_device(isa))
+
+
+def _on_their_way(stream: StreamPlan) -> int:
+    """Bytes of rows of collected tensors that a worker holds beside the program's memory."""
+    return COPIES * sum(stream.always.get(name, 0) for name in stream.swept.collected)
 
 
 def _input(one: str | Path | ClusterInput) -> ClusterInput:
