@@ -13,6 +13,7 @@ HEIGHTS = (128, 64, 32, 16, 8, 4, 2, 1)  # of bands, times the least that all te
 STRIPS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 BAND_ROWS = 2.0  # rows in whose time a band begins and ends, about: rows are copied, and workers wait for each other
 MIB = 2**20
+SAMPLING = 4 * MIB  # by which all bands together may take more than those of a sample
 
 
 @dataclass(frozen=True)
@@ -108,7 +109,7 @@ def _candidate(
     planner: StreamPlanner, slices: Collection[str], asked: MemoryLimit, rows: int, strips: tuple[int, ...]
 ) -> Candidate:
     plan = planner.stream_plan(rows, strips, sample=True)
-    memory = project_stream(plan, slices, asked.threads, asked.runtime, asked.buffers)
+    memory = project_stream(plan, slices, asked.threads, asked.runtime, asked.buffers + SAMPLING)
     return Candidate(plan, memory, _work(planner, plan))
 
 
