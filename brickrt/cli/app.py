@@ -101,7 +101,7 @@ def run(
     dashboard: options.Dashboard = False,
     trace: options.Trace = None, trace_arrows: options.TraceArrows = False, report: options.Report = None,
     max_memory: options.MaxMemory = None, resume: options.Resume = False, hard: options.Hard = False,
-    stored_as: options.StoredAs = None,
+    stored_as: options.StoredAs = None, dask: options.Dask = None,
     argmax: options.ArgMax = None, threshold: options.Threshold = None,
     json: options.Json = False,
 ) -> str:  # fmt: skip
@@ -112,7 +112,7 @@ def run(
     engine = EngineRequest(device, strategy, brick, threads, max_layers, exact, precision, launch, plan)
     watch = WatchRequest(trace, trace_arrows, report, dashboard)
     stored = parse.stored_as(stored_as)
-    stream = StreamRequest(parse.memory("--max-memory", max_memory), resume, hard, *stored, argmax, threshold)
+    stream = StreamRequest(parse.memory("--max-memory", max_memory), resume, hard, *stored, argmax, threshold, dask)
     return _work("run", RunRequest(model, inputs, engine, output, repeat, verify, json, watch, stream))
 
 

@@ -62,11 +62,12 @@ PhotoSize = Annotated[int, typer.Option(metavar="N", help="Edge of the photograp
 # ---- runs in bounded memory
 
 MaxMemory = Annotated[
-    str | None, typer.Option(metavar="SIZE", help="Band by band, in 1GiB or 700MiB; --resume, --hard.")
+    str | None, typer.Option(metavar="SIZE", help="Band by band, in 1GiB; --resume, --hard, --dask ADDRESS.")
 ]
 PlanMemory = Annotated[str | None, typer.Option(metavar="SIZE", help="How it runs band by band, in 1GiB or 700MiB.")]
 Resume = Annotated[bool, typer.Option("--resume", rich_help_panel=FOLDED)]
 Hard = Annotated[bool, typer.Option("--hard", rich_help_panel=FOLDED)]
+Dask = Annotated[str | None, typer.Option(metavar="ADDRESS", rich_help_panel=FOLDED)]
 StoredAs = Annotated[
     str | None, typer.Option("--as", metavar="TYPE", help="Of files, as uint8:255; --argmax N, --threshold X.")
 ]

@@ -73,7 +73,8 @@ class WatchRequest:
 @dataclass(frozen=True)
 class StreamRequest:
     """How a run goes band by band: `max_memory` bytes resident, which are a data limit too with `hard`; files of the
-    type `stored` after floats were multiplied with `stored_scale`; `argmax` or `threshold` as the model's last step."""
+    type `stored` after floats were multiplied with `stored_scale`; `argmax` or `threshold` as the model's last step;
+    on the cluster with the address `dask`."""
 
     max_memory: int | None = None
     resume: bool = False
@@ -82,6 +83,7 @@ class StreamRequest:
     stored_scale: float | None = None
     argmax: int | None = None
     threshold: float | None = None
+    dask: str | None = None
 
     def given(self) -> bool:
         """Whether any of it was asked for."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from brickrt.cli.commands.cluster import cluster_run
 from brickrt.cli.inputs.gather import FORMATS, named_files
 from brickrt.cli.outputs.json_output import to_json
 from brickrt.cli.outputs.stream_report import progress_text, stream_text
@@ -79,6 +80,9 @@ def command(request: RunRequest) -> str:
     if os.path.realpath(request.output) == os.path.realpath(request.model):
         raise BrickError(f"--output {request.output}: is the model itself: give another path")
     asked, image = request.stream, request.inputs.image
+    if asked.dask is not None:
+        source = load(request.model)
+        return cluster_run(request, source, _outputs(source, request.output), _plan_options(request.engine))
     options = StreamOptions(asked.max_memory, asked.stored, asked.stored_scale, asked.resume)
     pixels = Pixels(image.scale, image.mean, image.std, images=True)
     with shown_progress() as progress:
@@ -137,11 +141,14 @@ def _refusal(request: RunRequest) -> str:
 
 
 def _pipeline(engine: EngineRequest, progress: Progress | None) -> Pipeline:
+    return Pipeline(choose_engine("cpu"), _plan_options(engine), thread_count(engine.threads), progress)
+
+
+def _plan_options(engine: EngineRequest) -> PlanOptions:
     try:
-        options = PlanOptions(engine.strategy, engine.brick, engine.max_layers, engine.exact)
+        return PlanOptions(engine.strategy, engine.brick, engine.max_layers, engine.exact)
     except ValueError as e:
         raise BrickError(str(e)) from None
-    return Pipeline(choose_engine("cpu"), options, thread_count(engine.threads), progress)
 
 
 def _with_last_step(source: SourceGraph, asked: StreamRequest) -> SourceGraph:

@@ -11,6 +11,7 @@ import sys
 
 import numpy as np
 import pytest
+import zarr
 
 from brickrt.cli.commands import stream
 from brickrt.cli.inputs import parse
@@ -160,3 +161,27 @@ def test_interrupt_keeps_what_is_finished(files):
     again = [sys.executable, "-m", "brickrt", *RUN, "y.npy", "--resume", "--json"]
     report = json.loads(subprocess.run(again, cwd=files, capture_output=True, text=True, check=True).stdout)
     assert report["bands_run"] < report["bands"] and os.path.exists(out)
+
+
+def test_on_a_cluster_of_this_machine(call, files):
+    """The same bytes as in one process."""
+    assert call(*RUN, "one.zarr", "--max-memory", "2GiB").code == 0
+    called = call(*RUN, "many.zarr", "--dask", "local:1", "--json")
+    assert called.code == 0, called.err
+    report = told(called)
+    assert report["workers"] == 1 and report["blocks_begun"] == report["blocks"] >= 1
+    one, many = (np.asarray(zarr.open_array(name, mode="r")) for name in ("one.zarr", "many.zarr"))
+    np.testing.assert_allclose(one, many, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--dask", "elsewhere"), "--dask elsewhere: is no address: give tcp://HOST:PORT, or local:4"),
+        (("--dask", "local:0"), "--dask local:0: give from local:1 to local:256"),
+        (("--dask", "local:2", "--hard"), "--hard is of no use on a cluster: leave it out, or leave out --dask"),
+    ],
+)
+def test_clusters_that_are_none(call, files, options, said):
+    called = call(*RUN, "y.zarr", *options)
+    assert called.code and said in called.err and len(called.err.splitlines()) == 1

@@ -1,0 +1,68 @@
+"""`brickrt run --dask`: from files to files on the workers of a cluster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from brickrt.cli.inputs.gather import named_files
+from brickrt.cli.outputs.json_output import Json, to_json
+from brickrt.cli.requests import EngineRequest, RunRequest
+from brickrt.cli.terminal.progress import shown_progress
+from brickrt.cli.terminal.text import printable
+from brickrt.graph.errors import BrickError
+from brickrt.graph.onnx_import.source import SourceGraph
+from brickrt.plan.options import PlanOptions
+from brickrt.runtime.cluster.cluster_job import ClusterInput
+from brickrt.runtime.cluster.open_cluster import open_cluster
+from brickrt.runtime.cluster.run_on_cluster import ClusterOptions, ClusterReport, run_on_cluster
+
+
+def cluster_run(request: RunRequest, source: SourceGraph, outputs: dict[str, Path], plan: PlanOptions) -> str:
+    """Runs the model in blocks of bands; gives what is printed of it."""
+    asked, image = request.stream, request.inputs.image
+    wrong = [option for option, given in _of_no_use(request).items() if given]
+    if wrong:
+        raise BrickError(f"{wrong[0]} is of no use on a cluster: leave it out, or leave out --dask")
+    files = named_files(source, request.inputs.files)
+    inputs = {name: ClusterInput(file, image.scale, image.mean, image.std) for name, file in files.items()}
+    options = ClusterOptions(asked.max_memory, asked.stored, asked.stored_scale, asked.resume, plan)
+    assert asked.dask is not None
+    with open_cluster(asked.dask, request.engine.threads) as client, shown_progress() as progress:
+        report = run_on_cluster(client, request.model, inputs, outputs, options, progress)
+    told: Json = {"model": source.name, **_figures(report)}
+    return to_json(told) if request.json else _text(told)
+
+
+def _of_no_use(request: RunRequest) -> dict[str, bool]:
+    engine: EngineRequest = request.engine
+    return {
+        "--hard": request.stream.hard,
+        "--argmax": request.stream.argmax is not None,
+        "--threshold": request.stream.threshold is not None,
+        "--device": engine.device not in ("auto", "cpu"),
+    }
+
+
+def _figures(report: ClusterReport) -> Json:
+    return {
+        "workers": report.workers,
+        "blocks": report.blocks,
+        "blocks_begun": len(report.begun),
+        "band_rows": report.plan.rows,
+        "limit_bytes": report.limit,
+        "projected_bytes": report.memory.total,
+        "plan_s": report.plan_s,
+        "run_s": report.run_s,
+        "outputs": report.outputs,
+    }
+
+
+def _text(told: Json) -> str:
+    return "\n".join(
+        (
+            f"workers  {told['workers']}",
+            f"blocks   {told['blocks']} in bands of {told['band_rows']} rows, {told['blocks_begun']} begun by this run",
+            f"time     plan {told['plan_s']:.2f} s, run {told['run_s']:.2f} s",
+            f"written  {printable(', '.join(told['outputs'].values()))}",
+        )
+    )
