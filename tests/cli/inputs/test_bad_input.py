@@ -177,7 +177,7 @@ OPTIONS = [
     (["pool.onnx", "--random"], "x[2] (H), x[3] (W): give --shape"),
     (["open.onnx", "--random", "--shape", "x=1,3,10000000,10000000"], "--shape x=1,3,10000000,10000000 takes"),
     (["resized.onnx", "--random"], "'blow up'"),
-    (["upsampled.onnx", "--random"], "'y'"),
+    (["upsampled.onnx", "--random"], "'blow up'"),
     (["tiled.onnx", "--random"], "'blow up'"),
     (["expanded.onnx", "--random"], "'blow up'"),
     (["padded.onnx", "--random"], "'blow up'"),
