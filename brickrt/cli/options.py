@@ -61,9 +61,7 @@ PhotoSize = Annotated[int, typer.Option(metavar="N", help="Edge of the photograp
 
 # ---- runs in bounded memory
 
-MaxMemory = Annotated[
-    str | None, typer.Option(metavar="SIZE", help="Band by band, in 1GiB; --resume, --hard, --dask ADDRESS.")
-]
+MaxMemory = Annotated[str | None, typer.Option(metavar="SIZE", help="Band by band, in 1GiB; --resume, --hard, --dask.")]
 PlanMemory = Annotated[str | None, typer.Option(metavar="SIZE", help="How it runs band by band, in 1GiB or 700MiB.")]
 Resume = Annotated[bool, typer.Option("--resume", rich_help_panel=FOLDED)]
 Hard = Annotated[bool, typer.Option("--hard", rich_help_panel=FOLDED)]
