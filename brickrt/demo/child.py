@@ -18,10 +18,10 @@ import numpy as np
 
 from brickrt.compare import peers
 from brickrt.compare.peers import ComparedEngine, Feeds
-from brickrt.demo.memory import peak_bytes, resident_bytes
 from brickrt.demo.network import INPUT, network
 from brickrt.demo.photo import as_input, as_picture, psnr
 from brickrt.runtime.session.runtime import Runtime
+from brickrt.runtime.stream.resident import status_bytes
 
 PAUSE = 0.1  # seconds: an engine's threads may spin on after a run
 LONG = 4.0  # seconds of timed runs after which no more begin
@@ -53,9 +53,9 @@ def measured(engine: str, folder: Path, threads: int, runs: int) -> dict[str, An
     make = MAKERS[engine]
     make({INPUT: np.zeros((1, 3, SMALL, SMALL), np.float32)}, threads).run()
     feeds = {INPUT: as_input(np.load(folder / "noisy.npy"))}
-    before = resident_bytes()
+    before = status_bytes("VmRSS")
     ms, output = _timed(make(feeds, threads).run, runs)
-    peak = peak_bytes()
+    peak = status_bytes("VmHWM")
     grown = None if before is None or peak is None else peak - before
     return {"ms": ms, "peak_bytes": grown, "psnr": psnr(as_picture(output), np.load(folder / "clean.npy"))}
 

@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from contextlib import suppress
-from pathlib import Path
 
 USUAL = 256 * 2**20  # of a process that has imported all, where the system does not say
 
 
 def resident_bytes() -> int:
     """Bytes in memory now."""
-    with suppress(OSError):
-        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    return USUAL
+    return status_bytes("VmRSS") or USUAL
 
 
 def peak_bytes() -> int:
     """The most that were in memory at a time."""
-    with suppress(OSError):
-        status = Path("/proc/self/status").read_text()
-        found = next(line for line in status.splitlines() if line.startswith("VmHWM"))
-        return int(found.split()[1]) * 1024
+    found = status_bytes("VmHWM")
+    if found is not None:
+        return found
     import resource
 
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
+
+
+def status_bytes(field: str) -> int | None:
+    """A field of Linux's /proc/self/status, such as VmRSS; None on other systems. getrusage would not do there: its peak
+    includes the parent's before the fork."""
+    if not sys.platform.startswith("linux"):
+        return None
+    with open("/proc/self/status") as file:
+        return next((int(line.split()[1]) * 1024 for line in file if line.startswith(field)), None)
