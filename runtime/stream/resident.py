@@ -24,8 +24,8 @@ def peak_bytes() -> int:
 
 
 def status_bytes(field: str) -> int | None:
-    """A field of Linux's /proc/self/status, such as VmRSS; None on other systems. getrusage would not do there: its peak
-    includes the parent's before the fork."""
+    """A field of Linux's /proc/self/status, such as VmRSS; None on other systems. getrusage would not do there: its
+    peak includes the parent's before the fork."""
     if not sys.platform.startswith("linux"):
         return None
     with open("/proc/self/status") as file:
