@@ -9,10 +9,13 @@ from itertools import pairwise
 
 import numpy as np
 
-from brickrt.plan.geometry.arena_packing import aligned
 from brickrt.plan.geometry.row_bands import with_rows
 from brickrt.plan.plan import Plan
+from brickrt.plan.stream.band_storage import persistent_offsets
 from brickrt.plan.stream.stream_plan import Sweep
+from brickrt.runtime.stream.page_moves import PAGE, PageMover, may_move
+
+MOST_PLANES = 1024  # of a ring whose pages move: each may become a mapping of its own, of which a process has 65,530
 
 
 class SweepMemory:
@@ -22,11 +25,10 @@ class SweepMemory:
         self.plan, self.axis, self.schedule, self.storage = plan, one.schedule.axis, one.schedule, one.storage
         self.arrays: list[np.ndarray] = []
         self.at: dict[str, np.ndarray] = {}
-        self.memory, self.start = memory, dict[str, int]()
-        start = 0
+        self.memory, self.pages = memory, PageMover()
+        self.start, _ = persistent_offsets(one.storage.persistent)
         for name, nbytes in one.storage.persistent.items():
-            self.at[name], self.start[name] = memory[start : start + nbytes], start
-            start += aligned(nbytes)
+            self.at[name] = memory[self.start[name] : self.start[name] + nbytes]
 
     def bases(self, band: int) -> list[np.ndarray]:
         """Arrays that begin where a band's records count from: of a ring, at its first new row. That may be behind its
@@ -90,10 +92,24 @@ class SweepMemory:
         count = hi - first
         if count <= 0:
             return
+        if self._move_pages(planes, shift, count):
+            return
         edges = np.linspace(0, len(planes), min(parts, len(planes)) + 1).astype(int)
         jobs = [pool.submit(_shift, planes[a:b], shift, count) for a, b in pairwise(edges)]
         for job in jobs:
             job.result()
+
+    def _move_pages(self, planes: np.ndarray, shift: int, count: int) -> bool:
+        """The same without copying; False where planes are no whole pages. Rows behind the last one move along, up to
+        where a page ends."""
+        number, extent, row = planes.shape
+        at, stride = int(planes.ctypes.data), extent * row
+        if number > MOST_PLANES or not may_move(at, stride, shift * row):
+            return False
+        moved = min(-(-count * row // PAGE) * PAGE, stride - shift * row)
+        for plane in range(number):
+            self.pages.shift_down(at + plane * stride, shift * row, moved)
+        return True
 
 
 def _shift(planes: np.ndarray, shift: int, count: int) -> None:

@@ -17,10 +17,11 @@ from brickrt.graph.time_budget import preparing
 from brickrt.ops.types import TensorType
 from brickrt.plan.geometry.arena_packing import Lifetime, pack_arena
 from brickrt.plan.plan import Plan
-from brickrt.plan.stream.band_storage import stored_bytes
+from brickrt.plan.stream.band_storage import LONG, SHORT, stored_bytes
 from brickrt.plan.stream.choose_bands import MIB, Candidate, MemoryLimit, TooLittleMemory, choose_bands
 from brickrt.plan.stream.stream_memory import project_stream
 from brickrt.plan.stream.stream_plan import AXIS, StreamPlanner
+from brickrt.plan.stream.stream_time import modelled_us
 from brickrt.runtime.lowering.arena import view_aliases
 from brickrt.runtime.lowering.inplace_slices import find_inplace_slices
 from brickrt.runtime.pipeline import Pipeline
@@ -84,19 +85,23 @@ def _chosen(planner: StreamPlanner, slices: Collection[str], asked: MemoryLimit)
         memory = replace(least.memory, runtime=asked.runtime)
         if memory.total > asked.limit:
             raise
-        return replace(least, plan=planner.stream_plan(least.plan.rows, least.plan.strips), memory=memory)
+        plan = planner.stream_plan(least.plan.rows, least.plan.strips, saved=least.plan.saved)
+        return replace(least, plan=plan, memory=memory)
 
 
 def _as_cut(planner: StreamPlanner, slices: Collection[str], asked: MemoryLimit, cut: StreamCut) -> Candidate:
     """The bands of an earlier run. Raises BrickError where they take more memory than is allowed."""
-    sample = planner.stream_plan(cut.rows, cut.strips, sample=True)
-    memory = project_stream(sample, slices, asked.threads, asked.runtime, asked.buffers)
-    if memory.total > asked.limit:
-        raise BrickError(
-            f"{asked.limit / MIB:.0f} MiB of memory are not enough for the bands that this run was begun with: raise "
-            f"--max-memory to {-(-memory.total // MIB)}MiB, or leave out --resume to start again"
-        )
-    return Candidate(planner.stream_plan(cut.rows, cut.strips), memory, 1.0)
+    least = 0
+    for saved in (SHORT, LONG):
+        sample = planner.stream_plan(cut.rows, cut.strips, sample=True, saved=saved)
+        memory = project_stream(sample, slices, asked.threads, asked.runtime, asked.buffers)
+        if memory.total <= asked.limit:
+            return Candidate(planner.stream_plan(cut.rows, cut.strips, saved=saved), memory, modelled_us(sample))
+        least = min(memory.total, least or memory.total)
+    raise BrickError(
+        f"{asked.limit / MIB:.0f} MiB of memory are not enough for the bands that this run was begun with: raise "
+        f"--max-memory to {-(-least // MIB)}MiB, or leave out --resume to start again"
+    )
 
 
 def whole_graph(source: SourceGraph, types: Mapping[str, TensorType]) -> Graph:

@@ -2,7 +2,8 @@
 
     whole     a resident tensor, all of it
     collected the same of a swept tensor, which bands write
-    ring      rows of several bands behind one another; when the buffer is full, those still held move to its front
+    ring      rows of several bands behind one another; when the buffer is full, those still held move to its front,
+              without being copied where they are whole pages of memory
     saved     in the arena while a band runs; the rows for the next band are saved at its end, and restored
     arena     while a band runs
 
@@ -24,7 +25,9 @@ from brickrt.plan.plan import Plan
 from brickrt.plan.stream.band_schedule import BandSchedule, SweptRows
 
 Kind = Literal["whole", "collected", "ring", "saved", "arena"]
-RING_BANDS = 2  # bands after which a ring is full, so that its rows move in every second band
+FILE_BANDS = 2  # bands after which a ring that is read or written meanwhile is full: its rows move in every second one
+RING_ALIGNMENT = 4096  # bytes: a page
+LONG, SHORT = 1.0, 0.25  # share of a band's rows: tensors of which more is kept lie in rings, others are saved
 
 
 def stored_bytes(kind: TensorType, extents: Iterable[int], layout: Layout, lanes: int) -> int:
@@ -71,20 +74,32 @@ def common_extents(schedules: Sequence[BandSchedule]) -> dict[str, Shape]:
     return {name: tuple(extents.tolist()) for name, extents in found.items()}
 
 
+def persistent_offsets(persistent: Mapping[str, int]) -> tuple[dict[str, int], int]:
+    """Where each persistent tensor begins in their memory, and the bytes of all."""
+    found, end = dict[str, int](), 0
+    for name, nbytes in persistent.items():
+        found[name] = end
+        end += -(-nbytes // RING_ALIGNMENT) * RING_ALIGNMENT
+    return found, end
+
+
 def store_pass(
-    plan: Plan, schedule: BandSchedule, always: Mapping[str, int], common: Mapping[str, Shape]
+    plan: Plan, schedule: BandSchedule, always: Mapping[str, int], common: Mapping[str, Shape], saved: float = SHORT
 ) -> BandStorage:
     """Storage for all tensors of a sweep; `always` are tensors that every sweep has, whole, with their bytes, and
-    `common` the extents of the others across their rows."""
+    `common` the extents of the others across their rows. A tensor whose kept rows are at most the share `saved` of a
+    band's is saved: that takes time to copy them twice, and often less memory than a ring."""
     graph, axis = plan.graph, schedule.axis
     tensors = {name: _whole(graph.types[name], schedule.rows.get(name)) for name in always}
     persistent = dict(always)
     for name, rows in schedule.rows.items():
         if name in always:
             continue
-        found = _stored(name, rows, schedule, common[name])
-        tensors[name] = found
         layout, lanes = plan.layouts[name], plan.device.lanes
+        row = stored_bytes(graph.types[name], common[name][axis + 1 :], "plain", 1) * (
+            lanes if layout != "plain" else 1
+        )
+        found = tensors[name] = _stored(name, rows, schedule, common[name], row, saved)
         if found.kind == "ring":
             persistent[name] = stored_bytes(graph.types[name], found.extents, layout, lanes)
         elif found.kind == "saved":
@@ -100,21 +115,33 @@ def _whole(kind: TensorType, rows: SweptRows | None) -> TensorStorage:
     return TensorStorage("collected", kind.shape, (0,) * kind.rank, starts=np.zeros_like(rows.lo))
 
 
-def _stored(name: str, rows: SweptRows, schedule: BandSchedule, extents: Shape) -> TensorStorage:
+def _stored(
+    name: str, rows: SweptRows, schedule: BandSchedule, extents: Shape, row_bytes: int, saved: float
+) -> TensorStorage:
     """A graph's inputs are read a band ahead, its outputs written a band behind."""
     graph, axis = schedule.graph, schedule.axis
     is_input, is_output = name in graph.inputs, name in graph.outputs
     first = tuple(schedule.across[name].lo[0].tolist())
-    if is_input or is_output or rows.kept > rows.fresh:
-        keep, hi = rows.keep, rows.hi
-        if is_input:
-            hi = np.concatenate([hi[1:], hi[-1:]])
-        if is_output:
-            keep = np.minimum(keep, np.concatenate([rows.lo[:1], rows.lo[:-1]]))
-        most = int((hi - keep).max(initial=0)) + (RING_BANDS - 1) * rows.fresh
-        return TensorStorage("ring", with_extent(extents, axis, most), first, starts=ring_starts(keep, hi, most))
-    kind: Kind = "saved" if rows.kept else "arena"
-    return TensorStorage(kind, with_extent(extents, axis, rows.window), first, rows.kept)
+    if not (is_input or is_output or rows.kept > saved * rows.fresh):
+        kind: Kind = "saved" if rows.kept else "arena"
+        return TensorStorage(kind, with_extent(extents, axis, rows.window), first, rows.kept)
+    keep, hi = rows.keep, rows.hi
+    if is_input:
+        hi = np.concatenate([hi[1:], hi[-1:]])
+    if is_output:
+        keep = np.minimum(keep, np.concatenate([rows.lo[:1], rows.lo[:-1]]))
+    most = int((hi - keep).max(initial=0))
+    if is_input or is_output:
+        most += (FILE_BANDS - 1) * rows.fresh
+    most = _whole_pages(most, row_bytes)
+    return TensorStorage("ring", with_extent(extents, axis, most), first, starts=ring_starts(keep, hi, most))
+
+
+def _whole_pages(rows: int, row_bytes: int) -> int:
+    """So many rows or a few more that are whole pages, so that they can move without being copied."""
+    step = RING_ALIGNMENT // math.gcd(RING_ALIGNMENT, max(1, row_bytes))
+    more = -(-rows // step) * step
+    return more if more <= rows + rows // 4 else rows
 
 
 def ring_starts(keep: np.ndarray, hi: np.ndarray, rows: int) -> np.ndarray:

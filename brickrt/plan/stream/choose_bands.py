@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
+from itertools import product
 
 from brickrt.graph.errors import BrickError
+from brickrt.plan.stream.band_storage import LONG, SHORT
 from brickrt.plan.stream.stream_memory import StreamMemory, project_stream
 from brickrt.plan.stream.stream_plan import AXIS, StreamPlan, StreamPlanner
+from brickrt.plan.stream.stream_time import modelled_us
 
-HEIGHTS = (128, 64, 32, 16, 8, 4, 2, 1)  # of bands, times the least that all tensors advance by
+HEIGHTS = (256, 192, 128, 96, 64, 48, 32, 24, 16, 8, 4, 2, 1)  # of bands: multiples of what all advance by
 STRIPS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
-BAND_ROWS = 2.0  # rows in whose time a band begins and ends, about: rows are copied, and workers wait for each other
 MIB = 2**20
 SAMPLING = 4 * MIB  # by which all bands together may take more than those of a sample
 
@@ -28,12 +30,11 @@ class MemoryLimit:
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """A stream plan, or a sample of its strips, with its memory; `work` is the arithmetic it does, halos again, over
-    that of the whole network."""
+    """A stream plan, or a sample of its strips, with its memory and the modelled microseconds that it takes."""
 
     plan: StreamPlan
     memory: StreamMemory
-    work: float
+    us: float
 
 
 class TooLittleMemory(BrickError):
@@ -50,16 +51,16 @@ def choose_bands(planner: StreamPlanner, slices: Collection[str], asked: MemoryL
     best: Candidate | None = None
     least: Candidate | None = None
     heights = _heights(planner)
-    for strips in _strips(planner):
-        tallest, smallest = _tallest(planner, slices, asked, heights, strips)
+    for strips, saved in product(_strips(planner), (SHORT, LONG)):
+        tallest, smallest = _tallest(_Candidates(planner, slices, asked, strips, saved), heights)
         if smallest is not None and (least is None or smallest.memory.total < least.memory.total):
             least = smallest
-        if tallest is not None and (best is None or tallest.work < best.work):
+        if tallest is not None and (best is None or tallest.us < best.us):
             best = tallest
         if best is not None and best.plan.rows == heights[0]:
             break  # more strips only do more
     if best is not None:
-        plan = planner.stream_plan(best.plan.rows, best.plan.strips)
+        plan = planner.stream_plan(best.plan.rows, best.plan.strips, saved=best.plan.saved)
         memory = project_stream(plan, slices, asked.threads, asked.runtime, asked.buffers)
         best = replace(best, plan=plan, memory=memory)
         if memory.total <= asked.limit:
@@ -85,32 +86,40 @@ def _largest(memory: StreamMemory) -> str:
     return f"{name} takes {parts[name] / MIB:.0f}"
 
 
-def _tallest(
-    planner: StreamPlanner, slices: Collection[str], asked: MemoryLimit, heights: list[int], strips: tuple[int, ...]
-) -> tuple[Candidate | None, Candidate | None]:
+@dataclass(frozen=True)
+class _Candidates:
+    """Candidates of one number of strips and one way of keeping rows, by the height of their bands."""
+
+    planner: StreamPlanner
+    slices: Collection[str]
+    asked: MemoryLimit
+    strips: tuple[int, ...]
+    saved: float
+
+    def of(self, rows: int) -> Candidate:
+        """The candidate in bands of `rows` rows."""
+        asked, plan = self.asked, self.planner.stream_plan(rows, self.strips, sample=True, saved=self.saved)
+        memory = project_stream(plan, self.slices, asked.threads, asked.runtime, asked.buffers + SAMPLING)
+        return Candidate(plan, memory, modelled_us(plan))
+
+
+def _tallest(candidates: _Candidates, heights: list[int]) -> tuple[Candidate | None, Candidate | None]:
     """The first candidate of descending heights that fits, since shorter bands only do more; or else the shortest,
     which does not."""
-    one = _candidate(planner, slices, asked, heights[-1], strips)
-    if one.memory.total > asked.limit:
+    limit = candidates.asked.limit
+    one = candidates.of(heights[-1])
+    if one.memory.total > limit:
         return None, one
     fits = one
     low, high = 0, len(heights) - 1  # the first that fits is in [low, high]
     while low < high:
         at = (low + high) // 2
-        one = _candidate(planner, slices, asked, heights[at], strips)
-        if one.memory.total <= asked.limit:
+        one = candidates.of(heights[at])
+        if one.memory.total <= limit:
             fits, high = one, at
         else:
             low = at + 1
     return fits, None
-
-
-def _candidate(
-    planner: StreamPlanner, slices: Collection[str], asked: MemoryLimit, rows: int, strips: tuple[int, ...]
-) -> Candidate:
-    plan = planner.stream_plan(rows, strips, sample=True)
-    memory = project_stream(plan, slices, asked.threads, asked.runtime, asked.buffers + SAMPLING)
-    return Candidate(plan, memory, _work(planner, plan))
 
 
 def _heights(planner: StreamPlanner) -> list[int]:
@@ -152,18 +161,3 @@ def _unit(planner: StreamPlanner) -> int:
     least = min((extent for extent in rows if extent > 1), default=1)
     ratio = max(1, round(planner.tall / least))
     return 1 << (ratio - 1).bit_length() if ratio < planner.tall // 2 else 1
-
-
-def _work(planner: StreamPlanner, plan: StreamPlan) -> float:
-    """Arithmetic of all sweeps, with the rows that merged layers and strips compute again, over that of the network."""
-    graph = planner.plan.graph
-    elements: dict[int, float] = {}
-    for one in plan.sweeps:
-        computed: dict[int, float] = {}
-        for read in one.schedule.reads:
-            computed[read.k] = max(computed.get(read.k, 0.0), int(read.boxes.volumes.sum()) * one.times / one.share)
-        for k, volume in computed.items():
-            elements[k] = elements.get(k, 0.0) + volume
-    flops = {k: float(graph.flops([graph.nodes[k]])) for k in elements}
-    again = sum(flops[k] * volume / max(1, graph.out(graph.nodes[k]).size) for k, volume in elements.items())
-    return again / max(1.0, sum(flops.values())) * (1 + BAND_ROWS / plan.rows)

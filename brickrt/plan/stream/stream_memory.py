@@ -12,7 +12,7 @@ from brickrt.plan.geometry.bricks import BrickGrid
 from brickrt.plan.geometry.row_bands import buffer_extents, sweep, swept_axis
 from brickrt.plan.plan import Plan
 from brickrt.plan.stream.band_plan import BandPlan
-from brickrt.plan.stream.band_storage import stored_bytes
+from brickrt.plan.stream.band_storage import RING_ALIGNMENT, persistent_offsets, stored_bytes
 from brickrt.plan.stream.stream_plan import StreamPlan
 from brickrt.plan.subgraph import Subgraph
 
@@ -45,9 +45,8 @@ class StreamMemory:
 
 def persistent_bytes(plan: StreamPlan) -> int:
     """Bytes of the tensors that are held whole, and of the largest sweep."""
-    always = sum(map(aligned, plan.always.values()))
-    sweeps = (sum(map(aligned, one.storage.persistent.values())) - always for one in plan.sweeps)
-    return always + max(sweeps, default=0) + aligned(1)  # so that what begins at the end of all begins somewhere
+    largest = max((persistent_offsets(one.storage.persistent)[1] for one in plan.sweeps), default=0)
+    return largest + RING_ALIGNMENT  # so that what begins at the end of all begins somewhere
 
 
 def project_stream(

@@ -19,7 +19,7 @@ from brickrt.plan.plan import Plan
 from brickrt.plan.stream.band_plan import COLUMNS, BandPlan, plan_band, plan_resident
 from brickrt.plan.stream.band_range import BandRange, band_range
 from brickrt.plan.stream.band_schedule import BandSchedule, Network, schedule_pass
-from brickrt.plan.stream.band_storage import BandStorage, common_extents, store_pass, stored_bytes
+from brickrt.plan.stream.band_storage import SHORT, BandStorage, common_extents, store_pass, stored_bytes
 from brickrt.plan.stream.equal_bands import equal_bands
 from brickrt.plan.stream.reshape_chains import with_chains
 from brickrt.plan.stream.swept_tensors import SweptTensors, as_units, find_swept_tensors
@@ -52,12 +52,13 @@ class Sweep:
 @dataclass(frozen=True, eq=False)
 class StreamPlan:
     """A plan as sweeps. `rows` is the height of a band, in rows of the tallest input or output, `strips` in how many
-    parts each of the other spatial axes is cut; `last` are the units that run on whole tensors after all sweeps.
-    `always` has the bytes of the tensors that are held whole."""
+    parts each of the other spatial axes is cut, `saved` as `store_pass` has it; `last` are the units that run on whole
+    tensors after all sweeps. `always` has the bytes of the tensors that are held whole."""
 
     plan: Plan
     rows: int
     strips: tuple[int, ...]
+    saved: float
     units: tuple[Subgraph, ...]
     swept: SweptTensors
     always: dict[str, int]
@@ -94,7 +95,7 @@ class StreamPlanner:
     plan: Plan
     network: Network
     always: dict[str, int]
-    _known: dict[tuple[int, int, bool], Sweep] = field(default_factory=dict, repr=False)
+    _known: dict[tuple[int, int, bool, float], Sweep] = field(default_factory=dict, repr=False)
 
     @staticmethod
     def of(plan: Plan, slices: Collection[str], views: Collection[str]) -> StreamPlanner:
@@ -127,44 +128,47 @@ class StreamPlanner:
         swept = [name for name in (*graph.inputs, *graph.outputs) if name in self.network.swept.level]
         return max((graph.types[name].shape[AXIS] for name in swept), default=0)
 
-    def stream_plan(self, rows: int, strips: tuple[int, ...] = (), sample: bool = False) -> StreamPlan:
-        """The sweeps in bands of `rows` rows, the last pass in so many `strips` along the axes behind the rows.
+    def stream_plan(
+        self, rows: int, strips: tuple[int, ...] = (), sample: bool = False, saved: float = SHORT
+    ) -> StreamPlan:
+        """The sweeps in bands of `rows` rows, the last pass in so many `strips` along the axes behind the rows; `saved`
+        as `store_pass` has it.
 
         With `sample`, of strips and of bands that are alike there are few: enough for memory and work.
         """
         swept, units, graph = self.network.swept, self.network.units, self.plan.graph
-        sweeps = [s for number in range(swept.passes) for s in self._sweeps(number, rows, strips, sample)]
+        sweeps = [s for number in range(swept.passes) for s in self._sweeps(number, rows, strips, sample, saved)]
         after = range(swept.passes, 1 + max(swept.resident.values(), default=0))
         last = [unit for number in after for unit in _resident_units(graph, units, swept, number)]
-        return StreamPlan(self.plan, rows, strips, tuple(units), swept, self.always, tuple(sweeps), tuple(last))
+        return StreamPlan(self.plan, rows, strips, saved, tuple(units), swept, self.always, tuple(sweeps), tuple(last))
 
     def _most(self, rows: int) -> int:
         """Bands of a sample."""
         return max(SAMPLED_BANDS, SAMPLED_ROWS // rows)
 
-    def _sweeps(self, number: int, rows: int, strips: tuple[int, ...], sample: bool) -> list[Sweep]:
+    def _sweeps(self, number: int, rows: int, strips: tuple[int, ...], sample: bool, saved: float) -> list[Sweep]:
         """The sweeps of a pass."""
         swept, graph = self.network.swept, self.plan.graph
         cut = number == swept.passes - 1 and not any(swept.level[name] == number for name in swept.collected)
         if not cut:
-            return [self._whole_sweep(number, rows, sample)]
+            return [self._whole_sweep(number, rows, sample, saved)]
         most = self._most(rows) if sample else None
         parts = _parts(graph, swept, strips, sample)
         schedules = [(schedule_pass(self.network, number, rows, part, most), times) for part, times in parts]
         extents = common_extents([schedule for schedule, _ in schedules])
         before = _resident_units(graph, self.network.units, swept, number)
         return [
-            self._sweep(number, schedule, extents, () if k else before, times)
+            self._sweep(number, schedule, extents, saved, () if k else before, times)
             for k, (schedule, times) in enumerate(schedules)
         ]
 
-    def _whole_sweep(self, number: int, rows: int, sample: bool) -> Sweep:
+    def _whole_sweep(self, number: int, rows: int, sample: bool, saved: float) -> Sweep:
         """The sweep of a pass that is not cut in strips."""
-        key = number, rows, sample
+        key = number, rows, sample, saved
         if key not in self._known:
             schedule = schedule_pass(self.network, number, rows, most=self._most(rows) if sample else None)
             before = _resident_units(self.plan.graph, self.network.units, self.network.swept, number)
-            self._known[key] = self._sweep(number, schedule, common_extents([schedule]), before)
+            self._known[key] = self._sweep(number, schedule, common_extents([schedule]), saved, before)
         return self._known[key]
 
     def _sweep(
@@ -172,10 +176,11 @@ class StreamPlanner:
         number: int,
         schedule: BandSchedule,
         extents: dict[str, Shape],
+        saved: float,
         before: tuple[Subgraph, ...],
         times: int = 1,
     ) -> Sweep:
-        storage = store_pass(self.plan, schedule, self.always, extents)
+        storage = store_pass(self.plan, schedule, self.always, extents, saved)
         share = (schedule.bands - schedule.ahead) / max(1, -(-self.tall // max(1, schedule.height)))
         return Sweep(number, schedule, storage, before, times, share)
 

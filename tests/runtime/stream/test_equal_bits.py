@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 
 import numpy as np
 import onnx
@@ -13,6 +14,9 @@ from hypothesis import strategies as st
 import brickrt
 from brickrt import zoo
 from brickrt.graph.errors import BrickError
+from brickrt.plan.stream.band_storage import LONG, SHORT
+from brickrt.runtime.stream import page_moves
+from brickrt.runtime.stream.page_moves import PageMover
 from tests.support.cpu.streams import plan_of, planner_of, random_inputs, run_stream
 from tests.support.graphs.onnx_models import model, node, tensor
 from tests.support.random_networks import random_network
@@ -25,7 +29,7 @@ def check_equal(network: onnx.ModelProto, rows: int, threads: int, refused: bool
     """In bands of `rows` rows, with memory overwritten before each, the bits are those of the network run whole."""
     plan, inputs = plan_of(network, threads=threads), random_inputs(network)
     try:
-        stream = planner_of(plan).stream_plan(rows)
+        stream = planner_of(plan).stream_plan(rows, saved=LONG if threads % 2 else SHORT)
     except BrickError:
         assume(not refused)
         raise
@@ -52,6 +56,17 @@ def test_signals(seed: int, extent: int, rows: int) -> None:
 def test_many_rows(seed: int, extent: int, rows: int) -> None:
     """So many that bands are alike, and rings move."""
     check_equal(random_network(random.Random(seed), extents=(extent, 7)), rows, 2, refused=True)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux moves pages")
+@pytest.mark.parametrize("rows", [16, 32])
+def test_rings_whose_pages_move(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    moved = []
+    shift_down = PageMover.shift_down
+    monkeypatch.setattr(page_moves, "LEAST", 1)
+    monkeypatch.setattr(PageMover, "shift_down", lambda *a: (moved.append(a[2:]), shift_down(*a)))
+    check_equal(zoo.build("unet", size=(320, 64)), rows, 2)
+    assert len(set(moved)) > 2
 
 
 # ---- what random networks hardly have
