@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
-from itertools import product
 
 from brickrt.graph.errors import BrickError
 from brickrt.plan.stream.band_storage import LONG, SHORT
@@ -48,17 +47,7 @@ class TooLittleMemory(BrickError):
 def choose_bands(planner: StreamPlanner, slices: Collection[str], asked: MemoryLimit) -> Candidate:
     """The fastest candidate, by the model, whose memory is within the limit. Raises BrickError with the least memory
     that would do where none is."""
-    best: Candidate | None = None
-    least: Candidate | None = None
-    heights = _heights(planner)
-    for strips, saved in product(_strips(planner), (SHORT, LONG)):
-        tallest, smallest = _tallest(_Candidates(planner, slices, asked, strips, saved), heights)
-        if smallest is not None and (least is None or smallest.memory.total < least.memory.total):
-            least = smallest
-        if tallest is not None and (best is None or tallest.us < best.us):
-            best = tallest
-        if best is not None and best.plan.rows == heights[0]:
-            break  # more strips only do more
+    best, least = _search(planner, slices, asked)
     if best is not None:
         plan = planner.stream_plan(best.plan.rows, best.plan.strips, saved=best.plan.saved)
         memory = project_stream(plan, slices, asked.threads, asked.runtime, asked.buffers)
@@ -73,6 +62,32 @@ def choose_bands(planner: StreamPlanner, slices: Collection[str], asked: MemoryL
         f"of which {_largest(least.memory)}: raise --max-memory to {needed}MiB",
         least,
     )
+
+
+def _search(
+    planner: StreamPlanner, slices: Collection[str], asked: MemoryLimit
+) -> tuple[Candidate | None, Candidate | None]:
+    """The fastest candidate that fits, and of those that do not the one that takes least. More strips take less memory
+    and do more: once that no longer buys taller bands that make up for it, no others are tried."""
+    best: Candidate | None = None
+    least: Candidate | None = None
+    heights = _heights(planner)
+    for strips in _strips(planner):
+        fits, smallest = _tallest(_Candidates(planner, slices, asked, strips, SHORT), heights)
+        if fits is None or fits.plan.rows < heights[0]:
+            taller = heights if fits is None else heights[: heights.index(fits.plan.rows)]
+            other, small = _tallest(_Candidates(planner, slices, asked, strips, LONG), taller)
+            smallest = min((one for one in (smallest, small) if one), key=lambda one: one.memory.total, default=None)
+            fits = min((one for one in (fits, other) if one), key=lambda one: one.us, default=None)
+        if smallest is not None and (least is None or smallest.memory.total < least.memory.total):
+            least = smallest
+        if fits is not None:
+            if best is not None and fits.us >= best.us:
+                break
+            best = fits
+            if best.plan.rows == heights[0]:
+                break
+    return best, least
 
 
 def _largest(memory: StreamMemory) -> str:
