@@ -117,7 +117,8 @@ class _BandPlanner:
         self.boxes[unit.nodes[-1]] = box
         for k in partials:
             self.boxes[k] = self.schedule.box(graph.nodes[k].output, self.band)
-        brick = band_brick(unit.brick, tuple(box.extents[0].tolist()), self.schedule.axis, self.plan.device.cores)
+        extents, step = tuple(box.extents[0].tolist()), COLUMNS if partials else 4
+        brick = band_brick(unit.brick, extents, self.schedule.axis, self.plan.device.cores, step)
         band = tuple(min(a, b) for a, b in zip(unit.band, brick, strict=True))
         node_bricks = unit.node_bricks if unit.strategy == "padded" else (brick,)
         return replace(unit, brick=brick, band=band, node_bricks=node_bricks, partial_reductions=partials)
@@ -203,8 +204,9 @@ class _BandPlanner:
         return Subgraph((k,), "layerwise", brick, brick, (brick,), 0.0, 1.0, 1, 1, 0, 0, "rows between bands")
 
 
-def band_brick(brick: Shape, extents: Shape, axis: int, cores: int) -> Shape:
-    """Bricks of a box, none larger than `brick`, even along the swept axis, and enough for all cores."""
+def band_brick(brick: Shape, extents: Shape, axis: int, cores: int, unit: int = 4) -> Shape:
+    """Bricks of a box, none larger than `brick`, even along the swept axis, and enough for all cores; where the last
+    axis is cut once more, in multiples of `unit`."""
     edges = [max(1, min(edge, extent)) for edge, extent in zip(brick, extents, strict=True)]
     edges[axis] = -(-extents[axis] // -(-extents[axis] // edges[axis]))
     pieces = math.prod(-(-extent // edge) for extent, edge in zip(extents, edges, strict=True))
@@ -212,7 +214,7 @@ def band_brick(brick: Shape, extents: Shape, axis: int, cores: int) -> Shape:
     if pieces < want and len(edges) > axis + 1:
         parts = -(-want // pieces)
         columns = -(-edges[-1] // parts)
-        edges[-1] = min(edges[-1], -(-columns // COLUMNS) * COLUMNS)
+        edges[-1] = min(edges[-1], -(-columns // unit) * unit)
     elif pieces < want:
         edges[axis] = -(-edges[axis] // -(-want // pieces))
     return tuple(edges)
