@@ -23,7 +23,7 @@ from brickrt.graph.errors import Unsupported
 from brickrt.graph.onnx_import import source
 from tests.support.graphs import by_definition
 from tests.support.graphs.builders_harness import run_model
-from tests.support.onnx_cases import PARTS, cases_of
+from tests.support.graphs.onnx_cases import PARTS, cases_of
 
 ON_HOST = {
     r"test_batchnorm_.*_training_mode": "training",
