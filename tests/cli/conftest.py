@@ -5,14 +5,6 @@ import pytest
 from tests.support.cli_models import Call, caller, conv_model, sum_model
 
 
-@pytest.fixture(scope="session", autouse=True)
-def kernels(tmp_path_factory):
-    """Kernels are compiled once for all tests here, and none are taken from the user's cache."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("BRICKRT_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
-        yield
-
-
 @pytest.fixture
 def call(capsys) -> Call:
     return caller(capsys)

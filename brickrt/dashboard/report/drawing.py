@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
-
-import networkx
+from typing import TYPE_CHECKING, Any
 
 from brickrt.plan.plan import Plan
+
+if TYPE_CHECKING:
+    import networkx
 
 SWEEPS = 4  # of the ordering inside rows, down and up
 
@@ -18,6 +19,8 @@ def draw_layers(plan: Plan) -> dict[str, Any]:
     Layered drawing after Sugiyama et al. (1981): rows are longest paths from the inputs, the order inside a row is
     that of the mean column of a node's neighbours.
     """
+    import networkx  # takes a tenth of a second, which every run would pay for the few that are drawn
+
     layers = plan.graph.to_networkx()
     rows = [sorted(row) for row in networkx.topological_generations(layers)]
     columns = _columns(layers, rows)

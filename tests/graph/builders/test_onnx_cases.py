@@ -7,16 +7,15 @@ builder, but for those listed here and those with elements no kernel knows. Spec
 from __future__ import annotations
 
 import re
-import warnings
 from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
+from itertools import chain
 
 import numpy as np
 import onnx
 import pytest
 from onnx import numpy_helper
-from onnx.backend.test.case.node import collect_testcases
 from onnx.backend.test.case.test_case import TestCase
 
 from brickrt.graph.builder import _BUILDERS, KERNEL_TYPES
@@ -24,6 +23,7 @@ from brickrt.graph.errors import Unsupported
 from brickrt.graph.onnx_import import source
 from tests.support.graphs import by_definition
 from tests.support.graphs.builders_harness import run_model
+from tests.support.graphs.onnx_cases import PARTS, cases_of
 
 ON_HOST = {
     r"test_batchnorm_.*_training_mode": "training",
@@ -49,11 +49,9 @@ BUILT = sorted(op for domain, op in _BUILDERS if domain == "")
 def cases() -> dict[str, list[TestCase]]:
     """By operator; the bodies of functions under ''."""
     found = defaultdict(list)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for case in collect_testcases():
-            single = len(case.model.graph.node) == 1
-            found[case.model.graph.node[0].op_type if single else ""].append(case)
+    for case in chain.from_iterable(map(cases_of, PARTS)):
+        single = len(case.model.graph.node) == 1
+        found[case.model.graph.node[0].op_type if single else ""].append(case)
     return found
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
@@ -17,10 +19,12 @@ from brickrt.runtime.pipeline import Pipeline
 from tests.runtime.cluster.helpers import make_case
 
 
-def stream_of(folder: Path, name: str, rows: int, strips: tuple[int, ...] = ()) -> StreamPlan:
-    case = make_case(folder, name)
-    array = np.load(case.input, mmap_mode="r")
-    graph = specialized(load(case.model), {"x": TensorType(array.shape, array.dtype)})
+@cache
+def stream_of(name: str, rows: int, strips: tuple[int, ...] = ()) -> StreamPlan:
+    with TemporaryDirectory() as folder:
+        case = make_case(Path(folder), name)
+        array = np.load(case.input)
+        graph = specialized(load(case.model), {"x": TensorType(array.shape, array.dtype)})
     return cut_plan(Pipeline(choose_engine("cpu")).plan(graph), rows, strips)
 
 
@@ -28,8 +32,8 @@ def stream_of(folder: Path, name: str, rows: int, strips: tuple[int, ...] = ()) 
 @pytest.mark.parametrize("rows", [7, 16, 64])
 @pytest.mark.parametrize("length", [1, 3])
 @pytest.mark.parametrize("chunk", [5, 16, 50])
-def test_every_row_is_written_once_in_whole_chunks(tmp_path: Path, name: str, rows: int, length: int, chunk: int):
-    stream = stream_of(tmp_path, name, rows)
+def test_every_row_is_written_once_in_whole_chunks(name: str, rows: int, length: int, chunk: int):
+    stream = stream_of(name, rows)
     (output,) = stream.plan.graph.outputs
     extent = stream.plan.graph.types[output].shape[2]
     blocks = cut_blocks(stream, [length] * len(stream.sweeps), {output: chunk})
@@ -47,23 +51,23 @@ def test_every_row_is_written_once_in_whole_chunks(tmp_path: Path, name: str, ro
         assert lo == hi or (rows_of.lo[block.wanted] <= lo and rows_of.hi[block.reach - 1] >= hi)
 
 
-def test_numbers_are_those_of_all_passes(tmp_path: Path):
-    stream = stream_of(tmp_path, "pooled", 16)
+def test_numbers_are_those_of_all_passes():
+    stream = stream_of("pooled", 16)
     blocks = cut_blocks(stream, [4], {"y": 1})
     assert [block.number for cut in blocks for block in cut] == list(range(len(blocks[0]) + 1))
     assert blocks[-1][0].end == 0
 
 
-def test_strips_share_no_chunk(tmp_path: Path):
-    stream = stream_of(tmp_path, "unet", 16, (3,))
+def test_strips_share_no_chunk():
+    stream = stream_of("unet", 16, (3,))
     columns = block_chunks(stream, "y")[3]
     begins = {int(one.schedule.across["y"].lo[0, 3]) for one in stream.sweeps}
     assert len(begins) == 3 and all(begin % columns == 0 for begin in begins)
 
 
-def test_blocks_are_as_long_as_the_model_of_time_says(tmp_path: Path):
+def test_blocks_are_as_long_as_the_model_of_time_says():
     """Slow workers take a few bands at a time, but twice as many as run again before them; fast ones share a sweep."""
-    stream = stream_of(tmp_path, "uneven", 2)
+    stream = stream_of("uneven", 2)
     schedule = stream.sweeps[0].schedule
     bands, middle = schedule.bands - schedule.ahead, schedule.ahead + 30
     again = middle - stream.bands(0, middle).first
@@ -74,8 +78,8 @@ def test_blocks_are_as_long_as_the_model_of_time_says(tmp_path: Path):
     assert block_lengths(stream, 2, seconds / (1e6 * SECONDS)) == (2 * again,)
 
 
-def test_few_bands_are_shared_by_all_workers(tmp_path: Path):
+def test_few_bands_are_shared_by_all_workers():
     """Though what runs again is then as much as what is new."""
-    stream = stream_of(tmp_path, "unet", 8)
+    stream = stream_of("unet", 8)
     schedule = stream.sweeps[0].schedule
     assert block_lengths(stream, schedule.bands - schedule.ahead, 1e6) == (1,)

@@ -45,8 +45,8 @@ def two_layers(classes: int = 5, size: int = SIZE, seed: int = 5) -> bytes:
 
 
 def pools(size: int = SIZE) -> bytes:
-    """NAFNet, whose global pools end passes."""
-    return zoo.build("nafnet", size=size).SerializeToString()
+    """Two blocks of NAFNet, whose global pools end passes."""
+    return zoo.build("nafnet", size=size, width=4, blocks=2).SerializeToString()
 
 
 def pixels(size: int = SIZE, seed: int = 0) -> np.ndarray:
