@@ -14,7 +14,7 @@ from brickrt.graph.errors import BrickError, callers_own, last_resort
 from brickrt.graph.onnx_import.source import SourceGraph
 from brickrt.ops.types import Shape, TensorType
 from brickrt.plan.stream.stream_plan import AXIS
-from brickrt.runtime.files.journal import Journal, journal_path
+from brickrt.runtime.files.journal import Journal, journal_path, require_journal
 from brickrt.runtime.files.kept_outputs import kept_outputs
 from brickrt.runtime.files.tensors import TensorSink, TensorSource, as_file
 from brickrt.runtime.pipeline import Pipeline
@@ -68,8 +68,10 @@ class WindowJob:
     def run(self, outputs: Mapping[str, str | Path]) -> WindowReport:
         """Writes the outputs to files. What is finished is kept, where the run ends early, for one that resumes. Raises
         BrickError for files that cannot be read or written, and Cancelled after `cancel`."""
-        sinks = self._sinks(outputs)
         path = journal_path(next(iter(outputs.values())))
+        if self.options.resume:
+            require_journal(path)
+        sinks = self._sinks(outputs)
         with kept_outputs(sinks, path, self._header, self.options.resume) as journal:
             return self._run(journal, sinks)
 

@@ -88,8 +88,9 @@ class WatchedStream:
         if path is None:
             return
         times = watch.pass_times()
-        marks = [(begin, name) for name, begin, _ in times]
-        memory = MemoryOverTime(watch.samples.kept, told["projected_bytes"], told["limit_bytes"], marks)
+        projected, limit, peak = (told[f"{word}_bytes"] for word in ("projected", "limit", "peak"))
+        marks = [(0.0, "compiling"), *((begin, name) for name, begin, _ in times)]
+        memory = MemoryOverTime(watch.samples.kept, projected, limit, peak, marks)
         about = {"title": watch.title, "summary": _summary(told), "environment": self._environment()}
         passes = {name: seconds for name, _, seconds in times}
         write_text(path, lambda out: write_stream_report(out, told, about, passes, memory))

@@ -12,17 +12,20 @@ LEFT, RIGHT, TOP, BOTTOM = 66, 190, 34, 40  # around the plot, in pixels; the li
 ABOVE = 1.06  # of the highest line, so that it does not lie on the edge
 TICKS = 5  # about so many along an axis
 ASIDE = 15  # pixels between names that would lie on each other
+LETTER = 7  # pixels of a letter, about
 INK, SOFT, AREA, CURVE = "#1d2430", "#66707f", "#c9dbee", "#3a6ea5"
 LIMIT, PROJECTED = "#b3372f", "#c77b1c"
 
 
 @dataclass(frozen=True)
 class MemoryOverTime:
-    """Samples as (second, bytes); bytes that were projected and allowed; what began when, as (second, name)."""
+    """Samples as (second, bytes); bytes that were projected, allowed and measured at most, which may have been between
+    two samples; what began when, as (second, name)."""
 
     samples: Sequence[tuple[float, int]]
     projected: int
     limit: int
+    peak: int = 0
     marks: Sequence[tuple[float, str]] = ()
     title: str = "resident memory"
 
@@ -50,12 +53,13 @@ class _Plot:
 
     def __init__(self, told: MemoryOverTime, width: int, height: int) -> None:
         self.told, self.width, self.height = told, width, height
-        self.peak = max((nbytes for _, nbytes in told.samples), default=0)
-        self.end = max((second for second, _ in told.samples), default=0.0) or 1.0
+        seconds = [second for second, _ in told.samples] or [0.0]
+        self.peak = max(told.peak, *(nbytes for _, nbytes in told.samples), 0)
+        self.began, self.lasted = seconds[0], (seconds[-1] - seconds[0]) or 1.0
         self.most = ABOVE * max(1, told.limit, told.projected, self.peak)
 
     def x(self, second: float) -> float:
-        return round(LEFT + (self.width - LEFT - RIGHT) * second / self.end, 1)
+        return round(LEFT + (self.width - LEFT - RIGHT) * (second - self.began) / self.lasted, 1)
 
     def y(self, nbytes: float) -> float:
         return round(self.height - BOTTOM - (self.height - TOP - BOTTOM) * nbytes / self.most, 1)
@@ -71,18 +75,21 @@ class _Plot:
             at = self.y(nbytes)
             found.append(f'<path d="M{LEFT} {at}H{right}" stroke="{INK}" stroke-opacity="0.1"/>')
             found.append(self.text(LEFT - 8, at + 4, size_text(nbytes).replace(".0 ", " "), anchor="end"))
-        for second in _ticks(self.end, 10):
-            found.append(f'<path d="M{self.x(second)} {base}v4" stroke="{SOFT}"/>')
-            found.append(self.text(self.x(second), base + 18, f"{second:g} s", anchor="middle"))
+        for second in _ticks(self.lasted, 10):
+            at = self.x(self.began + second)
+            found.append(f'<path d="M{at} {base}v4" stroke="{SOFT}"/>')
+            found.append(self.text(at, base + 18, f"{second:g} s", anchor="middle"))
         return found
 
     def passes(self) -> list[str]:
-        """A line where each begins, its name beside it."""
-        found = []
+        """A line where each begins, its name beside it: at the foot where the one before is near."""
+        found, ends = [], dict[int, float]()  # of the names, by their row: above, at the foot, above that
         for second, name in self.told.marks:
-            at = self.x(second)
+            at = self.x(max(second, self.began))
+            row = next(k for k in range(len(ends) + 1) if ends.get(k, 0.0) < at)
+            ends[row] = at + 12 + LETTER * len(name)
             found.append(f'<path d="M{at} {TOP - 8}V{self.y(0)}" stroke="{SOFT}" stroke-dasharray="2 3"/>')
-            found.append(self.text(at + 4, TOP, name))
+            found.append(self.text(at + 4, self.y(0) - 6 - ASIDE * (row - 1) if row else TOP, name))
         return found
 
     def points(self) -> str:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -180,6 +184,19 @@ def test_refused_in_one_line(model, options, refused, tmp_path):
 def test_decisions_that_make_no_sense(decision, refused, tmp_path):
     with pytest.raises(BrickError, match=refused), job(layers(), image(20, 20), decision):
         pass
+
+
+@pytest.mark.parametrize("name", ["y.npy", "y.zarr"])
+def test_measured_is_at_most_projected_is_at_most_the_limit(name, tmp_path):
+    """In a process of its own, which compiles its kernels."""
+    (tmp_path / "m.onnx").write_bytes(layers(classes=8))
+    np.save(tmp_path / "x.npy", image(700, 900))
+    env = os.environ | {"BRICKRT_CALIBRATE": "0", "BRICKRT_CACHE_DIR": str(tmp_path / "cache")}
+    words = f"run m.onnx --input x.npy --output {name} --window 192 --max-memory 1GiB --json".split()
+    call = [sys.executable, "-m", "brickrt", *words]
+    done = subprocess.run(call, cwd=tmp_path, env=env, capture_output=True, text=True, check=True)
+    told = json.loads(done.stdout)
+    assert told["peak_bytes"] <= told["projected_bytes"] <= told["limit_bytes"] == 2**30
 
 
 @pytest.mark.parametrize("name", ["y.zarr", "y.ome.zarr", "y.h5", "y.tif", "y.ome.tif", "y.nii"])
