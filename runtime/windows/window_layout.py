@@ -7,6 +7,7 @@ image's edge.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
@@ -81,10 +82,13 @@ def scaled_layout(name: str, layout: WindowLayout, window: Extents) -> WindowLay
                 "multiple and no fraction: give another window"
             )
         _check_whole(name, layout, axis, ratio)
-    scaled = [tuple(map(int, (n * r for n, r in zip(extents, ratios)))) for extents in (layout.image, layout.padded)]
-    starts = tuple(tuple(int(s * r) for s in along) for along, r in zip(layout.starts, ratios))
-    front = tuple(int(n * r) for n, r in zip(layout.front, ratios))
-    return WindowLayout(scaled[0], scaled[1], window, front, starts)
+    image, padded, front = (_times(extents, ratios) for extents in (layout.image, layout.padded, layout.front))
+    starts = tuple(tuple(int(start * ratio) for start in along) for along, ratio in zip(layout.starts, ratios))
+    return WindowLayout(image, padded, window, front, starts)
+
+
+def _times(extents: Extents, ratios: Sequence[Fraction]) -> Extents:
+    return tuple(int(extent * ratio) for extent, ratio in zip(extents, ratios, strict=True))
 
 
 def _check_whole(name: str, layout: WindowLayout, axis: int, ratio: Fraction) -> None:
