@@ -130,7 +130,7 @@ def test_blended_windows_of_a_larger_image(call, files):
     assert written.shape == (1, 5, 100, 80) and written.attrs["description"] == remark
     report = told(call(*RUN, "a.npy", *words, "--argmax", "1", "--as", "uint8", "--json", "--hard"))
     assert report["result"] == remark and not report["exact"] and report["windows_run"] == report["windows"] == 4
-    assert sum(report["memory"].values()) == report["projected_bytes"] >= report["peak_bytes"]
+    assert sum(report["memory"].values()) == report["projected_bytes"]
     np.testing.assert_array_equal(np.load("a.npy"), np.asarray(written).argmax(1)[:, None])
 
 
