@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from brickrt.runtime.session.runtime import Runtime
     from brickrt.runtime.stats import Stats
     from brickrt.runtime.stream.stream_report import StreamReport
+    from brickrt.runtime.windows.window_report import WindowReport
 
 __all__ = [
     "BrickError",
@@ -23,6 +24,7 @@ __all__ = [
     "Runtime",
     "Stats",
     "StreamReport",
+    "WindowReport",
     "__version__",
     "lazy",
     "load",
@@ -36,6 +38,7 @@ _HOMES = {
     "Runtime": "brickrt.runtime.session.runtime",
     "Stats": "brickrt.runtime.stats",
     "StreamReport": "brickrt.runtime.stream.stream_report",
+    "WindowReport": "brickrt.runtime.windows.window_report",
     "lazy": "brickrt.runtime.cluster.lazy_array",
     "load": "brickrt.graph.onnx_import.source",
     "map_over": "brickrt.runtime.cluster.map_over",

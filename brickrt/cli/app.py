@@ -103,6 +103,7 @@ def run(
     max_memory: options.MaxMemory = None, resume: options.Resume = False, hard: options.Hard = False,
     stored_as: options.StoredAs = None, dask: options.Dask = None,
     argmax: options.ArgMax = None, threshold: options.Threshold = None,
+    window: options.Window = None, overlap: options.Overlap = None, blend: options.BlendName = None,
     json: options.Json = False,
 ) -> str:  # fmt: skip
     """Run MODEL, an .onnx file; print outputs, latency and plan."""
@@ -112,7 +113,9 @@ def run(
     engine = EngineRequest(device, strategy, brick, threads, max_layers, exact, precision, launch, plan)
     watch = WatchRequest(trace, trace_arrows, report, dashboard)
     stored = parse.stored_as(stored_as)
-    stream = StreamRequest(parse.memory("--max-memory", max_memory), resume, hard, *stored, argmax, threshold, dask)
+    limit, extents = parse.memory("--max-memory", max_memory), parse.window(window)
+    last = argmax, threshold
+    stream = StreamRequest(limit, resume, hard, *stored, *last, dask, extents, overlap, blend)
     return _work("run", RunRequest(model, inputs, engine, output, repeat, verify, json, watch, stream))
 
 

@@ -71,6 +71,9 @@ StoredAs = Annotated[
 ]
 ArgMax = Annotated[int | None, typer.Option(metavar="AXIS", rich_help_panel=FOLDED)]
 Threshold = Annotated[float | None, typer.Option(metavar="X", rich_help_panel=FOLDED)]
+Window = Annotated[str | None, typer.Option(metavar="N", help="Blended windows, of 256; --overlap X, --blend HOW.")]
+Overlap = Annotated[float | None, typer.Option(metavar="X", rich_help_panel=FOLDED)]
+BlendName = Annotated[requests.Blend | None, typer.Option("--blend", metavar="NAME", rich_help_panel=FOLDED)]
 
 # ---- networks of the zoo
 
@@ -85,7 +88,7 @@ WeightSeed = Annotated[int, typer.Option(min=0, help="Of the weights.")]
 # ---- how often, and beside whom
 
 Repeat = Annotated[
-    int, typer.Option(min=1, metavar="N", show_default=False, help="How often; --threads N: one per core.")
+    int, typer.Option(min=1, metavar="N", show_default=False, help="How often; --threads N: one per core; --verify.")
 ]
 Rounds = Annotated[int, typer.Option(min=1, metavar="N", help="Timed runs of each engine; --seed N: of inputs.")]
 Runs = Annotated[int, typer.Option(min=1, metavar="N", help="Timed runs of each engine; fewer if they are long.")]
@@ -102,7 +105,7 @@ Output = Annotated[Path | None, typer.Option(metavar="FILE", help=".npy, .npz, .
 BenchOutput = Annotated[Path | None, typer.Option(metavar="FILE.json", help="Write the figures to a file too.")]
 DemoOut = Annotated[Path, typer.Option(metavar="FOLDER", help="Where pictures and report go.")]
 ExportOut = Annotated[Path, typer.Argument(metavar="OUT.onnx", show_default=False)]
-Verify = Annotated[bool, typer.Option("--verify", help="Compare with the reference engine (slow).")]
+Verify = Annotated[bool, typer.Option("--verify", rich_help_panel=FOLDED)]  # compares with the reference engine
 Dashboard = Annotated[bool, typer.Option("--dashboard", help="Watch it run.")]
 Trace = Annotated[
     Path | None, typer.Option(metavar="FILE.json", help="For Perfetto, --trace-arrows; --report FILE.html.")

@@ -1,4 +1,4 @@
-"""Numbers and bytes as people read them."""
+"""Numbers, bytes and times as people read them."""
 
 from __future__ import annotations
 
@@ -18,3 +18,11 @@ def size_text(nbytes: float) -> str:
             return f"{nbytes:.0f} B" if unit == "B" else f"{nbytes:.1f} {unit}"
         nbytes /= 1024
     return f"{nbytes:.1f} GiB"
+
+
+def time_text(seconds: float) -> str:
+    """Seconds as people read them: `48 s`, `3 min 2 s`, `2 h 5 min`."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    return f"{whole // 60} min {whole % 60} s" if whole < 3600 else f"{whole // 3600} h {whole // 60 % 60} min"

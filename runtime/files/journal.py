@@ -42,6 +42,12 @@ def journal_path(output: str | Path) -> Path:
     return path.with_name(f"{path.name}.brickrt-journal")
 
 
+def require_journal(path: Path) -> None:
+    """Raises BrickError where no run has left a journal to go on with."""
+    if not path.exists():
+        raise BrickError(f"{path}: there is no such journal of a run to go on with: leave out --resume to start")
+
+
 class Journal:
     """An append-only file of finished units. One process has it open at a time.
 
@@ -79,8 +85,7 @@ class Journal:
     def resume(cls, path: Path, header: Mapping[str, str]) -> Journal:
         """The journal of a run that was stopped. A last record that is torn is dropped. Raises BrickError where there
         is none, and where a digest of `header` is another one than then."""
-        if not path.exists():
-            raise BrickError(f"{path}: there is no such journal of a run to go on with: leave out --resume to start")
+        require_journal(path)
         fd = _opened(path)
         try:
             then, finished, end = _parsed(_content(fd, path), path)

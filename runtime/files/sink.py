@@ -97,12 +97,15 @@ def create_sink(
     resume: bool = False,
     chunks: Extents | None = None,
     like: BoxSource | None = None,
+    remark: str = "",
 ) -> BoxSink:
     """A sink for a file, by its suffix; rows are counted along `axis`.
 
     `path.h5::name` names the dataset. `chunks` is for Zarr, which alone leaves a choice. `like` is the input, from
-    which NIfTI takes affine and units, and TIFF the place on Earth. With `resume`, what an earlier run wrote is gone
-    on with. Raises BrickError for what cannot be written and where the disk has too little room."""
+    which NIfTI takes affine and units, and TIFF the place on Earth. `remark`, in ASCII, is put where the format has
+    room for one: Zarr's and HDF5's attribute `description`, TIFF's description, NIfTI's `descrip`. With `resume`, what
+    an earlier run wrote is gone on with. Raises BrickError for what cannot be written and where the disk has too little
+    room."""
     name, kind = str(path), number_type(str(path), dtype)
     if not all(isinstance(extent, int) for extent in shape) or not 0 <= axis < len(shape):
         raise BrickError(f"{name}: {list(shape)} has no axis {axis} of rows: give another axis")
@@ -112,14 +115,14 @@ def create_sink(
     makers: dict[tuple[str, ...], Callable[[], BoxSink]] = {
         (".npy",): lambda: npy_sink(target, extents, kind, axis, resume),
         RAW: lambda: raw_sink(target, extents, kind, axis, resume),
-        (".nii", ".nii.gz"): lambda: nifti_sink(target, extents, kind, axis, resume, like),
-        tiff_source.SUFFIXES: lambda: TiffSink(target, extents, kind, axis, resume, _places(like)),
-        hdf5.SUFFIXES: lambda: hdf5_sink(target, inside, extents, kind, axis, resume),
+        (".nii", ".nii.gz"): lambda: nifti_sink(target, extents, kind, axis, resume, like, remark),
+        tiff_source.SUFFIXES: lambda: TiffSink(target, extents, kind, axis, resume, _places(like), remark),
+        hdf5.SUFFIXES: lambda: hdf5_sink(target, inside, extents, kind, axis, resume, remark),
     }
     if "://" in name:
         raise BrickError(f"{name}: stores elsewhere are for reading only: write to a disk here, and copy it")
     if is_zarr(name):
-        return ZarrSink(Path(name), extents, kind, axis, resume, chunks)
+        return ZarrSink(Path(name), extents, kind, axis, resume, chunks, remark)
     for suffixes, make in makers.items():
         if target.name.lower().endswith(suffixes):
             return make()

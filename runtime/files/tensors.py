@@ -214,6 +214,7 @@ def as_file(
     resume: bool = False,
     chunks: Extents | None = None,
     like: BoxSource | None = None,
+    remark: str = "",
 ) -> TensorSink:
     """A new file for the model's output of `shape` and `dtype`, which takes boxes of it.
 
@@ -238,5 +239,6 @@ def as_file(
         resume=resume,
         chunks=None if chunks is None else arrangement.file_shape(chunks),
         like=like,
+        remark=remark,
     )
     return TensorSink(sink, arrangement, shape, kind, scale)

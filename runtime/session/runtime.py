@@ -6,7 +6,7 @@ import textwrap
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 from brickrt.graph.errors import BrickError
 from brickrt.graph.onnx_import.check_inputs import check_inputs, check_named, describe
@@ -19,7 +19,7 @@ from brickrt.runtime.after_fork import tell_children
 from brickrt.runtime.arrays import on_device
 from brickrt.runtime.cache.saved_plan import SavedPlan
 from brickrt.runtime.engines import Device, Engine, choose_engine
-from brickrt.runtime.execution.execution import Execution
+from brickrt.runtime.execution.execution import Execution, among
 from brickrt.runtime.execution.report import Report, StageRun, report_of
 from brickrt.runtime.execution.stage_cache import CompiledStage, StageCache
 from brickrt.runtime.pipeline import Pipeline
@@ -30,6 +30,9 @@ from brickrt.runtime.stats import Stats
 from brickrt.runtime.stream.stream_files import named, opened_job
 from brickrt.runtime.stream.stream_report import StreamOptions, StreamReport
 from brickrt.runtime.thread_count import thread_count
+from brickrt.runtime.windows.window_job import opened_windows
+from brickrt.runtime.windows.window_options import Blend, window_options
+from brickrt.runtime.windows.window_report import WindowReport
 
 
 class Runtime:
@@ -163,6 +166,35 @@ class Runtime:
         self._last = execution.ran
         return {name: execution.values[name] for name in self.source.outputs}
 
+    @overload
+    def stream(
+        self,
+        inputs: Any,
+        outputs: Any,
+        *,
+        max_memory: int | None = ...,
+        resume: bool = ...,
+        stored: str | None = ...,
+        scale: float | None = ...,
+    ) -> StreamReport:
+        """Band by band: the exact result."""
+
+    @overload
+    def stream(
+        self,
+        inputs: Any,
+        outputs: Any,
+        *,
+        max_memory: int | None = ...,
+        resume: bool = ...,
+        stored: str | None = ...,
+        scale: float | None = ...,
+        window: int | tuple[int, ...],
+        overlap: float | None = ...,
+        blend: Blend | None = ...,
+    ) -> WindowReport:
+        """On blended windows: another result."""
+
     def stream(
         self,
         inputs: Any,
@@ -172,7 +204,10 @@ class Runtime:
         resume: bool = False,
         stored: str | None = None,
         scale: float | None = None,
-    ) -> StreamReport:
+        window: int | tuple[int, ...] | None = None,
+        overlap: float | None = None,
+        blend: Blend | None = None,
+    ) -> StreamReport | WindowReport:
         """Runs the model band by band from files to files, with at most `max_memory` bytes resident in this process, by
         default 80 % of what is free.
 
@@ -183,15 +218,21 @@ class Runtime:
         once it is on the disk. Raises BrickError, in one line: where the limit is too low, with the least that would
         do, before any file is written; where an operator is not run band by band; for files that cannot be read or
         written; and to resume, where the input, the model or the options are others. Raises Cancelled after `cancel`.
+
+        With a `window`, one extent for all axes behind the channels or one for each, the network runs on windows of an
+        image of any size instead, each of which overlaps the next by the share `overlap` (0.5), and results are blended
+        with the weights `blend`: "gaussian" or "constant". That is not the exact result, and the report says so.
         """
         options = StreamOptions(max_memory, stored, scale, resume)
         files = named("outputs", outputs, list(self.source.outputs))
-        with opened_job(self._pipeline, self.source, inputs, files, options) as job:
-            self._running.append(job)
-            try:
+        if window is None:
+            if overlap is not None or blend is not None:
+                raise BrickError("overlap and blend are of blended windows: give a window too, or leave them out")
+            with opened_job(self._pipeline, self.source, inputs, files, options) as job, among(self._running, job):
                 return job.run(files)
-            finally:
-                self._running.remove(job)
+        asked = window_options(window, overlap, blend)
+        with opened_windows(self._pipeline, self.source, inputs, asked, options) as one, among(self._running, one):
+            return one.run(files)
 
     def cancel(self) -> None:
         """Ends what is under way, loops on the host too, in all threads: their `execute` raises `Cancelled`."""

@@ -30,7 +30,7 @@ class JournalWriter:
         for name, (lo, array) in boxes.items():
             sink = self.sinks[name]
             sink.sync()
-            self.journal.finish((sweep, band, self.numbers[name]), _written_checksum(sink, lo, array))
+            self.journal.finish((sweep, band, self.numbers[name]), written_checksum(sink, lo, array))
         self._tell(sweep, band)
 
     def collected(self, sweep: int, band: int, rows: Mapping[str, np.ndarray]) -> None:
@@ -44,7 +44,7 @@ class JournalWriter:
             self.progress(sweep, band)
 
 
-def _written_checksum(sink: TensorSink, lo: Shape, array: np.ndarray) -> str:
+def written_checksum(sink: TensorSink, lo: Shape, array: np.ndarray) -> str:
     """The checksum of a box as the file has it."""
     return checksum(array) if sink.as_it_is else stored_checksum(sink, sink.sink.dtype, lo, array.shape)
 

@@ -14,7 +14,7 @@ import numpy as np
 from brickrt.graph.errors import BrickError, InputError
 from brickrt.graph.onnx_import.check_inputs import describe
 from brickrt.graph.onnx_import.source import SourceGraph
-from brickrt.runtime.files.journal import journal_path, read_journal
+from brickrt.runtime.files.journal import journal_path, read_journal, require_journal
 from brickrt.runtime.files.source import open_source
 from brickrt.runtime.files.tensors import TensorSource, as_tensor, unit_scale
 from brickrt.runtime.pipeline import Pipeline
@@ -90,8 +90,7 @@ def check_options(options: StreamOptions) -> None:
 def _begun(outputs: Mapping[str, str | Path]) -> StreamCut:
     """How the run was cut that is gone on with."""
     path = journal_path(next(iter(outputs.values())))
-    if not path.exists():
-        raise BrickError(f"{path}: there is no such journal of a run to go on with: leave out --resume to start")
+    require_journal(path)
     header, _ = read_journal(path)
     try:
         return StreamCut.parse(header[CUT])

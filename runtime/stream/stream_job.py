@@ -17,6 +17,7 @@ from brickrt.plan.stream.stream_plan import AXIS, StreamPlan
 from brickrt.runtime.cache.plan_cache import plan_digest
 from brickrt.runtime.cpu.compile.host_isa import host_isa
 from brickrt.runtime.files.journal import Journal, journal_path
+from brickrt.runtime.files.kept_outputs import kept_outputs
 from brickrt.runtime.files.tensors import TensorSink, TensorSource, as_file
 from brickrt.runtime.pipeline import Pipeline
 from brickrt.runtime.program_protocol import Cancelled
@@ -64,27 +65,9 @@ class StreamJob:
         """Writes the outputs to files. What is finished is kept, where the run ends early, for one that resumes. Raises
         BrickError for files that cannot be read or written, and Cancelled after `cancel`."""
         sinks = self._sinks(outputs)
-        try:
-            path = journal_path(next(iter(outputs.values())))
-            header = self._header()
-            journal = Journal.resume(path, header) if self.options.resume else Journal.create(path, header)
-        except BaseException:
-            for sink in sinks.values():
-                sink.abandon(keep=self.options.resume)
-            raise
-        try:
-            report = self._run(journal, sinks)
-        except BaseException as e:
-            journal.close()
-            for sink in sinks.values():
-                sink.abandon(keep=True)
-            if isinstance(e, BrickError):
-                raise type(e)(f"{e}; what is finished is kept, and --resume goes on with it") from e
-            raise
-        for sink in sinks.values():
-            sink.close()
-        journal.remove()
-        return report
+        path = journal_path(next(iter(outputs.values())))
+        with kept_outputs(sinks, path, self._header, self.options.resume) as journal:
+            return self._run(journal, sinks)
 
     def _run(self, journal: Journal, sinks: Mapping[str, TensorSink]) -> StreamReport:
         began, plan = time.perf_counter(), self.stream
@@ -174,7 +157,7 @@ class StreamJob:
         stream, spec = self.stream, self.pipeline.engine.spec
         cuts = f"{stream.rows} {stream.strips} {[unit.brick for unit in stream.units]}"
         return {
-            "model": _model_digest(self.plan, spec.isa),
+            "model": model_digest(self.plan, spec.isa, self.plan.graph.constants),
             "input": " ".join(f"{name}:{one.identity()}" for name, one in sorted(self.inputs.items())),
             "plan": hashlib.sha256(cuts.encode()).hexdigest()[:32],
             CUT: str(self.planned.cut),
@@ -208,8 +191,9 @@ class _Countdown:
             job.watch(told)
 
 
-def _model_digest(plan: Plan, isa: str) -> str:
+def model_digest(plan: Plan, isa: str, constants: Mapping[str, np.ndarray]) -> str:
+    """A digest of a planned model and its weights."""
     digest = hashlib.sha256(plan_digest(plan.graph, plan.device, plan.options).encode())
-    for name, array in sorted(plan.graph.constants.items()):
+    for name, array in sorted(constants.items()):
         digest.update(name.encode() + np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()[:32]

@@ -39,6 +39,8 @@ def _of_no_use(request: RunRequest) -> dict[str, bool]:
         "--hard": request.stream.hard,
         "--argmax": request.stream.argmax is not None,
         "--threshold": request.stream.threshold is not None,
+        "--dashboard": request.watch.dashboard,
+        "--report": request.watch.report is not None,
         "--device": engine.device not in ("auto", "cpu"),
     }
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from brickrt.cli.commands.cluster import cluster_run
 from brickrt.cli.inputs.gather import FORMATS, named_files
 from brickrt.cli.outputs.json_output import to_json
-from brickrt.cli.outputs.stream_report import progress_text, stream_text
+from brickrt.cli.outputs.stream_report import stream_text
 from brickrt.cli.requests import EngineRequest, RunRequest, StreamRequest
 from brickrt.cli.terminal.interrupts import interruptible
-from brickrt.cli.terminal.progress import shown_progress
 from brickrt.cli.terminal.text import note
+from brickrt.cli.terminal.watch_stream import WatchedStream
 from brickrt.graph.errors import BrickError
 from brickrt.graph.onnx_import.last_step import with_argmax, with_threshold
 from brickrt.graph.onnx_import.source import SourceGraph, load
@@ -29,8 +30,12 @@ from brickrt.runtime.stream.data_limit import data_limit
 from brickrt.runtime.stream.stream_files import Pixels, opened_job, source_of
 from brickrt.runtime.stream.stream_job import StreamJob
 from brickrt.runtime.stream.stream_planning import FREE_SHARE, in_core_bytes, whole_graph
-from brickrt.runtime.stream.stream_report import StreamOptions, StreamProgress, StreamReport
+from brickrt.runtime.stream.stream_report import StreamOptions, StreamReport, Watch
 from brickrt.runtime.thread_count import thread_count
+from brickrt.runtime.windows.decision import Decision
+from brickrt.runtime.windows.window_job import WindowJob, opened_windows
+from brickrt.runtime.windows.window_options import window_options
+from brickrt.runtime.windows.window_report import WindowReport
 
 LARGE = 64 * 2**20  # bytes of an input file from which on it is asked whether a run in core fits
 IN_CORE = (".npy", ".npz")  # what runs in core write
@@ -79,36 +84,50 @@ def command(request: RunRequest) -> str:
         raise BrickError("--output is missing: a run band by band writes to files, such as --output out.zarr")
     if os.path.realpath(request.output) == os.path.realpath(request.model):
         raise BrickError(f"--output {request.output}: is the model itself: give another path")
-    asked, image = request.stream, request.inputs.image
+    asked = request.stream
     if asked.dask is not None:
         source = load(request.model)
         return cluster_run(request, source, _outputs(source, request.output), _plan_options(request.engine))
-    options = StreamOptions(asked.max_memory, asked.stored, asked.stored_scale, asked.resume)
-    pixels = Pixels(image.scale, image.mean, image.std, images=True)
-    with shown_progress() as progress:
+    watched = WatchedStream(request)
+    with watched.progress() as progress:
         progress("import", 0, 1)
-        source = _with_last_step(load(request.model), asked)
-        inputs, outputs = named_files(source, request.inputs.files), _outputs(source, request.output)
-
-        def watch(told: StreamProgress) -> None:
-            progress(progress_text(told), told.bands, told.all_bands)
-
-        pipeline = _pipeline(request.engine, progress)
-        with opened_job(pipeline, source, inputs, outputs, options, pixels, watch) as job:
-            report = _run(job, outputs, asked.hard)
-    told = {"model": source.name, **report.to_dict()}
+        source = load(request.model)
+        outputs = _outputs(source, request.output)
+        with _opened(request, _pipeline(request.engine, progress), source, outputs, watched.told) as job:
+            report = _run(job, outputs, asked.hard, watched)
+    told = {"model": source.name, **report.to_dict(), **watched.figures()}
+    watched.write(told)
     return to_json(told) if request.json else stream_text(told)
 
 
-def _run(job: StreamJob, outputs: dict[str, Path], hard: bool) -> StreamReport:
+def _opened(
+    request: RunRequest, pipeline: Pipeline, source: SourceGraph, outputs: dict[str, Path], watch: Watch
+) -> AbstractContextManager[StreamJob | WindowJob]:
+    """The job: in bands, or on blended windows."""
+    asked, image = request.stream, request.inputs.image
+    inputs = named_files(source, request.inputs.files)
+    options = StreamOptions(asked.max_memory, asked.stored, asked.stored_scale, asked.resume)
+    pixels = Pixels(image.scale, image.mean, image.std, images=True)
+    if asked.window is None:
+        joined = _with_last_step(source, asked)
+        return opened_job(pipeline, joined, inputs, outputs, options, pixels, watch)
+    windows = window_options(asked.window, asked.overlap, asked.blend)
+    decision = Decision(asked.argmax, asked.threshold)
+    return opened_windows(pipeline, source, inputs, windows, options, decision, pixels, watch)
+
+
+def _run(
+    job: StreamJob | WindowJob, outputs: dict[str, Path], hard: bool, watched: WatchedStream
+) -> StreamReport | WindowReport:
     """The run; where Ctrl-C ends it, a line says how to go on."""
     try:
-        with interruptible(job.cancel), data_limit(job.limit if hard else None, job.pipeline.threads):
+        limit = job.limit if hard else None
+        with interruptible(job.cancel), data_limit(limit, job.pipeline.threads), watched.shown(job):
             return job.run(outputs)
     except KeyboardInterrupt:
         if journal_path(next(iter(outputs.values()))).exists():
-            done = f"{job.finished} of {job.all_bands} bands are finished and kept"
-            note(f"{done}: the same command with --resume goes on with them")
+            whole = f"{job.all_windows} windows" if isinstance(job, WindowJob) else f"{job.all_bands} bands"
+            note(f"{job.finished} of {whole} are finished and kept: the same command with --resume goes on with them")
         raise
 
 
@@ -123,9 +142,7 @@ def _refusal(request: RunRequest) -> str:
         "--resize": inputs.image.resize,
         "--repeat": request.repeat != 1,
         "--verify": request.verify,
-        "--dashboard": watch.dashboard,
         "--trace": watch.trace,
-        "--report": watch.report,
         "--plan": engine.plan,
         "--precision": engine.precision != "fp32",
         "--launch": engine.launch != "auto",
@@ -137,6 +154,17 @@ def _refusal(request: RunRequest) -> str:
         return f"--device {engine.device} runs nothing band by band: use cpu"
     if request.stream.argmax is not None and request.stream.threshold is not None:
         return "--argmax and --threshold exclude each other: leave one out"
+    return _windows_refusal(request.stream)
+
+
+def _windows_refusal(asked: StreamRequest) -> str:
+    """Why options of blended windows do not go together."""
+    alone = {"--overlap": asked.overlap is not None, "--blend": asked.blend is not None}
+    wrong = [option for option, given in alone.items() if given and asked.window is None]
+    if wrong:
+        return f"{wrong[0]} is of use with --window only: add --window 256, or leave it out"
+    if asked.window is not None and asked.dask is not None:
+        return "--window is of no use on a cluster: leave it out, or leave out --dask"
     return ""
 
 

@@ -87,6 +87,11 @@ def height_width(text: str | None) -> tuple[int, int] | None:
     return found[0], found[1]
 
 
+def window(text: str | None) -> tuple[int, ...] | None:
+    """--window: `256` for all axes, `96x96x96` as one extent for each."""
+    return None if text is None else extents("--window", text, "256, or 96x96x96")
+
+
 def spatial_size(text: str | None) -> int | tuple[int, ...] | None:
     """--size of a network of the zoo: `224` as one number, `16x112x112` as one per dimension."""
     sizes = () if text is None else extents("--size", text, "224, or 16x112x112")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from brickrt.cli.outputs.json_output import Json
 from brickrt.cli.terminal.text import printable
 from brickrt.dashboard.units import size_text
-from brickrt.runtime.stream.stream_report import StreamProgress
 
 PARTS = {
     "runtime": "process",
@@ -21,44 +20,41 @@ PARTS = {
 
 def plan_text_of(told: Json) -> str:
     """The plan: how the network is cut, and its memory by part."""
-    parts = sorted(PARTS, key=lambda part: -told["memory"][part])
     strips = "×".join(map(str, told["strips"])) or "1"
     return "\n".join(
         (
             f"passes   {told['passes']}, each down {told['rows']} rows in bands of {told['band_rows']}, "
             f"{told['bands']} in all",
             f"strips   {strips}" + ("" if strips.strip("1×") else ": rows are whole"),
-            f"memory   {size_text(told['projected_bytes'])} projected, {size_text(told['limit_bytes'])} allowed: "
-            + ", ".join(f"{PARTS[part]} {size_text(told['memory'][part])}" for part in parts),
+            _memory_text(told),
         )
     )
+
+
+def _memory_text(told: Json) -> str:
+    parts = sorted(PARTS, key=lambda part: -told["memory"][part])
+    allowed = f"{size_text(told['projected_bytes'])} projected, {size_text(told['limit_bytes'])} allowed"
+    return f"memory   {allowed}: " + ", ".join(f"{PARTS[part]} {size_text(told['memory'][part])}" for part in parts)
+
+
+def _windows_text(told: Json) -> str:
+    """What blended windows there are, and that the result is not the exact one."""
+    ran = f"{told['windows_run']} run of {told['windows']}, weights {told['blend']}"
+    return "\n".join((f"result   {told['result']}", f"windows  {ran}", _memory_text(told)))
 
 
 def stream_text(told: Json) -> str:
-    """The run: its plan, the memory that it took, its times and files."""
+    """The run: its plan or its windows, the memory that it took, its times and files."""
+    windows = "window" in told
+    written = [*told["outputs"].values(), *([told["report"]] if "report" in told else [])]
     spent = ", ".join(f"{word} {told[f'{word}_s']:.2f} s" for word in ("plan", "compile", "run"))
     return "\n".join(
         (
-            plan_text_of(told),
+            _windows_text(told) if windows else plan_text_of(told),
             f"peak     {size_text(told['peak_bytes'])} measured",
-            f"bands    {told['bands_run']} run of {told['bands']}",
+            *(() if windows else (f"bands    {told['bands_run']} run of {told['bands']}",)),
             f"time     {spent}",
             f"files    {size_text(told['bytes_read'])} read, {size_text(told['bytes_written'])} written",
-            f"written  {printable(', '.join(told['outputs'].values()))}",
+            f"written  {printable(', '.join(written))}",
         )
     )
-
-
-def progress_text(told: StreamProgress) -> str:
-    """A line for the screen."""
-    where = f"pass {told.sweep + 1}/{told.sweeps}, " if told.sweeps > 1 else ""
-    moved = f"{size_text(told.bytes_read)} read, {size_text(told.bytes_written)} written"
-    left = "" if told.left_s is None else f", {_time_text(told.left_s)} left"
-    return f"{where}row {told.rows}/{told.all_rows}, {moved}{left}"
-
-
-def _time_text(seconds: float) -> str:
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    return f"{whole // 60} min {whole % 60} s" if whole < 3600 else f"{whole // 3600} h {whole // 60 % 60} min"

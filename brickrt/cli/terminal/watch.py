@@ -15,6 +15,8 @@ from brickrt.cli.requests import RunRequest
 from brickrt.cli.terminal.text import shapes_text
 from brickrt.compare.machine import machine
 from brickrt.dashboard.live.dashboard import Dashboard
+from brickrt.dashboard.live.frame_state import FrameState
+from brickrt.dashboard.live.frames import RUN_FRAMES
 from brickrt.dashboard.live.watched_runs import WatchedRuns
 from brickrt.dashboard.recording import Recorder, Together
 from brickrt.dashboard.report.node_placement import node_placement
@@ -74,9 +76,9 @@ class WatchedRequest:
             write_text(wanted.report, lambda out: write_report(out, recording.graphs, about))
 
 
-def dashboard_of(runs: WatchedRuns) -> Dashboard:
+def dashboard_of(runs: WatchedRuns) -> Dashboard[FrameState]:
     """The dashboard of some runs, its snapshots in the current folder."""
-    return Dashboard(runs.frame_state, runs.stop, Path.cwd())
+    return Dashboard(runs.frame_state, runs.stop, Path.cwd(), RUN_FRAMES)
 
 
 def about_run(runtime: Runtime, told: dict[str, Any]) -> dict[str, Any]:

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from contextlib import ExitStack, redirect_stderr
 from io import StringIO
 from pathlib import Path
+from typing import Generic
 
-from brickrt.dashboard.live.frame_state import FrameState
-from brickrt.dashboard.live.frames import VIEWS, frame, one_line
+from brickrt.dashboard.live.frames import DashboardFrames, Shown
 from brickrt.dashboard.live.keys import Keys, in_foreground
 from brickrt.dashboard.live.lines import Line, plain
 from brickrt.dashboard.live.screen import Screen
@@ -21,8 +21,8 @@ PERIOD = 0.1  # seconds from frame to frame
 PATIENCE = 0.5  # seconds for which the frame under way is waited for
 
 
-class Dashboard:
-    """Draws what `frame_state()` gives, on the whole screen; calls `on_quit` when q is pressed.
+class Dashboard(Generic[Shown]):
+    """Draws what `frame_state()` gives as `frames` say, on the whole screen; calls `on_quit` when q is pressed.
 
     A context manager: the terminal is afterwards as it was, whatever happens inside, and what was written to standard
     error meanwhile follows. While the process is stopped or in the background, the terminal is others'. Where standard
@@ -30,9 +30,16 @@ class Dashboard:
     over. `folder` is where snapshots go.
     """
 
-    def __init__(self, frame_state: Callable[[], FrameState], on_quit: Callable[[], None], folder: Path) -> None:
-        self.frame_state, self.on_quit, self.folder = frame_state, on_quit, folder
-        self.view, self.paused, self.note = VIEWS[0], False, ""
+    def __init__(
+        self,
+        frame_state: Callable[[], Shown],
+        on_quit: Callable[[], None],
+        folder: Path,
+        frames: DashboardFrames[Shown],
+        ending: str = "quitting after this run",
+    ) -> None:
+        self.frame_state, self.on_quit, self.folder, self.frames = frame_state, on_quit, folder, frames
+        self.view, self.paused, self.note, self._ending = frames.views[0], False, "", ending
         self._stream = sys.stderr
         self._screen = Screen(self._stream)
         self._is_screen = self._screen.is_usable
@@ -67,7 +74,7 @@ class Dashboard:
     def _last_line(self) -> None:
         if not self._is_screen:
             ends = ("\r", "\n") if self._stream.isatty() else ("", "\n")
-            self._stream.write(one_line(self.frame_state()).join(ends))
+            self._stream.write(self.frames.one_line(self.frame_state()).join(ends))
         self._stream.write(self._captured.getvalue())
         self._stream.flush()
 
@@ -107,25 +114,26 @@ class Dashboard:
                     width, height = self._screen.size()
                     self._screen.draw(self.lines(width, height), width, height)
         elif self._stream.isatty():
-            self._stream.write("\r" + one_line(self.frame_state()))
+            self._stream.write("\r" + self.frames.one_line(self.frame_state()))
             self._stream.flush()
 
     def lines(self, width: int, height: int) -> list[Line]:
         """The frame for a screen of this size; the same moment again while paused."""
         if not self.paused:
             self._shown = self.frame_state()
-        return frame(self._shown, width, height, self.view, self.paused, self.note)
+        return self.frames.frame(self._shown, width, height, self.view, self.paused, self.note)
 
     def press(self, key: str) -> None:
         """Does what a key stands for: q quits, p pauses the view, tab shows the next view, s saves a snapshot."""
         self.note = ""
         if key == "q":
-            self.note = "quitting after this run"
+            self.note = self._ending
             self.on_quit()
         elif key == "p":
             self.paused = not self.paused
         elif key == "\t":
-            self.view = VIEWS[(VIEWS.index(self.view) + 1) % len(VIEWS)]
+            views = self.frames.views
+            self.view = views[(views.index(self.view) + 1) % len(views)]
         elif key == "s":
             self.note = self._save()
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from rich.segment import Segment
 
@@ -16,6 +19,17 @@ VIEWS = ("overview", "subgraphs", "map", "memory")
 HEAD = 3  # lines above the view, and one below
 MAP_WIDTH = 0.45  # of the screen, in the overview
 
+Shown = TypeVar("Shown")
+
+
+@dataclass(frozen=True)
+class DashboardFrames(Generic[Shown]):
+    """How a dashboard shows its state: the names of its views, whole frames, and one line where there is no screen."""
+
+    views: Sequence[str]
+    frame: Callable[[Shown, int, int, str, bool, str], list[Line]]
+    one_line: Callable[[Shown], str]
+
 
 def frame(
     state: FrameState, width: int, height: int, view: str = "overview", paused: bool = False, note: str = ""
@@ -23,13 +37,16 @@ def frame(
     """`height` lines, each `width` cells wide. `note` is said in the last one, instead of the keys."""
     lines = [*_head(state, width), *_body(state, width, max(1, height - HEAD - 1), view)]
     lines = lines[: height - 1] + [line()] * (height - 1 - len(lines))
-    return [fit(spans, width) for spans in (*lines, _keys(view, paused, note, width))]
+    return [fit(spans, width) for spans in (*lines, key_line(VIEWS, view, paused, note, width))]
 
 
 def one_line(state: FrameState) -> str:
     """Progress where there is no screen to draw on."""
     share = 100 * _done_share(state)
     return f"run {min(state.run + 1, state.runs)} of {state.runs}, {share:.0f} %, {state.seconds:.1f} s"
+
+
+RUN_FRAMES = DashboardFrames(VIEWS, frame, one_line)
 
 
 def _done_share(state: FrameState) -> float:
@@ -59,14 +76,14 @@ def _latency(state: FrameState) -> str:
     return f"median {statistics.median(state.latency_ms):.2f} ms" if state.latency_ms else ""
 
 
-def _keys(view: str, paused: bool, note: str, width: int) -> Line:
-    """Where not all fits, only the view that is shown is named."""
+def key_line(views: Sequence[str], view: str, paused: bool, note: str, width: int, end: str = "q quit") -> Line:
+    """The last line: views and keys, or a note. Where not all fits, only the view that is shown is named."""
     pause = (" p go on", "yellow") if paused else (" p pause", "dim")
-    right = line("  ", note) if note else line((" tab view ", "dim"), pause, ("  s save  q quit", "dim"))
-    views = line(*((f" {name} ", "reverse" if name == view else "") for name in VIEWS))
-    if Segment.get_line_length([*views, *right]) > width:
-        views = line((f" {view} ", "reverse"))
-    return [*views, *right]
+    right = line("  ", note) if note else line((" tab view ", "dim"), pause, (f"  s save  {end}", "dim"))
+    left = line(*((f" {name} ", "reverse" if name == view else "") for name in views))
+    if Segment.get_line_length([*left, *right]) > width:
+        left = line((f" {view} ", "reverse"))
+    return [*left, *right]
 
 
 def _body(state: FrameState, width: int, height: int, view: str) -> list[Line]:

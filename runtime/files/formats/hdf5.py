@@ -103,7 +103,9 @@ def _flat(dataset: Any, path: Path) -> FlatLayout | None:
     return FlatLayout(nonempty(str(path), dataset.shape), dataset.dtype, int(offset))
 
 
-def hdf5_sink(path: Path, inside: str, shape: Extents, dtype: np.dtype, axis: int, resume: bool) -> FlatSink:
+def hdf5_sink(
+    path: Path, inside: str, shape: Extents, dtype: np.dtype, axis: int, resume: bool, remark: str = ""
+) -> FlatSink:
     """A sink for a new file with one dataset, in one piece and by descriptor: a killed run leaves nothing that h5py
     would refuse."""
     h5py = needed("h5py", str(path))
@@ -111,15 +113,15 @@ def hdf5_sink(path: Path, inside: str, shape: Extents, dtype: np.dtype, axis: in
         h5py.h5t.py_create(dtype, logical=True)
     except TypeError as e:
         raise BrickError(f"{path}: HDF5 cannot hold {dtype}: use another type, or .npy") from e
-    offset, header, trailer = _empty_file(path, inside.strip("/") or "data", shape, dtype)
+    offset, header, trailer = _empty_file(path, inside.strip("/") or "data", shape, dtype, remark)
     return FlatSink(path, header, FlatLayout(shape, dtype, offset), axis, resume, trailer)
 
 
-def _empty_file(path: Path, inside: str, shape: Extents, dtype: np.dtype) -> tuple[int, bytes, bytes]:
+def _empty_file(path: Path, inside: str, shape: Extents, dtype: np.dtype, remark: str) -> tuple[int, bytes, bytes]:
     """Where the elements begin in a file with such a dataset, and what stands before and behind them."""
     with refused(path), tempfile.TemporaryDirectory(dir=path.parent, prefix=".brickrt-") as folder:
         made = Path(folder, "empty.h5")
-        offset = _make_empty(made, inside, shape, dtype)
+        offset = _make_empty(made, inside, shape, dtype, remark)
         fd = open_file(made)
         try:
             end = offset + math.prod(shape) * dtype.itemsize
@@ -131,7 +133,7 @@ def _empty_file(path: Path, inside: str, shape: Extents, dtype: np.dtype) -> tup
     return offset, bytes(header), bytes(trailer)
 
 
-def _make_empty(path: Path, inside: str, shape: Extents, dtype: np.dtype) -> int:
+def _make_empty(path: Path, inside: str, shape: Extents, dtype: np.dtype, remark: str) -> int:
     """Makes a file of full size, of which the elements take no room; returns where they begin."""
     import h5py
 
@@ -145,4 +147,6 @@ def _make_empty(path: Path, inside: str, shape: Extents, dtype: np.dtype) -> int
     with h5py.File(path, "w") as file:
         kind, space = h5py.h5t.py_create(dtype, logical=True), h5py.h5s.create_simple(shape)
         dataset = h5py.h5d.create(file.id, inside.encode(), kind, space, settings, links)
+        if remark:
+            file[inside].attrs["description"] = remark
         return int(dataset.get_offset())

@@ -23,6 +23,7 @@ from brickrt.runtime.files.identity import file_identity
 
 _HEADERS = {348: "Nifti1Header", 540: "Nifti2Header"}
 _MOST_IN_FIRST_VERSION = 32767
+_DESCRIPTION = 79  # bytes of the header's remark
 
 
 class NiftiSource(FlatSource):
@@ -129,7 +130,7 @@ def _unpack(path: Path, handle: int) -> None:
 
 
 def nifti_sink(
-    path: Path, shape: Extents, dtype: np.dtype, axis: int, resume: bool, like: object
+    path: Path, shape: Extents, dtype: np.dtype, axis: int, resume: bool, like: object, remark: str = ""
 ) -> FlatSink | RelaidSink:
     """A sink for a `.nii` file with the affine and the units of `like`, if that is a NIfTI source."""
     nibabel = needed("nibabel", str(path))
@@ -144,6 +145,8 @@ def nifti_sink(
     except nibabel.spatialimages.HeaderDataError as e:
         raise BrickError(f"{path}: NIfTI cannot hold {list(shape)} of {dtype} ({e}): use another format") from e
     header.set_slope_inter(1, 0)
+    if remark:
+        header["descrip"] = remark.encode()[:_DESCRIPTION]
     offset = 352 if kind == "Nifti1Header" else 544
     header["vox_offset"] = offset
     for mark in {"sizeof_hdr", "magic", "eol_check"} & set(header.keys()):  # the input may be of the other version

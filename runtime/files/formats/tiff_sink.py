@@ -65,13 +65,20 @@ class TiffSink:
     row_unit = 1
 
     def __init__(
-        self, path: Path, shape: Extents, dtype: np.dtype, axis: int, resume: bool, places: list[TagOfPlace]
+        self,
+        path: Path,
+        shape: Extents,
+        dtype: np.dtype,
+        axis: int,
+        resume: bool,
+        places: list[TagOfPlace],
+        remark: str = "",
     ) -> None:
         self.shape, self.dtype, self.name, self.axis = shape, dtype, str(path), axis
         self._grid = grid = TiffGrid(self.name, shape, dtype)
         self.chunks: Extents | None = (1,) * len(grid.pages) + (*grid.tile, grid.samples)[: 3 if grid.sampled else 2]
         self.buffer_bytes = 2 * grid.tile_bytes
-        header = tiff_header(grid, dtype, _description(path, grid, shape, dtype, axis), places)
+        header = tiff_header(grid, dtype, _description(path, grid, shape, dtype, axis, remark), places)
         self._offset = len(header)
         self._file = Unfinished(path, resume)
         self.resumed = self._file.resumed
@@ -222,7 +229,7 @@ def _packed(kind: int, value: Any) -> tuple[int, bytes]:
     return len(values), struct.pack(f"<{len(values)}{_PACKED[kind]}", *values)
 
 
-def _description(path: Path, grid: TiffGrid, shape: Extents, dtype: np.dtype, axis: int) -> bytes:
+def _description(path: Path, grid: TiffGrid, shape: Extents, dtype: np.dtype, axis: int, remark: str) -> bytes:
     """What the axes are: OME's XML for `.ome.tif`, else tifffile's form."""
     pages = len(grid.pages)
     names = {0: "", 1: "Z" if axis == 0 else "C", 2: "CZ" if axis == 1 else "TC", 3: "TCZ"}
@@ -230,9 +237,9 @@ def _description(path: Path, grid: TiffGrid, shape: Extents, dtype: np.dtype, ax
         raise BrickError(f"{path}: {list(shape)} has too many axes for TIFF: write .npy or .zarr")
     axes = names[pages] + ("YXS" if grid.sampled else "YX")
     if not path.name.lower().endswith((".ome.tif", ".ome.tiff")):
-        return json.dumps({"shape": list(shape), "axes": axes}).encode()
+        return json.dumps({"shape": list(shape), "axes": axes} | ({"description": remark} if remark else {})).encode()
     tifffile = needed("tifffile", str(path))
     text = tifffile.OmeXml(UUID="urn:uuid:00000000-0000-0000-0000-000000000000")
     stored = (grid.count, 1, 1, grid.height, grid.width, grid.samples)
-    text.addimage(dtype, shape, stored, axes=axes)
+    text.addimage(dtype, shape, stored, axes=axes, **({"Description": remark} if remark else {}))
     return str(text.tostring()).encode("ascii", "xmlcharrefreplace")

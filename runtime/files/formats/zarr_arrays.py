@@ -95,7 +95,14 @@ class ZarrSink:
     """
 
     def __init__(
-        self, path: Path, shape: Extents, dtype: np.dtype, axis: int, resume: bool, chunks: Extents | None
+        self,
+        path: Path,
+        shape: Extents,
+        dtype: np.dtype,
+        axis: int,
+        resume: bool,
+        chunks: Extents | None,
+        remark: str = "",
     ) -> None:
         zarr = needed("zarr", str(path))
         self.shape, self.dtype, self.name, self.axis = shape, dtype, str(path), axis
@@ -111,7 +118,7 @@ class ZarrSink:
         if dtype.name not in _TYPES:
             raise BrickError(f"{path}: Zarr cannot hold {dtype}: use another type, or .npy")
         with refused(path):
-            self._array = self._opened(zarr) if self.resumed else self._made(zarr)
+            self._array = self._opened(zarr) if self.resumed else self._made(zarr, remark)
             for described in {self._at / "zarr.json", self._folder / "zarr.json"}:
                 sync_path(described)
 
@@ -127,7 +134,7 @@ class ZarrSink:
     def _folder(self) -> Path:
         return self._at / "0" if self._group else self._at
 
-    def _made(self, zarr: Any) -> Any:
+    def _made(self, zarr: Any, remark: str) -> Any:
         shutil.rmtree(self._at, ignore_errors=True)
         if self._group:
             axes = _ome_axes(self.name, len(self.shape))
@@ -139,6 +146,7 @@ class ZarrSink:
             dtype=self.dtype,
             chunks=chunks,
             compressors=None if self.dtype.kind == "f" else "auto",  # logits and pixels of floats hardly shrink
+            attributes={"description": remark} if remark else None,
             dimension_names=_ome_axes(self.name, len(self.shape)) if self._group else None,
             config={"write_empty_chunks": True},  # a chunk of zeros must not look like one that was never written
         )

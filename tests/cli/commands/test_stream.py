@@ -99,6 +99,15 @@ def test_tiff_in_zarr_out_needs_no_option(call, files):
         (["y.zarr", "--repeat", "3"], "--repeat is of no use in a run band by band"),
         (["y.zarr", "--device", "reference"], "--device reference runs nothing band by band: use cpu"),
         (["m.onnx", "--max-memory", "64GiB"], "--output m.onnx: is the model itself"),
+        (["y.zarr", "--trace", "t.json"], "--trace is of no use in a run band by band"),
+        (["y.npy", "--max-memory", "64GiB", "--report", "no/r.html"], "no/r.html: there is no folder"),
+        (["y.npy", "--overlap", "0.5"], "--overlap is of use with --window only: add --window 256"),
+        (["y.npy", "--window", "64", "--overlap", "1"], "overlap 1.0 is impossible: give a share from 0 to below 1"),
+        (["y.npy", "--window", "wide"], "--window 'wide' is impossible: write it as --window 256, or 96x96x96"),
+        (["y.npy", "--window", "64", "--blend", "flat"], "'flat' is not one of 'gaussian', 'constant'"),
+        (["y.npy", "--window", "32"], "windows of 32x32: the network takes 64x64: give that as the window"),
+        (["y.npy", "--window", "64", "--max-memory", "9MiB"], "9 MiB of memory are not enough for windows of 64x64"),
+        (["y.npy", "--window", "64", "--resume"], "there is no such journal of a run to go on with"),
     ],
 )
 def test_refused_in_one_line(call, files, words, refused):
@@ -106,6 +115,32 @@ def test_refused_in_one_line(call, files, words, refused):
     assert called.code == 2 and called.out == "" and refused in called.err, called.err
     assert len(called.err.splitlines()) == 1
     assert sorted(path.name for path in files.iterdir()) == ["m.onnx", "x.npy"]
+
+
+def test_blended_windows_of_a_larger_image(call, files):
+    """The model takes images of 64 by 64 alone."""
+    np.save("x.npy", pixels(100)[..., :80])
+    words = ("--window", "64", "--overlap", "0.25", "--blend", "constant")
+    called = call(*RUN, "y.zarr", "--max-memory", "64GiB", *words)
+    assert called.code == 0, called.err
+    remark = "blended windows of 64, overlap 0.25: not the exact result"
+    for word in (f"result   {remark}", "windows  4 run of 4, weights constant", "64.0 GiB allowed", "written  y.zarr"):
+        assert word in called.out
+    written = zarr.open_array("y.zarr", mode="r")
+    assert written.shape == (1, 5, 100, 80) and written.attrs["description"] == remark
+    report = told(call(*RUN, "a.npy", *words, "--argmax", "1", "--as", "uint8", "--json", "--hard"))
+    assert report["result"] == remark and not report["exact"] and report["windows_run"] == report["windows"] == 4
+    assert sum(report["memory"].values()) == report["projected_bytes"]
+    np.testing.assert_array_equal(np.load("a.npy"), np.asarray(written).argmax(1)[:, None])
+
+
+def test_the_report_of_a_streamed_run(call, files):
+    called = call(*RUN, "y.npy", "--max-memory", "64GiB", "--report", "r.html")
+    assert called.code == 0 and "written  y.npy, r.html" in called.out
+    page = (files / "r.html").read_text("utf-8")
+    data = json.loads(re.search(r'<script id="data" type="application/json">(.*?)</script>', page, re.S)[1])
+    assert [one["name"] for one in data["pass_times"]] == ["pass 1"] and data["outputs"] == {"y": "y.npy"}
+    assert "most memory measured" in page and "<polyline" in page
 
 
 def test_no_output_is_refused(call, files):
@@ -179,6 +214,8 @@ def test_on_a_cluster_of_this_machine(call, files):
     [
         (("--dask", "elsewhere"), "--dask elsewhere: is no address: give tcp://HOST:PORT, or local:4"),
         (("--dask", "local:0"), "--dask local:0: give from local:1 to local:256"),
+        (("--dask", "local:2", "--window", "64"), "--window is of no use on a cluster: leave it out"),
+        (("--dask", "local:2", "--dashboard"), "--dashboard is of no use on a cluster: leave it out"),
         (("--dask", "local:2", "--hard"), "--hard is of no use on a cluster: leave it out, or leave out --dask"),
     ],
 )

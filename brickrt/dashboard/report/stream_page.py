@@ -1,0 +1,59 @@
+"""The report of a run in bounded memory: one page of its memory over time, its passes and its figures."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from html import escape
+from importlib.resources import files
+from typing import Any, TextIO
+
+from brickrt.dashboard.report.memory_chart import MemoryOverTime, memory_chart
+
+PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<link rel="icon" href="data:,">
+<title>{title}</title>
+{style}
+</head>
+<body>
+<h1>{title}</h1>
+<div class="cards">{cards}</div>
+<section><h2>Memory over time</h2><p class="hint">What the process had resident, from the beginning of the run.</p>
+<div class="scroll">{chart}</div></section>
+<section><h2>Passes</h2><table><tr><th class="text">pass</th><th>seconds</th></tr>{passes}</table></section>
+<section><h2>Environment</h2><dl>{environment}</dl></section>
+<script id="data" type="application/json">{data}</script>
+</body>
+</html>
+"""
+
+
+def write_stream_report(
+    out: TextIO, told: Mapping[str, Any], about: Mapping[str, Any], passes: Mapping[str, float], memory: MemoryOverTime
+) -> None:
+    """Writes the page. `told` is what `run --json` says, which the page holds as its data; `about` has `title` and,
+    each a mapping of names to text, `summary` and `environment`; `passes` are the seconds of each by name."""
+    whole = files(__package__).joinpath("page.html").read_text("utf-8")
+    style = whole[whole.index("<style>") : whole.index("</style>") + len("</style>")]
+    cards = "".join(
+        f'<div class="card"><b>{escape(v)}</b><span>{escape(k)}</span></div>' for k, v in about["summary"].items()
+    )
+    out.write(
+        PAGE.format(
+            title=escape(str(about["title"])),
+            style=style,
+            cards=cards,
+            chart=memory_chart(memory),
+            passes="".join(
+                f'<tr><td class="text">{escape(name)}</td><td>{seconds:.2f}</td></tr>'
+                for name, seconds in passes.items()
+            ),
+            environment="".join(f"<dt>{escape(k)}</dt><dd>{escape(v)}</dd>" for k, v in about["environment"].items()),
+            # "<" would end the element that holds the data
+            data=json.dumps(told, separators=(",", ":")).replace("<", "\\u003c"),
+        )
+    )
