@@ -102,6 +102,7 @@ def run(
     trace: options.Trace = None, trace_arrows: options.TraceArrows = False, report: options.Report = None,
     max_memory: options.MaxMemory = None, resume: options.Resume = False, hard: options.Hard = False,
     stored_as: options.StoredAs = None, dask: options.Dask = None,
+    spill: options.Spill = "auto", scratch: options.Scratch = None,
     argmax: options.ArgMax = None, threshold: options.Threshold = None,
     json: options.Json = False,
 ) -> str:  # fmt: skip
@@ -111,8 +112,8 @@ def run(
     inputs = InputRequest(tuple(input), random, seed, tuple(shape), image)
     engine = EngineRequest(device, strategy, brick, threads, max_layers, exact, precision, launch, plan)
     watch = WatchRequest(trace, trace_arrows, report, dashboard)
-    stored = parse.stored_as(stored_as)
-    stream = StreamRequest(parse.memory("--max-memory", max_memory), resume, hard, *stored, argmax, threshold, dask)
+    limit, stored = parse.memory("--max-memory", max_memory), parse.stored_as(stored_as)
+    stream = StreamRequest(limit, resume, hard, *stored, argmax, threshold, dask, spill, scratch)
     return _work("run", RunRequest(model, inputs, engine, output, repeat, verify, json, watch, stream))
 
 

@@ -13,6 +13,7 @@ Strategy = Literal["auto", "layerwise", "padded", "memoized"]
 Precision = Literal["fp32", "tf32", "fp16", "bf16"]
 Launch = Literal["auto", "streams", "dynamic", "graph", "persistent"]
 ImageLayout = Literal["nchw", "nhwc"]
+SpillChoice = Literal["auto", "never"]
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,8 @@ class WatchRequest:
 class StreamRequest:
     """How a run goes band by band: `max_memory` bytes resident, which are a data limit too with `hard`; files of the
     type `stored` after floats were multiplied with `stored_scale`; `argmax` or `threshold` as the model's last step;
-    on the cluster with the address `dask`."""
+    on the cluster with the address `dask`. `spill` says whether tensors may go through files between passes, in the
+    folder `scratch`."""
 
     max_memory: int | None = None
     resume: bool = False
@@ -84,6 +86,8 @@ class StreamRequest:
     argmax: int | None = None
     threshold: float | None = None
     dask: str | None = None
+    spill: SpillChoice = "auto"
+    scratch: Path | None = None
 
     def given(self) -> bool:
         """Whether any of it was asked for."""

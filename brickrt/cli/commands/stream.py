@@ -83,7 +83,8 @@ def command(request: RunRequest) -> str:
     if asked.dask is not None:
         source = load(request.model)
         return cluster_run(request, source, _outputs(source, request.output), _plan_options(request.engine))
-    options = StreamOptions(asked.max_memory, asked.stored, asked.stored_scale, asked.resume)
+    stored = asked.stored, asked.stored_scale
+    options = StreamOptions(asked.max_memory, *stored, asked.resume, None, asked.spill, asked.scratch)
     pixels = Pixels(image.scale, image.mean, image.std, images=True)
     with shown_progress() as progress:
         progress("import", 0, 1)
