@@ -81,8 +81,8 @@ def plan_stream(
             candidate = _as_cut(planner, slices, asked, cut)
         else:
             tried, spilling = with_spills(planner, spill_into, pipeline.threads)
-            candidate = _first_that_fits([tried, *([planner] if tried is not planner else [])], slices, asked)
-            if spilling is not None and tried.network.spilled and not candidate.plan.spilled:
+            candidate = _first_that_fits(tried, slices, asked)
+            if spilling is not None and tried[0].network.spilled and not candidate.plan.spilled:
                 spilling = replace(spilling, why="takes more memory than is allowed")
     return PlannedStream(plan, candidate, limit, time.perf_counter() - began, spilling)
 

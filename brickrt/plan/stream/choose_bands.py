@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
 from brickrt.graph.errors import BrickError
-from brickrt.plan.stream.stream_memory import StreamMemory, project_stream
+from brickrt.plan.stream.stream_memory import Known, StreamMemory, project_stream
 from brickrt.plan.stream.stream_plan import AXIS, StreamPlan, StreamPlanner
 
 HEIGHTS = (128, 64, 32, 16, 8, 4, 2, 1)  # of bands, times the least that all tensors advance by
@@ -47,11 +47,12 @@ class TooLittleMemory(BrickError):
 def choose_bands(planner: StreamPlanner, slices: Collection[str], asked: MemoryLimit) -> Candidate:
     """The fastest candidate, by the model, whose memory is within the limit. Raises BrickError with the least memory
     that would do where none is."""
+    known: Known = {}
     best: Candidate | None = None
     least: Candidate | None = None
     heights = _heights(planner)
     for strips in _strips(planner):
-        tallest, smallest = _tallest(planner, slices, asked, heights, strips)
+        tallest, smallest = _tallest(planner, slices, asked, heights, strips, known)
         if smallest is not None and (least is None or smallest.memory.total < least.memory.total):
             least = smallest
         if tallest is not None and (best is None or tallest.work < best.work):
@@ -86,30 +87,40 @@ def _largest(memory: StreamMemory) -> str:
 
 
 def _tallest(
-    planner: StreamPlanner, slices: Collection[str], asked: MemoryLimit, heights: list[int], strips: tuple[int, ...]
+    planner: StreamPlanner,
+    slices: Collection[str],
+    asked: MemoryLimit,
+    heights: list[int],
+    strips: tuple[int, ...],
+    known: Known,
 ) -> tuple[Candidate | None, Candidate | None]:
     """The first candidate of descending heights that fits, since shorter bands only do more; or else the shortest,
     which does not."""
-    one = _candidate(planner, slices, asked, heights[-1], strips)
+    one = _candidate(planner, slices, asked, heights[-1], strips, known)
     if one.memory.total > asked.limit:
         return None, one
-    fits = one
+    fits, at = one, 0  # the tallest often fits
     low, high = 0, len(heights) - 1  # the first that fits is in [low, high]
     while low < high:
-        at = (low + high) // 2
-        one = _candidate(planner, slices, asked, heights[at], strips)
+        one = _candidate(planner, slices, asked, heights[at], strips, known)
         if one.memory.total <= asked.limit:
             fits, high = one, at
         else:
             low = at + 1
+        at = (low + high) // 2
     return fits, None
 
 
 def _candidate(
-    planner: StreamPlanner, slices: Collection[str], asked: MemoryLimit, rows: int, strips: tuple[int, ...]
+    planner: StreamPlanner,
+    slices: Collection[str],
+    asked: MemoryLimit,
+    rows: int,
+    strips: tuple[int, ...],
+    known: Known,
 ) -> Candidate:
     plan = planner.stream_plan(rows, strips, sample=True)
-    memory = project_stream(plan, slices, asked.threads, asked.runtime, asked.buffers + SAMPLING)
+    memory = project_stream(plan, slices, asked.threads, asked.runtime, asked.buffers + SAMPLING, known)
     return Candidate(plan, memory, _work(planner, plan))
 
 
