@@ -32,7 +32,7 @@ def main() -> int:
         np.save(given, np.random.default_rng(1).standard_normal((1, 3, words.size, words.size), np.float32))
         child = [*CHILD, words.network, "--size", str(words.size), "--input", str(given), "--threads", "2"]
         whole = Path(folder, f"whole.{words.format}")
-        seconds = _timed([*child, "--output", str(whole), "--rows", str(words.rows)])
+        seconds = _timed([*child, "--output", str(whole), *_cut(words)])
         wanted = digest(whole)
         while kills < words.times:
             out, ended = Path(folder, f"{number}.{words.format}"), 0
@@ -55,6 +55,7 @@ def _words() -> argparse.Namespace:
     parser.add_argument("--size", type=int, default=256)
     parser.add_argument("--rows", type=int, default=8, help="of a band")
     parser.add_argument("--format", default="zarr")
+    parser.add_argument("--spill", choices=("never", "all"), default="never", help="all tensors that may be")
     parser.add_argument("--seed", type=int, default=0)
     return parser.parse_args()
 
@@ -62,7 +63,12 @@ def _words() -> argparse.Namespace:
 def _on(child: list[str], out: Path, words: argparse.Namespace) -> list[str]:
     """The words of a run that begins, or goes on where there is a journal."""
     begun = _unfinished(out)
-    return [*child, "--output", str(out), *(["--resume"] if begun else ["--rows", str(words.rows)])]
+    return [*child, "--output", str(out), *(["--resume"] if begun else _cut(words))]
+
+
+def _cut(words: argparse.Namespace) -> list[str]:
+    """How a run is cut that begins."""
+    return ["--rows", str(words.rows), "--spill", words.spill]
 
 
 def _unfinished(out: Path) -> bool:

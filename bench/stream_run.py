@@ -18,12 +18,17 @@ from pathlib import Path
 from typing import Any
 
 from brickrt import zoo
-from brickrt.graph.onnx_import.source import load
+from brickrt.graph.onnx_import.source import SourceGraph, load
+from brickrt.ops.types import TensorType
 from brickrt.plan.options import PlanOptions
+from brickrt.plan.stream.stream_plan import StreamPlanner
 from brickrt.runtime.engines import choose_engine
 from brickrt.runtime.files.sink import WRITABLE
+from brickrt.runtime.lowering.arena import view_aliases
+from brickrt.runtime.lowering.inplace_slices import find_inplace_slices
 from brickrt.runtime.pipeline import Pipeline
-from brickrt.runtime.stream.stream_files import opened_job
+from brickrt.runtime.stream.stream_files import Pixels, opened_job, source_of
+from brickrt.runtime.stream.stream_planning import plan_stream
 from brickrt.runtime.stream.stream_report import StreamCut, StreamOptions, StreamProgress
 
 PLENTY = 2**33
@@ -38,11 +43,13 @@ def main() -> None:
     source = load(model)
     pipeline = Pipeline(choose_engine("cpu"), PlanOptions(), words.threads)
     outputs = {name: _output(words.output, name, len(source.outputs)) for name in source.outputs}
-    cut = StreamCut(words.rows, words.strips) if words.rows and not words.resume else None
+    spilled = _spilled(pipeline, source, words) if words.spill == "all" and not words.resume else ()
+    cut = StreamCut(words.rows, words.strips, spilled) if words.rows and not words.resume else None
     limit = words.limit if words.limit else PLENTY
     if words.over:
         limit = int(words.over * _least(words))
-    options = StreamOptions(limit, words.stored, None, words.resume, cut)
+    files = ("never" if words.spill == "never" else "auto"), words.scratch
+    options = StreamOptions(limit, words.stored, None, words.resume, cut, *files)
     with opened_job(pipeline, source, words.input, outputs, options, watch=_killing(words)) as job:
         print("planned", flush=True)
         report = job.run(outputs)
@@ -62,9 +69,21 @@ def _words() -> argparse.Namespace:
     parser.add_argument("--stored")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--resume", action="store_true")
+    parser.add_argument("--spill", choices=("auto", "never", "all"), default="auto", help="all: needs --rows")
+    parser.add_argument("--scratch", help="a folder")
     parser.add_argument("--kill-band", type=int, help="ends by SIGKILL once so many bands were told of")
     parser.add_argument("--delay", type=float, default=0.0, help="seconds after that band")
     return parser.parse_args()
+
+
+def _spilled(pipeline: Pipeline, source: SourceGraph, words: argparse.Namespace) -> tuple[str, ...]:
+    """All tensors that may be spilled."""
+    (name,) = source.inputs
+    file = source_of(source, name, words.input, Pixels())
+    types = {name: TensorType(file.shape, file.dtype)}
+    file.close()
+    plan = plan_stream(pipeline, source, types, PLENTY).plan
+    return StreamPlanner.of(plan, find_inplace_slices(plan), view_aliases(plan)).may_spill
 
 
 def _output(path: str, name: str, count: int) -> str:

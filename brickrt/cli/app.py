@@ -102,6 +102,7 @@ def run(
     trace: options.Trace = None, trace_arrows: options.TraceArrows = False, report: options.Report = None,
     max_memory: options.MaxMemory = None, resume: options.Resume = False, hard: options.Hard = False,
     stored_as: options.StoredAs = None, dask: options.Dask = None,
+    spill: options.Spill = "auto", scratch: options.Scratch = None,
     argmax: options.ArgMax = None, threshold: options.Threshold = None,
     window: options.Window = None, overlap: options.Overlap = None, blend: options.BlendName = None,
     json: options.Json = False,
@@ -115,7 +116,7 @@ def run(
     stored = parse.stored_as(stored_as)
     limit, extents = parse.memory("--max-memory", max_memory), parse.window(window)
     last = argmax, threshold
-    stream = StreamRequest(limit, resume, hard, *stored, *last, dask, extents, overlap, blend)
+    stream = StreamRequest(limit, resume, hard, *stored, *last, dask, extents, overlap, blend, spill, scratch)
     return _work("run", RunRequest(model, inputs, engine, output, repeat, verify, json, watch, stream))
 
 

@@ -65,6 +65,8 @@ MaxMemory = Annotated[str | None, typer.Option(metavar="SIZE", help="Band by ban
 PlanMemory = Annotated[str | None, typer.Option(metavar="SIZE", help="How it runs band by band, in 1GiB or 700MiB.")]
 Resume = Annotated[bool, typer.Option("--resume", rich_help_panel=FOLDED)]
 Hard = Annotated[bool, typer.Option("--hard", rich_help_panel=FOLDED)]
+Spill = Annotated[requests.SpillChoice, typer.Option("--spill", metavar="WHEN", rich_help_panel=FOLDED)]
+Scratch = Annotated[Path | None, typer.Option("--scratch", metavar="FOLDER", rich_help_panel=FOLDED)]
 Dask = Annotated[str | None, typer.Option(metavar="ADDRESS", rich_help_panel=FOLDED)]
 StoredAs = Annotated[
     str | None, typer.Option("--as", metavar="TYPE", help="Of files, as uint8:255; --argmax N, --threshold X.")

@@ -14,6 +14,7 @@ Precision = Literal["fp32", "tf32", "fp16", "bf16"]
 Launch = Literal["auto", "streams", "dynamic", "graph", "persistent"]
 ImageLayout = Literal["nchw", "nhwc"]
 Blend = Literal["gaussian", "constant"]
+SpillChoice = Literal["auto", "never"]
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,8 @@ class WatchRequest:
 class StreamRequest:
     """How a run goes band by band: `max_memory` bytes resident, which are a data limit too with `hard`; files of the
     type `stored` after floats were multiplied with `stored_scale`; `argmax` or `threshold` as the model's last step;
-    on the cluster with the address `dask`; or on blended windows of `window` elements, with `overlap` and `blend`."""
+    on the cluster with the address `dask`; or on blended windows of `window` elements, with `overlap` and `blend`.
+    `spill` says whether tensors may go through files between passes, in the folder `scratch`."""
 
     max_memory: int | None = None
     resume: bool = False
@@ -88,6 +90,8 @@ class StreamRequest:
     window: tuple[int, ...] | None = None
     overlap: float | None = None
     blend: Blend | None = None
+    spill: SpillChoice = "auto"
+    scratch: Path | None = None
 
     def given(self) -> bool:
         """Whether any of it was asked for."""

@@ -6,7 +6,7 @@ import textwrap
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, Literal, overload
 
 from brickrt.graph.errors import BrickError
 from brickrt.graph.onnx_import.check_inputs import check_inputs, check_named, describe
@@ -176,6 +176,8 @@ class Runtime:
         resume: bool = ...,
         stored: str | None = ...,
         scale: float | None = ...,
+        spill: Literal["auto", "never"] = ...,
+        scratch: str | Path | None = ...,
     ) -> StreamReport:
         """Band by band: the exact result."""
 
@@ -207,6 +209,8 @@ class Runtime:
         window: int | tuple[int, ...] | None = None,
         overlap: float | None = None,
         blend: Blend | None = None,
+        spill: Literal["auto", "never"] = "auto",
+        scratch: str | Path | None = None,
     ) -> StreamReport | WindowReport:
         """Runs the model band by band from files to files, with at most `max_memory` bytes resident in this process, by
         default 80 % of what is free.
@@ -214,16 +218,18 @@ class Runtime:
         `inputs` are paths (.npy, .zarr, .tif, .nii, .h5) or anything with shape, dtype and slices, by name, or one
         alone; values are converted, not scaled. `outputs` are paths by name, or one alone. Files hold the type
         `stored`, such as "uint8", by default the outputs' own; floats are multiplied with `scale` before, rounded and
-        clipped. With `resume` a run that was ended goes on, to the same bytes as if it had not been; each band is kept
-        once it is on the disk. Raises BrickError, in one line: where the limit is too low, with the least that would
-        do, before any file is written; where an operator is not run band by band; for files that cannot be read or
-        written; and to resume, where the input, the model or the options are others. Raises Cancelled after `cancel`.
+        clipped. With `spill` "auto", what several passes need goes through files in the folder `scratch`, by default
+        beside the output, where that takes less time than to compute it again. With `resume` a run that was ended goes
+        on, to the same bytes as if it had not been; each band is kept once it is on the disk. Raises BrickError, in one
+        line: where the limit is too low, with the least that would do, before any file is written; where an operator is
+        not run band by band; for files that cannot be read or written; and to resume, where the input, the model or the
+        options are others. Raises Cancelled after `cancel`.
 
         With a `window`, one extent for all axes behind the channels or one for each, the network runs on windows of an
         image of any size instead, each of which overlaps the next by the share `overlap` (0.5), and results are blended
         with the weights `blend`: "gaussian" or "constant". That is not the exact result, and the report says so.
         """
-        options = StreamOptions(max_memory, stored, scale, resume)
+        options = StreamOptions(max_memory, stored, scale, resume, spill=spill, scratch=scratch)
         files = named("outputs", outputs, list(self.source.outputs))
         if window is None:
             if overlap is not None or blend is not None:

@@ -2,35 +2,66 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
+from brickrt.graph.errors import BrickError
 from brickrt.ops.types import Shape
+from brickrt.plan.stream.band_schedule import BandSchedule
 from brickrt.plan.stream.stream_plan import StreamPlan
 from brickrt.runtime.files.journal import Journal, checksum, stored_checksum, verify
 from brickrt.runtime.files.journal import Key as JournalKey
+from brickrt.runtime.files.scratch import ScratchFile, rows_checksum
 from brickrt.runtime.files.tensors import TensorSink
 from brickrt.runtime.stream.ring_memory import SweepMemory
 from brickrt.runtime.stream.sweep_run import SweepWork
 
 COLLECTED = -1  # instead of an output's number: rows of tensors that later sweeps need
+SPILLED = -2  # of the first spilled tensor; others follow downwards
 Progress = Callable[[int, int], None]  # (sweep, band)
+Box = tuple[Shape, np.ndarray]  # where it begins, and what it holds
+
+
+@dataclass(frozen=True)
+class WrittenFiles:
+    """What bands write, each with the number that its units have in the journal: (sweep, band, number)."""
+
+    sinks: Mapping[str, TensorSink]
+    spills: Mapping[str, ScratchFile] = field(default_factory=dict)
+
+    @cached_property
+    def output_numbers(self) -> dict[str, int]:
+        """By output."""
+        return {name: number for number, name in enumerate(self.sinks)}
+
+    @cached_property
+    def spill_numbers(self) -> dict[str, int]:
+        """By spilled tensor."""
+        return {name: SPILLED - number for number, name in enumerate(self.spills)}
 
 
 class JournalWriter:
-    """Writes the journal of a run. Units are (sweep, band, output)."""
+    """Writes the journal of a run."""
 
-    def __init__(self, journal: Journal, sinks: Mapping[str, TensorSink], progress: Progress | None = None) -> None:
-        self.journal, self.sinks, self.progress = journal, sinks, progress
-        self.numbers = {name: number for number, name in enumerate(sinks)}
+    def __init__(self, journal: Journal, written: WrittenFiles, progress: Progress | None = None) -> None:
+        self.journal, self.written, self.progress = journal, written, progress
 
-    def outputs(self, sweep: int, band: int, boxes: Mapping[str, tuple[Shape, np.ndarray]]) -> None:
+    def outputs(self, sweep: int, band: int, boxes: Mapping[str, Box]) -> None:
         """See `BandListener`."""
         for name, (lo, array) in boxes.items():
-            sink = self.sinks[name]
+            sink = self.written.sinks[name]
             sink.sync()
-            self.journal.finish((sweep, band, self.numbers[name]), written_checksum(sink, lo, array))
+            self.journal.finish((sweep, band, self.written.output_numbers[name]), written_checksum(sink, lo, array))
+        self._tell(sweep, band)
+
+    def spilled(self, sweep: int, band: int, boxes: Mapping[str, Box]) -> None:
+        """See `BandListener`."""
+        for name, (_, array) in boxes.items():
+            self.written.spills[name].sync()
+            self.journal.finish((sweep, band, self.written.spill_numbers[name]), rows_checksum(array))
         self._tell(sweep, band)
 
     def collected(self, sweep: int, band: int, rows: Mapping[str, np.ndarray]) -> None:
@@ -49,25 +80,31 @@ def written_checksum(sink: TensorSink, lo: Shape, array: np.ndarray) -> str:
     return checksum(array) if sink.as_it_is else stored_checksum(sink, sink.sink.dtype, lo, array.shape)
 
 
-def left_to_do(plan: StreamPlan, journal: Journal, sinks: Mapping[str, TensorSink]) -> list[SweepWork]:
+def left_to_do(plan: StreamPlan, journal: Journal, written: WrittenFiles) -> list[SweepWork]:
     """The bands that are not finished, of each sweep from the first such one on. What was written is read again and
-    compared: a band whose bytes are others is not finished."""
-    for number, sink in enumerate(sinks.values()):
-        verify(journal, sink, sink.sink.dtype, _Boxes(plan, tuple(sinks), number))
-    work = []
-    for number, one in enumerate(plan.sweeps):
-        bands = one.schedule.bands
-        first = next((band for band in range(bands) if not _is_finished(plan, journal, sinks, number, band)), bands)
-        if first < bands:
-            work.append(SweepWork(number, plan.bands(number, first if first > one.schedule.ahead else 0)))
+    compared: a band whose bytes are others is not finished. Of spilled tensors only those count that sweeps which are
+    not finished read."""
+    for name, sink in written.sinks.items():
+        verify(journal, sink, sink.sink.dtype, _Boxes(plan, name, written.output_numbers[name]))
+    work: list[SweepWork] = []
+    needed = set[str]()
+    for number in reversed(range(len(plan.sweeps))):
+        schedule = plan.sweeps[number].schedule
+        for name in needed.intersection(schedule.sinks):
+            _verify_spill(plan, journal, written, name, number)
+        bands = range(schedule.bands)
+        first = next((b for b in bands if not _is_finished(plan, journal, written, number, b, needed)), bands.stop)
+        if first < bands.stop:
+            work.insert(0, SweepWork(number, plan.bands(number, first if first > schedule.ahead else 0)))
+            needed.update(name for name in schedule.sources if name in written.spills)
     return work
 
 
 class _Boxes:
     """Where the units of one output lie in it."""
 
-    def __init__(self, plan: StreamPlan, names: tuple[str, ...], number: int) -> None:
-        self.plan, self.name, self.number = plan, names[number], number
+    def __init__(self, plan: StreamPlan, name: str, number: int) -> None:
+        self.plan, self.name, self.number = plan, name, number
 
     def __call__(self, key: JournalKey) -> tuple[Shape, Shape] | None:
         sweep, band, output = key
@@ -77,14 +114,43 @@ class _Boxes:
         return tuple(box.lo[0].tolist()), tuple(box.extents[0].tolist())
 
 
-def _is_finished(plan: StreamPlan, journal: Journal, sinks: Mapping[str, TensorSink], number: int, band: int) -> bool:
-    """Whether all that a band gives is in the journal."""
+def _verify_spill(plan: StreamPlan, journal: Journal, written: WrittenFiles, name: str, sweep: int) -> None:
+    """Takes the bands of a spilled tensor from those that are finished whose bytes are others than then."""
+    rows, axis = plan.sweeps[sweep].schedule.rows[name], plan.sweeps[sweep].schedule.axis
+    shape, file = plan.spill_shapes()[name], written.spills[name]
+    for band, (lo, hi) in enumerate(zip(rows.lo.tolist(), rows.hi.tolist(), strict=True)):
+        record = journal.finished.get((sweep, band, written.spill_numbers[name]))
+        if record is None:
+            continue
+        begin = tuple(lo if k == axis else 0 for k in range(len(shape)))
+        extents = tuple(hi - lo if k == axis else extent for k, extent in enumerate(shape))
+        try:
+            whole = file.checksum(begin, extents) == record.checksum
+        except BrickError:  # the file is shorter, or missing
+            whole = False
+        if not whole:
+            del journal.finished[sweep, band, written.spill_numbers[name]]
+
+
+def _is_finished(
+    plan: StreamPlan, journal: Journal, written: WrittenFiles, number: int, band: int, needed: Collection[str]
+) -> bool:
+    """Whether all that a band gives is in the journal; of spilled tensors those that are needed."""
     schedule = plan.sweeps[number].schedule
-    names = {name: k for k, name in enumerate(sinks)}
-    wanted = [names[n] for n in schedule.targets if n in names and schedule.box(n, band).volumes[0]]
+    numbers = [
+        written.output_numbers[name] for name in schedule.sinks if name in written.sinks and _some(schedule, name, band)
+    ]
+    numbers += [
+        written.spill_numbers[name] for name in schedule.sinks if name in needed and _some(schedule, name, band)
+    ]
     if any(name in plan.swept.collected for name in schedule.targets):
-        wanted.append(COLLECTED)
-    return all((number, band, k) in journal.finished for k in wanted)
+        numbers.append(COLLECTED)
+    return all((number, band, k) in journal.finished for k in numbers)
+
+
+def _some(schedule: BandSchedule, name: str, band: int) -> bool:
+    """Whether a band writes rows of a tensor."""
+    return bool(schedule.box(name, band).volumes[0])
 
 
 def restore_collected(plan: StreamPlan, journal: Journal, memory: list[SweepMemory], work: list[SweepWork]) -> None:

@@ -9,6 +9,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from brickrt.ops.types import Shape
 from brickrt.plan.geometry.row_bands import with_rows
 from brickrt.plan.plan import Plan
 from brickrt.plan.stream.band_storage import persistent_offsets
@@ -68,6 +69,23 @@ class SweepMemory:
         first[self.axis] = stored.starts[band]
         whole = self.at[name].view(kind.dtype).reshape(stored.extents)
         return whole[with_rows(across, np.array(lo), np.array(hi), self.axis).slices(0, first.tolist())]
+
+    def stored_rows(self, name: str, band: int, lo: int, hi: int) -> tuple[Shape, np.ndarray]:
+        """The rows [lo, hi) of a ring as they are stored, while a band runs: where they begin in the whole tensor, and
+        an array of bytes. Both have the tensor's axes, channels of a blocked tensor in blocks, and one for the bytes of
+        an element or of a block's."""
+        stored, layout = self.storage.tensors[name], self.plan.layouts[name]
+        assert stored.starts is not None
+        lanes = self.plan.device.lanes if layout == "blocked" else 1
+        box = with_rows(self.schedule.across[name], np.array(lo), np.array(hi), self.axis)
+        first, begin, end = (list(map(int, at)) for at in (stored.first, box.lo[0], box.hi[0]))
+        first[self.axis] = int(stored.starts[band])
+        extents = list(stored.extents)
+        for at in (first, begin, end, extents) if lanes > 1 else ():
+            at[1] = -(-at[1] // lanes)
+        cut = tuple(slice(a - o, b - o) for a, b, o in zip(begin, end, first, strict=True))
+        element = lanes * self.plan.graph.types[name].dtype.itemsize
+        return (*begin, 0), self.at[name].reshape(*extents, element)[cut]
 
     def is_collected(self, name: str) -> bool:
         """Whether bands write a tensor that is held whole."""

@@ -15,6 +15,7 @@ from brickrt.graph.errors import BrickError, InputError
 from brickrt.graph.onnx_import.check_inputs import describe
 from brickrt.graph.onnx_import.source import SourceGraph
 from brickrt.runtime.files.journal import journal_path, read_journal, require_journal
+from brickrt.runtime.files.scratch import scratch_path
 from brickrt.runtime.files.source import open_source
 from brickrt.runtime.files.tensors import TensorSource, as_tensor, unit_scale
 from brickrt.runtime.pipeline import Pipeline
@@ -68,7 +69,7 @@ def opened_job(
         for name, what in named("inputs", inputs, list(source.inputs)).items():
             tensors[name] = source_of(source, name, what, pixels)
             stack.callback(tensors[name].close)
-        job = StreamJob(pipeline, source, tensors, options, watch)
+        job = StreamJob(pipeline, source, tensors, options, watch, _spill_into(outputs, options))
         for tensor in tensors.values():
             tensor.copy_if_scattered()
         yield job
@@ -80,11 +81,22 @@ def check_options(options: StreamOptions) -> None:
         raise BrickError(f"max_memory {options.max_memory!r} is impossible: give a number of bytes, such as 2**30")
     if options.scale is not None and not math.isfinite(options.scale):
         raise BrickError(f"scale {options.scale} is impossible: give a finite number")
+    if options.spill not in ("auto", "never"):
+        raise BrickError(f"spill {options.spill!r} is impossible: use auto or never")
+    if options.scratch is not None and not Path(options.scratch).is_dir():
+        raise BrickError(f"{options.scratch}: there is no such folder for scratch: create it, or give another")
     if options.stored is not None:
         try:
             np.dtype(options.stored)
         except TypeError:
             raise BrickError(f"'{options.stored}' is no type: use uint8, uint16 or float32") from None
+
+
+def _spill_into(outputs: Mapping[str, str | Path], options: StreamOptions) -> Path | None:
+    """The folder that is spilled into; None where nothing may be."""
+    if options.spill == "never":
+        return None
+    return scratch_path(next(iter(outputs.values())), options.scratch).parent
 
 
 def _begun(outputs: Mapping[str, str | Path]) -> StreamCut:

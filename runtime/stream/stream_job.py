@@ -18,11 +18,12 @@ from brickrt.runtime.cache.plan_cache import plan_digest
 from brickrt.runtime.cpu.compile.host_isa import host_isa
 from brickrt.runtime.files.journal import Journal, journal_path
 from brickrt.runtime.files.kept_outputs import kept_outputs
+from brickrt.runtime.files.scratch import ScratchFolder, scratch_path
 from brickrt.runtime.files.tensors import TensorSink, TensorSource, as_file
 from brickrt.runtime.pipeline import Pipeline
 from brickrt.runtime.program_protocol import Cancelled
 from brickrt.runtime.stream.counted import CountedSink, CountedSource, Traffic
-from brickrt.runtime.stream.recorder import JournalWriter, left_to_do, restore_collected
+from brickrt.runtime.stream.recorder import JournalWriter, WrittenFiles, left_to_do, restore_collected
 from brickrt.runtime.stream.resident import peak_bytes
 from brickrt.runtime.stream.stream_planning import plan_stream
 from brickrt.runtime.stream.stream_program import StreamProgram
@@ -43,13 +44,15 @@ class StreamJob:
         inputs: Mapping[str, TensorSource],
         options: StreamOptions,
         watch: Watch | None = None,
+        spill_into: Path | None = None,
     ) -> None:
-        """Plans. Raises BrickError with the least memory that would do where the limit is below, and naming the node
+        """Plans; nothing is spilled where no folder is named to measure the disk of, but what an earlier run spilled.
+        Raises BrickError with the least memory that would do where the limit is below, and naming the node
         where a network is not run band by band."""
         self.pipeline, self.inputs, self.options, self.watch = pipeline, dict(inputs), options, watch
         types = {name: TensorType(one.shape, one.dtype) for name, one in inputs.items()}
         buffers = sum(one.buffer_bytes for one in inputs.values())
-        self.planned = plan_stream(pipeline, source, types, options.max_memory, options.cut, buffers)
+        self.planned = plan_stream(pipeline, source, types, options.max_memory, options.cut, buffers, spill_into)
         self.plan, self.candidate, self.limit = self.planned.plan, self.planned.candidate, self.planned.limit
         self.plan_s = self.planned.plan_s
         self.finished = 0  # bands, of all
@@ -65,13 +68,15 @@ class StreamJob:
         """Writes the outputs to files. What is finished is kept, where the run ends early, for one that resumes. Raises
         BrickError for files that cannot be read or written, and Cancelled after `cancel`."""
         sinks = self._sinks(outputs)
-        path = journal_path(next(iter(outputs.values())))
-        with kept_outputs(sinks, path, self._header, self.options.resume) as journal:
-            return self._run(journal, sinks)
+        first = next(iter(outputs.values()))
+        with kept_outputs(sinks, journal_path(first), self._header, self.options.resume) as journal:
+            at = scratch_path(first, self.options.scratch)
+            with ScratchFolder(at, self.stream.spill_shapes(), keep=self.options.resume) as scratch:
+                return self._run(journal, WrittenFiles(sinks, scratch.files))
 
-    def _run(self, journal: Journal, sinks: Mapping[str, TensorSink]) -> StreamReport:
-        began, plan = time.perf_counter(), self.stream
-        work = left_to_do(plan, journal, sinks)
+    def _run(self, journal: Journal, written: WrittenFiles) -> StreamReport:
+        began, plan, sinks = time.perf_counter(), self.stream, written.sinks
+        work = left_to_do(plan, journal, written)
         with last_resort(lambda: "compiling bands"):
             isa, constants = host_isa(self.pipeline.engine.spec), self.plan.graph.constants
             program = StreamProgram(plan, isa, self.pipeline.threads, constants, work, self.pipeline.compiling)
@@ -85,7 +90,8 @@ class StreamJob:
                 Files(
                     {name: CountedSource(one, traffic) for name, one in self.inputs.items()},
                     {name: CountedSink(sink, traffic) for name, sink in sinks.items()},
-                    JournalWriter(journal, sinks, told.tell),
+                    JournalWriter(journal, written, told.tell),
+                    written.spills,
                 )
             )
         return StreamReport(
@@ -101,6 +107,7 @@ class StreamJob:
             bytes_read=traffic.read,
             bytes_written=traffic.written,
             outputs={name: sink.name for name, sink in sinks.items()},
+            spilling=self.planned.spilling,
         )
 
     @property

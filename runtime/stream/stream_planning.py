@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from brickrt.graph.errors import BrickError, last_resort
 from brickrt.graph.ir import Graph
@@ -22,11 +23,13 @@ from brickrt.plan.stream.choose_bands import MIB, Candidate, MemoryLimit, TooLit
 from brickrt.plan.stream.stream_memory import project_stream
 from brickrt.plan.stream.stream_plan import AXIS, StreamPlanner
 from brickrt.plan.stream.stream_time import modelled_us
+from brickrt.runtime.files.scratch import SCRATCH_BUFFERS
 from brickrt.runtime.lowering.arena import view_aliases
 from brickrt.runtime.lowering.inplace_slices import find_inplace_slices
 from brickrt.runtime.pipeline import Pipeline
 from brickrt.runtime.stream.resident import resident_bytes
-from brickrt.runtime.stream.stream_report import StreamCut
+from brickrt.runtime.stream.spill_planning import with_spills
+from brickrt.runtime.stream.stream_report import Spilling, StreamCut
 
 FREE_SHARE = 0.8  # of the memory that is free, which a run takes where no limit is given
 KEPT_BACK = 8 * MIB  # so that a process which is a little larger can go on with a run
@@ -40,11 +43,13 @@ class PlannedStream:
     candidate: Candidate
     limit: int
     plan_s: float
+    spilling: Spilling | None = None
 
     @property
     def cut(self) -> StreamCut:
-        """The heights of bands and the strips."""
-        return StreamCut(self.candidate.plan.rows, self.candidate.plan.strips)
+        """The heights of bands, the strips, and what is spilled."""
+        plan = self.candidate.plan
+        return StreamCut(plan.rows, plan.strips, plan.spilled)
 
 
 def plan_stream(
@@ -54,9 +59,11 @@ def plan_stream(
     max_memory: int | None = None,
     cut: StreamCut | None = None,
     reading: int = 0,
+    spill_into: Path | None = None,
 ) -> PlannedStream:
     """Plans for at most `max_memory` resident bytes, 80 % of what is free where it is None; a `cut` of an earlier run
-    is taken as it is. `reading` are bytes that readers hold.
+    is taken as it is. `reading` are bytes that readers hold. Tensors are spilled into the folder `spill_into` where
+    that takes less time, by the speed of its disk; none without a folder.
 
     Raises BrickError with the least memory that would do where the limit is below, and naming the node where a network
     is not run band by band."""
@@ -68,11 +75,34 @@ def plan_stream(
     slices, views = find_inplace_slices(plan), view_aliases(plan)
     runtime = resident_bytes()  # with the graph, whose weights are copies of the model's
     limit = max_memory or runtime + int(FREE_SHARE * available_bytes())
-    asked = MemoryLimit(limit, pipeline.threads, runtime, reading + _writing(plan))
+    asked, spilling = MemoryLimit(limit, pipeline.threads, runtime, reading + _writing(plan)), None
     with last_resort(lambda: "planning bands"), preparing():
         planner = StreamPlanner.of(plan, slices, views)
-        candidate = _chosen(planner, slices, asked) if cut is None else _as_cut(planner, slices, asked, cut)
-    return PlannedStream(plan, candidate, limit, time.perf_counter() - began)
+        if cut is not None:
+            candidate = _as_cut(planner, slices, asked, cut)
+        else:
+            tried, spilling = with_spills(planner, spill_into, pipeline.threads)
+            candidate = _first_that_fits(tried, slices, asked)
+            if spilling is not None and tried[0].network.spilled and not candidate.plan.spilled:
+                spilling = replace(spilling, why="takes more memory than is allowed")
+    return PlannedStream(plan, candidate, limit, time.perf_counter() - began, spilling)
+
+
+def _first_that_fits(planners: Sequence[StreamPlanner], slices: Collection[str], asked: MemoryLimit) -> Candidate:
+    """What is chosen of the first planner that has a candidate within the limit. Raises the refusal with the least
+    memory where none has."""
+    refusals: list[TooLittleMemory] = []
+    for planner in planners:
+        try:
+            return _chosen(planner, slices, _with_buffers(planner, asked))
+        except TooLittleMemory as refusal:
+            refusals.append(refusal)
+    raise min(refusals, key=lambda refusal: refusal.least.memory.total)
+
+
+def _with_buffers(planner: StreamPlanner, asked: MemoryLimit) -> MemoryLimit:
+    """What is asked for, with the buffers of scratch files."""
+    return replace(asked, buffers=asked.buffers + SCRATCH_BUFFERS) if planner.network.spilled else asked
 
 
 def _chosen(planner: StreamPlanner, slices: Collection[str], asked: MemoryLimit) -> Candidate:
@@ -91,7 +121,10 @@ def _chosen(planner: StreamPlanner, slices: Collection[str], asked: MemoryLimit)
 
 def _as_cut(planner: StreamPlanner, slices: Collection[str], asked: MemoryLimit, cut: StreamCut) -> Candidate:
     """The bands of an earlier run. Raises BrickError where they take more memory than is allowed."""
-    least = 0
+    if not set(cut.spilled) <= set(planner.may_spill):
+        raise BrickError("the model is another one than when this run was begun: leave out --resume to start again")
+    planner, least = planner.spilling(cut.spilled), 0
+    asked = _with_buffers(planner, asked)
     for saved in (SHORT, LONG):
         sample = planner.stream_plan(cut.rows, cut.strips, sample=True, saved=saved)
         memory = project_stream(sample, slices, asked.threads, asked.runtime, asked.buffers)

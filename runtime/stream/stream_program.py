@@ -106,6 +106,9 @@ class StreamProgram:
                 self._between(number)
                 if number in work:
                     self._sweep(work[number], files, threads)
+                for name, spill in files.spills.items():
+                    if self.plan.users(name)[-1] == number:
+                        spill.release()
         self._between(len(self.plan.sweeps))
         self._write_whole(files.sinks)
 

@@ -2,42 +2,65 @@
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
+from brickrt.ops.types import Shape
 from brickrt.plan.stream.stream_memory import COMPILING, StreamMemory
 from brickrt.plan.stream.stream_plan import AXIS, StreamPlan
 
 
 @dataclass(frozen=True)
 class StreamCut:
-    """How the network was cut: rows of a band, and strips along each axis behind the rows."""
+    """How the network was cut: rows of a band, strips along each axis behind the rows, and spilled tensors."""
 
     rows: int
     strips: tuple[int, ...]
+    spilled: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return f"{self.rows} {','.join(map(str, self.strips))}".strip()
+        spilled = f" {json.dumps(self.spilled)}" if self.spilled else ""
+        return f"{self.rows} {','.join(map(str, self.strips))}".strip() + spilled
 
     @classmethod
     def parse(cls, text: str) -> StreamCut:
         """The cut that `str` wrote. Raises ValueError for other text."""
-        rows, _, strips = text.partition(" ")
-        return cls(int(rows), tuple(map(int, strips.split(","))) if strips else ())
+        cut, _, spilled = text.partition(" [")
+        rows, _, strips = cut.partition(" ")
+        names = json.loads(f"[{spilled}") if spilled else ()
+        return cls(int(rows), tuple(map(int, strips.split(","))) if strips else (), tuple(map(str, names)))
 
 
 @dataclass(frozen=True)
 class StreamOptions:
     """`max_memory` bytes that the process may have resident, 80 % of what is free where it is None. `stored` is the
     type of the files' elements, by default that of the outputs, which are multiplied with `scale` before. With
-    `resume`, a run that was ended goes on, in the bands of its `cut`."""
+    `resume`, a run that was ended goes on, in the bands of its `cut`. With `spill` "auto", tensors that several passes
+    need go through files where that takes less time, in the folder `scratch`, by default beside the output."""
 
     max_memory: int | None = None
     stored: str | None = None
     scale: float | None = None
     resume: bool = False
     cut: StreamCut | None = None
+    spill: str = "auto"
+    scratch: str | Path | None = None
+
+
+@dataclass(frozen=True)
+class Spilling:
+    """What was known of the disk when it was chosen what is spilled: the folder, bytes a second, free bytes; and `why`
+    nothing is, where that is not for the time."""
+
+    folder: str
+    write: float
+    read: float
+    free: int
+    why: str = ""
 
 
 @dataclass(frozen=True)
@@ -78,10 +101,11 @@ class StreamReport:
     bytes_read: int = 0
     bytes_written: int = 0
     outputs: dict[str, str] = field(default_factory=dict)
+    spilling: Spilling | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The report as JSON has it: memory in bytes, times in seconds."""
-        return plan_dict(self.plan, self.memory, self.limit) | {
+        return plan_dict(self.plan, self.memory, self.limit, self.spilling) | {
             "peak_bytes": self.peak,
             "bands_run": self.bands,
             "bytes_read": self.bytes_read,
@@ -100,8 +124,8 @@ def tall(plan: StreamPlan) -> int:
     return max((shape[AXIS] for shape in ends), default=0)
 
 
-def plan_dict(plan: StreamPlan, memory: StreamMemory, limit: int) -> dict[str, Any]:
-    """How a network is cut, and the memory that it takes by part, in bytes, as JSON has it."""
+def plan_dict(plan: StreamPlan, memory: StreamMemory, limit: int, spilling: Spilling | None = None) -> dict[str, Any]:
+    """How a network is cut, the memory that it takes by part, in bytes, and what is spilled, as JSON has it."""
     return {
         "passes": plan.swept.passes,
         "sweeps": len(plan.sweeps),
@@ -113,4 +137,12 @@ def plan_dict(plan: StreamPlan, memory: StreamMemory, limit: int) -> dict[str, A
         "limit_bytes": limit,
         "projected_bytes": memory.total,
         "memory": asdict(memory) | {"compiling": COMPILING},
+        "spilled": [_spilled(plan, name, shape) for name, shape in plan.spill_shapes().items()],
+        "disk": asdict(spilling) if spilling else None,
     }
+
+
+def _spilled(plan: StreamPlan, name: str, shape: Shape) -> dict[str, Any]:
+    """A spilled tensor: its bytes, and the passes, counted from 1, that write it and read it."""
+    written, *read = dict.fromkeys(plan.sweeps[number].number + 1 for number in plan.users(name))
+    return {"tensor": name, "bytes": math.prod(shape), "written_in": written, "read_in": read}

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -33,11 +33,23 @@ class Sink(Protocol):
         ...
 
 
+class Spill(Source, Sink, Protocol):
+    """Where rows of a spilled tensor go, and come from, as bytes of what is stored: see `SweepMemory.stored_rows`."""
+
+    def release(self) -> None:
+        """No sweep reads the tensor any more."""
+        ...
+
+
 class BandListener(Protocol):
     """Is told of what a band gave, by the thread that writes, once it is written."""
 
     def outputs(self, sweep: int, band: int, boxes: Mapping[str, tuple[Shape, np.ndarray]]) -> None:
         """The rows of outputs, each with where it begins."""
+        ...
+
+    def spilled(self, sweep: int, band: int, boxes: Mapping[str, tuple[Shape, np.ndarray]]) -> None:
+        """The rows of spilled tensors as they are stored, each with where it begins."""
         ...
 
     def collected(self, sweep: int, band: int, rows: Mapping[str, np.ndarray]) -> None:
@@ -47,11 +59,13 @@ class BandListener(Protocol):
 
 @dataclass(frozen=True)
 class Files:
-    """What a run reads and writes, by the names of the graph's inputs and outputs; who is told what is written."""
+    """What a run reads and writes, by the names of the graph's inputs and outputs, and of spilled tensors; who is told
+    what is written."""
 
     sources: Mapping[str, Source]
     sinks: Mapping[str, Sink]
     written: BandListener | None = None
+    spills: Mapping[str, Spill] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -93,10 +107,9 @@ class SweepRun:
         self.work, self.bands, self.memory, self.files, self.threads = work, work.bands, memory, files, threads
         self.compute = compute
         self.schedule: BandSchedule = memory.schedule
-        rows = self.schedule.rows
-        graph = self.schedule.graph
-        self.inputs = [name for name in graph.inputs if name in rows]
-        self.outputs = [name for name in graph.outputs if name in self.schedule.targets]
+        graph, spills = self.schedule.graph, files.spills
+        self.outputs = [name for name in self.schedule.sinks if name in graph.outputs]
+        self.spilled = [name for name in self.schedule.sinks if name in spills]
         self.collected = [name for name in self.schedule.targets if memory.is_collected(name)]
         self.writing: list[Future[None]] = []
 
@@ -129,38 +142,53 @@ class SweepRun:
         """Makes room in the rings that are full."""
         for name in self.memory.moving(band) if band > self.bands.first else ():
             rows = self.schedule.rows[name]
-            if name in self.outputs:
+            if name in self.schedule.sinks:
                 self.await_writes(0)
-            hi = int(rows.hi[band] if name in self.inputs else rows.hi[band - 1])
+            hi = int(rows.hi[band] if name in self.schedule.sources else rows.hi[band - 1])
             self.memory.move(name, band, self.threads.movers, self.threads.count, hi)
 
     def read(self, band: int, during: int) -> None:
         """Reads the new rows of a band, into rings as they lie while another one runs."""
-        for name in self.inputs:
+        for name in self.schedule.sources:
             rows = self.schedule.rows[name]
             lo, hi = int(rows.lo[band]), int(rows.hi[band])
             if lo < hi and self.bands.runs(name, band):
-                self.files.sources[name].read(self.corner(name, lo), self.memory.rows(name, during, lo, hi))
+                if name in self.files.spills:
+                    self.files.spills[name].read(*self.memory.stored_rows(name, during, lo, hi))
+                else:
+                    self.files.sources[name].read(*self.plain_rows(name, during, lo, hi))
 
     def write(self, band: int) -> None:
         """Writes the new rows of a band."""
-        boxes: dict[str, tuple[Shape, np.ndarray]] = {}
-        for name in self.outputs if band >= self.bands.wanted else ():
-            rows = self.schedule.rows[name]
-            lo, hi = int(rows.lo[band]), int(rows.hi[band])
-            if lo < hi:
-                boxes[name] = self.corner(name, lo), self.memory.rows(name, band, lo, hi)
-                self.files.sinks[name].write(*boxes[name])
-        if self.files.written is None or band < self.bands.wanted:
+        if band < self.bands.wanted:
+            return
+        boxes = self.new_rows(self.outputs, band, self.plain_rows)
+        for name, box in boxes.items():
+            self.files.sinks[name].write(*box)
+        spilled = self.new_rows(self.spilled, band, self.memory.stored_rows)
+        for name, box in spilled.items():
+            self.files.spills[name].write(*box)
+        if self.files.written is None:
             return
         if boxes:
             self.files.written.outputs(self.work.sweep, band, boxes)
+        if spilled:
+            self.files.written.spilled(self.work.sweep, band, spilled)
         if self.collected:
             parts = {name: self.memory.collected_rows(name, band) for name in self.collected}
             self.files.written.collected(self.work.sweep, band, parts)
 
-    def corner(self, name: str, row: int) -> Shape:
-        """The first index of a tensor's rows that begin at `row`."""
+    def new_rows(
+        self, names: Iterable[str], band: int, rows_of: Callable[[str, int, int, int], tuple[Shape, np.ndarray]]
+    ) -> dict[str, tuple[Shape, np.ndarray]]:
+        """The rows that a band computed of some tensors, where it did."""
+        ends = {
+            name: (int(self.schedule.rows[name].lo[band]), int(self.schedule.rows[name].hi[band])) for name in names
+        }
+        return {name: rows_of(name, band, lo, hi) for name, (lo, hi) in ends.items() if lo < hi}
+
+    def plain_rows(self, name: str, band: int, lo: int, hi: int) -> tuple[Shape, np.ndarray]:
+        """The rows [lo, hi) of an input or output, and where they begin."""
         at = self.schedule.across[name].lo[0].tolist()
-        at[self.schedule.axis] = row
-        return tuple(at)
+        at[self.schedule.axis] = lo
+        return tuple(at), self.memory.rows(name, band, lo, hi)

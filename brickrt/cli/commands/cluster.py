@@ -37,6 +37,7 @@ def _of_no_use(request: RunRequest) -> dict[str, bool]:
     engine: EngineRequest = request.engine
     return {
         "--hard": request.stream.hard,
+        "--scratch": request.stream.scratch is not None,
         "--argmax": request.stream.argmax is not None,
         "--threshold": request.stream.threshold is not None,
         "--dashboard": request.watch.dashboard,

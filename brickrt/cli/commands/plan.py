@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -93,8 +94,9 @@ def _streamed(request: PlanRequest, pipeline: Pipeline, source: SourceGraph, sha
         if given:
             raise BrickError(f"{option} is of no use with --max-memory: leave one out")
     types = {name: TensorType(shape, dtype) for name, shape in shapes.items() if (dtype := source.inputs[name].dtype)}
-    planned = plan_stream(pipeline, source, types, request.max_memory)
-    told = plan_dict(planned.candidate.plan, planned.candidate.memory, planned.limit) | {"plan_s": planned.plan_s}
+    planned = plan_stream(pipeline, source, types, request.max_memory, spill_into=Path(tempfile.gettempdir()))
+    chosen = planned.candidate
+    told = plan_dict(chosen.plan, chosen.memory, planned.limit, planned.spilling) | {"plan_s": planned.plan_s}
     return to_json(told) if request.json else plan_text_of(told)
 
 

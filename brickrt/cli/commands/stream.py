@@ -106,7 +106,8 @@ def _opened(
     """The job: in bands, or on blended windows."""
     asked, image = request.stream, request.inputs.image
     inputs = named_files(source, request.inputs.files)
-    options = StreamOptions(asked.max_memory, asked.stored, asked.stored_scale, asked.resume)
+    stored = asked.stored, asked.stored_scale
+    options = StreamOptions(asked.max_memory, *stored, asked.resume, None, asked.spill, asked.scratch)
     pixels = Pixels(image.scale, image.mean, image.std, images=True)
     if asked.window is None:
         joined = _with_last_step(source, asked)

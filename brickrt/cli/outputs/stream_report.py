@@ -18,8 +18,11 @@ PARTS = {
 }
 
 
+SHOWN = 8  # spilled tensors; --json has all
+
+
 def plan_text_of(told: Json) -> str:
-    """The plan: how the network is cut, and its memory by part."""
+    """The plan: how the network is cut, its memory by part, and what is spilled."""
     strips = "×".join(map(str, told["strips"])) or "1"
     return "\n".join(
         (
@@ -27,6 +30,7 @@ def plan_text_of(told: Json) -> str:
             f"{told['bands']} in all",
             f"strips   {strips}" + ("" if strips.strip("1×") else ": rows are whole"),
             _memory_text(told),
+            *_spill_lines(told),
         )
     )
 
@@ -41,6 +45,28 @@ def _windows_text(told: Json) -> str:
     """What blended windows there are, and that the result is not the exact one."""
     ran = f"{told['windows_run']} run of {told['windows']}, weights {told['blend']}"
     return "\n".join((f"result   {told['result']}", f"windows  {ran}", _memory_text(told)))
+
+
+def _spill_lines(told: Json) -> list[str]:
+    """What is spilled, with the passes that write and read it, and the disk for which that was chosen."""
+    spilled, disk, lines = told["spilled"], told["disk"], []
+    if disk and disk["why"]:
+        lines.append(f"spilled  nothing: {printable(disk['why'])}")
+    elif spilled:
+        total = size_text(sum(one["bytes"] for one in spilled))
+        lines.append(f"spilled  {len(spilled)} tensors, {total} in all")
+    for one in spilled[:SHOWN]:
+        read = ", ".join(map(str, one["read_in"])) or "none"
+        lines.append(
+            f"         '{printable(one['tensor'])}' {size_text(one['bytes'])}: "
+            f"written in pass {one['written_in']}, read in {read}"
+        )
+    if spilled[SHOWN:]:
+        lines.append(f"         and {len(spilled) - SHOWN} more, which --json lists")
+    if disk and disk["write"]:
+        speeds = (size_text(int(disk[word])) for word in ("write", "read"))
+        lines.append("disk     {}/s written, {}/s read".format(*speeds) + f" in {printable(disk['folder'])}, measured")
+    return lines
 
 
 def stream_text(told: Json) -> str:

@@ -9,6 +9,9 @@ no band computes more than two rows of any tensor:
     band 3   input 6 7     layer 4 5     output 2 3
 
 A schedule is that of the whole tensor, wherever a run begins: so the same boxes are computed, and the same bits.
+
+A spilled tensor is for the pass that first knows it what an output of the graph is for another: bands write it to a
+file. Later passes read it as they read an input.
 """
 
 from __future__ import annotations
@@ -76,7 +79,8 @@ class BandSchedule:
     """One pass. `units` are indices of the units that run in it, ascending. `rows` has the stored swept tensors;
     `across` the box of each with the ranges of its other axes, over all of its rows. `reads` is what each node reads,
     nodes inside of padded units included. `ahead` bands come before the first rows of the targets; `height` is that of
-    a band in rows of the tallest input or output."""
+    a band in rows of the tallest input or output. `sources` are the swept tensors that bands read from files, `sinks`
+    those that they write to files."""
 
     graph: Graph
     units: tuple[int, ...]
@@ -85,6 +89,8 @@ class BandSchedule:
     bands: int
     ahead: int
     height: int
+    sources: tuple[str, ...]
+    sinks: tuple[str, ...]
     chained: frozenset[int] = frozenset()  # nodes inside of which rows lie along other axes
     rows: dict[str, SweptRows] = field(default_factory=dict)
     across: dict[str, Boxes] = field(default_factory=dict)
@@ -99,14 +105,15 @@ class BandSchedule:
 
 @dataclass(frozen=True)
 class Network:
-    """What schedules are made of: the graph in units, its swept tensors, tensors that are read inside of others, and
-    the channels of a block of the blocked ones."""
+    """What schedules are made of: the graph in units, its swept tensors, tensors that are read inside of others, the
+    channels of a block of the blocked ones, and the tensors that are spilled."""
 
     graph: Graph
     units: Sequence[Subgraph]
     swept: SweptTensors
     inplace: Collection[str]
     blocks: Mapping[str, int]
+    spilled: tuple[str, ...] = ()
 
 
 def schedule_pass(
@@ -134,8 +141,9 @@ class _Scheduler:
         self.network, self.graph, self.axis = network, network.graph, network.swept.axis
         self.ahead, self.late = ahead, 0
         swept, graph = network.swept, network.graph
-        ends = [n for n in (*swept.collected, *graph.outputs) if swept.level.get(n) == number]
-        self.targets = tuple(dict.fromkeys(ends))
+        filed = (*graph.outputs, *network.spilled)
+        self.targets = tuple(dict.fromkeys(n for n in (*swept.collected, *filed) if swept.level.get(n) == number))
+        self.spilled = [name for name in network.spilled if swept.level[name] < number]
         self.known = {n for n, level in swept.collected.items() if level < number} | self._resident()
         ends = [n for n in (*graph.inputs, *graph.outputs) if n in swept.level] or list(swept.level)
         tall = max((graph.types[n].shape[self.axis] for n in ends), default=1)
@@ -145,7 +153,8 @@ class _Scheduler:
         self.read: dict[str, Boxes] = {}  # of what is known
         for name in self.targets:
             self.needed[name] = self._target(name, rows / tall, part.get(name))
-        self.found = BandSchedule(graph, (), self.targets, self.axis, self.bands, ahead, rows, swept.chained)
+        sinks = tuple(name for name in self.targets if name in filed)
+        self.found = BandSchedule(graph, (), self.targets, self.axis, self.bands, ahead, rows, (), sinks, swept.chained)
 
     def _resident(self) -> set[str]:
         """Tensors that have rows and are known before the pass, but for those that lie in others."""
@@ -169,9 +178,9 @@ class _Scheduler:
         for number in reversed(range(len(self.network.units))):
             if self._unit(self.network.units[number]):
                 units.append(number)
-        for name in self.graph.inputs:
-            if name in self.needed:
-                self._compute(name)
+        self.found.sources = tuple(name for name in (*self.graph.inputs, *self.spilled) if name in self.needed)
+        for name in self.found.sources:
+            self._compute(name)
         for name, region in self.read.items():
             self._follow(name, region)
         self.found.units = tuple(reversed(units))
@@ -183,7 +192,7 @@ class _Scheduler:
         partials = [graph.nodes[k] for k in unit.partial_reductions if graph.nodes[k].output in self.needed]
         for node in partials:
             self._need(output, node.op.region(0, self.needed[node.output], graph.ins(node), graph.out(node)))
-        if output not in self.needed:
+        if output not in self.needed or output in self.spilled:
             return False
         boxes = self.needed[output] if output in self.network.inplace else self._compute(output)
         for node in partials:

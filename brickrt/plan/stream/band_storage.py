@@ -38,6 +38,14 @@ def stored_bytes(kind: TensorType, extents: Iterable[int], layout: Layout, lanes
     return math.prod(stored) * kind.dtype.itemsize
 
 
+def stored_shape(kind: TensorType, layout: Layout, lanes: int) -> Shape:
+    """The shape of a whole tensor as bytes: channels of a blocked one in blocks, and an axis for the bytes of an
+    element, or of a block's."""
+    extents, lanes = list(kind.shape), lanes if layout == "blocked" else 1
+    extents[1] = -(-extents[1] // lanes)
+    return (*extents, lanes * kind.dtype.itemsize)
+
+
 @dataclass(frozen=True)
 class TensorStorage:
     """How a tensor is stored: `extents` of its storage, `first` the index of the storage's first element but for rows.
@@ -118,20 +126,19 @@ def _whole(kind: TensorType, rows: SweptRows | None) -> TensorStorage:
 def _stored(
     name: str, rows: SweptRows, schedule: BandSchedule, extents: Shape, row_bytes: int, saved: float
 ) -> TensorStorage:
-    """A graph's inputs are read a band ahead, its outputs written a band behind."""
-    graph, axis = schedule.graph, schedule.axis
-    is_input, is_output = name in graph.inputs, name in graph.outputs
+    """What comes from files is read a band ahead, what goes to files is written a band behind."""
+    axis, is_read, is_written = schedule.axis, name in schedule.sources, name in schedule.sinks
     first = tuple(schedule.across[name].lo[0].tolist())
-    if not (is_input or is_output or rows.kept > saved * rows.fresh):
+    if not (is_read or is_written or rows.kept > saved * rows.fresh):
         kind: Kind = "saved" if rows.kept else "arena"
         return TensorStorage(kind, with_extent(extents, axis, rows.window), first, rows.kept)
     keep, hi = rows.keep, rows.hi
-    if is_input:
+    if is_read:
         hi = np.concatenate([hi[1:], hi[-1:]])
-    if is_output:
+    if is_written:
         keep = np.minimum(keep, np.concatenate([rows.lo[:1], rows.lo[:-1]]))
     most = int((hi - keep).max(initial=0))
-    if is_input or is_output:
+    if is_read or is_written:
         most += (FILE_BANDS - 1) * rows.fresh
     most = _whole_pages(most, row_bytes)
     return TensorStorage("ring", with_extent(extents, axis, most), first, starts=ring_starts(keep, hi, most))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from brickrt.graph.errors import BrickError
 from brickrt.plan.stream.band_storage import LONG, SHORT
-from brickrt.plan.stream.stream_memory import StreamMemory, project_stream
+from brickrt.plan.stream.stream_memory import Known, StreamMemory, project_stream
 from brickrt.plan.stream.stream_plan import AXIS, StreamPlan, StreamPlanner
 from brickrt.plan.stream.stream_time import modelled_us
 
@@ -71,12 +71,13 @@ def _search(
     and do more: once that no longer buys taller bands that make up for it, no others are tried."""
     best: Candidate | None = None
     least: Candidate | None = None
+    known: Known = {}
     heights = _heights(planner)
     for strips in _strips(planner):
-        fits, smallest = _tallest(_Candidates(planner, slices, asked, strips, SHORT), heights)
+        fits, smallest = _tallest(_Candidates(planner, slices, asked, strips, SHORT, known), heights)
         if fits is None or fits.plan.rows < heights[0]:
             taller = heights if fits is None else heights[: heights.index(fits.plan.rows)]
-            other, small = _tallest(_Candidates(planner, slices, asked, strips, LONG), taller)
+            other, small = _tallest(_Candidates(planner, slices, asked, strips, LONG, known), taller)
             smallest = min((one for one in (smallest, small) if one), key=lambda one: one.memory.total, default=None)
             fits = min((one for one in (fits, other) if one), key=lambda one: one.us, default=None)
         if smallest is not None and (least is None or smallest.memory.total < least.memory.total):
@@ -110,11 +111,12 @@ class _Candidates:
     asked: MemoryLimit
     strips: tuple[int, ...]
     saved: float
+    known: Known
 
     def of(self, rows: int) -> Candidate:
         """The candidate in bands of `rows` rows."""
         asked, plan = self.asked, self.planner.stream_plan(rows, self.strips, sample=True, saved=self.saved)
-        memory = project_stream(plan, self.slices, asked.threads, asked.runtime, asked.buffers + SAMPLING)
+        memory = project_stream(plan, self.slices, asked.threads, asked.runtime, asked.buffers + SAMPLING, self.known)
         return Candidate(plan, memory, modelled_us(plan))
 
 
@@ -125,15 +127,15 @@ def _tallest(candidates: _Candidates, heights: list[int]) -> tuple[Candidate | N
     one = candidates.of(heights[-1])
     if one.memory.total > limit:
         return None, one
-    fits = one
+    fits, at = one, 0  # the tallest often fits
     low, high = 0, len(heights) - 1  # the first that fits is in [low, high]
     while low < high:
-        at = (low + high) // 2
         one = candidates.of(heights[at])
         if one.memory.total <= limit:
             fits, high = one, at
         else:
             low = at + 1
+        at = (low + high) // 2
     return fits, None
 
 

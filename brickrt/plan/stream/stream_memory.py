@@ -13,7 +13,7 @@ from brickrt.plan.geometry.row_bands import buffer_extents, sweep, swept_axis
 from brickrt.plan.plan import Plan
 from brickrt.plan.stream.band_plan import BandPlan
 from brickrt.plan.stream.band_storage import RING_ALIGNMENT, persistent_offsets, stored_bytes
-from brickrt.plan.stream.stream_plan import StreamPlan
+from brickrt.plan.stream.stream_plan import StreamPlan, Sweep
 from brickrt.plan.subgraph import Subgraph
 
 RECORD_BYTES = 8 * 32  # of a step's record with its dependencies, about
@@ -49,25 +49,53 @@ def persistent_bytes(plan: StreamPlan) -> int:
     return largest + RING_ALIGNMENT  # so that what begins at the end of all begins somewhere
 
 
+@dataclass(frozen=True)
+class SweepBytes:
+    """Bytes of one sweep: the arena, scratch of a thread, and tables."""
+
+    arena: int
+    scratch: int
+    tables: int
+
+
+Known = dict[Sweep, SweepBytes]
+
+
 def project_stream(
-    plan: StreamPlan, slices: Collection[str], threads: int, runtime: int, buffers: int = 0
+    plan: StreamPlan,
+    slices: Collection[str],
+    threads: int,
+    runtime: int,
+    buffers: int = 0,
+    known: Known | None = None,
 ) -> StreamMemory:
-    """What a run of a stream plan will hold; `runtime` and `buffers` are bytes that the caller knows."""
-    arena, scratch, tables = 0, 0, 0
+    """What a run of a stream plan will hold; `runtime` and `buffers` are bytes that the caller knows. `known` keeps
+    what sweeps take that other plans of the same planner have too."""
+    found = {} if known is None else known
     for number, one in enumerate(plan.sweeps):
-        usual = plan.band_plan(number, one.schedule.bands // 2)
-        arena = max(arena, arena_bytes(usual, plan.plan, slices))
-        scratch = max(scratch, *(_scratch(usual, unit, slices) for unit in usual.plan.subgraphs), 0)
-        distinct = (one.schedule.ahead + UNLIKE) * one.times
-        tables += distinct * RECORD_BYTES * sum(_steps(usual, unit) for unit in usual.plan.subgraphs)
+        if one not in found:
+            found[one] = _sweep_bytes(plan, number, slices)
+    sweeps = [found[one] for one in plan.sweeps]
     return StreamMemory(
         runtime=runtime,
         constants=_constants(plan.plan),
         persistent=persistent_bytes(plan),
-        arena=arena,
-        scratch=threads * (scratch + WORKSPACE),
-        tables=tables,
+        arena=max((one.arena for one in sweeps), default=0),
+        scratch=threads * (max((one.scratch for one in sweeps), default=0) + WORKSPACE),
+        tables=sum(one.tables for one in sweeps),
         buffers=buffers,
+    )
+
+
+def _sweep_bytes(plan: StreamPlan, number: int, slices: Collection[str]) -> SweepBytes:
+    """What a sweep takes, by a band in the middle."""
+    one = plan.sweeps[number]
+    usual = plan.band_plan(number, one.schedule.bands // 2)
+    distinct = (one.schedule.ahead + UNLIKE) * one.times
+    return SweepBytes(
+        arena=arena_bytes(usual, plan.plan, slices),
+        scratch=max((_scratch(usual, unit, slices) for unit in usual.plan.subgraphs), default=0),
+        tables=distinct * RECORD_BYTES * sum(_steps(usual, unit) for unit in usual.plan.subgraphs),
     )
 
 

@@ -19,7 +19,14 @@ from brickrt.plan.plan import Plan
 from brickrt.plan.stream.band_plan import COLUMNS, BandPlan, plan_band, plan_resident
 from brickrt.plan.stream.band_range import BandRange, band_range
 from brickrt.plan.stream.band_schedule import BandSchedule, Network, schedule_pass
-from brickrt.plan.stream.band_storage import SHORT, BandStorage, common_extents, store_pass, stored_bytes
+from brickrt.plan.stream.band_storage import (
+    SHORT,
+    BandStorage,
+    common_extents,
+    store_pass,
+    stored_bytes,
+    stored_shape,
+)
 from brickrt.plan.stream.equal_bands import equal_bands
 from brickrt.plan.stream.reshape_chains import with_chains
 from brickrt.plan.stream.swept_tensors import SweptTensors, as_units, find_swept_tensors
@@ -53,7 +60,8 @@ class Sweep:
 class StreamPlan:
     """A plan as sweeps. `rows` is the height of a band, in rows of the tallest input or output, `strips` in how many
     parts each of the other spatial axes is cut, `saved` as `store_pass` has it; `last` are the units that run on whole
-    tensors after all sweeps. `always` has the bytes of the tensors that are held whole."""
+    tensors after all sweeps. `always` has the bytes of the tensors that are held whole, `spilled` names those that go
+    through files."""
 
     plan: Plan
     rows: int
@@ -64,6 +72,16 @@ class StreamPlan:
     always: dict[str, int]
     sweeps: tuple[Sweep, ...]
     last: tuple[Subgraph, ...]
+    spilled: tuple[str, ...] = ()
+
+    def spill_shapes(self) -> dict[str, Shape]:
+        """The shape of each spilled tensor as bytes."""
+        graph, layouts, lanes = self.plan.graph, self.plan.layouts, self.plan.device.lanes
+        return {name: stored_shape(graph.types[name], layouts[name], lanes) for name in self.spilled}
+
+    def users(self, name: str) -> list[int]:
+        """The sweeps that write a spilled tensor, one, and those that read it."""
+        return [n for n, one in enumerate(self.sweeps) if name in (*one.schedule.sources, *one.schedule.sinks)]
 
     def band_plan(self, sweep: int, band: int, skipped: frozenset[int] = frozenset()) -> BandPlan:
         """What a band of a sweep does, without the units whose numbers are skipped."""
@@ -113,6 +131,24 @@ class StreamPlanner:
         always = {n: stored_bytes(kind, kind.shape, plan.layouts[n], lanes) for n, kind in types.items()}
         return StreamPlanner(plan, Network(graph, units, swept, slices, blocks), always)
 
+    def spilling(self, names: Collection[str]) -> StreamPlanner:
+        """The same, where these tensors are spilled, in the order of the graph. Each must be one of `may_spill`."""
+        spilled = tuple(name for name in self.may_spill if name in names)
+        assert len(spilled) == len(set(names)), set(names) - set(spilled)
+        return StreamPlanner(self.plan, replace(self.network, spilled=spilled), self.always)
+
+    @cached_property
+    def may_spill(self) -> tuple[str, ...]:
+        """The tensors that may be spilled: swept ones that units store and later passes may need, but no collected."""
+        graph, network, swept = self.plan.graph, self.network, self.network.swept
+        stored = [graph.nodes[unit.nodes[-1]].output for unit in network.units]
+        inside = {*swept.collected, *network.inplace}
+        return tuple(
+            name
+            for name in stored
+            if swept.level.get(name, swept.passes) < swept.passes - 1 and name not in inside and graph.types[name].size
+        )
+
     @property
     def may_cut(self) -> bool:
         """Whether the last pass may be cut in strips: in exact plans norms along rows must not be, as they round
@@ -140,7 +176,8 @@ class StreamPlanner:
         sweeps = [s for number in range(swept.passes) for s in self._sweeps(number, rows, strips, sample, saved)]
         after = range(swept.passes, 1 + max(swept.resident.values(), default=0))
         last = [unit for number in after for unit in _resident_units(graph, units, swept, number)]
-        return StreamPlan(self.plan, rows, strips, saved, tuple(units), swept, self.always, tuple(sweeps), tuple(last))
+        made = tuple(units), swept, self.always, tuple(sweeps), tuple(last), self.network.spilled
+        return StreamPlan(self.plan, rows, strips, saved, *made)
 
     def _most(self, rows: int) -> int:
         """Bands of a sample."""

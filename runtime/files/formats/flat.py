@@ -43,13 +43,13 @@ class FlatLayout:
 
 class FlatBoxes:
     """Reads and writes boxes of one flat array with few calls: elements that lie together go together, and short runs
-    are read with what lies between them. Keeps one buffer of 1 MiB."""
+    are read with what lies between them. Keeps one buffer of 1 MiB, its own where none is given."""
 
-    def __init__(self, fd: int, layout: FlatLayout, name: str) -> None:
+    def __init__(self, fd: int, layout: FlatLayout, name: str, buffer: bytearray | None = None) -> None:
         self._fd, self._layout, self._name = fd, layout, name
         shape = layout.shape if layout.order == "C" else layout.shape[::-1]
         self._strides = tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
-        self._buffer: bytearray | None = None
+        self._buffer = buffer
 
     def read(self, lo: Extents, out: np.ndarray) -> None:
         """Fills `out` with the box that begins at `lo`."""

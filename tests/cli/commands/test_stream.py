@@ -17,7 +17,8 @@ from brickrt.cli.commands import stream
 from brickrt.cli.inputs import parse
 from brickrt.graph.errors import BrickError
 from brickrt.runtime.files.journal import journal_path
-from tests.runtime.stream.helpers import pixels, two_layers
+from brickrt.runtime.stream import spill_planning
+from tests.runtime.stream.helpers import pixels, pools, two_layers
 from tests.support.cli_models import told
 
 
@@ -95,6 +96,7 @@ def test_tiff_in_zarr_out_needs_no_option(call, files):
         (["y.npy", "--argmax", "7"], "--argmax 7: the output 'y' has the axes 0 to 3"),
         (["y.npy", "--argmax", "1", "--threshold", "0"], "--argmax and --threshold exclude each other"),
         (["y.npz", "--max-memory", "64GiB"], "y.npz: is none of .npy"),
+        (["y.npy", "--scratch", "absent"], "absent: there is no such folder for scratch: create it"),
         (["y.zarr", "--verify"], "--verify is of no use in a run band by band"),
         (["y.zarr", "--repeat", "3"], "--repeat is of no use in a run band by band"),
         (["y.zarr", "--device", "reference"], "--device reference runs nothing band by band: use cpu"),
@@ -168,6 +170,21 @@ def test_plan_says_how_it_would_run(call, files):
     assert call("plan", "m.onnx", "--max-memory", "64GiB", "--html", "p.html").code == 2
 
 
+def test_what_is_spilled_is_said(call, files, monkeypatch):
+    """By plan and run: which tensors, how large, in which passes, and the disk that this was chosen for."""
+    (files / "m.onnx").write_bytes(pools())
+    monkeypatch.setattr(spill_planning, "disk_speed", lambda folder: (1e13, 1e13))
+    said = re.compile(r"spilled  \d+ tensors, .* in all\n +'.+' .+iB: written in pass 1, read in 2.*\n")
+    disk = re.compile(r"\ndisk     .* GiB/s written, .* GiB/s read in .*, measured\n?")
+    planned = call("plan", "m.onnx", "--max-memory", "64GiB")
+    run = call(*RUN, "y.npy", "--max-memory", "64GiB")
+    assert all(word.search(one.out) for word in (said, disk) for one in (planned, run)), planned.out + run.out
+    for word in ("--spill", "never"), ("--dask", "local:1"):
+        assert "spilled  " not in call(*RUN, "z.zarr", "--max-memory", "2GiB", *word).out
+    monkeypatch.setattr(spill_planning, "free_bytes", lambda folder: 1000)
+    assert "spilled  nothing: takes 0.00 GiB beside" in call(*RUN, "y.npy", "--max-memory", "64GiB").out
+
+
 def test_interrupt_keeps_what_is_finished(files):
     """Ctrl-C, and the line that says how to go on."""
     out = files / "y.npy"
@@ -216,6 +233,7 @@ def test_on_a_cluster_of_this_machine(call, files):
         (("--dask", "local:0"), "--dask local:0: give from local:1 to local:256"),
         (("--dask", "local:2", "--window", "64"), "--window is of no use on a cluster: leave it out"),
         (("--dask", "local:2", "--dashboard"), "--dashboard is of no use on a cluster: leave it out"),
+        (("--dask", "local:2", "--scratch", "."), "--scratch is of no use on a cluster: leave it out"),
         (("--dask", "local:2", "--hard"), "--hard is of no use on a cluster: leave it out, or leave out --dask"),
     ],
 )

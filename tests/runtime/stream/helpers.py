@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from brickrt import zoo
@@ -18,6 +19,7 @@ from brickrt.runtime.engines import choose_engine
 from brickrt.runtime.pipeline import Pipeline
 from brickrt.runtime.stream.stream_files import opened_job
 from brickrt.runtime.stream.stream_report import StreamCut, StreamOptions, StreamReport, Watch
+from tests.support.cpu.streams import plan_of, planner_of
 
 SIZE = 64
 PLENTY = 2**32
@@ -53,13 +55,26 @@ def pixels(size: int = SIZE, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).standard_normal((1, 3, size, size)).astype(np.float32)
 
 
-def run(model: bytes, given: object, out: Path, rows: int = 8, watch: Watch | None = None, **options) -> StreamReport:
-    """A run in this process, in bands of so many rows."""
-    cut = None if options.get("resume") else StreamCut(rows, (1,))
+def run(
+    model: bytes,
+    given: object,
+    out: Path,
+    rows: int = 8,
+    watch: Watch | None = None,
+    spilled: tuple[str, ...] = (),
+    **options,
+) -> StreamReport:
+    """A run in this process, in bands of so many rows, of which these tensors are spilled."""
+    cut = None if options.get("resume") else StreamCut(rows, (1,), spilled)
     asked = StreamOptions(**{"max_memory": PLENTY, "cut": cut, **options})
     pipeline = Pipeline(choose_engine("cpu"), PlanOptions(), 2)
     with opened_job(pipeline, load(model), given, {"y": out}, asked, watch=watch) as job:
         return job.run({"y": out})
+
+
+def may_spill(model: bytes) -> tuple[str, ...]:
+    """All tensors that may be spilled."""
+    return planner_of(plan_of(onnx.load_from_string(model), exact=False)).may_spill
 
 
 def child(*words: object, check: bool = True) -> tuple[int, dict, str]:

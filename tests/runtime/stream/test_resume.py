@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import resource
+import shutil
 import signal
 from errno import ENOSPC
 
@@ -14,19 +15,24 @@ import pytest
 from bench.stream_kills import digest
 from brickrt.graph.errors import BrickError
 from brickrt.runtime.files.journal import journal_path, read_journal
-from tests.runtime.stream.helpers import PLENTY, child, pixels, pools, run, two_layers
+from brickrt.runtime.files.scratch import ScratchFile, scratch_path
+from tests.runtime.stream.helpers import PLENTY, child, may_spill, pixels, pools, run, two_layers
 
 
-@pytest.mark.parametrize(("model", "kills", "name"), [(two_layers, 2, "y.npy"), (pools, 4, "y.zarr")])
-def test_killed_at_random_moments_and_gone_on_with(model, kills, name, tmp_path):
+@pytest.mark.parametrize(
+    ("model", "kills", "name", "spill"),
+    [(two_layers, 2, "y.npy", "never"), (pools, 4, "y.zarr", "never"), (pools, 5, "y.npy", "all")],
+)
+def test_killed_at_random_moments_and_gone_on_with(model, kills, name, spill, tmp_path):
     """SIGKILL a while after some band, of NAFNet's in any of its passes. The files are those of a run in one go."""
     rng, out = random.Random(7), tmp_path / name
     (tmp_path / "m.onnx").write_bytes(model())
     np.save(tmp_path / "x.npy", pixels())
     words = [tmp_path / "m.onnx", "--input", tmp_path / "x.npy", "--limit", PLENTY]
-    whole = run(model(), pixels(), tmp_path / f"whole-{name}", rows=4)
+    spilled = may_spill(model()) if spill == "all" else ()
+    whole = run(model(), pixels(), tmp_path / f"whole-{name}", rows=4, spilled=spilled)
     for k in range(kills):
-        begin = ["--resume"] if k else ["--rows", 4]
+        begin = ["--resume"] if k else ["--rows", 4, "--spill", spill]
         moment = ["--kill-band", max(1, whole.all_bands // (kills + 1) - 2), "--delay", rng.uniform(0, 0.004)]
         code, _, err = child(*words, "--output", out, *begin, *moment, check=False)
         assert code in (-signal.SIGKILL, 0), err
@@ -77,6 +83,50 @@ def test_a_chunk_that_does_not_fit_the_disk(tmp_path):
     assert "\n" not in str(error.value) and not out.exists()
     run(model, given, out, resume=True)
     assert digest(out) == digest(tmp_path / "whole.zarr")
+
+
+@pytest.mark.parametrize("how", ["torn", "cut off", "missing", "as it was"])
+@pytest.mark.parametrize("share", [0.3, 0.6, 0.9])
+def test_scratch_that_is_torn_or_missing_is_done_again(how, share, tmp_path):
+    """What the rest of the run reads of it; scratch that is whole is read where it is."""
+    model, out, whole = pools(), tmp_path / "y.npy", tmp_path / "whole.npy"
+    spilled = may_spill(model)
+    bands = run(model, pixels(), whole, spilled=spilled).all_bands
+    _ended_after(round(share * bands), model, out, spilled)
+    scratch = scratch_path(out)
+    largest = max(scratch.iterdir(), key=lambda path: path.stat().st_size)  # others were read for the last time
+    with largest.open("r+b") as file:
+        if how == "torn":
+            file.seek(1000)
+            file.write(bytes(64))
+        elif how == "cut off":
+            file.truncate(largest.stat().st_size // 2)
+    if how == "missing":
+        shutil.rmtree(scratch)
+    report = run(model, pixels(), out, resume=True)
+    assert digest(out) == digest(whole) and report.plan.spilled == spilled
+    left = bands - round(share * bands)
+    assert report.bands <= left + 8 if how == "as it was" else report.bands > left
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["whole.npy", "y.npy"]
+
+
+def test_a_full_disk_while_spilling(tmp_path, monkeypatch):
+    model, out, real, left = pools(), tmp_path / "y.npy", ScratchFile.write, [7]
+    spilled = may_spill(model)
+
+    def full(file, lo, array):
+        left[0] -= 1
+        if left[0] < 0:
+            raise BrickError(f"{file.name}: the disk is full: free space, or write to another disk")
+        real(file, lo, array)
+
+    whole = run(model, pixels(), tmp_path / "whole.npy", spilled=spilled)
+    monkeypatch.setattr(ScratchFile, "write", full)
+    with pytest.raises(BrickError, match=r"rows: the disk is full: .*--resume goes on with it$"):
+        run(model, pixels(), out, spilled=spilled)
+    monkeypatch.undo()
+    assert 0 < run(model, pixels(), out, resume=True).bands < whole.all_bands
+    assert digest(out) == digest(tmp_path / "whole.npy")
 
 
 @pytest.mark.parametrize("name", ["y.npy", "y.zarr"])
@@ -135,11 +185,11 @@ class Enough(Exception):
     """A run is left on purpose."""
 
 
-def _ended_after(bands, model, out):
+def _ended_after(bands, model, out, spilled=()):
     def watch(progress):
         if progress.bands >= bands:
             raise Enough
 
     with pytest.raises(Enough):
-        run(model, pixels(), out, watch=watch)
+        run(model, pixels(), out, watch=watch, spilled=spilled)
     assert journal_path(out).exists()

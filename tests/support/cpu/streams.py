@@ -9,7 +9,7 @@ import onnx
 
 from brickrt import load
 from brickrt.graph.specialize.stages import first_stage
-from brickrt.ops.types import TensorType
+from brickrt.ops.types import Shape, TensorType
 from brickrt.plan.options import PlanOptions
 from brickrt.plan.plan import Plan
 from brickrt.plan.stream.stream_plan import StreamPlan, StreamPlanner
@@ -49,8 +49,31 @@ def run_stream(stream: StreamPlan, inputs: Arrays, threads: int) -> dict[str, np
     kinds = {name: graph.types[name] for name in graph.outputs}
     outputs = {name: np.full(kind.shape, 77, kind.dtype) for name, kind in kinds.items()}
     sources = {name: ArraySource(inputs[name]) for name in graph.inputs}
-    program.run(Files(sources, {name: ArraySink(array) for name, array in outputs.items()}))
+    spills = {name: ArraySpill(shape) for name, shape in stream.spill_shapes().items()}
+    program.run(Files(sources, {name: ArraySink(array) for name, array in outputs.items()}, None, spills))
+    assert all(spill.released for spill in spills.values())
     return outputs
+
+
+class ArraySpill:
+    """The bytes of a spilled tensor, in memory; which of them were written."""
+
+    def __init__(self, shape: Shape) -> None:
+        self.bytes, self.written, self.released = np.zeros(shape, np.uint8), np.zeros(shape, bool), False
+
+    def write(self, lo: Shape, array: np.ndarray) -> None:
+        here = tuple(slice(a, a + n) for a, n in zip(lo, array.shape, strict=True))
+        assert not self.written[here].any()
+        self.bytes[here], self.written[here] = array, True
+
+    def read(self, lo: Shape, out: np.ndarray) -> None:
+        here = tuple(slice(a, a + n) for a, n in zip(lo, out.shape, strict=True))
+        assert self.written[here].all() and not self.released
+        out[...] = self.bytes[here]
+
+    def release(self) -> None:
+        assert self.written.all() and not self.released
+        self.released = True
 
 
 class _Forgetful:

@@ -1,0 +1,38 @@
+"""Which tensors are spilled, by the speed of the disk and the room on it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from brickrt.graph.errors import BrickError
+from brickrt.plan.stream.choose_spills import choose_spills
+from brickrt.plan.stream.spill_costs import DiskSpeed, SpillCosts
+from brickrt.plan.stream.stream_plan import StreamPlanner
+from brickrt.runtime.files.scratch import disk_speed, free_bytes
+from brickrt.runtime.stream.stream_report import Spilling
+
+RECOMPUTED = 200  # units of all passes, where nothing is spilled: plans of more take seconds
+
+
+def with_spills(
+    planner: StreamPlanner, folder: Path | None, threads: int
+) -> tuple[list[StreamPlanner], Spilling | None]:
+    """The planners to try, the one that spills into a folder first, if that takes less time, and what was found out
+    about the disk. In networks of very many passes that one is the only one: it hardly ever takes more memory."""
+    if folder is None or not planner.may_spill or not folder.is_dir():  # who writes there says that it is missing
+        return [planner], None
+    try:
+        write, read = disk_speed(folder)
+        free = free_bytes(folder)
+    except BrickError as e:
+        return [planner], Spilling(str(folder), 0.0, 0.0, 0, str(e))
+    costs = SpillCosts.of(planner.plan, planner.network, planner.may_spill, DiskSpeed(write, read), threads)
+    names = choose_spills(costs)
+    outputs = sum(planner.plan.graph.types[name].nbytes for name in planner.plan.graph.outputs)
+    room = costs.room([k for k, unit in enumerate(costs.units) if unit.name and unit.name in names])
+    if names and room + outputs > free:
+        why = f"takes {room / 2**30:.2f} GiB beside the output's {outputs / 2**30:.2f} GiB"
+        return [planner], Spilling(str(folder), write, read, free, why)
+    few = sum(len(one.computed) for one in costs.passes(())) <= RECOMPUTED
+    planners = ([planner.spilling(names)] if names else []) + ([planner] if few or not names else [])
+    return planners, Spilling(str(folder), write, read, free)
