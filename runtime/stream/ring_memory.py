@@ -14,7 +14,7 @@ from brickrt.plan.geometry.row_bands import with_rows
 from brickrt.plan.plan import Plan
 from brickrt.plan.stream.band_storage import persistent_offsets
 from brickrt.plan.stream.stream_plan import Sweep
-from brickrt.runtime.stream.page_moves import PAGE, PageMover, may_move
+from brickrt.runtime.cpu.page_moves import PAGE, PageMover, may_move
 
 MOST_PLANES = 1024  # of a ring whose pages move: each may become a mapping of its own, of which a process has 65,530
 

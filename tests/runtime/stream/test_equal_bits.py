@@ -15,8 +15,8 @@ import brickrt
 from brickrt import zoo
 from brickrt.graph.errors import BrickError
 from brickrt.plan.stream.band_storage import LONG, SHORT
-from brickrt.runtime.stream import page_moves
-from brickrt.runtime.stream.page_moves import PageMover
+from brickrt.runtime.cpu import page_moves
+from brickrt.runtime.cpu.page_moves import PageMover
 from tests.support.cpu.streams import plan_of, planner_of, random_inputs, run_stream
 from tests.support.graphs.onnx_models import model, node, tensor
 from tests.support.random_networks import random_network

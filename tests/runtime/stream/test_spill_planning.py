@@ -52,7 +52,7 @@ def test_a_quick_disk_is_spilled_to_and_a_slow_one_is_not(disk, tmp_path):
 
 
 def test_where_there_is_no_room_that_is_said(disk, tmp_path):
-    disk(free=10**6)
+    disk(free=10**4)
     report = stream(tmp_path / "y.npy")
     assert not report.plan.spilled and "GiB beside the output's" in report.spilling.why
     disk()

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from brickrt.runtime.cpu.memory import HugePagePool
-from brickrt.runtime.stream.page_moves import LEAST, PAGE, PageMover, may_move
+from brickrt.runtime.cpu.page_moves import LEAST, PAGE, PageMover, may_move
 
 needs_pages = pytest.mark.skipif(sys.platform != "linux", reason="only Linux moves pages")
 
