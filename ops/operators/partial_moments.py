@@ -25,10 +25,8 @@ from brickrt.ops.types import Boxes, TensorType, is_floating
 
 @dataclass(frozen=True)
 class PartialMoments(Segmented):
-    """Of each segment its sum, and then the sum of the squares of all deviations from its mean.
-
-    Halves give float32.
-    """
+    """Of each segment its sum, and then the sum of the squares of all deviations from its mean, both in float64: there
+    are few of them, and so where the mean is large their last bits still tell means of segments apart."""
 
     name: ClassVar[str] = "Moments"
     results: ClassVar[int] = 2
@@ -39,7 +37,7 @@ class PartialMoments(Segmented):
         out = super().infer(ins)
         if not is_floating(out.dtype):
             raise ValueError(f"{self.name} of {ins[0]}: they are of floating-point numbers")
-        return TensorType(out.shape, moments_type(out.dtype))
+        return TensorType(out.shape, np.dtype(np.float64))
 
     def evaluate(self, box: Boxes, slabs: Sequence[Slab], ins: Sequence[TensorType], out: TensorType) -> np.ndarray:
         """In float64, segment by segment."""
@@ -62,6 +60,6 @@ class PartialMoments(Segmented):
         return 4 * ins[0].size
 
 
-def moments_type(dtype: np.dtype) -> np.dtype:
-    """The type of the moments of elements of a floating-point type."""
+def element_type(dtype: np.dtype) -> np.dtype:
+    """The type in which kernels add up elements of a floating-point type."""
     return dtype if dtype.itemsize >= 4 else np.dtype(np.float32)

@@ -19,13 +19,14 @@ import numpy as np
 from brickrt.graph.ir import Graph, Node
 from brickrt.graph.rewriter import unused_name
 from brickrt.ops.expr import Arg, Expr, apply, cast, const, substitute, used_operands
-from brickrt.ops.operators.partial_moments import PartialMoments, moments_type
+from brickrt.ops.operators.partial_moments import PartialMoments, element_type
 from brickrt.ops.operators.reduce import Reduce
 from brickrt.ops.types import TensorType, is_floating
 from brickrt.plan.device.device_spec import DeviceSpec
 from brickrt.plan.layout import Layout
 from brickrt.plan.merging import split_reductions
 
+F64 = np.dtype(np.float64)
 PLAIN_LENGTH = 1024  # elements of a segment of a plain tensor: its lanes are added up once per segment
 SHORTEST = 8  # of shorter rows there would hardly be fewer moments than elements
 
@@ -37,7 +38,7 @@ def split_moments(graph: Graph, layouts: Mapping[str, Layout], device: DeviceSpe
     moments, where there are both over the same axes."""
     sums = {key for node in graph.nodes if (key := _sum_of(graph, node))}
     pairs = {key for node in graph.nodes if (key := _squares_of(graph, node)) in sums and _splits(graph, key, device)}
-    writer = _Writer(graph, dict(layouts))
+    writer = _Writer(graph, dict(layouts), device.l2)
     for node in graph.nodes:
         key = _sum_of(graph, node) or _squares_of(graph, node)
         writer.nodes.append(writer.finished(node, key) if key in pairs else node)
@@ -51,7 +52,7 @@ def _splits(graph: Graph, key: Key, device: DeviceSpec) -> bool:
 
 
 def _sum_of(graph: Graph, node: Node) -> Key | None:
-    """The tensor and the axes that a node sums up, in the type of its moments."""
+    """The tensor and the axes that a node sums up, in the type in which moments are."""
     op = node.op
     if not isinstance(op, Reduce) or op.combine != "sum" or len(node.inputs) != 1:
         return None
@@ -69,14 +70,14 @@ def _squares_of(graph: Graph, node: Node) -> Key | None:
 
 
 def _is_element(expr: Expr, x: TensorType) -> bool:
-    """Whether an expression is an element of a tensor in the type of its moments."""
-    return is_floating(x.dtype) and expr == cast(Arg(x.dtype, 0), moments_type(x.dtype))
+    """Whether an expression is an element of a tensor in the type in which they are summed up."""
+    return is_floating(x.dtype) and expr == cast(Arg(x.dtype, 0), element_type(x.dtype))
 
 
 @dataclass(frozen=True)
 class _Parts:
     """Moments of parts of a tensor, found in the tensors `names`: what is to be added up for the sum of all elements,
-    and for the squares of their differences from m, the operand after those."""
+    and for the squares of their differences from m, the operand after those. All are in float64."""
 
     names: tuple[str, ...]
     sums: Expr
@@ -86,17 +87,18 @@ class _Parts:
 class _Writer:
     """Builds the new graph, node by node in order."""
 
-    def __init__(self, graph: Graph, layouts: dict[str, Layout]) -> None:
+    def __init__(self, graph: Graph, layouts: dict[str, Layout], cache: int) -> None:
         self.types, self.constants, self.layouts = dict(graph.types), dict(graph.constants), layouts
-        self.graph = graph
+        self.graph, self.cache = graph, cache
         self.nodes: list[Node] = []
         self.parts: dict[Key, _Parts] = {}
 
     def finished(self, node: Node, key: Key) -> Node:
         """The node, reading moments."""
-        op = node.op
+        op, ins = node.op, self.graph.ins(node)
         assert isinstance(op, Reduce)
-        difference = op.difference(self.graph.ins(node))
+        difference, combined = op.difference(ins), cast(Arg(F64, 0), element_type(ins[0].dtype))
+        op = replace(op, post=combined if op.post is None else substitute(op.post, {0: combined}))
         if key not in self.parts:
             self.parts[key] = self._parts(node, key)
         parts = self.parts[key]
@@ -105,38 +107,39 @@ class _Writer:
             names = tuple(name for k, name in enumerate(parts.names) if k in used_operands(parts.sums))
             return replace(node, op=replace(op, pre=pre), inputs=names)
         count, middle = len(parts.names), difference[1]
-        moved = {k: Arg(self.types[node.inputs[k]].dtype, k - 1 + count) for k in used_operands(middle)}
-        pre = substitute(parts.squares, {count: substitute(middle, moved)})
+        moved = {k: Arg(ins[k].dtype, k - 1 + count) for k in used_operands(middle)}
+        pre = substitute(parts.squares, {count: cast(substitute(middle, moved), F64)})
         return replace(node, op=replace(op, pre=pre), inputs=(*parts.names, *node.inputs[1:]))
 
     def _parts(self, node: Node, key: Key) -> _Parts:
-        """The moments of segments, or if rows are reduced as well those of each row."""
+        """The moments of segments, or where these exceed a core's cache those of each row, if rows are reduced as
+        well."""
         x, axes = key
         segments = self._segments(node, x)
         inner = tuple(axis for axis in axes if axis > 2)
-        return self._rows(node, x, segments, inner) if 0 < len(inner) < len(axes) else segments
+        large = self.types[segments.names[0]].nbytes > self.cache
+        return self._rows(node, x, segments, inner) if large and 0 < len(inner) < len(axes) else segments
 
     def _segments(self, node: Node, x: str) -> _Parts:
         """The segments of a tensor; `where` tells sums, which have a count, from squares."""
         kind = self.types[x]
         op = PartialMoments(PLAIN_LENGTH if self.layouts[x] == "plain" else split_reductions.LENGTH)
         moments = self._add(node, "moments", op, (x,), self.layouts[x])
-        dtype, extent = self.types[moments].dtype, kind.shape[-1]
-        counts = np.zeros((op.segments(extent), 2), dtype)
+        extent = kind.shape[-1]
+        counts = np.zeros((op.segments(extent), 2))
         counts[:, 0] = np.diff(np.arange(0, extent, op.length), append=extent)
         name = self._constant(f"{moments}:counts", counts.reshape((1,) * (kind.rank - 1) + (-1,)))
-        value, count, middle = (Arg(dtype, k) for k in range(3))
-        is_sum = apply("gt", count, const(0, dtype))
+        value, count, middle = (Arg(F64, k) for k in range(3))
+        is_sum = apply("gt", count, const(0, F64))
         squares = apply("where", is_sum, _around(value, count, middle), value)
-        return _Parts((moments, name), apply("where", is_sum, value, const(0, dtype)), squares)
+        return _Parts((moments, name), apply("where", is_sum, value, const(0, F64)), squares)
 
     def _rows(self, node: Node, x: str, segments: _Parts, axes: tuple[int, ...]) -> _Parts:
         """The moments of each row: of an image of any width two numbers per row and channel are left."""
         layout, kind = self.layouts[x], self.types[x]
-        dtype = segments.sums.dtype
-        size = const(math.prod(kind.shape[axis] for axis in axes), dtype)
+        size = const(math.prod(kind.shape[axis] for axis in axes), F64)
         sums = self._add(node, "sums", Reduce("sum", axes, True, segments.sums), segments.names, layout)
-        total, rest, middle = (Arg(dtype, k) for k in range(3))
+        total, rest, middle = (Arg(F64, k) for k in range(3))
         pre = substitute(segments.squares, {middle.index: apply("div", middle, size)})
         squares = self._add(node, "squares", Reduce("sum", axes, True, pre), (*segments.names, sums), layout)
         return _Parts((sums, squares), total, apply("add", rest, _around(total, size, middle)))

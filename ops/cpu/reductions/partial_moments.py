@@ -1,4 +1,5 @@
-"""Sums and squared deviations of segments of rows: a segment is swept twice, the second time out of the nearest cache.
+"""Sums and squared deviations of segments of rows: a segment is swept twice, the second time out of the nearest cache,
+while the segment after it is fetched.
 
 Lanes are channels of a blocked tensor, elements of the segment of a plain one. There are several sums that do not wait
 for one another.
@@ -10,22 +11,24 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
 from llvmlite import ir
 
 from brickrt.ops.base import Op
 from brickrt.ops.cpu.arithmetic.combine import Combine
+from brickrt.ops.cpu.arithmetic.vector_math import lanes_of
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
-from brickrt.ops.cpu.emit.llvm_types import Index, register_type
+from brickrt.ops.cpu.emit.llvm_types import DOUBLE, Index, fill, register_type, vector
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel, kernel_for
 from brickrt.ops.cpu.operand import Operand
 from brickrt.ops.cpu.operands.epilogue import offset_of
 from brickrt.ops.cpu.operands.operand_access import Access, access
-from brickrt.ops.operators.partial_moments import PartialMoments
+from brickrt.ops.operators.partial_moments import PartialMoments, element_type
 
-PARTIALS = 8  # accumulators: enough to hide the latency of the additions
+ACCUMULATORS = 8  # enough to hide the latency of the additions
 
-Step = Callable[[ir.Value, ir.Value], ir.Value]  # the total and a vector → the new total
+Step = Callable[[ir.Value, ir.Value], ir.Value]  # a total and a vector → the new total
 
 
 @dataclass(frozen=True)
@@ -45,9 +48,14 @@ class PartialMomentsKernel(Kernel):
         return access(self.ins[0], self.ins[0])
 
     @property
+    def dtype(self) -> np.dtype:
+        """The type in which elements are added up."""
+        return element_type(self.ins[0].dtype)
+
+    @property
     def combine(self) -> Combine:
         """How vectors and lanes are added."""
-        return Combine("sum", self.out.dtype)
+        return Combine("sum", self.dtype)
 
     def emit(self, f: FunctionEmitter) -> None:
         """Segment by segment."""
@@ -68,53 +76,62 @@ class PartialMomentsKernel(Kernel):
     def _moments(
         self, f: FunctionEmitter, source: ir.Value, index: Sequence[Index], segment: Index
     ) -> tuple[ir.Value, ir.Value]:
-        """The sum of a segment, and that of its squared deviations."""
-        x = self.ins[0]
+        """The sum of a segment, and that of its squared deviations. What rounding takes from the mean, the sum of the
+        deviations from it gives back, unless there are infinities."""
         start = f.mul(segment, self.op.length)
-        count = f.minimum(f.sub(x.shape[-1], start), self.op.length)
-        first = self.access.offset(f, [*index, start])
-        total = self._sum(f, source, first, count, f.b.fadd, lambda value: value)
-        number = f.b.sitofp(f.value(count), register_type(self.out.dtype))
-        mean = f.b.fdiv(total, f.splat(number, self.lanes) if self.blocked else number)
-        means = mean if self.blocked else f.splat(mean, self.lanes)
-        squares = self._sum(
-            f, source, first, count, lambda sums, d: f.fma(d, d, sums), lambda value: f.b.fsub(value, means)
-        )
-        return total, squares
+        count = f.minimum(f.sub(self.ins[0].shape[-1], start), self.op.length)
+        elements = source, self.access.offset(f, [*index, start]), count
+        (total,) = self._sums(f, elements, [f.b.fadd])
+        number = f.b.sitofp(f.value(count), register_type(self.dtype))
+        mean = f.b.fdiv(total, f.splat(number, lanes_of(total)))
+        steps = [f.b.fadd, lambda sums, d: f.fma(d, d, sums)]
+        rest, squares = self._sums(f, elements, steps, f.splat(mean, self.lanes // lanes_of(mean)))
+        total, mean, rest, squares, number = (self._wide(f, v) for v in (total, mean, rest, squares, number))
+        number = f.splat(number, lanes_of(total))
+        finite = f.b.fcmp_ordered("==", f.b.fsub(rest, rest), fill(rest.type, 0.0))
+        fewer = f.b.fsub(squares, f.b.fdiv(f.b.fmul(rest, rest), number))
+        fewer = f.math("maxnum", fewer, fill(rest.type, 0.0))
+        return f.b.select(finite, f.fma(number, mean, rest), total), f.b.select(finite, fewer, squares)
 
-    def _sum(
+    def _wide(self, f: FunctionEmitter, value: ir.Value) -> ir.Value:
+        return value if self.dtype == self.out.dtype else f.b.fpext(value, vector(DOUBLE, lanes_of(value)))
+
+    def _sums(
         self,
         f: FunctionEmitter,
-        source: ir.Value,
-        first: Index,
-        count: Index,
-        step: Step,
-        term: Callable[[ir.Value], ir.Value],
-    ) -> ir.Value:
-        """The terms of `count` elements from the offset `first` on, taken together by `step`; lanes that are no
-        elements are 0."""
+        elements: tuple[ir.Value, Index, Index],
+        steps: Sequence[Step],
+        mean: ir.Value | None = None,
+    ) -> list[ir.Value]:
+        """A total by each step of the elements (those from an offset on: base, offset, number) or of their deviations
+        from a mean; lanes that are no elements are 0."""
         zero = self.combine.identity(self.lanes)
-        totals = [f.local(zero.type, zero) for _ in range(PARTIALS)]
-        wide = 1 if self.blocked else self.lanes
-        stride = self.access.strides[-1] * wide
-        whole = f.div(count, wide)
+        totals = [[f.local(zero.type, zero) for _ in range(ACCUMULATORS // len(steps))] for _ in steps]
+        base, first, count = elements
+        wide, partials = 1 if self.blocked else self.lanes, len(totals[0])
+        stride, whole = self.access.strides[-1] * wide, f.div(count, wide)
 
-        def add(total: ir.Value, i: Index, mask: ir.Value | None = None) -> None:
-            value = term(self.access.load(f, source, f.add(first, f.mul(i, stride)), self.lanes, mask))
+        def add(k: int, i: Index, mask: ir.Value | None = None) -> None:
+            at = f.add(first, f.mul(i, stride))
+            value = self.access.load(f, base, at, self.lanes, mask)
+            if mean is not None:
+                f.prefetch(base, f.add(at, self.op.length * self.access.strides[-1]), self.ins[0].dtype)
+                value = f.b.fsub(value, mean)
             value = value if mask is None else f.b.select(mask, value, zero)
-            f.set(total, step(f.get(total, zero.type), value))
+            for own, step in zip(totals, steps, strict=True):
+                f.set(own[k], step(f.get(own[k], zero.type), value))
 
-        with f.loop(0, f.sub(whole, PARTIALS - 1), PARTIALS) as i:
-            for k, total in enumerate(totals):
-                add(total, f.add(i, k))
-        with f.loop(f.sub(whole, f.rem(whole, PARTIALS)), whole) as i:
-            add(totals[0], i)
+        with f.loop(0, f.sub(whole, partials - 1), partials) as i:
+            for k in range(partials):
+                add(k, f.add(i, k))
+        with f.loop(f.sub(whole, f.rem(whole, partials)), whole) as i:
+            add(0, i)
         if not self.blocked:
             left = f.value(f.rem(count, wide))
             with f.when(f.b.icmp_signed(">", left, f.value(0))):
-                add(totals[-1], whole, f.tail_mask(left, self.lanes))
-        vector = self.combine.all(f, [f.get(total, zero.type) for total in totals])
-        return vector if self.blocked else self.combine.lanes(f, vector)
+                add(-1, whole, f.tail_mask(left, self.lanes))
+        vectors = [self.combine.all(f, [f.get(total, zero.type) for total in own]) for own in totals]
+        return vectors if self.blocked else [self.combine.lanes(f, one) for one in vectors]
 
 
 @kernel_for(PartialMoments)

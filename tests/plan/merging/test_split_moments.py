@@ -101,7 +101,9 @@ def test_blocked_tensors_have_short_segments_and_two_numbers_a_row():
 @pytest.mark.parametrize("dtype", [np.float16, np.float64])
 def test_other_types(dtype):
     s = Sketch()
-    norm(s, s.input(1, 3, 20, 150, dtype=np.dtype(dtype)), (2, 3), dtype=F32 if dtype == np.float16 else np.dtype(dtype))
+    norm(
+        s, s.input(1, 3, 20, 150, dtype=np.dtype(dtype)), (2, 3), dtype=F32 if dtype == np.float16 else np.dtype(dtype)
+    )
     assert moments(split(s.graph())) == ["x0"]
 
 
