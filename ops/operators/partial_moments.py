@@ -25,8 +25,10 @@ from brickrt.ops.types import Boxes, TensorType, is_floating
 
 @dataclass(frozen=True)
 class PartialMoments(Segmented):
-    """Of each segment its sum, and then the sum of the squares of all deviations from its mean, both in float64: there
-    are few of them, and so where the mean is large their last bits still tell means of segments apart."""
+    """The sum of each segment, and then the sum of the squares of all deviations from its mean.
+
+    Both are float64: there are few of them, and where means are large their last bits still tell segments apart.
+    """
 
     name: ClassVar[str] = "Moments"
     results: ClassVar[int] = 2

@@ -157,7 +157,7 @@ def segments(draw: Draw) -> OperatorCase:
 
 @st.composite
 def moments(draw: Draw) -> OperatorCase:
-    """Of lengths by which means are exact."""
+    """Segments have lengths by which means are exact."""
     shape = ints(draw, draw(integers(1, 4)), 1, 9)
     return OperatorCase(PartialMoments(draw(st.sampled_from([1, 2, 4, 8]))), make_arrays(draw, [shape]))
 

@@ -38,7 +38,7 @@ def split_moments(graph: Graph, layouts: Mapping[str, Layout], device: DeviceSpe
     moments, where there are both over the same axes."""
     sums = {key for node in graph.nodes if (key := _sum_of(graph, node))}
     pairs = {key for node in graph.nodes if (key := _squares_of(graph, node)) in sums and _splits(graph, key, device)}
-    writer = _Writer(graph, dict(layouts), device.l2)
+    writer = _MomentsWriter(graph, dict(layouts), device.l2)
     for node in graph.nodes:
         key = _sum_of(graph, node) or _squares_of(graph, node)
         writer.nodes.append(writer.finished(node, key) if key in pairs else node)
@@ -84,7 +84,7 @@ class _Parts:
     squares: Expr
 
 
-class _Writer:
+class _MomentsWriter:
     """Builds the new graph, node by node in order."""
 
     def __init__(self, graph: Graph, layouts: dict[str, Layout], cache: int) -> None:

@@ -99,7 +99,9 @@ def attach_partial_reductions(graph: Graph, subgraphs: Sequence[Subgraph]) -> li
     moved = set()
     for number, s in enumerate(subgraphs):
         node = graph.nodes[s.nodes[-1]]
-        maker = makers.get(node.inputs[0]) if isinstance(node.op, Segmented) else None
+        if not isinstance(node.op, Segmented):
+            continue
+        maker = makers.get(node.inputs[0])
         if maker is not None and _may_host(graph, subgraphs[maker], node.op):
             attached.setdefault(maker, []).append(s.nodes[-1])
             moved.add(number)

@@ -62,7 +62,8 @@ class PartialMomentsKernel(Kernel):
         target, source, results = f.pointer(0), f.pointer(1), self.op.results
         *outer, (lo, hi) = (f.box(d) for d in range(len(self.out.shape)))
         if self.blocked:
-            outer[1] = tuple(f.div(f.add(bound, k), self.lanes) for bound, k in zip(outer[1], (0, self.lanes - 1)))
+            first, end = outer[1]
+            outer[1] = f.div(first, self.lanes), f.div(f.add(end, self.lanes - 1), self.lanes)
         segments = f.div(lo, results), f.div(f.add(hi, results - 1), results)
         with f.when(f.b.icmp_signed("<", lo, hi)), f.loops([*outer, segments]) as (*at, segment):
             index = [f.mul(i, self.lanes) if self.blocked and d == 1 else i for d, i in enumerate(at)]
@@ -76,8 +77,8 @@ class PartialMomentsKernel(Kernel):
     def _moments(
         self, f: FunctionEmitter, source: ir.Value, index: Sequence[Index], segment: Index
     ) -> tuple[ir.Value, ir.Value]:
-        """The sum of a segment, and that of its squared deviations. What rounding takes from the mean, the sum of the
-        deviations from it gives back, unless there are infinities."""
+        """The sum of a segment, and that of its squared deviations. What the mean has lost by rounding, the sum of the
+        deviations from it gives back, unless that is infinite."""
         start = f.mul(segment, self.op.length)
         count = f.minimum(f.sub(self.ins[0].shape[-1], start), self.op.length)
         elements = source, self.access.offset(f, [*index, start]), count
@@ -88,10 +89,10 @@ class PartialMomentsKernel(Kernel):
         rest, squares = self._sums(f, elements, steps, f.splat(mean, self.lanes // lanes_of(mean)))
         total, mean, rest, squares, number = (self._wide(f, v) for v in (total, mean, rest, squares, number))
         number = f.splat(number, lanes_of(total))
-        finite = f.b.fcmp_ordered("==", f.b.fsub(rest, rest), fill(rest.type, 0.0))
+        exact = f.fma(number, mean, rest)
         fewer = f.b.fsub(squares, f.b.fdiv(f.b.fmul(rest, rest), number))
-        fewer = f.math("maxnum", fewer, fill(rest.type, 0.0))
-        return f.b.select(finite, f.fma(number, mean, rest), total), f.b.select(finite, fewer, squares)
+        positive = f.math("maxnum", fewer, fill(fewer.type, 0.0))
+        return f.b.select(_finite(f, rest), exact, total), f.b.select(_finite(f, fewer), positive, squares)
 
     def _wide(self, f: FunctionEmitter, value: ir.Value) -> ir.Value:
         return value if self.dtype == self.out.dtype else f.b.fpext(value, vector(DOUBLE, lanes_of(value)))
@@ -132,6 +133,10 @@ class PartialMomentsKernel(Kernel):
                 add(-1, whole, f.tail_mask(left, self.lanes))
         vectors = [self.combine.all(f, [f.get(total, zero.type) for total in own]) for own in totals]
         return vectors if self.blocked else [self.combine.lanes(f, one) for one in vectors]
+
+
+def _finite(f: FunctionEmitter, value: ir.Value) -> ir.Value:
+    return f.b.fcmp_ordered("==", f.b.fsub(value, value), fill(value.type, 0.0))
 
 
 @kernel_for(PartialMoments)

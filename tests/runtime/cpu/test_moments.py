@@ -131,7 +131,7 @@ def test_infinity_and_nan(blocked: bool, special: tuple[float, ...]) -> None:
 
 @pytest.mark.parametrize("blocked", [False, True])
 def test_squares_beyond_the_range(blocked: bool) -> None:
-    """Of which the sum is infinite, as it is where the mean is known before: pixels are 0."""
+    """Their sum is infinite, as it is where the mean is known before: pixels are 0."""
     x = (1e25 * np.random.default_rng(0).standard_normal((1, 5, 37, 131))).astype(np.float32)
     graph = norm(x.shape, blocked)
     (y, mean), (other, _) = run(graph, ALWAYS, x), run(graph, NEVER, x)

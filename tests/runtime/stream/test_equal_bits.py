@@ -113,7 +113,7 @@ def test_norms_along_rows(rows: int) -> None:
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 @pytest.mark.parametrize("rows", [1, 50])
 def test_norms_of_inputs(dtype: type, rows: int) -> None:
-    """Of tensors that are not in blocks of channels, and in other types."""
+    """Tensors that are not in blocks of channels, and have other types."""
     nodes = [node("InstanceNormalization", "x one zero", "a"), node("LayerNormalization", "a scale", "y", axis=1)]
     shape = (2, 3, 160, 2500)
     values = {"one": np.ones(3, dtype), "zero": np.zeros(3, dtype), "scale": np.ones((3, 1, 1), dtype)}

@@ -66,6 +66,18 @@ def test_infinity_and_nan_stay_in_their_segment(special, block):
     check(PartialMoments(16), [x], blocks=[block], out_block=block, atol=1e-5)
 
 
+@pytest.mark.parametrize("block", [1, 16])
+@pytest.mark.parametrize(("dtype", "size"), [("float32", 1e25), ("float32", 1e36), ("float64", 1e300)])
+def test_squares_beyond_the_range(dtype, size, block):
+    x = np.full((1, 16, 1, 64), size, dtype)
+    x[..., ::2] = -size
+    x[..., 7:9] /= 2
+    got = run_kernel(PartialMoments(32), [x], Boxes.whole((1, 16, 1, 4)), blocks=[block], out_block=block)
+    assert (got[..., 1::2] == np.inf).all()
+    sums = x.reshape(1, 16, 1, 2, 32).sum(axis=-1, dtype=np.float64)
+    np.testing.assert_allclose(got[..., ::2], sums, atol=size / 1e5)
+
+
 def test_moments_of_whole_numbers_are_refused():
     with pytest.raises(ValueError, match=r"Moments of int32\[3,4\]: they are of floating-point numbers"):
         PartialMoments(2).infer([TensorType((3, 4), np.dtype(np.int32))])
