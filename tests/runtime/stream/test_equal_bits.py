@@ -100,7 +100,7 @@ def moments(network: onnx.ModelProto) -> int:
     return sum(isinstance(node.op, PartialMoments) for node in plan_of(network).graph.nodes)
 
 
-@pytest.mark.parametrize("rows", [30001, 7777])
+@pytest.mark.parametrize("rows", [30001, 32 * 125])
 def test_norms_along_rows(rows: int) -> None:
     """Bands begin inside of segments, and where sums end and squares begin."""
     nodes = [node("Conv", "x w", "a", pads=[1, 1]), node("InstanceNormalization", "a one zero", "y")]
