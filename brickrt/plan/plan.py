@@ -13,6 +13,7 @@ from brickrt.plan.cost.conv_algorithms import choose_algorithms, keeps_algorithm
 from brickrt.plan.cost.cost_model import CostModel
 from brickrt.plan.device.device_spec import DeviceSpec
 from brickrt.plan.layout import Layout, image_layout
+from brickrt.plan.merging.split_moments import split_moments
 from brickrt.plan.merging.split_reductions import attach_partial_reductions, split_reductions
 from brickrt.plan.merging.strategy import choose_subgraphs
 from brickrt.plan.options import PlanOptions
@@ -112,7 +113,7 @@ def make_plan(
         )  # its kernels compute gates, but do not scale channels
     graph, layouts = assign_layouts(graph, image_layout(device))
     if device.kind == "cpu":
-        graph, layouts = split_reductions(graph, layouts, device)
+        graph, layouts = split_reductions(*split_moments(graph, layouts, device), device)
     algorithms = choose_algorithms(graph, layouts, device, options.exact)
     if decided is None:
         chosen = choose_subgraphs(CostModel(graph, layouts, device, algorithms, options.precision), options)

@@ -1,4 +1,4 @@
-"""The first pass of a long reduction: segments of the last axis are combined, and a second reduction finishes."""
+"""The first pass of long reductions: segments of the last axis are combined, and a second reduction finishes."""
 
 from __future__ import annotations
 
@@ -15,37 +15,49 @@ from brickrt.ops.regions import box_shape, settle
 from brickrt.ops.types import Boxes, TensorType
 
 
-@dataclass(frozen=True)
-class PartialReduce(Op):
-    """Combines segments of `length` elements along the last axis; the last segment may be shorter.
+class Segmented(Op):
+    """Base of the operators that reduce segments of `length` elements along the last axis to `results` numbers each.
 
-    Output i combines inputs i · length … (i + 1) · length - 1.
+    Outputs i · results … (i + 1) · results - 1 are those of inputs i · length … (i + 1) · length - 1; the last segment
+    may be shorter.
     """
 
-    name: ClassVar[str] = "Segments"
-    combine: Literal["sum", "prod", "max", "min"]
     length: int
+    results: ClassVar[int] = 1
 
     def infer(self, ins: Sequence[TensorType]) -> TensorType:
-        """One output per segment."""
+        """The results of each segment."""
         (x,) = ins
         if not x.rank or self.length < 1:
-            raise ValueError(f"Segments of {self.length} elements of input {x}")
-        return TensorType((*x.shape[:-1], -(-x.shape[-1] // self.length)), x.dtype)
+            raise ValueError(f"{self.name} of segments of {self.length} elements of input {x}")
+        return TensorType((*x.shape[:-1], self.segments(x.shape[-1]) * self.results), x.dtype)
+
+    def segments(self, extent: int) -> int:
+        """How many segments so many elements have."""
+        return -(-extent // self.length)
 
     def region(self, i: int, boxes: Boxes, ins: Sequence[TensorType], out: TensorType) -> Boxes:
         """All elements of the box's segments."""
         lo, hi = boxes.lo.copy(), boxes.hi.copy()
-        lo[:, -1] *= self.length
-        hi[:, -1] *= self.length
+        lo[:, -1] = lo[:, -1] // self.results * self.length
+        hi[:, -1] = -(-hi[:, -1] // self.results) * self.length
         return settle(boxes, lo, hi, ins[0].shape)
 
     def made_of(self, boxes: Boxes) -> Boxes:
         """The boxes of the output that boxes of the input hold, which begin and end with whole segments."""
         lo, hi = boxes.lo.copy(), boxes.hi.copy()
-        lo[:, -1] //= self.length
-        hi[:, -1] = -(-hi[:, -1] // self.length)
+        lo[:, -1] = lo[:, -1] // self.length * self.results
+        hi[:, -1] = -(-hi[:, -1] // self.length) * self.results
         return Boxes(lo, hi)
+
+
+@dataclass(frozen=True)
+class PartialReduce(Segmented):
+    """Combines the elements of each segment."""
+
+    name: ClassVar[str] = "Segments"
+    combine: Literal["sum", "prod", "max", "min"]
+    length: int
 
     def evaluate(self, box: Boxes, slabs: Sequence[Slab], ins: Sequence[TensorType], out: TensorType) -> np.ndarray:
         """Combines in float64 from segment to segment."""

@@ -11,7 +11,7 @@ import numpy as np
 from brickrt.ops.base import Op, Slab, crop
 from brickrt.ops.definitions.expressions import compute_type, evaluate_expr, round_to
 from brickrt.ops.epilogue import check_args, check_operands, count_applies
-from brickrt.ops.expr import Expr
+from brickrt.ops.expr import Apply, Expr, used_operands
 from brickrt.ops.regions import box_shape, operand_region, settle
 from brickrt.ops.types import Boxes, TensorType
 
@@ -50,6 +50,18 @@ class Reduce(Op):
         kept = [1 if axis in self.axes else e for axis, e in enumerate(x.shape)]
         shape = [e for axis, e in enumerate(kept) if self.keepdims or axis not in self.axes]
         return TensorType(tuple(shape), dtype)
+
+    def difference(self, ins: Sequence[TensorType]) -> tuple[Expr, Expr] | None:
+        """The x, an expression of input 0, and the m, the same along the axes, of a sum of (x - m)²; else None."""
+        pre = self.pre
+        if self.combine != "sum" or not isinstance(pre, Apply) or pre.fn != "mul" or pre.args[0] != pre.args[1]:
+            return None
+        inner = pre.args[0]
+        if not isinstance(inner, Apply) or inner.fn != "sub" or used_operands(inner.args[0]) != [0]:
+            return None
+        shapes = ((1,) * (ins[0].rank - ins[k].rank) + ins[k].shape for k in used_operands(inner.args[1]))
+        fixed = all(shape[axis] == 1 for shape in shapes for axis in self.axes)
+        return (inner.args[0], inner.args[1]) if fixed else None
 
     def _combined_type(self, ins: Sequence[TensorType]) -> np.dtype:
         return ins[0].dtype if self.pre is None else self.pre.dtype

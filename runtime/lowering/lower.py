@@ -8,7 +8,7 @@ import numpy as np
 
 from brickrt.graph.ir import Node
 from brickrt.graph.time_budget import check_time
-from brickrt.ops.operators.partial_reduce import PartialReduce
+from brickrt.ops.operators.partial_reduce import Segmented
 from brickrt.ops.types import Boxes, Shape
 from brickrt.plan.geometry.arena_packing import aligned, pack_arena
 from brickrt.plan.geometry.bricks import BrickGrid, row_offsets
@@ -159,9 +159,9 @@ class Lowering:
         at = np.flatnonzero(boxes.volumes)
         for n, k in enumerate(subgraph.partial_reductions):
             node = self.plan.graph.nodes[k]
-            assert isinstance(node.op, PartialReduce)
+            assert isinstance(node.op, Segmented)
             self.steps.append(Steps(k, node.op.made_of(boxes).take(at), tasks[at], 2 * (after[at] + n) + 1, {}))
-            brick = (*subgraph.brick[:-1], -(-subgraph.brick[-1] // node.op.length))
+            brick = tuple(node.op.made_of(Boxes.whole(subgraph.brick)).hi[0].tolist())
             self.store(s, node, self.grid(k, brick), int(tasks[0]))
 
     def band_buffer(self, swept: BandSweep, name: str) -> BandBuffer:

@@ -231,14 +231,13 @@ class Runtime:
         """
         options = StreamOptions(max_memory, stored, scale, resume, spill=spill, scratch=scratch)
         files = named("outputs", outputs, list(self.source.outputs))
-        if window is None:
-            if overlap is not None or blend is not None:
-                raise BrickError("overlap and blend are of blended windows: give a window too, or leave them out")
-            with opened_job(self._pipeline, self.source, inputs, files, options) as job, among(self._running, job):
+        if window is None and (overlap is not None or blend is not None):
+            raise BrickError("overlap and blend are of blended windows: give a window too, or leave them out")
+        one = self._pipeline, self.source, inputs
+        asked = None if window is None else window_options(window, overlap, blend)
+        with opened_windows(*one, asked, options) if asked else opened_job(*one, files, options) as job:
+            with among(self._running, job):
                 return job.run(files)
-        asked = window_options(window, overlap, blend)
-        with opened_windows(self._pipeline, self.source, inputs, asked, options) as one, among(self._running, one):
-            return one.run(files)
 
     def cancel(self) -> None:
         """Ends what is under way, loops on the host too, in all threads: their `execute` raises `Cancelled`."""

@@ -15,6 +15,7 @@ from brickrt.ops.operators.interp import AxisTaps, Interp
 from brickrt.ops.operators.map import Map
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.operators.move import Concat, Reorder, Take, Transpose, View
+from brickrt.ops.operators.partial_moments import PartialMoments
 from brickrt.ops.operators.partial_reduce import PartialReduce
 from brickrt.ops.operators.pool import Pool
 from brickrt.ops.operators.reduce import Reduce
@@ -155,6 +156,13 @@ def segments(draw: Draw) -> OperatorCase:
 
 
 @st.composite
+def moments(draw: Draw) -> OperatorCase:
+    """Segments have lengths by which means are exact."""
+    shape = ints(draw, draw(integers(1, 4)), 1, 9)
+    return OperatorCase(PartialMoments(draw(st.sampled_from([1, 2, 4, 8]))), make_arrays(draw, [shape]))
+
+
+@st.composite
 def reductions(draw: Draw) -> OperatorCase:
     shape = ints(draw, draw(integers(1, 4)), 1, 5)
     axes = draw(st.sets(integers(0, len(shape) - 1), min_size=1))
@@ -277,6 +285,7 @@ FAMILIES: dict[str, st.SearchStrategy[OperatorCase]] = {
     "map": maps(),
     "reduce": reductions(),
     "segments": segments(),
+    "moments": moments(),
     "rowwise": rowwises(),
     "take": takes(),
     "concat": concats(),

@@ -13,6 +13,7 @@ import numpy as np
 from brickrt.graph.ir import Graph, Node
 from brickrt.graph.passes.fuse_channel_scales import fuse_channel_scales
 from brickrt.graph.passes.fuse_gates import OPERANDS, fuse_gate
+from brickrt.graph.passes.fuse_squares import fuse_squares
 from brickrt.graph.rewriter import Rewriter, origins
 from brickrt.ops.expr import Apply, Arg, Expr, substitute, walk
 from brickrt.ops.operators.conv import Conv, ConvTranspose
@@ -31,6 +32,8 @@ def fuse(graph: Graph) -> Graph:
     rewriter = Rewriter(graph)
     _share_constants(rewriter)
     _share_nodes(rewriter)
+    for node in rewriter.walk():
+        fuse_squares(rewriter, node)
     for node in rewriter.walk():
         _dedupe_operands(rewriter, node)
         _absorb_maps(rewriter, node.output)

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from brickrt.ops.operators.move import View
-from brickrt.ops.operators.partial_reduce import PartialReduce
+from brickrt.ops.operators.partial_reduce import Segmented
 from brickrt.ops.types import Shape
 from brickrt.plan.cost.cost_model import CostModel
 from brickrt.plan.merging.partition import is_global
@@ -49,7 +49,7 @@ def why_whole(cost: CostModel, k: int) -> str | None:
     shape = cost.graph.out(node).shape
     if isinstance(node.op, View):
         return "a view computes nothing"
-    if isinstance(node.op, PartialReduce):
+    if isinstance(node.op, Segmented):
         return "its tasks are those that make what it reads, or slabs of rows"
     if is_global(cost, k):
         return f"{node.op.name} over axes {_listed(getattr(node.op, 'axes', ()))} needs the whole tensor"

@@ -15,14 +15,14 @@ from dataclasses import replace
 
 from brickrt.graph.ir import Graph, Node
 from brickrt.ops.operators.move import Take, View
-from brickrt.ops.operators.partial_reduce import PartialReduce
+from brickrt.ops.operators.partial_reduce import PartialReduce, Segmented
 from brickrt.ops.operators.reduce import Reduce
-from brickrt.ops.types import Shape, TensorType
+from brickrt.ops.types import TensorType
 from brickrt.plan.device.device_spec import DeviceSpec
 from brickrt.plan.layout import Layout
 from brickrt.plan.subgraph import Subgraph
 
-LENGTH = 64  # pixels of a segment: rows of bricks are cut at multiples of it
+LENGTH = 64  # pixels of a segment of a blocked tensor: rows of bricks are cut at multiples of it
 
 
 def split_reductions(
@@ -75,7 +75,7 @@ def _splits_by_row(graph: Graph, device: DeviceSpec, node: Node) -> bool:
     if not isinstance(op, Reduce) or ins[0].nbytes <= device.l2:
         return False
     wide = (ins[0].dtype if op.pre is None else op.pre.dtype).itemsize >= 4  # rows are not rounded to halves
-    return wide and ins[0].rank > 3 and op.axes == tuple(range(2, ins[0].rank))
+    return wide and math.prod(ins[0].shape[3:]) > 1 and op.axes == tuple(range(2, ins[0].rank))
 
 
 def _splits(graph: Graph, layouts: Mapping[str, Layout], device: DeviceSpec, node: Node) -> bool:
@@ -99,8 +99,10 @@ def attach_partial_reductions(graph: Graph, subgraphs: Sequence[Subgraph]) -> li
     moved = set()
     for number, s in enumerate(subgraphs):
         node = graph.nodes[s.nodes[-1]]
-        maker = makers.get(node.inputs[0]) if isinstance(node.op, PartialReduce) else None
-        if maker is not None and _may_host(graph, subgraphs[maker]):
+        if not isinstance(node.op, Segmented):
+            continue
+        maker = makers.get(node.inputs[0])
+        if maker is not None and _may_host(graph, subgraphs[maker], node.op):
             attached.setdefault(maker, []).append(s.nodes[-1])
             moved.add(number)
     return [
@@ -110,13 +112,13 @@ def attach_partial_reductions(graph: Graph, subgraphs: Sequence[Subgraph]) -> li
     ]
 
 
-def _may_host(graph: Graph, s: Subgraph) -> bool:
+def _may_host(graph: Graph, s: Subgraph, op: Segmented) -> bool:
     """Whether every brick, and band of one, has whole segments."""
     root = graph.nodes[s.nodes[-1]]
     computes = not isinstance(root.op, View | Take) and s.strategy != "memoized"
     shape = graph.out(root).shape
-    return computes and math.prod(shape) > 0 and all(_whole(edges, shape) for edges in (s.brick, s.band))
-
-
-def _whole(edges: Shape, shape: Shape) -> bool:
-    return edges[-1] >= shape[-1] or edges[-1] % LENGTH == 0
+    return (
+        computes
+        and math.prod(shape) > 0
+        and all(edges[-1] >= shape[-1] or edges[-1] % op.length == 0 for edges in (s.brick, s.band))
+    )

@@ -23,7 +23,7 @@ import numpy as np
 
 from brickrt.graph.ir import Graph, Node
 from brickrt.ops.operators.move import View
-from brickrt.ops.operators.partial_reduce import PartialReduce
+from brickrt.ops.operators.partial_reduce import Segmented
 from brickrt.ops.types import Boxes
 from brickrt.plan.geometry.halo import whole_blocks
 from brickrt.plan.geometry.row_bands import with_rows
@@ -196,7 +196,7 @@ class _Scheduler:
             return False
         boxes = self.needed[output] if output in self.network.inplace else self._compute(output)
         for node in partials:
-            assert isinstance(node.op, PartialReduce)
+            assert isinstance(node.op, Segmented)
             self._note(node.output, self.needed[node.output], node.op.made_of(boxes))
         self._inside(unit, boxes)
         return True

@@ -18,14 +18,14 @@ from brickrt.ops.operators.interp import Interp
 from brickrt.ops.operators.map import Map
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.operators.move import Concat, Reorder, Take, Transpose, View
-from brickrt.ops.operators.partial_reduce import PartialReduce
+from brickrt.ops.operators.partial_reduce import Segmented
 from brickrt.ops.operators.pool import Pool
 from brickrt.ops.operators.reduce import Reduce
 from brickrt.ops.operators.rowwise import Rowwise
 from brickrt.ops.types import Boxes
 from brickrt.plan.stream.band_schedule import BandSchedule, Read
 
-SAME_ROWS = (Interp, Map, MatMul, PartialReduce, Reduce, Reorder, Take)  # regions that say all, without tables of rows
+SAME_ROWS = (Interp, Map, MatMul, Reduce, Reorder, Take)  # regions that say all, without tables of rows
 
 
 def equal_bands(schedule: BandSchedule) -> np.ndarray:
@@ -120,6 +120,8 @@ def _by_row(graph: Graph, read: Read, axis: int, before: np.ndarray) -> list[np.
         return [_digests(np.asarray(table, np.int64), lo, hi, before)]
     if isinstance(op, (Concat, Rowwise)):
         return [lo - before]
+    if isinstance(op, Segmented):  # bands along the segments' axis may begin between the results of one
+        return [lo % op.results] if read.boxes.rank == axis + 1 else []
     exact = isinstance(op, SAME_ROWS) or (isinstance(op, Transpose) and op.perm[axis] == axis)
     return [] if exact else [lo]
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import brickrt
 from brickrt import zoo
 from brickrt.graph.errors import BrickError
+from brickrt.ops.operators.partial_moments import PartialMoments
 from brickrt.plan.stream.band_storage import LONG, SHORT
 from brickrt.runtime.cpu import page_moves
 from brickrt.runtime.cpu.page_moves import PageMover
@@ -91,7 +92,8 @@ def test_sums_over_large_images() -> None:
     ]
     values = {"w": weights(20, 3, 3, 3), "v": weights(20, 20, 3, 3), "g": weights(20, 20, 1, 1)}
     values |= {"one": np.ones(20, F32), "zero": np.zeros(20, F32)}
-    network = model(nodes, [tensor("x", [2, 3, 203, 301])], opset=21, **values)
+    network = model(nodes, [tensor("x", [2, 3, 203, 331])], opset=21, **values)
+    assert moments(network) == 2
     check_equal(network, 32, 2)
 
 
@@ -106,6 +108,33 @@ def test_sums_along_rows() -> None:
     network = model(nodes, [tensor("x", [1, 3, 131072])], "y z", w=weights(32, 3, 3))
     assert any(part.partial_reductions for part in plan_of(network).subgraphs)
     check_equal(network, 30001, 2)
+
+
+def moments(network: onnx.ModelProto) -> int:
+    """How many tensors partial moments are taken of."""
+    return sum(isinstance(node.op, PartialMoments) for node in plan_of(network).graph.nodes)
+
+
+@pytest.mark.parametrize("rows", [30001, 32 * 125])
+def test_norms_along_rows(rows: int) -> None:
+    """Bands begin inside of segments, and where sums end and squares begin."""
+    nodes = [node("Conv", "x w", "a", pads=[1, 1]), node("InstanceNormalization", "a one zero", "y")]
+    values = {"w": weights(32, 3, 3), "one": np.ones(32, F32), "zero": np.zeros(32, F32)}
+    network = model(nodes, [tensor("x", [1, 3, 131072])], **values)
+    assert moments(network) == 1
+    check_equal(network, rows, 2)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("rows", [1, 50])
+def test_norms_of_inputs(dtype: type, rows: int) -> None:
+    """Tensors that are not in blocks of channels, and have other types."""
+    nodes = [node("InstanceNormalization", "x one zero", "a"), node("LayerNormalization", "a scale", "y", axis=1)]
+    shape = (2, 3, 160, 2500)
+    values = {"one": np.ones(3, dtype), "zero": np.zeros(3, dtype), "scale": np.ones((3, 1, 1), dtype)}
+    network = model(nodes, [tensor("x", shape, dtype)], [tensor("y", None, dtype)], **values)
+    assert moments(network) == 2
+    check_equal(network, rows, 2)
 
 
 def test_classification() -> None:

@@ -1,0 +1,65 @@
+"""In how many passes a network runs."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+
+from brickrt.plan import plan
+from tests.support.cpu.streams import plan_of, planner_of
+from tests.support.graphs.onnx_models import model, node, tensor
+
+SHAPE = (1, 3, 400, 500)
+
+
+def norm(kind: str, x: str, y: str) -> list[onnx.NodeProto]:
+    """One norm of 8 channels, or what exporters write for it."""
+    if kind == "instance":
+        return [node("InstanceNormalization", f"{x} one zero", y)]
+    if kind == "group":
+        return [node("GroupNormalization", f"{x} one zero", y, num_groups=2)]
+    if kind == "layer":
+        return [node("LayerNormalization", f"{x} pixels", y, axis=1)]
+    if kind == "mean and variance":
+        return [node("MeanVarianceNormalization", x, y)]
+    squared = node("Mul", f"{y}d {y}d", f"{y}p") if kind == "product" else node("Pow", f"{y}d two", f"{y}p")
+    return [
+        node("ReduceMean", f"{x} axes", f"{y}m"),
+        node("Sub", f"{x} {y}m", f"{y}d"),
+        squared,
+        node("ReduceMean", f"{y}p axes", f"{y}v"),
+        node("Add", f"{y}v eps", f"{y}e"),
+        node("Sqrt", f"{y}e", f"{y}s"),
+        node("Div", f"{y}d {y}s", y),
+    ]
+
+
+def network(kind: str, layers: int) -> onnx.ModelProto:
+    """x ─ (conv ─ norm) … ─ y"""
+    rng, nodes = np.random.default_rng(0), []
+    values = {"one": np.ones(8), "zero": np.zeros(8), "two": 2, "eps": 1e-5, "pixels": np.ones((8, 1, 1))}
+    for k in range(layers):
+        name = "y" if k == layers - 1 else f"b{k}"
+        nodes += [node("Conv", f"b{k - 1} w{k}" if k else "x w0", f"a{k}", pads=[1] * 4), *norm(kind, f"a{k}", name)]
+        values[f"w{k}"] = rng.standard_normal((8, 8 if k else 3, 3, 3))
+    values = {name: np.asarray(value, np.float32) for name, value in values.items()}
+    return model(nodes, [tensor("x", SHAPE)], opset=21, axes=np.array([2, 3]), **values)
+
+
+def passes(network: onnx.ModelProto) -> int:
+    return planner_of(plan_of(network)).network.swept.passes
+
+
+KINDS = ["instance", "group", "layer", "mean and variance", "power", "product"]
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_norm_ends_one_pass(kind: str, layers: int):
+    assert passes(network(kind, layers)) == 1 + layers
+
+
+def test_without_moments_each_ended_two(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(plan, "split_moments", lambda graph, layouts, device: (graph, layouts))
+    assert passes(network("instance", 2)) == 5
