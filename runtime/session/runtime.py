@@ -233,11 +233,10 @@ class Runtime:
         files = named("outputs", outputs, list(self.source.outputs))
         if window is None and (overlap is not None or blend is not None):
             raise BrickError("overlap and blend are of blended windows: give a window too, or leave them out")
-        one = self._pipeline, self.source, inputs
-        asked = None if window is None else window_options(window, overlap, blend)
-        with opened_windows(*one, asked, options) if asked else opened_job(*one, files, options) as job:
-            with among(self._running, job):
-                return job.run(files)
+        one, asked = (self._pipeline, self.source, inputs), window and window_options(window, overlap, blend)
+        opened = opened_windows(*one, asked, options) if asked else opened_job(*one, files, options)
+        with opened as job, among(self._running, job):
+            return job.run(files)
 
     def cancel(self) -> None:
         """Ends what is under way, loops on the host too, in all threads: their `execute` raises `Cancelled`."""

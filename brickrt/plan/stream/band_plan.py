@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from brickrt.graph.ir import Node
 from brickrt.ops.expr import arg
 from brickrt.ops.operators.map import Map
+from brickrt.ops.operators.rowwise import Rowwise
 from brickrt.ops.types import Boxes, Shape
 from brickrt.plan.geometry.row_bands import with_rows
 from brickrt.plan.plan import Plan
@@ -17,6 +18,7 @@ from brickrt.plan.stream.band_storage import BandStorage, kept_name, storage_ori
 from brickrt.plan.subgraph import Subgraph
 
 COLUMNS = 64  # columns of a piece are a multiple of this; segments of partial reductions have as many
+FEW_COLUMNS = 4  # the same where there are none
 PIECES = 2  # tasks per core, of a layer that is cut once more
 
 
@@ -117,11 +119,18 @@ class _BandPlanner:
         self.boxes[unit.nodes[-1]] = box
         for k in partials:
             self.boxes[k] = self.schedule.box(graph.nodes[k].output, self.band)
-        extents, step = tuple(box.extents[0].tolist()), COLUMNS if partials else 4
+        extents, step = tuple(box.extents[0].tolist()), self.column_step(unit, partials)
         brick = band_brick(unit.brick, extents, self.schedule.axis, self.plan.device.cores, step)
         band = tuple(min(a, b) for a, b in zip(unit.band, brick, strict=True))
         node_bricks = unit.node_bricks if unit.strategy == "padded" else (brick,)
         return replace(unit, brick=brick, band=band, node_bricks=node_bricks, partial_reductions=partials)
+
+    def column_step(self, unit: Subgraph, partials: Sequence[int]) -> int:
+        """Columns that pieces have a multiple of; 0 where columns must stay together, as norms round otherwise."""
+        op, rank = self.plan.graph.nodes[unit.nodes[-1]].op, len(unit.brick)
+        if isinstance(op, Rowwise) and rank - 1 in op.axes:
+            return 0
+        return COLUMNS if partials else FEW_COLUMNS
 
     def place(self, name: str) -> None:
         """Where a tensor lies."""
@@ -204,17 +213,16 @@ class _BandPlanner:
         return Subgraph((k,), "layerwise", brick, brick, (brick,), 0.0, 1.0, 1, 1, 0, 0, "rows between bands")
 
 
-def band_brick(brick: Shape, extents: Shape, axis: int, cores: int, unit: int = 4) -> Shape:
-    """Bricks of a box, none larger than `brick`, even along the swept axis, and enough for all cores; where the last
-    axis is cut once more, in multiples of `unit`."""
+def band_brick(brick: Shape, extents: Shape, axis: int, cores: int, step: int = FEW_COLUMNS) -> Shape:
+    """Bricks of a box, none larger than `brick`, even along the swept axis, and enough for all cores: cut once more
+    along the last axis in multiples of `step`, or along the rows where that is 0."""
     edges = [max(1, min(edge, extent)) for edge, extent in zip(brick, extents, strict=True)]
     edges[axis] = -(-extents[axis] // -(-extents[axis] // edges[axis]))
     pieces = math.prod(-(-extent // edge) for extent, edge in zip(extents, edges, strict=True))
     want = PIECES * cores
-    if pieces < want and len(edges) > axis + 1:
-        parts = -(-want // pieces)
-        columns = -(-edges[-1] // parts)
-        edges[-1] = min(edges[-1], -(-columns // unit) * unit)
+    if pieces < want and step and len(edges) > axis + 1:
+        columns = -(-edges[-1] // -(-want // pieces))
+        edges[-1] = min(edges[-1], -(-columns // step) * step)
     elif pieces < want:
         edges[axis] = -(-edges[axis] // -(-want // pieces))
     return tuple(edges)
