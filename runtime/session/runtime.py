@@ -220,21 +220,22 @@ class Runtime:
         `stored`, such as "uint8", by default the outputs' own; floats are multiplied with `scale` before, rounded and
         clipped. With `spill` "auto", what several passes need goes through files in the folder `scratch`, by default
         beside the output, where that takes less time than to compute it again. With `resume` a run that was ended goes
-        on, to the same bytes as if it had not been; each band is kept once it is on the disk. Raises BrickError, in one
-        line: where the limit is too low, with the least that would do, before any file is written; where an operator is
-        not run band by band; for files that cannot be read or written; and to resume, where the input, the model or the
-        options are others. Raises Cancelled after `cancel`.
+        on, to the same bytes; each band is kept once it is on the disk. Raises BrickError, in one line: where the limit
+        is too low, with the least that would do; where an operator is not run band by band; for files that cannot be
+        read or written; to resume, where input, model or options are others. Raises Cancelled after `cancel`.
 
         With a `window`, one extent for all axes behind the channels or one for each, the network runs on windows of an
-        image of any size instead, each of which overlaps the next by the share `overlap` (0.5), and results are blended
-        with the weights `blend`: "gaussian" or "constant". That is not the exact result, and the report says so.
+        image of any size instead, each overlapping the next by the share `overlap` (0.5), and results are blended with
+        weights, `blend` "gaussian" or "constant". That is not the exact result, and the report says so.
         """
         options = StreamOptions(max_memory, stored, scale, resume, spill=spill, scratch=scratch)
         files = named("outputs", outputs, list(self.source.outputs))
         if window is None and (overlap is not None or blend is not None):
             raise BrickError("overlap and blend are of blended windows: give a window too, or leave them out")
-        one, asked = (self._pipeline, self.source, inputs), window and window_options(window, overlap, blend)
-        opened = opened_windows(*one, asked, options) if asked else opened_job(*one, files, options)
+        one, windows = (self._pipeline, self.source, inputs), None
+        if window is not None:
+            windows = window_options(window, overlap, blend)
+        opened = opened_windows(*one, windows, options) if windows else opened_job(*one, files, options)
         with opened as job, among(self._running, job):
             return job.run(files)
 
