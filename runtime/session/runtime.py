@@ -232,9 +232,8 @@ class Runtime:
         files = named("outputs", outputs, list(self.source.outputs))
         if window is None and (overlap is not None or blend is not None):
             raise BrickError("overlap and blend are of blended windows: give a window too, or leave them out")
-        one, windows = (self._pipeline, self.source, inputs), None
-        if window is not None:
-            windows = window_options(window, overlap, blend)
+        one = self._pipeline, self.source, inputs
+        windows = window_options(window, overlap, blend) if window is not None else None
         opened = opened_windows(*one, windows, options) if windows else opened_job(*one, files, options)
         with opened as job, among(self._running, job):
             return job.run(files)
