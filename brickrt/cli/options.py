@@ -61,7 +61,9 @@ PhotoSize = Annotated[int, typer.Option(metavar="N", help="Edge of the photograp
 
 # ---- runs in bounded memory
 
-MaxMemory = Annotated[str | None, typer.Option(metavar="SIZE", help="Band by band, in 1GiB; --resume, --hard, --dask.")]
+MaxMemory = Annotated[
+    str | None, typer.Option(metavar="SIZE", help="In bands: --resume, --hard, --dask, --spill, --scratch.")
+]
 PlanMemory = Annotated[str | None, typer.Option(metavar="SIZE", help="How it runs band by band, in 1GiB or 700MiB.")]
 Resume = Annotated[bool, typer.Option("--resume", rich_help_panel=FOLDED)]
 Hard = Annotated[bool, typer.Option("--hard", rich_help_panel=FOLDED)]
