@@ -34,17 +34,23 @@ class PageMover:
     def shift_down(self, start: int, shift: int, count: int) -> None:
         """The bytes [shift, shift + count) behind the address `start` come to lie at [0, count). What was at
         [0, shift) lies behind them. All are whole pages; `count` is above 0."""
-        aside = self._room(shift)
+        if not self.has_room(shift):
+            raise MemoryError(f"no addresses for {shift} bytes")
+        aside = int(self._aside.ctypes.data)
         _remap(start, aside, shift)
         for done in range(0, count, shift):
             _remap(start + done + shift, start + done, min(shift, count - done))
         _remap(aside, start + count, shift)
 
-    def _room(self, nbytes: int) -> int:
-        if self._aside.size < nbytes:
-            pages = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    def has_room(self, shift: int) -> bool:
+        """Whether there are addresses for so many bytes: a data limit counts them, though nothing is resident there."""
+        if self._aside.size < shift:
+            try:
+                pages = mmap.mmap(-1, shift, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+            except (OSError, MemoryError):
+                return False
             self._aside = np.frombuffer(pages, np.uint8)
-        return int(self._aside.ctypes.data)
+        return True
 
 
 def _remap(source: int, target: int, nbytes: int) -> None:

@@ -122,7 +122,7 @@ class SweepMemory:
         where a page ends."""
         number, extent, row = planes.shape
         at, stride = int(planes.ctypes.data), extent * row
-        if number > MOST_PLANES or not may_move(at, stride, shift * row):
+        if number > MOST_PLANES or not may_move(at, stride, shift * row) or not self.pages.has_room(shift * row):
             return False
         moved = min(-(-count * row // PAGE) * PAGE, stride - shift * row)
         for plane in range(number):

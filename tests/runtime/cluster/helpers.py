@@ -50,7 +50,7 @@ class Case:
         """The digest of what one process writes, in bands as high as on the cluster."""
         source = load(self.model)
         opened = ClusterInput(str(self.input)).open("x", source.inputs["x"])
-        job = StreamJob(Pipeline(choose_engine("cpu"), threads=1), source, {"x": opened}, StreamOptions(2**31))
+        job = StreamJob(Pipeline(choose_engine("cpu"), threads=1), source, {"x": opened}, StreamOptions(2**36))
         job.candidate = replace(job.candidate, plan=cut_plan(job.plan, ROWS, ()))
         target = self.folder / f"{self.name}-local.zarr"
         job.run({self.output: target})

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from brickrt.runtime.cpu import page_moves
 from brickrt.runtime.cpu.memory import HugePagePool
 from brickrt.runtime.cpu.page_moves import LEAST, PAGE, PageMover, may_move
 
@@ -43,3 +44,14 @@ def test_only_whole_pages_that_are_worth_it_move():
     assert not may_move(PAGE, 4 * LEAST, LEAST + 64)
     assert not may_move(PAGE, 4 * LEAST, PAGE)
     assert may_move(PAGE, 4 * LEAST, LEAST) == (sys.platform == "linux")
+
+
+@needs_pages
+def test_without_addresses_nothing_moves(monkeypatch):
+    def refuses(*words, **named):
+        raise OSError(12, "Cannot allocate memory")
+
+    mover = PageMover()
+    assert mover.has_room(PAGE)
+    monkeypatch.setattr(page_moves.mmap, "mmap", refuses)
+    assert mover.has_room(PAGE) and not mover.has_room(2 * PAGE)

@@ -22,7 +22,7 @@ from brickrt.runtime.stream.stream_report import StreamCut, StreamOptions, Strea
 from tests.support.cpu.streams import plan_of, planner_of
 
 SIZE = 64
-PLENTY = 2**32
+PLENTY = 2**36
 ROOT = Path(__file__).parents[3]
 
 

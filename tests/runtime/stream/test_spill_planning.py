@@ -85,7 +85,7 @@ def test_without_spills_where_those_take_too_much(disk, monkeypatch, tmp_path):
         least[spill] = refused.value.least.memory
     assert least["auto"].total <= least["never"].total
     monkeypatch.setattr(stream_planning, "SCRATCH_BUFFERS", 2**40)  # as if spilling took that
-    report = stream(tmp_path / "y.npy", max_memory=2**33)
+    report = stream(tmp_path / "y.npy", max_memory=PLENTY)
     assert not report.plan.spilled and report.spilling.why == "takes more memory than is allowed"
 
 

@@ -24,7 +24,7 @@ from brickrt.runtime.windows.window_job import opened_windows
 from brickrt.runtime.windows.window_options import window_options
 from tests.runtime.windows.helpers import blended, image, layers
 
-PLENTY = 2**32
+PLENTY = 2**36
 FLAT = [  # extents, window, overlap
     ((37, 53), (16, 16), 0.5),
     ((37, 53), (16, 24), 0.25),
