@@ -122,10 +122,7 @@ def _memory(scratch: Path) -> str:
     np.save(given, np.random.default_rng(0).standard_normal((1, 3, EDGE, EDGE), np.float32))
     words = ["run", model, "--input", given, "--output", out, "--max-memory", LIMIT, "--json"]
     call = [sys.executable, "-m", "brickrt", *map(str, words), "--report", str(scratch / "r.html")]
-    env = os.environ | {
-        "BRICKRT_CACHE_DIR": str(scratch / "cache"),
-        "BRICKRT_CALIBRATE": "0",
-    }  # kernels are compiled here
+    env = os.environ | {"BRICKRT_CACHE_DIR": str(scratch / "cache"), "BRICKRT_CALIBRATE": "0"}  # it compiles
     told = json.loads(subprocess.run(call, check=True, stdout=subprocess.PIPE, text=True, env=env).stdout)
     marks = [(0.0, "compiling"), *((one["begin_s"], one["name"]) for one in told["pass_times"])]
     title = f"NAFNet, {EDGE}×{EDGE} pixels, --max-memory {LIMIT}: resident memory of the process"

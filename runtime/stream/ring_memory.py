@@ -24,7 +24,6 @@ class SweepMemory:
 
     def __init__(self, plan: Plan, one: Sweep, memory: np.ndarray) -> None:
         self.plan, self.axis, self.schedule, self.storage = plan, one.schedule.axis, one.schedule, one.storage
-        self.arrays: list[np.ndarray] = []
         self.at: dict[str, np.ndarray] = {}
         self.memory, self.pages = memory, PageMover()
         self.start, _ = persistent_offsets(one.storage.persistent)
