@@ -5,19 +5,25 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 import numpy as np
 
 from brickrt.graph.errors import BrickError
 from brickrt.plan.device.device_spec import DeviceSpec, host_device
+from brickrt.plan.plan import Plan
+from brickrt.runtime.analysis.memory_projection import check_fits
 from brickrt.runtime.arrays import DeviceArrays
 from brickrt.runtime.cache.plan_cache import Tune
-from brickrt.runtime.environment import DEVICE, measures, usual_device
+from brickrt.runtime.environment import DEVICE, first_tune_seconds, measures, usual_device
 from brickrt.runtime.lowering.lower import lower
 from brickrt.runtime.lowering.task_graph import TaskGraph
 from brickrt.runtime.program_protocol import LAUNCHES, LaunchMode, Program
-from brickrt.runtime.progress import KernelProgress
+from brickrt.runtime.progress import KernelProgress, Progress
+from brickrt.runtime.tuning.known_plans import KnownPlans
+
+if TYPE_CHECKING:
+    from brickrt.runtime.cpu.tune import Tuner as CpuTuner
 
 Constants = dict[str, np.ndarray]
 Device = Literal["auto", "cpu", "cuda", "reference", "null"]
@@ -30,13 +36,14 @@ Build = Callable[[TaskGraph, Constants, int, KernelProgress | None], Program]
 @dataclass(frozen=True)
 class Engine:
     """`build(tasks, constants, threads, progress)` makes the program, which owns the constants from then on.
-    `arrays` is for engines whose device has memory of its own; `tune(progress)` for those that measure plans."""
+    `arrays` is for engines whose device has memory of its own; `tune(threads, progress)` for those that measure plans,
+    or run plans that were measured before."""
 
     name: str
     spec: DeviceSpec
     build: Build
     arrays: DeviceArrays | None = None
-    tune: Callable[[KernelProgress | None], Tune] | None = None
+    tune: Callable[[int, KernelProgress | None], Tune] | None = None
 
 
 def planner(spec: DeviceSpec) -> Engine:
@@ -45,7 +52,7 @@ def planner(spec: DeviceSpec) -> Engine:
     def build(tasks: TaskGraph, constants: Constants, threads: int, progress: KernelProgress | None) -> Program:
         raise BrickError(f"plans for {spec.name} are not run: use a device that is here")
 
-    return Engine("planner", spec, build)
+    return Engine("planner", spec, build, tune=_known_plans if spec.kind == "cpu" else None)
 
 
 def choose_engine(device: Device = "auto", isa: str | None = None, launch: LaunchMode = "auto") -> Engine:
@@ -73,8 +80,36 @@ def choose_engine(device: Device = "auto", isa: str | None = None, launch: Launc
     except ValueError as e:
         raise BrickError(str(e)) from None
     if device == "reference":
-        return Engine(device, spec, _reference)
-    return Engine("null" if device == "null" else "cpu", spec, _cpu(spec, arithmetic=device != "null"))
+        return Engine(device, spec, _reference, tune=_known_plans)
+    if device == "null":
+        return Engine(device, spec, _cpu(spec, arithmetic=False), tune=_known_plans)
+    build = _cpu(spec, arithmetic=True)
+
+    def tune(threads: int, progress: KernelProgress | None) -> Tune:
+        seconds = first_tune_seconds()
+        return cpu_tuner(build, threads, seconds) if seconds else KnownPlans()
+
+    return Engine("cpu", spec, build, tune=tune)
+
+
+def cpu_tuner(
+    build: Build, threads: int, seconds: float, again: bool = False, progress: Progress | None = None
+) -> CpuTuner:
+    """What measures plans of the CPU, on the programs that `build` makes, for so many seconds. With
+    `again`, what was measured before is measured anew. `progress` is told of seconds."""
+    from brickrt.runtime.cpu.tune import Tuner
+
+    def program(plan: Plan, compiling: KernelProgress) -> Program:
+        tasks = lower(plan)
+        check_fits(tasks, threads)
+        return build(tasks, dict(plan.graph.constants), threads, compiling)
+
+    return Tuner(program, seconds, again, progress)
+
+
+def _known_plans(threads: int, progress: KernelProgress | None) -> KnownPlans:
+    """Plans that were measured before: engines beside the CPU's run the same tasks."""
+    return KnownPlans()
 
 
 def _gpu_if_any(launch: LaunchMode) -> Engine | None:
@@ -110,7 +145,7 @@ def _cuda(launch: LaunchMode) -> Engine:
     def build(tasks: TaskGraph, constants: Constants, threads: int, progress: KernelProgress | None) -> CudaProgram:
         return CudaProgram(tasks, driver, CudaOptions(launch), progress, constants=constants)
 
-    def tune(progress: KernelProgress | None) -> Tuner:
+    def tune(threads: int, progress: KernelProgress | None) -> Tuner:
         library = driver.library()
         how = f"{launch}, NVRTC {compiler}, cuDNN {library and library.version}"
         return Tuner(lambda plan: build(lower(plan), dict(plan.graph.constants), 1, progress), how)

@@ -111,14 +111,16 @@ class Pipeline:
                 check_io_sizes(special.graph)
         return special
 
-    def plan(self, graph: Graph) -> Plan:
-        """The plan of a graph: the saved one, or one remembered from an earlier process, or a new one."""
+    def plan(self, graph: Graph, measured: bool = True) -> Plan:
+        """The plan of a graph: the saved one, or one remembered from an earlier process, or a new one; as it was
+        modelled where it may not be `measured`."""
         self._say("plan", 0, 1)
         with last_resort(lambda: _doing("planning", graph)), preparing():
             graph = self.as_planned(graph)
             if self.saved:
                 return self.saved.plan(graph)
-            tune = self.engine.tune(self.compiling) if self.engine.tune and self.options.strategy == "auto" else None
+            tunes = self.engine.tune if measured and self.options.strategy == "auto" else None
+            tune = tunes(self.threads, self.compiling) if tunes else None
             return remembered_plan(graph, self.engine.spec, self.options, tune)
 
     def as_planned(self, graph: Graph) -> Graph:

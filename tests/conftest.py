@@ -10,7 +10,9 @@ import gc
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
 
+import numpy as np
 import pytest
 
 LONG = (
@@ -22,6 +24,7 @@ LONG = (
     "tests/runtime/cuda/test_program.py",
     "tests/runtime/cuda/test_tune.py",
 )
+FEW = (1 << 16) + 1  # odd, so that filters of a layer differ
 _made: list[str] = []
 
 
@@ -31,6 +34,21 @@ def _compiles_in_this_process(request: pytest.FixtureRequest, monkeypatch: pytes
     they save. Their own tests have them all the same."""
     if "tests/runtime/cpu/compile/" not in request.node.nodeid:
         monkeypatch.setattr("brickrt.runtime.cpu.compile.compile_pool.KERNELS_PER_HELPER", 1 << 30)
+
+
+@pytest.fixture(scope="package", autouse=True)
+def _weights_repeat(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Weights of the zoo are drawn from a few random numbers; to draw each takes as long as many a test."""
+    from brickrt.zoo import weights
+
+    few = np.random.default_rng(0).standard_normal(FEW, dtype=np.float32)
+
+    def normal(rng: np.random.Generator, shape: tuple[int, ...], std: float, mean: float = 0.0) -> np.ndarray:
+        return np.resize(np.roll(few, -int(rng.integers(FEW))) * np.float32(std) + np.float32(mean), shape)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(weights, "normal", normal)
+        yield
 
 
 def pytest_configure() -> None:

@@ -20,6 +20,7 @@ from brickrt.cli.requests import (
     PlanRequest,
     RunRequest,
     StreamRequest,
+    TuneRequest,
     WatchRequest,
 )
 from brickrt.version import VERSION
@@ -46,7 +47,7 @@ def _examples(*lines: str) -> str:
 
 
 # Without markup, help needs no rich, which takes longer to import than everything else here.
-START = _examples("demo", "zoo export nafnet nafnet.onnx --size 256")
+START = _examples("demo")  # zoo export is in the help of zoo: this one is to fit a screen
 app = typer.Typer(rich_markup_mode=None, epilog=f"{START}\n\n{EPILOG}")
 zoo = typer.Typer(
     rich_markup_mode=None,
@@ -147,6 +148,25 @@ def plan(
     asked = strategy, brick, max_layers, exact, device_spec, precision
     limit = parse.memory("--max-memory", max_memory)
     return _work("plan", PlanRequest(model, tuple(shape), *asked, compare, html, json, save, limit))
+
+
+@app.command(
+    cls=Compact,
+    epilog=_examples("tune model.onnx", "tune model.onnx --shape x=1,3,512,512 --seconds 60"),
+)
+def tune(
+    model: options.Model,
+    seconds: options.Seconds = 30.0,
+    shape: options.Shapes = [],  # noqa: B006
+    threads: options.TuneThreads = None,
+    exact: options.Exact = False,
+    json: options.Json = False,
+) -> str:
+    """Choose the plan of MODEL by running it, on this processor.
+
+    Later runs with these shapes use the plan: brickrt plan prints it.
+    """
+    return _work("tune", TuneRequest(model, tuple(shape), seconds, threads, exact, json))
 
 
 @app.command(

@@ -38,6 +38,7 @@ Exact = Annotated[bool, typer.Option("--exact", rich_help_panel=FOLDED)]
 Precision = Annotated[requests.Precision, typer.Option(metavar="NAME", show_default=False, rich_help_panel=FOLDED)]
 Launch = Annotated[requests.Launch, typer.Option(metavar="NAME", show_default=False, rich_help_panel=FOLDED)]
 Threads = Annotated[int | None, typer.Option(metavar="N", help="Threads; one per core by default.")]
+TuneThreads = Annotated[int | None, typer.Option(metavar="N", help="Threads; one per core by default; --exact.")]
 FoldedThreads = Annotated[int | None, typer.Option(metavar="N", rich_help_panel=FOLDED)]
 
 # ---- inputs
@@ -96,6 +97,7 @@ Repeat = Annotated[
 ]
 Rounds = Annotated[int, typer.Option(min=1, metavar="N", help="Timed runs of each engine; --seed N: of inputs.")]
 Runs = Annotated[int, typer.Option(min=1, metavar="N", help="Timed runs of each engine; fewer if they are long.")]
+Seconds = Annotated[float, typer.Option(metavar="S", help="What trying plans may take.")]
 Peers = Annotated[
     str | None,
     typer.Option("--peers", "--against", metavar="A,B", help="Of onnxruntime, openvino, torch; all by default."),

@@ -141,6 +141,18 @@ class PlanRequest:
 
 
 @dataclass(frozen=True)
+class TuneRequest:
+    """What `brickrt tune` is asked for; trying plans may take so many `seconds`."""
+
+    model: Path
+    shapes: tuple[str, ...] = ()
+    seconds: float = 30.0
+    threads: int | None = None
+    exact: bool = False
+    json: bool = False
+
+
+@dataclass(frozen=True)
 class BenchRequest:
     """What `brickrt bench` is asked for. `model` is a file or a network of the zoo, None all of the zoo; `batch` and
     `size` are the model's own where they are None."""

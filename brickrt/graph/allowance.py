@@ -6,16 +6,14 @@ and inputs, says how much is meant: each byte allows so many more, and a little 
 
 from __future__ import annotations
 
-import math
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
+from brickrt.graph.environment_limits import environment_limit
 from brickrt.graph.errors import BrickError
 
 MEMORY, SECONDS = "BRICKRT_MEMORY_GIB", "BRICKRT_RUN_SECONDS"
-USUAL = {MEMORY: 0.5, SECONDS: 5.0}
 GIB = 1 << 30
 MULTIPLE = 256
 """Bytes that each byte given allows: an image of one channel, say, as two tensors of 128 channels."""
@@ -33,8 +31,8 @@ class Allowance:
 
     def __init__(self, given: int) -> None:
         self.given, self.held, self.spent = given, 0, 0.0
-        self.bytes = allowed(MEMORY) * GIB + MULTIPLE * given
-        self.seconds = allowed(SECONDS) + given / BYTES_PER_SECOND
+        self.bytes = environment_limit(MEMORY) * GIB + MULTIPLE * given
+        self.seconds = environment_limit(SECONDS) + given / BYTES_PER_SECOND
 
     def has_room(self, nbytes: float) -> bool:
         """Whether so many bytes more may be taken."""
@@ -70,19 +68,7 @@ class Allowance:
 
 
 def _remedy(first: str, variable: str) -> str:
-    return f"{first}, or set {variable} to more than {allowed(variable):g}, or to 0 for no limit"
-
-
-def allowed(variable: str) -> float:
-    """What a variable of the environment allows; 0 is no limit."""
-    text = os.environ.get(variable) or str(USUAL[variable])
-    try:
-        amount = float(text)
-    except ValueError:
-        amount = -1.0
-    if not amount >= 0:
-        raise BrickError(f"{variable} is {text!r}: give it a number, or 0 for no limit")
-    return amount or math.inf
+    return f"{first}, or set {variable} to more than {environment_limit(variable):g}, or to 0 for no limit"
 
 
 def given_by(elements: int, itemsize: int) -> int:

@@ -4,17 +4,16 @@ busy machine refuses nothing that an idle one takes."""
 from __future__ import annotations
 
 import math
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
+from brickrt.graph.environment_limits import environment_limit
 from brickrt.graph.errors import BrickError, Interrupted
 
 VARIABLE = "BRICKRT_PREPARE_SECONDS"
-USUAL = 10.0
 FOLDING_SHARE = 0.25
 """Of the time that is left, what folding one node may take."""
 
@@ -27,14 +26,7 @@ class TooLong(Interrupted):
 
 def allowed_seconds() -> float:
     """What importing a model may take, and specializing, planning and lowering each part of it; 0 is no limit."""
-    text = os.environ.get(VARIABLE) or str(USUAL)
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1.0
-    if not seconds >= 0:
-        raise BrickError(f"{VARIABLE} is {text!r}: give it a number of seconds, or 0 for no limit")
-    return seconds or math.inf
+    return environment_limit(VARIABLE)
 
 
 @contextmanager

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from brickrt.graph.ir import Graph
 from brickrt.graph.passes.long_reductions import split_long_reductions
 from brickrt.graph.passes.unfuse import unfuse
 from brickrt.plan.assign_layouts import assign_layouts
-from brickrt.plan.cost.conv_algorithms import choose_algorithms, keeps_algorithm
+from brickrt.plan.cost.conv_algorithms import DIRECT, choose_algorithms, keeps_algorithm
 from brickrt.plan.cost.cost_model import CostModel
 from brickrt.plan.device.device_spec import DeviceSpec
 from brickrt.plan.layout import Layout, image_layout
@@ -114,10 +115,35 @@ def make_plan(
     graph, layouts = assign_layouts(graph, image_layout(device))
     if device.kind == "cpu":
         graph, layouts = split_reductions(*split_moments(graph, layouts, device), device)
-    algorithms = choose_algorithms(graph, layouts, device, options.exact)
-    if decided is None:
-        chosen = choose_subgraphs(CostModel(graph, layouts, device, algorithms, options.precision), options)
-        decided = tuple(attach_partial_reductions(graph, chosen))
-    merged = {k for subgraph in decided if len(subgraph.nodes) > 1 for k in subgraph.nodes}
-    kept = {k: name for k, name in algorithms.items() if k not in merged or keeps_algorithm(graph.nodes[k], name)}
-    return Plan(graph, layouts, device, options, decided, kept)
+    plan = Plan(graph, layouts, device, options)
+    return with_subgraphs(plan, other_subgraphs(plan) if decided is None else decided)
+
+
+def with_subgraphs(plan: Plan, subgraphs: tuple[Subgraph, ...]) -> Plan:
+    """The plan of the same graph in these subgraphs, which name the algorithms of their nodes."""
+    named = sorted(pair for s in subgraphs for pair in zip(s.nodes, s.algorithms, strict=False))
+    return replace(plan, subgraphs=subgraphs, algorithms={k: name for k, name in named if name != DIRECT})
+
+
+def other_subgraphs(
+    plan: Plan,
+    device: DeviceSpec | None = None,
+    options: PlanOptions | None = None,
+    algorithms: Mapping[int, str] | None = None,
+) -> tuple[Subgraph, ...]:
+    """The subgraphs that a plan's graph gets for a device with other figures of the same kind, by other options, or
+    with other algorithms, by node index, than those that are modelled fastest."""
+    graph, layouts, device, options = plan.graph, plan.layouts, device or plan.device, options or plan.options
+    if algorithms is None:
+        algorithms = choose_algorithms(graph, layouts, device, options.exact)
+    chosen = choose_subgraphs(CostModel(graph, layouts, device, algorithms, options.precision), options)
+    return tuple(_naming(graph, attach_partial_reductions(graph, chosen), algorithms))
+
+
+def _naming(graph: Graph, subgraphs: Iterable[Subgraph], algorithms: Mapping[int, str]) -> Iterator[Subgraph]:
+    """The subgraphs with the algorithms of their nodes, of which some are given up in bricks of several layers."""
+    for s in subgraphs:
+        names = [algorithms.get(k, DIRECT) for k in s.nodes]
+        if len(names) > 1:
+            names = [name if keeps_algorithm(graph.nodes[k], name) else DIRECT for k, name in zip(s.nodes, names)]
+        yield replace(s, algorithms=tuple(names)) if any(name != DIRECT for name in names) else s

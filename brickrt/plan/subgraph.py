@@ -16,7 +16,8 @@ class Subgraph:
     `nodes` are indices into the plan's graph, ascending; nobody outside reads any output but that of the last one, the
     subgraph's output. `partial_reductions` are nodes that read it brick by brick, in the tasks that make it
     (`merging/split_reductions.py`); their outputs are read outside too. `kernels` are nodes that our kernels compute
-    though a library could: they were measured faster.
+    though a library could: they were measured faster. `algorithms` has the name of each node's algorithm (Winograd's or
+    Strassen's, or "direct"); none where all are computed directly.
 
     `brick` is the brick shape of the output, whole along dimensions that are not cut; `band` what of a brick is
     computed at a time. `node_bricks` has a brick shape per node: layerwise and memoized, that of the node's own grid;
@@ -39,6 +40,7 @@ class Subgraph:
     layerwise_us: float = 0.0  # modelled too, node by node
     partial_reductions: tuple[int, ...] = ()
     kernels: tuple[int, ...] = ()
+    algorithms: tuple[str, ...] = ()
 
     @property
     def members(self) -> tuple[int, ...]:

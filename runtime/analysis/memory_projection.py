@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from brickrt.graph.allowance import FLOPS_PER_SECOND, allowance, hold
@@ -16,6 +17,8 @@ from brickrt.runtime.lowering.task_graph import TaskGraph
 
 DEFINED_PER_SECOND, WHOLE_NUMBERS_PER_SECOND = 1 << 34, 1 << 30
 """Operations of definitions in NumPy: of float64, as in products of matrices, and of integers."""
+WINDOW_TAPS_PER_SECOND = 1 << 17
+"""Of a window, each a few calls of Python for each box."""
 SLOW_FLOPS_PER_SECOND = 1 << 32
 COLUMNS = 8
 TAPS_PER_SECOND = 1 << 29
@@ -125,6 +128,7 @@ def check_definitions(tasks: TaskGraph) -> None:
         node = graph.nodes[steps.node]
         rate = DEFINED_PER_SECOND if is_floating(graph.out(node).dtype) else WHOLE_NUMBERS_PER_SECOND
         seconds += node.op.flops(graph.ins(node), graph.out(node)) / rate
+        seconds += len(steps.boxes) * math.prod(getattr(node.op, "kernel", ())) / WINDOW_TAPS_PER_SECOND
         if allowed is not None:
             allowed.require_seconds(seconds, f"computing '{node.name}' {graph.out(node)} in NumPy, and all before it,")
         needed = definition_bytes(node.op, graph.ins(node), graph.out(node)) // max(1, len(steps.boxes))

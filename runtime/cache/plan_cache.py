@@ -15,7 +15,7 @@ from brickrt.graph.ir import Graph
 from brickrt.graph.time_budget import not_counted
 from brickrt.plan.device.device_spec import DeviceSpec
 from brickrt.plan.options import PlanOptions
-from brickrt.plan.plan import Plan, make_plan
+from brickrt.plan.plan import Plan, make_plan, with_subgraphs
 from brickrt.plan.subgraph import Subgraph
 from brickrt.runtime.cache.disk_cache import DiskCache, sources_digest
 from brickrt.runtime.cache.subgraph_codec import check, decode, encode
@@ -30,27 +30,42 @@ class Tune(Protocol):
         """What the decisions depend on."""
         ...
 
+    @property
+    def again(self) -> bool:
+        """Whether decisions are made anew that were made before."""
+        ...
+
     def __call__(self, graph: Graph, plan: Plan) -> tuple[Subgraph, ...] | None:
         """The better decisions; None where nothing could be measured."""
         ...
 
 
 def remembered_plan(graph: Graph, device: DeviceSpec, options: PlanOptions, tune: Tune | None = None) -> Plan:
-    """The plan of a graph: its decisions from disk where they were made before and fit it, else made and kept."""
-    store, name = DiskCache.open("plans"), plan_digest(graph, device, options, tune.name if tune else "")
-    known = store.get(name)
-    if known is not None:
-        with suppress(ValueError):  # it is made anew
-            return check(make_plan(graph, device, options, decided=decode(known)))
-    plan = make_plan(graph, device, options)
-    if tune and plan.graph.nodes:
+    """The plan of a graph: its decisions from disk where they were made before and fit it, else made and kept. With
+    `tune`, what it has found, or finds now."""
+    store, modelled = DiskCache.open("plans"), plan_digest(graph, device, options)
+    tune = tune if graph.nodes else None
+    measured = hashlib.sha256(f"{modelled}{tune.name}".encode()).hexdigest()[:32] if tune else ""
+    if tune and not tune.again and (known := _known(store.get(measured), graph, device, options)):
+        return known
+    plan = _known(store.get(modelled), graph, device, options)
+    if plan is None:
+        plan = make_plan(graph, device, options)
+        store.put(modelled, encode(plan.subgraphs))
+    if tune:
         with not_counted():
             decided = tune(graph, plan)
-        if decided is None:
-            return plan
-        plan = make_plan(graph, device, options, decided=decided)
-    store.put(name, encode(plan.subgraphs))
+        if decided is not None:
+            plan = with_subgraphs(plan, decided)
+            store.put(measured, encode(decided))
     return plan
+
+
+def _known(text: bytes | None, graph: Graph, device: DeviceSpec, options: PlanOptions) -> Plan | None:
+    """The plan with the decisions of a text; None where they do not fit the graph: it is made anew."""
+    with suppress(ValueError):
+        return check(make_plan(graph, device, options, decided=decode(text))) if text is not None else None
+    return None
 
 
 @cache
@@ -59,9 +74,9 @@ def planning_code() -> str:
     return sources_digest(*(Path(next(iter(package.__path__))) for package in (planner, operators, graphs)))
 
 
-def plan_digest(graph: Graph, device: DeviceSpec, options: PlanOptions, tune: str = "") -> str:
-    """All that a plan depends on; of constants only which tensors are some."""
-    digest = hashlib.sha256(f"{planning_code()}{device}{options}{tune}{graph.inputs}{graph.outputs}".encode())
+def plan_digest(graph: Graph, device: DeviceSpec, options: PlanOptions) -> str:
+    """All that a plan as modelled depends on; of constants only which tensors are some."""
+    digest = hashlib.sha256(f"{planning_code()}{device}{options}{graph.inputs}{graph.outputs}".encode())
     for node in graph.nodes:
         digest.update(f"{node}{graph.out(node)}".encode())
     for name in (*graph.inputs, *graph.constants):

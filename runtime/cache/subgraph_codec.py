@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator
 
 from brickrt.ops.types import Shape
+from brickrt.plan.cost.conv_algorithms import DIRECT, constant_bytes, keeps_algorithm, possible_algorithms
 from brickrt.plan.plan import Plan
 from brickrt.plan.subgraph import Subgraph
 from brickrt.runtime.cache.parse_json import parse_json, read_as
@@ -27,8 +28,9 @@ def check(plan: Plan) -> Plan:
     members = [k for subgraph in plan.subgraphs for k in subgraph.members]
     if sorted(members) != list(range(len(plan.graph.nodes))):
         raise ValueError("the subgraphs do not hold every node once")
+    constants = constant_bytes(plan.graph)
     for number, subgraph in enumerate(plan.subgraphs):
-        for fault in _faults(plan, subgraph):
+        for fault in (*_faults(plan, subgraph), *_strange_algorithms(plan, subgraph, constants)):
             raise ValueError(f"subgraph {number}: {fault}")
     return plan.verify()
 
@@ -49,6 +51,17 @@ def _faults(plan: Plan, subgraph: Subgraph) -> Iterator[str]:
         yield "a band that is empty or larger than the brick"
     elif subgraph.bricks != math.prod(-(-size // edge) for size, edge in zip(shapes[-1], subgraph.brick, strict=True)):
         yield "another number of bricks"
+
+
+def _strange_algorithms(plan: Plan, subgraph: Subgraph, constants: int) -> Iterator[str]:
+    if len(subgraph.algorithms) not in (0, len(subgraph.nodes)):
+        yield "its nodes have no algorithm each"
+    for k, name in zip(subgraph.nodes, subgraph.algorithms, strict=False):
+        if name != DIRECT:
+            possible = possible_algorithms(plan.graph, plan.layouts, plan.device, k, constants)
+            merged = len(subgraph.nodes) > 1 and not keeps_algorithm(plan.graph.nodes[k], name)
+            if plan.options.exact or name not in possible or merged:
+                yield f"node '{plan.graph.nodes[k].name}' is not computed by {name:.20}"
 
 
 def _fits(brick: Shape, whole: Shape) -> bool:

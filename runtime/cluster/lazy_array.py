@@ -87,7 +87,7 @@ def _planned(source: SourceGraph, array: Any, exact: bool) -> tuple[LazyJob, Str
     graph = pipeline.as_planned(specialized(source, {name: kind}))
     if kind.rank <= AXIS or graph.types[graph.outputs[0]].rank <= AXIS:
         raise BrickError("the model's input or output has no rows: compute it whole")
-    plan = pipeline.plan(graph)
+    plan = pipeline.plan(graph, measured=False)
     tall = max(graph.types[n].shape[AXIS] for n in (*graph.inputs, *graph.outputs))
     rows = max(1, max(array.chunks[AXIS]) * tall // kind.shape[AXIS])
     strips = tuple(len(parts) for parts in array.chunks[AXIS + 1 :])

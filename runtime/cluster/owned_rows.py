@@ -9,8 +9,8 @@ import numpy as np
 from brickrt.ops.types import Shape
 from brickrt.plan.stream.stream_plan import AXIS
 from brickrt.runtime.cluster.record_folder import WrittenBox
-from brickrt.runtime.files.journal import checksum, stored_checksum
 from brickrt.runtime.files.tensors import TensorSink
+from brickrt.runtime.stream.recorder import written_checksum
 
 
 class OwnedRows:
@@ -30,7 +30,7 @@ class OwnedRows:
             lo = (*lo[:AXIS], lo[AXIS] + first, *lo[AXIS + 1 :])
         self.ask()
         self.sink.write(lo, array)
-        self.boxes.append(WrittenBox(self.name, lo, array.shape, box_checksum(self.sink, lo, array)))
+        self.boxes.append(WrittenBox(self.name, lo, array.shape, written_checksum(self.sink, lo, array)))
 
 
 class NoRows:
@@ -38,8 +38,3 @@ class NoRows:
 
     def write(self, lo: Shape, array: np.ndarray) -> None:
         """See `Sink`."""
-
-
-def box_checksum(sink: TensorSink, lo: Shape, array: np.ndarray) -> str:
-    """The checksum of a box as the file has it."""
-    return checksum(array) if sink.as_it_is else stored_checksum(sink, sink.sink.dtype, lo, array.shape)

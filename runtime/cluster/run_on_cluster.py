@@ -292,8 +292,6 @@ def run_passes(
     client: Any, job: ClusterJob, passes: Sequence[Sequence[Block]], tell: Callable[[int, int], None]
 ) -> None:
     """Submits all blocks, those of a pass after what the passes before found, and waits. Raises the first error."""
-    from distributed import as_completed
-
     futures, before = [], client.submit(join_rows, key=f"brickrt-{job.run}-none", pure=False)
     for number, blocks in enumerate(passes):
         mine = [
@@ -311,17 +309,31 @@ def run_passes(
         ]
         futures += mine
         before = _joined(client, f"brickrt-{job.run}-pass-{number}", [before, *mine])
-    tell(0, len(futures))
     try:
-        for done, future in enumerate(as_completed(futures), 1):
-            if future.status == "error":
-                raise _told(future.exception())
-            if future.status != "finished":
-                raise BrickError("the cluster gave up the run: start it again, and resume")
-            tell(done, len(futures))
+        wait_for_blocks(futures, tell)
     finally:
         for future in futures:  # what has not begun is dropped
             future.release()
+
+
+def wait_for_blocks(futures: Sequence[Any], tell: Callable[[int, int], None]) -> None:
+    """Waits for all blocks and tells how many are done. Raises the first error. A block whose worker died between its
+    end and our look at it is "lost" or "pending": the scheduler runs it again, which finds its record."""
+    from distributed import as_completed
+
+    waited, done = as_completed(futures), 0
+    tell(done, len(futures))
+    for future in waited:
+        status = future.status
+        if status == "error":
+            raise _told(future.exception())
+        if status in ("lost", "pending"):
+            waited.add(future)
+            continue
+        if status != "finished":
+            raise BrickError("the cluster gave up the run: start it again, and resume")
+        done += 1
+        tell(done, len(futures))
 
 
 def _joined(client: Any, key: str, parts: Sequence[Any]) -> Any:

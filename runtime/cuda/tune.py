@@ -14,19 +14,17 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from brickrt.graph.errors import BrickError
 from brickrt.graph.ir import Graph
 from brickrt.ops import cuda as operators
-from brickrt.plan.plan import Plan, make_plan
+from brickrt.plan.plan import Plan, with_subgraphs
 from brickrt.plan.subgraph import Subgraph
+from brickrt.runtime import tuning
 from brickrt.runtime.cache.disk_cache import sources_digest
 from brickrt.runtime.cuda.program import CudaProgram
 from brickrt.runtime.environment import CHECKED, checked
+from brickrt.runtime.tuning.parts import FAILURES, LAYER_WAS_FASTER, Part, measured_faster, merged_where_faster, same
+from brickrt.runtime.tuning.variants import bolder, layer_by_layer
 
-Part = frozenset[int]
-"""Nodes that are launched together."""
-FAILURES = (BrickError, ValueError)
-LOSS = 0.3  # of the layers' time: a merge that is modelled to take no more than that longer is measured
 Build = Callable[[Plan], CudaProgram]
 
 
@@ -49,6 +47,7 @@ class Tuner:
 
     build: Build
     how: str
+    again: bool = False
 
     @property
     def name(self) -> str:
@@ -69,7 +68,7 @@ class Tuner:
 
 @cache
 def _code() -> str:
-    return sources_digest(Path(__file__).parent, Path(next(iter(operators.__path__))))
+    return sources_digest(Path(__file__).parent, *(Path(next(iter(code.__path__))) for code in (operators, tuning)))
 
 
 class _Trials:
@@ -85,20 +84,19 @@ class _Trials:
         layered = planned if layers_as_planned or not merged else self.layered(planned, tuple(merged))
         found = [timed for timed in (planned, layered, bold) if timed]
         mixed = _mixed(layered, merged) if layered else planned.subgraphs
-        if not any(_same(mixed, timed.subgraphs) for timed in found):
+        if not any(same(mixed, timed.subgraphs) for timed in found):
             found.append(self.timed(mixed))
         fastest = min(found, key=lambda timed: timed.seconds)
         return self.told(_explained(fastest.subgraphs, frozenset().union(*merged) if layered else frozenset()))
 
     def bold(self) -> TimedPlan | None:
         """The plan that merges more than the cost model thinks worth it; None where there is no more, or it fails."""
-        device = replace(self.plan.device, margin=-LOSS)
-        subgraphs = make_plan(self.graph, device, self.plan.options).subgraphs
+        subgraphs = bolder(self.plan)
         more = {s.nodes for s in subgraphs if len(s.nodes) > 1} - {s.nodes for s in self.plan.subgraphs}
         if not more:
             return None
         try:
-            told = (replace(s, why=f"measured faster: {s.why}") if s.nodes in more else s for s in subgraphs)
+            told = (measured_faster(s) if s.nodes in more else s for s in subgraphs)
             return self.timed(tuple(told))
         except FAILURES as e:
             self.notes.append(f"with more merged it does not run: {e}")
@@ -106,10 +104,9 @@ class _Trials:
 
     def layered(self, planned: TimedPlan, parts: Sequence[Part]) -> TimedPlan | None:
         """What is merged in the plan layer by layer; None where that fails: layers take more memory."""
-        options = replace(self.plan.options, strategy="layerwise")
-        layers = make_plan(self.graph, self.plan.device, options).subgraphs
         try:
-            return self.by_library_or_not(tuple(_split(self.plan.subgraphs, layers, planned.merged)), parts)
+            split = _split(self.plan.subgraphs, layer_by_layer(self.plan), planned.merged)
+            return self.by_library_or_not(tuple(split), parts)
         except FAILURES as e:
             self.notes.append(f"layer by layer it does not run: {e}")
             return None
@@ -133,8 +130,7 @@ class _Trials:
         return min(found, key=lambda timed: timed.seconds)
 
     def timed(self, subgraphs: tuple[Subgraph, ...], more: Iterable[Part] = ()) -> TimedPlan:
-        plan = make_plan(self.graph, self.plan.device, self.plan.options, decided=subgraphs)
-        program = self.build(plan)
+        program = self.build(with_subgraphs(self.plan, subgraphs))
         whole = program.seconds()
         numbers = {k: number for number, subgraph in enumerate(subgraphs) for k in subgraph.nodes}
         parts = [frozenset(k for s in part for k in subgraphs[s].nodes) for part in program.launched_together]
@@ -160,26 +156,14 @@ def _split(subgraphs: Sequence[Subgraph], layers: Sequence[Subgraph], parts: Ite
 
 
 def _mixed(layered: TimedPlan, merged: Mapping[Part, TimedPlan]) -> tuple[Subgraph, ...]:
-    """Merges parts that measured no slower so, those that save most first, none sharing nodes; the rest are layers."""
+    """Merges parts that measured no slower so; the rest are layers."""
     saved = {part: layered.parts[part] - timed.parts[part] for part, timed in merged.items()}
-    taken: set[int] = set()
-    chosen: list[Subgraph] = []
-    for part in sorted(saved, key=lambda part: -saved[part]):
-        if saved[part] >= 0 and taken.isdisjoint(part):
-            taken |= part
-            chosen += (s for s in merged[part].subgraphs if part.issuperset(s.nodes))
-    chosen += (s for s in layered.subgraphs if taken.isdisjoint(s.nodes))
-    return tuple(sorted(chosen, key=lambda s: s.nodes[-1]))  # what reads a subgraph's output has a later one itself
-
-
-def _same(a: Sequence[Subgraph], b: Sequence[Subgraph]) -> bool:
-    """Whether two programs would be the same."""
-    one, other = ({(s.nodes, s.strategy, s.brick, s.band, s.kernels) for s in subgraphs} for subgraphs in (a, b))
-    return one == other
+    inside = {part: [s for s in timed.subgraphs if part.issuperset(s.nodes)] for part, timed in merged.items()}
+    return merged_where_faster(layered.subgraphs, inside, saved)
 
 
 def _explained(subgraphs: Iterable[Subgraph], merged: frozenset[int]) -> Iterator[Subgraph]:
     """The subgraphs; layers that were merged in a trial say what came of it."""
     for s in subgraphs:
         lost = len(s.nodes) == 1 and merged.issuperset(s.nodes)
-        yield replace(s, why="layerwise: measured faster than merged") if lost else s
+        yield replace(s, why=LAYER_WAS_FASTER) if lost else s

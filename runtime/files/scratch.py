@@ -21,7 +21,7 @@ from brickrt.graph.errors import BrickError
 from brickrt.runtime.files.boxes import PIECE_BYTES, Extents, added, as_bytes, pieces
 from brickrt.runtime.files.descriptor import read_at, refused, sync_file, write_at
 from brickrt.runtime.files.formats.flat import FlatBoxes, FlatLayout
-from brickrt.runtime.files.identity import contiguous
+from brickrt.runtime.files.identity import checksum
 
 SUFFIX = ".brickrt-scratch"
 SCRATCH_BUFFERS = 2 * PIECE_BYTES  # of a folder: one to read, one to write
@@ -36,14 +36,6 @@ def scratch_path(output: str | Path, folder: str | Path | None = None) -> Path:
     if folder is None:
         return path.with_name(path.name + SUFFIX)
     return Path(folder, f"{path.name}-{hashlib.sha256(os.fsencode(path)).hexdigest()[:12]}{SUFFIX}")
-
-
-def rows_checksum(array: np.ndarray) -> str:
-    """The CRC-32 of bytes in row-major order: quick, and enough to tell what is torn or missing."""
-    found = 0
-    for data in contiguous(array):
-        found = zlib.crc32(data, found)
-    return f"{found:08x}"
 
 
 class ScratchFile:
@@ -169,7 +161,7 @@ def disk_speed(folder: Path) -> tuple[float, float]:
         fd, written, read, began = file.fileno(), 0, 0, time.perf_counter()
         while written < _TRIED and time.perf_counter() - began < _SECONDS:
             for _ in range(4):
-                rows_checksum(data)
+                checksum(data)
                 write_at(fd, as_bytes(data), written, folder)
                 written += data.nbytes
             sync_file(fd, folder)

@@ -12,9 +12,10 @@ from brickrt.graph.errors import BrickError
 from brickrt.ops.types import Shape
 from brickrt.plan.stream.band_schedule import BandSchedule
 from brickrt.plan.stream.stream_plan import StreamPlan
-from brickrt.runtime.files.journal import Journal, checksum, stored_checksum, verify
+from brickrt.runtime.files.identity import checksum
+from brickrt.runtime.files.journal import Journal, stored_checksum, verify
 from brickrt.runtime.files.journal import Key as JournalKey
-from brickrt.runtime.files.scratch import ScratchFile, rows_checksum
+from brickrt.runtime.files.scratch import ScratchFile
 from brickrt.runtime.files.tensors import TensorSink
 from brickrt.runtime.stream.ring_memory import SweepMemory
 from brickrt.runtime.stream.sweep_run import SweepWork
@@ -61,7 +62,7 @@ class JournalWriter:
         """See `BandListener`."""
         for name, (_, array) in boxes.items():
             self.written.spills[name].sync()
-            self.journal.finish((sweep, band, self.written.spill_numbers[name]), rows_checksum(array))
+            self.journal.finish((sweep, band, self.written.spill_numbers[name]), checksum(array))
         self._tell(sweep, band)
 
     def collected(self, sweep: int, band: int, rows: Mapping[str, np.ndarray]) -> None:

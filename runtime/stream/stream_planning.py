@@ -71,7 +71,7 @@ def plan_stream(
     if pipeline.engine.spec.kind != "cpu":
         raise BrickError(f"device '{pipeline.engine.name}' runs no bands: use device cpu")
     check_input_types(source, types)
-    plan = pipeline.plan(whole_graph(source, types))
+    plan = pipeline.plan(whole_graph(source, types), measured=False)
     slices, views = find_inplace_slices(plan), view_aliases(plan)
     runtime = resident_bytes()  # with the graph, whose weights are copies of the model's
     limit = max_memory or runtime + int(FREE_SHARE * available_bytes())

@@ -82,32 +82,26 @@ class StreamProgress:
 Watch = Callable[[StreamProgress], None]
 
 
-@dataclass(frozen=True)
-class StreamReport:
-    """What a run in bounded memory did. `peak` are the most bytes that were resident, `memory` those that were
-    projected and `limit` those that were allowed; `bands` ran of `all_bands`: others an earlier run had finished.
-    `bytes_read` and `bytes_written` are those of the files' elements, `plan_s`, `compile_s` and `run_s` seconds,
-    `outputs` the files by output."""
+@dataclass(frozen=True, kw_only=True)
+class BoundedReport:
+    """What a run in bounded memory took. `peak` are the most bytes that were resident, `memory` those that were
+    projected and `limit` those that were allowed. `bytes_read` and `bytes_written` are those of the files' elements,
+    `plan_s`, `compile_s` and `run_s` seconds, `outputs` the files by output."""
 
-    plan: StreamPlan = field(repr=False)
     memory: StreamMemory
     limit: int
     peak: int
-    bands: int
-    all_bands: int
     plan_s: float
     compile_s: float
     run_s: float
     bytes_read: int = 0
     bytes_written: int = 0
     outputs: dict[str, str] = field(default_factory=dict)
-    spilling: Spilling | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The report as JSON has it: memory in bytes, times in seconds."""
-        return plan_dict(self.plan, self.memory, self.limit, self.spilling) | {
+        return memory_dict(self.memory, self.limit) | {
             "peak_bytes": self.peak,
-            "bands_run": self.bands,
             "bytes_read": self.bytes_read,
             "bytes_written": self.bytes_written,
             "plan_s": self.plan_s,
@@ -115,6 +109,21 @@ class StreamReport:
             "run_s": self.run_s,
             "outputs": dict(self.outputs),
         }
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamReport(BoundedReport):
+    """What a run in bands did: `bands` ran of `all_bands`, others an earlier run had finished."""
+
+    plan: StreamPlan = field(repr=False)
+    bands: int
+    all_bands: int
+    spilling: Spilling | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as JSON has it: memory in bytes, times in seconds."""
+        cut = plan_dict(self.plan, self.memory, self.limit, self.spilling)
+        return cut | super().to_dict() | {"bands_run": self.bands}
 
 
 def tall(plan: StreamPlan) -> int:
@@ -134,12 +143,16 @@ def plan_dict(plan: StreamPlan, memory: StreamMemory, limit: int, spilling: Spil
         "band_rows": plan.rows,
         "strips": list(plan.strips),
         "bands": sum(one.schedule.bands for one in plan.sweeps),
-        "limit_bytes": limit,
-        "projected_bytes": memory.total,
-        "memory": asdict(memory) | {"compiling": COMPILING},
+        **memory_dict(memory, limit),
         "spilled": [_spilled(plan, name, shape) for name, shape in plan.spill_shapes().items()],
         "disk": asdict(spilling) if spilling else None,
     }
+
+
+def memory_dict(memory: StreamMemory, limit: int) -> dict[str, Any]:
+    """The memory that a run takes by part, and what it may take, in bytes, as JSON has it."""
+    parts = asdict(memory) | {"compiling": COMPILING}
+    return {"limit_bytes": limit, "projected_bytes": memory.total, "memory": parts}
 
 
 def _spilled(plan: StreamPlan, name: str, shape: Shape) -> dict[str, Any]:

@@ -99,7 +99,7 @@ def plan_windows(
     given = TensorType((_batch(info), image.shape[1], *layout.window), image.dtype)
     graph = _graph(source, name, given)
     outputs = _outputs(graph, image.shape[0], layout, decision)
-    plan = pipeline.plan(graph)
+    plan = pipeline.plan(graph, measured=False)
     limit = max_memory or resident_bytes() + int(FREE_SHARE * available_bytes())
     held = _held_bytes(given, layout, outputs)
     _check(layout, limit, resident_bytes() + held + in_core_bytes(plan))

@@ -17,14 +17,16 @@ from brickrt.runtime.program_protocol import LaunchMode
 
 
 @pytest.mark.parametrize(
-    "words", ["", "--help", "run --help", "plan --help", "bench --help", "zoo --help", "--version"]
+    "words", ["", "--help", "run --help", "plan --help", "tune --help", "bench --help", "zoo --help", "--version"]
 )
 def test_help(call, words):
     called = call(*words.split())
     assert called.code == 0 and "brickrt" in called.out and called.err == ""
 
 
-@pytest.mark.parametrize("words", ["", "run", "plan", "bench", "demo", "doctor", "zoo", "zoo list", "zoo export"])
+@pytest.mark.parametrize(
+    "words", ["", "run", "plan", "tune", "bench", "demo", "doctor", "zoo", "zoo list", "zoo export"]
+)
 def test_help_fits_a_screen_and_has_examples(call, words, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     lines = call(*words.split(), "--help").out.splitlines()

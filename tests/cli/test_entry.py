@@ -45,7 +45,7 @@ def test_a_closed_pipe_is_silent():
     assert done.stderr == "" and done.returncode == 1
 
 
-@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("closed", ["2>&-", "<&- >&- 2>&-"])
 def test_streams_may_be_closed(models, tmp_path, closed):
     """As services start programs. What is written lands in no other file."""
     words = f"'{sys.executable}' -m brickrt plan '{models / 'conv.onnx'}' --save plan.json {closed}"

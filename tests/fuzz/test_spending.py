@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 import numpy as np
+import onnx
 import pytest
 
 from tests.fuzz.case_runner import CaseRunner
@@ -74,3 +75,34 @@ def test_refused_before_anything_is_spent(worker: CaseRunner, name: str):
 def test_a_norm_over_more_channels_than_there_are(worker: CaseRunner, size: int):
     proto = model([node("LRN", "x", "y", size=size)], IMAGE)
     assert worker.run((proto.SerializeToString(), "cpu")) == ("ran", "")
+
+
+ONE = onnx.numpy_helper.from_array(np.int32([1]))
+LONG = {
+    "products of whole numbers": (
+        [node("ConstantOfShape", "s", "c", value=ONE), node("Gemm", "c c", "y", name="n")],
+        i(1, 1, 3000, 3000),
+        "cpu",
+    ),
+    "a window of many taps": (
+        [node("ConstantOfShape", "s", "c"), node("Conv", "c c", "y", name="n", pads=[1] * 4)],
+        i(1, 1, 1500, 1500),
+        "reference",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_what_would_take_long_is_refused(worker: CaseRunner, name: str):
+    """NumPy is busy with one call for minutes, or Python with a loop."""
+    nodes, shape, device = LONG[name]
+    word, text = worker.run((model(nodes, s=shape).SerializeToString(), device))
+    assert word == "refused" and "a run with a model and inputs of" in text, text
+
+
+@pytest.mark.parametrize("count", [0, 3, 1 << 31])
+def test_more_scanned_inputs_than_there_are(worker: CaseRunner, count: int):
+    body = onnx.helper.make_graph([node("Identity", "a", "b")], "body", [tensor("a", [2])], [tensor("b", [2])])
+    proto = model([node("Scan", "x", "y", name="n", body=body, num_scan_inputs=count)], [tensor("x", [3, 2])])
+    word, text = worker.run((proto.SerializeToString(), "cpu"))
+    assert word == "refused" and f"num_scan_inputs {count} is outside 1 to its 1 inputs" in text, text

@@ -22,7 +22,7 @@ from tests.support.cpu.harness import PAGE, GuardedMemory, poison
 from tests.support.cpu.in_child import in_child
 from tests.support.random_networks import random_network
 
-NETWORKS = 8
+NETWORKS = 5
 WAYS = [("layerwise", None), ("auto", None), ("padded", 5), ("memoized", 8)]
 UNWRITTEN = 0xFF
 """In every byte: NaN in all floating-point types."""

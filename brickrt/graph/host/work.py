@@ -94,9 +94,10 @@ def _quantized_matmul(arrays: Arrays, at: dict[str, Any]) -> int:
     return _matmul([arrays[0], arrays[3]], at)
 
 
-def _gemm(arrays: Arrays, at: dict[str, Any]) -> int:
+def _gemm(arrays: Arrays, at: dict[str, Any]) -> float:
+    """As many as NumPy's `dot` makes, of tensors of more dimensions too."""
     a, b = _shapes(arrays)[:2]
-    return math.prod(a) * b[0 if at.get("transB") else 1]
+    return math.prod(a) * math.prod(b) / max(1, b[-1 if at.get("transB") else -2])
 
 
 def _kernel(arrays: Arrays, at: dict[str, Any]) -> tuple[int, ...]:

@@ -12,7 +12,8 @@ MOST_DIMENSIONS = 32
 
 
 def check_attributes(node: onnx.NodeProto) -> None:
-    """Raises ModelError for an attribute without a name or given twice, an axis that no tensor has, an unknown word.
+    """Raises ModelError for an attribute without a name or given twice, an axis that no tensor has, an unknown word,
+    and for more scanned inputs than there are.
 
     Such axes crash ONNX's own native code: nothing later may see them.
     """
@@ -24,6 +25,8 @@ def check_attributes(node: onnx.NodeProto) -> None:
     if twice is not None:
         raise ModelError(f"{what}: attribute {twice} is given twice")
     for attribute in node.attribute:
+        if attribute.name == "num_scan_inputs" and not 0 < attribute.i <= len(node.input):
+            raise ModelError(f"{what}: num_scan_inputs {attribute.i} is outside 1 to its {len(node.input)} inputs")
         _check_range(attribute, what)
         _check_word(attribute, node.op_type, what)
 

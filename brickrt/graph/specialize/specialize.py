@@ -19,11 +19,8 @@ from brickrt.graph.host.run_host_node import reads
 from brickrt.graph.host.static_values import fold_on_host, quick_enough, small_enough, static_value
 from brickrt.graph.interpret import run_nodes
 from brickrt.graph.ir import Graph, Node
-from brickrt.graph.passes.fold import fold
-from brickrt.graph.passes.fuse import fuse
-from brickrt.graph.passes.reorder_slices import reorder_slices
-from brickrt.graph.passes.stitch import stitch
-from brickrt.graph.rewriter import prune, rename
+from brickrt.graph.passes.rewrite import rewritten
+from brickrt.graph.rewriter import rename
 from brickrt.graph.specialize.check_types import check_types
 from brickrt.graph.specialize.inlining import Splice, branch, expand, function_body
 from brickrt.graph.specialize.stages import Specialized, Stage, only
@@ -266,7 +263,7 @@ class _Walk:
         outputs, same, renamed = self.name_outputs([name for name in here if name not in known])
         inputs = tuple(name for name in stage.inputs if name in b.types and name not in b.constants)
         graph = rename(Graph(tuple(b.nodes), b.types, b.constants, inputs, tuple(outputs)), renamed)
-        graph = stitch(fuse(reorder_slices(fold(prune(graph))))).verify()
+        graph = rewritten(graph).verify()
         return Specialized(graph, tuple(self.host), self.reasons, only(known, wanted), same, self.rest(later, known))
 
     def name_outputs(self, names: list[str]) -> tuple[list[str], dict[str, str], dict[str, str]]:

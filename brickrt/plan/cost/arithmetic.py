@@ -66,7 +66,7 @@ def _efficiency(op: Op, weights: Sequence[int], device: DeviceSpec) -> float:
     if isinstance(op, ConvTranspose):
         return 0.7
     if isinstance(op, Conv) and op.groups > 1:
-        return 0.8 if device.double_pumped else 0.5 if weights[1] < device.lanes else 0.6
+        return 0.8 if device.double_pumped else 0.5 if weights[1] == 1 else 0.6 if weights[1] < device.lanes else 0.75
     if device.double_pumped:
         return 0.95 if weights[1] > 4 else 0.85
     return 0.75 if weights[1] > 4 else 0.4

@@ -34,9 +34,10 @@ from brickrt.plan.cost.constants import (
     WINOGRAD_MARGIN,
 )
 from brickrt.plan.cost.roofline import compute_us, read_us
-from brickrt.plan.cost.strassen import LEVELS, choose_product, growth, product_us
+from brickrt.plan.cost.strassen import LEVELS, choose_product, growth, possible_schemes, product_us
 from brickrt.plan.device.device_spec import DeviceSpec
 
+DIRECT = "direct"
 EDGES = {f"winograd{m}": m for m in (6, 5, 4, 3, 2)}  # outputs of a tile along each dimension that is tiled
 
 
@@ -48,13 +49,26 @@ def choose_algorithms(graph: Graph, layouts: Mapping[str, str], device: DeviceSp
     for k, node in enumerate(graph.nodes):
         if _may_transform(graph, layouts, node):
             name = _fastest(graph, node, device, constants, layouts[node.inputs[0]] == "blocked")
-            if name != "direct":
+            if name != DIRECT:
                 chosen[k] = name
-        elif isinstance(node.op, MatMul) or (isinstance(node.op, Conv) and _is_blocked(layouts, node)):
+        elif _is_product(layouts, node):
             scheme = choose_product(graph, node, device, constants)
             if scheme is not None:
                 chosen[k] = scheme
     return chosen
+
+
+def possible_algorithms(
+    graph: Graph, layouts: Mapping[str, str], device: DeviceSpec, k: int, constants: int
+) -> list[str]:
+    """The algorithms that compute node `k` beside the direct one, in a graph with so many bytes of constants."""
+    node = graph.nodes[k]
+    if device.kind != "cpu":
+        return []
+    if _may_transform(graph, layouts, node):
+        assert isinstance(node.op, Conv)
+        return [name for name, edge in EDGES.items() if fits(node.op, edge)]
+    return possible_schemes(graph, node, device, constants) if _is_product(layouts, node) else []
 
 
 def weight_growth(op: Op, algorithm: str | None) -> float:
@@ -95,7 +109,7 @@ def conv_us(graph: Graph, node: Node, device: DeviceSpec, algorithm: str | None,
     """Modelled microseconds of one core for an ungrouped convolution, in a graph with so many bytes of constants."""
     op, x, out = node.op, graph.ins(node)[0].shape, graph.out(node).shape
     assert isinstance(op, Conv)
-    if algorithm in (None, "direct"):
+    if algorithm in (None, DIRECT):
         return _direct_us(op, x, out, device, constants)
     axes = axes_of(op, x[2:], EDGES[str(algorithm)])
     return winograd_us(axes, x[1], out, device, CoreShare(1, 1, constants))
@@ -179,6 +193,10 @@ def _is_blocked(layouts: Mapping[str, str], node: Node) -> bool:
     return layouts[node.inputs[0]] == layouts[node.output] == "blocked"
 
 
+def _is_product(layouts: Mapping[str, str], node: Node) -> bool:
+    return isinstance(node.op, MatMul) or (isinstance(node.op, Conv) and _is_blocked(layouts, node))
+
+
 def _may_transform(graph: Graph, layouts: Mapping[str, str], node: Node) -> bool:
     op = node.op
     return (
@@ -195,10 +213,10 @@ def _may_transform(graph: Graph, layouts: Mapping[str, str], node: Node) -> bool
 def _fastest(graph: Graph, node: Node, device: DeviceSpec, constants: int, blocked: bool) -> str:
     op = node.op
     assert isinstance(op, Conv)
-    direct = conv_us(graph, node, device, "direct", constants)
+    direct = conv_us(graph, node, device, DIRECT, constants)
     names = [name for name, edge in EDGES.items() if fits(op, edge)]
     times = {name: conv_us(graph, node, device, name, constants) for name in names}
     best = min(times, key=times.__getitem__)
     strided = blocked and axes_of(op, graph.ins(node)[0].shape[2:], EDGES[best]).residues > 1
     margin = STRIDED_MARGIN if strided else WINOGRAD_MARGIN
-    return best if times[best] < margin * direct else "direct"
+    return best if times[best] < margin * direct else DIRECT

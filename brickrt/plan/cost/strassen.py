@@ -58,10 +58,15 @@ def may_use(graph: Graph, node: Node, lanes: int, algorithm: str) -> bool:
     )
 
 
+def possible_schemes(graph: Graph, node: Node, device: DeviceSpec, constants: int) -> list[str]:
+    """The levels of the scheme by which a product may be computed, in a graph with so many bytes of constants."""
+    names = [name for name in LEVELS if may_use(graph, node, device.lanes, name)]
+    return [name for name in names if constants * growth(LEVELS[name]) <= MOST_MEMORY * device.memory]
+
+
 def choose_product(graph: Graph, node: Node, device: DeviceSpec, constants: int) -> str | None:
     """The algorithm modelled fastest for a product, cut as `strassen_brick` does; None for the direct one."""
-    names = [name for name in LEVELS if may_use(graph, node, device.lanes, name)]
-    names = [name for name in names if constants * growth(LEVELS[name]) <= MOST_MEMORY * device.memory]
+    names = possible_schemes(graph, node, device, constants)
     times = {name: product_us(graph, node, device, name, constants) for name in names}
     best = min(times, key=times.__getitem__, default=None)
     margin = DOUBLE_PUMPED_MARGIN if device.double_pumped else STRASSEN_MARGIN

@@ -81,15 +81,18 @@ def _image_brick(cost: CostModel, k: int, brick: list[int], want: int) -> Shape:
 
 
 def _channel_unit(cost: CostModel, k: int, channels: int) -> int:
-    """The multiple at which channels may be cut; 0 where they may not."""
+    """The multiple at which channels may be cut, of groups where a block begins with one; 0 where they may not."""
     node, lanes = cost.graph.nodes[k], cost.device.lanes
     if cost.layouts[node.output] != "blocked":
         return 0
     if isinstance(node.op, Reduce):
         return lanes if node.op.axes != (1,) else 0
-    if isinstance(node.op, Conv) and node.op.groups == 1:
+    if not isinstance(node.op, Conv):
+        return 0
+    if node.op.groups == 1:
         return 4 * lanes if channels >= 8 * lanes and not cost.device.double_pumped else lanes
-    return 0
+    width = channels // node.op.groups
+    return math.lcm(width, lanes) if node.op.gate_parts == 1 and width > 1 else 0
 
 
 def _weights_lead(cost: CostModel, k: int) -> bool:

@@ -61,8 +61,11 @@ class ConvBody(ConvOperands):
     def blocks(self, n: Index, g: Index, block: Index, count: int) -> None:
         """`count` blocks of channels from `block` on, for all pixels of the box."""
         f, k = self.f, self.k
+        tile = TilePosition(n, g, block, count, [])
+        if not k.packed[1]:  # outside of all loops: LLVM takes seconds to find out that they are the same everywhere
+            self.known_members = [self.members(tile, j) for j in range(count)]
         if self.scaled_weights is not None:
-            self.scale_weights(TilePosition(n, g, block, count, []))
+            self.scale_weights(tile)
         if k.flat:
             *at, x = [lo for lo, _ in self.boxes]
             self.row(TilePosition(n, g, block, count, at), x)

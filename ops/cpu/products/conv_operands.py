@@ -40,6 +40,7 @@ class ConvOperands:
         self.later = f.local(PTR, f.pointer(len(kernel.ins) + kernel.extra_pointers)) if kernel.prefetch_bytes else None
         self.scaled_weights = f.pointer(1 + len(kernel.ins) + kernel.extra_pointers) if kernel.workspace else None
         self.dtype = kernel.out.dtype
+        self.known_members: list[list[Index]] | None = None  # of the blocks of a tile, where weights are no constants
         self.epilogue = kernel.epilogue.bind(f)
         self.boxes = [f.box(d) for d in range(2, kernel.out.type.rank)]
         self.windows = windows(kernel.op, kernel.ins[0].shape[2:])[:-1]
@@ -124,11 +125,13 @@ class ConvOperands:
         transposed = isinstance(k.op, ConvTranspose)
         per_out, per_in = (k.taps, k.group_out * k.taps) if transposed else (k.group_in * k.taps, k.taps)
         group = f.mul(place.group, k.group_in * k.group_out * k.taps)
+        start = f.add(group, tap, f.mul(f.mul(q, k.unit), per_in))
+        members = self.known_members or [self.members(place, j) for j in range(place.count)]
+        lanes = [[f.add(start, f.mul(member, per_out)) for member in block] for block in members]
 
         def load(c: Index, j: int) -> ir.Value:
-            start = f.add(group, tap, f.mul(f.add(f.mul(q, k.unit), c), per_in))
-            offsets = [f.add(start, f.mul(member, per_out)) for member in self.members(place, j)]
-            value = f.collect(self.w, offsets, self.dtype, k.lanes)
+            within = f.mul(c, per_in)
+            value = f.collect(self.w, [f.add(lane, within) for lane in lanes[j]], self.dtype, k.lanes)
             return value if self.factors is None else f.b.fmul(value, f.splat(self.factor(place, q, c), k.lanes))
 
         return load

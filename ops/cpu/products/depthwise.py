@@ -1,9 +1,9 @@
 """Convolutions whose groups share a vector of channels: depthwise ones, and groups that are no multiple of the lanes.
 
 A lane is an output channel, and reads input channels of its own group: for member j of the group, lane l reads channel
-group(l)*C/g + j. Where output and input blocks hold the same groups (depthwise; 2, 4, 8… channels in and out) that is a
-fixed permutation of the input's vector; otherwise the lanes are gathered one by one.
-Weights are packed [block][taps][member][lanes], blocks part after part of the product.
+group(l)*C/g + j; `groups/lane_groups.py` tells how. A vector of such inputs serves all pixels of a register tile and
+all taps along the row that read it. Weights are packed [block][taps][member][lanes], blocks part after part of the
+product.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 from llvmlite import ir
 
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
-from brickrt.ops.cpu.emit.llvm_types import I64, Index, register_type, vector, zeros
+from brickrt.ops.cpu.emit.llvm_types import Index, register_type, vector, zeros
 from brickrt.ops.cpu.emit.variables import Variable
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel, kernel_for
@@ -27,11 +27,17 @@ from brickrt.ops.cpu.operands.epilogue import offset_of
 from brickrt.ops.cpu.products.conv import ConvKernel
 from brickrt.ops.cpu.products.conv_geometry import windows
 from brickrt.ops.cpu.products.conv_scheme import ConvScheme
+from brickrt.ops.cpu.products.groups.lane_groups import LaneGroups
+from brickrt.ops.cpu.products.groups.lane_inputs import LaneInputs, lane_inputs
 from brickrt.ops.cpu.products.live_taps import first_input, live_taps
-from brickrt.ops.cpu.products.row_tiles import PIXEL, PixelTile, tile_runs
+from brickrt.ops.cpu.products.row_tiles import FEW, PIXEL, PixelTile, tile_runs
 from brickrt.ops.operators.conv import Conv, ConvTranspose
 
 PIXELS = 8  # accumulators of a tile: enough to hide the latency of the additions
+GROUP_PIXELS = 16  # the same of groups of several channels: inputs that taps share are fewer in long tiles
+FEW_GROUP_PIXELS = 10  # the same where there are 16 registers
+MOST_SHARING = 4  # taps along the row that share the lanes' inputs
+MOST_WEIGHTS = 12  # weights that are kept in registers meanwhile
 
 
 @dataclass(frozen=True)
@@ -41,29 +47,37 @@ class DepthwiseKernel(ConvScheme):
     prefetches: ClassVar[bool] = False
 
     @cached_property
-    def tile(self) -> tuple[int, int]:
-        """One block of channels by as many pixels as hide the latency of a multiply-add."""
-        return 1, PIXELS if self.isa.registers >= 32 else PIXELS // 2
+    def lane_groups(self) -> LaneGroups:
+        """Which groups the lanes belong to."""
+        return LaneGroups(self.lanes, self.group_in, self.group_out, self.op.gate_parts, self.out.shape[1])
 
     @property
-    def permutes(self) -> bool:
-        """Whether a block of the product reads only the input block of the same number."""
-        same = self.group_in == self.group_out and self.lanes % self.group_out == 0
-        whole = self.op.gate_parts == 1 or self.out.shape[1] % self.lanes == 0
-        return same and whole and self.ins[0].block == self.lanes
+    def shuffles(self) -> bool:
+        """Whether the lanes' inputs are shuffled from whole vectors."""
+        return self.lane_groups.shuffles and self.ins[0].block == self.lanes
+
+    @property
+    def shares_taps(self) -> int:
+        """Taps along the row at a time that share the lanes' inputs: their weights stay in registers."""
+        if self.group_in == self.group_out == 1:
+            return 1
+        return max(1, MOST_WEIGHTS // self.group_in) if self.shuffles else MOST_SHARING
+
+    @cached_property
+    def tile(self) -> tuple[int, int]:
+        """One block of channels by as many pixels as hide the latency of a multiply-add."""
+        many = self.isa.registers >= 32
+        if self.group_in == 1:
+            return 1, PIXELS if many else PIXELS // 2
+        pixels = GROUP_PIXELS if many else PIXELS if self.shuffles else FEW_GROUP_PIXELS
+        pixels = min(pixels, FEW) if self.isa.double_pumped else pixels
+        return 1, max(1, pixels * 4 // (self.op.gate_parts * self.out.dtype.itemsize))
 
     @property
     def tap_code(self) -> int:
-        """Lanes that are gathered or shuffled are several times as much code."""
-        return 1 if self.permutes and self.group_in == 1 else 8
-
-    @property
-    def members(self) -> np.ndarray:
-        """First input channel of the group of each channel of the product (up to whole blocks of each part)."""
-        blocks, each = self.out.channel_blocks, self.out.shape[1]
-        channels = np.minimum(np.arange(blocks * self.lanes), each - 1)
-        parts = np.arange(self.op.gate_parts)[:, None] * each
-        return (channels + parts).reshape(-1) // self.group_out * self.group_in
+        """Members that are written out, for every kind of blocks."""
+        groups = self.lane_groups
+        return groups.period[0] * groups.group_in if self.shuffles else len(groups.held)
 
     def pack(self, i: int, array: np.ndarray) -> np.ndarray:
         """Weights as [block][taps][member][lanes], the bias up to whole blocks."""
@@ -104,21 +118,7 @@ class DepthwiseBody:
         self.kind = vector(register_type(self.dtype), kernel.lanes)
         self.epilogue = kernel.epilogue.bind(f)
         self.windows = windows(kernel.op, kernel.ins[0].shape[2:])[:-1]
-        self.table = None if kernel.permutes else self.channel_table()
-
-    def channel_table(self) -> ir.Value:
-        """Input offsets [member of the group, output channel up to whole blocks], as a constant of the module."""
-        k = self.k
-        values = [self.element(int(c) + member) for member in range(k.group_in) for c in k.members]
-        kind = ir.ArrayType(I64, len(values))
-        table = ir.GlobalVariable(self.f.module, kind, f"{self.f.fn.name}.channels")
-        table.linkage, table.global_constant, table.initializer = "private", True, ir.Constant(kind, values)
-        return table
-
-    def element(self, channel: int) -> int:
-        """Offset of a channel of the input."""
-        x = self.k.ins[0]
-        return channel // x.block * x.strides[1] + channel % x.block
+        self.inputs: list[LaneInputs] = []  # of the block of each part where the emitter is
 
     def emit(self) -> None:
         """Images, blocks of channels, rows."""
@@ -127,8 +127,11 @@ class DepthwiseBody:
         blocks = f.div(lo, k.lanes), f.div(f.add(hi, k.lanes - 1), k.lanes)
         spatial = [f.box(d) for d in range(2, k.out.type.rank)]
         outer = [(lo, f.add(lo, 1)) for lo, _ in spatial[:-1]] if k.flat else spatial[:-1]
-        with f.loop(*f.box(0)) as n, f.loop(*blocks) as block, f.loops(outer) as at:
-            self.row([n, block, *at], spatial[-1][0])
+        with f.loop(*f.box(0)) as n, f.loop(*blocks) as block:
+            for inputs in lane_inputs(f, self.x, k.ins[0], k.lane_groups, block):
+                self.inputs = inputs
+                with f.loops(outer) as at:
+                    self.row([n, block, *at], spatial[-1][0])
 
     def row(self, at: list[Index], x: Index) -> None:
         """One row of output pixels, from `x` on: runs of tiles."""
@@ -162,8 +165,10 @@ class DepthwiseBody:
             else:
                 taps = list(enumerate(tile.taps))
             base = f.add(base, f.mul(in_x, k.ins[0].strides[-1]))
-            for acc, part in zip(sums, parts, strict=True):
-                self.row_taps(acc, part, base, f.mul(tap, k.row_window.kernel), taps)
+            for acc, part, inputs in zip(sums, parts, self.inputs, strict=True):
+                for first in range(0, len(taps), k.shares_taps):
+                    some = taps[first : first + k.shares_taps]
+                    self.row_taps(acc, part, inputs, base, f.mul(tap, k.row_window.kernel), some)
 
         def store(t: Index, values: Sequence[ir.Value]) -> None:
             index = [n, f.mul(block, k.lanes), *rows, f.add(out_x, tile.start, f.mul(t, tile.step))]
@@ -193,19 +198,22 @@ class DepthwiseBody:
         self,
         acc: list[Variable],
         block: Index,
+        inputs: LaneInputs,
         base: Index,
         first_tap: Index,
         taps: Sequence[tuple[Index, tuple[int | None, ...]]],
     ) -> None:
-        """The taps along the row, each with the input of every pixel, and for each of them the members of the group."""
+        """Some taps along the row, for all members of the groups: each of their pixels is read once."""
         f, k = self.f, self.k
-        for kx, rels in taps:
-            with f.loop(0, k.group_in) as member:
-                weight = self.weight(block, f.add(first_tap, kx), member)
-                for total, rel in zip(acc, rels, strict=True):
-                    if rel is not None:
-                        pixel = self.pixel(block, f.add(base, rel * k.ins[0].strides[-1]), member)
-                        f.change(total, f.fma(pixel, weight, f.read(total)))
+        rels = sorted({rel for _, row in taps for rel in row if rel is not None})
+        for members in inputs.members(base) if rels else ():
+            weights = [[self.weight(block, f.add(first_tap, kx), member) for kx, _ in taps] for member, _ in members]
+            for rel in rels:
+                for (_, reader), row in zip(members, weights, strict=True):
+                    pixel = reader(rel * k.ins[0].strides[-1])
+                    for (_, reads), weight in zip(taps, row, strict=True):
+                        for total in (total for total, at in zip(acc, reads, strict=True) if at == rel):
+                            f.change(total, f.fma(pixel, weight, f.read(total)))
 
     def weight(self, block: Index, tap: Index, member: Index) -> ir.Value:
         """A vector of weights: of each lane's channel, at a tap, for a member of its group."""
@@ -224,29 +232,12 @@ class DepthwiseBody:
         row = f.add(f.mul(group, k.group_in), member)
         return f.add(f.mul(f.add(f.mul(row, k.group_out), inner), k.taps), tap)
 
-    def pixel(self, block: Index, base: Index, member: Index) -> ir.Value:
-        """Each lane's input channel at a pixel."""
-        f, k = self.f, self.k
-        if k.permutes:
-            whole = f.load(self.x, f.add(base, f.mul(block, k.ins[0].strides[1])), self.dtype, k.lanes)
-            return whole if k.group_in == 1 else self.shuffle(whole, member)
-        assert self.table is not None
-        first = f.add(f.mul(member, len(k.members)), f.mul(block, k.lanes))
-        table = [f.b.gep(self.table, [f.value(f.add(first, lane))], source_etype=I64) for lane in range(k.lanes)]
-        return f.collect(self.x, [f.add(base, f.b.load(at, typ=I64)) for at in table], self.dtype, k.lanes)
-
-    def shuffle(self, whole: ir.Value, member: Index) -> ir.Value:
-        """Lane l takes the lane of member `member` of its own group."""
-        f, size = self.f, self.k.group_in
-        acc = zeros(self.kind)
-        for m in range(size):
-            picks = [lane // size * size + m for lane in range(self.k.lanes)]
-            picked = f.shuffle(whole, whole, picks)
-            acc = f.b.select(f.b.icmp_signed("==", f.value(member), I64(m)), picked, acc)
-        return acc
-
 
 @kernel_for(Conv, ConvTranspose)
 def _choose(op: Conv | ConvTranspose, ins: Sequence[Operand], out: Operand, isa: Isa) -> type[Kernel]:
-    whole = op.groups == 1 or (op.gate_parts == 1 and (out.shape[1] // op.groups) % isa.lanes == 0)
-    return ConvKernel if whole else DepthwiseKernel
+    if op.groups == 1:
+        return ConvKernel
+    blocks, rest = divmod(out.shape[1] // op.groups, isa.lanes)
+    whole = op.gate_parts == 1 and rest == 0
+    shares = isinstance(op, Conv) and (blocks == 1 or (isa.registers < 32 and op.kernel[-1] > 1))
+    return ConvKernel if whole and not shares else DepthwiseKernel

@@ -122,9 +122,8 @@ def _with_height(t: FormTensor) -> FormTensor:
 
 def _matmul(op: MatMul, ins: Sequence[Operand], out: Operand, precision: Precision) -> Form:
     """A product [B, M, K] × [B, K, N]; where b has no batch dimensions, those of a are among its rows."""
-    for operand in (out, *ins):
-        if operand.strides != row_major(operand.shape):
-            raise Unfit("a matrix is not stored row by row")
+    if not all(map(_row_by_row, (out, *ins))):
+        raise Unfit("a matrix is not stored row by row")
     a, b = ins[0].shape, ins[1].shape
     batch = out.shape[:-2]
     fold = math.prod(b[:-2]) == 1 and a[:-2] == batch
@@ -132,6 +131,12 @@ def _matmul(op: MatMul, ins: Sequence[Operand], out: Operand, precision: Precisi
         raise Unfit("its batch dimensions broadcast in part")
     tensors = [_matrices(operand, out.shape, fold and k != 2) for k, operand in enumerate((out, *ins))]
     return Form("matmul", tuple(tensors), steps_of(op.bias, op.epilogue), precision)
+
+
+def _row_by_row(operand: Operand) -> bool:
+    """Whether rows follow each other; along dimensions of extent 1 there is nothing to follow."""
+    dense = zip(operand.shape, operand.strides, row_major(operand.shape), strict=True)
+    return all(stride == wanted for extent, stride, wanted in dense if extent > 1)
 
 
 def _pixels(op: MatMul, ins: Sequence[Operand], out: Operand, precision: Precision) -> Form:
@@ -142,7 +147,7 @@ def _pixels(op: MatMul, ins: Sequence[Operand], out: Operand, precision: Precisi
         raise Unfit("batches of matrices are no convolution")
     if any(operand.dtype != dtype for operand in ins):
         raise Unfit("its operands have several types")
-    if any(operand.strides != row_major(operand.shape) for operand in (out, *ins)):
+    if not all(map(_row_by_row, (out, *ins))):
         raise Unfit("a matrix is not stored row by row")
     for operand in ins[2:]:
         size, last = operand.type.size, operand.shape[-1:]

@@ -125,6 +125,25 @@ def test_lrn_of_even_size_reaches_further_up(size: int) -> None:
     np.testing.assert_allclose(y, x / (1 + 0.3 / size * np.stack(sums, 1)) ** 0.75, 1e-4, 1e-4)
 
 
+@pytest.mark.parametrize("channels, size", [(40, 67), (90, 65), (130, 96), (70, 10**6)])
+def test_lrn_over_many_channels(channels: int, size: int) -> None:
+    """Windows that are put together from windows of powers of two."""
+    x = data(1, channels, 3)
+    (y,) = run_model(*one_node("LRN", 13, [x], size=size, alpha=0.3 * size))
+    below, above = (size - 1) // 2, size // 2
+    sums = [(x[:, max(c - below, 0) : c + above + 1].astype(np.float64) ** 2).sum(1) for c in range(channels)]
+    np.testing.assert_allclose(y, x / (1 + 0.3 * np.stack(sums, 1)) ** 0.75, 1e-5, 1e-6)
+
+
+@pytest.mark.parametrize("size", [5, 81])
+def test_lrn_of_an_infinity(size: int) -> None:
+    """Is 0 wherever the sum of squares is infinite, but NaN at the infinity itself, as in the operator's formula."""
+    x = np.ones((1, 90, 1), np.float32)
+    x[0, 0] = np.inf
+    (y,) = run_model(*one_node("LRN", 13, [x], size=size))
+    assert np.isnan(y[0, 0]) and (y[0, 1 : size // 2 + 1] == 0).all() and (y[0, size // 2 + 1 :] > 0).all()
+
+
 @pytest.mark.parametrize("p", [1, 2])
 @pytest.mark.parametrize("axis", [0, -1])
 def test_lp_normalization(p: int, axis: int) -> None:
@@ -144,6 +163,16 @@ def test_softmax(op: str, version: int, axis: int | None) -> None:
     if version == 7 and axis == -1:
         axis = 3
     check(op, version, [data(2, 3, 4, 5)], **({} if axis is None else {"axis": axis}))
+
+
+def test_softmax_of_masked_scores_has_no_subnormal_numbers() -> None:
+    """As windows of attention mask them, by -100: what is far below the greatest is nothing, not a subnormal number."""
+    x = data(3, 40) + np.where(np.arange(40) % 3, 0, -100).astype(np.float32)
+    x[0, 5], x[1, 7] = -np.inf, np.nan
+    (y,) = run_model(*one_node("Softmax", 13, [x]))
+    wide = np.exp(x.astype(np.float64) - x.max(-1, keepdims=True))
+    np.testing.assert_allclose(y, wide / wide.sum(-1, keepdims=True), rtol=1e-5, atol=1e-37)
+    assert np.isnan(y[1]).all() and (y[0, ::3] == 0).all() and y[0, 5] == 0
 
 
 @pytest.mark.parametrize("op", ["Softmax", "LogSoftmax"])

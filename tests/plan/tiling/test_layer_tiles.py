@@ -53,3 +53,16 @@ def test_the_busiest_core_has_hardly_more_than_it_must(outputs):
     assert edge % 64 == 0
     least = min(busiest(outputs, width) for width in range(64, outputs, 64))
     assert busiest(outputs, edge) <= least + 0.1 * outputs / 2
+
+
+@pytest.mark.parametrize(("groups", "width", "cut"), [(37, 24, True), (55, 8, True), (888, 1, False), (2, 40, False)])
+def test_channels_are_cut_where_a_group_and_a_block_begin(groups, width, cut):
+    """Weights of many groups lead; depthwise layers are cut in rows, as are those with no such place."""
+    s = Sketch()
+    op = Conv((3, 3), (1, 1), (1, 1), (1, 1), (1, 1), groups)
+    s.add(op, s.input(1, groups * width, 7, 7), s.constant(groups * width, width, 3, 3))
+    graph = s.graph()
+    model = CostModel(graph, dict.fromkeys(graph.types, "blocked"), dataclasses.replace(SERVER, min_task_us=1.0))
+    edge = layer_brick(model, 0)[1]
+    assert (edge < groups * width) == cut
+    assert not cut or edge % width == edge % SERVER.lanes == 0

@@ -17,7 +17,7 @@ from brickrt.graph.specialize.stages import first_stage
 from brickrt.ops.types import TensorType
 from brickrt.plan.device.device_spec import PRESETS, DeviceSpec, host_device
 from brickrt.plan.options import PlanOptions
-from brickrt.plan.plan import Plan, make_plan
+from brickrt.plan.plan import Plan, make_plan, other_subgraphs, with_subgraphs
 from brickrt.plan.subgraph import Subgraph
 from brickrt.runtime.cache.parse_json import is_count, is_figure
 from brickrt.runtime.cache.subgraph_codec import check, decode, encode
@@ -92,6 +92,7 @@ def test_what_is_no_list_of_subgraphs_is_refused(text):
         ("footprint_bytes", None),
         ("why", 3),
         ("kernels", [None]),
+        ("algorithms", ["winograd4", 2]),
         ("surplus", 1),
     ],
 )
@@ -144,7 +145,22 @@ def test_what_one_subgraph_cannot_be():
         refused(with_one(node_bricks=(*s.node_bricks[:-1], brick)), "brick that is empty or larger")
     for band in (s.brick[1:], (0, *s.brick[1:]), (*s.brick[:-1], s.brick[-1] + 1)):
         refused(with_one(band=band), "band that is empty or larger")
+    refused(with_one(algorithms=("direct",)), "no algorithm each")
+    for name in ("strassen3", "winograd9"):
+        refused(with_one(algorithms=(name,) + ("direct",) * (len(s.nodes) - 1)), f"is not computed by {name}")
     refused(with_one(bricks=s.bricks + 1), "another number of bricks")
+
+
+def test_algorithms_come_back():
+    """Also those of layers that others would be modelled faster for; none where the options rule them out."""
+    plan = plan_of("unet", PlanOptions("layerwise"))
+    other = with_subgraphs(plan, other_subgraphs(plan, algorithms=dict.fromkeys(plan.algorithms, "winograd2")))
+    assert other.algorithms and set(other.algorithms.values()) == {"winograd2"}
+    decided = decode(encode(other.subgraphs))
+    again = check(make_plan(plan.graph, plan.device, plan.options, decided=decided))
+    assert (again.subgraphs, again.algorithms) == (other.subgraphs, other.algorithms)
+    with pytest.raises(ValueError, match="is not computed by winograd2"):
+        check(make_plan(plan.graph, plan.device, PlanOptions("layerwise", exact=True), decided=decided))
 
 
 def test_numbers():

@@ -12,7 +12,7 @@ from brickrt.runtime.cuda.program import CudaProgram
 from tests.support.cuda.callback_kernels import CallbackDriver, use_callbacks
 from tests.support.cuda.engines import runtime_on
 from tests.support.cuda.host_kernels import needs_compiler
-from tests.support.cuda.zoo_runs import SIZES, check_network, network
+from tests.support.cuda.zoo_runs import check_network, network
 from tests.support.graphs.by_definition import interpret
 from tests.support.graphs.piece_graphs import pieces
 from tests.support.graphs.plan_graphs import networks
@@ -24,15 +24,9 @@ STRATEGIES = ["layerwise", "padded", "memoized", "auto"]
 LAUNCHES = ["streams", "dynamic", "graph", "persistent"]
 # networks in one strategy and way to launch, other ones than with kernels in test_networks.py
 RUNS = {
-    "darknet53": ("memoized", "graph"),
-    "deepcam": ("auto", "persistent"),
-    "drn-c-26": ("layerwise", "dynamic"),
     "inception-v4": ("padded", "graph"),
-    "resnet34-3d": ("memoized", "streams"),
-    "resnet50": ("padded", "persistent"),
     "unet": ("memoized", "dynamic"),
     "unet3d": ("auto", "graph"),
-    "vgg16": ("memoized", "graph"),
     "vit-s16": ("padded", "dynamic"),
 }
 EVERY_WAY = [("nafnet", strategy, launch) for strategy in STRATEGIES for launch in LAUNCHES]
@@ -51,7 +45,7 @@ def test_every_way(monkeypatch, name, strategy, launch):
     assert ("graph" in {call[0] for call in driver.calls}) == (launch in ("graph", "persistent"))
 
 
-@pytest.mark.parametrize("name", [name for name in SIZES if name not in ("nafnet", "mobilenetv2")])
+@pytest.mark.parametrize("name", RUNS)
 def test_zoo(monkeypatch, name):
     """The test above runs twice."""
     strategy, launch = RUNS[name]

@@ -223,7 +223,7 @@ def test_a_runtime_measures_what_nothing_was_asked_of(monkeypatch):
     driver, measured = HostDriver(), []
     engine = engine_on(driver)
 
-    def tune(progress):
+    def tune(threads, progress):
         measured.append(progress)
         return Tuner(lambda plan: engine.build(lower(plan), dict(plan.graph.constants), 1, progress), "host")
 

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from brickrt.graph.errors import BrickError
+from brickrt.runtime.files.identity import checksum
 from brickrt.runtime.files.journal import (
     Journal,
     Record,
-    checksum,
     journal_path,
     read_journal,
     stored_checksum,
@@ -190,7 +190,8 @@ RUN = textwrap.dedent("""
     import numpy as np
     import zarr  # once, not in each child
     from pathlib import Path
-    from brickrt.runtime.files.journal import Journal, checksum, journal_path, verify
+    from brickrt.runtime.files.identity import checksum
+    from brickrt.runtime.files.journal import Journal, journal_path, verify
     from brickrt.runtime.files.sink import create_sink
 
     fsync, pwrite, replace, unlink, rename = os.fsync, os.pwrite, os.replace, os.unlink, os.rename

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from brickrt.graph.errors import BrickError
-from brickrt.runtime.files.scratch import ScratchFolder, disk_speed, remove_scratch, rows_checksum, scratch_path
+from brickrt.runtime.files.identity import checksum
+from brickrt.runtime.files.scratch import ScratchFolder, disk_speed, remove_scratch, scratch_path
 
 SHAPE = 2, 3, 17, 9, 64
 
@@ -35,7 +36,7 @@ def test_boxes_come_back(tmp_path):
         found = np.zeros([2 * extent for extent in wanted.shape], np.uint8)[tuple(map(slice, wanted.shape))]
         file.read(tuple(lo), found)
         np.testing.assert_array_equal(found, wanted)
-        assert file.checksum(tuple(lo), wanted.shape) == rows_checksum(found) == rows_checksum(wanted.copy())
+        assert file.checksum(tuple(lo), wanted.shape) == checksum(found) == checksum(wanted.copy())
     folder.remove()
     assert not list(tmp_path.iterdir())
 
@@ -64,7 +65,7 @@ def test_room_is_given_back(tmp_path):
     file.release()
     assert sum(path.stat().st_size for path in (tmp_path / "s").iterdir()) == 0
     file.write((0, 0, 0, 0), np.ones((1, 1, 4, 4), np.uint8))  # a run that resumes may have to
-    assert file.checksum((0,) * 4, (1, 1, 4, 4)) == rows_checksum(np.ones(16, np.uint8))
+    assert file.checksum((0,) * 4, (1, 1, 4, 4)) == checksum(np.ones(16, np.uint8))
     folder.remove()
 
 

@@ -54,25 +54,21 @@ def check_stats(runtime: Runtime) -> None:
 RUNS = [
     ("inception-v4", "auto", None),
     ("mobilenetv2", "layerwise", None),
-    ("mobilenetv2", "padded", 4),
     ("mobilenetv2", "memoized", 4),
     ("nafnet", "layerwise", None),
     ("nafnet", "padded", 4),
     ("nafnet", "memoized", 4),
     ("resnet34-3d", "padded", 4),
-    ("resnet50", "memoized", 4),
     ("unet", "memoized", 4),
     ("unet", "padded", 8),
     ("unet3d", "memoized", 4),
-    ("vgg16", "padded", 8),
-    ("vit-s16", "layerwise", None),
     ("vit-s16", "padded", 4),
     ("vit-s16", "memoized", 4),
 ]
 
 
 # Which numbers of threads must give what one gives, where it is not 3: none for two of the largest.
-THREADS: dict[str, tuple[int, ...]] = {"nafnet": (2, 3), "mobilenetv2": (2, 3), "resnet34-3d": (), "vgg16": ()}
+THREADS: dict[str, tuple[int, ...]] = {"nafnet": (2, 3), "mobilenetv2": (2, 3), "resnet34-3d": ()}
 
 
 @pytest.mark.parametrize(("name", "strategy", "brick"), RUNS)
@@ -98,7 +94,7 @@ def test_bricks_do_not_change_a_bit(name):
 
 
 @pytest.mark.parametrize("band", [1, 3])
-@pytest.mark.parametrize("name", ["mobilenetv2", "nafnet", "unet3d"])
+@pytest.mark.parametrize("name", ["nafnet", "unet3d"])
 def test_sweeping_a_brick_does_not_change_a_bit(name, band, monkeypatch):
     """Bricks of 16 in bands of a few rows: rows are kept and moved between bands, none is computed twice in a brick."""
     first, _ = run(name, device="cpu", strategy="layerwise", exact=True)
@@ -179,10 +175,10 @@ def test_bricks_that_need_nothing_of_an_input(strategy):
 
 
 @pytest.mark.parametrize(
-    ("name", "strategy"), [(name, STRATEGIES[s]) for k, name in enumerate(SIZES) for s in (k % 2, k % 2 + 2)]
+    ("name", "strategy"), [(name, STRATEGIES[k % len(STRATEGIES)]) for k, name in enumerate(SIZES)]
 )
 def test_null_runs_every_task_of_a_safe_schedule(name, strategy):
-    """Each network in two strategies; the tests of lowering check all of them on random graphs."""
+    """Each network in one strategy; the tests of lowering check all of them on random graphs."""
     model, x = network(name, SIZES[name])
     runtime = Runtime(model, device="null", strategy=strategy, brick=None if strategy == "auto" else 8, threads=2)
     shape = tuple(dim.dim_value for dim in model.graph.output[0].type.tensor_type.shape.dim)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
+import numpy as np
+
 from brickrt.graph.builder import Builder, OnnxNode, builds
 from brickrt.graph.builders.common import elementwise, normal_axis, reduce, require_float
-from brickrt.graph.builders.scalar import div, exp, log, sub, wide_type, widened
+from brickrt.graph.builders.scalar import div, exp, less, like, log, sub, where, wide_type, widened
 from brickrt.ops.expr import Expr, cast
 
 
@@ -18,8 +22,16 @@ def softmax_over(b: Builder, x: str, axes: tuple[int, ...]) -> str:
     """Softmax of a tensor over some axes."""
     require_float(b, x)
     dtype = b.type(x).dtype
-    powers = elementwise(b, lambda x, m: exp(sub(widened(x), widened(m))), x, reduce(b, "max", axes, x))
+    powers = elementwise(b, _power, x, reduce(b, "max", axes, x))
     return elementwise(b, lambda e, s: cast(div(e, s), dtype), powers, reduce(b, "sum", axes, powers))
+
+
+def _power(x: Expr, top: Expr) -> Expr:
+    """exp(x - top), or 0 where that is subnormal: nothing beside the greatest one, which is 1. Masked attention has
+    many such powers, and processors take a hundred times as long to multiply with subnormal numbers."""
+    below = sub(widened(x), widened(top))
+    least = math.log(np.finfo(below.dtype).tiny)
+    return where(less(below, like(below, least)), like(below, 0), exp(below))
 
 
 @builds("LogSoftmax")

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-import math
-
-import numpy as np
-
 from brickrt.graph.builder import Builder, OnnxNode, builds
-from brickrt.graph.builders.common import convert, elementwise, normal_axis, positive, reduce, require_float, view, wide
+from brickrt.graph.builders.common import (
+    convert,
+    elementwise,
+    normal_axis,
+    positive,
+    reduce,
+    require_float,
+    take,
+    wide,
+)
 from brickrt.graph.builders.scalar import add, div, equal, like, mul, square, where, wide_type, widened
 from brickrt.graph.builders.spatial.pooling import norm, order_of
 from brickrt.ops.expr import Expr, apply, cast
 from brickrt.ops.operators.interp import AxisTaps, Interp
-from brickrt.ops.operators.matmul import MatMul
 
 MOST_TAPS = 64
 """Neighbours that are added one by one."""
@@ -34,28 +38,38 @@ def local_response_norm(b: Builder, node: OnnxNode) -> str:
 
 
 def _channel_sums(b: Builder, x: str, size: int, weight: float) -> str:
-    """`weight` times the sum of `size` neighbouring channels: by taps where these are few, else by a matrix of the band
-    of neighbours, so that the cost does not grow with `size`."""
-    t = b.type(x)
-    channels = t.shape[1]
-    if size <= MOST_TAPS:
-        return b.emit(Interp((None, _neighbours(channels, size, weight), *(None,) * (t.rank - 2))), x)
-    b.check_constant((channels, channels), t.dtype)
-    offset = np.arange(channels) - np.arange(channels)[:, None]
-    band = np.where((offset >= -((size - 1) // 2)) & (offset <= size // 2), weight, 0).astype(t.dtype)
-    rows = view(b, x, (t.shape[0], channels, math.prod(t.shape[2:])))
-    return view(b, b.emit(MatMul(), b.constant(band), rows), t.shape)
+    """`weight` times the sum of `size` neighbouring channels: by taps where these are few, else by sums of windows
+    whose length doubles, so that neither time nor memory grows with `size`."""
+    channels = b.type(x).shape[1]
+    before, after = min((size - 1) // 2, channels - 1), min(size // 2, channels - 1)
+    if before + after < MOST_TAPS:
+        return b.emit(Interp((None, _neighbours(channels, before, after, weight), *(None,) * (b.type(x).rank - 2))), x)
+    table = [c if 0 <= c < channels else -1 for c in range(-before, channels + after)]
+    sums = _window_sums(b, take(b, x, {1: table}), before + after + 1)
+    return elementwise(b, lambda s: mul(s, like(s, weight)), sums)
 
 
-def _neighbours(channels: int, size: int, weight: float) -> AxisTaps:
-    """Each channel sums (size-1)//2 channels before it and size//2 after it; those outside weigh nothing."""
-    offsets = range(-((size - 1) // 2), size // 2 + 1)
-    rows = [[c + k for k in offsets] for c in range(channels)]
-    inside = [[0 <= k < channels for k in row] for row in rows]
-    return AxisTaps(
-        tuple(tuple(min(max(k, 0), channels - 1) for k in row) for row in rows),
-        tuple(tuple(weight if ok else 0.0 for ok in row) for row in inside),
-    )
+def _window_sums(b: Builder, x: str, size: int) -> str:
+    """The sums of all windows of `size` channels within `x`, put together from windows of 1, 2, 4, … channels."""
+    outputs = b.type(x).shape[1] - size + 1
+    windows, length, total, covered = x, 1, "", 0
+    while covered < size:
+        if size & length:
+            part = take(b, windows, {1: range(covered, covered + outputs)})
+            total, covered = elementwise(b, add, total, part) if total else part, covered + length
+        if covered < size:
+            count = b.type(windows).shape[1] - length
+            near, far = (take(b, windows, {1: range(at, at + count)}) for at in (0, length))
+            windows, length = elementwise(b, add, near, far), 2 * length
+    return total
+
+
+def _neighbours(channels: int, before: int, after: int, weight: float) -> AxisTaps:
+    """Each channel sums so many channels before and after it. A tap beyond the first or last channel falls on the
+    channel itself, whose weight all that fall there share: a weight of zero would make infinities NaN."""
+    rows = [[c + k if 0 <= c + k < channels else c for k in range(-before, after + 1)] for c in range(channels)]
+    shared = ((weight / row.count(c) if k == c else weight for k in row) for c, row in enumerate(rows))
+    return AxisTaps(tuple(map(tuple, rows)), tuple(map(tuple, shared)))
 
 
 @builds("LpNormalization")

@@ -19,6 +19,15 @@ from tests.support.cpu.harness import AVX2, HOST, ZEN4, check, run_kernel
 
 ISAS = [pytest.param(HOST, id="avx512"), pytest.param(AVX2, id="avx2")]
 
+
+def in_turn(names, first=0):
+    """Parametrizes a test by `name` and `isa`: each case for one kind of processor, in turns."""
+    rows = [
+        pytest.param(name, *ISAS[k % 2].values, id=f"{name}-{ISAS[k % 2].id}") for k, name in enumerate(names, first)
+    ]
+    return pytest.mark.parametrize(("name", "isa"), rows)
+
+
 CASES = {
     "1d": ConvCase(conv((3,), pads=(1,)), (5, 7), 21),
     "1d strided, dilated": ConvCase(conv((3,), (2,), (3,), (4,), (1,)), (19, 10), 3, n=2),
@@ -43,8 +52,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("isa", ISAS)
-@pytest.mark.parametrize("name", CASES)
+@in_turn(CASES)
 def test_boxes(name, isa):
     check_conv(CASES[name], isa)
 
@@ -74,8 +82,7 @@ def test_long_rows(name, isa):
     check_conv(LONG[name], isa, scratch=False)
 
 
-@pytest.mark.parametrize("isa", ISAS)
-@pytest.mark.parametrize("name", [*CASES, *LONG])
+@in_turn([*CASES, *LONG], first=1)
 def test_taps_that_are_walked(monkeypatch, name, isa):
     """As rows are computed that would be too much code."""
     monkeypatch.setattr(row_tiles, "MOST_TAPS", 1)
@@ -84,7 +91,7 @@ def test_taps_that_are_walked(monkeypatch, name, isa):
 
 def test_walked_taps_of_weights_that_are_no_constants(monkeypatch):
     monkeypatch.setattr(row_tiles, "MOST_TAPS", 1)
-    check_conv(CASES["2d bias"], HOST, packed=False, scratch=False)
+    check_conv(ConvCase(conv((2, 2), bias=True), (5, 3, 4), 9), AVX2, packed=False, scratch=False)
 
 
 WIDE = {

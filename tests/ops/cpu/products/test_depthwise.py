@@ -69,12 +69,22 @@ def test_bricks_make_the_whole(name, brick):
     check_bricks(CASES[name], brick, AVX2)
 
 
-def test_who_takes_which_groups():
-    """Groups of whole blocks of output channels go to the direct convolution."""
-    kinds = {(4, 4): DepthwiseKernel, (16, 16): DepthwiseKernel, (32, 2): ConvKernel, (24, 2): DepthwiseKernel}
-    for (m, groups), expected in kinds.items():
-        x, w, out = (TensorType(s, np.float32) for s in [(1, 16, 4), (m, 16 // groups, 1), (1, m, 4)])
-        assert choose_kernel(conv((1,), groups=groups), (dense(x, 16), dense(w)), dense(out, 16), HOST) is expected
+@pytest.mark.parametrize(("isa", "whole"), [(HOST, 64), (AVX2, 32)])
+def test_who_takes_which_groups(isa, whole):
+    """Groups of several whole blocks of output channels go to the direct convolution."""
+    kinds = {(4, 4): DepthwiseKernel, (16, 16): DepthwiseKernel, (20, 2): DepthwiseKernel, (whole, 2): ConvKernel}
+    for (m, groups), expected in {**kinds, (2 * isa.lanes, 2): DepthwiseKernel, (isa.lanes, 1): ConvKernel}.items():
+        assert chosen(m, groups, (1,), isa) is expected
+
+
+def test_few_registers_share_taps():
+    """Groups of several blocks, too, where there are 16 registers and taps along the row share what they read."""
+    assert (chosen(32, 2, (3,), AVX2), chosen(64, 2, (3,), HOST)) == (DepthwiseKernel, ConvKernel)
+
+
+def chosen(m, groups, kernel, isa):
+    x, w, out = (TensorType(s, np.float32) for s in [(1, 16, 4), (m, 16 // groups, *kernel), (1, m, 5 - kernel[0])])
+    return choose_kernel(conv(kernel, groups=groups), (dense(x, isa.lanes), dense(w)), dense(out, isa.lanes), isa)
 
 
 @st.composite

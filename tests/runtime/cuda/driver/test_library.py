@@ -76,7 +76,6 @@ def test_what_the_library_refuses_is_computed_by_kernels(monkeypatch):
     [
         ("mobilenetv2", "layerwise", 0),
         ("mobilenetv2", "layerwise", 1),
-        ("unet", "layerwise", 0),
         ("vit-s16", "layerwise", 1),
         ("unet", "padded", 1),
         ("resnet50", "padded", 0),
@@ -105,8 +104,7 @@ def test_weights_are_uploaded_once(monkeypatch):
     [
         ("unet", "fp32", 8),
         ("resnet34-3d", "fp32", 8),
-        ("drn-c-26", "fp32", 8),
-        ("resnet50", "tf32", 8),
+        ("drn-c-26", "tf32", 8),
         ("nafnet", "fp32", 4),
         ("vit-s16", "fp32", 2),
     ],

@@ -56,13 +56,13 @@ def scheduled(kind: str, scenario: str, blocks: int, tasks: int, epochs: int = 1
 @pytest.mark.parametrize(
     ("kind", "blocks", "tasks", "epochs"),
     [
-        ("threads", 1, 20_000, 3),
-        ("threads", 2, 60_000, 4),
-        ("threads", 8, 30_000, 4),
-        ("threads", 32, 15_000, 3),
-        ("threads", 3, 7, 200),
-        ("warps", 2, 20_000, 3),
-        ("warps", 6, 10_000, 2),
+        ("threads", 1, 10_000, 3),
+        ("threads", 2, 20_000, 4),
+        ("threads", 8, 10_000, 4),
+        ("threads", 32, 6_000, 3),
+        ("threads", 3, 7, 100),
+        ("warps", 2, 8_000, 3),
+        ("warps", 6, 5_000, 2),
     ],
 )
 def test_every_task_runs_once_after_what_it_reads_in_every_epoch(kind, blocks, tasks, epochs):

@@ -1,0 +1,151 @@
+"""Channels first: norms and products over the last axis between two transposes are norms and pointwise convolutions.
+
+x [N, C, H, W] ─ transpose ─ norm ─ product ─ transpose ─     →     x ─ norm over axis 1 ─ 1×1 convolution ─
+
+Every element is computed from the same numbers as before, Inf and NaN included; only the order of sums may differ, as
+it does between kernels. What is transposed is counted in elements: a region of nodes changes as a whole, where less is
+left.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from brickrt.graph.ir import Graph, Node
+from brickrt.graph.passes.algebra.channel_regions import (
+    ChannelRegion,
+    channel_regions,
+    first_axes,
+    last_axes,
+    producer,
+    readers,
+    to_first,
+    to_last,
+)
+from brickrt.graph.passes.fold import fold
+from brickrt.graph.rewriter import unused_name
+from brickrt.ops.base import Op
+from brickrt.ops.operators.conv import Conv
+from brickrt.ops.operators.map import Map
+from brickrt.ops.operators.matmul import MatMul
+from brickrt.ops.operators.move import Transpose, View
+from brickrt.ops.operators.reduce import Reduce
+from brickrt.ops.types import TensorType
+
+
+def channels_first(graph: Graph) -> Graph:
+    """An equal graph, in which regions with channels last have them first where that saves transposes."""
+    region_of = {name: region for region in channel_regions(graph) for name in region.nodes}
+    if not region_of:
+        return graph
+    writer = _FirstWriter(graph, region_of)
+    for node in graph.nodes:
+        writer.place(node)
+    return fold(replace(graph, nodes=tuple(writer.nodes), types=writer.types, constants=writer.constants))
+
+
+@dataclass
+class _FirstWriter:
+    """The new graph, node by node. `names` are the tensors that have channels first, by what they stand for."""
+
+    graph: Graph
+    region_of: dict[str, ChannelRegion]
+    nodes: list[Node] = field(default_factory=list)
+    names: dict[tuple[str, tuple[int, ...]], str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.types, self.constants = dict(self.graph.types), dict(self.graph.constants)
+
+    def place(self, node: Node) -> None:
+        """Adds a node, or what it is with channels first and what its other readers need."""
+        region = self.region_of.get(node.output)
+        if region is None:
+            before = self.region_of.get(node.inputs[0]) if node.inputs and to_first(node) else None
+            if before is None:
+                self.nodes.append(node)
+            else:
+                self.emit(View(self.graph.out(node).shape), (self.name(node.inputs[0], before),), node, node.output)
+            return
+        inputs = self.product(node, region) if isinstance(node.op, MatMul) else self.read(node, region)
+        new = self.emit(self.operator(node, region), inputs, node)
+        self.names[node.output, region.space] = new
+        outside = [reader for reader in readers(self.graph, node.output) if self.region_of.get(reader.output) is None]
+        if node.output in self.graph.outputs or any(not to_first(reader) for reader in outside):
+            self.turn_back(node, new)
+
+    def turn_back(self, node: Node, new: str) -> None:
+        """The tensor under its own name, channels last, for readers outside."""
+        shape = self.graph.out(node).shape
+        view = self.emit(View((shape[0], shape[-1], *shape[1:-1])), (new,), node)
+        self.emit(Transpose(last_axes(len(shape))), (view,), node, node.output)
+
+    def emit(self, op: Op, inputs: tuple[str, ...], node: Node, output: str = "") -> str:
+        """Adds a node that stands for an old one; returns the name of its output."""
+        output = output or unused_name(f"{node.output}:first", self.types)
+        self.types[output] = op.infer([self.types[name] for name in inputs])
+        self.nodes.append(Node(output if output != node.output else node.name, op, inputs, output, node.origin))
+        return output
+
+    def read(self, node: Node, region: ChannelRegion) -> tuple[str, ...]:
+        """What a node of the region reads, channels first."""
+        known = self.graph.constants
+        return tuple(self.constant(n, node, region) if n in known else self.name(n, region) for n in node.inputs)
+
+    def product(self, node: Node, region: ChannelRegion) -> tuple[str, ...]:
+        """What a matrix product reads as a convolution."""
+        x, factor, *bias = node.inputs
+        array = self.constants[factor].T
+        weights = self.bind(array.reshape(*array.shape, *(1,) * len(region.space)), f"{factor}:first")
+        return (self.name(x, region), weights, *bias)
+
+    def name(self, name: str, region: ChannelRegion) -> str:
+        """A tensor that is no constant, channels first and with the region's space."""
+        key = (name, region.space)
+        if key not in self.names:
+            kind, turn = self.graph.types[name], producer(self.graph, name)
+            node = turn or Node(name, View(kind.shape), (), name)
+            if turn is not None and to_last(turn):
+                source = turn.inputs[0]
+            else:
+                source = self.emit(Transpose(first_axes(kind.rank)), (name,), node, self.fresh(name))
+            self.names[key] = self.emit(View(region.first(kind.shape)), (source,), node, self.fresh(name))
+        return self.names[key]
+
+    def fresh(self, name: str) -> str:
+        """A new name for a tensor with channels first."""
+        return unused_name(f"{name}:first", self.types)
+
+    def constant(self, name: str, node: Node, region: ChannelRegion) -> str:
+        """A constant that broadcasts to tensors of the region, rearranged as they are."""
+        array, rank = self.constants[name], self.graph.out(node).rank
+        if array.ndim == 0:
+            return name
+        full = array.reshape((1,) * (rank - array.ndim) + array.shape)
+        moved = np.moveaxis(full, -1, 1).reshape(region.first(full.shape))
+        return self.bind(moved, f"{name}:first")
+
+    def bind(self, array: np.ndarray, hint: str) -> str:
+        """Adds a constant and returns its name."""
+        name = unused_name(hint, self.types)
+        self.constants[name], self.types[name] = array, TensorType(array.shape, array.dtype)
+        return name
+
+    def operator(self, node: Node, region: ChannelRegion) -> Op:
+        """What a node of the region is with channels first."""
+        op, rank = node.op, len(region.space)
+        if isinstance(op, MatMul):
+            ones, none = (1,) * rank, (0,) * rank
+            return Conv(ones, ones, ones, none, none, bias=op.bias)
+        if isinstance(op, View):
+            return View(region.first(self.graph.out(node).shape))
+        assert isinstance(op, Map | Reduce)
+        return op if isinstance(op, Map) else replace(op, axes=self.axes(op, self.graph.ins(node)[0].rank, region))
+
+    def axes(self, op: Reduce, rank: int, region: ChannelRegion) -> tuple[int, ...]:
+        """The axes of a reduction where they are with channels first."""
+        merged = rank - 2 != len(region.space)
+        space = range(2, 2 + len(region.space))
+        places = {0: (0,), rank - 1: (1,)} | {k: tuple(space) if merged else (k + 1,) for k in range(1, rank - 1)}
+        return tuple(sorted(place for axis in op.axes for place in places[axis]))
