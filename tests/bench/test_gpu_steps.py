@@ -200,7 +200,7 @@ def test_packed_sources_run_on_a_bare_machine(packed, tmp_path):
 def test_everything_is_asked_in_the_time_that_is_given(packed, tmp_path):
     """The first meeting with a GPU, on a device that does nothing: no step runs on, none is forgotten."""
     (folder, env), out, began = packed, tmp_path / "out", time.monotonic()
-    words = ["sh", str(folder / "run.sh"), str(out), "first", "--device", "null", "--minutes", "0.12"]
+    words = ["sh", str(folder / "run.sh"), str(out), "first", "--device", "null", "--minutes", "0.06"]
     done = subprocess.run(words, cwd=tmp_path, env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     assert time.monotonic() - began < 60

@@ -1,14 +1,23 @@
-"""Networks of the zoo at small sizes, with an input and what ONNX Runtime computes of it."""
+"""Networks of the zoo at small sizes, with an input and what ONNX Runtime computes of it.
+
+Those of most weights are slim here: a quarter of the channels, and few of the layers that are repeated. To make, fold,
+pack and copy their weights took longer than all that is tested with them.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
+from importlib import import_module
 
 import numpy as np
 import onnx
 import onnxruntime
+import pytest
 
 from brickrt import zoo
+from brickrt.zoo.layers import Activation, Net
 
 Size = int | tuple[int, ...]
 
@@ -29,10 +38,50 @@ SMALLEST: dict[str, Size] = {
 }
 
 
+# The table of a network whose rows begin with channels, where its layers ask whether a shape changes.
+TABLES = {"resnet34-3d": "STAGES", "resnet50": "STAGES", "drn-c-26": "LEVELS"}
+# Of layers that are repeated, so many.
+REPEATED = {"deepcam": ("MIDDLE_BLOCKS", 3), "vit-s16": ("DEPTH", 4)}
+SLIM = {"darknet53", "deepcam", "inception-v4", "vgg16", *TABLES}
+SLIMMER = 4
+
+
+def fewer(channels: int) -> int:
+    """So many channels of a slim network; few, such as classes of pixels, stay."""
+    return max(8, channels // SLIMMER) if channels > 8 else channels
+
+
+@contextmanager
+def slim(name: str) -> Iterator[None]:
+    """While it is open, `zoo.build` writes the network with fewer channels."""
+    conv, linear = Net.conv, Net.linear
+
+    def narrow_conv(net: Net, x: Activation, layer: str, channels: int, *window: object, **more: object) -> Activation:
+        kept = channels if channels == x.channels else fewer(channels)  # a layer asks for as many as it is given
+        return conv(net, x, layer, kept, *window, **more)  # type: ignore[arg-type]
+
+    def narrow_linear(net: Net, x: Activation, layer: str, features: int, rectified: bool = True) -> Activation:
+        return linear(net, x, layer, fewer(features), rectified)
+
+    with pytest.MonkeyPatch.context() as patch:
+        file = f"brickrt.zoo.networks.{name.replace('-', '_')}"
+        if name in REPEATED:
+            patch.setattr(import_module(file), *REPEATED[name])
+        if name in TABLES:
+            module = import_module(file)
+            rows = getattr(module, TABLES[name])
+            patch.setattr(module, TABLES[name], tuple((fewer(channels), *row) for channels, *row in rows))
+        elif name in SLIM:
+            patch.setattr(Net, "conv", narrow_conv)
+            patch.setattr(Net, "linear", narrow_linear)
+        yield
+
+
 @cache
 def network(name: str, size: Size) -> tuple[onnx.ModelProto, np.ndarray]:
     """Model and input."""
-    model = zoo.build(name, size=size)
+    with slim(name):
+        model = zoo.build(name, size=size)
     shape = [dim.dim_value for dim in model.graph.input[0].type.tensor_type.shape.dim]
     return model, np.random.default_rng(0).standard_normal(shape).astype(np.float32)
 

@@ -52,7 +52,7 @@ def test_zoo(monkeypatch, name):
     check_network(monkeypatch, name, CallbackDriver(), strategy, launch, brick=8, again=False)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=16, deadline=None)
 @given(
     st.one_of(networks(), pieces()),
     st.sampled_from(STRATEGIES),

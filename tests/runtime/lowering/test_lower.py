@@ -161,7 +161,7 @@ def any_task_graph(draw):
     return graph, inputs, lowered(graph, strategy, device, band, brick=brick)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(any_task_graph())
 def test_nothing_is_read_before_it_is_written_nor_overwritten_before_it_is_read(case):
     _, _, tasks = case
@@ -169,7 +169,7 @@ def test_nothing_is_read_before_it_is_written_nor_overwritten_before_it_is_read(
     check_arena(tasks)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=16, deadline=None)
 @given(any_task_graph(), st.integers(0, 100))
 def test_every_order_that_dependencies_allow_gives_the_same_result(case, seed):
     graph, inputs, tasks = case

@@ -103,7 +103,7 @@ def test_channels_of_a_pixel_are_normed_between_transposes():
 
 def test_the_demo_s_denoiser():
     with files("brickrt.demo").joinpath("denoiser.onnx").open("rb") as file:
-        check(onnx.load(file), (1, 3, 64, 48), CUTS[1:2])
+        check(onnx.load(file), (1, 3, 64, 48), [(33, ())])
 
 
 def test_bands_of_shuffled_pixels_are_alike():

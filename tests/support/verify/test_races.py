@@ -88,7 +88,7 @@ def free(expected):
     return replace(expected, dep_offsets=np.zeros_like(expected.dep_offsets), deps=expected.deps[:0])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.one_of(networks(), stacks()), WAYS, st.data())
 def test_what_passes_has_no_races(graph, ways, data):
     """Some dependencies and some waits of launches are dropped; nothing but what steps touch tells."""

@@ -37,13 +37,13 @@ def _cache(monkeypatch, tmp_path):
     monkeypatch.setenv("BRICKRT_CACHE_DIR", str(tmp_path))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=90, deadline=None)
 @given(GRAPHS, WAYS)
 def test_tables_of_random_graphs_pass(graph, ways):
     validate(*tables_of(graph, **ways))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.one_of(products(), stacks()), WAYS, st.sampled_from(["fp32", "fp16"]))
 def test_tables_of_products_pass(graph, ways, precision):
     """Matrices too, most of them in bricks of rows."""
@@ -245,7 +245,7 @@ WAYS_TO_BREAK = [
 
 
 @pytest.mark.parametrize("break_it", WAYS_TO_BREAK, ids=lambda way: way.__name__)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(data=st.data())
 def test_broken_tables_are_refused(break_it, data):
     ways = data.draw(WAYS)

@@ -96,7 +96,7 @@ def random_cases(draw) -> ConvCase:
     return ConvCase(op, (groups * c, *spatial), groups * m)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(random_cases())
 def test_random_groups(case):
     check_conv(case, AVX2, scratch=False)

@@ -139,7 +139,7 @@ def random_cases(draw) -> ConvCase:
     return ConvCase(op, (draw(st.integers(1, 20)), *x), m, plain_out=m <= 4 and draw(st.booleans()))
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(random_cases())
 def test_random_windows(case):
     check_conv(case, AVX2, scratch=False)

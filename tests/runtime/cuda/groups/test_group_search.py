@@ -68,7 +68,7 @@ def test_random_windows(graph, launch, group, brick, band, seed, most, strategy)
     check(graph, launch, group, brick, band, seed, most=most, strategy=strategy)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(products(), *ANY_WAY, MOST, st.sampled_from([1, 32]), st.sampled_from(["fp32", "tf32"]))
 def test_random_products(graph, launch, group, brick, band, seed, most, least, precision):
     """As products, which full float32 has not, and as convolutions."""

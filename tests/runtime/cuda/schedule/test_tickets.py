@@ -171,7 +171,7 @@ def replay(deps, blocks, most, lines):
 
 
 @needs_compiler
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(small_graphs(9), st.sampled_from([1, 2, HELD]), st.integers(1, 5), st.integers(0, 2**31))
 def test_the_device_takes_the_steps_of_the_model(deps, most, blocks, seed):
     epochs = 2

@@ -134,7 +134,7 @@ def random_cases(draw) -> ConvCase:
     return ConvCase(op, (count * c, *spatial), count * m)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(random_cases(), st.sampled_from([HOST, AVX2, FOUR]))
 def test_random_groups(case, isa):
     check_conv(case, isa, scratch=False)
