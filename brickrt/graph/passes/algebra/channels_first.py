@@ -9,10 +9,11 @@ left.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
 
+from brickrt.graph.graph_writer import GraphWriter
 from brickrt.graph.ir import Graph, Node
 from brickrt.graph.passes.algebra.channel_regions import (
     ChannelRegion,
@@ -25,14 +26,12 @@ from brickrt.graph.passes.algebra.channel_regions import (
     to_last,
 )
 from brickrt.graph.passes.fold import fold
-from brickrt.graph.rewriter import unused_name
 from brickrt.ops.base import Op
 from brickrt.ops.operators.conv import Conv
 from brickrt.ops.operators.map import Map
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.operators.move import Transpose, View
 from brickrt.ops.operators.reduce import Reduce
-from brickrt.ops.types import TensorType
 
 
 def channels_first(graph: Graph) -> Graph:
@@ -43,20 +42,16 @@ def channels_first(graph: Graph) -> Graph:
     writer = _FirstWriter(graph, region_of)
     for node in graph.nodes:
         writer.place(node)
-    return fold(replace(graph, nodes=tuple(writer.nodes), types=writer.types, constants=writer.constants))
+    return fold(writer.written())
 
 
-@dataclass
-class _FirstWriter:
+class _FirstWriter(GraphWriter):
     """The new graph, node by node. `names` are the tensors that have channels first, by what they stand for."""
 
-    graph: Graph
-    region_of: dict[str, ChannelRegion]
-    nodes: list[Node] = field(default_factory=list)
-    names: dict[tuple[str, tuple[int, ...]], str] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.types, self.constants = dict(self.graph.types), dict(self.graph.constants)
+    def __init__(self, graph: Graph, region_of: dict[str, ChannelRegion]) -> None:
+        super().__init__(graph)
+        self.region_of = region_of
+        self.names: dict[tuple[str, tuple[int, ...]], str] = {}
 
     def place(self, node: Node) -> None:
         """Adds a node, or what it is with channels first and what its other readers need."""
@@ -64,12 +59,13 @@ class _FirstWriter:
         if region is None:
             before = self.region_of.get(node.inputs[0]) if node.inputs and to_first(node) else None
             if before is None:
-                self.nodes.append(node)
+                self.add(node)
             else:
-                self.emit(View(self.graph.out(node).shape), (self.name(node.inputs[0], before),), node, node.output)
+                view, first = View(self.graph.out(node).shape), self.name(node.inputs[0], before)
+                self.emit(view, (first,), node, output=node.output)
             return
         inputs = self.product(node, region) if isinstance(node.op, MatMul) else self.read(node, region)
-        new = self.emit(self.operator(node, region), inputs, node)
+        new = self.emit(self.operator(node, region), inputs, node, hint=f"{node.output}:first")
         self.names[node.output, region.space] = new
         outside = [reader for reader in readers(self.graph, node.output) if self.region_of.get(reader.output) is None]
         if node.output in self.graph.outputs or any(not to_first(reader) for reader in outside):
@@ -78,15 +74,8 @@ class _FirstWriter:
     def turn_back(self, node: Node, new: str) -> None:
         """The tensor under its own name, channels last, for readers outside."""
         shape = self.graph.out(node).shape
-        view = self.emit(View((shape[0], shape[-1], *shape[1:-1])), (new,), node)
-        self.emit(Transpose(last_axes(len(shape))), (view,), node, node.output)
-
-    def emit(self, op: Op, inputs: tuple[str, ...], node: Node, output: str = "") -> str:
-        """Adds a node that stands for an old one; returns the name of its output."""
-        output = output or unused_name(f"{node.output}:first", self.types)
-        self.types[output] = op.infer([self.types[name] for name in inputs])
-        self.nodes.append(Node(output if output != node.output else node.name, op, inputs, output, node.origin))
-        return output
+        view = self.emit(View((shape[0], shape[-1], *shape[1:-1])), (new,), node, hint=f"{node.output}:first")
+        self.emit(Transpose(last_axes(len(shape))), (view,), node, output=node.output)
 
     def read(self, node: Node, region: ChannelRegion) -> tuple[str, ...]:
         """What a node of the region reads, channels first."""
@@ -109,13 +98,9 @@ class _FirstWriter:
             if turn is not None and to_last(turn):
                 source = turn.inputs[0]
             else:
-                source = self.emit(Transpose(first_axes(kind.rank)), (name,), node, self.fresh(name))
-            self.names[key] = self.emit(View(region.first(kind.shape)), (source,), node, self.fresh(name))
+                source = self.emit(Transpose(first_axes(kind.rank)), (name,), node, hint=f"{name}:first")
+            self.names[key] = self.emit(View(region.first(kind.shape)), (source,), node, hint=f"{name}:first")
         return self.names[key]
-
-    def fresh(self, name: str) -> str:
-        """A new name for a tensor with channels first."""
-        return unused_name(f"{name}:first", self.types)
 
     def constant(self, name: str, node: Node, region: ChannelRegion) -> str:
         """A constant that broadcasts to tensors of the region, rearranged as they are."""
@@ -125,12 +110,6 @@ class _FirstWriter:
         full = array.reshape((1,) * (rank - array.ndim) + array.shape)
         moved = np.moveaxis(full, -1, 1).reshape(region.first(full.shape))
         return self.bind(moved, f"{name}:first")
-
-    def bind(self, array: np.ndarray, hint: str) -> str:
-        """Adds a constant and returns its name."""
-        name = unused_name(hint, self.types)
-        self.constants[name], self.types[name] = array, TensorType(array.shape, array.dtype)
-        return name
 
     def operator(self, node: Node, region: ChannelRegion) -> Op:
         """What a node of the region is with channels first."""

@@ -10,14 +10,13 @@ same elements: Inf and NaN reach what they did.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
 
+from brickrt.graph.graph_writer import GraphWriter
 from brickrt.graph.ir import Graph, Node
 from brickrt.graph.passes.fold import fold
-from brickrt.graph.rewriter import unused_name
-from brickrt.ops.base import Op
 from brickrt.ops.operators.map import Map
 from brickrt.ops.operators.move import Take, View
 from brickrt.ops.operators.reduce import Reduce
@@ -40,7 +39,7 @@ def unview_norms(graph: Graph) -> Graph:
     writer = _ImageWriter(graph, image_of)
     for node in graph.nodes:
         writer.place(node)
-    return fold(replace(graph, nodes=tuple(writer.nodes), types=writer.types, constants=writer.constants))
+    return fold(writer.written())
 
 
 def _image(graph: Graph, node: Node) -> Shape | None:
@@ -94,30 +93,26 @@ def _is_norm(graph: Graph, nodes: list[str], image: Shape) -> bool:
     return reduces and any(isinstance(r.op, View) and graph.out(r).shape == image for r in readers)
 
 
-@dataclass
-class _ImageWriter:
+class _ImageWriter(GraphWriter):
     """The new graph, node by node. `names` are images, by the tensors that are Views of them."""
 
-    graph: Graph
-    image_of: dict[str, Shape]
-    nodes: list[Node] = field(default_factory=list)
-    names: dict[str, str] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.types, self.constants = dict(self.graph.types), dict(self.graph.constants)
+    def __init__(self, graph: Graph, image_of: dict[str, Shape]) -> None:
+        super().__init__(graph)
+        self.image_of = image_of
+        self.names: dict[str, str] = {}
 
     def place(self, node: Node) -> None:
         """Adds a node, or what it is of images."""
         image = self.image_of.get(node.output)
         if image is None:
             source = self.names.get(node.inputs[0]) if isinstance(node.op, View) else None
-            self.nodes.append(node if source is None else replace(node, inputs=(source,)))
+            self.add(node if source is None else replace(node, inputs=(source,)))
             return
         inputs = tuple(self.read(name, node, image) for name in node.inputs)
         if isinstance(node.op, Map):
             new = self.emit(node.op, inputs, node)
             self.names[node.output] = new
-            self.emit(View(self.graph.out(node).shape), (new,), node, node.output)
+            self.emit(View(self.graph.out(node).shape), (new,), node, output=node.output)
         else:
             self.reduce(node, inputs, image)
 
@@ -127,7 +122,7 @@ class _ImageWriter:
         assert isinstance(op, Reduce)
         space = self.emit(Reduce(op.combine, tuple(range(2, len(image))), True, op.pre), inputs, node)
         view = self.emit(View((n, groups, image[1] // groups)), (space,), node)
-        self.emit(Reduce(op.combine, (2,), True, None, op.post), (view,), node, node.output)
+        self.emit(Reduce(op.combine, (2,), True, None, op.post), (view,), node, output=node.output)
 
     def read(self, name: str, node: Node, image: Shape) -> str:
         """A tensor as an image, or as what broadcasts to it; those of groups are repeated for each channel."""
@@ -148,10 +143,3 @@ class _ImageWriter:
         table = tuple(channel * groups // image[1] for channel in range(image[1]))
         taken = self.emit(Take((None, table, None)), (name,), node)
         return self.emit(View((n, image[1], *ones)), (taken,), node)
-
-    def emit(self, op: Op, inputs: tuple[str, ...], node: Node, output: str = "") -> str:
-        """Adds a node that stands for an old one; returns the name of its output."""
-        name = output or unused_name(f"{node.output}:{op.name}", self.types)
-        self.types[name] = op.infer([self.types[n] for n in inputs])
-        self.nodes.append(Node(node.name if output else name, op, inputs, name, node.origin))
-        return name

@@ -12,23 +12,20 @@ infinity the first makes several, of opposite signs, whose sum is NaN, and their
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
 
-from brickrt.graph.allowance import hold
+from brickrt.graph.graph_writer import GraphWriter
 from brickrt.graph.ir import Graph, Node
 from brickrt.graph.passes.fold import fold
-from brickrt.graph.rewriter import origins, unused_name
-from brickrt.graph.room import own_bytes
 from brickrt.ops.base import Op
 from brickrt.ops.expr import Expr, apply, arg
 from brickrt.ops.operators.conv import Conv
 from brickrt.ops.operators.interp import AxisTaps, Interp
 from brickrt.ops.operators.map import Map
 from brickrt.ops.operators.move import Concat, Take
-from brickrt.ops.types import TensorType
 
 F32 = np.dtype(np.float32)
 ROUNDING = 2.0**-24
@@ -43,9 +40,7 @@ def move_products(graph: Graph) -> Graph:
     writer = _ProductWriter(graph)
     for node in graph.nodes:
         writer.place(node)
-    if not writer.changed:
-        return graph
-    return fold(replace(graph, nodes=tuple(writer.nodes.values()), types=writer.types, constants=writer.constants))
+    return fold(writer.written()) if writer.changed else graph
 
 
 @dataclass(frozen=True)
@@ -57,22 +52,18 @@ class _Product:
     nodes: tuple[Node, ...]
 
 
-@dataclass
-class _ProductWriter:
-    """The new graph; `nodes` by output, in order."""
+class _ProductWriter(GraphWriter):
+    """The new graph, node by node; whether it is `changed`."""
 
-    graph: Graph
-    nodes: dict[str, Node] = field(default_factory=dict)
-    changed: bool = False
-
-    def __post_init__(self) -> None:
-        self.types, self.constants = dict(self.graph.types), dict(self.graph.constants)
+    def __init__(self, graph: Graph) -> None:
+        super().__init__(graph)
+        self.changed = False
 
     def place(self, node: Node) -> None:
         """Adds a node, or what a pointwise convolution becomes."""
         moves = self.multiplies(node) and self.moves(node.inputs[0], self.types[node.output].shape[1])
         if not moves or not all(_modest(self.constants[name]) for name in node.inputs[1:]):
-            self.nodes[node.output] = node
+            self.add(node)
             return
         self.changed = True
         product = self.product(node)
@@ -144,7 +135,8 @@ class _ProductWriter:
         product = replace(product, nodes=(node, *product.nodes))
         if isinstance(node.op, Concat):
             return self.sum(product, node, output)
-        return self.emit(node.op, (self.apply(product, node.inputs[0]),), product, output, f"{x}:product")
+        inputs = (self.apply(product, node.inputs[0]),)
+        return self.emit(node.op, inputs, *product.nodes, output=output, hint=f"{x}:product")
 
     def sum(self, product: _Product, node: Node, output: str) -> str:
         """The product of joined channels as a sum: those that stay joined first, as its bias belongs to them."""
@@ -156,9 +148,9 @@ class _ProductWriter:
             weights = np.concatenate([product.weights[:, columns[k]] for k in group], axis=1)
             part = replace(product, weights=weights, bias=None if terms else product.bias)
             names = tuple(node.inputs[k] for k in group)
-            x = names[0] if len(names) == 1 else self.emit(Concat(1), names, product)
+            x = names[0] if len(names) == 1 else self.emit(Concat(1), names, *product.nodes)
             terms.append(self.apply(part, x))
-        return self.emit(Map(_total(len(terms))), tuple(terms), product, output)
+        return self.emit(Map(_total(len(terms))), tuple(terms), *product.nodes, output=output)
 
     def convolve(self, product: _Product, x: str, output: str) -> str:
         """Adds a pointwise convolution."""
@@ -168,21 +160,7 @@ class _ProductWriter:
         arrays = [weights] if product.bias is None else [weights, product.bias]
         names = [self.bind(array.astype(F32), f"{product.nodes[-1].name}/w") for array in arrays]
         op = Conv(ones, ones, ones, none, none, bias=len(names) == 2)
-        return self.emit(op, (x, *names), product, output)
-
-    def bind(self, array: np.ndarray, hint: str) -> str:
-        """Adds a constant and returns its name."""
-        name = unused_name(hint, self.types)
-        hold(own_bytes(array, ()))
-        self.constants[name], self.types[name] = array, TensorType(array.shape, array.dtype)
-        return name
-
-    def emit(self, op: Op, inputs: tuple[str, ...], product: _Product, output: str = "", hint: str = "") -> str:
-        """Adds a node that stands for those of the product; returns the name of its output."""
-        name = output or unused_name(hint or f"{product.nodes[-1].output}:{op.name}", self.types)
-        self.types[name] = op.infer([self.types[n] for n in inputs])
-        self.nodes[name] = Node(product.nodes[-1].name if output else name, op, inputs, name, origins(product.nodes))
-        return name
+        return self.emit(op, (x, *names), *product.nodes, output=output)
 
 
 def _pointwise(op: Conv) -> bool:

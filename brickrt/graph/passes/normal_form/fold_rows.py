@@ -16,9 +16,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from brickrt.graph.graph_writer import GraphWriter
 from brickrt.graph.ir import Graph, Node
 from brickrt.graph.passes.fold import fold
-from brickrt.graph.rewriter import prune, unused_name
+from brickrt.graph.rewriter import prune
 from brickrt.graph.time_budget import check_time
 from brickrt.ops.base import Op
 from brickrt.ops.operators.map import Map
@@ -161,35 +162,33 @@ def _follows(graph: Graph, rows: Rows, node: Node) -> bool:
 
 def _folded(graph: Graph, regions: Mapping[str, Rows]) -> Graph:
     """The graph with the rows of regions folded, and Views around these."""
-    writer = _Folding(graph, regions)
+    writer = _RowWriter(graph, regions)
     for node in graph.nodes:
         writer.place(node)
-    after = replace(graph, nodes=tuple(writer.nodes), types=writer.types, constants=writer.constants)
-    return fold(prune(after))
+    return fold(prune(writer.written()))
 
 
-class _Folding:
-    """Writes the graph anew, node by node."""
+class _RowWriter(GraphWriter):
+    """The new graph, node by node."""
 
     def __init__(self, graph: Graph, regions: Mapping[str, Rows]) -> None:
-        self.graph, self.regions = graph, regions
-        self.nodes: list[Node] = []
-        self.types, self.constants = dict(graph.types), dict(graph.constants)
+        super().__init__(graph)
+        self.regions = regions
         self.names: dict[tuple[str, Rows], str] = {}  # of tensors with folded rows
 
     def place(self, node: Node) -> None:
         """Adds a node, in a region with folded operands and followed by a View to the rows it had."""
         rows = self.regions.get(node.output)
         if rows is None:
-            self.nodes.append(node)
+            self.add(node)
             return
         second = node.inputs[1] if isinstance(node.op, MatMul) else None
         inputs = tuple(name if name == second else self.folded(name, rows) for name in node.inputs)
         output = self.name(node.output, rows)
         op = _at_rank(node.op, len(rows.folded) - len(rows.lead))
-        self.nodes.append(replace(node, op=op, inputs=inputs, output=output))
+        self.add(replace(node, op=op, inputs=inputs, output=output))
         view = View(self.graph.out(node).shape)
-        self.nodes.append(Node(f"{node.name}:rows", view, (output,), node.output, node.origin))
+        self.add(Node(f"{node.name}:rows", view, (output,), node.output, node.origin))
 
     def folded(self, name: str, rows: Rows) -> str:
         """The name of a tensor with folded rows, which a View makes where nothing did yet."""
@@ -199,13 +198,13 @@ class _Folding:
         if name in self.constants:
             self.constants[new] = np.reshape(self.constants[name], self.types[new].shape)
         else:
-            self.nodes.append(Node(new, View(self.types[new].shape), (name,), new))
+            self.add(Node(new, View(self.types[new].shape), (name,), new))
         return new
 
     def name(self, name: str, rows: Rows) -> str:
         """A new name for a tensor with folded rows."""
         kind = self.types[name]
-        self.names[name, rows] = new = unused_name(f"{name}·rows", self.types)
+        self.names[name, rows] = new = self.unused(f"{name}·rows")
         self.types[new] = TensorType((*rows.folded, kind.shape[-1]), kind.dtype)
         return new
 
