@@ -10,6 +10,7 @@ import typer
 from typer.core import TyperCommand
 
 from brickrt.cli import options
+from brickrt.cli.failure import Failure
 from brickrt.cli.inputs import parse
 from brickrt.cli.requests import (
     BenchRequest,
@@ -107,7 +108,7 @@ def run(
     argmax: options.ArgMax = None, threshold: options.Threshold = None,
     window: options.Window = None, overlap: options.Overlap = None, blend: options.BlendName = None,
     json: options.Json = False,
-) -> str:  # fmt: skip
+) -> str | Failure:  # fmt: skip
     """Run MODEL, an .onnx file; print outputs, latency and plan."""
     means, deviations = parse.numbers("--mean", mean), parse.deviations(std)
     image = ImageRequest(means, deviations, scale, layout, parse.height_width(resize))
@@ -143,7 +144,7 @@ def plan(
     save: options.Save = None,
     max_memory: options.PlanMemory = None,
     json: options.Json = False,
-) -> str:
+) -> str | Failure:
     """Print what of an .onnx file would run, where and why; nothing is run."""
     asked = strategy, brick, max_layers, exact, device_spec, precision
     limit = parse.memory("--max-memory", max_memory)
@@ -161,7 +162,7 @@ def tune(
     threads: options.TuneThreads = None,
     exact: options.Exact = False,
     json: options.Json = False,
-) -> str:
+) -> str | Failure:
     """Choose the plan of MODEL by running it, on this processor.
 
     Later runs with these shapes use the plan: brickrt plan prints it.
@@ -193,7 +194,7 @@ def bench(
     exact: options.Exact = False,
     output: options.BenchOutput = None,
     json: options.Json = False,
-) -> str:
+) -> str | Failure:
     """Time an .onnx file, or a network of the zoo, beside other runtimes.
 
     Ratios above 1 say that brickrt is faster.
@@ -214,19 +215,19 @@ def demo(
     seed: options.NoiseSeed = 0,
     runs: options.Runs = 3,
     json: options.Json = False,
-) -> str:
+) -> str | Failure:
     """Take the noise out of a photograph; compare with other ways to run it."""
     return _work("demo", DemoRequest(out, size, threads, seed, runs, json))
 
 
 @app.command(cls=Compact, epilog=_examples("doctor", "doctor --calibrate --json"))
-def doctor(calibrate: options.Calibrate = False, json: options.Json = False) -> str:
+def doctor(calibrate: options.Calibrate = False, json: options.Json = False) -> str | Failure:
     """Print devices, their speeds, caches, libraries, and what is missing."""
     return _work("doctor", json, calibrate)
 
 
 @zoo.command("list", cls=Compact, epilog=_examples("zoo list", "zoo list --json"))
-def zoo_list(json: options.Json = False) -> str:
+def zoo_list(json: options.Json = False) -> str | Failure:
     """Print the networks."""
     return _work("zoo_list", json)
 
@@ -242,11 +243,11 @@ def zoo_export(
     batch: options.ExportBatch = 1,
     size: options.ExportSize = None,
     seed: options.WeightSeed = 0,
-) -> str:
+) -> str | Failure:
     """Write a network, one of brickrt zoo list, as an ONNX file."""
     return _work("zoo_export", name, out, batch, parse.spatial_size(size), seed)
 
 
-def _work(module: str, *args: Any) -> str:
+def _work(module: str, *args: Any) -> str | Failure:
     """Calls `command` of brickrt.cli.commands.<module>."""
     return import_module(f"brickrt.cli.commands.{module}").command(*args)

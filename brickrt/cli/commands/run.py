@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from brickrt.cli.commands import stream
+from brickrt.cli.failure import Failure
 from brickrt.cli.inputs.gather import check_request, gather
 from brickrt.cli.inputs.shapes import assuming, note_assumed
 from brickrt.cli.outputs.arrays import check_output, write_output
@@ -20,7 +21,7 @@ from brickrt.cli.requests import RunRequest
 from brickrt.cli.terminal.interrupts import interruptible
 from brickrt.cli.terminal.progress import shown_progress
 from brickrt.cli.terminal.watch import WatchedRequest, check_watched
-from brickrt.compare.difference import difference
+from brickrt.compare.difference import compares_nothing, difference
 from brickrt.graph.onnx_import.source import load
 from brickrt.runtime.progress import Progress
 from brickrt.runtime.session.runtime import Runtime
@@ -40,7 +41,7 @@ class RepeatedRuns:
         return {"first": times[0], "median": statistics.median(times), "min": min(times), "max": max(times)}
 
 
-def command(request: RunRequest) -> str:
+def command(request: RunRequest) -> str | Failure:
     """Runs the model as often as asked; gives what is printed of it."""
     if stream.is_asked_for(request) or stream.is_too_large(request):
         return stream.command(request)
@@ -67,7 +68,15 @@ def command(request: RunRequest) -> str:
     report = run_dict(runtime, ran.outputs, ran.latency(), ran.compile_ms, errors, request.files())
     report["runs"] = len(ran.run_ms)
     watch.write(runtime, report)
-    return to_json(report) if request.json else run_text(report)
+    text = to_json(report) if request.json else run_text(report)
+    return _checked(errors, text) if errors else text
+
+
+def _checked(errors: dict[str, dict[str, float]], text: str) -> str | Failure:
+    """The text, or a failure where an output has no finite element, so that comparing it says nothing."""
+    wrong = [name for name, found in errors.items() if compares_nothing(found)]
+    why = f"--verify compared nothing: no element of {', '.join(map(repr, wrong))} is finite: give other inputs"
+    return Failure(text, why) if wrong else text
 
 
 def _repeated(

@@ -10,6 +10,7 @@ from brickrt.cli.outputs.json_output import Json
 from brickrt.cli.outputs.plan_report import fallback_lines, plan_entries, plan_table
 from brickrt.cli.outputs.value_summary import value_summary
 from brickrt.cli.terminal.text import extents_text, printable, table
+from brickrt.compare.difference import COUNTS
 from brickrt.dashboard.units import size_text
 from brickrt.runtime.session.runtime import Runtime
 
@@ -45,7 +46,8 @@ def run_dict(
     if errors is not None:
         worst = max(errors, key=lambda name: errors[name]["max_abs_error"], default=None)
         largest = errors[worst] if worst is not None else {"max_abs_error": 0.0, "max_rel_error": 0.0}
-        report["verify"] = {"worst_output": worst, **largest, "outputs": errors}
+        counts = {key: sum(error[key] for error in errors.values()) for key in COUNTS}
+        report["verify"] = {"worst_output": worst, **largest, **counts, "outputs": errors}
     if files:
         report["written"] = {option.lstrip("-"): str(path) for option, path in files.items()}
     return report
@@ -78,6 +80,9 @@ def _closing(report: Json) -> Iterator[str]:
             f"verify   largest error {check['max_abs_error']:.3g} ({check['max_rel_error']:.3g} of the largest value), "
             f"in output '{printable(str(check['worst_output']))}'"
         )
+        if check["nonfinite"]:
+            every = check["compared"] + check["nonfinite"]
+            yield f"         {check['nonfinite']} of {every} elements are not finite, and were not compared"
     if "written" in report:
         yield f"written  {printable(', '.join(report['written'].values()))}"
 
