@@ -19,6 +19,7 @@ from brickrt.cli.requests import (
     ImageRequest,
     InputRequest,
     PlanRequest,
+    ResultRequest,
     RunRequest,
     StreamRequest,
     TuneRequest,
@@ -76,28 +77,24 @@ def common(
 @app.command(
     cls=Compact,
     epilog=_examples(
-        "run model.onnx --input big.tif --output out.zarr --max-memory 1GiB",
-        "run model.onnx --random --shape x=1,3,512,512 --repeat 9 --dashboard",
+        "run denoiser.onnx --input photo.jpg --output clean.png",
+        "run resnet50.onnx --input photos/ --preset imagenet --top 5",
     ),
 )
 def run(
     model: options.Model,
-    input: options.Inputs = [],  # noqa: B006  (typer copies it)
+    input: options.RunInputs = [],  # noqa: B006  (typer copies it)
     output: options.Output = None,
     device: options.Device = "auto",
     strategy: options.RunStrategy = "auto",
     brick: options.Brick = None,
     threads: options.FoldedThreads = None,
-    max_layers: options.MaxLayers = None,
-    exact: options.Exact = False,
-    precision: options.Precision = "fp32",
-    launch: options.Launch = "auto",
+    max_layers: options.MaxLayers = None, exact: options.Exact = False,
+    precision: options.Precision = "fp32", launch: options.Launch = "auto",
     plan: options.SavedPlan = None,
     repeat: options.Repeat = 1,
-    random: options.RunRandom = False,
-    seed: options.Seed = None,
-    shape: options.RunShapes = [],  # noqa: B006
-    mean: options.Mean = None, std: options.Std = None, scale: options.Scale = None,
+    random: options.RunRandom = False, seed: options.Seed = None, shape: options.RunShapes = [],  # noqa: B006
+    preset: options.Preset = None, mean: options.Mean = None, std: options.Std = None, scale: options.Scale = None,
     layout: options.Layout = None, resize: options.Resize = None,
     verify: options.Verify = False,
     dashboard: options.Dashboard = False,
@@ -106,20 +103,22 @@ def run(
     stored_as: options.StoredAs = None, dask: options.Dask = None,
     spill: options.Spill = "auto", scratch: options.Scratch = None,
     argmax: options.ArgMax = None, threshold: options.Threshold = None,
+    save: options.SavedAs = None, top: options.Top = None, labels: options.Labels = None,
     window: options.Window = None, overlap: options.Overlap = None, blend: options.BlendName = None,
-    json: options.Json = False,
+    json: options.RunJson = False, quiet: options.Quiet = False, verbose: options.Verbose = False,
 ) -> str | Failure:  # fmt: skip
-    """Run MODEL, an .onnx file; print outputs, latency and plan."""
+    """Run MODEL, an .onnx file, on files; print outputs and latency."""
     means, deviations = parse.numbers("--mean", mean), parse.deviations(std)
-    image = ImageRequest(means, deviations, scale, layout, parse.height_width(resize))
+    image = ImageRequest(preset, means, deviations, scale, layout, parse.height_width(resize))
     inputs = InputRequest(tuple(input), random, seed, tuple(shape), image)
     engine = EngineRequest(device, strategy, brick, threads, max_layers, exact, precision, launch, plan)
     watch = WatchRequest(trace, trace_arrows, report, dashboard)
     stored = parse.stored_as(stored_as)
     limit, extents = parse.memory("--max-memory", max_memory), parse.window(window)
-    last = argmax, threshold
-    stream = StreamRequest(limit, resume, hard, *stored, *last, dask, extents, overlap, blend, spill, scratch)
-    return _work("run", RunRequest(model, inputs, engine, output, repeat, verify, json, watch, stream))
+    stream = StreamRequest(limit, resume, hard, dask, extents, overlap, blend, spill, scratch)
+    result = ResultRequest(save, top, labels, *stored, argmax, threshold)
+    shown = json, quiet, verbose
+    return _work("run", RunRequest(model, inputs, engine, output, repeat, verify, *shown, watch, stream, result))
 
 
 @app.command(

@@ -108,8 +108,8 @@ def _subject(name: str, request: BenchRequest) -> BenchNetwork:
     inputs = request.inputs
     if isinstance(model, Path) and request.batch is not None:
         inputs = _in_batch(source, inputs, request.batch)
-    arrays, assumed = gather(source, inputs)
-    return BenchNetwork(name, model, source, arrays, assumed)
+    feed, assumed = gather(source, inputs)
+    return BenchNetwork(name, model, source, feed.arrays, assumed)
 
 
 def _model(name: str, request: BenchRequest) -> Model:

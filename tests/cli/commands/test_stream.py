@@ -31,6 +31,7 @@ def files(tmp_path, monkeypatch):
     return tmp_path
 
 
+BANDS = ("--max-memory", "64GiB")
 RUN = ("run", "m.onnx", "--input", "x.npy", "--output")
 
 
@@ -97,11 +98,11 @@ def test_tiff_in_zarr_out_needs_no_option(call, files):
         (["y.npy", "--argmax", "1", "--threshold", "0"], "--argmax and --threshold exclude each other"),
         (["y.npz", "--max-memory", "64GiB"], "y.npz: is none of .npy"),
         (["y.npy", "--scratch", "absent"], "absent: there is no such folder for scratch: create it"),
-        (["y.zarr", "--verify"], "--verify is of no use in a run band by band"),
-        (["y.zarr", "--repeat", "3"], "--repeat is of no use in a run band by band"),
-        (["y.zarr", "--device", "reference"], "--device reference runs nothing band by band: use cpu"),
+        (["y.zarr", *BANDS, "--verify"], "--verify is of no use in a run band by band"),
+        (["y.zarr", *BANDS, "--repeat", "3"], "--repeat is of no use in a run band by band"),
+        (["y.zarr", *BANDS, "--device", "reference"], "--device reference runs nothing band by band: use cpu"),
         (["m.onnx", "--max-memory", "64GiB"], "--output m.onnx: is the model itself"),
-        (["y.zarr", "--trace", "t.json"], "--trace is of no use in a run band by band"),
+        (["y.zarr", *BANDS, "--trace", "t.json"], "--trace is of no use in a run band by band"),
         (["y.npy", "--max-memory", "64GiB", "--report", "no/r.html"], "no/r.html: there is no folder"),
         (["y.npy", "--overlap", "0.5"], "--overlap is of use with --window only: add --window 256"),
         (["y.npy", "--window", "64", "--overlap", "1"], "overlap 1.0 is impossible: give a share from 0 to below 1"),
@@ -110,6 +111,10 @@ def test_tiff_in_zarr_out_needs_no_option(call, files):
         (["y.npy", "--window", "32"], "windows of 32x32: the network takes 64x64: give that as the window"),
         (["y.npy", "--window", "64", "--max-memory", "9MiB"], "9 MiB of memory are not enough for windows of 64x64"),
         (["y.npy", "--window", "64", "--resume"], "there is no such journal of a run to go on with"),
+        (["y.npy", *BANDS, "--top", "5"], "--top is of no use in a run band by band"),
+        (["y.npy", *BANDS, "--save", "overlay"], "--save overlay is of no use in a run band by band"),
+        (["y.npy", *BANDS, "--preset", "imagenet"], "--preset imagenet resizes images"),
+        (["y.npy", *BANDS, "--input", "x.npy*"], "x.npy: is given twice"),
     ],
 )
 def test_refused_in_one_line(call, files, words, refused):
