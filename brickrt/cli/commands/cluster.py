@@ -31,7 +31,7 @@ def cluster_run(request: RunRequest, source: SourceGraph, outputs: dict[str, Pat
     with open_cluster(asked.dask, request.engine.threads) as client, shown_progress() as progress:
         report = run_on_cluster(client, request.model, inputs, outputs, options, progress)
     told: Json = {"model": source.name, **_figures(report)}
-    return to_json(told) if request.json else _text(told)
+    return "" if request.quiet else to_json(told) if request.json else _text(told)
 
 
 def _of_no_use(request: RunRequest) -> dict[str, bool]:

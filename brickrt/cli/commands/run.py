@@ -24,6 +24,7 @@ from brickrt.cli.results.decisions import decided
 from brickrt.cli.results.result_files import ResultFiles, check_results, is_folder
 from brickrt.cli.results.top_classes import top_classes, top_json
 from brickrt.cli.terminal.interrupts import interruptible
+from brickrt.cli.terminal.logs import shown_logs
 from brickrt.cli.terminal.progress import shown_progress
 from brickrt.cli.terminal.watch import WatchedRequest, check_watched
 from brickrt.compare.difference import compares_nothing, difference
@@ -47,6 +48,11 @@ class RepeatedRuns:
 
 def command(request: RunRequest) -> str | Failure:
     """Runs the model as often as asked; gives what is printed of it."""
+    with shown_logs(request.verbose):
+        return _ran(request)
+
+
+def _ran(request: RunRequest) -> str | Failure:
     check_result_request(request)
     if stream.is_asked_for(request) or stream.is_too_large(request):
         return stream.command(request)
@@ -78,8 +84,8 @@ def check_result_request(request: RunRequest) -> None:
         raise BrickError("--labels is of use with --top only: add --top 5, or leave it out")
     if asked.save is not None and (asked.top is not None or request.output is None):
         raise BrickError(f"--save {asked.save} needs --output FILE, and goes without --top")
-    if request.json and request.quiet:
-        raise BrickError("--json and --quiet exclude each other: leave one out")
+    if request.quiet and (request.json or request.verbose):
+        raise BrickError(f"--{'json' if request.json else 'verbose'} and --quiet exclude each other: leave one out")
 
 
 def _run_once(request: RunRequest, source: SourceGraph, runs: list[InputFiles]) -> str | Failure:

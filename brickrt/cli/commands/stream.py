@@ -107,7 +107,7 @@ def command(request: RunRequest) -> str:
             report = _run(job, outputs, asked.hard, watched)
     told = {"model": source.name, **report.to_dict(), **watched.figures()}
     watched.write(told)
-    return to_json(told) if request.json else stream_text(told)
+    return "" if request.quiet else to_json(told) if request.json else stream_text(told)
 
 
 def _opened(

@@ -91,7 +91,7 @@ def _pixels(
         raise InputError(f'{path}: reading images needs Pillow: pip install "brickrt[images]"')
     from brickrt.cli.inputs.resizing import fitted_size, resized
 
-    image = _opened(path)
+    image = _opened(path, wanted, asked)
     deep = image.mode.startswith(DEEP)
     if not deep:
         mode = MODES[channels] if channels else "L" if image.mode in ("1", "L") else "RGB"
@@ -102,12 +102,15 @@ def _pixels(
     return np.repeat(pixels, channels, 2) if deep and channels == 3 else pixels
 
 
-def _opened(path: Path) -> Image:
+def _opened(path: Path, wanted: tuple[int | None, int | None], asked: Preprocessing) -> Image:
     from PIL import Image, ImageOps, UnidentifiedImageError
+
+    from brickrt.cli.inputs.resizing import reduce_while_decoding
 
     Image.MAX_IMAGE_PIXELS = None  # the file is the user's own, and large images are what brickrt is for
     try:
         image = Image.open(path)
+        reduce_while_decoding(image, wanted, asked)
         image.load()
     except UnidentifiedImageError as e:
         raise InputError(f"{path}: is no image that can be read: save it again as .png or .jpg") from e

@@ -17,8 +17,6 @@ from brickrt.compare.difference import COUNTS
 from brickrt.dashboard.units import size_text
 from brickrt.runtime.session.runtime import Runtime
 
-MOST_NAMED = 24  # characters of a name in a table
-
 
 def run_dict(
     runtime: Runtime,
@@ -88,15 +86,16 @@ def run_text(report: Json, verbose: bool = False) -> str:
 def _latency_line(report: Json) -> str:
     ms, runs = report["latency_ms"], report["runs"]
     if runs == 1:
-        return f"latency  {ms['p50']:.3f} ms"
-    figures = ", ".join(f"{name} {ms[name]:.3f}" for name in ("p50", "p90", "p99"))
-    return f"latency  {figures} ms of {runs} runs, the first took {ms['first']:.3f}"
+        return f"latency  {_ms(ms['p50'])} ms"
+    figures = ", ".join(f"{name} {_ms(ms[name])}" for name in ("p50", "p90", "p99"))
+    return f"latency  {figures} ms of {runs} runs; first {_ms(ms['first'])}"
 
 
 def _details(report: Json) -> list[str]:
     stats = report["stats"]
     lines = [
-        f"memory   {size_text(report['peak_bytes'])} peak{_levels(stats['level_bytes'])}",
+        f"memory   {size_text(report['peak_bytes'])} peak",
+        *_traffic(stats["level_bytes"]),
         f"tasks    {stats['tasks']}: {stats['complete_first']} complete first, {stats['waits']} waits, "
         f"{stats['revisits']} revisits",
         f"again    {stats['recomputed']} elements recomputed, by strategy {report['strategy']}",
@@ -119,26 +118,26 @@ def _closing(report: Json) -> Iterator[str]:
         yield f"written  {printable(path)}"
 
 
-def _levels(level_bytes: dict[str, int]) -> str:
+def _traffic(level_bytes: dict[str, int]) -> list[str]:
     moved = ", ".join(f"{size_text(nbytes)} beyond {level}" for level, nbytes in level_bytes.items())
-    return f"; modelled traffic {moved}" if moved else ""
+    return [f"traffic  {moved}, modelled"] if moved else []
+
+
+def _ms(took: float) -> str:
+    """Milliseconds in at least four digits, whatever their size."""
+    return f"{took:.{max(0, 3 - len(str(int(took))) + 1)}f}"
 
 
 def value_table(outputs: Sequence[tuple[str | None, Json]]) -> str:
     """A line for each output, and for each element of a sequence, behind the file that it is of, if there is one."""
     rows = [
-        (() if file is None else (shortened(file),)) + _output_row(entry)
+        (() if file is None else (file,)) + _output_row(entry)
         for file, output in outputs
         for entry in (output, *output.get("items", ()))
     ]
     heads = ("output", "shape", "type", "min", "max", "")
     files = ("file",) if outputs and outputs[0][0] is not None else ()
-    return table((*files, *heads), rows, right=("min", "max"))
-
-
-def shortened(name: str) -> str:
-    """The end of a long name."""
-    return name if len(name) <= MOST_NAMED else "…" + name[1 - MOST_NAMED :]
+    return table((*files, *heads), rows, right=("min", "max"), shrinks=("file", "output"))
 
 
 def _output_row(entry: Json) -> tuple[str, ...]:
@@ -146,4 +145,4 @@ def _output_row(entry: Json) -> tuple[str, ...]:
     kind = f"{entry['type']} of {len(entry['items'])}" if "items" in entry else entry["type"]
     ends = ("-" if entry[end] is None else f"{entry[end]:.4g}" for end in ("min", "max"))
     odd = f"{entry['nonfinite']} not finite" if entry.get("nonfinite") else ""
-    return (shortened(entry["name"]), shape, kind, *ends, odd)
+    return (entry["name"], shape, kind, *ends, odd)

@@ -67,6 +67,14 @@ def test_the_plan_is_shown_when_asked(call, models):
     assert "p50" in short and "Conv" not in short and max(map(len, short.splitlines())) <= 80
     assert "Conv" in long and "tasks" in long
     assert short.splitlines()[0].split()[:3] == ["output", "shape", "type"]
+    assert call("run", models / "conv.onnx", "--random").err.count("compiled for") == 0
+
+
+def test_what_is_logged_is_a_line_when_asked(call, models, caplog):
+    caplog.set_level("INFO", "brickrt")
+    called = call("run", models / "conv.onnx", "--random", "--shape", "x=1,3,8,8", "-v")
+    assert "subgraphs compiled for x [1, 3, 8, 8] in" in called.err and len(called.err.splitlines()) == 1
+    assert [record.name for record in caplog.records] == ["brickrt"]
 
 
 def test_quiet_says_nothing(call, models):

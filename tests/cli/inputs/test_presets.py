@@ -7,10 +7,12 @@ import onnx
 import pytest
 from PIL import Image
 
+from brickrt.cli.inputs.images import read_image
 from brickrt.cli.inputs.presets import PRESETS, preprocessing
-from brickrt.cli.inputs.resizing import fitted_size
+from brickrt.cli.inputs.resizing import fitted_size, reduce_while_decoding
 from brickrt.cli.requests import ImageRequest
 from brickrt.graph.errors import BrickError
+from brickrt.graph.onnx_import.protobuf import TensorInfo
 from brickrt.graph.onnx_import.source import load
 from tests.support.cli_models import same_model
 
@@ -41,6 +43,21 @@ def test_imagenet_is_what_torchvision_does(call, tmp_path):
     seen = Image.fromarray(pixels).resize((341, 256), Image.Resampling.BILINEAR).crop((58, 16, 282, 240))
     expected = (np.asarray(seen).transpose(2, 0, 1) / 255 - MEAN) / STD
     np.testing.assert_allclose(np.load(tmp_path / "x.npy")[0], expected, atol=1e-5)
+
+
+def test_large_photographs_are_reduced_while_they_are_decoded(tmp_path):
+    ramp = np.add.outer(np.arange(1200) / 12, np.arange(1600) / 16).astype(np.uint8)
+    Image.fromarray(np.repeat(ramp[:, :, None], 3, 2)).save(tmp_path / "a.jpg", quality=95)
+    with Image.open(tmp_path / "a.jpg") as image:
+        reduce_while_decoding(image, (None, None), PRESETS["imagenet"])
+        assert image.size == (800, 600)
+    with Image.open(tmp_path / "a.jpg") as image:
+        reduce_while_decoding(image, (None, None), PRESETS["unit"])
+        assert image.size == (1600, 1200)
+    info = TensorInfo(np.dtype(np.float32), (1, 3, 224, 224))
+    made = read_image(tmp_path / "a.jpg", "x", info, PRESETS["imagenet"]).pixels
+    exact = Image.open(tmp_path / "a.jpg").resize((341, 256), Image.Resampling.BILINEAR).crop((58, 16, 282, 240))
+    assert np.abs(made.astype(int) - np.asarray(exact)).max() <= 2
 
 
 def test_options_come_before_the_preset(tmp_path):
