@@ -16,6 +16,7 @@ from brickrt.graph.errors import InputError
 from brickrt.graph.onnx_import.check_inputs import describe
 from brickrt.graph.onnx_import.protobuf import TensorInfo
 from brickrt.graph.onnx_import.source import SourceGraph
+from brickrt.runtime.files.extras import needed
 from brickrt.runtime.files.source import BoxSource, is_zarr
 from brickrt.runtime.stream.stream_files import source_of
 
@@ -81,6 +82,7 @@ def _boxes(source: SourceGraph, name: str, text: str, asked: Preprocessing, feed
         tensor.close()
     feed.like = tensor.source if feed.like is None else feed.like
     if fits:
+        needed("PIL", text, "images")
         array = _fitted(array, images.expected(info, layout)[:2], asked)
     if asked.swapped and array.ndim == 4 and array.shape[1] == 3:
         array = np.ascontiguousarray(array[:, ::-1])

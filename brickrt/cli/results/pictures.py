@@ -71,7 +71,7 @@ class PixelScale:
             made += np.float32(mean * self.factor)
         np.rint(made, out=made)
         np.clip(made, 0, most, out=made)
-        return np.nan_to_num(made, copy=False) if np.isnan(made[0, 0] + made.sum()) else made
+        return np.nan_to_num(made, copy=False) if np.isnan(made.sum()) else made
 
 
 def planes_of(value: np.ndarray, last: bool) -> np.ndarray | None:
@@ -99,7 +99,10 @@ def write_picture(path: Path, planes: np.ndarray, scale: PixelScale, threads: in
     if scale.dtype != np.uint8:
         raise BrickError(f"{path}: holds 8 bits per channel: leave out --as {scale.dtype}, or write .png or .tif")
     pixels = all_pixels(planes, scale, threads)
-    image = needed("PIL.Image", str(path), "images").fromarray(pixels[:, :, 0] if channels == 1 else pixels)
+    needed("PIL", str(path), "images")
+    from PIL import Image
+
+    image = Image.fromarray(pixels[:, :, 0] if channels == 1 else pixels)
     kind = "JPEG" if path.suffix.lower() in (".jpg", ".jpeg") else path.suffix[1:].upper()
     image = image.convert("RGB") if channels == 4 and kind == "JPEG" else image
     write_whole(path, lambda file: image.save(file, kind, quality=QUALITY))
