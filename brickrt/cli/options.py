@@ -63,7 +63,7 @@ Std = Annotated[str | None, typer.Option(metavar="A,B,C", rich_help_panel=FOLDED
 Scale = Annotated[float | None, typer.Option(metavar="X", rich_help_panel=FOLDED)]
 Layout = Annotated[requests.ImageLayout | None, typer.Option(metavar="NAME", rich_help_panel=FOLDED)]
 Resize = Annotated[str | None, typer.Option(metavar="HxW", rich_help_panel=FOLDED)]
-PhotoSize = Annotated[int, typer.Option(metavar="N", help="Edge of the photograph in pixels, even.")]
+PhotoSize = Annotated[int, typer.Option(metavar="N", help="Edge of the photograph in pixels.")]
 
 # ---- runs in bounded memory
 

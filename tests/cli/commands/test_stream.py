@@ -11,6 +11,7 @@ import sys
 
 import numpy as np
 import pytest
+import tifffile
 import zarr
 
 from brickrt.cli.commands import stream
@@ -64,15 +65,35 @@ def test_as_in_core(call, files):
     assert np.array_equal(np.load("z.npy"), np.load("y.npy"))
 
 
-def test_types_and_last_steps(call, files):
-    assert call(*RUN, "y.npy", "--max-memory", "64G").code == 0
+@pytest.mark.parametrize("how", [(), BANDS], ids=["in core", "in bands"])
+def test_types_and_last_steps(call, files, how):
+    assert call(*RUN, "y.npy", *BANDS).code == 0
     values = np.load("y.npy")
-    assert call(*RUN, "u.npy", "--as", "uint8:50").code == 0
-    np.testing.assert_array_equal(np.load("u.npy"), np.clip(np.rint(values * np.float32(50)), 0, 255))
-    assert call(*RUN, "a.npy", "--argmax", "1").code == 0
-    assert np.load("a.npy").dtype == np.uint8 and np.mean(np.load("a.npy") == values.argmax(1)[:, None]) > 0.999
-    assert call(*RUN, "t.npy", "--threshold", "0.5").code == 0
+    assert call(*RUN, "u.npy", "--as", "uint8:50", *how).code == 0
+    np.testing.assert_allclose(np.load("u.npy"), np.clip(np.rint(values * np.float32(50)), 0, 255), atol=1)
+    for option in ("--argmax", "1"), ("--save", "labels"):
+        assert call(*RUN, "a.npy", *option, *how).code == 0
+        assert np.load("a.npy").dtype == np.uint8 and np.mean(np.load("a.npy") == values.argmax(1)[:, None]) > 0.999
+    assert call(*RUN, "t.npy", "--threshold", "0.5", *how).code == 0
     assert np.mean(np.load("t.npy") == (values > 0.5)) > 0.999
+
+
+def test_presets_go_band_by_band(call, files):
+    np.save("x.npy", 2000 * pixels())
+    np.save("within.npy", np.clip((2000 * pixels() + 1000) / 2000, 0, 1).astype(np.float32))
+    assert call(*RUN, "y.npy", *BANDS, "--preset", "ct").code == 0
+    assert call("run", "m.onnx", "--input", "within.npy", "--output", "z.npy", *BANDS).code == 0
+    np.testing.assert_allclose(np.load("y.npy"), np.load("z.npy"), atol=1e-4)
+
+
+def test_what_memory_does_not_hold_goes_band_by_band(call, files, monkeypatch):
+    """Whatever the format, where the network may."""
+    tifffile.imwrite("x.tif", np.zeros((64, 64, 3), np.uint8), photometric="rgb")
+    monkeypatch.setattr(stream, "LARGE", 100)
+    monkeypatch.setattr(stream, "available_bytes", lambda: 1000)
+    words = ("run", "m.onnx", "--output", "y.zarr", "--json")
+    assert "bands" in told(call(*words, "--input", "x.tif"))
+    assert "bands" not in told(call(*words, "--input", "x.tif", "--preset", "imagenet", "--resize", "64x64"))
 
 
 def test_tiff_in_zarr_out_needs_no_option(call, files):
