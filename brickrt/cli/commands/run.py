@@ -84,6 +84,8 @@ def check_result_request(request: RunRequest) -> None:
         raise BrickError("--labels is of use with --top only: add --top 5, or leave it out")
     if asked.save is not None and (asked.top is not None or request.output is None):
         raise BrickError(f"--save {asked.save} needs --output FILE, and goes without --top")
+    if asked.stored is not None and (request.output is None or request.output.lower().endswith(".npz")):
+        raise BrickError("--as is of files with one type: add --output FILE, and none that ends in .npz")
     if request.quiet and (request.json or request.verbose):
         raise BrickError(f"--{'json' if request.json else 'verbose'} and --quiet exclude each other: leave one out")
 

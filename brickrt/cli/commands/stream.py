@@ -129,9 +129,11 @@ def _opened(
 
 def _files(source: SourceGraph, request: RunRequest) -> dict[str, str]:
     """The file of each input. Raises BrickError where several are given."""
-    if len(input_files(source, request.inputs.files)) > 1:
+    runs = input_files(source, request.inputs.files)
+    if len(runs) > 1:
         raise BrickError("a run band by band takes one file for each input: leave the others out")
-    return named_files(source, request.inputs.files)
+    found = {name: file for run in runs for name, file in run.files.items() if name is not None}
+    return found or named_files(source, request.inputs.files)
 
 
 def _pixels(source: SourceGraph, request: RunRequest) -> Pixels:

@@ -48,11 +48,11 @@ def _check_taken(path: Path, name: str, info: TensorInfo, asked: Preprocessing) 
     assert info.dtype is not None
     if not (is_float(info.dtype) or info.dtype == np.uint8) or (info.shape and len(info.shape) not in (2, 3, 4)):
         raise InputError(f"{path}: input '{name}' {describe(info)} takes no image: give a .npy file")
-    given = {"--mean": asked.mean, "--std": asked.std}
-    unfit = [option for option, value in given.items() if value is not None]
+    unfit = [option for option, value in (("--mean", asked.mean), ("--std", asked.std)) if value is not None]
     unfit += ["--scale"] if asked.scale not in (None, 1.0) else []
     if info.dtype == np.uint8 and unfit:
-        raise InputError(f"{unfit[0]}: input '{name}' {describe(info)} takes bytes as they are: leave it out")
+        given = f"{unfit[0]}, or a preset with one"
+        raise InputError(f"{given}: input '{name}' {describe(info)} takes bytes as they are: leave it out")
     if asked.scale is not None and (not np.isfinite(asked.scale) or asked.scale == 0):
         raise InputError(f"--scale {asked.scale} is impossible: give a number such as 1, or 0.00392 for 1/255")
 

@@ -163,7 +163,7 @@ def _suffix(given: InputFiles | None, feed: Feed, outputs: Mapping[str, Any]) ->
         return ".npz"
     name = given.main.partition("::")[0].lower() if given else ""
     if name.endswith(IMAGES):
-        return ".png" if planes_of(values[0], False) is not None else ".npy"
+        return ".png" if values[0].ndim > 2 and planes_of(values[0], False) is not None else ".npy"
     if feed.like is not None and values[0].ndim >= 4:
         return next((kind for kind in (PACKED, *WRITABLE) if name.endswith(kind) and kind != ".h5"), ".npy")
     return ".npy"

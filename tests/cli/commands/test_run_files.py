@@ -87,6 +87,12 @@ def test_inputs_are_never_written_over(call, folder):
         (["in/p0.png", "--labels", "names.txt"], "--labels is of use with --top only"),
         (["in/p0.png", "--save", "mask"], "--save mask needs --output"),
         (["in/p0.png", "--json", "--quiet"], "exclude each other"),
+        (["in/p0.png", "--as", "uint8"], "--as is of files"),
+        (["in/p0.png", "--as", "uint8", "--output", "y.npz"], "--as is of files"),
+        (
+            ["in/p0.png", "--save", "overlay", "--max-memory", "1GiB", "--output", "y.png"],
+            "--save overlay is of no use",
+        ),
         (["in/p0.png", "--preset", "photo"], "--preset"),
     ],
 )
@@ -111,6 +117,8 @@ def test_classes_of_a_folder(call, folder):
         order = np.argsort(-shares[k])[:2]
         expected = [f"{shares[k][n]:7.1%}  {names[n]}" for n in order]
         assert lines[3 * k : 3 * k + 3] == [f"in/p{k}.png", *expected]
+    assert call("run", "mean.onnx", *RUN, "in", "--output", "scores/", "--quiet").code == 0
+    np.testing.assert_allclose(np.load("scores/p1.npy")[0], means[1], rtol=1e-5)
     alone = call("run", "mean.onnx", *RUN, "in/p0.png", "--top", "1", "--labels", "colours.txt").out
     assert alone.splitlines()[0] == lines[1]
 
@@ -173,6 +181,8 @@ def test_sixteen_bits_through(call, folder):
     np.testing.assert_array_equal(np.asarray(Image.open("y.png")), pixels)
     assert call("run", "one.onnx", *RUN, "deep.png", "--output", "grey.png").code == 0
     assert np.asarray(Image.open("grey.png")).shape == (6, 5, 3)
+    assert call("run", "grey.onnx", *RUN, "deep.png", "--resize", "3x4", "--output", "s.png").code == 0
+    assert np.asarray(Image.open("s.png")).shape == (3, 4)
 
 
 def test_files_that_are_read_box_by_box_are_resized_too(call, folder):
