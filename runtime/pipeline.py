@@ -13,7 +13,9 @@ what a later part needs to know, an earlier one computes.
 
 from __future__ import annotations
 
+import logging
 import math
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -43,6 +45,7 @@ from brickrt.runtime.lowering.task_graph import TaskGraph
 from brickrt.runtime.program_protocol import Program
 from brickrt.runtime.progress import Progress
 
+LOG = logging.getLogger("brickrt")
 NOTHING = Graph((), {})
 LATER = "nodes of the model are planned only when values before them are known"
 
@@ -87,6 +90,7 @@ class Pipeline:
     def _compiled(
         self, stage: Stage, types: Mapping[str, TensorType], values: Mapping[str, np.ndarray]
     ) -> Specialized | CompiledStage:
+        began = time.perf_counter()
         with preparing():
             special = self.specialize(stage, types, values)
             if special.need_values:
@@ -98,6 +102,9 @@ class Pipeline:
             special = replace(special, graph=NOTHING)  # the program alone has the constants now, and gives them up
             tasks = self.lower(plan) if plan.graph.nodes else None
         program = None if tasks is None else self.compile(tasks, constants)
+        shapes = ", ".join(f"{name} {list(type.shape)}" for name, type in types.items())
+        ms = (time.perf_counter() - began) * 1e3
+        LOG.info("%s: %d subgraphs compiled for %s in %.0f ms", stage.source.name, len(plan.subgraphs), shapes, ms)
         return CompiledStage(special, plan, program, StageCache(special.rest) if special.rest else None)
 
     def specialize(
@@ -145,6 +152,7 @@ class Pipeline:
         self._say("compile kernels", done, total)
 
     def _say(self, what: str, done: int, total: int) -> None:
+        LOG.debug("%s: %d of %d", what, done, total)
         if self.progress:
             with callers_own():
                 self.progress(what, done, total)

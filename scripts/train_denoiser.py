@@ -5,8 +5,11 @@
 
 The network works at half the resolution: 2×2 pixels become channels (SpaceToDepth), then come blocks after NAFNet
 (Chen et al., ECCV 2022) without norms and channel attention, then channels become pixels again; what it finds is the
-noise, which is subtracted. It learns from photographs that scikit-image, scikit-learn and matplotlib carry, at several
-scales, all but the astronaut, on whom it is judged.
+noise, which is subtracted. Gates multiply, so that values which no photograph leads to would grow from block to block
+beyond float32: pixels are cut off at 0 and 1, and what a block gives at BOUND, several times what photographs with
+noise reach (3.3). A picture of odd height or width gets its last row or column twice inside. It learns from
+photographs that scikit-image, scikit-learn and matplotlib carry, at several scales, all but the astronaut, on whom it
+is judged.
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ WIDTH, BLOCKS = 32, 10
 SIGMA = 25 / 255
 PATCH, BATCH = 64, 8
 RATE = 1e-3
+BOUND = 16.0
 TRAINED = {
     "skimage": "camera coffee chelsea motorcycle_left ihc brick grass gravel hubble_deep_field retina rocket".split(),
     "sklearn": ["china", "flower"],
@@ -59,7 +63,7 @@ class DenoiserBlock(nn.Module):
 
 
 class Denoiser(nn.Module):
-    """[N, 3, H, W] in 0…1 → the same without noise; H and W even."""
+    """[N, 3, H, W] in 0…1 → the same without noise; H and W even, as all patches are."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -72,7 +76,7 @@ class Denoiser(nn.Module):
         """The picture without the noise that the network finds."""
         inner = self.enter(to_depth(x))
         for block in self.blocks:
-            inner = block(inner)
+            inner = block(inner).clamp(-BOUND, BOUND)
         return x - to_space(self.leave(inner))
 
 
@@ -168,40 +172,67 @@ def report(network: Denoiser, when: str) -> None:
 # ---- ONNX
 
 
-def as_onnx(network: Denoiser) -> onnx.ModelProto:
-    """The trained network for any batch and any even height and width."""
-    nodes, constants = [], []
+class NodeWriter:
+    """Collects nodes, each named after its output, and constants."""
 
-    def convolve(name: str, x: str, layer: nn.Conv2d) -> str:
-        for part in ("weight", "bias"):
-            constants.append(numpy_helper.from_array(getattr(layer, part).detach().numpy(), f"{name}.{part}"))
+    def __init__(self) -> None:
+        self.nodes: list[onnx.NodeProto] = []
+        self.constants: list[onnx.TensorProto] = []
+
+    def node(self, op: str, inputs: list[str], output: str, **attrs: int | str | list[int]) -> str:
+        """Adds a node; gives its output."""
+        self.nodes.append(helper.make_node(op, inputs, [output], output, **attrs))
+        return output
+
+    def constant(self, name: str, value: np.ndarray) -> str:
+        """Adds a constant; gives its name."""
+        self.constants.append(numpy_helper.from_array(value, name))
+        return name
+
+    def convolve(self, name: str, x: str, layer: nn.Conv2d) -> str:
+        """Adds a convolution with the layer's weights."""
+        weights = [self.constant(f"{name}.{p}", getattr(layer, p).detach().numpy()) for p in ("weight", "bias")]
         pad = [layer.padding[0]] * 4  # type: ignore[index]
-        inputs = [x, f"{name}.weight", f"{name}.bias"]
-        nodes.append(helper.make_node("Conv", inputs, [name], name, pads=pad, group=layer.groups))
-        return name
+        return self.node("Conv", [x, *weights], name, pads=pad, group=layer.groups)
 
-    def gate(name: str, x: str) -> str:
-        nodes.append(helper.make_node("Split", [x], [f"{name}.a", f"{name}.b"], f"{name}.split", axis=1, num_outputs=2))
-        nodes.append(helper.make_node("Mul", [f"{name}.a", f"{name}.b"], [name], name))
-        return name
+    def gate(self, name: str, x: str) -> str:
+        """Multiplies one half of the channels by the other."""
+        halves = [f"{name}.a", f"{name}.b"]
+        self.nodes.append(helper.make_node("Split", [x], halves, f"{name}.split", axis=1, num_outputs=2))
+        return self.node("Mul", halves, name)
 
-    def add(name: str, a: str, b: str) -> str:
-        nodes.append(helper.make_node("Add", [a, b], [name], name))
-        return name
+    def even(self, x: str) -> tuple[str, str]:
+        """Repeats the last row and column where there is an odd number of them; gives the result and the size of `x`,
+        height and width."""
+        size = self.node("Shape", [x], "size", start=2)
+        odd = self.node("Mod", [size, self.constant("two", np.array([2]))], "odd")
+        none_before = self.constant("none", np.zeros(6, np.int64))
+        pads = self.node("Concat", [none_before, odd], "pads", axis=0)
+        return self.node("Pad", [x, pads], "even", mode="edge"), size
 
-    nodes.append(helper.make_node("SpaceToDepth", ["noisy"], ["halved"], "halved", blocksize=2))
-    x = convolve("enter", "halved", network.enter)
+
+def as_onnx(network: Denoiser) -> onnx.ModelProto:
+    """The trained network for any batch, height and width."""
+    out = NodeWriter()
+    black, white = (out.constant(name, np.float32(value)) for name, value in (("black", 0), ("white", 1)))
+    bounds = [out.constant(name, np.float32(value)) for name, value in (("least", -BOUND), ("most", BOUND))]
+    within, size = out.even(out.node("Clip", ["noisy", black, white], "within"))
+    x = out.convolve("enter", out.node("SpaceToDepth", [within], "halved", blocksize=2), network.enter)
     for k, block in enumerate(network.blocks):
-        inner = convolve(f"block{k}.depth", convolve(f"block{k}.expand", x, block.expand), block.depth)
-        x = add(f"block{k}.first", x, convolve(f"block{k}.project", gate(f"block{k}.gate", inner), block.project))
-        inner = gate(f"block{k}.gate2", convolve(f"block{k}.widen", x, block.widen))
-        x = add(f"block{k}.second", x, convolve(f"block{k}.narrow", inner, block.narrow))
-    convolve("leave", x, network.leave)
-    nodes.append(helper.make_node("DepthToSpace", ["leave"], ["noise"], "noise", blocksize=2, mode="DCR"))
-    nodes.append(helper.make_node("Sub", ["noisy", "noise"], ["clean"], "clean"))
+        name = f"block{k}"
+        inner = out.convolve(f"{name}.depth", out.convolve(f"{name}.expand", x, block.expand), block.depth)
+        change = out.convolve(f"{name}.project", out.gate(f"{name}.gate", inner), block.project)
+        x = out.node("Add", [x, change], f"{name}.first")
+        inner = out.gate(f"{name}.gate2", out.convolve(f"{name}.widen", x, block.widen))
+        x = out.node("Add", [x, out.convolve(f"{name}.narrow", inner, block.narrow)], f"{name}.second")
+        x = out.node("Clip", [x, *bounds], f"{name}.bounded")
+    noise = out.node("DepthToSpace", [out.convolve("leave", x, network.leave)], "noise", blocksize=2, mode="DCR")
+    whole = out.node("Sub", [within, noise], "whole")
+    corner, space = out.constant("corner", np.zeros(2, np.int64)), out.constant("space", np.array([2, 3]))
+    out.node("Slice", [whole, corner, size, space], "clean")
     shape = ["batch", 3, "height", "width"]
     ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name in ("noisy", "clean")]
-    graph = helper.make_graph(nodes, "denoiser", ends[:1], ends[1:], constants)
+    graph = helper.make_graph(out.nodes, "denoiser", ends[:1], ends[1:], out.constants)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
     onnx.checker.check_model(model, full_check=True)
     return model

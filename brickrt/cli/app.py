@@ -10,6 +10,7 @@ import typer
 from typer.core import TyperCommand
 
 from brickrt.cli import options
+from brickrt.cli.failure import Failure
 from brickrt.cli.inputs import parse
 from brickrt.cli.requests import (
     BenchRequest,
@@ -18,6 +19,7 @@ from brickrt.cli.requests import (
     ImageRequest,
     InputRequest,
     PlanRequest,
+    ResultRequest,
     RunRequest,
     StreamRequest,
     TuneRequest,
@@ -75,28 +77,24 @@ def common(
 @app.command(
     cls=Compact,
     epilog=_examples(
-        "run model.onnx --input big.tif --output out.zarr --max-memory 1GiB",
-        "run model.onnx --random --shape x=1,3,512,512 --repeat 9 --dashboard",
+        "run denoiser.onnx --input photo.jpg --output clean.png",
+        "run resnet50.onnx --input photos/ --preset imagenet --top 5",
     ),
 )
 def run(
     model: options.Model,
-    input: options.Inputs = [],  # noqa: B006  (typer copies it)
+    input: options.RunInputs = [],  # noqa: B006  (typer copies it)
     output: options.Output = None,
     device: options.Device = "auto",
     strategy: options.RunStrategy = "auto",
     brick: options.Brick = None,
     threads: options.FoldedThreads = None,
-    max_layers: options.MaxLayers = None,
-    exact: options.Exact = False,
-    precision: options.Precision = "fp32",
-    launch: options.Launch = "auto",
+    max_layers: options.MaxLayers = None, exact: options.Exact = False,
+    precision: options.Precision = "fp32", launch: options.Launch = "auto",
     plan: options.SavedPlan = None,
     repeat: options.Repeat = 1,
-    random: options.RunRandom = False,
-    seed: options.Seed = None,
-    shape: options.RunShapes = [],  # noqa: B006
-    mean: options.Mean = None, std: options.Std = None, scale: options.Scale = None,
+    random: options.RunRandom = False, seed: options.Seed = None, shape: options.RunShapes = [],  # noqa: B006
+    preset: options.Preset = None, mean: options.Mean = None, std: options.Std = None, scale: options.Scale = None,
     layout: options.Layout = None, resize: options.Resize = None,
     verify: options.Verify = False,
     dashboard: options.Dashboard = False,
@@ -105,20 +103,22 @@ def run(
     stored_as: options.StoredAs = None, dask: options.Dask = None,
     spill: options.Spill = "auto", scratch: options.Scratch = None,
     argmax: options.ArgMax = None, threshold: options.Threshold = None,
+    save: options.SavedAs = None, top: options.Top = None, labels: options.Labels = None,
     window: options.Window = None, overlap: options.Overlap = None, blend: options.BlendName = None,
-    json: options.Json = False,
-) -> str:  # fmt: skip
-    """Run MODEL, an .onnx file; print outputs, latency and plan."""
+    json: options.RunJson = False, quiet: options.Quiet = False, verbose: options.Verbose = False,
+) -> str | Failure:  # fmt: skip
+    """Run MODEL, an .onnx file, on files; print outputs and latency."""
     means, deviations = parse.numbers("--mean", mean), parse.deviations(std)
-    image = ImageRequest(means, deviations, scale, layout, parse.height_width(resize))
+    image = ImageRequest(preset, means, deviations, scale, layout, parse.height_width(resize))
     inputs = InputRequest(tuple(input), random, seed, tuple(shape), image)
     engine = EngineRequest(device, strategy, brick, threads, max_layers, exact, precision, launch, plan)
     watch = WatchRequest(trace, trace_arrows, report, dashboard)
     stored = parse.stored_as(stored_as)
     limit, extents = parse.memory("--max-memory", max_memory), parse.window(window)
-    last = argmax, threshold
-    stream = StreamRequest(limit, resume, hard, *stored, *last, dask, extents, overlap, blend, spill, scratch)
-    return _work("run", RunRequest(model, inputs, engine, output, repeat, verify, json, watch, stream))
+    stream = StreamRequest(limit, resume, hard, dask, extents, overlap, blend, spill, scratch)
+    result = ResultRequest(save, top, labels, *stored, argmax, threshold)
+    shown = json, quiet, verbose
+    return _work("run", RunRequest(model, inputs, engine, output, repeat, verify, *shown, watch, stream, result))
 
 
 @app.command(
@@ -143,7 +143,7 @@ def plan(
     save: options.Save = None,
     max_memory: options.PlanMemory = None,
     json: options.Json = False,
-) -> str:
+) -> str | Failure:
     """Print what of an .onnx file would run, where and why; nothing is run."""
     asked = strategy, brick, max_layers, exact, device_spec, precision
     limit = parse.memory("--max-memory", max_memory)
@@ -161,7 +161,7 @@ def tune(
     threads: options.TuneThreads = None,
     exact: options.Exact = False,
     json: options.Json = False,
-) -> str:
+) -> str | Failure:
     """Choose the plan of MODEL by running it, on this processor.
 
     Later runs with these shapes use the plan: brickrt plan prints it.
@@ -193,7 +193,7 @@ def bench(
     exact: options.Exact = False,
     output: options.BenchOutput = None,
     json: options.Json = False,
-) -> str:
+) -> str | Failure:
     """Time an .onnx file, or a network of the zoo, beside other runtimes.
 
     Ratios above 1 say that brickrt is faster.
@@ -214,19 +214,19 @@ def demo(
     seed: options.NoiseSeed = 0,
     runs: options.Runs = 3,
     json: options.Json = False,
-) -> str:
+) -> str | Failure:
     """Take the noise out of a photograph; compare with other ways to run it."""
     return _work("demo", DemoRequest(out, size, threads, seed, runs, json))
 
 
 @app.command(cls=Compact, epilog=_examples("doctor", "doctor --calibrate --json"))
-def doctor(calibrate: options.Calibrate = False, json: options.Json = False) -> str:
+def doctor(calibrate: options.Calibrate = False, json: options.Json = False) -> str | Failure:
     """Print devices, their speeds, caches, libraries, and what is missing."""
     return _work("doctor", json, calibrate)
 
 
 @zoo.command("list", cls=Compact, epilog=_examples("zoo list", "zoo list --json"))
-def zoo_list(json: options.Json = False) -> str:
+def zoo_list(json: options.Json = False) -> str | Failure:
     """Print the networks."""
     return _work("zoo_list", json)
 
@@ -242,11 +242,11 @@ def zoo_export(
     batch: options.ExportBatch = 1,
     size: options.ExportSize = None,
     seed: options.WeightSeed = 0,
-) -> str:
+) -> str | Failure:
     """Write a network, one of brickrt zoo list, as an ONNX file."""
     return _work("zoo_export", name, out, batch, parse.spatial_size(size), seed)
 
 
-def _work(module: str, *args: Any) -> str:
+def _work(module: str, *args: Any) -> str | Failure:
     """Calls `command` of brickrt.cli.commands.<module>."""
     return import_module(f"brickrt.cli.commands.{module}").command(*args)

@@ -15,6 +15,7 @@ import typer
 from typer.main import get_command
 
 from brickrt.cli.app import DEBUG, PROGRAM, app
+from brickrt.cli.failure import Failure
 from brickrt.cli.terminal.signals import ENDING, Signals, heard
 from brickrt.cli.terminal.text import note
 from brickrt.graph.errors import BrickError
@@ -59,17 +60,22 @@ def _ran(words: list[str]) -> int:
 
 
 def _command(words: list[str]) -> int:
-    """Commands return the text to print; typer returns a number where it has ended the program itself."""
+    """Commands return the text to print, or a `Failure` with it; typer returns a number where it has ended the program
+    itself."""
     result = get_command(app).main(words or ["--help"], prog_name=PROGRAM, standalone_mode=False)
+    text = result.text if isinstance(result, Failure) else result
     try:
-        if isinstance(result, str):
+        if isinstance(text, str) and text:
             encoding = sys.stdout.encoding or "utf-8"
-            sys.stdout.write(result.encode(encoding, "replace").decode(encoding) + "\n")
+            sys.stdout.write(text.encode(encoding, "replace").decode(encoding) + "\n")
         sys.stdout.flush()
     except BrokenPipeError:
         raise
     except OSError as e:
         raise _unwritable(e) from e
+    if isinstance(result, Failure):
+        note(result.why)
+        return FAILED
     return result if isinstance(result, int) else 0
 
 

@@ -43,8 +43,13 @@ FoldedThreads = Annotated[int | None, typer.Option(metavar="N", rich_help_panel=
 
 # ---- inputs
 
-Inputs = Annotated[
-    list[str], typer.Option(metavar="[NAME=]FILE", help=".npy, .npz, .png, .jpg, .zarr, .tif, .nii, .h5.")
+Inputs = Annotated[list[str], typer.Option(metavar="[NAME=]FILE", help="Picture, .npy, .npz, .tif, .nii, .zarr, .h5.")]
+RunInputs = Annotated[
+    list[str], typer.Option("--input", metavar="[NAME=]FILE", help="Pictures, .npy, .npz, .tif, .nii, .zarr; a folder.")
+]
+Preset = Annotated[
+    requests.Preset | None,
+    typer.Option(metavar="NAME", show_default=False, help="imagenet, clip, unit, raw, ct; --layout nchw or nhwc."),
 ]
 Shapes = Annotated[
     list[str], typer.Option("--shape", metavar="NAME=1,3,224,224", help="Of an input; open dimensions are 1.")
@@ -53,12 +58,12 @@ RunShapes = Annotated[list[str], typer.Option("--shape", metavar="NAME=1,3,224,2
 RunRandom = Annotated[bool, typer.Option("--random", help="Make up inputs; --seed N, --shape x=1,3,64,64 (else 1).")]
 Seed = Annotated[int | None, typer.Option(min=0, metavar="N", rich_help_panel=FOLDED)]
 NoiseSeed = Annotated[int, typer.Option(min=0, metavar="N", help="Of the noise.")]
-Mean = Annotated[str | None, typer.Option(metavar="A,B,C", help="Of images; also --std A,B,C and --scale X (1/255).")]
+Mean = Annotated[str | None, typer.Option(metavar="A,B,C", help="Also --std A,B,C, --scale X (1/255), --resize HxW.")]
 Std = Annotated[str | None, typer.Option(metavar="A,B,C", rich_help_panel=FOLDED)]
 Scale = Annotated[float | None, typer.Option(metavar="X", rich_help_panel=FOLDED)]
 Layout = Annotated[requests.ImageLayout | None, typer.Option(metavar="NAME", rich_help_panel=FOLDED)]
-Resize = Annotated[str | None, typer.Option(metavar="HxW", help="Of images, only when asked; --layout nchw or nhwc.")]
-PhotoSize = Annotated[int, typer.Option(metavar="N", help="Edge of the photograph in pixels, even.")]
+Resize = Annotated[str | None, typer.Option(metavar="HxW", rich_help_panel=FOLDED)]
+PhotoSize = Annotated[int, typer.Option(metavar="N", help="Edge of the photograph in pixels.")]
 
 # ---- runs in bounded memory
 
@@ -107,15 +112,22 @@ Calibrate = Annotated[bool, typer.Option("--calibrate", help="Measure this machi
 
 # ---- what comes out
 
-Output = Annotated[Path | None, typer.Option(metavar="FILE", help=".npy, .npz, .zarr, .tif, .nii, .h5, to write.")]
+Output = Annotated[str | None, typer.Option(metavar="FILE", help="To write, by its name's end; a folder for several.")]
+SavedAs = Annotated[
+    requests.Saved | None,
+    typer.Option("--save", metavar="WHAT", help="labels, mask, overlay; or --top N, --labels FILE."),
+]
+Top = Annotated[int | None, typer.Option(min=1, metavar="N", rich_help_panel=FOLDED)]
+Labels = Annotated[Path | None, typer.Option(metavar="FILE", rich_help_panel=FOLDED)]
+RunJson = Annotated[bool, typer.Option("--json", help="Print one JSON object; or --quiet, or -v, --verbose.")]
+Quiet = Annotated[bool, typer.Option("--quiet", rich_help_panel=FOLDED)]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", rich_help_panel=FOLDED)]
 BenchOutput = Annotated[Path | None, typer.Option(metavar="FILE.json", help="Write the figures to a file too.")]
 DemoOut = Annotated[Path, typer.Option(metavar="FOLDER", help="Where pictures and report go.")]
 ExportOut = Annotated[Path, typer.Argument(metavar="OUT.onnx", show_default=False)]
 Verify = Annotated[bool, typer.Option("--verify", rich_help_panel=FOLDED)]  # compares with the reference engine
-Dashboard = Annotated[bool, typer.Option("--dashboard", help="Watch it run.")]
-Trace = Annotated[
-    Path | None, typer.Option(metavar="FILE.json", help="For Perfetto, --trace-arrows; --report FILE.html.")
-]
+Dashboard = Annotated[bool, typer.Option("--dashboard", help="Watch; --report F.html, --trace F.json, --trace-arrows.")]
+Trace = Annotated[Path | None, typer.Option(metavar="FILE.json", rich_help_panel=FOLDED)]  # for Perfetto
 TraceArrows = Annotated[bool, typer.Option("--trace-arrows", rich_help_panel=FOLDED)]
 Report = Annotated[Path | None, typer.Option(metavar="FILE.html", rich_help_panel=FOLDED)]
 Html = Annotated[Path | None, typer.Option(metavar="FILE.html", help="Write the plan as a page.")]

@@ -15,12 +15,15 @@ Launch = Literal["auto", "streams", "dynamic", "graph", "persistent"]
 ImageLayout = Literal["nchw", "nhwc"]
 Blend = Literal["gaussian", "constant"]
 SpillChoice = Literal["auto", "never"]
+Preset = Literal["imagenet", "clip", "unit", "raw", "ct"]
+Saved = Literal["labels", "mask", "overlay"]
 
 
 @dataclass(frozen=True)
 class ImageRequest:
     """How images become tensors; None stands for what the model's input suggests."""
 
+    preset: Preset | None = None
     mean: tuple[float, ...] | None = None
     std: tuple[float, ...] | None = None
     scale: float | None = None
@@ -74,18 +77,13 @@ class WatchRequest:
 
 @dataclass(frozen=True)
 class StreamRequest:
-    """How a run goes band by band: `max_memory` bytes resident, which are a data limit too with `hard`; files of the
-    type `stored` after floats were multiplied with `stored_scale`; `argmax` or `threshold` as the model's last step;
+    """How a run goes band by band: `max_memory` bytes resident, which are a data limit too with `hard`;
     on the cluster with the address `dask`; or on blended windows of `window` elements, with `overlap` and `blend`.
     `spill` says whether tensors may go through files between passes, in the folder `scratch`."""
 
     max_memory: int | None = None
     resume: bool = False
     hard: bool = False
-    stored: str | None = None
-    stored_scale: float | None = None
-    argmax: int | None = None
-    threshold: float | None = None
     dask: str | None = None
     window: tuple[int, ...] | None = None
     overlap: float | None = None
@@ -99,22 +97,42 @@ class StreamRequest:
 
 
 @dataclass(frozen=True)
+class ResultRequest:
+    """What is made of outputs: files of what `save` names, of the type `stored` after floats were multiplied with
+    `stored_scale`; the `top` likeliest classes, by the names in the file `labels`; `argmax` or `threshold` as the
+    model's last step."""
+
+    save: Saved | None = None
+    top: int | None = None
+    labels: Path | None = None
+    stored: str | None = None
+    stored_scale: float | None = None
+    argmax: int | None = None
+    threshold: float | None = None
+
+
+@dataclass(frozen=True)
 class RunRequest:
-    """What `brickrt run` is asked for; `verify` compares the outputs with the reference engine's."""
+    """What `brickrt run` is asked for; `verify` compares the outputs with the reference engine's. An `output` that ends
+    in a slash is a folder."""
 
     model: Path
     inputs: InputRequest
     engine: EngineRequest
-    output: Path | None = None
+    output: str | None = None
     repeat: int = 1
     verify: bool = False
     json: bool = False
+    quiet: bool = False
+    verbose: bool = False
     watch: WatchRequest = WatchRequest()
     stream: StreamRequest = StreamRequest()
+    result: ResultRequest = ResultRequest()
 
     def files(self) -> dict[str, Path]:
         """The files to write, by option."""
-        return _given({"--output": self.output, "--trace": self.watch.trace, "--report": self.watch.report})
+        output = None if self.output is None else Path(self.output)
+        return _given({"--output": output, "--trace": self.watch.trace, "--report": self.watch.report})
 
 
 @dataclass(frozen=True)

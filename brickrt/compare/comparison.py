@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from brickrt.compare.difference import difference
+from brickrt.compare.difference import compares_nothing, difference
 from brickrt.compare.interleave import PAUSE, Spread, geometric_mean, ratios, turns
 from brickrt.compare.peers import OURS, PEERS, ComparedEngine, Feeds, Model, lacking, ours
 from brickrt.compare.roofline import Roofline, roofline
@@ -20,8 +20,9 @@ from brickrt.runtime.session.runtime import Runtime
 class Comparison:
     """What `compare` found: `ms` by engine, `ratios` (the peer's time over brickrt's) and `differences` by peer.
 
-    A difference is the largest one between outputs, as a share of the peer's largest output value. `device` is what the
-    plan was made for, `left_out` has the peers that could not run, and why.
+    A difference is the largest one between outputs, as a share of the peer's largest output value; `nonfinite` counts
+    elements that are not finite on either side, by peer, and `unchecked` has the peers with no others.
+    `device` is what the plan was made for, `left_out` has the peers that could not run, and why.
     """
 
     network: str
@@ -34,6 +35,8 @@ class Comparison:
     differences: dict[str, float]
     left_out: dict[str, str]
     roofline: Roofline
+    nonfinite: dict[str, int] = field(default_factory=dict)
+    unchecked: tuple[str, ...] = ()
 
     @property
     def best(self) -> str | None:
@@ -52,6 +55,8 @@ class Comparison:
             "best_peer": self.best,
             "ratio_to_best": self.ratios[self.best].median if self.best else None,
             "differences": self.differences,
+            "nonfinite": self.nonfinite,
+            "unchecked": list(self.unchecked),
             "left_out": self.left_out,
             "roofline": self.roofline.to_dict(self.ms[OURS].median),
         }
@@ -73,7 +78,7 @@ def compare(
     outputs = mine.run()
     device = runtime.plan.plans[0].device
     bound = roofline(runtime.plan, measured(device), runtime.threads)
-    differences = {peer.name: difference(outputs, peer.run())["max_rel_error"] for peer in others}
+    found = {peer.name: difference(outputs, peer.run()) for peer in others}
     times = turns([mine, *others], rounds, pause, progress=progress)
     return Comparison(
         network=name,
@@ -83,9 +88,11 @@ def compare(
         device=device,
         ms={key: Spread.of(each) for key, each in times.items()},
         ratios=ratios(times, OURS),
-        differences=differences,
+        differences={key: each["max_rel_error"] for key, each in found.items()},
         left_out=left_out,
         roofline=bound,
+        nonfinite={key: int(each["nonfinite"]) for key, each in found.items() if each["nonfinite"]},
+        unchecked=tuple(key for key, each in found.items() if compares_nothing(each)),
     )
 
 

@@ -10,5 +10,8 @@ INPUT, OUTPUT = "noisy", "clean"
 
 
 def network() -> onnx.ModelProto:
-    """The model: takes float32 [batch, 3, height, width] with noise, height and width even; gives the same without."""
+    """The model: takes float32 [batch, 3, height, width], 0 to 1, with noise; gives the same without.
+
+    Pixels beyond 0 and 1 are cut off. The result is finite for any input without NaN.
+    """
     return onnx.load_from_string(files(__package__).joinpath("denoiser.onnx").read_bytes())

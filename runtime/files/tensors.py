@@ -85,11 +85,17 @@ class TensorSource:
 
 
 class _Shift:
-    """Subtracts a mean and divides by a standard deviation, of each channel."""
+    """Subtracts a mean and divides by a standard deviation, of each channel, and cuts off at bounds."""
 
-    def __init__(self, mean: tuple[float, ...] | None, std: tuple[float, ...] | None, axis: int) -> None:
-        self._mean, self._std, self._axis = mean, std, axis
-        self.given = mean is not None or std is not None
+    def __init__(
+        self,
+        mean: tuple[float, ...] | None,
+        std: tuple[float, ...] | None,
+        bounds: tuple[float, float] | None,
+        axis: int,
+    ) -> None:
+        self._mean, self._std, self._bounds, self._axis = mean, std, bounds, axis
+        self.given = mean is not None or std is not None or bounds is not None
 
     def check(self, name: str, shape: Extents) -> None:
         channels = shape[self._axis]
@@ -105,6 +111,8 @@ class _Shift:
             out -= self._along_channels(self._mean, lo, out)
         if self._std is not None:
             out /= self._along_channels(self._std, lo, out)
+        if self._bounds is not None:
+            np.clip(out, *self._bounds, out=out)
 
     def _along_channels(self, values: tuple[float, ...], lo: Extents, out: np.ndarray) -> np.ndarray:
         first = lo[self._axis] if len(values) > 1 else 0
@@ -120,12 +128,13 @@ def as_tensor(
     scale: float | None = None,
     mean: tuple[float, ...] | None = None,
     std: tuple[float, ...] | None = None,
+    bounds: tuple[float, float] | None = None,
 ) -> TensorSource:
     """The source as the model's input of `shape`, with None for open dimensions.
 
     Axes of 1 are added in front, or left out; channels that are last become axis 1 where the shape says so. Values
-    become (value × scale − mean) / std in float32, as for images on the command line, where one of them is given.
-    Closing it closes the source. Raises InputError for shapes that do not fit."""
+    become (value × scale − mean) / std in float32, as for images on the command line, where one of them is given,
+    and are cut off at `bounds`. Closing it closes the source. Raises InputError for shapes that do not fit."""
     kind = np.dtype(dtype)
     arrangement = as_model_takes(source.shape, shape)
     wanted = [extent if extent is not None else "any" for extent in shape]
@@ -133,7 +142,7 @@ def as_tensor(
         raise InputError(
             f"{source.name}: has the shape {list(source.shape)}, the model takes {wanted}: cut or convert it"
         )
-    shift = _Shift(mean, std, channel_axis(shape))
+    shift = _Shift(mean, std, bounds, channel_axis(shape))
     if scale is not None or shift.given:
         if kind not in (np.float32, np.float64):
             raise InputError(

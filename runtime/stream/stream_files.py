@@ -27,12 +27,13 @@ IMAGES = (".tif", ".tiff", ".btf", ".tf8")
 
 @dataclass(frozen=True)
 class Pixels:
-    """What is done to the values of inputs of floats: (value × scale − mean) / std, in float32. With `images`, whole
-    numbers of TIFF files become 0 to 1 where no scale is given."""
+    """What is done to the values of inputs of floats: (value × scale − mean) / std, in float32, cut off at `bounds`.
+    With `images`, whole numbers of TIFF files become 0 to 1 where no scale is given."""
 
     scale: float | None = None
     mean: tuple[float, ...] | None = None
     std: tuple[float, ...] | None = None
+    bounds: tuple[float, float] | None = None
     images: bool = False
 
 
@@ -125,7 +126,7 @@ def source_of(source: SourceGraph, name: str, what: Any, pixels: Pixels) -> Tens
         shape = tuple(extent if isinstance(extent, int) else None for extent in info.shape)
         if not scaled:
             return as_tensor(file, shape, info.dtype)
-        return as_tensor(file, shape, info.dtype, scale=scale, mean=pixels.mean, std=pixels.std)
+        return as_tensor(file, shape, info.dtype, scale=scale, mean=pixels.mean, std=pixels.std, bounds=pixels.bounds)
     except BaseException:
         file.close()
         raise

@@ -12,7 +12,7 @@ from onnx import helper
 
 from brickrt.compare import comparison as comparing
 from brickrt.compare.comparison import compare, make_peers, mean_ratio
-from brickrt.compare.difference import difference
+from brickrt.compare.difference import compares_nothing, difference
 from brickrt.compare.machine import machine
 from brickrt.compare.peers import PEERS, ComparedEngine, lacking, onnxruntime
 from brickrt.compare.roofline import bytes_from, roofline
@@ -103,5 +103,20 @@ def test_the_machine_is_told():
 def test_a_small_output_that_is_wrong_is_not_hidden_by_a_large_one():
     large, small = np.array([1000.0, 2000.0]), np.array([0.001, 0.002])
     found = difference([large + 0.5, small * 2], [large, small])
-    assert found == {"max_abs_error": 0.5, "max_rel_error": pytest.approx(1.0)}
-    assert difference([], []) == {"max_abs_error": 0.0, "max_rel_error": 0.0}
+    counts = {"compared": 4, "nonfinite": 0}
+    assert found == {"max_abs_error": 0.5, "max_rel_error": pytest.approx(1.0), **counts}
+    assert difference([], []) == dict.fromkeys(found, 0)
+
+
+def test_what_is_not_finite_is_counted_and_not_compared():
+    mine = np.array([1.0, np.nan, np.inf, 2.0], np.float32)
+    found = difference(mine, np.array([1.0, np.nan, np.inf, np.nan], np.float32))
+    assert (found["compared"], found["nonfinite"], found["max_abs_error"]) == (1, 3, np.inf)
+    assert not compares_nothing(found) and compares_nothing(difference(mine[1:3], mine[1:3]))
+    assert not compares_nothing(difference(mine[:0], mine[:0]))
+
+
+def test_a_peer_with_nothing_finite_is_unchecked(model):
+    feeds = {"x": np.full((1, 4, 6, 6), np.nan, np.float32)}
+    row = compare("small", model, feeds, Runtime(model, threads=1), ("onnxruntime",), rounds=1, pause=0)
+    assert row.unchecked == ("onnxruntime",) and row.to_dict()["nonfinite"] == {"onnxruntime": 8 * 36}

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from brickrt import zoo
+from brickrt.cli.failure import Failure
 from brickrt.cli.files import check_writable, write_whole
 from brickrt.cli.inputs.gather import gather
 from brickrt.cli.inputs.shapes import Shape, assuming, concrete_shapes, note_assumed
@@ -38,7 +39,7 @@ class BenchNetwork:
     assumed: list[str]
 
 
-def command(request: BenchRequest) -> str:
+def command(request: BenchRequest) -> str | Failure:
     """Measures what was asked for; gives what is printed of it."""
     _check(request)
     rows = []
@@ -52,9 +53,19 @@ def command(request: BenchRequest) -> str:
     report = bench_dict(rows, request.rounds)
     if request.output is not None:
         write_whole(request.output, lambda file: file.write((to_json(report) + "\n").encode()))
-    if request.json:
-        return to_json(report)
-    return network_text(rows[0], request.rounds) if request.model is not None else zoo_text(rows)
+    one = request.model is not None
+    text = to_json(report) if request.json else network_text(rows[0], request.rounds) if one else zoo_text(rows)
+    return _checked(rows, text)
+
+
+def _checked(rows: Sequence[Comparison], text: str) -> str | Failure:
+    """The text, or a failure where outputs are not finite, so that comparing them says nothing."""
+    for row in rows:
+        for peer, count in row.nonfinite.items():
+            note(f"{row.network}: {count} elements of the outputs, beside {peer}, are not finite and not compared")
+    wrong = [f"{row.network} with {', '.join(row.unchecked)}" for row in rows if row.unchecked]
+    why = f"compared nothing: no output of {'; '.join(wrong)} is finite: give other inputs with --input"
+    return Failure(text, why) if wrong else text
 
 
 def _check(request: BenchRequest) -> None:
@@ -97,8 +108,8 @@ def _subject(name: str, request: BenchRequest) -> BenchNetwork:
     inputs = request.inputs
     if isinstance(model, Path) and request.batch is not None:
         inputs = _in_batch(source, inputs, request.batch)
-    arrays, assumed = gather(source, inputs)
-    return BenchNetwork(name, model, source, arrays, assumed)
+    feed, assumed = gather(source, inputs)
+    return BenchNetwork(name, model, source, feed.arrays, assumed)
 
 
 def _model(name: str, request: BenchRequest) -> Model:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from brickrt.cli.inputs.gather import named_files
+from brickrt.cli.inputs.file_lists import named_files
+from brickrt.cli.inputs.presets import preprocessing
 from brickrt.cli.outputs.json_output import Json, to_json
 from brickrt.cli.requests import EngineRequest, RunRequest
 from brickrt.cli.terminal.progress import shown_progress
@@ -19,18 +20,18 @@ from brickrt.runtime.cluster.run_on_cluster import ClusterOptions, ClusterReport
 
 def cluster_run(request: RunRequest, source: SourceGraph, outputs: dict[str, Path], plan: PlanOptions) -> str:
     """Runs the model in blocks of bands; gives what is printed of it."""
-    asked, image = request.stream, request.inputs.image
+    asked, image = request.stream, preprocessing(source, request.inputs.image)
     wrong = [option for option, given in _of_no_use(request).items() if given]
     if wrong:
         raise BrickError(f"{wrong[0]} is of no use on a cluster: leave it out, or leave out --dask")
     files = named_files(source, request.inputs.files)
     inputs = {name: ClusterInput(file, image.scale, image.mean, image.std) for name, file in files.items()}
-    options = ClusterOptions(asked.max_memory, asked.stored, asked.stored_scale, asked.resume, plan)
+    options = ClusterOptions(asked.max_memory, request.result.stored, request.result.stored_scale, asked.resume, plan)
     assert asked.dask is not None
     with open_cluster(asked.dask, request.engine.threads) as client, shown_progress() as progress:
         report = run_on_cluster(client, request.model, inputs, outputs, options, progress)
     told: Json = {"model": source.name, **_figures(report)}
-    return to_json(told) if request.json else _text(told)
+    return "" if request.quiet else to_json(told) if request.json else _text(told)
 
 
 def _of_no_use(request: RunRequest) -> dict[str, bool]:
@@ -38,8 +39,10 @@ def _of_no_use(request: RunRequest) -> dict[str, bool]:
     return {
         "--hard": request.stream.hard,
         "--scratch": request.stream.scratch is not None,
-        "--argmax": request.stream.argmax is not None,
-        "--threshold": request.stream.threshold is not None,
+        "--argmax": request.result.argmax is not None,
+        "--threshold": request.result.threshold is not None,
+        "--save": request.result.save is not None,
+        "--preset": request.inputs.image.preset in ("imagenet", "clip", "ct"),
         "--dashboard": request.watch.dashboard,
         "--report": request.watch.report is not None,
         "--device": engine.device not in ("auto", "cpu"),

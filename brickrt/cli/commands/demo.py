@@ -70,8 +70,8 @@ def _check(request: DemoRequest) -> None:
     """Raises BrickError, before any work, for options that cannot work."""
     thread_count(request.threads)
     least, most = SIZES
-    if not least <= request.size <= most or request.size % 2:
-        raise BrickError(f"--size {request.size} is impossible: give an even number from {least} to {most}")
+    if not least <= request.size <= most:
+        raise BrickError(f"--size {request.size} is impossible: give a number from {least} to {most}")
     if find_spec("PIL") is None:
         raise BrickError('the demo needs Pillow for its pictures: pip install "brickrt[images]"')
     if request.out.exists() and not request.out.is_dir():

@@ -7,15 +7,17 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from brickrt.cli.commands.cluster import cluster_run
-from brickrt.cli.inputs.gather import FORMATS, named_files
+from brickrt.cli.inputs.file_lists import input_files, named_files
+from brickrt.cli.inputs.presets import preprocessing
 from brickrt.cli.outputs.json_output import to_json
 from brickrt.cli.outputs.stream_report import stream_text
 from brickrt.cli.requests import EngineRequest, RunRequest, StreamRequest
+from brickrt.cli.results.decisions import decided
+from brickrt.cli.results.result_files import output_paths
 from brickrt.cli.terminal.interrupts import interruptible
 from brickrt.cli.terminal.text import note
 from brickrt.cli.terminal.watch_stream import WatchedStream
 from brickrt.graph.errors import BrickError
-from brickrt.graph.onnx_import.last_step import with_argmax, with_threshold
 from brickrt.graph.onnx_import.source import SourceGraph, load
 from brickrt.graph.room import available_bytes
 from brickrt.ops.types import TensorType
@@ -38,32 +40,30 @@ from brickrt.runtime.windows.window_options import window_options
 from brickrt.runtime.windows.window_report import WindowReport
 
 LARGE = 64 * 2**20  # bytes of an input file from which on it is asked whether a run in core fits
-IN_CORE = (".npy", ".npz")  # what runs in core write
+PACKED = 8  # how much smaller than their values files of other formats than .npy may be
 
 
 def is_asked_for(request: RunRequest) -> bool:
-    """Whether options or the kinds of the files say that the run goes band by band."""
-    if request.stream.given():
-        return True
-    output = str(request.output or "")
-    return _is_of(output, WRITABLE, IN_CORE) or any(_is_of(file, READABLE, FORMATS) for file in request.inputs.files)
+    """Whether options say that the run goes band by band."""
+    return request.stream.given()
 
 
-def _is_of(name: str, here: tuple[str, ...], elsewhere: tuple[str, ...]) -> bool:
+def _is_of(name: str, kinds: tuple[str, ...]) -> bool:
     lower = name.partition("::")[0].lower()
-    return not lower.endswith(elsewhere) and (lower.endswith(here) or is_zarr(lower))
+    return lower.endswith(kinds) or is_zarr(lower)
 
 
 def is_too_large(request: RunRequest) -> bool:
     """Whether an input is large, and inputs, outputs and what is stored between would not fit into the memory that is
     free; False where the run cannot go band by band."""
-    if _refusal(request) or request.output is None or not str(request.output).lower().endswith(".npy"):
+    if _refusal(request) or request.output is None or not _is_of(request.output, WRITABLE):
         return False
-    paths = [Path(text if Path(text).exists() else text.partition("=")[2]) for text in request.inputs.files]
-    if not any(path.suffix == ".npy" and path.is_file() and path.stat().st_size > LARGE for path in paths):
+    if not any(map(_may_be_large, request.inputs.files)):
         return False
     try:
-        source = load(request.model)
+        source = decided(load(request.model), request.result)
+        if preprocessing(source, request.inputs.image).resizes:
+            return False
         types = {}
         for name, text in named_files(source, request.inputs.files).items():
             tensor = source_of(source, name, text, Pixels())
@@ -73,6 +73,15 @@ def is_too_large(request: RunRequest) -> bool:
     except BrickError:
         return False  # the run in core takes it, or says what is wrong
     return in_core_bytes(plan) > FREE_SHARE * available_bytes()
+
+
+def _may_be_large(text: str) -> bool:
+    """Whether what an option --input names may hold more than `LARGE` bytes, by the size of the file."""
+    path = Path((text if Path(text.partition("::")[0]).exists() else text.partition("=")[2]).partition("::")[0])
+    if not _is_of(str(path), READABLE) or not path.exists():
+        return False
+    size = path.stat().st_size if path.is_file() else sum(p.stat().st_size for p in path.rglob("*") if p.is_file())
+    return size > (LARGE if path.suffix == ".npy" else LARGE // PACKED)
 
 
 def command(request: RunRequest) -> str:
@@ -87,34 +96,54 @@ def command(request: RunRequest) -> str:
     asked = request.stream
     if asked.dask is not None:
         source = load(request.model)
-        return cluster_run(request, source, _outputs(source, request.output), _plan_options(request.engine))
+        paths = output_paths(list(source.outputs), Path(request.output))
+        return cluster_run(request, source, paths, _plan_options(request.engine))
     watched = WatchedStream(request)
     with watched.progress() as progress:
         progress("import", 0, 1)
         source = load(request.model)
-        outputs = _outputs(source, request.output)
+        outputs = output_paths(list(source.outputs), Path(request.output))
         with _opened(request, _pipeline(request.engine, progress), source, outputs, watched.told) as job:
             report = _run(job, outputs, asked.hard, watched)
     told = {"model": source.name, **report.to_dict(), **watched.figures()}
     watched.write(told)
-    return to_json(told) if request.json else stream_text(told)
+    return "" if request.quiet else to_json(told) if request.json else stream_text(told)
 
 
 def _opened(
     request: RunRequest, pipeline: Pipeline, source: SourceGraph, outputs: dict[str, Path], watch: Watch
 ) -> AbstractContextManager[StreamJob | WindowJob]:
     """The job: in bands, or on blended windows."""
-    asked, image = request.stream, request.inputs.image
-    inputs = named_files(source, request.inputs.files)
-    stored = asked.stored, asked.stored_scale
+    asked, result = request.stream, request.result
+    inputs = _files(source, request)
+    stored = result.stored, result.stored_scale
     options = StreamOptions(asked.max_memory, *stored, asked.resume, None, asked.spill, asked.scratch)
-    pixels = Pixels(image.scale, image.mean, image.std, images=True)
+    pixels = _pixels(source, request)
     if asked.window is None:
-        joined = _with_last_step(source, asked)
+        joined = decided(source, result)
         return opened_job(pipeline, joined, inputs, outputs, options, pixels, watch)
     windows = window_options(asked.window, asked.overlap, asked.blend)
-    decision = Decision(asked.argmax, asked.threshold)
+    decision = Decision(result.argmax, result.threshold)
     return opened_windows(pipeline, source, inputs, windows, options, decision, pixels, watch)
+
+
+def _files(source: SourceGraph, request: RunRequest) -> dict[str, str]:
+    """The file of each input. Raises BrickError where several are given."""
+    runs = input_files(source, request.inputs.files)
+    if len(runs) > 1:
+        raise BrickError("a run band by band takes one file for each input: leave the others out")
+    found = {name: file for run in runs for name, file in run.files.items() if name is not None}
+    return found or named_files(source, request.inputs.files)
+
+
+def _pixels(source: SourceGraph, request: RunRequest) -> Pixels:
+    """What is done to the values of inputs. Raises BrickError for presets that change an image's size."""
+    asked = preprocessing(source, request.inputs.image)
+    if asked.resizes:
+        raise BrickError(f"--preset {request.inputs.image.preset} resizes images, which no run band by band does")
+    if asked.swapped:
+        raise BrickError("the model takes blue, green, red, which no run band by band does: leave out --max-memory")
+    return asked.pixels()
 
 
 def _run(
@@ -147,14 +176,18 @@ def _refusal(request: RunRequest) -> str:
         "--plan": engine.plan,
         "--precision": engine.precision != "fp32",
         "--launch": engine.launch != "auto",
+        "--top": request.result.top is not None,
+        f"--save {request.result.save}": request.result.save not in (None, "labels"),
     }
     wrong = [option for option, given in other.items() if given]
     if wrong:
         return f"{wrong[0]} is of no use in a run band by band, from files to files: leave it out"
     if engine.device not in ("auto", "cpu"):
         return f"--device {engine.device} runs nothing band by band: use cpu"
-    if request.stream.argmax is not None and request.stream.threshold is not None:
+    if request.result.argmax is not None and request.result.threshold is not None:
         return "--argmax and --threshold exclude each other: leave one out"
+    if request.stream.window is not None and request.result.save is not None:
+        return "--save is of no use with --window: use --argmax 1 or --threshold X"
     return _windows_refusal(request.stream)
 
 
@@ -178,20 +211,3 @@ def _plan_options(engine: EngineRequest) -> PlanOptions:
         return PlanOptions(engine.strategy, engine.brick, engine.max_layers, engine.exact)
     except ValueError as e:
         raise BrickError(str(e)) from None
-
-
-def _with_last_step(source: SourceGraph, asked: StreamRequest) -> SourceGraph:
-    if asked.argmax is not None:
-        return with_argmax(source, asked.argmax)
-    return source if asked.threshold is None else with_threshold(source, asked.threshold)
-
-
-def _outputs(source: SourceGraph, path: Path) -> dict[str, Path]:
-    """The file of each output: the one that was given, or of several outputs, others beside it, as `out.NAME.zarr`."""
-    names = list(source.outputs)
-    if len(names) == 1:
-        return {names[0]: path}
-    plain = {name: "".join(c if c.isalnum() or c in "-_." else "_" for c in name) for name in names}
-    if len(set(plain.values())) < len(names):
-        raise BrickError(f"the outputs {', '.join(map(repr, names))} are one file: rename them in the model")
-    return {name: path.with_name(f"{path.stem}.{plain[name]}{path.suffix}") for name in names}

@@ -31,13 +31,15 @@ def command(request: TuneRequest) -> str:
     with shown_progress() as progress:
         progress("import", 0, 1)
         source = load(request.model)
-        arrays, assumed = gather(source, InputRequest(random=True, shapes=request.shapes))
+        feed, assumed = gather(source, InputRequest(random=True, shapes=request.shapes))
         tuner = cpu_tuner(engine.build, threads, request.seconds, again=True, progress=progress)
         tuning = replace(engine, tune=lambda threads, compiling: tuner)
         pipeline = Pipeline(tuning, PlanOptions(exact=request.exact), threads, progress)
         with assuming(assumed):
-            values = check_inputs(source, arrays)
+            values = check_inputs(source, feed.arrays)
             pipeline.execute(StageCache(first_stage(source, frozenset(values))), Execution(values))
     note_assumed(assumed)
-    report = tune_dict(source.name, {name: array.shape for name, array in arrays.items()}, engine.spec, tuner.reports)
+    report = tune_dict(
+        source.name, {name: array.shape for name, array in feed.arrays.items()}, engine.spec, tuner.reports
+    )
     return to_json(report) if request.json else tune_text(report)

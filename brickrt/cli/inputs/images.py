@@ -2,56 +2,74 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from brickrt.cli.requests import ImageLayout, ImageRequest
+from brickrt.cli.inputs.presets import Preprocessing
+from brickrt.cli.requests import ImageLayout
 from brickrt.graph.errors import InputError
 from brickrt.graph.onnx_import.check_inputs import describe
 from brickrt.graph.onnx_import.protobuf import TensorInfo
+from brickrt.runtime.files.tensors import unit_scale
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-SUFFIXES = (".png", ".jpg", ".jpeg")
+SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp")
 MODES = {1: "L", 3: "RGB", 4: "RGBA"}
+DEEP = "I;16"  # Pillow's mode of grey images with 16 bits
+ROWS = 256  # scaled at a time, so that they stay in the cache
 
 
-def read_image(path: Path, name: str, info: TensorInfo, request: ImageRequest) -> np.ndarray:
+@dataclass(frozen=True)
+class Picture:
+    """An image as the input's array, and as the bytes [height, width, channels] that it was made of."""
+
+    array: np.ndarray
+    pixels: np.ndarray
+
+
+def read_image(path: Path, name: str, info: TensorInfo, asked: Preprocessing) -> Picture:
     """The image in the type, rank and layout that input `name` takes. Its size is changed only where that was asked."""
-    _check_taken(path, name, info, request)
-    layout = request.layout or _layout(info)
-    height, width, channels = _expected(info, layout)
-    pixels = _pixels(path, name, channels, request.resize)
+    _check_taken(path, name, info, asked)
+    layout = asked.layout or layout_of(info)
+    height, width, channels = expected(info, layout)
+    pixels = _pixels(path, name, channels, (height, width), asked)
     _check_size(path, name, info, pixels.shape[:2], (height, width))
-    values = _scaled(pixels, info, request)
-    return np.ascontiguousarray(_arranged(values, info, layout))
+    seen = pixels[:, :, ::-1] if asked.swapped and pixels.shape[2] == 3 else pixels
+    return Picture(_arranged(seen, info, layout, asked), pixels)
 
 
-def _check_taken(path: Path, name: str, info: TensorInfo, request: ImageRequest) -> None:
+def _check_taken(path: Path, name: str, info: TensorInfo, asked: Preprocessing) -> None:
     assert info.dtype is not None
-    if not (_is_float(info.dtype) or info.dtype == np.uint8) or (info.shape and len(info.shape) not in (2, 3, 4)):
+    if not (is_float(info.dtype) or info.dtype == np.uint8) or (info.shape and len(info.shape) not in (2, 3, 4)):
         raise InputError(f"{path}: input '{name}' {describe(info)} takes no image: give a .npy file")
-    unfit = [option for option in request.given() if option in ("--mean", "--std", "--scale")]
+    unfit = [option for option, value in (("--mean", asked.mean), ("--std", asked.std)) if value is not None]
+    unfit += ["--scale"] if asked.scale not in (None, 1.0) else []
     if info.dtype == np.uint8 and unfit:
-        raise InputError(f"{unfit[0]}: input '{name}' {describe(info)} takes bytes as they are: leave it out")
+        given = f"{unfit[0]}, or a preset with one"
+        raise InputError(f"{given}: input '{name}' {describe(info)} takes bytes as they are: leave it out")
+    if asked.scale is not None and (not np.isfinite(asked.scale) or asked.scale == 0):
+        raise InputError(f"--scale {asked.scale} is impossible: give a number such as 1, or 0.00392 for 1/255")
 
 
-def _is_float(dtype: np.dtype) -> bool:
+def is_float(dtype: np.dtype) -> bool:
+    """Whether it is a type of floating-point numbers."""
     return dtype.kind == "f" or dtype.name == "bfloat16"
 
 
-def _layout(info: TensorInfo) -> ImageLayout:
+def layout_of(info: TensorInfo) -> ImageLayout:
     """Channels last where only the last dimension can be channels."""
     shape = info.shape or ()
     first_taken = len(shape) >= 3 and shape[-3] in MODES
     return "nhwc" if len(shape) >= 3 and shape[-1] in MODES and not first_taken else "nchw"
 
 
-def _expected(info: TensorInfo, layout: ImageLayout) -> tuple[int | None, int | None, int | None]:
+def expected(info: TensorInfo, layout: ImageLayout) -> tuple[int | None, int | None, int | None]:
     """Height, width and channels, None where the model leaves them open."""
     if info.shape is None:
         return None, None, None
@@ -63,41 +81,44 @@ def _expected(info: TensorInfo, layout: ImageLayout) -> tuple[int | None, int | 
     return dims[-2], dims[-1], dims[-3]
 
 
-def _pixels(path: Path, name: str, channels: int | None, resize: tuple[int, int] | None) -> np.ndarray:
-    """The image file as bytes [height, width, channels], resized if `resize` is given."""
+def _pixels(
+    path: Path, name: str, channels: int | None, wanted: tuple[int | None, int | None], asked: Preprocessing
+) -> np.ndarray:
+    """The image file as whole numbers [height, width, channels], in the size that was asked for."""
     if channels is not None and channels not in MODES:
         raise InputError(f"{path}: input '{name}' has {channels} channels, images have 1, 3 or 4: give a .npy file")
     if find_spec("PIL") is None:
         raise InputError(f'{path}: reading images needs Pillow: pip install "brickrt[images]"')
-    image = _opened(path)
-    mode = MODES[channels] if channels else "L" if image.mode in ("1", "L") else "RGB"
-    image = image.convert(mode)
-    if resize:
-        image = _resized(image, resize)
-    pixels = np.asarray(image)
-    return pixels[:, :, None] if pixels.ndim == 2 else pixels
+    from brickrt.cli.inputs.resizing import fitted_size, resized
+
+    image = _opened(path, wanted, asked)
+    deep = image.mode.startswith(DEEP)
+    if not deep:
+        mode = MODES[channels] if channels else "L" if image.mode in ("1", "L") else "RGB"
+        image = image.convert(mode) if image.mode != mode else image
+    whole, crop = fitted_size((image.height, image.width), wanted, asked)
+    pixels = np.asarray(resized(image, whole, crop, asked.bicubic))
+    pixels = pixels[:, :, None] if pixels.ndim == 2 else pixels
+    return np.repeat(pixels, channels, 2) if deep and channels == 3 else pixels
 
 
-def _opened(path: Path) -> Image:
+def _opened(path: Path, wanted: tuple[int | None, int | None], asked: Preprocessing) -> Image:
     from PIL import Image, ImageOps, UnidentifiedImageError
+
+    from brickrt.cli.inputs.resizing import reduce_while_decoding
 
     Image.MAX_IMAGE_PIXELS = None  # the file is the user's own, and large images are what brickrt is for
     try:
         image = Image.open(path)
+        reduce_while_decoding(image, wanted, asked)
         image.load()
     except UnidentifiedImageError as e:
         raise InputError(f"{path}: is no image that can be read: save it again as .png or .jpg") from e
     except (OSError, SyntaxError, ValueError, EOFError) as e:
         raise InputError(f"{path}: is damaged ({e}): save it again") from e
-    if image.mode.startswith(("I", "F")):
-        raise InputError(f"{path}: has more than 8 bits per channel: convert it, or give a .npy file")
+    if image.mode.startswith(("I", "F")) and not image.mode.startswith(DEEP):
+        raise InputError(f"{path}: has more than 16 bits per channel: convert it, or give a .npy file")
     return ImageOps.exif_transpose(image)  # the right way up, as cameras note it
-
-
-def _resized(image: Image, size: tuple[int, int]) -> Image:
-    from PIL.Image import Resampling
-
-    return image.resize((size[1], size[0]), Resampling.BILINEAR)
 
 
 def _check_size(
@@ -110,32 +131,41 @@ def _check_size(
         )
 
 
-def _scaled(pixels: np.ndarray, info: TensorInfo, request: ImageRequest) -> np.ndarray:
-    """(pixels * scale - mean) / std, in float32."""
+def _arranged(pixels: np.ndarray, info: TensorInfo, layout: ImageLayout, asked: Preprocessing) -> np.ndarray:
+    """[height, width, channels] in the input's type, rank and layout."""
     assert info.dtype is not None
+    rank = 4 if info.shape is None else len(info.shape)
+    last = layout == "nhwc" and rank != 2
+    shape = pixels.shape if last else (pixels.shape[2], *pixels.shape[:2])
+    made = np.empty(shape, info.dtype)
+    view = made if last else made.transpose(1, 2, 0)
     if info.dtype == np.uint8:
-        return pixels
-    scale = 1 / 255 if request.scale is None else request.scale
-    if not np.isfinite(scale) or scale == 0:
-        raise InputError(f"--scale {scale} is impossible: give a number such as 1, or 0.00392 for 1/255")
-    values = pixels.astype(np.float32) * np.float32(scale)
-    if request.mean is not None:
-        values -= _per_channel("--mean", request.mean, pixels.shape[2])
-    if request.std is not None:
-        values /= _per_channel("--std", request.std, pixels.shape[2])
-    return values.astype(info.dtype, copy=False)
+        view[...] = pixels if pixels.dtype == np.uint8 else np.rint(pixels * (255 / 65535))
+    else:
+        _scale_into(view, pixels, asked)
+    return made[0] if rank == 2 else made[None] if rank == 4 else made
+
+
+def _scale_into(view: np.ndarray, pixels: np.ndarray, asked: Preprocessing) -> None:
+    """(pixels × scale − mean) / std, cut off at bounds, in float32."""
+    channels = pixels.shape[2]
+    scale = np.float32(unit_scale(pixels.dtype) if asked.scale is None else asked.scale)
+    means = None if asked.mean is None else _per_channel("--mean", asked.mean, channels)
+    deviations = None if asked.std is None else _per_channel("--std", asked.std, channels)
+    for top in range(0, len(pixels), ROWS):
+        for channel in range(channels):
+            values = pixels[top : top + ROWS, :, channel].astype(np.float32)
+            values *= scale
+            if means is not None:
+                values -= means[channel]
+            if deviations is not None:
+                values /= deviations[channel]
+            if asked.bounds is not None:
+                np.clip(values, *asked.bounds, out=values)
+            view[top : top + ROWS, :, channel] = values
 
 
 def _per_channel(option: str, values: tuple[float, ...], channels: int) -> np.ndarray:
     if len(values) not in (1, channels):
         raise InputError(f"{option} has {len(values)} numbers, the image {channels} channels: give 1 or {channels}")
-    return np.asarray(values, np.float32)
-
-
-def _arranged(values: np.ndarray, info: TensorInfo, layout: ImageLayout) -> np.ndarray:
-    """[height, width, channels] in the input's rank and layout."""
-    rank = 4 if info.shape is None else len(info.shape)
-    if rank == 2:
-        return values[:, :, 0]
-    moved = values if layout == "nhwc" else values.transpose(2, 0, 1)
-    return moved[None] if rank == 4 else moved
+    return np.broadcast_to(np.asarray(values, np.float32), channels)

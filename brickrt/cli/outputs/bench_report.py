@@ -11,6 +11,8 @@ from brickrt.compare.interleave import Spread
 from brickrt.compare.machine import machine
 from brickrt.compare.peers import OURS
 
+UNCHECKED = "not finite"
+
 
 def bench_dict(rows: Sequence[Comparison], rounds: int) -> dict[str, Any]:
     """The comparison as JSON has it: times in milliseconds, ratios a peer's time over that of brickrt."""
@@ -46,7 +48,7 @@ def zoo_text(rows: Sequence[Comparison]) -> str:
             ", ".join(extents_text(shape) for shape in row.shapes.values()),
             f"{row.ms[OURS].median:.2f}",
             *(f"{row.ms[p].median:.2f} {_ratio(row.ratios[p])}" if p in row.ratios else "-" for p in peers),
-            f"{max(row.differences.values()):.1e}" if row.differences else "-",
+            UNCHECKED if row.unchecked else f"{max(row.differences.values()):.1e}" if row.differences else "-",
             _over(row),
         )
         for row in rows
@@ -60,6 +62,7 @@ def _engine_row(row: Comparison, name: str) -> tuple[str, ...]:
     times = row.ms[name]
     ratio = _ratio(row.ratios[name]) if name in row.ratios else ""
     apart = f"{row.differences[name]:.1e}" if name in row.differences else ""
+    apart = UNCHECKED if name in row.unchecked else apart
     return name, f"{times.median:.3f}", f"{times.min:.3f}", f"{times.max:.3f}", ratio, apart
 
 

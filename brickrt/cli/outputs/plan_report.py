@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from brickrt.cli.outputs.json_output import Json
-from brickrt.cli.terminal.text import extents_text, table
+from brickrt.cli.terminal.text import extents_text, screen_width, table
 from brickrt.plan.plan import Plan
+
+NARROW = 110  # columns of a screen, below which a plan has fewer
+LEFT_OUT = ("brick", "KiB", "Δ", "ρ")  # of a plan on a narrow screen
 
 
 def plan_entries(plans: Sequence[Plan]) -> list[Json]:
@@ -25,7 +28,7 @@ def plan_entries(plans: Sequence[Plan]) -> list[Json]:
 
 
 def plan_table(entries: Sequence[Json]) -> str:
-    """What `plan_entries` gives as a table, a line per subgraph."""
+    """What `plan_entries` gives as a table, a line per subgraph; with fewer columns on a narrow screen."""
     heads = ("#", "strategy", "ops", "output", "brick", "tasks", "Mflop", "KiB", "Δ", "ρ", "why")
     rows = [
         (
@@ -43,7 +46,9 @@ def plan_table(entries: Sequence[Json]) -> str:
         )
         for number, e in enumerate(entries)
     ]
-    return table(heads, rows, right=("#", "tasks", "Mflop", "KiB", "Δ", "ρ"))
+    shown = [k for k, head in enumerate(heads) if screen_width() >= NARROW or head not in LEFT_OUT]
+    right, shrinks = ("#", "tasks", "Mflop", "KiB", "Δ", "ρ"), ("ops", "why")
+    return table([heads[k] for k in shown], [[row[k] for k in shown] for row in rows], right, shrinks)
 
 
 def fallback_lines(fallback: Mapping[str, str], took_ms: Mapping[str, float] | None = None) -> list[str]:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from brickrt.cli.outputs.json_output import Json
 from brickrt.cli.outputs.plan_report import fallback_lines, plan_entries, plan_table
 from brickrt.cli.outputs.value_summary import value_summary
+from brickrt.cli.results.top_classes import ClassShare, top_lines
 from brickrt.cli.terminal.text import extents_text, printable, table
+from brickrt.compare.difference import COUNTS
 from brickrt.dashboard.units import size_text
 from brickrt.runtime.session.runtime import Runtime
 
@@ -45,56 +49,100 @@ def run_dict(
     if errors is not None:
         worst = max(errors, key=lambda name: errors[name]["max_abs_error"], default=None)
         largest = errors[worst] if worst is not None else {"max_abs_error": 0.0, "max_rel_error": 0.0}
-        report["verify"] = {"worst_output": worst, **largest, "outputs": errors}
+        counts = {key: sum(error[key] for error in errors.values()) for key in COUNTS}
+        report["verify"] = {"worst_output": worst, **largest, **counts, "outputs": errors}
     if files:
         report["written"] = {option.lstrip("-"): str(path) for option, path in files.items()}
     return report
 
 
-def run_text(report: Json) -> str:
-    """The run for people: outputs, latency, counters, and a line per subgraph."""
-    latency, stats = report["latency_ms"], report["stats"]
+def latency_figures(first_ms: float, run_ms: Sequence[float]) -> dict[str, float]:
+    """Milliseconds of the first run, which may be a warm-up, and of the others: see `percentiles`."""
+    return {"first": first_ms, **percentiles(run_ms)}
+
+
+def percentiles(run_ms: Sequence[float]) -> dict[str, float]:
+    """The times that half, 90 and 99 of 100 runs took at most, the least and the most; and the median, as of old."""
+    if not run_ms:
+        return {}
+    p50, p90, p99 = (float(p) for p in np.percentile(run_ms, (50, 90, 99)))
+    return {"p50": p50, "p90": p90, "p99": p99, "median": p50, "min": min(run_ms), "max": max(run_ms)}
+
+
+def run_text(report: Json, verbose: bool = False) -> str:
+    """The run for people: what came out first, then latency, and what was written last; `verbose` adds counters and
+    the plan."""
+    lines = top_lines([ClassShare(**share) for share in report["top"]]) if "top" in report else []
+    lines += [value_table([(None, output) for output in report["outputs"]])] if not lines or verbose else []
+    lines += ["", _latency_line(report)]
+    lines += [f"device   {report['device']}, {report['threads']} threads; compiled in {report['compile_ms']:.1f} ms"]
+    if verbose:
+        lines += _details(report)
+    elif report["fallback"]:
+        lines += [f"on the host: nodes without a kernel, {len(report['fallback'])}; -v says which, and why"]
+    return "\n".join([*lines, *_closing(report)])
+
+
+def _latency_line(report: Json) -> str:
+    ms, runs = report["latency_ms"], report["runs"]
+    if runs == 1:
+        return f"latency  {_ms(ms['p50'])} ms"
+    figures = ", ".join(f"{name} {_ms(ms[name])}" for name in ("p50", "p90", "p99"))
+    return f"latency  {figures} ms of {runs} runs; first {_ms(ms['first'])}"
+
+
+def _details(report: Json) -> list[str]:
+    stats = report["stats"]
     lines = [
-        _output_table(report["outputs"]),
-        "",
-        "latency  " + ", ".join(f"{name} {ms:.3f} ms" for name, ms in latency.items()),
-        f"compile  {report['compile_ms']:.1f} ms",
-        f"device   {report['device']}, {report['threads']} threads, strategy {report['strategy']}",
-        f"memory   {size_text(report['peak_bytes'])} peak{_levels(stats['level_bytes'])}",
+        f"memory   {size_text(report['peak_bytes'])} peak",
+        *_traffic(stats["level_bytes"]),
         f"tasks    {stats['tasks']}: {stats['complete_first']} complete first, {stats['waits']} waits, "
-        f"{stats['revisits']} revisits, {stats['recomputed']} elements recomputed",
+        f"{stats['revisits']} revisits",
+        f"again    {stats['recomputed']} elements recomputed, by strategy {report['strategy']}",
     ]
     if report["plan"]:
         lines += ["", plan_table(report["plan"])]
     lines += [f"without  {name}: {printable(text)}" for name, text in report["notes"].items()]
-    lines += fallback_lines(report["fallback"], stats["host_nodes"])
-    return "\n".join([*lines, *_closing(report)])
+    return lines + fallback_lines(report["fallback"], stats["host_nodes"])
 
 
 def _closing(report: Json) -> Iterator[str]:
     if "verify" in report:
         check = report["verify"]
-        yield (
-            f"verify   largest error {check['max_abs_error']:.3g} ({check['max_rel_error']:.3g} of the largest value), "
-            f"in output '{printable(str(check['worst_output']))}'"
-        )
-    if "written" in report:
-        yield f"written  {printable(', '.join(report['written'].values()))}"
+        share, worst = check["max_rel_error"], printable(str(check["worst_output"]))
+        yield f"verify   largest error {check['max_abs_error']:.3g}, {share:.3g} of the largest value, in '{worst}'"
+        if check["nonfinite"]:
+            every = check["compared"] + check["nonfinite"]
+            yield f"         {check['nonfinite']} of {every} elements are not finite, and were not compared"
+    for path in report.get("written", {}).values():
+        yield f"written  {printable(path)}"
 
 
-def _levels(level_bytes: dict[str, int]) -> str:
+def _traffic(level_bytes: dict[str, int]) -> list[str]:
     moved = ", ".join(f"{size_text(nbytes)} beyond {level}" for level, nbytes in level_bytes.items())
-    return f"; modelled traffic {moved}" if moved else ""
+    return [f"traffic  {moved}, modelled"] if moved else []
 
 
-def _output_table(outputs: list[Json]) -> str:
-    rows = [_output_row(entry) for output in outputs for entry in (output, *output.get("items", ()))]
-    return table(("output", "shape", "type", "min", "max", ""), rows, right=("min", "max"))
+def _ms(took: float) -> str:
+    """Milliseconds in at least four digits, whatever their size."""
+    return f"{took:.{max(0, 3 - len(str(int(took))) + 1)}f}"
+
+
+def value_table(outputs: Sequence[tuple[str | None, Json]]) -> str:
+    """A line for each output, and for each element of a sequence, behind the file that it is of, if there is one."""
+    rows = [
+        (() if file is None else (file,)) + _output_row(entry)
+        for file, output in outputs
+        for entry in (output, *output.get("items", ()))
+    ]
+    heads = ("output", "shape", "type", "min", "max", "")
+    files = ("file",) if outputs and outputs[0][0] is not None else ()
+    return table((*files, *heads), rows, right=("min", "max"), shrinks=("file", "output"))
 
 
 def _output_row(entry: Json) -> tuple[str, ...]:
     shape = "-" if entry["shape"] is None else extents_text(entry["shape"])
     kind = f"{entry['type']} of {len(entry['items'])}" if "items" in entry else entry["type"]
-    ends = ("-" if entry[end] is None else f"{entry[end]:.6g}" for end in ("min", "max"))
+    ends = ("-" if entry[end] is None else f"{entry[end]:.4g}" for end in ("min", "max"))
     odd = f"{entry['nonfinite']} not finite" if entry.get("nonfinite") else ""
     return (entry["name"], shape, kind, *ends, odd)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from io import StringIO
 
-WIDE = 100_000  # columns of a table at most: a row stays a line, and screens wrap it themselves
+WIDE = 100_000  # columns of a table that is written to a file, where rows stay whole
 
 
 def note(message: str) -> None:
@@ -20,18 +21,27 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
-def table(heads: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[str] = ()) -> str:
-    """Rows under heads, one line each; columns called in `right` are aligned to the right."""
+def screen_width() -> int:
+    """Columns of the screen that standard output is; `WIDE` where it is none."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDE
+
+
+def table(
+    heads: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[str] = (), shrinks: Sequence[str] = ()
+) -> str:
+    """Rows under heads, one line each; columns called in `right` are aligned to the right. On a screen that is too
+    narrow, those called in `shrinks` are cut short."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     grid = Table(box=None, pad_edge=False, header_style="bold")
     for head in heads:
-        grid.add_column(Text(head), justify="right" if head in right else "left", no_wrap=True)
+        grid.add_column(Text(head), justify="right" if head in right else "left", no_wrap=head not in shrinks)
     for row in rows:
-        grid.add_row(*(Text(printable(cell)) for cell in row))
-    console = Console(file=StringIO(), force_terminal=sys.stdout.isatty(), width=WIDE)
+        grid.add_row(*(Text(printable(cell), no_wrap=True, overflow="ellipsis") for cell in row))
+    width = screen_width() if shrinks else WIDE
+    console = Console(file=StringIO(), force_terminal=sys.stdout.isatty(), width=width, height=25)
     with console.capture() as captured:
         console.print(grid)
     return "\n".join(line.rstrip() for line in captured.get().splitlines())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -30,11 +30,11 @@ from brickrt.runtime.execution.report import Report
 from brickrt.runtime.session.runtime import Runtime
 
 
-def check_watched(request: RunRequest) -> None:
-    """Refuses, before anything runs, files that could not be written."""
+def check_watched(request: RunRequest, files: Mapping[str, Path]) -> None:
+    """Refuses, before anything runs, `files` by option that could not be written."""
     if request.watch.trace_arrows and request.watch.trace is None:
         raise BrickError("--trace-arrows is of use with --trace only: add --trace FILE.json or leave it out")
-    check_files(request.files(), request.model)
+    check_files(files, request.model)
 
 
 class WatchedRequest:

@@ -32,6 +32,17 @@ def test_bench_compares(call, models, tmp_path):
     assert "onnxruntime" in text and "roofline" in text and "×" in text
 
 
+def test_a_comparison_of_nothing_fails(call, models, tmp_path):
+    np.save(tmp_path / "x.npy", np.full((1, 3, 8, 8), np.nan, np.float32))
+    words = ("--input", tmp_path / "x.npy", "--rounds", 1, "--threads", 1, "--peers", "onnxruntime")
+    called = call("bench", models / "sum.onnx", "--peers", "onnxruntime", "--rounds", 1)
+    assert called.code == 0 and "not finite" not in called.err
+    called = call("bench", models / "conv.onnx", *words)
+    assert called.code == 1 and "not finite" in called.out
+    counted, why = called.err.splitlines()
+    assert "256 elements of the outputs, beside onnxruntime, are not finite" in counted and "compared nothing" in why
+
+
 def test_batch_fills_open_dimensions(call, models, tmp_path):
     words = ("--rounds", 1, "--threads", 1, "--peers", "", "--json")
     shapes = json.loads(call("bench", models / "sum.onnx", "--batch", 3, *words).out)["networks"][0]["shapes"]

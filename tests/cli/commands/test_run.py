@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +10,7 @@ import pytest
 from onnx.reference import ReferenceEvaluator
 
 from brickrt.cli.commands import run
+from brickrt.cli.outputs.run_report import latency_figures
 from brickrt.cli.requests import EngineRequest, InputRequest, RunRequest
 from brickrt.runtime.engines import choose_engine
 from tests.support.cli_models import conv_model, numbers, told
@@ -28,7 +28,7 @@ def test_result_is_that_of_onnx(call, models, tmp_path):
     expected = ReferenceEvaluator(onnx.load(models / "conv.onnx")).run(None, {"x": given})[0]
     np.testing.assert_allclose(np.load(tmp_path / "y.npy"), expected, rtol=1e-4, atol=1e-4)
     assert called.err == ""
-    for word in ("y", "2×4×8×8", "float32", "latency", "median", "Conv", "y.npy"):
+    for word in ("y", "2×4×8×8", "float32", "latency", "compiled in", "y.npy"):
         assert word in called.out
 
 
@@ -39,7 +39,8 @@ def test_json_says_everything(call, models, options):
     assert all(set(SUBGRAPH) <= set(entry) for entry in report["plan"])
     assert set(STATS) <= set(report["stats"])
     times = report["latency_ms"]
-    assert times["min"] <= times["median"] <= times["max"] and times["min"] <= times["first"] <= times["max"]
+    assert times["min"] <= times["p50"] <= times["p90"] <= times["p99"] <= times["max"]
+    assert times["median"] == times["p50"] and times["first"] > 0 and report["runs"] == 3
     (output,) = report["outputs"]
     assert (output["name"], output["shape"], output["type"]) == ("y", [1, 4, 8, 8], "float32")
     assert output["min"] == 0 < output["max"]
@@ -55,11 +56,30 @@ def test_options_reach_the_runtime(call, models):
     assert (report["device"], report["strategy"], report["threads"]) == ("reference", "layerwise", 1)
 
 
-def test_median_is_of_all_runs():
-    from brickrt.cli.commands.run import RepeatedRuns
+def test_percentiles_are_of_all_runs_but_the_warm_up():
+    found = latency_figures(9.0, [float(k) for k in range(101)])
+    assert found == {"first": 9, "p50": 50, "p90": 90, "p99": 99, "median": 50, "min": 0, "max": 100}
+    assert latency_figures(1.0, [1.0])["p99"] == 1
 
-    assert RepeatedRuns({}, [4.0, 1.0, 3.0], 0.0).latency() == {"first": 4.0, "median": 3.0, "min": 1.0, "max": 4.0}
-    assert statistics.median([1.0]) == RepeatedRuns({}, [1.0], 0.0).latency()["median"]
+
+def test_the_plan_is_shown_when_asked(call, models):
+    short, long = (call("run", models / "conv.onnx", "--random", "--repeat", "2", *more).out for more in ([], ["-v"]))
+    assert "p50" in short and "Conv" not in short and max(map(len, short.splitlines())) <= 80
+    assert "Conv" in long and "tasks" in long
+    assert short.splitlines()[0].split()[:3] == ["output", "shape", "type"]
+    assert call("run", models / "conv.onnx", "--random").err.count("compiled for") == 0
+
+
+def test_what_is_logged_is_a_line_when_asked(call, models, caplog):
+    caplog.set_level("INFO", "brickrt")
+    called = call("run", models / "conv.onnx", "--random", "--shape", "x=1,3,8,8", "-v")
+    assert "subgraphs compiled for x [1, 3, 8, 8] in" in called.err and len(called.err.splitlines()) == 1
+    assert [record.name for record in caplog.records] == ["brickrt"]
+
+
+def test_quiet_says_nothing(call, models):
+    called = call("run", models / "conv.onnx", "--random", "--quiet", "--shape", "x=1,3,8,8")
+    assert (called.code, called.out, called.err) == (0, "", "")
 
 
 def test_verify_is_told_in_words(call, models):

@@ -11,6 +11,7 @@ import sys
 
 import numpy as np
 import pytest
+import tifffile
 import zarr
 
 from brickrt.cli.commands import stream
@@ -31,6 +32,7 @@ def files(tmp_path, monkeypatch):
     return tmp_path
 
 
+BANDS = ("--max-memory", "64GiB")
 RUN = ("run", "m.onnx", "--input", "x.npy", "--output")
 
 
@@ -63,15 +65,35 @@ def test_as_in_core(call, files):
     assert np.array_equal(np.load("z.npy"), np.load("y.npy"))
 
 
-def test_types_and_last_steps(call, files):
-    assert call(*RUN, "y.npy", "--max-memory", "64G").code == 0
+@pytest.mark.parametrize("how", [(), BANDS], ids=["in core", "in bands"])
+def test_types_and_last_steps(call, files, how):
+    assert call(*RUN, "y.npy", *BANDS).code == 0
     values = np.load("y.npy")
-    assert call(*RUN, "u.npy", "--as", "uint8:50").code == 0
-    np.testing.assert_array_equal(np.load("u.npy"), np.clip(np.rint(values * np.float32(50)), 0, 255))
-    assert call(*RUN, "a.npy", "--argmax", "1").code == 0
-    assert np.load("a.npy").dtype == np.uint8 and np.mean(np.load("a.npy") == values.argmax(1)[:, None]) > 0.999
-    assert call(*RUN, "t.npy", "--threshold", "0.5").code == 0
+    assert call(*RUN, "u.npy", "--as", "uint8:50", *how).code == 0
+    np.testing.assert_allclose(np.load("u.npy"), np.clip(np.rint(values * np.float32(50)), 0, 255), atol=1)
+    for option in ("--argmax", "1"), ("--save", "labels"):
+        assert call(*RUN, "a.npy", *option, *how).code == 0
+        assert np.load("a.npy").dtype == np.uint8 and np.mean(np.load("a.npy") == values.argmax(1)[:, None]) > 0.999
+    assert call(*RUN, "t.npy", "--threshold", "0.5", *how).code == 0
     assert np.mean(np.load("t.npy") == (values > 0.5)) > 0.999
+
+
+def test_presets_go_band_by_band(call, files):
+    np.save("x.npy", 2000 * pixels())
+    np.save("within.npy", np.clip((2000 * pixels() + 1000) / 2000, 0, 1).astype(np.float32))
+    assert call(*RUN, "y.npy", *BANDS, "--preset", "ct").code == 0
+    assert call("run", "m.onnx", "--input", "within.npy", "--output", "z.npy", *BANDS).code == 0
+    np.testing.assert_allclose(np.load("y.npy"), np.load("z.npy"), atol=1e-4)
+
+
+def test_what_memory_does_not_hold_goes_band_by_band(call, files, monkeypatch):
+    """Whatever the format, where the network may."""
+    tifffile.imwrite("x.tif", np.zeros((64, 64, 3), np.uint8), photometric="rgb")
+    monkeypatch.setattr(stream, "LARGE", 100)
+    monkeypatch.setattr(stream, "available_bytes", lambda: 1000)
+    words = ("run", "m.onnx", "--output", "y.zarr", "--json")
+    assert "bands" in told(call(*words, "--input", "x.tif"))
+    assert "bands" not in told(call(*words, "--input", "x.tif", "--preset", "imagenet", "--resize", "64x64"))
 
 
 def test_tiff_in_zarr_out_needs_no_option(call, files):
@@ -97,11 +119,11 @@ def test_tiff_in_zarr_out_needs_no_option(call, files):
         (["y.npy", "--argmax", "1", "--threshold", "0"], "--argmax and --threshold exclude each other"),
         (["y.npz", "--max-memory", "64GiB"], "y.npz: is none of .npy"),
         (["y.npy", "--scratch", "absent"], "absent: there is no such folder for scratch: create it"),
-        (["y.zarr", "--verify"], "--verify is of no use in a run band by band"),
-        (["y.zarr", "--repeat", "3"], "--repeat is of no use in a run band by band"),
-        (["y.zarr", "--device", "reference"], "--device reference runs nothing band by band: use cpu"),
+        (["y.zarr", *BANDS, "--verify"], "--verify is of no use in a run band by band"),
+        (["y.zarr", *BANDS, "--repeat", "3"], "--repeat is of no use in a run band by band"),
+        (["y.zarr", *BANDS, "--device", "reference"], "--device reference runs nothing band by band: use cpu"),
         (["m.onnx", "--max-memory", "64GiB"], "--output m.onnx: is the model itself"),
-        (["y.zarr", "--trace", "t.json"], "--trace is of no use in a run band by band"),
+        (["y.zarr", *BANDS, "--trace", "t.json"], "--trace is of no use in a run band by band"),
         (["y.npy", "--max-memory", "64GiB", "--report", "no/r.html"], "no/r.html: there is no folder"),
         (["y.npy", "--overlap", "0.5"], "--overlap is of use with --window only: add --window 256"),
         (["y.npy", "--window", "64", "--overlap", "1"], "overlap 1.0 is impossible: give a share from 0 to below 1"),
@@ -110,6 +132,10 @@ def test_tiff_in_zarr_out_needs_no_option(call, files):
         (["y.npy", "--window", "32"], "windows of 32x32: the network takes 64x64: give that as the window"),
         (["y.npy", "--window", "64", "--max-memory", "9MiB"], "9 MiB of memory are not enough for windows of 64x64"),
         (["y.npy", "--window", "64", "--resume"], "there is no such journal of a run to go on with"),
+        (["y.npy", *BANDS, "--top", "5"], "--top is of no use in a run band by band"),
+        (["y.npy", *BANDS, "--save", "overlay"], "--save overlay is of no use in a run band by band"),
+        (["y.npy", *BANDS, "--preset", "imagenet"], "--preset imagenet resizes images"),
+        (["y.npy", *BANDS, "--input", "x.npy*"], "x.npy: is given twice"),
     ],
 )
 def test_refused_in_one_line(call, files, words, refused):

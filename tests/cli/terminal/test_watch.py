@@ -60,7 +60,7 @@ def test_the_report_says_what_ran(call, models, tmp_path):
 
 def test_what_ran_on_the_host_says_what_it_cost(call, tmp_path):
     late_model(tmp_path / "late.onnx")
-    called = call("run", tmp_path / "late.onnx", "--random")
+    called = call("run", tmp_path / "late.onnx", "--random", "-v")
     assert re.search(r"on the host: count \(.*\), \d+\.\d+ ms", called.out)
 
 

@@ -8,7 +8,7 @@ import tifffile
 from PIL import Image
 
 from brickrt.cli.inputs.images import read_image
-from brickrt.cli.requests import ImageRequest
+from brickrt.cli.inputs.presets import Preprocessing
 from brickrt.graph.errors import BrickError, InputError
 from brickrt.graph.onnx_import.protobuf import TensorInfo
 from brickrt.runtime.files.formats import chunked
@@ -58,7 +58,7 @@ def test_images_are_scaled_to_the_bits_that_the_command_line_gives(tmp_path, sca
     Image.fromarray(pixels).save(tmp_path / "a.png")
     tifffile.imwrite(tmp_path / "a.tif", pixels, photometric="rgb", tile=(16, 16), compression="zlib")
     info = TensorInfo(np.dtype(np.float32), (1, 3, None, None))
-    want = read_image(tmp_path / "a.png", "x", info, ImageRequest(scale=scale, mean=mean, std=std))
+    want = read_image(tmp_path / "a.png", "x", info, Preprocessing(scale=scale, mean=mean, std=std)).array
     source = open_source(tmp_path / "a.tif")
     scale = unit_scale(source.dtype) if scale is None else scale
     check_reads(as_tensor(source, (1, 3, None, None), "f4", scale=scale, mean=mean, std=std), want)

@@ -9,18 +9,9 @@ from typing import IO, Any
 
 import numpy as np
 
-from brickrt.cli.files import check_writable, write_whole
+from brickrt.cli.files import write_whole
 from brickrt.cli.terminal.text import note
 from brickrt.graph.errors import BrickError
-
-
-def check_output(path: Path, outputs: Mapping[str, Any]) -> None:
-    """Raises BrickError for a path to which the model's `outputs` could not be written after the run."""
-    if path.suffix.lower() not in (".npy", ".npz"):
-        raise BrickError(f"--output {path}: is neither .npy nor .npz: change the name's end")
-    if path.suffix.lower() == ".npy" and len(outputs) != 1:
-        raise BrickError(f"--output {path}: the model has {len(outputs)} outputs, .npy holds one: use .npz")
-    check_writable(path)
 
 
 def write_output(path: Path, values: Mapping[str, Any]) -> None:

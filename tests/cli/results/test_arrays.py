@@ -20,7 +20,16 @@ def test_ranges_that_are_no_numbers_are_null(call, tmp_path):
     (entry,) = report["outputs"]
     assert (entry["min"], entry["max"], entry["nonfinite"]) == (None, None, 2)
     assert report["verify"]["max_abs_error"] == 0
+    assert (report["verify"]["compared"], report["verify"]["nonfinite"]) == (1, 2)
     assert "2 not finite" in call("run", tmp_path / "same.onnx", "--input", tmp_path / "x.npy").out
+
+
+def test_a_comparison_of_nothing_fails(call, tmp_path):
+    same_model(tmp_path / "same.onnx", (3,))
+    np.save(tmp_path / "x.npy", np.full(3, np.nan, np.float32))
+    called = call("run", tmp_path / "same.onnx", "--input", tmp_path / "x.npy", "--verify")
+    assert called.code == 1 and "3 of 3 elements are not finite" in called.out
+    assert called.err == "brickrt: --verify compared nothing: no element of 'y' is finite: give other inputs\n"
 
 
 @pytest.mark.parametrize("names", [("file", "a/b"), ("../up", "y.npy"), ("ünï", "with space"), ("args", "kwds")])

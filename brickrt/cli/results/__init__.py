@@ -1,0 +1,1 @@
+"""What is made of a model's outputs: pictures, volumes, masks, names of classes."""

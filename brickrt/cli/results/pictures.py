@@ -1,0 +1,116 @@
+"""Outputs as pictures: values brought back to whole numbers, and written as PNG, JPEG, WebP or BMP."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from brickrt.cli.files import write_whole
+from brickrt.cli.inputs.presets import Preprocessing
+from brickrt.cli.results.png import COLOURS, write_png
+from brickrt.graph.errors import BrickError
+from brickrt.runtime.files.extras import needed
+
+SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp")
+QUALITY = 95  # of JPEG and WebP
+BYTES = np.dtype(np.uint8)
+ROWS = 128  # converted at a time, so that they stay in the cache
+
+
+@dataclass(frozen=True)
+class PixelScale:
+    """What brings an output's values back to pixels: (value × std + mean) × factor, rounded to the nearest even and
+    cut off at what `dtype` holds; NaN becomes 0. `swapped` channels are blue, green, red."""
+
+    factor: float = 255.0
+    mean: tuple[float, ...] = (0.0,)
+    std: tuple[float, ...] = (1.0,)
+    dtype: np.dtype = BYTES
+    swapped: bool = False
+
+    @staticmethod
+    def of(asked: Preprocessing, channels: int, stored: str | None = None, scale: float | None = None) -> PixelScale:
+        """The inverse of what was done to an input of as many channels; with a `scale`, that alone. Values of volumes
+        that were cut off at bounds are from 0 to 1."""
+        dtype = np.dtype(stored or np.uint8)
+        most = np.iinfo(dtype).max
+        if scale is not None:
+            return PixelScale(scale, dtype=dtype, swapped=asked.swapped)
+        if asked.bounds is not None:
+            return PixelScale(most, dtype=dtype)
+        factor = most if asked.scale is None else most / 255 / asked.scale
+        mean, std = asked.mean or (0.0,), asked.std or (1.0,)
+        if any(len(values) not in (1, channels) for values in (mean, std)):
+            return PixelScale(most, dtype=dtype)
+        return PixelScale(factor, mean, std, dtype, asked.swapped)
+
+    def rows(self, planes: np.ndarray, top: int, end: int) -> np.ndarray:
+        """Some rows of planes [channels, height, width] as pixels [rows, width, channels]. Whole numbers stay as they
+        are, and booleans become black and white."""
+        part = planes[:, top:end]
+        if self.swapped and len(part) == 3:
+            part = part[::-1]
+        made = np.empty((*part.shape[1:], len(part)), self.dtype)
+        for channel, values in enumerate(part):
+            made[:, :, channel] = self._converted(values, channel)
+        return made
+
+    def _converted(self, values: np.ndarray, channel: int) -> np.ndarray:
+        most = np.iinfo(self.dtype).max
+        if values.dtype.kind == "b":
+            return values * self.dtype.type(most)
+        if values.dtype.kind in "iu":
+            return np.clip(values, 0, most)
+        mean, std = (given[channel % len(given)] for given in (self.mean, self.std))
+        made = values.astype(np.float32)
+        made *= np.float32(std * self.factor)
+        if mean:
+            made += np.float32(mean * self.factor)
+        np.rint(made, out=made)
+        np.clip(made, 0, most, out=made)
+        return np.nan_to_num(made, copy=False) if np.isnan(made.sum()) else made
+
+
+def planes_of(value: np.ndarray, last: bool) -> np.ndarray | None:
+    """An output as [channels, height, width] with 1, 3 or 4 channels; `last` says that channels come last where both
+    could be. None for what is no picture."""
+    if value.ndim == 2:
+        return value[None]
+    if value.ndim == 4 and len(value) == 1:
+        value = value[0]
+    if value.ndim != 3 or 0 in value.shape:
+        return None
+    first_fits, last_fits = value.shape[0] in COLOURS, value.shape[2] in COLOURS
+    if last_fits and (last or not first_fits):
+        return value.transpose(2, 0, 1)
+    return value if first_fits else None
+
+
+def write_picture(path: Path, planes: np.ndarray, scale: PixelScale, threads: int) -> None:
+    """Writes planes [channels, height, width] as what the path's name says."""
+    channels, height, width = planes.shape
+    if path.suffix.lower() == ".png":
+        shape = height, width, channels
+        write_whole(path, lambda f: write_png(f, shape, scale.dtype, lambda a, b: scale.rows(planes, a, b), threads))
+        return
+    if scale.dtype != np.uint8:
+        raise BrickError(f"{path}: holds 8 bits per channel: leave out --as {scale.dtype}, or write .png or .tif")
+    pixels = all_pixels(planes, scale, threads)
+    needed("PIL", str(path), "images")
+    from PIL import Image
+
+    image = Image.fromarray(pixels[:, :, 0] if channels == 1 else pixels)
+    kind = "JPEG" if path.suffix.lower() in (".jpg", ".jpeg") else path.suffix[1:].upper()
+    image = image.convert("RGB") if channels == 4 and kind == "JPEG" else image
+    write_whole(path, lambda file: image.save(file, kind, quality=QUALITY))
+
+
+def all_pixels(planes: np.ndarray, scale: PixelScale, threads: int) -> np.ndarray:
+    """The whole picture [height, width, channels]."""
+    height = planes.shape[1]
+    with ThreadPoolExecutor(threads) as pool:
+        parts = pool.map(lambda top: scale.rows(planes, top, min(top + ROWS, height)), range(0, height, ROWS))
+        return np.concatenate(list(parts))

@@ -1,0 +1,198 @@
+"""Results as files: what the name of the path says, or one in a folder for each input."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from brickrt.cli.files import check_writable, write_whole
+from brickrt.cli.inputs.feeds import Feed
+from brickrt.cli.inputs.file_lists import InputFiles
+from brickrt.cli.inputs.images import SUFFIXES as IMAGES
+from brickrt.cli.inputs.presets import Preprocessing
+from brickrt.cli.requests import ResultRequest
+from brickrt.cli.results.arrays import write_output
+from brickrt.cli.results.decisions import overlay
+from brickrt.cli.results.pictures import SUFFIXES, PixelScale, planes_of, write_picture
+from brickrt.graph.errors import BrickError
+from brickrt.graph.onnx_import.protobuf import TensorInfo
+from brickrt.runtime.files.sink import WRITABLE
+from brickrt.runtime.files.source import BoxSource, is_zarr
+from brickrt.runtime.files.tensors import as_file
+
+ARRAYS = (".npy", ".npz")
+PACKED = ".nii.gz"
+KINDS = tuple(dict.fromkeys((*ARRAYS, *SUFFIXES, *WRITABLE, PACKED)))
+NAME = "{}"  # in a path, stands for the input's name
+BITS_8 = 256
+
+
+def is_folder(text: str) -> bool:
+    """Whether a path is to hold one result for each input: it ends in a slash, is a folder, or has `NAME` in it."""
+    named = text.partition("::")[0].lower().endswith(KINDS) or is_zarr(text)
+    return NAME in text or (not named and (text.endswith(os.sep) or Path(text).is_dir()))
+
+
+def output_paths(names: Sequence[str], path: Path) -> dict[str, Path]:
+    """The file of each output: the one that was given, or of several outputs, others beside it, as `out.NAME.zarr`."""
+    if len(names) == 1:
+        return {names[0]: path}
+    plain = {name: "".join(c if c.isalnum() or c in "-_." else "_" for c in name) for name in names}
+    if len(set(plain.values())) < len(names):
+        raise BrickError(f"the outputs {', '.join(map(repr, names))} are one file: rename them in the model")
+    return {name: path.with_name(f"{path.stem}.{plain[name]}{path.suffix}") for name in names}
+
+
+def check_results(output: str, outputs: Mapping[str, TensorInfo]) -> None:
+    """Raises BrickError, before anything runs, for a path to which results could not be written."""
+    path, lower = Path(output), output.partition("::")[0].lower()
+    if is_folder(output):
+        folder = path.parent if NAME in output else path
+        if folder.exists() and not (folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)):
+            raise BrickError(f"--output {path}: {folder} cannot be written: check the permissions")
+        return
+    if not (lower.endswith(KINDS) or is_zarr(lower)):
+        raise BrickError(f"--output {path}: is none of {', '.join(KINDS)}: change the name's end, or end it with /")
+    if lower.endswith(".npy") and len(outputs) != 1:
+        raise BrickError(f"--output {path}: the model has {len(outputs)} outputs, .npy holds one: use .npz")
+    for name, info in outputs.items():
+        rank = None if info.shape is None else len(info.shape)
+        if lower.endswith(SUFFIXES) and rank not in (None, 2, 3, 4):
+            raise BrickError(f"--output {path}: the output '{name}' has {rank} axes, which is no picture: use .npy")
+    if not is_zarr(lower):
+        check_writable(Path(str(path).partition("::")[0]))
+
+
+@dataclass(frozen=True)
+class ResultFiles:
+    """Writes results to `output`, or one for each of `runs` below it; `asked` is what is made of them, `image` what was
+    done to inputs."""
+
+    output: str
+    runs: Sequence[InputFiles]
+    asked: ResultRequest
+    image: Preprocessing
+    threads: int
+
+    def write(self, given: InputFiles | None, feed: Feed, outputs: Mapping[str, Any]) -> list[Path]:
+        """Writes the outputs of one run; gives the files. Raises BrickError."""
+        path = self._path(given, feed, outputs)
+        lower = str(path).lower()
+        if lower.endswith(".npz") or (lower.endswith(".npy") and self._plain):
+            write_output(path, self._arrays(feed, outputs))
+            return [path]
+        paths = output_paths(list(outputs), path)
+        for name, value in outputs.items():
+            if not isinstance(value, np.ndarray):
+                raise BrickError(f"--output {path}: the output '{name}' is no tensor: use .npz")
+            self._write_one(paths[name], name, value, feed)
+        return list(paths.values())
+
+    @property
+    def _plain(self) -> bool:
+        return self.asked.stored is None
+
+    def _arrays(self, feed: Feed, outputs: Mapping[str, Any]) -> Mapping[str, Any]:
+        if self.asked.save is None:
+            return outputs
+        return {name: self._made(value, feed, 1) for name, value in outputs.items()}
+
+    def _write_one(self, path: Path, name: str, value: np.ndarray, feed: Feed) -> None:
+        if not str(path).lower().endswith(SUFFIXES):
+            write_boxes(path, self._made(value, feed, 1), self.asked, feed.like)
+            return
+        made = self._made(value, feed, 255)
+        planes = planes_of(made, self.image.layout == "nhwc")
+        if planes is None:
+            raise BrickError(f"{path}: the output '{name}' is {list(made.shape)}, no picture: use .npy")
+        if planes.dtype.kind in "iu" and planes.max(initial=0) >= BITS_8 and self.asked.stored != "uint16":
+            raise BrickError(f"{path}: '{name}' has whole numbers above 255: add --as uint16, or use .npy")
+        scale = PixelScale.of(self.image, len(planes), self.asked.stored, self.asked.stored_scale)
+        write_picture(path, planes, scale, self.threads)
+
+    def _made(self, value: np.ndarray, feed: Feed, white: int) -> np.ndarray:
+        """What --save names, of labels; foreground is `white` in a mask."""
+        if self.asked.save == "mask":
+            return (value != 0) * np.uint8(white)
+        if self.asked.save == "overlay":
+            planes = planes_of(value, False)
+            if feed.picture is None or planes is None:
+                raise BrickError("--save overlay is of pictures: use --save labels or mask")
+            return overlay(feed.picture, planes[0])[None]
+        return value
+
+    def _path(self, given: InputFiles | None, feed: Feed, outputs: Mapping[str, Any]) -> Path:
+        """Where the outputs of one run go. Raises BrickError for the input itself."""
+        path = Path(self.output)
+        if is_folder(self.output):
+            name = _stem(given.main, self.runs) if given else "result"
+            path = Path(self.output.replace(NAME, name))
+            if NAME not in self.output:
+                path = path / f"{name}{_suffix(given, feed, outputs)}"
+            path.parent.mkdir(parents=True, exist_ok=True)
+        taken = {os.path.realpath(file.partition("::")[0]) for file in given.files.values()} if given else set()
+        if os.path.realpath(path) in taken:
+            raise BrickError(f"{path}: is an input of this run: give another --output")
+        return path
+
+
+def _stem(file: str, runs: Sequence[InputFiles]) -> str:
+    """The input's name without its ending, or with it where another input has the same."""
+    name = _plain_stem(file)
+    alike = sum(_plain_stem(run.main) == name for run in runs)
+    return Path(file.partition("::")[0]).name if alike > 1 else name
+
+
+def _plain_stem(file: str) -> str:
+    name = Path(file.partition("::")[0]).name
+    return name[: -len(PACKED)] if name.lower().endswith(PACKED) else Path(name).stem
+
+
+def _suffix(given: InputFiles | None, feed: Feed, outputs: Mapping[str, Any]) -> str:
+    """The ending of a result in a folder: that of its input, where the outputs are of the kind."""
+    values = list(outputs.values())
+    if len(values) != 1 or not isinstance(values[0], np.ndarray):
+        return ".npz"
+    name = given.main.partition("::")[0].lower() if given else ""
+    if name.endswith(IMAGES):
+        return ".png" if values[0].ndim > 2 and planes_of(values[0], False) is not None else ".npy"
+    if feed.like is not None and values[0].ndim >= 4:
+        return next((kind for kind in (PACKED, *WRITABLE) if name.endswith(kind) and kind != ".h5"), ".npy")
+    return ".npy"
+
+
+def write_boxes(path: Path, value: np.ndarray, asked: ResultRequest, like: BoxSource | None) -> None:
+    """Writes an array as TIFF, NIfTI, Zarr, HDF5 or .npy. Raises BrickError; nothing is left half-written."""
+    if path.name.lower().endswith(PACKED):
+        _write_packed(path, value, asked, like)
+        return
+    value = np.ascontiguousarray(value.astype(np.uint8) if value.dtype == bool else value)
+    axis = min(2, value.ndim - 1)
+    sink = as_file(path, value.shape, value.dtype, stored=asked.stored, scale=asked.stored_scale, axis=axis, like=like)
+    try:
+        sink.write((0,) * value.ndim, value)
+    except BaseException:
+        sink.abandon()
+        raise
+    sink.close()
+
+
+def _write_packed(path: Path, value: np.ndarray, asked: ResultRequest, like: BoxSource | None) -> None:
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
+        plain = Path(folder, "plain.nii")
+        write_boxes(plain, value, asked, like)
+        with plain.open("rb") as volume:
+
+            def pack(file: Any) -> None:
+                with gzip.GzipFile("", "wb", 3, file, mtime=0) as packed:
+                    shutil.copyfileobj(volume, packed, 1 << 20)
+
+            write_whole(path, pack)
