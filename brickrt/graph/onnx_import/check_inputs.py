@@ -10,6 +10,7 @@ import numpy as np
 
 from brickrt.graph.errors import InputError
 from brickrt.graph.onnx_import.protobuf import TensorInfo
+from brickrt.graph.onnx_import.shared_arrays import NOT_SHARED, shared_array
 from brickrt.graph.onnx_import.source import SourceGraph
 from brickrt.ops.types import TensorType
 
@@ -77,10 +78,12 @@ def _checked(name: str, info: TensorInfo, value: Any, bound: Bound) -> Any:
 
 
 def _as_array(name: str, info: TensorInfo, value: Any) -> np.ndarray:
+    shared = shared_array(value)
     try:
-        return np.asarray(value)
-    except (TypeError, ValueError) as e:
-        raise InputError(f"input '{name}' is no array ({e}): give one {describe(info)}") from e
+        return np.asarray(value) if shared is None else shared
+    except NOT_SHARED as e:
+        told = " ".join(str(e).split())
+        raise InputError(f"input '{name}' is no array ({told}): give one {describe(info)}") from e
 
 
 def _check_type(name: str, info: TensorInfo, dtype: np.dtype, array: np.ndarray) -> None:
