@@ -9,6 +9,7 @@ from brickrt.version import VERSION as __version__
 if TYPE_CHECKING:
     from brickrt.graph.errors import BrickError
     from brickrt.graph.onnx_import.source import load
+    from brickrt.onnxruntime.inference_session import InferenceSession
     from brickrt.plan.plan import Plan
     from brickrt.runtime.cluster.lazy_array import lazy
     from brickrt.runtime.cluster.map_over import map_over
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BrickError",
+    "InferenceSession",
     "Plan",
     "Runtime",
     "Stats",
@@ -34,6 +36,7 @@ __all__ = [
 
 _HOMES = {
     "BrickError": "brickrt.graph.errors",
+    "InferenceSession": "brickrt.onnxruntime.inference_session",
     "Plan": "brickrt.plan.plan",
     "Runtime": "brickrt.runtime.session.runtime",
     "Stats": "brickrt.runtime.stats",
