@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from brickrt.runtime.cluster.lazy_array import lazy
     from brickrt.runtime.cluster.map_over import map_over
     from brickrt.runtime.cluster.run_on_cluster import run_on_cluster
+    from brickrt.runtime.compiled.compiled_model import CompiledModel
     from brickrt.runtime.session.runtime import Runtime
     from brickrt.runtime.stats import Stats
     from brickrt.runtime.stream.stream_report import StreamReport
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BrickError",
+    "CompiledModel",
     "InferenceSession",
     "Plan",
     "Runtime",
@@ -36,6 +38,7 @@ __all__ = [
 
 _HOMES = {
     "BrickError": "brickrt.graph.errors",
+    "CompiledModel": "brickrt.runtime.compiled.compiled_model",
     "InferenceSession": "brickrt.onnxruntime.inference_session",
     "Plan": "brickrt.plan.plan",
     "Runtime": "brickrt.runtime.session.runtime",

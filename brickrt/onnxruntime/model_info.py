@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import onnx
 
-from brickrt.graph.onnx_import.protobuf import TensorInfo
 from brickrt.graph.onnx_import.source import SourceGraph
+from brickrt.graph.onnx_import.tensor_info import TensorInfo
 
 _NAMES = {"float32": "float", "float64": "double", "object": "string"}
 

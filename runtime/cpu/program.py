@@ -14,7 +14,7 @@ from brickrt.ops.cpu.isa import Isa
 from brickrt.runtime.cpu.argument_table import ArgumentTable, SharedTables
 from brickrt.runtime.cpu.compile.load import KernelLoader, load_module
 from brickrt.runtime.cpu.memory import give_back_freed
-from brickrt.runtime.cpu.worker_program import WorkerCode, WorkerMemory, WorkerProgram, WorkerTables
+from brickrt.runtime.cpu.worker_program import ProgramMemory, WorkerCode, WorkerProgram, WorkerTables
 from brickrt.runtime.cpu.workers import worker_loop as loop
 from brickrt.runtime.cpu.workers.compiled_mailbox import compiled_mailbox
 from brickrt.runtime.cpu.workers.task_places import places_of
@@ -85,7 +85,7 @@ class CpuProgram(WorkerProgram):
     def __init__(self, parts: ProgramParts, table: ArgumentTable) -> None:
         """The program of one of the tables."""
         self.tasks = table.tasks
-        memory = WorkerMemory(parts.constants, parts.arena, parts.scratch)
+        memory = ProgramMemory(parts.constants, parts.arena, parts.scratch)
         pool = thread_pool(compiled_mailbox)
         code = WorkerCode(parts.addresses, worker_address(parts.isa), pool, parts.library)
         super().__init__(worker_tables(table), memory, code)

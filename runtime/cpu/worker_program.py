@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -39,7 +39,7 @@ class WorkerTables:
 
 
 @dataclass(frozen=True, eq=False)
-class WorkerMemory:
+class ProgramMemory:
     """Packed constants, the arena, and each worker's scratch, uint8."""
 
     constants: Sequence[np.ndarray]
@@ -61,9 +61,9 @@ class WorkerCode:
 class WorkerProgram:
     """Tables, code and memory of one task graph. `run` may be called from any thread; runs take turns."""
 
-    def __init__(self, tables: WorkerTables, memory: WorkerMemory, code: WorkerCode) -> None:
+    def __init__(self, tables: WorkerTables, memory: ProgramMemory, code: WorkerCode) -> None:
         self.threads, self.notes = len(memory.scratch), dict[str, str]()
-        self._tables, self._memory, self._code = tables, memory, code
+        self.tables, self._memory, self._code = tables, memory, code
         self._kernels = np.array(code.kernels, np.int64)
         self._queue_at, self._queue = queues(tables.places, self.threads)
         self._words = np.zeros(max(len(tables.dep_offsets) - 1, 1), np.int64)
@@ -90,7 +90,7 @@ class WorkerProgram:
     @cached_property
     def working_bytes(self) -> int:
         """Memory that the program holds between runs, constants aside."""
-        tables = self._tables
+        tables = self.tables
         held = tables.records, tables.step_at, tables.first_step, tables.deps, tables.dep_offsets
         memory = self._memory.arena, *self._memory.scratch
         return sum(array.nbytes for array in (*memory, *held, self._words, self._queue))
@@ -123,6 +123,17 @@ class WorkerProgram:
             raise Cancelled
         return Counts(context[_TASKS], context[_FIRST], context[_WAITS], context[_REVISITS])
 
+    @property
+    def constants(self) -> Sequence[np.ndarray]:
+        """The packed constants."""
+        return self._memory.constants
+
+    def move_constants(self, constants: Sequence[np.ndarray]) -> None:
+        """Reads the packed constants elsewhere from the next run on: copies of the same bytes."""
+        with self._lock:
+            self._memory = replace(self._memory, constants=constants)
+            self._bases[:, -len(constants) or self._bases.shape[1] :] = [a.ctypes.data for a in constants]
+
     def cancel(self) -> None:
         """See `Program`."""
         self._context[at.CANCEL] = 1
@@ -131,7 +142,7 @@ class WorkerProgram:
 
     def _shared(self) -> np.ndarray:
         """The context; epoch, sums and the addresses of inputs and outputs are set by each run."""
-        context, tables = np.zeros(at.CONTEXT_WORDS, np.int64), self._tables
+        context, tables = np.zeros(at.CONTEXT_WORDS, np.int64), self.tables
         context[at.QUEUES], context[at.N_IO] = self.threads, len(self._io.places)
         for k, array in (
             (at.WORDS, self._words),

@@ -12,7 +12,7 @@ import numpy as np
 
 from brickrt.graph.errors import BrickError
 from brickrt.graph.onnx_import.check_inputs import check_inputs, check_named, describe
-from brickrt.graph.onnx_import.source import Model, SourceGraph, load
+from brickrt.graph.onnx_import.source import Model, SourceGraph
 from brickrt.graph.specialize.stages import first_stage
 from brickrt.plan.options import PlanOptions, Precision, Strategy, check_precision
 from brickrt.plan.plan import Plan
@@ -20,6 +20,7 @@ from brickrt.runtime import events
 from brickrt.runtime.after_fork import tell_children
 from brickrt.runtime.arrays import on_device
 from brickrt.runtime.cache.saved_plan import SavedPlan
+from brickrt.runtime.compiled.compiled_source import CompiledSource, compiled_pipeline, source_of
 from brickrt.runtime.engines import Device, Engine, choose_engine
 from brickrt.runtime.execution.execution import Execution, among
 from brickrt.runtime.execution.given_outputs import fill_given, given_outputs
@@ -43,11 +44,11 @@ from brickrt.runtime.windows.window_report import WindowReport
 class Runtime:
     """Runs a model. Programs are compiled on the first call with new input shapes, and kept.
 
-    `graph` is what `brickrt.load` gives, or what it takes. `device` is auto (a GPU if there is one, else the CPU), cpu,
-    cuda, reference (NumPy, slow) or null (the schedule without arithmetic); `strategy` auto, layerwise, padded or
-    memoized; `brick` the edge of spatial bricks; `threads` one per core by default; `max_layers` the most convolutions
-    and products merged; `isa` a lesser instruction set of this CPU; `exact` rules out Winograd and Strassen, whose
-    rounding is a few 1e-6 larger.
+    `graph` is what `brickrt.load` gives, or what it takes, or the path of a file of `brickrt compile`. `device` is auto
+    (a GPU if there is one, else the CPU), cpu, cuda, reference (NumPy, slow) or null (the schedule without arithmetic);
+    `strategy` auto, layerwise, padded or memoized; `brick` the edge of spatial bricks; `threads` one per core by
+    default; `max_layers` the most convolutions and products merged; `isa` a lesser instruction set of this CPU; `exact`
+    rules out Winograd and Strassen, whose rounding is a few 1e-6 larger.
     For a GPU, `precision` is fp32, tf32 (products of float32 on matrix units), fp16 or bf16 (all between inputs and
     outputs), and `launch` how it runs plans: auto, streams, dynamic (the host starts launches as others end),
     graph (all in one CUDA graph) or persistent (the same, with memoized subgraphs as persistent kernels).
@@ -78,16 +79,17 @@ class Runtime:
         keep_bytes: int | None = None,
     ) -> None:
         self._kept = KeptPrograms(kept_bytes(keep_bytes))
-        try:
-            options = PlanOptions(strategy, brick, max_layers, exact, precision)
-        except ValueError as e:
-            raise BrickError(str(e)) from None
+        options = _options(strategy, brick, max_layers, exact, precision)
         self.threads = thread_count(threads)
-        self.source = graph if isinstance(graph, SourceGraph) else load(graph)
-        engine = choose_engine(device, isa, launch)
-        check_precision(engine.spec, precision)
-        saved = None if plan is None else _saved(plan, engine, options)
-        self._pipeline = Pipeline(engine, saved.options if saved else options, self.threads, progress, saved)
+        self.source = source_of(graph)
+        if isinstance(self.source, CompiledSource):
+            asked = _unlike_compiled(device, options, isa, launch, watch, plan)
+            self._pipeline = compiled_pipeline(self.source, self.threads, asked)
+        else:
+            engine = choose_engine(device, isa, launch)
+            check_precision(engine.spec, precision)
+            saved = None if plan is None else _saved(plan, engine, options)
+            self._pipeline = Pipeline(engine, saved.options if saved else options, self.threads, progress, saved)
         self._observer = events.observer_of(watch)
         self._running: list[Cancellable] = []
         self._roots: dict[frozenset[str], StageCache] = {}
@@ -271,7 +273,7 @@ class Runtime:
         files = named("outputs", outputs, list(self.source.outputs))
         if window is None and (overlap is not None or blend is not None):
             raise BrickError("overlap and blend are of blended windows: give a window too, or leave them out")
-        one = self._check_open(), self.source, inputs
+        one = self._streaming(), self.source, inputs
         windows = window_options(window, overlap, blend) if window is not None else None
         opened = opened_windows(*one, windows, options) if windows else opened_job(*one, files, options)
         with opened as job, among(self._running, job):
@@ -298,6 +300,12 @@ class Runtime:
         if self._closed:
             raise BrickError(f"the runtime of '{self.source.name}' is closed: make another one")
         return self._pipeline
+
+    def _streaming(self) -> Pipeline:
+        """How models run band by band. Raises BrickError where nodes are not known."""
+        if isinstance(self.source, CompiledSource):
+            raise BrickError(f"{self.source.path}: is compiled, and runs only whole: give the .onnx file")
+        return self._check_open()
 
     def _into(self, outputs: Mapping[str, Any] | None, inputs: Iterable[Any]) -> dict[str, np.ndarray]:
         """The caller's arrays for outputs. Raises BrickError where they cannot be written."""
@@ -339,6 +347,26 @@ class Runtime:
             if given not in self._roots:
                 self._roots[given] = StageCache(first_stage(self.source, given), self._kept)
             return self._roots[given]
+
+
+def _options(
+    strategy: Strategy, brick: int | None, max_layers: int | None, exact: bool, precision: Precision
+) -> PlanOptions:
+    """What is asked of the planner. Raises BrickError where it makes no sense."""
+    try:
+        return PlanOptions(strategy, brick, max_layers, exact, precision)
+    except ValueError as e:
+        raise BrickError(str(e)) from None
+
+
+def _unlike_compiled(
+    device: Device, options: PlanOptions, isa: str | None, launch: LaunchMode, watch: object, plan: object
+) -> dict[str, Any]:
+    """The options that a compiled file has settled, where they are not the default's."""
+    usual = {name: getattr(PlanOptions(), name) for name in vars(options)} | {"launch": "auto", "device": "cpu"}
+    given = vars(options) | {"launch": launch, "device": "cpu" if device == "auto" else device}
+    given |= {"isa": isa, "watch": watch, "plan": plan}
+    return {name: value for name, value in given.items() if value != usual.get(name)}
 
 
 def _saved(path: str | Path, engine: Engine, options: PlanOptions) -> SavedPlan:

@@ -21,7 +21,7 @@ from brickrt.cli.terminal.interrupts import interruptible
 from brickrt.cli.terminal.progress import shown_progress
 from brickrt.cli.terminal.watch import WatchedRequest, check_watched
 from brickrt.compare.difference import difference
-from brickrt.graph.onnx_import.source import load
+from brickrt.runtime.compiled.compiled_source import source_of
 from brickrt.runtime.progress import Progress
 from brickrt.runtime.session.runtime import Runtime
 
@@ -48,7 +48,7 @@ def command(request: RunRequest) -> str:
     check_watched(request)
     with shown_progress() as progress:
         progress("import", 0, 1)
-        source = load(request.model)
+        source = source_of(request.model)
         if request.output is not None:
             check_output(request.output, source.outputs)
         arrays, assumed = gather(source, request.inputs)
