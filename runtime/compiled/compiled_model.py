@@ -45,7 +45,7 @@ class CompiledModel:
             arrays = opened.read(count)
         self.threads = count
         self._program: WorkerProgram | None = _program(self.header, arrays, count)
-        self._settling = threading.Lock()
+        self._calls, self._settling = 0, threading.Lock()
         self._infos = {name: record.info for name, record in self.header.inputs.items()}
         self._made = [_type(self.header, name) for name in self.header.writes]
 
@@ -82,10 +82,15 @@ class CompiledModel:
             for name, kind in zip(self.header.writes, self._made, strict=True)
         ]
         program.run([given[name] for name in self.header.reads], made)
-        if self._settling.acquire(blocking=False):  # held from now on: once
-            threading.Thread(target=settle, args=(program,), name="brickrt-settle", daemon=True).start()
+        self._settle(program)
         by_name = dict(zip(self.header.writes, made, strict=True))
         return {name: by_name[name] for name in self.header.outputs}
+
+    def _settle(self, program: WorkerProgram) -> None:
+        """After the second call, moves constants in a thread: a process for one picture does without."""
+        self._calls += 1
+        if self._calls > 1 and self._settling.acquire(blocking=False):  # held from now on: once
+            threading.Thread(target=settle, args=(program,), name="brickrt-settle", daemon=True).start()
 
     def cancel(self) -> None:
         """Ends the run under way: its `execute` raises Cancelled."""
@@ -147,8 +152,7 @@ def _tables(header: CompiledHeader, arrays: Mapping[str, np.ndarray]) -> WorkerT
 
 
 def settle(program: WorkerProgram) -> None:
-    """Moves constants from pages of a file into huge pages, where kernels read them faster: the first result does not
-    wait for that."""
+    """Moves constants from pages of a file into huge pages, where kernels read them faster."""
     memory = HugePagePool()
     program.move_constants([memory.copy([array]) for array in program.constants])
 

@@ -16,7 +16,6 @@ from brickrt.runtime.cpu.workers.mailbox_words import CLOSED, JOB_WORDS, MAILBOX
 from brickrt.runtime.cpu.workers.pinning import cores, here, pin
 
 _pools: list[ThreadPool] = []  # that of this process
-_making = threading.Lock()
 
 
 class Helper:
@@ -152,7 +151,6 @@ class ThreadPool:
 def thread_pool(functions: Callable[[], MailboxFunctions]) -> ThreadPool:
     """The pool of this process. Whoever asks first gives the functions that its helpers run; those of any other program
     of this version of brickrt work on the same words."""
-    with _making:
-        if not _pools:
-            _pools.append(ThreadPool(functions()))
-        return _pools[0]
+    if not _pools:
+        _pools.append(ThreadPool(functions()))
+    return _pools[0]  # of two threads that come at once, both get the first
