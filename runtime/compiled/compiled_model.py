@@ -126,14 +126,19 @@ def _program(header: CompiledHeader, arrays: Mapping[str, np.ndarray], threads: 
     """The program of a file, in this process. Its constants are the file's pages."""
     memory = HugePagePool()
     image = CodeImage(arrays["code"], arrays["rebase"].view(np.uint32), header.code.imports)
-    _KEPT.append(image)
-    functions = header.code.functions
-    pool = thread_pool(partial(MailboxFunctions.at, lambda name: image.at(functions[name])))
-    code = WorkerCode([image.at(k) for k in header.code.kernels], image.at(functions["worker"]), pool, image)
+    pool = thread_pool(partial(_mailbox, header, image))
+    worker = image.at(header.code.functions["worker"])
+    code = WorkerCode([image.at(k) for k in header.code.kernels], worker, pool, image)
     tables = _tables(header, arrays)
     scratch = [memory.empty(header.scratch_bytes) for _ in range(threads)]
     constants = list(_constants(arrays["constants"], header.constants))
     return WorkerProgram(tables, ProgramMemory(constants, memory.empty(header.arena_bytes), scratch), code)
+
+
+def _mailbox(header: CompiledHeader, image: CodeImage) -> MailboxFunctions:
+    """The functions of mailboxes for all helpers of this process, where no other program has brought them."""
+    _KEPT.append(image)
+    return MailboxFunctions.at(lambda name: image.at(header.code.functions[name]))
 
 
 def _tables(header: CompiledHeader, arrays: Mapping[str, np.ndarray]) -> WorkerTables:
