@@ -137,6 +137,8 @@ def _parse(data: bytes, label: str) -> onnx.ModelProto:
     try:
         proto.ParseFromString(data)
     except DecodeError as e:
+        if label.endswith(".brick"):
+            raise ModelError(f"{label}: is compiled, and this needs the model: give the .onnx file") from e
         raise ModelError(f"{label}: not an ONNX model, or cut off: copy or export it again") from e
     return proto
 

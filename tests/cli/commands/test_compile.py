@@ -50,11 +50,13 @@ def test_what_is_compiled_is_told(folder, capsys):
         ("compile model.onnx -o model.onnx", "is the model itself: give another path"),
         ("compile model.onnx -o there/model.brick", "there is no folder"),
         ("compile model.onnx -o m.brick --target mips", "target 'mips' is unknown: use one of host, avx512"),
+        ("plan made.brick", "made.brick: is compiled, and this needs the model: give the .onnx file"),
         ("run nowhere.brick --random", "nowhere.brick: cannot be read (No such file or directory)"),
     ],
 )
 def test_bad_input_is_one_line(folder, capsys, words, message):
+    (folder / "made.brick").write_bytes(b"\x89brick\r\n")
     assert main(words.split()) == 2
     error = capsys.readouterr().err
     assert message in error and error.count("\n") == 1
-    assert sorted(p.name for p in folder.iterdir()) == ["model.onnx", "x.npy"]
+    assert sorted(p.name for p in folder.iterdir()) == ["made.brick", "model.onnx", "x.npy"]
