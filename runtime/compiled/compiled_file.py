@@ -136,7 +136,17 @@ class OpenedFile:
 
 def _check(chunks: Sequence[tuple[np.ndarray, int]], wrong: list[int]) -> None:
     """Notes the checksums of chunks that are not what they should be."""
-    wrong.extend(total for chunk, total in chunks if zlib.crc32(chunk.data) != total)
+    wrong.extend(total for chunk, total in chunks if checksum(chunk) != total)
+
+
+def checksum(chunk: np.ndarray) -> int:
+    """A checksum of bytes, uint8, five times as fast as CRC-32 of all: that of the sums of their words of 64 bits, set
+    out in rows of a page, along rows and along columns. Words that are wrong go unnoticed only where their errors
+    cancel in every row and in every column."""
+    whole = chunk.nbytes // PAGE * PAGE
+    table = chunk[:whole].view(np.uint64).reshape(-1, PAGE // 8)
+    sums = zlib.crc32(table.sum(axis=1).data, zlib.crc32(table.sum(axis=0).data))
+    return zlib.crc32(chunk[whole:].data, sums)
 
 
 def paged(nbytes: int) -> int:

@@ -30,7 +30,7 @@ class TensorRecord:
 
 @dataclass(frozen=True)
 class SectionRecord:
-    """Where a section lies, in bytes from the beginning of the data, and the CRC-32 of each of its chunks."""
+    """Where a section lies, in bytes from the beginning of the data, and the checksum of each of its chunks."""
 
     offset: int
     nbytes: int

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import IO
 
 import numpy as np
 
-from brickrt.runtime.compiled.compiled_file import CHUNK, MAGIC, FileContent, paged
+from brickrt.runtime.compiled.compiled_file import CHUNK, MAGIC, FileContent, checksum, paged
 from brickrt.runtime.compiled.file_header import CompiledHeader, SectionRecord
 
 
@@ -32,14 +31,15 @@ def write_compiled(f: IO[bytes], header: CompiledHeader, sections: Mapping[str, 
 
 
 def _sums(arrays: Sequence[np.ndarray]) -> tuple[int, ...]:
-    """The CRC-32 of each chunk of the bytes of arrays one behind the other."""
-    sums, left, total = list[int](), CHUNK, 0
+    """The checksum of each chunk of the bytes of arrays one behind the other."""
+    chunk, filled, sums = np.empty(CHUNK, np.uint8), 0, list[int]()
     for array in arrays:
-        flat, at = array.reshape(-1).view(np.uint8), 0
-        while at < flat.nbytes:
-            part = flat[at : at + left]
-            total, at, left = zlib.crc32(part.data, total), at + part.nbytes, left - part.nbytes
-            if not left:
-                sums.append(total)
-                left, total = CHUNK, 0
-    return (*sums, total) if left < CHUNK else tuple(sums)
+        flat = array.reshape(-1).view(np.uint8)
+        while flat.nbytes:
+            part = flat[: CHUNK - filled]
+            chunk[filled : filled + part.nbytes] = part
+            filled, flat = filled + part.nbytes, flat[part.nbytes :]
+            if filled == CHUNK:
+                sums.append(checksum(chunk))
+                filled = 0
+    return (*sums, checksum(chunk[:filled])) if filled else tuple(sums)

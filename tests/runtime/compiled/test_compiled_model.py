@@ -18,7 +18,7 @@ from brickrt.graph.errors import BrickError
 from brickrt.onnxruntime import InferenceSession
 from brickrt.plan.device.machine import instruction_set
 from brickrt.runtime.compiled import compiled_model
-from brickrt.runtime.compiled.compiled_file import PREFIX, OpenedFile, is_compiled
+from brickrt.runtime.compiled.compiled_file import PREFIX, OpenedFile, checksum, is_compiled
 from brickrt.runtime.compiled.processor import extensions, machine
 from tests.runtime.compiled.networks import compiled, network, sample
 from tests.support.graphs.onnx_models import model, node, tensor
@@ -172,6 +172,20 @@ def test_files_that_are_torn_or_changed(file, tmp_path):
     assert "is no compiled model" in refused(path)
     assert "cannot be read (No such file or directory)" in refused(tmp_path / "nowhere.brick")
     assert "cannot be read" in refused(tmp_path)
+
+
+def test_the_checksum_sees_what_storage_does_to_files():
+    chunk = np.random.default_rng(0).integers(0, 256, 3 * 4096 + 100, np.uint8)
+    swapped, zeroed, same_bit = chunk.copy(), chunk.copy(), chunk.copy()
+    swapped[:4096], swapped[4096:8192] = chunk[4096:8192], chunk[:4096]
+    zeroed[4096:8192] = 0
+    one, other = (np.flatnonzero((same_bit[7:4096:8] >> 7) == bit)[0] * 8 + 7 for bit in (0, 1))
+    same_bit[[one, other]] ^= 128  # the sum of the row stays as it is
+    flipped = [chunk.copy() for _ in range(40)]
+    for k, one_bit in enumerate(flipped):
+        one_bit[k * 307] ^= 1 << k % 8
+    sums = {checksum(changed) for changed in (chunk, swapped, zeroed, same_bit, chunk[:-1], *flipped)}
+    assert len(sums) == 5 + len(flipped)
 
 
 def test_files_for_something_else(file, monkeypatch):
