@@ -31,6 +31,7 @@ from brickrt.ops.types import TensorType
 from brickrt.plan.device.device_spec import host_device
 from brickrt.plan.options import PlanOptions
 from brickrt.plan.plan import make_plan
+from brickrt.runtime.compiled.compile_model import compile_model
 from brickrt.runtime.lowering.lower import lower
 from brickrt.runtime.session.runtime import Runtime
 
@@ -48,6 +49,15 @@ runtime.prepare({"x": x})
 prepared = time.perf_counter()
 runtime.execute({"x": x})
 print(prepared - loaded, time.time() - float(sys.argv[1]))
+"""
+COMPILED = """
+import sys, time
+import numpy as np
+from brickrt import CompiledModel
+model = CompiledModel(sys.argv[2])
+opened = time.time()
+model.execute({"x": np.zeros((1, 3, 224, 224), np.float32)})
+print(opened - float(sys.argv[1]), time.time() - float(sys.argv[1]))
 """
 CALIBRATION = """
 import os, time
@@ -117,6 +127,18 @@ def starts(model: str, rounds: int = 3, warm: int = 3) -> dict[str, float]:
     }
 
 
+def compiled_starts(model: str, rounds: int = 9) -> dict[str, float]:
+    """Medians over starts from a compiled file: seconds from the process's start until it is open, and to outputs."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.brick"
+        content = compile_model(model)
+        with path.open("wb") as f:
+            content.write(f)
+        found = [fresh(COMPILED, str(time.time()), str(path)) for _ in range(rounds)]
+    opened, done = (median(column) for column in zip(*found))
+    return {"process_to_open_s": opened, "process_to_outputs_s": done}
+
+
 def task_graph(bricks: int = 4):
     """Seconds to lower and order a graph of several 100,000 brick tasks, and how many there are."""
     kind = TensorType((1, 3, 1024, 1024), np.dtype(np.float32))
@@ -179,6 +201,7 @@ def main() -> None:
             "import_s": median(fresh(IMPORT)[0] for _ in range(7)),
             "calibration_s": from_nothing(CALIBRATION)[0],
             "resnet50": starts(models["resnet50"]),
+            "resnet50_compiled": compiled_starts(models["resnet50"]),
             "memory": {
                 name: dict(zip(("resident_growth", "peak_bytes", "projected_bytes"), fresh(MEMORY, path), strict=True))
                 for name, path in models.items()

@@ -9,10 +9,12 @@ from brickrt.version import VERSION as __version__
 if TYPE_CHECKING:
     from brickrt.graph.errors import BrickError
     from brickrt.graph.onnx_import.source import load
+    from brickrt.onnxruntime.inference_session import InferenceSession
     from brickrt.plan.plan import Plan
     from brickrt.runtime.cluster.lazy_array import lazy
     from brickrt.runtime.cluster.map_over import map_over
     from brickrt.runtime.cluster.run_on_cluster import run_on_cluster
+    from brickrt.runtime.compiled.compiled_model import CompiledModel
     from brickrt.runtime.session.runtime import Runtime
     from brickrt.runtime.stats import Stats
     from brickrt.runtime.stream.stream_report import StreamReport
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BrickError",
+    "CompiledModel",
+    "InferenceSession",
     "Plan",
     "Runtime",
     "Stats",
@@ -34,6 +38,8 @@ __all__ = [
 
 _HOMES = {
     "BrickError": "brickrt.graph.errors",
+    "CompiledModel": "brickrt.runtime.compiled.compiled_model",
+    "InferenceSession": "brickrt.onnxruntime.inference_session",
     "Plan": "brickrt.plan.plan",
     "Runtime": "brickrt.runtime.session.runtime",
     "Stats": "brickrt.runtime.stats",

@@ -97,15 +97,20 @@ class Pipeline:
                 return special
             if self.saved and special.rest:
                 raise BrickError(f"{self.saved.path}: a plan that is saved cannot be run: {LATER}")
-            check_work(special.graph)
-            plan, constants = without_constants(self.plan(special.graph))
+            plan, constants, tasks = self.lowered(special.graph)
             special = replace(special, graph=NOTHING)  # the program alone has the constants now, and gives them up
-            tasks = self.lower(plan) if plan.graph.nodes else None
         program = None if tasks is None else self.compile(tasks, constants)
         shapes = ", ".join(f"{name} {list(type.shape)}" for name, type in types.items())
         ms = (time.perf_counter() - began) * 1e3
         LOG.info("%s: %d subgraphs compiled for %s in %.0f ms", stage.source.name, len(plan.subgraphs), shapes, ms)
         return CompiledStage(special, plan, program, StageCache(special.rest) if special.rest else None)
+
+    def lowered(self, graph: Graph) -> tuple[Plan, dict[str, np.ndarray], TaskGraph | None]:
+        """The plan of a graph, without constants; these, for a program to own; and its tasks, None where there is
+        nothing to compute."""
+        check_work(graph)
+        plan, constants = without_constants(self.plan(graph))
+        return plan, constants, self.lower(plan) if plan.graph.nodes else None
 
     def specialize(
         self, stage: Stage, types: Mapping[str, TensorType], values: Mapping[str, np.ndarray]

@@ -3,29 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, NamedTuple, Protocol, get_args
+from typing import Literal, Protocol, get_args
 
 import numpy as np
 
-from brickrt.graph.errors import Interrupted
+from brickrt.runtime.counts import Cancelled, Counts
 from brickrt.runtime.lowering.task_graph import TaskGraph
+
+__all__ = ["LAUNCHES", "Cancellable", "Cancelled", "Counts", "LaunchMode", "Program"]
 
 LaunchMode = Literal["auto", "streams", "dynamic", "graph", "persistent"]  # how a GPU runs plans
 LAUNCHES: tuple[str, ...] = get_args(LaunchMode)
-
-
-class Cancelled(Interrupted):
-    """A run was ended early by `Program.cancel`; its outputs are not complete."""
-
-
-class Counts(NamedTuple):
-    """What the workers counted in one run: tasks run; of these, those that were the first their worker looked at; tasks
-    before which it found none ready, and waited; and tasks for which it passed over others that were not ready."""
-
-    tasks: int
-    complete_first: int
-    waits: int
-    revisits: int
 
 
 class Cancellable(Protocol):

@@ -14,6 +14,7 @@ from brickrt.cli.failure import Failure
 from brickrt.cli.inputs import parse
 from brickrt.cli.requests import (
     BenchRequest,
+    CompileRequest,
     DemoRequest,
     EngineRequest,
     ImageRequest,
@@ -50,7 +51,7 @@ def _examples(*lines: str) -> str:
 
 # Without markup, help needs no rich, which takes longer to import than everything else here.
 START = _examples("demo")  # zoo export is in the help of zoo: this one is to fit a screen
-app = typer.Typer(rich_markup_mode=None, epilog=f"{START}\n\n{EPILOG}")
+app = typer.Typer(rich_markup_mode=None, epilog=f"{START}\n{EPILOG}")
 zoo = typer.Typer(
     rich_markup_mode=None,
     epilog=_examples("zoo list", "zoo export unet unet.onnx"),
@@ -167,6 +168,30 @@ def tune(
     Later runs with these shapes use the plan: brickrt plan prints it.
     """
     return _work("tune", TuneRequest(model, tuple(shape), seconds, threads, exact, json))
+
+
+@app.command(
+    "compile",
+    cls=Compact,
+    epilog=_examples(
+        "compile model.onnx -o model.brick --shape x=1,3,512,512",
+        "compile model.onnx -o model.brick --target avx2",
+    ),
+)
+def compile_(
+    model: options.Model,
+    output: options.CompileOut,
+    shape: options.Shapes = [],  # noqa: B006
+    target: options.Target = "host",
+    exact: options.Exact = False,
+    json: options.Json = False,
+) -> str | Failure:
+    """Write MODEL, an .onnx file, as one file that starts at once.
+
+    It holds code and weights: brickrt run takes it, and so does
+    brickrt.CompiledModel.
+    """
+    return _work("compile", CompileRequest(model, output, tuple(shape), target, exact, json))
 
 
 @app.command(

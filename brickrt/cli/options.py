@@ -110,6 +110,15 @@ Peers = Annotated[
 Compare = Annotated[bool, typer.Option("--compare", help="All strategies side by side.")]
 Calibrate = Annotated[bool, typer.Option("--calibrate", help="Measure this machine's speeds again.")]
 
+# ---- what is compiled
+
+CompileOut = Annotated[
+    Path, typer.Option("--output", "-o", metavar="OUT.brick", show_default=False, help="The file to write.")
+]
+Target = Annotated[
+    str, typer.Option(metavar="NAME", show_default=False, help="host (this processor), avx512, avx2, generic; --exact.")
+]
+
 # ---- what comes out
 
 Output = Annotated[str | None, typer.Option(metavar="FILE", help="To write, by its name's end; a folder for several.")]

@@ -171,6 +171,18 @@ class TuneRequest:
 
 
 @dataclass(frozen=True)
+class CompileRequest:
+    """What `brickrt compile` is asked for: the file to write, and the processors that it is to run on."""
+
+    model: Path
+    output: Path
+    shapes: tuple[str, ...] = ()
+    target: str = "host"
+    exact: bool = False
+    json: bool = False
+
+
+@dataclass(frozen=True)
 class BenchRequest:
     """What `brickrt bench` is asked for. `model` is a file or a network of the zoo, None all of the zoo; `batch` and
     `size` are the model's own where they are None."""

@@ -11,8 +11,8 @@ import numpy as np
 
 from brickrt.graph.errors import BrickError, InputError
 from brickrt.graph.ir import Graph
-from brickrt.graph.onnx_import.protobuf import TensorInfo
 from brickrt.graph.onnx_import.source import SourceGraph
+from brickrt.graph.onnx_import.tensor_info import TensorInfo
 from brickrt.graph.specialize.specialize import specialize
 from brickrt.graph.specialize.stages import first_stage
 from brickrt.graph.time_budget import preparing

@@ -18,6 +18,7 @@ from brickrt.graph.specialize.stages import Stage
 from brickrt.ops.types import TensorType
 from brickrt.runtime import events
 from brickrt.runtime.arrays import DeviceArrays, on_device
+from brickrt.runtime.execution.given_outputs import check_given
 from brickrt.runtime.execution.report import StageRun
 from brickrt.runtime.execution.stage_cache import CompiledStage
 from brickrt.runtime.program_protocol import Cancellable, Cancelled, Counts, Program
@@ -82,7 +83,8 @@ class Execution:
     """One call under way. `values` has the inputs, and grows stage by stage; `ran` says what each stage took.
 
     `running` has what is under way, of all calls of a runtime; `observer` watches it. Where some inputs lie on a
-    GPU, so do the outputs of programs: made by `arrays`, on the caller's stream if given.
+    GPU, so do the outputs of programs: made by `arrays`, on the caller's stream if given. `given` are the caller's
+    arrays for outputs, which programs write where they compute them.
     """
 
     def __init__(
@@ -92,11 +94,12 @@ class Execution:
         running: list[Cancellable] | None = None,
         arrays: DeviceArrays | None = None,
         stream: Any = None,
+        given: Mapping[str, np.ndarray] | None = None,
     ) -> None:
         self.values: dict[str, Any] = dict(values)
         self.observer, self.running = observer, [] if running is None else running
         self.arrays = arrays if any(map(on_device, self.values.values())) else None
-        self.stream = stream
+        self.stream, self.given = stream, {} if given is None else given
         self.ran: list[StageRun] = []
 
     def run_stage(self, stage: Stage, compiled: CompiledStage, compile_ms: float = 0.0) -> None:
@@ -120,7 +123,7 @@ class Execution:
         assert program is not None
         inputs = [self.input(self.values[name]) for name in graph.inputs]
         with last_resort(lambda: f"making room for the outputs {', '.join(map(repr, graph.outputs))}"):
-            outputs = [self.output(graph.types[name]) for name in graph.outputs]
+            outputs = [self.output(name, graph.types[name]) for name in graph.outputs]
             hold(sum(graph.types[name].nbytes for name in graph.outputs))
         stream = {} if self.stream is None else {"stream": self.stream}
         ran.counts = run_watched(program, inputs, outputs, self.running, self.observer, **stream)
@@ -131,8 +134,10 @@ class Execution:
         """A value as programs take it."""
         return value if self.arrays and on_device(value) else np.asarray(value, order="C")
 
-    def output(self, kind: TensorType) -> Any:
+    def output(self, name: str, kind: TensorType) -> Any:
         """An array for a program to write."""
+        if name in self.given:
+            return check_given(name, self.given[name], kind)
         return self.arrays.empty(kind, self.stream) if self.arrays else np.empty(kind.shape, kind.dtype)
 
     def on_host(self, name: str) -> Any:

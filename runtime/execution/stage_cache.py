@@ -1,10 +1,9 @@
-"""Compiled stages of a model, per set of input shapes, the least recently used out first."""
+"""Compiled stages of a model, per set of input shapes."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,9 +15,8 @@ from brickrt.ops.types import TensorType
 from brickrt.plan.plan import Plan
 from brickrt.runtime.after_fork import tell_children
 from brickrt.runtime.arrays import DeviceArrays, on_device
+from brickrt.runtime.execution.kept_programs import KEPT_BYTES, KeptPrograms
 from brickrt.runtime.program_protocol import Program
-
-KEPT = 8  # programs per stage
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,6 +28,11 @@ class CompiledStage:
     program: Program | None
     rest: StageCache | None
 
+    @property
+    def nbytes(self) -> int:
+        """Memory that its program holds between calls."""
+        return self.program.constant_bytes + self.program.working_bytes if self.program else 0
+
 
 Types = Mapping[str, TensorType]
 Prepare = Callable[[Stage, Types, Mapping[str, np.ndarray]], Specialized | CompiledStage]
@@ -37,12 +40,13 @@ Prepare = Callable[[Stage, Types, Mapping[str, np.ndarray]], Specialized | Compi
 
 
 class StageCache:
-    """Programs of one stage. `value_names` are the inputs whose values, not only shapes, decide the program."""
+    """Programs of one stage. `value_names` are the inputs whose values, not only shapes, decide the program; `kept`
+    bounds what all stages of a runtime hold."""
 
-    def __init__(self, stage: Stage) -> None:
-        self.stage = stage
+    def __init__(self, stage: Stage, kept: KeptPrograms | None = None) -> None:
+        self.stage, self.kept = stage, kept or KeptPrograms(KEPT_BYTES)
         self.value_names = set(stage.value_inputs)
-        self._compiled: OrderedDict[tuple, CompiledStage] = OrderedDict()
+        self._compiled: dict[tuple, CompiledStage] = {}
         self._lock = threading.Lock()
         tell_children(self)
 
@@ -62,13 +66,18 @@ class StageCache:
             key = self._key(values, arrays)
             found = self._compiled.get(key)
             if found is not None:
-                self._compiled.move_to_end(key)
+                self.kept.used((self, key))
                 return found, 0.0
             made = self._compile(prepare, values, arrays)
-            self._compiled[self._key(values, arrays)] = made  # which may depend on more values than before
-            while len(self._compiled) > KEPT:
-                self._compiled.popitem(last=False)
+            self._keep(self._key(values, arrays), made)  # which may depend on more values than before
             return made, (time.perf_counter() - started) * 1e3
+
+    def _keep(self, key: tuple, made: CompiledStage) -> None:
+        """Keeps a program, and lets others go where all hold too much; what follows a stage goes with it."""
+        if made.rest is not None:
+            made.rest.kept = self.kept
+        self._compiled[key] = made
+        self.kept.add((self, key), made.nbytes, lambda: self._compiled.pop(key, None))
 
     def _compile(self, prepare: Prepare, values: Mapping[str, Any], arrays: DeviceArrays | None) -> CompiledStage:
         tensors = {name: values[name] for name in self.stage.inputs if _is_tensor(values.get(name))}

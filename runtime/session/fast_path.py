@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 
 from brickrt.graph.errors import last_resort
+from brickrt.graph.onnx_import.shared_arrays import shared_array
 from brickrt.runtime import events
 from brickrt.runtime.arrays import DeviceArrays, on_device
 from brickrt.runtime.execution.execution import run_watched
+from brickrt.runtime.execution.given_outputs import check_given
 from brickrt.runtime.execution.report import StageRun
 from brickrt.runtime.execution.stage_cache import CompiledStage
 from brickrt.runtime.program_protocol import Cancellable
@@ -61,6 +63,8 @@ class FastPath:
         found: list[Any] = []
         for name, kind, shape, dtype in self._signature:
             array: Any = inputs.get(name)
+            if kind is np.ndarray and type(array) is not kind and not on_device(array):
+                array = shared_array(array)
             if type(array) is not kind or array.shape != shape or array.dtype != dtype:
                 return None
             if kind is np.ndarray and not array.flags.c_contiguous:
@@ -68,22 +72,28 @@ class FastPath:
             found.append(array)
         return [found[k] for k in self._read]
 
-    def run(self, given: list[Any], stream: Any = None) -> tuple[dict[str, Any], StageRun]:
-        """The model's outputs by name."""
+    def run(
+        self, given: list[Any], stream: Any = None, into: Mapping[str, np.ndarray] | None = None
+    ) -> tuple[dict[str, Any], StageRun]:
+        """The model's outputs by name; those that `into` has an array for are written there."""
         started = time.perf_counter()
-        arrays = self._arrays
-        if arrays is not None:
-            given = [arrays.view(array, stream) if on_device(array) else array for array in given]
-        try:
-            if arrays is None:
-                made: list[Any] = [np.empty(kind.shape, kind.dtype) for kind in self._made]
-            else:
-                made = [arrays.empty(kind, stream) for kind in self._made]
-        except MemoryError:
-            with last_resort(lambda: f"making room for the outputs {', '.join(name for name, _ in self._outputs)}"):
-                raise
+        if self._arrays is not None:
+            given = [self._arrays.view(array, stream) if on_device(array) else array for array in given]
+        made = self._room(stream, into or {})
         ran = StageRun(self._compiled)
         more = {} if stream is None else {"stream": stream}
         ran.counts = run_watched(self._program, given, made, self._running, self._observer, **more)
         ran.run_ms = (time.perf_counter() - started) * 1e3
         return {name: made[k] for name, k in self._outputs}, ran
+
+    def _room(self, stream: Any, into: Mapping[str, np.ndarray]) -> list[Any]:
+        """Arrays for the program to write, the caller's among them."""
+        arrays = self._arrays
+        slots = {k: check_given(name, into[name], self._made[k]) for name, k in self._outputs if name in into}
+        try:
+            if arrays is not None:
+                return [arrays.empty(kind, stream) for kind in self._made]
+            return [slots[k] if k in slots else np.empty(kind.shape, kind.dtype) for k, kind in enumerate(self._made)]
+        except MemoryError:
+            with last_resort(lambda: f"making room for the outputs {', '.join(name for name, _ in self._outputs)}"):
+                raise

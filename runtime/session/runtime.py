@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import textwrap
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, overload
 
+import numpy as np
+
 from brickrt.graph.errors import BrickError
 from brickrt.graph.onnx_import.check_inputs import check_inputs, check_named, describe
-from brickrt.graph.onnx_import.source import Model, SourceGraph, load
+from brickrt.graph.onnx_import.source import Model, SourceGraph
 from brickrt.graph.specialize.stages import first_stage
 from brickrt.plan.options import PlanOptions, Precision, Strategy, check_precision
 from brickrt.plan.plan import Plan
@@ -18,14 +20,18 @@ from brickrt.runtime import events
 from brickrt.runtime.after_fork import tell_children
 from brickrt.runtime.arrays import on_device
 from brickrt.runtime.cache.saved_plan import SavedPlan
+from brickrt.runtime.compiled.compiled_source import CompiledSource, compiled_pipeline, source_of
 from brickrt.runtime.engines import Device, Engine, choose_engine
 from brickrt.runtime.execution.execution import Execution, among
+from brickrt.runtime.execution.given_outputs import fill_given, given_outputs
+from brickrt.runtime.execution.kept_programs import KeptPrograms, kept_bytes
 from brickrt.runtime.execution.report import Report, StageRun, report_of
 from brickrt.runtime.execution.stage_cache import CompiledStage, StageCache
 from brickrt.runtime.pipeline import Pipeline
 from brickrt.runtime.program_protocol import Cancellable, LaunchMode
 from brickrt.runtime.progress import Progress
 from brickrt.runtime.session.fast_path import FastPath
+from brickrt.runtime.session.many_calls import in_order
 from brickrt.runtime.stats import Stats
 from brickrt.runtime.stream.stream_files import named, opened_job
 from brickrt.runtime.stream.stream_report import StreamOptions, StreamReport
@@ -38,17 +44,19 @@ from brickrt.runtime.windows.window_report import WindowReport
 class Runtime:
     """Runs a model. Programs are compiled on the first call with new input shapes, and kept.
 
-    `graph` is what `brickrt.load` gives, or what it takes. `device` is auto (a GPU if there is one, else the CPU), cpu,
-    cuda, reference (NumPy, slow) or null (the schedule without arithmetic); `strategy` auto, layerwise, padded or
-    memoized; `brick` the edge of spatial bricks; `threads` one per core by default; `max_layers` the most convolutions
-    and products merged; `isa` a lesser instruction set of this CPU; `exact` rules out Winograd and Strassen, whose
-    rounding is a few 1e-6 larger.
+    `graph` is what `brickrt.load` gives, or what it takes, or the path of a file of `brickrt compile`. `device` is auto
+    (a GPU if there is one, else the CPU), cpu, cuda, reference (NumPy, slow) or null (the schedule without arithmetic);
+    `strategy` auto, layerwise, padded or memoized; `brick` the edge of spatial bricks; `threads` one per core by
+    default; `max_layers` the most convolutions and products merged; `isa` a lesser instruction set of this CPU; `exact`
+    rules out Winograd and Strassen, whose rounding is a few 1e-6 larger.
     For a GPU, `precision` is fp32, tf32 (products of float32 on matrix units), fp16 or bf16 (all between inputs and
     outputs), and `launch` how it runs plans: auto, streams, dynamic (the host starts launches as others end),
     graph (all in one CUDA graph) or persistent (the same, with memoized subgraphs as persistent kernels).
     `progress(what, done, total)` is told of long steps, `watch` of every run: a function is given its TaskEvents
     afterwards, an `events.Observer` is told while it goes on.
     `plan` is a file of `brickrt plan --save`, which then decides all that strategy, brick, max_layers and exact would.
+    `keep_bytes` bounds what programs hold between calls (weights as kernels read them, and memory for tensors), 2 GiB
+    by default: the least recently used go first, that of the last call stays.
     Raises BrickError, one line, for models, options and inputs that make no sense.
     """
 
@@ -68,17 +76,20 @@ class Runtime:
         progress: Progress | None = None,
         watch: events.Watcher | events.Observer | None = None,
         plan: str | Path | None = None,
+        keep_bytes: int | None = None,
     ) -> None:
-        try:
-            options = PlanOptions(strategy, brick, max_layers, exact, precision)
-        except ValueError as e:
-            raise BrickError(str(e)) from None
+        self._kept = KeptPrograms(kept_bytes(keep_bytes))
+        options = _options(strategy, brick, max_layers, exact, precision)
         self.threads = thread_count(threads)
-        self.source = graph if isinstance(graph, SourceGraph) else load(graph)
-        engine = choose_engine(device, isa, launch)
-        check_precision(engine.spec, precision)
-        saved = None if plan is None else _saved(plan, engine, options)
-        self._pipeline = Pipeline(engine, saved.options if saved else options, self.threads, progress, saved)
+        self.source = source_of(graph)
+        if isinstance(self.source, CompiledSource):
+            asked = _unlike_compiled(device, options, isa, launch, watch, plan)
+            self._pipeline = compiled_pipeline(self.source, self.threads, asked)
+        else:
+            engine = choose_engine(device, isa, launch)
+            check_precision(engine.spec, precision)
+            saved = None if plan is None else _saved(plan, engine, options)
+            self._pipeline = Pipeline(engine, saved.options if saved else options, self.threads, progress, saved)
         self._observer = events.observer_of(watch)
         self._running: list[Cancellable] = []
         self._roots: dict[frozenset[str], StageCache] = {}
@@ -86,6 +97,7 @@ class Runtime:
         tell_children(self)
         self._last: Sequence[StageRun] | Report | None = None
         self._fast: FastPath | None = None
+        self._closed = False
 
     def after_fork(self) -> None:
         """See `Forked`: runs that were under way in other threads are not so in a child."""
@@ -138,33 +150,62 @@ class Runtime:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        """Gives up all programs; what the last call ran and measured is still known."""
+        self.close()
+
+    def close(self) -> None:
+        """Gives up all programs and their memory: calls raise BrickError from now on. What the last call ran and
+        measured is still known."""
+        self._closed = True
         self._roots.clear()
+        self._kept.clear()
         self._fast = None
         if self._last is not None:
             self._last = self.plan.released()
 
     # ---- running
 
-    def execute(self, inputs: Mapping[str, Any], *, stream: Any = None) -> dict[str, Any]:
+    def execute(
+        self, inputs: Mapping[str, Any], *, outputs: Mapping[str, Any] | None = None, stream: Any = None
+    ) -> dict[str, Any]:
         """The model's outputs by name: NumPy arrays, or lists and None for sequences and optionals.
 
+        Inputs may be arrays of other libraries (torch, JAX, anything with DLPack or `__array__`): those in row-major
+        order are read where they lie. `outputs` are arrays of the caller's, by name, of the outputs' types and shapes:
+        the results are written there, and given back.
         With device cuda, inputs may lie on the GPU: any arrays of the CUDA array interface or DLPack. Outputs are then
         CuPy arrays; with `stream`, CuPy's or another library's, they are so once the stream is there: the call may
         return before, and inputs must stay until then. May be called from several threads.
         """
         fast = self._fast
         if fast is not None and (given := fast.taken(inputs)) is not None and self._takes(stream):
-            outputs, ran = fast.run(given, stream)
+            results, ran = fast.run(given, stream, self._into(outputs, given))
             self._last = (ran,)
-            return outputs
+            return results
+        self._check_open()
         values = check_inputs(self.source, self._viewed(inputs, stream))
-        root = self._root(frozenset(values))
-        execution = Execution(values, self._observer, self._running, self._pipeline.engine.arrays, stream)
+        root, into = self._root(frozenset(values)), self._into(outputs, values.values())
+        execution = Execution(values, self._observer, self._running, self._pipeline.engine.arrays, stream, into)
         self._pipeline.execute(root, execution)
+        fill_given(into, execution.values)
         self._remember(values, root, execution.ran[0].stage)
         self._last = execution.ran
         return {name: execution.values[name] for name in self.source.outputs}
+
+    async def execute_async(
+        self, inputs: Mapping[str, Any], *, outputs: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """As `execute`, in another thread while the event loop goes on. A task that is cancelled meanwhile does not end
+        the run: `cancel` does."""
+        import asyncio  # which who awaits has imported: here it would take longer than all else of this module
+
+        return await asyncio.to_thread(self.execute, inputs, outputs=outputs)
+
+    def execute_many(self, inputs: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+        """The outputs of each of `inputs`, in their order, one call after the other. Two calls' inputs and outputs are
+        held at a time, so that a generator may give more than fits in memory; the next one is read during a call.
+        """
+        self._check_open()
+        return in_order(self.execute, inputs)
 
     @overload
     def stream(
@@ -232,7 +273,7 @@ class Runtime:
         files = named("outputs", outputs, list(self.source.outputs))
         if window is None and (overlap is not None or blend is not None):
             raise BrickError("overlap and blend are of blended windows: give a window too, or leave them out")
-        one = self._pipeline, self.source, inputs
+        one = self._streaming(), self.source, inputs
         windows = window_options(window, overlap, blend) if window is not None else None
         opened = opened_windows(*one, windows, options) if windows else opened_job(*one, files, options)
         with opened as job, among(self._running, job):
@@ -248,11 +289,32 @@ class Runtime:
 
         Only shapes and types matter, except of inputs that serve as shapes.
         """
+        pipeline = self._check_open()
         values = check_inputs(self.source, self._viewed(inputs, None))
-        pipeline = self._pipeline
         compiled, spent = self._root(frozenset(values)).get(pipeline.compiled, values, pipeline.engine.arrays)
         self._last = report = report_of([StageRun(compiled, compile_ms=spent)])
         return report
+
+    def _check_open(self) -> Pipeline:
+        """How models run. Raises BrickError once the runtime is closed."""
+        if self._closed:
+            raise BrickError(f"the runtime of '{self.source.name}' is closed: make another one")
+        return self._pipeline
+
+    def _streaming(self) -> Pipeline:
+        """How models run band by band. Raises BrickError where nodes are not known."""
+        if isinstance(self.source, CompiledSource):
+            raise BrickError(f"{self.source.path}: is compiled, and runs only whole: give the .onnx file")
+        return self._check_open()
+
+    def _into(self, outputs: Mapping[str, Any] | None, inputs: Iterable[Any]) -> dict[str, np.ndarray]:
+        """The caller's arrays for outputs. Raises BrickError where they cannot be written."""
+        if not outputs:
+            return {}
+        used = list(inputs)
+        if any(map(on_device, used)):
+            raise BrickError("outputs are on the GPU where inputs are: leave out the arrays for them")
+        return given_outputs(outputs, self.source.outputs, used)
 
     def _takes(self, stream: Any) -> bool:
         """Raises BrickError for a stream where the device has none."""
@@ -275,7 +337,7 @@ class Runtime:
     def _remember(self, values: Mapping[str, Any], root: StageCache, compiled: CompiledStage) -> None:
         """Lets further calls like this one take the fast path, where they can."""
         names = tuple(self.source.outputs)
-        if not root.value_names and FastPath.possible(values, compiled, names):
+        if not root.value_names and not self._closed and FastPath.possible(values, compiled, names):
             arrays = self._pipeline.engine.arrays
             self._fast = FastPath(values, compiled, names, self._running, self._observer, arrays)
 
@@ -283,8 +345,28 @@ class Runtime:
         """The first stage; which optional inputs are given decides what it is."""
         with self._lock:
             if given not in self._roots:
-                self._roots[given] = StageCache(first_stage(self.source, given))
+                self._roots[given] = StageCache(first_stage(self.source, given), self._kept)
             return self._roots[given]
+
+
+def _options(
+    strategy: Strategy, brick: int | None, max_layers: int | None, exact: bool, precision: Precision
+) -> PlanOptions:
+    """What is asked of the planner. Raises BrickError where it makes no sense."""
+    try:
+        return PlanOptions(strategy, brick, max_layers, exact, precision)
+    except ValueError as e:
+        raise BrickError(str(e)) from None
+
+
+def _unlike_compiled(
+    device: Device, options: PlanOptions, isa: str | None, launch: LaunchMode, watch: object, plan: object
+) -> dict[str, Any]:
+    """The options that a compiled file has settled, where they are not the default's."""
+    usual = {name: getattr(PlanOptions(), name) for name in vars(options)} | {"launch": "auto", "device": "cpu"}
+    given = vars(options) | {"launch": launch, "device": "cpu" if device == "auto" else device}
+    given |= {"isa": isa, "watch": watch, "plan": plan}
+    return {name: value for name, value in given.items() if value != usual.get(name)}
 
 
 def _saved(path: str | Path, engine: Engine, options: PlanOptions) -> SavedPlan:

@@ -10,8 +10,8 @@ import numpy as np
 
 from brickrt.graph.errors import BrickError
 from brickrt.graph.ir import Graph
-from brickrt.graph.onnx_import.protobuf import TensorInfo
 from brickrt.graph.onnx_import.source import SourceGraph
+from brickrt.graph.onnx_import.tensor_info import TensorInfo
 from brickrt.graph.room import available_bytes
 from brickrt.ops.types import Shape, TensorType
 from brickrt.plan.plan import Plan

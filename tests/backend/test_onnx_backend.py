@@ -15,8 +15,8 @@ import pytest
 from onnx.backend.test import runner
 from onnx.backend.test.loader import load_model_tests
 
+from brickrt.backend import BrickBackend
 from tests.support.graphs.onnx_cases import PARTS, cases_of
-from tests.support.onnx_backend import BrickBackend
 
 KNOWN = tomllib.loads(Path(__file__).with_name("known_failures.toml").read_text())
 FOLDERS = ["simple", "pytorch-converted", "pytorch-operator"]

@@ -25,7 +25,7 @@ def test_help(call, words):
 
 
 @pytest.mark.parametrize(
-    "words", ["", "run", "plan", "tune", "bench", "demo", "doctor", "zoo", "zoo list", "zoo export"]
+    "words", ["", "run", "plan", "tune", "compile", "bench", "demo", "doctor", "zoo", "zoo list", "zoo export"]
 )
 def test_help_fits_a_screen_and_has_examples(call, words, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")

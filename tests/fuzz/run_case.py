@@ -8,8 +8,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from brickrt.graph.errors import BrickError, Defect
-from brickrt.graph.onnx_import.protobuf import TensorInfo
 from brickrt.graph.onnx_import.source import load
+from brickrt.graph.onnx_import.tensor_info import TensorInfo
 from brickrt.runtime.session.runtime import Runtime
 
 MOST_INPUT = 1 << 22

@@ -25,8 +25,8 @@ from brickrt.cli.terminal.interrupts import interruptible
 from brickrt.cli.terminal.progress import shown_progress
 from brickrt.cli.terminal.text import note
 from brickrt.graph.errors import BrickError
-from brickrt.graph.onnx_import.protobuf import TensorInfo
 from brickrt.graph.onnx_import.source import SourceGraph
+from brickrt.graph.onnx_import.tensor_info import TensorInfo
 from brickrt.runtime.progress import Progress
 from brickrt.runtime.session.runtime import Runtime
 

@@ -14,8 +14,8 @@ from brickrt.cli.inputs.file_lists import BOXED, FORMATS, InputFiles
 from brickrt.cli.inputs.presets import Preprocessing
 from brickrt.graph.errors import InputError
 from brickrt.graph.onnx_import.check_inputs import describe
-from brickrt.graph.onnx_import.protobuf import TensorInfo
 from brickrt.graph.onnx_import.source import SourceGraph
+from brickrt.graph.onnx_import.tensor_info import TensorInfo
 from brickrt.runtime.files.extras import needed
 from brickrt.runtime.files.source import BoxSource, is_zarr
 from brickrt.runtime.stream.stream_files import source_of

@@ -15,8 +15,8 @@ from brickrt.cli.requests import InputRequest
 from brickrt.dashboard.units import size_text
 from brickrt.graph.errors import InputError
 from brickrt.graph.onnx_import.check_inputs import describe
-from brickrt.graph.onnx_import.protobuf import TensorInfo
 from brickrt.graph.onnx_import.source import SourceGraph
+from brickrt.graph.onnx_import.tensor_info import TensorInfo
 from brickrt.plan.device.machine import memory_bytes
 
 

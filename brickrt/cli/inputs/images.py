@@ -13,7 +13,7 @@ from brickrt.cli.inputs.presets import Preprocessing
 from brickrt.cli.requests import ImageLayout
 from brickrt.graph.errors import InputError
 from brickrt.graph.onnx_import.check_inputs import describe
-from brickrt.graph.onnx_import.protobuf import TensorInfo
+from brickrt.graph.onnx_import.tensor_info import TensorInfo
 from brickrt.runtime.files.tensors import unit_scale
 
 if TYPE_CHECKING:

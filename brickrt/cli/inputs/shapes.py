@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from brickrt.cli.terminal.text import note
 from brickrt.graph.errors import BrickError, InputError
 from brickrt.graph.onnx_import.check_inputs import describe
-from brickrt.graph.onnx_import.protobuf import TensorInfo
 from brickrt.graph.onnx_import.source import SourceGraph
+from brickrt.graph.onnx_import.tensor_info import TensorInfo
 
 Shape = tuple[int, ...]
 

@@ -8,6 +8,7 @@ from brickrt.cli.requests import ResultRequest
 from brickrt.graph.errors import BrickError
 from brickrt.graph.onnx_import.last_step import with_argmax, with_threshold
 from brickrt.graph.onnx_import.source import SourceGraph
+from brickrt.runtime.compiled.compiled_source import CompiledSource
 
 PROBABILITIES = {"Sigmoid", "HardSigmoid", "Softmax"}
 KEEPING = {"Identity", "Cast", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Slice", "Resize", "Clip"}
@@ -21,6 +22,8 @@ def decided(source: SourceGraph, asked: ResultRequest) -> SourceGraph:
     greatest channel, or of one channel whether it is likelier than not. Raises BrickError."""
     if asked.argmax is not None and asked.threshold is not None:
         raise BrickError("--argmax and --threshold exclude each other: leave one out")
+    if isinstance(source, CompiledSource) and (asked.argmax, asked.threshold, asked.save) != (None, None, None):
+        raise BrickError(f"{source.path}: is compiled, and takes no step more, such as labels: give the .onnx file")
     if asked.argmax is not None:
         return with_argmax(source, asked.argmax)
     if asked.threshold is not None:

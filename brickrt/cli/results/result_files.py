@@ -23,7 +23,7 @@ from brickrt.cli.results.arrays import write_output
 from brickrt.cli.results.decisions import overlay
 from brickrt.cli.results.pictures import SUFFIXES, PixelScale, planes_of, write_picture
 from brickrt.graph.errors import BrickError
-from brickrt.graph.onnx_import.protobuf import TensorInfo
+from brickrt.graph.onnx_import.tensor_info import TensorInfo
 from brickrt.runtime.files.sink import WRITABLE
 from brickrt.runtime.files.source import BoxSource, is_zarr
 from brickrt.runtime.files.tensors import as_file

@@ -4,20 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from brickrt.graph.errors import InputError
-from brickrt.graph.onnx_import.protobuf import TensorInfo
-from brickrt.graph.onnx_import.source import SourceGraph
+from brickrt.graph.onnx_import.shared_arrays import NOT_SHARED, shared_array
+from brickrt.graph.onnx_import.tensor_info import TensorInfo
 from brickrt.ops.types import TensorType
 
 Bound = dict[str, tuple[int, str]]
 """The extent of each symbolic dimension, and the input that fixed it."""
 
 
-def check_inputs(source: SourceGraph, arrays: Mapping[str, Any]) -> dict[str, Any]:
+class DeclaredInputs(Protocol):
+    """What says which inputs there are: a model, or a file that was compiled of one."""
+
+    @property
+    def inputs(self) -> Mapping[str, TensorInfo]:
+        """The inputs that a call needs."""
+        ...
+
+    @property
+    def optional(self) -> Mapping[str, TensorInfo]:
+        """The inputs that it may leave out."""
+        ...
+
+
+def check_inputs(source: DeclaredInputs, arrays: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the arrays in the model's order, in row-major memory; those on a GPU as they are.
 
     Raises InputError for inputs that are missing, unknown, or of another type, rank or extent than the model says.
@@ -34,7 +48,7 @@ def check_inputs(source: SourceGraph, arrays: Mapping[str, Any]) -> dict[str, An
     return {name: _checked(name, info, arrays[name], bound) for name, info in expected.items() if name in arrays}
 
 
-def check_input_types(source: SourceGraph, types: Mapping[str, TensorType]) -> None:
+def check_input_types(source: DeclaredInputs, types: Mapping[str, TensorType]) -> None:
     """As `check_inputs`, of arrays of which types alone are known; optional inputs are not given."""
     for name in types:
         if name not in source.inputs:
@@ -77,10 +91,12 @@ def _checked(name: str, info: TensorInfo, value: Any, bound: Bound) -> Any:
 
 
 def _as_array(name: str, info: TensorInfo, value: Any) -> np.ndarray:
+    shared = shared_array(value)
     try:
-        return np.asarray(value)
-    except (TypeError, ValueError) as e:
-        raise InputError(f"input '{name}' is no array ({e}): give one {describe(info)}") from e
+        return np.asarray(value) if shared is None else shared
+    except NOT_SHARED as e:
+        told = " ".join(str(e).split())
+        raise InputError(f"input '{name}' is no array ({told}): give one {describe(info)}") from e
 
 
 def _check_type(name: str, info: TensorInfo, dtype: np.dtype, array: np.ndarray) -> None:

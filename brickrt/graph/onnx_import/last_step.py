@@ -11,8 +11,8 @@ from onnx import helper
 
 from brickrt.graph.builder import OnnxNode
 from brickrt.graph.errors import ModelError
-from brickrt.graph.onnx_import.protobuf import TensorInfo
 from brickrt.graph.onnx_import.source import SourceGraph
+from brickrt.graph.onnx_import.tensor_info import TensorInfo
 
 OPSET = 13
 

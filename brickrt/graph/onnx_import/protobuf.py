@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import onnx
@@ -13,21 +13,11 @@ from onnx import AttributeProto, helper
 from brickrt.graph.builder import OnnxNode
 from brickrt.graph.errors import ModelError
 from brickrt.graph.onnx_import.external_data import sparse_array, tensor_array
+from brickrt.graph.onnx_import.tensor_info import TensorInfo as TensorInfo
 from brickrt.graph.time_budget import check_time
 
 OPEN = ("", "?", "-1", "None")
 """What exporters write for a dimension without a name: two of them may have different extents."""
-
-
-class TensorInfo(NamedTuple):
-    """What a model says about one of its tensors.
-
-    `dtype` is None for what is no dense tensor (a sequence, an optional, a map); `shape` is None where the rank is
-    open; a dimension is a number, the name of a symbol, or None.
-    """
-
-    dtype: np.dtype | None
-    shape: tuple[int | str | None, ...] | None
 
 
 def standard_domain(domain: str) -> str:

@@ -20,7 +20,8 @@ from brickrt.graph.onnx_import.check_model import check_graph, check_header
 from brickrt.graph.onnx_import.converter import INLINE, converted
 from brickrt.graph.onnx_import.element_types import element_types
 from brickrt.graph.onnx_import.external_data import bytes_beside, embed_external_data
-from brickrt.graph.onnx_import.protobuf import TensorInfo, graph_parts, initializer_arrays, standard_domain, tensor_info
+from brickrt.graph.onnx_import.protobuf import graph_parts, initializer_arrays, standard_domain, tensor_info
+from brickrt.graph.onnx_import.tensor_info import TensorInfo
 from brickrt.graph.onnx_import.upgrade_opset import upgraded
 from brickrt.graph.time_budget import preparing
 
@@ -136,6 +137,8 @@ def _parse(data: bytes, label: str) -> onnx.ModelProto:
     try:
         proto.ParseFromString(data)
     except DecodeError as e:
+        if label.endswith(".brick"):
+            raise ModelError(f"{label}: is compiled, and this needs the model: give the .onnx file") from e
         raise ModelError(f"{label}: not an ONNX model, or cut off: copy or export it again") from e
     return proto
 

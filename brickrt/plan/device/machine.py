@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import platform
 import re
-import subprocess
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -132,5 +131,7 @@ def _sysctl(name: str) -> int:
     """A number from macOS `sysctl`; 0 where there is none."""
     if sys.platform != "darwin":
         return 0
+    import subprocess  # which no other system needs, and which takes a while to import
+
     done = subprocess.run(["/usr/sbin/sysctl", "-n", name], capture_output=True, text=True, check=False)
     return int(done.stdout) if done.stdout.strip().isdigit() else 0

@@ -19,14 +19,19 @@ _KEPT: list[LoadedObjects] = []  # libraries of the engine itself: threads may b
 
 def load_module(module: ir.Module, isa: Isa) -> LoadedObjects:
     """The functions of a module of the engine itself, which stay until the process ends."""
+    _KEPT.append(_loaded([module_image(module, isa)], isa))
+    return _KEPT[-1]
+
+
+def module_image(module: ir.Module, isa: Isa) -> bytes:
+    """The object file of a module of the engine itself."""
     text = str(module)
     store, digest = _store(), digest_of(module.name, repr(isa), text)
     image = store.get(digest)
     if image is None:
         image = to_object(text, isa)
         store.put(digest, image)
-    _KEPT.append(_loaded([image], isa))
-    return _KEPT[-1]
+    return image
 
 
 class KernelLoader:
@@ -53,14 +58,23 @@ class KernelLoader:
 
     def load(self, progress: KernelProgress | None = None) -> tuple[LoadedObjects, list[int]]:
         """One library of all kernels, and their addresses in the order they were wanted. What is compiled is kept."""
+        library = _loaded(self.images(progress).values(), self._isa)
+        return library, [library.address(name) for name in self.symbols]
+
+    @property
+    def symbols(self) -> list[str]:
+        """The names of the kernels' functions, in the order they were wanted."""
+        return [symbol(digest) for digest in self._digests]
+
+    def images(self, progress: KernelProgress | None = None) -> dict[str, bytes]:
+        """The object files of all kernels, by the names of their functions."""
         missing = self._compilation.asked
         for done, (digest, image) in enumerate(self._compilation.images()):
             self._images[digest] = image
             self._store.put(digest, image)
             if progress:
                 progress(done + 1, missing)
-        library = _loaded((image for image in self._images.values() if image is not None), self._isa)
-        return library, [library.address(symbol(d)) for d in self._digests]
+        return {symbol(digest): image for digest, image in self._images.items() if image is not None}
 
     def __enter__(self) -> KernelLoader:
         return self

@@ -14,11 +14,18 @@ from llvmlite import ir
 from brickrt.ops.cpu.emit.llvm_types import I32, I64, PTR, Index
 from brickrt.runtime.cpu.compile.native_function import NativeFunction
 from brickrt.runtime.cpu.workers.backoff import pause, rest
+from brickrt.runtime.cpu.workers.mailbox_words import (
+    CLOSED,
+    CONDITION,
+    EMPTY,
+    JOB,
+    JOB_WORDS,
+    MUTEX,
+    POSTED,
+    STATE,
+    TAKEN,
+)
 
-EMPTY, POSTED, TAKEN, CLOSED = range(4)
-STATE, JOB, MUTEX, CONDITION = 0, 8, 16, 24
-MAILBOX_WORDS = 32
-JOB_WORDS = 4  # mailbox (of the first job none), function, and its two arguments
 SPIN_NS = 100_000  # for which a helper without work looks before it sleeps: about twice what waking it up costs
 LOOKS = 32  # between two looks at the clock
 

@@ -3,34 +3,30 @@
 from __future__ import annotations
 
 import atexit
-import ctypes
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
 
 import numpy as np
 
-from brickrt.ops.cpu.isa import Isa
 from brickrt.runtime.after_fork import tell_children
-from brickrt.runtime.cpu.compile.load import load_module
 from brickrt.runtime.cpu.memory import aligned_empty
-from brickrt.runtime.cpu.workers.mailbox import CLOSED, JOB_WORDS, MAILBOX_WORDS, mailbox_module
+from brickrt.runtime.cpu.workers.mailbox_words import CLOSED, JOB_WORDS, MAILBOX_WORDS, MailboxFunctions
 from brickrt.runtime.cpu.workers.pinning import cores, here, pin
 
-_ANY = Isa(1, 16)  # no vectors in it
+_pools: list[ThreadPool] = []  # that of this process
 
 
 class Helper:
     """A thread that serves one mailbox, on the given logical CPU or anywhere."""
 
-    def __init__(self, cpu: int | None) -> None:
-        self.cpu = cpu
+    def __init__(self, cpu: int | None, functions: MailboxFunctions) -> None:
+        self.cpu, self._functions = cpu, functions
         self._box = aligned_empty(8 * MAILBOX_WORDS)
         self._box[:] = 0
         self.address: int = self._box.ctypes.data
-        _native()["prepare"](self.address)
+        functions.prepare(self.address)
         name = "brickrt" if cpu is None else f"brickrt-{cpu}"
         self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
         self._thread.start()
@@ -38,11 +34,11 @@ class Helper:
     def _serve(self) -> None:
         if self.cpu is not None:
             pin(self.cpu)
-        _native()["serve"](self.address)
+        self._functions.serve(self.address)
 
     def close(self) -> None:
         """Ends the thread, which must be idle."""
-        _native()["tell"](self.address, CLOSED)
+        self._functions.tell(self.address, CLOSED)
         self._thread.join()
 
 
@@ -62,7 +58,6 @@ class Jobs:
         table = np.array([(0, *call) for call in calls], np.int64).reshape(-1)
         assert len(table) == JOB_WORDS * len(calls)
         self.n, self.words, self.address = len(calls), table.data, table.ctypes.data
-        self.run = _native()["run_jobs"]
         self.lease: Lease | None = None
 
     def assign(self, lease: Lease) -> None:
@@ -79,7 +74,8 @@ class ThreadPool:
     _runs: int
     _lock: threading.Lock
 
-    def __init__(self) -> None:
+    def __init__(self, functions: MailboxFunctions) -> None:
+        self._functions = functions
         self.after_fork()
         tell_children(self)
         atexit.register(self._close)
@@ -93,7 +89,7 @@ class ThreadPool:
         if jobs.lease is not lease:
             jobs.assign(lease)
         try:
-            jobs.run(jobs.address, jobs.n)
+            self._functions.run_jobs(jobs.address, jobs.n)
         finally:
             self._take_back(lease)
 
@@ -108,7 +104,10 @@ class ThreadPool:
                     return lease
                 self._free_again(lease)
             alone = cpu if self._runs == 1 else None
-            return Lease(alone, [self._free[at].pop() if self._free[at] else Helper(at) for at in self._cpus(n, cpu)])
+            return Lease(alone, [self._helper(at) for at in self._cpus(n, cpu)])
+
+    def _helper(self, at: int | None) -> Helper:
+        return self._free[at].pop() if self._free[at] else Helper(at, self._functions)
 
     def _take_back(self, lease: Lease) -> None:
         with self._lock:
@@ -149,15 +148,9 @@ class ThreadPool:
                     free.pop().close()
 
 
-@cache
-def _native() -> dict[str, Callable[..., None]]:
-    """The compiled functions of mailboxes."""
-    library, one, two = load_module(mailbox_module(), _ANY), (ctypes.c_void_p,), (ctypes.c_void_p, ctypes.c_int64)
-    types = {"prepare": one, "serve": one, "tell": two, "run_jobs": two}
-    return {name: library.function(name, *args) for name, args in types.items()}
-
-
-@cache
-def thread_pool() -> ThreadPool:
-    """The pool of this process."""
-    return ThreadPool()
+def thread_pool(functions: Callable[[], MailboxFunctions]) -> ThreadPool:
+    """The pool of this process. Whoever asks first gives the functions that its helpers run; those of any other program
+    of this version of brickrt work on the same words."""
+    if not _pools:
+        _pools.append(ThreadPool(functions()))
+    return _pools[0]  # of two threads that come at once, both get the first

@@ -25,16 +25,37 @@ from brickrt.ops.cpu.emit.llvm_types import I64, PTR, Index
 from brickrt.runtime.cpu.argument_table import FIRST, MOST_OPERANDS
 from brickrt.runtime.cpu.compile.native_function import NativeFunction
 from brickrt.runtime.cpu.workers.backoff import rest
+from brickrt.runtime.cpu.workers.context_words import (
+    BASES,
+    CANCEL,
+    COUNTS,
+    DEP_OFFSETS,
+    DEPS,
+    EPOCH,
+    EVENT_WORDS,
+    EVENTS,
+    FIRST_SEEN,
+    HEADS,
+    HOME,
+    IO_WORDS,
+    KERNELS,
+    N_IO,
+    PASSED,
+    QUEUE,
+    QUEUE_AT,
+    QUEUES,
+    RECORDS,
+    REVISITS,
+    STEP_AT,
+    SUMS,
+    TASK_STEPS,
+    TASKS,
+    WAITS,
+    WORDS,
+)
 from brickrt.runtime.state_words import COMPLETE, IN_PROGRESS
 
 WINDOW = 32  # tasks of a queue that are looked at
-EVENT_WORDS = 5
-EPOCH, SUMS = 0, range(1, 5)
-QUEUES, WORDS, QUEUE_AT, QUEUE, DEP_OFFSETS, DEPS = range(5, 11)
-TASK_STEPS, STEP_AT, RECORDS, KERNELS, IO_WORDS, N_IO, CANCEL = range(11, 18)
-CONTEXT_WORDS = 18
-HOME, BASES, EVENTS, TASKS, FIRST_SEEN, WAITS, REVISITS, PASSED, HEADS = range(9)
-COUNTS = TASKS, FIRST_SEEN, WAITS, REVISITS
 NOTHING, ENDED = -1, -2  # of a queue: no task is ready; all are started
 
 

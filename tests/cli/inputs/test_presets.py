@@ -12,8 +12,8 @@ from brickrt.cli.inputs.presets import PRESETS, preprocessing
 from brickrt.cli.inputs.resizing import fitted_size, reduce_while_decoding
 from brickrt.cli.requests import ImageRequest
 from brickrt.graph.errors import BrickError
-from brickrt.graph.onnx_import.protobuf import TensorInfo
 from brickrt.graph.onnx_import.source import load
+from brickrt.graph.onnx_import.tensor_info import TensorInfo
 from tests.support.cli_models import same_model
 
 MEAN, STD = np.array([0.485, 0.456, 0.406]).reshape(3, 1, 1), np.array([0.229, 0.224, 0.225]).reshape(3, 1, 1)

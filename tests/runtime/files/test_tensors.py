@@ -10,7 +10,7 @@ from PIL import Image
 from brickrt.cli.inputs.images import read_image
 from brickrt.cli.inputs.presets import Preprocessing
 from brickrt.graph.errors import BrickError, InputError
-from brickrt.graph.onnx_import.protobuf import TensorInfo
+from brickrt.graph.onnx_import.tensor_info import TensorInfo
 from brickrt.runtime.files.formats import chunked
 from brickrt.runtime.files.source import open_source
 from brickrt.runtime.files.tensors import as_file, as_tensor, unit_scale

@@ -57,7 +57,7 @@ def test_a_model_comes_as_a_path_as_bytes_or_as_a_message(tmp_path):
 def test_a_runtime_is_a_context_manager():
     x = np.zeros((1, 3, 32, 32), np.float32)
     with brickrt.Runtime(zoo.build("nafnet", size=32), threads=1) as rt:
-        inside = rt.execute({"x": x})
+        rt.execute({"x": x})
         program = weakref.ref(rt.plan.programs[0])
         known = rt.plan.peak_bytes, rt.plan.projected_bytes, rt.stats.level_bytes
     gc.collect()
@@ -66,4 +66,7 @@ def test_a_runtime_is_a_context_manager():
     assert rt.stats.tasks > 0 and rt.plan.plans
     with pytest.raises(BrickError), brickrt.Runtime(zoo.build("nafnet", size=32)) as rt:
         rt.execute({})
-    assert np.array_equal(rt.execute({"x": x})["y"], inside["y"])
+    for call in (rt.execute, rt.prepare, rt.execute_many):
+        with pytest.raises(BrickError, match=r"the runtime of 'nafnet' is closed: make another one"):
+            call({"x": x})
+    rt.close()

@@ -17,7 +17,7 @@ from brickrt.plan.device.device_spec import host_device
 from brickrt.plan.plan import make_plan
 from brickrt.runtime.cpu.compile.host_isa import host_isa
 from brickrt.runtime.cpu.program import CpuProgram
-from brickrt.runtime.execution.stage_cache import KEPT
+from brickrt.runtime.execution.kept_programs import LEAST
 from brickrt.runtime.lowering.lower import lower
 from brickrt.runtime.session.runtime import Runtime
 from tests.support.graphs.onnx_models import by_onnxruntime, graph, model, node, tensor
@@ -69,17 +69,28 @@ def test_programs_are_kept_by_shape():
 
 
 def test_the_least_recently_used_program_goes():
-    runtime = Runtime(small_net("N", 3, 4, 4), device="null")
+    runtime = Runtime(small_net("N", 3, 4, 4), device="null", keep_bytes=3 * LEAST)
 
     def compiles(batch: int) -> bool:
         runtime.execute({"x": sample(batch, 3, 4, 4)})
         return runtime.stats.compile_ms > 0
 
-    assert [compiles(n) for n in range(1, KEPT + 1)] == [True] * KEPT
+    assert [compiles(n) for n in (1, 2, 3)] == [True] * 3
     assert not compiles(1)  # now the one used last
-    assert compiles(KEPT + 1)
+    assert compiles(4)
     assert not compiles(1)
     assert compiles(2)
+
+
+def test_the_last_program_is_kept_however_large_it_is():
+    runtime = Runtime(small_net("N", 3, 4, 4), device="null", keep_bytes=0)
+    for batch in (1, 1, 2, 2, 1):
+        runtime.execute({"x": sample(batch, 3, 4, 4)})
+    assert runtime.stats.compile_ms > 0
+    runtime.execute({"x": sample(1, 3, 4, 4)[:, :, ::-1]})
+    assert runtime.stats.compile_ms == 0
+    with pytest.raises(BrickError, match="keep_bytes -1 is impossible"):
+        Runtime(small_net("N", 3, 4, 4), keep_bytes=-1)
 
 
 def test_an_empty_batch():

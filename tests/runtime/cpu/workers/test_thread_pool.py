@@ -13,8 +13,10 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
+from brickrt.runtime.cpu.workers.compiled_mailbox import compiled_mailbox
 from brickrt.runtime.cpu.workers.pinning import cores
 from brickrt.runtime.cpu.workers.queues import homes, queues
+from brickrt.runtime.cpu.workers.task_places import places_of
 from brickrt.runtime.cpu.workers.thread_pool import Jobs, ThreadPool, thread_pool
 from tests.support.cpu.bare_tasks import check_run, graph_of, program_of
 
@@ -42,12 +44,12 @@ def test_jobs_that_meet_are_all_done(n):
     jobs, _held = jobs_of(work, n)
     for _ in range(3):
         seen.clear()
-        thread_pool().run(jobs)
+        thread_pool(compiled_mailbox).run(jobs)
         assert sorted(seen) == [(k, 7) for k in range(n)]
 
 
 def test_several_leaders_have_helpers_of_their_own():
-    together, apart = threading.Barrier(6), ThreadPool()
+    together, apart = threading.Barrier(6), ThreadPool(compiled_mailbox())
 
     def lead(_):
         jobs, held = jobs_of(lambda k, seven: together.wait() and None, 2)
@@ -78,7 +80,7 @@ def test_helpers_have_a_core_each_where_there_are_enough():
         seen.append(os.sched_getaffinity(0))
 
     jobs, _held = jobs_of(work, len(usable))
-    ThreadPool().run(jobs)
+    ThreadPool(compiled_mailbox()).run(jobs)
     assert os.sched_getaffinity(0) == before
     pinned = [next(iter(cpus)) for cpus in seen if len(cpus) == 1 and cpus != before]
     assert len(pinned) == len(set(pinned)) == (len(usable) - 1)
@@ -103,7 +105,7 @@ def test_a_fork_starts_threads_of_its_own_and_processes_end():
 
 def test_queues_hold_every_task_once_in_order():
     tasks = graph_of([[] if t == 0 else [t - 1] for t in range(17)])
-    starts, queue = queues(tasks, 4)
+    starts, queue = queues(places_of(tasks), 4)
     assert sorted(queue.tolist()) == list(range(17))
     assert all((np.diff(queue[a:b]) > 0).all() for a, b in itertools.pairwise(starts))
-    assert set(homes(tasks, 4).tolist()) == {3}, "tasks without boxes are all at one home"
+    assert set(homes(places_of(tasks), 4).tolist()) == {3}, "tasks without boxes are all at one home"

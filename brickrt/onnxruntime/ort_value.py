@@ -1,0 +1,125 @@
+"""Values that programs hold by themselves: NumPy arrays under the name that ONNX Runtime has for them."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from onnx import helper
+
+from brickrt.graph.errors import BrickError
+from brickrt.graph.onnx_import.shared_arrays import shared_array
+from brickrt.onnxruntime.model_info import tensor_type
+
+
+class OrtValue:
+    """An array in the host's memory, or another value of a model."""
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+
+    @classmethod
+    def ortvalue_from_numpy(cls, numpy_obj: np.ndarray, device_type: str = "cpu", device_id: int = 0) -> OrtValue:
+        """The array itself, without a copy. Raises BrickError for a device other than the CPU."""
+        check_host(device_type)
+        return cls(numpy_obj)
+
+    @classmethod
+    def ortvalue_from_shape_and_type(
+        cls, shape: Sequence[int], element_type: Any, device_type: str = "cpu", device_id: int = 0
+    ) -> OrtValue:
+        """Room for a tensor, not initialised; `element_type` is NumPy's type or ONNX's number for it."""
+        check_host(device_type)
+        return cls(np.empty(tuple(shape), numpy_type(element_type)))
+
+    @classmethod
+    def from_dlpack(cls, data: Any, is_bool_tensor: bool = False) -> OrtValue:
+        """An array of another library, on the same memory. Raises BrickError where it is not in the host's."""
+        array = shared_array(data)
+        if array is None:
+            raise BrickError(f"a {type(data).__name__} is no array in the host's memory: give a NumPy array")
+        return cls(array.view(np.bool_) if is_bool_tensor else array)
+
+    def numpy(self) -> Any:
+        """The array; no copy."""
+        return self._value
+
+    def update_inplace(self, np_arr: np.ndarray) -> None:
+        """Writes other values of the same shape. Raises BrickError for another shape."""
+        if np.shape(np_arr) != self._value.shape:
+            raise BrickError(f"an array of shape {np.shape(np_arr)} does not fit one of {self._value.shape}")
+        self._value[...] = np_arr
+
+    def shape(self) -> list[int]:
+        """Extents of the axes."""
+        return list(self._value.shape)
+
+    def data_type(self) -> str:
+        """The type as text: 'tensor(float)'."""
+        return tensor_type(self._value.dtype) if self.is_tensor() else "undefined"
+
+    def element_type(self) -> int:
+        """ONNX's number for the type of the elements."""
+        return helper.np_dtype_to_tensor_dtype(self._value.dtype)
+
+    def data_ptr(self) -> int:
+        """The address of the first element."""
+        return self._value.ctypes.data
+
+    def tensor_size_in_bytes(self) -> int:
+        """Bytes of all elements."""
+        return self._value.nbytes
+
+    def device_name(self) -> str:
+        """Where the value is."""
+        return "cpu"
+
+    def has_value(self) -> bool:
+        """Whether an optional has something in it."""
+        return self._value is not None
+
+    def is_tensor(self) -> bool:
+        """Whether it is an array."""
+        return isinstance(self._value, np.ndarray)
+
+    def is_tensor_sequence(self) -> bool:
+        """Whether it is a list."""
+        return isinstance(self._value, list)
+
+    def is_sparse_tensor(self) -> bool:
+        """False: sparse tensors are made dense."""
+        return False
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.array(self._value, dtype=dtype, copy=copy)
+
+    def __dlpack__(self, **how: Any) -> Any:
+        return self._value.__dlpack__(**how)
+
+    def __dlpack_device__(self) -> Any:
+        return self._value.__dlpack_device__()
+
+
+def check_host(device_type: str) -> None:
+    """Raises BrickError for a device whose memory values do not lie in."""
+    if device_type not in ("cpu", "cuda_pinned"):
+        raise BrickError(f"values on '{device_type}' are CuPy's or torch's arrays: give these to run, or use 'cpu'")
+
+
+def numpy_type(element_type: Any) -> np.dtype[Any]:
+    """NumPy's type for its own name of it, or for ONNX's number. Raises BrickError where there is none."""
+    try:
+        known = helper.tensor_dtype_to_np_dtype(element_type) if isinstance(element_type, int) else element_type
+        return np.dtype(known)
+    except (KeyError, TypeError):
+        raise BrickError(f"element type {element_type!r} is unknown: give NumPy's, as numpy.float32") from None
+
+
+def array_at(address: int, element_type: Any, shape: Sequence[int]) -> np.ndarray:
+    """The memory of somebody else's, which must stay, as an array."""
+    kind = numpy_type(element_type)
+    count = int(np.prod(shape, dtype=np.int64))
+    memory: Any = (ctypes.c_ubyte * (count * kind.itemsize)).from_address(address)
+    return np.frombuffer(memory, np.uint8).view(kind).reshape(tuple(shape))

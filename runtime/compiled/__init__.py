@@ -1,0 +1,1 @@
+"""Models compiled into one file, and run from it without a compiler."""

@@ -1,0 +1,70 @@
+"""How much memory the programs of one runtime may hold between calls: the least recently used go first."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+
+from brickrt.graph.errors import BrickError
+from brickrt.runtime.after_fork import tell_children
+
+KEPT_BYTES = 2 << 30
+"""What programs may hold by default."""
+LEAST = 1 << 20  # what each counts for at least: task graphs and tables in Python are in no other figure
+
+
+def kept_bytes(asked: int | None) -> int:
+    """The bound that was asked for, or the default. Raises BrickError for what is no number of bytes."""
+    if asked is None:
+        return KEPT_BYTES
+    if isinstance(asked, bool) or not isinstance(asked, int) or asked < 0:
+        raise BrickError(f"keep_bytes {asked!r} is impossible: give a number of bytes, 0 to keep only the last program")
+    return asked
+
+
+class KeptPrograms:
+    """Counts the bytes of all programs of a runtime, and drops the least recently used where they are too many. The
+    newest stays, however large it is."""
+
+    def __init__(self, bound: int) -> None:
+        self._bound, self._total = bound, 0
+        self._lock = threading.Lock()
+        self._drops: OrderedDict[Hashable, tuple[int, Callable[[], object]]] = OrderedDict()
+        tell_children(self)
+
+    def after_fork(self) -> None:
+        """See `Forked`."""
+        self._lock = threading.Lock()
+
+    def add(self, key: Hashable, nbytes: int, drop: Callable[[], object]) -> None:
+        """Counts a program, in place of that of the same key; `drop` is what gives it up later."""
+        gone = []
+        with self._lock:
+            self._forget(key)
+            size = max(nbytes, LEAST)
+            self._drops[key] = size, drop
+            self._total += size
+            while self._total > self._bound and len(self._drops) > 1:
+                oldest = next(iter(self._drops))
+                gone.append(self._forget(oldest))
+        for each in gone:
+            if each:
+                each()
+
+    def used(self, key: Hashable) -> None:
+        """Notes that a program was used just now."""
+        with self._lock:
+            if key in self._drops:
+                self._drops.move_to_end(key)
+
+    def clear(self) -> None:
+        """Counts nothing any more, and holds nothing."""
+        with self._lock:
+            self._drops.clear()
+            self._total = 0
+
+    def _forget(self, key: Hashable) -> Callable[[], object] | None:
+        nbytes, drop = self._drops.pop(key, (0, None))
+        self._total -= nbytes
+        return drop
