@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 USUAL = 256 * 2**20  # of a process that has imported all, where the system does not say
 
 
+_most_seen: dict[int, int] = {}  # by process, since a child begins anew
+
+
 def resident_bytes() -> int:
     """Bytes in memory now."""
-    return status_bytes("VmRSS") or USUAL
+    found = status_bytes("VmRSS") or USUAL
+    _most_seen[os.getpid()] = max(found, _most_seen.get(os.getpid(), 0))
+    return found
 
 
 def peak_bytes() -> int:
-    """The most that were in memory at a time."""
+    """The most that were in memory at a time. Linux counts pages for each processor apart, so its own figure may be a
+    few pages less than one that was seen."""
     found = status_bytes("VmHWM")
     if found is not None:
-        return found
+        return max(found, _most_seen.get(os.getpid(), 0))
     import resource
 
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
