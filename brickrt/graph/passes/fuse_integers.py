@@ -61,9 +61,24 @@ def _simplified(expr: Expr) -> Expr:
             return _simplified(Apply(F32, "mul", (x, Const(F32, float(np.float32(1 / np.float64(by)))))))
         case "mul", (Apply(fn="mul", args=(x, Const(value=a))), Const(value=b)):
             return Apply(expr.dtype, "mul", (x, Const(expr.dtype, float(np.float32(a * b)))))
+        case "mul", (Apply(fn="add", args=(Apply(fn="mul") as a, Apply(fn="mul") as b)), Const() as by):
+            return Apply(expr.dtype, "add", tuple(_simplified(Apply(expr.dtype, "mul", (x, by))) for x in (a, b)))
+        case "sub", (x, Const(value=zero)) if _whole(x):
+            return _less_zero(x, zero) or Apply(expr.dtype, "sub", args)
         case "cast", (Apply(fn="cast", args=(x,)) as inner,) if expr.dtype == F32 and inner.dtype == U8 and _whole(x):
             return x
     return Apply(expr.dtype, expr.fn, args)
+
+
+def _less_zero(x: Expr, zero: float) -> Expr | None:
+    """clip(round(y) + zero) - zero as clip(round(y)) between other bounds, which are exact."""
+    match x:
+        case Apply(
+            args=(Apply(args=(Apply(fn="add", args=(value, Const(value=offset))), Const())), Const(value=top))
+        ) if offset == zero:
+            least = Apply(F32, "max", (value, Const(F32, -zero)))
+            return Apply(F32, "min", (least, Const(F32, top - zero)))
+    return None
 
 
 def _whole(x: Expr) -> bool:
