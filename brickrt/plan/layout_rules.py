@@ -105,7 +105,8 @@ def _conv(query: LayoutQuery) -> LayoutChoice:
 
 @_rule(Pool)
 def _pool(query: LayoutQuery) -> LayoutChoice:
-    blocked = _blockable(query.out, query.images) or (query.layouts[0] == "blocked" and query.out.dtype == np.uint8)
+    moved = query.out.dtype == np.uint8 and query.layouts[0] == "plain"  # bytes are not worth being reordered for
+    blocked = _blockable(query.out, query.images) and not moved
     return LayoutChoice(("blocked",), "blocked") if blocked else _all_plain(query)
 
 

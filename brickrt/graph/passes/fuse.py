@@ -25,6 +25,8 @@ from brickrt.ops.operators.reduce import Reduce
 
 OPERATIONS = 64
 """Most operations of an expression, where parts that are used twice count twice."""
+WIDENING = 3
+"""Operations that DequantizeLinear is, at most."""
 SHARED_BYTES = 1 << 16
 """Constants up to this size are compared by value."""
 
@@ -93,14 +95,26 @@ def _absorb_maps(rewriter: Rewriter, output: str) -> None:
             return
         for name in node.inputs:
             producer = rewriter.nodes.get(name)
-            if producer is None or not isinstance(producer.op, Map) or not _joins(rewriter, producer, node):
+            if producer is None or not isinstance(producer.op, Map):
+                continue
+            if not _joins(rewriter, producer, node) and not _widens_for(rewriter, producer, node):
                 continue
             merged = _merged(producer, node)
             if len(merged.inputs) <= OPERANDS and _operations(map_expression(merged)) <= OPERATIONS:
                 rewriter.put(merged)
-                rewriter.remove(producer.output)
+                if not rewriter.readers.get(producer.output) and producer.output not in rewriter.outputs:
+                    rewriter.remove(producer.output)
                 found = True
                 break
+
+
+def _widens_for(rewriter: Rewriter, producer: Node, node: Node) -> bool:
+    """Whether a node of the same shape reads bytes that another converts in few operations: each of several readers
+    does so for itself, rather than read four times as much."""
+    source, result = (rewriter.types[name] for name in (producer.inputs[0], producer.output))
+    widens = len(producer.inputs) == 1 and source.dtype.itemsize == 1 < result.dtype.itemsize
+    same = source.shape == result.shape == rewriter.types[node.output].shape
+    return widens and same and _operations(map_expression(producer)) <= WIDENING
 
 
 def _joins(rewriter: Rewriter, producer: Node, node: Node) -> bool:
