@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
 from brickrt.graph.ir import Graph
 from brickrt.graph.onnx_import.source import load
@@ -141,3 +142,73 @@ def test_engines_without_integer_kernels_get_none():
     model = m.model(m.conv(m.quantized("x", 0.02), 0.02, (10, 6, 3, 3)), SHAPE)
     graph = graph_of(model, SHAPE, integers=False)
     assert all(t.dtype != np.int8 for t in graph.types.values())
+
+
+X_ZERO, W_SCALE = np.uint8(120), np.array([0.004, 0.006, 0.005], np.float32)
+
+
+def bytes_model(nodes: list, constants: dict[str, np.ndarray], kinds: tuple[int, int], shape: tuple[int, ...]) -> bytes:
+    """Nodes from "x" to "y", whose element types are `kinds`."""
+    tensors = [numpy_helper.from_array(np.asarray(a), name) for name, a in constants.items()]
+    ends = [helper.make_tensor_value_info(n, k, s) for n, k, s in zip("xy", kinds, (shape, None), strict=True)]
+    graph = helper.make_graph(nodes, "bytes", ends[:1], ends[1:], tensors)
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    return made.SerializeToString()
+
+
+def check_bytes(model: bytes, x: np.ndarray, most: int) -> None:
+    """One product of integers, and results at most so far from those in float64."""
+    results = []
+    for integers in (True, False):
+        kind = TensorType(x.shape, x.dtype)
+        graph = specialize(first_stage(load(model)), {"x": kind}, {}, integers).graph
+        products = [n for n in graph.nodes if n.op.name in ("Conv", "MatMul")]
+        assert [is_integer_product(*graph.ins(n)[:2]) for n in products] == [integers]
+        results.append(next(iter(interpret(graph, {"x": x}).values())))
+    assert results[0].dtype == results[1].dtype
+    np.testing.assert_allclose(*results, rtol=1e-6, atol=most)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8])
+def test_quantized_operators(dtype):
+    """QLinearConv with a bias and padding, and QLinearMatMul."""
+    rng, kind = np.random.default_rng(2), helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    limits = np.iinfo(dtype)
+    w = rng.integers(-127, 128, (3, 4, 3, 3)).astype(np.int8)
+    zero, one = np.array(limits.min + 9, dtype), np.array(7, dtype)
+    known = {"xs": np.float32(0.02), "xz": zero, "w": w, "ws": W_SCALE, "wz": np.zeros(3, np.int8),
+             "ys": np.float32(0.04), "yz": one, "b": rng.integers(-900, 900, 3).astype(np.int32)}  # fmt: skip
+    node = helper.make_node("QLinearConv", ["x", *known], ["y"], pads=[1, 1, 0, 2])
+    x = rng.integers(limits.min, limits.max + 1, (1, 4, 6, 5)).astype(dtype)
+    check_bytes(bytes_model([node], known, (kind, kind), x.shape), x, 1)
+    known |= {"w": w[:, :, 0, 0].T.copy(), "ws": np.float32(0.005), "wz": np.zeros((), np.int8)}
+    node = helper.make_node("QLinearMatMul", ["x", *list(known)[:-1]], ["y"])
+    check_bytes(bytes_model([node], known, (kind, kind), (5, 4)), x[0, :, :, 0][:, :5].T.copy(), 1)
+
+
+@pytest.mark.parametrize("signed", [False, True])
+def test_integer_operators(signed):
+    """ConvInteger with padding, and MatMulInteger."""
+    dtype, rng = np.int8 if signed else np.uint8, np.random.default_rng(4)
+    kinds = (helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), TensorProto.INT32)
+    known = {"w": rng.integers(0, 120, (3, 4, 2, 2)).astype(np.uint8), "xz": np.array(5, dtype), "wz": np.uint8(60)}
+    x = rng.integers(0, 127, (1, 4, 6, 5)).astype(dtype)
+    node = helper.make_node("ConvInteger", ["x", *known], ["y"], pads=[1, 0, 0, 1])
+    check_bytes(bytes_model([node], known, kinds, x.shape), x, 0)
+    known["w"] = known["w"][..., 0, 0].T.copy()
+    node = helper.make_node("MatMulInteger", ["x", *known], ["y"])
+    check_bytes(bytes_model([node], known, kinds, (5, 4)), x[0, :, :5, 0].T.copy(), 0)
+
+
+def test_dynamic_quantization():
+    """DynamicQuantizeLinear and MatMulInteger: the zero point is computed, and subtracted from the sums."""
+    known = {"w": np.random.default_rng(6).integers(-128, 128, (12, 5)).astype(np.int8)}
+    nodes = [
+        helper.make_node("DynamicQuantizeLinear", ["x"], ["q", "s", "z"]),
+        helper.make_node("MatMulInteger", ["q", "w", "z"], ["sums"]),
+        helper.make_node("Cast", ["sums"], ["f"], to=TensorProto.FLOAT),
+        helper.make_node("Mul", ["f", "s"], ["y"]),
+    ]
+    x = np.random.default_rng(8).standard_normal((6, 12)).astype(np.float32)
+    model = bytes_model(nodes, known, (TensorProto.FLOAT, TensorProto.FLOAT), x.shape)
+    check_bytes(model, x, 1e-5)

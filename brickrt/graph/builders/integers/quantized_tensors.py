@@ -55,6 +55,14 @@ def note_dequantized(b: Builder, output: str, inputs: tuple[str, ...], axis: int
         b.quantized[output] = Quantized(b.resolve(x), factor.reshape(-1), zero.reshape(-1).astype(np.int64), axis)
 
 
+def note_parameters(b: Builder, x: str, scale: str, zero: str, axis: int = 0) -> str:
+    """Remembers `x` with the parameters that a quantized operator has for it, as `note_dequantized`; the name under
+    which it does."""
+    name = f"{b.resolve(x)}·{b.resolve(scale)}·{b.resolve(zero)}"
+    note_dequantized(b, name, (x, scale, zero), axis, blocked=False)
+    return name
+
+
 def as_bytes(b: Builder, name: str) -> tuple[str, float, int] | None:
     """Unsigned bytes, scale and zero point that a tensor stands for, alike for all its elements; None where it is no
     such tensor."""

@@ -91,12 +91,16 @@ def _bytes(b: Builder, node: OnnxNode, result: np.dtype) -> str | None:
     scale, zero = (b.known(optional(node, k)) for k in (1, 2))
     if scale is None or scale.size > 1 or (optional(node, 2) and (zero is None or zero.size > 1)):
         return None
-    factor = float(scale.reshape(-1)[0])
-    offset = (0 if zero is None else int(zero.reshape(-1)[0])) + (OFFSET if result == S8 else 0)
-    twin = moved_integers(b, node.inputs[0], factor, offset)
+    return quantized_bytes(b, node, node.inputs[0], scale, np.zeros(1, result) if zero is None else zero)
+
+
+def quantized_bytes(b: Builder, node: OnnxNode, name: str, scale: np.ndarray, zero: np.ndarray) -> str:
+    """A float32 tensor as the bytes that are a node's output, by one scale and one zero point of their type."""
+    factor, offset = float(scale.reshape(-1)[0]), int(zero.reshape(-1)[0]) + (OFFSET if zero.dtype == S8 else 0)
+    twin = moved_integers(b, name, factor, offset)
     if twin is None:
-        twin = elementwise(b, lambda x: unsigned(div(x, like(x, factor)), offset), node.inputs[0], hint="quantized")
-    return twin if result == U8 else signed_result(b, node.outputs[0], twin)
+        twin = elementwise(b, lambda x: unsigned(div(x, like(x, factor)), offset), name, hint="quantized")
+    return twin if zero.dtype == U8 else signed_result(b, node.outputs[0], twin)
 
 
 @builds("DynamicQuantizeLinear")
