@@ -67,6 +67,11 @@ class DeviceSpec:
         return self.peak_gflops_per_core * self.cores
 
     @property
+    def integer_products(self) -> bool:
+        """Whether quantized layers are multiplied as integers: where that was measured to be faster than in float32."""
+        return self.kind == "cpu" and self.isa != "neon"
+
+    @property
     def fast_bytes(self) -> int:
         """Cache that one core has to itself: its L2 and its share of L3."""
         return self.l2 + self.l3 // self.cores

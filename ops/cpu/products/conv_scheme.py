@@ -22,6 +22,7 @@ from brickrt.ops.cpu.operand import Operand
 from brickrt.ops.cpu.operands.epilogue import Epilogue
 from brickrt.ops.cpu.products.conv_geometry import POINT, is_pointwise, joins_rows, windows
 from brickrt.ops.cpu.products.few_outputs import FEWEST_PIXELS, FewOutputs, power_of_two
+from brickrt.ops.cpu.products.integers.dot import left_registers
 from brickrt.ops.cpu.products.integers.words import in_words, multiplies_integers
 from brickrt.ops.cpu.products.row_tiles import RowWindow, choose_tile, common_cut, tile_runs
 from brickrt.ops.operators.conv import Conv, ConvTranspose
@@ -161,7 +162,8 @@ class ConvScheme(Kernel):
         """(OB, T) of `choose_tile`; equal for all shape classes, since they share the packed weights."""
         step = self.op.strides[-1] if isinstance(self.op, ConvTranspose) else 1
         pixels = math.prod(self.out.shape[2:]) if is_pointwise(self.op) else -(-self.out.shape[-1] // step)
-        return choose_tile(pixels, self.whole_blocks, self.shape_class[0], self.isa, self.sums, self.op.gate_parts)
+        isa = left_registers(self.isa) if self.integer else self.isa
+        return choose_tile(pixels, self.whole_blocks, self.shape_class[0], isa, self.sums, self.op.gate_parts)
 
     @property
     def tiled_blocks(self) -> int:

@@ -21,7 +21,7 @@ from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel, kernel_for
 from brickrt.ops.cpu.operand import Operand
 from brickrt.ops.cpu.operands.epilogue import Epilogue
-from brickrt.ops.cpu.products.integers.dot import ByteDot
+from brickrt.ops.cpu.products.integers.dot import ByteDot, left_registers
 from brickrt.ops.cpu.products.integers.words import BYTES, in_words, multiplies_integers, pack_words
 from brickrt.ops.cpu.products.register_tile import Accumulators, PackedStream
 from brickrt.ops.cpu.products.row_tiles import RowWindow, choose_tile, common_cut, tile_runs
@@ -87,7 +87,8 @@ class MatMulKernel(Kernel):
     @cached_property
     def tile(self) -> tuple[int, int]:
         """(OB, T) of `choose_tile`; equal for all shape classes, since they share the packed columns."""
-        return choose_tile(self.out.shape[-2], self.blocks, self.shape_class[0], self.isa, self.sums)
+        isa = left_registers(self.isa) if self.integer else self.isa
+        return choose_tile(self.out.shape[-2], self.blocks, self.shape_class[0], isa, self.sums)
 
     @cached_property
     def epilogue(self) -> Epilogue:

@@ -8,7 +8,7 @@ any       byte by byte in 32 bits
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from llvmlite import ir
 
@@ -17,7 +17,14 @@ from brickrt.ops.cpu.emit.llvm_types import I16, I32, fill, vector
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.products.integers.words import BYTES
 
+HALVES = 3  # registers that the halves of bytes take, beside those of words
+
 Parts = Sequence[ir.Value]
+
+
+def left_registers(isa: Isa) -> Isa:
+    """The processor with as many registers as a tile of words may use for its sums, weights and pixels."""
+    return isa if isa.multiplies_bytes else replace(isa, registers=isa.registers - HALVES)
 
 
 @dataclass(frozen=True)
