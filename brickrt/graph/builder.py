@@ -81,6 +81,16 @@ def no_kernels(dtype: np.dtype) -> str:
     return f"no kernels for elements of type {'string' if dtype.kind in 'OUS' else dtype.name}"
 
 
+@dataclass(frozen=True, eq=False)
+class Quantized:
+    """What DequantizeLinear gives: (`tensor` - `zero`) · `scale`, arrays of one entry or one per index of `axis`."""
+
+    tensor: str
+    scale: np.ndarray
+    zero: np.ndarray
+    axis: int
+
+
 @dataclass(frozen=True)
 class Mark:
     """A state of a builder that it can return to: the lengths of its tables."""
@@ -93,8 +103,12 @@ class Mark:
 class Builder:
     """Collects brick nodes. Tensors go by ONNX name, or by the name that `emit` and `constant` return."""
 
-    def __init__(self, reserved: Iterable[str] = (), used: Iterable[str] = ()) -> None:
-        """`reserved` names are not given to new tensors; `used` are the ONNX tensors that anybody reads."""
+    def __init__(self, reserved: Iterable[str] = (), used: Iterable[str] = (), integers: bool = False) -> None:
+        """`reserved` names are not given to new tensors; `used` are the ONNX tensors that anybody reads. With
+        `integers`, products of quantized tensors are computed as such."""
+        self.integers = integers
+        self.quantized: dict[str, Quantized] = {}  # by the ONNX name of what DequantizeLinear gives
+        self.twins: dict[str, str] = {}  # signed bytes, by ONNX name → unsigned ones, 128 more
         self.types: dict[str, TensorType] = {}
         self.constants: dict[str, np.ndarray] = {}
         self.aliases: dict[str, str] = {}

@@ -9,12 +9,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+import numpy as np
+
 from brickrt.ops.base import Op
 from brickrt.ops.operators.conv import Conv, ConvTranspose
 from brickrt.ops.operators.interp import Interp
 from brickrt.ops.operators.map import Map
 from brickrt.ops.operators.move import Concat, Take
 from brickrt.ops.operators.pool import Pool
+from brickrt.ops.operators.product_types import is_integer_product
 from brickrt.ops.operators.reduce import Reduce
 from brickrt.ops.operators.rowwise import Rowwise
 from brickrt.ops.types import Shape, TensorType
@@ -80,10 +83,14 @@ def _operand(shape: Shape, rank: int) -> Layout:
 
 @_rule(Conv, ConvTranspose)
 def _conv(query: LayoutQuery) -> LayoutChoice:
-    if not _blockable(query.out, query.images):
-        return _all_plain(query)
     op = query.op
     assert isinstance(op, Conv | ConvTranspose)
+    if is_integer_product(*query.ins[:2]):
+        constants: list[Layout] = ["plain"] * (op.main - 1)
+        rest = (_operand(kind.shape, query.out.rank) for kind in query.ins[op.main :])
+        return LayoutChoice(("blocked", *constants, *rest), "blocked")
+    if not _blockable(query.out, query.images):
+        return _all_plain(query)
     whole = isinstance(op, Conv) and op.groups == 1
     x: Layout = query.layouts[0] if whole and query.ins[0].shape[1] <= query.images.few else "blocked"
     fixed: tuple[Layout, ...] = (x, "plain", "plain") if op.bias else (x, "plain")
@@ -98,7 +105,9 @@ def _conv(query: LayoutQuery) -> LayoutChoice:
 
 @_rule(Pool)
 def _pool(query: LayoutQuery) -> LayoutChoice:
-    return LayoutChoice(("blocked",), "blocked") if _blockable(query.out, query.images) else _all_plain(query)
+    moved = query.out.dtype == np.uint8 and query.layouts[0] == "plain"  # bytes are not worth being reordered for
+    blocked = _blockable(query.out, query.images) and not moved
+    return LayoutChoice(("blocked",), "blocked") if blocked else _all_plain(query)
 
 
 @_rule(Map)

@@ -17,6 +17,17 @@ class Isa:
     features: str = ""
 
     @property
+    def multiplies_bytes(self) -> bool:
+        """Whether an instruction adds the products of four bytes each to the lanes of a vector (VNNI)."""
+        wide, narrow = ("+avx512vnni",), ("+avxvnni",)
+        return any(name in self.features.split(",") for name in (wide if self.lanes == 16 else narrow))
+
+    @property
+    def multiplies_words(self) -> bool:
+        """Whether an instruction adds the products of two 16-bit integers each, exactly (AVX2, AVX-512)."""
+        return self.lanes in (8, 16)
+
+    @property
     def double_pumped(self) -> bool:
         """Whether operations on a vector are split in two: one multiply-add a cycle, where others do two."""
         return self.lanes == 16 and self.cpu in DOUBLE_PUMPED

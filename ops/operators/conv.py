@@ -2,7 +2,8 @@
 
 Inputs: x [N, C, spatial…], w [M, C/groups, kernel…] (transposed: [C, M/groups, kernel…]), then the bias [M] if `bias`,
 then, if `channel_scaled`, factors [N or 1, C, 1…] of the input's channels (squeeze and excitation), then the extra
-operands of the epilogue, which broadcast to the output. In the epilogue `Arg(0)` is the convolution with its bias, and
+operands of the epilogue, which broadcast to the output. x may be uint8 and w int8: then bias and sums are int32
+(`product_types.py`). In the epilogue `Arg(0)` is the convolution with its bias, and
 `Arg(k)`, k ≥ 1, is extra operand k-1.
 
 A convolution with `gate_parts` > 1 sums that many times the channels of its output. Its epilogue combines equal parts
@@ -20,9 +21,9 @@ import numpy as np
 
 from brickrt.ops.base import Op, Slab, crop
 from brickrt.ops.definitions.convolution import correlate, scatter
-from brickrt.ops.definitions.expressions import compute_type
 from brickrt.ops.epilogue import count_applies, epilogue_type, finish
 from brickrt.ops.expr import Expr
+from brickrt.ops.operators.product_types import exact_type, is_integer_product, product_type, wrapped_sums
 from brickrt.ops.regions import box_shape, columns, operand_region, settle
 from brickrt.ops.types import Boxes, Shape, TensorType
 from brickrt.ops.window import Window, check_window, read_padded
@@ -110,7 +111,7 @@ class Conv(Op):
         shape = box_shape(box)
         if 0 in shape:
             return np.empty(shape, out.dtype)
-        dtype = compute_type(ins[0].dtype)
+        dtype = exact_type(*ins[:2])
         wide = self._product_boxes(box, out)
         lo, hi = self._reach(wide, ins)
         x = read_padded(slabs[0], lo[0], hi[0], 0, dtype)
@@ -214,7 +215,7 @@ class ConvTranspose(Op):
         shape = box_shape(box)
         if 0 in shape:
             return np.empty(shape, out.dtype)
-        dtype = compute_type(ins[0].dtype)
+        dtype = exact_type(*ins[:2])
         region = self.region(0, box, ins, out)
         product = np.zeros(shape, dtype)
         if region.volumes[0]:
@@ -245,8 +246,9 @@ def _check_operands(op: Conv | ConvTranspose, ins: Sequence[TensorType]) -> tupl
     x, w = ins[0], ins[1]
     if x.rank < 3 or w.rank != x.rank or w.shape[2:] != op.kernel:
         raise ValueError(f"{op.name}: weights {w} do not fit input {x} and kernel {list(op.kernel)}")
-    if any(t.dtype != x.dtype for t in ins[1 : op.main]):
-        raise ValueError(f"{op.name}: operands of types {', '.join(map(str, ins[: op.main]))}")
+    product_type(op.name, ins[: op.main])
+    if is_integer_product(x, w) and (isinstance(op, ConvTranspose) or op.channel_scaled or op.gate_parts > 1):
+        raise ValueError(f"{op.name}: integers {x} and {w} are multiplied by plain convolutions only")
     settings = {"strides": op.strides, "dilations": op.dilations, "pads": op.pads, "pads_end": op.pads_end}
     check_window(op.name, x.rank - 2, **settings)
     return x, w
@@ -261,7 +263,8 @@ def _result(
     if op.bias and ins[2].shape != (channels,):
         raise ValueError(f"{op.name}: bias {ins[2]}, expected [{channels}]")
     shape = (ins[0].shape[0], channels // parts, *spatial)
-    return epilogue_type(op.name, op.epilogue, ins[op.main :], ins[0].dtype, shape, parts)
+    sums = product_type(op.name, ins[: op.main])
+    return epilogue_type(op.name, op.epilogue, ins[op.main :], sums, shape, parts)
 
 
 def _finish(
@@ -276,6 +279,7 @@ def _finish(
     if op.bias:
         bias = crop(slabs[2], op.region(2, box, ins, out)).astype(product.dtype)
         product = product + bias.reshape(-1, *(1,) * len(op.kernel))
+    product = wrapped_sums(product, *ins[:2])
     extra = op.main
     width = int(box.extents[0, 1])
     parts = [product[:, k * out.shape[1] :][:, :width] for k in range(op.gate_parts)]

@@ -9,9 +9,9 @@ from typing import ClassVar
 import numpy as np
 
 from brickrt.ops.base import Op, Slab, crop
-from brickrt.ops.definitions.expressions import compute_type
 from brickrt.ops.epilogue import count_applies, epilogue_type, finish
 from brickrt.ops.expr import Expr
+from brickrt.ops.operators.product_types import exact_type, product_type, wrapped_sums
 from brickrt.ops.regions import box_shape, columns, operand_region, settle
 from brickrt.ops.types import Boxes, TensorType, broadcast_region
 
@@ -21,7 +21,8 @@ class MatMul(Op):
     """a [batch…, M, K] times b [batch…, K, N], ranks ≥ 2, batch dimensions broadcast.
 
     Then the bias [N] if `bias`, then the extra operands of the epilogue, which broadcast to the output; `Arg(0)` of the
-    epilogue is the product with its bias, `Arg(k)` extra operand k-1.
+    epilogue is the product with its bias, `Arg(k)` extra operand k-1. a may be uint8 and b int8: then bias and sums are
+    int32 (`product_types.py`).
     """
 
     name: ClassVar[str] = "MatMul"
@@ -38,16 +39,17 @@ class MatMul(Op):
         if len(ins) < 2 + self.bias:
             raise ValueError(f"MatMul: {len(ins)} inputs, expected at least {2 + self.bias}")
         a, b = ins[0], ins[1]
-        if a.rank < 2 or b.rank < 2 or a.shape[-1] != b.shape[-2] or a.dtype != b.dtype:
+        if a.rank < 2 or b.rank < 2 or a.shape[-1] != b.shape[-2]:
             raise ValueError(f"MatMul: {a} times {b} is not a matrix product")
+        sums = product_type(self.name, ins[: self.main])
         try:
             batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
         except ValueError:
             raise ValueError(f"MatMul: batch dimensions of {a} and {b} do not broadcast") from None
-        if self.bias and ins[2] != TensorType((b.shape[-1],), a.dtype):
-            raise ValueError(f"MatMul: bias {ins[2]}, expected {a.dtype.name}[{b.shape[-1]}]")
+        if self.bias and ins[2] != TensorType((b.shape[-1],), sums):
+            raise ValueError(f"MatMul: bias {ins[2]}, expected {sums.name}[{b.shape[-1]}]")
         shape = (*batch, a.shape[-2], b.shape[-1])
-        return epilogue_type(self.name, self.epilogue, ins[2 + self.bias :], a.dtype, shape)
+        return epilogue_type(self.name, self.epilogue, ins[self.main :], sums, shape)
 
     def region(self, i: int, boxes: Boxes, ins: Sequence[TensorType], out: TensorType) -> Boxes:
         """Rows of a, columns of b, each with all of the depth."""
@@ -71,12 +73,13 @@ class MatMul(Op):
         if 0 in shape:
             return np.empty(shape, out.dtype)
         extra = 2 + self.bias
-        dtype = compute_type(ins[0].dtype)
+        dtype = exact_type(*ins[:2])
         a, b, *bias = (crop(slabs[i], self.region(i, box, ins, out)).astype(dtype) for i in range(extra))
         with np.errstate(all="ignore"):
             product = np.matmul(a, b)
             if bias:
                 product = product + bias[0]
+        product = wrapped_sums(product, *ins[:2])
         return finish([product], self.epilogue, box, slabs[extra:], ins[extra:], out.dtype)
 
     def flops(self, ins: Sequence[TensorType], out: TensorType) -> int:

@@ -13,16 +13,20 @@ import numpy as np
 from brickrt.graph.ir import Graph, Node
 from brickrt.graph.passes.fuse_channel_scales import fuse_channel_scales
 from brickrt.graph.passes.fuse_gates import OPERANDS, fuse_gate
+from brickrt.graph.passes.fuse_integers import into_integer_product, simplify_integer_epilogue
 from brickrt.graph.passes.fuse_squares import fuse_squares
 from brickrt.graph.rewriter import Rewriter, origins
 from brickrt.ops.expr import Apply, Arg, Expr, substitute, walk
 from brickrt.ops.operators.conv import Conv, ConvTranspose
 from brickrt.ops.operators.map import Map
 from brickrt.ops.operators.matmul import MatMul
+from brickrt.ops.operators.product_types import SUMS, product_type
 from brickrt.ops.operators.reduce import Reduce
 
 OPERATIONS = 64
 """Most operations of an expression, where parts that are used twice count twice."""
+WIDENING = 3
+"""Operations that DequantizeLinear is, at most."""
 SHARED_BYTES = 1 << 16
 """Constants up to this size are compared by value."""
 
@@ -32,6 +36,8 @@ def fuse(graph: Graph) -> Graph:
     rewriter = Rewriter(graph)
     _share_constants(rewriter)
     _share_nodes(rewriter)
+    for node in rewriter.walk():
+        into_integer_product(rewriter, node, map_into_product)
     for node in rewriter.walk():
         fuse_squares(rewriter, node)
     for node in rewriter.walk():
@@ -89,14 +95,26 @@ def _absorb_maps(rewriter: Rewriter, output: str) -> None:
             return
         for name in node.inputs:
             producer = rewriter.nodes.get(name)
-            if producer is None or not isinstance(producer.op, Map) or not _joins(rewriter, producer, node):
+            if producer is None or not isinstance(producer.op, Map):
+                continue
+            if not _joins(rewriter, producer, node) and not _widens_for(rewriter, producer, node):
                 continue
             merged = _merged(producer, node)
             if len(merged.inputs) <= OPERANDS and _operations(map_expression(merged)) <= OPERATIONS:
                 rewriter.put(merged)
-                rewriter.remove(producer.output)
+                if not rewriter.readers.get(producer.output) and producer.output not in rewriter.outputs:
+                    rewriter.remove(producer.output)
                 found = True
                 break
+
+
+def _widens_for(rewriter: Rewriter, producer: Node, node: Node) -> bool:
+    """Whether a node of the same shape reads bytes that another converts in few operations: each of several readers
+    does so for itself, rather than read four times as much."""
+    source, result = (rewriter.types[name] for name in (producer.inputs[0], producer.output))
+    widens = len(producer.inputs) == 1 and source.dtype.itemsize == 1 < result.dtype.itemsize
+    same = source.shape == result.shape == rewriter.types[node.output].shape
+    return widens and same and _operations(map_expression(producer)) <= WIDENING
 
 
 def _joins(rewriter: Rewriter, producer: Node, node: Node) -> bool:
@@ -136,11 +154,18 @@ def _into_product(rewriter: Rewriter, node: Node, order: dict[str, int]) -> None
         return
     before = [rewriter.nodes[name] for name in node.inputs if name in rewriter.nodes]
     for producer in sorted(before, key=lambda p: order[p.output], reverse=True):
-        merged = _with_epilogue(rewriter, producer, node) if _joins(rewriter, producer, node) else None
-        if merged is not None:
-            rewriter.put(merged)
-            rewriter.remove(producer.output)
+        if map_into_product(rewriter, producer, node):
             return
+
+
+def map_into_product(rewriter: Rewriter, producer: Node, node: Node) -> bool:
+    """Makes a Map the epilogue of a product, or more of it, if it can be."""
+    merged = _with_epilogue(rewriter, producer, node) if _joins(rewriter, producer, node) else None
+    if merged is not None:
+        rewriter.put(merged)
+        rewriter.remove(producer.output)
+        simplify_integer_epilogue(rewriter, merged.output)
+    return merged is not None
 
 
 def _with_epilogue(rewriter: Rewriter, producer: Node, node: Node) -> Node | None:
@@ -150,12 +175,13 @@ def _with_epilogue(rewriter: Rewriter, producer: Node, node: Node) -> Node | Non
     main = producer.op.main
     extras = list(producer.inputs[main:])
     extras += [name for name in node.inputs if name != producer.output and name not in extras]
-    product = producer.op.epilogue or Arg(np.dtype(np.float32), 0)
+    sums = product_type(producer.op.name, [rewriter.types[name] for name in producer.inputs[:main]])
+    product = producer.op.epilogue or Arg(sums, 0)
     parts = producer.op.gate_parts if isinstance(producer.op, Conv) else 1
     expr = _renumbered(map_expression(node), node.inputs, extras, {producer.output: product}, parts)
     if len(extras) > OPERANDS or _operations(expr) > OPERATIONS:
         return None
-    if not _all_float32(rewriter.types[producer.output].dtype, expr):
+    if sums != SUMS and not _all_float32(rewriter.types[producer.output].dtype, expr):
         return None
     op = replace(producer.op, epilogue=expr)
     inputs = (*producer.inputs[:main], *extras)

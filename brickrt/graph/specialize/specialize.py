@@ -34,13 +34,17 @@ BOUND_ELEMENTS = 4096
 NO_FORM = "it has no form in brick operators"
 
 
-def specialize(stage: Stage, types: Mapping[str, TensorType], values: Mapping[str, np.ndarray]) -> Specialized:
+def specialize(
+    stage: Stage, types: Mapping[str, TensorType], values: Mapping[str, np.ndarray], integers: bool = False
+) -> Specialized:
     """Specializes a stage for inputs of these types; `values` are those of inputs that become constants.
+
+    With `integers`, quantized tensors are multiplied as integers, else in float32.
 
     An input without a type is no tensor (a sequence, an absent optional): its readers run on the host. Raises
     BrickError, naming the node, for shapes and types that do not fit.
     """
-    walk = _Walk(stage, types, values)
+    walk = _Walk(stage, types, values, integers)
     with last_resort(walk.doing):
         walk.run()
         if walk.need:
@@ -51,12 +55,14 @@ def specialize(stage: Stage, types: Mapping[str, TensorType], values: Mapping[st
 class _Walk:
     """One pass over a stage, which fills a `Builder`."""
 
-    def __init__(self, stage: Stage, types: Mapping[str, TensorType], values: Mapping[str, np.ndarray]) -> None:
+    def __init__(
+        self, stage: Stage, types: Mapping[str, TensorType], values: Mapping[str, np.ndarray], integers: bool
+    ) -> None:
         self.stage, self.opsets = stage, stage.source.opsets
         read = [name for node in stage.nodes for name in reads(node)]
         written = [name for node in stage.nodes for name in node.outputs]
         names = {*read, *written, *stage.inputs, *stage.outputs, *(node.name for node in stage.nodes)}
-        self.b = Builder(reserved=names, used=(*read, *stage.outputs))
+        self.b = Builder(reserved=names, used=(*read, *stage.outputs), integers=integers)
         for name in stage.inputs:
             if name in types:
                 self.b.types[name] = types[name]

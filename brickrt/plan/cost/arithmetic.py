@@ -51,6 +51,8 @@ def _product_gflops(op: Op, dtype: np.dtype, device: DeviceSpec, precision: Prec
     kind = "tf32" if dtype == np.float32 and precision == "tf32" else dtype.name
     grouped = isinstance(op, Conv | ConvTranspose) and op.groups > 1
     peak = device.peak_gflops_per_core
+    if dtype == np.uint8:
+        return peak if grouped else peak * device.byte_products
     return peak if grouped else device.matrix_gflops_per_core.get(kind, peak)
 
 

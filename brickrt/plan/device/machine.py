@@ -108,6 +108,14 @@ def double_pumped(isa: str) -> bool:
     return isa == "avx512" and binding.get_host_cpu_name() in DOUBLE_PUMPED
 
 
+def multiplies_bytes(isa: str) -> bool:
+    """Whether the host has an instruction that adds products of four bytes (VNNI), in vectors of an instruction set."""
+    from llvmlite import binding
+
+    name = {"avx512": "avx512vnni", "avx2": "avxvnni"}.get(isa)
+    return name is not None and bool(binding.get_host_cpu_features().get(name))
+
+
 def cpu_name() -> str:
     """The processor's marketing name where the system has one, else that of its architecture."""
     model = re.search(r"^model name\s*:\s*(.+)$", _read(Path("/proc/cpuinfo")), re.MULTILINE)

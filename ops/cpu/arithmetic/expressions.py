@@ -9,6 +9,7 @@ from llvmlite import ir
 
 from brickrt.ops.cpu.arithmetic import integers, vector_math
 from brickrt.ops.cpu.arithmetic.conversions import compare, convert
+from brickrt.ops.cpu.arithmetic.quantize import rounded_byte, store_byte
 from brickrt.ops.cpu.arithmetic.scalar_math import LIBM, libm
 from brickrt.ops.cpu.arithmetic.vector_math import lanes_of
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
@@ -70,6 +71,10 @@ class _Printer:
             return self._shared(("const", expr.dtype, repr(expr.value)), lambda: constant(fixed, self.lanes))
         if not isinstance(expr, Apply):
             raise ValueError(f"expression node {type(expr).__name__} has no LLVM IR")
+        byte = rounded_byte(expr)
+        if byte:
+            inner, zero = byte
+            return store_byte(self.f, self.value(inner), zero)
         expr = _without_division(expr)
         args = [self.value(a) for a in expr.args]
         return self._shared((expr.fn, expr.dtype, *map(id, args)), lambda: apply(self.f, expr, args))

@@ -10,6 +10,7 @@ from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.products.conv_body import ConvBody
 from brickrt.ops.cpu.products.conv_scheme import ConvScheme
 from brickrt.ops.cpu.products.few_outputs_body import FewOutputsBody
+from brickrt.ops.cpu.products.integers.words import BYTES, pack_words
 from brickrt.ops.operators.conv import ConvTranspose
 
 
@@ -19,7 +20,8 @@ class ConvKernel(ConvScheme):
     def pack_parts(self, i: int, array: np.ndarray) -> Sequence[np.ndarray]:
         """Weights as one stream per tile, bias up to whole tiles per group, epilogue constants as the operands say."""
         if i == 1:
-            return self._pack_weights(array)
+            words = self._pack_weights(pack_words(array, 1)) if self.integer else None
+            return [w.view(array.dtype) for w in words] if words else self._pack_weights(array)
         if i == 2 and self.op.bias:
             split = self._by_tiles(array).reshape(self.op.groups, -1)
             return [np.pad(split, [(0, 0), (0, self.padded_blocks * self.lanes - split.shape[1])])]
@@ -28,6 +30,8 @@ class ConvKernel(ConvScheme):
     def packed_elements(self, i: int) -> int:
         """See `Kernel`."""
         padded = self.op.groups * self.padded_blocks * self.lanes
+        if i == 1 and self.integer:
+            return padded * self.taps * self.group_in * BYTES
         if i == 1:
             return padded * self.taps * (self.group_in + (self.few_outputs.ways if self.few_outputs else 0))
         return padded if i == 2 and self.op.bias else super().packed_elements(i)

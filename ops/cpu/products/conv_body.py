@@ -13,6 +13,7 @@ from brickrt.ops.cpu.operand import Operand
 from brickrt.ops.cpu.operands.epilogue import offset_of
 from brickrt.ops.cpu.products.conv_operands import BYTE, ConvOperands, TilePosition
 from brickrt.ops.cpu.products.conv_scheme import ConvScheme
+from brickrt.ops.cpu.products.integers.dot import ByteDot
 from brickrt.ops.cpu.products.live_taps import first_input, live_taps, shared_taps
 from brickrt.ops.cpu.products.register_tile import Accumulators
 from brickrt.ops.cpu.products.row_tiles import PIXEL, PixelTile, tile_runs
@@ -109,7 +110,8 @@ class ConvBody(ConvOperands):
 
     def accumulators(self, place: TilePosition, count: int) -> Accumulators:
         """The sums of `count` pixels, begun with the bias."""
-        return Accumulators.create(self.f, self.initial(place), count, self.dtype, self.k.lanes)
+        dot = ByteDot.of(self.f, self.k.isa) if self.k.integer else None
+        return Accumulators.create(self.f, self.initial(place), count, self.dtype, self.k.lanes, dot)
 
     def places(self, place: TilePosition, out_x: Index, tile: PixelTile) -> list[tuple[int, int, list[Index]]]:
         """Per block and pixel that a tile gives their numbers, and the index of the output."""
@@ -129,7 +131,7 @@ class ConvBody(ConvOperands):
             for j in range(each):
                 index = [place.n, f.mul(f.add(first, j), k.lanes), *place.at, column]
                 value = self.epilogue.apply(sums[j], index, others=sums[j + each :: each])
-                f.store(value, self.out, offset_of(f, k.out, index), self.dtype, k.lanes)
+                f.store(value, self.out, offset_of(f, k.out, index), k.out.dtype, k.lanes)
 
         self.epilogue.each([[acc.value(j, t) for j in range(place.count)] for t in range(tile.count)], store)
 
@@ -147,7 +149,7 @@ class ConvBody(ConvOperands):
     ) -> None:
         """All taps for the `channels` channels of unit `q` of the group."""
         f, k = self.f, self.k
-        x = k.ins[0]
+        x = k.x
         channel = f.add(f.mul(place.group, k.group_in), f.mul(q, k.unit))
         start = f.add(f.mul(place.n, x.strides[0]), channel_offset(f, x, channel, k.unit))
         at = [] if k.flat else place.at
@@ -168,7 +170,7 @@ class ConvBody(ConvOperands):
             return
         f, window = self.f, self.windows[axis]
         with live_taps(f, window, self.k.out.shape[2 + axis], at[axis]) as (k, index):
-            further = f.add(offset, f.mul(index, self.k.ins[0].strides[2 + axis]))
+            further = f.add(offset, f.mul(index, self.k.x.strides[2 + axis]))
             with self.outer_taps(at, axis + 1, further, f.add(f.mul(tap, window.kernel), k)) as found:
                 yield found
 
@@ -184,8 +186,8 @@ class ConvBody(ConvOperands):
     ) -> None:
         """The taps along the row, and for each of them the channels."""
         f, k = self.f, self.k
-        stride, size = k.ins[0].strides[-1], k.row_window.kernel
-        step = 1 if k.ins[0].block > 1 else k.ins[0].strides[1]
+        stride, size = k.x.strides[-1], k.row_window.kernel
+        step = 1 if k.x.block > 1 else k.x.strides[1]
 
         for run in tile.tap_runs():
             offsets = [None if r is None else r * stride for r in run.rels]
@@ -211,7 +213,7 @@ class ConvBody(ConvOperands):
         """The taps along the row that outputs from `x` on read, and for each of them the channels; `offset` is that of
         the row of inputs."""
         f, k = self.f, self.k
-        window, operand, extent = k.row_window, k.ins[0], k.out.shape[-1]
+        window, operand, extent = k.row_window, k.x, k.out.shape[-1]
         step = 1 if operand.block > 1 else operand.strides[1]
 
         def add(tap: Index, index: Index, offsets: list[int | None]) -> None:

@@ -39,7 +39,7 @@ class ConvOperands:
         self.factors = f.pointer(kernel.op.main) if kernel.op.channel_scaled else None
         self.later = f.local(PTR, f.pointer(len(kernel.ins) + kernel.extra_pointers)) if kernel.prefetch_bytes else None
         self.scaled_weights = f.pointer(1 + len(kernel.ins) + kernel.extra_pointers) if kernel.workspace else None
-        self.dtype = kernel.out.dtype
+        self.dtype = kernel.sums
         self.known_members: list[list[Index]] | None = None  # of the blocks of a tile, where weights are no constants
         self.epilogue = kernel.epilogue.bind(f)
         self.boxes = [f.box(d) for d in range(2, kernel.out.type.rank)]

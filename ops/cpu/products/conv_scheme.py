@@ -22,8 +22,11 @@ from brickrt.ops.cpu.operand import Operand
 from brickrt.ops.cpu.operands.epilogue import Epilogue
 from brickrt.ops.cpu.products.conv_geometry import POINT, is_pointwise, joins_rows, windows
 from brickrt.ops.cpu.products.few_outputs import FEWEST_PIXELS, FewOutputs, power_of_two
+from brickrt.ops.cpu.products.integers.dot import left_registers
+from brickrt.ops.cpu.products.integers.words import in_words, multiplies_integers
 from brickrt.ops.cpu.products.row_tiles import RowWindow, choose_tile, common_cut, tile_runs
 from brickrt.ops.operators.conv import Conv, ConvTranspose
+from brickrt.ops.operators.product_types import SUMS
 from brickrt.ops.types import Boxes
 
 STRAIGHT_CODE = 3
@@ -86,9 +89,24 @@ class ConvScheme(Kernel):
         return width, phase, first, last
 
     @property
+    def integer(self) -> bool:
+        """Whether bytes are multiplied and summed as integers."""
+        return multiplies_integers(self.ins)
+
+    @cached_property
+    def x(self) -> Operand:
+        """The input as tiles read it: words of four channels where these are integers."""
+        return in_words(self.ins[0], 1) if self.integer else self.ins[0]
+
+    @property
+    def sums(self) -> np.dtype:
+        """The type of sums and bias, and of weights as tiles read them."""
+        return SUMS if self.integer else self.out.dtype
+
+    @property
     def group_in(self) -> int:
-        """Input channels of a group."""
-        return self.ins[0].shape[1] // self.op.groups
+        """Input channels of a group; words of them where these are integers."""
+        return self.x.shape[1] // self.op.groups
 
     @property
     def group_out(self) -> int:
@@ -106,6 +124,8 @@ class ConvScheme(Kernel):
         """How the last block of output channels is computed where it has few; None where it is like the others."""
         plain, pixels = self.out.block == 1, math.prod(self.out.shape[2:])
         last = self.group_out - (self.group_blocks - 1) * self.lanes
+        if self.integer:
+            return None
         ungrouped = self.op.groups == self.op.gate_parts == 1 and not self.op.channel_scaled
         shareable = ungrouped and self.ins[0].block > 1 and self.packed[1]
         ways = min(self.lanes // power_of_two(last), power_of_two(self.group_in)) if shareable else 1
@@ -122,7 +142,7 @@ class ConvScheme(Kernel):
     @property
     def unit(self) -> int:
         """Input channels that lie at a constant stride whatever the group: the innermost sweep."""
-        block = self.ins[0].block
+        block = self.x.block
         if block == 1:
             return self.group_in
         return block if self.op.groups == 1 else math.gcd(self.group_in, block)
@@ -142,7 +162,8 @@ class ConvScheme(Kernel):
         """(OB, T) of `choose_tile`; equal for all shape classes, since they share the packed weights."""
         step = self.op.strides[-1] if isinstance(self.op, ConvTranspose) else 1
         pixels = math.prod(self.out.shape[2:]) if is_pointwise(self.op) else -(-self.out.shape[-1] // step)
-        return choose_tile(pixels, self.whole_blocks, self.shape_class[0], self.isa, self.out.dtype, self.op.gate_parts)
+        isa = left_registers(self.isa) if self.integer else self.isa
+        return choose_tile(pixels, self.whole_blocks, self.shape_class[0], isa, self.sums, self.op.gate_parts)
 
     @property
     def tiled_blocks(self) -> int:
@@ -159,7 +180,7 @@ class ConvScheme(Kernel):
     def workspace(self) -> int:
         """Room for the weights of a tile times the factors of the input's channels."""
         scaled = self.op.channel_scaled and self.packed[1]
-        return self.group_in * self.taps * self.tile[0] * self.lanes * self.out.dtype.itemsize if scaled else 0
+        return self.group_in * self.taps * self.tile[0] * self.lanes * self.sums.itemsize if scaled else 0
 
     def swept_channels(self, boxes: Boxes) -> np.ndarray | None:
         """As if no tap fell on padding."""

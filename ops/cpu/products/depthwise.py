@@ -29,6 +29,8 @@ from brickrt.ops.cpu.products.conv_geometry import windows
 from brickrt.ops.cpu.products.conv_scheme import ConvScheme
 from brickrt.ops.cpu.products.groups.lane_groups import LaneGroups
 from brickrt.ops.cpu.products.groups.lane_inputs import LaneInputs, lane_inputs
+from brickrt.ops.cpu.products.integers.dot import ByteDot
+from brickrt.ops.cpu.products.integers.words import multiplies_integers
 from brickrt.ops.cpu.products.live_taps import first_input, live_taps
 from brickrt.ops.cpu.products.row_tiles import FEW, PIXEL, PixelTile, tile_runs
 from brickrt.ops.operators.conv import Conv, ConvTranspose
@@ -45,6 +47,11 @@ class DepthwiseKernel(ConvScheme):
     """`shape_class` as ConvKernel's; the tile is one block of channels by PIXELS pixels."""
 
     prefetches: ClassVar[bool] = False
+
+    @property
+    def x(self) -> Operand:
+        """The input as it is: a lane reads channels, not words."""
+        return self.ins[0]
 
     @cached_property
     def lane_groups(self) -> LaneGroups:
@@ -71,7 +78,7 @@ class DepthwiseKernel(ConvScheme):
             return 1, PIXELS if many else PIXELS // 2
         pixels = GROUP_PIXELS if many else PIXELS if self.shuffles else FEW_GROUP_PIXELS
         pixels = min(pixels, FEW) if self.isa.double_pumped else pixels
-        return 1, max(1, pixels * 4 // (self.op.gate_parts * self.out.dtype.itemsize))
+        return 1, max(1, pixels * 4 // (self.op.gate_parts * self.sums.itemsize))
 
     @property
     def tap_code(self) -> int:
@@ -114,7 +121,8 @@ class DepthwiseBody:
         self.k, self.f = kernel, f
         self.out, self.x, self.w = (f.pointer(i) for i in range(3))
         self.bias = f.pointer(3) if kernel.op.bias else None
-        self.dtype = kernel.out.dtype
+        self.dtype = kernel.sums
+        self.dot = ByteDot.of(f, kernel.isa) if kernel.integer else None
         self.kind = vector(register_type(self.dtype), kernel.lanes)
         self.epilogue = kernel.epilogue.bind(f)
         self.windows = windows(kernel.op, kernel.ins[0].shape[2:])[:-1]
@@ -173,7 +181,7 @@ class DepthwiseBody:
         def store(t: Index, values: Sequence[ir.Value]) -> None:
             index = [n, f.mul(block, k.lanes), *rows, f.add(out_x, tile.start, f.mul(t, tile.step))]
             value = self.epilogue.apply(values[0], index, others=values[1:])
-            f.store(value, self.out, offset_of(f, k.out, index), self.dtype, k.lanes)
+            f.store(value, self.out, offset_of(f, k.out, index), k.out.dtype, k.lanes)
 
         self.epilogue.each([[f.read(acc[t]) for acc in sums] for t in range(tile.count)], store)
 
@@ -210,17 +218,26 @@ class DepthwiseBody:
             weights = [[self.weight(block, f.add(first_tap, kx), member) for kx, _ in taps] for member, _ in members]
             for rel in rels:
                 for (_, reader), row in zip(members, weights, strict=True):
-                    pixel = reader(rel * k.ins[0].strides[-1])
+                    pixel = self.widened(reader(rel * k.ins[0].strides[-1]))
                     for (_, reads), weight in zip(taps, row, strict=True):
                         for total in (total for total, at in zip(acc, reads, strict=True) if at == rel):
-                            f.change(total, f.fma(pixel, weight, f.read(total)))
+                            f.change(total, self.product(f.read(total), pixel, weight))
+
+    def widened(self, value: ir.Value) -> ir.Value:
+        """Unsigned bytes of a lane each in 32 bits; floats as they are."""
+        return self.f.b.zext(value, self.kind) if self.dot else value
+
+    def product(self, total: ir.Value, pixel: ir.Value, weight: ir.Value) -> ir.Value:
+        """The sums with a product added."""
+        return self.dot.add_lanes(total, pixel, weight) if self.dot else self.f.fma(pixel, weight, total)
 
     def weight(self, block: Index, tap: Index, member: Index) -> ir.Value:
         """A vector of weights: of each lane's channel, at a tap, for a member of its group."""
         f, k = self.f, self.k
         if k.packed[1]:
             at = f.add(f.mul(f.add(f.mul(block, k.taps), tap), k.group_in), member)
-            return f.load(self.w, f.mul(at, k.lanes), self.dtype, k.lanes)
+            value = f.load(self.w, f.mul(at, k.lanes), k.ins[1].dtype, k.lanes)
+            return f.b.sext(value, self.kind) if self.dot else value
         return f.collect(self.w, [self.weight_at(c, tap, member) for c in self.channels(block)], self.dtype, k.lanes)
 
     def weight_at(self, channel: Index, tap: Index, member: Index) -> Index:
@@ -235,7 +252,7 @@ class DepthwiseBody:
 
 @kernel_for(Conv, ConvTranspose)
 def _choose(op: Conv | ConvTranspose, ins: Sequence[Operand], out: Operand, isa: Isa) -> type[Kernel]:
-    if op.groups == 1:
+    if op.groups == 1 or (multiplies_integers(tuple(ins)) and op.groups < out.shape[1]):
         return ConvKernel
     blocks, rest = divmod(out.shape[1] // op.groups, isa.lanes)
     whole = op.gate_parts == 1 and rest == 0

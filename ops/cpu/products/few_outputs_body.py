@@ -91,7 +91,7 @@ class FewOutputsBody(ConvBody):
         f, few = self.f, self.few
         zero = zeros(vector(register_type(self.dtype), few.lanes))
         sums = tuple(f.variable(zero) for _ in range(count))
-        return FewOutputsAccumulators(f, 1, count, self.dtype, few.lanes, (sums,), few.ways)
+        return FewOutputsAccumulators(f, 1, count, self.dtype, few.lanes, (sums,), ways=few.ways)
 
     def weights(self, place: TilePosition, q: Index, channels: int, tap: Index) -> LoadWeight:
         """As those of other blocks, for a step of `ways` channels of unit `q` at a tap."""

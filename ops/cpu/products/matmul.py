@@ -21,6 +21,8 @@ from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel, kernel_for
 from brickrt.ops.cpu.operand import Operand
 from brickrt.ops.cpu.operands.epilogue import Epilogue
+from brickrt.ops.cpu.products.integers.dot import ByteDot, left_registers
+from brickrt.ops.cpu.products.integers.words import BYTES, in_words, multiplies_integers, pack_words
 from brickrt.ops.cpu.products.register_tile import Accumulators, PackedStream
 from brickrt.ops.cpu.products.row_tiles import RowWindow, choose_tile, common_cut, tile_runs
 from brickrt.ops.operators.matmul import MatMul
@@ -59,8 +61,23 @@ class MatMulKernel(Kernel):
 
     @property
     def depth(self) -> int:
-        """K, what the product sums over."""
-        return self.ins[0].shape[-1]
+        """K, what the product sums over, in words where these are integers."""
+        return self.a.shape[-1]
+
+    @property
+    def integer(self) -> bool:
+        """Whether bytes are multiplied and summed as integers."""
+        return multiplies_integers(self.ins)
+
+    @cached_property
+    def a(self) -> Operand:
+        """The first factor as tiles read it: words of four elements of K where these are integers."""
+        return in_words(self.ins[0], len(self.ins[0].shape) - 1) if self.integer else self.ins[0]
+
+    @property
+    def sums(self) -> np.dtype:
+        """The type of sums and bias, and of `b` as tiles read it."""
+        return self.a.dtype if self.integer else self.out.dtype
 
     @property
     def blocks(self) -> int:
@@ -70,7 +87,8 @@ class MatMulKernel(Kernel):
     @cached_property
     def tile(self) -> tuple[int, int]:
         """(OB, T) of `choose_tile`; equal for all shape classes, since they share the packed columns."""
-        return choose_tile(self.out.shape[-2], self.blocks, self.shape_class[0], self.isa, self.out.dtype)
+        isa = left_registers(self.isa) if self.integer else self.isa
+        return choose_tile(self.out.shape[-2], self.blocks, self.shape_class[0], isa, self.sums)
 
     @cached_property
     def epilogue(self) -> Epilogue:
@@ -82,10 +100,12 @@ class MatMulKernel(Kernel):
         width = self.tile[0] * self.lanes
         tiles = -(-self.columns // width)
         if i == 1:
+            array = pack_words(array, array.ndim - 2) if self.integer else array
             missing = tiles * width - self.columns
             whole = np.pad(array, [(0, 0)] * (array.ndim - 1) + [(0, missing)]) if missing else array
             split = whole.reshape(*array.shape[:-1], tiles, width)
-            return np.ascontiguousarray(np.moveaxis(split, -2, -3))
+            packed = np.ascontiguousarray(np.moveaxis(split, -2, -3))
+            return packed.view(np.int8) if self.integer else packed
         if i == 2 and self.op.bias:
             return np.pad(array, (0, tiles * width - self.columns))
         return super().pack(i, array)
@@ -95,12 +115,12 @@ class MatMulKernel(Kernel):
         width = self.tile[0] * self.lanes
         padded = -(-self.columns // width) * width
         if i == 1:
-            return math.prod(self.ins[1].shape[:-1]) * padded
+            return math.prod(self.ins[1].shape[:-2]) * self.depth * padded * (BYTES if self.integer else 1)
         return padded if i == 2 and self.op.bias else super().packed_elements(i)
 
     def batch_strides(self, i: int) -> list[int]:
         """Strides of input `i` along the batch dimensions of the output, 0 where it broadcasts."""
-        operand, rank = self.ins[i], self.out.type.rank
+        operand, rank = self.a if i == 0 else self.ins[i], self.out.type.rank
         strides = list(operand.strides[:-2])
         if i == 1 and self.packed[1]:
             matrix = -(-self.columns // (self.tile[0] * self.lanes)) * self.tile[0] * self.lanes * self.depth
@@ -120,7 +140,8 @@ class MatMulBody:
         self.k, self.f = kernel, f
         self.out, self.a, self.b = (f.pointer(i) for i in range(3))
         self.bias = f.pointer(3) if kernel.op.bias else None
-        self.dtype = kernel.out.dtype
+        self.dtype = kernel.sums
+        self.dot = ByteDot.of(f, kernel.isa) if kernel.integer else None
         self.epilogue = kernel.epilogue.bind(f)
 
     def emit(self) -> None:
@@ -167,8 +188,8 @@ class MatMulBody:
         f, k = self.f, self.k
         column = f.mul(tile, k.tile[0] * k.lanes)
         masks = self.masks(column, blocks, masked)
-        acc = Accumulators.create(f, self.initial(column, masks), count, self.dtype, k.lanes)
-        a = k.ins[0]
+        acc = Accumulators.create(f, self.initial(column, masks), count, self.dtype, k.lanes, self.dot)
+        a = k.a
         start = f.add(f.dot(batch, k.batch_strides(0)), f.mul(row, a.strides[-2]))
         offsets = [t * a.strides[-2] for t in range(count)]
         weight = self.weights(batch, tile, column, masks)
@@ -179,7 +200,7 @@ class MatMulBody:
             for t in range(count):
                 index = [*batch, f.add(row, t), f.add(column, j * k.lanes)]
                 value = self.epilogue.apply(acc.value(j, t), index, mask)
-                f.store(value, self.out, f.dot(index, k.out.strides), self.dtype, k.lanes, mask)
+                f.store(value, self.out, f.dot(index, k.out.strides), k.out.dtype, k.lanes, mask)
 
     def initial(self, column: Index, masks: list[ir.Value | None]) -> list[ir.Value]:
         """The bias of each block of columns, or zero."""

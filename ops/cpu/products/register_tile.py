@@ -11,6 +11,7 @@ from llvmlite import ir
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import Index, register_type, vector
 from brickrt.ops.cpu.emit.variables import Variable
+from brickrt.ops.cpu.products.integers.dot import ByteDot
 
 LoadWeight = Callable[[Index, int], ir.Value]  # (channel, block of the tile) → vector of output channels
 
@@ -69,7 +70,7 @@ class PackedStream:
 
 @dataclass(frozen=True)
 class Accumulators:
-    """`blocks` x `pixels` vectors, in registers."""
+    """`blocks` x `pixels` vectors, in registers. With `dot`, elements are words of four bytes."""
 
     f: FunctionEmitter
     blocks: int
@@ -77,14 +78,20 @@ class Accumulators:
     dtype: np.dtype
     lanes: int
     sums: tuple[tuple[Variable, ...], ...]
+    dot: ByteDot | None = None
 
     @staticmethod
     def create(
-        f: FunctionEmitter, initial: Sequence[ir.Value], pixels: int, dtype: np.dtype, lanes: int
+        f: FunctionEmitter,
+        initial: Sequence[ir.Value],
+        pixels: int,
+        dtype: np.dtype,
+        lanes: int,
+        dot: ByteDot | None = None,
     ) -> Accumulators:
         """One row of accumulators per value in `initial` (the bias of each block of channels)."""
         sums = tuple(tuple(f.variable(value) for _ in range(pixels)) for value in initial)
-        return Accumulators(f, len(initial), pixels, dtype, lanes, sums)
+        return Accumulators(f, len(initial), pixels, dtype, lanes, sums, dot)
 
     @property
     def kind(self) -> ir.Type:
@@ -115,8 +122,18 @@ class Accumulators:
             if stream:
                 stream.prefetch(c, self.blocks, len(live))
             row = f.address(pixels, f.mul(c, stride), self.dtype)
-            weights = [weight(c, j) for j in range(self.blocks)]
-            for t, offset in live:
-                pixel = f.splat(f.load(row, offset, self.dtype), self.lanes)
+            self._step(row, live, [weight(c, j) for j in range(self.blocks)])
+
+    def _step(self, row: ir.Value, live: Sequence[tuple[int, int]], weights: Sequence[ir.Value]) -> None:
+        """Adds the products of one channel, of the pixels at `live` offsets."""
+        f, dot = self.f, self.dot
+        factors = [dot.weight(w) for w in weights] if dot else []
+        for t, offset in live:
+            pixel = f.splat(f.load(row, offset, self.dtype), self.lanes)
+            if dot:
+                parts = dot.pixel(pixel)
+                for j, factor in enumerate(factors):
+                    self.put(j, t, dot.add(self.value(j, t), parts, factor))
+            else:
                 for j, w in enumerate(weights):
                     self.put(j, t, f.fma(pixel, w, self.value(j, t)))

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from brickrt.graph.ir import Graph
+from brickrt.ops.expr import arg, cast
 from brickrt.ops.operators.conv import Conv
 from brickrt.plan.cost.conv_algorithms import EDGES, choose_algorithms, conv_us, tile_outputs, weight_growth
 from brickrt.plan.device.device_spec import PRESETS, DeviceSpec
@@ -73,6 +74,17 @@ def test_large_images_are_transformed(channels, spatial, kernel, dilation, devic
 )
 def test_what_is_computed_directly(graph):
     assert chosen(graph) is None
+
+
+def test_products_of_integers_are_direct():
+    """Whatever they store: transforms are of floats."""
+    s = Sketch()
+    x, w = (
+        s.input(1, 64, 56, 56, dtype=np.dtype(np.uint8)),
+        s.constant(64, 64, 3, 3, values=np.zeros((64, 64, 3, 3), np.int8)),
+    )
+    s.add(Conv((3, 3), (1, 1), (1, 1), (1, 1), (1, 1), epilogue=cast(arg(0, "int32"), "float32")), x, w)
+    assert chosen(s.graph()) is None
 
 
 @pytest.mark.parametrize("spatial", [(224, 224), (16, 112, 112)], ids=["image", "volume"])

@@ -6,6 +6,7 @@ import numpy as np
 
 from brickrt.graph.builder import Builder, OnnxNode, builds
 from brickrt.graph.builders.common import convert, elementwise, optional, transpose, view, wide
+from brickrt.graph.builders.integers.integer_products import integer_matmul
 from brickrt.graph.builders.scalar import add, like, mul
 from brickrt.ops.operators.matmul import MatMul
 
@@ -13,6 +14,9 @@ from brickrt.ops.operators.matmul import MatMul
 @builds("MatMul")
 def matmul(b: Builder, node: OnnxNode) -> str:
     """The product of NumPy, computed in float32 for float16."""
+    found = integer_matmul(b, node.inputs[0], node.inputs[1])
+    if found:
+        return found
     x, y = (wide(b, name) for name in node.inputs)
     return convert(b, product(b, x, y), b.type(node.inputs[0]).dtype)
 
@@ -34,6 +38,9 @@ def product(b: Builder, x: str, y: str) -> str:
 @builds("Gemm")
 def gemm(b: Builder, node: OnnxNode) -> str:
     """alpha * A' * B' + beta * C."""
+    found = _integer_gemm(b, node)
+    if found:
+        return found
     x, y = (wide(b, name) for name in node.inputs[:2])
     if b.type(x).rank != 2 or b.type(y).rank != 2:
         raise ValueError(f"'{node.inputs[0]}' and '{node.inputs[1]}' must be matrices")
@@ -49,6 +56,17 @@ def gemm(b: Builder, node: OnnxNode) -> str:
         result = _scaled(b, b.emit(MatMul(), x, y), alpha)
         result = elementwise(b, add, result, c) if c else result
     return convert(b, result, b.type(node.inputs[0]).dtype)
+
+
+def _integer_gemm(b: Builder, node: OnnxNode) -> str | None:
+    """The product of quantized operands, where it has no factors and a bias of one value per column, if any."""
+    given, bias = node.attrs, optional(node, 2)
+    plain = not given.get("transA", 0) and given.get("alpha", 1.0) == 1 and (not bias or given.get("beta", 1.0) == 1)
+    turned = bool(given.get("transB", 0))
+    shape = b.type(node.inputs[1]).shape
+    if not plain or len(shape) != 2 or (bias and b.type(bias).shape != (shape[0 if turned else 1],)):
+        return None
+    return integer_matmul(b, node.inputs[0], node.inputs[1], bias, transposed=turned)
 
 
 def _transposed(b: Builder, name: str) -> str:

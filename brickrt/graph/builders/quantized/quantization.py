@@ -7,6 +7,16 @@ import numpy as np
 from brickrt.graph.builder import KERNEL_TYPES, Builder, OnnxNode, builds
 from brickrt.graph.builders.arithmetic.cast import element_type
 from brickrt.graph.builders.common import elementwise, normal_axis, optional, reduce, take, view
+from brickrt.graph.builders.integers.integer_moves import moved_integers
+from brickrt.graph.builders.integers.quantized_tensors import (
+    OFFSET,
+    S8,
+    U8,
+    as_bytes,
+    note_dequantized,
+    signed_result,
+    unsigned,
+)
 from brickrt.graph.builders.scalar import (
     F32,
     F64,
@@ -24,9 +34,7 @@ from brickrt.graph.builders.scalar import (
 )
 from brickrt.graph.builders.spatial.resize import saturated
 from brickrt.graph.errors import Unsupported
-from brickrt.ops.expr import Expr, apply, cast
-
-UINT8 = np.dtype(np.uint8)
+from brickrt.ops.expr import Expr, apply, cast, const
 
 
 @builds("DequantizeLinear")
@@ -36,6 +44,12 @@ def dequantize(b: Builder, node: OnnxNode) -> str:
     _require_kernels(b, *(name for name in node.inputs if name))
     result = element_type(node.attrs["output_dtype"]) if node.attrs.get("output_dtype") else b.type(scale).dtype
     inner = F64 if b.type(scale).dtype == F64 else F32
+    if b.integers and result == F32:
+        note_dequantized(b, node.outputs[0], node.inputs, node.attrs.get("axis", 1), bool(node.attrs.get("block_size")))
+
+    if result == F32 and node.outputs[0] in b.quantized and (known := as_bytes(b, node.outputs[0])):
+        twin, factor, offset = known
+        return elementwise(b, lambda v: mul(sub(cast(v, F32), const(offset, F32)), const(factor, F32)), twin)
 
     def compute(x: Expr, s: Expr, *zero: Expr) -> Expr:
         value = cast(x, inner)
@@ -53,11 +67,15 @@ def quantize(b: Builder, node: OnnxNode) -> str:
     _require_kernels(b, *(name for name in node.inputs if name))
     zero = optional(node, 2)
     code = node.attrs.get("output_dtype")
-    result = b.type(zero).dtype if zero else element_type(code) if code else UINT8
+    result = b.type(zero).dtype if zero else element_type(code) if code else U8
     if result.kind not in "iu":
         raise Unsupported(f"quantization to {result.name}")
     inner = element_type(node.attrs["precision"]) if node.attrs.get("precision") else wide_type(b.type(x).dtype)
     inner = inner if inner.kind == "f" else F32
+    if b.integers and result in (U8, S8) and inner == b.type(x).dtype == F32:
+        found = _bytes(b, node, result)
+        if found:
+            return found
 
     def compute(x: Expr, s: Expr, *zero: Expr) -> Expr:
         value = rounded(cast(div(cast(x, inner), cast(s, inner)), wide_type(inner)))
@@ -68,6 +86,23 @@ def quantize(b: Builder, node: OnnxNode) -> str:
     return elementwise(b, compute, x, *_parameters(b, node))
 
 
+def _bytes(b: Builder, node: OnnxNode, result: np.dtype) -> str | None:
+    """Bytes of one known scale and zero point: moved as integers, or computed as unsigned ones; None for others."""
+    scale, zero = (b.known(optional(node, k)) for k in (1, 2))
+    if scale is None or scale.size > 1 or (optional(node, 2) and (zero is None or zero.size > 1)):
+        return None
+    return quantized_bytes(b, node, node.inputs[0], scale, np.zeros(1, result) if zero is None else zero)
+
+
+def quantized_bytes(b: Builder, node: OnnxNode, name: str, scale: np.ndarray, zero: np.ndarray) -> str:
+    """A float32 tensor as the bytes that are a node's output, by one scale and one zero point of their type."""
+    factor, offset = float(scale.reshape(-1)[0]), int(zero.reshape(-1)[0]) + (OFFSET if zero.dtype == S8 else 0)
+    twin = moved_integers(b, name, factor, offset)
+    if twin is None:
+        twin = elementwise(b, lambda x: unsigned(div(x, like(x, factor)), offset), name, hint="quantized")
+    return twin if zero.dtype == U8 else signed_result(b, node.outputs[0], twin)
+
+
 @builds("DynamicQuantizeLinear")
 def dynamic_quantize(b: Builder, node: OnnxNode) -> tuple[str, ...]:
     """Scale and zero point from the range of the data, which always includes 0; zeros alone have scale 1."""
@@ -76,10 +111,10 @@ def dynamic_quantize(b: Builder, node: OnnxNode) -> tuple[str, ...]:
     low = reduce(b, "min", axes, x, keepdims=False, post=lambda v: minimum(v, like(v, 0)))
     high = reduce(b, "max", axes, x, keepdims=False, post=lambda v: maximum(v, like(v, 0)))
     scale = elementwise(b, _dynamic_scale, low, high, hint="scale")
-    zero = elementwise(b, lambda m, s: saturated(rounded(apply("neg", div(m, s))), UINT8), low, scale, hint="zero")
+    zero = elementwise(b, lambda m, s: saturated(rounded(apply("neg", div(m, s))), U8), low, scale, hint="zero")
 
     def compute(x: Expr, s: Expr, z: Expr) -> Expr:
-        return saturated(add(rounded(div(x, s)), cast(z, x.dtype)), UINT8)
+        return saturated(add(rounded(div(x, s)), cast(z, x.dtype)), U8)
 
     return elementwise(b, compute, x, scale, zero), scale, zero
 

@@ -1,4 +1,5 @@
-"""Convolutions and matrix products of quantized integers, in float64, where their sums are exact."""
+"""Convolutions and matrix products of quantized integers: as such where kernels take them, else in float64, where their
+sums are exact."""
 
 from __future__ import annotations
 
@@ -7,11 +8,19 @@ import numpy as np
 from brickrt.graph.builder import Builder, OnnxNode, builds
 from brickrt.graph.builders.arithmetic.matrix import product
 from brickrt.graph.builders.common import convert, elementwise, optional, view
+from brickrt.graph.builders.integers.integer_products import (
+    centered_sums,
+    integer_conv,
+    integer_matmul,
+    quantized_operands,
+)
+from brickrt.graph.builders.quantized.quantization import quantized_bytes
 from brickrt.graph.builders.scalar import F64, add, div, mul, rounded, sub
-from brickrt.graph.builders.spatial.convolution import convolved
+from brickrt.graph.builders.spatial.convolution import convolved, plain_conv
 from brickrt.graph.builders.spatial.resize import saturated
 from brickrt.graph.errors import Unsupported
 from brickrt.ops.expr import Expr, cast
+from brickrt.ops.operators.matmul import MatMul
 
 INT32 = np.dtype(np.int32)
 
@@ -19,6 +28,9 @@ INT32 = np.dtype(np.int32)
 @builds("MatMulInteger")
 def matmul_integer(b: Builder, node: OnnxNode) -> str:
     """The product of integers less their zero points, in int32."""
+    found = centered_sums(b, MatMul(), node.inputs[0], optional(node, 2), node.inputs[1], optional(node, 3))
+    if found:
+        return found
     x = _centered(b, node.inputs[0], _per_row(b, node, optional(node, 2)))
     y = _centered(b, node.inputs[1], optional(node, 3))
     return convert(b, product(b, x, y), INT32)
@@ -27,6 +39,10 @@ def matmul_integer(b: Builder, node: OnnxNode) -> str:
 @builds("ConvInteger")
 def conv_integer(b: Builder, node: OnnxNode) -> str:
     """The convolution of integers less their zero points, in int32."""
+    op = plain_conv(b, node, *node.inputs[:2])
+    found = centered_sums(b, op, node.inputs[0], optional(node, 2), node.inputs[1], optional(node, 3))
+    if found:
+        return found
     x = _centered(b, node.inputs[0], optional(node, 2))
     weights = _centered(b, node.inputs[1], _per_filter(b, node.inputs[1], optional(node, 3)))
     return convert(b, convolved(b, node, x, weights), INT32)
@@ -38,6 +54,11 @@ def quantized_matmul(b: Builder, node: OnnxNode) -> str:
     a, a_scale, a_zero, c, c_scale, c_zero, scale, zero = node.inputs
     if b.type(scale).size > 1 or b.type(zero).size > 1:
         raise Unsupported("a quantized result with a scale per row")
+    if known := _known_result(b, node):
+        x, w, _ = quantized_operands(b, (a, a_scale, a_zero), (c, c_scale, c_zero), "", axis=1)
+        found = integer_matmul(b, x, w)
+        if found:
+            return quantized_bytes(b, node, found, *known)
     total = product(b, _centered(b, a, _per_row(b, node, a_zero)), _centered(b, c, c_zero))
     return _requantized(b, total, (_per_row(b, node, a_scale), c_scale, scale), zero)
 
@@ -46,6 +67,11 @@ def quantized_matmul(b: Builder, node: OnnxNode) -> str:
 def quantized_conv(b: Builder, node: OnnxNode) -> str:
     """A convolution of quantized operands, quantized again."""
     x, x_scale, x_zero, w, w_scale, w_zero, scale, zero = node.inputs[:8]
+    if known := _known_result(b, node):
+        operands = quantized_operands(b, (x, x_scale, x_zero), (w, w_scale, w_zero), optional(node, 8), axis=0)
+        found = integer_conv(b, plain_conv(b, node, x, w), *operands)
+        if found:
+            return quantized_bytes(b, node, found, *known)
     weights = _centered(b, w, _per_filter(b, w, w_zero))
     bias = [convert(b, name, F64) for name in node.inputs[8:] if name]
     total = convolved(b, node, _centered(b, x, x_zero), weights, *bias)
@@ -53,6 +79,14 @@ def quantized_conv(b: Builder, node: OnnxNode) -> str:
     if filters > 1:
         w_scale = view(b, w_scale, (1, filters, *(1,) * (b.type(x).rank - 2)))
     return _requantized(b, total, (x_scale, w_scale, scale), zero)
+
+
+def _known_result(b: Builder, node: OnnxNode) -> tuple[np.ndarray, np.ndarray] | None:
+    """Scale and zero point of a node's output where they are constants, and integers are computed as such."""
+    scale, zero = (b.known(name) for name in node.inputs[6:8])
+    if not b.integers or scale is None or zero is None or scale.size != 1 or scale.dtype != np.float32:
+        return None
+    return (scale, zero) if zero.dtype.itemsize == 1 and zero.dtype.kind in "iu" and zero.size == 1 else None
 
 
 def _centered(b: Builder, name: str, zero: str) -> str:

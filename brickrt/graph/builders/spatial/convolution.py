@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from brickrt.graph.builder import Builder, OnnxNode, builds
 from brickrt.graph.builders.common import convert, optional, positive, wide
+from brickrt.graph.builders.integers.integer_products import integer_conv
 from brickrt.graph.builders.spatial.window import (
     WindowAttributes,
     auto_pad,
@@ -19,14 +22,19 @@ from brickrt.ops.operators.conv import Conv, ConvTranspose
 @builds("Conv")
 def conv(b: Builder, node: OnnxNode) -> str:
     """A convolution, computed in float32 for float16."""
-    return convert(b, convolved(b, node, *_operands(b, node)), b.type(node.inputs[0]).dtype)
+    found = integer_conv(b, plain_conv(b, node, *node.inputs[:2]), *node.inputs[:3])
+    return found or convert(b, convolved(b, node, *_operands(b, node)), b.type(node.inputs[0]).dtype)
 
 
 def convolved(b: Builder, node: OnnxNode, x: str, weights: str, *bias: str) -> str:
     """A node's convolution, of other operands than the node has."""
+    return b.emit(replace(plain_conv(b, node, x, weights), bias=bool(bias)), x, weights, *bias)
+
+
+def plain_conv(b: Builder, node: OnnxNode, x: str, weights: str) -> Conv:
+    """The operator of a node's convolution, without bias."""
     w = window_of(node, b.type(x).shape[2:], of_weights(node, b.type(weights).shape[2:]))
-    op = Conv(w.kernel, w.strides, w.dilations, w.pads, w.pads_end, groups_of(node), bool(bias))
-    return b.emit(op, x, weights, *bias)
+    return Conv(w.kernel, w.strides, w.dilations, w.pads, w.pads_end, groups_of(node))
 
 
 @builds("ConvTranspose")

@@ -1,0 +1,1 @@
+"""Quantized tensors computed as integers: what they stand for, and the operators that take them so."""

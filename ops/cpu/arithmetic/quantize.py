@@ -1,0 +1,46 @@
+"""Rounding float32 to unsigned bytes, as QuantizeLinear does: without the instructions that round and convert.
+
+A float near 1.5 · 2²³ has units as its last binary digit: adding that number rounds half to even, and leaves the
+integer in the lowest bits.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from llvmlite import ir
+
+from brickrt.ops.cpu.arithmetic.vector_math import lanes_of
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
+from brickrt.ops.cpu.emit.llvm_types import I8, I32, fill, vector
+from brickrt.ops.expr import Apply, Const, Expr
+
+F32, U8 = np.dtype(np.float32), np.dtype(np.uint8)
+UNITS = 1.5 * 2.0**23
+LARGEST = 255
+
+
+def rounded_byte(expr: Apply) -> tuple[Expr, int] | None:
+    """x and z where the expression is min(max(round(x) + z, 0), 255) as an unsigned byte, with 0 ≤ z ≤ 255."""
+    match expr:
+        case Apply(
+            dtype=dtype,
+            fn="cast",
+            args=(Apply(fn="min", args=(Apply(fn="max", args=(value, Const(value=0))), Const(value=255))),),
+        ) if dtype == U8 and value.dtype == F32:
+            match value:
+                case Apply(fn="round", args=(x,)):
+                    return x, 0
+                case Apply(fn="add", args=(Apply(fn="round", args=(x,)), Const(value=z))) if 0 <= z <= LARGEST:
+                    return (x, int(z)) if z == int(z) else None
+    return None
+
+
+def store_byte(f: FunctionEmitter, x: ir.Value, zero: int) -> ir.Value:
+    """min(max(round(x) + zero, 0), 255) of float32; 0 for NaN."""
+    low, high = fill(x.type, float(-zero)), fill(x.type, float(LARGEST - zero))
+    x = f.b.select(f.b.fcmp_ordered(">", x, low), x, low)
+    x = f.b.select(f.b.fcmp_ordered("<", x, high), x, high)
+    lanes = lanes_of(x)
+    bits = f.b.bitcast(f.b.fadd(x, fill(x.type, UNITS)), vector(I32, lanes))
+    byte = f.b.trunc(bits, vector(I8, lanes))
+    return f.b.add(byte, fill(byte.type, zero)) if zero else byte

@@ -1,0 +1,1 @@
+"""Products of quantized integers: four channels to a word."""

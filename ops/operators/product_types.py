@@ -1,0 +1,44 @@
+"""The element types that convolutions and matrix products take, and what they sum in.
+
+A product of quantized integers multiplies uint8 by int8 and sums in int32, its bias too. Offsets of the operands (zero
+points) are no part of it: that of the input is a constant of each output channel, which is added to the bias.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from brickrt.ops.definitions.expressions import FLOAT64, compute_type
+from brickrt.ops.types import TensorType
+
+FACTORS = (np.dtype(np.uint8), np.dtype(np.int8))
+SUMS = np.dtype(np.int32)
+
+
+def is_integer_product(first: TensorType, second: TensorType) -> bool:
+    """Whether factors of these types are multiplied as integers."""
+    return (first.dtype, second.dtype) == FACTORS
+
+
+def product_type(name: str, main: Sequence[TensorType]) -> np.dtype:
+    """The type of the sums of a product whose main inputs are `main`: both factors, then bias and the like.
+
+    Raises ValueError where the types do not go together.
+    """
+    first, second, *others = main
+    sums = SUMS if is_integer_product(first, second) else first.dtype
+    if (sums == first.dtype and second.dtype != sums) or any(t.dtype != sums for t in others):
+        raise ValueError(f"{name}: operands of types {', '.join(map(str, main))}")
+    return sums
+
+
+def exact_type(first: TensorType, second: TensorType) -> np.dtype:
+    """The type in which the definition multiplies: float64 is exact for sums of integers below 2**53."""
+    return FLOAT64 if is_integer_product(first, second) else compute_type(first.dtype)
+
+
+def wrapped_sums(product: np.ndarray, first: TensorType, second: TensorType) -> np.ndarray:
+    """The sums of a product: integers wrap to 32 bits, floats stay as they are."""
+    return product.astype(np.int64).astype(SUMS) if is_integer_product(first, second) else product
