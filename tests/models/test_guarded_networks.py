@@ -49,7 +49,7 @@ class GuardedPool:
             assert (whole[nbytes:] == UNWRITTEN).all()
 
 
-def guarded_output(_: Execution, kind: TensorType) -> np.ndarray:
+def guarded_output(_: Execution, name: str, kind: TensorType) -> np.ndarray:
     """Takes the place of `Execution.output`."""
     return GuardedMemory(np.full(kind.shape, poison(kind.dtype), kind.dtype)).array
 
@@ -69,7 +69,7 @@ def guarded(
     given = {"x": GuardedMemory(x).array}
     first = {name: array.copy() for name, array in runtime.execute(given).items()}
     for program in runtime.plan.programs:
-        for buffer in (program._arena, *program._scratch):
+        for buffer in (program._memory.arena, *program._memory.scratch):
             buffer[:] = UNWRITTEN
     second = {name: array.copy() for name, array in runtime.execute(given).items()}
     pool.check()

@@ -83,7 +83,7 @@ class _Forgetful:
         self.program = program
 
     def run(self, inputs: list[np.ndarray], outputs: list[np.ndarray]) -> object:
-        for own in (self.program._arena, *self.program._scratch):
+        for own in (self.program._memory.arena, *self.program._memory.scratch):
             own.view(np.uint8)[:] = 255
         return self.program.run(inputs, outputs)
 
