@@ -53,7 +53,8 @@ def _example(info: TensorInfo) -> np.ndarray:
     dims = [d if isinstance(d, int) else OPEN_DIMENSION for d in info.shape or ()]
     dtype = info.dtype or np.dtype(np.float32)
     if np.prod([float(d) for d in dims]) * dtype.itemsize > MOST_INPUT:
-        return np.broadcast_to(np.zeros((), dtype), dims) if len(dims) <= 32 and max(dims) < 1 << 40 else np.zeros(1)
+        fits = len(dims) <= 32 and np.prod([float(d) for d in dims]) < 1 << 60  # else NumPy knows no such shape
+        return np.broadcast_to(np.zeros((), dtype), dims) if fits else np.zeros(1)
     if dtype.kind in "OUS":
         return np.full(dims, "a", object)
     return (np.arange(int(np.prod(dims, dtype=np.int64))) % 3).reshape(dims).astype(dtype)

@@ -125,7 +125,7 @@ def test_lrn_of_even_size_reaches_further_up(size: int) -> None:
     np.testing.assert_allclose(y, x / (1 + 0.3 / size * np.stack(sums, 1)) ** 0.75, 1e-4, 1e-4)
 
 
-@pytest.mark.parametrize("channels, size", [(40, 67), (90, 65), (130, 96), (70, 10**6)])
+@pytest.mark.parametrize("channels, size", [(40, 67), (90, 65), (130, 96), (70, 10**6), (50_000, 3)])
 def test_lrn_over_many_channels(channels: int, size: int) -> None:
     """Windows that are put together from windows of powers of two."""
     x = data(1, channels, 3)
@@ -133,6 +133,13 @@ def test_lrn_over_many_channels(channels: int, size: int) -> None:
     below, above = (size - 1) // 2, size // 2
     sums = [(x[:, max(c - below, 0) : c + above + 1].astype(np.float64) ** 2).sum(1) for c in range(channels)]
     np.testing.assert_allclose(y, x / (1 + 0.3 * np.stack(sums, 1)) ** 0.75, 1e-5, 1e-6)
+
+
+def test_lrn_of_no_elements() -> None:
+    """Asks for no tables, however many channels there are."""
+    x = np.zeros((0, 1 << 28), np.float32)
+    (y,) = run_model(*one_node("LRN", 13, [x], size=3))
+    assert y.shape == x.shape
 
 
 @pytest.mark.parametrize("size", [5, 81])

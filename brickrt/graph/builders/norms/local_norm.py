@@ -15,11 +15,14 @@ from brickrt.graph.builders.common import (
 )
 from brickrt.graph.builders.scalar import add, div, equal, like, mul, square, where, wide_type, widened
 from brickrt.graph.builders.spatial.pooling import norm, order_of
+from brickrt.graph.room import require_table_room
 from brickrt.ops.expr import Expr, apply, cast
 from brickrt.ops.operators.interp import AxisTaps, Interp
 
 MOST_TAPS = 64
 """Neighbours that are added one by one."""
+MOST_ENTRIES = 1 << 17
+"""Taps of all channels, above which tables of them take longer than sums of windows."""
 
 
 @builds("LRN")
@@ -31,6 +34,8 @@ def local_response_norm(b: Builder, node: OnnxNode) -> str:
     t = b.type(x)
     if t.rank < 2:
         raise ValueError(f"a tensor of rank {t.rank} has no channels")
+    if not t.size:
+        return convert(b, x, b.type(node.inputs[0]).dtype)
     squares = elementwise(b, square, x)
     sums = _channel_sums(b, squares, size, alpha / size)
     y = elementwise(b, lambda x, s: mul(x, apply("pow", add(s, like(s, bias)), like(s, -beta))), x, sums)
@@ -38,11 +43,12 @@ def local_response_norm(b: Builder, node: OnnxNode) -> str:
 
 
 def _channel_sums(b: Builder, x: str, size: int, weight: float) -> str:
-    """`weight` times the sum of `size` neighbouring channels: by taps where these are few, else by sums of windows
+    """`weight` times the sum of `size` neighbouring channels: by taps where there are few, else by sums of windows
     whose length doubles, so that neither time nor memory grows with `size`."""
     channels = b.type(x).shape[1]
     before, after = min((size - 1) // 2, channels - 1), min(size // 2, channels - 1)
-    if before + after < MOST_TAPS:
+    require_table_room(2 * channels * min(before + after + 1, MOST_TAPS), f"{b.what()} adds neighbouring channels")
+    if before + after < MOST_TAPS and channels * (before + after + 1) <= MOST_ENTRIES:
         return b.emit(Interp((None, _neighbours(channels, before, after, weight), *(None,) * (b.type(x).rank - 2))), x)
     table = [c if 0 <= c < channels else -1 for c in range(-before, channels + after)]
     sums = _window_sums(b, take(b, x, {1: table}), before + after + 1)
