@@ -23,6 +23,10 @@ class GraphWriter:
         self.nodes: dict[str, Node] = {}
         self.types, self.constants = dict(graph.types), dict(graph.constants)
 
+    def place(self, node: Node) -> None:
+        """Adds what a node of the other graph becomes; of passes, that is what they are about."""
+        self.add(node)
+
     def add(self, node: Node) -> None:
         """Adds a node as it is; the types of its tensors are known."""
         self.nodes[node.output] = node
@@ -48,5 +52,7 @@ class GraphWriter:
         return unused_name(hint, self.types)
 
     def written(self) -> Graph:
-        """The new graph, as it is now."""
+        """The new graph, with all nodes of the other one in their places."""
+        for node in self.graph.nodes:
+            self.place(node)
         return replace(self.graph, nodes=tuple(self.nodes.values()), types=self.types, constants=self.constants)

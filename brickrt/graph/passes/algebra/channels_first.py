@@ -39,10 +39,7 @@ def channels_first(graph: Graph) -> Graph:
     region_of = {name: region for region in channel_regions(graph) for name in region.nodes}
     if not region_of:
         return graph
-    writer = _FirstWriter(graph, region_of)
-    for node in graph.nodes:
-        writer.place(node)
-    return fold(writer.written())
+    return fold(_FirstWriter(graph, region_of).written())
 
 
 class _FirstWriter(GraphWriter):

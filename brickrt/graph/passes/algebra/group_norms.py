@@ -36,10 +36,7 @@ def unview_norms(graph: Graph) -> Graph:
                 image_of |= dict.fromkeys(nodes, image)
     if not image_of:
         return graph
-    writer = _ImageWriter(graph, image_of)
-    for node in graph.nodes:
-        writer.place(node)
-    return fold(writer.written())
+    return fold(_ImageWriter(graph, image_of).written())
 
 
 def _image(graph: Graph, node: Node) -> Shape | None:

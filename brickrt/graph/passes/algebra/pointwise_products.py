@@ -38,9 +38,8 @@ WEIGHED, COPIED, ADDED = 16.0, 6.0, 4.0
 def move_products(graph: Graph) -> Graph:
     """An equal graph whose pointwise convolutions run where they take least."""
     writer = _ProductWriter(graph)
-    for node in graph.nodes:
-        writer.place(node)
-    return fold(writer.written()) if writer.changed else graph
+    written = writer.written()
+    return fold(written) if writer.changed else graph
 
 
 @dataclass(frozen=True)

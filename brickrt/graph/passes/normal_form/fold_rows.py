@@ -162,10 +162,7 @@ def _follows(graph: Graph, rows: Rows, node: Node) -> bool:
 
 def _folded(graph: Graph, regions: Mapping[str, Rows]) -> Graph:
     """The graph with the rows of regions folded, and Views around these."""
-    writer = _RowWriter(graph, regions)
-    for node in graph.nodes:
-        writer.place(node)
-    return fold(prune(writer.written()))
+    return fold(prune(_RowWriter(graph, regions).written()))
 
 
 class _RowWriter(GraphWriter):
