@@ -23,6 +23,7 @@ from brickrt.ops.cpu.emit.llvm_types import (
     VOID,
     Index,
     fill,
+    index_constant,
     memory_type,
     register_type,
     splat_operands,
@@ -111,7 +112,12 @@ class FunctionEmitter(ControlFlow):
 
     def address(self, base: ir.Value, offset: Index, dtype: np.dtype) -> ir.Value:
         """The address of the element at `offset` from `base`."""
-        return self.b.gep(base, [self.value(offset)], source_etype=memory_type(dtype))
+        kind = memory_type(dtype)
+        if isinstance(offset, ir.Value):
+            offset, fixed = self.parts(offset)
+            base = self.b.gep(base, [offset], source_etype=kind)
+            return self.b.gep(base, [index_constant(fixed)], source_etype=kind) if fixed else base
+        return self.b.gep(base, [self.value(offset)], source_etype=kind)
 
     def load(self, base: ir.Value, offset: Index, dtype: np.dtype, lanes: int = 1, mask: ir.Value | None = None):
         """`lanes` adjacent elements as a register value; where the <lanes x i1> mask is off, zero and no access."""

@@ -11,12 +11,16 @@ import numpy as np
 from llvmlite import ir
 
 from brickrt.ops.cpu.emit.llvm_types import I64, Index, index_constant
+from brickrt.ops.cpu.emit.reusing_builder import ReusingBuilder
 
 
 class IndexArithmetic:
     """Emits index arithmetic with the llvmlite builder `b`. An operation on integers alone gives an integer."""
 
-    b: ir.IRBuilder
+    b: ReusingBuilder
+
+    def __init__(self) -> None:
+        self._moved: dict[ir.Value, tuple[ir.Value, int]] = {}  # sums of a value and a constant
 
     @staticmethod
     def value(x: Index) -> ir.Value:
@@ -24,13 +28,25 @@ class IndexArithmetic:
         return index_constant(int(x)) if isinstance(x, int | np.integer) else x
 
     def add(self, *terms: Index) -> Index:
-        """The sum of the terms."""
-        fixed = sum(t for t in terms if isinstance(t, int))
-        acc: Index = fixed
-        for t in terms:
-            if not isinstance(t, int):
-                acc = t if isinstance(acc, int) and acc == 0 else self.b.add(self.value(acc), t)
-        return acc
+        """The sum of the terms. Constants that are inside of terms are added last: what is left is often known already,
+        and a constant costs nothing in an address."""
+        fixed, total = 0, None
+        for term in terms:
+            if isinstance(term, int):
+                fixed += term
+                continue
+            term, more = self.parts(term)
+            fixed += more
+            total = term if total is None else self.b.add(total, term)
+        if total is None or not fixed:
+            return fixed if total is None else total
+        moved = self.b.add(total, index_constant(fixed))
+        self._moved[moved] = total, fixed
+        return moved
+
+    def parts(self, x: ir.Value) -> tuple[ir.Value, int]:
+        """A value and a constant whose sum is x."""
+        return self._moved.get(x, (x, 0))
 
     def sub(self, x: Index, y: Index) -> Index:
         """x - y."""
@@ -46,6 +62,9 @@ class IndexArithmetic:
             x, y = y, x
         if isinstance(y, int) and y in (0, 1):
             return 0 if y == 0 else x
+        if isinstance(y, int) and x in self._moved:
+            x, fixed = self._moved[x]
+            return self.add(self.mul(x, y), fixed * y)
         return self.b.mul(self.value(x), self.value(y))
 
     def div(self, x: Index, y: int) -> Index:

@@ -32,7 +32,13 @@ def symbol(digest: str) -> str:
 
 def build(digest: str, kernel: Kernel) -> bytes:
     """Machine code of one kernel, as an object file."""
-    return to_object(emit_module(kernel, symbol(digest)), kernel.isa)
+    collects = gc.isenabled()
+    gc.disable()  # or to emit takes twice as long: all that is made of LLVM IR lives until the end
+    try:
+        return to_object(emit_module(kernel, symbol(digest)), kernel.isa)
+    finally:
+        if collects:
+            gc.enable()
 
 
 class CompileJob(NamedTuple):
