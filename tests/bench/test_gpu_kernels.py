@@ -30,7 +30,7 @@ def compiler():
 
 @pytest.mark.timeout(1800)
 def test_kernels_compile_and_none_spills_without_a_reason(compiler):
-    """Every line of any kernel in a GPU's plans of networks, in one precision each, is compiled for its architecture."""
+    """Every line of any kernel in plans of networks, in one precision each, is compiled for its architecture."""
     for device, used in all_used().items():
         by_size = sorted(used, key=lambda one: -len(one.functions))
         labels = {f: one.label for one in by_size for f in one.functions}
