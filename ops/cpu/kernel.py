@@ -51,6 +51,8 @@ class Kernel(ABC):
 
     prefetches: ClassVar[bool] = False
     effort: ClassVar[int] = 1  # of compiling it, beside that of others
+    sized: ClassVar[bool] = False  # whether its code is good for operands of other sizes (`sized_kernel.py`)
+    open_classes: ClassVar[tuple[int, ...]] = ()  # entries of `shape_class` that such code need not know
 
     @classmethod
     def classify(
@@ -68,6 +70,22 @@ class Kernel(ABC):
     def extra_pointers(self) -> int:
         """Pointers between those of its inputs and that of its workspace."""
         return len(self.prefetched) + (self.prefetch_bytes > 0)
+
+    @property
+    def pointers(self) -> int:
+        """How many its code takes, that of a table of sizes not counted."""
+        return 1 + len(self.ins) + self.extra_pointers + (self.workspace > 0)
+
+    def open_dims(self, i: int | None) -> Sequence[int]:
+        """Dimensions of input `i`, or of the output (None), whose extents a sized kernel's code need not know."""
+        rank = (self.out if i is None else self.ins[i]).rank
+        channels = 1 - (self.out.rank - rank)
+        return [d for d in range(rank) if d != channels or not self.knows_channels]
+
+    @property
+    def knows_channels(self) -> bool:
+        """Whether the code is for so many channels, by default where they lie in blocks."""
+        return any(operand.block > 1 for operand in (self.out, *self.ins))
 
     def swept_channels(self, boxes: Boxes) -> np.ndarray | None:
         """Input channels that the register tiles of each box sweep, added up over tiles and taps [n]; None for a kernel

@@ -1,7 +1,7 @@
 """Compiles kernels with all cores. LLVM holds a lock while it compiles, so helpers are processes.
 
 A helper is this module run by a fresh interpreter, which needs nothing of the caller's main module. It reads pickled
-(digest, kernel) from its standard input, from its parent alone, answers each with the pickled object file, and ends
+(digest, kernel) from its standard input, from its parent alone, answers each with its pickled machine code, and ends
 when its input does: no helper outlives its parent.
 """
 
@@ -18,8 +18,8 @@ from collections.abc import Iterator
 from queue import Empty, PriorityQueue, SimpleQueue
 from typing import NamedTuple
 
-from brickrt.ops.cpu.compile import to_object
-from brickrt.ops.cpu.kernel import Kernel, emit_module
+from brickrt.ops.cpu.kernel import Kernel
+from brickrt.ops.cpu.sized_kernel import Variant, compiled_variant
 from brickrt.runtime.thread_count import usable_cores
 
 KERNELS_PER_HELPER = 5  # from which on starting a helper pays
@@ -30,9 +30,9 @@ def symbol(digest: str) -> str:
     return f"brick_{digest}"
 
 
-def build(digest: str, kernel: Kernel) -> bytes:
-    """Machine code of one kernel, as an object file."""
-    return to_object(emit_module(kernel, symbol(digest)), kernel.isa)
+def build(digest: str, kernel: Kernel) -> Variant:
+    """Machine code of one kernel."""
+    return compiled_variant(kernel, symbol(digest))
 
 
 class CompileJob(NamedTuple):
@@ -55,7 +55,7 @@ class Compilation:
         self.asked = 0
         self._number = itertools.count()
         self._todo: PriorityQueue[CompileJob] = PriorityQueue()
-        self._done: SimpleQueue[tuple[str, bytes] | None] = SimpleQueue()  # None: a helper failed
+        self._done: SimpleQueue[tuple[str, Variant] | None] = SimpleQueue()  # None: a helper failed
         self._helpers: list[subprocess.Popen] = []
         self._threads: list[threading.Thread] = []
 
@@ -66,8 +66,8 @@ class Compilation:
         if len(self._helpers) + 1 < min(usable_cores(), self.asked // KERNELS_PER_HELPER):
             self._help()
 
-    def images(self) -> Iterator[tuple[str, bytes]]:
-        """Object files by digest, as they are ready, of all that was asked for."""
+    def images(self) -> Iterator[tuple[str, Variant]]:
+        """Machine code by digest, as it is ready, of all that was asked for."""
         left, self.asked = self.asked, 0
         while left:
             made = self._next()
@@ -87,8 +87,8 @@ class Compilation:
         for helper in self._helpers:
             helper.communicate()
 
-    def _next(self) -> tuple[str, bytes] | None:
-        """An object file that a helper has finished, else one compiled here; waits where nothing is left to compile.
+    def _next(self) -> tuple[str, Variant] | None:
+        """Code that a helper has finished, else some compiled here; waits where nothing is left to compile.
 
         None where a helper failed.
         """
@@ -129,8 +129,8 @@ def effort(kernel: Kernel) -> int:
     return 1000 * kernel.effort + len(repr(kernel.op))
 
 
-def _answer(helper: subprocess.Popen, kernel: tuple[str, Kernel]) -> bytes | None:
-    """The object file that a helper gives. None where it fails: this process then compiles, and raises the error."""
+def _answer(helper: subprocess.Popen, kernel: tuple[str, Kernel]) -> Variant | None:
+    """The machine code that a helper gives. None where it fails: this process then compiles, and raises the error."""
     assert helper.stdin is not None and helper.stdout is not None
     try:
         pickle.dump(kernel, helper.stdin)

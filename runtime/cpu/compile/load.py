@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
 
+import numpy as np
 from llvmlite import ir
 
 from brickrt.ops.cpu.compile import LoadedObjects, to_object
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel
+from brickrt.ops.cpu.sized_kernel import Outline, Variant, outline
 from brickrt.runtime.cache.disk_cache import DiskCache
-from brickrt.runtime.cpu.compile.compile_pool import Compilation, symbol
-from brickrt.runtime.cpu.compile.kernel_digest import digest_of, kernel_digest
+from brickrt.runtime.cpu.compile.compile_pool import Compilation
+from brickrt.runtime.cpu.compile.kernel_digest import digest_of, exact_digest, outline_digest
+from brickrt.runtime.cpu.compile.variant_cache import VARIANTS
 from brickrt.runtime.progress import KernelProgress
 
 _KEPT: list[LoadedObjects] = []  # libraries of the engine itself: threads may be in them until the process ends
@@ -34,6 +39,22 @@ def module_image(module: ir.Module, isa: Isa) -> bytes:
     return image
 
 
+@dataclass
+class WantedKernel:
+    """A kernel of a program: its outline, the code that is good for it once there is some, and the table that this
+    reads."""
+
+    outline: Outline
+    digest: str
+    code: Variant | None = None
+    sizes: Future[np.ndarray] = field(default_factory=Future)
+
+    def found(self, code: Variant) -> None:
+        """The code is there."""
+        self.code = code
+        self.sizes.set_result(code.table(self.outline.numbers))
+
+
 class KernelLoader:
     """Kernels of one program. Helper processes compile the missing ones from the first `want` on; `load` gives all.
 
@@ -44,17 +65,23 @@ class KernelLoader:
         self._isa = isa
         self._store = _store()
         self._compilation = Compilation()
-        self._images: dict[str, bytes | None] = {}
-        self._digests: list[str] = []
+        self._missing: dict[str, list[WantedKernel]] = {}
+        self._wanted: list[WantedKernel] = []
 
-    def want(self, kernel: Kernel) -> None:
-        """Adds a kernel to those that `load` gives."""
-        digest = kernel_digest(kernel)
-        self._digests.append(digest)
-        if digest not in self._images:
-            self._images[digest] = self._store.get(digest)
-            if self._images[digest] is None:
-                self._compilation.ask(digest, kernel)
+    def want(self, kernel: Kernel) -> Future[np.ndarray]:
+        """Adds a kernel to those that `load` gives. Its table of sizes, int64, is there once its code is."""
+        shape = outline(kernel)
+        wanted = WantedKernel(shape, outline_digest(shape))
+        self._wanted.append(wanted)
+        found = VARIANTS.find(self._store, wanted.digest, shape.numbers)
+        if found is not None:
+            wanted.found(found)
+            return wanted.sizes
+        exact = exact_digest(shape)
+        if exact not in self._missing:
+            self._compilation.ask(exact, kernel)
+        self._missing.setdefault(exact, []).append(wanted)
+        return wanted.sizes
 
     def load(self, progress: KernelProgress | None = None) -> tuple[LoadedObjects, list[int]]:
         """One library of all kernels, and their addresses in the order they were wanted. What is compiled is kept."""
@@ -64,17 +91,19 @@ class KernelLoader:
     @property
     def symbols(self) -> list[str]:
         """The names of the kernels' functions, in the order they were wanted."""
-        return [symbol(digest) for digest in self._digests]
+        return [wanted.code.symbol for wanted in self._wanted if wanted.code]
 
     def images(self, progress: KernelProgress | None = None) -> dict[str, bytes]:
         """The object files of all kernels, by the names of their functions."""
         missing = self._compilation.asked
-        for done, (digest, image) in enumerate(self._compilation.images()):
-            self._images[digest] = image
-            self._store.put(digest, image)
+        for done, (exact, code) in enumerate(self._compilation.images()):
+            waiting = self._missing.pop(exact)
+            for wanted in waiting:
+                wanted.found(code)
+            VARIANTS.add(self._store, waiting[0].digest, code)
             if progress:
                 progress(done + 1, missing)
-        return {symbol(digest): image for digest, image in self._images.items() if image is not None}
+        return {wanted.code.symbol: wanted.code.image for wanted in self._wanted if wanted.code}
 
     def __enter__(self) -> KernelLoader:
         return self
