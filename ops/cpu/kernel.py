@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from llvmlite import ir
@@ -38,6 +38,9 @@ class Kernel(ABC):
     the index it computes; their pointers follow those of its inputs. With `prefetch_bytes` it has one more pointer, to
     weights that a later kernel would wait for, and prefetches so many bytes of them, in order, for every input channel
     that a register tile sweeps.
+
+    A sized kernel may leave numbers open (`sized_kernel.py`). What it chooses by them, its `decisions`, is then
+    `decided`.
     """
 
     op: Op
@@ -48,6 +51,7 @@ class Kernel(ABC):
     shape_class: tuple[int, ...] = ()
     prefetched: tuple[PrefetchedOperand, ...] = ()
     prefetch_bytes: int = 0
+    decided: tuple[Any, ...] = ()
 
     prefetches: ClassVar[bool] = False
     effort: ClassVar[int] = 1  # of compiling it, beside that of others
@@ -81,6 +85,10 @@ class Kernel(ABC):
         rank = (self.out if i is None else self.ins[i]).rank
         channels = 1 - (self.out.rank - rank)
         return [d for d in range(rank) if d != channels or not self.knows_channels]
+
+    def decisions(self) -> tuple[Any, ...]:
+        """What a sized kernel chooses by numbers that it leaves open, and its code depends on."""
+        return ()
 
     @property
     def knows_channels(self) -> bool:

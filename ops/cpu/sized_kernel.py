@@ -97,7 +97,8 @@ def opened_kernel(kernel: Kernel, take: Take) -> Kernel:
     )
     ahead = tuple(replace(p, operand=_opened(p.operand, kernel.open_dims(None), take)) for p in kernel.prefetched)
     shape = tuple(take(n) if k in kernel.open_classes else n for k, n in enumerate(kernel.shape_class))
-    return replace(kernel, out=out, ins=ins, prefetched=ahead, shape_class=shape)
+    decided = kernel.decisions()
+    return replace(kernel, out=out, ins=ins, prefetched=ahead, shape_class=shape, decided=decided)
 
 
 def _opened(operand: Operand, dims: Sequence[int], take: Take) -> Operand:

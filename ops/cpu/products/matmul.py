@@ -151,7 +151,7 @@ class MatMulBody:
         (first, last), row = f.box(rank - 1), f.box(rank - 2)[0]
         whole = k.columns // k.lanes // ob
         rest = k.blocks - whole * ob
-        runs = tile_runs(ROWS, (k.shape_class[1], 0, 0, k.shape_class[1]), most)
+        runs = tile_runs(ROWS, (k.shape_class[1], 0, 0, 0), most)
         with f.loops([f.box(d) for d in range(rank - 2)]) as batch:
             width = ob * k.lanes
             with f.loop(f.div(first, width), f.minimum(whole, f.div(f.add(last, width - 1), width))) as t:
@@ -165,7 +165,7 @@ class MatMulBody:
         f = self.f
         for run in runs:
             with f.loop(0, run.repeat) as r:
-                start = f.add(row, run.tile.start, f.mul(r, run.out_step))
+                start, _ = run.at(f, row, 0, r)
                 self.tile(batch, start, run.tile.count, tile, blocks, masked)
 
     def masks(self, column: Index, blocks: int, masked: bool) -> list[ir.Value | None]:

@@ -5,18 +5,24 @@ fall on the tensor depends on the pixel; since a kernel knows its boxes' width a
 that is decided here, and the machine code has no test for it.
 
             x = 0                          width
-    tiles   |--edge--|--inner--|--inner--|-edge-|      one `RepeatedTiles` each; the two inner ones are one run of two
+    tiles   |--edge--|--inner--|--inner--|-inner-|-edge-|
+
+Each is a `RepeatedTiles`; inner ones of one size are one run. Tiles have T pixels or one less, so that code for a row is
+code for all that are long enough: how often runs repeat may be a size (`sizes.py`).
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
 
+from brickrt.ops.cpu.emit.index_arithmetic import IndexArithmetic
+from brickrt.ops.cpu.emit.llvm_types import Index
+from brickrt.ops.cpu.emit.sizes import Size
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.types import Boxes
 
@@ -42,9 +48,16 @@ class RowWindow:
     transposed: bool = False
 
     def shape_class(self, lo: int, hi: int) -> tuple[int, int, int, int]:
-        """(width, phase, first, last): output pixel p reads tap k where first ≤ rel(p, k) ≤ last."""
+        """(width, phase, first, beyond): output pixel p reads tap k where first ≤ rel(p, k), and from there to the last
+        of all `relative` are at least `beyond`."""
         width = hi - lo
         phase = (lo + self.pad) % self.stride if self.transposed else 0
+        (least, most), base = self.known(width, phase), self.base(lo)
+        last = min(most, max(self.extent - 1 - base, least - 1))
+        return width, phase, max(least, min(-base, most + 1)), most - last
+
+    def known(self, width: int, phase: int) -> tuple[int, int]:
+        """The least and the greatest of all `relative` in a box of this width."""
         rels = [
             self.relative(p, k, phase)
             for p in {0, *range(max(0, width - self.stride), width)}
@@ -52,14 +65,8 @@ class RowWindow:
         ]
         if self.transposed:
             rels += [self.relative(p, k, phase) for p in range(min(width, self.stride)) for k in range(self.kernel)]
-        known = [r for r in rels if r is not None] or [0]
-        base = self.base(lo)
-        return (
-            width,
-            phase,
-            max(min(known), min(-base, max(known) + 1)),
-            min(max(known), max(self.extent - 1 - base, min(known) - 1)),
-        )
+        found = [r for r in rels if r is not None] or [0]
+        return min(found), max(found)
 
     def base(self, lo: int) -> int:
         """Input index that relative index 0 stands for, in a box that begins at `lo`."""
@@ -95,9 +102,8 @@ class RowWindow:
 
 @dataclass(frozen=True)
 class PixelTile:
-    """`count` output pixels, `step` apart; taps[k][t] is the relative input index of tap k of pixel t, None to skip."""
+    """`count` output pixels, `step` apart; taps[k][t] is the input index of tap k of pixel t, None to skip."""
 
-    start: int
     step: int
     count: int
     taps: tuple[tuple[int | None, ...], ...]
@@ -121,7 +127,7 @@ class PixelTile:
         return self.step, self.count, tuple(tuple(None if r is None else r - base for r in row) for row in self.taps)
 
 
-PIXEL = PixelTile(0, 1, 1, ())
+PIXEL = PixelTile(1, 1, ())
 """One pixel whose taps are not known: they are walked (`live_taps.py`)."""
 
 
@@ -150,24 +156,103 @@ class TapRun:
 
 @dataclass(frozen=True)
 class RepeatedTiles:
-    """`repeat` equal tiles, each `out_step` output and `in_step` input pixels after the one before."""
+    """`repeat` equal tiles, each `out_step` output and `in_step` input pixels after the one before. The first one's
+    first output is `start`; its taps count from `in_start`, relative to the row's base."""
 
     tile: PixelTile
-    repeat: int
+    start: int | Size
+    in_start: int | Size
+    repeat: int | Size
     out_step: int
     in_step: int
 
+    def at(self, f: IndexArithmetic, x: Index, base: Index, r: Index) -> tuple[Index, Index]:
+        """First output and base of inputs of repetition `r`, in a row whose own are `x` and `base`."""
+        return f.add(x, self.start, f.mul(r, self.out_step)), f.add(base, self.in_start, f.mul(r, self.in_step))
 
-def tile_runs(window: RowWindow, shape_class: tuple[int, int, int, int], most: int) -> list[RepeatedTiles]:
-    """The tiles of at most `most` pixels that cover a box's width, equal neighbours gathered into runs."""
-    width, phase, first, last = shape_class
-    step = window.stride if window.transposed else 1
+
+def tile_runs(window: RowWindow, shape_class: tuple[int | Size, int, int, int], most: int) -> list[RepeatedTiles]:
+    """The tiles of at most `most` pixels that cover a box's width, equal neighbours gathered into runs. The width may be
+    a size; then starts and repetitions are sizes too."""
+    width, phase, first, beyond = shape_class
+    if window.transposed:
+        return _transposed_runs(window, (int(width), phase, first, beyond), most)
+    if not width:
+        return []
+    row, count = _Row(window, first, beyond), -(-width // most)
+    long = int(-(-width // count))
+    short = count * long - width  # tiles that have a pixel less, which are the last
+    last = long - 1 if row.right and short > 0 else long
+    before, behind = -(-row.left // long), -(-row.right // max(1, last))
+    many, more = count - short - before, short
+    many, more = (many - behind, more) if last == long else (many, more - behind)
+    if last == 0 or many < 0 or more < 0:  # tiles that meet both edges, or the other size at one
+        return row.single_tiles(int(width), int(count), long)
+    runs = [row.run(k * long, long) for k in range(before)]
+    runs += [row.run(before * long, long, many), row.run((count - short) * long, long - 1, more)]
+    runs += [row.run(width - k * last, last, end=(k - 1) * last) for k in range(behind, 0, -1)]
+    return [run for run in runs if run.tile.count and not (isinstance(run.repeat, int) and run.repeat == 0)]
+
+
+@dataclass(frozen=True)
+class _Row:
+    """A row of outputs, at whose ends taps fall beside the tensor (`RowWindow.shape_class`)."""
+
+    window: RowWindow
+    first: int
+    beyond: int
+
+    @property
+    def left(self) -> int:
+        """So many outputs at most lack taps in front."""
+        return -(-self.first // self.window.stride)
+
+    @property
+    def right(self) -> int:
+        """So many lack taps at the end."""
+        return -(-self.beyond // self.window.stride)
+
+    def run(
+        self, start: int | Size, count: int, repeat: int | Size = 1, end: int | None = None
+    ) -> RepeatedTiles:
+        """Tiles of `count` pixels from `start` on. The outputs that lack taps are near a `start` that is an integer, and
+        near the end of the row, which is `end` pixels behind the tile where that is given."""
+        w = self.window
+
+        def tap(t: int, k: int) -> int | None:
+            dead = isinstance(start, int) and (start + t) * w.stride + k * w.dilation < self.first
+            if end is not None:
+                behind = (end + count - 1 - t) * w.stride + (w.kernel - 1 - k) * w.dilation
+                dead = dead or behind < self.beyond
+            return None if dead else t * w.stride + k * w.dilation
+
+        taps = tuple(tuple(tap(t, k) for t in range(count)) for k in range(w.kernel))
+        return RepeatedTiles(PixelTile(1, count, taps), start, start * w.stride, repeat, count, count * w.stride)
+
+    def single_tiles(self, width: int, count: int, long: int) -> list[RepeatedTiles]:
+        """The same tiles, each with what it lacks at both ends; equal neighbours are one run."""
+        short = count * long - width
+        parts = [long] * (count - short) + [long - 1] * short
+        runs, start = list[RepeatedTiles](), 0
+        for part in parts:
+            run = self.run(start, part, 1, width - start - part)
+            if runs and runs[-1].tile == run.tile:
+                runs[-1] = replace(runs[-1], repeat=runs[-1].repeat + 1)
+            else:
+                runs.append(run)
+            start += part
+        return runs
+
+
+def _transposed_runs(window: RowWindow, shape_class: tuple[int, int, int, int], most: int) -> list[RepeatedTiles]:
+    """As `tile_runs`, of outputs whose taps lie `stride` apart: their taps count from the row's base."""
+    width, phase, first, beyond = shape_class
+    last = window.known(width, phase)[1] - beyond
     runs: list[RepeatedTiles] = []
-    for residue in range(min(step, width)):
-        pixels = list(range(residue, width, step))
+    for residue in range(min(window.stride, width)):
+        pixels = list(range(residue, width, window.stride))
         for part in split_evenly(pixels, most):
-            if not (runs and _continues(runs, window, part, first, last)):
-                _append(runs, _tile(window, part, step, phase, first, last))
+            _append(runs, part[0], _tile(window, part, phase, first, last))
     return runs
 
 
@@ -183,39 +268,27 @@ def split_evenly(pixels: list[int], most: int) -> list[list[int]]:
     return [pixels[k : k + size] for k in range(0, len(pixels), size)]
 
 
-def _tile(window: RowWindow, pixels: list[int], step: int, phase: int, first: int, last: int) -> PixelTile:
+def _tile(window: RowWindow, pixels: list[int], phase: int, first: int, last: int) -> PixelTile:
     def tap(p: int, k: int) -> int | None:
         r = window.relative(p, k, phase)
         return r if r is not None and first <= r <= last else None
 
-    return PixelTile(
-        pixels[0], step, len(pixels), tuple(tuple(tap(p, k) for p in pixels) for k in range(window.kernel))
-    )
+    taps = tuple(tuple(tap(p, k) for p in pixels) for k in range(window.kernel))
+    return PixelTile(window.stride, len(pixels), taps)
 
 
-def _continues(runs: list[RepeatedTiles], window: RowWindow, pixels: list[int], first: int, last: int) -> bool:
-    """Lengthens the last run by a tile of these pixels, where it is seen without its taps that both are equal: all
-    windows lie on the tensor."""
-    run, tile = runs[-1], runs[-1].tile
-    inner = first <= tile.start * window.stride
-    inner = inner and pixels[-1] * window.stride + (window.kernel - 1) * window.dilation <= last
-    if window.transposed or not inner or tile.count != len(pixels):
-        return False
-    step = tile.count  # such tiles lie side by side
-    runs[-1] = RepeatedTiles(tile, run.repeat + 1, step, step * window.stride)
-    return True
-
-
-def _append(runs: list[RepeatedTiles], tile: PixelTile) -> None:
+def _append(runs: list[RepeatedTiles], start: int, tile: PixelTile) -> None:
+    """Adds a tile whose first output is `start`, to the last run where it continues that."""
     if runs and runs[-1].tile.shifted() == tile.shifted():
         run = runs[-1]
-        out_step = (tile.start - run.tile.start) // run.repeat
-        in_step, rest = divmod(tile.anchor - run.tile.anchor, run.repeat)
-        even = rest == 0 and (run.repeat == 1 or (out_step, in_step) == (run.out_step, run.in_step))
+        repeat, first = int(run.repeat), int(run.start)
+        out_step = (start - first) // repeat
+        in_step, rest = divmod(tile.anchor - run.tile.anchor, repeat)
+        even = rest == 0 and (repeat == 1 or (out_step, in_step) == (run.out_step, run.in_step))
         if even:
-            runs[-1] = RepeatedTiles(run.tile, run.repeat + 1, out_step, in_step)
+            runs[-1] = RepeatedTiles(run.tile, first, 0, repeat + 1, out_step, in_step)
             return
-    runs.append(RepeatedTiles(tile, 1, 0, 0))
+    runs.append(RepeatedTiles(tile, start, 0, 1, 0, 0))
 
 
 def common_cut(boxes: Boxes, dim: int, group: int, lanes: int) -> int:

@@ -50,9 +50,9 @@ def taps_of_tiles(w: RowWindow, lo: int, hi: int, most: int) -> dict[int, dict[i
         assert 1 <= run.tile.count <= most
         for r in range(run.repeat):
             for t in range(run.tile.count):
-                x = lo + run.tile.start + r * run.out_step + t * run.tile.step
+                x = lo + run.start + r * run.out_step + t * run.tile.step
                 assert x not in found, "a pixel in two tiles"
-                shift = w.base(lo) + r * run.in_step
+                shift = w.base(lo) + run.in_start + r * run.in_step
                 found[x] = {k: rels[t] + shift for k, rels in enumerate(run.tile.taps) if rels[t] is not None}
     return found
 
@@ -124,7 +124,7 @@ def test_a_row_is_an_edge_a_long_run_and_an_edge():
     """3 taps over 64 pixels in tiles of 8: tiles 1 to 6 are equal."""
     runs = tile_runs(RowWindow(64, 3, 1, 1, 1), RowWindow(64, 3, 1, 1, 1).shape_class(0, 64), 8)
     assert [run.repeat for run in runs] == [1, 6, 1]
-    assert [(run.out_step, run.in_step) for run in runs] == [(0, 0), (8, 8), (0, 0)]
+    assert [(run.start, run.tile.count, run.out_step, run.in_step) for run in runs[:2]] == [(0, 8, 8, 8), (8, 8, 8, 8)]
 
 
 def test_an_empty_row_has_no_tiles():
