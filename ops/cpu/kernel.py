@@ -57,6 +57,7 @@ class Kernel(ABC):
     effort: ClassVar[int] = 1  # of compiling it, beside that of others
     sized: ClassVar[bool] = False  # whether its code is good for operands of other sizes (`sized_kernel.py`)
     open_classes: ClassVar[tuple[int, ...]] = ()  # entries of `shape_class` that such code need not know
+    least_open: ClassVar[int] = 2  # the least extent that such code need not know
 
     @classmethod
     def classify(
@@ -89,6 +90,11 @@ class Kernel(ABC):
     def decisions(self) -> tuple[Any, ...]:
         """What a sized kernel chooses by numbers that it leaves open, and its code depends on."""
         return ()
+
+    def opened_op(self, take: Callable[[int], Any]) -> tuple[Op, tuple[Any, ...]]:
+        """The operator of a sized kernel without what its code need not know, and what is decided; `take` gives what
+        stands for a number that is left open."""
+        return self.op, self.decisions()
 
     @property
     def knows_channels(self) -> bool:

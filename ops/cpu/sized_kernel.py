@@ -90,21 +90,21 @@ def opened_kernel(kernel: Kernel, take: Take) -> Kernel:
     """The kernel with what `take` gives in place of each number that is left open, always in the same order."""
     if not kernel.sized:
         return kernel
-    out = _opened(kernel.out, kernel.open_dims(None), take)
+    out = _opened(kernel.out, kernel, None, take)
     ins = tuple(
-        operand if packed else _opened(operand, kernel.open_dims(i), take)
+        operand if packed else _opened(operand, kernel, i, take)
         for i, (operand, packed) in enumerate(zip(kernel.ins, kernel.packed, strict=True))
     )
-    ahead = tuple(replace(p, operand=_opened(p.operand, kernel.open_dims(None), take)) for p in kernel.prefetched)
+    ahead = tuple(replace(p, operand=_opened(p.operand, kernel, None, take)) for p in kernel.prefetched)
     shape = tuple(take(n) if k in kernel.open_classes else n for k, n in enumerate(kernel.shape_class))
-    decided = kernel.decisions()
-    return replace(kernel, out=out, ins=ins, prefetched=ahead, shape_class=shape, decided=decided)
+    op, decided = kernel.opened_op(take)
+    return replace(kernel, op=op, out=out, ins=ins, prefetched=ahead, shape_class=shape, decided=decided)
 
 
-def _opened(operand: Operand, dims: Sequence[int], take: Take) -> Operand:
-    """The operand with these extents left open, and with them the strides of dimensions outside of them. One element
-    alone stays one: it may be broadcast."""
-    opened = [d for d in dims if d < operand.rank and operand.shape[d] > 1]
+def _opened(operand: Operand, kernel: Kernel, i: int | None, take: Take) -> Operand:
+    """An operand that lies as input `i` or the output does, with extents left open, and with them the strides of
+    dimensions outside of them. One element alone stays one: it may be broadcast."""
+    opened = [d for d in kernel.open_dims(i) if d < operand.rank and operand.shape[d] >= kernel.least_open]
     if not opened:
         return operand
     shape = tuple(take(extent) if d in opened else extent for d, extent in enumerate(operand.shape))

@@ -16,6 +16,11 @@ from brickrt.ops.cpu.emit.sizes import Size, greatest, least
 FOLDED = (int, Size)
 
 
+def is_folded(*indices: Index) -> bool:
+    """Whether these are integers and sizes, none an LLVM value."""
+    return all(isinstance(i, FOLDED) for i in indices)
+
+
 class IndexArithmetic:
     """Emits index arithmetic with the llvmlite builder `b`. An operation on integers alone gives an integer, one on
     sizes too a size."""

@@ -31,6 +31,8 @@ OPERATIONS: dict[str, Callable[[int, int], int]] = {
     "<": operator.lt,
     "==": operator.eq,
 }
+SAME = {"-": 0, "//": 1, "%": 0, "<": 0, "==": 1}
+"""What operations give for a positive number and itself."""
 
 
 def value_of(formula: Formula, numbers: Sequence[int]) -> int:
@@ -75,6 +77,8 @@ class SizeTable:
         amount = int(OPERATIONS[word](a, b))
         if isinstance(p, int) and isinstance(q, int):
             return amount
+        if p == q and word in SAME:
+            return SAME[word]
         if (word in "+-" and q == 0) or (word in ("*", "//") and q == 1):
             return Size(self, p, a)
         if (word == "+" and p == 0) or (word == "*" and p == 1):
@@ -93,7 +97,7 @@ class SizeTable:
             return Size(self, ("+", p, rest * q), amount)
         if isinstance(p, int) and word == "+":
             return Size(self, ("+", q, p), amount)
-        return 0 if p == q and word == "-" else Size(self, (word, p, q), amount)
+        return Size(self, (word, p, q), amount)
 
     def _known(self, x: Size | int) -> tuple[Formula, int]:
         """A size's formula, which is an integer where it is settled, and its amount."""

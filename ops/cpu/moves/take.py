@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from llvmlite import ir
@@ -41,15 +42,28 @@ class Lookup:
 
 
 class TakeKernel(MoveKernel):
-    """Plain or blocked. Axes that are arithmetic become strides, their borders fills; the rest is looked up."""
+    """Plain or blocked. Axes that are arithmetic become strides, their borders fills; the rest is looked up. `decided`
+    are `axis_maps`."""
+
+    def decisions(self) -> tuple[Affine | None, ...]:
+        """See `Kernel`."""
+        return self.decided or tuple(axis_maps(self.op, self.out))
+
+    def opened_op(self, take: Callable[[int], Any]) -> tuple[Op, tuple[Any, ...]]:
+        """Only axes that are looked up need their tables."""
+        assert isinstance(self.op, Take)
+        axes = self.decisions()
+        tables = tuple(table if how is None else None for table, how in zip(self.op.tables, axes, strict=True))
+        opened = (how and replace(how, start=take(how.start), hi=take(how.hi)) for how in axes)
+        return replace(self.op, tables=tables), tuple(opened)
 
     def emit(self, f: FunctionEmitter) -> None:
         """Borders are filled, then what is inside is copied."""
-        axes, ranges = axis_maps(self.op, self.out), stored_ranges(f, self.out, self.shape_class)
+        axes, ranges = self.decisions(), stored_ranges(f, self.out, self.shape_class)
         sizes = stored_shape(self.out)
         spans = [CopyLoop(*r, s, d, e) for r, s, d, e in zip(ranges, self.ins[0].strides, self.out.strides, sizes)]
         lanes = lane_spans(self.out.block)
-        offset = 0
+        offset: Index = 0
         for axis, how in enumerate(axes):
             if how is None:
                 continue

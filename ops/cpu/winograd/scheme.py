@@ -18,6 +18,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -34,10 +35,21 @@ from brickrt.ops.operators.conv import Conv
 class WinogradScheme(Kernel):
     """`shape_class` is (edge, align, tiles, depth, blocks): tiles of `edge` outputs, m, along each tiled dimension;
     `align` as in `choose_tile`; then the most that a box has of tiles in a plane (of all its images), of planes, and of
-    blocks of output channels."""
+    blocks of output channels. `decided` are the `sizes`."""
 
     op: Conv
     effort = 5
+    sized = True
+    open_classes = (2, 3)
+    knows_channels = True
+
+    def open_dims(self, i: int | None) -> Sequence[int]:
+        """See `Kernel`; weights have known shapes."""
+        return () if i is not None and 0 < i < self.op.main else super().open_dims(i)
+
+    def decisions(self) -> tuple[Any, ...]:
+        """See `Kernel`."""
+        return (self.sizes,)
 
     @property
     def edge(self) -> int:
@@ -80,6 +92,8 @@ class WinogradScheme(Kernel):
     @cached_property
     def sizes(self) -> Sizes:
         """How many tiles are worked on at a time."""
+        if self.decided:
+            return self.decided[0]
         _, _, tiles, depth, _ = self.shape_class
         return choose_sizes(tiles, depth, self.ob, self.isa.registers, self.weight_bytes)
 
