@@ -20,19 +20,15 @@ from typing import NamedTuple
 
 from brickrt.ops.cpu.kernel import Kernel
 from brickrt.ops.cpu.sized_kernel import Variant, compiled_variant
+from brickrt.runtime.cpu.compile.kernel_digest import kernel_digest
 from brickrt.runtime.thread_count import usable_cores
 
 KERNELS_PER_HELPER = 5  # from which on starting a helper pays
 
 
-def symbol(digest: str) -> str:
-    """Name of a kernel's function."""
-    return f"brick_{digest}"
-
-
-def build(digest: str, kernel: Kernel) -> Variant:
-    """Machine code of one kernel."""
-    return compiled_variant(kernel, symbol(digest))
+def build(kernel: Kernel) -> Variant:
+    """Machine code of one kernel, in a function that no other code is named after."""
+    return compiled_variant(kernel, f"brick_{kernel_digest(kernel)}")
 
 
 class CompileJob(NamedTuple):
@@ -98,7 +94,7 @@ class Compilation:
             except Empty:
                 return self._done.get()
             assert kernel is not None
-            return kernel[0], build(*kernel)
+            return kernel[0], build(kernel[1])
         return self._done.get()
 
     def _help(self) -> None:
@@ -146,9 +142,9 @@ def serve() -> None:
     gc.disable()
     while True:
         try:
-            digest, kernel = pickle.load(sys.stdin.buffer)
+            _, kernel = pickle.load(sys.stdin.buffer)
         except EOFError:
             return
-        pickle.dump(build(digest, kernel), sys.stdout.buffer)
+        pickle.dump(build(kernel), sys.stdout.buffer)
         sys.stdout.buffer.flush()
         gc.collect()

@@ -33,9 +33,5 @@ def outline_digest(outline: Outline) -> str:
 
 def kernel_digest(kernel: Kernel) -> str:
     """Identity of a kernel, numbers that its code leaves open among it."""
-    return exact_digest(outline(kernel))
-
-
-def exact_digest(outline: Outline) -> str:
-    """Identity of a kernel with this outline."""
-    return digest_of(outline.text, repr(outline.numbers))
+    shape = outline(kernel)
+    return digest_of(shape.text, repr(shape.numbers))

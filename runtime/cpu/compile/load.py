@@ -15,7 +15,7 @@ from brickrt.ops.cpu.kernel import Kernel
 from brickrt.ops.cpu.sized_kernel import Outline, Variant, outline
 from brickrt.runtime.cache.disk_cache import DiskCache
 from brickrt.runtime.cpu.compile.compile_pool import Compilation
-from brickrt.runtime.cpu.compile.kernel_digest import digest_of, exact_digest, outline_digest
+from brickrt.runtime.cpu.compile.kernel_digest import digest_of, outline_digest
 from brickrt.runtime.cpu.compile.variant_cache import VARIANTS
 from brickrt.runtime.progress import KernelProgress
 
@@ -65,7 +65,7 @@ class KernelLoader:
         self._isa = isa
         self._store = _store()
         self._compilation = Compilation()
-        self._missing: dict[str, list[WantedKernel]] = {}
+        self._missing: dict[str, list[tuple[WantedKernel, Kernel]]] = {}  # by outline: its first one is compiled
         self._wanted: list[WantedKernel] = []
 
     def want(self, kernel: Kernel) -> Future[np.ndarray]:
@@ -77,10 +77,10 @@ class KernelLoader:
         if found is not None:
             wanted.found(found)
             return wanted.sizes
-        exact = exact_digest(shape)
-        if exact not in self._missing:
-            self._compilation.ask(exact, kernel)
-        self._missing.setdefault(exact, []).append(wanted)
+        waiting = self._missing.setdefault(wanted.digest, [])
+        if not waiting:
+            self._compilation.ask(wanted.digest, kernel)
+        waiting.append((wanted, kernel))
         return wanted.sizes
 
     def load(self, progress: KernelProgress | None = None) -> tuple[LoadedObjects, list[int]]:
@@ -95,15 +95,29 @@ class KernelLoader:
 
     def images(self, progress: KernelProgress | None = None) -> dict[str, bytes]:
         """The object files of all kernels, by the names of their functions."""
-        missing = self._compilation.asked
-        for done, (exact, code) in enumerate(self._compilation.images()):
-            waiting = self._missing.pop(exact)
-            for wanted in waiting:
-                wanted.found(code)
-            VARIANTS.add(self._store, waiting[0].digest, code)
-            if progress:
-                progress(done + 1, missing)
+        done = 0
+        while self._compilation.asked:
+            known = done + self._compilation.asked
+            for digest, code in self._compilation.images():
+                VARIANTS.add(self._store, digest, code)
+                self._compiled(digest, code)
+                done += 1
+                if progress:
+                    progress(done, known)
         return {wanted.code.symbol: wanted.code.image for wanted in self._wanted if wanted.code}
+
+    def _compiled(self, digest: str, code: Variant) -> None:
+        """Gives the code to kernels of its outline that it is good for, and asks for that of one of the others."""
+        waiting = self._missing.pop(digest)
+        others = []
+        for wanted, kernel in waiting:
+            if code.fits(wanted.outline.numbers):
+                wanted.found(code)
+            else:
+                others.append((wanted, kernel))
+        if others:
+            self._missing[digest] = others
+            self._compilation.ask(digest, others[0][1])
 
     def __enter__(self) -> KernelLoader:
         return self
