@@ -108,11 +108,6 @@ class PixelTile:
     count: int
     taps: tuple[tuple[int | None, ...], ...]
 
-    @property
-    def anchor(self) -> int:
-        """The smallest input index, from which the others are counted when tiles are compared."""
-        return min((r for row in self.taps for r in row if r is not None), default=0)
-
     def tap_runs(self) -> list[TapRun]:
         """The taps that fall on the tensor anywhere, equal ones gathered."""
         runs: list[TapRun] = []
@@ -120,11 +115,6 @@ class PixelTile:
             if any(r is not None for r in rels) and not (runs and runs[-1].extend(k, rels)):
                 runs.append(TapRun(k, rels))
         return runs
-
-    def shifted(self) -> tuple:
-        """The tile counted from its anchor: equal for tiles that one code computes."""
-        base = self.anchor
-        return self.step, self.count, tuple(tuple(None if r is None else r - base for r in row) for row in self.taps)
 
 
 PIXEL = PixelTile(1, 1, ())
@@ -175,67 +165,88 @@ def tile_runs(window: RowWindow, shape_class: tuple[int | Size, int, int, int], 
     """The tiles of at most `most` pixels that cover a box's width, equal neighbours gathered into runs. The width may be
     a size; then starts and repetitions are sizes too."""
     width, phase, first, beyond = shape_class
-    if window.transposed:
-        return _transposed_runs(window, (int(width), phase, first, beyond), most)
     if not width:
         return []
-    row, count = _Row(window, first, beyond), -(-width // most)
-    long = int(-(-width // count))
-    short = count * long - width  # tiles that have a pixel less, which are the last
-    last = long - 1 if row.right and short > 0 else long
-    before, behind = -(-row.left // long), -(-row.right // max(1, last))
-    many, more = count - short - before, short
-    many, more = (many - behind, more) if last == long else (many, more - behind)
-    if last == 0 or many < 0 or more < 0:  # tiles that meet both edges, or the other size at one
-        return row.single_tiles(int(width), int(count), long)
-    runs = [row.run(k * long, long) for k in range(before)]
-    runs += [row.run(before * long, long, many), row.run((count - short) * long, long - 1, more)]
-    runs += [row.run(width - k * last, last, end=(k - 1) * last) for k in range(behind, 0, -1)]
-    return [run for run in runs if run.tile.count and not (isinstance(run.repeat, int) and run.repeat == 0)]
+    step = window.stride if window.transposed else 1
+    like = int(width % step) + step if step > 1 and width >= step else 1 if step == 1 else int(width)
+    runs = list[RepeatedTiles]()
+    for residue in range(int(min(step, width))):
+        offsets = tuple(window.relative(residue, k, phase) for k in range(window.kernel))
+        last = window.known(like, phase)[1] - _outputs(like, residue, step) + 1 - beyond
+        row = _Row(offsets, 1 if window.transposed else window.stride, step, residue, first, last)
+        runs += row.runs(_outputs(width, residue, step), most)
+    return runs
+
+
+def _outputs(width: int | Size, residue: int, step: int) -> int | Size:
+    """How many of `width` outputs there are of a residue."""
+    return -(-(width - residue) // step)
 
 
 @dataclass(frozen=True)
 class _Row:
-    """A row of outputs, at whose ends taps fall beside the tensor (`RowWindow.shape_class`)."""
+    """Every `step`-th output of a row, `residue` the first. Output number p reads input p·advance + offsets[k] by tap k,
+    where that is no less than `first`, and the last output those that are no more than `last` beyond p·advance."""
 
-    window: RowWindow
+    offsets: tuple[int | None, ...]
+    advance: int
+    step: int
+    residue: int
     first: int
-    beyond: int
+    last: int
 
     @property
     def left(self) -> int:
         """So many outputs at most lack taps in front."""
-        return -(-self.first // self.window.stride)
+        return max(0, -(-(self.first - min(self._known)) // self.advance))
 
     @property
     def right(self) -> int:
         """So many lack taps at the end."""
-        return -(-self.beyond // self.window.stride)
+        return max(0, -(-(max(self._known) - self.last) // self.advance))
 
-    def run(
-        self, start: int | Size, count: int, repeat: int | Size = 1, end: int | None = None
-    ) -> RepeatedTiles:
-        """Tiles of `count` pixels from `start` on. The outputs that lack taps are near a `start` that is an integer, and
-        near the end of the row, which is `end` pixels behind the tile where that is given."""
-        w = self.window
+    @property
+    def _known(self) -> list[int]:
+        return [o for o in self.offsets if o is not None] or [self.first]
 
-        def tap(t: int, k: int) -> int | None:
-            dead = isinstance(start, int) and (start + t) * w.stride + k * w.dilation < self.first
-            if end is not None:
-                behind = (end + count - 1 - t) * w.stride + (w.kernel - 1 - k) * w.dilation
-                dead = dead or behind < self.beyond
-            return None if dead else t * w.stride + k * w.dilation
+    def runs(self, outputs: int | Size, most: int) -> list[RepeatedTiles]:
+        """Tiles of as many pixels as go, then tiles with a pixel less; those at the ends are runs of their own."""
+        count = -(-outputs // most)
+        long = int(-(-outputs // count))
+        short = count * long - outputs
+        last = long - 1 if self.right and short > 0 else long
+        before, behind = -(-self.left // long), -(-self.right // max(1, last))
+        many, more = count - short - before, short
+        many, more = (many - behind, more) if last == long else (many, more - behind)
+        if last == 0 or many < 0 or more < 0:  # tiles that meet both ends
+            return self.single_tiles(int(outputs), int(count), long)
+        runs = [self.run(k * long, long) for k in range(before)]
+        runs += [self.run(before * long, long, many), self.run((count - short) * long, long - 1, more)]
+        runs += [self.run(outputs - k * last, last, end=(k - 1) * last) for k in range(behind, 0, -1)]
+        return [run for run in runs if run.tile.count and not (isinstance(run.repeat, int) and run.repeat == 0)]
 
-        taps = tuple(tuple(tap(t, k) for t in range(count)) for k in range(w.kernel))
-        return RepeatedTiles(PixelTile(1, count, taps), start, start * w.stride, repeat, count, count * w.stride)
+    def run(self, start: int | Size, count: int, repeat: int | Size = 1, end: int | None = None) -> RepeatedTiles:
+        """Tiles of `count` pixels from output number `start` on. Outputs lack taps near a `start` that is an integer,
+        and near the end of the row, which is `end` outputs behind the tile where that is given."""
+        taps = tuple(tuple(self.tap(o, t, start, count, end) for t in range(count)) for o in self.offsets)
+        each, onwards = count * self.step, count * self.advance
+        tile = PixelTile(self.step, count, taps)
+        return RepeatedTiles(tile, self.residue + start * self.step, start * self.advance, repeat, each, onwards)
 
-    def single_tiles(self, width: int, count: int, long: int) -> list[RepeatedTiles]:
+    def tap(self, offset: int | None, t: int, start: int | Size, count: int, end: int | None) -> int | None:
+        """What pixel `t` of such a tile reads by a tap, counted from where the tile begins."""
+        if offset is None or (isinstance(start, int) and (start + t) * self.advance + offset < self.first):
+            return None
+        if end is not None and offset - (end + count - 1 - t) * self.advance > self.last:
+            return None
+        return t * self.advance + offset
+
+    def single_tiles(self, outputs: int, count: int, long: int) -> list[RepeatedTiles]:
         """The same tiles, each with what it lacks at both ends; equal neighbours are one run."""
-        short = count * long - width
-        parts = [long] * (count - short) + [long - 1] * short
+        short = count * long - outputs
         runs, start = list[RepeatedTiles](), 0
-        for part in parts:
-            run = self.run(start, part, 1, width - start - part)
+        for part in [long] * (count - short) + [long - 1] * short:
+            run = self.run(start, part, 1, outputs - start - part)
             if runs and runs[-1].tile == run.tile:
                 runs[-1] = replace(runs[-1], repeat=runs[-1].repeat + 1)
             else:
@@ -244,51 +255,10 @@ class _Row:
         return runs
 
 
-def _transposed_runs(window: RowWindow, shape_class: tuple[int, int, int, int], most: int) -> list[RepeatedTiles]:
-    """As `tile_runs`, of outputs whose taps lie `stride` apart: their taps count from the row's base."""
-    width, phase, first, beyond = shape_class
-    last = window.known(width, phase)[1] - beyond
-    runs: list[RepeatedTiles] = []
-    for residue in range(min(window.stride, width)):
-        pixels = list(range(residue, width, window.stride))
-        for part in split_evenly(pixels, most):
-            _append(runs, part[0], _tile(window, part, phase, first, last))
-    return runs
-
-
 def sizes(pixels: int, most: int) -> list[int]:
     """Tile sizes of at most `most`, as equal as they can be, the short one last."""
     size = -(-pixels // -(-pixels // most))
     return [size] * (pixels // size) + ([pixels % size] if pixels % size else [])
-
-
-def split_evenly(pixels: list[int], most: int) -> list[list[int]]:
-    """The pixels in parts of these sizes."""
-    size = sizes(len(pixels), most)[0]
-    return [pixels[k : k + size] for k in range(0, len(pixels), size)]
-
-
-def _tile(window: RowWindow, pixels: list[int], phase: int, first: int, last: int) -> PixelTile:
-    def tap(p: int, k: int) -> int | None:
-        r = window.relative(p, k, phase)
-        return r if r is not None and first <= r <= last else None
-
-    taps = tuple(tuple(tap(p, k) for p in pixels) for k in range(window.kernel))
-    return PixelTile(window.stride, len(pixels), taps)
-
-
-def _append(runs: list[RepeatedTiles], start: int, tile: PixelTile) -> None:
-    """Adds a tile whose first output is `start`, to the last run where it continues that."""
-    if runs and runs[-1].tile.shifted() == tile.shifted():
-        run = runs[-1]
-        repeat, first = int(run.repeat), int(run.start)
-        out_step = (start - first) // repeat
-        in_step, rest = divmod(tile.anchor - run.tile.anchor, repeat)
-        even = rest == 0 and (repeat == 1 or (out_step, in_step) == (run.out_step, run.in_step))
-        if even:
-            runs[-1] = RepeatedTiles(run.tile, first, 0, repeat + 1, out_step, in_step)
-            return
-    runs.append(RepeatedTiles(tile, start, 0, 1, 0, 0))
 
 
 def common_cut(boxes: Boxes, dim: int, group: int, lanes: int) -> int:
