@@ -85,6 +85,8 @@ class SizeTable:
             return Size(self, q, b)
         if word == "*" and 0 in (p, q):
             return 0
+        if (word, p) == ("-", 0) and isinstance(q, tuple) and q[:2] == ("-", 0):
+            return Size(self, q[2], amount)
         return self._sum(word, p, q, amount) if word in "+-" else Size(self, (word, p, q), amount)
 
     def _sum(self, word: str, p: Formula, q: Formula, amount: int) -> Size | int:
@@ -177,7 +179,7 @@ class Size(Unknown):
         return not self < other
 
     def __bool__(self) -> bool:
-        return not self == 0
+        return self != 0
 
     def __index__(self) -> int:
         return self.table.settle(self)
