@@ -30,6 +30,7 @@ from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.types import Boxes
 
 ROWS = RowWindow(1, 1, 1, 1, 0)
+MOST_FEATURES = 128
 
 
 @dataclass(frozen=True)
@@ -43,11 +44,14 @@ class MatMulKernel(Kernel):
     open_classes: ClassVar[tuple[int, ...]] = (1,)
 
     def open_dims(self, i: int | None) -> Sequence[int]:
-        """See `Kernel`; where `b` is a constant, so are K and the columns."""
+        """See `Kernel`; where `b` is a constant, so are K and the columns. Few whole vectors are taken for the features
+        of a head of attention, which are known."""
         if i is not None and 1 < i < self.op.main:
             return ()
-        rank = (self.out if i is None else self.ins[i]).rank
-        return range(rank - 1 if self.packed[1] else rank)
+        shape = (self.out if i is None else self.ins[i]).shape
+        if self.packed[1]:
+            return range(len(shape) - 1)
+        return [d for d, extent in enumerate(shape) if extent > MOST_FEATURES or extent % self.lanes]
 
     def decisions(self) -> tuple[Any, ...]:
         """See `Kernel`."""
