@@ -45,7 +45,7 @@ class ConvScheme(Kernel):
 
     prefetches: ClassVar[bool] = True
     sized: ClassVar[bool] = True
-    open_classes: ClassVar[tuple[int, ...]] = (2,)
+    open_classes: ClassVar[tuple[int, ...]] = (0, 2)
 
     @classmethod
     def classify(

@@ -41,7 +41,7 @@ class MatMulKernel(Kernel):
     op: MatMul
 
     sized: ClassVar[bool] = True
-    open_classes: ClassVar[tuple[int, ...]] = (1,)
+    open_classes: ClassVar[tuple[int, ...]] = (0, 1)
 
     def open_dims(self, i: int | None) -> Sequence[int]:
         """See `Kernel`; where `b` is a constant, so are K and the columns. Few whole vectors are taken for the features

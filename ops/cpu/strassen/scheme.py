@@ -55,8 +55,8 @@ class StrassenScheme(Kernel):
 
     @property
     def open_classes(self) -> tuple[int, ...]:
-        """See `Kernel`: extents of boxes."""
-        return tuple(range(3 if isinstance(self.op, Conv) else 2, len(self.shape_class)))
+        """See `Kernel`: groups, and extents of boxes."""
+        return 0, *range(3 if isinstance(self.op, Conv) else 2, len(self.shape_class))
 
     @property
     def knows_channels(self) -> bool:

@@ -35,12 +35,13 @@ from brickrt.ops.operators.conv import Conv
 class WinogradScheme(Kernel):
     """`shape_class` is (edge, align, tiles, depth, blocks): tiles of `edge` outputs, m, along each tiled dimension;
     `align` as in `choose_tile`; then the most that a box has of tiles in a plane (of all its images), of planes, and of
-    blocks of output channels. `decided` are the `sizes`."""
+    blocks of output channels. `decided` are the `sizes` and
+    `ob`."""
 
     op: Conv
     effort = 5
     sized = True
-    open_classes = (2, 3)
+    open_classes = (1, 2, 3)
     knows_channels = True
 
     def open_dims(self, i: int | None) -> Sequence[int]:
@@ -49,7 +50,7 @@ class WinogradScheme(Kernel):
 
     def decisions(self) -> tuple[Any, ...]:
         """See `Kernel`."""
-        return (self.sizes,)
+        return self.sizes, self.ob
 
     @property
     def edge(self) -> int:
@@ -86,6 +87,8 @@ class WinogradScheme(Kernel):
     @property
     def ob(self) -> int:
         """Blocks of output channels of a register tile."""
+        if self.decided:
+            return self.decided[1]
         align, blocks = self.shape_class[1], self.out.channel_blocks
         return 2 if blocks >= 2 and align % 2 == 0 else 1
 
