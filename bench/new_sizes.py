@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -36,45 +37,66 @@ WIDTH, HEADS, LAYERS, WORDS = 128, 4, 4, 1000
 Sizes = tuple[int, ...]
 
 
+class TextWriter:
+    """The nodes and weights of the text network; outputs have names of their own."""
+
+    def __init__(self) -> None:
+        self.rng = np.random.default_rng(0)
+        self.nodes: list[onnx.NodeProto] = []
+        self.weights: list[onnx.TensorProto] = []
+
+    def constant(self, values: np.ndarray) -> str:
+        """A weight."""
+        self.weights.append(numpy_helper.from_array(values, f"w{len(self.weights)}"))
+        return self.weights[-1].name
+
+    def node(self, op: str, *inputs: str, **attributes: Any) -> str:
+        """The output of a new node."""
+        number = len(self.nodes)
+        self.nodes.append(helper.make_node(op, inputs, [f"t{number}"], f"n{number}", **attributes))
+        return f"t{number}"
+
+    def dense(self, x: str, fan_in: int, features: int) -> str:
+        """A fully connected layer on each token."""
+        weight = self.rng.standard_normal((fan_in, features)).astype(np.float32) / np.float32(fan_in**0.5)
+        y = self.node("MatMul", x, self.constant(weight))
+        return self.node("Add", y, self.constant(np.zeros(features, np.float32)))
+
+    def norm(self, x: str) -> str:
+        """A layer norm."""
+        scale, bias = (self.constant(np.full(WIDTH, value, np.float32)) for value in (1, 0))
+        return self.node("LayerNormalization", x, scale, bias)
+
+    def heads(self, x: str, perm: list[int]) -> str:
+        """A projection, split into heads."""
+        shape = self.constant(np.array([0, 0, HEADS, WIDTH // HEADS], np.int64))
+        return self.node("Transpose", self.node("Reshape", self.dense(x, WIDTH, WIDTH), shape), perm=perm)
+
+    def attention(self, x: str) -> str:
+        """Attention of all tokens to all."""
+        scores = self.node("MatMul", self.heads(x, [0, 2, 1, 3]), self.heads(x, [0, 2, 3, 1]))
+        scores = self.node("Mul", scores, self.constant(np.array((WIDTH // HEADS) ** -0.5, np.float32)))
+        y = self.node("MatMul", self.node("Softmax", scores, axis=-1), self.heads(x, [0, 2, 1, 3]))
+        merged = self.constant(np.array([0, 0, WIDTH], np.int64))
+        y = self.node("Reshape", self.node("Transpose", y, perm=[0, 2, 1, 3]), merged)
+        return self.dense(y, WIDTH, WIDTH)
+
+
 def text_network() -> onnx.ModelProto:
     """A pre-norm transformer encoder, `tokens` int64 [batch, length] → `y` float32 [batch, length, WIDTH]."""
-    rng, nodes, weights = np.random.default_rng(0), [], []
-
-    def constant(values: np.ndarray) -> str:
-        weights.append(numpy_helper.from_array(values, f"w{len(weights)}"))
-        return weights[-1].name
-
-    def node(op: str, *inputs: str, **attributes: Any) -> str:
-        nodes.append(helper.make_node(op, inputs, [f"t{len(nodes)}"], f"n{len(nodes)}", **attributes))
-        return nodes[-1].output[0]
-
-    def dense(x: str, fan_in: int, features: int) -> str:
-        weight = rng.standard_normal((fan_in, features)).astype(np.float32) / np.float32(fan_in**0.5)
-        return node("Add", node("MatMul", x, constant(weight)), constant(np.zeros(features, np.float32)))
-
-    def norm(x: str) -> str:
-        return node("LayerNormalization", x, constant(np.ones(WIDTH, np.float32)), constant(np.zeros(WIDTH, np.float32)))
-
-    def heads(x: str, perm: list[int]) -> str:
-        shape = constant(np.array([0, 0, HEADS, WIDTH // HEADS], np.int64))
-        return node("Transpose", node("Reshape", dense(x, WIDTH, WIDTH), shape), perm=perm)
-
-    x = node("Gather", constant(rng.standard_normal((WORDS, WIDTH)).astype(np.float32)), "tokens")
+    net = TextWriter()
+    x = net.node("Gather", net.constant(net.rng.standard_normal((WORDS, WIDTH)).astype(np.float32)), "tokens")
     for _ in range(LAYERS):
-        y = norm(x)
-        scores = node("MatMul", heads(y, [0, 2, 1, 3]), heads(y, [0, 2, 3, 1]))
-        scores = node("Mul", scores, constant(np.array((WIDTH // HEADS) ** -0.5, np.float32)))
-        y = node("MatMul", node("Softmax", scores, axis=-1), heads(y, [0, 2, 1, 3]))
-        y = node("Reshape", node("Transpose", y, perm=[0, 2, 1, 3]), constant(np.array([0, 0, WIDTH], np.int64)))
-        x = node("Add", x, dense(y, WIDTH, WIDTH))
-        x = node("Add", x, dense(node("Relu", dense(norm(x), WIDTH, 4 * WIDTH)), 4 * WIDTH, WIDTH))
-    node("Identity", norm(x))
-    nodes[-1].output[0] = "y"
+        x = net.node("Add", x, net.attention(net.norm(x)))
+        inner = net.node("Relu", net.dense(net.norm(x), WIDTH, 4 * WIDTH))
+        x = net.node("Add", x, net.dense(inner, 4 * WIDTH, WIDTH))
+    net.norm(x)
+    net.nodes[-1].output[0] = "y"
     ends = [
         helper.make_tensor_value_info("tokens", TensorProto.INT64, ["N", "L"]),
         helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", "L", WIDTH]),
     ]
-    graph = helper.make_graph(nodes, "text", ends[:1], ends[1:], weights)
+    graph = helper.make_graph(net.nodes, "text", ends[:1], ends[1:], net.weights)
     return helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)])
 
 
@@ -133,18 +155,15 @@ def run_sizes(name: str, first: int, count: int) -> list[dict[str, Any]]:
     build, draw, feed = NETWORKS[name]
     model = build()
     runtime, peer = Runtime(model, device="cpu"), _peer(model)
-    found = []
-    for number, size in enumerate(distinct(draw, 1)):
-        if number == first + count:
-            return found
-        if number >= first:
-            inputs = feed(size)
-            row = {"size": size, "first_s": seconds(lambda: runtime.execute(inputs))}
-            row["second_s"] = min(seconds(lambda: runtime.execute(inputs)) for _ in range(3))
-            if peer:
-                row["peer_first_s"] = seconds(lambda: peer.run(None, inputs))
-            found.append(row)
-    raise AssertionError("sizes never end")
+    sizes = islice(distinct(draw, 1), first, first + count)
+    return [timed(runtime, peer, size, feed(size)) for size in sizes]
+
+
+def timed(runtime: Runtime, peer: Any, size: Sizes, inputs: dict[str, np.ndarray]) -> dict[str, Any]:
+    """First and later calls with these inputs, and the first of ONNX Runtime where it is there."""
+    row: dict[str, Any] = {"size": size, "first_s": seconds(lambda: runtime.execute(inputs))}
+    row["second_s"] = min(seconds(lambda: runtime.execute(inputs)) for _ in range(3))
+    return row | ({"peer_first_s": seconds(lambda: peer.run(None, inputs))} if peer else {})
 
 
 def _peer(model: onnx.ModelProto) -> Any:

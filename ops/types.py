@@ -16,7 +16,7 @@ def is_floating(dtype: np.dtype) -> bool:
     return dtype.kind == "f" or dtype.name == "bfloat16"
 
 
-class Unknown:
+class OpenNumber:
     """What stands for an extent that is not known: types hold it as it is."""
 
 
@@ -28,7 +28,7 @@ class TensorType:
     dtype: np.dtype
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "shape", tuple(d if isinstance(d, Unknown) else int(d) for d in self.shape))
+        object.__setattr__(self, "shape", tuple(d if isinstance(d, OpenNumber) else int(d) for d in self.shape))
         object.__setattr__(self, "dtype", np.dtype(self.dtype))
 
     @property

@@ -56,7 +56,6 @@ class Kernel(ABC):
     prefetches: ClassVar[bool] = False
     effort: ClassVar[int] = 1  # of compiling it, beside that of others
     sized: ClassVar[bool] = False  # whether its code is good for operands of other sizes (`sized_kernel.py`)
-    open_classes: ClassVar[tuple[int, ...]] = ()  # entries of `shape_class` that such code need not know
     least_open: ClassVar[int] = 2  # the least extent that such code need not know
 
     @classmethod
@@ -86,6 +85,11 @@ class Kernel(ABC):
         rank = (self.out if i is None else self.ins[i]).rank
         channels = 1 - (self.out.rank - rank)
         return [d for d in range(rank) if d != channels or not self.knows_channels]
+
+    @property
+    def open_classes(self) -> Sequence[int]:
+        """Entries of `shape_class` that a sized kernel's code need not know."""
+        return ()
 
     def decisions(self) -> tuple[Any, ...]:
         """What a sized kernel chooses by numbers that it leaves open, and its code depends on."""

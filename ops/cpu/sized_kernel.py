@@ -18,13 +18,13 @@ from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.sizes import Formula, SizeTable, value_of
 from brickrt.ops.cpu.kernel import Kernel
 from brickrt.ops.cpu.operand import Operand
-from brickrt.ops.types import TensorType, Unknown
+from brickrt.ops.types import OpenNumber, TensorType
 
 Take = Callable[[int], Any]
 
 
 @dataclass(frozen=True)
-class Variant:
+class SizedCode:
     """Code of an outline, an object file with the function `symbol`: good for numbers that give these answers, each a
     formula and an integer, and given a table of these entries. A kernel that leaves nothing open has neither."""
 
@@ -42,7 +42,7 @@ class Variant:
         return np.array([value_of(formula, numbers) for formula in self.entries], np.int64)
 
 
-class Open(Unknown):
+class OpenPlace(OpenNumber):
     """In place of a number that is left open."""
 
     def __repr__(self) -> str:
@@ -60,9 +60,9 @@ class Outline:
 def outline(kernel: Kernel) -> Outline:
     """The kernel with numbers left open, and these."""
     numbers: list[int] = []
-    hole = Open()
+    hole = OpenPlace()
 
-    def take(number: int) -> Open:
+    def take(number: int) -> OpenPlace:
         numbers.append(number)
         return hole
 
@@ -79,11 +79,11 @@ def emit_sized(kernel: Kernel, name: str) -> tuple[ir.Module, SizeTable]:
     return module, table
 
 
-def compiled_variant(kernel: Kernel, symbol: str) -> Variant:
+def compiled_code(kernel: Kernel, symbol: str) -> SizedCode:
     """The code of a kernel, which may be good for others with its outline."""
     module, table = emit_sized(kernel, symbol)
     image = to_object(module, kernel.isa)
-    return Variant(symbol, tuple(table.answers.items()), tuple(table.entries), image)
+    return SizedCode(symbol, tuple(table.answers.items()), tuple(table.entries), image)
 
 
 def opened_kernel(kernel: Kernel, take: Take) -> Kernel:

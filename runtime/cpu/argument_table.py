@@ -212,9 +212,7 @@ def host_places(tasks: TaskGraph) -> OperandPlaces[Operand]:
     return OperandPlaces(tasks, lay_out, Bases(SCRATCH, ARENA, FIRST))
 
 
-def words_of(
-    numbers: np.ndarray, origins: Sequence[tuple[int | np.ndarray, np.ndarray]], boxes: Boxes
-) -> np.ndarray:
+def words_of(numbers: np.ndarray, origins: Sequence[tuple[int | np.ndarray, np.ndarray]], boxes: Boxes) -> np.ndarray:
     """Records of the kernels with these numbers [n] on operands at these origins, int64 [n, words]; a base may be
     another for each step."""
     end = HEAD_WORDS + 2 * len(origins)

@@ -15,9 +15,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from brickrt.ops.types import Unknown
+from brickrt.ops.types import OpenNumber
 
-Formula: TypeAlias = "int | tuple[Any, ...]"
+Formula: TypeAlias = int | tuple[Any, ...]
 """An integer; ("n", k), number k; or a word of OPERATIONS and two formulas."""
 
 OPERATIONS: dict[str, Callable[[int, int], int]] = {
@@ -39,9 +39,10 @@ def value_of(formula: Formula, numbers: Sequence[int]) -> int:
     """What a formula gives for these numbers. Lists, as JSON has them, are as good as tuples."""
     if isinstance(formula, int):
         return formula
-    if formula[0] == "n":
-        return numbers[formula[1]]
-    return int(OPERATIONS[formula[0]](value_of(formula[1], numbers), value_of(formula[2], numbers)))
+    word, first, *second = formula
+    if word == "n":
+        return numbers[first]
+    return int(OPERATIONS[word](value_of(first, numbers), value_of(second[0], numbers)))
 
 
 @dataclass
@@ -94,8 +95,8 @@ class SizeTable:
         rest = {"+": 1, "-": -1}[word]
         if isinstance(q, int):
             if isinstance(p, tuple) and p[0] == "+" and isinstance(p[2], int):
-                p, q = p[1], p[2] + rest * q
-                return Size(self, ("+", p, q) if q else p, amount)
+                inner, sum_ = p[1], p[2] + rest * q
+                return Size(self, ("+", inner, sum_) if sum_ else inner, amount)
             return Size(self, ("+", p, rest * q), amount)
         if isinstance(p, int) and word == "+":
             return Size(self, ("+", q, p), amount)
@@ -108,7 +109,7 @@ class SizeTable:
         return self.answers.get(x.formula, x.formula), x.amount
 
 
-class Size(Unknown):
+class Size(OpenNumber):
     """A number that code is made for without knowing it; `amount` is what it is just now."""
 
     __slots__ = ("amount", "formula", "table")

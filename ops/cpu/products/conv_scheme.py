@@ -45,7 +45,11 @@ class ConvScheme(Kernel):
 
     prefetches: ClassVar[bool] = True
     sized: ClassVar[bool] = True
-    open_classes: ClassVar[tuple[int, ...]] = (0, 2)
+
+    @property
+    def open_classes(self) -> Sequence[int]:
+        """See `Kernel`: the tile is decided, and a width is a size."""
+        return 0, 2
 
     @classmethod
     def classify(

@@ -162,7 +162,8 @@ class DepthwiseBody:
         for start in [self.initial(part) for part in parts]:
             sums.append([f.variable(start) for _ in range(tile.count)])
         with ExitStack() as loops:
-            base, tap = f.mul(n, k.ins[0].strides[0]), 0
+            base: Index = f.mul(n, k.ins[0].strides[0])
+            tap: Index = 0
             for axis, (window, y) in enumerate(zip(self.windows, rows, strict=True)):
                 key, index = loops.enter_context(live_taps(f, window, k.out.shape[2 + axis], y))
                 base = f.add(base, f.mul(index, k.ins[0].strides[2 + axis]))

@@ -41,7 +41,11 @@ class MatMulKernel(Kernel):
     op: MatMul
 
     sized: ClassVar[bool] = True
-    open_classes: ClassVar[tuple[int, ...]] = (0, 1)
+
+    @property
+    def open_classes(self) -> Sequence[int]:
+        """See `Kernel`: the tile is decided, and rows are sizes."""
+        return 0, 1
 
     def open_dims(self, i: int | None) -> Sequence[int]:
         """See `Kernel`; where `b` is a constant, so are K and the columns. Few whole vectors are taken for the features

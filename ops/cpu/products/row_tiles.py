@@ -7,8 +7,8 @@ that is decided here, and the machine code has no test for it.
             x = 0                          width
     tiles   |--edge--|--inner--|--inner--|-inner-|-edge-|
 
-Each is a `RepeatedTiles`; inner ones of one size are one run. Tiles have T pixels or one less, so that code for a row is
-code for all that are long enough: how often runs repeat may be a size (`sizes.py`).
+Each is a `RepeatedTiles`; inner ones of one size are one run. Tiles have T pixels or one less, so that code for a row
+is code for all that are long enough: how often runs repeat may be a size (`sizes.py`).
 """
 
 from __future__ import annotations
@@ -162,8 +162,8 @@ class RepeatedTiles:
 
 
 def tile_runs(window: RowWindow, shape_class: tuple[int | Size, int, int, int], most: int) -> list[RepeatedTiles]:
-    """The tiles of at most `most` pixels that cover a box's width, equal neighbours gathered into runs. The width may be
-    a size; then starts and repetitions are sizes too."""
+    """The tiles of at most `most` pixels that cover a box's width, equal neighbours gathered into runs. The width may
+    be a size; then starts and repetitions are sizes too."""
     width, phase, first, beyond = shape_class
     if not width:
         return []
@@ -172,7 +172,7 @@ def tile_runs(window: RowWindow, shape_class: tuple[int | Size, int, int, int], 
     runs = list[RepeatedTiles]()
     for residue in range(int(min(step, width))):
         offsets = tuple(window.relative(residue, k, phase) for k in range(window.kernel))
-        last = window.known(like, phase)[1] - _outputs(like, residue, step) + 1 - beyond
+        last = window.known(like, phase)[1] - int(_outputs(like, residue, step)) + 1 - beyond
         row = _Row(offsets, 1 if window.transposed else window.stride, step, residue, first, last)
         runs += row.runs(_outputs(width, residue, step), most)
     return runs
@@ -185,8 +185,8 @@ def _outputs(width: int | Size, residue: int, step: int) -> int | Size:
 
 @dataclass(frozen=True)
 class _Row:
-    """Every `step`-th output of a row, `residue` the first. Output number p reads input p·advance + offsets[k] by tap k,
-    where that is no less than `first`, and the last output those that are no more than `last` beyond p·advance."""
+    """Every `step`-th output of a row, `residue` the first. Output number p reads input p·advance + offsets[k] by tap
+    k, where that is no less than `first`, and the last output those that are no more than `last` beyond p·advance."""
 
     offsets: tuple[int | None, ...]
     advance: int

@@ -68,7 +68,7 @@ class FirstFactors:
             self.vectors(row, c, self.absent(row))
 
     def absent(self, row: Index) -> list[ir.Value]:
-        """Of each part whether it lacks a row."""
+        """Tells of each part whether it lacks a row."""
         f, there = self.f, part_rows(self.k.rows, self.k.levels)
         return [f.b.icmp_signed(">=", f.value(row), f.value(count)) for count in there]
 

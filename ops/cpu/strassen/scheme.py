@@ -54,7 +54,7 @@ class StrassenScheme(Kernel):
     sized = True
 
     @property
-    def open_classes(self) -> tuple[int, ...]:
+    def open_classes(self) -> Sequence[int]:
         """See `Kernel`: groups, and extents of boxes."""
         return 0, *range(3 if isinstance(self.op, Conv) else 2, len(self.shape_class))
 
@@ -81,7 +81,7 @@ class StrassenScheme(Kernel):
         if self.decided:
             return self.decided[0]
         steps = max(1, min(part_rows(self.rows, self.levels)) * self.part_depth // self.lanes)
-        return min(MOST_PREFETCHED, power_of_two(max(1, -(-PRODUCTS * self.panel // (steps * LINE)))))
+        return min(MOST_PREFETCHED, power_of_two(max(1, -(-PRODUCTS * self.panel // (int(steps) * LINE)))))
 
     @classmethod
     def classify(

@@ -19,16 +19,16 @@ from queue import Empty, PriorityQueue, SimpleQueue
 from typing import NamedTuple
 
 from brickrt.ops.cpu.kernel import Kernel
-from brickrt.ops.cpu.sized_kernel import Variant, compiled_variant
+from brickrt.ops.cpu.sized_kernel import SizedCode, compiled_code
 from brickrt.runtime.cpu.compile.kernel_digest import kernel_digest
 from brickrt.runtime.thread_count import usable_cores
 
 KERNELS_PER_HELPER = 5  # from which on starting a helper pays
 
 
-def build(kernel: Kernel) -> Variant:
+def build(kernel: Kernel) -> SizedCode:
     """Machine code of one kernel, in a function that no other code is named after."""
-    return compiled_variant(kernel, f"brick_{kernel_digest(kernel)}")
+    return compiled_code(kernel, f"brick_{kernel_digest(kernel)}")
 
 
 class CompileJob(NamedTuple):
@@ -51,7 +51,7 @@ class Compilation:
         self.asked = 0
         self._number = itertools.count()
         self._todo: PriorityQueue[CompileJob] = PriorityQueue()
-        self._done: SimpleQueue[tuple[str, Variant] | None] = SimpleQueue()  # None: a helper failed
+        self._done: SimpleQueue[tuple[str, SizedCode] | None] = SimpleQueue()  # None: a helper failed
         self._helpers: list[subprocess.Popen] = []
         self._threads: list[threading.Thread] = []
 
@@ -62,7 +62,7 @@ class Compilation:
         if len(self._helpers) + 1 < min(usable_cores(), self.asked // KERNELS_PER_HELPER):
             self._help()
 
-    def images(self) -> Iterator[tuple[str, Variant]]:
+    def images(self) -> Iterator[tuple[str, SizedCode]]:
         """Machine code by digest, as it is ready, of all that was asked for."""
         left, self.asked = self.asked, 0
         while left:
@@ -83,7 +83,7 @@ class Compilation:
         for helper in self._helpers:
             helper.communicate()
 
-    def _next(self) -> tuple[str, Variant] | None:
+    def _next(self) -> tuple[str, SizedCode] | None:
         """Code that a helper has finished, else some compiled here; waits where nothing is left to compile.
 
         None where a helper failed.
@@ -125,7 +125,7 @@ def effort(kernel: Kernel) -> int:
     return 1000 * kernel.effort + len(repr(kernel.op))
 
 
-def _answer(helper: subprocess.Popen, kernel: tuple[str, Kernel]) -> Variant | None:
+def _answer(helper: subprocess.Popen, kernel: tuple[str, Kernel]) -> SizedCode | None:
     """The machine code that a helper gives. None where it fails: this process then compiles, and raises the error."""
     assert helper.stdin is not None and helper.stdout is not None
     try:

@@ -12,11 +12,11 @@ from llvmlite import ir
 from brickrt.ops.cpu.compile import LoadedObjects, to_object
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel
-from brickrt.ops.cpu.sized_kernel import Outline, Variant, outline
+from brickrt.ops.cpu.sized_kernel import Outline, SizedCode, outline
 from brickrt.runtime.cache.disk_cache import DiskCache
+from brickrt.runtime.cpu.compile.code_cache import CODE_CACHE
 from brickrt.runtime.cpu.compile.compile_pool import Compilation
 from brickrt.runtime.cpu.compile.kernel_digest import digest_of, outline_digest
-from brickrt.runtime.cpu.compile.variant_cache import VARIANTS
 from brickrt.runtime.progress import KernelProgress
 
 _KEPT: list[LoadedObjects] = []  # libraries of the engine itself: threads may be in them until the process ends
@@ -46,10 +46,10 @@ class WantedKernel:
 
     outline: Outline
     digest: str
-    code: Variant | None = None
+    code: SizedCode | None = None
     sizes: Future[np.ndarray] = field(default_factory=Future)
 
-    def found(self, code: Variant) -> None:
+    def found(self, code: SizedCode) -> None:
         """The code is there."""
         self.code = code
         self.sizes.set_result(code.table(self.outline.numbers))
@@ -73,7 +73,7 @@ class KernelLoader:
         shape = outline(kernel)
         wanted = WantedKernel(shape, outline_digest(shape))
         self._wanted.append(wanted)
-        found = VARIANTS.find(self._store, wanted.digest, shape.numbers)
+        found = CODE_CACHE.find(self._store, wanted.digest, shape.numbers)
         if found is not None:
             wanted.found(found)
             return wanted.sizes
@@ -99,14 +99,14 @@ class KernelLoader:
         while self._compilation.asked:
             known = done + self._compilation.asked
             for digest, code in self._compilation.images():
-                VARIANTS.add(self._store, digest, code)
+                CODE_CACHE.add(self._store, digest, code)
                 self._compiled(digest, code)
                 done += 1
                 if progress:
                     progress(done, known)
         return {wanted.code.symbol: wanted.code.image for wanted in self._wanted if wanted.code}
 
-    def _compiled(self, digest: str, code: Variant) -> None:
+    def _compiled(self, digest: str, code: SizedCode) -> None:
         """Gives the code to kernels of its outline that it is good for, and asks for that of one of the others."""
         waiting = self._missing.pop(digest)
         others = []

@@ -21,7 +21,7 @@ from brickrt.ops.cpu.compile import LoadedObjects
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel, choose_kernel
 from brickrt.ops.cpu.operand import Operand, dense, to_blocked
-from brickrt.ops.cpu.sized_kernel import Variant, compiled_variant, outline
+from brickrt.ops.cpu.sized_kernel import SizedCode, compiled_code, outline
 from brickrt.ops.types import Boxes, TensorType
 
 HOST = Isa(16, 32)
@@ -83,7 +83,7 @@ def element_offset(operand: Operand, index: Sequence[int]) -> int:
     return sum(i * s for i, s in zip(scaled, operand.strides, strict=True))
 
 
-_COMPILED: dict[str, list[tuple[Variant, LoadedObjects]]] = {}  # by outline: kernels of many sizes run the same code
+_COMPILED: dict[str, list[tuple[SizedCode, LoadedObjects]]] = {}  # by outline: kernels of many sizes run the same code
 
 
 @lru_cache(maxsize=256)
@@ -93,7 +93,7 @@ def compiled(kernel: Kernel) -> tuple[int, np.ndarray]:
     known = _COMPILED.setdefault(found.text, [])
     fitting = [pair for pair in known if pair[0].fits(found.numbers)]
     if not fitting:
-        code, library = compiled_variant(kernel, "k"), LoadedObjects(kernel.isa)
+        code, library = compiled_code(kernel, "k"), LoadedObjects(kernel.isa)
         assert code.fits(found.numbers)
         library.add(code.image)
         fitting = [(code, library)]
