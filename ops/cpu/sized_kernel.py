@@ -35,7 +35,10 @@ class SizedCode:
 
     def fits(self, numbers: Sequence[int]) -> bool:
         """Whether the code is good for these numbers."""
-        return all(value_of(formula, numbers) == answer for formula, answer in self.answers)
+        try:
+            return all(value_of(formula, numbers) == answer for formula, answer in self.answers)
+        except ZeroDivisionError:  # the emitter divided by what is nothing here
+            return False
 
     def table(self, numbers: Sequence[int]) -> np.ndarray:
         """What the code reads, int64."""

@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import product
 
 import numpy as np
@@ -270,6 +271,7 @@ def common_cut(boxes: Boxes, dim: int, group: int, lanes: int) -> int:
     return math.gcd(*(lo // lanes).tolist(), *(-(-hi // lanes)).tolist())
 
 
+@lru_cache(maxsize=1 << 12)
 def choose_tile(
     width: int, blocks: int, align: int, isa: Isa, dtype: np.dtype = FLOAT32, parts: int = 1
 ) -> tuple[int, int]:

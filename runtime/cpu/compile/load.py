@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from weakref import WeakValueDictionary
 
 import numpy as np
 from llvmlite import ir
@@ -19,6 +20,7 @@ from brickrt.runtime.cpu.compile.compile_pool import Compilation
 from brickrt.runtime.cpu.compile.kernel_digest import digest_of, outline_digest
 from brickrt.runtime.progress import KernelProgress
 
+_LOADED: WeakValueDictionary[str, LoadedObjects] = WeakValueDictionary()  # by the names of functions, while in use
 _KEPT: list[LoadedObjects] = []  # libraries of the engine itself: threads may be in them until the process ends
 
 
@@ -83,10 +85,17 @@ class KernelLoader:
         waiting.append((wanted, kernel))
         return wanted.sizes
 
-    def load(self, progress: KernelProgress | None = None) -> tuple[LoadedObjects, list[int]]:
-        """One library of all kernels, and their addresses in the order they were wanted. What is compiled is kept."""
-        library = _loaded(self.images(progress).values(), self._isa)
-        return library, [library.address(name) for name in self.symbols]
+    def load(self, progress: KernelProgress | None = None) -> tuple[list[LoadedObjects], list[int]]:
+        """Libraries of all kernels, and the kernels' addresses in the order they were wanted. What programs of this
+        process have loaded is not loaded again; what is compiled is kept."""
+        images = self.images(progress)
+        found = {name: library for name in images if (library := _LOADED.get(name)) is not None}
+        missing = [name for name in images if name not in found]
+        if missing:
+            library = _loaded((images[name] for name in missing), self._isa)
+            for name in missing:
+                found[name] = _LOADED[name] = library
+        return list(dict.fromkeys(found.values())), [found[name].address(name) for name in self.symbols]
 
     @property
     def symbols(self) -> list[str]:
