@@ -10,6 +10,7 @@ from llvmlite import ir
 from brickrt.ops.cpu.emit.index_arithmetic import IndexArithmetic
 from brickrt.ops.cpu.emit.llvm_types import I64, PTR, VOID, Index
 from brickrt.ops.cpu.emit.reusing_builder import ReusingBuilder
+from brickrt.ops.cpu.emit.sizes import Size
 from brickrt.ops.cpu.emit.variables import Scope, Variable, join
 
 
@@ -103,13 +104,13 @@ class ControlFlow(IndexArithmetic):
         join(after, bodies)
         self.b.position_at_end(after)
 
-    def pick(self, values: Sequence[int], number: ir.Value) -> Index:
+    def pick(self, values: Sequence[int | Size], number: ir.Value) -> Index:
         """values[number], at run time."""
-        if len(set(values)) == 1:
+        if all(isinstance(value, int) and value == values[0] for value in values):
             return values[0]
         found = self.value(values[-1])
         for k, value in enumerate(values[:-1]):
-            found = self.b.select(self.b.icmp_signed("==", number, I64(k)), I64(value), found)
+            found = self.b.select(self.b.icmp_signed("==", number, I64(k)), self.value(value), found)
         return found
 
     def _choose(self, number: ir.Value, first: int, blocks: list[ir.Block]) -> None:
