@@ -70,6 +70,7 @@ def to_object(module: ir.Module | str, isa: Isa) -> bytes:
     parsed = llvm.parse_assembly(str(module))
     passes = llvm.create_new_function_pass_manager()
     passes.add_sroa_pass()
+    passes.add_instruction_combine_pass()
     passes.add_simplify_cfg_pass()
     builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options())
     for function in parsed.functions:
