@@ -46,6 +46,16 @@ class Rewriter:
         self.types[node.output] = node.op.infer([self.types[name] for name in node.inputs])
         self._read(node)
 
+    def insert(self, node: Node, before: str) -> None:
+        """Adds a node in front of the one that writes `before`."""
+        self.types[node.output] = node.op.infer([self.types[name] for name in node.inputs])
+        nodes, self.nodes = self.nodes, {}
+        for output, other in nodes.items():
+            if output == before:
+                self.nodes[node.output] = node
+            self.nodes[output] = other
+        self._read(node)
+
     def remove(self, output: str) -> None:
         """Drops a node that nobody reads any more."""
         self._forget(self.nodes.pop(output))

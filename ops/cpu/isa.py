@@ -23,6 +23,11 @@ class Isa:
         return any(name in self.features.split(",") for name in (wide if self.lanes == 16 else narrow))
 
     @property
+    def permutes_bytes(self) -> bool:
+        """Whether an instruction permutes the bytes of two vectors of 512 bits (VBMI)."""
+        return self.lanes == 16 and "+avx512vbmi" in self.features.split(",")
+
+    @property
     def multiplies_words(self) -> bool:
         """Whether an instruction adds the products of two 16-bit integers each, exactly (AVX2, AVX-512)."""
         return self.lanes in (8, 16)

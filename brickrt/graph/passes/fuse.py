@@ -13,8 +13,9 @@ import numpy as np
 from brickrt.graph.ir import Graph, Node
 from brickrt.graph.passes.fuse_channel_scales import fuse_channel_scales
 from brickrt.graph.passes.fuse_gates import OPERANDS, fuse_gate
-from brickrt.graph.passes.fuse_integers import into_integer_product, simplify_integer_epilogue
 from brickrt.graph.passes.fuse_squares import fuse_squares
+from brickrt.graph.passes.integers.byte_functions import is_looked_up, split_byte_function
+from brickrt.graph.passes.integers.integer_epilogues import into_integer_product, simplify_integer_epilogue
 from brickrt.graph.rewriter import Rewriter, origins
 from brickrt.ops.expr import Apply, Arg, Expr, substitute, walk
 from brickrt.ops.operators.conv import Conv, ConvTranspose
@@ -43,6 +44,8 @@ def fuse(graph: Graph) -> Graph:
     for node in rewriter.walk():
         _dedupe_operands(rewriter, node)
         _absorb_maps(rewriter, node.output)
+    for node in rewriter.walk():
+        split_byte_function(rewriter, node)
     for node in rewriter.walk():
         fuse_gate(rewriter, node)
     order = rewriter.order()
@@ -150,7 +153,7 @@ def _renumbered(
 
 def _into_product(rewriter: Rewriter, node: Node, order: dict[str, int]) -> None:
     """Makes a Map the epilogue of the last convolution or matrix product before it that only it reads."""
-    if not isinstance(node.op, Map):
+    if not isinstance(node.op, Map) or is_looked_up(rewriter, node):
         return
     before = [rewriter.nodes[name] for name in node.inputs if name in rewriter.nodes]
     for producer in sorted(before, key=lambda p: order[p.output], reverse=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
@@ -11,7 +11,9 @@ import numpy as np
 from llvmlite import ir
 
 from brickrt.ops.base import Op
+from brickrt.ops.byte_functions import byte_table, is_byte_function
 from brickrt.ops.cpu.arithmetic.expressions import effort, emit_expr, unroll_of
+from brickrt.ops.cpu.elementwise.byte_lookup import byte_lookup
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import Index
 from brickrt.ops.cpu.isa import Isa
@@ -22,6 +24,8 @@ from brickrt.ops.cpu.operands.rows import RowShape, joinable, row_classes
 from brickrt.ops.expr import used_operands
 from brickrt.ops.operators.map import Map
 from brickrt.ops.types import Boxes
+
+Compute = Callable[[list[ir.Value | None]], ir.Value]
 
 
 @dataclass(frozen=True)
@@ -56,9 +60,18 @@ class MapKernel(Kernel):
 
     def emit(self, f: FunctionEmitter) -> None:
         """Row by row."""
-        target, sources = f.pointer(0), {k: f.pointer(1 + k) for k in self.accesses}
+        target, sources, compute = f.pointer(0), {k: f.pointer(1 + k) for k in self.accesses}, self.computation(f)
         with self.row.walk(f) as (index, length):
-            _RowLoop(self, f, target, sources, index).emit(length)
+            _RowLoop(self, f, target, sources, index, compute).emit(length)
+
+    def computation(self, f: FunctionEmitter) -> Compute:
+        """What computes a vector of the output of those of the operands, None for those that are not used."""
+        expr, lanes = self.op.expr, self.row.lanes
+        if not is_byte_function(expr):
+            return lambda operands: emit_expr(f, expr, operands, lanes)
+        (operand,) = used_operands(expr)
+        found = byte_lookup(f, byte_table(expr), self.isa, lanes)
+        return lambda operands: found(operands[operand])
 
 
 class _RowLoop:
@@ -71,7 +84,9 @@ class _RowLoop:
         target: ir.Value,
         sources: dict[int, ir.Value],
         index: Sequence[Index],
+        compute: Compute,
     ) -> None:
+        self.compute = compute
         self.kernel, self.f, self.row = kernel, f, kernel.row
         self.target, self.sources, self.channel = target, sources, self.row.channel(index)
         self.out = access(kernel.out, kernel.out, self.row.dim)
@@ -105,7 +120,7 @@ class _RowLoop:
     def _value(self, i: Index, mask: ir.Value | None) -> ir.Value:
         operands = {k: self.fixed[k] if k in self.fixed else self._load(k, i, mask) for k in self.starts}
         dense = [operands.get(k) for k in range(len(self.kernel.ins))]
-        return emit_expr(self.f, self.kernel.op.expr, dense, self.row.lanes)
+        return self.compute(dense)
 
     def _load(self, k: int, i: Index, mask: ir.Value | None = None) -> ir.Value:
         how = self.kernel.accesses[k]

@@ -97,6 +97,24 @@ def test_what_is_joined_in_one_scale_is_converted_before():
     assert graph.out(next(node for node in graph.nodes if node.op.name == "Concat")).dtype == np.uint8
 
 
+def test_an_activation_in_many_quantized_steps_is_a_function_of_a_byte():
+    """The bias, quantized as well, joins the product; what follows reads the byte that it stores."""
+    m = QuantizedModel(12)
+    w, _ = m.weights((8, 12), axis=1)
+    x = m.quantized("x", 0.02)
+    bias = m.quantized(m.constant(np.linspace(-0.5, 0.5, 12).astype(np.float32)), 0.0043, 120)
+    y = m.quantized(m.node("Add", m.quantized(m.node("MatMul", x, w), 0.0317, 90), bias), 0.0331, 90)
+    gate = m.quantized(m.node("Sigmoid", y), 0.00391)
+    other, _ = m.weights((12, 4), axis=1)
+    z = m.node("MatMul", m.quantized(m.node("Mul", y, gate), 0.0119), other)
+    graph = check_model(m.model(m.quantized(z, QUANTUM, 90), (9, 8)), (9, 8), products=2)
+    assert [(node.op.name, graph.out(node).dtype.name) for node in graph.nodes[:3]] == [
+        ("Map", "uint8"),
+        ("MatMul", "uint8"),
+        ("Map", "uint8"),
+    ]
+
+
 @pytest.mark.parametrize(("zero", "products"), [(0, 1), (9, 0)])
 def test_transposed_convolutions(zero, products):
     """Where the zero point is not 0, what it adds depends on how many taps reach an output: these stay in float."""

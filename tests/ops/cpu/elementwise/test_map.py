@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from brickrt.ops.byte_functions import is_byte_function
 from brickrt.ops.cpu.elementwise import map as map_kernels  # noqa: F401  (registers the kernels)
 from brickrt.ops.expr import Expr, apply, arg, cast, const
 from brickrt.ops.operators.map import Map
-from tests.support.cpu.harness import AVX2, HOST, check
+from tests.support.cpu.harness import AVX2, HOST, ZEN4, check
 
 F32 = "float32"
 
@@ -109,3 +110,30 @@ def test_long_expression_and_constant_only():
     gelu = apply("mul", swish, apply("add", apply("erf", swish), const(1, F32)))
     check(Map(gelu), [data(3, 77)])
     check(Map(apply("add", const(1, F32), const(2, F32))), [data(3, 77)])
+
+
+def requantized_silu(dtype: np.dtype) -> Expr:
+    """x · sigmoid(x) of a quantized x, with the sigmoid quantized as well; scales of which none halves another."""
+
+    def quantized(value: Expr, scale: float, zero: int, to: np.dtype = dtype) -> Expr:
+        span = np.iinfo(to)
+        whole = apply("add", apply("round", apply("div", value, const(scale, F32))), const(zero, F32))
+        return cast(apply("min", apply("max", whole, const(int(span.min), F32)), const(int(span.max), F32)), to)
+
+    def number(whole: Expr, scale: float, zero: int) -> Expr:
+        return apply("mul", apply("sub", cast(whole, F32), const(zero, F32)), const(scale, F32))
+
+    x = number(arg(0, dtype), 0.0317, 3)
+    gate = number(quantized(apply("sigmoid", x), 0.00391, 0, np.dtype(np.uint8)), 0.00391, 0)
+    return quantized(apply("mul", x, gate), 0.0213, -5)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8])
+@pytest.mark.parametrize("isa", [ZEN4, HOST, AVX2], ids=["permuted", "avx512", "avx2"])
+def test_functions_of_bytes_are_looked_up(isa, dtype):
+    expr = requantized_silu(np.dtype(dtype))
+    assert is_byte_function(expr)
+    every = np.arange(2 * 37 * 5 * 7, dtype=np.int64).astype(dtype)
+    check(Map(expr), [every], isa)
+    check(Map(expr), [every.reshape(2, 37, 5, 7)], isa, blocks=[isa.lanes], out_block=isa.lanes)
+    check(Map(expr), [every[:3]], isa)
