@@ -45,7 +45,7 @@ def test_a_formula_gives_what_the_expression_does(compute, a, b, c, d):
 def test_answers_are_noted_once():
     table = SizeTable()
     width = table.number(20)
-    assert width > 16 and not width + 1 == 8 and width % 8
+    assert width > 16 and width + 1 != 8 and width % 8
     assert len(table.answers) == 3
     assert width > 16
     assert len(table.answers) == 3
