@@ -4,7 +4,8 @@
 
 A process runs `--warm` other sizes first, as those before it have that use the same cache of kernels; another process
 then runs the sizes that count, once with a cache that was so warmed. The text network is a transformer encoder over
-tokens, of which sequences have 5 to 512. ONNX Runtime runs the same sizes where it is installed.
+tokens, of which sequences have 5 to 512. ONNX Runtime runs the same sizes where it is installed. Seconds are a clock's;
+those of all threads' processor time tell more on a machine that does other things too.
 """
 
 from __future__ import annotations
@@ -143,11 +144,11 @@ def distinct(draw: Callable[[np.random.Generator], Sizes], seed: int) -> Iterato
             yield size
 
 
-def seconds(run: Callable[[], object]) -> float:
-    """How long a call takes."""
-    started = time.perf_counter()
+def seconds(run: Callable[[], object]) -> tuple[float, float]:
+    """How long a call takes, and its processor time."""
+    started, spent = time.perf_counter(), time.process_time()
     run()
-    return time.perf_counter() - started
+    return time.perf_counter() - started, time.process_time() - spent
 
 
 def run_sizes(name: str, first: int, count: int) -> list[dict[str, Any]]:
@@ -161,9 +162,11 @@ def run_sizes(name: str, first: int, count: int) -> list[dict[str, Any]]:
 
 def timed(runtime: Runtime, peer: Any, size: Sizes, inputs: dict[str, np.ndarray]) -> dict[str, Any]:
     """First and later calls with these inputs, and the first of ONNX Runtime where it is there."""
-    row: dict[str, Any] = {"size": size, "first_s": seconds(lambda: runtime.execute(inputs))}
-    row["second_s"] = min(seconds(lambda: runtime.execute(inputs)) for _ in range(3))
-    return row | ({"peer_first_s": seconds(lambda: peer.run(None, inputs))} if peer else {})
+    first, first_cpu = seconds(lambda: runtime.execute(inputs))
+    second, second_cpu = map(min, zip(*(seconds(lambda: runtime.execute(inputs)) for _ in range(3)), strict=True))
+    row = {"size": size, "first_s": first, "second_s": second}
+    row |= {"later_s": first - second, "later_cpu_s": first_cpu - second_cpu}
+    return row | ({"peer_first_s": seconds(lambda: peer.run(None, inputs))[0]} if peer else {})
 
 
 def _peer(model: onnx.ModelProto) -> Any:
@@ -185,19 +188,23 @@ def in_process(name: str, first: int, count: int, cache: str) -> list[dict[str, 
 
 def report(name: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Prints a row per size; gives the figures."""
-    print(f"\n{name:12}   first ms  second ms  later ms" + ("   peer's first ms" if "peer_first_s" in rows[0] else ""))
+    columns = {"first_s": "first", "second_s": "second", "later_s": "later", "later_cpu_s": "in CPU time"}
+    columns |= {"peer_first_s": "peer's first"} if "peer_first_s" in rows[0] else {}
+    print(f"\n{name:12}" + "".join(f"{title:>14}" for title in columns.values()) + "  ms")
     for row in rows:
-        row["later_s"] = row["first_s"] - row["second_s"]
-        figures = [row["first_s"], row["second_s"], row["later_s"], *([row["peer_first_s"]] * ("peer_first_s" in row))]
-        print(f"{'x'.join(map(str, row['size'])):12}" + "".join(f"{1e3 * f:11.1f}" for f in figures))
+        print(f"{'x'.join(map(str, row['size'])):12}" + "".join(f"{1e3 * row[column]:14.1f}" for column in columns))
     measured = rows[1:]  # a process's first size loads LLVM, and all kernels
     summary = {
         "process_first_s": rows[0]["later_s"],
         "later_median_s": median(row["later_s"] for row in measured),
         "later_max_s": max(row["later_s"] for row in measured),
+        "later_cpu_median_s": median(row["later_cpu_s"] for row in measured),
+        "later_cpu_max_s": max(row["later_cpu_s"] for row in measured),
         "second_median_s": median(row["second_s"] for row in measured),
     }
-    print(f"later: median {1e3 * summary['later_median_s']:.0f} ms, most {1e3 * summary['later_max_s']:.0f} ms")
+    for what in ("later", "later_cpu"):
+        middle, most = (1e3 * summary[f"{what}_{which}_s"] for which in ("median", "max"))
+        print(f"{what.replace('_', ' in ')} time: median {middle:.0f} ms, most {most:.0f} ms")
     return {**summary, "sizes": rows}
 
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from llvmlite import ir
 
 from brickrt.ops.base import Op
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
@@ -146,12 +145,3 @@ kernel_for = _REGISTRY.register
 def choose_kernel(op: Op, ins: Sequence[Operand], out: Operand, isa: Isa) -> type[Kernel]:
     """The kernel class for an operator. Raises LookupError where none takes these operands."""
     return _REGISTRY.chooser(op)(op, ins, out, isa)
-
-
-def emit_module(kernel: Kernel, name: str) -> ir.Module:
-    """The kernel alone in a module, under `name`."""
-    module = ir.Module(name)
-    f = FunctionEmitter(module, name)
-    kernel.emit(f)
-    f.finish()
-    return module

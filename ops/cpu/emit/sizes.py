@@ -13,6 +13,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from numbers import Integral
 from typing import Any, TypeAlias
 
 from brickrt.ops.types import OpenNumber
@@ -165,6 +166,8 @@ class Size(OpenNumber):
     # ---- answers
 
     def __eq__(self, other: object) -> bool:
+        if isinstance(other, Integral):  # NumPy's too
+            other = int(other)
         return isinstance(other, int | Size) and bool(self.table.ask("==", self, other))
 
     def __lt__(self, other: Size | int) -> bool:

@@ -14,7 +14,7 @@ from brickrt.ops.cpu.operands.epilogue import offset_of
 from brickrt.ops.cpu.products.conv_operands import BYTE, ConvOperands, TilePosition
 from brickrt.ops.cpu.products.conv_scheme import ConvScheme
 from brickrt.ops.cpu.products.integers.dot import ByteDot
-from brickrt.ops.cpu.products.live_taps import first_input, live_taps, shared_taps
+from brickrt.ops.cpu.products.live_taps import first_input, live_taps, shared_taps, tile_place
 from brickrt.ops.cpu.products.register_tile import Accumulators
 from brickrt.ops.cpu.products.row_tiles import PIXEL, PixelTile, tile_runs
 
@@ -83,7 +83,7 @@ class ConvBody(ConvOperands):
         first = first_input(f, k.row_window, x)
         for run in tile_runs(k.row_window, k.row_class, self.most):
             with f.loop(0, run.repeat) as r:
-                self.tile(place, *run.at(f, x, first, r), run.tile)
+                self.tile(place, *tile_place(f, run, x, first, r), run.tile)
 
     def tile(self, place: TilePosition, out_x: Index, in_x: Index, tile: PixelTile) -> None:
         """One register tile, from bias to store. `in_x` is the input that relative index 0 stands for, or, where taps

@@ -31,7 +31,7 @@ from brickrt.ops.cpu.products.groups.lane_groups import LaneGroups
 from brickrt.ops.cpu.products.groups.lane_inputs import LaneInputs, lane_inputs
 from brickrt.ops.cpu.products.integers.dot import ByteDot
 from brickrt.ops.cpu.products.integers.words import multiplies_integers
-from brickrt.ops.cpu.products.live_taps import first_input, live_taps
+from brickrt.ops.cpu.products.live_taps import first_input, live_taps, tile_place
 from brickrt.ops.cpu.products.row_tiles import FEW, PIXEL, PixelTile, tile_runs
 from brickrt.ops.operators.conv import Conv, ConvTranspose
 
@@ -151,7 +151,7 @@ class DepthwiseBody:
         first = first_input(f, k.row_window, x)
         for run in tile_runs(k.row_window, k.row_class, k.tile[1]):
             with f.loop(0, run.repeat) as r:
-                self.tile(at, *run.at(f, x, first, r), run.tile)
+                self.tile(at, *tile_place(f, run, x, first, r), run.tile)
 
     def tile(self, at: list[Index], out_x: Index, in_x: Index, tile: PixelTile) -> None:
         """One register tile per part, from bias to store."""

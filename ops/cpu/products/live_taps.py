@@ -9,7 +9,7 @@ from llvmlite import ir
 
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import I64, Index
-from brickrt.ops.cpu.products.row_tiles import RowWindow
+from brickrt.ops.cpu.products.row_tiles import RepeatedTiles, RowWindow
 
 MANY = 8
 
@@ -19,6 +19,11 @@ def first_input(f: FunctionEmitter, window: RowWindow, x: Index) -> Index:
     if window.transposed:
         return f.div(f.add(x, window.pad), window.stride)
     return f.sub(f.mul(x, window.stride), window.pad)
+
+
+def tile_place(f: FunctionEmitter, run: RepeatedTiles, x: Index, base: Index, r: Index) -> tuple[Index, Index]:
+    """First output and base of inputs of repetition `r` of a run of tiles, in a row whose own are `x` and `base`."""
+    return f.add(x, run.start, f.mul(r, run.out_step)), f.add(base, run.in_start, f.mul(r, run.in_step))
 
 
 @contextmanager

@@ -24,6 +24,7 @@ from brickrt.ops.cpu.operand import Operand
 from brickrt.ops.cpu.operands.epilogue import Epilogue
 from brickrt.ops.cpu.products.integers.dot import ByteDot, left_registers
 from brickrt.ops.cpu.products.integers.words import BYTES, in_words, multiplies_integers, pack_words
+from brickrt.ops.cpu.products.live_taps import tile_place
 from brickrt.ops.cpu.products.register_tile import Accumulators, PackedStream
 from brickrt.ops.cpu.products.row_tiles import RowWindow, choose_tile, common_cut, tile_runs
 from brickrt.ops.operators.matmul import MatMul
@@ -190,7 +191,7 @@ class MatMulBody:
         f = self.f
         for run in runs:
             with f.loop(0, run.repeat) as r:
-                start, _ = run.at(f, row, 0, r)
+                start, _ = tile_place(f, run, row, 0, r)
                 self.tile(batch, start, run.tile.count, tile, blocks, masked)
 
     def masks(self, column: Index, blocks: int, masked: bool) -> list[ir.Value | None]:

@@ -21,8 +21,6 @@ from itertools import product
 
 import numpy as np
 
-from brickrt.ops.cpu.emit.index_arithmetic import IndexArithmetic
-from brickrt.ops.cpu.emit.llvm_types import Index
 from brickrt.ops.cpu.emit.sizes import Size
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.types import Boxes
@@ -156,10 +154,6 @@ class RepeatedTiles:
     repeat: int | Size
     out_step: int
     in_step: int
-
-    def at(self, f: IndexArithmetic, x: Index, base: Index, r: Index) -> tuple[Index, Index]:
-        """First output and base of inputs of repetition `r`, in a row whose own are `x` and `base`."""
-        return f.add(x, self.start, f.mul(r, self.out_step)), f.add(base, self.in_start, f.mul(r, self.in_step))
 
 
 def tile_runs(window: RowWindow, shape_class: tuple[int | Size, int, int, int], most: int) -> list[RepeatedTiles]:

@@ -12,6 +12,8 @@ import pytest
 from brickrt import Runtime, zoo
 from brickrt.runtime.cache import disk_cache
 from brickrt.runtime.cache.disk_cache import DiskCache
+from brickrt.runtime.cpu.compile import load
+from brickrt.runtime.cpu.compile.code_cache import CodeCache
 from tests.runtime.cache import attacks
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "getuid"), reason="this system's files have no owners and modes")
@@ -111,8 +113,11 @@ class SmallNetwork:
         self.x = np.random.default_rng(0).standard_normal((1, 3, 16, 16)).astype(np.float32)
 
     def outputs(self) -> list[np.ndarray]:
-        """As a new program computes them."""
-        return list(Runtime(self.model, device="cpu").execute({"x": self.x}).values())
+        """As a new process computes them, which has no code of kernels yet."""
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(load, "CODE_CACHE", CodeCache())
+            patch.setattr(load, "_LOADED", {})
+            return list(Runtime(self.model, device="cpu").execute({"x": self.x}).values())
 
 
 @pytest.fixture(scope="module")

@@ -8,10 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from brickrt.ops.base import evaluate_whole
-from brickrt.ops.cpu.kernel import choose_kernel, emit_module
+from brickrt.ops.cpu.kernel import choose_kernel
 from brickrt.ops.cpu.operand import dense
 from brickrt.ops.cpu.products import row_tiles
 from brickrt.ops.cpu.products.conv import ConvKernel
+from brickrt.ops.cpu.sized_kernel import emit_sized
 from brickrt.ops.operators.conv import Conv
 from brickrt.ops.types import Boxes, TensorType
 from tests.support.cpu.conv_cases import ConvCase, check_bricks, check_conv, conv
@@ -109,7 +110,8 @@ def test_wide_windows_are_little_code(name):
     out = case.op.infer([o.type for o in ins])
     boxes = Boxes.one((0,) * out.rank, out.shape)
     which, classes = ConvKernel.classify(case.op, ins, dense(out, lanes), boxes, HOST)
-    code = emit_module(ConvKernel(case.op, ins, dense(out, lanes), HOST, (False, True), classes[which[0]]), "wide")
+    kernel = ConvKernel(case.op, ins, dense(out, lanes), HOST, (False, True), classes[which[0]])
+    code, _ = emit_sized(kernel, "wide")
     assert len(str(code).splitlines()) < 10_000
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from brickrt.ops.base import Op
-from brickrt.ops.cpu.kernel import choose_kernel, emit_module
+from brickrt.ops.cpu.kernel import choose_kernel
 from brickrt.ops.cpu.operand import dense
+from brickrt.ops.cpu.sized_kernel import emit_sized
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.types import Boxes, TensorType
 from tests.support.cpu.conv_cases import conv
@@ -20,7 +21,7 @@ def fetches(op: Op, x: tuple[int, ...], w: tuple[int, ...], block: int) -> set[s
     ins = (dense(types[0], block), dense(types[1]))
     family = choose_kernel(op, ins, out, HOST)
     _, classes = family.classify(op, ins, out, Boxes.whole(out.shape), HOST)
-    code = str(emit_module(family(op, ins, out, HOST, (False, True), classes[0]), "k"))
+    code = str(emit_sized(family(op, ins, out, HOST, (False, True), classes[0]), "k")[0])
     asked = [line for line in code.splitlines() if "llvm.prefetch" in line]
     return {level for level, hint in (("L1", 3), ("L2", 2)) if any(f"i32 0, i32 {hint}" in line for line in asked)}
 
