@@ -25,11 +25,11 @@ STRIDED_HELD = 1.5  # of L2: what all residues of a group of tiles may take
 WINOGRAD_MARGIN, STRIDED_MARGIN = 0.85, 0.72  # of the direct time that Winograd's algorithm may take to be chosen
 
 # Products by Strassen's scheme.
-STRASSEN_SHARE = 0.95  # of the multiply-add peak, by any way to multiply
+STRASSEN_SHARE, PLAIN_SHARE = 0.95, 0.985  # of the multiply-add peak: products of the scheme, direct ones
 STRASSEN_MARGIN = 0.95  # of the direct time that the scheme may take to be chosen
 DOUBLE_PUMPED_MARGIN = 0.98  # the same on the processors that these figures were measured on
-SUM = {1: 6.0, 2: 11.0}  # multiply-adds that take as long as the sums of one element; twice so many where they fill L2
-OUTPUT = {1: 7.0, 2: 16.0}  # the same per element of the output and chunk of K: what is kept, restored and added
+SUM = {1: 12.0, 2: 22.0}  # bytes through L2 for the sums of one element; twice so many where they fill L2
+OUTPUT = {1: 14.0, 2: 32.0}  # the same per element of the output and chunk of K: what is kept, restored and added
 PREFETCHED_HIDDEN = 0.12  # as HIDDEN, for weights that are fetched far ahead
 SPILT_FACTORS = 0.6  # as HIDDEN, for first factors that L2 does not hold
 CONFLICT = 1.2  # times as long: rows a multiple of SETS apart, which the direct way reads in place, share few L1 lines

@@ -25,6 +25,7 @@ from brickrt.plan.cost.constants import (
     KEPT,
     MOST_MEMORY,
     OUTPUT,
+    PLAIN_SHARE,
     PREFETCHED_HIDDEN,
     SETS,
     SPILT_FACTORS,
@@ -84,7 +85,7 @@ def product_us(graph: Graph, node: Node, device: DeviceSpec, algorithm: str | No
     columns = out.shape[column_dim(node)]
     depth = weights.size // columns
     vectors = out.size // columns * depth * -(-columns // device.lanes)
-    arithmetic = compute_us(vectors, device, STRASSEN_SHARE) * _conflict(graph, node)
+    arithmetic = compute_us(vectors, device, PLAIN_SHARE) * _conflict(graph, node)
     read = _far_us(out.size // columns * depth * 4, _moved(graph, node), device)
     return overlapped_us(arithmetic, read_us(weights.nbytes, max(weights.nbytes, constants), device) + read)
 
@@ -193,10 +194,10 @@ class _Work:
         rows, groups = -(-rows // parts) * parts, -(-columns // self.unit)
         wide = groups * self.unit // device.lanes
         filled = 1 + min(1.0, self.first_bytes(rows) / device.l2)
-        vectors = rows * depth * wide * (7 / 8) ** levels + rows * depth / device.lanes * SUM[levels] * filled
-        vectors += rows * wide * chunks * OUTPUT[levels]
+        products = compute_us(rows * depth * wide * (7 / 8) ** levels, device, STRASSEN_SHARE)
+        moved = rows * (depth * SUM[levels] * filled + wide * device.lanes * chunks * OUTPUT[levels])
         spilt = max(0.0, 1 - device.l2 / self.held_bytes(rows, wide)) * self.first_bytes(rows) * chunks * groups
-        return compute_us(vectors, device, STRASSEN_SHARE) + SPILT_FACTORS * read_us(spilt, device.l2 + 1, device)
+        return products + read_us(moved, 0, device) + SPILT_FACTORS * read_us(spilt, device.l2 + 1, device)
 
     def first_bytes(self, rows: int) -> float:
         """Bytes of the first factors of a chunk: sums of quarters of the first operand."""

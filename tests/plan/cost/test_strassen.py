@@ -84,15 +84,23 @@ def test_columns_that_are_no_constants_are_multiplied_directly():
 
 def test_two_levels_need_columns_for_four_tiles_and_memory_for_three_times_the_weights():
     assert chosen(product(1, 197, 384, columns=1536)) == "strassen2"
-    assert chosen(product(1, 197, 192, columns=192)) == "strassen"
+    assert chosen(product(1, 197, 320, columns=320)) == "strassen"
     small = dataclasses.replace(SERVER, memory=2**23)
     assert chosen(product(1, 197, 384, columns=1536), small) is None
 
 
 def test_a_slight_gain_is_taken_only_where_it_was_measured():
-    graph = product(1, 197, 192, columns=192)
+    graph = product(1, 197, 320, columns=320)
     assert chosen(graph) == "strassen"
     assert chosen(graph, dataclasses.replace(SERVER, double_pumped=False)) is None
+
+
+def test_sums_take_as_long_as_l2_does():
+    """Twice the multiply-adds a cycle, and the same cache: sums of few columns are no longer hidden."""
+    graph = pointwise(1, 512, 28, 28, channels=128)
+    twice = dataclasses.replace(SERVER, double_pumped=False, peak_gflops_per_core=2 * SERVER.peak_gflops_per_core)
+    assert chosen(graph, layout="blocked") in LEVELS
+    assert chosen(graph, twice, layout="blocked") is None
 
 
 def test_rows_that_share_few_lines_of_the_cache_are_copied():
