@@ -63,7 +63,7 @@ def _image_brick(cost: CostModel, k: int, brick: list[int], want: int) -> Shape:
     want = _left(want, batch, brick[0])
     unit = _channel_unit(cost, k, channels)
     op = cost.graph.nodes[k].op
-    if unit and batch == 1 and isinstance(op, Conv) and _sweeps_chunks(cost, k, op):
+    if unit and brick[0] == 1 and isinstance(op, Conv) and _sweeps_chunks(cost, k, op):
         return _chunked_brick(cost, k, op, brick, want, unit)
     if unit and _weights_lead(cost, k):
         brick[1] = _edge(channels, want, device.cores, unit)
@@ -93,10 +93,10 @@ def _sweeps_chunks(cost: CostModel, k: int, op: Conv) -> bool:
 
 
 def _chunked_brick(cost: CostModel, k: int, op: Conv, brick: list[int], want: int, unit: int) -> Shape:
-    """Pieces of channels, which read all of the input each, and of rows, which read all weights: those `want` or more
-    tasks that read least. What they read need not fit a cache, since it is swept in chunks."""
-    own, cores = cost.node_costs[k], cost.device.cores
-    window = windows(op, cost.graph.ins(cost.graph.nodes[k])[0].shape[2:])[0]
+    """Pieces of channels, which read all of an image each, and of rows, which read all weights: those `want` or more
+    tasks of an image that read least. What they read need not fit a cache, since it is swept in chunks."""
+    own, cores, shape = cost.node_costs[k], cost.device.cores, cost.graph.ins(cost.graph.nodes[k])[0].shape
+    window, image = windows(op, shape[2:])[0], own.in_bytes / shape[0]
 
     def cut(pieces: int) -> tuple[int, int]:
         channels = _edge(brick[1], pieces, cores, unit)
@@ -107,7 +107,7 @@ def _chunked_brick(cost: CostModel, k: int, op: Conv, brick: list[int], want: in
         pieces = -(-brick[1] // channels)
         shares = [window.read(lo, min(lo + rows, brick[2])) for lo in range(0, brick[2], rows)]
         inputs, taps = (sum(share) for share in zip(*shares, strict=True))
-        return -min(want, pieces * len(shares)), pieces * inputs * own.in_bytes + taps * own.const_bytes
+        return -min(want, pieces * len(shares)), pieces * inputs * image + taps * own.const_bytes
 
     edges = min((cut(pieces) for pieces in range(1, want + 1)), key=read)
     return (brick[0], *edges, *brick[3:])

@@ -89,28 +89,31 @@ class ConvBody(ConvOperands):
     def tile(self, place: TilePosition, out_x: Index, in_x: Index, tile: PixelTile) -> None:
         """One register tile, from bias to store. `in_x` is the input that relative index 0 stands for, or, where taps
         are walked, the output again."""
+        f, chunks = self.f, self.k.chunks
         acc = self.accumulators(place, tile.count)
         for _, _, index in self.places(place, out_x, tile):
             self.epilogue.prefetch(self.out, index)
-        self.prefetch_others(place, out_x, tile)
-        self.restore(acc, place, out_x, tile)
-        self.sweep(acc, place, in_x, tile)
-        if self.k.chunks == 1:
+        if chunks == 1:
+            self.prefetch_others(place, out_x, tile)
+            self.sweep(acc, place, in_x, tile)
             self.finish(acc, place, out_x, tile)
             return
-        last = self.f.b.icmp_signed("==", self.f.value(place.chunk), I64(self.k.chunks - 1))
-        with self.f.when(last):
+        last = f.b.icmp_signed("==", f.value(place.chunk), I64(chunks - 1))
+        with f.when(last):
+            self.prefetch_others(place, out_x, tile)
+        with f.when(f.b.icmp_signed(">", f.value(place.chunk), I64(0))):
+            self.restore(acc, place, out_x, tile)
+        self.sweep(acc, place, in_x, tile)
+        with f.when(last):
             self.finish(acc, place, out_x, tile)
-        with self.f.when(self.f.b.not_(last)):
+        with f.when(f.b.not_(last)):
             self.keep(acc, place, out_x, tile)
 
     def restore(self, acc: Accumulators, place: TilePosition, out_x: Index, tile: PixelTile) -> None:
-        """Continues with the sums that `keep` left in the output, where they are not those of the first chunk."""
+        """Continues with the sums that `keep` left in the output."""
         f, k = self.f, self.k
-        if k.chunks > 1:
-            with f.when(f.b.icmp_signed(">", f.value(place.chunk), I64(0))):
-                for j, t, index in self.places(place, out_x, tile):
-                    acc.put(j, t, f.load(self.out, offset_of(f, k.out, index), k.out.dtype, k.lanes))
+        for j, t, index in self.places(place, out_x, tile):
+            acc.put(j, t, f.load(self.out, offset_of(f, k.out, index), k.out.dtype, k.lanes))
 
     def keep(self, acc: Accumulators, place: TilePosition, out_x: Index, tile: PixelTile) -> None:
         """Stores sums in the output until the next chunk of input channels is swept."""
