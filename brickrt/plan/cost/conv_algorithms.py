@@ -25,7 +25,6 @@ from brickrt.plan.cost.constants import (
     DIRECT_SHARE,
     GATHERED,
     GATHERED_CHANNELS,
-    HIDDEN,
     PRODUCT_SHARE,
     STRIDED_HELD,
     STRIDED_MARGIN,
@@ -158,9 +157,8 @@ def winograd_us(axes: Axes, channels: int, box: Shape, device: DeviceSpec, share
     held = sizes.group * axes.planes * axes.residues * min(swept.reach, planes_in) * blocks_in * device.lanes * 4
     near = axes.residues == 1 or held <= STRIDED_HELD * device.l2
     arithmetic = share.boxes * compute_us(products, device, PRODUCT_SHARE)
-    far, near_by = share.pieces * first, (sweeps - share.pieces) * again
-    shown = HIDDEN * min(arithmetic, far)  # of weights that no sweep before has brought
-    return max(arithmetic, far + near_by) + shown + share.boxes * _transform_us(moved, device, near)
+    streamed = share.pieces * first + (sweeps - share.pieces) * again
+    return max(arithmetic, streamed) + share.boxes * _transform_us(moved, device, near)
 
 
 def _vectors_read(axes: Axes, channels: int, blocks: int, lanes: int) -> float:

@@ -25,7 +25,6 @@ from brickrt.plan.cost.constants import (
     KEPT,
     MOST_MEMORY,
     OUTPUT,
-    PLAIN_SHARE,
     PREFETCHED_HIDDEN,
     SETS,
     SPILT_FACTORS,
@@ -85,7 +84,7 @@ def product_us(graph: Graph, node: Node, device: DeviceSpec, algorithm: str | No
     columns = out.shape[column_dim(node)]
     depth = weights.size // columns
     vectors = out.size // columns * depth * -(-columns // device.lanes)
-    arithmetic = compute_us(vectors, device, PLAIN_SHARE) * _conflict(graph, node)
+    arithmetic = compute_us(vectors, device, STRASSEN_SHARE) * _conflict(graph, node)
     read = _far_us(out.size // columns * depth * 4, _moved(graph, node), device)
     return overlapped_us(arithmetic, read_us(weights.nbytes, max(weights.nbytes, constants), device) + read)
 

@@ -84,13 +84,13 @@ def test_columns_that_are_no_constants_are_multiplied_directly():
 
 def test_two_levels_need_columns_for_four_tiles_and_memory_for_three_times_the_weights():
     assert chosen(product(1, 197, 384, columns=1536)) == "strassen2"
-    assert chosen(product(1, 197, 320, columns=320)) == "strassen"
+    assert chosen(product(1, 197, 192, columns=192)) == "strassen"
     small = dataclasses.replace(SERVER, memory=2**23)
     assert chosen(product(1, 197, 384, columns=1536), small) is None
 
 
 def test_a_slight_gain_is_taken_only_where_it_was_measured():
-    graph = product(1, 197, 320, columns=320)
+    graph = product(1, 197, 192, columns=192)
     assert chosen(graph) == "strassen"
     assert chosen(graph, dataclasses.replace(SERVER, double_pumped=False)) is None
 
