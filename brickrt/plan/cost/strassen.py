@@ -193,10 +193,10 @@ class _Work:
         rows, groups = -(-rows // parts) * parts, -(-columns // self.unit)
         wide = groups * self.unit // device.lanes
         filled = 1 + min(1.0, self.first_bytes(rows) / device.l2)
-        vectors = rows * depth * wide * (7 / 8) ** levels + rows * depth / device.lanes * SUM[levels] * filled
-        vectors += rows * wide * chunks * OUTPUT[levels]
+        products = compute_us(rows * depth * wide * (7 / 8) ** levels, device, STRASSEN_SHARE)
+        moved = rows * (depth * SUM[levels] * filled + wide * device.lanes * chunks * OUTPUT[levels])
         spilt = max(0.0, 1 - device.l2 / self.held_bytes(rows, wide)) * self.first_bytes(rows) * chunks * groups
-        return compute_us(vectors, device, STRASSEN_SHARE) + SPILT_FACTORS * read_us(spilt, device.l2 + 1, device)
+        return products + read_us(moved, 0, device) + SPILT_FACTORS * read_us(spilt, device.l2 + 1, device)
 
     def first_bytes(self, rows: int) -> float:
         """Bytes of the first factors of a chunk: sums of quarters of the first operand."""

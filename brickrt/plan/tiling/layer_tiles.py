@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from brickrt.ops.cpu.products.conv_geometry import chunk_channels, windows
 from brickrt.ops.operators.conv import Conv
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.operators.move import View
@@ -61,6 +62,9 @@ def _image_brick(cost: CostModel, k: int, brick: list[int], want: int) -> Shape:
     brick[0] = 1 if alone else _edge(batch, want, device.cores)
     want = _left(want, batch, brick[0])
     unit = _channel_unit(cost, k, channels)
+    op = cost.graph.nodes[k].op
+    if unit and brick[0] == 1 and isinstance(op, Conv) and _sweeps_chunks(cost, k, op):
+        return _chunked_brick(cost, k, op, brick, want, unit)
     if unit and _weights_lead(cost, k):
         brick[1] = _edge(channels, want, device.cores, unit)
         want = _left(want, channels, brick[1])
@@ -78,6 +82,35 @@ def _image_brick(cost: CostModel, k: int, brick: list[int], want: int) -> Shape:
     if unit and rows < want and brick[1] == channels:
         brick[1] = _edge(channels, -(-want // rows), device.cores, unit)
     return tuple(brick)
+
+
+def _sweeps_chunks(cost: CostModel, k: int, op: Conv) -> bool:
+    """Whether the kernel of a direct convolution sweeps input channels in chunks."""
+    node, lanes = cost.graph.nodes[k], cost.device.lanes
+    channels = cost.graph.ins(node)[0].shape[1] // op.groups
+    few = chunk_channels(channels, math.prod(op.kernel), lanes, lanes) < channels
+    return few and node.inputs[1] in cost.graph.constants
+
+
+def _chunked_brick(cost: CostModel, k: int, op: Conv, brick: list[int], want: int, unit: int) -> Shape:
+    """Pieces of channels, which read all of an image each, and of rows, which read all weights: those `want` or more
+    tasks of an image that read least. What they read need not fit a cache, since it is swept in chunks."""
+    own, cores, shape = cost.node_costs[k], cost.device.cores, cost.graph.ins(cost.graph.nodes[k])[0].shape
+    window, image = windows(op, shape[2:])[0], own.in_bytes / shape[0]
+
+    def cut(pieces: int) -> tuple[int, int]:
+        channels = _edge(brick[1], pieces, cores, unit)
+        return channels, _edge(brick[2], _left(want, brick[1], channels), cores)
+
+    def read(edges: tuple[int, int]) -> tuple[int, float]:
+        channels, rows = edges
+        pieces = -(-brick[1] // channels)
+        shares = [window.read(lo, min(lo + rows, brick[2])) for lo in range(0, brick[2], rows)]
+        inputs, taps = (sum(share) for share in zip(*shares, strict=True))
+        return -min(want, pieces * len(shares)), pieces * inputs * image + taps * own.const_bytes
+
+    edges = min((cut(pieces) for pieces in range(1, want + 1)), key=read)
+    return (brick[0], *edges, *brick[3:])
 
 
 def _channel_unit(cost: CostModel, k: int, channels: int) -> int:

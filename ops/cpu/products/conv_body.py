@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 from llvmlite import ir
 
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
-from brickrt.ops.cpu.emit.llvm_types import PTR, Index
+from brickrt.ops.cpu.emit.llvm_types import I64, PTR, Index
 from brickrt.ops.cpu.operand import Operand
 from brickrt.ops.cpu.operands.epilogue import offset_of
 from brickrt.ops.cpu.products.conv_operands import BYTE, ConvOperands, TilePosition
@@ -33,7 +34,7 @@ class ConvBody(ConvOperands):
         return self.k.tile[1]
 
     def emit(self) -> None:
-        """All images and groups of the box; `group` is called for the blocks that it has of each."""
+        """All images, groups and chunks of input channels; `group` is called for the blocks that a box has of each."""
         f, k = self.f, self.k
         lo, hi = f.box(1)
         first, last = (f.mul(f.div(end, k.lanes), k.op.gate_parts) for end in (lo, f.add(hi, k.lanes - 1)))
@@ -42,37 +43,37 @@ class ConvBody(ConvOperands):
         with f.loop(*f.box(0)) as n, f.loop(*groups) as g:
             start = f.mul(g, gb)
             bounds = (f.maximum(first, start), f.minimum(last, f.add(start, gb))) if grouped else (first, last)
-            self.group(n, g, *bounds)
+            with f.loop(0, k.chunks) as chunk:
+                self.group(TilePosition(n, g, chunk, 0, 0, []), *bounds)
 
-    def group(self, n: Index, g: Index, first: Index, last: Index) -> None:
-        """All blocks [first, last) of output channels, which belong to group `g`."""
+    def group(self, place: TilePosition, first: Index, last: Index) -> None:
+        """All blocks [first, last) of output channels, which belong to one group, of a chunk of its input channels."""
         f, k, (ob, _) = self.f, self.k, self.k.tile
-        start, rest = f.mul(g, k.group_blocks), k.whole_blocks % ob
+        start, rest = f.mul(place.group, k.group_blocks), k.whole_blocks % ob
         end = f.add(start, k.whole_blocks)
         if k.whole_blocks >= ob:
             with f.loop(first, f.minimum(last, f.sub(end, rest)), ob) as block:
-                self.blocks(n, g, block, ob)
+                self.blocks(replace(place, block=block, count=ob))
         if rest:
             with f.loop(f.maximum(first, f.sub(end, rest)), f.minimum(last, end), rest) as block:
-                self.blocks(n, g, block, rest)
+                self.blocks(replace(place, block=block, count=rest))
         if self.last:
             with f.loop(f.maximum(first, end), last) as block:
-                self.last.blocks(n, g, block, 1)
+                self.last.blocks(replace(place, block=block, count=1))
 
-    def blocks(self, n: Index, g: Index, block: Index, count: int) -> None:
-        """`count` blocks of channels from `block` on, for all pixels of the box."""
+    def blocks(self, place: TilePosition) -> None:
+        """The blocks of channels of a tile, for all pixels of the box."""
         f, k = self.f, self.k
-        tile = TilePosition(n, g, block, count, [])
         if not k.packed[1]:  # outside of all loops: LLVM takes seconds to find out that they are the same everywhere
-            self.known_members = [self.members(tile, j) for j in range(count)]
+            self.known_members = [self.members(place, j) for j in range(place.count)]
         if self.scaled_weights is not None:
-            self.scale_weights(tile)
+            self.scale_weights(place)
         if k.flat:
             *at, x = [lo for lo, _ in self.boxes]
-            self.row(TilePosition(n, g, block, count, at), x)
+            self.row(replace(place, at=at), x)
             return
         with f.loops(self.boxes[:-1]) as at:
-            self.row(TilePosition(n, g, block, count, at), self.boxes[-1][0])
+            self.row(replace(place, at=at), self.boxes[-1][0])
 
     def row(self, place: TilePosition, x: Index) -> None:
         """One row of output pixels, from `x` on: runs of tiles."""
@@ -88,12 +89,37 @@ class ConvBody(ConvOperands):
     def tile(self, place: TilePosition, out_x: Index, in_x: Index, tile: PixelTile) -> None:
         """One register tile, from bias to store. `in_x` is the input that relative index 0 stands for, or, where taps
         are walked, the output again."""
+        f, chunks = self.f, self.k.chunks
         acc = self.accumulators(place, tile.count)
         for _, _, index in self.places(place, out_x, tile):
             self.epilogue.prefetch(self.out, index)
-        self.prefetch_others(place, out_x, tile)
+        if chunks == 1:
+            self.prefetch_others(place, out_x, tile)
+            self.sweep(acc, place, in_x, tile)
+            self.finish(acc, place, out_x, tile)
+            return
+        last = f.b.icmp_signed("==", f.value(place.chunk), I64(chunks - 1))
+        with f.when(last):
+            self.prefetch_others(place, out_x, tile)
+        with f.when(f.b.icmp_signed(">", f.value(place.chunk), I64(0))):
+            self.restore(acc, place, out_x, tile)
         self.sweep(acc, place, in_x, tile)
-        self.finish(acc, place, out_x, tile)
+        with f.when(last):
+            self.finish(acc, place, out_x, tile)
+        with f.when(f.b.not_(last)):
+            self.keep(acc, place, out_x, tile)
+
+    def restore(self, acc: Accumulators, place: TilePosition, out_x: Index, tile: PixelTile) -> None:
+        """Continues with the sums that `keep` left in the output."""
+        f, k = self.f, self.k
+        for j, t, index in self.places(place, out_x, tile):
+            acc.put(j, t, f.load(self.out, offset_of(f, k.out, index), k.out.dtype, k.lanes))
+
+    def keep(self, acc: Accumulators, place: TilePosition, out_x: Index, tile: PixelTile) -> None:
+        """Stores sums in the output until the next chunk of input channels is swept."""
+        f, k = self.f, self.k
+        for j, t, index in self.places(place, out_x, tile):
+            f.store(acc.value(j, t), self.out, offset_of(f, k.out, index), k.out.dtype, k.lanes)
 
     def prefetch_others(self, place: TilePosition, out_x: Index, tile: PixelTile) -> None:
         """Prefetches what later kernels stream at a tile's pixels; tiles of channels share blocks of channels."""
@@ -136,12 +162,16 @@ class ConvBody(ConvOperands):
         self.epilogue.each([[acc.value(j, t) for j in range(place.count)] for t in range(tile.count)], store)
 
     def sweep(self, acc: Accumulators, place: TilePosition, in_x: Index, tile: PixelTile) -> None:
-        """Adds all input channels of the group and all taps to a tile's accumulators."""
+        """Adds all input channels of a chunk and all taps to a tile's accumulators."""
         f, k = self.f, self.k
         whole, tail = divmod(k.group_in, k.unit)
-        with f.loop(0, whole) as q:
+        first = f.mul(place.chunk, k.chunk_units)
+        with f.loop(first, f.minimum(f.add(first, k.chunk_units), whole) if k.chunks > 1 else whole) as q:
             self.taps(acc, place, in_x, tile, q, k.unit)
-        if tail:
+        if tail and k.chunks > 1:
+            with f.when(f.b.icmp_signed("==", f.value(place.chunk), I64(k.chunks - 1))):
+                self.taps(acc, place, in_x, tile, whole, tail)
+        elif tail:
             self.taps(acc, place, in_x, tile, whole, tail)
 
     def taps(

@@ -13,6 +13,9 @@ from brickrt.ops.operators.conv import Conv, ConvTranspose
 from brickrt.ops.types import Boxes
 
 POINT = RowWindow(1, 1, 1, 1, 0)
+CHUNK_BYTES, WHOLE_BYTES = 2**16, 2**18
+"""Weights of a block of output channels that all pixels are swept over before the next ones; so many that they are
+swept at once."""
 
 
 def windows(op: Conv | ConvTranspose, spatial: Sequence[int]) -> list[RowWindow]:
@@ -55,3 +58,15 @@ def joins_rows(op: Conv | ConvTranspose, ins: Sequence[Operand], out: Operand, b
     shape = np.asarray(out.shape[3:])
     whole = bool(np.all(boxes.lo[:, 3:] == 0) and np.all(boxes.hi[:, 3:] == shape))
     return whole and all(rows_join(o, out.shape[2:]) for o in (ins[0], out, *ins[op.main :]))
+
+
+def chunk_channels(channels: int, taps: int, unit: int, lanes: int) -> int:
+    """Input channels, of so many, that all pixels of a box are swept over before the next ones: whole units.
+
+    All of them where the weights of a block of output channels are few. Those of many would leave L2, and so would the
+    inputs, before the next tile reads them again.
+    """
+    units, each = -(-channels // unit), 4 * lanes * taps * unit
+    if units * each <= WHOLE_BYTES:
+        return channels
+    return unit * -(-units // -(-units // max(1, CHUNK_BYTES // each)))

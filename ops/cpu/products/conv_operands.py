@@ -19,10 +19,12 @@ BYTE = np.dtype(np.int8)
 
 @dataclass(frozen=True)
 class TilePosition:
-    """Where the emitter is: image, group, first block of channels of the tile and how many, outer spatial indices."""
+    """Where the emitter is: image, group, chunk of input channels, first block of channels of the tile and how many,
+    outer spatial indices."""
 
     n: Index
     group: Index
+    chunk: Index
     block: Index
     count: int
     at: list[Index]

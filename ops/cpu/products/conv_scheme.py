@@ -20,7 +20,7 @@ from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel
 from brickrt.ops.cpu.operand import Operand
 from brickrt.ops.cpu.operands.epilogue import Epilogue
-from brickrt.ops.cpu.products.conv_geometry import POINT, is_pointwise, joins_rows, windows
+from brickrt.ops.cpu.products.conv_geometry import POINT, chunk_channels, is_pointwise, joins_rows, windows
 from brickrt.ops.cpu.products.few_outputs import FEWEST_PIXELS, FewOutputs, power_of_two
 from brickrt.ops.cpu.products.integers.dot import left_registers
 from brickrt.ops.cpu.products.integers.words import in_words, multiplies_integers
@@ -167,6 +167,22 @@ class ConvScheme(Kernel):
         if block == 1:
             return self.group_in
         return block if self.op.groups == 1 else math.gcd(self.group_in, block)
+
+    @cached_property
+    def chunk_units(self) -> int:
+        """Units of input channels between two sweeps over the pixels: all, but for those whose sums the output keeps
+        meanwhile."""
+        kept = self.sums == self.out.dtype != np.float16 and self.out.block == self.lanes and self.op.gate_parts == 1
+        other = isinstance(self.op, ConvTranspose) or self.few_outputs or self.op.channel_scaled
+        channels = self.group_in
+        if kept and self.packed[1] and not other:
+            channels = chunk_channels(channels, self.taps, self.unit, self.lanes)
+        return -(-channels // self.unit)
+
+    @property
+    def chunks(self) -> int:
+        """Sweeps over the pixels of a box."""
+        return -(-self.group_in // (self.chunk_units * self.unit))
 
     @property
     def taps(self) -> int:

@@ -78,6 +78,13 @@ class RowWindow:
         quotient, rest = divmod(phase + p - k * self.dilation, self.stride)
         return quotient if rest == 0 else None
 
+    def read(self, lo: int, hi: int) -> tuple[float, float]:
+        """The shares of the inputs and of the taps that outputs from `lo` to `hi` read; not of a transposed window."""
+        starts = [lo * self.stride - self.pad + k * self.dilation for k in range(self.kernel)]
+        reached = [range(start, start + (hi - lo) * self.stride, self.stride) for start in starts]
+        found = [{i for i in each if 0 <= i < self.extent} for each in reached]
+        return len(set().union(*found)) / self.extent, sum(map(bool, found)) / self.kernel
+
     def is_long(self, width: int, most: int, tile_code: int, tap_code: int | None) -> bool:
         """Whether the tiles of a row of `width` outputs, of at most `most` pixels, are too much code: `tile_code` is
         that of a tile, `tap_code` that of a tap, or None where runs of equal taps are one loop

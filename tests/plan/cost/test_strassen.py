@@ -95,6 +95,14 @@ def test_a_slight_gain_is_taken_only_where_it_was_measured():
     assert chosen(graph, dataclasses.replace(SERVER, double_pumped=False)) is None
 
 
+def test_sums_take_as_long_as_l2_does():
+    """Twice the multiply-adds a cycle, and the same cache: sums of few columns are no longer hidden."""
+    graph = pointwise(1, 512, 28, 28, channels=128)
+    twice = dataclasses.replace(SERVER, double_pumped=False, peak_gflops_per_core=2 * SERVER.peak_gflops_per_core)
+    assert chosen(graph, layout="blocked") in LEVELS
+    assert chosen(graph, twice, layout="blocked") is None
+
+
 def test_rows_that_share_few_lines_of_the_cache_are_copied():
     """The direct way reads rows in place, the others copy all; 3072 float32 are a whole number of pages."""
     assert chosen(product(1, 197, 3072, columns=768)) == "strassen2"

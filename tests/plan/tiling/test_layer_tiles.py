@@ -66,3 +66,16 @@ def test_channels_are_cut_where_a_group_and_a_block_begin(groups, width, cut):
     edge = layer_brick(model, 0)[1]
     assert (edge < groups * width) == cut
     assert not cut or edge % width == edge % SERVER.lanes == 0
+
+
+@pytest.mark.parametrize(
+    ("outputs", "dilation", "edge", "brick"),
+    [(256, 24, 48, (1, 128, 12, 48)), (1024, 1, 8, (1, 128, 8, 8)), (256, 1, 192, (1, 256, 24, 192))],
+)
+def test_channels_swept_in_chunks_make_few_tasks(outputs, dilation, edge, brick):
+    """Slabs that fit L2 would read all 18 MiB of weights dozens of times; those here read the least together."""
+    s = Sketch()
+    op = Conv((3, 3), (1, 1), (dilation,) * 2, (dilation,) * 2, (dilation,) * 2)
+    s.add(op, s.input(1, 2048, edge, edge), s.constant(outputs, 2048, 3, 3))
+    graph = s.graph()
+    assert layer_brick(CostModel(graph, dict.fromkeys(graph.types, "blocked"), SERVER), 0) == brick

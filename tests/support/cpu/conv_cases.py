@@ -80,7 +80,15 @@ def middle(shape: Sequence[int], lanes: int) -> Boxes:
     return Boxes.one(lo, hi)
 
 
-def check_conv(case: ConvCase, isa: Isa, *, packed: bool = True, dtype: str = "float32", scratch: bool = True) -> None:
+def check_conv(
+    case: ConvCase,
+    isa: Isa,
+    *,
+    packed: bool = True,
+    dtype: str = "float32",
+    scratch: bool = True,
+    tolerance: float = 3e-5,
+) -> None:
     """The whole tensor, and a box of its middle: in place, or alone in memory if `scratch` is on and vectors are wide.
 
     So tests on both instruction sets have it both ways.
@@ -88,7 +96,7 @@ def check_conv(case: ConvCase, isa: Isa, *, packed: bool = True, dtype: str = "f
     arrays, lanes = case.arrays(dtype), isa.lanes
     shape = case.op.infer([TensorType(a.shape, a.dtype) for a in arrays]).shape
     constant = [False, *[packed] * (1 + case.op.bias)]
-    tolerance = 1e-12 if dtype == "float64" else 3e-5
+    tolerance = 1e-12 if dtype == "float64" else tolerance
     how = {
         "blocks": case.blocks(lanes),
         "out_block": case.out_block(lanes),

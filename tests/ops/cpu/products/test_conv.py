@@ -68,6 +68,38 @@ def test_float64(name):
     check_conv(CASES[name], AVX2, dtype="float64", scratch=False)
 
 
+DEEP = {
+    "taps of a volume": ConvCase(conv((3, 3, 3), pads=(1, 1, 1), bias=True), (310, 2, 1, 3), 20),
+    "dilated beyond the image": ConvCase(conv((5, 5), (1, 1), (2, 3), (4, 6)), (331, 3, 4), 35, n=2),
+    "two groups": ConvCase(conv((4, 7), pads=(2, 3), groups=2), (2 * 304, 2, 3), 64),
+    "walked taps": ConvCase(conv((1, 40), pads=(0, 39)), (210, 1, 7), 5),
+}
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("name", DEEP)
+def test_channels_in_chunks(name, isa):
+    """Sums of the first chunks wait in the output; the harness has filled it with other numbers."""
+    check_conv(DEEP[name], isa, tolerance=2e-4)  # of sums of 8,000 products, up to 100
+
+
+class Unchunked(ConvKernel):
+    """Sweeps all input channels at once."""
+
+    chunks = 1
+    chunk_units = 1000
+
+
+def test_chunks_follow_each_other_in_one_order():
+    """Bits are those of all channels swept at once."""
+    case = ConvCase(conv((9, 9), pads=(4, 4), bias=True), (70, 2, 2), 32)
+    arrays, v = case.arrays(), HOST.lanes
+    how = {"blocks": case.blocks(v), "out_block": v, "packed": [False, True, True]}
+    boxes = Boxes.whole((1, 32, 2, 2))
+    together = run_kernel(case.op, arrays, boxes, HOST, **how, kernel_cls=Unchunked)
+    assert run_kernel(case.op, arrays, boxes, HOST, **how).tobytes() == together.tobytes()
+
+
 LONG = {
     "11 taps": ConvCase(conv((11,), pads=(5,)), (3, 30), 4),
     "11 taps, strided": ConvCase(conv((11,), (3,), pads=(4,)), (3, 50), 4),

@@ -53,6 +53,11 @@ def check_epilogue(case, expr, extras, isa, constant=True, scratch=True):
     )
 
 
+def test_a_residual_of_channels_in_chunks():
+    """It is added once, to all sums."""
+    check_epilogue(ConvCase(conv((1, 40), pads=(0, 20), bias=True), (110, 1, 3), 19), SUM, [(0, 0, 0, 0)], HOST)
+
+
 @pytest.mark.parametrize("name", CONVS)
 def test_relu(name):
     check_epilogue(CONVS[name], RELU, [], HOST)

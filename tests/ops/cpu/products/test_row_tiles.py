@@ -60,6 +60,15 @@ def taps_of_tiles(w: RowWindow, lo: int, hi: int, most: int, runs=None) -> dict[
     return found
 
 
+@settings(max_examples=200, deadline=None)
+@given(rows())
+def test_shares_that_outputs_read(case):
+    w, lo, hi = case
+    found = [] if w.transposed else [taps_by_definition(w, x) for x in range(lo, hi)]
+    inputs, taps = {i for each in found for i in each.values()}, {k for each in found for k in each}
+    assert w.transposed or w.read(lo, hi) == (len(inputs) / w.extent, len(taps) / w.kernel)
+
+
 @settings(max_examples=400, deadline=None)
 @given(rows(), st.integers(1, 24))
 def test_every_pixel_once_with_all_its_taps(row, most):

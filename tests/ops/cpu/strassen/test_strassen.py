@@ -75,8 +75,8 @@ def test_depths(depth, isa, kernel):
 
 def test_depth_is_swept_in_equal_chunks_of_whole_vectors():
     assert [chunks_of(depth, 16)[0] for depth in (32, CHUNK, 2 * CHUNK, 4 * CHUNK)] == [1, 1, 2, 4]
-    assert [chunks_of(depth, 16, levels=2)[0] for depth in (64, 512, 768, 2048)] == [1, 1, 2, 4]
-    assert chunks_of(728, 16, levels=2) == (2, 384)
+    assert [chunks_of(depth, 16, levels=2)[0] for depth in (64, 768, 1024, 2048)] == [1, 1, 2, 4]
+    assert chunks_of(1500, 16, levels=2) == (2, 768)
     for depth, levels in product(range(1, 4096, 7), CHUNKS):
         n, each = chunks_of(depth, 16, levels)
         assert each % (2**levels * 16) == 0
@@ -106,7 +106,7 @@ def test_epilogue_with_another_operand(shape, kernel):
     check_product(MatMul(True, SUM), sample((2, 5, 64), (64, 61), (61,), shape), AVX2, kernel)
 
 
-@in_turn("depth", [64, 64, 2 * CHUNK, 2 * CHUNK])
+@in_turn("depth", [64, 64, 3 * CHUNK, 3 * CHUNK])
 def test_long_epilogue(depth, isa, kernel):
     arrays = sample((2, 11, depth), (depth, 61), (61,))
     arrays[1] /= np.float32(depth**0.5)
@@ -174,7 +174,7 @@ def point(rank=2, strides=(), bias=False):
         ConvCase(point(1, (2,), bias=True), (64, 10), 17, n=2),
         ConvCase(point(3), (64, 3, 4, 5), 48),
         ConvCase(point(3, (2, 1, 2), bias=True), (64, 3, 4, 5), 72, n=2),
-        ConvCase(point(), (2 * CHUNK, 5, 5), 70),
+        ConvCase(point(), (3 * CHUNK, 5, 5), 70),
         ConvCase(point(), (12, 5, 5), 24),
         ConvCase(point(bias=True), (728, 4, 7), 100),
     ],
@@ -191,13 +191,13 @@ def test_pointwise_convolutions(case, isa, kernel):
     ("extents", "expr", "depth", "kernel"),
     [
         ((5, 6), SUM, 64, StrassenKernel),
-        ((5, 6), SUM, 2 * CHUNK, TwoLevelStrassenKernel),
+        ((5, 6), SUM, 3 * CHUNK, TwoLevelStrassenKernel),
         ((5, 6), LONG, 64, TwoLevelStrassenKernel),
         ((5, 6), LONG, 2 * CHUNK, StrassenKernel),
         ((30, 1), SUM, 64, TwoLevelStrassenKernel),
         ((30, 1), SUM, 2 * CHUNK, StrassenKernel),
         ((30, 1), LONG, 64, StrassenKernel),
-        ((30, 1), LONG, 2 * CHUNK, TwoLevelStrassenKernel),
+        ((30, 1), LONG, 3 * CHUNK, TwoLevelStrassenKernel),
     ],
     ids=[
         f"{shape} {expr} {depth}"
