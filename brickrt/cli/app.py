@@ -259,7 +259,7 @@ def zoo_list(json: options.Json = False) -> str | Failure:
 @zoo.command(
     "export",
     cls=Compact,
-    epilog=_examples("zoo export resnet50 resnet50.onnx --size 320", "zoo export unet u.onnx --batch 0"),
+    epilog=_examples("zoo export resnet50 resnet50.onnx --size 320", "zoo export unet u.onnx --batch 0 --size 0"),
 )
 def zoo_export(
     name: options.ZooName,
@@ -269,7 +269,7 @@ def zoo_export(
     seed: options.WeightSeed = 0,
 ) -> str | Failure:
     """Write a network, one of brickrt zoo list, as an ONNX file."""
-    return _work("zoo_export", name, out, batch, parse.spatial_size(size), seed)
+    return _work("zoo_export", name, out, batch, parse.spatial_size(size, may_be_open=True), seed)
 
 
 def _work(module: str, *args: Any) -> str | Failure:

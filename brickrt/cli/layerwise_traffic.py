@@ -27,7 +27,8 @@ def layerwise_traffic(report: Report) -> TrafficComparison | None:
 def _compared(stages: tuple[TaskGraph, ...]) -> TrafficComparison:
     now = [locality(tasks) for tasks in stages]
     then = [locality(lower(_layer_by_layer(tasks.plan))) for tasks in stages]
-    return TrafficComparison(_mean_reuse(now), _mean_reuse(then), _moved(now), _moved(then))
+    known = [name for name in now[0].levels if all(name in stage.levels for stage in (*now, *then))]
+    return TrafficComparison(_mean_reuse(now), _mean_reuse(then), _moved(now, known), _moved(then, known))
 
 
 def _layer_by_layer(plan: Plan) -> Plan:
@@ -43,6 +44,5 @@ def _mean_reuse(stages: Sequence[Locality]) -> float:
     return sum(n * stage.reuse_mean for n, stage in zip(reads, stages)) / max(1, sum(reads))
 
 
-def _moved(stages: Sequence[Locality]) -> dict[str, int]:
-    names = dict.fromkeys(name for stage in stages for name in stage.levels)
-    return {name: sum(stage.levels[name].moved for stage in stages if name in stage.levels) for name in names}
+def _moved(stages: Sequence[Locality], known: Sequence[str]) -> dict[str, int]:
+    return {name: sum(stage.levels[name].moved for stage in stages) for name in known}

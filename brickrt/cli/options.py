@@ -90,7 +90,7 @@ BlendName = Annotated[requests.Blend | None, typer.Option("--blend", metavar="NA
 Zoo = Annotated[bool, typer.Option("--zoo", help="Measure every network of the zoo.")]
 ZooName = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
 ZooSize = Annotated[str | None, typer.Option(metavar="N or DxHxW", help="Spatial size, of zoo networks.")]
-ExportSize = Annotated[str | None, typer.Option(metavar="N or DxHxW", help="Spatial size of the input.")]
+ExportSize = Annotated[str | None, typer.Option(metavar="N or DxHxW", help="Spatial size; 0 leaves it open.")]
 OpenBatch = Annotated[int | None, typer.Option(min=1, metavar="N", help="Batch size, where it is open.")]
 ExportBatch = Annotated[int, typer.Option(min=0, help="Batch size; 0 leaves it open.")]
 WeightSeed = Annotated[int, typer.Option(min=0, help="Of the weights.")]

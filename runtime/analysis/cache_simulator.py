@@ -53,24 +53,36 @@ class Locality:
 
 
 def simulate(
-    order: np.ndarray, reads: Pieces, writes: Pieces, nbytes: np.ndarray, levels: Mapping[str, int]
+    order: np.ndarray,
+    reads: Pieces,
+    writes: Pieces,
+    nbytes: np.ndarray,
+    levels: Mapping[str, int],
+    stands_for: np.ndarray | None = None,
 ) -> Locality:
     """Figures of running tasks in `order`. `nbytes` is the size of each piece, `levels` capacities in bytes by name.
 
     A level keeps the pieces used last that fit into it together (LRU, fully associative, whole pieces). A write
     needs no fetch. A written piece goes out once if it has to make room before its last read, or if nobody reads it.
     Exact, in O(a log a) NumPy operations for a accesses.
+
+    Where only some pieces are given, `stands_for` says for how many each stands, itself included: others like it, which
+    are touched about when it is. It is as large as itself, and makes as much room necessary as all of them.
     """
     step, piece, is_write = _accesses(order, reads, writes)
     size = np.asarray(nbytes, np.int64)
-    distance = _stack_distances(_previous(piece), size[piece])
-    reused = distance[~is_write & (distance >= 0)]
+    count = np.ones(len(size)) if stands_for is None else np.asarray(stands_for, np.float64)
+    every = np.rint(size * count).astype(np.int64)
+    distance = _stack_distances(_previous(piece), every[piece])
+    distance = np.where(distance >= 0, distance - (every - size)[piece], -1)
+    again = ~is_write & (distance >= 0)
+    reused, times = distance[again], count[piece[again]]
     bins = np.frexp(np.maximum(reused, 1).astype(np.float64))[1] - 1
     return Locality(
-        peak_live=_peak_live(step, piece, is_write, size, len(order)),
-        reuse_mean=float(reused.mean()) if len(reused) else 0.0,
-        reuse_histogram=np.bincount(bins),
-        levels={name: _traffic(piece, is_write, distance, size, capacity) for name, capacity in levels.items()},
+        peak_live=_peak_live(step, piece, is_write, every, len(order)),
+        reuse_mean=float(np.average(reused, weights=times)) if len(reused) else 0.0,
+        reuse_histogram=np.rint(np.bincount(bins, times)).astype(np.int64),
+        levels={name: _traffic(piece, is_write, distance, every, capacity) for name, capacity in levels.items()},
     )
 
 

@@ -74,7 +74,7 @@ def _roofline_line(row: Comparison) -> str:
     bound = row.roofline
     traffic = "".join(f", {ms:.3g} ms of traffic from {level}" for level, ms in bound.traffic_ms.items())
     return (
-        f"roofline {bound.bound_ms:.3g} ms: {bound.compute_ms:.3g} ms for {bound.flops / 1e9:.3g} GFLOP{traffic}; "
+        f"roofline {bound.bound_ms:.3g} ms: {bound.compute_ms:.3g} ms for {bound.operations / 1e9:.3g} Gop{traffic}; "
         f"brickrt took {_over(row)} times that"
     )
 

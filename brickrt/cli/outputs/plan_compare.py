@@ -51,7 +51,7 @@ def _figures(pipeline: Pipeline, graph: Graph) -> Json:
 
 def compare_table(entries: Sequence[Json]) -> str:
     """What `compare` gives as a table, a line per strategy."""
-    levels = list(entries[0]["level_bytes"])
+    levels = list(dict.fromkeys(level for e in entries for level in e["level_bytes"]))
     heads = ("strategy", "subgraphs", "merged", "tasks", "modelled ms", *(f"beyond {name}" for name in levels))
     heads += ("arena", "projected", "recomputed")
     rows = [
@@ -61,7 +61,7 @@ def compare_table(entries: Sequence[Json]) -> str:
             str(e["merged"]),
             str(e["tasks"]),
             f"{e['modelled_us'] / 1e3:.3g}",
-            *(size_text(e["level_bytes"][name]) for name in levels),
+            *(size_text(e["level_bytes"][name]) if name in e["level_bytes"] else "-" for name in levels),
             size_text(e["arena_bytes"]),
             size_text(e["projected_bytes"]),
             f"{e['recomputed_share']:.1%}",

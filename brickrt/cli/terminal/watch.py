@@ -14,6 +14,7 @@ from brickrt.cli.layerwise_traffic import layerwise_traffic
 from brickrt.cli.requests import RunRequest
 from brickrt.cli.terminal.text import shapes_text
 from brickrt.compare.machine import machine
+from brickrt.compare.roofline import Roofline, roofline
 from brickrt.dashboard.live.dashboard import Dashboard
 from brickrt.dashboard.live.frame_state import FrameState
 from brickrt.dashboard.live.frames import RUN_FRAMES
@@ -25,6 +26,7 @@ from brickrt.dashboard.report.trace import write_trace
 from brickrt.dashboard.units import size_text
 from brickrt.graph.errors import BrickError
 from brickrt.graph.onnx_import.source import SourceGraph
+from brickrt.runtime.cpu.calibrate.calibration import measured
 from brickrt.runtime.events import Observer
 from brickrt.runtime.execution.report import Report
 from brickrt.runtime.session.runtime import Runtime
@@ -93,11 +95,11 @@ def about_run(runtime: Runtime, told: dict[str, Any]) -> dict[str, Any]:
 
 
 def _summary(runtime: Runtime, told: dict[str, Any]) -> dict[str, str]:
-    stats, flops = told["stats"], sum(plan.graph.flops() for plan in runtime.plans)
-    median = told["latency_ms"]["median"]
+    stats, median = told["stats"], told["latency_ms"]["median"]
+    bound = roofline(runtime.plan, measured(runtime.plan.plans[0].device), runtime.threads)
     cards = {
         f"latency, median of {told['runs']}": f"{median:.2f} ms",
-        "GFLOP/s": f"{flops / median / 1e6:.1f}",
+        **_limit(runtime, bound, median),
         "peak memory": size_text(told["peak_bytes"]),
         "projected memory": size_text(told["projected_bytes"]),
         "tasks": str(stats["tasks"]),
@@ -114,6 +116,14 @@ def _summary(runtime: Runtime, told: dict[str, Any]) -> dict[str, str]:
     if stats["host_nodes"]:
         cards[f"on the host, {len(stats['host_nodes'])} nodes"] = f"{stats['host_ms']:.2f} ms"
     return cards
+
+
+def _limit(runtime: Runtime, bound: Roofline, median: float) -> dict[str, str]:
+    """The least time beside the measured one; what the CPU's speeds say nothing about has none."""
+    speed = {"GFLOP/s": f"{bound.operations / median / 1e6:.1f}"}
+    if runtime.device != "cpu" or not bound.bound_ms:
+        return speed
+    return speed | {f"least time; took {median / bound.bound_ms:.2f} times that": f"{bound.bound_ms:.3g} ms"}
 
 
 def _environment(runtime: Runtime) -> dict[str, str]:
