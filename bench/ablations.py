@@ -28,7 +28,7 @@ from brickrt.compare.machine import machine
 from brickrt.compare.peers import ComparedEngine, Feeds
 from brickrt.compare.roofline import roofline
 from brickrt.graph.onnx_import.source import SourceGraph, load
-from brickrt.plan.device.device_spec import DeviceSpec, host_device
+from brickrt.plan.device.device_spec import host_device
 from brickrt.runtime.cpu.calibrate.calibration import calibrated, measured
 from brickrt.runtime.session.runtime import Runtime
 

@@ -27,8 +27,10 @@ def layerwise_traffic(report: Report) -> TrafficComparison | None:
 def _compared(stages: tuple[TaskGraph, ...]) -> TrafficComparison:
     now = [locality(tasks) for tasks in stages]
     then = [locality(lower(_layer_by_layer(tasks.plan))) for tasks in stages]
-    known = [name for name in now[0].levels if all(name in stage.levels for stage in (*now, *then))]
-    return TrafficComparison(_mean_reuse(now), _mean_reuse(then), _moved(now, known), _moved(then, known))
+    ours, theirs = moved_bytes(now), moved_bytes(then)
+    known = [name for name in ours if name in theirs]
+    both = [{name: moved[name] for name in known} for moved in (ours, theirs)]
+    return TrafficComparison(mean_reuse(now), mean_reuse(then), *both)
 
 
 def _layer_by_layer(plan: Plan) -> Plan:
@@ -38,11 +40,13 @@ def _layer_by_layer(plan: Plan) -> Plan:
     return replace(plan, options=options, subgraphs=tuple(choose_subgraphs(model, options)))
 
 
-def _mean_reuse(stages: Sequence[Locality]) -> float:
+def mean_reuse(stages: Sequence[Locality]) -> float:
     """The mean over the reads of all stages."""
     reads = [int(stage.reuse_histogram.sum()) for stage in stages]
     return sum(n * stage.reuse_mean for n, stage in zip(reads, stages)) / max(1, sum(reads))
 
 
-def _moved(stages: Sequence[Locality], known: Sequence[str]) -> dict[str, int]:
+def moved_bytes(stages: Sequence[Locality]) -> dict[str, int]:
+    """The bytes beyond each level that is known of all stages."""
+    known = [name for name in stages[0].levels if all(name in stage.levels for stage in stages)] if stages else []
     return {name: sum(stage.levels[name].moved for stage in stages) for name in known}

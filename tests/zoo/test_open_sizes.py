@@ -7,7 +7,7 @@ import onnx
 import pytest
 
 from brickrt import Runtime, zoo
-from tests.support.zoo_networks import SMALLEST
+from tests.support.zoo_networks import slim
 
 FIXED = {"vgg16", "vit-s16"}
 
@@ -25,10 +25,11 @@ def test_weights_for_one_size_leave_none_open(name):
         zoo.build(name, size=0)
 
 
-@pytest.mark.parametrize("name", ["mobilenetv2", "deepcam"])
-def test_an_open_network_computes_what_one_of_the_size_does(name):
-    size = SMALLEST[name] if isinstance(SMALLEST[name], tuple) else (SMALLEST[name],) * 2
-    opened, fixed = zoo.build(name, size=0), zoo.build(name, size=size)
+def test_an_open_network_computes_what_one_of_the_size_does():
+    """DeepCAM tiles a mean over all of space, so it asks for the extents."""
+    name, size = "deepcam", (32, 48)
+    with slim(name):
+        opened, fixed = zoo.build(name, size=0), zoo.build(name, size=size)
     onnx.checker.check_model(opened, full_check=True)
     shape = (1, zoo.describe(name).channels, *size)
     x = np.random.default_rng(0).standard_normal(shape, np.float32)

@@ -12,6 +12,7 @@ from typing import Any
 from brickrt.cli.files import check_files, write_text
 from brickrt.cli.layerwise_traffic import layerwise_traffic
 from brickrt.cli.requests import RunRequest
+from brickrt.cli.terminal.browser import check_opened, open_page
 from brickrt.cli.terminal.text import shapes_text
 from brickrt.compare.machine import machine
 from brickrt.compare.roofline import Roofline, roofline
@@ -36,6 +37,7 @@ def check_watched(request: RunRequest, files: Mapping[str, Path]) -> None:
     """Refuses, before anything runs, `files` by option that could not be written."""
     if request.watch.trace_arrows and request.watch.trace is None:
         raise BrickError("--trace-arrows is of use with --trace only: add --trace FILE.json or leave it out")
+    check_opened(request.watch.opened, request.watch.report, "--report")
     check_files(files, request.model)
 
 
@@ -76,6 +78,8 @@ class WatchedRequest:
         if wanted.report is not None:
             about = about_run(runtime, told)
             write_text(wanted.report, lambda out: write_report(out, recording.graphs, about))
+            if wanted.opened:
+                open_page(wanted.report)
 
 
 def dashboard_of(runs: WatchedRuns) -> Dashboard[FrameState]:

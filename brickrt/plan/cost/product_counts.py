@@ -11,7 +11,7 @@ import math
 import numpy as np
 
 from brickrt.graph.ir import Graph, Node
-from brickrt.ops.cpu.winograd.axes import axes_of
+from brickrt.ops.cpu.winograd.axes import Axis, axes_of
 from brickrt.ops.operators.conv import Conv, ConvTranspose
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.types import Shape
@@ -59,9 +59,12 @@ def _direct(op: Conv | ConvTranspose, x: Shape, weights: Shape, out: Shape) -> f
 
 
 def _winograd(op: Conv, x: Shape, out: Shape, edge: int) -> float:
-    axes = axes_of(op, x[2:], edge)
-    swept, *tiled = axes
-    outputs = {axis.dim: out[axis.dim] for axis in axes if axis.dim is not None}
-    rows = live_taps(outputs.get(swept.dim, 1), swept.extent, swept.r, swept.stride, swept.dilation, swept.pad)
-    tiles = math.prod(outputs.get(axis.dim, 1) / axis.m for axis in tiled)
-    return float(x[0] * x[1] * out[1] * int(rows.sum()) * tiles * axes.products)
+    swept, *tiled = axes_of(op, x[2:], edge)
+    rows = live_taps(_outputs(out, swept), swept.extent, swept.r, swept.stride, swept.dilation, swept.pad)
+    products = [_outputs(out, axis) / axis.m * axis.products for axis in tiled]  # per channel of input and output
+    return float(x[0] * x[1] * out[1] * int(rows.sum()) * np.prod(products))
+
+
+def _outputs(out: Shape, axis: Axis) -> int:
+    """Outputs along an axis; 1 along one that the tensors do not have."""
+    return 1 if axis.dim is None else out[axis.dim]

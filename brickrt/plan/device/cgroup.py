@@ -18,7 +18,7 @@ def cpu_limit() -> int | None:
 def _groups() -> Iterator[Path]:
     """The folders of the groups that the process is in, from its own outwards; of version 1 those that count time."""
     for line in read_text(OWN).splitlines() or ["0::/"]:
-        number, controllers, path = (line.split(":", 2) + ["", ""])[:3]
+        number, controllers, path = [*line.split(":", 2), "", ""][:3]
         names = controllers.split(",")
         if number == "0" or "cpu" in names:
             base = ROOT / controllers if "cpu" in names else ROOT
