@@ -14,6 +14,7 @@ from brickrt.cli.failure import Failure
 from brickrt.cli.inputs import parse
 from brickrt.cli.requests import (
     BenchRequest,
+    CompareRequest,
     CompileRequest,
     DemoRequest,
     EngineRequest,
@@ -31,7 +32,6 @@ from brickrt.version import VERSION
 
 PROGRAM = "brickrt"
 DEBUG = "--debug"
-EPILOG = f"With {DEBUG}, any command shows where an error comes from."
 
 
 class Compact(TyperCommand):
@@ -51,8 +51,8 @@ def _examples(*lines: str) -> str:
 
 
 # Without markup, help needs no rich, which takes longer to import than everything else here.
-START = _examples("demo")  # zoo export is in the help of zoo: this one is to fit a screen
-app = typer.Typer(rich_markup_mode=None, epilog=f"{START}\n{EPILOG}")
+START = _examples(f"demo {DEBUG}    (with any command: shows where errors come from)")  # that help fits a screen
+app = typer.Typer(rich_markup_mode=None, epilog=START)
 zoo = typer.Typer(
     rich_markup_mode=None,
     epilog=_examples("zoo list", "zoo export unet unet.onnx"),
@@ -233,6 +233,18 @@ def bench(
     engine = EngineRequest("cpu", strategy, brick, threads, max_layers, exact)
     asked = parse.names(peers), batch, parse.spatial_size(size), rounds
     return _work("bench", BenchRequest(model, inputs, engine, *asked, output, json), threads=threads)
+
+
+@app.command(cls=Compact, epilog=_examples("compare before.html after.html --html both.html --open"))
+def compare(
+    first: options.FirstReport,
+    second: options.SecondReport,
+    html: options.ComparedHtml = None,
+    open: options.PlanOpened = False,
+    json: options.Json = False,
+) -> str | Failure:
+    """Set two reports of brickrt run --report side by side."""
+    return _work("compare", CompareRequest(first, second, html, open, json))
 
 
 @app.command(cls=Compact, epilog=_examples("demo", "demo --size 1024 --out folder --json"))

@@ -7,9 +7,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from brickrt.dashboard.live.frame_state import TrafficComparison
-from brickrt.plan.cost.cost_model import CostModel
-from brickrt.plan.merging.strategy import choose_subgraphs
-from brickrt.plan.plan import Plan
+from brickrt.plan.plan import Plan, other_subgraphs, with_subgraphs
 from brickrt.runtime.analysis.cache_simulator import Locality
 from brickrt.runtime.analysis.modelled_traffic import locality
 from brickrt.runtime.execution.report import Report
@@ -35,9 +33,8 @@ def _compared(stages: tuple[TaskGraph, ...]) -> TrafficComparison:
 
 def _layer_by_layer(plan: Plan) -> Plan:
     """The same graph with the same layouts and algorithms, no layers merged."""
-    options = replace(plan.options, strategy="layerwise")
-    model = CostModel(plan.graph, plan.layouts, plan.device, plan.algorithms, plan.options.precision)
-    return replace(plan, options=options, subgraphs=tuple(choose_subgraphs(model, options)))
+    alone = replace(plan, options=replace(plan.options, strategy="layerwise"))
+    return with_subgraphs(alone, other_subgraphs(alone, algorithms=plan.algorithms))
 
 
 def mean_reuse(stages: Sequence[Locality]) -> float:

@@ -165,6 +165,17 @@ class PlanRequest:
 
 
 @dataclass(frozen=True)
+class CompareRequest:
+    """What `brickrt compare` is asked for: two reports, and a page of both."""
+
+    first: Path
+    second: Path
+    html: Path | None = None
+    opened: bool = False
+    json: bool = False
+
+
+@dataclass(frozen=True)
 class TuneRequest:
     """What `brickrt tune` is asked for; trying plans may take so many `seconds`."""
 

@@ -45,9 +45,11 @@ class _Pieces:
         self.sizes: list[int] = []
         self.reads: Log = []
         self.writes: Log = []
+        partial = {k for subgraph in tasks.plan.subgraphs for k in subgraph.partial_reductions}
         for steps in tasks.steps:
             self._write(steps)
-            self._read(steps)
+            if steps.node not in partial:  # those read what their own tasks have just written
+                self._read(steps)
 
     def _write(self, steps: Steps) -> None:
         name = self.graph.nodes[steps.node].output

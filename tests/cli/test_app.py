@@ -28,7 +28,8 @@ def test_help(call, words):
 
 
 @pytest.mark.parametrize(
-    "words", ["", "run", "plan", "tune", "compile", "bench", "demo", "doctor", "zoo", "zoo list", "zoo export"]
+    "words",
+    ["", "run", "plan", "tune", "compile", "bench", "compare", "demo", "doctor", "zoo", "zoo list", "zoo export"],
 )
 def test_help_fits_a_screen_and_has_examples(call, words, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
