@@ -12,8 +12,8 @@ from brickrt.runtime.analysis.cache_simulator import Locality, Pieces, simulate
 from brickrt.runtime.lowering.inplace_slices import resolve
 from brickrt.runtime.lowering.task_graph import Steps, TaskGraph
 
-MOST_ACCESSES = 2_000_000  # that are simulated; of more, those of a part of all pieces
-HELD = 100  # pieces, each with those that it stands for, that a level must hold for its figures to be about right
+MOST_ACCESSES = 3_000_000  # that are simulated; of more, those of a part of all pieces
+HELD = 40  # pieces, each with those that it stands for, that a level must hold for its figures to be about right
 FEW = 64  # pieces of a tensor, of which none is left out: weights, small images
 AT_A_TIME = 4_000_000  # accesses that are looked at together
 Log = list[tuple[str, Boxes, np.ndarray]]  # tensor, boxes of it, and the task that touches each
