@@ -1,7 +1,7 @@
 """Chooses the algorithm of a layer: direct, Winograd's in tiles of 2 to 6 outputs an edge for convolutions, or
 Strassen's scheme for matrix products and pointwise convolutions (`strassen.py`).
 
-Winograd's F(4×4, 3×3) multiplies 4 times less often and F(4, 7) 2.8 times. But they transform, round a little more (a
+Winograd's F(4×4, 3×3) multiplies 4 times less often and F(4, 7) 2.8 times. But they transform, round otherwise (by a
 few 1e-6 of the largest output) and read up to 4 times the weights: they need enough tiles to make up for that. A direct
 convolution leaves out the taps that fall on padding, which small images have many of.
 """
