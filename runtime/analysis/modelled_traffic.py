@@ -6,9 +6,10 @@ from collections import Counter
 
 import numpy as np
 
-from brickrt.ops.types import Boxes, Shape
-from brickrt.plan.geometry.bricks import BrickGrid, row_offsets
+from brickrt.ops.types import Boxes
+from brickrt.plan.geometry.bricks import row_offsets
 from brickrt.runtime.analysis.cache_simulator import Locality, Pieces, simulate
+from brickrt.runtime.analysis.cut_grid import CutGrid
 from brickrt.runtime.lowering.inplace_slices import resolve
 from brickrt.runtime.lowering.task_graph import Steps, TaskGraph
 
@@ -20,14 +21,14 @@ Log = list[tuple[str, Boxes, np.ndarray]]  # tensor, boxes of it, and the task t
 
 
 def locality(tasks: TaskGraph) -> Locality:
-    """Figures of the tasks in their order. A piece is a brick of a stored tensor, or what a brick reads of an input.
+    """Figures of the tasks in their order. A piece is a part of a stored tensor that tasks touch as a whole.
 
     Of graphs that touch more than `MOST_ACCESSES` pieces, some pieces of large tensors stand for all of them, drawn by
     chance, the same in each run (after SHARDS, Waldspurger et al., FAST 2015). So all tasks count, however many they
     are; levels that are too small for such figures are left out.
     """
     model, device = _Pieces(tasks), tasks.plan.device
-    sizes, stands_for = np.asarray(model.sizes, np.int64), model.drawn(MOST_ACCESSES)
+    sizes, stands_for = model.sizes, model.drawn(MOST_ACCESSES)
     reads, writes = model.csr(model.reads, stands_for > 0), model.csr(model.writes, stands_for > 0)
     coarsest = float((sizes * stands_for)[stands_for > 1].max(initial=0.0))
     levels = {"l2": device.l2, device.shared[0]: device.shared[1]}
@@ -36,13 +37,10 @@ def locality(tasks: TaskGraph) -> Locality:
 
 
 class _Pieces:
-    """Numbers the bricks of all stored tensors, and lists who reads and writes them."""
+    """Numbers the pieces of all stored tensors, and lists who reads and writes them."""
 
     def __init__(self, tasks: TaskGraph) -> None:
         self.tasks, self.graph = tasks, tasks.plan.graph
-        self.first: dict[str, int] = {}
-        self.grids: dict[str, BrickGrid] = {}
-        self.sizes: list[int] = []
         self.reads: Log = []
         self.writes: Log = []
         partial = {k for subgraph in tasks.plan.subgraphs for k in subgraph.partial_reductions}
@@ -50,32 +48,36 @@ class _Pieces:
             self._write(steps)
             if steps.node not in partial:  # those read what their own tasks have just written
                 self._read(steps)
+        self.grids = self._cut()
+        counts = [len(grid) for grid in self.grids.values()]
+        self.first = dict(zip(self.grids, np.cumsum([0, *counts]).tolist(), strict=False))
+        items = {name: self.graph.types[name].dtype.itemsize for name in self.grids}
+        sizes = [grid.volumes * items[name] for name, grid in self.grids.items()]
+        self.sizes = np.concatenate([np.zeros(0, np.int64), *sizes])
 
     def _write(self, steps: Steps) -> None:
         name = self.graph.nodes[steps.node].output
         if self._stored(name) and len(steps.boxes):
-            self._number(name, tuple(int(e) for e in np.maximum(steps.boxes.extents.max(axis=0), 1)))
             self.writes.append((name, steps.boxes, steps.tasks))
 
     def _read(self, steps: Steps) -> None:
         node = self.graph.nodes[steps.node]
         for i, name in enumerate(node.inputs):
-            if not self._stored(name):
-                continue
-            boxes = node.op.region(i, steps.boxes, self.graph.ins(node), self.graph.out(node))
-            root, boxes = self._in_root(name, boxes)
-            if root not in self.first:
-                self._number(root, _pieces_read(self.graph.types[root].shape, boxes))
-            self.reads.append((root, boxes, steps.tasks))
+            if self._stored(name):
+                boxes = node.op.region(i, steps.boxes, self.graph.ins(node), self.graph.out(node))
+                root, boxes = self._in_root(name, boxes)
+                self.reads.append((root, boxes, steps.tasks))
 
     def _stored(self, name: str) -> bool:
         allocation = self.tasks.allocations.get(self.tasks.root(name))
         return allocation is None or allocation.kind != "scratch"
 
-    def _number(self, name: str, brick: tuple[int, ...]) -> None:
-        grid = BrickGrid(self.graph.types[name].shape, brick)
-        self.first[name], self.grids[name] = len(self.sizes), grid
-        self.sizes.extend((grid.boxes().volumes * self.graph.types[name].dtype.itemsize).tolist())
+    def _cut(self) -> dict[str, CutGrid]:
+        """Each tensor cut wherever a box begins or ends that is read or written."""
+        boxes: dict[str, list[Boxes]] = {}
+        for name, some, _ in (*self.writes, *self.reads):
+            boxes.setdefault(name, []).append(some)
+        return {name: CutGrid.of(self.graph.types[name].shape, some) for name, some in boxes.items()}
 
     def _in_root(self, name: str, boxes: Boxes) -> tuple[str, Boxes]:
         """The tensor in whose storage another lies, and where boxes of that are in it."""
@@ -101,8 +103,8 @@ class _Pieces:
         if part < 1:
             for name in many:
                 first, n = self.first[name], len(self.grids[name])
-                kept = _drawn(first, n, max(part, FEW / n))
-                stands_for[first : first + n] = np.where(kept, n / int(kept.sum()), 0.0)
+                kept, nbytes = _drawn(first, n, max(part, FEW / n)), self.sizes[first : first + n]
+                stands_for[first : first + n] = np.where(kept, nbytes.sum() / max(1, nbytes[kept].sum()), 0.0)
         return stands_for
 
     def csr(self, log: Log, part: np.ndarray) -> Pieces:
@@ -132,9 +134,3 @@ def _drawn(first: int, n: int, part: float) -> np.ndarray:
     drawn = np.random.default_rng(first).random(n) < part
     drawn[:1] = True
     return drawn
-
-
-def _pieces_read(shape: Shape, boxes: Boxes) -> Shape:
-    """Along each axis as many pieces as there are places where the boxes that are read begin."""
-    starts = [max(1, len(np.unique(lo))) for lo in boxes.lo.T]
-    return tuple(max(1, -(-extent // n)) for extent, n in zip(shape, starts, strict=True))
