@@ -38,9 +38,8 @@ def _layer_by_layer(plan: Plan) -> Plan:
 
 
 def mean_reuse(stages: Sequence[Locality]) -> float:
-    """The mean over the reads of all stages."""
-    reads = [int(stage.reuse_histogram.sum()) for stage in stages]
-    return sum(n * stage.reuse_mean for n, stage in zip(reads, stages)) / max(1, sum(reads))
+    """The mean over what all stages read again."""
+    return sum(stage.reread * stage.reuse_mean for stage in stages) / max(1, sum(stage.reread for stage in stages))
 
 
 def moved_bytes(stages: Sequence[Locality]) -> dict[str, int]:

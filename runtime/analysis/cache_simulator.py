@@ -43,12 +43,12 @@ class Locality:
     `peak_live` is in bytes and counts intermediates, from first write to last read. What nobody writes belongs to
     the caller and is not counted; what nobody reads is a result and counts while it is written. A reuse distance is
     the bytes of different pieces touched since the piece was last touched, itself included: the smallest memory
-    that would still hold it. `reuse_histogram[k]` counts the repeated reads of distance in [2**k, 2**(k + 1)).
+    that would still hold it. `reuse_mean` is their mean over the `reread` bytes, those that are read again.
     """
 
     peak_live: int
     reuse_mean: float
-    reuse_histogram: np.ndarray
+    reread: int
     levels: dict[str, Level]
 
 
@@ -76,12 +76,11 @@ def simulate(
     distance = _stack_distances(_previous(piece), every[piece])
     distance = np.where(distance >= 0, distance - (every - size)[piece], -1)
     again = ~is_write & (distance >= 0)
-    reused, times = distance[again], count[piece[again]]
-    bins = np.frexp(np.maximum(reused, 1).astype(np.float64))[1] - 1
+    reread = every[piece[again]]
     return Locality(
         peak_live=_peak_live(step, piece, is_write, every, len(order)),
-        reuse_mean=float(np.average(reused, weights=times)) if len(reused) else 0.0,
-        reuse_histogram=np.rint(np.bincount(bins, times)).astype(np.int64),
+        reuse_mean=float(np.average(distance[again], weights=reread)) if reread.any() else 0.0,
+        reread=int(reread.sum()),
         levels={name: _traffic(piece, is_write, distance, every, capacity) for name, capacity in levels.items()},
     )
 
