@@ -30,7 +30,7 @@ def programs(draw):
 
 
 def step_by_step(order, reads, writes, nbytes, capacity):
-    """Keeps the pieces in a list, the one used last in front: (distances and sizes of repeated reads, fetched, written)."""
+    """Keeps the pieces in a list, the one used last in front: (distance and size of reads again, fetched, written)."""
     recent, unread, dirty, distances, fetched, written = [], set(), set(), [], 0, 0
     for task in order:
         for piece, is_write in [(p, False) for p in reads[task]] + [(p, True) for p in writes[task]]:
