@@ -18,6 +18,26 @@ class Affine:
     hi: int
 
 
+def affine_pieces(table: Sequence[int], most: int) -> tuple[Affine, ...] | None:
+    """A table without -1 as at most so many pieces that are arithmetic, in order; None where it is no such.
+
+    What reflects or repeats an edge is arithmetic beside and behind it.
+    """
+    entries = np.asarray(table, np.int64)
+    if not len(entries) or entries.min() < 0:
+        return None
+    pieces, lo = list[Affine](), 0
+    while lo < len(entries):
+        if len(pieces) == most:
+            return None
+        step = int(entries[lo + 1] - entries[lo]) if lo + 1 < len(entries) else 1
+        (other,) = np.nonzero(np.diff(entries[lo:]) != step)
+        hi = lo + 1 + int(other[0]) if len(other) else len(entries)
+        pieces.append(Affine(int(entries[lo]) - step * lo, step, lo, hi))
+        lo = hi
+    return tuple(pieces)
+
+
 def affine(table: Sequence[int] | None, extent: int) -> Affine | None:
     """The table of an axis of `extent` outputs as arithmetic; None where it is not.
 

@@ -16,6 +16,10 @@ def is_floating(dtype: np.dtype) -> bool:
     return dtype.kind == "f" or dtype.name == "bfloat16"
 
 
+class OpenNumber:
+    """What stands for an extent that is not known: types hold it as it is."""
+
+
 @dataclass(frozen=True)
 class TensorType:
     """Shape and element type of a tensor whose shape is known."""
@@ -24,7 +28,7 @@ class TensorType:
     dtype: np.dtype
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "shape", tuple(int(d) for d in self.shape))
+        object.__setattr__(self, "shape", tuple(d if isinstance(d, OpenNumber) else int(d) for d in self.shape))
         object.__setattr__(self, "dtype", np.dtype(self.dtype))
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from brickrt.ops.types import Shape
@@ -49,4 +49,4 @@ class Subgraph:
 
     def to_dict(self) -> dict[str, Any]:
         """The fields by name, as JSON has them."""
-        return asdict(self)
+        return dict(vars(self))

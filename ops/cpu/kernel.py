@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from llvmlite import ir
@@ -38,6 +38,9 @@ class Kernel(ABC):
     the index it computes; their pointers follow those of its inputs. With `prefetch_bytes` it has one more pointer, to
     weights that a later kernel would wait for, and prefetches so many bytes of them, in order, for every input channel
     that a register tile sweeps.
+
+    A sized kernel may leave numbers open (`sized_kernel.py`). What it chooses by them, its `decisions`, is then
+    `decided`.
     """
 
     op: Op
@@ -48,9 +51,12 @@ class Kernel(ABC):
     shape_class: tuple[int, ...] = ()
     prefetched: tuple[PrefetchedOperand, ...] = ()
     prefetch_bytes: int = 0
+    decided: tuple[Any, ...] = ()
 
     prefetches: ClassVar[bool] = False
     effort: ClassVar[int] = 1  # of compiling it, beside that of others
+    sized: ClassVar[bool] = False  # whether its code is good for operands of other sizes (`sized_kernel.py`)
+    least_open: ClassVar[int] = 2  # the least extent that such code need not know
 
     @classmethod
     def classify(
@@ -68,6 +74,36 @@ class Kernel(ABC):
     def extra_pointers(self) -> int:
         """Pointers between those of its inputs and that of its workspace."""
         return len(self.prefetched) + (self.prefetch_bytes > 0)
+
+    @property
+    def pointers(self) -> int:
+        """How many its code takes, that of a table of sizes not counted."""
+        return 1 + len(self.ins) + self.extra_pointers + (self.workspace > 0)
+
+    def open_dims(self, i: int | None) -> Sequence[int]:
+        """Dimensions of input `i`, or of the output (None), whose extents a sized kernel's code need not know."""
+        rank = (self.out if i is None else self.ins[i]).rank
+        channels = 1 - (self.out.rank - rank)
+        return [d for d in range(rank) if d != channels or not self.knows_channels]
+
+    @property
+    def open_classes(self) -> Sequence[int]:
+        """Entries of `shape_class` that a sized kernel's code need not know."""
+        return ()
+
+    def decisions(self) -> tuple[Any, ...]:
+        """What a sized kernel chooses by numbers that it leaves open, and its code depends on."""
+        return ()
+
+    def opened_op(self, take: Callable[[int], Any]) -> tuple[Op, tuple[Any, ...]]:
+        """The operator of a sized kernel without what its code need not know, and what is decided; `take` gives what
+        stands for a number that is left open."""
+        return self.op, self.decisions()
+
+    @property
+    def knows_channels(self) -> bool:
+        """Whether the code is for so many channels, by default where they lie in blocks."""
+        return any(operand.block > 1 for operand in (self.out, *self.ins))
 
     def swept_channels(self, boxes: Boxes) -> np.ndarray | None:
         """Input channels that the register tiles of each box sweep, added up over tiles and taps [n]; None for a kernel

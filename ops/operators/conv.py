@@ -247,7 +247,7 @@ def _check_operands(op: Conv | ConvTranspose, ins: Sequence[TensorType]) -> tupl
     if x.rank < 3 or w.rank != x.rank or w.shape[2:] != op.kernel:
         raise ValueError(f"{op.name}: weights {w} do not fit input {x} and kernel {list(op.kernel)}")
     product_type(op.name, ins[: op.main])
-    if is_integer_product(x, w) and (isinstance(op, ConvTranspose) or op.channel_scaled or op.gate_parts > 1):
+    if is_integer_product(x, w) and (op.channel_scaled or op.gate_parts > 1):
         raise ValueError(f"{op.name}: integers {x} and {w} are multiplied by plain convolutions only")
     settings = {"strides": op.strides, "dilations": op.dilations, "pads": op.pads, "pads_end": op.pads_end}
     check_window(op.name, x.rank - 2, **settings)

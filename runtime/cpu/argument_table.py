@@ -43,13 +43,13 @@ MOST_OPERANDS = 64  # of a kernel, its output and its own memory among them: a w
 @dataclass
 class SharedTables:
     """What the programs of one task graph, or of the bands of one plan, have in common: kernels with their numbers, and
-    packed constants."""
+    packed constants. Tables of sizes, which kernels read, are constants too."""
 
-    request: Callable[[Kernel], None]  # told of every kernel, once, in the order of their numbers
+    request: Callable[[Kernel], Future[np.ndarray]]  # of every kernel, once, in order of their numbers: its sizes
     packers: Executor  # constants are packed by its threads meanwhile
     values: ConstantValues
     kernels: dict[Kernel, int] = field(default_factory=dict)
-    constants: dict[bytes, Future[np.ndarray]] = field(default_factory=dict)  # name, or digest where shared → packed
+    constants: dict[bytes | int, Future[np.ndarray]] = field(default_factory=dict)  # by name, digest, kernel's number
     packed_as: dict[tuple[int, int, type[Kernel]], bytes] = field(default_factory=dict)  # (node, input, …) → key
     memory: HugePagePool = field(default_factory=HugePagePool)  # where packed constants lie
 
@@ -87,7 +87,10 @@ class ArgumentTable:
         variants, asked = self.prefetch.asking(steps, variants, which)
         self.workspace = max(self.workspace, *(v.workspace for v in variants))
         numbers = self._numbers(variants)[which]
-        words = words_of(numbers, self._origins(node, steps, variants[0]), steps.boxes)
+        origins: list[tuple[int | np.ndarray, np.ndarray]] = [*self._origins(node, steps, variants[0])]
+        if variants[0].sized:
+            origins.append((self._sizes_of(numbers), np.zeros(len(numbers), np.int64)))
+        words = words_of(numbers, origins, steps.boxes)
         if asked is not None:
             column = HEAD_WORDS + 2 * (len(ins) + variants[0].extra_pointers)
             self.prefetch.note(steps.node, words[:, column : column + 2], asked)
@@ -110,17 +113,28 @@ class ArgumentTable:
         operand, origins = self.places.moved(moves)
         op = Map(arg(0, operand.dtype))
         which, classes = MapKernel.classify(op, (operand,), operand, moves.boxes, self.isa)
-        numbers = self._numbers([MapKernel(op, (operand,), operand, self.isa, (False,), c) for c in classes])
-        self.records.append((moves.tasks, moves.ranks, words_of(numbers[which], origins, moves.boxes)))
+        kernels = [MapKernel(op, (operand,), operand, self.isa, (False,), c) for c in classes]
+        numbers = self._numbers(kernels)[which]
+        places: list[tuple[int | np.ndarray, np.ndarray]] = [*origins]
+        if kernels[0].sized:
+            places.append((self._sizes_of(numbers), np.zeros(len(numbers), np.int64)))
+        self.records.append((moves.tasks, moves.ranks, words_of(numbers, places, moves.boxes)))
 
     def _numbers(self, kernels: Sequence[Kernel]) -> np.ndarray:
         """The kernels' places in the table of kernels."""
         known = self.shared.kernels
         for kernel in kernels:
             if kernel not in known:
-                known[kernel] = len(known)
-                self.shared.request(kernel)
+                sizes, number = self.shared.request(kernel), len(known)
+                known[kernel] = number
+                if kernel.sized:
+                    self.shared.constants[number] = sizes
         return np.array([known[kernel] for kernel in kernels], np.int64)
+
+    def _sizes_of(self, numbers: np.ndarray) -> np.ndarray:
+        """The bases of the tables of sizes that kernels of these numbers read."""
+        known, which = np.unique(numbers, return_inverse=True)
+        return np.array([self.base_of(number) for number in known.tolist()], np.int64)[which.reshape(-1)]
 
     def _origins(self, node: Node, steps: Steps, kernel: Kernel) -> list[Origin]:
         """Where all that a kernel has pointers to begins: output, inputs, what it fetches or asks for, workspace."""
@@ -138,7 +152,7 @@ class ArgumentTable:
             found.append((SCRATCH, zeros))  # filled in by `WeightPrefetch`
         if kernel.workspace:
             found.append((SCRATCH, zeros + self.tasks.scratch_bytes))
-        if len(found) > MOST_OPERANDS:
+        if len(found) + kernel.sized > MOST_OPERANDS:
             count = 1 + len(node.inputs)
             raise BrickError(f"node '{node.name}': kernels take at most {MOST_OPERANDS} tensors, not {count}")
         return found
@@ -168,8 +182,8 @@ class ArgumentTable:
             shared.packed_as[reader] = key
         return self.base_of(shared.packed_as[reader])
 
-    def base_of(self, key: bytes) -> int:
-        """The base of a packed constant."""
+    def base_of(self, key: bytes | int) -> int:
+        """The base of a packed constant, or of the sizes of the kernel of a number."""
         return self.first_constant + list(self.shared.constants).index(key)
 
     def where_constant(self, name: str) -> tuple[int, int]:
@@ -198,8 +212,9 @@ def host_places(tasks: TaskGraph) -> OperandPlaces[Operand]:
     return OperandPlaces(tasks, lay_out, Bases(SCRATCH, ARENA, FIRST))
 
 
-def words_of(numbers: np.ndarray, origins: Sequence[Origin], boxes: Boxes) -> np.ndarray:
-    """Records of the kernels with these numbers [n] on operands at these origins, int64 [n, words]."""
+def words_of(numbers: np.ndarray, origins: Sequence[tuple[int | np.ndarray, np.ndarray]], boxes: Boxes) -> np.ndarray:
+    """Records of the kernels with these numbers [n] on operands at these origins, int64 [n, words]; a base may be
+    another for each step."""
     end = HEAD_WORDS + 2 * len(origins)
     words = np.empty((len(boxes), end + 2 * boxes.rank), np.int64)
     words[:, 0], words[:, 1] = numbers, len(origins)

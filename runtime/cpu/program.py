@@ -35,7 +35,7 @@ class ProgramParts:
     addresses: list[int]
     arena: np.ndarray
     scratch: list[np.ndarray]
-    library: LoadedObjects | None  # held: the kernels' addresses are good for as long as it lives
+    libraries: list[LoadedObjects]  # held: the kernels' addresses are good for as long as these live
 
 
 def compile_parts(
@@ -48,7 +48,7 @@ def compile_parts(
 ) -> ProgramParts:
     """Compiles what no cache has, and packs constants once for all task graphs. They do not run at the same time: arena
     and scratch are those of the largest."""
-    library: LoadedObjects | None = None
+    libraries: list[LoadedObjects] = []
     addresses: list[int] = []
     with KernelLoader(isa) as loader, ThreadPoolExecutor(threads) as packers:
         shared = SharedTables(loader.want, packers, values)
@@ -56,12 +56,12 @@ def compile_parts(
         for table in tables if arithmetic else ():
             table.add_all()
         if shared.kernels:
-            library, addresses = loader.load(progress)
+            libraries, addresses = loader.load(progress)
         constants = [packed.result() for packed in shared.constants.values()]
     scratch = max(table.tasks.scratch_bytes + table.workspace for table in tables)
     arena = shared.memory.empty(max(tasks.arena_bytes for tasks in task_graphs))
     memory = [shared.memory.empty(scratch) for _ in range(threads)]
-    return ProgramParts(isa, threads, tables, constants, addresses, arena, memory, library)
+    return ProgramParts(isa, threads, tables, constants, addresses, arena, memory, libraries)
 
 
 class CpuProgram(WorkerProgram):
@@ -87,7 +87,7 @@ class CpuProgram(WorkerProgram):
         self.tasks = table.tasks
         memory = ProgramMemory(parts.constants, parts.arena, parts.scratch)
         pool = thread_pool(compiled_mailbox)
-        code = WorkerCode(parts.addresses, worker_address(parts.isa), pool, parts.library)
+        code = WorkerCode(parts.addresses, worker_address(parts.isa), pool, parts.libraries)
         super().__init__(worker_tables(table), memory, code)
         give_back_freed()
 

@@ -30,25 +30,24 @@ def compiler():
 
 @pytest.mark.timeout(1800)
 def test_kernels_compile_and_none_spills_without_a_reason(compiler):
-    """Every line of any kernel in a GPU's plans in these precisions is compiled for its architecture."""
+    """Every line of any kernel in plans of networks, in one precision each, is compiled for its architecture."""
     for device, used in all_used().items():
         by_size = sorted(used, key=lambda one: -len(one.functions))
         labels = {f: one.label for one in by_size for f in one.functions}
         chosen = cover(labels)
-        assert len(labels) > 200 * len(DEVICES[device]) and 50 < len(chosen) < 200
+        assert len(labels) > 200 and 30 < len(chosen) < 150
         found = figures([Used(alone(f), labels[f]) for f in chosen], device_named(device).isa, threads=1)
         assert len(found) == len(chosen) and all(0 < one.registers <= 128 for one in found)
         assert [f"spills {one.spills} bytes: {one.label}" for one in kernels.spilling(found)] == []
 
 
 def all_used():
-    """By device; a network is made, read and converted once."""
+    """By device; networks take the precisions in turn, the script has all of each."""
     used = {device: [] for device in DEVICES}
-    for name in set(zoo.names()) - LIKE_OTHERS:
+    for turn, name in enumerate(sorted(set(zoo.names()) - LIKE_OTHERS)):
         network = ModelPrograms.of(zoo.build(name))
         for device, precisions in DEVICES.items():
-            for precision in precisions:
-                used[device] += network.functions(device_named(device), precision)
+            used[device] += network.functions(device_named(device), precisions[turn % len(precisions)])
     return used
 
 

@@ -41,7 +41,7 @@ SMALLEST: dict[str, Size] = {
 # The table of a network whose rows begin with channels, where its layers ask whether a shape changes.
 TABLES = {"resnet34-3d": "STAGES", "resnet50": "STAGES", "drn-c-26": "LEVELS"}
 # Of layers that are repeated, so many.
-REPEATED = {"deepcam": ("MIDDLE_BLOCKS", 3), "vit-s16": ("DEPTH", 4)}
+REPEATED = {"deepcam": ("MIDDLE_BLOCKS", 3), "inception-v4": ("REPEATS", (2, 2, 1)), "vit-s16": ("DEPTH", 4)}
 SLIM = {"darknet53", "deepcam", "inception-v4", "vgg16", *TABLES}
 SLIMMER = 4
 

@@ -57,7 +57,7 @@ class _Recurrent(OpRun):
             raise ValueError(f"hidden_size is {hidden}, the recurrent weights have {r.shape[2]} columns")
         swapped = [None if a is None else a.swapaxes(0, 1) if options.get("layout") else a for a in (x, h, c)]
         x, initial = swapped[0], swapped[1 : 1 + self.states]
-        lengths = np.full(x.shape[1], x.shape[0]) if lengths is None else lengths
+        lengths = np.full(x.shape[1], x.shape[0]) if lengths is None else _checked(lengths, x.shape[0])
         parts = []
         for d, direction in enumerate(self._directions(w, r, bias, peepholes, options)):
             state = tuple(np.zeros((x.shape[1], r.shape[2]), x.dtype) if s is None else s[d] for s in initial)
@@ -91,7 +91,9 @@ class _Recurrent(OpRun):
             stepped = self.step(d, product, state)
             state = tuple(np.where(live, new, old) for new, old in zip(stepped, state, strict=True))
             y[t] = np.where(live, state[0], 0)
-        return np.take_along_axis(y, order, 0), state
+        # a sequence without a step has no last value: ONNX leaves it open, ONNX Runtime gives zeros
+        some = (lengths > 0)[:, None]
+        return np.take_along_axis(y, order, 0), tuple(np.where(some, s, 0) for s in state)
 
     def step(self, d: _Direction, product: np.ndarray, state: State) -> State:
         """The state after a step; `product` is the input times its weights, with its bias, for all gates."""
@@ -138,6 +140,13 @@ class RNN(_Recurrent):
         """The only activation, of the input and state together."""
         (h,) = state
         return (d.activate(0, product + h @ d.weights + d.state_bias),)
+
+
+def _checked(lengths: np.ndarray, steps: int) -> np.ndarray:
+    wrong = lengths[(lengths < 0) | (lengths > steps)]
+    if len(wrong):
+        raise ValueError(f"sequence_lens has {wrong[0]}, the input has {steps} steps")
+    return lengths
 
 
 def _functions(options: dict[str, Any], defaults: Sequence[str]) -> list[Activation]:

@@ -13,11 +13,12 @@ import numpy as np
 from brickrt.graph.ir import Node
 from brickrt.graph.rewriter import Rewriter
 from brickrt.ops.expr import Apply, Arg, Const, Expr, used_operands, walk
-from brickrt.ops.operators.conv import Conv
+from brickrt.ops.operators.conv import Conv, ConvTranspose
 from brickrt.ops.operators.map import Map
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.operators.product_types import is_integer_product
 
+PRODUCTS = Conv | ConvTranspose | MatMul
 U8, F32 = np.dtype(np.uint8), np.dtype(np.float32)
 BYTE = 1
 Merge = Callable[[Rewriter, Node, Node], bool]
@@ -36,19 +37,19 @@ def into_integer_product(rewriter: Rewriter, node: Node, merge: Merge) -> None:
 def is_integer(rewriter: Rewriter, node: Node) -> bool:
     """Whether a node is a product of integers."""
     kinds = [rewriter.types[name] for name in node.inputs[:2]]
-    return isinstance(node.op, Conv | MatMul) and is_integer_product(*kinds)
+    return isinstance(node.op, PRODUCTS) and is_integer_product(*kinds)
 
 
 def simplify_integer_epilogue(rewriter: Rewriter, output: str) -> None:
     """Divisions by constants become multiplications, which are joined with the product's scales; bytes that are
     converted back at once stay floats. What is rounded may differ by an ulp before."""
     node = rewriter.nodes[output]
-    if not is_integer(rewriter, node) or not isinstance(node.op, Conv | MatMul) or node.op.epilogue is None:
+    if not is_integer(rewriter, node) or not isinstance(node.op, PRODUCTS) or node.op.epilogue is None:
         return
     expr = _simplified(node.op.epilogue)
     for k in used_operands(expr):
         node, expr = _joined_scale(rewriter, node, expr, k)
-    assert isinstance(node.op, Conv | MatMul)
+    assert isinstance(node.op, PRODUCTS)
     rewriter.put(replace(node, op=replace(node.op, epilogue=expr)))
 
 
@@ -57,7 +58,7 @@ def _simplified(expr: Expr) -> Expr:
         return expr
     args = tuple(_simplified(a) for a in expr.args)
     match expr.fn, args:
-        case "div", (x, Const(value=by)) if expr.dtype == F32 and 2.0**-100 < abs(by) < 2.0**100:
+        case "div", (x, Const(value=by)) if expr.dtype == F32 and 2.0**-100 < abs(by) < 2.0**100 and not _scaled(x):
             return _simplified(Apply(F32, "mul", (x, Const(F32, float(np.float32(1 / np.float64(by)))))))
         case "mul", (Apply(fn="mul", args=(x, Const(value=a))), Const(value=b)):
             return Apply(expr.dtype, "mul", (x, Const(expr.dtype, float(np.float32(a * b)))))
@@ -68,6 +69,15 @@ def _simplified(expr: Expr) -> Expr:
         case "cast", (Apply(fn="cast", args=(x,)) as inner,) if expr.dtype == F32 and inner.dtype == U8 and _whole(x):
             return x
     return Apply(expr.dtype, expr.fn, args)
+
+
+def _scaled(x: Expr) -> bool:
+    """Whether a number is a quantized one times its scale. Many such lie halfway between those of another scale, where
+    the last bit decides."""
+    match x:
+        case Apply(fn="mul", args=(Apply(fn="min" | "sub" | "cast") as whole, Const())):
+            return any(isinstance(e, Apply) and e.fn == "round" for e in walk(whole))
+    return False
 
 
 def _less_zero(x: Expr, zero: float) -> Expr | None:
@@ -93,7 +103,7 @@ def _whole(x: Expr) -> bool:
 
 def _joined_scale(rewriter: Rewriter, node: Node, expr: Expr, k: int) -> tuple[Node, Expr]:
     """sums · operand k · constant, where that is all the operand is used for, as sums · another operand."""
-    assert isinstance(node.op, Conv | MatMul)
+    assert isinstance(node.op, PRODUCTS)
     name = node.inputs[node.op.main + k - 1] if k else ""
     uses = [e for e in walk(expr) if isinstance(e, Arg) and e.index == k]
     found = [e for e in walk(expr) if _is_scaled(e, k)]

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 Step = tuple[int, int | tuple[int, int]] | tuple[int, int, int, int]
 Branches = dict[str, tuple[Step, ...]]
 
+REPEATS = 4, 7, 3  # of the blocks A, B and C
 DOWN = 2, 0  # stride and pad of a layer that halves the extents
 VALID = 1, 0
 
@@ -54,13 +55,13 @@ def inception_v4(net: Net, x: Activation) -> Activation:
     """Any size from 75x75."""
     net.require(minimum=75)
     x = _stem(net, x)
-    for i in range(4):
+    for i in range(REPEATS[0]):
         x = _inception(net, x, f"inception_a.{i}", INCEPTION_A)
     x = _reduction(net, x, "reduction_a", REDUCTION_A)
-    for i in range(7):
+    for i in range(REPEATS[1]):
         x = _inception(net, x, f"inception_b.{i}", INCEPTION_B)
     x = _reduction(net, x, "reduction_b", REDUCTION_B)
-    for i in range(3):
+    for i in range(REPEATS[2]):
         x = _inception_c(net, x, f"inception_c.{i}")
     return classifier(net, x, "fc", 1000)
 

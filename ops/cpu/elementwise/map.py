@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 from llvmlite import ir
@@ -28,6 +29,8 @@ class MapKernel(Kernel):
     """`shape_class` is (first,): dimensions from `first` on are walked as one row (`operands/rows.py`)."""
 
     op: Map
+
+    sized: ClassVar[bool] = True
 
     @classmethod
     def classify(

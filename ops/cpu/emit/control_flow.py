@@ -9,6 +9,8 @@ from llvmlite import ir
 
 from brickrt.ops.cpu.emit.index_arithmetic import IndexArithmetic
 from brickrt.ops.cpu.emit.llvm_types import I64, PTR, VOID, Index
+from brickrt.ops.cpu.emit.reusing_builder import ReusingBuilder
+from brickrt.ops.cpu.emit.sizes import Size
 from brickrt.ops.cpu.emit.variables import Scope, Variable, join
 
 
@@ -16,13 +18,14 @@ class ControlFlow(IndexArithmetic):
     """One function under construction: where code is emitted, and the loops and conditions around that place."""
 
     def __init__(self, module: ir.Module, name: str, args: Sequence[ir.Type] = (PTR, PTR), ret: ir.Type = VOID):
+        super().__init__()
         self.module = module
         self.fn = ir.Function(module, ir.FunctionType(ret, list(args)), name)
         self.fn.attributes.add("nounwind")
         self.entry = self.fn.append_basic_block("entry")
         self.body = self.fn.append_basic_block("body")
         ir.IRBuilder(self.entry).branch(self.body)
-        self.b = ir.IRBuilder(self.body)
+        self.b = ReusingBuilder(self.body)
         self.scopes: list[Scope] = []  # of loops and conditions around the current place
 
     def finish(self) -> None:
@@ -39,7 +42,7 @@ class ControlFlow(IndexArithmetic):
             return
         start, stop = self.value(lo), self.value(hi)
         before = self.b.block
-        head, after = self.fn.append_basic_block("loop"), self.fn.append_basic_block("done")
+        head, after = self.b.append_basic_block("loop"), self.b.append_basic_block("done")
         certain = isinstance(lo, int) and isinstance(hi, int) and lo < hi
         if certain:
             self.b.branch(head)
@@ -85,9 +88,9 @@ class ControlFlow(IndexArithmetic):
 
     def cases(self, number: Index, count: int) -> Iterator[int]:
         """for k in range(count): what is emitted in the meantime runs where `number` is k."""
-        before, blocks = self.b.block, [self.fn.append_basic_block("case") for _ in range(count)]
+        before, blocks = self.b.block, [self.b.append_basic_block("case") for _ in range(count)]
+        after = self.b.append_basic_block("done")
         self._choose(self.value(number), 0, blocks)
-        after = self.fn.append_basic_block("done")
         bodies = []
         for k, block in enumerate(blocks):
             self.b.position_at_end(block)
@@ -101,13 +104,13 @@ class ControlFlow(IndexArithmetic):
         join(after, bodies)
         self.b.position_at_end(after)
 
-    def pick(self, values: Sequence[int], number: ir.Value) -> Index:
+    def pick(self, values: Sequence[int | Size], number: ir.Value) -> Index:
         """values[number], at run time."""
-        if len(set(values)) == 1:
+        if all(isinstance(value, int) and value == values[0] for value in values):
             return values[0]
         found = self.value(values[-1])
         for k, value in enumerate(values[:-1]):
-            found = self.b.select(self.b.icmp_signed("==", number, I64(k)), I64(value), found)
+            found = self.b.select(self.b.icmp_signed("==", number, I64(k)), self.value(value), found)
         return found
 
     def _choose(self, number: ir.Value, first: int, blocks: list[ir.Block]) -> None:
@@ -117,7 +120,7 @@ class ControlFlow(IndexArithmetic):
             self.b.branch(blocks[0])
             return
         half = len(blocks) // 2
-        ways = [self.fn.append_basic_block("way") for _ in range(2)]
+        ways = [self.b.append_basic_block("way") for _ in range(2)]
         self.b.cbranch(self.b.icmp_signed("<", number, I64(first + half)), *ways)
         for way, start, part in zip(ways, (first, first + half), (blocks[:half], blocks[half:]), strict=True):
             self.b.position_at_end(way)

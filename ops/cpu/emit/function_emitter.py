@@ -23,6 +23,7 @@ from brickrt.ops.cpu.emit.llvm_types import (
     VOID,
     Index,
     fill,
+    index_constant,
     memory_type,
     register_type,
     splat_operands,
@@ -30,12 +31,39 @@ from brickrt.ops.cpu.emit.llvm_types import (
     vector,
     zeros,
 )
+from brickrt.ops.cpu.emit.sizes import Size
 
 
 class FunctionEmitter(ControlFlow):
-    """A function under construction, from its arguments to memory; `b` is the llvmlite builder at the current place."""
+    """A function under construction, from its arguments to memory; `b` is the llvmlite builder at the current place.
+    Of a kernel that has a table of sizes args[sizes_at] is its address."""
+
+    def __init__(
+        self,
+        module: ir.Module,
+        name: str,
+        args: Sequence[ir.Type] = (PTR, PTR),
+        ret: ir.Type = VOID,
+        sizes_at: int | None = None,
+    ) -> None:
+        super().__init__(module, name, args, ret)
+        self._sizes_at, self._sizes = sizes_at, dict[int, ir.Value]()
+        self._size_table: ir.Value | None = None
 
     # ---- kernel arguments
+
+    def size(self, x: Size) -> ir.Value:
+        """A size out of the kernel's table, loaded once, where the function begins."""
+        if self._sizes_at is None:
+            return super().size(x)
+        place = x.table.place(x)
+        if place not in self._sizes:
+            b = ir.IRBuilder(self.entry)
+            b.position_before(self.entry.terminator)
+            if self._size_table is None:
+                self._size_table = b.load(b.gep(self.fn.args[0], [I64(self._sizes_at)], source_etype=PTR), typ=PTR)
+            self._sizes[place] = b.load(b.gep(self._size_table, [I64(place)], source_etype=I64), typ=I64)
+        return self._sizes[place]
 
     def pointer(self, k: int) -> ir.Value:
         """args[k] of a kernel, loaded."""
@@ -50,7 +78,8 @@ class FunctionEmitter(ControlFlow):
     def apart(self, name: str, *values: Index) -> Iterator[tuple[FunctionEmitter, list[ir.Value]]]:
         """A function of its own for code that seldom runs or is seldom entered, called at the current place: its
         emitter, and the `values` inside it. Among hot loops such code would take registers from them."""
-        f = FunctionEmitter(self.module, f"{self.fn.name}.{name}", (PTR, PTR, *(I64 for _ in values)))
+        args = (PTR, PTR, *(I64 for _ in values))
+        f = FunctionEmitter(self.module, f"{self.fn.name}.{name}", args, sizes_at=self._sizes_at)
         f.fn.linkage = "internal"
         f.fn.attributes.add("noinline")
         f.fn.attributes.add("cold")
@@ -111,7 +140,12 @@ class FunctionEmitter(ControlFlow):
 
     def address(self, base: ir.Value, offset: Index, dtype: np.dtype) -> ir.Value:
         """The address of the element at `offset` from `base`."""
-        return self.b.gep(base, [self.value(offset)], source_etype=memory_type(dtype))
+        kind = memory_type(dtype)
+        if isinstance(offset, ir.Value):
+            offset, fixed = self.parts(offset)
+            base = self.b.gep(base, [offset], source_etype=kind)
+            return self.b.gep(base, [index_constant(fixed)], source_etype=kind) if fixed else base
+        return self.b.gep(base, [self.value(offset)], source_etype=kind)
 
     def load(self, base: ir.Value, offset: Index, dtype: np.dtype, lanes: int = 1, mask: ir.Value | None = None):
         """`lanes` adjacent elements as a register value; where the <lanes x i1> mask is off, zero and no access."""

@@ -9,9 +9,11 @@ from typing import Any, TypeAlias
 import numpy as np
 from llvmlite import ir
 
+from brickrt.ops.cpu.emit.sizes import Size
+
 I1, I8, I16, I32, I64 = (ir.IntType(bits) for bits in (1, 8, 16, 32, 64))
 HALF, FLOAT, DOUBLE, VOID, PTR = ir.HalfType(), ir.FloatType(), ir.DoubleType(), ir.VoidType(), ir.PointerType()
-Index: TypeAlias = int | ir.Value
+Index: TypeAlias = int | Size | ir.Value
 
 
 def memory_type(dtype: np.dtype) -> ir.Type:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 import numpy as np
 
@@ -16,7 +17,11 @@ from brickrt.ops.types import Boxes
 
 
 class MoveKernel(Kernel):
-    """Kernels that copy. `shape_class` marks the axes that all boxes of the class cover completely."""
+    """Kernels that copy. `shape_class` marks the axes that all boxes of the class cover completely. Extents up to the
+    lanes of a vector are known, for which there is less code."""
+
+    sized: ClassVar[bool] = True
+    least_open: ClassVar[int] = 17
 
     @classmethod
     def classify(

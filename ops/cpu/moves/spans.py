@@ -9,6 +9,7 @@ import numpy as np
 from llvmlite import ir
 
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
+from brickrt.ops.cpu.emit.index_arithmetic import is_folded
 from brickrt.ops.cpu.emit.llvm_types import Index, memory_type, vector
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.operand import Operand
@@ -34,7 +35,7 @@ class CopyLoop:
     @property
     def whole(self) -> bool:
         """[0, size), known when the kernel is compiled."""
-        return (self.lo, self.hi) == (0, self.size) if isinstance(self.lo, int) and isinstance(self.hi, int) else False
+        return is_folded(self.lo, self.hi) and self.lo == 0 and self.hi == self.size
 
 
 def raw(dtype: np.dtype) -> np.dtype:
@@ -111,8 +112,9 @@ def strips(f: FunctionEmitter, lo: Index, hi: Index, step: int, body: Callable[[
         with f.loop(lo, full, step) as first:
             body(first, step)
     if not isinstance(left, int):
-        with f.when(f.b.icmp_signed(">", left, left.type(0))):
-            body(full, left)
+        count = f.value(left)
+        with f.when(f.b.icmp_signed(">", count, f.value(0))):
+            body(full, count)
     elif left:
         body(full, left)
 

@@ -93,7 +93,7 @@ class Tiles:
         if isinstance(lines, int):
             return mask
         full = ir.Constant(ir.VectorType(I1, side), [1] * side) if mask is None else mask
-        on = f.b.icmp_signed("<", lines.type(line), lines)
+        on = f.b.icmp_signed("<", f.value(line), f.value(lines))
         return f.b.select(on, full, ir.Constant(ir.VectorType(I1, side), None))
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
+from typing import Any, TypeAlias
 
 import numpy as np
 from llvmlite import ir
 
-from brickrt.ops.affine_tables import Affine, affine
+from brickrt.ops.affine_tables import Affine, affine, affine_pieces
 from brickrt.ops.base import Op
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import I64, Index, memory_type
@@ -30,6 +32,8 @@ from brickrt.ops.cpu.operand import Operand
 from brickrt.ops.operators.move import Take
 
 INT64 = np.dtype(np.int64)
+MOST_PIECES = 3  # of an axis that reflects or repeats its edges, each with code of its own
+Pieces: TypeAlias = tuple[Affine, ...]
 
 
 @dataclass(frozen=True)
@@ -41,19 +45,42 @@ class Lookup:
 
 
 class TakeKernel(MoveKernel):
-    """Plain or blocked. Axes that are arithmetic become strides, their borders fills; the rest is looked up."""
+    """Plain or blocked. Axes that are arithmetic become strides, their borders fills; those of a few pieces are copied
+    piece by piece; the rest is looked up. `decided` are `axis_maps`."""
+
+    def decisions(self) -> tuple[Pieces | None, ...]:
+        """See `Kernel`."""
+        return self.decided or tuple(axis_maps(self.op, self.out))
+
+    def opened_op(self, take: Callable[[int], Any]) -> tuple[Op, tuple[Any, ...]]:
+        """Only axes that are looked up need their tables."""
+        assert isinstance(self.op, Take)
+        axes = self.decisions()
+        tables = tuple(table if how is None else None for table, how in zip(self.op.tables, axes, strict=True))
+
+        def opened(how: Affine, first: bool) -> Affine:
+            return replace(how, start=take(how.start), lo=how.lo if first else take(how.lo), hi=take(how.hi))
+
+        pieces = (how and tuple(opened(piece, k == 0) for k, piece in enumerate(how)) for how in axes)
+        return replace(self.op, tables=tables), tuple(pieces)
 
     def emit(self, f: FunctionEmitter) -> None:
-        """Borders are filled, then what is inside is copied."""
-        axes, ranges = axis_maps(self.op, self.out), stored_ranges(f, self.out, self.shape_class)
+        """Each combination of pieces; borders are filled, then what is inside is copied."""
+        axes, ranges = self.decisions(), stored_ranges(f, self.out, self.shape_class)
         sizes = stored_shape(self.out)
         spans = [CopyLoop(*r, s, d, e) for r, s, d, e in zip(ranges, self.ins[0].strides, self.out.strides, sizes)]
+        for pieces in product(*(how or (None,) for how in axes)):
+            self._emit_pieces(f, list(spans), pieces)
+
+    def _emit_pieces(self, f: FunctionEmitter, spans: list[CopyLoop], axes: Sequence[Affine | None]) -> None:
+        """What one piece of every axis reads, None where an axis is looked up."""
         lanes = lane_spans(self.out.block)
-        offset = 0
+        offset: Index = 0
         for axis, how in enumerate(axes):
             if how is None:
                 continue
-            self._fill_border(f, spans + lanes, axis, how)
+            if len(self.decisions()[axis] or ()) == 1:
+                self._fill_border(f, spans + lanes, axis, how)
             lo, hi = inside(f, spans[axis], how)
             offset += how.start * spans[axis].src
             spans[axis] = replace(spans[axis], lo=lo, hi=hi, src=how.step * spans[axis].src)
@@ -108,19 +135,25 @@ class TakeKernel(MoveKernel):
                     self._emit_axes(f, spans[1:], lookups[1:], src.moved(f, f.mul(index, span.src)), target)
 
 
-def axis_maps(op: Op, out: Operand) -> list[Affine | None]:
+def axis_maps(op: Op, out: Operand) -> list[Pieces | None]:
     """Per axis its arithmetic, None where it is looked up; axis 1 of blocked tensors in blocks.
 
     Raises LookupError where channels of a blocked tensor would have to move between lanes.
     """
     assert isinstance(op, Take)
-    axes = [affine(table, extent) for table, extent in zip(op.tables, out.shape, strict=True)]
+    axes = [_pieces(table, extent) for table, extent in zip(op.tables, out.shape, strict=True)]
     if out.block > 1:
-        channels = axes[1] and in_blocks(axes[1], out.shape[1], out.block)
-        if channels is None:
+        whole = axes[1]
+        channels = whole and len(whole) == 1 and in_blocks(whole[0], out.shape[1], out.block)
+        if not channels:
             raise LookupError(f"Take: axis 1 moves channels within blocks of {out.block}; reorder to plain first")
-        axes[1] = channels
+        axes[1] = (channels,)
     return axes
+
+
+def _pieces(table: Sequence[int] | None, extent: int) -> Pieces | None:
+    whole = affine(table, extent)
+    return (whole,) if whole else affine_pieces(table or (), MOST_PIECES)
 
 
 def inside(f: FunctionEmitter, span: CopyLoop, how: Affine) -> tuple[Index, Index]:

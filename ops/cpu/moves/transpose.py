@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
+from brickrt.ops.base import Op
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import Index
 from brickrt.ops.cpu.isa import Isa
@@ -92,6 +94,10 @@ def channel_strides(operand: Operand, block: int) -> tuple[int, int, int]:
 
 class ViewKernel(MoveKernel):
     """Plain to plain. Of a dense input every box is copied by rows; of any other, element by element."""
+
+    def opened_op(self, take: Callable[[int], Any]) -> tuple[Op, tuple[Any, ...]]:
+        """The shape is the output's."""
+        return View(()), ()
 
     def emit(self, f: FunctionEmitter) -> None:
         """A copy of flat memory where the input is dense."""

@@ -104,9 +104,9 @@ class BoundEpilogue:
         kept = f.local(kind, count=len(sums) * width)
         for k, vector in enumerate(chain.from_iterable(sums)):
             f.b.store(vector, f.b.gep(kept, [f.value(k)], source_etype=kind))
-        with f.loop(0, len(sums)) as t:
-            places = [f.b.gep(kept, [f.value(f.add(f.mul(t, width), k))], source_etype=kind) for k in range(width)]
-            finish(t, [f.b.load(place, typ=kind) for place in places])
+        with f.loop(0, len(sums)) as at:
+            places = [f.b.gep(kept, [f.value(f.add(f.mul(at, width), k))], source_etype=kind) for k in range(width)]
+            finish(at, [f.b.load(place, typ=kind) for place in places])
 
     def prefetch(self, target: ir.Value, index: Sequence[Index]) -> None:
         """Prefetches the lines that `apply` reads and the store to `target` writes at `index`, before the sweep."""

@@ -28,6 +28,8 @@ class PoolKernel(Kernel):
     """
 
     effort = 2
+    sized = True
+    knows_channels = True
 
     @classmethod
     def classify(

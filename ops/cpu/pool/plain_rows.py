@@ -19,9 +19,9 @@ class PlainRow(PoolRow):
         if self.out.strides[-1] != 1:
             self.pixels(lo, hi)
             return
-        first, end = self.last.inner
-        first = f.minimum(f.maximum(lo, first), hi)
-        end = f.maximum(f.minimum(hi, end), first)
+        inner_lo, inner_hi = self.last.inner
+        first = f.minimum(f.maximum(lo, inner_lo), hi)
+        end = f.maximum(f.minimum(hi, inner_hi), first)
         self.pixels(lo, first)
         self.rows_inside(lambda outer: self._vectors(outer, first, end))
         self.pixels(end, hi)

@@ -70,7 +70,7 @@ class AxisWindow:
         first, last = self.inner
         o = f.value(o)
         b = f.b
-        return b.and_(b.icmp_signed(">=", o, o.type(first)), b.icmp_signed("<", o, o.type(last)))
+        return b.and_(b.icmp_signed(">=", o, f.value(first)), b.icmp_signed("<", o, f.value(last)))
 
 
 def axis_windows(op: Pool, extents: tuple[int, ...]) -> list[AxisWindow]:

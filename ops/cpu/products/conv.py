@@ -20,7 +20,8 @@ class ConvKernel(ConvScheme):
     def pack_parts(self, i: int, array: np.ndarray) -> Sequence[np.ndarray]:
         """Weights as one stream per tile, bias up to whole tiles per group, epilogue constants as the operands say."""
         if i == 1:
-            words = self._pack_weights(pack_words(array, 1)) if self.integer else None
+            inputs = 0 if isinstance(self.op, ConvTranspose) else 1
+            words = self._pack_weights(pack_words(array, inputs)) if self.integer else None
             return [w.view(array.dtype) for w in words] if words else self._pack_weights(array)
         if i == 2 and self.op.bias:
             split = self._by_tiles(array).reshape(self.op.groups, -1)

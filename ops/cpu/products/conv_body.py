@@ -83,7 +83,7 @@ class ConvBody(ConvOperands):
         first = first_input(f, k.row_window, x)
         for run in tile_runs(k.row_window, k.row_class, self.most):
             with f.loop(0, run.repeat) as r:
-                self.tile(place, f.add(x, f.mul(r, run.out_step)), f.add(first, f.mul(r, run.in_step)), run.tile)
+                self.tile(place, *run.at(f, x, first, r), run.tile)
 
     def tile(self, place: TilePosition, out_x: Index, in_x: Index, tile: PixelTile) -> None:
         """One register tile, from bias to store. `in_x` is the input that relative index 0 stands for, or, where taps
@@ -104,7 +104,7 @@ class ConvBody(ConvOperands):
             for j in range(each):
                 block = f.minimum(f.add(f.mul(f.div(place.block, ob), each), j), blocks - 1)
                 for t in range(tile.count):
-                    x = f.add(out_x, tile.start + t * tile.step)
+                    x = f.add(out_x, t * tile.step)
                     index = [place.n, f.mul(block, operand.block), *place.at, x]
                     f.prefetch(pointer, offset_of(f, operand, index), operand.dtype, later.write, near=False)
 
@@ -118,7 +118,7 @@ class ConvBody(ConvOperands):
         f, k = self.f, self.k
         first = f.div(place.block, k.op.gate_parts)
         channels = [f.mul(f.add(first, j), k.lanes) for j in range(place.count // k.op.gate_parts)]
-        columns = [f.add(out_x, tile.start + t * tile.step) for t in range(tile.count)]
+        columns = [f.add(out_x, t * tile.step) for t in range(tile.count)]
         return [(j, t, [place.n, c, *place.at, x]) for j, c in enumerate(channels) for t, x in enumerate(columns)]
 
     def finish(self, acc: Accumulators, place: TilePosition, out_x: Index, tile: PixelTile) -> None:
@@ -127,7 +127,7 @@ class ConvBody(ConvOperands):
         each, first = place.count // k.op.gate_parts, f.div(place.block, k.op.gate_parts)
 
         def store(t: Index, sums: Sequence[ir.Value]) -> None:
-            column = f.add(out_x, tile.start, f.mul(t, tile.step))
+            column = f.add(out_x, f.mul(t, tile.step))
             for j in range(each):
                 index = [place.n, f.mul(f.add(first, j), k.lanes), *place.at, column]
                 value = self.epilogue.apply(sums[j], index, others=sums[j + each :: each])
@@ -203,7 +203,7 @@ class ConvBody(ConvOperands):
         f, count = self.f, 1 if self.k.row_window.transposed else self.most
         rest = f.add(x, f.mul(f.div(f.sub(end, x), count), count))
         with f.loop(x, rest, count) as pixel:
-            self.tile(place, pixel, pixel, PixelTile(0, 1, count, ()))
+            self.tile(place, pixel, pixel, PixelTile(1, count, ()))
         with f.loop(rest, end) as pixel:
             self.tile(place, pixel, pixel, PIXEL)
 

@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -38,11 +38,18 @@ ANY_ROW = (0, 0, 0, 0)
 @dataclass(frozen=True)
 class ConvScheme(Kernel):
     """`shape_class` is (align, flat, width, phase, first, last): `align` as in `choose_tile`; with `flat` a box is one
-    row of `width` pixels (`joins_rows`); the last four are of the innermost dimension (`RowWindow.shape_class`)."""
+    row of `width` pixels (`joins_rows`); the last four are of the innermost dimension (`RowWindow.shape_class`).
+    `decided` are `tile`, `few_outputs` and `walks_taps`."""
 
     op: Conv | ConvTranspose
 
     prefetches: ClassVar[bool] = True
+    sized: ClassVar[bool] = True
+
+    @property
+    def open_classes(self) -> Sequence[int]:
+        """See `Kernel`: the tile is decided, and a width is a size."""
+        return 0, 2
 
     @classmethod
     def classify(
@@ -65,6 +72,16 @@ class ConvScheme(Kernel):
         classes = list(dict.fromkeys(keys))
         return np.array([classes.index(k) for k in keys])[which.reshape(-1)], classes
 
+    knows_channels = True
+
+    def open_dims(self, i: int | None) -> Sequence[int]:
+        """See `Kernel`; weights have known shapes."""
+        return () if i is not None and 0 < i < self.op.main else super().open_dims(i)
+
+    def decisions(self) -> tuple[Any, ...]:
+        """See `Kernel`."""
+        return self.tile, self.few_outputs, self.walks_taps
+
     @property
     def flat(self) -> bool:
         """Whether a box is one row of pixels."""
@@ -79,14 +96,16 @@ class ConvScheme(Kernel):
     def walks_taps(self) -> bool:
         """Whether a row is computed pixel by pixel, by a loop over its taps: the same code for all boxes, where that of
         register tiles would be too long."""
+        if self.decided:
+            return self.decided[2]
         tile_code = STRAIGHT_CODE if self.group_in == 1 else 1
         return not self.flat and self.row_window.is_long(self.out.shape[-1], self.tile[1], tile_code, self.tap_code)
 
     @property
     def row_class(self) -> tuple[int, int, int, int]:
         """The part of the shape class that `tile_runs` takes."""
-        _, _, width, phase, first, last = self.shape_class
-        return width, phase, first, last
+        _, _, width, phase, first, beyond = self.shape_class
+        return width, phase, first, beyond
 
     @property
     def integer(self) -> bool:
@@ -122,6 +141,8 @@ class ConvScheme(Kernel):
     @cached_property
     def few_outputs(self) -> FewOutputs | None:
         """How the last block of output channels is computed where it has few; None where it is like the others."""
+        if self.decided:
+            return self.decided[1]
         plain, pixels = self.out.block == 1, math.prod(self.out.shape[2:])
         last = self.group_out - (self.group_blocks - 1) * self.lanes
         if self.integer:
@@ -160,6 +181,8 @@ class ConvScheme(Kernel):
     @cached_property
     def tile(self) -> tuple[int, int]:
         """(OB, T) of `choose_tile`; equal for all shape classes, since they share the packed weights."""
+        if self.decided:
+            return self.decided[0]
         step = self.op.strides[-1] if isinstance(self.op, ConvTranspose) else 1
         pixels = math.prod(self.out.shape[2:]) if is_pointwise(self.op) else -(-self.out.shape[-1] // step)
         isa = left_registers(self.isa) if self.integer else self.isa

@@ -151,7 +151,7 @@ class DepthwiseBody:
         first = first_input(f, k.row_window, x)
         for run in tile_runs(k.row_window, k.row_class, k.tile[1]):
             with f.loop(0, run.repeat) as r:
-                self.tile(at, f.add(x, f.mul(r, run.out_step)), f.add(first, f.mul(r, run.in_step)), run.tile)
+                self.tile(at, *run.at(f, x, first, r), run.tile)
 
     def tile(self, at: list[Index], out_x: Index, in_x: Index, tile: PixelTile) -> None:
         """One register tile per part, from bias to store."""
@@ -162,7 +162,8 @@ class DepthwiseBody:
         for start in [self.initial(part) for part in parts]:
             sums.append([f.variable(start) for _ in range(tile.count)])
         with ExitStack() as loops:
-            base, tap = f.mul(n, k.ins[0].strides[0]), 0
+            base: Index = f.mul(n, k.ins[0].strides[0])
+            tap: Index = 0
             for axis, (window, y) in enumerate(zip(self.windows, rows, strict=True)):
                 key, index = loops.enter_context(live_taps(f, window, k.out.shape[2 + axis], y))
                 base = f.add(base, f.mul(index, k.ins[0].strides[2 + axis]))
@@ -179,7 +180,7 @@ class DepthwiseBody:
                     self.row_taps(acc, part, inputs, base, f.mul(tap, k.row_window.kernel), some)
 
         def store(t: Index, values: Sequence[ir.Value]) -> None:
-            index = [n, f.mul(block, k.lanes), *rows, f.add(out_x, tile.start, f.mul(t, tile.step))]
+            index = [n, f.mul(block, k.lanes), *rows, f.add(out_x, f.mul(t, tile.step))]
             value = self.epilogue.apply(values[0], index, others=values[1:])
             f.store(value, self.out, offset_of(f, k.out, index), k.out.dtype, k.lanes)
 

@@ -123,7 +123,7 @@ class FewOutputsBody(ConvBody):
         for t in range(tile.count):
             picks = [t % ways * outputs + lane if lane < outputs else self.few.lanes for lane in range(k.lanes)]
             value = f.b.fadd(f.shuffle(sums[t // ways], anything, picks), bias)
-            index = [place.n, f.mul(place.block, k.lanes), *place.at, f.add(out_x, tile.start + t * tile.step)]
+            index = [place.n, f.mul(place.block, k.lanes), *place.at, f.add(out_x, t * tile.step)]
             value = self.epilogue.apply(value, index)
             f.store(value, self.out, offset_of(f, k.out, index), self.dtype, k.lanes)
 
@@ -140,7 +140,7 @@ class FewOutputsBody(ConvBody):
                 for first in range(0, tile.count, k.lanes):
                     count = min(k.lanes, tile.count - first)
                     mask = None if count == k.lanes else f.tail_mask(count, k.lanes)
-                    index = [place.n, m, *place.at, f.add(out_x, tile.start + first)]
+                    index = [place.n, m, *place.at, f.add(out_x, first)]
                     value = f.b.fadd(self.output_row(sums, m, first, count), one)
                     value = self.epilogue.apply(value, index, mask)
                     f.store(value, self.out, offset_of(f, k.out, index), self.dtype, k.lanes, mask)

@@ -63,5 +63,5 @@ def shared_taps(
 
 def _inside(f: FunctionEmitter, index: Index, extent: int, rest: Index) -> ir.Value:
     """0 ≤ index < extent and rest == 0."""
-    ok = f.b.icmp_unsigned("<", f.value(index), I64(extent))
+    ok = f.b.icmp_unsigned("<", f.value(index), f.value(extent))
     return f.b.and_(ok, f.b.icmp_signed("==", f.value(rest), I64(0)))

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
+from typing import Any, ClassVar
 
 import numpy as np
 from llvmlite import ir
@@ -29,14 +30,36 @@ from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.types import Boxes
 
 ROWS = RowWindow(1, 1, 1, 1, 0)
+MOST_FEATURES = 128
 
 
 @dataclass(frozen=True)
 class MatMulKernel(Kernel):
     """`shape_class` is (align, rows, ragged): `align` as in `choose_tile`, `rows` the rows of a box; `ragged` where
-    columns are cut inside blocks of lanes."""
+    columns are cut inside blocks of lanes. `decided` is the `tile`."""
 
     op: MatMul
+
+    sized: ClassVar[bool] = True
+
+    @property
+    def open_classes(self) -> Sequence[int]:
+        """See `Kernel`: the tile is decided, and rows are sizes."""
+        return 0, 1
+
+    def open_dims(self, i: int | None) -> Sequence[int]:
+        """See `Kernel`; where `b` is a constant, so are K and the columns. Few whole vectors are taken for the features
+        of a head of attention, which are known."""
+        if i is not None and 1 < i < self.op.main:
+            return ()
+        shape = (self.out if i is None else self.ins[i]).shape
+        if self.packed[1]:
+            return range(len(shape) - 1)
+        return [d for d, extent in enumerate(shape) if extent > MOST_FEATURES or extent % self.lanes]
+
+    def decisions(self) -> tuple[Any, ...]:
+        """See `Kernel`."""
+        return (self.tile,)
 
     @classmethod
     def classify(
@@ -87,6 +110,8 @@ class MatMulKernel(Kernel):
     @cached_property
     def tile(self) -> tuple[int, int]:
         """(OB, T) of `choose_tile`; equal for all shape classes, since they share the packed columns."""
+        if self.decided:
+            return self.decided[0]
         isa = left_registers(self.isa) if self.integer else self.isa
         return choose_tile(self.out.shape[-2], self.blocks, self.shape_class[0], isa, self.sums)
 
@@ -150,14 +175,14 @@ class MatMulBody:
         rank, (ob, most) = k.out.type.rank, k.tile
         (first, last), row = f.box(rank - 1), f.box(rank - 2)[0]
         whole = k.columns // k.lanes // ob
-        rest = k.blocks - whole * ob
-        runs = tile_runs(ROWS, (k.shape_class[1], 0, 0, k.shape_class[1]), most)
+        rest = int(k.blocks - whole * ob)
+        runs = tile_runs(ROWS, (k.shape_class[1], 0, 0, 0), most)
         with f.loops([f.box(d) for d in range(rank - 2)]) as batch:
             width = ob * k.lanes
             with f.loop(f.div(first, width), f.minimum(whole, f.div(f.add(last, width - 1), width))) as t:
                 self.rows(batch, row, runs, t, ob, masked=False)
             if rest:
-                with f.when(f.b.icmp_signed(">", last, ir.IntType(64)(whole * width))):
+                with f.when(f.b.icmp_signed(">", last, f.value(whole * width))):
                     self.rows(batch, row, runs, whole, rest, masked=k.columns % k.lanes != 0)
 
     def rows(self, batch: list[Index], row: Index, runs: list, tile: Index, blocks: int, masked: bool) -> None:
@@ -165,7 +190,7 @@ class MatMulBody:
         f = self.f
         for run in runs:
             with f.loop(0, run.repeat) as r:
-                start = f.add(row, run.tile.start, f.mul(r, run.out_step))
+                start, _ = run.at(f, row, 0, r)
                 self.tile(batch, start, run.tile.count, tile, blocks, masked)
 
     def masks(self, column: Index, blocks: int, masked: bool) -> list[ir.Value | None]:

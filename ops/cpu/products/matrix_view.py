@@ -16,7 +16,8 @@ import numpy as np
 
 from brickrt.ops.base import Op
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
-from brickrt.ops.cpu.emit.llvm_types import I64, Index
+from brickrt.ops.cpu.emit.index_arithmetic import is_folded
+from brickrt.ops.cpu.emit.llvm_types import Index
 from brickrt.ops.cpu.operand import Operand
 from brickrt.ops.cpu.products.conv_geometry import joins_rows
 from brickrt.ops.operators.conv import Conv
@@ -214,7 +215,7 @@ class ConvView(MatrixView):
             if prod(self.extents[:d]) == 1:
                 return [0] * d + [row, *found]
             extent = self.extents[d]
-            rest = row // extent if isinstance(row, int) else f.b.udiv(row, I64(extent))
+            rest = row // extent if is_folded(row) else f.b.udiv(row, f.value(extent))
             found.insert(0, f.sub(row, f.mul(rest, extent)))
             row = rest
         return [row, *found]

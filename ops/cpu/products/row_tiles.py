@@ -5,18 +5,25 @@ fall on the tensor depends on the pixel; since a kernel knows its boxes' width a
 that is decided here, and the machine code has no test for it.
 
             x = 0                          width
-    tiles   |--edge--|--inner--|--inner--|-edge-|      one `RepeatedTiles` each; the two inner ones are one run of two
+    tiles   |--edge--|--inner--|--inner--|-inner-|-edge-|
+
+Each is a `RepeatedTiles`; inner ones of one size are one run. Tiles have T pixels or one less, so that code for a row
+is code for all that are long enough: how often runs repeat may be a size (`sizes.py`).
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import product
 
 import numpy as np
 
+from brickrt.ops.cpu.emit.index_arithmetic import IndexArithmetic
+from brickrt.ops.cpu.emit.llvm_types import Index
+from brickrt.ops.cpu.emit.sizes import Size
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.types import Boxes
 
@@ -42,9 +49,16 @@ class RowWindow:
     transposed: bool = False
 
     def shape_class(self, lo: int, hi: int) -> tuple[int, int, int, int]:
-        """(width, phase, first, last): output pixel p reads tap k where first ≤ rel(p, k) ≤ last."""
+        """(width, phase, first, beyond): output pixel p reads tap k where first ≤ rel(p, k), and from there to the last
+        of all `relative` are at least `beyond`."""
         width = hi - lo
         phase = (lo + self.pad) % self.stride if self.transposed else 0
+        (least, most), base = self.known(width, phase), self.base(lo)
+        last = min(most, max(self.extent - 1 - base, least - 1))
+        return width, phase, max(least, min(-base, most + 1)), most - last
+
+    def known(self, width: int, phase: int) -> tuple[int, int]:
+        """The least and the greatest of all `relative` in a box of this width."""
         rels = [
             self.relative(p, k, phase)
             for p in {0, *range(max(0, width - self.stride), width)}
@@ -52,14 +66,8 @@ class RowWindow:
         ]
         if self.transposed:
             rels += [self.relative(p, k, phase) for p in range(min(width, self.stride)) for k in range(self.kernel)]
-        known = [r for r in rels if r is not None] or [0]
-        base = self.base(lo)
-        return (
-            width,
-            phase,
-            max(min(known), min(-base, max(known) + 1)),
-            min(max(known), max(self.extent - 1 - base, min(known) - 1)),
-        )
+        found = [r for r in rels if r is not None] or [0]
+        return min(found), max(found)
 
     def base(self, lo: int) -> int:
         """Input index that relative index 0 stands for, in a box that begins at `lo`."""
@@ -95,17 +103,11 @@ class RowWindow:
 
 @dataclass(frozen=True)
 class PixelTile:
-    """`count` output pixels, `step` apart; taps[k][t] is the relative input index of tap k of pixel t, None to skip."""
+    """`count` output pixels, `step` apart; taps[k][t] is the input index of tap k of pixel t, None to skip."""
 
-    start: int
     step: int
     count: int
     taps: tuple[tuple[int | None, ...], ...]
-
-    @property
-    def anchor(self) -> int:
-        """The smallest input index, from which the others are counted when tiles are compared."""
-        return min((r for row in self.taps for r in row if r is not None), default=0)
 
     def tap_runs(self) -> list[TapRun]:
         """The taps that fall on the tensor anywhere, equal ones gathered."""
@@ -115,13 +117,8 @@ class PixelTile:
                 runs.append(TapRun(k, rels))
         return runs
 
-    def shifted(self) -> tuple:
-        """The tile counted from its anchor: equal for tiles that one code computes."""
-        base = self.anchor
-        return self.step, self.count, tuple(tuple(None if r is None else r - base for r in row) for row in self.taps)
 
-
-PIXEL = PixelTile(0, 1, 1, ())
+PIXEL = PixelTile(1, 1, ())
 """One pixel whose taps are not known: they are walked (`live_taps.py`)."""
 
 
@@ -150,72 +147,119 @@ class TapRun:
 
 @dataclass(frozen=True)
 class RepeatedTiles:
-    """`repeat` equal tiles, each `out_step` output and `in_step` input pixels after the one before."""
+    """`repeat` equal tiles, each `out_step` output and `in_step` input pixels after the one before. The first one's
+    first output is `start`; its taps count from `in_start`, relative to the row's base."""
 
     tile: PixelTile
-    repeat: int
+    start: int | Size
+    in_start: int | Size
+    repeat: int | Size
     out_step: int
     in_step: int
 
+    def at(self, f: IndexArithmetic, x: Index, base: Index, r: Index) -> tuple[Index, Index]:
+        """First output and base of inputs of repetition `r`, in a row whose own are `x` and `base`."""
+        return f.add(x, self.start, f.mul(r, self.out_step)), f.add(base, self.in_start, f.mul(r, self.in_step))
 
-def tile_runs(window: RowWindow, shape_class: tuple[int, int, int, int], most: int) -> list[RepeatedTiles]:
-    """The tiles of at most `most` pixels that cover a box's width, equal neighbours gathered into runs."""
-    width, phase, first, last = shape_class
+
+def tile_runs(window: RowWindow, shape_class: tuple[int | Size, int, int, int], most: int) -> list[RepeatedTiles]:
+    """The tiles of at most `most` pixels that cover a box's width, equal neighbours gathered into runs. The width may
+    be a size; then starts and repetitions are sizes too."""
+    width, phase, first, beyond = shape_class
+    if not width:
+        return []
     step = window.stride if window.transposed else 1
-    runs: list[RepeatedTiles] = []
-    for residue in range(min(step, width)):
-        pixels = list(range(residue, width, step))
-        for part in split_evenly(pixels, most):
-            if not (runs and _continues(runs, window, part, first, last)):
-                _append(runs, _tile(window, part, step, phase, first, last))
+    like = int(width % step) + step if step > 1 and width >= step else 1 if step == 1 else int(width)
+    runs = list[RepeatedTiles]()
+    for residue in range(int(min(step, width))):
+        offsets = tuple(window.relative(residue, k, phase) for k in range(window.kernel))
+        last = window.known(like, phase)[1] - int(_outputs(like, residue, step)) + 1 - beyond
+        row = _Row(offsets, 1 if window.transposed else window.stride, step, residue, first, last)
+        runs += row.runs(_outputs(width, residue, step), most)
     return runs
+
+
+def _outputs(width: int | Size, residue: int, step: int) -> int | Size:
+    """How many of `width` outputs there are of a residue."""
+    return -(-(width - residue) // step)
+
+
+@dataclass(frozen=True)
+class _Row:
+    """Every `step`-th output of a row, `residue` the first. Output number p reads input p·advance + offsets[k] by tap
+    k, where that is no less than `first`, and the last output those that are no more than `last` beyond p·advance."""
+
+    offsets: tuple[int | None, ...]
+    advance: int
+    step: int
+    residue: int
+    first: int
+    last: int
+
+    @property
+    def left(self) -> int:
+        """So many outputs at most lack taps in front."""
+        return max(0, -(-(self.first - min(self._known)) // self.advance))
+
+    @property
+    def right(self) -> int:
+        """So many lack taps at the end."""
+        return max(0, -(-(max(self._known) - self.last) // self.advance))
+
+    @property
+    def _known(self) -> list[int]:
+        return [o for o in self.offsets if o is not None] or [self.first]
+
+    def runs(self, outputs: int | Size, most: int) -> list[RepeatedTiles]:
+        """Tiles of as many pixels as go, then tiles with a pixel less; those at the ends are runs of their own."""
+        count = -(-outputs // most)
+        long = int(-(-outputs // count))
+        short = count * long - outputs
+        last = long - 1 if self.right and short > 0 else long
+        before, behind = -(-self.left // long), -(-self.right // max(1, last))
+        many, more = count - short - before, short
+        many, more = (many - behind, more) if last == long else (many, more - behind)
+        if last == 0 or many < 0 or more < 0:  # tiles that meet both ends
+            return self.single_tiles(int(outputs), int(count), long)
+        runs = [self.run(k * long, long) for k in range(before)]
+        runs += [self.run(before * long, long, many), self.run((count - short) * long, long - 1, more)]
+        runs += [self.run(outputs - k * last, last, end=(k - 1) * last) for k in range(behind, 0, -1)]
+        return [run for run in runs if run.tile.count and not (isinstance(run.repeat, int) and run.repeat == 0)]
+
+    def run(self, start: int | Size, count: int, repeat: int | Size = 1, end: int | None = None) -> RepeatedTiles:
+        """Tiles of `count` pixels from output number `start` on. Outputs lack taps near a `start` that is an integer,
+        and near the end of the row, which is `end` outputs behind the tile where that is given."""
+        taps = tuple(tuple(self.tap(o, t, start, count, end) for t in range(count)) for o in self.offsets)
+        each, onwards = count * self.step, count * self.advance
+        tile = PixelTile(self.step, count, taps)
+        return RepeatedTiles(tile, self.residue + start * self.step, start * self.advance, repeat, each, onwards)
+
+    def tap(self, offset: int | None, t: int, start: int | Size, count: int, end: int | None) -> int | None:
+        """What pixel `t` of such a tile reads by a tap, counted from where the tile begins."""
+        if offset is None or (isinstance(start, int) and (start + t) * self.advance + offset < self.first):
+            return None
+        if end is not None and offset - (end + count - 1 - t) * self.advance > self.last:
+            return None
+        return t * self.advance + offset
+
+    def single_tiles(self, outputs: int, count: int, long: int) -> list[RepeatedTiles]:
+        """The same tiles, each with what it lacks at both ends; equal neighbours are one run."""
+        short = count * long - outputs
+        runs, start = list[RepeatedTiles](), 0
+        for part in [long] * (count - short) + [long - 1] * short:
+            run = self.run(start, part, 1, outputs - start - part)
+            if runs and runs[-1].tile == run.tile:
+                runs[-1] = replace(runs[-1], repeat=runs[-1].repeat + 1)
+            else:
+                runs.append(run)
+            start += part
+        return runs
 
 
 def sizes(pixels: int, most: int) -> list[int]:
     """Tile sizes of at most `most`, as equal as they can be, the short one last."""
     size = -(-pixels // -(-pixels // most))
     return [size] * (pixels // size) + ([pixels % size] if pixels % size else [])
-
-
-def split_evenly(pixels: list[int], most: int) -> list[list[int]]:
-    """The pixels in parts of these sizes."""
-    size = sizes(len(pixels), most)[0]
-    return [pixels[k : k + size] for k in range(0, len(pixels), size)]
-
-
-def _tile(window: RowWindow, pixels: list[int], step: int, phase: int, first: int, last: int) -> PixelTile:
-    def tap(p: int, k: int) -> int | None:
-        r = window.relative(p, k, phase)
-        return r if r is not None and first <= r <= last else None
-
-    return PixelTile(
-        pixels[0], step, len(pixels), tuple(tuple(tap(p, k) for p in pixels) for k in range(window.kernel))
-    )
-
-
-def _continues(runs: list[RepeatedTiles], window: RowWindow, pixels: list[int], first: int, last: int) -> bool:
-    """Lengthens the last run by a tile of these pixels, where it is seen without its taps that both are equal: all
-    windows lie on the tensor."""
-    run, tile = runs[-1], runs[-1].tile
-    inner = first <= tile.start * window.stride
-    inner = inner and pixels[-1] * window.stride + (window.kernel - 1) * window.dilation <= last
-    if window.transposed or not inner or tile.count != len(pixels):
-        return False
-    step = tile.count  # such tiles lie side by side
-    runs[-1] = RepeatedTiles(tile, run.repeat + 1, step, step * window.stride)
-    return True
-
-
-def _append(runs: list[RepeatedTiles], tile: PixelTile) -> None:
-    if runs and runs[-1].tile.shifted() == tile.shifted():
-        run = runs[-1]
-        out_step = (tile.start - run.tile.start) // run.repeat
-        in_step, rest = divmod(tile.anchor - run.tile.anchor, run.repeat)
-        even = rest == 0 and (run.repeat == 1 or (out_step, in_step) == (run.out_step, run.in_step))
-        if even:
-            runs[-1] = RepeatedTiles(run.tile, run.repeat + 1, out_step, in_step)
-            return
-    runs.append(RepeatedTiles(tile, 1, 0, 0))
 
 
 def common_cut(boxes: Boxes, dim: int, group: int, lanes: int) -> int:
@@ -227,6 +271,7 @@ def common_cut(boxes: Boxes, dim: int, group: int, lanes: int) -> int:
     return math.gcd(*(lo // lanes).tolist(), *(-(-hi // lanes)).tolist())
 
 
+@lru_cache(maxsize=1 << 12)
 def choose_tile(
     width: int, blocks: int, align: int, isa: Isa, dtype: np.dtype = FLOAT32, parts: int = 1
 ) -> tuple[int, int]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 from llvmlite import ir
@@ -36,6 +37,8 @@ class PartialMomentsKernel(Kernel):
     """Two adjacent outputs per segment, of which a box may have one alone."""
 
     op: PartialMoments
+
+    sized: ClassVar[bool] = True
 
     @property
     def blocked(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from llvmlite import ir
 
@@ -26,6 +27,8 @@ class PartialReduceKernel(Kernel):
     """Each output combines one segment of a row."""
 
     op: PartialReduce
+
+    sized: ClassVar[bool] = True
 
     def emit(self, f: FunctionEmitter) -> None:
         """One vector of channels of a segment at a time."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 from llvmlite import ir
@@ -34,6 +35,8 @@ class ReduceKernel(Kernel):
     """`shape_class`: the kept dimensions that join the ones before them (`ReducePlan.classify`)."""
 
     op: Reduce
+
+    sized: ClassVar[bool] = True
 
     @classmethod
     def classify(

@@ -95,8 +95,8 @@ class ReductionSweep:
         if main:
             self._walk(level, places, slots, mask, 0, main, main // wide)
         # Only the innermost span has steps left that do not fill all partial accumulators.
-        for k, i in enumerate(range(main, whole, step)):
-            self._step_once(all_moved_to(places, span.dim, i), slots, k, mask)
+        for k in range((whole - main) // step):
+            self._step_once(all_moved_to(places, span.dim, main + k * step), slots, k, mask)
         if whole < span.extent:
             self._level(level + 1, all_moved_to(places, span.dim, whole), slots, self._tail(span))
 
@@ -144,7 +144,7 @@ class ReductionSweep:
         inner = self._chain(level + 1)
         if not self._rounds or count * inner <= CHAIN:
             return count
-        group = max(CHAIN // inner, 1)
+        group = int(max(CHAIN // inner, 1))
         while -(-count // group) > CHAIN:
             group *= CHAIN
         return group

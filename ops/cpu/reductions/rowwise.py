@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 
@@ -33,6 +34,8 @@ class RowwiseKernel(Kernel):
     """`shape_class` is that of `RowPlan.classify`."""
 
     op: Rowwise
+
+    sized: ClassVar[bool] = True
 
     @classmethod
     def classify(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
@@ -10,34 +9,10 @@ from llvmlite import ir
 
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import Index
-from brickrt.ops.cpu.products.row_tiles import sizes
 from brickrt.ops.cpu.strassen.frame import Masks, SevenProducts, StrassenFrame
 from brickrt.ops.cpu.strassen.row_ranges import mixed_matrices
 from brickrt.ops.cpu.strassen.scheme import StrassenScheme
 from brickrt.ops.cpu.strassen.sizes import PRODUCTS
-
-
-@dataclass(frozen=True)
-class RowTiles:
-    """`repeat` register tiles of `count` rows from `start` of the upper half on; `missing`: the last row of the lower
-    half does not exist."""
-
-    start: int
-    repeat: int
-    count: int
-    missing: bool
-
-
-def row_tiles(rows: int, most: int) -> list[RowTiles]:
-    """The tiles of the upper half of so many rows, equal ones gathered."""
-    half = -(-rows // 2)
-    parts, odd = sizes(half, most) if rows else [], rows % 2
-    whole = len(parts) - odd
-    runs: list[RowTiles] = []
-    for count in dict.fromkeys(parts[:whole]):
-        at = parts.index(count)
-        runs.append(RowTiles(sum(parts[:at]), parts[:whole].count(count), count, False))
-    return runs + ([RowTiles(half - parts[-1], 1, parts[-1], True)] if odd else [])
 
 
 class StrassenBody(StrassenFrame):
@@ -78,10 +53,10 @@ class StrassenBody(StrassenFrame):
         starts = [f.add(f.mul(pair, self.group), j * k.lanes) for j in range(2 * self.blocks)]
         masks = [self.inside(start) if masked else None for start in starts]
         b, following = self.factors(pair, at.number), self.following(at, pair)
-        for run in row_tiles(k.rows, k.most):
-            with f.loop(0, run.repeat) as r:
-                start = f.add(run.start, f.mul(r, run.count))
-                PairOfTiles(self, at, pair, start, run, masks, b, following).products()
+        for first, repeat, count in k.tiles.runs:
+            with f.loop(0, repeat) as r:
+                start = f.add(first, f.mul(r, count))
+                PairOfTiles(self, at, pair, start, count, masks, b, following).products()
 
     def factors(self, pair: Index, chunk: Index) -> ir.Value:
         """Address of what a pair of tiles is multiplied by in a chunk."""
@@ -120,19 +95,18 @@ class PairOfTiles(SevenProducts):
         at: ChunkPosition,
         pair: Index,
         start: Index,
-        run: RowTiles,
+        count: int,
         masks: Masks,
         b: ir.Value,
         following: ir.Value,
     ) -> None:
-        super().__init__(body, start, run.count, b, 0)
+        super().__init__(body, start, count, b, 0)
         self.body, self.at, self.pair = body, at, pair
-        self.run, self.masks, self.following = run, masks, following
-        self.parts = sizes(self.k.part_rows, self.k.most)
+        self.masks, self.following = masks, following
 
-    def later(self) -> tuple[ir.Value, Sequence[int]]:
+    def later(self) -> ir.Value:
         """The panels of the following pair or chunk."""
-        return self.following, self.parts
+        return self.following
 
     def begin(self, tile: int) -> None:
         """Prefetches the lines that an output goes to."""
@@ -146,36 +120,37 @@ class PairOfTiles(SevenProducts):
 
     def leave(self, tile: int, plus: int | None = None) -> None:
         """Adds the tile to the sum of earlier chunks; after the last chunk, finishes and stores it."""
-        rows = self.run.count - (tile > 1 and self.run.missing)
-        there = self.each()[: rows * self.body.blocks]
-        values = [self.acc.value(j, t) for j, t in there]
+        values = [self.acc.value(j, t) for j, t in self.each()]
         if plus is not None:
             more = self.tile(plus)
-            values = [self.f.b.fadd(self.load(more, *at), value) for at, value in zip(there, values, strict=True)]
-        made = dict(zip(there, values, strict=True))
+            values = [self.f.b.fadd(self.load(more, *at), value) for at, value in zip(self.each(), values, strict=True)]
+        made = dict(zip(self.each(), values, strict=True))
         if self.at.last is None:
-            self.finish(made, rows, tile)
+            self.finish(made, tile)
             return
         partial = self.tile(self.partial(tile))
         with self.f.b.if_else(self.at.last) as (ends, goes_on):
             with ends:
-                self.finish(made, rows, tile, partial)
+                self.finish(made, tile, partial)
             with goes_on:
                 for at, value in made.items():
                     self.store(self.f.b.fadd(self.load(partial, *at), value), partial, *at)
 
-    def finish(
-        self, made: dict[tuple[int, int], ir.Value], rows: int, tile: int, partial: ir.Value | None = None
-    ) -> None:
-        """Outputs of a tile: sums of the last chunk, with those of the chunks before it where there are any."""
+    def finish(self, made: dict[tuple[int, int], ir.Value], tile: int, partial: ir.Value | None = None) -> None:
+        """Outputs of a tile: sums of the last chunk, with those of the chunks before it where there are any. The lower
+        half may lack its last row."""
+        f, k = self.f, self.k
+        there = f.sub(k.rows - k.part_rows, self.start) if tile > 1 else self.count
         if not self.body.long:
-            for at, value in made.items():
-                self.output(value, tile, partial, *at)
+            last = f.b.icmp_signed(">=", f.value(there), f.value(self.count))
+            for (j, t), value in made.items():
+                with nullcontext() if tile < 2 or t < self.count - 1 else f.when(last):
+                    self.output(value, tile, partial, j, t)
             return
-        raw = self.tile(self.k.raw_at)
+        raw = self.tile(k.raw_at)
         for at, value in made.items():
             self.store(value, raw, *at)
-        with self.f.loop(0, rows) as row:
+        with f.loop(0, f.minimum(there, self.count)) as row:
             for j in range(self.body.blocks):
                 self.output(self.load(raw, j, row), tile, partial, j, row)
 
@@ -197,4 +172,4 @@ class PairOfTiles(SevenProducts):
         """Where the sums of earlier chunks lie: tile by tile, the four outputs of each together."""
         f, k, width = self.f, self.k, self.body.width
         row = f.add(f.mul(f.sub(self.pair, self.at.pairs[0]), k.part_rows), self.start)
-        return f.add(k.partial_at + tile * self.run.count * width, f.mul(row, 4 * width))
+        return f.add(k.partial_at + tile * self.count * width, f.mul(row, 4 * width))

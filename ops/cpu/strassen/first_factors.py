@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from itertools import chain, product
 
 from llvmlite import ir
 
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
-from brickrt.ops.cpu.emit.llvm_types import FLOAT, Index, vector, zeros
-from brickrt.ops.cpu.strassen.scheme import StrassenScheme
+from brickrt.ops.cpu.emit.llvm_types import Index
+from brickrt.ops.cpu.emit.sizes import least
+from brickrt.ops.cpu.strassen.scheme import LINE, StrassenScheme
 from brickrt.ops.cpu.strassen.sizes import part_rows, part_starts
 
-LINE = 16  # elements of a cache line
 ROWS_AHEAD = 8  # between the rows that are added and those prefetched
-MOST_PREFETCHED = 8  # lines, while one vector of each factor is computed
 Matrix = Sequence[Sequence[ir.Value]]
+Absent = Sequence[ir.Value | None]  # of each part whether it lacks a row; None where it does not
 
 
 def sevenfold(f: FunctionEmitter, quarters: Sequence[ir.Value]) -> list[ir.Value]:
@@ -53,34 +54,36 @@ class FirstFactors:
     def emit(self) -> None:
         """The loop over what lies closer together is the inner one: K, or pixels."""
         f, k = self.f, self.k
-        there = part_rows(k.rows, k.levels)
+        whole = reduce(least, part_rows(k.rows, k.levels))
         if k.view.rows_adjacent:
             with f.loop(0, k.part_depth, k.lanes) as c:
-                with f.loop(0, min(there)) as row:
-                    self.step(row, c, there)
-                for row in range(min(there), k.part_rows):
-                    self.vectors(row, c, there)
+                with f.loop(0, whole) as row:
+                    self.step(row, c)
+                with f.loop(whole, k.part_rows) as row:
+                    self.vectors(row, c, self.absent(row))
             return
-        with f.loop(0, min(there)) as row, f.loop(0, k.part_depth, k.lanes) as c:
-            self.step(row, c, there)
-        for row in range(min(there), k.part_rows):
-            with f.loop(0, k.part_depth, k.lanes) as c:
-                self.vectors(row, c, there)
+        with f.loop(0, whole) as row, f.loop(0, k.part_depth, k.lanes) as c:
+            self.step(row, c)
+        with f.loop(whole, k.part_rows) as row, f.loop(0, k.part_depth, k.lanes) as c:
+            self.vectors(row, c, self.absent(row))
 
-    def step(self, row: Index, c: Index, there: Sequence[int]) -> None:
+    def absent(self, row: Index) -> list[ir.Value]:
+        """Tells of each part whether it lacks a row."""
+        f, there = self.f, part_rows(self.k.rows, self.k.levels)
+        return [f.b.icmp_signed(">=", f.value(row), f.value(count)) for count in there]
+
+    def step(self, row: Index, c: Index) -> None:
         """One vector of each factor, of rows that all parts have; prefetches panels and later rows."""
-        f, k = self.f, self.k
-        steps = max(1, min(there) * k.part_depth // k.lanes)
-        lines = min(MOST_PREFETCHED, -(-7 * k.panel // (steps * LINE)))
+        f, k, lines = self.f, self.k, self.k.lines_ahead
         at = f.add(f.mul(row, k.part_depth // k.lanes), f.div(c, k.lanes))
         for n in range(lines):
             f.prefetch(self.b, f.add(f.mul(at, lines * LINE), n * LINE), k.out.dtype, near=False)
         columns = self.columns(c)
         for start, column in product(self.rows(f.add(row, ROWS_AHEAD)), columns):
             f.prefetch(column, start, k.out.dtype, near=False)
-        self.vectors(row, c, there)
+        self.vectors(row, c, [None] * 2**k.levels)
 
-    def norms(self, row: Index, c: Index, absent: Sequence[bool]) -> None:
+    def norms(self, row: Index, c: Index, absent: Absent) -> None:
         """Adds the squares of one step to the norms of its rows; for a row that a part lacks, those of the first part.
         In a loop of its own, since sums in the midst of the factors make LLVM spill these."""
         f, k, dtype = self.f, self.k, self.k.out.dtype
@@ -92,7 +95,8 @@ class FirstFactors:
             column = f.address(self.a, k.view.depth_offset(f, at), dtype)
             mask = f.tail_mask(f.sub(self.left, at), k.lanes) if k.overhang else None
             for total, start, missing in zip(sums, rows, absent, strict=True):
-                value = f.load(column, rows[0] if missing else start, dtype, k.lanes, mask)
+                at = start if missing is None else f.b.select(missing, f.value(rows[0]), f.value(start))
+                value = f.load(column, at, dtype, k.lanes, mask)
                 f.change(total, f.fma(value, value, f.read(total)))
         for total, place in zip(sums, places, strict=True):
             f.store(f.read(total), self.work, place, dtype, k.lanes)
@@ -108,15 +112,13 @@ class FirstFactors:
         f, k = self.f, self.k
         return [k.view.row_offset(f, f.add(row, start)) for start in part_starts(k.rows, k.levels)]
 
-    def vectors(self, row: Index, c: Index, there: Sequence[int]) -> None:
+    def vectors(self, row: Index, c: Index, absent: Absent) -> None:
         """One vector of each factor; rows that a part lacks count as zero."""
         f, k = self.f, self.k
-        zero = zeros(vector(FLOAT, k.lanes))
-        absent = [isinstance(row, int) and row >= n for n in there]
         columns, masks = self.columns(c), self.masks(c)
         x = [
             [
-                zero if missing else f.load(column, start, k.out.dtype, k.lanes, mask)
+                f.load(column, start, k.out.dtype, k.lanes, self.there(mask, missing))
                 for column, mask in zip(columns, masks, strict=True)
             ]
             for start, missing in zip(self.rows(row), absent, strict=True)
@@ -125,6 +127,13 @@ class FirstFactors:
         for n, value in enumerate(first_factors(f, x)):
             f.store(value, to, n * k.factor_elements, k.out.dtype, k.lanes)
         self.norms(row, c, absent)
+
+    def there(self, mask: ir.Value | None, missing: ir.Value | None) -> ir.Value | None:
+        """The lanes of a mask, none where a row is missing."""
+        if missing is None:
+            return mask
+        row = self.f.splat(self.f.b.not_(missing), self.k.lanes)
+        return row if mask is None else self.f.b.and_(mask, row)
 
     def masks(self, c: Index) -> list[ir.Value | None]:
         """What is there of the vectors at element `c` of the parts of K."""

@@ -15,10 +15,9 @@ from brickrt.ops.cpu.operands.epilogue import offset_of
 from brickrt.ops.cpu.products.register_tile import Accumulators, PackedStream
 from brickrt.ops.cpu.products.spilled_tile import SpilledTile
 from brickrt.ops.cpu.strassen.first_factors import FirstFactors
-from brickrt.ops.cpu.strassen.scheme import StrassenScheme
+from brickrt.ops.cpu.strassen.scheme import LINE, StrassenScheme
 from brickrt.ops.cpu.strassen.sizes import PRODUCTS
 
-LINE = 16  # elements of a cache line
 Masks = Sequence[ir.Value | None]  # per block of columns which lanes belong to the box, or whether the block does
 
 
@@ -41,7 +40,7 @@ class StrassenFrame:
         """Whether `b` must not be mixed."""
         return self.f.b.icmp_signed("!=", self.f.load(self.b, self.k.flag_at, BITS), I32(0))
 
-    def clear(self, at: int, elements: Index) -> None:
+    def clear(self, at: Index, elements: Index) -> None:
         """Sets elements of the workspace, from number `at` on, to zero."""
         f, k = self.f, self.k
         with f.loop(0, elements, k.lanes) as i:
@@ -162,8 +161,8 @@ class SevenProducts(SpilledTile, ABC):
         """The accumulators hold one of these tiles, but for what is spilled at `plus`; they must stay as they are."""
 
     @abstractmethod
-    def later(self) -> tuple[ir.Value, Sequence[int]]:
-        """Address of panels that are read later, and the sizes of the tiles of rows that share prefetching them."""
+    def later(self) -> ir.Value:
+        """Address of panels that are read later, which the tiles of rows share prefetching."""
 
     def rows_of(self, number: Index) -> ir.Value:
         """Address of the tile's rows of a product's first factor."""
@@ -183,11 +182,10 @@ class SevenProducts(SpilledTile, ABC):
     def prefetches(self, number: Index) -> Callable[[Index], None]:
         """Emits the prefetches of a step of product `number`: lines of later panels, of which each tile of rows takes
         its share, and a line of the next product's rows."""
-        f, k, frame = self.f, self.k, self.frame
-        panels, parts = self.later()
-        share = -(-frame.width // len(parts))
-        first = f.add(f.mul(f.div(self.start, parts[0]), PRODUCTS * k.part_depth), f.mul(number, k.part_depth))
-        mine, rows = f.address(panels, f.mul(first, share), frame.dtype), self.rows_of(f.add(number, 1))
+        f, k, frame, tiles = self.f, self.k, self.frame, self.k.tiles
+        share = frame.width // next((n for n in (1, 2) if tiles.count < 2 * n), 4)  # few kinds: code in common
+        first = f.add(f.mul(f.div(self.start, tiles.long), PRODUCTS * k.part_depth), f.mul(number, k.part_depth))
+        mine, rows = f.address(self.later(), f.mul(first, share), frame.dtype), self.rows_of(f.add(number, 1))
 
         def prefetch(c: Index) -> None:
             for n in range(0, share, LINE):

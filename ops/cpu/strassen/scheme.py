@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -30,13 +30,16 @@ from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel
 from brickrt.ops.cpu.operand import Operand
 from brickrt.ops.cpu.operands.epilogue import Epilogue
+from brickrt.ops.cpu.products.few_outputs import power_of_two
 from brickrt.ops.cpu.products.matrix_view import MATRIX_VIEWS, MatrixView
 from brickrt.ops.cpu.strassen.second_factors import column_sizes, second_factors
-from brickrt.ops.cpu.strassen.sizes import BLOCKS, PRODUCTS, chunks_of, group_columns
+from brickrt.ops.cpu.strassen.sizes import BLOCKS, PRODUCTS, TileCounts, chunks_of, group_columns, part_rows
 from brickrt.ops.operators.conv import Conv
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.types import Boxes
 
+LINE = 16  # elements of a cache line
+MOST_PREFETCHED = 8  # lines, while one vector of each factor is computed
 LINES_APART = 4  # rows of a factor that lie a multiple of so many vectors apart would meet in few sets of the cache
 
 
@@ -48,6 +51,37 @@ class StrassenScheme(Kernel):
     op: MatMul | Conv
     levels: ClassVar[int] = 1
     effort = 6
+    sized = True
+
+    @property
+    def open_classes(self) -> Sequence[int]:
+        """See `Kernel`: groups, and extents of boxes."""
+        return 0, *range(3 if isinstance(self.op, Conv) else 2, len(self.shape_class))
+
+    @property
+    def knows_channels(self) -> bool:
+        """Columns of `b` are channels of images, and the last dimension of matrices."""
+        return True
+
+    def open_dims(self, i: int | None) -> Sequence[int]:
+        """See `Kernel`; `b` is a constant."""
+        if i is not None and 0 < i < self.op.main:
+            return ()
+        rank = (self.out if i is None else self.ins[i]).rank
+        return super().open_dims(i) if isinstance(self.op, Conv) else range(rank - 1)
+
+    def decisions(self) -> tuple[Any, ...]:
+        """See `Kernel`."""
+        return (self.lines_ahead,)
+
+    @property
+    def lines_ahead(self) -> int:
+        """Lines of the panels that are read first, which each step of the first factors prefetches: a power of two, so
+        that boxes have code in common."""
+        if self.decided:
+            return self.decided[0]
+        steps = max(1, min(part_rows(self.rows, self.levels)) * self.part_depth // self.lanes)
+        return min(MOST_PREFETCHED, power_of_two(max(1, -(-PRODUCTS * self.panel // (int(steps) * LINE)))))
 
     @classmethod
     def classify(
@@ -80,6 +114,11 @@ class StrassenScheme(Kernel):
     def ragged(self) -> bool:
         """Whether boxes cut columns inside groups."""
         return bool(self.shape_class[1])
+
+    @property
+    def tiles(self) -> TileCounts:
+        """Register tiles of the rows of a part."""
+        return TileCounts.of(self.part_rows, self.most)
 
     @property
     def part_rows(self) -> int:
@@ -138,7 +177,8 @@ class StrassenScheme(Kernel):
     @property
     def factor_elements(self) -> int:
         """From one factor to the next: all are written at once, at an odd number of vectors from each other."""
-        return (self.part_rows * self.sum_stride // self.lanes | 1) * self.lanes
+        vectors = self.part_rows * self.sum_stride // self.lanes
+        return (vectors + 1 - vectors % 2) * self.lanes
 
     @property
     def spills_at(self) -> int:

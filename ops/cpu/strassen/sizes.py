@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from brickrt.ops.base import Op
+from brickrt.ops.cpu.emit.sizes import Size, greatest, least
 from brickrt.ops.cpu.products.conv_geometry import reads_one_pixel
 from brickrt.ops.operators.conv import Conv
 from brickrt.ops.operators.matmul import MatMul
@@ -41,16 +43,41 @@ def chunks_of(depth: int, lanes: int, levels: int = 1) -> tuple[int, int]:
     return n, -(-whole // n) * unit
 
 
-def part_starts(rows: int, levels: int) -> list[int]:
+def part_starts(rows: int | Size, levels: int) -> list[int | Size]:
     """Where the parts of a box's rows begin, which is cut in halves `levels` times."""
-    starts = [0]
+    starts: list[int | Size] = [0]
     for level in range(1, levels + 1):
         starts = [start + n * -(-rows // 2**level) for start in starts for n in (0, 1)]
     return starts
 
 
-def part_rows(rows: int, levels: int) -> list[int]:
+def part_rows(rows: int | Size, levels: int) -> list[int | Size]:
     """Rows that are there in each of the parts: all end where the halves that they are parts of do."""
     part, starts = -(-rows // 2**levels), part_starts(rows, levels)
     ends = [-(-rows // 2) if n < len(starts) // 2 else rows for n in range(len(starts))]
-    return [min(part, max(0, end - start)) for start, end in zip(starts, ends, strict=True)]
+    return [least(part, greatest(0, end - start)) for start, end in zip(starts, ends, strict=True)]
+
+
+@dataclass(frozen=True)
+class TileCounts:
+    """Register tiles of the rows of a part: `count`, of which `short` have a row less than the `long` ones before."""
+
+    count: int | Size
+    long: int
+    short: int | Size
+
+    @staticmethod
+    def of(rows: int | Size, most: int) -> TileCounts:
+        """Tiles of at most `most` rows, as equal as they can be."""
+        if not rows:
+            return TileCounts(0, 1, 0)
+        count = -(-rows // most)
+        long = int(-(-rows // count))
+        return TileCounts(count, long, count * long - rows)
+
+    @property
+    def runs(self) -> list[tuple[int | Size, int | Size, int]]:
+        """Where tiles of one size begin, how many there are, and their rows."""
+        many = self.count - self.short
+        runs = [(0, many, self.long), (many * self.long, self.short, self.long - 1)]
+        return [run for run in runs if run[2] and not (isinstance(run[1], int) and run[1] == 0)]

@@ -18,9 +18,7 @@ from dataclasses import dataclass
 
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import I64, Index
-from brickrt.ops.cpu.products.row_tiles import sizes
 from brickrt.ops.cpu.strassen.frame import Masks, SevenProducts, StrassenFrame
 from brickrt.ops.cpu.strassen.row_ranges import mixed_matrices
 from brickrt.ops.cpu.strassen.sizes import PRODUCTS, part_rows
@@ -52,10 +50,6 @@ class TwoLevelStrassenBody(StrassenFrame):
 
     k: TwoLevelStrassenScheme
 
-    def __init__(self, kernel: TwoLevelStrassenScheme, f: FunctionEmitter) -> None:
-        super().__init__(kernel, f)
-        self.parts = sizes(kernel.part_rows, kernel.most) if kernel.rows else []
-
     # ---- loops
 
     def emit(self) -> None:
@@ -78,12 +72,9 @@ class TwoLevelStrassenBody(StrassenFrame):
 
     def round(self, at: Round) -> None:
         """All tiles of rows, which find the panels in L2."""
-        start = 0
-        for count in dict.fromkeys(self.parts):
-            repeat = self.parts.count(count)
+        for start, repeat, count in self.k.tiles.runs:
             with self.f.loop(0, repeat) as r:
                 RowTile(self, at, self.f.add(start, self.f.mul(r, count)), count).emit()
-            start += repeat * count
 
     def masks(self, column: Index) -> Masks:
         """Masks of the blocks of a tile of columns."""
@@ -114,9 +105,9 @@ class RowTile(SevenProducts):
         with self.f.when(finishing), self.outputs() as (lower, right):
             self.finish(lower, right)
 
-    def later(self) -> tuple[ir.Value, Sequence[int]]:
+    def later(self) -> ir.Value:
         """The panels of the next round."""
-        return self.f.address(self.at.b, PRODUCTS * self.k.panel, self.body.dtype), self.body.parts
+        return self.f.address(self.at.b, PRODUCTS * self.k.panel, self.body.dtype)
 
     # ---- the state
 

@@ -98,5 +98,5 @@ class DirectTiles:
         f = self.f
         with f.loop(0, axis.r) as tap:
             index = f.value(f.add(tile_input(f, axis, at), f.mul(tap, axis.dilation)))
-            with f.when(f.b.icmp_unsigned("<", index, I64(axis.extent))):
+            with f.when(f.b.icmp_unsigned("<", index, f.value(axis.extent))):
                 yield tap, index

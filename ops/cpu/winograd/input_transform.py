@@ -118,10 +118,8 @@ class InputTransform:
         start = f.address(self.frame.x, f.add(base, f.dot(corner, self.strides)), self.frame.dtype)
         sy, sx = (stride * axis.step for stride, axis in zip(self.strides, self.axes, strict=True))
 
-        def pixel(r: int, c: int) -> ir.Value:
-            return f.load(start, r * sy + c * sx, self.frame.dtype, k.lanes)
-
-        return [[pixel(r, c) for c in range(across.n)] for r in range(down.n)]
+        rows = [f.address(start, r * sy, self.frame.dtype) for r in range(down.n)]
+        return [[f.load(row, c * sx, self.frame.dtype, k.lanes) for c in range(across.n)] for row in rows]
 
     def guarded(self, base: Index, corner: Sequence[Index]) -> list[list[ir.Value]]:
         """Zero where an input is not read by the box: on padding, and beyond what the box needs."""

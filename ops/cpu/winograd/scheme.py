@@ -18,6 +18,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -34,10 +35,26 @@ from brickrt.ops.operators.conv import Conv
 class WinogradScheme(Kernel):
     """`shape_class` is (edge, align, tiles, depth, blocks): tiles of `edge` outputs, m, along each tiled dimension;
     `align` as in `choose_tile`; then the most that a box has of tiles in a plane (of all its images), of planes, and of
-    blocks of output channels."""
+    blocks of output channels. `decided` are the `sizes` and
+    `ob`."""
 
     op: Conv
     effort = 5
+    sized = True
+    knows_channels = True
+
+    @property
+    def open_classes(self) -> Sequence[int]:
+        """See `Kernel`: what is decided by them is all that matters."""
+        return 1, 2, 3
+
+    def open_dims(self, i: int | None) -> Sequence[int]:
+        """See `Kernel`; weights have known shapes."""
+        return () if i is not None and 0 < i < self.op.main else super().open_dims(i)
+
+    def decisions(self) -> tuple[Any, ...]:
+        """See `Kernel`."""
+        return self.sizes, self.ob
 
     @property
     def edge(self) -> int:
@@ -74,12 +91,16 @@ class WinogradScheme(Kernel):
     @property
     def ob(self) -> int:
         """Blocks of output channels of a register tile."""
+        if self.decided:
+            return self.decided[1]
         align, blocks = self.shape_class[1], self.out.channel_blocks
         return 2 if blocks >= 2 and align % 2 == 0 else 1
 
     @cached_property
     def sizes(self) -> Sizes:
         """How many tiles are worked on at a time."""
+        if self.decided:
+            return self.decided[0]
         _, _, tiles, depth, _ = self.shape_class
         return choose_sizes(tiles, depth, self.ob, self.isa.registers, self.weight_bytes)
 

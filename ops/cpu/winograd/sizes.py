@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 NEAR = 1 << 20  # bytes that transformed weights may take to stay close to a core
+FEWER_TILES = (16, 12, 8, 6, 4)  # of a register tile, where it is not full
 SHARED_TILES = 24  # tiles in all planes together that make a sweep over weights further away worth while
 
 
@@ -32,7 +33,7 @@ def choose_sizes(tiles: int, planes: int, ob: int, registers: int, weight_bytes:
 
 
 def register_tile(tiles: int, ob: int, registers: int) -> int:
-    """As many tiles as registers allow, but not much padding."""
+    """As many tiles as registers allow, but not much padding; of few numbers, so that boxes have code in common."""
     most = min((registers - ob - 2) // ob, 24)
-    padded = {t: -(-tiles // t) * t for t in range(most, 3, -1)}
+    padded = {t: -(-tiles // t) * t for t in (most, *(t for t in FEWER_TILES if t < most))}
     return next(t for t in padded if padded[t] <= 1.05 * min(padded.values()))

@@ -1,7 +1,7 @@
 """Compiles kernels with all cores. LLVM holds a lock while it compiles, so helpers are processes.
 
 A helper is this module run by a fresh interpreter, which needs nothing of the caller's main module. It reads pickled
-(digest, kernel) from its standard input, from its parent alone, answers each with the pickled object file, and ends
+(digest, kernel) from its standard input, from its parent alone, answers each with its pickled machine code, and ends
 when its input does: no helper outlives its parent.
 """
 
@@ -18,21 +18,23 @@ from collections.abc import Iterator
 from queue import Empty, PriorityQueue, SimpleQueue
 from typing import NamedTuple
 
-from brickrt.ops.cpu.compile import to_object
-from brickrt.ops.cpu.kernel import Kernel, emit_module
+from brickrt.ops.cpu.kernel import Kernel
+from brickrt.ops.cpu.sized_kernel import SizedCode, compiled_code
+from brickrt.runtime.cpu.compile.kernel_digest import kernel_digest
 from brickrt.runtime.thread_count import usable_cores
 
 KERNELS_PER_HELPER = 5  # from which on starting a helper pays
 
 
-def symbol(digest: str) -> str:
-    """Name of a kernel's function."""
-    return f"brick_{digest}"
-
-
-def build(digest: str, kernel: Kernel) -> bytes:
-    """Machine code of one kernel, as an object file."""
-    return to_object(emit_module(kernel, symbol(digest)), kernel.isa)
+def build(kernel: Kernel) -> SizedCode:
+    """Machine code of one kernel, in a function that no other code is named after."""
+    collects = gc.isenabled()
+    gc.disable()  # or to emit takes twice as long: all that is made of LLVM IR lives until the end
+    try:
+        return compiled_code(kernel, f"brick_{kernel_digest(kernel)}")
+    finally:
+        if collects:
+            gc.enable()
 
 
 class CompileJob(NamedTuple):
@@ -55,7 +57,7 @@ class Compilation:
         self.asked = 0
         self._number = itertools.count()
         self._todo: PriorityQueue[CompileJob] = PriorityQueue()
-        self._done: SimpleQueue[tuple[str, bytes] | None] = SimpleQueue()  # None: a helper failed
+        self._done: SimpleQueue[tuple[str, SizedCode] | None] = SimpleQueue()  # None: a helper failed
         self._helpers: list[subprocess.Popen] = []
         self._threads: list[threading.Thread] = []
 
@@ -66,8 +68,8 @@ class Compilation:
         if len(self._helpers) + 1 < min(usable_cores(), self.asked // KERNELS_PER_HELPER):
             self._help()
 
-    def images(self) -> Iterator[tuple[str, bytes]]:
-        """Object files by digest, as they are ready, of all that was asked for."""
+    def images(self) -> Iterator[tuple[str, SizedCode]]:
+        """Machine code by digest, as it is ready, of all that was asked for."""
         left, self.asked = self.asked, 0
         while left:
             made = self._next()
@@ -87,8 +89,8 @@ class Compilation:
         for helper in self._helpers:
             helper.communicate()
 
-    def _next(self) -> tuple[str, bytes] | None:
-        """An object file that a helper has finished, else one compiled here; waits where nothing is left to compile.
+    def _next(self) -> tuple[str, SizedCode] | None:
+        """Code that a helper has finished, else some compiled here; waits where nothing is left to compile.
 
         None where a helper failed.
         """
@@ -98,7 +100,7 @@ class Compilation:
             except Empty:
                 return self._done.get()
             assert kernel is not None
-            return kernel[0], build(*kernel)
+            return kernel[0], build(kernel[1])
         return self._done.get()
 
     def _help(self) -> None:
@@ -129,8 +131,8 @@ def effort(kernel: Kernel) -> int:
     return 1000 * kernel.effort + len(repr(kernel.op))
 
 
-def _answer(helper: subprocess.Popen, kernel: tuple[str, Kernel]) -> bytes | None:
-    """The object file that a helper gives. None where it fails: this process then compiles, and raises the error."""
+def _answer(helper: subprocess.Popen, kernel: tuple[str, Kernel]) -> SizedCode | None:
+    """The machine code that a helper gives. None where it fails: this process then compiles, and raises the error."""
     assert helper.stdin is not None and helper.stdout is not None
     try:
         pickle.dump(kernel, helper.stdin)
@@ -146,9 +148,9 @@ def serve() -> None:
     gc.disable()
     while True:
         try:
-            digest, kernel = pickle.load(sys.stdin.buffer)
+            _, kernel = pickle.load(sys.stdin.buffer)
         except EOFError:
             return
-        pickle.dump(build(digest, kernel), sys.stdout.buffer)
+        pickle.dump(build(kernel), sys.stdout.buffer)
         sys.stdout.buffer.flush()
         gc.collect()

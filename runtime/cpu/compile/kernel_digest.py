@@ -10,6 +10,7 @@ import llvmlite
 
 from brickrt import ops as operators
 from brickrt.ops.cpu.kernel import Kernel
+from brickrt.ops.cpu.sized_kernel import Outline, outline
 from brickrt.runtime.cache.disk_cache import sources_digest
 
 
@@ -25,6 +26,12 @@ def digest_of(*parts: str) -> str:
     return hashlib.sha256("\n".join([code_digest(), *parts]).encode()).hexdigest()[:32]
 
 
+def outline_digest(outline: Outline) -> str:
+    """Name of all code of an outline."""
+    return digest_of(outline.text)
+
+
 def kernel_digest(kernel: Kernel) -> str:
-    """Identity of a kernel's machine code."""
-    return digest_of(type(kernel).__name__, repr(kernel))
+    """Identity of a kernel, numbers that its code leaves open among it."""
+    shape = outline(kernel)
+    return digest_of(shape.text, repr(shape.numbers))

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from weakref import WeakValueDictionary
 
+import numpy as np
 from llvmlite import ir
 
 from brickrt.ops.cpu.compile import LoadedObjects, to_object
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel
+from brickrt.ops.cpu.sized_kernel import Outline, SizedCode, outline
 from brickrt.runtime.cache.disk_cache import DiskCache
-from brickrt.runtime.cpu.compile.compile_pool import Compilation, symbol
-from brickrt.runtime.cpu.compile.kernel_digest import digest_of, kernel_digest
+from brickrt.runtime.cpu.compile.code_cache import CODE_CACHE
+from brickrt.runtime.cpu.compile.compile_pool import Compilation
+from brickrt.runtime.cpu.compile.kernel_digest import digest_of, outline_digest
 from brickrt.runtime.progress import KernelProgress
 
+_LOADED: WeakValueDictionary[str, LoadedObjects] = WeakValueDictionary()  # by the names of functions, while in use
 _KEPT: list[LoadedObjects] = []  # libraries of the engine itself: threads may be in them until the process ends
 
 
@@ -34,6 +41,22 @@ def module_image(module: ir.Module, isa: Isa) -> bytes:
     return image
 
 
+@dataclass
+class WantedKernel:
+    """A kernel of a program: its outline, the code that is good for it once there is some, and the table that this
+    reads."""
+
+    outline: Outline
+    digest: str
+    code: SizedCode | None = None
+    sizes: Future[np.ndarray] = field(default_factory=Future)
+
+    def found(self, code: SizedCode) -> None:
+        """The code is there."""
+        self.code = code
+        self.sizes.set_result(code.table(self.outline.numbers))
+
+
 class KernelLoader:
     """Kernels of one program. Helper processes compile the missing ones from the first `want` on; `load` gives all.
 
@@ -44,37 +67,66 @@ class KernelLoader:
         self._isa = isa
         self._store = _store()
         self._compilation = Compilation()
-        self._images: dict[str, bytes | None] = {}
-        self._digests: list[str] = []
+        self._missing: dict[str, list[tuple[WantedKernel, Kernel]]] = {}  # by outline: its first one is compiled
+        self._wanted: list[WantedKernel] = []
 
-    def want(self, kernel: Kernel) -> None:
-        """Adds a kernel to those that `load` gives."""
-        digest = kernel_digest(kernel)
-        self._digests.append(digest)
-        if digest not in self._images:
-            self._images[digest] = self._store.get(digest)
-            if self._images[digest] is None:
-                self._compilation.ask(digest, kernel)
+    def want(self, kernel: Kernel) -> Future[np.ndarray]:
+        """Adds a kernel to those that `load` gives. Its table of sizes, int64, is there once its code is."""
+        shape = outline(kernel)
+        wanted = WantedKernel(shape, outline_digest(shape))
+        self._wanted.append(wanted)
+        found = CODE_CACHE.find(self._store, wanted.digest, shape.numbers)
+        if found is not None:
+            wanted.found(found)
+            return wanted.sizes
+        waiting = self._missing.setdefault(wanted.digest, [])
+        if not waiting:
+            self._compilation.ask(wanted.digest, kernel)
+        waiting.append((wanted, kernel))
+        return wanted.sizes
 
-    def load(self, progress: KernelProgress | None = None) -> tuple[LoadedObjects, list[int]]:
-        """One library of all kernels, and their addresses in the order they were wanted. What is compiled is kept."""
-        library = _loaded(self.images(progress).values(), self._isa)
-        return library, [library.address(name) for name in self.symbols]
+    def load(self, progress: KernelProgress | None = None) -> tuple[list[LoadedObjects], list[int]]:
+        """Libraries of all kernels, and the kernels' addresses in the order they were wanted. What programs of this
+        process have loaded is not loaded again; what is compiled is kept."""
+        images = self.images(progress)
+        found = {name: library for name in images if (library := _LOADED.get(name)) is not None}
+        missing = [name for name in images if name not in found]
+        if missing:
+            library = _loaded((images[name] for name in missing), self._isa)
+            for name in missing:
+                found[name] = _LOADED[name] = library
+        return list(dict.fromkeys(found.values())), [found[name].address(name) for name in self.symbols]
 
     @property
     def symbols(self) -> list[str]:
         """The names of the kernels' functions, in the order they were wanted."""
-        return [symbol(digest) for digest in self._digests]
+        return [wanted.code.symbol for wanted in self._wanted if wanted.code]
 
     def images(self, progress: KernelProgress | None = None) -> dict[str, bytes]:
         """The object files of all kernels, by the names of their functions."""
-        missing = self._compilation.asked
-        for done, (digest, image) in enumerate(self._compilation.images()):
-            self._images[digest] = image
-            self._store.put(digest, image)
-            if progress:
-                progress(done + 1, missing)
-        return {symbol(digest): image for digest, image in self._images.items() if image is not None}
+        done = 0
+        while self._compilation.asked:
+            known = done + self._compilation.asked
+            for digest, code in self._compilation.images():
+                CODE_CACHE.add(self._store, digest, code)
+                self._compiled(digest, code)
+                done += 1
+                if progress:
+                    progress(done, known)
+        return {wanted.code.symbol: wanted.code.image for wanted in self._wanted if wanted.code}
+
+    def _compiled(self, digest: str, code: SizedCode) -> None:
+        """Gives the code to kernels of its outline that it is good for, and asks for that of one of the others."""
+        waiting = self._missing.pop(digest)
+        others = []
+        for wanted, kernel in waiting:
+            if code.fits(wanted.outline.numbers):
+                wanted.found(code)
+            else:
+                others.append((wanted, kernel))
+        if others:
+            self._missing[digest] = others
+            self._compilation.ask(digest, others[0][1])
 
     def __enter__(self) -> KernelLoader:
         return self

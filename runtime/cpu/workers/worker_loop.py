@@ -194,9 +194,9 @@ class _Worker(_WorkerFunction):
         """The worker's own memory at the beginning of a run."""
         for k in COUNTS:
             self.put(0, self.own, k)
-        with self.loop(0, self.field(N_IO)) as k:
-            address = self.word(self.b.inttoptr(self.word(self.array(IO_WORDS), k), PTR), 0)
-            self.put(address, self.b.inttoptr(self.word(self.own, BASES), PTR), self.add(k, FIRST))
+        with self.loop(0, self.field(N_IO)) as io:
+            address = self.word(self.b.inttoptr(self.word(self.array(IO_WORDS), io), PTR), 0)
+            self.put(address, self.b.inttoptr(self.word(self.own, BASES), PTR), self.add(io, FIRST))
         with self.loop(0, self.field(QUEUES)) as q:
             self.put(self.word(self.array(QUEUE_AT), q), self.own, self.add(q, HEADS))
 

@@ -17,7 +17,7 @@ from brickrt import zoo
 from tests.runtime.windows.helpers import image, layers
 from tests.support.terminals import Terminal
 
-EDGE = 768
+EDGE = 512
 
 
 @pytest.fixture(scope="module")

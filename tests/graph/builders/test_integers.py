@@ -28,8 +28,9 @@ def check_model(model: bytes, shape: tuple[int, ...] = SHAPE, products: int = 1)
     """So many products of integers, no others, and results that are ONNX's but for a quantum here and there."""
     x = np.random.default_rng(7).uniform(-3, 3, shape).astype(np.float32)
     graph = graph_of(model, shape, integers=True)
-    kinds = [graph.ins(node)[:2] for node in graph.nodes if node.op.name in ("Conv", "MatMul")]
-    assert [is_integer_product(*pair) for pair in kinds] == [True] * products
+    kinds = [graph.ins(node)[:2] for node in graph.nodes if node.op.name in ("Conv", "ConvTranspose", "MatMul")]
+    assert sum(is_integer_product(*pair) for pair in kinds) == products
+    assert products in (0, len(kinds))
     (want,) = interpret(graph_of(model, shape, integers=False), {"x": x}).values()
     (got,) = interpret(graph, {"x": x}).values()
     apart = np.abs(got - want) / QUANTUM
@@ -82,6 +83,29 @@ def test_other_scales_are_converted():
     m = QuantizedModel(3)
     pooled = m.quantized(m.node("MaxPool", m.quantized("x", 0.02), kernel_shape=[2, 2]), 0.03)
     check_model(m.model(m.quantized(m.conv(pooled, 0.03, (5, 6, 1, 1)), QUANTUM), SHAPE))
+
+
+def test_what_is_joined_in_one_scale_is_converted_before():
+    """A product's own result and bytes of another scale are joined as bytes."""
+    m = QuantizedModel(10)
+    x = m.quantized("x", 0.02)
+    y = m.quantized(m.node("Relu", m.conv(x, 0.02, (8, 6, 1, 1))), 0.0317)
+    joined = m.quantized(m.node("Concat", m.conv(x, 0.02, (4, 6, 1, 1)), y, axis=1), 0.0423, 90)
+    model = m.model(m.quantized(m.conv(joined, 0.0423, (5, 12, 1, 1)), QUANTUM), SHAPE)
+    graph = check_model(model, products=3)
+    assert sorted(names(graph)) == ["Concat", "Conv", "Conv", "Conv", "Map"]
+    assert graph.out(next(node for node in graph.nodes if node.op.name == "Concat")).dtype == np.uint8
+
+
+@pytest.mark.parametrize(("zero", "products"), [(0, 1), (9, 0)])
+def test_transposed_convolutions(zero, products):
+    """Where the zero point is not 0, what it adds depends on how many taps reach an output: these stay in float."""
+    m = QuantizedModel(11, zero=zero)
+    w, scales = m.weights((6, 10, 3, 2), axis=1)
+    bias = m.bias(10, (np.float32(0.02) * scales).astype(np.float32))
+    y = m.node("ConvTranspose", m.quantized("x", 0.02), w, bias, strides=[2, 2], pads=[1, 0, 1, 0])
+    graph = check_model(m.model(m.quantized(y, QUANTUM, 100), SHAPE), products=products)
+    assert [node.op.name for node in graph.nodes].count("ConvTranspose") == 1
 
 
 @pytest.mark.parametrize("shape", [(6, 1, 3, 3), (32, 3, 1, 1)])

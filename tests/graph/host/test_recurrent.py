@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from brickrt.graph.errors import BrickError
 from brickrt.graph.host.run_host_node import run_node
 from brickrt.graph.onnx_import.protobuf import onnx_node
 from tests.support.graphs.builders_harness import one_node
@@ -25,7 +26,7 @@ def compare(op_type: str, *, directions: int = 1, optional: tuple[str, ...] = ()
     gates = GATES[op_type] * HIDDEN
     given = {
         "B": floats(directions, 2 * gates),
-        "lengths": np.array([5, 2, 3], np.int32),
+        "lengths": np.array([5, 2, 0], np.int32),
         "h": floats(directions, BATCH, HIDDEN),
         "c": floats(directions, BATCH, HIDDEN),
         "P": floats(directions, 3 * HIDDEN),
@@ -56,6 +57,14 @@ def test_weights_alone(op_type):
 def test_directions_with_sequences_of_different_lengths(op_type, direction):
     optional = ("B", "lengths", "h", "c", "P")
     compare(op_type, directions=1 + (direction == "bidirectional"), optional=optional, direction=direction)
+
+
+@pytest.mark.parametrize("length", [-1, 6])
+def test_a_length_beyond_the_steps_is_refused(length):
+    lengths = np.array([5, 2, length], np.int32)
+    model, feeds = one_node("RNN", 14, [np.zeros((5, 3, 6)), *np.zeros((2, 1, 6, 6)), None, lengths], 2, hidden_size=6)
+    with pytest.raises(BrickError, match=f"sequence_lens has {length}, the input has 5 steps"):
+        run_node(onnx_node(model.graph.node[0], {"": 14}, "n"), {"": 14}, feeds)
 
 
 def test_activations_take_their_parameters_in_turn():

@@ -17,10 +17,11 @@ from llvmlite import binding as llvm
 
 from brickrt.ops.base import Op, evaluate_whole
 from brickrt.ops.cpu.all_kernels import KernelMaker
-from brickrt.ops.cpu.compile import LoadedObjects, to_object
+from brickrt.ops.cpu.compile import LoadedObjects
 from brickrt.ops.cpu.isa import Isa
-from brickrt.ops.cpu.kernel import Kernel, choose_kernel, emit_module
+from brickrt.ops.cpu.kernel import Kernel, choose_kernel
 from brickrt.ops.cpu.operand import Operand, dense, to_blocked
+from brickrt.ops.cpu.sized_kernel import SizedCode, compiled_code, outline
 from brickrt.ops.types import Boxes, TensorType
 
 HOST = Isa(16, 32)
@@ -82,17 +83,29 @@ def element_offset(operand: Operand, index: Sequence[int]) -> int:
     return sum(i * s for i, s in zip(scaled, operand.strides, strict=True))
 
 
+_COMPILED: dict[str, list[tuple[SizedCode, LoadedObjects]]] = {}  # by outline: kernels of many sizes run the same code
+
+
 @lru_cache(maxsize=256)
-def compiled(kernel: Kernel) -> tuple[LoadedObjects, int]:
-    """The library that keeps the code alive, and the kernel's address."""
-    library = LoadedObjects(kernel.isa)
-    library.add(to_object(emit_module(kernel, "k"), kernel.isa))
-    return library, library.address("k")
+def compiled(kernel: Kernel) -> tuple[int, np.ndarray]:
+    """The address of code that is good for a kernel, which may be another one's, and the table of sizes it reads."""
+    found = outline(kernel)
+    known = _COMPILED.setdefault(found.text, [])
+    fitting = [pair for pair in known if pair[0].fits(found.numbers)]
+    if not fitting:
+        code, library = compiled_code(kernel, "k"), LoadedObjects(kernel.isa)
+        assert code.fits(found.numbers)
+        library.add(code.image)
+        fitting = [(code, library)]
+        known += fitting
+    code, library = fitting[0]
+    return library.address("k"), code.table(found.numbers)
 
 
 def call(kernel: Kernel, origins: Sequence[int], box: Boxes) -> None:
     """Runs a kernel; `origins[0]` is the output's."""
-    _, address = compiled(kernel)
+    address, sizes = compiled(kernel)
+    origins = [*origins[: kernel.pointers], sizes.ctypes.data]
     pointers = (ctypes.c_void_p * len(origins))(*origins)
     bounds = (ctypes.c_int64 * max(2 * box.rank, 1))(*np.stack([box.lo[0], box.hi[0]], 1).ravel().tolist())
     ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(address)(pointers, bounds)

@@ -1,26 +1,36 @@
-"""Operators that only move or compare elements, between dequantizing and quantizing again by the same scale."""
+"""Operators that only move or compare elements, before quantizing: they do it with bytes."""
 
 from __future__ import annotations
 
 from brickrt.graph.builder import Builder
-from brickrt.graph.builders.integers.quantized_tensors import as_bytes
+from brickrt.graph.builders.common import elementwise
+from brickrt.graph.builders.integers.quantized_tensors import as_bytes, unsigned
+from brickrt.graph.builders.scalar import div, like
 from brickrt.ops.base import Op
 from brickrt.ops.operators.move import Concat, Take, Transpose, View
 from brickrt.ops.operators.pool import Pool
 
 
-def moved_integers(b: Builder, name: str, scale: float, zero: int) -> str | None:
-    """The unsigned bytes that `name` is quantized to, by `scale` and by `zero`, that of an unsigned byte.
+def quantized_twin(b: Builder, name: str, scale: float, zero: int) -> str:
+    """The unsigned bytes that a float32 tensor is quantized to, by `scale` and by `zero`, that of an unsigned byte."""
+    known = as_bytes(b, name)
+    if known and known[1:] == (scale, zero):
+        return known[0]
+    return _moved(b, name, scale, zero) or elementwise(
+        b, lambda x: unsigned(div(x, like(x, scale)), zero), name, hint="quantized"
+    )
 
-    `name` moves or compares tensors that all have this scale and zero point; None where it does not.
-    """
+
+def _moved(b: Builder, name: str, scale: float, zero: int) -> str | None:
+    """The bytes of what moves or compares elements, made of bytes; None where that would be more work."""
     writer = next((node for node in reversed(b.nodes) if node.output == b.resolve(name)), None)
-    if writer is None or not _keeps_values(writer.op):
+    if writer is None:
         return None
-    sources = [as_bytes(b, source) for source in writer.inputs]
-    if any(source is None or source[1:] != (scale, zero) for source in sources):
+    alike = all((as_bytes(b, source) or ())[1:] == (scale, zero) for source in writer.inputs)
+    if not (_keeps_values(writer.op) if alike else isinstance(writer.op, View | Transpose | Concat)):
         return None
-    return b.emit(writer.op, *(source[0] for source in sources if source), hint="integers")
+    sources = [quantized_twin(b, source, scale, zero) for source in writer.inputs]
+    return b.emit(writer.op, *sources, hint="integers")
 
 
 def _keeps_values(op: Op) -> bool:

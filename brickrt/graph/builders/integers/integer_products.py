@@ -27,10 +27,11 @@ from brickrt.graph.builders.integers.quantized_tensors import (
 )
 from brickrt.graph.builders.scalar import F32, add, mul, sub
 from brickrt.ops.expr import Expr, cast
-from brickrt.ops.operators.conv import Conv
+from brickrt.ops.operators.conv import Conv, ConvTranspose
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.operators.product_types import SUMS
 
+Product = Conv | ConvTranspose | MatMul
 WORD, LANES = 4, 16
 """Kernels multiply so many channels of a group at a time, and sum for so many at a time."""
 LARGEST = 255  # of an unsigned byte
@@ -40,6 +41,15 @@ def integer_conv(b: Builder, op: Conv, x: str, weights: str, bias: str = "") -> 
     """The convolution `op` of dequantized tensors in float32, summed as integers; None where kernels take none such."""
     found, known = b.integers and as_weights(b, weights, 0), as_bytes(b, x) if b.integers else None
     if not found or not known or not _kernel_takes(op, found[0].shape):
+        return None
+    (w, scales), (name, scale, zero) = found, known
+    return _product(b, op, (name, zero, scale), w, scales, bias)
+
+
+def integer_conv_transpose(b: Builder, op: ConvTranspose, x: str, weights: str, bias: str = "") -> str | None:
+    """As `integer_conv`, of inputs whose zero point is 0: how many weights an output sums depends on where it is."""
+    found, known = b.integers and as_weights(b, weights, 1), as_bytes(b, x) if b.integers else None
+    if not found or not known or known[2] or op.groups > 1:
         return None
     (w, scales), (name, scale, zero) = found, known
     return _product(b, op, (name, zero, scale), w, scales, bias)
@@ -106,7 +116,7 @@ def _takes(b: Builder, op: Conv | MatMul, x: str, w: np.ndarray) -> bool:
 
 
 def _product(
-    b: Builder, op: Conv | MatMul, x: tuple[str, int, float], w: np.ndarray, scales: np.ndarray, bias: str
+    b: Builder, op: Product, x: tuple[str, int, float], w: np.ndarray, scales: np.ndarray, bias: str
 ) -> str | None:
     name, zero, scale = x
     unit = np.float32(scale) * scales
@@ -126,7 +136,7 @@ def _with_bias(total: Expr, factor: Expr, bias: Expr) -> Expr:
     return add(mul(cast(total, F32), factor), bias)
 
 
-def integer_sums(b: Builder, op: Conv | MatMul, x: str, zero: int, w: np.ndarray, bias: np.ndarray) -> str | None:
+def integer_sums(b: Builder, op: Product, x: str, zero: int, w: np.ndarray, bias: np.ndarray) -> str | None:
     """The int32 sums of unsigned bytes less `zero` times `w`, plus bias; None where they may not fit 32 bits."""
     channel = 0 if isinstance(op, Conv) else 1
     others = tuple(k for k in range(w.ndim) if k != channel)
@@ -150,10 +160,10 @@ def padded(b: Builder, x: str, op: Conv, fill: int) -> str:
     return take(b, x, tables, fill)
 
 
-def _per_channel(b: Builder, values: np.ndarray, product: str, op: Conv | MatMul) -> str:
+def _per_channel(b: Builder, values: np.ndarray, product: str, op: Product) -> str:
     """A constant of one value, or one per output channel, as it broadcasts to the product."""
     rank = b.type(product).rank
-    channel = 1 if isinstance(op, Conv) else rank - 1
+    channel = rank - 1 if isinstance(op, MatMul) else 1
     name = b.constant(np.asarray(values))
     size = math.prod(values.shape)
     return view(b, name, [size if k == channel else 1 for k in range(rank)] if size > 1 else ())

@@ -7,7 +7,7 @@ import numpy as np
 from brickrt.graph.builder import KERNEL_TYPES, Builder, OnnxNode, builds
 from brickrt.graph.builders.arithmetic.cast import element_type
 from brickrt.graph.builders.common import elementwise, normal_axis, optional, reduce, take, view
-from brickrt.graph.builders.integers.integer_moves import moved_integers
+from brickrt.graph.builders.integers.integer_moves import quantized_twin
 from brickrt.graph.builders.integers.quantized_tensors import (
     OFFSET,
     S8,
@@ -15,7 +15,6 @@ from brickrt.graph.builders.integers.quantized_tensors import (
     as_bytes,
     note_dequantized,
     signed_result,
-    unsigned,
 )
 from brickrt.graph.builders.scalar import (
     F32,
@@ -97,9 +96,7 @@ def _bytes(b: Builder, node: OnnxNode, result: np.dtype) -> str | None:
 def quantized_bytes(b: Builder, node: OnnxNode, name: str, scale: np.ndarray, zero: np.ndarray) -> str:
     """A float32 tensor as the bytes that are a node's output, by one scale and one zero point of their type."""
     factor, offset = float(scale.reshape(-1)[0]), int(zero.reshape(-1)[0]) + (OFFSET if zero.dtype == S8 else 0)
-    twin = moved_integers(b, name, factor, offset)
-    if twin is None:
-        twin = elementwise(b, lambda x: unsigned(div(x, like(x, factor)), offset), name, hint="quantized")
+    twin = quantized_twin(b, name, factor, offset)
     return twin if zero.dtype == U8 else signed_result(b, node.outputs[0], twin)
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from brickrt.graph.builder import Builder, OnnxNode, builds
 from brickrt.graph.builders.common import convert, optional, positive, wide
-from brickrt.graph.builders.integers.integer_products import integer_conv
+from brickrt.graph.builders.integers.integer_products import integer_conv, integer_conv_transpose
 from brickrt.graph.builders.spatial.window import (
     WindowAttributes,
     auto_pad,
@@ -40,12 +40,15 @@ def plain_conv(b: Builder, node: OnnxNode, x: str, weights: str) -> Conv:
 @builds("ConvTranspose")
 def conv_transpose(b: Builder, node: OnnxNode) -> str:
     """A transposed convolution, computed in float32 for float16."""
+    kernel = of_weights(node, b.type(node.inputs[1]).shape[2:])
+    w, extra = _transposed_window(node, b.type(node.inputs[0]).shape[2:], kernel)
+    op = ConvTranspose(w.kernel, w.strides, w.dilations, w.pads, w.pads_end, extra, groups_of(node))
+    found = integer_conv_transpose(b, op, *node.inputs[:3])
+    if found:
+        return found
     operands = _operands(b, node)
-    kernel = of_weights(node, b.type(operands[1]).shape[2:])
-    w, extra = _transposed_window(node, b.type(operands[0]).shape[2:], kernel)
-    groups, bias = groups_of(node), len(operands) == 3
-    op = ConvTranspose(w.kernel, w.strides, w.dilations, w.pads, w.pads_end, extra, groups, bias)
-    return convert(b, b.emit(op, *operands), b.type(node.inputs[0]).dtype)
+    product = b.emit(replace(op, bias=len(operands) == 3), *operands)
+    return convert(b, product, b.type(node.inputs[0]).dtype)
 
 
 def groups_of(node: OnnxNode) -> int:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from brickrt.ops.cpu.emit.sizes import Size, SizeTable, value_of
 from brickrt.ops.cpu.isa import Isa
-from brickrt.ops.cpu.products.row_tiles import FEW, RowWindow, choose_tile, sizes, split_evenly, tile_runs
+from brickrt.ops.cpu.products.row_tiles import FEW, RowWindow, choose_tile, sizes, tile_runs
 
 
 def output_extent(w: RowWindow) -> int:
@@ -43,16 +46,16 @@ def taps_by_definition(w: RowWindow, x: int) -> dict[int, int]:
     return found
 
 
-def taps_of_tiles(w: RowWindow, lo: int, hi: int, most: int) -> dict[int, dict[int, int]]:
+def taps_of_tiles(w: RowWindow, lo: int, hi: int, most: int, runs=None) -> dict[int, dict[int, int]]:
     """Output pixel → tap → input index, as the runs of tiles have it."""
     found: dict[int, dict[int, int]] = {}
-    for run in tile_runs(w, w.shape_class(lo, hi), most):
+    for run in tile_runs(w, w.shape_class(lo, hi), most) if runs is None else runs:
         assert 1 <= run.tile.count <= most
         for r in range(run.repeat):
             for t in range(run.tile.count):
-                x = lo + run.tile.start + r * run.out_step + t * run.tile.step
+                x = lo + run.start + r * run.out_step + t * run.tile.step
                 assert x not in found, "a pixel in two tiles"
-                shift = w.base(lo) + r * run.in_step
+                shift = w.base(lo) + run.in_start + r * run.in_step
                 found[x] = {k: rels[t] + shift for k, rels in enumerate(run.tile.taps) if rels[t] is not None}
     return found
 
@@ -62,6 +65,26 @@ def taps_of_tiles(w: RowWindow, lo: int, hi: int, most: int) -> dict[int, dict[i
 def test_every_pixel_once_with_all_its_taps(row, most):
     w, lo, hi = row
     assert taps_of_tiles(w, lo, hi, most) == {x: taps_by_definition(w, x) for x in range(lo, hi)}
+
+
+@settings(max_examples=300, deadline=None)
+@given(rows(), st.integers(1, 12), st.integers(0, 60))
+def test_runs_for_a_width_are_good_for_others(row, most, more):
+    """Runs whose width is a size: for all widths that give the same answers, where edges lie as they do here."""
+    w, lo, hi = row
+    (width, *edges), table = w.shape_class(lo, hi), SizeTable()
+    runs = tile_runs(w, (table.number(width), *edges), most)
+    wider = replace(w, extent=w.extent + more * w.stride if not w.transposed else w.extent + more)
+    end = hi + (more if not w.transposed else more * w.stride)
+    fits = all(value_of(formula, [end - lo]) == answer for formula, answer in table.answers.items())
+    if not fits or wider.shape_class(lo, end)[1:] != tuple(edges):
+        end, wider = hi, w
+
+    def number(size: Size | int) -> int:
+        return value_of(size.formula, [end - lo]) if isinstance(size, Size) else size
+
+    known = [replace(run, **{k: number(getattr(run, k)) for k in ("start", "in_start", "repeat")}) for run in runs]
+    assert taps_of_tiles(wider, lo, end, most, known) == {x: taps_by_definition(wider, x) for x in range(lo, end)}
 
 
 @settings(max_examples=200, deadline=None)
@@ -124,7 +147,7 @@ def test_a_row_is_an_edge_a_long_run_and_an_edge():
     """3 taps over 64 pixels in tiles of 8: tiles 1 to 6 are equal."""
     runs = tile_runs(RowWindow(64, 3, 1, 1, 1), RowWindow(64, 3, 1, 1, 1).shape_class(0, 64), 8)
     assert [run.repeat for run in runs] == [1, 6, 1]
-    assert [(run.out_step, run.in_step) for run in runs] == [(0, 0), (8, 8), (0, 0)]
+    assert [(run.start, run.tile.count, run.out_step, run.in_step) for run in runs[:2]] == [(0, 8, 8, 8), (8, 8, 8, 8)]
 
 
 def test_an_empty_row_has_no_tiles():
@@ -139,7 +162,6 @@ def test_sizes_are_even(pixels, most):
     assert max(parts) <= most
     assert len(parts) == -(-pixels // most)
     assert len(set(parts[:-1])) <= 1
-    assert [len(p) for p in split_evenly(list(range(pixels)), most)] == parts
 
 
 @given(

@@ -11,10 +11,8 @@ import numpy as np
 import pytest
 
 from brickrt.ops.base import evaluate_whole
-from brickrt.ops.cpu.strassen.body import row_tiles
-from brickrt.ops.cpu.strassen.first_factors import part_rows
 from brickrt.ops.cpu.strassen.kernel import StrassenKernel, TwoLevelStrassenKernel
-from brickrt.ops.cpu.strassen.sizes import CHUNKS, chunks_of, fits
+from brickrt.ops.cpu.strassen.sizes import CHUNKS, TileCounts, chunks_of, fits, part_rows
 from brickrt.ops.expr import apply, arg, const
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.types import Boxes, TensorType
@@ -131,13 +129,12 @@ def test_bricks_make_the_whole(brick, depth, kernel):
 
 
 @pytest.mark.parametrize("most", [1, 6, 14])
-def test_tiles_cover_the_upper_half_once(most):
-    for rows in range(1, 120):
-        tiles = row_tiles(rows, most)
-        covered = [t.start + r * t.count + i for t in tiles for r in range(t.repeat) for i in range(t.count)]
-        assert covered == list(range(-(-rows // 2)))
-        assert [t.missing for t in tiles] == [False] * (len(tiles) - 1) + [rows % 2 == 1]
-        assert all(t.repeat == 1 for t in tiles if t.missing)
+def test_tiles_cover_the_rows_of_a_part_once(most):
+    for rows in range(120):
+        runs = TileCounts.of(rows, most).runs
+        covered = [start + r * count + i for start, repeat, count in runs for r in range(repeat) for i in range(count)]
+        assert covered == list(range(rows))
+        assert len({count for *_, count in runs}) <= 2
 
 
 def test_parts_of_rows_are_all_rows():

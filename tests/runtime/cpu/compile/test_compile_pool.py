@@ -9,6 +9,7 @@ import time
 import pytest
 
 from brickrt.ops.cpu.kernel import Kernel
+from brickrt.ops.cpu.sized_kernel import SizedCode
 from brickrt.runtime.cpu.compile import compile_pool
 from brickrt.runtime.cpu.compile.kernel_digest import kernel_digest
 from tests.support.cpu.small_kernels import kernels
@@ -21,7 +22,7 @@ def made(monkeypatch) -> dict[str, Kernel]:
     return {kernel_digest(k): k for k in kernels(2 * compile_pool.KERNELS_PER_HELPER)}
 
 
-def compiled(made: dict[str, Kernel], started: list[subprocess.Popen] | None = None) -> dict[str, bytes]:
+def compiled(made: dict[str, Kernel], started: list[subprocess.Popen] | None = None) -> dict[str, SizedCode]:
     with compile_pool.Compilation() as compilation:
         for digest, kernel in made.items():
             compilation.ask(digest, kernel)
@@ -35,12 +36,12 @@ def test_helpers_give_what_this_process_compiles(made):
     started: list[subprocess.Popen] = []
     images = compiled(made, started)
     assert len(started) == 1
-    assert images == {digest: compile_pool.build(digest, kernel) for digest, kernel in made.items()}
+    assert images == {digest: compile_pool.build(kernel) for digest, kernel in made.items()}
     assert all(helper.poll() is not None for helper in started)
 
 
 def test_a_helper_compiles_all_when_nobody_else_does(made, monkeypatch):
-    expected = {digest: compile_pool.build(digest, kernel) for digest, kernel in made.items()}
+    expected = {digest: compile_pool.build(kernel) for digest, kernel in made.items()}
     monkeypatch.setattr(compile_pool, "build", lambda *_: pytest.fail("compiled here"))
     with compile_pool.Compilation() as compilation:
         for digest, kernel in made.items():
@@ -76,13 +77,13 @@ def test_a_helper_that_dies_half_way(made, monkeypatch):
     dying = (
         f"import sys, pickle, os; sys.path[:] = {sys.path!r};"
         "from brickrt.runtime.cpu.compile import compile_pool as helpers;"
-        "load = lambda: pickle.load(sys.stdin.buffer); pickle.dump(helpers.build(*load()), sys.stdout.buffer);"
+        "load = lambda: pickle.load(sys.stdin.buffer); pickle.dump(helpers.build(load()[1]), sys.stdout.buffer);"
         "sys.stdout.buffer.flush(); load(); sys.stdout.buffer.write(b'half of a pic');"
         "sys.stdout.buffer.flush(); os._exit(1)"
     )
     popen = subprocess.Popen
     monkeypatch.setattr(subprocess, "Popen", lambda cmd, **how: popen([cmd[0], "-c", dying], **how))
-    assert compiled(made) == {digest: compile_pool.build(digest, kernel) for digest, kernel in made.items()}
+    assert compiled(made) == {digest: compile_pool.build(kernel) for digest, kernel in made.items()}
 
 
 def test_an_error_leaves_no_helper(made, monkeypatch):

@@ -14,8 +14,10 @@ from llvmlite import ir
 
 from brickrt.ops.cpu.emit.llvm_types import I64
 from brickrt.ops.cpu.kernel import Kernel
+from brickrt.ops.cpu.sized_kernel import outline
 from brickrt.runtime.cpu.compile import load as loading
-from brickrt.runtime.cpu.compile.kernel_digest import kernel_digest
+from brickrt.runtime.cpu.compile.code_cache import CodeCache
+from brickrt.runtime.cpu.compile.kernel_digest import kernel_digest, outline_digest
 from brickrt.runtime.cpu.compile.load import KernelLoader, load_module
 from brickrt.runtime.cpu.compile.native_function import NativeFunction
 from brickrt.runtime.progress import KernelProgress
@@ -33,14 +35,16 @@ def load(made: list[Kernel], progress: KernelProgress | None = None) -> list[int
 @pytest.fixture
 def folder(tmp_path, monkeypatch) -> Path:
     monkeypatch.setenv("BRICKRT_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(loading, "CODE_CACHE", CodeCache())
     return tmp_path / "cache" / "kernels"
 
 
-def test_damaged_kernels_are_compiled_again(folder):
+def test_damaged_kernels_are_compiled_again(folder, monkeypatch):
     made = kernels(2)
     load(made)
-    names = [kernel_digest(k) for k in made]
+    names = [outline_digest(outline(k)) for k in made]
     (folder / names[0]).write_bytes(b"broken")
+    monkeypatch.setattr(loading, "CODE_CACHE", CodeCache())  # as in another process
     told: list[tuple[int, int]] = []
     addresses = load(made, lambda *progress: told.append(progress))
     assert told == [(1, 1)]

@@ -56,13 +56,13 @@ def scheduled(kind: str, scenario: str, blocks: int, tasks: int, epochs: int = 1
 @pytest.mark.parametrize(
     ("kind", "blocks", "tasks", "epochs"),
     [
-        ("threads", 1, 10_000, 3),
-        ("threads", 2, 20_000, 4),
-        ("threads", 8, 10_000, 4),
-        ("threads", 32, 6_000, 3),
+        ("threads", 1, 3_000, 2),
+        ("threads", 2, 8_000, 3),
+        ("threads", 8, 5_000, 3),
+        ("threads", 32, 3_000, 2),
         ("threads", 3, 7, 100),
-        ("warps", 2, 8_000, 3),
-        ("warps", 6, 5_000, 2),
+        ("warps", 2, 3_000, 2),
+        ("warps", 6, 2_000, 2),
     ],
 )
 def test_every_task_runs_once_after_what_it_reads_in_every_epoch(kind, blocks, tasks, epochs):
@@ -72,9 +72,9 @@ def test_every_task_runs_once_after_what_it_reads_in_every_epoch(kind, blocks, t
     assert blocks > 1 or (waits, revisits) == (0, 0)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(10))
 def test_small_graphs(seed):
-    scheduled("threads", "run", 2 + seed % 3, 1 + 17 * seed, 50, seed)
+    scheduled("threads", "run", 2 + seed % 3, 1 + 34 * seed, 50, seed)
 
 
 def test_tasks_are_waited_for_and_revisited():
@@ -85,8 +85,8 @@ def test_tasks_are_waited_for_and_revisited():
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_run_is_cancelled_and_the_next_one_computes_all(kind):
-    said = scheduled(kind, "cancel", 4, 50_000)
-    assert re.match(r"stop 1 of 50000: \d+$", said.strip())
+    said = scheduled(kind, "cancel", 4, 20_000)
+    assert re.match(r"stop 1 of 20000: \d+$", said.strip())
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -11,7 +11,7 @@ from brickrt.ops.expr import apply, arg, cast, const
 from brickrt.ops.operators.conv import Conv
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.types import Boxes, TensorType
-from tests.support.cpu.conv_cases import ConvCase, conv, middle
+from tests.support.cpu.conv_cases import ConvCase, conv, middle, transposed
 from tests.support.cpu.harness import AVX2, HOST, ZEN4, check
 
 BYTEWISE = Isa(4, 16, "x86-64")
@@ -29,6 +29,9 @@ CONVS = {
     "groups": (ConvCase(conv((1, 3), pads=(0, 1), groups=2, bias=True), (16, 2, 5), 32), "words of 256"),
     "depthwise": (ConvCase(conv((3, 3), (2, 1), pads=(1, 1), groups=21, bias=True), (21, 6, 9), 21), "vnni"),
     "depthwise, dilated": (ConvCase(conv((2, 3), (1, 1), (1, 2), groups=9), (9, 4, 9), 9), "words of 256"),
+    "transposed": (ConvCase(transposed((2, 2), (2, 2), bias=True), (17, 3, 2), 20, n=2), "vnni"),
+    "transposed, padded": (ConvCase(transposed((3, 3), (2, 2), pads=(1, 1), extra=(1, 0)), (6, 3, 3), 17), "bytes"),
+    "transposed, dilated": (ConvCase(transposed((4, 3), (3, 2), (2, 3), (2, 1)), (5, 2, 3), 4), "words of 256"),
     "depthwise by bytes": (ConvCase(conv((3,), pads=(1,), groups=5), (5, 6), 5), "bytes"),
 }
 

@@ -1,0 +1,116 @@
+"""Kernels whose code does not know all extents and strides of their operands: it reads them from a table (`sizes.py`).
+
+A kernel with numbers left open is an outline. Kernels with one outline have the same code, as far as their numbers give
+the same answers to what the emitter asked of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+
+from brickrt.ops.cpu.compile import to_object
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
+from brickrt.ops.cpu.emit.sizes import Formula, SizeTable, value_of
+from brickrt.ops.cpu.kernel import Kernel
+from brickrt.ops.cpu.operand import Operand
+from brickrt.ops.types import OpenNumber, TensorType
+
+Take = Callable[[int], Any]
+
+
+@dataclass(frozen=True)
+class SizedCode:
+    """Code of an outline, an object file with the function `symbol`: good for numbers that give these answers, each a
+    formula and an integer, and given a table of these entries. A kernel that leaves nothing open has neither."""
+
+    symbol: str
+    answers: tuple[tuple[Formula, int], ...]
+    entries: tuple[Formula, ...]
+    image: bytes
+
+    def fits(self, numbers: Sequence[int]) -> bool:
+        """Whether the code is good for these numbers."""
+        try:
+            return all(value_of(formula, numbers) == answer for formula, answer in self.answers)
+        except ZeroDivisionError:  # the emitter divided by what is nothing here
+            return False
+
+    def table(self, numbers: Sequence[int]) -> np.ndarray:
+        """What the code reads, int64."""
+        return np.array([value_of(formula, numbers) for formula in self.entries], np.int64)
+
+
+class OpenPlace(OpenNumber):
+    """In place of a number that is left open."""
+
+    def __repr__(self) -> str:
+        return "·"
+
+
+@dataclass(frozen=True)
+class Outline:
+    """A kernel's identity without the `numbers` left open."""
+
+    text: str
+    numbers: tuple[int, ...]
+
+
+def outline(kernel: Kernel) -> Outline:
+    """The kernel with numbers left open, and these."""
+    numbers: list[int] = []
+    hole = OpenPlace()
+
+    def take(number: int) -> OpenPlace:
+        numbers.append(number)
+        return hole
+
+    opened = opened_kernel(kernel, take)
+    return Outline(f"{type(kernel).__name__} {opened!r}", tuple(numbers))
+
+
+def emit_sized(kernel: Kernel, name: str) -> tuple[ir.Module, SizeTable]:
+    """The kernel alone in a module, under `name`, and the table that it reads: its last pointer."""
+    module, table = ir.Module(name), SizeTable()
+    f = FunctionEmitter(module, name, sizes_at=kernel.pointers)
+    opened_kernel(kernel, table.number).emit(f)
+    f.finish()
+    return module, table
+
+
+def compiled_code(kernel: Kernel, symbol: str) -> SizedCode:
+    """The code of a kernel, which may be good for others with its outline."""
+    module, table = emit_sized(kernel, symbol)
+    image = to_object(module, kernel.isa)
+    return SizedCode(symbol, tuple(table.answers.items()), tuple(table.entries), image)
+
+
+def opened_kernel(kernel: Kernel, take: Take) -> Kernel:
+    """The kernel with what `take` gives in place of each number that is left open, always in the same order."""
+    if not kernel.sized:
+        return kernel
+    out = _opened(kernel.out, kernel, None, take)
+    ins = tuple(
+        operand if packed else _opened(operand, kernel, i, take)
+        for i, (operand, packed) in enumerate(zip(kernel.ins, kernel.packed, strict=True))
+    )
+    ahead = tuple(replace(p, operand=_opened(p.operand, kernel, None, take)) for p in kernel.prefetched)
+    shape = tuple(take(n) if k in kernel.open_classes else n for k, n in enumerate(kernel.shape_class))
+    op, decided = kernel.opened_op(take)
+    return replace(kernel, op=op, out=out, ins=ins, prefetched=ahead, shape_class=shape, decided=decided)
+
+
+def _opened(operand: Operand, kernel: Kernel, i: int | None, take: Take) -> Operand:
+    """An operand that lies as input `i` or the output does, with extents left open, and with them the strides of
+    dimensions outside of them. One element alone stays one: it may be broadcast."""
+    opened = [d for d in kernel.open_dims(i) if d < operand.rank and operand.shape[d] >= kernel.least_open]
+    if not opened:
+        return operand
+    shape = tuple(take(extent) if d in opened else extent for d, extent in enumerate(operand.shape))
+    last = max(opened)
+    strides = tuple(take(s) if d < last and s > 1 else s for d, s in enumerate(operand.strides))
+    return replace(operand, type=TensorType(shape, operand.dtype), strides=strides)
