@@ -4,8 +4,8 @@
     python bench/ablations.py --check [--networks …]    is auto within 5 % of the best forced strategy?
 
 All variants of a network run in turns in one process. Per variant: milliseconds, the time of layerwise over it (above 1
-the variant is faster), what the model expected, tasks, elements computed again, modelled bytes per level that they come
-from, and bytes measured by perf, where it counts.
+the variant is faster), what the model expected, tasks, elements computed again, modelled bytes beyond each level of
+caches, and bytes measured by perf, where it counts.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from brickrt import zoo
 from brickrt.compare.interleave import Spread, ratios, turns
 from brickrt.compare.machine import machine
 from brickrt.compare.peers import ComparedEngine, Feeds
-from brickrt.compare.roofline import bytes_from, roofline
+from brickrt.compare.roofline import roofline
 from brickrt.graph.onnx_import.source import SourceGraph, load
-from brickrt.plan.device.device_spec import DeviceSpec, host_device
+from brickrt.plan.device.device_spec import host_device
 from brickrt.runtime.cpu.calibrate.calibration import calibrated, measured
 from brickrt.runtime.session.runtime import Runtime
 
@@ -69,7 +69,7 @@ class Prepared:
         """The variant as an engine that takes turns with the others."""
         return ComparedEngine(self.variant.name, lambda: [self.runtime.execute(self.feeds)])
 
-    def figures(self, device: DeviceSpec, repeats: int) -> dict[str, Any]:
+    def figures(self, repeats: int) -> dict[str, Any]:
         """What is written about the variant beside its times."""
         stats, subgraphs = self.runtime.stats, [s for plan in self.runtime.plans for s in plan.subgraphs]
         return {
@@ -78,7 +78,7 @@ class Prepared:
             "strategies": Counter(s.strategy for s in subgraphs),
             "tasks": stats.tasks,
             "recomputed": stats.recomputed,
-            "modelled_bytes": bytes_from(stats.level_bytes, device),
+            "modelled_bytes": dict(stats.level_bytes),
             "measured_bytes": measured_bytes(lambda: self.runtime.execute(self.feeds), repeats),
         }
 
@@ -110,7 +110,7 @@ def ablate(name: str, size: Any, asked: argparse.Namespace) -> dict[str, Any]:
     for one in made:
         key = one.variant.name
         gain = 1 / slower[key].median if key in slower else 1.0
-        rows[key] = {"ms": Spread.of(times[key]).to_dict(), "over_layerwise": gain, **one.figures(device, asked.rounds)}
+        rows[key] = {"ms": Spread.of(times[key]).to_dict(), "over_layerwise": gain, **one.figures(asked.rounds)}
     return {
         "network": name,
         "shape": list(next(iter(made[0].feeds.values())).shape),
@@ -136,7 +136,7 @@ def show(row: dict[str, Any]) -> Iterator[str]:
     yield f"{row['network']} {'×'.join(map(str, row['shape']))}, {row['threads']} threads"
     levels = list(next(iter(row["variants"].values()))["modelled_bytes"])
     counted = list(next(iter(row["variants"].values()))["measured_bytes"])
-    heads = [f"MB from {level}" for level in levels] + [f"{event} MB" for event in counted]
+    heads = [f"MB beyond {level}" for level in levels] + [f"{event} MB" for event in counted]
     yield f"{'':24}{'ms':>10}{'×layerwise':>12}{'modelled':>10}{'tasks':>9}" + "".join(f"{h:>18}" for h in heads)
     for name, v in row["variants"].items():
         moved = [v["modelled_bytes"][level] / 1e6 for level in levels]

@@ -76,7 +76,7 @@ def _frame_states(watched: WatchedRuns, running: threading.Thread) -> Iterator[F
 
 def _most_telling(states: Iterator[FrameState]) -> FrameState:
     """The one whose brick map is nearest to half done, once there are times."""
-    return min((state for state in states if state.latency_ms), key=_distance_from_half)
+    return min((state for state in states if any(row.busy_us for row in state.rows)), key=_distance_from_half)
 
 
 def _distance_from_half(state: FrameState) -> float:

@@ -14,6 +14,7 @@ from brickrt.cli.failure import Failure
 from brickrt.cli.inputs import parse
 from brickrt.cli.requests import (
     BenchRequest,
+    CompareRequest,
     CompileRequest,
     DemoRequest,
     EngineRequest,
@@ -26,11 +27,11 @@ from brickrt.cli.requests import (
     TuneRequest,
     WatchRequest,
 )
+from brickrt.graph.errors import BrickError
 from brickrt.version import VERSION
 
 PROGRAM = "brickrt"
 DEBUG = "--debug"
-EPILOG = f"With {DEBUG}, any command shows where an error comes from."
 
 
 class Compact(TyperCommand):
@@ -50,8 +51,8 @@ def _examples(*lines: str) -> str:
 
 
 # Without markup, help needs no rich, which takes longer to import than everything else here.
-START = _examples("demo")  # zoo export is in the help of zoo: this one is to fit a screen
-app = typer.Typer(rich_markup_mode=None, epilog=f"{START}\n{EPILOG}")
+START = _examples(f"demo {DEBUG}    (with any command: shows where errors come from)")  # that help fits a screen
+app = typer.Typer(rich_markup_mode=None, epilog=START)
 zoo = typer.Typer(
     rich_markup_mode=None,
     epilog=_examples("zoo list", "zoo export unet unet.onnx"),
@@ -78,8 +79,7 @@ def common(
 @app.command(
     cls=Compact,
     epilog=_examples(
-        "run denoiser.onnx --input photo.jpg --output clean.png",
-        "run resnet50.onnx --input photos/ --preset imagenet --top 5",
+        "run classes.onnx --input photos/ --preset imagenet --top 5",
     ),
 )
 def run(
@@ -100,6 +100,7 @@ def run(
     verify: options.Verify = False,
     dashboard: options.Dashboard = False,
     trace: options.Trace = None, trace_arrows: options.TraceArrows = False, report: options.Report = None,
+    open: options.Opened = False,
     max_memory: options.MaxMemory = None, resume: options.Resume = False, hard: options.Hard = False,
     stored_as: options.StoredAs = None, dask: options.Dask = None,
     spill: options.Spill = "auto", scratch: options.Scratch = None,
@@ -113,13 +114,14 @@ def run(
     image = ImageRequest(preset, means, deviations, scale, layout, parse.height_width(resize))
     inputs = InputRequest(tuple(input), random, seed, tuple(shape), image)
     engine = EngineRequest(device, strategy, brick, threads, max_layers, exact, precision, launch, plan)
-    watch = WatchRequest(trace, trace_arrows, report, dashboard)
+    watch = WatchRequest(trace, trace_arrows, report, dashboard, open)
     stored = parse.stored_as(stored_as)
     limit, extents = parse.memory("--max-memory", max_memory), parse.window(window)
     stream = StreamRequest(limit, resume, hard, dask, extents, overlap, blend, spill, scratch)
     result = ResultRequest(save, top, labels, *stored, argmax, threshold)
     shown = json, quiet, verbose
-    return _work("run", RunRequest(model, inputs, engine, output, repeat, verify, *shown, watch, stream, result))
+    request = RunRequest(model, inputs, engine, output, repeat, verify, *shown, watch, stream, result)
+    return _work("run", request, threads=threads)
 
 
 @app.command(
@@ -138,17 +140,19 @@ def plan(
     max_layers: options.MaxLayers = None,
     exact: options.Exact = False,
     device_spec: options.DeviceSpec = "cpu",
-    precision: options.Precision = "fp32",
+    precision: options.PlanPrecision = "fp32",
     compare: options.Compare = False,
     html: options.Html = None,
+    open: options.PlanOpened = False,
     save: options.Save = None,
     max_memory: options.PlanMemory = None,
     json: options.Json = False,
+    verbose: options.PlanVerbose = False,
 ) -> str | Failure:
     """Print what of an .onnx file would run, where and why; nothing is run."""
     asked = strategy, brick, max_layers, exact, device_spec, precision
     limit = parse.memory("--max-memory", max_memory)
-    return _work("plan", PlanRequest(model, tuple(shape), *asked, compare, html, json, save, limit))
+    return _work("plan", PlanRequest(model, tuple(shape), *asked, compare, html, json, save, limit, open, verbose))
 
 
 @app.command(
@@ -167,7 +171,7 @@ def tune(
 
     Later runs with these shapes use the plan: brickrt plan prints it.
     """
-    return _work("tune", TuneRequest(model, tuple(shape), seconds, threads, exact, json))
+    return _work("tune", TuneRequest(model, tuple(shape), seconds, threads, exact, json), threads=threads)
 
 
 @app.command(
@@ -224,11 +228,23 @@ def bench(
     Ratios above 1 say that brickrt is faster.
     """
     if (model is None) != zoo:
-        raise typer.BadParameter("give a MODEL, or --zoo alone")
+        raise BrickError("bench takes a MODEL, or --zoo alone: give one of them")
     inputs = InputRequest(tuple(input), not input, seed, tuple(shape))
     engine = EngineRequest("cpu", strategy, brick, threads, max_layers, exact)
     asked = parse.names(peers), batch, parse.spatial_size(size), rounds
-    return _work("bench", BenchRequest(model, inputs, engine, *asked, output, json))
+    return _work("bench", BenchRequest(model, inputs, engine, *asked, output, json), threads=threads)
+
+
+@app.command(cls=Compact, epilog=_examples("compare before.html after.html --html both.html --open"))
+def compare(
+    first: options.FirstReport,
+    second: options.SecondReport,
+    html: options.ComparedHtml = None,
+    open: options.PlanOpened = False,
+    json: options.Json = False,
+) -> str | Failure:
+    """Set two reports of brickrt run --report side by side."""
+    return _work("compare", CompareRequest(first, second, html, open, json))
 
 
 @app.command(cls=Compact, epilog=_examples("demo", "demo --size 1024 --out folder --json"))
@@ -241,7 +257,7 @@ def demo(
     json: options.Json = False,
 ) -> str | Failure:
     """Take the noise out of a photograph; compare with other ways to run it."""
-    return _work("demo", DemoRequest(out, size, threads, seed, runs, json))
+    return _work("demo", DemoRequest(out, size, threads, seed, runs, json), threads=threads)
 
 
 @app.command(cls=Compact, epilog=_examples("doctor", "doctor --calibrate --json"))
@@ -259,7 +275,7 @@ def zoo_list(json: options.Json = False) -> str | Failure:
 @zoo.command(
     "export",
     cls=Compact,
-    epilog=_examples("zoo export resnet50 resnet50.onnx --size 320", "zoo export unet u.onnx --batch 0"),
+    epilog=_examples("zoo export resnet50 resnet50.onnx --size 320", "zoo export unet u.onnx --batch 0 --size 0"),
 )
 def zoo_export(
     name: options.ZooName,
@@ -269,9 +285,12 @@ def zoo_export(
     seed: options.WeightSeed = 0,
 ) -> str | Failure:
     """Write a network, one of brickrt zoo list, as an ONNX file."""
-    return _work("zoo_export", name, out, batch, parse.spatial_size(size), seed)
+    return _work("zoo_export", name, out, batch, parse.spatial_size(size, may_be_open=True), seed)
 
 
-def _work(module: str, *args: Any) -> str | Failure:
-    """Calls `command` of brickrt.cli.commands.<module>."""
-    return import_module(f"brickrt.cli.commands.{module}").command(*args)
+def _work(module: str, *args: Any, threads: int | None = None) -> str | Failure:
+    """Calls `command` of brickrt.cli.commands.<module>, which runs on so many threads if they were asked for."""
+    result = import_module(f"brickrt.cli.commands.{module}").command(*args)
+    if threads is not None:
+        import_module("brickrt.cli.terminal.threads").note_threads(threads)
+    return result

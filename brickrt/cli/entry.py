@@ -18,6 +18,7 @@ from brickrt.cli.app import DEBUG, PROGRAM, app
 from brickrt.cli.failure import Failure
 from brickrt.cli.terminal.signals import ENDING, Signals, heard
 from brickrt.cli.terminal.text import note
+from brickrt.cli.usage_errors import usage_message
 from brickrt.graph.errors import BrickError
 
 FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
@@ -54,7 +55,7 @@ def _ran(words: list[str]) -> int:
     except Exception as e:
         if DEBUG in words:
             traceback.print_exc()
-        message, code = _explain(e)
+        message, code = _explain(e, words)
         note(message)
         return code
 
@@ -93,10 +94,12 @@ def _is_full() -> bool:
     return False
 
 
-def _explain(error: Exception) -> tuple[str, int]:
-    """The line to print for an error, and the exit code."""
+def _explain(error: Exception, words: Sequence[str]) -> tuple[str, int]:
+    """The line to print for an error of a command line of these words, and the exit code."""
     if isinstance(error, _UsageError):
-        return f"{error.format_message().rstrip('.')}: see {_help_of(error)}", BAD_INPUT
+        return usage_message(
+            error, words
+        ) or f"{error.format_message().rstrip('.')}: see {_help_of(error, words)}", BAD_INPUT
     if isinstance(error, BrickError):
         return str(error), BAD_INPUT
     if isinstance(error, MemoryError):
@@ -108,9 +111,10 @@ def _explain(error: Exception) -> tuple[str, int]:
     return f"internal error: {type(error).__name__}: {error}: run again with {DEBUG}, and report what it says", FAILED
 
 
-def _help_of(error: Exception) -> str:
+def _help_of(error: Exception, words: Sequence[str]) -> str:
     context = getattr(error, "ctx", None)
-    return f"{context.command_path if context else PROGRAM} --help"
+    command = next((f"{PROGRAM} {word}" for word in words[:1] if not word.startswith("-")), PROGRAM)
+    return f"{context.command_path if context else command} --help"
 
 
 def _open_closed_streams() -> None:

@@ -7,9 +7,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from brickrt.dashboard.live.frame_state import TrafficComparison
-from brickrt.plan.cost.cost_model import CostModel
-from brickrt.plan.merging.strategy import choose_subgraphs
-from brickrt.plan.plan import Plan
+from brickrt.plan.plan import Plan, other_subgraphs, with_subgraphs
 from brickrt.runtime.analysis.cache_simulator import Locality
 from brickrt.runtime.analysis.modelled_traffic import locality
 from brickrt.runtime.execution.report import Report
@@ -27,22 +25,24 @@ def layerwise_traffic(report: Report) -> TrafficComparison | None:
 def _compared(stages: tuple[TaskGraph, ...]) -> TrafficComparison:
     now = [locality(tasks) for tasks in stages]
     then = [locality(lower(_layer_by_layer(tasks.plan))) for tasks in stages]
-    return TrafficComparison(_mean_reuse(now), _mean_reuse(then), _moved(now), _moved(then))
+    ours, theirs = moved_bytes(now), moved_bytes(then)
+    known = [name for name in ours if name in theirs]
+    both = [{name: moved[name] for name in known} for moved in (ours, theirs)]
+    return TrafficComparison(mean_reuse(now), mean_reuse(then), *both)
 
 
 def _layer_by_layer(plan: Plan) -> Plan:
     """The same graph with the same layouts and algorithms, no layers merged."""
-    options = replace(plan.options, strategy="layerwise")
-    model = CostModel(plan.graph, plan.layouts, plan.device, plan.algorithms, plan.options.precision)
-    return replace(plan, options=options, subgraphs=tuple(choose_subgraphs(model, options)))
+    alone = replace(plan, options=replace(plan.options, strategy="layerwise"))
+    return with_subgraphs(alone, other_subgraphs(alone, algorithms=plan.algorithms))
 
 
-def _mean_reuse(stages: Sequence[Locality]) -> float:
-    """The mean over the reads of all stages."""
-    reads = [int(stage.reuse_histogram.sum()) for stage in stages]
-    return sum(n * stage.reuse_mean for n, stage in zip(reads, stages)) / max(1, sum(reads))
+def mean_reuse(stages: Sequence[Locality]) -> float:
+    """The mean over what all stages read again."""
+    return sum(stage.reread * stage.reuse_mean for stage in stages) / max(1, sum(stage.reread for stage in stages))
 
 
-def _moved(stages: Sequence[Locality]) -> dict[str, int]:
-    names = dict.fromkeys(name for stage in stages for name in stage.levels)
-    return {name: sum(stage.levels[name].moved for stage in stages if name in stage.levels) for name in names}
+def moved_bytes(stages: Sequence[Locality]) -> dict[str, int]:
+    """The bytes beyond each level that is known of all stages."""
+    known = [name for name in stages[0].levels if all(name in stage.levels for stage in stages)] if stages else []
+    return {name: sum(stage.levels[name].moved for stage in stages) for name in known}

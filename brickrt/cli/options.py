@@ -20,10 +20,11 @@ Model = Annotated[Path, typer.Argument(metavar="MODEL", show_default=False)]
 BenchModel = Annotated[str | None, typer.Argument(metavar="MODEL", show_default=False)]
 Device = Annotated[
     requests.Device,
-    typer.Option(metavar="NAME", show_default=False, help="auto, cpu, cuda (with --precision and --launch)."),
+    typer.Option(metavar="NAME", show_default=False, help="auto, cpu, cuda; --precision fp32, tf32, fp16, bf16."),
 ]
 DeviceSpec = Annotated[
-    str, typer.Option(metavar="NAME", show_default=False, help="h200, h100, a100, l40s, rtx4090; also --precision.")
+    requests.PlannedDevice,
+    typer.Option(metavar="NAME", show_default=False, help="cpu (this one), h200, h100, a100, l40s, rtx4090."),
 ]
 Strategy = Annotated[
     requests.Strategy, typer.Option(metavar="HOW", show_default=False, help="auto, layerwise, padded or memoized.")
@@ -36,7 +37,13 @@ Brick = Annotated[int | None, typer.Option(metavar="N", help="Edge of bricks; al
 MaxLayers = Annotated[int | None, typer.Option(metavar="N", rich_help_panel=FOLDED)]
 Exact = Annotated[bool, typer.Option("--exact", rich_help_panel=FOLDED)]
 Precision = Annotated[requests.Precision, typer.Option(metavar="NAME", show_default=False, rich_help_panel=FOLDED)]
-Launch = Annotated[requests.Launch, typer.Option(metavar="NAME", show_default=False, rich_help_panel=FOLDED)]
+PlanPrecision = Annotated[
+    requests.Precision, typer.Option(metavar="NAME", show_default=False, help="fp32; of GPUs tf32, fp16, bf16 too.")
+]
+Launch = Annotated[
+    requests.Launch,
+    typer.Option(metavar="NAME", show_default=False, help="Of GPUs: auto, streams, dynamic, graph or persistent."),
+]
 Threads = Annotated[int | None, typer.Option(metavar="N", help="Threads; one per core by default.")]
 TuneThreads = Annotated[int | None, typer.Option(metavar="N", help="Threads; one per core by default; --exact.")]
 FoldedThreads = Annotated[int | None, typer.Option(metavar="N", rich_help_panel=FOLDED)]
@@ -90,7 +97,7 @@ BlendName = Annotated[requests.Blend | None, typer.Option("--blend", metavar="NA
 Zoo = Annotated[bool, typer.Option("--zoo", help="Measure every network of the zoo.")]
 ZooName = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
 ZooSize = Annotated[str | None, typer.Option(metavar="N or DxHxW", help="Spatial size, of zoo networks.")]
-ExportSize = Annotated[str | None, typer.Option(metavar="N or DxHxW", help="Spatial size of the input.")]
+ExportSize = Annotated[str | None, typer.Option(metavar="N or DxHxW", help="Spatial size; 0 leaves it open.")]
 OpenBatch = Annotated[int | None, typer.Option(min=1, metavar="N", help="Batch size, where it is open.")]
 ExportBatch = Annotated[int, typer.Option(min=0, help="Batch size; 0 leaves it open.")]
 WeightSeed = Annotated[int, typer.Option(min=0, help="Of the weights.")]
@@ -116,7 +123,8 @@ CompileOut = Annotated[
     Path, typer.Option("--output", "-o", metavar="OUT.brick", show_default=False, help="The file to write.")
 ]
 Target = Annotated[
-    str, typer.Option(metavar="NAME", show_default=False, help="host (this processor), avx512, avx2, generic; --exact.")
+    requests.Target,
+    typer.Option(metavar="NAME", show_default=False, help="host (this processor), avx512, avx2, generic; --exact."),
 ]
 
 # ---- what comes out
@@ -135,10 +143,16 @@ BenchOutput = Annotated[Path | None, typer.Option(metavar="FILE.json", help="Wri
 DemoOut = Annotated[Path, typer.Option(metavar="FOLDER", help="Where pictures and report go.")]
 ExportOut = Annotated[Path, typer.Argument(metavar="OUT.onnx", show_default=False)]
 Verify = Annotated[bool, typer.Option("--verify", rich_help_panel=FOLDED)]  # compares with the reference engine
-Dashboard = Annotated[bool, typer.Option("--dashboard", help="Watch; --report F.html, --trace F.json, --trace-arrows.")]
+Dashboard = Annotated[bool, typer.Option("--dashboard", help="Or --report F.html, --open, --trace F, --trace-arrows.")]
 Trace = Annotated[Path | None, typer.Option(metavar="FILE.json", rich_help_panel=FOLDED)]  # for Perfetto
 TraceArrows = Annotated[bool, typer.Option("--trace-arrows", rich_help_panel=FOLDED)]
 Report = Annotated[Path | None, typer.Option(metavar="FILE.html", rich_help_panel=FOLDED)]
+Opened = Annotated[bool, typer.Option("--open", rich_help_panel=FOLDED)]
+PlanOpened = Annotated[bool, typer.Option("--open", help="Show the page in the browser.")]
+PlanVerbose = Annotated[bool, typer.Option("--verbose", "-v", help="All layers, and the reasons.")]
+FirstReport = Annotated[Path, typer.Argument(metavar="FIRST.html", show_default=False)]
+SecondReport = Annotated[Path, typer.Argument(metavar="SECOND.html", show_default=False)]
+ComparedHtml = Annotated[Path | None, typer.Option("--html", metavar="FILE.html", help="Write it as a page.")]
 Html = Annotated[Path | None, typer.Option(metavar="FILE.html", help="Write the plan as a page.")]
 Save = Annotated[Path | None, typer.Option(metavar="FILE.json", help="Keep the plan, for run --plan.")]
 SavedPlan = Annotated[Path | None, typer.Option(metavar="FILE.json", rich_help_panel=FOLDED)]

@@ -6,12 +6,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-# What options accept; strategies, precisions and launches are those of the API (a test holds them to that), whose
-# modules may load NumPy: help does without it.
+# What options accept; strategies, precisions, launches, GPUs and targets are those of the API (a test holds them to
+# that), whose modules may load NumPy: help does without it.
 Device = Literal["auto", "cpu", "cuda", "reference"]
 Strategy = Literal["auto", "layerwise", "padded", "memoized"]
 Precision = Literal["fp32", "tf32", "fp16", "bf16"]
 Launch = Literal["auto", "streams", "dynamic", "graph", "persistent"]
+PlannedDevice = Literal["cpu", "h200", "h100", "a100", "l40s", "rtx4090"]
+Target = Literal["host", "avx512", "avx2", "generic", "neon"]
 ImageLayout = Literal["nchw", "nhwc"]
 Blend = Literal["gaussian", "constant"]
 SpillChoice = Literal["auto", "never"]
@@ -67,12 +69,13 @@ class EngineRequest:
 
 @dataclass(frozen=True)
 class WatchRequest:
-    """How runs are watched: files to write, and whether the dashboard is shown."""
+    """How runs are watched: files to write, and whether the dashboard is shown, and the report in the browser."""
 
     trace: Path | None = None
     trace_arrows: bool = False
     report: Path | None = None
     dashboard: bool = False
+    opened: bool = False
 
 
 @dataclass(frozen=True)
@@ -137,7 +140,8 @@ class RunRequest:
 
 @dataclass(frozen=True)
 class PlanRequest:
-    """What `brickrt plan` is asked for; `compare` sets all strategies side by side."""
+    """What `brickrt plan` is asked for; `compare` sets all strategies side by side, `opened` shows the page in the
+    browser, `verbose` tells of all layers."""
 
     model: Path
     shapes: tuple[str, ...] = ()
@@ -145,17 +149,30 @@ class PlanRequest:
     brick: int | None = None
     max_layers: int | None = None
     exact: bool = False
-    device_spec: str = "cpu"
+    device_spec: PlannedDevice = "cpu"
     precision: Precision = "fp32"
     compare: bool = False
     html: Path | None = None
     json: bool = False
     save: Path | None = None
     max_memory: int | None = None
+    opened: bool = False
+    verbose: bool = False
 
     def files(self) -> dict[str, Path]:
         """The files to write, by option."""
         return _given({"--html": self.html, "--save": self.save})
+
+
+@dataclass(frozen=True)
+class CompareRequest:
+    """What `brickrt compare` is asked for: two reports, and a page of both."""
+
+    first: Path
+    second: Path
+    html: Path | None = None
+    opened: bool = False
+    json: bool = False
 
 
 @dataclass(frozen=True)
@@ -177,7 +194,7 @@ class CompileRequest:
     model: Path
     output: Path
     shapes: tuple[str, ...] = ()
-    target: str = "host"
+    target: Target = "host"
     exact: bool = False
     json: bool = False
 

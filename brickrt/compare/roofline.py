@@ -1,26 +1,27 @@
-"""The least time that a network could take as it was planned: the longer of its arithmetic at the multiply-add peak
-and its modelled traffic at the bandwidth of each memory level.
+"""The least time that a network could take as it was planned: the longest of its products at the peak of the processor
+and of the bytes that must come from each memory level (`runtime/analysis/least_time.py`).
 
-Arithmetic is that of direct convolutions: Winograd needs less, and may stay under the bound. A network that fits the
-shared cache as a whole stays there between runs, and needs nothing from memory.
+A network that fits the shared cache as a whole stays there between runs, and needs nothing from memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 from brickrt.plan.device.device_spec import DeviceSpec
+from brickrt.runtime.analysis.least_time import ARITHMETIC, least_bytes, least_us, least_work
 from brickrt.runtime.session.runtime import Report
 
 
 @dataclass(frozen=True)
 class Roofline:
-    """The two parts of the bound: arithmetic, and traffic by the level that the bytes come from ("l3", "memory")."""
+    """The parts of the bound: arithmetic, and traffic by the level that the bytes come from ("l3", "memory").
 
-    flops: int
+    `operations` are those that run: of Winograd's and Strassen's algorithms where layers are computed by these.
+    """
+
+    operations: float
     level_bytes: dict[str, int]
     compute_ms: float
     traffic_ms: dict[str, float]
@@ -37,20 +38,11 @@ class Roofline:
 
 def roofline(report: Report, spec: DeviceSpec, threads: int) -> Roofline:
     """The bound for what a runtime ran last on this device, with a core for each thread but no more than there are."""
-    cores = min(threads, spec.cores)
-    flops = sum(s.flops for plan in report.plans for s in plan.subgraphs)
-    below = bytes_from(report.stats.level_bytes, spec)
-    if report.projected_bytes <= spec.shared[1]:
-        below["memory"] = 0
+    work = [each for program in report.programs for each in least_work(program.tasks)]
+    times = {name: us / 1e3 for name, us in least_us(work, spec, threads).items()}
     return Roofline(
-        flops=flops,
-        level_bytes=below,
-        compute_ms=flops / (spec.peak_gflops_per_core * cores) / 1e6,
-        traffic_ms={level: n / spec.bandwidth_at(level, cores) / 1e6 for level, n in below.items()},
+        operations=sum(each.operations for each in work),
+        level_bytes=least_bytes(work, spec),
+        compute_ms=times.pop(ARITHMETIC),
+        traffic_ms=times,
     )
-
-
-def bytes_from(level_bytes: Mapping[str, int], spec: DeviceSpec) -> dict[str, int]:
-    """Bytes by the level that they come from; `level_bytes` has them by the level that did not hold them."""
-    levels = ["l2", *([spec.shared[0]] if spec.shared[0] != "l2" else []), "memory"]
-    return {below: level_bytes[level] for level, below in pairwise(levels) if level in level_bytes}

@@ -10,9 +10,7 @@ import numpy as np
 
 from brickrt.dashboard.labels import Labels
 from brickrt.dashboard.recording import GraphRun
-from brickrt.plan.device.device_spec import host_device
-from brickrt.plan.plan import Plan
-from brickrt.plan.subgraph import Subgraph
+from brickrt.runtime.analysis.least_time import least_us, least_work, longest
 from brickrt.runtime.cpu.calibrate.calibration import measured
 from brickrt.runtime.lowering.task_graph import TaskGraph
 
@@ -21,10 +19,9 @@ from brickrt.runtime.lowering.task_graph import TaskGraph
 class SubgraphFigures:
     """One subgraph, as planned and as it ran.
 
-    `busy_us` is the time of all workers together, `share` its part of all busy time. `moved_bytes` are the tensors and
-    constants that it reads and writes outside, each once; `roof_us` the least time on all cores: the longer of its
-    arithmetic at the peak and of those bytes at the bandwidth of the level that holds the whole network. A Winograd
-    layer counts the multiplications of a direct one, and may be under it.
+    `operations` are those of the algorithms that run, `moved_bytes` the tensors and constants that it reads and writes
+    outside, each once; of views there are none. `busy_us` is the time of all workers together, `share` its part of all
+    busy time, `least_us` the least that it could be: see `runtime/analysis/least_time.py`.
     """
 
     number: int
@@ -35,9 +32,9 @@ class SubgraphFigures:
     delta: float
     rho: float
     tasks: int
-    flops: int
+    operations: float
     moved_bytes: int
-    roof_us: float
+    least_us: float
     why: str
     busy_us: float = 0.0
     share: float = 0.0
@@ -45,7 +42,7 @@ class SubgraphFigures:
     @property
     def gflops(self) -> float:
         """Billions of operations per second of one worker."""
-        return self.flops / self.busy_us / 1e3 if self.busy_us else 0.0
+        return self.operations / self.busy_us / 1e3 if self.busy_us else 0.0
 
     @property
     def gbps(self) -> float:
@@ -57,10 +54,13 @@ class SubgraphFigures:
         return asdict(self) | {"gflops": self.gflops, "gbps": self.gbps}
 
 
-def planned_figures(tasks: TaskGraph) -> list[SubgraphFigures]:
-    """Figures of a task graph that has not run: its times are 0."""
-    plan, names = tasks.plan, Labels(tasks)
+def planned_figures(tasks: TaskGraph, workers: int | None = None) -> list[SubgraphFigures]:
+    """Figures of a task graph that has not run: its times are 0. `workers` are as many as cores by default."""
+    plan, names, device = tasks.plan, Labels(tasks), tasks.plan.device
+    device = measured(device) if device.kind == "cpu" else device  # this processor as it is, not as plans see it
     counts = np.bincount(tasks.task_subgraph[tasks.task_subgraph >= 0], minlength=len(plan.subgraphs))
+    cores = min(workers or device.cores, device.cores) if device.kind == "cpu" else device.cores
+    busy = cores if device.kind == "cpu" else 1  # of a GPU, launches are timed
     return [
         SubgraphFigures(
             number=k,
@@ -71,18 +71,24 @@ def planned_figures(tasks: TaskGraph) -> list[SubgraphFigures]:
             delta=s.delta,
             rho=s.rho,
             tasks=int(counts[k]),
-            flops=s.flops,
-            moved_bytes=_moved_bytes(plan, s),
-            roof_us=_roof_us(plan, s),
+            operations=work.operations,
+            moved_bytes=work.moved,
+            least_us=busy * longest(least_us([work], device, cores)),
             why=s.why,
         )
-        for k, s in enumerate(plan.subgraphs)
+        for k, (s, work) in enumerate(zip(plan.subgraphs, least_work(tasks), strict=True))
     ]
 
 
 def subgraph_figures(runs: Sequence[GraphRun]) -> list[SubgraphFigures]:
     """Figures of the subgraphs of one task graph, times as the median over its runs."""
-    return with_times(planned_figures(runs[0].tasks), np.median([busy_us(run) for run in runs], axis=0))
+    planned = planned_figures(runs[0].tasks, workers_of(runs[-1]))
+    return with_times(planned, np.median([busy_us(run) for run in runs], axis=0))
+
+
+def workers_of(run: GraphRun) -> int:
+    """How many workers a run had; 0 where nothing ran."""
+    return int(run.events.worker.max(initial=-1)) + 1
 
 
 def with_times(planned: Sequence[SubgraphFigures], busy: np.ndarray) -> list[SubgraphFigures]:
@@ -97,24 +103,3 @@ def busy_us(run: GraphRun) -> np.ndarray:
     which = owner[e.task]
     took = (e.end - e.start)[which >= 0] / 1e3
     return np.bincount(which[which >= 0], took, minlength=len(run.tasks.plan.subgraphs))
-
-
-def _moved_bytes(plan: Plan, s: Subgraph) -> int:
-    """Bytes of the tensors that a subgraph reads or leaves outside."""
-    graph = plan.graph
-    inside = {graph.nodes[k].output for k in s.nodes[:-1]}
-    touched = dict.fromkeys(name for k in s.nodes for name in (*graph.nodes[k].inputs, graph.nodes[k].output))
-    return sum(graph.types[name].nbytes for name in touched if name not in inside)
-
-
-def _roof_us(plan: Plan, s: Subgraph) -> float:
-    """The least time of a subgraph on all cores: of this processor as it was measured, not as plans see it."""
-    device = measured(host_device(plan.device.isa)) if plan.device.kind == "cpu" else plan.device
-    return max(s.flops / device.peak_gflops, _moved_bytes(plan, s) / device.bandwidth[_level(plan)]) / 1e3
-
-
-def _level(plan: Plan) -> str:
-    """The shared cache if the network's constants stay in it between runs, else memory."""
-    level, size = plan.device.shared
-    constants = sum(plan.graph.types[name].nbytes for name in plan.graph.constants)
-    return level if constants <= plan.device.cache_share * size else "memory"

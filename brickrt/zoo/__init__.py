@@ -31,7 +31,8 @@ def build(
     """Write network `name` as an ONNX model with input `x` [batch, channels, *size] and output `y`.
 
     `batch` 0 or a string gives a symbolic batch dimension ("N", or that string). `size` is one extent for every
-    spatial dimension, or one per dimension; None takes the network's own. Equal arguments give equal bytes.
+    spatial dimension, or one per dimension; None takes the network's own, and 0 leaves all of them open, where the
+    network's weights do not depend on them. Equal arguments give equal bytes.
     `options` are those of the network's function, such as `width` and `blocks` of nafnet.
     ValueError, in one line, for an unknown name or option and for a batch or size that does not fit.
     """
@@ -39,7 +40,7 @@ def build(
 
     entry, write = lookup(name)
     check_options(name, options)
-    net = Net(name, seed, _batch(name, batch), entry.channels, _spatial(entry, size))
+    net = Net(name, seed, _batch(name, batch), entry.channels, _spatial(entry, size), open_size=size == 0)
     return net.model(write(net, net.x, **options))
 
 
@@ -53,10 +54,16 @@ def _batch(name: str, batch: int | str) -> int | str:
 
 def _spatial(entry: Entry, size: int | tuple[int, ...] | None) -> tuple[int, ...]:
     rank = len(entry.default_size)
-    if size is None:
+    if size == 0 and not entry.any_size:
+        raise ValueError(f"{entry.name}: its weights are for one size: give one, such as {_text(entry.default_size)}")
+    if size is None or size == 0:
         return entry.default_size
     spatial = (size,) * rank if isinstance(size, int) else tuple(size)
     if len(spatial) != rank or not all(isinstance(extent, int) and extent > 0 for extent in spatial):
-        example = "x".join(map(str, entry.default_size))
+        example = _text(entry.default_size)
         raise ValueError(f"{entry.name}: size {size!r} is not {rank} positive integers, such as {example}")
     return spatial
+
+
+def _text(size: tuple[int, ...]) -> str:
+    return "x".join(map(str, size))

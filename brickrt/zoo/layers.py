@@ -13,6 +13,7 @@ from brickrt.zoo.sizes import check_size
 from brickrt.zoo.writer import Writer
 
 Extents = int | tuple[int, ...]
+SIDES = ("depth", "height", "width")  # names of open extents
 
 
 @dataclass(frozen=True)
@@ -35,13 +36,22 @@ class Activation:
 class Net(Writer):
     """A network being written, layer by layer.
 
-    `x` is its input; `batch` an extent, or the name of a symbolic one. Layers with weights take `rectified`: whether
+    `x` is its input; `batch` an extent, or the name of a symbolic one. With `open_size` the model leaves the extents of
+    space open, and those of `x` are an example. Layers with weights take `rectified`: whether
     their input comes from a rectifier, whose effect on variance and mean `weights.filters` evens out.
     """
 
-    def __init__(self, name: str, seed: int, batch: int | str, channels: int, spatial: tuple[int, ...]) -> None:
+    def __init__(
+        self,
+        name: str,
+        seed: int,
+        batch: int | str,
+        channels: int,
+        spatial: tuple[int, ...],
+        open_size: bool = False,
+    ) -> None:
         super().__init__(name, seed)
-        self.batch = batch
+        self.batch, self.open_size = batch, open_size
         self.x = Activation("x", channels, spatial)
 
     def require(self, minimum: Extents = 1, multiple: int = 1, maximum: int | None = None) -> None:
@@ -50,8 +60,13 @@ class Net(Writer):
 
     def model(self, y: Activation) -> onnx.ModelProto:
         """The finished model, with `y` as its only output."""
-        x = self.x
-        return self.finish(y.name, [self.batch, x.channels, *x.spatial], [self.batch, y.channels, *y.spatial])
+        x, inside, outside = self.x, self.x.spatial, y.spatial
+        taken: list[int | str | None] = [self.batch, x.channels, *inside]
+        given: list[int | str | None] = [self.batch, y.channels, *outside]
+        if self.open_size:
+            taken[2:] = SIDES[-len(inside) :]
+            given[2:] = taken[2:] if outside == inside else [None] * len(outside)
+        return self.finish(y.name, taken, given)
 
     def conv(
         self,

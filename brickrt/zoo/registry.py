@@ -10,25 +10,27 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Entry:
-    """A network of the zoo: `default_size` holds the spatial extents of its input, `channels` the channel count."""
+    """A network of the zoo: `default_size` holds the spatial extents of its input, `channels` the channel count; with
+    `any_size` its weights are the same for all extents, so that a model may leave them open."""
 
     name: str
     title: str
     source: str
     default_size: tuple[int, ...]
     channels: int
+    any_size: bool = True
 
 
 _NETWORKS: dict[str, tuple[Entry, Callable[..., Any]]] = {}
 
 
 def network(
-    name: str, title: str, source: str, default_size: tuple[int, ...], channels: int = 3
+    name: str, title: str, source: str, default_size: tuple[int, ...], channels: int = 3, any_size: bool = True
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Registers `write(net, x, **options) -> Activation` under `name`."""
 
     def register(write: Callable[..., Any]) -> Callable[..., Any]:
-        _NETWORKS[name] = Entry(name, title, source, default_size, channels), write
+        _NETWORKS[name] = Entry(name, title, source, default_size, channels, any_size), write
         return write
 
     return register

@@ -58,7 +58,9 @@ class Writer:
         """An int64 constant, as shapes and indices in ONNX are; one integer makes one of rank 0."""
         return self.weight(name, np.array(values, np.int64))
 
-    def finish(self, output: str, x_shape: Sequence[int | str], y_shape: Sequence[int | str]) -> onnx.ModelProto:
+    def finish(
+        self, output: str, x_shape: Sequence[int | str | None], y_shape: Sequence[int | str | None]
+    ) -> onnx.ModelProto:
         """The model from `x` to `output`, which must be the last node's and becomes `y`. Both are float32."""
         graph = self._model.graph
         assert list(graph.node[-1].output) == [output]

@@ -43,34 +43,45 @@ class Locality:
     `peak_live` is in bytes and counts intermediates, from first write to last read. What nobody writes belongs to
     the caller and is not counted; what nobody reads is a result and counts while it is written. A reuse distance is
     the bytes of different pieces touched since the piece was last touched, itself included: the smallest memory
-    that would still hold it. `reuse_histogram[k]` counts the repeated reads of distance in [2**k, 2**(k + 1)).
+    that would still hold it. `reuse_mean` is their mean over the `reread` bytes, those that are read again.
     """
 
     peak_live: int
     reuse_mean: float
-    reuse_histogram: np.ndarray
+    reread: int
     levels: dict[str, Level]
 
 
 def simulate(
-    order: np.ndarray, reads: Pieces, writes: Pieces, nbytes: np.ndarray, levels: Mapping[str, int]
+    order: np.ndarray,
+    reads: Pieces,
+    writes: Pieces,
+    nbytes: np.ndarray,
+    levels: Mapping[str, int],
+    stands_for: np.ndarray | None = None,
 ) -> Locality:
     """Figures of running tasks in `order`. `nbytes` is the size of each piece, `levels` capacities in bytes by name.
 
     A level keeps the pieces used last that fit into it together (LRU, fully associative, whole pieces). A write
     needs no fetch. A written piece goes out once if it has to make room before its last read, or if nobody reads it.
     Exact, in O(a log a) NumPy operations for a accesses.
+
+    Where only some pieces are given, `stands_for` says for how many each stands, itself included: others like it, which
+    are touched about when it is. It is as large as itself, and makes as much room necessary as all of them.
     """
     step, piece, is_write = _accesses(order, reads, writes)
     size = np.asarray(nbytes, np.int64)
-    distance = _stack_distances(_previous(piece), size[piece])
-    reused = distance[~is_write & (distance >= 0)]
-    bins = np.frexp(np.maximum(reused, 1).astype(np.float64))[1] - 1
+    count = np.ones(len(size)) if stands_for is None else np.asarray(stands_for, np.float64)
+    every = np.rint(size * count).astype(np.int64)
+    distance = _stack_distances(_previous(piece), every[piece])
+    distance = np.where(distance >= 0, distance - (every - size)[piece], -1)
+    again = ~is_write & (distance >= 0)
+    reread = every[piece[again]]
     return Locality(
-        peak_live=_peak_live(step, piece, is_write, size, len(order)),
-        reuse_mean=float(reused.mean()) if len(reused) else 0.0,
-        reuse_histogram=np.bincount(bins),
-        levels={name: _traffic(piece, is_write, distance, size, capacity) for name, capacity in levels.items()},
+        peak_live=_peak_live(step, piece, is_write, every, len(order)),
+        reuse_mean=float(np.average(distance[again], weights=reread)) if reread.any() else 0.0,
+        reread=int(reread.sum()),
+        levels={name: _traffic(piece, is_write, distance, every, capacity) for name, capacity in levels.items()},
     )
 
 

@@ -61,8 +61,10 @@ class Report:
     @cached_property
     def stats(self) -> Stats:
         """The measured figures, with the modelled bytes per memory level."""
-        levels = [Stats(level_bytes={k: v.moved for k, v in locality(p.tasks).levels.items()}) for p in self.programs]
-        return Stats.total([self.measured, *levels])
+        found = [locality(program.tasks).levels for program in self.programs]
+        known = [name for name in found[0] if all(name in levels for levels in found)] if found else []
+        moved = {name: sum(levels[name].moved for levels in found) for name in known}
+        return self.measured + Stats(level_bytes=moved)
 
     def __repr__(self) -> str:
         told = [repr(plan) for plan in self.plans if plan.subgraphs]

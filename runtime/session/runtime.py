@@ -48,7 +48,7 @@ class Runtime:
     (a GPU if there is one, else the CPU), cpu, cuda, reference (NumPy, slow) or null (the schedule without arithmetic);
     `strategy` auto, layerwise, padded or memoized; `brick` the edge of spatial bricks; `threads` one per core by
     default; `max_layers` the most convolutions and products merged; `isa` a lesser instruction set of this CPU; `exact`
-    rules out Winograd and Strassen, whose rounding is a few 1e-6 larger.
+    rules out Winograd and Strassen, which round otherwise (docs/exactness.md).
     For a GPU, `precision` is fp32, tf32 (products of float32 on matrix units), fp16 or bf16 (all between inputs and
     outputs), and `launch` how it runs plans: auto, streams, dynamic (the host starts launches as others end),
     graph (all in one CUDA graph) or persistent (the same, with memoized subgraphs as persistent kernels).

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -12,7 +13,9 @@ import typer
 
 from brickrt.cli import requests
 from brickrt.cli.app import app
+from brickrt.plan.device.device_spec import PRESETS
 from brickrt.plan.options import Precision, Strategy
+from brickrt.runtime.compiled.targets import TARGETS
 from brickrt.runtime.program_protocol import LaunchMode
 
 
@@ -25,7 +28,8 @@ def test_help(call, words):
 
 
 @pytest.mark.parametrize(
-    "words", ["", "run", "plan", "tune", "compile", "bench", "demo", "doctor", "zoo", "zoo list", "zoo export"]
+    "words",
+    ["", "run", "plan", "tune", "compile", "bench", "compare", "demo", "doctor", "zoo", "zoo list", "zoo export"],
 )
 def test_help_fits_a_screen_and_has_examples(call, words, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
@@ -48,8 +52,59 @@ def test_help_loads_no_heavy_library():
 
 @pytest.mark.parametrize(
     ("option", "known"),
-    [(requests.Strategy, Strategy), (requests.Precision, Precision), (requests.Launch, LaunchMode)],
-    ids=["strategy", "precision", "launch"],
+    [
+        (requests.Strategy, get_args(Strategy)),
+        (requests.Precision, get_args(Precision)),
+        (requests.Launch, get_args(LaunchMode)),
+        (requests.PlannedDevice, ("cpu", *PRESETS)),
+        (requests.Target, TARGETS),
+    ],
+    ids=["strategy", "precision", "launch", "device", "target"],
 )
 def test_options_take_what_the_api_takes(option, known):
-    assert get_args(option) == get_args(known)
+    assert get_args(option) == known
+
+
+@pytest.mark.parametrize(
+    ("command", "option", "kind"),
+    [
+        ("run", "precision", requests.Precision),
+        ("run", "launch", requests.Launch),
+        ("plan", "device-spec", requests.PlannedDevice),
+    ],
+)
+def test_help_and_completion_have_the_values(call, command, option, kind):
+    text = call(command, "--help").out
+    assert all(name in text for name in get_args(kind))
+    words = f"brickrt {command} --{option} "
+    environment = os.environ | {"_BRICKRT_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": "3"}
+    code = "from brickrt.cli import main; main()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
+    assert done.stdout.split() == list(get_args(kind))
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("run m --strategy fast", "--strategy 'fast' is impossible: use one of auto, layerwise, padded, memoized"),
+        ("run m --brick=x", "--brick 'x' is impossible: give a whole number"),
+        ("run m --repeat 0", "--repeat '0' is impossible: give a whole number of at least 1"),
+        ("run m --scale wide", "--scale 'wide' is impossible: give a number, such as 0.5"),
+        ("zoo export unet u.onnx --batch -1", "--batch '-1' is impossible: give a whole number of at least 0"),
+        ("run m --repeat", "Option '--repeat' requires an argument: see brickrt run --help"),
+        ("run", "Missing argument 'MODEL': see brickrt run --help"),
+        ("bench m --zoo", "bench takes a MODEL, or --zoo alone: give one of them"),
+    ],
+)
+def test_bad_values_are_named_with_what_would_do(call, words, message):
+    called = call(*words.split())
+    assert called.code == 2 and called.err == f"brickrt: {message}\n" and called.out == ""
+
+
+def test_more_threads_than_cores_are_worth_a_line(call, models, monkeypatch):
+    monkeypatch.setattr("brickrt.cli.terminal.threads.usable_cores", lambda: 2)
+    words = ("run", models / "conv.onnx", "--random", "--shape", "x=1,3,8,8", "--threads")
+    assert call(*words, 2).err == ""
+    called = call(*words, 3)
+    line = "brickrt: --threads 3 is slower than --threads 2: this process may use 2 cores\n"
+    assert called.code == 0 and called.err == line

@@ -15,7 +15,7 @@ from tests.support.run_page import blocks
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
-LINK = re.compile(r"\]\(([^)#]+)(?:#[^)]*)?\)")
+LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)]*))?\)")
 
 
 @pytest.fixture(scope="module")
@@ -36,5 +36,30 @@ def test_the_code_of_a_page_runs(page, environment, tmp_path):
 
 @pytest.mark.parametrize("page", [*PAGES, *ROOT.glob("*.md")], ids=lambda page: page.stem)
 def test_links_lead_somewhere(page):
-    targets = [link for link in LINK.findall(page.read_text("utf-8")) if "://" not in link]
-    assert [link for link in targets if not (page.parent / link).exists()] == []
+    for target, anchor in links(page):
+        found = (page.parent / target).resolve() if target else page
+        assert found.exists(), target
+        assert not anchor or anchor in anchors(found), f"{target}#{anchor}"
+
+
+def test_links_stay_inside_the_site():
+    outside = [(page.name, target) for page in PAGES for target, _ in links(page) if target.startswith("..")]
+    assert outside == []  # the site is made of docs/ alone
+
+
+def test_the_site_has_every_page_once():
+    named = re.findall(r"^ +- (?:.*: )?([\w-]+\.md)$", (ROOT / "mkdocs.yml").read_text("utf-8"), re.MULTILINE)
+    assert sorted(named) == sorted(page.name for page in PAGES)
+
+
+def links(page: Path) -> list[tuple[str, str]]:
+    """Files and anchors that a page links to, relative to it; either may be empty."""
+    text = re.sub(r"^```.*?^```$", "", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
+    return [(target, anchor) for target, anchor in LINK.findall(text) if "://" not in target]
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub and MkDocs make them."""
+    text = re.sub(r"^```.*?^```$", "", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
+    heads = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[\s-]+", "-", re.sub(r"[^\w\s-]", "", head).strip().lower()) for head in heads}

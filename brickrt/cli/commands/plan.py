@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
-import math
 import tempfile
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from brickrt.cli.files import check_files, write_text
 from brickrt.cli.inputs import parse
 from brickrt.cli.inputs.shapes import Shape, assuming, concrete_shapes, note_assumed
+from brickrt.cli.outputs.integer_products import integer_products
 from brickrt.cli.outputs.json_output import Json, to_json
-from brickrt.cli.outputs.plan_compare import compare, compare_table
-from brickrt.cli.outputs.plan_report import fallback_lines, plan_entries
-from brickrt.cli.outputs.plan_tree import plan_tree
+from brickrt.cli.outputs.plan_compare import compare
+from brickrt.cli.outputs.plan_report import plan_entries
+from brickrt.cli.outputs.plan_screen import plan_screen
 from brickrt.cli.outputs.stream_report import plan_text_of
+from brickrt.cli.planned_stages import PlannedStage, planned_stages
 from brickrt.cli.requests import PlanRequest
+from brickrt.cli.terminal.browser import check_opened, open_page
 from brickrt.cli.terminal.progress import shown_progress
-from brickrt.cli.terminal.text import printable, shapes_text
+from brickrt.cli.terminal.text import shapes_text
 from brickrt.dashboard.report.page import write_report
 from brickrt.dashboard.units import size_text
 from brickrt.graph.builder import OnnxNode
 from brickrt.graph.errors import BrickError
 from brickrt.graph.ir import Graph
 from brickrt.graph.onnx_import.source import SourceGraph, load
-from brickrt.graph.specialize.stages import Specialized, first_stage
+from brickrt.graph.specialize.stages import Stage
 from brickrt.ops.types import TensorType
 from brickrt.plan.device.device_spec import device_named
 from brickrt.plan.options import PlanOptions, check_precision
@@ -42,19 +45,27 @@ from brickrt.runtime.thread_count import thread_count
 
 @dataclass(frozen=True)
 class Planned:
-    """The first stage of a model. `later` are nodes that are planned once values are known, while it runs."""
+    """The stages of a model. `later` are nodes that are planned once values are known, while it runs."""
 
     source: SourceGraph
     shapes: dict[str, Shape]
-    plan: Plan
-    tasks: TaskGraph | None
-    fallback: dict[str, str]
+    stages: list[PlannedStage]
     later: tuple[OnnxNode, ...]
     compared: list[Json]
 
+    @property
+    def plans(self) -> list[Plan]:
+        """The plans of stages that have something to compute."""
+        return [stage.plan for stage in self.stages if stage.plan.subgraphs]
+
+    @property
+    def tasks(self) -> list[TaskGraph]:
+        """The task graphs of these."""
+        return [stage.tasks for stage in self.stages if stage.tasks is not None]
+
 
 def command(request: PlanRequest) -> str:
-    """Plans the model's first stage; gives what is printed of it."""
+    """Plans the model's stages; gives what is printed of them."""
     try:
         options = PlanOptions(request.strategy, request.brick, request.max_layers, request.exact, request.precision)
         device = device_named(request.device_spec)
@@ -63,6 +74,7 @@ def command(request: PlanRequest) -> str:
     check_precision(device, request.precision)
     if device.kind == "cpu":
         device = calibrated(device)
+    check_opened(request.opened, request.html, "--html")
     check_files(request.files(), request.model)
     with shown_progress() as progress:
         pipeline = Pipeline(planner(device), options, thread_count(None), progress)
@@ -73,19 +85,15 @@ def command(request: PlanRequest) -> str:
             with assuming(assumed):
                 return _streamed(request, pipeline, source, shapes)
         with assuming(assumed):
-            special = _specialized(pipeline, source, shapes)
-        plan = pipeline.plan(special.graph)
-        tasks = pipeline.lower(plan) if plan.subgraphs else None
-        compared = compare(pipeline, special.graph, progress) if request.compare and tasks else []
-    later = special.rest.nodes if special.rest else ()
-    if request.save is not None:
-        _save(request.save, pipeline.as_planned(special.graph), plan, later)
-    planned = Planned(source, shapes, plan, tasks, dict(special.host_reasons), later, compared)
-    report = _report(planned)
-    if request.html is not None:
-        write_text(request.html, lambda out: write_report(out, [], _about(report), [tasks] if tasks else []))
+            stages, later = planned_stages(pipeline, source, _types(source, shapes))
+        graphs = [stage.special.graph for stage in stages if stage.tasks is not None]
+        compared = compare(pipeline, graphs, progress) if request.compare and graphs else []
+    planned = Planned(source, shapes, stages, later, compared)
+    report = _report(planned) | _written(request, pipeline, planned)
     note_assumed(assumed)
-    return to_json(report) if request.json else _text(report, plan)
+    if request.json:
+        return to_json(report)
+    return plan_screen(report, planned.plans, request.verbose)
 
 
 def _streamed(request: PlanRequest, pipeline: Pipeline, source: SourceGraph, shapes: dict[str, Shape]) -> str:
@@ -93,51 +101,67 @@ def _streamed(request: PlanRequest, pipeline: Pipeline, source: SourceGraph, sha
     for option, given in {"--compare": request.compare, "--html": request.html, "--save": request.save}.items():
         if given:
             raise BrickError(f"{option} is of no use with --max-memory: leave one out")
-    types = {name: TensorType(shape, dtype) for name, shape in shapes.items() if (dtype := source.inputs[name].dtype)}
-    planned = plan_stream(pipeline, source, types, request.max_memory, spill_into=Path(tempfile.gettempdir()))
+    planned = plan_stream(
+        pipeline, source, _types(source, shapes), request.max_memory, spill_into=Path(tempfile.gettempdir())
+    )
     chosen = planned.candidate
     told = plan_dict(chosen.plan, chosen.memory, planned.limit, planned.spilling) | {"plan_s": planned.plan_s}
     return to_json(told) if request.json else plan_text_of(told)
 
 
-def _save(path: Path, graph: Graph, plan: Plan, later: tuple[OnnxNode, ...]) -> None:
-    if later:
-        raise BrickError(f"{path}: the plan cannot be saved: {LATER}: '{later[0].name}' ({later[0].op_type})")
+def _types(source: SourceGraph, shapes: dict[str, Shape]) -> dict[str, TensorType]:
+    return {name: TensorType(shape, dtype) for name, shape in shapes.items() if (dtype := source.inputs[name].dtype)}
+
+
+def _written(request: PlanRequest, pipeline: Pipeline, planned: Planned) -> Json:
+    """Writes the files that were asked for; gives their names."""
+    written = {}
+    if request.save is not None:
+        first = planned.stages[0]
+        _save(request.save, pipeline.as_planned(first.special.graph), first.plan, first.special.rest)
+        written["save"] = str(request.save)
+    if request.html is not None:
+        about = _about(_report(planned))
+        write_text(request.html, lambda out: write_report(out, [], about, planned.tasks))
+        written["html"] = str(request.html)
+        if request.opened:
+            open_page(request.html)
+    return {"written": written} if written else {}
+
+
+def _save(path: Path, graph: Graph, plan: Plan, rest: Stage | None) -> None:
+    if rest is not None:
+        node = rest.nodes[0]
+        raise BrickError(f"{path}: the plan cannot be saved: {LATER}: '{node.name}' ({node.op_type})")
     write_text(path, lambda out: out.write(plan_text(graph, plan)))
 
 
-def _specialized(pipeline: Pipeline, source: SourceGraph, shapes: dict[str, Shape]) -> Specialized:
-    types = {name: TensorType(shape, dtype) for name, shape in shapes.items() if (dtype := source.inputs[name].dtype)}
-    tensors = {name: kind for name, kind in types.items() if kind.dtype.kind not in "OUS"}
-    special = pipeline.specialize(first_stage(source), tensors, {})
-    if special.need_values:
-        names = ", ".join(f"'{name}'" for name in sorted(special.need_values))
-        raise BrickError(f"the values of input {names} decide shapes inside the model: use brickrt run with --input")
-    return special
-
-
 def _report(planned: Planned) -> Json:
-    plan, tasks = planned.plan, planned.tasks
+    plans, tasks = planned.plans, planned.tasks
+    subgraphs = [subgraph for plan in plans for subgraph in plan.subgraphs]
     return {
         "model": planned.source.name,
         "inputs": {name: list(shape) for name, shape in planned.shapes.items()},
-        "device": plan.device.to_dict(),
-        "options": plan.options.to_dict(),
-        "plan": plan_entries([plan]),
-        "fallback": planned.fallback,
+        "device": planned.stages[0].plan.device.to_dict(),
+        "options": planned.stages[0].plan.options.to_dict(),
+        "plan": plan_entries(plans),
+        "stages": len(plans),
+        "fallback": {name: why for stage in planned.stages for name, why in stage.special.host_reasons.items()},
         "later": [{"node": node.name, "operator": node.op_type} for node in planned.later],
-        "flops": sum(s.flops for s in plan.subgraphs),
-        "tasks": len(tasks) if tasks else 0,
-        "modelled_us": sum(s.modelled_us for s in plan.subgraphs),
-        "layerwise_us": sum(s.layerwise_us for s in plan.subgraphs),
+        "integers": integer_products(planned.source, plans),
+        "flops": sum(s.flops for s in subgraphs),
+        "tasks": sum(map(len, tasks)),
+        "modelled_us": sum(s.modelled_us for s in subgraphs),
+        "layerwise_us": sum(s.layerwise_us for s in subgraphs),
         "bytes": _memory(tasks),
-        "projected_bytes": project(tasks, thread_count(None)).total if tasks else 0,
+        "projected_bytes": sum(project(each, thread_count(None)).total for each in tasks),
     } | ({"compare": planned.compared} if planned.compared else {})
 
 
-def _memory(tasks: TaskGraph | None) -> dict[str, int]:
+def _memory(tasks: Sequence[TaskGraph]) -> dict[str, int]:
     """By use, for one thread: `scratch` is what each thread has, `ends` are inputs and outputs."""
-    return asdict(project(tasks, 1) if tasks else MemoryProjection())
+    parts = [asdict(project(each, 1)) for each in tasks] or [asdict(MemoryProjection())]
+    return {name: sum(part[name] for part in parts) for name in parts[0]}
 
 
 def _about(report: Json) -> Json:
@@ -157,30 +181,3 @@ def _about(report: Json) -> Json:
         "environment": {name: str(device[name]) for name in ("name", "kind", "cores", "isa")}
         | {f"on the host: {name}": why for name, why in report["fallback"].items()},
     }
-
-
-def _text(report: Json, plan: Plan) -> str:
-    device = report["device"]
-    lines = [
-        f"model    {printable(report['model'])} ({printable(shapes_text(report['inputs'])) or 'no inputs'})",
-        f"device   {device['name']}, {device['cores']} cores, {device['isa']}",
-        f"memory   {size_text(report['projected_bytes'])} projected: "
-        + ", ".join(f"{name} {size_text(n)}" for name, n in report["bytes"].items()),
-        f"work     {report['flops'] / 1e9:.3g} Gflop in {report['tasks']} tasks; {_times(report)}",
-    ]
-    if report["plan"]:
-        lines += ["", *plan_tree(plan)]
-    else:
-        lines += ["", "no brick operators in the first stage"]
-    lines += map(printable, fallback_lines(report["fallback"]))
-    if report["later"]:
-        nodes = ", ".join(f"{entry['node']} ({entry['operator']})" for entry in report["later"])
-        lines.append(printable(f"planned when the values before them are known: {nodes}"))
-    if "compare" in report:
-        lines += ["", compare_table(report["compare"])]
-    return "\n".join(lines)
-
-
-def _times(report: Json) -> str:
-    modelled, layerwise = report["modelled_us"], report["layerwise_us"]
-    return f"modelled {modelled / 1e3:.3g} ms, layerwise {layerwise / 1e3:.3g} ms" if math.isfinite(modelled) else ""

@@ -14,7 +14,7 @@ from brickrt.cli.commands import run_files, stream
 from brickrt.cli.failure import Failure
 from brickrt.cli.inputs.feeds import Feed
 from brickrt.cli.inputs.file_lists import InputFiles, input_files
-from brickrt.cli.inputs.gather import check_request, gather
+from brickrt.cli.inputs.gather import check_images, check_request, gather
 from brickrt.cli.inputs.presets import preprocessing
 from brickrt.cli.inputs.shapes import assuming, note_assumed
 from brickrt.cli.outputs.json_output import Json, to_json
@@ -68,6 +68,7 @@ def _ran(request: RunRequest) -> str | Failure:
         if request.output is not None:
             check_results(request.output, source.outputs)
         runs = [] if request.inputs.random else input_files(source, request.inputs.files)
+        check_images(request.inputs, runs)
     if len(runs) > 1 and request.output is not None and not is_folder(request.output):
         raise BrickError(
             f"--output {request.output}: several inputs have a result each: give a folder, as --output results/"

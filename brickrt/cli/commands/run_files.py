@@ -46,7 +46,8 @@ def command(request: RunRequest, source: SourceGraph, runs: Sequence[InputFiles]
     report = files_dict(job.ran, runtime)
     text = "" if request.quiet else to_json(report) if request.json else files_text(report, request.verbose)
     failed = sum(result.error is not None for result in job.ran.results)
-    why = f"{failed} of {len(runs)} failed, for the reasons above: the results of the others are there"
+    others = ": the results of the others are there" if failed < len(runs) else ""
+    why = f"{failed} of {len(runs)} failed, for the reasons above{others}"
     return Failure(text, why) if failed else text
 
 
@@ -58,6 +59,7 @@ def _check(request: RunRequest) -> None:
         "--verify": request.verify,
         "--trace": watch.trace,
         "--report": watch.report,
+        "--open": watch.opened,
         "--dashboard": watch.dashboard,
     }
     wrong = [option for option, given in alone.items() if given]

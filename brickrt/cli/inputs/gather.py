@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 
 from brickrt.cli.inputs import parse
 from brickrt.cli.inputs.feeds import Arrays, Feed, no_input, read_feed
-from brickrt.cli.inputs.file_lists import input_files
+from brickrt.cli.inputs.file_lists import ARRAYS, InputFiles, input_files
 from brickrt.cli.inputs.presets import preprocessing
 from brickrt.cli.inputs.shapes import concrete_shapes
 from brickrt.cli.requests import InputRequest
@@ -28,9 +30,16 @@ def check_request(request: InputRequest) -> None:
         raise InputError("--seed is of use with --random only: add --random or leave it out")
     if not request.random and request.shapes:
         raise InputError("--shape is of use with --random only: add --random or leave it out")
-    arrays = all(file.lower().endswith((".npy", ".npz")) for file in request.files)
-    if request.image.given() and arrays:
-        raise InputError(f"{request.image.given()[0]} is of use with images only: leave it out")
+    if not request.files:
+        check_images(request, [])
+
+
+def check_images(request: InputRequest, runs: Sequence[InputFiles]) -> None:
+    """Refuses options for images where none of the files is one."""
+    files = [file for run in runs for file in run.files.values()]
+    if request.image.given() and all(file.lower().endswith(ARRAYS) for file in files):
+        why = f": {Path(files[0]).parent} holds arrays only" if len(files) > 1 else ""
+        raise InputError(f"{request.image.given()[0]} is of use with images only{why}: leave it out")
 
 
 def gather(source: SourceGraph, request: InputRequest) -> tuple[Feed, list[str]]:
@@ -41,6 +50,7 @@ def gather(source: SourceGraph, request: InputRequest) -> tuple[Feed, list[str]]
     if not request.files and source.inputs:
         raise no_input(source.inputs)
     runs = input_files(source, request.files)
+    check_images(request, runs)
     if len(runs) > 1:
         raise InputError(f"{len(runs)} files are given for one input: give one")
     return (read_feed(source, runs[0], preprocessing(source, request.image)) if runs else Feed()), []

@@ -92,8 +92,11 @@ def window(text: str | None) -> tuple[int, ...] | None:
     return None if text is None else extents("--window", text, "256, or 96x96x96")
 
 
-def spatial_size(text: str | None) -> int | tuple[int, ...] | None:
-    """--size of a network of the zoo: `224` as one number, `16x112x112` as one per dimension."""
+def spatial_size(text: str | None, may_be_open: bool = False) -> int | tuple[int, ...] | None:
+    """--size of a network of the zoo: `224` as one number, `16x112x112` as one per dimension; `0` for extents that
+    `may_be_open`."""
+    if may_be_open and text is not None and text.strip() == "0":
+        return 0
     sizes = () if text is None else extents("--size", text, "224, or 16x112x112")
     return sizes[0] if len(sizes) == 1 else sizes or None
 

@@ -58,7 +58,8 @@ def _bind(name: str, info: TensorInfo, shape: Shape, symbols: dict[str, tuple[in
         raise InputError(f"--shape {name}={text}: the model takes {describe(info)}: give {len(info.shape)} numbers")
     for axis, (dim, extent) in enumerate(zip(info.shape, shape)):
         if isinstance(dim, int) and dim != extent:
-            raise InputError(f"--shape {name}={text}: the model takes {describe(info)}: dimension {axis} must be {dim}")
+            other = f"dimension {axis} must be {dim}; a model that is exported with open sizes takes others"
+            raise InputError(f"--shape {name}={text}: the model takes {describe(info)}: {other}")
         if isinstance(dim, str):
             first, owner = symbols.setdefault(dim, (extent, name))
             if first != extent:

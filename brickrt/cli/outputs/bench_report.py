@@ -29,7 +29,7 @@ def network_text(row: Comparison, rounds: int) -> str:
     heads = ("engine", "median ms", "min", "max", "over brickrt", "difference")
     inputs = shapes_text(row.shapes) or "no inputs"
     lines = [
-        printable(f"{row.network} ({inputs}), float32, threads: {row.threads}, rounds: {rounds}"),
+        printable(f"{row.network} ({inputs}), threads: {row.threads}, rounds: {rounds}"),
         "",
         table(heads, [_engine_row(row, name) for name in row.ms], right=heads[1:]),
         "",
@@ -71,12 +71,12 @@ def _ratio(spread: Spread) -> str:
 
 
 def _roofline_line(row: Comparison) -> str:
+    """The least time, and its parts, of which the longest counts."""
     bound = row.roofline
-    traffic = "".join(f", {ms:.3g} ms of traffic from {level}" for level, ms in bound.traffic_ms.items())
-    return (
-        f"roofline {bound.bound_ms:.3g} ms: {bound.compute_ms:.3g} ms for {bound.flops / 1e9:.3g} GFLOP{traffic}; "
-        f"brickrt took {_over(row)} times that"
-    )
+    levels = [f"from {level} {ms:.3g} ms" for level, ms in bound.traffic_ms.items()]
+    moved = ", ".join(["", f"bytes {levels[0]}", *levels[1:]]) if levels else ""
+    parts = f"arithmetic {bound.compute_ms:.3g} ms ({bound.operations / 1e9:.3g} Gop){moved}"
+    return f"roofline {bound.bound_ms:.3g} ms; brickrt took {_over(row)} times that\n         {parts}"
 
 
 def _over(row: Comparison) -> str:

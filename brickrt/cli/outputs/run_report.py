@@ -75,7 +75,7 @@ def run_text(report: Json, verbose: bool = False) -> str:
     lines = top_lines([ClassShare(**share) for share in report["top"]]) if "top" in report else []
     lines += [value_table([(None, output) for output in report["outputs"]])] if not lines or verbose else []
     lines += ["", _latency_line(report)]
-    lines += [f"device   {report['device']}, {report['threads']} threads; compiled in {report['compile_ms']:.1f} ms"]
+    lines += [f"device   {report['device']}, {_threads(report)}; compiled in {report['compile_ms']:.1f} ms"]
     if verbose:
         lines += _details(report)
     elif report["fallback"]:
@@ -121,6 +121,10 @@ def _closing(report: Json) -> Iterator[str]:
 def _traffic(level_bytes: dict[str, int]) -> list[str]:
     moved = ", ".join(f"{size_text(nbytes)} beyond {level}" for level, nbytes in level_bytes.items())
     return [f"traffic  {moved}, modelled"] if moved else []
+
+
+def _threads(report: Json) -> str:
+    return f"{report['threads']} thread{'s' * (report['threads'] != 1)}"
 
 
 def _ms(took: float) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+
 from brickrt.cli.outputs.json_output import Json
 from brickrt.cli.terminal.text import printable
 from brickrt.dashboard.units import size_text
@@ -18,6 +20,7 @@ PARTS = {
 }
 
 
+COLUMNS, HARD = 79, "\u2007"  # of a line about memory, which is not broken at such a space
 SHOWN = 8  # spilled tensors; --json has all
 
 
@@ -38,7 +41,8 @@ def plan_text_of(told: Json) -> str:
 def _memory_text(told: Json) -> str:
     parts = sorted(PARTS, key=lambda part: -told["memory"][part])
     allowed = f"{size_text(told['projected_bytes'])} projected, {size_text(told['limit_bytes'])} allowed"
-    return f"memory   {allowed}: " + ", ".join(f"{PARTS[part]} {size_text(told['memory'][part])}" for part in parts)
+    each = ", ".join(f"{PARTS[part]} {size_text(told['memory'][part])}".replace(" ", HARD) for part in parts)
+    return textwrap.fill(f"memory   {allowed}: {each}", COLUMNS, subsequent_indent=" " * 9).replace(HARD, " ")
 
 
 def _windows_text(told: Json) -> str:

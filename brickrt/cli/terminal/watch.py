@@ -12,8 +12,10 @@ from typing import Any
 from brickrt.cli.files import check_files, write_text
 from brickrt.cli.layerwise_traffic import layerwise_traffic
 from brickrt.cli.requests import RunRequest
+from brickrt.cli.terminal.browser import check_opened, open_page
 from brickrt.cli.terminal.text import shapes_text
 from brickrt.compare.machine import machine
+from brickrt.compare.roofline import Roofline, roofline
 from brickrt.dashboard.live.dashboard import Dashboard
 from brickrt.dashboard.live.frame_state import FrameState
 from brickrt.dashboard.live.frames import RUN_FRAMES
@@ -25,6 +27,7 @@ from brickrt.dashboard.report.trace import write_trace
 from brickrt.dashboard.units import size_text
 from brickrt.graph.errors import BrickError
 from brickrt.graph.onnx_import.source import SourceGraph
+from brickrt.runtime.cpu.calibrate.calibration import measured
 from brickrt.runtime.events import Observer
 from brickrt.runtime.execution.report import Report
 from brickrt.runtime.session.runtime import Runtime
@@ -34,6 +37,7 @@ def check_watched(request: RunRequest, files: Mapping[str, Path]) -> None:
     """Refuses, before anything runs, `files` by option that could not be written."""
     if request.watch.trace_arrows and request.watch.trace is None:
         raise BrickError("--trace-arrows is of use with --trace only: add --trace FILE.json or leave it out")
+    check_opened(request.watch.opened, request.watch.report, "--report")
     check_files(files, request.model)
 
 
@@ -74,6 +78,8 @@ class WatchedRequest:
         if wanted.report is not None:
             about = about_run(runtime, told)
             write_text(wanted.report, lambda out: write_report(out, recording.graphs, about))
+            if wanted.opened:
+                open_page(wanted.report)
 
 
 def dashboard_of(runs: WatchedRuns) -> Dashboard[FrameState]:
@@ -93,11 +99,11 @@ def about_run(runtime: Runtime, told: dict[str, Any]) -> dict[str, Any]:
 
 
 def _summary(runtime: Runtime, told: dict[str, Any]) -> dict[str, str]:
-    stats, flops = told["stats"], sum(plan.graph.flops() for plan in runtime.plans)
-    median = told["latency_ms"]["median"]
+    stats, median = told["stats"], told["latency_ms"]["median"]
+    bound = roofline(runtime.plan, measured(runtime.plan.plans[0].device), runtime.threads)
     cards = {
         f"latency, median of {told['runs']}": f"{median:.2f} ms",
-        "GFLOP/s": f"{flops / median / 1e6:.1f}",
+        **_limit(runtime, bound, median),
         "peak memory": size_text(told["peak_bytes"]),
         "projected memory": size_text(told["projected_bytes"]),
         "tasks": str(stats["tasks"]),
@@ -114,6 +120,15 @@ def _summary(runtime: Runtime, told: dict[str, Any]) -> dict[str, str]:
     if stats["host_nodes"]:
         cards[f"on the host, {len(stats['host_nodes'])} nodes"] = f"{stats['host_ms']:.2f} ms"
     return cards
+
+
+def _limit(runtime: Runtime, bound: Roofline, median: float) -> dict[str, str]:
+    """The least time beside the measured one; what the CPU's speeds say nothing about has none."""
+    speed = {"GFLOP/s": f"{bound.operations / median / 1e6:.1f}"}
+    if runtime.device != "cpu" or not bound.bound_ms:
+        return speed
+    least, over = f"{bound.bound_ms:.3g} ms", f"×{median / bound.bound_ms:.2f}"
+    return {"least time of what runs": least, "latency over that": over} | speed
 
 
 def _environment(runtime: Runtime) -> dict[str, str]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from brickrt.cli.files import check_files, write_text
 from brickrt.cli.requests import RunRequest
+from brickrt.cli.terminal.browser import check_opened, open_page
 from brickrt.cli.terminal.progress import shown_progress
 from brickrt.compare.machine import machine
 from brickrt.dashboard.live.dashboard import Dashboard
@@ -32,6 +33,7 @@ class WatchedStream:
     def __init__(self, request: RunRequest) -> None:
         """Raises BrickError, before anything runs, for a report that could not be written."""
         self.wanted = request.watch
+        check_opened(self.wanted.opened, self.wanted.report, "--report")
         if self.wanted.report is not None:
             check_files({"--report": self.wanted.report}, request.model)
         title = f"{request.model.name} → {request.output}"
@@ -94,6 +96,8 @@ class WatchedStream:
         about = {"title": watch.title, "summary": _summary(told), "environment": self._environment()}
         passes = {name: seconds for name, _, seconds in times}
         write_text(path, lambda out: write_stream_report(out, told, about, passes, memory))
+        if self.wanted.opened:
+            open_page(path)
 
     def _environment(self) -> dict[str, str]:
         found = machine(self._spec)

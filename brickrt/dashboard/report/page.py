@@ -10,7 +10,7 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from brickrt.dashboard.figures import planned_figures, subgraph_figures
+from brickrt.dashboard.figures import planned_figures, subgraph_figures, workers_of
 from brickrt.dashboard.labels import Labels
 from brickrt.dashboard.live_tensors import live_bytes
 from brickrt.dashboard.recording import GraphRun
@@ -49,7 +49,7 @@ def _graph(tasks: TaskGraph, runs: Sequence[GraphRun]) -> Json:
     orders = (brick_order(last, k) for k in range(len(figures))) if last else ()
     return {
         "runs": len(runs),
-        "workers": int(last.events.worker.max(initial=0)) + 1 if last else 0,
+        "workers": workers_of(last) if last else 0,
         "subgraphs": [of_one.to_dict() for of_one in figures],
         "drawing": draw_layers(tasks.plan),
         "timeline": timeline(last) if last else [],

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from html import escape
-from importlib.resources import files
 from typing import Any, TextIO
 
 from brickrt.dashboard.report.memory_chart import MemoryOverTime, memory_chart
+from brickrt.dashboard.report.page_parts import cards, definitions, style
 
 PAGE = """<!doctype html>
 <html lang="en">
@@ -37,22 +37,17 @@ def write_stream_report(
 ) -> None:
     """Writes the page. `told` is what `run --json` says, which the page holds as its data; `about` has `title` and,
     each a mapping of names to text, `summary` and `environment`; `passes` are the seconds of each by name."""
-    whole = files(__package__).joinpath("page.html").read_text("utf-8")
-    style = whole[whole.index("<style>") : whole.index("</style>") + len("</style>")]
-    cards = "".join(
-        f'<div class="card"><b>{escape(v)}</b><span>{escape(k)}</span></div>' for k, v in about["summary"].items()
-    )
     out.write(
         PAGE.format(
             title=escape(str(about["title"])),
-            style=style,
-            cards=cards,
+            style=style(),
+            cards=cards(about["summary"]),
             chart=memory_chart(memory),
             passes="".join(
                 f'<tr><td class="text">{escape(name)}</td><td>{seconds:.2f}</td></tr>'
                 for name, seconds in passes.items()
             ),
-            environment="".join(f"<dt>{escape(k)}</dt><dd>{escape(v)}</dd>" for k, v in about["environment"].items()),
+            environment=definitions(about["environment"]),
             # "<" would end the element that holds the data
             data=json.dumps(told, separators=(",", ":")).replace("<", "\\u003c"),
         )

@@ -1,7 +1,7 @@
 """Chooses the algorithm of a layer: direct, Winograd's in tiles of 2 to 6 outputs an edge for convolutions, or
 Strassen's scheme for matrix products and pointwise convolutions (`strassen.py`).
 
-Winograd's F(4×4, 3×3) multiplies 4 times less often and F(4, 7) 2.8 times. But they transform, round a little more (a
+Winograd's F(4×4, 3×3) multiplies 4 times less often and F(4, 7) 2.8 times. But they transform, round otherwise (by a
 few 1e-6 of the largest output) and read up to 4 times the weights: they need enough tiles to make up for that. A direct
 convolution leaves out the taps that fall on padding, which small images have many of.
 """
@@ -117,7 +117,7 @@ def conv_us(graph: Graph, node: Node, device: DeviceSpec, algorithm: str | None,
 
 def _direct_us(op: Conv, x: Shape, out: Shape, device: DeviceSpec, constants: int) -> float:
     sides = zip(out[2:], x[2:], op.kernel, op.strides, op.dilations, op.pads, strict=True)
-    taps = [_live_taps(*side) for side in sides]
+    taps = [live_taps(*side) for side in sides]
     products = out[0] * math.prod(int(t.sum()) for t in taps) * x[1] * -(-out[1] // device.lanes)
     weights = math.prod(int(np.count_nonzero(t)) for t in taps) * x[1] * out[1] * 4
     return max(compute_us(products, device, DIRECT_SHARE), read_us(weights, max(weights, constants), device))
@@ -180,10 +180,10 @@ def _transform_us(elements: float, device: DeviceSpec, near: bool) -> float:
 def _taps_per_output(axis: Axis) -> float:
     """Mean number of taps that fall on the tensor along a swept axis, were the output as long as the input."""
     outputs = (axis.extent - 1) // axis.stride + 1
-    return _live_taps(outputs, axis.extent, axis.r, axis.stride, axis.dilation, axis.pad).sum() / outputs
+    return live_taps(outputs, axis.extent, axis.r, axis.stride, axis.dilation, axis.pad).sum() / outputs
 
 
-def _live_taps(outputs: int, extent: int, kernel: int, stride: int, dilation: int, pad: int) -> np.ndarray:
+def live_taps(outputs: int, extent: int, kernel: int, stride: int, dilation: int, pad: int) -> np.ndarray:
     """For each tap of a dimension, the number of outputs for which it falls on the tensor."""
     at = np.arange(outputs)[:, None] * stride - pad + np.arange(kernel) * dilation
     return ((at >= 0) & (at < extent)).sum(axis=0)

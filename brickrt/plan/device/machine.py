@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from brickrt.ops.cpu.isa import DOUBLE_PUMPED
+from brickrt.plan.device.cgroup import cpu_limit, read_text
 
 CPUS = Path("/sys/devices/system/cpu")
 KIB, MIB, GIB = 2**10, 2**20, 2**30
@@ -35,17 +36,14 @@ def usable_cpus() -> tuple[int, ...]:
         return tuple(range(_sysctl("hw.perflevel0.physicalcpu") or os.cpu_count() or 1))
     seen: dict[str, int] = {}
     for cpu in sorted(os.sched_getaffinity(0)):
-        seen.setdefault(_read(CPUS / f"cpu{cpu}/topology/thread_siblings_list") or str(cpu), cpu)
+        seen.setdefault(read_text(CPUS / f"cpu{cpu}/topology/thread_siblings_list") or str(cpu), cpu)
     return tuple(seen.values())
 
 
 def core_count(cpus: Iterable[int]) -> int:
     """Cores to plan for: those of the usable `cpus`, or fewer where a container's quota allows fewer."""
     usable = len(tuple(cpus))
-    quota, _, period = _read(Path("/sys/fs/cgroup/cpu.max")).partition(" ")
-    if quota.isdigit() and period.isdigit():
-        usable = min(usable, -(-int(quota) // int(period)))
-    return max(1, usable)
+    return max(1, min(usable, cpu_limit() or usable))
 
 
 def caches(cpus: tuple[int, ...]) -> Caches:
@@ -53,9 +51,9 @@ def caches(cpus: tuple[int, ...]) -> Caches:
     found: dict[tuple[int, str], int] = {}
     for cpu in cpus:
         for index in (CPUS / f"cpu{cpu}/cache").glob("index*"):
-            level, size = _read(index / "level"), _bytes(_read(index / "size"))
-            if level.isdigit() and size and _read(index / "type") != "Instruction":
-                found[int(level), _read(index / "shared_cpu_list") or str(cpu)] = size
+            level, size = read_text(index / "level"), _bytes(read_text(index / "size"))
+            if level.isdigit() and size and read_text(index / "type") != "Instruction":
+                found[int(level), read_text(index / "shared_cpu_list") or str(cpu)] = size
     total = {level: sum(size for (at, _), size in found.items() if at == level) for level in (1, 2, 3)}
     if not total[1]:
         return _caches_elsewhere(len(cpus))
@@ -75,15 +73,15 @@ def memory_bytes() -> int:
         total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     else:
         total = _sysctl("hw.memsize") or 8 * GIB
-    return min(total, _bytes(_read(Path("/sys/fs/cgroup/memory.max"))) or total)
+    return min(total, _bytes(read_text(Path("/sys/fs/cgroup/memory.max"))) or total)
 
 
 def clock_ghz() -> float:
     """Highest clock of the first core, in GHz; 2.5 where it is not known."""
-    khz = _read(CPUS / "cpu0/cpufreq/cpuinfo_max_freq")
+    khz = read_text(CPUS / "cpu0/cpufreq/cpuinfo_max_freq")
     if khz.isdigit():
         return int(khz) / 1e6
-    mhz = re.search(r"^cpu MHz\s*:\s*([\d.]+)", _read(Path("/proc/cpuinfo")), re.MULTILINE)
+    mhz = re.search(r"^cpu MHz\s*:\s*([\d.]+)", read_text(Path("/proc/cpuinfo")), re.MULTILINE)
     if mhz:
         return float(mhz[1]) / 1e3
     return _sysctl("hw.cpufrequency_max") / 1e9 or 2.5
@@ -118,16 +116,8 @@ def multiplies_bytes(isa: str) -> bool:
 
 def cpu_name() -> str:
     """The processor's marketing name where the system has one, else that of its architecture."""
-    model = re.search(r"^model name\s*:\s*(.+)$", _read(Path("/proc/cpuinfo")), re.MULTILINE)
+    model = re.search(r"^model name\s*:\s*(.+)$", read_text(Path("/proc/cpuinfo")), re.MULTILINE)
     return model[1].strip() if model else platform.processor() or platform.machine()
-
-
-def _read(path: Path) -> str:
-    """A system file's text; "" where the system has no such file or does not let it be read."""
-    try:
-        return path.read_text().strip()
-    except OSError:
-        return ""
 
 
 def _bytes(text: str) -> int:

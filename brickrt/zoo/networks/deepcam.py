@@ -92,9 +92,17 @@ def _pyramid(net: Net, x: Activation) -> Activation:
     for i, rate in enumerate(RATES, 2):
         parts.append(conv_bn_relu(net, x, f"aspp{i}", 256, 3, dilation=rate))
     mean = net.relu(net.conv(net.global_mean(x, "aspp5.pool"), "aspp5", 256, 1), "aspp5.relu")
-    tiled = net.node("Tile", "aspp5.tile", mean.name, net.ints("aspp5.repeats", (1, 1, *x.spatial)))
+    tiled = net.node("Tile", "aspp5.tile", mean.name, _repeats(net, x))
     parts.append(parts[0].like(tiled))
     return conv_bn_relu(net, net.concat(parts, "aspp.concat"), "aspp.project", 256, 1)
+
+
+def _repeats(net: Net, x: Activation) -> str:
+    """The extents of space behind two ones, read from `x` where they are open."""
+    if not net.open_size:
+        return net.ints("aspp5.repeats", (1, 1, *x.spatial))
+    extents = net.node("Shape", "aspp5.extents", x.name, start=2)
+    return net.node("Concat", "aspp5.repeats", net.ints("aspp5.ones", (1, 1)), extents, axis=0)
 
 
 def _decoder(net: Net, x: Activation, low_level: Activation) -> Activation:

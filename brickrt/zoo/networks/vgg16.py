@@ -17,6 +17,7 @@ STAGES = (64, 64), (128, 128), (256, 256, 256), (512, 512, 512), (512, 512, 512)
     title="VGG-16",
     source="Simonyan and Zisserman, Very Deep Convolutional Networks for Large-Scale Image Recognition, ICLR 2015",
     default_size=(224, 224),
+    any_size=False,
 )
 def vgg16(net: Net, x: Activation) -> Activation:
     """The first fully connected layer has as many inputs as the size implies, so above 480 the model passes 2 GB."""

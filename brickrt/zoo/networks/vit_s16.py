@@ -26,6 +26,7 @@ BRANCH_GAIN = 0.1
     title="ViT-S/16",
     source="Dosovitskiy et al., An Image is Worth 16x16 Words, ICLR 2021; Touvron et al., DeiT, ICML 2021",
     default_size=(224, 224),
+    any_size=False,
 )
 def vit_s16(net: Net, x: Activation) -> Activation:
     """Sizes are multiples of 16. Attention and GELU are written in primitive operators."""

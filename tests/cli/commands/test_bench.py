@@ -56,7 +56,7 @@ def test_a_network_of_the_zoo_by_name(call):
     called = call("bench", "mobilenetv2", "--size", "32", "--rounds", 1, "--threads", 1, "--peers", "", "--json")
     row = json.loads(called.out)["networks"][0]
     assert row["network"] == "mobilenetv2" and row["shapes"] == {"x": [1, 3, 32, 32]}
-    assert row["roofline"]["flops"] > 1e6
+    assert row["roofline"]["operations"] > 1e6
 
 
 def test_the_whole_zoo(call, monkeypatch):

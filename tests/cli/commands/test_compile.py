@@ -49,7 +49,7 @@ def test_what_is_compiled_is_told(folder, capsys):
         ("compile model.onnx", "Missing option '--output' / '-o'"),
         ("compile model.onnx -o model.onnx", "is the model itself: give another path"),
         ("compile model.onnx -o there/model.brick", "there is no folder"),
-        ("compile model.onnx -o m.brick --target mips", "target 'mips' is unknown: use one of host, avx512"),
+        ("compile model.onnx -o m.brick --target mips", "--target 'mips' is impossible: use one of host, avx512"),
         ("plan made.brick", "made.brick: is compiled, and this needs the model: give the .onnx file"),
         ("run nowhere.brick --random", "nowhere.brick: cannot be read (No such file or directory)"),
     ],

@@ -6,13 +6,16 @@ import json
 import re
 
 import numpy as np
-from onnx import TensorProto, helper
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
 
+from brickrt.cli.terminal import browser
 from tests.support.cli_models import save, told, value
 
 
 def test_the_tree_has_every_subgraph_its_figures_and_its_layers(call, models):
-    called = call("plan", models / "conv.onnx")
+    called = call("plan", models / "conv.onnx", "-v")
     assert called.code == 0
     report = json.loads(call("plan", models / "conv.onnx", "--json").out)
     heads = re.findall(r"^[├└]─ (\d+) (\w+)", called.out, re.MULTILINE)
@@ -24,7 +27,7 @@ def test_the_tree_has_every_subgraph_its_figures_and_its_layers(call, models):
 def test_strategies_side_by_side(call, models):
     called = call("plan", models / "conv.onnx", "--compare")
     assert called.code == 0, called.err
-    for words in ("auto", "layerwise", "padded", "memoized", "modelled ms", "beyond l2", "recomputed"):
+    for words in ("auto", "layerwise", "padded", "memoized", "modelled ms", "beyond l2", "again"):
         assert words in called.out
     compared = json.loads(call("plan", models / "conv.onnx", "--compare", "--json").out)["compare"]
     assert [entry["strategy"] for entry in compared] == ["auto", "layerwise", "padded", "memoized"]
@@ -34,12 +37,13 @@ def test_strategies_side_by_side(call, models):
 
 def test_the_page_has_no_times(call, models, tmp_path):
     page = tmp_path / "plan.html"
-    assert call("plan", models / "conv.onnx", "--html", page).code == 0
+    called = call("plan", models / "conv.onnx", "--html", page)
+    assert called.code == 0 and called.out.splitlines()[-1] == f"written  {page}"
     html = page.read_text(encoding="utf-8")
     data = json.loads(re.search(r'<script id="data" type="application/json">(.*?)</script>', html, re.S).group(1))
     (graph,) = data["graphs"]
     assert graph["runs"] == 0 and graph["timeline"] == [] and graph["drawing"]["nodes"]
-    assert all(s["busy_us"] == 0 and s["flops"] >= 0 for s in graph["subgraphs"])
+    assert all(s["busy_us"] == 0 and s["operations"] >= 0 for s in graph["subgraphs"])
     assert data["summary"]["projected memory"]
 
 
@@ -61,7 +65,7 @@ def test_plan_says_where_and_why(call, models):
 def test_plan_in_words(call, models):
     called = call("plan", models / "conv.onnx", "--strategy", "memoized", "--brick", "4")
     assert called.code == 0
-    assert "memoized" in called.out and "Conv" in called.out and "constants" in called.out
+    assert "memoized" in called.out and "Conv" in called.out and "projected" in called.out
     assert "x[0] (N)" in called.err
 
 
@@ -81,7 +85,7 @@ def test_plan_lists_what_is_known_only_later(call, tmp_path):
     report = told(call("plan", tmp_path / "late.onnx", "--json"))
     assert "count" in report["fallback"]
     assert "relu" in [entry["node"] for entry in report["later"]]
-    assert "relu" in call("plan", tmp_path / "late.onnx").out
+    assert "planned when values are known: cast (Cast), 1 more" in call("plan", tmp_path / "late.onnx").out
     refused = call("plan", tmp_path / "late.onnx", "--save", tmp_path / "plan.json")
     assert refused.code == 2 and "'cast' (Cast)" in refused.err and not (tmp_path / "plan.json").exists()
     ran = told(call("run", tmp_path / "late.onnx", "--random", "--json", "--verify"))
@@ -96,3 +100,84 @@ def test_plan_needs_no_values_unless_they_are_shapes(call, tmp_path):
     np.savez(tmp_path / "in.npz", x=np.zeros(4, np.float32), s=np.array([2, 2]))
     report = told(call("run", tmp_path / "reshape.onnx", "--input", tmp_path / "in.npz", "--json"))
     assert report["outputs"][0]["shape"] == [2, 2]
+
+
+@pytest.mark.parametrize("options", [(), ("--compare",)], ids=str)
+def test_plan_fits_a_screen(call, tmp_path, options):
+    """CumSum (on the host) → 40 norms, one after the other, with long names."""
+    nodes = [helper.make_node("CumSum", ["x", "axis"], ["y0"], name="sum")]
+    for k in range(40):
+        name = f"a_layer_with_a_name_that_is_rather_long_{k}"
+        nodes.append(helper.make_node("Softmax", [f"y{k}"], [f"y{k + 1}"], name=name, axis=1 + k % 3))
+    axis = ("axis", np.array(1))
+    save(tmp_path / "wide.onnx", nodes, [value("x", (1, 4, 8, 8))], [value("y40", (1, 4, 8, 8))], [axis])
+    called = call("plan", tmp_path / "wide.onnx", *options)
+    assert called.code == 0, called.err
+    lines = called.out.splitlines()
+    assert len(lines) <= 24 and max(map(len, lines)) <= 80
+    assert "on the host: nodes without a kernel, 1" in called.out and "-v has all" in called.out
+    told_all = call("plan", tmp_path / "wide.onnx", "-v").out
+    assert all(f"_{k}" in told_all for k in range(40)) and "on the host: sum" in told_all
+
+
+def test_stages_behind_the_host_are_planned(call, tmp_path):
+    """x → Abs → CumSum (on the host) → Relu → NonZero (which decides the shape of what follows) → Cast → Relu."""
+    nodes = [
+        helper.make_node("Abs", ["x"], ["a"], name="abs"),
+        helper.make_node("CumSum", ["a", "axis"], ["s"], name="sum"),
+        helper.make_node("Neg", ["s"], ["n"], name="neg"),
+        helper.make_node("NonZero", ["n"], ["i"], name="count"),
+        helper.make_node("Cast", ["i"], ["f"], name="cast", to=TensorProto.FLOAT),
+        helper.make_node("Relu", ["f"], ["y"], name="relu"),
+    ]
+    axis = ("axis", np.array(1))
+    save(tmp_path / "staged.onnx", nodes, [value("x", (2, 4))], [value("y", (2, None))], [axis])
+    report = told(call("plan", tmp_path / "staged.onnx", "--json"))
+    assert report["stages"] == 2 and [entry["ops"] for entry in report["plan"]] == [["abs"], ["neg"]]
+    assert [entry["stage"] for entry in report["plan"]] == [0, 1]
+    assert report["plan"][1]["output_shape"] == [2, 4] and set(report["fallback"]) == {"sum", "count"}
+    assert [entry["node"] for entry in report["later"]] == ["cast", "relu"]
+    shown = call("plan", tmp_path / "staged.onnx", "-v").out
+    assert "2 subgraphs in 2 stages" in shown and "stage 1" in shown and "made up values" in shown
+
+
+def test_plan_says_what_of_a_quantized_network_stays_in_float(call, tmp_path, models):
+    assert told(call("plan", models / "conv.onnx", "--json"))["integers"] is None
+    model = quantized_chain()
+    onnx.save(model, tmp_path / "q.onnx")
+    found = told(call("plan", tmp_path / "q.onnx", "--json"))["integers"]
+    assert found["products"] == 1 and found["in_float"] == ["plain"]
+    assert "integers 1 products of bytes; in float 1: plain" in call("plan", tmp_path / "q.onnx").out
+
+
+def test_the_page_opens_in_the_browser(call, models, tmp_path, monkeypatch):
+    shown, page = [], tmp_path / "p.html"
+    monkeypatch.setattr(browser.webbrowser, "open", lambda url: shown.append(url) or len(shown) == 1)
+    assert call("plan", models / "conv.onnx", "--shape", "x=1,3,8,8", "--html", page, "--open").err == ""
+    called = call("run", models / "conv.onnx", "--random", "--shape", "x=1,3,8,8", "--report", page, "--open")
+    assert called.code == 0 and "no browser could be started" in called.err
+    assert shown == [page.as_uri()] * 2
+    for words in (("plan", models / "conv.onnx"), ("run", models / "conv.onnx", "--random")):
+        assert "--open is of use with --" in call(*words, "--open").err
+
+
+def quantized_chain() -> onnx.ModelProto:
+    """x → Q → DQ → Conv (of bytes) → Q → DQ → MatMul `plain`, whose weights are floats → y"""
+    rng = np.random.default_rng(0)
+    half, zero = numpy_helper.from_array(np.float32(0.05), "s"), numpy_helper.from_array(np.uint8(128), "z")
+    weights = numpy_helper.from_array(rng.integers(-100, 100, (16, 16, 1, 1)).astype(np.int8), "w")
+    constants = [half, zero, weights, numpy_helper.from_array(np.float32(0.01), "ws")]
+    constants += [numpy_helper.from_array(np.int8(0), "wz")]
+    constants += [numpy_helper.from_array(rng.standard_normal((8, 4)).astype(np.float32), "m")]
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["xq"], name="q0"),
+        helper.make_node("DequantizeLinear", ["xq", "s", "z"], ["xd"], name="d0"),
+        helper.make_node("DequantizeLinear", ["w", "ws", "wz"], ["wd"], name="dw"),
+        helper.make_node("Conv", ["xd", "wd"], ["c"], name="conv"),
+        helper.make_node("QuantizeLinear", ["c", "s", "z"], ["cq"], name="q1"),
+        helper.make_node("DequantizeLinear", ["cq", "s", "z"], ["cd"], name="d1"),
+        helper.make_node("MatMul", ["cd", "m"], ["y"], name="plain"),
+    ]
+    inputs, outputs = [value("x", (1, 16, 8, 8))], [value("y", (1, 16, 8, 4))]
+    graph = helper.make_graph(nodes, "quantized", inputs, outputs, constants)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)

@@ -205,3 +205,13 @@ def test_files_that_are_read_box_by_box_are_resized_too(call, folder):
 def test_batches_are_even(tmp_path, dims, preset, count, batch):
     source = load(same_model(tmp_path / "m.onnx", dims))
     assert batch_size(source, PRESETS[preset] if preset else Preprocessing(), count) == batch
+
+
+def test_options_for_images_need_an_image_in_the_folder(call, models, tmp_path):
+    arrays = tmp_path / "arrays"
+    arrays.mkdir()
+    for k in range(2):
+        np.save(arrays / f"{k}.npy", np.zeros((1, 3, 8, 8), np.float32))
+    called = call("run", models / "conv.onnx", "--input", arrays, "--resize", "8x8")
+    line = f"brickrt: --resize is of use with images only: {arrays} holds arrays only: leave it out\n"
+    assert called.code == 2 and called.err == line

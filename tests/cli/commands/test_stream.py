@@ -128,7 +128,7 @@ def test_tiff_in_zarr_out_needs_no_option(call, files):
         (["y.npy", "--overlap", "0.5"], "--overlap is of use with --window only: add --window 256"),
         (["y.npy", "--window", "64", "--overlap", "1"], "overlap 1.0 is impossible: give a share from 0 to below 1"),
         (["y.npy", "--window", "wide"], "--window 'wide' is impossible: write it as --window 256, or 96x96x96"),
-        (["y.npy", "--window", "64", "--blend", "flat"], "'flat' is not one of 'gaussian', 'constant'"),
+        (["y.npy", "--window", "64", "--blend", "flat"], "--blend 'flat' is impossible: use one of gaussian, constant"),
         (["y.npy", "--window", "32"], "windows of 32x32: the network takes 64x64: give that as the window"),
         (["y.npy", "--window", "64", "--max-memory", "9MiB"], "9 MiB of memory are not enough for windows of 64x64"),
         (["y.npy", "--window", "64", "--resume"], "there is no such journal of a run to go on with"),

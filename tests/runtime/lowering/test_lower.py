@@ -230,7 +230,8 @@ def test_depth_first_keeps_fewer_bytes_alive_than_layer_by_layer():
     tasks = lowered(graph, "memoized", replace(SERVER, l2=2**26, max_layers=9), brick=8)
     assert max(map(len, tasks_of(tasks, "memoized"))) >= 4 * 32 * 32
     model, n = _Pieces(tasks), len(tasks)
-    reads, writes = model.csr(model.reads, n), model.csr(model.writes, n)
+    all_of_them = np.ones(len(model.sizes), bool)
+    reads, writes = model.csr(model.reads, all_of_them), model.csr(model.writes, all_of_them)
     by_layer = np.concatenate([s.tasks for s in tasks.steps])
     assert sorted(by_layer.tolist()) == list(range(n))
     half_a_layer = {"cache": 4 * 4 * 256 * 256 // 2}

@@ -1,0 +1,37 @@
+"""Networks of the zoo whose extents of space are open."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+
+from brickrt import Runtime, zoo
+from tests.support.zoo_networks import slim
+
+FIXED = {"vgg16", "vit-s16"}
+
+
+def test_open_extents_have_names():
+    model = zoo.build("unet3d", size=0)
+    dims = model.graph.input[0].type.tensor_type.shape.dim
+    assert [d.dim_param for d in dims[2:]] == ["depth", "height", "width"] and dims[1].dim_value == 1
+    assert [d.dim_param for d in model.graph.output[0].type.tensor_type.shape.dim[2:]] == ["depth", "height", "width"]
+
+
+@pytest.mark.parametrize("name", sorted(FIXED))
+def test_weights_for_one_size_leave_none_open(name):
+    with pytest.raises(ValueError, match=f"{name}: its weights are for one size: give one, such as 224x224"):
+        zoo.build(name, size=0)
+
+
+def test_an_open_network_computes_what_one_of_the_size_does():
+    """DeepCAM tiles a mean over all of space, so it asks for the extents."""
+    name, size = "deepcam", (32, 48)
+    with slim(name):
+        opened, fixed = zoo.build(name, size=0), zoo.build(name, size=size)
+    onnx.checker.check_model(opened, full_check=True)
+    shape = (1, zoo.describe(name).channels, *size)
+    x = np.random.default_rng(0).standard_normal(shape, np.float32)
+    found = [Runtime(model, device="cpu", threads=1).execute({"x": x})["y"] for model in (opened, fixed)]
+    assert np.array_equal(*found)
