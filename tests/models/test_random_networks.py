@@ -18,7 +18,7 @@ from tests.support.random_networks import random_network
 RUNS = [("layerwise", None), ("auto", None), *((s, b) for s in ("padded", "memoized") for b in (4, 5, 8, 32))]
 
 
-@settings(max_examples=14, deadline=None, derandomize=True)
+@settings(max_examples=9, deadline=None, derandomize=True)
 @given(st.integers(0, 2**20), st.sampled_from(RUNS), st.booleans())
 def test_random_networks(seed: int, run: tuple[str, int | None], exact: bool) -> None:
     model = random_network(random.Random(seed))

@@ -31,7 +31,7 @@ def cropped(case: OperatorCase, box: Boxes) -> list[Slab]:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@settings(relaxed, max_examples=80)
+@settings(relaxed, max_examples=20)
 @given(data=st.data())
 def test_box_from_its_regions_is_slice_of_whole(family: str, data: st.DataObject) -> None:
     case = data.draw(FAMILIES[family])
@@ -44,7 +44,7 @@ def test_box_from_its_regions_is_slice_of_whole(family: str, data: st.DataObject
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@settings(relaxed, max_examples=40)
+@settings(relaxed, max_examples=20)
 @given(data=st.data())
 def test_many_boxes_give_what_each_gives(family: str, data: st.DataObject) -> None:
     case = data.draw(FAMILIES[family])
@@ -61,7 +61,7 @@ def test_many_boxes_give_what_each_gives(family: str, data: st.DataObject) -> No
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@settings(relaxed, max_examples=40)
+@settings(relaxed, max_examples=20)
 @given(data=st.data())
 def test_empty_box_reads_nothing_and_is_empty(family: str, data: st.DataObject) -> None:
     case = data.draw(FAMILIES[family])
@@ -87,7 +87,7 @@ TIGHT = {
 
 
 @pytest.mark.parametrize("family", TIGHT)
-@settings(relaxed, max_examples=40)
+@settings(relaxed, max_examples=20)
 @given(data=st.data())
 def test_region_is_tight(family: str, data: st.DataObject) -> None:
     """The first and the last index of input 0's region, along every axis, reach the box."""

@@ -35,7 +35,7 @@ def stream_of(seed: int, rows: int) -> StreamPlan:
         raise
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=50, deadline=None, derandomize=True)
 @given(st.integers(0, 2**20), HEIGHTS)
 def test_every_row_is_computed_once(seed: int, rows: int) -> None:
     stream = stream_of(seed, rows)
@@ -55,7 +55,7 @@ def known(rows: SweptRows) -> bool:
     return bool((rows.lo == rows.hi).all() and (rows.keep == rows.lo).all())
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=50, deadline=None, derandomize=True)
 @given(st.integers(0, 2**20), HEIGHTS)
 def test_rows_that_a_band_reads_are_held(seed: int, rows: int) -> None:
     for sweep in stream_of(seed, rows).sweeps:
@@ -80,7 +80,7 @@ def check_held(schedule: BandSchedule, read: Read) -> None:
         assert (region.hi[some][:, others] <= across.hi[:, others]).all(), (node.name, name)
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=50, deadline=None, derandomize=True)
 @given(st.integers(0, 2**20), st.sampled_from([1, 2, 3, 5]))
 def test_equal_bands_are_shifts(seed: int, rows: int) -> None:
     for sweep in stream_of(seed, rows).sweeps:
@@ -151,7 +151,7 @@ def test_nothing_grows_with_the_rows() -> None:
     assert len(np.unique(a.like)) == len(np.unique(b.like)) < 10
 
 
-@pytest.mark.parametrize("name", ["resnet50", "nafnet", "deepcam"])
+@pytest.mark.parametrize("name", ["resnet50", "nafnet"])
 def test_only_sums_of_rows_grow_with_the_rows(name: str) -> None:
     """Global pools keep a number per row and channel. Layers may be merged otherwise, in a taller image."""
     low, tall = (planner_of(plan_of(zoo.build(name, size=(rows, 512)))).stream_plan(64) for rows in (4096, 16384))

@@ -40,20 +40,20 @@ def check_equal(network: onnx.ModelProto, rows: int, threads: int, refused: bool
         np.testing.assert_array_equal(found[name], wanted, f"{name} in bands of {rows} rows, {threads} threads")
 
 
-@settings(max_examples=8, deadline=None, derandomize=True)
+@settings(max_examples=5, deadline=None, derandomize=True)
 @given(st.integers(0, 2**20), HEIGHTS, st.integers(1, 3))
 def test_images_and_volumes(seed: int, rows: int, threads: int) -> None:
     check_equal(random_network(random.Random(seed)), rows, threads, refused=True)
 
 
-@settings(max_examples=4, deadline=None, derandomize=True)
+@settings(max_examples=3, deadline=None, derandomize=True)
 @given(st.integers(0, 2**20), st.integers(1, 600), HEIGHTS)
 def test_signals(seed: int, extent: int, rows: int) -> None:
     """[N, C, L], swept along L."""
     check_equal(random_network(random.Random(seed), extents=(extent,)), rows, 2, refused=True)
 
 
-@settings(max_examples=4, deadline=None, derandomize=True)
+@settings(max_examples=3, deadline=None, derandomize=True)
 @given(st.integers(0, 2**20), st.integers(40, 150), st.sampled_from([1, 7, 16, 64]))
 def test_many_rows(seed: int, extent: int, rows: int) -> None:
     """So many that bands are alike, and rings move."""

@@ -37,13 +37,13 @@ def _cache(monkeypatch, tmp_path):
     monkeypatch.setenv("BRICKRT_CACHE_DIR", str(tmp_path))
 
 
-@settings(max_examples=90, deadline=None)
+@settings(max_examples=45, deadline=None)
 @given(GRAPHS, WAYS)
 def test_tables_of_random_graphs_pass(graph, ways):
     validate(*tables_of(graph, **ways))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.one_of(products(), stacks()), WAYS, st.sampled_from(["fp32", "fp16"]))
 def test_tables_of_products_pass(graph, ways, precision):
     """Matrices too, most of them in bricks of rows."""

@@ -93,7 +93,7 @@ def random_cases(draw) -> ConvCase:
     return ConvCase(op, (draw(st.integers(1, 10)), *spatial), draw(st.integers(1, 20)), draw(st.integers(1, 2)))
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(random_cases())
 def test_random_windows(case):
     check_conv(case, AVX2, scratch=False)

@@ -119,7 +119,7 @@ def test_columns_cut_inside_pairs(kernel):
     check_product(MatMul(True, SUM), sample((5, 64), (64, 61), (61,), (5, 61)), AVX2, kernel, boxes=boxes)
 
 
-@pytest.mark.parametrize("brick", [(1, 3, 500), (2, 2, 32), (1, 7, 64), (2, 4, 8), (1, 4, 11)])
+@pytest.mark.parametrize("brick", [(1, 3, 500), (2, 2, 32), (1, 4, 11)])
 @pytest.mark.parametrize(("depth", "kernel"), [(64, TwoLevelStrassenKernel), (2 * CHUNK, StrassenKernel)])
 def test_bricks_make_the_whole(brick, depth, kernel):
     arrays = sample((2, 7, depth), (depth, 101), (101,))
@@ -191,29 +191,20 @@ def test_pointwise_convolutions(case, isa, kernel):
     ("extents", "expr", "depth", "kernel"),
     [
         ((5, 6), SUM, 64, StrassenKernel),
-        ((5, 6), SUM, 3 * CHUNK, TwoLevelStrassenKernel),
-        ((5, 6), LONG, 64, TwoLevelStrassenKernel),
-        ((5, 6), LONG, 2 * CHUNK, StrassenKernel),
-        ((30, 1), SUM, 64, TwoLevelStrassenKernel),
-        ((30, 1), SUM, 2 * CHUNK, StrassenKernel),
+        ((5, 6), LONG, 3 * CHUNK, TwoLevelStrassenKernel),
+        ((30, 1), SUM, 3 * CHUNK, TwoLevelStrassenKernel),
         ((30, 1), LONG, 64, StrassenKernel),
-        ((30, 1), LONG, 3 * CHUNK, TwoLevelStrassenKernel),
     ],
-    ids=[
-        f"{shape} {expr} {depth}"
-        for shape in ("rows", "column")
-        for expr in ("sum", "long")
-        for depth in ("one chunk", "two chunks")
-    ],
+    ids=["rows sum one chunk", "rows long more", "column sum more", "column long one chunk"],
 )
 def test_pointwise_convolution_with_an_epilogue(extents, expr, depth, kernel):
-    """Any three of the parameters meet in all combinations."""
+    """Any two of shape, epilogue and depth meet in all combinations."""
     case = ConvCase(point(bias=True), (depth, *extents), 104, n=2)
     op = dataclasses.replace(case.op, epilogue=expr)
     check_pixels(case, AVX2, kernel, op, sample((2, 104, *extents)) if expr is SUM else ())
 
 
-@pytest.mark.parametrize("brick", [(1, 500, 2, 9), (2, 64, 5, 4), (1, 8, 1, 9), (1, 128, 3, 9), (2, 24, 5, 9)])
+@pytest.mark.parametrize("brick", [(1, 500, 2, 9), (2, 64, 5, 4), (2, 24, 5, 9)])
 @pytest.mark.parametrize(("stride", "kernel"), [(1, StrassenKernel), (2, TwoLevelStrassenKernel)])
 def test_bricks_of_pixels_make_the_whole(brick, stride, kernel):
     case = ConvCase(point(strides=(stride, stride), bias=True), (64, 5, 9), 150, n=2)

@@ -55,20 +55,20 @@ ANY_WAY = (
 MOST = st.sampled_from([99, 1, 0])
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.one_of(networks(), pieces()), *ANY_WAY, MOST)
 def test_random_graphs(graph, launch, group, brick, band, seed, most):
     check(graph, launch, group, brick, band, seed, most=most)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(stacks(), *ANY_WAY, MOST, st.sampled_from(["padded", "padded", "layerwise"]))
 def test_random_windows(graph, launch, group, brick, band, seed, most, strategy):
     """Kernels compute what the library leaves, in whole layers too."""
     check(graph, launch, group, brick, band, seed, most=most, strategy=strategy)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(products(), *ANY_WAY, MOST, st.sampled_from([1, 32]), st.sampled_from(["fp32", "tf32"]))
 def test_random_products(graph, launch, group, brick, band, seed, most, least, precision):
     """As products, which full float32 has not, and as convolutions."""
