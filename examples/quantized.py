@@ -17,7 +17,7 @@ from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantTy
 import brickrt
 
 
-class Calibration(CalibrationDataReader):
+class TypicalInputs(CalibrationDataReader):
     """What the network is shown so that ranges are known: a few inputs like those that it will be given."""
 
     def __init__(self, feeds: list[dict[str, np.ndarray]]) -> None:
@@ -34,7 +34,7 @@ def quantized(model: onnx.ModelProto, feeds: list[dict[str, np.ndarray]]) -> onn
         before, after = Path(folder, "before.onnx"), Path(folder, "after.onnx")
         onnx.save(model, before)
         kinds = {"activation_type": QuantType.QUInt8, "weight_type": QuantType.QInt8}
-        quantize_static(before, after, Calibration(feeds), quant_format=QuantFormat.QDQ, per_channel=True, **kinds)
+        quantize_static(before, after, TypicalInputs(feeds), quant_format=QuantFormat.QDQ, per_channel=True, **kinds)
         return onnx.load(after)
 
 

@@ -7,19 +7,13 @@ from html import escape
 from typing import TextIO
 
 from brickrt.dashboard.report.compared_reports import ComparedLayers, RunReport
-from brickrt.dashboard.report.page_parts import cards, definitions, style
+from brickrt.dashboard.report.page_parts import HEAD, cards, definitions, style
 
 MOST_ROWS = 200  # of the layers that differ most
 
-PAGE = """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<link rel="icon" href="data:,">
-<title>{title}</title>
-{style}
-<style>.pair {{ display: grid; gap: 2px; }} .pair div {{ height: 7px; border-radius: 2px; }}
+PAGE = (
+    HEAD
+    + """<style>.pair {{ display: grid; gap: 2px; }} .pair div {{ height: 7px; border-radius: 2px; }}
 .first {{ background: var(--layerwise); }} .second {{ background: var(--padded); }}
 .longer {{ color: var(--padded); }} .shorter {{ color: var(--memoized); }} td.bars {{ width: 30%; min-width: 110px; }}
 .legend i.first, .legend i.second {{ margin-left: .2em; }}</style>
@@ -41,6 +35,7 @@ first.</p>
 </body>
 </html>
 """
+)
 
 
 def write_comparison(out: TextIO, first: RunReport, second: RunReport, layers: Sequence[ComparedLayers]) -> None:

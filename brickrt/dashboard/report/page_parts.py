@@ -6,6 +6,17 @@ from collections.abc import Mapping
 from html import escape
 from importlib.resources import files
 
+HEAD = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<link rel="icon" href="data:,">
+<title>{title}</title>
+{style}
+"""
+"""What the head of a page begins with, to be formatted with its title and `style`."""
+
 
 def style() -> str:
     """The style of all pages, as an element."""

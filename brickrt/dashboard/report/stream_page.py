@@ -8,17 +8,11 @@ from html import escape
 from typing import Any, TextIO
 
 from brickrt.dashboard.report.memory_chart import MemoryOverTime, memory_chart
-from brickrt.dashboard.report.page_parts import cards, definitions, style
+from brickrt.dashboard.report.page_parts import HEAD, cards, definitions, style
 
-PAGE = """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<link rel="icon" href="data:,">
-<title>{title}</title>
-{style}
-</head>
+PAGE = (
+    HEAD
+    + """</head>
 <body>
 <h1>{title}</h1>
 <div class="cards">{cards}</div>
@@ -30,6 +24,7 @@ PAGE = """<!doctype html>
 </body>
 </html>
 """
+)
 
 
 def write_stream_report(
