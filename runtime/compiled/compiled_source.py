@@ -76,7 +76,7 @@ class CompiledPipeline(Pipeline):
         return CompiledStage(Specialized(NOTHING), program.tasks.plan, program, None)
 
 
-def source_of(model: SourceGraph | Model) -> SourceGraph:
+def model_source(model: SourceGraph | Model) -> SourceGraph:
     """What was loaded already, what a compiled file says, or a model that is imported now. Raises BrickError."""
     if isinstance(model, SourceGraph):
         return model

@@ -20,7 +20,7 @@ from brickrt.runtime import events
 from brickrt.runtime.after_fork import tell_children
 from brickrt.runtime.arrays import on_device
 from brickrt.runtime.cache.saved_plan import SavedPlan
-from brickrt.runtime.compiled.compiled_source import CompiledSource, compiled_pipeline, source_of
+from brickrt.runtime.compiled.compiled_source import CompiledSource, compiled_pipeline, model_source
 from brickrt.runtime.engines import Device, Engine, choose_engine
 from brickrt.runtime.execution.execution import Execution, among
 from brickrt.runtime.execution.given_outputs import fill_given, given_outputs
@@ -81,7 +81,7 @@ class Runtime:
         self._kept = KeptPrograms(kept_bytes(keep_bytes))
         options = _options(strategy, brick, max_layers, exact, precision)
         self.threads = thread_count(threads)
-        self.source = source_of(graph)
+        self.source = model_source(graph)
         if isinstance(self.source, CompiledSource):
             asked = _unlike_compiled(device, options, isa, launch, watch, plan)
             self._pipeline = compiled_pipeline(self.source, self.threads, asked)

@@ -30,7 +30,7 @@ from brickrt.cli.terminal.watch import WatchedRequest, check_watched
 from brickrt.compare.difference import compares_nothing, difference
 from brickrt.graph.errors import BrickError
 from brickrt.graph.onnx_import.source import SourceGraph
-from brickrt.runtime.compiled.compiled_source import source_of
+from brickrt.runtime.compiled.compiled_source import model_source
 from brickrt.runtime.files.source import is_zarr
 from brickrt.runtime.progress import Progress
 from brickrt.runtime.session.runtime import Runtime
@@ -64,7 +64,7 @@ def _ran(request: RunRequest) -> str | Failure:
     check_watched(request, files)
     with shown_progress() as progress:
         progress("import", 0, 1)
-        source = decided(source_of(request.model), request.result)
+        source = decided(model_source(request.model), request.result)
         if request.output is not None:
             check_results(request.output, source.outputs)
         runs = [] if request.inputs.random else input_files(source, request.inputs.files)
