@@ -22,7 +22,7 @@ from pathlib import Path
 from bench.gpu.support.common import CHECKED, COMMIT, ROOT, among, commit
 from brickrt.plan.device.device_spec import PRESETS
 
-PACKAGES = ("platformdirs", "nvidia-cudnn-frontend==1.32.0")
+PACKAGES = ("platformdirs", "nvidia-cudnn-frontend==1.28.0")
 PYTHON = "3.12"
 SYSTEMS = *(f"manylinux_2_{n}_x86_64" for n in (28, 27, 17)), "manylinux2014_x86_64"
 LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.pyc")

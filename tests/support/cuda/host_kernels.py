@@ -36,7 +36,7 @@ FOLDER = Path(os.environ.get("BRICKRT_CACHE_DIR") or tempfile.mkdtemp(prefix="br
 SANITIZED = bool(os.environ.get("BRICKRT_TEST_SANITIZE"))
 FLAGS = (
     "-std=c++17",
-    "-O1",
+    "-Og",
     "-shared",
     "-fPIC",
     "-w",
@@ -47,6 +47,8 @@ FLAGS = (
     f"-I{HOST}",
     *(("-fsanitize=alignment,bounds", "-fno-sanitize-recover=all") if SANITIZED else ()),
 )
+# Kernels call functions of C and of the library of blocks, which the process has: to look for them takes a fifth of the time
+LINKING = () if SANITIZED else ("-nodefaultlibs", "-Wl,--build-id=none")
 
 needs_compiler = pytest.mark.skipif(COMPILER is None, reason="running CUDA sources on the host needs g++")
 
@@ -97,19 +99,21 @@ def _prepared(headers: tuple[str, ...], *flags: str) -> tuple[str, str]:
     return str(header.with_suffix("")), str(compile_once(".so", '#include "blocks.hpp"\n', flags))
 
 
-def library_of_kernels(source: str, headers: tuple[str, ...], flags: Sequence[str]) -> ctypes.CDLL:
+def library_of_kernels(
+    source: str, headers: tuple[str, ...], flags: Sequence[str], linking: Sequence[str] = ()
+) -> ctypes.CDLL:
     """A shared library of C++ text that includes some of these headers."""
     assert COMPILER is not None
     flags = (*flags, "-DBRICK_BLOCKS_APART")
     header, blocks = _prepared(headers, *flags)
-    return ctypes.CDLL(str(compile_once(".so", source, [*flags, "-include", header], [blocks])))
+    return ctypes.CDLL(str(compile_once(".so", source, [*flags, "-include", header], [*linking, blocks])))
 
 
 @functools.cache
 def compiled(source: str, *more: str) -> ctypes.CDLL:
     """A shared library of CUDA text."""
     headers = tuple(sorted(path.name for path in HEADERS.iterdir() if path.name != "schedule.cuh"))
-    return library_of_kernels(source, headers, (*FLAGS, *more))
+    return library_of_kernels(source, headers, (*FLAGS, *more), LINKING)
 
 
 def source_of(kernel: Kernel) -> str:

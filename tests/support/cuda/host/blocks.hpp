@@ -4,6 +4,7 @@
 #include <atomic>
 #include <mutex>
 #include <thread>
+#include <vector>
 
 #include "fibers.hpp"
 
@@ -58,8 +59,9 @@ inline void prepare_block(Block& b, int block, int blocks, int threads, long lon
     b.threads = b.left = threads;
     b.block = block;
     b.blocks = blocks;
-    b.room.assign(shared + 64, (char)0xff);  // NaN, so that nobody reads what was not written
-    b.shared = reinterpret_cast<char*>((reinterpret_cast<uintptr_t>(b.room.data()) + 63) / 64 * 64);
+    b.room.resize(shared + 64);
+    memset(b.room.begin(), 0xff, b.room.size());  // NaN, so that nobody reads what was not written
+    b.shared = reinterpret_cast<char*>((reinterpret_cast<uintptr_t>(b.room.begin()) + 63) / 64 * 64);
 }
 
 inline void run_block(Block& b) {
@@ -76,7 +78,10 @@ inline void run_block(Block& b) {
     b.warps.resize(b.threads / BRICK_WARP);
     b.ready.resize(b.threads + 1);
     b.head = b.tail = 0;
-    for (auto& words : b.exchange) words.assign(b.threads, 0);
+    for (auto& words : b.exchange) {
+        words.clear();
+        words.resize(b.threads);
+    }
     for (int t = 0; t < b.threads; ++t) {
         b.fiber(t) = Fiber{&b, {}, t, 0};
         prepare(b.fiber(t).at, b.stacks + t * STACK, fiber_main);

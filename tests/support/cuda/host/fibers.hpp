@@ -4,11 +4,13 @@
 // is in blocks.hpp: part of this header, or with BRICK_BLOCKS_APART in a library that all kernels share.
 #pragma once
 
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <vector>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#define _GLIBCXX_INCLUDE_NEXT_C_HEADERS
+#include <stdlib.h>
+#undef _GLIBCXX_INCLUDE_NEXT_C_HEADERS
 
 #if !defined(__x86_64__) && !defined(__aarch64__)
 #include <ucontext.h>
@@ -118,6 +120,42 @@ inline void prepare(Point& point, char* stack, void (*entry)()) {
 
 // ---- the threads of a block
 
+// What is needed of std::vector, for elements that may be moved byte by byte; all kernels read this header, and
+// would read C++'s longer than themselves.
+template <class T> class List {
+  public:
+    List() = default;
+    List(const List&) = delete;
+    List& operator=(const List&) = delete;
+    ~List() { free(at); }
+
+    T& operator[](size_t k) { return at[k]; }
+    size_t size() const { return count; }
+    T* begin() { return at; }
+    T* end() { return at + count; }
+    void clear() { count = 0; }
+    void push_back(const T& v) {
+        if (count == room) reserve(count < 8 ? 16 : 2 * count);
+        at[count++] = v;
+    }
+    // As many elements, the new ones of bytes 0.
+    void resize(size_t n) {
+        if (n > room) reserve(n);
+        if (n > count) memset(static_cast<void*>(at + count), 0, (n - count) * sizeof(T));
+        count = n;
+    }
+
+  private:
+    T* at = nullptr;
+    size_t count = 0, room = 0;
+
+    void reserve(size_t n) {
+        at = static_cast<T*>(realloc(static_cast<void*>(at), n * sizeof(T)));
+        if (!at) abort();
+        room = n;
+    }
+};
+
 struct Block;
 
 // Lies at the beginning of its stack.
@@ -129,22 +167,22 @@ struct Fiber {
 };
 
 struct Barrier {
-    std::vector<int> waiting;
+    List<int> waiting;
 };
 
 struct Block {
     char* stacks = nullptr;
     int capacity = 0, threads = 0, block = 0, blocks = 0, left = 0;
-    std::vector<char> room;  // of shared memory
+    List<char> room;  // of shared memory
     char* shared = nullptr;
     void (*body)(const void*) = nullptr;
     const void* about = nullptr;  // what `body` is called with
     Point home{};
     Barrier all;
-    std::vector<Barrier> warps;
-    std::vector<int> ready;  // a ring of the threads that can go on
+    List<Barrier> warps;
+    List<int> ready;  // a ring of the threads that can go on
     size_t head = 0, tail = 0;
-    std::vector<uint64_t> exchange[2];  // a word per thread, twice: the next may begin while some still read the last
+    List<uint64_t> exchange[2];  // a word per thread, twice: the next may begin while some still read the last
 
     Fiber& fiber(int thread) { return *reinterpret_cast<Fiber*>(stacks + thread * STACK); }
     void push(int thread) { ready[tail++ % ready.size()] = thread; }

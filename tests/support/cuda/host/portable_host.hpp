@@ -1,10 +1,12 @@
 // What portable.cuh needs of a host compiler.
 #pragma once
 
-#include <chrono>
-#include <cmath>
-#include <cstdint>
-#include <cstring>
+#define _GLIBCXX_INCLUDE_NEXT_C_HEADERS  // C's math.h: what C++ adds to it takes a kernel longer to read than the kernel
+#include <math.h>
+#undef _GLIBCXX_INCLUDE_NEXT_C_HEADERS
+#include <stdint.h>
+#include <string.h>
+#include <time.h>
 
 #include "fibers.hpp"
 
@@ -43,7 +45,7 @@ inline const uint64_t* exchange(uint64_t word) {
     auto& words = host::now().exchange[host::me().exchanges++ % 2];
     words[thread()] = word;
     warp_sync();
-    return words.data() + thread() / WARP * WARP;
+    return words.begin() + thread() / WARP * WARP;
 }
 template <class T> inline T shuffle(T v, int lane) {
     static_assert(sizeof(T) <= 8);
@@ -88,8 +90,9 @@ template <class T> inline T fetch_max(T* p, T v) {
 template <class T> inline T read_only(const T* p) { return *p; }
 inline void nanosleep(unsigned) { host::yield(); }
 inline long long globaltimer() {  // ns
-    const auto now = std::chrono::steady_clock::now().time_since_epoch();
-    return std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
+    timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000000000ll + now.tv_nsec;
 }
 
 template <int BYTES> inline void check_aligned(const void* p) {
