@@ -47,7 +47,7 @@ FLAGS = (
     f"-I{HOST}",
     *(("-fsanitize=alignment,bounds", "-fno-sanitize-recover=all") if SANITIZED else ()),
 )
-# Kernels call functions of C and of the library of blocks, which the process has: to look for them takes a fifth of the time
+# Kernels call functions of C and of the library of blocks, which the process has: to look for others takes a sixth more
 LINKING = () if SANITIZED else ("-nodefaultlibs", "-Wl,--build-id=none")
 
 needs_compiler = pytest.mark.skipif(COMPILER is None, reason="running CUDA sources on the host needs g++")
