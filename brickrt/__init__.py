@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from brickrt.graph.onnx_import.source import load
     from brickrt.onnxruntime.inference_session import InferenceSession
     from brickrt.plan.plan import Plan
+    from brickrt.quantization.quantize import quantize
     from brickrt.runtime.cluster.lazy_array import lazy
     from brickrt.runtime.cluster.map_over import map_over
     from brickrt.runtime.cluster.run_on_cluster import run_on_cluster
@@ -33,6 +34,7 @@ __all__ = [
     "lazy",
     "load",
     "map_over",
+    "quantize",
     "run_on_cluster",
 ]
 
@@ -48,6 +50,7 @@ _HOMES = {
     "lazy": "brickrt.runtime.cluster.lazy_array",
     "load": "brickrt.graph.onnx_import.source",
     "map_over": "brickrt.runtime.cluster.map_over",
+    "quantize": "brickrt.quantization.quantize",
     "run_on_cluster": "brickrt.runtime.cluster.run_on_cluster",
 }
 

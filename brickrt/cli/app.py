@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
 from brickrt.cli import options
 from brickrt.cli.failure import Failure
@@ -21,6 +21,7 @@ from brickrt.cli.requests import (
     ImageRequest,
     InputRequest,
     PlanRequest,
+    QuantizeRequest,
     ResultRequest,
     RunRequest,
     StreamRequest,
@@ -45,6 +46,18 @@ class Compact(TyperCommand):
             formatter.write_dl([row for row in rows if row is not None])
 
 
+class CommandGroup(TyperGroup):
+    """All commands, whose help fits a screen too: typer's own words on completion take two lines."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Writes the lines of the options, and those of the commands."""
+        option: Any
+        for option in self.params:
+            if "--show-completion" in option.opts:
+                option.help = "Show completion for the current shell."
+        super().format_options(ctx, formatter)
+
+
 def _examples(*lines: str) -> str:
     """The end of a command's help, its lines kept as they are."""
     return "\b\nExamples:\n" + "\n".join(f"  {PROGRAM} {line}" for line in lines)
@@ -52,7 +65,7 @@ def _examples(*lines: str) -> str:
 
 # Without markup, help needs no rich, which takes longer to import than everything else here.
 START = _examples(f"demo {DEBUG}    (with any command: shows where errors come from)")  # that help fits a screen
-app = typer.Typer(rich_markup_mode=None, epilog=START)
+app = typer.Typer(cls=CommandGroup, rich_markup_mode=None, epilog=START)
 zoo = typer.Typer(
     rich_markup_mode=None,
     epilog=_examples("zoo list", "zoo export unet unet.onnx"),
@@ -196,6 +209,33 @@ def compile_(
     brickrt.CompiledModel.
     """
     return _work("compile", CompileRequest(model, output, tuple(shape), target, exact, json))
+
+
+@app.command(
+    cls=Compact,
+    epilog=_examples("quantize model.onnx --calibrate photos/ -o int8.onnx"),
+)
+def quantize(
+    model: options.Model,
+    calibrate: options.Calibration,
+    output: options.QuantizedOut,
+    check: options.Checked = [],  # noqa: B006
+    method: options.RangesBy = "minmax",
+    keep: options.Kept = [],  # noqa: B006
+    sqnr: options.LeastSqnr = None,
+    preset: options.Preset = None, mean: options.Mean = None, std: options.Std = None, scale: options.Scale = None,
+    layout: options.Layout = None, resize: options.Resize = None,
+    threads: options.Threads = None,
+    json: options.Json = False,
+    verbose: options.QuantizeVerbose = False,
+) -> str | Failure:  # fmt: skip
+    """Write MODEL, of float32, as one of bytes; tell what that costs."""
+    image = ImageRequest(
+        preset, parse.numbers("--mean", mean), parse.deviations(std), scale, layout, parse.height_width(resize)
+    )
+    inputs = InputRequest(tuple(calibrate), image=image)
+    request = QuantizeRequest(model, output, inputs, tuple(check), method, tuple(keep), sqnr, threads, json, verbose)
+    return _work("quantize", request, threads=threads)
 
 
 @app.command(

@@ -127,6 +127,25 @@ Target = Annotated[
     typer.Option(metavar="NAME", show_default=False, help="host (this processor), avx512, avx2, generic; --exact."),
 ]
 
+# ---- what is quantized
+
+QuantizedOut = Annotated[
+    Path, typer.Option("--output", "-o", metavar="OUT.onnx", show_default=False, help="The file to write.")
+]
+Calibration = Annotated[
+    list[str], typer.Option("--calibrate", metavar="[NAME=]FILES", help="Typical inputs: a folder, a pattern, a file.")
+]
+Checked = Annotated[
+    list[str], typer.Option("--check", metavar="[NAME=]FILES", help="Others to compare on; else the same.")
+]
+RangesBy = Annotated[
+    requests.RangeMethod,
+    typer.Option(metavar="NAME", show_default=False, help="Of ranges: minmax, entropy, percentile."),
+]
+Kept = Annotated[list[str], typer.Option("--keep", metavar="LAYER", help="Stays in float; also as '/head/*'.")]
+LeastSqnr = Annotated[float | None, typer.Option("--sqnr", metavar="DB", help="Layers below stay in float.")]
+QuantizeVerbose = Annotated[bool, typer.Option("--verbose", "-v", help="All layers.")]
+
 # ---- what comes out
 
 Output = Annotated[str | None, typer.Option(metavar="FILE", help="To write, by its name's end; a folder for several.")]

@@ -19,6 +19,7 @@ Blend = Literal["gaussian", "constant"]
 SpillChoice = Literal["auto", "never"]
 Preset = Literal["imagenet", "clip", "unit", "raw", "ct"]
 Saved = Literal["labels", "mask", "overlay"]
+RangeMethod = Literal["minmax", "entropy", "percentile"]
 
 
 @dataclass(frozen=True)
@@ -197,6 +198,23 @@ class CompileRequest:
     target: Target = "host"
     exact: bool = False
     json: bool = False
+
+
+@dataclass(frozen=True)
+class QuantizeRequest:
+    """What `brickrt quantize` is asked for: inputs to find ranges with, and to compare the result on, which are the
+    same where `check` is empty; layers to `keep` in float, by patterns of their names, and those below `sqnr` dB."""
+
+    model: Path
+    output: Path
+    calibrate: InputRequest
+    check: tuple[str, ...] = ()
+    method: RangeMethod = "minmax"
+    keep: tuple[str, ...] = ()
+    sqnr: float | None = None
+    threads: int | None = None
+    json: bool = False
+    verbose: bool = False
 
 
 @dataclass(frozen=True)

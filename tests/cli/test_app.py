@@ -15,6 +15,7 @@ from brickrt.cli import requests
 from brickrt.cli.app import app
 from brickrt.plan.device.device_spec import PRESETS
 from brickrt.plan.options import Precision, Strategy
+from brickrt.quantization.given import Method
 from brickrt.runtime.compiled.targets import TARGETS
 from brickrt.runtime.program_protocol import LaunchMode
 
@@ -29,7 +30,21 @@ def test_help(call, words):
 
 @pytest.mark.parametrize(
     "words",
-    ["", "run", "plan", "tune", "compile", "bench", "compare", "demo", "doctor", "zoo", "zoo list", "zoo export"],
+    [
+        "",
+        "run",
+        "plan",
+        "tune",
+        "compile",
+        "quantize",
+        "bench",
+        "compare",
+        "demo",
+        "doctor",
+        "zoo",
+        "zoo list",
+        "zoo export",
+    ],
 )
 def test_help_fits_a_screen_and_has_examples(call, words, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
@@ -58,8 +73,9 @@ def test_help_loads_no_heavy_library():
         (requests.Launch, get_args(LaunchMode)),
         (requests.PlannedDevice, ("cpu", *PRESETS)),
         (requests.Target, TARGETS),
+        (requests.RangeMethod, get_args(Method)),
     ],
-    ids=["strategy", "precision", "launch", "device", "target"],
+    ids=["strategy", "precision", "launch", "device", "target", "method"],
 )
 def test_options_take_what_the_api_takes(option, known):
     assert get_args(option) == known

@@ -69,7 +69,8 @@ def _by_input(source: SourceGraph, texts: Sequence[str]) -> dict[str | None, lis
             raise InputError(f"--input '{text}' names no file: write it as --input NAME=FILE")
         found = _expanded(path)
         name = given
-        if name is None and not (len(found) == 1 and found[0].lower().endswith(".npz")):
+        archives = all(file.lower().endswith(".npz") for file in found)
+        if name is None and not (archives and (len(found) == 1 or len(source.inputs) > 1)):
             name = only_input(source, Path(path))
         taken = lists.setdefault(name, [])
         for file in found:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from brickrt.cli.inputs.file_lists import input_files
@@ -59,3 +60,11 @@ def test_refused(folder, texts, said):
     Path("empty").mkdir()
     with pytest.raises(InputError, match=said):
         input_files(load(folder / "one.onnx"), texts)
+
+
+def test_archives_of_a_folder_hold_all_inputs_of_several(folder):
+    (folder / "archives").mkdir()
+    for k in range(2):
+        np.savez(folder / "archives" / f"{k}.npz", a=np.zeros((1, 4)), b=np.zeros((1, 4)))
+    runs = input_files(load("two.onnx"), ["archives"])
+    assert [run.files for run in runs] == [{None: f"archives/{k}.npz"} for k in range(2)]

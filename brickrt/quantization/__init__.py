@@ -1,0 +1,1 @@
+"""Quantizes models to bytes: ranges from calibration, noise of each layer, and a check of the result."""
