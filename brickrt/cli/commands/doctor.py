@@ -23,6 +23,7 @@ from brickrt.version import VERSION
 NEEDED = ("numpy", "onnx", "networkx", "rich", "llvmlite", "typer", "platformdirs")
 EXTRAS = {
     "images": (("pillow",), "reading .png and .jpg inputs"),
+    "quantize": (("onnxruntime",), "making models of bytes"),
     "bench": (("onnxruntime", "openvino"), "measuring beside other runtimes"),
     "cuda12": (("cupy-cuda12x", "cuda-bindings", "nvidia-cudnn-frontend"), "NVIDIA GPUs with CUDA 12"),
     "cuda13": (("cupy-cuda13x", "cuda-bindings", "nvidia-cudnn-frontend"), "NVIDIA GPUs with CUDA 13"),
