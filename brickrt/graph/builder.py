@@ -111,6 +111,7 @@ class Builder:
         self.twins: dict[str, str] = {}  # signed bytes, by ONNX name → unsigned ones, 128 more
         self.types: dict[str, TensorType] = {}
         self.constants: dict[str, np.ndarray] = {}
+        self.deferred: dict[str, Callable[[], np.ndarray]] = {}  # constants that are made when they are asked for
         self.aliases: dict[str, str] = {}
         self.nodes: list[Node] = []
         self.current: OnnxNode | None = None
@@ -138,7 +139,15 @@ class Builder:
 
     def known(self, name: str) -> np.ndarray | None:
         """The value of a constant, None for any other tensor and for an omitted input."""
-        return self.constants.get(self.resolve(name))
+        name = self.resolve(name)
+        if name in self.deferred and name not in self.constants:
+            self.check_constant(self.types[name].shape, self.types[name].dtype)
+            self.bind_new(name, self.deferred[name]())
+        return self.constants.get(name)
+
+    def defer(self, name: str, kind: TensorType, make: Callable[[], np.ndarray]) -> None:
+        """Makes `name` a constant of a type that is computed when somebody asks for it."""
+        self.types[name], self.deferred[name] = kind, make
 
     def constant(self, array: np.ndarray, hint: str = "c") -> str:
         """Adds a constant and returns its tensor name."""

@@ -7,6 +7,7 @@ from brickrt.ops.cpu.kernel import Kernel
 from brickrt.ops.cpu.moves import concat, take, transpose
 from brickrt.ops.cpu.pool import kernel as pool
 from brickrt.ops.cpu.products import depthwise, matmul
+from brickrt.ops.cpu.products.blocks import block_matmul
 from brickrt.ops.cpu.reductions import partial_moments, partial_reduce, reduce, rowwise
 from brickrt.ops.cpu.strassen.kernel import StrassenKernel, TwoLevelStrassenKernel
 from brickrt.ops.cpu.winograd.kernel import WinogradMaker
@@ -23,6 +24,7 @@ ALGORITHMS: dict[str, KernelMaker] = {
 __all__ = [
     "ALGORITHMS",
     "KernelMaker",
+    "block_matmul",
     "concat",
     "depthwise",
     "interp",

@@ -26,13 +26,15 @@ class MatMul(Op):
     """
 
     name: ClassVar[str] = "MatMul"
+    factors: ClassVar[int] = 2
+    """Inputs that the two factors are."""
     bias: bool = False
     epilogue: Expr | None = None
 
     @property
     def main(self) -> int:
         """Inputs before the extra operands of the epilogue."""
-        return 2 + self.bias
+        return self.factors + self.bias
 
     def infer(self, ins: Sequence[TensorType]) -> TensorType:
         """Batch dimensions broadcast; the bias has the type of the factors."""
@@ -54,9 +56,9 @@ class MatMul(Op):
     def region(self, i: int, boxes: Boxes, ins: Sequence[TensorType], out: TensorType) -> Boxes:
         """Rows of a, columns of b, each with all of the depth."""
         shape = ins[i].shape
-        if i == 2 and self.bias:
+        if i == self.factors and self.bias:
             return settle(boxes, boxes.lo[:, -1:], boxes.hi[:, -1:], shape)
-        if i >= 2:
+        if i >= self.factors:
             return operand_region(boxes, shape)
         batch = broadcast_region(Boxes(boxes.lo[:, :-2], boxes.hi[:, :-2]), shape[:-2])
         rows = (boxes.lo[:, -2], boxes.hi[:, -2])

@@ -28,6 +28,8 @@ def product_type(name: str, main: Sequence[TensorType]) -> np.dtype:
     Raises ValueError where the types do not go together.
     """
     first, second, *others = main
+    if first.dtype == np.float32 and second.dtype == FACTORS[0]:  # dequantized while it is multiplied
+        return first.dtype
     sums = SUMS if is_integer_product(first, second) else first.dtype
     if (sums == first.dtype and second.dtype != sums) or any(t.dtype != sums for t in others):
         raise ValueError(f"{name}: operands of types {', '.join(map(str, main))}")

@@ -89,7 +89,8 @@ def check_work(graph: Graph) -> None:
 
 def _rate(graph: Graph, node: Node) -> int:
     """Operations per second, roughly: products with enough columns fill a core's arithmetic, nothing else does."""
-    columns = {"MatMul": lambda w: w[-1], "Conv": lambda w: w[0], "ConvTranspose": lambda w: w[1] if len(w) > 1 else 0}
+    products = dict.fromkeys(("MatMul", "BlockMatMul"), lambda w: w[-1])
+    columns = {**products, "Conv": lambda w: w[0], "ConvTranspose": lambda w: w[1] if len(w) > 1 else 0}
     if node.op.name == "Pool":
         return TAPS_PER_SECOND
     if node.op.name not in columns or len(node.inputs) < 2:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from brickrt.ops.base import Op
 from brickrt.ops.expr import Expr, apply, arg, cast, const, substitute
+from brickrt.ops.operators.block_matmul import BlockMatMul
 from brickrt.ops.operators.conv import Conv, ConvTranspose
 from brickrt.ops.operators.interp import AxisTaps, Interp
 from brickrt.ops.operators.map import Map
@@ -263,6 +264,19 @@ def products(draw: Draw) -> OperatorCase:
     return OperatorCase(MatMul(bias, tail), make_arrays(draw, shapes + extras))
 
 
+@st.composite
+def block_products(draw: Draw) -> OperatorCase:
+    bits, batch = draw(st.sampled_from((4, 8))), ints(draw, draw(integers(0, 2)), 1, 3)
+    m, half, n = ints(draw, 3, 1, 4)
+    block, depth = 2 * draw(integers(1, 3)), 2 * half
+    rng, blocks = np.random.default_rng(draw(integers(0, 1000))), -(-depth // block)
+    x, *bias = make_arrays(draw, [(*batch, m, depth), *[(n,)] * draw(integers(0, 1))])
+    q = rng.integers(0, 256, (depth * bits // 8, n)).astype(np.uint8)
+    scale = (rng.integers(1, 9, (blocks, n)) / 8).astype(np.float32)
+    zero = rng.integers(0, 2**bits, (blocks, n)).astype(np.uint8)
+    return OperatorCase(BlockMatMul(bool(bias), block=block, bits=bits), (x, q, scale, zero, *bias))
+
+
 def reorders() -> st.SearchStrategy[OperatorCase]:
     return transposes().map(lambda case: OperatorCase(Reorder("blocked"), case.arrays))
 
@@ -294,4 +308,5 @@ FAMILIES: dict[str, st.SearchStrategy[OperatorCase]] = {
     "reorder": reorders(),
     "interp": interps(),
     "matmul": products(),
+    "block_matmul": block_products(),
 }

@@ -13,6 +13,7 @@ from brickrt.graph.ir import Node
 from brickrt.graph.rewriter import Rewriter, origins
 from brickrt.ops.base import Op
 from brickrt.ops.expr import Apply, Arg, Const, Expr
+from brickrt.ops.operators.block_matmul import BlockMatMul
 from brickrt.ops.operators.conv import Conv, ConvTranspose
 from brickrt.ops.operators.map import Map
 from brickrt.ops.operators.matmul import MatMul
@@ -97,6 +98,8 @@ def _per_channel(rewriter: Rewriter, reader: Node, operand: Expr, node: Node) ->
 def _operands(rewriter: Rewriter, node: Node, affine: Affine) -> tuple[str, ...] | None:
     """The node's inputs with new weights and bias; None where what must change is no constant."""
     scale, shift = affine
+    if isinstance(node.op, BlockMatMul):
+        return None  # its epilogue scales
     x, weights, *biases = node.inputs
     bias = rewriter.constants.get(biases[0]) if biases else np.zeros(len(scale))
     if np.any(scale != 1):

@@ -14,6 +14,7 @@ import numpy as np
 
 import brickrt.graph.builders  # noqa: F401  (registers the builders)
 from brickrt.graph.builder import KERNEL_TYPES, Builder, Mark, OnnxNode, builder_for, no_kernels
+from brickrt.graph.builders.integers.block_weights import BlockWeights, block_weights, turned_weights
 from brickrt.graph.errors import BrickError, NeedValue, Unsupported, last_resort
 from brickrt.graph.host.run_host_node import reads
 from brickrt.graph.host.static_values import fold_on_host, quick_enough, small_enough, static_value
@@ -171,7 +172,10 @@ class _Walk:
             raise Unsupported(f"'{untyped[0]}' is no tensor")
         check_types(node, {name: b.type(name) for name in names})
         static = static_value(node, b.type(names[0])) if names else None
-        if static is not None:
+        stored = _stored_matrix(b, node)
+        if stored is not None:
+            b.defer(node.outputs[0], TensorType(stored.values.shape, np.dtype(np.float32)), stored)
+        elif static is not None:
             b.bind(node.outputs[0], static)
         elif all(b.known(name) is not None for name in names):
             self.build_constant(node, names)
@@ -262,6 +266,8 @@ class _Walk:
 
     def result(self) -> Specialized:
         b, stage = self.b, self.stage
+        for name in [name for node in b.nodes for name in node.inputs if name in b.deferred]:
+            b.known(name)
         wanted = [*stage.outputs, *(name for node in self.host for name in reads(node))]
         later = [name for node in self.waiting for name in reads(node)]
         here = [name for name in dict.fromkeys((*wanted, *later)) if name not in self.late and name not in self.pending]
@@ -301,6 +307,13 @@ class _Walk:
             outputs=tuple(name for name in self.stage.outputs if name in self.late),
             constants=constants,
         )
+
+
+def _stored_matrix(b: Builder, node: OnnxNode) -> BlockWeights | None:
+    """What a node gives as products take it from constants of few bits; None for any other node."""
+    if node.domain or node.op_type not in ("DequantizeLinear", "Transpose"):
+        return None
+    return block_weights(b, node) if node.op_type == "DequantizeLinear" else turned_weights(b, node)
 
 
 def _tuple(outputs: str | tuple[str, ...]) -> tuple[str, ...]:

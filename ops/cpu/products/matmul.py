@@ -25,7 +25,7 @@ from brickrt.ops.cpu.operands.epilogue import Epilogue
 from brickrt.ops.cpu.products.integers.dot import ByteDot, left_registers
 from brickrt.ops.cpu.products.integers.words import BYTES, in_words, multiplies_integers, pack_words
 from brickrt.ops.cpu.products.live_taps import tile_place
-from brickrt.ops.cpu.products.register_tile import Accumulators, PackedStream
+from brickrt.ops.cpu.products.register_tile import Accumulators, LoadWeight, PackedStream
 from brickrt.ops.cpu.products.row_tiles import RowWindow, choose_tile, common_cut, tile_runs
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.types import Boxes
@@ -122,34 +122,42 @@ class MatMulKernel(Kernel):
         return Epilogue.of(self.op, self.ins, self.out, self.lanes)
 
     def pack(self, i: int, array: np.ndarray) -> np.ndarray:
-        """`b` [batch…, K, N] → [batch…, tile, K, OB*lanes], zero beyond N; the bias up to whole tiles."""
-        width = self.tile[0] * self.lanes
-        tiles = -(-self.columns // width)
-        if i == 1:
-            array = pack_words(array, array.ndim - 2) if self.integer else array
-            missing = tiles * width - self.columns
-            whole = np.pad(array, [(0, 0)] * (array.ndim - 1) + [(0, missing)]) if missing else array
-            split = whole.reshape(*array.shape[:-1], tiles, width)
-            packed = np.ascontiguousarray(np.moveaxis(split, -2, -3))
-            return packed.view(np.int8) if self.integer else packed
-        if i == 2 and self.op.bias:
-            return np.pad(array, (0, tiles * width - self.columns))
+        """Factors [batch…, K, N] → [batch…, tile, K, OB*lanes], zero beyond N; the bias up to whole tiles."""
+        if i == 1 and self.integer:
+            return self.in_tiles(pack_words(array, array.ndim - 2)).view(np.int8)
+        if 0 < i < self.op.factors:
+            return self.in_tiles(array)
+        if i == self.op.factors and self.op.bias:
+            return np.pad(array, (0, self.padded_columns - self.columns))
         return super().pack(i, array)
+
+    def in_tiles(self, array: np.ndarray) -> np.ndarray:
+        """A matrix per batch with the columns of each register tile together."""
+        missing = self.padded_columns - self.columns
+        whole = np.pad(array, [(0, 0)] * (array.ndim - 1) + [(0, missing)]) if missing else array
+        split = whole.reshape(*array.shape[:-1], -1, self.tile[0] * self.lanes)
+        return np.ascontiguousarray(np.moveaxis(split, -2, -3))
+
+    @property
+    def padded_columns(self) -> int:
+        """Columns of whole tiles."""
+        width = self.tile[0] * self.lanes
+        return -(-self.columns // width) * width
 
     def packed_elements(self, i: int) -> int:
         """See `Kernel`."""
-        width = self.tile[0] * self.lanes
-        padded = -(-self.columns // width) * width
-        if i == 1:
-            return math.prod(self.ins[1].shape[:-2]) * self.depth * padded * (BYTES if self.integer else 1)
-        return padded if i == 2 and self.op.bias else super().packed_elements(i)
+        if i == 1 and self.integer:
+            return math.prod(self.ins[1].shape[:-2]) * self.depth * self.padded_columns * BYTES
+        if 0 < i < self.op.factors:
+            return math.prod(self.ins[i].shape[:-1]) * self.padded_columns
+        return self.padded_columns if i == self.op.factors and self.op.bias else super().packed_elements(i)
 
     def batch_strides(self, i: int) -> list[int]:
         """Strides of input `i` along the batch dimensions of the output, 0 where it broadcasts."""
         operand, rank = self.a if i == 0 else self.ins[i], self.out.type.rank
         strides = list(operand.strides[:-2])
         if i == 1 and self.packed[1]:
-            matrix = -(-self.columns // (self.tile[0] * self.lanes)) * self.tile[0] * self.lanes * self.depth
+            matrix = self.padded_columns * self.depth
             strides = [math.prod(operand.shape[k + 1 : -2]) * matrix for k in range(len(strides))]
         strides = [0 if extent == 1 else s for extent, s in zip(operand.shape, strides, strict=False)]
         return [0] * (rank - 2 - len(strides)) + strides
@@ -165,7 +173,7 @@ class MatMulBody:
     def __init__(self, kernel: MatMulKernel, f: FunctionEmitter) -> None:
         self.k, self.f = kernel, f
         self.out, self.a, self.b = (f.pointer(i) for i in range(3))
-        self.bias = f.pointer(3) if kernel.op.bias else None
+        self.bias = f.pointer(kernel.op.main) if kernel.op.bias else None
         self.dtype = kernel.sums
         self.dot = ByteDot.of(f, kernel.isa) if kernel.integer else None
         self.epilogue = kernel.epilogue.bind(f)
@@ -221,25 +229,29 @@ class MatMulBody:
         weight = self.weights(batch, tile, column, masks)
         for j, t in product(range(len(masks)), range(count)):
             self.epilogue.prefetch(self.out, [*batch, f.add(row, t), f.add(column, j * k.lanes)])
-        acc.multiply_add(f.address(self.a, start, self.dtype), offsets, a.strides[-1], k.depth, weight)
+        self.multiply(acc, f.address(self.a, start, self.dtype), offsets, weight)
         for j, mask in enumerate(masks):
             for t in range(count):
                 index = [*batch, f.add(row, t), f.add(column, j * k.lanes)]
                 value = self.epilogue.apply(acc.value(j, t), index, mask)
                 f.store(value, self.out, f.dot(index, k.out.strides), k.out.dtype, k.lanes, mask)
 
+    def multiply(self, acc: Accumulators, rows: ir.Value, offsets: list[int], weight: LoadWeight) -> None:
+        """Adds the products of all K, of rows at `offsets` from `rows` on."""
+        acc.multiply_add(rows, offsets, self.k.a.strides[-1], self.k.depth, weight)
+
     def initial(self, column: Index, masks: list[ir.Value | None]) -> list[ir.Value]:
         """The bias of each block of columns, or zero."""
         f, k = self.f, self.k
         if self.bias is None:
             return [zeros(vector(register_type(self.dtype), k.lanes))] * len(masks)
-        whole = k.packed[2]
+        whole = k.packed[k.op.factors]
         return [
             f.load(self.bias, f.add(column, j * k.lanes), self.dtype, k.lanes, None if whole else mask)
             for j, mask in enumerate(masks)
         ]
 
-    def weights(self, batch: list[Index], tile: Index, column: Index, masks: list[ir.Value | None]):
+    def weights(self, batch: list[Index], tile: Index, column: Index, masks: list[ir.Value | None]) -> LoadWeight:
         """The function that loads `b` at an element of K, for a block of the tile's columns."""
         f, k = self.f, self.k
         start = f.dot(batch, k.batch_strides(1))

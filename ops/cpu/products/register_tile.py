@@ -122,9 +122,9 @@ class Accumulators:
             if stream:
                 stream.prefetch(c, self.blocks, len(live))
             row = f.address(pixels, f.mul(c, stride), self.dtype)
-            self._step(row, live, [weight(c, j) for j in range(self.blocks)])
+            self.add_channel(row, live, [weight(c, j) for j in range(self.blocks)])
 
-    def _step(self, row: ir.Value, live: Sequence[tuple[int, int]], weights: Sequence[ir.Value]) -> None:
+    def add_channel(self, row: ir.Value, live: Sequence[tuple[int, int]], weights: Sequence[ir.Value]) -> None:
         """Adds the products of one channel, of the pixels at `live` offsets."""
         f, dot = self.f, self.dot
         factors = [dot.weight(w) for w in weights] if dot else []

@@ -168,7 +168,7 @@ def test_depths_that_are_no_whole_words_stay_in_float():
     m, shape = QuantizedModel(8), (3, 11)
     w, _ = m.weights((11, 4), axis=1)
     graph = graph_of(m.model(m.node("MatMul", m.quantized("x", 0.02), w), shape), shape, integers=True)
-    assert graph.ins(next(node for node in graph.nodes if node.op.name == "MatMul"))[0].dtype == np.float32
+    assert graph.ins(next(node for node in graph.nodes if node.op.name == "BlockMatMul"))[0].dtype == np.float32
 
 
 def test_sums_that_might_not_fit_stay_in_float():

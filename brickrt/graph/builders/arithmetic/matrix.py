@@ -6,6 +6,7 @@ import numpy as np
 
 from brickrt.graph.builder import Builder, OnnxNode, builds
 from brickrt.graph.builders.common import convert, elementwise, optional, transpose, view, wide
+from brickrt.graph.builders.integers.block_weights import block_product
 from brickrt.graph.builders.integers.integer_products import integer_matmul
 from brickrt.graph.builders.scalar import add, like, mul
 from brickrt.ops.operators.matmul import MatMul
@@ -14,7 +15,7 @@ from brickrt.ops.operators.matmul import MatMul
 @builds("MatMul")
 def matmul(b: Builder, node: OnnxNode) -> str:
     """The product of NumPy, computed in float32 for float16."""
-    found = integer_matmul(b, node.inputs[0], node.inputs[1])
+    found = integer_matmul(b, node.inputs[0], node.inputs[1]) or block_product(b, node.inputs[0], node.inputs[1])
     if found:
         return found
     x, y = (wide(b, name) for name in node.inputs)
@@ -38,7 +39,7 @@ def product(b: Builder, x: str, y: str) -> str:
 @builds("Gemm")
 def gemm(b: Builder, node: OnnxNode) -> str:
     """alpha * A' * B' + beta * C."""
-    found = _integer_gemm(b, node)
+    found = _stored_gemm(b, node)
     if found:
         return found
     x, y = (wide(b, name) for name in node.inputs[:2])
@@ -58,15 +59,17 @@ def gemm(b: Builder, node: OnnxNode) -> str:
     return convert(b, result, b.type(node.inputs[0]).dtype)
 
 
-def _integer_gemm(b: Builder, node: OnnxNode) -> str | None:
-    """The product of quantized operands, where it has no factors and a bias of one value per column, if any."""
+def _stored_gemm(b: Builder, node: OnnxNode) -> str | None:
+    """The product of quantized operands, or with a quantized constant, where it has no factors and, if any, a bias of
+    one value per column."""
     given, bias = node.attrs, optional(node, 2)
     plain = not given.get("transA", 0) and given.get("alpha", 1.0) == 1 and (not bias or given.get("beta", 1.0) == 1)
     turned = bool(given.get("transB", 0))
     shape = b.type(node.inputs[1]).shape
     if not plain or len(shape) != 2 or (bias and b.type(bias).shape != (shape[0 if turned else 1],)):
         return None
-    return integer_matmul(b, node.inputs[0], node.inputs[1], bias, transposed=turned)
+    x, y = node.inputs[:2]
+    return integer_matmul(b, x, y, bias, turned) or block_product(b, x, y, bias, turned)
 
 
 def _transposed(b: Builder, name: str) -> str:

@@ -127,7 +127,7 @@ def _movable(graph: Graph, node: Node) -> bool:
             return whole and any(name not in graph.constants for name in node.inputs)
         case MatMul(epilogue=None):
             known = all(name in graph.constants for name in node.inputs[1:]) and node.inputs[0] not in graph.constants
-            return known and kinds[1].rank == 2 and kinds[0].dtype in (np.float32, np.float64)
+            return known and kinds[1].rank == 2 and kinds[1].dtype == kinds[0].dtype in (np.float32, np.float64)
         case View():
             before, after = kinds[0].shape, graph.out(node).shape
             return len(before) > 2 and (before[0], before[-1]) == (after[0], after[-1]) and before != after

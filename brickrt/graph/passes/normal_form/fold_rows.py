@@ -148,7 +148,7 @@ def _follows(graph: Graph, rows: Rows, node: Node) -> bool:
     match node.op:
         case MatMul():
             matrix = TensorType((*ins[1].shape[:-2], 1, 1), ins[1].dtype)
-            return rows.has(ins[0]) and rows.allows(matrix) and all(map(rows.allows, ins[2:]))
+            return rows.has(ins[0]) and rows.allows(matrix) and all(map(rows.allows, ins[node.op.factors :]))
         case Map():
             return all(rows.has(kind) or rows.allows(kind) for kind in ins)
         case Reduce(axes=axes, keepdims=True):
@@ -179,8 +179,8 @@ class _RowWriter(GraphWriter):
         if rows is None:
             self.add(node)
             return
-        second = node.inputs[1] if isinstance(node.op, MatMul) else None
-        inputs = tuple(name if name == second else self.folded(name, rows) for name in node.inputs)
+        second = node.inputs[1 : node.op.factors] if isinstance(node.op, MatMul) else ()
+        inputs = tuple(name if name in second else self.folded(name, rows) for name in node.inputs)
         output = self.name(node.output, rows)
         op = _at_rank(node.op, len(rows.folded) - len(rows.lead))
         self.add(replace(node, op=op, inputs=inputs, output=output))

@@ -49,7 +49,7 @@ def join_products(graph: Graph) -> Graph:
 def _may_join(graph: Graph, node: Node) -> bool:
     """Whether a node is a product with one constant matrix, whose result is only moved."""
     op, readers = node.op, graph.consumers.get(node.output, ())
-    if not isinstance(op, MatMul) or op.epilogue is not None or node.output in graph.outputs:
+    if type(op) is not MatMul or op.epilogue is not None or node.output in graph.outputs:
         return False
     plain = graph.types[node.inputs[1]].rank == 2 and graph.out(node).size > 0
     constant = all(name in graph.constants for name in node.inputs[1:])

@@ -1,0 +1,1 @@
+"""Products with constants of few bits, which stay so in memory."""

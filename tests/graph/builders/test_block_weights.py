@@ -1,0 +1,99 @@
+"""Constants of few bits that products take as they are stored."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
+
+from brickrt.graph.interpret import run_nodes
+from brickrt.graph.ir import Graph
+from brickrt.graph.onnx_import.source import load
+from brickrt.graph.specialize.specialize import specialize
+from brickrt.graph.specialize.stages import first_stage
+from brickrt.ops.types import TensorType
+
+DEPTH, COLUMNS = 24, 10
+RANGES = {"int4": (-8, 8), "uint4": (0, 16), "int8": (-128, 128), "uint8": (0, 256)}
+X = np.random.default_rng(0).standard_normal((3, DEPTH)).astype(np.float32)
+
+
+def weights(kind: str, shape: tuple[int, int], axis: int, block: int, zeros: bool) -> list[onnx.TensorProto]:
+    """q, scale and zero; by block along `axis`, by index of `axis` (`block` 0) or one for all (-1)."""
+    rng, (low, high) = np.random.default_rng(1), RANGES[kind]
+    dtype = np.dtype(getattr(ml_dtypes if "4" in kind else np, kind))
+    many = tuple(-(-e // block) if k == axis else e for k, e in enumerate(shape)) if block > 0 else (shape[axis],)
+    many = () if block < 0 else many
+    arrays = {
+        "q": rng.integers(low, high, shape).astype(dtype),
+        "s": rng.uniform(0.01, 0.1, many).astype(np.float32),
+        "z": rng.integers(low // 2, high // 2, many).astype(dtype),
+    }
+    return [numpy_helper.from_array(array, name) for name, array in arrays.items()][: 3 if zeros else 2]
+
+
+def model(kind: str, product: str, axis: int, block: int, zeros: bool = True, extra: bool = False) -> onnx.ModelProto:
+    """x times dequantized weights by `product`: MatMul, Gemm (weights are [N, K]) or Transpose (the same, transposed
+    before MatMul). With `extra` the weights are an output too."""
+    shape = (DEPTH, COLUMNS) if product == "MatMul" else (COLUMNS, DEPTH)
+    constants = weights(kind, shape, axis, block, zeros)
+    how = {"axis": axis, "block_size": max(block, 0)}
+    nodes = [helper.make_node("DequantizeLinear", [t.name for t in constants], ["w"], **how)]
+    if product == "Gemm":
+        constants.append(numpy_helper.from_array(np.arange(COLUMNS, dtype=np.float32), "b"))
+        nodes.append(helper.make_node("Gemm", ["x", "w", "b"], ["y"], transB=1))
+    elif product == "Transpose":
+        nodes.append(helper.make_node("Transpose", ["w"], ["t"], perm=[1, 0]))
+        nodes.append(helper.make_node("MatMul", ["x", "t"], ["y"]))
+    else:
+        nodes.append(helper.make_node("MatMul", ["x", "w"], ["y"]))
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in ("x", "y", "w")]
+    graph = helper.make_graph(nodes, "few bits", ends[:1], ends[1 : 3 if extra else 2], constants)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+
+
+def built(made: onnx.ModelProto) -> Graph:
+    stage = first_stage(load(made), frozenset(["x"]))
+    return specialize(stage, {"x": TensorType(X.shape, X.dtype)}, {}, integers=True).graph
+
+
+def check(made: onnx.ModelProto) -> Graph:
+    graph = built(made)
+    found = run_nodes(graph.nodes, {**graph.constants, "x": X})["y"]
+    np.testing.assert_allclose(found, ReferenceEvaluator(made).run(["y"], {"x": X})[0], rtol=1e-5, atol=1e-5)
+    return graph
+
+
+@pytest.mark.parametrize("kind", RANGES)
+@pytest.mark.parametrize(("product", "axis", "block"), [("MatMul", 0, 8), ("Gemm", 1, 4), ("Transpose", 1, 16)])
+def test_blocks_of_what_is_summed_stay_stored(kind, product, axis, block):
+    graph = check(model(kind, product, axis, block))
+    (node,) = graph.nodes
+    assert node.op.name == "BlockMatMul" and (node.op.bits, node.op.block) == (4 if "4" in kind else 8, block)
+    assert graph.types[node.inputs[1]].nbytes == DEPTH * COLUMNS * node.op.bits // 8
+
+
+@pytest.mark.parametrize(("axis", "block", "zeros"), [(1, 0, True), (0, -1, True), (0, -1, False), (0, 8, False)])
+def test_scales_of_columns_and_of_all(axis, block, zeros):
+    (node,) = check(model("int4", "MatMul", axis, block, zeros)).nodes
+    assert node.op.name == "BlockMatMul"
+
+
+@pytest.mark.parametrize(("kind", "axis", "block"), [("int4", 1, 5), ("int8", 0, 0)])
+def test_scales_that_differ_along_what_is_summed_are_multiplied_before(kind, axis, block):
+    (node,) = check(model(kind, "MatMul", axis, block)).nodes
+    assert node.op.name == "MatMul"
+
+
+def test_halves_that_are_no_pairs_are_bytes():
+    (node,) = check(model("uint4", "MatMul", 0, 3)).nodes
+    assert (node.op.name, node.op.bits) == ("BlockMatMul", 8)
+
+
+def test_weights_that_others_read_are_floats_too():
+    made = model("int4", "MatMul", 0, 8, extra=True)
+    special = specialize(first_stage(load(made), frozenset(["x"])), {"x": TensorType(X.shape, X.dtype)}, {}, True)
+    np.testing.assert_array_equal(special.known["w"], ReferenceEvaluator(made).run(["w"], {"x": X})[0])
