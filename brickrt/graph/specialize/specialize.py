@@ -71,6 +71,7 @@ class _Walk:
             self.b.bind(name, array)
         self.queue = deque(stage.nodes)
         self.host: list[OnnxNode] = []
+        self.stored: list[OnnxNode] = []  # what gives constants that are kept in few bits
         self.reasons: dict[str, str] = {}
         self.pending: set[str] = set()
         self.waiting: list[OnnxNode] = []
@@ -175,6 +176,7 @@ class _Walk:
         stored = _stored_matrix(b, node)
         if stored is not None:
             b.defer(node.outputs[0], TensorType(stored.values.shape, np.dtype(np.float32)), stored)
+            self.stored.append(node)
         elif static is not None:
             b.bind(node.outputs[0], static)
         elif all(b.known(name) is not None for name in names):
@@ -268,6 +270,7 @@ class _Walk:
         b, stage = self.b, self.stage
         for name in [name for node in b.nodes for name in node.inputs if name in b.deferred]:
             b.known(name)
+        self.pass_on_stored()
         wanted = [*stage.outputs, *(name for node in self.host for name in reads(node))]
         later = [name for node in self.waiting for name in reads(node)]
         here = [name for name in dict.fromkeys((*wanted, *later)) if name not in self.late and name not in self.pending]
@@ -277,6 +280,15 @@ class _Walk:
         graph = rename(Graph(tuple(b.nodes), b.types, b.constants, inputs, tuple(outputs)), renamed)
         graph = rewritten(graph).verify()
         return Specialized(graph, tuple(self.host), self.reasons, only(known, wanted), same, self.rest(later, known))
+
+    def pass_on_stored(self) -> None:
+        """Leaves constants of few bits that only nodes of later stages read to these, which may take them as stored."""
+        here = {name for node in self.host for name in reads(node)}
+        for node in reversed(self.stored):
+            name = node.outputs[0]
+            if name not in here | self.b.constants.keys() and any(name in reads(other) for other in self.waiting):
+                self.waiting.insert(0, node)
+                self.late.add(name)
 
     def name_outputs(self, names: list[str]) -> tuple[list[str], dict[str, str], dict[str, str]]:
         """Outputs of the graph, the names that stand for another tensor, and tensors of the graph to be renamed."""

@@ -9,6 +9,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
+from brickrt import Runtime
 from brickrt.graph.interpret import run_nodes
 from brickrt.graph.ir import Graph
 from brickrt.graph.onnx_import.source import load
@@ -97,3 +98,25 @@ def test_weights_that_others_read_are_floats_too():
     made = model("int4", "MatMul", 0, 8, extra=True)
     special = specialize(first_stage(load(made), frozenset(["x"])), {"x": TensorType(X.shape, X.dtype)}, {}, True)
     np.testing.assert_array_equal(special.known["w"], ReferenceEvaluator(made).run(["w"], {"x": X})[0])
+
+
+def test_later_stages_get_them_as_they_are_stored():
+    """x ─ Unique (on the host) ─ Shape ─ how many rows of x are multiplied."""
+    made = model("int4", "Transpose", 1, 8)
+    turned = helper.make_node("Slice", ["x", "zero", "count", "one"], ["part"])
+    count = [
+        helper.make_node("Unique", ["x"], ["values"]),
+        helper.make_node("Shape", ["values"], ["size"]),
+        helper.make_node("Min", ["size", "three"], ["count"]),
+    ]
+    nodes = [*count, turned, *made.graph.node]
+    nodes[-1].input[0] = "part"
+    del made.graph.node[:]
+    made.graph.node.extend(nodes)
+    ends = {"zero": [0], "one": [0], "three": [3]}
+    made.graph.initializer.extend(numpy_helper.from_array(np.array(v), n) for n, v in ends.items())
+    with Runtime(made, device="cpu", threads=1) as runtime:
+        found = runtime.execute({"x": X})["y"]
+        names = [node.op.name for plan in runtime.plan.plans for node in plan.graph.nodes]
+    assert "BlockMatMul" in names
+    np.testing.assert_allclose(found, ReferenceEvaluator(made).run(["y"], {"x": X})[0], rtol=1e-5, atol=1e-5)
