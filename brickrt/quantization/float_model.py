@@ -16,6 +16,7 @@ from brickrt.graph.onnx_import.source import Model, SourceGraph
 
 OPSET = 13  # the first whose QuantizeLinear has a scale per channel
 MOST_BYTES = 2**31 - 2**24  # of a message of protocol buffers, less what names and shapes take
+JOINED = "/MatMulAddFusion"
 WEIGHTED = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 QUANTIZED = (
     "QuantizeLinear",
@@ -62,9 +63,11 @@ def _message(model: Model) -> onnx.ModelProto:
 
 
 def name_nodes(model: onnx.ModelProto) -> None:
-    """Gives each node that has no name of its own that of its output, so that each has one."""
+    """Gives each node that has no name of its own that of its output, so that each has one. Products that ONNX Runtime
+    joined with the addition behind them keep the name they had."""
     taken: set[str] = set()
     for node in model.graph.node:
+        node.name = node.name.removesuffix(JOINED)
         if not node.name or node.name in taken:
             node.name = next(name for name in node.output if name)
         taken.add(node.name)

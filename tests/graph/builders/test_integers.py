@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from brickrt import Runtime
 from brickrt.graph.ir import Graph
 from brickrt.graph.onnx_import.source import load
 from brickrt.graph.specialize.specialize import specialize
@@ -254,3 +255,29 @@ def test_dynamic_quantization():
     x = np.random.default_rng(8).standard_normal((6, 12)).astype(np.float32)
     model = bytes_model(nodes, known, (TensorProto.FLOAT, TensorProto.FLOAT), x.shape)
     check_bytes(model, x, 1e-5)
+
+
+@pytest.mark.parametrize(("depth", "kind"), [(64, np.float32), (258, np.float32), (259, np.float64)])
+def test_products_of_two_computed_tensors_are_exact(depth, kind):
+    """As in attention: x times its own transpose, of the largest bytes there are; zero points are computed too."""
+    nodes = [
+        helper.make_node("Transpose", ["x"], ["t"], perm=[1, 0]),
+        helper.make_node("Mul", ["z", "one"], ["zero"]),
+        helper.make_node("MatMulInteger", ["x", "t", "zero", "zero"], ["y"]),
+    ]
+    ends = [
+        helper.make_tensor_value_info("x", TensorProto.UINT8, (3, depth)),
+        helper.make_tensor_value_info("z", TensorProto.UINT8, ()),
+    ]
+    out = helper.make_tensor_value_info("y", TensorProto.INT32, None)
+    one = numpy_helper.from_array(np.uint8(1).reshape(()), "one")
+    graph = helper.make_graph(nodes, "attention", ends, [out], [one])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9).SerializeToString()
+    x = np.random.default_rng(9).integers(200, 256, (3, depth)).astype(np.uint8)
+    with Runtime(model, device="cpu", threads=1) as runtime:
+        for zero in (0, 3):
+            got = runtime.execute({"x": x, "z": np.array(zero, np.uint8)})["y"]
+            centered = x.astype(np.int64) - zero
+            np.testing.assert_array_equal(got, centered @ centered.T)
+        (product,) = [node for plan in runtime.plan.plans for node in plan.graph.nodes if node.op.name == "MatMul"]
+        assert runtime.plan.plans[0].graph.ins(product)[0].dtype == kind

@@ -1,5 +1,5 @@
-"""Convolutions and matrix products of quantized integers: as such where kernels take them, else in float64, where their
-sums are exact."""
+"""Convolutions and matrix products of quantized integers: as such where kernels take them, else in floats, whose sums
+are exact: float32 for short products of matrices, float64 for others."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from brickrt.graph.builders.integers.integer_products import (
     quantized_operands,
 )
 from brickrt.graph.builders.quantized.quantization import quantized_bytes
-from brickrt.graph.builders.scalar import F64, add, div, mul, rounded, sub
+from brickrt.graph.builders.scalar import F32, F64, add, div, mul, rounded, sub
 from brickrt.graph.builders.spatial.convolution import convolved, plain_conv
 from brickrt.graph.builders.spatial.resize import saturated
 from brickrt.graph.errors import Unsupported
@@ -23,6 +23,8 @@ from brickrt.ops.expr import Expr, cast
 from brickrt.ops.operators.matmul import MatMul
 
 INT32 = np.dtype(np.int32)
+EXACT_IN_FLOAT32 = 2**24
+"""Integers below have no neighbour in float32 that is further than 1."""
 
 
 @builds("MatMulInteger")
@@ -31,9 +33,8 @@ def matmul_integer(b: Builder, node: OnnxNode) -> str:
     found = centered_sums(b, MatMul(), node.inputs[0], optional(node, 2), node.inputs[1], optional(node, 3))
     if found:
         return found
-    x = _centered(b, node.inputs[0], _per_row(b, node, optional(node, 2)))
-    y = _centered(b, node.inputs[1], optional(node, 3))
-    return convert(b, product(b, x, y), INT32)
+    x, y = ((node.inputs[k], optional(node, 2 + k)) for k in range(2))
+    return convert(b, _exact_product(b, node, x, y), INT32)
 
 
 @builds("ConvInteger")
@@ -59,7 +60,7 @@ def quantized_matmul(b: Builder, node: OnnxNode) -> str:
         found = integer_matmul(b, x, w)
         if found:
             return quantized_bytes(b, node, found, *known)
-    total = product(b, _centered(b, a, _per_row(b, node, a_zero)), _centered(b, c, c_zero))
+    total = convert(b, _exact_product(b, node, (a, a_zero), (c, c_zero)), F64)
     return _requantized(b, total, (_per_row(b, node, a_scale), c_scale, scale), zero)
 
 
@@ -89,11 +90,30 @@ def _known_result(b: Builder, node: OnnxNode) -> tuple[np.ndarray, np.ndarray] |
     return (scale, zero) if zero.dtype.itemsize == 1 and zero.dtype.kind in "iu" and zero.size == 1 else None
 
 
-def _centered(b: Builder, name: str, zero: str) -> str:
+def _exact_product(b: Builder, node: OnnxNode, left: tuple[str, str], right: tuple[str, str]) -> str:
+    """The product of integers less their zero points, in a type in which all sums are exact. That is float64 for
+    constants, whose products may go by Strassen's scheme, and on GPUs, which may round factors of float32."""
+    (x, x_zero), (y, y_zero) = left, right
+    largest = b.type(x).shape[-1] * _largest(b, x, x_zero) * _largest(b, y, y_zero)
+    plain = b.integers and b.known(y) is None
+    kind = F32 if plain and largest < EXACT_IN_FLOAT32 else F64
+    return product(b, _centered(b, x, _per_row(b, node, x_zero), kind), _centered(b, y, y_zero, kind))
+
+
+def _largest(b: Builder, name: str, zero: str) -> int:
+    """The largest magnitude that integers less their zero point may have."""
+    low, high = (int(end) for end in (np.iinfo(b.type(name).dtype).min, np.iinfo(b.type(name).dtype).max))
+    known = b.known(zero) if zero else np.zeros(1)
+    if known is None or not known.size:
+        return high - low
+    return max(high - int(known.min()), int(known.max()) - low)
+
+
+def _centered(b: Builder, name: str, zero: str, kind: np.dtype = F64) -> str:
     """The integers less their zero point."""
     if not zero:
-        return convert(b, name, F64)
-    return elementwise(b, lambda x, z: sub(cast(x, F64), cast(z, F64)), name, zero)
+        return convert(b, name, kind)
+    return elementwise(b, lambda x, z: sub(cast(x, kind), cast(z, kind)), name, zero)
 
 
 def _per_row(b: Builder, node: OnnxNode, name: str) -> str:
