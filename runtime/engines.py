@@ -161,11 +161,14 @@ def _reference(tasks: TaskGraph, constants: Constants, threads: int, progress: K
 
 def _cpu(spec: DeviceSpec, arithmetic: bool) -> Build:
     """The CPU engine; without arithmetic it is the null engine: the same schedule and states, no kernels."""
+    from brickrt.runtime.cpu.engine_memory import EngineMemory
+
+    memory = EngineMemory()
 
     def build(tasks: TaskGraph, constants: Constants, threads: int, progress: KernelProgress | None) -> Program:
         from brickrt.runtime.cpu.compile.host_isa import host_isa
         from brickrt.runtime.cpu.program import CpuProgram
 
-        return CpuProgram.build(tasks, host_isa(spec), threads, arithmetic, progress, constants=constants)
+        return CpuProgram.build(tasks, host_isa(spec), threads, arithmetic, progress, constants, memory)
 
     return build

@@ -45,6 +45,11 @@ class Program(Cancellable, Protocol):
         ...
 
     @property
+    def held(self) -> Mapping[int, int]:
+        """Bytes that it holds between runs: a number for each thing that it holds, by which programs share it."""
+        ...
+
+    @property
     def notes(self) -> Mapping[str, str]:
         """What the engine could not use, by name, and why."""
         ...

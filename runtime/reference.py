@@ -41,6 +41,11 @@ class ReferenceProgram:
         graph = self.tasks.plan.graph
         return sum(graph.out(node).nbytes for node in graph.nodes)
 
+    @property
+    def held(self) -> dict[int, int]:
+        """See `Program`."""
+        return {id(self): self.constant_bytes + self.working_bytes}
+
     def run(
         self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray], events: list[np.ndarray] | None = None
     ) -> Counts:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -123,6 +123,13 @@ class Kernel(ABC):
     def pack_parts(self, i: int, array: np.ndarray) -> Sequence[np.ndarray]:
         """As `pack`, in arrays whose elements are to lie one behind the other."""
         return [self.pack(i, array)]
+
+    def packing(self, i: int) -> Hashable:
+        """All that `pack_parts` decides by, but the array: kernels of one class that give the same pack it to the same
+        bytes. Sizes that the operator is applied at are not among it."""
+        x = self.ins[0]
+        lie = x.block, x.type.rank, x.dtype.str, self.out.block, self.out.type.rank, self.out.dtype.str
+        return self.op, self.isa, self.ins[i].block, lie
 
     def packed_elements(self, i: int) -> int:
         """No fewer elements than `pack_parts` gives for input `i`, known before it is packed: lanes that it fills with

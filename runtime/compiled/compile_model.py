@@ -26,6 +26,7 @@ from brickrt.runtime.compiled.processor import machine
 from brickrt.runtime.compiled.targets import Target, target_named
 from brickrt.runtime.compiled.write_compiled import write_compiled
 from brickrt.runtime.cpu.argument_table import ArgumentTable, SharedTables
+from brickrt.runtime.cpu.engine_memory import PackedConstants
 from brickrt.runtime.cpu.compile.load import KernelLoader, module_image
 from brickrt.runtime.cpu.program import worker_tables
 from brickrt.runtime.cpu.worker_program import WorkerTables
@@ -129,7 +130,7 @@ def _check_whole(source: SourceGraph, special: Specialized) -> None:
 def _compiled(tasks: TaskGraph, values: OwnedConstants, isa: Isa, progress: KernelProgress) -> _CompiledParts:
     """Kernels as one image of code, tables and packed constants."""
     with KernelLoader(isa) as loader, ThreadPoolExecutor(thread_count(None)) as packers:
-        shared = SharedTables(loader.want, packers, values)
+        shared = SharedTables(loader.want, packers, values, PackedConstants())
         table = ArgumentTable(tasks, isa, shared)
         table.add_all()
         images = loader.images(progress)

@@ -21,6 +21,7 @@ from brickrt.runtime.compiled.file_header import CompiledHeader, words_digest
 from brickrt.runtime.compiled.processor import lacking, machine
 from brickrt.runtime.cpu.memory import HugePagePool
 from brickrt.runtime.cpu.worker_program import ProgramMemory, WorkerCode, WorkerProgram, WorkerTables
+from brickrt.runtime.cpu.working_memory import Need, WorkingMemory
 from brickrt.runtime.cpu.workers.mailbox_words import MailboxFunctions
 from brickrt.runtime.cpu.workers.thread_pool import thread_pool
 from brickrt.runtime.execution.given_outputs import check_given, given_outputs
@@ -124,15 +125,14 @@ def check_header(path: Path, header: CompiledHeader) -> None:
 
 def _program(header: CompiledHeader, arrays: Mapping[str, np.ndarray], threads: int) -> WorkerProgram:
     """The program of a file, in this process. Its constants are the file's pages."""
-    memory = HugePagePool()
     image = CodeImage(arrays["code"], arrays["rebase"].view(np.uint32), header.code.imports)
     pool = thread_pool(partial(_mailbox, header, image))
     worker = image.at(header.code.functions["worker"])
     code = WorkerCode([image.at(k) for k in header.code.kernels], worker, pool, image)
     tables = _tables(header, arrays)
-    scratch = [memory.empty(header.scratch_bytes) for _ in range(threads)]
+    need = Need(header.arena_bytes, header.scratch_bytes, threads)
     constants = list(_constants(arrays["constants"], header.constants))
-    return WorkerProgram(tables, ProgramMemory(constants, memory.empty(header.arena_bytes), scratch), code)
+    return WorkerProgram(tables, ProgramMemory(constants, need, WorkingMemory()), code)
 
 
 def _mailbox(header: CompiledHeader, image: CodeImage) -> MailboxFunctions:

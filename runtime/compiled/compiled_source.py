@@ -51,6 +51,11 @@ class CompiledFileProgram:
         """Memory that the program holds besides."""
         return self._program.working_bytes
 
+    @property
+    def held(self) -> Mapping[int, int]:
+        """See `Program`."""
+        return self._program.held
+
     def run(self, inputs: Any, outputs: Any, events: list[np.ndarray] | None = None) -> Counts:
         """See `Program`."""
         return self._program.run(inputs, outputs, events)

@@ -27,15 +27,18 @@ from brickrt.ops.expr import arg
 from brickrt.ops.operators.map import Map
 from brickrt.ops.types import Boxes, TensorType
 from brickrt.plan.layout import Layout
+from brickrt.runtime.cpu.engine_memory import PackedConstants
 from brickrt.runtime.cpu.memory import HugePagePool
 from brickrt.runtime.cpu.weight_prefetch import WeightPrefetch
+from brickrt.runtime.cpu.worker_program import ARENA, SCRATCH
 from brickrt.runtime.lowering.operands import Bases, OperandPlaces, Origin
 from brickrt.runtime.lowering.owned_constants import ConstantValues
 from brickrt.runtime.lowering.record_order import Records, order_records
 from brickrt.runtime.lowering.task_graph import ScratchMoves, Steps, TaskGraph
 
-SCRATCH, ARENA, FIRST = 0, 1, 2
+FIRST = 2  # behind the bases of scratch and arena
 HEAD_WORDS = 2  # of a record, before its operands
+SMALL = 1 << 16  # bytes of a constant that is packed at once
 COPIES = 2  # of a constant while it is packed
 MOST_OPERANDS = 64  # of a kernel, its output and its own memory among them: a worker has room for so many addresses
 
@@ -48,10 +51,20 @@ class SharedTables:
     request: Callable[[Kernel], Future[np.ndarray]]  # of every kernel, once, in order of their numbers: its sizes
     packers: Executor  # constants are packed by its threads meanwhile
     values: ConstantValues
+    packed: PackedConstants
     kernels: dict[Kernel, int] = field(default_factory=dict)
     constants: dict[bytes | int, Future[np.ndarray]] = field(default_factory=dict)  # by name, digest, kernel's number
     packed_as: dict[tuple[int, int, type[Kernel]], bytes] = field(default_factory=dict)  # (node, input, …) → key
-    memory: HugePagePool = field(default_factory=HugePagePool)  # where packed constants lie
+    memory: HugePagePool = field(default_factory=HugePagePool)  # where constants lie that are packed now
+
+    def pack(self, kernel: Kernel, i: int, array: np.ndarray) -> Future[np.ndarray]:
+        """Constant input `i` as a kernel reads it; a small one is there at once, which takes less than to tell a
+        thread."""
+        if array.nbytes > SMALL:
+            return self.packers.submit(self.packed.get, self.memory, kernel, i, array)
+        done: Future[np.ndarray] = Future()
+        done.set_result(self.packed.get(self.memory, kernel, i, array))
+        return done
 
 
 @dataclass
@@ -174,7 +187,7 @@ class ArgumentTable:
             nbytes = kernel.packed_elements(i) * shared.values[name].itemsize
             require_modest(COPIES * nbytes, f"bringing the constant '{name}' into the layout of its kernel")
             hold(nbytes)
-            packed = shared.packers.submit(_packed, shared.memory, kernel, i, shared.values[name])
+            packed = shared.pack(kernel, i, shared.values[name])
             several = shared.values.is_shared(name)
             key = hashlib.sha256(packed.result().data).digest() if several else name.encode()
             shared.constants.setdefault(key, packed)
@@ -223,7 +236,3 @@ def words_of(numbers: np.ndarray, origins: Sequence[tuple[int | np.ndarray, np.n
     words[:, end::2], words[:, end + 1 :: 2] = boxes.lo, boxes.hi
     return words
 
-
-def _packed(memory: HugePagePool, kernel: Kernel, i: int, array: np.ndarray) -> np.ndarray:
-    with np.errstate(invalid="ignore", over="ignore"):  # what is not finite is no mistake of the user's
-        return memory.copy(kernel.pack_parts(i, array))

@@ -13,12 +13,14 @@ from brickrt.ops.cpu.compile import LoadedObjects
 from brickrt.ops.cpu.isa import Isa
 from brickrt.runtime.cpu.argument_table import ArgumentTable, SharedTables
 from brickrt.runtime.cpu.compile.load import KernelLoader, load_module
+from brickrt.runtime.cpu.engine_memory import EngineMemory
 from brickrt.runtime.cpu.memory import give_back_freed
 from brickrt.runtime.cpu.worker_program import ProgramMemory, WorkerCode, WorkerProgram, WorkerTables
 from brickrt.runtime.cpu.workers import worker_loop as loop
 from brickrt.runtime.cpu.workers.compiled_mailbox import compiled_mailbox
 from brickrt.runtime.cpu.workers.task_places import places_of
 from brickrt.runtime.cpu.workers.thread_pool import thread_pool
+from brickrt.runtime.cpu.working_memory import Need
 from brickrt.runtime.lowering.owned_constants import ConstantValues, OwnedConstants
 from brickrt.runtime.lowering.task_graph import TaskGraph
 from brickrt.runtime.progress import KernelProgress
@@ -26,15 +28,16 @@ from brickrt.runtime.progress import KernelProgress
 
 @dataclass
 class ProgramParts:
-    """Several argument tables of one plan with their kernels, constants and memory, of which programs are made."""
+    """Several argument tables of one plan with their kernels and constants, of which programs are made, and how much
+    memory these work in."""
 
     isa: Isa
     threads: int
     tables: list[ArgumentTable]
     constants: list[np.ndarray]
     addresses: list[int]
-    arena: np.ndarray
-    scratch: list[np.ndarray]
+    memory: EngineMemory
+    need: Need
     libraries: list[LoadedObjects]  # held: the kernels' addresses are good for as long as these live
 
 
@@ -45,13 +48,14 @@ def compile_parts(
     values: ConstantValues,
     progress: KernelProgress | None = None,
     arithmetic: bool = True,
+    memory: EngineMemory | None = None,
 ) -> ProgramParts:
-    """Compiles what no cache has, and packs constants once for all task graphs. They do not run at the same time: arena
-    and scratch are those of the largest."""
+    """Compiles what no cache has, and packs constants that no program of the `memory` has once for all task graphs."""
+    memory = EngineMemory() if memory is None else memory
     libraries: list[LoadedObjects] = []
     addresses: list[int] = []
     with KernelLoader(isa) as loader, ThreadPoolExecutor(threads) as packers:
-        shared = SharedTables(loader.want, packers, values)
+        shared = SharedTables(loader.want, packers, values, memory.packed)
         tables = [ArgumentTable(tasks, isa, shared) for tasks in task_graphs]
         for table in tables if arithmetic else ():
             table.add_all()
@@ -59,9 +63,8 @@ def compile_parts(
             libraries, addresses = loader.load(progress)
         constants = [packed.result() for packed in shared.constants.values()]
     scratch = max(table.tasks.scratch_bytes + table.workspace for table in tables)
-    arena = shared.memory.empty(max(tasks.arena_bytes for tasks in task_graphs))
-    memory = [shared.memory.empty(scratch) for _ in range(threads)]
-    return ProgramParts(isa, threads, tables, constants, addresses, arena, memory, libraries)
+    need = Need(max(tasks.arena_bytes for tasks in task_graphs), scratch, threads)
+    return ProgramParts(isa, threads, tables, constants, addresses, memory, need, libraries)
 
 
 class CpuProgram(WorkerProgram):
@@ -75,20 +78,23 @@ class CpuProgram(WorkerProgram):
         arithmetic: bool = True,
         progress: KernelProgress | None = None,
         constants: dict[str, np.ndarray] | None = None,
+        memory: EngineMemory | None = None,
     ) -> CpuProgram:
         """Compiles a program. Takes over `constants`, values by name, and drops each once it is packed; without them
-        the graph's are used. Without `arithmetic` no kernel runs."""
+        the graph's are used. Without `arithmetic` no kernel runs. `memory` is what it shares with other programs."""
         values = OwnedConstants(tasks, constants)
-        parts = compile_parts([tasks], isa, threads, values, progress, arithmetic)
+        parts = compile_parts([tasks], isa, threads, values, progress, arithmetic, memory)
         return CpuProgram(parts, parts.tables[0])
 
     def __init__(self, parts: ProgramParts, table: ArgumentTable) -> None:
         """The program of one of the tables."""
         self.tasks = table.tasks
-        memory = ProgramMemory(parts.constants, parts.arena, parts.scratch)
+        working = parts.memory.working()
+        memory = ProgramMemory(parts.constants, parts.need, working)
         pool = thread_pool(compiled_mailbox)
         code = WorkerCode(parts.addresses, worker_address(parts.isa), pool, parts.libraries)
         super().__init__(worker_tables(table), memory, code)
+        working.reserve(parts.need)
         give_back_freed()
 
 

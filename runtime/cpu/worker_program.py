@@ -16,8 +16,10 @@ from brickrt.runtime.cpu.workers import context_words as at
 from brickrt.runtime.cpu.workers.io_addresses import IoAddresses
 from brickrt.runtime.cpu.workers.queues import queues
 from brickrt.runtime.cpu.workers.thread_pool import Jobs, ThreadPool
+from brickrt.runtime.cpu.working_memory import Buffers, Need, WorkingMemory
 from brickrt.runtime.state_words import word
 
+SCRATCH, ARENA = 0, 1  # places in the workers' tables of bases
 _TASKS, _FIRST, _WAITS, _REVISITS = at.SUMS
 _SUMS = slice(at.SUMS.start, at.SUMS.stop)
 _ZEROS = np.zeros(len(at.SUMS), np.int64).data
@@ -40,11 +42,12 @@ class WorkerTables:
 
 @dataclass(frozen=True, eq=False)
 class ProgramMemory:
-    """Packed constants, the arena, and each worker's scratch, uint8."""
+    """Packed constants, uint8; and where runs get their arena and the workers' scratch from, with how much they
+    need."""
 
     constants: Sequence[np.ndarray]
-    arena: np.ndarray
-    scratch: Sequence[np.ndarray]
+    need: Need
+    working: WorkingMemory
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +65,7 @@ class WorkerProgram:
     """Tables, code and memory of one task graph. `run` may be called from any thread; runs take turns."""
 
     def __init__(self, tables: WorkerTables, memory: ProgramMemory, code: WorkerCode) -> None:
-        self.threads, self.notes = len(memory.scratch), dict[str, str]()
+        self.threads, self.notes = memory.need.threads, dict[str, str]()
         self.tables, self._memory, self._code = tables, memory, code
         self._kernels = np.array(code.kernels, np.int64)
         self._queue_at, self._queue = queues(tables.places, self.threads)
@@ -71,7 +74,7 @@ class WorkerProgram:
         self._io = IoAddresses(tables.ends)
         shared = self._shared()
         self._context = shared.data  # of which Python sets single words, fast
-        self._bases = self._tables_of_bases()
+        self._bases, self._placed = self._tables_of_bases(), 0
         self._own = self._workers()
         self._jobs = Jobs([(code.worker, shared.ctypes.data, row.ctypes.data) for row in self._own])
         tell_children(self)
@@ -89,11 +92,16 @@ class WorkerProgram:
 
     @cached_property
     def working_bytes(self) -> int:
-        """Memory that the program holds between runs, constants aside."""
+        """Memory that a run uses, constants aside."""
         tables = self.tables
         held = tables.records, tables.step_at, tables.first_step, tables.deps, tables.dep_offsets
-        memory = self._memory.arena, *self._memory.scratch
-        return sum(array.nbytes for array in (*memory, *held, self._words, self._queue))
+        return self._memory.need.nbytes + sum(array.nbytes for array in (*held, self._words, self._queue))
+
+    @property
+    def held(self) -> dict[int, int]:
+        """See `Program`: arena and scratch are not its own."""
+        own = self.working_bytes - self._memory.need.nbytes
+        return {id(self): own} | {id(array): array.nbytes for array in self._memory.constants}
 
     def run(
         self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray], events: list[np.ndarray] | None = None
@@ -115,7 +123,13 @@ class WorkerProgram:
         self._io.put((*inputs, *outputs))
         for k, rows in enumerate(events or ()):
             self._own[k, at.EVENTS] = rows.__array_interface__["data"][0]
-        self._code.pool.run(self._jobs)
+        lent = self._memory.working.lend(self._memory.need)
+        try:
+            if lent.number != self._placed:
+                self._place(lent)
+            self._code.pool.run(self._jobs)
+        finally:
+            self._memory.working.take_back(lent)
         if events:
             self._own[:, at.EVENTS] = 0
         if context[at.CANCEL]:
@@ -160,10 +174,15 @@ class WorkerProgram:
         return context
 
     def _tables_of_bases(self) -> np.ndarray:
-        """Per worker scratch, arena, inputs and outputs (the worker gets them in each run), constants."""
-        io, memory = [0] * len(self._io.places), self._memory
-        constants = [a.ctypes.data for a in memory.constants]
-        return np.array([[s.ctypes.data, memory.arena.ctypes.data, *io, *constants] for s in memory.scratch], np.int64)
+        """Per worker scratch, arena, inputs and outputs (set in each run), constants."""
+        constants = [a.ctypes.data for a in self._memory.constants]
+        return np.array([[0, 0, *[0] * len(self._io.places), *constants]] * self.threads, np.int64)
+
+    def _place(self, lent: Buffers) -> None:
+        """Has the workers use these buffers."""
+        self._bases[:, SCRATCH] = [array.ctypes.data for array in lent.scratch[: self.threads]]
+        self._bases[:, ARENA] = lent.arena.ctypes.data
+        self._placed = lent.number
 
     def _workers(self) -> np.ndarray:
         """What each worker has to itself, in cache lines of its own."""

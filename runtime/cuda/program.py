@@ -164,6 +164,11 @@ class CudaProgram:
         return self._memory.nbytes - self._constant_bytes + self._io.nbytes
 
     @property
+    def held(self) -> dict[int, int]:
+        """See `Program`."""
+        return {id(self): self.constant_bytes + self.working_bytes}
+
+    @property
     def notes(self) -> dict[str, str]:
         """See `Program`."""
         kernels = {"products": self._calls.reasons, "epilogues": self._calls.rests}

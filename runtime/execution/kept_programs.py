@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Hashable, Mapping
 
 from brickrt.graph.errors import BrickError
 from brickrt.runtime.after_fork import tell_children
@@ -30,21 +30,25 @@ class KeptPrograms:
     def __init__(self, bound: int) -> None:
         self._bound, self._total = bound, 0
         self._lock = threading.Lock()
-        self._drops: OrderedDict[Hashable, tuple[int, Callable[[], object]]] = OrderedDict()
+        self._drops: OrderedDict[Hashable, tuple[Mapping[int, int], Callable[[], object]]] = OrderedDict()
+        self._holders: Counter[int] = Counter()
         tell_children(self)
 
     def after_fork(self) -> None:
         """See `Forked`."""
         self._lock = threading.Lock()
 
-    def add(self, key: Hashable, nbytes: int, drop: Callable[[], object]) -> None:
-        """Counts a program, in place of that of the same key; `drop` is what gives it up later."""
+    def add(self, key: Hashable, held: Mapping[int, int], drop: Callable[[], object]) -> None:
+        """Counts a program, in place of that of the same key, and what it holds, each thing once of all programs;
+        `drop` is what gives it up later."""
         gone = []
         with self._lock:
             self._forget(key)
-            size = max(nbytes, LEAST)
-            self._drops[key] = size, drop
-            self._total += size
+            self._drops[key] = held, drop
+            self._total += _missing(held)
+            for thing, nbytes in held.items():
+                self._total += 0 if self._holders[thing] else nbytes
+                self._holders[thing] += 1
             while self._total > self._bound and len(self._drops) > 1:
                 oldest = next(iter(self._drops))
                 gone.append(self._forget(oldest))
@@ -62,9 +66,22 @@ class KeptPrograms:
         """Counts nothing any more, and holds nothing."""
         with self._lock:
             self._drops.clear()
+            self._holders.clear()
             self._total = 0
 
     def _forget(self, key: Hashable) -> Callable[[], object] | None:
-        nbytes, drop = self._drops.pop(key, (0, None))
-        self._total -= nbytes
+        if key not in self._drops:
+            return None
+        held, drop = self._drops.pop(key)
+        self._total -= _missing(held)
+        for thing, nbytes in held.items():
+            self._holders[thing] -= 1
+            if not self._holders[thing]:
+                del self._holders[thing]
+                self._total -= nbytes
         return drop
+
+
+def _missing(held: Mapping[int, int]) -> int:
+    """Bytes up to the least that a program counts for."""
+    return max(0, LEAST - sum(held.values()))

@@ -29,9 +29,9 @@ class CompiledStage:
     rest: StageCache | None
 
     @property
-    def nbytes(self) -> int:
-        """Memory that its program holds between calls."""
-        return self.program.constant_bytes + self.program.working_bytes if self.program else 0
+    def held(self) -> Mapping[int, int]:
+        """What its program holds between calls, as `Program` says."""
+        return self.program.held if self.program else {}
 
 
 Types = Mapping[str, TensorType]
@@ -77,7 +77,7 @@ class StageCache:
         if made.rest is not None:
             made.rest.kept = self.kept
         self._compiled[key] = made
-        self.kept.add((self, key), made.nbytes, lambda: self._compiled.pop(key, None))
+        self.kept.add((self, key), made.held, lambda: self._compiled.pop(key, None))
 
     def _compile(self, prepare: Prepare, values: Mapping[str, Any], arrays: DeviceArrays | None) -> CompiledStage:
         tensors = {name: values[name] for name in self.stage.inputs if _is_tensor(values.get(name))}

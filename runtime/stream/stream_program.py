@@ -55,8 +55,7 @@ class StreamProgram:
         self.programs = {key: CpuProgram(parts, table) for key, table in zip(bands, parts.tables, strict=True)}
         self.memory = HugePagePool().empty(persistent_bytes(plan))
         self.sweeps = [SweepMemory(plan.plan, one, self.memory) for one in plan.sweeps]
-        for array in (self.memory, parts.arena, *parts.scratch):
-            array[:] = 0  # resident from now on: nothing is found missing in the middle of a run
+        self.memory[:] = 0  # resident from now on: nothing is found missing in the middle of a run
         self._cancelled, self._running = False, None
 
     def _distinct(self) -> dict[Key, BandPlan]:

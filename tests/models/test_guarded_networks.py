@@ -69,8 +69,9 @@ def guarded(
     given = {"x": GuardedMemory(x).array}
     first = {name: array.copy() for name, array in runtime.execute(given).items()}
     for program in runtime.plan.programs:
-        for buffer in (program._memory.arena, *program._memory.scratch):
-            buffer[:] = UNWRITTEN
+        for lent in program._memory.working.free:
+            for buffer in (lent.arena, *lent.scratch):
+                buffer[:] = UNWRITTEN
     second = {name: array.copy() for name, array in runtime.execute(given).items()}
     pool.check()
     assert pool.given

@@ -8,7 +8,7 @@ run time (live_taps.py).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -81,6 +81,10 @@ class ConvScheme(Kernel):
     def decisions(self) -> tuple[Any, ...]:
         """See `Kernel`."""
         return self.tile, self.few_outputs, self.walks_taps
+
+    def packing(self, i: int) -> Hashable:
+        """See `Kernel`: channels, those of a tile, and whether a block has few outputs."""
+        return super().packing(i), self.ins[0].shape[1], self.out.shape[1], self.tile[0], self.few_outputs
 
     @property
     def flat(self) -> bool:

@@ -6,7 +6,7 @@ A constant `b` is packed as one stream per OB vectors of columns; otherwise its 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
@@ -143,6 +143,10 @@ class MatMulKernel(Kernel):
         """Columns of whole tiles."""
         width = self.tile[0] * self.lanes
         return -(-self.columns // width) * width
+
+    def packing(self, i: int) -> Hashable:
+        """See `Kernel`: columns, and those of a tile."""
+        return super().packing(i), self.columns, self.tile[0], self.integer
 
     def packed_elements(self, i: int) -> int:
         """See `Kernel`."""

@@ -16,7 +16,7 @@ registers and L1. K is swept in chunks whose first factors fit L2; beyond its en
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -262,6 +262,10 @@ class StrassenScheme(Kernel):
         if i == 2 and self.op.bias:
             return [np.pad(array, (0, missing))]
         return super().pack_parts(i, array)
+
+    def packing(self, i: int) -> Hashable:
+        """See `Kernel`."""
+        return super().packing(i), self.view.depth, self.columns
 
     def packed_elements(self, i: int) -> int:
         """See `Kernel`."""

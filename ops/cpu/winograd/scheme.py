@@ -15,8 +15,8 @@ again are transformed once.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -193,6 +193,11 @@ class WinogradScheme(Kernel):
         if i == 2 and self.op.bias:
             return [np.pad(array, (0, missing))]
         return super().pack_parts(i, array)
+
+    def packing(self, i: int) -> Hashable:
+        """See `Kernel`: channels, those of a register tile, and how dimensions are walked."""
+        axes = tuple(replace(axis, extent=0) for axis in self.axes)
+        return super().packing(i), self.ins[0].shape[1], self.out.shape[1], self.ob, axes
 
     def packed_elements(self, i: int) -> int:
         """See `Kernel`."""

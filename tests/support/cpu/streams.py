@@ -83,8 +83,9 @@ class _Forgetful:
         self.program = program
 
     def run(self, inputs: list[np.ndarray], outputs: list[np.ndarray]) -> object:
-        for own in (self.program._memory.arena, *self.program._memory.scratch):
-            own.view(np.uint8)[:] = 255
+        for lent in self.program._memory.working.free:
+            for own in (lent.arena, *lent.scratch):
+                own[:] = 255
         return self.program.run(inputs, outputs)
 
 

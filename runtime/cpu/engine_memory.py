@@ -1,0 +1,51 @@
+"""What the programs of one engine share, for as long as there are any that use it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Hashable
+from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary, ref
+
+import numpy as np
+
+from brickrt.runtime.cpu.memory import HugePagePool
+from brickrt.runtime.cpu.working_memory import WorkingMemory
+
+if TYPE_CHECKING:
+    from brickrt.ops.cpu.kernel import Kernel
+
+
+class EngineMemory:
+    """The working memory of programs, and constants that they have packed."""
+
+    def __init__(self) -> None:
+        self._working: ref[WorkingMemory] | None = None
+        self.packed = PackedConstants()
+
+    def working(self) -> WorkingMemory:
+        """That of the programs there are, or else another."""
+        memory = self._working and self._working()
+        if memory is None:
+            memory = WorkingMemory()
+            self._working = ref(memory)
+        return memory
+
+
+class PackedConstants:
+    """Constants by their values and by how they are packed. Any thread may ask; two that pack the same at once both
+    do."""
+
+    def __init__(self) -> None:
+        self._known: WeakValueDictionary[Hashable, np.ndarray] = WeakValueDictionary()
+
+    def get(self, memory: HugePagePool, kernel: Kernel, i: int, array: np.ndarray) -> np.ndarray:
+        """Constant input `i` as a kernel reads it, in `memory` where no program has it."""
+        digest = hashlib.sha256(np.ascontiguousarray(array).data).digest()
+        key = type(kernel), kernel.packing(i), i, array.shape, array.dtype.str, digest
+        found = self._known.get(key)
+        if found is None:
+            with np.errstate(invalid="ignore", over="ignore"):  # what is not finite is no mistake of the user's
+                found = memory.copy(kernel.pack_parts(i, array))
+            self._known[key] = found
+        return found

@@ -1,0 +1,100 @@
+"""Arena and scratch, which programs use in turn: what they hold means nothing between runs, and pages that one program
+has written to are not new to the next. New pages cost a first run more than all that is computed in it."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field
+from threading import Lock
+
+import numpy as np
+
+from brickrt.runtime.after_fork import tell_children
+from brickrt.runtime.cpu.memory import HugePagePool
+
+PAGE = 4096  # bytes, or a divisor of them where pages are larger
+
+
+@dataclass(frozen=True)
+class Need:
+    """Bytes of the arena, and of the scratch of each of `threads` workers."""
+
+    arena: int
+    scratch: int
+    threads: int
+
+    def within(self, other: Need) -> bool:
+        """Whether memory that is enough for the other is enough for this."""
+        return self.arena <= other.arena and self.scratch <= other.scratch and self.threads <= other.threads
+
+    def joined(self, other: Need) -> Need:
+        """What is enough for both."""
+        return Need(max(self.arena, other.arena), max(self.scratch, other.scratch), max(self.threads, other.threads))
+
+    @property
+    def nbytes(self) -> int:
+        """Of all of it."""
+        return self.arena + self.scratch * self.threads
+
+
+@dataclass(frozen=True, eq=False)
+class Buffers:
+    """Memory of one run at a time, uint8. No two have one `number`, which is not 0."""
+
+    need: Need
+    arena: np.ndarray
+    scratch: tuple[np.ndarray, ...]
+    number: int = field(default_factory=itertools.count(1).__next__)
+
+    @staticmethod
+    def of(need: Need) -> Buffers:
+        """New memory, whose pages are all there: those that are found missing one by one take many times as long."""
+        pool = HugePagePool()
+        made = Buffers(need, pool.empty(need.arena), tuple(pool.empty(need.scratch) for _ in range(need.threads)))
+        for array in (made.arena, *made.scratch):
+            array[::PAGE] = 0
+        return made
+
+
+class WorkingMemory:
+    """Lends buffers to runs: one set is enough where runs follow each other, and runs at the same time have one each.
+    Any thread may ask."""
+
+    def __init__(self) -> None:
+        self._lock, self._free, self._lent = Lock(), list[Buffers](), 0
+        tell_children(self)
+
+    def after_fork(self) -> None:
+        """See `Forked`: what other threads had borrowed does not come back."""
+        self._lock, self._lent = Lock(), 0
+
+    def reserve(self, need: Need) -> None:
+        """Makes room for a program that will run; where others run just now, what they use may be enough for it too."""
+        if self._free or not self._lent:
+            self.take_back(self.lend(need))
+
+    def lend(self, need: Need) -> Buffers:
+        """Buffers that are large enough, until `take_back`. Those that are not grow."""
+        with self._lock:
+            free = self._free.pop() if self._free else None
+            self._lent += 1
+        if free is not None and need.within(free.need):
+            return free
+        more = need if free is None else need.joined(free.need)
+        del free  # before there are others, which get its pages
+        try:
+            return Buffers.of(more)
+        except BaseException:
+            self._lent -= 1
+            raise
+
+    def take_back(self, lent: Buffers) -> None:
+        """Ends a loan."""
+        with self._lock:
+            self._free.append(lent)
+            self._lent -= 1
+
+    @property
+    def free(self) -> list[Buffers]:
+        """What no run has just now."""
+        return self._free
