@@ -15,7 +15,8 @@ from llvmlite import ir
 
 from brickrt.ops.cpu.compile import to_object
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
-from brickrt.ops.cpu.emit.sizes import Formula, SizeTable, value_of
+from brickrt.ops.cpu.emit.size_program import SizeProgram
+from brickrt.ops.cpu.emit.sizes import SizeTable
 from brickrt.ops.cpu.kernel import Kernel
 from brickrt.ops.cpu.operand import Operand
 from brickrt.ops.types import OpenNumber, TensorType
@@ -25,24 +26,20 @@ Take = Callable[[int], Any]
 
 @dataclass(frozen=True)
 class SizedCode:
-    """Code of an outline, an object file with the function `symbol`: good for numbers that give these answers, each a
-    formula and an integer, and given a table of these entries. A kernel that leaves nothing open has neither."""
+    """Code of an outline, an object file with the function `symbol`; its `sizes` tell which numbers it is good for, and
+    the table that it is given. Those of a kernel that leaves nothing open are empty."""
 
     symbol: str
-    answers: tuple[tuple[Formula, int], ...]
-    entries: tuple[Formula, ...]
+    sizes: SizeProgram
     image: bytes
 
     def fits(self, numbers: Sequence[int]) -> bool:
         """Whether the code is good for these numbers."""
-        try:
-            return all(value_of(formula, numbers) == answer for formula, answer in self.answers)
-        except ZeroDivisionError:  # the emitter divided by what is nothing here
-            return False
+        return self.sizes.table(numbers) is not None
 
     def table(self, numbers: Sequence[int]) -> np.ndarray:
-        """What the code reads, int64."""
-        return np.array([value_of(formula, numbers) for formula in self.entries], np.int64)
+        """What the code reads, int64; of numbers that it is good for."""
+        return np.array(self.sizes.table(numbers), np.int64)
 
 
 class OpenPlace(OpenNumber):
@@ -86,7 +83,7 @@ def compiled_code(kernel: Kernel, symbol: str) -> SizedCode:
     """The code of a kernel, which may be good for others with its outline."""
     module, table = emit_sized(kernel, symbol)
     image = to_object(module, kernel.isa)
-    return SizedCode(symbol, tuple(table.answers.items()), tuple(table.entries), image)
+    return SizedCode(symbol, SizeProgram.of(table.answers, table.entries), image)
 
 
 def opened_kernel(kernel: Kernel, take: Take) -> Kernel:

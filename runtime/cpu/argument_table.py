@@ -11,6 +11,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
+from itertools import islice
 
 import numpy as np
 
@@ -54,16 +55,18 @@ class SharedTables:
     packed: PackedConstants
     kernels: dict[Kernel, int] = field(default_factory=dict)
     constants: dict[bytes | int, Future[np.ndarray]] = field(default_factory=dict)  # by name, digest, kernel's number
+    numbers: dict[bytes | int, int] = field(default_factory=dict)  # of constants, in the order of `constants`
     packed_as: dict[tuple[int, int, type[Kernel]], bytes] = field(default_factory=dict)  # (node, input, …) → key
     memory: HugePagePool = field(default_factory=HugePagePool)  # where constants lie that are packed now
 
     def pack(self, kernel: Kernel, i: int, array: np.ndarray) -> Future[np.ndarray]:
-        """Constant input `i` as a kernel reads it; a small one is there at once, which takes less than to tell a
+        """Constant input `i` as a kernel reads it; a small one is packed at once, which takes less than to tell a
         thread."""
-        if array.nbytes > SMALL:
+        found = self.packed.at_once(kernel, i, array)
+        if found is None and array.nbytes > SMALL:
             return self.packers.submit(self.packed.get, self.memory, kernel, i, array)
         done: Future[np.ndarray] = Future()
-        done.set_result(self.packed.get(self.memory, kernel, i, array))
+        done.set_result(self.packed.get(self.memory, kernel, i, array) if found is None else found)
         return done
 
 
@@ -146,6 +149,8 @@ class ArgumentTable:
 
     def _sizes_of(self, numbers: np.ndarray) -> np.ndarray:
         """The bases of the tables of sizes that kernels of these numbers read."""
+        if (numbers == numbers[0]).all():
+            return np.full(len(numbers), self.base_of(int(numbers[0])), np.int64)
         known, which = np.unique(numbers, return_inverse=True)
         return np.array([self.base_of(number) for number in known.tolist()], np.int64)[which.reshape(-1)]
 
@@ -197,7 +202,10 @@ class ArgumentTable:
 
     def base_of(self, key: bytes | int) -> int:
         """The base of a packed constant, or of the sizes of the kernel of a number."""
-        return self.first_constant + list(self.shared.constants).index(key)
+        known = self.shared.numbers
+        for each in islice(self.shared.constants, len(known), None):
+            known[each] = len(known)
+        return self.first_constant + known[key]
 
     def where_constant(self, name: str) -> tuple[int, int]:
         """Base and bytes of a packed constant that one node reads."""

@@ -35,12 +35,12 @@ class ControlFlow(IndexArithmetic):
     # ---- loops and conditions
 
     @contextmanager
-    def loop(self, lo: Index, hi: Index, step: int = 1) -> Iterator[Index]:
+    def loop(self, lo: Index, hi: Index, step: int | Size = 1) -> Iterator[Index]:
         """for i in range(lo, hi, step); one of constant bounds that runs once is free, an empty one is skipped."""
         if isinstance(lo, int) and isinstance(hi, int) and 0 < hi - lo <= step:
             yield lo
             return
-        start, stop = self.value(lo), self.value(hi)
+        start, stop, each = self.value(lo), self.value(hi), self.value(step)
         before = self.b.block
         head, after = self.b.append_basic_block("loop"), self.b.append_basic_block("done")
         certain = isinstance(lo, int) and isinstance(hi, int) and lo < hi
@@ -55,7 +55,7 @@ class ControlFlow(IndexArithmetic):
         self.scopes.append(scope)
         yield i
         self.scopes.pop()
-        following, end = self.b.add(i, I64(step), flags=["nsw"]), self.b.block
+        following, end = self.b.add(i, each, flags=["nsw"]), self.b.block
         i.add_incoming(following, end)
         scope.repeat(end)
         self.b.cbranch(self.b.icmp_signed("<", following, stop), head, after)

@@ -36,16 +36,6 @@ SAME = {"-": 0, "//": 1, "%": 0, "<": 0, "==": 1}
 """What operations give for a positive number and itself."""
 
 
-def value_of(formula: Formula, numbers: Sequence[int]) -> int:
-    """What a formula gives for these numbers. Lists, as JSON has them, are as good as tuples."""
-    if isinstance(formula, int):
-        return formula
-    word, first, *second = formula
-    if word == "n":
-        return numbers[first]
-    return int(OPERATIONS[word](value_of(first, numbers), value_of(second[0], numbers)))
-
-
 @dataclass
 class SizeTable:
     """Sizes of one kernel, whose code is emitted for `numbers`: what the code reads, and what it takes for granted."""
@@ -85,7 +75,7 @@ class SizeTable:
             return Size(self, p, a)
         if (word == "+" and p == 0) or (word == "*" and p == 1):
             return Size(self, q, b)
-        if word == "*" and 0 in (p, q):
+        if (word == "*" and 0 in (p, q)) or (word == "%" and q == 1):
             return 0
         if (word, p) == ("-", 0) and isinstance(q, tuple) and q[:2] == ("-", 0):
             return Size(self, q[2], amount)
@@ -199,6 +189,11 @@ def least(x: Size | int, y: Size | int) -> Size | int:
 def greatest(x: Size | int, y: Size | int) -> Size | int:
     """The greater one, whichever that is."""
     return _chosen("max", x, y)
+
+
+def is_less(x: Size | int, y: Size | int) -> Size | int:
+    """1 where x < y, else 0: a size where it depends on sizes."""
+    return _chosen("<", x, y)
 
 
 def _chosen(word: str, x: Size | int, y: Size | int) -> Size | int:

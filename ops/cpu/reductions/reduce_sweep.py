@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -12,6 +13,7 @@ from brickrt.ops.cpu.arithmetic.combine import Combine
 from brickrt.ops.cpu.arithmetic.expressions import effort, emit_expr
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import Index
+from brickrt.ops.cpu.emit.sizes import Size, greatest, is_less, least
 from brickrt.ops.cpu.reductions.reduce_plan import MergedDims, ReducePlan
 from brickrt.ops.expr import Expr, used_operands
 
@@ -72,7 +74,10 @@ class ReductionSweep:
         columns = not (self.plan.blocked or self.plan.lanes_reduced)
         if columns or (self.plan.blocked and innermost.dim == self.plan.lane_dim):
             return 1
-        return max(1, min(PARTIALS, innermost.extent // self._step(innermost)))
+        steps = innermost.extent // self._step(innermost)
+        if isinstance(steps, Size):  # accumulators that have nothing to add change nothing, and all sizes share code
+            return PARTIALS if steps > 0 else 1
+        return max(1, min(PARTIALS, steps))
 
     def _fresh(self, places: int) -> Slots:
         start = self.combine.identity(self.lanes)
@@ -92,13 +97,25 @@ class ReductionSweep:
             return
         span, step, wide = self.spans[level], self._step(self.spans[level]), self._stride(level)
         main, whole = span.extent - span.extent % wide, span.extent - span.extent % step
-        if main:
+        if isinstance(main, Size) or main:
             self._walk(level, places, slots, mask, 0, main, main // wide)
         # Only the innermost span has steps left that do not fill all partial accumulators.
-        for k in range((whole - main) // step):
-            self._step_once(all_moved_to(places, span.dim, main + k * step), slots, k, mask)
-        if whole < span.extent:
-            self._level(level + 1, all_moved_to(places, span.dim, whole), slots, self._tail(span))
+        for k in range(wide // step - 1):
+            with self._where(main + k * step, whole) as there:
+                if there:
+                    self._step_once(all_moved_to(places, span.dim, main + k * step), slots, k, mask)
+        with self._where(whole, span.extent) as there:
+            if there:
+                self._level(level + 1, all_moved_to(places, span.dim, whole), slots, self._tail(span))
+
+    @contextmanager
+    def _where(self, x: int | Size, y: int | Size) -> Iterator[bool]:
+        """Whether what follows is to be emitted: it runs where x < y."""
+        if isinstance(is_less(x, y), Size):
+            with self.f.when(self.f.b.icmp_signed("<", self.f.value(x), self.f.value(y))):
+                yield True
+        else:
+            yield x < y
 
     def _walk(
         self, level: int, places: list[Place], slots: Slots, mask: ir.Value | None, lo: Index, hi: Index, count: int
@@ -135,16 +152,23 @@ class ReductionSweep:
         """Roundings one after another in an accumulator that `_level` is given."""
         if level >= len(self.spans):
             return 1
-        count = self.spans[level].extent // self._stride(level)
+        count = self._count(level)
         group = self._group(level, count)
         return count * self._chain(level + 1) if group >= count else -(-count // group)
+
+    def _count(self, level: int) -> int:
+        """Iterations of a span's loop, of which a short one has one, whatever code it shares."""
+        steps = self.spans[level].extent // self._step(self.spans[level])
+        if level < len(self.spans) - 1 or self.partials == 1:
+            return steps
+        return steps // greatest(1, least(PARTIALS, steps))
 
     def _group(self, level: int, count: int) -> int:
         """Iterations per accumulator, such that no chain of roundings is longer than CHAIN."""
         inner = self._chain(level + 1)
         if not self._rounds or count * inner <= CHAIN:
             return count
-        group = int(max(CHAIN // inner, 1))
+        group = greatest(CHAIN // inner, 1)
         while -(-count // group) > CHAIN:
             group *= CHAIN
         return group

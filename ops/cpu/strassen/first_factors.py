@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
 from itertools import chain, product
 
 from llvmlite import ir
 
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import Index
-from brickrt.ops.cpu.emit.sizes import least
 from brickrt.ops.cpu.strassen.scheme import LINE, StrassenScheme
 from brickrt.ops.cpu.strassen.sizes import part_rows, part_starts
 
@@ -54,7 +52,7 @@ class FirstFactors:
     def emit(self) -> None:
         """The loop over what lies closer together is the inner one: K, or pixels."""
         f, k = self.f, self.k
-        whole = reduce(least, part_rows(k.rows, k.levels))
+        whole = k.whole_rows
         if k.view.rows_adjacent:
             with f.loop(0, k.part_depth, k.lanes) as c:
                 with f.loop(0, whole) as row:
@@ -76,8 +74,8 @@ class FirstFactors:
         """One vector of each factor, of rows that all parts have; prefetches panels and later rows."""
         f, k, lines = self.f, self.k, self.k.lines_ahead
         at = f.add(f.mul(row, k.part_depth // k.lanes), f.div(c, k.lanes))
-        for n in range(lines):
-            f.prefetch(self.b, f.add(f.mul(at, lines * LINE), n * LINE), k.out.dtype, near=False)
+        with f.loop(0, lines) as n:
+            f.prefetch(self.b, f.mul(f.add(f.mul(at, lines), n), LINE), k.out.dtype, near=False)
         columns = self.columns(c)
         for start, column in product(self.rows(f.add(row, ROWS_AHEAD)), columns):
             f.prefetch(column, start, k.out.dtype, near=False)

@@ -11,6 +11,7 @@ from llvmlite import ir
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import FLOAT, I32, Index, vector, zeros
 from brickrt.ops.cpu.emit.magnitudes import BITS
+from brickrt.ops.cpu.emit.sizes import greatest, least
 from brickrt.ops.cpu.operands.epilogue import offset_of
 from brickrt.ops.cpu.products.register_tile import Accumulators, PackedStream
 from brickrt.ops.cpu.products.spilled_tile import SpilledTile
@@ -183,13 +184,14 @@ class SevenProducts(SpilledTile, ABC):
         """Emits the prefetches of a step of product `number`: lines of later panels, of which each tile of rows takes
         its share, and a line of the next product's rows."""
         f, k, frame, tiles = self.f, self.k, self.frame, self.k.tiles
-        share = frame.width // next((n for n in (1, 2) if tiles.count < 2 * n), 4)  # few kinds: code in common
+        share = frame.width // least(greatest(1, tiles.count), 4)
+        lines = 1 if tiles.count > 1 else frame.width // LINE
         first = f.add(f.mul(f.div(self.start, tiles.long), PRODUCTS * k.part_depth), f.mul(number, k.part_depth))
         mine, rows = f.address(self.later(), f.mul(first, share), frame.dtype), self.rows_of(f.add(number, 1))
 
         def prefetch(c: Index) -> None:
-            for n in range(0, share, LINE):
-                f.prefetch(mine, f.add(f.mul(c, share), n), frame.dtype, near=False)
+            for n in range(lines):
+                f.prefetch(mine, f.add(f.mul(c, share), n * LINE), frame.dtype, near=False)
             f.prefetch(rows, f.mul(c, LINE), frame.dtype)
 
         return prefetch

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any, ClassVar
 
 import numpy as np
@@ -26,14 +26,14 @@ import numpy as np
 from brickrt.ops.base import Op
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import Index
+from brickrt.ops.cpu.emit.sizes import greatest, least
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel
 from brickrt.ops.cpu.operand import Operand
 from brickrt.ops.cpu.operands.epilogue import Epilogue
-from brickrt.ops.cpu.products.few_outputs import power_of_two
 from brickrt.ops.cpu.products.matrix_view import MATRIX_VIEWS, MatrixView
 from brickrt.ops.cpu.strassen.second_factors import column_sizes, second_factors
-from brickrt.ops.cpu.strassen.sizes import BLOCKS, PRODUCTS, TileCounts, chunks_of, group_columns, part_rows
+from brickrt.ops.cpu.strassen.sizes import BLOCKS, PRODUCTS, TileCounts, chunks_of, group_columns, part_rows, tile_rows
 from brickrt.ops.operators.conv import Conv
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.types import Boxes
@@ -72,16 +72,23 @@ class StrassenScheme(Kernel):
 
     def decisions(self) -> tuple[Any, ...]:
         """See `Kernel`."""
-        return (self.lines_ahead,)
+        return (self.tile_rows,)
 
     @property
-    def lines_ahead(self) -> int:
-        """Lines of the panels that are read first, which each step of the first factors prefetches: a power of two, so
-        that boxes have code in common."""
-        if self.decided:
-            return self.decided[0]
-        steps = max(1, min(part_rows(self.rows, self.levels)) * self.part_depth // self.lanes)
-        return min(MOST_PREFETCHED, power_of_two(max(1, -(-PRODUCTS * self.panel // (int(steps) * LINE)))))
+    def tile_rows(self) -> int:
+        """Rows of a register tile; of some, one less."""
+        return self.decided[0] if self.decided else tile_rows(int(self.part_rows), self.most)
+
+    @property
+    def lines_ahead(self) -> Index:
+        """Lines of the panels that are read first, which each step of the first factors prefetches."""
+        steps = greatest(1, self.whole_rows * (self.part_depth // self.lanes))
+        return least(MOST_PREFETCHED, -(-PRODUCTS * self.panel // (steps * LINE)))
+
+    @property
+    def whole_rows(self) -> int:
+        """Rows that all parts have."""
+        return reduce(least, part_rows(self.rows, self.levels))
 
     @classmethod
     def classify(
@@ -118,7 +125,7 @@ class StrassenScheme(Kernel):
     @property
     def tiles(self) -> TileCounts:
         """Register tiles of the rows of a part."""
-        return TileCounts.of(self.part_rows, self.most)
+        return TileCounts.of(self.part_rows, self.tile_rows)
 
     @property
     def part_rows(self) -> int:

@@ -58,6 +58,13 @@ def part_rows(rows: int | Size, levels: int) -> list[int | Size]:
     return [least(part, greatest(0, end - start)) for start, end in zip(starts, ends, strict=True)]
 
 
+def tile_rows(rows: int, most: int) -> int:
+    """Rows of a register tile, at most `most`, such that tiles of so many and of one less make up `rows`: one of few
+    numbers where there is one, so that rows of many sizes have code in common."""
+    few = (t for t in range(most, most // 2, -2) if (t - 1) * -(-rows // t) <= rows)
+    return next(few, -(-rows // max(1, -(-rows // most))))
+
+
 @dataclass(frozen=True)
 class TileCounts:
     """Register tiles of the rows of a part: `count`, of which `short` have a row less than the `long` ones before."""
@@ -67,12 +74,9 @@ class TileCounts:
     short: int | Size
 
     @staticmethod
-    def of(rows: int | Size, most: int) -> TileCounts:
-        """Tiles of at most `most` rows, as equal as they can be."""
-        if not rows:
-            return TileCounts(0, 1, 0)
-        count = -(-rows // most)
-        long = int(-(-rows // count))
+    def of(rows: int | Size, long: int) -> TileCounts:
+        """Tiles of `long` rows and of one less (see `tile_rows`)."""
+        count = -(-rows // long)
         return TileCounts(count, long, count * long - rows)
 
     @property

@@ -41,7 +41,7 @@ class Products:
             zero = zeros(frame.kind)
             acc = Accumulators.create(f, [zero] * count, k.t, frame.dtype, k.lanes)
             with self.live_taps(at) as (tap, z), self.live_residues(plane) as residue:
-                self.sweep(acc, panel, tap, residue, plane, f.add(f.mul(slot(frame, z), k.group // k.t), g))
+                self.sweep(acc, panel, tap, residue, plane, f.add(f.mul(slot(frame, z), k.room[0] // k.t), g))
             row = f.add(f.mul(f.sub(at, group.lo), group.blocks), g)
             self.store(acc, plane, row, f.sub(block, frame.first_block))
 

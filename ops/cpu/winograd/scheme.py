@@ -15,28 +15,32 @@ again are transformed once.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from brickrt.ops.base import Op
 from brickrt.ops.cpu.emit.magnitudes import MOST
 from brickrt.ops.cpu.kernel import Kernel
 from brickrt.ops.cpu.operands.epilogue import Epilogue
+from brickrt.ops.cpu.products.few_outputs import power_of_two
 from brickrt.ops.cpu.winograd.axes import Axes, axes_of
-from brickrt.ops.cpu.winograd.sizes import Sizes, choose_sizes
+from brickrt.ops.cpu.winograd.sizes import MOST_BLOCKS, NEAR, Sizes, choose_sizes
 from brickrt.ops.cpu.winograd.transforms import transform_weights
 from brickrt.ops.operators.conv import Conv
+
+ROOMY = 32  # blocks of channels that there is always room for
 
 
 @dataclass(frozen=True)
 class WinogradScheme(Kernel):
     """`shape_class` is (edge, align, tiles, depth, blocks): tiles of `edge` outputs, m, along each tiled dimension;
     `align` as in `choose_tile`; then the most that a box has of tiles in a plane (of all its images), of planes, and of
-    blocks of output channels. `decided` are the `sizes` and
-    `ob`."""
+    blocks of output channels. `decided` are the `sizes`, of which the group alone is a size, `ob`, and for how many
+    tiles and blocks there is `room`."""
 
     op: Conv
     effort = 5
@@ -46,7 +50,7 @@ class WinogradScheme(Kernel):
     @property
     def open_classes(self) -> Sequence[int]:
         """See `Kernel`: what is decided by them is all that matters."""
-        return 1, 2, 3
+        return 1, 2, 3, 4
 
     def open_dims(self, i: int | None) -> Sequence[int]:
         """See `Kernel`; weights have known shapes."""
@@ -54,7 +58,12 @@ class WinogradScheme(Kernel):
 
     def decisions(self) -> tuple[Any, ...]:
         """See `Kernel`."""
-        return self.sizes, self.ob
+        return self.sizes, self.ob, self.room
+
+    def opened_op(self, take: Callable[[int], Any]) -> tuple[Op, tuple[Any, ...]]:
+        """See `Kernel`: how many tiles make a group is a size."""
+        sizes, *others = self.decided or self.decisions()
+        return self.op, (replace(sizes, group=take(sizes.group)), *others)
 
     @property
     def edge(self) -> int:
@@ -84,11 +93,6 @@ class WinogradScheme(Kernel):
         return self.axes.residues * self.blocks_in
 
     @property
-    def most_blocks(self) -> int:
-        """Blocks of output channels that a box has at most."""
-        return self.shape_class[4]
-
-    @property
     def ob(self) -> int:
         """Blocks of output channels of a register tile."""
         if self.decided:
@@ -103,6 +107,15 @@ class WinogradScheme(Kernel):
             return self.decided[0]
         _, _, tiles, depth, _ = self.shape_class
         return choose_sizes(tiles, depth, self.ob, self.isa.registers, self.weight_bytes)
+
+    @property
+    def room(self) -> tuple[int, int]:
+        """Tiles of a plane, and blocks of output channels, that planes of V and M have room for: of few numbers, so that
+        boxes have code in common."""
+        if self.decided:
+            return self.decided[2]
+        tiles = self.t if self.weight_bytes <= NEAR else MOST_BLOCKS * self.t
+        return tiles, min(self.out.channel_blocks, power_of_two(max(ROOMY, self.shape_class[4])))
 
     @property
     def t(self) -> int:
@@ -133,12 +146,12 @@ class WinogradScheme(Kernel):
     @property
     def plane_in(self) -> int:
         """Floats from one of the n² planes of V to the next: an odd number of vectors, to spread over the cache."""
-        return (self.ring * self.depth_in * self.group + 1) * self.lanes
+        return (self.ring * self.depth_in * self.room[0] + 1) * self.lanes
 
     @property
     def plane_out(self) -> int:
         """Floats from one of the n² planes of M to the next."""
-        return (self.run * self.most_blocks * self.group + 1) * self.lanes
+        return (self.run * self.room[1] * self.room[0] + 1) * self.lanes
 
     @property
     def suspects_at(self) -> int:
@@ -149,7 +162,7 @@ class WinogradScheme(Kernel):
     @property
     def magnitudes_at(self) -> int:
         """Elements before the magnitudes of `tile_check.py`."""
-        return self.suspects_at + self.lanes + self.ring * self.group
+        return self.suspects_at + self.lanes + self.ring * self.room[0]
 
     @property
     def row_pixel(self) -> int:

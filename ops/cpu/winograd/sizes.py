@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 NEAR = 1 << 20  # bytes that transformed weights may take to stay close to a core
+MOST_BLOCKS = 4  # register tiles between two sweeps of the weights
 FEWER_TILES = (16, 12, 8, 6, 4)  # of a register tile, where it is not full
 SHARED_TILES = 24  # tiles in all planes together that make a sweep over weights further away worth while
 
@@ -28,7 +29,7 @@ def choose_sizes(tiles: int, planes: int, ob: int, registers: int, weight_bytes:
     blocks = -(-tiles // t)
     if weight_bytes <= NEAR:
         return Sizes(t, t, 1)
-    group = t * (blocks if blocks <= 4 else 2 if weight_bytes <= 4 * NEAR else 3)
+    group = t * (blocks if blocks <= MOST_BLOCKS else 2 if weight_bytes <= 4 * NEAR else 3)
     return Sizes(t, group, min(planes, max(1, SHARED_TILES // group)))
 
 

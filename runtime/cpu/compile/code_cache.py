@@ -1,6 +1,6 @@
 """Machine code of kernels by their outlines, in this process and on disk.
 
-A blob holds all code of one outline: a line of JSON that tells of each its symbol, answers, entries and bytes, then the
+A blob holds all code of one outline: a line of JSON that tells of each its symbol, sizes and bytes, then the
 object files, one behind the other.
 """
 
@@ -10,9 +10,8 @@ import json
 from collections import OrderedDict
 from collections.abc import Sequence
 from threading import Lock
-from typing import Any
 
-from brickrt.ops.cpu.emit.sizes import Formula
+from brickrt.ops.cpu.emit.size_program import SizeProgram
 from brickrt.ops.cpu.sized_kernel import SizedCode
 from brickrt.runtime.after_fork import tell_children
 from brickrt.runtime.cache.disk_cache import DiskCache
@@ -81,7 +80,7 @@ def _nbytes(codes: Codes) -> int:
 
 def encode(codes: Sequence[SizedCode]) -> bytes:
     """The blob of an outline's code."""
-    told = [[code.symbol, code.answers, code.entries, len(code.image)] for code in codes]
+    told = [[code.symbol, code.sizes.steps, code.sizes.entries, len(code.image)] for code in codes]
     return b"\n".join([json.dumps(told).encode(), b"".join(code.image for code in codes)])
 
 
@@ -89,13 +88,7 @@ def decode(blob: bytes) -> Codes:
     """The code in a blob: one that `encode` has made, as its MAC says."""
     line, _, images = blob.partition(b"\n")
     found, start = [], 0
-    for symbol, answers, entries, nbytes in json.loads(line):
-        asked = tuple((_formula(formula), answer) for formula, answer in answers)
-        found.append(SizedCode(symbol, asked, tuple(map(_formula, entries)), images[start : start + nbytes]))
+    for symbol, steps, entries, nbytes in json.loads(line):
+        found.append(SizedCode(symbol, SizeProgram(steps, entries), images[start : start + nbytes]))
         start += nbytes
     return tuple(found)
-
-
-def _formula(read: Any) -> Formula:
-    """A formula as JSON gives it."""
-    return tuple(map(_formula, read)) if isinstance(read, list) else read

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brickrt.ops.cpu.emit.sizes import Size, SizeTable, greatest, least, value_of
+from brickrt.ops.cpu.emit.sizes import Size, SizeTable, greatest, least
+from tests.support.cpu.formulas import value_of
 
 BINARY = [operator.add, operator.sub, operator.mul, operator.floordiv, operator.mod, least, greatest]
 

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from brickrt.ops.cpu.emit.sizes import Size, SizeTable, value_of
+from brickrt.ops.cpu.emit.sizes import Size, SizeTable
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.products.row_tiles import FEW, RowWindow, choose_tile, sizes, tile_runs
+from tests.support.cpu.formulas import value_of
 
 
 def output_extent(w: RowWindow) -> int:

@@ -12,7 +12,7 @@ import pytest
 
 from brickrt.ops.base import evaluate_whole
 from brickrt.ops.cpu.strassen.kernel import StrassenKernel, TwoLevelStrassenKernel
-from brickrt.ops.cpu.strassen.sizes import CHUNKS, TileCounts, chunks_of, fits, part_rows
+from brickrt.ops.cpu.strassen.sizes import CHUNKS, TileCounts, chunks_of, fits, part_rows, tile_rows
 from brickrt.ops.expr import apply, arg, const
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.types import Boxes, TensorType
@@ -131,7 +131,9 @@ def test_bricks_make_the_whole(brick, depth, kernel):
 @pytest.mark.parametrize("most", [1, 6, 14])
 def test_tiles_cover_the_rows_of_a_part_once(most):
     for rows in range(120):
-        runs = TileCounts.of(rows, most).runs
+        long = tile_rows(rows, most)
+        assert 1 <= long <= most
+        runs = TileCounts.of(rows, long).runs
         covered = [start + r * count + i for start, repeat, count in runs for r in range(repeat) for i in range(count)]
         assert covered == list(range(rows))
         assert len({count for *_, count in runs}) <= 2
