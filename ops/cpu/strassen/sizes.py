@@ -61,8 +61,8 @@ def part_rows(rows: int | Size, levels: int) -> list[int | Size]:
 def tile_rows(rows: int, most: int) -> int:
     """Rows of a register tile, at most `most`, such that tiles of so many and of one less make up `rows`: one of few
     numbers where there is one, so that rows of many sizes have code in common."""
-    few = (t for t in range(most, most // 2, -2) if (t - 1) * -(-rows // t) <= rows)
-    return next(few, -(-rows // max(1, -(-rows // most))))
+    few = (*range(most, most // 2, -2), most // 2 + 2)
+    return next((t for t in few if t <= most and (t - 1) * -(-rows // t) <= rows), -(-rows // max(1, -(-rows // most))))
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,121 @@
+"""What programs of one Runtime share: working memory, one set for each run at a time, and packed constants."""
+
+from __future__ import annotations
+
+import gc
+from concurrent.futures import ThreadPoolExecutor
+from weakref import ref
+
+import numpy as np
+import pytest
+
+from brickrt import zoo
+from brickrt.runtime.cpu.engine_memory import EngineMemory, PackedConstants
+from brickrt.runtime.cpu.working_memory import Need, WorkingMemory
+from brickrt.runtime.session.runtime import Runtime
+
+SIDES = (16, 24, 40)
+
+
+def network():
+    """A small U-Net whose height and width are free."""
+    model = zoo.build("unet", size=16, levels=1, width=16)
+    for end in (*model.graph.input, *model.graph.output):
+        for side, dim in zip("HW", end.type.tensor_type.shape.dim[2:], strict=True):
+            dim.dim_param = side
+    return model
+
+
+def image(side: int) -> dict[str, np.ndarray]:
+    return {"x": np.random.default_rng(side).standard_normal((1, 3, side, 16), dtype=np.float32)}
+
+
+def test_runs_one_after_the_other_have_the_same_memory_which_grows():
+    memory = WorkingMemory()
+    small, large = Need(100, 64, 1), Need(50, 128, 2)
+    first = memory.lend(small)
+    memory.take_back(first)
+    assert memory.lend(Need(80, 0, 1)) is first
+    memory.take_back(first)
+    second = memory.lend(large)
+    assert second.number != first.number and second.need == Need(100, 128, 2)
+    assert second.arena.nbytes == 100 and [array.nbytes for array in second.scratch] == [128, 128]
+
+
+def test_runs_at_the_same_time_have_memory_of_their_own():
+    memory = WorkingMemory()
+    one, other = memory.lend(Need(100, 0, 1)), memory.lend(Need(100, 0, 1))
+    assert not np.shares_memory(one.arena, other.arena)
+    memory.reserve(Need(200, 0, 1))  # while both run, nothing is made for a run that may never be
+    assert not memory.free
+    memory.take_back(one)
+    memory.take_back(other)
+    memory.reserve(Need(200, 0, 1))
+    assert sorted(buffers.need.arena for buffers in memory.free) == [100, 200]
+
+
+def test_what_fails_is_not_lent():
+    memory = WorkingMemory()
+    with pytest.raises((MemoryError, OSError, OverflowError, ValueError)):
+        memory.lend(Need(1 << 62, 0, 1))
+    memory.reserve(Need(10, 0, 1))
+    assert len(memory.free) == 1
+
+
+def test_memory_is_there_as_long_as_programs_are():
+    memory = EngineMemory()
+    working = memory.working()
+    assert memory.working() is working
+    gone = ref(working)
+    del working
+    gc.collect()
+    assert gone() is None
+
+
+def test_programs_of_several_sizes_share_memory_and_give_what_they_give_alone():
+    model = network()
+    runtime = Runtime(model, device="cpu", threads=2)
+    alone = {side: Runtime(model, device="cpu", threads=2).execute(image(side))["y"] for side in SIDES}
+    programs = {}
+    for side in (*SIDES, *reversed(SIDES)):
+        np.testing.assert_array_equal(runtime.execute(image(side))["y"], alone[side])
+        (programs[side],) = runtime.plan.programs
+    workings = {id(program._memory.working) for program in programs.values()}
+    assert len(workings) == 1 and len(programs[16]._memory.working.free) == 1
+    with ThreadPoolExecutor(3) as threads:
+        for side, got in zip(SIDES * 4, threads.map(lambda s: runtime.execute(image(s))["y"], SIDES * 4), strict=True):
+            np.testing.assert_array_equal(got, alone[side])
+    assert 1 <= len(programs[16]._memory.working.free) <= 3
+
+
+def test_another_size_packs_nothing_again():
+    """All weights of a layer that has one kernel at both sizes."""
+    runtime, strategy = Runtime(network(), device="cpu", strategy="layerwise"), []
+    for side in (32, 64):
+        runtime.execute(image(side))
+        (program,) = runtime.plan.programs
+        strategy.append((program.tasks.plan.algorithms, {id(array) for array in program.constants}, program.held))
+    (one, first, _), (other, second, held) = strategy
+    assert one == other
+    weights = [array.nbytes for array in program.constants if id(array) in first]
+    assert sum(weights) > 0.9 * program.constant_bytes and first & second <= held.keys()
+
+
+def test_what_is_packed_alike_has_the_same_bytes(monkeypatch):
+    """Every constant of every kernel of several sizes, packed anew, is what was found packed."""
+    seen = 0
+
+    def check(self, memory, kernel, i, array):
+        nonlocal seen
+        found, anew = get(self, memory, kernel, i, array), memory.copy(kernel.pack_parts(i, array))
+        assert found.tobytes() == anew.tobytes(), kernel
+        seen += 1
+        return found
+
+    get = PackedConstants.get
+    monkeypatch.setattr(PackedConstants, "get", check)
+    monkeypatch.setattr(PackedConstants, "at_once", lambda *_: None)
+    runtime = Runtime(network(), device="cpu")
+    for side in SIDES:
+        runtime.prepare(image(side))
+    assert seen > 20
