@@ -26,8 +26,8 @@ from brickrt.runtime.compiled.processor import machine
 from brickrt.runtime.compiled.targets import Target, target_named
 from brickrt.runtime.compiled.write_compiled import write_compiled
 from brickrt.runtime.cpu.argument_table import ArgumentTable, SharedTables
-from brickrt.runtime.cpu.engine_memory import PackedConstants
 from brickrt.runtime.cpu.compile.load import KernelLoader, module_image
+from brickrt.runtime.cpu.engine_memory import PackedConstants
 from brickrt.runtime.cpu.program import worker_tables
 from brickrt.runtime.cpu.worker_program import WorkerTables
 from brickrt.runtime.cpu.workers.compiled_mailbox import ANY

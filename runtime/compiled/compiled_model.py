@@ -21,9 +21,9 @@ from brickrt.runtime.compiled.file_header import CompiledHeader, words_digest
 from brickrt.runtime.compiled.processor import lacking, machine
 from brickrt.runtime.cpu.memory import HugePagePool
 from brickrt.runtime.cpu.worker_program import ProgramMemory, WorkerCode, WorkerProgram, WorkerTables
-from brickrt.runtime.cpu.working_memory import Need, WorkingMemory
 from brickrt.runtime.cpu.workers.mailbox_words import MailboxFunctions
 from brickrt.runtime.cpu.workers.thread_pool import thread_pool
+from brickrt.runtime.cpu.working_memory import Need, WorkingMemory
 from brickrt.runtime.execution.given_outputs import check_given, given_outputs
 from brickrt.runtime.thread_count import thread_count
 from brickrt.version import VERSION

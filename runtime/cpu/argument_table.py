@@ -31,7 +31,7 @@ from brickrt.plan.layout import Layout
 from brickrt.runtime.cpu.engine_memory import PackedConstants
 from brickrt.runtime.cpu.memory import HugePagePool
 from brickrt.runtime.cpu.weight_prefetch import WeightPrefetch
-from brickrt.runtime.cpu.worker_program import ARENA, SCRATCH
+from brickrt.runtime.cpu.working_memory import ARENA, SCRATCH
 from brickrt.runtime.lowering.operands import Bases, OperandPlaces, Origin
 from brickrt.runtime.lowering.owned_constants import ConstantValues
 from brickrt.runtime.lowering.record_order import Records, order_records
@@ -243,4 +243,3 @@ def words_of(numbers: np.ndarray, origins: Sequence[tuple[int | np.ndarray, np.n
         words[:, HEAD_WORDS + 2 * k], words[:, HEAD_WORDS + 2 * k + 1] = base, offsets
     words[:, end::2], words[:, end + 1 :: 2] = boxes.lo, boxes.hi
     return words
-

@@ -25,7 +25,7 @@ class EngineMemory:
 
     def working(self) -> WorkingMemory:
         """That of the programs there are, or else another."""
-        memory = self._working and self._working()
+        memory = self._working() if self._working else None
         if memory is None:
             memory = WorkingMemory()
             self._working = ref(memory)
@@ -56,7 +56,7 @@ class PackedConstants:
         return found
 
     def _digest(self, array: np.ndarray) -> bytes:
-        """Of an array's values, which do not change."""
+        """Gives the digest of an array's values, which do not change."""
         digest, number = hashlib.sha256(np.ascontiguousarray(array).data).digest(), id(array)
         self._digests[number] = ref(array, lambda _: self._digests.pop(number, None)), digest
         return digest

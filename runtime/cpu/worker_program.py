@@ -16,10 +16,9 @@ from brickrt.runtime.cpu.workers import context_words as at
 from brickrt.runtime.cpu.workers.io_addresses import IoAddresses
 from brickrt.runtime.cpu.workers.queues import queues
 from brickrt.runtime.cpu.workers.thread_pool import Jobs, ThreadPool
-from brickrt.runtime.cpu.working_memory import Buffers, Need, WorkingMemory
+from brickrt.runtime.cpu.working_memory import ARENA, SCRATCH, Buffers, Need, WorkingMemory
 from brickrt.runtime.state_words import word
 
-SCRATCH, ARENA = 0, 1  # places in the workers' tables of bases
 _TASKS, _FIRST, _WAITS, _REVISITS = at.SUMS
 _SUMS = slice(at.SUMS.start, at.SUMS.stop)
 _ZEROS = np.zeros(len(at.SUMS), np.int64).data

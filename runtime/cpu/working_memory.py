@@ -12,6 +12,7 @@ import numpy as np
 from brickrt.runtime.after_fork import tell_children
 from brickrt.runtime.cpu.memory import HugePagePool
 
+SCRATCH, ARENA = 0, 1  # their places in the workers' tables of bases
 PAGE = 4096  # bytes, or a divisor of them where pages are larger
 
 
@@ -33,7 +34,7 @@ class Need:
 
     @property
     def nbytes(self) -> int:
-        """Of all of it."""
+        """Arena and all scratch together."""
         return self.arena + self.scratch * self.threads
 
 

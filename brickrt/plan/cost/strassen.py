@@ -28,6 +28,7 @@ from brickrt.plan.cost.constants import (
     PREFETCHED_HIDDEN,
     SETS,
     SPILT_FACTORS,
+    STRASSEN_LEAST,
     STRASSEN_MARGIN,
     STRASSEN_SHARE,
     SUM,
@@ -70,9 +71,10 @@ def choose_product(graph: Graph, node: Node, device: DeviceSpec, constants: int)
     times = {name: product_us(graph, node, device, name, constants) for name in names}
     best = min(times, key=times.__getitem__, default=None)
     margin = DOUBLE_PUMPED_MARGIN if device.double_pumped else STRASSEN_MARGIN
-    if best is None or times[best] >= margin * product_us(graph, node, device, None, constants):
+    if best is None:
         return None
-    return best
+    direct = product_us(graph, node, device, None, constants)
+    return best if times[best] < min(margin * direct, direct - STRASSEN_LEAST) else None
 
 
 def product_us(graph: Graph, node: Node, device: DeviceSpec, algorithm: str | None, constants: int) -> float:

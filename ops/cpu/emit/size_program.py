@@ -8,15 +8,14 @@ from dataclasses import dataclass
 from brickrt.ops.cpu.emit.sizes import OPERATIONS, Formula
 
 NUMBER, CONSTANT = "n", "c"
-Step = Sequence[str | int | None]
+Step = tuple[str, int, int, int | None]
 """(word, a, b, answer): number `a`, the constant `a`, or an operation on the results of steps `a` and `b`; where there
 is an `answer`, the result must be it."""
 
 
 @dataclass(frozen=True)
 class SizeProgram:
-    """Computes what code reads, the results of steps `entries`, from numbers that the code is good for. Lists, as JSON
-    has them, are as good as tuples."""
+    """Computes what code reads, the results of steps `entries`, from numbers that the code is good for."""
 
     steps: Sequence[Step]
     entries: Sequence[int]
@@ -28,8 +27,8 @@ class SizeProgram:
 
         def place(formula: Formula) -> int:
             if formula not in places:
-                made = step(formula)
-                steps.append([*made, answers.get(formula)])
+                word, a, b = step(formula)
+                steps.append((word, a, b, answers.get(formula)))
                 places[formula] = len(steps) - 1
             return places[formula]
 

@@ -11,7 +11,7 @@ or how large it is, the answer is noted: the code is good for all numbers that g
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from numbers import Integral
 from typing import Any, TypeAlias

@@ -118,7 +118,14 @@ class ReductionSweep:
             yield x < y
 
     def _walk(
-        self, level: int, places: list[Place], slots: Slots, mask: ir.Value | None, lo: Index, hi: Index, count: int
+        self,
+        level: int,
+        places: list[Place],
+        slots: Slots,
+        mask: ir.Value | None,
+        lo: Index,
+        hi: Index,
+        count: int | Size,
     ) -> None:
         """At most `count` iterations of a span's loop; long sums in groups with accumulators of their own."""
         f, wide, group = self.f, self._stride(level), self._group(level, count)
@@ -148,7 +155,7 @@ class ReductionSweep:
         """Elements of a span per iteration of its loop."""
         return self._step(self.spans[level]) * (self.partials if level == len(self.spans) - 1 else 1)
 
-    def _chain(self, level: int) -> int:
+    def _chain(self, level: int) -> int | Size:
         """Roundings one after another in an accumulator that `_level` is given."""
         if level >= len(self.spans):
             return 1
@@ -156,14 +163,14 @@ class ReductionSweep:
         group = self._group(level, count)
         return count * self._chain(level + 1) if group >= count else -(-count // group)
 
-    def _count(self, level: int) -> int:
+    def _count(self, level: int) -> int | Size:
         """Iterations of a span's loop, of which a short one has one, whatever code it shares."""
         steps = self.spans[level].extent // self._step(self.spans[level])
         if level < len(self.spans) - 1 or self.partials == 1:
             return steps
         return steps // greatest(1, least(PARTIALS, steps))
 
-    def _group(self, level: int, count: int) -> int:
+    def _group(self, level: int, count: int | Size) -> int | Size:
         """Iterations per accumulator, such that no chain of roundings is longer than CHAIN."""
         inner = self._chain(level + 1)
         if not self._rounds or count * inner <= CHAIN:

@@ -26,7 +26,7 @@ import numpy as np
 from brickrt.ops.base import Op
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import Index
-from brickrt.ops.cpu.emit.sizes import greatest, least
+from brickrt.ops.cpu.emit.sizes import Size, greatest, least
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel
 from brickrt.ops.cpu.operand import Operand
@@ -86,7 +86,7 @@ class StrassenScheme(Kernel):
         return least(MOST_PREFETCHED, -(-PRODUCTS * self.panel // (steps * LINE)))
 
     @property
-    def whole_rows(self) -> int:
+    def whole_rows(self) -> int | Size:
         """Rows that all parts have."""
         return reduce(least, part_rows(self.rows, self.levels))
 

@@ -110,7 +110,7 @@ class WinogradScheme(Kernel):
 
     @property
     def room(self) -> tuple[int, int]:
-        """Tiles of a plane, and blocks of output channels, that planes of V and M have room for: of few numbers, so that
+        """Tiles of a plane, and blocks of output channels, that V and M have room for: of few numbers, so that
         boxes have code in common."""
         if self.decided:
             return self.decided[2]

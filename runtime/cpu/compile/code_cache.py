@@ -89,6 +89,7 @@ def decode(blob: bytes) -> Codes:
     line, _, images = blob.partition(b"\n")
     found, start = [], 0
     for symbol, steps, entries, nbytes in json.loads(line):
-        found.append(SizedCode(symbol, SizeProgram(steps, entries), images[start : start + nbytes]))
+        sizes = SizeProgram([(word, a, b, answer) for word, a, b, answer in steps], entries)
+        found.append(SizedCode(symbol, sizes, images[start : start + nbytes]))
         start += nbytes
     return tuple(found)

@@ -84,15 +84,20 @@ def test_columns_that_are_no_constants_are_multiplied_directly():
 
 def test_two_levels_need_columns_for_four_tiles_and_memory_for_three_times_the_weights():
     assert chosen(product(1, 197, 384, columns=1536)) == "strassen2"
-    assert chosen(product(1, 197, 192, columns=192)) == "strassen"
+    assert chosen(product(8, 197, 192, columns=192)) == "strassen"
     small = dataclasses.replace(SERVER, memory=2**23)
     assert chosen(product(1, 197, 384, columns=1536), small) is None
 
 
 def test_a_slight_gain_is_taken_only_where_it_was_measured():
-    graph = product(1, 197, 192, columns=192)
+    graph = product(8, 197, 192, columns=192)
     assert chosen(graph) == "strassen"
     assert chosen(graph, dataclasses.replace(SERVER, double_pumped=False)) is None
+
+
+def test_microseconds_are_not_worth_a_scheme():
+    """The same share of eight times the time is taken."""
+    assert chosen(product(1, 197, 192, columns=192)) is None
 
 
 def test_sums_take_as_long_as_l2_does():
