@@ -9,7 +9,7 @@ convolution leaves out the taps that fall on padding, which small images have ma
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -45,17 +45,24 @@ def choose_algorithms(graph: Graph, layouts: Mapping[str, str], device: DeviceSp
     """Names the algorithm (of `EDGES` or `LEVELS`) by node index, for layers that are not computed directly."""
     if exact or device.kind != "cpu":
         return {}
+    known: dict[Hashable, str | None] = {}  # of equal layers, of which networks have many
     chosen, constants = {}, constant_bytes(graph)
     for k, node in enumerate(graph.nodes):
-        if _may_transform(graph, layouts, node):
-            name = _fastest(graph, node, device, constants, layouts[node.inputs[0]] == "blocked")
-            if name != DIRECT:
-                chosen[k] = name
-        elif _is_product(layouts, node):
-            scheme = choose_product(graph, node, device, constants)
-            if scheme is not None:
-                chosen[k] = scheme
+        names = (*node.inputs, node.output)
+        kind = node.op, tuple((graph.types[n], layouts[n], n in graph.constants) for n in names)
+        if kind not in known:
+            known[kind] = _algorithm(graph, layouts, device, node, constants)
+        if (name := known[kind]) is not None:
+            chosen[k] = name
     return chosen
+
+
+def _algorithm(graph: Graph, layouts: Mapping[str, str], device: DeviceSpec, node: Node, constants: int) -> str | None:
+    """The algorithm of one node, None where it is computed directly."""
+    if _may_transform(graph, layouts, node):
+        name = _fastest(graph, node, device, constants, layouts[node.inputs[0]] == "blocked")
+        return None if name == DIRECT else name
+    return choose_product(graph, node, device, constants) if _is_product(layouts, node) else None
 
 
 def possible_algorithms(

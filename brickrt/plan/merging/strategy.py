@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Sequence
+from dataclasses import replace
 
 from brickrt.plan.cost.cost_model import CostModel
 from brickrt.plan.geometry.halo import Demand, middle_boxes, working_set
@@ -91,6 +92,7 @@ class _Auto:
         self.known: dict[Hashable, Proposal | str] = {}
         self.found: dict[int, Proposal] = {}
         self.reasons: dict[int, str] = {}
+        self.layers: dict[Hashable, Subgraph] = {}
 
     def subgraphs(self, max_layers: int) -> list[Subgraph]:
         return [self.decide(nodes) for nodes in partition(self.cost, max_layers, self.choose)]
@@ -113,5 +115,12 @@ class _Auto:
     def decide(self, nodes: tuple[int, ...]) -> Subgraph:
         root = nodes[-1]
         if root not in self.found:
-            return layerwise_subgraph(self.cost, root, self.reasons[root])
+            return self.layer(root)
         return brick_subgraph(self.cost, nodes, self.found[root])
+
+    def layer(self, k: int) -> Subgraph:
+        """Node `k` on its own; equal layers are counted once."""
+        structure = self.cost.structure((k,)), self.cost.node_costs[k], self.cost.algorithms.get(k)
+        if structure not in self.layers:
+            self.layers[structure] = layerwise_subgraph(self.cost, k, self.reasons[k])
+        return replace(self.layers[structure], nodes=(k,), why=self.reasons[k])
