@@ -128,7 +128,7 @@ class Kernel(ABC):
         """All that `pack_parts` decides by, but the array: kernels of one class that give the same pack it to the same
         bytes. Sizes that the operator is applied at are not among it."""
         x = self.ins[0]
-        lie = x.block, x.type.rank, x.dtype.str, self.out.block, self.out.type.rank, self.out.dtype.str
+        lie = x.block, x.type.rank, x.dtype, self.out.block, self.out.type.rank, self.out.dtype
         return self.op, self.isa, self.ins[i].block, lie
 
     def packed_elements(self, i: int) -> int:

@@ -57,10 +57,13 @@ class PackedConstants:
 
     def _digest(self, array: np.ndarray) -> bytes:
         """Gives the digest of an array's values, which do not change."""
-        digest, number = hashlib.sha256(np.ascontiguousarray(array).data).digest(), id(array)
+        values = (
+            np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        )  # of types, too, that have no buffers of their own
+        digest, number = hashlib.sha256(values.data).digest(), id(array)
         self._digests[number] = ref(array, lambda _: self._digests.pop(number, None)), digest
         return digest
 
 
 def _key(kernel: Kernel, i: int, array: np.ndarray, digest: bytes) -> Hashable:
-    return type(kernel), kernel.packing(i), i, array.shape, array.dtype.str, digest
+    return type(kernel), kernel.packing(i), i, array.shape, array.dtype, digest
