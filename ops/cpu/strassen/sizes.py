@@ -14,6 +14,7 @@ from brickrt.ops.operators.matmul import MatMul
 BLOCKS = 2  # blocks of columns of a register tile
 PRODUCTS = 7
 CHUNKS = {1: 384, 2: 768}  # by levels: of K, at most where it divides evenly
+MORE_TILES = 13 / 12  # than there have to be: each begins and ends, and three instead of two take 15 % longer
 CHUNK_COST = 24  # elements of K that take as long as beginning another chunk
 
 
@@ -60,9 +61,11 @@ def part_rows(rows: int | Size, levels: int) -> list[int | Size]:
 
 def tile_rows(rows: int, most: int) -> int:
     """Rows of a register tile, at most `most`, such that tiles of so many and of one less make up `rows`: one of few
-    numbers where there is one, so that rows of many sizes have code in common."""
-    few = (*range(most, most // 2, -2), most // 2 + 2)
-    return next((t for t in few if t <= most and (t - 1) * -(-rows // t) <= rows), -(-rows // max(1, -(-rows // most))))
+    numbers where there is one that makes hardly more tiles, so that rows of many sizes have code in common."""
+    fewest = max(1, -(-rows // most))
+    counts = {t: -(-rows // t) for t in range(most, most // 2, -2)}
+    few = (t for t, n in counts.items() if (t - 1) * n <= rows and n <= MORE_TILES * fewest)
+    return next(few, -(-rows // fewest))
 
 
 @dataclass(frozen=True)
