@@ -86,7 +86,8 @@ class WorkingMemory:
         try:
             return Buffers.of(more)
         except BaseException:
-            self._lent -= 1
+            with self._lock:
+                self._lent -= 1
             raise
 
     def take_back(self, lent: Buffers) -> None:
