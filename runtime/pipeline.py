@@ -137,7 +137,7 @@ class Pipeline:
 
     def as_planned(self, graph: Graph) -> Graph:
         """A specialized graph in the precision that was asked for."""
-        return to_half_precision(graph, self.options.precision)
+        return to_half_precision(graph, self.options.precision, factors_only=self.engine.spec.kind == "cpu")
 
     def lower(self, plan: Plan) -> TaskGraph:
         """The plan's brick tasks in the order in which they run."""

@@ -48,11 +48,9 @@ class PlanOptions:
 
 
 def check_precision(device: DeviceSpec, precision: Precision) -> None:
-    """Raises BrickError where a device computes float32 as float32 only."""
-    if device.kind == "cpu" and precision != "fp32":
-        raise BrickError(
-            f"precision '{precision}' is for GPUs: the CPU computes in the model's own types; use fp32, or a GPU"
-        )
+    """Raises BrickError for a precision that a device does not compute float32 models in."""
+    if device.kind == "cpu" and precision not in ("fp32", "bf16"):
+        raise BrickError(f"precision '{precision}' is for GPUs: on the CPU use fp32 or bf16, or take a GPU")
 
 
 def _check_choice(name: str, value: str, known: tuple[str, ...]) -> None:

@@ -10,6 +10,10 @@ write. These tensors stay float32, since operators with expressions read operand
   infinite, and a row that is masked as a whole NaN), what expressions compute from them, and powers.
 
 A product that reads one of these gets it cast, constants to the nearest finite value.
+
+With `factors_only`, for processors whose sums and elementwise steps are in float32 anyway, constants other than weights
+stay float32: biases and what expressions read. So do the factors of a convolution of an image with few channels that
+nobody has in half precision, which have no neighbours to be multiplied with.
 """
 
 from __future__ import annotations
@@ -35,21 +39,23 @@ F32 = np.dtype(np.float32)
 HALF_TYPES: dict[str, np.dtype] = {"fp16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16)}
 BOUNDS = COMPARE | {"min", "max"}
 """Functions that may have a large constant as operand though their value is not large."""
+FEW_CHANNELS = 4
 POWERS = frozenset("exp pow sinh cosh".split())
 Product = Conv | ConvTranspose | MatMul
 Expressive = Map | Reduce | Rowwise
 
 
-def to_half_precision(graph: Graph, precision: str) -> Graph:
+def to_half_precision(graph: Graph, precision: str, factors_only: bool = False) -> Graph:
     """The graph computed in half precision; as it is for "fp32" and "tf32", which change no tensor."""
-    return _ToHalfPrecision(graph, precision).graph() if precision in HALF_TYPES else graph
+    return _ToHalfPrecision(graph, precision, factors_only).graph() if precision in HALF_TYPES else graph
 
 
 class _ToHalfPrecision:
     """One pass in topological order, by the names of the graph given; `now` has the tensors that stand for them."""
 
-    def __init__(self, graph: Graph, precision: str) -> None:
+    def __init__(self, graph: Graph, precision: str, factors_only: bool) -> None:
         self.source, self.suffix, self.half = graph, precision, HALF_TYPES[precision]
+        self.factors_only = factors_only
         self.limit = float(ml_dtypes.finfo(self.half).max)
         self.types, self.constants = dict(graph.types), dict(graph.constants)
         self.nodes: list[Node] = []
@@ -76,15 +82,24 @@ class _ToHalfPrecision:
     def visit(self, node: Node) -> None:
         target, op = self.target(node), node.op
         if isinstance(op, Product):
-            cast_names = set(node.inputs[: op.main])
+            cast_names = set(self.cast_factors(node, op))
         else:
             cast_names = set() if isinstance(op, Expressive) or target != self.half else set(node.inputs)
         if target == self.half:
-            cast_names |= {name for name in node.inputs if name in self.constants and name not in self.large}
+            if not self.factors_only:
+                cast_names |= {name for name in node.inputs if name in self.constants and name not in self.large}
             self.data.add(node.output)
         names = tuple(self.as_half(name) if name in cast_names else self.now[name] for name in node.inputs)
         before, now = [t.dtype for t in self.source.ins(node)], [self.types[name].dtype for name in names]
         self.emit(node, retyped(op, before, now, target), names)
+
+    def cast_factors(self, node: Node, op: Product) -> tuple[str, ...]:
+        """The inputs of a product that it reads in half precision."""
+        if not self.factors_only:
+            return node.inputs[: op.main]
+        x = node.inputs[0]
+        few = isinstance(op, Conv) and self.source.types[x].shape[1] <= FEW_CHANNELS
+        return () if few and self.types[self.now[x]].dtype == F32 else node.inputs[:2]
 
     def target(self, node: Node) -> np.dtype:
         """The type of a node's output: a half type for some that are float32."""
