@@ -57,4 +57,5 @@ class _DotProduct(PairDot):
         return [self.f.b.bitcast(word, vector(BFLOAT, 2 * self.isa.lanes))]
 
     def add(self, total: ir.Value, pixel: Parts, weight: Parts) -> ir.Value:
-        return self.f.intrinsic("llvm.x86.avx512bf16.dpbf16ps.512", total.type, total, pixel[0], weight[0])
+        # The pixel comes last: it is the factor that the instruction can broadcast from memory.
+        return self.f.intrinsic("llvm.x86.avx512bf16.dpbf16ps.512", total.type, total, weight[0], pixel[0])
