@@ -235,3 +235,22 @@ def test_networks(name, precision):
     source = load(model)
     graph = specialize(first_stage(source), {"x": TensorType(x.shape, x.dtype)}, {}).graph
     nearly_same(graph, precision, {"x": x})
+
+
+def test_factors_only_leaves_other_constants_and_images_of_few_channels_alone():
+    """The bias, what is added, and the first convolution's factors are float32; all others read and write halves."""
+
+    def build(b: Builder) -> str:
+        x = b.emit(RELU, conv3(b, "x", 6, bias=True))
+        x = conv3(b, x, 4, seed=3, bias=True)
+        x = b.emit(ADD, x, b.constant(array(1, 4, 1, 1)))
+        return conv3(b, x, 8, seed=5)
+
+    after = to_half_precision(fuse(make(build, x=(1, 3, 6, 5))), "bf16", factors_only=True)
+    first, second, last, _ = after.nodes
+    assert [[kind.dtype.name for kind in after.ins(node)] for node in (first, second, last)] == [
+        ["float32", "float32", "float32"],
+        ["bfloat16", "bfloat16", "float32", "float32"],
+        ["bfloat16", "bfloat16"],
+    ]
+    assert all(after.out(node).dtype == BF16 for node in (first, second, last))

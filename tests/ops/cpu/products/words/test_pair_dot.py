@@ -72,10 +72,11 @@ def test_results_are_rounded_to_the_nearest(way):
     w[:, 0] = 1
     x = np.zeros((1, 2, 1, len(values)), BF16)
     bias_of = np.broadcast_to(values, (1, 18, 1, len(values))).astype(F32)
-    op = Conv((1, 1), (1, 1), (1, 1), (0, 0), (0, 0), epilogue=cast(apply("add", cast(arg(0, BF16), F32), arg(1, F32)), BF16))
+    op = Conv(
+        (1, 1), (1, 1), (1, 1), (0, 0), (0, 0), epilogue=cast(apply("add", cast(arg(0, BF16), F32), arg(1, F32)), BF16)
+    )
     lanes = ISAS[way].lanes
     arrays = [x, w, bias_of]
     with np.errstate(all="ignore"):
         want = bias_of.astype(BF16)
     check(op, arrays, ISAS[way], blocks=[lanes, 1, lanes], out_block=lanes, packed=[False, True, False], expected=want)
-
