@@ -202,7 +202,7 @@ def _may_transform(graph: Graph, layouts: Mapping[str, str], node: Node) -> bool
     return (
         isinstance(op, Conv)
         and any(fits(op, edge) for edge in EDGES.values())
-        and graph.ins(node)[0].dtype == graph.out(node).dtype == np.float32
+        and all(kind.dtype == np.float32 for kind in (*graph.ins(node)[:2], graph.out(node)))
         and layouts[node.output] == "blocked"
         and (layouts[node.inputs[0]] == "blocked" or max(op.strides) > 1)  # few channels share a vector with residues
         and all(name in graph.constants for name in node.inputs[1 : 2 + op.bias])

@@ -24,7 +24,7 @@ from brickrt.ops.cpu.operand import Operand
 from brickrt.ops.cpu.operands.epilogue import Epilogue
 from brickrt.ops.cpu.products.live_taps import tile_place
 from brickrt.ops.cpu.products.register_tile import Accumulators, LoadWeight, PackedStream
-from brickrt.ops.cpu.products.row_tiles import RowWindow, choose_tile, common_cut, tile_runs
+from brickrt.ops.cpu.products.row_tiles import WIDEST, RowWindow, choose_tile, common_cut, tile_runs
 from brickrt.ops.cpu.products.words.choose_dot import left_registers, word_dot
 from brickrt.ops.cpu.products.words.pair_dot import HALF_WORD, joined_pair
 from brickrt.ops.cpu.products.words.words import (
@@ -41,6 +41,7 @@ from brickrt.ops.types import Boxes
 
 ROWS = RowWindow(1, 1, 1, 1, 0)
 MOST_FEATURES = 128
+SET_BYTES, WAYS = 4096, 8  # so far apart, rows of `a` share a set of L1, which holds so many of their lines
 
 
 @dataclass(frozen=True)
@@ -133,7 +134,8 @@ class MatMulKernel(Kernel):
         if self.decided:
             return self.decided[0]
         isa = left_registers(self.isa, self.integer) if self.in_words else self.isa
-        return choose_tile(self.out.shape[-2], self.blocks, self.shape_class[0], isa, self.sums)
+        limit = WAYS if self.a.strides[-2] * self.a.dtype.itemsize % SET_BYTES == 0 else WIDEST
+        return choose_tile(self.out.shape[-2], self.blocks, self.shape_class[0], isa, self.sums, limit=limit)
 
     @cached_property
     def epilogue(self) -> Epilogue:
