@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from brickrt.graph.builder import Builder
@@ -70,9 +72,7 @@ def test_windows_with_many_pixels_stay_wide_as_far_as_memory_goes():
 
     before = make(build, x=(1, 3, 31, 31))
     first = before.nodes[0].inputs[1]
-    before = Graph(
-        before.nodes, before.types, before.constants | {first: exact(4, 3, 3, 3)}, before.inputs, before.outputs
-    )
+    before = replace(before, constants=before.constants | {first: exact(4, 3, 3, 3)})
     after = narrow_weights(before)
     assert weights(after) == ["float32", "float16", "float16"]
     narrow = sum(a.size for a in before.constants.values()) * F16.itemsize
