@@ -137,7 +137,7 @@ class Pipeline:
             return remembered_plan(graph, self.engine.spec, self.options, tune)
 
     def as_planned(self, graph: Graph) -> Graph:
-        """A specialized graph in the precision that was asked for; on the CPU its weights are as narrow as the model's."""
+        """A specialized graph in the precision that was asked for, on the CPU with the model's narrow weights."""
         spec = self.engine.spec
         if spec.kind == "cpu" and spec.isa != "generic" and self.options.precision == "fp32":
             return narrow_weights(graph)  # "generic" processors have no instruction that widens float16
