@@ -17,7 +17,7 @@ def sample(*shape: int, seed: int = 0) -> np.ndarray:
 
 
 def network() -> onnx.ModelProto:
-    """A stem, two branches that are added, a depthwise layer, pools, a resize, attention over pixels, a norm, a gate of
+    """A stem, two branches that are added, a depthwise layer, pools, attention over pixels, a norm, a gate of
     channels and a matrix product."""
     nodes = [
         node("Conv", "x stem b", "a0", pads=[1] * 4),
@@ -29,8 +29,7 @@ def network() -> onnx.ModelProto:
         node("Conv", "c depth", "d", group=20, pads=[1] * 4),
         node("Sigmoid", "d", "s"),
         node("Mul", "d s", "e"),
-        node("Resize", "e roi scales", "r", mode="linear"),
-        node("AveragePool", "r", "q", kernel_shape=[3, 3], strides=[2, 2]),
+        node("AveragePool", "e", "q", kernel_shape=[3, 3], strides=[2, 2]),
         node("GlobalAveragePool", "q", "mean"),
         node("Conv", "mean squeeze", "gate0"),
         node("Sigmoid", "gate0", "gate"),
@@ -51,8 +50,6 @@ def network() -> onnx.ModelProto:
     }
     constants = {name: array.astype(np.float32) for name, array in arrays.items()}
     constants |= {
-        "roi": np.zeros(0, np.float32),
-        "scales": np.array([1, 1, 2, 2], np.float32),
         "rows": np.array([1, 24, -1], np.int64),
     }
     return model(nodes, [tensor("x", SHAPE)], "y", **constants)

@@ -13,7 +13,7 @@ from brickrt.ops.operators.conv import Conv
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.types import Boxes, TensorType
 from tests.support.cpu.conv_cases import ConvCase, conv, middle, transposed
-from tests.support.cpu.harness import AVX2, HOST, ZEN4, check
+from tests.support.cpu.harness import AVX2, HOST, ZEN4, check, run_kernel
 
 BF16, F32 = np.dtype(ml_dtypes.bfloat16), np.dtype(np.float32)
 ISAS = {"vdpbf16ps": ZEN4, "avx512": HOST, "avx2": AVX2, "four lanes": Isa(4, 16, "x86-64")}
@@ -38,12 +38,16 @@ def storing_float32(op: Op, **other) -> Op:
     return type(op)(**{**vars(op), "epilogue": cast(arg(0, BF16), F32), **other})
 
 
-@pytest.mark.parametrize("constant", [True, False], ids=["packed", "loose"])
-@pytest.mark.parametrize("name", CONVS)
+LOOSE = ("pointwise", "groups", "transposed")
+
+
+@pytest.mark.parametrize(
+    ("name", "constant"),
+    [*((name, True) for name in CONVS), *((name, False) for name in LOOSE)],
+    ids=lambda value: value if isinstance(value, str) else "packed" if value else "loose",
+)
 def test_convolutions(name, constant):
     case, way = CONVS[name]
-    if not constant and way != "vdpbf16ps":
-        pytest.skip("one processor is enough for weights that are no constants")
     isa, op = ISAS[way], storing_float32(case.op)
     arrays = case.arrays(BF16)
     shape = op.infer([TensorType(a.shape, a.dtype) for a in arrays]).shape
@@ -52,16 +56,43 @@ def test_convolutions(name, constant):
     check(op, arrays, isa, boxes=[Boxes.whole(shape)], parts=[middle(shape, lanes)], scratch=constant, **how, **SUMMED)
 
 
-@pytest.mark.parametrize("way", ISAS)
-@pytest.mark.parametrize("constant", [True, False], ids=["packed", "loose"])
-@pytest.mark.parametrize(("rows", "depth", "columns"), [(7, 34, 37), (1, 9, 16)])
+@pytest.mark.parametrize(
+    ("way", "constant", "rows", "depth", "columns"),
+    [
+        *((way, True, 7, 34, 37) for way in ISAS),
+        *((way, False, 7, 34, 37) for way in ("vdpbf16ps", "avx2")),
+        *(("vdpbf16ps", constant, 1, 9, 16) for constant in (True, False)),
+    ],
+)
 def test_matrix_products(way, constant, rows, depth, columns):
+    """Pairs, and a depth that has none."""
     rng = np.random.default_rng(5)
     shapes = [(2, rows, depth), (depth, columns) if constant else (2, depth, columns)]
     arrays = [rng.standard_normal(shape).astype(BF16) for shape in shapes]
     arrays.append(rng.standard_normal(columns).astype(F32))
     op = storing_float32(MatMul(), bias=True)
-    check(op, arrays, ISAS[way], packed=[False, constant, True], **SUMMED)
+    boxes = [Boxes.whole((2, rows, columns)), Boxes.one((1, 0, 16), (2, rows, columns))]
+    check(
+        op,
+        arrays,
+        ISAS[way],
+        packed=[False, constant, True],
+        boxes=boxes[: 1 + (columns > 16)],
+        scratch=False,
+        **SUMMED,
+    )
+
+
+@pytest.mark.parametrize("way", ["vdpbf16ps", "avx512"])
+def test_long_sums_are_as_near_as_those_of_float32(way):
+    """The bound is of the sum of magnitudes. Subnormal numbers count as what they are, or as 0."""
+    rng = np.random.default_rng(7)
+    a, b = (rng.standard_normal(shape).astype(BF16) for shape in ((9, 1024), (1024, 32)))
+    a[8] = 1e-39
+    got = run_kernel(storing_float32(MatMul()), [a, b], Boxes.whole((9, 32)), ISAS[way], packed=[False, True])
+    wide = [array.astype(np.float64) for array in (a, b)]
+    bound = 1e-6 * (np.abs(wide[0]) @ np.abs(wide[1])) + 1e-35
+    assert (np.abs(got - wide[0] @ wide[1]) <= bound).all()
 
 
 @pytest.mark.parametrize("way", ISAS)
