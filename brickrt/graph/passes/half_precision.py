@@ -6,6 +6,7 @@ write. These tensors stay float32, since operators with expressions read operand
 - graph inputs that an expression reads, and graph outputs that one writes: they need no cast of their own;
 - results of reductions (sums, means, deviations), unless a product reads them;
 - what is not computed from tensors in half precision, such as masks from integers;
+- what products of integers, and products with weights of few bits, read and write;
 - in float16, what may be beyond its range: constants with finite elements beyond 65504 (masks of -1e9 would become
   infinite, and a row that is masked as a whole NaN), what expressions compute from them, and powers.
 
@@ -33,7 +34,7 @@ from brickrt.ops.operators.map import Map
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.operators.reduce import Reduce
 from brickrt.ops.operators.rowwise import Rowwise
-from brickrt.ops.types import TensorType
+from brickrt.ops.types import TensorType, is_floating
 
 F32 = np.dtype(np.float32)
 HALF_TYPES: dict[str, np.dtype] = {"fp16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16)}
@@ -80,6 +81,11 @@ class _ToHalfPrecision:
         return bool((np.isfinite(array) & (array > self.limit)).any())
 
     def visit(self, node: Node) -> None:
+        if isinstance(node.op, Product) and not is_floating(self.source.ins(node)[1].dtype):
+            self.emit(
+                node, node.op, tuple(map(self.as_single, node.inputs))
+            )  # of integers, or with weights of few bits
+            return
         target, op = self.target(node), node.op
         if isinstance(op, Product):
             cast_names = set(self.cast_factors(node, op))
@@ -153,6 +159,17 @@ class _ToHalfPrecision:
             else:
                 self.nodes.append(Node(new, Map(cast(arg(0, F32), self.half)), (now,), new))
         return self.casts[now]
+
+    def as_single(self, name: str) -> str:
+        """The tensor in float32 if it was float32."""
+        now = self.now[name]
+        if self.types[now].dtype != self.half or self.source.types[name].dtype != F32:
+            return now
+        back = f"{now}/single"
+        if back not in self.types:
+            self.types[back] = self.source.types[name]
+            self.nodes.append(Node(back, Map(cast(arg(0, self.half), F32)), (now,), back))
+        return back
 
     def rounded(self, array: np.ndarray) -> np.ndarray:
         """The nearest values in half precision; finite elements stay finite."""

@@ -254,3 +254,20 @@ def test_factors_only_leaves_other_constants_and_images_of_few_channels_alone():
         ["bfloat16", "bfloat16"],
     ]
     assert all(after.out(node).dtype == BF16 for node in (first, second, last))
+
+
+def test_products_of_bytes_stay_as_they_are():
+    """A product in bfloat16, bytes of it times bytes, and the sums, scaled, times float weights again."""
+    u8 = np.dtype(np.uint8)
+
+    def build(b: Builder) -> str:
+        x = b.emit(MatMul(), "x", b.constant(array(6, 8)))
+        x = b.emit(Map(cast(arg(0, F32), u8)), x)
+        scaled = MatMul(epilogue=apply("mul", cast(arg(0, np.int32), F32), arg(1, F32)))
+        x = b.emit(scaled, x, b.constant(np.ones((8, 4), np.int8)), b.constant(array(4)))
+        return b.emit(MatMul(), x, b.constant(array(4, 3)))
+
+    after = to_half_precision(make(build, x=(5, 6)), "bf16", factors_only=True)
+    products = [node for node in after.nodes if isinstance(node.op, MatMul)]
+    assert [after.ins(node)[0].dtype.name for node in products] == ["bfloat16", "uint8", "bfloat16"]
+    assert [after.out(node).dtype.name for node in products][1] == "float32"
