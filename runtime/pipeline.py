@@ -28,6 +28,7 @@ from brickrt.graph.ir import Graph
 from brickrt.graph.onnx_import.check_inputs import check_inputs
 from brickrt.graph.onnx_import.source import Model, SourceGraph, load
 from brickrt.graph.passes.half_precision import to_half_precision
+from brickrt.graph.passes.half_weights import narrow_weights
 from brickrt.graph.specialize.specialize import specialize
 from brickrt.graph.specialize.stages import Specialized, Stage, first_stage
 from brickrt.graph.time_budget import preparing
@@ -136,8 +137,11 @@ class Pipeline:
             return remembered_plan(graph, self.engine.spec, self.options, tune)
 
     def as_planned(self, graph: Graph) -> Graph:
-        """A specialized graph in the precision that was asked for."""
-        return to_half_precision(graph, self.options.precision)
+        """A specialized graph in the precision that was asked for, on the CPU with the model's narrow weights."""
+        spec = self.engine.spec
+        if spec.kind == "cpu" and spec.isa != "generic" and self.options.precision == "fp32":
+            return narrow_weights(graph)  # "generic" processors have no instruction that widens float16
+        return to_half_precision(graph, self.options.precision, factors_only=spec.kind == "cpu")
 
     def lower(self, plan: Plan) -> TaskGraph:
         """The plan's brick tasks in the order in which they run."""

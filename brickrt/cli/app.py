@@ -201,6 +201,7 @@ def compile_(
     shape: options.Shapes = [],  # noqa: B006
     target: options.Target = "host",
     exact: options.Exact = False,
+    precision: options.CpuPrecision = "fp32",
     json: options.Json = False,
 ) -> str | Failure:
     """Write MODEL, an .onnx file, as one file that starts at once.
@@ -208,7 +209,7 @@ def compile_(
     It holds code and weights: brickrt run takes it, and so does
     brickrt.CompiledModel.
     """
-    return _work("compile", CompileRequest(model, output, tuple(shape), target, exact, json))
+    return _work("compile", CompileRequest(model, output, tuple(shape), target, exact, precision, json))
 
 
 @app.command(
@@ -249,7 +250,7 @@ def bench(
     model: options.BenchModel = None,
     zoo: options.Zoo = False,
     peers: options.Peers = None,
-    threads: options.Threads = None,
+    threads: options.BenchThreads = None,
     rounds: options.Rounds = 11,
     input: options.Inputs = [],  # noqa: B006
     seed: options.Seed = None,
@@ -260,6 +261,7 @@ def bench(
     brick: options.Brick = None,
     max_layers: options.MaxLayers = None,
     exact: options.Exact = False,
+    precision: options.BenchPrecision = "fp32",
     output: options.BenchOutput = None,
     json: options.Json = False,
 ) -> str | Failure:
@@ -270,7 +272,7 @@ def bench(
     if (model is None) != zoo:
         raise BrickError("bench takes a MODEL, or --zoo alone: give one of them")
     inputs = InputRequest(tuple(input), not input, seed, tuple(shape))
-    engine = EngineRequest("cpu", strategy, brick, threads, max_layers, exact)
+    engine = EngineRequest("cpu", strategy, brick, threads, max_layers, exact, precision)
     asked = parse.names(peers), batch, parse.spatial_size(size), rounds
     return _work("bench", BenchRequest(model, inputs, engine, *asked, output, json), threads=threads)
 

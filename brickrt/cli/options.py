@@ -20,7 +20,7 @@ Model = Annotated[Path, typer.Argument(metavar="MODEL", show_default=False)]
 BenchModel = Annotated[str | None, typer.Argument(metavar="MODEL", show_default=False)]
 Device = Annotated[
     requests.Device,
-    typer.Option(metavar="NAME", show_default=False, help="auto, cpu, cuda; --precision fp32, tf32, fp16, bf16."),
+    typer.Option(metavar="NAME", show_default=False, help="auto, cpu, cuda; --precision fp32, bf16; tf32, fp16."),
 ]
 DeviceSpec = Annotated[
     requests.PlannedDevice,
@@ -38,7 +38,13 @@ MaxLayers = Annotated[int | None, typer.Option(metavar="N", rich_help_panel=FOLD
 Exact = Annotated[bool, typer.Option("--exact", rich_help_panel=FOLDED)]
 Precision = Annotated[requests.Precision, typer.Option(metavar="NAME", show_default=False, rich_help_panel=FOLDED)]
 PlanPrecision = Annotated[
-    requests.Precision, typer.Option(metavar="NAME", show_default=False, help="fp32; of GPUs tf32, fp16, bf16 too.")
+    requests.Precision, typer.Option(metavar="NAME", show_default=False, help="fp32, bf16; of GPUs tf32, fp16 too.")
+]
+CpuPrecision = Annotated[
+    requests.CpuPrecision, typer.Option(metavar="NAME", show_default=False, help="fp32, or products of bf16.")
+]
+BenchPrecision = Annotated[
+    requests.CpuPrecision, typer.Option(metavar="NAME", show_default=False, rich_help_panel=FOLDED)
 ]
 Launch = Annotated[
     requests.Launch,
@@ -46,6 +52,7 @@ Launch = Annotated[
 ]
 Threads = Annotated[int | None, typer.Option(metavar="N", help="Threads; one per core by default.")]
 TuneThreads = Annotated[int | None, typer.Option(metavar="N", help="Threads; one per core by default; --exact.")]
+BenchThreads = Annotated[int | None, typer.Option(metavar="N", help="One per core by default; --precision fp32, bf16.")]
 FoldedThreads = Annotated[int | None, typer.Option(metavar="N", rich_help_panel=FOLDED)]
 
 # ---- inputs

@@ -11,6 +11,7 @@ from typing import Any, Literal
 Device = Literal["auto", "cpu", "cuda", "reference"]
 Strategy = Literal["auto", "layerwise", "padded", "memoized"]
 Precision = Literal["fp32", "tf32", "fp16", "bf16"]
+CpuPrecision = Literal["fp32", "bf16"]
 Launch = Literal["auto", "streams", "dynamic", "graph", "persistent"]
 PlannedDevice = Literal["cpu", "h200", "h100", "a100", "l40s", "rtx4090"]
 Target = Literal["host", "avx512", "avx2", "generic", "neon"]
@@ -197,6 +198,7 @@ class CompileRequest:
     shapes: tuple[str, ...] = ()
     target: Target = "host"
     exact: bool = False
+    precision: CpuPrecision = "fp32"
     json: bool = False
 
 

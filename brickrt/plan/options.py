@@ -16,6 +16,7 @@ Strategy = Literal["auto", SubgraphStrategy]
 """What a user asks for: a strategy wherever it is possible, or "auto", which takes the one modelled fastest."""
 
 Precision = Literal["fp32", "tf32", "fp16", "bf16"]
+CpuPrecision = Literal["fp32", "bf16"]
 """How a GPU computes what the model has in float32."""
 
 
@@ -25,7 +26,8 @@ class PlanOptions:
 
     `brick` is the edge of spatial bricks, `max_layers` the most convolutions and products of a subgraph; None leaves
     either to the planner. `exact` rules out algorithms that trade accuracy for speed (Winograd, Strassen). Of the
-    precisions, "tf32" rounds the factors of products, "fp16" and "bf16" all between inputs and outputs.
+    precisions, "tf32" rounds the factors of products, "fp16" and "bf16" all between inputs and outputs; on the CPU,
+    "bf16" keeps what is not a factor in float32.
 
     Raises ValueError, in one line, for an unknown strategy or precision and for an impossible number.
     """
@@ -48,11 +50,9 @@ class PlanOptions:
 
 
 def check_precision(device: DeviceSpec, precision: Precision) -> None:
-    """Raises BrickError where a device computes float32 as float32 only."""
-    if device.kind == "cpu" and precision != "fp32":
-        raise BrickError(
-            f"precision '{precision}' is for GPUs: the CPU computes in the model's own types; use fp32, or a GPU"
-        )
+    """Raises BrickError for a precision that a device does not compute float32 models in."""
+    if device.kind == "cpu" and precision not in get_args(CpuPrecision):
+        raise BrickError(f"precision '{precision}' is for GPUs: on the CPU use fp32 or bf16, or take a GPU")
 
 
 def _check_choice(name: str, value: str, known: tuple[str, ...]) -> None:

@@ -23,6 +23,11 @@ class Isa:
         return any(name in self.features.split(",") for name in (wide if self.lanes == 16 else narrow))
 
     @property
+    def multiplies_bfloat16(self) -> bool:
+        """Whether instructions add the products of two bfloat16 each to float32 lanes, and round to bfloat16."""
+        return self.lanes == 16 and "+avx512bf16" in self.features.split(",")
+
+    @property
     def permutes_bytes(self) -> bool:
         """Whether an instruction permutes the bytes of two vectors of 512 bits (VBMI)."""
         return self.lanes == 16 and "+avx512vbmi" in self.features.split(",")

@@ -73,7 +73,7 @@ def outline(kernel: Kernel) -> Outline:
 def emit_sized(kernel: Kernel, name: str) -> tuple[ir.Module, SizeTable]:
     """The kernel alone in a module, under `name`, and the table that it reads: its last pointer."""
     module, table = ir.Module(name), SizeTable()
-    f = FunctionEmitter(module, name, sizes_at=kernel.pointers)
+    f = FunctionEmitter(module, name, sizes_at=kernel.pointers, rounds_bfloat16=kernel.isa.multiplies_bfloat16)
     opened_kernel(kernel, table.number).emit(f)
     f.finish()
     return module, table

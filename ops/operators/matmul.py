@@ -48,8 +48,8 @@ class MatMul(Op):
             batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
         except ValueError:
             raise ValueError(f"MatMul: batch dimensions of {a} and {b} do not broadcast") from None
-        if self.bias and ins[2] != TensorType((b.shape[-1],), sums):
-            raise ValueError(f"MatMul: bias {ins[2]}, expected {sums.name}[{b.shape[-1]}]")
+        if self.bias and ins[2].shape != (b.shape[-1],):
+            raise ValueError(f"MatMul: bias {ins[2]}, expected [{b.shape[-1]}]")
         shape = (*batch, a.shape[-2], b.shape[-1])
         return epilogue_type(self.name, self.epilogue, ins[self.main :], sums, shape)
 

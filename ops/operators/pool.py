@@ -12,7 +12,7 @@ import numpy as np
 from brickrt.ops.base import Op, Slab
 from brickrt.ops.definitions.expressions import compute_type, round_to
 from brickrt.ops.regions import box_shape, columns, settle
-from brickrt.ops.types import Boxes, Shape, TensorType
+from brickrt.ops.types import Boxes, Shape, TensorType, is_floating
 from brickrt.ops.window import Window, check_window, read_padded
 
 Ints = tuple[int, ...]
@@ -20,7 +20,7 @@ Ints = tuple[int, ...]
 
 def lowest(dtype: np.dtype) -> float | int | bool:
     """The identity of max: the least value of a type."""
-    if dtype.kind == "f":
+    if is_floating(dtype):
         return float("-inf")
     return False if dtype.kind == "b" else int(np.iinfo(dtype).min)
 

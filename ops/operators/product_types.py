@@ -2,12 +2,15 @@
 
 A product of quantized integers multiplies uint8 by int8 and sums in int32, its bias too. Offsets of the operands (zero
 points) are no part of it: that of the input is a constant of each output channel, which is added to the bias.
+
+The bias of a product of bfloat16 may be float32, like its sums. A product of float32 by float16 is one of float32.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+import ml_dtypes
 import numpy as np
 
 from brickrt.ops.definitions.expressions import FLOAT64, compute_type
@@ -15,6 +18,7 @@ from brickrt.ops.types import TensorType
 
 FACTORS = (np.dtype(np.uint8), np.dtype(np.int8))
 SUMS = np.dtype(np.int32)
+F16, F32, BF16 = (np.dtype(t) for t in (np.float16, np.float32, ml_dtypes.bfloat16))
 
 
 def is_integer_product(first: TensorType, second: TensorType) -> bool:
@@ -31,7 +35,8 @@ def product_type(name: str, main: Sequence[TensorType]) -> np.dtype:
     if first.dtype == np.float32 and second.dtype == FACTORS[0]:  # dequantized while it is multiplied
         return first.dtype
     sums = SUMS if is_integer_product(first, second) else first.dtype
-    if (sums == first.dtype and second.dtype != sums) or any(t.dtype != sums for t in others):
+    known = sums == SUMS or second.dtype == sums or (sums, second.dtype) == (F32, F16)
+    if not known or any(t.dtype != sums and (sums, t.dtype) != (BF16, F32) for t in others):
         raise ValueError(f"{name}: operands of types {', '.join(map(str, main))}")
     return sums
 

@@ -13,7 +13,7 @@ from brickrt.ops.definitions.expressions import compute_type, evaluate_expr, rou
 from brickrt.ops.epilogue import check_args, check_operands, count_applies
 from brickrt.ops.expr import Apply, Expr, used_operands
 from brickrt.ops.regions import box_shape, operand_region, settle
-from brickrt.ops.types import Boxes, TensorType
+from brickrt.ops.types import Boxes, TensorType, is_floating
 
 COMBINE: dict[str, np.ufunc] = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum}
 
@@ -101,7 +101,7 @@ class Reduce(Op):
         if self.combine not in ("max", "min"):
             return {}
         sign = 1 if self.combine == "min" else -1
-        if dtype.kind == "f":
+        if is_floating(dtype):
             return {"initial": sign * np.inf}
         if dtype.kind == "b":
             return {"initial": sign > 0}

@@ -15,6 +15,7 @@ from brickrt.plan.cost.conv_algorithms import weight_growth
 from brickrt.plan.device.machine import GIB, memory_bytes
 from brickrt.runtime.lowering.task_graph import TaskGraph
 
+FLOAT_BYTES = 4  # of weights as algorithms other than the direct one read them
 DEFINED_PER_SECOND, WHOLE_NUMBERS_PER_SECOND = 1 << 34, 1 << 30
 """Operations of definitions in NumPy: of float64, as in products of matrices, and of integers."""
 WINDOW_TAPS_PER_SECOND = 1 << 17
@@ -47,7 +48,7 @@ def _transformed(tasks: TaskGraph) -> int:
     """Bytes that algorithms such as Winograd's add to the weights: these transformed, beside themselves."""
     plan = tasks.plan
     nodes = {k: (plan.graph.nodes[k], name) for k, name in plan.algorithms.items()}
-    weights = ((node, name, plan.graph.types[node.inputs[1]].nbytes) for node, name in nodes.values())
+    weights = ((node, name, FLOAT_BYTES * plan.graph.types[node.inputs[1]].size) for node, name in nodes.values())
     return int(sum(nbytes * weight_growth(node.op, name) for node, name, nbytes in weights))
 
 

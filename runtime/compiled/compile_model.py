@@ -17,7 +17,7 @@ from brickrt.graph.time_budget import preparing
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.types import Shape, TensorType
 from brickrt.plan.geometry.arena_packing import aligned
-from brickrt.plan.options import PlanOptions
+from brickrt.plan.options import PlanOptions, Precision, check_precision
 from brickrt.plan.plan import Plan
 from brickrt.runtime.cache.saved_plan import plan_text
 from brickrt.runtime.compiled.file_header import CodeRecord, CompiledHeader, TensorRecord, words_digest
@@ -76,16 +76,23 @@ def compile_model(
     *,
     target: str = "host",
     exact: bool = False,
+    precision: Precision = "fp32",
     progress: Progress | None = None,
 ) -> CompiledContent:
     """Compiles a model for inputs of these shapes, by name, where the model leaves them open.
 
-    `target` is host (this processor and those that have all it has), avx512, avx2 or generic; `exact` as of `Runtime`.
+    `target` is host (this processor and those that have all it has), avx512, avx2 or generic; `exact` and
+    `precision` as of `Runtime`.
     Raises BrickError where that cannot be: a model whose nodes run on the host or in several parts among them.
     """
     source = model if isinstance(model, SourceGraph) else load(model)
     chosen = target_named(target)
-    pipeline = Pipeline(chosen.engine, PlanOptions(exact=exact), thread_count(None), progress)
+    try:
+        options = PlanOptions(exact=exact, precision=precision)
+    except ValueError as e:
+        raise BrickError(str(e)) from None
+    check_precision(chosen.engine.spec, precision)
+    pipeline = Pipeline(chosen.engine, options, thread_count(None), progress)
     with allowing(source.stored_bytes), preparing():
         special = pipeline.specialize(first_stage(source), _types(source, shapes or {}), {})
         _check_whole(source, special)

@@ -49,8 +49,9 @@ class Runtime:
     `strategy` auto, layerwise, padded or memoized; `brick` the edge of spatial bricks; `threads` one per core by
     default; `max_layers` the most convolutions and products merged; `isa` a lesser instruction set of this CPU; `exact`
     rules out Winograd and Strassen, which round otherwise (docs/exactness.md).
-    For a GPU, `precision` is fp32, tf32 (products of float32 on matrix units), fp16 or bf16 (all between inputs and
-    outputs), and `launch` how it runs plans: auto, streams, dynamic (the host starts launches as others end),
+    `precision` is fp32 or bf16: products of bfloat16 with sums in float32, and results between layers in bfloat16. For
+    a GPU it may be tf32 too (products of float32 on matrix units), or fp16 (all between inputs and outputs, as with
+    bf16 there), and `launch` is how it runs plans: auto, streams, dynamic (the host starts launches as others end),
     graph (all in one CUDA graph) or persistent (the same, with memoized subgraphs as persistent kernels).
     `progress(what, done, total)` is told of long steps, `watch` of every run: a function is given its TaskEvents
     afterwards, an `events.Observer` is told while it goes on.

@@ -14,7 +14,7 @@ import typer
 from brickrt.cli import requests
 from brickrt.cli.app import app
 from brickrt.plan.device.device_spec import PRESETS
-from brickrt.plan.options import Precision, Strategy
+from brickrt.plan.options import CpuPrecision, Precision, Strategy
 from brickrt.quantization.given import Method
 from brickrt.runtime.compiled.targets import TARGETS
 from brickrt.runtime.program_protocol import LaunchMode
@@ -70,12 +70,13 @@ def test_help_loads_no_heavy_library():
     [
         (requests.Strategy, get_args(Strategy)),
         (requests.Precision, get_args(Precision)),
+        (requests.CpuPrecision, get_args(CpuPrecision)),
         (requests.Launch, get_args(LaunchMode)),
         (requests.PlannedDevice, ("cpu", *PRESETS)),
         (requests.Target, TARGETS),
         (requests.RangeMethod, get_args(Method)),
     ],
-    ids=["strategy", "precision", "launch", "device", "target", "method"],
+    ids=["strategy", "precision", "cpu precision", "launch", "device", "target", "method"],
 )
 def test_options_take_what_the_api_takes(option, known):
     assert get_args(option) == known

@@ -72,7 +72,8 @@ def _check(request: BenchRequest) -> None:
     """Refuses options that are wrong or would be without effect, before anything is built."""
     thread_count(request.engine.threads)
     try:
-        PlanOptions(request.engine.strategy, request.engine.brick, request.engine.max_layers, request.engine.exact)
+        engine = request.engine
+        PlanOptions(engine.strategy, engine.brick, engine.max_layers, engine.exact, engine.precision)
     except ValueError as e:
         raise BrickError(str(e)) from None
     for peer in request.peers or ():

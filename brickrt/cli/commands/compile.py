@@ -22,7 +22,14 @@ def command(request: CompileRequest) -> str:
         source = load(request.model)
         shapes, assumed = concrete_shapes(source, parse.named_shapes(request.shapes))
         with assuming(assumed):
-            content = compile_model(source, shapes, target=request.target, exact=request.exact, progress=progress)
+            content = compile_model(
+                source,
+                shapes,
+                target=request.target,
+                exact=request.exact,
+                precision=request.precision,
+                progress=progress,
+            )
         write_whole(request.output, content.write)
     note_assumed(assumed)
     report = _report(request, content)

@@ -10,11 +10,11 @@ from pathlib import Path
 from brickrt.cli.files import check_files, write_text
 from brickrt.cli.inputs import parse
 from brickrt.cli.inputs.shapes import Shape, assuming, concrete_shapes, note_assumed
-from brickrt.cli.outputs.integer_products import integer_products
 from brickrt.cli.outputs.json_output import Json, to_json
 from brickrt.cli.outputs.plan_compare import compare
 from brickrt.cli.outputs.plan_report import plan_entries
 from brickrt.cli.outputs.plan_screen import plan_screen
+from brickrt.cli.outputs.product_types import bfloat16_products, integer_products
 from brickrt.cli.outputs.stream_report import plan_text_of
 from brickrt.cli.planned_stages import PlannedStage, planned_stages
 from brickrt.cli.requests import PlanRequest
@@ -149,6 +149,7 @@ def _report(planned: Planned) -> Json:
         "fallback": {name: why for stage in planned.stages for name, why in stage.special.host_reasons.items()},
         "later": [{"node": node.name, "operator": node.op_type} for node in planned.later],
         "integers": integer_products(planned.source, plans),
+        "bfloat16": bfloat16_products(plans),
         "flops": sum(s.flops for s in subgraphs),
         "tasks": sum(map(len, tasks)),
         "modelled_us": sum(s.modelled_us for s in subgraphs),

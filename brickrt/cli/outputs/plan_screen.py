@@ -6,11 +6,11 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from brickrt.cli.outputs.integer_products import integer_line
 from brickrt.cli.outputs.json_output import Json
 from brickrt.cli.outputs.plan_compare import compare_table
 from brickrt.cli.outputs.plan_report import fallback_lines
 from brickrt.cli.outputs.plan_tree import plan_tree
+from brickrt.cli.outputs.product_types import bfloat16_line, integer_line
 from brickrt.cli.terminal.text import extents_text, printable, table
 from brickrt.dashboard.labels import shorten
 from brickrt.dashboard.units import size_text
@@ -53,6 +53,8 @@ def _tail(report: Json, verbose: bool) -> Iterator[str]:
     """What is not in the plan, other strategies, and what was written."""
     if report["integers"]:
         yield integer_line(report["integers"])
+    if report["bfloat16"]:
+        yield bfloat16_line(report["bfloat16"])
     if verbose:
         yield from map(printable, fallback_lines(report["fallback"]))
     elif report["fallback"]:

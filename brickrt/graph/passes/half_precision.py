@@ -6,10 +6,15 @@ write. These tensors stay float32, since operators with expressions read operand
 - graph inputs that an expression reads, and graph outputs that one writes: they need no cast of their own;
 - results of reductions (sums, means, deviations), unless a product reads them;
 - what is not computed from tensors in half precision, such as masks from integers;
+- what products of integers, and products with weights of few bits, read and write;
 - in float16, what may be beyond its range: constants with finite elements beyond 65504 (masks of -1e9 would become
   infinite, and a row that is masked as a whole NaN), what expressions compute from them, and powers.
 
 A product that reads one of these gets it cast, constants to the nearest finite value.
+
+With `factors_only`, for processors whose sums and elementwise steps are in float32 anyway, constants other than weights
+stay float32: biases and what expressions read. So do the factors of a convolution of an image with few channels that
+nobody has in half precision, which have no neighbours to be multiplied with.
 """
 
 from __future__ import annotations
@@ -29,27 +34,29 @@ from brickrt.ops.operators.map import Map
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.operators.reduce import Reduce
 from brickrt.ops.operators.rowwise import Rowwise
-from brickrt.ops.types import TensorType
+from brickrt.ops.types import TensorType, is_floating
 
 F32 = np.dtype(np.float32)
 HALF_TYPES: dict[str, np.dtype] = {"fp16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16)}
 BOUNDS = COMPARE | {"min", "max"}
 """Functions that may have a large constant as operand though their value is not large."""
+FEW_CHANNELS = 4
 POWERS = frozenset("exp pow sinh cosh".split())
 Product = Conv | ConvTranspose | MatMul
 Expressive = Map | Reduce | Rowwise
 
 
-def to_half_precision(graph: Graph, precision: str) -> Graph:
+def to_half_precision(graph: Graph, precision: str, factors_only: bool = False) -> Graph:
     """The graph computed in half precision; as it is for "fp32" and "tf32", which change no tensor."""
-    return _ToHalfPrecision(graph, precision).graph() if precision in HALF_TYPES else graph
+    return _ToHalfPrecision(graph, precision, factors_only).graph() if precision in HALF_TYPES else graph
 
 
 class _ToHalfPrecision:
     """One pass in topological order, by the names of the graph given; `now` has the tensors that stand for them."""
 
-    def __init__(self, graph: Graph, precision: str) -> None:
+    def __init__(self, graph: Graph, precision: str, factors_only: bool) -> None:
         self.source, self.suffix, self.half = graph, precision, HALF_TYPES[precision]
+        self.factors_only = factors_only
         self.limit = float(ml_dtypes.finfo(self.half).max)
         self.types, self.constants = dict(graph.types), dict(graph.constants)
         self.nodes: list[Node] = []
@@ -74,17 +81,31 @@ class _ToHalfPrecision:
         return bool((np.isfinite(array) & (array > self.limit)).any())
 
     def visit(self, node: Node) -> None:
+        if isinstance(node.op, Product) and not is_floating(self.source.ins(node)[1].dtype):
+            self.emit(
+                node, node.op, tuple(map(self.as_single, node.inputs))
+            )  # of integers, or with weights of few bits
+            return
         target, op = self.target(node), node.op
         if isinstance(op, Product):
-            cast_names = set(node.inputs[: op.main])
+            cast_names = set(self.cast_factors(node, op))
         else:
             cast_names = set() if isinstance(op, Expressive) or target != self.half else set(node.inputs)
         if target == self.half:
-            cast_names |= {name for name in node.inputs if name in self.constants and name not in self.large}
+            if not self.factors_only:
+                cast_names |= {name for name in node.inputs if name in self.constants and name not in self.large}
             self.data.add(node.output)
         names = tuple(self.as_half(name) if name in cast_names else self.now[name] for name in node.inputs)
         before, now = [t.dtype for t in self.source.ins(node)], [self.types[name].dtype for name in names]
         self.emit(node, retyped(op, before, now, target), names)
+
+    def cast_factors(self, node: Node, op: Product) -> tuple[str, ...]:
+        """The inputs of a product that it reads in half precision."""
+        if not self.factors_only:
+            return node.inputs[: op.main]
+        x = node.inputs[0]
+        few = isinstance(op, Conv) and self.source.types[x].shape[1] <= FEW_CHANNELS
+        return () if few and self.types[self.now[x]].dtype == F32 else node.inputs[:2]
 
     def target(self, node: Node) -> np.dtype:
         """The type of a node's output: a half type for some that are float32."""
@@ -138,6 +159,17 @@ class _ToHalfPrecision:
             else:
                 self.nodes.append(Node(new, Map(cast(arg(0, F32), self.half)), (now,), new))
         return self.casts[now]
+
+    def as_single(self, name: str) -> str:
+        """The tensor in float32 if it was float32."""
+        now = self.now[name]
+        if self.types[now].dtype != self.half or self.source.types[name].dtype != F32:
+            return now
+        back = f"{now}/single"
+        if back not in self.types:
+            self.types[back] = self.source.types[name]
+            self.nodes.append(Node(back, Map(cast(arg(0, self.half), F32)), (now,), back))
+        return back
 
     def rounded(self, array: np.ndarray) -> np.ndarray:
         """The nearest values in half precision; finite elements stay finite."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import ml_dtypes
 import numpy as np
 
 from brickrt.graph.ir import Graph, Node
@@ -19,6 +20,7 @@ from brickrt.plan.cost.constants import DIVIDE_OPERATIONS, ELEMENTWISE_OPERATION
 from brickrt.plan.device.device_spec import DeviceSpec
 from brickrt.plan.options import Precision
 
+BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 _TRIGONOMETRIC = frozenset({"sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh"})
 _SLOW = _TRIGONOMETRIC | {"exp", "log", "tanh", "erf", "sigmoid", "pow", "mod", "fmod"}
 _COSTS = dict.fromkeys(_SLOW, SLOW_OPERATIONS) | dict.fromkeys(("div", "sqrt", "reciprocal"), DIVIDE_OPERATIONS)
@@ -53,6 +55,8 @@ def _product_gflops(op: Op, dtype: np.dtype, device: DeviceSpec, precision: Prec
     peak = device.peak_gflops_per_core
     if dtype == np.uint8:
         return peak if grouped else peak * device.byte_products
+    if device.kind == "cpu" and dtype == BFLOAT16:
+        return peak if grouped else peak * device.bfloat16_products
     return peak if grouped else device.matrix_gflops_per_core.get(kind, peak)
 
 

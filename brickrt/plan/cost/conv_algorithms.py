@@ -12,6 +12,7 @@ import math
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 
+import ml_dtypes
 import numpy as np
 
 from brickrt.graph.ir import Graph, Node
@@ -38,6 +39,7 @@ from brickrt.plan.cost.strassen import LEVELS, choose_product, growth, possible_
 from brickrt.plan.device.device_spec import DeviceSpec
 
 DIRECT = "direct"
+FLOAT32, BFLOAT16 = np.dtype(np.float32), np.dtype(ml_dtypes.bfloat16)
 EDGES = {f"winograd{m}": m for m in (6, 5, 4, 3, 2)}  # outputs of a tile along each dimension that is tiled
 
 
@@ -117,17 +119,19 @@ def conv_us(graph: Graph, node: Node, device: DeviceSpec, algorithm: str | None,
     op, x, out = node.op, graph.ins(node)[0].shape, graph.out(node).shape
     assert isinstance(op, Conv)
     if algorithm in (None, DIRECT):
-        return _direct_us(op, x, out, device, constants)
+        narrow = graph.ins(node)[0].dtype == BFLOAT16
+        return _direct_us(op, x, out, device, constants, device.bfloat16_products if narrow else 1)
     axes = axes_of(op, x[2:], EDGES[str(algorithm)])
     return winograd_us(axes, x[1], out, device, CoreShare(1, 1, constants))
 
 
-def _direct_us(op: Conv, x: Shape, out: Shape, device: DeviceSpec, constants: int) -> float:
+def _direct_us(op: Conv, x: Shape, out: Shape, device: DeviceSpec, constants: int, at_a_time: int) -> float:
     sides = zip(out[2:], x[2:], op.kernel, op.strides, op.dilations, op.pads, strict=True)
     taps = [live_taps(*side) for side in sides]
     products = out[0] * math.prod(int(t.sum()) for t in taps) * x[1] * -(-out[1] // device.lanes)
     weights = math.prod(int(np.count_nonzero(t)) for t in taps) * x[1] * out[1] * 4
-    return max(compute_us(products, device, DIRECT_SHARE), read_us(weights, max(weights, constants), device))
+    arithmetic = compute_us(products / at_a_time, device, DIRECT_SHARE)
+    return max(arithmetic, read_us(weights, max(weights, constants), device))
 
 
 @dataclass(frozen=True)
@@ -209,12 +213,20 @@ def _may_transform(graph: Graph, layouts: Mapping[str, str], node: Node) -> bool
     return (
         isinstance(op, Conv)
         and any(fits(op, edge) for edge in EDGES.values())
-        and graph.ins(node)[0].dtype == graph.out(node).dtype == np.float32
+        and _computes_float32(graph, node)
         and layouts[node.output] == "blocked"
         and (layouts[node.inputs[0]] == "blocked" or max(op.strides) > 1)  # few channels share a vector with residues
         and all(name in graph.constants for name in node.inputs[1 : 2 + op.bias])
         and math.prod(graph.out(node).shape) > 0
     )
+
+
+def _computes_float32(graph: Graph, node: Node) -> bool:
+    """Whether sums are float32, of factors of one type, and nothing else is stored or read but bfloat16."""
+    first, second, *_ = graph.ins(node)
+    kinds = {first.dtype, graph.out(node).dtype}
+    biases = graph.ins(node)[2 : node.op.main] if isinstance(node.op, Conv) else []
+    return first.dtype == second.dtype and kinds <= {FLOAT32, BFLOAT16} and all(b.dtype == FLOAT32 for b in biases)
 
 
 def _fastest(graph: Graph, node: Node, device: DeviceSpec, constants: int, blocked: bool) -> str:

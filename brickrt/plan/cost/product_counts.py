@@ -44,6 +44,8 @@ def peak_ratio(dtype: np.dtype, device: DeviceSpec, precision: Precision) -> flo
     """How many times more operations a core can do at most on products of elements of a type than on float32's."""
     if dtype in BYTES:
         return max(device.byte_products, WORD_PRODUCTS)
+    if device.kind == "cpu" and dtype.name == "bfloat16":
+        return device.bfloat16_products
     kind = "tf32" if dtype == np.float32 and precision == "tf32" else dtype.name
     peak = device.peak_gflops_per_core
     return max(1.0, device.matrix_gflops_per_core.get(kind, peak) / peak)

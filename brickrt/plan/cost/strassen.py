@@ -20,20 +20,17 @@ from brickrt.ops.operators.conv import Conv
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.types import Shape
 from brickrt.plan.cost.constants import (
-    CONFLICT,
     DOUBLE_PUMPED_MARGIN,
     KEPT,
     MOST_MEMORY,
     OUTPUT,
     PREFETCHED_HIDDEN,
-    SETS,
     SPILT_FACTORS,
     STRASSEN_LEAST,
     STRASSEN_MARGIN,
     STRASSEN_SHARE,
     SUM,
     UNEVEN_STRASSEN,
-    WAYS,
 )
 from brickrt.plan.cost.roofline import compute_us, overlapped_us, read_us
 from brickrt.plan.device.device_spec import DeviceSpec
@@ -86,7 +83,7 @@ def product_us(graph: Graph, node: Node, device: DeviceSpec, algorithm: str | No
     columns = out.shape[column_dim(node)]
     depth = weights.size // columns
     vectors = out.size // columns * depth * -(-columns // device.lanes)
-    arithmetic = compute_us(vectors, device, STRASSEN_SHARE) * _conflict(graph, node)
+    arithmetic = compute_us(vectors, device, STRASSEN_SHARE)
     read = _far_us(out.size // columns * depth * 4, _moved(graph, node), device)
     return overlapped_us(arithmetic, read_us(weights.nbytes, max(weights.nbytes, constants), device) + read)
 
@@ -225,11 +222,3 @@ def _far_us(nbytes: float, moved: int, device: DeviceSpec) -> float:
     """Time to read rows if they come from memory: products overlap that, sums do not."""
     far = moved > KEPT * device.shared[1]
     return read_us(nbytes, math.inf, device) if far else 0.0
-
-
-def _conflict(graph: Graph, node: Node) -> float:
-    kind = graph.ins(node)[0]
-    if isinstance(node.op, Conv):
-        return 1.0
-    rows = kind.shape[-2] if kind.rank > 1 else 1
-    return CONFLICT if kind.shape[-1] * 4 % SETS == 0 and rows > WAYS else 1.0

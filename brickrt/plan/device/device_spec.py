@@ -27,7 +27,8 @@ class DeviceSpec:
     `double_pumped` is set where a core splits its vector operations in two, as Zen 4 does those of 512 bits: one
     multiply-add a cycle, not two. Kernels come nearer to that lower peak.
 
-    `byte_products` is how many products of bytes a core adds in the time of one in float32.
+    `byte_products` is how many products of bytes a core adds in the time of one in float32, `bfloat16_products` how
+    many of bfloat16.
 
     A core of a GPU is a streaming multiprocessor: `l1` is its shared memory, `l2` its share of the chip's cache.
     """
@@ -48,6 +49,7 @@ class DeviceSpec:
     matrix_gflops_per_core: Mapping[str, float] = field(default_factory=dict, hash=False)  # of matrix units, by type
     double_pumped: bool = False
     byte_products: int = 1
+    bfloat16_products: int = 1
     task_overhead_us: float = 1.0  # taking a task, checking what it waits for, publishing it
     call_overhead_us: float = 0.3  # one kernel call inside a task
     min_task_us: float = 30.0  # a layer is not cut in smaller tasks
@@ -122,6 +124,7 @@ def host_device(isa: str | None = None) -> DeviceSpec:
         tau=max(64, 16 * cores),
         double_pumped=double_pumped,
         byte_products=4 if machine.multiplies_bytes(isa) else 1,
+        bfloat16_products=2 if machine.multiplies_bfloat16(isa) else 1,
         margin=0.02,  # measured: merges modelled 3 % faster are, those modelled level may take a tenth longer
     )
 

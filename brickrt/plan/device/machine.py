@@ -114,6 +114,13 @@ def multiplies_bytes(isa: str) -> bool:
     return name is not None and bool(binding.get_host_cpu_features().get(name))
 
 
+def multiplies_bfloat16(isa: str) -> bool:
+    """Whether the host has an instruction that adds products of two bfloat16, in vectors of an instruction set."""
+    from llvmlite import binding
+
+    return isa == "avx512" and bool(binding.get_host_cpu_features().get("avx512bf16"))
+
+
 def cpu_name() -> str:
     """The processor's marketing name where the system has one, else that of its architecture."""
     model = re.search(r"^model name\s*:\s*(.+)$", read_text(Path("/proc/cpuinfo")), re.MULTILINE)

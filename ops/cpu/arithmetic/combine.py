@@ -13,6 +13,7 @@ from brickrt.ops.cpu.arithmetic.vector_math import lanes_of
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import I32, fill, register_type, vector
 from brickrt.ops.expr import BOOL
+from brickrt.ops.types import is_floating
 
 
 def pairwise(values: Sequence[ir.Value], combine: Callable[[ir.Value, ir.Value], ir.Value]) -> ir.Value:
@@ -25,8 +26,8 @@ def pairwise(values: Sequence[ir.Value], combine: Callable[[ir.Value, ir.Value],
 
 @dataclass(frozen=True)
 class Combine:
-    """`how` is sum, prod, max or min, of values of `dtype`. float16 is combined in float32; of bool, sum and max are
-    "or", prod and min are "and"."""
+    """`how` is sum, prod, max or min, of values of `dtype`. float16 and bfloat16 are combined in float32; of bool, sum
+    and max are "or", prod and min are "and"."""
 
     how: str
     dtype: np.dtype
@@ -38,8 +39,8 @@ class Combine:
     def _neutral(self) -> float | int:
         if self.how in ("sum", "prod"):
             neutral = int(self.how == "prod")
-            return float(neutral) if self.dtype.kind == "f" else neutral
-        if self.dtype.kind == "f":
+            return float(neutral) if is_floating(self.dtype) else neutral
+        if is_floating(self.dtype):
             return float("-inf" if self.how == "max" else "inf")
         if self.dtype == BOOL:
             return int(self.how == "min")
@@ -53,7 +54,7 @@ class Combine:
         if self.how in ("max", "min"):
             return extreme(f, self.how, self.dtype, x, y)
         float_name, int_name = {"sum": ("fadd", "add"), "prod": ("fmul", "mul")}[self.how]
-        return getattr(f.b, float_name if self.dtype.kind == "f" else int_name)(x, y)
+        return getattr(f.b, float_name if is_floating(self.dtype) else int_name)(x, y)
 
     def all(self, f: FunctionEmitter, values: Sequence[ir.Value]) -> ir.Value:
         """The values combined in pairs, pairs of pairs, and so on."""

@@ -7,13 +7,14 @@ from llvmlite import ir
 
 from brickrt.ops.cpu.arithmetic.vector_math import lanes_of
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
-from brickrt.ops.cpu.emit.llvm_types import HALF, register_type, type_suffix, vector
+from brickrt.ops.cpu.emit.llvm_types import HALVES, register_type, type_suffix, vector
 from brickrt.ops.expr import BOOL
+from brickrt.ops.types import is_floating
 
 
 def compare(f: FunctionEmitter, relation: str, dtype: np.dtype, x: ir.Value, y: ir.Value) -> ir.Value:
     """i1 lanes; a comparison with NaN is false, except !=."""
-    if dtype.kind == "f":
+    if is_floating(dtype):
         return f.b.fcmp_unordered("!=", x, y) if relation == "!=" else f.b.fcmp_ordered(relation, x, y)
     return f.b.icmp_signed(relation, x, y) if dtype.kind == "i" else f.b.icmp_unsigned(relation, x, y)
 
@@ -24,14 +25,14 @@ def convert(f: FunctionEmitter, x: ir.Value, source: np.dtype, target: np.dtype)
         return x
     if target == BOOL:
         return compare(f, "!=", source, x, ir.Constant(x.type, None))
-    if source.kind == "f" and target.kind == "f":
+    if is_floating(source) and is_floating(target):
         return _float_to_float(f, x, target)
-    if source.kind == "f":
+    if is_floating(source):
         return _float_to_int(f, x, target)
     kind = vector(register_type(target), lanes_of(x))
-    if target.kind == "f":
+    if is_floating(target):
         number = (f.b.sitofp if source.kind == "i" else f.b.uitofp)(x, kind)
-        return _round_half(f, number) if target == np.float16 else number
+        return f.rounded(number, target, lanes_of(x)) if target in HALVES else number
     if target.itemsize == source.itemsize and source != BOOL:
         return x
     if target.itemsize < source.itemsize:
@@ -43,11 +44,7 @@ def _float_to_float(f: FunctionEmitter, x: ir.Value, target: np.dtype) -> ir.Val
     kind = vector(register_type(target), lanes_of(x))
     if kind != x.type:
         x = f.b.fpext(x, kind) if target.itemsize == 8 else f.b.fptrunc(x, kind)
-    return _round_half(f, x) if target == np.float16 else x
-
-
-def _round_half(f: FunctionEmitter, x: ir.Value) -> ir.Value:
-    return f.b.fpext(f.b.fptrunc(x, vector(HALF, lanes_of(x))), x.type)
+    return f.rounded(x, target, lanes_of(x)) if target in HALVES else x
 
 
 def _float_to_int(f: FunctionEmitter, x: ir.Value, target: np.dtype) -> ir.Value:

@@ -13,8 +13,9 @@ from brickrt.ops.cpu.arithmetic.quantize import rounded_byte, store_byte
 from brickrt.ops.cpu.arithmetic.scalar_math import LIBM, libm
 from brickrt.ops.cpu.arithmetic.vector_math import lanes_of
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
-from brickrt.ops.cpu.emit.llvm_types import FLOAT, I1, fill, register_type, vector
+from brickrt.ops.cpu.emit.llvm_types import FLOAT, I1, computed_type, fill, register_type, vector
 from brickrt.ops.expr import COMPARE, TEST, Apply, Arg, Const, Expr, distinct
+from brickrt.ops.types import is_floating
 
 VECTORIZED: dict[str, Callable[..., ir.Value]] = {
     "exp": vector_math.exp,
@@ -98,7 +99,7 @@ def _without_division(expr: Apply) -> Apply:
 
 def constant(expr: Const, lanes: int) -> ir.Constant:
     """A constant of an expression in every lane."""
-    value = float(expr.value) if expr.dtype.kind == "f" else int(expr.value)
+    value = float(expr.value) if is_floating(expr.dtype) else int(expr.value)
     return fill(vector(register_type(expr.dtype), lanes), value)
 
 
@@ -117,7 +118,7 @@ def apply(f: FunctionEmitter, expr: Apply, args: Sequence[ir.Value]) -> ir.Value
         return _test(f, expr.fn, dtype, args[0])
     if expr.fn in ("max", "min"):
         return extreme(f, expr.fn, dtype, args[0], args[1], expr.args)
-    if dtype.kind == "f":
+    if is_floating(dtype):
         return _float(f, expr.fn, args)
     return integers.apply(f, expr.fn, dtype, args)
 
@@ -132,18 +133,18 @@ def extreme(
 ) -> ir.Value:
     """max or min; of floats, NaN where either is. `nodes` may show an operand to be a constant other than NaN."""
     relation = ">" if which == "max" else "<"
-    if dtype.kind == "f" and isinstance(nodes[1], Const):
+    if is_floating(dtype) and isinstance(nodes[1], Const):
         x, y, nodes = y, x, (nodes[1], nodes[0])
     # A false comparison gives y, so that a NaN in y comes through; this is one machine instruction.
     result = f.b.select(compare(f, relation, dtype, x, y), x, y)
     known = nodes[0]
-    if dtype.kind != "f" or (isinstance(known, Const) and known.value == known.value):
+    if not is_floating(dtype) or (isinstance(known, Const) and known.value == known.value):
         return result
     return f.b.select(f.b.fcmp_unordered("uno", x, x), x, result)
 
 
 def _test(f: FunctionEmitter, fn: str, dtype: np.dtype, x: ir.Value) -> ir.Value:
-    if dtype.kind != "f":
+    if not is_floating(dtype):
         return fill(vector(I1, lanes_of(x)), 0)
     if fn == "isnan":
         return f.b.fcmp_unordered("uno", x, x)
@@ -209,23 +210,23 @@ def _power(f: FunctionEmitter, expr: Apply, args: Sequence[ir.Value]) -> ir.Valu
     known = exponent.value if isinstance(exponent, Const) else None
     if known in (1, 2, 3):
         return _small_power(f, base.dtype, args[0], int(known))
-    if known == 0.5 and base.dtype.kind == "f":
+    if known == 0.5 and is_floating(base.dtype):
         return f.math("sqrt", args[0])
-    if base.dtype.kind != "f" and exponent.dtype.kind != "f":
+    if not is_floating(base.dtype) and not is_floating(exponent.dtype):
         return integers.power(f, base.dtype, exponent.dtype, *args)
-    single = base.dtype.kind == "f" and base.dtype.itemsize < 8 and exponent.dtype.itemsize <= 4
+    single = is_floating(base.dtype) and base.dtype.itemsize < 8 and exponent.dtype.itemsize <= 4
     work = np.dtype(np.float32 if single else np.float64)
     x, y = convert(f, args[0], base.dtype, work), convert(f, args[1], exponent.dtype, work)
     return _resize(f, libm(f, "pow", x, y), base.dtype, work)
 
 
 def _resize(f: FunctionEmitter, value: ir.Value, dtype: np.dtype, work: np.dtype) -> ir.Value:
-    """From the type of the computation to the register type of `dtype`, without rounding to float16."""
-    return convert(f, value, work, np.dtype(np.float32) if dtype == np.float16 else dtype)
+    """From the type of the computation to the register type of `dtype`, without rounding to two bytes."""
+    return convert(f, value, work, computed_type(dtype))
 
 
 def _small_power(f: FunctionEmitter, dtype: np.dtype, x: ir.Value, exponent: int) -> ir.Value:
-    times = f.b.fmul if dtype.kind == "f" else f.b.mul
+    times = f.b.fmul if is_floating(dtype) else f.b.mul
     result = x
     for _ in range(exponent - 1):
         result = times(result, x)

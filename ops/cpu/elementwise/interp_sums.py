@@ -11,10 +11,11 @@ from llvmlite import ir
 
 from brickrt.ops.cpu.arithmetic.expressions import convert
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
-from brickrt.ops.cpu.emit.llvm_types import I32, Index, register_type, vector
+from brickrt.ops.cpu.emit.llvm_types import I32, Index, computed_type, register_type, vector
 from brickrt.ops.cpu.moves.index_tables import constant_array
 from brickrt.ops.cpu.operand import Operand
 from brickrt.ops.operators.interp import AxisTaps, Interp
+from brickrt.ops.types import is_floating
 
 FLOAT32, FLOAT64, INT64 = np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.int64)
 UNROLLED_TAPS = 36
@@ -39,7 +40,7 @@ class AxisTables:
 
 @dataclass(frozen=True)
 class Sums:
-    """Emits outputs. Sums are float32 for float32 and float16, float64 for all other types."""
+    """Emits outputs. Sums are float32 for float32, float16 and bfloat16, float64 for all other types."""
 
     f: FunctionEmitter
     source: Operand
@@ -79,8 +80,8 @@ class Sums:
             total = self._unrolled(axes, at, offset, lanes)
         else:
             total = self._looped(axes, sizes, at, offset, lanes)
-        # A float16 total is rounded by the store.
-        value = total if self.out.dtype.kind == "f" else convert(f, total, self.work, self.out.dtype)
+        # A total of two bytes is rounded by the store.
+        value = total if is_floating(self.out.dtype) else convert(f, total, self.work, self.out.dtype)
         f.store(value, self.dst, f.dot(at, self.out.strides), self.out.dtype, lanes)
 
     def _unrolled(self, axes: Sequence[int], at: Sequence[Index], offset: Index, lanes: int) -> ir.Value:
@@ -151,9 +152,9 @@ class Sums:
         f, dtype = self.f, self.source.dtype
         stride = 1 if self.out.block > 1 else self.source.strides[-1]
         value = f.gather(self.src, offset, stride, dtype, lanes)
-        return convert(f, value, FLOAT32 if dtype == np.float16 else dtype, self.work)
+        return convert(f, value, computed_type(dtype), self.work)
 
 
 def work_dtype(dtype: np.dtype) -> np.dtype:
     """The type of sums for outputs of `dtype`."""
-    return FLOAT32 if dtype.kind == "f" and dtype.itemsize <= 4 else FLOAT64
+    return FLOAT32 if is_floating(dtype) and dtype.itemsize <= 4 else FLOAT64

@@ -14,9 +14,12 @@ from llvmlite import ir
 
 from brickrt.ops.cpu.emit.control_flow import ControlFlow
 from brickrt.ops.cpu.emit.llvm_types import (
+    BFLOAT,
+    BFLOAT16,
     FLOAT,
     HALF,
     I8,
+    I16,
     I32,
     I64,
     PTR,
@@ -33,10 +36,13 @@ from brickrt.ops.cpu.emit.llvm_types import (
 )
 from brickrt.ops.cpu.emit.sizes import Size
 
+BFLOAT16_LANES = 16  # of the instruction that rounds to bfloat16
+
 
 class FunctionEmitter(ControlFlow):
     """A function under construction, from its arguments to memory; `b` is the llvmlite builder at the current place.
-    Of a kernel that has a table of sizes args[sizes_at] is its address."""
+    Of a kernel that has a table of sizes args[sizes_at] is its address. `rounds_bfloat16`: the processor has
+    an instruction for that (AVX-512 BF16)."""
 
     def __init__(
         self,
@@ -45,8 +51,11 @@ class FunctionEmitter(ControlFlow):
         args: Sequence[ir.Type] = (PTR, PTR),
         ret: ir.Type = VOID,
         sizes_at: int | None = None,
+        rounds_bfloat16: bool = False,
     ) -> None:
         super().__init__(module, name, args, ret)
+        self.rounds_bfloat16 = rounds_bfloat16
+        self._rounded = dict[int, tuple[ir.Value, ir.Value]]()  # values in float32 and their bits in bfloat16, by id
         self._sizes_at, self._sizes = sizes_at, dict[int, ir.Value]()
         self._size_table: ir.Value | None = None
 
@@ -79,7 +88,7 @@ class FunctionEmitter(ControlFlow):
         """A function of its own for code that seldom runs or is seldom entered, called at the current place: its
         emitter, and the `values` inside it. Among hot loops such code would take registers from them."""
         args = (PTR, PTR, *(I64 for _ in values))
-        f = FunctionEmitter(self.module, f"{self.fn.name}.{name}", args, sizes_at=self._sizes_at)
+        f = FunctionEmitter(self.module, f"{self.fn.name}.{name}", args, VOID, self._sizes_at, self.rounds_bfloat16)
         f.fn.linkage = "internal"
         f.fn.attributes.add("noinline")
         f.fn.attributes.add("cold")
@@ -198,13 +207,41 @@ class FunctionEmitter(ControlFlow):
         """From memory to register type."""
         if dtype == np.dtype(bool):
             return self.b.icmp_unsigned("!=", value, ir.Constant(value.type, None if lanes > 1 else 0))
+        if dtype == BFLOAT16:
+            wide = vector(I32, lanes)
+            return self.b.bitcast(self.b.shl(self.b.zext(value, wide), fill(wide, 16)), vector(FLOAT, lanes))
         return self.b.fpext(value, vector(FLOAT, lanes)) if dtype == np.dtype(np.float16) else value
 
     def narrow(self, value: ir.Value, dtype: np.dtype, lanes: int) -> ir.Value:
         """From register to memory type."""
         if dtype == np.dtype(bool):
             return self.b.zext(value, vector(I8, lanes))
+        if dtype == BFLOAT16:
+            _, bits = self._rounded.get(id(value), (value, None))
+            return self._bfloat16_bits(value, lanes) if bits is None else bits
         return self.b.fptrunc(value, vector(HALF, lanes)) if dtype == np.dtype(np.float16) else value
+
+    def rounded(self, value: ir.Value, dtype: np.dtype, lanes: int) -> ir.Value:
+        """A float32 value rounded to what float16 or bfloat16 can hold, still in float32."""
+        bits = self.narrow(value, dtype, lanes)
+        result = self.widen(bits, dtype, lanes)
+        if dtype == BFLOAT16:
+            self._rounded[id(result)] = result, bits
+        return result
+
+    def _bfloat16_bits(self, value: ir.Value, lanes: int) -> ir.Value:
+        """The nearest bfloat16, to even on a tie. The instruction counts subnormal values as 0."""
+        if self.rounds_bfloat16 and lanes == BFLOAT16_LANES:
+            rounded = self.intrinsic("llvm.x86.avx512bf16.cvtneps2bf16.512", vector(BFLOAT, lanes), value)
+            return self.b.bitcast(rounded, vector(I16, lanes))
+        kind = vector(I32, lanes)
+        bits = self.b.bitcast(value, kind)
+        upper = self.b.lshr(bits, fill(kind, 16))
+        more = self.b.add(self.b.and_(upper, fill(kind, 1)), fill(kind, 0x7FFF))
+        nearest = self.b.lshr(self.b.add(bits, more), fill(kind, 16))
+        quiet = self.b.or_(upper, fill(kind, 0x40))
+        whole = self.b.select(self.b.fcmp_unordered("uno", value, value), quiet, nearest)
+        return self.b.trunc(whole, vector(I16, lanes))
 
     def tail_mask(self, count: Index, lanes: int) -> ir.Value:
         """<lanes x i1>, on for the first `count` lanes."""

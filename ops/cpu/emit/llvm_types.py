@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import cache, lru_cache
 from typing import Any, TypeAlias
 
+import ml_dtypes
 import numpy as np
 from llvmlite import ir
 
@@ -16,8 +17,32 @@ HALF, FLOAT, DOUBLE, VOID, PTR = ir.HalfType(), ir.FloatType(), ir.DoubleType(),
 Index: TypeAlias = int | Size | ir.Value
 
 
+class BrainFloat(ir.Type):
+    """LLVM's bfloat, which llvmlite has no type for: what instructions for bfloat16 take and give."""
+
+    def _to_string(self) -> str:
+        return "bfloat"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, BrainFloat)
+
+    def __hash__(self) -> int:
+        return hash(BrainFloat)
+
+
+BFLOAT = BrainFloat()
+BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+HALVES = (np.dtype(np.float16), BFLOAT16)
+"""Types of two bytes that are computed in float32."""
+
+
+def computed_type(dtype: np.dtype) -> np.dtype:
+    """The type that registers hold elements of `dtype` in: float32 for those of two bytes."""
+    return np.dtype(np.float32) if dtype in HALVES else dtype
+
+
 def memory_type(dtype: np.dtype) -> ir.Type:
-    """LLVM type of one element in memory."""
+    """LLVM type of one element in memory; bfloat16 is a plain integer there, the upper half of a float32."""
     if dtype == np.dtype(bool):
         return I8
     if dtype.kind == "f":
@@ -26,10 +51,8 @@ def memory_type(dtype: np.dtype) -> ir.Type:
 
 
 def register_type(dtype: np.dtype) -> ir.Type:
-    """LLVM type of one element in a register: bool is i1, float16 is computed in float32."""
-    if dtype == np.dtype(bool):
-        return I1
-    return FLOAT if dtype == np.dtype(np.float16) else memory_type(dtype)
+    """LLVM type of one element in a register: bool is i1, float16 and bfloat16 are computed in float32."""
+    return I1 if dtype == np.dtype(bool) else memory_type(computed_type(dtype))
 
 
 @lru_cache(maxsize=1 << 12)

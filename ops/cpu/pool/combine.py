@@ -16,13 +16,14 @@ from brickrt.ops.cpu.arithmetic.vector_math import lanes_of
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import Index, fill, register_type, vector
 from brickrt.ops.operators.pool import Pool, lowest
+from brickrt.ops.types import is_floating
 
 DOUBLE = np.dtype(np.float64)
 
 
 @dataclass(frozen=True)
 class PoolMath:
-    """`dtype` is that of the operands; float16 is computed in float32, like everything in registers."""
+    """`dtype` is that of the operands; float16 and bfloat16 are computed in float32, like everything in registers."""
 
     f: FunctionEmitter
     op: Pool
@@ -31,7 +32,7 @@ class PoolMath:
     @property
     def floating(self) -> bool:
         """Whether values are floats."""
-        return self.dtype.kind == "f"
+        return is_floating(self.dtype)
 
     def identity(self, lanes: int) -> ir.Constant:
         """What changes no value that it is combined with."""

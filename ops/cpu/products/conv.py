@@ -10,7 +10,7 @@ from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.products.conv_body import ConvBody
 from brickrt.ops.cpu.products.conv_scheme import ConvScheme
 from brickrt.ops.cpu.products.few_outputs_body import FewOutputsBody
-from brickrt.ops.cpu.products.integers.words import BYTES, pack_words
+from brickrt.ops.cpu.products.words.words import pack_words
 from brickrt.ops.operators.conv import ConvTranspose
 
 
@@ -21,7 +21,7 @@ class ConvKernel(ConvScheme):
         """Weights as one stream per tile, bias up to whole tiles per group, epilogue constants as the operands say."""
         if i == 1:
             inputs = 0 if isinstance(self.op, ConvTranspose) else 1
-            words = self._pack_weights(pack_words(array, inputs)) if self.integer else None
+            words = self._pack_weights(pack_words(array, inputs)) if self.in_words else None
             return [w.view(array.dtype) for w in words] if words else self._pack_weights(array)
         if i == 2 and self.op.bias:
             split = self._by_tiles(array).reshape(self.op.groups, -1)
@@ -31,10 +31,8 @@ class ConvKernel(ConvScheme):
     def packed_elements(self, i: int) -> int:
         """See `Kernel`."""
         padded = self.op.groups * self.padded_blocks * self.lanes
-        if i == 1 and self.integer:
-            return padded * self.taps * self.group_in * BYTES
         if i == 1:
-            return padded * self.taps * (self.group_in + (self.few_outputs.ways if self.few_outputs else 0))
+            return padded * self.taps * (self.group_in * self.word + (self.few_outputs.ways if self.few_outputs else 0))
         return padded if i == 2 and self.op.bias else super().packed_elements(i)
 
     def _pack_weights(self, w: np.ndarray) -> Sequence[np.ndarray]:

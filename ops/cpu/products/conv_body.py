@@ -14,10 +14,10 @@ from brickrt.ops.cpu.operand import Operand
 from brickrt.ops.cpu.operands.epilogue import offset_of
 from brickrt.ops.cpu.products.conv_operands import BYTE, ConvOperands, TilePosition
 from brickrt.ops.cpu.products.conv_scheme import ConvScheme
-from brickrt.ops.cpu.products.integers.dot import ByteDot
 from brickrt.ops.cpu.products.live_taps import first_input, live_taps, shared_taps, tile_place
 from brickrt.ops.cpu.products.register_tile import Accumulators
 from brickrt.ops.cpu.products.row_tiles import PIXEL, PixelTile, tile_runs
+from brickrt.ops.cpu.products.words.choose_dot import word_dot
 
 
 class ConvBody(ConvOperands):
@@ -136,8 +136,9 @@ class ConvBody(ConvOperands):
 
     def accumulators(self, place: TilePosition, count: int) -> Accumulators:
         """The sums of `count` pixels, begun with the bias."""
-        dot = ByteDot.of(self.f, self.k.isa) if self.k.integer else None
-        return Accumulators.create(self.f, self.initial(place), count, self.dtype, self.k.lanes, dot)
+        f, k = self.f, self.k
+        dot = word_dot(f, k.isa, k.integer) if k.in_words else None
+        return Accumulators.create(f, self.initial(place), count, k.x.dtype, k.lanes, dot)
 
     def places(self, place: TilePosition, out_x: Index, tile: PixelTile) -> list[tuple[int, int, list[Index]]]:
         """Per block and pixel that a tile gives their numbers, and the index of the output."""
@@ -189,7 +190,7 @@ class ConvBody(ConvOperands):
             if k.walks_taps:
                 self.walked_taps(acc, place, offset, in_x, q, channels, tap)
                 return
-            pixels = f.address(self.x, f.add(offset, f.mul(in_x, x.strides[-1])), self.dtype)
+            pixels = f.address(self.x, f.add(offset, f.mul(in_x, x.strides[-1])), x.dtype)
             self.row_taps(acc, place, pixels, tile, q, channels, tap)
 
     @contextmanager
@@ -223,7 +224,7 @@ class ConvBody(ConvOperands):
             offsets = [None if r is None else r * stride for r in run.rels]
             with f.loop(0, run.count) as i:
                 tap = f.add(f.mul(row, size), run.first, f.mul(i, run.step))
-                base = f.address(pixels, f.mul(i, run.advance * stride), self.dtype)
+                base = f.address(pixels, f.mul(i, run.advance * stride), k.x.dtype)
                 acc.multiply_add(base, offsets, step, channels, self.weights(place, q, channels, tap))
                 if self.later is not None:
                     f.set(self.later, f.address(f.get(self.later, PTR), channels * k.prefetch_bytes, BYTE))
@@ -247,7 +248,7 @@ class ConvBody(ConvOperands):
         step = 1 if operand.block > 1 else operand.strides[1]
 
         def add(tap: Index, index: Index, offsets: list[int | None]) -> None:
-            pixel = f.address(self.x, f.add(offset, f.mul(index, operand.strides[-1])), self.dtype)
+            pixel = f.address(self.x, f.add(offset, f.mul(index, operand.strides[-1])), operand.dtype)
             number = f.add(f.mul(row, window.kernel), tap)
             acc.multiply_add(pixel, offsets, step, channels, self.weights(place, q, channels, number))
 

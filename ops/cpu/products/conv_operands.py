@@ -12,6 +12,7 @@ from brickrt.ops.cpu.emit.llvm_types import PTR, Index, register_type, vector, z
 from brickrt.ops.cpu.products.conv_geometry import windows
 from brickrt.ops.cpu.products.conv_scheme import ConvScheme
 from brickrt.ops.cpu.products.register_tile import LoadWeight, PackedStream
+from brickrt.ops.cpu.products.words.pair_dot import HALF_WORD, joined_pair
 from brickrt.ops.operators.conv import ConvTranspose
 
 BYTE = np.dtype(np.int8)
@@ -41,7 +42,6 @@ class ConvOperands:
         self.factors = f.pointer(kernel.op.main) if kernel.op.channel_scaled else None
         self.later = f.local(PTR, f.pointer(len(kernel.ins) + kernel.extra_pointers)) if kernel.prefetch_bytes else None
         self.scaled_weights = f.pointer(1 + len(kernel.ins) + kernel.extra_pointers) if kernel.workspace else None
-        self.dtype = kernel.sums
         self.known_members: list[list[Index]] | None = None  # of the blocks of a tile, where weights are no constants
         self.epilogue = kernel.epilogue.bind(f)
         self.boxes = [f.box(d) for d in range(2, kernel.out.type.rank)]
@@ -58,12 +58,13 @@ class ConvOperands:
         """The bias of each block, or zero."""
         f, k = self.f, self.k
         if self.bias is None:
-            return [zeros(vector(register_type(self.dtype), k.lanes))] * place.count
+            return [zeros(vector(register_type(k.sums), k.lanes))] * place.count
+        dtype = k.ins[2].dtype
         if not k.packed[2]:
-            base = f.address(self.bias, f.mul(place.group, k.group_out), self.dtype)
-            return [f.collect(base, self.members(place, j), self.dtype, k.lanes) for j in range(place.count)]
+            base = f.address(self.bias, f.mul(place.group, k.group_out), dtype)
+            return [f.collect(base, self.members(place, j), dtype, k.lanes) for j in range(place.count)]
         first = self.padded_block(place)
-        return [f.load(self.bias, f.mul(f.add(first, j), k.lanes), self.dtype, k.lanes) for j in range(place.count)]
+        return [f.load(self.bias, f.mul(f.add(first, j), k.lanes), dtype, k.lanes) for j in range(place.count)]
 
     def members(self, place: TilePosition, j: int) -> list[Index]:
         """Numbers in their group of the output channels of block `j` of a tile; lanes past the last one repeat it."""
@@ -88,14 +89,15 @@ class ConvOperands:
             return self.loose_weights(place, q, tap)
         within = f.mul(f.add(f.mul(q, k.taps * k.unit), f.mul(tap, channels)), k.tile[0] * k.lanes)
         scaled = self.scaled_weights
-        base = f.address(self.stream(place) if scaled is None else scaled, within, self.dtype)
+        dtype = k.weight_type if scaled is None else k.sums
+        base = f.address(self.stream(place) if scaled is None else scaled, within, dtype)
         also = self.prefetch_later if self.later is not None else None
-        return PackedStream(f, base, k.tile[0], k.group_in * k.taps, self.dtype, k.lanes, also, follows=scaled is None)
+        return PackedStream(f, base, k.tile[0], k.group_in * k.taps, dtype, k.lanes, also, follows=scaled is None)
 
     def stream(self, place: TilePosition) -> ir.Value:
         """Where the packed weights of a tile begin."""
         f, k = self.f, self.k
-        return f.address(self.w, f.mul(self.padded_block(place), k.lanes * k.group_in * k.taps), self.dtype)
+        return f.address(self.w, f.mul(self.padded_block(place), k.lanes * k.group_in * k.taps), k.weight_type)
 
     def scale_weights(self, place: TilePosition) -> None:
         """Writes packed weights of a tile, times the factors of the input's channels, to the workspace."""
@@ -108,8 +110,8 @@ class ConvOperands:
                 first = f.mul(f.add(f.mul(q, k.taps * k.unit), f.mul(tap, channels), c), width)
                 factor = f.splat(self.factor(place, q, c), k.lanes)
                 for at in (f.add(first, j * k.lanes) for j in range(k.tile[0])):
-                    value = f.b.fmul(f.load(weights, at, self.dtype, k.lanes), factor)
-                    f.store(value, self.scaled_weights, at, self.dtype, k.lanes)
+                    value = f.b.fmul(f.load(weights, at, k.weight_type, k.lanes), factor)
+                    f.store(value, self.scaled_weights, at, k.sums, k.lanes)
 
     def factor(self, place: TilePosition, q: Index, c: Index) -> ir.Value:
         """The factor of channel `c` of unit `q` of the input."""
@@ -119,21 +121,25 @@ class ConvOperands:
         block, lane = f.div(channel, operand.block), f.rem(channel, operand.block)
         at = f.add(f.mul(block, operand.strides[1]), lane)
         image = f.mul(place.n, operand.strides[0]) if operand.shape[0] > 1 else 0
-        return f.load(self.factors, f.add(image, at), self.dtype)
+        return f.load(self.factors, f.add(image, at), operand.dtype)
 
     def loose_weights(self, place: TilePosition, q: Index, tap: Index) -> LoadWeight:
         """Loads weights that are no constants from where they lie, one lane at a time."""
         f, k = self.f, self.k
-        transposed = isinstance(k.op, ConvTranspose)
-        per_out, per_in = (k.taps, k.group_out * k.taps) if transposed else (k.group_in * k.taps, k.taps)
-        group = f.mul(place.group, k.group_in * k.group_out * k.taps)
-        start = f.add(group, tap, f.mul(f.mul(q, k.unit), per_in))
+        transposed, channels = isinstance(k.op, ConvTranspose), k.group_in * k.word
+        per_out, per_in = (k.taps, k.group_out * k.taps) if transposed else (channels * k.taps, k.taps)
+        group = f.mul(place.group, channels * k.group_out * k.taps)
+        start = f.add(group, tap, f.mul(f.mul(q, k.unit * k.word), per_in))
         members = self.known_members or [self.members(place, j) for j in range(place.count)]
         lanes = [[f.add(start, f.mul(member, per_out)) for member in block] for block in members]
 
         def load(c: Index, j: int) -> ir.Value:
-            within = f.mul(c, per_in)
-            value = f.collect(self.w, [f.add(lane, within) for lane in lanes[j]], self.dtype, k.lanes)
+            within = f.mul(c, per_in * k.word)
+            places = [f.add(lane, within) for lane in lanes[j]]
+            if k.in_words:
+                halves = [[f.add(at, half * per_in) for at in places] for half in range(k.word)]
+                return joined_pair(f, *(f.collect(self.w, half, HALF_WORD, k.lanes) for half in halves))
+            value = f.collect(self.w, places, k.ins[1].dtype, k.lanes)
             return value if self.factors is None else f.b.fmul(value, f.splat(self.factor(place, q, c), k.lanes))
 
         return load

@@ -16,15 +16,16 @@ from typing import Any, ClassVar
 import numpy as np
 
 from brickrt.ops.base import Op
+from brickrt.ops.cpu.emit.llvm_types import computed_type
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel
 from brickrt.ops.cpu.operand import Operand
 from brickrt.ops.cpu.operands.epilogue import Epilogue
 from brickrt.ops.cpu.products.conv_geometry import POINT, chunk_channels, is_pointwise, joins_rows, windows
 from brickrt.ops.cpu.products.few_outputs import FEWEST_PIXELS, FewOutputs, power_of_two
-from brickrt.ops.cpu.products.integers.dot import left_registers
-from brickrt.ops.cpu.products.integers.words import in_words, multiplies_integers
 from brickrt.ops.cpu.products.row_tiles import RowWindow, choose_tile, common_cut, tile_runs
+from brickrt.ops.cpu.products.words.choose_dot import left_registers
+from brickrt.ops.cpu.products.words.words import WORD, in_words, multiplies_integers, multiplies_pairs, word_elements
 from brickrt.ops.operators.conv import Conv, ConvTranspose
 from brickrt.ops.operators.product_types import SUMS
 from brickrt.ops.types import Boxes
@@ -117,18 +118,36 @@ class ConvScheme(Kernel):
         return multiplies_integers(self.ins)
 
     @cached_property
+    def in_words(self) -> bool:
+        """Whether tiles multiply words of several channels: bytes, or bfloat16 in pairs."""
+        if self.integer:
+            return True
+        blocked = self.ins[0].block > 1 and self.out.block > 1 and not self.op.channel_scaled
+        return blocked and multiplies_pairs(self.ins, 1, self.op.groups)
+
+    @cached_property
     def x(self) -> Operand:
-        """The input as tiles read it: words of four channels where these are integers."""
-        return in_words(self.ins[0], 1) if self.integer else self.ins[0]
+        """The input as tiles read it."""
+        return in_words(self.ins[0], 1) if self.in_words else self.ins[0]
+
+    @property
+    def word(self) -> int:
+        """Channels that an element of the input as tiles read it holds."""
+        return word_elements(self.ins[0].dtype) if self.in_words else 1
+
+    @property
+    def weight_type(self) -> np.dtype:
+        """The type of weights as tiles read them."""
+        return WORD if self.in_words else self.ins[1].dtype
 
     @property
     def sums(self) -> np.dtype:
-        """The type of sums and bias, and of weights as tiles read them."""
-        return SUMS if self.integer else self.out.dtype
+        """The type of sums in registers."""
+        return SUMS if self.integer else computed_type(self.ins[0].dtype)
 
     @property
     def group_in(self) -> int:
-        """Input channels of a group; words of them where these are integers."""
+        """Input channels of a group, or words of them."""
         return self.x.shape[1] // self.op.groups
 
     @property
@@ -149,7 +168,7 @@ class ConvScheme(Kernel):
             return self.decided[1]
         plain, pixels = self.out.block == 1, math.prod(self.out.shape[2:])
         last = self.group_out - (self.group_blocks - 1) * self.lanes
-        if self.integer:
+        if self.in_words:
             return None
         ungrouped = self.op.groups == self.op.gate_parts == 1 and not self.op.channel_scaled
         shareable = ungrouped and self.ins[0].block > 1 and self.packed[1]
@@ -176,7 +195,7 @@ class ConvScheme(Kernel):
     def chunk_units(self) -> int:
         """Units of input channels between two sweeps over the pixels: all, but for those whose sums the output keeps
         meanwhile."""
-        kept = self.sums == self.out.dtype != np.float16 and self.out.block == self.lanes and self.op.gate_parts == 1
+        kept = self.sums == self.out.dtype and self.out.block == self.lanes and self.op.gate_parts == 1
         other = isinstance(self.op, ConvTranspose) or self.few_outputs or self.op.channel_scaled
         channels = self.group_in
         if kept and self.packed[1] and not other:
@@ -205,7 +224,7 @@ class ConvScheme(Kernel):
             return self.decided[0]
         step = self.op.strides[-1] if isinstance(self.op, ConvTranspose) else 1
         pixels = math.prod(self.out.shape[2:]) if is_pointwise(self.op) else -(-self.out.shape[-1] // step)
-        isa = left_registers(self.isa) if self.integer else self.isa
+        isa = left_registers(self.isa, self.integer) if self.in_words else self.isa
         return choose_tile(pixels, self.whole_blocks, self.shape_class[0], isa, self.sums, self.op.gate_parts)
 
     @property

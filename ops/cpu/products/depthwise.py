@@ -29,10 +29,10 @@ from brickrt.ops.cpu.products.conv_geometry import windows
 from brickrt.ops.cpu.products.conv_scheme import ConvScheme
 from brickrt.ops.cpu.products.groups.lane_groups import LaneGroups
 from brickrt.ops.cpu.products.groups.lane_inputs import LaneInputs, lane_inputs
-from brickrt.ops.cpu.products.integers.dot import ByteDot
-from brickrt.ops.cpu.products.integers.words import multiplies_integers
 from brickrt.ops.cpu.products.live_taps import first_input, live_taps, tile_place
 from brickrt.ops.cpu.products.row_tiles import FEW, PIXEL, PixelTile, tile_runs
+from brickrt.ops.cpu.products.words.byte_dot import ByteDot
+from brickrt.ops.cpu.products.words.words import multiplies_integers
 from brickrt.ops.operators.conv import Conv, ConvTranspose
 
 PIXELS = 8  # accumulators of a tile: enough to hide the latency of the additions
@@ -49,9 +49,9 @@ class DepthwiseKernel(ConvScheme):
     prefetches: ClassVar[bool] = False
 
     @property
-    def x(self) -> Operand:
-        """The input as it is: a lane reads channels, not words."""
-        return self.ins[0]
+    def in_words(self) -> bool:
+        """A lane reads channels, not words."""
+        return False
 
     @cached_property
     def lane_groups(self) -> LaneGroups:
@@ -121,9 +121,8 @@ class DepthwiseBody:
         self.k, self.f = kernel, f
         self.out, self.x, self.w = (f.pointer(i) for i in range(3))
         self.bias = f.pointer(3) if kernel.op.bias else None
-        self.dtype = kernel.sums
         self.dot = ByteDot.of(f, kernel.isa) if kernel.integer else None
-        self.kind = vector(register_type(self.dtype), kernel.lanes)
+        self.kind = vector(register_type(kernel.sums), kernel.lanes)
         self.epilogue = kernel.epilogue.bind(f)
         self.windows = windows(kernel.op, kernel.ins[0].shape[2:])[:-1]
         self.inputs: list[LaneInputs] = []  # of the block of each part where the emitter is
@@ -192,8 +191,8 @@ class DepthwiseBody:
         if self.bias is None:
             return zeros(self.kind)
         if not k.packed[2]:
-            return f.collect(self.bias, self.channels(block), self.dtype, k.lanes)
-        return f.load(self.bias, f.mul(block, k.lanes), self.dtype, k.lanes)
+            return f.collect(self.bias, self.channels(block), k.ins[2].dtype, k.lanes)
+        return f.load(self.bias, f.mul(block, k.lanes), k.ins[2].dtype, k.lanes)
 
     def channels(self, block: Index) -> list[Index]:
         """The channels of a block of the product; lanes past the last one of a part repeat it."""
@@ -234,12 +233,12 @@ class DepthwiseBody:
 
     def weight(self, block: Index, tap: Index, member: Index) -> ir.Value:
         """A vector of weights: of each lane's channel, at a tap, for a member of its group."""
-        f, k = self.f, self.k
+        f, k, dtype = self.f, self.k, self.k.ins[1].dtype
         if k.packed[1]:
             at = f.add(f.mul(f.add(f.mul(block, k.taps), tap), k.group_in), member)
-            value = f.load(self.w, f.mul(at, k.lanes), k.ins[1].dtype, k.lanes)
+            value = f.load(self.w, f.mul(at, k.lanes), dtype, k.lanes)
             return f.b.sext(value, self.kind) if self.dot else value
-        return f.collect(self.w, [self.weight_at(c, tap, member) for c in self.channels(block)], self.dtype, k.lanes)
+        return f.collect(self.w, [self.weight_at(c, tap, member) for c in self.channels(block)], dtype, k.lanes)
 
     def weight_at(self, channel: Index, tap: Index, member: Index) -> Index:
         """Offset of a weight that lies as the operator has it."""
@@ -253,7 +252,7 @@ class DepthwiseBody:
 
 @kernel_for(Conv, ConvTranspose)
 def _choose(op: Conv | ConvTranspose, ins: Sequence[Operand], out: Operand, isa: Isa) -> type[Kernel]:
-    if op.groups == 1 or (multiplies_integers(tuple(ins)) and op.groups < out.shape[1]):
+    if op.groups == 1 or (multiplies_integers(ins) and op.groups < out.shape[1]):
         return ConvKernel
     blocks, rest = divmod(out.shape[1] // op.groups, isa.lanes)
     whole = op.gate_parts == 1 and rest == 0

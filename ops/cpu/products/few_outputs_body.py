@@ -84,14 +84,14 @@ class FewOutputsBody(ConvBody):
     @property
     def most(self) -> int:
         """Pixels of a tile: their finished sums fill whole vectors where lanes are half as many as registers."""
-        return self.k.isa.registers // (4 if self.dtype.itemsize == 8 else 2)
+        return self.k.isa.registers // (4 if self.k.sums.itemsize == 8 else 2)
 
     def accumulators(self, place: TilePosition, count: int) -> FewOutputsAccumulators:
         """Begun with zero, since several lanes are added up for an output."""
         f, few = self.f, self.few
-        zero = zeros(vector(register_type(self.dtype), few.lanes))
+        zero = zeros(vector(register_type(self.k.sums), few.lanes))
         sums = tuple(f.variable(zero) for _ in range(count))
-        return FewOutputsAccumulators(f, 1, count, self.dtype, few.lanes, (sums,), ways=few.ways)
+        return FewOutputsAccumulators(f, 1, count, self.k.x.dtype, few.lanes, (sums,), ways=few.ways)
 
     def weights(self, place: TilePosition, q: Index, channels: int, tap: Index) -> LoadWeight:
         """As those of other blocks, for a step of `ways` channels of unit `q` at a tap."""
@@ -100,9 +100,9 @@ class FewOutputsBody(ConvBody):
             return self.loose_weights(place, q, tap)
         ways, lanes = self.few.ways, self.few.lanes
         unit, steps = (-(-count // ways) for count in (k.unit, channels))
-        others = f.address(self.w, k.tiled_blocks * k.group_in * k.taps * k.lanes, self.dtype)
-        base = f.address(others, f.mul(f.add(f.mul(q, k.taps * unit), f.mul(tap, steps)), lanes), self.dtype)
-        return lambda c, j: f.load(base, f.mul(c, lanes), self.dtype, lanes)
+        others = f.address(self.w, k.tiled_blocks * k.group_in * k.taps * k.lanes, k.weight_type)
+        base = f.address(others, f.mul(f.add(f.mul(q, k.taps * unit), f.mul(tap, steps)), lanes), k.weight_type)
+        return lambda c, j: f.load(base, f.mul(c, lanes), k.weight_type, lanes)
 
     def finish(self, acc: Accumulators, place: TilePosition, out_x: Index, tile: PixelTile) -> None:
         """Adds up the lanes of each output, then bias and epilogue."""
@@ -125,7 +125,7 @@ class FewOutputsBody(ConvBody):
             value = f.b.fadd(f.shuffle(sums[t // ways], anything, picks), bias)
             index = [place.n, f.mul(place.block, k.lanes), *place.at, f.add(out_x, t * tile.step)]
             value = self.epilogue.apply(value, index)
-            f.store(value, self.out, offset_of(f, k.out, index), self.dtype, k.lanes)
+            f.store(value, self.out, offset_of(f, k.out, index), k.out.dtype, k.lanes)
 
     def store_rows(
         self, sums: list[ir.Value], bias: ir.Value, place: TilePosition, out_x: Index, tile: PixelTile
@@ -143,7 +143,7 @@ class FewOutputsBody(ConvBody):
                     index = [place.n, m, *place.at, f.add(out_x, first)]
                     value = f.b.fadd(self.output_row(sums, m, first, count), one)
                     value = self.epilogue.apply(value, index, mask)
-                    f.store(value, self.out, offset_of(f, k.out, index), self.dtype, k.lanes, mask)
+                    f.store(value, self.out, offset_of(f, k.out, index), k.out.dtype, k.lanes, mask)
 
     def output_row(self, sums: list[ir.Value], m: int, first: int, count: int) -> ir.Value:
         """Output `m` of `count` pixels from `first` on; the lanes beyond repeat the last."""

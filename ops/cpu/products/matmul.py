@@ -17,21 +17,31 @@ from llvmlite import ir
 
 from brickrt.ops.base import Op
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
-from brickrt.ops.cpu.emit.llvm_types import Index, register_type, vector, zeros
+from brickrt.ops.cpu.emit.llvm_types import Index, computed_type, register_type, vector, zeros
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel, kernel_for
 from brickrt.ops.cpu.operand import Operand
 from brickrt.ops.cpu.operands.epilogue import Epilogue
-from brickrt.ops.cpu.products.integers.dot import ByteDot, left_registers
-from brickrt.ops.cpu.products.integers.words import BYTES, in_words, multiplies_integers, pack_words
 from brickrt.ops.cpu.products.live_taps import tile_place
 from brickrt.ops.cpu.products.register_tile import Accumulators, LoadWeight, PackedStream
-from brickrt.ops.cpu.products.row_tiles import RowWindow, choose_tile, common_cut, tile_runs
+from brickrt.ops.cpu.products.row_tiles import WIDEST, RowWindow, choose_tile, common_cut, tile_runs
+from brickrt.ops.cpu.products.words.choose_dot import left_registers, word_dot
+from brickrt.ops.cpu.products.words.pair_dot import HALF_WORD, joined_pair
+from brickrt.ops.cpu.products.words.words import (
+    WORD,
+    in_words,
+    multiplies_integers,
+    multiplies_pairs,
+    pack_words,
+    word_elements,
+)
 from brickrt.ops.operators.matmul import MatMul
+from brickrt.ops.operators.product_types import SUMS
 from brickrt.ops.types import Boxes
 
 ROWS = RowWindow(1, 1, 1, 1, 0)
 MOST_FEATURES = 128
+SET_BYTES, WAYS = 4096, 8  # so far apart, rows of `a` share a set of L1, which holds so many of their lines
 
 
 @dataclass(frozen=True)
@@ -85,7 +95,7 @@ class MatMulKernel(Kernel):
 
     @property
     def depth(self) -> int:
-        """K, what the product sums over, in words where these are integers."""
+        """K, what the product sums over, or words of it."""
         return self.a.shape[-1]
 
     @property
@@ -94,14 +104,24 @@ class MatMulKernel(Kernel):
         return multiplies_integers(self.ins)
 
     @cached_property
+    def in_words(self) -> bool:
+        """Whether tiles multiply words of several elements of K: bytes, or bfloat16 in pairs."""
+        return self.integer or multiplies_pairs(self.ins, len(self.ins[0].shape) - 1)
+
+    @cached_property
     def a(self) -> Operand:
-        """The first factor as tiles read it: words of four elements of K where these are integers."""
-        return in_words(self.ins[0], len(self.ins[0].shape) - 1) if self.integer else self.ins[0]
+        """The first factor as tiles read it."""
+        return in_words(self.ins[0], len(self.ins[0].shape) - 1) if self.in_words else self.ins[0]
+
+    @property
+    def weight_type(self) -> np.dtype:
+        """The type of a packed `b` as tiles read it."""
+        return WORD if self.in_words else self.ins[1].dtype
 
     @property
     def sums(self) -> np.dtype:
-        """The type of sums and bias, and of `b` as tiles read it."""
-        return self.a.dtype if self.integer else self.out.dtype
+        """The type of sums in registers."""
+        return SUMS if self.integer else computed_type(self.ins[0].dtype)
 
     @property
     def blocks(self) -> int:
@@ -113,8 +133,9 @@ class MatMulKernel(Kernel):
         """(OB, T) of `choose_tile`; equal for all shape classes, since they share the packed columns."""
         if self.decided:
             return self.decided[0]
-        isa = left_registers(self.isa) if self.integer else self.isa
-        return choose_tile(self.out.shape[-2], self.blocks, self.shape_class[0], isa, self.sums)
+        isa = left_registers(self.isa, self.integer) if self.in_words else self.isa
+        limit = WAYS if self.a.strides[-2] * self.a.dtype.itemsize % SET_BYTES == 0 else WIDEST
+        return choose_tile(self.out.shape[-2], self.blocks, self.shape_class[0], isa, self.sums, limit=limit)
 
     @cached_property
     def epilogue(self) -> Epilogue:
@@ -123,8 +144,8 @@ class MatMulKernel(Kernel):
 
     def pack(self, i: int, array: np.ndarray) -> np.ndarray:
         """Factors [batch…, K, N] → [batch…, tile, K, OB*lanes], zero beyond N; the bias up to whole tiles."""
-        if i == 1 and self.integer:
-            return self.in_tiles(pack_words(array, array.ndim - 2)).view(np.int8)
+        if i == 1 and self.in_words:
+            return self.in_tiles(pack_words(array, array.ndim - 2)).view(array.dtype)
         if 0 < i < self.op.factors:
             return self.in_tiles(array)
         if i == self.op.factors and self.op.bias:
@@ -150,8 +171,9 @@ class MatMulKernel(Kernel):
 
     def packed_elements(self, i: int) -> int:
         """See `Kernel`."""
-        if i == 1 and self.integer:
-            return math.prod(self.ins[1].shape[:-2]) * self.depth * self.padded_columns * BYTES
+        if i == 1 and self.in_words:
+            each = word_elements(self.ins[1].dtype)
+            return math.prod(self.ins[1].shape[:-2]) * self.depth * self.padded_columns * each
         if 0 < i < self.op.factors:
             return math.prod(self.ins[i].shape[:-1]) * self.padded_columns
         return self.padded_columns if i == self.op.factors and self.op.bias else super().packed_elements(i)
@@ -177,9 +199,8 @@ class MatMulBody:
     def __init__(self, kernel: MatMulKernel, f: FunctionEmitter) -> None:
         self.k, self.f = kernel, f
         self.out, self.a, self.b = (f.pointer(i) for i in range(3))
-        self.bias = f.pointer(kernel.op.main) if kernel.op.bias else None
-        self.dtype = kernel.sums
-        self.dot = ByteDot.of(f, kernel.isa) if kernel.integer else None
+        self.bias = f.pointer(1 + kernel.op.factors) if kernel.op.bias else None
+        self.dot = word_dot(f, kernel.isa, kernel.integer) if kernel.in_words else None
         self.epilogue = kernel.epilogue.bind(f)
 
     def emit(self) -> None:
@@ -226,14 +247,14 @@ class MatMulBody:
         f, k = self.f, self.k
         column = f.mul(tile, k.tile[0] * k.lanes)
         masks = self.masks(column, blocks, masked)
-        acc = Accumulators.create(f, self.initial(column, masks), count, self.dtype, k.lanes, self.dot)
+        acc = Accumulators.create(f, self.initial(column, masks), count, k.a.dtype, k.lanes, self.dot)
         a = k.a
         start = f.add(f.dot(batch, k.batch_strides(0)), f.mul(row, a.strides[-2]))
         offsets = [t * a.strides[-2] for t in range(count)]
         weight = self.weights(batch, tile, column, masks)
         for j, t in product(range(len(masks)), range(count)):
             self.epilogue.prefetch(self.out, [*batch, f.add(row, t), f.add(column, j * k.lanes)])
-        self.multiply(acc, f.address(self.a, start, self.dtype), offsets, weight)
+        self.multiply(acc, f.address(self.a, start, a.dtype), offsets, weight)
         for j, mask in enumerate(masks):
             for t in range(count):
                 index = [*batch, f.add(row, t), f.add(column, j * k.lanes)]
@@ -248,10 +269,10 @@ class MatMulBody:
         """The bias of each block of columns, or zero."""
         f, k = self.f, self.k
         if self.bias is None:
-            return [zeros(vector(register_type(self.dtype), k.lanes))] * len(masks)
-        whole = k.packed[k.op.factors]
+            return [zeros(vector(register_type(k.sums), k.lanes))] * len(masks)
+        whole, dtype = k.packed[k.op.factors], k.ins[k.op.factors].dtype
         return [
-            f.load(self.bias, f.add(column, j * k.lanes), self.dtype, k.lanes, None if whole else mask)
+            f.load(self.bias, f.add(column, j * k.lanes), dtype, k.lanes, None if whole else mask)
             for j, mask in enumerate(masks)
         ]
 
@@ -261,12 +282,19 @@ class MatMulBody:
         start = f.dot(batch, k.batch_strides(1))
         if k.packed[1]:
             width = k.tile[0] * k.lanes
-            base = f.address(self.b, f.add(start, f.mul(tile, width * k.depth)), self.dtype)
-            return PackedStream(f, base, k.tile[0], k.depth, self.dtype, k.lanes, follows=True)
-        depth_stride, column_stride = k.ins[1].strides[-2:]
-        base = f.address(self.b, f.add(start, f.mul(column, column_stride)), self.dtype)
+            base = f.address(self.b, f.add(start, f.mul(tile, width * k.depth)), k.weight_type)
+            return PackedStream(f, base, k.tile[0], k.depth, k.weight_type, k.lanes, follows=True)
+        (depth_stride, column_stride), dtype = k.ins[1].strides[-2:], k.ins[1].dtype
+        base = f.address(self.b, f.add(start, f.mul(column, column_stride)), dtype)
         assert column_stride == 1
-        return lambda c, j: f.load(base, f.add(f.mul(c, depth_stride), j * k.lanes), self.dtype, k.lanes, masks[j])
+
+        def row(depth: Index, j: int, dtype: np.dtype = dtype) -> ir.Value:
+            return f.load(base, f.add(f.mul(depth, depth_stride), j * k.lanes), dtype, k.lanes, masks[j])
+
+        def pair(c: Index, j: int) -> ir.Value:
+            return joined_pair(f, *(row(f.add(f.mul(c, 2), half), j, HALF_WORD) for half in range(2)))
+
+        return pair if k.in_words else row
 
 
 @kernel_for(MatMul)

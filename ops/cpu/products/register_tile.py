@@ -11,7 +11,7 @@ from llvmlite import ir
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import Index, register_type, vector
 from brickrt.ops.cpu.emit.variables import Variable
-from brickrt.ops.cpu.products.integers.dot import ByteDot
+from brickrt.ops.cpu.products.words.word_dot import WordDot
 
 LoadWeight = Callable[[Index, int], ir.Value]  # (channel, block of the tile) → vector of output channels
 
@@ -70,7 +70,8 @@ class PackedStream:
 
 @dataclass(frozen=True)
 class Accumulators:
-    """`blocks` x `pixels` vectors, in registers. With `dot`, elements are words of four bytes."""
+    """`blocks` x `pixels` vectors, in registers. `dtype` is that of the pixels; with `dot`, pixels and weights
+    are words, whose products it adds."""
 
     f: FunctionEmitter
     blocks: int
@@ -78,7 +79,7 @@ class Accumulators:
     dtype: np.dtype
     lanes: int
     sums: tuple[tuple[Variable, ...], ...]
-    dot: ByteDot | None = None
+    dot: WordDot | None = None
 
     @staticmethod
     def create(
@@ -87,7 +88,7 @@ class Accumulators:
         pixels: int,
         dtype: np.dtype,
         lanes: int,
-        dot: ByteDot | None = None,
+        dot: WordDot | None = None,
     ) -> Accumulators:
         """One row of accumulators per value in `initial` (the bias of each block of channels)."""
         sums = tuple(tuple(f.variable(value) for _ in range(pixels)) for value in initial)

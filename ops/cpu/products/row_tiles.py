@@ -274,9 +274,10 @@ def common_cut(boxes: Boxes, dim: int, group: int, lanes: int) -> int:
 
 @lru_cache(maxsize=1 << 12)
 def choose_tile(
-    width: int, blocks: int, align: int, isa: Isa, dtype: np.dtype = FLOAT32, parts: int = 1
+    width: int, blocks: int, align: int, isa: Isa, dtype: np.dtype = FLOAT32, parts: int = 1, limit: int = WIDEST
 ) -> tuple[int, int]:
-    """(OB, T): blocks of output channels and most pixels of a register tile, for rows of `width` pixels.
+    """(OB, T): blocks of output channels and most pixels of a register tile, at most `limit`, for rows of `width`
+    pixels.
 
     Cycles per input channel: a multiply-add unit does two vectors a cycle, and so do the load ports, which bring OB
     weights and T pixels; the weights come from L2. Under eight accumulators the latency of the additions shows.
@@ -289,7 +290,7 @@ def choose_tile(
     registers = isa.registers // 2 if dtype.itemsize == 8 else isa.registers
     best = None
     for ob in sorted({parts * n for n in (1, 2, 3, 4, 6, 8)}):
-        most = min((registers - ob - 2) // ob, max(1, FEW // ob) if isa.double_pumped else 24)
+        most = min((registers - ob - 2) // ob, limit, max(1, FEW // ob) if isa.double_pumped else 24)
         if most < 1 or ob > max(blocks, 1) or (align and align % ob):
             continue
         widths = Counter(sizes(width, most))

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit.llvm_types import Index, register_type, vector
+from brickrt.ops.cpu.emit.llvm_types import Index, computed_type, register_type, vector
 from brickrt.ops.cpu.reductions.reduce_plan import MergedDims
 from brickrt.ops.cpu.reductions.reduce_sweep import Place, moved_to
 from brickrt.ops.cpu.reductions.row_steps import RowSteps
@@ -21,7 +20,7 @@ class PixelChunk:
     def __init__(self, steps: RowSteps, place: Place, row: MergedDims, pixels: int) -> None:
         self.steps, self.f, self.outer, self.row, self.pixels = steps, steps.f, place, row, pixels
         kinds = [register_type(step.dtype) for step in steps.op.steps]
-        self.dtypes = [np.dtype(np.float32) if s.dtype == np.float16 else s.dtype for s in steps.op.steps]
+        self.dtypes = [computed_type(s.dtype) for s in steps.op.steps]
         self.buffers = [self.f.local(vector(kind, steps.lanes), count=pixels // steps.lanes) for kind in kinds]
 
     def emit(self, begin: Index, end: Index) -> None:

@@ -16,6 +16,7 @@ from brickrt.ops.cpu.emit.llvm_types import Index
 from brickrt.ops.cpu.emit.sizes import Size, greatest, is_less, least
 from brickrt.ops.cpu.reductions.reduce_plan import MergedDims, ReducePlan
 from brickrt.ops.expr import Expr, used_operands
+from brickrt.ops.types import is_floating
 
 # Independent accumulators per output, where one output is swept at a time.
 PARTIALS = 4
@@ -88,7 +89,7 @@ class ReductionSweep:
 
     @property
     def _rounds(self) -> bool:
-        return self.combine.how == "sum" and self.combine.dtype.kind == "f"
+        return self.combine.how == "sum" and is_floating(self.combine.dtype)
 
     def _level(self, level: int, places: list[Place], slots: Slots, mask: ir.Value | None) -> None:
         """Reduced spans from number `level` on."""

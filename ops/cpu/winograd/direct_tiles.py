@@ -88,7 +88,7 @@ class DirectTiles:
             inside = reads(f, span, place)
             at = f.add(start, f.mul(f.b.select(inside, place, f.value(span.first)), self.strides[2]))
             with f.loop(0, x.channel_blocks) as c:
-                value = f.load(self.frame.x, f.add(at, f.mul(c, x.strides[1])), dtype, lanes)
+                value = f.load(self.frame.x, f.add(at, f.mul(c, x.strides[1])), x.dtype, lanes)
                 value = f.b.select(inside, value, zeros(value.type))
                 f.store(value, self.pixels, f.add(f.mul(n, k.row_pixel), f.mul(c, lanes)), dtype, lanes)
 

@@ -11,7 +11,7 @@ from llvmlite import ir
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import FLOAT, Index, vector
 from brickrt.ops.cpu.winograd.axes import Axis
-from brickrt.ops.cpu.winograd.scheme import WinogradScheme
+from brickrt.ops.cpu.winograd.scheme import FLOAT32, WinogradScheme
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class WinogradFrame:
         self.k, self.f = kernel, f
         self.out, self.x, self.w = (f.pointer(i) for i in range(3))
         self.bias = f.pointer(3) if kernel.op.bias else None
-        self.dtype = kernel.out.dtype
+        self.dtype, self.input_type = FLOAT32, kernel.ins[0].dtype
         self.v = f.pointer(1 + len(kernel.ins))
         self.m = f.address(self.v, kernel.axes.planes * kernel.plane_in, self.dtype)
         self.kind = vector(FLOAT, kernel.lanes)

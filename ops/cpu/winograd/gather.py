@@ -70,7 +70,7 @@ class GatheredInput(InputTransform):
                 if in_rows is not None:
                     x, inside = self.clamped(x, frame.plane[1])
                     ok = f.b.and_(in_rows, inside)
-                value = f.load(frame.x, f.add(row, f.mul(x, self.strides[1])), frame.dtype)
+                value = f.load(frame.x, f.add(row, f.mul(x, self.strides[1])), frame.input_type)
                 value = value if ok is None else f.b.select(ok, value, self.zero)
                 f.store(value, self.places, self.place(at, j, residue), frame.dtype)
 

@@ -59,7 +59,7 @@ class InputTransform:
 
         def load(row: Index, column: int) -> ir.Value:
             at = [self.readable(side, corner[side], n, guarded) for side, n in enumerate((row, column))]
-            return f.load(self.frame.x, f.add(base, f.dot(at, self.strides)), self.frame.dtype, self.k.lanes)
+            return f.load(self.frame.x, f.add(base, f.dot(at, self.strides)), self.frame.input_type, self.k.lanes)
 
         sampled = kept
         if self.k.axes.residues > 1:  # an output reads less of other residues than of the first
@@ -114,12 +114,12 @@ class InputTransform:
 
     def direct(self, base: Index, corner: Sequence[Index]) -> list[list[ir.Value]]:
         """The n×n vectors of a tile that may all be read."""
-        f, k, (down, across) = self.f, self.k, self.axes
-        start = f.address(self.frame.x, f.add(base, f.dot(corner, self.strides)), self.frame.dtype)
+        f, k, (down, across), dtype = self.f, self.k, self.axes, self.frame.input_type
+        start = f.address(self.frame.x, f.add(base, f.dot(corner, self.strides)), dtype)
         sy, sx = (stride * axis.step for stride, axis in zip(self.strides, self.axes, strict=True))
 
-        rows = [f.address(start, r * sy, self.frame.dtype) for r in range(down.n)]
-        return [[f.load(row, c * sx, self.frame.dtype, k.lanes) for c in range(across.n)] for row in rows]
+        rows = [f.address(start, r * sy, dtype) for r in range(down.n)]
+        return [[f.load(row, c * sx, dtype, k.lanes) for c in range(across.n)] for row in rows]
 
     def guarded(self, base: Index, corner: Sequence[Index]) -> list[list[ir.Value]]:
         """Zero where an input is not read by the box: on padding, and beyond what the box needs."""
@@ -131,7 +131,7 @@ class InputTransform:
 
         def pixel(y: Index, y_ok: ir.Value, x: Index, x_ok: ir.Value) -> ir.Value:
             at = f.add(base, f.dot((y, x), self.strides))
-            value = f.load(self.frame.x, at, self.frame.dtype, self.k.lanes)
+            value = f.load(self.frame.x, at, self.frame.input_type, self.k.lanes)
             return f.b.select(f.b.and_(y_ok, x_ok), value, zero)
 
         return [[pixel(*row, *column) for column in columns] for row in rows]

@@ -58,7 +58,7 @@ class OutputTransform:
         """Epilogue and store of a vector."""
         f, frame = self.f, self.frame
         value = self.epilogue.apply(value, index)
-        f.store(value, frame.out, offset_of(f, self.k.out, index), frame.dtype, self.k.lanes)
+        f.store(value, frame.out, offset_of(f, self.k.out, index), self.k.out.dtype, self.k.lanes)
 
     def finish(self, value: ir.Value, index: list[Index]) -> None:
         """Bias, epilogue and store of a vector."""

@@ -33,6 +33,7 @@ from brickrt.ops.cpu.winograd.transforms import transform_weights
 from brickrt.ops.operators.conv import Conv
 
 ROOMY = 32  # blocks of channels that there is always room for
+FLOAT32 = np.dtype(np.float32)  # that sums, and weights in memory, are
 
 
 @dataclass(frozen=True)
@@ -200,6 +201,7 @@ class WinogradScheme(Kernel):
         [lanes], and by a number that is not 0 where they must not be transformed; the bias up to whole tiles."""
         missing = self._padded - self.out.shape[1]
         if i == 1:
+            array = array.astype(FLOAT32, copy=False)
             w = np.pad(array, [(0, missing), *[(0, 0)] * (array.ndim - 1)]) if missing else array
             w = self._walked(w)
             return [self._transformed(w), self._direct(w), must_not_transform(array)]
@@ -215,7 +217,7 @@ class WinogradScheme(Kernel):
     def packed_elements(self, i: int) -> int:
         """See `Kernel`."""
         if i == 1:
-            return self.flag_at + 1
+            return (self.flag_at + 1) * FLOAT32.itemsize // self.ins[1].dtype.itemsize
         return self._padded if i == 2 and self.op.bias else super().packed_elements(i)
 
     @property

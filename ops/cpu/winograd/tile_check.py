@@ -64,12 +64,12 @@ class TileCheck:
         if x.block == 1:
             most = f.variable(I32(0))
             with f.loop(0, x.shape[1]) as c:
-                value = f.load(self.frame.x, f.add(at, f.mul(c, x.strides[1])), self.frame.dtype)
+                value = f.load(self.frame.x, f.add(at, f.mul(c, x.strides[1])), x.dtype)
                 f.change(most, greater(f, f.read(most), magnitudes(f, value, I32(NAN))))
             return f.read(most)
         vectors = f.variable(nothing(k.lanes))
         with f.loop(0, k.blocks_in) as c:
-            value = f.load(self.frame.x, f.add(at, f.mul(c, x.strides[1])), self.frame.dtype, k.lanes)
+            value = f.load(self.frame.x, f.add(at, f.mul(c, x.strides[1])), x.dtype, k.lanes)
             found = magnitudes(f, value, lanes_before(f, k.lanes, c, x.shape[1]))
             f.change(vectors, greater(f, f.read(vectors), found))
         return greatest_lane(f, f.read(vectors))

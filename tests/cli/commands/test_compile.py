@@ -43,9 +43,18 @@ def test_what_is_compiled_is_told(folder, capsys):
     assert "open dimensions are 1: x[0] (N)" in captured.err
 
 
+def test_a_file_has_the_precision_that_it_is_compiled_with(folder, capsys):
+    assert main("compile model.onnx -o model.brick --precision bf16 --shape x=2,3,9,10".split()) == 0
+    for name, options in (("model.onnx", ["--precision", "bf16"]), ("model.brick", [])):
+        assert main(["run", name, "--input", "x.npy", "--output", f"{name}.npz", *options]) == 0
+    one, other = (np.load(f"{name}.npz") for name in ("model.onnx", "model.brick"))
+    assert all(np.array_equal(one[name], other[name]) for name in one)
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
+        ("compile model.onnx -o m.brick --precision fp16", "--precision 'fp16' is impossible: use one of fp32, bf16"),
         ("compile model.onnx", "Missing option '--output' / '-o'"),
         ("compile model.onnx -o model.onnx", "is the model itself: give another path"),
         ("compile model.onnx -o there/model.brick", "there is no folder"),

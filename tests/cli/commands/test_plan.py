@@ -150,6 +150,15 @@ def test_plan_says_what_of_a_quantized_network_stays_in_float(call, tmp_path, mo
     assert "integers 1 products of bytes; in float 1: plain" in call("plan", tmp_path / "q.onnx").out
 
 
+def test_plan_says_what_is_multiplied_in_bfloat16(call, models):
+    assert told(call("plan", models / "conv.onnx", "--json"))["bfloat16"] is None
+    found = told(call("plan", models / "conv.onnx", "--precision", "bf16", "--json"))["bfloat16"]
+    assert found["products"] + len(found["in_float"]) == 1 and found["at_a_time"] in (1, 2)
+    shown = call("plan", models / "conv.onnx", "--precision", "bf16").out
+    assert "products of bfloat16; " in shown
+    assert ("computes them in float32" in shown) == (found["at_a_time"] == 1)
+
+
 def test_the_page_opens_in_the_browser(call, models, tmp_path, monkeypatch):
     shown, page = [], tmp_path / "p.html"
     monkeypatch.setattr(browser.webbrowser, "open", lambda url: shown.append(url) or len(shown) == 1)

@@ -235,3 +235,39 @@ def test_networks(name, precision):
     source = load(model)
     graph = specialize(first_stage(source), {"x": TensorType(x.shape, x.dtype)}, {}).graph
     nearly_same(graph, precision, {"x": x})
+
+
+def test_factors_only_leaves_other_constants_and_images_of_few_channels_alone():
+    """The bias, what is added, and the first convolution's factors are float32; all others read and write halves."""
+
+    def build(b: Builder) -> str:
+        x = b.emit(RELU, conv3(b, "x", 6, bias=True))
+        x = conv3(b, x, 4, seed=3, bias=True)
+        x = b.emit(ADD, x, b.constant(array(1, 4, 1, 1)))
+        return conv3(b, x, 8, seed=5)
+
+    after = to_half_precision(fuse(make(build, x=(1, 3, 6, 5))), "bf16", factors_only=True)
+    first, second, last, _ = after.nodes
+    assert [[kind.dtype.name for kind in after.ins(node)] for node in (first, second, last)] == [
+        ["float32", "float32", "float32"],
+        ["bfloat16", "bfloat16", "float32", "float32"],
+        ["bfloat16", "bfloat16"],
+    ]
+    assert all(after.out(node).dtype == BF16 for node in (first, second, last))
+
+
+def test_products_of_bytes_stay_as_they_are():
+    """A product in bfloat16, bytes of it times bytes, and the sums, scaled, times float weights again."""
+    u8 = np.dtype(np.uint8)
+
+    def build(b: Builder) -> str:
+        x = b.emit(MatMul(), "x", b.constant(array(6, 8)))
+        x = b.emit(Map(cast(arg(0, F32), u8)), x)
+        scaled = MatMul(epilogue=apply("mul", cast(arg(0, np.int32), F32), arg(1, F32)))
+        x = b.emit(scaled, x, b.constant(np.ones((8, 4), np.int8)), b.constant(array(4)))
+        return b.emit(MatMul(), x, b.constant(array(4, 3)))
+
+    after = to_half_precision(make(build, x=(5, 6)), "bf16", factors_only=True)
+    products = [node for node in after.nodes if isinstance(node.op, MatMul)]
+    assert [after.ins(node)[0].dtype.name for node in products] == ["bfloat16", "uint8", "bfloat16"]
+    assert [after.out(node).dtype.name for node in products][1] == "float32"

@@ -108,14 +108,6 @@ def test_sums_take_as_long_as_l2_does():
     assert chosen(graph, twice, layout="blocked") is None
 
 
-def test_rows_that_share_few_lines_of_the_cache_are_copied():
-    """The direct way reads rows in place, the others copy all; 3072 float32 are a whole number of pages."""
-    assert chosen(product(1, 197, 3072, columns=768)) == "strassen2"
-    graphs = {depth: product(1, 197, depth, columns=768) for depth in (2688, 3072)}
-    even, aliased = (layer_us(g, g.nodes[0], SERVER, None) / depth for depth, g in graphs.items())
-    assert aliased > 1.05 * even
-
-
 @pytest.mark.parametrize("device", [SERVER, NARROW], ids=["avx512", "avx2"])
 @pytest.mark.parametrize(
     ("shape", "channels", "stride"),

@@ -22,7 +22,7 @@ from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel, choose_kernel
 from brickrt.ops.cpu.operand import Operand, dense, to_blocked
 from brickrt.ops.cpu.sized_kernel import SizedCode, compiled_code, outline
-from brickrt.ops.types import Boxes, TensorType
+from brickrt.ops.types import Boxes, TensorType, is_floating
 
 HOST = Isa(16, 32)
 ZEN4 = Isa(16, 32, "znver4", llvm.get_host_cpu_features().flatten())  # no instructions that the host has not
@@ -56,7 +56,7 @@ class Stored:
 
 def poison(dtype: np.dtype) -> float | int:
     """What fills storage that nobody may read."""
-    return np.nan if dtype.kind == "f" else 0
+    return np.nan if is_floating(dtype) else 0
 
 
 def stored(array: np.ndarray, block: int, box: Boxes | None = None) -> Stored:
@@ -234,7 +234,8 @@ def check(
 
 def assert_equal(got: np.ndarray, want: np.ndarray, rtol: float, atol: float, where: str) -> None:
     """Floating-point results may differ by rounding, all others not at all."""
-    if want.dtype.kind in "fc":
+    if is_floating(want.dtype):
+        want, got = (array.astype(np.float64) for array in (want, got))
         np.testing.assert_allclose(got, want, rtol=rtol, atol=atol, err_msg=where)
     else:
         np.testing.assert_array_equal(got, want, err_msg=where)

@@ -56,12 +56,13 @@ def test_ranks(shape):
 
 
 @pytest.mark.parametrize("blocked", [False, True])
-@pytest.mark.parametrize("dtype", ["uint8", "int8", "int32", "int64", "float16", "float64"])
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "int32", "int64", "float16", "bfloat16", "float64"])
 def test_every_type(dtype, blocked):
     half = AxisTaps(((0, 1),) * 18, ((0.5, 0.5),) * 18)
     x = np.abs(sample((1, 5, 4, 3))).astype(dtype)
     layout = {"blocks": [8], "out_block": 8} if blocked else {}
-    tolerance = {"rtol": 2e-3} if dtype == "float16" else {}
+    rounding = {"float16": 2e-3, "bfloat16": 1e-2}
+    tolerance = {"rtol": rounding[dtype]} if dtype in rounding else {}
     check_few(Interp((None, None, half, half)), [x], AVX2, **layout, **tolerance)
 
 

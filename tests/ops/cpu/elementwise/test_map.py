@@ -86,7 +86,9 @@ def test_packed_constants_of_a_plain_output():
     check(Map(affine()), arrays, packed=[False, True, True])
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float16", "int64", "int32", "int16", "int8", "uint8", "bool"])
+@pytest.mark.parametrize(
+    "dtype", ["float64", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool"]
+)
 @pytest.mark.parametrize("block", [1, 16])
 def test_dtypes(dtype, block):
     rng = np.random.default_rng(0)

@@ -66,7 +66,9 @@ def test_ranks(shape):
     check_few(Take(tables, 1.5), [sample(shape)])
 
 
-@pytest.mark.parametrize(("dtype", "isa"), [("bool", HOST), ("int16", AVX2), ("int64", HOST), ("float16", HOST)])
+@pytest.mark.parametrize(
+    ("dtype", "isa"), [("bool", HOST), ("int16", AVX2), ("int64", HOST), ("float16", HOST), ("bfloat16", AVX2)]
+)
 def test_every_width(dtype, isa):
     op = Take((None, PAD[1:-1], (*range(3, 37), -1)), 1)
     check_few(op, [sample((2, 7, 40), dtype)], isa)

@@ -1,5 +1,6 @@
 """Winograd kernels against the NumPy definition, in float64, over shapes that no tile divides."""
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -7,7 +8,7 @@ from brickrt.ops.base import evaluate_whole
 from brickrt.ops.cpu.winograd.axes import PLANAR, POINTS, Axis, fits
 from brickrt.ops.cpu.winograd.kernel import WinogradMaker
 from brickrt.ops.cpu.winograd.transforms import transform_weights, weight_matrix
-from brickrt.ops.expr import apply, arg, const
+from brickrt.ops.expr import apply, arg, cast, const
 from brickrt.ops.operators.conv import Conv
 from brickrt.ops.types import Boxes, TensorType
 from tests.support.cpu.harness import AVX2, HOST, check, random_boxes, run_kernel
@@ -67,6 +68,14 @@ def test_epilogue_with_a_residual(family):
     given = arrays(1, 16, 32, 10, 7)
     given.append(np.random.default_rng(1).standard_normal((1, 32, 10, 7)).astype(np.float32))
     compare(family, op, given)
+
+
+def test_bfloat16_is_computed_in_float32():
+    """Input and weights are bfloat16, bias and output float32: the result is as near as float32's."""
+    half = np.dtype(ml_dtypes.bfloat16)
+    op = conv(epilogue=cast(arg(0, half), "float32"))
+    x, w, bias = arrays(1, 20, 35, 9, 13)
+    compare(FAMILIES[1], op, [x.astype(half), w.astype(half), bias])
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -7,33 +7,21 @@ any       byte by byte in 32 bits
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from llvmlite import ir
 
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import I16, I32, fill, vector
 from brickrt.ops.cpu.isa import Isa
-from brickrt.ops.cpu.products.integers.words import BYTES
+from brickrt.ops.cpu.products.words.word_dot import Parts, WordDot
 
-HALVES = 3  # registers that the halves of bytes take, beside those of words
-
-Parts = Sequence[ir.Value]
-
-
-def left_registers(isa: Isa) -> Isa:
-    """The processor with as many registers as a tile of words may use for its sums, weights and pixels."""
-    return isa if isa.multiplies_bytes else replace(isa, registers=isa.registers - HALVES)
+BYTES = 4  # of a word
 
 
 @dataclass(frozen=True)
-class ByteDot:
-    """Multiplies words: `pixel` and `weight` bring them into the form that `add` takes, which is done once for all
-    products that they are part of."""
-
-    f: FunctionEmitter
-    isa: Isa
+class ByteDot(WordDot):
+    """Products of words of four bytes on any processor, unsigned in the input and signed in the weights."""
 
     @staticmethod
     def of(f: FunctionEmitter, isa: Isa) -> ByteDot:

@@ -1,1 +1,0 @@
-"""Products of quantized integers: four channels to a word."""
