@@ -117,7 +117,7 @@ class _Boxes:
 
 def _verify_spill(plan: StreamPlan, journal: Journal, written: WrittenFiles, name: str, sweep: int) -> None:
     """Takes the bands of a spilled tensor from those that are finished whose bytes are others than then."""
-    rows, axis = plan.sweeps[sweep].schedule.rows[name], plan.sweeps[sweep].schedule.axis
+    rows, axis = plan.sweeps[sweep].schedule.rows[name], plan.swept.axes.of(name)
     shape, file = plan.spill_shapes()[name], written.spills[name]
     for band, (lo, hi) in enumerate(zip(rows.lo.tolist(), rows.hi.tolist(), strict=True)):
         record = journal.finished.get((sweep, band, written.spill_numbers[name]))

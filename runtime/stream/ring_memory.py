@@ -23,7 +23,7 @@ class SweepMemory:
     """The persistent tensors of one sweep in `memory`, an array of bytes."""
 
     def __init__(self, plan: Plan, one: Sweep, memory: np.ndarray) -> None:
-        self.plan, self.axis, self.schedule, self.storage = plan, one.schedule.axis, one.schedule, one.storage
+        self.plan, self.axes, self.schedule, self.storage = plan, one.schedule.axes, one.schedule, one.storage
         self.at: dict[str, np.ndarray] = {}
         self.memory, self.pages = memory, PageMover()
         self.start, _ = persistent_offsets(one.storage.persistent)
@@ -53,32 +53,32 @@ class SweepMemory:
 
     def planes(self, name: str) -> np.ndarray:
         """A ring as bytes [planes, rows, bytes of a row]."""
-        extents = self.storage.tensors[name].extents
+        extents, axis = self.storage.tensors[name].extents, self.axes.of(name)
         lanes = self.plan.device.lanes if self.plan.layouts[name] == "blocked" else 1
         itemsize = self.plan.graph.types[name].dtype.itemsize
-        row = math.prod(extents[self.axis + 1 :]) * lanes * itemsize
-        planes = self.at[name].size // max(1, extents[self.axis] * row)  # of tensors without elements there are none
-        return self.at[name].reshape(planes, extents[self.axis], row)
+        row = math.prod(extents[axis + 1 :]) * lanes * itemsize
+        planes = self.at[name].size // max(1, extents[axis] * row)  # of tensors without elements there are none
+        return self.at[name].reshape(planes, extents[axis], row)
 
     def rows(self, name: str, band: int, lo: int, hi: int) -> np.ndarray:
         """The rows [lo, hi) of a plain ring, as an array of the tensor's type, while a band runs."""
-        stored, kind = self.storage.tensors[name], self.plan.graph.types[name]
+        stored, kind, axis = self.storage.tensors[name], self.plan.graph.types[name], self.axes.of(name)
         assert stored.starts is not None
         across, first = self.schedule.across[name], np.asarray(stored.first, np.int64)
-        first[self.axis] = stored.starts[band]
+        first[axis] = stored.starts[band]
         whole = self.at[name].view(kind.dtype).reshape(stored.extents)
-        return whole[with_rows(across, np.array(lo), np.array(hi), self.axis).slices(0, first.tolist())]
+        return whole[with_rows(across, np.array(lo), np.array(hi), axis).slices(0, first.tolist())]
 
     def stored_rows(self, name: str, band: int, lo: int, hi: int) -> tuple[Shape, np.ndarray]:
         """The rows [lo, hi) of a ring as they are stored, while a band runs: where they begin in the whole tensor, and
         an array of bytes. Both have the tensor's axes, channels of a blocked tensor in blocks, and one for the bytes of
         an element or of a block's."""
-        stored, layout = self.storage.tensors[name], self.plan.layouts[name]
+        stored, layout, axis = self.storage.tensors[name], self.plan.layouts[name], self.axes.of(name)
         assert stored.starts is not None
         lanes = self.plan.device.lanes if layout == "blocked" else 1
-        box = with_rows(self.schedule.across[name], np.array(lo), np.array(hi), self.axis)
+        box = with_rows(self.schedule.across[name], np.array(lo), np.array(hi), axis)
         first, begin, end = (list(map(int, at)) for at in (stored.first, box.lo[0], box.hi[0]))
-        first[self.axis] = int(stored.starts[band])
+        first[axis] = int(stored.starts[band])
         extents = list(stored.extents)
         for at in (first, begin, end, extents) if lanes > 1 else ():
             at[1] = -(-at[1] // lanes)

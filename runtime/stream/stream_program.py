@@ -26,8 +26,9 @@ Key = tuple[int, int, frozenset[int]]  # sweep, band, units that it leaves out
 
 def _views(plan: StreamPlan) -> dict[str, str]:
     """The reshapes that need no copy, with what they are of: those of tensors that are held whole."""
-    producers, chained = plan.plan.graph.producers, plan.swept.chained
-    return {name: source for name, source in view_aliases(plan.plan).items() if producers[name] not in chained}
+    producers, chained, level = plan.plan.graph.producers, plan.swept.chained, plan.swept.level
+    views = view_aliases(plan.plan).items()
+    return {name: source for name, source in views if name not in level and producers[name] not in chained}
 
 
 class StreamProgram:

@@ -138,7 +138,7 @@ def plan_dict(plan: StreamPlan, memory: StreamMemory, limit: int, spilling: Spil
     return {
         "passes": plan.swept.passes,
         "sweeps": len(plan.sweeps),
-        "axis": plan.sweeps[0].schedule.axis if plan.sweeps else None,
+        "axis": plan.swept.axes.usual if plan.sweeps else None,
         "rows": tall(plan),
         "band_rows": plan.rows,
         "strips": list(plan.strips),

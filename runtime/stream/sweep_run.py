@@ -190,5 +190,5 @@ class SweepRun:
     def plain_rows(self, name: str, band: int, lo: int, hi: int) -> tuple[Shape, np.ndarray]:
         """The rows [lo, hi) of an input or output, and where they begin."""
         at = self.schedule.across[name].lo[0].tolist()
-        at[self.schedule.axis] = lo
+        at[self.schedule.axes.of(name)] = lo
         return tuple(at), self.memory.rows(name, band, lo, hi)

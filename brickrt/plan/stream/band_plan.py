@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from brickrt.graph.ir import Node
 from brickrt.ops.expr import arg
 from brickrt.ops.operators.map import Map
+from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.operators.rowwise import Rowwise
 from brickrt.ops.types import Boxes, Shape
 from brickrt.plan.geometry.row_bands import with_rows
@@ -120,21 +121,23 @@ class _BandPlanner:
         for k in partials:
             self.boxes[k] = self.schedule.box(graph.nodes[k].output, self.band)
         extents, step = tuple(box.extents[0].tolist()), self.column_step(unit, partials)
-        brick = band_brick(unit.brick, extents, self.schedule.axis, self.plan.device.cores, step)
+        brick = band_brick(unit.brick, extents, self.schedule.axes.of(output), self.plan.device.cores, step)
         band = tuple(min(a, b) for a, b in zip(unit.band, brick, strict=True))
         node_bricks = unit.node_bricks if unit.strategy == "padded" else (brick,)
         return replace(unit, brick=brick, band=band, node_bricks=node_bricks, partial_reductions=partials)
 
     def column_step(self, unit: Subgraph, partials: Sequence[int]) -> int:
-        """Columns that pieces have a multiple of; 0 where columns must stay together, as norms round otherwise."""
+        """Columns that pieces have a multiple of; 0 where columns must stay together, as norms round otherwise, or each
+        piece would compute the scores of an attention."""
         op, rank = self.plan.graph.nodes[unit.nodes[-1]].op, len(unit.brick)
-        if isinstance(op, Rowwise) and rank - 1 in op.axes:
+        scores = isinstance(op, MatMul) and unit.strategy == "padded"
+        if scores or (isinstance(op, Rowwise) and rank - 1 in op.axes):
             return 0
         return COLUMNS if partials else FEW_COLUMNS
 
     def place(self, name: str) -> None:
         """Where a tensor lies."""
-        stored, axis = self.storage.tensors[name], self.schedule.axis
+        stored, axis = self.storage.tensors[name], self.schedule.axes.of(name)
         if stored.kind == "whole":
             self.places[name] = Place(stored.extents, (), self.slots[name])
             return
@@ -202,14 +205,14 @@ class _BandPlanner:
 
     def copy(self, name: str, source: str, target: str, lo: int, hi: int) -> Subgraph:
         """A copy of the rows [lo, hi) of a tensor."""
-        across = self.schedule.across[name]
-        row = across.lo[:, self.schedule.axis] * 0
-        box = with_rows(across, row + lo, row + hi, self.schedule.axis)
+        across, axis = self.schedule.across[name], self.schedule.axes.of(name)
+        row = across.lo[:, axis] * 0
+        box = with_rows(across, row + lo, row + hi, axis)
         k = len(self.nodes)
         self.nodes.append(Node(f"{source} to {target}", Map(arg(0, self.types[name].dtype)), (source,), target))
         self.boxes[k] = box
         extents = tuple(box.extents[0].tolist())
-        brick = band_brick(extents, extents, self.schedule.axis, self.plan.device.cores)
+        brick = band_brick(extents, extents, axis, self.plan.device.cores)
         return Subgraph((k,), "layerwise", brick, brick, (brick,), 0.0, 1.0, 1, 1, 0, 0, "rows between bands")
 
 

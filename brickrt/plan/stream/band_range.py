@@ -34,7 +34,7 @@ def band_range(schedule: BandSchedule, units: tuple[Subgraph, ...], wanted: int,
     """The range whose results are those of the bands [wanted, end)."""
     if not wanted:
         return BandRange(0, 0, end, {})
-    graph, axis = schedule.graph, schedule.axis
+    graph = schedule.graph
     readers = {k: number for number in schedule.units for k in units[number].members}
     reads: dict[int, list[Read]] = {}
     for read in schedule.reads:
@@ -47,15 +47,15 @@ def band_range(schedule: BandSchedule, units: tuple[Subgraph, ...], wanted: int,
             starts[name] = start
         for read in reads.get(number, ()):
             name = graph.nodes[read.k].inputs[read.i]
-            starts[name] = min(starts.get(name, end), _first_band(schedule, name, read, start, axis))
+            starts[name] = min(starts.get(name, end), _first_band(schedule, name, read, start))
     known = {name: start for name, start in starts.items() if name in schedule.rows or name in graph.producers}
     return BandRange(min(known.values()), wanted, end, known)
 
 
-def _first_band(schedule: BandSchedule, name: str, read: Read, start: int, axis: int) -> int:
+def _first_band(schedule: BandSchedule, name: str, read: Read, start: int) -> int:
     """The first band of a tensor that bands from `start` on read rows of."""
     some = np.flatnonzero(read.region.volumes[start:] > 0)
     if name not in schedule.rows or not len(some):
         return start
-    row = int(read.region.lo[start + some, axis].min())
+    row = int(read.region.lo[start + some, schedule.axes.of(name)].min())
     return int(np.searchsorted(schedule.rows[name].hi, row, side="right"))

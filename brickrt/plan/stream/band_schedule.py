@@ -27,6 +27,7 @@ from brickrt.ops.operators.partial_reduce import Segmented
 from brickrt.ops.types import Boxes
 from brickrt.plan.geometry.halo import whole_blocks
 from brickrt.plan.geometry.row_bands import with_rows
+from brickrt.plan.stream.row_axes import RowAxes
 from brickrt.plan.stream.swept_tensors import SweptTensors
 from brickrt.plan.subgraph import Subgraph
 
@@ -85,7 +86,7 @@ class BandSchedule:
     graph: Graph
     units: tuple[int, ...]
     targets: tuple[str, ...]
-    axis: int
+    axes: RowAxes
     bands: int
     ahead: int
     height: int
@@ -100,7 +101,7 @@ class BandSchedule:
         """The box of a tensor that a band computes, or holds."""
         rows, across = self.rows[name], self.across[name]
         lo = (rows.keep if held else rows.lo)[band]
-        return with_rows(across, lo[None], rows.hi[band][None], self.axis)
+        return with_rows(across, lo[None], rows.hi[band][None], self.axes.of(name))
 
 
 @dataclass(frozen=True)
@@ -138,7 +139,7 @@ class _Scheduler:
     def __init__(
         self, network: Network, number: int, rows: int, ahead: int, part: Mapping[str, Boxes], most: int | None
     ) -> None:
-        self.network, self.graph, self.axis = network, network.graph, network.swept.axis
+        self.network, self.graph, self.axes = network, network.graph, network.swept.axes
         self.ahead, self.late = ahead, 0
         swept, graph = network.swept, network.graph
         filed = (*graph.outputs, *network.spilled)
@@ -146,7 +147,7 @@ class _Scheduler:
         self.spilled = [name for name in network.spilled if swept.level[name] < number]
         self.known = {n for n, level in swept.collected.items() if level < number} | self._resident()
         ends = [n for n in (*graph.inputs, *graph.outputs) if n in swept.level] or list(swept.level)
-        tall = max((graph.types[n].shape[self.axis] for n in ends), default=1)
+        tall = max((graph.types[n].shape[self.axes.of(n)] for n in ends), default=1)
         bands = max(1, -(-tall // rows))
         self.bands = ahead + (bands if most is None else min(bands, most))
         self.needed: dict[str, Boxes] = {}
@@ -154,23 +155,24 @@ class _Scheduler:
         for name in self.targets:
             self.needed[name] = self._target(name, rows / tall, part.get(name))
         sinks = tuple(name for name in self.targets if name in filed)
-        self.found = BandSchedule(graph, (), self.targets, self.axis, self.bands, ahead, rows, (), sinks, swept.chained)
+        self.found = BandSchedule(graph, (), self.targets, self.axes, self.bands, ahead, rows, (), sinks, swept.chained)
 
     def _resident(self) -> set[str]:
         """Tensors that have rows and are known before the pass, but for those that lie in others."""
         graph, names = self.graph, self.network.swept.resident
         views = {node.output for node in graph.nodes if isinstance(node.op, View)}
-        tall = {name for name in names if (*graph.types[name].shape, 1, 1, 1)[self.axis] > 1}
+        tall = {name for name in names if (*graph.types[name].shape, 1, 1, 1)[self.axes.usual] > 1}
         return tall - views - set(self.network.inplace)
 
     def _target(self, name: str, share: float, part: Boxes | None) -> Boxes:
         """The bands of a target: of each the same share of its rows."""
         whole = part or Boxes.whole(self.graph.types[name].shape)
-        extent = self.graph.types[name].shape[self.axis]
+        axis = self.axes.of(name)
+        extent = self.graph.types[name].shape[axis]
         ends = np.ceil(np.arange(self.bands - self.ahead + 1) * share * extent - 1e-9).astype(np.int64)
         ends = np.concatenate([np.zeros(self.ahead, np.int64), np.minimum(ends, extent)])
         each = Boxes(np.repeat(whole.lo, self.bands, axis=0), np.repeat(whole.hi, self.bands, axis=0))
-        return with_rows(each, ends[:-1], ends[1:], self.axis)
+        return with_rows(each, ends[:-1], ends[1:], axis)
 
     def run(self) -> BandSchedule:
         """The whole schedule."""
@@ -233,21 +235,22 @@ class _Scheduler:
     def _compute(self, name: str) -> Boxes:
         """The boxes that bands compute of a tensor all of whose readers are known: never many more rows than usual."""
         needed = self.needed[name]
-        reach, first = self._reached(needed)
+        reach, first = self._reached(name, needed)
         lo = np.concatenate([np.full(1, first), reach[:-1]])
         across = self._across(needed)
         boxes = with_rows(
             Boxes(np.repeat(across.lo, self.bands, axis=0), np.repeat(across.hi, self.bands, axis=0)),
             lo,
             reach,
-            self.axis,
+            self.axes.of(name),
         )
         return self._note(name, needed, boxes)
 
     def _note(self, name: str, needed: Boxes, computed: Boxes) -> Boxes:
         """Keeps the rows of a tensor of which `needed` is read, and `computed` made."""
-        lo, hi = (ends[:, self.axis] for ends in (computed.lo, computed.hi))
-        read = np.where(needed.volumes == 0, _FAR, needed.lo[:, self.axis])
+        axis = self.axes.of(name)
+        lo, hi = (ends[:, axis] for ends in (computed.lo, computed.hi))
+        read = np.where(needed.volumes == 0, _FAR, needed.lo[:, axis])
         keep = np.minimum(np.minimum.accumulate(read[::-1])[::-1], lo)
         self.found.rows[name] = SweptRows(keep, lo, hi)
         self.found.across[name] = self._across(computed)
@@ -255,19 +258,19 @@ class _Scheduler:
 
     def _follow(self, name: str, region: Boxes) -> None:
         """Counts rows of a tensor that is known whole from the first that is still read: so bands are alike."""
-        read = np.where(region.volumes == 0, _FAR, region.lo[:, self.axis])
+        read = np.where(region.volumes == 0, _FAR, region.lo[:, self.axes.of(name)])
         first = np.minimum.accumulate(read[::-1])[::-1]
         first = np.minimum(first, first[first < _FAR].max(initial=0))
         self.found.rows[name] = SweptRows(first, first, first)
         self.found.across[name] = self._across(region)
 
-    def _reached(self, needed: Boxes) -> tuple[np.ndarray, int]:
+    def _reached(self, name: str, needed: Boxes) -> tuple[np.ndarray, int]:
         """End of the rows that are computed by the end of each band, and the first row of all."""
-        some = needed.volumes > 0
+        some, axis = needed.volumes > 0, self.axes.of(name)
         if not some.any():
             return np.zeros(self.bands, np.int64), 0
-        first = int(needed.lo[some, self.axis].min())
-        reach = np.maximum(np.maximum.accumulate(np.where(some, needed.hi[:, self.axis], 0)), first)
+        first = int(needed.lo[some, axis].min())
+        reach = np.maximum(np.maximum.accumulate(np.where(some, needed.hi[:, axis], 0)), first)
         start = int(some.argmax())
         share = -(-(int(reach[-1]) - first) // (self.bands - self.ahead))
         usual = max(share, int(np.diff(reach[start:]).max(initial=0)))

@@ -97,13 +97,13 @@ def store_pass(
     """Storage for all tensors of a sweep; `always` are tensors that every sweep has, whole, with their bytes, and
     `common` the extents of the others across their rows. A tensor whose kept rows are at most the share `saved` of a
     band's is saved: that takes time to copy them twice, and often less memory than a ring."""
-    graph, axis = plan.graph, schedule.axis
+    graph = plan.graph
     tensors = {name: _whole(graph.types[name], schedule.rows.get(name)) for name in always}
     persistent = dict(always)
     for name, rows in schedule.rows.items():
         if name in always:
             continue
-        layout, lanes = plan.layouts[name], plan.device.lanes
+        layout, lanes, axis = plan.layouts[name], plan.device.lanes, schedule.axes.of(name)
         row = stored_bytes(graph.types[name], common[name][axis + 1 :], "plain", 1) * (
             lanes if layout != "plain" else 1
         )
@@ -127,7 +127,7 @@ def _stored(
     name: str, rows: SweptRows, schedule: BandSchedule, extents: Shape, row_bytes: int, saved: float
 ) -> TensorStorage:
     """What comes from files is read a band ahead, what goes to files is written a band behind."""
-    axis, is_read, is_written = schedule.axis, name in schedule.sources, name in schedule.sinks
+    axis, is_read, is_written = schedule.axes.of(name), name in schedule.sources, name in schedule.sinks
     first = tuple(schedule.across[name].lo[0].tolist())
     if not (is_read or is_written or rows.kept > saved * rows.fresh):
         kind: Kind = "saved" if rows.kept else "arena"

@@ -173,8 +173,8 @@ def _count(strips: list[int]) -> int:
 
 def _unit(planner: StreamPlanner) -> int:
     """Rows of a band in which every tensor advances by whole rows, where rows are powers of two apart."""
-    graph, level = planner.plan.graph, planner.network.swept.level
-    rows = [graph.types[name].shape[AXIS] for name in level if graph.types[name].rank > AXIS]
+    graph, swept = planner.plan.graph, planner.network.swept
+    rows = [graph.types[name].shape[swept.axes.of(name)] for name in swept.level]
     least = min((extent for extent in rows if extent > 1), default=1)
     ratio = max(1, round(planner.tall / least))
     return 1 << (ratio - 1).bit_length() if ratio < planner.tall // 2 else 1

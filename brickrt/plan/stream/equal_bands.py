@@ -22,7 +22,7 @@ from brickrt.ops.operators.partial_reduce import Segmented
 from brickrt.ops.operators.pool import Pool
 from brickrt.ops.operators.reduce import Reduce
 from brickrt.ops.operators.rowwise import Rowwise
-from brickrt.ops.types import Boxes
+from brickrt.ops.types import Boxes, Shape
 from brickrt.plan.stream.band_schedule import BandSchedule, Read
 
 SAME_ROWS = (Interp, Map, MatMul, Reduce, Reorder, Take)  # regions that say all, without tables of rows
@@ -32,7 +32,8 @@ def equal_bands(schedule: BandSchedule) -> np.ndarray:
     """The number of the first band that each band is like, int64 [bands]; its own for a band unlike those before."""
     first = {name: rows.lo for name, rows in schedule.rows.items()}
     for read in schedule.reads:  # what is not stored begins where its box does
-        first.setdefault(schedule.graph.nodes[read.k].output, read.boxes.lo[:, schedule.axis])
+        output = schedule.graph.nodes[read.k].output
+        first.setdefault(output, read.boxes.lo[:, schedule.axes.of(output)])
     columns = [*_stored(schedule)]
     for read in schedule.reads:
         columns += _read(schedule, read, first)
@@ -44,7 +45,7 @@ def equal_bands(schedule: BandSchedule) -> np.ndarray:
 def _stored(schedule: BandSchedule) -> Iterator[np.ndarray]:
     """The rows of every stored tensor that are computed, held and kept, and whether they reach an edge."""
     for name, rows in schedule.rows.items():
-        extent = schedule.graph.types[name].shape[schedule.axis]
+        extent = schedule.graph.types[name].shape[schedule.axes.of(name)]
         yield rows.hi - rows.lo
         yield rows.lo - rows.keep
         yield rows.hi - rows.kept_after
@@ -56,17 +57,18 @@ def _read(schedule: BandSchedule, read: Read, first: Mapping[str, np.ndarray]) -
     a resident tensor is does not move: its rows count from 0."""
     if read.k in schedule.chained:
         return _chained(schedule, read)
-    graph, axis = schedule.graph, schedule.axis
-    node, name = graph.nodes[read.k], graph.nodes[read.k].inputs[read.i]
-    out_lo, out_hi = read.boxes.lo[:, axis], read.boxes.hi[:, axis]
-    edges = (out_lo == 0) * 2 + (out_hi == graph.out(node).shape[axis])
+    graph, node = schedule.graph, schedule.graph.nodes[read.k]
+    name, out_axis = node.inputs[read.i], schedule.axes.of(node.output)
+    axis = schedule.axes.of(name)
+    out_lo, out_hi = read.boxes.lo[:, out_axis], read.boxes.hi[:, out_axis]
+    edges = (out_lo == 0) * 2 + (out_hi == graph.out(node).shape[out_axis])
     columns = [out_lo - first[node.output], out_hi - first[node.output], edges]
     if _has_constant_rows(graph, node, read.boxes):
         columns.append(out_lo)
     before = first.get(name, np.zeros_like(out_lo))
     regions = _region(read.region, axis, before)
     if read.region.rank > axis:
-        regions += _by_row(graph, read, axis, before)
+        regions += _by_row(graph, read, axis, out_axis, before)
     idle, none = read.boxes.volumes == 0, read.region.volumes == 0
     columns += [np.where(none, -1, column) for column in regions]
     return [np.where(idle, -1, column).astype(np.int64) for column in columns]
@@ -80,14 +82,19 @@ def _chained(schedule: BandSchedule, read: Read) -> list[np.ndarray]:
     shapes = graph.ins(node)[0].shape, graph.out(node).shape
     columns = [*read.boxes.extents.T, *read.region.extents.T]
     if isinstance(node.op, View):
-        strides = [np.asarray(row_major(shape), np.int64) for shape in shapes]
-        columns.append(read.boxes.lo @ strides[1] - read.region.lo @ strides[0])
+        columns.append(_skipped_elements(read, *shapes))
     if _has_constant_rows(graph, node, read.boxes):
         columns += list(read.boxes.lo.T)
     for name, boxes in ((node.inputs[0], read.region), (node.output, read.boxes)):
         if name in schedule.rows:
-            columns += _region(boxes, schedule.axis, schedule.rows[name].lo)
+            columns += _region(boxes, schedule.axes.of(name), schedule.rows[name].lo)
     return [np.where(read.boxes.volumes == 0, -1, column).astype(np.int64) for column in columns]
+
+
+def _skipped_elements(read: Read, before: Shape, after: Shape) -> np.ndarray:
+    """How many elements of what a reshape reads lie before the first one that it writes, [bands]."""
+    strides = [np.asarray(row_major(shape), np.int64) for shape in (before, after)]
+    return read.boxes.lo @ strides[1] - read.region.lo @ strides[0]
 
 
 def _region(region: Boxes, axis: int, before: np.ndarray) -> list[np.ndarray]:
@@ -107,10 +114,13 @@ def _has_constant_rows(graph: Graph, node: Node, boxes: Boxes) -> bool:
     return any(bool((region.lo != region.lo[:1]).any()) for region in regions)
 
 
-def _by_row(graph: Graph, read: Read, axis: int, before: np.ndarray) -> list[np.ndarray]:
+def _by_row(graph: Graph, read: Read, axis: int, out_axis: int, before: np.ndarray) -> list[np.ndarray]:
     """Numbers for operators of which the regions do not tell where in them an output row lies: because they end at the
-    edges of a tensor, or because rows are not alike."""
-    op, lo, hi = graph.nodes[read.k].op, read.boxes.lo[:, axis], read.boxes.hi[:, axis]
+    edges of a tensor, or because rows are not alike. Rows of the input lie along `axis`."""
+    node = graph.nodes[read.k]
+    op, lo, hi = node.op, read.boxes.lo[:, out_axis], read.boxes.hi[:, out_axis]
+    if isinstance(op, View):
+        return [_skipped_elements(read, graph.ins(node)[0].shape, graph.out(node).shape)]
     if isinstance(op, (Conv, ConvTranspose, Pool)):
         step = op.strides[axis - 2]
         return [] if read.i else [lo - step * before if isinstance(op, ConvTranspose) else step * lo - before]
@@ -121,8 +131,8 @@ def _by_row(graph: Graph, read: Read, axis: int, before: np.ndarray) -> list[np.
     if isinstance(op, (Concat, Rowwise)):
         return [lo - before]
     if isinstance(op, Segmented):  # bands along the segments' axis may begin between the results of one
-        return [lo % op.results] if read.boxes.rank == axis + 1 else []
-    exact = isinstance(op, SAME_ROWS) or (isinstance(op, Transpose) and op.perm[axis] == axis)
+        return [lo % op.results] if read.boxes.rank == out_axis + 1 else []
+    exact = isinstance(op, SAME_ROWS) or (isinstance(op, Transpose) and op.perm[out_axis] == axis)
     return [] if exact else [lo]
 
 

@@ -28,8 +28,11 @@ from brickrt.plan.stream.band_storage import (
     stored_shape,
 )
 from brickrt.plan.stream.equal_bands import equal_bands
-from brickrt.plan.stream.reshape_chains import with_chains
-from brickrt.plan.stream.swept_tensors import SweptTensors, as_units, find_swept_tensors
+from brickrt.plan.stream.row_axes import find_row_axes
+from brickrt.plan.stream.swept_tensors import SweptTensors, find_swept_tensors
+from brickrt.plan.stream.units.attention_units import find_attentions, with_attentions
+from brickrt.plan.stream.units.band_units import as_units
+from brickrt.plan.stream.units.reshape_chains import with_chains
 from brickrt.plan.subgraph import Subgraph
 
 SAMPLED_BANDS = 48  # that are planned where all that follow are like the last, or more where they are short:
@@ -121,10 +124,12 @@ class StreamPlanner:
         graph, lanes = plan.graph, plan.device.lanes
         # the products that Strassen's scheme pairs depend on where boxes begin
         plan = replace(plan, algorithms={k: name for k, name in plan.algorithms.items() if name not in LEVELS})
-        units = tuple(as_units(graph, plan.subgraphs, AXIS))
-        swept = find_swept_tensors(graph, units, AXIS, slices)
-        units = tuple(with_chains(graph, units, swept.chains, AXIS))
-        views = {name for name in views if graph.producers[name] not in swept.chained}
+        axes = find_row_axes(graph, AXIS)
+        attentions = find_attentions(graph, axes)
+        units = tuple(as_units(graph, plan.subgraphs, axes, {k for one in attentions for k in one.nodes}))
+        swept = find_swept_tensors(graph, units, axes, slices)
+        units = tuple(with_attentions(graph, with_chains(graph, units, swept.chains, AXIS), attentions, axes))
+        views = {name for name in views if name not in swept.level and graph.producers[name] not in swept.chained}
         blocks = {name: lanes for name, layout in plan.layouts.items() if layout == "blocked"}
         whole = [name for name in (*swept.collected, *swept.resident) if name not in slices and name not in views]
         types = {name: graph.types[name] for name in whole}

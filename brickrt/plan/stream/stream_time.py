@@ -54,8 +54,8 @@ def _weights(plan: StreamPlan, one: Sweep) -> float:
 def _saved_bytes(plan: Plan, one: Sweep) -> int:
     """Bytes of the rows that a band saves for the next."""
     saved = {name: stored for name, stored in one.storage.tensors.items() if stored.kind == "saved"}
-    graph, axis, lanes = plan.graph, one.schedule.axis, plan.device.lanes
+    graph, axes, lanes = plan.graph, one.schedule.axes, plan.device.lanes
     return sum(
-        stored_bytes(graph.types[name], with_extent(stored.extents, axis, stored.kept), plan.layouts[name], lanes)
+        stored_bytes(graph.types[name], with_extent(stored.extents, axes.of(name), stored.kept), plan.layouts[name], lanes)
         for name, stored in saved.items()
     )

@@ -46,7 +46,7 @@ def test_every_row_is_computed_once(seed: int, rows: int) -> None:
             if not known(one):
                 np.testing.assert_array_equal(one.lo[1:], one.hi[:-1], name)
         for name in schedule.targets:
-            one, extent = schedule.rows[name], schedule.graph.types[name].shape[schedule.axis]
+            one, extent = schedule.rows[name], schedule.graph.types[name].shape[schedule.axes.of(name)]
             assert (int(one.lo[0]), int(one.hi[-1])) == (0, extent), name
 
 
@@ -65,8 +65,9 @@ def test_rows_that_a_band_reads_are_held(seed: int, rows: int) -> None:
 
 def check_held(schedule: BandSchedule, read: Read) -> None:
     """What the operator itself says of all rows that a band computes lies in what the band holds."""
-    node, axis = schedule.graph.nodes[read.k], schedule.axis
+    node = schedule.graph.nodes[read.k]
     name = node.inputs[read.i]
+    axis = schedule.axes.of(name)
     region = node.op.region(read.i, read.boxes, schedule.graph.ins(node), schedule.graph.out(node))
     some = region.volumes > 0
     if name not in schedule.rows:
@@ -99,7 +100,8 @@ def check_shift(sweep: Sweep, band: int) -> None:
         assert ends[0] == ends[1], name
     first = {name: rows.lo for name, rows in schedule.rows.items()}
     for read in schedule.reads:
-        first.setdefault(schedule.graph.nodes[read.k].output, read.boxes.lo[:, schedule.axis])
+        output = schedule.graph.nodes[read.k].output
+        first.setdefault(output, read.boxes.lo[:, schedule.axes.of(output)])
     for read in (read for read in schedule.reads if read.k not in schedule.chained):  # there rows are another axis
         mine, other = (seen_from(schedule, read, first, b) for b in (band, like))
         assert len(mine) == len(other), schedule.graph.nodes[read.k].name
@@ -109,14 +111,15 @@ def check_shift(sweep: Sweep, band: int) -> None:
 
 def seen_from(schedule: BandSchedule, read: Read, first: Mapping[str, np.ndarray], band: int) -> list[np.ndarray]:
     """Output rows of a band, and the region that each reads, from where the band begins; a Resize has weights."""
-    graph, axis = schedule.graph, schedule.axis
-    node, box = graph.nodes[read.k], read.boxes.take(np.array([band]))
+    graph, node = schedule.graph, schedule.graph.nodes[read.k]
+    axis, of_output = (schedule.axes.of(name) for name in (node.inputs[read.i], node.output))
+    box = read.boxes.take(np.array([band]))
     if not box.volumes[0]:
         return []
     name, out = node.inputs[read.i], graph.out(node)
-    rows = np.arange(box.lo[0, axis], box.hi[0, axis])
+    rows = np.arange(box.lo[0, of_output], box.hi[0, of_output])
     each = Boxes(np.repeat(box.lo, len(rows), axis=0), np.repeat(box.hi, len(rows), axis=0))
-    region = node.op.region(read.i, with_rows(each, rows, rows + 1, axis), graph.ins(node), out)
+    region = node.op.region(read.i, with_rows(each, rows, rows + 1, of_output), graph.ins(node), out)
     origin = np.zeros((1, region.rank), np.int64)
     if name in first and region.rank > axis:
         origin[0, axis] = first[name][band]
@@ -124,7 +127,7 @@ def seen_from(schedule: BandSchedule, read: Read, first: Mapping[str, np.ndarray
     found = [rows - first[node.output][band], *(np.where(idle, -1, e - origin) for e in (region.lo, region.hi))]
     if isinstance(node.op, Rowwise) and region.rank > axis:  # where a row lies in what it reads all of
         found.append(rows - origin[0, axis])
-    if isinstance(node.op, Interp) and (taps := node.op.taps[axis]) is not None:
+    if isinstance(node.op, Interp) and (taps := node.op.taps[of_output]) is not None:
         found += [taps.weight_array[rows], taps.index_array[rows] - origin[0, axis]]
     return found
 
@@ -138,7 +141,7 @@ def test_no_band_computes_much_more_than_its_share(network: str) -> None:
     for sweep in stream.sweeps:
         schedule = sweep.schedule
         for name, rows in schedule.rows.items():
-            extent = schedule.graph.types[name].shape[schedule.axis]
+            extent = schedule.graph.types[name].shape[schedule.axes.of(name)]
             assert rows.fresh <= 64 * extent // 8192 + 2 or name in stream.always, name
 
 

@@ -8,7 +8,6 @@ import numpy as np
 import onnx
 
 from brickrt import load
-from brickrt.graph.specialize.stages import first_stage
 from brickrt.ops.types import Shape, TensorType
 from brickrt.plan.options import PlanOptions
 from brickrt.plan.plan import Plan
@@ -20,6 +19,7 @@ from brickrt.runtime.lowering.arena import view_aliases
 from brickrt.runtime.lowering.inplace_slices import find_inplace_slices
 from brickrt.runtime.pipeline import Pipeline
 from brickrt.runtime.stream.boxes_io import ArraySink, ArraySource
+from brickrt.runtime.stream.stream_planning import whole_graph
 from brickrt.runtime.stream.stream_program import StreamProgram
 from brickrt.runtime.stream.sweep_run import Files
 
@@ -31,7 +31,7 @@ def plan_of(model: onnx.ModelProto, exact: bool = True, threads: int = 2) -> Pla
     source = load(model)
     pipeline = Pipeline(choose_engine("cpu"), PlanOptions(exact=exact), threads)
     types = {name: TensorType(tuple(info.shape), info.dtype) for name, info in source.inputs.items()}
-    return pipeline.plan(pipeline.specialize(first_stage(source, frozenset(types)), types, {}).graph)
+    return pipeline.plan(whole_graph(source, types))
 
 
 def planner_of(plan: Plan) -> StreamPlanner:

@@ -1,0 +1,112 @@
+"""Along which axis of each tensor the rows of the image lie that a sweep goes down.
+
+Reshapes and transposes move them, as around an attention over all positions of an image:
+
+    x [N, C, H, W] ─ view ─ [N, C, H·W] ─ transpose ─ [N, H·W, C] ─ product ─ … ─ view ─ y [N, C, H, W]
+             2                      2                      1                              2
+
+A row of H·W is a pixel: bands of a few rows of the image are bands of as many rows times W of what is flattened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from brickrt.graph.ir import Graph, Node
+from brickrt.ops.operators.matmul import MatMul
+from brickrt.ops.operators.move import Transpose, View
+from brickrt.ops.operators.reduce import Reduce
+from brickrt.ops.operators.rowwise import Rowwise
+from brickrt.ops.types import Boxes
+
+MANY_ROWS = 32  # of a tensor with fewer, all rows are simply kept
+SPREAD_BYTES = 2**18  # a tensor that is computed of resident ones is resident too if it has no more than so many,
+SPREAD = 4  # or no more than so many times those that it is computed of
+
+
+@dataclass(frozen=True)
+class RowAxes:
+    """The axis of the rows of each swept tensor; `usual` is that of the graph's inputs and outputs."""
+
+    usual: int
+    axes: Mapping[str, int]
+
+    def of(self, name: str) -> int:
+        """The axis of a tensor's rows; of one that is not swept the usual one."""
+        return self.axes.get(name, self.usual)
+
+    def needs_all(self, graph: Graph, node: Node, i: int) -> bool:
+        """Whether a row of the output needs all of the many rows of the swept input `i`."""
+        out = self.axes.get(node.output)
+        return out is None or _needs_all_rows(graph, node, i, self.of(node.inputs[i]), out)
+
+
+def find_row_axes(graph: Graph, usual: int) -> RowAxes:
+    """Goes down the graph from the inputs that have rows. A tensor has no axis where it is computed of what has none,
+    unless it has many rows, or where it needs all rows of all that it is computed of."""
+    axes = {name: usual for name in graph.inputs if (*graph.types[name].shape, *(1,) * (usual + 1))[usual] > 1}
+    for node in graph.nodes:
+        found = (_moved(graph, node, i, axes[name], usual) for i, name in enumerate(node.inputs) if name in axes)
+        axis = next((axis for axis in found if axis is not None), None)
+        if axis is None and _spreads(graph, node, usual):
+            axis = usual
+        if axis is not None:
+            axes[node.output] = axis
+    return RowAxes(usual, axes)
+
+
+def _moved(graph: Graph, node: Node, i: int, axis: int, usual: int) -> int | None:
+    """The axis of the output's rows where those of input `i` lie along `axis`; None where a row needs all of them. Rows
+    of the graph's outputs lie along the usual axis, as in files."""
+    out = graph.out(node)
+    others = [other for other in range(out.rank) if other != axis]
+    candidates = [usual] if node.output in graph.outputs else [axis, *others]
+    if isinstance(node.op, View | Transpose | MatMul):
+        candidates = [axis for axis in candidates if axis < out.rank]
+        kept = (other for other in candidates if _keeps_rows(graph, node, i, axis, other))
+        found = next(kept, None)
+        if found is not None or isinstance(node.op, View):
+            return found
+    same = axis in candidates and not _needs_all_rows(graph, node, i, axis, axis)
+    return axis if same else None
+
+
+def _keeps_rows(graph: Graph, node: Node, i: int, axis: int, other: int) -> bool:
+    """Whether rows of input `i` along an axis stay together, and in order, as rows of the output along another one."""
+    kind, out = graph.types[node.inputs[i]], graph.out(node)
+    before, after = kind.shape[axis], out.shape[other]
+    if min(before, after) < 2:
+        return False
+    rows = Boxes.whole(out.shape)
+    at = np.array([0, after // 2, after - 1])
+    rows = Boxes(np.repeat(rows.lo, 3, axis=0), np.repeat(rows.hi, 3, axis=0))
+    rows.lo[:, other], rows.hi[:, other] = at, at + 1
+    read = node.op.region(i, rows, graph.ins(node), out)
+    lo, hi = read.lo[:, axis], read.hi[:, axis]
+    few = int((hi - lo).max()) <= min(-(-before // after), before - 1)
+    return few and bool((np.diff(lo) >= 0).all()) and int(lo[0]) == 0 and int(hi[-1]) == before
+
+
+def _needs_all_rows(graph: Graph, node: Node, i: int, axis: int, out_axis: int) -> bool:
+    """Whether a row of the output needs all of the many rows of input `i`."""
+    kind, out = graph.types[node.inputs[i]], graph.out(node)
+    if node.inputs[i] in graph.constants or kind.rank <= axis or kind.shape[axis] == 1:
+        return False
+    over_rows = isinstance(node.op, (Reduce, Rowwise)) and axis in node.op.axes
+    if out.rank <= out_axis or out.shape[out_axis] == 1 or over_rows:
+        return True
+    row = Boxes.whole(out.shape)
+    row.hi[:, out_axis] = 1
+    region = node.op.region(i, row, graph.ins(node), out)
+    return kind.shape[axis] >= MANY_ROWS and int(region.extents[0, axis]) == kind.shape[axis]
+
+
+def _spreads(graph: Graph, node: Node, axis: int) -> bool:
+    """Whether a node makes many rows of little, as a pooled pixel is spread over the image: those are swept again."""
+    read = sum(graph.types[name].nbytes for name in node.inputs if name not in graph.constants)
+    out = graph.out(node)
+    many = out.rank > axis and out.shape[axis] >= MANY_ROWS and not isinstance(node.op, View)
+    return many and out.nbytes > max(SPREAD * read, SPREAD_BYTES)

@@ -1,0 +1,119 @@
+"""Attention over all positions of an image as one unit, from its scores to its result.
+
+    queries [HW, C] ─ product ─ scores [HW, HW] ─ softmax ─ product ─ result [HW, C]
+      keys [C, HW] ────┘                   values [HW, C] ──┘
+
+Keys and values end a pass and are there whole. A task computes the scores of a few queries and what becomes of them in
+its own scratch, so that scores are never stored, however large the image is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from brickrt.graph.ir import Graph, Node
+from brickrt.ops.operators.matmul import MatMul
+from brickrt.ops.types import Boxes, Shape
+from brickrt.plan.geometry.halo import needed_boxes
+from brickrt.plan.stream.row_axes import RowAxes
+from brickrt.plan.subgraph import Subgraph
+
+GROWN = 4  # scores have at least so many times the elements of their factors
+SCORE_BYTES = 2**22  # of a task's scores, and of each tensor like them,
+QUERIES = (8, 32)  # but at least and at most so many queries
+
+
+@dataclass(frozen=True)
+class Attention:
+    """`nodes` ascend from the product that makes the scores to the one that makes the result, which alone is read by
+    others."""
+
+    nodes: tuple[int, ...]
+
+    def flops(self, graph: Graph) -> int:
+        """Its arithmetic, which grows with the square of the positions."""
+        return graph.flops([graph.nodes[k] for k in self.nodes])
+
+    def positions(self, graph: Graph) -> int:
+        """How many keys each query is compared with."""
+        return graph.ins(graph.nodes[self.nodes[0]])[0].shape[-1] and graph.out(graph.nodes[self.nodes[0]]).shape[-1]
+
+
+def find_attentions(graph: Graph, axes: RowAxes) -> tuple[Attention, ...]:
+    """All attentions over what is swept."""
+    found: list[Attention] = []
+    for k, node in enumerate(graph.nodes):
+        if _makes_scores(graph, node, axes) and (nodes := _until_result(graph, k)):
+            found.append(Attention(nodes))
+    return tuple(found)
+
+
+def _makes_scores(graph: Graph, node: Node, axes: RowAxes) -> bool:
+    """Whether a node multiplies rows with all rows of something else, to far more than both are."""
+    if not isinstance(node.op, MatMul) or node.output not in axes.axes:
+        return False
+    factors = [i for i, name in enumerate(node.inputs[:2]) if name in axes.axes]
+    large = graph.out(node).size > GROWN * sum(kind.size for kind in graph.ins(node)[:2])
+    return large and len(factors) == 2 and sum(axes.needs_all(graph, node, i) for i in factors) == 1
+
+
+def _until_result(graph: Graph, first: int) -> tuple[int, ...]:
+    """The nodes from the scores to the first tensor that is no larger than they were made of, of which nothing else is
+    read outside; empty where there is none."""
+    small = graph.out(graph.nodes[first]).size // GROWN
+    made, nodes = {graph.nodes[first].output}, [first]
+    left = set(graph.consumers.get(graph.nodes[first].output, ()))  # readers that are not among them yet
+    while left and not made & set(graph.outputs):
+        k = min(left)
+        left |= set(graph.consumers.get(graph.nodes[k].output, ()))
+        left.remove(k)
+        made.add(graph.nodes[k].output)
+        nodes.append(k)
+        inner = (reader for name in made - {graph.nodes[k].output} for reader in graph.consumers.get(name, ()))
+        if graph.out(graph.nodes[k]).size <= small and set(inner) <= set(nodes):
+            return tuple(nodes)
+    return ()
+
+
+def with_attentions(
+    graph: Graph, units: Sequence[Subgraph], attentions: Sequence[Attention], axes: RowAxes
+) -> list[Subgraph]:
+    """The units, those of each attention as one in the place of its last. They are units of single nodes."""
+    ends: Mapping[int, Attention] = {one.nodes[-1]: one for one in attentions}
+    inside = {k for one in attentions for k in one.nodes}
+    found = []
+    for unit in units:
+        k = unit.nodes[-1]
+        if k in ends:
+            found.append(_as_unit(graph, unit, ends[k].nodes, axes))
+        elif k not in inside:
+            found.append(unit)
+    return found
+
+
+def _as_unit(graph: Graph, last: Subgraph, nodes: tuple[int, ...], axes: RowAxes) -> Subgraph:
+    brick = _brick(graph, nodes, axes)
+    read = needed_boxes(graph, nodes, Boxes(Boxes.whole(brick).lo, Boxes.whole(brick).hi))
+    bricks = tuple(tuple(read[graph.nodes[k].output].extents[0].tolist()) for k in nodes)
+    why = "scores of a few queries at a time"
+    return replace(last, nodes=nodes, strategy="padded", brick=brick, band=brick, node_bricks=bricks, why=why)
+
+
+def _brick(graph: Graph, nodes: Sequence[int], axes: RowAxes) -> Shape:
+    """One head and a few queries: cut along all axes that scores are cut along as well."""
+    scores, result = (graph.nodes[k].output for k in (nodes[0], nodes[-1]))
+    rows, brick = axes.of(result), list(graph.types[result].shape)
+    for axis in range(len(brick)):
+        cut = (*brick[:axis], 1, *brick[axis + 1 :])
+        if _elements(graph, nodes, scores, cut) * brick[axis] == _elements(graph, nodes, scores, brick):
+            brick[axis] = 1
+    row = _elements(graph, nodes, scores, brick) * graph.types[scores].dtype.itemsize
+    least, most = QUERIES
+    brick[rows] = min(max(SCORE_BYTES // row, least), most, graph.types[result].shape[rows])
+    return tuple(brick)
+
+
+def _elements(graph: Graph, nodes: Sequence[int], name: str, brick: Sequence[int]) -> int:
+    """Elements of an inner tensor that the first brick needs."""
+    return int(needed_boxes(graph, nodes, Boxes.whole(tuple(brick)))[name].volumes[0])
