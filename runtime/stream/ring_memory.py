@@ -12,7 +12,7 @@ import numpy as np
 from brickrt.ops.types import Shape
 from brickrt.plan.geometry.row_bands import with_rows
 from brickrt.plan.plan import Plan
-from brickrt.plan.stream.band_storage import persistent_offsets
+from brickrt.plan.stream.band_storage import persistent_offsets, stored_shape
 from brickrt.plan.stream.stream_plan import Sweep
 from brickrt.runtime.cpu.page_moves import PAGE, PageMover, may_move
 
@@ -54,11 +54,9 @@ class SweepMemory:
     def planes(self, name: str) -> np.ndarray:
         """A ring as bytes [planes, rows, bytes of a row]."""
         extents, axis = self.storage.tensors[name].extents, self.axes.of(name)
-        lanes = self.plan.device.lanes if self.plan.layouts[name] == "blocked" else 1
-        itemsize = self.plan.graph.types[name].dtype.itemsize
-        row = math.prod(extents[axis + 1 :]) * lanes * itemsize
-        planes = self.at[name].size // max(1, extents[axis] * row)  # of tensors without elements there are none
-        return self.at[name].reshape(planes, extents[axis], row)
+        kind, layout = self.plan.graph.types[name], self.plan.layouts[name]
+        stored = stored_shape(kind, extents, layout, self.plan.device.lanes)
+        return self.at[name].reshape(math.prod(stored[:axis]), stored[axis], math.prod(stored[axis + 1 :]))
 
     def rows(self, name: str, band: int, lo: int, hi: int) -> np.ndarray:
         """The rows [lo, hi) of a plain ring, as an array of the tensor's type, while a band runs."""

@@ -135,6 +135,7 @@ def tall(plan: StreamPlan) -> int:
 
 def plan_dict(plan: StreamPlan, memory: StreamMemory, limit: int, spilling: Spilling | None = None) -> dict[str, Any]:
     """How a network is cut, the memory that it takes by part, in bytes, and what is spilled, as JSON has it."""
+    graph = plan.plan.graph
     return {
         "passes": plan.swept.passes,
         "sweeps": len(plan.sweeps),
@@ -143,6 +144,8 @@ def plan_dict(plan: StreamPlan, memory: StreamMemory, limit: int, spilling: Spil
         "band_rows": plan.rows,
         "strips": list(plan.strips),
         "bands": sum(one.schedule.bands for one in plan.sweeps),
+        "flops": graph.flops(graph.nodes),
+        "attention": [{"positions": one.positions, "flops": one.flops(graph)} for one in plan.attentions],
         **memory_dict(memory, limit),
         "spilled": [_spilled(plan, name, shape) for name, shape in plan.spill_shapes().items()],
         "disk": asdict(spilling) if spilling else None,

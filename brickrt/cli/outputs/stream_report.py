@@ -25,17 +25,31 @@ SHOWN = 8  # spilled tensors; --json has all
 
 
 def plan_text_of(told: Json) -> str:
-    """The plan: how the network is cut, its memory by part, and what is spilled."""
+    """The plan: how the network is cut, what grows with its square, its memory by part, and what is spilled."""
     strips = "×".join(map(str, told["strips"])) or "1"
     return "\n".join(
         (
             f"passes   {told['passes']}, each down {told['rows']} rows in bands of {told['band_rows']}, "
             f"{told['bands']} in all",
             f"strips   {strips}" + ("" if strips.strip("1×") else ": rows are whole"),
+            *_attention_lines(told),
             _memory_text(told),
             *_spill_lines(told),
         )
     )
+
+
+def _attention_lines(told: Json) -> list[str]:
+    """The arithmetic that grows with the square of the image."""
+    found = told["attention"]
+    if not found:
+        return []
+    share = sum(one["flops"] for one in found)
+    most = max(one["positions"] for one in found)
+    return [
+        f"work     {share / 1e9:,.0f} of {told['flops'] / 1e9:,.0f} GFLOP in {len(found)} attention, "
+        f"over up to {most:,} positions:\n         twice the height and the width take 16 times as much"
+    ]
 
 
 def _memory_text(told: Json) -> str:

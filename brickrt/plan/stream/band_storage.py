@@ -38,12 +38,12 @@ def stored_bytes(kind: TensorType, extents: Iterable[int], layout: Layout, lanes
     return math.prod(stored) * kind.dtype.itemsize
 
 
-def stored_shape(kind: TensorType, layout: Layout, lanes: int) -> Shape:
-    """The shape of a whole tensor as bytes: channels of a blocked one in blocks, and an axis for the bytes of an
-    element, or of a block's."""
-    extents, lanes = list(kind.shape), lanes if layout == "blocked" else 1
-    extents[1] = -(-extents[1] // lanes)
-    return (*extents, lanes * kind.dtype.itemsize)
+def stored_shape(kind: TensorType, extents: Shape, layout: Layout, lanes: int) -> Shape:
+    """The shape of storage of these extents as bytes: channels of a blocked tensor in blocks, and an axis for the bytes
+    of an element, or of a block's."""
+    if layout != "blocked":
+        return (*extents, kind.dtype.itemsize)
+    return (extents[0], -(-extents[1] // lanes), *extents[2:], lanes * kind.dtype.itemsize)
 
 
 @dataclass(frozen=True)
@@ -104,9 +104,7 @@ def store_pass(
         if name in always:
             continue
         layout, lanes, axis = plan.layouts[name], plan.device.lanes, schedule.axes.of(name)
-        row = stored_bytes(graph.types[name], common[name][axis + 1 :], "plain", 1) * (
-            lanes if layout != "plain" else 1
-        )
+        row = math.prod(stored_shape(graph.types[name], common[name], layout, lanes)[axis + 1 :])
         found = tensors[name] = _stored(name, rows, schedule, common[name], row, saved)
         if found.kind == "ring":
             persistent[name] = stored_bytes(graph.types[name], found.extents, layout, lanes)

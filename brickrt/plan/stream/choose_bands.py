@@ -14,6 +14,7 @@ from brickrt.plan.stream.stream_time import modelled_us
 HEIGHTS = (256, 192, 128, 96, 64, 48, 32, 24, 16, 8, 4, 2, 1)  # of bands: multiples of what all advance by
 STRIPS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 MIB = 2**20
+BAND_FLOPS = 1e12  # of attention that a band may have, so that a run which is ended has little to do again
 SAMPLING = 4 * MIB  # by which all bands together may take more than those of a sample
 
 
@@ -142,7 +143,9 @@ def _tallest(candidates: _Candidates, heights: list[int]) -> tuple[Candidate | N
 def _heights(planner: StreamPlanner) -> list[int]:
     """Heights of bands to try, tall ones first."""
     unit, tall = _unit(planner), planner.tall
-    return list(dict.fromkeys(min(max(unit, height // unit * unit), tall) for height in HEIGHTS))
+    flops = sum(one.flops(planner.plan.graph) for one in planner.attentions)
+    most = int(BAND_FLOPS * tall / max(BAND_FLOPS, flops))
+    return list(dict.fromkeys(min(max(unit, min(height, most) // unit * unit), tall) for height in HEIGHTS))
 
 
 def _strips(planner: StreamPlanner) -> Iterator[tuple[int, ...]]:

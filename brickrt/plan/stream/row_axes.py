@@ -10,7 +10,7 @@ A row of H·W is a pixel: bands of a few rows of the image are bands of as many 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,6 +22,7 @@ from brickrt.ops.operators.reduce import Reduce
 from brickrt.ops.operators.rowwise import Rowwise
 from brickrt.ops.types import Boxes
 
+CHANNELS = 1  # their axis
 MANY_ROWS = 32  # of a tensor with fewer, all rows are simply kept
 SPREAD_BYTES = 2**18  # a tensor that is computed of resident ones is resident too if it has no more than so many,
 SPREAD = 4  # or no more than so many times those that it is computed of
@@ -44,16 +45,17 @@ class RowAxes:
         return out is None or _needs_all_rows(graph, node, i, self.of(node.inputs[i]), out)
 
 
-def find_row_axes(graph: Graph, usual: int) -> RowAxes:
+def find_row_axes(graph: Graph, usual: int, blocked: Collection[str] = ()) -> RowAxes:
     """Goes down the graph from the inputs that have rows. A tensor has no axis where it is computed of what has none,
-    unless it has many rows, or where it needs all rows of all that it is computed of."""
+    unless it has many rows, where it needs all rows of all that it is computed of, or where its rows would be channels
+    that are stored in blocks (`blocked` tensors)."""
     axes = {name: usual for name in graph.inputs if (*graph.types[name].shape, *(1,) * (usual + 1))[usual] > 1}
     for node in graph.nodes:
         found = (_moved(graph, node, i, axes[name], usual) for i, name in enumerate(node.inputs) if name in axes)
         axis = next((axis for axis in found if axis is not None), None)
         if axis is None and _spreads(graph, node, usual):
             axis = usual
-        if axis is not None:
+        if axis is not None and (axis != CHANNELS or node.output not in blocked):
             axes[node.output] = axis
     return RowAxes(usual, axes)
 

@@ -30,7 +30,7 @@ from brickrt.plan.stream.band_storage import (
 from brickrt.plan.stream.equal_bands import equal_bands
 from brickrt.plan.stream.row_axes import find_row_axes
 from brickrt.plan.stream.swept_tensors import SweptTensors, find_swept_tensors
-from brickrt.plan.stream.units.attention_units import find_attentions, with_attentions
+from brickrt.plan.stream.units.attention_units import Attention, find_attentions, with_attentions
 from brickrt.plan.stream.units.band_units import as_units
 from brickrt.plan.stream.units.reshape_chains import with_chains
 from brickrt.plan.subgraph import Subgraph
@@ -77,10 +77,16 @@ class StreamPlan:
     last: tuple[Subgraph, ...]
     spilled: tuple[str, ...] = ()
 
+    @cached_property
+    def attentions(self) -> tuple[Attention, ...]:
+        """What compares all positions of an image with all others."""
+        return find_attentions(self.plan.graph, self.swept.axes)
+
     def spill_shapes(self) -> dict[str, Shape]:
         """The shape of each spilled tensor as bytes."""
         graph, layouts, lanes = self.plan.graph, self.plan.layouts, self.plan.device.lanes
-        return {name: stored_shape(graph.types[name], layouts[name], lanes) for name in self.spilled}
+        kinds = {name: graph.types[name] for name in self.spilled}
+        return {name: stored_shape(kind, kind.shape, layouts[name], lanes) for name, kind in kinds.items()}
 
     def users(self, name: str) -> list[int]:
         """The sweeps that write a spilled tensor, one, and those that read it."""
@@ -124,13 +130,13 @@ class StreamPlanner:
         graph, lanes = plan.graph, plan.device.lanes
         # the products that Strassen's scheme pairs depend on where boxes begin
         plan = replace(plan, algorithms={k: name for k, name in plan.algorithms.items() if name not in LEVELS})
-        axes = find_row_axes(graph, AXIS)
+        blocks = {name: lanes for name, layout in plan.layouts.items() if layout == "blocked"}
+        axes = find_row_axes(graph, AXIS, blocks)
         attentions = find_attentions(graph, axes)
         units = tuple(as_units(graph, plan.subgraphs, axes, {k for one in attentions for k in one.nodes}))
         swept = find_swept_tensors(graph, units, axes, slices)
-        units = tuple(with_attentions(graph, with_chains(graph, units, swept.chains, AXIS), attentions, axes))
+        units = tuple(with_attentions(graph, with_chains(graph, units, swept.chains, AXIS), attentions))
         views = {name for name in views if name not in swept.level and graph.producers[name] not in swept.chained}
-        blocks = {name: lanes for name, layout in plan.layouts.items() if layout == "blocked"}
         whole = [name for name in (*swept.collected, *swept.resident) if name not in slices and name not in views]
         types = {name: graph.types[name] for name in whole}
         always = {n: stored_bytes(kind, kind.shape, plan.layouts[n], lanes) for n, kind in types.items()}
@@ -141,6 +147,11 @@ class StreamPlanner:
         spilled = tuple(name for name in self.may_spill if name in names)
         assert len(spilled) == len(set(names)), set(names) - set(spilled)
         return StreamPlanner(self.plan, replace(self.network, spilled=spilled), self.always)
+
+    @cached_property
+    def attentions(self) -> tuple[Attention, ...]:
+        """What compares all positions of an image with all others."""
+        return find_attentions(self.plan.graph, self.network.swept.axes)
 
     @cached_property
     def may_spill(self) -> tuple[str, ...]:
@@ -157,9 +168,11 @@ class StreamPlanner:
     @property
     def may_cut(self) -> bool:
         """Whether the last pass may be cut in strips: in exact plans norms along rows must not be, as they round
-        otherwise where rows begin elsewhere."""
+        otherwise where rows begin elsewhere. Softmax of an attention's scores is over all of an image."""
         graph, level = self.plan.graph, self.network.swept.level
-        norms = (node for node in graph.nodes if isinstance(node.op, Rowwise) and node.output in level)
+        scores = {k for one in self.attentions for k in one.nodes}
+        others = (node for k, node in enumerate(graph.nodes) if k not in scores)
+        norms = (node for node in others if isinstance(node.op, Rowwise) and node.output in level)
         return not self.plan.options.exact or not any(norms)
 
     @property

@@ -55,7 +55,5 @@ def _saved_bytes(plan: Plan, one: Sweep) -> int:
     """Bytes of the rows that a band saves for the next."""
     saved = {name: stored for name, stored in one.storage.tensors.items() if stored.kind == "saved"}
     graph, axes, lanes = plan.graph, one.schedule.axes, plan.device.lanes
-    return sum(
-        stored_bytes(graph.types[name], with_extent(stored.extents, axes.of(name), stored.kept), plan.layouts[name], lanes)
-        for name, stored in saved.items()
-    )
+    kept = {name: with_extent(stored.extents, axes.of(name), stored.kept) for name, stored in saved.items()}
+    return sum(stored_bytes(graph.types[name], extents, plan.layouts[name], lanes) for name, extents in kept.items())

@@ -107,10 +107,10 @@ def _collected(found: SweptTensors, graph: Graph, node: Node, name: str) -> int:
         while found.axes.of(name) != found.axes.usual:  # files have rows along the usual axis: name what turned them
             node = graph.nodes[graph.producers[name]]
             name = next(other for other in node.inputs if other in found.axes.axes)
-        raise _refusal(graph, node, f"needs all of '{name}' {kind}, {kind.nbytes / 2**30:.2f} GiB, at once")
+        raise _refusal(node, f"needs all of '{name}' {kind}, {kind.nbytes / 2**30:.2f} GiB, at once")
     return found.level[name]
 
 
-def _refusal(graph: Graph, node: Node, why: str) -> BrickError:
+def _refusal(node: Node, why: str) -> BrickError:
     names = ", ".join(map(repr, node.origin or (node.name,)))
     return BrickError(f"node {names} ({node.op.name}) {why}: a network with it is not run band by band")

@@ -21,6 +21,7 @@ from brickrt.runtime.files.journal import journal_path
 from brickrt.runtime.stream import spill_planning
 from tests.runtime.stream.helpers import pixels, pools, two_layers
 from tests.support.cli_models import told
+from tests.support.graphs.attention import attention_network
 
 
 @pytest.fixture
@@ -63,6 +64,16 @@ def test_as_in_core(call, files):
     assert sum(report["memory"].values()) == report["projected_bytes"]
     assert report["outputs"] == {"y": "z.npy"} and report["bytes_written"] == np.load("y.npy").nbytes
     assert np.array_equal(np.load("z.npy"), np.load("y.npy"))
+
+
+def test_work_that_grows_with_the_square_is_told(call, files):
+    """The plan prints the arithmetic of attention, and JSON has it."""
+    (files / "m.onnx").write_bytes(attention_network("non-local", (64, 64)).SerializeToString())
+    asked = ("plan", "m.onnx", *BANDS)
+    told_text = re.search(r"work +(\S+) of (\S+) GFLOP in 1 attention, over up to 4,096 positions", call(*asked).out)
+    planned = told(call(*asked, "--json"))
+    assert told_text and planned["attention"][0]["positions"] == 4096
+    assert 2 * 2 * 8 * 4096**2 < planned["attention"][0]["flops"] < planned["flops"]
 
 
 @pytest.mark.parametrize("how", [(), BANDS], ids=["in core", "in bands"])

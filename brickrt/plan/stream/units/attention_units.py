@@ -20,42 +20,42 @@ from brickrt.plan.stream.row_axes import RowAxes
 from brickrt.plan.subgraph import Subgraph
 
 GROWN = 4  # scores have at least so many times the elements of their factors
-SCORE_BYTES = 2**22  # of a task's scores, and of each tensor like them,
-QUERIES = (8, 32)  # but at least and at most so many queries
+SCORE_BYTES = 2**24  # of a task's scores, and of each tensor like them, but at least the first number of queries
+QUERIES = (8, 32, 128)  # and at most the second, of many channels the third: each task reads all keys and values
+CHANNELS = 4  # to a query, of tasks with so many
 
 
 @dataclass(frozen=True)
 class Attention:
     """`nodes` ascend from the product that makes the scores to the one that makes the result, which alone is read by
-    others."""
+    others; each query is compared with so many `positions`."""
 
     nodes: tuple[int, ...]
+    positions: int
 
     def flops(self, graph: Graph) -> int:
         """Its arithmetic, which grows with the square of the positions."""
-        return graph.flops([graph.nodes[k] for k in self.nodes])
-
-    def positions(self, graph: Graph) -> int:
-        """How many keys each query is compared with."""
-        return graph.ins(graph.nodes[self.nodes[0]])[0].shape[-1] and graph.out(graph.nodes[self.nodes[0]]).shape[-1]
+        return int(graph.flops([graph.nodes[k] for k in self.nodes]))
 
 
 def find_attentions(graph: Graph, axes: RowAxes) -> tuple[Attention, ...]:
     """All attentions over what is swept."""
     found: list[Attention] = []
     for k, node in enumerate(graph.nodes):
-        if _makes_scores(graph, node, axes) and (nodes := _until_result(graph, k)):
-            found.append(Attention(nodes))
+        keys = _keys(graph, node, axes)
+        if keys and (nodes := _until_result(graph, k)):
+            found.append(Attention(nodes, graph.types[keys].shape[axes.of(keys)]))
     return tuple(found)
 
 
-def _makes_scores(graph: Graph, node: Node, axes: RowAxes) -> bool:
-    """Whether a node multiplies rows with all rows of something else, to far more than both are."""
-    if not isinstance(node.op, MatMul) or node.output not in axes.axes:
-        return False
-    factors = [i for i, name in enumerate(node.inputs[:2]) if name in axes.axes]
-    large = graph.out(node).size > GROWN * sum(kind.size for kind in graph.ins(node)[:2])
-    return large and len(factors) == 2 and sum(axes.needs_all(graph, node, i) for i in factors) == 1
+def _keys(graph: Graph, node: Node, axes: RowAxes) -> str:
+    """What a node multiplies rows with all rows of, to far more than both are; empty where it does not."""
+    factors = node.inputs[:2]
+    if not isinstance(node.op, MatMul) or not {node.output, *factors} <= axes.axes.keys():
+        return ""
+    large = graph.out(node).size > GROWN * sum(graph.types[name].size for name in factors)
+    whole = [name for i, name in enumerate(factors) if axes.needs_all(graph, node, i)]
+    return whole[0] if large and len(whole) == 1 else ""
 
 
 def _until_result(graph: Graph, first: int) -> tuple[int, ...]:
@@ -76,9 +76,7 @@ def _until_result(graph: Graph, first: int) -> tuple[int, ...]:
     return ()
 
 
-def with_attentions(
-    graph: Graph, units: Sequence[Subgraph], attentions: Sequence[Attention], axes: RowAxes
-) -> list[Subgraph]:
+def with_attentions(graph: Graph, units: Sequence[Subgraph], attentions: Sequence[Attention]) -> list[Subgraph]:
     """The units, those of each attention as one in the place of its last. They are units of single nodes."""
     ends: Mapping[int, Attention] = {one.nodes[-1]: one for one in attentions}
     inside = {k for one in attentions for k in one.nodes}
@@ -86,31 +84,35 @@ def with_attentions(
     for unit in units:
         k = unit.nodes[-1]
         if k in ends:
-            found.append(_as_unit(graph, unit, ends[k].nodes, axes))
+            found.append(_as_unit(graph, unit, ends[k].nodes))
         elif k not in inside:
             found.append(unit)
     return found
 
 
-def _as_unit(graph: Graph, last: Subgraph, nodes: tuple[int, ...], axes: RowAxes) -> Subgraph:
-    brick = _brick(graph, nodes, axes)
-    read = needed_boxes(graph, nodes, Boxes(Boxes.whole(brick).lo, Boxes.whole(brick).hi))
+def _as_unit(graph: Graph, last: Subgraph, nodes: tuple[int, ...]) -> Subgraph:
+    brick = _brick(graph, nodes)
+    read = needed_boxes(graph, nodes, Boxes.whole(brick))
     bricks = tuple(tuple(read[graph.nodes[k].output].extents[0].tolist()) for k in nodes)
     why = "scores of a few queries at a time"
     return replace(last, nodes=nodes, strategy="padded", brick=brick, band=brick, node_bricks=bricks, why=why)
 
 
-def _brick(graph: Graph, nodes: Sequence[int], axes: RowAxes) -> Shape:
-    """One head and a few queries: cut along all axes that scores are cut along as well."""
+def _brick(graph: Graph, nodes: Sequence[int]) -> Shape:
+    """One head and a few queries: cut along all axes that scores are cut along as well, of which the longest is that of
+    the queries."""
     scores, result = (graph.nodes[k].output for k in (nodes[0], nodes[-1]))
-    rows, brick = axes.of(result), list(graph.types[result].shape)
-    for axis in range(len(brick)):
+    shape = graph.types[result].shape
+    brick, queries = list(shape), 0
+    for axis in sorted(range(len(shape)), key=lambda axis: shape[axis]):
         cut = (*brick[:axis], 1, *brick[axis + 1 :])
         if _elements(graph, nodes, scores, cut) * brick[axis] == _elements(graph, nodes, scores, brick):
-            brick[axis] = 1
+            brick[axis], queries = 1, axis
     row = _elements(graph, nodes, scores, brick) * graph.types[scores].dtype.itemsize
-    least, most = QUERIES
-    brick[rows] = min(max(SCORE_BYTES // row, least), most, graph.types[result].shape[rows])
+    least, usual, most = QUERIES
+    depth = graph.ins(graph.nodes[nodes[0]])[0].shape[-1]
+    wanted = min(max(depth // CHANNELS, usual), most)
+    brick[queries] = min(max(SCORE_BYTES // row, least), wanted, shape[queries])
     return tuple(brick)
 
 
