@@ -19,6 +19,8 @@ from brickrt.runtime.cluster.owned_rows import NoRows, OwnedRows
 from brickrt.runtime.cluster.record_folder import BlockRecord, RecordFolder
 from brickrt.runtime.cpu.compile.host_isa import host_isa
 from brickrt.runtime.files.journal import stored_checksum
+from brickrt.runtime.stream.counted import CountedSource, Traffic
+from brickrt.runtime.stream.resident import peak_bytes
 from brickrt.runtime.stream.ring_memory import SweepMemory
 from brickrt.runtime.stream.stream_program import StreamProgram
 from brickrt.runtime.stream.sweep_run import Files, SweepWork
@@ -58,6 +60,12 @@ def forget_job() -> None:
                 _kept.popitem()[1].close()
         finally:
             _lock.release()
+
+
+def end_job() -> int:
+    """The same once a run has ended; the most bytes that this worker had in memory."""
+    forget_job()
+    return peak_bytes()
 
 
 class _Runner:
@@ -119,11 +127,13 @@ class _Runner:
         if block.sweep == len(self.stream.sweeps):
             whole = [name for name in self.stream.plan.graph.outputs if name in self.stream.swept.resident]
             sinks = {name: OwnedRows(name, self.sinks[name], None, self._ask) for name in whole}
-        program.run(Files(self.sources, {name: sinks.get(name, NoRows()) for name in self.sinks}))
+        traffic = Traffic()
+        sources = {name: CountedSource(one, traffic) for name, one in self.sources.items()}
+        program.run(Files(sources, {name: sinks.get(name, NoRows()) for name in self.sinks}))
         for name in sinks:
             self.sinks[name].sync()
         payload = _payload(program.sweeps[block.sweep], block) if block.end else b""
-        return BlockRecord(tuple(box for sink in sinks.values() for box in sink.boxes), payload)
+        return BlockRecord(tuple(box for sink in sinks.values() for box in sink.boxes), payload, traffic.read)
 
     def _ask(self) -> None:
         self.folder.check_run(self.job.run)

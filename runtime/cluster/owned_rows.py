@@ -30,7 +30,8 @@ class OwnedRows:
             lo = (*lo[:AXIS], lo[AXIS] + first, *lo[AXIS + 1 :])
         self.ask()
         self.sink.write(lo, array)
-        self.boxes.append(WrittenBox(self.name, lo, array.shape, written_checksum(self.sink, lo, array)))
+        checksum, itemsize = written_checksum(self.sink, lo, array), self.sink.sink.dtype.itemsize
+        self.boxes.append(WrittenBox(self.name, lo, array.shape, checksum, itemsize))
 
 
 class NoRows:

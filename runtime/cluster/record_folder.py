@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import math
 import os
 import shutil
 from collections.abc import Iterator, Mapping
@@ -39,14 +40,21 @@ class WrittenBox:
     lo: tuple[int, ...]
     extents: tuple[int, ...]
     checksum: str
+    itemsize: int
+
+    @property
+    def nbytes(self) -> int:
+        """Its bytes, as the output's type has them."""
+        return math.prod(self.extents) * self.itemsize
 
 
 @dataclass(frozen=True)
 class BlockRecord:
-    """A finished block: what it wrote, and its rows of collected tensors behind one another."""
+    """A finished block: what it wrote, its rows of collected tensors behind one another, and bytes that it read."""
 
     boxes: tuple[WrittenBox, ...]
     payload: bytes
+    read: int = 0
 
 
 class RecordFolder:
@@ -140,8 +148,8 @@ class RecordFolder:
 
     def finish(self, number: int, record: BlockRecord) -> None:
         """Writes a block's record; it is on the disk when this returns. Sync the sinks before."""
-        boxes = [[box.output, box.lo, box.extents, box.checksum] for box in record.boxes]
-        described = json.dumps(boxes).encode()
+        boxes = [[box.output, box.lo, box.extents, box.checksum, box.itemsize] for box in record.boxes]
+        described = json.dumps({"boxes": boxes, "read": record.read}).encode()
         data = len(described).to_bytes(_START, "little") + described + record.payload
         self.write(f"block-{number}", blake2b(data, digest_size=_DIGEST).digest() + data)
 
@@ -155,9 +163,9 @@ class RecordFolder:
         if blake2b(data, digest_size=_DIGEST).digest() != content[:_DIGEST]:
             return None
         begin = _START + int.from_bytes(data[:_START], "little")
-        boxes = json.loads(data[_START:begin])
-        found = (WrittenBox(name, tuple(lo), tuple(extents), checksum) for name, lo, extents, checksum in boxes)
-        return BlockRecord(tuple(found), data[begin:])
+        described = json.loads(data[_START:begin])
+        boxes = (WrittenBox(name, tuple(lo), tuple(extents), *rest) for name, lo, extents, *rest in described["boxes"])
+        return BlockRecord(tuple(boxes), data[begin:], described["read"])
 
     def log(self, number: int, what: str) -> None:
         """Adds a line on a block; lines of several workers do not mix."""

@@ -17,7 +17,7 @@ from brickrt.plan.options import PlanOptions
 from brickrt.plan.stream.stream_memory import StreamMemory, project_stream
 from brickrt.plan.stream.stream_plan import StreamPlan
 from brickrt.runtime.cache.saved_plan import SavedPlan, plan_text
-from brickrt.runtime.cluster.block_task import forget_job, join_rows, run_block
+from brickrt.runtime.cluster.block_task import end_job, join_rows, run_block
 from brickrt.runtime.cluster.blocks import Block, block_chunks, block_lengths, cut_blocks
 from brickrt.runtime.cluster.cluster_job import (
     ClusterInput,
@@ -37,6 +37,7 @@ from brickrt.runtime.pipeline import Pipeline
 from brickrt.runtime.progress import Progress
 from brickrt.runtime.stream.resident import resident_bytes
 from brickrt.runtime.stream.stream_job import StreamJob, StreamOptions
+from brickrt.runtime.stream.stream_report import StreamReport
 
 JOINED = 32  # results that one task joins
 COPIES = 3  # of the rows of collected tensors that a worker may hold beside those in the program's memory
@@ -57,21 +58,25 @@ class ClusterOptions:
     length: int | None = None
 
 
-@dataclass(frozen=True)
-class ClusterReport:
+@dataclass(frozen=True, kw_only=True)
+class ClusterReport(StreamReport):
     """What a run on a cluster did: `begun` has the numbers of the blocks that were begun, again those of workers that
-    died, `finished` those that were finished, by this run and those that it went on with."""
+    died, `finished` those that were finished, by this run and those that it went on with. `memory`, `limit` and `peak`
+    are those of a worker, of those that are left the largest; workers compile while they run, `compile_s` is 0. Bytes
+    are those of all blocks."""
 
-    plan: StreamPlan
-    memory: StreamMemory
-    limit: int
     workers: int
     blocks: int
     begun: tuple[int, ...]
     finished: tuple[int, ...]
-    plan_s: float
-    run_s: float
-    outputs: dict[str, str]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as JSON has it: memory in bytes, times in seconds."""
+        return super().to_dict() | {
+            "workers": self.workers,
+            "blocks": self.blocks,
+            "blocks_begun": len(self.begun),
+        }
 
 
 def run_on_cluster(
@@ -231,15 +236,18 @@ class _ClusterRun:
             self._describe()
             chunk_rows = {name: one.chunks[2] if len(one.chunks) > 2 else 1 for name, one in self.outputs.items()}
             passes = cut_blocks(self.stream, self.lengths, chunk_rows)
+            blocks = [block for cut in passes for block in cut]
+            left = [block for block in blocks if not self.folder.record(block.number)]
             run_passes(self.client, self.job, passes, self._tell)
-            if lacking := [block.number for cut in passes for block in cut if not self.folder.record(block.number)]:
+            if lacking := [block.number for block in blocks if not self.folder.record(block.number)]:
                 raise BrickError(f"{self.folder.path}: blocks {lacking} have no record: resume the run")
         except BaseException:
             for sink in sinks.values():
                 sink.abandon(keep=self.folder.is_begun)
             raise
-        self.client.run(forget_job, on_error="ignore")  # after an error there may be no scheduler; the next run does so
-        report = self._report(sum(map(len, passes)), began)
+        # after an error there may be no scheduler; the next run does so
+        peaks = self.client.run(end_job, on_error="ignore")
+        report = self._report(blocks, left, max(peaks.values(), default=0), began)
         for sink in sinks.values():
             sink.close()
         self.folder.remove()
@@ -257,13 +265,21 @@ class _ClusterRun:
         if self.progress is not None:
             self.progress("blocks", done, total)
 
-    def _report(self, blocks: int, began: float) -> ClusterReport:
+    def _report(self, blocks: Sequence[Block], left: Sequence[Block], peak: int, began: float) -> ClusterReport:
+        """What was done; `left` are the blocks that had no record before."""
+        records = [record for block in blocks if (record := self.folder.record(block.number))]
         return ClusterReport(
             plan=self.stream,
             memory=self.memory,
             limit=self.limit,
+            peak=peak,
+            bands=sum(block.end - block.wanted for block in left),
+            all_bands=sum(one.schedule.bands for one in self.stream.sweeps),
+            compile_s=0.0,
+            bytes_read=sum(record.read for record in records),
+            bytes_written=sum(box.nbytes for record in records for box in record.boxes),
             workers=self.workers.count,
-            blocks=blocks,
+            blocks=len(blocks),
             begun=tuple(self.folder.logged("begun")),
             finished=tuple(self.folder.logged("finished")),
             plan_s=self.plan_s,

@@ -30,6 +30,7 @@ from brickrt.runtime.execution.stage_cache import CompiledStage, StageCache
 from brickrt.runtime.pipeline import Pipeline
 from brickrt.runtime.program_protocol import Cancellable, LaunchMode
 from brickrt.runtime.progress import Progress
+from brickrt.runtime.session.cluster_stream import cluster_stream
 from brickrt.runtime.session.fast_path import FastPath
 from brickrt.runtime.session.many_calls import in_order
 from brickrt.runtime.stats import Stats
@@ -37,7 +38,7 @@ from brickrt.runtime.stream.stream_files import named, opened_job
 from brickrt.runtime.stream.stream_report import StreamOptions, StreamReport
 from brickrt.runtime.thread_count import thread_count
 from brickrt.runtime.windows.window_job import opened_windows
-from brickrt.runtime.windows.window_options import Blend, window_options
+from brickrt.runtime.windows.window_options import Blend, WindowOptions, window_options
 from brickrt.runtime.windows.window_report import WindowReport
 
 
@@ -58,6 +59,7 @@ class Runtime:
     `plan` is a file of `brickrt plan --save`, which then decides all that strategy, brick, max_layers and exact would.
     `keep_bytes` bounds what programs hold between calls (weights as kernels read them, and memory for tensors), 2 GiB
     by default: the least recently used go first, that of the last call stays.
+    With `client`, a `dask.distributed.Client`, `stream` runs on the workers of its cluster; other calls run here.
     Raises BrickError, one line, for models, options and inputs that make no sense.
     """
 
@@ -78,6 +80,7 @@ class Runtime:
         watch: events.Watcher | events.Observer | None = None,
         plan: str | Path | None = None,
         keep_bytes: int | None = None,
+        client: Any = None,
     ) -> None:
         self._kept = KeptPrograms(kept_bytes(keep_bytes))
         options = _options(strategy, brick, max_layers, exact, precision)
@@ -91,6 +94,7 @@ class Runtime:
             check_precision(engine.spec, precision)
             saved = None if plan is None else _saved(plan, engine, options)
             self._pipeline = Pipeline(engine, saved.options if saved else options, self.threads, progress, saved)
+        self._cluster = cluster_stream(client, graph, self._pipeline, {"isa": isa, "plan": plan})
         self._observer = events.observer_of(watch)
         self._running: list[Cancellable] = []
         self._roots: dict[frozenset[str], StageCache] = {}
@@ -254,8 +258,7 @@ class Runtime:
         spill: Literal["auto", "never"] = "auto",
         scratch: str | Path | None = None,
     ) -> StreamReport | WindowReport:
-        """Runs the model band by band from files to files, with at most `max_memory` bytes resident in this process, by
-        default 80 % of what is free.
+        """Runs the model band by band from files to files, in `max_memory` bytes, by default 80 % of what is free.
 
         `inputs` are paths (.npy, .zarr, .tif, .nii, .h5) or anything with shape, dtype and slices, by name, or one
         alone; values are converted, not scaled. `outputs` are paths by name, or one alone. Files hold the type
@@ -268,14 +271,15 @@ class Runtime:
 
         With a `window`, one extent for all axes behind the channels or one for each, the network runs on windows of an
         image of any size instead, each overlapping the next by the share `overlap` (0.5), and results are blended with
-        weights, `blend` "gaussian" or "constant". That is not the exact result, and the report says so.
+        weights, `blend` "gaussian" or "constant". That is not the exact result, and the report says so. A runtime with
+        a client has workers run it, in `max_memory` each, from paths to Zarr arrays, and reports a `ClusterReport`.
         """
         options = StreamOptions(max_memory, stored, scale, resume, spill=spill, scratch=scratch)
         files = named("outputs", outputs, list(self.source.outputs))
-        if window is None and (overlap is not None or blend is not None):
-            raise BrickError("overlap and blend are of blended windows: give a window too, or leave them out")
+        windows = _windows(window, overlap, blend)
         one = self._streaming(), self.source, inputs
-        windows = window_options(window, overlap, blend) if window is not None else None
+        if self._cluster is not None:
+            return self._cluster.run(list(self.source.inputs), inputs, files, options, windows)
         opened = opened_windows(*one, windows, options) if windows else opened_job(*one, files, options)
         with opened as job, among(self._running, job):
             return job.run(files)
@@ -358,6 +362,13 @@ def _options(
         return PlanOptions(strategy, brick, max_layers, exact, precision)
     except ValueError as e:
         raise BrickError(str(e)) from None
+
+
+def _windows(window: int | tuple[int, ...] | None, overlap: float | None, blend: Blend | None) -> WindowOptions | None:
+    """The windows that are asked for. Raises BrickError where they make no sense."""
+    if window is None and (overlap is not None or blend is not None):
+        raise BrickError("overlap and blend are of blended windows: give a window too, or leave them out")
+    return None if window is None else window_options(window, overlap, blend)
 
 
 def _unlike_compiled(

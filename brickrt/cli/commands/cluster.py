@@ -10,12 +10,13 @@ from brickrt.cli.outputs.json_output import Json, to_json
 from brickrt.cli.requests import EngineRequest, RunRequest
 from brickrt.cli.terminal.progress import shown_progress
 from brickrt.cli.terminal.text import printable
+from brickrt.dashboard.units import size_text
 from brickrt.graph.errors import BrickError
 from brickrt.graph.onnx_import.source import SourceGraph
 from brickrt.plan.options import PlanOptions
 from brickrt.runtime.cluster.cluster_job import ClusterInput
 from brickrt.runtime.cluster.open_cluster import open_cluster
-from brickrt.runtime.cluster.run_on_cluster import ClusterOptions, ClusterReport, run_on_cluster
+from brickrt.runtime.cluster.run_on_cluster import ClusterOptions, run_on_cluster
 
 
 def cluster_run(request: RunRequest, source: SourceGraph, outputs: dict[str, Path], plan: PlanOptions) -> str:
@@ -30,7 +31,7 @@ def cluster_run(request: RunRequest, source: SourceGraph, outputs: dict[str, Pat
     assert asked.dask is not None
     with open_cluster(asked.dask, request.engine.threads) as client, shown_progress() as progress:
         report = run_on_cluster(client, request.model, inputs, outputs, options, progress)
-    told: Json = {"model": source.name, **_figures(report)}
+    told: Json = {"model": source.name, **report.to_dict()}
     return "" if request.quiet else to_json(told) if request.json else _text(told)
 
 
@@ -49,25 +50,13 @@ def _of_no_use(request: RunRequest) -> dict[str, bool]:
     }
 
 
-def _figures(report: ClusterReport) -> Json:
-    return {
-        "workers": report.workers,
-        "blocks": report.blocks,
-        "blocks_begun": len(report.begun),
-        "band_rows": report.plan.rows,
-        "limit_bytes": report.limit,
-        "projected_bytes": report.memory.total,
-        "plan_s": report.plan_s,
-        "run_s": report.run_s,
-        "outputs": report.outputs,
-    }
-
-
 def _text(told: Json) -> str:
     return "\n".join(
         (
             f"workers  {told['workers']}",
             f"blocks   {told['blocks']} in bands of {told['band_rows']} rows, {told['blocks_begun']} begun by this run",
+            f"peak     {size_text(told['peak_bytes'])} measured, of {size_text(told['limit_bytes'])} for each worker",
+            f"files    {size_text(told['bytes_read'])} read, {size_text(told['bytes_written'])} written",
             f"time     plan {told['plan_s']:.2f} s, run {told['run_s']:.2f} s",
             f"written  {printable(', '.join(told['outputs'].values()))}",
         )

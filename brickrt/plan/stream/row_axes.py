@@ -30,7 +30,7 @@ SPREAD = 4  # or no more than so many times those that it is computed of
 
 @dataclass(frozen=True)
 class RowAxes:
-    """The axis of the rows of each swept tensor; `usual` is that of the graph's inputs and outputs."""
+    """The row axis of each swept tensor; `usual` is that of the graph's inputs and outputs."""
 
     usual: int
     axes: Mapping[str, int]

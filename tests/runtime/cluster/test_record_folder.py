@@ -12,7 +12,7 @@ from brickrt.runtime.cluster.owned_rows import OwnedRows
 from brickrt.runtime.cluster.record_folder import BlockRecord, RecordFolder, WrittenBox
 from brickrt.runtime.files.tensors import as_file
 
-RECORD = BlockRecord((WrittenBox("y", (0, 0, 4, 0), (1, 2, 3, 4), "abc"),), b"rows of sums")
+RECORD = BlockRecord((WrittenBox("y", (0, 0, 4, 0), (1, 2, 3, 4), "abc", 4),), b"rows of sums", 96)
 
 
 @pytest.fixture

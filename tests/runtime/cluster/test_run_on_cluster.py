@@ -7,16 +7,19 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
+import zarr
 from distributed import Client, LocalCluster, WorkerPlugin
 
-from brickrt import BrickError
+from brickrt import BrickError, Runtime, load
 from brickrt.plan.device import machine
 from brickrt.runtime.cluster import block_task, cluster_workers
 from brickrt.runtime.cluster.cluster_workers import RESOURCE
 from brickrt.runtime.cluster.record_folder import RecordFolder
 from brickrt.runtime.cluster.run_on_cluster import ClusterReport, wait_for_blocks
 from tests.runtime.cluster.helpers import Case, Dies, digest, interrupted, make_case
+from tests.support.graphs.attention import attention_network
 
 
 @pytest.fixture(scope="module")
@@ -187,3 +190,42 @@ def test_workers_without_the_resource_are_refused(cases, tmp_path: Path):
         pytest.raises(BrickError, match="none of 1 workers declares the resource brickrt: start workers with"),
     ):
         case.run(client, tmp_path / "y.zarr")
+
+
+def test_a_runtime_with_a_client(cases, client, tmp_path: Path):
+    """Its `stream` is the cluster's, of files alone; its figures are those of the workers."""
+    case, _ = cases["uneven"]
+    with Runtime(case.model, device="cpu", client=client) as runtime:
+        report = runtime.stream(case.input, tmp_path / "y.zarr", max_memory=2**30)
+        assert isinstance(report, ClusterReport) and report.workers == 2
+        x, y = np.load(case.input), zarr.open(str(tmp_path / "y.zarr"))
+        assert report.bytes_written == y.nbytes and report.bytes_read >= x.nbytes and 0 < report.peak <= report.limit
+        assert report.bands == report.all_bands == report.to_dict()["bands_run"]
+        np.testing.assert_allclose(y[:], runtime.execute({"x": x})[case.output], atol=1e-4)  # here
+        with pytest.raises(BrickError, match="input 'x' is a ndarray: give a path"):
+            runtime.stream(x, tmp_path / "z.zarr")
+        with pytest.raises(BrickError, match="window is of no use on a cluster"):
+            runtime.stream(case.input, tmp_path / "z.zarr", window=64)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [({"isa": "avx2"}, "isa is of no use"), ({"device": "reference"}, "device is of no use")],
+)
+def test_options_that_workers_do_not_take(cases, client, wrong: dict, why: str):
+    with pytest.raises(BrickError, match=why):
+        Runtime(cases["uneven"][0].model, client=client, **wrong)
+
+
+def test_workers_load_the_model_themselves(cases, client):
+    with pytest.raises(BrickError, match="give its path, or its bytes"):
+        Runtime(load(cases["uneven"][0].model), device="cpu", client=client)
+
+
+def test_attention_over_a_whole_image(client, tmp_path: Path):
+    """Keys and values of all blocks reach all blocks of the next pass."""
+    onnx.save(attention_network("tokens", (48, 20)), tmp_path / "attention.onnx")
+    np.save(tmp_path / "attention.npy", np.random.default_rng(0).standard_normal((1, 3, 48, 20)).astype(np.float32))
+    case = Case(tmp_path, "attention", "y", length=1)
+    report = case.run(client, tmp_path / "y.zarr")
+    assert report.blocks > 4 and digest(tmp_path / "y.zarr") == case.local()
