@@ -159,13 +159,19 @@ def plan(
     open: options.PlanOpened = False,
     save: options.Save = None,
     max_memory: options.PlanMemory = None,
+    spill: options.Spill = "auto",
+    scratch: options.Scratch = None,
+    window: options.Window = None,
+    overlap: options.Overlap = None,
+    blend: options.BlendName = None,
     json: options.Json = False,
     verbose: options.PlanVerbose = False,
 ) -> str | Failure:
     """Print what of an .onnx file would run, where and why; nothing is run."""
     asked = strategy, brick, max_layers, exact, device_spec, precision
-    limit = parse.memory("--max-memory", max_memory)
-    return _work("plan", PlanRequest(model, tuple(shape), *asked, compare, html, json, save, limit, open, verbose))
+    limit, extents = parse.memory("--max-memory", max_memory), parse.window(window)
+    stream = StreamRequest(limit, window=extents, overlap=overlap, blend=blend, spill=spill, scratch=scratch)
+    return _work("plan", PlanRequest(model, tuple(shape), *asked, compare, html, json, save, stream, open, verbose))
 
 
 @app.command(

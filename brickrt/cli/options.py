@@ -84,7 +84,7 @@ PhotoSize = Annotated[int, typer.Option(metavar="N", help="Edge of the photograp
 MaxMemory = Annotated[
     str | None, typer.Option(metavar="SIZE", help="In bands: --resume, --hard, --dask, --spill, --scratch.")
 ]
-PlanMemory = Annotated[str | None, typer.Option(metavar="SIZE", help="How it runs band by band, in 1GiB or 700MiB.")]
+PlanMemory = Annotated[str | None, typer.Option(metavar="SIZE", help="In bands, in 1GiB; --spill, --scratch FOLDER.")]
 Resume = Annotated[bool, typer.Option("--resume", rich_help_panel=FOLDED)]
 Hard = Annotated[bool, typer.Option("--hard", rich_help_panel=FOLDED)]
 Spill = Annotated[requests.SpillChoice, typer.Option("--spill", metavar="WHEN", rich_help_panel=FOLDED)]

@@ -100,6 +100,16 @@ class StreamRequest:
         """Whether any of it was asked for."""
         return self != StreamRequest()
 
+    def refusal(self) -> str:
+        """Why options of blended windows do not go together; empty where they do."""
+        alone = {"--overlap": self.overlap is not None, "--blend": self.blend is not None}
+        wrong = [option for option, given in alone.items() if given and self.window is None]
+        if wrong:
+            return f"{wrong[0]} is of use with --window only: add --window 256, or leave it out"
+        if self.window is not None and self.dask is not None:
+            return "--window is of no use on a cluster: leave it out, or leave out --dask"
+        return ""
+
 
 @dataclass(frozen=True)
 class ResultRequest:
@@ -157,7 +167,7 @@ class PlanRequest:
     html: Path | None = None
     json: bool = False
     save: Path | None = None
-    max_memory: int | None = None
+    stream: StreamRequest = StreamRequest()
     opened: bool = False
     verbose: bool = False
 

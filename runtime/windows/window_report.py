@@ -24,7 +24,10 @@ class WindowReport(BoundedReport):
 
     def to_dict(self) -> dict[str, Any]:
         """The report as JSON has it: memory in bytes, times in seconds."""
-        options = self.options
-        cut = {"result": self.remark, "exact": False, "window": list(options.window)}
-        blend = {"overlap": options.overlap, "blend": options.blend}
-        return cut | blend | {"windows": self.all_windows, "windows_run": self.windows} | super().to_dict()
+        return window_dict(self.options, self.all_windows) | {"windows_run": self.windows} | super().to_dict()
+
+
+def window_dict(options: WindowOptions, windows: int) -> dict[str, Any]:
+    """What the result of so many windows is, as JSON has it."""
+    cut = {"result": options.remark(), "exact": False, "window": list(options.window)}
+    return cut | {"overlap": options.overlap, "blend": options.blend, "windows": windows}

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from brickrt.cli.commands.plan_stream import bounded_plan, input_types
 from brickrt.cli.files import check_files, write_text
 from brickrt.cli.inputs import parse
 from brickrt.cli.inputs.shapes import Shape, assuming, concrete_shapes, note_assumed
@@ -15,7 +15,6 @@ from brickrt.cli.outputs.plan_compare import compare
 from brickrt.cli.outputs.plan_report import plan_entries
 from brickrt.cli.outputs.plan_screen import plan_screen
 from brickrt.cli.outputs.product_types import bfloat16_products, integer_products
-from brickrt.cli.outputs.stream_report import plan_text_of
 from brickrt.cli.planned_stages import PlannedStage, planned_stages
 from brickrt.cli.requests import PlanRequest
 from brickrt.cli.terminal.browser import check_opened, open_page
@@ -28,7 +27,6 @@ from brickrt.graph.errors import BrickError
 from brickrt.graph.ir import Graph
 from brickrt.graph.onnx_import.source import SourceGraph, load
 from brickrt.graph.specialize.stages import Stage
-from brickrt.ops.types import TensorType
 from brickrt.plan.device.device_spec import device_named
 from brickrt.plan.options import PlanOptions, check_precision
 from brickrt.plan.plan import Plan
@@ -38,8 +36,6 @@ from brickrt.runtime.cpu.calibrate.calibration import calibrated
 from brickrt.runtime.engines import planner
 from brickrt.runtime.lowering.task_graph import TaskGraph
 from brickrt.runtime.pipeline import LATER, Pipeline
-from brickrt.runtime.stream.stream_planning import plan_stream
-from brickrt.runtime.stream.stream_report import plan_dict
 from brickrt.runtime.thread_count import thread_count
 
 
@@ -80,12 +76,11 @@ def command(request: PlanRequest) -> str:
         pipeline = Pipeline(planner(device), options, thread_count(None), progress)
         progress("import", 0, 1)
         source = load(request.model)
+        if request.stream.given():
+            return bounded_plan(request, pipeline, source)
         shapes, assumed = concrete_shapes(source, parse.named_shapes(request.shapes))
-        if request.max_memory is not None:
-            with assuming(assumed):
-                return _streamed(request, pipeline, source, shapes)
         with assuming(assumed):
-            stages, later = planned_stages(pipeline, source, _types(source, shapes))
+            stages, later = planned_stages(pipeline, source, input_types(source, shapes))
         graphs = [stage.special.graph for stage in stages if stage.tasks is not None]
         compared = compare(pipeline, graphs, progress) if request.compare and graphs else []
     planned = Planned(source, shapes, stages, later, compared)
@@ -94,23 +89,6 @@ def command(request: PlanRequest) -> str:
     if request.json:
         return to_json(report)
     return plan_screen(report, planned.plans, request.verbose)
-
-
-def _streamed(request: PlanRequest, pipeline: Pipeline, source: SourceGraph, shapes: dict[str, Shape]) -> str:
-    """How the model would run band by band."""
-    for option, given in {"--compare": request.compare, "--html": request.html, "--save": request.save}.items():
-        if given:
-            raise BrickError(f"{option} is of no use with --max-memory: leave one out")
-    planned = plan_stream(
-        pipeline, source, _types(source, shapes), request.max_memory, spill_into=Path(tempfile.gettempdir())
-    )
-    chosen = planned.candidate
-    told = plan_dict(chosen.plan, chosen.memory, planned.limit, planned.spilling) | {"plan_s": planned.plan_s}
-    return to_json(told) if request.json else plan_text_of(told)
-
-
-def _types(source: SourceGraph, shapes: dict[str, Shape]) -> dict[str, TensorType]:
-    return {name: TensorType(shape, dtype) for name, shape in shapes.items() if (dtype := source.inputs[name].dtype)}
 
 
 def _written(request: PlanRequest, pipeline: Pipeline, planned: Planned) -> Json:

@@ -11,7 +11,7 @@ from brickrt.cli.inputs.file_lists import input_files, named_files
 from brickrt.cli.inputs.presets import preprocessing
 from brickrt.cli.outputs.json_output import to_json
 from brickrt.cli.outputs.stream_report import stream_text
-from brickrt.cli.requests import EngineRequest, RunRequest, StreamRequest
+from brickrt.cli.requests import EngineRequest, RunRequest
 from brickrt.cli.results.decisions import decided
 from brickrt.cli.results.result_files import output_paths
 from brickrt.cli.terminal.interrupts import interruptible
@@ -188,18 +188,7 @@ def _refusal(request: RunRequest) -> str:
         return "--argmax and --threshold exclude each other: leave one out"
     if request.stream.window is not None and request.result.save is not None:
         return "--save is of no use with --window: use --argmax 1 or --threshold X"
-    return _windows_refusal(request.stream)
-
-
-def _windows_refusal(asked: StreamRequest) -> str:
-    """Why options of blended windows do not go together."""
-    alone = {"--overlap": asked.overlap is not None, "--blend": asked.blend is not None}
-    wrong = [option for option, given in alone.items() if given and asked.window is None]
-    if wrong:
-        return f"{wrong[0]} is of use with --window only: add --window 256, or leave it out"
-    if asked.window is not None and asked.dask is not None:
-        return "--window is of no use on a cluster: leave it out, or leave out --dask"
-    return ""
+    return request.stream.refusal()
 
 
 def _pipeline(engine: EngineRequest, progress: Progress | None) -> Pipeline:

@@ -25,7 +25,10 @@ SHOWN = 8  # spilled tensors; --json has all
 
 
 def plan_text_of(told: Json) -> str:
-    """The plan: how the network is cut, what grows with its square, its memory by part, and what is spilled."""
+    """The plan: how the network is cut, what grows with its square, its memory by part, and what is spilled; or what
+    windows it runs on."""
+    if "window" in told:
+        return _windows_text(told)
     strips = "×".join(map(str, told["strips"])) or "1"
     return "\n".join(
         (
@@ -61,8 +64,9 @@ def _memory_text(told: Json) -> str:
 
 def _windows_text(told: Json) -> str:
     """What blended windows there are, and that the result is not the exact one."""
-    ran = f"{told['windows_run']} run of {told['windows']}, weights {told['blend']}"
-    return "\n".join((f"result   {told['result']}", f"windows  {ran}", _memory_text(told)))
+    ran = f"{told['windows_run']} run of " if "windows_run" in told else ""
+    windows = f"windows  {ran}{told['windows']}, weights {told['blend']}"
+    return "\n".join((f"result   {told['result']}", windows, _memory_text(told)))
 
 
 def _spill_lines(told: Json) -> list[str]:
@@ -89,14 +93,13 @@ def _spill_lines(told: Json) -> list[str]:
 
 def stream_text(told: Json) -> str:
     """The run: its plan or its windows, the memory that it took, its times and files."""
-    windows = "window" in told
     written = [*told["outputs"].values(), *([told["report"]] if "report" in told else [])]
     spent = ", ".join(f"{word} {told[f'{word}_s']:.2f} s" for word in ("plan", "compile", "run"))
     return "\n".join(
         (
-            _windows_text(told) if windows else plan_text_of(told),
+            plan_text_of(told),
             f"peak     {size_text(told['peak_bytes'])} measured",
-            *(() if windows else (f"bands    {told['bands_run']} run of {told['bands']}",)),
+            *(() if "window" in told else (f"bands    {told['bands_run']} run of {told['bands']}",)),
             f"time     {spent}",
             f"files    {size_text(told['bytes_read'])} read, {size_text(told['bytes_written'])} written",
             f"written  {printable(', '.join(written))}",

@@ -10,6 +10,7 @@ from brickrt.graph.ir import Node
 from brickrt.ops.expr import arg
 from brickrt.ops.operators.map import Map
 from brickrt.ops.operators.matmul import MatMul
+from brickrt.ops.operators.partial_reduce import Segmented
 from brickrt.ops.operators.rowwise import Rowwise
 from brickrt.ops.types import Boxes, Shape
 from brickrt.plan.geometry.row_bands import with_rows
@@ -18,8 +19,8 @@ from brickrt.plan.stream.band_schedule import BandSchedule
 from brickrt.plan.stream.band_storage import BandStorage, kept_name, storage_origin, with_extent
 from brickrt.plan.subgraph import Subgraph
 
-COLUMNS = 64  # columns of a piece are a multiple of this; segments of partial reductions have as many
-FEW_COLUMNS = 4  # the same where there are none
+COLUMNS = 64  # columns of a strip are a multiple of this
+FEW_COLUMNS = 4  # columns of a piece are, where there are no partial reductions
 PIECES = 2  # tasks per core, of a layer that is cut once more
 
 
@@ -127,13 +128,14 @@ class _BandPlanner:
         return replace(unit, brick=brick, band=band, node_bricks=node_bricks, partial_reductions=partials)
 
     def column_step(self, unit: Subgraph, partials: Sequence[int]) -> int:
-        """Columns that pieces have a multiple of; 0 where columns must stay together, as norms round otherwise, or each
-        piece would compute the scores of an attention."""
+        """Columns that pieces have a multiple of: whole segments of partial reductions. 0 where columns must stay
+        together, as norms round otherwise, or each piece would compute the scores of an attention."""
         op, rank = self.plan.graph.nodes[unit.nodes[-1]].op, len(unit.brick)
         scores = isinstance(op, MatMul) and unit.strategy == "padded"
         if scores or (isinstance(op, Rowwise) and rank - 1 in op.axes):
             return 0
-        return COLUMNS if partials else FEW_COLUMNS
+        lengths = [op.length for k in partials if isinstance(op := self.plan.graph.nodes[k].op, Segmented)]
+        return math.lcm(*lengths) if lengths else FEW_COLUMNS
 
     def place(self, name: str) -> None:
         """Where a tensor lies."""

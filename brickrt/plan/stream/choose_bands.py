@@ -60,7 +60,7 @@ def choose_bands(planner: StreamPlanner, slices: Collection[str], asked: MemoryL
     needed = -(-least.memory.total // MIB)
     raise TooLittleMemory(
         f"{asked.limit / MIB:.0f} MiB of memory are not enough: the least that would do is {needed} MiB, "
-        f"of which {_largest(least.memory)}: raise --max-memory to {needed}MiB",
+        f"of which {_largest(least)}: raise --max-memory to {needed}MiB",
         least,
     )
 
@@ -92,15 +92,18 @@ def _search(
     return best, least
 
 
-def _largest(memory: StreamMemory) -> str:
+def _largest(least: Candidate) -> str:
+    """What takes most of it."""
+    memory, whole = least.memory, sum(least.plan.always.values())
     parts = {
-        "the process itself": memory.runtime,
-        "the weights": memory.constants,
-        "rows kept between bands": memory.persistent,
-        "a band": memory.arena,
+        "the process itself takes": memory.runtime,
+        "the weights take": memory.constants,
+        "tensors that are needed whole take": whole,
+        "rows kept between bands take": memory.persistent - whole,
+        "a band takes": memory.arena,
     }
     name = max(parts, key=lambda part: parts[part])
-    return f"{name} takes {parts[name] / MIB:.0f}"
+    return f"{name} {parts[name] / MIB:.0f}"
 
 
 @dataclass(frozen=True)

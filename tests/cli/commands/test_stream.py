@@ -197,6 +197,23 @@ def test_large_inputs_are_run_band_by_band_where_memory_is_short(call, files, mo
     assert "latency" in call(*RUN, "y.npy").out
 
 
+def test_plan_takes_what_run_takes(call, files, monkeypatch):
+    """Where tensors are spilled, if any may be, and windows of an image of any size."""
+    (files / "m.onnx").write_bytes(pools())
+    monkeypatch.setattr(spill_planning, "disk_speed", lambda folder: (1e13, 1e13))
+    (files / "here").mkdir()
+    asked = ("plan", "m.onnx", *BANDS, "--json")
+    assert told(call(*asked, "--spill", "never"))["spilled"] == []
+    spilling = told(call(*asked, "--scratch", "here"))
+    assert spilling["spilled"] and spilling["disk"]["folder"] == "here"
+    windows = told(call("plan", "m.onnx", "--window", "64", "--overlap", "0", "--shape", "x=1,3,130,64", "--json"))
+    assert (windows["windows"], windows["exact"], windows["overlap"]) == (3, False, 0)
+    assert "windows  1, weights gaussian" in call("plan", "m.onnx", "--window", "64").out
+    assert "--overlap is of use with --window only" in call("plan", "m.onnx", "--overlap", "0.5").err
+    assert "no such folder for scratch" in call(*asked, "--scratch", "nowhere").err
+    assert "--save is of no use with --window" in call("plan", "m.onnx", "--window", "64", "--save", "p.json").err
+
+
 def test_plan_says_how_it_would_run(call, files):
     called = call("plan", "m.onnx", "--max-memory", "64GiB")
     assert called.code == 0 and "passes   1, each down 64 rows" in called.out and "64.0 GiB allowed" in called.out

@@ -138,6 +138,21 @@ def test_norms_of_inputs(dtype: type, rows: int) -> None:
     check_equal(network, rows, 2)
 
 
+def test_norms_of_half_precision() -> None:
+    """Their moments are of segments of 1024 columns, which no piece of a band cuts."""
+    nodes = [
+        node("Conv", "x w", "a", pads=[1, 1, 1, 1]),
+        node("InstanceNormalization", "a one zero", "b"),
+        node("Conv", "b v", "c", pads=[1, 1, 1, 1]),
+        node("GroupNormalization", "c one zero", "y", num_groups=4),
+    ]
+    values = {"w": weights(20, 3, 3, 3), "v": weights(20, 20, 3, 3), "one": np.ones(20, F32), "zero": np.zeros(20, F32)}
+    half = {name: value.astype(np.float16) for name, value in values.items()}
+    network = model(nodes, [tensor("x", [1, 3, 203, 331], np.float16)], [tensor("y", None, np.float16)], 21, **half)
+    assert moments(network) == 2
+    check_equal(network, 32, 2)
+
+
 def test_classification() -> None:
     """The convolutions are swept, the head runs once on what is left."""
     with slim("resnet50"):

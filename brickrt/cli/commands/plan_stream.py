@@ -1,0 +1,71 @@
+"""`brickrt plan --max-memory` and `--window`: how a model would run in bounded memory."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from brickrt.cli.inputs import parse
+from brickrt.cli.inputs.shapes import Shape, assuming, concrete_shapes, note_assumed
+from brickrt.cli.outputs.json_output import Json, to_json
+from brickrt.cli.outputs.stream_report import plan_text_of
+from brickrt.cli.requests import PlanRequest
+from brickrt.graph.errors import BrickError
+from brickrt.graph.onnx_import.source import SourceGraph
+from brickrt.ops.types import TensorType
+from brickrt.runtime.pipeline import Pipeline
+from brickrt.runtime.stream.stream_files import check_options
+from brickrt.runtime.stream.stream_planning import plan_stream
+from brickrt.runtime.stream.stream_report import StreamOptions, memory_dict, plan_dict
+from brickrt.runtime.windows.decision import NO_DECISION
+from brickrt.runtime.windows.window_options import window_options
+from brickrt.runtime.windows.window_planning import of_any_size, plan_windows
+from brickrt.runtime.windows.window_report import window_dict
+
+
+def bounded_plan(request: PlanRequest, pipeline: Pipeline, source: SourceGraph) -> str:
+    """What is printed of a run in bands, or on blended windows of an image of the shape that is asked for. Raises
+    BrickError for options that do not go together, and where the memory is too little."""
+    _check(request)
+    windows = request.stream.window is not None
+    given = of_any_size(source) if windows and request.shapes else source  # an image may be larger than the input
+    shapes, assumed = concrete_shapes(given, parse.named_shapes(request.shapes))
+    with assuming(assumed):
+        types = input_types(source, shapes)
+        told = _windows(request, pipeline, source, types) if windows else _bands(request, pipeline, source, types)
+    note_assumed(assumed)
+    return to_json(told) if request.json else plan_text_of(told)
+
+
+def input_types(source: SourceGraph, shapes: Mapping[str, Shape]) -> dict[str, TensorType]:
+    """The types of inputs that have elements."""
+    return {name: TensorType(shape, dtype) for name, shape in shapes.items() if (dtype := source.inputs[name].dtype)}
+
+
+def _check(request: PlanRequest) -> None:
+    asked = request.stream
+    used = "--window" if asked.window is not None else "--max-memory"
+    for option, given in {"--compare": request.compare, "--html": request.html, "--save": request.save}.items():
+        if given:
+            raise BrickError(f"{option} is of no use with {used}: leave one out")
+    if wrong := asked.refusal():
+        raise BrickError(wrong)
+    check_options(StreamOptions(asked.max_memory, spill=asked.spill, scratch=asked.scratch))
+
+
+def _bands(request: PlanRequest, pipeline: Pipeline, source: SourceGraph, types: dict[str, TensorType]) -> Json:
+    asked = request.stream
+    folder = None if asked.spill == "never" else asked.scratch or Path(tempfile.gettempdir())
+    planned = plan_stream(pipeline, source, types, asked.max_memory, spill_into=folder)
+    chosen = planned.candidate
+    return plan_dict(chosen.plan, chosen.memory, planned.limit, planned.spilling) | {"plan_s": planned.plan_s}
+
+
+def _windows(request: PlanRequest, pipeline: Pipeline, source: SourceGraph, types: dict[str, TensorType]) -> Json:
+    asked, image = request.stream, next(iter(types.values()))
+    assert asked.window is not None
+    options = window_options(asked.window, asked.overlap, asked.blend)
+    planned = plan_windows(pipeline, source, image, options, NO_DECISION, asked.max_memory)
+    figures = memory_dict(planned.memory, planned.limit) | {"plan_s": planned.plan_s}
+    return window_dict(planned.options, planned.windows) | figures
