@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -13,12 +14,14 @@ from brickrt.plan.device.device_spec import host_device
 from brickrt.plan.device.machine import instruction_set
 from brickrt.plan.stream.stream_plan import StreamPlan
 from brickrt.runtime.cache.saved_plan import SavedPlan
+from brickrt.runtime.cluster.block_spill import BlockSpill
 from brickrt.runtime.cluster.blocks import Block
 from brickrt.runtime.cluster.cluster_job import ClusterJob, cut_plan, input_types, job_header, specialized
 from brickrt.runtime.cluster.owned_rows import NoRows, OwnedRows
 from brickrt.runtime.cluster.record_folder import BlockRecord, RecordFolder
 from brickrt.runtime.cpu.compile.host_isa import host_isa
 from brickrt.runtime.files.journal import stored_checksum
+from brickrt.runtime.files.scratch import ScratchFolder
 from brickrt.runtime.stream.counted import CountedSource, Traffic
 from brickrt.runtime.stream.resident import peak_bytes
 from brickrt.runtime.stream.ring_memory import SweepMemory
@@ -80,18 +83,20 @@ class _Runner:
         self.sources = {name: one.open(name, source.inputs[name]) for name, one in job.inputs.items()}
         graph = specialized(source, input_types(self.sources))
         saved = SavedPlan.read(self.folder.plan, host_device(), "fp32")
-        self.stream: StreamPlan = cut_plan(saved.plan(graph), job.rows, job.strips)
+        self.stream: StreamPlan = cut_plan(saved.plan(graph), job.rows, job.strips, job.spilled)
         self.constants = dict(self.stream.plan.graph.constants)
         here = job_header(graph, self.stream, self.sources, job.outputs)
         changed = [word for word, one in job.header.items() if here[word] != one]
         if changed:
             raise BrickError(f"{self.folder.path}: a worker found another {', '.join(changed)} than the coordinator")
         self.sinks = {name: one.open(graph.types[name], resume=True) for name, one in job.outputs.items()}
+        self.scratch = ScratchFolder(Path(job.scratch), self.stream.spill_shapes(), keep=True)
         self.program: StreamProgram | None = None
 
     def close(self) -> None:
         """Closes the files."""
         self.program = None
+        self.scratch.close()
         for source in self.sources.values():
             source.close()
         for sink in self.sinks.values():
@@ -109,14 +114,16 @@ class _Runner:
         return (CollectedRows(block.sweep, block.wanted, block.end, record.payload),) if record.payload else ()
 
     def _is_as_written(self, record: BlockRecord) -> bool:
-        """Whether the outputs still have what a block wrote."""
+        """Whether outputs and spilled tensors still have what a block wrote."""
         try:
             return all(
                 stored_checksum(sink, sink.sink.dtype, box.lo, box.extents) == box.checksum
                 for box in record.boxes
                 for sink in (self.sinks[box.output],)
+            ) and all(
+                self.scratch.files[box.output].checksum(box.lo, box.extents) == box.checksum for box in record.spilled
             )
-        except BrickError:  # a chunk that cannot be decoded is written again
+        except BrickError:  # a chunk that cannot be decoded, or a file that is shorter, is written again
             return False
 
     def _compute(self, block: Block, before: Statistics) -> BlockRecord:
@@ -129,11 +136,25 @@ class _Runner:
             sinks = {name: OwnedRows(name, self.sinks[name], None, self._ask) for name in whole}
         traffic = Traffic()
         sources = {name: CountedSource(one, traffic) for name, one in self.sources.items()}
-        program.run(Files(sources, {name: sinks.get(name, NoRows()) for name in self.sinks}))
+        spills = self._spills(block)
+        program.run(Files(sources, {name: sinks.get(name, NoRows()) for name in self.sinks}, None, spills))
         for name in sinks:
             self.sinks[name].sync()
+        spilled = [one for one in spills.values() if one.boxes]
+        for one in spilled:
+            one.file.sync()
         payload = _payload(program.sweeps[block.sweep], block) if block.end else b""
-        return BlockRecord(tuple(box for sink in sinks.values() for box in sink.boxes), payload, traffic.read)
+        boxes = (tuple(box for one in written for box in one.boxes) for written in (sinks.values(), spilled))
+        return BlockRecord(next(boxes), payload, traffic.read, next(boxes))
+
+    def _spills(self, block: Block) -> dict[str, BlockSpill]:
+        """The files of spilled tensors, of which a block writes the rows that its bands compute."""
+        schedule = self.stream.sweeps[block.sweep].schedule if block.end else None
+        written = schedule.sinks if schedule is not None else ()
+        return {
+            name: BlockSpill(name, file, schedule if name in written else None, block, self._ask)
+            for name, file in self.scratch.files.items()
+        }
 
     def _ask(self) -> None:
         self.folder.check_run(self.job.run)

@@ -78,7 +78,8 @@ class ClusterOutput:
 
 @dataclass(frozen=True)
 class ClusterJob:
-    """One run: its number `run`, the folder of its records, the files, how the plan is cut and the plan's digest."""
+    """One run: its number `run`, the folder of its records, the files, how the plan is cut and the plan's digest; the
+    tensors that are `spilled` into files in the folder `scratch`."""
 
     run: str
     folder: str
@@ -87,6 +88,8 @@ class ClusterJob:
     outputs: Mapping[str, ClusterOutput]
     rows: int
     strips: tuple[int, ...]
+    spilled: tuple[str, ...]
+    scratch: str
     header: Mapping[str, str]
     isa: str
     threads: int
@@ -103,10 +106,10 @@ def specialized(source: SourceGraph, types: Mapping[str, TensorType]) -> Graph:
         return specialize(first_stage(source, frozenset(types)), types, {}).graph
 
 
-def cut_plan(plan: Plan, rows: int, strips: tuple[int, ...]) -> StreamPlan:
-    """The plan in bands of `rows` rows and so many strips."""
+def cut_plan(plan: Plan, rows: int, strips: tuple[int, ...], spilled: tuple[str, ...] = ()) -> StreamPlan:
+    """The plan in bands of `rows` rows and so many strips, of which these tensors are spilled."""
     planner = StreamPlanner.of(plan, find_inplace_slices(plan), view_aliases(plan))
-    return planner.stream_plan(rows, strips)
+    return planner.spilling(spilled).stream_plan(rows, strips)
 
 
 def job_header(
@@ -128,7 +131,7 @@ def job_header(
 
 def stream_digest(stream: StreamPlan) -> str:
     """A digest of all boxes that the bands of all sweeps compute."""
-    digest = hashlib.sha256(f"{stream.rows} {stream.strips} {stream.plan.algorithms}".encode())
+    digest = hashlib.sha256(f"{stream.rows} {stream.strips} {stream.spilled} {stream.plan.algorithms}".encode())
     for unit in stream.units:
         digest.update(f"{unit.members} {unit.strategy} {unit.brick} {unit.band} {unit.node_bricks}".encode())
     for one in stream.sweeps:

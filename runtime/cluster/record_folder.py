@@ -16,7 +16,7 @@ import json
 import math
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -34,7 +34,7 @@ AGAIN = "leave out --resume to start again"
 
 @dataclass(frozen=True)
 class WrittenBox:
-    """A box of an output that a block wrote."""
+    """A box of an output, or of a spilled tensor, that a block wrote."""
 
     output: str
     lo: tuple[int, ...]
@@ -50,11 +50,13 @@ class WrittenBox:
 
 @dataclass(frozen=True)
 class BlockRecord:
-    """A finished block: what it wrote, its rows of collected tensors behind one another, and bytes that it read."""
+    """A finished block: what it wrote, its rows of collected tensors behind one another, bytes that it read of inputs,
+    and what it wrote of spilled tensors."""
 
     boxes: tuple[WrittenBox, ...]
     payload: bytes
     read: int = 0
+    spilled: tuple[WrittenBox, ...] = ()
 
 
 class RecordFolder:
@@ -148,8 +150,8 @@ class RecordFolder:
 
     def finish(self, number: int, record: BlockRecord) -> None:
         """Writes a block's record; it is on the disk when this returns. Sync the sinks before."""
-        boxes = [[box.output, box.lo, box.extents, box.checksum, box.itemsize] for box in record.boxes]
-        described = json.dumps({"boxes": boxes, "read": record.read}).encode()
+        found = {"boxes": _described(record.boxes), "read": record.read, "spilled": _described(record.spilled)}
+        described = json.dumps(found).encode()
         data = len(described).to_bytes(_START, "little") + described + record.payload
         self.write(f"block-{number}", blake2b(data, digest_size=_DIGEST).digest() + data)
 
@@ -163,9 +165,8 @@ class RecordFolder:
         if blake2b(data, digest_size=_DIGEST).digest() != content[:_DIGEST]:
             return None
         begin = _START + int.from_bytes(data[:_START], "little")
-        described = json.loads(data[_START:begin])
-        boxes = (WrittenBox(name, tuple(lo), tuple(extents), *rest) for name, lo, extents, *rest in described["boxes"])
-        return BlockRecord(tuple(boxes), data[begin:], described["read"])
+        found = json.loads(data[_START:begin])
+        return BlockRecord(_boxes(found["boxes"]), data[begin:], found["read"], _boxes(found["spilled"]))
 
     def log(self, number: int, what: str) -> None:
         """Adds a line on a block; lines of several workers do not mix."""
@@ -190,3 +191,11 @@ class RecordFolder:
                 os.fsync(file.fileno())
             os.replace(part, self.path / name)
         sync_path(self.path)
+
+
+def _described(boxes: Iterable[WrittenBox]) -> list[list[Any]]:
+    return [[box.output, box.lo, box.extents, box.checksum, box.itemsize] for box in boxes]
+
+
+def _boxes(described: Iterable[Sequence[Any]]) -> tuple[WrittenBox, ...]:
+    return tuple(WrittenBox(name, tuple(lo), tuple(extents), *rest) for name, lo, extents, *rest in described)

@@ -31,6 +31,7 @@ from brickrt.runtime.cluster.cluster_job import (
 from brickrt.runtime.cluster.cluster_workers import RESOURCE, USUAL_LIMIT, ClusterWorkers, ask_workers
 from brickrt.runtime.cluster.record_folder import AGAIN, RecordFolder
 from brickrt.runtime.engines import Engine, choose_engine, planner
+from brickrt.runtime.files.scratch import SCRATCH_BUFFERS, ScratchFolder, scratch_path
 from brickrt.runtime.files.tensors import TensorSource
 from brickrt.runtime.lowering.inplace_slices import find_inplace_slices
 from brickrt.runtime.pipeline import Pipeline
@@ -47,7 +48,8 @@ COPIES = 3  # of the rows of collected tensors that a worker may hold beside tho
 class ClusterOptions:
     """`max_memory` bytes of each worker, by default a little less than what pauses it; `stored` and `scale` as in
     StreamOptions. With `resume` a run that was ended goes on, by its own plan. `plan` is what is asked of the planner.
-    `rows` of a band and `length`, the bands of a block, are chosen by modelled time where they are not given."""
+    `rows` of a band and `length`, the bands of a block, are chosen by modelled time where they are not given. `spill`
+    and `scratch`, a folder that all workers see, are those of StreamOptions."""
 
     max_memory: int | None = None
     stored: str | None = None
@@ -56,6 +58,8 @@ class ClusterOptions:
     plan: PlanOptions = field(default_factory=PlanOptions)
     rows: int | None = None
     length: int | None = None
+    spill: str = "auto"
+    scratch: str | Path | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,6 +152,8 @@ class _ClusterRun:
             outputs=self.outputs,
             rows=self.stream.rows,
             strips=self.stream.strips,
+            spilled=self.stream.spilled,
+            scratch=str(self._scratch(outputs)),
             header=told,
             isa=self.workers.isa,
             threads=self.workers.threads,
@@ -168,10 +174,12 @@ class _ClusterRun:
                 f"{self.limit >> 20} MiB are more than a worker may have before it is paused, "
                 f"{self.workers.budget >> 20} MiB: give less, or start workers with more"
             )
-        job = self._chosen(pipeline, source, opened)
+        into = None if then or self.options.spill == "never" else self._scratch(outputs).parent
+        job = self._chosen(pipeline, source, opened, into)
         self.stream, self.memory = job.stream, job.candidate.memory
-        if rows is not None and (rows, strips) != (self.stream.rows, self.stream.strips):
-            self.stream = cut_plan(job.plan, rows, strips)
+        spilled = tuple(then["spilled"]) if then else job.stream.spilled
+        if rows is not None and (rows, strips, spilled) != (job.stream.rows, job.stream.strips, job.stream.spilled):
+            self.stream = cut_plan(job.plan, rows, strips, spilled)
             self.memory = self._memory(self.stream, job.candidate.memory.buffers)
         self._graph = pipeline.as_planned(specialized(source, input_types(opened)))
         self.outputs = {
@@ -190,12 +198,20 @@ class _ClusterRun:
         self.lengths = tuple(then.get("lengths", chosen))
         self._then, self._plan_text = then, plan_text(self._graph, job.plan)
 
-    def _chosen(self, pipeline: Pipeline, source: SourceGraph, opened: Mapping[str, TensorSource]) -> StreamJob:
-        """The plan within the limit, where workers also hold rows of collected tensors on their way."""
+    def _scratch(self, outputs: Mapping[str, Any]) -> Path:
+        """Where spilled tensors are."""
+        return scratch_path(next(iter(outputs.values())), self.options.scratch)
+
+    def _chosen(
+        self, pipeline: Pipeline, source: SourceGraph, opened: Mapping[str, TensorSource], into: Path | None
+    ) -> StreamJob:
+        """The plan within the limit, where workers also hold rows of collected tensors on their way. What is spilled
+        into a folder goes through one disk for all of them."""
         beside = 0
         while True:
             limit = self.limit - self.workers.resident + resident_bytes() - beside
-            job = StreamJob(pipeline, source, opened, StreamOptions(limit))
+            asked = StreamOptions(limit, sharing=self.workers.count)
+            job = StreamJob(pipeline, source, opened, asked, spill_into=into)
             on_their_way = _on_their_way(job.stream)
             if on_their_way <= beside:
                 return job
@@ -204,6 +220,7 @@ class _ClusterRun:
     def _memory(self, stream: StreamPlan, buffers: int) -> StreamMemory:
         """The memory of a plan that was not chosen here. Raises BrickError where workers have less."""
         slices, beside = find_inplace_slices(stream.plan), buffers + _on_their_way(stream)
+        beside += SCRATCH_BUFFERS if stream.spilled else 0
         memory = project_stream(stream, slices, self.workers.threads, self.workers.resident, beside)
         if memory.total > self.limit:
             raise BrickError(
@@ -226,6 +243,11 @@ class _ClusterRun:
 
     def run(self) -> ClusterReport:
         """Has the workers run all blocks that are not finished, and gives the outputs their names."""
+        shapes = self.stream.spill_shapes()
+        with ScratchFolder(Path(self.job.scratch), shapes, keep=self.options.resume):
+            return self._run()
+
+    def _run(self) -> ClusterReport:
         began, kinds = time.perf_counter(), self.stream.plan.graph.types
         sinks = {}
         try:
@@ -259,6 +281,7 @@ class _ClusterRun:
             self.folder.write(self.folder.model.name, self.model)
         self.folder.write(self.folder.plan.name, self._plan_text.encode())
         cut = {"rows": self.stream.rows, "strips": self.stream.strips, "lengths": self.lengths}
+        cut |= {"spilled": self.stream.spilled}
         self.folder.write_header({"run": self.job.run, "digests": self.job.header, **cut})
 
     def _tell(self, done: int, total: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,18 +40,17 @@ class ClusterStream:
         windows: WindowOptions | None = None,
     ) -> ClusterReport:
         """Runs it on files, whose paths all workers see; `names` are those of the model's inputs. Raises BrickError,
-        for what a cluster does not do too: windows, and spilling into a folder."""
+        for windows too, which run in one process."""
         check_options(asked)
         if windows is not None:
             raise BrickError("window is of no use on a cluster: leave it out, or leave out the client")
-        if asked.scratch is not None:
-            raise BrickError("scratch is of no use on a cluster, where nothing is spilled: leave it out")
         files = named("inputs", inputs, names)
         for name, one in files.items():
             if not isinstance(one, str | Path | ClusterInput):
                 kind = type(one).__name__
                 raise BrickError(f"input '{name}' is a {kind}: give a path, which workers of a cluster read")
         options = ClusterOptions(asked.max_memory, asked.stored, asked.scale, asked.resume, self.plan)
+        options = replace(options, spill=asked.spill, scratch=asked.scratch)
         return run_on_cluster(self.client, self.model, files, outputs, options, self.progress)
 
 

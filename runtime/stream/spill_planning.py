@@ -15,14 +15,15 @@ RECOMPUTED = 200  # units of all passes, where nothing is spilled: plans of more
 
 
 def with_spills(
-    planner: StreamPlanner, folder: Path | None, threads: int
+    planner: StreamPlanner, folder: Path | None, threads: int, sharing: int = 1
 ) -> tuple[list[StreamPlanner], Spilling | None]:
     """The planners to try, the one that spills into a folder first, if that takes less time, and what was found out
-    about the disk. In networks of very many passes that one is the only one: it hardly ever takes more memory."""
+    about the disk, whose speed `sharing` processes have together. In networks of very many passes that one is the only
+    one: it hardly ever takes more memory."""
     if folder is None or not planner.may_spill or not folder.is_dir():  # who writes there says that it is missing
         return [planner], None
     try:
-        write, read = disk_speed(folder)
+        write, read = (speed / sharing for speed in disk_speed(folder))
         free = free_bytes(folder)
     except BrickError as e:
         return [planner], Spilling(str(folder), 0.0, 0.0, 0, str(e))

@@ -52,7 +52,8 @@ class StreamJob:
         self.pipeline, self.inputs, self.options, self.watch = pipeline, dict(inputs), options, watch
         types = {name: TensorType(one.shape, one.dtype) for name, one in inputs.items()}
         buffers = sum(one.buffer_bytes for one in inputs.values())
-        self.planned = plan_stream(pipeline, source, types, options.max_memory, options.cut, buffers, spill_into)
+        asked = options.max_memory, options.cut, buffers, spill_into, options.sharing
+        self.planned = plan_stream(pipeline, source, types, *asked)
         self.plan, self.candidate, self.limit = self.planned.plan, self.planned.candidate, self.planned.limit
         self.plan_s = self.planned.plan_s
         self.finished = 0  # bands, of all

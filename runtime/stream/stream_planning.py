@@ -60,10 +60,11 @@ def plan_stream(
     cut: StreamCut | None = None,
     reading: int = 0,
     spill_into: Path | None = None,
+    sharing: int = 1,
 ) -> PlannedStream:
     """Plans for at most `max_memory` resident bytes, 80 % of what is free where it is None; a `cut` of an earlier run
     is taken as it is. `reading` are bytes that readers hold. Tensors are spilled into the folder `spill_into` where
-    that takes less time, by the speed of its disk; none without a folder.
+    that takes less time, by the speed of its disk, which so many processes are `sharing`; none without a folder.
 
     Raises BrickError with the least memory that would do where the limit is below, and naming the node where a network
     is not run band by band."""
@@ -81,7 +82,7 @@ def plan_stream(
         if cut is not None:
             candidate = _as_cut(planner, slices, asked, cut)
         else:
-            tried, spilling = with_spills(planner, spill_into, pipeline.threads)
+            tried, spilling = with_spills(planner, spill_into, pipeline.threads, sharing)
             candidate = _first_that_fits(tried, slices, asked)
             if spilling is not None and tried[0].network.spilled and not candidate.plan.spilled:
                 spilling = replace(spilling, why="takes more memory than is allowed")

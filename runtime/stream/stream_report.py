@@ -40,7 +40,8 @@ class StreamOptions:
     """`max_memory` bytes that the process may have resident, 80 % of what is free where it is None. `stored` is the
     type of the files' elements, by default that of the outputs, which are multiplied with `scale` before. With
     `resume`, a run that was ended goes on, in the bands of its `cut`. With `spill` "auto", tensors that several passes
-    need go through files where that takes less time, in the folder `scratch`, by default beside the output."""
+    need go through files where that takes less time, in the folder `scratch`, by default beside the output; so many
+    processes are `sharing` its disk."""
 
     max_memory: int | None = None
     stored: str | None = None
@@ -49,6 +50,7 @@ class StreamOptions:
     cut: StreamCut | None = None
     spill: str = "auto"
     scratch: str | Path | None = None
+    sharing: int = 1
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from brickrt.cli.inputs.file_lists import named_files
@@ -28,6 +29,7 @@ def cluster_run(request: RunRequest, source: SourceGraph, outputs: dict[str, Pat
     files = named_files(source, request.inputs.files)
     inputs = {name: ClusterInput(file, image.scale, image.mean, image.std) for name, file in files.items()}
     options = ClusterOptions(asked.max_memory, request.result.stored, request.result.stored_scale, asked.resume, plan)
+    options = replace(options, spill=asked.spill, scratch=asked.scratch)
     assert asked.dask is not None
     with open_cluster(asked.dask, request.engine.threads) as client, shown_progress() as progress:
         report = run_on_cluster(client, request.model, inputs, outputs, options, progress)
@@ -39,7 +41,6 @@ def _of_no_use(request: RunRequest) -> dict[str, bool]:
     engine: EngineRequest = request.engine
     return {
         "--hard": request.stream.hard,
-        "--scratch": request.stream.scratch is not None,
         "--argmax": request.result.argmax is not None,
         "--threshold": request.result.threshold is not None,
         "--save": request.result.save is not None,

@@ -51,7 +51,7 @@ class Case:
         source = load(self.model)
         opened = ClusterInput(str(self.input)).open("x", source.inputs["x"])
         job = StreamJob(Pipeline(choose_engine("cpu"), threads=1), source, {"x": opened}, StreamOptions(2**36))
-        job.candidate = replace(job.candidate, plan=cut_plan(job.plan, ROWS, ()))
+        job.candidate = replace(job.candidate, plan=cut_plan(job.plan, ROWS, ()))  # nothing is spilled
         target = self.folder / f"{self.name}-local.zarr"
         job.run({self.output: target})
         return digest(target)

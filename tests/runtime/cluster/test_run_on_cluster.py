@@ -18,6 +18,7 @@ from brickrt.runtime.cluster import block_task, cluster_workers
 from brickrt.runtime.cluster.cluster_workers import RESOURCE
 from brickrt.runtime.cluster.record_folder import RecordFolder
 from brickrt.runtime.cluster.run_on_cluster import ClusterReport, wait_for_blocks
+from brickrt.runtime.stream import spill_planning
 from tests.runtime.cluster.helpers import Case, Dies, digest, interrupted, make_case
 from tests.support.graphs.attention import attention_network
 
@@ -229,3 +230,39 @@ def test_attention_over_a_whole_image(client, tmp_path: Path):
     case = Case(tmp_path, "attention", "y", length=1)
     report = case.run(client, tmp_path / "y.zarr")
     assert report.blocks > 4 and digest(tmp_path / "y.zarr") == case.local()
+
+
+@pytest.fixture
+def fast_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that may save time is spilled."""
+    monkeypatch.setattr(spill_planning, "disk_speed", lambda folder: (1e13, 1e13))
+
+
+def test_spilled_tensors_are_files_that_all_workers_see(cases, client, tmp_path: Path, fast_disk):
+    case, local = cases["nafnet"]
+    (tmp_path / "scratch").mkdir()
+    report = case.run(client, tmp_path / "y.zarr", scratch=tmp_path / "scratch")
+    assert len(report.plan.spilled) > 1
+    assert digest(tmp_path / "y.zarr") == local
+    check_once(report)
+    assert [*(tmp_path / "scratch").iterdir()] == []
+    assert not case.run(client, tmp_path / "z.zarr", spill="never").plan.spilled
+
+
+@pytest.mark.parametrize("torn", [False, True])
+def test_a_run_with_spills_goes_on(cases, client, tmp_path: Path, fast_disk, monkeypatch, torn: bool):
+    """It reads what an earlier one spilled; what is torn is done again."""
+    case, local = cases["nafnet"]
+    found = interrupted(case, client, tmp_path / "y.zarr", 6, tmp_path / "mark")
+    monkeypatch.undo()  # a run that goes on measures no disk
+    (scratch,) = tmp_path.glob("*.brickrt-scratch")
+    largest = max(scratch.iterdir(), key=lambda path: path.stat().st_size)
+    if torn:
+        data = bytearray(largest.read_bytes())
+        data[100] ^= 1
+        largest.write_bytes(data)
+    report = case.run(client, tmp_path / "y.zarr", resume=True)
+    assert report.plan.spilled and digest(tmp_path / "y.zarr") == local
+    again = Counter(report.begun) - Counter(range(report.blocks))
+    assert sum(again[number] for number in found) == torn
+    assert not scratch.exists()
