@@ -14,6 +14,7 @@ from brickrt.runtime.files.formats import hdf5, tiff_source
 from brickrt.runtime.files.formats.hdf5 import hdf5_sink
 from brickrt.runtime.files.formats.nifti import nifti_sink
 from brickrt.runtime.files.formats.npy import npy_sink, raw_sink
+from brickrt.runtime.files.formats.raster import RasterSource
 from brickrt.runtime.files.formats.tiff_sink import TiffSink
 from brickrt.runtime.files.formats.tiff_source import TiffPlain, TiffSegments
 from brickrt.runtime.files.formats.zarr_arrays import ZarrSink
@@ -130,4 +131,6 @@ def create_sink(
 
 
 def _places(like: BoxSource | None) -> list[tiff_source.TagOfPlace]:
+    if isinstance(like, RasterSource):
+        return like.places
     return like.pages.places if isinstance(like, (TiffPlain, TiffSegments)) else []

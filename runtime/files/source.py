@@ -11,7 +11,7 @@ import numpy as np
 
 from brickrt.graph.errors import InputError
 from brickrt.runtime.files.boxes import Extents
-from brickrt.runtime.files.formats import hdf5, tiff_source
+from brickrt.runtime.files.formats import hdf5, raster, tiff_source
 from brickrt.runtime.files.formats.flat import FlatSource
 from brickrt.runtime.files.formats.hdf5 import Hdf5Chunks, hdf5_source
 from brickrt.runtime.files.formats.nifti import nifti_source
@@ -21,7 +21,7 @@ from brickrt.runtime.files.formats.sliced import SlicedArray, sliced_source
 from brickrt.runtime.files.formats.zarr_arrays import zarr_object, zarr_source
 
 RAW = (".raw", ".bin")
-READABLE = (".npy", *RAW, ".zarr", *tiff_source.SUFFIXES, ".nii", ".nii.gz", *hdf5.SUFFIXES)
+READABLE = (".npy", *RAW, ".zarr", *tiff_source.SUFFIXES, ".nii", ".nii.gz", *hdf5.SUFFIXES, *raster.SUFFIXES)
 
 
 class BoxSource(Protocol):
@@ -141,6 +141,7 @@ def _of_path(text: str, dtype: np.dtype | None, shape: Extents | None, scratch: 
         (".nii", ".nii.gz"): lambda: nifti_source(path, scratch),
         tiff_source.SUFFIXES: lambda: tiff_source.tiff_source(path),
         hdf5.SUFFIXES: lambda: hdf5_source(path, inside),
+        raster.SUFFIXES: lambda: raster.raster_source(path),
     }
     for suffixes, opener in openers.items():
         if path.name.lower().endswith(suffixes):

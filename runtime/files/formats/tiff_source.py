@@ -61,8 +61,7 @@ class TiffPages:
     @property
     def places(self) -> list[TagOfPlace]:
         """The tags of a GeoTIFF, for an output of the same place."""
-        tags = [self.first.tags.get(code) for code in _PLACE_ON_EARTH]
-        return [(tag.code, int(tag.dtype), tag.count, tag.value) for tag in tags if tag is not None]
+        return tags_of_place(self.first)
 
     def identity(self) -> str:
         """Digest of the file's size, time of last change and samples: see `file_identity`."""
@@ -161,6 +160,12 @@ class TiffPlain:
     def close(self) -> None:
         """Closes the file."""
         self.pages.file.close()
+
+
+def tags_of_place(page: Any) -> list[TagOfPlace]:
+    """The tags of a page that say where on Earth it lies."""
+    tags = [page.tags.get(code) for code in _PLACE_ON_EARTH]
+    return [(tag.code, int(tag.dtype), tag.count, tag.value) for tag in tags if tag is not None]
 
 
 def tiff_source(path: Path) -> TiffSegments | TiffPlain:

@@ -228,17 +228,23 @@ def test_objects_without_slices_are_refused():
 
 
 @pytest.mark.parametrize(
-    ("package", "file"),
-    [("zarr", "a.zarr"), ("tifffile", "a.tif"), ("nibabel", "a.nii"), ("h5py", "a.h5")],
+    ("package", "file", "extra"),
+    [
+        ("zarr", "a.zarr", "files"),
+        ("tifffile", "a.tif", "files"),
+        ("nibabel", "a.nii", "files"),
+        ("h5py", "a.h5", "files"),
+        ("rasterio", "a.vrt", "geo"),
+    ],
 )
-def test_a_missing_package_is_named_with_the_extra(tmp_path, monkeypatch, package, file):
+def test_a_missing_package_is_named_with_the_extra(tmp_path, monkeypatch, package, file, extra):
     (tmp_path / file).touch()
     monkeypatch.setitem(sys.modules, package, None)
     monkeypatch.setattr("brickrt.runtime.files.extras.find_spec", lambda name: None if name == package else ...)
-    line = rf'{file}: needs the package {package}: pip install "brickrt\[files\]"'
+    line = rf'{file}: needs the package {package}: pip install "brickrt\[{extra}\]"'
     with pytest.raises(BrickError, match=line):
         open_source(tmp_path / file)
-    if package != "tifffile":
+    if package not in ("tifffile", "rasterio"):
         with pytest.raises(BrickError, match=line):
             create_sink(tmp_path / file, (4, 4, 4), "f4")
 
