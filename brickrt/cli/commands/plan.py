@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from brickrt.cli.commands.plan_stream import bounded_plan, input_types
+from brickrt.cli.bounded_plan import bounded_plan, input_types
 from brickrt.cli.files import check_files, write_text
 from brickrt.cli.inputs import parse
 from brickrt.cli.inputs.shapes import Shape, assuming, concrete_shapes, note_assumed
