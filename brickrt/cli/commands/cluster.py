@@ -18,6 +18,8 @@ from brickrt.plan.options import PlanOptions
 from brickrt.runtime.cluster.cluster_job import ClusterInput
 from brickrt.runtime.cluster.open_cluster import open_cluster
 from brickrt.runtime.cluster.run_on_cluster import ClusterOptions, run_on_cluster
+from brickrt.runtime.stream.stream_files import check_options
+from brickrt.runtime.stream.stream_report import StreamOptions
 
 
 def cluster_run(request: RunRequest, source: SourceGraph, outputs: dict[str, Path], plan: PlanOptions) -> str:
@@ -29,6 +31,7 @@ def cluster_run(request: RunRequest, source: SourceGraph, outputs: dict[str, Pat
     files = named_files(source, request.inputs.files)
     inputs = {name: ClusterInput(file, image.scale, image.mean, image.std) for name, file in files.items()}
     options = ClusterOptions(asked.max_memory, request.result.stored, request.result.stored_scale, asked.resume, plan)
+    check_options(StreamOptions(spill=asked.spill, scratch=asked.scratch))
     options = replace(options, spill=asked.spill, scratch=asked.scratch)
     assert asked.dask is not None
     with open_cluster(asked.dask, request.engine.threads) as client, shown_progress() as progress:

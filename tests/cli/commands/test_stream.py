@@ -287,7 +287,7 @@ def test_on_a_cluster_of_this_machine(call, files):
         (("--dask", "local:0"), "--dask local:0: give from local:1 to local:256"),
         (("--dask", "local:2", "--window", "64"), "--window is of no use on a cluster: leave it out"),
         (("--dask", "local:2", "--dashboard"), "--dashboard is of no use on a cluster: leave it out"),
-        (("--dask", "local:2", "--scratch", "."), "--scratch is of no use on a cluster: leave it out"),
+        (("--dask", "local:2", "--scratch", "nowhere"), "nowhere: there is no such folder for scratch: create it"),
         (("--dask", "local:2", "--hard"), "--hard is of no use on a cluster: leave it out, or leave out --dask"),
     ],
 )
