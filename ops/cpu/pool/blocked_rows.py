@@ -5,7 +5,8 @@ A strip of pixels combines each input column over the outer taps once; neighbour
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 
 from llvmlite import ir
 
@@ -64,8 +65,9 @@ class BlockedRow(PoolRow):
         start = f.sub(f.mul(x, last.stride), last.pad)
         inputs = {c: f.add(start, c) for c in self.columns(width)}
         reads = {c: f.minimum(f.maximum(i, 0), last.extent - 1) if guarded else i for c, i in inputs.items()}
-        loads = [self._load(at) for at in reads.values()]
-        columns = dict(zip(inputs, self.total(outer, self.out.block, loads), strict=True))
+        distances = [f.mul(at, self.source.strides[-1]) for at in reads.values()]
+        loads = [partial(self.load_column, distance, self.out.block) for distance in distances]
+        columns = dict(zip(inputs, self.columns_over(outer, self.out.block, loads), strict=True))
         if guarded:
             columns = {c: self._guard(value, inputs[c], reads[c]) for c, value in columns.items()}
         for p in range(width):
@@ -73,11 +75,6 @@ class BlockedRow(PoolRow):
             total = self.math.combine_all([columns[p * last.stride + k * last.dilation] for k in range(last.kernel)])
             taps = last.taps(f, at) if guarded else last.inner_taps(f, at)
             self.store(self.math.finish(total, self.count([*outer, taps])), at, self.out.block)
-
-    def _load(self, column: Index) -> Callable[[Index], ir.Value]:
-        f, source = self.f, self.source
-        distance = f.mul(column, source.strides[-1])
-        return lambda offset: f.load(self.src, f.add(offset, distance), source.dtype, self.out.block)
 
     def _guard(self, value: ir.Value, column: Index, read: Index) -> ir.Value:
         """The identity where another column was read in place of one outside the tensor."""

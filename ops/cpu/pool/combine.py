@@ -46,10 +46,10 @@ class PoolMath:
         return self.f.b.fadd(x, y) if self.floating else self.f.b.add(x, y)
 
     def combine_all(self, values: Sequence[ir.Value]) -> ir.Value:
-        """All values of a window, combined in pairs."""
+        """All values combined: sums of floats in their order, on which their bits depend."""
         if self.op.kind == "max" and self.floating and len(values) > 2:
             return self._max_of_floats(values)
-        return pairwise(values, self.combine)
+        return reduce(self.combine, values) if self.floating else pairwise(values, self.combine)
 
     def _max_of_floats(self, values: Sequence[ir.Value]) -> ir.Value:
         """One machine instruction per value, which loses NaN, and half a one to find out whether there was any."""
@@ -95,8 +95,8 @@ class PoolMath:
             if self.op.p == 2:
                 return f.math("sqrt", total)
             return libm(f, "pow", total, fill(kind, 1.0 / self.op.p))
-        if isinstance(count, int):
-            return f.b.fmul(total, fill(kind, 1.0 / max(count, 1)))
         lanes = lanes_of(total)
-        divisor = f.b.sitofp(f.maximum(count, 1), kind.element if lanes > 1 else kind)
-        return f.b.fdiv(total, f.splat(divisor, lanes))
+        number = kind.element if lanes > 1 else kind
+        divisor = f.b.sitofp(f.value(f.maximum(count, 1)), number)
+        share = f.b.fdiv(fill(number, 1.0), divisor)  # of a number of taps that is known, LLVM computes it
+        return f.b.fmul(total, f.splat(share, lanes))

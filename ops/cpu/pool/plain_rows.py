@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from llvmlite import ir
+
 from brickrt.ops.cpu.emit.llvm_types import Index
 from brickrt.ops.cpu.moves.spans import strips
 from brickrt.ops.cpu.pool.row import PoolRow
@@ -35,7 +37,10 @@ class PlainRow(PoolRow):
         if count != lanes:
             self.pixels(x, f.add(x, count))
             return
-        taps = [*outer, last.inner_taps(f, x)]
-        apart = last.stride * self.source.strides[-1]
-        (total,) = self.total(taps, lanes, [lambda offset: f.gather(self.src, offset, apart, self.source.dtype, lanes)])
-        self.store(self.math.finish(total, self.count(taps)), x, lanes)
+        taps = last.inner_taps(f, x)
+        total = self.window(outer, taps, lanes, self._gather)
+        self.store(self.math.finish(total, self.count([*outer, taps])), x, lanes)
+
+    def _gather(self, distance: Index, lanes: int, offset: Index) -> ir.Value:
+        apart = self.last.stride * self.source.strides[-1]
+        return self.f.gather(self.src, self.f.add(offset, distance), apart, self.source.dtype, lanes)

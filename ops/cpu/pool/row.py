@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from itertools import product
 
 from llvmlite import ir
@@ -19,6 +19,8 @@ from brickrt.ops.cpu.pool.window import AxisWindow, Taps, axis_windows
 from brickrt.ops.operators.pool import Pool
 
 UNROLLED_TAPS = 25
+Load = Callable[[Index], ir.Value]  # of an element of a column, or of a vector of them, at an offset from `src`
+ColumnLoad = Callable[[Index, int, Index], ir.Value]  # the same, of a column so far from the row's beginning, in lanes
 
 
 @dataclass(frozen=True)
@@ -89,26 +91,29 @@ class PoolRow(ABC):
             with cut:
                 emit(self.outer)
 
-    def total(self, taps: Sequence[Taps], lanes: int, loads: Sequence[Callable[[Index], ir.Value]]) -> list[ir.Value]:
-        """Per entry of `loads` the values over all taps combined; an entry loads at an offset from `src`."""
-        f, math = self.f, self.math
-        strides = [w.dilation * s for w, s in zip(self.windows, self.source.strides[2:], strict=True)]
-        first = f.dot([t.start for t in taps], self.source.strides[2 : 2 + len(taps)])
-        looped = len(taps) - unrolled(taps)
-        ranges = [t.fixed or range(0) for t in taps[looped:]]
+    def columns_over(self, outer: Sequence[Taps], lanes: int, columns: Sequence[Load]) -> list[ir.Value]:
+        """The values of columns over all outer taps, combined one after the other, from the first tap to the last.
 
-        def values(load: Callable[[Index], ir.Value], outer: Sequence[Index]) -> ir.Value:
-            indices = [[*outer, *inner] for inner in product(*ranges)]
-            offsets = [f.add(first, f.dot(index, strides[: len(taps)])) for index in indices]
-            return math.combine_all([math.prepare(load(offset)) for offset in offsets])
+        A window combines its columns in the same way. So the bits of a sum depend neither on where its pixel lies in
+        what is computed at once, nor on whether its window is cut off by the tensor's edge.
+        """
+        f, math = self.f, self.math
+        strides = [w.dilation * s for w, s in zip(self.windows, self.source.strides[2:], strict=True)][: len(outer)]
+        first = f.dot([t.start for t in outer], self.source.strides[2 : 2 + len(outer)])
+        looped = len(outer) - unrolled(outer)
+        ranges = [t.fixed or range(0) for t in outer[looped:]]
+
+        def values(load: Load, at: Sequence[Index]) -> list[ir.Value]:
+            indices = [[*at, *inner] for inner in product(*ranges)]
+            return [math.prepare(load(f.add(first, f.dot(index, strides)))) for index in indices]
 
         if not looped:
-            return [values(load, []) for load in loads]
+            return [math.combine_all(values(load, [])) for load in columns]
         kind = vector(register_type(self.out.dtype), lanes)
-        places = [f.local(kind, math.identity(lanes)) for _ in loads]
-        with f.loops([(t.lo, t.hi) for t in taps[:looped]]) as outer:
-            for place, load in zip(places, loads, strict=True):
-                f.set(place, math.combine(f.get(place, kind), values(load, outer)))
+        places = [f.local(kind, math.identity(lanes)) for _ in columns]
+        with f.loops([(t.lo, t.hi) for t in outer[:looped]]) as at:
+            for place, load in zip(places, columns, strict=True):
+                f.set(place, math.combine_all([f.get(place, kind), *values(load, at)]))
         return [f.get(place, kind) for place in places]
 
     def count(self, taps: Sequence[Taps]) -> Index:
@@ -118,12 +123,32 @@ class PoolRow(ABC):
             counted = self.f.mul(counted, t.count)
         return counted
 
+    def window(self, outer: Sequence[Taps], taps: Taps, lanes: int, load: ColumnLoad) -> ir.Value:
+        """The values of a window combined, column by column, which `load` loads."""
+        f, last = self.f, self.last
+        step = self.source.strides[-1]
+
+        def columns(at: Sequence[Index]) -> list[ir.Value]:
+            distances = [f.mul(f.add(taps.start, f.mul(tap, last.dilation)), step) for tap in at]
+            return self.columns_over(outer, lanes, [partial(load, distance, lanes) for distance in distances])
+
+        if taps.fixed is not None and len(taps.fixed) <= UNROLLED_TAPS:
+            return self.math.combine_all(columns(taps.fixed))
+        kind = vector(register_type(self.out.dtype), lanes)
+        place = f.local(kind, self.math.identity(lanes))
+        with f.loop(taps.lo, taps.hi) as tap:
+            f.set(place, self.math.combine_all([f.get(place, kind), *columns([tap])]))
+        return f.get(place, kind)
+
     def pixel(self, x: Index) -> None:
         """One output pixel, wherever it is."""
-        f, lanes = self.f, self.out.block
-        taps = [*self.outer, self.last.taps(f, x)]
-        (total,) = self.total(taps, lanes, [lambda offset: f.load(self.src, offset, self.source.dtype, lanes)])
-        self.store(self.math.finish(total, self.count(taps)), x, lanes)
+        lanes, taps = self.out.block, self.last.taps(self.f, x)
+        total = self.window(self.outer, taps, lanes, self.load_column)
+        self.store(self.math.finish(total, self.count([*self.outer, taps])), x, lanes)
+
+    def load_column(self, distance: Index, lanes: int, offset: Index) -> ir.Value:
+        """What lies so far from the beginning of a row at an offset from `src`."""
+        return self.f.load(self.src, self.f.add(offset, distance), self.source.dtype, lanes)
 
     def pixels(self, lo: Index, hi: Index) -> None:
         """Output pixels [lo, hi), one at a time."""

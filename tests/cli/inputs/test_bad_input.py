@@ -252,7 +252,7 @@ def test_run_refuses_a_folder_without_permission(files, call, tmp_path):
         (["zoo", "export", "resnet50", "a.onnx", "--batch", "-1"], "--batch"),
         (["zoo", "export", "resnet50"], "OUT"),
         (["run", "sum.onnx", "--random", "--precision", "fp16"], "precision 'fp16'"),
-        (["plan", "sum.onnx", "--precision", "bf16"], "precision 'bf16'"),
+        (["plan", "sum.onnx", "--precision", "fp16"], "precision 'fp16'"),
         (["zoo", "paint"], "paint"),
         (["paint"], "paint"),
     ],

@@ -11,7 +11,7 @@ from brickrt.ops.cpu.operand import dense
 from brickrt.ops.operators.pool import Pool
 from brickrt.ops.types import TensorType
 from tests.support.cpu.few_boxes import check_few
-from tests.support.cpu.harness import AVX2, HOST
+from tests.support.cpu.harness import AVX2, HOST, random_boxes, run_kernel
 
 ISAS = [pytest.param(HOST, id="avx512"), pytest.param(AVX2, id="avx2")]
 WINDOWS = {
@@ -77,6 +77,27 @@ def test_every_type(dtype, kind):
     op = with_kind(WINDOWS["3x3/2"], kind)
     x = np.abs(sample((1, 5, 7, 19))).astype(dtype) % 13
     check_both(op, x.astype(dtype), AVX2)
+
+
+@pytest.mark.parametrize("block", [1, HOST.lanes])
+@pytest.mark.parametrize(
+    ("shape", "op"),
+    [
+        ((1, 3, 50), Pool("average", (3,), (3,), (1,), (1,), (1,), count_include_pad=True)),
+        ((1, 3, 50), Pool("average", (6,), (1,), (1,), (2,), (3,))),
+        ((1, 18, 13, 17), Pool("average", (5, 4), (1, 1), (1, 1), (2, 2), (2, 1))),
+        ((1, 18, 13, 17), Pool("average", (7, 9), (2, 1), (1, 1), (3, 4), (3, 4), count_include_pad=True)),
+        ((1, 3, 6, 7, 9), Pool("lp", (3, 2, 4), (1, 1, 1), (1, 1, 1), (1, 1, 1), (1, 0, 2))),
+    ],
+)
+def test_sums_have_the_same_bits_wherever_boxes_begin_and_end(shape, op, block):
+    x = sample(shape)
+    stored = {"blocks": [block], "out_block": block}
+    out = op.infer([TensorType(shape, x.dtype)]).shape
+    whole, *boxes = random_boxes(out, 6, block)
+    expected = run_kernel(op, [x], whole, HOST, **stored)
+    for box in boxes:
+        np.testing.assert_array_equal(run_kernel(op, [x], box, HOST, **stored), expected[box.slices()])
 
 
 def test_max_of_booleans():
