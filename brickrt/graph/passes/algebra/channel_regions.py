@@ -39,11 +39,14 @@ def first_axes(rank: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class ChannelRegion:
-    """Nodes whose tensors are [N, …, C], and the `space` that is … in full; some may have it as one axis."""
+    """Nodes whose tensors are [N, …, C], and the `space` that is … in full; some may have it as one axis. `others` are
+    nodes of regions that were found before. A transpose between two regions of rank 3 leads out of one and into the
+    other: it is saved in one of them only."""
 
     graph: Graph
     nodes: frozenset[str]
     space: Shape
+    others: frozenset[str] = frozenset()
 
     def entries(self) -> list[str]:
         """Tensors that nodes of the region read and others write, constants left out."""
@@ -58,7 +61,8 @@ class ChannelRegion:
 
     def _entry(self, name: str) -> int:
         graph, size = self.graph, self.graph.types[name].size
-        if not to_last(producer(graph, name)):
+        turn = producer(graph, name)
+        if turn is None or not to_last(turn) or turn.inputs[0] in self.others:
             return -size
         alone = all(reader.output in self.nodes for reader in readers(graph, name))
         return size if alone and name not in graph.outputs else 0
@@ -66,8 +70,11 @@ class ChannelRegion:
     def _exits(self, name: str) -> int:
         graph, size = self.graph, self.graph.types[name].size
         outside = [reader for reader in readers(graph, name) if reader.output not in self.nodes]
-        turned = [reader for reader in outside if to_first(reader)]
+        turned = [reader for reader in outside if to_first(reader) and not self._enters_another(reader)]
         return size * (len(turned) - (len(turned) < len(outside) or name in graph.outputs))
+
+    def _enters_another(self, turn: Node) -> bool:
+        return to_last(turn) and any(reader.output in self.others for reader in readers(self.graph, turn.output))
 
     def first(self, shape: Shape) -> Shape:
         """The shape with channels first of a tensor of the region, or of one that broadcasts to such tensors."""
@@ -93,6 +100,7 @@ def channel_regions(graph: Graph) -> Iterator[ChannelRegion]:
     """The regions that transposes of channels lead into, in which they would pay."""
     movable = {node.output for node in graph.nodes if _movable(graph, node)}
     seen: set[str] = set()
+    chosen: frozenset[str] = frozenset()
     starts = [reader.output for node in graph.nodes if to_last(node) for reader in readers(graph, node.output)]
     for start in starts:
         if start in movable and start not in seen:
@@ -100,8 +108,9 @@ def channel_regions(graph: Graph) -> Iterator[ChannelRegion]:
             fitting = {name for name in movable - seen if _fits(graph, name, space)}
             nodes = _connected(graph, start, fitting) if start in fitting else {start}
             seen |= nodes
-            region = ChannelRegion(graph, frozenset(nodes), space)
+            region = ChannelRegion(graph, frozenset(nodes), space, chosen)
             if start in fitting and region.gain() > 0:
+                chosen |= region.nodes
                 yield region
 
 

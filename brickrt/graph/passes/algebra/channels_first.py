@@ -92,7 +92,7 @@ class _FirstWriter(GraphWriter):
         if key not in self.names:
             kind, turn = self.graph.types[name], producer(self.graph, name)
             node = turn or Node(name, View(kind.shape), (), name)
-            if turn is not None and to_last(turn):
+            if turn is not None and to_last(turn) and turn.inputs[0] not in self.region_of:
                 source = turn.inputs[0]
             else:
                 source = self.emit(Transpose(first_axes(kind.rank)), (name,), node, hint=f"{name}:first")

@@ -65,10 +65,12 @@ def step(b: Builder, x: str, kind: str) -> str:
             return b.emit(ADD, x, b.emit(Reduce("max", tuple(range(1, len(shape) - 1)), True), x))
         case "tokens":
             return b.emit(View((shape[0], int(np.prod(shape[1:-1])), shape[-1])), x)
+        case "turn":  # of rank 3: out of one region and into another
+            return linear(b, last(b, x), shape[1]) if len(shape) == 3 else x
     raise AssertionError(kind)
 
 
-STEPS = ["norm", "linear", "product", "relu", "positions", "pixels", "number", "pool", "tokens"]
+STEPS = ["norm", "linear", "product", "relu", "positions", "pixels", "number", "pool", "tokens", "turn"]
 
 
 @st.composite
@@ -138,6 +140,22 @@ def test_tokens_of_an_image_have_its_space():
     after = same_results(before, channels_first(before))
     assert {"Transpose", "MatMul", "View"}.isdisjoint(ops(after))
     assert all(node.op.kernel == (1, 1) for node in after.nodes if isinstance(node.op, Conv))
+
+
+@pytest.mark.parametrize("blocks", [1, 2])
+def test_tokens_and_channels_are_mixed_in_turn(blocks):
+    """[N, T, C] ─ transpose ─ products over T ─ transpose ─ add ─ products over C ─ add, as MLP-Mixer has them."""
+
+    def build(b: Builder) -> str:
+        y = "x"
+        for _ in range(blocks):
+            y = b.emit(ADD, last(b, mlp(b, last(b, norm(b, y)))), y)
+            y = b.emit(ADD, mlp(b, y), y)
+        return y
+
+    before = make(build, x=(2, 7, 5))
+    after = same_results(before, channels_first(before))
+    assert ops(after).count("Transpose") <= ops(before).count("Transpose")
 
 
 def into_rows(b: Builder) -> str:
