@@ -23,6 +23,10 @@ from brickrt.version import VERSION
 NEEDED = ("numpy", "onnx", "networkx", "rich", "llvmlite", "typer", "platformdirs")
 EXTRAS = {
     "images": (("pillow",), "reading .png and .jpg inputs"),
+    "files": (("zarr", "tifffile", "nibabel", "h5py"), "Zarr, TIFF, NIfTI and HDF5 files"),
+    "codecs": (("imagecodecs",), "TIFF files that are compressed"),
+    "geo": (("rasterio",), "mosaics of GeoTIFF files, JPEG 2000 and other rasters"),
+    "dask": (("dask", "distributed"), "running on a cluster"),
     "quantize": (("onnxruntime",), "making models of bytes"),
     "bench": (("onnxruntime", "openvino"), "measuring beside other runtimes"),
     "cuda12": (("cupy-cuda12x", "cuda-bindings", "nvidia-cudnn-frontend"), "NVIDIA GPUs with CUDA 12"),
