@@ -99,8 +99,8 @@ class Boxes:
     def clip(self, shape: Sequence[int]) -> Boxes:
         """The parts inside a tensor of `shape`; an empty part has lo == hi inside the tensor."""
         top = np.asarray(shape, np.int64).reshape(1, -1)
-        lo = np.clip(self.lo, 0, top)
-        return Boxes(lo, np.maximum(np.clip(self.hi, 0, top), lo))
+        lo = np.minimum(np.maximum(self.lo, 0), top)  # half the price of np.clip
+        return Boxes(lo, np.maximum(np.minimum(self.hi, top), lo))
 
     def union(self, other: Boxes) -> Boxes:
         """The smallest boxes around both, pairwise; an empty box adds nothing."""
