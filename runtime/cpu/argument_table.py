@@ -8,7 +8,7 @@ scratch, the arena, inputs, outputs, constants.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 from itertools import islice
@@ -56,7 +56,7 @@ class SharedTables:
     kernels: dict[Kernel, int] = field(default_factory=dict)
     constants: dict[bytes | int, Future[np.ndarray]] = field(default_factory=dict)  # by name, digest, kernel's number
     numbers: dict[bytes | int, int] = field(default_factory=dict)  # of constants, in the order of `constants`
-    packed_as: dict[tuple[int, int, type[Kernel]], bytes] = field(default_factory=dict)  # (node, input, …) → key
+    packed_as: dict[Hashable, bytes] = field(default_factory=dict)  # node, input, class and packing of a kernel → key
     memory: HugePagePool = field(default_factory=HugePagePool)  # where constants lie that are packed now
 
     def pack(self, kernel: Kernel, i: int, array: np.ndarray) -> Future[np.ndarray]:
@@ -187,13 +187,14 @@ class ArgumentTable:
         """The base of a constant that is packed as input `i` of this kernel of node `k`. Raises BrickError where the
         model may not have the memory for that."""
         shared, name = self.shared, self.tasks.plan.graph.nodes[k].inputs[i]
-        reader = (k, i, type(kernel))
+        # the kernels of a node are cut alike in one program, and in several they need not be
+        reader = (k, i, type(kernel), kernel.packing(i) if shared.values.stay else None)
         if reader not in shared.packed_as:
             nbytes = kernel.packed_elements(i) * shared.values[name].itemsize
             require_modest(COPIES * nbytes, f"bringing the constant '{name}' into the layout of its kernel")
             hold(nbytes)
             packed = shared.pack(kernel, i, shared.values[name])
-            several = shared.values.is_shared(name)
+            several = shared.values.is_shared(name) or name.encode() in shared.constants
             key = hashlib.sha256(packed.result().data).digest() if several else name.encode()
             shared.constants.setdefault(key, packed)
             shared.values.done(name)

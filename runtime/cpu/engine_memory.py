@@ -57,9 +57,8 @@ class PackedConstants:
 
     def _digest(self, array: np.ndarray) -> bytes:
         """Gives the digest of an array's values, which do not change."""
-        values = (
-            np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-        )  # of types, too, that have no buffers of their own
+        # seen as bytes, since some types have no buffers of their own
+        values = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
         digest, number = hashlib.sha256(values.data).digest(), id(array)
         self._digests[number] = ref(array, lambda _: self._digests.pop(number, None)), digest
         return digest

@@ -13,7 +13,10 @@ from brickrt.runtime.lowering.task_graph import TaskGraph
 
 
 class ConstantValues(Protocol):
-    """Values of constants by name, while programs are built."""
+    """Values of constants by name, while programs are built. Of several programs the kernels of a node may pack them in
+    several ways; then the values stay (`stay`)."""
+
+    stay: bool
 
     def __getitem__(self, name: str, /) -> np.ndarray: ...
 
@@ -28,6 +31,8 @@ class ConstantValues(Protocol):
 
 class OwnedConstants:
     """Holds the values, by name, in a dictionary that is the program's own: packed copies are what stays."""
+
+    stay = False
 
     def __init__(self, tasks: TaskGraph, values: dict[str, np.ndarray] | None = None) -> None:
         """Takes over `values`; without them, the graph's are used, which stay as they are."""
@@ -53,6 +58,8 @@ class OwnedConstants:
 
 class KeptConstants:
     """Values that stay: the bands of a plan read the same constants, each in a program of its own."""
+
+    stay = True
 
     def __init__(self, graph: Graph, values: Mapping[str, np.ndarray]) -> None:
         self._values = values

@@ -82,9 +82,8 @@ class _ToHalfPrecision:
 
     def visit(self, node: Node) -> None:
         if isinstance(node.op, Product) and not is_floating(self.source.ins(node)[1].dtype):
-            self.emit(
-                node, node.op, tuple(map(self.as_single, node.inputs))
-            )  # of integers, or with weights of few bits
+            # of integers, or with weights of few bits
+            self.emit(node, node.op, tuple(map(self.as_single, node.inputs)))
             return
         target, op = self.target(node), node.op
         if isinstance(op, Product):

@@ -49,6 +49,7 @@ def test_images_and_volumes(seed: int, rows: int, threads: int) -> None:
 @settings(max_examples=3, deadline=None, derandomize=True)
 @given(st.integers(0, 2**20), st.integers(1, 600), HEIGHTS)
 @example(13, 298, 5)  # averages, whose windows are whole in one band and cut off in another
+@example(142, 16, 3)  # a product that bands cut in columns of several widths
 def test_signals(seed: int, extent: int, rows: int) -> None:
     """[N, C, L], swept along L."""
     check_equal(random_network(random.Random(seed), extents=(extent,)), rows, 2, refused=True)
