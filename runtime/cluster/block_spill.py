@@ -9,6 +9,7 @@ import numpy as np
 from brickrt.ops.types import Shape
 from brickrt.plan.stream.band_schedule import BandSchedule
 from brickrt.runtime.cluster.blocks import Block
+from brickrt.runtime.cluster.owned_rows import rows_within
 from brickrt.runtime.cluster.record_folder import WrittenBox
 from brickrt.runtime.files.identity import checksum
 from brickrt.runtime.files.scratch import ScratchFile
@@ -32,12 +33,9 @@ class BlockSpill:
 
     def write(self, lo: Shape, array: np.ndarray) -> None:
         """See `Spill`."""
-        axis = self.axis
-        first, end = (min(max(row - lo[axis], 0), array.shape[axis]) for row in self.rows)
-        if first >= end:
+        lo, array = rows_within(lo, array, self.rows, self.axis)
+        if not array.size:
             return
-        array = array[(slice(None),) * axis + (slice(first, end),)]
-        lo = (*lo[:axis], lo[axis] + first, *lo[axis + 1 :])
         self.ask()
         self.file.write(lo, array)
         self.boxes.append(WrittenBox(self.name, lo, array.shape, checksum(array), 1))

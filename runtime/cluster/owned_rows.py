@@ -23,15 +23,20 @@ class OwnedRows:
     def write(self, lo: Shape, array: np.ndarray) -> None:
         """See `Sink`. Without rows it takes all."""
         if self.rows is not None:
-            first, end = (min(max(row - lo[AXIS], 0), array.shape[AXIS]) for row in self.rows)
-            if first >= end:
+            lo, array = rows_within(lo, array, self.rows, AXIS)
+            if not array.size:
                 return
-            array = array[(slice(None),) * AXIS + (slice(first, end),)]
-            lo = (*lo[:AXIS], lo[AXIS] + first, *lo[AXIS + 1 :])
         self.ask()
         self.sink.write(lo, array)
         checksum, itemsize = written_checksum(self.sink, lo, array), self.sink.sink.dtype.itemsize
         self.boxes.append(WrittenBox(self.name, lo, array.shape, checksum, itemsize))
+
+
+def rows_within(lo: Shape, array: np.ndarray, rows: tuple[int, int], axis: int) -> tuple[Shape, np.ndarray]:
+    """The part of a box that begins at `lo` in the rows [first, end) along an axis: where it begins, its elements."""
+    first, end = (min(max(row - lo[axis], 0), array.shape[axis]) for row in rows)
+    part = array[(slice(None),) * axis + (slice(first, end),)]
+    return (*lo[:axis], lo[axis] + first, *lo[axis + 1 :]), part
 
 
 class NoRows:
