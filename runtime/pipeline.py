@@ -119,7 +119,8 @@ class Pipeline:
         """The stage as brick operators, for inputs of these types. Raises BrickError where an input is too large."""
         self._say("specialize", 0, 1)
         with preparing(), allowing(_given(stage, types)):
-            special = specialize(stage, types, values, integers=self.engine.spec.integer_products)
+            spec = self.engine.spec
+            special = specialize(stage, types, values, spec.integer_products, spec.recurrences)
             if not special.need_values:
                 check_io_sizes(special.graph)
         return special

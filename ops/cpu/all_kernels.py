@@ -8,6 +8,7 @@ from brickrt.ops.cpu.moves import concat, take, transpose
 from brickrt.ops.cpu.pool import kernel as pool
 from brickrt.ops.cpu.products import depthwise, matmul
 from brickrt.ops.cpu.products.blocks import block_matmul
+from brickrt.ops.cpu.recurrences import kernel as recurrences
 from brickrt.ops.cpu.reductions import partial_moments, partial_reduce, reduce, rowwise
 from brickrt.ops.cpu.strassen.kernel import StrassenKernel, TwoLevelStrassenKernel
 from brickrt.ops.cpu.winograd.kernel import WinogradMaker
@@ -33,6 +34,7 @@ __all__ = [
     "partial_moments",
     "partial_reduce",
     "pool",
+    "recurrences",
     "reduce",
     "rowwise",
     "take",

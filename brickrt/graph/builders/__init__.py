@@ -1,5 +1,6 @@
 """A builder per ONNX operator, by family. Importing this package registers them all."""
 
+from brickrt.graph.builders import recurrent
 from brickrt.graph.builders.arithmetic import (
     activation,
     cast,
@@ -34,6 +35,7 @@ __all__ = [
     "pooling",
     "quantization",
     "quantized_products",
+    "recurrent",
     "reduction",
     "resize",
     "selection",

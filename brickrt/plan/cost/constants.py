@@ -14,6 +14,10 @@ MOVE_OPERATIONS = 4.0  # vector operations per element of operators that only mo
 SLOW_OPERATIONS = 15.0  # vector operations that exp and the like take as long as
 DIVIDE_OPERATIONS = 4.0  # the same of divisions and square roots
 SPILT_MOVES = 1.5  # a spilt line moves three times (fetched to be written, evicted, read), not twice
+RECURRENT_SHARE, RECURRENT_ROWS = (
+    0.7,
+    4,
+)  # of the multiply-add peak; sequences from which on weights are not what is waited for
 ROW_END = 8.0  # cutting rows to so many elements costs half as much again: tile tails, gathered halos
 
 # Direct convolutions, and Winograd's algorithm.

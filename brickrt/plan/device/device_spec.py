@@ -74,6 +74,11 @@ class DeviceSpec:
         return self.kind == "cpu" and self.isa != "neon"
 
     @property
+    def recurrences(self) -> bool:
+        """Whether there are kernels for recurrent layers."""
+        return self.kind == "cpu"
+
+    @property
     def fast_bytes(self) -> int:
         """Cache that one core has to itself: its L2 and its share of L3."""
         return self.l2 + self.l3 // self.cores
