@@ -8,9 +8,9 @@ from typing import Any, Literal, get_args
 from brickrt.graph.errors import BrickError
 from brickrt.plan.device.device_spec import DeviceSpec
 
-SubgraphStrategy = Literal["layerwise", "padded", "memoized"]
-"""How a subgraph runs: one node in tasks of its own; several in bricks that recompute their halos; or several in
-bricks of which each is computed once."""
+SubgraphStrategy = Literal["layerwise", "padded", "memoized", "fused"]
+"""How a subgraph runs: one node in tasks of its own; several in bricks that recompute their halos; several in bricks of
+which each is computed once; or, on a GPU, in bricks whose intermediates stay in shared memory."""
 
 Strategy = Literal["auto", SubgraphStrategy]
 """What a user asks for: a strategy wherever it is possible, or "auto", which takes the one modelled fastest."""
@@ -53,6 +53,12 @@ def check_precision(device: DeviceSpec, precision: Precision) -> None:
     """Raises BrickError for a precision that a device does not compute float32 models in."""
     if device.kind == "cpu" and precision not in get_args(CpuPrecision):
         raise BrickError(f"precision '{precision}' is for GPUs: on the CPU use fp32 or bf16, or take a GPU")
+
+
+def check_strategy(device: DeviceSpec, strategy: Strategy) -> None:
+    """Raises BrickError for a strategy that a device does not have."""
+    if device.kind == "cpu" and strategy == "fused":
+        raise BrickError("strategy 'fused' is for GPUs, in whose shared memory it keeps bricks: on the CPU use padded")
 
 
 def _check_choice(name: str, value: str, known: tuple[str, ...]) -> None:

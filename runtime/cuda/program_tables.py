@@ -58,7 +58,8 @@ class Units:
             number = functions.setdefault(function_of(records.kernel), len(functions))
             self.numbered.append((records, number))
         start, self._count = self._count, self._count + len(functions)
-        source = source_of(tuple(functions), launch.kind == "persistent", self._threads)
+        fused = self.arguments.tasks.fused_bytes[launch.subgraphs[0]] if launch.kind == "fused" else None
+        source = source_of(tuple(functions), launch.kind == "persistent", self._threads, fused)
         return self.sources.setdefault(source, len(self.sources)), range(start, self._count)
 
 

@@ -11,9 +11,11 @@ from collections.abc import Hashable, Sequence
 from dataclasses import replace
 
 from brickrt.plan.cost.cost_model import CostModel
+from brickrt.plan.geometry.bricks import BrickGrid
 from brickrt.plan.geometry.halo import Demand, middle_boxes, working_set
 from brickrt.plan.merging.brick_shapes import cut_of, edge_by_rule, parallelism, why_whole
 from brickrt.plan.merging.build_subgraphs import brick_subgraph, layerwise_subgraph
+from brickrt.plan.merging.fused_bricks import fused_bytes, largest_box
 from brickrt.plan.merging.partition import partition
 from brickrt.plan.merging.propose_merges import Proposal, propose
 from brickrt.plan.options import PlanOptions, SubgraphStrategy
@@ -30,6 +32,8 @@ def choose_subgraphs(cost: CostModel, options: PlanOptions) -> list[Subgraph]:
         return [layerwise_subgraph(cost, k, reason) for k in range(len(cost.graph.nodes))]
     if options.strategy == "auto":
         return _Auto(cost, options.brick).subgraphs(max_layers)
+    if options.strategy == "fused":
+        return _Fused(cost, options.strategy, options.brick).subgraphs(max_layers)
     return _Forced(cost, options.strategy, options.brick).subgraphs(max_layers)
 
 
@@ -82,6 +86,47 @@ class _Forced:
         brick = cut_of(cost, root).brick(cost.graph.out(cost.graph.nodes[root]).shape, edge)
         why = f"{asked} as asked: edge {edge} ({how})"
         return brick_subgraph(cost, nodes, Proposal(asked, brick, brick, len(nodes), why))
+
+
+class _Fused(_Forced):
+    """Fused bricks wherever several nodes fit shared memory: with the edge that was asked for, or the one of those up
+    to the rule's that keeps most nodes, the largest of several."""
+
+    def __init__(self, cost: CostModel, asked: SubgraphStrategy, brick: int | None) -> None:
+        super().__init__(cost, asked, brick)
+        self.edges: dict[int, int] = {}
+
+    def edge(self, root: int) -> int:
+        return self.edges.get(root) or super().edge(root)
+
+    def choose(self, order: Sequence[int]) -> int:
+        root, most = order[0], super().edge(order[0])
+        if why_whole(self.cost, root):
+            return 1
+        edges = [self.brick] if self.brick else [e for e in reversed(self.cost.device.edges) if e <= most] or [most]
+        kept = {edge: self.fitting(order, edge) for edge in edges}
+        self.edges[root] = max(edges, key=lambda edge: kept[edge])  # the first of several
+        return kept[self.edges[root]]
+
+    def fitting(self, order: Sequence[int], edge: int) -> int:
+        """How many nodes have room for their intermediates in bricks of this edge."""
+        cost, root = self.cost, order[0]
+        shape = cost.graph.out(cost.graph.nodes[root]).shape
+        boxes = BrickGrid(shape, cut_of(cost, root).brick(shape, edge)).boxes()
+        demand, fitting = Demand(cost.graph, cost.graph.nodes[root].output, boxes), 1
+        for n, k in enumerate(order, 1):
+            demand.join(k)
+            needed = {name: largest_box(some) for name, some in demand.needed.items()}
+            if n > 1 and not math.isfinite(fused_bytes(cost, order[:n], needed)[0]):
+                return fitting
+            fitting = n
+        return fitting
+
+    def decide(self, nodes: tuple[int, ...]) -> Subgraph:
+        if len(nodes) == 1:
+            refusal = self.refusal(nodes[0]) or "nothing before it can join"
+            return layerwise_subgraph(self.cost, nodes[0], f"layerwise, not fused: {refusal}")
+        return super().decide(nodes)
 
 
 class _Auto:

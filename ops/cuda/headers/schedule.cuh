@@ -44,9 +44,10 @@ BRICK_DEVICE void stop(const Context* c, int reason, int task, int dep = 0) {
 BRICK_DEVICE bool stopped(const Context* c) { return load_relaxed(c->stop) != 0; }
 
 // Runs the steps of a task: `call(kernel, step, at, shared)` for each, with the whole block. `slot` is the block's
-// scratch. The block must be synchronized before, and after it before `state` is used again.
+// scratch, unless it lies in shared memory, at `fused`. The block must be synchronized before, and after it before
+// `state` is used again.
 template <class Call>
-BRICK_DEVICE void run_steps(const Context* c, int task, int slot, BlockState* state, char* shared, Call call) {
+BRICK_DEVICE void run_steps(const Context* c, int task, int slot, BlockState* state, char* shared, char* fused, Call call) {
     int turn = 0;  // frames alternate: threads may still read the last one
     for (int k = read_only(c->task_at + task), end = read_only(c->task_at + task + 1); k < end; turn ^= 1) {
         const long long* record = c->records + k;
@@ -57,7 +58,8 @@ BRICK_DEVICE void run_steps(const Context* c, int task, int slot, BlockState* st
             const unsigned long long operand = read_only(record + HEAD_WORDS + i);
             const int base = (int)(operand >> BASE_SHIFT);
             const long long offset = (long long)(operand << (64 - BASE_SHIFT)) >> (64 - BASE_SHIFT);
-            frame.at[i] = read_only(c->bases + base) + offset + (base == SCRATCH ? slot * c->scratch_stride : 0);
+            char* const start = fused && base == SCRATCH ? fused : read_only(c->bases + base);
+            frame.at[i] = start + offset + (!fused && base == SCRATCH ? slot * c->scratch_stride : 0);
         }
         for (int i = thread(); i < rank; i += threads()) {
             const long long ends = read_only(record + HEAD_WORDS + operands + i);
@@ -237,7 +239,7 @@ BRICK_DEVICE void run_by_tickets(const Context* c, int first, int count, int lau
         sync();
         const int task = state->task;
         if (task < 0) break;
-        run_steps(c, task, slot + block(), state, shared + SHARED_BYTES, call);
+        run_steps(c, task, slot + block(), state, shared + SHARED_BYTES, nullptr, call);
         sync();
         if (thread() == 0) {
             note_end(c, state, task);
@@ -247,9 +249,11 @@ BRICK_DEVICE void run_by_tickets(const Context* c, int first, int count, int lau
     if (thread() == 0) leave(c, launch, state);
 }
 
-// Tasks `first` … `first + count` − 1 in turn: in such launches no task waits for another.
+// Tasks `first` … `first + count` − 1 in turn: in such launches no task waits for another. With `fused` scratch lies
+// there, in shared memory.
 template <class Call>
-BRICK_DEVICE void run_in_turn(const Context* c, int first, int count, int launch, int slot, char* shared, Call call) {
+BRICK_DEVICE void run_in_turn(const Context* c, int first, int count, int launch, int slot, char* shared, Call call,
+                              char* fused = nullptr) {
     BlockState* state = reinterpret_cast<BlockState*>(shared);
     if (thread() == 0) begin(c, launch, state);
     for (int task = first + block(); task < first + count; task += blocks()) {
@@ -260,7 +264,7 @@ BRICK_DEVICE void run_in_turn(const Context* c, int first, int count, int launch
         }
         sync();
         if (state->task < 0) break;
-        run_steps(c, task, slot + block(), state, shared + SHARED_BYTES, call);
+        run_steps(c, task, slot + block(), state, shared + SHARED_BYTES, fused, call);
         if (state->events) {
             sync();
             if (thread() == 0) note_end(c, state, task);

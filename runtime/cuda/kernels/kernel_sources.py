@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from brickrt.ops.cuda.kernel import BLOCKS, Kernel
+from brickrt.plan.geometry.arena_packing import aligned
 from brickrt.runtime.cuda.kernels.context_header import header
 from brickrt.runtime.cuda.kernels.kernel_context import SHARED_BYTES
 
@@ -54,13 +55,20 @@ def function_of(kernel: Kernel) -> FunctionSource:
     return FunctionSource(kernel.emit(_NAME), tuple(kernel.headers), kernel.shared)
 
 
-def source_of(functions: Sequence[FunctionSource], by_tickets: bool, threads: int) -> KernelSource:
-    """The kernel function whose steps call `functions`, by their index."""
-    name = ("tickets_" if by_tickets else "turns_") + _digest("".join(f.name for f in functions) + str(threads))
+def source_of(
+    functions: Sequence[FunctionSource], by_tickets: bool, threads: int, fused: int | None = None
+) -> KernelSource:
+    """The kernel function whose steps call `functions`, by their index. `fused` are the bytes of scratch that its
+    blocks have in shared memory, None where scratch lies in global memory."""
+    kind = "tickets_" if by_tickets else "turns_" if fused is None else f"fused{fused}_"
+    name = kind + _digest("".join(f.name for f in functions) + str(threads))
+    own = SHARED_BYTES + max((f.shared for f in functions), default=0)
+    scratch = "" if fused is None else f", shared + {aligned(own)}"
     headers = dict.fromkeys(("portable.cuh", *(name for f in functions for name in f.headers)))
     run = BY_TICKETS if by_tickets else IN_TURN
     text = "\n".join(
         [
+            *(() if fused is None else ("#define BRICK_FUSED",)),
             *(f'#include "{one}"' for one in headers),
             f"#ifndef HAS_CONTEXT\n#define HAS_CONTEXT\n{header()}#endif",
             '#include "schedule.cuh"',
@@ -68,12 +76,12 @@ def source_of(functions: Sequence[FunctionSource], by_tickets: bool, threads: in
             _call(name, functions),
             f"BRICK_KERNEL({name}, brick::Context, {threads}, {BLOCKS}) {{",
             "    BRICK_SHARED(shared);",
-            f"    brick::{run} slot, shared, Call_{name}());",
+            f"    brick::{run} slot, shared, Call_{name}(){scratch});",
             "}",
             "",
         ]
     )
-    return KernelSource(name, text, threads, SHARED_BYTES + max((f.shared for f in functions), default=0))
+    return KernelSource(name, text, threads, own if fused is None else aligned(own) + fused)
 
 
 def _call(name: str, functions: Sequence[FunctionSource]) -> str:
