@@ -27,7 +27,8 @@ DeviceSpec = Annotated[
     typer.Option(metavar="NAME", show_default=False, help="cpu (this one), h200, h100, a100, l40s, rtx4090."),
 ]
 Strategy = Annotated[
-    requests.Strategy, typer.Option(metavar="HOW", show_default=False, help="auto, layerwise, padded, memoized or fused.")
+    requests.Strategy,
+    typer.Option(metavar="HOW", show_default=False, help="auto, layerwise, padded, memoized or fused."),
 ]
 RunStrategy = Annotated[
     requests.Strategy,

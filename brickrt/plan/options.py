@@ -49,14 +49,11 @@ class PlanOptions:
         return asdict(self)
 
 
-def check_precision(device: DeviceSpec, precision: Precision) -> None:
-    """Raises BrickError for a precision that a device does not compute float32 models in."""
+def check_options(device: DeviceSpec, precision: Precision, strategy: Strategy = "auto") -> None:
+    """Raises BrickError for a precision that a device does not compute float32 models in, or a strategy that it does
+    not have."""
     if device.kind == "cpu" and precision not in get_args(CpuPrecision):
         raise BrickError(f"precision '{precision}' is for GPUs: on the CPU use fp32 or bf16, or take a GPU")
-
-
-def check_strategy(device: DeviceSpec, strategy: Strategy) -> None:
-    """Raises BrickError for a strategy that a device does not have."""
     if device.kind == "cpu" and strategy == "fused":
         raise BrickError("strategy 'fused' is for GPUs, in whose shared memory it keeps bricks: on the CPU use padded")
 

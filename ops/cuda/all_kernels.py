@@ -5,4 +5,16 @@ from brickrt.ops.cuda.moves import move, take
 from brickrt.ops.cuda.products import conv, conv_transpose, matmul
 from brickrt.ops.cuda.reductions import partial_reduce, pool, reduce, rowwise
 
-__all__ = ["conv", "conv_transpose", "interp", "map", "matmul", "move", "partial_reduce", "pool", "reduce", "rowwise", "take"]
+__all__ = [
+    "conv",
+    "conv_transpose",
+    "interp",
+    "map",
+    "matmul",
+    "move",
+    "partial_reduce",
+    "pool",
+    "reduce",
+    "rowwise",
+    "take",
+]

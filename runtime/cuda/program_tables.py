@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from brickrt.graph.errors import BrickError
 from brickrt.runtime.cuda.kernels.kernel_sources import FunctionSource, KernelSource, function_of, source_of
 from brickrt.runtime.cuda.schedule.argument_table import ArgumentTable, KernelRecords
 from brickrt.runtime.cuda.schedule.launches import Launch
@@ -57,6 +58,12 @@ class Units:
         for records in (records for step in launch.steps for records in self.arguments.of(step)):
             number = functions.setdefault(function_of(records.kernel), len(functions))
             self.numbered.append((records, number))
+        if source.shared > (most := self.arguments.tasks.plan.device.l1):
+            node = self.arguments.tasks.plan.graph.nodes[self.arguments.tasks.steps[launch.steps[-1]].node]
+            raise BrickError(
+                f"node '{node.name}': its {launch.kind} bricks take {source.shared} bytes of shared memory, of which a "
+                f"block has {most}; give a smaller --brick"
+            )
         start, self._count = self._count, self._count + len(functions)
         fused = self.arguments.tasks.fused_bytes[launch.subgraphs[0]] if launch.kind == "fused" else None
         source = source_of(tuple(functions), launch.kind == "persistent", self._threads, fused)

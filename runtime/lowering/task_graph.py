@@ -79,8 +79,9 @@ class TaskGraph:
     A task runs its steps and scratch moves in order of rank; one without steps joins others: it is complete when they
     are. `task_subgraph` is −1 for joins. `recomputed` counts elements computed more than once, `allocations` has every
     stored tensor, constants aside; `aliases` names the tensor that a view or slice is stored in, and `inplace_slices`
-    says where in it a slice begins. `volumes` has, by node, the elements written of outputs that are not written whole. `fused_bytes`
-    are those of scratch, by subgraph, that its blocks have in shared memory; they are not among `scratch_bytes`.
+    says where in it a slice begins. `volumes` has, by node, the elements written of outputs that are not written whole.
+    `fused_bytes` are those of scratch, by subgraph, that its blocks have in shared memory; they are not among
+    `scratch_bytes`.
     """
 
     plan: Plan

@@ -14,7 +14,7 @@ from brickrt.graph.errors import BrickError
 from brickrt.graph.onnx_import.check_inputs import check_inputs, check_named, describe
 from brickrt.graph.onnx_import.source import Model, SourceGraph
 from brickrt.graph.specialize.stages import first_stage
-from brickrt.plan.options import PlanOptions, Precision, Strategy, check_precision, check_strategy
+from brickrt.plan.options import PlanOptions, Precision, Strategy, check_options
 from brickrt.plan.plan import Plan
 from brickrt.runtime import events
 from brickrt.runtime.after_fork import tell_children
@@ -91,8 +91,7 @@ class Runtime:
             self._pipeline = compiled_pipeline(self.source, self.threads, asked)
         else:
             engine = choose_engine(device, isa, launch)
-            check_precision(engine.spec, precision)
-            check_strategy(engine.spec, strategy)
+            check_options(engine.spec, precision, strategy)
             saved = None if plan is None else _saved(plan, engine, options)
             self._pipeline = Pipeline(engine, saved.options if saved else options, self.threads, progress, saved)
         self._cluster = cluster_stream(client, graph, self._pipeline, {"isa": isa, "plan": plan})

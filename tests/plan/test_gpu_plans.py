@@ -20,13 +20,13 @@ def plan(graph: Graph, gpu: DeviceSpec, strategy: str = "auto") -> Plan:
 
 
 @GPUS
-@pytest.mark.parametrize("strategy", ["auto", "layerwise", "padded", "memoized"])
+@pytest.mark.parametrize("strategy", ["auto", "layerwise", "padded", "memoized", "fused"])
 def test_every_strategy_plans_and_lowers(gpu: DeviceSpec, strategy: str):
     for graph in (bottlenecks(2), gated_depthwise(64)):
         made = plan(graph, gpu, strategy)
         tasks = lower(made)
         assert strategy in ("auto", "layerwise") or any(s.strategy == strategy for s in made.subgraphs)
-        assert (tasks.recomputed > 0) <= any(s.strategy == "padded" for s in made.subgraphs)
+        assert (tasks.recomputed > 0) <= any(s.strategy in ("padded", "fused") for s in made.subgraphs)
 
 
 @GPUS

@@ -10,7 +10,7 @@ SHARED_US = 4.0  # tasks of a layer that is too short for more than one a core: 
 
 # Fused bricks on a GPU.
 FUSED_TASK_US = 1.0  # to begin a brick and to end it: its records, its first loads, which take two ways to memory
-FUSED_BLOCKS = 2  # blocks of a multiprocessor that registers leave room for; alone, a block hides nothing behind another
+FUSED_BLOCKS = 2  # blocks of a multiprocessor that registers leave room for; one alone hides nothing behind another
 
 # Arithmetic and traffic of any node.
 ELEMENTWISE_OPERATIONS = 4  # operations on an element in the time in which elementwise kernels do one of them

@@ -21,8 +21,8 @@ class DeviceSpec:
 
     Sizes are in bytes. `lanes` are the float32 elements of a vector. `bandwidth` is in GB/s of all cores together, by
     level ("l2", "l3", "memory", and of a GPU "shared"); `core_bandwidth` that of one core running alone (where it is
-    not known, an equal share of all). Products of the types that `matrix_gflops_per_core` names ("tf32", "float16", "bfloat16") run at that peak,
-    all else at `peak_gflops_per_core`.
+    not known, an equal share of all). Products of the types that `matrix_gflops_per_core` names ("tf32", "float16",
+    "bfloat16") run at that peak, all else at `peak_gflops_per_core`.
 
     `double_pumped` is set where a core splits its vector operations in two, as Zen 4 does those of 512 bits: one
     multiply-add a cycle, not two. Kernels come nearer to that lower peak.

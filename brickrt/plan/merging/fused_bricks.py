@@ -1,5 +1,4 @@
-"""Fused bricks: padded ones whose intermediates stay in a GPU's shared memory, from which shapes are tried and what they
-take."""
+"""Fused bricks, padded ones whose intermediates stay in a GPU's shared memory: which are tried, what they take there."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ from brickrt.ops.types import Boxes, Shape
 from brickrt.plan.cost.cost_model import CostModel
 from brickrt.plan.device.device_spec import DeviceSpec
 from brickrt.plan.geometry.brick_packing import pack_brick
-from brickrt.plan.merging.brick_shapes import cut_of
+from brickrt.plan.merging.brick_shapes import cut_of, parallelism
 
 FUSED_EDGES = (4, 8, 16, 32)
 WIDER = 2  # times its other edges that a brick may be wide: rows are read in long runs
@@ -27,6 +26,13 @@ def fused_candidates(cost: CostModel, k: int) -> list[Shape]:
         edges += [dict.fromkeys(cut.axes, e) | {cut.axes[-1]: WIDER * e} for e in FUSED_EDGES]
     bricks = dict.fromkeys(cut.brick_along(shape, some) for some in edges)
     return [brick for brick in bricks if math.prod(-(-e // b) for e, b in zip(shape, brick)) >= cost.device.cores]
+
+
+def busy_edges(cost: CostModel, k: int) -> list[int]:
+    """Edges of bricks of the output of node `k` that give each multiprocessor at least one."""
+    device = cost.device
+    edges = device.edges if cost.node_costs[k].image else device.row_edges
+    return [edge for edge in edges if parallelism(cost, k, edge) >= device.cores]
 
 
 def fused_bytes(cost: CostModel, nodes: Sequence[int], needed: Mapping[str, Boxes]) -> np.ndarray:

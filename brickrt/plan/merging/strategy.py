@@ -10,12 +10,13 @@ import math
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from brickrt.plan.cost.cost_model import CostModel
-from brickrt.plan.geometry.bricks import BrickGrid
 from brickrt.plan.geometry.halo import Demand, middle_boxes, working_set
 from brickrt.plan.merging.brick_shapes import cut_of, edge_by_rule, parallelism, why_whole
 from brickrt.plan.merging.build_subgraphs import brick_subgraph, layerwise_subgraph
-from brickrt.plan.merging.fused_bricks import fused_bytes, largest_box
+from brickrt.plan.merging.fused_bricks import busy_edges, fused_bytes
 from brickrt.plan.merging.partition import partition
 from brickrt.plan.merging.propose_merges import Proposal, propose
 from brickrt.plan.options import PlanOptions, SubgraphStrategy
@@ -89,8 +90,8 @@ class _Forced:
 
 
 class _Fused(_Forced):
-    """Fused bricks wherever several nodes fit shared memory: with the edge that was asked for, or the one of those up
-    to the rule's that keeps most nodes, the largest of several."""
+    """Fused bricks wherever several nodes fit shared memory: with the edge that was asked for, or with the one that
+    keeps most nodes, the largest of several."""
 
     def __init__(self, cost: CostModel, asked: SubgraphStrategy, brick: int | None) -> None:
         super().__init__(cost, asked, brick)
@@ -100,33 +101,37 @@ class _Fused(_Forced):
         return self.edges.get(root) or super().edge(root)
 
     def choose(self, order: Sequence[int]) -> int:
-        root, most = order[0], super().edge(order[0])
+        root = order[0]
         if why_whole(self.cost, root):
             return 1
-        edges = [self.brick] if self.brick else [e for e in reversed(self.cost.device.edges) if e <= most] or [most]
-        kept = {edge: self.fitting(order, edge) for edge in edges}
-        self.edges[root] = max(edges, key=lambda edge: kept[edge])  # the first of several
-        return kept[self.edges[root]]
+        edges = [self.brick] if self.brick else busy_edges(self.cost, root) or [super().edge(root)]
+        kept = self.fitting(order, edges)
+        most = max(kept)
+        self.edges[root] = max(edge for edge, n in zip(edges, kept) if n == most)
+        return 1 if self.refusal(root) else most
 
-    def fitting(self, order: Sequence[int], edge: int) -> int:
-        """How many nodes have room for their intermediates in bricks of this edge."""
+    def fitting(self, order: Sequence[int], edges: Sequence[int]) -> list[int]:
+        """How many nodes have room for their intermediates in bricks of each edge, by the brick in the middle."""
         cost, root = self.cost, order[0]
         shape = cost.graph.out(cost.graph.nodes[root]).shape
-        boxes = BrickGrid(shape, cut_of(cost, root).brick(shape, edge)).boxes()
-        demand, fitting = Demand(cost.graph, cost.graph.nodes[root].output, boxes), 1
-        for n, k in enumerate(order, 1):
+        boxes = middle_boxes(shape, [cut_of(cost, root).brick(shape, edge) for edge in edges])
+        demand, kept = Demand(cost.graph, cost.graph.nodes[root].output, boxes), [1] * len(edges)
+        demand.join(root)
+        for n, k in enumerate(order[1:], 2):
             demand.join(k)
-            needed = {name: largest_box(some) for name, some in demand.needed.items()}
-            if n > 1 and not math.isfinite(fused_bytes(cost, order[:n], needed)[0]):
-                return fitting
-            fitting = n
-        return fitting
+            fits = np.isfinite(fused_bytes(cost, order[:n], demand.needed))
+            kept = [n if fit and before == n - 1 else before for fit, before in zip(fits, kept)]
+        return kept
 
     def decide(self, nodes: tuple[int, ...]) -> Subgraph:
         if len(nodes) == 1:
             refusal = self.refusal(nodes[0]) or "nothing before it can join"
             return layerwise_subgraph(self.cost, nodes[0], f"layerwise, not fused: {refusal}")
-        return super().decide(nodes)
+        made = super().decide(nodes)
+        if math.isfinite(made.modelled_us):
+            return made
+        why = "padded, not fused: bricks at the edges take more than shared memory has room for"
+        return brick_subgraph(self.cost, nodes, Proposal("padded", made.brick, made.band, len(nodes), why))
 
 
 class _Auto:

@@ -1,8 +1,8 @@
 """Which launches a task graph becomes, and what each waits for.
 
-A layer is one launch, and so are the bricks of a padded or fused subgraph, a block each. A memoized subgraph is cut in groups of
-bricks that follow one another, a launch per group and node; or a chain of memoized subgraphs is one launch of the
-persistent kernel, whose blocks wait for one another.
+A layer is one launch, and so are the bricks of a padded or fused subgraph, a block each; fused ones have their scratch
+in shared memory. A memoized subgraph is cut in groups of bricks that follow one another, a launch per group and node;
+or a chain of memoized subgraphs is one launch of the persistent kernel, whose blocks wait for one another.
 
     memoized, in groups          persistent
     a0 b0 | a1 b1 | a2 b2        [a b c d]      a, b, …: nodes; 0, 1, 2: groups of bricks

@@ -34,7 +34,7 @@ def check_scratch(tensors: Sequence[TensorHistory], order: Order) -> None:
 
 @dataclass(frozen=True, eq=False)
 class _Life:
-    """Where a tensor lies in scratch, and the first and the last step of each of `tasks` that touches it, in a launch."""
+    """Where a tensor lies in scratch, and the first and the last step of each of `tasks` of a launch that touches it."""
 
     tensor: str
     start: int
