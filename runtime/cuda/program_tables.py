@@ -58,16 +58,21 @@ class Units:
         for records in (records for step in launch.steps for records in self.arguments.of(step)):
             number = functions.setdefault(function_of(records.kernel), len(functions))
             self.numbered.append((records, number))
-        if source.shared > (most := self.arguments.tasks.plan.device.l1):
-            node = self.arguments.tasks.plan.graph.nodes[self.arguments.tasks.steps[launch.steps[-1]].node]
-            raise BrickError(
-                f"node '{node.name}': its {launch.kind} bricks take {source.shared} bytes of shared memory, of which a "
-                f"block has {most}; give a smaller --brick"
-            )
         start, self._count = self._count, self._count + len(functions)
         fused = self.arguments.tasks.fused_bytes[launch.subgraphs[0]] if launch.kind == "fused" else None
         source = source_of(tuple(functions), launch.kind == "persistent", self._threads, fused)
+        self._check_room(launch, source)
         return self.sources.setdefault(source, len(self.sources)), range(start, self._count)
+
+    def _check_room(self, launch: Launch, source: KernelSource) -> None:
+        """Raises BrickError where blocks would have more shared memory than the device has for one."""
+        tasks = self.arguments.tasks
+        if source.shared > (most := tasks.plan.device.l1):
+            node = tasks.plan.graph.nodes[tasks.steps[launch.steps[-1]].node]
+            raise BrickError(
+                f"node '{node.name}': blocks that compute it take {source.shared} bytes of shared memory, of which the "
+                f"device has {most} for each; give a smaller --brick"
+            )
 
 
 def make_tables(
