@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from brickrt.graph.ir import Graph
 from brickrt.ops.cuda.shared_memory import fused_blocks, fused_room
 from brickrt.ops.types import Boxes, Shape
 from brickrt.plan.cost.cost_model import CostModel
@@ -15,6 +16,8 @@ from brickrt.plan.geometry.brick_packing import pack_brick
 from brickrt.plan.merging.brick_shapes import cut_of, parallelism
 
 FUSED_EDGES = (4, 8, 16, 32)
+HEAD = 3  # words of a record, its output's among them
+RECORDS_MORE = 512  # bytes of the records of partial reductions, which join later, and of what alignment takes
 WIDER = 2  # times its other edges that a brick may be wide: rows are read in long runs
 
 
@@ -36,11 +39,13 @@ def busy_edges(cost: CostModel, k: int) -> list[int]:
 
 
 def fused_bytes(cost: CostModel, nodes: Sequence[int], needed: Mapping[str, Boxes]) -> np.ndarray:
-    """Bytes that the intermediates of each brick take, infinite where shared memory has no room for them.
+    """Bytes that the intermediates of each brick and its records take, infinite where shared memory has no room.
 
     `needed` are the boxes of every tensor that each brick needs.
     """
-    graph, room = cost.graph, fused_room(cost.device.l1)
+    graph = cost.graph
+    records = RECORDS_MORE + sum(_record_bytes(graph, k) for k in nodes)
+    room = fused_room(cost.device.l1) - records
     names = [graph.nodes[k].output for k in sorted(nodes)[:-1]]
     count = len(next(iter(needed.values())))
     found = np.full(count, math.inf)
@@ -51,8 +56,14 @@ def fused_bytes(cost: CostModel, nodes: Sequence[int], needed: Mapping[str, Boxe
         own = {name: int(size[i]) for name, size in sizes.items()}
         if max(own.values(), default=0) <= room:
             _, total = pack_brick(graph, nodes, own)
-            found[i] = total if total <= room else math.inf
+            found[i] = total + records if total <= room else math.inf
     return found
+
+
+def _record_bytes(graph: Graph, k: int) -> int:
+    """Bytes of the records of two steps of node `k`, at most: a word for each tensor, two for each dimension."""
+    node = graph.nodes[k]
+    return 2 * 8 * (HEAD + len(node.inputs) + 2 * graph.out(node).rank)
 
 
 def largest_box(boxes: Boxes) -> Boxes:

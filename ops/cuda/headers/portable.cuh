@@ -101,6 +101,10 @@ BRICK_DEVICE void copy_async16(void* to, const void* from, int bytes) {
     const unsigned shared = static_cast<unsigned>(__cvta_generic_to_shared(to));
     asm volatile("cp.async.ca.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(from), "r"(bytes));
 }
+BRICK_DEVICE void copy_async8(void* to, const void* from) {
+    const unsigned shared = static_cast<unsigned>(__cvta_generic_to_shared(to));
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(shared), "l"(from));
+}
 // Ends a group of copies; `copy_wait<N>` waits until all but the last N groups of this thread have arrived.
 BRICK_DEVICE void copy_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <int N> BRICK_DEVICE void copy_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory"); }

@@ -55,17 +55,33 @@ def function_of(kernel: Kernel) -> FunctionSource:
     return FunctionSource(kernel.emit(_NAME), tuple(kernel.headers), kernel.shared)
 
 
+@dataclass(frozen=True)
+class FusedMemory:
+    """What blocks of fused bricks have in shared memory: the `words` of a task's records, twice, and `scratch` bytes."""
+
+    words: int
+    scratch: int
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all, the records rounded up to the alignment of tensors."""
+        return aligned(self.record_bytes) + self.scratch
+
+    @property
+    def record_bytes(self) -> int:
+        """Bytes of the records of two tasks."""
+        return 2 * 8 * self.words
+
+
 def source_of(
-    functions: Sequence[FunctionSource], by_tickets: bool, threads: int, fused: int | None = None
+    functions: Sequence[FunctionSource], by_tickets: bool, threads: int, fused: FusedMemory | None = None
 ) -> KernelSource:
-    """The kernel function whose steps call `functions`, by their index. `fused` are the bytes of scratch that its
-    blocks have in shared memory, None where scratch lies in global memory."""
-    kind = "tickets_" if by_tickets else "turns_" if fused is None else f"fused{fused}_"
-    name = kind + _digest("".join(f.name for f in functions) + str(threads))
+    """The kernel function whose steps call `functions`, by their index. Scratch lies in global memory unless it is
+    `fused`."""
     own = SHARED_BYTES + max((f.shared for f in functions), default=0)
-    scratch = "" if fused is None else f", shared + {aligned(own)}"
+    kind = "tickets" if by_tickets else "turns" if fused is None else f"fused_{fused.words}_{fused.scratch}"
+    name = f"{kind}_" + _digest("".join(f.name for f in functions) + str(threads))
     headers = dict.fromkeys(("portable.cuh", *(name for f in functions for name in f.headers)))
-    run = BY_TICKETS if by_tickets else IN_TURN
     text = "\n".join(
         [
             *(() if fused is None else ("#define BRICK_FUSED",)),
@@ -76,12 +92,23 @@ def source_of(
             _call(name, functions),
             f"BRICK_KERNEL({name}, brick::Context, {threads}, {BLOCKS}) {{",
             "    BRICK_SHARED(shared);",
-            f"    brick::{run} slot, shared, Call_{name}(){scratch});",
+            f"    {_run(name, by_tickets, own, fused)}",
             "}",
             "",
         ]
     )
-    return KernelSource(name, text, threads, own if fused is None else aligned(own) + fused)
+    return KernelSource(name, text, threads, own if fused is None else aligned(own) + fused.nbytes)
+
+
+def _run(name: str, by_tickets: bool, own: int, fused: FusedMemory | None) -> str:
+    """The statement that runs tasks, in a block whose functions have the first `own` bytes of shared memory."""
+    if fused is None:
+        return f"brick::{BY_TICKETS if by_tickets else IN_TURN} slot, shared, Call_{name}());"
+    records = aligned(own)
+    return (
+        f"brick::run_fused<{fused.words}>(c, first, count, launch, shared, Call_{name}(), "
+        f"shared + {records}, shared + {records + aligned(fused.record_bytes)});"
+    )
 
 
 def _call(name: str, functions: Sequence[FunctionSource]) -> str:
