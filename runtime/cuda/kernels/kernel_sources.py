@@ -79,8 +79,9 @@ def source_of(
     """The kernel function whose steps call `functions`, by their index. Scratch lies in global memory unless it is
     `fused`."""
     own = SHARED_BYTES + max((f.shared for f in functions), default=0)
-    kind = "tickets" if by_tickets else "turns" if fused is None else f"fused_{fused.words}_{fused.scratch}"
-    name = f"{kind}_" + _digest("".join(f.name for f in functions) + str(threads))
+    kind = "tickets" if by_tickets else "turns" if fused is None else "fused"
+    apart = "" if fused is None else f" {fused.words} {fused.scratch}"
+    name = f"{kind}_" + _digest("".join(f.name for f in functions) + str(threads) + apart)
     headers = dict.fromkeys(("portable.cuh", *(name for f in functions for name in f.headers)))
     text = "\n".join(
         [
