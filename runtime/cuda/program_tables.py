@@ -8,7 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from brickrt.graph.errors import BrickError
-from brickrt.runtime.cuda.kernels.kernel_sources import FunctionSource, FusedMemory, KernelSource, function_of, source_of
+from brickrt.runtime.cuda.kernels.kernel_sources import (
+    FunctionSource,
+    FusedMemory,
+    KernelSource,
+    function_of,
+    source_of,
+)
 from brickrt.runtime.cuda.schedule.argument_table import ArgumentTable, KernelRecords
 from brickrt.runtime.cuda.schedule.launches import Launch
 from brickrt.runtime.cuda.schedule.task_table import TaskTable, make_table
@@ -68,7 +74,8 @@ class Units:
         if launch.kind != "fused":
             return None
         words = sum(records.words.shape[1] for step in launch.steps for records in self.arguments.of(step))
-        return FusedMemory(words, self.arguments.tasks.fused_bytes[launch.subgraphs[0]])
+        tasks = self.arguments.tasks
+        return FusedMemory(words, tasks.fused_bytes[launch.subgraphs[0]], tasks.plan.device.l1)
 
     def _check_room(self, launch: Launch, source: KernelSource) -> None:
         """Raises BrickError where blocks would have more shared memory than the device has for one."""

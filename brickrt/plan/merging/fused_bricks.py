@@ -1,4 +1,4 @@
-"""Fused bricks, padded ones whose intermediates stay in a GPU's shared memory: which are tried, what they take there."""
+"""Fused bricks, padded ones whose intermediates stay in a GPU's shared memory: what is tried, what it takes there."""
 
 from __future__ import annotations
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from brickrt.ops.cuda.kernel import BLOCKS, Kernel
+from brickrt.ops.cuda.shared_memory import RESERVED, of_multiprocessor
 from brickrt.plan.geometry.arena_packing import aligned
 from brickrt.runtime.cuda.kernels.context_header import header
 from brickrt.runtime.cuda.kernels.kernel_context import SHARED_BYTES
@@ -57,10 +58,16 @@ def function_of(kernel: Kernel) -> FunctionSource:
 
 @dataclass(frozen=True)
 class FusedMemory:
-    """What blocks of fused bricks have in shared memory: the `words` of a task's records, twice, and `scratch` bytes."""
+    """What blocks of fused bricks have in shared memory, of which the device gives a block at most `most` bytes: the
+    `words` of a task's records, twice, and `scratch` bytes."""
 
     words: int
     scratch: int
+    most: int
+
+    def blocks(self, shared: int) -> int:
+        """Blocks of so many bytes that a multiprocessor has room for, at most BLOCKS: the fewer, the more registers."""
+        return max(1, min(BLOCKS, of_multiprocessor(self.most) // (shared + RESERVED)))
 
     @property
     def nbytes(self) -> int:
@@ -79,8 +86,10 @@ def source_of(
     """The kernel function whose steps call `functions`, by their index. Scratch lies in global memory unless it is
     `fused`."""
     own = SHARED_BYTES + max((f.shared for f in functions), default=0)
+    shared = own if fused is None else aligned(own) + fused.nbytes
+    blocks = BLOCKS if fused is None else fused.blocks(shared)
     kind = "tickets" if by_tickets else "turns" if fused is None else "fused"
-    apart = "" if fused is None else f" {fused.words} {fused.scratch}"
+    apart = "" if fused is None else f" {fused.words} {fused.scratch} {blocks}"
     name = f"{kind}_" + _digest("".join(f.name for f in functions) + str(threads) + apart)
     headers = dict.fromkeys(("portable.cuh", *(name for f in functions for name in f.headers)))
     text = "\n".join(
@@ -91,14 +100,14 @@ def source_of(
             '#include "schedule.cuh"',
             *dict.fromkeys(f.named for f in functions),
             _call(name, functions),
-            f"BRICK_KERNEL({name}, brick::Context, {threads}, {BLOCKS}) {{",
+            f"BRICK_KERNEL({name}, brick::Context, {threads}, {blocks}) {{",
             "    BRICK_SHARED(shared);",
             f"    {_run(name, by_tickets, own, fused)}",
             "}",
             "",
         ]
     )
-    return KernelSource(name, text, threads, own if fused is None else aligned(own) + fused.nbytes)
+    return KernelSource(name, text, threads, shared)
 
 
 def _run(name: str, by_tickets: bool, own: int, fused: FusedMemory | None) -> str:

@@ -34,7 +34,7 @@ def check_scratch(tensors: Sequence[TensorHistory], order: Order) -> None:
 
 @dataclass(frozen=True, eq=False)
 class _Life:
-    """Where a tensor lies in scratch, and the first and the last step of each of `tasks` of a launch that touches it."""
+    """Where a tensor lies in scratch, and the first and last step that touches it of each of `tasks`, of a launch."""
 
     tensor: str
     start: int
