@@ -91,5 +91,5 @@ def test_a_device_without_room_for_any_brick_fuses_nothing():
 
 
 def test_the_cpu_has_no_fused_bricks():
-    with pytest.raises(BrickError, match="^strategy 'fused' is for GPUs"):
+    with pytest.raises(BrickError, match=r"^strategy 'fused' is for GPUs"):
         check_options(SERVER, "fp32", "fused")
