@@ -32,7 +32,7 @@ Strategy = Annotated[
 ]
 RunStrategy = Annotated[
     requests.Strategy,
-    typer.Option(metavar="HOW", show_default=False, help="auto, layerwise, padded, memoized, fused; or --plan FILE."),
+    typer.Option(metavar="HOW", show_default=False, help="auto, layerwise, padded, memoized, fused; --plan FILE."),
 ]
 Brick = Annotated[int | None, typer.Option(metavar="N", help="Edge of bricks; also --max-layers N and --exact.")]
 MaxLayers = Annotated[int | None, typer.Option(metavar="N", rich_help_panel=FOLDED)]

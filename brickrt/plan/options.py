@@ -49,13 +49,19 @@ class PlanOptions:
         return asdict(self)
 
 
+def strategies_of(device: DeviceSpec) -> tuple[Strategy, ...]:
+    """The strategies that a device has: only a GPU has shared memory for fused bricks."""
+    known: tuple[Strategy, ...] = get_args(Strategy)
+    return known if device.kind == "cuda" else tuple(name for name in known if name != "fused")
+
+
 def check_options(device: DeviceSpec, precision: Precision, strategy: Strategy = "auto") -> None:
     """Raises BrickError for a precision that a device does not compute float32 models in, or a strategy that it does
     not have."""
     if device.kind == "cpu" and precision not in get_args(CpuPrecision):
         raise BrickError(f"precision '{precision}' is for GPUs: on the CPU use fp32 or bf16, or take a GPU")
-    if device.kind == "cpu" and strategy == "fused":
-        raise BrickError("strategy 'fused' is for GPUs, in whose shared memory it keeps bricks: on the CPU use padded")
+    if strategy not in strategies_of(device):
+        raise BrickError(f"strategy '{strategy}' is for GPUs, which have shared memory for it: on the CPU use padded")
 
 
 def _check_choice(name: str, value: str, known: tuple[str, ...]) -> None:
