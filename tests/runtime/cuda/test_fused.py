@@ -1,4 +1,4 @@
-"""Fused bricks on the host whose pools' partial sums are made brick by brick, as for images larger than a GPU's cache."""
+"""Fused bricks on the host that make the partial sums of pools, as those of images larger than a GPU's cache do."""
 
 from __future__ import annotations
 
