@@ -11,6 +11,7 @@ from brickrt.graph.time_budget import check_time
 from brickrt.ops.operators.partial_reduce import Segmented
 from brickrt.ops.types import Boxes, Shape
 from brickrt.plan.geometry.arena_packing import aligned, pack_arena
+from brickrt.plan.geometry.brick_packing import pack_brick
 from brickrt.plan.geometry.bricks import BrickGrid, row_offsets
 from brickrt.plan.geometry.row_bands import BandSweep, sweep, swept_axis
 from brickrt.plan.plan import Plan
@@ -52,6 +53,7 @@ class Lowering:
     joins: dict[int, int] = field(default_factory=dict)  # subgraph → task that is complete when all of it is
     tasks: int = 0
     scratch: int = 0
+    fused: dict[int, int] = field(default_factory=dict)  # subgraph → bytes of its bricks in shared memory
     recomputed: int = 0
 
     # ---- subgraphs
@@ -62,7 +64,7 @@ class Lowering:
         for s, subgraph in enumerate(self.plan.subgraphs):
             check_time("lowering node", self.plan.graph.nodes[subgraph.nodes[-1]].name)
             first = self.tasks
-            if subgraph.strategy == "padded":
+            if subgraph.strategy in ("padded", "fused"):
                 self.padded(s, subgraph)
             else:
                 self.brick_by_brick(s, subgraph)
@@ -141,7 +143,10 @@ class Lowering:
         swept = sweep(graph, subgraph.nodes, grid.boxes(), subgraph.band[axis], axis, self.inplace_slices, blocks)
         inner = [graph.nodes[k].output for k in subgraph.nodes[:-1]]
         buffers = {name: self.band_buffer(swept, name) for name in inner if name not in self.inplace_slices}
-        self.pack_scratch(list(buffers))
+        if subgraph.strategy == "fused":
+            self.pack_shared(s, subgraph, list(buffers))
+        else:
+            self.pack_scratch(list(buffers))
         prefetches = find_prefetches(self.plan, subgraph, axis) if swept.bands > 1 else {}
         for rank, k in enumerate(subgraph.nodes):
             if graph.nodes[k].output not in self.inplace_slices:
@@ -204,6 +209,12 @@ class Lowering:
             at += aligned(self.allocations[name].nbytes)
         self.allocations.update(with_offsets({n: self.allocations[n] for n in names}, offsets))
         self.scratch = max(self.scratch, at)
+
+    def pack_shared(self, s: int, subgraph: Subgraph, names: list[str]) -> None:
+        """Gives the tensors of a fused brick their offsets in shared memory, where lifetimes let them share ranges."""
+        sizes = {name: self.allocations[name].nbytes for name in names}
+        offsets, self.fused[s] = pack_brick(self.plan.graph, subgraph.nodes, sizes)
+        self.allocations.update(with_offsets({n: self.allocations[n] for n in names}, offsets))
 
     # ---- dependencies
 
@@ -287,6 +298,7 @@ class Lowering:
             arena_bytes=arena,
             scratch_bytes=self.scratch,
             recomputed=self.recomputed,
+            fused_bytes=self.fused,
         )
 
     def all_waits(self) -> tuple[np.ndarray, np.ndarray]:

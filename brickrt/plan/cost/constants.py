@@ -8,6 +8,10 @@ UNEVEN_STRASSEN = 0.02  # the same of a task of a product by Strassen's scheme
 UNEVEN_LAYER = 1.04  # a layer gets smaller tasks if it would take so many times longer than on evenly busy cores
 SHARED_US = 4.0  # tasks of a layer that is too short for more than one a core: what another core saves by sharing it
 
+# Fused bricks on a GPU.
+FUSED_TASK_US = 1.0  # to begin a brick and to end it: its records, its first loads, which take two ways to memory
+FUSED_BLOCKS = 2  # blocks of a multiprocessor that registers leave room for; one alone hides nothing behind another
+
 # Arithmetic and traffic of any node.
 ELEMENTWISE_OPERATIONS = 4  # operations on an element in the time in which elementwise kernels do one of them
 MOVE_OPERATIONS = 4.0  # vector operations per element of operators that only move
