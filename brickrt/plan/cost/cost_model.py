@@ -78,7 +78,7 @@ class CostModel:
         self.graph, self.layouts, self.device, self.precision = graph, layouts, device, precision
         self.algorithms = algorithms or {}
         self.constant_bytes = constant_bytes(graph)
-        self._structures = Structures(graph, layouts)
+        self.structures = Structures(graph, layouts)
 
     @cached_property
     def node_costs(self) -> list[NodeCost]:
@@ -90,7 +90,7 @@ class CostModel:
 
     def structure(self, nodes: Sequence[int]) -> Hashable:
         """See `Structures.of`."""
-        return self._structures.of(nodes)
+        return self.structures.of(nodes)
 
     def _node_cost(self, node: Node, before: Sequence[NodeCost], algorithm: str | None) -> NodeCost:
         graph = self.graph
@@ -220,10 +220,10 @@ class CostModel:
         rounds = np.ceil(bricks / cores) * cores / bricks
         if cores > 1:
             rounds = rounds * (1 + UNEVEN_BRICKS * cores / bricks)
-        total = bricks * task_us / cores
+        total, row_ends = bricks * task_us / cores, self._row_ends(trials, shape)
         for core, traffic in zip(core_us, self._traffic(trials, elements, inner)):
-            busy = np.maximum(core / cores, traffic) + HIDDEN * np.minimum(core / cores, traffic)
-            total = total + busy * self._row_ends(trials, shape)
+            core = core / cores
+            total = total + (np.maximum(core, traffic) + HIDDEN * np.minimum(core, traffic)) * row_ends
         return total * rounds + self.constants_us(trials.nodes)
 
     def _traffic(self, trials: BrickTrials, elements: Mapping[str, np.ndarray], inner: np.ndarray) -> list[np.ndarray]:

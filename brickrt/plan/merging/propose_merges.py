@@ -8,10 +8,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
-from brickrt.ops.operators.move import Take
 from brickrt.ops.types import Boxes, Shape
 from brickrt.plan.cost.cost_model import BrickTrials, CostModel
 from brickrt.plan.geometry.bricks import BrickGrid
@@ -40,14 +40,27 @@ class Proposal:
 class Timing:
     """Per brick shape: modelled times, the growth Δ of arithmetic by halos, and whether a brick fits fast memory."""
 
-    padded_us: np.ndarray
-    memoized_us: np.ndarray
+    cost: CostModel
+    trials: BrickTrials
     delta: np.ndarray
     fits: np.ndarray
 
+    @cached_property
+    def padded_us(self) -> np.ndarray:
+        """Times in padded bricks."""
+        return self.cost.padded_us(self.trials)
+
+    @cached_property
+    def memoized_us(self) -> np.ndarray:
+        """Times in memoized bricks."""
+        return self.cost.memoized_us(self.trials)
+
     def chosen_us(self, delta_limit: float) -> np.ndarray:
         """The time of padded bricks where Δ is within the limit, else of memoized ones."""
-        return np.where(self.delta > delta_limit, self.memoized_us, self.padded_us)
+        grown = self.delta > delta_limit
+        if grown.all() or not grown.any():
+            return self.memoized_us if grown.all() else self.padded_us
+        return np.where(grown, self.memoized_us, self.padded_us)
 
 
 def propose(cost: CostModel, order: Sequence[int], edge: int | None) -> Proposal | str:
@@ -136,8 +149,7 @@ def _middle_sweep(cost: CostModel, root: int, tries: Sequence[Cutting]) -> BandS
     cut = cut_of(cost, root)
     boxes = middle_boxes(graph.types[output].shape, [brick for brick, _ in tries]).clip(graph.types[output].shape)
     bands = _rows(cost, root, tries)
-    parts = {node.output for node in graph.nodes if isinstance(node.op, Take)}
-    return BandSweep(graph, output, middle_bands(boxes, bands, cut.axes[0]), 2, cut.axes[0], parts)
+    return BandSweep(graph, output, middle_bands(boxes, bands, cut.axes[0]), 2, cut.axes[0], cost.structures.taken)
 
 
 def _rows(cost: CostModel, root: int, tries: Sequence[Cutting]) -> np.ndarray:
@@ -188,4 +200,4 @@ def _time(cost: CostModel, trials: BrickTrials) -> Timing:
     device = cost.device
     delta = growth(cost.graph, trials.nodes, trials.elements, [cost.node_costs[k].flops for k in trials.nodes])
     fits = trials.held <= device.brick_bytes
-    return Timing(cost.padded_us(trials), cost.memoized_us(trials), delta, fits)
+    return Timing(cost, trials, delta, fits)
