@@ -13,6 +13,7 @@ from brickrt import ops as operators
 from brickrt import plan as planner
 from brickrt.graph.ir import Graph
 from brickrt.graph.time_budget import not_counted
+from brickrt.graph.uncollected import uncollected
 from brickrt.ops.base import Op
 from brickrt.plan.device.device_spec import DeviceSpec
 from brickrt.plan.options import PlanOptions
@@ -51,7 +52,8 @@ def remembered_plan(graph: Graph, device: DeviceSpec, options: PlanOptions, tune
         return known
     plan = _known(store.get(modelled), graph, device, options)
     if plan is None:
-        plan = make_plan(graph, device, options)
+        with uncollected():
+            plan = make_plan(graph, device, options)
         store.put(modelled, encode(plan.subgraphs))
     if tune:
         with not_counted():

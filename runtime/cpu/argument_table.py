@@ -84,7 +84,7 @@ class ArgumentTable:
         self.places = host_places(self.tasks)
         self.prefetch = WeightPrefetch(self.tasks)
         self.chosen = StepKernels(self.tasks, self.isa, self.places)
-        self._numbered: dict[int, tuple[Sequence[Kernel], np.ndarray]] = {}  # by a list's identity: equal steps have one
+        self._numbered: dict[int, tuple[Sequence[Kernel], np.ndarray]] = {}  # by a list's identity
 
     # ---- steps
 
