@@ -25,7 +25,7 @@ from brickrt.ops.cpu.operands.epilogue import Epilogue
 from brickrt.ops.cpu.products.live_taps import tile_place
 from brickrt.ops.cpu.products.register_tile import Accumulators, LoadWeight, PackedStream
 from brickrt.ops.cpu.products.row_tiles import WIDEST, RowWindow, choose_tile, common_cut, tile_runs
-from brickrt.ops.cpu.products.short_rows import is_short, short_runs
+from brickrt.ops.cpu.products.rows.short_rows import is_short, short_runs
 from brickrt.ops.cpu.products.words.choose_dot import left_registers, word_dot
 from brickrt.ops.cpu.products.words.pair_dot import HALF_WORD, joined_pair
 from brickrt.ops.cpu.products.words.words import (
