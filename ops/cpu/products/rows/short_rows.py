@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from itertools import product
+from typing import TypeGuard
 
 from brickrt.ops.cpu.emit.sizes import OPERATIONS, Size
 from brickrt.ops.cpu.products.row_tiles import PixelTile, RepeatedTiles, tile_cycles
@@ -21,7 +22,7 @@ MOST_HALVES, MOST_QUARTERS = 3, 2  # tiles of these lengths in a row
 RADIX = 64
 
 
-def is_short(width: int | Size, most: int) -> bool:
+def is_short(width: int | Size, most: int) -> TypeGuard[Size]:
     """Whether tiles of `most` pixels and of one less cover some such widths only. Where one tile is enough, it is as
     long as the row."""
     return isinstance(width, Size) and most > 3 and most < width < most * (most - 1)
@@ -35,7 +36,8 @@ def lengths(most: int) -> tuple[int, int, int, int]:
 
 def short_runs(width: Size, blocks: int, most: int, double_pumped: bool) -> list[RepeatedTiles]:
     """The tiles of a row of pixels, of `blocks` blocks of channels each."""
-    runs, start = list[RepeatedTiles](), 0
+    runs = list[RepeatedTiles]()
+    start: Size | int = 0
     for which, length in enumerate(lengths(most)):
         count = width.table.make(WORD, width, _code(which, most, blocks, double_pumped))
         tile = PixelTile(1, length, (tuple(range(length)),))
