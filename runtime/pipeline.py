@@ -32,6 +32,7 @@ from brickrt.graph.passes.half_weights import narrow_weights
 from brickrt.graph.specialize.specialize import specialize
 from brickrt.graph.specialize.stages import Specialized, Stage, first_stage
 from brickrt.graph.time_budget import preparing
+from brickrt.graph.uncollected import uncollected
 from brickrt.ops.types import TensorType
 from brickrt.plan.options import PlanOptions
 from brickrt.plan.plan import Plan
@@ -118,7 +119,7 @@ class Pipeline:
     ) -> Specialized:
         """The stage as brick operators, for inputs of these types. Raises BrickError where an input is too large."""
         self._say("specialize", 0, 1)
-        with preparing(), allowing(_given(stage, types)):
+        with preparing(), uncollected(), allowing(_given(stage, types)):
             spec = self.engine.spec
             special = specialize(stage, types, values, spec.integer_products, spec.recurrences)
             if not special.need_values:
@@ -146,7 +147,7 @@ class Pipeline:
 
     def lower(self, plan: Plan) -> TaskGraph:
         """The plan's brick tasks in the order in which they run."""
-        with last_resort(lambda: _doing("lowering", plan.graph)), preparing():
+        with last_resort(lambda: _doing("lowering", plan.graph)), preparing(), uncollected():
             return lower(plan)
 
     def compile(self, tasks: TaskGraph, constants: dict[str, np.ndarray]) -> Program:

@@ -25,6 +25,7 @@ from brickrt.plan.cost.conv_algorithms import constant_bytes, keeps_algorithm, l
 from brickrt.plan.cost.roofline import overlapped_us
 from brickrt.plan.device.device_spec import DeviceSpec
 from brickrt.plan.options import Precision
+from brickrt.plan.structure import Structures
 
 HEAVY = (Conv, ConvTranspose, MatMul)
 SPATIAL = (Conv, ConvTranspose, Pool, Interp)
@@ -77,6 +78,7 @@ class CostModel:
         self.graph, self.layouts, self.device, self.precision = graph, layouts, device, precision
         self.algorithms = algorithms or {}
         self.constant_bytes = constant_bytes(graph)
+        self.structures = Structures(graph, layouts)
 
     @cached_property
     def node_costs(self) -> list[NodeCost]:
@@ -86,27 +88,9 @@ class CostModel:
             node_costs.append(self._node_cost(node, node_costs, self.algorithms.get(len(node_costs))))
         return node_costs
 
-    @cached_property
-    def kinds(self) -> list[int]:
-        """A number per node, equal for equal operators on equal tensors."""
-        known: dict[Hashable, int] = {}
-        return [known.setdefault(self._kind(node), len(known)) for node in self.graph.nodes]
-
-    def _kind(self, node: Node) -> Hashable:
-        graph = self.graph
-        names = (*node.inputs, node.output)
-        tensors = tuple((graph.types[n], self.layouts[n], n in graph.constants, n in graph.outputs) for n in names)
-        return node.op, tensors
-
     def structure(self, nodes: Sequence[int]) -> Hashable:
-        """A key that is equal for subgraphs that are the same but for names, such as repeated blocks of a network."""
-        numbers: dict[str, int] = {}
-        wires = []
-        for k in nodes:
-            node = self.graph.nodes[k]
-            names = (*node.inputs, node.output)
-            wires.append((self.kinds[k], *(numbers.setdefault(name, len(numbers)) for name in names)))
-        return tuple(wires)
+        """See `Structures.of`."""
+        return self.structures.of(nodes)
 
     def _node_cost(self, node: Node, before: Sequence[NodeCost], algorithm: str | None) -> NodeCost:
         graph = self.graph
@@ -251,10 +235,10 @@ class CostModel:
         rounds = np.ceil(bricks / cores) * cores / bricks
         if cores > 1:
             rounds = rounds * (1 + UNEVEN_BRICKS * cores / bricks)
-        total = bricks * task_us / cores
+        total, row_ends = bricks * task_us / cores, self._row_ends(trials, shape)
         for core, traffic in zip(core_us, self._traffic(trials, elements, inner)):
-            busy = np.maximum(core / cores, traffic) + shown * np.minimum(core / cores, traffic)
-            total = total + busy * self._row_ends(trials, shape)
+            core = core / cores
+            total = total + (np.maximum(core, traffic) + shown * np.minimum(core, traffic)) * row_ends
         return total * rounds + self.constants_us(trials.nodes)
 
     def _traffic(self, trials: BrickTrials, elements: Mapping[str, np.ndarray], inner: np.ndarray) -> list[np.ndarray]:

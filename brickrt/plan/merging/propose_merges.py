@@ -8,10 +8,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
-from brickrt.ops.operators.move import Take
 from brickrt.ops.types import Boxes, Shape
 from brickrt.plan.cost.cost_model import BrickTrials, CostModel
 from brickrt.plan.geometry.bricks import BrickGrid
@@ -42,24 +42,46 @@ class Timing:
     """Per brick shape: modelled times by strategy, those of fused bricks infinite where shared memory has no room for
     them, the growth Δ of arithmetic by halos, and whether a brick fits fast memory."""
 
-    padded_us: np.ndarray
-    memoized_us: np.ndarray
-    fused_us: np.ndarray
+    cost: CostModel
+    trials: BrickTrials
+    shared: np.ndarray  # bytes that a brick's intermediates take in shared memory, infinite where they do not fit
     delta: np.ndarray
     fits: np.ndarray
+
+    @cached_property
+    def padded_us(self) -> np.ndarray:
+        """Times in padded bricks."""
+        return self.cost.padded_us(self.trials)
+
+    @cached_property
+    def memoized_us(self) -> np.ndarray:
+        """Times in memoized bricks."""
+        return self.cost.memoized_us(self.trials)
+
+    @cached_property
+    def fused_us(self) -> np.ndarray:
+        """Times in fused bricks."""
+        room = np.isfinite(self.shared)
+        if not room.any():
+            return np.full(len(self.delta), math.inf)
+        return np.where(room, self.cost.fused_us(self.trials, blocks_with(self.cost.device, self.shared)), math.inf)
 
     def chosen(self, delta_limit: float) -> tuple[np.ndarray, list[SubgraphStrategy]]:
         """Times of padded bricks where Δ is within the limit, else of memoized ones, or of fused ones where these are
         faster; and which of them."""
         over = self.delta > delta_limit
-        us = np.where(self.fits, np.where(over, self.memoized_us, self.padded_us), math.inf)
+        if over.all() or not over.any():
+            by_delta = self.memoized_us if over.all() else self.padded_us
+        else:
+            by_delta = np.where(over, self.memoized_us, self.padded_us)
+        us = np.where(self.fits, by_delta, math.inf)
         fused = self.fused_us < us
-        by_delta: list[SubgraphStrategy] = ["memoized" if most else "padded" for most in over]
-        return np.minimum(us, self.fused_us), ["fused" if f else how for f, how in zip(fused, by_delta)]
+        names: list[SubgraphStrategy] = ["memoized" if most else "padded" for most in over]
+        return np.minimum(us, self.fused_us), ["fused" if f else how for f, how in zip(fused, names)]
 
     def us(self, strategy: SubgraphStrategy) -> np.ndarray:
         """The times of one of the strategies that merge."""
-        return {"padded": self.padded_us, "memoized": self.memoized_us, "fused": self.fused_us}[strategy]
+        return self.fused_us if strategy == "fused" else self.memoized_us if strategy == "memoized" else self.padded_us
 
 
 def propose(cost: CostModel, order: Sequence[int], edge: int | None) -> Proposal | str:
@@ -147,8 +169,7 @@ def _middle_sweep(cost: CostModel, root: int, tries: Sequence[Cutting]) -> BandS
     cut = cut_of(cost, root)
     boxes = middle_boxes(graph.types[output].shape, [brick for brick, _ in tries]).clip(graph.types[output].shape)
     bands = _rows(cost, root, tries)
-    parts = {node.output for node in graph.nodes if isinstance(node.op, Take)}
-    return BandSweep(graph, output, middle_bands(boxes, bands, cut.axes[0]), 2, cut.axes[0], parts)
+    return BandSweep(graph, output, middle_bands(boxes, bands, cut.axes[0]), 2, cut.axes[0], cost.structures.taken)
 
 
 def _rows(cost: CostModel, root: int, tries: Sequence[Cutting]) -> np.ndarray:
@@ -205,7 +226,4 @@ def _time(cost: CostModel, trials: BrickTrials, shared: np.ndarray) -> Timing:
     device = cost.device
     delta = growth(cost.graph, trials.nodes, trials.elements, [cost.node_costs[k].flops for k in trials.nodes])
     fits = trials.held <= device.brick_bytes
-    fused = np.full(len(delta), math.inf)
-    if np.isfinite(shared).any():
-        fused = np.where(np.isfinite(shared), cost.fused_us(trials, blocks_with(device, shared)), math.inf)
-    return Timing(cost.padded_us(trials), cost.memoized_us(trials), fused, delta, fits)
+    return Timing(cost, trials, shared, delta, fits)

@@ -142,7 +142,7 @@ class _Auto:
         self.known: dict[Hashable, Proposal | str] = {}
         self.found: dict[int, Proposal] = {}
         self.reasons: dict[int, str] = {}
-        self.layers: dict[Hashable, Subgraph] = {}
+        self.made: dict[Hashable, Subgraph] = {}
 
     def subgraphs(self, max_layers: int) -> list[Subgraph]:
         return [self.decide(nodes) for nodes in partition(self.cost, max_layers, self.choose)]
@@ -163,14 +163,14 @@ class _Auto:
         return answer.nodes
 
     def decide(self, nodes: tuple[int, ...]) -> Subgraph:
-        root = nodes[-1]
-        if root not in self.found:
-            return self.layer(root)
-        return brick_subgraph(self.cost, nodes, self.found[root])
-
-    def layer(self, k: int) -> Subgraph:
-        """Node `k` on its own; equal layers are counted once."""
-        structure = self.cost.structure((k,)), self.cost.node_costs[k], self.cost.algorithms.get(k)
-        if structure not in self.layers:
-            self.layers[structure] = layerwise_subgraph(self.cost, k, self.reasons[k])
-        return replace(self.layers[structure], nodes=(k,), why=self.reasons[k])
+        """The record of these nodes; equal subgraphs are counted once."""
+        root, cost = nodes[-1], self.cost
+        proposal = self.found.get(root)
+        own = tuple((cost.node_costs[k], cost.algorithms.get(k)) for k in nodes)
+        structure = cost.structure(nodes), own, proposal
+        if structure not in self.made:
+            reason = self.reasons.get(root, "")
+            made = brick_subgraph(cost, nodes, proposal) if proposal else layerwise_subgraph(cost, root, reason)
+            self.made[structure] = made
+        made = self.made[structure]
+        return replace(made, nodes=nodes, why=made.why if proposal else self.reasons[root])
