@@ -11,6 +11,7 @@ from brickrt.graph.builders.arithmetic import (
     reduction,
     softmax,
 )
+from brickrt.graph.builders.attention import attention
 from brickrt.graph.builders.norms import batch_norm, local_norm, normalization
 from brickrt.graph.builders.quantized import quantization, quantized_products
 from brickrt.graph.builders.shapes import indexing, movement, selection, shape
@@ -18,6 +19,7 @@ from brickrt.graph.builders.spatial import convolution, padding, pooling, resize
 
 __all__ = [
     "activation",
+    "attention",
     "batch_norm",
     "cast",
     "constants",
