@@ -12,6 +12,7 @@ from brickrt.graph.builders.arithmetic import (
     reduction,
     softmax,
 )
+from brickrt.graph.builders.attention import attention
 from brickrt.graph.builders.norms import batch_norm, local_norm, normalization
 from brickrt.graph.builders.quantized import quantization, quantized_products
 from brickrt.graph.builders.shapes import indexing, movement, selection, shape
@@ -19,6 +20,7 @@ from brickrt.graph.builders.spatial import convolution, padding, pooling, resize
 
 __all__ = [
     "activation",
+    "attention",
     "batch_norm",
     "cast",
     "constants",

@@ -8,7 +8,7 @@ import numpy as np
 
 from brickrt.graph.builder import Builder, OnnxNode, builds
 from brickrt.graph.builders.common import elementwise, normal_axis, reduce, require_float
-from brickrt.graph.builders.scalar import div, exp, less, like, log, sub, where, wide_type, widened
+from brickrt.graph.builders.scalar import div, equal, exp, less, like, log, sub, where, wide_type, widened
 from brickrt.ops.expr import Expr, cast
 
 
@@ -24,6 +24,22 @@ def softmax_over(b: Builder, x: str, axes: tuple[int, ...]) -> str:
     dtype = b.type(x).dtype
     powers = elementwise(b, _power, x, reduce(b, "max", axes, x))
     return elementwise(b, lambda e, s: cast(div(e, s), dtype), powers, reduce(b, "sum", axes, powers))
+
+
+def masked_softmax(b: Builder, x: str, axes: tuple[int, ...], masked: str) -> str:
+    """Softmax of a floating-point tensor over some axes, 0 where `masked`, which is the same along these axes."""
+    if not masked:
+        return softmax_over(b, x, axes)
+
+    def power(x: Expr, top: Expr, masked: Expr) -> Expr:
+        value = _power(x, top)
+        return where(masked, like(value, 0), value)
+
+    def whole(total: Expr) -> Expr:
+        return where(equal(total, like(total, 0)), like(total, 1), total)
+
+    powers = elementwise(b, power, x, reduce(b, "max", axes, x), masked)
+    return elementwise(b, div, powers, reduce(b, "sum", axes, powers, post=whole))
 
 
 def _power(x: Expr, top: Expr) -> Expr:

@@ -1,0 +1,1 @@
+"""Attention, as the products, sums and softmax it consists of."""
