@@ -244,14 +244,12 @@ def _may_transform(graph: Graph, layouts: Mapping[str, str], node: Node) -> bool
 
 
 def _computes_float32(graph: Graph, node: Node) -> bool:
-    """Whether sums are float32, of factors of one type or narrow weights, and nothing else is stored or read but
-    bfloat16."""
+    """Whether sums are float32, of factors of one type or by float16 weights, and all else is known to kernels."""
     first, second, *_ = graph.ins(node)
-    if (first.dtype, second.dtype) == (FLOAT32, FLOAT16):
-        second = first
-    kinds = {first.dtype, graph.out(node).dtype}
+    alike = first.dtype == second.dtype or (first.dtype, second.dtype) == (FLOAT32, FLOAT16)
     biases = graph.ins(node)[2 : node.op.main] if isinstance(node.op, Conv) else []
-    return first.dtype == second.dtype and kinds <= {FLOAT32, BFLOAT16} and all(b.dtype == FLOAT32 for b in biases)
+    known = first.dtype in (FLOAT32, BFLOAT16) and graph.out(node).dtype in (FLOAT32, FLOAT16, BFLOAT16)
+    return alike and known and all(b.dtype == FLOAT32 for b in biases)
 
 
 def _transforms(graph: Graph, node: Node) -> list[str]:

@@ -39,10 +39,10 @@ FLOAT32 = np.dtype(np.float32)  # that sums, and weights in memory, are
 
 @dataclass(frozen=True)
 class WinogradScheme(Kernel):
-    """`shape_class` is (edge, align, tiles, depth, blocks, raw): tiles of `edge` outputs, m, along each tiled dimension;
-    `align` as in `choose_tile`; then the most that a box has of tiles in a plane (of all its images), of planes, and of
-    blocks of output channels; `raw` where weights are transformed while the kernel runs. `decided` are the `sizes`, of which the group alone is a size, `ob`, and for how many
-    tiles and blocks there is `room`."""
+    """`shape_class` is (edge, align, tiles, depth, blocks, raw): tiles of `edge` outputs, m, along each tiled
+    dimension; `align` as in `choose_tile`; then the most that a box has of tiles in a plane (of all its images), of
+    planes, and of blocks of output channels; and whether weights are transformed while the kernel runs. `decided` are
+    the `sizes`, of which the group alone is a size, `ob`, and for how many tiles and blocks there is `room`."""
 
     op: Conv
     effort = 5
@@ -229,8 +229,9 @@ class WinogradScheme(Kernel):
         return -(-self.out.shape[1] // width) * width
 
     def pack_parts(self, i: int, array: np.ndarray) -> Sequence[np.ndarray]:
-        """Weights as [n²][tile of OB blocks][swept tap][s²][C][OB*lanes], if not `raw`, followed by themselves as
-        [tile of OB blocks][C][tap][OB*lanes], and by a number that is not 0 where they must not be transformed; the bias up to whole tiles."""
+        """Weights as [n²][tile of OB blocks][swept tap][s²][C][OB*lanes], unless `raw`; then as they are, as [tile of
+        OB blocks][C][tap][OB*lanes], and a number that is not 0 where they must not be transformed; the bias up to
+        whole tiles."""
         missing = self._padded - self.out.shape[1]
         if i == 1:
             array = array.astype(self.raw_type, copy=False)
