@@ -27,6 +27,7 @@ from brickrt.graph.errors import BrickError, callers_own, last_resort
 from brickrt.graph.ir import Graph
 from brickrt.graph.onnx_import.check_inputs import check_inputs
 from brickrt.graph.onnx_import.source import Model, SourceGraph, load
+from brickrt.graph.passes.fuse import fuse_half_epilogues
 from brickrt.graph.passes.half_precision import to_half_precision
 from brickrt.graph.passes.half_weights import narrow_weights
 from brickrt.graph.specialize.specialize import specialize
@@ -142,7 +143,7 @@ class Pipeline:
         """A specialized graph in the precision that was asked for, on the CPU with the model's narrow weights."""
         spec = self.engine.spec
         if spec.kind == "cpu" and spec.isa != "generic" and self.options.precision == "fp32":
-            return narrow_weights(graph)  # "generic" processors have no instruction that widens float16
+            return fuse_half_epilogues(narrow_weights(graph))  # "generic" processors cannot widen float16
         return to_half_precision(graph, self.options.precision, factors_only=spec.kind == "cpu")
 
     def lower(self, plan: Plan) -> TaskGraph:
