@@ -28,8 +28,10 @@ class TensorType:
     dtype: np.dtype
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "shape", tuple(d if isinstance(d, OpenNumber) else int(d) for d in self.shape))
-        object.__setattr__(self, "dtype", np.dtype(self.dtype))
+        if type(self.shape) is not tuple or not all(type(d) is int for d in self.shape):
+            object.__setattr__(self, "shape", tuple(d if isinstance(d, OpenNumber) else int(d) for d in self.shape))
+        if not isinstance(self.dtype, np.dtype):
+            object.__setattr__(self, "dtype", np.dtype(self.dtype))
 
     @property
     def rank(self) -> int:

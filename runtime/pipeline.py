@@ -27,11 +27,13 @@ from brickrt.graph.errors import BrickError, callers_own, last_resort
 from brickrt.graph.ir import Graph
 from brickrt.graph.onnx_import.check_inputs import check_inputs
 from brickrt.graph.onnx_import.source import Model, SourceGraph, load
+from brickrt.graph.passes.fuse import fuse_half_epilogues
 from brickrt.graph.passes.half_precision import to_half_precision
 from brickrt.graph.passes.half_weights import narrow_weights
 from brickrt.graph.specialize.specialize import specialize
 from brickrt.graph.specialize.stages import Specialized, Stage, first_stage
 from brickrt.graph.time_budget import preparing
+from brickrt.graph.uncollected import uncollected
 from brickrt.ops.types import TensorType
 from brickrt.plan.options import PlanOptions
 from brickrt.plan.plan import Plan
@@ -118,8 +120,9 @@ class Pipeline:
     ) -> Specialized:
         """The stage as brick operators, for inputs of these types. Raises BrickError where an input is too large."""
         self._say("specialize", 0, 1)
-        with preparing(), allowing(_given(stage, types)):
-            special = specialize(stage, types, values, integers=self.engine.spec.integer_products)
+        with preparing(), uncollected(), allowing(_given(stage, types)):
+            spec = self.engine.spec
+            special = specialize(stage, types, values, spec.integer_products, spec.recurrences)
             if not special.need_values:
                 check_io_sizes(special.graph)
         return special
@@ -140,12 +143,12 @@ class Pipeline:
         """A specialized graph in the precision that was asked for, on the CPU with the model's narrow weights."""
         spec = self.engine.spec
         if spec.kind == "cpu" and spec.isa != "generic" and self.options.precision == "fp32":
-            return narrow_weights(graph)  # "generic" processors have no instruction that widens float16
+            return fuse_half_epilogues(narrow_weights(graph))  # "generic" processors cannot widen float16
         return to_half_precision(graph, self.options.precision, factors_only=spec.kind == "cpu")
 
     def lower(self, plan: Plan) -> TaskGraph:
         """The plan's brick tasks in the order in which they run."""
-        with last_resort(lambda: _doing("lowering", plan.graph)), preparing():
+        with last_resort(lambda: _doing("lowering", plan.graph)), preparing(), uncollected():
             return lower(plan)
 
     def compile(self, tasks: TaskGraph, constants: dict[str, np.ndarray]) -> Program:

@@ -27,11 +27,12 @@ DeviceSpec = Annotated[
     typer.Option(metavar="NAME", show_default=False, help="cpu (this one), h200, h100, a100, l40s, rtx4090."),
 ]
 Strategy = Annotated[
-    requests.Strategy, typer.Option(metavar="HOW", show_default=False, help="auto, layerwise, padded or memoized.")
+    requests.Strategy,
+    typer.Option(metavar="HOW", show_default=False, help="auto, layerwise, padded, memoized or fused."),
 ]
 RunStrategy = Annotated[
     requests.Strategy,
-    typer.Option(metavar="HOW", show_default=False, help="auto, layerwise, padded, memoized; or --plan FILE."),
+    typer.Option(metavar="HOW", show_default=False, help="auto, layerwise, padded, memoized, fused; --plan FILE."),
 ]
 Brick = Annotated[int | None, typer.Option(metavar="N", help="Edge of bricks; also --max-layers N and --exact.")]
 MaxLayers = Annotated[int | None, typer.Option(metavar="N", rich_help_panel=FOLDED)]

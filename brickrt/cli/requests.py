@@ -9,7 +9,7 @@ from typing import Any, Literal
 # What options accept; strategies, precisions, launches, GPUs and targets are those of the API (a test holds them to
 # that), whose modules may load NumPy: help does without it.
 Device = Literal["auto", "cpu", "cuda", "reference"]
-Strategy = Literal["auto", "layerwise", "padded", "memoized"]
+Strategy = Literal["auto", "layerwise", "padded", "memoized", "fused"]
 Precision = Literal["fp32", "tf32", "fp16", "bf16"]
 CpuPrecision = Literal["fp32", "bf16"]
 Launch = Literal["auto", "streams", "dynamic", "graph", "persistent"]

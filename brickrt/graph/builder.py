@@ -103,10 +103,13 @@ class Mark:
 class Builder:
     """Collects brick nodes. Tensors go by ONNX name, or by the name that `emit` and `constant` return."""
 
-    def __init__(self, reserved: Iterable[str] = (), used: Iterable[str] = (), integers: bool = False) -> None:
+    def __init__(
+        self, reserved: Iterable[str] = (), used: Iterable[str] = (), integers: bool = False, recurrences: bool = False
+    ) -> None:
         """`reserved` names are not given to new tensors; `used` are the ONNX tensors that anybody reads. With
-        `integers`, products of quantized tensors are computed as such."""
-        self.integers = integers
+        `integers`, products of quantized tensors are computed as such; with `recurrences`, recurrent layers by
+        kernels."""
+        self.integers, self.recurrences = integers, recurrences
         self.quantized: dict[str, Quantized] = {}  # by the ONNX name of what DequantizeLinear gives
         self.twins: dict[str, str] = {}  # signed bytes, by ONNX name → unsigned ones, 128 more
         self.types: dict[str, TensorType] = {}

@@ -32,5 +32,5 @@ class ImageLayout:
 def image_layout(device: DeviceSpec) -> ImageLayout:
     """How images lie on a device."""
     if device.kind == "cpu":
-        return ImageLayout("blocked", device.lanes, few=4, dtypes="bfloat16 float32 float64 uint8")
+        return ImageLayout("blocked", device.lanes, few=4, dtypes="float16 bfloat16 float32 float64 uint8")
     return ImageLayout("last", 1, few=0, dtypes="float16 bfloat16 float32 float64")

@@ -8,9 +8,9 @@ from typing import Any, Literal, get_args
 from brickrt.graph.errors import BrickError
 from brickrt.plan.device.device_spec import DeviceSpec
 
-SubgraphStrategy = Literal["layerwise", "padded", "memoized"]
-"""How a subgraph runs: one node in tasks of its own; several in bricks that recompute their halos; or several in
-bricks of which each is computed once."""
+SubgraphStrategy = Literal["layerwise", "padded", "memoized", "fused"]
+"""How a subgraph runs: one node in tasks of its own; several in bricks that recompute their halos; several in bricks of
+which each is computed once; or, on a GPU, in bricks whose intermediates stay in shared memory."""
 
 Strategy = Literal["auto", SubgraphStrategy]
 """What a user asks for: a strategy wherever it is possible, or "auto", which takes the one modelled fastest."""
@@ -49,10 +49,19 @@ class PlanOptions:
         return asdict(self)
 
 
-def check_precision(device: DeviceSpec, precision: Precision) -> None:
-    """Raises BrickError for a precision that a device does not compute float32 models in."""
+def strategies_of(device: DeviceSpec) -> tuple[Strategy, ...]:
+    """The strategies that a device has: only a GPU has shared memory for fused bricks."""
+    known: tuple[Strategy, ...] = get_args(Strategy)
+    return known if device.kind == "cuda" else tuple(name for name in known if name != "fused")
+
+
+def check_options(device: DeviceSpec, precision: Precision, strategy: Strategy = "auto") -> None:
+    """Raises BrickError for a precision that a device does not compute float32 models in, or a strategy that it does
+    not have."""
     if device.kind == "cpu" and precision not in get_args(CpuPrecision):
         raise BrickError(f"precision '{precision}' is for GPUs: on the CPU use fp32 or bf16, or take a GPU")
+    if strategy not in strategies_of(device):
+        raise BrickError(f"strategy '{strategy}' is for GPUs, which have shared memory for it: on the CPU use padded")
 
 
 def _check_choice(name: str, value: str, known: tuple[str, ...]) -> None:

@@ -15,7 +15,7 @@ from brickrt.plan.cost.cost_model import CostModel
 from brickrt.plan.device.device_spec import DeviceSpec
 from brickrt.plan.layout import Layout, image_layout
 from brickrt.plan.merging.split_moments import split_moments
-from brickrt.plan.merging.split_reductions import attach_partial_reductions, split_reductions
+from brickrt.plan.merging.split_reductions import attach_partial_reductions, split_gpu_reductions, split_reductions
 from brickrt.plan.merging.strategy import choose_subgraphs
 from brickrt.plan.options import PlanOptions
 from brickrt.plan.plan_text import plan_summary, plan_table
@@ -115,6 +115,8 @@ def make_plan(
     graph, layouts = assign_layouts(graph, image_layout(device))
     if device.kind == "cpu":
         graph, layouts = split_reductions(*split_moments(graph, layouts, device), device)
+    elif options.strategy in ("auto", "fused"):
+        graph, layouts = split_gpu_reductions(graph, layouts, device)
     plan = Plan(graph, layouts, device, options)
     return with_subgraphs(plan, other_subgraphs(plan) if decided is None else decided)
 
@@ -137,7 +139,7 @@ def other_subgraphs(
     if algorithms is None:
         algorithms = choose_algorithms(graph, layouts, device, options.exact)
     chosen = choose_subgraphs(CostModel(graph, layouts, device, algorithms, options.precision), options)
-    return tuple(_naming(graph, attach_partial_reductions(graph, chosen), algorithms))
+    return tuple(_naming(graph, attach_partial_reductions(graph, chosen, device.kind), algorithms))
 
 
 def _naming(graph: Graph, subgraphs: Iterable[Subgraph], algorithms: Mapping[int, str]) -> Iterator[Subgraph]:

@@ -8,6 +8,7 @@ from brickrt.ops.cpu.moves import concat, take, transpose
 from brickrt.ops.cpu.pool import kernel as pool
 from brickrt.ops.cpu.products import depthwise, matmul
 from brickrt.ops.cpu.products.blocks import block_matmul
+from brickrt.ops.cpu.recurrences import kernel as recurrences
 from brickrt.ops.cpu.reductions import partial_moments, partial_reduce, reduce, rowwise
 from brickrt.ops.cpu.strassen.kernel import StrassenKernel, TwoLevelStrassenKernel
 from brickrt.ops.cpu.winograd.kernel import WinogradMaker
@@ -18,6 +19,7 @@ ALGORITHMS: dict[str, KernelMaker] = {
     "strassen": StrassenKernel,
     "strassen2": TwoLevelStrassenKernel,
     **{f"winograd{edge}": WinogradMaker(edge) for edge in (2, 3, 4, 5, 6)},
+    **{f"winograd{edge}-raw": WinogradMaker(edge, raw=True) for edge in (2, 3, 4, 5, 6)},
 }
 """Kernels that a plan asks for by name. Other operators are computed by the kernels that `choose_kernel` chooses."""
 
@@ -33,6 +35,7 @@ __all__ = [
     "partial_moments",
     "partial_reduce",
     "pool",
+    "recurrences",
     "reduce",
     "rowwise",
     "take",

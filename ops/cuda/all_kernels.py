@@ -3,6 +3,18 @@
 from brickrt.ops.cuda.elementwise import interp, map
 from brickrt.ops.cuda.moves import move, take
 from brickrt.ops.cuda.products import conv, conv_transpose, matmul
-from brickrt.ops.cuda.reductions import pool, reduce, rowwise
+from brickrt.ops.cuda.reductions import partial_reduce, pool, reduce, rowwise
 
-__all__ = ["conv", "conv_transpose", "interp", "map", "matmul", "move", "pool", "reduce", "rowwise", "take"]
+__all__ = [
+    "conv",
+    "conv_transpose",
+    "interp",
+    "map",
+    "matmul",
+    "move",
+    "partial_reduce",
+    "pool",
+    "reduce",
+    "rowwise",
+    "take",
+]

@@ -10,6 +10,12 @@ LEAST = 99 << 10
 """Bytes that every GPU with the instructions of our kernels gives to one block."""
 
 
+FUSED = 32 << 10
+"""Bytes that device functions take at most beside the intermediates of a fused brick."""
+FUSED_MOST = 2 * (FUSED + RESERVED + KEPT) - RESERVED
+"""What the device is said to give a block, to kernels of fused bricks, so that two share FUSED bytes each."""
+
+
 def of_multiprocessor(most: int) -> int:
     """Bytes of a multiprocessor of a device that gives a block at most `most`."""
     return most + RESERVED
@@ -18,3 +24,13 @@ def of_multiprocessor(most: int) -> int:
 def room(most: int, blocks: int) -> int:
     """Bytes that a block's device functions may take where `blocks` of them share such a multiprocessor."""
     return of_multiprocessor(most) // blocks - RESERVED - KEPT
+
+
+def fused_room(most: int) -> int:
+    """Bytes that the intermediates of a fused brick may take on a device that gives a block at most `most`."""
+    return most - KEPT - FUSED
+
+
+def fused_blocks(most: int, held: int) -> int:
+    """Blocks of such a multiprocessor that hold so many bytes of intermediates each."""
+    return of_multiprocessor(most) // (RESERVED + KEPT + FUSED + held)

@@ -13,6 +13,8 @@ from brickrt import ops as operators
 from brickrt import plan as planner
 from brickrt.graph.ir import Graph
 from brickrt.graph.time_budget import not_counted
+from brickrt.graph.uncollected import uncollected
+from brickrt.ops.base import Op
 from brickrt.plan.device.device_spec import DeviceSpec
 from brickrt.plan.options import PlanOptions
 from brickrt.plan.plan import Plan, make_plan, with_subgraphs
@@ -50,7 +52,8 @@ def remembered_plan(graph: Graph, device: DeviceSpec, options: PlanOptions, tune
         return known
     plan = _known(store.get(modelled), graph, device, options)
     if plan is None:
-        plan = make_plan(graph, device, options)
+        with uncollected():
+            plan = make_plan(graph, device, options)
         store.put(modelled, encode(plan.subgraphs))
     if tune:
         with not_counted():
@@ -77,8 +80,11 @@ def planning_code() -> str:
 def plan_digest(graph: Graph, device: DeviceSpec, options: PlanOptions) -> str:
     """All that a plan as modelled depends on; of constants only which tensors are some."""
     digest = hashlib.sha256(f"{planning_code()}{device}{options}{graph.inputs}{graph.outputs}".encode())
+    ops: dict[Op, int] = {}  # equal ones are written out once
     for node in graph.nodes:
-        digest.update(f"{node}{graph.out(node)}".encode())
+        known = len(ops)
+        told = node.op if (number := ops.setdefault(node.op, known)) == known else number
+        digest.update(f"{node.name}{told}{node.inputs}{node.output}{node.origin}{graph.out(node)}".encode())
     for name in (*graph.inputs, *graph.constants):
         digest.update(f"{name}{graph.types[name]}{name in graph.constants}".encode())
     return digest.hexdigest()[:32]

@@ -17,7 +17,7 @@ from brickrt.graph.time_budget import preparing
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.types import Shape, TensorType
 from brickrt.plan.geometry.arena_packing import aligned
-from brickrt.plan.options import PlanOptions, Precision, check_precision
+from brickrt.plan.options import PlanOptions, Precision, check_options
 from brickrt.plan.plan import Plan
 from brickrt.runtime.cache.saved_plan import plan_text
 from brickrt.runtime.compiled.file_header import CodeRecord, CompiledHeader, TensorRecord, words_digest
@@ -91,7 +91,7 @@ def compile_model(
         options = PlanOptions(exact=exact, precision=precision)
     except ValueError as e:
         raise BrickError(str(e)) from None
-    check_precision(chosen.engine.spec, precision)
+    check_options(chosen.engine.spec, precision)
     pipeline = Pipeline(chosen.engine, options, thread_count(None), progress)
     with allowing(source.stored_bytes), preparing():
         special = pipeline.specialize(first_stage(source), _types(source, shapes or {}), {})

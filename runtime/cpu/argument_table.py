@@ -19,10 +19,9 @@ from brickrt.graph.allowance import hold
 from brickrt.graph.errors import BrickError
 from brickrt.graph.ir import Node
 from brickrt.graph.room import require_modest
-from brickrt.ops.cpu.all_kernels import ALGORITHMS
 from brickrt.ops.cpu.elementwise.map import MapKernel
 from brickrt.ops.cpu.isa import Isa
-from brickrt.ops.cpu.kernel import Kernel, PrefetchedOperand, choose_kernel
+from brickrt.ops.cpu.kernel import Kernel
 from brickrt.ops.cpu.operand import Operand, dense
 from brickrt.ops.expr import arg
 from brickrt.ops.operators.map import Map
@@ -30,6 +29,7 @@ from brickrt.ops.types import Boxes, TensorType
 from brickrt.plan.layout import Layout
 from brickrt.runtime.cpu.engine_memory import PackedConstants
 from brickrt.runtime.cpu.memory import HugePagePool
+from brickrt.runtime.cpu.step_kernels import StepKernels
 from brickrt.runtime.cpu.weight_prefetch import WeightPrefetch
 from brickrt.runtime.cpu.working_memory import ARENA, SCRATCH
 from brickrt.runtime.lowering.operands import Bases, OperandPlaces, Origin
@@ -83,6 +83,8 @@ class ArgumentTable:
     def __post_init__(self) -> None:
         self.places = host_places(self.tasks)
         self.prefetch = WeightPrefetch(self.tasks)
+        self.chosen = StepKernels(self.tasks, self.isa, self.places)
+        self._numbered: dict[int, tuple[Sequence[Kernel], np.ndarray]] = {}  # by a list's identity
 
     # ---- steps
 
@@ -99,9 +101,8 @@ class ArgumentTable:
             return
         node = self.tasks.plan.graph.nodes[steps.node]
         out, *ins = (self.places.operand(name) for name in (node.output, *node.inputs))
-        variants, which = self._variants(steps, node, out, tuple(ins))
+        variants, which = self.chosen.of(steps, out, tuple(ins))
         variants, asked = self.prefetch.asking(steps, variants, which)
-        self.workspace = max(self.workspace, *(v.workspace for v in variants))
         numbers = self._numbers(variants)[which]
         origins: list[tuple[int | np.ndarray, np.ndarray]] = [*self._origins(node, steps, variants[0])]
         if variants[0].sized:
@@ -111,18 +112,6 @@ class ArgumentTable:
             column = HEAD_WORDS + 2 * (len(ins) + variants[0].extra_pointers)
             self.prefetch.note(steps.node, words[:, column : column + 2], asked)
         self.records.append((steps.tasks, steps.ranks, words))
-
-    def _variants(
-        self, steps: Steps, node: Node, out: Operand, ins: tuple[Operand, ...]
-    ) -> tuple[list[Kernel], np.ndarray]:
-        """The kernels that a node's steps call, and the index of that of each step."""
-        packed = tuple(self.places.is_constant(name) for name in node.inputs)
-        algorithm = self.tasks.plan.algorithms.get(steps.node)
-        family = ALGORITHMS[algorithm] if algorithm else choose_kernel(node.op, ins, out, self.isa)
-        which, classes = family.classify(node.op, ins, out, steps.boxes, self.isa)
-        streams = steps.prefetches.items() if family.prefetches else ()
-        ahead = tuple(PrefetchedOperand(self.places.operand(name), stream.write) for name, stream in streams)
-        return [family(node.op, ins, out, self.isa, packed, c, ahead) for c in classes], which
 
     def carry(self, moves: ScratchMoves) -> None:
         """Writes the records that move rows inside the scratch of a tensor."""
@@ -138,14 +127,19 @@ class ArgumentTable:
 
     def _numbers(self, kernels: Sequence[Kernel]) -> np.ndarray:
         """The kernels' places in the table of kernels."""
+        if id(kernels) not in self._numbered:
+            self.workspace = max(self.workspace, *(kernel.workspace for kernel in kernels))
+            self._numbered[id(kernels)] = kernels, np.array([self._number(kernel) for kernel in kernels], np.int64)
+        return self._numbered[id(kernels)][1]
+
+    def _number(self, kernel: Kernel) -> int:
         known = self.shared.kernels
-        for kernel in kernels:
-            if kernel not in known:
-                sizes, number = self.shared.request(kernel), len(known)
-                known[kernel] = number
-                if kernel.sized:
-                    self.shared.constants[number] = sizes
-        return np.array([known[kernel] for kernel in kernels], np.int64)
+        if kernel not in known:
+            sizes, number = self.shared.request(kernel), len(known)
+            known[kernel] = number
+            if kernel.sized:
+                self.shared.constants[number] = sizes
+        return known[kernel]
 
     def _sizes_of(self, numbers: np.ndarray) -> np.ndarray:
         """The bases of the tables of sizes that kernels of these numbers read."""

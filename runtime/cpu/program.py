@@ -9,6 +9,7 @@ from functools import cache
 
 import numpy as np
 
+from brickrt.graph.uncollected import uncollected
 from brickrt.ops.cpu.compile import LoadedObjects
 from brickrt.ops.cpu.isa import Isa
 from brickrt.runtime.cpu.argument_table import ArgumentTable, SharedTables
@@ -57,8 +58,9 @@ def compile_parts(
     with KernelLoader(isa) as loader, ThreadPoolExecutor(threads) as packers:
         shared = SharedTables(loader.want, packers, values, memory.packed)
         tables = [ArgumentTable(tasks, isa, shared) for tasks in task_graphs]
-        for table in tables if arithmetic else ():
-            table.add_all()
+        with uncollected():
+            for table in tables if arithmetic else ():
+                table.add_all()
         if shared.kernels:
             libraries, addresses = loader.load(progress)
         constants = [packed.result() for packed in shared.constants.values()]

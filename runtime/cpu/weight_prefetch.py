@@ -53,12 +53,12 @@ class WeightPrefetch:
 
     def asking(
         self, steps: Steps, variants: Sequence[Kernel], which: np.ndarray
-    ) -> tuple[list[Kernel], np.ndarray | None]:
+    ) -> tuple[Sequence[Kernel], np.ndarray | None]:
         """The kernels of a node's steps, which ask if they should and can, and how many bytes each step asks for."""
         found = [v.swept_channels(steps.boxes) for v in variants] if steps.node in self.shares else []
         swept = [channels for channels in found if channels is not None]
         if not swept or len(swept) < len(variants):
-            return list(variants), None
+            return variants, None
         channels = np.stack(swept)[which, np.arange(len(which))]
         least = self.shares[steps.node].nbytes / int(channels.sum())
         pace = next((p for p in PACES if p >= least), PACES[-1])

@@ -58,7 +58,8 @@ class Blueprint:
         """Sizes of what the bases point to: one block's scratch, arena, constants, inputs and outputs."""
         graph = self.tasks.plan.graph
         io = (graph.types[name].nbytes for name in (*graph.inputs, *graph.outputs))
-        return [self.tasks.scratch_bytes, self.arena_bytes, self.arguments.packed.nbytes, *io]
+        scratch = max([self.tasks.scratch_bytes, *self.tasks.fused_bytes.values()])
+        return [scratch, self.arena_bytes, self.arguments.packed.nbytes, *io]
 
 
 def draw_up(

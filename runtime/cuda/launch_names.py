@@ -49,9 +49,9 @@ class LaunchNames:
         return f"node '{found[0]}', brick {found[1]}" if found else "a join"
 
     def task_and_kernel(self, task: int) -> str:
-        """The same, with the kernel; of a padded brick all nodes."""
+        """The same, with the kernel; of a padded or fused brick all nodes."""
         k = int(np.searchsorted(self._ends, task, "right"))
-        if self._launches[k].kind == "bricks":
+        if self._launches[k].kind in ("bricks", "fused"):
             return f"{self._nodes(k)}, kernel {self._kernels[k]}, brick {self._first_box([task])}"
         return f"{self.task(task)}, kernel {self._kernels[k]}"
 

@@ -7,7 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from brickrt.runtime.cuda.kernels.kernel_sources import FunctionSource, KernelSource, function_of, source_of
+from brickrt.graph.errors import BrickError
+from brickrt.runtime.cuda.kernels.kernel_sources import (
+    FunctionSource,
+    FusedMemory,
+    KernelSource,
+    function_of,
+    source_of,
+)
 from brickrt.runtime.cuda.schedule.argument_table import ArgumentTable, KernelRecords
 from brickrt.runtime.cuda.schedule.launches import Launch
 from brickrt.runtime.cuda.schedule.task_table import TaskTable, make_table
@@ -58,8 +65,27 @@ class Units:
             number = functions.setdefault(function_of(records.kernel), len(functions))
             self.numbered.append((records, number))
         start, self._count = self._count, self._count + len(functions)
-        source = source_of(tuple(functions), launch.kind == "persistent", self._threads)
+        source = source_of(tuple(functions), launch.kind == "persistent", self._threads, self._fused(launch))
+        self._check_room(launch, source)
         return self.sources.setdefault(source, len(self.sources)), range(start, self._count)
+
+    def _fused(self, launch: Launch) -> FusedMemory | None:
+        """The shared memory of fused bricks, each of which has one step of a node at most."""
+        if launch.kind != "fused":
+            return None
+        words = sum(records.words.shape[1] for step in launch.steps for records in self.arguments.of(step))
+        tasks = self.arguments.tasks
+        return FusedMemory(words, tasks.fused_bytes[launch.subgraphs[0]], tasks.plan.device.l1)
+
+    def _check_room(self, launch: Launch, source: KernelSource) -> None:
+        """Raises BrickError where blocks would have more shared memory than the device has for one."""
+        tasks = self.arguments.tasks
+        if source.shared > (most := tasks.plan.device.l1):
+            node = tasks.plan.graph.nodes[tasks.steps[launch.steps[-1]].node]
+            raise BrickError(
+                f"node '{node.name}': blocks that compute it take {source.shared} bytes of shared memory, of which the "
+                f"device has {most} for each; give a smaller --brick"
+            )
 
 
 def make_tables(

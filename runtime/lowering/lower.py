@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -11,17 +12,20 @@ from brickrt.graph.time_budget import check_time
 from brickrt.ops.operators.partial_reduce import Segmented
 from brickrt.ops.types import Boxes, Shape
 from brickrt.plan.geometry.arena_packing import aligned, pack_arena
+from brickrt.plan.geometry.brick_packing import pack_brick
 from brickrt.plan.geometry.bricks import BrickGrid, row_offsets
-from brickrt.plan.geometry.row_bands import BandSweep, sweep, swept_axis
+from brickrt.plan.geometry.row_bands import swept_axis
 from brickrt.plan.plan import Plan
 from brickrt.plan.subgraph import Subgraph
 from brickrt.runtime.lowering.arena import allocate, view_aliases, with_offsets
-from brickrt.runtime.lowering.band_buffers import BandBuffer, band_buffer
+from brickrt.runtime.lowering.band_buffers import BandBuffer
 from brickrt.runtime.lowering.band_prefetch import find_prefetches
-from brickrt.runtime.lowering.inplace_slices import InplaceSlice, find_inplace_slices, resolve, root_of
+from brickrt.runtime.lowering.equal_layers import EqualLayers
+from brickrt.runtime.lowering.inplace_slices import InplaceSlice, find_inplace_slices, root_of, start_of
 from brickrt.runtime.lowering.lifetimes import subgraph_lifetimes
 from brickrt.runtime.lowering.order import depth_first
 from brickrt.runtime.lowering.space_filling import hilbert
+from brickrt.runtime.lowering.swept_bricks import SweptBricks
 from brickrt.runtime.lowering.task_graph import Allocation, PrefetchTarget, ScratchMoves, Steps, StorageKind, TaskGraph
 
 MANY = 32  # bricks from which readers of most of a tensor wait for one join instead of for each brick
@@ -52,7 +56,11 @@ class Lowering:
     joins: dict[int, int] = field(default_factory=dict)  # subgraph → task that is complete when all of it is
     tasks: int = 0
     scratch: int = 0
+    fused: dict[int, int] = field(default_factory=dict)  # subgraph → bytes of its bricks in shared memory
     recomputed: int = 0
+
+    def __post_init__(self) -> None:
+        self.equal = EqualLayers(self.plan)
 
     # ---- subgraphs
 
@@ -62,7 +70,7 @@ class Lowering:
         for s, subgraph in enumerate(self.plan.subgraphs):
             check_time("lowering node", self.plan.graph.nodes[subgraph.nodes[-1]].name)
             first = self.tasks
-            if subgraph.strategy == "padded":
+            if subgraph.strategy in ("padded", "fused"):
                 self.padded(s, subgraph)
             else:
                 self.brick_by_brick(s, subgraph)
@@ -114,11 +122,12 @@ class Lowering:
                 self.alias(s, node)
                 continue
             grid = self.grid(k, brick)
-            boxes, tasks = grid.boxes(), self.new_tasks(len(grid))
+            boxes, regions = self.equal.regions(k, grid)
+            tasks = self.new_tasks(len(grid))
             self.steps.append(Steps(k, boxes, tasks, np.zeros(len(tasks), np.int64), {}))
-            for i, name in enumerate(node.inputs):
-                region = node.op.region(i, boxes, graph.ins(node), graph.out(node))
-                self.wait_for(s, name, region, tasks)
+            for name, region in zip(node.inputs, regions, strict=True):
+                if region is not None:
+                    self.wait_for(s, name, region, tasks)
             self.store(s, node, grid, int(tasks[0]) if len(tasks) else self.tasks)
             if subgraph.partial_reductions:  # of a single node
                 self.tail_steps(s, subgraph, boxes, tasks, np.zeros(len(tasks), np.int64))
@@ -133,26 +142,28 @@ class Lowering:
 
     def padded(self, s: int, subgraph: Subgraph) -> None:
         """A task per brick of the last output; it computes all that it needs of the tensors before, in scratch."""
-        graph, root = self.plan.graph, self.plan.graph.nodes[subgraph.nodes[-1]].output
+        graph = self.plan.graph
         grid = self.grid(subgraph.nodes[-1], subgraph.brick)
         tasks = self.new_tasks(len(grid))
-        blocks = {name: self.plan.device.lanes for name, at in self.plan.layouts.items() if at == "blocked"}
+        swept = self.equal.swept(subgraph, grid, self.inplace_slices)
+        self.keep_scratch(swept.buffers)
+        if subgraph.strategy == "fused":
+            self.pack_shared(s, subgraph, list(swept.buffers))
+        else:
+            self.pack_scratch(list(swept.buffers))
+        self.recomputed += swept.recomputed
         axis = swept_axis(subgraph.brick, subgraph.band)
-        swept = sweep(graph, subgraph.nodes, grid.boxes(), subgraph.band[axis], axis, self.inplace_slices, blocks)
-        inner = [graph.nodes[k].output for k in subgraph.nodes[:-1]]
-        buffers = {name: self.band_buffer(swept, name) for name in inner if name not in self.inplace_slices}
-        self.pack_scratch(list(buffers))
         prefetches = find_prefetches(self.plan, subgraph, axis) if swept.bands > 1 else {}
+        of_band = np.repeat(tasks, swept.bands)
         for rank, k in enumerate(subgraph.nodes):
             if graph.nodes[k].output not in self.inplace_slices:
                 ranks = np.tile(np.arange(swept.bands) * len(subgraph.members) + rank, len(grid))
-                self.band_steps(k, swept, buffers, np.repeat(tasks, swept.bands), 2 * ranks + 1, prefetches.get(k, {}))
-        for name in swept.needed:
-            if name != root and name not in inner:
-                self.wait_for(s, name, swept.brick_boxes(name), tasks)
+                self.band_steps(k, swept, of_band, 2 * ranks + 1, prefetches.get(k, {}))
+        for name, boxes in swept.outer.items():
+            self.wait_for(s, name, boxes, tasks)
         self.store(s, graph.nodes[subgraph.nodes[-1]], grid, int(tasks[0]) if len(tasks) else self.tasks)
         after = np.tile(np.arange(swept.bands) * len(subgraph.members) + len(subgraph.nodes), len(grid))
-        self.tail_steps(s, subgraph, swept.computed(root), np.repeat(tasks, swept.bands), after)
+        self.tail_steps(s, subgraph, swept.output, of_band, after)
 
     def tail_steps(self, s: int, subgraph: Subgraph, boxes: Boxes, tasks: np.ndarray, after: np.ndarray) -> None:
         """Calls of a subgraph's tails on the boxes of its output, once the tasks have made them."""
@@ -164,36 +175,28 @@ class Lowering:
             brick = tuple(node.op.made_of(Boxes.whole(subgraph.brick)).hi[0].tolist())
             self.store(s, node, self.grid(k, brick), int(tasks[0]))
 
-    def band_buffer(self, swept: BandSweep, name: str) -> BandBuffer:
-        """Gives a tensor scratch for all that a band of a brick holds of it."""
-        lanes, layout = self.plan.device.lanes, self.plan.layouts[name]
-        found = band_buffer(swept, name)
-        self.allocations[name] = allocate(self.plan.graph.types[name], found.extents, layout, lanes, "scratch")
-        self.recomputed += recomputed(swept.brick_boxes(name))
-        return found
-
     def band_steps(
-        self,
-        k: int,
-        swept: BandSweep,
-        buffers: dict[str, BandBuffer],
-        tasks: np.ndarray,
-        ranks: np.ndarray,
-        prefetches: dict[str, PrefetchTarget],
+        self, k: int, swept: SweptBricks, tasks: np.ndarray, ranks: np.ndarray, prefetches: dict[str, PrefetchTarget]
     ) -> None:
         """Calls of node `k` in all bands of all bricks, each after what it keeps of its output has moved."""
-        node = self.plan.graph.nodes[k]
-        boxes = swept.computed(node.output)
-        at = np.flatnonzero(boxes.volumes)
+        node, buffers = self.plan.graph.nodes[k], swept.buffers
+        at, boxes = swept.computed[node.output]
         roots = [root_of(self.inplace_slices, name) for name in (*node.inputs, node.output)]
         local = {name: buffers[name].origins[at] for name in roots if name in buffers}
-        self.steps.append(Steps(k, boxes.take(at), tasks[at], ranks[at], local, prefetches))
+        self.steps.append(Steps(k, boxes, tasks[at], ranks[at], local, prefetches))
         if node.output in buffers:
             own = buffers[node.output]
             at = np.flatnonzero(own.moves)
             if len(at):
                 moved, origins = own.moved.take(at), (own.before[at], own.origins[at])
                 self.scratch_moves.append(ScratchMoves(node.output, moved, tasks[at], ranks[at] - 1, *origins))
+
+    def keep_scratch(self, buffers: Mapping[str, BandBuffer]) -> None:
+        """Gives the tensors of a padded or fused brick scratch for all that a band of it holds of them."""
+        plan = self.plan
+        for name, buffer in buffers.items():
+            kind, layout = plan.graph.types[name], plan.layouts[name]
+            self.allocations[name] = allocate(kind, buffer.extents, layout, plan.device.lanes, "scratch")
 
     def pack_scratch(self, names: list[str]) -> None:
         """Gives the scratch of a padded brick's tensors its offsets, one behind the other."""
@@ -205,17 +208,24 @@ class Lowering:
         self.allocations.update(with_offsets({n: self.allocations[n] for n in names}, offsets))
         self.scratch = max(self.scratch, at)
 
+    def pack_shared(self, s: int, subgraph: Subgraph, names: list[str]) -> None:
+        """Gives the tensors of a fused brick their offsets in shared memory, where lifetimes let them share ranges."""
+        sizes = {name: self.allocations[name].nbytes for name in names}
+        offsets, self.fused[s] = pack_brick(self.plan.graph, subgraph.nodes, sizes)
+        self.allocations.update(with_offsets({n: self.allocations[n] for n in names}, offsets))
+
     # ---- dependencies
 
     def wait_for(self, s: int, tensor: str, boxes: Boxes, tasks: np.ndarray) -> None:
         """`tasks` of subgraph `s` read `boxes` of a tensor."""
-        tensor, boxes = resolve(self.inplace_slices, tensor, boxes)
-        for made in self.produced.get(tensor, ()):
-            self.wait_for_bricks(s, made, boxes, tasks)
+        start = tuple(start_of(self.inplace_slices, tensor, boxes.rank)[0].tolist())
+        for made in self.produced.get(root_of(self.inplace_slices, tensor), ()):
+            self.wait_for_bricks(s, made, *self.equal.covering(made.grid, boxes, start), tasks)
 
-    def wait_for_bricks(self, s: int, made: Produced, boxes: Boxes, tasks: np.ndarray) -> None:
-        """`tasks` wait for the bricks that make `boxes`, or for all of the subgraph where that is most of them."""
-        offsets, bricks = made.grid.covering(boxes)
+    def wait_for_bricks(
+        self, s: int, made: Produced, offsets: np.ndarray, bricks: np.ndarray, tasks: np.ndarray
+    ) -> None:
+        """`tasks` wait for bricks, listed in CSR form, or for all of the subgraph where that is most of them."""
         most_of_it = len(made.grid) > MANY and len(bricks) > len(made.grid) * len(tasks) // 2
         if most_of_it and made.subgraph != s:
             self.waits.append((tasks, np.full(len(tasks), self.join(made.subgraph))))
@@ -287,6 +297,7 @@ class Lowering:
             arena_bytes=arena,
             scratch_bytes=self.scratch,
             recomputed=self.recomputed,
+            fused_bytes=self.fused,
         )
 
     def all_waits(self) -> tuple[np.ndarray, np.ndarray]:
@@ -298,17 +309,6 @@ class Lowering:
     def numbered(self, tasks: np.ndarray) -> np.ndarray:
         """Provisional numbers without negative ones: joins follow all other tasks."""
         return np.where(tasks < 0, self.tasks - 1 - tasks, tasks)
-
-
-def recomputed(boxes: Boxes) -> int:
-    """Elements computed more than once. The boxes are what the bricks of a grid need, so each axis counts by itself."""
-    boxes = Boxes(*(ends[boxes.volumes > 0] for ends in (boxes.lo, boxes.hi)))
-    once = 1
-    for lo, hi in zip(boxes.lo.T, boxes.hi.T, strict=True):
-        lo, hi = np.unique(np.stack([lo, hi]), axis=1)
-        reached = np.maximum.accumulate(np.concatenate([lo[:1], hi[:-1]]))
-        once *= int(np.maximum(hi - np.maximum(lo, reached), 0).sum())
-    return int(boxes.volumes.sum()) - once
 
 
 def along_curve(grid: BrickGrid) -> np.ndarray:

@@ -80,6 +80,8 @@ class TaskGraph:
     are. `task_subgraph` is −1 for joins. `recomputed` counts elements computed more than once, `allocations` has every
     stored tensor, constants aside; `aliases` names the tensor that a view or slice is stored in, and `inplace_slices`
     says where in it a slice begins. `volumes` has, by node, the elements written of outputs that are not written whole.
+    `fused_bytes` are those of scratch, by subgraph, that its blocks have in shared memory; they are not among
+    `scratch_bytes`.
     """
 
     plan: Plan
@@ -95,6 +97,7 @@ class TaskGraph:
     scratch_bytes: int = 0
     recomputed: int = 0
     volumes: Mapping[int, int] = field(default_factory=dict)
+    fused_bytes: Mapping[int, int] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.dep_offsets) - 1

@@ -14,7 +14,7 @@ from brickrt.graph.errors import BrickError
 from brickrt.graph.onnx_import.check_inputs import check_inputs, check_named, describe
 from brickrt.graph.onnx_import.source import Model, SourceGraph
 from brickrt.graph.specialize.stages import first_stage
-from brickrt.plan.options import PlanOptions, Precision, Strategy, check_precision
+from brickrt.plan.options import PlanOptions, Precision, Strategy, check_options
 from brickrt.plan.plan import Plan
 from brickrt.runtime import events
 from brickrt.runtime.after_fork import tell_children
@@ -47,7 +47,7 @@ class Runtime:
 
     `graph` is what `brickrt.load` gives, or what it takes, or the path of a file of `brickrt compile`. `device` is auto
     (a GPU if there is one, else the CPU), cpu, cuda, reference (NumPy, slow) or null (the schedule without arithmetic);
-    `strategy` auto, layerwise, padded or memoized; `brick` the edge of spatial bricks; `threads` one per core by
+    `strategy` auto, layerwise, padded, memoized or fused; `brick` the edge of spatial bricks; `threads` one per core by
     default; `max_layers` the most convolutions and products merged; `isa` a lesser instruction set of this CPU; `exact`
     rules out Winograd and Strassen, which round otherwise (docs/exactness.md).
     `precision` is fp32 or bf16: products of bfloat16 with sums in float32, and results between layers in bfloat16. For
@@ -91,7 +91,7 @@ class Runtime:
             self._pipeline = compiled_pipeline(self.source, self.threads, asked)
         else:
             engine = choose_engine(device, isa, launch)
-            check_precision(engine.spec, precision)
+            check_options(engine.spec, precision, strategy)
             saved = None if plan is None else _saved(plan, engine, options)
             self._pipeline = Pipeline(engine, saved.options if saved else options, self.threads, progress, saved)
         self._cluster = cluster_stream(client, graph, self._pipeline, {"isa": isa, "plan": plan})

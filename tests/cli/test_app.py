@@ -19,6 +19,8 @@ from brickrt.quantization.given import Method
 from brickrt.runtime.compiled.targets import TARGETS
 from brickrt.runtime.program_protocol import LaunchMode
 
+STRATEGIES = "auto, layerwise, padded, memoized, fused"
+
 
 @pytest.mark.parametrize(
     "words", ["", "--help", "run --help", "plan --help", "tune --help", "bench --help", "zoo --help", "--version"]
@@ -103,7 +105,7 @@ def test_help_and_completion_have_the_values(call, command, option, kind):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("run m --strategy fast", "--strategy 'fast' is impossible: use one of auto, layerwise, padded, memoized"),
+        ("run m --strategy fast", f"--strategy 'fast' is impossible: use one of {STRATEGIES}"),
         ("run m --brick=x", "--brick 'x' is impossible: give a whole number"),
         ("run m --repeat 0", "--repeat '0' is impossible: give a whole number of at least 1"),
         ("run m --scale wide", "--scale 'wide' is impossible: give a number, such as 0.5"),

@@ -9,7 +9,7 @@ from brickrt import Runtime
 from brickrt.cli.layerwise_traffic import _layer_by_layer, layerwise_traffic
 from brickrt.runtime.analysis.modelled_traffic import locality
 from brickrt.runtime.lowering.lower import lower
-from tests.support.graphs.chains import chain
+from tests.support.graphs.onnx_models import chain
 from tests.support.graphs.plan_graphs import Sketch
 from tests.support.task_checks import lowered
 

@@ -7,7 +7,7 @@ import pytest
 
 from brickrt import Runtime
 from brickrt.dashboard.recording import GraphRun
-from tests.support.graphs.chains import chain
+from tests.support.graphs.onnx_models import chain
 
 
 @pytest.fixture(scope="session", params=["layerwise", "padded", "memoized"])

@@ -20,13 +20,13 @@ def plan(graph: Graph, gpu: DeviceSpec, strategy: str = "auto") -> Plan:
 
 
 @GPUS
-@pytest.mark.parametrize("strategy", ["auto", "layerwise", "padded", "memoized"])
+@pytest.mark.parametrize("strategy", ["auto", "layerwise", "padded", "memoized", "fused"])
 def test_every_strategy_plans_and_lowers(gpu: DeviceSpec, strategy: str):
     for graph in (bottlenecks(2), gated_depthwise(64)):
         made = plan(graph, gpu, strategy)
         tasks = lower(made)
         assert strategy in ("auto", "layerwise") or any(s.strategy == strategy for s in made.subgraphs)
-        assert (tasks.recomputed > 0) <= any(s.strategy == "padded" for s in made.subgraphs)
+        assert (tasks.recomputed > 0) <= any(s.strategy in ("padded", "fused") for s in made.subgraphs)
 
 
 @GPUS
@@ -49,7 +49,7 @@ def test_a_chain_bound_by_memory_is_merged_and_keeps_enough_bricks(gpu: DeviceSp
     assert merged
     for sub in merged:
         assert sub.footprint_bytes <= gpu.l2 and sub.modelled_us < sub.layerwise_us
-        assert sub.strategy == ("memoized" if sub.delta > gpu.delta_limit else "padded")
+        assert sub.strategy in ("fused", "memoized" if sub.delta > gpu.delta_limit else "padded")
         cut = len(
             [axis for axis in (2, 3) if sub.brick[axis] < made.graph.out(made.graph.nodes[sub.nodes[-1]]).shape[axis]]
         )
@@ -60,7 +60,8 @@ def test_a_negative_margin_admits_merges_that_are_modelled_to_lose():
     """Up to that share of the layers' time, and no more."""
     most = {}
     for margin in (0.05, -0.1, -0.3):
-        made = plan(bottlenecks(2, 256), replace(PRESETS["h200"], margin=margin))
+        device = replace(PRESETS["h200"], margin=margin, l1=32 << 10)  # without room for fused bricks, which win
+        made = plan(bottlenecks(2, 256), device)
         most[margin] = max(s.modelled_us / s.layerwise_us for s in made.subgraphs if len(s.nodes) > 1)
     assert most[0.05] < 0.95 + 1e-6 < 1 < most[-0.1] < 1.1 + 1e-6 < most[-0.3] < 1.3 + 1e-6
 

@@ -29,7 +29,7 @@ from bench.gpu.support.programs import Programs, run_program
 from brickrt.compare.difference import difference
 from brickrt.plan.options import PlanOptions
 
-STRATEGIES = ("layerwise", "padded", "memoized")
+STRATEGIES = ("layerwise", "padded", "memoized", "fused")
 SMALLEST = "nafnet"  # which is run again and again
 CHANNELS, SIZE = 16, 24  # of the chain
 Way = tuple[str, str, str]  # strategy, launch, precision
@@ -148,7 +148,8 @@ def convolution_error(precision: Any) -> dict[str, Any]:
 def chain(asked: argparse.Namespace) -> Iterator[Item]:
     """The chain in all strategies and two launches."""
     for precision in ("fp32", "fp16"):
-        for strategy, launch in (("layerwise", "graph"), ("padded", "graph"), ("memoized", "persistent")):
+        for strategy in STRATEGIES:
+            launch = "persistent" if strategy == "memoized" else "graph"
             name = f"chain {strategy} {launch} {precision}"
             yield Item(name, partial(check_chain, strategy, launch, precision, asked))
 

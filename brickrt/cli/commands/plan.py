@@ -28,7 +28,7 @@ from brickrt.graph.ir import Graph
 from brickrt.graph.onnx_import.source import SourceGraph, load
 from brickrt.graph.specialize.stages import Stage
 from brickrt.plan.device.device_spec import device_named
-from brickrt.plan.options import PlanOptions, check_precision
+from brickrt.plan.options import PlanOptions, check_options
 from brickrt.plan.plan import Plan
 from brickrt.runtime.analysis.memory_projection import MemoryProjection, project
 from brickrt.runtime.cache.saved_plan import plan_text
@@ -67,7 +67,7 @@ def command(request: PlanRequest) -> str:
         device = device_named(request.device_spec)
     except ValueError as e:
         raise BrickError(str(e)) from None
-    check_precision(device, request.precision)
+    check_options(device, request.precision, request.strategy)
     if device.kind == "cpu":
         device = calibrated(device)
     check_opened(request.opened, request.html, "--html")

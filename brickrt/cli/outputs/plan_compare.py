@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import get_args
 
 from brickrt.cli.layerwise_traffic import mean_reuse, moved_bytes
 from brickrt.cli.outputs.json_output import Json
 from brickrt.cli.terminal.text import table
 from brickrt.dashboard.units import size_text
 from brickrt.graph.ir import Graph
-from brickrt.plan.options import Strategy
+from brickrt.plan.options import strategies_of
 from brickrt.runtime.analysis.memory_projection import project
 from brickrt.runtime.analysis.modelled_traffic import locality
 from brickrt.runtime.pipeline import Pipeline
@@ -22,7 +21,7 @@ def compare(pipeline: Pipeline, graphs: Sequence[Graph], progress: Progress) -> 
     """Per strategy, for all stages of a model: modelled time, bytes beyond each memory level, memory, and
     recomputation."""
     found = []
-    strategies: tuple[Strategy, ...] = get_args(Strategy)
+    strategies = strategies_of(pipeline.engine.spec)
     for number, strategy in enumerate(strategies):
         progress(f"plan {strategy}", number, len(strategies))
         options = replace(pipeline.options, strategy=strategy)

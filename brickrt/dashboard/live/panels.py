@@ -15,7 +15,7 @@ from brickrt.dashboard.units import count_text, size_text
 
 GLYPHS = {WAITING: "·", RUNNING: "▒", COMPLETE: "█"}  # told apart without colour
 STYLES = {WAITING: "dim", RUNNING: "yellow", COMPLETE: "green"}
-STRATEGY_STYLES = {"layerwise": "blue", "padded": "yellow", "memoized": "green"}
+STRATEGY_STYLES = {"layerwise": "blue", "padded": "yellow", "memoized": "green", "fused": "magenta"}
 
 
 def progress(name: str, share: float, text: str, width: int) -> Line:

@@ -1,5 +1,6 @@
 """A builder per ONNX operator, by family. Importing this package registers them all."""
 
+from brickrt.graph.builders import recurrent
 from brickrt.graph.builders.arithmetic import (
     activation,
     cast,
@@ -36,6 +37,7 @@ __all__ = [
     "pooling",
     "quantization",
     "quantized_products",
+    "recurrent",
     "reduction",
     "resize",
     "selection",

@@ -30,6 +30,9 @@ WIDENING = 3
 """Operations that DequantizeLinear is, at most."""
 SHARED_BYTES = 1 << 16
 """Constants up to this size are compared by value."""
+FLOATS = frozenset({np.dtype(np.float32)})
+"""Operands and results of epilogues; conditions inside may be bool."""
+HALVES = FLOATS | {np.dtype(np.float16)}
 
 
 def fuse(graph: Graph) -> Graph:
@@ -56,6 +59,16 @@ def fuse(graph: Graph) -> Graph:
     for node in rewriter.walk():
         _into_reduce(rewriter, node)
         _after_reduce(rewriter, node)
+    return rewriter.graph()
+
+
+def fuse_half_epilogues(graph: Graph) -> Graph:
+    """The graph with Maps that read or give float16 as epilogues of products, too: the CPU's kernels widen and round in
+    registers."""
+    rewriter = Rewriter(graph)
+    order = rewriter.order()
+    for node in rewriter.walk():
+        _into_product(rewriter, node, order, HALVES)
     return rewriter.graph()
 
 
@@ -151,19 +164,19 @@ def _renumbered(
     )
 
 
-def _into_product(rewriter: Rewriter, node: Node, order: dict[str, int]) -> None:
+def _into_product(rewriter: Rewriter, node: Node, order: dict[str, int], kinds: frozenset[np.dtype] = FLOATS) -> None:
     """Makes a Map the epilogue of the last convolution or matrix product before it that only it reads."""
     if not isinstance(node.op, Map) or is_looked_up(rewriter, node):
         return
     before = [rewriter.nodes[name] for name in node.inputs if name in rewriter.nodes]
     for producer in sorted(before, key=lambda p: order[p.output], reverse=True):
-        if map_into_product(rewriter, producer, node):
+        if map_into_product(rewriter, producer, node, kinds):
             return
 
 
-def map_into_product(rewriter: Rewriter, producer: Node, node: Node) -> bool:
-    """Makes a Map the epilogue of a product, or more of it, if it can be."""
-    merged = _with_epilogue(rewriter, producer, node) if _joins(rewriter, producer, node) else None
+def map_into_product(rewriter: Rewriter, producer: Node, node: Node, kinds: frozenset[np.dtype] = FLOATS) -> bool:
+    """Makes a Map of operands and a result of these `kinds` the epilogue of a product, or more of it, if it can be."""
+    merged = _with_epilogue(rewriter, producer, node, kinds) if _joins(rewriter, producer, node) else None
     if merged is not None:
         rewriter.put(merged)
         rewriter.remove(producer.output)
@@ -171,7 +184,7 @@ def map_into_product(rewriter: Rewriter, producer: Node, node: Node) -> bool:
     return merged is not None
 
 
-def _with_epilogue(rewriter: Rewriter, producer: Node, node: Node) -> Node | None:
+def _with_epilogue(rewriter: Rewriter, producer: Node, node: Node, kinds: frozenset[np.dtype]) -> Node | None:
     """The product with the Map as its epilogue; None if the producer is no product or the Map is too large for that."""
     if not isinstance(producer.op, Conv | ConvTranspose | MatMul):
         return None
@@ -184,16 +197,12 @@ def _with_epilogue(rewriter: Rewriter, producer: Node, node: Node) -> Node | Non
     expr = _renumbered(map_expression(node), node.inputs, extras, {producer.output: product}, parts)
     if len(extras) > OPERANDS or _operations(expr) > OPERATIONS:
         return None
-    if sums != SUMS and not _all_float32(rewriter.types[producer.output].dtype, expr):
+    given = [expr.dtype, *(e.dtype for e in walk(expr) if isinstance(e, Arg))]
+    if sums != SUMS and (rewriter.types[producer.output].dtype != np.float32 or not kinds.issuperset(given)):
         return None
     op = replace(producer.op, epilogue=expr)
     inputs = (*producer.inputs[:main], *extras)
     return Node(producer.name, op, inputs, node.output, origins([producer, node]))
-
-
-def _all_float32(product: np.dtype, expr: Expr) -> bool:
-    """Whether product, operands and result are float32, as epilogues must be; conditions inside may be bool."""
-    return all(t == np.float32 for t in (product, expr.dtype, *(e.dtype for e in walk(expr) if isinstance(e, Arg))))
 
 
 def _into_reduce(rewriter: Rewriter, node: Node) -> None:

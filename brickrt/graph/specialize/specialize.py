@@ -36,16 +36,24 @@ NO_FORM = "it has no form in brick operators"
 
 
 def specialize(
-    stage: Stage, types: Mapping[str, TensorType], values: Mapping[str, np.ndarray], integers: bool = False
+    stage: Stage,
+    types: Mapping[str, TensorType],
+    values: Mapping[str, np.ndarray],
+    integers: bool = False,
+    recurrences: bool = False,
 ) -> Specialized:
     """Specializes a stage for inputs of these types; `values` are those of inputs that become constants.
 
-    With `integers`, quantized tensors are multiplied as integers, else in float32.
+    With `integers`, quantized tensors are multiplied as integers, else in float32; with `recurrences`, kernels compute
+    recurrent layers, else the host.
 
     An input without a type is no tensor (a sequence, an absent optional): its readers run on the host. Raises
     BrickError, naming the node, for shapes and types that do not fit.
     """
-    walk = _Walk(stage, types, values, integers)
+    names = {name for node in stage.nodes for name in (*reads(node), *node.outputs, node.name)}
+    used = [*(name for node in stage.nodes for name in reads(node)), *stage.outputs]
+    builder = Builder({*names, *stage.inputs, *stage.outputs}, used, integers, recurrences)
+    walk = _Walk(stage, types, values, builder)
     with last_resort(walk.doing):
         walk.run()
         if walk.need:
@@ -57,13 +65,10 @@ class _Walk:
     """One pass over a stage, which fills a `Builder`."""
 
     def __init__(
-        self, stage: Stage, types: Mapping[str, TensorType], values: Mapping[str, np.ndarray], integers: bool
+        self, stage: Stage, types: Mapping[str, TensorType], values: Mapping[str, np.ndarray], builder: Builder
     ) -> None:
         self.stage, self.opsets = stage, stage.source.opsets
-        read = [name for node in stage.nodes for name in reads(node)]
-        written = [name for node in stage.nodes for name in node.outputs]
-        names = {*read, *written, *stage.inputs, *stage.outputs, *(node.name for node in stage.nodes)}
-        self.b = Builder(reserved=names, used=(*read, *stage.outputs), integers=integers)
+        self.b = builder
         for name in stage.inputs:
             if name in types:
                 self.b.types[name] = types[name]

@@ -14,9 +14,17 @@ from brickrt.ops.operators.conv import Conv, ConvTranspose
 from brickrt.ops.operators.map import Map
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.operators.move import Concat, Reorder, Take, Transpose, View
+from brickrt.ops.operators.recurrence import BATCH, Recurrence
 from brickrt.ops.operators.reduce import Reduce
 from brickrt.ops.operators.rowwise import Rowwise
-from brickrt.plan.cost.constants import DIVIDE_OPERATIONS, ELEMENTWISE_OPERATIONS, MOVE_OPERATIONS, SLOW_OPERATIONS
+from brickrt.plan.cost.constants import (
+    DIVIDE_OPERATIONS,
+    ELEMENTWISE_OPERATIONS,
+    MOVE_OPERATIONS,
+    RECURRENT_ROWS,
+    RECURRENT_SHARE,
+    SLOW_OPERATIONS,
+)
 from brickrt.plan.device.device_spec import DeviceSpec
 from brickrt.plan.options import Precision
 
@@ -41,6 +49,9 @@ def arithmetic_us(graph: Graph, node: Node, device: DeviceSpec, precision: Preci
     if isinstance(op, Rowwise):
         sweeps = sum(1 + _operations(step.pre) for step in op.steps)
         return out.size * (sweeps + _operations(op.kept) + _operations(op.expr)) / elementwise
+    if isinstance(op, Recurrence):
+        peak = 1e3 * device.peak_gflops_per_core * RECURRENT_SHARE * min(1.0, out.shape[BATCH] / RECURRENT_ROWS)
+        return op.flops(ins, out) / peak + out.size * sum(map(_operations, op.steps)) / elementwise
     if isinstance(op, View):
         return 0.0
     if isinstance(op, Take | Concat | Transpose | Reorder):

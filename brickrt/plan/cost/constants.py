@@ -8,16 +8,26 @@ UNEVEN_STRASSEN = 0.02  # the same of a task of a product by Strassen's scheme
 UNEVEN_LAYER = 1.04  # a layer gets smaller tasks if it would take so many times longer than on evenly busy cores
 SHARED_US = 4.0  # tasks of a layer that is too short for more than one a core: what another core saves by sharing it
 
+# Fused bricks on a GPU.
+FUSED_TASK_US = 1.0  # to begin a brick and to end it: its records, its first loads, which take two ways to memory
+FUSED_BLOCKS = 2  # blocks of a multiprocessor that registers leave room for; one alone hides nothing behind another
+
 # Arithmetic and traffic of any node.
 ELEMENTWISE_OPERATIONS = 4  # operations on an element in the time in which elementwise kernels do one of them
 MOVE_OPERATIONS = 4.0  # vector operations per element of operators that only move
 SLOW_OPERATIONS = 15.0  # vector operations that exp and the like take as long as
 DIVIDE_OPERATIONS = 4.0  # the same of divisions and square roots
 SPILT_MOVES = 1.5  # a spilt line moves three times (fetched to be written, evicted, read), not twice
+RECURRENT_SHARE, RECURRENT_ROWS = (
+    0.7,
+    4,
+)  # of the multiply-add peak; sequences from which on weights are not what is waited for
 ROW_END = 8.0  # cutting rows to so many elements costs half as much again: tile tails, gathered halos
 
 # Direct convolutions, and Winograd's algorithm.
 DIRECT_SHARE, PRODUCT_SHARE = 0.8, 0.9  # of the multiply-add peak
+RAW_SHARE = 0.8  # of the multiply-add peak, by weights that are transformed beside the products
+RAW_WEIGHT = 3.5  # multiply-adds that a transformed value of these takes as long as
 TRANSFORM_FLOPS, TRANSFORM_BYTES = 10.0, 6.0  # per element of V and of M: additions at half the peak, traffic in L2
 STRIDED_READS = 2.0  # times that for inputs a stride apart, which tiles hardly share
 GATHERED, GATHERED_CHANNELS = 3.0, 4  # times that for single elements, of inputs of so few channels

@@ -27,6 +27,8 @@ from brickrt.plan.cost.constants import (
     GATHERED,
     GATHERED_CHANNELS,
     PRODUCT_SHARE,
+    RAW_SHARE,
+    RAW_WEIGHT,
     STRIDED_HELD,
     STRIDED_MARGIN,
     STRIDED_READS,
@@ -39,8 +41,9 @@ from brickrt.plan.cost.strassen import LEVELS, choose_product, growth, possible_
 from brickrt.plan.device.device_spec import DeviceSpec
 
 DIRECT = "direct"
-FLOAT32, BFLOAT16 = np.dtype(np.float32), np.dtype(ml_dtypes.bfloat16)
-EDGES = {f"winograd{m}": m for m in (6, 5, 4, 3, 2)}  # outputs of a tile along each dimension that is tiled
+FLOAT32, FLOAT16, BFLOAT16 = np.dtype(np.float32), np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)
+RAW = "-raw"  # ends the names of algorithms that transform weights while they run, and keep them as they are
+EDGES = {f"winograd{m}{raw}": m for raw in ("", RAW) for m in (6, 5, 4, 3, 2)}  # outputs of a tile along each dimension
 
 
 def choose_algorithms(graph: Graph, layouts: Mapping[str, str], device: DeviceSpec, exact: bool) -> dict[int, str]:
@@ -76,7 +79,7 @@ def possible_algorithms(
         return []
     if _may_transform(graph, layouts, node):
         assert isinstance(node.op, Conv)
-        return [name for name, edge in EDGES.items() if fits(node.op, edge)]
+        return _transforms(graph, node)
     return possible_schemes(graph, node, device, constants) if _is_product(layouts, node) else []
 
 
@@ -84,10 +87,20 @@ def weight_growth(op: Op, algorithm: str | None) -> float:
     """How many times larger the weights are as an algorithm reads them."""
     if algorithm in LEVELS:
         return growth(LEVELS[algorithm])
-    if algorithm is None:
+    if algorithm is None or keeps_weights(algorithm):
         return 1.0
     assert isinstance(op, Conv)
     return axes_of(op, (1,) * len(op.kernel), EDGES[algorithm]).growth
+
+
+def keeps_weights(algorithm: str) -> bool:
+    """Whether an algorithm leaves weights in memory as they are."""
+    return algorithm.endswith(RAW)
+
+
+def raw_bytes(graph: Graph, node: Node, algorithm: str) -> int:
+    """`CoreShare.raw_bytes` of a node's weights."""
+    return graph.ins(node)[1].dtype.itemsize if keeps_weights(algorithm) else 0
 
 
 def keeps_algorithm(node: Node, algorithm: str) -> bool:
@@ -120,16 +133,19 @@ def conv_us(graph: Graph, node: Node, device: DeviceSpec, algorithm: str | None,
     assert isinstance(op, Conv)
     if algorithm in (None, DIRECT):
         narrow = graph.ins(node)[0].dtype == BFLOAT16
-        return _direct_us(op, x, out, device, constants, device.bfloat16_products if narrow else 1)
+        return _direct_us(graph, node, device, constants, device.bfloat16_products if narrow else 1)
     axes = axes_of(op, x[2:], EDGES[str(algorithm)])
-    return winograd_us(axes, x[1], out, device, CoreShare(1, 1, constants))
+    return winograd_us(axes, x[1], out, device, CoreShare(1, 1, constants, raw_bytes(graph, node, str(algorithm))))
 
 
-def _direct_us(op: Conv, x: Shape, out: Shape, device: DeviceSpec, constants: int, at_a_time: int) -> float:
+def _direct_us(graph: Graph, node: Node, device: DeviceSpec, constants: int, at_a_time: int) -> float:
+    op, x, out = node.op, graph.ins(node)[0].shape, graph.out(node).shape
+    assert isinstance(op, Conv)
     sides = zip(out[2:], x[2:], op.kernel, op.strides, op.dilations, op.pads, strict=True)
     taps = [live_taps(*side) for side in sides]
     products = out[0] * math.prod(int(t.sum()) for t in taps) * x[1] * -(-out[1] // device.lanes)
-    weights = math.prod(int(np.count_nonzero(t)) for t in taps) * x[1] * out[1] * 4
+    each = graph.ins(node)[1].dtype.itemsize
+    weights = math.prod(int(np.count_nonzero(t)) for t in taps) * x[1] * out[1] * each
     arithmetic = compute_us(products / at_a_time, device, DIRECT_SHARE)
     return max(arithmetic, read_us(weights, max(weights, constants), device))
 
@@ -137,11 +153,13 @@ def _direct_us(op: Conv, x: Shape, out: Shape, device: DeviceSpec, constants: in
 @dataclass(frozen=True)
 class CoreShare:
     """What a core computes of a layer: so many equal boxes, in so many different pieces of the output's channels, of a
-    graph with `constants` bytes of constants."""
+    graph with `constants` bytes of constants. `raw_bytes` are those of a weight that is transformed for each group of
+    tiles, 0 where transformed weights are stored."""
 
     boxes: int
     pieces: int
     constants: int
+    raw_bytes: int = 0
 
 
 def winograd_us(axes: Axes, channels: int, box: Shape, device: DeviceSpec, share: CoreShare) -> float:
@@ -154,20 +172,24 @@ def winograd_us(axes: Axes, channels: int, box: Shape, device: DeviceSpec, share
     blocks_in, blocks = (-(-count // device.lanes) for count in (channels, box[1]))
     extents = zip(axes[1:], sides, strict=True)
     tiles = box[0] * math.prod(int(axis.tiles(np.array(extent))) for axis, extent in extents)
-    panel = swept.r * channels * blocks * device.lanes * 4
-    sizes = choose_sizes(tiles, depth, min(2, blocks), device.registers, axes.planes * axes.residues * panel)
+    panel, raw = swept.r * channels * blocks * device.lanes * 4, share.raw_bytes > 0
+    sizes = choose_sizes(tiles, depth, min(2, blocks), device.registers, axes.planes * axes.residues * panel, raw)
     padded = -(-tiles // sizes.t) * sizes.t
     taps = _taps_per_output(swept)
     products = padded * depth * taps * axes.products * channels * blocks
     sweeps = share.boxes * -(-tiles // sizes.group) * -(-depth // sizes.run)
     live = axes.products * panel * taps / swept.r
+    if raw:
+        live = axes.down.r * axes.across.r * panel * share.raw_bytes / 4
     again, first = (read_us(live, nbytes, device) for nbytes in (live, max(live, share.constants)))
     planes_in = min(swept.extent, (depth - 1) * swept.stride + swept.reach)
     vectors = _vectors_read(axes, channels, blocks_in, device.lanes)
     moved = tiles * axes.planes * (planes_in * vectors + depth * blocks) * device.lanes
     held = sizes.group * axes.planes * axes.residues * min(swept.reach, planes_in) * blocks_in * device.lanes * 4
     near = axes.residues == 1 or held <= STRIDED_HELD * device.l2
-    arithmetic = share.boxes * compute_us(products, device, PRODUCT_SHARE)
+    arithmetic = share.boxes * compute_us(products, device, RAW_SHARE if raw else PRODUCT_SHARE)
+    if raw:
+        arithmetic += compute_us(sweeps * RAW_WEIGHT * axes.planes * panel / 4 / device.lanes, device, 1.0)
     streamed = share.pieces * first + (sweeps - share.pieces) * again
     return max(arithmetic, streamed) + share.boxes * _transform_us(moved, device, near)
 
@@ -222,19 +244,32 @@ def _may_transform(graph: Graph, layouts: Mapping[str, str], node: Node) -> bool
 
 
 def _computes_float32(graph: Graph, node: Node) -> bool:
-    """Whether sums are float32, of factors of one type, and nothing else is stored or read but bfloat16."""
+    """Whether sums are float32, of factors of one type or by float16 weights, and all else is known to kernels."""
     first, second, *_ = graph.ins(node)
-    kinds = {first.dtype, graph.out(node).dtype}
+    alike = first.dtype == second.dtype or (first.dtype, second.dtype) == (FLOAT32, FLOAT16)
     biases = graph.ins(node)[2 : node.op.main] if isinstance(node.op, Conv) else []
-    return first.dtype == second.dtype and kinds <= {FLOAT32, BFLOAT16} and all(b.dtype == FLOAT32 for b in biases)
+    known = first.dtype in (FLOAT32, BFLOAT16) and graph.out(node).dtype in (FLOAT32, FLOAT16, BFLOAT16)
+    return alike and known and all(b.dtype == FLOAT32 for b in biases)
+
+
+def _transforms(graph: Graph, node: Node) -> list[str]:
+    """Winograd's algorithms for a convolution: of narrow weights, and of strides, there are not all."""
+    op, kernel = node.op, graph.ins(node)[1]
+    assert isinstance(op, Conv)
+    names = [name for name, edge in EDGES.items() if fits(op, edge)]
+    strided = any(s > 1 and r > 1 for s, r in zip(op.strides, op.kernel, strict=True))
+    if kernel.dtype == FLOAT16:
+        return [] if strided else [name for name in names if keeps_weights(name)]
+    return [name for name in names if not (strided and keeps_weights(name))]
 
 
 def _fastest(graph: Graph, node: Node, device: DeviceSpec, constants: int, blocked: bool) -> str:
     op = node.op
     assert isinstance(op, Conv)
     direct = conv_us(graph, node, device, DIRECT, constants)
-    names = [name for name, edge in EDGES.items() if fits(op, edge)]
-    times = {name: conv_us(graph, node, device, name, constants) for name in names}
+    times = {name: conv_us(graph, node, device, name, constants) for name in _transforms(graph, node)}
+    if not times:
+        return DIRECT
     best = min(times, key=times.__getitem__)
     strided = blocked and axes_of(op, graph.ins(node)[0].shape[2:], EDGES[best]).residues > 1
     margin = STRIDED_MARGIN if strided else WINOGRAD_MARGIN

@@ -20,11 +20,12 @@ from brickrt.ops.operators.move import Transpose, View
 from brickrt.ops.operators.pool import Pool
 from brickrt.ops.types import Shape
 from brickrt.plan.cost.arithmetic import arithmetic_us
-from brickrt.plan.cost.constants import HIDDEN, ROW_END, SPILT_MOVES, UNEVEN_BRICKS
+from brickrt.plan.cost.constants import FUSED_BLOCKS, FUSED_TASK_US, HIDDEN, ROW_END, SPILT_MOVES, UNEVEN_BRICKS
 from brickrt.plan.cost.conv_algorithms import constant_bytes, keeps_algorithm, layer_us, tile_outputs, weight_growth
 from brickrt.plan.cost.roofline import overlapped_us
 from brickrt.plan.device.device_spec import DeviceSpec
 from brickrt.plan.options import Precision
+from brickrt.plan.structure import Structures
 
 HEAVY = (Conv, ConvTranspose, MatMul)
 SPATIAL = (Conv, ConvTranspose, Pool, Interp)
@@ -77,6 +78,7 @@ class CostModel:
         self.graph, self.layouts, self.device, self.precision = graph, layouts, device, precision
         self.algorithms = algorithms or {}
         self.constant_bytes = constant_bytes(graph)
+        self.structures = Structures(graph, layouts)
 
     @cached_property
     def node_costs(self) -> list[NodeCost]:
@@ -86,27 +88,9 @@ class CostModel:
             node_costs.append(self._node_cost(node, node_costs, self.algorithms.get(len(node_costs))))
         return node_costs
 
-    @cached_property
-    def kinds(self) -> list[int]:
-        """A number per node, equal for equal operators on equal tensors."""
-        known: dict[Hashable, int] = {}
-        return [known.setdefault(self._kind(node), len(known)) for node in self.graph.nodes]
-
-    def _kind(self, node: Node) -> Hashable:
-        graph = self.graph
-        names = (*node.inputs, node.output)
-        tensors = tuple((graph.types[n], self.layouts[n], n in graph.constants, n in graph.outputs) for n in names)
-        return node.op, tensors
-
     def structure(self, nodes: Sequence[int]) -> Hashable:
-        """A key that is equal for subgraphs that are the same but for names, such as repeated blocks of a network."""
-        numbers: dict[str, int] = {}
-        wires = []
-        for k in nodes:
-            node = self.graph.nodes[k]
-            names = (*node.inputs, node.output)
-            wires.append((self.kinds[k], *(numbers.setdefault(name, len(numbers)) for name in names)))
-        return tuple(wires)
+        """See `Structures.of`."""
+        return self.structures.of(nodes)
 
     def _node_cost(self, node: Node, before: Sequence[NodeCost], algorithm: str | None) -> NodeCost:
         graph = self.graph
@@ -194,6 +178,19 @@ class CostModel:
         task_us += HIDDEN * self._constants_again_us(trials)
         return self._bricks_us(trials, core_us, once, (1 / device.bandwidth[level] + kept) * ones, task_us)
 
+    def fused_us(self, trials: BrickTrials, blocks: np.ndarray) -> np.ndarray:
+        """Times in bricks whose intermediate results stay in shared memory, so many `blocks` on a multiprocessor: work
+        of one that waits is hidden behind another's. Each brick reads the constants again, from L2."""
+        device = self.device
+        blocks = np.clip(blocks, 1, FUSED_BLOCKS)
+        inner = np.full(len(trials.bricks), 1 / device.bandwidth["shared"])
+        core_us = [self.recomputed_us(k, trials) for k in trials.nodes]
+        task_us = (FUSED_TASK_US + len(trials.nodes) * device.call_overhead_us) / blocks
+        constants = sum(self.node_costs[k].const_bytes for k in trials.nodes)
+        task_us = task_us + constants * device.cores / device.bandwidth["l2"] / 1e3
+        shown = np.where(blocks > 1, HIDDEN, 1.0)
+        return self._bricks_us(trials, core_us, trials.elements, inner, task_us, shown)
+
     def _constants_again_us(self, trials: BrickTrials) -> float:
         """Time to read all constants once more, from the shared cache where they exceed a core's own."""
         if self.device.kind != "cpu":
@@ -228,18 +225,20 @@ class CostModel:
         elements: Mapping[str, np.ndarray],
         inner: np.ndarray,
         task_us: np.ndarray,
+        shown: float | np.ndarray = HIDDEN,
     ) -> np.ndarray:
-        """Times of all bricks on all cores; `inner` is the time per kB of what stays between the nodes."""
+        """Times of all bricks on all cores; `inner` is the time per kB of what stays between the nodes, `shown` as of
+        `overlapped_us`."""
         graph, cores = self.graph, self.device.cores
         shape = graph.out(graph.nodes[trials.nodes[-1]]).shape
         bricks = np.array([math.prod(shape) / math.prod(brick) for brick in trials.bricks])
         rounds = np.ceil(bricks / cores) * cores / bricks
         if cores > 1:
             rounds = rounds * (1 + UNEVEN_BRICKS * cores / bricks)
-        total = bricks * task_us / cores
+        total, row_ends = bricks * task_us / cores, self._row_ends(trials, shape)
         for core, traffic in zip(core_us, self._traffic(trials, elements, inner)):
-            busy = np.maximum(core / cores, traffic) + HIDDEN * np.minimum(core / cores, traffic)
-            total = total + busy * self._row_ends(trials, shape)
+            core = core / cores
+            total = total + (np.maximum(core, traffic) + shown * np.minimum(core, traffic)) * row_ends
         return total * rounds + self.constants_us(trials.nodes)
 
     def _traffic(self, trials: BrickTrials, elements: Mapping[str, np.ndarray], inner: np.ndarray) -> list[np.ndarray]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import product
 
 import numpy as np
@@ -119,7 +119,7 @@ class _Work:
         moved = _moved(graph, node)
         return _Work(graph.out(node).shape, pixels, depth, LEVELS[algorithm], constants, moved, device)
 
-    @property
+    @cached_property
     def chunks(self) -> tuple[int, int]:
         """How many chunks K is computed in, and the elements of one."""
         return chunks_of(self.depth, self.device.lanes, self.levels)

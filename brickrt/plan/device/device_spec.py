@@ -20,9 +20,9 @@ class DeviceSpec:
     """A device as planning sees it.
 
     Sizes are in bytes. `lanes` are the float32 elements of a vector. `bandwidth` is in GB/s of all cores together, by
-    level ("l2", "l3", "memory"); `core_bandwidth` that of one core running alone (where it is not known, an equal share
-    of all). Products of the types that `matrix_gflops_per_core` names ("tf32", "float16", "bfloat16") run at that peak,
-    all else at `peak_gflops_per_core`.
+    level ("l2", "l3", "memory", and of a GPU "shared"); `core_bandwidth` that of one core running alone (where it is
+    not known, an equal share of all). Products of the types that `matrix_gflops_per_core` names ("tf32", "float16",
+    "bfloat16") run at that peak, all else at `peak_gflops_per_core`.
 
     `double_pumped` is set where a core splits its vector operations in two, as Zen 4 does those of 512 bits: one
     multiply-add a cycle, not two. Kernels come nearer to that lower peak.
@@ -72,6 +72,11 @@ class DeviceSpec:
     def integer_products(self) -> bool:
         """Whether quantized layers are multiplied as integers: where that was measured to be faster than in float32."""
         return self.kind == "cpu" and self.isa != "neon"
+
+    @property
+    def recurrences(self) -> bool:
+        """Whether there are kernels for recurrent layers."""
+        return self.kind == "cpu"
 
     @property
     def fast_bytes(self) -> int:
@@ -156,8 +161,8 @@ def _gpu(
     )
 
 
-def _bandwidth(l2: float, memory: float) -> dict[str, float]:
-    return {"l2": l2, "l3": l2, "memory": memory}
+def _bandwidth(shared: float, l2: float, memory: float) -> dict[str, float]:
+    return {"shared": shared, "l2": l2, "l3": l2, "memory": memory}
 
 
 def _matrix(tf32: float, half: float) -> dict[str, float]:
@@ -170,24 +175,26 @@ _HOPPER = _matrix(3700.0, 7500.0)
 PRESETS = {
     "h200": _gpu(
         "NVIDIA H200", "sm_90", 132, 227, 60, 141,
-        peak_gflops_per_core=500.0, matrix_gflops_per_core=_HOPPER, bandwidth=_bandwidth(8000.0, 4300.0),
+        peak_gflops_per_core=500.0, matrix_gflops_per_core=_HOPPER, bandwidth=_bandwidth(33000.0, 8000.0, 4300.0),
     ),
     "h100": _gpu(
         "NVIDIA H100", "sm_90", 132, 227, 50, 80,
-        peak_gflops_per_core=500.0, matrix_gflops_per_core=_HOPPER, bandwidth=_bandwidth(8000.0, 3000.0),
+        peak_gflops_per_core=500.0, matrix_gflops_per_core=_HOPPER, bandwidth=_bandwidth(33000.0, 8000.0, 3000.0),
     ),
     "a100": _gpu(
         "NVIDIA A100", "sm_80", 108, 163, 40, 40,
         peak_gflops_per_core=180.0, matrix_gflops_per_core=_matrix(1440.0, 2890.0),
-        bandwidth=_bandwidth(4500.0, 1400.0),
+        bandwidth=_bandwidth(19000.0, 4500.0, 1400.0),
     ),
     "l40s": _gpu(
         "NVIDIA L40S", "sm_89", 142, 99, 96, 48,
-        peak_gflops_per_core=640.0, matrix_gflops_per_core=_matrix(1290.0, 2550.0), bandwidth=_bandwidth(5500.0, 780.0),
+        peak_gflops_per_core=640.0, matrix_gflops_per_core=_matrix(1290.0, 2550.0),
+        bandwidth=_bandwidth(45000.0, 5500.0, 780.0),
     ),
     "rtx4090": _gpu(
         "NVIDIA GeForce RTX 4090", "sm_89", 128, 99, 72, 24,
-        peak_gflops_per_core=640.0, matrix_gflops_per_core=_matrix(640.0, 1290.0), bandwidth=_bandwidth(5000.0, 920.0),
+        peak_gflops_per_core=640.0, matrix_gflops_per_core=_matrix(640.0, 1290.0),
+        bandwidth=_bandwidth(41000.0, 5000.0, 920.0),
     ),
 }  # fmt: skip
 

@@ -64,7 +64,7 @@ def brick_subgraph(cost: CostModel, nodes: tuple[int, ...], proposal: Proposal) 
         flops=sum(flops),
         footprint_bytes=int(footprint_bytes(cost, nodes, (brick, proposal.band))[0]),
         why=proposal.why if "Δ" in proposal.why else f"{proposal.why}, Δ={delta:.1%}",
-        modelled_us=float((timing.memoized_us if memoized else timing.padded_us)[0]),
+        modelled_us=float(timing.us(proposal.strategy)[0]),
         layerwise_us=sum(cost.layerwise_us(k) for k in nodes),
     )
 

@@ -14,6 +14,7 @@ from brickrt.ops.operators.map import Map
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.operators.move import Transpose, View
 from brickrt.ops.operators.partial_reduce import Segmented
+from brickrt.ops.operators.recurrence import Recurrence
 from brickrt.ops.operators.reduce import Reduce
 from brickrt.ops.operators.rowwise import Rowwise
 from brickrt.plan.cost.cost_model import CostModel
@@ -70,7 +71,7 @@ def is_global(cost: CostModel, k: int) -> bool:
 
 def stands_alone(cost: CostModel, k: int) -> bool:
     """Whether node `k` is never merged with others."""
-    return isinstance(cost.graph.nodes[k].op, View | Transpose | Segmented) or is_global(cost, k)
+    return isinstance(cost.graph.nodes[k].op, View | Transpose | Segmented | Recurrence) or is_global(cost, k)
 
 
 def _candidates(cost: CostModel, root: int, reader: int, inside: set[int]) -> list[int]:

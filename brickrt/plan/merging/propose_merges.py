@@ -8,16 +8,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
-from brickrt.ops.operators.move import Take
 from brickrt.ops.types import Boxes, Shape
 from brickrt.plan.cost.cost_model import BrickTrials, CostModel
 from brickrt.plan.geometry.bricks import BrickGrid
 from brickrt.plan.geometry.halo import Demand, growth, middle_boxes, needed_boxes, totals
 from brickrt.plan.geometry.row_bands import BandSweep, band_bytes, middle_bands
 from brickrt.plan.merging.brick_shapes import candidates, cut_of, parallelism, swept_candidates, why_whole
+from brickrt.plan.merging.fused_bricks import blocks_with, fused_bytes, fused_candidates, largest_box
 from brickrt.plan.options import SubgraphStrategy
 
 Cutting = tuple[Shape, Shape]
@@ -38,16 +39,49 @@ class Proposal:
 
 @dataclass(frozen=True)
 class Timing:
-    """Per brick shape: modelled times, the growth Δ of arithmetic by halos, and whether a brick fits fast memory."""
+    """Per brick shape: modelled times by strategy, those of fused bricks infinite where shared memory has no room for
+    them, the growth Δ of arithmetic by halos, and whether a brick fits fast memory."""
 
-    padded_us: np.ndarray
-    memoized_us: np.ndarray
+    cost: CostModel
+    trials: BrickTrials
+    shared: np.ndarray  # bytes that a brick's intermediates take in shared memory, infinite where they do not fit
     delta: np.ndarray
     fits: np.ndarray
 
-    def chosen_us(self, delta_limit: float) -> np.ndarray:
-        """The time of padded bricks where Δ is within the limit, else of memoized ones."""
-        return np.where(self.delta > delta_limit, self.memoized_us, self.padded_us)
+    @cached_property
+    def padded_us(self) -> np.ndarray:
+        """Times in padded bricks."""
+        return self.cost.padded_us(self.trials)
+
+    @cached_property
+    def memoized_us(self) -> np.ndarray:
+        """Times in memoized bricks."""
+        return self.cost.memoized_us(self.trials)
+
+    @cached_property
+    def fused_us(self) -> np.ndarray:
+        """Times in fused bricks."""
+        room = np.isfinite(self.shared)
+        if not room.any():
+            return np.full(len(self.delta), math.inf)
+        return np.where(room, self.cost.fused_us(self.trials, blocks_with(self.cost.device, self.shared)), math.inf)
+
+    def chosen(self, delta_limit: float) -> tuple[np.ndarray, list[SubgraphStrategy]]:
+        """Times of padded bricks where Δ is within the limit, else of memoized ones, or of fused ones where these are
+        faster; and which of them."""
+        over = self.delta > delta_limit
+        if over.all() or not over.any():
+            by_delta = self.memoized_us if over.all() else self.padded_us
+        else:
+            by_delta = np.where(over, self.memoized_us, self.padded_us)
+        us = np.where(self.fits, by_delta, math.inf)
+        fused = self.fused_us < us
+        names: list[SubgraphStrategy] = ["memoized" if most else "padded" for most in over]
+        return np.minimum(us, self.fused_us), ["fused" if f else how for f, how in zip(fused, names)]
+
+    def us(self, strategy: SubgraphStrategy) -> np.ndarray:
+        """The times of one of the strategies that merge."""
+        return self.fused_us if strategy == "fused" else self.memoized_us if strategy == "memoized" else self.padded_us
 
 
 def propose(cost: CostModel, order: Sequence[int], edge: int | None) -> Proposal | str:
@@ -74,7 +108,7 @@ def _bricks_to_try(cost: CostModel, root: int, edge: int | None) -> list[Cutting
     """The edge asked for; on a GPU those that leave enough parallelism, ρ ≥ Bⁿ (BrickDL §3.3); else all candidates.
 
     BrickDL's other rule, ρ ≤ τ, is left out on a GPU: large images would need bricks that do not fit its cache. The
-    cost model counts tasks, and decides.
+    cost model counts tasks, and decides. Bricks for shared memory are tried beside them.
     """
     shape, cut = cost.graph.out(cost.graph.nodes[root]).shape, cut_of(cost, root)
     if edge is not None:
@@ -82,7 +116,7 @@ def _bricks_to_try(cost: CostModel, root: int, edge: int | None) -> list[Cutting
     elif cost.device.kind == "cuda":
         edges = cost.device.edges if cost.node_costs[root].image else cost.device.row_edges
         enough = (e for e in edges if parallelism(cost, root, e) >= e ** len(cut.axes))
-        bricks = [cut.brick(shape, e) for e in enough]
+        bricks = list(dict.fromkeys([*(cut.brick(shape, e) for e in enough), *fused_candidates(cost, root)]))
     else:
         return [*((brick, brick) for brick in candidates(cost, root)), *swept_candidates(cost, root)]
     return [(brick, brick) for brick in bricks]
@@ -121,12 +155,11 @@ def _search(cost: CostModel, order: Sequence[int], tries: list[Cutting]) -> Prop
         swept.join(order[n - 1])
         elements = {name: boxes.volumes * counts for name, boxes in demand.needed.items()}
         trials = BrickTrials(sorted(order[:n]), bricks, _bands(tries), rows, elements, band_bytes(swept))
-        timing = _time(cost, trials)
-        gain = np.where(timing.fits, allowed * _layerwise_us(cost, order[:n]) - timing.chosen_us(limit), -math.inf)
+        us, strategies = _time(cost, trials, fused_bytes(cost, trials.nodes, demand.needed)).chosen(limit)
+        gain = allowed * _layerwise_us(cost, order[:n]) - us
         at = int(np.argmax(gain))
         if gain[at] > saved:
-            strategy: SubgraphStrategy = "memoized" if timing.delta[at] > limit else "padded"
-            best, saved = Proposal(strategy, *tries[at], n), float(gain[at])
+            best, saved = Proposal(strategies[at], *tries[at], n), float(gain[at])
     return best
 
 
@@ -136,8 +169,7 @@ def _middle_sweep(cost: CostModel, root: int, tries: Sequence[Cutting]) -> BandS
     cut = cut_of(cost, root)
     boxes = middle_boxes(graph.types[output].shape, [brick for brick, _ in tries]).clip(graph.types[output].shape)
     bands = _rows(cost, root, tries)
-    parts = {node.output for node in graph.nodes if isinstance(node.op, Take)}
-    return BandSweep(graph, output, middle_bands(boxes, bands, cut.axes[0]), 2, cut.axes[0], parts)
+    return BandSweep(graph, output, middle_bands(boxes, bands, cut.axes[0]), 2, cut.axes[0], cost.structures.taken)
 
 
 def _rows(cost: CostModel, root: int, tries: Sequence[Cutting]) -> np.ndarray:
@@ -157,22 +189,27 @@ def _confirm(cost: CostModel, order: Sequence[int], found: Proposal) -> Proposal
     shape = cost.graph.out(cost.graph.nodes[order[0]]).shape
     needed = needed_boxes(cost.graph, nodes, BrickGrid(shape, found.brick).boxes())
     timing = exact_timing(cost, nodes, (found.brick, found.band), needed)
-    alone, us, delta = _layerwise_us(cost, nodes), float(timing.chosen_us(limit)[0]), float(timing.delta[0])
+    strategy = found.strategy
+    if strategy != "fused":
+        strategy = "memoized" if timing.delta[0] > limit else "padded"
+    alone, us, delta = _layerwise_us(cost, nodes), float(timing.us(strategy)[0]), float(timing.delta[0])
     brick = "×".join(map(str, found.brick))
     swept = f" by {'×'.join(map(str, found.band))}" if found.band != found.brick else ""
     figures = f"{len(nodes)} nodes in bricks {brick}{swept} at {us:.0f} µs, layerwise {alone:.0f} µs (Δ={delta:.1%})"
     if us > (1 - cost.device.margin) * alone:
         return f"merging is not modelled faster: {figures}"
-    if delta > limit:
-        return Proposal("memoized", found.brick, found.brick, len(nodes), figures)
-    return Proposal("padded", found.brick, found.band, len(nodes), figures)
+    if strategy == "fused":
+        held = float(fused_bytes(cost, nodes, {name: largest_box(boxes) for name, boxes in needed.items()})[0])
+        figures = f"{figures}, {held / 1024:.0f} KiB in shared memory"
+    return Proposal(strategy, found.brick, found.brick if strategy == "memoized" else found.band, len(nodes), figures)
 
 
 def exact_timing(cost: CostModel, nodes: Sequence[int], cutting: Cutting, needed: dict[str, Boxes]) -> Timing:
     """Modelled times of a subgraph in one brick shape, [1]; `needed` holds the boxes of all its bricks."""
     held = footprint_bytes(cost, nodes, cutting)
     rows = _rows(cost, max(nodes), [cutting])
-    return _time(cost, BrickTrials(sorted(nodes), [cutting[0]], _bands([cutting]), rows, totals(needed), held))
+    trials = BrickTrials(sorted(nodes), [cutting[0]], _bands([cutting]), rows, totals(needed), held)
+    return _time(cost, trials, fused_bytes(cost, nodes, {name: largest_box(boxes) for name, boxes in needed.items()}))
 
 
 def footprint_bytes(cost: CostModel, nodes: Sequence[int], cutting: Cutting) -> np.ndarray:
@@ -184,8 +221,9 @@ def footprint_bytes(cost: CostModel, nodes: Sequence[int], cutting: Cutting) -> 
     return band_bytes(swept)
 
 
-def _time(cost: CostModel, trials: BrickTrials) -> Timing:
+def _time(cost: CostModel, trials: BrickTrials, shared: np.ndarray) -> Timing:
+    """`shared` are the bytes that a brick's intermediates take in shared memory, infinite where they do not fit."""
     device = cost.device
     delta = growth(cost.graph, trials.nodes, trials.elements, [cost.node_costs[k].flops for k in trials.nodes])
     fits = trials.held <= device.brick_bytes
-    return Timing(cost.padded_us(trials), cost.memoized_us(trials), delta, fits)
+    return Timing(cost, trials, shared, delta, fits)

@@ -10,7 +10,7 @@ Other reductions over images are first of each row, and then of these.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 
 from brickrt.graph.ir import Graph, Node
@@ -23,6 +23,7 @@ from brickrt.plan.layout import Layout
 from brickrt.plan.subgraph import Subgraph
 
 LENGTH = 64  # pixels of a segment of a blocked tensor: rows of bricks are cut at multiples of it
+GPU_LENGTH = 16  # the same on a GPU, whose bricks are narrow
 
 
 def split_reductions(
@@ -49,6 +50,33 @@ def split_reductions(
             nodes.append(first)
         nodes.append(node)
     return replace(graph, nodes=tuple(nodes), types=types), found
+
+
+def split_gpu_reductions(
+    graph: Graph, layouts: Mapping[str, Layout], device: DeviceSpec
+) -> tuple[Graph, dict[str, Layout]]:
+    """The graph in which reductions along the rows of images that exceed a GPU's cache read partial results, which
+    fused bricks compute."""
+    nodes: list[Node] = []
+    types, found = dict(graph.types), dict(layouts)
+    for node in graph.nodes:
+        if _splits_on_gpu(graph, layouts, device, node):
+            assert isinstance(node.op, Reduce)
+            op, name = PartialReduce(node.op.combine, GPU_LENGTH), f"{node.output}:segments"
+            types[name], found[name] = op.infer(graph.ins(node)), layouts[node.inputs[0]]
+            nodes.append(Node(f"{node.name}:segments", op, node.inputs, name, node.origin))
+            node = replace(node, inputs=(name,))
+        nodes.append(node)
+    return replace(graph, nodes=tuple(nodes), types=types), found
+
+
+def _splits_on_gpu(graph: Graph, layouts: Mapping[str, Layout], device: DeviceSpec, node: Node) -> bool:
+    op, x = node.op, graph.ins(node)[0] if node.inputs else None
+    if not isinstance(op, Reduce) or op.pre is not None or x is None or node.inputs[0] not in graph.producers:
+        return False
+    wide = x.dtype.itemsize >= 4 and x.shape[-1] >= 2 * GPU_LENGTH  # partial results are not rounded to halves
+    over_rows = x.rank > 2 and x.rank - 1 in op.axes and min(op.axes) >= 2
+    return wide and over_rows and layouts[node.inputs[0]] == "last" and x.nbytes > device.shared[1]
 
 
 def _row_totals(rank: int, node: Node, segments: str) -> Node:
@@ -92,8 +120,10 @@ def _short(x: TensorType) -> bool:
     return x.shape[-1] < LENGTH // 4
 
 
-def attach_partial_reductions(graph: Graph, subgraphs: Sequence[Subgraph]) -> list[Subgraph]:
-    """The subgraphs, with partial reductions that can run brick by brick moved into those that make what they read."""
+def attach_partial_reductions(graph: Graph, subgraphs: Sequence[Subgraph], kind: str = "cpu") -> list[Subgraph]:
+    """The subgraphs, with partial reductions that can run brick by brick moved into those that make what they read, on
+    a device of this kind."""
+    hosts = ("layerwise", "padded") if kind == "cpu" else ("fused",)
     makers = {graph.nodes[s.nodes[-1]].output: number for number, s in enumerate(subgraphs)}
     attached: dict[int, list[int]] = {}
     moved = set()
@@ -102,7 +132,7 @@ def attach_partial_reductions(graph: Graph, subgraphs: Sequence[Subgraph]) -> li
         if not isinstance(node.op, Segmented):
             continue
         maker = makers.get(node.inputs[0])
-        if maker is not None and _may_host(graph, subgraphs[maker], node.op):
+        if maker is not None and _may_host(graph, subgraphs[maker], node.op, hosts):
             attached.setdefault(maker, []).append(s.nodes[-1])
             moved.add(number)
     return [
@@ -112,10 +142,10 @@ def attach_partial_reductions(graph: Graph, subgraphs: Sequence[Subgraph]) -> li
     ]
 
 
-def _may_host(graph: Graph, s: Subgraph, op: Segmented) -> bool:
-    """Whether every brick, and band of one, has whole segments."""
+def _may_host(graph: Graph, s: Subgraph, op: Segmented, hosts: Container[str]) -> bool:
+    """Whether every brick, and band of one, has whole segments, in a subgraph of one of these strategies."""
     root = graph.nodes[s.nodes[-1]]
-    computes = not isinstance(root.op, View | Take) and s.strategy != "memoized"
+    computes = not isinstance(root.op, View | Take) and s.strategy in hosts
     shape = graph.out(root).shape
     return (
         computes

@@ -10,10 +10,13 @@ import math
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from brickrt.plan.cost.cost_model import CostModel
 from brickrt.plan.geometry.halo import Demand, middle_boxes, working_set
 from brickrt.plan.merging.brick_shapes import cut_of, edge_by_rule, parallelism, why_whole
 from brickrt.plan.merging.build_subgraphs import brick_subgraph, layerwise_subgraph
+from brickrt.plan.merging.fused_bricks import busy_edges, fused_bytes
 from brickrt.plan.merging.partition import partition
 from brickrt.plan.merging.propose_merges import Proposal, propose
 from brickrt.plan.options import PlanOptions, SubgraphStrategy
@@ -30,6 +33,8 @@ def choose_subgraphs(cost: CostModel, options: PlanOptions) -> list[Subgraph]:
         return [layerwise_subgraph(cost, k, reason) for k in range(len(cost.graph.nodes))]
     if options.strategy == "auto":
         return _Auto(cost, options.brick).subgraphs(max_layers)
+    if options.strategy == "fused":
+        return _Fused(cost, options.strategy, options.brick).subgraphs(max_layers)
     return _Forced(cost, options.strategy, options.brick).subgraphs(max_layers)
 
 
@@ -84,6 +89,51 @@ class _Forced:
         return brick_subgraph(cost, nodes, Proposal(asked, brick, brick, len(nodes), why))
 
 
+class _Fused(_Forced):
+    """Fused bricks wherever several nodes fit shared memory: with the edge that was asked for, or with the one that
+    keeps most nodes, the largest of several."""
+
+    def __init__(self, cost: CostModel, asked: SubgraphStrategy, brick: int | None) -> None:
+        super().__init__(cost, asked, brick)
+        self.edges: dict[int, int] = {}
+
+    def edge(self, root: int) -> int:
+        return self.edges.get(root) or super().edge(root)
+
+    def choose(self, order: Sequence[int]) -> int:
+        root = order[0]
+        if why_whole(self.cost, root):
+            return 1
+        edges = [self.brick] if self.brick else busy_edges(self.cost, root) or [super().edge(root)]
+        kept = self.fitting(order, edges)
+        most = max(kept)
+        self.edges[root] = max(edge for edge, n in zip(edges, kept) if n == most)
+        return 1 if self.refusal(root) else most
+
+    def fitting(self, order: Sequence[int], edges: Sequence[int]) -> list[int]:
+        """How many nodes have room for their intermediates in bricks of each edge, by the brick in the middle."""
+        cost, root = self.cost, order[0]
+        shape = cost.graph.out(cost.graph.nodes[root]).shape
+        boxes = middle_boxes(shape, [cut_of(cost, root).brick(shape, edge) for edge in edges])
+        demand, kept = Demand(cost.graph, cost.graph.nodes[root].output, boxes), [1] * len(edges)
+        demand.join(root)
+        for n, k in enumerate(order[1:], 2):
+            demand.join(k)
+            fits = np.isfinite(fused_bytes(cost, order[:n], demand.needed))
+            kept = [n if fit and before == n - 1 else before for fit, before in zip(fits, kept)]
+        return kept
+
+    def decide(self, nodes: tuple[int, ...]) -> Subgraph:
+        if len(nodes) == 1:
+            refusal = self.refusal(nodes[0]) or "nothing before it can join"
+            return layerwise_subgraph(self.cost, nodes[0], f"layerwise, not fused: {refusal}")
+        made = super().decide(nodes)
+        if math.isfinite(made.modelled_us):
+            return made
+        why = "padded, not fused: bricks at the edges take more than shared memory has room for"
+        return brick_subgraph(self.cost, nodes, Proposal("padded", made.brick, made.band, len(nodes), why))
+
+
 class _Auto:
     """Merges where the cost model says that it saves time; a node that stays alone runs layerwise."""
 
@@ -92,7 +142,7 @@ class _Auto:
         self.known: dict[Hashable, Proposal | str] = {}
         self.found: dict[int, Proposal] = {}
         self.reasons: dict[int, str] = {}
-        self.layers: dict[Hashable, Subgraph] = {}
+        self.made: dict[Hashable, Subgraph] = {}
 
     def subgraphs(self, max_layers: int) -> list[Subgraph]:
         return [self.decide(nodes) for nodes in partition(self.cost, max_layers, self.choose)]
@@ -113,14 +163,14 @@ class _Auto:
         return answer.nodes
 
     def decide(self, nodes: tuple[int, ...]) -> Subgraph:
-        root = nodes[-1]
-        if root not in self.found:
-            return self.layer(root)
-        return brick_subgraph(self.cost, nodes, self.found[root])
-
-    def layer(self, k: int) -> Subgraph:
-        """Node `k` on its own; equal layers are counted once."""
-        structure = self.cost.structure((k,)), self.cost.node_costs[k], self.cost.algorithms.get(k)
-        if structure not in self.layers:
-            self.layers[structure] = layerwise_subgraph(self.cost, k, self.reasons[k])
-        return replace(self.layers[structure], nodes=(k,), why=self.reasons[k])
+        """The record of these nodes; equal subgraphs are counted once."""
+        root, cost = nodes[-1], self.cost
+        proposal = self.found.get(root)
+        own = tuple((cost.node_costs[k], cost.algorithms.get(k)) for k in nodes)
+        structure = cost.structure(nodes), own, proposal
+        if structure not in self.made:
+            reason = self.reasons.get(root, "")
+            made = brick_subgraph(cost, nodes, proposal) if proposal else layerwise_subgraph(cost, root, reason)
+            self.made[structure] = made
+        made = self.made[structure]
+        return replace(made, nodes=nodes, why=made.why if proposal else self.reasons[root])

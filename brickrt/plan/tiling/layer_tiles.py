@@ -13,6 +13,7 @@ from brickrt.ops.cpu.products.conv_geometry import chunk_channels, windows
 from brickrt.ops.operators.conv import Conv
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.operators.move import View
+from brickrt.ops.operators.recurrence import BATCH, DIRECTION, Recurrence
 from brickrt.ops.operators.reduce import Reduce
 from brickrt.ops.types import Shape
 from brickrt.plan.cost.constants import SHARED_US, UNEVEN_LAYER
@@ -36,6 +37,8 @@ def layer_brick(cost: CostModel, k: int) -> Shape:
     if cost.device.kind == "cuda":
         return gpu_brick(cost, k)
     want = _wanted_tasks(cost, k)
+    if isinstance(node.op, Recurrence):
+        return _recurrent_brick(list(whole), min(want, cost.device.cores), cost.device.cores)
     if cost.algorithms.get(k) in LEVELS:
         return strassen_brick(cost.graph, node, cost.device, cost.algorithms[k], cost.constant_bytes, want)
     if k in cost.algorithms:
@@ -185,6 +188,12 @@ def _product_brick(cost: CostModel, k: int, brick: list[int], want: int) -> Shap
         brick[-1] = _edge(columns, want, cores, COLUMNS)
         want = _left(want, columns, brick[-1])
     brick[-2] = _edge(rows, want, cores)
+    return tuple(brick)
+
+
+def _recurrent_brick(brick: list[int], want: int, cores: int) -> Shape:
+    """Cuts directions, then sequences: each piece reads all weights in each step, so there are no more than cores."""
+    _cut_leading(brick, (DIRECTION, BATCH), want, cores)
     return tuple(brick)
 
 

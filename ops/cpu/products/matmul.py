@@ -18,13 +18,15 @@ from llvmlite import ir
 from brickrt.ops.base import Op
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import Index, computed_type, register_type, vector, zeros
+from brickrt.ops.cpu.emit.sizes import Size
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel, kernel_for
 from brickrt.ops.cpu.operand import Operand
 from brickrt.ops.cpu.operands.epilogue import Epilogue
 from brickrt.ops.cpu.products.live_taps import tile_place
 from brickrt.ops.cpu.products.register_tile import Accumulators, LoadWeight, PackedStream
-from brickrt.ops.cpu.products.row_tiles import WIDEST, RowWindow, choose_tile, common_cut, tile_runs
+from brickrt.ops.cpu.products.row_tiles import WIDEST, RepeatedTiles, RowWindow, choose_tile, common_cut, tile_runs
+from brickrt.ops.cpu.products.rows.short_rows import is_short, short_runs
 from brickrt.ops.cpu.products.words.choose_dot import left_registers, word_dot
 from brickrt.ops.cpu.products.words.pair_dot import HALF_WORD, joined_pair
 from brickrt.ops.cpu.products.words.words import (
@@ -37,7 +39,7 @@ from brickrt.ops.cpu.products.words.words import (
 )
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.operators.product_types import SUMS
-from brickrt.ops.types import Boxes
+from brickrt.ops.types import Boxes, OpenNumber
 
 ROWS = RowWindow(1, 1, 1, 1, 0)
 MOST_FEATURES = 128
@@ -164,6 +166,11 @@ class MatMulKernel(Kernel):
         return np.ascontiguousarray(np.moveaxis(split, -2, -3))
 
     @property
+    def any_columns(self) -> bool:
+        """Whether the number of columns is a size: then the last block may be whole or not."""
+        return isinstance(self.columns, OpenNumber)
+
+    @property
     def padded_columns(self) -> int:
         """Columns of whole tiles."""
         width = self.tile[0] * self.lanes
@@ -210,18 +217,25 @@ class MatMulBody:
     def emit(self) -> None:
         """Batches, then tiles of columns, then runs of tiles of rows."""
         f, k = self.f, self.k
-        rank, (ob, most) = k.out.type.rank, k.tile
+        rank, (ob, _) = k.out.type.rank, k.tile
         (first, last), row = f.box(rank - 1), f.box(rank - 2)[0]
-        whole = k.columns // k.lanes // ob
-        rest = int(k.blocks - whole * ob)
-        runs = tile_runs(ROWS, (k.shape_class[1], 0, 0, 0), most)
+        whole = (k.blocks - 1 if k.any_columns else k.columns // k.lanes) // ob
+        rest, masked = int(k.blocks - whole * ob), bool(k.any_columns or k.columns % k.lanes)
+        runs = self.runs(k.shape_class[1])
         with f.loops([f.box(d) for d in range(rank - 2)]) as batch:
             width = ob * k.lanes
             with f.loop(f.div(first, width), f.minimum(whole, f.div(f.add(last, width - 1), width))) as t:
                 self.rows(batch, row, runs, t, ob, masked=False)
             if rest:
                 with f.when(f.b.icmp_signed(">", last, f.value(whole * width))):
-                    self.rows(batch, row, runs, whole, rest, masked=k.columns % k.lanes != 0)
+                    self.rows(batch, row, runs, whole, rest, masked)
+
+    def runs(self, rows: int | Size) -> list[RepeatedTiles]:
+        """The tiles of all rows of the box."""
+        ob, most = self.k.tile
+        if is_short(rows, most):
+            return short_runs(rows, ob, most, self.k.isa.double_pumped)
+        return tile_runs(ROWS, (rows, 0, 0, 0), most)
 
     def rows(self, batch: list[Index], row: Index, runs: list, tile: Index, blocks: int, masked: bool) -> None:
         """All rows of the box by one tile of `blocks` blocks of columns."""
@@ -236,7 +250,7 @@ class MatMulBody:
         f, k = self.f, self.k
         if k.ragged:
             return [self.inside(f.add(column, j * k.lanes)) for j in range(blocks)]
-        tail = f.tail_mask(k.columns % k.lanes, k.lanes) if masked else None
+        tail = f.tail_mask((k.columns - 1) % k.lanes + 1, k.lanes) if masked else None
         return [None] * (blocks - 1) + [tail]
 
     def inside(self, column: Index) -> ir.Value:

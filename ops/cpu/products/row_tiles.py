@@ -153,7 +153,8 @@ class TapRun:
 @dataclass(frozen=True)
 class RepeatedTiles:
     """`repeat` equal tiles, each `out_step` output and `in_step` input pixels after the one before. The first one's
-    first output is `start`; its taps count from `in_start`, relative to the row's base."""
+    first output is `start`; its taps count from `in_start`, relative to the row's base. Where there is a `latest`, no
+    tile begins behind it."""
 
     tile: PixelTile
     start: int | Size
@@ -161,6 +162,7 @@ class RepeatedTiles:
     repeat: int | Size
     out_step: int
     in_step: int
+    latest: int | Size | None = None
 
 
 def tile_runs(window: RowWindow, shape_class: tuple[int | Size, int, int, int], most: int) -> list[RepeatedTiles]:
@@ -296,7 +298,7 @@ def choose_tile(
         widths = Counter(sizes(width, most))
         heights = Counter(_parts(blocks, ob))
         kinds = product(heights.items(), widths.items())
-        cost = sum(m * n * _cycles(o, t, isa.double_pumped) for (o, m), (t, n) in kinds)
+        cost = sum(m * n * tile_cycles(o, t, isa.double_pumped) for (o, m), (t, n) in kinds)
         if best is None or cost < best[0] - 1e-9:
             best = cost, ob, most
     assert best is not None
@@ -308,7 +310,8 @@ def _parts(blocks: int, ob: int) -> list[int]:
     return [ob] * (blocks // ob) + ([blocks % ob] if blocks % ob else [])
 
 
-def _cycles(ob: int, t: int, double_pumped: bool) -> float:
+def tile_cycles(ob: int, t: int, double_pumped: bool) -> float:
+    """Cycles of a tile per input channel, as `choose_tile` has them."""
     weights = ob * VECTOR_BYTES / L2_BYTES_PER_CYCLE
     if double_pumped:
         return max(ob * t, weights, 6.0) + 0.05 * ob + (0.1 * t if ob > 1 else 0.0)

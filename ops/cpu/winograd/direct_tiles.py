@@ -11,7 +11,7 @@ from llvmlite import ir
 
 from brickrt.ops.cpu.emit.llvm_types import I32, I64, Index, zeros
 from brickrt.ops.cpu.emit.magnitudes import BITS
-from brickrt.ops.cpu.products.register_tile import Accumulators, PackedStream
+from brickrt.ops.cpu.products.register_tile import Accumulators
 from brickrt.ops.cpu.winograd.axes import Axis
 from brickrt.ops.cpu.winograd.frame import TileGroup, WinogradFrame, WinogradTile
 from brickrt.ops.cpu.winograd.input_transform import slot
@@ -26,7 +26,7 @@ class DirectTiles:
     def __init__(self, frame: WinogradFrame) -> None:
         self.frame, self.k, self.f = frame, frame.k, frame.f
         self.suspects, self.check, self.outputs = Suspects(frame), TileCheck(frame), OutputTransform(frame)
-        self.weights = self.f.address(frame.w, frame.k.transformed_elements, frame.dtype)
+        self.weights = frame.raw_weights
         self.strides = frame.strides(frame.k.ins[0].strides)
         self.zero = zeros(frame.kind)
         self.pixels = self.f.address(frame.v, frame.k.pixels_at, frame.dtype)
@@ -64,18 +64,17 @@ class DirectTiles:
 
     def row(self, tile: WinogradTile, block: Index, z: Index, y: Index) -> None:
         """A row of a tile's outputs, for a block of channels: sums of all taps."""
-        f, k, (swept, down, across) = self.f, self.k, self.k.axes
-        sums, channels = Accumulators.create(f, [self.zero], across.m, self.frame.dtype, k.lanes), k.ins[0].shape[1]
+        f, k, (swept, down, across), channels = self.f, self.k, self.k.axes, self.k.ins[0].shape[1]
+        sums = Accumulators.create(f, [self.zero], across.m, self.frame.dtype, k.lanes)
         with self.taps(swept, z) as (kz, plane), self.taps(down, y) as (ky, line):
             start = f.add(f.mul(tile.n, k.ins[0].strides[0]), f.dot((plane, line), self.strides[:2]))
             self.copy(start, tile_input(f, across, tile.corner[1]))
-            first = f.mul(f.add(f.mul(f.add(f.mul(block, swept.r), kz), down.r), ky), across.r)
+            first = f.mul(f.add(f.mul(kz, down.r), ky), across.r)
             with f.loop(0, across.r) as kx:
-                weights = f.address(self.weights, f.mul(f.add(first, kx), channels * k.lanes), self.frame.dtype)
+                weights = f.address(self.weights, self.frame.raw_at(block, 0, f.add(first, kx)), k.raw_type)
                 pixels = f.address(self.pixels, f.mul(kx, k.row_pixel), self.frame.dtype)
                 offsets = [j * across.stride * k.row_pixel for j in range(across.m)]
-                stream = PackedStream(f, weights, 1, channels, self.frame.dtype, k.lanes)
-                sums.multiply_add(pixels, offsets, 1, channels, stream)
+                sums.multiply_add(pixels, offsets, 1, channels, self.frame.raw_stream(weights))
         for j in range(across.m):
             f.store(sums.value(0, j), self.sums, j * k.lanes, self.frame.dtype, k.lanes)
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from llvmlite import ir
 
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
-from brickrt.ops.cpu.emit.llvm_types import FLOAT, Index, vector
+from brickrt.ops.cpu.emit.llvm_types import FLOAT, I32, Index, vector
+from brickrt.ops.cpu.products.register_tile import LoadWeight
 from brickrt.ops.cpu.winograd.axes import Axis
 from brickrt.ops.cpu.winograd.scheme import FLOAT32, WinogradScheme
 
@@ -109,6 +110,31 @@ class WinogradFrame:
     def strides(self, strides: Sequence[int]) -> list[int]:
         """A tensor's strides along swept, down, across."""
         return [0 if axis.dim is None else strides[axis.dim] for axis in self.k.axes]
+
+    # ---- weights as they are
+
+    @property
+    def raw_weights(self) -> ir.Value:
+        """Address of the weights as they are."""
+        return self.f.address(self.w, self.k.transformed_elements, FLOAT32)
+
+    def raw_at(self, block: Index, channel: Index, tap: Index) -> Index:
+        """Where those of a block of output channels for a channel and a tap lie, in elements."""
+        f, k = self.f, self.k
+        tile, j = (f.div(block, k.ob), f.rem(block, k.ob)) if k.ob > 1 else (block, 0)
+        row = f.add(f.mul(f.add(f.mul(tile, k.ins[0].shape[1]), channel), k.taps), tap)
+        return f.add(f.mul(row, k.ob * k.lanes), f.mul(j, k.lanes))
+
+    def raw_stream(self, base: ir.Value) -> LoadWeight:
+        """Those of one block and tap for all channels, from `base` on."""
+        f, k = self.f, self.k
+        return lambda c, _: f.load(base, f.mul(c, k.taps * k.ob * k.lanes), k.raw_type, k.lanes)
+
+    def flag(self) -> ir.Value:
+        """int32 that is not 0 where weights must not be transformed."""
+        f, k = self.f, self.k
+        value = f.load(self.raw_weights, k.raw_elements, k.raw_type)
+        return f.b.zext(f.b.fcmp_unordered("!=", value, ir.Constant(value.type, 0.0)), I32)
 
     def residue(self, at: tuple[Index, Index]) -> Index:
         """Number of a residue from those down and across."""

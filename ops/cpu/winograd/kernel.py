@@ -21,6 +21,7 @@ from brickrt.ops.cpu.winograd.gather import GatheredInput
 from brickrt.ops.cpu.winograd.input_transform import InputTransform
 from brickrt.ops.cpu.winograd.output_transform import OutputTransform
 from brickrt.ops.cpu.winograd.products import Products
+from brickrt.ops.cpu.winograd.raw_products import RawProducts
 from brickrt.ops.cpu.winograd.scheme import WinogradScheme
 from brickrt.ops.cpu.winograd.tile_ranges import Suspects
 from brickrt.ops.operators.conv import Conv
@@ -34,7 +35,7 @@ class WinogradKernel(WinogradScheme):
         """Groups of tiles, then runs of planes; all phases of one before the next, the last where tiles are suspect."""
         frame = WinogradFrame(self, f)
         read = GatheredInput(frame) if self.gathers else InputTransform(frame)
-        phases = (read, Products(frame), OutputTransform(frame))
+        phases = (read, RawProducts(frame) if self.raw else Products(frame), OutputTransform(frame))
         suspects = Suspects(frame)
         with f.loop(0, frame.total, self.group) as first:
             suspects.begin()
@@ -50,9 +51,11 @@ class WinogradKernel(WinogradScheme):
 
 @dataclass(frozen=True)
 class WinogradMaker:
-    """Makes Winograd kernels whose tiles have `edge` outputs along each tiled dimension."""
+    """Makes Winograd kernels whose tiles have `edge` outputs along each tiled dimension; `raw` ones transform weights
+    while they run."""
 
     edge: int
+    raw: bool = False
     prefetches: ClassVar[bool] = WinogradKernel.prefetches
 
     def __call__(
@@ -79,4 +82,4 @@ class WinogradMaker:
         align = common_cut(boxes, 1, out.shape[1], isa.lanes)
         blocks = -(-boxes.hi[:, 1] // isa.lanes) - boxes.lo[:, 1] // isa.lanes
         most = (int(each.max(initial=1)) for each in (boxes.extents[:, 0] * tiles[0] * tiles[1], depth, blocks))
-        return np.zeros(len(boxes), np.int64), [(self.edge, align, *most)]
+        return np.zeros(len(boxes), np.int64), [(self.edge, align, *most, int(self.raw))]

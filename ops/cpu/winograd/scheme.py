@@ -33,15 +33,16 @@ from brickrt.ops.cpu.winograd.transforms import transform_weights
 from brickrt.ops.operators.conv import Conv
 
 ROOMY = 32  # blocks of channels that there is always room for
+RAW_CHANNELS = 32  # of the input, whose weights are transformed at a time
 FLOAT32 = np.dtype(np.float32)  # that sums, and weights in memory, are
 
 
 @dataclass(frozen=True)
 class WinogradScheme(Kernel):
-    """`shape_class` is (edge, align, tiles, depth, blocks): tiles of `edge` outputs, m, along each tiled dimension;
-    `align` as in `choose_tile`; then the most that a box has of tiles in a plane (of all its images), of planes, and of
-    blocks of output channels. `decided` are the `sizes`, of which the group alone is a size, `ob`, and for how many
-    tiles and blocks there is `room`."""
+    """`shape_class` is (edge, align, tiles, depth, blocks, raw): tiles of `edge` outputs, m, along each tiled
+    dimension; `align` as in `choose_tile`; then the most that a box has of tiles in a plane (of all its images), of
+    planes, and of blocks of output channels; and whether weights are transformed while the kernel runs. `decided` are
+    the `sizes`, of which the group alone is a size, `ob`, and for how many tiles and blocks there is `room`."""
 
     op: Conv
     effort = 5
@@ -70,6 +71,21 @@ class WinogradScheme(Kernel):
     def edge(self) -> int:
         """Outputs of a tile along each tiled dimension, m."""
         return self.shape_class[0]
+
+    @property
+    def raw(self) -> bool:
+        """Whether weights are packed as they are alone (`raw_products.py`)."""
+        return bool(self.shape_class[5])
+
+    @property
+    def raw_type(self) -> np.dtype:
+        """The type of weights as they are."""
+        return self.ins[1].dtype if self.raw else FLOAT32
+
+    @property
+    def taps(self) -> int:
+        """Taps of the kernel, along all dimensions."""
+        return math.prod(self.op.kernel)
 
     @cached_property
     def axes(self) -> Axes:
@@ -106,8 +122,8 @@ class WinogradScheme(Kernel):
         """How many tiles are worked on at a time."""
         if self.decided:
             return self.decided[0]
-        _, _, tiles, depth, _ = self.shape_class
-        return choose_sizes(tiles, depth, self.ob, self.isa.registers, self.weight_bytes)
+        _, _, tiles, depth, *_ = self.shape_class
+        return choose_sizes(tiles, depth, self.ob, self.isa.registers, self.weight_bytes, self.raw)
 
     @property
     def room(self) -> tuple[int, int]:
@@ -115,7 +131,7 @@ class WinogradScheme(Kernel):
         boxes have code in common."""
         if self.decided:
             return self.decided[2]
-        tiles = self.t if self.weight_bytes <= NEAR else MOST_BLOCKS * self.t
+        tiles = self.t if self.weight_bytes <= NEAR and not self.raw else MOST_BLOCKS * self.t
         return tiles, min(self.out.channel_blocks, power_of_two(max(ROOMY, self.shape_class[4])))
 
     @property
@@ -178,7 +194,23 @@ class WinogradScheme(Kernel):
     @property
     def workspace(self) -> int:
         """All that phases leave for each other, elements of 4 bytes."""
-        return 4 * (self.pixels_at + self.axes.across.inputs * self.row_pixel)
+        return 4 * (self.chunk_at + (self.axes.planes * self.chunk_plane if self.raw else 0))
+
+    @property
+    def chunk_at(self) -> int:
+        """Elements before the transformed weights of a chunk of input channels."""
+        end = self.pixels_at + self.axes.across.inputs * self.row_pixel
+        return -(-end // self.lanes) * self.lanes
+
+    @property
+    def chunk_blocks(self) -> int:
+        """Blocks of input channels in a chunk."""
+        return max(1, min(RAW_CHANNELS // self.lanes, self.blocks_in))
+
+    @property
+    def chunk_plane(self) -> int:
+        """Floats from one plane of a chunk's weights to the next: an odd number of vectors."""
+        return (self.chunk_blocks * self.lanes * self.ob | 1) * self.lanes
 
     @cached_property
     def epilogue(self) -> Epilogue:
@@ -187,8 +219,8 @@ class WinogradScheme(Kernel):
 
     @property
     def transformed_elements(self) -> int:
-        """Packed weights before those as they are."""
-        return self.weight_bytes // 4 // self.out.shape[1] * self._padded
+        """Packed weights before those as they are; none of them raw."""
+        return 0 if self.raw else self.weight_bytes // 4 // self.out.shape[1] * self._padded
 
     @property
     def _padded(self) -> int:
@@ -197,14 +229,16 @@ class WinogradScheme(Kernel):
         return -(-self.out.shape[1] // width) * width
 
     def pack_parts(self, i: int, array: np.ndarray) -> Sequence[np.ndarray]:
-        """Weights as [n²][tile of OB blocks][swept tap][s²][C][OB*lanes], followed by themselves as [block][tap][C]
-        [lanes], and by a number that is not 0 where they must not be transformed; the bias up to whole tiles."""
+        """Weights as [n²][tile of OB blocks][swept tap][s²][C][OB*lanes], unless `raw`; then as they are, as [tile of
+        OB blocks][C][tap][OB*lanes], and a number that is not 0 where they must not be transformed; the bias up to
+        whole tiles."""
         missing = self._padded - self.out.shape[1]
         if i == 1:
-            array = array.astype(FLOAT32, copy=False)
+            array = array.astype(self.raw_type, copy=False)
             w = np.pad(array, [(0, missing), *[(0, 0)] * (array.ndim - 1)]) if missing else array
             w = self._walked(w)
-            return [self._transformed(w), self._direct(w), must_not_transform(array)]
+            parts = [self._direct(w), must_not_transform(array)]
+            return parts if self.raw else [self._transformed(w), *parts]
         if i == 2 and self.op.bias:
             return [np.pad(array, (0, missing))]
         return super().pack_parts(i, array)
@@ -212,18 +246,19 @@ class WinogradScheme(Kernel):
     def packing(self, i: int) -> Hashable:
         """See `Kernel`: channels, those of a register tile, and how dimensions are walked."""
         axes = tuple(replace(axis, extent=0) for axis in self.axes)
-        return super().packing(i), self.ins[0].shape[1], self.out.shape[1], self.ob, axes
+        return super().packing(i), self.ins[0].shape[1], self.out.shape[1], self.ob, axes, self.raw
 
     def packed_elements(self, i: int) -> int:
         """See `Kernel`."""
         if i == 1:
-            return (self.flag_at + 1) * FLOAT32.itemsize // self.ins[1].dtype.itemsize
+            elements = self.transformed_elements + self.raw_elements + 1
+            return elements * self.raw_type.itemsize // self.ins[1].dtype.itemsize
         return self._padded if i == 2 and self.op.bias else super().packed_elements(i)
 
     @property
-    def flag_at(self) -> int:
-        """Elements of the packed weights before that number."""
-        return self.transformed_elements + self._padded * self.ins[0].shape[1] * math.prod(self.op.kernel)
+    def raw_elements(self) -> int:
+        """Elements of the weights as they are, before that number."""
+        return self._padded * self.ins[0].shape[1] * self.taps
 
     def _walked(self, w: np.ndarray) -> np.ndarray:
         """[M, C, k…] → [M, C, swept, down, across]"""
@@ -231,8 +266,8 @@ class WinogradScheme(Kernel):
         return np.moveaxis(w.reshape(*w.shape[:2], *(1,) * (5 - w.ndim), *w.shape[2:]), dim, 2)
 
     def _direct(self, w: np.ndarray) -> np.ndarray:
-        """[M, C, swept, down, across] → [M/lanes, taps, C, lanes]"""
-        return w.reshape(-1, self.lanes, w.shape[1], math.prod(w.shape[2:])).transpose(0, 3, 2, 1)
+        """[M, C, swept, down, across] → [tile of OB blocks, C, taps, OB*lanes]"""
+        return w.reshape(-1, self.ob * self.lanes, w.shape[1], self.taps).transpose(0, 2, 3, 1)
 
     def _transformed(self, w: np.ndarray) -> np.ndarray:
         """[M, C, swept, down, across] → [n², tile of OB blocks, swept tap, s², C, OB*lanes]"""
@@ -246,6 +281,6 @@ class WinogradScheme(Kernel):
 
 
 def must_not_transform(w: np.ndarray) -> np.ndarray:
-    """[1] where weights are not finite, or so large that sums of them may not be; else [0]. float32."""
+    """[1] where weights are not finite, or so large that sums of them may not be; else [0]. Of their type."""
     largest = max(w.max(initial=0), -w.min(initial=0)) if np.isfinite(w).all() else np.inf
-    return np.array([largest >= 2.0**MOST], np.float32)
+    return np.array([float(largest) >= 2.0**MOST], w.dtype)

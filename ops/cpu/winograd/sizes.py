@@ -20,13 +20,17 @@ class Sizes:
     run: int
 
 
-def choose_sizes(tiles: int, planes: int, ob: int, registers: int, weight_bytes: int) -> Sizes:
+def choose_sizes(tiles: int, planes: int, ob: int, registers: int, weight_bytes: int, raw: bool = False) -> Sizes:
     """For boxes of so many tiles in so many planes, in register tiles of `ob` blocks of channels.
 
-    One register tile while the weights stay in L2 beside it, else a few.
+    One register tile while the weights stay in L2 beside it, else a few; as many as can be where weights are `raw`,
+    that is transformed anew for each group.
     """
     t = register_tile(tiles, ob, registers)
     blocks = -(-tiles // t)
+    if raw:
+        group = t * -(-blocks // -(-blocks // MOST_BLOCKS))
+        return Sizes(t, group, min(planes, max(1, SHARED_TILES // group)))
     if weight_bytes <= NEAR:
         return Sizes(t, t, 1)
     group = t * (blocks if blocks <= MOST_BLOCKS else 2 if weight_bytes <= 4 * NEAR else 3)

@@ -46,7 +46,7 @@ class Suspects:
 
     def __init__(self, frame: WinogradFrame) -> None:
         self.frame, self.f = frame, frame.f
-        self.always = self.f.load(frame.w, frame.k.flag_at, BITS)  # not 0: weights that must not be transformed
+        self.always = frame.flag()  # not 0: weights that must not be transformed
         self.found = self.f.address(frame.v, frame.k.suspects_at, frame.dtype)
         self.flags = self.f.address(self.found, frame.k.lanes, BITS)
 

@@ -74,6 +74,19 @@ def input_rows(f: FunctionEmitter, d: Sequence[ir.Value], axis: Axis) -> list[ir
     return [*out, combine(f, monic(points), d[int(zero) :: 2])]
 
 
+def weight_rows(f: FunctionEmitter, w: Sequence[ir.Value], axis: Axis) -> list[ir.Value]:
+    """G w: n vectors from as many as there are taps."""
+    if axis.n == 1:
+        return list(w)
+    matrix = weight_matrix(axis)
+    out = [f.b.fmul(fill(w[0].type, matrix[0, 0]), w[0]) if matrix[0, 0] != 1 else w[0]] if has_zero(axis.n) else []
+    for plus, minus in matrix[len(out) : -1].reshape(-1, 2, axis.taps):
+        same = bool(plus[0] * minus[0] > 0)  # the two differ in the sign of the odd terms, else of the even ones
+        even, odd = combine(f, plus[0::2], w[0::2]), combine(f, plus[1::2], w[1::2])
+        out += [f.b.fadd(even, odd), f.b.fsub(even, odd) if same else f.b.fsub(odd, even)]
+    return [*out, w[-1]]
+
+
 def output_rows(f: FunctionEmitter, s: Sequence[ir.Value], axis: Axis) -> list[ir.Value]:
     """Aᵀ s: m vectors from n."""
     if axis.n == 1:

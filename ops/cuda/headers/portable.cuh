@@ -1,5 +1,5 @@
 // The functions and macros that all device sources are written with, so that two compilers take them. On a GPU they are
-// CUDA's; with BRICK_HOST defined, a header of the tests defines them for a host compiler, where the threads of a block
+// CUDA's; with BRICK_FUSED defined, tensors may lie in shared memory; with BRICK_HOST defined, a header of the tests defines them for a host compiler, where the threads of a block
 // take turns.
 #pragma once
 
@@ -89,10 +89,21 @@ BRICK_DEVICE long long globaltimer() {  // ns
 // them.
 template <int BYTES> BRICK_DEVICE void check_aligned(const void*) {}
 
-// Begins to copy 16 bytes to shared memory, asynchronously: the first `bytes` of them from `from`, then zeros.
+// Begins to copy 16 bytes to shared memory, asynchronously: the first `bytes` of them from `from`, then zeros. What
+// lies in shared memory itself is copied at once, all of it or nothing.
 BRICK_DEVICE void copy_async16(void* to, const void* from, int bytes) {
+#ifdef BRICK_FUSED
+    if (__isShared(from)) {
+        *static_cast<uint4*>(to) = bytes ? *static_cast<const uint4*>(from) : uint4{0, 0, 0, 0};
+        return;
+    }
+#endif
     const unsigned shared = static_cast<unsigned>(__cvta_generic_to_shared(to));
     asm volatile("cp.async.ca.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(from), "r"(bytes));
+}
+BRICK_DEVICE void copy_async8(void* to, const void* from) {
+    const unsigned shared = static_cast<unsigned>(__cvta_generic_to_shared(to));
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(shared), "l"(from));
 }
 // Ends a group of copies; `copy_wait<N>` waits until all but the last N groups of this thread have arrived.
 BRICK_DEVICE void copy_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
@@ -148,15 +159,15 @@ template <int N, class T> BRICK_DEVICE void store(T* p, const Vector<T, N>& v) {
     *reinterpret_cast<Vector<T, N>*>(p) = v;
 }
 
-// Tells the compiler that a pointer is to global memory.
+// Tells the compiler that a pointer is to global memory, where tensors lie nowhere else.
 template <class T> BRICK_DEVICE T* global(T* p) {
-#ifndef BRICK_HOST
+#if !defined(BRICK_HOST) && !defined(BRICK_FUSED)
     __builtin_assume(__isGlobal(p));
 #endif
     return p;
 }
 
-// As `store`, to global memory and in a single access: the compiler splits a plain store where a conditional one is
+// As `store`, to where tensors lie and in a single access: the compiler splits a plain store where a conditional one is
 // next to it.
 #ifdef BRICK_HOST
 template <class T, int N> inline void store_global(T* p, const Vector<T, N>& v) { store(p, v); }
@@ -168,12 +179,19 @@ template <class T, int N> BRICK_DEVICE void store_global(T* p, const Vector<T, N
     } else {
         unsigned w[BYTES / 4];
         memcpy(w, &v, BYTES);
+#ifdef BRICK_FUSED
+#define BRICK_STORE "st"
+        const T* const to = p;
+#else
+#define BRICK_STORE "st.global"
         const size_t to = __cvta_generic_to_global(p);
+#endif
         if constexpr (BYTES == 8)
-            asm volatile("st.global.v2.b32 [%0], {%1, %2};" ::"l"(to), "r"(w[0]), "r"(w[1]) : "memory");
+            asm volatile(BRICK_STORE ".v2.b32 [%0], {%1, %2};" ::"l"(to), "r"(w[0]), "r"(w[1]) : "memory");
         else
-            asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(w[0]), "r"(w[1]), "r"(w[2]), "r"(w[3])
+            asm volatile(BRICK_STORE ".v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(w[0]), "r"(w[1]), "r"(w[2]), "r"(w[3])
                          : "memory");
+#undef BRICK_STORE
     }
 }
 #endif

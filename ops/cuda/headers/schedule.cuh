@@ -43,31 +43,41 @@ BRICK_DEVICE void stop(const Context* c, int reason, int task, int dep = 0) {
 }
 BRICK_DEVICE bool stopped(const Context* c) { return load_relaxed(c->stop) != 0; }
 
-// Runs the steps of a task: `call(kernel, step, at, shared)` for each, with the whole block. `slot` is the block's
-// scratch. The block must be synchronized before, and after it before `state` is used again.
-template <class Call>
-BRICK_DEVICE void run_steps(const Context* c, int task, int slot, BlockState* state, char* shared, Call call) {
-    int turn = 0;  // frames alternate: threads may still read the last one
-    for (int k = read_only(c->task_at + task), end = read_only(c->task_at + task + 1); k < end; turn ^= 1) {
-        const long long* record = c->records + k;
-        const long long sizes = read_only(record + 1);
+// Runs the steps whose records are the words `k` … `end` - 1 that `read` gives: `call(kernel, step, at, shared)` for
+// each, with the whole block. `slot` is the block's scratch, unless it lies in shared memory, at `fused`. The block must
+// be synchronized before, and after it before `state` is used again.
+template <class Read, class Call>
+BRICK_DEVICE void run_records(const Context* c, int k, int end, const Read& read, int slot, BlockState* state, char* shared,
+                              char* fused, Call call) {
+    for (int turn = 0; k < end; turn ^= 1) {  // frames alternate: threads may still read the last one
+        const int record = k;
+        const long long sizes = read(record + 1);
         const int operands = (int)sizes, rank = (int)(sizes >> 32);
         Frame& frame = state->frames[turn];
         for (int i = thread(); i < operands; i += threads()) {
-            const unsigned long long operand = read_only(record + HEAD_WORDS + i);
+            const unsigned long long operand = read(record + HEAD_WORDS + i);
             const int base = (int)(operand >> BASE_SHIFT);
             const long long offset = (long long)(operand << (64 - BASE_SHIFT)) >> (64 - BASE_SHIFT);
-            frame.at[i] = read_only(c->bases + base) + offset + (base == SCRATCH ? slot * c->scratch_stride : 0);
+            char* const start = fused && base == SCRATCH ? fused : read_only(c->bases + base);
+            frame.at[i] = start + offset + (!fused && base == SCRATCH ? slot * c->scratch_stride : 0);
         }
         for (int i = thread(); i < rank; i += threads()) {
-            const long long ends = read_only(record + HEAD_WORDS + operands + i);
+            const long long ends = read(record + HEAD_WORDS + operands + i);
             frame.lo[i] = (int)ends;
             frame.hi[i] = (int)(ends >> 32);
         }
         k += HEAD_WORDS + operands + rank;
         sync();
-        call((int)read_only(record), Step{frame.lo, frame.hi}, frame.at, shared);
+        call((int)read(record), Step{frame.lo, frame.hi}, frame.at, shared);
     }
+}
+
+// The same for a task, whose records are in global memory, as scratch is.
+template <class Call>
+BRICK_DEVICE void run_steps(const Context* c, int task, int slot, BlockState* state, char* shared, Call call) {
+    const auto read = [&](int k) { return read_only(c->records + k); };
+    const int first = read_only(c->task_at + task), end = read_only(c->task_at + task + 1);
+    run_records(c, first, end, read, slot, state, shared, nullptr, call);
 }
 
 BRICK_DEVICE void note_begin(const Context* c, const BlockState* state, int task) {
@@ -265,6 +275,58 @@ BRICK_DEVICE void run_in_turn(const Context* c, int first, int count, int launch
             sync();
             if (thread() == 0) note_end(c, state, task);
         }
+    }
+}
+
+// Where the records of a task lie: the words first … end - 1. None of a task that is not there.
+struct RecordRange {
+    int first = 0, end = 0;
+
+    RecordRange() = default;
+    BRICK_DEVICE RecordRange(const Context* c, int task, int tasks) {
+        if (task >= tasks) return;
+        first = read_only(c->task_at + task);
+        end = read_only(c->task_at + task + 1);
+    }
+    // Begins to copy them to shared memory.
+    BRICK_DEVICE void bring(const Context* c, long long* to) const {
+        for (int k = first + thread(); k < end; k += threads()) copy_async8(to + k - first, c->records + k);
+        copy_commit();
+    }
+};
+
+// The same with scratch in shared memory, at `fused`. The records of a task are brought to `records`, in shared memory
+// too, while the task before runs, and where they lie is known a task earlier: no step waits for memory to learn what
+// it is to do. There is room for two tasks, of at most WORDS words each, and each has a step.
+template <int WORDS, class Call>
+BRICK_DEVICE void run_fused(const Context* c, int first, int count, int launch, char* shared, Call call, char* records,
+                            char* fused) {
+    BlockState* state = reinterpret_cast<BlockState*>(shared);
+    const int end = first + count;
+    int task = first + block(), turn = 0;
+    if (thread() == 0) {
+        begin(c, launch, state);
+        state->task = stopped(c) ? -1 : 0;
+    }
+    RecordRange mine(c, task, end), next(c, task + blocks(), end);
+    mine.bring(c, reinterpret_cast<long long*>(records));
+    for (; task < end; task += blocks(), turn ^= 1) {
+        copy_wait<0>();
+        sync();
+        if (state->task < 0) break;
+        long long* const words = reinterpret_cast<long long*>(records);
+        const unsigned long long stop = thread() == 0 ? load_relaxed(c->stop) : 0;
+        const int own = mine.end - mine.first;
+        if (thread() == 0) note_begin(c, state, task);
+        next.bring(c, words + (turn ^ 1) * WORDS);
+        mine = next, next = RecordRange(c, task + 2 * blocks(), end);
+        const auto read = [&](int k) { return words[turn * WORDS + k]; };
+        run_records(c, 0, own, read, 0, state, shared + SHARED_BYTES, fused, call);
+        if (state->events) {
+            sync();
+            if (thread() == 0) note_end(c, state, task);
+        }
+        if (thread() == 0 && stop) state->task = -1;
     }
 }
 

@@ -152,7 +152,7 @@ def cores(dtype: np.dtype, precision: str, most: int = LEAST) -> Iterator[Core]:
     """
     warps = on_warps(dtype, precision)
     found = (Core(t, dtype, warps) for t in (WARP_TILES if warps else LANE_TILES))
-    return (c.staged(most) for c in found if c.shared <= TWO_STAGES)
+    return (c.staged(most) for c in found if c.shared <= min(TWO_STAGES, room(most, BLOCKS)))
 
 
 def choose_core(dtype: np.dtype, precision: str, m: int, n: int, depth: int, unit: int = 1, most: int = LEAST) -> Core:

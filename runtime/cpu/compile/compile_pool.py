@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from queue import Empty, PriorityQueue, SimpleQueue
 from typing import NamedTuple
 
+from brickrt.graph.uncollected import uncollected
 from brickrt.ops.cpu.kernel import Kernel
 from brickrt.ops.cpu.sized_kernel import SizedCode, compiled_code
 from brickrt.runtime.cpu.compile.kernel_digest import kernel_digest
@@ -28,13 +29,8 @@ KERNELS_PER_HELPER = 5  # from which on starting a helper pays
 
 def build(kernel: Kernel) -> SizedCode:
     """Machine code of one kernel, in a function that no other code is named after."""
-    collects = gc.isenabled()
-    gc.disable()  # or to emit takes twice as long: all that is made of LLVM IR lives until the end
-    try:
+    with uncollected():  # or to emit takes twice as long
         return compiled_code(kernel, f"brick_{kernel_digest(kernel)}")
-    finally:
-        if collects:
-            gc.enable()
 
 
 class CompileJob(NamedTuple):

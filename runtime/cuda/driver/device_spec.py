@@ -18,6 +18,7 @@ RATES = {
     (10, 0): (256, 4096, 8192, 30),
     (12, 0): (256, 512, 1024, 16),
 }
+SHARED_BYTES = 128  # of shared memory, per multiprocessor and cycle
 GEFORCE = 0.5  # of these products' rate, with sums in float32, that such boards have
 
 
@@ -53,5 +54,5 @@ def spec_of(found: Properties) -> DeviceSpec:
         memory=found.memory,
         peak_gflops_per_core=flops * ghz,
         matrix_gflops_per_core={"tf32": tf32 * matrix, "float16": half * matrix, "bfloat16": half * matrix},
-        bandwidth={"l2": l2, "l3": l2, "memory": memory},
+        bandwidth={"shared": SHARED_BYTES * ghz * found.multiprocessors, "l2": l2, "l3": l2, "memory": memory},
     )

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from functools import cache
 
 from brickrt.ops.cuda.kernel import BLOCKS, Kernel
+from brickrt.ops.cuda.shared_memory import RESERVED, of_multiprocessor
+from brickrt.plan.geometry.arena_packing import aligned
 from brickrt.runtime.cuda.kernels.context_header import header
 from brickrt.runtime.cuda.kernels.kernel_context import SHARED_BYTES
 
@@ -54,26 +56,69 @@ def function_of(kernel: Kernel) -> FunctionSource:
     return FunctionSource(kernel.emit(_NAME), tuple(kernel.headers), kernel.shared)
 
 
-def source_of(functions: Sequence[FunctionSource], by_tickets: bool, threads: int) -> KernelSource:
-    """The kernel function whose steps call `functions`, by their index."""
-    name = ("tickets_" if by_tickets else "turns_") + _digest("".join(f.name for f in functions) + str(threads))
+@dataclass(frozen=True)
+class FusedMemory:
+    """What blocks of fused bricks have in shared memory, of which the device gives a block at most `most` bytes: the
+    `words` of a task's records, twice, and `scratch` bytes."""
+
+    words: int
+    scratch: int
+    most: int
+
+    def blocks(self, shared: int) -> int:
+        """Blocks of so many bytes that a multiprocessor has room for, at most BLOCKS: the fewer, the more registers."""
+        return max(1, min(BLOCKS, of_multiprocessor(self.most) // (shared + RESERVED)))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all, the records rounded up to the alignment of tensors."""
+        return aligned(self.record_bytes) + self.scratch
+
+    @property
+    def record_bytes(self) -> int:
+        """Bytes of the records of two tasks."""
+        return 2 * 8 * self.words
+
+
+def source_of(
+    functions: Sequence[FunctionSource], by_tickets: bool, threads: int, fused: FusedMemory | None = None
+) -> KernelSource:
+    """The kernel function whose steps call `functions`, by their index. Scratch lies in global memory unless it is
+    `fused`."""
+    own = SHARED_BYTES + max((f.shared for f in functions), default=0)
+    shared = own if fused is None else aligned(own) + fused.nbytes
+    blocks = BLOCKS if fused is None else fused.blocks(shared)
+    kind = "tickets" if by_tickets else "turns" if fused is None else "fused"
+    apart = "" if fused is None else f" {fused.words} {fused.scratch} {blocks}"
+    name = f"{kind}_" + _digest("".join(f.name for f in functions) + str(threads) + apart)
     headers = dict.fromkeys(("portable.cuh", *(name for f in functions for name in f.headers)))
-    run = BY_TICKETS if by_tickets else IN_TURN
     text = "\n".join(
         [
+            *(() if fused is None else ("#define BRICK_FUSED",)),
             *(f'#include "{one}"' for one in headers),
             f"#ifndef HAS_CONTEXT\n#define HAS_CONTEXT\n{header()}#endif",
             '#include "schedule.cuh"',
             *dict.fromkeys(f.named for f in functions),
             _call(name, functions),
-            f"BRICK_KERNEL({name}, brick::Context, {threads}, {BLOCKS}) {{",
+            f"BRICK_KERNEL({name}, brick::Context, {threads}, {blocks}) {{",
             "    BRICK_SHARED(shared);",
-            f"    brick::{run} slot, shared, Call_{name}());",
+            f"    {_run(name, by_tickets, own, fused)}",
             "}",
             "",
         ]
     )
-    return KernelSource(name, text, threads, SHARED_BYTES + max((f.shared for f in functions), default=0))
+    return KernelSource(name, text, threads, shared)
+
+
+def _run(name: str, by_tickets: bool, own: int, fused: FusedMemory | None) -> str:
+    """The statement that runs tasks, in a block whose functions have the first `own` bytes of shared memory."""
+    if fused is None:
+        return f"brick::{BY_TICKETS if by_tickets else IN_TURN} slot, shared, Call_{name}());"
+    records = aligned(own)
+    return (
+        f"brick::run_fused<{fused.words}>(c, first, count, launch, shared, Call_{name}(), "
+        f"shared + {records}, shared + {records + aligned(fused.record_bytes)});"
+    )
 
 
 def _call(name: str, functions: Sequence[FunctionSource]) -> str:

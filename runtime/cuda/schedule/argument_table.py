@@ -10,6 +10,7 @@ import copy
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -21,6 +22,7 @@ from brickrt.ops.base import Op
 from brickrt.ops.cuda.cudnn.coverage import Coverage, inputs_of, parts_of, remainder
 from brickrt.ops.cuda.kernel import Kernel, Precision, make_kernel
 from brickrt.ops.cuda.operand import VECTOR, Operand, dense
+from brickrt.ops.cuda.shared_memory import FUSED_MOST
 from brickrt.ops.expr import arg
 from brickrt.ops.operators.conv import Conv, ConvTranspose
 from brickrt.ops.operators.map import Map
@@ -177,10 +179,21 @@ class ArgumentTable:
         op, operands = Map(arg(0, operand.dtype)), (operand, operand)
         return self.add_op(node, op, operands, origins, moves.boxes, moves.tasks, moves.ranks)
 
+    def _most_shared(self, node: Node) -> int:
+        """Bytes of shared memory that the kernels of a node may count on."""
+        return FUSED_MOST if node.output in self._fused else self.tasks.plan.device.l1
+
+    @cached_property
+    def _fused(self) -> frozenset[str]:
+        """What the nodes of fused bricks compute."""
+        plan = self.tasks.plan
+        fused = (s.members for s in plan.subgraphs if s.strategy == "fused")
+        return frozenset(plan.graph.nodes[k].output for nodes in fused for k in nodes)
+
     def _kernel(self, node: Node, op: Op, operands: Sequence[Operand], packed: Sequence[bool], boxes: Boxes) -> Kernel:
         """The kernel of `op` on operands of which the output is the first. Raises BrickError naming the node."""
         largest = tuple(int(e) for e in boxes.extents.max(axis=0, initial=0))
-        how = precision_of(self.tasks), largest, self.tasks.plan.device.l1
+        how = precision_of(self.tasks), largest, self._most_shared(node)
         try:
             return make_kernel(op, operands[1:], operands[0], packed, *how)
         except LookupError as e:

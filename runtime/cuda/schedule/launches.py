@@ -1,8 +1,8 @@
 """Which launches a task graph becomes, and what each waits for.
 
-A layer is one launch, and so are the bricks of a padded subgraph, a block each. A memoized subgraph is cut in groups of
-bricks that follow one another, a launch per group and node; or a chain of memoized subgraphs is one launch of the
-persistent kernel, whose blocks wait for one another.
+A layer is one launch, and so are the bricks of a padded or fused subgraph, a block each; fused ones have their scratch
+in shared memory. A memoized subgraph is cut in groups of bricks that follow one another, a launch per group and node;
+or a chain of memoized subgraphs is one launch of the persistent kernel, whose blocks wait for one another.
 
     memoized, in groups          persistent
     a0 b0 | a1 b1 | a2 b2        [a b c d]      a, b, …: nodes; 0, 1, 2: groups of bricks
@@ -19,7 +19,7 @@ import numpy as np
 
 from brickrt.runtime.lowering.task_graph import TaskGraph
 
-Kind = Literal["layer", "bricks", "persistent"]
+Kind = Literal["layer", "bricks", "fused", "persistent"]
 CHAIN_STEPS = 8  # nodes of one persistent kernel: it takes the registers and the shared memory of the greediest
 
 
@@ -50,9 +50,10 @@ def _cut(tasks: TaskGraph, persistent: bool, group: int) -> Iterator[Launch]:
         subgraph = subgraphs[int(tasks.task_subgraph[mine[0]])]
         if subgraph.strategy == "memoized" and persistent:
             yield Launch("persistent", mine, _distinct(step_of[mine]))
-        elif subgraph.strategy == "padded":
-            nodes = set(subgraph.nodes)
-            yield Launch("bricks", mine, tuple(i for i, s in enumerate(tasks.steps) if s.node in nodes))
+        elif subgraph.strategy in ("padded", "fused"):
+            nodes = set(subgraph.members)
+            steps = tuple(i for i, s in enumerate(tasks.steps) if s.node in nodes)
+            yield Launch("bricks" if subgraph.strategy == "padded" else "fused", mine, steps)
         else:
             size = group if subgraph.strategy == "memoized" else len(mine)
             for start in range(0, len(mine), size):
@@ -102,7 +103,7 @@ def _owned(tasks: TaskGraph) -> Iterator[tuple[int, np.ndarray]]:
 
 
 def _waits(tasks: TaskGraph, found: list[Launch]) -> list[tuple[int, ...]]:
-    """What each launch waits for, through tasks that are in no launch; those that use scratch share it, so in turn."""
+    """What each launch waits for, through tasks that are in no launch; those that share scratch run in turn."""
     launch_of = np.full(len(tasks), -1, np.int64)
     for k, launch in enumerate(found):
         launch_of[launch.tasks] = k
@@ -115,7 +116,8 @@ def _waits(tasks: TaskGraph, found: list[Launch]) -> list[tuple[int, ...]]:
     rest = (readers >= 0) & ~direct
     for k, task in _distinct_pairs(readers[rest], tasks.deps[rest]):
         needs[k] |= beyond[task]
-    scratch = [k for k, launch in enumerate(found) if any(tasks.steps[i].origins for i in launch.steps)]
+    bricks = [k for k, launch in enumerate(found) if launch.kind == "bricks"]
+    scratch = [k for k in bricks if any(tasks.steps[i].origins for i in found[k].steps)]
     for before, k in pairwise(scratch):
         needs[k].add(before)
     return [tuple(sorted(mine - {k})) for k, mine in enumerate(needs)]

@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 import pytest
 
-from tests.support.graphs.chains import chain
+from tests.support.graphs.onnx_models import chain
 
 pytest.importorskip("fcntl", reason="pseudo-terminals are of POSIX systems")
 pyte = pytest.importorskip("pyte", reason="reading screens needs pyte: pip install brickrt[test]")

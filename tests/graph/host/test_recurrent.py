@@ -10,35 +10,12 @@ from brickrt.graph.host.run_host_node import run_node
 from brickrt.graph.onnx_import.protobuf import onnx_node
 from tests.support.graphs.builders_harness import one_node
 from tests.support.graphs.onnx_models import by_onnxruntime
-
-STEPS, BATCH, INPUT, HIDDEN = 5, 3, 4, 6
-GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
-OUTPUTS = {"LSTM": 3, "GRU": 2, "RNN": 2}
+from tests.support.graphs.recurrent_models import GATES, recurrent_model
 
 
-def compare(op_type: str, *, directions: int = 1, optional: tuple[str, ...] = (), **attrs: object) -> None:
-    """Runs a node with random weights; `optional` are the optional inputs to give."""
-    random = np.random.default_rng(1)
-
-    def floats(*shape: int) -> np.ndarray:
-        return random.standard_normal(shape).astype(np.float32)
-
-    gates = GATES[op_type] * HIDDEN
-    given = {
-        "B": floats(directions, 2 * gates),
-        "lengths": np.array([5, 2, 0], np.int32),
-        "h": floats(directions, BATCH, HIDDEN),
-        "c": floats(directions, BATCH, HIDDEN),
-        "P": floats(directions, 3 * HIDDEN),
-    }
-    order = ["B", "lengths", "h", *(["c", "P"] if op_type == "LSTM" else [])]
-    inputs: list[np.ndarray | None] = [
-        floats(STEPS, BATCH, INPUT),
-        floats(directions, gates, INPUT),
-        floats(directions, gates, HIDDEN),
-    ]
-    inputs += [given[name] if name in optional else None for name in order]
-    model, feeds = one_node(op_type, 14, inputs, OUTPUTS[op_type], hidden_size=HIDDEN, **attrs)
+def compare(op_type: str, **how: object) -> None:
+    """Runs a model of `recurrent_model`."""
+    model, feeds = recurrent_model(op_type, **how)
     opsets = {"": 14}
     actual = run_node(onnx_node(model.graph.node[0], opsets, "n"), opsets, feeds)
     for name, value in zip(model.graph.node[0].output, actual, strict=True):

@@ -8,13 +8,14 @@ import numpy as np
 
 from brickrt.graph.builder import Builder
 from brickrt.graph.ir import Graph
+from brickrt.graph.passes.fuse import fuse, fuse_half_epilogues
 from brickrt.graph.passes.half_weights import SHARE, WINOGRAD_BYTES, narrow_weights
-from brickrt.ops.expr import arg, cast
+from brickrt.ops.expr import apply, arg, cast
 from brickrt.ops.operators.conv import Conv
 from brickrt.ops.operators.map import Map
 from brickrt.ops.operators.matmul import MatMul
 from tests.support.graphs.by_definition import interpret
-from tests.support.graphs.small_graphs import RELU, array, conv3, make
+from tests.support.graphs.small_graphs import RELU, array, conv3, make, ops
 
 F16, F32 = np.dtype(np.float16), np.dtype(np.float32)
 HALF = Map(cast(arg(0, F32), F16))
@@ -77,3 +78,21 @@ def test_windows_with_many_pixels_stay_wide_as_far_as_memory_goes():
     assert weights(after) == ["float32", "float16", "float16"]
     narrow = sum(a.size for a in before.constants.values()) * F16.itemsize
     assert 4 * 3 * 9 * (WINOGRAD_BYTES - F16.itemsize) <= SHARE * narrow < 64 * 4 * 9 * WINOGRAD_BYTES
+
+
+def test_steps_of_float16_are_computed_where_a_product_is_stored():
+    """x·w rounded to float16, plus a residual of float16."""
+
+    def build(b: Builder) -> str:
+        residual = b.emit(HALF, "x")
+        y = b.emit(HALF, product(b, "x", exact(8, 8)))
+        return b.emit(Map(apply("add", arg(0, F16), arg(1, F16))), y, residual)
+
+    before = fuse(make(build, x=(5, 8)))
+    after = fuse_half_epilogues(before)
+    assert ops(before) != ops(after) and [*map(type, (n.op for n in after.nodes))].count(MatMul) == 1
+    assert not any(isinstance(node.op, Map) and node.inputs[0] != "x" for node in after.nodes)
+    feeds = {"x": array(5, 8)}
+    for name, value in interpret(before, feeds).items():
+        assert value.dtype == F16
+        np.testing.assert_array_equal(interpret(after, feeds)[name], value)

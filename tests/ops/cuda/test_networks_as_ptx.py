@@ -181,7 +181,7 @@ def test_tiles(kind, arch, tile):
 
 
 @pytest.mark.parametrize(("strategy", "launch", "arch"), [
-    ("memoized", "persistent", "sm_90"), ("padded", "graph", "sm_80"),
+    ("memoized", "persistent", "sm_90"), ("padded", "graph", "sm_80"), ("fused", "graph", "sm_90"),
 ])  # fmt: skip
 def test_launches(monkeypatch, strategy, launch, arch):
     """Blocks take tickets, and wait for what others compute."""

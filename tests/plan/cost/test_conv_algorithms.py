@@ -9,7 +9,17 @@ import pytest
 from brickrt.graph.ir import Graph
 from brickrt.ops.expr import arg, cast
 from brickrt.ops.operators.conv import Conv
-from brickrt.plan.cost.conv_algorithms import EDGES, choose_algorithms, conv_us, tile_outputs, weight_growth
+from brickrt.ops.types import TensorType
+from brickrt.plan.cost.conv_algorithms import (
+    EDGES,
+    RAW,
+    choose_algorithms,
+    conv_us,
+    keeps_weights,
+    raw_bytes,
+    tile_outputs,
+    weight_growth,
+)
 from brickrt.plan.device.device_spec import PRESETS, DeviceSpec
 from tests.support.graphs.plan_graphs import Sketch
 
@@ -17,6 +27,7 @@ SERVER = DeviceSpec(
     "two cores of a server", "cpu", "avx512", 2, 16, 32, 2**15, 2**20, 36 * 2**20, 2**34, 160.0,
     {"l2": 128.0, "l3": 50.0, "memory": 20.0}, tau=64,
 )  # fmt: skip
+SMALL_CACHE = dataclasses.replace(SERVER, l3=2**21)
 NARROW = dataclasses.replace(SERVER, isa="avx2", lanes=8, registers=16)
 
 
@@ -130,3 +141,31 @@ def test_costs_are_finite_for_any_shape():
         graph = layer(int(rng.integers(1, 600)), spatial, (*kernel[:-1], 3), int(rng.integers(1, 6)))
         costs = [conv_us(graph, graph.nodes[0], SERVER, name) for name in ("direct", "winograd2", "winograd4")]
         assert all(math.isfinite(c) and c > 0 for c in costs)
+
+
+def test_deep_layers_transform_weights_while_they_run():
+    """Many weights and few pixels among constants that no cache holds: memory is read a quarter as often."""
+    graph = layer(512, (14, 14), (3, 3))
+    layouts = {name: "plain" if name in graph.constants else "blocked" for name in graph.types}
+    name = choose_algorithms(graph, layouts, SMALL_CACHE, exact=False)[0]
+    assert keeps_weights(name) and weight_growth(graph.nodes[0].op, name) == 1
+    stored = name.removesuffix(RAW)
+    times = [conv_us(graph, graph.nodes[0], SMALL_CACHE, each, 10**9) for each in (name, stored)]
+    assert times[0] < times[1]
+
+
+def test_weights_of_two_bytes_are_transformed_while_they_run_or_not_at_all():
+    deep = narrow(layer(256, (14, 14), (3, 3)))
+    assert keeps_weights(str(chosen(deep, SMALL_CACHE)))
+    assert chosen(narrow(layer(256, (28, 28), (3, 3), strides=(2, 2))), SMALL_CACHE) is None
+    name = str(chosen(deep, SMALL_CACHE))
+    halved = conv_us(deep, deep.nodes[0], SMALL_CACHE, name, 10**9)
+    assert halved <= conv_us(layer(256, (14, 14), (3, 3)), deep.nodes[0], SMALL_CACHE, name, 10**9)
+    assert raw_bytes(deep, deep.nodes[0], name) == 2
+
+
+def narrow(graph: Graph) -> Graph:
+    """The graph with its weights in float16."""
+    half = {name: array.astype(np.float16) for name, array in graph.constants.items()}
+    types = {name: TensorType(array.shape, array.dtype) for name, array in half.items()}
+    return dataclasses.replace(graph, constants=half, types={**graph.types, **types})

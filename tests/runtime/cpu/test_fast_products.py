@@ -3,6 +3,7 @@ equal for any number of threads, and no further spread than definitions spread w
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -11,9 +12,17 @@ import pytest
 from onnx import TensorProto, helper
 
 from brickrt.plan.cost.strassen import LEVELS
+from brickrt.plan.device.device_spec import host_device
+from brickrt.runtime import engines
 from brickrt.runtime.session.runtime import Runtime
 
 TOKENS, WIDTH = 301, 256
+
+
+@pytest.fixture(autouse=True)
+def slow_arithmetic(monkeypatch):
+    """A device that plans to multiply slowly: fast schemes are worth their sums there, whatever processor runs this."""
+    monkeypatch.setattr(engines, "host_device", lambda isa=None: replace(host_device(isa), peak_gflops_per_core=20.0))
 
 
 @cache

@@ -16,7 +16,8 @@ pytestmark = needs_compiler
 
 
 @pytest.mark.parametrize(
-    "precision, strategy, launch", [("fp16", "memoized", "persistent"), ("bf16", "padded", "graph")]
+    "precision, strategy, launch",
+    [("fp16", "memoized", "persistent"), ("bf16", "padded", "graph"), ("fp16", "fused", "graph")],
 )
 def test_a_network_in_halves(monkeypatch, precision, strategy, launch):
     model = zoo.build("nafnet", size=8)

@@ -17,6 +17,7 @@ RUNS = [
     ("deepcam", "padded", "persistent"),
     ("drn-c-26", "memoized", "persistent"),
     ("mobilenetv2", "layerwise", "graph"),
+    ("nafnet", "fused", "dynamic"),
     ("nafnet", "memoized", "dynamic"),
     ("nafnet", "padded", "graph"),
     ("resnet34-3d", "padded", "streams"),

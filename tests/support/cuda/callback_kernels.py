@@ -92,7 +92,7 @@ class CallbackFunction(HostFunction):
         number = re.compile(r"brick_number\((\d+)\)")
         self.numbers = list(dict.fromkeys(int(found) for found in number.findall(source.text)))
         text = number.sub(lambda found: f"brick_numbers[{self.numbers.index(int(found[1]))}]", source.text)
-        names = dict.fromkeys(re.findall(r"(?:box|turns|tickets)_[0-9a-f]{16}", text))
+        names = dict.fromkeys(re.findall(r"(?:box|turns|tickets|fused)_[0-9a-f]{16}", text))
         for k, name in enumerate(names):
             text = text.replace(name, f"{name.partition('_')[0]}_{k}")
         self.name = source.name.partition("_")[0] + f"_{[*names].index(source.name)}" if names else source.name

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import onnx
 import onnxruntime
-from onnx import helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 
 Dims = Sequence[int | str | None]
 
@@ -60,3 +60,20 @@ def by_onnxruntime(proto: onnx.ModelProto, inputs: Mapping[str, np.ndarray]) -> 
     session = onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
     names = [output.name for output in session.get_outputs()]
     return dict(zip(names, session.run(None, dict(inputs)), strict=True))
+
+
+def chain() -> onnx.ModelProto:
+    """x → 3×3 → relu → 3×3"""
+    rng = np.random.default_rng(0)
+    shapes = {"w": (8, 3, 3, 3), "v": (8, 8, 3, 3)}
+    constants = [
+        numpy_helper.from_array(rng.standard_normal(shape).astype(np.float32), name) for name, shape in shapes.items()
+    ]
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["a"], "first", pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["a"], ["b"], "bend"),
+        helper.make_node("Conv", ["b", "v"], ["y"], "second <&>", pads=[1, 1, 1, 1]),
+    ]
+    ends = [helper.make_tensor_value_info(n, TensorProto.FLOAT, (1, c, 96, 96)) for n, c in (("x", 3), ("y", 8))]
+    graph = helper.make_graph(nodes, "chain", ends[:1], ends[1:], constants)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)

@@ -236,6 +236,13 @@ def _cvta(w: InstructionWords) -> str:
     return w.write(target, f"{w.read(source, 'u64')} {'-' if to else '+'} {shift}")
 
 
+def _isspacep(w: InstructionWords) -> str:
+    target, address = w.instruction.operands
+    if w.others != ["shared"]:
+        raise w.unknown()
+    return w.write(target, f"in_shared({w.read(address, 'u64')}, 1)")
+
+
 def _atom(w: InstructionWords) -> str:
     space, order, name = "GENERIC", "RELAXED", ""
     for part in w.others:
@@ -350,6 +357,7 @@ _HANDLERS: dict[str, Callable[[InstructionWords], str]] = {
     "ldu": _load,
     "st": _store,
     "cvta": _cvta,
+    "isspacep": _isspacep,
     "atom": _atom,
     "red": _atom,
     "membar": _fence,

@@ -33,7 +33,9 @@ def checked_tables(blueprint: Blueprint) -> CheckedTables:
     firsts = np.cumsum([0, *(len(launch.tasks) for launch in launches)]).tolist()
     pieces = [
         CheckedLaunch(
-            begin, len(launch.tasks), kernels, launch.kind == "persistent", launch.after, launch.kind == "bricks"
+            *(begin, len(launch.tasks), kernels, launch.kind == "persistent", launch.after),
+            scratch=launch.kind in ("bricks", "fused"),
+            fused=launch.kind == "fused",
         )
         for begin, launch, kernels in zip(firsts, launches, blueprint.units.kernels, strict=False)
     ]

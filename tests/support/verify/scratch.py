@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
@@ -14,22 +15,58 @@ from tests.support.verify.types import fail, first
 
 
 def check_scratch(tensors: Sequence[TensorHistory], order: Order) -> None:
-    """Tensors in scratch have memory of their own there, in each launch; launches with scratch run one by one."""
-    extents: dict[int, list[tuple[int, int, str]]] = {}
+    """Tensors in scratch have memory of their own there while they live, in each task; launches with scratch that is
+    not in shared memory run one by one."""
+    found: dict[int, list[_Life]] = {}
     for tensor in tensors:
         held = ScratchContent.of(tensor)
         for access in tensor.reads:
             held.check(access)
-        for access in [*tensor.writes, *tensor.updates]:
-            for launch in order.distinct(order.launch_of[access.steps.tasks]).tolist():
-                mine = order.launch_of[access.steps.tasks] == launch
-                start, end = access.steps.bytes_of(0)
-                extents.setdefault(launch, []).append((int(start[mine].min()), int(end[mine].max()), tensor.name))
-    for launch, some in extents.items():
+        for launch in tensor.users.tolist():
+            found.setdefault(launch, []).append(_Life.of(tensor, order, launch))
+    for launch, some in found.items():
         for a, b in combinations(some, 2):
-            if a[2] != b[2] and a[0] < b[1] and b[0] < a[1]:
-                fail(f"launch {launch} has '{a[2]}' and '{b[2]}' at the same place in scratch")
-    order.check_chain(sorted(extents), "they use the same scratch")
+            if a.meets(b):
+                fail(f"launch {launch} has '{a.tensor}' and '{b.tensor}' at the same place in scratch")
+    shared = [launch for launch in sorted(found) if not order.tables.launches[launch].fused]
+    order.check_chain(shared, "they use the same scratch")
+
+
+@dataclass(frozen=True, eq=False)
+class _Life:
+    """Where a tensor lies in scratch, and the first and last step that touches it of each of `tasks`, of a launch."""
+
+    tensor: str
+    start: int
+    end: int
+    tasks: np.ndarray
+    first: np.ndarray
+    last: np.ndarray
+
+    @staticmethod
+    def of(tensor: TensorHistory, order: Order, launch: int) -> _Life:
+        tasks, at, ends = [], [], []
+        for access in tensor.all:
+            mine = order.launch_of[access.steps.tasks] == launch
+            tasks.append(access.steps.tasks[mine])
+            at.append(access.steps.at[mine])
+            start, end = access.steps.bytes_of(access.k)
+            some = mine & (end > start)
+            ends += [(int(start[some].min()), int(end[some].max()))] if some.any() else []
+        task, turn = np.concatenate(tasks), np.concatenate(at)
+        by_turn = np.lexsort((turn, task))
+        each, begins = np.unique(task[by_turn], return_index=True)
+        stops = np.append(begins[1:], len(task)) - 1
+        first, last = turn[by_turn][begins], turn[by_turn][stops]
+        begin, stop = min((a for a, _ in ends), default=0), max((b for _, b in ends), default=0)
+        return _Life(tensor.name, begin, stop, each, first, last)
+
+    def meets(self, other: _Life) -> bool:
+        """Whether both are in the same bytes at the same time; a step that reads one may not write the other there."""
+        if not (self.start < other.end and other.start < self.end):
+            return False
+        _, mine, its = np.intersect1d(self.tasks, other.tasks, return_indices=True)
+        return bool(((self.first[mine] <= other.last[its]) & (other.first[its] <= self.last[mine])).any())
 
 
 class ScratchContent:

@@ -18,7 +18,7 @@ class CheckedLaunch:
 
     By tickets, tasks may wait for others of the launch, and say that they are complete; in turn they do neither.
     Their records number kernels from `kernels.start` on. The launches `after`, all earlier ones, are complete before it
-    begins. Blocks have `scratch` or not.
+    begins. Blocks have `scratch` or not, which is theirs alone where it is `fused`, in shared memory.
     """
 
     first: int
@@ -27,6 +27,7 @@ class CheckedLaunch:
     tickets: bool = False
     after: tuple[int, ...] = ()
     scratch: bool = False
+    fused: bool = False
 
 
 @dataclass(frozen=True, eq=False)

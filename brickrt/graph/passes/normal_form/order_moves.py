@@ -26,10 +26,12 @@ from brickrt.ops.types import TensorType
 
 def order_moves(graph: Graph) -> Graph:
     """An equal graph in which chains of moves copy less, where they can."""
-    after = graph
+    after, copied = graph, None
     for rows in _sources(graph):
+        copied = _copied(after) if copied is None else copied
         other = _rewritten(after, rows)
-        after = other if _copied(other) < _copied(after) else after
+        if (fewer := _copied(other)) < copied:
+            after, copied = other, fewer
     return after if after is graph else fold(after)
 
 
@@ -131,9 +133,10 @@ def _copied(graph: Graph) -> int:
 
 def _copies(graph: Graph, node: Node) -> bool:
     """Whether a move is a copy."""
+    if not isinstance(node.op, Take):
+        return isinstance(node.op, Transpose)
     readers = [graph.nodes[k].op for k in graph.consumers.get(node.output, ())]
-    viewed = node.output in graph.outputs or any(isinstance(op, View) for op in readers)
-    return isinstance(node.op, Transpose) or (isinstance(node.op, Take) and viewed)
+    return node.output in graph.outputs or any(isinstance(op, View) for op in readers)
 
 
 def _written(row: MoveRow, types: dict[str, TensorType]) -> list[Node]:

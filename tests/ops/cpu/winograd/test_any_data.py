@@ -27,13 +27,13 @@ SOME = {
 }
 
 
-def run(op, given, edge, isa, plain=False, box=None):
+def run(op, given, edge, isa, plain=False, box=None, raw=False):
     blocks = [1 if plain else isa.lanes, *[1] * (len(given) - 1)]
     blocks[1 + op.main - 1 :] = [isa.lanes] * (len(given) - op.main)
     packed = [False, *[True] * (op.main - 1), *[False] * (len(given) - op.main)]
     box = box or Boxes.whole(evaluate_whole(op, given).shape)
     return run_kernel(
-        op, given, box, isa, blocks=blocks, out_block=isa.lanes, packed=packed, kernel_cls=WinogradMaker(edge)
+        op, given, box, isa, blocks=blocks, out_block=isa.lanes, packed=packed, kernel_cls=WinogradMaker(edge, raw)
     )
 
 
@@ -46,10 +46,10 @@ def places(shape, count=5, seed=3):
         yield tuple(int(rng.integers(extent)) for extent in shape)
 
 
-def check_outlier(op, given, edge, isa, value, place, plain=False):
+def check_outlier(op, given, edge, isa, value, place, plain=False, raw=False):
     """`value` at one place of the input."""
     given, before, want = with_outlier(op, given, value, place)
-    got = run(op, given, edge, isa, plain)
+    got = run(op, given, edge, isa, plain, raw=raw)
     outside = (want == before).all(axis=1, keepdims=True) & np.ones_like(want, bool)
     largest = np.abs(before[outside]).max(initial=0)
     assert np.abs(got[outside] - want[outside]).max(initial=0) < 1e-5 * largest
@@ -70,6 +70,18 @@ def test_an_outlier_changes_only_what_reads_it(kind):
     given = arrays(*shape, kernel=kernel)
     for value, place in zip(VALUES * 2, places(given[0].shape, 2 * len(VALUES)), strict=True):
         check_outlier(op, given, edge, HOST, value, place)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+@pytest.mark.parametrize("kind", ["3d", "2d-1x7"])
+def test_an_outlier_where_weights_are_as_they_are(kind, dtype):
+    """What is computed again reads the same weights as what transforms them."""
+    shape, kernel, dilations, pads, pads_end, edge = KINDS[kind]
+    given = arrays(*shape, kernel=kernel)
+    given[1] = given[1].astype(dtype)
+    op = conv(pads, pads_end, kernel=kernel, dilations=dilations)
+    for value, place in zip(VALUES, places(given[0].shape, len(VALUES)), strict=True):
+        check_outlier(op, given, edge, HOST, value, place, raw=True)
 
 
 @pytest.mark.parametrize("kind", ["7x7/2", "3x3x3/2", "3x3-dilated"])
@@ -133,15 +145,16 @@ def test_an_outlier_beyond_the_box_does_not_matter():
     np.testing.assert_array_equal(run(op, given, 4, HOST, box=box), want)
 
 
+@pytest.mark.parametrize("raw", [False, True])
 @pytest.mark.parametrize("value", [np.nan, -np.inf, 1e30])
-def test_weights_that_must_not_be_transformed(value):
+def test_weights_that_must_not_be_transformed(value, raw):
     op, given = conv(), arrays(1, 16, 20, 9, 10)
     given[1][3, 5, 0, 2] = value
     given[0][0, 5, 4, 4] = 0
     wide = [a.astype(np.float64) for a in given]
     with np.errstate(invalid="ignore", over="ignore"):
         want = evaluate_whole(op, wide)
-        got = run(op, given, 4, HOST)
+        got = run(op, given, 4, HOST, raw=raw)
     np.testing.assert_allclose(np.delete(got, 3, 1), np.delete(want, 3, 1), rtol=0, atol=1e-4)
     np.testing.assert_array_equal(np.isnan(got[:, 3, 1:, :-1]), np.isnan(want[:, 3, 1:, :-1]))
     np.testing.assert_array_equal(np.isinf(got[:, 3, 1:, :-1]), np.isinf(want[:, 3, 1:, :-1]))

@@ -5,8 +5,10 @@ import numpy as np
 import pytest
 
 from brickrt.ops.base import evaluate_whole
+from brickrt.ops.cpu.operand import dense
 from brickrt.ops.cpu.winograd.axes import PLANAR, POINTS, Axis, fits
 from brickrt.ops.cpu.winograd.kernel import WinogradMaker
+from brickrt.ops.cpu.winograd.scheme import RAW_CHANNELS
 from brickrt.ops.cpu.winograd.transforms import transform_weights, weight_matrix
 from brickrt.ops.expr import apply, arg, cast, const
 from brickrt.ops.operators.conv import Conv
@@ -151,6 +153,35 @@ def test_kernels_of_any_dimension(kind, isa, alone):
     shape, kernel, dilations, pads, pads_end, edge = KINDS[kind]
     op = conv(pads, pads_end, kernel=kernel, dilations=dilations)
     compare_on_boxes(op, shape, edge, isa, alone)
+
+
+RAW = ("3d", "3d-one-voxel", "3d-deep", "3d-3x1x1", "2d-d2", "2d-5x5-odd", "2d-1x7", "1d-5")
+
+
+@in_turn({kind: KINDS[kind] for kind in RAW}, ("3d", "2d-1x7"))
+def test_weights_transformed_while_the_kernel_runs(kind, isa, alone):
+    """Weights in memory have their own size, and more channels than a chunk has: float32 and float16 by turns."""
+    (n, channels, *rest), kernel, dilations, pads, pads_end, edge = KINDS[kind]
+    shape = (n, channels + RAW_CHANNELS, *rest)
+    op, family = conv(pads, pads_end, kernel=kernel, dilations=dilations), WinogradMaker(edge, raw=True)
+    given = arrays(*shape, kernel=op.kernel)
+    if RAW.index(kind) % 2:
+        given[1] = given[1].astype(np.float16)
+    whole, _, part = random_boxes(types_of(op, given)[1].shape, 1, isa.lanes)
+    boxes, parts = ([whole], [part]) if alone else ([whole, part], [])
+    compare(family, op, given, isa, boxes=boxes, parts=parts)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_raw_weights_take_their_own_bytes(dtype):
+    op, given = conv(), arrays(1, 40, 64, 14, 14)
+    given[1] = given[1].astype(dtype)
+    ins = tuple(dense(TensorType(a.shape, a.dtype), 16 if i == 0 else 1) for i, a in enumerate(given))
+    out = dense(TensorType((1, 64, 14, 14), np.dtype(np.float32)), 16)
+    family = WinogradMaker(4, raw=True)
+    _, (shape_class,) = family.classify(op, ins, out, Boxes.whole(out.shape), HOST)
+    kernel = family(op, ins, out, HOST, (False, True, True), shape_class)
+    assert sum(part.nbytes for part in kernel.pack_parts(1, given[1])) == given[1].nbytes + given[1].itemsize
 
 
 def test_strides_where_nothing_is_transformed():

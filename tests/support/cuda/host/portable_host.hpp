@@ -104,6 +104,11 @@ inline void copy_async16(void* to, const void* from, int bytes) {
     memset(to, 0, 16);
     if (bytes > 0) memcpy(to, from, bytes);
 }
+inline void copy_async8(void* to, const void* from) {
+    check_aligned<8>(to);
+    check_aligned<8>(from);
+    memcpy(to, from, 8);
+}
 inline void copy_commit() {}
 template <int N> inline void copy_wait() {}
 

@@ -1,0 +1,279 @@
+"""LSTM, GRU and RNN: the products of what a layer reads are one matrix product, its steps a `Recurrence`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from brickrt.graph.builder import Builder, OnnxNode, builds
+from brickrt.graph.builders.arithmetic.activation import (
+    elu,
+    hard_sigmoid,
+    leaky_relu,
+    relu,
+    softplus,
+    softsign,
+    thresholded_relu,
+)
+from brickrt.graph.builders.common import convert, elementwise, optional, take, transpose, uses, view, wide
+from brickrt.graph.builders.scalar import (
+    F32,
+    Unary,
+    add,
+    greater,
+    less,
+    like,
+    maximum,
+    minimum,
+    mul,
+    sigmoid,
+    sub,
+    tanh,
+    where,
+)
+from brickrt.graph.errors import Unsupported
+from brickrt.ops.expr import Expr, arg, cast
+from brickrt.ops.operators.matmul import MatMul
+from brickrt.ops.operators.move import Concat
+from brickrt.ops.operators.recurrence import Recurrence
+
+
+def _affine(x: Expr, alpha: float = 1.0, beta: float = 0.0) -> Expr:
+    return add(mul(x, like(x, alpha)), like(x, beta))
+
+
+def _scaled_tanh(x: Expr, alpha: float = 1.0, beta: float = 1.0) -> Expr:
+    return mul(like(x, alpha), tanh(mul(x, like(x, beta))))
+
+
+ACTIVATIONS: dict[str, tuple[int, Callable[..., Expr]]] = {
+    "sigmoid": (0, sigmoid),
+    "tanh": (0, tanh),
+    "relu": (0, relu),
+    "softsign": (0, softsign),
+    "softplus": (0, softplus),
+    "leakyrelu": (1, leaky_relu),
+    "thresholdedrelu": (1, thresholded_relu),
+    "elu": (1, elu),
+    "affine": (2, _affine),
+    "scaledtanh": (2, _scaled_tanh),
+    "hardsigmoid": (2, hard_sigmoid),
+}
+"""How many of alpha and beta an activation takes, and its formula."""
+
+DIRECTIONS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What kind of layer it is. `steps(functions, node, after)` are the states after a step, as `Recurrence` has them:
+    the first of them is operand `after`."""
+
+    gates: int
+    defaults: tuple[str, ...]
+    states: int
+    steps: Callable[[Sequence[Unary], OnnxNode, int], tuple[Expr, ...]]
+
+
+def _value(k: int) -> Expr:
+    return arg(k, F32)
+
+
+def _lstm(functions: Sequence[Unary], node: OnnxNode, after: int) -> tuple[Expr, ...]:
+    """Gates input, output, forget, cell; the cell is the first state. It is not clipped."""
+    of_gate, of_cell, of_output = functions
+    i, o, f, g = (add(_value(k), _value(4 + k)) for k in range(4))
+    read = of_gate(i)
+    kept = sub(like(read, 1), read) if node.attrs.get("input_forget") else of_gate(f)
+    return add(mul(kept, _value(8)), mul(read, of_cell(g))), mul(of_gate(o), of_output(_value(after)))
+
+
+def _gru(functions: Sequence[Unary], node: OnnxNode, after: int) -> tuple[Expr, ...]:
+    """Gates update, reset, hidden. Raises Unsupported where the state is reset before it is multiplied."""
+    if not node.attrs.get("linear_before_reset"):
+        raise Unsupported("a GRU that resets its state before multiplying it")
+    of_gate, of_hidden = functions
+    z, r = (of_gate(add(_value(k), _value(3 + k))) for k in range(2))
+    new = of_hidden(add(_value(2), mul(r, _value(5))))
+    return (add(mul(sub(like(z, 1), z), new), mul(z, _value(6))),)
+
+
+def _rnn(functions: Sequence[Unary], node: OnnxNode, after: int) -> tuple[Expr, ...]:
+    """One gate."""
+    return (functions[0](add(_value(0), _value(1))),)
+
+
+LSTM = Cell(4, ("sigmoid", "tanh", "tanh"), 2, _lstm)
+GRU = Cell(3, ("sigmoid", "tanh"), 1, _gru)
+RNN = Cell(1, ("tanh",), 1, _rnn)
+
+
+@builds("LSTM")
+def lstm(b: Builder, node: OnnxNode) -> tuple[str, ...]:
+    """Y, Y_h, Y_c."""
+    return _recurrent(b, node, LSTM)
+
+
+@builds("GRU")
+def gru(b: Builder, node: OnnxNode) -> tuple[str, ...]:
+    """Y, Y_h."""
+    return _recurrent(b, node, GRU)
+
+
+@builds("RNN")
+def rnn(b: Builder, node: OnnxNode) -> tuple[str, ...]:
+    """Y, Y_h."""
+    return _recurrent(b, node, RNN)
+
+
+def _recurrent(b: Builder, node: OnnxNode, cell: Cell) -> tuple[str, ...]:
+    """The outputs of a layer. Raises Unsupported for what the host does better or alone."""
+    if not b.recurrences:
+        raise Unsupported("recurrent layers on this device")
+    backward = _backward(node)
+    x, swapped = wide(b, node.inputs[0]), bool(node.attrs.get("layout"))
+    if b.type(x).dtype != F32 or b.type(x).rank != 3:
+        raise Unsupported(f"a recurrent layer over {b.type(x)}")
+    time, batch, _ = b.type(transpose(b, x, (1, 0, 2)) if swapped else x).shape
+    weights, fed_back, bias = _weights(b, node, cell)
+    if 0 in (time, batch, *weights.shape, *fed_back.shape) or len(weights) != len(backward):
+        raise Unsupported(f"a recurrent layer over {b.type(x)} with weights {list(weights.shape)}")
+    live = _live(b, node, time, batch)
+    steps = _steps(node, cell, len(backward), bool(live))
+    inner = bias[1].any()
+    products = _products(b, transpose(b, x, (1, 0, 2)) if swapped else x, weights, bias[0])
+    operands = [products, b.constant(np.ascontiguousarray(fed_back.transpose(0, 2, 1)))]
+    operands += [b.constant(bias[1])] if inner else []
+    operands += [live] if live else []
+    shape = (len(backward), batch, fed_back.shape[-1])
+    operands += [_initial(b, node, s, shape, swapped) for s in reversed(range(cell.states))]
+    out = b.emit(Recurrence(cell.gates, backward, steps, bool(inner), bool(live)), *operands)
+    return _outputs(b, node, out, live, swapped)
+
+
+def _live(b: Builder, node: OnnxNode, time: int, batch: int) -> str:
+    """1 for the steps [T, B] that a sequence has, 0 for others; '' where all have all."""
+    lengths = optional(node, 4)
+    known = b.known(lengths)
+    if not lengths or (known is not None and np.all(known == time)):
+        return ""
+    if b.type(lengths).shape != (batch,):
+        raise ValueError(f"sequence_lens {b.type(lengths)}, expected [{batch}]")
+    steps = b.constant(np.arange(time, dtype=np.int32)[:, None])
+    return elementwise(
+        b, lambda t, n: cast(less(t, n), F32), steps, convert(b, lengths, np.dtype(np.int32)), hint="live"
+    )
+
+
+def _steps(node: OnnxNode, cell: Cell, directions: int, masked: bool) -> tuple[Expr, ...]:
+    """The states after a step; those of a sequence that does not have it stay. Raises Unsupported for peepholes."""
+    if len(node.inputs) > 7 and node.inputs[7]:
+        raise Unsupported("peepholes")
+    before = 2 * cell.gates
+    live = before + cell.states
+    steps = cell.steps(_functions(node, cell, directions), node, live + masked)
+    if not masked:
+        return steps
+    has = greater(_value(live), like(_value(live), 0))
+    return tuple(where(has, step, _value(before + s)) for s, step in enumerate(steps))
+
+
+def _weights(b: Builder, node: OnnxNode, cell: Cell) -> tuple[np.ndarray, np.ndarray, tuple[np.ndarray, np.ndarray]]:
+    """Weights [D, G·H, I] and [D, G·H, H], and two biases [D, G·H]: of the products of what the layer reads, and of
+    those of the state, which is not 0 where it cannot be added to the other. Raises NeedValue for what is no constant.
+    """
+    weights, fed_back = (b.value(name).astype(F32, copy=False) for name in node.inputs[1:3])
+    hidden = node.attrs.get("hidden_size", fed_back.shape[-1])
+    if weights.ndim != 3 or fed_back.shape != (*weights.shape[:1], cell.gates * hidden, hidden):
+        raise ValueError(f"weights {list(weights.shape)} and {list(fed_back.shape)} do not fit hidden_size {hidden}")
+    wide = cell.gates * hidden
+    both = (
+        b.value(node.inputs[3]).astype(F32, copy=False)
+        if optional(node, 3)
+        else np.zeros((len(weights), 2 * wide), F32)
+    )
+    if both.shape != (len(weights), 2 * wide):
+        raise ValueError(f"a bias {list(both.shape)} does not fit hidden_size {hidden}")
+    outer, inner = both[:, :wide].copy(), both[:, wide:].copy()
+    joined = slice(0, 2 * hidden if cell is GRU else wide)  # a reset gate multiplies the rest
+    outer[:, joined] += inner[:, joined]
+    inner[:, joined] = 0
+    return weights, fed_back, (outer, inner)
+
+
+def _backward(node: OnnxNode) -> tuple[bool, ...]:
+    """Whether each direction begins with the last step."""
+    return DIRECTIONS[str(node.attrs.get("direction", "forward"))]
+
+
+def _functions(node: OnnxNode, cell: Cell, directions: int) -> list[Unary]:
+    """The activations of a direction. Raises Unsupported where those of another one differ."""
+    alphas, betas = (list(node.attrs.get(f"activation_{name}") or ()) for name in ("alpha", "beta"))
+    clip, found = node.attrs.get("clip"), []
+    for name in node.attrs.get("activations") or cell.defaults * directions:
+        count, _ = ACTIVATIONS[str(name).lower()]
+        given = [values.pop(0) for values in (alphas, betas)[:count] if values]
+        found.append((str(name).lower(), tuple(float(v) for v in given)))
+    each = len(cell.defaults)
+    if len(found) != each * directions or found != found[:each] * directions:
+        raise Unsupported("activations that differ between directions")
+    functions: list[Unary] = [partial(_activated, ACTIVATIONS[name][1], given) for name, given in found[:each]]
+    last = functions[2:]  # what a cell gives is not clipped
+    return [partial(_clipped, function, float(clip)) for function in functions[:2]] + last if clip else functions
+
+
+def _activated(formula: Callable[..., Expr], given: tuple[float, ...], x: Expr) -> Expr:
+    return formula(x, *given)
+
+
+def _clipped(function: Unary, clip: float, x: Expr) -> Expr:
+    return function(maximum(minimum(x, like(x, clip)), like(x, -clip)))
+
+
+def _products(b: Builder, x: str, weights: np.ndarray, bias: np.ndarray) -> str:
+    """[T, B, I] times all weights, with bias: [T, B, D·G·H]."""
+    time, batch, width = b.type(x).shape
+    matrix = np.ascontiguousarray(weights.reshape(-1, weights.shape[-1]).T)
+    operands = [view(b, x, (time * batch, width)), b.constant(matrix), b.constant(bias.reshape(-1))]
+    return view(b, b.emit(MatMul(bias=True), *operands), (time, batch, matrix.shape[1]))
+
+
+def _initial(b: Builder, node: OnnxNode, state: int, shape: tuple[int, int, int], swapped: bool) -> str:
+    """Where ONNX's state 0 or 1 begins, [D, B, H]."""
+    name = optional(node, 5 + state)
+    if not name:
+        return b.constant(np.zeros(shape, F32))
+    value = convert(b, name, F32)
+    value = transpose(b, value, (1, 0, 2)) if swapped else value
+    if b.type(value).shape != shape:
+        raise ValueError(f"an initial state {b.type(name)}, expected {list(shape)}")
+    return value
+
+
+def _outputs(b: Builder, node: OnnxNode, out: str, live: str, swapped: bool) -> tuple[str, ...]:
+    """All steps of the last state, and the last step of each, in the type and order that the node gives. Sequences have
+    zeros in steps that they lack, and those without a step have no last one."""
+    states, time, directions, batch, hidden = b.type(out).shape
+    found = ["" for _ in node.outputs]
+    if uses(b, node, 0):
+        every = view(b, take(b, out, {0: (states - 1,)}), (time, directions, batch, hidden))
+        every = _where(b, view(b, live, (time, 1, batch, 1)), every) if live else every
+        found[0] = transpose(b, every, (2, 0, 1, 3)) if swapped else every
+    for k, state in enumerate(reversed(range(states)), 1):
+        if not uses(b, node, k):
+            continue
+        ends = [{0: (state,), 1: (0 if back else time - 1,), 2: (d,)} for d, back in enumerate(_backward(node))]
+        parts = [view(b, take(b, out, end), (1, batch, hidden)) for end in ends]
+        last = parts[0] if len(parts) == 1 else b.emit(Concat(0), *parts)
+        last = _where(b, view(b, take(b, live, {0: (0,)}), (1, batch, 1)), last) if live else last
+        found[k] = transpose(b, last, (1, 0, 2)) if swapped else last
+    dtype = b.type(node.inputs[0]).dtype
+    return tuple(convert(b, name, dtype) if name else "" for name in found)
+
+
+def _where(b: Builder, live: str, x: str) -> str:
+    """`x` where `live` is not 0, else 0."""
+    return elementwise(b, lambda m, v: where(greater(m, like(m, 0)), v, like(v, 0)), live, x)

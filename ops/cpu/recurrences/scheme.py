@@ -1,0 +1,94 @@
+"""What identifies a kernel of a recurrent layer, how it packs its weights, and what its code need not know."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from brickrt.ops.base import Op
+from brickrt.ops.cpu.isa import Isa
+from brickrt.ops.cpu.kernel import Kernel
+from brickrt.ops.cpu.operand import Operand
+from brickrt.ops.operators.recurrence import BATCH, DIRECTION, Recurrence
+from brickrt.ops.types import Boxes
+
+MOST_ROWS = 8  # of a register tile: more code gains nothing
+
+
+@dataclass(frozen=True)
+class RecurrenceScheme(Kernel):
+    """All steps of time for the directions and sequences of a box."""
+
+    op: Recurrence
+
+    sized: ClassVar[bool] = True
+
+    @classmethod
+    def classify(
+        cls, op: Op, ins: Sequence[Operand], out: Operand, boxes: Boxes, isa: Isa
+    ) -> tuple[np.ndarray, list[tuple[int, ...]]]:
+        """One class. Raises ValueError for boxes that hold part of the states or of time."""
+        whole = [d for d in range(len(out.shape)) if d not in (DIRECTION, BATCH)]
+        full = boxes.volumes > 0
+        if np.any(boxes.lo[full][:, whole]) or np.any(boxes.hi[full][:, whole] != np.array(out.shape)[whole]):
+            raise ValueError(f"{op.name}: a box must hold all states, all of time and all elements of a state")
+        return super().classify(op, ins, out, boxes, isa)
+
+    def open_dims(self, i: int | None) -> Sequence[int]:
+        """See `Kernel`: how long sequences are, and how many."""
+        if i is None:
+            return 1, BATCH
+        if i == 0 or self.is_mask(i):
+            return 0, 1
+        return () if i < self.op.main else (1,)
+
+    def is_mask(self, i: int) -> bool:
+        """Whether input `i` tells which steps of time a sequence has."""
+        return self.op.masked and i == self.op.main - 1
+
+    @property
+    def hidden(self) -> int:
+        """Elements of a state."""
+        return self.out.shape[-1]
+
+    @property
+    def tiles(self) -> int:
+        """Vectors of a state's elements."""
+        return -(-self.hidden // self.lanes)
+
+    @property
+    def row_tiles(self) -> tuple[int, ...]:
+        """How many sequences a register tile may have, most first: one sum of each for every gate."""
+        if self.out.shape[BATCH] == 1:
+            return (1,)
+        most = min(MOST_ROWS, self.sums // self.op.gates)
+        return (most, 2, 1) if most > 2 else (most, 1) if most > 1 else (1,)
+
+    @property
+    def sums(self) -> int:
+        """Registers for sums; others hold weights and an element of a state."""
+        return self.isa.registers * 3 // 4
+
+    def pack(self, i: int, array: np.ndarray) -> np.ndarray:
+        """Weights [D, H, G·H] → [D, tile, H, G, lanes], the bias [D, G·H] → [D, tile, G, lanes], zero beyond H."""
+        if not 0 < i < self.op.main or self.is_mask(i):
+            return super().pack(i, array)
+        split = array.reshape(*array.shape[:-1], self.op.gates, self.hidden)
+        missing = self.tiles * self.lanes - self.hidden
+        padded = np.pad(split, [(0, 0)] * (split.ndim - 1) + [(0, missing)])
+        tiled = padded.reshape(*padded.shape[:-1], self.tiles, self.lanes)
+        return np.ascontiguousarray(np.moveaxis(tiled, -2, 1))
+
+    def packing(self, i: int) -> Hashable:
+        """See `Kernel`: gates, and elements of a state."""
+        return super().packing(i), self.op.gates, self.hidden
+
+    def packed_elements(self, i: int) -> int:
+        """See `Kernel`."""
+        if not 0 < i < self.op.main or self.is_mask(i):
+            return super().packed_elements(i)
+        shape = self.ins[i].shape
+        return shape[0] * (shape[1] if i == 1 else 1) * self.op.gates * self.tiles * self.lanes

@@ -1,0 +1,138 @@
+"""The products of a Winograd convolution whose weights stay as they are in memory: those of a chunk of input channels
+and a tile of output channels are transformed in the worker's scratch, where all tiles of the group read them at once.
+
+Transforming takes two multiply-adds and a store for each product with one tile; memory is read 36/9 times less often
+than transformed weights would take, and weights of two bytes are widened on the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from brickrt.ops.cpu.emit.llvm_types import Index, zeros
+from brickrt.ops.cpu.products.register_tile import LINE, Accumulators
+from brickrt.ops.cpu.winograd.frame import TileGroup, WinogradFrame
+from brickrt.ops.cpu.winograd.input_transform import slot
+from brickrt.ops.cpu.winograd.products import Products
+from brickrt.ops.cpu.winograd.transforms import weight_rows
+
+
+class RawProducts(Products):
+    """Emits weight transforms and products of kernels without strides."""
+
+    def __init__(self, frame: WinogradFrame) -> None:
+        super().__init__(frame)
+        self.chunk_weights = self.f.address(frame.v, frame.k.chunk_at, frame.dtype)
+
+    def emit(self, group: TileGroup) -> None:
+        """Tile by tile of output channels of the box."""
+        f, k, frame = self.f, self.k, self.frame
+        all_blocks = k.out.channel_blocks
+        rest = all_blocks % k.ob
+        with f.loop(frame.first_block, f.minimum(frame.last_block, all_blocks - rest), k.ob) as block:
+            self.tile(group, block, k.ob)
+        if rest:
+            with f.loop(f.maximum(frame.first_block, all_blocks - rest), frame.last_block, rest) as block:
+                self.tile(group, block, rest)
+
+    def tile(self, group: TileGroup, block: Index, count: int) -> None:
+        """`count` blocks of output channels: swept taps, and chunks of input channels, whole blocks of them first."""
+        f, k = self.f, self.k
+        whole, tail = divmod(k.ins[0].shape[1], k.lanes)
+        self.clear(group, block, count)
+        with f.loop(0, k.axes.swept.r) as tap:
+            with f.loop(0, whole, k.chunk_blocks) as first:
+                blocks = f.minimum(k.chunk_blocks, f.sub(whole, first))
+                self.chunk(group, block, count, tap, (first, blocks, k.lanes))
+            if tail:
+                self.chunk(group, block, count, tap, (whole, 1, tail))
+
+    def clear(self, group: TileGroup, block: Index, count: int) -> None:
+        """Sets the sums of all planes to zero."""
+        f, k, frame = self.f, self.k, self.frame
+        zero = zeros(frame.kind)
+        with self.sums_of(group) as (plane, at, g), f.loop(0, count * k.t) as n:
+            start = f.add(self.place(group, plane, at, g, block), f.mul(n, k.lanes))
+            f.store(zero, frame.m, start, frame.dtype, k.lanes)
+
+    @contextmanager
+    def sums_of(self, group: TileGroup) -> Iterator[tuple[Index, Index, Index]]:
+        """Transformed plane, output plane and register tile of each tile of sums of a group."""
+        f = self.f
+        with f.loop(0, self.k.axes.planes) as plane, f.loop(group.lo, group.hi) as at, f.loop(0, group.blocks) as g:
+            yield plane, at, g
+
+    def place(self, group: TileGroup, plane: Index, at: Index, g: Index, block: Index) -> Index:
+        """Where a tile of sums lies in M."""
+        f, k, frame = self.f, self.k, self.frame
+        row = f.add(f.mul(f.sub(at, group.lo), group.blocks), g)
+        number = f.add(f.mul(row, frame.own), f.sub(block, frame.first_block))
+        return f.add(f.mul(plane, k.plane_out), f.mul(number, k.t * k.lanes))
+
+    def chunk(self, group: TileGroup, block: Index, count: int, tap: Index, part: tuple[Index, Index, int]) -> None:
+        """A chunk of input channels: `part` is its first block, how many it has, and the channels of each."""
+        f, k = self.f, self.k
+        first, blocks, channels = part
+        with f.loop(0, f.mul(blocks, channels)) as c:
+            self.transform(block, count, tap, f.add(f.mul(first, k.lanes), c), c)
+        following = self.frame.raw_at(block, f.mul(f.add(first, k.chunk_blocks), k.lanes), 0)
+        with f.loop(0, k.axes.planes) as plane:
+            self.prefetch(following, plane)
+            with f.loop(group.lo, group.hi) as at, self.if_live(at, tap) as z, f.loop(0, group.blocks) as g:
+                start = self.place(group, plane, at, g, block)
+                self.add(start, count, plane, f.add(f.mul(slot(self.frame, z), k.room[0] // k.t), g), part)
+
+    @contextmanager
+    def if_live(self, at: Index, tap: Index) -> Iterator[Index]:
+        """The input plane that output plane `at` reads at a swept tap, where it is on the tensor."""
+        f, axis = self.f, self.k.axes.swept
+        if axis.dim is None:
+            yield 0
+            return
+        z = f.add(f.sub(f.mul(at, axis.stride), axis.pad), f.mul(tap, axis.dilation))
+        with f.when(f.b.icmp_unsigned("<", f.value(z), f.value(axis.extent))):
+            yield z
+
+    def transform(self, block: Index, count: int, tap: Index, channel: Index, c: Index) -> None:
+        """G w Gᵀ of one channel of the input, the `c`-th of its chunk, for each block."""
+        f, k, (_, down, across) = self.f, self.k, self.k.axes
+        start = self.frame.raw_at(block, channel, f.mul(tap, down.r * across.r))
+        weights = f.address(self.frame.raw_weights, start, k.raw_type)
+        made = f.address(self.chunk_weights, f.mul(c, k.ob * k.lanes), self.frame.dtype)
+        for j in range(count):
+            w = [
+                f.load(weights, (n * k.ob + j) * k.lanes, k.raw_type, k.lanes)
+                for n in range(down.r * across.r)
+            ]
+            columns = [weight_rows(f, w[x :: across.r], down) for x in range(across.r)]
+            for y in range(down.n):
+                for x, value in enumerate(weight_rows(f, [column[y] for column in columns], across)):
+                    at = (y * across.n + x) * k.chunk_plane + j * k.lanes
+                    f.store(value, made, at, self.frame.dtype, k.lanes)
+
+    def prefetch(self, following: Index, plane: Index) -> None:
+        """Prefetches a plane's share of the weights that are transformed next; past the end it is harmless."""
+        f, k = self.f, self.k
+        line = LINE // k.raw_type.itemsize
+        lines = -(-k.chunk_blocks * k.lanes * k.taps * k.ob * k.lanes // line)
+        share = -(-lines // (k.axes.planes * k.axes.swept.r))
+        with f.loop(0, share) as n:
+            at = f.add(following, f.mul(f.add(f.mul(plane, share), n), line))
+            f.prefetch(self.frame.raw_weights, at, k.raw_type, near=False)
+
+    def add(self, start: Index, count: int, plane: Index, block: Index, part: tuple[Index, Index, int]) -> None:
+        """Adds a chunk to the tile of sums at `start`; `block` is the register tile in V."""
+        f, k, frame, (first, blocks, channels) = self.f, self.k, self.frame, part
+        sums = f.address(frame.m, start, frame.dtype)
+        acc = Accumulators.create(f, [zeros(frame.kind)] * count, k.t, frame.dtype, k.lanes)
+        places = [(j, t, (j * k.t + t) * k.lanes) for j in range(count) for t in range(k.t)]
+        for j, t, at in places:
+            acc.put(j, t, f.load(sums, at, frame.dtype, k.lanes))
+        vector = f.add(f.mul(block, k.depth_in), first)
+        pixels = f.address(frame.v, f.add(f.mul(plane, k.plane_in), f.mul(vector, k.t * k.lanes)), frame.dtype)
+        weights = f.address(self.chunk_weights, f.mul(plane, k.chunk_plane), frame.dtype)
+        with f.loop(0, blocks) as c:
+            self.channels(acc, pixels, weights, c, channels)
+        for j, t, at in places:
+            f.store(acc.value(j, t), sums, at, frame.dtype, k.lanes)

@@ -1,0 +1,106 @@
+"""LSTM, GRU and RNN as brick operators, against ONNX Runtime."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+
+from brickrt import Runtime
+from brickrt.graph.errors import Unsupported
+from tests.support.graphs.builders_harness import assert_close, run_model
+from tests.support.graphs.onnx_models import by_onnxruntime
+from tests.support.graphs.recurrent_models import GATES, recurrent_model
+
+DIRECTIONS = ["forward", "reverse", "bidirectional"]
+
+
+def compare(op_type: str, **how: object) -> None:
+    """Runs a model of `recurrent_model` by its builder and the definitions of what that emits."""
+    reset = {"linear_before_reset": 1} if op_type == "GRU" else {}
+    model, feeds = recurrent_model(op_type, **reset, **how)
+    want = by_onnxruntime(model, feeds)
+    assert_close(run_model(model, feeds), [want[output.name] for output in model.graph.output], 1e-5)
+
+
+@pytest.mark.parametrize("op_type", GATES)
+@pytest.mark.parametrize("direction", DIRECTIONS)
+@pytest.mark.parametrize("optional", [(), ("B", "h", "c"), ("B", "h", "c", "lengths")], ids=len)
+def test_directions_states_and_lengths(op_type, direction, optional):
+    compare(op_type, directions=1 + (direction == "bidirectional"), optional=optional, direction=direction)
+
+
+@pytest.mark.parametrize(
+    "name", "Relu Softsign Softplus Elu ThresholdedRelu Sigmoid Tanh LeakyRelu HardSigmoid ScaledTanh Affine".split()
+)
+def test_activations(name):
+    compare("RNN", activations=[name], activation_alpha=[0.7], activation_beta=[0.4], optional=("B", "h"))
+
+
+def test_activations_take_their_parameters_in_turn():
+    names = ["HardSigmoid", "ScaledTanh", "LeakyRelu"]
+    compare("LSTM", activations=names, activation_alpha=[0.3, 1.1, 0.05], activation_beta=[0.4, 0.9])
+
+
+@pytest.mark.parametrize("op_type", ["LSTM", "GRU"])
+def test_clip(op_type):
+    compare(op_type, clip=0.5, optional=("B",))
+
+
+def test_coupled_gates():
+    compare("LSTM", input_forget=1, optional=("B",))
+
+
+@pytest.mark.parametrize(
+    ("op_type", "how", "why"),
+    [
+        ("GRU", {}, "resets its state"),
+        ("LSTM", {"optional": ("P",)}, "peepholes"),
+        ("RNN", {"direction": "bidirectional", "directions": 2, "activations": ["Tanh", "Relu"]}, "differ"),
+    ],
+)
+def test_what_the_host_computes(op_type, how, why):
+    with pytest.raises(Unsupported, match=why):
+        run_model(*recurrent_model(op_type, **how))
+
+
+def network(direction: str) -> onnx.ModelProto:
+    """Columns of an image through two LSTM layers, of which the second one begins with lengths, as text is read."""
+    rng, d, hidden = np.random.default_rng(0), 1 + (direction == "bidirectional"), 20
+    shapes = {"w": (8, 3, 3, 3), "W": (d, 4 * hidden, 48), "R": (d, 4 * hidden, hidden), "B": (d, 8 * hidden)}
+    shapes |= {"V": (d, 4 * hidden, d * hidden), "p": (0,)}
+    constants = [numpy_helper.from_array(rng.standard_normal(s).astype(np.float32) / 8, n) for n, s in shapes.items()]
+    constants[-1] = numpy_helper.from_array(np.array([0, 0, d * hidden]), "p")
+    constants.append(numpy_helper.from_array(np.array([0, 48, -1]), "q"))
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["c"], pads=[1, 1, 1, 1], strides=[2, 1]),
+        helper.make_node("Reshape", ["c", "q"], ["r"]),
+        helper.make_node("Transpose", ["r"], ["t"], perm=[2, 0, 1]),
+        helper.make_node("LSTM", ["t", "W", "R", "B"], ["y"], hidden_size=hidden, direction=direction),
+        helper.make_node("Transpose", ["y"], ["yt"], perm=[0, 2, 1, 3]),
+        helper.make_node("Reshape", ["yt", "p"], ["z"]),
+        helper.make_node("LSTM", ["z", "V", "R", "B", "n"], ["o", "h", "k"], hidden_size=hidden, direction=direction),
+    ]
+    ends = [("x", 1, ["b", 3, 12, "w"]), ("n", 6, ["b"]), ("o", 1, None), ("h", 1, None), ("k", 1, None)]
+    values = [helper.make_tensor_value_info(*end) for end in ends]
+    graph = helper.make_graph(nodes, "reads", values[:2], values[2:], constants)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+
+
+@pytest.mark.parametrize("direction", ["forward", "bidirectional"])
+def test_a_network_of_any_length_runs_on_kernels(direction):
+    model, runtime, rng = (
+        network(direction),
+        Runtime(network(direction), device="cpu", threads=2),
+        np.random.default_rng(1),
+    )
+    for batch, width in ((1, 9), (3, 14), (2, 1)):
+        feeds = {"x": rng.standard_normal((batch, 3, 12, width), np.float32)}
+        feeds["n"] = rng.integers(0, width + 1, batch).astype(np.int32)
+        got, want = runtime.execute(feeds), by_onnxruntime(model, feeds)
+        for name, array in want.items():
+            np.testing.assert_allclose(got[name], array, 1e-4, 1e-5)
+        alone = Runtime(model, device="cpu", threads=1).execute(feeds)
+        assert all(np.array_equal(got[name], alone[name]) for name in want)
+    assert not runtime.stats.host_nodes

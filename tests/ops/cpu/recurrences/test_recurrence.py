@@ -1,0 +1,101 @@
+"""Recurrent layers: kernels against the definition."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from brickrt.ops.base import evaluate_whole
+from brickrt.ops.expr import Expr, apply, arg
+from brickrt.ops.operators.recurrence import Recurrence
+from brickrt.ops.types import Boxes, TensorType
+from tests.support.cpu.harness import AVX2, HOST, run_kernel
+
+F32 = np.dtype(np.float32)
+
+
+def value(k: int) -> Expr:
+    return arg(k, F32)
+
+
+def lstm_steps() -> tuple[Expr, ...]:
+    i, o, f, g = (apply("add", value(k), value(4 + k)) for k in range(4))
+    kept, new = apply("mul", apply("sigmoid", f), value(8)), apply("mul", apply("sigmoid", i), apply("tanh", g))
+    return apply("add", kept, new), apply("mul", apply("sigmoid", o), apply("tanh", value(10)))
+
+
+def one_gate() -> tuple[Expr, ...]:
+    return (apply("tanh", apply("add", apply("add", value(0), value(1)), value(2))),)
+
+
+def operands(op: Recurrence, time: int, batch: int, hidden: int) -> list[np.ndarray]:
+    rng, d, wide = np.random.default_rng(time * batch * hidden), len(op.backward), op.gates * hidden
+    shapes = [(time, batch, d * wide), (d, hidden, wide), *[(d, wide)] * op.bias, *[(d, batch, hidden)] * op.states]
+    return [(rng.standard_normal(shape) / (hidden**0.5 if k == 1 else 1)).astype(F32) for k, shape in enumerate(shapes)]
+
+
+CASES = {  # time, sequences, elements
+    "one sequence": (7, 1, 32),
+    "part of a vector": (3, 2, 5),
+    "tiles of sequences": (4, 8, 48),
+    "a ragged state": (5, 7, 33),
+    "one step": (1, 3, 16),
+    "one element": (4, 1, 1),
+}
+LAYERS = {
+    "lstm": Recurrence(4, (False,), lstm_steps()),
+    "lstm both ways": Recurrence(4, (False, True), lstm_steps(), bias=True),
+    "backward": Recurrence(1, (True,), one_gate(), bias=True),
+}
+
+
+def check(op: Recurrence, arrays: list[np.ndarray], isa, box: Boxes | None = None, **how) -> None:
+    want = evaluate_whole(op, arrays)
+    box = Boxes.whole(want.shape) if box is None else box
+    got = run_kernel(op, arrays, box, isa, **how)
+    np.testing.assert_allclose(got, want[box.slices(0, (0,) * 5)], rtol=2e-5, atol=2e-6)
+
+
+@pytest.mark.parametrize("isa", [pytest.param(HOST, id="avx512"), pytest.param(AVX2, id="avx2")])
+@pytest.mark.parametrize("layer", LAYERS)
+@pytest.mark.parametrize("case", CASES)
+def test_layers(case, layer, isa):
+    op = LAYERS[layer]
+    packed = [False, True, *[True] * op.bias, *[False] * op.states]
+    check(op, operands(op, *CASES[case]), isa, packed=packed)
+
+
+def test_weights_that_are_no_constants():
+    op = LAYERS["lstm both ways"]
+    check(op, operands(op, 3, 4, 21), HOST)
+
+
+def test_parts_are_bits_of_the_whole():
+    """A direction, or some sequences, as a task has them: whatever register tiles they are in."""
+    op, packed = LAYERS["lstm both ways"], [False, True, True, True, False]
+    arrays = operands(op, 6, 7, 19)
+    whole = run_kernel(op, arrays, Boxes.whole((2, 6, 2, 7, 19)), packed=packed)
+    for d, lo, hi in ((0, 0, 7), (1, 2, 4), (1, 6, 7)):
+        box = Boxes(np.array([[0, 0, d, lo, 0]]), np.array([[2, 6, d + 1, hi, 19]]))
+        got = run_kernel(op, arrays, box, packed=packed, scratch=True)
+        np.testing.assert_array_equal(got, whole[:, :, d : d + 1, lo:hi])
+
+
+def test_part_of_time_is_refused():
+    op = LAYERS["lstm"]
+    with pytest.raises(ValueError, match="all of time"):
+        run_kernel(op, operands(op, 4, 1, 8), Boxes(np.array([[0, 1, 0, 0, 0]]), np.array([[2, 4, 1, 1, 8]])))
+
+
+@pytest.mark.parametrize("change", ["rank", "hidden", "dtype", "count"])
+def test_operands_that_do_not_fit_are_refused(change):
+    op = LAYERS["lstm"]
+    types = [TensorType(a.shape, a.dtype) for a in operands(op, 4, 2, 8)]
+    wrong = {
+        "rank": [TensorType((4, 64), F32), *types[1:]],
+        "hidden": [types[0], TensorType((1, 8, 31), F32), *types[2:]],
+        "dtype": [*types[:-1], TensorType(types[-1].shape, np.dtype(np.float64))],
+        "count": types[:-1],
+    }
+    with pytest.raises(ValueError, match="Recurrence"):
+        op.infer(wrong[change])
