@@ -45,7 +45,7 @@ ROWS = RowWindow(1, 1, 1, 1, 0)
 MOST_FEATURES = 128
 SET_BYTES, WAYS = 4096, 8  # so far apart, rows of `a` share a set of L1, which holds so many of their lines
 MOST_POINTERS = 10
-"""Rows of a tile, where their distance in `a` is a size: each takes a register for its address, and of 11 some spill."""
+"""Rows of a tile where their distance in `a` is a size: each has a register for its address, and of 11 some spill."""
 
 
 @dataclass(frozen=True)
