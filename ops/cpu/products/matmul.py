@@ -44,6 +44,8 @@ from brickrt.ops.types import Boxes, OpenNumber
 ROWS = RowWindow(1, 1, 1, 1, 0)
 MOST_FEATURES = 128
 SET_BYTES, WAYS = 4096, 8  # so far apart, rows of `a` share a set of L1, which holds so many of their lines
+MOST_POINTERS = 10
+"""Rows of a tile where their distance in `a` is a size: each has a register for its address, and of 11 some spill."""
 
 
 @dataclass(frozen=True)
@@ -137,6 +139,8 @@ class MatMulKernel(Kernel):
             return self.decided[0]
         isa = left_registers(self.isa, self.integer) if self.in_words else self.isa
         limit = WAYS if self.a.strides[-2] * self.a.dtype.itemsize % SET_BYTES == 0 else WIDEST
+        if len(self.a.shape) - 1 in self.open_dims(0):
+            limit = min(limit, MOST_POINTERS)
         return choose_tile(self.out.shape[-2], self.blocks, self.shape_class[0], isa, self.sums, limit=limit)
 
     @cached_property

@@ -8,6 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from brickrt.ops.base import evaluate_whole
+from brickrt.ops.cpu.operand import dense
+from brickrt.ops.cpu.products.matmul import MOST_POINTERS, MatMulKernel
 from brickrt.ops.expr import apply, arg, const
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.types import Boxes, TensorType
@@ -42,6 +44,19 @@ def check_product(op, arrays, isa, packed=True, scratch=True, **how):
     tolerance = 1e-12 if arrays[0].dtype == np.float64 else 3e-5
     how = {"boxes": boxes_of(shape, isa.lanes), "rtol": tolerance, "atol": tolerance} | how
     check(op, arrays, isa, packed=constant, scratch=scratch, **how)
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize(("depth", "open_depth"), [(64, False), (128, False), (197, True), (256, True), (1500, True)])
+def test_rows_of_a_tile_where_their_distance_is_a_size(depth, open_depth, isa):
+    """There are no more than registers hold the addresses of; where K is known, they are constants of the code."""
+    shapes = (750, depth), (depth, 64), (750, 64)
+    a, b, out = (dense(TensorType(shape, F32)) for shape in shapes)
+    kernel = MatMulKernel(MatMul(), (a, b), out, isa, (False, False), (0, 750, 0))
+    assert (1 in kernel.open_dims(0)) == open_depth
+    assert kernel.tile[1] <= MOST_POINTERS or not open_depth
+    if isa == HOST and isa.registers > 16 and not isa.double_pumped:
+        assert (kernel.tile[1] > MOST_POINTERS) != open_depth
 
 
 SHAPES = {
