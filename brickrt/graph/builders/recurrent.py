@@ -188,7 +188,7 @@ def _weights(b: Builder, node: OnnxNode, cell: Cell) -> tuple[np.ndarray, np.nda
     weights, fed_back = (b.value(name).astype(F32, copy=False) for name in node.inputs[1:3])
     hidden = node.attrs.get("hidden_size", fed_back.shape[-1])
     if weights.ndim != 3 or fed_back.shape != (*weights.shape[:1], cell.gates * hidden, hidden):
-        raise ValueError(f"weights {list(weights.shape)} and {list(fed_back.shape)} do not fit hidden_size {hidden}")
+        raise ValueError(f"hidden_size is {hidden}, the weights are {list(weights.shape)} and {list(fed_back.shape)}")
     wide = cell.gates * hidden
     both = (
         b.value(node.inputs[3]).astype(F32, copy=False)
@@ -196,7 +196,7 @@ def _weights(b: Builder, node: OnnxNode, cell: Cell) -> tuple[np.ndarray, np.nda
         else np.zeros((len(weights), 2 * wide), F32)
     )
     if both.shape != (len(weights), 2 * wide):
-        raise ValueError(f"a bias {list(both.shape)} does not fit hidden_size {hidden}")
+        raise ValueError(f"hidden_size is {hidden}, the bias is {list(both.shape)}")
     outer, inner = both[:, :wide].copy(), both[:, wide:].copy()
     joined = slice(0, 2 * hidden if cell is GRU else wide)  # a reset gate multiplies the rest
     outer[:, joined] += inner[:, joined]
