@@ -101,10 +101,7 @@ class RawProducts(Products):
         weights = f.address(self.frame.raw_weights, start, k.raw_type)
         made = f.address(self.chunk_weights, f.mul(c, k.ob * k.lanes), self.frame.dtype)
         for j in range(count):
-            w = [
-                f.load(weights, (n * k.ob + j) * k.lanes, k.raw_type, k.lanes)
-                for n in range(down.r * across.r)
-            ]
+            w = [f.load(weights, (n * k.ob + j) * k.lanes, k.raw_type, k.lanes) for n in range(down.r * across.r)]
             columns = [weight_rows(f, w[x :: across.r], down) for x in range(across.r)]
             for y in range(down.n):
                 for x, value in enumerate(weight_rows(f, [column[y] for column in columns], across)):
