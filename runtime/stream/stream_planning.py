@@ -32,7 +32,8 @@ from brickrt.runtime.stream.spill_planning import with_spills
 from brickrt.runtime.stream.stream_report import Spilling, StreamCut
 
 FREE_SHARE = 0.8  # of the memory that is free, which a run takes where no limit is given
-KEPT_BACK = 8 * MIB  # so that a process which is a little larger can go on with a run
+STEP = 16 * MIB  # what a process takes is rounded up to these, so that two of one kind need the same
+NOISE = 2 * MIB  # by which two processes that did the same differ
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,17 +108,21 @@ def _with_buffers(planner: StreamPlanner, asked: MemoryLimit) -> MemoryLimit:
 
 
 def _chosen(planner: StreamPlanner, slices: Collection[str], asked: MemoryLimit) -> Candidate:
-    """The fastest candidate with a little memory to spare, or one without. The least that a refusal names has some to
-    spare too, so that it is enough for the next process."""
+    """The fastest candidate within the limit. A refusal names the least for a process a little larger, and what is
+    enough for one a little smaller is taken: so the least is enough for the next process, and less is not."""
     try:
-        return choose_bands(planner, slices, replace(asked, runtime=asked.runtime + KEPT_BACK))
+        return choose_bands(planner, slices, replace(asked, runtime=_rounded(asked.runtime + NOISE)))
     except TooLittleMemory as refusal:
         least = refusal.least
-        memory = replace(least.memory, runtime=asked.runtime)
+        memory = replace(least.memory, runtime=max(asked.runtime, _rounded(asked.runtime - NOISE)))
         if memory.total > asked.limit:
             raise
         plan = planner.stream_plan(least.plan.rows, least.plan.strips, saved=least.plan.saved)
         return replace(least, plan=plan, memory=memory)
+
+
+def _rounded(resident: int) -> int:
+    return -(-resident // STEP) * STEP
 
 
 def _as_cut(planner: StreamPlanner, slices: Collection[str], asked: MemoryLimit, cut: StreamCut) -> Candidate:

@@ -18,8 +18,9 @@ from brickrt.runtime.analysis.memory_projection import project
 from brickrt.runtime.engines import choose_engine
 from brickrt.runtime.pipeline import Pipeline
 from brickrt.runtime.program_protocol import Cancelled
+from brickrt.runtime.stream import stream_planning
 from brickrt.runtime.stream.stream_files import opened_job
-from brickrt.runtime.stream.stream_planning import in_core_bytes, whole_graph
+from brickrt.runtime.stream.stream_planning import MIB, NOISE, in_core_bytes, whole_graph
 from brickrt.runtime.stream.stream_report import StreamCut, StreamOptions
 from tests.runtime.stream.helpers import PLENTY, child, pixels, pools, run, two_layers
 
@@ -71,6 +72,23 @@ def test_below_the_least_is_refused_with_the_least(tmp_path):
     assert child(*words, least - 2**24, check=False)[0] == 1
     _, told, _ = child(*words, least)
     assert told["peak_bytes"] <= told["projected_bytes"] <= told["limit_bytes"] == least
+
+
+def test_the_least_is_enough_for_a_process_like_it_and_less_is_not(tmp_path, monkeypatch):
+    taken = 200 * MIB
+
+    def planned(limit: int, resident: int = taken) -> int:
+        monkeypatch.setattr(stream_planning, "resident_bytes", lambda: resident)
+        pipeline, source = Pipeline(choose_engine("cpu"), PlanOptions(), 2), load(two_layers(size=512))
+        types = {"x": TensorType((1, 3, 512, 512), np.dtype(np.float32))}
+        return stream_planning.plan_stream(pipeline, source, types, limit).candidate.memory.total
+
+    with pytest.raises(BrickError) as refused:
+        planned(1)
+    least = int(re.search(r"raise --max-memory to (\d+)MiB$", str(refused.value))[1]) * MIB
+    assert taken < planned(least) <= least and planned(least, taken + NOISE) <= least
+    with pytest.raises(BrickError, match=f"the least that would do is {least // MIB} MiB"):
+        planned(least - MIB)
 
 
 @pytest.mark.parametrize(("name", "size", "over"), [("nafnet", 128, 1.5), ("unet3d", 32, 1.03)], ids=str)
