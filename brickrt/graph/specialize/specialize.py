@@ -25,6 +25,7 @@ from brickrt.graph.rewriter import rename
 from brickrt.graph.specialize.check_types import check_types
 from brickrt.graph.specialize.inlining import Splice, branch, expand, function_body
 from brickrt.graph.specialize.stages import Specialized, Stage, only
+from brickrt.graph.specialize.value_sources import ValueSources
 from brickrt.graph.time_budget import TooLong, check_time, folding
 from brickrt.ops.types import TensorType
 
@@ -56,8 +57,9 @@ def specialize(
     walk = _Walk(stage, types, values, builder)
     with last_resort(walk.doing):
         walk.run()
-        if walk.need:
-            return Specialized(Graph((), {}), need_values=frozenset(walk.need))
+        if walk.need or walk.deciding:
+            needed, deciding = frozenset(walk.need | walk.deciding), frozenset(walk.deciding - walk.need)
+            return Specialized(Graph((), {}), need_values=needed, deciding=deciding)
         return walk.result()
 
 
@@ -83,6 +85,8 @@ class _Walk:
         self.late: set[str] = set()
         self.late_values: set[str] = set()
         self.need: set[str] = set()
+        self.deciding: set[str] = set()
+        self.sources = ValueSources(builder, stage.inputs, stage.deciding, stage.nodes)
 
     def run(self) -> None:
         while self.queue:
@@ -149,14 +153,31 @@ class _Walk:
             raise BrickError(f"{node.op_type} node '{node.name}' cannot take {self.given(names)}: {e}") from e
 
     def wait_for_values(self, node: OnnxNode, names: tuple[str, ...], needed: Iterable[str]) -> None:
+        asked, follows = set[str](), set[str]()
         for name in sorted(needed):
             if name not in names or self.b.type(name).size > BOUND_ELEMENTS:
                 self.to_host(node, f"it needs the values of '{name}'")
                 return
-        given = {self.b.resolve(name) for name in needed}.intersection(self.stage.inputs)
-        self.need |= given
+            tensor = self.b.resolve(name)
+            given = tensor in self.stage.inputs
+            deciding = frozenset() if given else self.sources.of(tensor)
+            if not deciding and self.changes(tensor):
+                self.to_host(node, f"it needs the values of '{name}', which change from round to round")
+                return
+            asked.update([tensor] if given else [])
+            follows |= deciding
+        self.need |= asked
+        self.deciding |= follows
         self.late_values.update(needed)
         self.wait(node)
+
+    def changes(self, tensor: str) -> bool:
+        """Whether the values of a tensor are too many to compile for each: in a body that is repeated, all but flags
+        and inputs that stay."""
+        if not self.stage.repeated or (tensor in self.stage.inputs and tensor not in self.stage.changing):
+            return False
+        kind = self.b.types[tensor]
+        return kind.dtype != np.bool_ or kind.size > 1
 
     def build(self, node: OnnxNode, names: tuple[str, ...]) -> None:
         """Adds what the node stands for. Raises NeedValue or Unsupported, possibly halfway."""
@@ -267,6 +288,7 @@ class _Walk:
         """Puts nodes in front of those still to visit."""
         nodes, constants = parts
         self.b.use(name for node in nodes for name in reads(node))
+        self.sources.add(nodes)
         for name, array in constants.items():
             self.b.bind(name, array)
         self.queue.extendleft(reversed(nodes))
@@ -316,13 +338,18 @@ class _Walk:
             return None
         constants = only(known, reads_later)
         inputs = tuple(n for n in dict.fromkeys(reads_later) if n not in self.late and n not in constants)
+        stage = self.stage
+        stay = frozenset(stage.inputs) - stage.changing
         return Stage(
-            source=self.stage.source,
+            source=stage.source,
             nodes=tuple(self.waiting),
             inputs=inputs,
             value_inputs=frozenset(inputs) & self.late_values,
-            outputs=tuple(name for name in self.stage.outputs if name in self.late),
+            outputs=tuple(name for name in stage.outputs if name in self.late),
             constants=constants,
+            deciding=stage.deciding.intersection(inputs),
+            changing=frozenset(inputs) - stay if stage.repeated else frozenset(),
+            repeated=stage.repeated,
         )
 
 
