@@ -24,7 +24,7 @@ from brickrt.graph.passes.rewrite import rewritten
 from brickrt.graph.rewriter import rename
 from brickrt.graph.specialize.check_types import check_types
 from brickrt.graph.specialize.inlining import Splice, branch, expand, function_body
-from brickrt.graph.specialize.stages import Specialized, Stage, only
+from brickrt.graph.specialize.stages import Specialized, Stage, after_host_nodes, only
 from brickrt.graph.specialize.value_sources import ValueSources
 from brickrt.graph.time_budget import TooLong, check_time, folding
 from brickrt.ops.types import TensorType
@@ -51,10 +51,25 @@ def specialize(
     An input without a type is no tensor (a sequence, an absent optional): its readers run on the host. Raises
     BrickError, naming the node, for shapes and types that do not fit.
     """
+    found = _walked(stage, types, values, (integers, recurrences), frozenset())
+    if found.rest is None or not stage.repeated or not found.host_nodes:
+        return found
+    later = after_host_nodes(stage.nodes, found.host_nodes)
+    return _walked(stage, types, values, (integers, recurrences), later) if later else found
+
+
+def _walked(
+    stage: Stage,
+    types: Mapping[str, TensorType],
+    values: Mapping[str, np.ndarray],
+    kernels: tuple[bool, bool],
+    postponed: frozenset[str],
+) -> Specialized:
+    """A stage whose nodes of the names `postponed` wait for the next one."""
     names = {name for node in stage.nodes for name in (*reads(node), *node.outputs, node.name)}
     used = [*(name for node in stage.nodes for name in reads(node)), *stage.outputs]
-    builder = Builder({*names, *stage.inputs, *stage.outputs}, used, integers, recurrences)
-    walk = _Walk(stage, types, values, builder)
+    builder = Builder({*names, *stage.inputs, *stage.outputs}, used, *kernels)
+    walk = _Walk(stage, types, values, builder, postponed)
     with last_resort(walk.doing):
         walk.run()
         if walk.need or walk.deciding:
@@ -67,9 +82,14 @@ class _Walk:
     """One pass over a stage, which fills a `Builder`."""
 
     def __init__(
-        self, stage: Stage, types: Mapping[str, TensorType], values: Mapping[str, np.ndarray], builder: Builder
+        self,
+        stage: Stage,
+        types: Mapping[str, TensorType],
+        values: Mapping[str, np.ndarray],
+        builder: Builder,
+        postponed: frozenset[str],
     ) -> None:
-        self.stage, self.opsets = stage, stage.source.opsets
+        self.stage, self.opsets, self.postponed = stage, stage.source.opsets, postponed
         self.b = builder
         for name in stage.inputs:
             if name in types:
@@ -110,7 +130,7 @@ class _Walk:
 
     def visit(self, node: OnnxNode) -> None:
         names = reads(node)
-        if self.late.intersection(names):
+        if node.name in self.postponed or self.late.intersection(names):
             self.wait(node)
         elif self.pending.intersection(names):
             self.after_host(node)

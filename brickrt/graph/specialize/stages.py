@@ -6,12 +6,13 @@ or on values that the graph computes, are the rest: the next stage, specialized 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from brickrt.graph.builder import OnnxNode
+from brickrt.graph.host.run_host_node import reads
 from brickrt.graph.ir import Graph
 from brickrt.graph.onnx_import.source import SourceGraph
 
@@ -74,3 +75,19 @@ def with_deciding_inputs(stage: Stage) -> Stage:
 def only(values: Mapping[str, np.ndarray], names: Iterable[str]) -> dict[str, np.ndarray]:
     """The values of these names, as far as there are any."""
     return {name: values[name] for name in names if name in values}
+
+
+def after_host_nodes(nodes: Sequence[OnnxNode], host: Sequence[OnnxNode]) -> frozenset[str]:
+    """The names of nodes that no node on the host waits for, so that one program may run them behind these; none where
+    a node on the host is not among `nodes`."""
+    producers = {name: node for node in nodes for name in node.outputs if name}
+    before = {node.name for node in host}
+    if not before.issubset(node.name for node in nodes):
+        return frozenset()
+    todo = [name for node in host for name in reads(node)]
+    while todo:
+        node = producers.get(todo.pop())
+        if node is not None and node.name not in before:
+            before.add(node.name)
+            todo += reads(node)
+    return frozenset(node.name for node in nodes if node.name not in before)
