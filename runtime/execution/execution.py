@@ -144,7 +144,7 @@ class Execution:
         with among(self.running, run), asking(run.check):
             if self.bodies is not None and has_bodies(node):
                 control = SubgraphRunner(*self.bodies, run)
-                results = control.outputs(node, stage, compiled, given)
+                results = control.whole(node, stage, compiled, given)
                 inside += control.ran.values()
             else:
                 results = run_node(node, stage.source.opsets, given)

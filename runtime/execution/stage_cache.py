@@ -69,6 +69,7 @@ class StageCache:
         self._untyped: set[str] = set()  # inputs of a repeated stage whose shapes keep changing
         self._compiled: dict[tuple, CompiledStage] = {}
         self._last: _Last | None = None
+        self._users, self._given_up = 0, set[tuple]()
         self._lock = threading.Lock()
         tell_children(self)
 
@@ -122,8 +123,25 @@ class StageCache:
         self.kept.add((self, key), made.held, lambda: self._drop(key))
 
     def _drop(self, key: tuple) -> None:
+        if self._users:
+            self._given_up.add(key)
+            return
         self._compiled.pop(key, None)
         self._last = None
+
+    def use(self) -> None:
+        """Until `leave`, programs stay that are given up: a loop would compile them anew in each round."""
+        with self._lock:
+            self._users += 1
+
+    def leave(self) -> None:
+        """See `use`."""
+        with self._lock:
+            self._users -= 1
+            if not self._users:
+                given_up, self._given_up = self._given_up, set()
+                for key in given_up:
+                    self._drop(key)
 
     def _compile(self, prepare: Prepare, values: Mapping[str, Any], arrays: DeviceArrays | None) -> CompiledStage:
         names = [name for name in self.stage.inputs if _is_tensor(values.get(name)) and name not in self._untyped]
@@ -134,7 +152,7 @@ class StageCache:
             if isinstance(made, CompiledStage):
                 return replace(made, decided_by=frozenset(known))
             self.value_names |= made.need_values
-            for name in made.deciding:
+            for name in made.need_values if self.stage.repeated else made.deciding:
                 self._met[name].add(_on_host(values[name], arrays).tobytes())
 
     # ---- what keeps changing
@@ -146,25 +164,26 @@ class StageCache:
                 met.add(_on_host(values[name], arrays).tobytes())
         many = {name for name, met in self._met.items() if len(met) > MOST_VALUES}
         if many:
-            self.stage = replace(self.stage, deciding=self.stage.deciding - many)
-            self.value_names -= many
+            changing = self.stage.changing | (many if self.stage.repeated else set())
+            self.stage = replace(self.stage, deciding=self.stage.deciding - many, changing=changing)
             for name in many:
                 del self._met[name]
-        shapes = self._changing() if self.stage.repeated and len(self._compiled) >= MOST_SHAPES else set()
+        shapes = self._changing() if self.stage.repeated else set()
         self._untyped |= shapes
-        self.value_names -= shapes
+        self.value_names -= shapes | many
         if many or shapes:
-            self._forget()
+            for key in list(self._compiled):
+                self.kept.remove((self, key))
+                self._compiled.pop(key)
+            self._last = None
 
     def _changing(self) -> set[str]:
-        """The inputs of which programs were compiled for several shapes."""
-        columns = zip(self.stage.inputs, zip(*self._compiled, strict=True), strict=True)
-        return {name for name, column in columns if len({one[:2] for one in column}) > 1}
-
-    def _forget(self) -> None:
-        for key in list(self._compiled):
-            self.kept.remove((self, key))
-            self._drop(key)
+        """The inputs of which programs were compiled for several shapes, once these are too many."""
+        shapes = {tuple(one[:2] for one in key) for key in self._compiled}
+        if len(shapes) < MOST_SHAPES:
+            return set()
+        columns = zip(self.stage.inputs, zip(*shapes, strict=True), strict=True)
+        return {name for name, column in columns if len(set(column)) > 1}
 
     # ---- what programs are found by
 

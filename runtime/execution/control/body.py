@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -39,13 +39,19 @@ class Body:
 class Rounds:
     """How rounds of bodies run in one call: `prepare` compiles, and `kept` counts what it makes; `watch` is told what is
     under way, `ran` counts what each compiled stage took, by its number as an object; `control` gives the outputs of a
-    node on the host."""
+    node on the host. `used` are the caches whose programs must stay until `ended`."""
 
     prepare: Prepare
     kept: KeptPrograms
     watch: HostNodeRun
     ran: dict[int, StageRun]
     control: Callable[[OnnxNode, Stage, CompiledStage, Values], list[Any]]
+    used: set[StageCache] = field(default_factory=set)
+
+    def ended(self) -> None:
+        """Lets programs go that were given up meanwhile."""
+        while self.used:
+            self.used.pop().leave()
 
     def run(self, body: Body, values: Values, slots: Mapping[str, np.ndarray]) -> None:
         """Computes a body's outputs, and adds them to `values`, which have its inputs; those of `slots` are written
@@ -70,6 +76,9 @@ class Rounds:
             allowed.held = held
 
     def _found(self, cache: StageCache, values: Values) -> CompiledStage:
+        if cache not in self.used:
+            self.used.add(cache)
+            cache.use()
         with self.watch.not_counting():
             compiled, spent = cache.get(self.prepare, values)
         self.ran.setdefault(id(compiled), StageRun(compiled)).compile_ms += spent

@@ -10,6 +10,7 @@ import onnx
 
 from brickrt.graph.builder import OnnxNode
 from brickrt.graph.host.guarded import ask_whether_to_go_on
+from brickrt.graph.host.run_host_node import outer_names
 from brickrt.graph.specialize.body_stage import body_stage, passed_through
 from brickrt.graph.specialize.stages import Stage
 from brickrt.runtime.execution.control.body import Body, Rounds, Values
@@ -40,7 +41,7 @@ class ControlNode:
         constants, other = dict(own), list(changing)
         states = [v.name for v in graph.input][first : first + len(given)]
         for outer, name, output in zip(given, states, outputs[min(first, 1) :]):
-            if stays.get(output) != name:
+            if stays.get(output) != name or self._changes(outer):
                 other.append(name)
             elif outer in self._compiled.specialized.known:
                 constants[name] = self._compiled.specialized.known[outer]
@@ -70,8 +71,16 @@ class ControlNode:
     ) -> Body | None:
         own = {v.name for v in graph.input}
         outer = {name: array for name, array in self._compiled.specialized.known.items() if name not in own}
+        changing = [*changing, *(name for name in outer_names(graph) if self._changes(name))]
         stage = body_stage(self.node, graph, self._stage.source, {**outer, **constants}, changing, repeated)
         return None if stage is None else Body(graph, stage, StageCache(stage, self._rounds.kept))
+
+    def _changes(self, name: str) -> bool:
+        """Whether a tensor around the node is another one each time, as a round of a loop around it runs."""
+        stage = self._stage
+        if not stage.repeated or name in self._compiled.specialized.known:
+            return False
+        return name not in stage.inputs or name in stage.changing
 
 
 def flag(value: Any) -> bool:

@@ -31,6 +31,13 @@ class SubgraphRunner:
         self.ran: dict[int, StageRun] = {}
         self._rounds = Rounds(prepare, kept, watch, self.ran, self.outputs)
 
+    def whole(self, node: OnnxNode, stage: Stage, compiled: CompiledStage, values: Values) -> list[Any]:
+        """The outputs of a node of the model itself, which is in no subgraph."""
+        try:
+            return self.outputs(node, stage, compiled, values)
+        finally:
+            self._rounds.ended()
+
     def outputs(self, node: OnnxNode, stage: Stage, compiled: CompiledStage, values: Values) -> list[Any]:
         """The outputs of a node of `stage`, which became `compiled`, in its order; of any other node than If, Loop and
         Scan as `run_node` gives them. Raises BrickError, naming the node."""

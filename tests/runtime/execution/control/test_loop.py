@@ -119,23 +119,82 @@ def test_a_state_that_grows_does_not_compile_without_end(stages):
     assert len(stages) == before
 
 
-def test_the_number_of_the_round_is_no_key(stages):
-    """Slices from i on: a program for each i would be one per round."""
-    steps = [
-        node("Unsqueeze", "i zero", "start"),
-        node("Add", "start zero1", "end"),
+def sliced(counter: str) -> list[onnx.NodeProto]:
+    """v2 ← tanh(v + table[counter : counter + 1])"""
+    return [
+        node("Unsqueeze", f"{counter} zero", "start"),
+        node("Add", "start one", "end"),
         node("Slice", "table start end zero", "s"),
         node("Add", "v s", "p"),
         node("Tanh", "p", "v2"),
     ]
-    weights = {
-        "zero": np.array([0]),
-        "zero1": np.array([1]),
-        "table": np.random.default_rng(2).random((50, 3), np.float32),
-    }
-    proto = loop(steps, {"v": ("x", "v2", ["N", 3])}, **weights)
+
+
+TABLE = {
+    "zero": np.array([0]),
+    "one": np.array([1]),
+    "table": np.random.default_rng(2).random((50, 3), np.float32),
+}
+
+
+def test_the_number_of_the_round_is_no_key(stages):
+    """Slices from i on: a program for each i would be one per round."""
+    proto = loop(sliced("i"), {"v": ("x", "v2", ["N", 3])}, **TABLE)
     check(proto, Runtime(proto, device="cpu", threads=1), x=X, n=np.array(30))
     assert len(stages) <= 4
+
+
+def test_the_number_of_the_round_around_is_no_key_either(stages):
+    """The inner loop reads the outer one's number."""
+    inner = graph(
+        [node("Identity", "h", "h2"), *sliced("i")],
+        [tensor("j", [], np.int64), tensor("h", [], bool), tensor("v", ["N", 3])],
+        [tensor("h2", [], bool), tensor("v2", None)],
+    )
+    steps = [node("Loop", "two _ u", "u2", body=inner, name="inner")]
+    proto = loop(steps, {"u": ("x", "u2", ["N", 3])}, two=np.array(2), **TABLE)
+    check(proto, Runtime(proto, device="cpu", threads=1), x=X, n=np.array(30))
+    assert len(stages) <= 6
+
+
+def test_numbers_from_outside_are_keys_until_they_are_many(stages):
+    """`n`, the number of rounds, is read in the body too."""
+    proto = loop(sliced("n"), {"v": ("x", "v2", ["N", 3])}, **TABLE)
+    runtime, made = Runtime(proto, device="cpu", threads=1), []
+    for n in range(1, 31):
+        check(proto, runtime, x=X, n=np.array(n))
+        made.append(len(stages))
+    assert made[-1] == made[15]
+    assert "which change from round to round" in " ".join(runtime.fallback.values())
+
+
+def test_programs_stay_while_their_loop_runs(stages):
+    """With room for one program only, a body of two must not be compiled in each round."""
+    steps = [node("MatMul", "v w", "a"), node("Unique", "a", "u"), node("ReduceMax", "u", "m"), node("Add", "a m", "b")]
+    proto = loop([*steps, node("Tanh", "b", "v2")], {"v": ("x", "v2", ["N", 3])}, w=W)
+    runtime = Runtime(proto, device="cpu", threads=1, keep_bytes=0)
+    check(proto, runtime, x=X, n=np.array(20))
+    assert 2 < len(stages) < 8
+
+
+def test_sequences_are_states_too():
+    """s ← s with v appended"""
+    kind = onnx.helper.make_sequence_type_proto(onnx.helper.make_tensor_type_proto(1, None))
+    ends = [
+        tensor("i", [], np.int64),
+        tensor("go", [], bool),
+        onnx.ValueInfoProto(name="s", type=kind),
+        tensor("v", ["N", 3]),
+    ]
+    steps = [node("Identity", "go", "go2"), node("Tanh", "v", "v2"), node("SequenceInsert", "s v2", "s2")]
+    outs = [tensor("go2", [], bool), onnx.ValueInfoProto(name="s2", type=kind), tensor("v2", None)]
+    nodes = [
+        node("SequenceEmpty", "", "s0"),
+        node("Loop", "n _ s0 x", "all last", body=graph(steps, ends, outs), name="l"),
+        node("ConcatFromSequence", "all", "y", axis=0),
+    ]
+    proto = model(nodes, [tensor("x", ["N", 3]), tensor("n", [], np.int64)], "y last")
+    check(proto, Runtime(proto, device="cpu", threads=1), x=X, n=np.array(5))
 
 
 def test_loops_in_branches_in_loops(stages):
