@@ -203,7 +203,7 @@ class StageCache:
         for name, one in zip(self.stage.inputs, key, strict=True):
             if name in self._untyped:
                 continue
-            value = values.get(name)
+            value: Any = values.get(name)
             if len(one) == 1 or on_device(value):
                 others.append((name, type(value).__name__))
             else:

@@ -37,9 +37,9 @@ class Body:
 
 @dataclass(frozen=True, eq=False)
 class Rounds:
-    """How rounds of bodies run in one call: `prepare` compiles, and `kept` counts what it makes; `watch` is told what is
-    under way, `ran` counts what each compiled stage took, by its number as an object; `control` gives the outputs of a
-    node on the host. `used` are the caches whose programs must stay until `ended`."""
+    """How rounds of bodies run in one call: `prepare` compiles, and `kept` counts what it makes; `watch` is told what
+    is under way, `ran` counts what each compiled stage took, by its number as an object; `control` gives the outputs
+    of a node on the host. `used` are the caches whose programs must stay until `ended`."""
 
     prepare: Prepare
     kept: KeptPrograms
@@ -93,8 +93,9 @@ class Rounds:
             inputs.append(value if value.flags.c_contiguous else np.asarray(value, order="C"))
         for name, shape, dtype in made:
             slot = slots.get(name)
-            fits = slot is not None and slot.shape == shape and slot.dtype == dtype
-            outputs.append(slot if fits else np.empty(shape, dtype))
+            if slot is None or slot.shape != shape or slot.dtype != dtype:
+                slot = np.empty(shape, dtype)
+            outputs.append(slot)
         started = time.perf_counter()
         self.watch.program = program
         counts = program.run(inputs, outputs)

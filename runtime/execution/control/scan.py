@@ -49,4 +49,5 @@ def _slices(control: ControlNode, tensors: list[Any]) -> list[list[np.ndarray]]:
 
 def _per(control: ControlNode, kind: str, count: int) -> tuple[list[int], list[int]]:
     """The axes and directions of inputs or outputs."""
-    return tuple(per_tensor(control.node.attrs, f"{kind}_{name}", count) for name in ("axes", "directions"))
+    attrs = control.node.attrs
+    return per_tensor(attrs, f"{kind}_axes", count), per_tensor(attrs, f"{kind}_directions", count)

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import brickrt
+from tests.runtime.execution.control.random_bodies import COLUMNS, ROWS, random_control
 from tests.support.graphs.by_definition import run_model
 from tests.support.graphs.onnx_models import by_onnxruntime
-from tests.runtime.execution.control.random_bodies import COLUMNS, ROWS, random_control
 
 
 def inputs_for(seed: int, rounds: int, rows: int) -> dict[str, np.ndarray]:

@@ -45,10 +45,10 @@ def test_axes_and_directions(axis, back, out):
 
 
 def test_tensors_of_different_numbers_of_slices():
-    with pytest.raises(BrickError, match="^Scan node 's' fails on the host: .*4, 3 slices"):
+    with pytest.raises(BrickError, match=r"^Scan node 's' fails on the host: .*4, 3 slices"):
         Runtime(scan(), device="cpu", threads=1).execute({"h0": X[0], "x": X, "y": X[:3]})
 
 
 def test_no_slices():
-    with pytest.raises(BrickError, match="^Scan node 's' fails on the host: .*unknown shape"):
+    with pytest.raises(BrickError, match=r"^Scan node 's' fails on the host: .*unknown shape"):
         Runtime(scan(), device="cpu", threads=1).execute({"h0": X[0], "x": X[:0], "y": X[:0]})

@@ -40,7 +40,7 @@ def test_texts_of_any_length():
 
 def test_what_is_no_tensor_of_one_type():
     for other in (np.zeros(3, np.float32), np.zeros(2, np.int64)):
-        with pytest.raises(ValueError, match="round 1 gives .* of one type"):
+        with pytest.raises(ValueError, match=r"round 1 gives .* of one type"):
             stacked([np.zeros(2, np.float32), other], 5, write=False)
     with pytest.raises(TypeError, match="round 0 gives a list"):
         stacked([[1]], 5)
