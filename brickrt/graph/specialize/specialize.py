@@ -16,6 +16,7 @@ import brickrt.graph.builders  # noqa: F401  (registers the builders)
 from brickrt.graph.builder import KERNEL_TYPES, Builder, Mark, OnnxNode, builder_for, no_kernels
 from brickrt.graph.builders.integers.block_weights import BlockWeights, block_weights, turned_weights
 from brickrt.graph.errors import BrickError, NeedValue, Unsupported, last_resort
+from brickrt.graph.host.guarded import CONTROL
 from brickrt.graph.host.run_host_node import reads
 from brickrt.graph.host.static_values import fold_on_host, quick_enough, small_enough, static_value
 from brickrt.graph.interpret import run_nodes
@@ -34,6 +35,7 @@ BOUND_ELEMENTS = 4096
 
 
 NO_FORM = "it has no form in brick operators"
+STEPPED = "the host decides what of it runs, and how often"
 
 
 def specialize(
@@ -245,7 +247,7 @@ class _Walk:
         b = self.b
         body = function_body(node, [b.type(name) if name else None for name in node.inputs])
         if body is None:
-            raise Unsupported(NO_FORM)
+            raise Unsupported(STEPPED if not node.domain and node.op_type in CONTROL else NO_FORM)
         self.splice(expand(node, body, self.opsets, b.fresh))
 
     def build_constant(self, node: OnnxNode, names: tuple[str, ...]) -> None:
