@@ -37,13 +37,15 @@ Build = Callable[[TaskGraph, Constants, int, KernelProgress | None], Program]
 class Engine:
     """`build(tasks, constants, threads, progress)` makes the program, which owns the constants from then on.
     `arrays` is for engines whose device has memory of its own; `tune(threads, progress)` for those that measure plans,
-    or run plans that were measured before."""
+    or run plans that were measured before. With `bodies`, the subgraphs of If, Loop and Scan run as programs too; else
+    the host evaluates them, node by node."""
 
     name: str
     spec: DeviceSpec
     build: Build
     arrays: DeviceArrays | None = None
     tune: Callable[[int, KernelProgress | None], Tune] | None = None
+    bodies: bool = False
 
 
 def planner(spec: DeviceSpec) -> Engine:
@@ -89,7 +91,7 @@ def choose_engine(device: Device = "auto", isa: str | None = None, launch: Launc
         seconds = first_tune_seconds()
         return cpu_tuner(build, threads, seconds) if seconds else KnownPlans()
 
-    return Engine("cpu", spec, build, tune=tune)
+    return Engine("cpu", spec, build, tune=tune, bodies=True)
 
 
 def cpu_tuner(

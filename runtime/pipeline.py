@@ -31,7 +31,7 @@ from brickrt.graph.passes.fuse import fuse_half_epilogues
 from brickrt.graph.passes.half_precision import to_half_precision
 from brickrt.graph.passes.half_weights import narrow_weights
 from brickrt.graph.specialize.specialize import specialize
-from brickrt.graph.specialize.stages import Specialized, Stage, first_stage
+from brickrt.graph.specialize.stages import Specialized, Stage, first_stage, with_deciding_inputs
 from brickrt.graph.time_budget import preparing
 from brickrt.graph.uncollected import uncollected
 from brickrt.ops.types import TensorType
@@ -41,7 +41,7 @@ from brickrt.runtime.analysis.memory_projection import check_definitions, check_
 from brickrt.runtime.cache.plan_cache import remembered_plan
 from brickrt.runtime.cache.saved_plan import SavedPlan
 from brickrt.runtime.engines import Engine
-from brickrt.runtime.execution.execution import Execution
+from brickrt.runtime.execution.execution import Bodies, Execution
 from brickrt.runtime.execution.stage_cache import CompiledStage, StageCache
 from brickrt.runtime.lowering.lower import lower
 from brickrt.runtime.lowering.task_graph import TaskGraph
@@ -68,12 +68,14 @@ class Pipeline:
         """A model's outputs by name, all six stages from the beginning. Raises BrickError."""
         source = model if isinstance(model, SourceGraph) else load(model)
         values = check_inputs(source, inputs)
-        execution = self.execute(StageCache(first_stage(source, values)), Execution(values))
+        execution = self.execute(StageCache(with_deciding_inputs(first_stage(source, values))), Execution(values))
         return {name: execution.values[name] for name in source.outputs}
 
     def execute(self, first: StageCache, execution: Execution) -> Execution:
         """Runs a model's parts one after the other; those that the cache does not have are compiled."""
         stage: StageCache | None = first
+        if self.engine.bodies:
+            execution.bodies = Bodies(self.compiled, first.kept)
         arrays = [value for value in execution.values.values() if hasattr(value, "dtype")]
         given = sum(given_by(math.prod(a.shape), a.dtype.itemsize) for a in arrays)
         with allowing(first.stage.source.stored_bytes + given):

@@ -20,7 +20,7 @@ from brickrt.graph.onnx_import.source import SourceGraph
 from brickrt.graph.specialize.stages import Specialized, Stage, first_stage, only
 from brickrt.ops.types import TensorType
 from brickrt.plan.plan import Plan
-from brickrt.runtime.execution.execution import HostNodeRun
+from brickrt.runtime.execution.host_node_run import HostNodeRun
 from brickrt.runtime.lowering.task_graph import TaskGraph
 from brickrt.runtime.pipeline import Pipeline
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from brickrt.graph.allowance import allowance, hold
+from brickrt.graph.allowance import hold
 from brickrt.graph.builder import OnnxNode
 from brickrt.graph.errors import last_resort
 from brickrt.graph.host.guarded import asking
@@ -18,10 +18,13 @@ from brickrt.graph.specialize.stages import Stage
 from brickrt.ops.types import TensorType
 from brickrt.runtime import events
 from brickrt.runtime.arrays import DeviceArrays, on_device
+from brickrt.runtime.execution.control.subgraph_runner import SubgraphRunner, has_bodies
 from brickrt.runtime.execution.given_outputs import check_given
+from brickrt.runtime.execution.host_node_run import HostNodeRun
+from brickrt.runtime.execution.kept_programs import KeptPrograms
 from brickrt.runtime.execution.report import StageRun
-from brickrt.runtime.execution.stage_cache import CompiledStage
-from brickrt.runtime.program_protocol import Cancellable, Cancelled, Counts, Program
+from brickrt.runtime.execution.stage_cache import CompiledStage, Prepare
+from brickrt.runtime.program_protocol import Cancellable, Counts, Program
 
 
 @contextmanager
@@ -33,31 +36,6 @@ def among(running: list[Cancellable], one: Cancellable) -> Iterator[None]:
     finally:
         with suppress(ValueError):  # in a child that this thread's observer forked nothing is under way
             running.remove(one)
-
-
-class HostNodeRun:
-    """A node that runs on the host. A loop asks, round by round, whether it is cancelled, or takes too long."""
-
-    def __init__(self, node: OnnxNode) -> None:
-        self._cancelled, self._node = False, node
-        self._began, self._allowed = time.thread_time(), allowance()
-
-    def cancel(self) -> None:
-        """See `Cancellable`."""
-        self._cancelled = True
-
-    def check(self) -> None:
-        """Raises Cancelled after `cancel`, and BrickError where nodes on the host have computed too long."""
-        if self._cancelled:
-            raise Cancelled
-        if self._allowed is not None:
-            node = f"{self._node.op_type} node '{self._node.name}'"
-            self._allowed.check_seconds(time.thread_time() - self._began, node)
-
-    def ended(self) -> None:
-        """Counts what it has computed."""
-        if self._allowed is not None:
-            self._allowed.spent += time.thread_time() - self._began
 
 
 def run_watched(
@@ -79,12 +57,20 @@ def run_watched(
     return counts
 
 
+class Bodies(NamedTuple):
+    """What compiles the subgraphs of nodes, and what counts the programs that it makes."""
+
+    prepare: Prepare
+    kept: KeptPrograms
+
+
 class Execution:
     """One call under way. `values` has the inputs, and grows stage by stage; `ran` says what each stage took.
 
     `running` has what is under way, of all calls of a runtime; `observer` watches it. Where some inputs lie on a
     GPU, so do the outputs of programs: made by `arrays`, on the caller's stream if given. `given` are the caller's
-    arrays for outputs, which programs write where they compute them.
+    arrays for outputs, which programs write where they compute them. `bodies` is how subgraphs are compiled; without
+    it the host evaluates nodes with subgraphs node by node.
     """
 
     def __init__(
@@ -101,6 +87,7 @@ class Execution:
         self.arrays = arrays if any(map(on_device, self.values.values())) else None
         self.stream, self.given = stream, {} if given is None else given
         self.ran: list[StageRun] = []
+        self.bodies: Bodies | None = None
 
     def run_stage(self, stage: Stage, compiled: CompiledStage, compile_ms: float = 0.0) -> None:
         """Runs the stage's program, then its host nodes."""
@@ -112,10 +99,12 @@ class Execution:
         self.values |= special.known
         for name, other in special.same.items():
             self.values[name] = self.values[other]
+        inside: list[StageRun] = []
         for node in special.host_nodes:
-            ran.host_nodes[node.name] = self.run_host(node, stage)
+            ran.host_nodes[node.name] = self.run_host(node, stage, compiled, inside)
         ran.run_ms, ran.host_ms = (between - started) * 1e3, (time.perf_counter() - between) * 1e3
-        self.ran.append(ran)
+        ran.host_ms -= sum(one.run_ms + one.compile_ms for one in inside)
+        self.ran += [ran, *inside]
 
     def run_program(self, ran: StageRun) -> None:
         """Runs a stage's program, and counts what its workers did."""
@@ -145,14 +134,20 @@ class Execution:
         value = self.values[name]
         return self.arrays.host(value, self.stream) if self.arrays and on_device(value) else value
 
-    def run_host(self, node: OnnxNode, stage: Stage) -> float:
-        """Computes one ONNX node whole; gives the milliseconds that it took."""
+    def run_host(self, node: OnnxNode, stage: Stage, compiled: CompiledStage, inside: list[StageRun]) -> float:
+        """Computes one ONNX node whole; gives the milliseconds that it took, and adds what its subgraphs ran to
+        `inside`."""
         started = time.monotonic_ns()
         if self.observer:
             self.observer.hosted(node.name, started, 0)
         given, run = {name: self.on_host(name) for name in reads(node)}, HostNodeRun(node)
         with among(self.running, run), asking(run.check):
-            results = run_node(node, stage.source.opsets, given)
+            if self.bodies is not None and has_bodies(node):
+                control = SubgraphRunner(*self.bodies, run)
+                results = control.whole(node, stage, compiled, given)
+                inside += control.ran.values()
+            else:
+                results = run_node(node, stage.source.opsets, given)
         run.ended()
         self.values |= {n: value for n, value in zip(node.outputs, results) if n}
         ended = time.monotonic_ns()

@@ -62,6 +62,11 @@ class KeptPrograms:
             if key in self._drops:
                 self._drops.move_to_end(key)
 
+    def remove(self, key: Hashable) -> None:
+        """Counts a program no more that its holder gives up."""
+        with self._lock:
+            self._forget(key)
+
     def clear(self) -> None:
         """Counts nothing any more, and holds nothing."""
         with self._lock:

@@ -19,11 +19,15 @@ from brickrt.runtime.execution.report import StageRun
 from brickrt.runtime.execution.stage_cache import CompiledStage
 from brickrt.runtime.program_protocol import Cancellable
 
+COMPARED = 1 << 12
+"""Bytes of an input that decides what runs which are compared in each call."""
+
 
 class FastPath:
     """Calls with inputs of the names, shapes and types of an earlier call, whose outputs one program computes.
 
-    `given` are the inputs of that call, `names` the model's outputs; `arrays` makes outputs where inputs lie on a GPU.
+    `given` are the inputs of that call: values that it was compiled for must be the same, too. `names` are the model's
+    outputs; `arrays` makes outputs where inputs lie on a GPU.
     `running` has what is under way, of all calls of a runtime; `observer` watches it.
     """
 
@@ -40,7 +44,10 @@ class FastPath:
         graph = compiled.plan.graph
         self._compiled, self._running, self._observer = compiled, running, observer
         self._program = compiled.program
-        self._signature = [(name, type(array), array.shape, array.dtype) for name, array in given.items()]
+        self._signature = [
+            (name, type(array), array.shape, array.dtype, array.tobytes() if name in compiled.decided_by else None)
+            for name, array in given.items()
+        ]
         self._arrays = arrays if any(map(on_device, given.values())) else None
         order = list(given)
         self._read = [order.index(name) for name in graph.inputs]
@@ -49,25 +56,30 @@ class FastPath:
 
     @staticmethod
     def possible(given: Mapping[str, Any], compiled: CompiledStage, names: Sequence[str]) -> bool:
-        """Whether the inputs are arrays of numbers, whose types alone decide what runs, and the program computes all
-        outputs, so that nothing is left to the host."""
+        """Whether the inputs are arrays of numbers, those whose values it was compiled for small and in the host's
+        memory, and the program computes all outputs, so that nothing is left to the host."""
         if compiled.program is None or compiled.rest is not None or compiled.specialized.host_nodes:
             return False
         plain = all((type(a) is np.ndarray and a.dtype.kind not in "OUS") or on_device(a) for a in given.values())
-        return plain and set(names) <= set(compiled.plan.graph.outputs)
+        small = plain and not any(
+            on_device(given[name]) or given[name].nbytes > COMPARED for name in compiled.decided_by
+        )
+        return small and set(names) <= set(compiled.plan.graph.outputs)
 
     def taken(self, inputs: Mapping[str, Any]) -> list[Any] | None:
         """What the program reads, if the inputs are like those of the earlier call."""
         if not isinstance(inputs, dict) or len(inputs) != len(self._signature):
             return None
         found: list[Any] = []
-        for name, kind, shape, dtype in self._signature:
+        for name, kind, shape, dtype, content in self._signature:
             array: Any = inputs.get(name)
             if kind is np.ndarray and type(array) is not kind and not on_device(array):
                 array = shared_array(array)
             if type(array) is not kind or array.shape != shape or array.dtype != dtype:
                 return None
             if kind is np.ndarray and not array.flags.c_contiguous:
+                return None
+            if content is not None and array.tobytes() != content:
                 return None
             found.append(array)
         return [found[k] for k in self._read]

@@ -13,7 +13,7 @@ import numpy as np
 from brickrt.graph.errors import BrickError
 from brickrt.graph.onnx_import.check_inputs import check_inputs, check_named, describe
 from brickrt.graph.onnx_import.source import Model, SourceGraph
-from brickrt.graph.specialize.stages import first_stage
+from brickrt.graph.specialize.stages import first_stage, with_deciding_inputs
 from brickrt.plan.options import PlanOptions, Precision, Strategy, check_options
 from brickrt.plan.plan import Plan
 from brickrt.runtime import events
@@ -192,7 +192,7 @@ class Runtime:
         execution = Execution(values, self._observer, self._running, self._pipeline.engine.arrays, stream, into)
         self._pipeline.execute(root, execution)
         fill_given(into, execution.values)
-        self._remember(values, root, execution.ran[0].stage)
+        self._remember(values, execution.ran[0].stage)
         self._last = execution.ran
         return {name: execution.values[name] for name in self.source.outputs}
 
@@ -339,10 +339,10 @@ class Runtime:
             return inputs
         return {**inputs, **{name: arrays.view(value, stream) for name, value in there.items()}}
 
-    def _remember(self, values: Mapping[str, Any], root: StageCache, compiled: CompiledStage) -> None:
+    def _remember(self, values: Mapping[str, Any], compiled: CompiledStage) -> None:
         """Lets further calls like this one take the fast path, where they can."""
         names = tuple(self.source.outputs)
-        if not root.value_names and not self._closed and FastPath.possible(values, compiled, names):
+        if not self._closed and FastPath.possible(values, compiled, names):
             arrays = self._pipeline.engine.arrays
             self._fast = FastPath(values, compiled, names, self._running, self._observer, arrays)
 
@@ -350,7 +350,7 @@ class Runtime:
         """The first stage; which optional inputs are given decides what it is."""
         with self._lock:
             if given not in self._roots:
-                self._roots[given] = StageCache(first_stage(self.source, given), self._kept)
+                self._roots[given] = StageCache(with_deciding_inputs(first_stage(self.source, given)), self._kept)
             return self._roots[given]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -66,10 +66,10 @@ class Loop(_AnyValue):
             states, going, count = tuple(results[: len(states)]), bool(np.asarray(proceed).reshape(-1)[0]), count + 1
             collected.add(results[len(states) :])
         types = body.output_types[len(body.output_types) - scanned :]
-        return (*states, *(np.stack(part) if part else _none_of(t) for part, t in zip(collected.parts, types)))
+        return (*states, *(np.stack(part) if part else none_of(t) for part, t in zip(collected.parts, types)))
 
 
-def _none_of(kind: onnx.TypeProto) -> np.ndarray:
+def none_of(kind: onnx.TypeProto) -> np.ndarray:
     """The output of a loop without iterations, as the body declares it; an open dimension is 0."""
     tensor = kind.tensor_type
     return np.empty((0, *(d.dim_value for d in tensor.shape.dim)), helper.tensor_dtype_to_np_dtype(tensor.elem_type))
@@ -107,7 +107,10 @@ class Scan(OpRun):
     ) -> tuple[np.ndarray, ...]:
         split = len(args) - scanned
         states, inputs, n_outputs = list(args[:split]), args[split:], results - split
-        axes, backward = _per(options, "scan_input_axes", scanned), _per(options, "scan_input_directions", scanned)
+        axes, backward = (
+            per_tensor(options, "scan_input_axes", scanned),
+            per_tensor(options, "scan_input_directions", scanned),
+        )
         sequences = [
             list(np.moveaxis(x, axis, 0)[:: -1 if back else 1])
             for x, axis, back in zip(inputs, axes, backward, strict=True)
@@ -121,8 +124,8 @@ class Scan(OpRun):
         if any(not part for part in collected.parts):
             raise ValueError("a scan over no elements has outputs of unknown shape")
         axes, backward = (
-            _per(options, "scan_output_axes", n_outputs),
-            _per(options, "scan_output_directions", n_outputs),
+            per_tensor(options, "scan_output_axes", n_outputs),
+            per_tensor(options, "scan_output_directions", n_outputs),
         )
         stacked = (
             np.stack(part[:: -1 if back else 1], axis)
@@ -131,6 +134,6 @@ class Scan(OpRun):
         return (*states, *stacked)
 
 
-def _per(options: dict[str, Any], name: str, count: int) -> list[int]:
+def per_tensor(options: Mapping[str, Any], name: str, count: int) -> list[int]:
     """An option of one integer per input or output, 0 where it is not given."""
     return list(options.get(name) or [0] * count)

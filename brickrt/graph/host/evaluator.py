@@ -29,6 +29,19 @@ class DequantizeLinear(OpRun):
         return ((x.astype(np.int32) - shift).astype(np.float32) * scale.reshape(shape),)
 
 
+class BatchNormalization(OpRun):
+    """Opset 7 to 13: by the statistics given, unless the node gives new ones too; the reference always makes these."""
+
+    op_domain = ""
+
+    def _run(self, x, scale, bias, mean, var, epsilon=1e-5, **_: Any):
+        if len([name for name in self.onnx_node.output if name]) > 1:
+            raise NotImplementedError("batch norms that learn are not computed: export the model for inference")
+        shape = (-1, *(1 for _ in x.shape[2:]))
+        mean, factor, bias = (v.reshape(shape) for v in (mean, scale / np.sqrt(var + epsilon), bias))
+        return (((x - mean) * factor + bias).astype(x.dtype),)
+
+
 class _Flattened(OpRun):
     """Operators of opset 12 and before, which take all axes from `axis` on (1 by default) as one."""
 
@@ -191,5 +204,6 @@ class HostEvaluator(ReferenceEvaluator):
 
 
 def _missing_ops(version: int) -> list[type[OpRun]]:
-    older = [DequantizeLinear] if version < 19 else []
+    older: list[type[OpRun]] = [DequantizeLinear] if version < 19 else []
+    older += [BatchNormalization] if 7 <= version < 14 else []
     return [*_ALWAYS, *older, *([Softmax, LogSoftmax, Hardmax] if version < 13 else [])]

@@ -105,6 +105,11 @@ def _scattered(x: np.ndarray, where: tuple[np.ndarray, ...], updates: np.ndarray
     return result
 
 
+def scattered_elements(x: np.ndarray, indices: np.ndarray, updates: np.ndarray, axis: int) -> np.ndarray:
+    """x with `updates` put at the positions that `indices`, of their shape, have along an axis."""
+    return _scattered(x, _elements(x, indices, axis), updates, None)
+
+
 def _corners(boxes: np.ndarray, centered: int) -> np.ndarray:
     """Boxes [batch, count, 4] as two opposite corners, the lesser first."""
     first, second = boxes[..., :2], boxes[..., 2:]

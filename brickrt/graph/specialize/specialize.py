@@ -16,6 +16,7 @@ import brickrt.graph.builders  # noqa: F401  (registers the builders)
 from brickrt.graph.builder import KERNEL_TYPES, Builder, Mark, OnnxNode, builder_for, no_kernels
 from brickrt.graph.builders.integers.block_weights import BlockWeights, block_weights, turned_weights
 from brickrt.graph.errors import BrickError, NeedValue, Unsupported, last_resort
+from brickrt.graph.host.guarded import CONTROL
 from brickrt.graph.host.run_host_node import reads
 from brickrt.graph.host.static_values import fold_on_host, quick_enough, small_enough, static_value
 from brickrt.graph.interpret import run_nodes
@@ -24,7 +25,8 @@ from brickrt.graph.passes.rewrite import rewritten
 from brickrt.graph.rewriter import rename
 from brickrt.graph.specialize.check_types import check_types
 from brickrt.graph.specialize.inlining import Splice, branch, expand, function_body
-from brickrt.graph.specialize.stages import Specialized, Stage, only
+from brickrt.graph.specialize.stages import Specialized, Stage, after_host_nodes, only
+from brickrt.graph.specialize.value_sources import ValueSources
 from brickrt.graph.time_budget import TooLong, check_time, folding
 from brickrt.ops.types import TensorType
 
@@ -33,6 +35,7 @@ BOUND_ELEMENTS = 4096
 
 
 NO_FORM = "it has no form in brick operators"
+STEPPED = "the host decides what of it runs, and how often"
 
 
 def specialize(
@@ -50,14 +53,30 @@ def specialize(
     An input without a type is no tensor (a sequence, an absent optional): its readers run on the host. Raises
     BrickError, naming the node, for shapes and types that do not fit.
     """
+    found = _walked(stage, types, values, (integers, recurrences), frozenset())
+    if found.rest is None or not stage.repeated or not found.host_nodes:
+        return found
+    later = after_host_nodes(stage.nodes, found.host_nodes)
+    return _walked(stage, types, values, (integers, recurrences), later) if later else found
+
+
+def _walked(
+    stage: Stage,
+    types: Mapping[str, TensorType],
+    values: Mapping[str, np.ndarray],
+    kernels: tuple[bool, bool],
+    postponed: frozenset[str],
+) -> Specialized:
+    """A stage whose nodes of the names `postponed` wait for the next one."""
     names = {name for node in stage.nodes for name in (*reads(node), *node.outputs, node.name)}
     used = [*(name for node in stage.nodes for name in reads(node)), *stage.outputs]
-    builder = Builder({*names, *stage.inputs, *stage.outputs}, used, integers, recurrences)
-    walk = _Walk(stage, types, values, builder)
+    builder = Builder({*names, *stage.inputs, *stage.outputs}, used, *kernels)
+    walk = _Walk(stage, types, values, builder, postponed)
     with last_resort(walk.doing):
         walk.run()
-        if walk.need:
-            return Specialized(Graph((), {}), need_values=frozenset(walk.need))
+        if walk.need or walk.deciding:
+            needed, deciding = frozenset(walk.need | walk.deciding), frozenset(walk.deciding - walk.need)
+            return Specialized(Graph((), {}), need_values=needed, deciding=deciding)
         return walk.result()
 
 
@@ -65,9 +84,14 @@ class _Walk:
     """One pass over a stage, which fills a `Builder`."""
 
     def __init__(
-        self, stage: Stage, types: Mapping[str, TensorType], values: Mapping[str, np.ndarray], builder: Builder
+        self,
+        stage: Stage,
+        types: Mapping[str, TensorType],
+        values: Mapping[str, np.ndarray],
+        builder: Builder,
+        postponed: frozenset[str],
     ) -> None:
-        self.stage, self.opsets = stage, stage.source.opsets
+        self.stage, self.opsets, self.postponed = stage, stage.source.opsets, postponed
         self.b = builder
         for name in stage.inputs:
             if name in types:
@@ -83,6 +107,8 @@ class _Walk:
         self.late: set[str] = set()
         self.late_values: set[str] = set()
         self.need: set[str] = set()
+        self.deciding: set[str] = set()
+        self.sources = ValueSources(builder, stage.inputs, stage.deciding, stage.nodes)
 
     def run(self) -> None:
         while self.queue:
@@ -106,7 +132,7 @@ class _Walk:
 
     def visit(self, node: OnnxNode) -> None:
         names = reads(node)
-        if self.late.intersection(names):
+        if node.name in self.postponed or self.late.intersection(names):
             self.wait(node)
         elif self.pending.intersection(names):
             self.after_host(node)
@@ -149,14 +175,31 @@ class _Walk:
             raise BrickError(f"{node.op_type} node '{node.name}' cannot take {self.given(names)}: {e}") from e
 
     def wait_for_values(self, node: OnnxNode, names: tuple[str, ...], needed: Iterable[str]) -> None:
+        asked, follows = set[str](), set[str]()
         for name in sorted(needed):
             if name not in names or self.b.type(name).size > BOUND_ELEMENTS:
                 self.to_host(node, f"it needs the values of '{name}'")
                 return
-        given = {self.b.resolve(name) for name in needed}.intersection(self.stage.inputs)
-        self.need |= given
+            tensor = self.b.resolve(name)
+            given = tensor in self.stage.inputs
+            deciding = frozenset() if given else self.sources.of(tensor)
+            if not deciding and self.changes(tensor):
+                self.to_host(node, f"it needs the values of '{name}', which change from round to round")
+                return
+            asked.update([tensor] if given else [])
+            follows |= deciding
+        self.need |= asked
+        self.deciding |= follows
         self.late_values.update(needed)
         self.wait(node)
+
+    def changes(self, tensor: str) -> bool:
+        """Whether the values of a tensor are too many to compile for each: in a body that is repeated, all but flags
+        and inputs that stay."""
+        if not self.stage.repeated or (tensor in self.stage.inputs and tensor not in self.stage.changing):
+            return False
+        kind = self.b.types[tensor]
+        return kind.dtype != np.bool_ or kind.size > 1
 
     def build(self, node: OnnxNode, names: tuple[str, ...]) -> None:
         """Adds what the node stands for. Raises NeedValue or Unsupported, possibly halfway."""
@@ -204,7 +247,7 @@ class _Walk:
         b = self.b
         body = function_body(node, [b.type(name) if name else None for name in node.inputs])
         if body is None:
-            raise Unsupported(NO_FORM)
+            raise Unsupported(STEPPED if not node.domain and node.op_type in CONTROL else NO_FORM)
         self.splice(expand(node, body, self.opsets, b.fresh))
 
     def build_constant(self, node: OnnxNode, names: tuple[str, ...]) -> None:
@@ -267,6 +310,7 @@ class _Walk:
         """Puts nodes in front of those still to visit."""
         nodes, constants = parts
         self.b.use(name for node in nodes for name in reads(node))
+        self.sources.add(nodes)
         for name, array in constants.items():
             self.b.bind(name, array)
         self.queue.extendleft(reversed(nodes))
@@ -316,13 +360,18 @@ class _Walk:
             return None
         constants = only(known, reads_later)
         inputs = tuple(n for n in dict.fromkeys(reads_later) if n not in self.late and n not in constants)
+        stage = self.stage
+        stay = frozenset(stage.inputs) - stage.changing
         return Stage(
-            source=self.stage.source,
+            source=stage.source,
             nodes=tuple(self.waiting),
             inputs=inputs,
             value_inputs=frozenset(inputs) & self.late_values,
-            outputs=tuple(name for name in self.stage.outputs if name in self.late),
+            outputs=tuple(name for name in stage.outputs if name in self.late),
             constants=constants,
+            deciding=stage.deciding.intersection(inputs),
+            changing=frozenset(inputs) - stay if stage.repeated else frozenset(),
+            repeated=stage.repeated,
         )
 
 

@@ -6,12 +6,13 @@ or on values that the graph computes, are the rest: the next stage, specialized 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from brickrt.graph.builder import OnnxNode
+from brickrt.graph.host.run_host_node import reads
 from brickrt.graph.ir import Graph
 from brickrt.graph.onnx_import.source import SourceGraph
 
@@ -22,6 +23,9 @@ class Stage:
 
     `inputs` are computed before the stage or given; `value_inputs` are those of them whose values must be known to
     specialize it. `outputs` are the model's outputs that the stage and what follows it compute.
+    `deciding` are inputs whose values may be asked for where other values follow from them. A stage that is `repeated`
+    runs many times, as the body of a loop does: of its `changing` inputs, and of what follows from them, only flags
+    decide what is compiled.
     """
 
     source: SourceGraph
@@ -30,6 +34,9 @@ class Stage:
     value_inputs: frozenset[str]
     outputs: tuple[str, ...]
     constants: dict[str, np.ndarray]
+    deciding: frozenset[str] = frozenset()
+    changing: frozenset[str] = frozenset()
+    repeated: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +45,8 @@ class Specialized:
 
     Run `graph`; add `known` and, for each (name, other) of `same`, the value of `other` under `name`; then run
     `host_nodes` in order; then specialize and run `rest`. Where `need_values` is not empty, nothing else is filled in:
-    specialize again with the values of these stage inputs.
+    specialize again with the values of these stage inputs. Of them, `deciding` only save a stage of its own to what
+    follows from them.
     """
 
     graph: Graph
@@ -48,6 +56,7 @@ class Specialized:
     same: dict[str, str] = field(default_factory=dict)
     rest: Stage | None = None
     need_values: frozenset[str] = frozenset()
+    deciding: frozenset[str] = frozenset()
 
 
 def first_stage(source: SourceGraph, overridden: Iterable[str] = ()) -> Stage:
@@ -58,6 +67,27 @@ def first_stage(source: SourceGraph, overridden: Iterable[str] = ()) -> Stage:
     return Stage(source, source.nodes, inputs, frozenset(), tuple(source.outputs), constants)
 
 
+def with_deciding_inputs(stage: Stage) -> Stage:
+    """The same, of which the values of all inputs may be asked for that decide others."""
+    return replace(stage, deciding=frozenset(stage.inputs))
+
+
 def only(values: Mapping[str, np.ndarray], names: Iterable[str]) -> dict[str, np.ndarray]:
     """The values of these names, as far as there are any."""
     return {name: values[name] for name in names if name in values}
+
+
+def after_host_nodes(nodes: Sequence[OnnxNode], host: Sequence[OnnxNode]) -> frozenset[str]:
+    """The names of nodes that no node on the host waits for, so that one program may run them behind these; none where
+    a node on the host is not among `nodes`."""
+    producers = {name: node for node in nodes for name in node.outputs if name}
+    before = {node.name for node in host}
+    if not before.issubset(node.name for node in nodes):
+        return frozenset()
+    todo = [name for node in host for name in reads(node)]
+    while todo:
+        node = producers.get(todo.pop())
+        if node is not None and node.name not in before:
+            before.add(node.name)
+            todo += reads(node)
+    return frozenset(node.name for node in nodes if node.name not in before)

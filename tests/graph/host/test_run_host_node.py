@@ -41,6 +41,15 @@ def test_local_response_normalization_with_more_channels_than_images(size):
     same_as_onnxruntime(node("LRN", "x", "y", size=size, alpha=0.1, bias=2.0), 13, x=images)
 
 
+@pytest.mark.parametrize("opset", [9, 13, 15])
+def test_batch_norms_use_the_statistics_that_they_are_given(opset):
+    """Those of the batch are for training, whatever `momentum` says."""
+    arrays = {
+        name: np.abs(np.random.default_rng(k).standard_normal(3)).astype(np.float32) for k, name in enumerate("sbmv")
+    }
+    same_as_onnxruntime(node("BatchNormalization", "x s b m v", "y", momentum=0.8), opset, x=X, **arrays)
+
+
 def test_omitted_inputs():
     (y,) = run(node("Clip", "x _ high", "y"), x=X, high=np.float32(0.5))
     np.testing.assert_array_equal(y, np.minimum(X, 0.5))

@@ -1,0 +1,55 @@
+"""Loop: a body, round by round, as often as a number says and as long as a condition holds."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from brickrt.graph.host.control import none_of
+from brickrt.runtime.execution.control.body import Body, Values
+from brickrt.runtime.execution.control.control_node import ControlNode, flag, unshared
+from brickrt.runtime.execution.control.stacked import Stacked
+
+TRUE = np.array(True)  # what a body finds its condition to be: it would not run else
+
+
+def run_loop(control: ControlNode, values: Values) -> list[Any]:
+    """The last states, and what was stacked. States that a body gives back as they are stay what they were."""
+    trips, condition, *given = (*control.node.inputs, "", "")[: max(2, len(control.node.inputs))]
+    counter, going = (v.name for v in control.node.attrs["body"].input[:2])
+    body = control.loop(given, {going: TRUE}, 2, [counter])
+    most = int(values[trips].reshape(-1)[0]) if trips else math.inf
+    states = {name: values[outer] if outer else None for name, outer in zip(body.inputs[2:], given)}
+    what = f"Loop node '{control.node.name}'"
+    stacks = [(name, Stacked(most, what)) for name in body.outputs[1 + len(states) :]]
+    if not condition or flag(values[condition]):
+        _run(control, body, _Loop(counter, most, states, stacks), values)
+    results = (stack.result() for _, stack in stacks)
+    kinds = [v.type for v in body.graph.output[1 + len(states) :]]
+    stacked = [none_of(kind) if result is None else result for result, kind in zip(results, kinds, strict=True)]
+    return [*unshared(list(states.values()), stacks), *stacked]
+
+
+class _Loop:
+    """What changes from round to round: `states` by their names inside the body."""
+
+    def __init__(self, counter: str, most: float, states: dict[str, Any], stacks: list[tuple[str, Stacked]]) -> None:
+        self.counter, self.most, self.states, self.stacks = counter, most, states, stacks
+
+
+def _run(control: ControlNode, body: Body, loop: _Loop, values: Values) -> None:
+    """All rounds of a loop whose condition holds at first."""
+    fixed = {name: values[name] for name in body.captured}
+    ends = list(zip(loop.states, body.outputs[1:]))
+    ends, count, proceed = [(name, out) for name, out in ends if body.stays.get(out) != name], 0, body.outputs[0]
+    states, counter = loop.states, loop.counter
+    while count < loop.most:
+        inside = {**fixed, **states, counter: np.array(count, np.int64)}
+        control.round(body, inside, loop.stacks)
+        for name, out in ends:
+            states[name] = inside[out]
+        count += 1
+        if not flag(inside[proceed]):
+            return

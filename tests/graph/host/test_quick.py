@@ -1,0 +1,121 @@
+"""Small nodes in NumPy directly give what ONNX's reference gives, or leave them to it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from brickrt.graph.errors import BrickError
+from brickrt.graph.host import quick, run_host_node
+from brickrt.graph.host.quick import SMALL, quick_outputs
+from brickrt.graph.host.run_host_node import run_node
+from brickrt.graph.onnx_import.protobuf import onnx_node
+from tests.support.graphs.onnx_models import node
+
+X = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+LONG = np.array([5, 2, -7])
+
+
+def i(*values: int, dtype: type = np.int64) -> np.ndarray:
+    return np.array(values, dtype)
+
+
+def s(value: int) -> np.ndarray:
+    return np.array(value)
+
+
+CASES = {
+    "gather": (node("Gather", "a b", "y", axis=1), [X, i(2, -1)]),
+    "gather one": (node("Gather", "a b", "y", axis=-1), [X, s(-2)]),
+    "gather matrix": (node("Gather", "a b", "y"), [X, np.array([[1, 0]], np.int32)]),
+    "slice": (node("Slice", "a b c d", "y"), [X, i(1, 0), i(99, 2), i(-1, 0)]),
+    "slice backwards": (node("Slice", "a b c d e", "y"), [X, i(-1), i(-(2**62)), i(2), i(-2)]),
+    "slice all axes": (node("Slice", "a b c", "y"), [X, i(1, 1, 1), i(2, 3, 4)]),
+    "range": (node("Range", "a b c", "y"), [s(7), s(-3), s(-2)]),
+    "range of nothing": (node("Range", "a b c", "y"), [s(3), s(3), s(1)]),
+    "concat": (node("Concat", "a b a", "y", axis=1), [X, X[:, :1]]),
+    "unsqueeze": (node("Unsqueeze", "a b", "y"), [X, i(-1, 0)]),
+    "squeeze": (node("Squeeze", "a b", "y"), [X[:, :1, :1], i(-2)]),
+    "scatter": (
+        node("ScatterElements", "a b c", "y", axis=1),
+        [X, np.array([[[0, -1]]]), np.full((1, 1, 2), 9, np.float32)],
+    ),
+    "add": (node("Add", "a b", "y"), [LONG, s(3)]),
+    "sub": (node("Sub", "a b", "y"), [s(4), s(3)]),
+    "mul": (node("Mul", "a b", "y"), [LONG, LONG]),
+    "overflow": (node("Add", "a b", "y"), [i(127, dtype=np.int8), i(1, dtype=np.int8)]),
+    "equal": (node("Equal", "a b", "y"), [X, X[:1]]),
+    "less": (node("Less", "a b", "y"), [s(1), s(2)]),
+    "greater": (node("Greater", "a b", "y"), [np.float32([np.nan, 1]), np.float32([0, 0])]),
+    "and": (node("And", "a b", "y"), [np.array([True, False]), np.array(True)]),
+    "or": (node("Or", "a b", "y"), [np.array([True, False]), np.array(False)]),
+    "not": (node("Not", "a", "y"), [np.array(True)]),
+}
+
+
+def made(name: str):
+    proto, arrays = CASES[name]
+    return onnx_node(proto, {"": 17}, "n"), dict(zip("abc de".replace(" ", ""), arrays))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_as_the_reference_has_it(name, monkeypatch):
+    one, arrays = made(name)
+    found = quick_outputs(one, arrays)
+    assert found is not None and len(found) == 1
+    monkeypatch.setattr(run_host_node, "quick_outputs", lambda *_: None)
+    (wanted,) = run_node(one, {"": 17}, arrays)
+    assert isinstance(found[0], np.ndarray) and (found[0].dtype, found[0].shape) == (wanted.dtype, wanted.shape)
+    np.testing.assert_array_equal(found[0], wanted)
+
+
+def test_all_that_are_quick_are_compared():
+    assert {CASES[name][0].op_type for name in CASES} == quick._QUICK.keys()
+
+
+WRONG = {
+    "an index outside": (node("Gather", "a b", "y"), [X, i(7)]),
+    "other ranks": (node("Concat", "a b", "y", axis=0), [X, X[0]]),
+    "a step of 0": (node("Slice", "a b c d e", "y"), [X, i(0), i(1), i(0), i(0)]),
+    "shapes that do not fit": (node("Add", "a b", "y"), [i(1, 2), i(1, 2, 3)]),
+    "an axis that is there": (node("Squeeze", "a b", "y"), [X, i(1)]),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_wrong_is_said_as_before(name):
+    proto, arrays = WRONG[name]
+    one, values = onnx_node(proto, {"": 17}, "n"), dict(zip("abcde", arrays))
+    assert quick_outputs(one, values) is None
+    with pytest.raises(BrickError, match="node 'n' fails on the host"):
+        run_node(one, {"": 17}, values)
+
+
+@pytest.mark.parametrize(
+    ("proto", "arrays"),
+    [
+        (node("Add", "a b", "y"), [X, X]),
+        (node("Concat", "a b", "y", axis=0), [np.zeros(SMALL), np.zeros(1)]),
+        (node("Range", "a b c", "y"), [s(0), s(1 << 60), s(1)]),
+        (node("Gather", "a b", "y"), [np.array(["x"], object), i(0)]),
+        (node("Not", "a", "y _"), [np.array(True)]),
+        (node("Relu", "a", "y"), [X]),
+    ],
+    ids=["floats", "large", "endless", "texts", "more outputs", "others"],
+)
+def test_what_is_left_to_the_reference(proto, arrays):
+    assert quick_outputs(onnx_node(proto, {"": 17}, "n"), dict(zip("abc", arrays))) is None
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.tuples(st.integers(-6, 6), st.integers(-6, 6), st.sampled_from([-3, -2, -1, 1, 2, 3])), max_size=3))
+def test_slices(spans):
+    one = onnx_node(node("Slice", "a b c d e", "y"), {"": 17}, "n")
+    columns = [np.array(c, np.int64) for c in (zip(*spans, strict=True) if spans else ([], [], []))]
+    arrays = dict(zip("abcde", [X, columns[0], columns[1], np.arange(len(spans)), columns[2]]))
+    wanted = X[tuple(slice(*span) for span in spans)]
+    found = quick_outputs(one, arrays)
+    assert found is not None and not np.shares_memory(found[0], X)
+    np.testing.assert_array_equal(found[0], wanted)

@@ -1,0 +1,1 @@
+"""Bodies of loops and branches, as programs."""
