@@ -6,12 +6,17 @@ much more too, so it stands for the same numbers.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from brickrt.graph.builder import Builder, Quantized
 from brickrt.graph.builders.scalar import F32, add, like, maximum, minimum, rounded
+from brickrt.ops.base import Op
 from brickrt.ops.expr import Expr, apply, arg, cast
 from brickrt.ops.operators.map import Map
+from brickrt.ops.operators.move import Concat, Take, Transpose, View
+from brickrt.ops.operators.pool import Pool
 
 U8, S8, S32 = (np.dtype(t) for t in (np.uint8, np.int8, np.int32))
 OFFSET = 128
@@ -36,7 +41,31 @@ def unsigned_twin(b: Builder, name: str) -> str:
     if b.type(name).dtype == U8:
         return b.resolve(name)
     known = b.twins.get(b.resolve(name))
-    return known if known in b.types else b.emit(Map(flipped(arg(0, S8))), name, hint="unsigned")
+    if known in b.types:
+        return known
+    twin = _moved_twin(b, b.resolve(name)) or b.emit(Map(flipped(arg(0, S8))), name, hint="unsigned")
+    b.twins[b.resolve(name)] = twin
+    return twin
+
+
+def _moved_twin(b: Builder, name: str) -> str | None:
+    """The twin of what moves or compares signed bytes that have twins, made of these; None for any other tensor."""
+    writer = next((node for node in reversed(b.nodes) if node.output == name), None)
+    if writer is None or not all(b.twins.get(source) in b.types for source in writer.inputs):
+        return None
+    op = writer.op
+    if isinstance(op, Take):
+        op = replace(op, fill=int(op.fill) + OFFSET)
+    elif not keeps_values(op):
+        return None
+    return b.emit(op, *(b.twins[source] for source in writer.inputs), hint="unsigned")
+
+
+def keeps_values(op: Op) -> bool:
+    """Whether every element of the output is one of the inputs'."""
+    if isinstance(op, Take):
+        return all(table is None or min(table, default=0) >= 0 for table in op.tables)
+    return isinstance(op, View | Transpose | Concat) or (isinstance(op, Pool) and op.kind == "max")
 
 
 def signed_result(b: Builder, name: str, twin: str) -> str:
