@@ -105,22 +105,6 @@ def as_bytes(b: Builder, name: str) -> tuple[str, float, int] | None:
     return unsigned_twin(b, found.tensor), float(found.scale[0]), zero
 
 
-def as_weights(b: Builder, name: str, axis: int) -> tuple[np.ndarray, np.ndarray] | None:
-    """The integers of a constant less their zero points, as int8, and their scales, one or as many as `axis` has
-    entries; None where they are no such constant."""
-    found = b.quantized.get(b.resolve(name))
-    values = None if found is None else b.known(found.tensor)
-    if found is None or values is None or values.dtype not in (U8, S8):
-        return None
-    if found.scale.size > 1 and found.axis % values.ndim != axis:
-        return None
-    shape = [-1 if k == axis and found.zero.size > 1 else 1 for k in range(values.ndim)]
-    centered = values.astype(np.int64) - found.zero.reshape(shape)
-    if centered.size == 0 or centered.min() < -OFFSET or centered.max() >= OFFSET:
-        return None
-    return centered.astype(S8), found.scale
-
-
 def as_bias(b: Builder, name: str, scale: np.ndarray) -> np.ndarray | None:
     """The integers of a constant bias whose unit is `scale`; None where it has another one."""
     found = b.quantized.get(b.resolve(name))
