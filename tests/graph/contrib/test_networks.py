@@ -8,14 +8,14 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from onnxruntime.quantization import QuantFormat, QuantType, quantize_static
+from onnxruntime.quantization import QuantFormat, QuantType, quantize_dynamic, quantize_static
 
 from brickrt import Runtime, zoo
 from brickrt.graph.contrib.body import CONTRIB
 from brickrt.quantization.qdq import folded
 from tests.support.graphs.attention import FORMS, attention_network
 from tests.support.graphs.layered_models import kinds, layered_model, pictures
-from tests.support.graphs.onnx_models import by_onnxruntime
+from tests.support.graphs.onnx_models import by_onnxruntime, model, node, tensor
 
 
 class Reader:
@@ -90,12 +90,50 @@ NETWORKS = {
 @pytest.mark.parametrize("name", NETWORKS)
 def test_what_the_optimizer_wrote_runs(tmp_path, name):
     """FusedConv, BiasGelu, SkipLayerNormalization, FusedMatMul and what else it finds."""
-    model = NETWORKS[name]()
-    after = fused(model, tmp_path / "fused.onnx")
-    assert any(node.domain == CONTRIB for node in after.graph.node)
-    first = model.graph.input[0]
+    before = NETWORKS[name]()
+    after = fused(before, tmp_path / "fused.onnx")
+    assert any(each.domain == CONTRIB for each in after.graph.node)
+    first = before.graph.input[0]
     shape = [d.dim_value or 1 for d in first.type.tensor_type.shape.dim]
     feeds = {first.name: np.random.default_rng(1).standard_normal(shape).astype(np.float32)}
     _, found = steps(after, feeds)
-    _, wanted = steps(model, feeds)
+    _, wanted = steps(before, feeds)
     np.testing.assert_allclose(found, wanted, 1e-3, 1e-4 * np.abs(wanted).max())
+
+
+def listener(opset: int = 13) -> onnx.ModelProto:
+    """x [1, 1, 16, 20] ─ 3×3 convolution ─ sigmoid, times ─ 3×3, by two ─ LSTM along the columns ─ product: as networks
+    that read text are."""
+    rng = np.random.default_rng(4)
+    shapes = {"w1": (8, 1, 3, 3), "w2": (12, 8, 3, 3), "w": (2, 64, 96), "r": (2, 64, 16), "b": (2, 128), "m": (32, 11)}
+    weights = {name: (rng.standard_normal(shape) * 0.3 + 0.05).astype(np.float32) for name, shape in shapes.items()}
+    weights |= {"rows": np.array([0, -1, 96], np.int64), "wide": np.array([0, 0, -1], np.int64)}
+    nodes = [
+        node("Conv", "x w1", "c1", pads=[1] * 4),
+        node("Sigmoid", "c1", "s1"),
+        node("Mul", "c1 s1", "a1"),
+        node("Conv", "a1 w2", "c2", pads=[1] * 4, strides=[2, 2]),
+        node("Transpose", "c2", "t", perm=[3, 0, 1, 2]),
+        node("Reshape", "t rows", "u"),
+        node("LSTM", "u w r b", "l", direction="bidirectional", hidden_size=16),
+        node("Transpose", "l", "v", perm=[0, 2, 1, 3]),
+        node("Reshape", "v wide", "f"),
+        node("MatMul", "f m", "y"),
+    ]
+    return model(nodes, [tensor("x", [1, 1, 16, 20])], opset=opset, **weights)
+
+
+@pytest.mark.parametrize("weights", [QuantType.QUInt8, QuantType.QInt8])
+def test_dynamic_quantization_of_a_network_that_reads(tmp_path, weights):
+    """ConvInteger with padding around a computed zero point, DynamicQuantizeLSTM and MatMulInteger; unsigned weights are
+    no signed bytes. Results are as near to ONNX Runtime's as its rounding of what the LSTM reads allows."""
+    source, target = tmp_path / "source.onnx", tmp_path / "bytes.onnx"
+    onnx.save(listener(), source)
+    quantize_dynamic(source, target, weight_type=weights, op_types_to_quantize=["Conv", "LSTM", "MatMul"])
+    made = onnx.load(target)
+    assert {"ConvInteger", "DynamicQuantizeLSTM", "MatMulInteger"} <= kinds(made).keys()
+    feeds = {"x": np.random.default_rng(2).random((1, 1, 16, 20), np.float32)}
+    found, y = steps(made, feeds)
+    assert not any("float64" in step for step in found)
+    for wanted, most in ((by_onnxruntime(made, feeds)["y"], 0.02), (steps(listener(), feeds)[1], 0.1)):
+        assert np.abs(y - wanted).max() <= most * np.abs(wanted).max()
