@@ -23,18 +23,19 @@ def matmul_nbits(b: Builder, node: OnnxNode) -> str:
     """x times dequantized weights, plus a bias, in float32 at least."""
     dtype, found = b.type(node.inputs[0]).dtype, _stored(b, node)
     x, bias = wide(b, node.inputs[0]), wide(b, optional(node, 5)) if optional(node, 5) else ""
-    y = _few_bits(b, x, found, bias) if b.integers else None
-    if y is None:
-        y = b.emit(MatMul(), x, b.constant(found(), "weights"))
-        y = elementwise(b, add, y, bias) if bias else y
-    return convert(b, y, dtype)
+    return convert(b, stored_product(b, x, found, bias), dtype)
 
 
-def _few_bits(b: Builder, x: str, found: BlockWeights, bias: str) -> str | None:
-    """The product with weights as they are stored, None where no kernel takes these."""
-    name = b.fresh("stored")
-    b.defer(name, TensorType(found.values.shape, F32), found)
-    return block_product(b, x, name, bias)
+def stored_product(b: Builder, x: str, found: BlockWeights, bias: str = "") -> str:
+    """x times weights as they are stored, plus a bias; of the float32 matrix where no kernel takes these."""
+    if b.integers:
+        name = b.fresh("stored")
+        b.defer(name, TensorType(found.values.shape, F32), found)
+        y = block_product(b, x, name, bias)
+        if y is not None:
+            return y
+    y = b.emit(MatMul(), x, b.constant(found(), "weights"))
+    return elementwise(b, add, y, bias) if bias else y
 
 
 def _stored(b: Builder, node: OnnxNode) -> BlockWeights:
