@@ -125,8 +125,8 @@ def listener(opset: int = 13) -> onnx.ModelProto:
 
 @pytest.mark.parametrize("weights", [QuantType.QUInt8, QuantType.QInt8])
 def test_dynamic_quantization_of_a_network_that_reads(tmp_path, weights):
-    """ConvInteger with padding around a computed zero point, DynamicQuantizeLSTM and MatMulInteger; unsigned weights are
-    no signed bytes. Results are as near to ONNX Runtime's as its rounding of what the LSTM reads allows."""
+    """ConvInteger with padding around a computed zero point, DynamicQuantizeLSTM and MatMulInteger; unsigned weights
+    are no signed bytes. Results are as near to ONNX Runtime's as its rounding of what the LSTM reads allows."""
     source, target = tmp_path / "source.onnx", tmp_path / "bytes.onnx"
     onnx.save(listener(), source)
     quantize_dynamic(source, target, weight_type=weights, op_types_to_quantize=["Conv", "LSTM", "MatMul"])
