@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from brickrt.graph.contrib.body import Body, defines
 
+INT64 = 7
+"""ONNX's number of the type."""
 MODES = {"bilinear": "linear", "bicubic": "cubic"}
 """Ways to sample, as the standard operator calls them today."""
 
@@ -17,7 +19,8 @@ def same(b: Body) -> None:
 @defines("ExpandDims", needs=range(2))
 def expand_dims(b: Body) -> None:
     """Unsqueeze at one axis."""
-    b.give(b.add("Unsqueeze", b.input(0), b.add("Reshape", b.input(1), b.integers(1))))
+    axis = b.add("Reshape", b.add("Cast", b.input(1), to=INT64), b.integers(1))
+    b.give(b.add("Unsqueeze", b.input(0), axis))
 
 
 @defines("Pad", needs=range(2))
