@@ -19,8 +19,6 @@ from brickrt.graph.builders.arithmetic.activation import (
     thresholded_relu,
 )
 from brickrt.graph.builders.common import convert, elementwise, optional, take, transpose, uses, view, wide
-from brickrt.graph.builders.integers.block_weights import BlockWeights
-from brickrt.graph.builders.integers.packed_weights import stored_product
 from brickrt.graph.builders.scalar import (
     F32,
     Unary,
@@ -110,12 +108,13 @@ def _rnn(functions: Sequence[Unary], node: OnnxNode, after: int) -> tuple[Expr, 
 
 @dataclass(frozen=True, eq=False)
 class LayerWeights:
-    """Weights [D, G·H, I] of what a layer reads and [D, G·H, H] of its state, floats, or signed bytes that have a scale
-    [D, G·H] each."""
+    """Weights [D, G·H, I] of what a layer reads and [D, G·H, H] of its state: floats, or signed bytes. Those of the
+    state have a `scale` [D, G·H] then, and `product` multiplies rows [T·B, I] with the others and adds a bias."""
 
     read: np.ndarray
     fed_back: np.ndarray
-    scales: tuple[np.ndarray, np.ndarray] | None = None
+    scale: np.ndarray | None = None
+    product: Callable[[Builder, str, str], str] | None = None
 
 
 LSTM = Cell(4, ("sigmoid", "tanh", "tanh"), 2, _lstm)
@@ -165,11 +164,11 @@ def recurrent_layer(b: Builder, node: OnnxNode, cell: Cell, given: LayerWeights)
     products = _products(b, transpose(b, x, (1, 0, 2)) if swapped else x, given, bias[0])
     operands = [products, b.constant(np.ascontiguousarray(fed_back.transpose(0, 2, 1)))]
     operands += [b.constant(bias[1])] if inner else []
-    operands += [b.constant(given.scales[1])] if given.scales else []
+    operands += [b.constant(given.scale)] if given.scale is not None else []
     operands += [live] if live else []
     shape = (len(backward), batch, fed_back.shape[-1])
     operands += [_initial(b, node, s, shape, swapped) for s in reversed(range(cell.states))]
-    op = Recurrence(cell.gates, backward, steps, bool(inner), bool(live), given.scales is not None)
+    op = Recurrence(cell.gates, backward, steps, bool(inner), bool(live), given.scale is not None)
     out = b.emit(op, *operands)
     return _outputs(b, node, out, live, swapped)
 
@@ -255,14 +254,13 @@ def _clipped(function: Unary, clip: float, x: Expr) -> Expr:
 def _products(b: Builder, x: str, given: LayerWeights, bias: np.ndarray) -> str:
     """[T, B, I] times all weights, with bias: [T, B, D·G·H]."""
     time, batch, width = b.type(x).shape
-    matrix = np.ascontiguousarray(given.read.reshape(-1, given.read.shape[-1]).T)
-    rows, shift, columns = view(b, x, (time * batch, width)), b.constant(bias.reshape(-1)), matrix.shape[1]
-    if given.scales:
-        scale = given.scales[0].reshape(1, columns)
-        y = stored_product(b, rows, BlockWeights(matrix, scale, np.zeros_like(matrix[:1]), 0, width), shift)
+    rows, shift = view(b, x, (time * batch, width)), b.constant(bias.reshape(-1))
+    if given.product is not None:
+        y = given.product(b, rows, shift)
     else:
+        matrix = np.ascontiguousarray(given.read.reshape(-1, given.read.shape[-1]).T)
         y = b.emit(MatMul(bias=True), rows, b.constant(matrix), shift)
-    return view(b, y, (time, batch, columns))
+    return view(b, y, (time, batch, bias.size))
 
 
 def _initial(b: Builder, node: OnnxNode, state: int, shape: tuple[int, int, int], swapped: bool) -> str:

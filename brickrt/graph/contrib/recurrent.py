@@ -11,10 +11,11 @@ FLOAT = 1
 
 @defines("DynamicQuantizeLSTM", needs=(0, 1, 2, *range(8, 12)))
 def dynamic_lstm(b: Body) -> None:
-    """LSTM by the dequantized weights [directions, inputs, gates]. What it reads stays in float: rounding it to bytes,
-    as ONNX Runtime does for speed, would only add noise."""
+    """LSTM by the dequantized weights [directions, inputs, gates], of what it reads, quantized by its own range. States
+    stay in float between steps: rounding them to bytes each time, as ONNX Runtime does for speed, would add noise."""
+    near = b.add("DequantizeLinear", *b.add_all("DynamicQuantizeLinear", [b.input(0)], 3))
     given = [_weights(b, 1, 8, 9), _weights(b, 2, 10, 11), *b.inputs[3:8]]
-    outputs = b.add_all("LSTM", [b.input(0), *given], len(b.wanted), **b.kept(*KEPT))
+    outputs = b.add_all("LSTM", [near, *given], len(b.wanted), **b.kept(*KEPT))
     for k, name in enumerate(outputs):
         b.give(name, k)
 
