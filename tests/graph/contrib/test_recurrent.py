@@ -31,8 +31,7 @@ def by_lstm(x: np.ndarray, w: np.ndarray, r: np.ndarray, b: np.ndarray | None, h
 @pytest.mark.parametrize("per_gate", [False, True])
 @pytest.mark.parametrize(("dtype", "width"), [(np.uint8, 6), (np.int8, 6), (np.int8, 8)])
 def test_weights_are_dequantized(direction, per_gate, dtype, width):
-    """What the layer reads is quantized by its range. ONNX Runtime rounds states to bytes as well, so its result is only
-    near."""
+    """What the layer reads is quantized by its range. ONNX Runtime rounds states to bytes as well: it is only near."""
     many = 1 + (direction == "bidirectional")
     shape = (many, 4 * HIDDEN) if per_gate else (many,)
     steps = [RNG.uniform(0.002, 0.006, shape).astype(np.float32) for _ in range(2)]
