@@ -204,7 +204,7 @@ def _biases(b: Builder, node: OnnxNode, cell: Cell, given: LayerWeights) -> tupl
     """Two biases [D, G·H]: of the products of what the layer reads, and of those of the state, which is not 0 where it
     cannot be added to the other. Raises NeedValue for what is no constant, ValueError for weights that do not fit."""
     weights, fed_back = given.read, given.fed_back
-    hidden = int(node.attrs.get("hidden_size", fed_back.shape[-1]))
+    hidden = node.attrs["hidden_size"] if "hidden_size" in node.attrs else fed_back.shape[-1]
     if weights.ndim != 3 or fed_back.shape != (*weights.shape[:1], cell.gates * hidden, hidden):
         raise ValueError(f"hidden_size is {hidden}, the weights are {list(weights.shape)} and {list(fed_back.shape)}")
     wide = cell.gates * hidden
