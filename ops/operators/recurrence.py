@@ -15,7 +15,7 @@ from brickrt.ops.expr import Expr
 from brickrt.ops.regions import box_shape, columns, settle
 from brickrt.ops.types import Boxes, TensorType
 
-F32 = np.dtype(np.float32)
+F32, S8 = np.dtype(np.float32), np.dtype(np.int8)
 DIRECTION, BATCH = 2, 3  # dimensions of the output along which nothing hangs together
 
 
@@ -24,9 +24,10 @@ class Recurrence(Op):
     """S states of H elements that step along time T, in D directions, for B sequences: float32 [S, T, D, B, H].
 
     Inputs are the products [T, B, D·G·H] of what the layer reads with its weights, for G gates; the weights [D, H, G·H]
-    that the last state is multiplied with in each step; a bias [D, G·H] of these products, if `bias`; what tells steps
-    of time that a sequence has from others, [T, B], if `masked`; then for each state where it begins, [D, B, H]. A
-    direction that is `backward` begins with the last step of time.
+    that the last state is multiplied with in each step; a bias [D, G·H] of these products, if `bias`; their scale
+    [D, G·H], if `scaled`, when the weights are int8; what tells steps of time that a sequence has from others, [T, B],
+    if `masked`; then for each state where it begins, [D, B, H]. A direction that is `backward` begins with the last
+    step of time.
 
     `steps` has an expression for each state, computed in this order: `Arg(g)` is the product of what the layer reads
     for gate g, `Arg(G + g)` that of the last state before the step, `Arg(2G + s)` state s before the step, then comes
@@ -39,11 +40,12 @@ class Recurrence(Op):
     steps: tuple[Expr, ...]
     bias: bool = False
     masked: bool = False
+    scaled: bool = False
 
     @property
     def main(self) -> int:
         """Inputs before those that states begin with."""
-        return 2 + self.bias + self.masked
+        return 2 + self.bias + self.scaled + self.masked
 
     @property
     def states(self) -> int:
@@ -51,7 +53,7 @@ class Recurrence(Op):
         return len(self.steps)
 
     def infer(self, ins: Sequence[TensorType]) -> TensorType:
-        """All inputs are float32 and agree in T, B, D, G and H."""
+        """All inputs are float32, but for weights that have a scale, and agree in T, B, D, G and H."""
         if len(ins) != self.main + self.states or not self.states:
             raise ValueError(f"{self.name}: {len(ins)} inputs, expected {self.main + self.states}")
         products, weights = ins[:2]
@@ -61,11 +63,13 @@ class Recurrence(Op):
         wide = self.gates * hidden
         want: list[tuple[int, ...]] = [(time, batch, directions * wide), (directions, hidden, wide)]
         want += (
-            [(directions, wide)] * self.bias
+            [(directions, wide)] * (self.bias + self.scaled)
             + [(time, batch)] * self.masked
             + [(directions, batch, hidden)] * self.states
         )
-        if [t.shape for t in ins] != want or any(t.dtype != F32 for t in ins) or directions != len(self.backward):
+        kinds = [S8 if k == 1 and self.scaled else F32 for k in range(len(ins))]
+        fits = [t.shape for t in ins] == want and [t.dtype for t in ins] == kinds
+        if not fits or directions != len(self.backward):
             raise ValueError(
                 f"{self.name}: {', '.join(map(str, ins))} do not fit {self.gates} gates and the directions"
             )
@@ -101,12 +105,13 @@ class Recurrence(Op):
         (time, batch, _), (directions, hidden, _) = products.shape, weights.shape
         products = products.reshape(time, batch, directions, self.gates, hidden)
         bias = parts[2] if self.bias else np.zeros((directions, self.gates * hidden))
+        scale = parts[2 + self.bias] if self.scaled else np.ones((directions, 1))
         values = np.empty((self.states, time, directions, batch, hidden))
         first = int(box.lo[0, DIRECTION])
         for d in range(directions):
             states = [initial[d] for initial in parts[self.main :]]
             for t in range(time)[:: -1 if self.backward[first + d] else 1]:
-                fed_back = (states[-1] @ weights[d] + bias[d]).reshape(batch, self.gates, hidden)
+                fed_back = (states[-1] @ weights[d] * scale[d] + bias[d]).reshape(batch, self.gates, hidden)
                 live = [parts[self.main - 1][t][:, None]] if self.masked else []
                 read = [*products[t, :, d].swapaxes(0, 1), *fed_back.swapaxes(0, 1), *states, *live]
                 states = self._step(read, states[-1].shape)

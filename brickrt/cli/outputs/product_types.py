@@ -14,7 +14,10 @@ from brickrt.ops.operators.block_matmul import BlockMatMul
 from brickrt.plan.cost.product_counts import BYTES
 from brickrt.plan.plan import Plan
 
-QUANTIZED = ("DequantizeLinear", "QLinearConv", "QLinearMatMul", "ConvInteger", "MatMulInteger")
+QUANTIZED = frozenset(
+    "DequantizeLinear QLinearConv QLinearMatMul ConvInteger MatMulInteger QGemm MatMulIntegerToFloat "
+    "DynamicQuantizeMatMul MatMulNBits QAttention".split()
+)
 PRODUCTS = ("Conv", "ConvTranspose", "MatMul")
 SHOWN = 2  # names in a line
 

@@ -17,5 +17,6 @@ def node_placement(source: SourceGraph, report: Report) -> dict[str, str]:
     for stage, plan in enumerate(plans):
         for number, subgraph in enumerate(plan.subgraphs):
             place = f"subgraph {number}" if len(plans) == 1 else f"stage {stage} subgraph {number}"
-            found |= {name: place for name in plan.ops(subgraph) if name in found}
+            ran = [name if name in found else name.rpartition("/")[0] for name in plan.ops(subgraph)]
+            found |= {name: place for name in ran if name in found}  # of a function's node the caller's
     return found | dict.fromkeys(report.fallback, "host")

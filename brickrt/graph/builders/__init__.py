@@ -13,8 +13,9 @@ from brickrt.graph.builders.arithmetic import (
     softmax,
 )
 from brickrt.graph.builders.attention import attention
+from brickrt.graph.builders.integers import packed_weights
 from brickrt.graph.builders.norms import batch_norm, local_norm, normalization
-from brickrt.graph.builders.quantized import quantization, quantized_products
+from brickrt.graph.builders.quantized import quantization, quantized_products, quantized_recurrent
 from brickrt.graph.builders.shapes import indexing, movement, selection, shape
 from brickrt.graph.builders.spatial import convolution, padding, pooling, resize
 
@@ -33,10 +34,12 @@ __all__ = [
     "matrix",
     "movement",
     "normalization",
+    "packed_weights",
     "padding",
     "pooling",
     "quantization",
     "quantized_products",
+    "quantized_recurrent",
     "recurrent",
     "reduction",
     "resize",

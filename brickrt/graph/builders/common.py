@@ -26,8 +26,8 @@ def optional(node: OnnxNode, index: int) -> str:
 
 
 def positive(node: OnnxNode, attribute: str) -> int:
-    """An integer attribute that must be at least 1. Raises ValueError where it is not."""
-    value = int(node.attrs[attribute])
+    """An integer attribute that must be at least 1. Raises ValueError where it is not, or not there."""
+    value = int(node.attrs.get(attribute, 0))
     if value < 1:
         raise ValueError(f"{attribute} {value} must be at least 1")
     return value

@@ -106,6 +106,17 @@ def _rnn(functions: Sequence[Unary], node: OnnxNode, after: int) -> tuple[Expr, 
     return (functions[0](add(_value(0), _value(1))),)
 
 
+@dataclass(frozen=True, eq=False)
+class LayerWeights:
+    """Weights [D, G·H, I] of what a layer reads and [D, G·H, H] of its state: floats, or signed bytes. Those of the
+    state have a `scale` [D, G·H] then, and `product` multiplies rows [T·B, I] with the others and adds a bias."""
+
+    read: np.ndarray
+    fed_back: np.ndarray
+    scale: np.ndarray | None = None
+    product: Callable[[Builder, str, str], str] | None = None
+
+
 LSTM = Cell(4, ("sigmoid", "tanh", "tanh"), 2, _lstm)
 GRU = Cell(3, ("sigmoid", "tanh"), 1, _gru)
 RNN = Cell(1, ("tanh",), 1, _rnn)
@@ -114,43 +125,51 @@ RNN = Cell(1, ("tanh",), 1, _rnn)
 @builds("LSTM")
 def lstm(b: Builder, node: OnnxNode) -> tuple[str, ...]:
     """Y, Y_h, Y_c."""
-    return _recurrent(b, node, LSTM)
+    return recurrent_layer(b, node, LSTM, _float_weights(b, node, LSTM))
 
 
 @builds("GRU")
 def gru(b: Builder, node: OnnxNode) -> tuple[str, ...]:
     """Y, Y_h."""
-    return _recurrent(b, node, GRU)
+    return recurrent_layer(b, node, GRU, _float_weights(b, node, GRU))
 
 
 @builds("RNN")
 def rnn(b: Builder, node: OnnxNode) -> tuple[str, ...]:
     """Y, Y_h."""
-    return _recurrent(b, node, RNN)
+    return recurrent_layer(b, node, RNN, _float_weights(b, node, RNN))
 
 
-def _recurrent(b: Builder, node: OnnxNode, cell: Cell) -> tuple[str, ...]:
-    """The outputs of a layer. Raises Unsupported for what the host does better or alone."""
+def _float_weights(b: Builder, node: OnnxNode, cell: Cell) -> LayerWeights:
+    """The weights of a standard node. Raises NeedValue for what is no constant, Unsupported where the host runs it."""
     if not b.recurrences:
         raise Unsupported("recurrent layers on this device")
+    read, fed_back = (b.value(name).astype(F32, copy=False) for name in node.inputs[1:3])
+    return LayerWeights(read, fed_back)
+
+
+def recurrent_layer(b: Builder, node: OnnxNode, cell: Cell, given: LayerWeights) -> tuple[str, ...]:
+    """The outputs of a layer. Raises Unsupported for what the host does better or alone."""
     backward = _backward(node)
     x, swapped = wide(b, node.inputs[0]), bool(node.attrs.get("layout"))
     if b.type(x).dtype != F32 or b.type(x).rank != 3:
         raise Unsupported(f"a recurrent layer over {b.type(x)}")
     time, batch, _ = b.type(transpose(b, x, (1, 0, 2)) if swapped else x).shape
-    weights, fed_back, bias = _weights(b, node, cell)
+    weights, fed_back, bias = given.read, given.fed_back, _biases(b, node, cell, given)
     if 0 in (time, batch, *weights.shape, *fed_back.shape) or len(weights) != len(backward):
         raise Unsupported(f"a recurrent layer over {b.type(x)} with weights {list(weights.shape)}")
     live = _live(b, node, time, batch)
     steps = _steps(node, cell, len(backward), bool(live))
     inner = bias[1].any()
-    products = _products(b, transpose(b, x, (1, 0, 2)) if swapped else x, weights, bias[0])
+    products = _products(b, transpose(b, x, (1, 0, 2)) if swapped else x, given, bias[0])
     operands = [products, b.constant(np.ascontiguousarray(fed_back.transpose(0, 2, 1)))]
     operands += [b.constant(bias[1])] if inner else []
+    operands += [b.constant(given.scale)] if given.scale is not None else []
     operands += [live] if live else []
     shape = (len(backward), batch, fed_back.shape[-1])
     operands += [_initial(b, node, s, shape, swapped) for s in reversed(range(cell.states))]
-    out = b.emit(Recurrence(cell.gates, backward, steps, bool(inner), bool(live)), *operands)
+    op = Recurrence(cell.gates, backward, steps, bool(inner), bool(live), given.scale is not None)
+    out = b.emit(op, *operands)
     return _outputs(b, node, out, live, swapped)
 
 
@@ -181,12 +200,11 @@ def _steps(node: OnnxNode, cell: Cell, directions: int, masked: bool) -> tuple[E
     return tuple(where(has, step, _value(before + s)) for s, step in enumerate(steps))
 
 
-def _weights(b: Builder, node: OnnxNode, cell: Cell) -> tuple[np.ndarray, np.ndarray, tuple[np.ndarray, np.ndarray]]:
-    """Weights [D, G·H, I] and [D, G·H, H], and two biases [D, G·H]: of the products of what the layer reads, and of
-    those of the state, which is not 0 where it cannot be added to the other. Raises NeedValue for what is no constant.
-    """
-    weights, fed_back = (b.value(name).astype(F32, copy=False) for name in node.inputs[1:3])
-    hidden = node.attrs.get("hidden_size", fed_back.shape[-1])
+def _biases(b: Builder, node: OnnxNode, cell: Cell, given: LayerWeights) -> tuple[np.ndarray, np.ndarray]:
+    """Two biases [D, G·H]: of the products of what the layer reads, and of those of the state, which is not 0 where it
+    cannot be added to the other. Raises NeedValue for what is no constant, ValueError for weights that do not fit."""
+    weights, fed_back = given.read, given.fed_back
+    hidden = node.attrs["hidden_size"] if "hidden_size" in node.attrs else fed_back.shape[-1]
     if weights.ndim != 3 or fed_back.shape != (*weights.shape[:1], cell.gates * hidden, hidden):
         raise ValueError(f"hidden_size is {hidden}, the weights are {list(weights.shape)} and {list(fed_back.shape)}")
     wide = cell.gates * hidden
@@ -201,7 +219,7 @@ def _weights(b: Builder, node: OnnxNode, cell: Cell) -> tuple[np.ndarray, np.nda
     joined = slice(0, 2 * hidden if cell is GRU else wide)  # a reset gate multiplies the rest
     outer[:, joined] += inner[:, joined]
     inner[:, joined] = 0
-    return weights, fed_back, (outer, inner)
+    return outer, inner
 
 
 def _backward(node: OnnxNode) -> tuple[bool, ...]:
@@ -233,12 +251,16 @@ def _clipped(function: Unary, clip: float, x: Expr) -> Expr:
     return function(maximum(minimum(x, like(x, clip)), like(x, -clip)))
 
 
-def _products(b: Builder, x: str, weights: np.ndarray, bias: np.ndarray) -> str:
+def _products(b: Builder, x: str, given: LayerWeights, bias: np.ndarray) -> str:
     """[T, B, I] times all weights, with bias: [T, B, D·G·H]."""
     time, batch, width = b.type(x).shape
-    matrix = np.ascontiguousarray(weights.reshape(-1, weights.shape[-1]).T)
-    operands = [view(b, x, (time * batch, width)), b.constant(matrix), b.constant(bias.reshape(-1))]
-    return view(b, b.emit(MatMul(bias=True), *operands), (time, batch, matrix.shape[1]))
+    rows, shift = view(b, x, (time * batch, width)), b.constant(bias.reshape(-1))
+    if given.product is not None:
+        y = given.product(b, rows, shift)
+    else:
+        matrix = np.ascontiguousarray(given.read.reshape(-1, given.read.shape[-1]).T)
+        y = b.emit(MatMul(bias=True), rows, b.constant(matrix), shift)
+    return view(b, y, (time, batch, bias.size))
 
 
 def _initial(b: Builder, node: OnnxNode, state: int, shape: tuple[int, int, int], swapped: bool) -> str:

@@ -5,17 +5,21 @@ The reference passes attributes as keywords, also those of newer opsets: hence t
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import onnx
 from onnx import helper
 from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun
 
 from brickrt.graph.allowance import held_inside
+from brickrt.graph.contrib.body import CONTRIB, OPSET, body_of, contributed
 from brickrt.graph.host import indexing, pooling, recurrent, sampling
 from brickrt.graph.host.control import If, Loop, Optional, Scan
 from brickrt.graph.host.guarded import GuardedNode
+from brickrt.ops.types import TensorType
 
 
 class DequantizeLinear(OpRun):
@@ -179,7 +183,29 @@ class ZipMap(OpRun):
         return ([dict(zip(labels, row.tolist(), strict=True)) for row in np.atleast_2d(x)],)
 
 
+class _Contributed(OpRun):
+    """A contributed operator, as the standard ones that it stands for."""
+
+    op_domain = CONTRIB
+
+    def _run(self, *inputs: Any, **_: Any):
+        types = [TensorType(x.shape, x.dtype) if isinstance(x, np.ndarray) else None for x in inputs]
+        body = body_of(self.onnx_node, types)
+        values = dict(zip(body.input, inputs))
+        for node in body.node:
+            feeds = {name: values[name] for name in node.input if name}
+            evaluator = node_evaluator(node, {"": OPSET}, {name: element_type(x) for name, x in feeds.items()})
+            values |= dict(zip(node.output, evaluator.run(list(node.output), feeds), strict=True))
+        return tuple(values.get(name, _NOTHING) for name in body.output)
+
+
+_NOTHING = np.empty(0)
+"""What stands for an output that the node does not name."""
+
+_CONTRIBUTED = tuple(type(name, (_Contributed,), {}) for name in sorted(contributed()))
+
 _ALWAYS = (
+    *_CONTRIBUTED,
     *(If, Loop, Optional, Scan, LRN, GlobalLpPool, MaxRoiPool, Multinomial, CategoryMapper, CastMap, ZipMap),
     *(indexing.GatherElements, indexing.ScatterElements, indexing.Scatter, indexing.GatherND),
     *(indexing.ScatterND, indexing.OneHot, indexing.NonMaxSuppression),
@@ -201,6 +227,26 @@ class HostEvaluator(ReferenceEvaluator):
         """The outputs. What nodes give is counted as held until then."""
         with held_inside():
             return super().run(*args, **options)
+
+
+def node_evaluator(node: onnx.NodeProto, opsets: dict[str, int], types: Mapping[str, int | str]) -> HostEvaluator:
+    """What evaluates one node, whose inputs have these element types, as `element_type` tells them."""
+    inputs = [_value_info(name, kind) for name, kind in types.items()]
+    outputs = [onnx.ValueInfoProto(name=name) for name in node.output if name]
+    return HostEvaluator(helper.make_graph([node], "host", inputs, outputs), opsets=opsets)
+
+
+def element_type(value: Any) -> int | str:
+    """The ONNX element type of an array, or what else the value is."""
+    if not isinstance(value, np.ndarray):
+        return type(value).__name__
+    return onnx.TensorProto.STRING if value.dtype.kind in "OUS" else helper.np_dtype_to_tensor_dtype(value.dtype)
+
+
+def _value_info(name: str, kind: int | str) -> onnx.ValueInfoProto:
+    if not isinstance(kind, int):
+        return onnx.ValueInfoProto(name=name)
+    return helper.make_tensor_value_info(name, kind, None)
 
 
 def _missing_ops(version: int) -> list[type[OpRun]]:

@@ -13,6 +13,7 @@ import onnx
 from onnx import defs
 
 from brickrt.graph.allowance import allowance, hold
+from brickrt.graph.contrib.body import CONTRIB
 from brickrt.graph.errors import BrickError
 from brickrt.graph.host.output_elements import output_elements
 from brickrt.graph.host.work import OBJECT_BYTES, integers_of, memory_of, seconds_of, temporary_bytes
@@ -60,7 +61,7 @@ class GuardedNode:
                 name = proto.name or proto.op_type
                 raise BrickError(f"TopK node '{name}' is asked for {most} of {size} elements: give a smaller k")
         _check_kinds(proto, inputs)
-        if proto.op_type in CONTROL:
+        if proto.op_type in CONTROL or proto.domain == CONTRIB:
             return self._node.run(*inputs, **more)
         heavy = _require(proto, arrays)
         ask = _ask.get()
@@ -140,4 +141,4 @@ LIGHT = 1 << 14
 FOLDED_SECONDS = 2.0
 """What a call of NumPy may take before the model runs, where nobody asks."""
 CONTROL = frozenset(("If", "Loop", "Scan"))
-"""Operators that only run others, which are guarded themselves."""
+"""Operators that only run others, which are guarded themselves, as are those that contributed ones stand for."""

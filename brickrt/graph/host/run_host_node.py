@@ -8,12 +8,11 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 import onnx
-from onnx import helper
 
 from brickrt.graph.allowance import hold
 from brickrt.graph.builder import OnnxNode
 from brickrt.graph.errors import BrickError, Interrupted, described
-from brickrt.graph.host.evaluator import HostEvaluator
+from brickrt.graph.host.evaluator import HostEvaluator, element_type, node_evaluator
 from brickrt.graph.host.quick import quick_outputs
 from brickrt.graph.host.work import memory_of
 from brickrt.graph.room import own_bytes
@@ -39,11 +38,12 @@ def run_node(node: OnnxNode, opsets: Mapping[str, int], arrays: Mapping[str, Val
         return quick
     feeds = {name: arrays[name] for name in reads(node)}
     wanted = [name for name in node.outputs if name]
-    types = tuple(_element_type(value) for value in feeds.values())
+    types = tuple(element_type(value) for value in feeds.values())
     made = _evaluators.setdefault(node, {})
     try:
         if types not in made:
-            made[types] = _evaluator(node, opsets, dict(zip(feeds, types, strict=True)))
+            versions = {**opsets, node.domain: node.version}
+            made[types] = node_evaluator(node.proto, versions, dict(zip(feeds, types, strict=True)))
         results = dict(zip(wanted, made[types].run(wanted, feeds), strict=True))
     except (BrickError, Interrupted):
         raise
@@ -89,27 +89,6 @@ def deterministic(node: OnnxNode) -> bool:
     training = node.op_type == "Dropout" and len(node.inputs) > 2 and node.inputs[2] != ""
     inner = any(n.op_type in RANDOM for graph in subgraphs(node) for n in graph.node)
     return node.op_type not in RANDOM and not training and not inner
-
-
-def _evaluator(node: OnnxNode, opsets: Mapping[str, int], types: Mapping[str, Any]) -> HostEvaluator:
-    inputs = [_value_info(name, kind) for name, kind in types.items()]
-    outputs = [onnx.ValueInfoProto(name=name) for name in node.outputs if name]
-    graph = helper.make_graph([node.proto], "host", inputs, outputs)
-    versions = {**opsets, node.domain: node.version}
-    return HostEvaluator(graph, opsets=versions)
-
-
-def _value_info(name: str, kind: Any) -> onnx.ValueInfoProto:
-    if not isinstance(kind, int):
-        return onnx.ValueInfoProto(name=name)
-    return helper.make_tensor_value_info(name, kind, None)
-
-
-def _element_type(value: Value) -> int | str:
-    """The ONNX element type of an array, or what else the value is."""
-    if not isinstance(value, np.ndarray):
-        return type(value).__name__
-    return onnx.TensorProto.STRING if value.dtype.kind in "OUS" else helper.np_dtype_to_tensor_dtype(value.dtype)
 
 
 def _array(value: Value) -> Value:

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 import onnx
 from onnx import checker, defs
 
+import brickrt.graph.contrib  # noqa: F401  (registers the definitions)
+from brickrt.graph.contrib.body import CONTRIB, contributed
 from brickrt.graph.errors import ModelError
 from brickrt.graph.onnx_import.protobuf import standard_domain
 
@@ -64,6 +66,8 @@ def _typed(light: onnx.ModelProto) -> onnx.ModelProto:
 def _check_node(node: onnx.NodeProto, opsets: dict[str, int], label: str) -> None:
     domain = standard_domain(node.domain)
     what = f"node '{node.name or node.output[0]}'" if node.output else f"node '{node.name}'"
+    if domain == CONTRIB and node.op_type in contributed():
+        return
     if domain not in DOMAINS:
         raise ModelError(
             f"{label}: {what}: operator {node.op_type} of domain '{domain}' is unknown: "

@@ -21,6 +21,8 @@ def element_types(nodes: Iterable[OnnxNode], given: Mapping[str, np.dtype]) -> d
     """The types by tensor name, those of inputs and constants among them; `nodes` are in topological order."""
     known = dict(given)
     for node in nodes:
+        if not defs.has(node.op_type, node.version, node.domain):
+            continue  # a contributed operator
         schema: Any = defs.get_schema(node.op_type, node.version, node.domain)
         letters = {p.type_str: known[n] for n, p in _pairs(node.inputs, schema.inputs) if n in known}
         only = {

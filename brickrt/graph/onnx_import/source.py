@@ -10,10 +10,11 @@ from pathlib import Path
 import numpy as np
 import onnx
 from google.protobuf.message import DecodeError
-from onnx import helper, inliner
+from onnx import defs, helper, inliner
 
 from brickrt.graph.allowance import allowing
 from brickrt.graph.builder import OnnxNode
+from brickrt.graph.contrib.body import CONTRIB, UNDER_STANDARD_NAMES
 from brickrt.graph.errors import ModelError, last_resort
 from brickrt.graph.onnx_import.check_messages import check_messages, messages_below
 from brickrt.graph.onnx_import.check_model import check_graph, check_header
@@ -76,11 +77,11 @@ def load(model: Model) -> SourceGraph:
 
 def _imported(proto: onnx.ModelProto, folder: Path | None, label: str, stored: int) -> SourceGraph:
     proto = upgraded(proto, check_header(proto, label), label)
-    opsets = check_header(proto, label)
     try:
         embed_external_data(_inner_tensors(proto), folder)
         constants = initializer_arrays(proto.graph, folder)
         light = _light(proto, label)
+        opsets = check_header(light, label)
         check_graph(light, opsets, label)
         nodes, more = graph_parts(light.graph, opsets)
     except ModelError as e:
@@ -177,7 +178,9 @@ def _one_opset(model: onnx.ModelProto) -> bool:
 
 
 def _standard_domains(model: onnx.ModelProto) -> None:
-    """Writes the standard domain as '' everywhere; 'ai.onnx' is its other name."""
+    """Writes the standard domain as '' everywhere; 'ai.onnx' is its other name. What ONNX Runtime keeps in it, though
+    the model's opset has no such operator, is a contributed one."""
+    version = next((o.version for o in model.opset_import if not standard_domain(o.domain)), 0)
     for part in (model, *model.functions):
         opsets = {standard_domain(o.domain): o.version for o in part.opset_import}
         del part.opset_import[:]
@@ -186,4 +189,8 @@ def _standard_domains(model: onnx.ModelProto) -> None:
     while bodies:
         for node in bodies.pop():
             node.domain = standard_domain(node.domain)
+            if not node.domain and node.op_type in UNDER_STANDARD_NAMES and not defs.has(node.op_type, version):
+                node.domain = CONTRIB
+            if node.domain == CONTRIB and not any(o.domain == CONTRIB for o in model.opset_import):
+                model.opset_import.append(helper.make_opsetid(CONTRIB, 1))
             bodies.extend(a.g.node for a in node.attribute if a.HasField("g"))

@@ -9,7 +9,9 @@ import numpy as np
 import onnx
 from onnx import defs, helper
 
+import brickrt.graph.contrib  # noqa: F401  (registers the definitions)
 from brickrt.graph.builder import OnnxNode, builder_for
+from brickrt.graph.contrib.body import CONTRIB, body_of
 from brickrt.graph.onnx_import.protobuf import constant_value, initializer_arrays, onnx_node
 from brickrt.ops.types import TensorType
 
@@ -39,7 +41,10 @@ def branch(node: OnnxNode, taken: bool, opsets: Mapping[str, int], fresh: Fresh)
 
 
 def function_body(node: OnnxNode, types: Sequence[TensorType | None]) -> onnx.FunctionProto | None:
-    """The function that ONNX defines a node as, if all of its nodes have builders; `types` are those of its inputs."""
+    """The function that ONNX defines a node as, if all of its nodes have builders; `types` are those of its inputs. A
+    contributed operator's nodes may run on the host."""
+    if node.domain == CONTRIB:
+        return body_of(node.proto, types)
     schema: Any = defs.get_schema(node.op_type, node.version, node.domain)
     if schema.has_context_dependent_function:
         protos = [
@@ -119,6 +124,8 @@ def _rename_captured(graph: onnx.GraphProto, names: Mapping[str, str]) -> None:
 
 def _with_attributes(proto: onnx.NodeProto, caller: OnnxNode, body: onnx.FunctionProto) -> onnx.NodeProto:
     """A copy of the node with references to attributes of its function replaced by what the caller gives."""
+    if not any(a.ref_attr_name for a in proto.attribute):
+        return proto
     given = {a.name: a for a in caller.proto.attribute}
     schema = defs.get_schema(caller.op_type, caller.version, caller.domain)
     defaults = {name: a.default_value for name, a in schema.attributes.items() if a.default_value.type}

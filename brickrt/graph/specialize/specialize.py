@@ -15,6 +15,7 @@ import numpy as np
 import brickrt.graph.builders  # noqa: F401  (registers the builders)
 from brickrt.graph.builder import KERNEL_TYPES, Builder, Mark, OnnxNode, builder_for, no_kernels
 from brickrt.graph.builders.integers.block_weights import BlockWeights, block_weights, turned_weights
+from brickrt.graph.contrib.body import CONTRIB
 from brickrt.graph.errors import BrickError, NeedValue, Unsupported, last_resort
 from brickrt.graph.host.guarded import CONTROL
 from brickrt.graph.host.run_host_node import reads
@@ -145,7 +146,7 @@ class _Walk:
         odd = next((dtype for dtype in given.values() if dtype is not None and dtype not in KERNEL_TYPES), None)
         if odd is not None:
             self.to_host(node, no_kernels(odd))
-        elif builder_for(node) is not None or (not node.domain and node.op_type in ("If", "Shape", "Size")):
+        elif builder_for(node) is not None or node.domain == CONTRIB or _special(node):
             self.wait(node)
         else:
             self.to_host(node, NO_FORM)
@@ -219,6 +220,9 @@ class _Walk:
         untyped = [name for name in names if b.resolve(name) not in b.types]
         if untyped:
             raise Unsupported(f"'{untyped[0]}' is no tensor")
+        if node.domain == CONTRIB:
+            self.build_contributed(node)
+            return
         check_types(node, {name: b.type(name) for name in names})
         static = static_value(node, b.type(names[0])) if names else None
         stored = _stored_matrix(b, node)
@@ -242,6 +246,17 @@ class _Walk:
             return
         start = len(b.nodes)
         self.adopt(node, _tuple(builder(b, node)), start)
+
+    def build_contributed(self, node: OnnxNode) -> None:
+        """A contributed operator by its own builder, where that can, else by the standard ones it stands for."""
+        b, builder, mark = self.b, builder_for(node), self.b.mark()
+        if builder is not None:
+            try:
+                self.adopt(node, _tuple(builder(b, node)), mark.nodes)
+                return
+            except Unsupported:
+                b.rollback(mark)
+        self.build_function(node)
 
     def build_function(self, node: OnnxNode) -> None:
         b = self.b
@@ -373,6 +388,11 @@ class _Walk:
             changing=frozenset(inputs) - stay if stage.repeated else frozenset(),
             repeated=stage.repeated,
         )
+
+
+def _special(node: OnnxNode) -> bool:
+    """Whether a node waits for its inputs though it has no builder."""
+    return not node.domain and node.op_type in ("If", "Shape", "Size")
 
 
 def _stored_matrix(b: Builder, node: OnnxNode) -> BlockWeights | None:

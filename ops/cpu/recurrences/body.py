@@ -15,7 +15,7 @@ from llvmlite import ir
 
 from brickrt.ops.cpu.arithmetic.expressions import emit_expr
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
-from brickrt.ops.cpu.emit.llvm_types import FLOAT, I64, Index, vector, zeros
+from brickrt.ops.cpu.emit.llvm_types import FLOAT, I32, I64, Index, vector, zeros
 from brickrt.ops.cpu.recurrences.scheme import RecurrenceScheme
 
 F32 = np.dtype(np.float32)
@@ -48,6 +48,7 @@ class RecurrenceBody:
         op = kernel.op
         self.out, self.products, self.weights = (f.pointer(i) for i in range(3))
         self.bias = f.pointer(3) if op.bias else None
+        self.scale = f.pointer(3 + op.bias) if op.scaled else None
         self.mask = f.pointer(op.main) if op.masked else None
         self.initial = [f.pointer(1 + op.main + s) for s in range(op.states)]
 
@@ -101,16 +102,22 @@ class RecurrenceBody:
             start = end
 
     def weight(self, d: Index, tile: Tile) -> Weight:
-        """The weights of a vector of elements."""
+        """The weights of a vector of elements, as floats."""
         f, k = self.f, self.k
-        gates, lanes = k.op.gates, k.lanes
+        gates, lanes, kind = k.op.gates, k.lanes, k.ins[1].dtype
         if k.packed[1]:
             start = f.mul(f.add(f.mul(d, k.tiles), tile.number), k.hidden * gates * lanes)
-            base = f.address(self.weights, start, F32)
-            return lambda c, g: f.load(base, f.add(f.mul(c, gates * lanes), g * lanes), F32, lanes)
-        strides = k.ins[1].strides
-        base = f.address(self.weights, f.add(f.mul(d, strides[0]), f.mul(tile.number, lanes)), F32)
-        return lambda c, g: f.load(base, f.add(f.mul(c, strides[1]), g * k.hidden), F32, lanes, tile.mask)
+            base, row, apart, mask = f.address(self.weights, start, kind), gates * lanes, lanes, None
+        else:
+            strides = k.ins[1].strides
+            base = f.address(self.weights, f.add(f.mul(d, strides[0]), f.mul(tile.number, lanes)), kind)
+            row, apart, mask = strides[1], k.hidden, tile.mask
+
+        def load(c: Index, g: int) -> ir.Value:
+            value = f.load(base, f.add(f.mul(c, row), g * apart), kind, lanes, mask)
+            return value if kind == F32 else f.b.sitofp(f.b.sext(value, vector(I32, lanes)), vector(FLOAT, lanes))
+
+        return load
 
     def tile(self, step: TimeStep, tiles: Sequence[Tile], rows: Sequence[Index]) -> None:
         """One register tile: all sums, then the states of each sequence."""
@@ -132,15 +139,30 @@ class RecurrenceBody:
                 self.finish(step, tile, b, [f.read(variable) for variable in variables])
 
     def begun(self, d: Index, tile: Tile, gate: int) -> ir.Value:
-        """What a sum begins with: the bias of a gate, or zero."""
+        """What a sum begins with: the bias of a gate, or zero where there is none or a scale comes first."""
+        if self.bias is None or self.scale is not None:
+            return zeros(vector(FLOAT, self.k.lanes))
+        return self.of_gate(self.bias, 2, d, tile, gate)
+
+    def of_gate(self, pointer: ir.Value, i: int, d: Index, tile: Tile, gate: int) -> ir.Value:
+        """A vector of operand `i`, which has an element for each gate and element of a state."""
         f, k = self.f, self.k
-        if self.bias is None:
-            return zeros(vector(FLOAT, k.lanes))
-        if k.packed[2]:
+        if k.packed[i]:
             start = f.mul(f.add(f.mul(f.add(f.mul(d, k.tiles), tile.number), k.op.gates), gate), k.lanes)
-            return f.load(self.bias, start, F32, k.lanes)
-        start = f.add(f.mul(d, k.ins[2].strides[0]), gate * k.hidden, f.mul(tile.number, k.lanes))
-        return f.load(self.bias, start, F32, k.lanes, tile.mask)
+            return f.load(pointer, start, F32, k.lanes)
+        start = f.add(f.mul(d, k.ins[i].strides[0]), gate * k.hidden, f.mul(tile.number, k.lanes))
+        return f.load(pointer, start, F32, k.lanes, tile.mask)
+
+    def scaled(self, d: Index, tile: Tile, sums: Sequence[ir.Value]) -> list[ir.Value]:
+        """The sums of each gate times its scale, plus its bias."""
+        if self.scale is None:
+            return list(sums)
+        f, bias, scale = self.f, self.bias, self.scale
+        factors = [self.of_gate(scale, 2 + self.k.op.bias, d, tile, g) for g in range(len(sums))]
+        if bias is None:
+            return [f.b.fmul(total, factor) for total, factor in zip(sums, factors, strict=True)]
+        added = [self.of_gate(bias, 2, d, tile, g) for g in range(len(sums))]
+        return [f.fma(*each) for each in zip(sums, factors, added, strict=True)]
 
     def finish(self, step: TimeStep, tile: Tile, b: Index, fed_back: Sequence[ir.Value]) -> None:
         """Computes the states of a sequence from its sums, and stores them."""
@@ -148,7 +170,7 @@ class RecurrenceBody:
         gates, column = k.op.gates, f.mul(tile.number, k.lanes)
         start = f.add(f.dot([step.time, b], k.ins[0].strides[:2]), f.mul(step.direction, gates * k.hidden), column)
         values = [f.load(self.products, f.add(start, g * k.hidden), F32, k.lanes, tile.mask) for g in range(gates)]
-        values += fed_back
+        values += self.scaled(step.direction, tile, fed_back)
         for pointer, apart in step.before:
             values.append(f.load(pointer, f.add(f.mul(b, apart), column), F32, k.lanes, tile.mask))
         if self.mask is not None:

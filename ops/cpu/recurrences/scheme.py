@@ -73,7 +73,7 @@ class RecurrenceScheme(Kernel):
         return self.isa.registers * 3 // 4
 
     def pack(self, i: int, array: np.ndarray) -> np.ndarray:
-        """Weights [D, H, G·H] → [D, tile, H, G, lanes], the bias [D, G·H] → [D, tile, G, lanes], zero beyond H."""
+        """Weights [D, H, G·H] → [D, tile, H, G, lanes], others [D, G·H] → [D, tile, G, lanes], zero beyond H."""
         if not 0 < i < self.op.main or self.is_mask(i):
             return super().pack(i, array)
         split = array.reshape(*array.shape[:-1], self.op.gates, self.hidden)

@@ -199,14 +199,14 @@ def bytes_model(nodes: list, constants: dict[str, np.ndarray], kinds: tuple[int,
     return made.SerializeToString()
 
 
-def check_bytes(model: bytes, x: np.ndarray, most: int) -> None:
-    """One product of integers, and results at most so far from those in float64."""
+def check_bytes(model: bytes, x: np.ndarray, most: float, products: int = 1) -> None:
+    """So many products of integers, and results at most so far from those in float64."""
     results = []
     for integers in (True, False):
         kind = TensorType(x.shape, x.dtype)
         graph = specialize(first_stage(load(model)), {"x": kind}, {}, integers).graph
-        products = [n for n in graph.nodes if n.op.name in ("Conv", "MatMul")]
-        assert [is_integer_product(*graph.ins(n)[:2]) for n in products] == [integers]
+        found = [n for n in graph.nodes if n.op.name in ("Conv", "MatMul")]
+        assert [is_integer_product(*graph.ins(n)[:2]) for n in found] == [integers] * (products if integers else 1)
         results.append(next(iter(interpret(graph, {"x": x}).values())))
     assert results[0].dtype == results[1].dtype
     np.testing.assert_allclose(*results, rtol=1e-6, atol=most)
@@ -255,6 +255,33 @@ def test_dynamic_quantization():
     x = np.random.default_rng(8).standard_normal((6, 12)).astype(np.float32)
     model = bytes_model(nodes, known, (TensorProto.FLOAT, TensorProto.FLOAT), x.shape)
     check_bytes(model, x, 1e-5)
+
+
+@pytest.mark.parametrize(("shape", "group"), [((5, 4, 3, 2), 1), ((4, 1, 3, 3), 4)])
+@pytest.mark.parametrize("zero", [7, 250])
+def test_unsigned_weights_that_are_no_signed_bytes(shape, group, zero):
+    """Less their zero point they lie beyond the range of bytes: the inputs' sums are added so many times."""
+    w = np.random.default_rng(6).integers(0, 256, shape).astype(np.uint8)
+    known = {"w": w, "xz": np.uint8(9), "wz": np.uint8(zero)}
+    node = helper.make_node("ConvInteger", ["x", *known], ["y"], pads=[1, 0, 0, 1], group=group)
+    x = np.random.default_rng(8).integers(0, 256, (2, 4, 6, 5)).astype(np.uint8)
+    check_bytes(bytes_model([node], known, (TensorProto.UINT8, TensorProto.INT32), x.shape), x, 0, products=2)
+    known["w"] = w.reshape(-1, 4)[:5].T.copy()
+    node = helper.make_node("MatMulInteger", ["x", *known], ["y"])
+    model = bytes_model([node], known, (TensorProto.UINT8, TensorProto.INT32), (5, 4))
+    check_bytes(model, x[0, :, :5, 0].T.copy(), 0, products=2)
+
+
+@pytest.mark.parametrize("pads", [[0, 0, 0, 0], [1, 0, 2, 1]])
+def test_dynamic_quantization_of_images(pads):
+    """What is around an image is the computed zero point."""
+    known = {"w": np.random.default_rng(6).integers(-128, 128, (5, 4, 3, 2)).astype(np.int8)}
+    nodes = [
+        helper.make_node("DynamicQuantizeLinear", ["x"], ["q", "s", "z"]),
+        helper.make_node("ConvInteger", ["q", "w", "z"], ["y"], pads=pads),
+    ]
+    x = np.random.default_rng(8).standard_normal((2, 4, 6, 5)).astype(np.float32)
+    check_bytes(bytes_model(nodes, known, (TensorProto.FLOAT, TensorProto.INT32), x.shape), x, 0)
 
 
 @pytest.mark.parametrize(("depth", "kind"), [(64, np.float32), (258, np.float32), (259, np.float64)])

@@ -29,7 +29,7 @@ def without_opsets() -> onnx.ModelProto:
 
 
 def foreign(domain: str) -> onnx.ModelProto:
-    proto = model([helper.make_node("FusedConv", ["x"], ["y"], domain=domain, name="f")], X)
+    proto = model([helper.make_node("FusedNothing", ["x"], ["y"], domain=domain, name="f")], X)
     proto.opset_import.append(helper.make_opsetid(domain, 1))
     return proto
 
@@ -49,7 +49,8 @@ def in_a_branch() -> onnx.ModelProto:
         (without_opsets(), ["opset"]),
         (model([node("GRU", "x x x", "y")], X, opset=6), ["opset 6", "cannot be converted", "GRU"]),
         (relu(999), ["opset 999", "upgrade onnx"]),
-        (foreign("com.microsoft"), ["FusedConv", "com.microsoft", "'f'"]),
+        (foreign("com.microsoft"), ["FusedNothing", "com.microsoft", "'f'"]),
+        (foreign("com.example"), ["FusedNothing", "com.example", "'f'"]),
         (model([node("Rellu", "x", "y", name="r")], X), ["Rellu", "'r'", "opset 17"]),
         (model([node("Gelu", "x", "y")], X), ["Gelu", "opset 17"]),
         (in_a_branch(), ["Nope"]),
@@ -57,7 +58,7 @@ def in_a_branch() -> onnx.ModelProto:
         (model([node("Relu", "nobody", "y")], X), ["invalid model", "nobody"]),
         (model([node("Relu", "x", "y"), node("Relu", "x", "y")], X), ["invalid model"]),
     ],
-    ids=range(14),
+    ids=range(15),
 )
 def test_broken_models(broken, words):
     check(broken, words)

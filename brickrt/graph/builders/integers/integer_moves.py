@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from brickrt.graph.builder import Builder
 from brickrt.graph.builders.common import elementwise
-from brickrt.graph.builders.integers.quantized_tensors import as_bytes, unsigned
+from brickrt.graph.builders.integers.quantized_tensors import as_bytes, keeps_values, unsigned
 from brickrt.graph.builders.scalar import div, like
-from brickrt.ops.base import Op
-from brickrt.ops.operators.move import Concat, Take, Transpose, View
-from brickrt.ops.operators.pool import Pool
+from brickrt.ops.operators.move import Concat, Transpose, View
 
 
 def quantized_twin(b: Builder, name: str, scale: float, zero: int) -> str:
@@ -27,14 +25,7 @@ def _moved(b: Builder, name: str, scale: float, zero: int) -> str | None:
     if writer is None:
         return None
     alike = all((as_bytes(b, source) or ())[1:] == (scale, zero) for source in writer.inputs)
-    if not (_keeps_values(writer.op) if alike else isinstance(writer.op, View | Transpose | Concat)):
+    if not (keeps_values(writer.op) if alike else isinstance(writer.op, View | Transpose | Concat)):
         return None
     sources = [quantized_twin(b, source, scale, zero) for source in writer.inputs]
     return b.emit(writer.op, *sources, hint="integers")
-
-
-def _keeps_values(op: Op) -> bool:
-    """Whether every element of the output is one of the inputs'."""
-    if isinstance(op, Take):
-        return all(table is None or min(table, default=0) >= 0 for table in op.tables)
-    return isinstance(op, View | Transpose | Concat) or (isinstance(op, Pool) and op.kind == "max")

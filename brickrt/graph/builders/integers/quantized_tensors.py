@@ -6,12 +6,17 @@ much more too, so it stands for the same numbers.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from brickrt.graph.builder import Builder, Quantized
 from brickrt.graph.builders.scalar import F32, add, like, maximum, minimum, rounded
+from brickrt.ops.base import Op
 from brickrt.ops.expr import Expr, apply, arg, cast
 from brickrt.ops.operators.map import Map
+from brickrt.ops.operators.move import Concat, Take, Transpose, View
+from brickrt.ops.operators.pool import Pool
 
 U8, S8, S32 = (np.dtype(t) for t in (np.uint8, np.int8, np.int32))
 OFFSET = 128
@@ -36,7 +41,31 @@ def unsigned_twin(b: Builder, name: str) -> str:
     if b.type(name).dtype == U8:
         return b.resolve(name)
     known = b.twins.get(b.resolve(name))
-    return known if known in b.types else b.emit(Map(flipped(arg(0, S8))), name, hint="unsigned")
+    if known in b.types:
+        return known
+    twin = _moved_twin(b, b.resolve(name)) or b.emit(Map(flipped(arg(0, S8))), name, hint="unsigned")
+    b.twins[b.resolve(name)] = twin
+    return twin
+
+
+def _moved_twin(b: Builder, name: str) -> str | None:
+    """The twin of what moves or compares signed bytes that have twins, made of these; None for any other tensor."""
+    writer = next((node for node in reversed(b.nodes) if node.output == name), None)
+    if writer is None or not all(b.twins.get(source) in b.types for source in writer.inputs):
+        return None
+    op = writer.op
+    if isinstance(op, Take):
+        op = replace(op, fill=int(op.fill) + OFFSET)
+    elif not keeps_values(op):
+        return None
+    return b.emit(op, *(b.twins[source] for source in writer.inputs), hint="unsigned")
+
+
+def keeps_values(op: Op) -> bool:
+    """Whether every element of the output is one of the inputs'."""
+    if isinstance(op, Take):
+        return all(table is None or min(table, default=0) >= 0 for table in op.tables)
+    return isinstance(op, View | Transpose | Concat) or (isinstance(op, Pool) and op.kind == "max")
 
 
 def signed_result(b: Builder, name: str, twin: str) -> str:
@@ -74,22 +103,6 @@ def as_bytes(b: Builder, name: str) -> tuple[str, float, int] | None:
         return None
     zero = int(found.zero[0]) + (OFFSET if kind == S8 else 0)
     return unsigned_twin(b, found.tensor), float(found.scale[0]), zero
-
-
-def as_weights(b: Builder, name: str, axis: int) -> tuple[np.ndarray, np.ndarray] | None:
-    """The integers of a constant less their zero points, as int8, and their scales, one or as many as `axis` has
-    entries; None where they are no such constant."""
-    found = b.quantized.get(b.resolve(name))
-    values = None if found is None else b.known(found.tensor)
-    if found is None or values is None or values.dtype not in (U8, S8):
-        return None
-    if found.scale.size > 1 and found.axis % values.ndim != axis:
-        return None
-    shape = [-1 if k == axis and found.zero.size > 1 else 1 for k in range(values.ndim)]
-    centered = values.astype(np.int64) - found.zero.reshape(shape)
-    if centered.size == 0 or centered.min() < -OFFSET or centered.max() >= OFFSET:
-        return None
-    return centered.astype(S8), found.scale
 
 
 def as_bias(b: Builder, name: str, scale: np.ndarray) -> np.ndarray | None:

@@ -102,8 +102,13 @@ def quantized_bytes(b: Builder, node: OnnxNode, name: str, scale: np.ndarray, ze
 
 @builds("DynamicQuantizeLinear")
 def dynamic_quantize(b: Builder, node: OnnxNode) -> tuple[str, ...]:
-    """Scale and zero point from the range of the data, which always includes 0; zeros alone have scale 1."""
-    x = node.inputs[0]
+    """Bytes, scale and zero point, as `by_range` says."""
+    return by_range(b, node.inputs[0])
+
+
+def by_range(b: Builder, x: str) -> tuple[str, str, str]:
+    """Floats as unsigned bytes, by scale and zero point from their range, which always includes 0; zeros alone have
+    scale 1."""
     axes = tuple(range(b.type(x).rank))
     low = reduce(b, "min", axes, x, keepdims=False, post=lambda v: minimum(v, like(v, 0)))
     high = reduce(b, "max", axes, x, keepdims=False, post=lambda v: maximum(v, like(v, 0)))

@@ -60,7 +60,7 @@ def quantized_matmul(b: Builder, node: OnnxNode) -> str:
         found = integer_matmul(b, x, w)
         if found:
             return quantized_bytes(b, node, found, *known)
-    total = convert(b, _exact_product(b, node, (a, a_zero), (c, c_zero)), F64)
+    total = _exact_product(b, node, (a, a_zero), (c, c_zero))
     return _requantized(b, total, (_per_row(b, node, a_scale), c_scale, scale), zero)
 
 
@@ -129,11 +129,12 @@ def _per_filter(b: Builder, weights: str, name: str) -> str:
 
 
 def _requantized(b: Builder, total: str, scales: tuple[str, str, str], zero: str) -> str:
-    """round(total * left scale * right scale / scale of the result) + zero point, saturated."""
-    dtype = b.type(zero).dtype
+    """round(total * left scale * right scale / scale of the result) + zero point, saturated; in the type of the sums,
+    which holds them exactly."""
+    dtype, kind = b.type(zero).dtype, b.type(total).dtype
 
     def compute(t: Expr, left: Expr, right: Expr, scale: Expr, z: Expr) -> Expr:
-        factor = div(mul(cast(left, F64), cast(right, F64)), cast(scale, F64))
-        return saturated(add(rounded(mul(t, factor)), cast(z, F64)), dtype)
+        factor = div(mul(cast(left, kind), cast(right, kind)), cast(scale, kind))
+        return saturated(add(rounded(mul(t, factor)), cast(z, kind)), dtype)
 
     return elementwise(b, compute, total, *scales, zero)

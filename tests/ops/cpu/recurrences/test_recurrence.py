@@ -31,7 +31,11 @@ def one_gate() -> tuple[Expr, ...]:
 def operands(op: Recurrence, time: int, batch: int, hidden: int) -> list[np.ndarray]:
     rng, d, wide = np.random.default_rng(time * batch * hidden), len(op.backward), op.gates * hidden
     shapes = [(time, batch, d * wide), (d, hidden, wide), *[(d, wide)] * op.bias, *[(d, batch, hidden)] * op.states]
-    return [(rng.standard_normal(shape) / (hidden**0.5 if k == 1 else 1)).astype(F32) for k, shape in enumerate(shapes)]
+    arrays = [(rng.standard_normal(s) / (hidden**0.5 if k == 1 else 1)).astype(F32) for k, s in enumerate(shapes)]
+    if op.scaled:
+        arrays[1] = rng.integers(-128, 128, shapes[1]).astype(np.int8)
+        arrays.insert(2 + op.bias, rng.uniform(0.001, 0.02, (d, wide)).astype(F32) / hidden**0.5)
+    return arrays
 
 
 CASES = {  # time, sequences, elements
@@ -46,6 +50,8 @@ LAYERS = {
     "lstm": Recurrence(4, (False,), lstm_steps()),
     "lstm both ways": Recurrence(4, (False, True), lstm_steps(), bias=True),
     "backward": Recurrence(1, (True,), one_gate(), bias=True),
+    "lstm of bytes": Recurrence(4, (False, True), lstm_steps(), bias=True, scaled=True),
+    "bytes without a bias": Recurrence(1, (True,), one_gate(), scaled=True),
 }
 
 
@@ -61,12 +67,13 @@ def check(op: Recurrence, arrays: list[np.ndarray], isa, box: Boxes | None = Non
 @pytest.mark.parametrize("case", CASES)
 def test_layers(case, layer, isa):
     op = LAYERS[layer]
-    packed = [False, True, *[True] * op.bias, *[False] * op.states]
+    packed = [False, True, *[True] * (op.bias + op.scaled), *[False] * op.states]
     check(op, operands(op, *CASES[case]), isa, packed=packed)
 
 
-def test_weights_that_are_no_constants():
-    op = LAYERS["lstm both ways"]
+@pytest.mark.parametrize("layer", ["lstm both ways", "lstm of bytes"])
+def test_weights_that_are_no_constants(layer):
+    op = LAYERS[layer]
     check(op, operands(op, 3, 4, 21), HOST)
 
 
