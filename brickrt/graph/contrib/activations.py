@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-from brickrt.graph.contrib.body import Body, defines
+from brickrt.graph.contrib.body import ContributedBody, defines
 
 
 @defines("Gelu", needs=range(1))
-def gelu(b: Body) -> None:
+def gelu(b: ContributedBody) -> None:
     """x·Φ(x)."""
     b.give(b.add("Gelu", b.input(0)))
 
 
 @defines("BiasGelu", needs=range(2))
-def bias_gelu(b: Body) -> None:
+def bias_gelu(b: ContributedBody) -> None:
     """As Gelu, of a sum."""
     b.give(b.add("Gelu", b.add("Add", *b.inputs[:2])))
 
 
 @defines("FastGelu", needs=range(1))
-def fast_gelu(b: Body) -> None:
+def fast_gelu(b: ContributedBody) -> None:
     """As Gelu by tanh, of a sum if there is a bias."""
     x = b.add("Add", *b.inputs[:2]) if b.input(1) else b.input(0)
     b.give(b.add("Gelu", x, approximate="tanh"))
 
 
 @defines("GemmFastGelu", needs=range(2))
-def gemm_fast_gelu(b: Body) -> None:
+def gemm_fast_gelu(b: ContributedBody) -> None:
     """As FastGelu, of a product."""
     x = b.add("MatMul", *b.inputs[:2])
     x = b.add("Add", x, b.input(2)) if b.input(2) else x
@@ -33,7 +33,7 @@ def gemm_fast_gelu(b: Body) -> None:
 
 
 @defines("QuickGelu", needs=range(1))
-def quick_gelu(b: Body) -> None:
+def quick_gelu(b: ContributedBody) -> None:
     """x · sigmoid(alpha · x)."""
     x = b.input(0)
     scaled = b.add("Mul", x, b.number(b.attribute("alpha", 1.702), 0))
@@ -41,20 +41,20 @@ def quick_gelu(b: Body) -> None:
 
 
 @defines("BiasSplitGelu", needs=range(2))
-def bias_split_gelu(b: Body) -> None:
+def bias_split_gelu(b: ContributedBody) -> None:
     """One half of the last axis times Gelu of the other."""
     left, right = b.add_all("Split", [b.add("Add", *b.inputs[:2])], 2, axis=-1, num_outputs=2)
     b.give(b.add("Mul", left, b.add("Gelu", right)))
 
 
 @defines("BiasAdd", needs=range(3))
-def bias_add(b: Body) -> None:
+def bias_add(b: ContributedBody) -> None:
     """x + bias + skip."""
     b.give(b.add("Add", b.add("Add", *b.inputs[:2]), b.input(2)))
 
 
 @defines("BiasSoftmax", needs=range(2))
-def bias_softmax(b: Body) -> None:
+def bias_softmax(b: ContributedBody) -> None:
     """Softmax of a sum over all axes from one on. The bias lacks axes in the middle of the batch, or in front."""
     shape, bias = b.type(0).shape, b.type(1).shape
     axis = b.attribute("axis", 1) % len(shape)

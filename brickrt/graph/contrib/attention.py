@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from brickrt.graph.contrib.body import Body, defines
+from brickrt.graph.contrib.body import ContributedBody, defines
 from brickrt.graph.contrib.parts import type_code
 
 KEYS_TO_COLUMNS = [0, 1, 3, 2]
@@ -18,13 +18,13 @@ HEADS_FIRST = [0, 2, 1, 3]
 
 
 @defines("Attention", needs=range(2))
-def attention(b: Body) -> None:
+def attention(b: ContributedBody) -> None:
     """Self-attention of what a matrix projects, with the keys and values of earlier calls in front."""
     _self_attention(b, b.add("MatMul", *b.inputs[:2]), 1, 2, mask=3, past=4, bias=5)
 
 
 @defines("QAttention", needs=range(5))
-def quantized_attention(b: Body) -> None:
+def quantized_attention(b: ContributedBody) -> None:
     """The same, projected in integers."""
     zeros = [b.input(6), b.input(7)] if b.input(7) else [b.input(6)] if b.input(6) else []
     product = b.add("MatMulInteger", *b.inputs[:2], *zeros)
@@ -33,7 +33,9 @@ def quantized_attention(b: Body) -> None:
     _self_attention(b, projected, 1, 2, mask=5, past=8, bias=-1)
 
 
-def _self_attention(b: Body, projected: str, weights: int, shift: int, mask: int, past: int, bias: int) -> None:
+def _self_attention(
+    b: ContributedBody, projected: str, weights: int, shift: int, mask: int, past: int, bias: int
+) -> None:
     """Gives what heads make of projected rows [batch, rows, 3 · features], and the keys and values if asked for."""
     _plain(b, "do_rotary", "past_present_share_buffer")
     columns = b.type(weights).shape[-1]
@@ -50,13 +52,13 @@ def _self_attention(b: Body, projected: str, weights: int, shift: int, mask: int
         b.give(b.add("Concat", *(b.add("Unsqueeze", each, b.integers(0)) for each in (k, v)), axis=0), 1)
 
 
-def _part(b: Body, past: int, which: int) -> str:
+def _part(b: ContributedBody, past: int, which: int) -> str:
     """The keys, 0, or the values, 1, of earlier calls."""
     return b.add("Gather", b.input(past), b.constant(np.array(which, np.int64)), axis=0)
 
 
 @defines("MultiHeadAttention", needs=range(3))
-def multi_head_attention(b: Body) -> None:
+def multi_head_attention(b: ContributedBody) -> None:
     """Attention of queries [batch, rows, features] over keys and values, which may lie by heads already."""
     heads, shapes = b.attribute("num_heads"), [b.type(k).shape for k in range(3)]
     if len(shapes[0]) != 3 or len(shapes[1]) not in (3, 4) or b.input(8):
@@ -79,20 +81,20 @@ def multi_head_attention(b: Body) -> None:
     b.give(v, 2)
 
 
-def _with_bias(b: Body, sizes: Sequence[int]) -> list[str]:
+def _with_bias(b: ContributedBody, sizes: Sequence[int]) -> list[str]:
     """Queries, keys and values plus their parts of the bias."""
     parts = b.add_all("Split", [b.input(3), b.integers(*sizes)], 3, axis=0)
     return [b.add("Add", name, part) for name, part in zip(b.inputs, parts)]
 
 
-def _plain(b: Body, *switches: str) -> None:
+def _plain(b: ContributedBody, *switches: str) -> None:
     """Raises ValueError where one of these attributes is on."""
     on = next((name for name in switches if b.attribute(name, 0)), None)
     if on:
         raise ValueError(f"{on} has no kernels")
 
 
-def _by_heads(b: Body, x: str, batch: int, rows: int, features: int) -> str:
+def _by_heads(b: ContributedBody, x: str, batch: int, rows: int, features: int) -> str:
     """[batch, rows, features] as [batch, heads, rows, features of a head]. Raises ValueError where they do not part."""
     heads = b.attribute("num_heads")
     if heads < 1 or features % heads:
@@ -102,7 +104,7 @@ def _by_heads(b: Body, x: str, batch: int, rows: int, features: int) -> str:
 
 
 def _attended(
-    b: Body, heads: tuple[str, str, str], extents: tuple[int, int, int], sizes: Sequence[int], bias: str
+    b: ContributedBody, heads: tuple[str, str, str], extents: tuple[int, int, int], sizes: Sequence[int], bias: str
 ) -> str:
     """softmax(q kᵀ · scale + bias) v as [batch, rows, features]."""
     q, k, v = heads
@@ -115,16 +117,16 @@ def _attended(
     return b.add("Reshape", mixed, b.integers(batch, rows, sizes[2]), allowzero=1)
 
 
-def _float(b: Body) -> np.dtype:
+def _float(b: ContributedBody) -> np.dtype:
     """The element type of the scores."""
     return b.type(3).dtype if b.op_type == "QAttention" else b.type(0).dtype
 
 
-def _number(b: Body, value: float) -> str:
+def _number(b: ContributedBody, value: float) -> str:
     return b.constant(np.array(value, _float(b)))
 
 
-def _bias(b: Body, mask: int, bias: int, rows: int, keys: int) -> str:
+def _bias(b: ContributedBody, mask: int, bias: int, rows: int, keys: int) -> str:
     """What is added to the scores: of keys that the mask leaves out, of later keys, and what the node has itself."""
     parts = [_masked(b, mask, keys)] if b.input(mask) else []
     if b.attribute("unidirectional", 0) and rows > 1:
@@ -141,7 +143,7 @@ def _bias(b: Body, mask: int, bias: int, rows: int, keys: int) -> str:
     return first
 
 
-def _masked(b: Body, mask: int, keys: int) -> str:
+def _masked(b: ContributedBody, mask: int, keys: int) -> str:
     """0 for the keys that a row attends to, `mask_filter_value` for others, [batch, 1, rows or 1, keys]. Raises
     ValueError for a mask of another shape than [batch, keys], [batch, rows, keys], or the lengths [batch]."""
     shape, batch = b.type(mask).shape, b.type(0).shape[0]

@@ -1,5 +1,5 @@
-"""`Body`: the standard operators that a contributed one stands for, written down while the types of its inputs are
-known, and `defines`, which registers who writes them."""
+"""`ContributedBody`: the standard operators that a contributed one stands for, written down while the types of its
+inputs are known, and `defines`, which registers who writes them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OPSET = 21
 """Of the standard operators in bodies, whatever opset the model has."""
 
 
-class Body:
+class ContributedBody:
     """The nodes of a contributed operator. Tensors go by name; input k is `inputs[k]`, '' where it is left out."""
 
     def __init__(self, node: onnx.NodeProto, types: Sequence[TensorType | None]) -> None:
@@ -96,7 +96,7 @@ class Body:
 UNDER_STANDARD_NAMES = frozenset(("LayerNormalization", "SimplifiedLayerNormalization"))
 """Contributed operators that ONNX Runtime writes in the standard domain, whatever opset the model has."""
 
-Definition = Callable[[Body], None]
+Definition = Callable[[ContributedBody], None]
 
 _DEFINITIONS: dict[str, tuple[Iterable[int], Definition]] = {}
 
@@ -120,7 +120,7 @@ def contributed() -> frozenset[str]:
 def body_of(node: onnx.NodeProto, types: Sequence[TensorType | None]) -> onnx.FunctionProto:
     """What a contributed node stands for, with inputs of these types. Raises ValueError where it makes no sense."""
     needs, write = _DEFINITIONS[node.op_type]
-    body = Body(node, types)
+    body = ContributedBody(node, types)
     missing = next((k for k in needs if not body.input(k)), None)
     if missing is not None:
         raise ValueError(f"input {missing} is left out, which the operator needs")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from brickrt.graph.contrib.body import Body, defines
+from brickrt.graph.contrib.body import ContributedBody, defines
 from brickrt.graph.contrib.parts import type_code
 
 BITS = (2, 4, 8)
@@ -13,7 +13,7 @@ FLOAT = 1
 
 
 @defines("MatMulNBits", needs=range(3))
-def matmul_nbits(b: Body) -> None:
+def matmul_nbits(b: ContributedBody) -> None:
     """x times the transposed weights [N, blocks, bytes], of which each block has a scale and may have a zero point."""
     depth, columns, block = (b.attribute(name) for name in ("K", "N", "block_size"))
     blocks = -(-depth // block)
@@ -35,12 +35,12 @@ def matmul_nbits(b: Body) -> None:
     b.give(b.add("Add", y, b.input(5)) if b.input(5) else y)
 
 
-def _columns(b: Body, x: str, count: int) -> str:
+def _columns(b: ContributedBody, x: str, count: int) -> str:
     """The first columns of a matrix."""
     return b.add("Slice", x, b.integers(0), b.integers(count), b.integers(1))
 
 
-def _zero(b: Body, columns: int, blocks: int) -> str:
+def _zero(b: ContributedBody, columns: int, blocks: int) -> str:
     """The zero points [N, blocks] as floats: packed like the weights, floats, or the middle of the range."""
     if not b.input(3):
         middle = np.float32(1 << (b.attribute("bits", 4) - 1))
@@ -50,7 +50,7 @@ def _zero(b: Body, columns: int, blocks: int) -> str:
     return b.add("Cast", _columns(b, _unpacked(b, 3, columns, 0), blocks), to=FLOAT)
 
 
-def _unpacked(b: Body, k: int, rows: int, width: int) -> str:
+def _unpacked(b: ContributedBody, k: int, rows: int, width: int) -> str:
     """The values of an input of packed bytes as [rows, width], 0 for as many as there are. The lowest bits are first.
     Raises ValueError for other than 2, 4 or 8 bits."""
     bits = b.attribute("bits", 4)
@@ -65,7 +65,7 @@ def _unpacked(b: Body, k: int, rows: int, width: int) -> str:
 
 
 @defines("GatherBlockQuantized", needs=range(3))
-def gather(b: Body) -> None:
+def gather(b: ContributedBody) -> None:
     """Rows of a table that is dequantized by blocks along an axis."""
     if b.type(0).dtype == np.uint8 and b.attribute("bits", 4) != 8:
         raise ValueError("values that are packed in bytes have no kernels")

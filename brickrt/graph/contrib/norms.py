@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from brickrt.graph.contrib.body import Body, defines
+from brickrt.graph.contrib.body import ContributedBody, defines
 from brickrt.graph.contrib.parts import channels_first, channels_last, type_code
 
 FLOAT, INT32 = 1, 6
@@ -12,7 +12,7 @@ FLOAT, INT32 = 1, 6
 
 
 @defines("LayerNormalization", needs=range(2))
-def layer_norm(b: Body) -> None:
+def layer_norm(b: ContributedBody) -> None:
     """As the standard operator, which models of older opsets lack."""
     given = b.inputs[:3] if b.input(2) else b.inputs[:2]
     outputs = b.add_all("LayerNormalization", given, len(b.wanted), **b.kept("axis", "epsilon"))
@@ -21,7 +21,7 @@ def layer_norm(b: Body) -> None:
 
 
 @defines("SimplifiedLayerNormalization", needs=range(2))
-def simplified_layer_norm(b: Body) -> None:
+def simplified_layer_norm(b: ContributedBody) -> None:
     """x / root mean square · scale over the trailing axes; the root's reciprocal is the second output."""
     rank = len(b.type(0).shape)
     axis = b.attribute("axis", -1) % max(rank, 1)
@@ -29,7 +29,7 @@ def simplified_layer_norm(b: Body) -> None:
 
 
 @defines("SkipLayerNormalization", needs=range(3))
-def skip_layer_norm(b: Body) -> None:
+def skip_layer_norm(b: ContributedBody) -> None:
     """The layer norm of input + skip + bias, and that sum as the last output."""
     total = _sum(b, 0, 1, 4)
     shift = [b.input(3)] if b.input(3) else []
@@ -40,7 +40,7 @@ def skip_layer_norm(b: Body) -> None:
 
 
 @defines("SkipSimplifiedLayerNormalization", needs=range(3))
-def skip_simplified_layer_norm(b: Body) -> None:
+def skip_simplified_layer_norm(b: ContributedBody) -> None:
     """The same by the root mean square."""
     total = _sum(b, 0, 1, 3)
     last = len(b.type(0).shape) - 1
@@ -49,7 +49,7 @@ def skip_simplified_layer_norm(b: Body) -> None:
     b.give(total, 3)
 
 
-def _sum(b: Body, *inputs: int) -> str:
+def _sum(b: ContributedBody, *inputs: int) -> str:
     """The sum of those inputs that are given."""
     first, *others = [b.input(k) for k in inputs if b.input(k)]
     for other in others:
@@ -57,7 +57,7 @@ def _sum(b: Body, *inputs: int) -> str:
     return first
 
 
-def _root_mean_square(b: Body, x: str, scale: int, axes: list[int], epsilon: float, second: int = 1) -> str:
+def _root_mean_square(b: ContributedBody, x: str, scale: int, axes: list[int], epsilon: float, second: int = 1) -> str:
     """Gives x / root mean square · scale, computed in float32, and the root's reciprocal as output `second`, whose name
     it returns."""
     kind, narrow = type_code(b.type(0).dtype), b.type(0).dtype == np.float16
@@ -73,7 +73,7 @@ def _root_mean_square(b: Body, x: str, scale: int, axes: list[int], epsilon: flo
 
 
 @defines("EmbedLayerNormalization", needs=(0, 2, 3, 5, 6))
-def embed_layer_norm(b: Body) -> None:
+def embed_layer_norm(b: ContributedBody) -> None:
     """The layer norm of a word's, a position's and a segment's row, how many words the mask leaves, and the sum."""
     rows = [b.add("Gather", b.input(2), b.input(0)), _places(b, b.input(3), 8)]
     if b.input(1):
@@ -82,7 +82,7 @@ def embed_layer_norm(b: Body) -> None:
 
 
 @defines("QEmbedLayerNormalization", needs=(0, 2, 3, 5, 6, 8, 9, 11, 12))
-def quantized_embed_layer_norm(b: Body) -> None:
+def quantized_embed_layer_norm(b: ContributedBody) -> None:
     """The same of tables in bytes; each has a scale and a zero point."""
     rows = [_dequantized(b, b.add("Gather", b.input(2), b.input(0)), 8)]
     rows.append(_dequantized(b, _places(b, b.input(3), len(b.inputs)), 9))
@@ -91,19 +91,19 @@ def quantized_embed_layer_norm(b: Body) -> None:
     _embedded(b, rows, _dequantized(b, b.input(5), 11), _dequantized(b, b.input(6), 12))
 
 
-def _dequantized(b: Body, x: str, scale: int) -> str:
+def _dequantized(b: ContributedBody, x: str, scale: int) -> str:
     """Bytes as floats; zero points are five inputs behind the scales."""
     return b.add("DequantizeLinear", x, b.input(scale), b.input(scale + 5))
 
 
-def _places(b: Body, table: str, given: int) -> str:
+def _places(b: ContributedBody, table: str, given: int) -> str:
     """The rows of a table for the places that an input names, or for all of a sequence in order."""
     if b.input(given):
         return b.add("Gather", table, b.input(given))
     return b.add("Slice", table, b.integers(0), b.integers(b.type(0).shape[1]), b.integers(0))
 
 
-def _embedded(b: Body, rows: list[str], scale: str, shift: str) -> None:
+def _embedded(b: ContributedBody, rows: list[str], scale: str, shift: str) -> None:
     """Gives the layer norm of the sum of rows, how many words the mask, input 7, leaves, and the sum."""
     total = rows[0]
     for other in rows[1:]:
@@ -115,7 +115,7 @@ def _embedded(b: Body, rows: list[str], scale: str, shift: str) -> None:
 
 
 @defines("GroupNorm", "SkipGroupNorm", needs=range(3))
-def group_norm(b: Body) -> None:
+def group_norm(b: ContributedBody) -> None:
     """The norm of groups of channels, which are innermost by default; by x · sigmoid(x) where `activation` is 1."""
     rank, last = len(b.type(0).shape), bool(b.attribute("channels_last", 1))
     total = _skipped(b, rank) if b.op_type == "SkipGroupNorm" else b.input(0)
@@ -128,7 +128,7 @@ def group_norm(b: Body) -> None:
     b.give(total, 1)
 
 
-def _skipped(b: Body, rank: int) -> str:
+def _skipped(b: ContributedBody, rank: int) -> str:
     """Input + skip + bias; a skip of one row per image is the same for all pixels."""
     skip = b.input(3)
     if len(b.type(3).shape) == 2:

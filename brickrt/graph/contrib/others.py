@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from brickrt.graph.contrib.body import Body, defines
+from brickrt.graph.contrib.body import ContributedBody, defines
 
 INT64 = 7
 """ONNX's number of the type."""
@@ -11,20 +11,20 @@ MODES = {"bilinear": "linear", "bicubic": "cubic"}
 
 
 @defines("GatherND", "Range", "Trilu", needs=range(1))
-def same(b: Body) -> None:
+def same(b: ContributedBody) -> None:
     """As the standard operator."""
     b.give(b.add(b.op_type, *b.inputs, **b.kept("upper")))
 
 
 @defines("ExpandDims", needs=range(2))
-def expand_dims(b: Body) -> None:
+def expand_dims(b: ContributedBody) -> None:
     """Unsqueeze at one axis."""
     axis = b.add("Reshape", b.add("Cast", b.input(1), to=INT64), b.integers(1))
     b.give(b.add("Unsqueeze", b.input(0), axis))
 
 
 @defines("Pad", needs=range(2))
-def pad(b: Body) -> None:
+def pad(b: ContributedBody) -> None:
     """As the standard operator; pads may be a row."""
     pads = b.add("Reshape", b.input(1), b.integers(-1))
     value = [b.add("Reshape", b.input(2), b.integers())] if b.input(2) else []
@@ -32,7 +32,7 @@ def pad(b: Body) -> None:
 
 
 @defines("GridSample", needs=range(2))
-def grid_sample(b: Body) -> None:
+def grid_sample(b: ContributedBody) -> None:
     """As the standard operator."""
     mode = b.attribute("mode", "bilinear")
     how = b.kept("align_corners", "padding_mode")

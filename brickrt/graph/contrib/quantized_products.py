@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from brickrt.graph.contrib.body import Body, defines
+from brickrt.graph.contrib.body import ContributedBody, defines
 from brickrt.graph.contrib.parts import WINDOW, channels_first, channels_last, dequantized, quantized, type_code
 
 
 @defines("QLinearConv", needs=range(8))
-def conv(b: Body) -> None:
+def conv(b: ContributedBody) -> None:
     """As the standard operator, of channels that may be innermost."""
     rank, last = len(b.type(0).shape), bool(b.attribute("channels_last", 0))
     x = channels_first(b, b.input(0), rank, last)
@@ -16,7 +16,7 @@ def conv(b: Body) -> None:
 
 
 @defines("QGemm", needs=range(6))
-def gemm(b: Body) -> None:
+def gemm(b: ContributedBody) -> None:
     """alpha · A' · B' + C, C in units of alpha and both scales; floats where no scale of the result is given."""
     turned = {name: b.attribute(name, 0) for name in ("transA", "transB")}
     scale = b.input(4)
@@ -28,7 +28,7 @@ def gemm(b: Body) -> None:
     b.give(quantized(b, y, 7, 8, like=0) if b.input(7) else y)
 
 
-def _bias(b: Body, scale: str) -> str:
+def _bias(b: ContributedBody, scale: str) -> str:
     """C as floats; a row is a vector."""
     c, shape = b.input(6), b.type(6).shape
     if len(shape) == 2 and shape[0] == 1:
@@ -37,14 +37,14 @@ def _bias(b: Body, scale: str) -> str:
 
 
 @defines("MatMulIntegerToFloat", needs=range(4))
-def matmul_integer_to_float(b: Body) -> None:
+def matmul_integer_to_float(b: ContributedBody) -> None:
     """The product of integers less their zero points, times both scales, plus a bias."""
     product = b.add("MatMulInteger", b.input(0), b.input(1), *_zeros(b.input(4), b.input(5)))
     _scaled(b, product, b.add("Mul", b.input(2), b.input(3)), 2, 6)
 
 
 @defines("DynamicQuantizeMatMul", needs=range(3))
-def dynamic_matmul(b: Body) -> None:
+def dynamic_matmul(b: ContributedBody) -> None:
     """A product with quantized weights, of a tensor that is quantized by its own range."""
     x, scale, zero = b.add_all("DynamicQuantizeLinear", [b.input(0)], 3)
     product = b.add("MatMulInteger", x, b.input(1), *_zeros(zero, b.input(3)))
@@ -56,7 +56,7 @@ def _zeros(*zeros: str) -> list[str]:
     return list(zeros) if zeros[-1] else list(zeros[:-1]) if zeros[0] else []
 
 
-def _scaled(b: Body, product: str, scale: str, like: int, bias: int) -> None:
+def _scaled(b: ContributedBody, product: str, scale: str, like: int, bias: int) -> None:
     """Gives integer sums times a scale, in the type of input `like`, plus a bias if there is one."""
     y = b.add("Mul", b.add("Cast", product, to=type_code(b.type(like).dtype)), scale)
     b.give(b.add("Add", y, b.input(bias)) if b.input(bias) else y)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from brickrt.graph.contrib.body import Body, defines
+from brickrt.graph.contrib.body import ContributedBody, defines
 
 KEPT = ("activation_alpha", "activation_beta", "activations", "clip", "direction", "hidden_size", "input_forget")
 FLOAT = 1
@@ -10,7 +10,7 @@ FLOAT = 1
 
 
 @defines("DynamicQuantizeLSTM", needs=(0, 1, 2, *range(8, 12)))
-def dynamic_lstm(b: Body) -> None:
+def dynamic_lstm(b: ContributedBody) -> None:
     """LSTM by the dequantized weights [directions, inputs, gates], of what it reads, quantized by its own range. States
     stay in float between steps: rounding them to bytes each time, as ONNX Runtime does for speed, would add noise."""
     near = b.add("DequantizeLinear", *b.add_all("DynamicQuantizeLinear", [b.input(0)], 3))
@@ -20,7 +20,7 @@ def dynamic_lstm(b: Body) -> None:
         b.give(name, k)
 
 
-def _weights(b: Body, k: int, scale: int, zero: int) -> str:
+def _weights(b: ContributedBody, k: int, scale: int, zero: int) -> str:
     """Weights as LSTM takes them, [directions, gates, inputs]: one scale for each direction, or for each of its
     gates' columns."""
     count = len(b.type(k).shape)
@@ -31,7 +31,7 @@ def _weights(b: Body, k: int, scale: int, zero: int) -> str:
     return b.add("Transpose", b.add("Mul", centered, _spread(b, scale)), perm=[0, 2, 1])
 
 
-def _spread(b: Body, k: int) -> str:
+def _spread(b: ContributedBody, k: int) -> str:
     """Scales or zero points as they broadcast to weights."""
     shape = b.type(k).shape
     return b.add("Reshape", b.input(k), b.integers(shape[0], 1, shape[1] if len(shape) > 1 else 1))

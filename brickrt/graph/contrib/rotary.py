@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from brickrt.graph.contrib.body import Body, defines
+from brickrt.graph.contrib.body import ContributedBody, defines
 
 INT64 = 7
 """ONNX's number of the type."""
 
 
 @defines("RotaryEmbedding", needs=range(4))
-def rotary_embedding(b: Body) -> None:
+def rotary_embedding(b: ContributedBody) -> None:
     """Queries or keys [batch, rows, features] or [batch, heads, rows, features], turned by tables of cosines and sines
     [places, half the turned features]. Raises ValueError for packed batches."""
     if b.attribute("is_packed_batching", 0):
@@ -34,13 +34,13 @@ def rotary_embedding(b: Body) -> None:
     b.give(y if factor == 1 else b.add("Mul", y, b.number(factor, 0)))
 
 
-def _head_size(b: Body, features: int, turned: int) -> int:
+def _head_size(b: ContributedBody, features: int, turned: int) -> int:
     """The features of a head: those that are turned, if the node does not say how many heads there are."""
     heads = b.attribute("num_heads", 0)
     return features // heads if heads else turned
 
 
-def _places(b: Body, rows: int) -> str:
+def _places(b: ContributedBody, rows: int) -> str:
     """The place of each row [batch or 1, rows]; a single one is that of the first row."""
     if b.type(1).size > 1 or len(b.type(1).shape) == 2:
         return b.input(1)
@@ -48,13 +48,13 @@ def _places(b: Body, rows: int) -> str:
     return b.add("Add", first, b.constant(np.arange(rows, dtype=np.int64)[None]))
 
 
-def _halves(b: Body, x: str, cos: str, sin: str, turned: int) -> str:
+def _halves(b: ContributedBody, x: str, cos: str, sin: str, turned: int) -> str:
     """Pairs of a feature of the first half and one of the second."""
     first, second = b.add_all("Split", [x], 2, axis=-1, num_outputs=2)
     return b.add("Concat", *_turned(b, first, second, cos, sin), axis=-1)
 
 
-def _adjacent(b: Body, x: str, cos: str, sin: str, turned: int) -> str:
+def _adjacent(b: ContributedBody, x: str, cos: str, sin: str, turned: int) -> str:
     """Pairs of neighbours."""
     pairs = b.add("Reshape", x, b.integers(0, 0, 0, turned // 2, 2))
     parts = b.add_all("Split", [pairs], 2, axis=-1, num_outputs=2)
@@ -63,7 +63,7 @@ def _adjacent(b: Body, x: str, cos: str, sin: str, turned: int) -> str:
     return b.add("Reshape", b.add("Concat", *both, axis=-1), b.integers(0, 0, 0, turned))
 
 
-def _turned(b: Body, first: str, second: str, cos: str, sin: str) -> tuple[str, str]:
+def _turned(b: ContributedBody, first: str, second: str, cos: str, sin: str) -> tuple[str, str]:
     """Both features of pairs after the turn."""
     return (
         b.add("Sub", b.add("Mul", first, cos), b.add("Mul", second, sin)),

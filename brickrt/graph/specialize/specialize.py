@@ -14,7 +14,7 @@ import numpy as np
 
 import brickrt.graph.builders  # noqa: F401  (registers the builders)
 from brickrt.graph.builder import KERNEL_TYPES, Builder, Mark, OnnxNode, builder_for, no_kernels
-from brickrt.graph.builders.integers.block_weights import BlockWeights, block_weights, turned_weights
+from brickrt.graph.builders.integers.block_weights import stored_matrix
 from brickrt.graph.contrib.body import CONTRIB
 from brickrt.graph.errors import BrickError, NeedValue, Unsupported, last_resort
 from brickrt.graph.host.guarded import CONTROL
@@ -225,7 +225,7 @@ class _Walk:
             return
         check_types(node, {name: b.type(name) for name in names})
         static = static_value(node, b.type(names[0])) if names else None
-        stored = _stored_matrix(b, node)
+        stored = stored_matrix(b, node)
         if stored is not None:
             b.defer(node.outputs[0], TensorType(stored.values.shape, np.dtype(np.float32)), stored)
             self.stored.append(node)
@@ -393,13 +393,6 @@ class _Walk:
 def _special(node: OnnxNode) -> bool:
     """Whether a node waits for its inputs though it has no builder."""
     return not node.domain and node.op_type in ("If", "Shape", "Size")
-
-
-def _stored_matrix(b: Builder, node: OnnxNode) -> BlockWeights | None:
-    """What a node gives as products take it from constants of few bits; None for any other node."""
-    if node.domain or node.op_type not in ("DequantizeLinear", "Transpose"):
-        return None
-    return block_weights(b, node) if node.op_type == "DequantizeLinear" else turned_weights(b, node)
 
 
 def _tuple(outputs: str | tuple[str, ...]) -> tuple[str, ...]:

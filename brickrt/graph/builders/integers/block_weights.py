@@ -68,6 +68,13 @@ def _unsigned(array: np.ndarray, offset: int) -> np.ndarray:
     return (array.astype(np.int8).view(np.uint8) if offset else array.astype(np.uint8)) + np.uint8(offset)
 
 
+def stored_matrix(b: Builder, node: OnnxNode) -> BlockWeights | None:
+    """What a node gives as products take it from constants of few bits; None for any other node."""
+    if node.domain or node.op_type not in ("DequantizeLinear", "Transpose"):
+        return None
+    return block_weights(b, node) if node.op_type == "DequantizeLinear" else turned_weights(b, node)
+
+
 def block_weights(b: Builder, node: OnnxNode) -> BlockWeights | None:
     """The matrix that a DequantizeLinear of constants gives; None for what is no such matrix in float32."""
     values, scale = (b.known(name) for name in node.inputs[:2])
