@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from networks import ELEVEN, random_feeds
+from networks import ELEVEN
 from traffic import measured_bytes, why_not
 
 from brickrt import zoo
@@ -101,7 +101,7 @@ def named(text: str) -> tuple[str, Any]:
 def ablate(name: str, size: Any, asked: argparse.Namespace) -> dict[str, Any]:
     """Figures of all variants of one network, and the roofline of auto's plan."""
     model = zoo.build(name, batch=asked.batch, size=size)
-    made = prepare(load(model), random_feeds(model), asked, list(variants(asked.vary.split(","))))
+    made = prepare(load(model), zoo.feeds(model), asked, list(variants(asked.vary.split(","))))
     device = made[0].runtime.plan.plans[0].device
     times = turns([one.engine() for one in made], asked.rounds, PAUSE)
     slower = ratios(times, "layerwise")
@@ -123,7 +123,7 @@ def ablate(name: str, size: Any, asked: argparse.Namespace) -> dict[str, Any]:
 def check(name: str, size: Any, asked: argparse.Namespace) -> dict[str, Any]:
     """Auto's time over that of the fastest forced strategy, turn by turn."""
     model = zoo.build(name, batch=asked.batch, size=size)
-    made = prepare(load(model), random_feeds(model), asked, list(variants(())))
+    made = prepare(load(model), zoo.feeds(model), asked, list(variants(())))
     times = turns([one.engine() for one in made], asked.rounds, PAUSE)
     best = min(FORCED, key=lambda key: Spread.of(times[key]).median)
     over = Spread.of([auto / forced for auto, forced in zip(times["auto"], times[best], strict=True)])

@@ -9,9 +9,9 @@ from brickrt.zoo.networks import (
     nafnet,
     resnet34_3d,
     resnet50,
+    transformers,
     unet,
     vgg16,
-    vit_s16,
 )
 
 __all__ = [
@@ -23,7 +23,7 @@ __all__ = [
     "nafnet",
     "resnet34_3d",
     "resnet50",
+    "transformers",
     "unet",
     "vgg16",
-    "vit_s16",
 ]

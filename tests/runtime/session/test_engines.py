@@ -27,9 +27,9 @@ STRATEGIES = ["layerwise", "padded", "memoized", "auto"]
 
 
 def run(name: str, **options) -> tuple[np.ndarray, Runtime]:
-    model, x = network(name, SIZES[name])
+    model, feeds = network(name, SIZES[name])
     runtime = Runtime(model, **options)
-    return runtime.execute({"x": x})["y"], runtime
+    return runtime.execute(feeds)["y"], runtime
 
 
 def check_close(name: str, result: np.ndarray) -> None:
@@ -135,11 +135,11 @@ def test_recomputed_bricks_are_told():
 
 
 def test_a_program_runs_again_and_again():
-    model, x = network("nafnet", SIZES["nafnet"])
+    model, feeds = network("nafnet", SIZES["nafnet"])
     runtime = Runtime(model, device="cpu", strategy="memoized", brick=4, threads=3)
-    first = runtime.execute({"x": x})["y"]
+    first = runtime.execute(feeds)["y"]
     for _ in range(20):
-        np.testing.assert_array_equal(runtime.execute({"x": x})["y"], first)
+        np.testing.assert_array_equal(runtime.execute(feeds)["y"], first)
     assert runtime.stats.compile_ms == 0
 
 
@@ -177,10 +177,10 @@ def test_bricks_that_need_nothing_of_an_input(strategy):
 )
 def test_null_runs_every_task_of_a_safe_schedule(name, strategy):
     """Each network in one strategy; the tests of lowering check all of them on random graphs."""
-    model, x = network(name, SIZES[name])
+    model, feeds = network(name, SIZES[name])
     runtime = Runtime(model, device="null", strategy=strategy, brick=None if strategy == "auto" else 8, threads=2)
     shape = tuple(dim.dim_value for dim in model.graph.output[0].type.tensor_type.shape.dim)
-    assert runtime.execute({"x": x})["y"].shape == shape
+    assert runtime.execute(feeds)["y"].shape == shape
     check_stats(runtime)
     programs = runtime.plan.programs
     assert runtime.stats.tasks == sum(len(program.tasks) for program in programs)
