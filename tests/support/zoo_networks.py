@@ -34,6 +34,7 @@ SMALLEST: dict[str, Size] = {
     "nafnet": 8,
     "resnet34-3d": (8, 32, 32),
     "resnet50": 32,
+    "swin-t": 32,
     "unet": 16,
     "unet3d": 16,
     "vgg16": 32,
@@ -48,6 +49,7 @@ OTHERS: dict[str, dict[str, object]] = {
     "bert": {"DEPTH": 3, "WIDTH": 96, "HEADS": 4, "MLP_WIDTH": 384},
     "deepcam": {"MIDDLE_BLOCKS": 3},
     "inception-v4": {"REPEATS": (2, 2, 1)},
+    "swin-t": {"WIDTH": 24, "STAGES": ((2, 3), (2, 6), (2, 12), (2, 24))},
     "vit-s16": {"DEPTH": 4},
 }
 # Options of slim networks.

@@ -24,6 +24,7 @@ GFLOPS = {
     "nafnet": 15.0,
     "resnet34-3d": 13.3,
     "resnet50": 8.2,
+    "swin-t": 9.0,
     "unet": 96.6,
     "unet3d": 100.8,
     "vgg16": 30.9,

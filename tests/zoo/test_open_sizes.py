@@ -9,7 +9,7 @@ import pytest
 from brickrt import Runtime, zoo
 from tests.support.zoo_networks import Size, slim_model
 
-FIXED = {"vgg16", "vit-s16"}
+FIXED = {"swin-t", "vgg16", "vit-s16"}
 
 
 # Networks that ask for the extents of what they are given, to tile, resize or reshape, or to count positions.

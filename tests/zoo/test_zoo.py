@@ -130,7 +130,7 @@ def test_symbolic_batch_has_the_same_weights_and_results(name: str) -> None:
     np.testing.assert_allclose(pair[1:], one, atol=1e-3 * one.std())
 
 
-@pytest.mark.parametrize("name", ["mobilenetv2", "nafnet", "unet", "unet3d", "vit-s16"])
+@pytest.mark.parametrize("name", ["mobilenetv2", "nafnet", "unet", "unet3d", "vit-s16", "swin-t"])
 def test_equal_seeds_give_equal_bytes(name: str) -> None:
     first, again, other = (zoo.build(name, size=SMALLEST[name], seed=seed).SerializeToString() for seed in (7, 7, 8))
     assert first == again != other
@@ -171,6 +171,7 @@ def test_options(name: str, size: int | tuple[int, ...], options: dict[str, Any]
         ("inception-v4", 64, "inception-v4: size 64x64 .* at least 75x75; try 75x75$"),
         ("resnet34-3d", (4, 112, 112), "resnet34-3d: size 4x112x112 .* try 8x112x112$"),
         ("bert", 513, "bert: size 513 .* none above 512; try 512$"),
+        ("swin-t", (32, 30), "swin-t: size 32x30 .* try 32x32$"),
         ("resnet50", (224, 224, 3), "resnet50: size .* is not 2 positive integers, such as 224x224$"),
         ("resnet50", -224, "resnet50: size .* is not 2 positive integers"),
     ],
