@@ -31,6 +31,7 @@ SMALLEST: dict[str, Size] = {
     "drn-c-26": 32,
     "inception-v4": 75,
     "mobilenetv2": 32,
+    "mobilevit-s": 64,
     "nafnet": 8,
     "resnet34-3d": (8, 32, 32),
     "resnet50": 32,
@@ -49,6 +50,7 @@ OTHERS: dict[str, dict[str, object]] = {
     "bert": {"DEPTH": 3, "WIDTH": 96, "HEADS": 4, "MLP_WIDTH": 384},
     "deepcam": {"MIDDLE_BLOCKS": 3},
     "inception-v4": {"REPEATS": (2, 2, 1)},
+    "mobilevit-s": {"STAGES": ((32, 1, 1, 0, 0), (48, 2, 2, 0, 0), (64, 1, 2, 48, 2), (64, 1, 2, 64, 1)), "LAST": 128},
     "swin-t": {"WIDTH": 24, "STAGES": ((2, 3), (2, 6), (2, 12), (2, 24))},
     "vit-s16": {"DEPTH": 4},
 }

@@ -21,6 +21,7 @@ GFLOPS = {
     "drn-c-26": 33.9,
     "inception-v4": 24.5,
     "mobilenetv2": 0.6,
+    "mobilevit-s": 4.0,
     "nafnet": 15.0,
     "resnet34-3d": 13.3,
     "resnet50": 8.2,

@@ -16,6 +16,7 @@ FIXED = {"swin-t", "vgg16", "vit-s16"}
 ASKING: list[tuple[str, Size]] = [
     ("bert", 9),
     ("deepcam", (32, 48)),
+    ("mobilevit-s", (64, 128)),
 ]
 
 

@@ -171,6 +171,7 @@ def test_options(name: str, size: int | tuple[int, ...], options: dict[str, Any]
         ("inception-v4", 64, "inception-v4: size 64x64 .* at least 75x75; try 75x75$"),
         ("resnet34-3d", (4, 112, 112), "resnet34-3d: size 4x112x112 .* try 8x112x112$"),
         ("bert", 513, "bert: size 513 .* none above 512; try 512$"),
+        ("mobilevit-s", (64, 96), "mobilevit-s: size 64x96 .* multiple of 64; try 64x128$"),
         ("swin-t", (32, 30), "swin-t: size 32x30 .* try 32x32$"),
         ("resnet50", (224, 224, 3), "resnet50: size .* is not 2 positive integers, such as 224x224$"),
         ("resnet50", -224, "resnet50: size .* is not 2 positive integers"),
