@@ -33,6 +33,7 @@ SMALLEST: dict[str, Size] = {
     "mobilenetv2": 32,
     "mobilevit-s": 64,
     "nafnet": 8,
+    "nerf": 5,
     "resnet34-3d": (8, 32, 32),
     "resnet50": 32,
     "swin-t": 32,

@@ -23,6 +23,7 @@ GFLOPS = {
     "mobilenetv2": 0.6,
     "mobilevit-s": 4.0,
     "nafnet": 15.0,
+    "nerf": 77.8,
     "resnet34-3d": 13.3,
     "resnet50": 8.2,
     "swin-t": 9.0,

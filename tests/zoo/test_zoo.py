@@ -25,6 +25,7 @@ OUTPUTS: dict[str, tuple[int, ...]] = {
     "bert": (7, 96),
     "deepcam": (3, 32, 48),
     "nafnet": (3, 8, 8),
+    "nerf": (5, 4),
     "resnet34-3d": (400,),
     "unet": (1, 16, 16),
     "unet3d": (1, 16, 16, 16),
@@ -32,7 +33,7 @@ OUTPUTS: dict[str, tuple[int, ...]] = {
 # What the first input has beside batch and space, where not 3 channels.
 CHANNELS = {"bert": 0, "deepcam": 16, "unet3d": 1}
 # The highest frequency of what a network encodes its inputs as, by which it moves more than they do.
-FREQUENCY: dict[str, int] = {}
+FREQUENCY = {"nerf": 2**9}
 
 
 @dataclass(frozen=True)
