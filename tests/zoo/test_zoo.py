@@ -23,6 +23,7 @@ Feeds = dict[str, np.ndarray]
 # Shapes of outputs behind the batch, of sizes in SMALLEST; the others give 1000 scores.
 OUTPUTS: dict[str, tuple[int, ...]] = {
     "bert": (7, 96),
+    "conformer": (3, 256),
     "deepcam": (3, 32, 48),
     "nafnet": (3, 8, 8),
     "nerf": (5, 4),
@@ -31,7 +32,7 @@ OUTPUTS: dict[str, tuple[int, ...]] = {
     "unet3d": (1, 16, 16, 16),
 }
 # What the first input has beside batch and space, where not 3 channels.
-CHANNELS = {"bert": 0, "deepcam": 16, "unet3d": 1}
+CHANNELS = {"bert": 0, "conformer": 80, "deepcam": 16, "unet3d": 1}
 # The highest frequency of what a network encodes its inputs as, by which it moves more than they do.
 FREQUENCY = {"nerf": 2**9}
 
@@ -172,6 +173,7 @@ def test_options(name: str, size: int | tuple[int, ...], options: dict[str, Any]
         ("inception-v4", 64, "inception-v4: size 64x64 .* at least 75x75; try 75x75$"),
         ("resnet34-3d", (4, 112, 112), "resnet34-3d: size 4x112x112 .* try 8x112x112$"),
         ("bert", 513, "bert: size 513 .* none above 512; try 512$"),
+        ("conformer", 15, "conformer: size 15 .* at least 16.* try 16$"),
         ("mobilevit-s", (64, 96), "mobilevit-s: size 64x96 .* multiple of 64; try 64x128$"),
         ("swin-t", (32, 30), "swin-t: size 32x30 .* try 32x32$"),
         ("resnet50", (224, 224, 3), "resnet50: size .* is not 2 positive integers, such as 224x224$"),
