@@ -26,6 +26,7 @@ Size = int | tuple[int, ...]
 # The smallest sizes that the networks take.
 SMALLEST: dict[str, Size] = {
     "bert": 7,
+    "bsrn": 15,
     "conformer": 16,
     "darknet53": 32,
     "deepcam": (32, 48),
@@ -50,6 +51,7 @@ TABLES = {"resnet34-3d": "STAGES", "resnet50": "STAGES", "drn-c-26": "LEVELS"}
 # Constants of a network's file that are others: fewer layers that are repeated, fewer features.
 OTHERS: dict[str, dict[str, object]] = {
     "bert": {"DEPTH": 3, "WIDTH": 96, "HEADS": 4, "MLP_WIDTH": 384},
+    "bsrn": {"BLOCKS": 3},
     "conformer": {"DEPTH": 3, "WIDTH": 64, "MLP_WIDTH": 256},
     "deepcam": {"MIDDLE_BLOCKS": 3},
     "inception-v4": {"REPEATS": (2, 2, 1)},

@@ -16,6 +16,7 @@ from brickrt.zoo import weights
 # the authors' network has, and each point.
 GFLOPS = {
     "bert": 22.5,
+    "bsrn": 38.8,
     "conformer": 21.4,
     "darknet53": 18.6,
     "deepcam": 655.0,

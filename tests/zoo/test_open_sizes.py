@@ -15,6 +15,7 @@ FIXED = {"swin-t", "vgg16", "vit-s16"}
 # Networks that ask for the extents of what they are given, to tile, resize or reshape, or to count positions.
 ASKING: list[tuple[str, Size]] = [
     ("bert", 9),
+    ("bsrn", (17, 23)),
     ("conformer", 43),
     ("deepcam", (32, 48)),
     ("mobilevit-s", (64, 128)),

@@ -23,6 +23,7 @@ Feeds = dict[str, np.ndarray]
 # Shapes of outputs behind the batch, of sizes in SMALLEST; the others give 1000 scores.
 OUTPUTS: dict[str, tuple[int, ...]] = {
     "bert": (7, 96),
+    "bsrn": (3, 60, 60),
     "conformer": (3, 256),
     "deepcam": (3, 32, 48),
     "nafnet": (3, 8, 8),
@@ -173,6 +174,7 @@ def test_options(name: str, size: int | tuple[int, ...], options: dict[str, Any]
         ("inception-v4", 64, "inception-v4: size 64x64 .* at least 75x75; try 75x75$"),
         ("resnet34-3d", (4, 112, 112), "resnet34-3d: size 4x112x112 .* try 8x112x112$"),
         ("bert", 513, "bert: size 513 .* none above 512; try 512$"),
+        ("bsrn", 14, "bsrn: size 14x14 .* at least 15x15; try 15x15$"),
         ("conformer", 15, "conformer: size 15 .* at least 16.* try 16$"),
         ("mobilevit-s", (64, 96), "mobilevit-s: size 64x96 .* multiple of 64; try 64x128$"),
         ("swin-t", (32, 30), "swin-t: size 32x30 .* try 32x32$"),
@@ -188,7 +190,7 @@ def test_unsuitable_size_is_refused(name: str, size: int | tuple[int, ...], mess
 @pytest.mark.parametrize(
     ("name", "arguments", "message"),
     [
-        ("alexnet", {}, "no network is called 'alexnet'; known: bert, "),
+        ("alexnet", {}, "no network is called 'alexnet'; known: bert, bsrn, "),
         ("unet", {"batch": -1}, "unet: batch -1 is neither"),
         ("unet", {"batch": ""}, "unet: batch '' is neither"),
         ("unet", {"depth": 3}, "unet: no option is called 'depth'; it takes width, levels$"),

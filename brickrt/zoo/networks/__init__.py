@@ -1,6 +1,7 @@
 """The networks of the zoo, one per file. Importing this package registers them."""
 
 from brickrt.zoo.networks import (
+    bsrn,
     darknet53,
     deepcam,
     drn_c_26,
@@ -16,6 +17,7 @@ from brickrt.zoo.networks import (
 )
 
 __all__ = [
+    "bsrn",
     "darknet53",
     "deepcam",
     "drn_c_26",
