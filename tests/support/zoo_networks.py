@@ -38,6 +38,7 @@ SMALLEST: dict[str, Size] = {
     "nerf": 5,
     "resnet34-3d": (8, 32, 32),
     "resnet50": 32,
+    "restormer": 8,
     "swin-t": 32,
     "unet": 16,
     "unet3d": 16,
@@ -60,7 +61,7 @@ OTHERS: dict[str, dict[str, object]] = {
     "vit-s16": {"DEPTH": 4},
 }
 # Options of slim networks.
-OPTIONS: dict[str, dict[str, Any]] = {}
+OPTIONS: dict[str, dict[str, Any]] = {"restormer": {"width": 16, "blocks": (1, 2, 1), "refinement": 1}}
 SLIM = {"darknet53", "deepcam", "inception-v4", "vgg16", *TABLES}
 SLIMMER = 4
 

@@ -19,6 +19,7 @@ ASKING: list[tuple[str, Size]] = [
     ("conformer", 43),
     ("deepcam", (32, 48)),
     ("mobilevit-s", (64, 128)),
+    ("restormer", (12, 20)),
 ]
 
 

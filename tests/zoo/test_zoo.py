@@ -29,6 +29,7 @@ OUTPUTS: dict[str, tuple[int, ...]] = {
     "nafnet": (3, 8, 8),
     "nerf": (5, 4),
     "resnet34-3d": (400,),
+    "restormer": (3, 8, 8),
     "unet": (1, 16, 16),
     "unet3d": (1, 16, 16, 16),
 }
@@ -154,6 +155,8 @@ def test_batch_may_be_fixed_or_named() -> None:
         ("nafnet", 16, {"width": 8, "blocks": 1, "encoder": (1, 2), "decoder": (2, 1)}),
         ("unet", (8, 12), {"width": 4, "levels": 2}),
         ("unet3d", 4, {"width": 2, "levels": 1}),
+        ("restormer", (8, 12), {"width": 4, "blocks": (1,), "refinement": 0}),
+        ("restormer", 16, {"width": 6, "blocks": (1, 0, 1, 2)}),
     ],
 )
 def test_options(name: str, size: int | tuple[int, ...], options: dict[str, Any]) -> None:
@@ -177,6 +180,7 @@ def test_options(name: str, size: int | tuple[int, ...], options: dict[str, Any]
         ("bsrn", 14, "bsrn: size 14x14 .* at least 15x15; try 15x15$"),
         ("conformer", 15, "conformer: size 15 .* at least 16.* try 16$"),
         ("mobilevit-s", (64, 96), "mobilevit-s: size 64x96 .* multiple of 64; try 64x128$"),
+        ("restormer", 100, "restormer: size 100x100 .* multiple of 8; try 96x96$"),
         ("swin-t", (32, 30), "swin-t: size 32x30 .* try 32x32$"),
         ("resnet50", (224, 224, 3), "resnet50: size .* is not 2 positive integers, such as 224x224$"),
         ("resnet50", -224, "resnet50: size .* is not 2 positive integers"),
@@ -195,6 +199,8 @@ def test_unsuitable_size_is_refused(name: str, size: int | tuple[int, ...], mess
         ("unet", {"batch": ""}, "unet: batch '' is neither"),
         ("unet", {"depth": 3}, "unet: no option is called 'depth'; it takes width, levels$"),
         ("vgg16", {"width": 3}, "vgg16: no option is called 'width'; it takes none$"),
+        ("restormer", {"width": 3}, "restormer: 4 levels of width 3: use 1 to 4 and an even width$"),
+        ("restormer", {"blocks": (1,) * 5}, "restormer: 5 levels of width 48: use 1 to 4"),
         ("nafnet", {"encoder": (1,)}, "nafnet: encoder has 1 levels and decoder 0"),
     ],
 )
