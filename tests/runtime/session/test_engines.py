@@ -128,6 +128,17 @@ def test_random_graphs(graph, strategy, brick, band, isa):
             np.testing.assert_allclose(array, want[name], rtol=0, atol=1e-4 * max(1, np.abs(want[name]).max()))
 
 
+@pytest.mark.parametrize("name", ["bert", "mobilevit-s", "nafnet"])
+def test_unfused(name):
+    """Each function is an operator of its own: there are more of them, and they compute the same."""
+    result, runtime = run(name, device="cpu", rules="unfused", threads=2)
+    check_close(name, result)
+    plans = runtime.plans
+    assert {s.strategy for plan in plans for s in plan.subgraphs} == {"layerwise"}
+    _, fused = run(name, device="null", strategy="layerwise")
+    assert sum(len(plan.subgraphs) for plan in plans) > 1.5 * sum(len(plan.subgraphs) for plan in fused.plans)
+
+
 def test_recomputed_bricks_are_told():
     for strategy, some in [("layerwise", False), ("padded", True), ("memoized", False)]:
         _, runtime = run("nafnet", device="null", strategy=strategy, brick=4)
