@@ -57,11 +57,11 @@ OTHERS: dict[str, dict[str, object]] = {
     "deepcam": {"MIDDLE_BLOCKS": 3},
     "inception-v4": {"REPEATS": (2, 2, 1)},
     "mobilevit-s": {"STAGES": ((32, 1, 1, 0, 0), (48, 2, 2, 0, 0), (64, 1, 2, 48, 2), (64, 1, 2, 64, 1)), "LAST": 128},
-    "swin-t": {"WIDTH": 24, "STAGES": ((2, 3), (2, 6), (2, 12), (2, 24))},
+    "swin-t": {"WIDTH": 24, "STAGES": ((2, 3), (2, 6), (1, 12))},
     "vit-s16": {"DEPTH": 4},
 }
 # Options of slim networks.
-OPTIONS: dict[str, dict[str, Any]] = {"restormer": {"width": 16, "blocks": (1, 2, 1), "refinement": 1}}
+OPTIONS: dict[str, dict[str, Any]] = {"restormer": {"width": 8, "blocks": (1, 1, 1), "refinement": 0}}
 SLIM = {"darknet53", "deepcam", "inception-v4", "vgg16", *TABLES}
 SLIMMER = 4
 

@@ -23,6 +23,7 @@ from tests.support.task_checks import check_arena, check_reads, in_bands, lowere
 from tests.support.zoo_networks import SMALLEST, expected, network
 
 SIZES = SMALLEST | {"deepcam": (64, 96), "drn-c-26": 64, "nafnet": 16, "vit-s16": 32}
+SIZES |= {"bert": 33, "bsrn": (17, 29), "conformer": 61, "nerf": 101, "restormer": (16, 24), "swin-t": (36, 40)}
 STRATEGIES = ["layerwise", "padded", "memoized", "auto"]
 
 
@@ -52,12 +53,19 @@ def check_stats(runtime: Runtime) -> None:
 # ---- cpu
 
 RUNS = [
+    ("bert", "memoized", 4),
+    ("bsrn", "padded", 4),
+    ("conformer", "auto", None),
     ("mobilenetv2", "layerwise", None),
     ("mobilenetv2", "memoized", 4),
+    ("mobilevit-s", "auto", None),
     ("nafnet", "layerwise", None),
     ("nafnet", "padded", 4),
     ("nafnet", "memoized", 4),
+    ("nerf", "auto", None),
     ("resnet34-3d", "padded", 4),
+    ("restormer", "padded", 4),
+    ("swin-t", "memoized", 4),
     ("unet", "memoized", 4),
     ("unet", "padded", 8),
     ("unet3d", "memoized", 4),
