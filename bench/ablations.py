@@ -1,6 +1,8 @@
-"""What merging is worth (BrickDL §4.5, on the CPU): layers merged, brick edges, padded, memoized and layerwise.
+"""What merging is worth (BrickDL §4.5, on the CPU): layers merged, brick edges, padded, memoized and layerwise; the
+paper's rules in place of the cost model (brickdl); and WELDER's ablation: unfused, then elementwise functions fused
+(layerwise), then all (auto).
 
-    python bench/ablations.py [--networks nafnet:256,mobilenetv2] [--vary layers,bricks] [--out bench/results/FILE.json]
+    python bench/ablations.py [--networks nafnet:256,mobilenetv2] [--vary rules,layers,bricks] [--out FILE.json]
     python bench/ablations.py --check [--networks …]    is auto within 5 % of the best forced strategy?
 
 All variants of a network run in turns in one process. Per variant: milliseconds, the time of layerwise over it (above 1
@@ -19,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from networks import ELEVEN, random_feeds
+from networks import ELEVEN
 from traffic import measured_bytes, why_not
 
 from brickrt import zoo
@@ -34,6 +36,7 @@ from brickrt.runtime.session.runtime import Runtime
 
 LAYERS, BRICKS = (2, 3, 4, 6), (4, 8, 16, 32)
 FORCED = ("layerwise", "padded", "memoized")
+RULES = ("brickdl", "unfused")
 TOLERANCE = 1.05  # of auto's time over that of the best forced strategy
 PAUSE = 0.01  # seconds: only our own threads run
 
@@ -47,9 +50,11 @@ class Variant:
 
 
 def variants(vary: Sequence[str]) -> Iterator[Variant]:
-    """Auto, the forced strategies, and padded and memoized bricks with the layers or edges of `vary` varied."""
+    """Auto, the forced strategies, and what `vary` names: rules, and layers or edges of padded and memoized bricks."""
     for strategy in ("auto", *FORCED):
         yield Variant(strategy, {"strategy": strategy})
+    for rules in RULES if "rules" in vary else ():
+        yield Variant(rules, {"rules": rules})
     for strategy in ("padded", "memoized"):
         for n in LAYERS if "layers" in vary else ():
             yield Variant(f"{strategy}, {n} layers", {"strategy": strategy, "max_layers": n})
@@ -101,7 +106,7 @@ def named(text: str) -> tuple[str, Any]:
 def ablate(name: str, size: Any, asked: argparse.Namespace) -> dict[str, Any]:
     """Figures of all variants of one network, and the roofline of auto's plan."""
     model = zoo.build(name, batch=asked.batch, size=size)
-    made = prepare(load(model), random_feeds(model), asked, list(variants(asked.vary.split(","))))
+    made = prepare(load(model), zoo.feeds(model), asked, list(variants(asked.vary.split(","))))
     device = made[0].runtime.plan.plans[0].device
     times = turns([one.engine() for one in made], asked.rounds, PAUSE)
     slower = ratios(times, "layerwise")
@@ -123,7 +128,7 @@ def ablate(name: str, size: Any, asked: argparse.Namespace) -> dict[str, Any]:
 def check(name: str, size: Any, asked: argparse.Namespace) -> dict[str, Any]:
     """Auto's time over that of the fastest forced strategy, turn by turn."""
     model = zoo.build(name, batch=asked.batch, size=size)
-    made = prepare(load(model), random_feeds(model), asked, list(variants(())))
+    made = prepare(load(model), zoo.feeds(model), asked, list(variants(())))
     times = turns([one.engine() for one in made], asked.rounds, PAUSE)
     best = min(FORCED, key=lambda key: Spread.of(times[key]).median)
     over = Spread.of([auto / forced for auto, forced in zip(times["auto"], times[best], strict=True)])
@@ -160,7 +165,7 @@ def main() -> int:
     """Measures or checks the networks that the command line names; 1 if a check found auto slower."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--networks", default=",".join(ELEVEN))
-    parser.add_argument("--vary", default="layers,bricks")
+    parser.add_argument("--vary", default="rules,layers,bricks")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--batch", type=int, default=1)

@@ -12,9 +12,6 @@ import argparse
 import json
 from pathlib import Path
 
-import numpy as np
-import onnx
-
 from brickrt import zoo
 from brickrt.compare.comparison import Comparison, compare, mean_ratio
 from brickrt.compare.machine import machine
@@ -36,18 +33,11 @@ ELEVEN = {
 }
 
 
-def random_feeds(model: onnx.ModelProto) -> dict[str, np.ndarray]:
-    """Seeded normal values for the input of a network of the zoo."""
-    x = model.graph.input[0]
-    shape = [d.dim_value for d in x.type.tensor_type.shape.dim]
-    return {x.name: np.random.default_rng(0).standard_normal(shape, dtype=np.float32)}
-
-
 def measure(name: str, asked: argparse.Namespace) -> Comparison:
     """A network on brickrt and its peers, as the command line asks."""
     model = zoo.build(name, batch=asked.batch, size=asked.size or ELEVEN.get(name))
     runtime = Runtime(model, device="cpu", threads=asked.threads, strategy=asked.strategy)
-    return compare(name, model, random_feeds(model), runtime, asked.peers.split(","), asked.rounds)
+    return compare(name, model, zoo.feeds(model), runtime, asked.peers.split(","), asked.rounds)
 
 
 def show(row: Comparison) -> str:

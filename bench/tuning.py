@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.networks import ELEVEN, random_feeds
+from bench.networks import ELEVEN
 from brickrt import zoo
 from brickrt.graph.ir import Graph
 from brickrt.graph.onnx_import.source import load
@@ -37,7 +37,7 @@ def graph_of(name: str) -> Graph:
     """A network of the zoo, specialized."""
     model = zoo.build(name, size=ELEVEN.get(name))
     source = load(model)
-    feeds = random_feeds(model)
+    feeds = zoo.feeds(model)
     types = {name: TensorType(array.shape, array.dtype) for name, array in feeds.items()}
     return specialize(first_stage(source, frozenset(types)), types, {}).graph
 

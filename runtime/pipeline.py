@@ -27,6 +27,7 @@ from brickrt.graph.errors import BrickError, callers_own, last_resort
 from brickrt.graph.ir import Graph
 from brickrt.graph.onnx_import.check_inputs import check_inputs
 from brickrt.graph.onnx_import.source import Model, SourceGraph, load
+from brickrt.graph.passes.ablation.single_steps import single_steps
 from brickrt.graph.passes.fuse import fuse_half_epilogues
 from brickrt.graph.passes.half_precision import to_half_precision
 from brickrt.graph.passes.half_weights import narrow_weights
@@ -137,12 +138,18 @@ class Pipeline:
             graph = self.as_planned(graph)
             if self.saved:
                 return self.saved.plan(graph)
-            tunes = self.engine.tune if measured and self.options.strategy == "auto" else None
+            may_tune = measured and self.options.strategy == "auto" and self.options.rules == "model"
+            tunes = self.engine.tune if may_tune else None
             tune = tunes(self.threads, self.compiling) if tunes else None
             return remembered_plan(graph, self.engine.spec, self.options, tune)
 
     def as_planned(self, graph: Graph) -> Graph:
-        """A specialized graph in the precision that was asked for, on the CPU with the model's narrow weights."""
+        """A specialized graph in the precision that was asked for, on the CPU with the model's narrow weights; not
+        fused where the rules say so."""
+        graph = self._in_precision(graph)
+        return single_steps(graph) if self.options.rules == "unfused" else graph
+
+    def _in_precision(self, graph: Graph) -> Graph:
         spec = self.engine.spec
         if spec.kind == "cpu" and spec.isa != "generic" and self.options.precision == "fp32":
             return fuse_half_epilogues(narrow_weights(graph))  # "generic" processors cannot widen float16

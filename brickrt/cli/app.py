@@ -103,7 +103,7 @@ def run(
     strategy: options.RunStrategy = "auto",
     brick: options.Brick = None,
     threads: options.FoldedThreads = None,
-    max_layers: options.MaxLayers = None, exact: options.Exact = False,
+    max_layers: options.MaxLayers = None, exact: options.Exact = False, rules: options.Rules = "model",
     precision: options.Precision = "fp32", launch: options.Launch = "auto",
     plan: options.SavedPlan = None,
     repeat: options.Repeat = 1,
@@ -126,7 +126,7 @@ def run(
     means, deviations = parse.numbers("--mean", mean), parse.deviations(std)
     image = ImageRequest(preset, means, deviations, scale, layout, parse.height_width(resize))
     inputs = InputRequest(tuple(input), random, seed, tuple(shape), image)
-    engine = EngineRequest(device, strategy, brick, threads, max_layers, exact, precision, launch, plan)
+    engine = EngineRequest(device, strategy, brick, threads, max_layers, exact, precision, launch, plan, rules)
     watch = WatchRequest(trace, trace_arrows, report, dashboard, open)
     stored = parse.stored_as(stored_as)
     limit, extents = parse.memory("--max-memory", max_memory), parse.window(window)
@@ -152,6 +152,7 @@ def plan(
     brick: options.Brick = None,
     max_layers: options.MaxLayers = None,
     exact: options.Exact = False,
+    rules: options.Rules = "model",
     device_spec: options.DeviceSpec = "cpu",
     precision: options.PlanPrecision = "fp32",
     compare: options.Compare = False,
@@ -168,7 +169,7 @@ def plan(
     verbose: options.PlanVerbose = False,
 ) -> str | Failure:
     """Print what of an .onnx file would run, where and why; nothing is run."""
-    asked = strategy, brick, max_layers, exact, device_spec, precision
+    asked = strategy, brick, max_layers, exact, device_spec, precision, rules
     limit, extents = parse.memory("--max-memory", max_memory), parse.window(window)
     stream = StreamRequest(limit, window=extents, overlap=overlap, blend=blend, spill=spill, scratch=scratch)
     return _work("plan", PlanRequest(model, tuple(shape), *asked, compare, html, json, save, stream, open, verbose))
@@ -267,6 +268,7 @@ def bench(
     brick: options.Brick = None,
     max_layers: options.MaxLayers = None,
     exact: options.Exact = False,
+    rules: options.Rules = "model",
     precision: options.BenchPrecision = "fp32",
     output: options.BenchOutput = None,
     json: options.Json = False,
@@ -278,7 +280,7 @@ def bench(
     if (model is None) != zoo:
         raise BrickError("bench takes a MODEL, or --zoo alone: give one of them")
     inputs = InputRequest(tuple(input), not input, seed, tuple(shape))
-    engine = EngineRequest("cpu", strategy, brick, threads, max_layers, exact, precision)
+    engine = EngineRequest("cpu", strategy, brick, threads, max_layers, exact, precision, rules=rules)
     asked = parse.names(peers), batch, parse.spatial_size(size), rounds
     return _work("bench", BenchRequest(model, inputs, engine, *asked, output, json), threads=threads)
 

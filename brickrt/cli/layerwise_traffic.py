@@ -33,7 +33,7 @@ def _compared(stages: tuple[TaskGraph, ...]) -> TrafficComparison:
 
 def _layer_by_layer(plan: Plan) -> Plan:
     """The same graph with the same layouts and algorithms, no layers merged."""
-    alone = replace(plan, options=replace(plan.options, strategy="layerwise"))
+    alone = replace(plan, options=replace(plan.options, strategy="layerwise", rules="model"))
     return with_subgraphs(alone, other_subgraphs(alone, algorithms=plan.algorithms))
 
 

@@ -34,8 +34,9 @@ RunStrategy = Annotated[
     requests.Strategy,
     typer.Option(metavar="HOW", show_default=False, help="auto, layerwise, padded, memoized, fused; --plan FILE."),
 ]
-Brick = Annotated[int | None, typer.Option(metavar="N", help="Edge of bricks; also --max-layers N and --exact.")]
+Brick = Annotated[int | None, typer.Option(metavar="N", help="Edge; --max-layers N, --exact, --rules brickdl.")]
 MaxLayers = Annotated[int | None, typer.Option(metavar="N", rich_help_panel=FOLDED)]
+Rules = Annotated[requests.Rules, typer.Option(metavar="NAME", show_default=False, rich_help_panel=FOLDED)]
 Exact = Annotated[bool, typer.Option("--exact", rich_help_panel=FOLDED)]
 Precision = Annotated[requests.Precision, typer.Option(metavar="NAME", show_default=False, rich_help_panel=FOLDED)]
 PlanPrecision = Annotated[

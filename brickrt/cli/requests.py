@@ -10,6 +10,7 @@ from typing import Any, Literal
 # that), whose modules may load NumPy: help does without it.
 Device = Literal["auto", "cpu", "cuda", "reference"]
 Strategy = Literal["auto", "layerwise", "padded", "memoized", "fused"]
+Rules = Literal["model", "brickdl", "unfused"]
 Precision = Literal["fp32", "tf32", "fp16", "bf16"]
 CpuPrecision = Literal["fp32", "bf16"]
 Launch = Literal["auto", "streams", "dynamic", "graph", "persistent"]
@@ -63,6 +64,7 @@ class EngineRequest:
     precision: Precision = "fp32"
     launch: Launch = "auto"
     plan: Path | None = None
+    rules: Rules = "model"
 
     def arguments(self) -> dict[str, Any]:
         """The arguments by name."""
@@ -163,6 +165,7 @@ class PlanRequest:
     exact: bool = False
     device_spec: PlannedDevice = "cpu"
     precision: Precision = "fp32"
+    rules: Rules = "model"
     compare: bool = False
     html: Path | None = None
     json: bool = False

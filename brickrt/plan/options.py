@@ -15,6 +15,10 @@ which each is computed once; or, on a GPU, in bricks whose intermediates stay in
 Strategy = Literal["auto", SubgraphStrategy]
 """What a user asks for: a strategy wherever it is possible, or "auto", which takes the one modelled fastest."""
 
+Rules = Literal["model", "brickdl", "unfused"]
+"""What "auto" chooses by: the cost model; the rules of the BrickDL paper, taken literally; or that each function is an
+operator of its own, which runs by itself."""
+
 Precision = Literal["fp32", "tf32", "fp16", "bf16"]
 CpuPrecision = Literal["fp32", "bf16"]
 """How a GPU computes what the model has in float32."""
@@ -27,9 +31,9 @@ class PlanOptions:
     `brick` is the edge of spatial bricks, `max_layers` the most convolutions and products of a subgraph; None leaves
     either to the planner. `exact` rules out algorithms that trade accuracy for speed (Winograd, Strassen). Of the
     precisions, "tf32" rounds the factors of products, "fp16" and "bf16" all between inputs and outputs; on the CPU,
-    "bf16" keeps what is not a factor in float32.
+    "bf16" keeps what is not a factor in float32. `rules` are what the strategy "auto" chooses by.
 
-    Raises ValueError, in one line, for an unknown strategy or precision and for an impossible number.
+    Raises ValueError, in one line, for an unknown name, an impossible number and rules that have no effect.
     """
 
     strategy: Strategy = "auto"
@@ -37,10 +41,14 @@ class PlanOptions:
     max_layers: int | None = None
     exact: bool = False
     precision: Precision = "fp32"
+    rules: Rules = "model"
 
     def __post_init__(self) -> None:
         _check_choice("strategy", self.strategy, get_args(Strategy))
         _check_choice("precision", self.precision, get_args(Precision))
+        _check_choice("rules", self.rules, get_args(Rules))
+        if self.rules != "model" and self.strategy != "auto":
+            raise ValueError(f"rules '{self.rules}' choose the strategies: leave them out, or strategy {self.strategy}")
         _check_positive("brick", self.brick)
         _check_positive("max_layers", self.max_layers)
 

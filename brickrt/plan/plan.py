@@ -115,7 +115,7 @@ def make_plan(
     graph, layouts = assign_layouts(graph, image_layout(device))
     if device.kind == "cpu":
         graph, layouts = split_reductions(*split_moments(graph, layouts, device), device)
-    elif options.strategy in ("auto", "fused"):
+    elif options.strategy in ("auto", "fused") and options.rules == "model":  # the others have no fused bricks
         graph, layouts = split_gpu_reductions(graph, layouts, device)
     plan = Plan(graph, layouts, device, options)
     return with_subgraphs(plan, other_subgraphs(plan) if decided is None else decided)

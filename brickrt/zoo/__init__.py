@@ -8,12 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from brickrt.zoo import networks
-from brickrt.zoo.registry import Entry, check_options, lookup, names
+from brickrt.zoo.registry import Entry, Input, check_options, lookup, names
+from brickrt.zoo.samples import feeds
 
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["Entry", "build", "describe", "names", "networks"]
+__all__ = ["Entry", "Input", "build", "describe", "feeds", "names", "networks"]
 
 
 def describe(name: str) -> Entry:
@@ -28,7 +29,8 @@ def build(
     seed: int = 0,
     **options: Any,
 ) -> onnx.ModelProto:
-    """Write network `name` as an ONNX model with input `x` [batch, channels, *size] and output `y`.
+    """Write network `name` as an ONNX model with output `y`; of an image or a volume its input is `x` [batch, channels,
+    *size], and `describe` says what the others take.
 
     `batch` 0 or a string gives a symbolic batch dimension ("N", or that string). `size` is one extent for every
     spatial dimension, or one per dimension; None takes the network's own, and 0 leaves all of them open, where the
@@ -40,7 +42,7 @@ def build(
 
     entry, write = lookup(name)
     check_options(name, options)
-    net = Net(name, seed, _batch(name, batch), entry.channels, _spatial(entry, size), open_size=size == 0)
+    net = Net(name, seed, _batch(name, batch), entry.inputs, _spatial(entry, size), open_size=size == 0)
     return net.model(write(net, net.x, **options))
 
 

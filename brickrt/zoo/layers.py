@@ -9,20 +9,24 @@ from dataclasses import dataclass, replace
 import onnx
 
 from brickrt.zoo import weights
+from brickrt.zoo.registry import Input
 from brickrt.zoo.sizes import check_size
 from brickrt.zoo.writer import Writer
 
 Extents = int | tuple[int, ...]
-SIDES = ("depth", "height", "width")  # names of open extents
+# Names of open extents, by how many there are.
+SIDES = {1: ("length",), 2: ("height", "width"), 3: ("depth", "height", "width")}
 
 
 @dataclass(frozen=True)
 class Activation:
-    """An activation [batch, channels, *spatial]; spatial is () after `flatten`."""
+    """An activation [batch, channels, *spatial], or [batch, *spatial, channels] with `last`; spatial is () after
+    `flatten`."""
 
     name: str
     channels: int
     spatial: tuple[int, ...]
+    last: bool = False
 
     def per_dim(self, extents: Extents) -> tuple[int, ...]:
         """One number per spatial dimension."""
@@ -36,9 +40,9 @@ class Activation:
 class Net(Writer):
     """A network being written, layer by layer.
 
-    `x` is its input; `batch` an extent, or the name of a symbolic one. With `open_size` the model leaves the extents of
-    space open, and those of `x` are an example. Layers with weights take `rectified`: whether
-    their input comes from a rectifier, whose effect on variance and mean `weights.filters` evens out.
+    `x` is its first input; `batch` an extent, or the name of a symbolic one. With `open_size` the model leaves the
+    extents of space open, and those of `x` are an example. Layers with weights take `rectified`: whether their input
+    comes from a rectifier, whose effect on variance and mean `weights.filters` evens out.
     """
 
     def __init__(
@@ -46,13 +50,13 @@ class Net(Writer):
         name: str,
         seed: int,
         batch: int | str,
-        channels: int,
+        inputs: tuple[Input, ...],
         spatial: tuple[int, ...],
         open_size: bool = False,
     ) -> None:
         super().__init__(name, seed)
-        self.batch, self.open_size = batch, open_size
-        self.x = Activation("x", channels, spatial)
+        self.batch, self.inputs, self.open_size = batch, inputs, open_size
+        self.x = Activation(inputs[0].name, inputs[0].channels, spatial, inputs[0].shape[-1] != "size")
 
     def require(self, minimum: Extents = 1, multiple: int = 1, maximum: int | None = None) -> None:
         """ValueError unless each spatial extent of the input is within these bounds and such a multiple."""
@@ -60,13 +64,31 @@ class Net(Writer):
 
     def model(self, y: Activation) -> onnx.ModelProto:
         """The finished model, with `y` as its only output."""
-        x, inside, outside = self.x, self.x.spatial, y.spatial
-        taken: list[int | str | None] = [self.batch, x.channels, *inside]
-        given: list[int | str | None] = [self.batch, y.channels, *outside]
+        inside: Sequence[int | str] = SIDES[len(self.x.spatial)] if self.open_size else self.x.spatial
+        outside: Sequence[int | str | None] = y.spatial
         if self.open_size:
-            taken[2:] = SIDES[-len(inside) :]
-            given[2:] = taken[2:] if outside == inside else [None] * len(outside)
+            outside = inside if y.spatial == self.x.spatial else [None] * len(y.spatial)
+        taken = [(each.name, each.dtype, each.extents(self.batch, inside)) for each in self.inputs]
+        given = [self.batch, *outside, y.channels] if y.last else [self.batch, y.channels, *outside]
         return self.finish(y.name, taken, given)
+
+    def extent(self, x: str, axis: int, known: int | str, over: int = 1) -> int | str:
+        """An extent of tensor `x` divided by `over`: a number where it is fixed, as `known` says, else the name of a
+        tensor [1]. Axis 0 is the batch."""
+        fixed = isinstance(self.batch, int) if axis == 0 else not self.open_size
+        if isinstance(known, int) and fixed:
+            return known // over
+        read = self.once("Shape", f"{x}.extent{axis}", x, start=axis, end=axis + 1)
+        return read if over == 1 else self.once("Div", f"{read}.over{over}", read, self.shape(over))
+
+    def extents(self, name: str, *parts: int | str) -> str:
+        """A shape of numbers and of what `extent` gives: a constant, or a node called `name`."""
+        if all(isinstance(part, int) for part in parts):
+            return self.shape(*(int(part) for part in parts))
+        if len(parts) == 1:
+            return str(parts[0])
+        known = [self.shape(part) if isinstance(part, int) else part for part in parts]
+        return self.node("Concat", name, *known, axis=0)
 
     def conv(
         self,
@@ -81,14 +103,15 @@ class Net(Writer):
         rectified: bool = True,
         bias: bool = True,
         bias_mean: float = 0.0,
+        gain: float = 1.0,
     ) -> Activation:
-        """Convolution. `pad` is symmetric; None keeps the extents at stride 1."""
+        """Convolution. `pad` is symmetric; None keeps the extents at stride 1. `gain` is what the variance grows by."""
         kernel, stride = x.per_dim(kernel), x.per_dim(stride)
         pad = tuple(dilation * (k - 1) // 2 for k in kernel) if pad is None else x.per_dim(pad)
         taps = (channels, x.channels // groups, *kernel)
         # A filter on a single channel would lose its response to constants by being centred.
         axes = tuple(range(1, len(taps))) if taps[1] > 1 else ()
-        inputs = [x.name, self._filters(name, taps, math.prod(taps[1:]), rectified, axes)]
+        inputs = [x.name, self.filters(name, taps, math.prod(taps[1:]) / gain, rectified, axes)]
         if bias:
             inputs.append(self.parameter(f"{name}.bias", (channels,), 0.05, bias_mean))
         window = _window(x, kernel, stride, pad)
@@ -112,7 +135,7 @@ class Net(Writer):
         taps = (x.channels, channels, *x.per_dim(kernel))
         # An output element meets, in each dimension, kernel / 2 taps on average.
         fan_in = x.channels * (kernel / 2) ** len(x.spatial)
-        inputs = [x.name, self._filters(name, taps, fan_in, rectified, (0,))]
+        inputs = [x.name, self.filters(name, taps, fan_in, rectified, (0,))]
         if bias:
             inputs.append(self.parameter(f"{name}.bias", (channels,), 0.05))
         extra = x.per_dim(2 + 2 * pad - kernel)
@@ -122,6 +145,10 @@ class Net(Writer):
     def parameter(self, name: str, shape: tuple[int, ...], std: float, mean: float = 0.0) -> str:
         """A random float32 parameter, such as a bias."""
         return self.weight(name, weights.normal(self.rng, shape, std, mean))
+
+    def filters(self, name: str, shape: tuple[int, ...], fan_in: float, rectified: bool, axes: tuple[int, ...]) -> str:
+        """The weights of layer `name`, as `weights.filters` draws them."""
+        return self.weight(f"{name}.weight", weights.filters(self.rng, shape, fan_in, rectified, axes))
 
     def batch_norm(self, x: Activation, name: str, scale: float = 1.0, epsilon: float = 1e-5) -> Activation:
         """Inference-mode batch normalization; a small `scale` keeps a residual branch from growing its sum."""
@@ -170,12 +197,9 @@ class Net(Writer):
 
     def linear(self, x: Activation, name: str, features: int, rectified: bool = True) -> Activation:
         """Fully connected layer with bias on a flattened tensor."""
-        taps = self._filters(name, (features, x.channels), x.channels, rectified, (1,))
+        taps = self.filters(name, (features, x.channels), x.channels, rectified, (1,))
         bias = self.parameter(f"{name}.bias", (features,), 0.05)
         return Activation(self.node("Gemm", name, x.name, taps, bias, transB=1), features, ())
-
-    def _filters(self, name: str, shape: tuple[int, ...], fan_in: float, rectified: bool, axes: tuple[int, ...]) -> str:
-        return self.weight(f"{name}.weight", weights.filters(self.rng, shape, fan_in, rectified, axes))
 
 
 def _window(x: Activation, kernel: Extents, stride: Extents, pad: Extents) -> dict[str, tuple[int, ...]]:

@@ -27,6 +27,7 @@ class Writer:
             opset_imports=[helper.make_opsetid("", OPSET)],
         )
         self._initializers: set[str] = set()
+        self._shared: set[str] = set()
 
     def node(self, op: str, name: str, *inputs: str, **attributes: Any) -> str:
         """Append a node with one output; returns the output's name."""
@@ -38,6 +39,12 @@ class Writer:
         """Append a node with outputs of the given names, and return them."""
         self._model.graph.node.append(helper.make_node(op, inputs, outputs, name=name, **attributes))
         return outputs
+
+    def once(self, op: str, name: str, *inputs: str, **attributes: Any) -> str:
+        """`node`, where several may ask for the same: only the first of them appends it."""
+        if name not in self._shared:
+            self._shared.add(self.node(op, name, *inputs, **attributes))
+        return name
 
     def weight(self, name: str, values: np.ndarray) -> str:
         """Add an initializer; one already there under that name is taken to be the same constant."""
@@ -58,13 +65,20 @@ class Writer:
         """An int64 constant, as shapes and indices in ONNX are; one integer makes one of rank 0."""
         return self.weight(name, np.array(values, np.int64))
 
+    def shape(self, *extents: int) -> str:
+        """An int64 constant of rank 1, shared by all that ask for the same extents."""
+        return self.ints(f"shape.{'x'.join(map(str, extents))}", extents)
+
     def finish(
-        self, output: str, x_shape: Sequence[int | str | None], y_shape: Sequence[int | str | None]
+        self, output: str, inputs: Sequence[tuple[str, str, Sequence[int | str]]], shape: Sequence[int | str | None]
     ) -> onnx.ModelProto:
-        """The model from `x` to `output`, which must be the last node's and becomes `y`. Both are float32."""
+        """The model from `inputs`, each with its name, type and shape, to `output`, which must be the last node's and
+        becomes `y`, float32 of this shape."""
         graph = self._model.graph
         assert list(graph.node[-1].output) == [output]
         graph.node[-1].output[0] = "y"
-        graph.input.append(helper.make_tensor_value_info("x", TensorProto.FLOAT, x_shape))
-        graph.output.append(helper.make_tensor_value_info("y", TensorProto.FLOAT, y_shape))
+        for name, dtype, extents in inputs:
+            kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+            graph.input.append(helper.make_tensor_value_info(name, kind, extents))
+        graph.output.append(helper.make_tensor_value_info("y", TensorProto.FLOAT, shape))
         return self._model

@@ -14,7 +14,7 @@ from brickrt.graph.errors import BrickError
 from brickrt.graph.onnx_import.check_inputs import check_inputs, check_named, describe
 from brickrt.graph.onnx_import.source import Model, SourceGraph
 from brickrt.graph.specialize.stages import first_stage, with_deciding_inputs
-from brickrt.plan.options import PlanOptions, Precision, Strategy, check_options
+from brickrt.plan.options import PlanOptions, Precision, Rules, Strategy, check_options
 from brickrt.plan.plan import Plan
 from brickrt.runtime import events
 from brickrt.runtime.after_fork import tell_children
@@ -47,21 +47,24 @@ class Runtime:
 
     `graph` is what `brickrt.load` gives, or what it takes, or the path of a file of `brickrt compile`. `device` is auto
     (a GPU if there is one, else the CPU), cpu, cuda, reference (NumPy, slow) or null (the schedule without arithmetic);
-    `strategy` auto, layerwise, padded, memoized or fused; `brick` the edge of spatial bricks; `threads` one per core by
-    default; `max_layers` the most convolutions and products merged; `isa` a lesser instruction set of this CPU; `exact`
-    rules out Winograd and Strassen, which round otherwise (docs/exactness.md).
+    `strategy` auto, layerwise, padded, memoized or fused; `rules` what auto goes by: model, brickdl or unfused
+    (docs/tuning.md); `brick` the edge of spatial bricks; `threads` one per core by default; `max_layers` the most
+    convolutions and products merged; `isa` a lesser instruction set of this CPU; `exact` rules out Winograd and
+    Strassen, which round otherwise (docs/exactness.md).
     `precision` is fp32 or bf16: products of bfloat16 with sums in float32, and results between layers in bfloat16. For
     a GPU it may be tf32 too (products of float32 on matrix units), or fp16 (all between inputs and outputs, as with
     bf16 there), and `launch` is how it runs plans: auto, streams, dynamic (the host starts launches as others end),
     graph (all in one CUDA graph) or persistent (the same, with memoized subgraphs as persistent kernels).
     `progress(what, done, total)` is told of long steps, `watch` of every run: a function is given its TaskEvents
     afterwards, an `events.Observer` is told while it goes on.
-    `plan` is a file of `brickrt plan --save`, which then decides all that strategy, brick, max_layers and exact would.
+    `plan` is a file of `brickrt plan --save`, which has decided strategy, brick, max_layers, exact and rules already.
     `keep_bytes` bounds what programs hold between calls (weights as kernels read them, and memory for tensors), 2 GiB
     by default: the least recently used go first, that of the last call stays.
     With `client`, a `dask.distributed.Client`, `stream` runs on the workers of its cluster; other calls run here.
     Raises BrickError, one line, for models, options and inputs that make no sense.
     """
+
+    _closed = False
 
     def __init__(
         self,
@@ -75,6 +78,7 @@ class Runtime:
         exact: bool = False,
         isa: str | None = None,
         precision: Precision = "fp32",
+        rules: Rules = "model",
         launch: LaunchMode = "auto",
         progress: Progress | None = None,
         watch: events.Watcher | events.Observer | None = None,
@@ -83,7 +87,7 @@ class Runtime:
         client: Any = None,
     ) -> None:
         self._kept = KeptPrograms(kept_bytes(keep_bytes))
-        options = _options(strategy, brick, max_layers, exact, precision)
+        options = _options(strategy, brick, max_layers, exact, precision, rules)
         self.threads = thread_count(threads)
         self.source = model_source(graph)
         if isinstance(self.source, CompiledSource):
@@ -102,7 +106,6 @@ class Runtime:
         tell_children(self)
         self._last: Sequence[StageRun] | Report | None = None
         self._fast: FastPath | None = None
-        self._closed = False
 
     def after_fork(self) -> None:
         """See `Forked`: runs that were under way in other threads are not so in a child."""
@@ -355,11 +358,11 @@ class Runtime:
 
 
 def _options(
-    strategy: Strategy, brick: int | None, max_layers: int | None, exact: bool, precision: Precision
+    strategy: Strategy, brick: int | None, max_layers: int | None, exact: bool, precision: Precision, rules: Rules
 ) -> PlanOptions:
     """What is asked of the planner. Raises BrickError where it makes no sense."""
     try:
-        return PlanOptions(strategy, brick, max_layers, exact, precision)
+        return PlanOptions(strategy, brick, max_layers, exact, precision, rules)
     except ValueError as e:
         raise BrickError(str(e)) from None
 
@@ -386,5 +389,5 @@ def _saved(path: str | Path, engine: Engine, options: PlanOptions) -> SavedPlan:
     if not isinstance(path, str | Path):
         raise BrickError(f"plan is a {type(path).__name__}: give the path of a file of brickrt plan --save")
     if options != PlanOptions(precision=options.precision):
-        raise BrickError(f"{path}: has strategy, brick, max_layers and exact in it: leave them out")
+        raise BrickError(f"{path}: has strategy, brick, max_layers, exact and rules in it: leave them out")
     return SavedPlan.read(Path(path), engine.spec, options.precision)

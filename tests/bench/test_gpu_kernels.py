@@ -17,7 +17,7 @@ from brickrt.runtime.cuda.kernels.compile import compile_module
 # devices have the same code with fewer buffers. `python -m bench.gpu.kernels` compiles each precision for two devices.
 DEVICES = {"h200": ("fp32", "tf32", "fp16")}
 # Networks of large weights whose layers are the others' too: the script compiles them as well.
-LIKE_OTHERS = {"darknet53", "drn-c-26", "inception-v4", "resnet50", "vgg16"}
+LIKE_OTHERS = {"bert", "darknet53", "drn-c-26", "inception-v4", "mobilevit-s", "nerf", "resnet50", "vgg16"}
 
 
 @pytest.fixture(scope="module")

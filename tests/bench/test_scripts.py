@@ -26,13 +26,14 @@ def test_the_eleven_networks_have_the_sizes_of_the_comparison(script):
     eleven = script("networks").ELEVEN
     assert len(eleven) == 11 and set(eleven) < set(zoo.names())
     model = zoo.build("mobilenetv2", size=32)
-    assert script("networks").random_feeds(model)["x"].shape == (1, 3, 32, 32)
+    assert zoo.feeds(model)["x"].shape == (1, 3, 32, 32)
 
 
 def test_variants_are_those_of_the_paper(script):
     ablations = script("ablations")
-    names = [v.name for v in ablations.variants(("layers", "bricks"))]
-    assert names[:4] == ["auto", "layerwise", "padded", "memoized"] and len(set(names)) == len(names) == 20
+    names = [v.name for v in ablations.variants(("rules", "layers", "bricks"))]
+    assert names[:6] == ["auto", "layerwise", "padded", "memoized", "brickdl", "unfused"]
+    assert len(set(names)) == len(names) == 22
     assert len(list(ablations.variants(()))) == 4
     assert ablations.named("nafnet:64") == ("nafnet", 64)
     assert ablations.named("resnet34-3d:8x16x24") == ("resnet34-3d", (8, 16, 24))

@@ -14,7 +14,7 @@ import typer
 from brickrt.cli import requests
 from brickrt.cli.app import app
 from brickrt.plan.device.device_spec import PRESETS
-from brickrt.plan.options import CpuPrecision, Precision, Strategy
+from brickrt.plan.options import CpuPrecision, Precision, Rules, Strategy
 from brickrt.quantization.given import Method
 from brickrt.runtime.compiled.targets import TARGETS
 from brickrt.runtime.program_protocol import LaunchMode
@@ -71,6 +71,7 @@ def test_help_loads_no_heavy_library():
     ("option", "known"),
     [
         (requests.Strategy, get_args(Strategy)),
+        (requests.Rules, get_args(Rules)),
         (requests.Precision, get_args(Precision)),
         (requests.CpuPrecision, get_args(CpuPrecision)),
         (requests.Launch, get_args(LaunchMode)),
@@ -78,7 +79,7 @@ def test_help_loads_no_heavy_library():
         (requests.Target, TARGETS),
         (requests.RangeMethod, get_args(Method)),
     ],
-    ids=["strategy", "precision", "cpu precision", "launch", "device", "target", "method"],
+    ids=["strategy", "rules", "precision", "cpu precision", "launch", "device", "target", "method"],
 )
 def test_options_take_what_the_api_takes(option, known):
     assert get_args(option) == known

@@ -100,8 +100,9 @@ def touches(tasks: TaskGraph) -> tuple[list[Touch], list[Touch]]:
             return
         name, boxes = resolve(tasks.inplace_slices, name, boxes)
         root = tasks.root(name)
-        if root != name:
-            boxes = Boxes.whole(graph.types[root].shape, len(boxes))
+        if root != name:  # all of it, where anything is touched
+            whole = Boxes.whole(graph.types[root].shape, len(boxes))
+            boxes = Boxes(whole.lo, np.where((boxes.volumes > 0)[:, None], whole.hi, whole.lo))
         for k, task in enumerate(steps.tasks.tolist()):
             found.append(Touch(task, int(steps.ranks[k]), root, boxes[k]))
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
+from typing import Any
 
 import numpy as np
 import onnx
@@ -18,19 +19,27 @@ import pytest
 
 from brickrt import zoo
 from brickrt.zoo.layers import Activation, Net
+from brickrt.zoo.registry import lookup
 
 Size = int | tuple[int, ...]
 
 # The smallest sizes that the networks take.
 SMALLEST: dict[str, Size] = {
+    "bert": 7,
+    "bsrn": 15,
+    "conformer": 16,
     "darknet53": 32,
     "deepcam": (32, 48),
     "drn-c-26": 32,
     "inception-v4": 75,
     "mobilenetv2": 32,
+    "mobilevit-s": 64,
     "nafnet": 8,
+    "nerf": 5,
     "resnet34-3d": (8, 32, 32),
     "resnet50": 32,
+    "restormer": 8,
+    "swin-t": 32,
     "unet": 16,
     "unet3d": 16,
     "vgg16": 32,
@@ -40,8 +49,19 @@ SMALLEST: dict[str, Size] = {
 
 # The table of a network whose rows begin with channels, where its layers ask whether a shape changes.
 TABLES = {"resnet34-3d": "STAGES", "resnet50": "STAGES", "drn-c-26": "LEVELS"}
-# Of layers that are repeated, so many.
-REPEATED = {"deepcam": ("MIDDLE_BLOCKS", 3), "inception-v4": ("REPEATS", (2, 2, 1)), "vit-s16": ("DEPTH", 4)}
+# Constants of a network's file that are others: fewer layers that are repeated, fewer features.
+OTHERS: dict[str, dict[str, object]] = {
+    "bert": {"DEPTH": 3, "WIDTH": 96, "HEADS": 4, "MLP_WIDTH": 384},
+    "bsrn": {"BLOCKS": 3},
+    "conformer": {"DEPTH": 3, "WIDTH": 64, "MLP_WIDTH": 256},
+    "deepcam": {"MIDDLE_BLOCKS": 3},
+    "inception-v4": {"REPEATS": (2, 2, 1)},
+    "mobilevit-s": {"STAGES": ((32, 1, 1, 0, 0), (48, 2, 2, 0, 0), (64, 1, 2, 48, 2), (64, 1, 2, 64, 1)), "LAST": 128},
+    "swin-t": {"WIDTH": 24, "STAGES": ((2, 3), (2, 6), (1, 12))},
+    "vit-s16": {"DEPTH": 4},
+}
+# Options of slim networks.
+OPTIONS: dict[str, dict[str, Any]] = {"restormer": {"width": 8, "blocks": (1, 1, 1), "refinement": 0}}
 SLIM = {"darknet53", "deepcam", "inception-v4", "vgg16", *TABLES}
 SLIMMER = 4
 
@@ -64,11 +84,10 @@ def slim(name: str) -> Iterator[None]:
         return linear(net, x, layer, fewer(features), rectified)
 
     with pytest.MonkeyPatch.context() as patch:
-        file = f"brickrt.zoo.networks.{name.replace('-', '_')}"
-        if name in REPEATED:
-            patch.setattr(import_module(file), *REPEATED[name])
+        module = import_module(lookup(name)[1].__module__)
+        for constant, value in OTHERS.get(name, {}).items():
+            patch.setattr(module, constant, value)
         if name in TABLES:
-            module = import_module(file)
             rows = getattr(module, TABLES[name])
             patch.setattr(module, TABLES[name], tuple((fewer(channels), *row) for channels, *row in rows))
         elif name in SLIM:
@@ -77,23 +96,27 @@ def slim(name: str) -> Iterator[None]:
         yield
 
 
-@cache
-def network(name: str, size: Size) -> tuple[onnx.ModelProto, np.ndarray]:
-    """Model and input."""
+def slim_model(name: str, **arguments: Any) -> onnx.ModelProto:
+    """What `zoo.build` writes, with fewer channels and layers."""
     with slim(name):
-        model = zoo.build(name, size=size)
-    shape = [dim.dim_value for dim in model.graph.input[0].type.tensor_type.shape.dim]
-    return model, np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+        return zoo.build(name, **arguments, **OPTIONS.get(name, {}))
+
+
+@cache
+def network(name: str, size: Size) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
+    """Model and inputs."""
+    model = slim_model(name, size=size)
+    return model, zoo.feeds(model)
 
 
 @cache
 def expected(name: str, size: Size) -> np.ndarray:
     """What ONNX Runtime computes."""
-    model, x = network(name, size)
+    model, feeds = network(name, size)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     options.graph_optimization_level = (
         onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     )  # it takes longer than the run
     session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    return session.run(None, {"x": x})[0]
+    return session.run(None, feeds)[0]

@@ -7,9 +7,20 @@ import onnx
 import pytest
 
 from brickrt import Runtime, zoo
-from tests.support.zoo_networks import slim
+from tests.support.zoo_networks import Size, slim_model
 
-FIXED = {"vgg16", "vit-s16"}
+FIXED = {"swin-t", "vgg16", "vit-s16"}
+
+
+# Networks that ask for the extents of what they are given, to tile, resize or reshape, or to count positions.
+ASKING: list[tuple[str, Size]] = [
+    ("bert", 9),
+    ("bsrn", (17, 23)),
+    ("conformer", 43),
+    ("deepcam", (32, 48)),
+    ("mobilevit-s", (64, 128)),
+    ("restormer", (12, 20)),
+]
 
 
 def test_open_extents_have_names():
@@ -25,13 +36,11 @@ def test_weights_for_one_size_leave_none_open(name):
         zoo.build(name, size=0)
 
 
-def test_an_open_network_computes_what_one_of_the_size_does():
-    """DeepCAM tiles a mean over all of space, so it asks for the extents."""
-    name, size = "deepcam", (32, 48)
-    with slim(name):
-        opened, fixed = zoo.build(name, size=0), zoo.build(name, size=size)
+@pytest.mark.parametrize(("name", "size"), ASKING)
+def test_an_open_network_computes_what_one_of_the_size_does(name, size):
+    """With the batch open too."""
+    opened, fixed = slim_model(name, batch=0, size=0), slim_model(name, size=size)
     onnx.checker.check_model(opened, full_check=True)
-    shape = (1, zoo.describe(name).channels, *size)
-    x = np.random.default_rng(0).standard_normal(shape, np.float32)
-    found = [Runtime(model, device="cpu", threads=1).execute({"x": x})["y"] for model in (opened, fixed)]
-    assert np.array_equal(*found)
+    feeds = zoo.feeds(fixed)
+    found = [Runtime(model, device="cpu", threads=1).execute(feeds)["y"] for model in (opened, fixed)]
+    np.testing.assert_array_equal(*found)

@@ -38,7 +38,9 @@ TOLERANCE = {"fp32": 1e-4, "tf32": 1e-2, "fp16": 1e-2, "bf16": 5e-2}
 
 
 def random_feeds(model: onnx.ModelProto) -> dict[str, np.ndarray]:
-    """Seeded normal values for the input of a network of the zoo."""
+    """Seeded values for the inputs of a network of the zoo, or for the one input of another."""
+    if model.graph.name in zoo.names():
+        return zoo.feeds(model)
     x = model.graph.input[0]
     shape = [d.dim_value for d in x.type.tensor_type.shape.dim]
     return {x.name: np.random.default_rng(0).standard_normal(shape, dtype=np.float32)}

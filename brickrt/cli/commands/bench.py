@@ -73,7 +73,7 @@ def _check(request: BenchRequest) -> None:
     thread_count(request.engine.threads)
     try:
         engine = request.engine
-        PlanOptions(engine.strategy, engine.brick, engine.max_layers, engine.exact, engine.precision)
+        PlanOptions(engine.strategy, engine.brick, engine.max_layers, engine.exact, engine.precision, engine.rules)
     except ValueError as e:
         raise BrickError(str(e)) from None
     for peer in request.peers or ():

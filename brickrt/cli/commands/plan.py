@@ -63,7 +63,8 @@ class Planned:
 def command(request: PlanRequest) -> str:
     """Plans the model's stages; gives what is printed of them."""
     try:
-        options = PlanOptions(request.strategy, request.brick, request.max_layers, request.exact, request.precision)
+        asked = request.strategy, request.brick, request.max_layers, request.exact, request.precision
+        options = PlanOptions(*asked, request.rules)
         device = device_named(request.device_spec)
     except ValueError as e:
         raise BrickError(str(e)) from None

@@ -197,6 +197,6 @@ def _pipeline(engine: EngineRequest, progress: Progress | None) -> Pipeline:
 
 def _plan_options(engine: EngineRequest) -> PlanOptions:
     try:
-        return PlanOptions(engine.strategy, engine.brick, engine.max_layers, engine.exact)
+        return PlanOptions(engine.strategy, engine.brick, engine.max_layers, engine.exact, rules=engine.rules)
     except ValueError as e:
         raise BrickError(str(e)) from None

@@ -24,7 +24,8 @@ def compare(pipeline: Pipeline, graphs: Sequence[Graph], progress: Progress) -> 
     strategies = strategies_of(pipeline.engine.spec)
     for number, strategy in enumerate(strategies):
         progress(f"plan {strategy}", number, len(strategies))
-        options = replace(pipeline.options, strategy=strategy)
+        rules = pipeline.options.rules if strategy == "auto" else "model"
+        options = replace(pipeline.options, strategy=strategy, rules=rules)
         found.append(_figures(replace(pipeline, options=options, progress=None), graphs))
     return found
 

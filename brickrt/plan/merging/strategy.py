@@ -1,7 +1,7 @@
 """Chooses the subgraphs of a graph, and how each runs: layerwise, padded or memoized (BrickDL §3.3).
 
 A strategy that the options name is used wherever bricks are possible. "auto" merges only where the cost model says that
-it saves time.
+it saves time, or by the rules of the paper.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 from brickrt.plan.cost.cost_model import CostModel
 from brickrt.plan.geometry.halo import Demand, middle_boxes, working_set
 from brickrt.plan.merging.brick_shapes import cut_of, edge_by_rule, parallelism, why_whole
+from brickrt.plan.merging.brickdl_rules import BrickDLRules
 from brickrt.plan.merging.build_subgraphs import brick_subgraph, layerwise_subgraph
 from brickrt.plan.merging.fused_bricks import busy_edges, fused_bytes
 from brickrt.plan.merging.partition import partition
@@ -28,9 +29,11 @@ RECOMPUTE_LIMIT = 4.0  # a node joins forced padded bricks while they compute it
 def choose_subgraphs(cost: CostModel, options: PlanOptions) -> list[Subgraph]:
     """The subgraphs in an order in which they can run."""
     max_layers = options.max_layers or cost.device.max_layers
-    if options.strategy == "layerwise":
+    if options.strategy == "layerwise" or options.rules == "unfused":
         reason = "layerwise as asked"
         return [layerwise_subgraph(cost, k, reason) for k in range(len(cost.graph.nodes))]
+    if options.rules == "brickdl":
+        return BrickDLRules(cost, options.brick).subgraphs(max_layers)
     if options.strategy == "auto":
         return _Auto(cost, options.brick).subgraphs(max_layers)
     if options.strategy == "fused":

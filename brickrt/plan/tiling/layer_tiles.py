@@ -179,7 +179,8 @@ def _rounds(pieces: int, cores: int) -> float:
 
 
 def _product_brick(cost: CostModel, k: int, brick: list[int], want: int) -> Shape:
-    """Cuts batches first, then columns where the second operand is the larger, then rows."""
+    """Cuts batches first, then columns where the second operand is the larger, then rows: in a piece for each core, and
+    more of them where the second operand, which each piece reads, stays in the caches."""
     node, cores = cost.graph.nodes[k], cost.device.cores
     a, b = (cost.graph.types[name] for name in node.inputs[:2])
     want = _cut_leading(brick, range(len(brick) - 2), want, cores)
@@ -187,7 +188,8 @@ def _product_brick(cost: CostModel, k: int, brick: list[int], want: int) -> Shap
     if math.prod(b.shape[-2:]) > math.prod(a.shape[-2:]) or rows < want:
         brick[-1] = _edge(columns, want, cores, COLUMNS)
         want = _left(want, columns, brick[-1])
-    brick[-2] = _edge(rows, want, cores)
+    anew = math.prod(b.shape[-2:]) * b.dtype.itemsize > cost.device.fast_bytes
+    brick[-2] = _edge(rows, min(want, cores) if anew else want, cores)
     return tuple(brick)
 
 

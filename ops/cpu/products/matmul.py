@@ -9,7 +9,6 @@ import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import product
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,7 +16,7 @@ from llvmlite import ir
 
 from brickrt.ops.base import Op
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
-from brickrt.ops.cpu.emit.llvm_types import Index, computed_type, register_type, vector, zeros
+from brickrt.ops.cpu.emit.llvm_types import I64, Index, computed_type, register_type, vector, zeros
 from brickrt.ops.cpu.emit.sizes import Size
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel, kernel_for
@@ -42,8 +41,14 @@ from brickrt.ops.operators.product_types import SUMS
 from brickrt.ops.types import Boxes, OpenNumber
 
 ROWS = RowWindow(1, 1, 1, 1, 0)
+Masks = list[ir.Value | None]
+"""One per block of columns."""
+Places = list[tuple[int, int, list[Index]]]
+"""Block, row and index of each vector of a tile."""
 MOST_FEATURES = 128
 SET_BYTES, WAYS = 4096, 8  # so far apart, rows of `a` share a set of L1, which holds so many of their lines
+DEPTH, LONG_DEPTH = 512, 4096
+"""Elements of K between two sweeps over a box, where K is as long as the second or longer and `b` is computed."""
 MOST_POINTERS = 10
 """Rows of a tile where their distance in `a` is a size: each has a register for its address, and of 11 some spill."""
 
@@ -59,8 +64,9 @@ class MatMulKernel(Kernel):
 
     @property
     def open_classes(self) -> Sequence[int]:
-        """See `Kernel`: the tile is decided, and rows are sizes."""
-        return 0, 1
+        """See `Kernel`: the tile is decided, and rows are sizes, unless K is swept in parts: tiles for any number of
+        rows may cover some of them twice, and would add to their sums twice."""
+        return (0, 1) if self.chunks == 1 else (0,)
 
     def open_dims(self, i: int | None) -> Sequence[int]:
         """See `Kernel`; where `b` is a constant, so are K and the columns. Few whole vectors are taken for the features
@@ -144,6 +150,13 @@ class MatMulKernel(Kernel):
         return choose_tile(self.out.shape[-2], self.blocks, self.shape_class[0], isa, self.sums, limit=limit)
 
     @cached_property
+    def chunks(self) -> int:
+        """Sweeps over the rows and columns of a box, each of a part of K; between them the output keeps the sums. With
+        one alone, each tile of rows would read columns of a computed `b` that have left the caches since the last."""
+        kept = self.sums == self.out.dtype and not self.packed[1] and not self.in_words
+        return -(-self.depth // DEPTH) if kept and self.depth >= LONG_DEPTH else 1
+
+    @cached_property
     def epilogue(self) -> Epilogue:
         """What is applied to the sums."""
         return Epilogue.of(self.op, self.ins, self.out, self.lanes)
@@ -213,16 +226,17 @@ class MatMulBody:
         self.bias = f.pointer(1 + kernel.op.factors) if kernel.op.bias else None
         self.dot = word_dot(f, kernel.isa, kernel.integer) if kernel.in_words else None
         self.epilogue = kernel.epilogue.bind(f)
+        self.chunk: Index = 0
 
     def emit(self) -> None:
-        """Batches, then tiles of columns, then runs of tiles of rows."""
+        """Batches, then parts of K, tiles of columns, and runs of tiles of rows."""
         f, k = self.f, self.k
         rank, (ob, _) = k.out.type.rank, k.tile
         (first, last), row = f.box(rank - 1), f.box(rank - 2)[0]
         whole = (k.blocks - 1 if k.any_columns else k.columns // k.lanes) // ob
         rest, masked = int(k.blocks - whole * ob), bool(k.any_columns or k.columns % k.lanes)
         runs = self.runs(k.shape_class[1])
-        with f.loops([f.box(d) for d in range(rank - 2)]) as batch:
+        with f.loops([f.box(d) for d in range(rank - 2)]) as batch, f.loop(0, k.chunks) as self.chunk:
             width = ob * k.lanes
             with f.loop(f.div(first, width), f.minimum(whole, f.div(f.add(last, width - 1), width))) as t:
                 self.rows(batch, row, runs, t, ob, masked=False)
@@ -270,14 +284,43 @@ class MatMulBody:
         start = f.add(f.dot(batch, k.batch_strides(0)), f.mul(row, a.strides[-2]))
         offsets = [t * a.strides[-2] for t in range(count)]
         weight = self.weights(batch, tile, column, masks)
-        for j, t in product(range(len(masks)), range(count)):
-            self.epilogue.prefetch(self.out, [*batch, f.add(row, t), f.add(column, j * k.lanes)])
-        self.multiply(acc, f.address(self.a, start, a.dtype), offsets, weight)
-        for j, mask in enumerate(masks):
-            for t in range(count):
-                index = [*batch, f.add(row, t), f.add(column, j * k.lanes)]
-                value = self.epilogue.apply(acc.value(j, t), index, mask)
-                f.store(value, self.out, f.dot(index, k.out.strides), k.out.dtype, k.lanes, mask)
+        columns = [f.add(column, j * k.lanes) for j in range(len(masks))]
+        places = [(j, t, [*batch, f.add(row, t), at]) for j, at in enumerate(columns) for t in range(count)]
+        for _, _, index in places:
+            self.epilogue.prefetch(self.out, index)
+        rows = f.address(self.a, start, a.dtype)
+        if k.chunks == 1:
+            self.multiply(acc, rows, offsets, weight)
+            self.finish(acc, places, masks)
+        else:
+            self.add_part(acc, places, masks, rows, offsets, weight)
+
+    def add_part(
+        self, acc: Accumulators, places: Places, masks: Masks, rows: ir.Value, offsets: list[int], weight: LoadWeight
+    ) -> None:
+        """A part of K: goes on with the sums that the output holds, which the last part finishes."""
+        f, k = self.f, self.k
+        start = f.mul(self.chunk, DEPTH)
+        with f.when(f.b.icmp_signed(">", f.value(self.chunk), I64(0))):
+            for j, t, index in places:
+                acc.put(j, t, f.load(self.out, f.dot(index, k.out.strides), k.out.dtype, k.lanes, masks[j]))
+        depth: Any = f.minimum(DEPTH, f.sub(k.depth, start))  # a number that the code computes
+        stride = k.a.strides[-1]
+        part = f.address(rows, f.mul(start, stride), k.a.dtype)
+        acc.multiply_add(part, offsets, stride, depth, lambda c, j: weight(f.add(start, c), j))
+        last = f.b.icmp_signed("==", f.value(self.chunk), f.value(k.chunks - 1))
+        with f.when(last):
+            self.finish(acc, places, masks)
+        with f.when(f.b.not_(last)):
+            for j, t, index in places:
+                f.store(acc.value(j, t), self.out, f.dot(index, k.out.strides), k.out.dtype, k.lanes, masks[j])
+
+    def finish(self, acc: Accumulators, places: Places, masks: Masks) -> None:
+        """Stores the sums with the epilogue applied."""
+        f, k = self.f, self.k
+        for j, t, index in places:
+            value = self.epilogue.apply(acc.value(j, t), index, masks[j])
+            f.store(value, self.out, f.dot(index, k.out.strides), k.out.dtype, k.lanes, masks[j])
 
     def multiply(self, acc: Accumulators, rows: ir.Value, offsets: list[int], weight: LoadWeight) -> None:
         """Adds the products of all K, of rows at `offsets` from `rows` on."""

@@ -190,3 +190,21 @@ def quantized_chain() -> onnx.ModelProto:
     inputs, outputs = [value("x", (1, 16, 8, 8))], [value("y", (1, 16, 8, 4))]
     graph = helper.make_graph(nodes, "quantized", inputs, outputs, constants)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def test_rules_of_the_paper_in_place_of_the_model(call, models):
+    report = json.loads(call("plan", models / "conv.onnx", "--rules", "brickdl", "--json").out)
+    assert report["options"]["rules"] == "brickdl"
+    assert all("BrickDL's rules" in entry["why"] for entry in report["plan"])
+    called = call("plan", models / "conv.onnx", "--rules", "brickdl", "--strategy", "padded")
+    assert called.code != 0 and called.out == ""
+    assert called.err == "brickrt: rules 'brickdl' choose the strategies: leave them out, or strategy padded\n"
+
+
+@pytest.mark.parametrize("rules", ["brickdl", "unfused"])
+def test_strategies_beside_other_rules(call, models, rules):
+    """Only auto goes by rules; the others are as they are without."""
+    compared = json.loads(call("plan", models / "conv.onnx", "--rules", rules, "--compare", "--json").out)["compare"]
+    assert [entry["strategy"] for entry in compared] == ["auto", "layerwise", "padded", "memoized"]
+    usual = json.loads(call("plan", models / "conv.onnx", "--compare", "--json").out)["compare"]
+    assert compared[1:] == usual[1:]

@@ -231,10 +231,10 @@ def test_an_expression_reads_an_input_without_a_cast():
     ],
 )
 def test_networks(name, precision):
-    model, x = network(name, SMALLEST[name])
-    source = load(model)
-    graph = specialize(first_stage(source), {"x": TensorType(x.shape, x.dtype)}, {}).graph
-    nearly_same(graph, precision, {"x": x})
+    model, feeds = network(name, SMALLEST[name])
+    types = {key: TensorType(array.shape, array.dtype) for key, array in feeds.items()}
+    graph = specialize(first_stage(load(model)), types, {}).graph
+    nearly_same(graph, precision, feeds)
 
 
 def test_factors_only_leaves_other_constants_and_images_of_few_channels_alone():

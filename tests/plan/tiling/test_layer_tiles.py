@@ -8,6 +8,7 @@ import pytest
 
 from brickrt.graph.ir import Graph
 from brickrt.ops.operators.conv import Conv
+from brickrt.ops.operators.matmul import MatMul
 from brickrt.plan.cost.cost_model import CostModel
 from brickrt.plan.device.device_spec import DeviceSpec
 from brickrt.plan.tiling.layer_tiles import layer_brick
@@ -79,3 +80,13 @@ def test_channels_swept_in_chunks_make_few_tasks(outputs, dilation, edge, brick)
     s.add(op, s.input(1, 2048, edge, edge), s.constant(outputs, 2048, 3, 3))
     graph = s.graph()
     assert layer_brick(CostModel(graph, dict.fromkeys(graph.types, "blocked"), SERVER), 0) == brick
+
+
+@pytest.mark.parametrize(("depth", "pieces"), [(2**14, 8), (2**16, 2)])
+def test_rows_of_a_product_are_cut_for_cores_where_the_other_factor_exceeds_their_caches(depth, pieces):
+    """a [96, depth] × b [depth, 96], both computed: each piece of rows reads all of b, 6 MiB or 24 of a core's 17."""
+    s = Sketch()
+    s.add(MatMul(), s.input(96, depth), s.input(depth, 96))
+    graph = s.graph()
+    brick = layer_brick(CostModel(graph, dict.fromkeys(graph.types, "plain"), SERVER), 0)
+    assert brick == (96 // pieces, 96)

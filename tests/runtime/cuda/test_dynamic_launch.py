@@ -32,15 +32,15 @@ def dynamic(monkeypatch, driver, proto, strategy="memoized") -> Runtime:
 @pytest.mark.parametrize("strategy", ["padded", "memoized"])
 def test_the_same_bits_whenever_launches_are_seen_to_have_ended(monkeypatch, strategy):
     """Also late, and out of order."""
-    model, x, _ = network("nafnet")
+    model, feeds, _ = network("nafnet")
     driver = CallbackDriver(seed=1)
     static = runtime_on(monkeypatch, driver, model, "streams", group=5, strategy=strategy, brick=4)
-    want = static.execute({"x": x})["y"]
+    want = static.execute(feeds)["y"]
     for seed, late in ((0, 0), (1, 7), (2, 99)):
         driver = CallbackDriver(seed=seed, late=late)
         runtime = dynamic(monkeypatch, driver, model, strategy)
         for _ in range(2):
-            np.testing.assert_array_equal(runtime.execute({"x": x})["y"], want)
+            np.testing.assert_array_equal(runtime.execute(feeds)["y"], want)
         driver.check()
 
 

@@ -73,11 +73,11 @@ def test_random_graphs(graph, strategy, launch, brick, band, seed):
 
 @pytest.mark.parametrize("strategy", ["padded", "memoized"])
 def test_blocks_do_not_change_a_bit(monkeypatch, strategy):
-    model, x, _ = network("nafnet")
+    model, feeds, _ = network("nafnet")
     found = []
     for resident, workers in [(1, 1), (2, 2), (5, 3)]:
         driver = CallbackDriver(resident=resident, workers=workers, seed=resident)
         runtime = runtime_on(monkeypatch, driver, model, strategy=strategy, brick=2)
-        found.append(runtime.execute({"x": x})["y"])
+        found.append(runtime.execute(feeds)["y"])
     np.testing.assert_array_equal(found[1], found[0])
     np.testing.assert_array_equal(found[2], found[0])

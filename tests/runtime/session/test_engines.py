@@ -23,13 +23,14 @@ from tests.support.task_checks import check_arena, check_reads, in_bands, lowere
 from tests.support.zoo_networks import SMALLEST, expected, network
 
 SIZES = SMALLEST | {"deepcam": (64, 96), "drn-c-26": 64, "nafnet": 16, "vit-s16": 32}
+SIZES |= {"bert": 33, "bsrn": (17, 29), "conformer": 61, "nerf": 101, "restormer": (16, 24), "swin-t": (36, 40)}
 STRATEGIES = ["layerwise", "padded", "memoized", "auto"]
 
 
 def run(name: str, **options) -> tuple[np.ndarray, Runtime]:
-    model, x = network(name, SIZES[name])
+    model, feeds = network(name, SIZES[name])
     runtime = Runtime(model, **options)
-    return runtime.execute({"x": x})["y"], runtime
+    return runtime.execute(feeds)["y"], runtime
 
 
 def check_close(name: str, result: np.ndarray) -> None:
@@ -52,12 +53,19 @@ def check_stats(runtime: Runtime) -> None:
 # ---- cpu
 
 RUNS = [
+    ("bert", "memoized", 4),
+    ("bsrn", "padded", 4),
+    ("conformer", "auto", None),
     ("mobilenetv2", "layerwise", None),
     ("mobilenetv2", "memoized", 4),
+    ("mobilevit-s", "auto", None),
     ("nafnet", "layerwise", None),
     ("nafnet", "padded", 4),
     ("nafnet", "memoized", 4),
+    ("nerf", "auto", None),
     ("resnet34-3d", "padded", 4),
+    ("restormer", "padded", 4),
+    ("swin-t", "memoized", 4),
     ("unet", "memoized", 4),
     ("unet", "padded", 8),
     ("unet3d", "memoized", 4),
@@ -128,6 +136,17 @@ def test_random_graphs(graph, strategy, brick, band, isa):
             np.testing.assert_allclose(array, want[name], rtol=0, atol=1e-4 * max(1, np.abs(want[name]).max()))
 
 
+@pytest.mark.parametrize("name", ["bert", "mobilevit-s", "nafnet"])
+def test_unfused(name):
+    """Each function is an operator of its own: there are more of them, and they compute the same."""
+    result, runtime = run(name, device="cpu", rules="unfused", threads=2)
+    check_close(name, result)
+    plans = runtime.plans
+    assert {s.strategy for plan in plans for s in plan.subgraphs} == {"layerwise"}
+    _, fused = run(name, device="null", strategy="layerwise")
+    assert sum(len(plan.subgraphs) for plan in plans) > 1.5 * sum(len(plan.subgraphs) for plan in fused.plans)
+
+
 def test_recomputed_bricks_are_told():
     for strategy, some in [("layerwise", False), ("padded", True), ("memoized", False)]:
         _, runtime = run("nafnet", device="null", strategy=strategy, brick=4)
@@ -135,11 +154,11 @@ def test_recomputed_bricks_are_told():
 
 
 def test_a_program_runs_again_and_again():
-    model, x = network("nafnet", SIZES["nafnet"])
+    model, feeds = network("nafnet", SIZES["nafnet"])
     runtime = Runtime(model, device="cpu", strategy="memoized", brick=4, threads=3)
-    first = runtime.execute({"x": x})["y"]
+    first = runtime.execute(feeds)["y"]
     for _ in range(20):
-        np.testing.assert_array_equal(runtime.execute({"x": x})["y"], first)
+        np.testing.assert_array_equal(runtime.execute(feeds)["y"], first)
     assert runtime.stats.compile_ms == 0
 
 
@@ -177,10 +196,10 @@ def test_bricks_that_need_nothing_of_an_input(strategy):
 )
 def test_null_runs_every_task_of_a_safe_schedule(name, strategy):
     """Each network in one strategy; the tests of lowering check all of them on random graphs."""
-    model, x = network(name, SIZES[name])
+    model, feeds = network(name, SIZES[name])
     runtime = Runtime(model, device="null", strategy=strategy, brick=None if strategy == "auto" else 8, threads=2)
     shape = tuple(dim.dim_value for dim in model.graph.output[0].type.tensor_type.shape.dim)
-    assert runtime.execute({"x": x})["y"].shape == shape
+    assert runtime.execute(feeds)["y"].shape == shape
     check_stats(runtime)
     programs = runtime.plan.programs
     assert runtime.stats.tasks == sum(len(program.tasks) for program in programs)

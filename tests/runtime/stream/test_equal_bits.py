@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import sys
+from typing import Any
 
 import numpy as np
 import onnx
@@ -162,6 +163,23 @@ def test_classification() -> None:
     stream = planner_of(plan_of(network)).stream_plan(16)
     assert len(stream.sweeps) == 1 and stream.last and len(stream.sweeps[0].schedule.units) > 5
     check_equal(network, 16, 2)
+
+
+ATTENTION: dict[str, dict[str, Any]] = {
+    "bsrn": {"size": (45, 21)},
+    "restormer": {"size": (40, 16), "width": 4, "blocks": (1, 1), "refinement": 0},
+}
+
+
+@pytest.mark.parametrize("name", ATTENTION)
+def test_attention_over_all_pixels(name: str) -> None:
+    """Among channels, by their products or their deviations over all of space, each of which ends a pass; and in space,
+    by a view that is coarser by more than the rows of a band."""
+    with slim(name):
+        network = zoo.build(name, **ATTENTION[name])
+    stream = planner_of(plan_of(network)).stream_plan(8)
+    assert len(stream.sweeps) > 3 and all(len(sweep.schedule.units) > 1 for sweep in stream.sweeps)
+    check_equal(network, 8, 2)
 
 
 def test_rows_that_are_left_are_flattened() -> None:

@@ -15,8 +15,8 @@ from tests.support.zoo_networks import SMALLEST
 SIZES = SMALLEST | {"vit-s16": 32}
 
 
-def network(name: str) -> tuple[onnx.ModelProto, np.ndarray, np.ndarray]:
-    """Model, input, and what ONNX Runtime computes."""
+def network(name: str) -> tuple[onnx.ModelProto, dict[str, np.ndarray], np.ndarray]:
+    """Model, inputs, and what ONNX Runtime computes."""
     return *zoo_networks.network(name, SIZES[name]), zoo_networks.expected(name, SIZES[name])
 
 
@@ -30,14 +30,14 @@ def check_network(
     again: bool = True,
 ) -> Runtime:
     """Runs a network, and `again` with the same bits, and compares."""
-    model, x, want = network(name)
+    model, feeds, want = network(name)
     edge = None if strategy == "auto" else brick
     runtime = runtime_on(monkeypatch, driver, model, launch, group=7, strategy=strategy, brick=edge)
-    first = runtime.execute({"x": x})["y"]
+    first = runtime.execute(feeds)["y"]
     assert (first.shape, first.dtype) == (want.shape, want.dtype)
     np.testing.assert_allclose(first, want, rtol=0, atol=1e-4 * np.abs(want).max())
     if again:
-        np.testing.assert_array_equal(runtime.execute({"x": x})["y"], first)
+        np.testing.assert_array_equal(runtime.execute(feeds)["y"], first)
     driver.check()
     stats = runtime.stats
     assert stats.complete_first + stats.waits + stats.revisits == stats.tasks

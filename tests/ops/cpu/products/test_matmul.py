@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,10 +12,12 @@ from hypothesis import strategies as st
 
 from brickrt.ops.base import evaluate_whole
 from brickrt.ops.cpu.operand import dense
+from brickrt.ops.cpu.products import matmul
 from brickrt.ops.cpu.products.matmul import MOST_POINTERS, MatMulKernel
 from brickrt.ops.expr import apply, arg, const
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.types import Boxes, TensorType
+from tests.support.cpu import harness
 from tests.support.cpu.conv_cases import by_bricks
 from tests.support.cpu.harness import AVX2, HOST, check
 
@@ -129,6 +134,69 @@ def test_bricks_of_equal_rows_share_a_kernel():
     arrays = sample((10, 3), (3, 16))
     _, classes = by_bricks(MatMul(), arrays, (4, 500), AVX2, [1, 1], 1, [False, True])
     assert classes == 2  # 4, 4 and 2 rows
+
+
+@contextmanager
+def swept(depth: int, longest: int) -> Iterator[None]:
+    """While it is open, K of `longest` elements and more is swept in parts of `depth`, by code compiled anew."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(matmul, "DEPTH", depth)
+        patch.setattr(matmul, "LONG_DEPTH", longest)
+        patch.setattr(harness, "_COMPILED", {})
+        harness.compiled.cache_clear()
+        yield
+    harness.compiled.cache_clear()
+
+
+@pytest.fixture
+def parts_of_five():
+    with swept(5, 6):
+        yield
+
+
+LONG = {
+    "one element more": [(13, 6), (6, 37)],
+    "whole parts": [(9, 10), (10, 64)],
+    "batches": [(3, 30, 17), (3, 17, 19)],
+    "one column": [(5, 12), (12, 1)],
+    "rows that sizes would cover twice": [(17, 12), (12, 40)],
+    "K is a size": [(11, 130), (130, 150)],
+}
+
+
+@pytest.mark.usefixtures("parts_of_five")
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("name", LONG)
+def test_long_sums_in_parts(name, isa):
+    check_product(MatMul(), sample(*LONG[name]), isa, packed=False)
+
+
+@pytest.mark.usefixtures("parts_of_five")
+def test_bias_and_epilogue_of_long_sums():
+    arrays = sample((9, 23), (23, 61), (61,), (9, 61))
+    boxes = [Boxes.one((0, a), (9, b)) for a, b in [(0, 61), (60, 61), (5, 45), (16, 19)]]
+    check_product(MatMul(True, SUM), arrays, AVX2, packed=False, boxes=boxes)
+    check_product(MatMul(True), sample((5, 16), (16, 21), (21,), dtype="float64"), AVX2, packed=False)
+
+
+@pytest.mark.parametrize("brick", [(200, 200), (7, 24)])
+def test_sums_in_parts_have_the_bits_of_whole_ones(brick):
+    arrays = sample((17, 4105), (4105, 53))
+    found = []
+    for longest in (4096, 2**30):
+        with swept(matmul.DEPTH, longest):
+            found.append(by_bricks(MatMul(), arrays, brick, HOST, [1, 1], 1, [False, False])[0])
+    np.testing.assert_array_equal(*found)
+    np.testing.assert_allclose(found[0], evaluate_whole(MatMul(), arrays), rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("packed", "depth", "parts"), [(False, 4096, 8), (False, 4097, 9), (False, 4095, 1), (True, 9999, 1)]
+)
+def test_only_computed_columns_are_read_in_parts(packed, depth, parts):
+    """Constant ones are streams that are prefetched."""
+    a, b, out = (dense(TensorType(shape, F32)) for shape in [(96, depth), (depth, 96), (96, 96)])
+    assert MatMulKernel(MatMul(), (a, b), out, HOST, (False, packed), (0, 96, 0)).chunks == parts
 
 
 @st.composite
