@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 from onnx import AttributeProto, helper, numpy_helper
 
+from brickrt.graph.errors import described
 from brickrt.ops.types import TensorType
 
 CONTRIB = "com.microsoft"
@@ -124,7 +125,10 @@ def body_of(node: onnx.NodeProto, types: Sequence[TensorType | None]) -> onnx.Fu
     missing = next((k for k in needs if not body.input(k)), None)
     if missing is not None:
         raise ValueError(f"input {missing} is left out, which the operator needs")
-    write(body)
+    try:
+        write(body)
+    except (ArithmeticError, IndexError, TypeError) as e:
+        raise ValueError(f"its attributes do not fit its inputs ({described(e)})") from e
     return body.function()
 
 

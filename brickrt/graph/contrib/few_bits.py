@@ -17,6 +17,8 @@ def matmul_nbits(b: ContributedBody) -> None:
     """x times the transposed weights [N, blocks, bytes], of which each block has a scale and may have a zero point."""
     depth, columns, block = (b.attribute(name) for name in ("K", "N", "block_size"))
     blocks = -(-depth // block)
+    if b.type(2).size != columns * blocks:
+        raise ValueError(f"{b.type(2).size} scales for {columns} columns of {blocks} blocks")
     values = b.add("Cast", _unpacked(b, 1, columns, blocks * block), to=FLOAT)
     scale = b.add("Cast", b.add("Reshape", b.input(2), b.integers(columns, blocks)), to=FLOAT)
     zero = _zero(b, columns, blocks)
@@ -43,8 +45,8 @@ def _columns(b: ContributedBody, x: str, count: int) -> str:
 def _zero(b: ContributedBody, columns: int, blocks: int) -> str:
     """The zero points [N, blocks] as floats: packed like the weights, floats, or the middle of the range."""
     if not b.input(3):
-        middle = np.float32(1 << (b.attribute("bits", 4) - 1))
-        return b.constant(np.full((columns, blocks), middle))
+        middle = b.constant(np.float32(1 << (b.attribute("bits", 4) - 1)).reshape(1, 1))
+        return b.add("Expand", middle, b.integers(columns, blocks))
     if b.type(3).dtype != np.uint8:
         return b.add("Cast", b.add("Reshape", b.input(3), b.integers(columns, blocks)), to=FLOAT)
     return b.add("Cast", _columns(b, _unpacked(b, 3, columns, 0), blocks), to=FLOAT)

@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import defs, helper
+from onnx import checker, defs, helper
 
 import brickrt.graph.contrib  # noqa: F401  (registers the definitions)
 from brickrt.graph.builder import OnnxNode, builder_for
-from brickrt.graph.contrib.body import CONTRIB, body_of
+from brickrt.graph.contrib.body import OPSET, body_of
+from brickrt.graph.errors import ModelError
+from brickrt.graph.onnx_import.check_attributes import check_attributes
 from brickrt.graph.onnx_import.protobuf import constant_value, initializer_arrays, onnx_node
 from brickrt.ops.types import TensorType
 
@@ -41,10 +43,7 @@ def branch(node: OnnxNode, taken: bool, opsets: Mapping[str, int], fresh: Fresh)
 
 
 def function_body(node: OnnxNode, types: Sequence[TensorType | None]) -> onnx.FunctionProto | None:
-    """The function that ONNX defines a node as, if all of its nodes have builders; `types` are those of its inputs. A
-    contributed operator's nodes may run on the host."""
-    if node.domain == CONTRIB:
-        return body_of(node.proto, types)
+    """The function that ONNX defines a node as, if all of its nodes have builders; `types` are those of its inputs."""
     schema: Any = defs.get_schema(node.op_type, node.version, node.domain)
     if schema.has_context_dependent_function:
         protos = [
@@ -60,6 +59,30 @@ def function_body(node: OnnxNode, types: Sequence[TensorType | None]) -> onnx.Fu
     else:
         return None
     return body if all(_buildable(n) for n in body.node) else None
+
+
+def contributed_body(node: OnnxNode, types: Sequence[TensorType | None]) -> onnx.FunctionProto:
+    """The function that a contributed node stands for, with inputs of these types; its nodes may run on the host.
+
+    Raises ValueError where the node makes no sense, also to ONNX's checker, which knows the types of attributes.
+    """
+    body = body_of(node.proto, types)
+    for inner in body.node:
+        try:
+            check_attributes(inner)
+            checker.check_node(inner, _CONTEXT)
+        except (ModelError, checker.ValidationError) as e:
+            raise ValueError(str(e).partition("\n")[0]) from e
+    return body
+
+
+def _checker_context() -> Any:
+    context = checker.C.CheckerContext()
+    context.ir_version, context.opset_imports = 10, {"": OPSET}
+    return context
+
+
+_CONTEXT = _checker_context()
 
 
 def expand(node: OnnxNode, body: onnx.FunctionProto, opsets: Mapping[str, int], fresh: Fresh) -> Splice:

@@ -25,7 +25,7 @@ from brickrt.graph.ir import Graph, Node
 from brickrt.graph.passes.rewrite import rewritten
 from brickrt.graph.rewriter import rename
 from brickrt.graph.specialize.check_types import check_types
-from brickrt.graph.specialize.inlining import Splice, branch, expand, function_body
+from brickrt.graph.specialize.inlining import Splice, branch, contributed_body, expand, function_body
 from brickrt.graph.specialize.stages import Specialized, Stage, after_host_nodes, only
 from brickrt.graph.specialize.value_sources import ValueSources
 from brickrt.graph.time_budget import TooLong, check_time, folding
@@ -250,13 +250,14 @@ class _Walk:
     def build_contributed(self, node: OnnxNode) -> None:
         """A contributed operator by its own builder, where that can, else by the standard ones it stands for."""
         b, builder, mark = self.b, builder_for(node), self.b.mark()
+        body = contributed_body(node, [b.type(name) if name else None for name in node.inputs])
         if builder is not None:
             try:
                 self.adopt(node, _tuple(builder(b, node)), mark.nodes)
                 return
             except Unsupported:
                 b.rollback(mark)
-        self.build_function(node)
+        self.splice(expand(node, body, self.opsets, b.fresh))
 
     def build_function(self, node: OnnxNode) -> None:
         b = self.b

@@ -82,7 +82,7 @@ def fused(model: onnx.ModelProto, path: Path) -> onnx.ModelProto:
 
 NETWORKS = {
     "vit": lambda: zoo.build("vit-s16", size=32),
-    "resnet": lambda: zoo.build("resnet50", size=32),
+    "unet": lambda: zoo.build("unet", size=16, levels=1),
     **{form: (lambda form=form: attention_network(form, (6, 5))) for form in FORMS},
 }
 

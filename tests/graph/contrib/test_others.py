@@ -144,10 +144,20 @@ def test_what_is_left_out_or_makes_no_sense_is_named():
         ("QLinearSoftmax", [some((3,), np.uint8), *[np.float32(1)] * 2, np.float32(1)], {}, ["opset", "'n'"]),
         ("FusedConv", [floats(1, 1, 4, 4), floats(1, 1, 1, 1)], {"activation": "Nope"}, ["Nope", "'n'"]),
         ("MatMulNBits", [floats(2, 16), some((4, 1, 8), np.uint8), floats(4)], {"K": 16, "N": 4}, ["block_size"]),
+        ("MatMulNBits", [None, some((4, 1, 8), np.uint8), floats(4)], {"K": 16, "N": 4, "block_size": 16}, ["input 0"]),
+        ("NhwcMaxPool", [some((1, 4, 4, 2), np.uint8)], {}, ["kernel_shape", "'n'"]),
+        ("FusedConv", [floats(1, 1, 4, 4), floats(1, 1, 1, 1)], {"pads": 1}, ["pads", "'n'"]),
+        (
+            "GroupNorm",
+            [floats(8), floats(8), floats(8)],
+            {"groups": 2, "activation": 0, "channels_last": 0},
+            ["channels"],
+        ),
+        ("QLinearConcat", [*[np.float32(1)] * 5], {"axis": 2**40}, ["axis"]),
         ("Attention", [floats(1, 2, 4), floats(4, 12)], {"num_heads": 3}, ["4 features", "3"]),
     ]
     for kind, operands, how, words in cases:
-        model, feeds = contributed_model(kind, operands, **how)
+        model, feeds = contributed_model(kind, operands, [] if operands[0] is None else [0], **how)
         with pytest.raises(BrickError) as caught:
             Runtime(model, device="cpu", threads=1).execute(feeds)
         assert "\n" not in str(caught.value) and all(word in str(caught.value) for word in words), str(caught.value)

@@ -78,7 +78,14 @@ def note_dequantized(b: Builder, output: str, inputs: tuple[str, ...], axis: int
     """Remembers what DequantizeLinear makes of `inputs`, where scale and zero point are known and not by block."""
     x, scale, *rest = inputs
     factor, zero = b.known(scale), b.known(rest[0]) if rest and rest[0] else np.zeros((), b.type(x).dtype)
-    if blocked or factor is None or zero is None or factor.dtype != F32 or factor.ndim > 1 or zero.size > factor.size:
+    if (
+        blocked
+        or factor is None
+        or zero is None
+        or factor.dtype != F32
+        or factor.ndim > 1
+        or not 0 < zero.size <= factor.size
+    ):
         return
     if b.type(x).dtype in (U8, S8, S32) and np.isfinite(factor).all() and (factor > 0).all():
         b.quantized[output] = Quantized(b.resolve(x), factor.reshape(-1), zero.reshape(-1).astype(np.int64), axis)

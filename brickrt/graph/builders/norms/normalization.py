@@ -65,6 +65,8 @@ def group_norm(b: Builder, node: OnnxNode) -> str:
     """Normalization of groups of channels. Scale and bias are per channel since opset 21, per group before."""
     x, groups = node.inputs[0], positive(node, "num_groups")
     require_float(b, x)
+    if b.type(x).rank < 2:
+        raise ValueError(f"'{x}' has no channels")
     mean, spread = _group_moments(b, x, groups, node.attrs.get("epsilon", 1e-5))
     shape = b.type(x).shape
     scale, bias = node.inputs[1:3]

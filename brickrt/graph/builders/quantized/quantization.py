@@ -88,7 +88,7 @@ def quantize(b: Builder, node: OnnxNode) -> str:
 def _bytes(b: Builder, node: OnnxNode, result: np.dtype) -> str | None:
     """Bytes of one known scale and zero point: moved as integers, or computed as unsigned ones; None for others."""
     scale, zero = (b.known(optional(node, k)) for k in (1, 2))
-    if scale is None or scale.size > 1 or (optional(node, 2) and (zero is None or zero.size > 1)):
+    if scale is None or scale.size != 1 or (optional(node, 2) and (zero is None or zero.size != 1)):
         return None
     return quantized_bytes(b, node, node.inputs[0], scale, np.zeros(1, result) if zero is None else zero)
 

@@ -41,6 +41,7 @@ def _factors(b: Builder, node: OnnxNode, k: int, at: int) -> tuple[np.ndarray, n
     values, scale, zero = (b.known(node.inputs[i]) for i in (k, at, at + 1))
     if values is None or scale is None or zero is None or values.ndim != 3:
         raise Unsupported("weights that are no constants")
+    scale, zero = np.atleast_1d(scale), np.atleast_1d(zero)
     many = (values.shape[0], 1, values.shape[2])
     scales = np.broadcast_to(scale.astype(F32).reshape(len(scale), 1, -1), many)
     centered = values.astype(np.int16) - zero.astype(np.int16).reshape(len(zero), 1, -1)
