@@ -20,7 +20,7 @@ from brickrt.runtime.arrays import DeviceArrays, on_device
 from brickrt.runtime.execution.kept_programs import KEPT_BYTES, KeptPrograms
 from brickrt.runtime.program_protocol import Program
 
-MOST_VALUES = 8
+MOST_VALUES = 4
 """Values of one input that programs are compiled for where it only decides others: with more, these are computed."""
 MOST_SHAPES = 4
 """Sets of shapes that the body of a loop is compiled for: with more, what reads inputs whose shapes differ runs on the
