@@ -1,25 +1,52 @@
-"""Interp: separable weighted sums; the taps of an axis are tables in the kernel's module."""
+"""Interp: separable weighted sums; the taps of an axis are tables behind the kernel's sizes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar
 
-from brickrt.ops.cpu.elementwise.interp_sums import Sums
+import numpy as np
+
+from brickrt.ops.base import Op
+from brickrt.ops.cpu.elementwise.interp_sums import Sums, work_dtype
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel, kernel_for
 from brickrt.ops.cpu.moves.spans import stored_ranges, strips
 from brickrt.ops.cpu.operand import Operand
-from brickrt.ops.operators.interp import Interp
+from brickrt.ops.operators.interp import AxisTaps, Interp
 
 
 class InterpKernel(Kernel):
-    """Blocked: a vector holds the channels of a pixel. Plain: neighbours along the innermost axis."""
+    """Blocked: a vector holds the channels of a pixel. Plain: neighbours along the innermost axis. `decided` is how
+    many taps the outputs of each axis have, None for an axis that is kept."""
+
+    sized: ClassVar[bool] = True
+
+    def decisions(self) -> tuple[int | None, ...]:
+        """See `Kernel`."""
+        return self.decided or tuple(taps and taps.count for taps in self.taps)
+
+    def opened_op(self, take: Callable[[int], Any]) -> tuple[Op, tuple[Any, ...]]:
+        """Its code needs none of the tables."""
+        return replace(self.op, taps=(None,) * len(self.taps)), self.decisions()
+
+    def look_ups(self) -> Sequence[np.ndarray]:
+        """Indices and weights [taps][outputs]: what the same tap of neighbouring outputs needs lies side by side."""
+        work = work_dtype(self.out.dtype)
+        tables = [(t.index_array.T, t.weight_array.T.astype(work)) for t in self.taps if t]
+        return [np.ascontiguousarray(table) for pair in tables for table in pair]
+
+    @property
+    def taps(self) -> tuple[AxisTaps | None, ...]:
+        """Those of the operator."""
+        assert isinstance(self.op, Interp)
+        return self.op.taps
 
     def emit(self, f: FunctionEmitter) -> None:
         """One vector of outputs at a time."""
-        assert isinstance(self.op, Interp)
-        sums = Sums.of(f, self.op, self.ins[0], self.out)
+        sums = Sums.of(f, self.decisions(), self.ins[0], self.out)
         ranges = stored_ranges(f, self.out)
         if self.out.block > 1 or not ranges:
             with f.loops(ranges) as at:

@@ -12,30 +12,23 @@ from llvmlite import ir
 from brickrt.ops.cpu.arithmetic.expressions import convert
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import I32, Index, computed_type, register_type, vector
-from brickrt.ops.cpu.moves.index_tables import constant_array
+from brickrt.ops.cpu.emit.sizes import Size
+from brickrt.ops.cpu.moves.index_tables import INT64, LookUps
 from brickrt.ops.cpu.operand import Operand
-from brickrt.ops.operators.interp import AxisTaps, Interp
 from brickrt.ops.types import is_floating
 
-FLOAT32, FLOAT64, INT64 = np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.int64)
+FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 UNROLLED_TAPS = 36
 
 
 @dataclass(frozen=True)
 class AxisTables:
-    """Tables [taps][outputs]: what the same tap of neighbouring outputs needs lies side by side."""
+    """Where the tables [taps][outputs] of an axis lie."""
 
     taps: int
-    outputs: int
+    outputs: int | Size
     indices: ir.Value
     weights: ir.Value
-
-    @staticmethod
-    def of(f: FunctionEmitter, taps: AxisTaps, work: np.dtype) -> AxisTables:
-        """The tables of an axis, weights as `work`."""
-        outputs, count = taps.index_array.shape
-        indices = constant_array(f, taps.index_array.T.ravel())
-        return AxisTables(count, outputs, indices, constant_array(f, taps.weight_array.T.astype(work).ravel()))
 
 
 @dataclass(frozen=True)
@@ -50,10 +43,16 @@ class Sums:
     dst: ir.Value
 
     @staticmethod
-    def of(f: FunctionEmitter, op: Interp, source: Operand, out: Operand) -> Sums:
-        """Puts the tables of all axes that have taps in the kernel's module."""
-        work = work_dtype(out.dtype)
-        tables = [None if taps is None else AxisTables.of(f, taps, work) for taps in op.taps]
+    def of(f: FunctionEmitter, counts: Sequence[int | None], source: Operand, out: Operand) -> Sums:
+        """Finds the tables of all axes that have taps: so many an output."""
+        work, found = work_dtype(out.dtype), LookUps(f)
+        tables = list[AxisTables | None]()
+        for count, outputs in zip(counts, out.shape, strict=True):
+            if count is None:
+                tables.append(None)
+                continue
+            indices, weights = (found.following(count * outputs, dtype) for dtype in (INT64, work))
+            tables.append(AxisTables(count, outputs, indices, weights))
         return Sums(f, source, out, tables, f.pointer(1), f.pointer(0))
 
     @property

@@ -186,7 +186,8 @@ class SevenProducts(SpilledTile, ABC):
         f, k, frame, tiles = self.f, self.k, self.frame, self.k.tiles
         share = frame.width // least(greatest(1, tiles.count), 4)
         lines = 1 if tiles.count > 1 else frame.width // LINE
-        first = f.add(f.mul(f.div(self.start, tiles.long), PRODUCTS * k.part_depth), f.mul(number, k.part_depth))
+        place = f.div(f.add(self.start, tiles.top - 1), tiles.top)  # the tile's number, where there are few
+        first = f.add(f.mul(place, PRODUCTS * k.part_depth), f.mul(number, k.part_depth))
         mine, rows = f.address(self.later(), f.mul(first, share), frame.dtype), self.rows_of(f.add(number, 1))
 
         def prefetch(c: Index) -> None:

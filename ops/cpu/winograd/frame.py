@@ -98,7 +98,9 @@ class WinogradFrame:
             row = f.b.udiv(index, f.value(self.across))
             column = f.b.sub(index, f.value(f.mul(row, self.across)))
             y, x = (self.origin(s, at) for s, at in zip(self.plane, (row, column), strict=True))
-            yield WinogradTile(number, f.div(t, k.t), f.rem(t, k.t), f.add(self.images[0], image), (y, x))
+            block = f.b.udiv(f.value(t), f.value(k.t))
+            place = f.b.sub(f.value(t), f.b.mul(block, f.value(k.t)))
+            yield WinogradTile(number, block, place, f.add(self.images[0], image), (y, x))
 
     def origin(self, span: AxisRange, tile: Index) -> Index:
         """First output of a tile of an axis: every m·d outputs are a tile of each of d phases."""
