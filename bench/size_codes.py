@@ -1,10 +1,11 @@
-"""How many kernels sizes ask for that no size before had: counted, without compiling any.
+"""How many kernels sizes ask for whose code no size before had: counted, without compiling any.
 
-    python bench/size_codes.py [NETWORK …] [--sizes 20] [--warm 30] [--why]
+    python bench/size_codes.py [NETWORK …] [--sizes 20] [--warm 30] [--like host] [--why]
 
-Each size is specialized, planned and lowered as a run does, on the speeds of the planner's table, so that counts are the
-same on any day; its kernels are emitted where no code of an earlier size is good for them. `--why` tells of each such
-kernel how it differs from the nearest outline, or which answer of the nearest code it gives otherwise.
+Each size is specialized, planned and lowered as a run does, by the planner's table of speeds, so that counts are the
+same on any day; its kernels are emitted where no code of an earlier size is good for them. `--like` counts for another
+processor with as many cores. `--why` tells of each such kernel which answer of the newest code it gives otherwise, or
+how its outline differs from the nearest one.
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ from typing import Any
 
 os.environ.setdefault("BRICKRT_CALIBRATE", "0")
 
-import numpy as np
 from new_sizes import NETWORKS, distinct
 from size_networks import OPEN_NETWORKS, OpenNetwork
 
@@ -30,7 +30,6 @@ from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel
 from brickrt.ops.cpu.sized_kernel import emit_sized, outline
 from brickrt.plan.device.device_spec import DeviceSpec, host_device
-from brickrt.plan.device.machine import clock_ghz
 from brickrt.runtime.cpu.argument_table import host_places
 from brickrt.runtime.cpu.compile.host_isa import LESSER, host_isa
 from brickrt.runtime.cpu.step_kernels import StepKernels
@@ -41,6 +40,7 @@ from brickrt.runtime.pipeline import Pipeline
 from brickrt.runtime.program_protocol import Program
 
 KNOWN = {name: OpenNetwork(*parts) for name, parts in NETWORKS.items()} | OPEN_NETWORKS
+CHANGES = 4  # of an outline that are told
 
 
 class CodeCounter:
@@ -52,55 +52,47 @@ class CodeCounter:
     def new(self, kernel: Kernel) -> str | None:
         """Why a kernel needs code of its own; None where some is good for it."""
         shape = outline(kernel)
-        known = self.codes.setdefault(shape.text, [])
+        known = self.codes.get(shape.text, [])
         if any(program.table(shape.numbers) is not None for program in known):
             return None
-        why = told(kernel, self.differing(kernel, shape.text) if not known else failing(known[-1], shape.numbers))
+        why = failing(known[0], shape.numbers) if known else self.differing(shape.text)
         _, table = emit_sized(kernel, "kernel")
-        known.append(SizeProgram.of(table.answers, table.entries))
-        return why
+        self.codes[shape.text] = [SizeProgram.of(table.answers, table.entries), *known]
+        shapes = " ".join("x".join(map(str, o.shape)) for o in (kernel.out, *kernel.ins))
+        return f"{type(kernel).__name__} {kernel.op.name} {shapes} class {kernel.shape_class}: {why}"
 
-    def differing(self, kernel: Kernel, text: str) -> str:
-        """How an outline differs from the nearest one of the same operator."""
-        others = [t for t in self.codes if t != text and t.startswith(f"{type(kernel).__name__} ")]
-        parts = re.findall(r"\w+|\W", text)
-        best: tuple[float, str] = 0.0, "the first of its kind"
-        for other in others:
-            match = SequenceMatcher(None, re.findall(r"\w+|\W", other), parts, autojunk=False)
-            if match.quick_ratio() > best[0] and match.ratio() > best[0]:
-                changes = [c for c in match.get_opcodes() if c[0] != "equal"]
-                old = re.findall(r"\w+|\W", other)
-                said = ", ".join(f"…{''.join(parts[max(0,c[3]-6):c[3]])}[{''.join(old[c[1]:c[2]])}→{''.join(parts[c[3]:c[4]])}]" for c in changes[:4])
-                best = match.ratio(), f"outline {said}"
-        return best[1]
+    def differing(self, text: str) -> str:
+        """How an outline differs from the nearest one of the same kind of kernel."""
+        mine, best, said = _words(text), 0.0, "the first of its kind"
+        for other in map(_words, self.codes):
+            match = SequenceMatcher(None, other, mine, autojunk=False)
+            if other[0] == mine[0] and match.quick_ratio() > best and match.ratio() > best:
+                changes = [c for c in match.get_opcodes() if c[0] != "equal"][:CHANGES]
+                best = match.ratio()
+                said = ", ".join(
+                    f"{_said(mine, lo - 6, lo)}[{_said(other, a, b)} → {_said(mine, lo, hi)}]"
+                    for _, a, b, lo, hi in changes
+                )
+        return said
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"\w+|\W", text)
+
+
+def _said(words: list[str], lo: int, hi: int) -> str:
+    return "".join(words[max(0, lo) : hi])
 
 
 def failing(program: SizeProgram, numbers: Sequence[int]) -> str:
-    """The first answer that the numbers give otherwise."""
-    formulas: list[str] = []
-    found: list[int] = []
-    from brickrt.ops.cpu.emit.sizes import OPERATIONS
-
-    for word, a, b, answer in program.steps:
-        if word == "n":
-            value, text = numbers[a], f"n{a}"
-        elif word == "c":
-            value, text = a, str(a)
-        else:
-            if found[b] == 0 and word in "//%":
-                return "division by nothing"
-            value, text = int(OPERATIONS[word](found[a], found[b])), f"({formulas[a]} {word} {formulas[b]})"
-        if answer is not None and value != answer:
-            return f"answer {text} = {value}, not {answer}; numbers {numbers}"
-        found.append(value)
-        formulas.append(text)
-    return "?"
-
-
-def told(kernel: Kernel, why: str) -> str:
-    """A line about a kernel."""
-    shapes = " ".join("x".join(map(str, o.shape)) for o in (kernel.out, *kernel.ins))
-    return f"{type(kernel).__name__} {type(kernel.op).__name__} {shapes} class {kernel.shape_class} decided {kernel.decisions() if kernel.sized else ''}: {why}"
+    """The first step whose answer the numbers give otherwise, with all that it is made of."""
+    names: list[str] = []
+    for n, (word, a, b, answer) in enumerate(program.steps):
+        leaf = {"n": f"n{a}", "c": str(a), "t": "entries"}
+        names.append(leaf[word] if word in leaf else f"({names[a]} {word} {names[b]})")
+        if answer is not None and SizeProgram(program.steps[: n + 1], []).table(numbers) is None:
+            return f"{names[-1]} is not {answer} for {tuple(numbers)}"
+    return "it divides by nothing"
 
 
 def kernels(tasks: TaskGraph, isa: Isa) -> Iterator[Kernel]:
@@ -127,16 +119,14 @@ def counting(spec: DeviceSpec, isa: Isa, asked: dict[Kernel, None]) -> Engine:
 
 
 def target(name: str) -> tuple[DeviceSpec, Isa]:
-    """The processor to count for: this one, or one with as many cores whose vectors are like those named."""
-    if name == "host":
-        spec = host_device()
-        return spec, host_isa(spec)
-    if name == "avx2":
-        spec = host_device("avx2")
-        return spec, Isa(spec.lanes, spec.registers, *LESSER["avx2"])
-    spec = replace(host_device("avx512"), double_pumped=name == "double")
-    spec = replace(spec, peak_gflops_per_core=spec.lanes * (2 if spec.double_pumped else 4) * clock_ghz())
-    return spec, Isa(spec.lanes, spec.registers, "znver4" if spec.double_pumped else "icelake-server")
+    """The processor to count for: this one, or one whose vectors are like those named; "double" splits them in two."""
+    if name in ("host", "avx2"):
+        spec = host_device(None if name == "host" else name)
+        return spec, host_isa(spec) if name == "host" else Isa(spec.lanes, spec.registers, *LESSER[name])
+    spec, double = host_device("avx512"), name == "double"
+    peak = spec.peak_gflops_per_core * (1 + spec.double_pumped) / (1 + double)
+    spec = replace(spec, double_pumped=double, peak_gflops_per_core=peak)
+    return spec, Isa(spec.lanes, spec.registers, "znver4" if double else "icelake-server")
 
 
 def count(name: str, warm: int, sizes: int, why: bool, like: str) -> None:
@@ -153,10 +143,9 @@ def count(name: str, warm: int, sizes: int, why: bool, like: str) -> None:
         figures.append(len(told))
         if k >= warm and told and why:
             print(f"  {'x'.join(map(str, size))}:", *told, sep="\n    ")
-    late = figures[warm:]
-    codes = sum(map(len, counter.codes.values()))
-    first = " ".join(map(str, figures[:warm]))
-    print(f"{name:12} {sum(late):4} kernels at {sum(map(bool, late)):3} of {len(late)} sizes; {codes} in all; before: {first}", flush=True)
+    late, codes = figures[warm:], sum(map(len, counter.codes.values()))
+    said = f"{sum(late):4} kernels at {sum(map(bool, late)):3} of {len(late)} sizes; {codes} in all; before:"
+    print(f"{name:12}", said, *figures[:warm], flush=True)
 
 
 def main() -> None:

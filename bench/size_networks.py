@@ -24,7 +24,7 @@ class OpenNetwork(NamedTuple):
     feed: Callable[[Sizes], dict[str, np.ndarray]]
 
 
-class NodeWriter:
+class OpenNetworkWriter:
     """Nodes and weights of a network; outputs have names of their own."""
 
     def __init__(self) -> None:
@@ -81,7 +81,7 @@ class NodeWriter:
 
 def plain_convs() -> onnx.ModelProto:
     """Seven convolutions 3x3 in a row, as small networks for restoration have."""
-    net = NodeWriter()
+    net = OpenNetworkWriter()
     x, fan_in = "x", 3
     for channels in (32, 64, 64, 64, 64, 32):
         x, fan_in = net.node("Relu", net.conv(x, fan_in, channels)), channels
@@ -90,7 +90,7 @@ def plain_convs() -> onnx.ModelProto:
 
 def segmenter() -> onnx.ModelProto:
     """Strides down, linear Resize up, skips joined: 5 classes."""
-    net = NodeWriter()
+    net = OpenNetworkWriter()
     x = net.node("Relu", net.conv("x", 3, 24, stride=2))
     skip = net.node("Relu", net.conv(x, 24, 48, stride=2))
     x = net.node("Relu", net.conv(skip, 48, 96, stride=2))
@@ -106,7 +106,7 @@ def segmenter() -> onnx.ModelProto:
 
 def styler() -> onnx.ModelProto:
     """Reflected edges, instance norms, nearest Resize."""
-    net = NodeWriter()
+    net = OpenNetworkWriter()
 
     def layer(x: str, fan_in: int, channels: int, kernel: int = 3, stride: int = 1) -> str:
         pads = net.constant([0, 0, kernel // 2, kernel // 2] * 2, np.int64)
@@ -125,7 +125,7 @@ def styler() -> onnx.ModelProto:
 
 def upscaler() -> onnx.ModelProto:
     """Twice the size, by DepthToSpace, with a global gate over channels."""
-    net = NodeWriter()
+    net = OpenNetworkWriter()
     x = net.node("PRelu", net.conv("x", 3, 40, 5), net.constant(np.full((40, 1, 1), 0.1)))
     for _ in range(2):
         y = net.conv(net.node("Relu", net.conv(x, 40, 40)), 40, 40)
@@ -134,41 +134,58 @@ def upscaler() -> onnx.ModelProto:
     return net.image_model(3, net.node("DepthToSpace", net.conv(x, 40, 12), blocksize=2, mode="CRD"))
 
 
+class TextBlocks(OpenNetworkWriter):
+    """The blocks of an encoder as PyTorch writes them."""
+
+    width, heads = 192, 6
+
+    def ints(self, *values: int) -> str:
+        """A constant as shapes and indices are."""
+        return self.constant(values, np.int64)
+
+    def norm(self, x: str) -> str:
+        """A layer norm."""
+        scale, bias = self.constant(np.ones(self.width)), self.constant(np.zeros(self.width))
+        return self.node("LayerNormalization", x, scale, bias)
+
+    def split(self, x: str, perm: list[int]) -> str:
+        """A projection, split into heads."""
+        shape = self.ints(0, 0, self.heads, self.width // self.heads)
+        return self.node("Transpose", self.node("Reshape", self.dense(x, self.width, self.width), shape), perm=perm)
+
+    def positions(self, ids: str) -> str:
+        """What is known of each place in the text."""
+        length = self.node("Gather", self.node("Shape", ids), self.ints(1), axis=0)
+        table = self.constant(self.rng.standard_normal((1, LONGEST, self.width)))
+        return self.node("Slice", table, self.ints(0), length, self.ints(1))
+
+    def attention(self, x: str, mask: str) -> str:
+        """Attention of all tokens to those that the mask leaves."""
+        q, k, v = (self.split(x, perm) for perm in ([0, 2, 1, 3], [0, 2, 3, 1], [0, 2, 1, 3]))
+        scores = self.node("Div", self.node("MatMul", q, k), self.constant((self.width // self.heads) ** 0.5))
+        y = self.node("MatMul", self.node("Softmax", self.node("Add", scores, mask), axis=-1), v)
+        y = self.node("Reshape", self.node("Transpose", y, perm=[0, 2, 1, 3]), self.ints(0, 0, self.width))
+        return self.dense(y, self.width, self.width)
+
+    def gelu(self, x: str) -> str:
+        """x times the share of a normal distribution below it."""
+        half = self.node("Erf", self.node("Div", x, self.constant(2**0.5)))
+        return self.node("Mul", self.node("Mul", x, self.node("Add", half, self.constant(1.0))), self.constant(0.5))
+
+
 def masked_text() -> onnx.ModelProto:
-    """A post-norm encoder with positions, a mask and GELU, as PyTorch writes it: ids and mask int64 [batch, length]."""
-    width, heads, layers = 192, 6, 3
-    net = NodeWriter()
-
-    def ints(*values: int) -> str:
-        return net.constant(values, np.int64)
-
-    def norm(x: str) -> str:
-        scale, bias = net.constant(np.ones(width)), net.constant(np.zeros(width))
-        return net.node("LayerNormalization", x, scale, bias)
-
-    def split(x: str, perm: list[int]) -> str:
-        return net.node("Transpose", net.node("Reshape", x, ints(0, 0, heads, width // heads)), perm=perm)
-
-    length = net.node("Gather", net.node("Shape", "ids"), ints(1), axis=0)
-    positions = net.node(
-        "Slice", net.constant(net.rng.standard_normal((1, LONGEST, width))), ints(0), length, ints(1)
-    )
-    x = net.node("Gather", net.constant(net.rng.standard_normal((WORDS, width))), "ids")
-    x = norm(net.node("Add", x, positions))
-    mask = net.node("Cast", net.node("Unsqueeze", "mask", ints(1, 2)), to=TensorProto.FLOAT)
+    """A post-norm encoder with positions, a mask and GELU: ids and mask int64 [batch, length]."""
+    net = TextBlocks()
+    x = net.node("Gather", net.constant(net.rng.standard_normal((WORDS, net.width))), "ids")
+    x = net.norm(net.node("Add", x, net.positions("ids")))
+    mask = net.node("Cast", net.node("Unsqueeze", "mask", net.ints(1, 2)), to=TensorProto.FLOAT)
     mask = net.node("Mul", net.node("Sub", net.constant(1.0), mask), net.constant(-1e9))
-    for _ in range(layers):
-        q, k, v = (split(net.dense(x, width, width), perm) for perm in ([0, 2, 1, 3], [0, 2, 3, 1], [0, 2, 1, 3]))
-        scores = net.node("Div", net.node("MatMul", q, k), net.constant((width // heads) ** 0.5))
-        y = net.node("MatMul", net.node("Softmax", net.node("Add", scores, mask), axis=-1), v)
-        y = net.node("Reshape", net.node("Transpose", y, perm=[0, 2, 1, 3]), ints(0, 0, width))
-        x = norm(net.node("Add", x, net.dense(y, width, width)))
-        y = net.dense(x, width, 4 * width)
-        half = net.node("Add", net.node("Erf", net.node("Div", y, net.constant(2**0.5))), net.constant(1.0))
-        y = net.node("Mul", net.node("Mul", y, half), net.constant(0.5))
-        x = norm(net.node("Add", x, net.dense(y, 4 * width, width)))
+    for _ in range(3):
+        x = net.norm(net.node("Add", x, net.attention(x, mask)))
+        y = net.dense(net.gelu(net.dense(x, net.width, 4 * net.width)), 4 * net.width, net.width)
+        x = net.norm(net.node("Add", x, y))
     first = net.node("Gather", x, net.constant(0, np.int64), axis=1)
-    net.node("Tanh", net.dense(first, width, 32))
+    net.node("Tanh", net.dense(first, net.width, 32))
     net.nodes[-1].output[0] = "y"
     ends = [helper.make_tensor_value_info(name, TensorProto.INT64, ["N", "L"]) for name in ("ids", "mask")]
     return net.model([*ends, helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", 32])])
@@ -177,7 +194,7 @@ def masked_text() -> onnx.ModelProto:
 def tagger() -> onnx.ModelProto:
     """An embedding, convolutions along the text, a bidirectional LSTM, a class for each token."""
     width, hidden = 96, 64
-    net = NodeWriter()
+    net = OpenNetworkWriter()
     x = net.node("Gather", net.constant(net.rng.standard_normal((WORDS, width))), "ids")
     x = net.node("Transpose", x, perm=[0, 2, 1])
     for _ in range(2):

@@ -22,7 +22,6 @@ from tests.ops.cpu.products.test_row_tiles import output_extent, taps_by_definit
 from tests.support.cpu.formulas import value_of
 from tests.support.cpu.harness import AVX2, HOST
 
-
 Taps = dict[int, int]
 WINDOWS = {
     "matrix": RowWindow(1, 1, 1, 1, 0),
