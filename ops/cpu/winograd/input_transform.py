@@ -147,7 +147,7 @@ class InputTransform:
         f, k, (down, across) = self.f, self.k, self.axes
         columns = [input_rows(f, [row[x] for row in d], down) for x in range(across.n)]
         block = f.add(f.mul(slot(self.frame, z), k.room[0] // k.most), tile.block)
-        at = f.add(f.mul(f.add(f.mul(block, k.depth_in), c), k.most * k.lanes), f.mul(tile.place, k.lanes))
+        at = f.add(f.mul(f.add(f.mul(block, k.depth_in), c), k.t * k.lanes), f.mul(tile.place, k.lanes))
         start = f.address(self.frame.v, at, self.frame.dtype)
         for r in range(down.n):
             for x, value in enumerate(input_rows(f, [column[r] for column in columns], across)):

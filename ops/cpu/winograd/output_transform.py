@@ -22,7 +22,7 @@ class OutputTransform:
         f, k, frame = self.f, self.k, self.frame
         with frame.tiles(group) as tile, f.loop(group.lo, group.hi) as z, f.loop(0, frame.own) as b:
             row = f.add(f.mul(f.sub(z, group.lo), group.blocks), tile.block)
-            at = f.add(f.mul(f.add(f.mul(row, frame.own), b), k.most * k.lanes), f.mul(tile.place, k.lanes))
+            at = f.add(f.mul(f.add(f.mul(row, frame.own), b), k.t * k.lanes), f.mul(tile.place, k.lanes))
             channel = f.mul(f.add(frame.first_block, b), k.lanes)
             self.store(self.transformed(f.address(frame.m, at, frame.dtype), channel), tile, z, channel)
 

@@ -92,7 +92,7 @@ class Products:
         weights = f.address(frame.w, f.mul(first, channels * width), frame.dtype)
         channels *= residues if k.gathers else 1
         vector = f.add(f.mul(block, k.depth_in), f.mul(residue, k.blocks_in))
-        at = f.add(f.mul(plane, k.plane_in), f.mul(vector, k.most * k.lanes))
+        at = f.add(f.mul(plane, k.plane_in), f.mul(vector, acc.pixels * k.lanes))
         pixels = f.address(frame.v, at, frame.dtype)
         whole, tail = divmod(channels, k.lanes)
         with f.loop(0, whole) as c:
@@ -106,7 +106,7 @@ class Products:
         width = k.ob * k.lanes
         rows = f.address(weights, f.mul(c, k.lanes * width), dtype)
         acc.multiply_add(
-            f.address(pixels, f.mul(c, k.most * k.lanes), dtype),
+            f.address(pixels, f.mul(c, acc.pixels * k.lanes), dtype),
             [t * k.lanes for t in range(acc.pixels)],
             1,
             channels,
@@ -116,8 +116,8 @@ class Products:
     def store(self, acc: Accumulators, plane: Index, row: Index, block: Index) -> None:
         """Writes a register tile to M."""
         f, k, frame = self.f, self.k, self.frame
-        at = f.add(f.mul(plane, k.plane_out), f.mul(f.add(f.mul(row, frame.own), block), k.most * k.lanes))
+        at = f.add(f.mul(plane, k.plane_out), f.mul(f.add(f.mul(row, frame.own), block), acc.pixels * k.lanes))
         start = f.address(frame.m, at, frame.dtype)
         for j in range(acc.blocks):
             for t in range(acc.pixels):
-                f.store(acc.value(j, t), start, (j * k.most + t) * k.lanes, frame.dtype, k.lanes)
+                f.store(acc.value(j, t), start, (j * acc.pixels + t) * k.lanes, frame.dtype, k.lanes)

@@ -52,7 +52,7 @@ class RawProducts(Products):
         """Sets the sums of all planes to zero."""
         f, k, frame = self.f, self.k, self.frame
         zero = zeros(frame.kind)
-        with self.sums_of(group) as (plane, at, g), f.loop(0, count * k.most) as n:
+        with self.sums_of(group) as (plane, at, g), f.loop(0, count * k.t) as n:
             start = f.add(self.place(group, plane, at, g, block), f.mul(n, k.lanes))
             f.store(zero, frame.m, start, frame.dtype, k.lanes)
 
@@ -68,7 +68,7 @@ class RawProducts(Products):
         f, k, frame = self.f, self.k, self.frame
         row = f.add(f.mul(f.sub(at, group.lo), group.blocks), g)
         number = f.add(f.mul(row, frame.own), f.sub(block, frame.first_block))
-        return f.add(f.mul(plane, k.plane_out), f.mul(number, k.most * k.lanes))
+        return f.add(f.mul(plane, k.plane_out), f.mul(number, k.t * k.lanes))
 
     def chunk(self, group: TileGroup, block: Index, count: int, tap: Index, part: tuple[Index, Index, int]) -> None:
         """A chunk of input channels: `part` is its first block, how many it has, and the channels of each."""
@@ -128,10 +128,10 @@ class RawProducts(Products):
         f, k, frame, (_, blocks, channels) = self.f, self.k, self.frame, part
         sums = f.address(frame.m, start, frame.dtype)
         acc = Accumulators.create(f, [zeros(frame.kind)] * shape[0], shape[1], frame.dtype, k.lanes)
-        places = [(j, t, (j * k.most + t) * k.lanes) for j in range(shape[0]) for t in range(shape[1])]
+        places = [(j, t, (j * shape[1] + t) * k.lanes) for j in range(shape[0]) for t in range(shape[1])]
         for j, t, at in places:
             acc.put(j, t, f.load(sums, at, frame.dtype, k.lanes))
-        pixels = f.address(frame.v, f.add(f.mul(plane, k.plane_in), f.mul(vector, k.most * k.lanes)), frame.dtype)
+        pixels = f.address(frame.v, f.add(f.mul(plane, k.plane_in), f.mul(vector, shape[1] * k.lanes)), frame.dtype)
         weights = f.address(self.chunk_weights, f.mul(plane, k.chunk_plane), frame.dtype)
         with f.loop(0, blocks) as c:
             self.channels(acc, pixels, weights, c, channels)

@@ -61,7 +61,7 @@ class Suspects:
     def at(self, slot: Index, tile: WinogradTile) -> Index:
         """Where the flag of a tile in a plane of the ring lies."""
         k = self.frame.k
-        return self.f.add(self.f.mul(slot, k.room[0]), self.f.mul(tile.block, k.most), tile.place)
+        return self.f.add(self.f.mul(slot, k.room[0]), self.f.mul(tile.block, k.t), tile.place)
 
     def note(self, at: Index, suspect: ir.Value) -> None:
         """Keeps whether a tile is suspect."""
