@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 NEAR = 1 << 20  # bytes that transformed weights may take to stay close to a core
 MOST_BLOCKS = 4  # register tiles between two sweeps of the weights
@@ -44,6 +45,7 @@ def register_tiles(ob: int, registers: int) -> list[int]:
     return [most, *(t for t in FEWER_TILES if t < most)]
 
 
+@lru_cache(maxsize=1 << 12)
 def register_tile(tiles: int, ob: int, registers: int) -> int:
     """As many tiles as registers allow, but not much padding."""
     padded = {t: -(-tiles // t) * t for t in register_tiles(ob, registers)}
