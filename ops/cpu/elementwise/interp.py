@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -30,7 +29,7 @@ class InterpKernel(Kernel):
 
     def opened_op(self, take: Callable[[int], Any]) -> tuple[Op, tuple[Any, ...]]:
         """Its code needs none of the tables."""
-        return replace(self.op, taps=(None,) * len(self.taps)), self.decisions()
+        return Interp((None,) * len(self.taps)), self.decisions()
 
     def look_ups(self) -> Sequence[np.ndarray]:
         """Indices and weights [taps][outputs]: what the same tap of neighbouring outputs needs lies side by side."""

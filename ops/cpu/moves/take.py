@@ -170,8 +170,8 @@ def axis_maps(op: Op, out: Operand) -> list[AxisMap]:
     axes = [_axis_map(table, extent) for table, extent in zip(op.tables, out.shape, strict=True)]
     if out.block > 1:
         whole = axes[1]
-        alone = isinstance(whole, tuple) and len(whole) == 1
-        channels = alone and in_blocks(whole[0], out.shape[1], out.block)
+        pieces = () if isinstance(whole, LookedUp) else whole
+        channels = in_blocks(pieces[0], out.shape[1], out.block) if len(pieces) == 1 else None
         if not channels:
             raise LookupError(f"Take: axis 1 moves channels within blocks of {out.block}; reorder to plain first")
         axes[1] = (channels,)

@@ -61,12 +61,13 @@ class RowTiles:
         them."""
         if left:
             yield row.run(0, left)
-        inner, start = outputs - left - right, left
+        inner = outputs - left - right
+        start: int | Size = left
         for which, length in enumerate(lengths(self.most)):
             count = outputs.table.make(WORD, inner, _code(which, self.most, self.blocks, self.double_pumped))
             last = outputs - right - length
-            places = {"latest": row.residue + last * row.step, "in_latest": last * row.advance}
-            yield replace(row.run(start, length, count), **places)
+            tiles = row.run(start, length, count)
+            yield replace(tiles, latest=row.residue + last * row.step, in_latest=last * row.advance)
             start = start + count * length
         if right:
             yield row.run(outputs - right, right, end=0)
