@@ -47,13 +47,19 @@ class InterpKernel(Kernel):
         """One vector of outputs at a time."""
         sums = Sums.of(f, self.decisions(), self.ins[0], self.out)
         ranges = stored_ranges(f, self.out)
-        if self.out.block > 1 or not ranges:
-            with f.loops(ranges) as at:
-                sums.emit(at, self.out.block)
+        if not ranges:
+            sums.emit([], 1)
+            return
+        if self.out.block > 1:
+            with f.loops(ranges[:-1]) as at:
+                row = sums.row(at, self.out.block)
+                with f.loop(*ranges[-1]) as x:
+                    row.emit([*at, x], self.out.block)
             return
         lanes = self.isa.lanes if self.out.strides[-1] == 1 and self.out.dtype.itemsize >= 4 else 1
         with f.loops(ranges[:-1]) as at:
-            strips(f, *ranges[-1], lanes, lambda x, count: sums.emit_row([*at, x], lanes, count))
+            row = sums.row(at, lanes)
+            strips(f, *ranges[-1], lanes, lambda x, count: row.emit_row([*at, x], lanes, count))
 
 
 @kernel_for(Interp)

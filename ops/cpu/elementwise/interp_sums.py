@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from math import prod
 
 import numpy as np
@@ -41,6 +41,7 @@ class Sums:
     tables: list[AxisTables | None]
     src: ir.Value
     dst: ir.Value
+    known: dict[int, list[tuple[Index, ir.Value]]] = field(default_factory=dict)  # taps of axes, see `row`
 
     @staticmethod
     def of(f: FunctionEmitter, counts: Sequence[int | None], source: Operand, out: Operand) -> Sums:
@@ -60,13 +61,22 @@ class Sums:
         """The type that sums have."""
         return work_dtype(self.out.dtype)
 
+    def row(self, at: Sequence[Index], lanes: int) -> Sums:
+        """The same for a row: all taps of outer axes, where it is at `at`, are loaded before."""
+        outer = [(axis, table.taps) for axis, table in enumerate(self.tables[: len(at)]) if table]
+        if prod(count for _, count in outer) > UNROLLED_TAPS:
+            return self
+        known = {axis: [self._tap(axis, tap, at, lanes) for tap in range(count)] for axis, count in outer}
+        return replace(self, known=known)
+
     def emit_row(self, at: Sequence[Index], lanes: int, count: Index) -> None:
         """`count` outputs of a plain row from index `at` on, in a vector where there are `lanes`."""
         if count == lanes:
             self.emit(at, lanes)
             return
+        alone = replace(self, known={})  # of weights in every lane
         with self.f.loop(0, count) as k:
-            self.emit([*at[:-1], self.f.add(at[-1], k)], 1)
+            alone.emit([*at[:-1], self.f.add(at[-1], k)], 1)
 
     def emit(self, at: Sequence[Index], lanes: int) -> None:
         """`lanes` outputs from index `at` on: channels of a block, or neighbours along the innermost axis."""
@@ -94,7 +104,7 @@ class Sums:
             return self._across(table, at, offset, lanes)
         total = None
         for tap in range(table.taps):
-            place, weight = self._tap(axis, tap, at, lanes)
+            place, weight = self.known[axis][tap] if axis in self.known else self._tap(axis, tap, at, lanes)
             total = self._weigh(weight, self._unrolled(inner, at, self.f.add(offset, place), lanes), total)
         assert total is not None
         return total

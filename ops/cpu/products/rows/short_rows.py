@@ -2,7 +2,7 @@
 
     width 25, T = 14    |------13------|---8---|-4-|
     width 37            |------13------|---8---|---8---|-----8|    the last one begins where it ends with the row
-    with both edges     |edge-8|------14------|---8---|edge-8|
+    40, with both edges |---edge-14----|---8---|-4-|---edge-14----|
 
 Tiles of four lengths do, of which the last may cover again what others have: its pixels get the same values. How many
 there are of each is a size (`sizes.py`), so that one code is good for all such widths. Rows of one tile, whose pixels
@@ -43,8 +43,8 @@ class RowTiles:
     def row_runs(self, row: TiledRow, outputs: int | Size) -> list[RepeatedTiles]:
         """The tiles of one row."""
         most, half = self.most, lengths(self.most)[2]
-        left, right = (half * bool(lacking) for lacking in (row.left, row.right))
-        if not isinstance(outputs, Size) or max(row.left, row.right) > half or not 1 < outputs < most * (most - 1):
+        left, right = (most * bool(lacking) for lacking in (row.left, row.right))
+        if not isinstance(outputs, Size) or max(row.left, row.right) > most or not 1 < outputs < most * (most - 1):
             return row.runs(outputs, most)
         if not left and not right and outputs <= most:
             return list(self.few(row, outputs))

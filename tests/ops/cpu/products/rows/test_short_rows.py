@@ -76,7 +76,7 @@ def test_tiles_cover_every_row_with_all_its_taps(kind, most):
         assert width in rows_like(w, runs, table, edges, most)
 
 
-@pytest.mark.parametrize(("kind", "first"), [("matrix", 15), ("edges", 24), ("even", 24)])
+@pytest.mark.parametrize(("kind", "first"), [("matrix", 15), ("edges", 36), ("even", 36)])
 def test_one_code_is_good_for_all_short_rows(kind, first):
     """T = 14: from the end tiles and half a tile between them, to 14·13."""
     w, table = replace(WINDOWS[kind], extent=100), SizeTable()
