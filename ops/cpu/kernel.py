@@ -85,6 +85,11 @@ class Kernel(ABC):
         channels = 1 - (self.out.rank - rank)
         return [d for d in range(rank) if d != channels or not self.knows_channels]
 
+    def opens_packed(self, i: int) -> bool:
+        """Whether `open_dims` is true of input `i` where it is packed: by default of operands of an epilogue."""
+        main = getattr(self.op, "main", None)
+        return main is not None and i >= main
+
     @property
     def open_classes(self) -> Sequence[int]:
         """Entries of `shape_class` that a sized kernel's code need not know."""
@@ -98,6 +103,10 @@ class Kernel(ABC):
         """The operator of a sized kernel without what its code need not know, and what is decided; `take` gives what
         stands for a number that is left open."""
         return self.op, self.decisions()
+
+    def look_ups(self) -> Sequence[np.ndarray]:
+        """Tables that a sized kernel's code looks up and does not know: they lie behind its sizes (`LookUps`)."""
+        return ()
 
     @property
     def knows_channels(self) -> bool:

@@ -7,7 +7,7 @@ the same answers to what the emitter asked of them.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from brickrt.ops.cpu.operand import Operand
 from brickrt.ops.types import OpenNumber, TensorType
 
 Take = Callable[[int], Any]
+WORD = 8  # bytes of an entry of a table
 
 
 @dataclass(frozen=True)
@@ -37,9 +38,9 @@ class SizedCode:
         """Whether the code is good for these numbers."""
         return self.sizes.table(numbers) is not None
 
-    def table(self, numbers: Sequence[int]) -> np.ndarray:
-        """What the code reads, int64; of numbers that it is good for."""
-        return np.array(self.sizes.table(numbers), np.int64)
+    def table(self, outline: Outline) -> np.ndarray:
+        """What the code reads, int64; of a kernel whose numbers it is good for."""
+        return np.concatenate([np.array(self.sizes.table(outline.numbers), np.int64), outline.look_ups])
 
 
 class OpenPlace(OpenNumber):
@@ -51,10 +52,11 @@ class OpenPlace(OpenNumber):
 
 @dataclass(frozen=True)
 class Outline:
-    """A kernel's identity without the `numbers` left open."""
+    """A kernel's identity without the `numbers` left open, and what it looks up: int64."""
 
     text: str
     numbers: tuple[int, ...]
+    look_ups: np.ndarray = field(compare=False)
 
 
 def outline(kernel: Kernel) -> Outline:
@@ -67,13 +69,23 @@ def outline(kernel: Kernel) -> Outline:
         return hole
 
     opened = opened_kernel(kernel, take)
-    return Outline(f"{type(kernel).__name__} {opened!r}", tuple(numbers))
+    return Outline(f"{type(kernel).__name__} {opened!r}", tuple(numbers), in_words(kernel.look_ups()))
+
+
+def in_words(tables: Sequence[np.ndarray]) -> np.ndarray:
+    """Look-ups one behind the other as int64, each from a word on, as `LookUps` finds them."""
+    found = [np.zeros(0, np.int64)]
+    for table in tables:
+        data = table.tobytes()
+        found.append(np.frombuffer(data + bytes(-len(data) % WORD), np.int64))
+    return np.concatenate(found)
 
 
 def emit_sized(kernel: Kernel, name: str) -> tuple[ir.Module, SizeTable]:
     """The kernel alone in a module, under `name`, and the table that it reads: its last pointer."""
     module, table = ir.Module(name), SizeTable()
-    f = FunctionEmitter(module, name, sizes_at=kernel.pointers, rounds_bfloat16=kernel.isa.multiplies_bfloat16)
+    rounds = kernel.isa.multiplies_bfloat16
+    f = FunctionEmitter(module, name, sizes_at=kernel.pointers, sizes=table, rounds_bfloat16=rounds)
     opened_kernel(kernel, table.number).emit(f)
     f.finish()
     return module, table
@@ -92,22 +104,23 @@ def opened_kernel(kernel: Kernel, take: Take) -> Kernel:
         return kernel
     out = _opened(kernel.out, kernel, None, take)
     ins = tuple(
-        operand if packed else _opened(operand, kernel, i, take)
+        operand if packed and not kernel.opens_packed(i) else _opened(operand, kernel, i, take)
         for i, (operand, packed) in enumerate(zip(kernel.ins, kernel.packed, strict=True))
     )
     ahead = tuple(replace(p, operand=_opened(p.operand, kernel, None, take)) for p in kernel.prefetched)
     shape = tuple(take(n) if k in kernel.open_classes else n for k, n in enumerate(kernel.shape_class))
+    pace = kernel.prefetch_bytes and take(kernel.prefetch_bytes)
     op, decided = kernel.opened_op(take)
-    return replace(kernel, op=op, out=out, ins=ins, prefetched=ahead, shape_class=shape, decided=decided)
+    found = replace(kernel, op=op, out=out, ins=ins, prefetched=ahead, prefetch_bytes=pace)
+    return replace(found, shape_class=shape, decided=decided)
 
 
 def _opened(operand: Operand, kernel: Kernel, i: int | None, take: Take) -> Operand:
     """An operand that lies as input `i` or the output does, with extents left open, and with them the strides of
-    dimensions outside of them. One element alone stays one: it may be broadcast."""
+    dimensions outside of them, and of one element alone. That stays one: it may be broadcast."""
     opened = [d for d in kernel.open_dims(i) if d < operand.rank and operand.shape[d] >= kernel.least_open]
-    if not opened:
-        return operand
     shape = tuple(take(extent) if d in opened else extent for d, extent in enumerate(operand.shape))
-    last = max(opened)
-    strides = tuple(take(s) if d < last and s > 1 else s for d, s in enumerate(operand.strides))
+    last = max(opened, default=0)
+    alone = [d for d in kernel.open_dims(i) if d < operand.rank and operand.shape[d] == 1]
+    strides = tuple(take(s) if (d < last or d in alone) and s > 1 else s for d, s in enumerate(operand.strides))
     return replace(operand, type=TensorType(shape, operand.dtype), strides=strides)

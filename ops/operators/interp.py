@@ -22,14 +22,19 @@ class AxisTaps:
     weights: tuple[tuple[float, ...], ...]
 
     @property
+    def count(self) -> int:
+        """Taps of an output; one where there are no outputs."""
+        return len(self.indices[0]) if self.indices else 1
+
+    @property
     def index_array(self) -> np.ndarray:
         """The indices as int64 [outputs, taps]."""
-        return np.asarray(self.indices, np.int64).reshape(len(self.indices), -1)
+        return np.asarray(self.indices, np.int64).reshape(len(self.indices), self.count)
 
     @property
     def weight_array(self) -> np.ndarray:
         """The weights as float64 [outputs, taps]."""
-        return np.asarray(self.weights, np.float64).reshape(len(self.weights), -1)
+        return np.asarray(self.weights, np.float64).reshape(len(self.weights), self.count)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 import ml_dtypes
 import numpy as np
@@ -170,8 +171,7 @@ def winograd_us(axes: Axes, channels: int, box: Shape, device: DeviceSpec, share
     swept = axes.swept
     depth, *sides = (1 if axis.dim is None else box[axis.dim] for axis in axes)
     blocks_in, blocks = (-(-count // device.lanes) for count in (channels, box[1]))
-    extents = zip(axes[1:], sides, strict=True)
-    tiles = box[0] * math.prod(int(axis.tiles(np.array(extent))) for axis, extent in extents)
+    tiles = box[0] * math.prod(axis.tiles(extent) for axis, extent in zip(axes[1:], sides, strict=True))
     panel, raw = swept.r * channels * blocks * device.lanes * 4, share.raw_bytes > 0
     sizes = choose_sizes(tiles, depth, min(2, blocks), device.registers, axes.planes * axes.residues * panel, raw)
     padded = -(-tiles // sizes.t) * sizes.t
@@ -212,14 +212,19 @@ def _transform_us(elements: float, device: DeviceSpec, near: bool) -> float:
 
 def _taps_per_output(axis: Axis) -> float:
     """Mean number of taps that fall on the tensor along a swept axis, were the output as long as the input."""
+    if axis.dim is None:
+        return 1.0
     outputs = (axis.extent - 1) // axis.stride + 1
     return live_taps(outputs, axis.extent, axis.r, axis.stride, axis.dilation, axis.pad).sum() / outputs
 
 
+@lru_cache(maxsize=1 << 10)
 def live_taps(outputs: int, extent: int, kernel: int, stride: int, dilation: int, pad: int) -> np.ndarray:
-    """For each tap of a dimension, the number of outputs for which it falls on the tensor."""
+    """For each tap of a dimension, the number of outputs for which it falls on the tensor; nobody may change it."""
     at = np.arange(outputs)[:, None] * stride - pad + np.arange(kernel) * dilation
-    return ((at >= 0) & (at < extent)).sum(axis=0)
+    found = ((at >= 0) & (at < extent)).sum(axis=0)
+    found.flags.writeable = False
+    return found
 
 
 def _is_blocked(layouts: Mapping[str, str], node: Node) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -57,7 +57,7 @@ class BrickTrials:
     """
 
     nodes: Sequence[int]  # ascending
-    bricks: Sequence[Shape]
+    bricks: tuple[Shape, ...]
     bands: np.ndarray
     rows: np.ndarray
     elements: dict[str, np.ndarray]
@@ -79,6 +79,7 @@ class CostModel:
         self.algorithms = algorithms or {}
         self.constant_bytes = constant_bytes(graph)
         self.structures = Structures(graph, layouts)
+        self._alone_us: dict[int, float] = {}  # of nodes that were asked for
 
     @cached_property
     def node_costs(self) -> list[NodeCost]:
@@ -144,6 +145,11 @@ class CostModel:
 
     def layerwise_us(self, k: int) -> float:
         """Time of node `k` on its own, on all cores."""
+        if k not in self._alone_us:
+            self._alone_us[k] = self._layer_us(k)
+        return self._alone_us[k]
+
+    def _layer_us(self, k: int) -> float:
         device, own = self.device, self.node_costs[k]
         tasks = min(device.tasks_per_core * device.cores, max(1.0, own.core_us / device.min_task_us))
         compute, traffic = own.core_us / min(device.cores, tasks), self.traffic_us(k)
@@ -231,7 +237,7 @@ class CostModel:
         `overlapped_us`."""
         graph, cores = self.graph, self.device.cores
         shape = graph.out(graph.nodes[trials.nodes[-1]]).shape
-        bricks = np.array([math.prod(shape) / math.prod(brick) for brick in trials.bricks])
+        bricks = brick_counts(shape, trials.bricks)
         rounds = np.ceil(bricks / cores) * cores / bricks
         if cores > 1:
             rounds = rounds * (1 + UNEVEN_BRICKS * cores / bricks)
@@ -265,5 +271,23 @@ class CostModel:
         """How many times slower work on an image is because its rows are cut; a GPU walks channels, not rows."""
         if self.device.kind == "cuda" or not self.node_costs[trials.nodes[-1]].image or len(shape) < 4:
             return np.ones(len(trials.bricks))
-        widths = (brick[-1] if brick[-1] < shape[-1] else math.inf for brick in trials.bricks)
-        return np.array([1 + ROW_END / (width + ROW_END) for width in widths])
+        return _cut_rows(shape[-1], trials.bricks)
+
+
+@lru_cache(maxsize=64)
+def brick_counts(shape: Shape, bricks: tuple[Shape, ...]) -> np.ndarray:
+    """How many of each brick make up a tensor, in parts where the last are cut off; nobody may change it."""
+    return _fixed([math.prod(shape) / math.prod(brick) for brick in bricks])
+
+
+@lru_cache(maxsize=64)
+def _cut_rows(extent: int, bricks: tuple[Shape, ...]) -> np.ndarray:
+    """How many times slower work is on rows of these bricks than on whole ones."""
+    widths = (brick[-1] if brick[-1] < extent else math.inf for brick in bricks)
+    return _fixed([1 + ROW_END / (width + ROW_END) for width in widths])
+
+
+def _fixed(values: Sequence[float]) -> np.ndarray:
+    found = np.array(values)
+    found.flags.writeable = False
+    return found

@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from brickrt.ops.types import Boxes, Shape
-from brickrt.plan.cost.cost_model import BrickTrials, CostModel
+from brickrt.plan.cost.cost_model import BrickTrials, CostModel, brick_counts
 from brickrt.plan.geometry.bricks import BrickGrid
 from brickrt.plan.geometry.halo import Demand, growth, middle_boxes, needed_boxes, totals
 from brickrt.plan.geometry.row_bands import BandSweep, band_bytes, middle_bands
@@ -142,11 +142,11 @@ def _search(cost: CostModel, order: Sequence[int], tries: list[Cutting]) -> Prop
     than layers do, that which stays farthest below what it may take."""
     root, limit = cost.graph.nodes[order[0]], cost.device.delta_limit
     allowed = max(1.0, 1 - cost.device.margin)
-    shape, bricks = cost.graph.out(root).shape, [brick for brick, _ in tries]
+    shape, bricks, bands = cost.graph.out(root).shape, tuple(brick for brick, _ in tries), _bands(tries)
     demand = Demand(cost.graph, root.output, middle_boxes(shape, bricks))
     swept = _middle_sweep(cost, order[0], tries)
     rows = _rows(cost, order[0], tries)
-    counts = np.array([math.prod(shape) / math.prod(brick) for brick in bricks])
+    counts = brick_counts(shape, bricks)
     demand.join(order[0])
     swept.join(order[0])
     best, saved = None, -math.inf
@@ -154,7 +154,7 @@ def _search(cost: CostModel, order: Sequence[int], tries: list[Cutting]) -> Prop
         demand.join(order[n - 1])
         swept.join(order[n - 1])
         elements = {name: boxes.volumes * counts for name, boxes in demand.needed.items()}
-        trials = BrickTrials(sorted(order[:n]), bricks, _bands(tries), rows, elements, band_bytes(swept))
+        trials = BrickTrials(sorted(order[:n]), bricks, bands, rows, elements, band_bytes(swept))
         us, strategies = _time(cost, trials, fused_bytes(cost, trials.nodes, demand.needed)).chosen(limit)
         gain = allowed * _layerwise_us(cost, order[:n]) - us
         at = int(np.argmax(gain))
@@ -208,7 +208,7 @@ def exact_timing(cost: CostModel, nodes: Sequence[int], cutting: Cutting, needed
     """Modelled times of a subgraph in one brick shape, [1]; `needed` holds the boxes of all its bricks."""
     held = footprint_bytes(cost, nodes, cutting)
     rows = _rows(cost, max(nodes), [cutting])
-    trials = BrickTrials(sorted(nodes), [cutting[0]], _bands([cutting]), rows, totals(needed), held)
+    trials = BrickTrials(sorted(nodes), (cutting[0],), _bands([cutting]), rows, totals(needed), held)
     return _time(cost, trials, fused_bytes(cost, nodes, {name: largest_box(boxes) for name, boxes in needed.items()}))
 
 

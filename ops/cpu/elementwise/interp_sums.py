@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from math import prod
 
 import numpy as np
@@ -12,30 +12,23 @@ from llvmlite import ir
 from brickrt.ops.cpu.arithmetic.expressions import convert
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import I32, Index, computed_type, register_type, vector
-from brickrt.ops.cpu.moves.index_tables import constant_array
+from brickrt.ops.cpu.emit.sizes import Size
+from brickrt.ops.cpu.moves.index_tables import INT64, LookUps
 from brickrt.ops.cpu.operand import Operand
-from brickrt.ops.operators.interp import AxisTaps, Interp
 from brickrt.ops.types import is_floating
 
-FLOAT32, FLOAT64, INT64 = np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.int64)
+FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 UNROLLED_TAPS = 36
 
 
 @dataclass(frozen=True)
 class AxisTables:
-    """Tables [taps][outputs]: what the same tap of neighbouring outputs needs lies side by side."""
+    """Where the tables [taps][outputs] of an axis lie."""
 
     taps: int
-    outputs: int
+    outputs: int | Size
     indices: ir.Value
     weights: ir.Value
-
-    @staticmethod
-    def of(f: FunctionEmitter, taps: AxisTaps, work: np.dtype) -> AxisTables:
-        """The tables of an axis, weights as `work`."""
-        outputs, count = taps.index_array.shape
-        indices = constant_array(f, taps.index_array.T.ravel())
-        return AxisTables(count, outputs, indices, constant_array(f, taps.weight_array.T.astype(work).ravel()))
 
 
 @dataclass(frozen=True)
@@ -48,12 +41,19 @@ class Sums:
     tables: list[AxisTables | None]
     src: ir.Value
     dst: ir.Value
+    known: dict[int, list[tuple[Index, ir.Value]]] = field(default_factory=dict)  # taps of axes, see `row`
 
     @staticmethod
-    def of(f: FunctionEmitter, op: Interp, source: Operand, out: Operand) -> Sums:
-        """Puts the tables of all axes that have taps in the kernel's module."""
-        work = work_dtype(out.dtype)
-        tables = [None if taps is None else AxisTables.of(f, taps, work) for taps in op.taps]
+    def of(f: FunctionEmitter, counts: Sequence[int | None], source: Operand, out: Operand) -> Sums:
+        """Finds the tables of all axes that have taps: so many an output."""
+        work, found = work_dtype(out.dtype), LookUps(f)
+        tables = list[AxisTables | None]()
+        for count, outputs in zip(counts, out.shape, strict=True):
+            if count is None:
+                tables.append(None)
+                continue
+            indices, weights = (found.following(count * outputs, dtype) for dtype in (INT64, work))
+            tables.append(AxisTables(count, outputs, indices, weights))
         return Sums(f, source, out, tables, f.pointer(1), f.pointer(0))
 
     @property
@@ -61,13 +61,22 @@ class Sums:
         """The type that sums have."""
         return work_dtype(self.out.dtype)
 
+    def row(self, at: Sequence[Index], lanes: int) -> Sums:
+        """The same for a row: all taps of outer axes, where it is at `at`, are loaded before."""
+        outer = [(axis, table.taps) for axis, table in enumerate(self.tables[: len(at)]) if table]
+        if prod(count for _, count in outer) > UNROLLED_TAPS:
+            return self
+        known = {axis: [self._tap(axis, tap, at, lanes) for tap in range(count)] for axis, count in outer}
+        return replace(self, known=known)
+
     def emit_row(self, at: Sequence[Index], lanes: int, count: Index) -> None:
         """`count` outputs of a plain row from index `at` on, in a vector where there are `lanes`."""
         if count == lanes:
             self.emit(at, lanes)
             return
+        alone = replace(self, known={})  # of weights in every lane
         with self.f.loop(0, count) as k:
-            self.emit([*at[:-1], self.f.add(at[-1], k)], 1)
+            alone.emit([*at[:-1], self.f.add(at[-1], k)], 1)
 
     def emit(self, at: Sequence[Index], lanes: int) -> None:
         """`lanes` outputs from index `at` on: channels of a block, or neighbours along the innermost axis."""
@@ -95,7 +104,7 @@ class Sums:
             return self._across(table, at, offset, lanes)
         total = None
         for tap in range(table.taps):
-            place, weight = self._tap(axis, tap, at, lanes)
+            place, weight = self.known[axis][tap] if axis in self.known else self._tap(axis, tap, at, lanes)
             total = self._weigh(weight, self._unrolled(inner, at, self.f.add(offset, place), lanes), total)
         assert total is not None
         return total

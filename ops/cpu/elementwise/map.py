@@ -43,6 +43,10 @@ class MapKernel(Kernel):
         """Boxes by the dimension that their rows begin at."""
         return row_classes(boxes, out, joinable(out, [access(o, out) for o in ins]))
 
+    def opens_packed(self, i: int) -> bool:
+        """See `Kernel`: where elements lie follows from the shape."""
+        return True
+
     def pack(self, i: int, array: np.ndarray) -> np.ndarray:
         """As the output's vectors read it."""
         return pack_constant(array, self.out)

@@ -34,14 +34,14 @@ from brickrt.ops.cpu.emit.llvm_types import (
     vector,
     zeros,
 )
-from brickrt.ops.cpu.emit.sizes import Size
+from brickrt.ops.cpu.emit.sizes import Size, SizeTable
 
 BFLOAT16_LANES = 16  # of the instruction that rounds to bfloat16
 
 
 class FunctionEmitter(ControlFlow):
     """A function under construction, from its arguments to memory; `b` is the llvmlite builder at the current place.
-    Of a kernel that has a table of sizes args[sizes_at] is its address. `rounds_bfloat16`: the processor has
+    Of a kernel that has a table of `sizes` args[sizes_at] is its address. `rounds_bfloat16`: the processor has
     an instruction for that (AVX-512 BF16)."""
 
     def __init__(
@@ -51,12 +51,13 @@ class FunctionEmitter(ControlFlow):
         args: Sequence[ir.Type] = (PTR, PTR),
         ret: ir.Type = VOID,
         sizes_at: int | None = None,
+        sizes: SizeTable | None = None,
         rounds_bfloat16: bool = False,
     ) -> None:
         super().__init__(module, name, args, ret)
         self.rounds_bfloat16 = rounds_bfloat16
         self._rounded = dict[int, tuple[ir.Value, ir.Value]]()  # values in float32 and their bits in bfloat16, by id
-        self._sizes_at, self._sizes = sizes_at, dict[int, ir.Value]()
+        self._sizes_at, self._table, self._sizes = sizes_at, sizes, dict[int, ir.Value]()
         self._size_table: ir.Value | None = None
 
     # ---- kernel arguments
@@ -67,12 +68,29 @@ class FunctionEmitter(ControlFlow):
             return super().size(x)
         place = x.table.place(x)
         if place not in self._sizes:
-            b = ir.IRBuilder(self.entry)
-            b.position_before(self.entry.terminator)
-            if self._size_table is None:
-                self._size_table = b.load(b.gep(self.fn.args[0], [I64(self._sizes_at)], source_etype=PTR), typ=PTR)
-            self._sizes[place] = b.load(b.gep(self._size_table, [I64(place)], source_etype=I64), typ=I64)
+            table = self._sizes_address()
+            b = self._at_entry()
+            self._sizes[place] = b.load(b.gep(table, [I64(place)], source_etype=I64), typ=I64)
         return self._sizes[place]
+
+    def look_ups(self) -> ir.Value:
+        """The address of what a kernel's code looks up, behind its sizes."""
+        assert self._table is not None
+        words = self.size(self._table.look_ups)
+        return self.b.gep(self._sizes_address(), [words], source_etype=I64)
+
+    def _sizes_address(self) -> ir.Value:
+        """The address of the kernel's table, loaded once, where the function begins."""
+        if self._size_table is None:
+            b = self._at_entry()
+            self._size_table = b.load(b.gep(self.fn.args[0], [I64(self._sizes_at)], source_etype=PTR), typ=PTR)
+        return self._size_table
+
+    def _at_entry(self) -> ir.IRBuilder:
+        """Emits where the function begins."""
+        b = ir.IRBuilder(self.entry)
+        b.position_before(self.entry.terminator)
+        return b
 
     def pointer(self, k: int) -> ir.Value:
         """args[k] of a kernel, loaded."""
@@ -88,7 +106,8 @@ class FunctionEmitter(ControlFlow):
         """A function of its own for code that seldom runs or is seldom entered, called at the current place: its
         emitter, and the `values` inside it. Among hot loops such code would take registers from them."""
         args = (PTR, PTR, *(I64 for _ in values))
-        f = FunctionEmitter(self.module, f"{self.fn.name}.{name}", args, VOID, self._sizes_at, self.rounds_bfloat16)
+        table = self._sizes_at, self._table
+        f = FunctionEmitter(self.module, f"{self.fn.name}.{name}", args, VOID, *table, self.rounds_bfloat16)
         f.fn.linkage = "internal"
         f.fn.attributes.add("noinline")
         f.fn.attributes.add("cold")
@@ -100,9 +119,7 @@ class FunctionEmitter(ControlFlow):
 
     def local(self, kind: ir.Type, initial: ir.Value | None = None, count: int | None = None) -> ir.Value:
         """A stack variable, or `count` of them, allocated once in the entry block; LLVM keeps one in a register."""
-        slot = ir.IRBuilder(self.entry)
-        slot.position_before(self.entry.terminator)
-        place = slot.alloca(kind, count)
+        place = self._at_entry().alloca(kind, count)
         if initial is not None:
             self.b.store(initial, place)
         return place

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from brickrt.ops.cpu.emit.sizes import OPERATIONS, Formula
+from brickrt.ops.cpu.emit.sizes import LOOK_UPS, NUMBER, OPERATIONS, Formula
 
-NUMBER, CONSTANT = "n", "c"
+CONSTANT = "c"
 Step = tuple[str, int, int, int | None]
-"""(word, a, b, answer): number `a`, the constant `a`, or an operation on the results of steps `a` and `b`; where there
-is an `answer`, the result must be it."""
+"""(word, a, b, answer): number `a`, the constant `a`, the number of entries, or an operation on the results of steps
+`a` and `b`; where there is an `answer`, the result must be it."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class SizeProgram:
             if isinstance(formula, int):
                 return CONSTANT, formula, 0
             word, first, *second = formula
-            return (NUMBER, first, 0) if word == NUMBER else (word, place(first), place(second[0]))
+            return (word, first, 0) if word in (NUMBER, LOOK_UPS) else (word, place(first), place(second[0]))
 
         for formula in answers:
             place(formula)
@@ -50,6 +50,8 @@ class SizeProgram:
                 value = numbers[a]
             elif word == CONSTANT:
                 value = a
+            elif word == LOOK_UPS:
+                value = len(self.entries)
             else:
                 x, y = found[a], found[b]
                 if y == 0 and word in "//%":  # the emitter divided by what is nothing here

@@ -19,7 +19,10 @@ from typing import Any, TypeAlias
 from brickrt.ops.types import OpenNumber
 
 Formula: TypeAlias = int | tuple[Any, ...]
-"""An integer; ("n", k), number k; or a word of OPERATIONS and two formulas."""
+"""An integer; (NUMBER, k), number k; (LOOK_UPS, 0), where look-ups begin behind the sizes of a table; or a word of
+OPERATIONS and two formulas."""
+
+NUMBER, LOOK_UPS = "n", "t"
 
 OPERATIONS: dict[str, Callable[[int, int], int]] = {
     "+": operator.add,
@@ -47,7 +50,13 @@ class SizeTable:
     def number(self, value: int) -> Size:
         """The next number."""
         self.numbers.append(value)
-        return Size(self, ("n", len(self.numbers) - 1), value)
+        return Size(self, (NUMBER, len(self.numbers) - 1), value)
+
+    @property
+    def look_ups(self) -> Size:
+        """How many words of the table come before what the code looks up: so many as it has entries in the end, which
+        nobody may ask before."""
+        return Size(self, (LOOK_UPS, 0), 0)
 
     def place(self, size: Size) -> int:
         """Where code finds a size in its table."""
@@ -194,6 +203,11 @@ def greatest(x: Size | int, y: Size | int) -> Size | int:
 def is_less(x: Size | int, y: Size | int) -> Size | int:
     """1 where x < y, else 0: a size where it depends on sizes."""
     return _chosen("<", x, y)
+
+
+def is_equal(x: Size | int, y: Size | int) -> Size | int:
+    """1 where x is y, else 0: a size where it depends on sizes."""
+    return _chosen("==", x, y)
 
 
 def _chosen(word: str, x: Size | int, y: Size | int) -> Size | int:

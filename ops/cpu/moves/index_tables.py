@@ -1,13 +1,18 @@
-"""Tables of indices counted in blocks, and constant arrays inside a kernel's module."""
+"""Tables of indices counted in blocks, constant arrays inside a kernel's module, and tables behind its sizes."""
 
 from __future__ import annotations
+
+from functools import cached_property
 
 import numpy as np
 from llvmlite import ir
 
 from brickrt.ops.affine_tables import Affine
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
-from brickrt.ops.cpu.emit.llvm_types import memory_type
+from brickrt.ops.cpu.emit.llvm_types import Index, memory_type
+from brickrt.ops.cpu.emit.sizes import Size
+
+INT64 = np.dtype(np.int64)
 
 
 def in_blocks(axis: Affine, extent: int, block: int) -> Affine | None:
@@ -27,3 +32,22 @@ def constant_array(f: FunctionEmitter, values: np.ndarray) -> ir.GlobalVariable:
     place.linkage, place.global_constant, place.unnamed_addr = "private", True, True
     place.initializer = ir.Constant(kind, values.tolist())
     return place
+
+
+class LookUps:
+    """Finds the tables of `Kernel.look_ups`, one after the other."""
+
+    def __init__(self, f: FunctionEmitter) -> None:
+        self.f = f
+        self.words: Index = 0
+
+    @cached_property
+    def base(self) -> ir.Value:
+        """Where the first one begins."""
+        return self.f.look_ups()
+
+    def following(self, count: int | Size, dtype: np.dtype) -> ir.Value:
+        """The address of the next table, of `count` elements."""
+        place = self.f.address(self.base, self.words, INT64)
+        self.words = self.f.add(self.words, -(-(count * dtype.itemsize) // INT64.itemsize))
+        return place

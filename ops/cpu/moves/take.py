@@ -16,7 +16,7 @@ from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import I64, Index, memory_type
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel, kernel_for
-from brickrt.ops.cpu.moves.index_tables import constant_array, in_blocks
+from brickrt.ops.cpu.moves.index_tables import INT64, LookUps, in_blocks
 from brickrt.ops.cpu.moves.move_kernel import MoveKernel
 from brickrt.ops.cpu.moves.spans import (
     CopyLoop,
@@ -31,14 +31,23 @@ from brickrt.ops.cpu.moves.square_tiles import copy_spans
 from brickrt.ops.cpu.operand import Operand
 from brickrt.ops.operators.move import Take
 
-INT64 = np.dtype(np.int64)
 MOST_PIECES = 3  # of an axis that reflects or repeats its edges, each with code of its own
 Pieces: TypeAlias = tuple[Affine, ...]
 
 
 @dataclass(frozen=True)
+class LookedUp:
+    """An axis that is no arithmetic; `holes`: some entries are -1."""
+
+    holes: bool
+
+
+AxisMap: TypeAlias = Pieces | LookedUp
+
+
+@dataclass(frozen=True)
 class Lookup:
-    """The table of an axis that is no arithmetic, in memory; `holes`: some entries are -1."""
+    """The table of such an axis, in memory."""
 
     table: ir.Value
     holes: bool
@@ -48,25 +57,39 @@ class TakeKernel(MoveKernel):
     """Plain or blocked. Axes that are arithmetic become strides, their borders fills; those of a few pieces are copied
     piece by piece; the rest is looked up. `decided` are `axis_maps`."""
 
-    def decisions(self) -> tuple[Pieces | None, ...]:
+    def decisions(self) -> tuple[AxisMap, ...]:
         """See `Kernel`."""
         return self.decided or tuple(axis_maps(self.op, self.out))
 
+    @property
+    def pieces(self) -> list[Pieces | None]:
+        """Per axis its arithmetic, None where it is looked up."""
+        return [None if isinstance(how, LookedUp) else how for how in self.decisions()]
+
     def opened_op(self, take: Callable[[int], Any]) -> tuple[Op, tuple[Any, ...]]:
-        """Only axes that are looked up need their tables."""
+        """Its code needs none of the tables."""
         assert isinstance(self.op, Take)
-        axes = self.decisions()
-        tables = tuple(table if how is None else None for table, how in zip(self.op.tables, axes, strict=True))
 
         def opened(how: Affine, first: bool) -> Affine:
             return replace(how, start=take(how.start), lo=how.lo if first else take(how.lo), hi=take(how.hi))
 
-        pieces = (how and tuple(opened(piece, k == 0) for k, piece in enumerate(how)) for how in axes)
-        return replace(self.op, tables=tables), tuple(pieces)
+        def opened_axis(axis: AxisMap) -> AxisMap:
+            if isinstance(axis, LookedUp):
+                return axis
+            return tuple(opened(piece, k == 0) for k, piece in enumerate(axis))
+
+        axes = tuple(map(opened_axis, self.decisions()))
+        return replace(self.op, tables=(None,) * len(axes)), axes
+
+    def look_ups(self) -> Sequence[np.ndarray]:
+        """The tables of axes that are no arithmetic."""
+        assert isinstance(self.op, Take)
+        axes = zip(self.op.tables, self.decisions(), strict=True)
+        return [np.asarray(table, np.int64) for table, how in axes if isinstance(how, LookedUp)]
 
     def emit(self, f: FunctionEmitter) -> None:
         """Each combination of pieces; borders are filled, then what is inside is copied."""
-        axes, ranges = self.decisions(), stored_ranges(f, self.out, self.shape_class)
+        axes, ranges = self.pieces, stored_ranges(f, self.out, self.shape_class)
         sizes = stored_shape(self.out)
         spans = [CopyLoop(*r, s, d, e) for r, s, d, e in zip(ranges, self.ins[0].strides, self.out.strides, sizes)]
         for pieces in product(*(how or (None,) for how in axes)):
@@ -79,19 +102,22 @@ class TakeKernel(MoveKernel):
         for axis, how in enumerate(axes):
             if how is None:
                 continue
-            if len(self.decisions()[axis] or ()) == 1:
+            if len(self.pieces[axis] or ()) == 1:
                 self._fill_border(f, spans + lanes, axis, how)
             lo, hi = inside(f, spans[axis], how)
             offset += how.start * spans[axis].src
             spans[axis] = replace(spans[axis], lo=lo, hi=hi, src=how.step * spans[axis].src)
-        lookups = [self._lookup(f, axis) if how is None else None for axis, how in enumerate(axes)]
+        lookups = self._lookups(f)
         src, dst = self.memories(f)
         self._emit_axes(f, spans + lanes, [*lookups, *[None] * len(lanes)], src.moved(f, offset), dst)
 
-    def _lookup(self, f: FunctionEmitter, axis: int) -> Lookup:
-        assert isinstance(self.op, Take)
-        entries = np.asarray(self.op.tables[axis], np.int64)
-        return Lookup(constant_array(f, entries), bool((entries < 0).any()))
+    def _lookups(self, f: FunctionEmitter) -> list[Lookup | None]:
+        """The tables of axes that are looked up, None for others."""
+        found = LookUps(f)
+        return [
+            Lookup(found.following(extent, INT64), how.holes) if isinstance(how, LookedUp) else None
+            for how, extent in zip(self.decisions(), self.out.shape, strict=True)
+        ]
 
     def _fill_border(self, f: FunctionEmitter, spans: Sequence[CopyLoop], axis: int, how: Affine) -> None:
         """Fills what lies before and behind the part of `axis` that reads."""
@@ -135,25 +161,27 @@ class TakeKernel(MoveKernel):
                     self._emit_axes(f, spans[1:], lookups[1:], src.moved(f, f.mul(index, span.src)), target)
 
 
-def axis_maps(op: Op, out: Operand) -> list[Pieces | None]:
-    """Per axis its arithmetic, None where it is looked up; axis 1 of blocked tensors in blocks.
+def axis_maps(op: Op, out: Operand) -> list[AxisMap]:
+    """Per axis its arithmetic, or that it is looked up; axis 1 of blocked tensors in blocks.
 
     Raises LookupError where channels of a blocked tensor would have to move between lanes.
     """
     assert isinstance(op, Take)
-    axes = [_pieces(table, extent) for table, extent in zip(op.tables, out.shape, strict=True)]
+    axes = [_axis_map(table, extent) for table, extent in zip(op.tables, out.shape, strict=True)]
     if out.block > 1:
         whole = axes[1]
-        channels = whole and len(whole) == 1 and in_blocks(whole[0], out.shape[1], out.block)
+        pieces = () if isinstance(whole, LookedUp) else whole
+        channels = in_blocks(pieces[0], out.shape[1], out.block) if len(pieces) == 1 else None
         if not channels:
             raise LookupError(f"Take: axis 1 moves channels within blocks of {out.block}; reorder to plain first")
         axes[1] = (channels,)
     return axes
 
 
-def _pieces(table: Sequence[int] | None, extent: int) -> Pieces | None:
+def _axis_map(table: Sequence[int] | None, extent: int) -> AxisMap:
     whole = affine(table, extent)
-    return (whole,) if whole else affine_pieces(table or (), MOST_PIECES)
+    pieces = (whole,) if whole else affine_pieces(table or (), MOST_PIECES)
+    return pieces or LookedUp(min(table or (), default=0) < 0)
 
 
 def inside(f: FunctionEmitter, span: CopyLoop, how: Affine) -> tuple[Index, Index]:

@@ -18,13 +18,13 @@ from brickrt.ops.cpu.pool.row import PoolRow
 from brickrt.ops.operators.pool import Pool
 from brickrt.ops.types import Boxes
 
-LONG_ROW = 16
+ROWS = np.array([1, 2, 4, 8, 16])  # lengths of rows that have code: it is good for longer ones too
 
 
 class PoolKernel(Kernel):
     """One row of output pixels at a time. Padding is never read.
 
-    `shape_class` is the length of blocked rows up to `LONG_ROW`, from where on it does not matter.
+    `shape_class` is the greatest of `ROWS` that is no longer than blocked rows are.
     """
 
     effort = 2
@@ -38,7 +38,8 @@ class PoolKernel(Kernel):
         """Blocked boxes by the length of their rows."""
         if out.block == 1:
             return super().classify(op, ins, out, boxes, isa)
-        lengths, index = np.unique(np.minimum(boxes.extents[:, -1], LONG_ROW), return_inverse=True)
+        kinds = np.maximum(np.searchsorted(ROWS, boxes.extents[:, -1], side="right") - 1, 0)
+        lengths, index = np.unique(ROWS[kinds], return_inverse=True)
         return index.reshape(-1), [(length,) for length in lengths.tolist()]
 
     def emit(self, f: FunctionEmitter) -> None:

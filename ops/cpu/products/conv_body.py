@@ -16,7 +16,8 @@ from brickrt.ops.cpu.products.conv_operands import BYTE, ConvOperands, TilePosit
 from brickrt.ops.cpu.products.conv_scheme import ConvScheme
 from brickrt.ops.cpu.products.live_taps import first_input, live_taps, shared_taps, tile_place
 from brickrt.ops.cpu.products.register_tile import Accumulators
-from brickrt.ops.cpu.products.row_tiles import PIXEL, PixelTile, tile_runs
+from brickrt.ops.cpu.products.row_tiles import PIXEL, PixelTile
+from brickrt.ops.cpu.products.rows.short_rows import RowTiles
 from brickrt.ops.cpu.products.words.choose_dot import word_dot
 
 
@@ -82,7 +83,8 @@ class ConvBody(ConvOperands):
             self.walked_row(place, x, self.boxes[-1][1])
             return
         first = first_input(f, k.row_window, x)
-        for run in tile_runs(k.row_window, k.row_class, self.most):
+        tiles = RowTiles(self.most, k.tile[0], k.isa.double_pumped, twice=k.chunks == 1)
+        for run in tiles.runs(k.row_window, k.row_class):
             with f.loop(0, run.repeat) as r:
                 self.tile(place, *tile_place(f, run, x, first, r), run.tile)
 

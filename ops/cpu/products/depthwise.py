@@ -30,7 +30,8 @@ from brickrt.ops.cpu.products.conv_scheme import ConvScheme
 from brickrt.ops.cpu.products.groups.lane_groups import LaneGroups
 from brickrt.ops.cpu.products.groups.lane_inputs import LaneInputs, lane_inputs
 from brickrt.ops.cpu.products.live_taps import first_input, live_taps, tile_place
-from brickrt.ops.cpu.products.row_tiles import FEW, PIXEL, PixelTile, tile_runs
+from brickrt.ops.cpu.products.row_tiles import FEW, PIXEL, PixelTile
+from brickrt.ops.cpu.products.rows.short_rows import RowTiles
 from brickrt.ops.cpu.products.words.byte_dot import ByteDot
 from brickrt.ops.cpu.products.words.words import multiplies_integers
 from brickrt.ops.operators.conv import Conv, ConvTranspose
@@ -148,7 +149,7 @@ class DepthwiseBody:
                 self.tile(at, pixel, pixel, PIXEL)
             return
         first = first_input(f, k.row_window, x)
-        for run in tile_runs(k.row_window, k.row_class, k.tile[1]):
+        for run in RowTiles(k.tile[1], 1, k.isa.double_pumped).runs(k.row_window, k.row_class):
             with f.loop(0, run.repeat) as r:
                 self.tile(at, *tile_place(f, run, x, first, r), run.tile)
 

@@ -24,8 +24,8 @@ def first_input(f: FunctionEmitter, window: RowWindow, x: Index) -> Index:
 def tile_place(f: FunctionEmitter, run: RepeatedTiles, x: Index, base: Index, r: Index) -> tuple[Index, Index]:
     """First output and base of inputs of repetition `r` of a run of tiles, in a row whose own are `x` and `base`."""
     places = f.add(run.start, f.mul(r, run.out_step)), f.add(run.in_start, f.mul(r, run.in_step))
-    if run.latest is not None:  # of pixels that read one of the input each
-        places = (f.minimum(places[0], run.latest),) * 2
+    if run.latest is not None and run.in_latest is not None:
+        places = f.minimum(places[0], run.latest), f.minimum(places[1], run.in_latest)
     return f.add(x, places[0]), f.add(base, places[1])
 
 

@@ -24,8 +24,8 @@ from brickrt.ops.cpu.operand import Operand
 from brickrt.ops.cpu.operands.epilogue import Epilogue
 from brickrt.ops.cpu.products.live_taps import tile_place
 from brickrt.ops.cpu.products.register_tile import Accumulators, LoadWeight, PackedStream
-from brickrt.ops.cpu.products.row_tiles import WIDEST, RepeatedTiles, RowWindow, choose_tile, common_cut, tile_runs
-from brickrt.ops.cpu.products.rows.short_rows import is_short, short_runs
+from brickrt.ops.cpu.products.row_tiles import WIDEST, RepeatedTiles, RowWindow, choose_tile, common_cut
+from brickrt.ops.cpu.products.rows.short_rows import RowTiles
 from brickrt.ops.cpu.products.words.choose_dot import left_registers, word_dot
 from brickrt.ops.cpu.products.words.pair_dot import HALF_WORD, joined_pair
 from brickrt.ops.cpu.products.words.words import (
@@ -70,13 +70,14 @@ class MatMulKernel(Kernel):
 
     def open_dims(self, i: int | None) -> Sequence[int]:
         """See `Kernel`; where `b` is a constant, so are K and the columns. Few whole vectors are taken for the features
-        of a head of attention, which are known."""
+        of a head of attention, which are known, unless there are as many rows: those are taken for tokens."""
         if i is not None and 1 < i < self.op.main:
             return ()
         shape = (self.out if i is None else self.ins[i]).shape
         if self.packed[1]:
             return range(len(shape) - 1)
-        return [d for d, extent in enumerate(shape) if extent > MOST_FEATURES or extent % self.lanes]
+        rows = self.out.shape[-2]
+        return [d for d, n in enumerate(shape) if n > MOST_FEATURES or n % self.lanes or n == rows]
 
     def decisions(self) -> tuple[Any, ...]:
         """See `Kernel`."""
@@ -247,9 +248,7 @@ class MatMulBody:
     def runs(self, rows: int | Size) -> list[RepeatedTiles]:
         """The tiles of all rows of the box."""
         ob, most = self.k.tile
-        if is_short(rows, most):
-            return short_runs(rows, ob, most, self.k.isa.double_pumped)
-        return tile_runs(ROWS, (rows, 0, 0, 0), most)
+        return RowTiles(most, ob, self.k.isa.double_pumped).runs(ROWS, (rows, 0, 0, 0))
 
     def rows(self, batch: list[Index], row: Index, runs: list, tile: Index, blocks: int, masked: bool) -> None:
         """All rows of the box by one tile of `blocks` blocks of columns."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
@@ -154,7 +155,7 @@ class TapRun:
 class RepeatedTiles:
     """`repeat` equal tiles, each `out_step` output and `in_step` input pixels after the one before. The first one's
     first output is `start`; its taps count from `in_start`, relative to the row's base. Where there is a `latest`, no
-    tile begins behind it."""
+    tile begins behind it, and no taps count from behind `in_latest`."""
 
     tile: PixelTile
     start: int | Size
@@ -163,23 +164,29 @@ class RepeatedTiles:
     out_step: int
     in_step: int
     latest: int | Size | None = None
+    in_latest: int | Size | None = None
 
 
 def tile_runs(window: RowWindow, shape_class: tuple[int | Size, int, int, int], most: int) -> list[RepeatedTiles]:
     """The tiles of at most `most` pixels that cover a box's width, equal neighbours gathered into runs. The width may
     be a size; then starts and repetitions are sizes too."""
+    return [run for row, outputs in tiled_rows(window, shape_class) for run in row.runs(outputs, most)]
+
+
+def tiled_rows(
+    window: RowWindow, shape_class: tuple[int | Size, int, int, int]
+) -> Iterator[tuple[TiledRow, int | Size]]:
+    """The rows that a box's width consists of, one for each residue of a transposed window, and their outputs."""
     width, phase, first, beyond = shape_class
     if not width:
-        return []
+        return
     step = window.stride if window.transposed else 1
     like = int(width % step) + step if step > 1 and width >= step else 1 if step == 1 else int(width)
-    runs = list[RepeatedTiles]()
     for residue in range(int(min(step, width))):
         offsets = tuple(window.relative(residue, k, phase) for k in range(window.kernel))
         last = window.known(like, phase)[1] - int(_outputs(like, residue, step)) + 1 - beyond
-        row = _Row(offsets, 1 if window.transposed else window.stride, step, residue, first, last)
-        runs += row.runs(_outputs(width, residue, step), most)
-    return runs
+        row = TiledRow(offsets, 1 if window.transposed else window.stride, step, residue, first, last)
+        yield row, _outputs(width, residue, step)
 
 
 def _outputs(width: int | Size, residue: int, step: int) -> int | Size:
@@ -188,7 +195,7 @@ def _outputs(width: int | Size, residue: int, step: int) -> int | Size:
 
 
 @dataclass(frozen=True)
-class _Row:
+class TiledRow:
     """Every `step`-th output of a row, `residue` the first. Output number p reads input p·advance + offsets[k] by tap
     k, where that is no less than `first`, and the last output those that are no more than `last` beyond p·advance."""
 

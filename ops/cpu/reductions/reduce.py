@@ -5,17 +5,16 @@ Every output combines its elements in an order that depends on the operator and 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from llvmlite import ir
 
 from brickrt.ops.base import Op
 from brickrt.ops.cpu.arithmetic.combine import Combine
-from brickrt.ops.cpu.arithmetic.expressions import emit_expr
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import Index, memory_type, vector
 from brickrt.ops.cpu.emit.vector_loops import vector_loops
@@ -23,6 +22,7 @@ from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel, kernel_for
 from brickrt.ops.cpu.operand import Operand
 from brickrt.ops.cpu.operands.operand_access import operands_in_memory, pack_constant
+from brickrt.ops.cpu.reductions.divisors import divisors, finished, without_divisors
 from brickrt.ops.cpu.reductions.output_loops import OutputLoops
 from brickrt.ops.cpu.reductions.reduce_plan import MergedDims, ReducePlan
 from brickrt.ops.cpu.reductions.reduce_sweep import BUSY_COLUMNS, COLUMNS, Place, ReductionSweep, moved_to
@@ -45,6 +45,19 @@ class ReduceKernel(Kernel):
         """Boxes by the kept dimensions that join."""
         assert isinstance(op, Reduce)
         return ReducePlan(op, tuple(ins), out).classify(boxes)
+
+    def opened_op(self, take: Callable[[int], Any]) -> tuple[Op, tuple[Any, ...]]:
+        """See `Kernel`: what a mean divides by is looked up."""
+        (post,) = without_divisors([self.op.post])
+        return replace(self.op, post=post), self.decisions()
+
+    def look_ups(self) -> Sequence[np.ndarray]:
+        """See `Kernel`."""
+        return [divisors([self.op.post])]
+
+    def opens_packed(self, i: int) -> bool:
+        """See `Kernel`: where elements lie follows from the shape."""
+        return True
 
     def pack(self, i: int, array: np.ndarray) -> np.ndarray:
         """As the input's vectors read it."""
@@ -161,8 +174,7 @@ class _Outputs:
     # ---- stores
 
     def _finish(self, value: ir.Value, lanes: int) -> ir.Value:
-        post = self.kernel.op.post
-        return value if post is None else emit_expr(self.f, post, [value], lanes)
+        return finished(self.f, self.kernel.op.post, value, lanes)
 
     def _target(self, place: Place) -> Index:
         return self.plan.out_access.offset(self.f, place)

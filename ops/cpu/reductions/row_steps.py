@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterable, Sequence
 from llvmlite import ir
 
 from brickrt.ops.cpu.arithmetic.combine import Combine
-from brickrt.ops.cpu.arithmetic.expressions import effort, emit_expr, unroll_of
+from brickrt.ops.cpu.arithmetic.expressions import effort, unroll_of
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import Index
 from brickrt.ops.cpu.emit.vector_loops import vector_loops
+from brickrt.ops.cpu.reductions.divisors import finished
 from brickrt.ops.cpu.reductions.output_loops import OutputLoops
 from brickrt.ops.cpu.reductions.reduce_plan import MergedDims
 from brickrt.ops.cpu.reductions.reduce_sweep import Place, ReductionSweep, all_moved_to
@@ -41,8 +42,7 @@ class RowSteps:
 
     def finish(self, number: int, value: ir.Value, lanes: int) -> ir.Value:
         """Step `number`'s result of what it has combined."""
-        post = self.op.steps[number].post
-        return value if post is None else emit_expr(self.f, post, [value], lanes)
+        return finished(self.f, self.op.steps[number].post, value, lanes)
 
     def swept(
         self, number: int, places: Sequence[Place], results: Results, mask: ir.Value | None = None

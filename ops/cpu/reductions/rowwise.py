@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel, kernel_for
 from brickrt.ops.cpu.operand import Operand
 from brickrt.ops.cpu.operands.operand_access import operands_in_memory, pack_constant
+from brickrt.ops.cpu.reductions.divisors import divisors, without_divisors
 from brickrt.ops.cpu.reductions.row_steps import RowSteps
 from brickrt.ops.cpu.reductions.rowwise_body import RowwiseBody
 from brickrt.ops.cpu.reductions.rowwise_plan import RowPlan
@@ -44,6 +45,20 @@ class RowwiseKernel(Kernel):
         """Boxes by whether they hold whole rows, and by the kept dimensions that join."""
         assert isinstance(op, Rowwise)
         return plans(op, ins, out)[0].classify(boxes)
+
+    def opened_op(self, take: Callable[[int], Any]) -> tuple[Op, tuple[Any, ...]]:
+        """See `Kernel`: what means divide by is looked up."""
+        posts = without_divisors([step.post for step in self.op.steps])
+        steps = (replace(step, post=post) for step, post in zip(self.op.steps, posts, strict=True))
+        return replace(self.op, steps=tuple(steps)), self.decisions()
+
+    def look_ups(self) -> Sequence[np.ndarray]:
+        """See `Kernel`."""
+        return [divisors([step.post for step in self.op.steps])]
+
+    def opens_packed(self, i: int) -> bool:
+        """See `Kernel`: where elements lie follows from the shape."""
+        return True
 
     def pack(self, i: int, array: np.ndarray) -> np.ndarray:
         """As the input's vectors read it."""

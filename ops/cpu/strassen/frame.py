@@ -11,7 +11,7 @@ from llvmlite import ir
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import FLOAT, I32, Index, vector, zeros
 from brickrt.ops.cpu.emit.magnitudes import BITS
-from brickrt.ops.cpu.emit.sizes import greatest, least
+from brickrt.ops.cpu.emit.sizes import greatest, is_equal, least
 from brickrt.ops.cpu.operands.epilogue import offset_of
 from brickrt.ops.cpu.products.register_tile import Accumulators, PackedStream
 from brickrt.ops.cpu.products.spilled_tile import SpilledTile
@@ -185,13 +185,15 @@ class SevenProducts(SpilledTile, ABC):
         its share, and a line of the next product's rows."""
         f, k, frame, tiles = self.f, self.k, self.frame, self.k.tiles
         share = frame.width // least(greatest(1, tiles.count), 4)
-        lines = 1 if tiles.count > 1 else frame.width // LINE
-        first = f.add(f.mul(f.div(self.start, tiles.long), PRODUCTS * k.part_depth), f.mul(number, k.part_depth))
+        apart = is_equal(tiles.count, 1) * LINE  # one tile alone prefetches all lines, others a line of their share
+        place = f.div(f.add(self.start, tiles.top - 1), tiles.top)  # the tile's number, where there are few
+        first = f.add(f.mul(place, PRODUCTS * k.part_depth), f.mul(number, k.part_depth))
         mine, rows = f.address(self.later(), f.mul(first, share), frame.dtype), self.rows_of(f.add(number, 1))
+        lines = [f.address(mine, n * apart, frame.dtype) for n in range(frame.width // LINE)]
 
         def prefetch(c: Index) -> None:
-            for n in range(lines):
-                f.prefetch(mine, f.add(f.mul(c, share), n * LINE), frame.dtype, near=False)
+            for line in lines:
+                f.prefetch(line, f.mul(c, share), frame.dtype, near=False)
             f.prefetch(rows, f.mul(c, LINE), frame.dtype)
 
         return prefetch

@@ -76,7 +76,7 @@ class StrassenScheme(Kernel):
 
     @property
     def tile_rows(self) -> int:
-        """Rows of a register tile; of some, one less."""
+        """Most rows of a register tile; of some, one or two less."""
         return self.decided[0] if self.decided else tile_rows(int(self.part_rows), self.most)
 
     @property
@@ -125,7 +125,7 @@ class StrassenScheme(Kernel):
     @property
     def tiles(self) -> TileCounts:
         """Register tiles of the rows of a part."""
-        return TileCounts.of(self.part_rows, self.tile_rows)
+        return TileCounts.of(self.part_rows, self.tile_rows, self.most)
 
     @property
     def part_rows(self) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from brickrt.ops.base import Op
-from brickrt.ops.cpu.emit.sizes import Size, greatest, least
+from brickrt.ops.cpu.emit.sizes import Size, greatest, is_equal, least
 from brickrt.ops.cpu.products.conv_geometry import reads_one_pixel
 from brickrt.ops.operators.conv import Conv
 from brickrt.ops.operators.matmul import MatMul
@@ -14,7 +14,7 @@ from brickrt.ops.operators.matmul import MatMul
 BLOCKS = 2  # blocks of columns of a register tile
 PRODUCTS = 7
 CHUNKS = {1: 384, 2: 768}  # by levels: of K, at most where it divides evenly
-MORE_TILES = 13 / 12  # than there have to be: each begins and ends, and three instead of two take 15 % longer
+KINDS = 3  # of register tiles that code has: so it is good for more numbers of rows
 CHUNK_COST = 24  # elements of K that take as long as beginning another chunk
 
 
@@ -60,31 +60,35 @@ def part_rows(rows: int | Size, levels: int) -> list[int | Size]:
 
 
 def tile_rows(rows: int, most: int) -> int:
-    """Rows of a register tile, at most `most`, such that tiles of so many and of one less make up `rows`: one of few
-    numbers where there is one that makes hardly more tiles, so that rows of many sizes have code in common."""
-    fewest = max(1, -(-rows // most))
-    counts = {t: -(-rows // t) for t in range(most, most // 2, -2)}
-    few = (t for t, n in counts.items() if (t - 1) * n <= rows and n <= MORE_TILES * fewest)
-    return next(few, -(-rows // fewest))
+    """Most rows of the register tiles that code for `rows` rows of a part has, at most `most`: these, one less and two
+    less. The fewest tiles, as equal as they can be, are among them."""
+    each, step = rows // max(1, -(-rows // most)), KINDS - 1
+    return most - step * -(-max(0, most - step - each) // step)
 
 
 @dataclass(frozen=True)
 class TileCounts:
-    """Register tiles of the rows of a part: `count`, of which `short` have a row less than the `long` ones before."""
+    """The register tiles of the rows of a part, the fewest of at most `most` rows: `count`, of which `more` have a row
+    more than the others, which have `each`. Code has tiles of up to `top` rows (`tile_rows`)."""
 
     count: int | Size
-    long: int
-    short: int | Size
+    each: int | Size
+    more: int | Size
+    top: int
 
     @staticmethod
-    def of(rows: int | Size, long: int) -> TileCounts:
-        """Tiles of `long` rows and of one less (see `tile_rows`)."""
-        count = -(-rows // long)
-        return TileCounts(count, long, count * long - rows)
+    def of(rows: int | Size, top: int, most: int) -> TileCounts:
+        """Tiles that are as equal as they can be."""
+        count = greatest(1, -(-rows // most))
+        return TileCounts(count, rows // count, rows % count, top)
 
     @property
     def runs(self) -> list[tuple[int | Size, int | Size, int]]:
         """Where tiles of one size begin, how many there are, and their rows."""
-        many = self.count - self.short
-        runs = [(0, many, self.long), (many * self.long, self.short, self.long - 1)]
-        return [run for run in runs if run[2] and not (isinstance(run[1], int) and run[1] == 0)]
+        runs = list[tuple[int | Size, int | Size, int]]()
+        start: int | Size = 0
+        for rows in range(self.top, max(0, self.top - KINDS), -1):
+            repeat = is_equal(self.each + 1, rows) * self.more + is_equal(self.each, rows) * (self.count - self.more)
+            runs.append((start, repeat, rows))
+            start = start + repeat * rows
+        return [run for run in runs if not (isinstance(run[1], int) and run[1] == 0)]

@@ -13,11 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from brickrt.ops.operators.conv import Conv
+
+Number = TypeVar("Number", int, np.ndarray)
 
 # Interpolation points ±p of F(m, r), besides ∞, and 0 where n is even: those that round least of many tried, in float32
 # against float64.
@@ -107,8 +109,8 @@ class Axis:
         """Inputs from the first that an output reads to the last."""
         return (self.r - 1) * self.dilation + 1
 
-    def tiles(self, outputs: np.ndarray) -> np.ndarray:
-        """Tiles that cover so many outputs: of each phase equally many."""
+    def tiles(self, outputs: Number) -> Number:
+        """Tiles that cover so many outputs, one number or an array: of each phase equally many."""
         each = -(-outputs // self.phases)
         return self.phases * -(-each // self.m)
 

@@ -89,16 +89,22 @@ class WinogradFrame:
 
     @contextmanager
     def tiles(self, group: TileGroup) -> Iterator[WinogradTile]:
-        """Loop over a group's tiles."""
+        """Loops over a group's register tiles and the tiles of each."""
         f, k = self.f, self.k
-        with f.loop(0, group.count) as t:
-            number = f.value(f.add(group.first, t))
-            image = f.b.udiv(number, f.value(self.per_image))
-            index = f.b.sub(number, f.value(f.mul(image, self.per_image)))
-            row = f.b.udiv(index, f.value(self.across))
-            column = f.b.sub(index, f.value(f.mul(row, self.across)))
-            y, x = (self.origin(s, at) for s, at in zip(self.plane, (row, column), strict=True))
-            yield WinogradTile(number, f.div(t, k.t), f.rem(t, k.t), f.add(self.images[0], image), (y, x))
+        with f.loop(0, group.count, k.t) as first:
+            block = f.b.udiv(f.value(first), f.value(k.t))
+            with f.loop(0, f.minimum(k.t, f.sub(group.count, first))) as place:
+                yield self.tile(f.value(f.add(group.first, first, place)), block, place)
+
+    def tile(self, number: ir.Value, block: Index, place: Index) -> WinogradTile:
+        """The tile of a number."""
+        f = self.f
+        image = f.b.udiv(number, f.value(self.per_image))
+        index = f.b.sub(number, f.value(f.mul(image, self.per_image)))
+        row = f.b.udiv(index, f.value(self.across))
+        column = f.b.sub(index, f.value(f.mul(row, self.across)))
+        y, x = (self.origin(s, at) for s, at in zip(self.plane, (row, column), strict=True))
+        return WinogradTile(number, block, place, f.add(self.images[0], image), (y, x))
 
     def origin(self, span: AxisRange, tile: Index) -> Index:
         """First output of a tile of an axis: every m·d outputs are a tile of each of d phases."""

@@ -146,7 +146,7 @@ class InputTransform:
         """Bᵀ d B into vector `c` of V; each row is stored before the next is computed, which spills less."""
         f, k, (down, across) = self.f, self.k, self.axes
         columns = [input_rows(f, [row[x] for row in d], down) for x in range(across.n)]
-        block = f.add(f.mul(slot(self.frame, z), k.room[0] // k.t), tile.block)
+        block = f.add(f.mul(slot(self.frame, z), k.room[0] // k.most), tile.block)
         at = f.add(f.mul(f.add(f.mul(block, k.depth_in), c), k.t * k.lanes), f.mul(tile.place, k.lanes))
         start = f.address(self.frame.v, at, self.frame.dtype)
         for r in range(down.n):

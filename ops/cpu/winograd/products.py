@@ -1,4 +1,7 @@
-"""The products of a Winograd convolution: for each of the n² planes, V times the transformed weights."""
+"""The products of a Winograd convolution: for each of the n² planes, V times the transformed weights.
+
+How many tiles a register tile has is a size: there is code for each number that it may be.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from contextlib import contextmanager
 
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit.llvm_types import Index, zeros
+from brickrt.ops.cpu.emit.llvm_types import I64, Index, zeros
 from brickrt.ops.cpu.products.register_tile import Accumulators
 from brickrt.ops.cpu.winograd.axes import Axis
 from brickrt.ops.cpu.winograd.frame import TileGroup, WinogradFrame
@@ -37,13 +40,19 @@ class Products:
         f, k, frame = self.f, self.k, self.frame
         tiles = -(-k.out.channel_blocks // k.ob)
         panel = f.add(f.mul(plane, tiles), f.div(block, k.ob))
-        with f.loop(group.lo, group.hi) as at, f.loop(0, group.blocks) as g:
-            zero = zeros(frame.kind)
-            acc = Accumulators.create(f, [zero] * count, k.t, frame.dtype, k.lanes)
-            with self.live_taps(at) as (tap, z), self.live_residues(plane) as residue:
-                self.sweep(acc, panel, tap, residue, plane, f.add(f.mul(slot(frame, z), k.room[0] // k.t), g))
-            row = f.add(f.mul(f.sub(at, group.lo), group.blocks), g)
-            self.store(acc, plane, row, f.sub(block, frame.first_block))
+        for t in self.register_tiles():
+            with f.loop(group.lo, group.hi) as at, f.loop(0, group.blocks) as g:
+                acc = Accumulators.create(f, [zeros(frame.kind)] * count, t, frame.dtype, k.lanes)
+                with self.live_taps(at) as (tap, z), self.live_residues(plane) as residue:
+                    self.sweep(acc, panel, tap, residue, plane, f.add(f.mul(slot(frame, z), k.room[0] // k.most), g))
+                row = f.add(f.mul(f.sub(at, group.lo), group.blocks), g)
+                self.store(acc, plane, row, f.sub(block, frame.first_block))
+
+    def register_tiles(self) -> Iterator[int]:
+        """for t in k.counts: what is emitted in the meantime runs where register tiles have t tiles."""
+        for t in self.k.counts:
+            with self.f.when(self.f.b.icmp_signed("==", self.f.value(self.k.t), I64(t))):
+                yield t
 
     @contextmanager
     def live_taps(self, at: Index) -> Iterator[tuple[Index, Index]]:
@@ -83,7 +92,7 @@ class Products:
         weights = f.address(frame.w, f.mul(first, channels * width), frame.dtype)
         channels *= residues if k.gathers else 1
         vector = f.add(f.mul(block, k.depth_in), f.mul(residue, k.blocks_in))
-        at = f.add(f.mul(plane, k.plane_in), f.mul(vector, k.t * k.lanes))
+        at = f.add(f.mul(plane, k.plane_in), f.mul(vector, acc.pixels * k.lanes))
         pixels = f.address(frame.v, at, frame.dtype)
         whole, tail = divmod(channels, k.lanes)
         with f.loop(0, whole) as c:
@@ -97,8 +106,8 @@ class Products:
         width = k.ob * k.lanes
         rows = f.address(weights, f.mul(c, k.lanes * width), dtype)
         acc.multiply_add(
-            f.address(pixels, f.mul(c, k.t * k.lanes), dtype),
-            [t * k.lanes for t in range(k.t)],
+            f.address(pixels, f.mul(c, acc.pixels * k.lanes), dtype),
+            [t * k.lanes for t in range(acc.pixels)],
             1,
             channels,
             lambda lane, j: f.load(rows, f.add(f.mul(lane, width), j * k.lanes), dtype, k.lanes),
@@ -107,8 +116,8 @@ class Products:
     def store(self, acc: Accumulators, plane: Index, row: Index, block: Index) -> None:
         """Writes a register tile to M."""
         f, k, frame = self.f, self.k, self.frame
-        at = f.add(f.mul(plane, k.plane_out), f.mul(f.add(f.mul(row, frame.own), block), k.t * k.lanes))
+        at = f.add(f.mul(plane, k.plane_out), f.mul(f.add(f.mul(row, frame.own), block), acc.pixels * k.lanes))
         start = f.address(frame.m, at, frame.dtype)
         for j in range(acc.blocks):
-            for t in range(k.t):
-                f.store(acc.value(j, t), start, (j * k.t + t) * k.lanes, frame.dtype, k.lanes)
+            for t in range(acc.pixels):
+                f.store(acc.value(j, t), start, (j * acc.pixels + t) * k.lanes, frame.dtype, k.lanes)

@@ -79,9 +79,11 @@ class RawProducts(Products):
         following = self.frame.raw_at(block, f.mul(f.add(first, k.chunk_blocks), k.lanes), 0)
         with f.loop(0, k.axes.planes) as plane:
             self.prefetch(following, plane)
-            with f.loop(group.lo, group.hi) as at, self.if_live(at, tap) as z, f.loop(0, group.blocks) as g:
-                start = self.place(group, plane, at, g, block)
-                self.add(start, count, plane, f.add(f.mul(slot(self.frame, z), k.room[0] // k.t), g), part)
+            for t in self.register_tiles():
+                with f.loop(group.lo, group.hi) as at, self.if_live(at, tap) as z, f.loop(0, group.blocks) as g:
+                    start = self.place(group, plane, at, g, block)
+                    vector = f.mul(f.add(f.mul(slot(self.frame, z), k.room[0] // k.most), g), k.depth_in)
+                    self.add(start, (count, t), plane, f.add(vector, part[0]), part)
 
     @contextmanager
     def if_live(self, at: Index, tap: Index) -> Iterator[Index]:
@@ -118,16 +120,18 @@ class RawProducts(Products):
             at = f.add(following, f.mul(f.add(f.mul(plane, share), n), line))
             f.prefetch(self.frame.raw_weights, at, k.raw_type, near=False)
 
-    def add(self, start: Index, count: int, plane: Index, block: Index, part: tuple[Index, Index, int]) -> None:
-        """Adds a chunk to the tile of sums at `start`; `block` is the register tile in V."""
-        f, k, frame, (first, blocks, channels) = self.f, self.k, self.frame, part
+    def add(
+        self, start: Index, shape: tuple[int, int], plane: Index, vector: Index, part: tuple[Index, Index, int]
+    ) -> None:
+        """Adds a chunk to the tile of sums at `start`, which has a `shape` of blocks and tiles; `vector` is its first
+        one in V."""
+        f, k, frame, (_, blocks, channels) = self.f, self.k, self.frame, part
         sums = f.address(frame.m, start, frame.dtype)
-        acc = Accumulators.create(f, [zeros(frame.kind)] * count, k.t, frame.dtype, k.lanes)
-        places = [(j, t, (j * k.t + t) * k.lanes) for j in range(count) for t in range(k.t)]
+        acc = Accumulators.create(f, [zeros(frame.kind)] * shape[0], shape[1], frame.dtype, k.lanes)
+        places = [(j, t, (j * shape[1] + t) * k.lanes) for j in range(shape[0]) for t in range(shape[1])]
         for j, t, at in places:
             acc.put(j, t, f.load(sums, at, frame.dtype, k.lanes))
-        vector = f.add(f.mul(block, k.depth_in), first)
-        pixels = f.address(frame.v, f.add(f.mul(plane, k.plane_in), f.mul(vector, k.t * k.lanes)), frame.dtype)
+        pixels = f.address(frame.v, f.add(f.mul(plane, k.plane_in), f.mul(vector, shape[1] * k.lanes)), frame.dtype)
         weights = f.address(self.chunk_weights, f.mul(plane, k.chunk_plane), frame.dtype)
         with f.loop(0, blocks) as c:
             self.channels(acc, pixels, weights, c, channels)

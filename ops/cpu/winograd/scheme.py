@@ -28,7 +28,7 @@ from brickrt.ops.cpu.kernel import Kernel
 from brickrt.ops.cpu.operands.epilogue import Epilogue
 from brickrt.ops.cpu.products.few_outputs import power_of_two
 from brickrt.ops.cpu.winograd.axes import Axes, axes_of
-from brickrt.ops.cpu.winograd.sizes import MOST_BLOCKS, NEAR, Sizes, choose_sizes
+from brickrt.ops.cpu.winograd.sizes import MOST_BLOCKS, NEAR, Sizes, choose_sizes, register_tiles
 from brickrt.ops.cpu.winograd.transforms import transform_weights
 from brickrt.ops.operators.conv import Conv
 
@@ -42,7 +42,7 @@ class WinogradScheme(Kernel):
     """`shape_class` is (edge, align, tiles, depth, blocks, raw): tiles of `edge` outputs, m, along each tiled
     dimension; `align` as in `choose_tile`; then the most that a box has of tiles in a plane (of all its images), of
     planes, and of blocks of output channels; and whether weights are transformed while the kernel runs. `decided` are
-    the `sizes`, of which the group alone is a size, `ob`, and for how many tiles and blocks there is `room`."""
+    the `sizes`, of which tiles and group are open, `ob`, and for how many tiles and blocks there is `room`."""
 
     op: Conv
     effort = 5
@@ -63,9 +63,9 @@ class WinogradScheme(Kernel):
         return self.sizes, self.ob, self.room
 
     def opened_op(self, take: Callable[[int], Any]) -> tuple[Op, tuple[Any, ...]]:
-        """See `Kernel`: how many tiles make a group is a size."""
+        """See `Kernel`: how many tiles make a register tile and a group are sizes."""
         sizes, *others = self.decided or self.decisions()
-        return self.op, (replace(sizes, group=take(sizes.group)), *others)
+        return self.op, (replace(sizes, t=take(sizes.t), group=take(sizes.group)), *others)
 
     @property
     def edge(self) -> int:
@@ -131,13 +131,23 @@ class WinogradScheme(Kernel):
         boxes have code in common."""
         if self.decided:
             return self.decided[2]
-        tiles = self.t if self.weight_bytes <= NEAR and not self.raw else MOST_BLOCKS * self.t
+        tiles = self.most if self.weight_bytes <= NEAR and not self.raw else MOST_BLOCKS * self.most
         return tiles, min(self.out.channel_blocks, power_of_two(max(ROOMY, self.shape_class[4])))
 
     @property
     def t(self) -> int:
-        """Tiles of a register tile."""
+        """Tiles of a register tile, one of `counts`."""
         return self.sizes.t
+
+    @property
+    def counts(self) -> list[int]:
+        """How many tiles a register tile may have."""
+        return register_tiles(self.ob, self.isa.registers)
+
+    @property
+    def most(self) -> int:
+        """Tiles that a register tile has room for in V and M."""
+        return self.counts[0]
 
     @property
     def group(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 NEAR = 1 << 20  # bytes that transformed weights may take to stay close to a core
 MOST_BLOCKS = 4  # register tiles between two sweeps of the weights
@@ -37,8 +38,15 @@ def choose_sizes(tiles: int, planes: int, ob: int, registers: int, weight_bytes:
     return Sizes(t, group, min(planes, max(1, SHARED_TILES // group)))
 
 
-def register_tile(tiles: int, ob: int, registers: int) -> int:
-    """As many tiles as registers allow, but not much padding; of few numbers, so that boxes have code in common."""
+def register_tiles(ob: int, registers: int) -> list[int]:
+    """How many tiles a register tile may have: as many as registers allow, or one of a few lesser numbers. Code has
+    products of each."""
     most = min((registers - ob - 2) // ob, 24)
-    padded = {t: -(-tiles // t) * t for t in (most, *(t for t in FEWER_TILES if t < most))}
+    return [most, *(t for t in FEWER_TILES if t < most)]
+
+
+@lru_cache(maxsize=1 << 12)
+def register_tile(tiles: int, ob: int, registers: int) -> int:
+    """As many tiles as registers allow, but not much padding."""
+    padded = {t: -(-tiles // t) * t for t in register_tiles(ob, registers)}
     return next(t for t in padded if padded[t] <= 1.05 * min(padded.values()))

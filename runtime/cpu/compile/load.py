@@ -54,7 +54,7 @@ class WantedKernel:
     def found(self, code: SizedCode) -> None:
         """The code is there."""
         self.code = code
-        self.sizes.set_result(code.table(self.outline.numbers))
+        self.sizes.set_result(code.table(self.outline))
 
 
 class KernelLoader:

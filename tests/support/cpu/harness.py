@@ -99,7 +99,7 @@ def compiled(kernel: Kernel) -> tuple[int, np.ndarray]:
         fitting = [(code, library)]
         known += fitting
     code, library = fitting[0]
-    return library.address("k"), code.table(found.numbers)
+    return library.address("k"), code.table(found)
 
 
 def call(kernel: Kernel, origins: Sequence[int], box: Boxes) -> None:

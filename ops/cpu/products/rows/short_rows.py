@@ -2,48 +2,81 @@
 
     width 25, T = 14    |------13------|---8---|-4-|
     width 37            |------13------|---8---|---8---|-----8|    the last one begins where it ends with the row
+    40, with both edges |---edge-14----|---8---|-4-|---edge-14----|
 
 Tiles of four lengths do, of which the last may cover again what others have: its pixels get the same values. How many
-there are of each is a size (`sizes.py`), so that one code is good for all such widths.
+there are of each is a size (`sizes.py`), so that one code is good for all such widths. Rows of one tile, whose pixels
+lack no taps, have a code with a tile of each length: how often it repeats is 1 for the row's width and 0 for others.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
-from typing import TypeGuard
 
 from brickrt.ops.cpu.emit.sizes import OPERATIONS, Size
-from brickrt.ops.cpu.products.row_tiles import PixelTile, RepeatedTiles, tile_cycles
+from brickrt.ops.cpu.products.row_tiles import RepeatedTiles, RowWindow, TiledRow, tile_cycles, tiled_rows
 
 WORD = "tiles"
 """The operation on sizes that counts tiles: of a width, and of `_code`."""
 MOST_HALVES, MOST_QUARTERS = 3, 2  # tiles of these lengths in a row
 RADIX = 64
+FEWEST = 4  # pixels of a tile, from which on there are such lengths
 
 
-def is_short(width: int | Size, most: int) -> TypeGuard[Size]:
-    """Whether tiles of `most` pixels and of one less cover some such widths only. Where one tile is enough, it is as
-    long as the row."""
-    return isinstance(width, Size) and most > 3 and most < width < most * (most - 1)
+@dataclass(frozen=True)
+class RowTiles:
+    """How rows are cut: in tiles of at most `most` pixels by `blocks` blocks of channels; those of a short row cover
+    pixels `twice` where they may."""
+
+    most: int
+    blocks: int
+    double_pumped: bool
+    twice: bool = True
+
+    def runs(self, window: RowWindow, shape_class: tuple[int | Size, int, int, int]) -> list[RepeatedTiles]:
+        """As `tile_runs`."""
+        return [run for row, outputs in tiled_rows(window, shape_class) for run in self.row_runs(row, outputs)]
+
+    def row_runs(self, row: TiledRow, outputs: int | Size) -> list[RepeatedTiles]:
+        """The tiles of one row."""
+        most, half = self.most, lengths(self.most)[2]
+        left, right = (most * bool(lacking) for lacking in (row.left, row.right))
+        if not isinstance(outputs, Size) or max(row.left, row.right) > most or not 1 < outputs < most * (most - 1):
+            return row.runs(outputs, most)
+        if not left and not right and outputs <= most:
+            return list(self.few(row, outputs))
+        covered = self.twice and most >= FEWEST and outputs > max(most, left + right + half - 1)
+        return list(self.short(row, outputs, left, right)) if covered else row.runs(outputs, most)
+
+    def few(self, row: TiledRow, outputs: Size) -> Iterator[RepeatedTiles]:
+        """A tile as long as the row, of each length from 2 to T."""
+        for length in range(2, self.most + 1):
+            yield row.run(0, length, outputs.table.make("==", outputs, length))
+
+    def short(self, row: TiledRow, outputs: Size, left: int, right: int) -> Iterator[RepeatedTiles]:
+        """Tiles that lack taps at the ends, of `left` and `right` outputs where there are any; of four lengths between
+        them."""
+        if left:
+            yield row.run(0, left)
+        inner = outputs - left - right
+        start: int | Size = left
+        for which, length in enumerate(lengths(self.most)):
+            count = outputs.table.make(WORD, inner, _code(which, self.most, self.blocks, self.double_pumped))
+            last = outputs - right - length
+            tiles = row.run(start, length, count)
+            yield replace(tiles, latest=row.residue + last * row.step, in_latest=last * row.advance)
+            start = start + count * length
+        if right:
+            yield row.run(outputs - right, right, end=0)
 
 
 def lengths(most: int) -> tuple[int, int, int, int]:
     """The lengths of tiles of at most `most` pixels."""
     half = most // 2 + 1
     return most, most - 1, half, half // 2
-
-
-def short_runs(width: Size, blocks: int, most: int, double_pumped: bool) -> list[RepeatedTiles]:
-    """The tiles of a row of pixels, of `blocks` blocks of channels each."""
-    runs = list[RepeatedTiles]()
-    start: Size | int = 0
-    for which, length in enumerate(lengths(most)):
-        count = width.table.make(WORD, width, _code(which, most, blocks, double_pumped))
-        tile = PixelTile(1, length, (tuple(range(length)),))
-        runs.append(RepeatedTiles(tile, start, start, count, length, length, width - length))
-        start = start + count * length
-    return runs
 
 
 def _code(*parts: int) -> int:

@@ -131,12 +131,18 @@ def test_bricks_make_the_whole(brick, depth, kernel):
 @pytest.mark.parametrize("most", [1, 6, 14])
 def test_tiles_cover_the_rows_of_a_part_once(most):
     for rows in range(120):
-        long = tile_rows(rows, most)
-        assert 1 <= long <= most
-        runs = TileCounts.of(rows, long).runs
+        top = tile_rows(rows, most)
+        assert 1 <= top <= most
+        runs = TileCounts.of(rows, top, most).runs
         covered = [start + r * count + i for start, repeat, count in runs for r in range(repeat) for i in range(count)]
         assert covered == list(range(rows))
-        assert len({count for *_, count in runs}) <= 2
+        assert len({count for *_, count in runs}) <= 2 and sum(repeat for _, repeat, _ in runs) == -(-rows // most)
+
+
+def test_long_parts_have_one_code():
+    """T = 14: tiles of 14, 13 and 12 rows make up every part of 72 rows or more."""
+    assert {tile_rows(rows, 14) for rows in range(72, 2000)} == {14}
+    assert {tile_rows(rows, 14) for rows in range(29, 72)} == {10, 12, 14}
 
 
 def test_parts_of_rows_are_all_rows():

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -9,39 +12,83 @@ from brickrt.ops.cpu.emit.size_program import SizeProgram
 from brickrt.ops.cpu.emit.sizes import Size, SizeTable
 from brickrt.ops.cpu.operand import dense
 from brickrt.ops.cpu.products.matmul import MatMulKernel
-from brickrt.ops.cpu.products.rows.short_rows import is_short, lengths, short_runs
+from brickrt.ops.cpu.products.row_tiles import RepeatedTiles, RowWindow
+from brickrt.ops.cpu.products.rows.short_rows import RowTiles
 from brickrt.ops.cpu.sized_kernel import emit_sized, outline
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.types import TensorType
 from tests.ops.cpu.products.test_matmul import check_product, sample
+from tests.ops.cpu.products.test_row_tiles import output_extent, taps_by_definition
 from tests.support.cpu.formulas import value_of
 from tests.support.cpu.harness import AVX2, HOST
 
-
-@pytest.mark.parametrize("most", [4, 5, 9, 12, 14, 24])
-@pytest.mark.parametrize("double_pumped", [False, True])
-def test_tiles_cover_every_row_and_nothing_else(most, double_pumped):
-    table = SizeTable()
-    runs = short_runs(table.number(most + 1), 2, most, double_pumped)
-    assert not table.answers
-    for width in range(most + 1, most * (most - 1)):
-
-        def number(size: Size | int, width: int = width) -> int:
-            return value_of(size.formula, [width]) if isinstance(size, Size) else size
-
-        covered = [0] * width
-        for run in runs:
-            for r in range(number(run.repeat)):
-                start = min(number(run.start) + r * run.out_step, number(run.latest))
-                for pixel in range(start, start + run.tile.count):
-                    covered[pixel] += 1
-        assert min(covered) == 1 and sum(covered) - width < max(lengths(most)[2], 2)
+Taps = dict[int, int]
+WINDOWS = {
+    "matrix": RowWindow(1, 1, 1, 1, 0),
+    "edges": RowWindow(1, 3, 1, 1, 1),
+    "wide": RowWindow(1, 7, 2, 1, 3),
+    "dilated": RowWindow(1, 3, 1, 2, 2),
+    "even": RowWindow(1, 2, 1, 1, 1),
+    "transposed": RowWindow(1, 4, 2, 1, 1, transposed=True),
+}
 
 
-def test_which_rows_are_short():
-    table = SizeTable()
-    shorts = [is_short(table.number(width), 14) for width in (14, 15, 181, 182)]
-    assert shorts == [False, True, True, False] and not is_short(15, 14)
+def taps_of(w: RowWindow, runs: list[RepeatedTiles], width: int) -> list[list[Taps]]:
+    """What each pixel of a row from 0 on reads by its taps, as each tile has it that covers the pixel."""
+
+    def number(size: Size | int | None) -> int:
+        return value_of(size.formula, [width]) if isinstance(size, Size) else width * 9 if size is None else size
+
+    found: list[list[Taps]] = [[] for _ in range(width)]
+    for run in runs:
+        for r in range(number(run.repeat)):
+            start = min(number(run.start) + r * run.out_step, number(run.latest))
+            base = w.base(0) + min(number(run.in_start) + r * run.in_step, number(run.in_latest))
+            for t in range(run.tile.count):
+                reads = {k: rels[t] + base for k, rels in enumerate(run.tile.taps) if rels[t] is not None}
+                found[start + t * run.tile.step].append(reads)
+    return found
+
+
+def rows_like(w: RowWindow, runs: list[RepeatedTiles], table: SizeTable, edges: Sequence[int], most: int) -> list[int]:
+    """Checks the runs on all rows that they are good for, up to longer ones than short ones; gives their lengths."""
+    checked = []
+    for extent in range(1, (most * most + 9) * w.stride):
+        other = replace(w, extent=extent)
+        n = output_extent(other)
+        fits = all(value_of(formula, [n]) == answer for formula, answer in table.answers.items())
+        if fits and other.shape_class(0, n)[1:] == tuple(edges):
+            expected = [taps_by_definition(other, x) for x in range(n)]
+            for found, taps in zip(taps_of(other, runs, n), expected, strict=True):
+                assert found and all(each == taps for each in found)
+            checked.append(n)
+    return checked
+
+
+@pytest.mark.parametrize("kind", WINDOWS)
+@pytest.mark.parametrize("most", [3, 4, 5, 8, 12])
+def test_tiles_cover_every_row_with_all_its_taps(kind, most):
+    """A pixel may be in two tiles: then it reads the same in both."""
+    for extent in (2, most, most + 2, 5 * most, most * (most - 1) + 3):
+        w, table = replace(WINDOWS[kind], extent=extent), SizeTable()
+        width, *edges = w.shape_class(0, output_extent(w))
+        runs = RowTiles(most, 2, most == 12).runs(w, (table.number(width), *edges))
+        assert width in rows_like(w, runs, table, edges, most)
+
+
+@pytest.mark.parametrize(("kind", "first"), [("matrix", 15), ("edges", 36), ("even", 36)])
+def test_one_code_is_good_for_all_short_rows(kind, first):
+    """T = 14: from the end tiles and half a tile between them, to 14·13."""
+    w, table = replace(WINDOWS[kind], extent=100), SizeTable()
+    width, *edges = w.shape_class(0, output_extent(w))
+    runs = RowTiles(14, 2, False).runs(w, (table.number(width), *edges))
+    assert rows_like(w, runs, table, edges, 14) == list(range(first, 14 * 13))
+
+
+def test_no_pixel_is_in_two_tiles_where_that_must_not_be():
+    w, table = replace(WINDOWS["edges"], extent=100), SizeTable()
+    runs = RowTiles(14, 2, False, twice=False).runs(w, (table.number(100), *w.shape_class(0, 100)[1:]))
+    assert all(len(found) == 1 for found in taps_of(w, runs, 100))
 
 
 def product_kernel(rows: int, columns: int, constant: bool) -> MatMulKernel:
@@ -60,10 +107,13 @@ def fitting(kernel: MatMulKernel, others: list[MatMulKernel]) -> list[bool]:
     return [sizes.table(other.numbers) is not None for other in alike]
 
 
-def test_one_code_is_good_for_all_short_rows():
+def test_products_of_few_and_of_short_rows_have_one_code_each():
     kernel = product_kernel(100, 96, constant=True)
     most = kernel.tile[1]
     assert all(fitting(kernel, [product_kernel(n, 96, constant=True) for n in range(most + 1, most * (most - 1), 3)]))
+    kernel = product_kernel(5, 96, constant=True)
+    few = [product_kernel(n, 96, constant=True) for n in range(2, kernel.tile[1] + 1)]
+    assert all(fitting(kernel, few))
 
 
 def test_columns_that_fill_their_last_block_have_the_code_of_those_that_do_not():
@@ -73,7 +123,7 @@ def test_columns_that_fill_their_last_block_have_the_code_of_those_that_do_not()
     assert all(fitting(kernel, others))
 
 
-@pytest.mark.parametrize("rows", [15, 17, 37, 61])
+@pytest.mark.parametrize("rows", [2, 3, 5, 15, 17, 37, 61])
 @pytest.mark.parametrize("packed", [False, True])
 def test_short_rows_are_those_of_the_definition(rows, packed):
     check_product(MatMul(), sample((2, rows, 9), (2, 9, 144)), AVX2, packed=packed)

@@ -1,0 +1,138 @@
+"""Which kernels share code: what one of a size is compiled to is good for those of others, with the table of theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import brickrt.ops.cpu.all_kernels  # noqa: F401 (registers the kernels)
+from brickrt.ops.base import Op
+from brickrt.ops.cpu.emit.size_program import SizeProgram
+from brickrt.ops.cpu.kernel import Kernel, choose_kernel
+from brickrt.ops.cpu.operand import Operand, dense
+from brickrt.ops.cpu.products.conv import ConvKernel
+from brickrt.ops.cpu.sized_kernel import emit_sized, in_words, outline
+from brickrt.ops.cpu.winograd.kernel import WinogradMaker
+from brickrt.ops.expr import apply, arg, const
+from brickrt.ops.operators.conv import Conv
+from brickrt.ops.operators.interp import AxisTaps, Interp
+from brickrt.ops.operators.map import Map
+from brickrt.ops.operators.matmul import MatMul
+from brickrt.ops.operators.move import Take
+from brickrt.ops.operators.reduce import Reduce
+from brickrt.ops.types import Boxes, TensorType
+from tests.support.cpu.harness import HOST, check, run_kernel
+
+F32 = np.dtype(np.float32)
+LANES = HOST.lanes
+
+
+def operand(*shape: int, block: int = 1) -> Operand:
+    """A dense tensor."""
+    return dense(TensorType(shape, F32), block)
+
+
+def kernel(op: Op, *ins: Operand, block: int = 1, packed: tuple[int, ...] = (), maker=None) -> Kernel:
+    """That of the whole output; inputs `packed` are constants."""
+    out = dense(op.infer([each.type for each in ins]), block)
+    cls = maker or choose_kernel(op, ins, out, HOST)
+    _, classes = cls.classify(op, ins, out, Boxes.whole(out.shape), HOST)
+    return cls(op, ins, out, HOST, tuple(i in packed for i in range(len(ins))), classes[0])
+
+
+def taps(extent: int, outputs: int) -> AxisTaps:
+    """Two taps an output."""
+    first = [min(i * extent // outputs, extent - 2) for i in range(outputs)]
+    return AxisTaps(tuple((i, i + 1) for i in first), ((0.25, 0.75),) * outputs)
+
+
+def resized(n: int) -> Kernel:
+    op = Interp((None, None, taps(n, 2 * n), taps(n + 3, 3 * n)))
+    return kernel(op, operand(1, 2 * LANES, n, n + 3, block=LANES), block=LANES)
+
+
+def nearest(n: int) -> Kernel:
+    table = tuple(i // 2 for i in range(2 * n))
+    return kernel(Take((None, None, table, table)), operand(1, 3, n, n))
+
+
+def mean(n: int) -> Kernel:
+    post = apply("div", arg(0, F32), const(n * n, F32))
+    return kernel(Reduce("sum", (2, 3), True, None, post), operand(1, 2 * LANES, n, n, block=LANES), block=LANES)
+
+
+def with_positions(n: int) -> Kernel:
+    op = Map(apply("add", arg(0, F32), arg(1, F32)))
+    return kernel(op, operand(1, n, 48), operand(1, n, 48), packed=(1,))
+
+
+def first_token(n: int) -> Kernel:
+    """A row of a tensor of n rows, times a matrix."""
+    a = Operand(TensorType((1, 1, 48), F32), (48 * n, 48, 1))
+    return kernel(MatMul(), a, operand(48, 32), packed=(1,))
+
+
+def scores(n: int) -> Kernel:
+    return kernel(MatMul(), operand(1, 4, n, 32), operand(1, 4, 32, n))
+
+
+def winograd(n: int) -> Kernel:
+    op = Conv((3, 3), (1, 1), (1, 1), (1, 1), (1, 1), 1, False, None)
+    ins = operand(1, 2 * LANES, n, n, block=LANES), operand(2 * LANES, 2 * LANES, 3, 3)
+    return kernel(op, *ins, block=LANES, packed=(1,), maker=WinogradMaker(4))
+
+
+def row_of_edges(n: int) -> Kernel:
+    op = Conv((3, 3), (1, 1), (1, 1), (1, 1), (1, 1), 1, False, None)
+    ins = operand(1, 2 * LANES, 40, n, block=LANES), operand(2 * LANES, 2 * LANES, 3, 3)
+    return kernel(op, *ins, block=LANES, packed=(1,), maker=ConvKernel)
+
+
+@pytest.mark.parametrize(
+    ("made", "sizes"),
+    [
+        (resized, [20, 33, 150]),
+        (nearest, [20, 33, 150]),
+        (mean, [40, 57, 64]),
+        (with_positions, [17, 30, 512]),
+        (first_token, [7, 30, 512]),
+        (scores, [30, 64, 62]),  # of few whole vectors, too
+        (winograd, [9, 12, 17, 24, 33, 80, 200]),  # register tiles of all numbers of tiles
+        (row_of_edges, [41, 66, 97, 111]),
+    ],
+)
+def test_sizes_share_code(made: Callable[[int], Kernel], sizes: list[int]):
+    first = made(sizes[0])
+    _, table = emit_sized(first, "k")
+    program = SizeProgram.of(table.answers, table.entries)
+    for n in sizes:
+        shape = outline(made(n))
+        assert shape.text == outline(first).text, n
+        assert program.table(shape.numbers) is not None, n
+
+
+def test_tables_begin_at_words():
+    tables = [np.arange(3, dtype=np.int64), np.ones(3, np.float32), np.ones(1, np.float64)]
+    words = in_words(tables)
+    assert words[:3].tolist() == [0, 1, 2] and len(words) == 3 + 2 + 1
+    assert words[3:].view(np.float32)[:4].tolist() == [1, 1, 1, 0] and words[5:].view(np.float64)[0] == 1
+
+
+@pytest.mark.parametrize("n", [6, 11, 30])
+def test_what_is_looked_up_is_that_of_the_size(n):
+    """The harness runs the first code that fits: all sizes but one run that of another."""
+    x = np.random.default_rng(n).standard_normal((1, LANES, n, n + 3)).astype(np.float32)
+    op = Interp((None, None, taps(n, 2 * n), taps(n + 3, 3 * n)))
+    check(op, [x], blocks=[LANES], out_block=LANES)
+    table = tuple(i * n // (3 * n) for i in range(3 * n))
+    check(Take((None, None, table, None)), [x])
+
+
+@pytest.mark.parametrize("n", [18, 37, 200])
+def test_means_divide_by_their_own_number(n):
+    x = np.random.default_rng(n).standard_normal((2, 5, n)).astype(np.float32)
+    op = Reduce("sum", (2,), True, None, apply("div", arg(0, F32), const(n, F32)))
+    got = run_kernel(op, [x], Boxes.whole((2, 5, 1)))
+    np.testing.assert_allclose(got, x.astype(np.float64).mean(2, keepdims=True), rtol=1e-5, atol=1e-6)
