@@ -9,7 +9,7 @@ from llvmlite import ir
 
 from brickrt.ops.cpu.arithmetic import integers, vector_math
 from brickrt.ops.cpu.arithmetic.conversions import compare, convert
-from brickrt.ops.cpu.arithmetic.quantize import rounded_byte, store_byte
+from brickrt.ops.cpu.arithmetic.quantize import rounded_byte, store_byte, store_shifted_byte
 from brickrt.ops.cpu.arithmetic.scalar_math import LIBM, libm
 from brickrt.ops.cpu.arithmetic.vector_math import lanes_of
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
@@ -75,7 +75,9 @@ class _Printer:
         byte = rounded_byte(expr)
         if byte:
             inner, zero = byte
-            return store_byte(self.f, self.value(inner), zero)
+            if isinstance(zero, int):
+                return store_byte(self.f, self.value(inner), zero)
+            return store_shifted_byte(self.f, self.value(inner), self.value(zero), self.value(zero.args[0]))
         expr = _without_division(expr)
         args = [self.value(a) for a in expr.args]
         return self._shared((expr.fn, expr.dtype, *map(id, args)), lambda: apply(self.f, expr, args))

@@ -19,8 +19,9 @@ UNITS = 1.5 * 2.0**23
 LARGEST = 255
 
 
-def rounded_byte(expr: Apply) -> tuple[Expr, int] | None:
-    """x and z where the expression is min(max(round(x) + z, 0), 255) as an unsigned byte, with 0 ≤ z ≤ 255."""
+def rounded_byte(expr: Apply) -> tuple[Expr, int | Apply] | None:
+    """x and z where the expression is min(max(round(x) + z, 0), 255) as an unsigned byte, with 0 ≤ z ≤ 255: a constant,
+    or an unsigned byte as a float."""
     match expr:
         case Apply(
             dtype=dtype,
@@ -32,15 +33,26 @@ def rounded_byte(expr: Apply) -> tuple[Expr, int] | None:
                     return x, 0
                 case Apply(fn="add", args=(Apply(fn="round", args=(x,)), Const(value=z))) if 0 <= z <= LARGEST:
                     return (x, int(z)) if z == int(z) else None
+                case Apply(fn="add", args=(Apply(fn="round", args=(x,)), Apply(fn="cast", args=(z,)) as shift)):
+                    return (x, shift) if z.dtype == U8 else None
     return None
 
 
 def store_byte(f: FunctionEmitter, x: ir.Value, zero: int) -> ir.Value:
     """min(max(round(x) + zero, 0), 255) of float32; 0 for NaN."""
-    low, high = fill(x.type, float(-zero)), fill(x.type, float(LARGEST - zero))
+    byte = _rounded(f, x, fill(x.type, float(-zero)), fill(x.type, float(LARGEST - zero)))
+    return f.b.add(byte, fill(byte.type, zero)) if zero else byte
+
+
+def store_shifted_byte(f: FunctionEmitter, x: ir.Value, zero: ir.Value, byte: ir.Value) -> ir.Value:
+    """The same of a zero point that is computed: as a float, and as the byte that it is."""
+    return f.b.add(_rounded(f, x, f.b.fneg(zero), f.b.fsub(fill(x.type, float(LARGEST)), zero)), byte)
+
+
+def _rounded(f: FunctionEmitter, x: ir.Value, low: ir.Value, high: ir.Value) -> ir.Value:
+    """The lowest eight bits of x, rounded between two integers."""
     x = f.b.select(f.b.fcmp_ordered(">", x, low), x, low)
     x = f.b.select(f.b.fcmp_ordered("<", x, high), x, high)
     lanes = lanes_of(x)
     bits = f.b.bitcast(f.b.fadd(x, fill(x.type, UNITS)), vector(I32, lanes))
-    byte = f.b.trunc(bits, vector(I8, lanes))
-    return f.b.add(byte, fill(byte.type, zero)) if zero else byte
+    return f.b.trunc(bits, vector(I8, lanes))

@@ -18,11 +18,27 @@ def byte_of(zero: float) -> Map:
     return Map(cast(apply("min", apply("max", value, const(0, F32)), const(255, F32)), U8))
 
 
-@pytest.mark.parametrize(("zero", "isa"), [(0, HOST), (7, AVX2), (255, HOST)])
-def test_bytes(zero, isa):
+def edges() -> np.ndarray:
+    """Halves, and what is far off or no number."""
     halves = np.arange(-300, 300, 0.5)
     ends = [np.nan, np.inf, -np.inf, 3e38, -3e38, 2.0**31, 2.0**24 + 2, np.nextafter(np.float32(0.5), np.float32(1))]
-    check(byte_of(zero), [np.concatenate([halves, ends]).astype(np.float32)], isa)
+    return np.concatenate([halves, ends]).astype(np.float32)
+
+
+@pytest.mark.parametrize(("zero", "isa"), [(0, HOST), (7, AVX2), (255, HOST)])
+def test_bytes(zero, isa):
+    check(byte_of(zero), [edges()], isa)
+
+
+@pytest.mark.parametrize(("zero", "isa"), [(0, HOST), (7, AVX2), (255, HOST), (None, HOST)])
+def test_bytes_by_a_computed_zero_point(zero, isa):
+    """One for all, or (None) one for each."""
+    value = apply("add", apply("round", arg(0, F32)), cast(arg(1, U8), F32))
+    op = Map(cast(apply("min", apply("max", value, const(0, F32)), const(255, F32)), U8))
+    assert rounded_byte(op.expr) is not None
+    x = edges()[None] if zero is None else edges()
+    zeros = np.arange(256, dtype=np.uint8)[:, None] if zero is None else np.array(zero, np.uint8)
+    check(op, [x, zeros], isa)
 
 
 @pytest.mark.parametrize("zero", [0.5, -1, 256])
