@@ -8,9 +8,10 @@ line of JSON per result, see items.py) and log.txt. The exit code is 1 where any
 
     probes     packages, compiler, driver, capture, cuDNN, ceilings
     families   every family of kernels in every type, alone
-    networks   twelve networks, layerwise, padded and memoized as one CUDA graph, fp32 and fp16; beside them the
+    networks   twelve networks, layerwise, padded, memoized and fused as one CUDA graph, fp32 and fp16; beside them the
                sanitizers look at a chain of three layers
     repeat     a thousand runs of the persistent kernel
+    constants  the figures that the cost model assumes; `python -m bench.gpu.constants FOLDER` tells what to write
     speed      large and small networks beside PyTorch; merged against layerwise; each layer by cuDNN and by our
                kernels; every way to launch
     others     the other launches and precisions, for as long as there is time
@@ -50,7 +51,7 @@ def rounds(references: Path | None) -> list[list[ScriptStep]]:
         "--launches",
         "streams,dynamic,graph,persistent",
     )
-    merged = ("bench.gpu.asks.brickdl", "--networks", SPEED, "--variants", "layerwise,padded,memoized", "--rounds", "5")
+    merged = ("bench.gpu.asks.brickdl", "--networks", SPEED, "--variants", "layerwise,padded,memoized,fused", "--rounds", "5")
     return [
         [ScriptStep("probes", "probes", 45, ("bench.gpu.asks.probes",))],
         [ScriptStep("families", "kernels", 90, ("bench.gpu.asks.families",), SHARDS)],
@@ -60,6 +61,7 @@ def rounds(references: Path | None) -> list[list[ScriptStep]]:
             check("racecheck", "sanitizers", 120, 1, (*SANITIZER, "racecheck")),
         ],
         [check("repeat", "repeats", 25)],
+        [ScriptStep("constants", "speeds", 30, ("bench.gpu.asks.constants",))],
         [ScriptStep("speed fp16", "speeds", 65, (*networks, "--precisions", "fp16"))],
         [ScriptStep("speed fp32", "speeds", 65, (*networks, "--precisions", "fp32"))],
         [ScriptStep("merged", "speeds", 70, merged)],

@@ -1,0 +1,68 @@
+"""Products of fused bricks that read their first factor in place, in shared memory, and how that lies there.
+
+Such a factor is not copied to buffers once more. Its pixels, or rows, are then an odd number of 16-byte pieces apart: the same
+piece of eight of them in a row lies in different banks, and is loaded at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from brickrt.graph.ir import Graph, Node
+from brickrt.ops.cuda.products.depthwise import suits_depthwise
+from brickrt.ops.cuda.shared_memory import FUSED, FUSED_IN_PLACE
+from brickrt.ops.operators.conv import Conv, ConvTranspose
+from brickrt.ops.operators.matmul import MatMul
+from brickrt.ops.operators.move import Take
+
+PIECE = 16  # bytes that are loaded together
+BUFFER = 64  # bytes of the depth that the smallest buffers have; these must follow one another
+TYPES = ("float32", "float16", "bfloat16")
+
+
+def read_in_place(graph: Graph, layouts: Mapping[str, str], nodes: Sequence[int]) -> dict[int, str]:
+    """The products among the nodes of a fused subgraph that read their first factor in place, and its name."""
+    made = {graph.nodes[k].output for k in nodes if not isinstance(graph.nodes[k].op, Take)}
+    return {
+        k: graph.nodes[k].inputs[0]
+        for k in products(graph, nodes)
+        if graph.nodes[k].inputs[0] in made and _follow(graph, layouts, graph.nodes[k])
+    }
+
+
+def products(graph: Graph, nodes: Sequence[int]) -> Iterator[int]:
+    """Those of the nodes that are computed as products of tiles."""
+    for k in nodes:
+        op, ins = graph.nodes[k].op, graph.ins(graph.nodes[k])
+        depthwise = isinstance(op, Conv) and suits_depthwise(op, ins[0].shape[1], graph.out(graph.nodes[k]).shape[1])
+        if isinstance(op, Conv | ConvTranspose | MatMul) and not depthwise:
+            yield k
+
+
+def _follow(graph: Graph, layouts: Mapping[str, str], node: Node) -> bool:
+    """Whether what a row sums, at a tap, lies in pieces that follow one another, as many as whole buffers."""
+    name, op = node.inputs[0], node.op
+    kind = graph.types[name]
+    images = isinstance(op, Conv | ConvTranspose)
+    if kind.dtype.name not in TYPES or layouts[name] != ("last" if images else "plain"):
+        return False
+    if isinstance(op, Conv | ConvTranspose):
+        return op.groups == 1 and kind.shape[1] * kind.dtype.itemsize % BUFFER == 0
+    return kind.shape[-1] * kind.dtype.itemsize % BUFFER == 0
+
+
+def kept_bytes(graph: Graph, layouts: Mapping[str, str], nodes: Sequence[int]) -> int:
+    """Bytes that the device functions of a fused subgraph take at most beside the intermediates."""
+    return FUSED_IN_PLACE if set(products(graph, nodes)) == set(read_in_place(graph, layouts, nodes)) else FUSED
+
+
+def stored_extents(extents: np.ndarray, layout: str, itemsize: int) -> np.ndarray:
+    """The extents [n, rank] of boxes that are read in place with those that their innermost dimension is stored in."""
+    axis = 1 if layout == "last" else -1
+    inner = extents[:, axis]
+    even = (inner * itemsize % PIECE == 0) & (inner * itemsize // PIECE % 2 == 0)
+    stored = extents.copy()
+    stored[:, axis] = inner + np.where(even, PIECE // itemsize, 0)
+    return stored
