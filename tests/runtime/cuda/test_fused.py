@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from bench.gpu.support.kernel_figures import ModelPrograms
+from bench.gpu.support.programs import run_program
 from brickrt import zoo
 from brickrt.graph.onnx_import.source import load
 from brickrt.ops.cuda.kernel import Kernel
@@ -15,8 +16,9 @@ from brickrt.ops.cuda.products.conv_base import ConvBase
 from brickrt.ops.cuda.products.matmul import MatMulKernel
 from brickrt.plan.options import PlanOptions
 from brickrt.plan.plan import make_plan
+from brickrt.runtime.cuda.program import CudaProgram
 from brickrt.runtime.lowering.lower import lower
-from tests.support.cuda.cases.fused_cases import images, kernels_of, rows
+from tests.support.cuda.cases.fused_cases import cut_along_channels, images, kernels_of, rows
 from tests.support.cuda.engines import runtime_on
 from tests.support.cuda.fused_runs import FUSED_TOLERANCE, check_fused
 from tests.support.cuda.host_driver import SMALL, HostDriver
@@ -52,12 +54,25 @@ def test_some_products_read_their_first_factor_in_place():
     assert all(k.core.in_place and k.shared <= 16 << 10 for k in products)
 
 
-@pytest.mark.parametrize("precision", FUSED_TOLERANCE)
-@pytest.mark.parametrize("made", [images, rows])
+@pytest.mark.parametrize(("made", "precision"), [(images, "tf32"), (rows, "bf16")])
 def test_every_family_in_fused_bricks(monkeypatch, made, precision):
+    """The others, and the networks of the zoo, are those of `python -m tests.support.cuda.fused_runs`."""
     driver = HostDriver()
     check_fused(monkeypatch, driver, made(), precision)
+
+
+@pytest.mark.parametrize(("made", "precision"), [(images, "fp32"), (rows, "fp16")])
+def test_bricks_of_some_channels(made, precision):
+    model, driver = made(), HostDriver()
+    graph = ModelPrograms.of(model).in_precision(precision)
+    plan = make_plan(graph, SMALL, PlanOptions("fused", 4, precision=precision))
+    cut = cut_along_channels(plan).verify()
+    assert sum(s.bricks for s in cut.subgraphs) > sum(s.bricks for s in plan.subgraphs)
+    x = np.random.default_rng(0).standard_normal(plan.graph.types["x"].shape).astype(np.float32)
+    (found,) = run_program(CudaProgram(lower(cut), driver), {"x": x})
     driver.check()
+    want = run_model(load(model), {"x": x})["y"]
+    np.testing.assert_allclose(found, want, rtol=0, atol=FUSED_TOLERANCE[precision] * np.abs(want).max())
 
 
 def test_partial_sums_are_made_in_fused_bricks(monkeypatch):

@@ -8,6 +8,11 @@ import numpy as np
 import onnx
 
 from brickrt.ops.cuda.kernel import Kernel
+from brickrt.plan.cost.cost_model import CostModel
+from brickrt.plan.merging.build_subgraphs import brick_subgraph
+from brickrt.plan.merging.propose_merges import Proposal
+from brickrt.plan.merging.split_reductions import attach_partial_reductions
+from brickrt.plan.plan import Plan, with_subgraphs
 from brickrt.runtime.cuda.schedule.argument_table import ArgumentTable
 from brickrt.runtime.lowering.task_graph import TaskGraph
 from tests.support.graphs.onnx_models import model, node, tensor
@@ -58,8 +63,8 @@ def images() -> onnx.ModelProto:
     ]
     held = {
         "w1": weights(32, 8, 1, 1), "b1": weights(32, seed=1), "w2": weights(32, 16, 3, 3), "b2": weights(32, seed=2),
-        "w3": weights(32, 1, 3, 3), "w4": weights(32, 16, 2, 2), "w5": weights(64, 65, 3, 3), "w6": weights(8, 64, 1, 1),
-        "b6": weights(8, seed=3), "two": two, "from": np.int64([4, 1]), "to": np.int64([20, 13]), "axes": np.int64([1, 2]),
+        "w3": weights(32, 1, 3, 3), "w4": weights(32, 16, 2, 2), "w5": weights(64, 65, 3, 3), "w6": weights(16, 64, 1, 1),
+        "b6": weights(16, seed=3), "two": two, "from": np.int64([4, 1]), "to": np.int64([20, 13]), "axes": np.int64([1, 2]),
         "around": np.int64([0, 0, 1, 0, 0, 0, 1, 0]),
     }  # fmt: skip
     return model(nodes, [tensor("x", SIZE)], **held)
@@ -74,6 +79,19 @@ def rows() -> onnx.ModelProto:
     ]
     held = {"scale": weights(ROWS[-1], seed=1), "shift": weights(ROWS[-1], seed=2), "w": weights(ROWS[-1], 48)}
     return model(nodes, [tensor("x", ROWS)], **held)
+
+
+def cut_along_channels(plan: Plan) -> Plan:
+    """The plan with fused bricks of half as many channels, or columns, where these are whole vectors."""
+    cost, made = CostModel(plan.graph, plan.layouts, plan.device, precision=plan.options.precision), []
+    for s in plan.subgraphs:
+        shape, brick = plan.graph.out(plan.graph.nodes[s.nodes[-1]]).shape, list(s.brick)
+        axis = 1 if cost.node_costs[s.nodes[-1]].image else len(shape) - 1
+        if s.strategy == "fused" and shape[axis] % 16 == 0:
+            brick[axis] = shape[axis] // 2
+            s = brick_subgraph(cost, s.nodes, Proposal("fused", tuple(brick), tuple(brick), len(s.nodes)))
+        made.append(s)
+    return with_subgraphs(plan, tuple(attach_partial_reductions(plan.graph, made, "cuda")))
 
 
 def kernels_of(tasks: TaskGraph) -> list[Kernel]:
