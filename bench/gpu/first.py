@@ -51,7 +51,15 @@ def rounds(references: Path | None) -> list[list[ScriptStep]]:
         "--launches",
         "streams,dynamic,graph,persistent",
     )
-    merged = ("bench.gpu.asks.brickdl", "--networks", SPEED, "--variants", "layerwise,padded,memoized,fused", "--rounds", "5")
+    merged = (
+        "bench.gpu.asks.brickdl",
+        "--networks",
+        SPEED,
+        "--variants",
+        "layerwise,padded,memoized,fused",
+        "--rounds",
+        "5",
+    )
     return [
         [ScriptStep("probes", "probes", 45, ("bench.gpu.asks.probes",))],
         [ScriptStep("families", "kernels", 90, ("bench.gpu.asks.families",), SHARDS)],

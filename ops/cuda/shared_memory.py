@@ -31,8 +31,8 @@ def most_with(functions: int) -> int:
 
 
 def fused_room(most: int, functions: int) -> int:
-    """Bytes that the intermediates of a fused brick may take on a device that gives a block at most `most`, beside those of
-    device functions."""
+    """Bytes that the intermediates of a fused brick may take on a device that gives a block at most `most`, beside
+    those of device functions."""
     return most - KEPT - functions
 
 

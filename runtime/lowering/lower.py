@@ -147,8 +147,7 @@ class Lowering:
         grid = self.grid(subgraph.nodes[-1], subgraph.brick)
         tasks = self.new_tasks(len(grid))
         swept = self.equal.swept(subgraph, grid, self.inplace_slices)
-        in_place = read_in_place(graph, self.plan.layouts, subgraph.nodes) if subgraph.strategy == "fused" else {}
-        self.keep_scratch(swept.buffers, set(in_place.values()))
+        self.keep_scratch(swept.buffers, self.in_place(subgraph))
         if subgraph.strategy == "fused":
             self.pack_shared(s, subgraph, list(swept.buffers))
         else:
@@ -192,6 +191,13 @@ class Lowering:
             if len(at):
                 moved, origins = own.moved.take(at), (own.before[at], own.origins[at])
                 self.scratch_moves.append(ScratchMoves(node.output, moved, tasks[at], ranks[at] - 1, *origins))
+
+    def in_place(self, subgraph: Subgraph) -> Collection[str]:
+        """The tensors of a subgraph that products read where they lie in shared memory."""
+        plan = self.plan
+        if subgraph.strategy != "fused":
+            return ()
+        return read_in_place(plan.graph, plan.layouts, subgraph.nodes, plan.options.precision).values()
 
     def keep_scratch(self, buffers: Mapping[str, BandBuffer], in_place: Collection[str]) -> None:
         """Gives the tensors of a padded or fused brick scratch for all that a band of it holds of them; some are read

@@ -1,4 +1,4 @@
-"""What measures the cost model's figures on a GPU: its kernels are right on the host, and what it says is where it belongs."""
+"""What measures the figures of the cost model: kernels that are right on the host, and lines that say what to write."""
 
 from __future__ import annotations
 

@@ -70,8 +70,8 @@ def test_a_negative_margin_admits_merges_that_are_modelled_to_lose():
 
 @GPUS
 def test_few_bricks_of_deep_layers_are_not_merged(gpu: DeviceSpec):
-    """7×7: even the smallest bricks leave ρ < Bⁿ, and fused ones would each read all weights. What is between the layers is
-    fused in bricks of some channels."""
+    """7×7: even the smallest bricks leave ρ < Bⁿ, and fused ones would each read all weights. What is between the
+    layers is fused in bricks of some channels."""
     made = plan(bottlenecks(2, 7, 512), gpu)
     for sub in made.subgraphs:
         layers = [k for k in sub.nodes if made.graph.nodes[k].op.name == "Conv"]

@@ -2,8 +2,8 @@
 
     python -m bench.gpu.asks.constants
 
-A line has the figures of the model by name: what it assumes (`nominal`), and what was measured. `bench.gpu.constants` prints
-what to write in place of what.
+A line has the figures of the model by name: what it assumes (`nominal`), and what was measured. `bench.gpu.constants`
+prints what to write in place of what.
 
 shared, l2, memory: GB/s of copies, read and written bytes. launch: microseconds of one of many launches in a graph that
 each wait for the one before. bricks: microseconds to begin and end a fused brick, and of each further step of it, from
@@ -184,7 +184,9 @@ def speed(on: Engine, level: str) -> Mapping[str, Any]:
     assert driver is not None
     last = on.spec.shared[1]
     with driver.current:  # type: ignore[attr-defined]
-        found = copy_shared(driver) if level == "shared" else copy_global(driver, LARGE if level == "memory" else last // 4)
+        found = (
+            copy_shared(driver) if level == "shared" else copy_global(driver, LARGE if level == "memory" else last // 4)
+        )
     return {f"bandwidth {level}": _both(on.spec.bandwidth[level], found.gb_per_s)}
 
 

@@ -182,8 +182,8 @@ class CostModel:
 
     def fused_us(self, trials: BrickTrials, blocks: np.ndarray, tiles: Mapping[int, list[TileTimes]]) -> np.ndarray:
         """Times in bricks whose intermediate results stay in shared memory, so many `blocks` on a multiprocessor: work
-        of one that waits is hidden behind another's. Each brick reads constants again, from L2. `tiles` has the times of
-        a brick's products, by node."""
+        of one that waits is hidden behind another's. Each brick reads constants again, from L2. `tiles` has the times
+        of a brick's products, by node."""
         device = self.device
         blocks = np.clip(blocks, 1, FUSED_BLOCKS)
         inner = np.full(len(trials.bricks), 1 / device.bandwidth["shared"])

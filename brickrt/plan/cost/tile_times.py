@@ -21,8 +21,9 @@ TILED = ProductConv | TransposedConv | MatMulKernel
 
 @dataclass(frozen=True)
 class TileTimes:
-    """Microseconds of a block for a box: `busy` ones, in which tensor cores or shared memory have work, and those in which
-    it waits for weights, and another block may work. `weights` are the bytes of these that come from the L2 cache."""
+    """Microseconds of a block for a box: `busy` ones, in which tensor cores or shared memory have work, and those in
+    which it waits for weights, and another block may work. `weights` are the bytes of these that come from the L2
+    cache."""
 
     busy: float
     waits: float
@@ -31,8 +32,8 @@ class TileTimes:
 
 @dataclass(frozen=True)
 class FirstFactor:
-    """Where the first factor of a product lies: in shared memory or not, where it may be read in place. Device functions
-    have `most` bytes of shared memory."""
+    """Where the first factor of a product lies: in shared memory or not, where it may be read in place. Device
+    functions have `most` bytes of shared memory."""
 
     shared: bool
     in_place: bool
@@ -55,7 +56,9 @@ def tile_times(
     out = dense(graph.types[node.output], layouts[node.output])
     kernel = make_kernel(node.op, operands, out, constant, precision, box, factor.most)
     assert isinstance(kernel, TILED)
-    weights = constant[1] * graph.types[node.inputs[1]].nbytes * kernel.products * kernel.product[1] / kernel.all_columns
+    weights = (
+        constant[1] * graph.types[node.inputs[1]].nbytes * kernel.products * kernel.product[1] / kernel.all_columns
+    )
     return _times(kernel, factor.shared, device, weights)
 
 

@@ -1,7 +1,8 @@
 """Products of fused bricks that read their first factor in place, in shared memory, and how that lies there.
 
-Such a factor is not copied to buffers once more. Its pixels, or rows, are then an odd number of 16-byte pieces apart: the same
-piece of eight of them in a row lies in different banks, and is loaded at once.
+Such a factor is not copied to buffers once more, if tensor cores multiply it: threads of CUDA cores have too many rows
+of it to keep where each lies. Its pixels, or rows, are then an odd number of 16-byte pieces apart: the same piece of
+eight of them in a row lies in different banks, and is loaded at once.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from brickrt.graph.ir import Graph, Node
+from brickrt.ops.cuda.products.block_tile import on_warps
 from brickrt.ops.cuda.products.depthwise import suits_depthwise
 from brickrt.ops.cuda.shared_memory import FUSED, FUSED_IN_PLACE
 from brickrt.ops.operators.conv import Conv, ConvTranspose
@@ -19,16 +21,15 @@ from brickrt.ops.operators.move import Take
 
 PIECE = 16  # bytes that are loaded together
 BUFFER = 64  # bytes of the depth that the smallest buffers have; these must follow one another
-TYPES = ("float32", "float16", "bfloat16")
 
 
-def read_in_place(graph: Graph, layouts: Mapping[str, str], nodes: Sequence[int]) -> dict[int, str]:
+def read_in_place(graph: Graph, layouts: Mapping[str, str], nodes: Sequence[int], precision: str) -> dict[int, str]:
     """The products among the nodes of a fused subgraph that read their first factor in place, and its name."""
     made = {graph.nodes[k].output for k in nodes if not isinstance(graph.nodes[k].op, Take)}
     return {
         k: graph.nodes[k].inputs[0]
         for k in products(graph, nodes)
-        if graph.nodes[k].inputs[0] in made and _follow(graph, layouts, graph.nodes[k])
+        if graph.nodes[k].inputs[0] in made and _follow(graph, layouts, graph.nodes[k], precision)
     }
 
 
@@ -41,21 +42,23 @@ def products(graph: Graph, nodes: Sequence[int]) -> Iterator[int]:
             yield k
 
 
-def _follow(graph: Graph, layouts: Mapping[str, str], node: Node) -> bool:
-    """Whether what a row sums, at a tap, lies in pieces that follow one another, as many as whole buffers."""
+def _follow(graph: Graph, layouts: Mapping[str, str], node: Node, precision: str) -> bool:
+    """Whether tensor cores multiply, and what a row sums, at a tap, follows one another in as many bytes as whole
+    buffers."""
     name, op = node.inputs[0], node.op
     kind = graph.types[name]
     images = isinstance(op, Conv | ConvTranspose)
-    if kind.dtype.name not in TYPES or layouts[name] != ("last" if images else "plain"):
+    if not on_warps(kind.dtype, precision) or layouts[name] != ("last" if images else "plain"):
         return False
     if isinstance(op, Conv | ConvTranspose):
         return op.groups == 1 and kind.shape[1] * kind.dtype.itemsize % BUFFER == 0
     return kind.shape[-1] * kind.dtype.itemsize % BUFFER == 0
 
 
-def kept_bytes(graph: Graph, layouts: Mapping[str, str], nodes: Sequence[int]) -> int:
+def kept_bytes(graph: Graph, layouts: Mapping[str, str], nodes: Sequence[int], precision: str) -> int:
     """Bytes that the device functions of a fused subgraph take at most beside the intermediates."""
-    return FUSED_IN_PLACE if set(products(graph, nodes)) == set(read_in_place(graph, layouts, nodes)) else FUSED
+    in_place = read_in_place(graph, layouts, nodes, precision)
+    return FUSED_IN_PLACE if in_place.keys() == set(products(graph, nodes)) else FUSED
 
 
 def stored_extents(extents: np.ndarray, layout: str, itemsize: int) -> np.ndarray:

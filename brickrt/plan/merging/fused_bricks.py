@@ -28,8 +28,9 @@ WIDER = 2  # times its other edges that a brick may be wide: rows are read in lo
 
 
 def fused_candidates(cost: CostModel, k: int) -> list[Shape]:
-    """Bricks to try for the output of node `k`. Where bricks of all channels are fewer than multiprocessors, these are cut
-    too: each block computes again what it needs of the nodes before, of which depthwise ones need those channels alone."""
+    """Bricks to try for the output of node `k`. Where bricks of all channels are fewer than multiprocessors, these are
+    cut too: each block computes again what it needs of the nodes before, of which depthwise ones need those channels
+    alone."""
     shape, cut = cost.graph.out(cost.graph.nodes[k]).shape, cut_of(cost, k)
     edges = [dict.fromkeys(cut.axes, e) for e in FUSED_EDGES]
     if len(cut.axes) > 1:
@@ -65,7 +66,8 @@ def busy_edges(cost: CostModel, k: int) -> list[int]:
 
 
 def fused_bytes(cost: CostModel, nodes: Sequence[int], needed: Mapping[str, Boxes]) -> np.ndarray:
-    """Bytes that each brick's intermediates, its records and its functions take, infinite where shared memory has no room.
+    """Bytes that each brick's intermediates, its records and its functions take, infinite where shared memory has no
+    room.
 
     `needed` are the boxes of every tensor that each brick needs.
     """
@@ -75,7 +77,7 @@ def fused_bytes(cost: CostModel, nodes: Sequence[int], needed: Mapping[str, Boxe
     if cost.device.kind != "cuda":
         return found
     records = RECORDS_MORE + sum(_record_bytes(graph, k) for k in nodes)
-    functions = kept_bytes(graph, cost.layouts, nodes)
+    functions = kept_bytes(graph, cost.layouts, nodes, cost.precision)
     room = fused_room(cost.device.l1, functions) - records
     sizes = _stored_bytes(cost, nodes, needed)
     for i in range(count):
@@ -89,7 +91,7 @@ def fused_bytes(cost: CostModel, nodes: Sequence[int], needed: Mapping[str, Boxe
 def _stored_bytes(cost: CostModel, nodes: Sequence[int], needed: Mapping[str, Boxes]) -> dict[str, np.ndarray]:
     """Bytes that the intermediates of each brick take."""
     graph, found = cost.graph, {}
-    in_place = set(read_in_place(graph, cost.layouts, nodes).values())
+    in_place = set(read_in_place(graph, cost.layouts, nodes, cost.precision).values())
     for name in (graph.nodes[k].output for k in nodes[:-1]):
         item, extents = graph.types[name].dtype.itemsize, needed[name].extents
         if name in in_place:
@@ -103,8 +105,8 @@ def fused_tiles(
 ) -> dict[int, list[TileTimes]]:
     """The times of the tiles of each brick's products, by node; none where `shared`, its bytes, are infinite."""
     graph, layouts = cost.graph, cost.layouts
-    in_place, made = read_in_place(graph, layouts, nodes), {graph.nodes[k].output for k in nodes}
-    most = most_with(kept_bytes(graph, layouts, nodes))
+    in_place, made = read_in_place(graph, layouts, nodes, cost.precision), {graph.nodes[k].output for k in nodes}
+    most = most_with(kept_bytes(graph, layouts, nodes, cost.precision))
     found = {}
     for k in products(graph, nodes):
         factor = FirstFactor(graph.nodes[k].inputs[0] in made, k in in_place, most)

@@ -74,21 +74,16 @@ template <class P, class Core> struct RowFill {
 template <class P, class Core> struct RowsInPlace {
     using Word = typename Core::Word;
     static constexpr int COUNT = Core::LOADED, DEPTH = Core::Tile::K * Core::PAIR;
-    static constexpr bool KEPT = COUNT <= 4;  // else they are too many to keep where each begins
     static_assert(P::A_VECTOR > 1 && P::template together<DEPTH>());
 
     const P& p;
-    const int* rows;
     const Word* zeros;
-    typename P::Row kept[KEPT ? COUNT : 1];
+    typename P::Row kept[COUNT];
 
-    BRICK_DEVICE RowsInPlace(const P& p, const int* rows, const Word* zeros) : p(p), rows(rows), zeros(zeros) {
-        if constexpr (KEPT)
+    BRICK_DEVICE RowsInPlace(const P& p, const int* rows, const Word* zeros) : p(p), zeros(zeros) {
 #pragma unroll
-            for (int i = 0; i < COUNT; ++i) kept[i] = row(i);
-    }
-    BRICK_DEVICE typename P::Row row(int i) const {
-        return p.row(load<ROW_WORDS>(rows + (Core::first_row() + i * Core::APART) * ROW_WORDS).v);
+        for (int i = 0; i < COUNT; ++i)
+            kept[i] = p.row(load<ROW_WORDS>(rows + (Core::first_row() + i * Core::APART) * ROW_WORDS).v);
     }
     BRICK_DEVICE void fill(int, Word*) const {}
 
@@ -102,9 +97,8 @@ template <class P, class Core> struct RowsInPlace {
         Rows found;
 #pragma unroll
         for (int i = 0; i < COUNT; ++i) {
-            const auto r = KEPT ? kept[KEPT ? i : 0] : row(i);
-            const Word* const from = reinterpret_cast<const Word*>(p.from(r, shift));
-            found.at[i] = (p.inside(r, shift) ? from : zeros) + Core::first_word();
+            const Word* const from = reinterpret_cast<const Word*>(p.from(kept[i], shift));
+            found.at[i] = (p.inside(kept[i], shift) ? from : zeros) + Core::first_word();
         }
         return found;
     }

@@ -35,7 +35,8 @@ class BlockTile:
     across: int
 
     def stage_words(self, either: bool, in_place: bool = False) -> int:
-        """Words of a buffer; `either`: columns of B may lie in it as rows of A do, of which `in_place` none are there."""
+        """Words of a buffer; `either`: columns of B may lie in it as rows of A do, of which `in_place` none are
+        there."""
         across, along = self.k * (self.n + 8), self.n * (self.k + 4)
         return (0 if in_place else self.m * (self.k + 4)) + (max(across, along) if either else across)
 
@@ -121,8 +122,8 @@ class Core:
         return self.fixed_bytes + self.stages * self.stage_bytes
 
     def round_bytes(self, copied: bool) -> int:
-        """Bytes of shared memory that a buffer of both factors costs, written and read, of a first factor that is `copied`
-        from there; 0 on CUDA cores, whose threads share what they load."""
+        """Bytes of shared memory that a buffer of both factors costs, written and read, of a first factor that is
+        `copied` from there; 0 on CUDA cores, whose threads share what they load."""
         t = self.tile
         left = 0 if self.in_place else 1 + copied
         return t.k * self.word * (t.m * (left + t.across) + t.n * (1 + t.down)) if self.warps else 0
@@ -190,7 +191,8 @@ def choose_core(
 ) -> Core:
     """The cheapest tile for boxes of up to m x n outputs that sum `depth` elements each.
 
-    Its columns are a multiple of `unit`. It has no more buffers than begin to be filled at once. `together` as in `cores`.
+    Its columns are a multiple of `unit`. It has no more buffers than begin to be filled at once. `together` as in
+    `cores`.
     """
     fit = (c for c in cores(dtype, precision, most, together) if c.tile.n % unit == 0)
     best = min(fit, key=lambda c: c.tile.cost(m, n, -(-depth // c.pair)))

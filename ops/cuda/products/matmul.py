@@ -72,9 +72,7 @@ class MatMulKernel(Kernel):
     def core(self) -> Core:
         """The tile for the largest box."""
         together = self.depth if self.ins[0].shared else 0
-        return choose_core(
-            self.ins[0].dtype, self.precision, *self.product, most=self.most_shared, together=together
-        )
+        return choose_core(self.ins[0].dtype, self.precision, *self.product, most=self.most_shared, together=together)
 
     @cached_property
     def epilogue(self) -> EpilogueText:

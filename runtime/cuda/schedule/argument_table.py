@@ -194,7 +194,7 @@ class ArgumentTable:
         found = {}
         for s in plan.subgraphs:
             if s.strategy == "fused":
-                most = most_with(kept_bytes(plan.graph, plan.layouts, s.nodes))
+                most = most_with(kept_bytes(plan.graph, plan.layouts, s.nodes, plan.options.precision))
                 found |= {plan.graph.nodes[k].output: most for k in s.members}
         return found
 
@@ -203,7 +203,8 @@ class ArgumentTable:
         """The nodes of fused bricks that read their first factor in place."""
         plan = self.tasks.plan
         fused = (s.nodes for s in plan.subgraphs if s.strategy == "fused")
-        return frozenset(k for nodes in fused for k in read_in_place(plan.graph, plan.layouts, nodes))
+        given = plan.graph, plan.layouts
+        return frozenset(k for nodes in fused for k in read_in_place(*given, nodes, plan.options.precision))
 
     def _kernel(self, node: Node, op: Op, operands: Sequence[Operand], packed: Sequence[bool], boxes: Boxes) -> Kernel:
         """The kernel of `op` on operands of which the output is the first. Raises BrickError naming the node."""

@@ -63,7 +63,10 @@ def test_traffic_of_nafnet_is_two_fused_passes_a_block():
     assert moved["fused"] <= 14 and moved["layerwise"] >= 3 * moved["fused"]
     fused = [s for s in tasks.plan.subgraphs if s.strategy == "fused"]
     assert sum(len(s.partial_reductions) for s in fused) == 4
-    assert all(0 < tasks.fused_bytes[n] <= fused_room(H200.l1, FUSED_IN_PLACE) for n in tasks.fused_bytes) and not tasks.scratch_bytes
+    assert (
+        all(0 < tasks.fused_bytes[n] <= fused_room(H200.l1, FUSED_IN_PLACE) for n in tasks.fused_bytes)
+        and not tasks.scratch_bytes
+    )
 
 
 @pytest.mark.parametrize("name", ["h200", "a100", "l40s"])

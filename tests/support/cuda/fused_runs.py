@@ -1,5 +1,8 @@
-"""Models in fused bricks on a driver of the host, compared with their definitions; `python -m tests.support.cuda.fused_runs`
-does so for every network of the zoo, in every precision, with the race checker: half an hour or so."""
+"""Models in fused bricks on a driver of the host, compared with their definitions.
+
+`python -m tests.support.cuda.fused_runs` does so for the networks of the zoo, in every precision: for an hour with
+the race checker, a quarter of one with fibers (`--arch none`).
+"""
 
 from __future__ import annotations
 
@@ -41,8 +44,8 @@ def fused_error(
     precision: str,
     brick: int = 4,
 ) -> dict[str, Any]:
-    """The largest error relative to the largest value, whether two runs have the same bits, and how many subgraphs of how
-    many nodes were fused."""
+    """The largest error relative to the largest value, whether two runs have the same bits, and how many subgraphs of
+    how many nodes were fused."""
     how = {"precision": precision, "strategy": "fused", "brick": brick}
     runtime = runtime_on(monkeypatch, driver, model, "graph", **how)  # type: ignore[arg-type]
     first = runtime.execute({"x": x})["y"]
@@ -56,7 +59,7 @@ def fused_error(
 
 
 def processor_seconds() -> float:
-    """Of this process, and of compilers that it has run."""
+    """What this process has taken, and compilers that it has run."""
     return sum(os.times()[:4])
 
 

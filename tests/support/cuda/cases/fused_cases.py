@@ -33,12 +33,12 @@ def same(kernel: int, dilation: int = 1) -> dict[str, Any]:
 
 
 def images() -> onnx.ModelProto:
-    """x → 1×1 → softmax of channels → 3×3 of groups, gated → depthwise ┬→ max pool → average pool → abs → transposed ┐
-                                                                        ├→ slice and pad ─────────────────────────────┼→ concat
-                                                                        ├→ average pool → resize ─────────────────────┤
-                                                                        └→ largest of the channels ───────────────────┘
+    """x → 1×1 → softmax of channels → 3×3 of groups, gated → depthwise a → concat of b, c, d, e → dilated → 1×1 → y
 
-    and concat → dilated → 1×1 → y.
+    a → max pool → average pool → abs → transposed b
+    a → slice → pad c
+    a → average pool → resize d
+    a → largest of the channels e
     """
     half, two = {"kernel_shape": [2, 2], "strides": [2, 2]}, np.float32([1, 1, 2, 2])
     nodes = [
@@ -63,9 +63,9 @@ def images() -> onnx.ModelProto:
     ]
     held = {
         "w1": weights(32, 8, 1, 1), "b1": weights(32, seed=1), "w2": weights(32, 16, 3, 3), "b2": weights(32, seed=2),
-        "w3": weights(32, 1, 3, 3), "w4": weights(32, 16, 2, 2), "w5": weights(64, 65, 3, 3), "w6": weights(16, 64, 1, 1),
-        "b6": weights(16, seed=3), "two": two, "from": np.int64([4, 1]), "to": np.int64([20, 13]), "axes": np.int64([1, 2]),
-        "around": np.int64([0, 0, 1, 0, 0, 0, 1, 0]),
+        "w3": weights(32, 1, 3, 3), "w4": weights(32, 16, 2, 2), "w5": weights(64, 65, 3, 3), "two": two,
+        "w6": weights(16, 64, 1, 1), "b6": weights(16, seed=3), "from": np.int64([4, 1]), "to": np.int64([20, 13]),
+        "axes": np.int64([1, 2]), "around": np.int64([0, 0, 1, 0, 0, 0, 1, 0]),
     }  # fmt: skip
     return model(nodes, [tensor("x", SIZE)], **held)
 
