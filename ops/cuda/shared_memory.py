@@ -10,7 +10,7 @@ LEAST = 99 << 10
 """Bytes that every GPU with the instructions of our kernels gives to one block."""
 
 
-FUSED, FUSED_IN_PLACE = 32 << 10, 16 << 10
+FUSED, FUSED_IN_PLACE = 32 << 10, 17 << 10
 """Bytes that device functions take at most beside the intermediates of a fused brick; and where all products read their
 first factor in place."""
 

@@ -7,6 +7,7 @@ eight of them in a row lies in different banks, and is loaded at once.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -18,9 +19,12 @@ from brickrt.ops.cuda.shared_memory import FUSED, FUSED_IN_PLACE
 from brickrt.ops.operators.conv import Conv, ConvTranspose
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.operators.move import Take
+from brickrt.ops.operators.reduce import Reduce
+from brickrt.ops.operators.rowwise import Rowwise
 
 PIECE = 16  # bytes that are loaded together
 BUFFER = 64  # bytes of the depth that the smallest buffers have; these must follow one another
+ROW_BYTES = 8  # that reductions keep of an element of a row, at most
 
 
 def read_in_place(graph: Graph, layouts: Mapping[str, str], nodes: Sequence[int], precision: str) -> dict[int, str]:
@@ -58,7 +62,16 @@ def _follow(graph: Graph, layouts: Mapping[str, str], node: Node, precision: str
 def kept_bytes(graph: Graph, layouts: Mapping[str, str], nodes: Sequence[int], precision: str) -> int:
     """Bytes that the device functions of a fused subgraph take at most beside the intermediates."""
     in_place = read_in_place(graph, layouts, nodes, precision)
-    return FUSED_IN_PLACE if in_place.keys() == set(products(graph, nodes)) else FUSED
+    few = in_place.keys() == set(products(graph, nodes)) and not any(_long(graph, graph.nodes[k]) for k in nodes)
+    return FUSED_IN_PLACE if few else FUSED
+
+
+def _long(graph: Graph, node: Node) -> bool:
+    """Whether a block may keep whole rows of a reduction in shared memory that are too long for the smaller room."""
+    if not isinstance(node.op, Reduce | Rowwise):
+        return False
+    shape = graph.ins(node)[0].shape
+    return ROW_BYTES * math.prod(shape[axis] for axis in node.op.axes) > FUSED_IN_PLACE
 
 
 def stored_extents(extents: np.ndarray, layout: str, itemsize: int) -> np.ndarray:

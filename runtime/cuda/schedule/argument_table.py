@@ -190,8 +190,7 @@ class ArgumentTable:
     @cached_property
     def _fused(self) -> dict[str, int]:
         """The same of the nodes of fused bricks, by what they compute."""
-        plan = self.tasks.plan
-        found = {}
+        plan, found = self.tasks.plan, dict[str, int]()
         for s in plan.subgraphs:
             if s.strategy == "fused":
                 most = most_with(kept_bytes(plan.graph, plan.layouts, s.nodes, plan.options.precision))

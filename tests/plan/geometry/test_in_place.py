@@ -56,6 +56,13 @@ def test_room_is_kept_for_copies_where_some_product_needs_them():
     assert kept_bytes(graph, layouts, [1, 2, 3], "fp32") == FUSED
 
 
+def test_long_rows_keep_room_for_themselves():
+    s = Sketch()
+    s.reduce(s.input(1, 64, 8192), 2)
+    graph = s.graph()
+    assert kept_bytes(graph, dict.fromkeys(graph.types, "plain"), [0], "tf32") == FUSED
+
+
 @pytest.mark.parametrize(("dtype", "precision"), [("float32", "tf32"), ("float16", "fp32")])
 def test_there_is_a_tile_for_every_product_that_is_read_in_place(dtype, precision):
     """As many columns as four gates make together, and depths of whole buffers."""

@@ -14,6 +14,7 @@ from brickrt.graph.onnx_import.source import load
 from brickrt.ops.cuda.kernel import Kernel
 from brickrt.ops.cuda.products.conv_base import ConvBase
 from brickrt.ops.cuda.products.matmul import MatMulKernel
+from brickrt.ops.cuda.shared_memory import FUSED_IN_PLACE
 from brickrt.plan.options import PlanOptions
 from brickrt.plan.plan import make_plan
 from brickrt.runtime.cuda.program import CudaProgram
@@ -51,7 +52,7 @@ def test_some_products_read_their_first_factor_in_place():
     found = kernels(images(), "fp16") + kernels(rows(), "tf32")
     products = [k for k in found if isinstance(k, ConvBase | MatMulKernel) and k.ins[0].shared]
     assert {type(k).__name__ for k in products} == {"ProductConv", "TransposedConv", "MatMulKernel"}
-    assert all(k.core.in_place and k.shared <= 16 << 10 for k in products)
+    assert all(k.core.in_place and k.shared <= FUSED_IN_PLACE for k in products)
 
 
 @pytest.mark.parametrize(("made", "precision"), [(images, "tf32"), (rows, "bf16")])
