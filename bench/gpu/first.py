@@ -28,6 +28,13 @@ from bench.gpu.support.items import DEVICES
 from bench.gpu.support.steps import ScriptStep, run_rounds
 
 SPEED = "resnet50,vit-s16,nafnet:2048,unet:2048"  # the quick ones first: plans of large ones take long to measure
+NETWORKS = ("bench.gpu.asks.networks", "--batches", "1", "--networks", SPEED, "--rounds", "7")
+LAUNCHES = (
+    *("bench.gpu.asks.networks", "--batches", "1", "--networks", "resnet50,inception-v4", "--peers", ""),
+    *("--precisions", "fp32", "--strategy", "memoized", "--launches", "streams,dynamic,graph,persistent"),
+)
+VARIANTS = "layerwise,padded,memoized,fused"
+MERGED = ("bench.gpu.asks.brickdl", "--networks", SPEED, "--variants", VARIANTS, "--rounds", "5")
 SANITIZER = ("compute-sanitizer", "--error-exitcode", "9", "--tool")
 SHARDS = 6  # processes that check side by side: most of their time is the host's
 
@@ -40,26 +47,6 @@ def rounds(references: Path | None) -> list[list[ScriptStep]]:
         what = name if name in ("networks", "others", "repeat") else "chain"
         return ScriptStep(name, file, seconds, ("bench.gpu.asks.check", "--what", what, *kept), shards, under=under)
 
-    networks = ("bench.gpu.asks.networks", "--batches", "1", "--networks", SPEED, "--rounds", "7")
-    ways = ("bench.gpu.asks.networks", "--batches", "1", "--networks", "resnet50,inception-v4", "--peers", "")
-    launches = (
-        *ways,
-        "--precisions",
-        "fp32",
-        "--strategy",
-        "memoized",
-        "--launches",
-        "streams,dynamic,graph,persistent",
-    )
-    merged = (
-        "bench.gpu.asks.brickdl",
-        "--networks",
-        SPEED,
-        "--variants",
-        "layerwise,padded,memoized,fused",
-        "--rounds",
-        "5",
-    )
     return [
         [ScriptStep("probes", "probes", 45, ("bench.gpu.asks.probes",))],
         [ScriptStep("families", "kernels", 90, ("bench.gpu.asks.families",), SHARDS)],
@@ -70,11 +57,11 @@ def rounds(references: Path | None) -> list[list[ScriptStep]]:
         ],
         [check("repeat", "repeats", 25)],
         [ScriptStep("constants", "speeds", 30, ("bench.gpu.asks.constants",))],
-        [ScriptStep("speed fp16", "speeds", 65, (*networks, "--precisions", "fp16"))],
-        [ScriptStep("speed fp32", "speeds", 65, (*networks, "--precisions", "fp32"))],
-        [ScriptStep("merged", "speeds", 70, merged)],
+        [ScriptStep("speed fp16", "speeds", 65, (*NETWORKS, "--precisions", "fp16"))],
+        [ScriptStep("speed fp32", "speeds", 65, (*NETWORKS, "--precisions", "fp32"))],
+        [ScriptStep("merged", "speeds", 70, MERGED)],
         [ScriptStep("layers", "speeds", 30, ("bench.gpu.asks.by_layer",))],
-        [ScriptStep("launches", "speeds", 40, launches)],
+        [ScriptStep("launches", "speeds", 40, LAUNCHES)],
         [ScriptStep("atomics", "speeds", 15, ("bench.gpu.asks.merging", "--tables", "atomics"))],
         [check("others", "networks", 120, SHARDS)],
     ]
