@@ -8,9 +8,10 @@ line of JSON per result, see items.py) and log.txt. The exit code is 1 where any
 
     probes     packages, compiler, driver, capture, cuDNN, ceilings
     families   every family of kernels in every type, alone
-    networks   twelve networks, layerwise, padded and memoized as one CUDA graph, fp32 and fp16; beside them the
+    networks   twelve networks, layerwise, padded, memoized and fused as one CUDA graph, fp32 and fp16; beside them the
                sanitizers look at a chain of three layers
     repeat     a thousand runs of the persistent kernel
+    constants  the figures that the cost model assumes; `python -m bench.gpu.constants FOLDER` tells what to write
     speed      large and small networks beside PyTorch; merged against layerwise; each layer by cuDNN and by our
                kernels; every way to launch
     others     the other launches and precisions, for as long as there is time
@@ -27,6 +28,13 @@ from bench.gpu.support.items import DEVICES
 from bench.gpu.support.steps import ScriptStep, run_rounds
 
 SPEED = "resnet50,vit-s16,nafnet:2048,unet:2048"  # the quick ones first: plans of large ones take long to measure
+NETWORKS = ("bench.gpu.asks.networks", "--batches", "1", "--networks", SPEED, "--rounds", "7")
+LAUNCHES = (
+    *("bench.gpu.asks.networks", "--batches", "1", "--networks", "resnet50,inception-v4", "--peers", ""),
+    *("--precisions", "fp32", "--strategy", "memoized", "--launches", "streams,dynamic,graph,persistent"),
+)
+VARIANTS = "layerwise,padded,memoized,fused"
+MERGED = ("bench.gpu.asks.brickdl", "--networks", SPEED, "--variants", VARIANTS, "--rounds", "5")
 SANITIZER = ("compute-sanitizer", "--error-exitcode", "9", "--tool")
 SHARDS = 6  # processes that check side by side: most of their time is the host's
 
@@ -39,18 +47,6 @@ def rounds(references: Path | None) -> list[list[ScriptStep]]:
         what = name if name in ("networks", "others", "repeat") else "chain"
         return ScriptStep(name, file, seconds, ("bench.gpu.asks.check", "--what", what, *kept), shards, under=under)
 
-    networks = ("bench.gpu.asks.networks", "--batches", "1", "--networks", SPEED, "--rounds", "7")
-    ways = ("bench.gpu.asks.networks", "--batches", "1", "--networks", "resnet50,inception-v4", "--peers", "")
-    launches = (
-        *ways,
-        "--precisions",
-        "fp32",
-        "--strategy",
-        "memoized",
-        "--launches",
-        "streams,dynamic,graph,persistent",
-    )
-    merged = ("bench.gpu.asks.brickdl", "--networks", SPEED, "--variants", "layerwise,padded,memoized", "--rounds", "5")
     return [
         [ScriptStep("probes", "probes", 45, ("bench.gpu.asks.probes",))],
         [ScriptStep("families", "kernels", 90, ("bench.gpu.asks.families",), SHARDS)],
@@ -60,11 +56,12 @@ def rounds(references: Path | None) -> list[list[ScriptStep]]:
             check("racecheck", "sanitizers", 120, 1, (*SANITIZER, "racecheck")),
         ],
         [check("repeat", "repeats", 25)],
-        [ScriptStep("speed fp16", "speeds", 65, (*networks, "--precisions", "fp16"))],
-        [ScriptStep("speed fp32", "speeds", 65, (*networks, "--precisions", "fp32"))],
-        [ScriptStep("merged", "speeds", 70, merged)],
+        [ScriptStep("constants", "speeds", 30, ("bench.gpu.asks.constants",))],
+        [ScriptStep("speed fp16", "speeds", 65, (*NETWORKS, "--precisions", "fp16"))],
+        [ScriptStep("speed fp32", "speeds", 65, (*NETWORKS, "--precisions", "fp32"))],
+        [ScriptStep("merged", "speeds", 70, MERGED)],
         [ScriptStep("layers", "speeds", 30, ("bench.gpu.asks.by_layer",))],
-        [ScriptStep("launches", "speeds", 40, launches)],
+        [ScriptStep("launches", "speeds", 40, LAUNCHES)],
         [ScriptStep("atomics", "speeds", 15, ("bench.gpu.asks.merging", "--tables", "atomics"))],
         [check("others", "networks", 120, SHARDS)],
     ]

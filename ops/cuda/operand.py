@@ -17,10 +17,13 @@ class Operand(Strided):
     """A tensor in memory: element i lies at virtual origin + i · strides, in elements, channels included.
 
     `align` is a power of two, at most 16, that divides the virtual origin's address and all strides in bytes but those
-    of 1 element: what a vector load along the dimension of stride 1 may assume of the beginning of a row.
+    of 1 element: what a vector load along the dimension of stride 1 may assume of the beginning of a row. `shared`
+    tells that it lies in the block's shared memory, where products read their first factor in place
+    (`plan/geometry/in_place.py`).
     """
 
     align: int = VECTOR
+    shared: bool = False
 
     @property
     def vector(self) -> int:

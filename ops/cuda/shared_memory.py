@@ -10,10 +10,9 @@ LEAST = 99 << 10
 """Bytes that every GPU with the instructions of our kernels gives to one block."""
 
 
-FUSED = 32 << 10
-"""Bytes that device functions take at most beside the intermediates of a fused brick."""
-FUSED_MOST = 2 * (FUSED + RESERVED + KEPT) - RESERVED
-"""What the device is said to give a block, to kernels of fused bricks, so that two share FUSED bytes each."""
+FUSED, FUSED_IN_PLACE = 32 << 10, 17 << 10
+"""Bytes that device functions take at most beside the intermediates of a fused brick; and where all products read their
+first factor in place."""
 
 
 def of_multiprocessor(most: int) -> int:
@@ -26,11 +25,17 @@ def room(most: int, blocks: int) -> int:
     return of_multiprocessor(most) // blocks - RESERVED - KEPT
 
 
-def fused_room(most: int) -> int:
-    """Bytes that the intermediates of a fused brick may take on a device that gives a block at most `most`."""
-    return most - KEPT - FUSED
+def most_with(functions: int) -> int:
+    """What a device gives a block whose two blocks have room for so many bytes of device functions each."""
+    return 2 * (functions + RESERVED + KEPT) - RESERVED
+
+
+def fused_room(most: int, functions: int) -> int:
+    """Bytes that the intermediates of a fused brick may take on a device that gives a block at most `most`, beside
+    those of device functions."""
+    return most - KEPT - functions
 
 
 def fused_blocks(most: int, held: int) -> int:
-    """Blocks of such a multiprocessor that hold so many bytes of intermediates each."""
-    return of_multiprocessor(most) // (RESERVED + KEPT + FUSED + held)
+    """Blocks of such a multiprocessor that hold so many bytes each, of intermediates and device functions."""
+    return of_multiprocessor(most) // (RESERVED + KEPT + held)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -14,6 +14,7 @@ from brickrt.ops.types import Boxes, Shape
 from brickrt.plan.geometry.arena_packing import aligned, pack_arena
 from brickrt.plan.geometry.brick_packing import pack_brick
 from brickrt.plan.geometry.bricks import BrickGrid, row_offsets
+from brickrt.plan.geometry.in_place import read_in_place, stored_extents
 from brickrt.plan.geometry.row_bands import swept_axis
 from brickrt.plan.plan import Plan
 from brickrt.plan.subgraph import Subgraph
@@ -146,7 +147,7 @@ class Lowering:
         grid = self.grid(subgraph.nodes[-1], subgraph.brick)
         tasks = self.new_tasks(len(grid))
         swept = self.equal.swept(subgraph, grid, self.inplace_slices)
-        self.keep_scratch(swept.buffers)
+        self.keep_scratch(swept.buffers, self.in_place(subgraph))
         if subgraph.strategy == "fused":
             self.pack_shared(s, subgraph, list(swept.buffers))
         else:
@@ -191,12 +192,22 @@ class Lowering:
                 moved, origins = own.moved.take(at), (own.before[at], own.origins[at])
                 self.scratch_moves.append(ScratchMoves(node.output, moved, tasks[at], ranks[at] - 1, *origins))
 
-    def keep_scratch(self, buffers: Mapping[str, BandBuffer]) -> None:
-        """Gives the tensors of a padded or fused brick scratch for all that a band of it holds of them."""
+    def in_place(self, subgraph: Subgraph) -> Collection[str]:
+        """The tensors of a subgraph that products read where they lie in shared memory."""
+        plan = self.plan
+        if subgraph.strategy != "fused":
+            return ()
+        return read_in_place(plan.graph, plan.layouts, subgraph.nodes, plan.options.precision).values()
+
+    def keep_scratch(self, buffers: Mapping[str, BandBuffer], in_place: Collection[str]) -> None:
+        """Gives the tensors of a padded or fused brick scratch for all that a band of it holds of them; some are read
+        `in_place` by products."""
         plan = self.plan
         for name, buffer in buffers.items():
-            kind, layout = plan.graph.types[name], plan.layouts[name]
-            self.allocations[name] = allocate(kind, buffer.extents, layout, plan.device.lanes, "scratch")
+            kind, layout, extents = plan.graph.types[name], plan.layouts[name], buffer.extents
+            if name in in_place:
+                (extents,) = stored_extents(np.array([extents]), layout, kind.dtype.itemsize).tolist()
+            self.allocations[name] = allocate(kind, extents, layout, plan.device.lanes, "scratch")
 
     def pack_scratch(self, names: list[str]) -> None:
         """Gives the scratch of a padded brick's tensors its offsets, one behind the other."""

@@ -50,6 +50,8 @@ def test_a_chain_bound_by_memory_is_merged_and_keeps_enough_bricks(gpu: DeviceSp
     for sub in merged:
         assert sub.footprint_bytes <= gpu.l2 and sub.modelled_us < sub.layerwise_us
         assert sub.strategy in ("fused", "memoized" if sub.delta > gpu.delta_limit else "padded")
+        if sub.strategy == "fused":
+            continue
         cut = len(
             [axis for axis in (2, 3) if sub.brick[axis] < made.graph.out(made.graph.nodes[sub.nodes[-1]]).shape[axis]]
         )
@@ -67,10 +69,25 @@ def test_a_negative_margin_admits_merges_that_are_modelled_to_lose():
 
 
 @GPUS
-def test_few_bricks_stay_layerwise(gpu: DeviceSpec):
-    """7×7: even the smallest bricks leave ρ < Bⁿ."""
+def test_few_bricks_of_deep_layers_are_not_merged(gpu: DeviceSpec):
+    """7×7: even the smallest bricks leave ρ < Bⁿ, and fused ones would each read all weights. What is between the
+    layers is fused in bricks of some channels."""
     made = plan(bottlenecks(2, 7, 512), gpu)
-    assert all(sub.strategy == "layerwise" for sub in made.subgraphs)
+    for sub in made.subgraphs:
+        layers = [k for k in sub.nodes if made.graph.nodes[k].op.name == "Conv"]
+        assert sub.strategy in ("layerwise", "fused") and len(layers) <= 1
+        assert sub.strategy == "layerwise" or sub.brick[1] < made.graph.out(made.graph.nodes[sub.nodes[-1]]).shape[1]
+
+
+@GPUS
+def test_blocks_of_mobile_networks_are_cut_along_channels(gpu: DeviceSpec):
+    """x → 1×1 → depthwise 3×3 → y, 14×14: a brick of some channels needs those of the layer before alone."""
+    s = Sketch()
+    x = s.map("abs", s.conv(s.input(1, 3, 14, 14), 96))
+    y = s.map("abs", s.conv(s.map("abs", s.conv(x, 576, 1)), 576, groups=576))
+    made = plan(s.graph(s.reduce(y, 2, 3)), gpu)
+    (both,) = (sub for sub in made.subgraphs if sum(made.graph.nodes[k].op.name == "Conv" for k in sub.nodes) > 1)
+    assert both.strategy == "fused" and both.brick[1] < 576
 
 
 def test_images_are_channels_last_and_ends_plain():

@@ -2,10 +2,10 @@
 
     python -m bench.gpu.asks.brickdl [--networks resnet50,nafnet:2048,unet] [--variants …] [--rounds 9]
 
-All variants of a network run in turns: layerwise (with cuDNN where it is there), auto, and padded and memoized bricks
-as planned, with 2, 3, 4 and 6 layers merged, and with edges from 4 to 32. Per variant: milliseconds, how many times
-faster than layerwise it is, tasks, and elements computed again; from the blocks' own events the time of a brick, and
-that between two bricks of a block: taking the next, waiting for what it reads, publishing.
+All variants of a network run in turns: layerwise (with cuDNN where it is there), auto, fused, and padded and memoized
+bricks as planned, with 2, 3, 4 and 6 layers merged, and with edges from 4 to 32. Per variant: milliseconds, how many
+times faster than layerwise it is, tasks, and elements computed again; from the blocks' own events the time of a brick,
+and that between two bricks of a block: taking the next, waiting for what it reads, publishing.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ def variants() -> Iterator[tuple[str, dict[str, Any]]]:
     """Names and options of all variants of the tables."""
     yield "layerwise", {"strategy": "layerwise"}
     yield "auto", {"strategy": "auto"}
+    yield "fused", {"strategy": "fused"}
     for strategy in ("padded", "memoized"):
         yield strategy, {"strategy": strategy}
         yield from ((f"{strategy} {n} layers", {"strategy": strategy, "max_layers": n}) for n in LAYERS)

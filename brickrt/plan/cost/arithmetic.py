@@ -37,11 +37,10 @@ _COSTS = dict.fromkeys(_SLOW, SLOW_OPERATIONS) | dict.fromkeys(("div", "sqrt", "
 def arithmetic_us(graph: Graph, node: Node, device: DeviceSpec, precision: Precision) -> float:
     """Modelled microseconds of one core."""
     ins, out, op = graph.ins(node), graph.out(node), node.op
-    elementwise = device.peak_gflops_per_core * 1e3
-    elementwise /= ELEMENTWISE_OPERATIONS / 2 if device.double_pumped else ELEMENTWISE_OPERATIONS
+    elementwise = _elementwise(device)
     if isinstance(op, Conv | ConvTranspose | MatMul):
-        peak = 1e3 * _product_gflops(op, ins[0].dtype, device, precision) * _efficiency(op, ins[1].shape, device)
-        return op.flops(ins, out) / peak + out.size * _operations(op.epilogue) / elementwise
+        peak = 1e3 * product_gflops(op, ins[0].dtype, device, precision) * _efficiency(op, ins[1].shape, device)
+        return op.flops(ins, out) / peak + epilogue_us(out.size, op.epilogue, device)
     if isinstance(op, Map):
         return out.size * _operations(op.expr) / elementwise
     if isinstance(op, Reduce):
@@ -59,7 +58,18 @@ def arithmetic_us(graph: Graph, node: Node, device: DeviceSpec, precision: Preci
     return op.flops(ins, out) / elementwise
 
 
-def _product_gflops(op: Op, dtype: np.dtype, device: DeviceSpec, precision: Precision) -> float:
+def epilogue_us(elements: float, epilogue: Expr | None, device: DeviceSpec) -> float:
+    """The same of what follows a product, for so many elements."""
+    return elements * _operations(epilogue) / _elementwise(device)
+
+
+def _elementwise(device: DeviceSpec) -> float:
+    """Operations of elementwise kernels in a microsecond of one core."""
+    slower = ELEMENTWISE_OPERATIONS / 2 if device.double_pumped else ELEMENTWISE_OPERATIONS
+    return device.peak_gflops_per_core * 1e3 / slower
+
+
+def product_gflops(op: Op, dtype: np.dtype, device: DeviceSpec, precision: Precision) -> float:
     """Peak of one core for products; groups leave matrix units with too little to do."""
     kind = "tf32" if dtype == np.float32 and precision == "tf32" else dtype.name
     grouped = isinstance(op, Conv | ConvTranspose) and op.groups > 1

@@ -11,6 +11,9 @@ SHARED_US = 4.0  # tasks of a layer that is too short for more than one a core: 
 # Fused bricks on a GPU.
 FUSED_TASK_US = 1.0  # to begin a brick and to end it: its records, its first loads, which take two ways to memory
 FUSED_BLOCKS = 2  # blocks of a multiprocessor that registers leave room for; one alone hides nothing behind another
+TILE_SHARE = 0.9  # of the peak, by the rounds of a tile in which nothing is waited for
+NEAR_WEIGHTS = 16 << 10  # bytes of a product's weights that stay in the multiprocessor's cache from tile to tile
+NEAR_US, L2_US = 0.1, 0.7  # until such weights are there, and others
 
 # Arithmetic and traffic of any node.
 ELEMENTWISE_OPERATIONS = 4  # operations on an element in the time in which elementwise kernels do one of them

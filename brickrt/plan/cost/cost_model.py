@@ -19,10 +19,11 @@ from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.operators.move import Transpose, View
 from brickrt.ops.operators.pool import Pool
 from brickrt.ops.types import Shape
-from brickrt.plan.cost.arithmetic import arithmetic_us
+from brickrt.plan.cost.arithmetic import arithmetic_us, epilogue_us
 from brickrt.plan.cost.constants import FUSED_BLOCKS, FUSED_TASK_US, HIDDEN, ROW_END, SPILT_MOVES, UNEVEN_BRICKS
 from brickrt.plan.cost.conv_algorithms import constant_bytes, keeps_algorithm, layer_us, tile_outputs, weight_growth
 from brickrt.plan.cost.roofline import overlapped_us
+from brickrt.plan.cost.tile_times import TileTimes
 from brickrt.plan.device.device_spec import DeviceSpec
 from brickrt.plan.options import Precision
 from brickrt.plan.structure import Structures
@@ -80,6 +81,7 @@ class CostModel:
         self.constant_bytes = constant_bytes(graph)
         self.structures = Structures(graph, layouts)
         self._alone_us: dict[int, float] = {}  # of nodes that were asked for
+        self.tile_times: dict[Hashable, TileTimes] = {}  # those of boxes that were asked for (merging/fused_bricks.py)
 
     @cached_property
     def node_costs(self) -> list[NodeCost]:
@@ -184,18 +186,31 @@ class CostModel:
         task_us += HIDDEN * self._constants_again_us(trials)
         return self._bricks_us(trials, core_us, once, (1 / device.bandwidth[level] + kept) * ones, task_us)
 
-    def fused_us(self, trials: BrickTrials, blocks: np.ndarray) -> np.ndarray:
+    def fused_us(self, trials: BrickTrials, blocks: np.ndarray, tiles: Mapping[int, list[TileTimes]]) -> np.ndarray:
         """Times in bricks whose intermediate results stay in shared memory, so many `blocks` on a multiprocessor: work
-        of one that waits is hidden behind another's. Each brick reads the constants again, from L2."""
+        of one that waits is hidden behind another's. Each brick reads constants again, from L2. `tiles` has the times
+        of a brick's products, by node."""
         device = self.device
         blocks = np.clip(blocks, 1, FUSED_BLOCKS)
         inner = np.full(len(trials.bricks), 1 / device.bandwidth["shared"])
-        core_us = [self.recomputed_us(k, trials) for k in trials.nodes]
-        task_us = (FUSED_TASK_US + len(trials.nodes) * device.call_overhead_us) / blocks
-        constants = sum(self.node_costs[k].const_bytes for k in trials.nodes)
+        core_us = [self._fused_core_us(k, trials, tiles.get(k)) for k in trials.nodes]
+        waits = sum((np.array([times.waits for times in each]) for each in tiles.values()), np.zeros(1))
+        weights = sum((np.array([times.weights for times in each]) for each in tiles.values()), np.zeros(1))
+        task_us = (FUSED_TASK_US + len(trials.nodes) * device.call_overhead_us + waits) / blocks
+        constants = weights + sum(self.node_costs[k].const_bytes for k in trials.nodes if k not in tiles)
         task_us = task_us + constants * device.cores / device.bandwidth["l2"] / 1e3
         shown = np.where(blocks > 1, HIDDEN, 1.0)
         return self._bricks_us(trials, core_us, trials.elements, inner, task_us, shown)
+
+    def _fused_core_us(self, k: int, trials: BrickTrials, tiles: list[TileTimes] | None) -> np.ndarray:
+        """Arithmetic of node `k` in all fused bricks on one core, products by the times of their tiles."""
+        if tiles is None:
+            return self.recomputed_us(k, trials)
+        node, size = self.graph.nodes[k], math.prod(self.graph.out(self.graph.nodes[trials.nodes[-1]]).shape)
+        assert isinstance(node.op, HEAVY)
+        bricks = np.array([size / math.prod(brick) for brick in trials.bricks])
+        after = [epilogue_us(n, node.op.epilogue, self.device) for n in trials.elements[node.output]]
+        return bricks * [times.busy for times in tiles] + after
 
     def _constants_again_us(self, trials: BrickTrials) -> float:
         """Time to read all constants once more, from the shared cache where they exceed a core's own."""

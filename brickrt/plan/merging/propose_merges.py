@@ -6,7 +6,7 @@ All brick shapes are tried at once, on the brick in the middle of the output; th
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -14,11 +14,19 @@ import numpy as np
 
 from brickrt.ops.types import Boxes, Shape
 from brickrt.plan.cost.cost_model import BrickTrials, CostModel, brick_counts
+from brickrt.plan.cost.tile_times import TileTimes
 from brickrt.plan.geometry.bricks import BrickGrid
 from brickrt.plan.geometry.halo import Demand, growth, middle_boxes, needed_boxes, totals
 from brickrt.plan.geometry.row_bands import BandSweep, band_bytes, middle_bands
 from brickrt.plan.merging.brick_shapes import candidates, cut_of, parallelism, swept_candidates, why_whole
-from brickrt.plan.merging.fused_bricks import blocks_with, fused_bytes, fused_candidates, largest_box
+from brickrt.plan.merging.fused_bricks import (
+    blocks_with,
+    fused_bytes,
+    fused_candidates,
+    fused_tiles,
+    largest_box,
+    only_fused,
+)
 from brickrt.plan.options import SubgraphStrategy
 
 Cutting = tuple[Shape, Shape]
@@ -44,7 +52,8 @@ class Timing:
 
     cost: CostModel
     trials: BrickTrials
-    shared: np.ndarray  # bytes that a brick's intermediates take in shared memory, infinite where they do not fit
+    shared: np.ndarray  # bytes that a brick takes in shared memory (`fused_bytes`), infinite where it does not fit
+    tiles: Mapping[int, list[TileTimes]]  # of a fused brick's products, by node
     delta: np.ndarray
     fits: np.ndarray
 
@@ -64,7 +73,8 @@ class Timing:
         room = np.isfinite(self.shared)
         if not room.any():
             return np.full(len(self.delta), math.inf)
-        return np.where(room, self.cost.fused_us(self.trials, blocks_with(self.cost.device, self.shared)), math.inf)
+        blocks = blocks_with(self.cost.device, self.shared)
+        return np.where(room, self.cost.fused_us(self.trials, blocks, self.tiles), math.inf)
 
     def chosen(self, delta_limit: float) -> tuple[np.ndarray, list[SubgraphStrategy]]:
         """Times of padded bricks where Δ is within the limit, else of memoized ones, or of fused ones where these are
@@ -74,7 +84,9 @@ class Timing:
             by_delta = self.memoized_us if over.all() else self.padded_us
         else:
             by_delta = np.where(over, self.memoized_us, self.padded_us)
-        us = np.where(self.fits, by_delta, math.inf)
+        root = self.trials.nodes[-1]
+        alone = [self.cost.device.kind == "cuda" and only_fused(self.cost, root, brick) for brick in self.trials.bricks]
+        us = np.where(self.fits & ~np.array(alone), by_delta, math.inf)
         fused = self.fused_us < us
         names: list[SubgraphStrategy] = ["memoized" if most else "padded" for most in over]
         return np.minimum(us, self.fused_us), ["fused" if f else how for f, how in zip(fused, names)]
@@ -155,7 +167,7 @@ def _search(cost: CostModel, order: Sequence[int], tries: list[Cutting]) -> Prop
         swept.join(order[n - 1])
         elements = {name: boxes.volumes * counts for name, boxes in demand.needed.items()}
         trials = BrickTrials(sorted(order[:n]), bricks, bands, rows, elements, band_bytes(swept))
-        us, strategies = _time(cost, trials, fused_bytes(cost, trials.nodes, demand.needed)).chosen(limit)
+        us, strategies = _time(cost, trials, demand.needed).chosen(limit)
         gain = allowed * _layerwise_us(cost, order[:n]) - us
         at = int(np.argmax(gain))
         if gain[at] > saved:
@@ -209,7 +221,7 @@ def exact_timing(cost: CostModel, nodes: Sequence[int], cutting: Cutting, needed
     held = footprint_bytes(cost, nodes, cutting)
     rows = _rows(cost, max(nodes), [cutting])
     trials = BrickTrials(sorted(nodes), (cutting[0],), _bands([cutting]), rows, totals(needed), held)
-    return _time(cost, trials, fused_bytes(cost, nodes, {name: largest_box(boxes) for name, boxes in needed.items()}))
+    return _time(cost, trials, {name: largest_box(boxes) for name, boxes in needed.items()})
 
 
 def footprint_bytes(cost: CostModel, nodes: Sequence[int], cutting: Cutting) -> np.ndarray:
@@ -221,9 +233,11 @@ def footprint_bytes(cost: CostModel, nodes: Sequence[int], cutting: Cutting) -> 
     return band_bytes(swept)
 
 
-def _time(cost: CostModel, trials: BrickTrials, shared: np.ndarray) -> Timing:
-    """`shared` are the bytes that a brick's intermediates take in shared memory, infinite where they do not fit."""
+def _time(cost: CostModel, trials: BrickTrials, needed: Mapping[str, Boxes]) -> Timing:
+    """The times of bricks that need these boxes of every tensor."""
     device = cost.device
+    shared = fused_bytes(cost, trials.nodes, needed)
+    tiles = fused_tiles(cost, trials.nodes, needed, shared) if np.isfinite(shared).any() else {}
     delta = growth(cost.graph, trials.nodes, trials.elements, [cost.node_costs[k].flops for k in trials.nodes])
     fits = trials.held <= device.brick_bytes
-    return Timing(cost, trials, shared, delta, fits)
+    return Timing(cost, trials, shared, tiles, delta, fits)

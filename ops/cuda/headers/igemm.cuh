@@ -114,6 +114,7 @@ template <class S> struct ConvBase {
         return in;
     }
     BRICK_DEVICE const T* from(const Row& r, const Shift& t) const { return r.at + t.at; }
+    template <int BUFFER> static constexpr BRICK_DEVICE bool together() { return S::CHANNELS % BUFFER == 0; }
 };
 
 template <class S> struct ConvProblem : ConvBase<S> {

@@ -77,6 +77,7 @@ template <class S> struct MatMulProblem {
         return r;
     }
     template <int BUFFER> static constexpr BRICK_DEVICE bool fits() { return S::DEPTH % BUFFER == 0; }
+    template <int BUFFER> static constexpr BRICK_DEVICE bool together() { return S::DEPTH % BUFFER == 0; }
     template <int BUFFER> BRICK_DEVICE int shift(int k) const { return k; }
     BRICK_DEVICE bool inside(const Row& r, int k) const { return r.any && k < S::DEPTH; }
     BRICK_DEVICE const T* from(const Row& r, int k) const { return r.at + k * S::a(RANK - 1); }

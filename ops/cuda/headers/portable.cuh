@@ -167,6 +167,14 @@ template <class T> BRICK_DEVICE T* global(T* p) {
     return p;
 }
 
+// Tells it that one is to shared memory.
+template <class T> BRICK_DEVICE T* in_shared(T* p) {
+#ifndef BRICK_HOST
+    __builtin_assume(__isShared(p));
+#endif
+    return p;
+}
+
 // As `store`, to where tensors lie and in a single access: the compiler splits a plain store where a conditional one is
 // next to it.
 #ifdef BRICK_HOST

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 
@@ -33,10 +34,11 @@ class BlockTile:
     down: int
     across: int
 
-    def stage_words(self, either: bool) -> int:
-        """Words of a buffer; `either`: columns of B may lie in it as rows of A do."""
+    def stage_words(self, either: bool, in_place: bool = False) -> int:
+        """Words of a buffer; `either`: columns of B may lie in it as rows of A do, of which `in_place` none are
+        there."""
         across, along = self.k * (self.n + 8), self.n * (self.k + 4)
-        return self.m * (self.k + 4) + (max(across, along) if either else across)
+        return (0 if in_place else self.m * (self.k + 4)) + (max(across, along) if either else across)
 
     def cost(self, m: int, n: int, depth: int) -> int:
         """What a box of m x n outputs costs, in multiplications; `depth` in words."""
@@ -79,13 +81,15 @@ LANE_TILES = (
 class Core:
     """A tile and the type of its operands; `warps` tells whether it runs on tensor cores.
 
-    Of its `stages`, the buffers in shared memory, one is multiplied while the others are being filled.
+    Of its `stages`, the buffers in shared memory, one is multiplied while the others are being filled. A lies in shared
+    memory already where it is read `in_place`.
     """
 
     tile: BlockTile
     dtype: np.dtype
     warps: bool
     stages: int = 2
+    in_place: bool = False
 
     @property
     def word(self) -> int:
@@ -105,16 +109,33 @@ class Core:
     @property
     def stage_bytes(self) -> int:
         """Bytes of a buffer in shared memory."""
-        return self.tile.stage_words(self.warps) * self.word
+        return self.tile.stage_words(self.warps, self.in_place) * self.word
+
+    @property
+    def fixed_bytes(self) -> int:
+        """Bytes of the table of rows, and of zeros that stand for rows of A that are not there."""
+        return self.tile.m * ROW_BYTES + self.in_place * self.tile.k * self.word
 
     @property
     def shared(self) -> int:
         """Bytes of shared memory: the table of rows and the buffers."""
-        return self.tile.m * ROW_BYTES + self.stages * self.stage_bytes
+        return self.fixed_bytes + self.stages * self.stage_bytes
+
+    def round_bytes(self, copied: bool) -> int:
+        """Bytes of shared memory that a buffer of both factors costs, written and read, of a first factor that is
+        `copied` from there; 0 on CUDA cores, whose threads share what they load."""
+        t = self.tile
+        left = 0 if self.in_place else 1 + copied
+        return t.k * self.word * (t.m * (left + t.across) + t.n * (1 + t.down)) if self.warps else 0
+
+    @property
+    def sum_bytes(self) -> int:
+        """The same of a tile's sums."""
+        return 2 * self.tile.m * self.tile.n * self.tile.split * (4 if self.warps else self.word)
 
     def staged(self, most: int) -> Core:
         """With as many buffers as BLOCKS blocks have room for on a device that gives a block at most `most` bytes."""
-        fitting = (room(most, BLOCKS) - self.tile.m * ROW_BYTES) // self.stage_bytes
+        fitting = (room(most, BLOCKS) - self.fixed_bytes) // self.stage_bytes
         return replace(self, stages=max(2, min(fitting, MOST_STAGES)))
 
     def pack(self, b: np.ndarray) -> np.ndarray:
@@ -126,10 +147,10 @@ class Core:
         return as_tf32(words) if self.warps and b.dtype == np.float32 else np.ascontiguousarray(words)
 
     def text(self) -> str:
-        """The C++ type in tile.cuh."""
+        """The C++ type in cores.cuh."""
         t = self.tile
-        either = "true" if self.warps else "false"
-        shape = f"brick::Tile<{THREADS}, {t.m}, {t.n}, {t.k}, {self.stages}, {t.split}, {either}>"
+        either, staged = ("true" if flag else "false" for flag in (self.warps, not self.in_place))
+        shape = f"brick::Tile<{THREADS}, {t.m}, {t.n}, {t.k}, {self.stages}, {t.split}, {either}, {staged}>"
         return f"brick::{'Warps' if self.warps else 'Lanes'}<{ctype(self.dtype)}, {shape}, {t.down}, {t.across}>"
 
 
@@ -145,22 +166,35 @@ def on_warps(dtype: np.dtype, precision: str) -> bool:
     return is_half(dtype) or (dtype == np.float32 and precision == "tf32")
 
 
-def cores(dtype: np.dtype, precision: str, most: int = LEAST) -> Iterator[Core]:
+def cores(dtype: np.dtype, precision: str, most: int = LEAST, together: int = 0) -> Iterator[Core]:
     """All tiles for a type, the largest first, with the buffers that suit a device (`Core.staged`).
 
-    The tiles are the same for all devices, and with them the order in which products are summed.
+    The tiles are the same for all devices, and with them the order in which products are summed. With `together` they
+    read A in place, of which so many elements follow one another: those whose buffers begin at one of these.
     """
-    warps = on_warps(dtype, precision)
-    found = (Core(t, dtype, warps) for t in (WARP_TILES if warps else LANE_TILES))
-    return (c.staged(most) for c in found if c.shared <= min(TWO_STAGES, room(most, BLOCKS)))
+    warps, in_place = on_warps(dtype, precision), together > 0
+    found = (Core(t, dtype, warps, in_place=in_place) for t in (WARP_TILES if warps else LANE_TILES))
+    fit = (c for c in found if together % (c.tile.k * c.pair) == 0)
+    return (c.staged(most) for c in fit if c.shared <= min(TWO_STAGES, room(most, BLOCKS)))
 
 
-def choose_core(dtype: np.dtype, precision: str, m: int, n: int, depth: int, unit: int = 1, most: int = LEAST) -> Core:
+@cache
+def choose_core(
+    dtype: np.dtype,
+    precision: str,
+    m: int,
+    n: int,
+    depth: int,
+    unit: int = 1,
+    most: int = LEAST,
+    together: int = 0,
+) -> Core:
     """The cheapest tile for boxes of up to m x n outputs that sum `depth` elements each.
 
-    Its columns are a multiple of `unit`. It has no more buffers than begin to be filled at once.
+    Its columns are a multiple of `unit`. It has no more buffers than begin to be filled at once. `together` as in
+    `cores`.
     """
-    fit = (c for c in cores(dtype, precision, most) if c.tile.n % unit == 0)
+    fit = (c for c in cores(dtype, precision, most, together) if c.tile.n % unit == 0)
     best = min(fit, key=lambda c: c.tile.cost(m, n, -(-depth // c.pair)))
     fills = -(-depth // (best.tile.k * best.pair))
     return replace(best, stages=max(2, min(best.stages, fills + 1)))

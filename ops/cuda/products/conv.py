@@ -39,14 +39,28 @@ class ProductConv(ConvBase):
         """Taps that one output sums, at most."""
         return math.prod(self.op.kernel)
 
+    @property
+    def product(self) -> tuple[int, int, int]:
+        """Rows, columns and depth of one of the products of the largest box."""
+        e = self.extents
+        pixels, columns = e[0] * math.prod(self.pixels(e[2:])), min(e[1], self.columns)
+        return pixels, columns * self.op.gate_parts, self.taps * self.channels
+
+    @property
+    def products(self) -> int:
+        """How many products the largest box is: one per group of it."""
+        return -(-self.extents[1] // self.columns)
+
+    @property
+    def all_columns(self) -> int:
+        """Columns of all products of the whole output."""
+        return self.out.shape[1] * self.op.gate_parts
+
     @cached_property
     def core(self) -> Core:
         """The tile for the largest box."""
-        e = self.extents
-        pixels, columns = e[0] * math.prod(self.pixels(e[2:])), min(e[1], self.columns)
-        depth, parts = self.taps * self.channels, self.op.gate_parts
-        shape = pixels, columns * parts, depth
-        return choose_core(self.ins[0].dtype, self.precision, *shape, WIDEST * parts, self.most_shared)
+        unit, together = WIDEST * self.op.gate_parts, self.channels if self.ins[0].shared else 0
+        return choose_core(self.ins[0].dtype, self.precision, *self.product, unit, self.most_shared, together)
 
     def pixels(self, extents: Sequence[int]) -> Sequence[int]:
         """Spatial extents of the rows of one product, for a box with these extents."""

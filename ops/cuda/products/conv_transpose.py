@@ -49,6 +49,16 @@ class TransposedConv(ProductConv):
         return math.prod(-(-k // step) for k, step in zip(self.op.kernel, self.steps))
 
     @property
+    def products(self) -> int:
+        """One per group and combination of phases."""
+        return super().products * math.prod(self.op.strides)
+
+    @property
+    def all_columns(self) -> int:
+        """Columns of all products of the whole output, of all combinations of phases."""
+        return super().all_columns * math.prod(self.op.strides)
+
+    @property
     def padded_channels(self) -> int:
         """Channels to a tap in whole pieces of the packed depth, since each phase begins with a piece."""
         return -(-self.channels // self.core.together) * self.core.together

@@ -52,12 +52,27 @@ class MatMulKernel(Kernel):
         """Columns of `b` and of the output."""
         return self.out.shape[-1]
 
+    @property
+    def product(self) -> tuple[int, int, int]:
+        """Rows, columns and depth of one of the products of the largest box."""
+        e = self.largest or self.out.shape
+        return math.prod(e[self.outer : -1]), e[-1], self.depth
+
+    @property
+    def products(self) -> int:
+        """How many products the largest box is: one per cell of the outer dimensions."""
+        return math.prod((self.largest or self.out.shape)[: self.outer])
+
+    @property
+    def all_columns(self) -> int:
+        """Columns of all products of a brick that has all columns: each reads the second factor again, or its own."""
+        return self.products * self.columns
+
     @cached_property
     def core(self) -> Core:
         """The tile for the largest box."""
-        e = self.largest or self.out.shape
-        shape = math.prod(e[self.outer : -1]), e[-1], self.depth
-        return choose_core(self.ins[0].dtype, self.precision, *shape, most=self.most_shared)
+        together = self.depth if self.ins[0].shared else 0
+        return choose_core(self.ins[0].dtype, self.precision, *self.product, most=self.most_shared, together=together)
 
     @cached_property
     def epilogue(self) -> EpilogueText:

@@ -22,12 +22,13 @@ from brickrt.ops.base import Op
 from brickrt.ops.cuda.cudnn.coverage import Coverage, inputs_of, parts_of, remainder
 from brickrt.ops.cuda.kernel import Kernel, Precision, make_kernel
 from brickrt.ops.cuda.operand import VECTOR, Operand, dense
-from brickrt.ops.cuda.shared_memory import FUSED_MOST
+from brickrt.ops.cuda.shared_memory import most_with
 from brickrt.ops.expr import arg
 from brickrt.ops.operators.conv import Conv, ConvTranspose
 from brickrt.ops.operators.map import Map
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.types import Boxes, TensorType
+from brickrt.plan.geometry.in_place import kept_bytes, read_in_place
 from brickrt.runtime.cuda.kernels.kernel_context import (
     ARENA,
     BASE_SHIFT,
@@ -117,7 +118,10 @@ class ArgumentTable:
     def add(self, steps: Steps) -> KernelRecords:
         """The records of one node's steps."""
         node = self.tasks.plan.graph.nodes[steps.node]
-        return self._add(steps, node.op, [self._held(name, steps) for name in (node.output, *node.inputs)])
+        held = [self._held(name, steps) for name in (node.output, *node.inputs)]
+        if steps.node in self._in_place:
+            held[1] = replace(held[1][0], shared=True), held[1][1]
+        return self._add(steps, node.op, held)
 
     def add_rest(self, steps: Steps, share: Coverage, product: tuple[Operand, Origin] | None = None) -> KernelRecords:
         """The records of what a node does after its product, which a library left there, or in the output."""
@@ -181,14 +185,25 @@ class ArgumentTable:
 
     def _most_shared(self, node: Node) -> int:
         """Bytes of shared memory that the kernels of a node may count on."""
-        return FUSED_MOST if node.output in self._fused else self.tasks.plan.device.l1
+        return self._fused.get(node.output, self.tasks.plan.device.l1)
 
     @cached_property
-    def _fused(self) -> frozenset[str]:
-        """What the nodes of fused bricks compute."""
+    def _fused(self) -> dict[str, int]:
+        """The same of the nodes of fused bricks, by what they compute."""
+        plan, found = self.tasks.plan, dict[str, int]()
+        for s in plan.subgraphs:
+            if s.strategy == "fused":
+                most = most_with(kept_bytes(plan.graph, plan.layouts, s.nodes, plan.options.precision))
+                found |= {plan.graph.nodes[k].output: most for k in s.members}
+        return found
+
+    @cached_property
+    def _in_place(self) -> frozenset[int]:
+        """The nodes of fused bricks that read their first factor in place."""
         plan = self.tasks.plan
-        fused = (s.members for s in plan.subgraphs if s.strategy == "fused")
-        return frozenset(plan.graph.nodes[k].output for nodes in fused for k in nodes)
+        fused = (s.nodes for s in plan.subgraphs if s.strategy == "fused")
+        given = plan.graph, plan.layouts
+        return frozenset(k for nodes in fused for k in read_in_place(*given, nodes, plan.options.precision))
 
     def _kernel(self, node: Node, op: Op, operands: Sequence[Operand], packed: Sequence[bool], boxes: Boxes) -> Kernel:
         """The kernel of `op` on operands of which the output is the first. Raises BrickError naming the node."""

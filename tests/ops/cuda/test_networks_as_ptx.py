@@ -34,9 +34,11 @@ from tests.ops.cuda.reductions import test_reduce as reduce_tests
 from tests.ops.cuda.reductions import test_rowwise as rowwise_tests
 from tests.runtime.cuda import test_runs as run_tests
 from tests.support.cuda import host_kernels
+from tests.support.cuda.cases.fused_cases import images, rows
 from tests.support.cuda.cases.kernel_cases import values
 from tests.support.cuda.cases.product_cases import TOLERANCE, close, operands
 from tests.support.cuda.engines import runtime_on
+from tests.support.cuda.fused_runs import check_fused
 from tests.support.cuda.host_kernels import expected, needs_compiler, stored
 from tests.support.ptx import expressions
 from tests.support.ptx.build import compiled
@@ -193,3 +195,10 @@ def test_launches(monkeypatch, strategy, launch, arch):
     driver.check()
     stats = runtime.stats
     assert stats.complete_first + stats.waits + stats.revisits == stats.tasks >= 16
+
+
+@pytest.mark.parametrize(("made", "precision", "arch"), [(images, "fp16", "sm_90"), (rows, "tf32", "sm_80")])
+def test_every_family_in_fused_bricks(monkeypatch, made, precision, arch):
+    """What one step leaves in shared memory the next one reads, by other threads."""
+    driver = PtxDriver(arch=arch)
+    check_fused(monkeypatch, driver, made(), precision)
